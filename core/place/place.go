@@ -1,0 +1,310 @@
+// Package place says what a node will do with a pod: the very CPUs, memory blocks and devices that
+// each container will get, or why the pod is refused.
+//
+// The kubelet is deterministic, so its answer is computed, not guessed: [Place] takes a machine with
+// its rules and holdings (a [Usage]) and a [Pod], and returns a [Verdict]. It models the contract of
+// the kubelet's topology, CPU, memory and device managers (v1.36, pkg/kubelet/cm) as data: a topology
+// policy is a row of a table, a resource is a family of numa masks. It does not enumerate combinations
+// of hints, as the kubelet does; see hints.go.
+//
+// Invariant: the same inputs give the same verdict, and no input is changed. The package refuses to
+// know anything of clusters, clocks or text files; "does not fit" is a verdict with reasons, never an
+// error.
+package place
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Policy is a topology manager policy.
+type Policy int
+
+// The policies, by the kubelet's names "none", "best-effort", "restricted", "single-numa-node".
+const (
+	None Policy = iota
+	BestEffort
+	Restricted
+	SingleNUMA
+)
+
+var policyNames = [...]string{"none", "best-effort", "restricted", "single-numa-node"}
+
+// String returns the kubelet's name of the policy.
+func (p Policy) String() string { return policyNames[p] }
+
+// ParsePolicy reads the kubelet's name of a policy.
+func ParsePolicy(s string) (Policy, bool) {
+	i := slices.Index(policyNames[:], s)
+	return Policy(i), i >= 0
+}
+
+// Scope is a topology manager scope.
+type Scope int
+
+// The scopes, by the kubelet's names "container" and "pod".
+const (
+	PerContainer Scope = iota
+	PerPod
+)
+
+var scopeNames = [...]string{"container", "pod"}
+
+// String returns the kubelet's name of the scope.
+func (s Scope) String() string { return scopeNames[s] }
+
+// ParseScope reads the kubelet's name of a scope.
+func ParseScope(s string) (Scope, bool) {
+	i := slices.Index(scopeNames[:], s)
+	return Scope(i), i >= 0
+}
+
+// Rules is what decides on a node: the kubelet's managers, their policies and reservations.
+type Rules struct {
+	Topology TopologyRules
+	CPU      CPURules
+	Memory   MemoryRules
+}
+
+// TopologyRules are topologyManagerPolicy, topologyManagerScope and topologyManagerPolicyOptions.
+type TopologyRules struct {
+	Policy        Policy
+	Scope         Scope
+	PreferClosest bool // prefer-closest-numa-nodes
+	MaxNUMAs      int  // max-allowable-numa-nodes; 0 means the kubelet's default of 8
+}
+
+// CPURules are cpuManagerPolicy, its options, and the CPUs that are reserved for the system.
+type CPURules struct {
+	Static   bool // false: policy none, no CPU is ever exclusive
+	Reserved idset.Set[idset.CPU]
+	// The options of the static policy (cpumanager/policy_options.go).
+	FullPCPUsOnly             bool
+	DistributeAcrossNUMA      bool
+	AlignBySocket             bool
+	DistributeAcrossCores     bool
+	StrictReservation         bool
+	PreferAlignByUncoreCaches bool
+}
+
+// MemoryRules are memoryManagerPolicy and reservedMemory.
+type MemoryRules struct {
+	Static   bool // false: policy None
+	Reserved []Reserved
+}
+
+// Reserved is memory of one kind that a numa keeps for the system.
+type Reserved struct {
+	NUMA  idset.NUMA
+	Kind  string // "memory" or "hugepages-SIZE"
+	Bytes int64
+}
+
+// QoS is a pod's quality of service class.
+type QoS int
+
+// The classes, by Kubernetes' names.
+const (
+	BestEffortQoS QoS = iota
+	Burstable
+	Guaranteed
+)
+
+// Kind says when a container runs.
+type Kind int
+
+// The kinds of containers. A Sidecar is a restartable init container.
+const (
+	App Kind = iota
+	Init
+	Sidecar
+)
+
+// Pod is what the node's managers look at: nothing else of a pod changes their answer.
+type Pod struct {
+	QoS QoS
+	// PodLevel is set where spec.resources is: with the default gates of 1.36 the CPU and memory
+	// managers then leave the pod alone (cpumanager/policy_static.go, GetTopologyHints).
+	PodLevel bool
+	// Containers are the init containers in spec order, then the app containers in spec order.
+	Containers []Container
+}
+
+// Container is one container's requests.
+type Container struct {
+	Name string
+	Kind Kind
+	// MilliCPU is the CPU request in thousandths. CPUs are exclusive only for whole numbers.
+	MilliCPU int64
+	Memory   []Amount // requests, ascending kind, no kind twice
+	Devices  []Count  // limits of extended resources, ascending name, no name twice
+}
+
+// Amount is a request for memory of one kind.
+type Amount struct {
+	Kind  string // "memory" or "hugepages-SIZE"
+	Bytes int64
+}
+
+// Count is a request for devices of one resource.
+type Count struct {
+	Resource string
+	N        int64
+}
+
+// Holding is what one container holds of a machine.
+type Holding struct {
+	Container string
+	Kind      Kind
+	CPUs      idset.Set[idset.CPU]
+	Memory    []Block
+	Devices   []DeviceBlock
+}
+
+// Block is memory of one kind that a container holds on a set of numas. Bytes may be 0: an app
+// container that reuses all memory of an init container leaves such a block behind, and it still
+// counts as an assignment of its numas.
+type Block struct {
+	Kind  string
+	NUMAs topo.Mask
+	Bytes int64
+}
+
+// DeviceBlock is the devices of one resource that a container holds.
+type DeviceBlock struct {
+	Resource string
+	IDs      []string // ascending
+	NUMAs    topo.Mask
+	// Free is set on a prediction where the kubelet takes any of several devices (it ranges over a
+	// map): the count, and as a rule the numas, are then sure, the ids are one possible choice.
+	Free bool
+	// Loose is set on a prediction where even the numas of the devices depend on that choice.
+	Loose bool
+}
+
+// Empty reports whether the holding takes nothing of the machine.
+func (h Holding) Empty() bool { return h.CPUs.Empty() && len(h.Memory) == 0 && len(h.Devices) == 0 }
+
+// NUMAs returns every numa that the holding has a part of.
+func (h Holding) NUMAs(m *topo.Machine) topo.Mask {
+	out := m.MaskOfCPUs(h.CPUs)
+	for _, b := range h.Memory {
+		out |= b.NUMAs
+	}
+	for _, d := range h.Devices {
+		out |= d.NUMAs
+	}
+	return out
+}
+
+// Matches reports whether an observed holding is what this prediction says: CPUs and memory to the
+// id and byte, devices to what is deterministic (see DeviceBlock).
+func (h Holding) Matches(seen Holding) bool {
+	return h.CPUs.Equal(seen.CPUs) &&
+		slices.Equal(sortedBlocks(h.Memory), sortedBlocks(seen.Memory)) &&
+		slices.EqualFunc(h.Devices, seen.Devices, func(a, b DeviceBlock) bool {
+			return a.Resource == b.Resource && len(a.IDs) == len(b.IDs) &&
+				(a.Loose || a.NUMAs == b.NUMAs) && (a.Free || slices.Equal(a.IDs, b.IDs))
+		})
+}
+
+func sortedBlocks(in []Block) []Block {
+	out := slices.Clone(in)
+	slices.SortFunc(out, func(a, b Block) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), cmp.Compare(a.NUMAs, b.NUMAs), cmp.Compare(a.Bytes, b.Bytes))
+	})
+	return out
+}
+
+// Error is the reason that a kubelet gives for refusing a pod; the empty Error admits.
+type Error string
+
+// The kubelet's reasons (topologymanager/topology_manager.go, cpumanager/policy_static.go,
+// cm/admission/errors.go).
+const (
+	TopologyAffinityError    Error = "TopologyAffinityError"
+	SMTAlignmentError        Error = "SMTAlignmentError"
+	UnexpectedAdmissionError Error = "UnexpectedAdmissionError"
+)
+
+// Verdict is the answer of [Place].
+type Verdict struct {
+	// Error is empty where the node admits the pod.
+	Error Error
+	// Holdings has one entry per container that holds something, in the order of Pod.Containers.
+	// It is what the node's managers record after the pod was admitted: an init container's blocks
+	// are already reduced by what later containers reuse.
+	Holdings []Holding
+	// Reasons say what was missing, at least one where Error is set.
+	Reasons []Reason
+}
+
+// Fits reports whether the node admits the pod.
+func (v Verdict) Fits() bool { return v.Error == "" }
+
+// NUMAs returns the numas that the pod will use.
+func (v Verdict) NUMAs(m *topo.Machine) topo.Mask {
+	var out topo.Mask
+	for _, h := range v.Holdings {
+		out |= h.NUMAs(m)
+	}
+	return out
+}
+
+// Exact reports whether every device id of the verdict is sure.
+func (v Verdict) Exact() bool {
+	for _, h := range v.Holdings {
+		for _, d := range h.Devices {
+			if d.Free {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Exclusive reports whether the pod can get CPUs and memory of its own on some node: the managers
+// serve Guaranteed pods only.
+func (p *Pod) Exclusive() bool { return p.QoS == Guaranteed && !p.PodLevel }
+
+// Plain reports whether no node's managers will align anything for the pod: it asks for no device,
+// and is not Guaranteed. Such a pod fits wherever its plain amounts fit.
+func (p *Pod) Plain() bool {
+	if p.Exclusive() {
+		return false
+	}
+	for _, c := range p.Containers {
+		if len(c.Devices) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Shape returns a text that is equal exactly for pods that every node answers alike; container names
+// do not count.
+func (p *Pod) Shape() string {
+	var b []byte
+	b = append(b, 'q', byte('0'+p.QoS))
+	if p.PodLevel {
+		b = append(b, 'p')
+	}
+	for _, c := range p.Containers {
+		b = append(b, ';', byte('0'+c.Kind))
+		b = strconv.AppendInt(b, c.MilliCPU, 10)
+		for _, a := range c.Memory {
+			b = append(append(append(b, ','), a.Kind...), '=')
+			b = strconv.AppendInt(b, a.Bytes, 10)
+		}
+		for _, d := range c.Devices {
+			b = append(append(append(b, ','), d.Resource...), '=')
+			b = strconv.AppendInt(b, d.N, 10)
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,117 @@
+package place
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Code says which rule a pod failed.
+type Code string
+
+// The codes. They are stable: events, the CLI and metrics use them.
+const (
+	// OneNUMA: no single numa has as much as the container (or pod) wants.
+	OneNUMA Code = "one-numa"
+	// Width: the want fits on the numas together, but not on as few as the policy demands.
+	Width Code = "width"
+	// Together: every resource fits by itself, but no numas have all of them.
+	Together Code = "together"
+	// Reuse: what an init container of the pod holds ties the container to numas that lack the rest.
+	Reuse Code = "reuse"
+	// Short: the whole machine has not enough free.
+	Short Code = "short"
+	// SMT: full-pcpus-only, and the CPUs are not whole cores.
+	SMT Code = "smt"
+	// Group: memory is free, but on numas that already serve another group of numas
+	// (memorymanager/policy_static.go: single- and multi-numa use never mix).
+	Group Code = "group"
+	// Unsupported: the machine is beyond what this kubelet's topology manager handles.
+	Unsupported Code = "unsupported"
+)
+
+// Reason is one thing that was missing. It is data; Text renders it where a person reads.
+type Reason struct {
+	Code      Code
+	Container string // empty: the pod as a whole (pod scope)
+	Resource  string // empty: several resources together
+	// Want is what was asked for, Have the most that could be had under the rule of Code. CPUs and
+	// devices count pieces, memory counts bytes.
+	Want, Have int64
+	// Width is the number of numas that the policy allows for this want, where Code is Width.
+	Width int
+}
+
+// Text renders the reason for people. Equal reasons on several nodes give equal texts, so that the
+// scheduler's event groups and counts them.
+func (r Reason) Text() string {
+	who := "pod"
+	if r.Container != "" {
+		who = fmt.Sprintf("container %q", r.Container)
+	}
+	return "cannot align " + who + " (" + r.detail() + ")"
+}
+
+func (r Reason) detail() string {
+	want := "wants " + Quantity(r.Resource, r.Want)
+	switch r.Code {
+	case OneNUMA:
+		return want + " on one numa; best numa has " + amount(r.Resource, r.Have) + " free"
+	case Width:
+		return fmt.Sprintf("%s on %s; best %s %s free", want, numas(r.Width), has(r.Width), amount(r.Resource, r.Have))
+	case Together:
+		return "each resource fits, but no numa has all of " + r.Resource + " together"
+	case Reuse:
+		return want + " next to what its init containers hold; best has " + amount(r.Resource, r.Have)
+	case Short:
+		return want + "; node has " + amount(r.Resource, r.Have) + " free"
+	case SMT:
+		return want + " as whole cores; has " + amount(r.Resource, r.Have)
+	case Group:
+		return want + "; free memory is on numas that serve another numa group"
+	case Unsupported:
+		return fmt.Sprintf("machine has %d numas, its kubelet handles %d", r.Want, r.Have)
+	}
+	return string(r.Code)
+}
+
+func numas(n int) string {
+	if n == 1 {
+		return "one numa"
+	}
+	return fmt.Sprintf("%d numas", n)
+}
+
+func has(n int) string {
+	if n == 1 {
+		return "numa has"
+	}
+	return fmt.Sprintf("%d numas have", n)
+}
+
+// Quantity renders an amount with its resource, for example "4 nvidia.com/gpu" or "24Gi memory".
+func Quantity(resource string, n int64) string { return amount(resource, n) + " " + resource }
+
+func amount(resource string, n int64) string {
+	if resource == topo.Memory || strings.HasPrefix(resource, "hugepages-") {
+		return roundBytes(n)
+	}
+	return fmt.Sprint(n)
+}
+
+// roundBytes renders bytes with at most one decimal, so that odd free amounts stay readable.
+func roundBytes(n int64) string {
+	if s := topo.FormatBytes(n); len(s) <= 6 {
+		return s
+	}
+	for _, u := range []struct {
+		name  string
+		bytes float64
+	}{{"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}} {
+		if v := float64(n) / u.bytes; v >= 1 {
+			return fmt.Sprintf("%.1f%s", v, u.name)
+		}
+	}
+	return fmt.Sprint(n)
+}

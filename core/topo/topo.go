@@ -1,0 +1,485 @@
+// Package topo describes one machine: its CPUs, cores, L3 groups, sockets, numas with memory,
+// hugepages and distances, and its devices.
+//
+// A [Machine] is an immutable value: it is checked once, by [New], and then shared by everybody
+// without locks or copies. Numas are kept in ascending order of their ids, and algorithms speak of
+// them by position in that order (a [Mask] is a set of positions), so sparse ids such as 0, 8, 250
+// cost nothing and never index a slice.
+//
+// The package refuses machines that contradict themselves (a CPU in two numas, a numa named twice)
+// and sizes beyond its bounds; it never mends them in silence.
+package topo
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// Bounds on what a description from outside may say.
+const (
+	MaxCPUs    = 4096    // CPUs of a machine
+	MaxNUMAs   = 64      // numas of a machine: what a Mask can hold
+	MaxDevices = 4096    // devices of one resource
+	MaxKinds   = 64      // resources with devices, and hugepage sizes
+	MaxBytes   = 1 << 50 // memory or hugepages of one numa: 1 PiB
+	MaxName    = 253     // length of a resource name or device id
+	MaxDist    = 1 << 16 // a distance of the SLIT; firmware uses 10..255
+)
+
+// Memory is the kind of ordinary memory; hugepages are kinds of their own, named as Kubernetes does
+// ("hugepages-2Mi", "hugepages-1Gi").
+const Memory = "memory"
+
+// Mask is a set of numas by their position in [Machine.NUMAs]. Comparing two masks as numbers gives
+// the same answer as comparing the kubelet's bitmasks of ids, because positions keep the order of ids.
+type Mask uint64
+
+// Len returns the number of numas in the mask.
+func (m Mask) Len() int { return bits.OnesCount64(uint64(m)) }
+
+// Has reports whether the numa at position i is in the mask.
+func (m Mask) Has(i int) bool { return m>>uint(i)&1 != 0 }
+
+// First returns the lowest position, or 64 for the empty mask.
+func (m Mask) First() int { return bits.TrailingZeros64(uint64(m)) }
+
+// Positions returns the positions in ascending order.
+func (m Mask) Positions() []int {
+	var out []int
+	for ; m != 0; m &= m - 1 {
+		out = append(out, bits.TrailingZeros64(uint64(m)))
+	}
+	return out
+}
+
+// CPU says where one logical CPU is.
+type CPU struct {
+	ID     idset.CPU
+	Core   idset.Core   // lowest CPU of the core
+	L3     idset.L3     // group that shares the last-level cache
+	Socket idset.Socket // physical package
+	NUMA   int          // position in Machine.NUMAs, not an id
+}
+
+// Hugepages are the pages of one size that a numa holds.
+type Hugepages struct {
+	PageSize int64 // bytes
+	Count    int64 // pages
+}
+
+// Kind returns the resource name of the pages, for example "hugepages-1Gi".
+func (h Hugepages) Kind() string { return "hugepages-" + FormatBytes(h.PageSize) }
+
+// NUMA is one numa of a machine. It may lack CPUs (CXL, HBM), memory, or both.
+type NUMA struct {
+	ID        idset.NUMA
+	CPUs      idset.Set[idset.CPU]
+	Bytes     int64       // all memory, hugepages included, as MemTotal of the numa says
+	Hugepages []Hugepages // ascending page size
+	Distances []int       // to every numa, by position; 10 is local. Empty when unknown
+}
+
+// Device is one allocatable unit of a device plugin.
+type Device struct {
+	ID        string
+	NUMAs     Mask // zero: no affinity
+	Unhealthy bool
+}
+
+// Resource is a device plugin's resource with its devices, in ascending order of id.
+type Resource struct {
+	Name    string
+	Devices []Device
+}
+
+// Machine is one machine. It is made by [New] and never changes.
+type Machine struct {
+	// Invariant: numas are in strictly ascending order of id; every CPU is in exactly one of them.
+	numas []NUMA
+	// Invariant: cpus[id].ID == id, or cpus[id].NUMA == -1 where the machine has no such CPU.
+	cpus    []CPU
+	all     idset.Set[idset.CPU]
+	cores   []idset.Core
+	l3s     []idset.L3
+	sockets []idset.Socket
+	// Invariant: ascending names; ids are unique within a resource.
+	resources []Resource
+	coreCPUs  map[idset.Core]idset.Set[idset.CPU]
+}
+
+// Spec is the open description that [New] checks. CPUs name their numa by id here.
+type Spec struct {
+	NUMAs   []NUMA // CPUs may be left empty: they are taken from Cores
+	Cores   []CoreSpec
+	Devices []DeviceSpec
+}
+
+// CoreSpec is one physical core.
+type CoreSpec struct {
+	NUMA   idset.NUMA
+	Socket idset.Socket
+	L3     int // any number that is equal exactly for the cores of one group
+	CPUs   idset.Set[idset.CPU]
+}
+
+// DeviceSpec is one device of a resource.
+type DeviceSpec struct {
+	Resource  string
+	ID        string
+	NUMAs     []idset.NUMA
+	Unhealthy bool
+}
+
+// New checks a description and makes the machine. The error names what is wrong and where.
+func New(s Spec) (*Machine, error) {
+	m := &Machine{coreCPUs: map[idset.Core]idset.Set[idset.CPU]{}}
+	if err := m.addNUMAs(s.NUMAs); err != nil {
+		return nil, err
+	}
+	if err := m.addCores(s.Cores); err != nil {
+		return nil, err
+	}
+	if err := m.addDevices(s.Devices); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Machine) addNUMAs(in []NUMA) error {
+	if len(in) == 0 {
+		return fmt.Errorf("machine has no numa")
+	}
+	if len(in) > MaxNUMAs {
+		return fmt.Errorf("machine has %d numas, the most is %d", len(in), MaxNUMAs)
+	}
+	m.numas = slices.Clone(in)
+	slices.SortStableFunc(m.numas, func(a, b NUMA) int { return cmp.Compare(a.ID, b.ID) })
+	for i := range m.numas {
+		n := &m.numas[i]
+		if !idset.Valid(int(n.ID)) {
+			return fmt.Errorf("numa id %d is outside 0..%d", n.ID, idset.Max)
+		}
+		if i > 0 && m.numas[i-1].ID == n.ID {
+			return fmt.Errorf("numa %d is named twice", n.ID)
+		}
+		if err := checkNUMA(n, len(m.numas)); err != nil {
+			return fmt.Errorf("numa %d: %w", n.ID, err)
+		}
+		n.CPUs = idset.Set[idset.CPU]{}
+		n.Hugepages = slices.Clone(n.Hugepages)
+		slices.SortFunc(n.Hugepages, func(a, b Hugepages) int { return cmp.Compare(a.PageSize, b.PageSize) })
+		n.Distances = slices.Clone(n.Distances)
+	}
+	return nil
+}
+
+func checkNUMA(n *NUMA, count int) error {
+	if n.Bytes < 0 || n.Bytes > MaxBytes {
+		return fmt.Errorf("memory of %d bytes is outside 0..%d", n.Bytes, int64(MaxBytes))
+	}
+	if len(n.Hugepages) > MaxKinds {
+		return fmt.Errorf("%d hugepage sizes, the most is %d", len(n.Hugepages), MaxKinds)
+	}
+	sizes, total := map[int64]bool{}, int64(0)
+	for _, h := range n.Hugepages {
+		if h.PageSize <= 0 || h.PageSize > MaxBytes || h.Count < 0 || h.Count > MaxBytes/h.PageSize {
+			return fmt.Errorf("%d hugepages of %d bytes are out of bounds", h.Count, h.PageSize)
+		}
+		if sizes[h.PageSize] {
+			return fmt.Errorf("hugepages of %d bytes are named twice", h.PageSize)
+		}
+		sizes[h.PageSize] = true
+		total += h.PageSize * h.Count
+	}
+	if total > n.Bytes {
+		return fmt.Errorf("hugepages take %d bytes of %d bytes of memory", total, n.Bytes)
+	}
+	if d := len(n.Distances); d != 0 && d != count {
+		return fmt.Errorf("%d distances for %d numas", d, count)
+	}
+	for _, d := range n.Distances {
+		if d < 0 || d > MaxDist {
+			return fmt.Errorf("distance %d is outside 0..%d", d, MaxDist)
+		}
+	}
+	return nil
+}
+
+func (m *Machine) addCores(in []CoreSpec) error {
+	total, top := 0, idset.CPU(-1)
+	for _, c := range in {
+		total += c.CPUs.Len()
+		top = max(top, c.CPUs.Max())
+	}
+	if total == 0 {
+		return fmt.Errorf("machine has no CPU")
+	}
+	if total > MaxCPUs {
+		return fmt.Errorf("machine has %d CPUs, the most is %d", total, MaxCPUs)
+	}
+	m.cpus = make([]CPU, top+1)
+	for i := range m.cpus {
+		m.cpus[i].NUMA = -1
+	}
+	l3 := map[int]idset.L3{}
+	for _, c := range in {
+		if low := idset.L3(c.CPUs.Min()); !c.CPUs.Empty() {
+			if old, ok := l3[c.L3]; !ok || low < old {
+				l3[c.L3] = low
+			}
+		}
+	}
+	for _, c := range in {
+		if err := m.addCore(c, l3[c.L3]); err != nil {
+			return err
+		}
+	}
+	m.collect()
+	return nil
+}
+
+func (m *Machine) addCore(c CoreSpec, l3 idset.L3) error {
+	at, ok := m.Position(c.NUMA)
+	if !ok {
+		return fmt.Errorf("core of CPUs %s: machine has no numa %d", c.CPUs, c.NUMA)
+	}
+	if c.CPUs.Empty() {
+		return fmt.Errorf("core in numa %d has no CPU", c.NUMA)
+	}
+	if !idset.Valid(int(c.Socket)) {
+		return fmt.Errorf("core of CPUs %s: socket %d is outside 0..%d", c.CPUs, c.Socket, idset.Max)
+	}
+	core := idset.Core(c.CPUs.Min())
+	for id := range c.CPUs.All() {
+		if old := m.cpus[id]; old.NUMA >= 0 && old.NUMA != at {
+			return fmt.Errorf("cpu %d is in numa %d and in numa %d", id, m.numas[old.NUMA].ID, c.NUMA)
+		} else if old.NUMA >= 0 {
+			return fmt.Errorf("cpu %d is in two cores of numa %d", id, c.NUMA)
+		}
+		m.cpus[id] = CPU{ID: id, Core: core, L3: l3, Socket: c.Socket, NUMA: at}
+	}
+	m.coreCPUs[core] = c.CPUs
+	m.numas[at].CPUs = m.numas[at].CPUs.Union(c.CPUs)
+	m.all = m.all.Union(c.CPUs)
+	return nil
+}
+
+// collect lists the distinct cores, L3 groups and sockets in ascending order.
+func (m *Machine) collect() {
+	for id := range m.all.All() {
+		c := m.cpus[id]
+		m.cores = append(m.cores, c.Core)
+		m.l3s = append(m.l3s, c.L3)
+		m.sockets = append(m.sockets, c.Socket)
+	}
+	m.cores, m.l3s, m.sockets = distinct(m.cores), distinct(m.l3s), distinct(m.sockets)
+}
+
+func distinct[T ~int](in []T) []T {
+	slices.Sort(in)
+	return slices.Compact(in)
+}
+
+func (m *Machine) addDevices(in []DeviceSpec) error {
+	byName := map[string][]Device{}
+	for _, d := range in {
+		if err := checkName("resource", d.Resource); err != nil {
+			return err
+		}
+		if err := checkName("device", d.ID); err != nil {
+			return fmt.Errorf("resource %s: %w", d.Resource, err)
+		}
+		dev := Device{ID: d.ID, Unhealthy: d.Unhealthy}
+		for _, id := range d.NUMAs {
+			at, ok := m.Position(id)
+			if !ok {
+				return fmt.Errorf("device %s %s: machine has no numa %d", d.Resource, d.ID, id)
+			}
+			dev.NUMAs |= 1 << uint(at)
+		}
+		byName[d.Resource] = append(byName[d.Resource], dev)
+	}
+	if len(byName) > MaxKinds {
+		return fmt.Errorf("machine has %d device resources, the most is %d", len(byName), MaxKinds)
+	}
+	for name, devs := range byName {
+		if len(devs) > MaxDevices {
+			return fmt.Errorf("resource %s has %d devices, the most is %d", name, len(devs), MaxDevices)
+		}
+		slices.SortFunc(devs, func(a, b Device) int { return strings.Compare(a.ID, b.ID) })
+		for i := 1; i < len(devs); i++ {
+			if devs[i].ID == devs[i-1].ID {
+				return fmt.Errorf("resource %s: device %s is named twice", name, devs[i].ID)
+			}
+		}
+		m.resources = append(m.resources, Resource{name, devs})
+	}
+	slices.SortFunc(m.resources, func(a, b Resource) int { return strings.Compare(a.Name, b.Name) })
+	return nil
+}
+
+func checkName(what, s string) error {
+	if s == "" || len(s) > MaxName {
+		return fmt.Errorf("%s name of %d bytes is outside 1..%d", what, len(s), MaxName)
+	}
+	for _, r := range s {
+		if r <= ' ' || r > '~' {
+			return fmt.Errorf("%s name %q has a character that is not printable ASCII", what, s)
+		}
+	}
+	return nil
+}
+
+// NUMAs returns the numas in ascending order of id. The caller must not change it; so it is with
+// every slice that a Machine returns.
+func (m *Machine) NUMAs() []NUMA { return m.numas }
+
+// Position returns where in NUMAs the numa with this id is.
+func (m *Machine) Position(id idset.NUMA) (int, bool) {
+	return slices.BinarySearchFunc(m.numas, id, func(n NUMA, id idset.NUMA) int { return cmp.Compare(n.ID, id) })
+}
+
+// All returns the mask of every numa.
+func (m *Machine) All() Mask { return Mask(^uint64(0) >> (64 - uint(len(m.numas)))) }
+
+// WithCPUs returns the mask of the numas that have CPUs.
+func (m *Machine) WithCPUs() Mask {
+	var out Mask
+	for i := range m.numas {
+		if !m.numas[i].CPUs.Empty() {
+			out |= 1 << uint(i)
+		}
+	}
+	return out
+}
+
+// IDs returns the ids of the numas in a mask, ascending.
+func (m *Machine) IDs(mask Mask) []idset.NUMA {
+	var out []idset.NUMA
+	for _, i := range mask.Positions() {
+		if i < len(m.numas) {
+			out = append(out, m.numas[i].ID)
+		}
+	}
+	return out
+}
+
+// MaskOf returns the mask of the numas with these ids; an id that the machine lacks is an error.
+func (m *Machine) MaskOf(ids ...idset.NUMA) (Mask, error) {
+	var out Mask
+	for _, id := range ids {
+		at, ok := m.Position(id)
+		if !ok {
+			return 0, fmt.Errorf("machine has no numa %d", id)
+		}
+		out |= 1 << uint(at)
+	}
+	return out, nil
+}
+
+// CPUs returns all CPUs.
+func (m *Machine) CPUs() idset.Set[idset.CPU] { return m.all }
+
+// CPU says where a CPU is; ok is false where the machine has no such CPU.
+func (m *Machine) CPU(id idset.CPU) (c CPU, ok bool) {
+	if id < 0 || int(id) >= len(m.cpus) || m.cpus[id].NUMA < 0 {
+		return CPU{}, false
+	}
+	return m.cpus[id], true
+}
+
+// Cores returns the cores in ascending order.
+func (m *Machine) Cores() []idset.Core { return m.cores }
+
+// CoreCPUs returns the CPUs of a core, empty where the machine has no such core.
+func (m *Machine) CoreCPUs(c idset.Core) idset.Set[idset.CPU] { return m.coreCPUs[c] }
+
+// L3s returns the L3 groups in ascending order.
+func (m *Machine) L3s() []idset.L3 { return m.l3s }
+
+// Sockets returns the sockets in ascending order.
+func (m *Machine) Sockets() []idset.Socket { return m.sockets }
+
+// MaskOfCPUs returns the numas that the CPUs of a set are in.
+func (m *Machine) MaskOfCPUs(s idset.Set[idset.CPU]) Mask {
+	var out Mask
+	for i := range m.numas {
+		if m.numas[i].CPUs.AndLen(s) > 0 {
+			out |= 1 << uint(i)
+		}
+	}
+	return out
+}
+
+// Resources returns the device resources in ascending order of name.
+func (m *Machine) Resources() []Resource { return m.resources }
+
+// Resource returns the devices of a resource; ok is false where the machine has none.
+func (m *Machine) Resource(name string) (r Resource, ok bool) {
+	i, ok := slices.BinarySearchFunc(m.resources, name, func(r Resource, name string) int {
+		return strings.Compare(r.Name, name)
+	})
+	if !ok {
+		return Resource{}, false
+	}
+	return m.resources[i], true
+}
+
+// Kinds returns the memory kinds that some numa of the machine has, "memory" first, then hugepages
+// by page size.
+func (m *Machine) Kinds() []string {
+	var sizes []int64
+	for _, n := range m.numas {
+		for _, h := range n.Hugepages {
+			sizes = append(sizes, h.PageSize)
+		}
+	}
+	slices.Sort(sizes)
+	out := []string{Memory}
+	for _, s := range slices.Compact(sizes) {
+		out = append(out, Hugepages{PageSize: s}.Kind())
+	}
+	return out
+}
+
+// Capacity returns the bytes of a memory kind that the numa has. Ordinary memory is what hugepages
+// of every size leave of it (kubelet memorymanager/policy_static.go, getDefaultMachineState).
+func (n NUMA) Capacity(kind string) int64 {
+	if kind == Memory {
+		left := n.Bytes
+		for _, h := range n.Hugepages {
+			left -= h.PageSize * h.Count
+		}
+		return left
+	}
+	for _, h := range n.Hugepages {
+		if h.Kind() == kind {
+			return h.PageSize * h.Count
+		}
+	}
+	return 0
+}
+
+// Spec returns an open description of the machine; New makes an equal machine of it.
+func (m *Machine) Spec() Spec {
+	var s Spec
+	for _, n := range m.numas {
+		s.NUMAs = append(s.NUMAs, NUMA{ID: n.ID, Bytes: n.Bytes,
+			Hugepages: slices.Clone(n.Hugepages), Distances: slices.Clone(n.Distances)})
+	}
+	for _, core := range m.cores {
+		c := m.cpus[core]
+		s.Cores = append(s.Cores, CoreSpec{NUMA: m.numas[c.NUMA].ID, Socket: c.Socket, L3: int(c.L3), CPUs: m.coreCPUs[core]})
+	}
+	for _, r := range m.resources {
+		for _, d := range r.Devices {
+			s.Devices = append(s.Devices, DeviceSpec{Resource: r.Name, ID: d.ID, NUMAs: m.IDs(d.NUMAs), Unhealthy: d.Unhealthy})
+		}
+	}
+	return s
+}

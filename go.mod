@@ -1,0 +1,3 @@
+module github.com/tenon-numa/tenon
+
+go 1.26.0
