@@ -1,0 +1,290 @@
+package draw
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+const (
+	boxGap   = 1
+	leastBox = 24 // columns of a box with its frame; four of them fit in 100
+)
+
+// boxes draws every numa, side by side where they fit.
+func (p *picture) boxes(width int) []line {
+	numas := p.machine.NUMAs()
+	least, most := leastBox, 0
+	for i := range numas {
+		l, m := p.boxWidths(i)
+		least, most = max(least, l), max(most, m)
+	}
+	cols := balance(len(numas), (width+boxGap)/(min(least, width)+boxGap))
+	outer := min((width-boxGap*(cols-1))/cols, most)
+	var out []line
+	for at := 0; at < len(numas); at += cols {
+		var row [][]line
+		for i := at; i < min(at+cols, len(numas)); i++ {
+			row = append(row, p.box(i, outer))
+		}
+		out = append(out, beside(row, outer)...)
+	}
+	return out
+}
+
+// boxWidths returns the least width in which a numa is drawn well, and the width beyond which it
+// gains nothing.
+func (p *picture) boxWidths(i int) (least, most int) {
+	const frameAndBlanks, fewRuns = 4, 4
+	runs := p.runs(i)
+	longest := 0
+	for _, r := range runs {
+		longest = max(longest, len(r.cores))
+	}
+	label := len(fmt.Sprint(p.machine.NUMAs()[i].CPUs.Max())) + 1
+	least = gridWidth(min(len(runs), fewRuns), longest, 1) + label + frameAndBlanks
+	most = max(60, gridWidth(len(runs), longest, 2)+label+frameAndBlanks)
+	return max(leastBox, least), most
+}
+
+// beside joins boxes of one width line by line; all are stretched to the tallest.
+func beside(boxes [][]line, outer int) []line {
+	height := 0
+	for _, b := range boxes {
+		height = max(height, len(b))
+	}
+	out := make([]line, height)
+	for c, b := range boxes {
+		blank := framed(nil, outer)
+		for len(b) < height {
+			b = slices.Insert(b, len(b)-1, blank)
+		}
+		for y := range out {
+			if c > 0 {
+				out[y] = out[y].add(plain, strings.Repeat(" ", boxGap))
+			}
+			out[y] = append(out[y], b[y]...)
+		}
+	}
+	return out
+}
+
+// box draws one numa.
+func (p *picture) box(i, outer int) []line {
+	inner := outer - 4
+	n := p.machine.NUMAs()[i]
+	out := []line{p.boxTop(n, outer)}
+	for _, l := range p.boxBody(i, inner) {
+		out = append(out, framed(l, outer))
+	}
+	return append(out, text(frame, "╰%s╯", strings.Repeat("─", outer-2)))
+}
+
+func framed(l line, outer int) line {
+	inner := outer - 4
+	out := text(frame, "│ ")
+	out = append(out, l.clip(inner).pad(inner)...)
+	return out.add(frame, " │")
+}
+
+// boxTop is the upper border with the numa's id and socket.
+func (p *picture) boxTop(n topo.NUMA, outer int) line {
+	right := p.socketText(n)
+	left := clipText(fmt.Sprintf("numa %d", n.ID), outer-6)
+	fill := outer - len(left) - len(right) - 8
+	if fill < 1 {
+		right, fill = "", outer-len(left)-7
+	}
+	out := text(frame, "╭─ ").add(bold, left).add(frame, " "+strings.Repeat("─", max(0, fill)))
+	if right == "" {
+		return out.add(frame, "──╮")
+	}
+	return out.add(frame, " ").add(faint, right).add(frame, " ─╮")
+}
+
+func (p *picture) socketText(n topo.NUMA) string {
+	var sockets []idset.Socket
+	for id := range n.CPUs.All() {
+		c, _ := p.machine.CPU(id)
+		sockets = append(sockets, c.Socket)
+	}
+	switch {
+	case len(sockets) > 0:
+		return "socket " + idset.Of(sockets...).String()
+	case n.Bytes > 0:
+		return "memory only"
+	}
+	return "empty"
+}
+
+// boxBody is what stands between the borders: CPUs, memory of every kind, devices.
+func (p *picture) boxBody(i, inner int) []line {
+	var out []line
+	if n := p.machine.NUMAs()[i]; !n.CPUs.Empty() {
+		out = append(out, justify(text(bold, "CPUs"), p.cpuCount(n, inner), inner))
+		out = append(out, p.grid(i, inner)...)
+		out = append(out, nil)
+	}
+	for _, use := range p.memory[i] {
+		out = append(out, p.memoryLines(use, inner)...)
+	}
+	for _, r := range p.machine.Resources() {
+		devs := slices.DeleteFunc(slices.Clone(r.Devices), func(d topo.Device) bool { return d.NUMAs != 1<<uint(i) })
+		if len(devs) > 0 {
+			out = append(out, p.deviceLines(r.Name, devs, inner)...)
+		}
+	}
+	return out
+}
+
+func (p *picture) cpuCount(n topo.NUMA, inner int) line {
+	if !p.node.Rules.CPU.Static {
+		return text(faint, "%d shared", n.CPUs.Len())
+	}
+	free := 0
+	for id := range n.CPUs.All() {
+		if _, held := p.cpus[id]; !held && !p.node.Rules.CPU.Reserved.Has(id) {
+			free++
+		}
+	}
+	return freeOf("CPUs", fmt.Sprint(free), fmt.Sprint(n.CPUs.Len()), inner)
+}
+
+// freeOf is "so much of so much free", or shorter where that would not leave a name whole.
+func freeOf(name, free, all string, inner int) line {
+	room := inner - utf8.RuneCountInString(name) - 1
+	out := fmt.Sprintf("%s of %s free", free, all)
+	if len(out) > room {
+		out = fmt.Sprintf("%s/%s", free, all)
+	}
+	return text(plain, "%s", out)
+}
+
+// memoryLines are a caption and a bar for one kind of memory.
+func (p *picture) memoryLines(use kindUse, inner int) []line {
+	caption := text(bold, "%s", use.kind)
+	if !p.node.Rules.Memory.Static {
+		return []line{justify(caption, text(faint, "%s, not pinned", size(use.kind, use.capacity)), inner)}
+	}
+	right := freeOf(use.kind, size(use.kind, use.free), size(use.kind, use.capacity), inner)
+	parts := []int64{use.reserved}
+	for _, s := range use.shares {
+		parts = append(parts, s.bytes)
+	}
+	cells := apportion(inner, append(parts, use.free))
+	bar := line(nil).add(faint, strings.Repeat(string(reservedSign), cells[0]))
+	for i, s := range use.shares {
+		bar = append(bar, p.barPart(s.owner, cells[i+1])...)
+	}
+	last := cells[len(cells)-1]
+	bar = bar.add(faint, strings.Repeat(string(freeSign), last))
+	p.used[reservedSign] = p.used[reservedSign] || cells[0] > 0
+	p.used[freeSign] = p.used[freeSign] || last > 0
+	return []line{justify(caption, right, inner), bar}
+}
+
+// barPart starts with the owner's sign, so that neighbours differ without colour.
+func (p *picture) barPart(o, cells int) line {
+	if cells == 0 {
+		return nil
+	}
+	who, fill := p.owners[o], "█"
+	tint := style{fg: palette[o%len(palette)]}
+	if who.entry.Source == ledger.Predicted {
+		fill = "▓"
+	}
+	return line{{string(who.sign), who.style}}.add(tint, strings.Repeat(fill, cells-1))
+}
+
+// apportion cuts a bar of so many cells by parts: everything that is not zero gets a cell as far as
+// they go, and the rest goes by size.
+func apportion(cells int, parts []int64) []int {
+	out := make([]int, len(parts))
+	var total int64
+	for i, v := range parts {
+		if v > 0 && cells > 0 {
+			out[i], cells = 1, cells-1
+		}
+		total += v
+	}
+	if total == 0 {
+		return out
+	}
+	// Each part's end is rounded, not its length, so the lengths always add up.
+	var sum, done int64
+	for i, v := range parts {
+		sum += v
+		end := sum * int64(cells) / total // at most MaxBytes times maxWidth: far from overflow
+		out[i] += int(end - done)
+		done = end
+	}
+	return out
+}
+
+// deviceLines draws devices of one resource: beside their name where they fit, below it elsewhere.
+// In a narrow box the resource goes without its domain.
+func (p *picture) deviceLines(resource string, devs []topo.Device, inner int) []line {
+	free, cells := p.deviceCells(resource, devs)
+	all := fmt.Sprint(len(devs))
+	for _, name := range []string{printable(resource), shortName(resource)} {
+		right := freeOf(name+"  ", fmt.Sprint(free), all, inner-cells.width())
+		if utf8.RuneCountInString(name)+2+cells.width()+2+right.width() <= inner {
+			left := text(bold, "%s", name).add(plain, "  ")
+			return []line{justify(append(left, cells...), right, inner)}
+		}
+	}
+	name := shortName(resource)
+	out := []line{justify(text(bold, "%s", name), freeOf(name, fmt.Sprint(free), all, inner), inner)}
+	return append(out, fold(cells, inner)...)
+}
+
+// fold breaks cells into lines of a width.
+func fold(cells line, width int) []line {
+	var out []line
+	for len(cells) > 0 {
+		at, w := 0, 0
+		for at < len(cells) && (at == 0 || w+cells[at:at+1].width() <= width) {
+			w += cells[at : at+1].width()
+			at++
+		}
+		out, cells = append(out, cells[:at]), cells[at:]
+	}
+	return out
+}
+
+// shortName is a resource without its domain: "gpu" of "nvidia.com/gpu".
+func shortName(resource string) string {
+	return printable(resource[strings.LastIndexByte(resource, '/')+1:])
+}
+
+// deviceCells returns the count of free devices and a cell per device; of many devices only the
+// lengths of equal stretches.
+func (p *picture) deviceCells(resource string, devs []topo.Device) (free int, cells line) {
+	const few, many = 8, 128
+	var stretch []int
+	for i, d := range devs {
+		c := p.deviceCell(resource, d)
+		if c.text == string(freeSign) {
+			free++
+		}
+		if len(devs) > many && i > 0 && cells[len(cells)-1] == c {
+			stretch[len(stretch)-1]++
+			continue
+		}
+		if len(devs) <= few && i < len(devs)-1 {
+			c.text += " "
+		}
+		cells, stretch = append(cells, c), append(stretch, 1)
+	}
+	if len(devs) > many {
+		for i := range cells {
+			cells[i].text += fmt.Sprintf("×%d ", stretch[i])
+		}
+	}
+	return free, cells
+}

@@ -1,0 +1,84 @@
+// Package draw renders machines as text: which CPUs, memory and devices of every numa are reserved,
+// free, or held by which pod.
+//
+// Invariant: the same node gives the same text, no line is wider than Options.Width runes, and
+// everything that colour says is also said without it: upper-case letters are holdings that the node
+// reported, lower-case letters are predictions. The package refuses to look at terminals or the
+// environment by itself; [ColorWanted] is there for callers who want that.
+package draw
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"golang.org/x/term"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// Bounds of Options.Width, in columns. Below the least, a box has no room for its texts.
+const (
+	DefaultWidth = 100
+	minWidth     = 40
+	maxWidth     = 400
+)
+
+// Options say how to draw.
+type Options struct {
+	// Color adds ANSI 256-colour sequences; they do not count towards Width.
+	Color bool
+	// Width is the most columns that a line may take; 0 means DefaultWidth. It is held to 40..400.
+	Width int
+}
+
+// ColorWanted reports whether a person would see colour on f: it is a terminal that is not "dumb",
+// and NO_COLOR is not set (https://no-color.org).
+func ColorWanted(f *os.File) bool {
+	return f != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+}
+
+// Map draws one node: a box per numa, devices that belong to no single numa, distances, and a legend
+// that says what every pod holds. The error is the writer's, or names a node without a machine.
+func Map(w io.Writer, n *ledger.Node, o Options) error {
+	if n == nil {
+		return errors.New("draw map: no node")
+	}
+	if n.Machine == nil {
+		return fmt.Errorf("draw map of node %q: its machine is not known", n.Name)
+	}
+	width := o.width()
+	p := newPicture(n)
+	var out []line
+	for i, part := range [][]line{
+		slices.Concat(p.heading(width), p.boxes(width), p.sharedDevices(width)), p.distances(width), p.legend(width),
+	} {
+		if i > 0 && len(part) > 0 {
+			out = append(out, nil)
+		}
+		out = append(out, part...)
+	}
+	if err := write(w, out, width, o.Color); err != nil {
+		return fmt.Errorf("draw map of node %q: %w", n.Name, err)
+	}
+	return nil
+}
+
+func (o Options) width() int {
+	if o.Width == 0 {
+		return DefaultWidth
+	}
+	return min(max(o.Width, minWidth), maxWidth)
+}
+
+func write(w io.Writer, lines []line, width int, color bool) error {
+	b := bufio.NewWriter(w)
+	for _, l := range lines {
+		l.clip(width).write(b, color)
+		b.WriteByte('\n')
+	}
+	return b.Flush()
+}

@@ -1,0 +1,274 @@
+package draw
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// heading names the node, its machine and its rules.
+func (p *picture) heading(width int) []line {
+	out := []line{text(bold, "%s", clipText(printable(p.node.Name), width))}
+	out = append(out, wrap(plain, p.machineItems(), width)...)
+	return append(out, wrap(faint, ruleItems(p.node.Rules), width)...)
+}
+
+func (p *picture) machineItems() []string {
+	m := p.machine
+	var bytes int64
+	for _, n := range m.NUMAs() {
+		bytes += n.Bytes
+	}
+	cores, cpus := len(m.Cores()), m.CPUs().Len()
+	cpuText := fmt.Sprintf("%s (%s)", plural(cpus, "CPU"), plural(cores, "core"))
+	if cpus == cores {
+		cpuText = plural(cpus, "CPU")
+	}
+	return []string{plural(len(m.Sockets()), "socket"), plural(len(m.NUMAs()), "numa"), cpuText, place.Quantity(topo.Memory, bytes)}
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// ruleItems names what decides on the node, in the kubelet's words.
+func ruleItems(r place.Rules) []string {
+	align := fmt.Sprintf("%s per %s", r.Topology.Policy, r.Topology.Scope)
+	if r.Topology.Policy == place.None {
+		align = "no alignment"
+	}
+	out := []string{align, "CPUs " + staticText(r.CPU.Static), "memory " + staticText(r.Memory.Static)}
+	for _, o := range []struct {
+		on   bool
+		name string
+	}{
+		{r.CPU.FullPCPUsOnly, "full-pcpus-only"},
+		{r.CPU.DistributeAcrossNUMA, "distribute-cpus-across-numa"},
+		{r.CPU.AlignBySocket, "align-by-socket"},
+		{r.CPU.DistributeAcrossCores, "distribute-cpus-across-cores"},
+		{r.CPU.StrictReservation, "strict-cpu-reservation"},
+		{r.CPU.PreferAlignByUncoreCaches, "prefer-align-cpus-by-uncorecache"},
+		{r.Topology.PreferClosest, "prefer-closest-numa-nodes"},
+	} {
+		if o.on {
+			out = append(out, o.name)
+		}
+	}
+	return out
+}
+
+func staticText(static bool) string {
+	if static {
+		return "static"
+	}
+	return "not pinned"
+}
+
+// sharedDevices draws the devices that belong to several numas, or to none.
+func (p *picture) sharedDevices(width int) []line {
+	var out []line
+	for _, r := range p.machine.Resources() {
+		groups := map[topo.Mask][]topo.Device{}
+		for _, d := range r.Devices {
+			if d.NUMAs.Len() != 1 {
+				groups[d.NUMAs] = append(groups[d.NUMAs], d)
+			}
+		}
+		for _, mask := range slices.Sorted(maps.Keys(groups)) {
+			free, cells := p.deviceCells(r.Name, groups[mask])
+			count := fmt.Sprintf("%d of %d free", free, len(groups[mask]))
+			head := text(plain, " %s  ", p.numaList(mask)).add(bold, clipText(printable(r.Name), 40)).add(plain, "  "+count+"  ")
+			head = head.clip(width / 2)
+			out = append(out, hang(head, fold(cells, width-head.width()))...)
+		}
+	}
+	return out
+}
+
+// distances is a table, or one line per numa where the table would be too wide.
+func (p *picture) distances(width int) []line {
+	numas := p.machine.NUMAs()
+	known := slices.ContainsFunc(numas, func(n topo.NUMA) bool { return len(n.Distances) > 0 })
+	if len(numas) < 2 || !known {
+		return nil
+	}
+	cell := 3
+	for _, n := range numas {
+		cell = max(cell, len(fmt.Sprint(n.ID))+2)
+		for _, d := range n.Distances {
+			cell = max(cell, len(strconv.Itoa(d))+2)
+		}
+	}
+	const caption = " distance"
+	if len(caption)+cell*len(numas) > width || len(numas) > 16 {
+		return p.distanceList(width)
+	}
+	head := text(bold, caption)
+	for _, n := range numas {
+		head = head.add(faint, fmt.Sprintf("%*d", cell, n.ID))
+	}
+	out := []line{head}
+	for i, n := range numas {
+		l := text(faint, "%*d", len(caption), n.ID)
+		for j, d := range n.Distances {
+			s := plain
+			if i == j {
+				s = faint
+			}
+			l = l.add(s, fmt.Sprintf("%*d", cell, d))
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// distanceList says "12 to numas 1-3" instead of a row of the table.
+func (p *picture) distanceList(width int) []line {
+	out := []line{text(bold, " distances")}
+	for _, n := range p.machine.NUMAs() {
+		to := map[int]topo.Mask{}
+		for j, d := range n.Distances {
+			if p.machine.NUMAs()[j].ID != n.ID {
+				to[d] |= 1 << uint(j)
+			}
+		}
+		var items []string
+		for _, d := range slices.Sorted(maps.Keys(to)) {
+			items = append(items, fmt.Sprintf("%d to %s", d, p.numaList(to[d])))
+		}
+		head := fmt.Sprintf(" %7s  ", fmt.Sprintf("numa %d", n.ID))
+		out = append(out, hang(text(faint, "%s", head), wrap(plain, items, width-len(head)))...)
+	}
+	return out
+}
+
+// legend says who the letters are, and what the other signs mean.
+func (p *picture) legend(width int) []line {
+	column := 0
+	for _, o := range p.owners {
+		column = max(column, utf8.RuneCountInString(ownerName(o)))
+	}
+	reserved := p.reservedItems()
+	const reservedName = "reserved for the system"
+	if len(reserved) > 0 {
+		column = max(column, len(reservedName))
+	}
+	column = min(column, 34, width/3)
+	var out []line
+	for _, o := range p.owners {
+		sign := string(o.sign)
+		mark := " "
+		if o.entry.Source == ledger.Predicted {
+			mark = "*"
+		}
+		head := text(plain, " ").add(o.style, sign).add(plain, mark+" ").add(bold, clipText(ownerName(o), column))
+		items := p.holdItems(o.entry.Holdings)
+		if len(items) == 0 {
+			items = []string{"nothing of its own"}
+		}
+		out = append(out, p.legendLine(head, items, column, width)...)
+	}
+	if len(reserved) > 0 {
+		head := text(plain, " ").add(faint, string(reservedSign)).add(plain, "  ").add(plain, clipText(reservedName, column))
+		out = append(out, p.legendLine(head, reserved, column, width)...)
+	}
+	out = append(out, p.signKey(width)...)
+	return out
+}
+
+func ownerName(o owner) string { return printable(o.entry.Pod.String()) }
+
+func (p *picture) legendLine(head line, items []string, column, width int) []line {
+	indent := column + 6
+	return hang(head.pad(indent), wrap(plain, items, width-indent))
+}
+
+// hang sets lines beside a head, the second and later ones indented below the first.
+func hang(head line, body []line) []line {
+	indent := head.width()
+	var out []line
+	for i, l := range body {
+		if i > 0 {
+			head = line(nil).pad(indent)
+		}
+		out = append(out, append(head, l...))
+	}
+	return out
+}
+
+// reservedItems says what the system keeps. Equal amounts on several numas share an item.
+func (p *picture) reservedItems() []string {
+	var out []string
+	if cpus := p.node.Rules.CPU.Reserved; !cpus.Empty() {
+		out = append(out, "cpus "+cpus.String())
+	}
+	type amount struct {
+		kind  string
+		bytes int64
+	}
+	on := map[amount]topo.Mask{}
+	for i, uses := range p.memory {
+		for _, u := range uses {
+			if u.reserved > 0 {
+				on[amount{u.kind, u.reserved}] |= 1 << uint(i)
+			}
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(on), func(a, b amount) int {
+		return cmp.Or(cmp.Compare(on[a].First(), on[b].First()), strings.Compare(a.kind, b.kind))
+	})
+	for _, a := range keys {
+		s := place.Quantity(a.kind, a.bytes) + " " + p.numaList(on[a])
+		if on[a].Len() > 1 {
+			s = place.Quantity(a.kind, a.bytes) + " on each of " + p.numaList(on[a])
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// signKey explains the signs that were drawn.
+func (p *picture) signKey(width int) []line {
+	var items []string
+	for _, k := range []struct {
+		sign rune
+		text string
+	}{
+		{freeSign, "free"}, {unhealthySign, "unhealthy"}, {l3Sign, "border of L3 caches"},
+	} {
+		if p.used[k.sign] {
+			items = append(items, string(k.sign)+" "+k.text)
+		}
+	}
+	if slices.ContainsFunc(p.node.Entries, func(e ledger.Entry) bool { return e.Source == ledger.Predicted }) {
+		items = append(items, "* predicted, not yet reported by the node")
+	}
+	// The joint of wrap is the sign of what is free, so the key has blanks of its own.
+	l := line(nil)
+	var out []line
+	for _, it := range items {
+		if len(l) > 0 && l.width()+3+utf8.RuneCountInString(it) > width {
+			out, l = append(out, l), nil
+		}
+		gap := "   "
+		if len(l) == 0 {
+			gap = " "
+		}
+		l = l.add(faint, gap+it)
+	}
+	if len(l) > 0 {
+		out = append(out, l)
+	}
+	return out
+}
