@@ -1,7 +1,9 @@
 package place
 
 import (
+	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -12,38 +14,52 @@ import (
 type Usage struct {
 	Machine *topo.Machine
 	Rules   Rules
+
+	kinds []string // memory kinds of the machine, shared between copies
+	// allocatable[numa*len(kinds)+kind] is what Guaranteed pods may have, in bytes; shared between copies.
+	allocatable []int64
+
 	// free are the CPUs that can be given out: not reserved, not held.
 	free idset.Set[idset.CPU]
-	// mem[i] is the memory of the numa at position i, as the memory manager's machine state has it.
-	mem []numaMemory
-	// taken[resource] are the ids of held devices.
-	taken map[string]map[string]bool
+	// freeMem is indexed like allocatable. Invariant: 0 <= freeMem[i] <= allocatable[i].
+	freeMem []int64
+	// assignments[numa] is the number of memory blocks on the numa, cells[numa] the group of numas of
+	// the latest of them (memorymanager/state, NUMANodeState).
+	assignments []int
+	cells       []topo.Mask
+	// taken[resource] are the held devices, in the machine's order of resources.
+	taken []devices
 }
 
-// numaMemory is the state of one numa in the memory manager (memorymanager/state, NUMANodeState).
-type numaMemory struct {
-	assignments int       // blocks that use the numa
-	cells       topo.Mask // the group of numas that the last block on this numa used
-	kinds       []kindMemory
+// devices is a set of devices of one resource, by their index in topo.Resource.Devices.
+type devices []uint64
+
+func (d devices) has(i int) bool   { return i/64 < len(d) && d[i/64]>>(uint(i)%64)&1 != 0 }
+func (d devices) without(i int)    { d[i/64] &^= 1 << (uint(i) % 64) }
+func (d devices) with(i int)       { d[i/64] |= 1 << (uint(i) % 64) }
+func newDevices(count int) devices { return make(devices, (count+63)/64) }
+
+func (d devices) len() (n int) {
+	for _, w := range d {
+		n += bits.OnesCount64(w)
+	}
+	return n
 }
 
-// kindMemory is memory of one kind on one numa, in bytes.
-type kindMemory struct {
-	kind              string
-	allocatable, free int64
-}
-
-// NewUsage returns the usage of a machine on which nothing is held.
+// NewUsage returns the usage of a machine on which nothing is held. Reservations beyond what a numa
+// has count as all of it.
 func NewUsage(m *topo.Machine, r Rules) *Usage {
-	u := &Usage{Machine: m, Rules: r, free: m.CPUs().Minus(r.CPU.Reserved), taken: map[string]map[string]bool{}}
-	kinds := m.Kinds()
+	u := &Usage{Machine: m, Rules: r, kinds: m.Kinds(), free: m.CPUs().Minus(r.CPU.Reserved)}
 	for i, n := range m.NUMAs() {
-		nm := numaMemory{cells: 1 << uint(i)}
-		for _, k := range kinds {
-			bytes := n.Capacity(k) - r.reserved(n.ID, k)
-			nm.kinds = append(nm.kinds, kindMemory{kind: k, allocatable: bytes, free: bytes})
+		for _, k := range u.kinds {
+			u.allocatable = append(u.allocatable, max(0, n.Capacity(k)-r.reserved(n.ID, k)))
 		}
-		u.mem = append(u.mem, nm)
+		u.cells = append(u.cells, 1<<uint(i))
+	}
+	u.freeMem = slices.Clone(u.allocatable)
+	u.assignments = make([]int, len(u.cells))
+	for _, res := range m.Resources() {
+		u.taken = append(u.taken, newDevices(len(res.Devices)))
 	}
 	return u
 }
@@ -57,68 +73,88 @@ func (r Rules) reserved(numa idset.NUMA, kind string) (bytes int64) {
 	return bytes
 }
 
-// Hold returns the usage with more holdings, in the order in which the node made them.
+// Hold returns the usage with more holdings, in the order in which the node made them. Holdings of
+// what the machine does not have are passed over.
 func (u *Usage) Hold(hs ...Holding) *Usage {
 	out := u.clone()
 	for _, h := range hs {
-		out.hold(h)
+		out.free = out.free.Minus(h.CPUs)
+		for _, b := range h.Memory {
+			out.assign(b.Kind, b.NUMAs, b.Bytes)
+		}
+		for _, d := range h.Devices {
+			out.take(d.Resource, d.IDs)
+		}
+	}
+	return out
+}
+
+// WithGroups returns the usage with the memory groups that the node's memory manager reports. They
+// follow from the holdings but for one case: after a container was put on a part of a group, the
+// group that counts is the latest, and holdings do not say which was.
+func (u *Usage) WithGroups(groups map[int]topo.Mask) *Usage {
+	out := u.clone()
+	for i, g := range groups {
+		if i >= 0 && i < len(out.cells) && out.assignments[i] > 0 {
+			out.cells[i] = g
+		}
 	}
 	return out
 }
 
 func (u *Usage) clone() *Usage {
 	out := *u
-	out.mem = slices.Clone(u.mem)
-	for i := range out.mem {
-		out.mem[i].kinds = slices.Clone(u.mem[i].kinds)
-	}
-	out.taken = make(map[string]map[string]bool, len(u.taken))
-	for r, ids := range u.taken {
-		c := make(map[string]bool, len(ids))
-		for id := range ids {
-			c[id] = true
-		}
-		out.taken[r] = c
+	out.freeMem = slices.Clone(u.freeMem)
+	out.assignments = slices.Clone(u.assignments)
+	out.cells = slices.Clone(u.cells)
+	out.taken = slices.Clone(u.taken)
+	for i := range out.taken {
+		out.taken[i] = slices.Clone(u.taken[i])
 	}
 	return &out
 }
 
-func (u *Usage) hold(h Holding) {
-	u.free = u.free.Minus(h.CPUs)
-	for _, b := range h.Memory {
-		u.assign(b.Kind, b.NUMAs, b.Bytes)
+func (u *Usage) take(resource string, ids []string) {
+	at, r, ok := u.resource(resource)
+	if !ok {
+		return
 	}
-	for _, d := range h.Devices {
-		u.take(d.Resource, d.IDs)
+	for _, id := range ids {
+		if i, ok := deviceIndex(r, id); ok {
+			u.taken[at].with(i)
+		}
 	}
 }
 
-func (u *Usage) take(resource string, ids []string) {
-	if u.taken[resource] == nil {
-		u.taken[resource] = map[string]bool{}
+func (u *Usage) resource(name string) (int, topo.Resource, bool) {
+	all := u.Machine.Resources()
+	at, ok := slices.BinarySearchFunc(all, name, func(r topo.Resource, name string) int { return strings.Compare(r.Name, name) })
+	if !ok {
+		return 0, topo.Resource{}, false
 	}
-	for _, id := range ids {
-		u.taken[resource][id] = true
-	}
+	return at, all[at], true
+}
+
+func deviceIndex(r topo.Resource, id string) (int, bool) {
+	return slices.BinarySearchFunc(r.Devices, id, func(d topo.Device, id string) int { return strings.Compare(d.ID, id) })
 }
 
 // assign books bytes on the numas of a mask, lowest numa first, as far as each has them free
 // (memorymanager/policy_static.go, updateMachineState).
 func (u *Usage) assign(kind string, on topo.Mask, bytes int64) {
-	for _, i := range on.Positions() {
-		if i >= len(u.mem) {
-			return
+	k := slices.Index(u.kinds, kind)
+	for on := on & u.Machine.All(); on != 0; on &= on - 1 {
+		i := on.First()
+		u.assignments[i]++
+		if k >= 0 {
+			at := i*len(u.kinds) + k
+			part := min(bytes, u.freeMem[at])
+			u.freeMem[at] -= part
+			bytes -= part
 		}
-		nm := &u.mem[i]
-		nm.assignments++
-		nm.cells = on
-		for k := range nm.kinds {
-			if nm.kinds[k].kind == kind {
-				part := min(bytes, max(0, nm.kinds[k].free))
-				nm.kinds[k].free -= part
-				bytes -= part
-			}
-		}
+	}
+	for _, i := range (on & u.Machine.All()).Positions() {
+		u.cells[i] = on
 	}
 }
 
@@ -126,25 +162,30 @@ func (u *Usage) assign(kind string, on topo.Mask, bytes int64) {
 func (u *Usage) FreeCPUs() idset.Set[idset.CPU] { return u.free }
 
 // FreeMemory returns the bytes of a kind that the numa at position i has free for Guaranteed pods.
-func (u *Usage) FreeMemory(i int, kind string) int64 { return u.mem[i].kind(kind).free }
+func (u *Usage) FreeMemory(i int, kind string) int64 { return u.amount(u.freeMem, i, kind) }
 
-// FreeDevices returns the ids of the healthy devices of a resource that nobody holds, ascending.
-func (u *Usage) FreeDevices(resource string) []string {
-	var out []string
-	r, _ := u.Machine.Resource(resource)
-	for _, d := range r.Devices {
-		if !d.Unhealthy && !u.taken[resource][d.ID] {
-			out = append(out, d.ID)
+// Allocatable returns the bytes of a kind that the numa at position i has for Guaranteed pods.
+func (u *Usage) Allocatable(i int, kind string) int64 { return u.amount(u.allocatable, i, kind) }
+
+func (u *Usage) amount(table []int64, numa int, kind string) int64 {
+	k := slices.Index(u.kinds, kind)
+	if k < 0 {
+		return 0
+	}
+	return table[numa*len(u.kinds)+k]
+}
+
+// FreeDevices returns the healthy devices of a resource that nobody holds, in ascending order of id.
+func (u *Usage) FreeDevices(resource string) []topo.Device {
+	at, r, ok := u.resource(resource)
+	if !ok {
+		return nil
+	}
+	var out []topo.Device
+	for i, d := range r.Devices {
+		if !d.Unhealthy && !u.taken[at].has(i) {
+			out = append(out, d)
 		}
 	}
 	return out
-}
-
-func (nm numaMemory) kind(kind string) kindMemory {
-	for _, k := range nm.kinds {
-		if k.kind == kind {
-			return k
-		}
-	}
-	return kindMemory{kind: kind}
 }

@@ -1,0 +1,454 @@
+package place
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file picks CPUs out of a set as the CPU manager does (cpumanager/cpu_assignment.go). The rules are:
+//
+//   - Whole sockets, then whole numas (the other way round where there are no fewer sockets than numas),
+//     then whole L3 groups (option), then whole cores, then single CPUs.
+//   - Everywhere the part with the fewest free CPUs goes first, ties by the lower id; parts are sorted
+//     inside the part above them.
+//   - distribute-cpus-across-numa spreads a want evenly over the fewest numas that can take it evenly.
+
+type cpuSet = idset.Set[idset.CPU]
+
+// takeCPUs picks n CPUs out of from; ok is false where it cannot.
+func (u *Usage) takeCPUs(from cpuSet, n int) (got cpuSet, ok bool) {
+	r := u.Rules.CPU
+	if r.DistributeAcrossNUMA {
+		group := 1
+		if r.FullPCPUsOnly {
+			group = cpusPerCore(u.Machine)
+		}
+		return u.takeSpread(from, n, group)
+	}
+	return u.takePacked(from, n, r.PreferAlignByUncoreCaches)
+}
+
+// picker is one packing under way.
+type picker struct {
+	m      *topo.Machine
+	free   cpuSet // not yet picked
+	picked cpuSet
+	need   int
+	// numaFirst: sockets lie inside numas, or are as many.
+	numaFirst bool
+	spread    bool // distribute-cpus-across-cores
+}
+
+func (u *Usage) picker(from cpuSet, n int) *picker {
+	m := u.Machine
+	return &picker{m: m, free: from.And(m.CPUs()), need: n, spread: u.Rules.CPU.DistributeAcrossCores,
+		numaFirst: len(m.Sockets()) >= m.WithCPUs().Len()}
+}
+
+func (u *Usage) takePacked(from cpuSet, n int, byL3 bool) (cpuSet, bool) {
+	p := u.picker(from, n)
+	if p.need <= 0 {
+		return p.picked, true
+	}
+	if p.need > p.free.Len() {
+		return cpuSet{}, false
+	}
+	steps := []func(){p.takeSockets, p.takeNUMAs}
+	if p.numaFirst {
+		steps = []func(){p.takeNUMAs, p.takeSockets}
+	}
+	if byL3 {
+		steps = append(steps, p.takeL3s)
+	}
+	if !p.spread {
+		steps = append(steps, p.takeCores)
+	}
+	for _, step := range append(steps, p.takeSingles) {
+		if step(); p.need <= 0 {
+			return p.picked, true
+		}
+	}
+	return cpuSet{}, false
+}
+
+func (p *picker) take(s cpuSet) {
+	p.picked = p.picked.Union(s)
+	p.free = p.free.Minus(s)
+	p.need -= s.Len()
+}
+
+// part is a numa, socket, L3 group or core with its free CPUs.
+type part struct {
+	id   int
+	free cpuSet
+}
+
+// order sorts parts by their number of free CPUs, then id.
+func order(parts []part) []part {
+	slices.SortFunc(parts, func(a, b part) int {
+		return cmp.Or(cmp.Compare(a.free.Len(), b.free.Len()), cmp.Compare(a.id, b.id))
+	})
+	return parts
+}
+
+// partsOf groups the CPUs of a set by what key says, ordered; each part counts its free CPUs in all of
+// p.free, also those outside the set.
+func (p *picker) partsOf(set cpuSet, key func(topo.CPU) int) []part {
+	var parts []part
+	at := map[int]int{}
+	for id := range set.All() {
+		c, _ := p.m.CPU(id)
+		k := key(c)
+		if _, ok := at[k]; !ok {
+			at[k] = len(parts)
+			parts = append(parts, part{id: k})
+		}
+	}
+	for id := range p.free.All() {
+		c, _ := p.m.CPU(id)
+		if i, ok := at[key(c)]; ok {
+			parts[i].free = parts[i].free.With(id)
+		}
+	}
+	return order(parts)
+}
+
+func byNUMA(c topo.CPU) int   { return c.NUMA }
+func bySocket(c topo.CPU) int { return int(c.Socket) }
+func byL3(c topo.CPU) int     { return int(c.L3) }
+func byCore(c topo.CPU) int   { return int(c.Core) }
+
+// numas and sockets return the parts that have free CPUs, the inner ones sorted inside the outer ones.
+func (p *picker) numas() []part {
+	if p.numaFirst {
+		return p.partsOf(p.free, byNUMA)
+	}
+	return p.inside(p.sockets(), byNUMA)
+}
+
+func (p *picker) sockets() []part {
+	if p.numaFirst {
+		return p.inside(p.numas(), bySocket)
+	}
+	return p.partsOf(p.free, bySocket)
+}
+
+func (p *picker) inside(outer []part, key func(topo.CPU) int) []part {
+	var out []part
+	for _, o := range outer {
+		out = append(out, p.partsOf(o.free, key)...)
+	}
+	return out
+}
+
+func (p *picker) cores() []part {
+	if p.numaFirst {
+		return p.inside(p.sockets(), byCore)
+	}
+	return p.inside(p.numas(), byCore)
+}
+
+// takeWhole takes the parts that are wholly free, as far as the need is at least as large.
+func (p *picker) takeWhole(parts []part, size func(id int) int, all func(id int) cpuSet) {
+	var whole []cpuSet
+	for _, x := range parts {
+		if x.free.Len() == size(x.id) {
+			whole = append(whole, all(x.id))
+		}
+	}
+	for _, s := range whole {
+		if p.need >= s.Len() {
+			p.take(s)
+		}
+	}
+}
+
+func (p *picker) takeNUMAs() {
+	all := func(i int) cpuSet { return p.m.NUMAs()[i].CPUs }
+	p.takeWhole(p.numas(), func(i int) int { return all(i).Len() }, all)
+}
+
+// takeSockets counts a socket as whole by the machine's mean CPUs per socket, as the kubelet does.
+func (p *picker) takeSockets() {
+	mean := p.m.CPUs().Len() / len(p.m.Sockets())
+	p.takeWhole(p.sockets(), func(int) int { return mean }, func(s int) cpuSet {
+		return p.where(func(c topo.CPU) bool { return int(c.Socket) == s })
+	})
+}
+
+// takeCores counts a core as whole by the machine's mean CPUs per core, as the kubelet does.
+func (p *picker) takeCores() {
+	mean := cpusPerCore(p.m)
+	p.takeWhole(p.cores(), func(int) int { return mean }, func(c int) cpuSet { return p.m.CoreCPUs(idset.Core(c)) })
+}
+
+func (p *picker) where(match func(topo.CPU) bool) cpuSet {
+	var ids []idset.CPU
+	for id := range p.m.CPUs().All() {
+		if c, _ := p.m.CPU(id); match(c) {
+			ids = append(ids, id)
+		}
+	}
+	return idset.Of(ids...)
+}
+
+func (p *picker) takeSingles() {
+	for _, id := range p.singles() {
+		if p.need <= 0 {
+			return
+		}
+		p.take(idset.Of(id))
+	}
+}
+
+// singles lists the free CPUs core by core, or with distribute-cpus-across-cores socket by socket.
+func (p *picker) singles() (out []idset.CPU) {
+	parts := p.cores
+	if p.spread {
+		parts = p.sockets
+	}
+	for _, x := range parts() {
+		out = append(out, x.free.List()...)
+	}
+	return out
+}
+
+// takeL3s takes whole L3 groups, and of one more group as many cores as are still needed
+// (prefer-align-cpus-by-uncorecache, takeUncoreCache).
+func (p *picker) takeL3s() {
+	mean := p.m.CPUs().Len() / len(p.m.L3s())
+	whole := func(l int) cpuSet { return p.where(func(c topo.CPU) bool { return int(c.L3) == l }) }
+	for _, x := range p.inside(p.numas(), byL3) {
+		if p.need >= mean {
+			p.takeWhole(p.inside(p.numas(), byL3), func(l int) int { return whole(l).Len() }, whole)
+		}
+		if p.need <= 0 {
+			return
+		}
+		if p.takePartOfL3(x.id); p.need <= 0 {
+			return
+		}
+	}
+}
+
+func (p *picker) takePartOfL3(l3 int) {
+	per := cpusPerCore(p.m)
+	cores := (p.need + per - 1) / per
+	var own cpuSet
+	for id := range p.free.All() {
+		if c, _ := p.m.CPU(id); int(c.L3) == l3 {
+			own = own.With(id)
+		}
+	}
+	parts := p.partsOf(own, byCore)
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.id, b.id) })
+	var got cpuSet
+	for _, x := range parts[:min(cores, len(parts))] {
+		got = got.Union(x.free)
+	}
+	// An odd need on machines with threads: one CPU of the last core is enough.
+	if p.need%2 != 0 && per > 1 && got.Len() > p.need {
+		ids := got.List()
+		got = idset.Of(ids[:len(ids)-1]...)
+	}
+	if got.Len() == p.need {
+		p.take(got)
+	}
+}
+
+// takeSpread implements distribute-cpus-across-numa (KEP-2902, takeByTopologyNUMADistributed): over the
+// fewest numas that can each give an even share in whole groups of CPUs; what does not divide goes to
+// the subset that leaves the machine most even. Where no numas can, it packs.
+func (u *Usage) takeSpread(from cpuSet, n, group int) (cpuSet, bool) {
+	if n%group != 0 {
+		return u.takePacked(from, n, false)
+	}
+	p := u.picker(from, n)
+	if p.need <= 0 {
+		return p.picked, true
+	}
+	if p.need > p.free.Len() {
+		return cpuSet{}, false
+	}
+	s := spreading{p: p, n: n, group: group}
+	for _, x := range p.numas() {
+		s.numas = append(s.numas, x.id)
+	}
+	least, most := s.span()
+	for k := least; k <= most; k++ {
+		if combo, extra := s.best(k); combo != nil {
+			return u.hand(p, combo, extra, n, group)
+		}
+	}
+	return u.takePacked(from, n, false)
+}
+
+// spreading searches the numas to spread a want over.
+type spreading struct {
+	p     *picker
+	numas []int // positions, in the order in which the kubelet sorts them
+	n     int   // CPUs wanted
+	group int   // CPUs that stay together
+}
+
+func (s *spreading) freeOn(numa int) int { return s.p.m.NUMAs()[numa].CPUs.AndLen(s.p.free) }
+
+// span returns the fewest and the most numas that the want can take.
+func (s *spreading) span() (least, most int) {
+	groups := (s.p.m.CPUs().Len()-1)/s.group + 1
+	perNUMA := (groups-1)/s.p.m.WithCPUs().Len() + 1
+	wanted := (s.n-1)/s.group + 1
+	return (wanted-1)/perNUMA + 1, min(wanted, len(s.numas))
+}
+
+// best returns the k numas to spread over and those that take the remainder; combo is nil where no k
+// numas will do. The kubelet's own iterator hands out slices that share memory between combinations of
+// one prefix, so a remembered combination may change under it; combinations does the same.
+func (s *spreading) best(k int) (combo, extra []int) {
+	bestScore := math.MaxFloat64
+	combinations(s.numas, k, func(c []int) bool {
+		if bestScore == 0 {
+			return false
+		}
+		if score, rest, ok := s.score(c); ok && score < bestScore {
+			bestScore, combo, extra = score, c, rest
+		}
+		return true
+	})
+	return combo, extra
+}
+
+// score says how even the machine is after spreading over the numas of a combination.
+func (s *spreading) score(combo []int) (score float64, extra []int, ok bool) {
+	share := s.n / len(combo) / s.group * s.group
+	total, groups := 0, 0
+	for _, numa := range combo {
+		free := s.freeOn(numa)
+		total += free
+		groups += free / s.group
+		if free < share {
+			return 0, nil, false
+		}
+	}
+	if total < s.n || groups*s.group < s.n {
+		return 0, nil, false
+	}
+	left := map[int]int{}
+	for _, numa := range s.numas {
+		left[numa] = s.freeOn(numa)
+	}
+	var takers []int
+	for _, numa := range combo {
+		if left[numa] -= share; left[numa] >= s.group {
+			takers = append(takers, numa)
+		}
+	}
+	rest := s.n - share*len(combo)
+	if rest == 0 {
+		return deviation(s.numas, left), nil, true
+	}
+	score = math.MaxFloat64
+	for k := len(takers); k >= 1; k-- {
+		combinations(takers, k, func(sub []int) bool {
+			if d, ok := s.afterRest(sub, left, rest); ok && d < score {
+				score, extra = d, sub
+			}
+			return true
+		})
+	}
+	return score, extra, true
+}
+
+// afterRest is the evenness after the remainder went to a subset.
+func (s *spreading) afterRest(sub []int, before map[int]int, rest int) (float64, bool) {
+	left, sum := map[int]int{}, 0
+	for k, v := range before {
+		left[k] = v
+	}
+	for _, numa := range sub {
+		sum += left[numa]
+	}
+	if sum < rest {
+		return 0, false
+	}
+	for rest > 0 {
+		moved := false
+		for _, numa := range sub {
+			if rest > 0 && left[numa] >= s.group {
+				left[numa] -= s.group
+				rest -= s.group
+				moved = true
+			}
+		}
+		if !moved {
+			return 0, false
+		}
+	}
+	return deviation(s.numas, left), true
+}
+
+// deviation is the standard deviation, mean and result rounded to thousandths as the kubelet rounds.
+func deviation(numas []int, left map[int]int) float64 {
+	round := func(x float64) float64 { return math.Round(x*1000) / 1000 }
+	n := float64(len(numas))
+	var sum, squares float64
+	for _, numa := range numas {
+		sum += float64(left[numa])
+	}
+	mean := round(sum / n)
+	for _, numa := range numas {
+		squares += (float64(left[numa]) - mean) * (float64(left[numa]) - mean)
+	}
+	return round(math.Sqrt(squares / n))
+}
+
+// hand takes the even share of every numa of a combination, then the remainder in groups.
+func (u *Usage) hand(p *picker, combo, extra []int, n, group int) (cpuSet, bool) {
+	share := n / len(combo) / group * group
+	give := func(numa, count int) {
+		got, _ := u.takePacked(p.m.NUMAs()[numa].CPUs.And(p.free), count, false)
+		p.take(got)
+	}
+	for _, numa := range combo {
+		give(numa, share)
+	}
+	for rest := n - share*len(combo); rest > 0; {
+		before := rest
+		for _, numa := range extra {
+			if rest > 0 && p.m.NUMAs()[numa].CPUs.AndLen(p.free) >= group {
+				give(numa, group)
+				rest -= group
+			}
+		}
+		if rest == before {
+			break
+		}
+	}
+	return p.picked, p.need == 0
+}
+
+// combinations calls f with every k of the given positions, in their order, until f returns false.
+// Slices are grown as the kubelet grows them: from length 4 on (and again from 6 to 8) combinations of
+// one prefix share their memory.
+func combinations(from []int, k int, f func([]int) bool) {
+	if k < 1 {
+		return
+	}
+	var pick func(k, start int, acc []int) bool
+	pick = func(k, start int, acc []int) bool {
+		if k == 0 {
+			return f(acc)
+		}
+		for i := start; i <= len(from)-k; i++ {
+			if !pick(k-1, i+1, append(acc, from[i])) {
+				return false
+			}
+		}
+		return true
+	}
+	pick(k, 0, []int{})
+}
