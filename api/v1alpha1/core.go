@@ -1,0 +1,334 @@
+package v1alpha1
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Layout is a NodeLayout as core values.
+//
+// +kubebuilder:object:generate=false
+type Layout struct {
+	Machine *topo.Machine
+	Rules   place.Rules
+	// Entries are the observed holdings, in the order of the object.
+	Entries []ledger.Entry
+	// Groups are the memory manager's groups by position of the numa in Machine.NUMAs; a numa that is
+	// missing is a group by itself.
+	Groups map[int]topo.Mask
+}
+
+// Core checks the object and returns it as core values. The error names the node, the field and the
+// value; it is the first of those that there are.
+func (l *NodeLayout) Core() (Layout, error) {
+	out, err := l.core()
+	if err != nil {
+		return Layout{}, fmt.Errorf("layout of node %q: %w", clip(l.Name), err)
+	}
+	return out, nil
+}
+
+func (l *NodeLayout) core() (out Layout, err error) {
+	if l.Malformed != "" {
+		return out, fmt.Errorf("object does not decode: %s", l.Malformed)
+	}
+	if l.Sequence < 0 {
+		return out, fmt.Errorf("sequence: %d is below 0", l.Sequence)
+	}
+	if out.Machine, err = l.Machine.core(); err != nil {
+		return out, fmt.Errorf("machine: %w", err)
+	}
+	if out.Rules, err = l.Rules.core(out.Machine); err != nil {
+		return out, fmt.Errorf("rules: %w", err)
+	}
+	if out.Entries, err = entries(out.Machine, l.Holdings); err != nil {
+		return out, fmt.Errorf("holdings: %w", err)
+	}
+	if out.Groups, err = groups(out.Machine, l.MemoryGroups); err != nil {
+		return out, fmt.Errorf("memoryGroups: %w", err)
+	}
+	return out, nil
+}
+
+func (in *Machine) core() (*topo.Machine, error) {
+	var s topo.Spec
+	if err := within("numas", len(in.NUMAs), 1, topo.MaxNUMAs); err != nil {
+		return nil, err
+	}
+	for _, n := range in.NUMAs {
+		t, err := n.core()
+		if err != nil {
+			return nil, fmt.Errorf("numa %d: %w", n.ID, err)
+		}
+		s.NUMAs = append(s.NUMAs, t)
+	}
+	if err := within("cpu groups", len(in.CPUs), 1, topo.MaxCPUs); err != nil {
+		return nil, err
+	}
+	total := 0
+	for i, g := range in.CPUs {
+		cores, err := g.core()
+		if err != nil {
+			return nil, fmt.Errorf("cpus[%d]: %w", i, err)
+		}
+		for _, c := range cores {
+			total += c.CPUs.Len()
+		}
+		if total > topo.MaxCPUs {
+			return nil, fmt.Errorf("cpus[%d]: more than %d CPUs", i, topo.MaxCPUs)
+		}
+		s.Cores = append(s.Cores, cores...)
+	}
+	var err error
+	if s.Devices, err = devices(in.Devices); err != nil {
+		return nil, fmt.Errorf("devices: %w", err)
+	}
+	return topo.New(s)
+}
+
+func (in *NUMA) core() (topo.NUMA, error) {
+	n := topo.NUMA{ID: idset.NUMA(in.ID), Bytes: in.Memory}
+	if err := within("hugepage sizes", len(in.Hugepages), 0, topo.MaxKinds); err != nil {
+		return n, err
+	}
+	for _, h := range in.Hugepages {
+		size, err := topo.ParseBytes(h.Size)
+		if err != nil {
+			return n, fmt.Errorf("hugepages: size %q: %w", clip(h.Size), errSize)
+		}
+		n.Hugepages = append(n.Hugepages, topo.Hugepages{PageSize: size, Count: h.Count})
+	}
+	if err := within("distances", len(in.Distances), 0, topo.MaxNUMAs); err != nil {
+		return n, err
+	}
+	for _, d := range in.Distances {
+		n.Distances = append(n.Distances, int(d))
+	}
+	return n, nil
+}
+
+var errSize = errors.New("not a size in 0..1Pi")
+
+func (in *CPUGroup) core() ([]topo.CoreSpec, error) {
+	if err := within("thread lists", len(in.CPUs), 1, maxThreads); err != nil {
+		return nil, err
+	}
+	lanes := make([][]idset.CPU, len(in.CPUs))
+	for i, text := range in.CPUs {
+		set, err := idset.Parse[idset.CPU](string(text))
+		if err != nil {
+			return nil, err
+		}
+		if err := within("CPUs of a thread list", set.Len(), 1, topo.MaxCPUs); err != nil {
+			return nil, err
+		}
+		if lanes[i] = set.List(); len(lanes[i]) != len(lanes[0]) {
+			return nil, fmt.Errorf("thread lists of %d and %d CPUs differ in length", len(lanes[0]), len(lanes[i]))
+		}
+	}
+	out := make([]topo.CoreSpec, len(lanes[0]))
+	ids := make([]idset.CPU, len(lanes))
+	for k := range out {
+		for i := range lanes {
+			ids[i] = lanes[i][k]
+		}
+		cpus := idset.Of(ids...)
+		if cpus.Len() != len(ids) {
+			return nil, fmt.Errorf("thread lists name a CPU of core %s twice", cpus)
+		}
+		out[k] = topo.CoreSpec{NUMA: idset.NUMA(in.NUMA), Socket: idset.Socket(in.Socket), L3: int(in.L3), CPUs: cpus}
+	}
+	return out, nil
+}
+
+func devices(in []Resource) (out []topo.DeviceSpec, err error) {
+	if err := within("resources", len(in), 0, topo.MaxKinds); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, r := range in {
+		if seen[r.Resource] {
+			return nil, fmt.Errorf("resource %q is named twice", clip(r.Resource))
+		}
+		seen[r.Resource] = true
+		count := 0
+		for _, g := range r.Groups {
+			numas, err := idset.Parse[idset.NUMA](string(g.NUMAs))
+			if err != nil {
+				return nil, fmt.Errorf("resource %q: numas: %w", clip(r.Resource), err)
+			}
+			count += max(1, len(g.IDs))
+			if err := within("devices and groups", count, 0, topo.MaxDevices); err != nil {
+				return nil, fmt.Errorf("resource %q: %w", clip(r.Resource), err)
+			}
+			if err := within("numas of a device", numas.Len(), 0, topo.MaxNUMAs); err != nil {
+				return nil, fmt.Errorf("resource %q: %w", clip(r.Resource), err)
+			}
+			list := numas.List()
+			for _, id := range g.IDs {
+				out = append(out, topo.DeviceSpec{Resource: r.Resource, ID: id, NUMAs: list, Unhealthy: g.Unhealthy})
+			}
+		}
+	}
+	return out, nil
+}
+
+func (in *Rules) core(m *topo.Machine) (r place.Rules, err error) {
+	var ok bool
+	if r.Topology.Policy, ok = place.ParsePolicy(in.TopologyManagerPolicy); !ok {
+		return r, unknown("topologyManagerPolicy", in.TopologyManagerPolicy)
+	}
+	if r.Topology.Scope, ok = place.ParseScope(in.TopologyManagerScope); !ok {
+		return r, unknown("topologyManagerScope", in.TopologyManagerScope)
+	}
+	to := in.TopologyManagerPolicyOptions
+	if err := within("max-allowable-numa-nodes", int(to.MaxAllowableNUMANodes), 0, MaxAllowable); err != nil {
+		return r, err
+	}
+	r.Topology.PreferClosest, r.Topology.MaxNUMAs = to.PreferClosestNUMANodes, int(to.MaxAllowableNUMANodes)
+	if r.CPU.Static, ok = choice(in.CPUManagerPolicy, "none", "static"); !ok {
+		return r, unknown("cpuManagerPolicy", in.CPUManagerPolicy)
+	}
+	in.CPUManagerPolicyOptions.core(&r.CPU)
+	if r.CPU.Reserved, err = cpusOf(m, in.ReservedCPUs); err != nil {
+		return r, fmt.Errorf("reservedCPUs: %w", err)
+	}
+	if r.Memory.Static, ok = choice(in.MemoryManagerPolicy, "None", "Static"); !ok {
+		return r, unknown("memoryManagerPolicy", in.MemoryManagerPolicy)
+	}
+	if r.Memory.Reserved, err = reserved(m, in.ReservedMemory); err != nil {
+		return r, fmt.Errorf("reservedMemory: %w", err)
+	}
+	return r, nil
+}
+
+func (o CPUOptions) core(r *place.CPURules) {
+	r.FullPCPUsOnly = o.FullPCPUsOnly
+	r.DistributeAcrossNUMA = o.DistributeCPUsAcrossNUMA
+	r.AlignBySocket = o.AlignBySocket
+	r.DistributeAcrossCores = o.DistributeCPUsAcrossCores
+	r.StrictReservation = o.StrictCPUReservation
+	r.PreferAlignByUncoreCaches = o.PreferAlignCPUsByUncoreCache
+}
+
+// choice says whether s is the second of two words.
+func choice(s, off, on string) (isOn, ok bool) { return s == on, s == on || s == off }
+
+func reserved(m *topo.Machine, in []ReservedMemory) (out []place.Reserved, err error) {
+	if err := within("reservations", len(in), 0, maxReserved); err != nil {
+		return nil, err
+	}
+	type key struct {
+		numa int32
+		kind string
+	}
+	seen := map[key]bool{}
+	for _, r := range in {
+		if _, err := m.MaskOf(idset.NUMA(r.NUMA)); err != nil {
+			return nil, err
+		}
+		if err := checkKind(r.Kind); err != nil {
+			return nil, fmt.Errorf("numa %d: %w", r.NUMA, err)
+		}
+		if err := bytesWithin(r.Kind, r.Bytes, topo.MaxBytes); err != nil {
+			return nil, fmt.Errorf("numa %d: %w", r.NUMA, err)
+		}
+		if k := (key{r.NUMA, r.Kind}); seen[k] {
+			return nil, fmt.Errorf("numa %d: %s is named twice", r.NUMA, r.Kind)
+		} else {
+			seen[k] = true
+		}
+		out = append(out, place.Reserved{NUMA: idset.NUMA(r.NUMA), Kind: r.Kind, Bytes: r.Bytes})
+	}
+	return out, nil
+}
+
+func groups(m *topo.Machine, in []MemoryGroup) (map[int]topo.Mask, error) {
+	if err := within("groups", len(in), 0, topo.MaxNUMAs); err != nil {
+		return nil, err
+	}
+	out := map[int]topo.Mask{}
+	for _, g := range in {
+		at, ok := m.Position(idset.NUMA(g.NUMA))
+		if !ok {
+			return nil, fmt.Errorf("machine has no numa %d", g.NUMA)
+		}
+		if _, twice := out[at]; twice {
+			return nil, fmt.Errorf("numa %d is named twice", g.NUMA)
+		}
+		mask, err := maskOf(m, g.Group)
+		if err != nil {
+			return nil, fmt.Errorf("numa %d: %w", g.NUMA, err)
+		}
+		if !mask.Has(at) {
+			return nil, fmt.Errorf("numa %d is not in its group %q", g.NUMA, clip(string(g.Group)))
+		}
+		out[at] = mask
+	}
+	return out, nil
+}
+
+func cpusOf(m *topo.Machine, text IDList) (idset.Set[idset.CPU], error) {
+	set, err := idset.Parse[idset.CPU](string(text))
+	if err != nil {
+		return set, err
+	}
+	if extra := set.Minus(m.CPUs()); !extra.Empty() {
+		return set, fmt.Errorf("machine has no cpu %d", extra.Min())
+	}
+	return set, nil
+}
+
+func maskOf(m *topo.Machine, text IDList) (topo.Mask, error) {
+	set, err := idset.Parse[idset.NUMA](string(text))
+	if err != nil {
+		return 0, err
+	}
+	if err := within("numas", set.Len(), 1, topo.MaxNUMAs); err != nil {
+		return 0, err
+	}
+	return m.MaskOf(set.List()...)
+}
+
+func within(what string, n, low, high int) error {
+	if n < low || n > high {
+		return fmt.Errorf("%s: %d is outside %d..%d", what, n, low, high)
+	}
+	return nil
+}
+
+func bytesWithin(what string, n, high int64) error {
+	if n < 0 || n > high {
+		return fmt.Errorf("%s: %d bytes is outside 0..%d", what, n, high)
+	}
+	return nil
+}
+
+func checkKind(kind string) error {
+	if kind == topo.Memory {
+		return nil
+	}
+	size, ok := strings.CutPrefix(kind, "hugepages-")
+	if n, err := topo.ParseBytes(size); !ok || err != nil || n == 0 {
+		return fmt.Errorf("kind %q is neither %q nor a hugepages resource", clip(kind), topo.Memory)
+	}
+	return nil
+}
+
+func unknown(field, value string) error {
+	return fmt.Errorf("%s: unknown value %q", field, clip(value))
+}
+
+// clip keeps error texts short when the input is not.
+func clip(s string) string {
+	if len(s) > 60 {
+		return s[:60] + "..."
+	}
+	return s
+}

@@ -1,0 +1,189 @@
+package v1alpha1
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// FromCore writes core values as the object of a node. Equal values give equal objects. Entries keep
+// their order; groups are by position, and those of a numa alone are left out. Reservations of one
+// numa and kind are added up, as core reads them. Predictions have no form here: the caller gives
+// observed entries.
+func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entry, groups map[int]topo.Mask) *NodeLayout {
+	l := &NodeLayout{
+		TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion().String(), Kind: Kind},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Machine:    fromMachine(m),
+		Rules:      fromRules(r),
+		Summary:    Summary{NUMAs: int32(len(m.NUMAs())), CPUs: int32(m.CPUs().Len()), Pods: int32(len(entries))},
+	}
+	for _, e := range entries {
+		p := PodHoldings{Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: e.Pod.UID}
+		for _, h := range e.Holdings {
+			p.Containers = append(p.Containers, fromHolding(m, h))
+		}
+		l.Holdings = append(l.Holdings, p)
+	}
+	for _, at := range slices.Sorted(maps.Keys(groups)) {
+		if at < 0 || at >= len(m.NUMAs()) || groups[at] == 1<<uint(at) {
+			continue
+		}
+		l.MemoryGroups = append(l.MemoryGroups, MemoryGroup{NUMA: int32(m.NUMAs()[at].ID), Group: numaList(m, groups[at])})
+	}
+	return l
+}
+
+func fromMachine(m *topo.Machine) (out Machine) {
+	for _, n := range m.NUMAs() {
+		w := NUMA{ID: int32(n.ID), Memory: n.Bytes}
+		for _, h := range n.Hugepages {
+			w.Hugepages = append(w.Hugepages, Hugepages{Size: topo.FormatBytes(h.PageSize), Count: h.Count})
+		}
+		for _, d := range n.Distances {
+			w.Distances = append(w.Distances, Distance(d))
+		}
+		out.NUMAs = append(out.NUMAs, w)
+	}
+	out.CPUs = fromCores(m)
+	for _, r := range m.Resources() {
+		out.Devices = append(out.Devices, fromResource(m, r))
+	}
+	return out
+}
+
+// lanes are cores of one group, by thread: the k-th CPU of every lane is of the k-th core.
+type lanes struct {
+	numa, socket, l3 int32
+	cpus             [][]idset.CPU
+}
+
+// takes reports whether the core can be the next one of the group: a list of ids is in ascending
+// order, so every lane must go on ascending for its k-th CPU to stay the k-th.
+func (l *lanes) takes(numa, socket, l3 int32, threads []idset.CPU) bool {
+	if l.numa != numa || l.socket != socket || l.l3 != l3 || len(l.cpus) != len(threads) {
+		return false
+	}
+	for i, lane := range l.cpus {
+		if lane[len(lane)-1] >= threads[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func fromCores(m *topo.Machine) []CPUGroup {
+	var all []*lanes
+	byPlace := map[[3]int32][]*lanes{}
+	for _, core := range m.Cores() {
+		c, _ := m.CPU(idset.CPU(core))
+		threads := m.CoreCPUs(core).List()
+		numa, socket, l3 := int32(m.NUMAs()[c.NUMA].ID), int32(c.Socket), int32(c.L3)
+		key := [3]int32{numa, socket, l3}
+		at := slices.IndexFunc(byPlace[key], func(l *lanes) bool { return l.takes(numa, socket, l3, threads) })
+		var l *lanes
+		if at >= 0 {
+			l = byPlace[key][at]
+		} else {
+			l = &lanes{numa: numa, socket: socket, l3: l3, cpus: make([][]idset.CPU, len(threads))}
+			byPlace[key] = append(byPlace[key], l)
+			all = append(all, l)
+		}
+		for i, id := range threads {
+			l.cpus[i] = append(l.cpus[i], id)
+		}
+	}
+	out := make([]CPUGroup, len(all))
+	for i, l := range all {
+		out[i] = CPUGroup{NUMA: l.numa, Socket: l.socket, L3: l.l3}
+		for _, lane := range l.cpus {
+			out[i].CPUs = append(out[i].CPUs, IDList(idset.Of(lane...).String()))
+		}
+	}
+	return out
+}
+
+func fromResource(m *topo.Machine, r topo.Resource) Resource {
+	out := Resource{Resource: r.Name}
+	type key struct {
+		numas     topo.Mask
+		unhealthy bool
+	}
+	at := map[key]int{}
+	for _, d := range r.Devices {
+		k := key{d.NUMAs, d.Unhealthy}
+		i, ok := at[k]
+		if !ok {
+			i = len(out.Groups)
+			at[k] = i
+			out.Groups = append(out.Groups, DeviceGroup{NUMAs: numaList(m, d.NUMAs), Unhealthy: d.Unhealthy})
+		}
+		out.Groups[i].IDs = append(out.Groups[i].IDs, d.ID)
+	}
+	return out
+}
+
+func fromRules(r place.Rules) Rules {
+	out := Rules{
+		TopologyManagerPolicy: r.Topology.Policy.String(),
+		TopologyManagerScope:  r.Topology.Scope.String(),
+		TopologyManagerPolicyOptions: TopologyOptions{
+			PreferClosestNUMANodes: r.Topology.PreferClosest, MaxAllowableNUMANodes: int32(r.Topology.MaxNUMAs)},
+		CPUManagerPolicy: "none",
+		CPUManagerPolicyOptions: CPUOptions{
+			FullPCPUsOnly:                r.CPU.FullPCPUsOnly,
+			DistributeCPUsAcrossNUMA:     r.CPU.DistributeAcrossNUMA,
+			AlignBySocket:                r.CPU.AlignBySocket,
+			DistributeCPUsAcrossCores:    r.CPU.DistributeAcrossCores,
+			StrictCPUReservation:         r.CPU.StrictReservation,
+			PreferAlignCPUsByUncoreCache: r.CPU.PreferAlignByUncoreCaches,
+		},
+		ReservedCPUs:        IDList(r.CPU.Reserved.String()),
+		MemoryManagerPolicy: "None",
+	}
+	if r.CPU.Static {
+		out.CPUManagerPolicy = "static"
+	}
+	if r.Memory.Static {
+		out.MemoryManagerPolicy = "Static"
+	}
+	out.ReservedMemory = fromReserved(r.Memory.Reserved)
+	return out
+}
+
+func fromReserved(in []place.Reserved) (out []ReservedMemory) {
+	for _, x := range in {
+		same := func(o ReservedMemory) bool { return o.NUMA == int32(x.NUMA) && o.Kind == x.Kind }
+		if i := slices.IndexFunc(out, same); i >= 0 {
+			out[i].Bytes += x.Bytes
+		} else {
+			out = append(out, ReservedMemory{NUMA: int32(x.NUMA), Kind: x.Kind, Bytes: x.Bytes})
+		}
+	}
+	slices.SortFunc(out, func(a, b ReservedMemory) int {
+		return cmp.Or(cmp.Compare(a.NUMA, b.NUMA), strings.Compare(a.Kind, b.Kind))
+	})
+	return out
+}
+
+func fromHolding(m *topo.Machine, h place.Holding) ContainerHolding {
+	out := ContainerHolding{Name: h.Container, CPUs: IDList(h.CPUs.String())}
+	if h.Kind != place.App {
+		out.Kind = kindNames()[h.Kind]
+	}
+	for _, b := range h.Memory {
+		out.Memory = append(out.Memory, MemoryBlock{Kind: b.Kind, NUMAs: numaList(m, b.NUMAs), Bytes: b.Bytes})
+	}
+	for _, d := range h.Devices {
+		out.Devices = append(out.Devices, HeldDevices{Resource: d.Resource, IDs: slices.Clone(d.IDs)})
+	}
+	return out
+}

@@ -1,0 +1,150 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file reads who holds what.
+
+func kindNames() [3]string {
+	return [3]string{place.App: "app", place.Init: "init", place.Sidecar: "sidecar"}
+}
+
+// parseKind reads a container's kind; the absent kind is app.
+func parseKind(s string) (place.Kind, error) {
+	if s == "" {
+		return place.App, nil
+	}
+	names := kindNames()
+	if i := slices.Index(names[:], s); i >= 0 {
+		return place.Kind(i), nil
+	}
+	return 0, unknown("kind", s)
+}
+
+func entries(m *topo.Machine, in []PodHoldings) ([]ledger.Entry, error) {
+	if err := within("pods", len(in), 0, MaxPods); err != nil {
+		return nil, err
+	}
+	seen := make(map[string]bool, len(in))
+	containers := 0
+	out := make([]ledger.Entry, 0, len(in))
+	for _, p := range in {
+		id := ledger.PodID{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
+		if err := checkPod(id); err != nil {
+			return nil, err
+		}
+		if seen[p.UID] {
+			return nil, fmt.Errorf("pod %s: uid %s is named twice", id, p.UID)
+		}
+		seen[p.UID] = true
+		if containers += len(p.Containers); containers > MaxContainers {
+			return nil, fmt.Errorf("more than %d containers", MaxContainers)
+		}
+		e := ledger.Entry{Pod: id, Source: ledger.Observed}
+		for _, c := range p.Containers {
+			h, err := c.core(m)
+			if err != nil {
+				return nil, fmt.Errorf("pod %s: container %q: %w", id, clip(c.Name), err)
+			}
+			e.Holdings = append(e.Holdings, h)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func checkPod(id ledger.PodID) error {
+	for _, f := range []struct{ field, value string }{{"namespace", id.Namespace}, {"name", id.Name}, {"uid", id.UID}} {
+		if n := len(f.value); n == 0 || n > topo.MaxName {
+			return fmt.Errorf("pod %q: %s of %d bytes is outside 1..%d", clip(id.String()), f.field, n, topo.MaxName)
+		}
+	}
+	return nil
+}
+
+func (c *ContainerHolding) core(m *topo.Machine) (h place.Holding, err error) {
+	if err := within("bytes of name", len(c.Name), 0, topo.MaxName); err != nil {
+		return h, err
+	}
+	h.Container = c.Name
+	if h.Kind, err = parseKind(c.Kind); err != nil {
+		return h, err
+	}
+	if h.CPUs, err = cpusOf(m, c.CPUs); err != nil {
+		return h, fmt.Errorf("cpus: %w", err)
+	}
+	if err := within("memory blocks", len(c.Memory), 0, MaxBlocks); err != nil {
+		return h, err
+	}
+	for _, b := range c.Memory {
+		if err := checkKind(b.Kind); err != nil {
+			return h, fmt.Errorf("memory: %w", err)
+		}
+		mask, err := maskOf(m, b.NUMAs)
+		if err != nil {
+			return h, fmt.Errorf("memory: %w", err)
+		}
+		if err := bytesWithin(b.Kind, b.Bytes, MaxBytes); err != nil {
+			return h, fmt.Errorf("memory: %w", err)
+		}
+		h.Memory = append(h.Memory, place.Block{Kind: b.Kind, NUMAs: mask, Bytes: b.Bytes})
+	}
+	if h.Devices, err = heldDevices(m, c.Devices); err != nil {
+		return h, fmt.Errorf("devices: %w", err)
+	}
+	return h, nil
+}
+
+func heldDevices(m *topo.Machine, in []HeldDevices) (out []place.DeviceBlock, err error) {
+	if err := within("resources", len(in), 0, MaxHeld); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, d := range in {
+		if n := len(d.Resource); n == 0 || n > topo.MaxName {
+			return nil, fmt.Errorf("resource %q: %d bytes is outside 1..%d", clip(d.Resource), n, topo.MaxName)
+		}
+		if seen[d.Resource] {
+			return nil, fmt.Errorf("resource %q is named twice", d.Resource)
+		}
+		seen[d.Resource] = true
+		if err := within("ids", len(d.IDs), 1, MaxBlocks); err != nil {
+			return nil, fmt.Errorf("resource %q: %w", d.Resource, err)
+		}
+		ids := slices.Clone(d.IDs)
+		slices.Sort(ids)
+		for i, id := range ids {
+			if id == "" || len(id) > topo.MaxName || (i > 0 && ids[i-1] == id) {
+				return nil, fmt.Errorf("resource %q: device %q is empty, too long or named twice", d.Resource, clip(id))
+			}
+		}
+		out = append(out, place.DeviceBlock{Resource: d.Resource, IDs: ids, NUMAs: DeviceNUMAs(m, d.Resource, ids)})
+	}
+	slices.SortFunc(out, func(a, b place.DeviceBlock) int { return strings.Compare(a.Resource, b.Resource) })
+	return out, nil
+}
+
+// DeviceNUMAs returns the numas of devices, as the machine says; a device that the machine does not
+// have (its plugin has gone) has none.
+func DeviceNUMAs(m *topo.Machine, resource string, ids []string) (mask topo.Mask) {
+	r, _ := m.Resource(resource)
+	for _, id := range ids {
+		if i, ok := slices.BinarySearchFunc(r.Devices, id, func(d topo.Device, id string) int { return strings.Compare(d.ID, id) }); ok {
+			mask |= r.Devices[i].NUMAs
+		}
+	}
+	return mask
+}
+
+// numaList writes the ids of the numas of a mask.
+func numaList(m *topo.Machine, mask topo.Mask) IDList {
+	return IDList(idset.Of(m.IDs(mask)...).String())
+}

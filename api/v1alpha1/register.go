@@ -1,0 +1,55 @@
+package v1alpha1
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Group, version and kind of the object.
+const (
+	Group   = "tenon.sh"
+	Version = "v1alpha1"
+	Kind    = "NodeLayout"
+)
+
+// GroupVersion returns the group and version of the package.
+func GroupVersion() schema.GroupVersion { return schema.GroupVersion{Group: Group, Version: Version} }
+
+// NodeLayoutResource returns the resource that the API server serves the objects at.
+func NodeLayoutResource() schema.GroupVersionResource {
+	return GroupVersion().WithResource("nodelayouts")
+}
+
+// AddToScheme registers the types of the package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion(), &NodeLayout{}, &NodeLayoutList{})
+	metav1.AddToGroupVersion(s, GroupVersion())
+	return nil
+}
+
+// Typed turns what a dynamic informer got into a *NodeLayout, without its managedFields. It has the
+// form of an informer's transform, where an error would stop the informer for all nodes; so an object
+// that does not decode becomes one that has only its metadata and Malformed, and whose Core returns
+// that error. What is no object at all is an error.
+func Typed(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *NodeLayout:
+		o.ManagedFields = nil
+		return o, nil
+	case *unstructured.Unstructured:
+		out := &NodeLayout{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
+			text := err.Error()
+			out = &NodeLayout{Malformed: text[:min(len(text), maxMalformed)]}
+			out.Name, out.UID = o.GetName(), o.GetUID()
+			out.ResourceVersion, out.Generation = o.GetResourceVersion(), o.GetGeneration()
+		}
+		out.ManagedFields = nil
+		return out, nil
+	}
+	return nil, fmt.Errorf("decode layout: unexpected type %T", obj)
+}

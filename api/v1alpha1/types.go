@@ -1,0 +1,366 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Bounds on one object, beyond those of package topo.
+const (
+	MaxPods       = 2048    // pods with holdings on one node
+	MaxContainers = 8192    // containers with holdings on one node
+	MaxBlocks     = 4096    // memory blocks, or devices of one resource, of one container
+	MaxHeld       = 64      // device resources of one container
+	MaxBytes      = 1 << 56 // a memory block of one container on 64 numas of 1 PiB
+	MaxAllowable  = 1 << 16 // max-allowable-numa-nodes
+	maxThreads    = 64      // threads of one core
+	maxReserved   = 64 * 65 // reservations: every kind on every numa
+	maxMalformed  = 1 << 10 // bytes of a kept decoding error
+)
+
+// NodeLayout is what one node's agent knows of it: the machine, the rules that decide on it, and
+// what every container was seen to hold. It is cluster scoped and has the name of its Node. It
+// publishes facts; what is free is derived by whoever reads it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,path=nodelayouts,shortName=nl,categories=tenon
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.rules.topologyManagerPolicy`
+// +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.rules.topologyManagerScope`
+// +kubebuilder:printcolumn:name="NUMAs",type=integer,JSONPath=`.summary.numas`
+// +kubebuilder:printcolumn:name="CPUs",type=integer,JSONPath=`.summary.cpus`
+// +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.summary.pods`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodeLayout struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// sequence grows with every write of the agent, across its restarts.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
+	// summary counts what the other sections list, for people; nothing is computed from it.
+	// +optional
+	Summary Summary `json:"summary,omitzero"`
+	// machine is the hardware as the kubelet sees it.
+	Machine Machine `json:"machine"`
+	// rules are the kubelet's policies, options and reservations, by the names of its configuration.
+	Rules Rules `json:"rules"`
+	// holdings are the pods that hold a part of the machine, in the order in which the agent believes
+	// that the node admitted them.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2048
+	// +optional
+	Holdings []PodHoldings `json:"holdings,omitempty"`
+	// memoryGroups are the groups of numas that the memory manager last used, for numas whose group is
+	// more than the numa alone.
+	// +listType=map
+	// +listMapKey=numa
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	MemoryGroups []MemoryGroup `json:"memoryGroups,omitempty"`
+
+	// status is written by the scheduler.
+	// +optional
+	Status NodeLayoutStatus `json:"status,omitzero"`
+
+	// Malformed says why the object could not be decoded (see Typed); Core then returns it as its error.
+	Malformed string `json:"-"`
+}
+
+// NodeLayoutList is a list of layouts.
+//
+// +kubebuilder:object:root=true
+type NodeLayoutList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NodeLayout `json:"items"`
+}
+
+// ConditionAccepted is the condition that the scheduler sets on a layout: True where it uses it, False,
+// with the error as message, where it refuses it.
+const ConditionAccepted = "Accepted"
+
+// NodeLayoutStatus is what the scheduler made of the layout.
+type NodeLayoutStatus struct {
+	// conditions has one condition, Accepted.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// IDList is a set of CPU or numa ids in the Linux list format, for example "0-3,8"; the empty text is
+// the empty set.
+//
+// +kubebuilder:validation:MaxLength=24576
+// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*)?$`
+type IDList string
+
+// Summary is for the columns of kubectl.
+type Summary struct {
+	// numas is the number of numas.
+	NUMAs int32 `json:"numas"`
+	// cpus is the number of logical CPUs.
+	CPUs int32 `json:"cpus"`
+	// pods is the number of pods that hold something.
+	Pods int32 `json:"pods"`
+}
+
+// Machine is the hardware of one node.
+type Machine struct {
+	// numas are the NUMA nodes, by id.
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	NUMAs []NUMA `json:"numas"`
+	// cpus are all CPUs; no CPU is in two groups.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4096
+	CPUs []CPUGroup `json:"cpus"`
+	// devices are the devices of device plugins, by resource.
+	// +listType=map
+	// +listMapKey=resource
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Devices []Resource `json:"devices,omitempty"`
+}
+
+// NUMA is one NUMA node. It may lack CPUs, memory, or both.
+type NUMA struct {
+	// id is the number that Linux gives it; ids may be sparse.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16383
+	ID int32 `json:"id"`
+	// memory is all memory in bytes, hugepages included.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1125899906842624
+	Memory int64 `json:"memory"`
+	// hugepages are preallocated pages, by page size.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Hugepages []Hugepages `json:"hugepages,omitempty"`
+	// distances are the ACPI SLIT distances to every numa, in ascending order of numa ids (10 is local);
+	// absent where unknown.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Distances []Distance `json:"distances,omitempty"`
+}
+
+// Distance is one entry of the SLIT.
+//
+// +kubebuilder:validation:Minimum=0
+// +kubebuilder:validation:Maximum=65536
+type Distance int32
+
+// Hugepages are the pages of one size.
+type Hugepages struct {
+	// size of one page, as in the resource name: "2Mi", "1Gi".
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:Pattern=`^[1-9][0-9]*(Ki|Mi|Gi|Ti)?$`
+	Size string `json:"size"`
+	// count of pages.
+	// +kubebuilder:validation:Minimum=0
+	Count int64 `json:"count"`
+}
+
+// CPUGroup is cores with one numa, socket, L3 group and number of threads.
+type CPUGroup struct {
+	// numa that the cores are in.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16383
+	NUMA int32 `json:"numa"`
+	// socket (physical package) that the cores are in.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16383
+	Socket int32 `json:"socket"`
+	// l3 names the group that shares the last-level cache: equal exactly for its cores.
+	// +kubebuilder:validation:Minimum=0
+	L3 int32 `json:"l3"`
+	// cpus has one list per thread: the k-th CPU of every list is a thread of the k-th core.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	CPUs []IDList `json:"cpus"`
+}
+
+// Resource is the devices of one resource.
+type Resource struct {
+	// resource is the extended resource, for example "nvidia.com/gpu".
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Resource string `json:"resource"`
+	// groups are the devices with equal numas and health.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4096
+	Groups []DeviceGroup `json:"groups"`
+}
+
+// DeviceGroup is devices of one resource with equal numas and health.
+type DeviceGroup struct {
+	// numas that the devices are near; empty where the plugin says none.
+	// +optional
+	NUMAs IDList `json:"numas,omitempty"`
+	// unhealthy devices are not given to anybody, but they count where the kubelet computes how many
+	// numas a request needs.
+	// +optional
+	Unhealthy bool `json:"unhealthy,omitempty"`
+	// ids of the devices.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4096
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	IDs []string `json:"ids"`
+}
+
+// Rules are the parts of KubeletConfiguration that decide on alignment.
+type Rules struct {
+	// +kubebuilder:validation:Enum=none;best-effort;restricted;single-numa-node
+	TopologyManagerPolicy string `json:"topologyManagerPolicy"`
+	// +kubebuilder:validation:Enum=container;pod
+	TopologyManagerScope string `json:"topologyManagerScope"`
+	// +optional
+	TopologyManagerPolicyOptions TopologyOptions `json:"topologyManagerPolicyOptions,omitzero"`
+	// +kubebuilder:validation:Enum=none;static
+	CPUManagerPolicy string `json:"cpuManagerPolicy"`
+	// +optional
+	CPUManagerPolicyOptions CPUOptions `json:"cpuManagerPolicyOptions,omitzero"`
+	// reservedCPUs are the CPUs that the CPU manager keeps for the system.
+	// +optional
+	ReservedCPUs IDList `json:"reservedCPUs,omitempty"`
+	// +kubebuilder:validation:Enum=None;Static
+	MemoryManagerPolicy string `json:"memoryManagerPolicy"`
+	// reservedMemory is what the memory manager keeps for the system, per numa and kind.
+	// +listType=map
+	// +listMapKey=numa
+	// +listMapKey=kind
+	// +kubebuilder:validation:MaxItems=4160
+	// +optional
+	ReservedMemory []ReservedMemory `json:"reservedMemory,omitempty"`
+}
+
+// TopologyOptions are topologyManagerPolicyOptions.
+type TopologyOptions struct {
+	// +optional
+	PreferClosestNUMANodes bool `json:"prefer-closest-numa-nodes,omitempty"`
+	// 0 means the kubelet's default.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65536
+	// +optional
+	MaxAllowableNUMANodes int32 `json:"max-allowable-numa-nodes,omitempty"`
+}
+
+// CPUOptions are cpuManagerPolicyOptions.
+type CPUOptions struct {
+	// +optional
+	FullPCPUsOnly bool `json:"full-pcpus-only,omitempty"`
+	// +optional
+	DistributeCPUsAcrossNUMA bool `json:"distribute-cpus-across-numa,omitempty"`
+	// +optional
+	AlignBySocket bool `json:"align-by-socket,omitempty"`
+	// +optional
+	DistributeCPUsAcrossCores bool `json:"distribute-cpus-across-cores,omitempty"`
+	// +optional
+	StrictCPUReservation bool `json:"strict-cpu-reservation,omitempty"`
+	// +optional
+	PreferAlignCPUsByUncoreCache bool `json:"prefer-align-cpus-by-uncorecache,omitempty"`
+}
+
+// ReservedMemory is memory of one kind that one numa keeps for the system.
+type ReservedMemory struct {
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16383
+	NUMA int32 `json:"numa"`
+	// kind is "memory" or "hugepages-SIZE".
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Kind string `json:"kind"`
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1125899906842624
+	Bytes int64 `json:"bytes"`
+}
+
+// PodHoldings is what one pod holds.
+type PodHoldings struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Namespace string `json:"namespace"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// uid of the pod object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	UID string `json:"uid"`
+	// containers that hold something.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +optional
+	Containers []ContainerHolding `json:"containers,omitempty"`
+}
+
+// ContainerHolding is what one container holds.
+type ContainerHolding struct {
+	// name is empty for what the pod holds as a whole (pod-level resources).
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Name string `json:"name,omitempty"`
+	// kind says when the container runs; absent is app.
+	// +kubebuilder:validation:Enum=app;init;sidecar
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// cpus are exclusive CPUs.
+	// +optional
+	CPUs IDList `json:"cpus,omitempty"`
+	// memory blocks; one of 0 bytes is all that reuse by a later container left, and still ties its numas.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4096
+	// +optional
+	Memory []MemoryBlock `json:"memory,omitempty"`
+	// devices by resource.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Devices []HeldDevices `json:"devices,omitempty"`
+}
+
+// MemoryBlock is memory of one kind on a set of numas.
+type MemoryBlock struct {
+	// kind is "memory" or "hugepages-SIZE".
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Kind string `json:"kind"`
+	// +kubebuilder:validation:MinLength=1
+	NUMAs IDList `json:"numas"`
+	// +kubebuilder:validation:Minimum=0
+	Bytes int64 `json:"bytes"`
+}
+
+// HeldDevices is devices of one resource. Their numas are those that machine.devices says.
+type HeldDevices struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Resource string `json:"resource"`
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4096
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	IDs []string `json:"ids"`
+}
+
+// MemoryGroup is the group of numas that the memory manager serves together with this one.
+type MemoryGroup struct {
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16383
+	NUMA int32 `json:"numa"`
+	// group has the numa itself, too.
+	// +kubebuilder:validation:MinLength=1
+	Group IDList `json:"group"`
+}
