@@ -147,7 +147,10 @@ func printable(s string) string {
 	}, s)
 }
 
-// wrap sets items one after the other, joined by " · ", into lines of a width; an item too long for a
+// joint stands between the items of a line.
+const joint = " · "
+
+// wrap sets items one after the other, joined by joint, into lines of a width; an item too long for a
 // line is broken after a comma where it has one.
 func wrap(s style, items []string, width int) []line {
 	var out []line
@@ -159,8 +162,8 @@ func wrap(s style, items []string, width int) []line {
 		at = ""
 	}
 	for _, it := range items {
-		if at != "" && utf8.RuneCountInString(at+" · "+it) <= width {
-			at += " · " + it
+		if at != "" && utf8.RuneCountInString(at+joint+it) <= width {
+			at += joint + it
 			continue
 		}
 		flush()

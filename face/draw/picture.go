@@ -178,42 +178,51 @@ func balance(n, fit int) int {
 	return (n + rows - 1) / rows
 }
 
-// holdItems says what holdings take, for example "cpus 1-4,33-36", "24Gi memory numa 0".
+// holdItems says what holdings take together, for example "cpus 1-4,33-36", "24Gi memory numa 0".
 func (p *picture) holdItems(hs []place.Holding) []string {
-	var cpus idset.Set[idset.CPU]
-	var blocks []place.Block
-	var devs []place.DeviceBlock
-	for _, h := range hs {
-		cpus = cpus.Union(h.CPUs)
-		for _, b := range h.Memory {
-			i := slices.IndexFunc(blocks, func(x place.Block) bool { return x.Kind == b.Kind && x.NUMAs == b.NUMAs })
-			if i < 0 {
-				blocks = append(blocks, b)
-			} else {
-				blocks[i].Bytes += b.Bytes
-			}
-		}
-		for _, d := range h.Devices {
-			i := slices.IndexFunc(devs, func(x place.DeviceBlock) bool { return x.Resource == d.Resource })
-			if i < 0 {
-				devs = append(devs, place.DeviceBlock{Resource: d.Resource, IDs: slices.Clone(d.IDs)})
-			} else {
-				devs[i].IDs = append(devs[i].IDs, d.IDs...)
-			}
-		}
-	}
 	var out []string
-	if !cpus.Empty() {
-		out = append(out, "cpus "+cpus.String())
+	sum := merge(hs)
+	if !sum.CPUs.Empty() {
+		out = append(out, "cpus "+sum.CPUs.String())
 	}
-	for _, b := range blocks {
+	for _, b := range sum.Memory {
 		out = append(out, place.Quantity(b.Kind, b.Bytes)+" "+p.numaList(b.NUMAs))
 	}
-	for _, d := range devs {
+	for _, d := range sum.Devices {
+		about := " "
+		if d.Free {
+			about = " ~"
+		}
 		slices.Sort(d.IDs)
-		out = append(out, printable(d.Resource)+" "+idList(slices.Compact(d.IDs)))
+		out = append(out, printable(d.Resource)+about+idList(slices.Compact(d.IDs)))
 	}
 	return out
+}
+
+// merge adds up holdings: memory by kind and numas, devices by resource.
+func merge(hs []place.Holding) (sum place.Holding) {
+	for _, h := range hs {
+		sum.CPUs = sum.CPUs.Union(h.CPUs)
+		for _, b := range h.Memory {
+			i := slices.IndexFunc(sum.Memory, func(x place.Block) bool { return x.Kind == b.Kind && x.NUMAs == b.NUMAs })
+			if i < 0 {
+				sum.Memory = append(sum.Memory, b)
+				continue
+			}
+			sum.Memory[i].Bytes += b.Bytes
+		}
+		for _, d := range h.Devices {
+			i := slices.IndexFunc(sum.Devices, func(x place.DeviceBlock) bool { return x.Resource == d.Resource })
+			if i < 0 {
+				d.IDs = slices.Clone(d.IDs)
+				sum.Devices = append(sum.Devices, d)
+				continue
+			}
+			sum.Devices[i].IDs = append(sum.Devices[i].IDs, d.IDs...)
+			sum.Devices[i].Free = sum.Devices[i].Free || d.Free
+		}
+	}
+	return sum
 }
 
 // idList joins ids, the first few of them where they are long.

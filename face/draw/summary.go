@@ -7,8 +7,17 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// The least columns that a table leaves to its first and last column.
+const (
+	leastFirst = 12
+	leastLast  = 32
 )
 
 // Summary writes a table of one line per node, in order of names: what decides there, and how much is
@@ -32,47 +41,51 @@ func summaryRow(n *ledger.Node) []string {
 	if !n.Rules.CPU.Static {
 		cpus = fmt.Sprintf("%d shared", n.Machine.CPUs().Len())
 	}
-	var devs []string
-	for _, r := range n.Machine.Resources() {
-		devs = append(devs, fmt.Sprintf("%s %d/%d", shortName(r.Name), len(n.Usage.FreeDevices(r.Name)), len(r.Devices)))
+	return append(row, fmt.Sprint(len(n.Machine.NUMAs())), cpus, fmt.Sprint(len(n.Entries)), deviceSummary(n))
+}
+
+// deviceSummary counts the free devices of as many resources as a line has room for.
+func deviceSummary(n *ledger.Node) string {
+	const room = leastLast - len(", +64 more")
+	out := ""
+	all := n.Machine.Resources()
+	for i, r := range all {
+		item := fmt.Sprintf("%s %d/%d", shortName(r.Name), len(n.Usage.FreeDevices(r.Name)), len(r.Devices))
+		switch {
+		case out == "":
+			out = clipText(item, room)
+		case len(out)+len(item)+2 > room && !(i == len(all)-1 && len(out)+len(item)+2 <= leastLast):
+			return fmt.Sprintf("%s, +%d more", out, len(all)-i)
+		default:
+			out += ", " + item
+		}
 	}
-	if len(devs) == 0 {
-		devs = []string{"-"}
+	if out == "" {
+		return "-"
 	}
-	return append(row, fmt.Sprint(len(n.Machine.NUMAs())), cpus, fmt.Sprint(len(n.Entries)), strings.Join(devs, ", "))
+	return out
 }
 
 // Table writes rows in columns of their longest cell, two blanks apart. Where that is wider than
-// width, the first column is cut to at least 12 runes, and then the ends of lines are cut.
+// width, the last column is wrapped between the items of its cells (see [Items]), and where the others
+// leave it too little room, the first column is cut. The error is the writer's.
 func Table(w io.Writer, rows [][]string, width int) error {
-	var widths []int
-	for _, r := range rows {
-		for i, c := range r {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], line{{c, plain}}.width())
-		}
-	}
-	total := 0
-	for _, x := range widths {
-		total += x + 2
-	}
-	if over := total - 2 - width; over > 0 && len(widths) > 0 {
-		widths[0] = max(min(widths[0], 12), widths[0]-over)
-	}
+	widths := columnWidths(rows, width)
+	last := len(widths) - 1
 	b := bufio.NewWriter(w)
 	for _, r := range rows {
-		var l line
-		for i, c := range r {
-			if i == 0 {
-				c = clipText(c, widths[0])
-			}
-			l = append(l, line{{c, plain}}.pad(widths[i]+2)...)
+		var head line
+		for i, c := range r[:min(len(r), max(0, last))] {
+			head = append(head, text(plain, "%s", clipText(printable(c), widths[i])).pad(widths[i]+2)...)
 		}
-		cut := strings.TrimRight(textOf(l), " ")
-		b.WriteString(clipText(cut, width))
-		b.WriteByte('\n')
+		body := []line{nil}
+		if len(r) > last && last >= 0 && r[last] != "" {
+			body = wrap(plain, strings.Split(printable(r[last]), joint), widths[last])
+		}
+		for _, l := range hang(head, body) {
+			l.clip(width).write(b, false)
+			b.WriteByte('\n')
+		}
 	}
 	if err := b.Flush(); err != nil {
 		return fmt.Errorf("write table: %w", err)
@@ -80,10 +93,35 @@ func Table(w io.Writer, rows [][]string, width int) error {
 	return nil
 }
 
-func textOf(l line) string {
-	var b strings.Builder
-	for _, s := range l {
-		b.WriteString(s.text)
+// columnWidths gives the first columns what they need and the last one the rest.
+func columnWidths(rows [][]string, width int) []int {
+	var widths []int
+	for _, r := range rows {
+		for i, c := range r {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+		}
 	}
-	return b.String()
+	if len(widths) < 2 {
+		return widths
+	}
+	last, before := len(widths)-1, 0
+	for _, x := range widths[:last] {
+		before += x + 2
+	}
+	if over := before + min(widths[last], leastLast) - width; over > 0 {
+		cut := min(over, max(0, widths[0]-leastFirst))
+		widths[0], before = widths[0]-cut, before-cut
+	}
+	widths[last] = max(1, min(widths[last], width-before))
+	return widths
+}
+
+// Items says what holdings take of a machine, for example "cpus 1-4,33-36 · 24Gi memory numa 0". A "~"
+// stands before device ids of which the kubelet may as well take others.
+func Items(m *topo.Machine, hs ...place.Holding) string {
+	p := picture{machine: m}
+	return strings.Join(p.holdItems(hs), joint)
 }
