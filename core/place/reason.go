@@ -29,6 +29,8 @@ const (
 	Group Code = "group"
 	// Unsupported: the machine is beyond what this kubelet's topology manager handles.
 	Unsupported Code = "unsupported"
+	// Demanded: the node would place the pod, but not as the pod itself demands.
+	Demanded Code = "demanded"
 )
 
 // Reason is one thing that was missing. It is data; Text renders it where a person reads.
@@ -70,6 +72,8 @@ func (r Reason) detail() string {
 		return want + " as whole cores; has " + amount(r.Resource, r.Have)
 	case Group:
 		return want + "; free memory is on numas that serve another numa group"
+	case Demanded:
+		return fmt.Sprintf("demands %s; node would use %d", numas(int(r.Want)), r.Have)
 	case Unsupported:
 		return fmt.Sprintf("machine has %d numas, its kubelet handles %d", r.Want, r.Have)
 	}
