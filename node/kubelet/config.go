@@ -1,0 +1,239 @@
+package kubelet
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Configuration is what a KubeletConfiguration says about alignment.
+type Configuration struct {
+	// Rules are complete but for CPU.Reserved where ReserveCPUs is set.
+	Rules place.Rules
+	// ReserveCPUs is the number of CPUs that the static CPU manager reserves by itself: the sum of
+	// systemReserved and kubeReserved, rounded up. It is 0 where reservedSystemCPUs names them.
+	ReserveCPUs int
+}
+
+// Reserve picks the n CPUs of a machine that the static CPU manager reserves when it has a number only.
+type Reserve func(m *topo.Machine, opts place.CPURules, n int) (idset.Set[idset.CPU], error)
+
+// ReadConfiguration reads a KubeletConfiguration file.
+func ReadConfiguration(fsys fs.FS, file string) (Configuration, error) {
+	data, err := read(fsys, file, maxConfig)
+	if err != nil {
+		return Configuration{}, fmt.Errorf("kubelet configuration: %w", err)
+	}
+	c, err := ParseConfiguration(data)
+	if err != nil {
+		return Configuration{}, fmt.Errorf("kubelet configuration %s: %w", file, err)
+	}
+	return c, nil
+}
+
+// ParseConfiguration reads a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) as YAML or JSON.
+// Unknown and repeated fields are errors, and so is what this kubelet would refuse to start with.
+func ParseConfiguration(data []byte) (Configuration, error) {
+	var in kubeletv1beta1.KubeletConfiguration
+	if err := yaml.UnmarshalStrict(data, &in); err != nil {
+		return Configuration{}, fmt.Errorf("parse: %w", err)
+	}
+	want := kubeletv1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration")
+	if got := in.GroupVersionKind(); got != want {
+		return Configuration{}, fmt.Errorf("object is %q, want %q", got, want)
+	}
+	var c Configuration
+	if err := topologyRules(&in, &c.Rules.Topology); err != nil {
+		return c, err
+	}
+	if err := cpuRules(&in, &c); err != nil {
+		return c, err
+	}
+	return c, memoryRules(&in, &c.Rules.Memory)
+}
+
+// On returns the rules on a machine: reserved CPUs and numas are checked against it, and CPUs that
+// are reserved by number are picked.
+func (c Configuration) On(m *topo.Machine, reserve Reserve) (place.Rules, error) {
+	r := c.Rules
+	if c.ReserveCPUs > 0 && r.CPU.Static {
+		if reserve == nil {
+			return r, fmt.Errorf("reserve %d CPUs: reservedSystemCPUs is not set, and nothing picks them", c.ReserveCPUs)
+		}
+		set, err := reserve(m, r.CPU, c.ReserveCPUs)
+		if err != nil {
+			return r, fmt.Errorf("reserve %d CPUs: %w", c.ReserveCPUs, err)
+		}
+		r.CPU.Reserved = set
+	}
+	if extra := r.CPU.Reserved.Minus(m.CPUs()); !extra.Empty() {
+		return r, fmt.Errorf("reservedSystemCPUs: machine has no cpu %d", extra.Min())
+	}
+	for _, x := range r.Memory.Reserved {
+		if _, err := m.MaskOf(x.NUMA); err != nil {
+			return r, fmt.Errorf("reservedMemory: %w", err)
+		}
+	}
+	return r, nil
+}
+
+func topologyRules(in *kubeletv1beta1.KubeletConfiguration, r *place.TopologyRules) error {
+	var ok bool
+	if r.Policy, ok = place.ParsePolicy(cmp.Or(in.TopologyManagerPolicy, "none")); !ok {
+		return fmt.Errorf("topologyManagerPolicy: unknown value %q", clip(in.TopologyManagerPolicy))
+	}
+	if r.Scope, ok = place.ParseScope(cmp.Or(in.TopologyManagerScope, "container")); !ok {
+		return fmt.Errorf("topologyManagerScope: unknown value %q", clip(in.TopologyManagerScope))
+	}
+	for _, opt := range slices.Sorted(maps.Keys(in.TopologyManagerPolicyOptions)) {
+		value := in.TopologyManagerPolicyOptions[opt]
+		switch opt {
+		case "prefer-closest-numa-nodes":
+			b, err := strconv.ParseBool(value)
+			if err != nil {
+				return fmt.Errorf("topologyManagerPolicyOptions: %s: %q is not true or false", opt, clip(value))
+			}
+			r.PreferClosest = b
+		case "max-allowable-numa-nodes":
+			// The lower bound is the kubelet's own (topologymanager/policy_options.go).
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 8 || n > 1<<16 {
+				return fmt.Errorf("topologyManagerPolicyOptions: %s: %q is not a number in 8..65536", opt, clip(value))
+			}
+			r.MaxNUMAs = n
+		default:
+			return fmt.Errorf("topologyManagerPolicyOptions: unknown option %q", clip(opt))
+		}
+	}
+	return nil
+}
+
+func cpuRules(in *kubeletv1beta1.KubeletConfiguration, c *Configuration) error {
+	r := &c.Rules.CPU
+	switch cmp.Or(in.CPUManagerPolicy, "none") {
+	case "none":
+	case "static":
+		r.Static = true
+	default:
+		return fmt.Errorf("cpuManagerPolicy: unknown value %q", clip(in.CPUManagerPolicy))
+	}
+	options := map[string]*bool{
+		"full-pcpus-only":                  &r.FullPCPUsOnly,
+		"distribute-cpus-across-numa":      &r.DistributeAcrossNUMA,
+		"align-by-socket":                  &r.AlignBySocket,
+		"distribute-cpus-across-cores":     &r.DistributeAcrossCores,
+		"strict-cpu-reservation":           &r.StrictReservation,
+		"prefer-align-cpus-by-uncorecache": &r.PreferAlignByUncoreCaches,
+	}
+	for _, opt := range slices.Sorted(maps.Keys(in.CPUManagerPolicyOptions)) {
+		to, ok := options[opt]
+		if !ok {
+			return fmt.Errorf("cpuManagerPolicyOptions: unknown option %q", clip(opt))
+		}
+		b, err := strconv.ParseBool(in.CPUManagerPolicyOptions[opt])
+		if err != nil {
+			return fmt.Errorf("cpuManagerPolicyOptions: %s: %q is not true or false", opt, clip(in.CPUManagerPolicyOptions[opt]))
+		}
+		*to = b
+	}
+	return reservedCPUs(in, c)
+}
+
+// reservedCPUs follows the kubelet: a list wins over the amounts (cmd/kubelet/app/server.go), and the
+// static policy does not start without a reservation (cpumanager/cpu_manager.go).
+func reservedCPUs(in *kubeletv1beta1.KubeletConfiguration, c *Configuration) error {
+	set, err := idset.Parse[idset.CPU](in.ReservedSystemCPUs)
+	if err != nil {
+		return fmt.Errorf("reservedSystemCPUs: %w", err)
+	}
+	c.Rules.CPU.Reserved = set
+	if !set.Empty() || !c.Rules.CPU.Static {
+		return nil
+	}
+	var milli int64
+	for _, f := range []struct {
+		field string
+		list  map[string]string
+	}{{"systemReserved", in.SystemReserved}, {"kubeReserved", in.KubeReserved}} {
+		text, ok := f.list["cpu"]
+		if !ok {
+			continue
+		}
+		q, err := resource.ParseQuantity(text)
+		if err != nil || q.Sign() < 0 || q.CmpInt64(topo.MaxCPUs) > 0 {
+			return fmt.Errorf("%s: cpu: %q is not an amount in 0..%d", f.field, clip(text), topo.MaxCPUs)
+		}
+		milli += q.MilliValue()
+	}
+	c.ReserveCPUs = int((milli + 999) / 1000)
+	if c.ReserveCPUs == 0 {
+		return fmt.Errorf("cpuManagerPolicy: static needs reservedSystemCPUs, or cpu in systemReserved or kubeReserved")
+	}
+	return nil
+}
+
+func memoryRules(in *kubeletv1beta1.KubeletConfiguration, r *place.MemoryRules) error {
+	switch cmp.Or(in.MemoryManagerPolicy, "None") {
+	case "None":
+	case "Static":
+		r.Static = true
+	default:
+		return fmt.Errorf("memoryManagerPolicy: unknown value %q", clip(in.MemoryManagerPolicy))
+	}
+	if err := within("reservedMemory", len(in.ReservedMemory), topo.MaxNUMAs); err != nil {
+		return err
+	}
+	seen := map[int32]bool{}
+	for _, x := range in.ReservedMemory {
+		if x.NumaNode < 0 || !idset.Valid(int(x.NumaNode)) {
+			return fmt.Errorf("reservedMemory: numa %d is outside 0..%d", x.NumaNode, idset.Max)
+		}
+		if seen[x.NumaNode] {
+			return fmt.Errorf("reservedMemory: numa %d is named twice", x.NumaNode)
+		}
+		seen[x.NumaNode] = true
+		var part []place.Reserved
+		for kind, q := range x.Limits {
+			k, err := memoryKind(string(kind))
+			if err != nil {
+				return fmt.Errorf("reservedMemory: numa %d: %w", x.NumaNode, err)
+			}
+			if q.Sign() < 0 || q.CmpInt64(topo.MaxBytes) > 0 {
+				return fmt.Errorf("reservedMemory: numa %d: %s: %s is outside 0..1Pi", x.NumaNode, k, q.String())
+			}
+			part = append(part, place.Reserved{NUMA: idset.NUMA(x.NumaNode), Kind: k, Bytes: q.Value()})
+		}
+		slices.SortFunc(part, func(a, b place.Reserved) int { return strings.Compare(a.Kind, b.Kind) })
+		r.Reserved = append(r.Reserved, part...)
+	}
+	slices.SortStableFunc(r.Reserved, func(a, b place.Reserved) int { return cmp.Compare(a.NUMA, b.NUMA) })
+	if r.Static && len(r.Reserved) == 0 {
+		return fmt.Errorf("memoryManagerPolicy: Static needs reservedMemory")
+	}
+	return nil
+}
+
+// memoryKind reads the name of a memory resource; page sizes get the form that topo writes.
+func memoryKind(s string) (string, error) {
+	if s == topo.Memory {
+		return s, nil
+	}
+	size, ok := strings.CutPrefix(s, "hugepages-")
+	n, err := topo.ParseBytes(size)
+	if !ok || err != nil || n == 0 {
+		return "", fmt.Errorf("kind %q is neither %q nor a hugepages resource", clip(s), topo.Memory)
+	}
+	return topo.Hugepages{PageSize: n}.Kind(), nil
+}

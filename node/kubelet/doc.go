@@ -1,0 +1,85 @@
+// Package kubelet reads what a kubelet says about its node: the configuration that decides on
+// alignment, the podresources service, and the state files of its CPU, memory and device managers.
+//
+// No one of these sources is enough: the service names pods by namespace and name, and leaves out init
+// containers and memory blocks of zero bytes; the files have those, by UID, but keep pods that are gone
+// until the kubelet next admits a pod. [Observation.Entries] joins them: only pods that the service
+// lists are believed, and what they hold is taken from the files where there are files.
+//
+// Invariant: nothing is written and nothing is guessed. The package refuses files and answers beyond
+// its bounds with an error that names the file and the value; what one pod's data contradicts costs
+// that pod, never the others. Formats are those of Kubernetes 1.36.
+package kubelet
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Bounds on what is read.
+const (
+	maxFile       = 16 << 20 // bytes of one state file, or one answer of the service
+	maxConfig     = 1 << 20  // bytes of a configuration
+	maxPods       = 2048     // pods in one source
+	maxContainers = 8192     // containers, or entries of one state file
+	maxBlocks     = 4096     // memory blocks, or devices, of one container
+	maxBytes      = topo.MaxNUMAs * topo.MaxBytes
+)
+
+// read returns a file of at most the given size.
+func read(fsys fs.FS, name string, most int64) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if int64(len(data)) > most {
+		return nil, fmt.Errorf("read %s: more than %d bytes", name, most)
+	}
+	return data, nil
+}
+
+func within(what string, n, most int) error {
+	if n < 0 || n > most {
+		return fmt.Errorf("%s: %d is outside 0..%d", what, n, most)
+	}
+	return nil
+}
+
+func name(what, s string) error {
+	if s == "" || len(s) > topo.MaxName {
+		return fmt.Errorf("%s of %d bytes is outside 1..%d", what, len(s), topo.MaxName)
+	}
+	return nil
+}
+
+// ids makes a set of numbers from outside.
+func ids[T ~int, N int | int64](in []N) (idset.Set[T], error) {
+	out := make([]T, 0, min(len(in), idset.Max+1))
+	for _, n := range in {
+		if n < 0 || n > idset.Max {
+			return idset.Set[T]{}, fmt.Errorf("id %d is outside 0..%d", n, idset.Max)
+		}
+		if len(out) > idset.Max {
+			return idset.Set[T]{}, fmt.Errorf("more than %d ids", idset.Max+1)
+		}
+		out = append(out, T(n))
+	}
+	return idset.Of(out...), nil
+}
+
+// clip keeps error texts short when the input is not.
+func clip(s string) string {
+	if len(s) > 60 {
+		return s[:60] + "..."
+	}
+	return s
+}

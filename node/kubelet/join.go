@@ -1,0 +1,270 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Pod is a pod of the node as the API server has it.
+type Pod struct {
+	ID ledger.PodID
+	// StateUID is the UID under which the kubelet keeps the pod: the pod's own, but for a static pod,
+	// whose mirror in the API server has a UID of its own.
+	StateUID string
+	// Containers are the init containers in spec order, then the app containers in spec order.
+	Containers []Container
+	// Done is set where the pod's phase is Succeeded or Failed.
+	Done bool
+}
+
+// Container names a container and says when it runs.
+type Container struct {
+	Name string
+	Kind place.Kind
+}
+
+// Pods finds the pods of the node. The agent's informer is one.
+type Pods interface {
+	Pod(namespace, name string) (Pod, bool)
+}
+
+// Observation is what the kubelet says at one moment. CPU, Memory and Devices are nil where there is
+// no such file; what the service says is then all that is known.
+type Observation struct {
+	Listed      []Listed
+	Allocatable []Device
+	CPU         *CPUState
+	Memory      *MemoryState
+	Devices     *DeviceState
+}
+
+// Observe asks the service and then reads the state files in root, the kubelet's root directory. A
+// file that is missing is no error, one that cannot be read is.
+func Observe(ctx context.Context, p *PodResources, root fs.FS) (o Observation, err error) {
+	if o.Listed, err = p.List(ctx); err != nil {
+		return o, err
+	}
+	if o.Allocatable, err = p.Devices(ctx); err != nil {
+		return o, err
+	}
+	if o.CPU, err = readState(root, CPUStateFile, ParseCPUState); err != nil {
+		return o, err
+	}
+	if o.Memory, err = readState(root, MemoryStateFile, ParseMemoryState); err != nil {
+		return o, err
+	}
+	o.Devices, err = readState(root, DeviceStateFile, ParseDeviceState)
+	return o, err
+}
+
+func readState[T any](root fs.FS, file string, parse func([]byte) (*T, error)) (*T, error) {
+	data, err := read(root, file, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kubelet state: %w", err)
+	}
+	return parse(data)
+}
+
+// Machine returns the machine with the devices that the kubelet has: the allocatable ones, and, as
+// unhealthy, those that a container still holds though they are not allocatable. The error says which
+// devices name numas that the machine lacks; they are kept, without those numas.
+func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) {
+	var faults []error
+	s := m.Spec()
+	s.Devices = nil
+	have := map[[2]string]bool{}
+	add := func(d Device, unhealthy bool) {
+		if key := [2]string{d.Resource, d.ID}; have[key] {
+			return
+		} else {
+			have[key] = true
+		}
+		spec := topo.DeviceSpec{Resource: d.Resource, ID: d.ID, Unhealthy: unhealthy}
+		for id := range d.NUMAs.All() {
+			if _, ok := m.Position(id); ok {
+				spec.NUMAs = append(spec.NUMAs, id)
+			} else {
+				faults = append(faults, fmt.Errorf("device %s %s: machine has no numa %d", d.Resource, d.ID, id))
+			}
+		}
+		s.Devices = append(s.Devices, spec)
+	}
+	for _, d := range o.Allocatable {
+		add(d, false)
+	}
+	for _, l := range o.Listed {
+		for _, c := range l.Containers {
+			for _, d := range c.Devices {
+				add(d, true)
+			}
+		}
+	}
+	out, err := topo.New(s)
+	if err != nil {
+		return nil, fmt.Errorf("machine with devices: %w", err)
+	}
+	return out, errors.Join(faults...)
+}
+
+// Entries returns what every active pod holds of the machine, in the order of the service's list. A
+// pod that holds nothing has no entry. The error names what contradicts the machine; the pods that it
+// names are left out.
+func (o Observation) Entries(m *topo.Machine, pods Pods) ([]ledger.Entry, error) {
+	var out []ledger.Entry
+	var faults []error
+	seen := map[string]bool{}
+	for _, l := range o.Listed {
+		pod, ok := pods.Pod(l.Namespace, l.Name)
+		if !ok || pod.Done || seen[pod.ID.UID] {
+			continue
+		}
+		seen[pod.ID.UID] = true
+		e := ledger.Entry{Pod: pod.ID, Source: ledger.Observed}
+		var err error
+		if e.Holdings, err = o.holdings(m, l, pod); err != nil {
+			faults = append(faults, fmt.Errorf("pod %s: %w", pod.ID, err))
+			continue
+		}
+		if len(e.Holdings) > 0 {
+			out = append(out, e)
+		}
+	}
+	return out, errors.Join(faults...)
+}
+
+func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.Holding, err error) {
+	add := func(h place.Holding) {
+		if !h.Empty() {
+			out = append(out, h)
+		}
+	}
+	// A pod with resources of its own divides them among its containers: what they hold is within it.
+	whole := place.Holding{}
+	if o.CPU != nil {
+		whole.CPUs = o.CPU.Pods[pod.StateUID]
+	}
+	if o.Memory != nil {
+		whole.Memory, err = blocks(m, o.Memory.Pods[pod.StateUID])
+	}
+	if err = errors.Join(err, known(m, whole.CPUs)); err != nil {
+		return nil, err
+	}
+	add(whole)
+	for _, c := range pod.Containers {
+		at := slices.IndexFunc(l.Containers, func(x ListedContainer) bool { return x.Name == c.Name })
+		listed := ListedContainer{Name: c.Name}
+		if at >= 0 {
+			listed = l.Containers[at]
+		}
+		h, err := o.holding(m, listed, pod.StateUID)
+		if err != nil {
+			return nil, fmt.Errorf("container %q: %w", c.Name, err)
+		}
+		h.Kind = c.Kind
+		if !whole.CPUs.Empty() {
+			h.CPUs = idset.Set[idset.CPU]{}
+		}
+		if len(whole.Memory) > 0 {
+			h.Memory = nil
+		}
+		add(h)
+	}
+	return out, nil
+}
+
+// holding joins what the service and the files say of one container. CPUs and memory are those of the
+// files, which are complete; devices are those of either, because the file lacks what was not written
+// yet, and the service lacks init containers.
+func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h place.Holding, err error) {
+	h.Container = l.Name
+	h.CPUs = l.CPUs
+	if o.CPU != nil {
+		h.CPUs = o.CPU.Containers[uid][l.Name]
+	}
+	if err := known(m, h.CPUs); err != nil {
+		return h, err
+	}
+	memory := l.Memory
+	if o.Memory != nil {
+		memory = o.Memory.Containers[uid][l.Name]
+	}
+	if h.Memory, err = blocks(m, memory); err != nil {
+		return h, err
+	}
+	devices := slices.Clone(l.Devices)
+	if o.Devices != nil {
+		devices = append(devices, o.Devices.Containers[uid][l.Name]...)
+	}
+	if devices, err = mergeDevices(devices); err != nil {
+		return h, err
+	}
+	for _, d := range devices {
+		if n := len(h.Devices); n == 0 || h.Devices[n-1].Resource != d.Resource {
+			h.Devices = append(h.Devices, place.DeviceBlock{Resource: d.Resource})
+		}
+		b := &h.Devices[len(h.Devices)-1]
+		b.IDs = append(b.IDs, d.ID)
+	}
+	for i := range h.Devices {
+		h.Devices[i].NUMAs = v1alpha1.DeviceNUMAs(m, h.Devices[i].Resource, h.Devices[i].IDs)
+	}
+	return h, nil
+}
+
+func known(m *topo.Machine, cpus idset.Set[idset.CPU]) error {
+	if extra := cpus.Minus(m.CPUs()); !extra.Empty() {
+		return fmt.Errorf("machine has no cpu %d", extra.Min())
+	}
+	return nil
+}
+
+func blocks(m *topo.Machine, in []MemoryBlock) (out []place.Block, err error) {
+	for _, b := range in {
+		mask, err := m.MaskOf(b.NUMAs.List()...)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", b.Kind, err)
+		}
+		if mask == 0 {
+			return nil, fmt.Errorf("%s: block has no numa", b.Kind)
+		}
+		out = append(out, place.Block{Kind: b.Kind, NUMAs: mask, Bytes: b.Bytes})
+	}
+	return out, nil
+}
+
+// Groups returns the memory manager's groups by position, where they are more than the numa alone. The
+// memory manager forgets the group of a numa together with its last block, but only when it next
+// admits a pod, so the groups of numas that no entry has memory on are left out.
+func (o Observation) Groups(m *topo.Machine, entries []ledger.Entry) map[int]topo.Mask {
+	if o.Memory == nil {
+		return nil
+	}
+	var used topo.Mask
+	for _, e := range entries {
+		for _, h := range e.Holdings {
+			for _, b := range h.Memory {
+				used |= b.NUMAs
+			}
+		}
+	}
+	out := map[int]topo.Mask{}
+	for _, at := range used.Positions() {
+		mask, err := m.MaskOf(o.Memory.Cells[m.NUMAs()[at].ID].List()...)
+		if err == nil && mask.Has(at) && mask.Len() > 1 {
+			out[at] = mask
+		}
+	}
+	return out
+}

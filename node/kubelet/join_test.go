@@ -1,0 +1,147 @@
+package kubelet_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/kubelet"
+	"github.com/tenon-numa/tenon/node/kubelet/kubelettest"
+)
+
+// apiPods are the pods of the node by "namespace/name".
+type apiPods map[string]kubelet.Pod
+
+func (p apiPods) Pod(namespace, name string) (kubelet.Pod, bool) {
+	pod, ok := p[namespace+"/"+name]
+	return pod, ok
+}
+
+func pod(name, uid string, containers ...kubelet.Container) kubelet.Pod {
+	return kubelet.Pod{ID: ledger.PodID{UID: uid, Namespace: "ns", Name: name}, StateUID: uid, Containers: containers}
+}
+
+func observe(t *testing.T, s *kubelettest.Service, root fstest.MapFS) kubelet.Observation {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	s.Serve(t, socket)
+	client, err := kubelet.DialPodResources(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	o, err := kubelet.Observe(ctx, client, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func twoNUMAs(t *testing.T) *topo.Machine {
+	t.Helper()
+	m, err := topo.ParseMachine("numa 0 cpus 0-3/8-11 memory 16Gi\nnuma 4 cpus 4-7/12-15 memory 16Gi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestFilesAndServiceAreJoined(t *testing.T) {
+	s := &kubelettest.Service{}
+	s.SetDevices(kubelettest.Device("x.io/gpu", "g0", 0), kubelettest.Device("x.io/gpu", "g1", 4),
+		kubelettest.Device("x.io/gpu", "g1", 0), kubelettest.Device("x.io/any", "a", -1))
+	s.SetPods(
+		kubelettest.Pod("ns", "a", &podresources.ContainerResources{Name: "main", CpuIds: []int64{9, 1},
+			Devices: []*podresources.ContainerDevices{kubelettest.Device("x.io/gpu", "lost", 4)}}),
+		kubelettest.Pod("ns", "plain", &podresources.ContainerResources{Name: "main"}),
+		kubelettest.Pod("ns", "unknown", &podresources.ContainerResources{Name: "main", CpuIds: []int64{3}}),
+		kubelettest.Pod("ns", "done", &podresources.ContainerResources{Name: "main", CpuIds: []int64{3}}),
+		kubelettest.Pod("ns", "static", &podresources.ContainerResources{Name: "main"}))
+	o := observe(t, s, fstest.MapFS{
+		kubelet.CPUStateFile: {Data: []byte(`{"policyName":"static","entries":{"uid-a":{"init":"1-2,9-10","main":"1,9"},"gone":{"main":"5"},"hash":{"main":"6"}}}`)},
+		kubelet.MemoryStateFile: {Data: []byte(`{"machineState":{"0":{"cells":[0,4]},"4":{"cells":[0,4]}},"entries":{
+			"uid-a":{"init":[{"numaAffinity":[0],"type":"memory","size":0}],"main":[{"numaAffinity":[0],"type":"memory","size":5}]}}}`)},
+		kubelet.DeviceStateFile: {Data: []byte(`{"Data":{"PodDeviceEntries":[{"PodUID":"uid-a","ContainerName":"init","ResourceName":"x.io/gpu","DeviceIDs":{"0":["g1"],"4":["g1"]}}]}}`)},
+	})
+	m, err := o.Machine(twoNUMAs(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(m.Resources()), "[{x.io/any [{a 0 false}]} {x.io/gpu [{g0 1 false} {g1 3 false} {lost 2 true}]}]"; got != want {
+		t.Errorf("devices are %s, want %s", got, want)
+	}
+	done := pod("done", "uid-d", kubelet.Container{Name: "main"})
+	done.Done = true
+	static := pod("static", "mirror", kubelet.Container{Name: "main"})
+	static.StateUID = "hash"
+	entries, err := o.Entries(m, apiPods{
+		"ns/a":     pod("a", "uid-a", kubelet.Container{Name: "init", Kind: place.Init}, kubelet.Container{Name: "main"}),
+		"ns/plain": pod("plain", "uid-p", kubelet.Container{Name: "main"}), "ns/done": done, "ns/static": static})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "[{ns/a 1 [{init 1 1-2,9-10 [{memory 1 0}] [{x.io/gpu [g1] 3 false false}]} " +
+		"{main 0 1,9 [{memory 1 5}] [{x.io/gpu [lost] 2 false false}]}]} {ns/static 1 [{main 0 6 [] []}]}]"
+	if got := fmt.Sprint(entries); got != want {
+		t.Errorf("entries are\n%s, want\n%s", got, want)
+	}
+	if got := o.Groups(m, entries); len(got) != 1 || got[0] != 3 {
+		t.Errorf("groups are %v, want numa 0 with numa 4: numa 4 itself has no block of a known pod", got)
+	}
+}
+
+func TestServiceAloneIsEnoughWithoutFiles(t *testing.T) {
+	s := &kubelettest.Service{}
+	s.SetPods(kubelettest.Pod("ns", "a", &podresources.ContainerResources{Name: "main", CpuIds: []int64{9, 1},
+		Memory: []*podresources.ContainerMemory{{MemoryType: "memory", Size: 7,
+			Topology: &podresources.TopologyInfo{Nodes: []*podresources.NUMANode{{ID: 4}, {ID: 0}}}}}}))
+	o := observe(t, s, fstest.MapFS{})
+	entries, err := o.Entries(twoNUMAs(t), apiPods{"ns/a": pod("a", "u", kubelet.Container{Name: "main"})})
+	if got, want := fmt.Sprint(entries), "[{ns/a 1 [{main 0 1,9 [{memory 3 7}] []}]}]"; err != nil || got != want {
+		t.Errorf("entries are %s, %v", got, err)
+	}
+}
+
+func TestOnePodsContradictionHarmsNoOther(t *testing.T) {
+	s := &kubelettest.Service{}
+	s.SetDevices(kubelettest.Device("x.io/gpu", "g0", 7))
+	s.SetPods(
+		kubelettest.Pod("ns", "bad", &podresources.ContainerResources{Name: "main", CpuIds: []int64{77}}),
+		kubelettest.Pod("ns", "good", &podresources.ContainerResources{Name: "main", CpuIds: []int64{1}}))
+	o := observe(t, s, fstest.MapFS{})
+	m, err := o.Machine(twoNUMAs(t))
+	if m == nil || err == nil || !strings.Contains(err.Error(), "numa 7") {
+		t.Errorf("machine %v, error %v", m, err)
+	}
+	entries, err := o.Entries(m, apiPods{"ns/bad": pod("bad", "b", kubelet.Container{Name: "main"}), "ns/good": pod("good", "g", kubelet.Container{Name: "main"})})
+	if err == nil || !strings.Contains(err.Error(), "ns/bad") || !strings.Contains(err.Error(), "cpu 77") {
+		t.Errorf("error is %v", err)
+	}
+	if len(entries) != 1 || entries[0].Pod.Name != "good" {
+		t.Errorf("entries are %v", entries)
+	}
+}
+
+func TestPodLevelHoldingsCountOnce(t *testing.T) {
+	s := &kubelettest.Service{}
+	s.SetPods(kubelettest.Pod("ns", "p", &podresources.ContainerResources{Name: "main", CpuIds: []int64{4}}))
+	o := observe(t, s, fstest.MapFS{
+		kubelet.CPUStateFile:    {Data: []byte(`{"entries":{"u":{"main":"4"}},"podEntries":{"u":{"cpuSet":"4-5"}}}`)},
+		kubelet.MemoryStateFile: {Data: []byte(`{"entries":{"u":{"main":[{"numaAffinity":[4],"type":"memory","size":3}]}},"podEntries":{"u":{"memoryBlocks":[{"numaAffinity":[4],"type":"memory","size":9}]}}}`)},
+	})
+	entries, err := o.Entries(twoNUMAs(t), apiPods{"ns/p": pod("p", "u", kubelet.Container{Name: "main"})})
+	if got, want := fmt.Sprint(entries), "[{ns/p 1 [{ 0 4-5 [{memory 2 9}] []}]}]"; err != nil || got != want {
+		t.Errorf("entries are %s, %v", got, err)
+	}
+}

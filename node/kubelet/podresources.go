@@ -1,0 +1,165 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// Listed is an active pod as the podresources service lists it.
+type Listed struct {
+	Namespace, Name string
+	Containers      []ListedContainer
+}
+
+// ListedContainer is what the service says that an app container or a sidecar holds.
+type ListedContainer struct {
+	Name    string
+	CPUs    idset.Set[idset.CPU] // exclusive ones only
+	Memory  []MemoryBlock        // without blocks of zero bytes
+	Devices []Device             // ascending by resource and id
+}
+
+// PodResources is a client of the kubelet's podresources service.
+type PodResources struct {
+	conn   *grpc.ClientConn
+	client podresources.PodResourcesListerClient
+}
+
+// DialPodResources returns a client of the service at a unix socket, given by its absolute path. It
+// connects when it is first used, and again after the socket vanished.
+func DialPodResources(socket string) (*PodResources, error) {
+	retry := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
+	conn, err := grpc.NewClient("unix://"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxFile)))
+	if err != nil {
+		return nil, fmt.Errorf("dial podresources at %s: %w", socket, err)
+	}
+	return &PodResources{conn, podresources.NewPodResourcesListerClient(conn)}, nil
+}
+
+// Close ends the connection.
+func (p *PodResources) Close() error { return p.conn.Close() }
+
+// List returns the active pods. A pod whose data is out of bounds is an error: the list is then
+// worth nothing.
+func (p *PodResources) List(ctx context.Context) ([]Listed, error) {
+	resp, err := p.client.List(ctx, &podresources.ListPodResourcesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list podresources: %w", err)
+	}
+	if err := within("pods", len(resp.GetPodResources()), maxPods); err != nil {
+		return nil, fmt.Errorf("list podresources: %w", err)
+	}
+	var out []Listed
+	for _, pod := range resp.GetPodResources() {
+		l := Listed{Namespace: pod.GetNamespace(), Name: pod.GetName()}
+		if err := within("containers", len(pod.GetContainers()), maxContainers); err != nil {
+			return nil, fmt.Errorf("list podresources: pod %s/%s: %w", clip(l.Namespace), clip(l.Name), err)
+		}
+		for _, c := range pod.GetContainers() {
+			lc, err := listedContainer(c)
+			if err != nil {
+				return nil, fmt.Errorf("list podresources: pod %s/%s container %q: %w", clip(l.Namespace), clip(l.Name), clip(c.GetName()), err)
+			}
+			l.Containers = append(l.Containers, lc)
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+func listedContainer(c *podresources.ContainerResources) (out ListedContainer, err error) {
+	out.Name = c.GetName()
+	if out.CPUs, err = ids[idset.CPU](c.GetCpuIds()); err != nil {
+		return out, fmt.Errorf("cpu_ids: %w", err)
+	}
+	if err := within("memory blocks", len(c.GetMemory()), maxBlocks); err != nil {
+		return out, err
+	}
+	for _, b := range c.GetMemory() {
+		block, err := memoryBlock(b.GetMemoryType(), b.GetSize())
+		if err != nil {
+			return out, fmt.Errorf("memory: %w", err)
+		}
+		if block.NUMAs, err = topologyNUMAs(b.GetTopology()); err != nil {
+			return out, fmt.Errorf("memory: %w", err)
+		}
+		out.Memory = append(out.Memory, block)
+	}
+	out.Devices, err = readDevices(c.GetDevices())
+	return out, err
+}
+
+// Devices returns the healthy devices of the node, ascending by resource and id.
+func (p *PodResources) Devices(ctx context.Context) ([]Device, error) {
+	resp, err := p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("get allocatable podresources: %w", err)
+	}
+	out, err := readDevices(resp.GetDevices())
+	if err != nil {
+		return nil, fmt.Errorf("get allocatable podresources: %w", err)
+	}
+	return out, nil
+}
+
+// readDevices reads devices from the service, which has one entry per resource, devices and numa.
+func readDevices(in []*podresources.ContainerDevices) ([]Device, error) {
+	var out []Device
+	for _, d := range in {
+		numas, err := topologyNUMAs(d.GetTopology())
+		if err != nil {
+			return nil, fmt.Errorf("devices of %q: %w", clip(d.GetResourceName()), err)
+		}
+		for _, id := range d.GetDeviceIds() {
+			out = append(out, Device{Resource: d.GetResourceName(), ID: id, NUMAs: numas})
+		}
+	}
+	return mergeDevices(out)
+}
+
+// topologyNUMAs reads numas; a number below 0 is how drivers say that they know none.
+func topologyNUMAs(t *podresources.TopologyInfo) (idset.Set[idset.NUMA], error) {
+	var numas []int64
+	for _, n := range t.GetNodes() {
+		if n.GetID() >= 0 {
+			numas = append(numas, n.GetID())
+		}
+	}
+	return ids[idset.NUMA](numas)
+}
+
+// mergeDevices makes one device of all entries with equal resource and id.
+func mergeDevices(in []Device) ([]Device, error) {
+	slices.SortStableFunc(in, func(a, b Device) int {
+		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.ID, b.ID))
+	})
+	out := in[:0:0]
+	for _, d := range in {
+		if n := len(out); n > 0 && out[n-1].Resource == d.Resource && out[n-1].ID == d.ID {
+			out[n-1].NUMAs = out[n-1].NUMAs.Union(d.NUMAs)
+			continue
+		}
+		if err := name("resource", d.Resource); err != nil {
+			return nil, err
+		}
+		if err := name("id of a device of "+d.Resource, d.ID); err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}

@@ -1,0 +1,249 @@
+package kubelet
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// The state files, relative to the kubelet's root directory.
+const (
+	CPUStateFile    = "cpu_manager_state"
+	MemoryStateFile = "memory_manager_state"
+	DeviceStateFile = "device-plugins/kubelet_internal_checkpoint"
+)
+
+// CPUState is cpu_manager_state (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
+type CPUState struct {
+	Policy string
+	Shared idset.Set[idset.CPU] // defaultCpuSet: the CPUs of everybody else
+	// Containers are exclusive CPUs by pod UID and container.
+	Containers map[string]map[string]idset.Set[idset.CPU]
+	// Pods are exclusive CPUs of pods as a whole, by UID (version 3: pod-level resources).
+	Pods map[string]idset.Set[idset.CPU]
+	// ByContainerID are the entries of a version 1 file, which names no pods.
+	ByContainerID map[string]idset.Set[idset.CPU]
+}
+
+// ParseCPUState reads cpu_manager_state of versions 1 to 3. The checksum is left to the kubelet: it is
+// a hash of Go source names, and the file is replaced as a whole.
+func ParseCPUState(data []byte) (*CPUState, error) {
+	var in struct {
+		PolicyName    string                     `json:"policyName"`
+		DefaultCPUSet string                     `json:"defaultCpuSet"`
+		Entries       map[string]json.RawMessage `json:"entries"`
+		PodEntries    map[string]struct {
+			CPUSet string `json:"cpuSet"`
+		} `json:"podEntries"`
+	}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return nil, fmt.Errorf("parse %s: %w", CPUStateFile, err)
+	}
+	out := &CPUState{Policy: in.PolicyName, Containers: map[string]map[string]idset.Set[idset.CPU]{},
+		Pods: map[string]idset.Set[idset.CPU]{}, ByContainerID: map[string]idset.Set[idset.CPU]{}}
+	var err error
+	if out.Shared, err = idset.Parse[idset.CPU](in.DefaultCPUSet); err != nil {
+		return nil, fmt.Errorf("%s: defaultCpuSet: %w", CPUStateFile, err)
+	}
+	count := len(in.PodEntries)
+	for uid, raw := range in.Entries {
+		n, err := out.entry(uid, raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: entries: %q: %w", CPUStateFile, clip(uid), err)
+		}
+		if count += n; count > maxContainers {
+			return nil, fmt.Errorf("%s: more than %d entries", CPUStateFile, maxContainers)
+		}
+	}
+	for uid, e := range in.PodEntries {
+		if out.Pods[uid], err = idset.Parse[idset.CPU](e.CPUSet); err != nil {
+			return nil, fmt.Errorf("%s: podEntries: %q: %w", CPUStateFile, clip(uid), err)
+		}
+	}
+	return out, nil
+}
+
+// entry reads the CPUs of one pod, or, where they are a text, of one container of version 1.
+func (s *CPUState) entry(key string, raw json.RawMessage) (int, error) {
+	if len(raw) > 0 && raw[0] == '"' {
+		var set idset.Set[idset.CPU]
+		if err := json.Unmarshal(raw, &set); err != nil {
+			return 0, err
+		}
+		s.ByContainerID[key] = set
+		return 1, nil
+	}
+	var byName map[string]idset.Set[idset.CPU]
+	if err := json.Unmarshal(raw, &byName); err != nil {
+		return 0, err
+	}
+	s.Containers[key] = byName
+	return len(byName), nil
+}
+
+// MemoryBlock is memory of one kind on a set of numas, by their ids. Bytes may be 0.
+type MemoryBlock struct {
+	Kind  string
+	NUMAs idset.Set[idset.NUMA]
+	Bytes int64
+}
+
+// MemoryState is memory_manager_state (pkg/kubelet/cm/memorymanager/state).
+type MemoryState struct {
+	Policy string
+	// Cells are the groups of numas as the memory manager last used them, by numa.
+	Cells map[idset.NUMA]idset.Set[idset.NUMA]
+	// Containers are blocks by pod UID and container.
+	Containers map[string]map[string][]MemoryBlock
+	// Pods are blocks of pods as a whole, by UID (version 2: pod-level resources).
+	Pods map[string][]MemoryBlock
+}
+
+type blockJSON struct {
+	NUMAAffinity []int  `json:"numaAffinity"`
+	Type         string `json:"type"`
+	Size         uint64 `json:"size"`
+}
+
+// ParseMemoryState reads memory_manager_state of versions 1 and 2.
+func ParseMemoryState(data []byte) (*MemoryState, error) {
+	var in struct {
+		PolicyName   string `json:"policyName"`
+		MachineState map[string]*struct {
+			Cells []int `json:"cells"`
+		} `json:"machineState"`
+		Entries    map[string]map[string][]blockJSON `json:"entries"`
+		PodEntries map[string]struct {
+			MemoryBlocks []blockJSON `json:"memoryBlocks"`
+		} `json:"podEntries"`
+	}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return nil, fmt.Errorf("parse %s: %w", MemoryStateFile, err)
+	}
+	out := &MemoryState{Policy: in.PolicyName, Cells: map[idset.NUMA]idset.Set[idset.NUMA]{},
+		Containers: map[string]map[string][]MemoryBlock{}, Pods: map[string][]MemoryBlock{}}
+	for key, n := range in.MachineState {
+		id, err := strconv.Atoi(key)
+		if err != nil || !idset.Valid(id) || n == nil {
+			return nil, fmt.Errorf("%s: machineState: %q is not a numa", MemoryStateFile, clip(key))
+		}
+		if out.Cells[idset.NUMA(id)], err = ids[idset.NUMA](n.Cells); err != nil {
+			return nil, fmt.Errorf("%s: cells of numa %d: %w", MemoryStateFile, id, err)
+		}
+	}
+	count := 0
+	for uid, byName := range in.Entries {
+		if count += len(byName); count > maxContainers {
+			return nil, fmt.Errorf("%s: more than %d entries", MemoryStateFile, maxContainers)
+		}
+		out.Containers[uid] = map[string][]MemoryBlock{}
+		for container, blocks := range byName {
+			var err error
+			if out.Containers[uid][container], err = readBlocks(blocks); err != nil {
+				return nil, fmt.Errorf("%s: pod %q container %q: %w", MemoryStateFile, clip(uid), clip(container), err)
+			}
+		}
+	}
+	for uid, e := range in.PodEntries {
+		var err error
+		if out.Pods[uid], err = readBlocks(e.MemoryBlocks); err != nil {
+			return nil, fmt.Errorf("%s: pod %q: %w", MemoryStateFile, clip(uid), err)
+		}
+	}
+	return out, nil
+}
+
+func readBlocks(in []blockJSON) (out []MemoryBlock, err error) {
+	if err := within("blocks", len(in), maxBlocks); err != nil {
+		return nil, err
+	}
+	for _, b := range in {
+		block, err := memoryBlock(b.Type, b.Size)
+		if err != nil {
+			return nil, err
+		}
+		if block.NUMAs, err = ids[idset.NUMA](b.NUMAAffinity); err != nil {
+			return nil, fmt.Errorf("numaAffinity: %w", err)
+		}
+		out = append(out, block)
+	}
+	return out, nil
+}
+
+func memoryBlock(kind string, size uint64) (MemoryBlock, error) {
+	k, err := memoryKind(kind)
+	if err != nil {
+		return MemoryBlock{}, err
+	}
+	if size > maxBytes {
+		return MemoryBlock{}, fmt.Errorf("%s: size %d is above %d bytes", k, size, int64(maxBytes))
+	}
+	return MemoryBlock{Kind: k, Bytes: int64(size)}, nil
+}
+
+// Device is one device of a resource, with the ids of its numas; none where it has no affinity.
+type Device struct {
+	Resource string
+	ID       string
+	NUMAs    idset.Set[idset.NUMA]
+}
+
+// DeviceState is kubelet_internal_checkpoint (pkg/kubelet/cm/devicemanager/checkpoint).
+type DeviceState struct {
+	// Containers are devices by pod UID and container, ascending by resource and id.
+	Containers map[string]map[string][]Device
+}
+
+// ParseDeviceState reads kubelet_internal_checkpoint.
+func ParseDeviceState(data []byte) (*DeviceState, error) {
+	var in struct {
+		Data struct {
+			PodDeviceEntries []struct {
+				PodUID, ContainerName, ResourceName string
+				// The keys are numas; -1 is for devices without affinity.
+				DeviceIDs map[string][]string
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return nil, fmt.Errorf("parse %s: %w", DeviceStateFile, err)
+	}
+	if err := within("entries", len(in.Data.PodDeviceEntries), maxContainers); err != nil {
+		return nil, fmt.Errorf("%s: %w", DeviceStateFile, err)
+	}
+	out := &DeviceState{Containers: map[string]map[string][]Device{}}
+	for _, e := range in.Data.PodDeviceEntries {
+		var list []Device
+		for key, devs := range e.DeviceIDs {
+			numas, err := deviceNUMA(key)
+			if err != nil {
+				return nil, fmt.Errorf("%s: pod %q %s: %w", DeviceStateFile, clip(e.PodUID), clip(e.ResourceName), err)
+			}
+			for _, id := range devs {
+				list = append(list, Device{Resource: e.ResourceName, ID: id, NUMAs: numas})
+			}
+		}
+		if out.Containers[e.PodUID] == nil {
+			out.Containers[e.PodUID] = map[string][]Device{}
+		}
+		merged, err := mergeDevices(append(out.Containers[e.PodUID][e.ContainerName], list...))
+		if err != nil {
+			return nil, fmt.Errorf("%s: pod %q container %q: %w", DeviceStateFile, clip(e.PodUID), clip(e.ContainerName), err)
+		}
+		out.Containers[e.PodUID][e.ContainerName] = merged
+	}
+	return out, nil
+}
+
+func deviceNUMA(key string) (idset.Set[idset.NUMA], error) {
+	n, err := strconv.Atoi(key)
+	if err != nil || n < -1 || n > idset.Max {
+		return idset.Set[idset.NUMA]{}, fmt.Errorf("DeviceIDs: %q is not a numa", clip(key))
+	}
+	if n < 0 {
+		return idset.Set[idset.NUMA]{}, nil
+	}
+	return idset.Of(idset.NUMA(n)), nil
+}
