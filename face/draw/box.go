@@ -231,7 +231,7 @@ func apportion(cells int, parts []int64) []int {
 func (p *picture) deviceLines(resource string, devs []topo.Device, inner int) []line {
 	free, cells := p.deviceCells(resource, devs)
 	all := fmt.Sprint(len(devs))
-	for _, name := range []string{printable(resource), shortName(resource)} {
+	for _, name := range []string{Printable(resource), shortName(resource)} {
 		right := freeOf(name+"  ", fmt.Sprint(free), all, inner-cells.width())
 		if utf8.RuneCountInString(name)+2+cells.width()+2+right.width() <= inner {
 			left := text(bold, "%s", name).add(plain, "  ")
@@ -259,7 +259,7 @@ func fold(cells line, width int) []line {
 
 // shortName is a resource without its domain: "gpu" of "nvidia.com/gpu".
 func shortName(resource string) string {
-	return printable(resource[strings.LastIndexByte(resource, '/')+1:])
+	return Printable(resource[strings.LastIndexByte(resource, '/')+1:])
 }
 
 // deviceCells returns the count of free devices and a cell per device; of many devices only the

@@ -137,8 +137,8 @@ func clipText(s string, width int) string {
 	return string(r[:width-1]) + "…"
 }
 
-// printable replaces what could move a terminal's cursor: names come from outside.
-func printable(s string) string {
+// Printable replaces what could move a terminal's cursor: names come from outside.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

@@ -16,7 +16,7 @@ import (
 
 // heading names the node, its machine and its rules.
 func (p *picture) heading(width int) []line {
-	out := []line{text(bold, "%s", clipText(printable(p.node.Name), width))}
+	out := []line{text(bold, "%s", clipText(Printable(p.node.Name), width))}
 	out = append(out, wrap(plain, p.machineItems(), width)...)
 	return append(out, wrap(faint, ruleItems(p.node.Rules), width)...)
 }
@@ -88,7 +88,7 @@ func (p *picture) sharedDevices(width int) []line {
 		for _, mask := range slices.Sorted(maps.Keys(groups)) {
 			free, cells := p.deviceCells(r.Name, groups[mask])
 			count := fmt.Sprintf("%d of %d free", free, len(groups[mask]))
-			head := text(plain, " %s  ", p.numaList(mask)).add(bold, clipText(printable(r.Name), 40)).add(plain, "  "+count+"  ")
+			head := text(plain, " %s  ", p.numaList(mask)).add(bold, clipText(Printable(r.Name), 40)).add(plain, "  "+count+"  ")
 			head = head.clip(width / 2)
 			out = append(out, hang(head, fold(cells, width-head.width()))...)
 		}
@@ -187,7 +187,7 @@ func (p *picture) legend(width int) []line {
 	return out
 }
 
-func ownerName(o owner) string { return printable(o.entry.Pod.String()) }
+func ownerName(o owner) string { return Printable(o.entry.Pod.String()) }
 
 func (p *picture) legendLine(head line, items []string, column, width int) []line {
 	indent := column + 6

@@ -194,7 +194,7 @@ func (p *picture) holdItems(hs []place.Holding) []string {
 			about = " ~"
 		}
 		slices.Sort(d.IDs)
-		out = append(out, printable(d.Resource)+about+idList(slices.Compact(d.IDs)))
+		out = append(out, Printable(d.Resource)+about+idList(slices.Compact(d.IDs)))
 	}
 	return out
 }
@@ -236,7 +236,7 @@ func idList(ids []string) string {
 		if i > 0 {
 			out += ","
 		}
-		out += printable(id)
+		out += Printable(id)
 	}
 	return out
 }

@@ -33,7 +33,7 @@ func Summary(w io.Writer, nodes []*ledger.Node) error {
 }
 
 func summaryRow(n *ledger.Node) []string {
-	row := []string{printable(n.Name), n.Rules.Topology.Policy.String(), n.Rules.Topology.Scope.String()}
+	row := []string{Printable(n.Name), n.Rules.Topology.Policy.String(), n.Rules.Topology.Scope.String()}
 	if n.Machine == nil || n.Usage == nil {
 		return append(row, "?", "?", "?", "?")
 	}
@@ -76,11 +76,11 @@ func Table(w io.Writer, rows [][]string, width int) error {
 	for _, r := range rows {
 		var head line
 		for i, c := range r[:min(len(r), max(0, last))] {
-			head = append(head, text(plain, "%s", clipText(printable(c), widths[i])).pad(widths[i]+2)...)
+			head = append(head, text(plain, "%s", clipText(Printable(c), widths[i])).pad(widths[i]+2)...)
 		}
 		body := []line{nil}
 		if len(r) > last && last >= 0 && r[last] != "" {
-			body = wrap(plain, strings.Split(printable(r[last]), joint), widths[last])
+			body = wrap(plain, strings.Split(Printable(r[last]), joint), widths[last])
 		}
 		for _, l := range hang(head, body) {
 			l.clip(width).write(b, false)

@@ -1,0 +1,133 @@
+// Package cli is the kubectl plugin "kubectl tenon": it explains where a pod fits and why, and draws
+// machines.
+//
+// Commands are functions of context, arguments and two writers; what they know of a cluster comes
+// through [Cluster], which the caller connects. Invariant: a command reads and never changes anything,
+// and what it writes to stdout is complete or the exit code says otherwise. The package refuses names
+// that Kubernetes could not have given, and machine files beyond 1 MiB.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// Cluster is what the commands ask of a cluster.
+type Cluster interface {
+	// Nodes returns the nodes whose layout is known, and why the others are not among them.
+	Nodes(ctx context.Context) ([]*ledger.Node, []NodeProblem, error)
+	// Pod returns one pod; where there is none, the error is the API server's NotFound.
+	Pod(ctx context.Context, namespace, name string) (PodView, error)
+}
+
+// NodeProblem is a node that cannot be judged.
+type NodeProblem struct {
+	Node   string
+	Reason string // why its layout is missing or was refused
+}
+
+// PodView is a pod as the commands see it.
+type PodView struct {
+	ID  ledger.PodID
+	Pod *place.Pod
+	// Demand is what the pod asks of the outcome by its annotations.
+	Demand place.Demand
+	Node   string // where it is bound; empty while it waits for a node
+	// Phase is the pod's status.phase: Pending, Running, Succeeded, Failed or Unknown.
+	Phase string
+	// Reason and Message are status.reason and status.message, where a kubelet says why it refused
+	// the pod, for example "TopologyAffinityError".
+	Reason, Message string
+}
+
+// Connect makes a cluster of kubeconfig choices. It also returns the namespace that these choose.
+type Connect func(k Kubeconfig) (c Cluster, namespace string, err error)
+
+// Setup is what a main program hands to [Run].
+type Setup struct {
+	Version string
+	Connect Connect
+}
+
+// Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an
+// error that was written to stderr as kubectl words it. A pod that fits nowhere is an answer, not an error.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) int {
+	root := newRoot(s)
+	if args == nil {
+		args = []string{}
+	}
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(stderr, errorText(err))
+		return 1
+	}
+	return 0
+}
+
+// errorText words an error as kubectl does: what the API server said is set apart from what went
+// wrong on this side.
+func errorText(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+		return fmt.Sprintf("Error from server (%s): %v", apierrors.ReasonForError(err), err)
+	}
+	return "error: " + err.Error()
+}
+
+// app is what the commands of one run share.
+type app struct {
+	setup Setup
+	kube  Kubeconfig
+}
+
+func newRoot(s Setup) *cobra.Command {
+	a := &app{setup: s}
+	root := &cobra.Command{
+		Use:   "kubectl-tenon",
+		Short: "See where pods fit on the numas of your nodes, and why",
+		Long: `See where pods fit on the numas of your nodes, and why.
+
+The commands compute what every node's kubelet will do with a pod: the very CPUs, memory and
+devices it will assign, or the very error it will give. They only read.`,
+		Example:           "  kubectl tenon explain pod ml/trainer-0\n  kubectl tenon map node-a",
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	a.kube.bind(root.PersistentFlags())
+	root.AddCommand(a.explainCommand(), a.mapCommand(), a.versionCommand())
+	return root
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Example: "  kubectl tenon version",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(c.OutOrStdout(), "kubectl-tenon "+a.setup.Version)
+			return err
+		},
+	}
+}
+
+func (a *app) connect() (Cluster, string, error) {
+	c, namespace, err := a.setup.Connect(a.kube)
+	if err != nil {
+		return nil, "", fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return c, namespace, nil
+}

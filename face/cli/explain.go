@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+const explainPodExample = `  # Why does this pod wait, and where would it fit?
+  kubectl tenon explain pod ml/trainer-0
+  kubectl tenon explain pod -n ml trainer-0
+
+  # What does a running pod hold, and how would it fare on the other nodes?
+  kubectl tenon explain pod ml/trainer-0 --all
+
+  # For programs
+  kubectl tenon explain pod ml/trainer-0 -o json`
+
+func (a *app) explainCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:     "explain",
+		Short:   "Say where a pod fits and why, or what it holds",
+		Example: "  kubectl tenon explain pod ml/trainer-0",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return errors.New(`say what to explain, for example "kubectl tenon explain pod ml/trainer-0"`)
+		},
+	}
+	var all bool
+	var output string
+	pod := &cobra.Command{
+		Use:     "pod [NAMESPACE/]NAME",
+		Aliases: []string{"pods", "po"},
+		Short:   "Say where a pod fits and why, or what it holds",
+		Long: `Say where a pod fits and why, or what it holds.
+
+For a pod that waits, every node is asked what its kubelet would do with it now: which CPUs, memory
+and devices it would get there, or why it would be refused. For a pod that is bound, its holdings
+are shown. Only numa alignment is judged: taints, affinity and the like are the scheduler's.`,
+		Example: explainPodExample,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			e, err := a.explain(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return writeJSON(c.OutOrStdout(), e.document())
+			}
+			return e.write(c.OutOrStdout(), all)
+		},
+	}
+	pod.Flags().BoolVar(&all, "all", false, "for a bound pod also the other nodes; and no limit on the nodes shown")
+	pod.Flags().StringVarP(&output, "output", "o", "", `output format: "json" or nothing for people`)
+	group.AddCommand(pod)
+	return group
+}
+
+func checkOutput(o string) error {
+	if o != "" && o != "json" {
+		return fmt.Errorf("output format %q is not known: want json or nothing", o)
+	}
+	return nil
+}
+
+// explanation is everything that is known about one pod.
+type explanation struct {
+	pod PodView
+	// home is the node that the pod is bound to, nil where it is not bound or its layout is not known.
+	home  *ledger.Node
+	holds *ledger.Entry
+	// verdicts are those of all nodes but the one where the pod holds something, in order of names.
+	verdicts []verdictOn
+	problems []NodeProblem
+}
+
+type verdictOn struct {
+	node    *ledger.Node
+	verdict place.Verdict
+}
+
+func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
+	namespace, name, err := a.podName(ref)
+	if err != nil {
+		return nil, err
+	}
+	cluster, chosen, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	pod, err := cluster.Pod(ctx, cmp.Or(namespace, chosen, "default"), name)
+	if err != nil {
+		return nil, err
+	}
+	if pod.Pod == nil {
+		return nil, fmt.Errorf("explain pod %s: its containers are not known", pod.ID)
+	}
+	nodes, problems, err := cluster.Nodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the nodes: %w", err)
+	}
+	return newExplanation(pod, nodes, problems), nil
+}
+
+// podName reads "NAMESPACE/NAME" or "NAME"; an empty namespace is left to the kubeconfig.
+func (a *app) podName(ref string) (namespace, name string, err error) {
+	namespace, name, both := strings.Cut(ref, "/")
+	if !both {
+		namespace, name = a.kube.Namespace, ref
+	} else if a.kube.Namespace != "" && a.kube.Namespace != namespace {
+		return "", "", fmt.Errorf("pod %q is not in the namespace %q of --namespace", ref, a.kube.Namespace)
+	}
+	if bad := validation.IsDNS1123Label(namespace); len(bad) > 0 && (both || namespace != "") {
+		return "", "", fmt.Errorf("%q is not the name of a namespace: %s", namespace, bad[0])
+	}
+	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
+		return "", "", fmt.Errorf("%q is not the name of a pod: %s", name, bad[0])
+	}
+	return namespace, name, nil
+}
+
+func newExplanation(pod PodView, nodes []*ledger.Node, problems []NodeProblem) *explanation {
+	e := &explanation{pod: pod, problems: sortedProblems(problems)}
+	for _, n := range sortedNodes(nodes) {
+		if n.Name == pod.Node {
+			e.home = n
+			if i := slices.IndexFunc(n.Entries, func(x ledger.Entry) bool { return x.Pod.UID == pod.ID.UID }); i >= 0 {
+				e.holds = &n.Entries[i]
+			}
+			if !e.refused() {
+				continue
+			}
+		}
+		e.verdicts = append(e.verdicts, verdictOn{n, place.Judge(n.Usage, pod.Pod, place.Place(n.Usage, pod.Pod), pod.Demand)})
+	}
+	return e
+}
+
+// refused reports whether a kubelet turned the pod away at its door: the next pod like it is then what
+// a person wants to know of.
+func (e *explanation) refused() bool {
+	switch place.Error(e.pod.Reason) {
+	case place.TopologyAffinityError, place.SMTAlignmentError, place.UnexpectedAdmissionError:
+		return e.pod.Phase == "Failed"
+	}
+	return false
+}
+
+// ended reports whether the pod will never hold anything again.
+func (e *explanation) ended() bool { return e.pod.Phase == "Succeeded" || e.pod.Phase == "Failed" }
+
+// sortedNodes returns the nodes that can be judged, in order of names.
+func sortedNodes(in []*ledger.Node) []*ledger.Node {
+	out := slices.DeleteFunc(slices.Clone(in), func(n *ledger.Node) bool { return n == nil || n.Machine == nil || n.Usage == nil })
+	slices.SortFunc(out, func(a, b *ledger.Node) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func sortedProblems(in []NodeProblem) []NodeProblem {
+	out := slices.Clone(in)
+	slices.SortFunc(out, func(a, b NodeProblem) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Reason, b.Reason))
+	})
+	return out
+}

@@ -1,0 +1,309 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/face/draw"
+)
+
+const (
+	textWidth = draw.DefaultWidth
+	fewNodes  = 20 // nodes shown of a group without --all
+)
+
+var qosNames = [...]string{place.BestEffortQoS: "BestEffort", place.Burstable: "Burstable", place.Guaranteed: "Guaranteed"}
+
+var kindNames = [...]string{place.App: "app", place.Init: "init", place.Sidecar: "sidecar"}
+
+// write renders the explanation for people.
+func (e *explanation) write(w io.Writer, all bool) error {
+	b := bufio.NewWriter(w)
+	e.writePod(b)
+	switch {
+	case e.pod.Node == "" || e.refused():
+		e.writeVerdicts(b, all)
+	case e.ended():
+	default:
+		e.writeHolds(b)
+		if all {
+			fmt.Fprintf(b, "\nIf it were on another node:\n")
+			e.writeVerdicts(b, all)
+		}
+	}
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("write explanation of pod %s: %w", e.pod.ID, err)
+	}
+	return nil
+}
+
+// writePod says what the pod is and what it asks for.
+func (e *explanation) writePod(b *bufio.Writer) {
+	p := e.pod
+	qos := qosNames[p.Pod.QoS]
+	switch {
+	case e.refused():
+		fmt.Fprintf(b, "Pod %s (%s) was refused by the kubelet of node %s", p.ID, qos, p.Node)
+	case e.ended():
+		fmt.Fprintf(b, "Pod %s (%s) has ended and holds nothing", p.ID, qos)
+	case p.Node == "":
+		fmt.Fprintf(b, "Pod %s (%s) waits for a node", p.ID, qos)
+	default:
+		fmt.Fprintf(b, "Pod %s (%s) is %s on node %s", p.ID, qos, strings.ToLower(p.Phase), p.Node)
+	}
+	fmt.Fprintln(b, ".")
+	if said := strings.Trim(p.Reason+": "+p.Message, ": "); said != "" {
+		writeWrapped(b, "  ", "Its status says "+said)
+	}
+	if p.Demand.Policy != place.None {
+		fmt.Fprintf(b, "By its annotations it demands %s per %s.\n", p.Demand.Policy, p.Demand.Scope)
+	}
+	fmt.Fprintln(b)
+	rows := [][]string{{"CONTAINER", "KIND", "WANTS"}}
+	for _, c := range p.Pod.Containers {
+		rows = append(rows, []string{c.Name, kindNames[c.Kind], wants(c)})
+	}
+	writeTable(b, rows)
+	switch {
+	case p.Pod.Plain() && p.Pod.PodLevel:
+		fmt.Fprintln(b, "\nIts resources are set for the pod as a whole: no kubelet aligns them.")
+	case p.Pod.Plain():
+		fmt.Fprintf(b, "\nIt asks for no devices and is %s: no kubelet aligns anything for it.\n", qos)
+	}
+}
+
+func wants(c place.Container) string {
+	var items []string
+	switch {
+	case c.MilliCPU%1000 != 0:
+		items = append(items, fmt.Sprintf("%dm cpu (shared: not a whole number)", c.MilliCPU))
+	case c.MilliCPU > 0:
+		items = append(items, place.Quantity("cpu", c.MilliCPU/1000))
+	}
+	for _, m := range c.Memory {
+		items = append(items, place.Quantity(m.Kind, m.Bytes))
+	}
+	for _, d := range c.Devices {
+		items = append(items, place.Quantity(d.Resource, d.N))
+	}
+	if len(items) == 0 {
+		return "nothing"
+	}
+	return strings.Join(items, " · ")
+}
+
+// writeHolds says what a bound pod holds, and whether that is aligned.
+func (e *explanation) writeHolds(b *bufio.Writer) {
+	switch {
+	case e.home == nil:
+		fmt.Fprintf(b, "\nWhat it holds is not known: %s\n", e.homeProblem())
+		return
+	case e.holds == nil && e.pod.Pod.Plain():
+		return
+	case e.holds == nil:
+		fmt.Fprintf(b, "\nNode %s has not reported that it holds anything.\n", e.pod.Node)
+		return
+	}
+	fmt.Fprintf(b, "\nIt holds (%s):\n\n", sourceText(e.holds.Source))
+	m := e.home.Machine
+	rows := [][]string{{"CONTAINER", "NUMAS", "ALIGNED", "HOLDS"}}
+	for _, h := range e.holds.Holdings {
+		on := h.NUMAs(m)
+		rows = append(rows, []string{h.Container, numaIDs(m, on), yes(on.Len() <= 1), items(m, h)})
+	}
+	writeTable(b, rows)
+	whole := place.Verdict{Holdings: e.holds.Holdings}.NUMAs(m)
+	rule := e.home.Rules.Topology
+	if whole.Len() > 1 {
+		fmt.Fprintf(b, "\nAll in all it is spread over numas %s", numaIDs(m, whole))
+	} else {
+		fmt.Fprintf(b, "\nAll in all it is on one numa")
+	}
+	fmt.Fprintf(b, "; the node's policy is %s per %s.\n", rule.Policy, rule.Scope)
+}
+
+func (e *explanation) homeProblem() string {
+	for _, p := range e.problems {
+		if p.Node == e.pod.Node {
+			return p.Reason
+		}
+	}
+	return "node " + e.pod.Node + " has no layout"
+}
+
+func sourceText(s ledger.Source) string {
+	if s == ledger.Observed {
+		return "observed: the node reported it"
+	}
+	return "predicted: the node has not reported it yet"
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func numaIDs(m *topo.Machine, on topo.Mask) string {
+	if on == 0 {
+		return "-"
+	}
+	return idset.Of(m.IDs(on)...).String()
+}
+
+func items(m *topo.Machine, h place.Holding) string {
+	if s := draw.Items(m, h); s != "" {
+		return s
+	}
+	return "nothing of its own"
+}
+
+// writeVerdicts says where the pod fits, where it does not and why, and what could not be judged.
+func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
+	var fits, refused []verdictOn
+	for _, v := range e.verdicts {
+		if v.verdict.Fits() {
+			fits = append(fits, v)
+		} else {
+			refused = append(refused, v)
+		}
+	}
+	limit := fewNodes
+	if all {
+		limit = len(e.verdicts)
+	}
+	judged := len(e.verdicts)
+	switch {
+	case judged == 0:
+		fmt.Fprintf(b, "\nNo node can be judged.\n")
+	case len(fits) == 0:
+		fmt.Fprintf(b, "\n%s fits on none of %s.\n", e.subject(), nodes(judged))
+	default:
+		fmt.Fprintf(b, "\n%s fits on %d of %s. There it would get:\n\n", e.subject(), len(fits), nodes(judged))
+		writeFits(b, fits, limit)
+	}
+	if len(refused) > 0 {
+		fmt.Fprintf(b, "\nIt would be refused on %s:\n", nodes(len(refused)))
+		writeRefusals(b, refused, limit)
+	}
+	if len(e.problems) > 0 {
+		fmt.Fprintf(b, "\nNot judged, %s:\n\n", nodes(len(e.problems)))
+		writeProblems(b, e.problems, limit)
+	}
+}
+
+func (e *explanation) subject() string {
+	if e.refused() {
+		return "A pod like it"
+	}
+	return "It"
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
+	rows := [][]string{{"NODE", "CONTAINER", "NUMAS", "GETS"}}
+	choice := false
+	for _, v := range fits[:min(limit, len(fits))] {
+		m, name := v.node.Machine, v.node.Name
+		if len(v.verdict.Holdings) == 0 {
+			rows = append(rows, []string{name, "-", "-", "its share of CPUs and memory, nothing of its own"})
+		}
+		for _, h := range v.verdict.Holdings {
+			rows = append(rows, []string{name, h.Container, numaIDs(m, h.NUMAs(m)), items(m, h)})
+			name = ""
+		}
+		choice = choice || !v.verdict.Exact()
+	}
+	writeTable(b, rows)
+	if more := len(fits) - limit; more > 0 {
+		fmt.Fprintf(b, "... and on %d more (--all shows them)\n", more)
+	}
+	if choice {
+		fmt.Fprintln(b, "\n~ the kubelet may as well take other, equal devices")
+	}
+}
+
+// writeRefusals groups nodes that refuse for the same reasons; large groups come first.
+func writeRefusals(b *bufio.Writer, refused []verdictOn, limit int) {
+	groups := map[string][]string{}
+	for _, v := range refused {
+		key := refusal(v.verdict)
+		for _, r := range v.verdict.Reasons {
+			key += "\n" + r.Text()
+		}
+		groups[key] = append(groups[key], v.node.Name)
+	}
+	keys := slices.SortedFunc(maps.Keys(groups), func(x, y string) int {
+		if d := len(groups[y]) - len(groups[x]); d != 0 {
+			return d
+		}
+		return strings.Compare(x, y)
+	})
+	for _, key := range keys {
+		names := groups[key]
+		list := strings.Join(names[:min(limit, len(names))], ", ")
+		if more := len(names) - limit; more > 0 {
+			list += fmt.Sprintf(" and %d more (--all shows them)", more)
+		}
+		lines := strings.Split(key, "\n")
+		fmt.Fprintln(b)
+		writeWrapped(b, "  ", lines[0]+" on "+list)
+		for _, reason := range lines[1:] {
+			writeWrapped(b, "    ", reason)
+		}
+	}
+}
+
+// refusal names who would say no: the kubelet, or the pod by its own demand.
+func refusal(v place.Verdict) string {
+	if len(v.Reasons) > 0 && v.Reasons[0].Code == place.Demanded {
+		return "Not as the pod demands"
+	}
+	return string(v.Error)
+}
+
+func writeProblems(b *bufio.Writer, problems []NodeProblem, limit int) {
+	rows := [][]string{{"NODE", "WHY"}}
+	for _, p := range problems[:min(limit, len(problems))] {
+		rows = append(rows, []string{p.Node, p.Reason})
+	}
+	writeTable(b, rows)
+	if more := len(problems) - limit; more > 0 {
+		fmt.Fprintf(b, "... and %d more (--all shows them)\n", more)
+	}
+}
+
+// writeTable needs no error: the bufio.Writer keeps it until Flush.
+func writeTable(b *bufio.Writer, rows [][]string) { _ = draw.Table(b, rows, textWidth) }
+
+// writeWrapped writes words in lines of textWidth behind an indent, continuation lines two deeper.
+func writeWrapped(b *bufio.Writer, indent, text string) {
+	line := indent
+	for i, word := range strings.Fields(draw.Printable(text)) {
+		switch {
+		case i == 0:
+			line += word
+		case len([]rune(line))+1+len([]rune(word)) <= textWidth:
+			line += " " + word
+		default:
+			fmt.Fprintln(b, line)
+			line = indent + "  " + word
+		}
+	}
+	fmt.Fprintln(b, line)
+}

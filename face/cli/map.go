@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/face/draw"
+)
+
+const (
+	fewMaps         = 8 // nodes that are drawn without --all
+	maxMachineBytes = 1 << 20
+)
+
+const mapExample = `  # All nodes
+  kubectl tenon map
+
+  # One node
+  kubectl tenon map node-a
+
+  # A machine described in a file, without a cluster
+  kubectl tenon map --machine epyc.txt`
+
+// mapFlags are the choices of the map command.
+type mapFlags struct {
+	all                    bool
+	output, machine, color string
+}
+
+func (a *app) mapCommand() *cobra.Command {
+	var f mapFlags
+	c := &cobra.Command{
+		Use:   "map [NODE]",
+		Short: "Draw machines: which CPUs, memory and devices are free, reserved, or held by which pod",
+		Long: `Draw machines: which CPUs, memory and devices are free, reserved, or held by which pod.
+
+Without NODE a summary of all nodes comes first, and then their maps where they are few.`,
+		Example: mapExample,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(args); err != nil {
+				return err
+			}
+			nodes, problems, err := a.mapNodes(c.Context(), f.machine, args)
+			if err != nil {
+				return err
+			}
+			if f.output == "json" {
+				return writeJSON(c.OutOrStdout(), mapDocumentOf(nodes, problems))
+			}
+			return f.write(c.OutOrStdout(), nodes, problems, len(args) == 0 && f.machine == "")
+		},
+	}
+	c.Flags().BoolVar(&f.all, "all", false, "draw every node, however many there are")
+	c.Flags().StringVar(&f.machine, "machine", "", "draw the machine that this text file describes; needs no cluster")
+	c.Flags().StringVar(&f.color, "color", "auto", `"always", "never", or "auto": on a terminal, unless NO_COLOR is set`)
+	c.Flags().StringVarP(&f.output, "output", "o", "", `output format: "json" or nothing for people`)
+	return c
+}
+
+func (f mapFlags) check(args []string) error {
+	if f.machine != "" && len(args) > 0 {
+		return errors.New("a NODE and --machine cannot both be given")
+	}
+	switch f.color {
+	case "auto", "always", "never":
+	default:
+		return fmt.Errorf("--color %q is not known: want auto, always or never", f.color)
+	}
+	return checkOutput(f.output)
+}
+
+// mapNodes returns what is to be drawn.
+func (a *app) mapNodes(ctx context.Context, file string, args []string) ([]*ledger.Node, []NodeProblem, error) {
+	if file != "" {
+		n, err := readMachine(file)
+		return []*ledger.Node{n}, nil, err
+	}
+	cluster, _, err := a.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes, problems, err := cluster.Nodes(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the nodes: %w", err)
+	}
+	nodes, problems = sortedNodes(nodes), sortedProblems(problems)
+	if len(args) == 0 {
+		return nodes, problems, nil
+	}
+	for _, n := range nodes {
+		if n.Name == args[0] {
+			return []*ledger.Node{n}, nil, nil
+		}
+	}
+	for _, p := range problems {
+		if p.Node == args[0] {
+			return nil, nil, fmt.Errorf("node %q cannot be drawn: %s", p.Node, p.Reason)
+		}
+	}
+	return nil, nil, fmt.Errorf("node %q is not known", args[0])
+}
+
+// readMachine makes a node, on which nothing is held, of a machine text.
+func readMachine(path string) (*ledger.Node, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open machine file: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxMachineBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read machine file: %w", err)
+	}
+	if len(text) > maxMachineBytes {
+		return nil, fmt.Errorf("machine file %s is larger than %d bytes", path, maxMachineBytes)
+	}
+	t, err := topo.ParseText(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("machine file %s: %w", path, err)
+	}
+	m, err := topo.New(t.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("machine file %s: %w", path, err)
+	}
+	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	return &ledger.Node{Name: name, Machine: m, Usage: place.NewUsage(m, place.Rules{})}, nil
+}
+
+func (f mapFlags) write(w io.Writer, nodes []*ledger.Node, problems []NodeProblem, summary bool) error {
+	if summary {
+		if err := writeSummary(w, nodes, problems); err != nil {
+			return err
+		}
+		if len(nodes) > fewMaps && !f.all {
+			_, err := fmt.Fprintln(w, "\nName a node, or say --all, to see maps.")
+			return err
+		}
+	}
+	o := f.options(w)
+	for i, n := range nodes {
+		if i > 0 || summary {
+			fmt.Fprintln(w)
+		}
+		if err := draw.Map(w, n, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeSummary(w io.Writer, nodes []*ledger.Node, problems []NodeProblem) error {
+	switch {
+	case len(nodes) > 0:
+		if err := draw.Summary(w, nodes); err != nil {
+			return err
+		}
+	default:
+		if _, err := fmt.Fprintln(w, "No node has a layout."); err != nil {
+			return err
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	rows := [][]string{{"NODE", "WHY IT CANNOT BE DRAWN"}}
+	for _, p := range problems {
+		rows = append(rows, []string{p.Node, p.Reason})
+	}
+	fmt.Fprintln(w)
+	return draw.Table(w, rows, draw.DefaultWidth)
+}
+
+// options fits the drawing to where it goes: a terminal may be wider than the default and show colour.
+func (f mapFlags) options(w io.Writer) draw.Options {
+	o := draw.Options{Color: f.color == "always"}
+	file, ok := w.(*os.File)
+	if !ok {
+		return o
+	}
+	if f.color == "auto" {
+		o.Color = draw.ColorWanted(file)
+	}
+	if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+		o.Width = width
+	}
+	return o
+}
