@@ -1,0 +1,225 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	configv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+
+	cadvisorapi "github.com/google/cadvisor/info/v1"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// never is a reconcile period for managers without a kubelet: the CPU manager's loop cannot be
+// stopped, so it runs once and sleeps.
+const never = 10000 * time.Hour
+
+// maxSocketPath is the length of a unix socket's path that Linux takes.
+const maxSocketPath = 107
+
+// Managers are the kubelet's four resource managers, composed in the kubelet's order of hint
+// providers: device, CPU, memory (cm/container_manager_linux.go, NewContainerManager).
+type Managers struct {
+	Topology topologymanager.Manager
+	Device   *devicemanager.ManagerImpl
+	CPU      cpumanager.Manager
+	Memory   memorymanager.Manager
+
+	machine     *topo.Machine
+	info        *cadvisorapi.MachineInfo
+	allocatable *allocatable
+	socket      string
+}
+
+// NewManagers makes and starts the managers of a machine under a configuration, with devices
+// connected in memory. Defaults are applied to a copy of the configuration. State files and sockets
+// are kept in dir, which must exist, be empty, and be short (a socket's path has at most 107 bytes);
+// a memory file system makes them fast.
+//
+// pods lists the active pods. A pod must be listed while it is admitted, or its first container's
+// share is freed while the second is served; a pod that is no longer listed is freed by [Managers.Collect],
+// and at the latest by the next admission.
+func NewManagers(ctx context.Context, dir string, m *topo.Machine, c *configv1beta1.KubeletConfiguration, pods func() []*v1.Pod) (*Managers, error) {
+	internal, _, err := effective(withoutHost(c))
+	if err != nil {
+		return nil, err
+	}
+	internal.CPUManagerReconcilePeriod.Duration = never
+	out, err := compose(klog.FromContext(ctx), dir, m, MachineInfo("machine", m), internal)
+	if err != nil {
+		return nil, err
+	}
+	if err := out.start(ctx, surroundings{pods: pods, sources: ready{}, statuses: noStatus{}, runtime: noRuntime{}}); err != nil {
+		return nil, err
+	}
+	for _, r := range m.Resources() {
+		if err := out.Device.PluginConnected(ctx, r.Name, plugin{name: r.Name}); err != nil {
+			return nil, fmt.Errorf("connect devices of %s: %w", r.Name, err)
+		}
+		out.Device.PluginListAndWatchReceiver(klog.FromContext(ctx), r.Name, deviceList(m, r))
+	}
+	return out, nil
+}
+
+func compose(logger klog.Logger, dir string, m *topo.Machine, info *cadvisorapi.MachineInfo, c *config.KubeletConfiguration) (*Managers, error) {
+	a, err := newAllocatable(c, info)
+	if err != nil {
+		return nil, err
+	}
+	out := &Managers{machine: m, info: info, allocatable: a, socket: filepath.Join(dir, "device-plugins", "kubelet.sock")}
+	if len(out.socket) > maxSocketPath {
+		return nil, fmt.Errorf("socket path %s has %d bytes, the most is %d: use a shorter directory", out.socket, len(out.socket), maxSocketPath)
+	}
+	if extra := a.cpus.Difference(cpusOf(m)); !extra.IsEmpty() {
+		return nil, fmt.Errorf("reservedSystemCPUs: machine has no CPU %s", extra)
+	}
+	out.Topology, err = topologymanager.NewManager(info.Topology, c.TopologyManagerPolicy, c.TopologyManagerScope, c.TopologyManagerPolicyOptions)
+	if err != nil {
+		return nil, fmt.Errorf("make topology manager: %w", err)
+	}
+	if out.Device, err = newDeviceManager(logger, out.socket, info.Topology, out.Topology); err != nil {
+		return nil, fmt.Errorf("make device manager: %w", err)
+	}
+	out.CPU, err = cpumanager.NewManager(logger, c.CPUManagerPolicy, c.CPUManagerPolicyOptions, c.CPUManagerReconcilePeriod.Duration,
+		info, a.cpus, a.reservation(), dir, out.Topology)
+	if err != nil {
+		return nil, fmt.Errorf("make CPU manager: %w", err)
+	}
+	out.Memory, err = memorymanager.NewManager(logger, c.MemoryManagerPolicy, info, a.reservation(), c.ReservedMemory, dir, out.Topology)
+	if err != nil {
+		return nil, fmt.Errorf("make memory manager: %w", err)
+	}
+	for _, p := range []topologymanager.HintProvider{out.Device, out.CPU, out.Memory} {
+		out.Topology.AddHintProvider(logger, p)
+	}
+	return out, nil
+}
+
+// start starts the managers in the kubelet's order: CPU, memory, device.
+func (m *Managers) start(ctx context.Context, s surroundings) error {
+	if err := m.CPU.Start(ctx, s.pods, s.sources, s.statuses, s.runtime, containermap.NewContainerMap()); err != nil {
+		return fmt.Errorf("start CPU manager: %w", err)
+	}
+	if err := m.Memory.Start(ctx, s.pods, s.sources, s.statuses, s.runtime, containermap.NewContainerMap()); err != nil {
+		return fmt.Errorf("start memory manager: %w", err)
+	}
+	if err := m.Device.Start(klog.FromContext(ctx), s.pods, s.sources, containermap.NewContainerMap(), sets.New[string]()); err != nil {
+		return fmt.Errorf("start device manager: %w", err)
+	}
+	return nil
+}
+
+// Admit asks the managers to admit the pod, as the kubelet does, and allocates where they agree.
+func (m *Managers) Admit(pod *v1.Pod) lifecycle.PodAdmitResult {
+	return m.Topology.Admit(&lifecycle.PodAdmitAttributes{Pod: pod})
+}
+
+// Forget drops the topology manager's hints for a pod that is gone; nothing else ends them where
+// no container ran.
+func (m *Managers) Forget(pod *v1.Pod) {
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			id := string(pod.UID) + "/" + list[i].Name
+			m.Topology.AddContainer(pod, &list[i], id)
+			_ = m.Topology.RemoveContainer(id) // fails only where AddContainer did nothing
+		}
+	}
+}
+
+// Collect frees what pods hold that are not active any more. The managers do it by themselves only
+// when the next pod is admitted.
+func (m *Managers) Collect() {
+	pod, container := &v1.Pod{}, &v1.Container{}
+	m.CPU.GetTopologyHints(pod, container)
+	m.Memory.GetTopologyHints(pod, container)
+	m.Device.UpdateAllocatedDevices()
+}
+
+// Holding returns what the managers recorded for a container: exclusive CPUs, memory blocks in the
+// managers' order, and devices by ascending resource and id. Kind is left at its zero value.
+func (m *Managers) Holding(pod types.UID, container string) place.Holding {
+	h := place.Holding{Container: container}
+	var cpus []idset.CPU
+	for _, id := range m.CPU.GetExclusiveCPUs(string(pod), container).List() {
+		cpus = append(cpus, idset.CPU(id))
+	}
+	h.CPUs = idset.Of(cpus...)
+	for _, b := range m.Memory.GetMemory(string(pod), container) {
+		block := place.Block{Kind: string(b.Type), Bytes: int64(b.Size)}
+		for _, id := range b.NUMAAffinity {
+			block.NUMAs |= m.maskOf(idset.NUMA(id))
+		}
+		h.Memory = append(h.Memory, block)
+	}
+	for name, devices := range m.Device.GetDevices(string(pod), container) {
+		d := place.DeviceBlock{Resource: name}
+		for id, dev := range devices {
+			d.IDs = append(d.IDs, id)
+			for _, n := range dev.GetTopology().GetNodes() {
+				d.NUMAs |= m.maskOf(idset.NUMA(n.GetID()))
+			}
+		}
+		slices.Sort(d.IDs)
+		h.Devices = append(h.Devices, d)
+	}
+	slices.SortFunc(h.Devices, func(a, b place.DeviceBlock) int { return strings.Compare(a.Resource, b.Resource) })
+	return h
+}
+
+func (m *Managers) maskOf(id idset.NUMA) topo.Mask {
+	mask, _ := m.machine.MaskOf(id) // the managers know only numas of this machine
+	return mask
+}
+
+// Stop closes the registration socket. State files stay in the directory.
+func (m *Managers) Stop() error { return m.Device.Stop(klog.Background()) }
+
+// surroundings is what the managers ask the rest of a kubelet for.
+type surroundings struct {
+	pods    func() []*v1.Pod
+	sources interface {
+		AddSource(string)
+		AllReady() bool
+	}
+	statuses interface {
+		GetPodStatus(types.UID) (v1.PodStatus, bool)
+	}
+	runtime interface {
+		UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error
+	}
+}
+
+// The surroundings of managers without a kubelet: every source is ready, and no container runs.
+type (
+	ready     struct{}
+	noStatus  struct{}
+	noRuntime struct{}
+)
+
+func (ready) AddSource(string) {}
+func (ready) AllReady() bool   { return true }
+
+func (noStatus) GetPodStatus(types.UID) (v1.PodStatus, bool) { return v1.PodStatus{}, false }
+
+func (noRuntime) UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error {
+	return nil
+}
