@@ -365,3 +365,25 @@ func TestColorIsNotForFiles(t *testing.T) {
 		t.Error("colour is wanted where nobody sees it")
 	}
 }
+
+func TestColorIsForTerminalsThatWantIt(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no terminal to be had: %v", err)
+	}
+	defer terminal.Close()
+	for _, c := range []struct {
+		noColor, term string
+		want          bool
+	}{
+		{"", "xterm-256color", true},
+		{"1", "xterm-256color", false},
+		{"", "dumb", false},
+	} {
+		t.Setenv("NO_COLOR", c.noColor)
+		t.Setenv("TERM", c.term)
+		if got := ColorWanted(terminal); got != c.want {
+			t.Errorf("NO_COLOR=%q TERM=%q: colour wanted %v, want %v", c.noColor, c.term, got, c.want)
+		}
+	}
+}
