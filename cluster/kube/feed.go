@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -20,7 +21,7 @@ import (
 // an event may come twice, from an informer's handler and from a queueing hint, whichever is first.
 type Feed struct {
 	book *ledger.Book
-	// onOutcome is told how predictions came out, onRefused of layouts that were refused.
+	// onOutcome is told how predictions came out, onRefused of layouts that were refused, and with a nil error of those mended since.
 	onOutcome func(ledger.Outcome)
 	onRefused func(node string, err error)
 
@@ -130,8 +131,10 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.versions[l.Name] == l.ResourceVersion && l.ResourceVersion != "" {
-		return
+	if old, ok := f.versions[l.Name]; ok {
+		if c, err := resourceversion.CompareResourceVersion(l.ResourceVersion, old); err == nil && c <= 0 {
+			return // a hint brought this one, or a newer one, already
+		}
 	}
 	f.versions[l.Name] = l.ResourceVersion
 	c, err := l.Core()
@@ -143,7 +146,10 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 		}
 		return
 	}
-	delete(f.problems, l.Name)
+	if _, was := f.problems[l.Name]; was {
+		delete(f.problems, l.Name)
+		f.onRefused(l.Name, nil)
+	}
 	out := f.book.Report(l.Name, ledger.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups})
 	for _, o := range out {
 		f.onOutcome(o)

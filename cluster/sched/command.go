@@ -1,0 +1,56 @@
+package sched
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/term"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+)
+
+// NewCommand returns the command of a kube-scheduler with the plugin; it takes all of kube-scheduler's
+// flags. The context ends it.
+func NewCommand(ctx context.Context) *cobra.Command {
+	opts := options.NewOptions()
+	cmd := &cobra.Command{
+		Use:   "tenon-scheduler",
+		Short: "kube-scheduler that knows where the kubelet will align a pod",
+		Long: `tenon-scheduler is kube-scheduler with the plugin Tenon. It takes kube-scheduler's flags and
+configuration; enable the plugin in a profile:
+
+  profiles:
+  - schedulerName: tenon-scheduler
+    plugins: {multiPoint: {enabled: [{name: Tenon}]}}`,
+		Args:              cobra.NoArgs,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return opts.ComponentGlobalsRegistry.Set() },
+		RunE: func(*cobra.Command, []string) error {
+			verflag.PrintAndExitIfRequested()
+			gate := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+			if err := logsapi.ValidateAndApply(opts.Logs, gate); err != nil {
+				return fmt.Errorf("set up logging: %w", err)
+			}
+			s, err := Prepare(ctx, opts, nil)
+			if err != nil {
+				return err
+			}
+			return s.Run(ctx)
+		},
+	}
+	sets := opts.Flags
+	verflag.AddFlags(sets.FlagSet("global"))
+	globalflag.AddGlobalFlags(sets.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
+	for _, f := range sets.FlagSets {
+		cmd.Flags().AddFlagSet(f)
+	}
+	cols, _, _ := term.TerminalSize(cmd.OutOrStdout())
+	cliflag.SetUsageAndHelpFunc(cmd, *sets, cols)
+	return cmd
+}

@@ -1,0 +1,83 @@
+package sched
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+)
+
+// layoutResource is how the framework names the layouts' informer: resource.version.group.
+func layoutResource() fwk.EventResource {
+	r := v1alpha1.NodeLayoutResource()
+	return fwk.EventResource(r.Resource + "." + r.Version + "." + r.Group)
+}
+
+// EventsToRegister says what may make a refused pod schedulable. Every hint first brings its event into
+// the book, so that the pod that wakes sees it, whichever handler runs first.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: layoutResource(), ActionType: fwk.Add | fwk.Update}, QueueingHintFn: p.layoutChanged},
+		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update | fwk.Delete}, QueueingHintFn: p.podChanged},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, QueueingHintFn: p.nodeAdded},
+	}, nil
+}
+
+// layoutChanged wakes a pod if it fits the node that reported.
+func (p *Plugin) layoutChanged(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.QueueingHint, error) {
+	l, ok := obj.(*v1alpha1.NodeLayout)
+	if !ok {
+		return fwk.Queue, nil
+	}
+	p.feed.Layout(l)
+	return p.hint(pod, l.Name), nil
+}
+
+// podChanged wakes a pod if it was changed itself, or if it fits the node that a deleted pod was on.
+func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.QueueingHint, error) {
+	if now, ok := after.(*v1.Pod); ok {
+		if now.UID == pod.UID {
+			return fwk.Queue, nil
+		}
+		p.feed.Pod(now)
+		return fwk.QueueSkip, nil
+	}
+	gone, ok := before.(*v1.Pod)
+	if !ok || gone.Spec.NodeName == "" {
+		return fwk.QueueSkip, nil
+	}
+	p.feed.PodGone(gone)
+	return p.hint(pod, gone.Spec.NodeName), nil
+}
+
+// nodeAdded wakes a pod where nodes without a layout are let in; others wait for the layout.
+func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.QueueingHint, error) {
+	n, ok := obj.(*v1.Node)
+	if !ok {
+		return fwk.Queue, nil
+	}
+	return p.hint(pod, n.Name), nil
+}
+
+// hint places the pod on the one node that changed.
+func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
+	s, status := translate(pod)
+	if status != nil {
+		return fwk.QueueSkip // still not understood
+	}
+	n := p.book.Snapshot().Node(node)
+	if n == nil {
+		if p.args.UnknownNodes == config.Allow {
+			return fwk.Queue
+		}
+		return fwk.QueueSkip
+	}
+	if p.verdict(s, n).Fits() {
+		return fwk.Queue
+	}
+	return fwk.QueueSkip
+}

@@ -1,0 +1,38 @@
+package sched
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/api/config"
+)
+
+// Filter keeps the pod from nodes whose managers would refuse it.
+func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	s, ok := read(cs)
+	if !ok {
+		return nil
+	}
+	name := info.Node().Name
+	n := s.node(name)
+	if n == nil {
+		return p.unknown(name)
+	}
+	if v := p.verdict(s, n); !v.Fits() {
+		return refusal(v)
+	}
+	return nil
+}
+
+// unknown decides on a node of which nothing is known.
+func (p *Plugin) unknown(node string) *fwk.Status {
+	if p.args.UnknownNodes == config.Allow {
+		return nil
+	}
+	if why := p.feed.Problem(node); why != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node layout is refused: "+why)
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node has no layout")
+}

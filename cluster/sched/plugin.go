@@ -1,0 +1,171 @@
+// Package sched is Tenon's plugin for the kube-scheduler framework: one file per extension point, each
+// of which translates, calls core, and translates back.
+//
+// Invariant: Filter and Score have no side effects, call no API and take no lock that is held while
+// work is done; what is reserved is exactly the verdict that was computed under the ledger's lock. Pods
+// that no node's managers would align pass at no cost and stay eligible for the framework's batching.
+// The package refuses to guess: a pod whose demand it does not understand is not scheduled.
+package sched
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// Name is the plugin's name in KubeSchedulerConfiguration.
+const Name = "Tenon"
+
+// Plugin is the plugin of one profile. Plugins of several profiles share one book.
+type Plugin struct {
+	args   config.Args
+	book   *ledger.Book
+	feed   *kube.Feed
+	ready  <-chan struct{} // closed when the book holds what the API server had at the start
+	memo   *memo
+	logger klog.Logger
+}
+
+var (
+	_ fwk.PreFilterPlugin     = (*Plugin)(nil)
+	_ fwk.PreFilterExtensions = (*Plugin)(nil)
+	_ fwk.FilterPlugin        = (*Plugin)(nil)
+	_ fwk.PreScorePlugin      = (*Plugin)(nil)
+	_ fwk.ScorePlugin         = (*Plugin)(nil)
+	_ fwk.ScoreExtensions     = (*Plugin)(nil)
+	_ fwk.ReservePlugin       = (*Plugin)(nil)
+	_ fwk.PreBindPlugin       = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
+	_ fwk.SignPlugin          = (*Plugin)(nil)
+)
+
+// Shared is what the plugins of all profiles of one scheduler have in common.
+type Shared struct {
+	Book *ledger.Book
+	Feed *kube.Feed
+	// Ready is closed when the feed has begun.
+	Ready <-chan struct{}
+	memo  *memo
+}
+
+// New returns the factory of the plugin over what the profiles share.
+func New(s *Shared) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	s.memo = newMemo()
+	return func(ctx context.Context, obj runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+		args, err := config.Decode(obj)
+		if err != nil {
+			return nil, err
+		}
+		return &Plugin{args: args, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo,
+			logger: klog.FromContext(ctx).WithName(Name)}, nil
+	}
+}
+
+// Name returns the plugin's name.
+func (*Plugin) Name() string { return Name }
+
+// state is what one scheduling cycle knows of its pod.
+type state struct {
+	pod *place.Pod
+	// key is equal for pods that get equal verdicts: the shape, and the names that reasons speak of.
+	key    string
+	demand place.Demand
+	snap   *ledger.Snapshot
+	// overlay are nodes as they would be with pods added or removed (preemption, nominated pods).
+	// Invariant: a map that is in here is never written; AddPod and RemovePod replace it.
+	overlay map[string]*ledger.Node
+	// removed are the UIDs that RemovePod took off each node.
+	removed map[string][]string
+}
+
+const stateKey fwk.StateKey = "tenon.sh/" + Name
+
+// Clone returns a state whose overlay can be changed apart from the original's.
+func (s *state) Clone() fwk.StateData {
+	out := *s
+	return &out
+}
+
+func read(cs fwk.CycleState) (*state, bool) {
+	d, err := cs.Read(stateKey)
+	if err != nil {
+		return nil, false
+	}
+	s, ok := d.(*state)
+	return s, ok
+}
+
+// node returns what is known of a node in this cycle, or nil.
+func (s *state) node(name string) *ledger.Node {
+	if n, ok := s.overlay[name]; ok {
+		return n
+	}
+	return s.snap.Node(name)
+}
+
+// verdict says what the node would do with the pod of this cycle, its own demand included.
+func (p *Plugin) verdict(s *state, n *ledger.Node) place.Verdict {
+	return p.memo.verdict(s.key, s.demand, n, func() place.Verdict {
+		return place.Judge(n.Usage, s.pod, place.Place(n.Usage, s.pod), s.demand)
+	})
+}
+
+// translate reads a pod; a status is returned where it asks for what is not understood.
+func translate(pod *v1.Pod) (*state, *fwk.Status) {
+	cp, err := kube.Pod(pod)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+	}
+	demand, err := kube.Demand(pod)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+	}
+	key := cp.Shape()
+	for _, c := range cp.Containers {
+		key += "/" + c.Name
+	}
+	return &state{pod: cp, key: key, demand: demand}, nil
+}
+
+// refusal turns a verdict's reasons into a status.
+func refusal(v place.Verdict) *fwk.Status {
+	reasons := make([]string, 0, len(v.Reasons))
+	for _, r := range v.Reasons {
+		reasons = append(reasons, r.Text())
+	}
+	if len(reasons) == 0 {
+		reasons = append(reasons, string(v.Error))
+	}
+	return fwk.NewStatus(fwk.Unschedulable, reasons...)
+}
+
+// waitReady blocks until the book is complete; a scheduler that has just started must not place pods on
+// an empty book.
+func (p *Plugin) waitReady(ctx context.Context) error {
+	select {
+	case <-p.ready:
+		return nil
+	default:
+	}
+	select {
+	case <-p.ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for node layouts and pods: %w", context.Cause(ctx))
+	}
+}
+
+func (p *Plugin) turnTimeout() time.Duration {
+	return time.Duration(p.args.TurnTimeoutSeconds) * time.Second
+}

@@ -1,0 +1,43 @@
+package sched
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// Reserve books what the pod will hold. The verdict is computed again under the ledger's lock: what
+// Filter saw may be gone.
+func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	s, ok := read(cs)
+	if !ok {
+		return nil
+	}
+	v, known := p.book.Reserve(node, kube.ID(pod), s.pod)
+	if !known {
+		return p.unknown(node)
+	}
+	if v = p.judge(s, node, v); !v.Fits() {
+		return refusal(v)
+	}
+	return nil
+}
+
+// judge applies the pod's own demand to a fresh verdict.
+func (p *Plugin) judge(s *state, node string, v place.Verdict) place.Verdict {
+	if n := p.book.Snapshot().Node(node); n != nil {
+		return place.Judge(n.Usage, s.pod, v, s.demand)
+	}
+	return v
+}
+
+// Unreserve ends the booking of a pod that is not bound.
+func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, _ string) {
+	if _, ok := read(cs); ok {
+		p.book.Unreserve(string(pod.UID))
+	}
+}

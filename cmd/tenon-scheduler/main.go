@@ -1,0 +1,19 @@
+// Command tenon-scheduler is kube-scheduler with Tenon's plugin. It only wires; it refuses nothing that
+// kube-scheduler accepts.
+package main
+
+import (
+	"os"
+
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+
+	"github.com/tenon-numa/tenon/cluster/sched"
+)
+
+func main() {
+	os.Exit(cli.Run(sched.NewCommand(server.SetupSignalContext())))
+}
