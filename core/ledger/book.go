@@ -410,3 +410,11 @@ func (f *flight) expect(h []place.Holding) {
 	f.options = slices.Insert(f.options, 0, h)
 	f.options = f.options[:min(len(f.options), maxOptions)]
 }
+
+// Booked reports whether the pod is on its way to the node.
+func (b *Book) Booked(node, uid string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, on := b.where[uid]
+	return on && at == node
+}

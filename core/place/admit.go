@@ -33,9 +33,9 @@ func Place(u *Usage, p *Pod) Verdict {
 		spare: spare{memory: map[memoryKey]int64{}, devices: map[string]devices{}},
 	}
 	if err := a.run(); err != "" {
-		return Verdict{Error: err, Reasons: a.reasons}
+		return Verdict{Error: err, Reasons: a.reasons, Chance: a.chance()}
 	}
-	return Verdict{Holdings: a.holdings()}
+	return Verdict{Holdings: a.holdings(), Chance: a.chance()}
 }
 
 // beyond refuses machines that the node's own topology manager would not start on.
@@ -113,6 +113,13 @@ func (a *admission) holdings() []Holding {
 		}
 	}
 	return out
+}
+
+// chance reports whether the numas of some devices were left to chance.
+func (a *admission) chance() bool {
+	return slices.ContainsFunc(a.taken, func(h Holding) bool {
+		return slices.ContainsFunc(h.Devices, func(d DeviceBlock) bool { return d.Loose })
+	})
 }
 
 func (a *admission) refuse(r ...Reason) { a.reasons = append(a.reasons, r...) }

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"fmt"
 	"math/bits"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -184,12 +185,14 @@ func cpusPerCore(m *topo.Machine) int { return m.CPUs().Len() / len(m.Cores()) }
 
 // ReserveCPUs returns the CPUs that a kubelet reserves when it is given an amount, not a list: the
 // first n that its own packing takes of the whole machine (cpumanager/policy_static.go, NewStaticPolicy).
-// ok is false where the machine has fewer.
-func ReserveCPUs(m *topo.Machine, r CPURules, n int) (reserved idset.Set[idset.CPU], ok bool) {
+// A machine with fewer is an error.
+func ReserveCPUs(m *topo.Machine, r CPURules, n int) (idset.Set[idset.CPU], error) {
 	r.Reserved = idset.Set[idset.CPU]{}
 	u := NewUsage(m, Rules{CPU: r})
-	if n < 0 || n > m.CPUs().Len() {
-		return reserved, false
+	if n >= 0 {
+		if got, ok := u.takeCPUs(m.CPUs(), n); ok {
+			return got, nil
+		}
 	}
-	return u.takeCPUs(m.CPUs(), n)
+	return idset.Set[idset.CPU]{}, fmt.Errorf("reserve %d CPUs of %d: not possible", n, m.CPUs().Len())
 }

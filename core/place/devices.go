@@ -85,11 +85,24 @@ func (a *admission) allocateDevices(i int, h hint) Error {
 		if len(block.IDs) == 0 {
 			continue
 		}
+		a.inherit(&block)
 		a.taken[i] = a.holding(i)
 		a.taken[i].Devices = append(a.taken[i].Devices, block)
 	}
 	a.leaveDevices(i)
 	return ""
+}
+
+// inherit notes that a pick rests on an earlier pick of the pod that was left to chance: what that one
+// took is not there for this one, or is there to be reused.
+func (a *admission) inherit(b *DeviceBlock) {
+	for _, h := range a.taken {
+		for _, d := range h.Devices {
+			if d.Resource == b.Resource {
+				b.Free, b.Loose = b.Free || d.Free, b.Loose || d.Loose
+			}
+		}
+	}
 }
 
 // takeDevices picks devices and books them.

@@ -242,6 +242,9 @@ type Verdict struct {
 	Holdings []Holding
 	// Reasons say what was missing, at least one where Error is set.
 	Reasons []Reason
+	// Chance is set where the node may take devices of other numas than Holdings say (DeviceBlock.Loose):
+	// what containers after that one get, and whether they are refused, is then one possible outcome.
+	Chance bool
 }
 
 // Fits reports whether the node admits the pod.
