@@ -1,0 +1,329 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/kubelet"
+	"github.com/tenon-numa/tenon/node/kubelet/kubelettest"
+)
+
+// described is a machine that needs no discovery.
+type described struct{ m *topo.Machine }
+
+func (d described) Machine(context.Context) (*topo.Machine, error) { return d.m, nil }
+
+// node is a kubelet's root directory and service, filled by the test.
+type node struct {
+	t       *testing.T
+	name    string
+	root    string
+	service *kubelettest.Service
+	stop    func()
+}
+
+func newNode(t *testing.T, name string) *node {
+	t.Helper()
+	n := &node{t: t, name: name, root: t.TempDir(), service: &kubelettest.Service{}}
+	for _, dir := range []string{"pod-resources", "device-plugins"} {
+		if err := os.Mkdir(filepath.Join(n.root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.write("config.yaml", `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+topologyManagerPolicy: single-numa-node
+cpuManagerPolicy: static
+kubeReserved: {cpu: "1"}
+`)
+	n.cpus(`{}`)
+	n.service.SetDevices(kubelettest.Device("x.io/gpu", "g0", 0), kubelettest.Device("x.io/gpu", "g1", 1))
+	n.serve()
+	return n
+}
+
+func (n *node) socket() string { return filepath.Join(n.root, "pod-resources", "kubelet.sock") }
+
+func (n *node) serve() { n.stop = n.service.Serve(n.t, n.socket()) }
+
+// write replaces a file as the kubelet does.
+func (n *node) write(file, text string) {
+	n.t.Helper()
+	path := filepath.Join(n.root, file)
+	if err := os.WriteFile(path+".tmp", []byte(text), 0o644); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) cpus(entries string) {
+	n.t.Helper()
+	n.write(kubelet.CPUStateFile, `{"policyName":"static","defaultCpuSet":"0-7","entries":`+entries+`}`)
+}
+
+func (n *node) config(rc *rest.Config, log logr.Logger) Config {
+	n.t.Helper()
+	m, err := topo.ParseMachine("numa 0 cpus 0-3 memory 8Gi\nnuma 1 cpus 4-7 memory 8Gi")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return Config{NodeName: n.name, Machine: described{m}, KubeletConfig: filepath.Join(n.root, "config.yaml"),
+		PodResourcesSocket: n.socket(), StateDir: n.root, REST: rc, Logger: log, Interval: time.Millisecond}
+}
+
+func (n *node) pod(name string, started int64) v1.Pod {
+	at := metav1.Unix(started, 0)
+	return v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
+		Spec:   v1.PodSpec{NodeName: n.name, Containers: []v1.Container{{Name: "main"}}},
+		Status: v1.PodStatus{Phase: v1.PodRunning, StartTime: &at}}
+}
+
+func listed(name string) *podresources.PodResources {
+	return kubelettest.Pod("ns", name, &podresources.ContainerResources{Name: "main"})
+}
+
+// start runs an agent until the test ends.
+func start(t *testing.T, cfg Config) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, cfg) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("agent ended with %v", err)
+		}
+	})
+}
+
+// await returns the first layout written that is as wanted.
+func await(t *testing.T, a *api, what string, ok func(*v1alpha1.NodeLayout) bool) *v1alpha1.NodeLayout {
+	t.Helper()
+	deadline := time.After(60 * time.Second)
+	for {
+		select {
+		case l := <-a.written:
+			if ok(l) {
+				return l
+			}
+		case <-deadline:
+			t.Fatalf("no layout %s was written", what)
+		}
+	}
+}
+
+func held(l *v1alpha1.NodeLayout) string {
+	var out []string
+	for _, p := range l.Holdings {
+		out = append(out, fmt.Sprintf("%s/%s=%s", p.Namespace, p.Name, p.Containers[0].CPUs))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestAgentPublishesWhatTheKubeletDoes(t *testing.T) {
+	a, rc := newAPI(t)
+	n := newNode(t, "node-a")
+	start(t, n.config(rc, testr.New(t)))
+	l := await(t, a, "at the start", func(*v1alpha1.NodeLayout) bool { return true })
+	if l.Name != "node-a" || l.Sequence != 1 || l.Rules.TopologyManagerPolicy != "single-numa-node" || l.Rules.ReservedCPUs != "0" {
+		t.Errorf("first layout is %+v", l)
+	}
+	if o := l.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].Name != "node-a" || o[0].UID != "uid-of-node" {
+		t.Errorf("owners are %+v", o)
+	}
+	if got := fmt.Sprint(l.Machine.Devices); got != "[{x.io/gpu [{0 false [g0]} {1 false [g1]}]}]" {
+		t.Errorf("devices are %s", got)
+	}
+
+	a.addPod(t, n.pod("first", 200))
+	n.service.SetPods(listed("first"))
+	n.cpus(`{"uid-first":{"main":"5"}}`)
+	l = await(t, a, "with the first pod", func(l *v1alpha1.NodeLayout) bool { return held(l) == "ns/first=5" })
+	if l.Sequence < 2 {
+		t.Errorf("sequence is %d", l.Sequence)
+	}
+	// The second pod started earlier by its own clock, yet it was seen later.
+	a.addPod(t, n.pod("second", 100))
+	n.service.SetPods(listed("second"), listed("first"))
+	n.cpus(`{"uid-first":{"main":"5"},"uid-second":{"main":"6-7"}}`)
+	await(t, a, "in the order of admission", func(l *v1alpha1.NodeLayout) bool { return held(l) == "ns/first=5 ns/second=6-7" })
+
+	n.service.SetPods(listed("second"))
+	n.cpus(`{"uid-first":{"main":"5"},"uid-second":{"main":"6-7"} }`)
+	await(t, a, "without the pod that is gone", func(l *v1alpha1.NodeLayout) bool { return held(l) == "ns/second=6-7" })
+}
+
+func TestAgentOutlivesTheKubeletAndTheServer(t *testing.T) {
+	a, rc := newAPI(t)
+	n := newNode(t, "node-a")
+	a.refuseNext(3)
+	start(t, n.config(rc, logr.Discard()))
+	await(t, a, "after the server was down", func(*v1alpha1.NodeLayout) bool { return true })
+
+	n.stop()
+	a.addPod(t, n.pod("p", 1))
+	n.cpus(`{"uid-p":{"main":"5"}}`)
+	n.service.SetPods(listed("p"))
+	n.write("config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ntopologyManagerPolicy: restricted\n")
+	n.serve()
+	await(t, a, "after the kubelet restarted", func(l *v1alpha1.NodeLayout) bool {
+		return held(l) == "ns/p=5" && l.Rules.TopologyManagerPolicy == "restricted"
+	})
+}
+
+func TestManyAgentsInOneProcess(t *testing.T) {
+	a, rc := newAPI(t)
+	for i := range 5 {
+		n := newNode(t, fmt.Sprintf("node-%d", i))
+		a.addPod(t, n.pod(fmt.Sprintf("p%d", i), 1))
+		n.service.SetPods(listed(fmt.Sprintf("p%d", i)))
+		n.cpus(fmt.Sprintf(`{"uid-p%d":{"main":"%d"}}`, i, i+1))
+		start(t, n.config(rc, logr.Discard()))
+	}
+	got := map[string]string{}
+	await(t, a, "of every node", func(l *v1alpha1.NodeLayout) bool {
+		got[l.Name] = held(l)
+		return len(got) == 5
+	})
+	for i := range 5 {
+		if want := fmt.Sprintf("ns/p%d=%d", i, i+1); got[fmt.Sprintf("node-%d", i)] != want {
+			t.Errorf("node-%d holds %q, want %q", i, got[fmt.Sprintf("node-%d", i)], want)
+		}
+	}
+}
+
+func TestUnchangedLayoutIsNotWritten(t *testing.T) {
+	a, rc := newAPI(t)
+	n := newNode(t, "node-a")
+	n.service.SetPods(listed("x"), listed("y"))
+	a.addPod(t, n.pod("x", 10))
+	a.addPod(t, n.pod("y", 20))
+	n.cpus(`{"uid-x":{"main":"5"},"uid-y":{"main":"6"}}`)
+	look := func(k *look, wantWrite bool, what string) {
+		t.Helper()
+		wrote, err := k.do(t.Context(), true)
+		if err != nil || wrote != wantWrite {
+			t.Fatalf("%s: wrote %v, %v; want %v", what, wrote, err, wantWrite)
+		}
+	}
+	first := newLook(t, n.config(rc, logr.Discard()))
+	look(first, true, "first look")
+	look(first, false, "second look")
+	n.cpus(`{"uid-y":{"main":"6"},"uid-x":{"main":"5"}}`)
+	look(first, false, "the same content in another order")
+	a.deleteLayout("node-a")
+	look(first, true, "deleted layout")
+	second := newLook(t, n.config(rc, logr.Discard()))
+	look(second, false, "a new agent on the same node")
+	n.cpus(`{"uid-y":{"main":"7"},"uid-x":{"main":"5"}}`)
+	look(second, true, "another CPU")
+	var l *v1alpha1.NodeLayout
+	for range 3 {
+		l = <-a.written
+	}
+	if l.Sequence != 3 || held(l) != "ns/x=5 ns/y=7" {
+		t.Errorf("last layout has sequence %d and %s", l.Sequence, held(l))
+	}
+}
+
+func newLook(t *testing.T, cfg Config) *look {
+	t.Helper()
+	p, err := newParts(cfg, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.service.Close() })
+	go p.pods.run(t.Context())
+	if !p.pods.wait(t.Context()) {
+		t.Fatal("pods are not known")
+	}
+	return p
+}
+
+func TestBadConfigIsRefused(t *testing.T) {
+	err := Run(t.Context(), Config{NodeName: "n", PodResourcesSocket: "relative"})
+	for _, w := range []string{"KubeletConfig", "relative", "StateDir", "Machine", "REST"} {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("error %v does not say %s", err, w)
+		}
+	}
+}
+
+func TestOrderOfAdmission(t *testing.T) {
+	when := map[string]int64{"a": 30, "b": 10, "c": 20}
+	o := newOrder()
+	sorted := func(names ...string) string {
+		var in []ledger.Entry
+		for _, n := range names {
+			in = append(in, ledger.Entry{Pod: ledger.PodID{UID: n, Name: n}})
+		}
+		o.sort(in, func(id ledger.PodID) (started, created time.Time) {
+			if s, ok := when[id.UID]; ok {
+				started = time.Unix(s, 0)
+			}
+			return
+		})
+		out := ""
+		for _, e := range in {
+			out += e.Pod.Name
+		}
+		return out
+	}
+	for _, step := range []struct{ in, want string }{
+		{"abc", "bca"}, {"cbadx", "bcadx"}, {"xba", "bax"}, {"cxba", "baxc"},
+	} {
+		if got := sorted(strings.Split(step.in, "")...); got != step.want {
+			t.Errorf("%s is sorted %s, want %s", step.in, got, step.want)
+		}
+	}
+}
+
+func TestPace(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
+	p := pace{settle: 8 * time.Millisecond, most: 25 * time.Millisecond, look: 50 * time.Millisecond, write: 200 * time.Millisecond}
+	want := func(what string, got time.Time, ms int) {
+		t.Helper()
+		if !got.Equal(at(ms)) {
+			t.Errorf("%s: look at %d ms, want %d ms", what, got.Sub(at(0)).Milliseconds(), ms)
+		}
+	}
+	want("first change", p.change(at(0)), 8)
+	want("another one", p.change(at(5)), 13)
+	want("more without rest", p.change(at(20)), 25)
+	if again := p.looked(at(25), true, nil); !again.IsZero() {
+		t.Errorf("looks again without a change")
+	}
+	want("a change after a write", p.change(at(30)), 225)
+	p.looked(at(225), false, nil)
+	want("a change after a look", p.change(at(230)), 275)
+	fail := fmt.Errorf("down")
+	for i, most := range []int{100, 200, 400} {
+		again := p.looked(at(1000), false, fail)
+		if again.Before(at(1000+most/2)) || again.After(at(1000+most)) {
+			t.Errorf("failure %d: next look %s later, want about %d ms", i, again.Sub(at(1000)), most)
+		}
+	}
+	for range 100 {
+		if again := p.looked(at(0), false, fail); again.After(at(0).Add(lastRetry)) {
+			t.Fatalf("retry after %s", again.Sub(at(0)))
+		}
+	}
+}

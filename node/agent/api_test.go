@@ -1,0 +1,163 @@
+package agent
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+)
+
+// api keeps the objects that an agent reads and writes, and serves them as an API server does.
+type api struct {
+	mu       sync.Mutex
+	pods     []v1.Pod
+	watchers []chan metav1.WatchEvent
+	layouts  map[string]json.RawMessage
+	refuse   int // PATCH requests to refuse
+	writes   int
+	written  chan *v1alpha1.NodeLayout
+}
+
+func newAPI(t *testing.T) (*api, *rest.Config) {
+	t.Helper()
+	a := &api{layouts: map[string]json.RawMessage{}, written: make(chan *v1alpha1.NodeLayout, 1000)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("name")
+		answer(w, 200, v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-of-node"}})
+	})
+	mux.HandleFunc("GET /api/v1/pods", a.servePods)
+	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/nodelayouts/{name}", a.getLayout)
+	mux.HandleFunc("PATCH /apis/tenon.sh/v1alpha1/nodelayouts/{name}", a.applyLayout)
+	server := httptest.NewServer(mux)
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return a, &rest.Config{Host: server.URL}
+}
+
+func answer(w http.ResponseWriter, code int, obj any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	json.NewEncoder(w).Encode(obj)
+}
+
+func refuse(w http.ResponseWriter, code int32, reason metav1.StatusReason) {
+	answer(w, int(code), metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status: metav1.StatusFailure, Reason: reason, Code: code, Message: string(reason)})
+}
+
+func (a *api) servePods(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	if q.Get("sendInitialEvents") != "" {
+		refuse(w, 422, metav1.StatusReasonInvalid)
+		return
+	}
+	node, ok := strings.CutPrefix(q.Get("fieldSelector"), "spec.nodeName=")
+	if !ok {
+		refuse(w, 400, metav1.StatusReasonBadRequest)
+		return
+	}
+	if q.Get("watch") == "" {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		list := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+		for _, p := range a.pods {
+			if p.Spec.NodeName == node {
+				list.Items = append(list.Items, p)
+			}
+		}
+		answer(w, 200, list)
+		return
+	}
+	events := make(chan metav1.WatchEvent, 100)
+	a.mu.Lock()
+	a.watchers = append(a.watchers, events)
+	a.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	w.(http.Flusher).Flush()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case e := <-events:
+			json.NewEncoder(w).Encode(e)
+			w.(http.Flusher).Flush()
+		}
+	}
+}
+
+func (a *api) getLayout(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l, ok := a.layouts[r.PathValue("name")]
+	if !ok {
+		refuse(w, 404, metav1.StatusReasonNotFound)
+		return
+	}
+	answer(w, 200, l)
+}
+
+func (a *api) applyLayout(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	q := r.URL.Query()
+	if err != nil || r.Header.Get("Content-Type") != "application/apply-patch+yaml" ||
+		q.Get("fieldManager") != "tenon-agent" || q.Get("force") != "true" || strings.Contains(string(body), `"status"`) {
+		refuse(w, 400, metav1.StatusReasonBadRequest)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.refuse > 0 {
+		a.refuse--
+		refuse(w, 500, metav1.StatusReasonInternalError)
+		return
+	}
+	var l v1alpha1.NodeLayout
+	if err := json.Unmarshal(body, &l); err != nil {
+		refuse(w, 400, metav1.StatusReasonBadRequest)
+		return
+	}
+	a.layouts[l.Name] = body
+	a.writes++
+	a.written <- &l
+	answer(w, 200, l)
+}
+
+func (a *api) addPod(t *testing.T, p v1.Pod) {
+	t.Helper()
+	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	p.ResourceVersion = "2"
+	raw, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pods = append(a.pods, p)
+	for _, w := range a.watchers {
+		e := metav1.WatchEvent{Type: "ADDED"}
+		e.Object.Raw = raw
+		w <- e
+	}
+}
+
+func (a *api) deleteLayout(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.layouts, name)
+}
+
+func (a *api) refuseNext(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refuse = n
+}

@@ -1,0 +1,193 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/kubelet"
+)
+
+// lookTimeout bounds one look, so that a kubelet or a server that hangs is met as an error.
+const lookTimeout = 10 * time.Second
+
+// look reads everything once and publishes what changed. Only the loop uses it.
+type look struct {
+	cfg     Config
+	log     logr.Logger
+	root    fs.FS // the kubelet's root directory
+	service *kubelet.PodResources
+	pods    *podSet
+	core    corev1.NodesGetter
+	layouts *client.Client
+	order   *order
+
+	// What a full look finds out, and others keep.
+	machine *topo.Machine
+	rules   place.Rules
+	nodeUID types.UID
+	// What the API server has.
+	published []byte // content, nil where there is no layout
+	owner     types.UID
+	sequence  int64
+	fault     string // what was last logged of observations
+}
+
+func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if full {
+		if err := k.discover(ctx); err != nil {
+			return false, err
+		}
+	}
+	seen, err := kubelet.Observe(ctx, k.service, k.root)
+	if err != nil {
+		return false, err
+	}
+	layout, err := k.layout(seen)
+	if err != nil {
+		return false, err
+	}
+	return k.publish(ctx, layout)
+}
+
+// discover reads what seldom changes: the machine, the kubelet's configuration, the Node, and the
+// layout as the API server has it.
+func (k *look) discover(ctx context.Context) error {
+	m, err := k.cfg.Machine.Machine(ctx)
+	if err != nil {
+		return fmt.Errorf("describe the machine: %w", err)
+	}
+	dir, file := filepath.Split(k.cfg.KubeletConfig)
+	if dir == "" {
+		dir = "."
+	}
+	conf, err := kubelet.ReadConfiguration(os.DirFS(dir), file)
+	if err != nil {
+		return err
+	}
+	rules, err := conf.On(m, place.ReserveCPUs)
+	if err != nil {
+		return fmt.Errorf("kubelet configuration %s: %w", k.cfg.KubeletConfig, err)
+	}
+	k.machine, k.rules = m, rules
+	return k.sync(ctx)
+}
+
+// sync reads the Node and the layout, so that one that was changed or deleted is written again.
+func (k *look) sync(ctx context.Context) error {
+	node, err := k.core.Nodes().Get(ctx, k.cfg.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get node %s: %w", k.cfg.NodeName, err)
+	}
+	k.nodeUID = node.UID
+	l, err := k.layouts.Get(ctx, k.cfg.NodeName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		k.published, k.owner = nil, ""
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get layout %s: %w", k.cfg.NodeName, err)
+	}
+	// A new agent goes on with the order that the one before it saw.
+	if k.published == nil {
+		for _, p := range l.Holdings {
+			k.order.seen(p.UID)
+		}
+	}
+	k.sequence = max(k.sequence, l.Sequence)
+	k.owner = ""
+	for _, o := range l.OwnerReferences {
+		if o.Kind == "Node" {
+			k.owner = o.UID
+		}
+	}
+	k.published, err = content(l)
+	return err
+}
+
+// layout makes the object of what was observed. Faults of single pods and devices are logged once.
+func (k *look) layout(seen kubelet.Observation) (*v1alpha1.NodeLayout, error) {
+	m, err := seen.Machine(k.machine)
+	if m == nil {
+		return nil, err
+	}
+	entries, podErr := seen.Entries(m, k.pods)
+	k.note(err, podErr)
+	k.order.sort(entries, k.times)
+	l := v1alpha1.FromCore(k.cfg.NodeName, m, k.rules, entries, seen.Groups(m, entries))
+	if _, err := l.Core(); err != nil {
+		return nil, fmt.Errorf("observation makes no valid layout: %w", err)
+	}
+	return l, nil
+}
+
+func (k *look) note(faults ...error) {
+	text := ""
+	for _, err := range faults {
+		if err != nil {
+			text += err.Error() + "\n"
+		}
+	}
+	if text != "" && text != k.fault {
+		k.log.Info("part of what the kubelet says contradicts the machine and is left out", "faults", text)
+	}
+	k.fault = text
+}
+
+func (k *look) times(id ledger.PodID) (started, created time.Time) {
+	p, ok := k.pods.get(id.Namespace, id.Name)
+	if !ok {
+		return
+	}
+	if p.Status.StartTime != nil {
+		started = p.Status.StartTime.Time
+	}
+	return started, p.CreationTimestamp.Time
+}
+
+// publish writes the layout where it differs from what the API server has.
+func (k *look) publish(ctx context.Context, l *v1alpha1.NodeLayout) (wrote bool, err error) {
+	now, err := content(l)
+	if err != nil {
+		return false, err
+	}
+	if k.published != nil && bytes.Equal(now, k.published) && k.owner == k.nodeUID {
+		return false, nil
+	}
+	l.Sequence = k.sequence + 1
+	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: k.cfg.NodeName, UID: k.nodeUID}}
+	if _, err := k.layouts.Apply(ctx, l); err != nil {
+		return false, err
+	}
+	k.sequence, k.published, k.owner = l.Sequence, now, k.nodeUID
+	k.log.V(1).Info("published", "sequence", l.Sequence, "pods", len(l.Holdings), "bytes", len(now))
+	return true, nil
+}
+
+// content is the part of a layout that the agent decides, in a form that can be compared.
+func content(l *v1alpha1.NodeLayout) ([]byte, error) {
+	data, err := json.Marshal(v1alpha1.NodeLayout{Summary: l.Summary, Machine: l.Machine, Rules: l.Rules,
+		Holdings: l.Holdings, MemoryGroups: l.MemoryGroups})
+	if err != nil {
+		return nil, fmt.Errorf("encode layout %s: %w", l.Name, err)
+	}
+	return data, nil
+}

@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/node/kubelet"
+)
+
+// podSet is the pods of one node, kept by an informer. It is the agent's kubelet.Pods.
+type podSet struct {
+	store    cache.Store
+	informer cache.Controller
+}
+
+// newPodSet returns the pods that are bound to a node; changed is called when one came, went, or
+// ended. It is empty until it runs.
+func newPodSet(core corev1.PodsGetter, node string, changed func()) *podSet {
+	mine := fields.OneTermEqualSelector("spec.nodeName", node).String()
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = mine
+			return core.Pods("").List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = mine
+			return core.Pods("").Watch(ctx, o)
+		},
+	}
+	s := &podSet{}
+	s.store, s.informer = cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: lw,
+		ObjectType:    &v1.Pod{},
+		Transform:     trim,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { changed() },
+			DeleteFunc: func(any) { changed() },
+			UpdateFunc: func(before, after any) {
+				a, okA := before.(*v1.Pod)
+				b, okB := after.(*v1.Pod)
+				if !okA || !okB || a.UID != b.UID || done(a) != done(b) {
+					changed()
+				}
+			},
+		},
+	})
+	return s
+}
+
+// trim keeps of a pod what kubelet.Pod and the order of admission need.
+func trim(obj any) (any, error) {
+	p, ok := obj.(*v1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	out := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+			ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp},
+		Status: v1.PodStatus{Phase: p.Status.Phase, StartTime: p.Status.StartTime},
+	}
+	if hash, ok := p.Annotations[staticHash]; ok {
+		out.Annotations = map[string]string{staticHash: hash}
+	}
+	for _, c := range p.Spec.InitContainers {
+		out.Spec.InitContainers = append(out.Spec.InitContainers, v1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy})
+	}
+	for _, c := range p.Spec.Containers {
+		out.Spec.Containers = append(out.Spec.Containers, v1.Container{Name: c.Name})
+	}
+	return out, nil
+}
+
+// staticHash is the annotation of a mirror pod that has the UID of its static pod
+// (pkg/kubelet/types, ConfigHashAnnotationKey).
+const staticHash = "kubernetes.io/config.hash"
+
+func done(p *v1.Pod) bool { return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed }
+
+func (s *podSet) run(ctx context.Context) { s.informer.RunWithContext(ctx) }
+
+// wait returns when the pods are known, or false when ctx ended before.
+func (s *podSet) wait(ctx context.Context) bool {
+	return cache.WaitForCacheSync(ctx.Done(), s.informer.HasSynced)
+}
+
+func (s *podSet) get(namespace, name string) (*v1.Pod, bool) {
+	obj, ok, err := s.store.GetByKey(namespace + "/" + name)
+	if err != nil || !ok {
+		return nil, false
+	}
+	p, ok := obj.(*v1.Pod)
+	return p, ok
+}
+
+// Pod implements kubelet.Pods.
+func (s *podSet) Pod(namespace, name string) (kubelet.Pod, bool) {
+	p, ok := s.get(namespace, name)
+	if !ok {
+		return kubelet.Pod{}, false
+	}
+	out := kubelet.Pod{
+		ID:       ledger.PodID{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},
+		StateUID: string(p.UID),
+		Done:     done(p),
+	}
+	if hash := p.Annotations[staticHash]; hash != "" {
+		out.StateUID = hash
+	}
+	for _, c := range p.Spec.InitContainers {
+		kind := place.Init
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			kind = place.Sidecar
+		}
+		out.Containers = append(out.Containers, kubelet.Container{Name: c.Name, Kind: kind})
+	}
+	for _, c := range p.Spec.Containers {
+		out.Containers = append(out.Containers, kubelet.Container{Name: c.Name, Kind: place.App})
+	}
+	return out, true
+}
