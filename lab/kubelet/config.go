@@ -165,7 +165,7 @@ func (a *allocatable) absolute() v1.ResourceList {
 }
 
 // nodeConfig returns the part of the configuration that the container manager answers for.
-func (a *allocatable) nodeConfig(node, root string, c *config.KubeletConfiguration) cm.NodeConfig {
+func (a *allocatable) nodeConfig(root string, c *config.KubeletConfiguration) cm.NodeConfig {
 	return cm.NodeConfig{
 		KubeletRootDir: root,
 		NodeAllocatableConfig: cm.NodeAllocatableConfig{

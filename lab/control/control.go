@@ -1,0 +1,162 @@
+// Package control runs a Kubernetes control plane inside this process: etcd and kube-apiserver, on
+// the loopback interface, with TLS and with the authorizers of a real cluster (Node and RBAC).
+//
+// Everything it writes is below one directory, and everything it listens on is 127.0.0.1. Invariant:
+// a [Plane] that [Start] returned is ready to serve, and after [Plane.Stop] nothing of it runs. The
+// package refuses to run controllers: there is no controller manager, so Deployments stay without
+// pods and deleted namespaces are not emptied.
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Options of a control plane.
+type Options struct {
+	// Dir is an existing directory for data, keys and the kubeconfig. A memory file system makes it fast.
+	Dir string
+	// Nodes are the names of the nodes that will join; each gets an identity of its own.
+	Nodes []string
+	// CRDs are manifests of CustomResourceDefinitions, one or more YAML documents each.
+	CRDs [][]byte
+}
+
+// Plane is a running control plane.
+type Plane struct {
+	// Admin is the access of a cluster administrator; the CA is in it as data.
+	Admin *rest.Config
+	// Kubeconfig is the path of a file with the same access, for kubectl.
+	Kubeconfig string
+
+	tokens map[string]string
+	etcd   *embed.Etcd
+	cancel context.CancelFunc
+	served chan error
+}
+
+// stopTimeout bounds how long a stop waits for requests that are under way.
+const stopTimeout = 20 * time.Second
+
+// Start starts a control plane and returns when it is ready and the CRDs are established. The
+// context bounds the start only; the control plane runs until Stop.
+func Start(ctx context.Context, o Options) (*Plane, error) {
+	p := &Plane{served: make(chan error, 1), tokens: map[string]string{}}
+	if err := p.start(ctx, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("start control plane: %w", err), p.Stop())
+	}
+	return p, nil
+}
+
+func (p *Plane) start(ctx context.Context, o Options) error {
+	quiet()
+	if err := p.writeTokens(filepath.Join(o.Dir, "tokens.csv"), o.Nodes); err != nil {
+		return err
+	}
+	endpoint, err := p.startEtcd(ctx, filepath.Join(o.Dir, "etcd"))
+	if err != nil {
+		return err
+	}
+	// The API server outlives the start, whatever becomes of the caller's context.
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.cancel = cancel
+	host, err := p.startServer(running, o.Dir, endpoint)
+	if err != nil {
+		return err
+	}
+	ca, err := os.ReadFile(filepath.Join(o.Dir, "pki", "apiserver.crt"))
+	if err != nil {
+		return fmt.Errorf("read the server's certificate: %w", err)
+	}
+	p.Admin = &rest.Config{Host: host, BearerToken: p.tokens[admin], QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	if err := p.waitReady(ctx); err != nil {
+		return err
+	}
+	p.Kubeconfig = filepath.Join(o.Dir, "kubeconfig")
+	if err := writeKubeconfig(p.Kubeconfig, p.Admin); err != nil {
+		return err
+	}
+	return p.applyCRDs(ctx, o.CRDs)
+}
+
+// Stop ends the control plane and returns when nothing of it runs. Files stay in the directory.
+func (p *Plane) Stop() error {
+	var err error
+	if p.cancel != nil {
+		p.cancel()
+		select {
+		case err = <-p.served:
+		case <-time.After(stopTimeout):
+			err = fmt.Errorf("stop control plane: the API server still runs after %s", stopTimeout)
+		}
+	}
+	if p.etcd != nil {
+		p.etcd.Close()
+	}
+	return err
+}
+
+// admin is the name of the administrator's user.
+const admin = "admin"
+
+// Node returns the access of a node that Options named: what its kubelet uses.
+func (p *Plane) Node(name string) (*rest.Config, error) {
+	token, ok := p.tokens["system:node:"+name]
+	if !ok {
+		return nil, fmt.Errorf("no node %q was named to the control plane", name)
+	}
+	c := rest.CopyConfig(p.Admin)
+	c.BearerToken = token
+	return c, nil
+}
+
+// writeTokens makes the users. The groups are those that Kubernetes' own roles and the Node
+// authorizer know.
+func (p *Plane) writeTokens(path string, nodes []string) error {
+	groups := map[string]string{admin: "system:masters"}
+	for _, n := range nodes {
+		groups["system:node:"+n] = "system:nodes"
+	}
+	var names []string
+	for name := range groups {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var b strings.Builder
+	for _, name := range names {
+		secret := make([]byte, 16)
+		rand.Read(secret) // never fails, by its documentation
+		p.tokens[name] = hex.EncodeToString(secret)
+		fmt.Fprintf(&b, "%s,%s,%s,%s\n", p.tokens[name], name, name, groups[name])
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		return fmt.Errorf("write tokens: %w", err)
+	}
+	return nil
+}
+
+func writeKubeconfig(path string, c *rest.Config) error {
+	k := clientcmdapi.NewConfig()
+	k.Clusters["tenon-lab"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
+	k.AuthInfos[admin] = &clientcmdapi.AuthInfo{Token: c.BearerToken}
+	k.Contexts["tenon-lab"] = &clientcmdapi.Context{Cluster: "tenon-lab", AuthInfo: admin}
+	k.CurrentContext = "tenon-lab"
+	if err := clientcmd.WriteToFile(*k, path); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return nil
+}

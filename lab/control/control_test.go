@@ -1,0 +1,111 @@
+package control_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenon-numa/tenon/lab/control"
+)
+
+const crd = `# A comment before the first document.
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: wedges.example.com}
+spec:
+  group: example.com
+  scope: Cluster
+  names: {plural: wedges, singular: wedge, kind: Wedge, listKind: WedgeList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+func TestPlane(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), Nodes: []string{"one", "two"}, CRDs: [][]byte{[]byte(crd)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+		if _, err := kubernetes.NewForConfigOrDie(p.Admin).Discovery().ServerVersion(); err == nil {
+			t.Error("the API server answers after Stop")
+		}
+	}()
+	t.Run("kubeconfig", func(t *testing.T) { kubeconfig(ctx, t, p) })
+	t.Run("node identity", func(t *testing.T) { nodeIdentity(ctx, t, p) })
+	t.Run("custom resource", func(t *testing.T) { customResource(ctx, t, p) })
+}
+
+// The file alone is enough for a client, and only its owner reads it.
+func kubeconfig(ctx context.Context, t *testing.T, p *control.Plane) {
+	info, err := os.Stat(p.Kubeconfig)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("kubeconfig: mode %v, error %v", info.Mode(), err)
+	}
+	c, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client(t, c).CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A node makes and reads its own Node, and no other: the Node authorizer is on.
+func nodeIdentity(ctx context.Context, t *testing.T, p *control.Plane) {
+	c, err := p.Node("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := client(t, c).CoreV1().Nodes()
+	if _, err := nodes.Create(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := nodes.Get(ctx, "two", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("node one reads node two: error %v, want forbidden", err)
+	}
+	if _, err := p.Node("three"); err == nil {
+		t.Error("a node that was not named has an identity")
+	}
+}
+
+func customResource(ctx context.Context, t *testing.T, p *control.Plane) {
+	c, err := dynamic.NewForConfig(p.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wedge := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Wedge", "metadata": map[string]any{"name": "w"}}}
+	wedges := c.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "wedges"})
+	if _, err := wedges.Create(ctx, wedge, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func client(t *testing.T, c *rest.Config) kubernetes.Interface {
+	t.Helper()
+	out, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,59 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/grpclog"
+)
+
+// quiet silences the libraries that would otherwise write to the standard streams of the program.
+func quiet() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) }
+
+// startEtcd starts a cluster of one and returns its client URL.
+func (p *Plane) startEtcd(ctx context.Context, dir string) (string, error) {
+	c := embed.NewConfig()
+	c.Dir = dir
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	c.UnsafeNoFsync = true // the data does not outlive the process
+	c.QuotaBackendBytes = 8 << 30
+	// A cluster of one elects itself: short ticks make that fast (tens of milliseconds).
+	c.TickMs, c.ElectionMs = 10, 100
+	client, err := freeURL()
+	if err != nil {
+		return "", fmt.Errorf("find a port for etcd: %w", err)
+	}
+	peer, err := freeURL()
+	if err != nil {
+		return "", fmt.Errorf("find a port for etcd: %w", err)
+	}
+	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
+	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	c.InitialCluster = c.Name + "=" + peer.String()
+	if p.etcd, err = embed.StartEtcd(c); err != nil {
+		return "", fmt.Errorf("start etcd: %w", err)
+	}
+	select {
+	case <-p.etcd.Server.ReadyNotify():
+		return client.String(), nil
+	case err := <-p.etcd.Err():
+		return "", fmt.Errorf("start etcd: %w", err)
+	case <-ctx.Done():
+		return "", fmt.Errorf("wait for etcd: %w", context.Cause(ctx))
+	}
+}
+
+// freeURL returns a loopback URL whose port is free at this moment: etcd takes URLs, not listeners.
+func freeURL() (url.URL, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return url.URL{}, err
+	}
+	defer l.Close()
+	return url.URL{Scheme: "http", Host: l.Addr().String()}, nil
+}

@@ -1,0 +1,177 @@
+package control
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/keyutil"
+	basecompatibility "k8s.io/component-base/compatibility"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+
+	"github.com/tenon-numa/tenon/lab/release"
+)
+
+// startServer starts the API server and returns its URL. It is not ready yet.
+func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, error) {
+	release.Set()
+	// A second server in one process applies the same logging options again, which is no mistake here.
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+	o, err := serverOptions(dir, etcd)
+	if err != nil {
+		return "", err
+	}
+	completed, err := o.Complete(ctx)
+	if err != nil {
+		return "", fmt.Errorf("complete API server options: %w", err)
+	}
+	if errs := completed.Validate(); len(errs) > 0 {
+		return "", fmt.Errorf("validate API server options: %w", utilerrors.NewAggregate(errs))
+	}
+	config, err := app.NewConfig(completed)
+	if err != nil {
+		return "", fmt.Errorf("configure API server: %w", err)
+	}
+	complete, err := config.Complete()
+	if err != nil {
+		return "", fmt.Errorf("configure API server: %w", err)
+	}
+	chain, err := app.CreateServerChain(complete)
+	if err != nil {
+		return "", fmt.Errorf("create API server: %w", err)
+	}
+	prepared, err := chain.PrepareRun()
+	if err != nil {
+		return "", fmt.Errorf("prepare API server: %w", err)
+	}
+	go func() { p.served <- prepared.Run(ctx) }()
+	return "https://" + o.SecureServing.Listener.Addr().String(), nil
+}
+
+func serverOptions(dir, etcd string) (*options.ServerRunOptions, error) {
+	o := options.NewServerRunOptions()
+	// The process-wide registry can be set once only, and a scheduler in this process sets it too.
+	o.GenericServerRunOptions.ComponentGlobalsRegistry = basecompatibility.NewComponentGlobalsRegistry()
+	if err := register(o.GenericServerRunOptions.ComponentGlobalsRegistry); err != nil {
+		return nil, fmt.Errorf("register feature gates: %w", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("find a port for the API server: %w", err)
+	}
+	loopback := net.IPv4(127, 0, 0, 1)
+	s := o.SecureServing
+	s.Listener, s.BindAddress, s.ExternalAddress = l, loopback, loopback
+	s.BindPort = l.Addr().(*net.TCPAddr).Port
+	s.ServerCert.CertDirectory = filepath.Join(dir, "pki")
+	o.ServiceClusterIPRanges = "10.96.0.0/16"
+	o.Etcd.StorageConfig.Transport.ServerList = []string{etcd}
+
+	key := filepath.Join(dir, "service-account.key")
+	if err := writeKey(key); err != nil {
+		return nil, fmt.Errorf("write service account key: %w", err)
+	}
+	o.ServiceAccountSigningKeyFile = key
+	o.Authentication.ServiceAccounts.Issuers = []string{"https://kubernetes.default.svc"}
+	o.Authentication.ServiceAccounts.KeyFiles = []string{key}
+	o.Authentication.TokenFile.TokenFile = filepath.Join(dir, "tokens.csv")
+	o.Authorization.Modes = []string{"Node", "RBAC"}
+
+	// Without a controller manager nobody makes the service accounts that the first plugin demands of
+	// every pod, and nobody takes away the taint that the second puts on every new node.
+	o.Admission.GenericAdmission.DisablePlugins = []string{"ServiceAccount", "TaintNodesByCondition"}
+	o.EndpointReconcilerType = "none" // endpoints on the loopback interface are invalid
+	o.Features.EnablePriorityAndFairness = false
+	o.GenericServerRunOptions.MaxRequestsInFlight = 0
+	o.GenericServerRunOptions.MaxMutatingRequestsInFlight = 0
+	o.GenericServerRunOptions.ShutdownDelayDuration = 0
+	return o, nil
+}
+
+func register(r basecompatibility.ComponentGlobalsRegistry) error {
+	gates := utilfeature.DefaultMutableFeatureGate.DeepCopy()
+	err := r.Register(basecompatibility.DefaultKubeComponent, compatibility.DefaultKubeEffectiveVersionForTest(), gates)
+	if err != nil {
+		return err
+	}
+	return r.Set()
+}
+
+func writeKey(path string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	pem, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, pem, 0o600)
+}
+
+// waitReady waits until every readiness check passes. It uses a plain HTTP client: client-go obeys
+// Retry-After and would sleep for a second at each check.
+func (p *Plane) waitReady(ctx context.Context) error {
+	transport, err := rest.TransportFor(p.Admin)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
+	var last error
+	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		select {
+		case err := <-p.served:
+			p.served <- err // Stop reads it again
+			return false, fmt.Errorf("API server ended: %w", err)
+		default:
+		}
+		last = checkReady(ctx, client, p.Admin.Host+"/readyz?verbose")
+		return last == nil, nil
+	})
+	if err != nil && last != nil {
+		return fmt.Errorf("wait for API server: %w (last: %w)", err, last)
+	}
+	return err
+}
+
+func checkReady(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	var failing []string
+	for line := range strings.Lines(string(body)) {
+		if check, ok := strings.CutPrefix(line, "[-]"); ok {
+			failing = append(failing, strings.Fields(check)[0])
+		}
+	}
+	return fmt.Errorf("%s, not ready: %s", resp.Status, strings.Join(failing, ", "))
+}

@@ -1,0 +1,217 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/server/healthz"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	pluginwatcher "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/cm/resourceupdates"
+	sources "k8s.io/kubernetes/pkg/kubelet/config"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/kubernetes/pkg/kubelet/pluginmanager/cache"
+	"k8s.io/kubernetes/pkg/kubelet/status"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/cpuset"
+)
+
+// containerManager is the kubelet's container manager with the real resource managers and without
+// cgroups: what it does not say itself, the embedded stub of Kubernetes answers.
+type containerManager struct {
+	cm.ContainerManager
+	*Managers
+	config cm.NodeConfig
+}
+
+func newContainerManager(m *Managers, config cm.NodeConfig) *containerManager {
+	return &containerManager{ContainerManager: cm.NewStubContainerManager(), Managers: m, config: config}
+}
+
+func (c *containerManager) Start(ctx context.Context, _ *v1.Node, pods cm.ActivePodsFunc, _ cm.GetNodeFunc,
+	ready sources.SourcesReady, statuses status.PodStatusProvider, runtime internalapi.RuntimeService, _ bool) error {
+	if err := c.start(ctx, surroundings{pods: pods, sources: ready, statuses: statuses, runtime: runtime}); err != nil {
+		return err
+	}
+	// Only now: the start of the device manager declares every plugin of its checkpoint gone.
+	return servePlugins(ctx, c.socket, c.machine)
+}
+
+func (c *containerManager) GetNodeConfig() cm.NodeConfig { return c.config }
+
+func (c *containerManager) GetNodeAllocatableReservation() v1.ResourceList {
+	return c.allocatable.reservation()
+}
+
+func (c *containerManager) GetNodeAllocatableAbsolute() v1.ResourceList {
+	return c.allocatable.absolute()
+}
+
+func (c *containerManager) GetCapacity(bool) v1.ResourceList { return c.allocatable.capacity }
+
+func (c *containerManager) GetAllocateResourcesPodAdmitHandler() lifecycle.PodAdmitHandler {
+	return c.Topology
+}
+
+func (c *containerManager) GetDevicePluginResourceCapacity() (v1.ResourceList, v1.ResourceList, []string) {
+	return c.Device.GetCapacity()
+}
+
+func (c *containerManager) UpdatePluginResources(n *framework.NodeInfo, a *lifecycle.PodAdmitAttributes) error {
+	return c.Device.UpdatePluginResources(n, a)
+}
+
+func (c *containerManager) GetPluginRegistrationHandlers() map[string]cache.PluginHandler {
+	return map[string]cache.PluginHandler{pluginwatcher.DevicePlugin: c.Device.GetWatcherHandler()}
+}
+
+func (c *containerManager) GetHealthCheckers() []healthz.HealthChecker {
+	return []healthz.HealthChecker{c.Device.GetHealthChecker()}
+}
+
+func (c *containerManager) ShouldResetExtendedResourceCapacity() bool {
+	return c.Device.ShouldResetExtendedResourceCapacity()
+}
+
+func (c *containerManager) UpdateAllocatedDevices() { c.Device.UpdateAllocatedDevices() }
+
+func (c *containerManager) UpdateAllocatedResourcesStatus(p *v1.Pod, s *v1.PodStatus) {
+	c.Device.UpdateAllocatedResourcesStatus(p, s)
+}
+
+func (c *containerManager) Updates() <-chan resourceupdates.Update { return c.Device.Updates() }
+
+func (c *containerManager) GetResources(ctx context.Context, p *v1.Pod, k *v1.Container) (*kubecontainer.RunContainerOptions, error) {
+	d, err := c.Device.GetDeviceRunContainerOptions(ctx, p, k)
+	if err != nil || d == nil {
+		return &kubecontainer.RunContainerOptions{}, err
+	}
+	return &kubecontainer.RunContainerOptions{
+		Devices: d.Devices, Mounts: d.Mounts, Envs: d.Envs, Annotations: d.Annotations, CDIDevices: d.CDIDevices,
+	}, nil
+}
+
+func (c *containerManager) ContainerHasExclusiveCPUs(p *v1.Pod, k *v1.Container) bool {
+	return !c.CPU.GetExclusiveCPUs(string(p.UID), k.Name).IsEmpty()
+}
+
+func (c *containerManager) PodHasExclusiveCPUs(p *v1.Pod) bool {
+	has := func(k v1.Container) bool { return c.ContainerHasExclusiveCPUs(p, &k) }
+	return slices.ContainsFunc(p.Spec.InitContainers, has) || slices.ContainsFunc(p.Spec.Containers, has)
+}
+
+// The podresources API asks for the following.
+
+func (c *containerManager) GetCPUs(pod, container string) []int64 {
+	return ids(c.CPU.GetExclusiveCPUs(pod, container))
+}
+
+func (c *containerManager) GetAllocatableCPUs() []int64 { return ids(c.CPU.GetAllocatableCPUs()) }
+
+func ids(s cpuset.CPUSet) []int64 {
+	out := make([]int64, 0, s.Size())
+	for _, id := range s.List() {
+		out = append(out, int64(id))
+	}
+	return out
+}
+
+func (c *containerManager) GetMemory(pod, container string) []*podresources.ContainerMemory {
+	return memory(c.Memory.GetMemory(pod, container))
+}
+
+func (c *containerManager) GetAllocatableMemory() []*podresources.ContainerMemory {
+	return memory(c.Memory.GetAllocatableMemory())
+}
+
+func memory(blocks []state.Block) []*podresources.ContainerMemory {
+	var out []*podresources.ContainerMemory
+	for _, b := range blocks {
+		m := &podresources.ContainerMemory{MemoryType: string(b.Type), Size: b.Size, Topology: &podresources.TopologyInfo{}}
+		for _, n := range b.NUMAAffinity {
+			m.Topology.Nodes = append(m.Topology.Nodes, &podresources.NUMANode{ID: int64(n)})
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+func (c *containerManager) GetDevices(pod, container string) []*podresources.ContainerDevices {
+	return devices(c.Device.GetDevices(pod, container))
+}
+
+func (c *containerManager) GetAllocatableDevices() []*podresources.ContainerDevices {
+	return devices(c.Device.GetAllocatableDevices())
+}
+
+// devices gives one entry per device and numa, as the kubelet does, in a stable order.
+func devices(in devicemanager.ResourceDeviceInstances) []*podresources.ContainerDevices {
+	var out []*podresources.ContainerDevices
+	for resource, instances := range in {
+		for id, dev := range instances {
+			entry := podresources.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}}
+			if dev.GetTopology() == nil {
+				out = append(out, &entry)
+			}
+			for _, n := range dev.GetTopology().GetNodes() {
+				e := podresources.ContainerDevices{ResourceName: resource, DeviceIds: []string{id},
+					Topology: &podresources.TopologyInfo{Nodes: []*podresources.NUMANode{{ID: n.GetID()}}}}
+				out = append(out, &e)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *podresources.ContainerDevices) int {
+		return cmp.Or(strings.Compare(a.ResourceName, b.ResourceName), strings.Compare(a.DeviceIds[0], b.DeviceIds[0]))
+	})
+	return out
+}
+
+func (c *containerManager) InternalContainerLifecycle() cm.InternalContainerLifecycle {
+	return containerLifecycle{c}
+}
+
+// containerLifecycle writes the managers' decisions into each container, as the kubelet's own does.
+type containerLifecycle struct{ c *containerManager }
+
+func (l containerLifecycle) PreCreateContainer(logger klog.Logger, p *v1.Pod, k *v1.Container, config *runtimeapi.ContainerConfig) error {
+	if s := l.c.CPU.GetCPUAffinity(string(p.UID), k.Name); !s.IsEmpty() {
+		config.Linux.Resources.CpusetCpus = s.String()
+	}
+	var mems []string
+	for _, n := range sets.List(l.c.Memory.GetMemoryNUMANodes(logger, p, k)) {
+		mems = append(mems, strconv.Itoa(n))
+	}
+	if len(mems) > 0 {
+		config.Linux.Resources.CpusetMems = strings.Join(mems, ",")
+	}
+	if finishes(p, k) {
+		if config.Annotations == nil {
+			config.Annotations = map[string]string{}
+		}
+		config.Annotations[finishesAnnotation] = "true"
+	}
+	return nil
+}
+
+func (l containerLifecycle) PreStartContainer(logger klog.Logger, p *v1.Pod, k *v1.Container, id string) error {
+	l.c.CPU.AddContainer(logger, p, k, id)
+	l.c.Memory.AddContainer(logger, p, k, id)
+	l.c.Topology.AddContainer(p, k, id)
+	return nil
+}
+
+func (l containerLifecycle) PostStopContainer(_ klog.Logger, id string) error {
+	return l.c.Topology.RemoveContainer(id)
+}

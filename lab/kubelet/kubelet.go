@@ -1,0 +1,186 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	cadvisorapi "github.com/google/cadvisor/info/v1"
+	cadvisorapiv2 "github.com/google/cadvisor/info/v2"
+	"go.opentelemetry.io/otel/trace/noop"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	cri "k8s.io/cri-api/pkg/apis/testing"
+	"k8s.io/klog/v2"
+	configv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/kubernetes/cmd/kubelet/app"
+	"k8s.io/kubernetes/cmd/kubelet/app/options"
+	"k8s.io/kubernetes/pkg/kubelet"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config"
+	cadvisor "k8s.io/kubernetes/pkg/kubelet/cadvisor/testing"
+	fakecontainer "k8s.io/kubernetes/pkg/kubelet/container/testing"
+	"k8s.io/kubernetes/pkg/kubelet/util"
+	"k8s.io/kubernetes/pkg/util/oom"
+	"k8s.io/kubernetes/pkg/volume"
+	"k8s.io/kubernetes/pkg/volume/configmap"
+	"k8s.io/kubernetes/pkg/volume/downwardapi"
+	"k8s.io/kubernetes/pkg/volume/emptydir"
+	"k8s.io/kubernetes/pkg/volume/hostpath"
+	"k8s.io/kubernetes/pkg/volume/projected"
+	"k8s.io/kubernetes/pkg/volume/secret"
+	"k8s.io/kubernetes/pkg/volume/util/hostutil"
+	"k8s.io/kubernetes/pkg/volume/util/subpath"
+	"k8s.io/mount-utils"
+
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Options describe one kubelet.
+type Options struct {
+	Node    string // name of the node
+	Machine *topo.Machine
+	Config  *configv1beta1.KubeletConfiguration // as an administrator wrote it, without defaults
+	Client  *rest.Config                        // how the kubelet reaches the API server
+	Root    string                              // the kubelet's own directory; made here, short, on a memory file system
+	Labels  map[string]string                   // labels of the node
+}
+
+// Kubelet says where a running kubelet keeps what others read.
+type Kubelet struct {
+	Root               string // state files are here
+	ConfigPath         string // the effective KubeletConfiguration, defaults included
+	PodResourcesSocket string
+}
+
+// Start starts a kubelet and returns when it runs; its node is ready some time later. The process
+// must have been prepared with [PrepareProcess]. A kubelet cannot be stopped: it ends the process
+// where it cannot go on, and goroutines of it outlive ctx.
+func Start(ctx context.Context, o Options) (*Kubelet, error) {
+	out := &Kubelet{
+		Root:               o.Root,
+		ConfigPath:         filepath.Join(o.Root, "config.yaml"),
+		PodResourcesSocket: filepath.Join(o.Root, "pod-resources", "kubelet.sock"),
+	}
+	if err := os.MkdirAll(filepath.Join(o.Root, "logs"), 0o755); err != nil {
+		return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
+	}
+	written := withoutHost(o.Config)
+	written.PodLogsDir = filepath.Join(o.Root, "logs")
+	internal, versioned, err := effective(written)
+	if err != nil {
+		return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
+	}
+	file, err := configFile(versioned)
+	if err != nil {
+		return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
+	}
+	if err := os.WriteFile(out.ConfigPath, file, 0o644); err != nil {
+		return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
+	}
+	deps, err := dependencies(ctx, o, internal)
+	if err != nil {
+		return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
+	}
+	flags := options.NewKubeletFlags()
+	flags.HostnameOverride = o.Node
+	flags.RootDirectory = o.Root
+	flags.CertDirectory = filepath.Join(o.Root, "pki")
+	flags.NodeLabels = o.Labels
+	flags.MinimumGCAge = metav1.Duration{Duration: time.Minute}
+	server := &options.KubeletServer{KubeletFlags: *flags, KubeletConfiguration: *internal}
+	if err := app.RunKubelet(ctx, server, deps); err != nil {
+		return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
+	}
+	return out, nil
+}
+
+// dependencies hands the kubelet the described machine where it expects a host.
+func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration) (*kubelet.Dependencies, error) {
+	// The kubelet's loops are made for seconds; a person at a lab waits for milliseconds.
+	c.SyncFrequency.Duration = 10 * time.Second
+	info := MachineInfo(o.Node, o.Machine)
+	managers, err := compose(klog.FromContext(ctx), o.Root, o.Machine, info, c)
+	if err != nil {
+		return nil, err
+	}
+	rc := rest.CopyConfig(o.Client)
+	rc.ContentType = "application/vnd.kubernetes.protobuf"
+	rc.UserAgent = "kubelet"
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	deps := &kubelet.Dependencies{
+		KubeClient: client, HeartbeatClient: client, EventClient: client.CoreV1(),
+		CAdvisorInterface:         &hardware{Fake: cadvisor.Fake{NodeName: o.Node}, info: info},
+		ContainerManager:          newContainerManager(managers, managers.allocatable.nodeConfig(o.Root, c)),
+		RemoteRuntimeService:      newContainerRuntime(),
+		RemoteImageService:        cri.NewFakeImageService(),
+		ProbeManager:              prober{},
+		OSInterface:               &fakecontainer.FakeOS{},
+		OOMAdjuster:               oom.NewFakeOOMAdjuster(),
+		Mounter:                   &mount.FakeMounter{},
+		Subpather:                 &subpath.FakeSubpath{},
+		HostUtil:                  hostutil.NewFakeHostUtil(nil),
+		VolumePlugins:             volumePlugins(),
+		TracerProvider:            noop.NewTracerProvider(),
+		PodStartupLatencyTracker:  util.NewPodStartupLatencyTracker(),
+		NodeStartupLatencyTracker: util.NewNodeStartupLatencyTracker(),
+	}
+	if !kernelLogReadable() {
+		deps.Recorder = &record.FakeRecorder{}
+	}
+	return deps, nil
+}
+
+// kernelLogReadable reports whether a kubelet that records events can start: it then follows the
+// kernel's log for out-of-memory kills, which needs a privilege. With the fake recorder it does not.
+func kernelLogReadable() bool {
+	f, err := os.Open("/dev/kmsg")
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
+}
+
+// volumePlugins are those that need no host. CSI is left out: its plugin is one for the process, and
+// waits for each node in turn.
+func volumePlugins() []volume.VolumePlugin {
+	var out []volume.VolumePlugin
+	for _, list := range [][]volume.VolumePlugin{
+		emptydir.ProbeVolumePlugins(), secret.ProbeVolumePlugins(), configmap.ProbeVolumePlugins(),
+		downwardapi.ProbeVolumePlugins(), projected.ProbeVolumePlugins(),
+		hostpath.FakeProbeVolumePlugins(volume.VolumeConfig{}),
+	} {
+		out = append(out, list...)
+	}
+	return out
+}
+
+// hardware answers for cadvisor.
+type hardware struct {
+	cadvisor.Fake
+	info *cadvisorapi.MachineInfo
+}
+
+func (h *hardware) MachineInfo() (*cadvisorapi.MachineInfo, error) { return h.info, nil }
+
+func (h *hardware) VersionInfo() (*cadvisorapi.VersionInfo, error) {
+	return &cadvisorapi.VersionInfo{KernelVersion: "described", ContainerOsVersion: "Tenon lab"}, nil
+}
+
+func disk() (cadvisorapiv2.FsInfo, error) {
+	inodes := uint64(1 << 24)
+	return cadvisorapiv2.FsInfo{Timestamp: time.Now(), Capacity: diskBytes, Available: diskBytes / 10 * 9,
+		Usage: diskBytes / 10, Inodes: &inodes, InodesFree: &inodes}, nil
+}
+
+func (h *hardware) RootFsInfo() (cadvisorapiv2.FsInfo, error)                     { return disk() }
+func (h *hardware) ImagesFsInfo(context.Context) (cadvisorapiv2.FsInfo, error)    { return disk() }
+func (h *hardware) ContainerFsInfo(context.Context) (cadvisorapiv2.FsInfo, error) { return disk() }
+func (h *hardware) GetDirFsInfo(string) (cadvisorapiv2.FsInfo, error)             { return disk() }

@@ -1,0 +1,64 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"reflect"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics/legacyregistry"
+	configv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/tenon-numa/tenon/lab/release"
+)
+
+// PrepareProcess makes this process one that several kubelets can live in. It sets feature gates,
+// which must not contradict each other, and changes state that belongs to the whole process: metrics
+// that are registered twice count once, and names are not resolved by DNS. It is called once, first.
+func PrepareProcess(configs ...*configv1beta1.KubeletConfiguration) error {
+	release.Set()
+	// A kubelet looks up its node's name with each status; no name server knows these nodes.
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("kubelets of described machines do not use DNS")
+	}}
+	shareMetrics()
+	return SetFeatureGates(configs...)
+}
+
+// registry is what a Prometheus registry offers.
+type registry interface {
+	prometheus.Registerer
+	prometheus.Gatherer
+}
+
+// once is a registry that ignores a collector which it already has: every kubelet registers the same.
+type once struct{ registry }
+
+func (o once) Register(c prometheus.Collector) error {
+	err := o.registry.Register(c)
+	var again prometheus.AlreadyRegisteredError
+	if errors.As(err, &again) {
+		return nil
+	}
+	return err
+}
+
+func (o once) MustRegister(list ...prometheus.Collector) {
+	for _, c := range list {
+		if err := o.Register(c); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// shareMetrics wraps Kubernetes' registry, which it offers only as an embedded field.
+func shareMetrics() {
+	field := reflect.ValueOf(legacyregistry.DefaultGatherer).Elem().FieldByName("PromRegistry")
+	if inner, ok := field.Interface().(registry); ok {
+		field.Set(reflect.ValueOf(once{inner}))
+	}
+	if inner, ok := prometheus.DefaultRegisterer.(registry); ok {
+		prometheus.DefaultRegisterer = once{inner}
+	}
+}

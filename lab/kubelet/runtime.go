@@ -1,0 +1,73 @@
+package kubelet
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	cri "k8s.io/cri-api/pkg/apis/testing"
+	probes "k8s.io/kubernetes/pkg/kubelet/prober/testing"
+)
+
+// finishesAnnotation marks a container that ends by itself, as soon as it starts.
+const finishesAnnotation = "lab.tenon.sh/finishes"
+
+// finishes reports whether a container is an init container that the pod waits for.
+func finishes(p *v1.Pod, k *v1.Container) bool {
+	return slices.ContainsFunc(p.Spec.InitContainers, func(c v1.Container) bool {
+		return c.Name == k.Name && (c.RestartPolicy == nil || *c.RestartPolicy != v1.ContainerRestartPolicyAlways)
+	})
+}
+
+// containerRuntime is Kubernetes' fake runtime: containers are entries in a map. Init containers
+// finish at once, all others run until they are stopped.
+type containerRuntime struct{ *cri.FakeRuntimeService }
+
+func newContainerRuntime() containerRuntime {
+	r := cri.NewFakeRuntimeService()
+	r.FakeStatus = &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+		{Type: runtimeapi.RuntimeReady, Status: true},
+		{Type: runtimeapi.NetworkReady, Status: true},
+	}}
+	return containerRuntime{r}
+}
+
+func (r containerRuntime) StartContainer(ctx context.Context, id string) error {
+	if err := r.FakeRuntimeService.StartContainer(ctx, id); err != nil {
+		return err
+	}
+	r.Lock()
+	defer r.Unlock()
+	if c := r.Containers[id]; c.Annotations[finishesAnnotation] != "" {
+		c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+		c.FinishedAt = time.Now().UnixNano()
+		c.Reason = "Completed"
+	}
+	return nil
+}
+
+// ListPodSandbox is called by every relist of the kubelet, so here the fake's log of calls, which
+// grows for ever, is cut.
+func (r containerRuntime) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	r.Lock()
+	r.Called = nil
+	r.Unlock()
+	return r.FakeRuntimeService.ListPodSandbox(ctx, f)
+}
+
+// prober replaces probes: nothing listens in containers that do not run, so a started container is
+// a healthy one.
+type prober struct{ probes.FakeManager }
+
+func (prober) UpdatePodStatus(_ context.Context, _ *v1.Pod, s *v1.PodStatus) {
+	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+		for i := range list {
+			running := list[i].State.Running != nil
+			finished := list[i].State.Terminated != nil && list[i].State.Terminated.ExitCode == 0
+			list[i].Started = &running
+			list[i].Ready = running || finished
+		}
+	}
+}

@@ -1,0 +1,44 @@
+// Package release makes Kubernetes' libraries say which release they are.
+//
+// Kubernetes' own binaries learn their version from the linker; as libraries they call themselves
+// "v0.0.0-master", which nodes and the API server would then show to people. [Set] takes the version
+// of the k8s.io/kubernetes module from this binary's build information. The package refuses to guess:
+// a binary without build information keeps the placeholder.
+package release
+
+import (
+	"runtime/debug"
+	_ "unsafe" // for go:linkname
+
+	"k8s.io/component-base/version"
+)
+
+// The variable that Kubernetes' build scripts set with -ldflags -X; a dynamic version is accepted only
+// where it agrees with it.
+//
+//go:linkname gitVersion k8s.io/component-base/version.gitVersion
+var gitVersion string
+
+// Set sets the version that this process' Kubernetes libraries report. Call it before they start.
+func Set() {
+	v := Version()
+	if v == "" {
+		return
+	}
+	gitVersion = v
+	_ = version.SetDynamicVersion(v) // refuses only what differs from gitVersion
+}
+
+// Version returns the version of the k8s.io/kubernetes module, or "" where the build does not tell.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range info.Deps {
+		if m.Path == "k8s.io/kubernetes" {
+			return m.Version
+		}
+	}
+	return ""
+}
