@@ -20,7 +20,7 @@ type Layout struct {
 	// Entries are the observed holdings, in the order of the object.
 	Entries []ledger.Entry
 	// Groups are the memory manager's groups by position of the numa in Machine.NUMAs; a numa that is
-	// missing is a group by itself.
+	// missing has the group that its holdings say.
 	Groups map[int]topo.Mask
 }
 

@@ -15,9 +15,8 @@ import (
 )
 
 // FromCore writes core values as the object of a node. Equal values give equal objects. Entries keep
-// their order; groups are by position, and those of a numa alone are left out. Reservations of one
-// numa and kind are added up, as core reads them. Predictions have no form here: the caller gives
-// observed entries.
+// their order; groups are by position. Reservations of one numa and kind are added up, as core reads
+// them. Predictions have no form here: the caller gives observed entries.
 func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entry, groups map[int]topo.Mask) *NodeLayout {
 	l := &NodeLayout{
 		TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion().String(), Kind: Kind},
@@ -34,7 +33,7 @@ func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entr
 		l.Holdings = append(l.Holdings, p)
 	}
 	for _, at := range slices.Sorted(maps.Keys(groups)) {
-		if at < 0 || at >= len(m.NUMAs()) || groups[at] == 1<<uint(at) {
+		if at < 0 || at >= len(m.NUMAs()) {
 			continue
 		}
 		l.MemoryGroups = append(l.MemoryGroups, MemoryGroup{NUMA: int32(m.NUMAs()[at].ID), Group: numaList(m, groups[at])})

@@ -51,8 +51,9 @@ type NodeLayout struct {
 	// +kubebuilder:validation:MaxItems=2048
 	// +optional
 	Holdings []PodHoldings `json:"holdings,omitempty"`
-	// memoryGroups are the groups of numas that the memory manager last used, for numas whose group is
-	// more than the numa alone.
+	// memoryGroups are the groups of numas that the memory manager last used, for numas whose group does
+	// not follow from the holdings: it is more than the numa alone, or it is the numa alone though the
+	// numa has a block with others.
 	// +listType=map
 	// +listMapKey=numa
 	// +kubebuilder:validation:MaxItems=64

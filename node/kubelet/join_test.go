@@ -113,6 +113,33 @@ func TestServiceAloneIsEnoughWithoutFiles(t *testing.T) {
 	}
 }
 
+func TestGroupsThatHoldingsDoNotTell(t *testing.T) {
+	s := &kubelettest.Service{}
+	s.SetPods(kubelettest.Pod("ns", "p", &podresources.ContainerResources{Name: "main"}))
+	groups := func(cells0, cells4, blocks string) map[int]topo.Mask {
+		t.Helper()
+		o := observe(t, s, fstest.MapFS{kubelet.MemoryStateFile: {Data: []byte(
+			`{"machineState":{"0":{"cells":` + cells0 + `},"4":{"cells":` + cells4 + `}},"entries":{"u":{"main":[` + blocks + `]}}}`)}})
+		m := twoNUMAs(t)
+		entries, err := o.Entries(m, apiPods{"ns/p": pod("p", "u", kubelet.Container{Name: "main"})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Groups(m, entries)
+	}
+	const wide, narrow = `{"numaAffinity":[0,4],"type":"memory","size":3}`, `{"numaAffinity":[0],"type":"memory","size":3}`
+	for _, c := range []struct{ what, cells0, cells4, blocks, want string }{
+		{"numas alone", "[0]", "[4]", narrow, "map[]"},
+		{"a group", "[0,4]", "[0,4]", wide, "map[0:3 1:3]"},
+		{"a group of which one numa was last used alone", "[0]", "[0,4]", wide + "," + narrow, "map[0:1 1:3]"},
+		{"a group whose wide block has gone", "[0,4]", "[4]", narrow, "map[0:3]"},
+	} {
+		if got := fmt.Sprint(groups(c.cells0, c.cells4, c.blocks)); got != c.want {
+			t.Errorf("%s: groups are %s, want %s", c.what, got, c.want)
+		}
+	}
+}
+
 func TestOnePodsContradictionHarmsNoOther(t *testing.T) {
 	s := &kubelettest.Service{}
 	s.SetDevices(kubelettest.Device("x.io/gpu", "g0", 7))
