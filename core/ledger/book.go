@@ -24,7 +24,7 @@ type Book struct {
 // New returns an empty book.
 func New() *Book {
 	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: map[string]string{}, gone: map[string]string{}}
-	b.snap.Store(&Snapshot{})
+	b.snap.Store(&Snapshot{index: map[string]int{}})
 	return b
 }
 

@@ -1,0 +1,302 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+const twoNUMAs = `
+numa 0 socket 0 cpus 0-15/32-47 memory 62Gi
+numa 1 socket 1 cpus 16-31/48-63 memory 62Gi
+device acme.com/gpu a,b numa 0
+device acme.com/gpu c,d numa 1
+`
+
+func layout(t interface{ Fatal(...any) }, entries ...Entry) Layout {
+	m, err := topo.ParseMachine(twoNUMAs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := place.Rules{
+		Topology: place.TopologyRules{Policy: place.SingleNUMA},
+		CPU:      place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 32, 16, 48)},
+		Memory: place.MemoryRules{Static: true, Reserved: []place.Reserved{
+			{NUMA: 0, Kind: topo.Memory, Bytes: 2 << 30}, {NUMA: 1, Kind: topo.Memory, Bytes: 2 << 30}}},
+	}
+	return Layout{Machine: m, Rules: r, Entries: entries}
+}
+
+func pod(cpus, gib int64) *place.Pod {
+	return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: cpus * 1000,
+		Memory: []place.Amount{{Kind: topo.Memory, Bytes: gib << 30}}}}}
+}
+
+func id(n int) PodID { return PodID{UID: fmt.Sprint("uid-", n), Namespace: "default", Name: fmt.Sprint("p", n)} }
+
+// The peers leave the second of two such pods pending: each fits one numa, and whichever numa the first
+// takes, the other is free.
+func TestTwoPodsOfHalfANodeAreReservedAtOnce(t *testing.T) {
+	b := New()
+	b.Report("n", layout(t))
+	for i := range 2 {
+		if v, ok := b.Reserve("n", id(i), pod(16, 24)); !ok || !v.Fits() {
+			t.Fatalf("pod %d: %+v", i, v)
+		}
+	}
+	n := b.Snapshot().Node("n")
+	for i, e := range n.Entries {
+		if got, want := e.Holdings[0].NUMAs(n.Machine), topo.Mask(1)<<i; got != want {
+			t.Errorf("pod %d is on numas %b, want %b", i, got, want)
+		}
+	}
+	if v, _ := b.Reserve("n", id(2), pod(16, 24)); v.Fits() {
+		t.Error("a third pod of 16 CPUs fits into 2 x 14 free ones")
+	}
+}
+
+func TestReserveIsDecidedUnderTheLock(t *testing.T) {
+	b := New()
+	b.Report("n", layout(t))
+	stale := b.Snapshot().Node("n")
+	fits := 0
+	for i := range 6 {
+		if v := place.Place(stale.Usage, pod(20, 1)); !v.Fits() {
+			t.Fatal("the old snapshot changed")
+		}
+		if v, _ := b.Reserve("n", id(i), pod(20, 1)); v.Fits() {
+			fits++
+		}
+	}
+	if fits != 2 {
+		t.Errorf("%d pods of 20 CPUs were reserved on two numas of 30", fits)
+	}
+}
+
+func TestPodsOfAnotherShapeTakeTurns(t *testing.T) {
+	b := New()
+	b.Report("n", layout(t))
+	b.Reserve("n", id(0), pod(4, 1))
+	b.Reserve("n", id(1), pod(4, 1))
+	b.Reserve("n", id(2), pod(6, 1))
+	turn := func(n int) bool {
+		t.Helper()
+		v, wait, err := b.Turn(id(n).UID)
+		if err != nil || (wait == nil && !v.Fits()) {
+			t.Fatalf("pod %d: %+v, %v", n, v, err)
+		}
+		return wait == nil
+	}
+	if turn(1) {
+		t.Error("pod 1 may go before pod 0 had its turn")
+	}
+	if !turn(0) || !turn(1) {
+		t.Error("pods of one shape wait for each other")
+	}
+	if turn(2) {
+		t.Error("pod 2 may go before pods of another shape are admitted")
+	}
+	b.Admitted(id(0).UID)
+	if turn(2) {
+		t.Error("pod 2 may go before pod 1 is admitted")
+	}
+	b.Admitted(id(1).UID)
+	if !turn(2) {
+		t.Error("pod 2 waits though all before it are admitted")
+	}
+}
+
+// A kubelet admits pods of one shape in any order; the second gets what was predicted for the first.
+func TestEqualShapesMayChangePlaces(t *testing.T) {
+	b := New()
+	b.Report("n", layout(t))
+	var want [][]place.Holding
+	for i := range 2 {
+		v, _ := b.Reserve("n", id(i), pod(4, 1))
+		b.Turn(id(i).UID)
+		want = append(want, v.Holdings)
+	}
+	out := b.Report("n", layout(t, Entry{Pod: id(1), Holdings: want[0]}))
+	out = append(out, b.Report("n", layout(t, Entry{Pod: id(1), Holdings: want[0]}, Entry{Pod: id(0), Holdings: want[1]}))...)
+	if len(out) != 2 || out[0].Result != Confirmed || out[1].Result != Confirmed {
+		t.Errorf("outcomes %+v", out)
+	}
+}
+
+func TestWhatWasReleasedInBetweenIsNoWrongPrediction(t *testing.T) {
+	b := New()
+	old := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(4, 1)).Holdings
+	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
+	before, _ := b.Reserve("n", id(1), pod(4, 1))
+	b.Turn(id(1).UID)
+	b.Release(id(0).UID) // the node may have admitted pod 1 before or after this
+	for _, seen := range [][]place.Holding{before.Holdings, old} {
+		c := New()
+		c.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
+		c.Reserve("n", id(1), pod(4, 1))
+		c.Turn(id(1).UID)
+		c.Release(id(0).UID)
+		if out := c.Report("n", layout(t, Entry{Pod: id(1), Holdings: seen})); len(out) != 1 || out[0].Result != Confirmed {
+			t.Errorf("seen %v: %+v", seen, out)
+		}
+	}
+	wrong := slices.Clone(old)
+	wrong[0].CPUs = idset.Of[idset.CPU](20, 21, 22, 23)
+	if out := b.Report("n", layout(t, Entry{Pod: id(1), Holdings: wrong})); len(out) != 1 || out[0].Result != Wrong {
+		t.Errorf("a wrong prediction is not told: %+v", out)
+	}
+}
+
+func TestAnEndedPodIsNotBroughtBackByAnOldReport(t *testing.T) {
+	b := New()
+	l := layout(t)
+	hs := place.Place(place.NewUsage(l.Machine, l.Rules), pod(30, 1)).Holdings
+	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: hs}))
+	b.Release(id(0).UID)
+	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: hs}))
+	if got := b.Snapshot().Node("n").Usage.FreeCPUs().Len(); got != 60 {
+		t.Errorf("%d CPUs are free, want 60", got)
+	}
+}
+
+// The ledger as a state machine: whatever happens, holdings never exceed the machine, snapshots never
+// change, and what is released is free again.
+func TestBookProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := New()
+		b.Report("n", layout(t))
+		sim := &node{usage: place.NewUsage(layout(t).Machine, layout(t).Rules)}
+		flying := map[int]*place.Pod{}
+		next := 0
+		var old *Node
+		var oldFree string
+		t.Repeat(map[string]func(*rapid.T){
+			"reserve and bind": func(t *rapid.T) {
+				p := pod(int64(rapid.IntRange(1, 31).Draw(t, "cpus")), int64(rapid.IntRange(1, 40).Draw(t, "gib")))
+				v, _ := b.Reserve("n", id(next), p)
+				if v.Fits() {
+					flying[next] = p
+				}
+				next++
+			},
+			"admit": func(t *rapid.T) {
+				for n := range next {
+					p, ok := flying[n]
+					if !ok {
+						continue
+					}
+					if v, wait, err := b.Turn(id(n).UID); err != nil || wait != nil || !v.Fits() {
+						if err != nil {
+							t.Fatal(err)
+						}
+						continue
+					}
+					v := place.Place(sim.usage, p)
+					if !v.Fits() {
+						t.Fatalf("the node refuses pod %d: %v", n, v.Reasons)
+					}
+					sim.admit(Entry{Pod: id(n), Holdings: v.Holdings})
+					b.Admitted(id(n).UID)
+					delete(flying, n)
+				}
+			},
+			"report": func(t *rapid.T) {
+				for _, o := range b.Report("n", layout(t, sim.entries...)) {
+					if o.Result != Confirmed {
+						t.Fatalf("%s: predicted %v, seen %v", o.Pod, o.Predicted, o.Seen)
+					}
+				}
+			},
+			"end": func(t *rapid.T) {
+				if len(sim.entries) > 0 {
+					uid := sim.end(t, rapid.IntRange(0, len(sim.entries)-1).Draw(t, "which"))
+					b.Release(uid)
+				}
+			},
+			"give up": func(t *rapid.T) {
+				for n := range next {
+					if flying[n] != nil {
+						b.Unreserve(id(n).UID)
+						delete(flying, n)
+						return
+					}
+				}
+			},
+			"remember": func(*rapid.T) {
+				old = b.Snapshot().Node("n")
+				oldFree = old.Usage.FreeCPUs().String()
+			},
+			"": func(t *rapid.T) { check(t, b, old, oldFree) },
+		})
+	})
+}
+
+// node is what a node does: it admits, in the order in which it is told.
+type node struct {
+	usage   *place.Usage
+	entries []Entry
+}
+
+func (n *node) admit(e Entry) {
+	n.usage = n.usage.Hold(e.Holdings...)
+	n.entries = append(n.entries, e)
+}
+
+func (n *node) end(t *rapid.T, i int) string {
+	uid := n.entries[i].Pod.UID
+	n.entries = slices.Delete(slices.Clone(n.entries), i, i+1)
+	l := layout(t)
+	n.usage = place.NewUsage(l.Machine, l.Rules).Hold(holdings(n.entries)...)
+	return uid
+}
+
+func check(t *rapid.T, b *Book, old *Node, oldFree string) {
+	if old != nil && old.Usage.FreeCPUs().String() != oldFree {
+		t.Fatal("a snapshot changed")
+	}
+	n := b.Snapshot().Node("n")
+	var all idset.Set[idset.CPU]
+	seen := map[string]bool{}
+	for _, e := range n.Entries {
+		if seen[e.Pod.UID] {
+			t.Fatalf("pod %s has two entries", e.Pod)
+		}
+		seen[e.Pod.UID] = true
+		for _, h := range e.Holdings {
+			if all.AndLen(h.CPUs) > 0 {
+				t.Fatalf("CPUs %s are held twice", all.And(h.CPUs))
+			}
+			all = all.Union(h.CPUs)
+		}
+	}
+	if got, want := n.Usage.FreeCPUs().Len()+all.Len(), 60; got != want {
+		t.Fatalf("held and free CPUs are %d, want %d", got, want)
+	}
+	for i := range n.Machine.NUMAs() {
+		if f := n.Usage.FreeMemory(i, topo.Memory); f < 0 || f > n.Usage.Allocatable(i, topo.Memory) {
+			t.Fatalf("numa %d has %d bytes free", i, f)
+		}
+	}
+}
+
+func TestSnapshotKeepsNodesApart(t *testing.T) {
+	b := New()
+	for i := range 200 {
+		b.Report(fmt.Sprint("n", i), layout(t))
+	}
+	before := b.Snapshot()
+	b.Reserve("n7", id(1), pod(4, 1))
+	b.Forget("n9")
+	if before.Len() != 200 || b.Snapshot().Len() != 199 || b.Snapshot().Node("n9") != nil || before.Node("n9") == nil {
+		t.Error("nodes come and go in old snapshots")
+	}
+	if before.Node("n8") != b.Snapshot().Node("n8") || before.Node("n7") == b.Snapshot().Node("n7") {
+		t.Error("a change of one node touches others, or not itself")
+	}
+}
