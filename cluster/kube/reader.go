@@ -1,0 +1,90 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// Reader reads a cluster once, for tools: the same book that a scheduler keeps, computed from what the
+// API server has now.
+type Reader struct {
+	cluster kubernetes.Interface
+	layouts *client.Client
+}
+
+// Problem is a node whose layout is missing or was refused.
+type Problem struct{ Node, Reason string }
+
+// NewReader returns a reader of the cluster that cfg names.
+func NewReader(cfg *rest.Config) (*Reader, error) {
+	cluster, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client for %s: %w", cfg.Host, err)
+	}
+	layouts, err := client.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{cluster, layouts}, nil
+}
+
+// Nodes returns the nodes whose layout is understood, in ascending order of name, with what is held and
+// predicted on each, and why the others are not among them.
+func (r *Reader) Nodes(ctx context.Context) ([]*ledger.Node, []Problem, error) {
+	layouts, err := r.layouts.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list node layouts: %w", err)
+	}
+	nodes, err := r.cluster.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list nodes: %w", err)
+	}
+	pods, err := r.cluster.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list pods: %w", err)
+	}
+	book := ledger.New()
+	feed := NewFeed(book, nil, nil)
+	for i := range layouts.Items {
+		feed.Layout(&layouts.Items[i])
+	}
+	for i := range pods.Items {
+		feed.Pod(&pods.Items[i])
+	}
+	feed.Begin()
+	snap := book.Snapshot()
+	var out []*ledger.Node
+	for _, name := range snap.Names() {
+		out = append(out, snap.Node(name))
+	}
+	return out, problems(feed, snap, nodes.Items), nil
+}
+
+func problems(feed *Feed, snap *ledger.Snapshot, nodes []v1.Node) (out []Problem) {
+	for i := range nodes {
+		name := nodes[i].Name
+		switch why := feed.Problem(name); {
+		case why != "":
+			out = append(out, Problem{name, "layout refused: " + why})
+		case snap.Node(name) == nil:
+			out = append(out, Problem{name, "no layout: is the agent running?"})
+		}
+	}
+	slices.SortFunc(out, func(a, b Problem) int { return strings.Compare(a.Node, b.Node) })
+	return out
+}
+
+// Pod returns one pod.
+func (r *Reader) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+	return r.cluster.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+}

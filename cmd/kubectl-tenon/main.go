@@ -1,0 +1,70 @@
+// Command kubectl-tenon is the kubectl plugin "kubectl tenon". It only wires the commands of face/cli to
+// the cluster that a kubeconfig names, and refuses nothing by itself.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := cli.Run(ctx, os.Args[1:], os.Stdout, os.Stderr, cli.Setup{Version: version(), Connect: connect})
+	stop()
+	os.Exit(code)
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {
+	cfg, namespace, err := k.Load()
+	if err != nil {
+		return nil, "", err
+	}
+	r, err := kube.NewReader(cfg)
+	if err != nil {
+		return nil, "", err
+	}
+	return cluster{r}, namespace, nil
+}
+
+// cluster gives the reader the form that the commands ask for.
+type cluster struct{ reader *kube.Reader }
+
+func (c cluster) Nodes(ctx context.Context) ([]*ledger.Node, []cli.NodeProblem, error) {
+	nodes, problems, err := c.reader.Nodes(ctx)
+	out := make([]cli.NodeProblem, 0, len(problems))
+	for _, p := range problems {
+		out = append(out, cli.NodeProblem{Node: p.Node, Reason: p.Reason})
+	}
+	return nodes, out, err
+}
+
+func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, error) {
+	pod, err := c.reader.Pod(ctx, namespace, name)
+	if err != nil {
+		return cli.PodView{}, err
+	}
+	core, err := kube.Pod(pod)
+	if err != nil {
+		return cli.PodView{}, err
+	}
+	demand, err := kube.Demand(pod)
+	if err != nil {
+		return cli.PodView{}, err
+	}
+	return cli.PodView{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName,
+		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message}, nil
+}
