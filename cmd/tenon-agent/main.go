@@ -1,0 +1,88 @@
+// Command tenon-agent publishes the NodeLayout of the node that it runs on.
+//
+// It only reads its flags and wires the parts; it refuses arguments and flags that it does not know.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/agent"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Getenv("NODE_NAME"), os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "tenon-agent:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, nodeName string, stderr io.Writer) error {
+	var cfg agent.Config
+	fs := flag.NewFlagSet("tenon-agent", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&cfg.NodeName, "node-name", nodeName, "name of the Node; also NODE_NAME")
+	fs.StringVar(&cfg.KubeletConfig, "kubelet-config", "/var/lib/kubelet/config.yaml", "file of the KubeletConfiguration")
+	fs.StringVar(&cfg.PodResourcesSocket, "podresources-socket", "/var/lib/kubelet/pod-resources/kubelet.sock", "socket of the kubelet's podresources service")
+	fs.StringVar(&cfg.StateDir, "state-dir", "/var/lib/kubelet", "root directory of the kubelet, with its state files")
+	kubeconfig := fs.String("kubeconfig", "", "file to reach the API server with; in-cluster when empty")
+	machine := fs.String("machine", "", "file with the text form of the machine")
+	verbose := fs.Int("v", 0, "verbosity of the log")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	if *machine == "" {
+		return errors.New("--machine is required")
+	}
+	cfg.Machine = machineFile(*machine)
+	var err error
+	if cfg.REST, err = clientcmd.BuildConfigFromFlags("", *kubeconfig); err != nil {
+		return fmt.Errorf("reach the API server: %w", err)
+	}
+	if cfg.PodResourcesSocket, err = filepath.Abs(cfg.PodResourcesSocket); err != nil {
+		return fmt.Errorf("podresources socket: %w", err)
+	}
+	cfg.Logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(stderr), textlogger.Verbosity(*verbose)))
+	klog.SetLogger(cfg.Logger)
+	return agent.Run(ctx, cfg)
+}
+
+// machineFile is the path of a machine's text form; it is read again whenever the agent asks.
+type machineFile string
+
+func (path machineFile) Machine(context.Context) (*topo.Machine, error) {
+	f, err := os.Open(string(path))
+	if err != nil {
+		return nil, fmt.Errorf("open machine text: %w", err)
+	}
+	defer f.Close()
+	text, err := topo.ParseText(io.LimitReader(f, 8<<20))
+	if err != nil {
+		return nil, fmt.Errorf("machine text %s: %w", path, err)
+	}
+	m, err := topo.New(text.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("machine text %s: %w", path, err)
+	}
+	return m, nil
+}
