@@ -244,25 +244,30 @@ func blocks(m *topo.Machine, in []MemoryBlock) (out []place.Block, err error) {
 	return out, nil
 }
 
-// Groups returns the memory manager's groups by position, where they are more than the numa alone. The
-// memory manager forgets the group of a numa together with its last block, but only when it next
-// admits a pod, so the groups of numas that no entry has memory on are left out.
+// Groups returns the memory manager's groups by position, for the numas whose group does not follow
+// from what they have: those that are in a group with others, and those that share a block with others
+// though the last use of them was alone. The memory manager forgets the group of a numa together with
+// its last block, but only when it next admits a pod, so numas that no entry has memory on are left
+// out.
 func (o Observation) Groups(m *topo.Machine, entries []ledger.Entry) map[int]topo.Mask {
 	if o.Memory == nil {
 		return nil
 	}
-	var used topo.Mask
+	var used, shared topo.Mask
 	for _, e := range entries {
 		for _, h := range e.Holdings {
 			for _, b := range h.Memory {
 				used |= b.NUMAs
+				if b.NUMAs.Len() > 1 {
+					shared |= b.NUMAs
+				}
 			}
 		}
 	}
 	out := map[int]topo.Mask{}
 	for _, at := range used.Positions() {
 		mask, err := m.MaskOf(o.Memory.Cells[m.NUMAs()[at].ID].List()...)
-		if err == nil && mask.Has(at) && mask.Len() > 1 {
+		if err == nil && mask.Has(at) && (mask.Len() > 1 || shared.Has(at)) {
 			out[at] = mask
 		}
 	}
