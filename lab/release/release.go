@@ -2,8 +2,8 @@
 //
 // Kubernetes' own binaries learn their version from the linker; as libraries they call themselves
 // "v0.0.0-master", which nodes and the API server would then show to people. [Set] takes the version
-// of the k8s.io/kubernetes module from this binary's build information. The package refuses to guess:
-// a binary without build information keeps the placeholder.
+// of the k8s.io/kubernetes module from this binary's build information. A binary whose build information
+// lists no modules, as a test's does, says only which minor release it is.
 package release
 
 import (
@@ -22,23 +22,18 @@ var gitVersion string
 // Set sets the version that this process' Kubernetes libraries report. Call it before they start.
 func Set() {
 	v := Version()
-	if v == "" {
-		return
-	}
 	gitVersion = v
 	_ = version.SetDynamicVersion(v) // refuses only what differs from gitVersion
 }
 
-// Version returns the version of the k8s.io/kubernetes module, or "" where the build does not tell.
+// Version returns the version of the k8s.io/kubernetes module, such as "v1.36.3".
 func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, m := range info.Deps {
-		if m.Path == "k8s.io/kubernetes" {
-			return m.Version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == "k8s.io/kubernetes" {
+				return m.Version
+			}
 		}
 	}
-	return ""
+	return "v" + version.DefaultKubeBinaryVersion + ".0"
 }

@@ -1,0 +1,116 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	configv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/lab/kubelet"
+	"github.com/tenon-numa/tenon/lab/machines"
+	"github.com/tenon-numa/tenon/node/agent"
+)
+
+// NodeInfo is what somebody who works on a node, such as an agent, has to know of it.
+type NodeInfo struct {
+	Name               string
+	Machine            *topo.Machine
+	KubeletConfigPath  string // the effective KubeletConfiguration
+	PodResourcesSocket string
+	StateDir           string // of the CPU and memory managers' checkpoints
+	RESTConfig         *rest.Config
+}
+
+// MaybeChild does nothing in a program that a person started. In the child that [Start] made of the
+// same binary it runs the nodes and does not return.
+func MaybeChild() {
+	if os.Getenv(childEnv) == "" {
+		return
+	}
+	if err := runNodes(os.Stdin); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// runNodes reads the job, starts the nodes, and returns at the end of the input.
+func runNodes(in io.Reader) error {
+	var j job
+	dec := json.NewDecoder(in)
+	if err := dec.Decode(&j); err != nil {
+		return fmt.Errorf("read job: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() {
+		if err := startNodes(ctx, j); err != nil {
+			failed <- err
+		}
+	}()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		io.Copy(io.Discard, in)
+	}()
+	select {
+	case err := <-failed:
+		return err
+	case <-ended:
+		return nil
+	}
+}
+
+func startNodes(ctx context.Context, j job) error {
+	described := make([]machines.Machine, len(j.Nodes))
+	configs := make([]*configv1beta1.KubeletConfiguration, len(j.Nodes))
+	for i, n := range j.Nodes {
+		m, err := machines.Parse(n.Machine, n.Text, n.YAML)
+		if err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+		described[i], configs[i] = m, m.Kubelet
+	}
+	if err := kubelet.PrepareProcess(configs...); err != nil {
+		return err
+	}
+	for i, n := range j.Nodes {
+		k, err := kubelet.Start(ctx, kubelet.Options{
+			Node: n.Name, Machine: described[i].Topo, Config: configs[i], Client: n.Access.config(), Root: n.Root,
+			Labels: map[string]string{"kubernetes.io/hostname": n.Name, "lab.tenon.sh/machine": n.Machine},
+		})
+		if err != nil {
+			return err
+		}
+		if j.Agents {
+			go runAgent(ctx, NodeInfo{
+				Name: n.Name, Machine: described[i].Topo, KubeletConfigPath: k.ConfigPath,
+				PodResourcesSocket: k.PodResourcesSocket, StateDir: k.Root, RESTConfig: j.Admin.config(),
+			})
+		}
+	}
+	return nil
+}
+
+// hardware is a machine that needs no discovery.
+type hardware struct{ machine *topo.Machine }
+
+func (h hardware) Machine(context.Context) (*topo.Machine, error) { return h.machine, nil }
+
+func runAgent(ctx context.Context, n NodeInfo) {
+	logger := klog.FromContext(ctx).WithName("agent").WithValues("node", n.Name)
+	err := agent.Run(ctx, agent.Config{
+		NodeName: n.Name, Machine: hardware{n.Machine}, KubeletConfig: n.KubeletConfigPath,
+		PodResourcesSocket: n.PodResourcesSocket, StateDir: n.StateDir, REST: n.RESTConfig, Logger: logger,
+	})
+	if err != nil && ctx.Err() == nil {
+		logger.Error(err, "Agent ended")
+	}
+}

@@ -1,0 +1,217 @@
+// Package lab is a Kubernetes cluster on one computer: a control plane in this process, and in a
+// child process one real kubelet, with Tenon's agent beside it, for every described machine.
+//
+// Everything a cluster writes is below one directory of its own, and everything it listens on is the
+// loopback interface or a socket in that directory. Invariant: when [Start] returns a cluster, every
+// node is ready, its devices are counted, and its layout is published; after [Cluster.Stop] no
+// process, port or file of it is left. When the program dies, the child dies with it. The package
+// refuses to run containers: a container is an entry in a map, but who gets which CPU is real.
+//
+// A program that starts clusters calls [MaybeChild] first of all, in main or TestMain: the child is
+// the same binary.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-numa/tenon/deploy/crd"
+	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/machines"
+)
+
+// Config says what cluster to start. The zero Config is a cluster with one node for each machine of
+// the built-in catalogue.
+type Config struct {
+	// Nodes of the cluster; none means [DefaultNodes].
+	Nodes []Node
+	// Machines is searched for a machine before the built-in catalogue; it may be nil.
+	Machines fs.FS
+	// Dir is where the cluster's directory is made; empty means a memory file system where there is
+	// one. A long path leaves little room for the names of nodes: a socket's path has at most 107 bytes.
+	Dir string
+	// NoAgents leaves Tenon's agent out, so that no layouts are published.
+	NoAgents bool
+	// CRDs are installed besides NodeLayout.
+	CRDs [][]byte
+	// Progress, if not nil, is told of each step, one line at a time.
+	Progress func(line string)
+}
+
+// startTimeout bounds a start; on a busy computer of two cores it takes some ten seconds.
+const startTimeout = 3 * time.Minute
+
+// Cluster is a running cluster.
+type Cluster struct {
+	// Nodes are the nodes, as given or as defaulted.
+	Nodes []Node
+	// Dir is the cluster's directory; control-plane.log and kubelets.log are in it.
+	Dir string
+	// KubeconfigPath is a kubeconfig file of a cluster administrator, for kubectl.
+	KubeconfigPath string
+
+	plane   *control.Plane
+	child   *child
+	log     *os.File
+	stop    sync.Once
+	stopErr error
+}
+
+// Start starts a cluster. The context bounds the start only; the cluster runs until Stop. Logs of
+// Kubernetes' libraries in this process go to the cluster's directory from here on.
+func Start(ctx context.Context, cfg Config) (*Cluster, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
+	defer cancel()
+	c := &Cluster{Nodes: cfg.Nodes}
+	if len(c.Nodes) == 0 {
+		c.Nodes = DefaultNodes()
+	}
+	if err := c.start(ctx, cfg); err != nil {
+		return nil, errors.Join(fmt.Errorf("start lab cluster: %w", err), c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, cfg Config) error {
+	say := cfg.Progress
+	if say == nil {
+		say = func(string) {}
+	}
+	described, err := load(c.Nodes, cfg.Machines)
+	if err != nil {
+		return err
+	}
+	if c.Dir, err = makeDir(cfg.Dir); err != nil {
+		return err
+	}
+	if err := c.redirectLogs(); err != nil {
+		return err
+	}
+	began := time.Now()
+	home := filepath.Join(c.Dir, "control")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return err
+	}
+	c.plane, err = control.Start(ctx, control.Options{
+		Dir: home, Nodes: names(c.Nodes), CRDs: append([][]byte{crd.YAML()}, cfg.CRDs...),
+	})
+	if err != nil {
+		return err
+	}
+	c.KubeconfigPath = c.plane.Kubeconfig
+	say(fmt.Sprintf("control plane ready at %s (%s)", c.plane.Admin.Host, since(began)))
+	job, err := newJob(c, described, cfg.NoAgents)
+	if err != nil {
+		return err
+	}
+	if c.child, err = startChild(job, filepath.Join(c.Dir, "kubelets.log")); err != nil {
+		return err
+	}
+	if err := c.awaitNodes(ctx, described, cfg.NoAgents, say); err != nil {
+		return err
+	}
+	say(fmt.Sprintf("%d nodes ready (%s)", len(c.Nodes), since(began)))
+	return nil
+}
+
+func since(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }
+
+// RESTConfig returns the access of a cluster administrator, as a copy.
+func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.plane.Admin) }
+
+// NodeDir returns the root directory of a node's kubelet: state files, configuration and sockets.
+func (c *Cluster) NodeDir(name string) string { return filepath.Join(c.Dir, "n", name) }
+
+// Done is closed when the nodes' process ended, by Stop or by a failure; Err then says why.
+func (c *Cluster) Done() <-chan struct{} { return c.child.done }
+
+// Err returns why the nodes' process ended, nil while it runs or where Stop ended it.
+func (c *Cluster) Err() error { return c.child.failure() }
+
+// Stop ends the cluster and removes its directory. A second call does nothing.
+func (c *Cluster) Stop() error {
+	c.stop.Do(func() {
+		var errs []error
+		if c.child != nil {
+			errs = append(errs, c.child.stop())
+		}
+		if c.plane != nil {
+			errs = append(errs, c.plane.Stop())
+		}
+		if c.log != nil {
+			klog.SetOutput(io.Discard)
+			errs = append(errs, c.log.Close())
+		}
+		if c.Dir != "" {
+			errs = append(errs, os.RemoveAll(c.Dir))
+		}
+		if err := errors.Join(errs...); err != nil {
+			c.stopErr = fmt.Errorf("stop lab cluster: %w", err)
+		}
+	})
+	return c.stopErr
+}
+
+// redirectLogs sends the log of Kubernetes' libraries, which is one for the process, to a file.
+func (c *Cluster) redirectLogs() error {
+	f, err := os.Create(filepath.Join(c.Dir, "control-plane.log"))
+	if err != nil {
+		return err
+	}
+	c.log = f
+	klog.LogToStderr(false)
+	klog.SetOutput(f)
+	return nil
+}
+
+// memoryDir is a memory file system on most Linux systems. The kubelets' managers write their state
+// at each admission, which is slow on a disk.
+const memoryDir = "/dev/shm"
+
+func makeDir(base string) (string, error) {
+	if base != "" {
+		return os.MkdirTemp(base, "tenon-")
+	}
+	if dir, err := os.MkdirTemp(memoryDir, "tenon-"); err == nil {
+		return dir, nil
+	}
+	return os.MkdirTemp("", "tenon-")
+}
+
+// load finds the machine of every node.
+func load(nodes []Node, own fs.FS) (map[string]machines.Machine, error) {
+	out := map[string]machines.Machine{}
+	for _, n := range nodes {
+		if err := n.check(); err != nil {
+			return nil, err
+		}
+		if _, ok := out[n.Name]; ok {
+			return nil, fmt.Errorf("node %s is named twice", n.Name)
+		}
+		m, err := find(own, n.Machine)
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.Name, err)
+		}
+		out[n.Name] = m
+	}
+	return out, nil
+}
+
+func find(own fs.FS, name string) (machines.Machine, error) {
+	if own != nil {
+		if m, err := machines.Read(own, name); !errors.Is(err, fs.ErrNotExist) {
+			return m, err
+		}
+	}
+	return machines.Load(name)
+}

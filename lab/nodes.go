@@ -1,0 +1,90 @@
+package lab
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/tenon-numa/tenon/lab/machines"
+)
+
+// Bounds of a cluster.
+const (
+	maxNodes    = 200
+	maxNodeName = 40 // part of a socket's path
+)
+
+// Node is one node of a cluster.
+type Node struct {
+	Name    string // at most 40 bytes, a DNS label
+	Machine string // name in the catalogue
+}
+
+var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+func (n Node) check() error {
+	if len(n.Name) > maxNodeName || !nodeName.MatchString(n.Name) {
+		return fmt.Errorf("node name %q is not a DNS label of at most %d bytes", n.Name, maxNodeName)
+	}
+	return nil
+}
+
+func names(nodes []Node) []string {
+	out := make([]string, len(nodes))
+	for i, n := range nodes {
+		out[i] = n.Name
+	}
+	return out
+}
+
+// DefaultNodes returns one node for each machine of the built-in catalogue, named like it.
+func DefaultNodes() []Node {
+	var out []Node
+	for _, name := range machines.List() {
+		out = append(out, Node{Name: name, Machine: name})
+	}
+	return out
+}
+
+var counted = regexp.MustCompile(`^([0-9]+)x(.+)$`)
+
+// ParseNodes reads a comma list of machines, each with an optional count, such as "2xxeon-2s,gpu-8".
+// A machine that occurs once gives its name to the node; otherwise nodes are numbered from 1. Whether
+// the machines exist is found out at the start.
+func ParseNodes(text string) ([]Node, error) {
+	var list []string
+	total := map[string]int{}
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		count, machine := 1, part
+		if m := counted.FindStringSubmatch(part); m != nil {
+			n, err := strconv.Atoi(m[1])
+			if err != nil || n < 1 || n > maxNodes {
+				return nil, fmt.Errorf("nodes %q: count is outside 1..%d", part, maxNodes)
+			}
+			count, machine = n, m[2]
+		}
+		if !nodeName.MatchString(machine) {
+			return nil, fmt.Errorf("nodes %q: want MACHINE or COUNTxMACHINE", part)
+		}
+		total[machine] += count
+		for range count {
+			list = append(list, machine)
+		}
+		if len(list) > maxNodes {
+			return nil, fmt.Errorf("more than %d nodes", maxNodes)
+		}
+	}
+	seen := map[string]int{}
+	out := make([]Node, 0, len(list))
+	for _, machine := range list {
+		n := Node{Name: machine, Machine: machine}
+		if total[machine] > 1 {
+			seen[machine]++
+			n.Name = fmt.Sprintf("%s-%d", machine, seen[machine])
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}

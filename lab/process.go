@@ -1,0 +1,174 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/lab/machines"
+)
+
+// childEnv marks the child; its value is not looked at.
+const childEnv = "TENON_LAB_CHILD"
+
+// job is what the child is told, as JSON on its standard input. The pipe stays open behind it: its
+// end is the order to end.
+type job struct {
+	Nodes  []jobNode
+	Admin  access // for the agents
+	Agents bool
+}
+
+type jobNode struct {
+	Name, Machine, Root string
+	Text, YAML          string // the machine's files
+	Access              access // the kubelet's own identity
+}
+
+// access is the part of a rest.Config that the lab uses.
+type access struct {
+	Host, Token string
+	CA          []byte
+}
+
+func accessOf(c *rest.Config) access { return access{Host: c.Host, Token: c.BearerToken, CA: c.CAData} }
+
+func (a access) config() *rest.Config {
+	return &rest.Config{Host: a.Host, BearerToken: a.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}}
+}
+
+func newJob(c *Cluster, described map[string]machines.Machine, noAgents bool) (job, error) {
+	j := job{Admin: accessOf(c.plane.Admin), Agents: !noAgents}
+	for _, n := range c.Nodes {
+		m := described[n.Name]
+		identity, err := c.plane.Node(n.Name)
+		if err != nil {
+			return job{}, err
+		}
+		j.Nodes = append(j.Nodes, jobNode{Name: n.Name, Machine: m.Name, Root: c.NodeDir(n.Name),
+			Text: m.Text, YAML: m.YAML, Access: accessOf(identity)})
+	}
+	return j, nil
+}
+
+// child is the parent's end of the process in which the kubelets live.
+type child struct {
+	cmd      *exec.Cmd
+	stdin    io.Closer
+	logPath  string
+	stopping atomic.Bool
+	done     chan struct{}
+	err      error // of the process; set before done is closed
+}
+
+// startChild starts this binary again as the nodes' process.
+func startChild(j job, logPath string) (*child, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		return nil, fmt.Errorf("write the nodes' job: %w", err)
+	}
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	c := &child{cmd: exec.Command(exe), logPath: logPath, done: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), childEnv+"=1")
+	c.cmd.Stdout, c.cmd.Stderr = log, log
+	// Its own process group: an interrupt at the terminal is for the parent, which then stops the child.
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stdin, err := c.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.stdin = stdin
+	started := make(chan error, 1)
+	go c.run(started)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start the nodes' process: %w", err)
+	}
+	if _, err := stdin.Write(text); err != nil {
+		return nil, errors.Join(fmt.Errorf("write the nodes' job: %w", err), c.stop())
+	}
+	return c, nil
+}
+
+// run starts the process and waits for it, on one thread: the kernel sends the death signal when the
+// thread that started the child ends, not when the process does.
+func (c *child) run(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := c.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	c.err = c.cmd.Wait()
+	close(c.done)
+}
+
+// childPatience is how long a child may take to end by itself.
+const childPatience = 5 * time.Second
+
+// stop ends the process and returns when it is gone.
+func (c *child) stop() error {
+	c.stopping.Store(true)
+	c.stdin.Close() // fails only where the process is gone
+	select {
+	case <-c.done:
+		return nil
+	case <-time.After(childPatience):
+	}
+	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end the nodes' process: %w", err)
+	}
+	<-c.done
+	return nil
+}
+
+// failure says why the process ended, with the end of its log; nil while it runs or when it was told to end.
+func (c *child) failure() error {
+	select {
+	case <-c.done:
+	default:
+		return nil
+	}
+	if c.stopping.Load() {
+		return nil
+	}
+	return fmt.Errorf("the nodes' process ended (%v); the end of its log:\n%s", c.err, tail(c.logPath))
+}
+
+// tail returns the last lines of a log.
+func tail(path string) string {
+	const bytesMost, linesMost = 64 << 10, 15
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > bytesMost {
+		f.Seek(-bytesMost, io.SeekEnd)
+	}
+	b, err := io.ReadAll(f)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(string(bytes.TrimSpace(b)), "\n")
+	return strings.Join(lines[max(0, len(lines)-linesMost):], "\n")
+}
