@@ -1,0 +1,142 @@
+// Package scheduler runs a kube-scheduler inside the process of a lab cluster, with Tenon's plugin or
+// without.
+//
+// It is kube-scheduler's own command path, configured by a KubeSchedulerConfiguration as an
+// administrator would write it. Invariant: after Stop the scheduler binds nothing more. The package
+// refuses configurations that kube-scheduler refuses.
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/configz"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"github.com/tenon-numa/tenon/cluster/sched"
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// Profiles of a scheduler: the only one of its cluster, or Tenon's beside the default one.
+const (
+	// Plain is kube-scheduler without Tenon.
+	Plain = `- schedulerName: default-scheduler
+`
+	// Tenon is kube-scheduler with Tenon as the only scheduler.
+	Tenon = `- schedulerName: default-scheduler
+` + plugin
+	// Both is the default profile without Tenon and a second one with it.
+	Both = `- schedulerName: default-scheduler
+- schedulerName: tenon-scheduler
+` + plugin
+
+	plugin = `  plugins: {multiPoint: {enabled: [{name: Tenon, weight: 10}]}}
+  pluginConfig:
+  - name: Tenon
+    args: {apiVersion: tenon.sh/v1alpha1, kind: TenonArgs, unknownNodes: Refuse}
+`
+)
+
+const header = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: %q, qps: 1000, burst: 1000}
+leaderElection: {leaderElect: false}
+podMaxBackoffSeconds: 2
+profiles:
+%s`
+
+// Running is a scheduler at work.
+type Running struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+// Start starts a scheduler with the given profiles (a YAML list). Its configuration is written to dir.
+// onOutcome, if not nil, is told how every prediction came out; profiles without Tenon make none.
+func Start(dir, kubeconfig, profiles string, onOutcome func(ledger.Outcome)) (*Running, error) {
+	file := filepath.Join(dir, "scheduler.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, header, kubeconfig, profiles), 0o600); err != nil {
+		return nil, fmt.Errorf("write scheduler configuration: %w", err)
+	}
+	opts, err := newOptions(file)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	run, err := prepare(ctx, opts, profiles != Plain, onOutcome)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	r := &Running{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		if err := run(ctx); err != nil && ctx.Err() == nil {
+			r.err = fmt.Errorf("scheduler ended: %w", err)
+		}
+	}()
+	return r, nil
+}
+
+// newOptions gives the scheduler feature gates of its own: the process-wide ones belong to the API
+// server beside it.
+func newOptions(file string) (*options.Options, error) {
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+	reg := basecompatibility.NewComponentGlobalsRegistry()
+	err := reg.Register(basecompatibility.DefaultKubeComponent,
+		compatibility.DefaultKubeEffectiveVersionForTest(), utilfeature.DefaultMutableFeatureGate.DeepCopy())
+	if err != nil {
+		return nil, fmt.Errorf("register scheduler component: %w", err)
+	}
+	opts := options.NewOptionsWithComponentGlobalsRegistry(reg)
+	opts.ConfigFile = file
+	opts.SecureServing.BindPort = 0
+	if err := reg.Set(); err != nil {
+		return nil, fmt.Errorf("set scheduler feature gates: %w", err)
+	}
+	return opts, nil
+}
+
+func prepare(ctx context.Context, opts *options.Options, tenon bool, onOutcome func(ledger.Outcome)) (func(context.Context) error, error) {
+	configz.Delete("componentconfig") // a process-wide name; a scheduler that ran before leaves it
+	if tenon {
+		s, err := sched.Prepare(ctx, opts, onOutcome)
+		if err != nil {
+			return nil, err
+		}
+		return s.Run, nil
+	}
+	cc, s, err := app.Setup(ctx, opts)
+	if err != nil {
+		return nil, fmt.Errorf("set up scheduler: %w", err)
+	}
+	return func(ctx context.Context) error { return app.Run(ctx, cc, s) }, nil
+}
+
+// Done is closed when the scheduler ended; Err then says why, nil after Stop.
+func (r *Running) Done() <-chan struct{} { return r.done }
+
+// Err returns why the scheduler ended by itself.
+func (r *Running) Err() error {
+	select {
+	case <-r.done:
+		return r.err
+	default:
+		return nil
+	}
+}
+
+// Stop ends the scheduler and waits until it has ended.
+func (r *Running) Stop() error {
+	r.cancel()
+	<-r.done
+	return r.err
+}
