@@ -1,0 +1,321 @@
+package tenon_test
+
+import (
+	"fmt"
+	"go/ast"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tenon-numa/tenon"
+
+// pure is the part of the standard library that decides nothing about the world: no files, network,
+// clock, chance, logs, reflection or goroutines.
+var pure = words(`bufio cmp container/heap errors fmt io iter maps math math/bits slices strconv strings unicode unicode/utf8`)
+
+// floor is what the non-test code of the packages that match a pattern may import.
+type floor struct {
+	pattern string   // "a/b", or "a/b/..." for a/b and all below it
+	std     []string // packages of the standard library; nil: all of it
+	own     []string // patterns of this module
+	outside []string // modules
+}
+
+// floors is the policy. The first row whose pattern matches a package decides; a package without a row
+// has no floor yet, and that is an error.
+var floors = []floor{
+	// Floor 0: values and algorithms, in this order.
+	{"core/idset", pure, nil, nil},
+	{"core/topo", pure, words(`core/idset`), nil},
+	{"core/place", pure, words(`core/idset core/topo`), nil},
+	// The ledger has the only lock in core.
+	{"core/ledger", append(words(`sync sync/atomic`), pure...), words(`core/idset core/topo core/place`), nil},
+
+	// Floor 1: wire types.
+	{"api/config", nil, words(`core/...`), words(`k8s.io/apimachinery sigs.k8s.io/yaml`)},
+	{"api/v1alpha1/client", nil, words(`core/... api/v1alpha1`), words(`k8s.io/apimachinery k8s.io/client-go`)},
+	{"api/v1alpha1", nil, words(`core/...`), words(`k8s.io/apimachinery`)},
+	{"deploy/crd", words(`embed`), nil, nil},
+
+	// Floor 2: hands. Each reaches down, and to what its own folder has below it.
+	{"node/agent", nil, words(`core/... api/... node/kubelet`), onNode},
+	{"node/...", nil, words(`core/... api/...`), onNode},
+	{"cluster/kube", nil, words(`core/... api/...`), inCluster},
+	{"cluster/sched", nil, words(`core/... api/... cluster/kube`),
+		append(words(`k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes github.com/spf13/cobra`), inCluster...)},
+	{"face/draw", nil, words(`core/...`), words(`golang.org/x/term`)},
+	{"face/...", nil, words(`core/... api/... face/...`),
+		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/client-go`)},
+	{"lab/machines", nil, words(`core/...`), words(`k8s.io/kubelet sigs.k8s.io/yaml`)},
+	{"lab/...", nil, words(`core/... api/... deploy/... node/... cluster/... lab/...`), all()},
+
+	// Floor 3: wiring.
+	{"cmd/...", nil, words(`core/... api/... deploy/... node/... cluster/... face/... lab/... cmd/...`), all()},
+
+	// Beside the house.
+	{"test", nil, nil, nil},
+	{".", nil, nil, nil},
+}
+
+var (
+	onNode = words(`github.com/fsnotify/fsnotify github.com/go-logr/logr google.golang.org/grpc k8s.io/api
+		k8s.io/apimachinery k8s.io/client-go k8s.io/klog/v2 k8s.io/kubelet sigs.k8s.io/yaml`)
+	inCluster = words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/api k8s.io/apimachinery
+		k8s.io/client-go k8s.io/component-helpers k8s.io/klog/v2 k8s.io/kubectl sigs.k8s.io/yaml`)
+)
+
+// budget is every module that the code imports, with the reason for which it is worth its weight.
+var budget = map[string]string{
+	"github.com/fsnotify/fsnotify":                                "The agent learns of the kubelet's state files when they change, not by polling.",
+	"github.com/go-logr/logr":                                     "The logger's interface that Kubernetes' libraries take.",
+	"github.com/google/cadvisor":                                  "The types in which a lab kubelet is told its machine.",
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api": "NodeResourceTopology, the exchange format of other tools.",
+	"github.com/prometheus/client_golang":                         "The lab's kubelets register metrics; each needs a registry of its own.",
+	"github.com/spf13/cobra":                                      "Command lines that behave like kubectl's and kube-scheduler's.",
+	"github.com/spf13/pflag":                                      "The flags of cobra.",
+	"go.etcd.io/etcd/server/v3":                                   "The lab's store, inside the process.",
+	"go.opentelemetry.io/otel/trace":                              "A lab kubelet takes a tracer; it gets the one that does nothing.",
+	"go.uber.org/zap":                                             "The logger that etcd takes.",
+	"golang.org/x/term":                                           "Whether the output is a terminal, and how wide.",
+	"google.golang.org/grpc":                                      "The kubelet's podresources and device plugin services.",
+	"k8s.io/api":                                                  "Pod, Node and the other objects of the API server.",
+	"k8s.io/apiextensions-apiserver":                              "The lab installs CustomResourceDefinitions.",
+	"k8s.io/apimachinery":                                         "Object metadata, quantities, schemes.",
+	"k8s.io/apiserver":                                            "The lab's API server, and the signal handler of kube-scheduler's command.",
+	"k8s.io/client-go":                                            "Clients, informers, kubeconfig files.",
+	"k8s.io/component-base":                                       "Flags, logs and metrics as kube-scheduler has them.",
+	"k8s.io/component-helpers":                                    "Pod-level resources, counted as the kubelet counts them.",
+	"k8s.io/cri-api":                                              "The container runtime that a lab kubelet talks to.",
+	"k8s.io/klog/v2":                                              "The logger of Kubernetes' libraries.",
+	"k8s.io/kube-scheduler":                                       "The scheduler framework's interfaces.",
+	"k8s.io/kubectl":                                              "The QoS class of a pod, computed as the kubelet computes it.",
+	"k8s.io/kubelet":                                              "The kubelet's configuration and service types.",
+	"k8s.io/kubernetes":                                           "The scheduler that the plugin runs in, and the kubelet that judges predictions.",
+	"k8s.io/mount-utils":                                          "A lab kubelet takes a mounter; it gets one that mounts nothing.",
+	"k8s.io/utils":                                                "Pointers to values, and CPU sets as the kubelet's interfaces have them.",
+	"pgregory.net/rapid":                                          "Property tests that shrink what they find.",
+	"sigs.k8s.io/yaml":                                            "YAML as Kubernetes reads it, strictly.",
+}
+
+// heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
+// seconds and can be tested under the race detector at no cost.
+var heavy = words(`cluster/sched lab/... cmd/tenon-scheduler cmd/tenon-lab`)
+
+// light are programs that must not link k8s.io/kubernetes, not even by way of other packages.
+var light = words(`cmd/kubectl-tenon cmd/tenon-agent`)
+
+func words(s string) []string { return strings.Fields(s) }
+
+// all is every module of the budget.
+func all() []string {
+	var out []string
+	for m := range budget {
+		out = append(out, m)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestFloors(t *testing.T) {
+	modules := goMod(t).modules()
+	for _, p := range packages(t) {
+		i := slices.IndexFunc(floors, func(f floor) bool { return match(f.pattern, p.path) })
+		if i < 0 {
+			t.Errorf("package %s has no floor: give it a row in floors", p.path)
+			continue
+		}
+		for _, imp := range p.imports(false) {
+			if why := floors[i].refuses(imp, modules); why != "" {
+				t.Errorf("package %s imports %s: %s (row %q of floors)", p.path, imp, why, floors[i].pattern)
+			}
+		}
+	}
+}
+
+// refuses says why a package of the floor may not import what it imports, or "".
+func (f floor) refuses(imp string, modules []string) string {
+	if own, ok := inside(imp); ok {
+		if !slices.ContainsFunc(f.own, func(p string) bool { return match(p, own) }) {
+			return "not below its floor"
+		}
+		return ""
+	}
+	if standard(imp) {
+		if f.std != nil && !slices.Contains(f.std, imp) {
+			return "not in the part of the standard library that this floor may use"
+		}
+		return ""
+	}
+	if m := moduleOf(imp, modules); !slices.Contains(f.outside, m) {
+		return fmt.Sprintf("module %s is not for this floor", m)
+	}
+	return ""
+}
+
+func TestKubernetesStaysInItsPlace(t *testing.T) {
+	reached := map[string][]string{} // package -> packages of this module that it imports
+	direct := map[string]bool{}
+	for _, p := range packages(t) {
+		may := slices.ContainsFunc(heavy, func(h string) bool { return match(h, p.path) })
+		for _, imp := range p.imports(true) {
+			if strings.HasPrefix(imp, "k8s.io/kubernetes/") && !may {
+				t.Errorf("package %s imports %s: only %s may", p.path, imp, strings.Join(heavy, ", "))
+			}
+		}
+		for _, imp := range p.imports(false) {
+			if own, ok := inside(imp); ok {
+				reached[p.path] = append(reached[p.path], own)
+			}
+			direct[p.path] = direct[p.path] || strings.HasPrefix(imp, "k8s.io/kubernetes/")
+		}
+	}
+	for _, program := range light {
+		if way := reach(program, reached, direct, nil); way != nil {
+			t.Errorf("program %s links k8s.io/kubernetes: %s", program, strings.Join(way, " -> "))
+		}
+	}
+}
+
+// reach returns a way from a package to one that imports k8s.io/kubernetes itself, or nil.
+func reach(from string, imports map[string][]string, direct map[string]bool, way []string) []string {
+	way = append(slices.Clone(way), from)
+	if direct[from] {
+		return way
+	}
+	for _, next := range imports[from] {
+		if found := reach(next, imports, direct, way); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+func TestBudget(t *testing.T) {
+	gm := goMod(t)
+	if len(gm.replaced) > 0 {
+		t.Errorf("go.mod replaces %s: whoever imports this module would build something else than its tests do",
+			strings.Join(gm.replaced, ", "))
+	}
+	for _, m := range gm.direct {
+		if _, ok := budget[m]; !ok {
+			t.Errorf("go.mod requires %s: say in budget why", m)
+		}
+	}
+	for m, why := range budget {
+		if !slices.Contains(gm.modules(), m) {
+			t.Errorf("budget has %s, which go.mod does not require", m)
+		}
+		if !strings.HasSuffix(why, ".") {
+			t.Errorf("budget of %s is not a sentence: %q", m, why)
+		}
+	}
+	for _, p := range packages(t) {
+		for _, imp := range p.imports(true) {
+			if _, own := inside(imp); own || standard(imp) {
+				continue
+			}
+			if m := moduleOf(imp, gm.modules()); budget[m] == "" {
+				t.Errorf("package %s imports %s: module %q is not in budget", p.path, imp, m)
+			}
+		}
+	}
+}
+
+// TestCoreActsOnNothing holds what imports cannot tell: nothing in core starts a goroutine or prints.
+func TestCoreActsOnNothing(t *testing.T) {
+	for _, p := range packages(t) {
+		if !match("core/...", p.path) {
+			continue
+		}
+		for _, f := range p.files {
+			if f.test {
+				continue
+			}
+			ast.Inspect(f.syntax, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.GoStmt:
+					t.Errorf("%s: core starts a goroutine", p.at(n))
+				case *ast.SelectorExpr:
+					if x, ok := n.X.(*ast.Ident); ok && x.Name == "fmt" && strings.HasPrefix(n.Sel.Name, "Print") {
+						t.Errorf("%s: core prints", p.at(n))
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+// match reports whether a pattern ("a/b", "a/b/...") names a package.
+func match(pattern, pkg string) bool {
+	if tree, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return pkg == tree || strings.HasPrefix(pkg, tree+"/")
+	}
+	return pattern == pkg
+}
+
+// inside returns the path within this module of an import of it.
+func inside(imp string) (string, bool) {
+	if imp == module {
+		return ".", true
+	}
+	return strings.CutPrefix(imp, module+"/")
+}
+
+// standard reports whether an import is of the standard library: its first element has no dot.
+func standard(imp string) bool {
+	first, _, _ := strings.Cut(imp, "/")
+	return !strings.Contains(first, ".")
+}
+
+// moduleOf returns the longest module path that an import begins with, or "".
+func moduleOf(imp string, modules []string) string {
+	for p := imp; p != "."; p = path.Dir(p) {
+		if slices.Contains(modules, p) {
+			return p
+		}
+	}
+	return ""
+}
+
+// requirements is what go.mod says.
+type requirements struct{ direct, indirect, replaced []string }
+
+func (r requirements) modules() []string { return slices.Concat(r.direct, r.indirect) }
+
+func goMod(t *testing.T) (r requirements) {
+	t.Helper()
+	data, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := ""
+	for line := range strings.Lines(string(data)) {
+		text, comment, _ := strings.Cut(line, "//")
+		w := strings.Fields(text)
+		switch {
+		case len(w) == 0:
+			continue
+		case w[0] == ")":
+			block = ""
+			continue
+		case len(w) == 2 && w[1] == "(":
+			block = w[0]
+			continue
+		case block != "":
+			w = append([]string{block}, w...)
+		}
+		switch {
+		case w[0] == "replace":
+			r.replaced = append(r.replaced, w[1])
+		case w[0] == "require" && strings.TrimSpace(comment) == "indirect":
+			r.indirect = append(r.indirect, w[1])
+		case w[0] == "require":
+			r.direct = append(r.direct, w[1])
+		}
+	}
+	return r
+}
