@@ -1,0 +1,25 @@
+// Command tenon-lab runs a Kubernetes cluster of described machines with real kubelets on one
+// computer. It only wires lab/command; it refuses nothing by itself.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/command"
+)
+
+func main() {
+	lab.MaybeChild()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command.New(nil).ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tenon-lab:", err)
+		os.Exit(1)
+	}
+}

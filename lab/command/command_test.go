@@ -1,0 +1,79 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/command"
+)
+
+func TestMain(m *testing.M) {
+	lab.MaybeChild()
+	os.Exit(m.Run())
+}
+
+func TestMachinesFitATerminal(t *testing.T) {
+	var out bytes.Buffer
+	cmd := command.New(nil)
+	cmd.SetArgs([]string{"machines"})
+	cmd.SetOut(&out)
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if len(line) > 100 {
+			t.Errorf("line of %d columns: %s", len(line), line)
+		}
+	}
+	if !strings.Contains(out.String(), "epyc-nps4") {
+		t.Errorf("no epyc-nps4 in:\n%s", &out)
+	}
+}
+
+// The cluster comes up, the scheduler is started on it, an interrupt ends both, and nothing is left.
+func TestUp(t *testing.T) {
+	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
+	defer interrupt()
+	base, running, out := t.TempDir(), false, new(bytes.Buffer)
+	cmd := command.New(func(_ context.Context, c *lab.Cluster) (func(), error) {
+		if _, err := os.Stat(c.KubeconfigPath); err != nil {
+			t.Error(err)
+		}
+		running = true
+		interrupt()
+		return func() { running = false }, nil
+	})
+	cmd.SetArgs([]string{"up", "--nodes", "laptop", "--dir", base})
+	cmd.SetOut(out)
+	cmd.SetErr(io.Discard)
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if running {
+		t.Error("the scheduler was not stopped")
+	}
+	if left, _ := os.ReadDir(base); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+	if !strings.Contains(out.String(), "export KUBECONFIG="+base) {
+		t.Errorf("no way to the cluster in:\n%s", out)
+	}
+}
+
+func TestUpRefuses(t *testing.T) {
+	for flag, want := range map[string]string{"--nodes=0xlaptop": "count is outside", "--nodes=vax": "no machine"} {
+		cmd := command.New(nil)
+		cmd.SetArgs([]string{"up", flag, "--dir", t.TempDir()})
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("up %s: error %v, want %q", flag, err, want)
+		}
+	}
+}
