@@ -1,0 +1,52 @@
+# Needs Go and a POSIX shell. Everything but verify and lint is one go command that works without make.
+
+N = 2000
+T = 10s
+
+.PHONY: help demo up test race bench diff fuzz generate verify lint build clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+
+demo: ## Run one workload under the default scheduler and under Tenon, and compare
+	go run ./cmd/tenon-lab demo
+
+up: ## Start a cluster in one process, for kubectl
+	go run ./cmd/tenon-lab up
+
+test: ## Run all tests
+	go run ./test
+
+race: ## Run the heavy packages' tests under the race detector
+	go run ./test race
+
+bench: ## Run the benchmarks of core
+	go test -run '^$$' -bench . -benchmem ./core/...
+
+diff: ## Judge N random machines by the kubelet's own managers (make diff N=100000)
+	go test ./lab/kubelet -run TestPlaceAgrees -diff.cases $(N) -v -timeout 0
+
+fuzz: ## Run every fuzz target for T (make fuzz T=1m)
+	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sort | \
+	sed 's|^\(.*\)/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*|\1 \2|' | while read -r dir name; do \
+		echo "fuzz $$dir $$name for $(T)"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(T) "$$dir" || exit 1; \
+	done
+
+generate: ## Write generated code and the custom resource definition anew
+	go generate ./api/...
+
+verify: generate ## Fail if generated files are stale, or code is not formatted or vetted
+	git diff --exit-code -- api deploy
+	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "not formatted:"; echo "$$bad"; exit 1; fi
+	go vet ./...
+
+lint: ## Run golangci-lint, or go vet where it is not installed
+	@if command -v golangci-lint >/dev/null; then golangci-lint run; \
+	else echo "WARNING: golangci-lint is not installed; only go vet runs" >&2; go vet ./...; fi
+
+build: ## Build all programs into bin/
+	go build -o bin/ ./cmd/...
+
+clean: ## Remove bin/
+	rm -rf bin

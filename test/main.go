@@ -1,0 +1,225 @@
+// Command test runs every test of the module in the order in which failures are cheapest to learn of:
+// go vet, then under the race detector every package that does not link a kubelet or an API server,
+// then the others. It needs nothing but Go, and a C compiler for the race detector.
+//
+//	go run ./test [ARGS...]        all of the above; ARGS go to go test
+//	go run ./test race [ARGS...]   only the heavy packages, under the race detector
+//
+// Invariant: it says what it runs before it runs it, and the last line and the exit code say how it
+// came out. It refuses to pass in silence for less than it says: without the race detector it warns,
+// and with CI set in the environment it fails.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r := &runner{out: os.Stdout, began: time.Now()}
+	args, raceHeavy := os.Args[1:], false
+	if len(args) > 0 && args[0] == "race" {
+		args, raceHeavy = args[1:], true
+	}
+	if err := r.all(ctx, args, raceHeavy); err != nil {
+		r.say("FAIL: %v", err)
+		stop()
+		os.Exit(1)
+	}
+	r.say("PASS: %s", strings.Join(r.done, ", "))
+}
+
+// runner runs steps, one at a time.
+type runner struct {
+	mu    sync.Mutex // guards out
+	out   io.Writer
+	began time.Time
+	done  []string // what passed, for the last line
+}
+
+// say prints a line with the time since the start.
+func (r *runner) say(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := time.Since(r.began)
+	fmt.Fprintf(r.out, "[%2d:%02d] %s\n", int(t.Minutes()), int(t.Seconds())%60, fmt.Sprintf(format, args...))
+}
+
+// all runs the steps that the arguments ask for. A step that fails does not keep the others from
+// running: one run tells all there is to mend.
+func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
+	race, err := r.raceDetector(ctx)
+	if err != nil {
+		return err
+	}
+	if raceHeavy && !race {
+		return errors.New("no race detector")
+	}
+	r.say("listing packages")
+	light, heavy, err := packages(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	if !raceHeavy {
+		errs = append(errs, r.step(ctx, "vet", "vet", "./..."),
+			r.test(ctx, "light", race, args, light))
+	}
+	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
+	return errors.Join(errs...)
+}
+
+// test runs the tests of some packages as one step.
+func (r *runner) test(ctx context.Context, kind string, race bool, args, packages []string) error {
+	if len(packages) == 0 {
+		return nil
+	}
+	name := fmt.Sprintf("%d %s packages", len(packages), kind)
+	line := []string{"test", "-timeout", "20m"}
+	if race {
+		name += " under the race detector"
+		line = append(line, "-race")
+	}
+	return r.step(ctx, name, slices.Concat(line, args, packages)...)
+}
+
+// heartbeat is how long a step may be silent before it is said to be alive.
+const heartbeat = 30 * time.Second
+
+// step runs one go command.
+func (r *runner) step(ctx context.Context, name string, args ...string) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: not run: %w", name, context.Cause(ctx))
+	}
+	r.say("%s: go %s", name, shorten(args))
+	began := time.Now()
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	alive, stop := context.WithCancel(ctx)
+	defer stop()
+	w := &loud{r: r, spoke: make(chan struct{}, 1)}
+	go w.beat(alive, name, began)
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Run(); err != nil {
+		r.say("%s: failed after %s", name, time.Since(began).Round(time.Second))
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	r.done = append(r.done, name)
+	r.say("%s: passed in %s", name, time.Since(began).Round(time.Second))
+	return nil
+}
+
+// loud passes output on, and speaks up when there is none for long.
+type loud struct {
+	r     *runner
+	spoke chan struct{}
+}
+
+func (w *loud) Write(p []byte) (int, error) {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	select {
+	case w.spoke <- struct{}{}:
+	default:
+	}
+	return w.r.out.Write(p)
+}
+
+func (w *loud) beat(ctx context.Context, name string, began time.Time) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.spoke:
+		case <-time.After(heartbeat):
+			w.r.say("%s: still running after %s", name, time.Since(began).Round(time.Second))
+		}
+	}
+}
+
+// shorten prints a command line with at most a few packages.
+func shorten(args []string) string {
+	const most = 6
+	if len(args) <= most {
+		return strings.Join(args, " ")
+	}
+	return fmt.Sprintf("%s ... (%d more)", strings.Join(args[:most], " "), len(args)-most)
+}
+
+// raceDetector reports whether go test -race can be linked here: it needs cgo and a C compiler.
+func (r *runner) raceDetector(ctx context.Context) (bool, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "CGO_ENABLED", "CC").Output()
+	if err != nil {
+		return false, fmt.Errorf("go env: %w", err)
+	}
+	why := lacking(strings.Split(string(out), "\n"), exec.LookPath)
+	if why == "" {
+		return true, nil
+	}
+	if os.Getenv("CI") != "" {
+		return false, fmt.Errorf("the race detector is off: %s", why)
+	}
+	r.say("WARNING: the race detector is off: %s", why)
+	return false, nil
+}
+
+// lacking says what the race detector lacks, or "". It reads the two lines of go env CGO_ENABLED CC.
+func lacking(env []string, look func(string) (string, error)) string {
+	if len(env) < 2 || env[0] != "1" {
+		return "CGO_ENABLED is not 1"
+	}
+	cc := strings.Fields(env[1])
+	if len(cc) == 0 {
+		return "go env CC is empty"
+	}
+	if _, err := look(cc[0]); err != nil {
+		return "no C compiler " + cc[0] + " (on Debian: apt-get install gcc libc6-dev)"
+	}
+	return ""
+}
+
+// packages lists the packages that have tests: light ones, and heavy ones whose test program links
+// k8s.io/kubernetes.
+func packages(ctx context.Context) (light, heavy []string, err error) {
+	const format = `{{.ImportPath}}{{range .Deps}} {{.}}{{end}}`
+	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-f", format, "./...")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, nil, fmt.Errorf("go list: %w", err)
+	}
+	light, heavy = split(string(out))
+	return light, heavy, nil
+}
+
+// split reads lines of a package and its dependencies. Only test programs count, which go list names
+// PACKAGE.test.
+func split(list string) (light, heavy []string) {
+	sc := bufio.NewScanner(strings.NewReader(list))
+	sc.Buffer(nil, len(list)+1)
+	for sc.Scan() {
+		name, deps, _ := strings.Cut(sc.Text(), " ")
+		pkg, isTest := strings.CutSuffix(name, ".test")
+		switch {
+		case !isTest:
+		case strings.Contains(" "+deps, " k8s.io/kubernetes/"):
+			heavy = append(heavy, pkg)
+		default:
+			light = append(light, pkg)
+		}
+	}
+	return light, heavy
+}
