@@ -1,16 +1,24 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/lab/kubelet"
 	"github.com/tenon-numa/tenon/lab/machines"
@@ -40,13 +48,16 @@ func MaybeChild() {
 	os.Exit(0)
 }
 
-// runNodes reads the job, starts the nodes, and returns at the end of the input.
+// runNodes reads the job, starts the nodes, and returns when it is told to end. Where the parent died
+// without a word, there is nobody else left to remove the cluster's directory.
 func runNodes(in io.Reader) error {
 	var j job
 	dec := json.NewDecoder(in)
 	if err := dec.Decode(&j); err != nil {
 		return fmt.Errorf("read job: %w", err)
 	}
+	died := make(chan os.Signal, 1)
+	signal.Notify(died, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	failed := make(chan error, 1)
@@ -55,17 +66,31 @@ func runNodes(in io.Reader) error {
 			failed <- err
 		}
 	}()
-	ended := make(chan struct{})
+	last := make(chan string, 1)
 	go func() {
-		defer close(ended)
-		io.Copy(io.Discard, in)
+		words, _ := io.ReadAll(io.MultiReader(dec.Buffered(), in)) // an error ends the input as well
+		last <- string(bytes.TrimSpace(words))
 	}()
 	select {
 	case err := <-failed:
 		return err
-	case <-ended:
-		return nil
+	case word := <-last:
+		if word == stopWord {
+			return nil
+		}
+	case <-died:
 	}
+	return removeDir(j.Dir)
+}
+
+// removeDir removes a directory in which kubelets still write: what they add meanwhile needs another try.
+func removeDir(dir string) (err error) {
+	for range 20 {
+		if err = os.RemoveAll(dir); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 func startNodes(ctx context.Context, j job) error {
@@ -106,11 +131,28 @@ func (h hardware) Machine(context.Context) (*topo.Machine, error) { return h.mac
 
 func runAgent(ctx context.Context, n NodeInfo) {
 	logger := klog.FromContext(ctx).WithName("agent").WithValues("node", n.Name)
+	if err := awaitNode(ctx, n); err != nil {
+		logger.Error(err, "Agent not started")
+		return
+	}
 	err := agent.Run(ctx, agent.Config{
-		NodeName: n.Name, Machine: hardware{n.Machine}, KubeletConfig: n.KubeletConfigPath,
+		Translate: kube.Pod,
+		NodeName:  n.Name, Machine: hardware{n.Machine}, KubeletConfig: n.KubeletConfigPath,
 		PodResourcesSocket: n.PodResourcesSocket, StateDir: n.StateDir, REST: n.RESTConfig, Logger: logger,
 	})
 	if err != nil && ctx.Err() == nil {
 		logger.Error(err, "Agent ended")
 	}
+}
+
+// awaitNode returns when the node is registered: an agent that starts earlier pauses before it tries again.
+func awaitNode(ctx context.Context, n NodeInfo) error {
+	k, err := kubernetes.NewForConfig(n.RESTConfig)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := k.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+		return err == nil, nil
+	})
 }

@@ -147,7 +147,7 @@ func (a *account) foresaw(f *flight, seen []place.Holding) bool {
 			continue
 		}
 		for _, o := range g.options {
-			if matches(f, o, seen) {
+			if matches(o, seen) {
 				return true
 			}
 		}
@@ -156,8 +156,27 @@ func (a *account) foresaw(f *flight, seen []place.Holding) bool {
 }
 
 // matches compares container by container; of another pod of the same shape the names do not count.
-func matches(f *flight, predicted, seen []place.Holding) bool {
-	return slices.EqualFunc(trimmed(predicted), trimmed(seen), func(p, s place.Holding) bool { return p.Matches(s) })
+// Memory of an init container may be gone: the memory manager takes it back when the next container
+// starts.
+func matches(predicted, seen []place.Holding) bool {
+	predicted, seen = trimmed(predicted), trimmed(seen)
+	for _, p := range predicted {
+		switch {
+		case len(seen) > 0 && p.Matches(seen[0]):
+			seen = seen[1:]
+		case p.Kind != place.Init:
+			return false
+		default:
+			if p.Memory = nil; p.Empty() {
+				continue
+			}
+			if len(seen) == 0 || !p.Matches(seen[0]) {
+				return false
+			}
+			seen = seen[1:]
+		}
+	}
+	return len(seen) == 0
 }
 
 // trimmed drops holdings that take nothing: reports differ in whether they list them.
@@ -329,18 +348,18 @@ func (a *account) blocked(me *flight) bool {
 		if f == me {
 			return false
 		}
-		if !f.turned || (f.shape != me.shape && !f.known()) {
+		if !f.turned || (!f.known() && (f.shape != me.shape || !f.exact())) {
 			return true
 		}
 	}
 	return false
 }
 
-// known reports whether what the pod holds is certain enough to build on: it was admitted, and nothing
-// was left to chance.
-func (f *flight) known() bool {
-	return f.acked && len(f.options) <= 1 && place.Verdict{Holdings: f.holdings()}.Exact()
-}
+// known reports whether what the pod holds is certain enough to build on: it was admitted, there is one
+// prediction, and nothing in it is left to chance. Otherwise only the node's report tells.
+func (f *flight) known() bool { return f.acked && len(f.options) <= 1 && f.exact() }
+
+func (f *flight) exact() bool { return place.Verdict{Holdings: f.holdings()}.Exact() }
 
 func (b *Book) account(node string) *account {
 	a := b.nodes[node]

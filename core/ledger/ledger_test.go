@@ -38,7 +38,9 @@ func pod(cpus, gib int64) *place.Pod {
 		Memory: []place.Amount{{Kind: topo.Memory, Bytes: gib << 30}}}}}
 }
 
-func id(n int) PodID { return PodID{UID: fmt.Sprint("uid-", n), Namespace: "default", Name: fmt.Sprint("p", n)} }
+func id(n int) PodID {
+	return PodID{UID: fmt.Sprint("uid-", n), Namespace: "default", Name: fmt.Sprint("p", n)}
+}
 
 // The peers leave the second of two such pods pending: each fits one numa, and whichever numa the first
 // takes, the other is free.

@@ -20,10 +20,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
@@ -46,6 +48,9 @@ type Config struct {
 	StateDir string
 	REST     *rest.Config
 	Logger   logr.Logger
+	// Translate says what a pod asks for. With it, a pod that the kubelet is still admitting is not
+	// published before it has all that it will get; it may be nil.
+	Translate func(*v1.Pod) (*place.Pod, error)
 
 	// Interval is the least time between two writes; 0 means 200 ms.
 	Interval time.Duration

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -47,6 +48,7 @@ type look struct {
 	owner     types.UID
 	sequence  int64
 	fault     string // what was last logged of observations
+	unsettled int    // looks in a row that met the kubelet writing
 }
 
 func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
@@ -61,11 +63,37 @@ func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if !seen.Settled(k.machine, k.rules.CPU.Reserved) && k.unsettled < patience {
+		k.unsettled++
+		k.pods.changed() // look again soon
+		return false, nil
+	}
+	k.unsettled = 0
 	layout, err := k.layout(seen)
 	if err != nil {
 		return false, err
 	}
 	return k.publish(ctx, layout)
+}
+
+// patience is how many looks in a row may find state files that do not agree with themselves; a kubelet
+// that leaves them so is believed in the end.
+const patience = 20
+
+// complete drops pods that the kubelet is still admitting: what they hold so far is not what they will
+// hold. A pod that the kubelet has reported as started is believed as it is.
+func (k *look) complete(m *topo.Machine, entries []ledger.Entry) []ledger.Entry {
+	if k.cfg.Translate == nil {
+		return entries
+	}
+	return slices.DeleteFunc(entries, func(e ledger.Entry) bool {
+		p, ok := k.pods.get(e.Pod.Namespace, e.Pod.Name)
+		if !ok || p.Status.StartTime != nil {
+			return false
+		}
+		spec, err := k.cfg.Translate(p)
+		return err == nil && !spec.Complete(m, k.rules, e.Holdings)
+	})
 }
 
 // discover reads what seldom changes: the machine, the kubelet's configuration, the Node, and the
@@ -131,6 +159,7 @@ func (k *look) layout(seen kubelet.Observation) (*v1alpha1.NodeLayout, error) {
 	}
 	entries, podErr := seen.Entries(m, k.pods)
 	k.note(err, podErr)
+	entries = k.complete(m, entries)
 	k.order.sort(entries, k.times)
 	l := v1alpha1.FromCore(k.cfg.NodeName, m, k.rules, entries, seen.Groups(m, entries))
 	if _, err := l.Core(); err != nil {

@@ -20,6 +20,7 @@ import (
 type podSet struct {
 	store    cache.Store
 	informer cache.Controller
+	changed  func()
 }
 
 // newPodSet returns the pods that are bound to a node; changed is called when one came, went, or
@@ -36,7 +37,7 @@ func newPodSet(core corev1.PodsGetter, node string, changed func()) *podSet {
 			return core.Pods("").Watch(ctx, o)
 		},
 	}
-	s := &podSet{}
+	s := &podSet{changed: changed}
 	s.store, s.informer = cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: lw,
 		ObjectType:    &v1.Pod{},
@@ -47,7 +48,7 @@ func newPodSet(core corev1.PodsGetter, node string, changed func()) *podSet {
 			UpdateFunc: func(before, after any) {
 				a, okA := before.(*v1.Pod)
 				b, okB := after.(*v1.Pod)
-				if !okA || !okB || a.UID != b.UID || done(a) != done(b) {
+				if !okA || !okB || a.UID != b.UID || done(a) != done(b) || started(a) != started(b) {
 					changed()
 				}
 			},
@@ -56,7 +57,7 @@ func newPodSet(core corev1.PodsGetter, node string, changed func()) *podSet {
 	return s
 }
 
-// trim keeps of a pod what kubelet.Pod and the order of admission need.
+// trim keeps of a pod what kubelet.Pod, the order of admission and the translation of requests need.
 func trim(obj any) (any, error) {
 	p, ok := obj.(*v1.Pod)
 	if !ok {
@@ -65,16 +66,17 @@ func trim(obj any) (any, error) {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID,
 			ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp},
-		Status: v1.PodStatus{Phase: p.Status.Phase, StartTime: p.Status.StartTime},
+		Spec:   v1.PodSpec{Resources: p.Spec.Resources},
+		Status: v1.PodStatus{Phase: p.Status.Phase, StartTime: p.Status.StartTime, QOSClass: p.Status.QOSClass},
 	}
 	if hash, ok := p.Annotations[staticHash]; ok {
 		out.Annotations = map[string]string{staticHash: hash}
 	}
 	for _, c := range p.Spec.InitContainers {
-		out.Spec.InitContainers = append(out.Spec.InitContainers, v1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy})
+		out.Spec.InitContainers = append(out.Spec.InitContainers, v1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, Resources: c.Resources})
 	}
 	for _, c := range p.Spec.Containers {
-		out.Spec.Containers = append(out.Spec.Containers, v1.Container{Name: c.Name})
+		out.Spec.Containers = append(out.Spec.Containers, v1.Container{Name: c.Name, Resources: c.Resources})
 	}
 	return out, nil
 }
@@ -84,6 +86,8 @@ func trim(obj any) (any, error) {
 const staticHash = "kubernetes.io/config.hash"
 
 func done(p *v1.Pod) bool { return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed }
+
+func started(p *v1.Pod) bool { return p.Status.StartTime != nil }
 
 func (s *podSet) run(ctx context.Context) { s.informer.RunWithContext(ctx) }
 

@@ -66,6 +66,44 @@ func Observe(ctx context.Context, p *PodResources, root fs.FS) (o Observation, e
 	return o, err
 }
 
+// Settled reports whether the state files agree with themselves. The kubelet writes a file anew for
+// every step of an admission; in between, CPUs are neither shared nor anybody's, and memory is
+// assigned that no container has.
+func (o Observation) Settled(m *topo.Machine, reserved idset.Set[idset.CPU]) bool {
+	if s := o.CPU; s != nil && s.Policy == "static" && len(s.ByContainerID) == 0 && !s.Shared.Empty() {
+		all := s.Shared
+		for _, byName := range s.Containers {
+			for _, cpus := range byName {
+				all = all.Union(cpus)
+			}
+		}
+		for _, cpus := range s.Pods {
+			all = all.Union(cpus)
+		}
+		// With strict-cpu-reservation the reserved CPUs are in no set; they are of no pod either way.
+		if missing := m.CPUs().Minus(all); !missing.Empty() && !missing.SubsetOf(reserved) {
+			return false
+		}
+	}
+	if o.Memory == nil || len(o.Memory.Pods) > 0 {
+		return true
+	}
+	held := map[string]uint64{}
+	for _, byName := range o.Memory.Containers {
+		for _, blocks := range byName {
+			for _, b := range blocks {
+				held[b.Kind] += uint64(b.Bytes)
+			}
+		}
+	}
+	for kind, n := range o.Memory.Reserved {
+		if held[kind] != n {
+			return false
+		}
+	}
+	return true
+}
+
 func readState[T any](root fs.FS, file string, parse func([]byte) (*T, error)) (*T, error) {
 	data, err := read(root, file, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {

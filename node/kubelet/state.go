@@ -95,6 +95,8 @@ type MemoryState struct {
 	Policy string
 	// Cells are the groups of numas as the memory manager last used them, by numa.
 	Cells map[idset.NUMA]idset.Set[idset.NUMA]
+	// Reserved is what all numas together say is assigned, in bytes by kind.
+	Reserved map[string]uint64
 	// Containers are blocks by pod UID and container.
 	Containers map[string]map[string][]MemoryBlock
 	// Pods are blocks of pods as a whole, by UID (version 2: pod-level resources).
@@ -112,7 +114,10 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 	var in struct {
 		PolicyName   string `json:"policyName"`
 		MachineState map[string]*struct {
-			Cells []int `json:"cells"`
+			Cells     []int `json:"cells"`
+			MemoryMap map[string]*struct {
+				Reserved uint64 `json:"reserved"`
+			} `json:"memoryMap"`
 		} `json:"machineState"`
 		Entries    map[string]map[string][]blockJSON `json:"entries"`
 		PodEntries map[string]struct {
@@ -122,7 +127,7 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return nil, fmt.Errorf("parse %s: %w", MemoryStateFile, err)
 	}
-	out := &MemoryState{Policy: in.PolicyName, Cells: map[idset.NUMA]idset.Set[idset.NUMA]{},
+	out := &MemoryState{Policy: in.PolicyName, Cells: map[idset.NUMA]idset.Set[idset.NUMA]{}, Reserved: map[string]uint64{},
 		Containers: map[string]map[string][]MemoryBlock{}, Pods: map[string][]MemoryBlock{}}
 	for key, n := range in.MachineState {
 		id, err := strconv.Atoi(key)
@@ -131,6 +136,14 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 		}
 		if out.Cells[idset.NUMA(id)], err = ids[idset.NUMA](n.Cells); err != nil {
 			return nil, fmt.Errorf("%s: cells of numa %d: %w", MemoryStateFile, id, err)
+		}
+		if err := within("memory kinds", len(n.MemoryMap), maxBlocks); err != nil {
+			return nil, fmt.Errorf("%s: numa %d: %w", MemoryStateFile, id, err)
+		}
+		for kind, table := range n.MemoryMap {
+			if table != nil {
+				out.Reserved[kind] += table.Reserved
+			}
 		}
 	}
 	count := 0

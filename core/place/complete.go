@@ -1,0 +1,34 @@
+package place
+
+import "github.com/tenon-numa/tenon/core/topo"
+
+// Complete reports whether holdings are all that the managers of a node give the pod. A node hands them
+// out container by container; somebody who looks in the middle of an admission sees less. Memory of
+// init containers is not asked for: the memory manager takes it back when the next container starts.
+func (p *Pod) Complete(m *topo.Machine, r Rules, hs []Holding) bool {
+	have := map[string]Holding{}
+	for _, h := range hs {
+		have[h.Container] = h
+	}
+	a := admission{u: &Usage{Machine: m, Rules: r}, pod: p}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		h := have[c.Name]
+		if a.wholeCPUs(c) != int64(h.CPUs.Len()) {
+			return false
+		}
+		if c.Kind != Init && len(a.pinnedMemory(c)) != len(h.Memory) {
+			return false
+		}
+		devices := map[string]int{}
+		for _, d := range h.Devices {
+			devices[d.Resource] += len(d.IDs)
+		}
+		for _, d := range a.known(c.Devices) {
+			if int64(devices[d.Resource]) != d.N {
+				return false
+			}
+		}
+	}
+	return true
+}
