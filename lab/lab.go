@@ -14,6 +14,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -169,7 +170,13 @@ func (c *Cluster) redirectLogs() error {
 		return err
 	}
 	c.log = f
-	klog.LogToStderr(false)
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
+		if err := flags.Set(name, value); err != nil {
+			return fmt.Errorf("redirect logs: %w", err)
+		}
+	}
 	klog.SetOutput(f)
 	return nil
 }

@@ -34,6 +34,10 @@ import (
 
 func TestMain(m *testing.M) {
 	lab.MaybeChild()
+	if dir := os.Getenv(parentEnv); dir != "" {
+		beParent(dir)
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -22,9 +22,13 @@ import (
 // childEnv marks the child; its value is not looked at.
 const childEnv = "TENON_LAB_CHILD"
 
-// job is what the child is told, as JSON on its standard input. The pipe stays open behind it: its
-// end is the order to end.
+// stopWord is written behind the job when the cluster is stopped. The end of the pipe without it means
+// that the parent died.
+const stopWord = "stop"
+
+// job is what the child is told, as JSON on its standard input. The pipe stays open behind it.
 type job struct {
+	Dir    string // the cluster's directory
 	Nodes  []jobNode
 	Admin  access // for the agents
 	Agents bool
@@ -49,7 +53,7 @@ func (a access) config() *rest.Config {
 }
 
 func newJob(c *Cluster, described map[string]machines.Machine, noAgents bool) (job, error) {
-	j := job{Admin: accessOf(c.plane.Admin), Agents: !noAgents}
+	j := job{Dir: c.Dir, Admin: accessOf(c.plane.Admin), Agents: !noAgents}
 	for _, n := range c.Nodes {
 		m := described[n.Name]
 		identity, err := c.plane.Node(n.Name)
@@ -65,7 +69,7 @@ func newJob(c *Cluster, described map[string]machines.Machine, noAgents bool) (j
 // child is the parent's end of the process in which the kubelets live.
 type child struct {
 	cmd      *exec.Cmd
-	stdin    io.Closer
+	stdin    io.WriteCloser
 	logPath  string
 	stopping atomic.Bool
 	done     chan struct{}
@@ -91,7 +95,7 @@ func startChild(j job, logPath string) (*child, error) {
 	c.cmd.Env = append(os.Environ(), childEnv+"=1")
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	// Its own process group: an interrupt at the terminal is for the parent, which then stops the child.
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -128,7 +132,8 @@ const childPatience = 5 * time.Second
 // stop ends the process and returns when it is gone.
 func (c *child) stop() error {
 	c.stopping.Store(true)
-	c.stdin.Close() // fails only where the process is gone
+	io.WriteString(c.stdin, stopWord) // both fail only where the process is gone
+	c.stdin.Close()
 	select {
 	case <-c.done:
 		return nil

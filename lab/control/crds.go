@@ -37,7 +37,7 @@ func (p *Plane) applyCRDs(ctx context.Context, manifests [][]byte) error {
 			if err != nil {
 				return fmt.Errorf("read CRD: %w", err)
 			}
-			if err := applyCRD(ctx, client, doc); err != nil {
+			if err := p.applyCRD(ctx, client, doc); err != nil {
 				return err
 			}
 		}
@@ -45,7 +45,7 @@ func (p *Plane) applyCRDs(ctx context.Context, manifests [][]byte) error {
 	return nil
 }
 
-func applyCRD(ctx context.Context, client clientset.Interface, doc []byte) error {
+func (p *Plane) applyCRD(ctx context.Context, client clientset.Interface, doc []byte) error {
 	crd := &apiextensions.CustomResourceDefinition{}
 	if err := strictyaml.UnmarshalStrict(doc, crd); err != nil {
 		return fmt.Errorf("read CRD: %w", err)
@@ -70,6 +70,14 @@ func applyCRD(ctx context.Context, client clientset.Interface, doc []byte) error
 	}
 	if _, err := watchtools.UntilWithSync(ctx, lw, crd, nil, established); err != nil {
 		return fmt.Errorf("wait until CRD %s is established: %w", crd.Name, err)
+	}
+	for _, v := range crd.Spec.Versions {
+		if !v.Served {
+			continue
+		}
+		if err := p.waitFor(ctx, "/apis/"+crd.Spec.Group+"/"+v.Name+"/"+crd.Spec.Names.Plural); err != nil {
+			return fmt.Errorf("wait until %s of %s are served: %w", crd.Spec.Names.Plural, v.Name, err)
+		}
 	}
 	return nil
 }

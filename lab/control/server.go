@@ -125,9 +125,12 @@ func writeKey(path string) error {
 	return os.WriteFile(path, pem, 0o600)
 }
 
-// waitReady waits until every readiness check passes. It uses a plain HTTP client: client-go obeys
-// Retry-After and would sleep for a second at each check.
-func (p *Plane) waitReady(ctx context.Context) error {
+// waitReady waits until every readiness check passes.
+func (p *Plane) waitReady(ctx context.Context) error { return p.waitFor(ctx, "/readyz?verbose") }
+
+// waitFor waits until the API server answers a path with success. It uses a plain HTTP client:
+// client-go obeys Retry-After and would sleep for a second at each refusal.
+func (p *Plane) waitFor(ctx context.Context, path string) error {
 	transport, err := rest.TransportFor(p.Admin)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
@@ -141,7 +144,7 @@ func (p *Plane) waitReady(ctx context.Context) error {
 			return false, fmt.Errorf("API server ended: %w", err)
 		default:
 		}
-		last = checkReady(ctx, client, p.Admin.Host+"/readyz?verbose")
+		last = get(ctx, client, p.Admin.Host+path)
 		return last == nil, nil
 	})
 	if err != nil && last != nil {
@@ -150,7 +153,7 @@ func (p *Plane) waitReady(ctx context.Context) error {
 	return err
 }
 
-func checkReady(ctx context.Context, client *http.Client, url string) error {
+func get(ctx context.Context, client *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func Start(ctx context.Context, o Options) (*Kubelet, error) {
 
 // dependencies hands the kubelet the described machine where it expects a host.
 func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration) (*kubelet.Dependencies, error) {
-	// The kubelet's loops are made for seconds; a person at a lab waits for milliseconds.
+	// By default a pod whose first sync failed, as happens to a few of thousands, waits a minute for the next.
 	c.SyncFrequency.Duration = 10 * time.Second
 	info := MachineInfo(o.Node, o.Machine)
 	managers, err := compose(klog.FromContext(ctx), o.Root, o.Machine, info, c)
