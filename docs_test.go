@@ -243,7 +243,7 @@ func (c commands) refuseProgram(name string, args []string) string {
 		switch {
 		case isFlag && name != "tenon-scheduler" && !said[flag]:
 			return "no flag --" + flag
-		case i == 0 && !strings.HasPrefix(a, "-") && !said[a]:
+		case i == 0 && !strings.HasPrefix(a, "-") && !said[subcommand+a]:
 			return "no subcommand " + a
 		}
 	}
@@ -261,6 +261,9 @@ func missingFile(args []string) string {
 	}
 	return ""
 }
+
+// subcommand marks the first word of a cobra command's Use among the literals.
+const subcommand = "subcommand "
 
 // literals returns, for every program under cmd/, the first word of every string literal in its own
 // code and in the packages of this module that it is made of: names of subcommands and flags are there.
@@ -291,10 +294,13 @@ func collect(byPath map[string]pkg, path string, words, seen map[string]bool) {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
-			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-				if s, err := strconv.Unquote(lit.Value); err == nil {
-					first, _, _ := strings.Cut(s, " ")
-					words[first] = true
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				words[firstWord(n)] = true
+			case *ast.KeyValueExpr:
+				key, isName := n.Key.(*ast.Ident)
+				if lit, ok := n.Value.(*ast.BasicLit); ok && isName && key.Name == "Use" {
+					words[subcommand+firstWord(lit)] = true
 				}
 			}
 			return true
@@ -305,6 +311,19 @@ func collect(byPath map[string]pkg, path string, words, seen map[string]bool) {
 			collect(byPath, own, words, seen)
 		}
 	}
+}
+
+// firstWord returns what a string literal begins with.
+func firstWord(lit *ast.BasicLit) string {
+	if lit.Kind != token.STRING {
+		return ""
+	}
+	s, err := strconv.Unquote(lit.Value)
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(s, " ")
+	return first
 }
 
 func makeTargets(t *testing.T) []string {

@@ -35,7 +35,7 @@ func main() {
 		args, raceHeavy = args[1:], true
 	}
 	if err := r.all(ctx, args, raceHeavy); err != nil {
-		r.say("FAIL: %v", err)
+		r.say("FAIL: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		stop()
 		os.Exit(1)
 	}
