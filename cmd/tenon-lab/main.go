@@ -11,15 +11,21 @@ import (
 
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/command"
+	"github.com/tenon-numa/tenon/lab/scheduler"
 )
 
 func main() {
 	lab.MaybeChild()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command.New(nil).ExecuteContext(ctx)
+	err := command.New(withTenon).ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "tenon-lab:", err)
 		os.Exit(1)
 	}
+}
+
+// withTenon makes Tenon the cluster's only scheduler, so that every pod shows what it does.
+func withTenon(c *lab.Cluster) (command.Running, error) {
+	return scheduler.Start(c.Dir, c.KubeconfigPath, scheduler.Tenon, nil)
 }

@@ -8,6 +8,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,8 +21,15 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// Scheduler starts a scheduler for a cluster and returns how to stop it.
-type Scheduler func(ctx context.Context, c *lab.Cluster) (stop func(), err error)
+// Scheduler starts a scheduler for a cluster.
+type Scheduler func(c *lab.Cluster) (Running, error)
+
+// Running is a scheduler at work.
+type Running interface {
+	Done() <-chan struct{} // closed when it ended
+	Err() error            // why it ended by itself
+	Stop() error
+}
 
 // New returns the command of tenon-lab. Without a scheduler, "up" starts a cluster in which pods are
 // bound by hand.
@@ -78,12 +86,11 @@ func orDefault(s, def string) string {
 // upFlags are the flags of "up".
 type upFlags struct {
 	nodes, machines, dir string
-	noAgents             bool
 }
 
 func (f upFlags) config(progress io.Writer) (lab.Config, error) {
 	began := time.Now()
-	cfg := lab.Config{Dir: f.dir, NoAgents: f.noAgents, Progress: func(line string) {
+	cfg := lab.Config{Dir: f.dir, Progress: func(line string) {
 		fmt.Fprintf(progress, "%5.1fs  %s\n", time.Since(began).Seconds(), line)
 	}}
 	if f.nodes != "" {
@@ -114,7 +121,6 @@ func up(s Scheduler) *cobra.Command {
 	flags.StringVar(&f.nodes, "nodes", "", `machines of the nodes, a comma list of MACHINE or COUNTxMACHINE (default: one of each)`)
 	flags.StringVar(&f.machines, "machines", "", "directory with machines of your own, NAME.txt and NAME.yaml each")
 	flags.StringVar(&f.dir, "dir", "", "where the cluster's directory is made; keep it short (default: memory)")
-	flags.BoolVar(&f.noAgents, "no-agents", false, "leave Tenon's agents out")
 	return cmd
 }
 
@@ -130,24 +136,35 @@ func run(cmd *cobra.Command, start Scheduler, f upFlags) (err error) {
 	}
 	defer func() {
 		fmt.Fprintln(progress, "stopping")
-		if stopErr := c.Stop(); err == nil {
-			err = stopErr
-		}
+		err = errors.Join(err, c.Stop())
 	}()
-	if start != nil {
-		stop, err := start(ctx, c)
-		if err != nil {
-			return fmt.Errorf("start scheduler: %w", err)
-		}
-		defer stop()
-		cfg.Progress("scheduler ready")
+	if start == nil {
+		hello(out, c, false)
+		return watch(ctx, c, nil)
 	}
-	hello(out, c, start != nil)
+	r, err := start(c)
+	if err != nil {
+		return fmt.Errorf("start scheduler: %w", err)
+	}
+	defer func() { err = errors.Join(err, r.Stop()) }()
+	cfg.Progress("scheduler ready")
+	hello(out, c, true)
+	return watch(ctx, c, r)
+}
+
+// watch returns when the user interrupts, or when a part of the cluster ends by itself.
+func watch(ctx context.Context, c *lab.Cluster, r Running) error {
+	var scheduler <-chan struct{}
+	if r != nil {
+		scheduler = r.Done()
+	}
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-c.Done():
 		return c.Err()
+	case <-scheduler:
+		return r.Err()
 	}
 }
 

@@ -36,18 +36,25 @@ func TestMachinesFitATerminal(t *testing.T) {
 	}
 }
 
+// stopper stands where a scheduler would.
+type stopper struct{ running *bool }
+
+func (stopper) Done() <-chan struct{} { return nil }
+func (stopper) Err() error            { return nil }
+func (s stopper) Stop() error         { *s.running = false; return nil }
+
 // The cluster comes up, the scheduler is started on it, an interrupt ends both, and nothing is left.
 func TestUp(t *testing.T) {
 	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
 	defer interrupt()
 	base, running, out := t.TempDir(), false, new(bytes.Buffer)
-	cmd := command.New(func(_ context.Context, c *lab.Cluster) (func(), error) {
+	cmd := command.New(func(c *lab.Cluster) (command.Running, error) {
 		if _, err := os.Stat(c.KubeconfigPath); err != nil {
 			t.Error(err)
 		}
 		running = true
 		interrupt()
-		return func() { running = false }, nil
+		return stopper{&running}, nil
 	})
 	cmd.SetArgs([]string{"up", "--nodes", "laptop", "--dir", base})
 	cmd.SetOut(out)

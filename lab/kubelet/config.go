@@ -60,6 +60,9 @@ func withoutHost(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletCo
 	out.ResolverConfig = new(string)
 	out.RegistryPullQPS = new(int32)
 	out.EnableControllerAttachDetach = new(bool)
+	if len(out.ClusterDNS) == 0 {
+		out.ClusterDNS = []string{"10.96.0.10"} // nobody asks it, but without it each pod gets a warning
+	}
 	serialize := false
 	out.SerializeImagePulls = &serialize
 	// Never dialled: the runtime is handed over as a value.
