@@ -1,0 +1,293 @@
+package place
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// The twin of merge: it does what the topology manager's contract says literally. It forms every
+// combination of one hint of each family and compares the results one after the other, where merge
+// convolves. Order matters to a comparison, so the twin also shuffles the combinations.
+
+// twinHint is one hint, or the affinity of a combination; mask 0 of a hint means "any numas".
+type twinHint struct {
+	mask      topo.Mask
+	preferred bool
+}
+
+// twin is one merge by enumeration.
+type twin struct {
+	policy  Policy
+	closest bool
+	machine *topo.Machine
+	hints   [][]twinHint
+}
+
+// hintsOf turns families into lists of hints: a family that nothing serves is one hint without
+// preference that is not preferred.
+func hintsOf(l lattice, fams []family) [][]twinHint {
+	var out [][]twinHint
+	for _, f := range fams {
+		if f.impossible {
+			out = append(out, []twinHint{{0, false}})
+			continue
+		}
+		var hs []twinHint
+		for d, ok := range f.fits {
+			if ok {
+				hs = append(hs, twinHint{l.wide(d), f.preferred[d]})
+			}
+		}
+		out = append(out, hs)
+	}
+	return out
+}
+
+// keepSingle drops what single-numa-node does not look at: hints that are not preferred or have more
+// than one numa.
+func keepSingle(in [][]twinHint) [][]twinHint {
+	var out [][]twinHint
+	for _, hs := range in {
+		var kept []twinHint
+		for _, h := range hs {
+			if h.preferred && h.mask.Len() <= 1 {
+				kept = append(kept, h)
+			}
+		}
+		out = append(out, kept)
+	}
+	return out
+}
+
+// merge returns the affinity, 0 for none, whether it is preferred, and whether the policy admits.
+func (w twin) merge(shuffle func([]twinHint)) (mask topo.Mask, preferred, admit bool) {
+	if w.policy == SingleNUMA {
+		w.hints = keepSingle(w.hints)
+	}
+	all := w.combinations()
+	shuffle(all)
+	best := twinHint{}
+	for _, c := range all {
+		if c.mask != 0 && (best.mask == 0 || w.beats(c, best)) {
+			best = c
+		}
+	}
+	if best.mask == 0 {
+		best = twinHint{w.machine.All(), false}
+	}
+	if w.policy == SingleNUMA && best.mask == w.machine.All() {
+		best.mask = 0
+	}
+	return best.mask, best.preferred, best.preferred || w.policy == BestEffort
+}
+
+// combinations returns the affinity of every combination. No families leave one combination: all numas.
+func (w twin) combinations() []twinHint {
+	type partial struct {
+		and       topo.Mask
+		first     topo.Mask // of the masks that are set
+		preferred bool
+	}
+	out := []partial{{and: w.machine.All(), preferred: true}}
+	for _, hs := range w.hints {
+		var next []partial
+		for _, p := range out {
+			for _, h := range hs {
+				q := p
+				q.preferred = q.preferred && h.preferred
+				if h.mask != 0 {
+					q.and &= h.mask
+					if q.first == 0 {
+						q.first = h.mask
+					}
+					q.preferred = q.preferred && h.mask == q.first
+				}
+				next = append(next, q)
+			}
+		}
+		out = next
+	}
+	var hints []twinHint
+	for _, p := range out {
+		hints = append(hints, twinHint{p.and, p.preferred})
+	}
+	return hints
+}
+
+// aim is the width that an affinity which is not preferred should have.
+func (w twin) aim() (width int) {
+	for _, hs := range w.hints {
+		narrowest := 0
+		for _, h := range hs {
+			if h.mask != 0 && (narrowest == 0 || h.mask.Len() < narrowest) {
+				narrowest = h.mask.Len()
+			}
+		}
+		width = max(width, narrowest)
+	}
+	return width
+}
+
+// beats reports whether a candidate takes the place of the current best.
+func (w twin) beats(candidate, current twinHint) bool {
+	if candidate.preferred != current.preferred {
+		return candidate.preferred
+	}
+	if candidate.preferred {
+		return w.fitter(candidate.mask, current.mask)
+	}
+	aim, n, m := w.aim(), candidate.mask.Len(), current.mask.Len()
+	switch {
+	case m > aim:
+		return w.fitter(candidate.mask, current.mask)
+	case m == aim:
+		return n == aim && w.fitter(candidate.mask, current.mask)
+	case n > aim:
+		return false
+	case n != m:
+		return n > m
+	}
+	return w.fitter(candidate.mask, current.mask)
+}
+
+// fitter: narrower, then closer where the option is set, then lower.
+func (w twin) fitter(a, b topo.Mask) bool {
+	if a.Len() != b.Len() {
+		return a.Len() < b.Len()
+	}
+	if x, y := w.distance(a), w.distance(b); w.closest && w.policy != SingleNUMA && x != y {
+		return x < y
+	}
+	return a < b
+}
+
+// distance is the sum over all ordered pairs: masks of one width compare by it as by the mean.
+func (w twin) distance(m topo.Mask) (sum int) {
+	for i, n := range w.machine.NUMAs() {
+		for j, d := range n.Distances {
+			if m.Has(i) && m.Has(j) {
+				sum += d
+			}
+		}
+	}
+	return sum
+}
+
+// drawMachine makes a machine of n numas, some far from each other.
+func drawMachine(t *rapid.T, n int) *topo.Machine {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "numa %d cpus %d memory 1Gi\n", 3*i, i)
+	}
+	for i := range n {
+		b.WriteString("distances")
+		for j := range n {
+			d := 10
+			if i != j {
+				d = rapid.SampledFrom([]int{12, 20, 32}).Draw(t, "distance")
+			}
+			fmt.Fprintf(&b, " %d", d)
+		}
+		b.WriteByte('\n')
+	}
+	m, err := topo.ParseMachine(b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// drawFamily makes any family that keeps the invariant of family: preferred implies fits, and some mask
+// fits unless the family is impossible.
+func drawFamily(t *rapid.T, l lattice, resource string) family {
+	f := family{resource: resource, fits: make([]bool, l.size()), preferred: make([]bool, l.size()), impossible: true}
+	if rapid.IntRange(0, 9).Draw(t, "impossible") == 0 {
+		return f
+	}
+	chance := rapid.IntRange(1, 4).Draw(t, "chance")
+	for d := 1; d < l.size(); d++ {
+		if rapid.IntRange(0, 3).Draw(t, "fits") < chance {
+			f.fits[d], f.impossible = true, false
+			f.preferred[d] = rapid.Bool().Draw(t, "preferred")
+		}
+	}
+	if rapid.Bool().Draw(t, "one width") { // as the managers do: preferred is a width
+		width := rapid.IntRange(1, len(l.at)).Draw(t, "width")
+		for d, ok := range f.fits {
+			f.preferred[d] = ok && bits.OnesCount(uint(d)) == width
+		}
+	}
+	return f
+}
+
+func TestMergeAgreesWithEnumeration(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 4).Draw(t, "numas")
+		m := drawMachine(t, n)
+		u := NewUsage(m, Rules{Topology: TopologyRules{
+			Policy:        rapid.SampledFrom([]Policy{BestEffort, Restricted, SingleNUMA}).Draw(t, "policy"),
+			PreferClosest: rapid.Bool().Draw(t, "closest"),
+		}})
+		// The lattice of a request may leave out numas that matter to none of its resources.
+		l := newLattice(topo.Mask(rapid.Uint64Range(1, uint64(m.All())).Draw(t, "universe")))
+		var fams []family
+		for i := range rapid.IntRange(0, 4).Draw(t, "families") {
+			fams = append(fams, drawFamily(t, l, fmt.Sprint("r", i)))
+		}
+		w := twin{policy: u.Rules.Topology.Policy, closest: u.Rules.Topology.PreferClosest, machine: m, hints: hintsOf(l, fams)}
+		order := rapid.Uint64().Draw(t, "order")
+		mask, preferred, admit := w.merge(func(hs []twinHint) { shuffle(hs, order) })
+
+		h, ok := merge(u, l, fams)
+		if ok != admit {
+			t.Fatalf("admit = %v, enumeration says %v", ok, admit)
+		}
+		if !admit {
+			return // what a refused pod would have got does not matter
+		}
+		if h.preferred != preferred || h.set != (mask != 0) || (h.set && h.mask != mask) {
+			t.Fatalf("merge gives %+v, enumeration mask %b preferred %v", h, mask, preferred)
+		}
+	})
+}
+
+// shuffle orders by a small generator, so that a failing case replays.
+func shuffle(hs []twinHint, seed uint64) {
+	for i := len(hs) - 1; i > 0; i-- {
+		seed = seed*6364136223846793005 + 1442695040888963407
+		j := int(seed >> 33 % uint64(i+1))
+		hs[i], hs[j] = hs[j], hs[i]
+	}
+}
+
+// The AND-convolution by its definition.
+func TestAndConvolveReachesEveryIntersection(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := 1 << rapid.IntRange(0, 5).Draw(t, "numas")
+		x, y := make([]uint64, size), make([]uint64, size)
+		want := make([]uint64, size)
+		for d := range size {
+			x[d] = uint64(rapid.IntRange(0, 1).Draw(t, "x"))
+			y[d] = uint64(rapid.IntRange(0, 1).Draw(t, "y"))
+		}
+		for a := range size {
+			for b := range size {
+				if x[a] == 1 && y[b] == 1 {
+					want[a&b] = 1
+				}
+			}
+		}
+		got := andConvolve(x, y)
+		for d := range want {
+			if got[d] != want[d] {
+				t.Fatalf("mask %b: reached %d, by definition %d", d, got[d], want[d])
+			}
+		}
+	})
+}
