@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/machines"
 )
@@ -31,9 +32,12 @@ type Running interface {
 	Stop() error
 }
 
+// Draw draws one machine.
+type Draw func(io.Writer, *ledger.Node) error
+
 // New returns the command of tenon-lab. Without a scheduler, "up" starts a cluster in which pods are
 // bound by hand.
-func New(s Scheduler) *cobra.Command {
+func New(s Scheduler, draw Draw) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tenon-lab",
 		Short:         "A Kubernetes cluster of strange machines on one computer",
@@ -41,7 +45,7 @@ func New(s Scheduler) *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(up(s), list())
+	root.AddCommand(up(s), tryOut(draw), list())
 	return root
 }
 

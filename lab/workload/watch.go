@@ -48,6 +48,7 @@ type Watch struct {
 	mu      sync.Mutex
 	pods    map[string]*v1.Pod // by UID
 	changed chan struct{}
+	last    time.Time // of the last change
 	stop    func()
 }
 
@@ -92,8 +93,16 @@ func (w *Watch) set(o any, gone bool) {
 	} else {
 		w.pods[string(p.UID)] = p
 	}
+	w.last = time.Now()
 	close(w.changed)
 	w.changed = make(chan struct{})
+}
+
+// LastChange returns when a pod last changed.
+func (w *Watch) LastChange() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
 }
 
 // Pods returns the pods as they are now, by name, and a channel that is closed at the next change.
