@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // PreScore drops pods that Filter did not look at.
@@ -18,16 +19,23 @@ func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, _ []f
 	return nil
 }
 
-// The raw score is a cost: lower is better. One numa more costs more than any distance, a distance more
-// than any waste.
+// The raw score is a cost: lower is better. One numa more costs more than any devices left short of
+// CPUs, these more than any distance, a distance more than any waste.
 const (
-	costNUMA     = 1 << 20
-	costDistance = 1 << 8 // per unit of mean distance, of which there are fewer than 2^12
+	costNUMA     = 1 << 26
+	costDevice   = 1 << 18 // per 1/64 of a device for every CPU left beside it, up to maxDevice
+	perDevice    = 64
+	maxDevice    = 1<<8 - 1
+	costDistance = 1 << 10 // per unit of mean distance, up to maxDistance
+	maxDistance  = 1<<8 - 1
+	maxFree      = costDistance - 1
 	costUnknown  = 64 * costNUMA
 )
 
-// Score costs the numas that the pod will really use: how many, how far from each other, and how many of
-// their CPUs stay free, so that whole numas are kept for those who need them.
+// Score costs the numas that the pod will really use: how many; how few CPUs they will have left for
+// each free device that the pod has no use for, since others want devices together with CPUs; how far
+// they are from each other; and how many of their CPUs stay free, so that whole numas are kept for those
+// who need them.
 func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	s, ok := read(cs)
 	if !ok {
@@ -37,10 +45,10 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk
 	if n == nil {
 		return costUnknown, nil
 	}
-	return cost(n, p.verdict(s, n)), nil
+	return cost(n, s.pod, p.verdict(s, n)), nil
 }
 
-func cost(n *ledger.Node, v place.Verdict) int64 {
+func cost(n *ledger.Node, pod *place.Pod, v place.Verdict) int64 {
 	used := v.NUMAs(n.Machine)
 	free, distance, pairs := int64(0), int64(0), int64(0)
 	for _, i := range used.Positions() {
@@ -53,8 +61,39 @@ func cost(n *ledger.Node, v place.Verdict) int64 {
 			}
 		}
 	}
-	mean := min(distance/max(1, pairs), 1<<12-1)
-	return int64(used.Len())*costNUMA + mean*costDistance + min(free, costDistance-1)
+	for _, h := range v.Holdings {
+		free -= int64(h.CPUs.Len())
+	}
+	free = max(0, free) // CPUs that an init container leaves to others are held twice
+	mean := distance / max(1, pairs)
+	return int64(used.Len())*costNUMA + min(idle(n, pod, used)*perDevice/(free+1), maxDevice)*costDevice +
+		min(mean, maxDistance)*costDistance + min(free, maxFree)
+}
+
+// idle counts the free devices on the numas that the pod does not ask for.
+func idle(n *ledger.Node, pod *place.Pod, used topo.Mask) (count int64) {
+	for _, r := range n.Machine.Resources() {
+		if wants(pod, r.Name) {
+			continue
+		}
+		for _, d := range n.Usage.FreeDevices(r.Name) {
+			if d.NUMAs&used != 0 {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+func wants(pod *place.Pod, resource string) bool {
+	for _, c := range pod.Containers {
+		for _, d := range c.Devices {
+			if d.Resource == resource {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ScoreExtensions returns the plugin.

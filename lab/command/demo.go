@@ -6,11 +6,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/demo"
 )
 
-// Defaults of the demonstration: a workload that fills the default cluster.
-const (
-	demoPods = 120
-	demoSeed = 7
-)
+const demoSeed = 3
 
 // tryOut runs one workload under the default scheduler and under Tenon.
 func tryOut(draw Draw) *cobra.Command {
@@ -21,7 +17,8 @@ func tryOut(draw Draw) *cobra.Command {
 		Use:   "demo",
 		Short: "Run one workload under the default scheduler and under Tenon, and compare",
 		Example: `  tenon-lab demo
-  tenon-lab demo --nodes 4xgpu-8 --pods 60 --seed 3`,
+  tenon-lab demo --seed 3
+  tenon-lab demo --scale 2 --nodes 2xepyc-nps4,2xgpu-8,2xsparse,2xxeon-2s,2xxeon-snc2,2xlaptop`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := f.config(cmd.ErrOrStderr())
@@ -39,8 +36,8 @@ func tryOut(draw Draw) *cobra.Command {
 	flags.StringVar(&f.nodes, "nodes", "", "machines of the nodes, as for up (default: one of each)")
 	flags.StringVar(&f.machines, "machines", "", "directory with machines of your own, NAME.txt and NAME.yaml each")
 	flags.StringVar(&f.dir, "dir", "", "where the cluster's directory is made; keep it short (default: memory)")
-	flags.IntVar(&o.Pods, "pods", demoPods, "pods of the workload")
-	flags.Uint64Var(&o.Seed, "seed", demoSeed, "seed of the workload")
+	flags.IntVar(&o.Scale, "scale", 1, "how often the workload is repeated, for larger clusters")
+	flags.Uint64Var(&o.Seed, "seed", demoSeed, "seed of the order in which the pods arrive")
 	flags.BoolVar(&maps, "maps", true, "draw the machines at the end")
 	return cmd
 }

@@ -23,16 +23,16 @@ import (
 
 // Options of a demonstration.
 type Options struct {
-	Lab  lab.Config
-	Pods int    // how many pods; 1..1000
-	Seed uint64 // of the workload
-	Out  io.Writer
+	Lab   lab.Config
+	Scale int    // how often the workload is repeated, for larger clusters; 1..20
+	Seed  uint64 // of the order of arrival
+	Out   io.Writer
 	// Draw draws one machine; it may be nil.
 	Draw func(io.Writer, *ledger.Node) error
 }
 
 const (
-	maxPods      = 1000
+	maxScale     = 20
 	roundTimeout = 5 * time.Minute
 	// quiet is how long nothing must change before a round counts as settled: a scheduler without
 	// events to go by tries a refused shape again within this time.
@@ -41,8 +41,8 @@ const (
 
 // Run runs the demonstration and writes the comparison to Out. Progress goes where o.Lab says.
 func Run(ctx context.Context, o Options) (err error) {
-	if o.Pods < 1 || o.Pods > maxPods {
-		return fmt.Errorf("number of pods: %d is outside 1..%d", o.Pods, maxPods)
+	if o.Scale < 1 || o.Scale > maxScale {
+		return fmt.Errorf("scale of the workload: %d is outside 1..%d", o.Scale, maxScale)
 	}
 	say := o.Lab.Progress
 	if say == nil {
@@ -64,7 +64,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer d.pods.Stop()
 	var rounds []round
 	for _, profile := range []struct{ name, yaml string }{{"default", scheduler.Plain}, {"Tenon", scheduler.Tenon}} {
-		say(fmt.Sprintf("%d pods under the %s scheduler", o.Pods, profile.name))
+		say(fmt.Sprintf("the workload under the %s scheduler (seed %d)", profile.name, o.Seed))
 		r, err := d.round(ctx, profile.name, profile.yaml)
 		if err != nil {
 			return fmt.Errorf("round of the %s scheduler: %w", profile.name, err)

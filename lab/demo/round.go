@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,7 +46,8 @@ const tries = 3
 func (d *demo) round(ctx context.Context, name, profiles string) (round, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, roundTimeout, fmt.Errorf("not settled after %s", roundTimeout))
 	defer cancel()
-	r := round{name: name, asked: d.Pods, refused: map[string]int{}}
+	wanted := workload.Day(d.Seed, d.Scale)
+	r := round{name: name, asked: len(wanted), refused: map[string]int{}}
 	var mu sync.Mutex
 	s, err := scheduler.Start(d.cluster.Dir, d.cluster.KubeconfigPath, profiles, func(o ledger.Outcome) {
 		mu.Lock()
@@ -59,7 +61,7 @@ func (d *demo) round(ctx context.Context, name, profiles string) (round, error) 
 		return r, err
 	}
 	began := time.Now()
-	err = workload.Create(ctx, d.client, workload.Mix(d.Seed, "", d.Pods)...)
+	err = workload.Create(ctx, d.client, wanted...)
 	var pods []*v1.Pod
 	for attempt := 1; err == nil && attempt <= tries; attempt++ {
 		if pods, err = d.pods.Quiet(ctx, 1, quiet); err != nil {
@@ -129,7 +131,9 @@ func (d *demo) count(ctx context.Context, pods []*v1.Pod, r *round) error {
 			r.running++
 			continue
 		case workload.Pending:
-			if r.pending++; r.firstPending == "" {
+			r.pending++
+			// One that waits for alignment says more than one that waits for plain amounts.
+			if r.firstPending == "" || (!strings.Contains(r.firstReason, aligned) && strings.Contains(why, aligned)) {
 				r.firstPending, r.firstReason = p.Name, why
 			}
 		}
@@ -155,4 +159,7 @@ func (d *demo) count(ctx context.Context, pods []*v1.Pod, r *round) error {
 	return nil
 }
 
-const gpu = "nvidia.com/gpu"
+const (
+	gpu     = "nvidia.com/gpu"
+	aligned = "cannot align" // how the reasons of place begin
+)

@@ -127,7 +127,29 @@ func (d *differ) usage() *place.Usage {
 	for _, hs := range d.held {
 		u = u.Hold(hs...)
 	}
-	return u
+	return u.WithGroups(d.groups())
+}
+
+// groups reads the memory groups from the managers' own state file, as the node agent does.
+func (d *differ) groups() map[int]topo.Mask {
+	data, err := os.ReadFile(filepath.Join(d.dir, kubelet.MemoryStateFile))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	state, err := kubelet.ParseMemoryState(data)
+	if err != nil {
+		d.t.Fatalf("seed %d: %v", d.seed, err)
+	}
+	out := map[int]topo.Mask{}
+	for at, n := range d.m.NUMAs() {
+		if mask, err := d.m.MaskOf(state.Cells[n.ID].List()...); err == nil && mask != 0 {
+			out[at] = mask
+		}
+	}
+	return out
 }
 
 func (d *differ) remove(i int) {
