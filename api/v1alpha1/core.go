@@ -21,7 +21,7 @@ type Layout struct {
 	Entries []ledger.Entry
 	// Groups are the memory manager's groups by position of the numa in Machine.NUMAs; a numa that is
 	// missing has the group that its holdings say.
-	Groups map[int]topo.Mask
+	Groups map[int]place.MemoryGroup
 }
 
 // Core checks the object and returns it as core values. The error names the node, the field and the
@@ -249,11 +249,11 @@ func reserved(m *topo.Machine, in []ReservedMemory) (out []place.Reserved, err e
 	return out, nil
 }
 
-func groups(m *topo.Machine, in []MemoryGroup) (map[int]topo.Mask, error) {
+func groups(m *topo.Machine, in []MemoryGroup) (map[int]place.MemoryGroup, error) {
 	if err := within("groups", len(in), 0, topo.MaxNUMAs); err != nil {
 		return nil, err
 	}
-	out := map[int]topo.Mask{}
+	out := map[int]place.MemoryGroup{}
 	for _, g := range in {
 		at, ok := m.Position(idset.NUMA(g.NUMA))
 		if !ok {
@@ -269,7 +269,32 @@ func groups(m *topo.Machine, in []MemoryGroup) (map[int]topo.Mask, error) {
 		if !mask.Has(at) {
 			return nil, fmt.Errorf("numa %d is not in its group %q", g.NUMA, clip(string(g.Group)))
 		}
-		out[at] = mask
+		free, err := g.free()
+		if err != nil {
+			return nil, fmt.Errorf("numa %d: free: %w", g.NUMA, err)
+		}
+		out[at] = place.MemoryGroup{NUMAs: mask, Free: free}
+	}
+	return out, nil
+}
+
+func (g *MemoryGroup) free() (out []place.Amount, err error) {
+	if err := within("kinds", len(g.Free), 0, topo.MaxKinds); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, f := range g.Free {
+		if err := checkKind(f.Kind); err != nil {
+			return nil, err
+		}
+		if seen[f.Kind] {
+			return nil, fmt.Errorf("%s is named twice", f.Kind)
+		}
+		seen[f.Kind] = true
+		if err := bytesWithin(f.Kind, f.Bytes, topo.MaxBytes); err != nil {
+			return nil, err
+		}
+		out = append(out, place.Amount{Kind: f.Kind, Bytes: f.Bytes})
 	}
 	return out, nil
 }

@@ -115,10 +115,14 @@ func drawEntries(t *rapid.T, m *topo.Machine) (out []ledger.Entry) {
 func TestCoreValuesSurviveTheWire(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMachine(t)
-		want := Layout{Machine: m, Rules: drawRules(t, m), Entries: drawEntries(t, m), Groups: map[int]topo.Mask{}}
+		want := Layout{Machine: m, Rules: drawRules(t, m), Entries: drawEntries(t, m), Groups: map[int]place.MemoryGroup{}}
 		for i := range m.NUMAs() {
 			if mask := drawMask(t, m) | 1<<uint(i); rapid.Bool().Draw(t, "grouped") {
-				want.Groups[i] = mask
+				g := place.MemoryGroup{NUMAs: mask}
+				if rapid.Bool().Draw(t, "free") {
+					g.Free = []place.Amount{{Kind: topo.Memory, Bytes: rapid.Int64Range(0, topo.MaxBytes).Draw(t, "bytes")}}
+				}
+				want.Groups[i] = g
 			}
 		}
 		data, err := json.Marshal(FromCore("node-a", m, want.Rules, want.Entries, want.Groups))
@@ -231,6 +235,12 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 		{"kind", func(l *NodeLayout) { l.Holdings[0].Containers[0].Kind = "ephemeral" }, []string{"kind", "ephemeral"}},
 		{"uid twice", func(l *NodeLayout) { l.Holdings[1].UID = l.Holdings[0].UID }, []string{"holdings", "uid", "twice"}},
 		{"no uid", func(l *NodeLayout) { l.Holdings[1].UID = "" }, []string{"holdings", "uid"}},
+		{"free twice", func(l *NodeLayout) {
+			l.MemoryGroups = []MemoryGroup{{NUMA: 0, Group: "0-1", Free: []FreeMemory{{Kind: "memory"}, {Kind: "memory"}}}}
+		}, []string{"memoryGroups", "numa 0", "memory is named twice"}},
+		{"negative free", func(l *NodeLayout) {
+			l.MemoryGroups = []MemoryGroup{{NUMA: 0, Group: "0-1", Free: []FreeMemory{{Kind: "memory", Bytes: -5}}}}
+		}, []string{"memoryGroups", "numa 0", "-5"}},
 		{"group", func(l *NodeLayout) { l.MemoryGroups = []MemoryGroup{{NUMA: 1, Group: "2-3"}} }, []string{"memoryGroups", "numa 1", "2-3"}},
 		{"sequence", func(l *NodeLayout) { l.Sequence = -1 }, []string{"sequence", "-1"}},
 	}
@@ -258,7 +268,7 @@ func FuzzCore(f *testing.F) {
 	}
 	l := FromCore("n", m, place.Rules{}, []ledger.Entry{{Pod: ledger.PodID{UID: "u", Namespace: "d", Name: "p"}, Holdings: []place.Holding{
 		{Container: "c", CPUs: idset.Of[idset.CPU](1, 9), Memory: []place.Block{{Kind: topo.Memory, NUMAs: 3, Bytes: 5}},
-			Devices: []place.DeviceBlock{{Resource: "a/b", IDs: []string{"x"}, NUMAs: 3}}}}}}, map[int]topo.Mask{0: 3, 1: 3})
+			Devices: []place.DeviceBlock{{Resource: "a/b", IDs: []string{"x"}, NUMAs: 3}}}}}}, map[int]place.MemoryGroup{0: {NUMAs: 3}, 1: {NUMAs: 3}})
 	seed, err := json.Marshal(l)
 	if err != nil {
 		f.Fatal(err)

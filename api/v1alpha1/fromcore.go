@@ -17,7 +17,7 @@ import (
 // FromCore writes core values as the object of a node. Equal values give equal objects. Entries keep
 // their order; groups are by position. Reservations of one numa and kind are added up, as core reads
 // them. Predictions have no form here: the caller gives observed entries.
-func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entry, groups map[int]topo.Mask) *NodeLayout {
+func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entry, groups map[int]place.MemoryGroup) *NodeLayout {
 	l := &NodeLayout{
 		TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion().String(), Kind: Kind},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -36,7 +36,11 @@ func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entr
 		if at < 0 || at >= len(m.NUMAs()) {
 			continue
 		}
-		l.MemoryGroups = append(l.MemoryGroups, MemoryGroup{NUMA: int32(m.NUMAs()[at].ID), Group: numaList(m, groups[at])})
+		g := MemoryGroup{NUMA: int32(m.NUMAs()[at].ID), Group: numaList(m, groups[at].NUMAs)}
+		for _, f := range groups[at].Free {
+			g.Free = append(g.Free, FreeMemory{Kind: f.Kind, Bytes: f.Bytes})
+		}
+		l.MemoryGroups = append(l.MemoryGroups, g)
 	}
 	return l
 }

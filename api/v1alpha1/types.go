@@ -364,4 +364,22 @@ type MemoryGroup struct {
 	// group has the numa itself, too.
 	// +kubebuilder:validation:MinLength=1
 	Group IDList `json:"group"`
+	// free is what the numa itself has free for pods, in bytes by kind: a block on several numas does not
+	// say how much of it is on which.
+	// +listType=map
+	// +listMapKey=kind
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Free []FreeMemory `json:"free,omitempty"`
+}
+
+// FreeMemory is memory of one kind that nobody has.
+type FreeMemory struct {
+	// kind is memory or hugepages-SIZE.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Kind string `json:"kind"`
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1125899906842624
+	Bytes int64 `json:"bytes"`
 }

@@ -48,8 +48,8 @@ type Layout struct {
 	Rules   place.Rules
 	// Entries are the pods that hold something, in the order in which the node admitted them.
 	Entries []Entry
-	// Groups are the memory manager's groups by position of the numa, where they are not the numa alone.
-	Groups map[int]topo.Mask
+	// Groups are the memory manager's groups by position of the numa, where holdings do not tell them.
+	Groups map[int]place.MemoryGroup
 }
 
 // Node is the state of one node at one moment. It never changes; the next state is another Node.

@@ -89,14 +89,28 @@ func (u *Usage) Hold(hs ...Holding) *Usage {
 	return out
 }
 
-// WithGroups returns the usage with the memory groups that the node's memory manager reports. They
-// follow from the holdings but for one case: after a container was put on a part of a group, the
-// group that counts is the latest, and holdings do not say which was.
-func (u *Usage) WithGroups(groups map[int]topo.Mask) *Usage {
+// MemoryGroup is what a memory manager says of a numa that shares memory blocks with others.
+type MemoryGroup struct {
+	NUMAs topo.Mask // the numas of the latest block on this numa
+	Free  []Amount  // what the numa itself has free; kinds that are not named follow from the holdings
+}
+
+// WithGroups returns the usage with the memory groups that the node's memory manager reports, by
+// position of the numa. Holdings do not tell them: a block on several numas does not say how much of it
+// is on which, and after a container was put on a part of a group, the group that counts is the latest.
+// Amounts beyond what the numa has count as all of it.
+func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
 	out := u.clone()
 	for i, g := range groups {
-		if i >= 0 && i < len(out.cells) && out.assignments[i] > 0 {
-			out.cells[i] = g
+		if i < 0 || i >= len(out.cells) || out.assignments[i] == 0 {
+			continue
+		}
+		out.cells[i] = g.NUMAs
+		for _, f := range g.Free {
+			if k := slices.Index(out.kinds, f.Kind); k >= 0 {
+				at := i*len(out.kinds) + k
+				out.freeMem[at] = max(0, min(f.Bytes, out.allocatable[at]))
+			}
 		}
 	}
 	return out

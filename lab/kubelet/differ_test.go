@@ -131,7 +131,7 @@ func (d *differ) usage() *place.Usage {
 }
 
 // groups reads the memory groups from the managers' own state file, as the node agent does.
-func (d *differ) groups() map[int]topo.Mask {
+func (d *differ) groups() map[int]place.MemoryGroup {
 	data, err := os.ReadFile(filepath.Join(d.dir, kubelet.MemoryStateFile))
 	if os.IsNotExist(err) {
 		return nil
@@ -143,10 +143,14 @@ func (d *differ) groups() map[int]topo.Mask {
 	if err != nil {
 		d.t.Fatalf("seed %d: %v", d.seed, err)
 	}
-	out := map[int]topo.Mask{}
+	out := map[int]place.MemoryGroup{}
 	for at, n := range d.m.NUMAs() {
 		if mask, err := d.m.MaskOf(state.Cells[n.ID].List()...); err == nil && mask != 0 {
-			out[at] = mask
+			g := place.MemoryGroup{NUMAs: mask}
+			for kind, free := range state.Free[n.ID] {
+				g.Free = append(g.Free, place.Amount{Kind: kind, Bytes: int64(free)})
+			}
+			out[at] = g
 		}
 	}
 	return out

@@ -1,6 +1,9 @@
 package kubelet
 
 import (
+	"maps"
+	"slices"
+
 	cadvisorapi "github.com/google/cadvisor/info/v1"
 	"k8s.io/utils/cpuset"
 
@@ -22,7 +25,7 @@ func MachineInfo(name string, m *topo.Machine) *cadvisorapi.MachineInfo {
 	pages := map[uint64]int{}
 	for _, n := range m.NUMAs() {
 		node := cadvisorapi.Node{Id: int(n.ID), Memory: uint64(n.Bytes)}
-		for _, h := range n.Hugepages {
+		for _, h := range everySize(m, n) {
 			p := cadvisorapi.HugePagesInfo{PageSize: uint64(h.PageSize) / 1024, NumPages: uint64(h.Count)}
 			node.HugePages = append(node.HugePages, p)
 			if at, ok := pages[p.PageSize]; ok {
@@ -49,6 +52,25 @@ func MachineInfo(name string, m *topo.Machine) *cadvisorapi.MachineInfo {
 		node.Cores = append(node.Cores, core)
 	}
 	return info
+}
+
+// everySize lists the hugepages of a numa with every size that the machine has: Linux shows each size
+// on each numa, and the memory manager fails where one is missing.
+func everySize(m *topo.Machine, n topo.NUMA) []topo.Hugepages {
+	count := map[int64]int64{}
+	for _, other := range m.NUMAs() {
+		for _, h := range other.Hugepages {
+			count[h.PageSize] = 0
+		}
+	}
+	for _, h := range n.Hugepages {
+		count[h.PageSize] = h.Count
+	}
+	out := make([]topo.Hugepages, 0, len(count))
+	for _, size := range slices.Sorted(maps.Keys(count)) {
+		out = append(out, topo.Hugepages{PageSize: size, Count: count[size]})
+	}
+	return out
 }
 
 func cpusOf(m *topo.Machine) cpuset.CPUSet {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -287,7 +288,7 @@ func blocks(m *topo.Machine, in []MemoryBlock) (out []place.Block, err error) {
 // though the last use of them was alone. The memory manager forgets the group of a numa together with
 // its last block, but only when it next admits a pod, so numas that no entry has memory on are left
 // out.
-func (o Observation) Groups(m *topo.Machine, entries []ledger.Entry) map[int]topo.Mask {
+func (o Observation) Groups(m *topo.Machine, entries []ledger.Entry) map[int]place.MemoryGroup {
 	if o.Memory == nil {
 		return nil
 	}
@@ -302,11 +303,21 @@ func (o Observation) Groups(m *topo.Machine, entries []ledger.Entry) map[int]top
 			}
 		}
 	}
-	out := map[int]topo.Mask{}
+	out := map[int]place.MemoryGroup{}
 	for _, at := range used.Positions() {
 		mask, err := m.MaskOf(o.Memory.Cells[m.NUMAs()[at].ID].List()...)
 		if err == nil && mask.Has(at) && (mask.Len() > 1 || shared.Has(at)) {
-			out[at] = mask
+			out[at] = place.MemoryGroup{NUMAs: mask, Free: o.Memory.free(m.NUMAs()[at].ID)}
+		}
+	}
+	return out
+}
+
+// free returns what a numa has free, ascending by kind. Amounts that no machine has are left out.
+func (s *MemoryState) free(id idset.NUMA) (out []place.Amount) {
+	for _, kind := range slices.Sorted(maps.Keys(s.Free[id])) {
+		if n := s.Free[id][kind]; n <= topo.MaxBytes {
+			out = append(out, place.Amount{Kind: kind, Bytes: int64(n)})
 		}
 	}
 	return out

@@ -96,7 +96,7 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	if got := fmt.Sprint(entries); got != want {
 		t.Errorf("entries are\n%s, want\n%s", got, want)
 	}
-	if got := o.Groups(m, entries); len(got) != 1 || got[0] != 3 {
+	if got := o.Groups(m, entries); len(got) != 1 || got[0].NUMAs != 3 {
 		t.Errorf("groups are %v, want numa 0 with numa 4: numa 4 itself has no block of a known pod", got)
 	}
 }
@@ -125,7 +125,11 @@ func TestGroupsThatHoldingsDoNotTell(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return o.Groups(m, entries)
+		out := map[int]topo.Mask{}
+		for at, g := range o.Groups(m, entries) {
+			out[at] = g.NUMAs
+		}
+		return out
 	}
 	const wide, narrow = `{"numaAffinity":[0,4],"type":"memory","size":3}`, `{"numaAffinity":[0],"type":"memory","size":3}`
 	for _, c := range []struct{ what, cells0, cells4, blocks, want string }{

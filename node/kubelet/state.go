@@ -97,6 +97,8 @@ type MemoryState struct {
 	Cells map[idset.NUMA]idset.Set[idset.NUMA]
 	// Reserved is what all numas together say is assigned, in bytes by kind.
 	Reserved map[string]uint64
+	// Free is what every numa says is not assigned, in bytes by kind.
+	Free map[idset.NUMA]map[string]uint64
 	// Containers are blocks by pod UID and container.
 	Containers map[string]map[string][]MemoryBlock
 	// Pods are blocks of pods as a whole, by UID (version 2: pod-level resources).
@@ -117,6 +119,7 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 			Cells     []int `json:"cells"`
 			MemoryMap map[string]*struct {
 				Reserved uint64 `json:"reserved"`
+				Free     uint64 `json:"free"`
 			} `json:"memoryMap"`
 		} `json:"machineState"`
 		Entries    map[string]map[string][]blockJSON `json:"entries"`
@@ -128,6 +131,7 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 		return nil, fmt.Errorf("parse %s: %w", MemoryStateFile, err)
 	}
 	out := &MemoryState{Policy: in.PolicyName, Cells: map[idset.NUMA]idset.Set[idset.NUMA]{}, Reserved: map[string]uint64{},
+		Free:       map[idset.NUMA]map[string]uint64{},
 		Containers: map[string]map[string][]MemoryBlock{}, Pods: map[string][]MemoryBlock{}}
 	for key, n := range in.MachineState {
 		id, err := strconv.Atoi(key)
@@ -140,11 +144,14 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 		if err := within("memory kinds", len(n.MemoryMap), maxBlocks); err != nil {
 			return nil, fmt.Errorf("%s: numa %d: %w", MemoryStateFile, id, err)
 		}
+		free := map[string]uint64{}
 		for kind, table := range n.MemoryMap {
 			if table != nil {
 				out.Reserved[kind] += table.Reserved
+				free[kind] = table.Free
 			}
 		}
+		out.Free[idset.NUMA(id)] = free
 	}
 	count := 0
 	for uid, byName := range in.Entries {
