@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -84,6 +85,7 @@ type differ struct {
 	config  *configv1beta1.KubeletConfiguration
 	rules   place.Rules
 	real    *lab.Managers
+	mu      sync.Mutex // the CPU manager looks at pods from a goroutine of its own
 	pods    []*v1.Pod
 	held    [][]place.Holding // by index of pods, as the managers recorded them
 	history []string
@@ -99,7 +101,7 @@ func (d *differ) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var err error
-	d.real, err = lab.NewManagers(ctx, d.dir, d.m, d.config, func() []*v1.Pod { return d.pods })
+	d.real, err = lab.NewManagers(ctx, d.dir, d.m, d.config, d.active)
 	if err != nil {
 		d.fail("the managers do not start: %v", err)
 		return
@@ -114,6 +116,19 @@ func (d *differ) run() {
 			return
 		}
 	}
+}
+
+func (d *differ) active() []*v1.Pod {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.pods)
+}
+
+// set exchanges the active pods.
+func (d *differ) set(pods []*v1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pods = pods
 }
 
 func (d *differ) fail(format string, args ...any) {
@@ -159,7 +174,7 @@ func (d *differ) groups() map[int]place.MemoryGroup {
 func (d *differ) remove(i int) {
 	d.history = append(d.history, "remove "+d.pods[i].Name)
 	d.real.Forget(d.pods[i])
-	d.pods = slices.Delete(d.pods, i, i+1)
+	d.set(slices.Delete(slices.Clone(d.pods), i, i+1))
 	d.held = slices.Delete(d.held, i, i+1)
 	d.real.Collect()
 }
@@ -172,7 +187,7 @@ func (d *differ) admit(step int) {
 	}
 	d.history = append(d.history, fmt.Sprintf("admit %s: %s", pod.Name, p.Shape()))
 	v := place.Place(d.usage(), p)
-	d.pods = append(d.pods, pod)
+	d.set(append(slices.Clone(d.pods), pod))
 	got := d.real.Admit(pod)
 	if v.Chance {
 		d.tally.chance++
@@ -200,7 +215,7 @@ func (d *differ) admit(step int) {
 }
 
 func (d *differ) drop(pod *v1.Pod) {
-	d.pods = d.pods[:len(d.pods)-1]
+	d.set(d.pods[:len(d.pods)-1])
 	d.real.Forget(pod)
 	d.real.Collect()
 }
