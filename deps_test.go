@@ -63,7 +63,6 @@ var floors = []floor{
 var (
 	onNode = words(`github.com/fsnotify/fsnotify github.com/go-logr/logr google.golang.org/grpc k8s.io/api
 		k8s.io/apimachinery k8s.io/client-go k8s.io/klog/v2 k8s.io/kubelet sigs.k8s.io/yaml`)
-	inCluster = words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/api k8s.io/apimachinery
 		k8s.io/client-go k8s.io/component-helpers k8s.io/klog/v2 k8s.io/kubectl sigs.k8s.io/yaml`)
 )
 
@@ -72,7 +71,6 @@ var budget = map[string]string{
 	"github.com/fsnotify/fsnotify":                                "The agent learns of the kubelet's state files when they change, not by polling.",
 	"github.com/go-logr/logr":                                     "The logger's interface that Kubernetes' libraries take.",
 	"github.com/google/cadvisor":                                  "The types in which a lab kubelet is told its machine.",
-	"github.com/k8stopologyawareschedwg/noderesourcetopology-api": "NodeResourceTopology, the exchange format of other tools.",
 	"github.com/prometheus/client_golang":                         "The lab's kubelets register metrics; each needs a registry of its own.",
 	"github.com/spf13/cobra":                                      "Command lines that behave like kubectl's and kube-scheduler's.",
 	"github.com/spf13/pflag":                                      "The flags of cobra.",
