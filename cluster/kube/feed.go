@@ -3,12 +3,14 @@ package kube
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
@@ -17,14 +19,17 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Feed brings the events of pods and layouts into a book. Events of the same object must come in order;
-// an event may come twice, from an informer's handler and from a queueing hint, whichever is first.
+// Feed brings the events of pods and layouts into a book. An informer's handlers bring the events of an
+// object in order; queueing hints bring the same events once more, before or after that, and what is
+// older than what is known changes nothing.
 type Feed struct {
 	book *ledger.Book
-	// onOutcome is told how predictions came out, onRefused of layouts that were refused, and with a nil error of those mended since.
+	// onOutcome is told how predictions came out, onRefused of layouts that were refused, and with a
+	// nil error of those mended since.
 	onOutcome func(ledger.Outcome)
 	onRefused func(node string, err error)
 
+	// mu is held while an event goes into the book, so that no other event overtakes it on the way.
 	mu sync.Mutex
 	// early holds pods that were seen before Begin: they are booked in binding order then.
 	early map[string]*v1.Pod
@@ -32,9 +37,12 @@ type Feed struct {
 	// versions is the last resource version seen of every layout; problems is why one was refused.
 	versions map[string]string
 	problems map[string]string
+	// ended has the UIDs of pods that will never hold anything again, dropped the resource versions of
+	// layouts that were deleted: what hints still tell of them is old.
+	ended, dropped memory
 }
 
-// NewFeed returns a feed into a book. The callbacks may be nil.
+// NewFeed returns a feed into a book. The callbacks may be nil; they must not call the feed.
 func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(node string, err error)) *Feed {
 	if onOutcome == nil {
 		onOutcome = func(ledger.Outcome) {}
@@ -77,18 +85,15 @@ func each[T any](o any, do func(T)) {
 // It is called once, when both informers have delivered their first lists.
 func (f *Feed) Begin() {
 	f.mu.Lock()
-	pods := make([]*v1.Pod, 0, len(f.early))
-	for _, p := range f.early {
-		pods = append(pods, p)
-	}
+	defer f.mu.Unlock()
+	pods := slices.Collect(maps.Values(f.early))
 	f.early, f.begun = nil, true
-	f.mu.Unlock()
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return cmp.Or(bound(a).Compare(bound(b)), a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time),
 			strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
 	for _, p := range pods {
-		f.Pod(p)
+		f.put(p)
 	}
 }
 
@@ -102,15 +107,22 @@ func (f *Feed) Pod(pod *v1.Pod) {
 		return
 	}
 	f.mu.Lock()
-	if !f.begun {
-		f.early[string(pod.UID)] = pod
-		f.mu.Unlock()
+	defer f.mu.Unlock()
+	if _, ended := f.ended.get(string(pod.UID)); ended {
 		return
 	}
-	f.mu.Unlock()
+	if !f.begun {
+		f.early[string(pod.UID)] = pod
+		return
+	}
+	f.put(pod)
+}
+
+// put books a pod that is bound. What Pod refuses is beyond any machine: no kubelet admits it.
+func (f *Feed) put(pod *v1.Pod) {
 	p, err := Pod(pod)
 	if err != nil || p.Plain() {
-		return // nothing that a manager would align; the API server admits no quantity that Pod refuses
+		return
 	}
 	f.book.Assume(pod.Spec.NodeName, ID(pod), p)
 	if Started(pod) {
@@ -121,8 +133,9 @@ func (f *Feed) Pod(pod *v1.Pod) {
 // PodGone takes a pod that was deleted or has ended.
 func (f *Feed) PodGone(pod *v1.Pod) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	delete(f.early, string(pod.UID))
-	f.mu.Unlock()
+	f.ended.put(string(pod.UID), "")
 	f.book.Release(string(pod.UID))
 }
 
@@ -131,10 +144,12 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if old, ok := f.versions[l.Name]; ok {
-		if c, err := resourceversion.CompareResourceVersion(l.ResourceVersion, old); err == nil && c <= 0 {
-			return // a hint brought this one, or a newer one, already
-		}
+	old, ok := f.versions[l.Name]
+	if !ok {
+		old, ok = f.dropped.get(l.Name)
+	}
+	if ok && compare(l.ResourceVersion, old) <= 0 {
+		return
 	}
 	f.versions[l.Name] = l.ResourceVersion
 	c, err := l.Core()
@@ -146,8 +161,10 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 		}
 		return
 	}
-	if _, was := f.problems[l.Name]; was {
-		delete(f.problems, l.Name)
+	_, was := f.problems[l.Name]
+	delete(f.problems, l.Name)
+	// The condition may be of a scheduler that ended before the layout was mended.
+	if was || meta.IsStatusConditionFalse(l.Status.Conditions, v1alpha1.ConditionAccepted) {
 		f.onRefused(l.Name, nil)
 	}
 	out := f.book.Report(l.Name, ledger.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups})
@@ -156,13 +173,26 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	}
 }
 
-// LayoutGone takes a layout that was deleted.
+// LayoutGone takes a layout that was deleted. If a newer one of that name is known already, it stays.
 func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if known, ok := f.versions[l.Name]; ok && compare(l.ResourceVersion, known) < 0 {
+		return
+	}
+	f.dropped.put(l.Name, l.ResourceVersion)
 	delete(f.versions, l.Name)
 	delete(f.problems, l.Name)
 	f.book.Forget(l.Name)
+}
+
+// compare compares resource versions; what is not a resource version is newer than everything.
+func compare(a, b string) int {
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	if err != nil {
+		return 1
+	}
+	return c
 }
 
 // Problem returns why the layout of a node was refused, or "".

@@ -103,10 +103,10 @@ func whole(name v1.ResourceName, q resource.Quantity, scale int64) (int64, error
 	return q.Value(), nil
 }
 
-// extended reports whether a resource may be served by a device plugin.
+// extended reports whether a resource may be served by a device plugin: what is not native, as
+// Kubernetes tells them apart.
 func extended(name v1.ResourceName) bool {
-	domain, _, ok := strings.Cut(string(name), "/")
-	return ok && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
+	return strings.Contains(string(name), "/") && !strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
 }
 
 // Started reports whether the pod's kubelet has dealt with it: the kubelet sets startTime when it first

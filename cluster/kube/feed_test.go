@@ -1,0 +1,273 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// layoutOf is the layout of a node of two numas with 8 CPUs each; CPUs 0 and 8 are reserved.
+func layoutOf(t *testing.T, node string, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
+	t.Helper()
+	m, err := topo.ParseMachine("numa 0 cpus 0-7 memory 16Gi\nnuma 1 socket 1 cpus 8-15 memory 16Gi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
+		CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 8)}}
+	l := v1alpha1.FromCore(node, m, r, entries, nil)
+	l.ResourceVersion = fmt.Sprint(version)
+	return l
+}
+
+// broken is a layout with a CPU in two numas.
+func broken(t *testing.T, node string, version int) *v1alpha1.NodeLayout {
+	l := layoutOf(t, node, version)
+	l.Machine.CPUs[1].CPUs = []v1alpha1.IDList{"7-14"}
+	return l
+}
+
+// bind returns the pod as it is after it was bound to a node.
+func bind(p *v1.Pod, node string, at time.Time) *v1.Pod {
+	p = p.DeepCopy()
+	p.Spec.NodeName = node
+	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)}}
+	return p
+}
+
+func begun(book *ledger.Book) *Feed {
+	f := NewFeed(book, nil, nil)
+	f.Begin()
+	return f
+}
+
+// held writes who holds which CPUs on a node, in order, or "unknown".
+func held(b *ledger.Book, node string) string {
+	n := b.Snapshot().Node(node)
+	if n == nil {
+		return "unknown"
+	}
+	var out []string
+	for _, e := range n.Entries {
+		var cpus idset.Set[idset.CPU]
+		for _, h := range e.Holdings {
+			cpus = cpus.Union(h.CPUs)
+		}
+		out = append(out, e.Pod.Name+"="+cpus.String())
+	}
+	return strings.Join(out, " ")
+}
+
+func wantHeld(t *testing.T, b *ledger.Book, node, want string) {
+	t.Helper()
+	if got := held(b, node); got != want {
+		t.Errorf("node %s: %q is held, want %q", node, got, want)
+	}
+}
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func four(name string) *v1.Pod { return podOf(name, exact("c", "cpu=4 memory=1Gi")) }
+
+func TestARefusedLayoutCostsItsOwnNodeOnly(t *testing.T) {
+	book := ledger.New()
+	var said []string
+	f := NewFeed(book, nil, func(node string, err error) {
+		if err == nil {
+			err = errors.New("mended")
+		}
+		said = append(said, node+": "+err.Error())
+	})
+	f.Layout(layoutOf(t, "a", 1))
+	f.Layout(layoutOf(t, "b", 2))
+	f.Layout(broken(t, "a", 3))
+	wantHeld(t, book, "a", "unknown")
+	wantHeld(t, book, "b", "")
+	const why = `layout of node "a": machine: cpu 7 is in numa 0 and in numa 1`
+	if got := f.Problem("a"); got != why {
+		t.Errorf("problem of a: %q, want %q", got, why)
+	}
+	if f.Problem("b") != "" {
+		t.Errorf("problem of b: %q", f.Problem("b"))
+	}
+	f.Layout(broken(t, "a", 4))
+	f.Layout(layoutOf(t, "a", 5))
+	wantHeld(t, book, "a", "")
+	if f.Problem("a") != "" {
+		t.Errorf("problem of the mended layout: %q", f.Problem("a"))
+	}
+	if want := []string{"a: " + why, "a: mended"}; !slices.Equal(said, want) {
+		t.Errorf("told %q, want %q", said, want)
+	}
+}
+
+// The scheduler that refused the layout may have ended before it was mended.
+func TestAConditionThatIsNotTrueAnyMoreIsToldOf(t *testing.T) {
+	mended := 0
+	f := NewFeed(ledger.New(), nil, func(_ string, err error) {
+		if err == nil {
+			mended++
+		}
+	})
+	l := layoutOf(t, "a", 1)
+	l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse}}
+	f.Layout(l)
+	l = layoutOf(t, "a", 2)
+	l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}}
+	f.Layout(l)
+	if mended != 1 {
+		t.Errorf("told %d times that the layout is mended, want once", mended)
+	}
+}
+
+func TestOldVersionsOfALayoutChangeNothing(t *testing.T) {
+	book := ledger.New()
+	f := begun(book)
+	seven := ledger.Entry{Pod: ID(four("x")), Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](7)}}}
+	f.Layout(layoutOf(t, "n", 10, seven))
+	f.Layout(layoutOf(t, "n", 9))
+	wantHeld(t, book, "n", "x=7")
+	f.LayoutGone(layoutOf(t, "n", 9)) // of a layout that was made anew since
+	wantHeld(t, book, "n", "x=7")
+	f.Layouts().OnDelete(layoutOf(t, "n", 11))
+	wantHeld(t, book, "n", "unknown")
+	f.Layout(layoutOf(t, "n", 10, seven)) // a hint that comes late
+	wantHeld(t, book, "n", "unknown")
+	f.Layouts().OnAdd(layoutOf(t, "n", 12), false)
+	wantHeld(t, book, "n", "")
+	f.Layouts().OnDelete(cache.DeletedFinalStateUnknown{Key: "n", Obj: layoutOf(t, "n", 12)})
+	wantHeld(t, book, "n", "unknown")
+}
+
+// After a restart the predictions are the same as before: what a pod got depends on who came first.
+func TestPodsBoundBeforeBeginAreBookedInBindingOrder(t *testing.T) {
+	book := ledger.New()
+	f := NewFeed(book, nil, nil)
+	f.Layout(layoutOf(t, "n", 1))
+	late, early, unbound, same := four("late"), four("early"), four("unbound"), four("also-early")
+	for _, p := range []*v1.Pod{bind(late, "n", noon.Add(time.Minute)), bind(same, "n", noon), unbound, bind(early, "n", noon)} {
+		if p.Name == "early" {
+			p.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
+		} else {
+			p.CreationTimestamp = metav1.NewTime(noon.Add(-time.Minute))
+		}
+		f.Pods().OnAdd(p, true)
+	}
+	wantHeld(t, book, "n", "")
+	f.Begin()
+	wantHeld(t, book, "n", "early=1-4 also-early=9-12 late=")
+	f.PodGone(early)
+	wantHeld(t, book, "n", "also-early=1-4 late=9-12")
+}
+
+func TestAPodThatEndedBeforeBeginIsNotBooked(t *testing.T) {
+	book := ledger.New()
+	f := NewFeed(book, nil, nil)
+	f.Layout(layoutOf(t, "n", 1))
+	p := bind(four("p"), "n", noon)
+	f.Pod(p)
+	f.Pods().OnDelete(p)
+	f.Begin()
+	wantHeld(t, book, "n", "")
+}
+
+func TestPodsThatEndReleaseWhatTheyHold(t *testing.T) {
+	p := bind(four("p"), "n", noon)
+	succeeded, failed := p.DeepCopy(), p.DeepCopy()
+	succeeded.Status.Phase, failed.Status.Phase = v1.PodSucceeded, v1.PodFailed
+	for name, end := range map[string]func(f *Feed){
+		"deleted":            func(f *Feed) { f.Pods().OnDelete(p) },
+		"deleted, not seen":  func(f *Feed) { f.Pods().OnDelete(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: p}) },
+		"succeeded":          func(f *Feed) { f.Pods().OnUpdate(p, succeeded) },
+		"failed":             func(f *Feed) { f.Pods().OnUpdate(p, failed) },
+		"twice":              func(f *Feed) { f.Pod(failed); f.PodGone(p) },
+		"then a late update": func(f *Feed) { f.PodGone(p); f.Pod(p) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			book := ledger.New()
+			f := begun(book)
+			f.Layout(layoutOf(t, "n", 1))
+			f.Pods().OnAdd(p, false)
+			f.Pods().OnUpdate(p, p)
+			wantHeld(t, book, "n", "p=1-4")
+			end(f)
+			wantHeld(t, book, "n", "")
+			f.Layout(layoutOf(t, "n", 2))
+			f.Pod(p) // a hint that comes after the node's report
+			wantHeld(t, book, "n", "")
+		})
+	}
+}
+
+// A node without a layout books nothing yet; what was bound to it counts when the layout comes.
+func TestPodsOfANodeWithoutALayoutWaitForIt(t *testing.T) {
+	book := ledger.New()
+	f := begun(book)
+	f.Pod(bind(four("a"), "n", noon))
+	f.Pod(bind(four("gone"), "n", noon))
+	f.PodGone(four("gone"))
+	f.Pod(bind(four("gone"), "n", noon))
+	wantHeld(t, book, "n", "unknown")
+	f.Layout(layoutOf(t, "n", 1))
+	wantHeld(t, book, "n", "a=1-4")
+}
+
+func TestOnlyPodsThatAreAlignedAreBooked(t *testing.T) {
+	book := ledger.New()
+	f := begun(book)
+	f.Layout(layoutOf(t, "n", 1))
+	f.Pod(bind(podOf("web", box("c", "cpu=500m", "")), "n", noon))
+	f.Pod(bind(podOf("huge", exact("c", "cpu=2 memory=4Pi")), "n", noon))
+	f.Pods().OnAdd("no pod", false)
+	f.Layouts().OnAdd("no layout", false)
+	wantHeld(t, book, "n", "")
+}
+
+func TestOutcomesAreTold(t *testing.T) {
+	book := ledger.New()
+	var told []string
+	f := NewFeed(book, func(o ledger.Outcome) { told = append(told, Describe(o)) }, nil)
+	f.Begin()
+	f.Layout(layoutOf(t, "n", 1))
+	f.Pod(bind(four("right"), "n", noon))
+	f.Pod(bind(four("wrong"), "n", noon))
+	n := book.Snapshot().Node("n")
+	seen := slices.Clone(n.Entries)
+	wrong := seen[1].Holdings[0]
+	wrong.CPUs = idset.Of[idset.CPU](9, 10, 11, 15)
+	seen[1].Holdings = []place.Holding{wrong}
+	f.Layout(layoutOf(t, "n", 2, seen...))
+	want := []string{
+		"pod default/right on node n: confirmed: predicted c: cpus 1-4, seen c: cpus 1-4",
+		"pod default/wrong on node n: wrong: predicted c: cpus 9-12, seen c: cpus 9-11,15",
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+func TestTheMemoryOfWhatEndedIsBounded(t *testing.T) {
+	var m memory
+	for i := range 3 * maxRemembered {
+		m.put(fmt.Sprint(i), "v")
+	}
+	if n := len(m.young) + len(m.old); n > maxRemembered {
+		t.Errorf("%d keys are remembered, the most is %d", n, maxRemembered)
+	}
+	if v, ok := m.get(fmt.Sprint(3*maxRemembered - maxRemembered/2)); !ok || v != "v" {
+		t.Error("one of the latest keys is forgotten")
+	}
+}

@@ -1,0 +1,27 @@
+package kube
+
+// memory remembers the latest of what was put in: at least half of maxRemembered keys, at most all. The
+// zero memory is empty.
+type memory struct {
+	young, old map[string]string
+}
+
+const maxRemembered = 1 << 14
+
+func (m *memory) put(key, value string) {
+	if len(m.young) >= maxRemembered/2 {
+		m.old, m.young = m.young, nil
+	}
+	if m.young == nil {
+		m.young = map[string]string{}
+	}
+	m.young[key] = value
+}
+
+func (m *memory) get(key string) (string, bool) {
+	if v, ok := m.young[key]; ok {
+		return v, true
+	}
+	v, ok := m.old[key]
+	return v, ok
+}
