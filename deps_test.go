@@ -63,39 +63,40 @@ var floors = []floor{
 var (
 	onNode = words(`github.com/fsnotify/fsnotify github.com/go-logr/logr google.golang.org/grpc k8s.io/api
 		k8s.io/apimachinery k8s.io/client-go k8s.io/klog/v2 k8s.io/kubelet sigs.k8s.io/yaml`)
+	inCluster = words(`k8s.io/api k8s.io/apimachinery
 		k8s.io/client-go k8s.io/component-helpers k8s.io/klog/v2 k8s.io/kubectl sigs.k8s.io/yaml`)
 )
 
 // budget is every module that the code imports, with the reason for which it is worth its weight.
 var budget = map[string]string{
-	"github.com/fsnotify/fsnotify":                                "The agent learns of the kubelet's state files when they change, not by polling.",
-	"github.com/go-logr/logr":                                     "The logger's interface that Kubernetes' libraries take.",
-	"github.com/google/cadvisor":                                  "The types in which a lab kubelet is told its machine.",
-	"github.com/prometheus/client_golang":                         "The lab's kubelets register metrics; each needs a registry of its own.",
-	"github.com/spf13/cobra":                                      "Command lines that behave like kubectl's and kube-scheduler's.",
-	"github.com/spf13/pflag":                                      "The flags of cobra.",
-	"go.etcd.io/etcd/server/v3":                                   "The lab's store, inside the process.",
-	"go.opentelemetry.io/otel/trace":                              "A lab kubelet takes a tracer; it gets the one that does nothing.",
-	"go.uber.org/zap":                                             "The logger that etcd takes.",
-	"golang.org/x/term":                                           "Whether the output is a terminal, and how wide.",
-	"google.golang.org/grpc":                                      "The kubelet's podresources and device plugin services.",
-	"k8s.io/api":                                                  "Pod, Node and the other objects of the API server.",
-	"k8s.io/apiextensions-apiserver":                              "The lab installs CustomResourceDefinitions.",
-	"k8s.io/apimachinery":                                         "Object metadata, quantities, schemes.",
-	"k8s.io/apiserver":                                            "The lab's API server, and the signal handler of kube-scheduler's command.",
-	"k8s.io/client-go":                                            "Clients, informers, kubeconfig files.",
-	"k8s.io/component-base":                                       "Flags, logs and metrics as kube-scheduler has them.",
-	"k8s.io/component-helpers":                                    "Pod-level resources, counted as the kubelet counts them.",
-	"k8s.io/cri-api":                                              "The container runtime that a lab kubelet talks to.",
-	"k8s.io/klog/v2":                                              "The logger of Kubernetes' libraries.",
-	"k8s.io/kube-scheduler":                                       "The scheduler framework's interfaces.",
-	"k8s.io/kubectl":                                              "The QoS class of a pod, computed as the kubelet computes it.",
-	"k8s.io/kubelet":                                              "The kubelet's configuration and service types.",
-	"k8s.io/kubernetes":                                           "The scheduler that the plugin runs in, and the kubelet that judges predictions.",
-	"k8s.io/mount-utils":                                          "A lab kubelet takes a mounter; it gets one that mounts nothing.",
-	"k8s.io/utils":                                                "Pointers to values, and CPU sets as the kubelet's interfaces have them.",
-	"pgregory.net/rapid":                                          "Property tests that shrink what they find.",
-	"sigs.k8s.io/yaml":                                            "YAML as Kubernetes reads it, strictly.",
+	"github.com/fsnotify/fsnotify":        "The agent learns of the kubelet's state files when they change, not by polling.",
+	"github.com/go-logr/logr":             "The logger's interface that Kubernetes' libraries take.",
+	"github.com/google/cadvisor":          "The types in which a lab kubelet is told its machine.",
+	"github.com/prometheus/client_golang": "The lab's kubelets register metrics; each needs a registry of its own.",
+	"github.com/spf13/cobra":              "Command lines that behave like kubectl's and kube-scheduler's.",
+	"github.com/spf13/pflag":              "The flags of cobra.",
+	"go.etcd.io/etcd/server/v3":           "The lab's store, inside the process.",
+	"go.opentelemetry.io/otel/trace":      "A lab kubelet takes a tracer; it gets the one that does nothing.",
+	"go.uber.org/zap":                     "The logger that etcd takes.",
+	"golang.org/x/term":                   "Whether the output is a terminal, and how wide.",
+	"google.golang.org/grpc":              "The kubelet's podresources and device plugin services.",
+	"k8s.io/api":                          "Pod, Node and the other objects of the API server.",
+	"k8s.io/apiextensions-apiserver":      "The lab installs CustomResourceDefinitions.",
+	"k8s.io/apimachinery":                 "Object metadata, quantities, schemes.",
+	"k8s.io/apiserver":                    "The lab's API server, and the signal handler of kube-scheduler's command.",
+	"k8s.io/client-go":                    "Clients, informers, kubeconfig files.",
+	"k8s.io/component-base":               "Flags, logs and metrics as kube-scheduler has them.",
+	"k8s.io/component-helpers":            "Pod-level resources, counted as the kubelet counts them.",
+	"k8s.io/cri-api":                      "The container runtime that a lab kubelet talks to.",
+	"k8s.io/klog/v2":                      "The logger of Kubernetes' libraries.",
+	"k8s.io/kube-scheduler":               "The scheduler framework's interfaces.",
+	"k8s.io/kubectl":                      "The QoS class of a pod, computed as the kubelet computes it.",
+	"k8s.io/kubelet":                      "The kubelet's configuration and service types.",
+	"k8s.io/kubernetes":                   "The scheduler that the plugin runs in, and the kubelet that judges predictions.",
+	"k8s.io/mount-utils":                  "A lab kubelet takes a mounter; it gets one that mounts nothing.",
+	"k8s.io/utils":                        "Pointers to values, and CPU sets as the kubelet's interfaces have them.",
+	"pgregory.net/rapid":                  "Property tests that shrink what they find.",
+	"sigs.k8s.io/yaml":                    "YAML as Kubernetes reads it, strictly.",
 }
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in

@@ -41,17 +41,39 @@ func (p *Plugin) layoutChanged(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queu
 func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	if now, ok := after.(*v1.Pod); ok {
 		if now.UID == pod.UID {
-			return fwk.Queue, nil
+			return asksAnew(before, now), nil
 		}
 		p.feed.Pod(now)
 		return fwk.QueueSkip, nil
 	}
 	gone, ok := before.(*v1.Pod)
-	if !ok || gone.Spec.NodeName == "" {
+	if !ok {
 		return fwk.QueueSkip, nil
 	}
-	p.feed.PodGone(gone)
-	return p.hint(pod, gone.Spec.NodeName), nil
+	if gone.Spec.NodeName != "" {
+		// Not for good: the framework words it like this, too, when a pod could not be bound.
+		p.book.Release(string(gone.UID))
+		return p.hint(pod, gone.Spec.NodeName), nil
+	}
+	if node := gone.Status.NominatedNodeName; node != "" {
+		return p.hint(pod, node), nil
+	}
+	return fwk.QueueSkip, nil
+}
+
+// asksAnew wakes a pod whose own change changes what it asks for: what the scheduler writes into its
+// status must not.
+func asksAnew(before any, now *v1.Pod) fwk.QueueingHint {
+	old, ok := before.(*v1.Pod)
+	if !ok {
+		return fwk.Queue
+	}
+	a, wasBad := translate(old)
+	b, isBad := translate(now)
+	if (wasBad == nil) == (isBad == nil) && (isBad != nil || (a.key == b.key && a.demand == b.demand)) {
+		return fwk.QueueSkip
+	}
+	return fwk.Queue
 }
 
 // nodeAdded wakes a pod where nodes without a layout are let in; others wait for the layout.

@@ -50,6 +50,10 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk
 
 func cost(n *ledger.Node, pod *place.Pod, v place.Verdict) int64 {
 	used := v.NUMAs(n.Machine)
+	if used == 0 {
+		// The node pins nothing: the pod may run anywhere on it, which is worse than any numa of its own.
+		return int64(len(n.Machine.NUMAs())+1) * costNUMA
+	}
 	free, distance, pairs := int64(0), int64(0), int64(0)
 	for _, i := range used.Positions() {
 		numa := n.Machine.NUMAs()[i]

@@ -408,6 +408,9 @@ func (a *account) predict() *Node {
 		if v := place.Place(n.Usage, f.pod); v.Fits() {
 			f.expect(v.Holdings)
 		}
+		if len(f.holdings()) == 0 {
+			continue // nothing of its own, or refused: its order counts, and nothing else
+		}
 		n.Entries = append(n.Entries, Entry{Pod: f.id, Source: Predicted, Holdings: f.holdings()})
 		n.Usage = n.Usage.Hold(f.holdings()...)
 	}
