@@ -10,9 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
 )
 
 // Reader reads a cluster once, for tools: the same book that a scheduler keeps, computed from what the
@@ -81,6 +83,60 @@ func problems(feed *Feed, snap *ledger.Snapshot, nodes []v1.Node) (out []Problem
 		}
 	}
 	slices.SortFunc(out, func(a, b Problem) int { return strings.Compare(a.Node, b.Node) })
+	return out
+}
+
+// Lacks says of every node which plain amounts it has too little of left for the pod, as the scheduler's
+// NodeResourcesFit counts them: the node's allocatable less the requests of all pods bound to it.
+func (r *Reader) Lacks(ctx context.Context, pod *v1.Pod) (map[string][]place.Reason, error) {
+	nodes, err := r.cluster.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	pods, err := r.cluster.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	used := map[string]v1.ResourceList{}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if p.Spec.NodeName == "" || p.UID == pod.UID || Ended(p) {
+			continue
+		}
+		used[p.Spec.NodeName] = sum(used[p.Spec.NodeName], resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}))
+	}
+	want := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	out := map[string][]place.Reason{}
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		if short := lacks(want, n.Status.Allocatable, used[n.Name]); len(short) > 0 {
+			out[n.Name] = short
+		}
+	}
+	return out, nil
+}
+
+func sum(a, b v1.ResourceList) v1.ResourceList {
+	if a == nil {
+		a = v1.ResourceList{}
+	}
+	for name, q := range b {
+		total := a[name]
+		total.Add(q)
+		a[name] = total
+	}
+	return a
+}
+
+func lacks(want, allocatable, used v1.ResourceList) (out []place.Reason) {
+	for name, q := range want {
+		left := allocatable[name].DeepCopy()
+		left.Sub(used[name])
+		if q.Sign() > 0 && q.Cmp(left) > 0 {
+			out = append(out, place.Reason{Code: place.Lacking, Resource: string(name), Want: q.Value(), Have: max(0, left.Value())})
+		}
+	}
+	slices.SortFunc(out, func(a, b place.Reason) int { return strings.Compare(a.Resource, b.Resource) })
 	return out
 }
 

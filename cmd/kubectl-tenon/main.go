@@ -65,6 +65,10 @@ func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, 
 	if err != nil {
 		return cli.PodView{}, err
 	}
-	return cli.PodView{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName,
+	lacks, err := c.reader.Lacks(ctx, pod)
+	if err != nil {
+		return cli.PodView{}, err
+	}
+	return cli.PodView{Lacks: lacks, ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName,
 		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message}, nil
 }

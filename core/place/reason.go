@@ -29,6 +29,9 @@ const (
 	Group Code = "group"
 	// Unsupported: the machine is beyond what this kubelet's topology manager handles.
 	Unsupported Code = "unsupported"
+	// Lacking: the node has not enough left of a plain amount, whatever its numas. Place never says so: it
+	// knows no plain amounts; those who do use it beside the reasons of place.
+	Lacking Code = "lacking"
 	// Demanded: the node would place the pod, but not as the pod itself demands.
 	Demanded Code = "demanded"
 )
@@ -48,6 +51,9 @@ type Reason struct {
 // Text renders the reason for people. Equal reasons on several nodes give equal texts, so that the
 // scheduler's event groups and counts them.
 func (r Reason) Text() string {
+	if r.Code == Lacking {
+		return "insufficient " + r.Resource + " (wants " + amount(r.Resource, r.Want) + "; node has " + amount(r.Resource, r.Have) + " left)"
+	}
 	who := "pod"
 	if r.Container != "" {
 		who = fmt.Sprintf("container %q", r.Container)

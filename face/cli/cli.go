@@ -42,6 +42,9 @@ type PodView struct {
 	// Demand is what the pod asks of the outcome by its annotations.
 	Demand place.Demand
 	Node   string // where it is bound; empty while it waits for a node
+	// Lacks says of nodes, by name, which plain amounts they have too little of left for the pod: CPUs,
+	// memory and other resources as the scheduler counts them, numas apart.
+	Lacks map[string][]place.Reason
 	// Phase is the pod's status.phase: Pending, Running, Succeeded, Failed or Unknown.
 	Phase string
 	// Reason and Message are status.reason and status.message, where a kubelet says why it refused

@@ -45,7 +45,8 @@ func (a *app) explainCommand() *cobra.Command {
 
 For a pod that waits, every node is asked what its kubelet would do with it now: which CPUs, memory
 and devices it would get there, or why it would be refused. For a pod that is bound, its holdings
-are shown. Only numa alignment is judged: taints, affinity and the like are the scheduler's.`,
+are shown. Plain amounts and numa alignment are judged: taints, affinity and the like are the
+scheduler's.`,
 		Example: explainPodExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -143,9 +144,20 @@ func newExplanation(pod PodView, nodes []*ledger.Node, problems []NodeProblem) *
 				continue
 			}
 		}
-		e.verdicts = append(e.verdicts, verdictOn{n, place.Judge(n.Usage, pod.Pod, place.Place(n.Usage, pod.Pod), pod.Demand)})
+		e.verdicts = append(e.verdicts, verdictOn{n, judge(pod, n)})
 	}
 	return e
+}
+
+// insufficient stands where a kubelet's reason would: the scheduler does not send the pod there.
+const insufficient place.Error = "Insufficient resources"
+
+// judge says what becomes of the pod on a node; what the node lacks as a whole goes before alignment.
+func judge(pod PodView, n *ledger.Node) place.Verdict {
+	if lacks := pod.Lacks[n.Name]; len(lacks) > 0 {
+		return place.Verdict{Error: insufficient, Reasons: lacks}
+	}
+	return place.Judge(n.Usage, pod.Pod, place.Place(n.Usage, pod.Pod), pod.Demand)
 }
 
 // refused reports whether a kubelet turned the pod away at its door: the next pod like it is then what
