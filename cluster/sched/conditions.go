@@ -3,6 +3,7 @@ package sched
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -57,6 +58,9 @@ func (c *conditions) run(ctx context.Context, w *client.Client) {
 // write judges the layout as it is now, not as it was when it was queued.
 func write(ctx context.Context, w *client.Client, node string) error {
 	l, err := w.Get(ctx, node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -83,10 +83,8 @@ type state struct {
 	demand place.Demand
 	snap   *ledger.Snapshot
 	// overlay are nodes as they would be with pods added or removed (preemption, nominated pods).
-	// Invariant: a map that is in here is never written; AddPod and RemovePod replace it.
-	overlay map[string]*ledger.Node
-	// removed are the UIDs that RemovePod took off each node.
-	removed map[string][]string
+	// Invariant: what is in here is never written; AddPod and RemovePod replace it.
+	overlay map[string]*overlay
 }
 
 const stateKey fwk.StateKey = "tenon.sh/" + Name
@@ -108,8 +106,8 @@ func read(cs fwk.CycleState) (*state, bool) {
 
 // node returns what is known of a node in this cycle, or nil.
 func (s *state) node(name string) *ledger.Node {
-	if n, ok := s.overlay[name]; ok {
-		return n
+	if o, ok := s.overlay[name]; ok {
+		return o.node
 	}
 	return s.snap.Node(name)
 }

@@ -2,14 +2,11 @@ package sched
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/ledger"
 )
 
 // PreFilter reads the pod once and takes a snapshot. Pods that nobody would align skip the plugin.
@@ -38,25 +35,11 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *v1.Pod, add fwk
 	if !ok {
 		return nil
 	}
-	node, uid := info.Node().Name, string(add.GetPod().UID)
-	n := s.node(node)
-	if n == nil {
-		return nil
-	}
-	if i := slices.Index(s.removed[node], uid); i >= 0 {
-		s.without(node, slices.Delete(slices.Clone(s.removed[node]), i, i+1))
-		return nil
-	}
-	if _, there := n.Entry(uid); there {
-		return nil
-	}
 	cp, err := kube.Pod(add.GetPod())
 	if err != nil {
-		return fwk.AsStatus(err)
+		return nil // beyond any machine: it holds nothing
 	}
-	if next, fits := n.With(kube.ID(add.GetPod()), cp); fits {
-		s.lay(node, next)
-	}
+	s.change(info.Node().Name, func(o *overlay) { o.add(kube.ID(add.GetPod()), cp) })
 	return nil
 }
 
@@ -66,29 +49,6 @@ func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *v1.Pod, remo
 	if !ok {
 		return nil
 	}
-	node := info.Node().Name
-	s.without(node, append(slices.Clone(s.removed[node]), string(remove.GetPod().UID)))
+	s.change(info.Node().Name, func(o *overlay) { o.remove(string(remove.GetPod().UID)) })
 	return nil
-}
-
-// without evaluates a node without these pods.
-func (s *state) without(node string, uids []string) {
-	removed := maps.Clone(s.removed)
-	if removed == nil {
-		removed = map[string][]string{}
-	}
-	removed[node] = uids
-	s.removed = removed
-	if n := s.snap.Node(node); n != nil {
-		s.lay(node, n.Without(uids...))
-	}
-}
-
-func (s *state) lay(node string, n *ledger.Node) {
-	overlay := maps.Clone(s.overlay)
-	if overlay == nil {
-		overlay = map[string]*ledger.Node{}
-	}
-	overlay[node] = n
-	s.overlay = overlay
 }

@@ -29,7 +29,7 @@ const (
 	costDistance = 1 << 10 // per unit of mean distance, up to maxDistance
 	maxDistance  = 1<<8 - 1
 	maxFree      = costDistance - 1
-	costUnknown  = 64 * costNUMA
+	costUnknown  = (topo.MaxNUMAs + 2) * costNUMA // above a node that pins nothing
 )
 
 // Score costs the numas that the pod will really use: how many; how few CPUs they will have left for

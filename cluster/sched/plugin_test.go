@@ -1,0 +1,264 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+const refuse = "unknownNodes: Refuse"
+
+// two is a machine of two numas with 16 CPUs each.
+const two = `
+numa 0 socket 0 cpus 0-15 memory 64Gi
+numa 1 socket 1 cpus 16-31 memory 64Gi
+`
+
+// newPlugin returns a plugin whose book is complete, and empty.
+func newPlugin(t *testing.T, args string) *Plugin {
+	t.Helper()
+	book := ledger.New()
+	ready := make(chan struct{})
+	close(ready)
+	feed := kube.NewFeed(book, nil, nil)
+	feed.Begin()
+	return pluginOf(t, &Shared{Book: book, Feed: feed, Ready: ready}, args)
+}
+
+func pluginOf(t *testing.T, s *Shared, args string) *Plugin {
+	t.Helper()
+	p, err := New(s)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(*Plugin)
+}
+
+// layout makes the layout of a node with static managers; versions are resource versions.
+func layout(t *testing.T, node, machine string, policy place.Policy, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
+	t.Helper()
+	m, err := topo.ParseMachine(machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := place.Rules{Topology: place.TopologyRules{Policy: policy}, CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}}
+	l := v1alpha1.FromCore(node, m, r, entries, nil)
+	l.ResourceVersion = fmt.Sprint(version)
+	return l
+}
+
+// holding is a pod that the node says to hold these CPUs.
+func holding(p *v1.Pod, cpus string) ledger.Entry {
+	set, err := idset.Parse[idset.CPU](cpus)
+	if err != nil {
+		panic(err)
+	}
+	return ledger.Entry{Pod: kube.ID(p), Holdings: []place.Holding{{Container: "c", CPUs: set}}}
+}
+
+// podOf returns a pod of one container, Guaranteed where there are CPUs and memory: "cpu=4 memory=1Gi".
+func podOf(name, amounts string) *v1.Pod {
+	list := v1.ResourceList{}
+	for _, f := range strings.Fields(amounts) {
+		key, q, _ := strings.Cut(f, "=")
+		list[v1.ResourceName(key)] = resource.MustParse(q)
+	}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list, Limits: list}}}},
+	}
+}
+
+func cpus(name string, n int) *v1.Pod { return podOf(name, fmt.Sprintf("cpu=%d memory=1Gi", n)) }
+
+func noted(p *v1.Pod, annotation, value string) *v1.Pod {
+	p = p.DeepCopy()
+	p.Annotations = map[string]string{annotation: value}
+	return p
+}
+
+func bind(p *v1.Pod, node string) *v1.Pod {
+	p = p.DeepCopy()
+	p.Spec.NodeName = node
+	return p
+}
+
+func nodeInfo(name string) fwk.NodeInfo {
+	n := framework.NewNodeInfo()
+	n.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return n
+}
+
+func podInfo(t *testing.T, p *v1.Pod) fwk.PodInfo {
+	t.Helper()
+	i, err := framework.NewPodInfo(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// cycle begins to schedule a pod.
+func cycle(t *testing.T, p *Plugin, pod *v1.Pod) fwk.CycleState {
+	t.Helper()
+	cs := framework.NewCycleState()
+	if _, status := p.PreFilter(t.Context(), cs, pod, nil); !status.IsSuccess() {
+		t.Fatalf("pod %s: %s: %s", pod.Name, status.Code(), status.Message())
+	}
+	return cs
+}
+
+func filter(t *testing.T, p *Plugin, cs fwk.CycleState, node string) *fwk.Status {
+	t.Helper()
+	return p.Filter(t.Context(), cs, nil, nodeInfo(node))
+}
+
+// says fails the test where a status is not a refusal with this text, or not a success where text is "".
+func says(t *testing.T, s *fwk.Status, code fwk.Code, text string) {
+	t.Helper()
+	if s.Code() != code || s.Message() != text {
+		t.Errorf("status %s: %q, want %s: %q", s.Code(), s.Message(), code, text)
+	}
+}
+
+func fits(t *testing.T, s *fwk.Status) {
+	t.Helper()
+	says(t, s, fwk.Success, "")
+}
+
+func TestPlainPodsPassAtNoCost(t *testing.T) {
+	p := newPlugin(t, refuse)
+	for name, c := range map[string]struct {
+		pod   *v1.Pod
+		plain bool
+	}{
+		"best effort":                         {podOf("p", ""), true},
+		"burstable":                           {podOf("p", "cpu=2"), true},
+		"guaranteed":                          {cpus("p", 2), false},
+		"burstable with a device":             {podOf("p", "cpu=2 acme.com/gpu=1"), false},
+		"burstable that is not understood":    {noted(podOf("p", ""), kube.PolicyAnnotation, "strict"), false},
+		"guaranteed without a whole CPU":      {podOf("p", "cpu=1500m memory=1Gi"), false},
+		"burstable with a numa policy's name": {noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "restricted"), true},
+	} {
+		fragments, status := p.SignPod(t.Context(), c.pod)
+		if status.IsSuccess() != c.plain || len(fragments) > 0 {
+			t.Errorf("%s: signed %v with %v, want %v", name, status.IsSuccess(), fragments, c.plain)
+		}
+		cs := framework.NewCycleState()
+		_, status = p.PreFilter(t.Context(), cs, c.pod, nil)
+		if (status.Code() == fwk.Skip) != c.plain {
+			t.Errorf("%s: PreFilter says %s", name, status.Code())
+		}
+		if !c.plain {
+			continue
+		}
+		if s := p.PreScore(t.Context(), cs, c.pod, nil); s.Code() != fwk.Skip {
+			t.Errorf("%s: PreScore says %s", name, s.Code())
+		}
+		fits(t, p.Reserve(t.Context(), cs, c.pod, "nowhere"))
+		p.Unreserve(t.Context(), cs, c.pod, "nowhere")
+		if _, s := p.PreBindPreFlight(t.Context(), cs, c.pod, "nowhere"); s.Code() != fwk.Skip {
+			t.Errorf("%s: PreBindPreFlight says %s", name, s.Code())
+		}
+		fits(t, p.PreBind(t.Context(), cs, c.pod, "nowhere"))
+	}
+}
+
+func TestADemandThatIsNotUnderstoodIsNamed(t *testing.T) {
+	p := newPlugin(t, refuse)
+	_, status := p.PreFilter(t.Context(), framework.NewCycleState(), noted(cpus("p", 2), kube.PolicyAnnotation, "strict"), nil)
+	says(t, status, fwk.UnschedulableAndUnresolvable,
+		`pod default/p: annotation tenon.sh/numa-policy: unknown value "strict": want one of none, best-effort, restricted, single-numa-node`)
+}
+
+func TestArgumentsAreChecked(t *testing.T) {
+	for args, want := range map[string]string{
+		"unknownNode: Refuse":      "unknownNode",
+		"unknownNodes: Perhaps":    `unknownNodes: unknown value "Perhaps"`,
+		"turnTimeoutSeconds: 4000": "turnTimeoutSeconds: 4000 is outside 1..3600",
+	} {
+		_, err := New(&Shared{})(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
+// A scheduler that has just started knows nothing yet; it must not take that for empty nodes.
+func TestNothingIsPlacedBeforeTheBookIsComplete(t *testing.T) {
+	book := ledger.New()
+	p := pluginOf(t, &Shared{Book: book, Feed: kube.NewFeed(book, nil, nil), Ready: make(chan struct{})}, refuse)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("scheduler ends"))
+	_, status := p.PreFilter(ctx, framework.NewCycleState(), cpus("p", 2), nil)
+	says(t, status, fwk.Error, "wait for node layouts and pods: scheduler ends")
+}
+
+func TestFilterSaysWhatTheNodeLacks(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("x", 4), "0-3")))
+	fits(t, filter(t, p, cycle(t, p, cpus("p", 16)), "n"))
+	says(t, filter(t, p, cycle(t, p, cpus("p", 17)), "n"), fwk.Unschedulable,
+		`cannot align container "c" (wants 17 cpu on one numa; best numa has 16 free)`)
+	says(t, filter(t, p, cycle(t, p, podOf("p", "cpu=17 memory=65Gi")), "n"), fwk.Unschedulable,
+		`cannot align container "c" (wants 17 cpu on one numa; best numa has 16 free), `+
+			`cannot align container "c" (wants 65Gi memory on one numa; best numa has 64Gi free)`)
+}
+
+// A node's own policy may be weaker than what the pod demands.
+func TestFilterHoldsThePodsOwnDemand(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Layout(layout(t, "n", two, place.BestEffort, 1))
+	fits(t, filter(t, p, cycle(t, p, cpus("p", 20)), "n"))
+	demanding := noted(cpus("p", 20), kube.PolicyAnnotation, "single-numa-node")
+	cs := cycle(t, p, demanding)
+	const why = `cannot align container "c" (demands one numa; node would use 2)`
+	says(t, filter(t, p, cs, "n"), fwk.Unschedulable, why)
+	says(t, p.Reserve(t.Context(), cs, demanding, "n"), fwk.Unschedulable, why)
+	p.Unreserve(t.Context(), cs, demanding, "n")
+	if n := p.book.Snapshot().Node("n"); len(n.Entries) > 0 {
+		t.Errorf("%v is held after the refusal", n.Entries)
+	}
+	fits(t, filter(t, p, cycle(t, p, noted(cpus("p", 16), kube.PolicyAnnotation, "single-numa-node")), "n"))
+}
+
+func TestUnknownNodes(t *testing.T) {
+	for args, want := range map[string]struct {
+		code         fwk.Code
+		none, broken string
+	}{
+		refuse: {fwk.UnschedulableAndUnresolvable, "node has no layout",
+			`node layout is refused: layout of node "broken": machine: cpu 15 is in numa 0 and in numa 1`},
+		"":                    {fwk.Success, "", ""},
+		"unknownNodes: Allow": {fwk.Success, "", ""},
+	} {
+		p := newPlugin(t, args)
+		l := layout(t, "broken", two, place.SingleNUMA, 1)
+		l.Machine.CPUs[1].CPUs = []v1alpha1.IDList{"15-30"}
+		p.feed.Layout(l)
+		p.feed.Layout(layout(t, "known", two, place.SingleNUMA, 2))
+		pod := cpus("p", 4)
+		cs := cycle(t, p, pod)
+		fits(t, filter(t, p, cs, "known"))
+		says(t, filter(t, p, cs, "none"), want.code, want.none)
+		says(t, filter(t, p, cs, "broken"), want.code, want.broken)
+		says(t, p.Reserve(t.Context(), cs, pod, "broken"), want.code, want.broken)
+	}
+}

@@ -1,0 +1,160 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// reserve schedules a pod up to Reserve.
+func reserve(t *testing.T, p *Plugin, pod *v1.Pod, node string) fwk.CycleState {
+	t.Helper()
+	cs := cycle(t, p, pod)
+	fits(t, filter(t, p, cs, node))
+	fits(t, p.Reserve(t.Context(), cs, pod, node))
+	return cs
+}
+
+// admitted is the pod as it is when its kubelet has dealt with it.
+func admitted(p *v1.Pod, node string) *v1.Pod {
+	p = bind(p, node)
+	p.Status.StartTime = &metav1.Time{}
+	return p
+}
+
+func TestReserveDecidesOnWhatIsThereNow(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1))
+	a, b := cpus("a", 10), cpus("b", 10)
+	csA, csB := cycle(t, p, a), cycle(t, p, b)
+	fits(t, filter(t, p, csA, "n"))
+	fits(t, filter(t, p, csB, "n"))
+	fits(t, p.Reserve(t.Context(), csA, a, "n"))
+	const why = `cannot align container "c" (wants 10 cpu; node has 6 free)`
+	says(t, p.Reserve(t.Context(), csB, b, "n"), fwk.Unschedulable, why)
+	says(t, filter(t, p, cycle(t, p, b), "n"), fwk.Unschedulable, why)
+	p.Unreserve(t.Context(), csB, b, "n")
+	p.Unreserve(t.Context(), csA, a, "n")
+	reserve(t, p, b, "n")
+}
+
+func TestPodsOfOneShapeDoNotWait(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	a, b := cpus("a", 4), cpus("b", 4)
+	csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
+	result, status := p.PreBindPreFlight(t.Context(), csA, a, "n")
+	if !status.IsSuccess() || !result.AllowParallel {
+		t.Errorf("PreBindPreFlight: %v, %s", result, status.Message())
+	}
+	fits(t, p.PreBind(t.Context(), csA, a, "n"))
+	fits(t, p.PreBind(t.Context(), csB, b, "n"))
+}
+
+func TestAPodWaitsUntilTheOneBeforeItIsAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlugin(t, refuse)
+		p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+		a, b := cpus("a", 4), cpus("b", 6)
+		csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
+		done := make(chan *fwk.Status, 1)
+		go func() { done <- p.PreBind(t.Context(), csB, b, "n") }()
+		waits := func(when string) {
+			t.Helper()
+			synctest.Wait()
+			if len(done) > 0 {
+				t.Errorf("pod b went on %s", when)
+			}
+		}
+		waits("before pod a had its turn")
+		fits(t, p.PreBind(t.Context(), csA, a, "n"))
+		waits("when pod a had its turn")
+		p.feed.Pod(bind(a, "n"))
+		waits("when pod a was bound")
+		p.feed.Layout(layout(t, "other", two, place.SingleNUMA, 2))
+		waits("when another node reported")
+		p.feed.Pod(admitted(a, "n"))
+		fits(t, <-done)
+	})
+}
+
+func TestTheWaitForATurnEnds(t *testing.T) {
+	for name, end := range map[string]func(p *Plugin, cs fwk.CycleState, a *v1.Pod){
+		"the pod before is not bound": func(p *Plugin, cs fwk.CycleState, a *v1.Pod) { p.Unreserve(t.Context(), cs, a, "n") },
+		"the pod before is deleted":   func(p *Plugin, _ fwk.CycleState, a *v1.Pod) { p.feed.PodGone(a) },
+		"the pod before is refused": func(p *Plugin, _ fwk.CycleState, a *v1.Pod) {
+			a = bind(a, "n")
+			a.Status.Phase = v1.PodFailed
+			p.feed.Pod(a)
+		},
+		"the node reports the pod before": func(p *Plugin, _ fwk.CycleState, a *v1.Pod) {
+			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, p.book.Snapshot().Node("n").Entries[0]))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPlugin(t, refuse)
+				p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+				a, b := cpus("a", 4), cpus("b", 6)
+				csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
+				done := make(chan *fwk.Status, 1)
+				go func() { done <- p.PreBind(t.Context(), csB, b, "n") }()
+				synctest.Wait()
+				if len(done) > 0 {
+					t.Fatal("pod b does not wait")
+				}
+				end(p, csA, a)
+				fits(t, <-done)
+			})
+		})
+	}
+}
+
+// The clock of this test is the bubble's: it goes on when everybody waits.
+func TestATurnThatDoesNotComeIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlugin(t, "turnTimeoutSeconds: 7")
+		p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+		reserve(t, p, cpus("a", 4), "n")
+		b := cpus("b", 6)
+		cs := reserve(t, p, b, "n")
+		says(t, p.PreBind(t.Context(), cs, b, "n"), fwk.Unschedulable,
+			"no turn on node n after 7s: a pod before it was not reported as admitted")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("scheduler ends"))
+		says(t, p.PreBind(ctx, cs, b, "n"), fwk.Unschedulable, "scheduler ends")
+	})
+}
+
+func TestAPodThatNoLongerFitsAtItsTurnIsScheduledAnew(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1))
+	a := cpus("a", 10)
+	cs := reserve(t, p, a, "n")
+	p.feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 2, holding(cpus("static", 8), "0-7")))
+	says(t, p.PreBind(t.Context(), cs, a, "n"), fwk.Unschedulable,
+		`cannot align container "c" (wants 10 cpu; node has 8 free)`)
+	if s := p.PreBind(t.Context(), cs, a, "n"); s.Code() != fwk.Error {
+		t.Errorf("a pod without a booking: %s %q", s.Code(), s.Message())
+	}
+	if _, s := p.PreBindPreFlight(t.Context(), cs, a, "n"); s.Code() != fwk.Skip {
+		t.Errorf("PreBindPreFlight of a pod without a booking: %s", s.Code())
+	}
+}
+
+// The pod's own demand counts at its turn, too: the node may have changed for the worse.
+func TestTheDemandIsHeldAtTheTurn(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Layout(layout(t, "n", two, place.BestEffort, 1))
+	a := noted(cpus("a", 10), "tenon.sh/numa-policy", "single-numa-node")
+	cs := reserve(t, p, a, "n")
+	p.feed.Layout(layout(t, "n", two, place.BestEffort, 2, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "16-23")))
+	says(t, p.PreBind(t.Context(), cs, a, "n"), fwk.Unschedulable, `cannot align container "c" (demands one numa; node would use 2)`)
+}
