@@ -22,7 +22,7 @@ type round struct {
 	asked, running, pending   int
 	gaveUp                    int            // pods refused as often as they were tried
 	refused                   map[string]int // refusals by the kubelet's reason
-	took                      time.Duration  // from the first pod's creation to the last change
+	took                      time.Duration  // from the first pod's creation until the last pod ran
 	predicted, wrong          int
 	idleGPUs, idleCPUs        int64  // idle while pods that want them do not run
 	firstPending, firstReason string // one pod that waits, and why
@@ -61,17 +61,9 @@ func (d *demo) round(ctx context.Context, name, profiles string) (round, error) 
 		return r, err
 	}
 	began := time.Now()
-	err = workload.Create(ctx, d.client, wanted...)
 	var pods []*v1.Pod
-	for attempt := 1; err == nil && attempt <= tries; attempt++ {
-		if pods, err = d.pods.Quiet(ctx, 1, quiet); err != nil {
-			break
-		}
-		r.took = d.pods.LastChange().Sub(began)
-		var refused int
-		if refused, err = d.again(ctx, pods, &r, attempt < tries); refused == 0 {
-			break
-		}
+	if err = workload.Create(ctx, d.client, wanted...); err == nil {
+		pods, err = d.play(ctx, &r, began)
 	}
 	if stopErr := s.Stop(); err == nil {
 		err = stopErr
@@ -84,41 +76,71 @@ func (d *demo) round(ctx context.Context, name, profiles string) (round, error) 
 	return r, d.count(ctx, pods, &r)
 }
 
-// again counts the refused pods, deletes them, and creates them anew where they have tries left.
-func (d *demo) again(ctx context.Context, pods []*v1.Pod, r *round, more bool) (refused int, err error) {
-	for _, p := range pods {
-		f, why := workload.FateOf(p)
-		if f != workload.Refused {
-			continue
+// play lets the round run until nothing has changed for a while. A pod that a kubelet refused is counted,
+// and created anew at once while it has tries left.
+func (d *demo) play(ctx context.Context, r *round, began time.Time) ([]*v1.Pod, error) {
+	counted := map[string]bool{} // refused pods, by UID
+	running := 0
+	still := time.NewTimer(quiet)
+	defer still.Stop()
+	for {
+		pods, changed := d.pods.Pods()
+		now := 0
+		for _, p := range pods {
+			switch f, why := workload.FateOf(p); {
+			case f == workload.Running:
+				now++
+			case f == workload.Refused && !counted[string(p.UID)]:
+				counted[string(p.UID)] = true
+				r.refused[why]++
+				if err := d.again(ctx, p, r); err != nil {
+					return pods, err
+				}
+			}
 		}
-		r.refused[why]++
-		refused++
-		if !more {
-			r.gaveUp++
-			continue
+		if now > running {
+			r.took = time.Since(began)
 		}
-		err := d.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{})
-		if err != nil {
-			return refused, fmt.Errorf("delete refused pod %s: %w", p.Name, err)
-		}
-		fresh := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: retryName(p.Name), Namespace: p.Namespace}, Spec: *p.Spec.DeepCopy()}
-		fresh.Spec.NodeName, fresh.Spec.Tolerations, fresh.Spec.Priority = "", nil, nil
-		if err := workload.Create(ctx, d.client, fresh); err != nil {
-			return refused, err
+		running = now
+		select {
+		case <-changed:
+			still.Reset(quiet)
+		case <-still.C:
+			if workload.Settled(1)(pods) {
+				return pods, nil
+			}
+			still.Reset(quiet)
+		case <-ctx.Done():
+			return pods, fmt.Errorf("wait for pods (%s): %w", workload.Count(pods), context.Cause(ctx))
 		}
 	}
-	return refused, nil
+}
+
+// again creates a refused pod anew, unless it has had its tries.
+func (d *demo) again(ctx context.Context, p *v1.Pod, r *round) error {
+	name, more := retryName(p.Name)
+	if !more {
+		r.gaveUp++
+		return nil
+	}
+	if err := d.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("delete refused pod %s: %w", p.Name, err)
+	}
+	fresh := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace}, Spec: *p.Spec.DeepCopy()}
+	fresh.Spec.NodeName, fresh.Spec.Tolerations, fresh.Spec.Priority = "", nil, nil
+	return workload.Create(ctx, d.client, fresh)
 }
 
 var retrySuffix = regexp.MustCompile(`-try([0-9])$`)
 
-// retryName names the next try of a pod: x, x-try2, x-try3.
-func retryName(name string) string {
+// retryName names the next try of a pod: x, x-try2, x-try3; more is false after the last.
+func retryName(name string) (next string, more bool) {
 	m := retrySuffix.FindStringSubmatch(name)
 	if m == nil {
-		return name + "-try2"
+		return name + "-try2", true
 	}
-	return retrySuffix.ReplaceAllString(name, fmt.Sprintf("-try%d", m[1][0]-'0'+1))
+	try := int(m[1][0]-'0') + 1
+	return retrySuffix.ReplaceAllString(name, fmt.Sprintf("-try%d", try)), try <= tries
 }
 
 // count looks at the end of a round: who runs, and what lies idle though somebody wants it.

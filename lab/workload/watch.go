@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,7 +47,6 @@ type Watch struct {
 	mu      sync.Mutex
 	pods    map[string]*v1.Pod // by UID
 	changed chan struct{}
-	last    time.Time // of the last change
 	stop    func()
 }
 
@@ -93,16 +91,8 @@ func (w *Watch) set(o any, gone bool) {
 	} else {
 		w.pods[string(p.UID)] = p
 	}
-	w.last = time.Now()
 	close(w.changed)
 	w.changed = make(chan struct{})
-}
-
-// LastChange returns when a pod last changed.
-func (w *Watch) LastChange() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.last
 }
 
 // Pods returns the pods as they are now, by name, and a channel that is closed at the next change.
@@ -141,23 +131,6 @@ func Settled(n int) func([]*v1.Pod) bool {
 			}
 		}
 		return len(pods) >= n
-	}
-}
-
-// Quiet waits until all n pods have a fate and nothing has changed for a while.
-func (w *Watch) Quiet(ctx context.Context, n int, while time.Duration) ([]*v1.Pod, error) {
-	for {
-		if _, err := w.Until(ctx, Settled(n)); err != nil {
-			return nil, err
-		}
-		pods, changed := w.Pods()
-		timer := time.NewTimer(while)
-		select {
-		case <-timer.C:
-			return pods, nil
-		case <-changed:
-			timer.Stop()
-		}
 	}
 }
 
