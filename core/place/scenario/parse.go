@@ -1,0 +1,365 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// File is a scenario as it was written: its comments and blank lines are kept.
+type File struct {
+	Scenario
+	lines []string    // without what must happen
+	steps map[int]int // index of lines -> index of Steps
+}
+
+// parser is a file that is being read.
+type parser struct {
+	f       *File
+	machine strings.Builder // line for line, so that its errors name the lines of the file
+	cores   []topo.CoreSpec
+	ruled   bool
+	pods    map[string]bool
+}
+
+// Parse reads a scenario. Errors name the file and the line.
+func Parse(file, text string) (*File, error) {
+	lines := strings.Split(text, "\n")
+	if len(lines) > MaxLines {
+		return nil, fmt.Errorf("%s: %d lines, the most is %d", file, len(lines), MaxLines)
+	}
+	p := parser{f: &File{steps: map[int]int{}}, pods: map[string]bool{}}
+	for i, line := range lines {
+		if err := p.line(line); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, i+1, err)
+		}
+	}
+	if err := p.finish(); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return p.f, nil
+}
+
+func (p *parser) line(line string) error {
+	defer p.machine.WriteByte('\n')
+	if strings.HasPrefix(line, "> ") {
+		return nil
+	}
+	p.f.lines = append(p.f.lines, line)
+	code, comment, commented := strings.Cut(line, "#")
+	words := strings.Fields(code)
+	if len(words) == 0 {
+		if commented && !p.ruled {
+			p.f.Comment = append(p.f.Comment, strings.TrimSpace(comment))
+		}
+		return nil
+	}
+	switch words[0] {
+	case "numa", "device", "distances":
+		p.machine.WriteString(code)
+		return nil
+	case "core":
+		return p.core(words)
+	case "rules":
+		if p.ruled {
+			return fmt.Errorf("rules are given twice")
+		}
+		p.ruled = true
+		return p.rules(words[1:])
+	}
+	if !p.ruled {
+		return fmt.Errorf("%q comes before the rules", words[0])
+	}
+	s, err := p.step(words, code)
+	if err != nil {
+		return err
+	}
+	p.f.steps[len(p.f.lines)-1] = len(p.f.Steps)
+	p.f.Steps = append(p.f.Steps, s)
+	return nil
+}
+
+// l3Base keeps the numbers of L3 groups of core lines apart from those of numa lines.
+const l3Base = 1 << 20
+
+func (p *parser) core(w []string) error {
+	if len(w) != 8 || w[2] != "numa" || w[4] != "socket" || w[6] != "l3" {
+		return fmt.Errorf("core: want CPUS numa N socket N l3 CPU")
+	}
+	cpus, err := idset.Parse[idset.CPU](w[1])
+	if err != nil {
+		return fmt.Errorf("core: %w", err)
+	}
+	var n [3]int
+	for i := range n {
+		if n[i], err = number(w[3+2*i], idset.Max); err != nil {
+			return fmt.Errorf("core: %s: %w", w[2+2*i], err)
+		}
+	}
+	p.cores = append(p.cores, topo.CoreSpec{CPUs: cpus, NUMA: idset.NUMA(n[0]), Socket: idset.Socket(n[1]), L3: l3Base + n[2]})
+	return nil
+}
+
+func number(s string, most int) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > most {
+		return 0, fmt.Errorf("%q is not a number in 0..%d", s, most)
+	}
+	return n, nil
+}
+
+// finish makes the machine, and picks the CPUs that are reserved by amount.
+func (p *parser) finish() error {
+	t, err := topo.ParseText(strings.NewReader(p.machine.String()))
+	if err != nil {
+		return fmt.Errorf("machine: %w", err)
+	}
+	t.Spec.Cores = append(t.Spec.Cores, p.cores...)
+	f := p.f
+	if f.Machine, err = topo.New(t.Spec); err != nil {
+		return fmt.Errorf("machine: %w", err)
+	}
+	if f.ReserveCPUs == 0 {
+		return nil
+	}
+	if !f.Rules.CPU.Reserved.Empty() {
+		return fmt.Errorf("rules: reserved and reserve-cpus are both given")
+	}
+	f.Rules.CPU.Reserved, err = place.ReserveCPUs(f.Machine, f.Rules.CPU, f.ReserveCPUs)
+	return err
+}
+
+func (p *parser) step(words []string, line string) (s Step, err error) {
+	do := slices.Index(actionWords[:], words[0])
+	s.Do = Action(do)
+	switch {
+	case do < 0:
+	case s.Do == Admit:
+		if err := parseAdmit(line, &s); err != nil {
+			return s, err
+		}
+		if p.pods[s.Name] {
+			return s, fmt.Errorf("pod %s is admitted twice", s.Name)
+		}
+		p.pods[s.Name] = true
+		return s, nil
+	case (s.Do == Start || s.Do == Remove) && len(words) == 2 && p.pods[words[1]]:
+		s.Name = words[1]
+		return s, nil
+	case (s.Do == Unhealthy || s.Do == Healthy) && len(words) == 3:
+		s.Resource, s.Devices = words[1], strings.Split(words[2], ",")
+		if len(s.Devices) > MaxDevices {
+			return s, fmt.Errorf("%d devices, the most is %d", len(s.Devices), MaxDevices)
+		}
+		return s, nil
+	case s.Do == Free && len(words) == 1:
+		return s, nil
+	}
+	return s, fmt.Errorf("%q: want admit NAME : CONTAINER / ..., start or remove NAME of an earlier pod, "+
+		"unhealthy or healthy RESOURCE IDS, or free", line)
+}
+
+func parseAdmit(line string, s *Step) error {
+	head, body, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "admit"), " : ")
+	words := strings.Fields(head)
+	if !ok || len(words) == 0 {
+		return fmt.Errorf("want admit NAME [WORD]... : CONTAINER / CONTAINER")
+	}
+	s.Name, s.Pod.QoS = words[0], place.Guaranteed
+	for _, w := range words[1:] {
+		key, value, _ := strings.Cut(w, "=")
+		ok := true
+		switch key {
+		case "burstable":
+			s.Pod.QoS = place.Burstable
+		case "best-effort":
+			s.Pod.QoS = place.BestEffortQoS
+		case "pod-level":
+			s.Pod.PodLevel = true
+		case "policy":
+			s.Demand.Policy, ok = place.ParsePolicy(value)
+		case "scope":
+			s.Demand.Scope, ok = place.ParseScope(value)
+		default:
+			ok = false
+		}
+		if !ok {
+			return fmt.Errorf("pod %s: do not know %q", s.Name, w)
+		}
+	}
+	for part := range strings.SplitSeq(body, " / ") {
+		c, err := parseContainer(strings.Fields(part))
+		if err != nil {
+			return fmt.Errorf("pod %s: %w", s.Name, err)
+		}
+		if slices.ContainsFunc(s.Pod.Containers, func(o place.Container) bool { return o.Name == c.Name }) {
+			return fmt.Errorf("pod %s: container %s is named twice", s.Name, c.Name)
+		}
+		s.Pod.Containers = append(s.Pod.Containers, c)
+	}
+	if n := len(s.Pod.Containers); n > MaxContainers {
+		return fmt.Errorf("pod %s has %d containers, the most is %d", s.Name, n, MaxContainers)
+	}
+	return nil
+}
+
+func parseContainer(words []string) (place.Container, error) {
+	var c place.Container
+	if len(words) > 1 && words[0] == "init" && !strings.Contains(words[1], "=") {
+		c.Kind, words = place.Init, words[1:]
+	} else if len(words) > 1 && words[0] == "sidecar" && !strings.Contains(words[1], "=") {
+		c.Kind, words = place.Sidecar, words[1:]
+	}
+	if len(words) == 0 || strings.Contains(words[0], "=") {
+		return c, fmt.Errorf("a container has no name")
+	}
+	c.Name = words[0]
+	seen := map[string]bool{}
+	for _, w := range words[1:] {
+		key, value, _ := strings.Cut(w, "=")
+		key, err := addAmount(&c, key, value)
+		if err == nil && seen[key] {
+			err = fmt.Errorf("given twice")
+		}
+		if err != nil {
+			return c, fmt.Errorf("container %s: %q: %w", c.Name, w, err)
+		}
+		seen[key] = true
+	}
+	slices.SortFunc(c.Memory, func(a, b place.Amount) int { return strings.Compare(a.Kind, b.Kind) })
+	slices.SortFunc(c.Devices, func(a, b place.Count) int { return strings.Compare(a.Resource, b.Resource) })
+	return c, nil
+}
+
+// addAmount adds one request to a container, and returns the name of its resource as machines have it.
+func addAmount(c *place.Container, key, value string) (string, error) {
+	switch {
+	case key == "cpu":
+		milli, thousandths := strings.CutSuffix(value, "m")
+		n, err := number(milli, 1<<30)
+		if c.MilliCPU = int64(n); !thousandths {
+			c.MilliCPU *= 1000
+		}
+		return key, err
+	case strings.Contains(key, "/"):
+		n, err := number(value, 1<<30)
+		c.Devices = append(c.Devices, place.Count{Resource: key, N: int64(n)})
+		return key, err
+	}
+	kind, err := memoryKind(key)
+	if err != nil {
+		return key, err
+	}
+	n, err := topo.ParseBytes(value)
+	c.Memory = append(c.Memory, place.Amount{Kind: kind, Bytes: n})
+	return kind, err
+}
+
+// memoryKind reads the name of a memory resource; page sizes get the form that machines have.
+func memoryKind(s string) (string, error) {
+	if s == topo.Memory {
+		return s, nil
+	}
+	size, ok := strings.CutPrefix(s, "hugepages-")
+	n, err := topo.ParseBytes(size)
+	if !ok || err != nil || n == 0 {
+		return s, fmt.Errorf("do not know %q", s)
+	}
+	return topo.Hugepages{PageSize: n}.Kind(), nil
+}
+
+func (p *parser) rules(words []string) (err error) {
+	r := &p.f.Rules
+	for _, w := range words {
+		key, value, _ := strings.Cut(w, "=")
+		ok := true
+		switch key {
+		case "topology":
+			r.Topology.Policy, ok = place.ParsePolicy(value)
+		case "scope":
+			r.Topology.Scope, ok = place.ParseScope(value)
+		case "prefer-closest":
+			r.Topology.PreferClosest = true
+		case "max-numas":
+			r.Topology.MaxNUMAs, err = number(value, 1<<16)
+		case "cpu":
+			r.CPU.Static, ok = value == "static", value == "static" || value == "none"
+		case "reserved":
+			r.CPU.Reserved, err = idset.Parse[idset.CPU](value)
+		case "reserve-cpus":
+			p.f.ReserveCPUs, err = number(value, topo.MaxCPUs)
+		case "options":
+			err = parseOptions(value, &r.CPU)
+		case "memory":
+			r.Memory.Static, ok = value == "Static", value == "Static" || value == "None"
+		case "reserve":
+			r.Memory.Reserved, err = parseReserve(value)
+		default:
+			ok = false
+		}
+		if err != nil {
+			return fmt.Errorf("rules: %s: %w", key, err)
+		}
+		if !ok {
+			return fmt.Errorf("rules: do not know %q", w)
+		}
+	}
+	return nil
+}
+
+// option is one option of the static CPU manager.
+type option struct {
+	name string
+	at   func(*place.CPURules) *bool
+}
+
+// options are the kubelet's (cpumanager/policy_options.go).
+func options() []option {
+	return []option{
+		{"full-pcpus-only", func(r *place.CPURules) *bool { return &r.FullPCPUsOnly }},
+		{"distribute-cpus-across-numa", func(r *place.CPURules) *bool { return &r.DistributeAcrossNUMA }},
+		{"align-by-socket", func(r *place.CPURules) *bool { return &r.AlignBySocket }},
+		{"distribute-cpus-across-cores", func(r *place.CPURules) *bool { return &r.DistributeAcrossCores }},
+		{"strict-cpu-reservation", func(r *place.CPURules) *bool { return &r.StrictReservation }},
+		{"prefer-align-cpus-by-uncorecache", func(r *place.CPURules) *bool { return &r.PreferAlignByUncoreCaches }},
+	}
+}
+
+func parseOptions(list string, r *place.CPURules) error {
+	for name := range strings.SplitSeq(list, ",") {
+		i := slices.IndexFunc(options(), func(o option) bool { return o.name == name })
+		if i < 0 {
+			return fmt.Errorf("unknown option %q", name)
+		}
+		*options()[i].at(r) = true
+	}
+	return nil
+}
+
+func parseReserve(list string) (out []place.Reserved, err error) {
+	for item := range strings.SplitSeq(list, ",") {
+		part := strings.Split(item, ":")
+		if len(part) != 3 {
+			return nil, fmt.Errorf("%q: want NUMA:KIND:SIZE", item)
+		}
+		id, err := number(part[0], idset.Max)
+		if err != nil {
+			return nil, err
+		}
+		kind, err := memoryKind(part[1])
+		if err != nil {
+			return nil, err
+		}
+		bytes, err := topo.ParseBytes(part[2])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, place.Reserved{NUMA: idset.NUMA(id), Kind: kind, Bytes: bytes})
+	}
+	return out, nil
+}

@@ -1,0 +1,174 @@
+// Package scenario is the language of cases that a person can read: a machine, its rules, and what the
+// node does with pods one after the other. It reads scenarios, writes them, plays them through
+// [place.Place], and makes failing ones small.
+//
+// A scenario is read line by line:
+//
+//	# a comment, to the end of the line: why the case matters, and which kubelet file or KEP says so
+//	numa ... / device ... / distances ...   the machine, as topo.ParseText reads it
+//	core CPUS numa N socket N l3 CPU        one core of a numa whose line names no CPUs, for machines that
+//	                                        numa lines cannot say; l3 is the lowest CPU of its L3 group
+//	rules KEY=VALUE... WORD...              once, before the first step; what is absent is off:
+//	    topology=POLICY scope=SCOPE prefer-closest max-numas=N
+//	    cpu=none|static reserved=CPUS options=OPTION,...      (the kubelet's names of options)
+//	    reserve-cpus=N                                        instead of reserved: the node picks them
+//	    memory=None|Static reserve=NUMA:KIND:SIZE,...
+//	admit NAME [WORD]... : CONTAINER / CONTAINER ...
+//	    WORD is burstable, best-effort (Guaranteed when absent), pod-level (spec.resources is set),
+//	    policy=POLICY scope=SCOPE (what the pod itself demands of the outcome)
+//	    CONTAINER is [init|sidecar] NAME [cpu=4|cpu=1500m] [memory=4Gi] [hugepages-1Gi=2Gi] [acme.com/gpu=2]
+//	start NAME                              the containers of an admitted pod start: what its init
+//	                                        containers hold of memory is given back
+//	remove NAME                             an admitted pod ends
+//	unhealthy RESOURCE IDS                  devices fail, and with "healthy" come back; IDS is a comma list
+//	healthy RESOURCE IDS
+//	free                                    shows what each numa has left
+//
+// The lines after a step that start with "> " are what must happen; [File.Play] writes them. A
+// container's line is
+//
+//	> NAME: cpus 1-4 memory 4Gi@0 acme.com/gpu a,b@0
+//
+// with numa ids after the @. Where the kubelet takes any of several devices the line says "any 2@0", and
+// where even the numas are left to chance "any 2 of 0-1"; what later lines then say is one possible
+// outcome.
+//
+// Invariant: a scenario that was read is written as a text that reads as the same scenario. The package
+// refuses what it does not know, with the file and the line, and sizes beyond its bounds.
+package scenario
+
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Bounds on what a text may say.
+const (
+	MaxLines      = 10000
+	MaxContainers = 64 // of one pod
+	MaxDevices    = topo.MaxDevices
+)
+
+// Scenario is a machine, its rules, and what happens on it.
+type Scenario struct {
+	Comment []string // lines of the head, without the "#"
+	Machine *topo.Machine
+	Rules   place.Rules
+	// ReserveCPUs is the number of CPUs that are reserved by amount: Rules.CPU.Reserved is then what the
+	// node picks. 0 where they are named.
+	ReserveCPUs int
+	Steps       []Step
+}
+
+// Action is what a step does.
+type Action int
+
+// The actions, by their words in the text.
+const (
+	Admit Action = iota
+	Start
+	Remove
+	Unhealthy
+	Healthy
+	Free
+)
+
+var actionWords = [...]string{"admit", "start", "remove", "unhealthy", "healthy", "free"}
+
+// String returns the word of the action.
+func (a Action) String() string { return actionWords[a] }
+
+// Step is one thing that happens.
+type Step struct {
+	Do     Action
+	Name   string // of the pod: Admit, Start, Remove
+	Pod    place.Pod
+	Demand place.Demand
+	// Resource and Devices are what fails or comes back; devices that the machine lacks are passed over.
+	Resource string
+	Devices  []string
+}
+
+// Node is the node of a scenario in the middle of its steps.
+type Node struct {
+	Machine *topo.Machine
+	Rules   place.Rules
+	Pods    []Held // in the order of their admission
+}
+
+// Held is an admitted pod.
+type Held struct {
+	Name     string
+	Holdings []place.Holding
+}
+
+// Begin returns the node before the first step.
+func (s *Scenario) Begin() *Node { return &Node{Machine: s.Machine, Rules: s.Rules} }
+
+// Usage returns the node's machine with all holdings held.
+func (n *Node) Usage() *place.Usage {
+	u := place.NewUsage(n.Machine, n.Rules)
+	var all []place.Holding
+	for _, p := range n.Pods {
+		all = append(all, p.Holdings...)
+	}
+	return u.Hold(all...)
+}
+
+// Hold adds an admitted pod.
+func (n *Node) Hold(name string, hs []place.Holding) { n.Pods = append(n.Pods, Held{name, hs}) }
+
+// Has reports whether the node has admitted the pod.
+func (n *Node) Has(name string) bool {
+	return slices.ContainsFunc(n.Pods, func(p Held) bool { return p.Name == name })
+}
+
+// Do does a step that needs no verdict: all but Admit and Free. A step on a pod that was not admitted
+// does nothing.
+func (n *Node) Do(s Step) {
+	switch s.Do {
+	case Start:
+		for i := range n.Pods {
+			if n.Pods[i].Name == s.Name {
+				n.Pods[i].Holdings = started(n.Pods[i].Holdings)
+			}
+		}
+	case Remove:
+		n.Pods = slices.DeleteFunc(n.Pods, func(p Held) bool { return p.Name == s.Name })
+	case Unhealthy, Healthy:
+		n.Machine = withHealth(n.Machine, s)
+	}
+}
+
+// started returns what a pod holds when all of its containers have started: the memory manager drops the
+// blocks of an init container when the next container starts (memorymanager/memory_manager.go,
+// AddContainer). CPUs and devices stay until the pod ends.
+func started(hs []place.Holding) (out []place.Holding) {
+	for _, h := range hs {
+		if h.Kind == place.Init {
+			h.Memory = nil
+		}
+		if !h.Empty() {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// withHealth returns the machine with the health of some devices changed.
+func withHealth(m *topo.Machine, s Step) *topo.Machine {
+	spec := m.Spec()
+	for i := range spec.Devices {
+		d := &spec.Devices[i]
+		if d.Resource == s.Resource && slices.Contains(s.Devices, d.ID) {
+			d.Unhealthy = s.Do == Unhealthy
+		}
+	}
+	out, err := topo.New(spec)
+	if err != nil {
+		return m // cannot be: the health of a device is checked by nothing
+	}
+	return out
+}

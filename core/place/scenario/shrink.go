@@ -1,0 +1,364 @@
+package scenario
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Shrink returns a smaller scenario for which fails is still true: it drops steps, containers, requests,
+// numas, devices, cores and rules, one after the other, as long as fails agrees, and asks at most tries
+// times. fails must be true for s itself, and false for what it cannot judge; s is not changed.
+func Shrink(s *Scenario, fails func(*Scenario) bool, tries int) *Scenario {
+	for progress := true; progress; {
+		progress = false
+		for _, cuts := range []func(*Scenario) iter.Seq[*Scenario]{
+			fewerSteps, fewerContainers, lessWanted, fewerNUMAs, fewerDevices, fewerCores, lessMemory, fewerRules, plainIDs,
+		} {
+			for {
+				smaller := first(cuts(s), fails, &tries)
+				if smaller == nil {
+					break
+				}
+				s, progress = smaller, true
+			}
+		}
+	}
+	return s
+}
+
+// first returns the first candidate that still fails, or nil.
+func first(candidates iter.Seq[*Scenario], fails func(*Scenario) bool, tries *int) *Scenario {
+	for c := range candidates {
+		if *tries <= 0 {
+			return nil
+		}
+		*tries--
+		if fails(c) {
+			return c
+		}
+	}
+	return nil
+}
+
+// with returns a copy of the scenario that may be changed, but for the pods' containers.
+func (s *Scenario) with(change func(*Scenario)) *Scenario {
+	c := *s
+	c.Steps = slices.Clone(s.Steps)
+	c.Rules.Memory.Reserved = slices.Clone(s.Rules.Memory.Reserved)
+	change(&c)
+	return &c
+}
+
+// fewerSteps cuts the end off, in halves first, and then drops each step.
+func fewerSteps(s *Scenario) iter.Seq[*Scenario] {
+	return func(yield func(*Scenario) bool) {
+		for n := len(s.Steps) / 2; n > 0; n /= 2 {
+			for from := len(s.Steps) - n; from >= 0; from -= n {
+				if !yield(s.with(func(c *Scenario) { c.Steps = slices.Delete(c.Steps, from, from+n) })) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// admits yields the indexes of the steps that admit.
+func admits(s *Scenario) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := range s.Steps {
+			if s.Steps[i].Do == Admit && !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+func fewerContainers(s *Scenario) iter.Seq[*Scenario] {
+	return func(yield func(*Scenario) bool) {
+		for i := range admits(s) {
+			for k := range s.Steps[i].Pod.Containers {
+				c := s.with(func(c *Scenario) {
+					p := &c.Steps[i].Pod
+					p.Containers = slices.Delete(slices.Clone(p.Containers), k, k+1)
+				})
+				if len(c.Steps[i].Pod.Containers) > 0 && !yield(c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// lessWanted makes every request smaller, and drops it.
+func lessWanted(s *Scenario) iter.Seq[*Scenario] {
+	return func(yield func(*Scenario) bool) {
+		for i := range admits(s) {
+			if d := (place.Demand{}); s.Steps[i].Demand != d &&
+				!yield(s.with(func(c *Scenario) { c.Steps[i].Demand = d })) {
+				return
+			}
+			for k := range s.Steps[i].Pod.Containers {
+				for smaller := range lessOf(s.Steps[i].Pod.Containers[k]) {
+					c := s.with(func(c *Scenario) {
+						p := &c.Steps[i].Pod
+						p.Containers = slices.Clone(p.Containers)
+						p.Containers[k] = smaller
+					})
+					if !yield(c) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// lessOf yields the container with one request smaller.
+func lessOf(c place.Container) iter.Seq[place.Container] {
+	return func(yield func(place.Container) bool) {
+		for k := range c.Devices {
+			less := c
+			less.Devices = slices.Delete(slices.Clone(c.Devices), k, k+1)
+			if !yield(less) {
+				return
+			}
+			if c.Devices[k].N > 0 {
+				less.Devices = slices.Clone(c.Devices)
+				less.Devices[k].N--
+				if !yield(less) {
+					return
+				}
+			}
+		}
+		for k := range c.Memory {
+			less := c
+			less.Memory = slices.Delete(slices.Clone(c.Memory), k, k+1)
+			if !yield(less) {
+				return
+			}
+			if half := c.Memory[k].Bytes / 2 >> 20 << 20; half > 0 {
+				less.Memory = slices.Clone(c.Memory)
+				less.Memory[k].Bytes = half
+				if !yield(less) {
+					return
+				}
+			}
+		}
+		for _, milli := range []int64{1000, c.MilliCPU / 2 / 1000 * 1000, c.MilliCPU - 1000, c.MilliCPU / 1000 * 1000} {
+			less := c
+			if less.MilliCPU = milli; milli > 0 && milli < c.MilliCPU && !yield(less) {
+				return
+			}
+		}
+	}
+}
+
+// onMachine yields the scenario with changed descriptions of its machine, as far as they are machines.
+func onMachine(s *Scenario, specs iter.Seq[topo.Spec]) iter.Seq[*Scenario] {
+	return func(yield func(*Scenario) bool) {
+		for spec := range specs {
+			m, err := topo.New(spec)
+			if err != nil {
+				continue
+			}
+			c := s.with(func(c *Scenario) { c.Machine = m })
+			if c.fit() && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// fit drops from the rules what the machine does not have any more; false where the rules do not go with
+// the machine.
+func (s *Scenario) fit() bool {
+	s.Rules.Memory.Reserved = slices.DeleteFunc(s.Rules.Memory.Reserved, func(r place.Reserved) bool {
+		_, there := s.Machine.Position(r.NUMA)
+		return !there
+	})
+	if s.ReserveCPUs == 0 {
+		s.Rules.CPU.Reserved = s.Rules.CPU.Reserved.And(s.Machine.CPUs())
+		return true
+	}
+	var err error
+	s.Rules.CPU.Reserved, err = place.ReserveCPUs(s.Machine, s.Rules.CPU, s.ReserveCPUs)
+	return err == nil
+}
+
+func fewerNUMAs(s *Scenario) iter.Seq[*Scenario] {
+	return onMachine(s, func(yield func(topo.Spec) bool) {
+		for i, n := range s.Machine.NUMAs() {
+			if spec := s.Machine.Spec(); len(spec.NUMAs) > 1 {
+				spec.NUMAs = slices.Delete(spec.NUMAs, i, i+1)
+				for k := range spec.NUMAs {
+					if d := spec.NUMAs[k].Distances; i < len(d) {
+						spec.NUMAs[k].Distances = slices.Delete(d, i, i+1)
+					}
+				}
+				spec.Cores = slices.DeleteFunc(spec.Cores, func(c topo.CoreSpec) bool { return c.NUMA == n.ID })
+				spec.Devices = slices.DeleteFunc(spec.Devices, func(d topo.DeviceSpec) bool { return slices.Contains(d.NUMAs, n.ID) })
+				if !yield(spec) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// fewerDevices drops devices, heals them, and leaves them fewer numas.
+func fewerDevices(s *Scenario) iter.Seq[*Scenario] {
+	return onMachine(s, func(yield func(topo.Spec) bool) {
+		for i := range s.Machine.Spec().Devices {
+			spec := s.Machine.Spec()
+			d := spec.Devices[i]
+			spec.Devices = slices.Delete(spec.Devices, i, i+1)
+			if !yield(spec) {
+				return
+			}
+			if d.Unhealthy {
+				spec = s.Machine.Spec()
+				spec.Devices[i].Unhealthy = false
+				if !yield(spec) {
+					return
+				}
+			}
+			for k := range d.NUMAs {
+				if spec = s.Machine.Spec(); len(d.NUMAs) > 1 {
+					spec.Devices[i].NUMAs = slices.Delete(spec.Devices[i].NUMAs, k, k+1)
+					if !yield(spec) {
+						return
+					}
+				}
+			}
+		}
+	})
+}
+
+// fewerCores drops runs of cores, then threads, and puts all on one socket and in one L3 group.
+func fewerCores(s *Scenario) iter.Seq[*Scenario] {
+	return onMachine(s, func(yield func(topo.Spec) bool) {
+		count := len(s.Machine.Spec().Cores)
+		for n := count / 2; n > 0; n /= 2 {
+			for from := 0; from+n <= count; from += n {
+				spec := s.Machine.Spec()
+				spec.Cores = slices.Delete(spec.Cores, from, from+n)
+				if !yield(spec) {
+					return
+				}
+			}
+		}
+		for _, change := range []func(*topo.CoreSpec) bool{
+			func(c *topo.CoreSpec) bool { // the last thread
+				last := c.CPUs.Max()
+				c.CPUs = c.CPUs.Minus(idset.Of(last))
+				return !c.CPUs.Empty()
+			},
+			func(c *topo.CoreSpec) bool { old := c.Socket; c.Socket = 0; return old > 0 },
+		} {
+			spec, changed := s.Machine.Spec(), false
+			for i := range spec.Cores {
+				changed = change(&spec.Cores[i]) || changed
+			}
+			if changed && !yield(spec) {
+				return
+			}
+		}
+	})
+}
+
+// lessMemory drops distances and hugepages, and halves memory.
+func lessMemory(s *Scenario) iter.Seq[*Scenario] {
+	return onMachine(s, func(yield func(topo.Spec) bool) {
+		spec := s.Machine.Spec()
+		if !s.Rules.Topology.PreferClosest && len(spec.NUMAs[0].Distances) > 0 {
+			for i := range spec.NUMAs {
+				spec.NUMAs[i].Distances = nil
+			}
+			if !yield(spec) {
+				return
+			}
+		}
+		for i, n := range s.Machine.NUMAs() {
+			for k := range n.Hugepages {
+				spec = s.Machine.Spec()
+				spec.NUMAs[i].Hugepages = slices.Delete(spec.NUMAs[i].Hugepages, k, k+1)
+				if !yield(spec) {
+					return
+				}
+			}
+			spec = s.Machine.Spec()
+			if spec.NUMAs[i].Bytes = n.Bytes / 2 >> 30 << 30; spec.NUMAs[i].Bytes < n.Bytes && !yield(spec) {
+				return
+			}
+		}
+	})
+}
+
+// fewerRules switches off what is on, one by one.
+func fewerRules(s *Scenario) iter.Seq[*Scenario] {
+	var changes []func(*Scenario)
+	on := func(is bool, change func(*Scenario)) {
+		if is {
+			changes = append(changes, change)
+		}
+	}
+	r := s.Rules
+	for _, o := range options() {
+		on(*o.at(&r.CPU), func(c *Scenario) { *o.at(&c.Rules.CPU) = false })
+	}
+	on(r.Topology.PreferClosest, func(c *Scenario) { c.Rules.Topology.PreferClosest = false })
+	on(r.Topology.MaxNUMAs > 0, func(c *Scenario) { c.Rules.Topology.MaxNUMAs = 0 })
+	on(r.Topology.Scope == place.PerPod, func(c *Scenario) { c.Rules.Topology.Scope = place.PerContainer })
+	on(r.CPU.Static, func(c *Scenario) { c.Rules.CPU = place.CPURules{}; c.ReserveCPUs = 0 })
+	on(r.Memory.Static, func(c *Scenario) { c.Rules.Memory = place.MemoryRules{} })
+	on(s.ReserveCPUs > 0, func(c *Scenario) { c.ReserveCPUs = 0 })
+	for id := range r.CPU.Reserved.All() {
+		on(s.ReserveCPUs == 0, func(c *Scenario) { c.Rules.CPU.Reserved = c.Rules.CPU.Reserved.Minus(idset.Of(id)) })
+	}
+	for i, x := range r.Memory.Reserved {
+		on(x.Kind != topo.Memory, func(c *Scenario) { c.Rules.Memory.Reserved = slices.Delete(c.Rules.Memory.Reserved, i, i+1) })
+	}
+	return func(yield func(*Scenario) bool) {
+		for _, change := range changes {
+			if c := s.with(change); c.fit() && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// plainIDs numbers numas from 0 without holes.
+func plainIDs(s *Scenario) iter.Seq[*Scenario] {
+	return func(yield func(*Scenario) bool) {
+		spec, changed := s.Machine.Spec(), false
+		plain := map[idset.NUMA]idset.NUMA{}
+		for i := range spec.NUMAs {
+			plain[spec.NUMAs[i].ID] = idset.NUMA(i)
+			changed = changed || spec.NUMAs[i].ID != idset.NUMA(i)
+			spec.NUMAs[i].ID = idset.NUMA(i)
+		}
+		for i := range spec.Cores {
+			spec.Cores[i].NUMA = plain[spec.Cores[i].NUMA]
+		}
+		for i := range spec.Devices {
+			for k, id := range spec.Devices[i].NUMAs {
+				spec.Devices[i].NUMAs[k] = plain[id]
+			}
+		}
+		m, err := topo.New(spec)
+		if err != nil || !changed {
+			return
+		}
+		yield(s.with(func(c *Scenario) {
+			c.Machine = m
+			for i := range c.Rules.Memory.Reserved {
+				x := &c.Rules.Memory.Reserved[i]
+				x.NUMA = plain[x.NUMA]
+			}
+		}))
+	}
+}
