@@ -43,8 +43,11 @@ var floors = []floor{
 
 	// Floor 2: hands. Each reaches down, and to what its own folder has below it.
 	{"node/agent", nil, words(`core/... api/... node/kubelet`), onNode},
+	{"node/metrics", nil, words(`core/...`), words(`github.com/prometheus/client_golang`)},
 	{"node/...", nil, words(`core/... api/...`), onNode},
 	{"cluster/kube", nil, words(`core/... api/...`), inCluster},
+	{"cluster/nrt", nil, words(`core/... api/...`), append(words(`github.com/go-logr/logr
+		github.com/k8stopologyawareschedwg/noderesourcetopology-api github.com/k8stopologyawareschedwg/podfingerprint`), inCluster...)},
 	{"cluster/sched", nil, words(`core/... api/... cluster/kube`),
 		append(words(`k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes github.com/spf13/cobra`), inCluster...)},
 	{"face/draw", nil, words(`core/...`), words(`golang.org/x/term`)},
@@ -73,7 +76,7 @@ var budget = map[string]string{
 	"github.com/fsnotify/fsnotify":        "The agent learns of the kubelet's state files when they change, not by polling.",
 	"github.com/go-logr/logr":             "The logger's interface that Kubernetes' libraries take.",
 	"github.com/google/cadvisor":          "The types in which a lab kubelet is told its machine.",
-	"github.com/prometheus/client_golang": "The lab's kubelets register metrics; each needs a registry of its own.",
+	"github.com/prometheus/client_golang": "The agent's metrics; and the lab's kubelets register theirs, each in its own registry.",
 	"github.com/spf13/cobra":              "Command lines that behave like kubectl's and kube-scheduler's.",
 	"github.com/spf13/pflag":              "The flags of cobra.",
 	"go.etcd.io/etcd/server/v3":           "The lab's store, inside the process.",
@@ -98,6 +101,9 @@ var budget = map[string]string{
 	"k8s.io/utils":                        "Pointers to values, and CPU sets as the kubelet's interfaces have them.",
 	"pgregory.net/rapid":                  "Property tests that shrink what they find.",
 	"sigs.k8s.io/yaml":                    "YAML as Kubernetes reads it, strictly.",
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api": "The types of NodeResourceTopology, which other schedulers read.",
+	"github.com/k8stopologyawareschedwg/podfingerprint":           "The fingerprint of a node's pods, as those schedulers compute it.",
 }
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in

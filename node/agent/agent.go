@@ -1,13 +1,13 @@
 // Package agent keeps one node's NodeLayout true: it discovers the machine, reads the kubelet's
 // configuration, observes what every container holds, and publishes when something changed.
 //
-// Invariant: one agent writes one object, by server-side apply, at most once per interval, and only
+// Invariant: one agent writes one layout, by server-side apply, at most once per interval, and only
 // when its content changed; the first change after a quiet time is written as soon as the kubelet's
 // files are at rest. What cannot be read is retried with growing pauses, and the last published layout
-// stays. An agent has no state outside its Run, so a process may run many.
+// stays. A [Publisher] may bring the same facts into another form, at the same pace; where it fails,
+// the layout is written all the same. An agent has no state outside its Run, so a process may run many.
 //
-// The package refuses to judge: it publishes what the kubelet says, places nothing, and writes nothing
-// but the layout.
+// The package refuses to judge: it publishes what the kubelet says, and places nothing.
 package agent
 
 import (
@@ -21,10 +21,12 @@ import (
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
@@ -33,6 +35,26 @@ import (
 // Machine says what hardware the node has. Devices are not asked of it: the kubelet knows them.
 type Machine interface {
 	Machine(ctx context.Context) (*topo.Machine, error)
+}
+
+// Publisher brings what the agent sees of its node into another form than the layout.
+type Publisher interface {
+	// Object is the kind of what is published.
+	Object() string
+	// Publish writes the node's state where that changes what is published, as an object that the Node
+	// with the UID owns. With read, nothing that was known of the published object before may be kept.
+	Publish(ctx context.Context, n *ledger.Node, owner types.UID, read bool) (wrote bool, err error)
+}
+
+// Witness is told what the agent does, for metrics. Its methods return at once.
+type Witness interface {
+	// Saw is told the node's state after each look at it, and the sequence of the layout that says so.
+	Saw(n *ledger.Node, sequence int64)
+	// Wrote is told of each write of an object of the kind, and of each failure to.
+	Wrote(object string, err error)
+	// Looked is told of each look: how long after the first change that it met it ended, whether anything
+	// was written, and what failed.
+	Looked(after time.Duration, wrote bool, err error)
 }
 
 // Config is everything that an agent needs.
@@ -51,6 +73,10 @@ type Config struct {
 	// Translate says what a pod asks for. With it, a pod that the kubelet is still admitting is not
 	// published before it has all that it will get; it may be nil.
 	Translate func(*v1.Pod) (*place.Pod, error)
+	// Publisher publishes beside the layout; it may be nil.
+	Publisher Publisher
+	// Witness may be nil.
+	Witness Witness
 
 	// Interval is the least time between two writes; 0 means 200 ms.
 	Interval time.Duration
@@ -112,6 +138,7 @@ func Run(ctx context.Context, cfg Config) error {
 		resync:  cfg.Resync,
 		changes: changes,
 		look:    k.do,
+		looked:  k.cfg.Witness.Looked,
 		log:     k.log,
 	}
 	runAll(ctx,
@@ -127,6 +154,9 @@ func Run(ctx context.Context, cfg Config) error {
 
 // newParts makes the clients of an agent; changed is called when a pod came, went or ended.
 func newParts(cfg Config, changed func()) (*look, error) {
+	if cfg.Witness == nil {
+		cfg.Witness = nobody{}
+	}
 	// The pace of the loop bounds the requests; a second limit in the client would only add delay.
 	rc := rest.CopyConfig(cfg.REST)
 	rc.QPS = -1

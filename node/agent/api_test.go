@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -25,11 +26,16 @@ type api struct {
 	refuse   int // PATCH requests to refuse
 	writes   int
 	written  chan *v1alpha1.NodeLayout
+
+	zoned      bool // whether the kind NodeResourceTopology is installed
+	topologies map[string]json.RawMessage
+	zonesSent  chan *v1alpha2.NodeResourceTopology
 }
 
 func newAPI(t *testing.T) (*api, *rest.Config) {
 	t.Helper()
-	a := &api{layouts: map[string]json.RawMessage{}, written: make(chan *v1alpha1.NodeLayout, 1000)}
+	a := &api{layouts: map[string]json.RawMessage{}, written: make(chan *v1alpha1.NodeLayout, 1000),
+		topologies: map[string]json.RawMessage{}, zonesSent: make(chan *v1alpha2.NodeResourceTopology, 1000)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
@@ -39,6 +45,8 @@ func newAPI(t *testing.T) (*api, *rest.Config) {
 	mux.HandleFunc("GET /api/v1/pods", a.servePods)
 	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/nodelayouts/{name}", a.getLayout)
 	mux.HandleFunc("PATCH /apis/tenon.sh/v1alpha1/nodelayouts/{name}", a.applyLayout)
+	mux.HandleFunc("GET "+topologyPath, a.getTopology)
+	mux.HandleFunc("PATCH "+topologyPath, a.applyTopology)
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 	return a, &rest.Config{Host: server.URL}
@@ -130,6 +138,50 @@ func (a *api) applyLayout(w http.ResponseWriter, r *http.Request) {
 	a.writes++
 	a.written <- &l
 	answer(w, 200, l)
+}
+
+const topologyPath = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{name}"
+
+func (a *api) getTopology(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	o, ok := a.topologies[r.PathValue("name")]
+	switch {
+	case !a.zoned:
+		http.NotFound(w, r) // as an API server answers for a kind that it does not know
+	case !ok:
+		refuse(w, 404, metav1.StatusReasonNotFound)
+	default:
+		answer(w, 200, o)
+	}
+}
+
+func (a *api) applyTopology(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var o v1alpha2.NodeResourceTopology
+	if err == nil {
+		err = json.Unmarshal(body, &o)
+	}
+	if err != nil || r.URL.Query().Get("fieldManager") != "tenon-agent" {
+		refuse(w, 400, metav1.StatusReasonBadRequest)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.zoned {
+		http.NotFound(w, r)
+		return
+	}
+	a.topologies[o.Name] = body
+	a.zonesSent <- &o
+	answer(w, 200, o)
+}
+
+// install makes the server know the kind NodeResourceTopology.
+func (a *api) install() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.zoned = true
 }
 
 func (a *api) addPod(t *testing.T, p v1.Pod) {

@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -47,6 +45,7 @@ type look struct {
 	published []byte // content, nil where there is no layout
 	owner     types.UID
 	sequence  int64
+	reread    bool   // the publisher has to read what it published
 	fault     string // what was last logged of observations
 	unsettled int    // looks in a row that met the kubelet writing
 }
@@ -69,11 +68,11 @@ func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
 		return false, nil
 	}
 	k.unsettled = 0
-	layout, err := k.layout(seen)
+	layout, node, err := k.layout(seen)
 	if err != nil {
 		return false, err
 	}
-	return k.publish(ctx, layout)
+	return k.publish(ctx, layout, node)
 }
 
 // patience is how many looks in a row may find state files that do not agree with themselves; a kubelet
@@ -115,7 +114,7 @@ func (k *look) discover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("kubelet configuration %s: %w", k.cfg.KubeletConfig, err)
 	}
-	k.machine, k.rules = m, rules
+	k.machine, k.rules, k.reread = m, rules, true
 	return k.sync(ctx)
 }
 
@@ -151,21 +150,23 @@ func (k *look) sync(ctx context.Context) error {
 	return err
 }
 
-// layout makes the object of what was observed. Faults of single pods and devices are logged once.
-func (k *look) layout(seen kubelet.Observation) (*v1alpha1.NodeLayout, error) {
+// layout makes the object of what was observed, and the state that whoever reads the object will see.
+// Faults of single pods and devices are logged once.
+func (k *look) layout(seen kubelet.Observation) (*v1alpha1.NodeLayout, *ledger.Node, error) {
 	m, err := seen.Machine(k.machine)
 	if m == nil {
-		return nil, err
+		return nil, nil, err
 	}
 	entries, podErr := seen.Entries(m, k.pods)
 	k.note(err, podErr)
 	entries = k.complete(m, entries)
 	k.order.sort(entries, k.times)
 	l := v1alpha1.FromCore(k.cfg.NodeName, m, k.rules, entries, seen.Groups(m, entries))
-	if _, err := l.Core(); err != nil {
-		return nil, fmt.Errorf("observation makes no valid layout: %w", err)
+	core, err := l.Core()
+	if err != nil {
+		return nil, nil, fmt.Errorf("observation makes no valid layout: %w", err)
 	}
-	return l, nil
+	return l, state(k.cfg.NodeName, core), nil
 }
 
 func (k *look) note(faults ...error) {
@@ -190,33 +191,4 @@ func (k *look) times(id ledger.PodID) (started, created time.Time) {
 		started = p.Status.StartTime.Time
 	}
 	return started, p.CreationTimestamp.Time
-}
-
-// publish writes the layout where it differs from what the API server has.
-func (k *look) publish(ctx context.Context, l *v1alpha1.NodeLayout) (wrote bool, err error) {
-	now, err := content(l)
-	if err != nil {
-		return false, err
-	}
-	if k.published != nil && bytes.Equal(now, k.published) && k.owner == k.nodeUID {
-		return false, nil
-	}
-	l.Sequence = k.sequence + 1
-	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: k.cfg.NodeName, UID: k.nodeUID}}
-	if _, err := k.layouts.Apply(ctx, l); err != nil {
-		return false, err
-	}
-	k.sequence, k.published, k.owner = l.Sequence, now, k.nodeUID
-	k.log.V(1).Info("published", "sequence", l.Sequence, "pods", len(l.Holdings), "bytes", len(now))
-	return true, nil
-}
-
-// content is the part of a layout that the agent decides, in a form that can be compared.
-func content(l *v1alpha1.NodeLayout) ([]byte, error) {
-	data, err := json.Marshal(v1alpha1.NodeLayout{Summary: l.Summary, Machine: l.Machine, Rules: l.Rules,
-		Holdings: l.Holdings, MemoryGroups: l.MemoryGroups})
-	if err != nil {
-		return nil, fmt.Errorf("encode layout %s: %w", l.Name, err)
-	}
-	return data, nil
 }

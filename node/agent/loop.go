@@ -62,6 +62,14 @@ func (p *pace) change(now time.Time) time.Time {
 	return latest(at, p.lastLook.Add(p.look), p.lastWrite.Add(p.write))
 }
 
+// since returns the time of the first change that a look which begins now will meet.
+func (p *pace) since(now time.Time) time.Time {
+	if p.pending {
+		return p.first
+	}
+	return now
+}
+
 // looked notes a look that began at now, and returns when to look again without any change; the zero
 // time means never.
 func (p *pace) looked(now time.Time, wrote bool, err error) time.Time {
@@ -94,7 +102,9 @@ type loop struct {
 	changes *changes
 	// look reads and publishes; full says that nothing known before may be kept.
 	look func(ctx context.Context, full bool) (wrote bool, err error)
-	log  logr.Logger
+	// looked is told how long after the first change that a look met it ended, and how.
+	looked func(after time.Duration, wrote bool, err error)
+	log    logr.Logger
 }
 
 func (l *loop) run(ctx context.Context) {
@@ -117,7 +127,9 @@ func (l *loop) run(ctx context.Context) {
 			next.Reset(time.Until(l.pace.change(time.Now())))
 		case <-next.C:
 			began := time.Now()
+			since := l.pace.since(began)
 			wrote, err := l.look(ctx, full)
+			l.looked(time.Since(since), wrote, err)
 			full = full && err != nil
 			complaint = l.complain(complaint, err)
 			if again := l.pace.looked(began, wrote, err); !again.IsZero() {
@@ -135,7 +147,7 @@ func (l *loop) complain(before string, err error) (now string) {
 	switch {
 	case now == before:
 	case err != nil:
-		l.log.Error(err, "cannot publish the layout; will retry")
+		l.log.Error(err, "cannot publish; will retry")
 	default:
 		l.log.Info("publishing again")
 	}

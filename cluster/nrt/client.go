@@ -1,0 +1,67 @@
+package nrt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+)
+
+// Resource is the plural name of the objects, as in the path of a request.
+const Resource = "noderesourcetopologies"
+
+// Client has Get, List, Watch, Create, Update and Delete of generated clients, and Apply.
+type Client struct {
+	*gentype.ClientWithList[*v1alpha2.NodeResourceTopology, *v1alpha2.NodeResourceTopologyList]
+}
+
+// NewClient returns a client of the server that cfg names.
+func NewClient(cfg *rest.Config) (*Client, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha2.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register NodeResourceTopology types: %w", err)
+	}
+	gv := v1alpha2.SchemeGroupVersion
+	c := rest.CopyConfig(cfg)
+	c.GroupVersion = &gv
+	c.APIPath = "/apis"
+	c.ContentType = runtime.ContentTypeJSON
+	c.AcceptContentTypes = runtime.ContentTypeJSON
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	if c.UserAgent == "" {
+		c.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	rc, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("make NodeResourceTopology client for %s: %w", cfg.Host, err)
+	}
+	return &Client{gentype.NewClientWithList(Resource, rc, runtime.NewParameterCodec(scheme), "",
+		func() *v1alpha2.NodeResourceTopology { return &v1alpha2.NodeResourceTopology{} },
+		func() *v1alpha2.NodeResourceTopologyList { return &v1alpha2.NodeResourceTopologyList{} },
+	)}, nil
+}
+
+// Apply writes the object by server-side apply, under the name that the agent also has on its layout,
+// and takes the fields from other managers. The object is created where it is missing. A server that
+// does not know the kind answers NotFound.
+func (c *Client) Apply(ctx context.Context, o *v1alpha2.NodeResourceTopology) error {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("encode NodeResourceTopology %s: %w", o.Name, err)
+	}
+	force := true
+	_, err = c.Patch(ctx, o.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: client.FieldManager, Force: &force})
+	if err != nil {
+		return fmt.Errorf("apply NodeResourceTopology %s: %w", o.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// state returns what a layout says of a node.
+func state(name string, l v1alpha1.Layout) *ledger.Node {
+	var held []place.Holding
+	for _, e := range l.Entries {
+		held = append(held, e.Holdings...)
+	}
+	u := place.NewUsage(l.Machine, l.Rules).Hold(held...).WithGroups(l.Groups)
+	return &ledger.Node{Name: name, Machine: l.Machine, Rules: l.Rules, Entries: l.Entries, Usage: u}
+}
+
+// publish writes the layout, and what the publisher makes of the node, as far as they changed. Neither
+// keeps the other from being written.
+func (k *look) publish(ctx context.Context, l *v1alpha1.NodeLayout, n *ledger.Node) (wrote bool, err error) {
+	wrote, err = k.publishLayout(ctx, l)
+	k.told(v1alpha1.Kind, wrote, err)
+	k.cfg.Witness.Saw(n, k.sequence)
+	p := k.cfg.Publisher
+	if p == nil {
+		return wrote, err
+	}
+	also, alsoErr := p.Publish(ctx, n, k.nodeUID, k.reread)
+	k.told(p.Object(), also, alsoErr)
+	k.reread = k.reread && alsoErr != nil
+	return wrote || also, errors.Join(err, alsoErr)
+}
+
+func (k *look) told(object string, wrote bool, err error) {
+	if wrote || err != nil {
+		k.cfg.Witness.Wrote(object, err)
+	}
+}
+
+// publishLayout writes the layout where it differs from what the API server has.
+func (k *look) publishLayout(ctx context.Context, l *v1alpha1.NodeLayout) (wrote bool, err error) {
+	now, err := content(l)
+	if err != nil {
+		return false, err
+	}
+	if k.published != nil && bytes.Equal(now, k.published) && k.owner == k.nodeUID {
+		return false, nil
+	}
+	l.Sequence = k.sequence + 1
+	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: k.cfg.NodeName, UID: k.nodeUID}}
+	if _, err := k.layouts.Apply(ctx, l); err != nil {
+		return false, err
+	}
+	k.sequence, k.published, k.owner = l.Sequence, now, k.nodeUID
+	k.log.V(1).Info("published", "sequence", l.Sequence, "pods", len(l.Holdings), "bytes", len(now))
+	return true, nil
+}
+
+// content is the part of a layout that the agent decides, in a form that can be compared.
+func content(l *v1alpha1.NodeLayout) ([]byte, error) {
+	data, err := json.Marshal(v1alpha1.NodeLayout{Summary: l.Summary, Machine: l.Machine, Rules: l.Rules,
+		Holdings: l.Holdings, MemoryGroups: l.MemoryGroups})
+	if err != nil {
+		return nil, fmt.Errorf("encode layout %s: %w", l.Name, err)
+	}
+	return data, nil
+}
+
+// nobody is the Witness of an agent that has none.
+type nobody struct{}
+
+func (nobody) Saw(*ledger.Node, int64)           {}
+func (nobody) Wrote(string, error)               {}
+func (nobody) Looked(time.Duration, bool, error) {}

@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/cluster/nrt"
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// freeCPUs returns the free CPUs that each zone of an object says.
+func freeCPUs(o *v1alpha2.NodeResourceTopology) (out string) {
+	for _, z := range o.Zones {
+		for _, r := range z.Resources {
+			if r.Name == "cpu" {
+				out += z.Name + "=" + r.Available.String() + " "
+			}
+		}
+	}
+	return out
+}
+
+// awaitZones returns the first object written that says these free CPUs.
+func awaitZones(t *testing.T, a *api, want string) *v1alpha2.NodeResourceTopology {
+	t.Helper()
+	deadline, last := time.After(60*time.Second), "nothing"
+	for {
+		select {
+		case o := <-a.zonesSent:
+			if last = freeCPUs(o); last == want {
+				return o
+			}
+		case <-deadline:
+			t.Fatalf("free CPUs %s were not written; the last were %s", want, last)
+		}
+	}
+}
+
+func withZones(t *testing.T, cfg Config, log logr.Logger) Config {
+	t.Helper()
+	p, err := nrt.NewPublisher(cfg.REST, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Publisher = p
+	return cfg
+}
+
+func TestZonesArePublishedBesideTheLayout(t *testing.T) {
+	a, rc := newAPI(t)
+	a.install()
+	n := newNode(t, "node-a")
+	start(t, withZones(t, n.config(rc, logr.Discard()), logr.Discard()))
+	first := awaitZones(t, a, "node-0=3 node-1=4 ")
+	if o := first.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].Name != "node-a" || o[0].UID != "uid-of-node" {
+		t.Errorf("owners are %+v", o)
+	}
+	a.addPod(t, n.pod("p", 1))
+	n.service.SetPods(listed("p"))
+	n.cpus(`{"uid-p":{"main":"5-6"}}`)
+	awaitZones(t, a, "node-0=3 node-1=2 ")
+}
+
+func TestUnchangedZonesAreNotWritten(t *testing.T) {
+	a, rc := newAPI(t)
+	a.install()
+	n := newNode(t, "node-a")
+	look := func(k *look, want int, what string) {
+		t.Helper()
+		if _, err := k.do(t.Context(), true); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if got := len(a.zonesSent); got != want {
+			t.Fatalf("%s: %d writes of zones, want %d", what, got, want)
+		}
+	}
+	k := newLook(t, withZones(t, n.config(rc, logr.Discard()), logr.Discard()))
+	look(k, 1, "first look")
+	look(k, 1, "second look")
+	look(newLook(t, withZones(t, n.config(rc, logr.Discard()), logr.Discard())), 1, "a new agent on the same node")
+	a.mu.Lock()
+	delete(a.topologies, "node-a")
+	a.mu.Unlock()
+	look(k, 2, "deleted object")
+}
+
+// Without the kind there is no failure and one line of log; when it appears, the next full look writes.
+func TestZonesWithoutTheirKind(t *testing.T) {
+	a, rc := newAPI(t)
+	n := newNode(t, "node-a")
+	var lines []string
+	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	k := newLook(t, withZones(t, n.config(rc, logr.Discard()), log))
+	for range 3 {
+		if _, err := k.do(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(lines) != 1 || len(a.written) != 1 {
+		t.Errorf("%d layouts written, logged %q", len(a.written), lines)
+	}
+	a.install()
+	for _, full := range []bool{false, true} {
+		if _, err := k.do(t.Context(), full); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(lines) != 2 || len(a.zonesSent) != 1 {
+		t.Errorf("kind is there: %d writes of zones, logged %q", len(a.zonesSent), lines)
+	}
+}
+
+// broken is a publisher that cannot publish.
+type broken struct{}
+
+func (broken) Object() string { return "Broken" }
+
+func (broken) Publish(context.Context, *ledger.Node, types.UID, bool) (bool, error) {
+	return false, errors.New("down")
+}
+
+// account keeps what a witness was told.
+type account struct {
+	saw    int64
+	wrote  map[string]int
+	failed map[string]int
+}
+
+func (a *account) Saw(_ *ledger.Node, sequence int64) { a.saw = sequence }
+
+func (a *account) Wrote(object string, err error) {
+	if err != nil {
+		a.failed[object]++
+	} else {
+		a.wrote[object]++
+	}
+}
+
+func (a *account) Looked(time.Duration, bool, error) {}
+
+func TestLayoutIsWrittenWhateverThePublisherDoes(t *testing.T) {
+	a, rc := newAPI(t)
+	cfg := newNode(t, "node-a").config(rc, logr.Discard())
+	told := &account{wrote: map[string]int{}, failed: map[string]int{}}
+	cfg.Publisher, cfg.Witness = broken{}, told
+	wrote, err := newLook(t, cfg).do(t.Context(), true)
+	if !wrote || err == nil || len(a.written) != 1 {
+		t.Errorf("wrote %v, error %v, %d layouts", wrote, err, len(a.written))
+	}
+	if told.saw != 1 || told.wrote["NodeLayout"] != 1 || told.failed["Broken"] != 1 {
+		t.Errorf("witness was told %+v", told)
+	}
+}
