@@ -44,6 +44,7 @@ var floors = []floor{
 	// Floor 2: hands. Each reaches down, and to what its own folder has below it.
 	{"node/agent", nil, words(`core/... api/... node/kubelet`), onNode},
 	{"node/metrics", nil, words(`core/...`), words(`github.com/prometheus/client_golang`)},
+	{"node/sysfs", nil, words(`core/idset core/topo`), words(`golang.org/x/tools`)},
 	{"node/...", nil, words(`core/... api/...`), onNode},
 	{"cluster/kube", nil, words(`core/... api/...`), inCluster},
 	{"cluster/nrt", nil, words(`core/... api/...`), append(words(`github.com/go-logr/logr
@@ -83,6 +84,7 @@ var budget = map[string]string{
 	"go.opentelemetry.io/otel/trace":      "A lab kubelet takes a tracer; it gets the one that does nothing.",
 	"go.uber.org/zap":                     "The logger that etcd takes.",
 	"golang.org/x/term":                   "Whether the output is a terminal, and how wide.",
+	"golang.org/x/tools":                  "The txtar format, in which the snapshot of a machine is one text file.",
 	"google.golang.org/grpc":              "The kubelet's podresources and device plugin services.",
 	"k8s.io/api":                          "Pod, Node and the other objects of the API server.",
 	"k8s.io/apiextensions-apiserver":      "The lab installs CustomResourceDefinitions.",

@@ -1,0 +1,296 @@
+package sysfs
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file reads /sys/devices/system/node (Documentation/ABI/stable/sysfs-devices-node).
+
+type node struct {
+	id        idset.NUMA
+	cpus      cpuSet // online ones
+	bytes     int64
+	hugepages []topo.Hugepages
+	distances []int
+}
+
+func (n node) dir() string { return nodeFile(n.id) }
+
+func nodeFile(id idset.NUMA) string { return fmt.Sprintf("%s/node%d", nodeDir, id) }
+
+// nodes reads every numa that has a directory, in ascending order of ids; a numa that is offline has
+// none. There are no nodes at all where the kernel knows of no numas.
+func (t *tree) nodes(online cpuSet) ([]node, error) {
+	list := t.numbered(nodeDir, "node")
+	if len(list) > topo.MaxNUMAs {
+		return nil, fmt.Errorf("machine in /%s: %d numas, the most is %d", nodeDir, len(list), topo.MaxNUMAs)
+	}
+	var out []node
+	for _, id := range list {
+		n := node{id: idset.NUMA(id)}
+		n.cpus = t.cpulist(n).And(online)
+		n.bytes = t.meminfo(path.Join(n.dir(), "meminfo"))
+		n.hugepages = t.hugepages(path.Join(n.dir(), "hugepages"))
+		out = append(out, n)
+	}
+	t.distances(out)
+	return out, nil
+}
+
+// cpulist reads which CPUs a numa has, offline ones perhaps included, from nodeN/cpulist, or nodeN/cpumap
+// on old kernels, or else the links nodeN/cpuM.
+func (t *tree) cpulist(n node) cpuSet {
+	if set, ok := t.cpus(n.dir(), []string{"cpulist"}, []string{"cpumap"}); ok {
+		return set
+	}
+	t.warn(Missing, path.Join(n.dir(), "cpulist"), "believed the links to CPUs instead")
+	var out []idset.CPU
+	for _, id := range t.numbered(n.dir(), "cpu") {
+		out = append(out, idset.CPU(id))
+	}
+	return idset.Of(out...)
+}
+
+// share gives every CPU to one numa: where several claim it, to the one whose directory comes last by
+// name, because that one's claim stays with the kubelet (cadvisor reads node*/cpu* in that order).
+func (t *tree) share(nodes []node, online cpuSet) error {
+	byName := make([]int, len(nodes))
+	for i := range nodes {
+		byName[i] = i
+	}
+	slices.SortFunc(byName, func(a, b int) int {
+		return cmp.Compare(strconv.Itoa(int(nodes[b].id)), strconv.Itoa(int(nodes[a].id)))
+	})
+	var taken, twice cpuSet
+	for _, i := range byName {
+		twice = twice.Union(nodes[i].cpus.And(taken))
+		nodes[i].cpus = nodes[i].cpus.Minus(taken)
+		taken = taken.Union(nodes[i].cpus)
+	}
+	if !twice.Empty() {
+		t.warn(CPUInNumas, nodeDir, "CPUs %s are in several numas: each was given to the last by name, as the kubelet does", clip(twice.String()))
+	}
+	left := online.Minus(taken)
+	switch {
+	case left.Empty():
+	case !taken.Empty():
+		t.warn(CPUWithoutNUMA, nodeDir, "CPUs %s are in no numa: left out, as the kubelet does", clip(left.String()))
+	case len(nodes) == 1:
+		t.warn(CPUWithoutNUMA, nodes[0].dir(), "no CPU is in the only numa: all were given to it")
+		nodes[0].cpus = left
+	default:
+		return fmt.Errorf("machine in /%s: none of %d numas has a CPU that is online", nodeDir, len(nodes))
+	}
+	return nil
+}
+
+// meminfo reads MemTotal in bytes from nodeN/meminfo, or from /proc/meminfo. Without it a numa has no
+// memory, for the kubelet too.
+func (t *tree) meminfo(file string) int64 {
+	n, ok := value(t, file, parseMeminfo)
+	if !ok {
+		t.warn(Missing, file, "no MemTotal: the numa counts as one without memory")
+	}
+	return n
+}
+
+// hugepages reads the pages of every size from hugepages-<size>kB/nr_hugepages, the ones in use included
+// (Documentation/admin-guide/mm/hugetlbpage.rst), in ascending order of size.
+func (t *tree) hugepages(dir string) []topo.Hugepages {
+	var out []topo.Hugepages
+	for _, name := range t.names(dir) {
+		size, err := parseHugepagesName(name)
+		if err != nil {
+			t.warn(Malformed, dir, "%v", err)
+			continue
+		}
+		if len(out) == topo.MaxKinds {
+			t.warn(Malformed, dir, "more than %d sizes: the others are left out", topo.MaxKinds)
+			break
+		}
+		t.seen.directory(path.Join(dir, name))
+		pages := t.number(path.Join(dir, name, "nr_hugepages"), 0, 0, int(topo.MaxBytes/size))
+		out = append(out, topo.Hugepages{PageSize: size, Count: int64(pages)})
+	}
+	slices.SortFunc(out, func(a, b topo.Hugepages) int { return cmp.Compare(a.PageSize, b.PageSize) })
+	return slices.CompactFunc(out, func(a, b topo.Hugepages) bool { return a.PageSize == b.PageSize })
+}
+
+// distances reads the row of every numa from nodeN/distance. The k-th number of a row is the distance to
+// the k-th numa that is online, not to numa k (drivers/base/node.c, node_read_distance). Rows that do
+// not fit leave the whole machine without distances: half a table misleads.
+func (t *tree) distances(nodes []node) {
+	var rows [][]int
+	for _, n := range nodes {
+		file := path.Join(n.dir(), "distance")
+		row, ok := value(t, file, parseDistance)
+		columns := t.columns(nodes, len(row))
+		if !ok || columns == nil {
+			t.warn(Distances, file, "no row that fits %d numas: the machine is left without distances", len(nodes))
+			return
+		}
+		own := make([]int, len(columns))
+		for i, c := range columns {
+			own[i] = row[c]
+		}
+		rows = append(rows, own)
+	}
+	for i := range nodes {
+		nodes[i].distances = rows[i]
+	}
+	t.checkDistances(nodes)
+}
+
+// columns returns for every numa its column in a row of distances with the given length, or nil. The
+// columns are the numas that are online; some trees show those that are possible.
+func (t *tree) columns(nodes []node, length int) []int {
+	for _, name := range []string{"online", "possible"} {
+		set, _ := ids[idset.NUMA](t, path.Join(nodeDir, name))
+		if set.Len() != length {
+			continue
+		}
+		if at := positions(nodes, set.List()); at != nil {
+			return at
+		}
+	}
+	if length != len(nodes) {
+		return nil
+	}
+	own := make([]int, len(nodes))
+	for i := range own {
+		own[i] = i
+	}
+	return own
+}
+
+// positions returns where in a list every numa is, or nil where one is not.
+func positions(nodes []node, list []idset.NUMA) []int {
+	var out []int
+	for _, n := range nodes {
+		at, ok := slices.BinarySearch(list, n.id)
+		if !ok {
+			return nil
+		}
+		out = append(out, at)
+	}
+	return out
+}
+
+func (t *tree) checkDistances(nodes []node) {
+	for i, n := range nodes {
+		for j, m := range nodes {
+			there, back := n.distances[j], m.distances[i]
+			switch {
+			case i == j:
+			case there <= n.distances[i]:
+				t.warn(OddDistances, path.Join(n.dir(), "distance"), "numa %d is no nearer to itself (%d) than to numa %d (%d)",
+					n.id, n.distances[i], m.id, there)
+				return
+			case there != back && i < j:
+				t.warn(OddDistances, path.Join(n.dir(), "distance"), "numa %d is %d from numa %d, and %d the other way round",
+					m.id, there, n.id, back)
+				return
+			}
+		}
+	}
+}
+
+// packages makes numas of sockets, for a kernel that knows of no numas: so does cadvisor
+// (utils/sysinfo, getCPUTopology), which gives them no memory. Where there is one socket, all memory of
+// the machine is its own, and it is given that: a map without memory would be wrong.
+func (t *tree) packages(online cpuSet) []node {
+	t.warn(NoNUMA, nodeDir, "the kernel knows of no numas: each socket counts as one, as for the kubelet")
+	byPackage := map[idset.NUMA]cpuSet{}
+	for id := range online.All() {
+		// A negative or missing id makes one numa 0 of the CPUs that share it.
+		p := idset.NUMA(t.number(topologyFile(id, "physical_package_id"), 0, -1, idset.Max))
+		byPackage[max(p, 0)] = byPackage[max(p, 0)].With(id)
+	}
+	var out []node
+	for id, cpus := range byPackage {
+		out = append(out, node{id: id, cpus: cpus})
+	}
+	slices.SortFunc(out, func(a, b node) int { return cmp.Compare(a.id, b.id) })
+	if len(out) == 1 {
+		out[0].bytes = t.meminfo("proc/meminfo")
+		out[0].hugepages = t.hugepages("sys/kernel/mm/hugepages")
+	} else {
+		t.warn(Missing, nodeDir, "nothing says how memory is divided among %d sockets: none has any, as for the kubelet", len(out))
+	}
+	return out
+}
+
+// MemoryKind says what the memory of a numa is.
+type MemoryKind string
+
+// The kinds of memory. What is not ordinary is never offered to pods that do not ask for the numa: the
+// kernel keeps its own data, and most of a program's, out of it. The kubelet counts the numa and its
+// memory all the same.
+const (
+	OrdinaryMemory MemoryKind = "ordinary"
+	NoMemory       MemoryKind = "none"
+	// GPUMemory is of a GPU that shows its memory as a numa (NVIDIA Grace Hopper and later).
+	GPUMemory MemoryKind = "gpu"
+	// DAXMemory was added as a DAX device: persistent memory, CXL or high-bandwidth memory.
+	DAXMemory MemoryKind = "dax"
+	// MovableMemory is not normal memory, and nothing says whose it is.
+	MovableMemory MemoryKind = "movable"
+)
+
+// kinds tells memory apart by has_memory and has_normal_memory: a numa in the first and not in the second
+// has movable memory only, as hot-added PMEM, CXL and GPU memory is (Documentation/ABI/stable/sysfs-devices-node).
+func (t *tree) kinds(nodes []node) map[idset.NUMA]MemoryKind {
+	memory, known := ids[idset.NUMA](t, nodeDir+"/has_memory")
+	normal, ok := ids[idset.NUMA](t, nodeDir+"/has_normal_memory")
+	// No machine runs without any normal memory: an empty list says nothing.
+	known = known && ok && !normal.Empty()
+	special := map[idset.NUMA]MemoryKind{}
+	if known && !memory.SubsetOf(normal) {
+		t.targetNode(special)
+		t.numaStatus(special)
+	}
+	out := map[idset.NUMA]MemoryKind{}
+	for _, n := range nodes {
+		switch {
+		case n.bytes == 0:
+			out[n.id] = NoMemory
+		case !known || normal.Has(n.id) || !memory.Has(n.id):
+			out[n.id] = OrdinaryMemory
+		default:
+			out[n.id] = cmp.Or(special[n.id], MovableMemory)
+			t.warn(SpecialMemory, n.dir(), "%s of %s memory, which ordinary pods do not get; the kubelet counts the numa all the same",
+				topo.FormatBytes(n.bytes), out[n.id])
+		}
+	}
+	return out
+}
+
+// targetNode reads the numas that DAX devices become, from /sys/bus/dax/devices/daxN.M/target_node
+// (Documentation/ABI/testing/sysfs-bus-dax).
+func (t *tree) targetNode(out map[idset.NUMA]MemoryKind) {
+	for _, name := range t.names(daxDir) {
+		if id := t.number(path.Join(daxDir, name, "target_node"), -1, -1, idset.Max); id >= 0 {
+			out[idset.NUMA(id)] = DAXMemory
+		}
+	}
+}
+
+// numaStatus reads the numas of GPU memory from /proc/driver/nvidia/gpus/<address>/numa_status.
+func (t *tree) numaStatus(out map[idset.NUMA]MemoryKind) {
+	for _, name := range t.names(gpuDir) {
+		if !isAddress(strings.ToLower(name)) {
+			continue
+		}
+		if id, ok := value(t, path.Join(gpuDir, name, "numa_status"), parseNumaStatus); ok && id >= 0 {
+			out[id] = GPUMemory
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package sysfs
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// record is what was read of a tree. It keeps to what discovery believes, and so holds no address of a
+// network card, no serial number and no name of a host: discovery reads none.
+type record struct {
+	files, links map[string]string
+	dirs         map[string]bool
+}
+
+func newRecord() *record {
+	return &record{files: map[string]string{}, links: map[string]string{}, dirs: map[string]bool{}}
+}
+
+func (r *record) file(name, text string) {
+	if r == nil {
+		return
+	}
+	if path.Base(name) == "meminfo" {
+		// The rest of the file is of the moment, not of the machine.
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, "MemTotal:") {
+				text = strings.Trim(line, " \t\r\n\x00")
+				break
+			}
+		}
+	}
+	r.files[name] = text
+}
+
+func (r *record) link(name, target string) {
+	if r != nil {
+		r.links[name] = target
+	}
+}
+
+func (r *record) directory(name string) {
+	if r != nil {
+		r.dirs[name] = true
+	}
+}
+
+// emptyDirs returns the directories in which nothing was read; the others are told by their files.
+func (r *record) emptyDirs() []string {
+	full := map[string]bool{}
+	for _, names := range []map[string]string{r.files, r.links} {
+		for name := range names {
+			for dir := path.Dir(name); dir != "." && !full[dir]; dir = path.Dir(dir) {
+				full[dir] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.dirs)), func(dir string) bool { return full[dir] })
+}

@@ -1,0 +1,129 @@
+package sysfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// A snapshot is a txtar archive of the files that discovery read, and of nothing else. A symbolic link
+// is an empty file named "LINK -> TARGET", an empty directory one named "DIR/". The first line says
+// what the archive is.
+
+const (
+	snapshotTitle = "tenon machine snapshot, version 1"
+	arrow         = " -> "
+	// maxSnapshot is far more than a machine of topo's bounds takes.
+	maxSnapshot = 32 << 20
+	maxLinks    = 8
+)
+
+// Snapshot writes the part of a tree that discovery reads, PCI functions included. Blanks around the
+// text of a file are not kept, and of meminfo only MemTotal. A tree of which no machine can be made is
+// written as far as it was read: the comment of the archive says why, and lists the warnings.
+func Snapshot(fsys fs.FS, w io.Writer) error {
+	t := &tree{fsys: fsys, seen: newRecord()}
+	comment := snapshotTitle + "\n"
+	var m *topo.Machine
+	found, err := discover(t)
+	if err != nil {
+		comment += "error: " + oneLine(err.Error()) + "\n"
+	} else {
+		m = found.Machine
+	}
+	if _, err := t.functions(m); err != nil {
+		comment += "error: " + oneLine(err.Error()) + "\n"
+	}
+	for _, warning := range t.warnings {
+		comment += "warning: " + oneLine(warning.String()) + "\n"
+	}
+	a := txtar.Archive{Comment: []byte(comment)}
+	for _, name := range t.seen.emptyDirs() {
+		a.Files = append(a.Files, txtar.File{Name: name + "/"})
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.seen.links)) {
+		a.Files = append(a.Files, txtar.File{Name: name + arrow + t.seen.links[name]})
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.seen.files)) {
+		a.Files = append(a.Files, txtar.File{Name: name, Data: []byte(t.seen.files[name])})
+	}
+	slices.SortFunc(a.Files, func(x, y txtar.File) int { return strings.Compare(x.Name, y.Name) })
+	if err := checkArchive(&a); err != nil {
+		return err
+	}
+	if _, err := w.Write(txtar.Format(&a)); err != nil {
+		return fmt.Errorf("write snapshot: %w", err)
+	}
+	return nil
+}
+
+// checkArchive refuses what txtar cannot carry: a name or a text that would read as another file.
+func checkArchive(a *txtar.Archive) error {
+	for _, f := range a.Files {
+		if f.Name != strings.TrimSpace(f.Name) || strings.ContainsAny(f.Name, "\n\r\x00") {
+			return fmt.Errorf("snapshot: name %q cannot be kept", clip(f.Name))
+		}
+		if bytes.HasPrefix(f.Data, []byte("-- ")) || bytes.Contains(f.Data, []byte("\n-- ")) {
+			return fmt.Errorf("snapshot: text of /%s cannot be kept", f.Name)
+		}
+	}
+	return nil
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// IsSnapshot reports whether data begins as a snapshot does.
+func IsSnapshot(data []byte) bool { return bytes.HasPrefix(data, []byte(snapshotTitle)) }
+
+// ReadSnapshot reads what [Snapshot] wrote, as a tree to discover.
+func ReadSnapshot(r io.Reader) (fs.FS, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxSnapshot+1))
+	if err != nil {
+		return nil, fmt.Errorf("read snapshot: %w", err)
+	}
+	if len(data) > maxSnapshot {
+		return nil, fmt.Errorf("snapshot is larger than %d bytes", maxSnapshot)
+	}
+	if !IsSnapshot(data) {
+		return nil, fmt.Errorf("not a snapshot: the first line is not %q", snapshotTitle)
+	}
+	a := archive{".": {dir: true}}
+	for _, f := range txtar.Parse(data).Files {
+		if err := a.add(f.Name, f.Data); err != nil {
+			return nil, fmt.Errorf("snapshot: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// Read makes a machine of a file: of a snapshot, or else of the text form of topo, whose memory is all
+// ordinary.
+func Read(data []byte) (*Found, error) {
+	if IsSnapshot(data) {
+		fsys, err := ReadSnapshot(bytes.NewReader(data))
+		if err != nil {
+			return nil, err
+		}
+		return Discover(fsys)
+	}
+	text, err := topo.ParseText(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	m, err := topo.New(text.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return &Found{Machine: m}, nil
+}
+
+var errKind = errors.New("both a file and a directory, or named twice")

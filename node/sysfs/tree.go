@@ -1,0 +1,172 @@
+package sysfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// Directories of the kernel's trees.
+const (
+	cpuDir  = "sys/devices/system/cpu"
+	nodeDir = "sys/devices/system/node"
+	pciDir  = "sys/bus/pci/devices"
+	daxDir  = "sys/bus/dax/devices"
+	gpuDir  = "proc/driver/nvidia/gpus"
+)
+
+// Bounds on what is read. The kernel writes most files of sysfs into one page, and longer lists only
+// for machines that topo does not hold.
+const (
+	maxFile    = 64 << 10
+	maxEntries = 1 << 16
+)
+
+// tree reads files of /sys and /proc within bounds. What cannot be read or understood counts as absent
+// and leaves a warning.
+type tree struct {
+	fsys     fs.FS
+	warnings []Warning
+	seen     *record // nil: what is read is not remembered
+}
+
+// text reads a file without the blanks and NUL bytes around it; ok is false where there is none.
+func (t *tree) text(name string) (s string, ok bool) {
+	data, err := t.read(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", false
+	case err != nil:
+		t.warn(Unreadable, name, "%v", err)
+		return "", false
+	}
+	s = strings.Trim(string(data), " \t\r\n\x00")
+	t.seen.file(name, s)
+	return s, true
+}
+
+func (t *tree) read(name string) ([]byte, error) {
+	f, err := t.fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("more than %d bytes", maxFile)
+	}
+	return data, nil
+}
+
+// value reads a file and parses its text; ok is false where there is no such file or no such value.
+func value[T any](t *tree, name string, parse func(string) (T, error)) (v T, ok bool) {
+	s, ok := t.text(name)
+	if !ok {
+		return v, false
+	}
+	v, err := parse(s)
+	if err != nil {
+		t.warn(Malformed, name, "%v", err)
+	}
+	return v, err == nil
+}
+
+// ids reads a file in the kernel's list format.
+func ids[T ~int](t *tree, name string) (idset.Set[T], bool) { return value(t, name, idset.Parse[T]) }
+
+// number reads a file with one decimal number; it is absent when there is no number within the bounds.
+func (t *tree) number(name string, absent, least, most int) int {
+	n, ok := value(t, name, func(s string) (int, error) { return parseNumber(s, least, most) })
+	if !ok {
+		return absent
+	}
+	return n
+}
+
+// cpus reads a set of CPUs from the first list that is there, or else from the first mask: old kernels
+// have masks alone.
+func (t *tree) cpus(dir string, lists, masks []string) (cpuSet, bool) {
+	for _, name := range lists {
+		if set, ok := ids[idset.CPU](t, path.Join(dir, name)); ok {
+			return set, true
+		}
+	}
+	for _, name := range masks {
+		if set, ok := value(t, path.Join(dir, name), parseMask); ok {
+			return set, true
+		}
+	}
+	return cpuSet{}, false
+}
+
+// names lists a directory in ascending order; one that is not there is empty.
+func (t *tree) names(dir string) []string {
+	out, err := t.list(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.warn(Unreadable, dir, "%v", err)
+	}
+	return out
+}
+
+func (t *tree) list(dir string) ([]string, error) {
+	f, err := t.fsys.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	d, ok := f.(fs.ReadDirFile)
+	if !ok {
+		return nil, errors.New("not a directory")
+	}
+	entries, err := d.ReadDir(maxEntries + 1)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if len(entries) > maxEntries {
+		return nil, fmt.Errorf("more than %d entries", maxEntries)
+	}
+	out := make([]string, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// numbered returns the numbers of the entries of a directory that are a prefix and a number, ascending.
+func (t *tree) numbered(dir, prefix string) []int {
+	var out []int
+	for _, name := range t.names(dir) {
+		digits, ok := strings.CutPrefix(name, prefix)
+		if n, err := strconv.Atoi(digits); ok && err == nil && strconv.Itoa(n) == digits && idset.Valid(n) {
+			out = append(out, n)
+			t.seen.directory(path.Join(dir, name))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// link returns what a symbolic link of the tree points to, as a path of the tree.
+func (t *tree) link(name string) (target string, ok bool) {
+	to, err := fs.ReadLink(t.fsys, name)
+	if err != nil || path.IsAbs(to) {
+		return "", false
+	}
+	target = path.Join(path.Dir(name), to)
+	if !fs.ValidPath(target) {
+		return "", false
+	}
+	t.seen.link(name, to)
+	return target, true
+}
