@@ -19,6 +19,7 @@ import (
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/lab/kubelet"
 	"github.com/tenon-numa/tenon/lab/machines"
@@ -135,9 +136,14 @@ func runAgent(ctx context.Context, n NodeInfo) {
 		logger.Error(err, "Agent not started")
 		return
 	}
-	err := agent.Run(ctx, agent.Config{
-		Translate: kube.Pod,
-		NodeName:  n.Name, Machine: hardware{n.Machine}, KubeletConfig: n.KubeletConfigPath,
+	zones, err := nrt.NewPublisher(n.RESTConfig, logger)
+	if err != nil {
+		logger.Error(err, "Agent not started")
+		return
+	}
+	err = agent.Run(ctx, agent.Config{
+		Translate: kube.Pod, Publisher: zones,
+		NodeName: n.Name, Machine: hardware{n.Machine}, KubeletConfig: n.KubeletConfigPath,
 		PodResourcesSocket: n.PodResourcesSocket, StateDir: n.StateDir, REST: n.RESTConfig, Logger: logger,
 	})
 	if err != nil && ctx.Err() == nil {

@@ -43,7 +43,7 @@ type Config struct {
 	Dir string
 	// NoAgents leaves Tenon's agent out, so that no layouts are published.
 	NoAgents bool
-	// CRDs are installed besides NodeLayout.
+	// CRDs are installed besides NodeLayout and NodeResourceTopology.
 	CRDs [][]byte
 	// Progress, if not nil, is told of each step, one line at a time.
 	Progress func(line string)
@@ -104,7 +104,7 @@ func (c *Cluster) start(ctx context.Context, cfg Config) error {
 		return err
 	}
 	c.plane, err = control.Start(ctx, control.Options{
-		Dir: home, Nodes: names(c.Nodes), CRDs: append([][]byte{crd.YAML()}, cfg.CRDs...),
+		Dir: home, Nodes: names(c.Nodes), CRDs: append([][]byte{crd.YAML(), crd.NodeResourceTopology()}, cfg.CRDs...),
 	})
 	if err != nil {
 		return err

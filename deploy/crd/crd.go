@@ -1,8 +1,9 @@
-// Package crd holds the CustomResourceDefinition of NodeLayout, as generated from the types of
-// api/v1alpha1, so that a program can install it without files next to it.
+// Package crd holds CustomResourceDefinitions, so that a program can install them without files next
+// to it: that of NodeLayout, as generated from the types of api/v1alpha1, and that of
+// NodeResourceTopology, for clusters in which no other tool has installed it.
 //
-// Invariant: what it embeds is what kubectl would apply. It refuses edits by hand: change the types
-// and run go generate in api/v1alpha1.
+// Invariant: what it embeds is what kubectl would apply. The definition of NodeLayout refuses edits by
+// hand: change the types and run go generate in api/v1alpha1.
 package crd
 
 import _ "embed"
@@ -10,5 +11,11 @@ import _ "embed"
 //go:embed tenon.sh_nodelayouts.yaml
 var nodeLayouts string
 
-// YAML returns the definition as one YAML document.
+//go:embed topology.node.k8s.io_noderesourcetopologies.yaml
+var nodeResourceTopologies string
+
+// YAML returns the definition of NodeLayout as one YAML document.
 func YAML() []byte { return []byte(nodeLayouts) }
+
+// NodeResourceTopology returns the definition of NodeResourceTopology as one YAML document.
+func NodeResourceTopology() []byte { return []byte(nodeResourceTopologies) }
