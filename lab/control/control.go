@@ -90,6 +90,9 @@ func (p *Plane) start(ctx context.Context, o Options) error {
 	if err := writeKubeconfig(p.Kubeconfig, p.Admin); err != nil {
 		return err
 	}
+	if err := p.grant(ctx); err != nil {
+		return err
+	}
 	return p.applyCRDs(ctx, o.CRDs)
 }
 

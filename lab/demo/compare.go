@@ -45,7 +45,7 @@ func compare(w io.Writer, nodes []lab.Node, rounds []round) error {
 		row("pods pending", func(r round) any { return r.pending }),
 		row("GPUs idle that waiting pods want", func(r round) any { return r.idleGPUs }),
 		row("CPUs idle that waiting pods want", func(r round) any { return r.idleCPUs }),
-		row("seconds until the last pod ran", func(r round) any { return fmt.Sprintf("%.1f", r.took.Seconds()) }),
+		row("seconds until the last pod was bound", func(r round) any { return fmt.Sprintf("%.1f", r.took.Seconds()) }),
 	)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d machines, real kubelet managers, the same pods in the same order\n\n", len(nodes))

@@ -22,7 +22,7 @@ type round struct {
 	asked, running, pending   int
 	gaveUp                    int            // pods refused as often as they were tried
 	refused                   map[string]int // refusals by the kubelet's reason
-	took                      time.Duration  // from the first pod's creation until the last pod ran
+	took                      time.Duration  // from the first pod's creation until the last one was bound
 	predicted, wrong          int
 	idleGPUs, idleCPUs        int64  // idle while pods that want them do not run
 	firstPending, firstReason string // one pod that waits, and why
@@ -80,28 +80,25 @@ func (d *demo) round(ctx context.Context, name, profiles string) (round, error) 
 // and created anew at once while it has tries left.
 func (d *demo) play(ctx context.Context, r *round, began time.Time) ([]*v1.Pod, error) {
 	counted := map[string]bool{} // refused pods, by UID
-	running := 0
+	bound := map[string]bool{}   // by UID
 	still := time.NewTimer(quiet)
 	defer still.Stop()
 	for {
 		pods, changed := d.pods.Pods()
-		now := 0
 		for _, p := range pods {
-			switch f, why := workload.FateOf(p); {
-			case f == workload.Running:
-				now++
-			case f == workload.Refused && !counted[string(p.UID)]:
-				counted[string(p.UID)] = true
+			uid := string(p.UID)
+			if p.Spec.NodeName != "" && !bound[uid] {
+				bound[uid] = true
+				r.took = time.Since(began)
+			}
+			if f, why := workload.FateOf(p); f == workload.Refused && !counted[uid] {
+				counted[uid] = true
 				r.refused[why]++
 				if err := d.again(ctx, p, r); err != nil {
 					return pods, err
 				}
 			}
 		}
-		if now > running {
-			r.took = time.Since(began)
-		}
-		running = now
 		select {
 		case <-changed:
 			still.Reset(quiet)

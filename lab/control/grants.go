@@ -1,0 +1,35 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// readPods lets every node read every pod. The Node authorizer lets a node read its own pods, but it
+// learns of a binding from an informer of its own: on a busy computer a kubelet that was told of a pod
+// asks before that, is refused, and reports the pod's status ten seconds later.
+const readPods = "lab:nodes-read-pods"
+
+func (p *Plane) grant(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(p.Admin)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	meta := metav1.ObjectMeta{Name: readPods}
+	_, err = client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta,
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create cluster role %s: %w", readPods, err)
+	}
+	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta,
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: readPods},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create cluster role binding %s: %w", readPods, err)
+	}
+	return nil
+}
