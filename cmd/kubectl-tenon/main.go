@@ -11,12 +11,14 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/face/cli"
+	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := cli.Run(ctx, os.Args[1:], os.Stdout, os.Stderr, cli.Setup{Version: version(), Connect: connect})
+	code := cli.Run(ctx, os.Args[1:], os.Stdout, os.Stderr, cli.Setup{Version: version(), Connect: connect, Machine: readMachine})
 	stop()
 	os.Exit(code)
 }
@@ -26,6 +28,15 @@ func version() string {
 		return info.Main.Version
 	}
 	return "unknown"
+}
+
+// readMachine takes a machine's text form and the snapshot of a machine.
+func readMachine(data []byte) (*topo.Machine, error) {
+	found, err := sysfs.Read(data)
+	if err != nil {
+		return nil, err
+	}
+	return found.Machine, nil
 }
 
 func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {

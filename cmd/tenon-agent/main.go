@@ -1,4 +1,5 @@
-// Command tenon-agent publishes the NodeLayout of the node that it runs on.
+// Command tenon-agent publishes the NodeLayout of the node that it runs on. "tenon-agent snapshot" writes
+// what it reads of the node's hardware as one text file, for a map or a report of a strange machine.
 //
 // It only reads its flags and wires the parts; it refuses arguments and flags that it does not know.
 package main
@@ -19,14 +20,13 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/agent"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:], os.Getenv("NODE_NAME"), os.Stderr)
+	err := run(ctx, os.Args[1:], os.Getenv("NODE_NAME"), os.Stdout, os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
@@ -35,7 +35,12 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string, nodeName string, stderr io.Writer) error {
+func run(ctx context.Context, args []string, nodeName string, stdout, stderr io.Writer) error {
+	for _, c := range subcommands() {
+		if len(args) > 0 && args[0] == c.Use {
+			return c.run(args[1:], stdout, stderr)
+		}
+	}
 	var cfg agent.Config
 	fs := flag.NewFlagSet("tenon-agent", flag.ContinueOnError)
 	fs.SetOutput(stderr)
@@ -44,7 +49,7 @@ func run(ctx context.Context, args []string, nodeName string, stderr io.Writer) 
 	fs.StringVar(&cfg.PodResourcesSocket, "podresources-socket", "/var/lib/kubelet/pod-resources/kubelet.sock", "socket of the kubelet's podresources service")
 	fs.StringVar(&cfg.StateDir, "state-dir", "/var/lib/kubelet", "root directory of the kubelet, with its state files")
 	kubeconfig := fs.String("kubeconfig", "", "file to reach the API server with; in-cluster when empty")
-	machine := fs.String("machine", "", "file with the text form of the machine")
+	file := fs.String("machine", "", "file with the text form of the machine, or a snapshot; this host's /sys when empty")
 	verbose := fs.Int("v", 0, "verbosity of the log")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -52,10 +57,6 @@ func run(ctx context.Context, args []string, nodeName string, stderr io.Writer) 
 	if fs.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	if *machine == "" {
-		return errors.New("--machine is required")
-	}
-	cfg.Machine = machineFile(*machine)
 	var err error
 	if cfg.REST, err = clientcmd.BuildConfigFromFlags("", *kubeconfig); err != nil {
 		return fmt.Errorf("reach the API server: %w", err)
@@ -65,26 +66,7 @@ func run(ctx context.Context, args []string, nodeName string, stderr io.Writer) 
 	}
 	cfg.Logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(stderr), textlogger.Verbosity(*verbose)))
 	klog.SetLogger(cfg.Logger)
+	cfg.Machine = &machine{file: *file, log: cfg.Logger}
 	cfg.Translate = kube.Pod
 	return agent.Run(ctx, cfg)
-}
-
-// machineFile is the path of a machine's text form; it is read again whenever the agent asks.
-type machineFile string
-
-func (path machineFile) Machine(context.Context) (*topo.Machine, error) {
-	f, err := os.Open(string(path))
-	if err != nil {
-		return nil, fmt.Errorf("open machine text: %w", err)
-	}
-	defer f.Close()
-	text, err := topo.ParseText(io.LimitReader(f, 8<<20))
-	if err != nil {
-		return nil, fmt.Errorf("machine text %s: %w", path, err)
-	}
-	m, err := topo.New(text.Spec)
-	if err != nil {
-		return nil, fmt.Errorf("machine text %s: %w", path, err)
-	}
-	return m, nil
 }

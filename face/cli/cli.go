@@ -4,7 +4,7 @@
 // Commands are functions of context, arguments and two writers; what they know of a cluster comes
 // through [Cluster], which the caller connects. Invariant: a command reads and never changes anything,
 // and what it writes to stdout is complete or the exit code says otherwise. The package refuses names
-// that Kubernetes could not have given, and machine files beyond 1 MiB.
+// that Kubernetes could not have given, and machine files beyond 32 MiB.
 package cli
 
 import (
@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // Cluster is what the commands ask of a cluster.
@@ -59,6 +60,8 @@ type Connect func(k Kubeconfig) (c Cluster, namespace string, err error)
 type Setup struct {
 	Version string
 	Connect Connect
+	// Machine makes a machine of a machine file's content; nil reads the text form of topo alone.
+	Machine func(data []byte) (*topo.Machine, error)
 }
 
 // Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an

@@ -240,7 +240,7 @@ func TestErrorsAreWordedAsKubectlDoes(t *testing.T) {
 		"map --color pink":                       `error: --color "pink" is not known`,
 		"map --machine testdata/absent":          "error: open machine file: open testdata/absent: no such file or directory",
 		"map --machine testdata/version.txt":     `error: machine file testdata/version.txt: line 1: unknown word "kubectl-tenon"`,
-		"map --machine " + big:                   "is larger than 1048576 bytes",
+		"map --machine " + big:                   "is larger than 33554432 bytes",
 		"frobnicate":                             `error: unknown command "frobnicate" for "kubectl tenon"`,
 		"map --kubeconfig testdata/absent --bad": "error: unknown flag: --bad",
 	} {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,7 @@ import (
 
 const (
 	fewMaps         = 8 // nodes that are drawn without --all
-	maxMachineBytes = 1 << 20
+	maxMachineBytes = 32 << 20
 )
 
 const mapExample = `  # All nodes
@@ -64,7 +63,7 @@ Without NODE a summary of all nodes comes first, and then their maps where they 
 		},
 	}
 	c.Flags().BoolVar(&f.all, "all", false, "draw every node, however many there are")
-	c.Flags().StringVar(&f.machine, "machine", "", "draw the machine that this text file describes; needs no cluster")
+	c.Flags().StringVar(&f.machine, "machine", "", "draw the machine that this file describes; needs no cluster")
 	c.Flags().StringVar(&f.color, "color", "auto", `"always", "never", or "auto": on a terminal, unless NO_COLOR is set`)
 	c.Flags().StringVarP(&f.output, "output", "o", "", `output format: "json" or nothing for people`)
 	return c
@@ -85,7 +84,7 @@ func (f mapFlags) check(args []string) error {
 // mapNodes returns what is to be drawn.
 func (a *app) mapNodes(ctx context.Context, file string, args []string) ([]*ledger.Node, []NodeProblem, error) {
 	if file != "" {
-		n, err := readMachine(file)
+		n, err := a.readMachine(file)
 		return []*ledger.Node{n}, nil, err
 	}
 	cluster, _, err := a.connect()
@@ -113,31 +112,34 @@ func (a *app) mapNodes(ctx context.Context, file string, args []string) ([]*ledg
 	return nil, nil, fmt.Errorf("node %q is not known", args[0])
 }
 
-// readMachine makes a node, on which nothing is held, of a machine text.
-func readMachine(path string) (*ledger.Node, error) {
+// readMachine makes a node, on which nothing is held, of a machine file.
+func (a *app) readMachine(path string) (*ledger.Node, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open machine file: %w", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxMachineBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxMachineBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read machine file: %w", err)
 	}
-	if len(text) > maxMachineBytes {
+	if len(data) > maxMachineBytes {
 		return nil, fmt.Errorf("machine file %s is larger than %d bytes", path, maxMachineBytes)
 	}
-	t, err := topo.ParseText(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("machine file %s: %w", path, err)
+	parse := a.setup.Machine
+	if parse == nil {
+		parse = parseMachine
 	}
-	m, err := topo.New(t.Spec)
+	m, err := parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("machine file %s: %w", path, err)
 	}
 	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	return &ledger.Node{Name: name, Machine: m, Usage: place.NewUsage(m, place.Rules{})}, nil
 }
+
+// parseMachine reads the text form of a machine.
+func parseMachine(data []byte) (*topo.Machine, error) { return topo.ParseMachine(string(data)) }
 
 func (f mapFlags) write(w io.Writer, nodes []*ledger.Node, problems []NodeProblem, summary bool) error {
 	if summary {
