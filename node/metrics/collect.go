@@ -1,0 +1,167 @@
+package metrics
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// descs are the metrics that are computed at a scrape.
+type descs struct {
+	count, cpus, memory, hugepages, devices, distance *prometheus.Desc
+	rules, sequence, looked, pods, omitted            *prometheus.Desc
+	podCPUs, podMemory, podDevices                    *prometheus.Desc
+	numastat                                          map[string]*prometheus.Desc // by the kernel's name
+}
+
+func newDescs() descs {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	out := descs{
+		count:     d("numa_node_cpus_count", "CPUs of the numa, under the name that dashboards of other NUMA exporters know.", "numa_node"),
+		cpus:      d("numa_node_cpus", "CPUs of the numa.", "numa_node", "type"),
+		memory:    d("numa_node_memory_bytes", "Memory of the numa; capacity includes hugepages.", "numa_node", "type"),
+		hugepages: d("numa_node_hugepages_bytes", "Hugepages of the numa.", "numa_node", "page_size", "type"),
+		devices: d("numa_node_devices",
+			"Devices near the numa; one near several counts on each, one near none has numa_node none.", "numa_node", "resource", "type"),
+		distance: d("numa_node_distance", "Distance between two numas as the firmware says; 10 is local.", "numa_node", "target_numa_node"),
+		rules: d("tenon_rules_info", "The kubelet's policies; always 1.",
+			"topology_policy", "topology_scope", "cpu_policy", "memory_policy"),
+		sequence: d("tenon_agent_layout_sequence", "Sequence of the published NodeLayout."),
+		looked:   d("tenon_agent_last_look_timestamp_seconds", "When the kubelet was last seen, in Unix time."),
+		pods:     d("tenon_agent_pods", "Pods that hold CPUs, memory or devices of their own."),
+		omitted:  d("tenon_agent_pods_omitted", "Pods that hold something but have no tenon_pod_* metrics."),
+		podCPUs:  d("tenon_pod_cpus", "CPUs that the pod holds on the numa.", "namespace", "pod", "numa_node"),
+		podMemory: d("tenon_pod_memory_bytes", "Memory and hugepages that the pod holds on the numas together.",
+			"namespace", "pod", "resource", "numa_nodes"),
+		podDevices: d("tenon_pod_devices", "Devices that the pod holds, by the numas that they are near.",
+			"namespace", "pod", "resource", "numa_nodes"),
+		numastat: map[string]*prometheus.Desc{},
+	}
+	for _, c := range kernelCounters() {
+		out.numastat[c.name] = d("numa_node_memory_"+c.name+"_total", c.help, "numa_node")
+	}
+	return out
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	d := m.descs
+	for _, x := range []*prometheus.Desc{d.count, d.cpus, d.memory, d.hugepages, d.devices, d.distance, d.rules,
+		d.sequence, d.looked, d.pods, d.omitted, d.podCPUs, d.podMemory, d.podDevices} {
+		ch <- x
+	}
+	for _, c := range kernelCounters() {
+		ch <- d.numastat[c.name]
+	}
+	m.unreadable.Describe(ch)
+}
+
+// Collect implements prometheus.Collector. Before the agent saw anything it has nothing.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	s := m.seen.Load()
+	if s == nil {
+		return
+	}
+	c := collection{ch: ch, d: m.descs, n: s.node}
+	c.gauge(c.d.sequence, float64(s.sequence))
+	c.gauge(c.d.looked, float64(s.at.UnixMilli())/1000)
+	c.rules()
+	for i, numa := range c.n.Machine.NUMAs() {
+		c.numa(i, numa)
+	}
+	c.devices()
+	c.pods(m.o.Pods)
+	if m.o.Sys != nil {
+		m.collectNumastat(c)
+	}
+	m.unreadable.Collect(ch) // here, so that it counts this scrape
+}
+
+// collection is one scrape.
+type collection struct {
+	ch chan<- prometheus.Metric
+	d  descs
+	n  *ledger.Node
+}
+
+func (c collection) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	c.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+// states sends an amount in all its states; labels are all but the last, type.
+func (c collection) states(d *prometheus.Desc, capacity, allocatable, free int64, labels ...string) {
+	for _, x := range []struct {
+		state string
+		v     int64
+	}{{"capacity", capacity}, {"allocatable", allocatable}, {"allocated", allocatable - free}, {"free", free}} {
+		c.gauge(d, float64(x.v), append(labels[:len(labels):len(labels)], x.state)...)
+	}
+}
+
+func (c collection) rules() {
+	r := c.n.Rules
+	cpu, memory := "none", "None"
+	if r.CPU.Static {
+		cpu = "static"
+	}
+	if r.Memory.Static {
+		memory = "Static"
+	}
+	c.gauge(c.d.rules, 1, r.Topology.Policy.String(), r.Topology.Scope.String(), cpu, memory)
+}
+
+func id(n idset.NUMA) string { return strconv.Itoa(int(n)) }
+
+func (c collection) numa(i int, numa topo.NUMA) {
+	u, name := c.n.Usage, id(numa.ID)
+	c.gauge(c.d.count, float64(numa.CPUs.Len()), name)
+	c.states(c.d.cpus, int64(numa.CPUs.Len()), int64(numa.CPUs.Minus(c.n.Rules.CPU.Reserved).Len()),
+		int64(numa.CPUs.AndLen(u.FreeCPUs())), name)
+	c.states(c.d.memory, numa.Bytes, u.Allocatable(i, topo.Memory), u.FreeMemory(i, topo.Memory), name)
+	for _, h := range numa.Hugepages {
+		kind := h.Kind()
+		size := strings.TrimPrefix(kind, "hugepages-")
+		c.states(c.d.hugepages, numa.Capacity(kind), u.Allocatable(i, kind), u.FreeMemory(i, kind), name, size)
+	}
+	for j, distance := range numa.Distances {
+		c.gauge(c.d.distance, float64(distance), name, id(c.n.Machine.NUMAs()[j].ID))
+	}
+}
+
+// devices sends the devices of each resource, for the numas that have some.
+func (c collection) devices() {
+	for _, r := range c.n.Machine.Resources() {
+		free := c.n.Usage.FreeDevices(r.Name)
+		for i, numa := range c.n.Machine.NUMAs() {
+			c.near(r, free, id(numa.ID), func(d topo.Device) bool { return d.NUMAs.Has(i) })
+		}
+		c.near(r, free, "none", func(d topo.Device) bool { return d.NUMAs == 0 })
+	}
+}
+
+func (c collection) near(r topo.Resource, free []topo.Device, name string, here func(topo.Device) bool) {
+	var capacity, healthy, unheld int64
+	for _, d := range r.Devices {
+		if here(d) {
+			capacity++
+			if !d.Unhealthy {
+				healthy++
+			}
+		}
+	}
+	for _, d := range free {
+		if here(d) {
+			unheld++
+		}
+	}
+	if capacity > 0 {
+		c.states(c.d.devices, capacity, healthy, unheld, name, r.Name)
+	}
+}

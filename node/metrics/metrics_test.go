@@ -1,0 +1,237 @@
+package metrics
+
+import (
+	"errors"
+	"flag"
+	"io/fs"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+var update = flag.Bool("update", false, "write the golden file")
+
+const gi = 1 << 30
+
+// node has two numas with devices and hugepages, and two pods that hold something.
+func node(t *testing.T) *ledger.Node {
+	t.Helper()
+	m, err := topo.ParseMachine(`
+numa 0 cpus 0-3 memory 16Gi hugepages-1Gi 4
+numa 8 cpus 4-7 memory 16Gi
+distances 10 21
+distances 21 10
+device x.io/nic a,b numa 0
+device x.io/nic both numa 0,8
+device x.io/nic gone numa 8 unhealthy
+device x.io/seat s numa none
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := place.Rules{
+		Topology: place.TopologyRules{Policy: place.Restricted},
+		CPU:      place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0)},
+		Memory:   place.MemoryRules{Static: true, Reserved: []place.Reserved{{NUMA: 0, Kind: "memory", Bytes: gi}}},
+	}
+	entries := []ledger.Entry{
+		{Pod: ledger.PodID{UID: "1", Namespace: "ns", Name: "first"}, Holdings: []place.Holding{
+			{Container: "a", CPUs: idset.Of[idset.CPU](1, 4), Memory: []place.Block{{Kind: "memory", NUMAs: 3, Bytes: 18 * gi}},
+				Devices: []place.DeviceBlock{{Resource: "x.io/nic", IDs: []string{"both"}, NUMAs: 3}}},
+			{Container: "b", CPUs: idset.Of[idset.CPU](5)},
+		}},
+		{Pod: ledger.PodID{UID: "2", Namespace: "ns", Name: "second"}, Holdings: []place.Holding{
+			{Container: "a", Memory: []place.Block{{Kind: "hugepages-1Gi", NUMAs: 1, Bytes: gi}, {Kind: "memory", NUMAs: 1}},
+				Devices: []place.DeviceBlock{{Resource: "x.io/seat", IDs: []string{"s"}}}},
+		}},
+	}
+	u := place.NewUsage(m, r)
+	for _, e := range entries {
+		u = u.Hold(e.Holdings...)
+	}
+	return &ledger.Node{Name: "n", Machine: m, Rules: r, Entries: entries, Usage: u}
+}
+
+// sys is a tree of /sys on which one numa has counters and the other has nonsense.
+func sys() fs.FS {
+	return fstest.MapFS{
+		"devices/system/node/node0/numastat": {Data: []byte("numa_hit 12\nnuma_miss 3\nnuma_foreign 4\ninterleave_hit 5\nlocal_node 6\nother_node 9\n")},
+		"devices/system/node/node8/numastat": {Data: []byte("numa_hit many\n")},
+	}
+}
+
+func made(t *testing.T, o Options) *Metrics {
+	t.Helper()
+	o.Node = "node-a"
+	m, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// scrape returns what a scrape gets, without what the process says of itself and of the time.
+func scrape(t *testing.T, m *Metrics) string {
+	t.Helper()
+	h, err := m.Handler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatalf("scrape is answered %d: %s", w.Code, w.Body)
+	}
+	var out strings.Builder
+	for line := range strings.Lines(w.Body.String()) {
+		name := strings.TrimPrefix(strings.TrimPrefix(line, "# HELP "), "# TYPE ")
+		if (strings.HasPrefix(name, "numa_") || strings.HasPrefix(name, "tenon_")) && !strings.Contains(name, "_timestamp_") {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+func TestGolden(t *testing.T) {
+	m := made(t, Options{Sys: sys(), Pods: 10})
+	m.Saw(node(t), 7)
+	m.Wrote("NodeLayout", nil)
+	m.Wrote("NodeResourceTopology", errors.New("down"))
+	m.Looked(15*time.Millisecond, true, errors.New("down"))
+	m.Looked(time.Hour, false, nil)
+	got := scrape(t, m)
+	const file = "testdata/metrics.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; after checking it, run with -update. It is now\n%s", file, got)
+	}
+}
+
+func TestNamesFollowTheConventions(t *testing.T) {
+	m := made(t, Options{Sys: sys(), Pods: 10})
+	m.Saw(node(t), 7)
+	m.Wrote("NodeLayout", nil)
+	r := prometheus.NewPedanticRegistry()
+	if err := m.Register(r); err != nil {
+		t.Fatal(err)
+	}
+	problems, err := testutil.GatherAndLint(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		// This one has the name that other exporters gave it.
+		if p.Metric != "numa_node_cpus_count" {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+func TestPodsAreBounded(t *testing.T) {
+	n := node(t)
+	for _, c := range []struct {
+		most          int
+		first, second bool
+		omitted       string
+	}{{0, false, false, "2"}, {1, true, false, "1"}, {2, true, true, "0"}} {
+		m := made(t, Options{Pods: c.most})
+		m.Saw(n, 1)
+		got := scrape(t, m)
+		if strings.Contains(got, `pod="first"`) != c.first || strings.Contains(got, `pod="second"`) != c.second ||
+			!strings.Contains(got, "numa_node_cpus{") || !strings.Contains(got, `tenon_agent_pods_omitted{node="node-a"} `+c.omitted+"\n") {
+			t.Errorf("with %d pods:\n%s", c.most, got)
+		}
+	}
+}
+
+// Two pods of one name, as while a pod is replaced, and names that no label can have.
+func TestOddPodsHurtNobody(t *testing.T) {
+	n := node(t)
+	n.Entries[1].Pod = n.Entries[0].Pod
+	n.Entries = append(n.Entries, ledger.Entry{Pod: ledger.PodID{Namespace: "\xff", Name: "odd"}, Holdings: n.Entries[0].Holdings})
+	m := made(t, Options{Pods: 10})
+	m.Saw(n, 1)
+	if got := scrape(t, m); !strings.Contains(got, `pod="odd"`) || !strings.Contains(got, `pod="first"`) {
+		t.Errorf("scrape is\n%s", got)
+	}
+}
+
+func TestNothingSeenIsNothingSaid(t *testing.T) {
+	if got := scrape(t, made(t, Options{Sys: sys()})); strings.Contains(got, "numa_node") {
+		t.Errorf("before the first look:\n%s", got)
+	}
+	for _, o := range []Options{{}, {Node: "n", Pods: -1}, {Node: "n", Pods: MaxPods + 1}} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+}
+
+func TestNumastat(t *testing.T) {
+	for _, c := range []struct{ text, err string }{
+		{"numa_hit 1\nsome_new_counter yes\n\nother_node 18446744073709551615\n", ""},
+		{"", ""},
+		{"numa_hit", "is not a name and a number"},
+		{"numa_hit -1", "invalid syntax"},
+		{"numa_hit 18446744073709551616", "out of range"},
+		{"numa_hit 1\nnuma_hit 2", "twice"},
+		{strings.Repeat("\n", maxNumastat+1), "more than"},
+	} {
+		_, err := parseNumastat(c.text)
+		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%.40q: error %v, want %q", c.text, err, c.err)
+		}
+	}
+}
+
+func FuzzNumastat(f *testing.F) {
+	f.Add("numa_hit 12\nnuma_miss 3\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if out, err := parseNumastat(text); err == nil && len(out) > len(kernelCounters()) {
+			t.Errorf("%d counters of %q", len(out), text)
+		}
+	})
+}
+
+// Whatever pods hold, a scrape is whole: the registry refuses it where a series occurs twice.
+func TestEveryScrapeIsWhole(t *testing.T) {
+	n := node(t)
+	rapid.Check(t, func(r *rapid.T) {
+		out := *n
+		out.Entries = nil
+		for range rapid.IntRange(0, 6).Draw(r, "pods") {
+			e := n.Entries[rapid.IntRange(0, 1).Draw(r, "like")]
+			e.Pod.Name = rapid.SampledFrom([]string{"a", "b", ""}).Draw(r, "name")
+			out.Entries = append(out.Entries, e)
+		}
+		m := made(t, Options{Pods: rapid.IntRange(0, 6).Draw(r, "most")})
+		m.Saw(&out, 1)
+		p := prometheus.NewPedanticRegistry()
+		if err := m.Register(p); err != nil {
+			r.Fatal(err)
+		}
+		if _, err := p.Gather(); err != nil {
+			r.Fatal(err)
+		}
+	})
+}

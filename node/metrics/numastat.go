@@ -1,0 +1,93 @@
+package metrics
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// counter is one of the kernel's counters of a numa, in pages (mm/vmstat.c, numa_stat_item).
+type counter struct{ name, help string }
+
+func kernelCounters() []counter {
+	return []counter{
+		{"numa_hit", "Pages that the kernel wanted on the numa and got there."},
+		{"numa_miss", "Pages that the kernel wanted on another numa and got on this one."},
+		{"numa_foreign", "Pages that the kernel wanted on the numa and got on another one."},
+		{"interleave_hit", "Pages that an interleaving policy wanted on the numa and got there."},
+		{"local_node", "Pages on the numa for a process that ran on its CPUs."},
+		{"other_node", "Pages on the numa for a process that ran elsewhere."},
+	}
+}
+
+// maxNumastat bounds the file in bytes; kernels write some 150.
+const maxNumastat = 4096
+
+// collectNumastat sends the kernel's counters of every numa. A numa without readable counters, as on a
+// computer that is not the described machine, has none.
+func (m *Metrics) collectNumastat(c collection) {
+	for _, numa := range c.n.Machine.NUMAs() {
+		stat, err := readNumastat(m.o.Sys, id(numa.ID))
+		if err != nil {
+			m.unreadable.Inc()
+			continue
+		}
+		for name, d := range c.d.numastat {
+			if v, ok := stat[name]; ok {
+				c.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), id(numa.ID))
+			}
+		}
+	}
+}
+
+func readNumastat(sys fs.FS, numa string) (map[string]uint64, error) {
+	path := "devices/system/node/node" + numa + "/numastat"
+	f, err := sys.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read counters: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxNumastat+1))
+	if err != nil {
+		return nil, fmt.Errorf("read counters %s: %w", path, err)
+	}
+	out, err := parseNumastat(string(data))
+	if err != nil {
+		return nil, fmt.Errorf("counters %s: %w", path, err)
+	}
+	return out, nil
+}
+
+// parseNumastat reads lines of a name and a number; names that it does not know are left out.
+func parseNumastat(text string) (map[string]uint64, error) {
+	if len(text) > maxNumastat {
+		return nil, fmt.Errorf("more than %d bytes", maxNumastat)
+	}
+	out := map[string]uint64{}
+	for line := range strings.Lines(text) {
+		w := strings.Fields(line)
+		if len(w) == 0 {
+			continue
+		}
+		if len(w) != 2 {
+			return nil, fmt.Errorf("line %q is not a name and a number", strings.TrimSpace(line))
+		}
+		if !slices.ContainsFunc(kernelCounters(), func(c counter) bool { return c.name == w[0] }) {
+			continue
+		}
+		n, err := strconv.ParseUint(w[1], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("line %q: %w", strings.TrimSpace(line), err)
+		}
+		if _, ok := out[w[0]]; ok {
+			return nil, fmt.Errorf("%s is there twice", w[0])
+		}
+		out[w[0]] = n
+	}
+	return out, nil
+}

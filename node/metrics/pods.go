@@ -1,0 +1,68 @@
+package metrics
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// holding is what one series of a pod says.
+type holding struct {
+	desc     *prometheus.Desc
+	pod      ledger.PodID // without UID: of two pods of one name, one is on its way out
+	resource string
+	numas    string
+}
+
+// pods sends what the first most pods hold, in the order of their admission.
+func (c collection) pods(most int) {
+	shown := c.n.Entries[:min(most, len(c.n.Entries))]
+	c.gauge(c.d.pods, float64(len(c.n.Entries)))
+	c.gauge(c.d.omitted, float64(len(c.n.Entries)-len(shown)))
+	sum := map[holding]float64{}
+	for _, e := range shown {
+		c.add(sum, e)
+	}
+	for h, v := range sum {
+		labels := []string{valid(h.pod.Namespace), valid(h.pod.Name), h.resource, h.numas}
+		if h.desc == c.d.podCPUs {
+			labels = append(labels[:2], h.numas)
+		}
+		c.gauge(h.desc, v, labels...)
+	}
+}
+
+// add adds what the containers of a pod hold; blocks of no bytes are no holdings here.
+func (c collection) add(sum map[holding]float64, e ledger.Entry) {
+	pod := ledger.PodID{Namespace: e.Pod.Namespace, Name: e.Pod.Name}
+	for _, h := range e.Holdings {
+		for _, numa := range c.n.Machine.NUMAs() {
+			if count := numa.CPUs.AndLen(h.CPUs); count > 0 {
+				sum[holding{c.d.podCPUs, pod, "", id(numa.ID)}] += float64(count)
+			}
+		}
+		for _, b := range h.Memory {
+			if b.Bytes > 0 {
+				sum[holding{c.d.podMemory, pod, b.Kind, c.list(b.NUMAs)}] += float64(b.Bytes)
+			}
+		}
+		for _, d := range h.Devices {
+			sum[holding{c.d.podDevices, pod, d.Resource, c.list(d.NUMAs)}] += float64(len(d.IDs))
+		}
+	}
+}
+
+// list writes the numas of a mask as Linux does, and "none" for none.
+func (c collection) list(mask topo.Mask) string {
+	if mask == 0 {
+		return "none"
+	}
+	return idset.Of(c.n.Machine.IDs(mask)...).String()
+}
+
+// valid makes a text fit for a label.
+func valid(s string) string { return strings.ToValidUTF8(s, "?") }

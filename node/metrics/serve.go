@@ -1,0 +1,118 @@
+package metrics
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Bounds on clients.
+const (
+	readTimeout  = 10 * time.Second
+	writeTimeout = 30 * time.Second
+	idleTimeout  = 2 * time.Minute
+	maxHeader    = 16 << 10 // bytes
+	maxScrapes   = 4        // at a time
+	stopTimeout  = 5 * time.Second
+)
+
+// Handler serves /metrics, with the process's own, and /healthz.
+func (m *Metrics) Handler() (http.Handler, error) {
+	r := prometheus.NewRegistry()
+	if err := errors.Join(m.Register(r), r.Register(collectors.NewGoCollector()),
+		r.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	return mux, nil
+}
+
+// Server is an HTTP server that listens already.
+type Server struct {
+	http *http.Server
+	on   net.Listener
+	tls  bool
+}
+
+// Listen opens an address, such as ":9201". With the files of a certificate and its key it speaks TLS;
+// they are read again for every connection, so that they can be renewed.
+func Listen(address, certFile, keyFile string, h http.Handler) (*Server, error) {
+	s := &Server{tls: certFile != "" || keyFile != "", http: &http.Server{Handler: h, ReadHeaderTimeout: readTimeout,
+		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}}
+	if s.tls {
+		load := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			c, err := tls.LoadX509KeyPair(certFile, keyFile)
+			return &c, err
+		}
+		if _, err := load(nil); err != nil {
+			return nil, fmt.Errorf("certificate %q with key %q: %w", certFile, keyFile, err)
+		}
+		s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: load}
+	}
+	on, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %q: %w", address, err)
+	}
+	s.on = on
+	return s, nil
+}
+
+// ListenProfiles opens an address for Go's profiles, which must be one of this machine alone, such as
+// "127.0.0.1:6060".
+func ListenProfiles(address string) (*Server, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("address of profiles %q: %w", address, err)
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return nil, fmt.Errorf("address of profiles %q is not a loopback address such as 127.0.0.1:6060", address)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	s, err := Listen(address, "", "", mux)
+	if err != nil {
+		return nil, err
+	}
+	s.http.WriteTimeout = 0 // a profile takes as long as it was asked to
+	return s, nil
+}
+
+// Address is where the server listens.
+func (s *Server) Address() string { return s.on.Addr().String() }
+
+// Run serves until ctx ends and then returns nil.
+func (s *Server) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		if s.http.Shutdown(end) != nil {
+			s.http.Close()
+		}
+	})
+	defer stop()
+	serve := s.http.Serve
+	if s.tls {
+		serve = func(on net.Listener) error { return s.http.ServeTLS(on, "", "") }
+	}
+	if err := serve(s.on); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", s.Address(), err)
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package metrics
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// certificate writes a certificate of 127.0.0.1 with its key, and returns who trusts it.
+func certificate(t *testing.T, certFile, keyFile string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
+	for file, data := range map[string][]byte{certFile: certPEM, keyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(certPEM)
+	return pool
+}
+
+// run serves until the test ends.
+func run(t *testing.T, s *Server) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func get(t *testing.T, c *http.Client, url string) string {
+	t.Helper()
+	resp, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%s is answered %s, %v", url, resp.Status, err)
+	}
+	return string(body)
+}
+
+func TestServe(t *testing.T) {
+	m := made(t, Options{})
+	m.Saw(node(t), 1)
+	h, err := m.Handler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Listen("127.0.0.1:0", "", "", h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	if got := get(t, c, "http://"+s.Address()+"/metrics"); !strings.Contains(got, `numa_node_cpus_count{node="node-a",numa_node="8"} 4`) ||
+		!strings.Contains(got, "go_goroutines") {
+		t.Errorf("scrape is\n%s", got)
+	}
+	if got := get(t, c, "http://"+s.Address()+"/healthz"); got != "ok\n" {
+		t.Errorf("health is %q", got)
+	}
+}
+
+// A renewed certificate is used without a restart.
+func TestServeTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	if _, err := Listen("127.0.0.1:0", cert, "", nil); err == nil || !strings.Contains(err.Error(), "tls.crt") {
+		t.Errorf("error %v does not name the certificate", err)
+	}
+	pool := certificate(t, cert, key)
+	h, err := made(t, Options{}).Handler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Listen("127.0.0.1:0", cert, key, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	for range 2 {
+		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool}}}
+		get(t, c, "https://"+s.Address()+"/healthz")
+		pool = certificate(t, cert, key)
+	}
+}
+
+func TestProfilesStayOnTheMachine(t *testing.T) {
+	for _, bad := range []string{":6060", "0.0.0.0:6060", "[::]:6060", "example.com:6060", "10.0.0.1:6060", "127.0.0.1", ""} {
+		if _, err := ListenProfiles(bad); err == nil {
+			t.Errorf("profiles are served on %q", bad)
+		}
+	}
+	s, err := ListenProfiles("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	if got := get(t, c, "http://"+s.Address()+"/debug/pprof/cmdline"); got == "" {
+		t.Error("no profile")
+	}
+}
