@@ -51,6 +51,8 @@ func run(ctx context.Context, args []string, nodeName string, stdout, stderr io.
 	kubeconfig := fs.String("kubeconfig", "", "file to reach the API server with; in-cluster when empty")
 	file := fs.String("machine", "", "file with the text form of the machine, or a snapshot; this host's /sys when empty")
 	verbose := fs.Int("v", 0, "verbosity of the log")
+	var show outlets
+	show.flags(fs)
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -68,5 +70,8 @@ func run(ctx context.Context, args []string, nodeName string, stdout, stderr io.
 	klog.SetLogger(cfg.Logger)
 	cfg.Machine = &machine{file: *file, log: cfg.Logger}
 	cfg.Translate = kube.Pod
+	if err := show.open(ctx, &cfg); err != nil {
+		return err
+	}
 	return agent.Run(ctx, cfg)
 }
