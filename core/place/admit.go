@@ -23,42 +23,65 @@ const DefaultMaxNUMAs = 8
 
 // Place says what the node will do with the pod. It changes neither argument.
 func Place(u *Usage, p *Pod) Verdict {
-	if v, ok := beyond(u); !ok {
-		return v
+	if r, ok := beyond(u); !ok {
+		return Verdict{Error: UnexpectedAdmissionError, Reasons: []Reason{r}}
 	}
-	a := &admission{
-		u:     u.clone(),
-		pod:   p,
-		taken: make([]Holding, len(p.Containers)),
-		spare: spare{memory: map[memoryKey]int64{}, devices: map[string]devices{}},
-	}
+	a := admission{u: u, pod: p, taken: make([]Holding, len(p.Containers))}
 	if err := a.run(); err != "" {
 		return Verdict{Error: err, Reasons: a.reasons, Chance: a.chance()}
 	}
 	return Verdict{Holdings: a.holdings(), Chance: a.chance()}
 }
 
+// Fits reports whether the node will admit the pod: it is Place(u, p).Fits() without the ids and
+// reasons. For a pod of one container it allocates nothing.
+func Fits(u *Usage, p *Pod) bool {
+	if _, ok := beyond(u); !ok {
+		return false
+	}
+	a := admission{u: u, pod: p, brief: true}
+	if len(p.Containers) > 1 {
+		a.taken = make([]Holding, len(p.Containers))
+	}
+	return a.run() == ""
+}
+
 // beyond refuses machines that the node's own topology manager would not start on.
-func beyond(u *Usage) (Verdict, bool) {
+func beyond(u *Usage) (Reason, bool) {
 	rules := u.Rules.Topology
 	most := cmp.Or(rules.MaxNUMAs, DefaultMaxNUMAs)
 	n := len(u.Machine.NUMAs())
-	if rules.Policy == None || n <= most {
-		return Verdict{}, true
-	}
-	return Verdict{
-		Error:   UnexpectedAdmissionError,
-		Reasons: []Reason{{Code: Unsupported, Want: int64(n), Have: int64(most)}},
-	}, false
+	return Reason{Code: Unsupported, Want: int64(n), Have: int64(most)}, rules.Policy == None || n <= most
 }
 
 // admission is one pod on its way through the managers.
 type admission struct {
-	u       *Usage // a private copy that containers are booked on
-	pod     *Pod
+	u     *Usage // what containers are booked on; the caller's until own makes a copy
+	owned bool
+	pod   *Pod
+	// brief: the question is only whether the pod fits. What the last container gets is then not worked
+	// out, since nobody comes after it, nor are reasons.
+	brief   bool
 	taken   []Holding // by index of Pod.Containers
 	spare   spare
 	reasons []Reason
+}
+
+// own makes the usage a private copy that can be booked on.
+func (a *admission) own() {
+	if !a.owned {
+		a.u, a.owned = a.u.clone(), true
+	}
+}
+
+// last reports whether no container comes after this one: what it takes need not be booked.
+func (a *admission) last(i int) bool { return i == len(a.pod.Containers)-1 }
+
+// hold returns the entry of a container, to be filled.
+func (a *admission) hold(i int) *Holding {
+	h, c := &a.taken[i], &a.pod.Containers[i]
+	h.Container, h.Kind = c.Name, c.Kind
+	return h
 }
 
 // spare is what finished init containers of the pod leave to later ones.
@@ -76,33 +99,38 @@ type memoryKey struct {
 }
 
 func (a *admission) run() Error {
-	if !policyTable[a.u.Rules.Topology.Policy].hints {
-		return a.each(func(int) (hint, bool) { return hint{}, true })
-	}
-	if a.u.Rules.Topology.Scope == PerPod {
-		h, ok := a.align(a.podRequest())
-		if !ok {
+	rules := a.u.Rules.Topology
+	hints, ok := policyTable[rules.Policy].hints, true
+	var h hint
+	if hints && rules.Scope == PerPod {
+		r := a.podRequest()
+		if h, ok = a.align(&r); !ok {
 			return TopologyAffinityError
 		}
-		return a.each(func(int) (hint, bool) { return h, true })
 	}
-	return a.each(func(i int) (hint, bool) { return a.align(a.containerRequest(i)) })
-}
-
-// each allocates the containers in order, each with the hint that next gives for it.
-func (a *admission) each(next func(i int) (hint, bool)) Error {
 	for i := range a.pod.Containers {
-		h, ok := next(i)
-		if !ok {
-			return TopologyAffinityError
-		}
-		for _, allocate := range []func(int, hint) Error{a.allocateDevices, a.allocateCPUs, a.allocateMemory} {
-			if err := allocate(i, h); err != "" {
-				return err
+		if hints && rules.Scope == PerContainer {
+			r := a.containerRequest(i)
+			if h, ok = a.align(&r); !ok {
+				return TopologyAffinityError
 			}
+		}
+		if err := a.allocate(i, h); err != "" {
+			return err
 		}
 	}
 	return ""
+}
+
+// allocate gives a container what it asks for, near its affinity.
+func (a *admission) allocate(i int, h hint) Error {
+	if err := a.allocateDevices(i, h); err != "" {
+		return err
+	}
+	if err := a.allocateCPUs(i, h); err != "" {
+		return err
+	}
+	return a.allocateMemory(i, h)
 }
 
 func (a *admission) holdings() []Holding {
@@ -122,14 +150,18 @@ func (a *admission) chance() bool {
 	})
 }
 
-func (a *admission) refuse(r ...Reason) { a.reasons = append(a.reasons, r...) }
+func (a *admission) refuse(r ...Reason) {
+	if !a.brief {
+		a.reasons = append(a.reasons, r...)
+	}
+}
 
 // request is what the families are asked for: one container's wants, or the pod's.
 type request struct {
 	container string // empty for the pod
 	cpus      int64  // 0: no exclusive CPUs
 	memory    []Amount
-	devices   []Count
+	devices   []Count // also of resources that the machine does not have
 	spare     spare
 }
 
@@ -151,7 +183,7 @@ func (a *admission) pinnedMemory(c *Container) []Amount {
 
 func (a *admission) containerRequest(i int) request {
 	c := &a.pod.Containers[i]
-	return request{container: c.Name, cpus: a.wholeCPUs(c), memory: a.pinnedMemory(c), devices: a.known(c.Devices), spare: a.spare}
+	return request{container: c.Name, cpus: a.wholeCPUs(c), memory: a.pinnedMemory(c), devices: c.Devices, spare: a.spare}
 }
 
 // known drops resources that no device plugin of the machine serves: the device manager ignores them.
@@ -168,6 +200,11 @@ func (a *admission) known(in []Count) []Count {
 // podRequest adds up the containers. Memory of a kind that only init containers ask for does not count
 // (memorymanager/policy_static.go, getPodRequestedResources); devices and CPUs do.
 func (a *admission) podRequest() request {
+	if len(a.pod.Containers) == 1 && a.pod.Containers[0].Kind == App {
+		r := a.containerRequest(0)
+		r.container = ""
+		return r
+	}
 	cpus, memory, devs := newPeak(), newPeak(), newPeak()
 	appKinds := map[string]bool{}
 	for i := range a.pod.Containers {
@@ -238,32 +275,47 @@ func compareKinds(a, b string) int {
 }
 
 // align merges the families of a request; ok is false where the policy refuses.
-func (a *admission) align(r request) (hint, bool) {
+func (a *admission) align(r *request) (hint, bool) {
 	l := newLattice(a.universe(r))
 	if len(l.at) > maxLattice {
 		a.refuse(Reason{Code: Unsupported, Container: r.container, Want: int64(len(l.at)), Have: maxLattice})
 		return hint{}, false
 	}
-	var fams []family
-	for _, d := range r.devices {
-		if f, choosy := a.deviceFamily(l, r, d); choosy {
-			fams = append(fams, f)
+	var space room
+	var cross crossing
+	t := space.tables(l.size())
+	m := cross.merging(a.u.Rules.Topology.Policy, l.size())
+	for k := range r.families() {
+		if f, choosy := a.family(&l, r, k, t); choosy {
+			m.meet(&f)
 		}
 	}
-	if r.cpus > 0 {
-		fams = append(fams, a.cpuFamily(l, r))
-	}
-	memory := a.memoryFamilies(l, r.memory, r.spare)
-	fams = append(fams, memory.families()...)
-	h, ok := merge(a.u, l, fams)
-	if !ok {
-		a.refuse(explain(a.u, l, r.container, fams)...)
+	h, ok := m.decide(a.u, &l)
+	if !ok && !a.brief {
+		a.refuse(a.explain(&l, r)...)
 	}
 	return h, ok
 }
 
+// families returns how many families a request may have: devices, CPUs, memory.
+func (r *request) families() int { return len(r.devices) + 2 }
+
+// family makes the k-th family in the tables; choosy is false where it has no opinion.
+func (a *admission) family(l *lattice, r *request, k int, t tables) (f family, choosy bool) {
+	switch {
+	case k < len(r.devices):
+		return a.deviceFamily(l, r, r.devices[k], t)
+	case k == len(r.devices) && r.cpus > 0:
+		return a.cpuFamily(l, r, t), true
+	case k == len(r.devices)+1 && len(r.memory) > 0:
+		f = a.memoryFamily(l, r, t)
+		return f, !f.impossible
+	}
+	return f, false
+}
+
 // universe returns the numas that the families of a request range over.
-func (a *admission) universe(r request) (out topo.Mask) {
+func (a *admission) universe(r *request) (out topo.Mask) {
 	for _, d := range r.devices {
 		out |= a.deviceNUMAs(d.Resource)
 	}

@@ -19,80 +19,51 @@ import (
 // cpuName is the resource name of CPUs in reasons.
 const cpuName = "cpu"
 
-func (a *admission) cpuFamily(l lattice, r request) family {
+func (a *admission) cpuFamily(l *lattice, r *request, t tables) family {
 	m := a.u.Machine
 	universe := l.dense(m.WithCPUs())
-	must := l.dense(m.MaskOfCPUs(r.spare.cpus))
-	whole := l.sums(func(i int) int64 { return int64(m.NUMAs()[i].CPUs.Len()) })
 	usable := a.u.free.Union(r.spare.cpus)
-	f := family{
-		resource: cpuName, want: r.cpus, total: int64(usable.Len()),
-		free:  l.sums(func(i int) int64 { return int64(m.NUMAs()[i].CPUs.AndLen(usable)) }),
-		width: bits.OnesCount(uint(universe)),
+	for i, at := range l.at {
+		t.whole[1<<i] = int64(m.NUMAs()[at].CPUs.Len())
+		t.free[1<<i] = int64(m.NUMAs()[at].CPUs.AndLen(usable))
 	}
-	f.fill(l, universe, func(d int) bool { return whole[d] >= f.want }, func(d int) bool {
-		if f.free[d] < f.want {
-			return false
-		}
-		if d&must != must {
-			f.tied = true
-			return false
-		}
-		return true
-	})
+	l.sum(t.whole)
+	l.sum(t.free)
+	t.open(universe)
+	t.demand(r.cpus)
+	f := t.close(family{resource: cpuName, want: r.cpus, total: int64(usable.Len()), width: bits.OnesCount(uint(universe))})
+	for must := l.dense(m.MaskOfCPUs(r.spare.cpus)); must != 0; must &= must - 1 {
+		f.ties = append(f.ties, must&-must)
+	}
+	f.tie()
+	f.prefer()
 	if a.u.Rules.CPU.AlignBySocket {
-		a.preferSockets(l, &f)
+		preferSockets(m, l, &f)
 	}
 	return f
 }
 
-// fill sets width, fits and preferred: width is the fewest numas of the universe that would serve the
-// want if nothing were held, and fitting masks of that width are preferred.
-func (f *family) fill(l lattice, universe int, serves, fits func(d int) bool) {
-	f.fits, f.preferred = make([]bool, l.size()), make([]bool, l.size())
-	f.impossible = true
-	for d := 1; d < l.size(); d++ {
-		if d&^universe != 0 {
-			continue
-		}
-		if n := bits.OnesCount(uint(d)); n < f.width && serves(d) {
-			f.width = n
-		}
-		if fits(d) {
-			f.fits[d] = true
-			f.impossible = false
-		}
-	}
-	for d, ok := range f.fits {
-		f.preferred[d] = ok && bits.OnesCount(uint(d)) == f.width
-	}
-}
-
 // preferSockets also prefers masks that span no more sockets than the width needs (align-by-socket,
 // isHintSocketAligned).
-func (a *admission) preferSockets(l lattice, f *family) {
-	m := a.u.Machine
+func preferSockets(m *topo.Machine, l *lattice, f *family) {
 	perSocket := m.WithCPUs().Len() / len(m.Sockets())
 	if perSocket == 0 {
 		return
 	}
 	need := (f.width + perSocket - 1) / perSocket
+	var sockets []int // the numas of each, as a dense mask
+	for _, s := range m.Groups(topo.Sockets) {
+		sockets = append(sockets, l.dense(m.MaskOfCPUs(s.CPUs)))
+	}
 	for d, ok := range f.fits {
-		if ok && socketsOf(m, l.wide(d)).Len() == need {
-			f.preferred[d] = true
+		spans := 0
+		for _, s := range sockets {
+			if d&s != 0 {
+				spans++
+			}
 		}
+		f.preferred[d] = f.preferred[d] || (ok && spans == need)
 	}
-}
-
-func socketsOf(m *topo.Machine, mask topo.Mask) idset.Set[idset.Socket] {
-	var out []idset.Socket
-	for _, i := range mask.Positions() {
-		for id := range m.NUMAs()[i].CPUs.All() {
-			c, _ := m.CPU(id)
-			out = append(out, c.Socket)
-		}
-	}
-	return idset.Of(out...)
 }
 
 // allocateCPUs gives a container its exclusive CPUs.
@@ -102,60 +73,82 @@ func (a *admission) allocateCPUs(i int, h hint) Error {
 	if want == 0 {
 		return ""
 	}
-	if r, ok := a.smt(c, want); !ok {
-		a.refuse(r)
-		return SMTAlignmentError
+	if err := a.smt(c, want); err != "" {
+		return err
 	}
 	usable := a.u.free.Union(a.spare.cpus)
-	var got idset.Set[idset.CPU]
-	if h.set {
-		near := usable.And(a.near(h.mask))
-		var ok bool
-		if got, ok = a.u.takeCPUs(near, min(want, near.Len())); !ok {
-			return a.shortCPUs(c, want, usable)
-		}
+	brief := a.brief && a.last(i)
+	got, ok := cpuSet{}, want <= usable.Len()
+	if !brief || !a.u.sure(want, usable.Len()) {
+		got, ok = a.takeCPUs(h, usable, want)
 	}
-	rest, ok := a.u.takeCPUs(usable.Minus(got), want-got.Len())
 	if !ok {
-		return a.shortCPUs(c, want, usable)
+		a.refuse(Reason{Code: Short, Container: c.Name, Resource: cpuName, Want: int64(want), Have: int64(usable.Len())})
+		return UnexpectedAdmissionError
 	}
-	got = got.Union(rest)
+	if brief {
+		return ""
+	}
+	a.hold(i).CPUs = got
+	if !a.last(i) {
+		a.bookCPUs(c, got)
+	}
+	return ""
+}
+
+// bookCPUs books a container's CPUs, and keeps account of what an init container leaves.
+func (a *admission) bookCPUs(c *Container, got cpuSet) {
+	a.own()
 	a.u.free = a.u.free.Minus(got)
-	a.taken[i] = a.holding(i)
-	a.taken[i].CPUs = got
 	if c.Kind == Init {
 		a.spare.cpus = a.spare.cpus.Union(got)
 	} else {
 		a.spare.cpus = a.spare.cpus.Minus(got)
 	}
-	return ""
 }
 
-func (a *admission) shortCPUs(c *Container, want int, usable idset.Set[idset.CPU]) Error {
-	a.refuse(Reason{Code: Short, Container: c.Name, Resource: cpuName, Want: int64(want), Have: int64(usable.Len())})
-	return UnexpectedAdmissionError
+// takeCPUs takes CPUs inside the affinity first, the rest from anywhere.
+func (a *admission) takeCPUs(h hint, usable cpuSet, want int) (got cpuSet, ok bool) {
+	if h.set {
+		near := usable.And(a.near(h.mask))
+		if got, ok = a.u.takeCPUs(near, min(want, near.Len())); !ok {
+			return cpuSet{}, false
+		}
+	}
+	rest, ok := a.u.takeCPUs(usable.Minus(got), want-got.Len())
+	return got.Union(rest), ok
 }
 
-// holding returns the entry of a container with its name set.
-func (a *admission) holding(i int) Holding {
-	h := a.taken[i]
-	h.Container, h.Kind = a.pod.Containers[i].Name, a.pod.Containers[i].Kind
-	return h
+// sure reports whether n of so many usable CPUs can be taken exactly if there are as many. It is not
+// so where parts are counted as whole by a mean that they do not have (testdata/unequal_*.txt), and
+// where CPUs are spread.
+func (u *Usage) sure(n, usable int) bool {
+	return !u.Rules.CPU.DistributeAcrossNUMA && (n <= usable || u.even)
+}
+
+// even reports whether all sockets, and all cores, of a machine have as many CPUs.
+func even(m *topo.Machine) bool {
+	for _, level := range []topo.Level{topo.Sockets, topo.Cores} {
+		for _, g := range m.Groups(level) {
+			if g.CPUs.Len() != m.Groups(level)[0].CPUs.Len() {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // near returns the CPUs that belong to an affinity: those of its numas, or with align-by-socket those
 // of their sockets (getAlignedCPUs).
-func (a *admission) near(mask topo.Mask) idset.Set[idset.CPU] {
+func (a *admission) near(mask topo.Mask) (out cpuSet) {
 	m := a.u.Machine
-	var out idset.Set[idset.CPU]
-	for _, i := range mask.Positions() {
-		out = out.Union(m.NUMAs()[i].CPUs)
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		out = out.Union(m.NUMAs()[rest.First()].CPUs)
 	}
 	if a.u.Rules.CPU.AlignBySocket {
-		sockets := socketsOf(m, mask)
-		for id := range m.CPUs().All() {
-			if c, _ := m.CPU(id); sockets.Has(c.Socket) {
-				out = out.With(id)
+		for _, s := range m.Groups(topo.Sockets) {
+			if m.MaskOfCPUs(s.CPUs)&mask != 0 {
+				out = out.Union(s.CPUs)
 			}
 		}
 	}
@@ -164,21 +157,26 @@ func (a *admission) near(mask topo.Mask) idset.Set[idset.CPU] {
 
 // smt checks full-pcpus-only: CPUs are given out in whole cores, and a core with a reserved CPU is
 // nobody's (enforceSMTAlignment). What init containers leave does not count.
-func (a *admission) smt(c *Container, want int) (Reason, bool) {
+func (a *admission) smt(c *Container, want int) Error {
 	if !a.u.Rules.CPU.FullPCPUsOnly {
-		return Reason{}, true
+		return ""
 	}
-	m := a.u.Machine
-	whole := a.u.free
-	for id := range a.u.Rules.CPU.Reserved.All() {
-		if at, ok := m.CPU(id); ok {
-			whole = whole.Minus(m.CoreCPUs(at.Core))
+	whole := a.u.free.Len() - a.u.free.AndLen(a.u.nobodys)
+	if want%cpusPerCore(a.u.Machine) == 0 && want <= whole {
+		return ""
+	}
+	a.refuse(Reason{Code: SMT, Container: c.Name, Resource: cpuName, Want: int64(want), Have: int64(whole)})
+	return SMTAlignmentError
+}
+
+// coresOf returns all CPUs of the cores that have a CPU in a set; CPUs that the machine lacks are passed over.
+func coresOf(m *topo.Machine, s cpuSet) (out cpuSet) {
+	for id := range s.All() {
+		if _, ok := m.CPU(id); ok {
+			out = out.Union(m.GroupOf(topo.Cores, id).CPUs)
 		}
 	}
-	if want%cpusPerCore(m) == 0 && want <= whole.Len() {
-		return Reason{}, true
-	}
-	return Reason{Code: SMT, Container: c.Name, Resource: cpuName, Want: int64(want), Have: int64(whole.Len())}, false
+	return out
 }
 
 func cpusPerCore(m *topo.Machine) int { return m.CPUs().Len() / len(m.Cores()) }

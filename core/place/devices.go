@@ -18,79 +18,111 @@ import (
 // deviceNUMAs returns the numas that a resource has devices on.
 func (a *admission) deviceNUMAs(resource string) (out topo.Mask) {
 	_, r, _ := a.u.resource(resource)
-	for _, d := range r.Devices {
-		out |= d.NUMAs
+	for i := range r.Devices {
+		out |= r.Devices[i].NUMAs
 	}
 	return out
 }
 
-// deviceFamily returns the family of a device resource; choosy is false where it has no opinion.
-func (a *admission) deviceFamily(l lattice, r request, want Count) (f family, choosy bool) {
+// deviceFamily returns the family of a device resource; choosy is false where it has no opinion, or no
+// device plugin of the machine serves it: the device manager ignores such a resource.
+func (a *admission) deviceFamily(l *lattice, r *request, want Count, t tables) (f family, choosy bool) {
 	at, res, _ := a.u.resource(want.Resource)
 	universe := l.dense(a.deviceNUMAs(want.Resource))
 	if universe == 0 {
 		return f, false
 	}
 	left := r.spare.devices[want.Resource]
-	f = family{resource: want.Resource, want: want.N, width: bits.OnesCount(uint(universe)), free: make([]int64, l.size())}
-	whole := make([]int64, l.size())
-	var must []int // dense masks of left devices; each must be touched
-	for i, d := range res.Devices {
-		usable := left.has(i) || (!d.Unhealthy && !a.u.taken[at].has(i))
-		if usable {
-			f.total++
-		}
+	f = family{resource: want.Resource, want: want.N, width: bits.OnesCount(uint(universe))}
+	clear(t.whole)
+	clear(t.free)
+	shared := false
+	for i := range res.Devices {
+		d := &res.Devices[i]
 		touch := l.dense(d.NUMAs)
-		if left.has(i) && touch != 0 {
-			must = append(must, touch)
+		usable := int64(0)
+		if left.has(i) || (!d.Unhealthy && !a.u.taken[at].has(i)) {
+			usable = 1
 		}
-		for m := 1; touch != 0 && m < l.size(); m++ {
+		f.total += usable
+		if left.has(i) && touch != 0 {
+			f.ties = append(f.ties, touch)
+		}
+		if touch&(touch-1) != 0 {
+			shared = true
+		} else if touch != 0 {
+			t.whole[touch]++
+			t.free[touch] += usable
+		}
+	}
+	l.sum(t.whole)
+	l.sum(t.free)
+	if shared {
+		a.countShared(l, at, left, t)
+	}
+	t.open(universe)
+	t.demand(want.N)
+	f = t.close(f)
+	f.tie()
+	f.prefer()
+	return f, true
+}
+
+// countShared adds the devices of several numas, each once to every mask that it touches.
+func (a *admission) countShared(l *lattice, at int, left devices, t tables) {
+	for i, d := range a.u.Machine.Resources()[at].Devices {
+		touch := l.dense(d.NUMAs)
+		if touch&(touch-1) == 0 {
+			continue
+		}
+		usable := left.has(i) || (!d.Unhealthy && !a.u.taken[at].has(i))
+		for m := range t.whole {
 			if m&touch != 0 {
-				whole[m]++
+				t.whole[m]++
 				if usable {
-					f.free[m]++
+					t.free[m]++
 				}
 			}
 		}
 	}
-	if f.total < want.N {
-		f.impossible = true
-		return f, true
-	}
-	f.fill(l, universe, func(m int) bool { return whole[m] >= f.want }, func(m int) bool {
-		if f.free[m] < f.want {
-			return false
-		}
-		for _, t := range must {
-			if m&t == 0 {
-				f.tied = true
-				return false
-			}
-		}
-		return true
-	})
-	return f, true
 }
 
 // allocateDevices gives a container its devices.
 func (a *admission) allocateDevices(i int, h hint) Error {
 	c := &a.pod.Containers[i]
-	for _, want := range a.known(c.Devices) {
-		block, ok := a.takeDevices(want, h)
-		if !ok {
-			a.refuse(Reason{Code: Short, Container: c.Name, Resource: want.Resource, Want: want.N,
-				Have: int64(len(a.u.FreeDevices(want.Resource)))})
-			return UnexpectedAdmissionError
-		}
-		if len(block.IDs) == 0 {
+	for _, want := range c.Devices {
+		at, res, known := a.u.resource(want.Resource)
+		if !known {
 			continue
 		}
+		if have := a.usableDevices(at, res); healthy(res) == 0 || have < want.N {
+			a.refuse(Reason{Code: Short, Container: c.Name, Resource: want.Resource, Want: want.N, Have: have})
+			return UnexpectedAdmissionError
+		}
+		if want.N <= 0 || (a.brief && a.last(i)) {
+			continue
+		}
+		block := a.takeDevices(at, res, int(want.N), h)
 		a.inherit(&block)
-		a.taken[i] = a.holding(i)
-		a.taken[i].Devices = append(a.taken[i].Devices, block)
+		own := a.hold(i)
+		own.Devices = append(own.Devices, block)
 	}
-	a.leaveDevices(i)
+	if !a.last(i) {
+		a.bookDevices(i)
+	}
 	return ""
+}
+
+// usableDevices counts what a container of the pod may have: healthy devices that nobody holds, and
+// what init containers of the pod leave.
+func (a *admission) usableDevices(at int, res topo.Resource) (n int64) {
+	left := a.spare.devices[res.Name]
+	for i := range res.Devices {
+		if left.has(i) || (!res.Devices[i].Unhealthy && !a.u.taken[at].has(i)) {
+			n++
+		}
+	}
+	return n
 }
 
 // inherit notes that a pick rests on an earlier pick of the pod that was left to chance: what that one
@@ -105,29 +137,20 @@ func (a *admission) inherit(b *DeviceBlock) {
 	}
 }
 
-// takeDevices picks devices and books them.
-func (a *admission) takeDevices(want Count, h hint) (DeviceBlock, bool) {
-	at, res, _ := a.u.resource(want.Resource)
-	block := DeviceBlock{Resource: want.Resource}
-	if healthy(res) == 0 {
-		return block, false
-	}
-	need := int(want.N)
+// takeDevices picks devices; there must be as many usable ones.
+func (a *admission) takeDevices(at int, res topo.Resource, need int, h hint) DeviceBlock {
+	block := DeviceBlock{Resource: res.Name}
 	picked := newDevices(len(res.Devices))
 	for _, pool := range a.pools(at, res, h) {
 		need -= draw(res, pool, need, picked, &block)
 	}
-	if need > 0 {
-		return block, false
-	}
 	for i, d := range res.Devices {
 		if picked.has(i) {
-			a.u.taken[at].with(i)
 			block.IDs = append(block.IDs, d.ID)
 			block.NUMAs |= d.NUMAs
 		}
 	}
-	return block, true
+	return block
 }
 
 func healthy(r topo.Resource) (n int) {
@@ -189,19 +212,25 @@ func draw(res topo.Resource, pool devices, need int, picked devices, block *Devi
 	return took
 }
 
-// leaveDevices keeps account of what an init container leaves to later containers.
-func (a *admission) leaveDevices(i int) {
+// bookDevices books a container's devices, and keeps account of what an init container leaves to later
+// containers.
+func (a *admission) bookDevices(i int) {
+	a.own()
 	for _, b := range a.taken[i].Devices {
-		_, res, _ := a.u.resource(b.Resource)
+		k, res, _ := a.u.resource(b.Resource)
 		left := newDevices(len(res.Devices))
 		copy(left, a.spare.devices[b.Resource])
 		for _, id := range b.IDs {
 			at, _ := deviceIndex(res, id)
+			a.u.taken[k].with(at)
 			if a.pod.Containers[i].Kind == Init {
 				left.with(at)
 			} else {
 				left.without(at)
 			}
+		}
+		if a.spare.devices == nil {
+			a.spare.devices = map[string]devices{}
 		}
 		a.spare.devices[b.Resource] = left
 	}

@@ -24,70 +24,6 @@ import (
 // combination reaches are found by the AND-convolution of the families over the lattice of masks, in
 // n*2^n steps per family where the kubelet takes 2^n times as many for each.
 
-// lattice is the numas that matter to one request, as dense bits 0..n-1 in ascending order.
-type lattice struct {
-	at []int // position of each dense bit
-}
-
-// maxLattice bounds the work for one request. The kubelet enumerates the same masks with far more work
-// for each, so no kubelet lives on a machine where this bound bites.
-const maxLattice = 16
-
-func newLattice(universe topo.Mask) lattice { return lattice{universe.Positions()} }
-
-func (l lattice) size() int { return 1 << len(l.at) }
-
-// wide turns dense bits into a mask of positions.
-func (l lattice) wide(d int) (out topo.Mask) {
-	for ; d != 0; d &= d - 1 {
-		out |= 1 << uint(l.at[bits.TrailingZeros(uint(d))])
-	}
-	return out
-}
-
-// dense turns a mask of positions into dense bits; numas outside the lattice are dropped.
-func (l lattice) dense(m topo.Mask) (out int) {
-	for i, p := range l.at {
-		out |= int(m>>uint(p)&1) << i
-	}
-	return out
-}
-
-// sums returns for every mask the sum of a value over its numas.
-func (l lattice) sums(value func(position int) int64) []int64 {
-	out := make([]int64, l.size())
-	for d := 1; d < len(out); d++ {
-		low := bits.TrailingZeros(uint(d))
-		if rest := d & (d - 1); rest != 0 {
-			out[d] = out[rest] + out[1<<low]
-		} else {
-			out[d] = value(l.at[low])
-		}
-	}
-	return out
-}
-
-// family is the hints of one resource that has a preference. A resource that does not mind where it
-// comes from has no family.
-type family struct {
-	resource string
-	want     int64
-	// impossible: no numas will do. Nothing is preferred then, and the other families choose.
-	impossible bool
-	// width is the preferred number of numas: the fewest whose whole capacity would serve the want.
-	width int
-	// fits and preferred are indexed by dense mask. Invariant: preferred implies fits; some mask fits
-	// unless the family is impossible.
-	fits, preferred []bool
-	// free is the amount that each dense mask has free, for reasons.
-	free []int64
-	// total is what the whole node has free.
-	total int64
-	// tied: what earlier containers of the pod hold rules out masks that would do otherwise.
-	// grouped: so do the memory manager's groups.
-	tied, grouped bool
-}
-
 // hint is the topology manager's decision for one container. Not set means no affinity.
 type hint struct {
 	mask      topo.Mask
@@ -109,63 +45,111 @@ var policyTable = [...]policyRow{
 	SingleNUMA: {hints: true, single: true, preferred: true},
 }
 
-// merge decides on the affinity; admit is false where the policy refuses.
-func merge(u *Usage, l lattice, fams []family) (h hint, admit bool) {
-	row := policyTable[u.Rules.Topology.Policy]
-	if row.single {
-		h = mergeSingle(u.Machine, l, fams)
-	} else {
-		h = mergeAny(u, l, fams, row.preferred)
-	}
-	return h, h.preferred || !row.preferred
+// merging is what the topology manager knows of the families that it has met so far.
+type merging struct {
+	row policyRow
+	// possible: every family has a mask; choosing: some family has one.
+	possible, choosing bool
+	preferred          []bool // masks that all choosy families prefer
+	// reached are the masks that are the intersection of one mask of every choosy family, and aim the
+	// width that an affinity should have which is not preferred. Only a policy that admits such wants them.
+	reached, turn []uint64
+	aim           int
 }
 
-// mergeSingle takes the lowest numa that every family prefers. On a machine where that numa is all
+// crossing is memory for what a merge holds on machines of up to eight numas.
+type crossing struct {
+	preferred     [1 << DefaultMaxNUMAs]bool
+	reached, turn [1 << DefaultMaxNUMAs]uint64
+}
+
+// merging returns a merge that has met no family.
+func (c *crossing) merging(p Policy, size int) merging {
+	m := merging{row: policyTable[p], possible: true}
+	if size > len(c.preferred) {
+		m.preferred, m.reached, m.turn = make([]bool, size), make([]uint64, size), make([]uint64, size)
+		return m
+	}
+	m.preferred, m.reached, m.turn = c.preferred[:size], c.reached[:size], c.turn[:size]
+	return m
+}
+
+// meet takes one more family into account.
+func (m *merging) meet(f *family) {
+	if f.impossible {
+		m.possible = false
+		return
+	}
+	if !m.choosing {
+		copy(m.preferred, f.preferred)
+	} else {
+		for d, ok := range f.preferred {
+			m.preferred[d] = m.preferred[d] && ok
+		}
+	}
+	if !m.row.preferred {
+		m.reach(f)
+	}
+	m.choosing = true
+}
+
+// reach intersects what is reached with the masks of one more family, once for each of its kinds.
+func (m *merging) reach(f *family) {
+	narrowest := len(m.preferred)
+	for k := range max(1, f.kinds) {
+		counts := m.turn
+		if !m.choosing && k == 0 {
+			counts = m.reached
+		}
+		for d, ok := range f.fits {
+			counts[d] = 0
+			if ok {
+				counts[d] = 1
+				narrowest = min(narrowest, bits.OnesCount(uint(d)))
+			}
+		}
+		if m.choosing || k > 0 {
+			andConvolve(m.reached, counts)
+		}
+	}
+	m.aim = max(m.aim, narrowest)
+}
+
+// decide returns the affinity; admit is false where the policy refuses.
+func (m *merging) decide(u *Usage, l *lattice) (h hint, admit bool) {
+	if m.row.single {
+		h = m.decideSingle(u.Machine, l)
+	} else {
+		h = m.decideAny(u, l)
+	}
+	return h, h.preferred || !m.row.preferred
+}
+
+// decideSingle takes the lowest numa that every family prefers. On a machine where that numa is all
 // there is, and where nobody minds, there is no affinity (policy_single_numa_node.go, Merge).
-func mergeSingle(m *topo.Machine, l lattice, fams []family) hint {
-	if possible, choosing := outlook(fams); !possible {
+func (m *merging) decideSingle(machine *topo.Machine, l *lattice) hint {
+	if !m.possible {
 		return hint{}
-	} else if !choosing {
+	} else if !m.choosing {
 		return hint{preferred: true}
 	}
 	for i := range l.at {
-		if allPrefer(fams, 1<<i) {
+		if m.preferred[1<<i] {
 			mask := l.wide(1 << i)
-			return hint{mask: mask, set: mask != m.All(), preferred: true}
+			return hint{mask: mask, set: mask != machine.All(), preferred: true}
 		}
 	}
 	return hint{}
 }
 
-// outlook says whether every family has a mask, and whether any has.
-func outlook(fams []family) (possible, choosing bool) {
-	possible = true
-	for i := range fams {
-		possible = possible && !fams[i].impossible
-		choosing = choosing || !fams[i].impossible
+func (m *merging) decideAny(u *Usage, l *lattice) hint {
+	if !m.choosing {
+		return hint{mask: u.Machine.All(), set: true, preferred: m.possible}
 	}
-	return possible, choosing
-}
-
-func allPrefer(fams []family, d int) bool {
-	for i := range fams {
-		if !fams[i].impossible && !fams[i].preferred[d] {
-			return false
-		}
-	}
-	return true
-}
-
-func mergeAny(u *Usage, l lattice, fams []family, onlyPreferred bool) hint {
-	possible, choosing := outlook(fams)
-	if !choosing {
-		return hint{mask: u.Machine.All(), set: true, preferred: possible}
-	}
-	better := closer(u, l)
-	if possible {
+	if m.possible {
 		best := 0
-		for d := 1; d < l.size(); d++ {
-			if allPrefer(fams, d) && (best == 0 || better(d, best)) {
+		for d, ok := range m.preferred {
+			if ok && (best == 0 || closer(u, l, d, best)) {
 				best = d
 			}
 		}
@@ -173,10 +157,10 @@ func mergeAny(u *Usage, l lattice, fams []family, onlyPreferred bool) hint {
 			return hint{mask: l.wide(best), set: true, preferred: true}
 		}
 	}
-	if onlyPreferred {
+	if m.row.preferred {
 		return hint{} // refused whatever the affinity would be
 	}
-	if d := bestReached(reached(l, fams), widest(fams), better); d != 0 {
+	if d := m.bestReached(u, l); d != 0 {
 		return hint{mask: l.wide(d), set: true}
 	}
 	return hint{mask: u.Machine.All(), set: true}
@@ -184,77 +168,31 @@ func mergeAny(u *Usage, l lattice, fams []family, onlyPreferred bool) hint {
 
 // closer orders masks: narrower first, then by mean distance where the option asks for it, then by
 // lower numas (numa_info.go, Closest and Narrowest).
-func closer(u *Usage, l lattice) func(a, b int) bool {
-	return func(a, b int) bool {
-		if x, y := bits.OnesCount(uint(a)), bits.OnesCount(uint(b)); x != y {
+func closer(u *Usage, l *lattice, a, b int) bool {
+	if x, y := bits.OnesCount(uint(a)), bits.OnesCount(uint(b)); x != y {
+		return x < y
+	}
+	if u.Rules.Topology.PreferClosest {
+		if x, y := meanDistance(u.Machine, l.wide(a)), meanDistance(u.Machine, l.wide(b)); x != y {
 			return x < y
 		}
-		if u.Rules.Topology.PreferClosest {
-			if x, y := meanDistance(u.Machine, l.wide(a)), meanDistance(u.Machine, l.wide(b)); x != y {
-				return x < y
-			}
-		}
-		return a < b
 	}
+	return a < b
 }
 
 // meanDistance is the mean over all ordered pairs of numas of a mask, each with itself included.
 func meanDistance(m *topo.Machine, mask topo.Mask) float64 {
 	var sum, n float64
-	at := mask.Positions()
-	for _, i := range at {
-		for _, j := range at {
-			if d := m.NUMAs()[i].Distances; j < len(d) {
-				sum += float64(d[j])
+	for a := mask; a != 0; a &= a - 1 {
+		distances := m.NUMAs()[a.First()].Distances
+		for b := mask; b != 0; b &= b - 1 {
+			if j := b.First(); j < len(distances) {
+				sum += float64(distances[j])
 			}
 			n++
 		}
 	}
 	return sum / n
-}
-
-// widest returns the width that a non-preferred affinity should have: of every family the narrowest
-// mask, of those the widest (policy.go, maxOfMinAffinityCounts).
-func widest(fams []family) (w int) {
-	for _, f := range fams {
-		if f.impossible {
-			continue
-		}
-		narrowest := maxLattice + 1
-		for d, ok := range f.fits {
-			if ok {
-				narrowest = min(narrowest, bits.OnesCount(uint(d)))
-			}
-		}
-		w = max(w, narrowest)
-	}
-	return w
-}
-
-// reached returns which masks are the intersection of one mask of every choosy family.
-func reached(l lattice, fams []family) []bool {
-	var acc []uint64
-	for _, f := range fams {
-		if f.impossible {
-			continue
-		}
-		counts := make([]uint64, l.size())
-		for d, ok := range f.fits {
-			if ok {
-				counts[d] = 1
-			}
-		}
-		if acc == nil {
-			acc = counts
-			continue
-		}
-		acc = andConvolve(acc, counts)
-	}
-	out := make([]bool, l.size())
-	for d, n := range acc {
-		out[d] = n != 0
-	}
-	return out
 }
 
 // andConvolve returns for every mask d whether some a with x[a] and some b with y[b] have a&b == d, as 0
@@ -288,31 +226,34 @@ func superset(x []uint64, sign int) {
 	}
 }
 
-// bestReached picks among affinities none of which is preferred (policy.go, compare).
-func bestReached(masks []bool, w int, better func(a, b int) bool) (best int) {
-	rank := func(d int) (int, int) {
-		switch n := bits.OnesCount(uint(d)); {
-		case n == w:
-			return 0, 0
-		case n < w:
-			return 1, -n
-		default:
-			return 2, n
-		}
-	}
-	for d := 1; d < len(masks); d++ {
-		if !masks[d] {
+// bestReached picks among affinities none of which is preferred, or 0 (policy.go, compare).
+func (m *merging) bestReached(u *Usage, l *lattice) (best int) {
+	for d := 1; d < len(m.reached); d++ {
+		if m.reached[d] == 0 {
 			continue
 		}
 		if best == 0 {
 			best = d
 			continue
 		}
-		c1, n1 := rank(d)
-		c2, n2 := rank(best)
-		if c1 < c2 || (c1 == c2 && n1 < n2) || (c1 == c2 && n1 == n2 && better(d, best)) {
+		class, n := m.rank(d)
+		bestClass, bestN := m.rank(best)
+		if class < bestClass || (class == bestClass && n < bestN) || (class == bestClass && n == bestN && closer(u, l, d, best)) {
 			best = d
 		}
 	}
 	return best
+}
+
+// rank of an affinity that is not preferred, lower is better: of the width that was aimed at, then
+// narrower ones, widest first, then wider ones, narrowest first.
+func (m *merging) rank(d int) (class, order int) {
+	switch n := bits.OnesCount(uint(d)); {
+	case n == m.aim:
+		return 0, 0
+	case n < m.aim:
+		return 1, -n
+	default:
+		return 2, n
+	}
 }

@@ -17,64 +17,39 @@ import (
 //     fails when the memory is allocated.
 //   - If the merged affinity is too small for the memory it is widened to a mask of the manager's own.
 
-// memoryFamily is the joint family of all memory kinds of a request.
-type memoryFamily struct {
-	joint family
-	kinds []family // the joint masks, once per kind, with the kind's own free amounts
-}
-
-// families returns one family per kind: each picks its mask by itself in the merge. A joint family
-// without a mask has no opinion.
-func (f memoryFamily) families() []family {
-	if f.joint.impossible {
-		return nil
-	}
-	return f.kinds
-}
-
-func (a *admission) memoryFamilies(l lattice, want []Amount, s spare) memoryFamily {
-	u := a.u
-	var f memoryFamily
-	if len(want) == 0 {
-		f.joint.impossible = true
-		return f
-	}
-	whole := make([][]int64, len(want))
-	for k, w := range want {
-		whole[k] = l.sums(func(i int) int64 { return u.Allocatable(i, w.Kind) })
-		free := l.sums(func(i int) int64 { return u.FreeMemory(i, w.Kind) })
-		f.kinds = append(f.kinds, family{resource: w.Kind, want: w.Bytes, free: free, total: free[len(free)-1]})
-	}
-	serves := func(d int) bool {
-		for k, w := range want {
-			if whole[k][d] < w.Bytes {
-				return false
+// memoryFamily returns the family of all memory kinds of a request together; its free amounts are those
+// of the last kind, what init containers of the pod leave included. Where no numas will do, the manager
+// has no opinion.
+func (a *admission) memoryFamily(l *lattice, r *request, t tables) family {
+	t.open(l.size() - 1)
+	for _, w := range r.memory {
+		a.u.sumMemory(l, a.u.kind(w.Kind), t)
+		for left, bytes := range r.spare.memory {
+			if left.kind == w.Kind {
+				t.free[l.dense(left.mask)] += bytes
 			}
 		}
-		return true
+		t.demand(w.Bytes)
 	}
-	f.joint.width = len(u.Machine.NUMAs())
-	f.joint.fill(l, l.size()-1, serves, func(d int) bool {
-		mask := l.wide(d)
-		if !serves(d) {
-			return false
-		}
-		for k, w := range want {
-			if f.kinds[k].free[d]+s.memory[memoryKey{mask, w.Kind}] < w.Bytes {
-				return false
-			}
-		}
-		if !u.groupsAllow(mask) {
-			f.joint.grouped = true
-			return false
-		}
-		return true
-	})
-	for k := range f.kinds {
-		k := &f.kinds[k]
-		k.width, k.fits, k.preferred, k.grouped = f.joint.width, f.joint.fits, f.joint.preferred, f.joint.grouped
+	f := t.close(family{resource: topo.Memory, kinds: len(r.memory), width: len(a.u.Machine.NUMAs())})
+	for d, ok := range f.fits {
+		f.fits[d] = ok && a.u.groupsAllow(l.wide(d))
 	}
+	f.prefer()
 	return f
+}
+
+// sumMemory fills the tables with the allocatable and free bytes of a kind, by its place in u.kinds.
+func (u *Usage) sumMemory(l *lattice, kind int, t tables) {
+	for i, at := range l.at {
+		t.whole[1<<i], t.free[1<<i] = 0, 0
+		if kind >= 0 {
+			t.whole[1<<i] = u.allocatable[at*len(u.kinds)+kind]
+			t.free[1<<i] = u.freeMem[at*len(u.kinds)+kind]
+		}
+	}
+	l.sum(t.whole)
+	l.sum(t.free)
 }
 
 // groupsAllow reports whether the manager's groups let new memory be assigned to exactly this mask.
@@ -91,8 +66,8 @@ func (u *Usage) violates(mask topo.Mask) bool {
 	if mask.Len() == 1 {
 		return false
 	}
-	for _, i := range mask.Positions() {
-		if u.assignments[i] > 0 && u.cells[i] != mask {
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		if i := rest.First(); u.assignments[i] > 0 && u.cells[i] != mask {
 			return true
 		}
 	}
@@ -107,17 +82,32 @@ func (a *admission) allocateMemory(i int, h hint) Error {
 	}
 	mask, ok := a.memoryMask(c, h)
 	if !ok || a.u.violates(mask) {
-		a.refuse(a.memoryReasons(c)...)
+		if !a.brief {
+			a.refuse(a.memoryReasons(c, h)...)
+		}
 		return UnexpectedAdmissionError
 	}
-	a.taken[i] = a.holding(i)
-	for _, w := range c.Memory {
-		a.taken[i].Memory = append(a.taken[i].Memory, Block{Kind: w.Kind, NUMAs: mask, Bytes: w.Bytes})
-		a.u.assign(w.Kind, mask, max(0, w.Bytes-a.spare.memory[memoryKey{mask, w.Kind}]))
+	if a.brief && a.last(i) {
+		return ""
 	}
-	a.leaveMemory(i)
+	own := a.hold(i)
+	for _, w := range c.Memory {
+		own.Memory = append(own.Memory, Block{Kind: w.Kind, NUMAs: mask, Bytes: w.Bytes})
+	}
+	if !a.last(i) {
+		a.bookMemory(i)
+	}
 	a.shrinkInits(i)
 	return ""
+}
+
+// bookMemory books a container's memory, as far as it does not reuse what init containers leave.
+func (a *admission) bookMemory(i int) {
+	a.own()
+	for _, b := range a.taken[i].Memory {
+		a.u.assign(b.Kind, b.NUMAs, max(0, b.Bytes-a.spare.memory[memoryKey{b.NUMAs, b.Kind}]))
+	}
+	a.leaveMemory(i)
 }
 
 // memoryMask returns the numas that the memory is assigned to, given the merged affinity.
@@ -143,28 +133,35 @@ func (a *admission) memoryMask(c *Container, h hint) (topo.Mask, bool) {
 // (isAffinitySatisfyRequest).
 func (a *admission) hasFree(mask topo.Mask, want []Amount) bool {
 	for _, w := range want {
-		var sum int64
-		for _, i := range mask.Positions() {
-			sum += a.u.FreeMemory(i, w.Kind)
-		}
-		if sum < w.Bytes {
+		if a.u.freeOn(mask, w.Kind) < w.Bytes {
 			return false
 		}
 	}
 	return true
 }
 
+// freeOn returns the bytes of a kind that the numas of a mask have free together.
+func (u *Usage) freeOn(mask topo.Mask, kind string) (sum int64) {
+	k := u.kind(kind)
+	if k < 0 {
+		return 0
+	}
+	for ; mask != 0; mask &= mask - 1 {
+		sum += u.freeMem[mask.First()*len(u.kinds)+k]
+	}
+	return sum
+}
+
 // ownMask returns the manager's own best mask that contains the given one: preferred first, then
 // narrow, then low (findBestHint).
 func (a *admission) ownMask(c *Container, contains topo.Mask) (hint, bool) {
 	l := newLattice(a.u.Machine.All())
-	if len(l.at) > maxLattice {
+	if len(l.at) > maxLattice || len(c.Memory) == 0 {
 		return hint{}, false
 	}
-	f := a.memoryFamilies(l, c.Memory, a.spare).joint
-	if f.impossible {
-		return hint{}, false
-	}
+	var space room
+	r := request{memory: c.Memory, spare: a.spare}
+	f := a.memoryFamily(&l, &r, space.tables(l.size()))
 	need, best := l.dense(contains), 0
 	for d, ok := range f.fits {
 		if !ok || d&need != need {
@@ -193,6 +190,9 @@ func (a *admission) leaveMemory(i int) {
 	for _, b := range a.taken[i].Memory {
 		k := memoryKey{b.NUMAs, b.Kind}
 		if a.pod.Containers[i].Kind == Init {
+			if a.spare.memory == nil {
+				a.spare.memory = map[memoryKey]int64{}
+			}
 			a.spare.memory[k] = max(a.spare.memory[k], b.Bytes)
 		} else if left := a.spare.memory[k]; left > 0 {
 			a.spare.memory[k] = max(0, left-b.Bytes)

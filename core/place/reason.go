@@ -18,6 +18,9 @@ const (
 	Width Code = "width"
 	// Together: every resource fits by itself, but no numas have all of them.
 	Together Code = "together"
+	// Widths: every resource fits by itself, but on different numbers of numas, and the policy wants all
+	// on the same.
+	Widths Code = "widths"
 	// Reuse: what an init container of the pod holds ties the container to numas that lack the rest.
 	Reuse Code = "reuse"
 	// Short: the whole machine has not enough free.
@@ -27,6 +30,8 @@ const (
 	// Group: memory is free, but on numas that already serve another group of numas
 	// (memorymanager/policy_static.go: single- and multi-numa use never mix).
 	Group Code = "group"
+	// Chosen: numas that would do are not those that were chosen for the pod by what counts in its sum.
+	Chosen Code = "chosen"
 	// Unsupported: the machine is beyond what this kubelet's topology manager handles.
 	Unsupported Code = "unsupported"
 	// Lacking: the node has not enough left of a plain amount, whatever its numas. Place never says so: it
@@ -44,8 +49,10 @@ type Reason struct {
 	// Want is what was asked for, Have the most that could be had under the rule of Code. CPUs and
 	// devices count pieces, memory counts bytes.
 	Want, Have int64
-	// Width is the number of numas that the policy allows for this want, where Code is Width.
+	// Width is the number of numas that the policy allows for this want, where Code is Width. Where Code
+	// is Widths, the resource needs Want numas, and the resource With needs Have.
 	Width int
+	With  string
 }
 
 // Text renders the reason for people. Equal reasons on several nodes give equal texts, so that the
@@ -70,6 +77,8 @@ func (r Reason) detail() string {
 		return fmt.Sprintf("%s on %s; best %s %s free", want, numas(r.Width), has(r.Width), amount(r.Resource, r.Have))
 	case Together:
 		return "each resource fits, but no numa has all of " + r.Resource + " together"
+	case Widths:
+		return fmt.Sprintf("needs %s for %s but %d for %s", numas(int(r.Want)), r.Resource, r.Have, r.With)
 	case Reuse:
 		return want + " next to what its init containers hold; best has " + amount(r.Resource, r.Have)
 	case Short:
@@ -78,6 +87,8 @@ func (r Reason) detail() string {
 		return want + " as whole cores; has " + amount(r.Resource, r.Have)
 	case Group:
 		return want + "; free memory is on numas that serve another numa group"
+	case Chosen:
+		return want + " on the numas chosen for the pod; they have " + amount(r.Resource, r.Have) + " free"
 	case Demanded:
 		return fmt.Sprintf("demands %s; node would use %d", numas(int(r.Want)), r.Have)
 	case Unsupported:

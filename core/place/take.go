@@ -35,173 +35,147 @@ func (u *Usage) takeCPUs(from cpuSet, n int) (got cpuSet, ok bool) {
 // picker is one packing under way.
 type picker struct {
 	m      *topo.Machine
-	free   cpuSet // not yet picked
-	picked cpuSet
+	free   idset.Bits[idset.CPU] // not yet picked
+	picked idset.Bits[idset.CPU]
+	rest   idset.Bits[idset.CPU] // what partsOf has not put into a part yet
 	need   int
 	// numaFirst: sockets lie inside numas, or are as many.
 	numaFirst bool
 	spread    bool // distribute-cpus-across-cores
 }
 
-func (u *Usage) picker(from cpuSet, n int) *picker {
+func (u *Usage) picker(from cpuSet, n int) picker {
 	m := u.Machine
-	return &picker{m: m, free: from.And(m.CPUs()), need: n, spread: u.Rules.CPU.DistributeAcrossCores,
+	return picker{m: m, free: from.And(m.CPUs()).Bits(), need: n, spread: u.Rules.CPU.DistributeAcrossCores,
 		numaFirst: len(m.Sockets()) >= m.WithCPUs().Len()}
 }
 
 func (u *Usage) takePacked(from cpuSet, n int, byL3 bool) (cpuSet, bool) {
-	p := u.picker(from, n)
-	if p.need <= 0 {
-		return p.picked, true
+	if n <= 0 {
+		return cpuSet{}, true
 	}
+	p := u.picker(from, n)
 	if p.need > p.free.Len() {
 		return cpuSet{}, false
 	}
-	steps := []func(){p.takeSockets, p.takeNUMAs}
 	if p.numaFirst {
-		steps = []func(){p.takeNUMAs, p.takeSockets}
+		p.takeNUMAs()
+		p.takeSockets()
+	} else {
+		p.takeSockets()
+		p.takeNUMAs()
 	}
 	if byL3 {
-		steps = append(steps, p.takeL3s)
+		p.takeL3s()
 	}
 	if !p.spread {
-		steps = append(steps, p.takeCores)
+		p.takeCores()
 	}
-	for _, step := range append(steps, p.takeSingles) {
-		if step(); p.need <= 0 {
-			return p.picked, true
-		}
-	}
-	return cpuSet{}, false
+	p.takeSingles()
+	return p.picked.Set(), p.need <= 0
 }
 
 func (p *picker) take(s cpuSet) {
-	p.picked = p.picked.Union(s)
-	p.free = p.free.Minus(s)
+	p.picked.Add(s)
+	p.free.Drop(s)
 	p.need -= s.Len()
 }
 
-// part is a numa, socket, L3 group or core with its free CPUs.
+// part is a numa, socket, L3 group or core with its number of free CPUs.
 type part struct {
-	id   int
-	free cpuSet
+	*topo.Group
+	free int
 }
 
 // order sorts parts by their number of free CPUs, then id.
-func order(parts []part) []part {
-	slices.SortFunc(parts, func(a, b part) int {
-		return cmp.Or(cmp.Compare(a.free.Len(), b.free.Len()), cmp.Compare(a.id, b.id))
-	})
-	return parts
+func order(parts []part) {
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.ID, b.ID)) })
 }
 
-// partsOf groups the CPUs of a set by what key says, ordered; each part counts its free CPUs in all of
-// p.free, also those outside the set.
-func (p *picker) partsOf(set cpuSet, key func(topo.CPU) int) []part {
-	var parts []part
-	at := map[int]int{}
-	for id := range set.All() {
-		c, _ := p.m.CPU(id)
-		k := key(c)
-		if _, ok := at[k]; !ok {
-			at[k] = len(parts)
-			parts = append(parts, part{id: k})
-		}
+// partsOf adds the parts of a level that have free CPUs in a set, ordered; each part counts its free
+// CPUs in all of p.free, also those outside the set.
+func (p *picker) partsOf(out []part, set cpuSet, level topo.Level) []part {
+	from := len(out)
+	p.rest.Meet(&p.free, set)
+	for id := p.rest.Min(); id >= 0; id = p.rest.Min() {
+		g := p.m.GroupOf(level, id)
+		out = append(out, part{g, p.free.AndLen(g.CPUs)})
+		p.rest.Drop(g.CPUs)
 	}
-	for id := range p.free.All() {
-		c, _ := p.m.CPU(id)
-		if i, ok := at[key(c)]; ok {
-			parts[i].free = parts[i].free.With(id)
-		}
-	}
-	return order(parts)
+	order(out[from:])
+	return out
 }
-
-func byNUMA(c topo.CPU) int   { return c.NUMA }
-func bySocket(c topo.CPU) int { return int(c.Socket) }
-func byL3(c topo.CPU) int     { return int(c.L3) }
-func byCore(c topo.CPU) int   { return int(c.Core) }
 
 // numas and sockets return the parts that have free CPUs, the inner ones sorted inside the outer ones.
 func (p *picker) numas() []part {
 	if p.numaFirst {
-		return p.partsOf(p.free, byNUMA)
+		return p.partsOf(nil, p.m.CPUs(), topo.NUMAs)
 	}
-	return p.inside(p.sockets(), byNUMA)
+	return p.inside(p.sockets(), topo.NUMAs)
 }
 
 func (p *picker) sockets() []part {
 	if p.numaFirst {
-		return p.inside(p.numas(), bySocket)
+		return p.inside(p.numas(), topo.Sockets)
 	}
-	return p.partsOf(p.free, bySocket)
+	return p.partsOf(nil, p.m.CPUs(), topo.Sockets)
 }
 
-func (p *picker) inside(outer []part, key func(topo.CPU) int) []part {
+func (p *picker) inside(outer []part, level topo.Level) []part {
 	var out []part
 	for _, o := range outer {
-		out = append(out, p.partsOf(o.free, key)...)
+		out = p.partsOf(out, o.CPUs, level)
 	}
 	return out
 }
 
 func (p *picker) cores() []part {
 	if p.numaFirst {
-		return p.inside(p.sockets(), byCore)
+		return p.inside(p.sockets(), topo.Cores)
 	}
-	return p.inside(p.numas(), byCore)
+	return p.inside(p.numas(), topo.Cores)
 }
 
-// takeWhole takes the parts that are wholly free, as far as the need is at least as large.
-func (p *picker) takeWhole(parts []part, size func(id int) int, all func(id int) cpuSet) {
-	var whole []cpuSet
+// takeWhole takes the parts that are wholly free, as far as the need is at least as large. A part is
+// wholly free if it has this many free CPUs; 0 stands for its own number.
+func (p *picker) takeWhole(parts []part, size int) {
 	for _, x := range parts {
-		if x.free.Len() == size(x.id) {
-			whole = append(whole, all(x.id))
-		}
-	}
-	for _, s := range whole {
-		if p.need >= s.Len() {
-			p.take(s)
+		all := x.CPUs.Len()
+		if x.free == cmp.Or(size, all) && p.need >= all {
+			p.take(x.CPUs)
 		}
 	}
 }
 
 func (p *picker) takeNUMAs() {
-	all := func(i int) cpuSet { return p.m.NUMAs()[i].CPUs }
-	p.takeWhole(p.numas(), func(i int) int { return all(i).Len() }, all)
+	if p.need > 0 {
+		p.takeWhole(p.numas(), 0)
+	}
 }
 
 // takeSockets counts a socket as whole by the machine's mean CPUs per socket, as the kubelet does.
 func (p *picker) takeSockets() {
 	mean := p.m.CPUs().Len() / len(p.m.Sockets())
-	p.takeWhole(p.sockets(), func(int) int { return mean }, func(s int) cpuSet {
-		return p.where(func(c topo.CPU) bool { return int(c.Socket) == s })
-	})
+	if p.need >= mean { // a part with that many free CPUs is no smaller
+		p.takeWhole(p.sockets(), mean)
+	}
 }
 
 // takeCores counts a core as whole by the machine's mean CPUs per core, as the kubelet does.
 func (p *picker) takeCores() {
 	mean := cpusPerCore(p.m)
-	p.takeWhole(p.cores(), func(int) int { return mean }, func(c int) cpuSet { return p.m.CoreCPUs(idset.Core(c)) })
-}
-
-func (p *picker) where(match func(topo.CPU) bool) cpuSet {
-	var ids []idset.CPU
-	for id := range p.m.CPUs().All() {
-		if c, _ := p.m.CPU(id); match(c) {
-			ids = append(ids, id)
-		}
+	if p.need >= max(1, mean) {
+		p.takeWhole(p.cores(), mean)
 	}
-	return idset.Of(ids...)
 }
 
 func (p *picker) takeSingles() {
-	for _, id := range p.singles() {
-		if p.need <= 0 {
-			return
-		}
-		p.take(idset.Of(id))
+	if p.need <= 0 {
+		return
+	}
+	if ids := p.singles(); len(ids) >= p.need {
+		p.take(idset.Of(ids[:p.need]...))
+		p.need = 0 // a CPU that is listed twice counts twice, as it does for the kubelet
 	}
 }
 
@@ -212,7 +186,11 @@ func (p *picker) singles() (out []idset.CPU) {
 		parts = p.sockets
 	}
 	for _, x := range parts() {
-		out = append(out, x.free.List()...)
+		p.rest.Meet(&p.free, x.CPUs)
+		own := p.rest.Set()
+		for id := range own.All() {
+			out = append(out, id)
+		}
 	}
 	return out
 }
@@ -220,43 +198,40 @@ func (p *picker) singles() (out []idset.CPU) {
 // takeL3s takes whole L3 groups, and of one more group as many cores as are still needed
 // (prefer-align-cpus-by-uncorecache, takeUncoreCache).
 func (p *picker) takeL3s() {
+	if p.need <= 0 {
+		return
+	}
 	mean := p.m.CPUs().Len() / len(p.m.L3s())
-	whole := func(l int) cpuSet { return p.where(func(c topo.CPU) bool { return int(c.L3) == l }) }
-	for _, x := range p.inside(p.numas(), byL3) {
+	for _, x := range p.inside(p.numas(), topo.L3s) {
 		if p.need >= mean {
-			p.takeWhole(p.inside(p.numas(), byL3), func(l int) int { return whole(l).Len() }, whole)
+			p.takeWhole(p.inside(p.numas(), topo.L3s), 0)
+		}
+		if p.need > 0 {
+			p.takePartOfL3(x.CPUs)
 		}
 		if p.need <= 0 {
-			return
-		}
-		if p.takePartOfL3(x.id); p.need <= 0 {
 			return
 		}
 	}
 }
 
-func (p *picker) takePartOfL3(l3 int) {
+func (p *picker) takePartOfL3(l3 cpuSet) {
 	per := cpusPerCore(p.m)
 	cores := (p.need + per - 1) / per
-	var own cpuSet
-	for id := range p.free.All() {
-		if c, _ := p.m.CPU(id); int(c.L3) == l3 {
-			own = own.With(id)
-		}
-	}
-	parts := p.partsOf(own, byCore)
-	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.id, b.id) })
-	var got cpuSet
+	parts := p.partsOf(nil, l3, topo.Cores)
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.ID, b.ID) })
+	var got idset.Bits[idset.CPU]
 	for _, x := range parts[:min(cores, len(parts))] {
-		got = got.Union(x.free)
+		p.rest.Meet(&p.free, x.CPUs)
+		got.Add(p.rest.Set())
 	}
+	ids := got.Set().List()
 	// An odd need on machines with threads: one CPU of the last core is enough.
-	if p.need%2 != 0 && per > 1 && got.Len() > p.need {
-		ids := got.List()
-		got = idset.Of(ids[:len(ids)-1]...)
+	if p.need%2 != 0 && per > 1 && len(ids) > p.need {
+		ids = ids[:len(ids)-1]
 	}
-	if got.Len() == p.need {
-		p.take(got)
+	if len(ids) == p.need {
+		p.take(idset.Of(ids...))
 	}
 }
 
@@ -267,21 +242,21 @@ func (u *Usage) takeSpread(from cpuSet, n, group int) (cpuSet, bool) {
 	if n%group != 0 {
 		return u.takePacked(from, n, false)
 	}
-	p := u.picker(from, n)
-	if p.need <= 0 {
-		return p.picked, true
+	if n <= 0 {
+		return cpuSet{}, true
 	}
+	p := u.picker(from, n)
 	if p.need > p.free.Len() {
 		return cpuSet{}, false
 	}
-	s := spreading{p: p, n: n, group: group}
+	s := spreading{p: &p, n: n, group: group}
 	for _, x := range p.numas() {
-		s.numas = append(s.numas, x.id)
+		s.numas = append(s.numas, x.ID)
 	}
 	least, most := s.span()
 	for k := least; k <= most; k++ {
 		if combo, extra := s.best(k); combo != nil {
-			return u.hand(p, combo, extra, n, group)
+			return u.hand(&p, combo, extra, n, group)
 		}
 	}
 	return u.takePacked(from, n, false)
@@ -295,7 +270,7 @@ type spreading struct {
 	group int   // CPUs that stay together
 }
 
-func (s *spreading) freeOn(numa int) int { return s.p.m.NUMAs()[numa].CPUs.AndLen(s.p.free) }
+func (s *spreading) freeOn(numa int) int { return s.p.free.AndLen(s.p.m.NUMAs()[numa].CPUs) }
 
 // span returns the fewest and the most numas that the want can take.
 func (s *spreading) span() (least, most int) {
@@ -322,6 +297,9 @@ func (s *spreading) best(k int) (combo, extra []int) {
 	return combo, extra
 }
 
+// remains is the number of free CPUs by position of the numa.
+type remains [topo.MaxNUMAs]int
+
 // score says how even the machine is after spreading over the numas of a combination.
 func (s *spreading) score(combo []int) (score float64, extra []int, ok bool) {
 	share := s.n / len(combo) / s.group * s.group
@@ -337,7 +315,7 @@ func (s *spreading) score(combo []int) (score float64, extra []int, ok bool) {
 	if total < s.n || groups*s.group < s.n {
 		return 0, nil, false
 	}
-	left := map[int]int{}
+	var left remains
 	for _, numa := range s.numas {
 		left[numa] = s.freeOn(numa)
 	}
@@ -364,11 +342,8 @@ func (s *spreading) score(combo []int) (score float64, extra []int, ok bool) {
 }
 
 // afterRest is the evenness after the remainder went to a subset.
-func (s *spreading) afterRest(sub []int, before map[int]int, rest int) (float64, bool) {
-	left, sum := map[int]int{}, 0
-	for k, v := range before {
-		left[k] = v
-	}
+func (s *spreading) afterRest(sub []int, left remains, rest int) (float64, bool) {
+	sum := 0
 	for _, numa := range sub {
 		sum += left[numa]
 	}
@@ -392,7 +367,7 @@ func (s *spreading) afterRest(sub []int, before map[int]int, rest int) (float64,
 }
 
 // deviation is the standard deviation, mean and result rounded to thousandths as the kubelet rounds.
-func deviation(numas []int, left map[int]int) float64 {
+func deviation(numas []int, left remains) float64 {
 	round := func(x float64) float64 { return math.Round(x*1000) / 1000 }
 	n := float64(len(numas))
 	var sum, squares float64
@@ -410,7 +385,8 @@ func deviation(numas []int, left map[int]int) float64 {
 func (u *Usage) hand(p *picker, combo, extra []int, n, group int) (cpuSet, bool) {
 	share := n / len(combo) / group * group
 	give := func(numa, count int) {
-		got, _ := u.takePacked(p.m.NUMAs()[numa].CPUs.And(p.free), count, false)
+		p.rest.Meet(&p.free, p.m.NUMAs()[numa].CPUs)
+		got, _ := u.takePacked(p.rest.Set(), count, false)
 		p.take(got)
 	}
 	for _, numa := range combo {
@@ -419,7 +395,7 @@ func (u *Usage) hand(p *picker, combo, extra []int, n, group int) (cpuSet, bool)
 	for rest := n - share*len(combo); rest > 0; {
 		before := rest
 		for _, numa := range extra {
-			if rest > 0 && p.m.NUMAs()[numa].CPUs.AndLen(p.free) >= group {
+			if rest > 0 && p.free.AndLen(p.m.NUMAs()[numa].CPUs) >= group {
 				give(numa, group)
 				rest -= group
 			}
@@ -428,7 +404,7 @@ func (u *Usage) hand(p *picker, combo, extra []int, n, group int) (cpuSet, bool)
 			break
 		}
 	}
-	return p.picked, p.need == 0
+	return p.picked.Set(), p.need == 0
 }
 
 // combinations calls f with every k of the given positions, in their order, until f returns false.

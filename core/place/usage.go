@@ -19,6 +19,10 @@ type Usage struct {
 	// allocatable[numa*len(kinds)+kind] is what Guaranteed pods may have, in bytes; shared between copies.
 	allocatable []int64
 
+	// nobodys are all CPUs of the cores that have a reserved CPU. even: see the function of that name.
+	nobodys cpuSet
+	even    bool
+
 	// free are the CPUs that can be given out: not reserved, not held.
 	free idset.Set[idset.CPU]
 	// freeMem is indexed like allocatable. Invariant: 0 <= freeMem[i] <= allocatable[i].
@@ -50,6 +54,7 @@ func (d devices) len() (n int) {
 // has count as all of it.
 func NewUsage(m *topo.Machine, r Rules) *Usage {
 	u := &Usage{Machine: m, Rules: r, kinds: m.Kinds(), free: m.CPUs().Minus(r.CPU.Reserved)}
+	u.nobodys, u.even = coresOf(m, r.CPU.Reserved), even(m)
 	for i, n := range m.NUMAs() {
 		for _, k := range u.kinds {
 			u.allocatable = append(u.allocatable, max(0, n.Capacity(k)-r.reserved(n.ID, k)))
@@ -107,7 +112,7 @@ func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
 		}
 		out.cells[i] = g.NUMAs
 		for _, f := range g.Free {
-			if k := slices.Index(out.kinds, f.Kind); k >= 0 {
+			if k := out.kind(f.Kind); k >= 0 {
 				at := i*len(out.kinds) + k
 				out.freeMem[at] = max(0, min(f.Bytes, out.allocatable[at]))
 			}
@@ -153,10 +158,13 @@ func deviceIndex(r topo.Resource, id string) (int, bool) {
 	return slices.BinarySearchFunc(r.Devices, id, func(d topo.Device, id string) int { return strings.Compare(d.ID, id) })
 }
 
+// kind returns the place of a memory kind in u.kinds, or -1.
+func (u *Usage) kind(name string) int { return slices.Index(u.kinds, name) }
+
 // assign books bytes on the numas of a mask, lowest numa first, as far as each has them free
 // (memorymanager/policy_static.go, updateMachineState).
 func (u *Usage) assign(kind string, on topo.Mask, bytes int64) {
-	k := slices.Index(u.kinds, kind)
+	k := u.kind(kind)
 	for on := on & u.Machine.All(); on != 0; on &= on - 1 {
 		i := on.First()
 		u.assignments[i]++
@@ -182,7 +190,7 @@ func (u *Usage) FreeMemory(i int, kind string) int64 { return u.amount(u.freeMem
 func (u *Usage) Allocatable(i int, kind string) int64 { return u.amount(u.allocatable, i, kind) }
 
 func (u *Usage) amount(table []int64, numa int, kind string) int64 {
-	k := slices.Index(u.kinds, kind)
+	k := u.kind(kind)
 	if k < 0 {
 		return 0
 	}

@@ -49,8 +49,10 @@ func (m Mask) Has(i int) bool { return m>>uint(i)&1 != 0 }
 func (m Mask) First() int { return bits.TrailingZeros64(uint64(m)) }
 
 // Positions returns the positions in ascending order.
-func (m Mask) Positions() []int {
-	var out []int
+func (m Mask) Positions() []int { return m.AppendPositions(nil) }
+
+// AppendPositions adds the positions in ascending order to a slice.
+func (m Mask) AppendPositions(out []int) []int {
 	for ; m != 0; m &= m - 1 {
 		out = append(out, bits.TrailingZeros64(uint64(m)))
 	}
@@ -109,7 +111,10 @@ type Machine struct {
 	sockets []idset.Socket
 	// Invariant: ascending names; ids are unique within a resource.
 	resources []Resource
-	coreCPUs  map[idset.Core]idset.Set[idset.CPU]
+	// groups are the parts of every level in ascending order of id, groupOf[level][cpu] the index of the
+	// part that a CPU is in.
+	groups  [levels][]Group
+	groupOf [levels][]int32
 }
 
 // Spec is the open description that [New] checks. CPUs name their numa by id here.
@@ -137,7 +142,7 @@ type DeviceSpec struct {
 
 // New checks a description and makes the machine. The error names what is wrong and where.
 func New(s Spec) (*Machine, error) {
-	m := &Machine{coreCPUs: map[idset.Core]idset.Set[idset.CPU]{}}
+	m := &Machine{}
 	if err := m.addNUMAs(s.NUMAs); err != nil {
 		return nil, err
 	}
@@ -263,7 +268,6 @@ func (m *Machine) addCore(c CoreSpec, l3 idset.L3) error {
 		}
 		m.cpus[id] = CPU{ID: id, Core: core, L3: l3, Socket: c.Socket, NUMA: at}
 	}
-	m.coreCPUs[core] = c.CPUs
 	m.numas[at].CPUs = m.numas[at].CPUs.Union(c.CPUs)
 	m.all = m.all.Union(c.CPUs)
 	return nil
@@ -278,6 +282,10 @@ func (m *Machine) collect() {
 		m.sockets = append(m.sockets, c.Socket)
 	}
 	m.cores, m.l3s, m.sockets = distinct(m.cores), distinct(m.l3s), distinct(m.sockets)
+	m.part(NUMAs, func(c CPU) int { return c.NUMA })
+	m.part(Sockets, func(c CPU) int { return int(c.Socket) })
+	m.part(L3s, func(c CPU) int { return int(c.L3) })
+	m.part(Cores, func(c CPU) int { return int(c.Core) })
 }
 
 func distinct[T ~int](in []T) []T {
@@ -396,9 +404,6 @@ func (m *Machine) CPU(id idset.CPU) (c CPU, ok bool) {
 // Cores returns the cores in ascending order.
 func (m *Machine) Cores() []idset.Core { return m.cores }
 
-// CoreCPUs returns the CPUs of a core, empty where the machine has no such core.
-func (m *Machine) CoreCPUs(c idset.Core) idset.Set[idset.CPU] { return m.coreCPUs[c] }
-
 // L3s returns the L3 groups in ascending order.
 func (m *Machine) L3s() []idset.L3 { return m.l3s }
 
@@ -474,7 +479,7 @@ func (m *Machine) Spec() Spec {
 	}
 	for _, core := range m.cores {
 		c := m.cpus[core]
-		s.Cores = append(s.Cores, CoreSpec{NUMA: m.numas[c.NUMA].ID, Socket: c.Socket, L3: int(c.L3), CPUs: m.coreCPUs[core]})
+		s.Cores = append(s.Cores, CoreSpec{NUMA: m.numas[c.NUMA].ID, Socket: c.Socket, L3: int(c.L3), CPUs: m.CoreCPUs(core)})
 	}
 	for _, r := range m.resources {
 		for _, d := range r.Devices {

@@ -1,0 +1,62 @@
+package idset
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// Bits is a set that is changed in place, for the inner loops of algorithms. It shares no memory with
+// the sets that it is made of or that are made of it. The zero Bits is empty and ready to use.
+type Bits[T ~int] struct {
+	words []uint64
+}
+
+// Bits returns the ids of s as a set of its own that can be changed.
+func (s Set[T]) Bits() Bits[T] { return Bits[T]{slices.Clone(s.words)} }
+
+// Set returns the ids as a value that later changes do not touch.
+func (b *Bits[T]) Set() Set[T] { return Set[T]{slices.Clone(trim(b.words))} }
+
+// Meet makes b the ids of both o and s.
+func (b *Bits[T]) Meet(o *Bits[T], s Set[T]) {
+	b.words = b.words[:0]
+	for i := range min(len(o.words), len(s.words)) {
+		b.words = append(b.words, o.words[i]&s.words[i])
+	}
+}
+
+// Add puts the ids of s into b.
+func (b *Bits[T]) Add(s Set[T]) {
+	for len(b.words) < len(s.words) {
+		b.words = append(b.words, 0)
+	}
+	for i, w := range s.words {
+		b.words[i] |= w
+	}
+}
+
+// Drop takes the ids of s out of b.
+func (b *Bits[T]) Drop(s Set[T]) {
+	for i := range min(len(b.words), len(s.words)) {
+		b.words[i] &^= s.words[i]
+	}
+}
+
+// Len returns the number of ids.
+func (b *Bits[T]) Len() (n int) {
+	for _, w := range b.words {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// AndLen returns the number of ids of both sets.
+func (b *Bits[T]) AndLen(s Set[T]) (n int) {
+	for i := range min(len(b.words), len(s.words)) {
+		n += bits.OnesCount64(b.words[i] & s.words[i])
+	}
+	return n
+}
+
+// Min returns the smallest id, or -1 for the empty set.
+func (b *Bits[T]) Min() T { return Set[T]{b.words}.Min() }

@@ -1,0 +1,158 @@
+package place
+
+import (
+	"math/bits"
+
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// lattice is the numas that matter to one request, as dense bits 0..n-1 in ascending order.
+type lattice struct {
+	at    []int // position of each dense bit
+	plain bool  // at[i] == i: dense bits are positions
+}
+
+// maxLattice bounds the work for one request. The kubelet enumerates the same masks with far more work
+// for each, so no kubelet lives on a machine where this bound bites.
+const maxLattice = 16
+
+func newLattice(universe topo.Mask) lattice {
+	return lattice{universe.AppendPositions(make([]int, 0, topo.MaxNUMAs)), universe&(universe+1) == 0}
+}
+
+func (l *lattice) size() int { return 1 << len(l.at) }
+
+// wide turns dense bits into a mask of positions.
+func (l *lattice) wide(d int) (out topo.Mask) {
+	if l.plain {
+		return topo.Mask(d)
+	}
+	for ; d != 0; d &= d - 1 {
+		out |= 1 << uint(l.at[bits.TrailingZeros(uint(d))])
+	}
+	return out
+}
+
+// dense turns a mask of positions into dense bits; numas outside the lattice are dropped.
+func (l *lattice) dense(m topo.Mask) (out int) {
+	for i, p := range l.at {
+		out |= int(m>>uint(p)&1) << i
+	}
+	return out
+}
+
+// sum turns the amounts of single numas, at out[1<<i], into the amounts of all masks.
+func (l *lattice) sum(out []int64) {
+	for i := range l.at {
+		one, low := out[1<<i], out[:1<<i]
+		high := out[1<<i:][:len(low)]
+		for d, n := range low {
+			high[d] = n + one
+		}
+	}
+}
+
+// family is the hints of one resource that has a preference. A resource that does not mind where it
+// comes from has no family. Slices are indexed by dense mask.
+type family struct {
+	resource string
+	want     int64
+	// kinds is how often the family counts, each time with a mask of its own choice: the memory manager
+	// answers once for every kind of memory. 0 means 1.
+	kinds int
+	// impossible: no numas will do. Nothing is preferred then, and the other families choose.
+	impossible bool
+	// width is the preferred number of numas: the fewest whose whole capacity would serve the want.
+	width int
+	// able masks have enough free, fitting ones also respect what earlier holdings rule out. Invariant:
+	// preferred implies fits, fits implies able; some mask fits unless the family is impossible.
+	able, fits, preferred []bool
+	// free is the amount that each mask has free, total what the whole node has.
+	free  []int64
+	total int64
+	// ties are masks each of which a fitting mask must touch: what init containers of the pod hold.
+	ties []int
+}
+
+// tables is room for one family. Slices are indexed by dense mask; entry 0 is the empty mask.
+type tables struct {
+	whole, free           []int64 // amounts when nothing is held, and now
+	able, fits, preferred []bool
+}
+
+// room is memory for the tables of machines of up to eight numas, so that it can be on the stack.
+type room struct {
+	whole, free           [1 << DefaultMaxNUMAs]int64
+	able, fits, preferred [1 << DefaultMaxNUMAs]bool
+}
+
+// tables returns tables for so many masks, in the room if it is large enough.
+func (r *room) tables(size int) tables {
+	if size > len(r.able) {
+		return newTables(size)
+	}
+	return tables{r.whole[:size], r.free[:size], r.able[:size], r.fits[:size], r.preferred[:size]}
+}
+
+func newTables(size int) tables {
+	return tables{make([]int64, size), make([]int64, size), make([]bool, size), make([]bool, size), make([]bool, size)}
+}
+
+// open makes every mask within the universe able and preferred, until a demand says otherwise.
+func (t *tables) open(universe int) {
+	for d := range t.able {
+		ok := d != 0 && d&^universe == 0
+		t.able[d], t.preferred[d] = ok, ok
+	}
+}
+
+// demand keeps as preferred the masks that have the amount when nothing is held, and as able those of
+// them that have it free.
+func (t *tables) demand(amount int64) {
+	whole, free, able, preferred := t.whole, t.free[:len(t.whole)], t.able[:len(t.whole)], t.preferred[:len(t.whole)]
+	for d := range whole {
+		preferred[d] = preferred[d] && whole[d] >= amount
+		able[d] = able[d] && preferred[d] && free[d] >= amount
+	}
+}
+
+// close ends the demands and returns the family with its tables: the width is that of the narrowest
+// mask that is preferred so far, at most the one that f has, and every able mask fits.
+func (t *tables) close(f family) family {
+	for d, ok := range t.preferred {
+		if ok {
+			f.width = min(f.width, bits.OnesCount(uint(d)))
+		}
+	}
+	copy(t.fits, t.able)
+	f.free, f.able, f.fits, f.preferred = t.free, t.able, t.fits, t.preferred
+	return f
+}
+
+// prefer prefers the fitting masks of the family's width.
+func (f *family) prefer() {
+	f.impossible = true
+	for d, ok := range f.fits {
+		f.impossible = f.impossible && !ok
+		f.preferred[d] = ok && bits.OnesCount(uint(d)) == f.width
+	}
+}
+
+// tie keeps of the fitting masks those that touch every tie.
+func (f *family) tie() {
+	if len(f.ties) == 0 {
+		return
+	}
+	for d, ok := range f.fits {
+		f.fits[d] = ok && f.touches(d)
+	}
+}
+
+func (f *family) touches(d int) bool {
+	for _, t := range f.ties {
+		if d&t == 0 {
+			return false
+		}
+	}
+	return true
+}

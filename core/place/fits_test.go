@@ -1,0 +1,66 @@
+package place_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// unequalMachine has sockets and cores of unequal sizes, on which the kubelet gives out more than is free.
+func unequalMachine(t *rapid.T) *topo.Machine {
+	var b strings.Builder
+	next := 0
+	for i := range rapid.IntRange(1, 4).Draw(t, "numas") {
+		cores := rapid.IntRange(1, 5).Draw(t, "cores")
+		var lanes []string
+		for range rapid.IntRange(1, 2).Draw(t, "threads") {
+			lanes = append(lanes, fmt.Sprintf("%d-%d", next, next+cores-1))
+			next += cores
+		}
+		fmt.Fprintf(&b, "numa %d socket %d cpus %s memory 12Gi hugepages-1Gi %d\n",
+			i, rapid.IntRange(0, 1).Draw(t, "socket"), strings.Join(lanes, "/"), i%3)
+	}
+	b.WriteString("device acme.com/gpu d0,d1 numa 0\ndevice acme.com/nic d0 numa none\n")
+	m, err := topo.ParseMachine(b.String())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.String())
+	}
+	return m
+}
+
+// The short answer is the long one's, on any machine in any state.
+func TestFitsIsWhatPlaceSays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := rapid.OneOf(rapid.Custom(drawnMachine), rapid.Custom(unequalMachine)).Draw(t, "machine")
+		u := place.NewUsage(m, drawnRules(t, m))
+		for range rapid.IntRange(1, 12).Draw(t, "pods") {
+			p := drawnPod(t)
+			before := pictureOf(u)
+			fits, v := place.Fits(u, p), place.Place(u, p)
+			if fits != v.Fits() {
+				t.Fatalf("Fits says %v, Place says %q %v %v\nof pod %+v", fits, v.Error, v.Reasons, v.Holdings, p)
+			}
+			if after := pictureOf(u); fmt.Sprint(before) != fmt.Sprint(after) {
+				t.Fatalf("Fits changed the usage from %+v to %+v", before, after)
+			}
+			u = u.Hold(v.Holdings...)
+		}
+	})
+}
+
+// A scheduler asks of thousands of nodes: the short answer must leave no garbage.
+func TestFitsAllocatesNothing(t *testing.T) {
+	for _, c := range benchCases(t) {
+		if n := testing.AllocsPerRun(10, func() { place.Fits(c.usage, c.pod) }); n != 0 {
+			t.Errorf("%s: %v allocations, want none", c.name, n)
+		}
+		if got, want := place.Fits(c.usage, c.pod), place.Place(c.usage, c.pod).Fits(); got != want {
+			t.Errorf("%s: Fits says %v, Place %v", c.name, got, want)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package topo
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// Level is a way to part the CPUs of a machine. Every CPU is in one part of each level; parts of
+// different levels need not lie inside each other.
+type Level int
+
+// The levels.
+const (
+	NUMAs Level = iota // a part's id is the position in Machine.NUMAs
+	Sockets
+	L3s
+	Cores
+	levels
+)
+
+// Group is one part of a level.
+type Group struct {
+	ID   int
+	CPUs idset.Set[idset.CPU]
+}
+
+// part groups the CPUs by what id says of them.
+func (m *Machine) part(level Level, id func(CPU) int) {
+	members := map[int][]idset.CPU{}
+	for cpu := range m.all.All() {
+		k := id(m.cpus[cpu])
+		members[k] = append(members[k], cpu)
+	}
+	m.groupOf[level] = make([]int32, len(m.cpus))
+	for _, k := range slices.Sorted(maps.Keys(members)) {
+		for _, cpu := range members[k] {
+			m.groupOf[level][cpu] = int32(len(m.groups[level]))
+		}
+		m.groups[level] = append(m.groups[level], Group{k, idset.Of(members[k]...)})
+	}
+}
+
+// CoreCPUs returns the CPUs of a core, empty where the machine has no such core.
+func (m *Machine) CoreCPUs(c idset.Core) idset.Set[idset.CPU] {
+	i, ok := slices.BinarySearch(m.cores, c)
+	if !ok {
+		return idset.Set[idset.CPU]{}
+	}
+	return m.groups[Cores][i].CPUs
+}
+
+// Groups returns the parts of a level that have CPUs, in ascending order of id.
+func (m *Machine) Groups(level Level) []Group { return m.groups[level] }
+
+// GroupOf returns the part of a level that a CPU of the machine is in.
+func (m *Machine) GroupOf(level Level, id idset.CPU) *Group {
+	return &m.groups[level][m.groupOf[level][id]]
+}
