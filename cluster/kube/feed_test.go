@@ -168,7 +168,7 @@ func TestPodsBoundBeforeBeginAreBookedInBindingOrder(t *testing.T) {
 	}
 	wantHeld(t, book, "n", "")
 	f.Begin()
-	wantHeld(t, book, "n", "early=1-4 also-early=9-12 late=")
+	wantHeld(t, book, "n", "early=1-4 also-early=9-12")
 	f.PodGone(early)
 	wantHeld(t, book, "n", "also-early=1-4 late=9-12")
 }

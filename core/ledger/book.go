@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // Book is the ledger of a cluster. All methods may be called by any goroutine.
@@ -405,8 +406,12 @@ func (a *account) predict() *Node {
 	n := *a.base
 	n.Entries = slices.Clone(n.Entries)
 	for _, f := range a.flights {
-		if v := place.Place(n.Usage, f.pod); v.Fits() {
-			f.expect(v.Holdings)
+		// What an admitted pod holds does not change with what comes after, unless it was another pod of
+		// its shape that got it.
+		if !f.acked || !free(n.Usage, f.holdings()) {
+			if v := place.Place(n.Usage, f.pod); v.Fits() {
+				f.expect(v.Holdings)
+			}
 		}
 		if len(f.holdings()) == 0 {
 			continue // nothing of its own, or refused: its order counts, and nothing else
@@ -415,6 +420,24 @@ func (a *account) predict() *Node {
 		n.Usage = n.Usage.Hold(f.holdings()...)
 	}
 	return &n
+}
+
+// free reports whether holdings were predicted, and nobody else holds the CPUs and devices in them.
+func free(u *place.Usage, hs []place.Holding) bool {
+	for _, h := range hs {
+		if !h.CPUs.SubsetOf(u.FreeCPUs()) {
+			return false
+		}
+		for _, d := range h.Devices {
+			ids := u.FreeDevices(d.Resource)
+			for _, id := range d.IDs {
+				if !slices.ContainsFunc(ids, func(x topo.Device) bool { return x.ID == id }) {
+					return false
+				}
+			}
+		}
+	}
+	return len(hs) > 0
 }
 
 // maxOptions bounds what is remembered of a pod that the node does not report while others come and go.

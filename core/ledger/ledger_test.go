@@ -155,6 +155,23 @@ func TestWhatWasReleasedInBetweenIsNoWrongPrediction(t *testing.T) {
 	}
 }
 
+// A pod that was admitted keeps what it got when another one ends before the node has reported it.
+func TestAnAdmittedPodKeepsItsPrediction(t *testing.T) {
+	b := New()
+	b.Report("n", layout(t))
+	b.Reserve("n", id(0), pod(4, 1))
+	got, _ := b.Reserve("n", id(1), pod(4, 1))
+	for i := range 2 {
+		b.Turn(id(i).UID)
+		b.Admitted(id(i).UID)
+	}
+	b.Release(id(0).UID)
+	e, _ := b.Snapshot().Node("n").Entry(id(1).UID)
+	if !e.Holdings[0].Matches(got.Holdings[0]) {
+		t.Errorf("pod 1 is thought to hold %v, it was admitted with %v", e.Holdings, got.Holdings)
+	}
+}
+
 func TestAnEndedPodIsNotBroughtBackByAnOldReport(t *testing.T) {
 	b := New()
 	l := layout(t)
