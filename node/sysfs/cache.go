@@ -72,7 +72,28 @@ func (t *tree) groups(cores []topo.CoreSpec, cpus map[idset.CPU]cpu) {
 		t.warn(NoCache, path.Join(cpuDir, "cpu*/cache"), "%d of %d cores tell of no last-level cache: their L3 group is the socket",
 			len(cores)-found, len(cores))
 	}
+	t.checkShared(cores, caches, cpus)
 	t.checkGroups(cores, caches)
+}
+
+// checkShared says where CPUs of one cache disagree on which CPUs share it.
+func (t *tree) checkShared(cores []topo.CoreSpec, caches []cache, cpus map[idset.CPU]cpu) {
+	groups := map[int]cpuSet{}
+	for _, c := range cores {
+		groups[c.L3] = groups[c.L3].Union(c.CPUs)
+	}
+	var known []idset.CPU
+	for id := range cpus {
+		known = append(known, id)
+	}
+	all := idset.Of(known...)
+	for i, c := range cores {
+		if caches[i].level > 0 && !caches[i].cpus.And(all).Equal(groups[c.L3]) {
+			t.warn(Caches, fmt.Sprintf("%s/cpu%d/cache", cpuDir, c.CPUs.Min()), "CPUs %s share it, but CPUs %s say that they do",
+				clip(caches[i].cpus.String()), clip(groups[c.L3].String()))
+			return
+		}
+	}
 }
 
 // checkGroups says where the kubelet sees other L3 groups. cadvisor drops the caches of a core that lack

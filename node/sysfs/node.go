@@ -117,7 +117,12 @@ func (t *tree) hugepages(dir string) []topo.Hugepages {
 			break
 		}
 		t.seen.directory(path.Join(dir, name))
-		pages := t.number(path.Join(dir, name, "nr_hugepages"), 0, 0, int(topo.MaxBytes/size))
+		file := path.Join(dir, name, "nr_hugepages")
+		pages := t.number(file, -1, 0, int(topo.MaxBytes/size))
+		if pages < 0 {
+			t.warn(Missing, file, "no number: counts as 0")
+			pages = 0
+		}
 		out = append(out, topo.Hugepages{PageSize: size, Count: int64(pages)})
 	}
 	slices.SortFunc(out, func(a, b topo.Hugepages) int { return cmp.Compare(a.PageSize, b.PageSize) })
@@ -158,6 +163,9 @@ func (t *tree) columns(nodes []node, length int) []int {
 			continue
 		}
 		if at := positions(nodes, set.List()); at != nil {
+			if name != "online" {
+				t.warn(OddDistances, path.Join(nodeDir, name), "rows of distances have a column for numas that are offline too")
+			}
 			return at
 		}
 	}
@@ -231,9 +239,9 @@ func (t *tree) packages(online cpuSet) []node {
 // MemoryKind says what the memory of a numa is.
 type MemoryKind string
 
-// The kinds of memory. What is not ordinary is never offered to pods that do not ask for the numa: the
-// kernel keeps its own data, and most of a program's, out of it. The kubelet counts the numa and its
-// memory all the same.
+// The kinds of memory. What is not ordinary is not for pods that do not ask for it: it is slow, or a
+// device's own, and the kernel keeps its own data out of it. The kubelet counts the numa and its memory
+// all the same.
 const (
 	OrdinaryMemory MemoryKind = "ordinary"
 	NoMemory       MemoryKind = "none"
@@ -266,7 +274,7 @@ func (t *tree) kinds(nodes []node) map[idset.NUMA]MemoryKind {
 			out[n.id] = OrdinaryMemory
 		default:
 			out[n.id] = cmp.Or(special[n.id], MovableMemory)
-			t.warn(SpecialMemory, n.dir(), "%s of %s memory, which ordinary pods do not get; the kubelet counts the numa all the same",
+			t.warn(SpecialMemory, n.dir(), "%s of %s memory, which is not for ordinary pods; the kubelet counts the numa all the same",
 				topo.FormatBytes(n.bytes), out[n.id])
 		}
 	}

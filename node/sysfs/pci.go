@@ -79,7 +79,7 @@ func compareAddress(a, b string) int {
 func (t *tree) function(address string, m *topo.Machine) Function {
 	// The link leads through the bridges above the function.
 	dir := path.Join(pciDir, address)
-	if target, ok := t.link(dir); ok {
+	if target, ok := t.link(dir, "sys/devices"); ok {
 		dir = target
 	}
 	t.seen.directory(dir)
@@ -90,10 +90,10 @@ func (t *tree) function(address string, m *topo.Machine) Function {
 		Device:  uint16(t.hex(dir+"/device", 16)),
 		NUMA:    t.numaNode(dir, m),
 	}
-	if driver, ok := t.link(dir + "/driver"); ok {
+	if driver, ok := t.link(dir+"/driver", "sys/bus/pci/drivers"); ok {
 		f.Driver = path.Base(driver)
 	}
-	if physical, ok := t.link(dir + "/physfn"); ok && isAddress(path.Base(physical)) {
+	if physical, ok := t.link(dir+"/physfn", "sys"); ok && isAddress(path.Base(physical)) {
 		f.Physical = path.Base(physical)
 	}
 	f.Kind = kindOf(f)

@@ -157,14 +157,15 @@ func (t *tree) numbered(dir, prefix string) []int {
 	return out
 }
 
-// link returns what a symbolic link of the tree points to, as a path of the tree.
-func (t *tree) link(name string) (target string, ok bool) {
+// link returns what a symbolic link of the tree points to, as a path of the tree. A link that leads
+// anywhere but under the given directory is none.
+func (t *tree) link(name, under string) (target string, ok bool) {
 	to, err := fs.ReadLink(t.fsys, name)
 	if err != nil || path.IsAbs(to) {
 		return "", false
 	}
 	target = path.Join(path.Dir(name), to)
-	if !fs.ValidPath(target) {
+	if !strings.HasPrefix(target, under+"/") {
 		return "", false
 	}
 	t.seen.link(name, to)

@@ -31,6 +31,8 @@ const (
 	KubeletCores Oddity = "kubelet-cores"
 	// Sockets are packages without a usable number, which were given one.
 	Sockets Oddity = "sockets"
+	// Caches are lists of the CPUs that share a cache which contradict each other.
+	Caches Oddity = "caches"
 	// NoCache is missing knowledge of caches: L3 groups are then sockets, as for the kubelet.
 	NoCache Oddity = "no-cache"
 	// KubeletL3 are L3 groups that the kubelet cuts otherwise: where a cache has no id, or is that of
@@ -41,7 +43,7 @@ const (
 	// OddDistances are distances that were kept but say what hardware does not: asymmetric ones, or a
 	// numa no nearer to itself than to another.
 	OddDistances Oddity = "odd-distances"
-	// SpecialMemory is a numa whose memory ordinary pods do not get.
+	// SpecialMemory is a numa whose memory is not for ordinary pods.
 	SpecialMemory Oddity = "special-memory"
 	// UnknownNUMA is a PCI function on a numa that the machine lacks.
 	UnknownNUMA Oddity = "unknown-numa"

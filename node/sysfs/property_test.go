@@ -1,0 +1,125 @@
+package sysfs_test
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/fstest"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/sysfs"
+)
+
+// drawSpec draws a machine: sparse numa ids, numas without CPUs or memory, CPU ids in any order, cores
+// of one to four threads, L3 groups and sockets across numas, hugepages, distances.
+func drawSpec(t *rapid.T) topo.Spec {
+	ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 300), 1, 6, rapid.ID).Draw(t, "numas")
+	slices.Sort(ids)
+	sizes := rapid.SliceOfNDistinct(rapid.SampledFrom([]int64{64 << 10, 2 << 20, 1 << 30}), 0, 3, rapid.ID).Draw(t, "sizes")
+	slices.Sort(sizes)
+	var s topo.Spec
+	for range ids {
+		n := topo.NUMA{ID: idset.NUMA(ids[len(s.NUMAs)]), Bytes: rapid.Int64Range(0, 1<<32).Draw(t, "kB") << 10}
+		for _, size := range sizes {
+			count := rapid.Int64Range(0, n.Bytes/size/int64(len(sizes))).Draw(t, "pages")
+			n.Hugepages = append(n.Hugepages, topo.Hugepages{PageSize: size, Count: count})
+		}
+		for range ids {
+			n.Distances = append(n.Distances, rapid.IntRange(1, 255).Draw(t, "distance"))
+		}
+		s.NUMAs = append(s.NUMAs, n)
+	}
+	cpus := rapid.Permutation(slices.Collect(func(yield func(idset.CPU) bool) {
+		for id := range 40 {
+			if !yield(idset.CPU(id * 3)) {
+				return
+			}
+		}
+	})).Draw(t, "cpus")
+	for range rapid.IntRange(1, 10).Draw(t, "cores") {
+		n := rapid.IntRange(1, 4).Draw(t, "threads")
+		s.Cores = append(s.Cores, topo.CoreSpec{
+			NUMA:   rapid.SampledFrom(s.NUMAs).Draw(t, "numa").ID,
+			Socket: idset.Socket(rapid.IntRange(0, 3).Draw(t, "socket")),
+			L3:     rapid.IntRange(0, 3).Draw(t, "l3"),
+			CPUs:   idset.Of(cpus[:n]...),
+		})
+		cpus = cpus[n:]
+	}
+	return s
+}
+
+func drawMachine(t *rapid.T) *topo.Machine {
+	m, err := topo.New(drawSpec(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// What a kernel shows of a machine is that machine.
+func TestDiscoverReadsWhatAKernelShows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMachine(t)
+		found, err := sysfs.Discover(show(m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(m.Spec(), found.Machine.Spec()) {
+			t.Fatalf("shown %+v, found %+v", m.Spec(), found.Machine.Spec())
+		}
+	})
+}
+
+// A kernel with a broken file is still understood, or refused, or something is said of it: never is
+// there another machine in silence.
+func TestNoOtherMachineInSilence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMachine(t)
+		k := show(m)
+		name := rapid.SampledFrom(slices.Sorted(maps.Keys(k))).Draw(t, "file")
+		switch harm := rapid.SampledFrom([]string{"removed", "empty", "NUL", "garbage", "huge", "a directory"}).Draw(t, "harm"); harm {
+		case "removed":
+			delete(k, name)
+		case "empty":
+			k[name].Data = nil
+		case "NUL":
+			k[name].Data = append(k[name].Data, 0)
+		case "garbage":
+			k[name].Data = rapid.SliceOf(rapid.Byte()).Filter(func(b []byte) bool {
+				return len(b) > 0 && (b[0] < '0' || b[0] > '9') && b[0] != ' ' && b[0] != 0 && b[0] > 13
+			}).Draw(t, "garbage")
+		case "huge":
+			k[name].Data = make([]byte, 1<<20)
+		case "a directory":
+			delete(k, name)
+			k[name+"/file"] = &fstest.MapFile{}
+		}
+		found, err := sysfs.Discover(k)
+		if err == nil && len(found.Warnings) == 0 && !reflect.DeepEqual(m.Spec(), found.Machine.Spec()) {
+			t.Fatalf("shown %+v, found %+v without a warning", m.Spec(), found.Machine.Spec())
+		}
+	})
+}
+
+// Discovery and snapshot find the same in any tree, harmed ones included.
+func TestSnapshotKeepsWhatDiscoveryReads(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k := show(drawMachine(t))
+		for range rapid.IntRange(0, 5).Draw(t, "harms") {
+			name := rapid.SampledFrom(slices.Sorted(maps.Keys(k))).Draw(t, "file")
+			if rapid.Bool().Draw(t, "remove") && len(k) > 1 {
+				delete(k, name)
+			} else {
+				k[name].Data = []byte(rapid.SampledFrom([]string{"", "0", "0-3", "x\ny", "-1", "99999"}).Draw(t, "text"))
+			}
+		}
+		if a, b := summary(k), summary(snapshotOf(t, k)); a != b {
+			t.Fatalf("the kernel shows\n%s\nand its snapshot\n%s", a, b)
+		}
+	})
+}
