@@ -24,6 +24,7 @@ type api struct {
 	watchers []chan metav1.WatchEvent
 	layouts  map[string]json.RawMessage
 	refuse   int // PATCH requests to refuse
+	lose     int // PATCH requests to do without saying so
 	writes   int
 	written  chan *v1alpha1.NodeLayout
 
@@ -137,6 +138,11 @@ func (a *api) applyLayout(w http.ResponseWriter, r *http.Request) {
 	a.layouts[l.Name] = body
 	a.writes++
 	a.written <- &l
+	if a.lose > 0 {
+		a.lose--
+		refuse(w, 504, metav1.StatusReasonTimeout)
+		return
+	}
 	answer(w, 200, l)
 }
 
@@ -212,4 +218,10 @@ func (a *api) refuseNext(n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.refuse = n
+}
+
+func (a *api) loseNext(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lose = n
 }

@@ -45,6 +45,7 @@ type look struct {
 	published []byte // content, nil where there is no layout
 	owner     types.UID
 	sequence  int64
+	doubt     bool   // a write failed, and may have been done nevertheless
 	reread    bool   // the publisher has to read what it published
 	fault     string // what was last logged of observations
 	unsettled int    // looks in a row that met the kubelet writing
@@ -53,10 +54,11 @@ type look struct {
 func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	if full {
+	if full || k.doubt {
 		if err := k.discover(ctx); err != nil {
 			return false, err
 		}
+		k.doubt = false
 	}
 	seen, err := kubelet.Observe(ctx, k.service, k.root)
 	if err != nil {

@@ -59,6 +59,7 @@ func (k *look) publishLayout(ctx context.Context, l *v1alpha1.NodeLayout) (wrote
 	l.Sequence = k.sequence + 1
 	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: k.cfg.NodeName, UID: k.nodeUID}}
 	if _, err := k.layouts.Apply(ctx, l); err != nil {
+		k.doubt = true
 		return false, err
 	}
 	k.sequence, k.published, k.owner = l.Sequence, now, k.nodeUID

@@ -11,6 +11,7 @@ import (
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
@@ -156,5 +157,37 @@ func TestLayoutIsWrittenWhateverThePublisherDoes(t *testing.T) {
 	}
 	if told.saw != 1 || told.wrote["NodeLayout"] != 1 || told.failed["Broken"] != 1 {
 		t.Errorf("witness was told %+v", told)
+	}
+}
+
+// A write that was done though its answer was lost is not taken for one that was not done: what came
+// back to the state before it is written too, and sequences go on growing.
+func TestLostAnswer(t *testing.T) {
+	a, rc := newAPI(t)
+	n := newNode(t, "node-a")
+	n.service.SetPods(listed("x"))
+	a.addPod(t, n.pod("x", 10))
+	k := newLook(t, n.config(rc, logr.Discard()))
+	for _, step := range []struct {
+		cpu  string
+		lose bool
+	}{{"5", false}, {"6", true}, {"5", false}} {
+		n.cpus(`{"uid-x":{"main":"` + step.cpu + `"}}`)
+		if step.lose {
+			a.loseNext(1)
+		}
+		if _, err := k.do(t.Context(), k.machine == nil); (err != nil) != step.lose {
+			t.Fatalf("CPU %s: error %v", step.cpu, err)
+		}
+	}
+	if len(a.written) != 3 {
+		t.Fatalf("%d writes, want 3", len(a.written))
+	}
+	var last *v1alpha1.NodeLayout
+	for range 3 {
+		last = <-a.written
+	}
+	if held(last) != "ns/x=5" || last.Sequence != 3 {
+		t.Errorf("last layout has sequence %d and %s", last.Sequence, held(last))
 	}
 }

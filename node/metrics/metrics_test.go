@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -124,6 +125,24 @@ func TestGolden(t *testing.T) {
 	}
 	if got != string(want) {
 		t.Errorf("%s differs; after checking it, run with -update. It is now\n%s", file, got)
+	}
+}
+
+// Every metric is explained where people look for it.
+func TestMetricsAreDocumented(t *testing.T) {
+	golden, err := os.ReadFile("testdata/metrics.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := strings.Split(string(document), "`")
+	for line := range strings.Lines(string(golden)) {
+		if w := strings.Fields(line); w[1] == "TYPE" && !slices.Contains(documented, w[2]) {
+			t.Errorf("docs/metrics.md does not say what %s is", w[2])
+		}
 	}
 }
 
