@@ -281,17 +281,20 @@ func (a *admission) align(r *request) (hint, bool) {
 		a.refuse(Reason{Code: Unsupported, Container: r.container, Want: int64(len(l.at)), Have: maxLattice})
 		return hint{}, false
 	}
+	row := policyTable[a.u.Rules.Topology.Policy]
+	l.single = row.single
 	var space room
 	var cross crossing
 	t := space.tables(l.size())
-	m := cross.merging(a.u.Rules.Topology.Policy, l.size())
+	m := cross.merging(row, l.size())
 	for k := range r.families() {
 		if f, choosy := a.family(&l, r, k, t); choosy {
-			m.meet(&f)
+			m.meet(&l, &f)
 		}
 	}
 	h, ok := m.decide(a.u, &l)
 	if !ok && !a.brief {
+		l.single = false
 		a.refuse(a.explain(&l, r)...)
 	}
 	return h, ok
@@ -308,7 +311,12 @@ func (a *admission) family(l *lattice, r *request, k int, t tables) (f family, c
 	case k == len(r.devices) && r.cpus > 0:
 		return a.cpuFamily(l, r, t), true
 	case k == len(r.devices)+1 && len(r.memory) > 0:
-		f = a.memoryFamily(l, r, t)
+		if f = a.memoryFamily(l, r, t); f.impossible && l.single {
+			// No single numa will do: whether others would decides if the manager has an opinion.
+			all := *l
+			all.single = false
+			f = a.memoryFamily(&all, r, t)
+		}
 		return f, !f.impossible
 	}
 	return f, false
@@ -317,7 +325,8 @@ func (a *admission) family(l *lattice, r *request, k int, t tables) (f family, c
 // universe returns the numas that the families of a request range over.
 func (a *admission) universe(r *request) (out topo.Mask) {
 	for _, d := range r.devices {
-		out |= a.deviceNUMAs(d.Resource)
+		_, res, _ := a.u.resource(d.Resource)
+		out |= res.NUMAs
 	}
 	if r.cpus > 0 {
 		out |= a.u.Machine.WithCPUs()

@@ -29,14 +29,14 @@ func (a *admission) cpuFamily(l *lattice, r *request, t tables) family {
 	}
 	l.sum(t.whole)
 	l.sum(t.free)
-	t.open(universe)
-	t.demand(r.cpus)
-	f := t.close(family{resource: cpuName, want: r.cpus, total: int64(usable.Len()), width: bits.OnesCount(uint(universe))})
+	t.open(l, universe)
+	t.demand(l, r.cpus)
+	f := t.close(l, family{resource: cpuName, want: r.cpus, total: int64(usable.Len()), width: bits.OnesCount(uint(universe))})
 	for must := l.dense(m.MaskOfCPUs(r.spare.cpus)); must != 0; must &= must - 1 {
 		f.ties = append(f.ties, must&-must)
 	}
-	f.tie()
-	f.prefer()
+	f.tie(l)
+	f.prefer(l)
 	if a.u.Rules.CPU.AlignBySocket {
 		preferSockets(m, l, &f)
 	}

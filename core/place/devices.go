@@ -15,27 +15,19 @@ import (
 //     other devices with a numa, then devices without.
 //   - Among equals the kubelet takes any (it ranges over a map): the prediction then says so.
 
-// deviceNUMAs returns the numas that a resource has devices on.
-func (a *admission) deviceNUMAs(resource string) (out topo.Mask) {
-	_, r, _ := a.u.resource(resource)
-	for i := range r.Devices {
-		out |= r.Devices[i].NUMAs
-	}
-	return out
-}
-
 // deviceFamily returns the family of a device resource; choosy is false where it has no opinion, or no
 // device plugin of the machine serves it: the device manager ignores such a resource.
 func (a *admission) deviceFamily(l *lattice, r *request, want Count, t tables) (f family, choosy bool) {
 	at, res, _ := a.u.resource(want.Resource)
-	universe := l.dense(a.deviceNUMAs(want.Resource))
+	universe := l.dense(res.NUMAs)
 	if universe == 0 {
 		return f, false
 	}
 	left := r.spare.devices[want.Resource]
 	f = family{resource: want.Resource, want: want.N, width: bits.OnesCount(uint(universe))}
-	clear(t.whole)
-	clear(t.free)
+	for i := range l.at {
+		t.whole[1<<i], t.free[1<<i] = 0, 0
+	}
 	shared := false
 	for i := range res.Devices {
 		d := &res.Devices[i]
@@ -60,11 +52,11 @@ func (a *admission) deviceFamily(l *lattice, r *request, want Count, t tables) (
 	if shared {
 		a.countShared(l, at, left, t)
 	}
-	t.open(universe)
-	t.demand(want.N)
-	f = t.close(f)
-	f.tie()
-	f.prefer()
+	t.open(l, universe)
+	t.demand(l, want.N)
+	f = t.close(l, f)
+	f.tie(l)
+	f.prefer(l)
 	return f, true
 }
 
@@ -76,7 +68,7 @@ func (a *admission) countShared(l *lattice, at int, left devices, t tables) {
 			continue
 		}
 		usable := left.has(i) || (!d.Unhealthy && !a.u.taken[at].has(i))
-		for m := range t.whole {
+		for m := 1; m < len(t.whole); m = l.next(m) {
 			if m&touch != 0 {
 				t.whole[m]++
 				if usable {
@@ -169,7 +161,7 @@ func (a *admission) pools(at int, res topo.Resource, h hint) [4]devices {
 		pools[k] = newDevices(len(res.Devices))
 	}
 	left := a.spare.devices[res.Name]
-	choosy := h.set && a.deviceNUMAs(res.Name) != 0
+	choosy := h.set && res.NUMAs != 0
 	for i, d := range res.Devices {
 		switch {
 		case left.has(i):

@@ -7,78 +7,74 @@ import (
 )
 
 // This file finds the reasons of a refusal. It runs only after the verdict is known, and never changes
-// it: it makes the families again, each in tables of its own.
+// it: it makes the families again, one after the other in the same tables.
+
+// need is what a merge wants of one resource.
+type need struct {
+	resource string
+	width    int
+}
 
 // explain says why the families of a request have no affinity that the policy admits.
 func (a *admission) explain(l *lattice, r *request) []Reason {
-	fams := a.choosy(l, r)
 	single := policyTable[a.u.Rules.Topology.Policy].single
+	t := newTables(l.size())
 	var out []Reason
-	for i := range fams {
-		if why, bad := fams[i].explain(single); bad {
-			why.Container = r.container
-			out = append(out, why)
+	var needs []need
+	for k := range r.families() {
+		f, choosy := a.family(l, r, k, t)
+		for i := 0; choosy && i < max(1, f.kinds); i++ {
+			if f.kinds > 0 {
+				f = a.ofKind(l, f, r.memory[i], t)
+			}
+			needs = append(needs, need{f.resource, f.width})
+			if why, bad := f.explain(single); bad {
+				why.Container = r.container
+				out = append(out, why)
+			}
 		}
 	}
 	if len(out) > 0 {
 		return out
 	}
-	if why, bad := uneven(fams); bad && !single && !a.u.Rules.CPU.AlignBySocket {
+	if why, bad := uneven(needs); bad && !single && !a.u.Rules.CPU.AlignBySocket {
 		why.Container = r.container
 		return []Reason{why}
 	}
-	return []Reason{together(r.container, fams)}
+	return []Reason{together(r.container, needs)}
 }
 
-// choosy returns the families that have an opinion, memory kind by kind.
-func (a *admission) choosy(l *lattice, r *request) (out []family) {
-	for k := range r.families() {
-		f, choosy := a.family(l, r, k, newTables(l.size()))
-		switch {
-		case choosy && f.kinds > 0:
-			out = append(out, a.kindsOf(l, r, f)...)
-		case choosy:
-			out = append(out, f)
-		}
-	}
-	return out
+// ofKind returns the joint family of memory with one kind's own amounts, in the same tables.
+func (a *admission) ofKind(l *lattice, joint family, w Amount, t tables) family {
+	a.u.sumMemory(l, a.u.kind(w.Kind), t)
+	joint.resource, joint.want, joint.total = w.Kind, w.Bytes, t.free[len(t.free)-1]
+	return joint
 }
 
-// kindsOf returns the joint family of memory once per kind, with the kind's own amounts.
-func (a *admission) kindsOf(l *lattice, r *request, joint family) (out []family) {
-	for _, w := range r.memory {
-		f, t := joint, newTables(l.size())
-		a.u.sumMemory(l, a.u.kind(w.Kind), t)
-		f.resource, f.want, f.free, f.total = w.Kind, w.Bytes, t.free, t.free[len(t.free)-1]
-		out = append(out, f)
-	}
-	return out
-}
-
-func together(container string, fams []family) Reason {
+func together(container string, needs []need) Reason {
 	var names []string
-	for i := range fams {
-		names = append(names, fams[i].resource)
+	for _, n := range needs {
+		names = append(names, n.resource)
 	}
 	return Reason{Code: Together, Container: container, Resource: strings.Join(names, ", ")}
 }
 
-// uneven names two families that are preferred on different numbers of numas.
-func uneven(fams []family) (Reason, bool) {
-	low, high := 0, 0
-	for i := range fams {
-		if fams[i].width < fams[low].width {
-			low = i
-		}
-		if fams[i].width > fams[high].width {
-			high = i
-		}
-	}
-	if len(fams) == 0 || fams[low].width == fams[high].width {
+// uneven names two resources that need different numbers of numas.
+func uneven(needs []need) (Reason, bool) {
+	if len(needs) == 0 {
 		return Reason{}, false
 	}
-	return Reason{Code: Widths, Resource: fams[low].resource, Want: int64(fams[low].width),
-		With: fams[high].resource, Have: int64(fams[high].width)}, true
+	low, high := needs[0], needs[0]
+	for _, n := range needs {
+		if n.width < low.width {
+			low = n
+		}
+		if n.width > high.width {
+			high = n
+		}
+	}
+	return Reason{Code: Widths, Resource: low.resource, Want: int64(low.width),
+		With: high.resource, Have: int64(high.width)}, low.width != high.width
 }
 
 // explain says why a family by itself cannot be served; bad is false where it could.
@@ -135,48 +131,35 @@ func (a *admission) memoryReasons(c *Container, h hint) []Reason {
 		return []Reason{{Code: Unsupported, Container: c.Name, Want: int64(len(l.at)), Have: maxLattice}}
 	}
 	r := request{memory: c.Memory, spare: a.spare}
-	joint := a.memoryFamily(&l, &r, newTables(l.size()))
-	kinds := a.kindsOf(&l, &r, joint)
-	var out []Reason
-	if joint.impossible {
-		if out = shortOf(c.Name, kinds); len(out) > 0 {
-			return out
-		}
-	}
-	if joint.impossible || !h.preferred || a.hasFree(h.mask, c.Memory) {
-		return barred(c.Name, kinds)
-	}
-	// Some numas would do, but not the preferred number of them with the affinity among them.
+	t := newTables(l.size())
+	joint := a.memoryFamily(&l, &r, t)
 	within, elsewhere := l.dense(h.mask), slices.Contains(joint.preferred, true)
-	for i := range kinds {
-		if why, bad := kinds[i].lack(max(joint.width, bits.OnesCount(uint(within))), within); bad {
-			if elsewhere && why.Code != Group {
+	barred := joint.impossible || !h.preferred || a.hasFree(h.mask, c.Memory)
+	var out, short []Reason
+	var needs []need
+	for _, w := range c.Memory {
+		f := a.ofKind(&l, joint, w, t)
+		needs = append(needs, need{f.resource, f.width})
+		why, bad := Reason{Code: Group, Resource: f.resource, Want: f.want, Have: f.total}, barred
+		if !barred {
+			// Some numas would do, but not the preferred number of them with the affinity among them.
+			if why, bad = f.lack(max(f.width, bits.OnesCount(uint(within))), within); elsewhere && why.Code != Group {
 				why.Code = Chosen
 			}
-			why.Container = c.Name
+		}
+		if why.Container = c.Name; bad {
 			out = append(out, why)
 		}
-	}
-	if len(out) == 0 {
-		out = append(out, together(c.Name, kinds))
-	}
-	return out
-}
-
-// shortOf returns the kinds of which the whole node has not enough.
-func shortOf(container string, kinds []family) (out []Reason) {
-	for _, k := range kinds {
-		if k.total < k.want {
-			out = append(out, Reason{Code: Short, Container: container, Resource: k.resource, Want: k.want, Have: k.total})
+		if joint.impossible && f.total < f.want {
+			why.Code = Short
+			short = append(short, why)
 		}
 	}
-	return out
-}
-
-// barred says of every kind that groups of numas rule out what would do.
-func barred(container string, kinds []family) (out []Reason) {
-	for _, k := range kinds {
-		out = append(out, Reason{Code: Group, Container: container, Resource: k.resource, Want: k.want, Have: k.total})
+	switch {
+	case len(short) > 0:
+		return short
+	case len(out) > 0:
+		return out
 	}
-	return out
+	return []Reason{together(c.Name, needs)}
 }

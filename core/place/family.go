@@ -10,6 +10,8 @@ import (
 type lattice struct {
 	at    []int // position of each dense bit
 	plain bool  // at[i] == i: dense bits are positions
+	// single: only masks of one numa matter, and only their entries in tables are kept.
+	single bool
 }
 
 // maxLattice bounds the work for one request. The kubelet enumerates the same masks with far more work
@@ -17,7 +19,15 @@ type lattice struct {
 const maxLattice = 16
 
 func newLattice(universe topo.Mask) lattice {
-	return lattice{universe.AppendPositions(make([]int, 0, topo.MaxNUMAs)), universe&(universe+1) == 0}
+	return lattice{at: universe.AppendPositions(make([]int, 0, topo.MaxNUMAs)), plain: universe&(universe+1) == 0}
+}
+
+// next returns the mask that matters after d; the first is 1.
+func (l *lattice) next(d int) int {
+	if l.single {
+		return d << 1
+	}
+	return d + 1
 }
 
 func (l *lattice) size() int { return 1 << len(l.at) }
@@ -43,6 +53,9 @@ func (l *lattice) dense(m topo.Mask) (out int) {
 
 // sum turns the amounts of single numas, at out[1<<i], into the amounts of all masks.
 func (l *lattice) sum(out []int64) {
+	if l.single {
+		return
+	}
 	for i := range l.at {
 		one, low := out[1<<i], out[:1<<i]
 		high := out[1<<i:][:len(low)]
@@ -99,18 +112,19 @@ func newTables(size int) tables {
 }
 
 // open makes every mask within the universe able and preferred, until a demand says otherwise.
-func (t *tables) open(universe int) {
-	for d := range t.able {
-		ok := d != 0 && d&^universe == 0
+func (t *tables) open(l *lattice, universe int) {
+	t.able[0], t.preferred[0] = false, false
+	for d := 1; d < len(t.able); d = l.next(d) {
+		ok := d&^universe == 0
 		t.able[d], t.preferred[d] = ok, ok
 	}
 }
 
 // demand keeps as preferred the masks that have the amount when nothing is held, and as able those of
 // them that have it free.
-func (t *tables) demand(amount int64) {
+func (t *tables) demand(l *lattice, amount int64) {
 	whole, free, able, preferred := t.whole, t.free[:len(t.whole)], t.able[:len(t.whole)], t.preferred[:len(t.whole)]
-	for d := range whole {
+	for d := 1; d < len(whole); d = l.next(d) {
 		preferred[d] = preferred[d] && whole[d] >= amount
 		able[d] = able[d] && preferred[d] && free[d] >= amount
 	}
@@ -118,9 +132,9 @@ func (t *tables) demand(amount int64) {
 
 // close ends the demands and returns the family with its tables: the width is that of the narrowest
 // mask that is preferred so far, at most the one that f has, and every able mask fits.
-func (t *tables) close(f family) family {
-	for d, ok := range t.preferred {
-		if ok {
+func (t *tables) close(l *lattice, f family) family {
+	for d := 1; d < len(t.preferred); d = l.next(d) {
+		if t.preferred[d] {
 			f.width = min(f.width, bits.OnesCount(uint(d)))
 		}
 	}
@@ -130,21 +144,18 @@ func (t *tables) close(f family) family {
 }
 
 // prefer prefers the fitting masks of the family's width.
-func (f *family) prefer() {
+func (f *family) prefer(l *lattice) {
 	f.impossible = true
-	for d, ok := range f.fits {
-		f.impossible = f.impossible && !ok
-		f.preferred[d] = ok && bits.OnesCount(uint(d)) == f.width
+	for d := 1; d < len(f.fits); d = l.next(d) {
+		f.impossible = f.impossible && !f.fits[d]
+		f.preferred[d] = f.fits[d] && bits.OnesCount(uint(d)) == f.width
 	}
 }
 
 // tie keeps of the fitting masks those that touch every tie.
-func (f *family) tie() {
-	if len(f.ties) == 0 {
-		return
-	}
-	for d, ok := range f.fits {
-		f.fits[d] = ok && f.touches(d)
+func (f *family) tie(l *lattice) {
+	for d := 1; len(f.ties) > 0 && d < len(f.fits); d = l.next(d) {
+		f.fits[d] = f.fits[d] && f.touches(d)
 	}
 }
 

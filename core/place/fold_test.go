@@ -3,9 +3,9 @@ package place
 // merge folds families as an admission does, for tests that make families of their own.
 func merge(u *Usage, l lattice, fams []family) (hint, bool) {
 	var cross crossing
-	m := cross.merging(u.Rules.Topology.Policy, l.size())
+	m := cross.merging(policyTable[u.Rules.Topology.Policy], l.size())
 	for i := range fams {
-		m.meet(&fams[i])
+		m.meet(&l, &fams[i])
 	}
 	return m.decide(u, &l)
 }

@@ -64,8 +64,8 @@ type crossing struct {
 }
 
 // merging returns a merge that has met no family.
-func (c *crossing) merging(p Policy, size int) merging {
-	m := merging{row: policyTable[p], possible: true}
+func (c *crossing) merging(row policyRow, size int) merging {
+	m := merging{row: row, possible: true}
 	if size > len(c.preferred) {
 		m.preferred, m.reached, m.turn = make([]bool, size), make([]uint64, size), make([]uint64, size)
 		return m
@@ -75,7 +75,7 @@ func (c *crossing) merging(p Policy, size int) merging {
 }
 
 // meet takes one more family into account.
-func (m *merging) meet(f *family) {
+func (m *merging) meet(l *lattice, f *family) {
 	if f.impossible {
 		m.possible = false
 		return
@@ -83,8 +83,8 @@ func (m *merging) meet(f *family) {
 	if !m.choosing {
 		copy(m.preferred, f.preferred)
 	} else {
-		for d, ok := range f.preferred {
-			m.preferred[d] = m.preferred[d] && ok
+		for d := 1; d < len(m.preferred); d = l.next(d) {
+			m.preferred[d] = m.preferred[d] && f.preferred[d]
 		}
 	}
 	if !m.row.preferred {
@@ -201,8 +201,8 @@ func meanDistance(m *topo.Machine, mask topo.Mask) float64 {
 func andConvolve(x, y []uint64) []uint64 {
 	superset(x, 1)
 	superset(y, 1)
-	for d := range x {
-		x[d] *= y[d]
+	for d, n := range y {
+		x[d] *= n
 	}
 	superset(x, -1)
 	for d := range x {
@@ -214,13 +214,16 @@ func andConvolve(x, y []uint64) []uint64 {
 // superset adds (sign 1) or subtracts (sign -1) along every bit, in place.
 func superset(x []uint64, sign int) {
 	for bit := 1; bit < len(x); bit <<= 1 {
-		for d := range x {
-			if d&bit == 0 {
-				if sign > 0 {
-					x[d] += x[d|bit]
-				} else {
-					x[d] -= x[d|bit]
+		for base := 0; base < len(x); base += 2 * bit {
+			without, with := x[base:base+bit], x[base+bit:][:bit]
+			if sign > 0 {
+				for i, n := range with {
+					without[i] += n
 				}
+				continue
+			}
+			for i, n := range with {
+				without[i] -= n
 			}
 		}
 	}

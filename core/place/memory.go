@@ -21,7 +21,7 @@ import (
 // of the last kind, what init containers of the pod leave included. Where no numas will do, the manager
 // has no opinion.
 func (a *admission) memoryFamily(l *lattice, r *request, t tables) family {
-	t.open(l.size() - 1)
+	t.open(l, l.size()-1)
 	for _, w := range r.memory {
 		a.u.sumMemory(l, a.u.kind(w.Kind), t)
 		for left, bytes := range r.spare.memory {
@@ -29,13 +29,13 @@ func (a *admission) memoryFamily(l *lattice, r *request, t tables) family {
 				t.free[l.dense(left.mask)] += bytes
 			}
 		}
-		t.demand(w.Bytes)
+		t.demand(l, w.Bytes)
 	}
-	f := t.close(family{resource: topo.Memory, kinds: len(r.memory), width: len(a.u.Machine.NUMAs())})
-	for d, ok := range f.fits {
-		f.fits[d] = ok && a.u.groupsAllow(l.wide(d))
+	f := t.close(l, family{resource: topo.Memory, kinds: len(r.memory), width: len(a.u.Machine.NUMAs())})
+	for d := 1; d < len(f.fits); d = l.next(d) {
+		f.fits[d] = f.fits[d] && a.u.groupsAllow(l.wide(d))
 	}
-	f.prefer()
+	f.prefer(l)
 	return f
 }
 

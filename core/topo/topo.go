@@ -97,6 +97,7 @@ type Device struct {
 type Resource struct {
 	Name    string
 	Devices []Device
+	NUMAs   Mask // the numas that some device is on
 }
 
 // Machine is one machine. It is made by [New] and never changes.
@@ -325,7 +326,11 @@ func (m *Machine) addDevices(in []DeviceSpec) error {
 				return fmt.Errorf("resource %s: device %s is named twice", name, devs[i].ID)
 			}
 		}
-		m.resources = append(m.resources, Resource{name, devs})
+		r := Resource{Name: name, Devices: devs}
+		for i := range devs {
+			r.NUMAs |= devs[i].NUMAs
+		}
+		m.resources = append(m.resources, r)
 	}
 	slices.SortFunc(m.resources, func(a, b Resource) int { return strings.Compare(a.Name, b.Name) })
 	return nil
