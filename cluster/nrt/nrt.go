@@ -50,7 +50,7 @@ const defaultMaxNUMAs = 8
 // is available. Memory of a numa that belongs to a group of several counts as the memory manager counts
 // it on that numa, though it serves only pods that use the whole group.
 //
-// The fingerprint is of the pods that hold something, method "with-exclusive-resources".
+// The fingerprint is of the pods that hold something in a zone, method "with-exclusive-resources".
 func FromCore(n *ledger.Node) *v1alpha2.NodeResourceTopology {
 	t := n.Rules.Topology
 	out := &v1alpha2.NodeResourceTopology{
@@ -154,7 +154,7 @@ func attributes(n *ledger.Node) v1alpha2.AttributeList {
 		most = defaultMaxNUMAs
 	}
 	return v1alpha2.AttributeList{
-		{Name: podfingerprint.Attribute, Value: Fingerprint(n.Entries)},
+		{Name: podfingerprint.Attribute, Value: Fingerprint(n)},
 		{Name: podfingerprint.AttributeMethod, Value: podfingerprint.MethodWithExclusiveResources},
 		{Name: attributeMaxNUMAs, Value: strconv.Itoa(most)},
 		{Name: attributePolicy, Value: t.Policy.String()},
@@ -162,15 +162,38 @@ func attributes(n *ledger.Node) v1alpha2.AttributeList {
 	}
 }
 
-// Fingerprint returns the fingerprint of the pods, in whatever order they are. It knows pods by
-// namespace and name alone: a pod that was made anew under the same name is the same to it.
-func Fingerprint(entries []ledger.Entry) string {
-	fp := podfingerprint.NewFingerprint(len(entries))
-	for _, e := range entries {
-		// The error is there for other versions; this one has none to give.
-		_ = fp.Add(e.Pod.Namespace, e.Pod.Name)
+// Fingerprint returns the fingerprint of the node's pods that hold something, in whatever order they
+// are. It knows pods by namespace and name alone: a pod that was made anew under the same name is the
+// same to it.
+func Fingerprint(n *ledger.Node) string {
+	fp := podfingerprint.NewFingerprint(len(n.Entries))
+	for _, e := range n.Entries {
+		if exclusive(n.Machine, e) {
+			// The error is there for other versions; this one has none to give.
+			_ = fp.Add(e.Pod.Namespace, e.Pod.Name)
+		}
 	}
 	return fp.Sign()
+}
+
+// exclusive reports whether readers who know the pod's spec and the zones expect it in the fingerprint:
+// what ordinary init containers hold does not count for them, nor do devices that are in no zone
+// (scheduler-plugins, resourcerequests.AreExclusiveForPod).
+func exclusive(m *topo.Machine, e ledger.Entry) bool {
+	for _, h := range e.Holdings {
+		if h.Kind == place.Init {
+			continue
+		}
+		if !h.CPUs.Empty() || len(h.Memory) > 0 {
+			return true
+		}
+		for _, d := range h.Devices {
+			if r, ok := m.Resource(d.Resource); ok && aligned(r) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // formerPolicy is what readers of the deprecated field topologyPolicies expect.

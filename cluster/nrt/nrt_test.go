@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"testing"
 
 	"github.com/k8stopologyawareschedwg/podfingerprint"
@@ -119,32 +119,64 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// pods is a node with pods of these names, each of which has a container that holds a CPU.
+func pods(t require, names ...string) *ledger.Node {
+	m, err := topo.ParseMachine("numa 0 cpus 0-7 memory 1Gi\ndevice x.io/nic a numa 0\ndevice x.io/seat s numa none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &ledger.Node{Name: "n", Machine: m, Usage: place.NewUsage(m, place.Rules{})}
+	for _, name := range names {
+		namespace, name, _ := strings.Cut(name, "/")
+		n.Entries = append(n.Entries, ledger.Entry{Pod: ledger.PodID{Namespace: namespace, Name: name},
+			Holdings: []place.Holding{{Container: "main", CPUs: idset.Of[idset.CPU](1)}}})
+	}
+	return n
+}
+
+// require is what testing.T and rapid.T have in common.
+type require interface{ Fatal(args ...any) }
+
 func TestFingerprintIsTheAgreedOne(t *testing.T) {
 	// The value is from the tests of NodeResourceTopologyMatch.
-	one := []ledger.Entry{{Pod: ledger.PodID{Namespace: "namespace1", Name: "pod1"}}}
-	if got, want := nrt.Fingerprint(one), "pfp0v0019e0420efb37746c6"; got != want {
+	if got, want := nrt.Fingerprint(pods(t, "namespace1/pod1")), "pfp0v0019e0420efb37746c6"; got != want {
 		t.Errorf("fingerprint is %s, want %s", got, want)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOfDistinct(rapid.StringMatching(`[a-z]{1,6}/[a-z0-9]{1,6}`), rapid.ID[string]).Draw(t, "pods")
-		var entries []ledger.Entry
 		other := podfingerprint.NewFingerprint(0)
-		for _, n := range names {
-			var id ledger.PodID
-			if i := slices.Index([]byte(n), '/'); i >= 0 {
-				id = ledger.PodID{Namespace: n[:i], Name: n[i+1:]}
-			}
-			entries = append(entries, ledger.Entry{Pod: id})
-		}
-		for _, e := range rapid.Permutation(entries).Draw(t, "order") {
-			if err := other.Add(e.Pod.Namespace, e.Pod.Name); err != nil {
+		for _, name := range rapid.Permutation(names).Draw(t, "order") {
+			namespace, name, _ := strings.Cut(name, "/")
+			if err := other.Add(namespace, name); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := other.Check(nrt.Fingerprint(entries)); err != nil {
+		if err := other.Check(nrt.Fingerprint(pods(t, names...))); err != nil {
 			t.Fatal(err)
 		}
 	})
+}
+
+func TestFingerprintIsOfWhatReadersExpect(t *testing.T) {
+	block := []place.Block{{Kind: "memory", NUMAs: 1, Bytes: 1}}
+	for _, c := range []struct {
+		name string
+		h    place.Holding
+		in   bool
+	}{
+		{"CPUs", place.Holding{CPUs: idset.Of[idset.CPU](1)}, true},
+		{"memory alone", place.Holding{Memory: block}, true},
+		{"a sidecar's memory", place.Holding{Kind: place.Sidecar, Memory: block}, true},
+		{"memory of an init container that ended", place.Holding{Kind: place.Init, Memory: block}, false},
+		{"a device near a numa", place.Holding{Devices: []place.DeviceBlock{{Resource: "x.io/nic", IDs: []string{"a"}, NUMAs: 1}}}, true},
+		{"a device near none", place.Holding{Devices: []place.DeviceBlock{{Resource: "x.io/seat", IDs: []string{"s"}}}}, false},
+	} {
+		n := pods(t, "ns/pod")
+		n.Entries[0].Holdings = []place.Holding{c.h}
+		if in := nrt.Fingerprint(n) == nrt.Fingerprint(pods(t, "ns/pod")); in != c.in {
+			t.Errorf("pod with %s: in the fingerprint %v, want %v", c.name, in, c.in)
+		}
+	}
 }
 
 func TestAmountsAreInOrder(t *testing.T) {
