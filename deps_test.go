@@ -76,7 +76,7 @@ var (
 var budget = map[string]string{
 	"github.com/fsnotify/fsnotify":        "The agent learns of the kubelet's state files when they change, not by polling.",
 	"github.com/go-logr/logr":             "The logger's interface that Kubernetes' libraries take.",
-	"github.com/google/cadvisor":          "The types in which a lab kubelet is told its machine.",
+	"github.com/google/cadvisor":          "The types in which a lab kubelet is told its machine; the judge of what discovery finds.",
 	"github.com/prometheus/client_golang": "The agent's metrics; and the lab's kubelets register theirs, each in its own registry.",
 	"github.com/spf13/cobra":              "Command lines that behave like kubectl's and kube-scheduler's.",
 	"github.com/spf13/pflag":              "The flags of cobra.",

@@ -1,7 +1,9 @@
 package sysfs_test
 
 import (
+	"io/fs"
 	"maps"
+	"path"
 	"reflect"
 	"slices"
 	"testing"
@@ -85,6 +87,7 @@ func TestNoOtherMachineInSilence(t *testing.T) {
 		switch harm := rapid.SampledFrom([]string{"removed", "empty", "NUL", "garbage", "huge", "a directory"}).Draw(t, "harm"); harm {
 		case "removed":
 			delete(k, name)
+			k[path.Dir(name)] = &fstest.MapFile{Mode: fs.ModeDir} // a file can be missing, its directory stays
 		case "empty":
 			k[name].Data = nil
 		case "NUL":

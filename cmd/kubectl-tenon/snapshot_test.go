@@ -1,0 +1,22 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+// A map can be drawn of what "tenon-agent snapshot" wrote, without a cluster.
+func TestMapOfASnapshot(t *testing.T) {
+	var out, errs bytes.Buffer
+	code := cli.Run(t.Context(), []string{"map", "--machine", "../../node/sysfs/testdata/two-sockets.txtar"},
+		&out, &errs, cli.Setup{Machine: readMachine})
+	if code != 0 || errs.Len() > 0 {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	if want := "2 sockets · 2 numas · 16 CPUs (8 cores) · 128Gi memory"; !strings.Contains(out.String(), want) {
+		t.Errorf("%q is not in\n%s", want, out.String())
+	}
+}
