@@ -156,6 +156,41 @@ distances 10 10 10 10
 		return k
 	},
 
+	// Distances that depend on the direction, rows of which one counts the numa that is offline too.
+	"odd-distances": func(t testing.TB) kernel {
+		k := show(machine(t, `
+numa 0 socket 0 cpus 0,1 memory 8Gi
+numa 2 socket 1 cpus 2,3 memory 8Gi
+distances 10 21
+distances 31 10
+`))
+		k.put(nodeDir+"/possible", "0-2")
+		k.put(nodeDir+"/node0/distance", "10 14 21")
+		return k
+	},
+
+	// Files that are missing, empty, or say nothing that could be.
+	"holes": func(t testing.TB) kernel {
+		k := show(machine(t, xeon))
+		k.put(cpuDir+"/online", "")
+		delete(k, nodeDir+"/node0/meminfo")
+		k.remove(nodeDir + "/node0/hugepages")
+		k.put(nodeDir+"/node1/distance", "")
+		k.put(nodeDir+"/node1/cpulist", "4-6,12-15")
+		k.put(nodeDir+"/node1/hugepages/hugepages-2048kB/nr_hugepages", "-1")
+		delete(k, cpuDir+"/cpu1/topology/core_cpus_list")
+		k.put(cpuDir+"/cpu2/topology/core_id", "many")
+		k.put(cpuDir+"/cpu5/cache/index3/shared_cpu_list", "0-99999")
+		return k
+	},
+
+	// Pages that take more than there is make no machine.
+	"too-many-pages": func(t testing.TB) kernel {
+		k := show(machine(t, xeon))
+		k.put(nodeDir+"/node0/hugepages/hugepages-1048576kB/nr_hugepages", "65")
+		return k
+	},
+
 	// A kernel without numas: memory is known for the whole machine alone.
 	"no-numas": func(t testing.TB) kernel {
 		k := show(machine(t, "numa 0 socket 3 cpus 0-1 memory 1Gi\ndistances 10"))

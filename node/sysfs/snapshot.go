@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -123,7 +124,13 @@ func Read(data []byte) (*Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Found{Machine: m}, nil
+	kinds := map[idset.NUMA]MemoryKind{}
+	for _, n := range m.NUMAs() {
+		if kinds[n.ID] = OrdinaryMemory; n.Bytes == 0 {
+			kinds[n.ID] = NoMemory
+		}
+	}
+	return &Found{Machine: m, Kinds: kinds}, nil
 }
 
 var errKind = errors.New("both a file and a directory, or named twice")

@@ -2,8 +2,9 @@
 // at "/", and makes a [topo.Machine] of it.
 //
 // The machine is the one that the kubelet sees through cadvisor: every numa that the kernel lists, those
-// without CPUs and those whose memory no ordinary pod gets included. Where a kernel or its firmware
-// contradicts itself the machine is still usable, and a named [Warning] says what was believed instead.
+// without CPUs and those whose memory is not for ordinary pods included. Cores and L3 groups are those of
+// the hardware; a [Warning] says where the kubelet cuts them otherwise. Where a kernel or its firmware
+// contradicts itself the machine is still usable, and a named warning says what was believed instead.
 //
 // Invariant: nothing is doubted in silence. What is not a description of a machine at all (no CPU, more
 // numas or CPUs than [topo] holds) is refused with one error, and so are files, directories, ids and
