@@ -20,8 +20,9 @@ test: ## Run all tests
 race: ## Run the heavy packages' tests under the race detector
 	go run ./test race
 
-bench: ## Run the benchmarks of core
+bench: ## Run the benchmarks of core, then compare place with the kubelet's own managers
 	go test -run '^$$' -bench . -benchmem ./core/...
+	go test -run '^$$' -bench AgainstTheKubelet -benchtime 100ms ./lab/kubelet
 
 diff: ## Judge N random machines by the kubelet's own managers (make diff N=100000)
 	go test ./lab/kubelet -run TestPlaceAgrees -diff.cases $(N) -v -timeout 0
