@@ -31,12 +31,16 @@ func version() string {
 }
 
 // readMachine takes a machine's text form and the snapshot of a machine.
-func readMachine(data []byte) (*topo.Machine, error) {
+func readMachine(data []byte) (*topo.Machine, []string, error) {
 	found, err := sysfs.Read(data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return found.Machine, nil
+	var warnings []string
+	for _, w := range found.Warnings {
+		warnings = append(warnings, w.String())
+	}
+	return found.Machine, warnings, nil
 }
 
 func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {

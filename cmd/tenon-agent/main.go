@@ -53,6 +53,10 @@ func run(ctx context.Context, args []string, nodeName string, stdout, stderr io.
 	verbose := fs.Int("v", 0, "verbosity of the log")
 	var show outlets
 	show.flags(fs)
+	fs.Usage = func() {
+		fmt.Fprintln(stderr, "Usage:\n  tenon-agent [FLAGS]\n  tenon-agent snapshot    write this host's machine as one text file to stdout\n\nFlags:")
+		fs.PrintDefaults()
+	}
 	if err := fs.Parse(args); err != nil {
 		return err
 	}

@@ -60,8 +60,9 @@ type Connect func(k Kubeconfig) (c Cluster, namespace string, err error)
 type Setup struct {
 	Version string
 	Connect Connect
-	// Machine makes a machine of a machine file's content; nil reads the text form of topo alone.
-	Machine func(data []byte) (*topo.Machine, error)
+	// Machine makes a machine of a machine file's content, and says what is odd about it; nil reads the
+	// text form of topo alone.
+	Machine func(data []byte) (m *topo.Machine, warnings []string, err error)
 }
 
 // Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -52,7 +51,7 @@ Without NODE a summary of all nodes comes first, and then their maps where they 
 			if err := f.check(args); err != nil {
 				return err
 			}
-			nodes, problems, err := a.mapNodes(c.Context(), f.machine, args)
+			nodes, problems, err := a.mapNodes(c, f.machine, args)
 			if err != nil {
 				return err
 			}
@@ -82,16 +81,16 @@ func (f mapFlags) check(args []string) error {
 }
 
 // mapNodes returns what is to be drawn.
-func (a *app) mapNodes(ctx context.Context, file string, args []string) ([]*ledger.Node, []NodeProblem, error) {
+func (a *app) mapNodes(c *cobra.Command, file string, args []string) ([]*ledger.Node, []NodeProblem, error) {
 	if file != "" {
-		n, err := a.readMachine(file)
+		n, err := a.readMachine(file, c.ErrOrStderr())
 		return []*ledger.Node{n}, nil, err
 	}
 	cluster, _, err := a.connect()
 	if err != nil {
 		return nil, nil, err
 	}
-	nodes, problems, err := cluster.Nodes(ctx)
+	nodes, problems, err := cluster.Nodes(c.Context())
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the nodes: %w", err)
 	}
@@ -112,8 +111,9 @@ func (a *app) mapNodes(ctx context.Context, file string, args []string) ([]*ledg
 	return nil, nil, fmt.Errorf("node %q is not known", args[0])
 }
 
-// readMachine makes a node, on which nothing is held, of a machine file.
-func (a *app) readMachine(path string) (*ledger.Node, error) {
+// readMachine makes a node, on which nothing is held, of a machine file. What is odd about the machine
+// goes to stderr, as kubectl's warnings do.
+func (a *app) readMachine(path string, stderr io.Writer) (*ledger.Node, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open machine file: %w", err)
@@ -130,16 +130,22 @@ func (a *app) readMachine(path string) (*ledger.Node, error) {
 	if parse == nil {
 		parse = parseMachine
 	}
-	m, err := parse(data)
+	m, warnings, err := parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("machine file %s: %w", path, err)
+	}
+	for _, w := range warnings {
+		fmt.Fprintln(stderr, "Warning: "+w)
 	}
 	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	return &ledger.Node{Name: name, Machine: m, Usage: place.NewUsage(m, place.Rules{})}, nil
 }
 
 // parseMachine reads the text form of a machine.
-func parseMachine(data []byte) (*topo.Machine, error) { return topo.ParseMachine(string(data)) }
+func parseMachine(data []byte) (*topo.Machine, []string, error) {
+	m, err := topo.ParseMachine(string(data))
+	return m, nil, err
+}
 
 func (f mapFlags) write(w io.Writer, nodes []*ledger.Node, problems []NodeProblem, summary bool) error {
 	if summary {
