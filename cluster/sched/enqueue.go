@@ -98,7 +98,7 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 		}
 		return fwk.QueueSkip
 	}
-	if p.verdict(s, n).Fits() {
+	if p.fits(s, n) {
 		return fwk.Queue
 	}
 	return fwk.QueueSkip

@@ -119,6 +119,15 @@ func (p *Plugin) verdict(s *state, n *ledger.Node) place.Verdict {
 	})
 }
 
+// fits is verdict without holdings and reasons. Filter does not ask it: nodes that fit are scored by their
+// holdings next, and those that do not are answered with reasons.
+func (p *Plugin) fits(s *state, n *ledger.Node) bool {
+	if s.demand.Policy == place.None {
+		return place.Fits(n.Usage, s.pod)
+	}
+	return p.verdict(s, n).Fits()
+}
+
 // translate reads a pod; a status is returned where it asks for what is not understood.
 func translate(pod *v1.Pod) (*state, *fwk.Status) {
 	cp, err := kube.Pod(pod)
