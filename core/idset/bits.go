@@ -19,9 +19,10 @@ func (b *Bits[T]) Set() Set[T] { return Set[T]{slices.Clone(trim(b.words))} }
 
 // Meet makes b the ids of both o and s.
 func (b *Bits[T]) Meet(o *Bits[T], s Set[T]) {
+	from := o.words // may be those of b
 	b.words = b.words[:0]
-	for i := range min(len(o.words), len(s.words)) {
-		b.words = append(b.words, o.words[i]&s.words[i])
+	for i := range min(len(from), len(s.words)) {
+		b.words = append(b.words, from[i]&s.words[i])
 	}
 }
 

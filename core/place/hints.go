@@ -67,7 +67,10 @@ type crossing struct {
 func (c *crossing) merging(row policyRow, size int) merging {
 	m := merging{row: row, possible: true}
 	if size > len(c.preferred) {
-		m.preferred, m.reached, m.turn = make([]bool, size), make([]uint64, size), make([]uint64, size)
+		m.preferred = make([]bool, size)
+		if !row.preferred {
+			m.reached, m.turn = make([]uint64, size), make([]uint64, size)
+		}
 		return m
 	}
 	m.preferred, m.reached, m.turn = c.preferred[:size], c.reached[:size], c.turn[:size]

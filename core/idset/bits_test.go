@@ -1,0 +1,39 @@
+package idset
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// Bits are changed in place, the sets that they are made of and that are made of them are not.
+func TestBitsAgreeWithSets(t *testing.T) {
+	const seed = 11
+	r := rand.New(rand.NewPCG(seed, seed))
+	for range 2000 {
+		x, y := Of(keys(random(r))...), Of(keys(random(r))...)
+		text := x.String()
+		b := x.Bits()
+		check := func(name string, want Set[CPU]) {
+			t.Helper()
+			got := b.Set()
+			if !got.Equal(want) || b.Len() != want.Len() || b.Min() != want.Min() || b.AndLen(y) != want.AndLen(y) {
+				t.Fatalf("seed %d: %s of %q and %q = %q, want %q", seed, name, x, y, got, want)
+			}
+		}
+		b.Add(y)
+		check("Add", x.Union(y))
+		union := b.Set()
+		b.Drop(x)
+		check("Drop", y.Minus(x))
+		if b.Meet(&b, y); !union.Equal(x.Union(y)) {
+			t.Fatalf("seed %d: a set changed with the bits that it was made of", seed)
+		}
+		check("Meet", y.Minus(x))
+		o := x.Bits()
+		b.Meet(&o, y)
+		check("Meet", x.And(y))
+		if x.String() != text {
+			t.Fatalf("seed %d: %q became %q", seed, text, x)
+		}
+	}
+}
