@@ -1,0 +1,318 @@
+package kubelet_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/place/scenario"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// What the differential test draws: a machine, rules that its kubelet accepts, and steps that depend on
+// what the node has left, so that admissions and refusals are both common.
+
+// drawing is one scenario that is being drawn.
+type drawing struct {
+	r *rand.Rand
+	s *scenario.Scenario
+	// kinds is how many kinds of resources a pod may ask for: the kubelet merges in time that grows with
+	// (2^numas - 1)^kinds.
+	kinds   int
+	names   int  // pods so far
+	refused bool // the last pod was
+	waiting []string
+}
+
+func pick[T any](r *rand.Rand, xs ...T) T { return xs[r.IntN(len(xs))] }
+
+// chance is true once in n times.
+func (d *drawing) chance(n int) bool { return d.r.IntN(n) == 0 }
+
+// resources are the device resources that machines may have.
+func resources() []string { return []string{"acme.com/gpu", "acme.com/nic", "acme.com/fpga"} }
+
+// draw makes the machine and the rules of a seed.
+func draw(seed uint64) (*drawing, error) {
+	d := &drawing{r: rand.New(rand.NewPCG(seed, 1)), s: &scenario.Scenario{}}
+	d.s.Comment = []string{fmt.Sprintf("Drawn with seed %d.", seed)}
+	n := pick(d.r, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4)
+	if d.r.IntN(100) < 7 {
+		n = pick(d.r, 5, 6, 7, 8, 8)
+	}
+	m, err := topo.New(d.machine(n))
+	if err != nil {
+		return nil, fmt.Errorf("seed %d: %w", seed, err)
+	}
+	d.s.Machine = m
+	d.topology(n)
+	d.cpuRules()
+	if n <= 4 || d.kinds > 2 || d.chance(2) {
+		d.memoryRules()
+	}
+	if d.s.ReserveCPUs > 0 {
+		if d.s.Rules.CPU.Reserved, err = place.ReserveCPUs(m, d.s.Rules.CPU, d.s.ReserveCPUs); err != nil {
+			return nil, fmt.Errorf("seed %d: %w", seed, err)
+		}
+	}
+	d.wholeCores()
+	return d, nil
+}
+
+// wholeCores reserves whole cores where CPUs are spread over numas core by core: what is left of a half
+// reserved core may let the kubelet loop forever (cpumanager/cpu_assignment.go,
+// takeByTopologyNUMADistributed).
+func (d *drawing) wholeCores() {
+	r := &d.s.Rules.CPU
+	if !r.FullPCPUsOnly || !r.DistributeAcrossNUMA {
+		return
+	}
+	whole := idset.Set[idset.CPU]{}
+	for id := range r.Reserved.All() {
+		c, _ := d.s.Machine.CPU(id)
+		whole = whole.Union(d.s.Machine.CoreCPUs(c.Core))
+	}
+	if !whole.Equal(r.Reserved) {
+		r.Reserved, d.s.ReserveCPUs = whole, 0
+	}
+	threads := d.s.Machine.CoreCPUs(d.s.Machine.Cores()[0]).Len()
+	for _, c := range d.s.Machine.Cores() {
+		r.FullPCPUsOnly = r.FullPCPUsOnly && d.s.Machine.CoreCPUs(c).Len() == threads
+	}
+}
+
+// class names what a drawing is of, for the count.
+func (d *drawing) class() string {
+	n, policy := len(d.s.Machine.NUMAs()), d.s.Rules.Topology.Policy
+	switch {
+	case n <= 4:
+		return fmt.Sprintf("%d numas", n)
+	case policy == place.None || policy == place.SingleNUMA:
+		return "5-8 numas, none or single-numa-node"
+	default:
+		return "5-8 numas, best-effort or restricted"
+	}
+}
+
+func (d *drawing) topology(n int) {
+	r := &d.s.Rules.Topology
+	r.Policy = pick(d.r, place.None, place.BestEffort, place.BestEffort, place.Restricted, place.Restricted, place.Restricted, place.SingleNUMA, place.SingleNUMA)
+	if n > 4 && !d.chance(3) {
+		r.Policy = pick(d.r, place.SingleNUMA, place.SingleNUMA, place.SingleNUMA, place.None)
+	}
+	if d.chance(2) {
+		r.Scope = place.PerPod
+	}
+	d.kinds = []int{9, 9, 5, 4, 3, 2, 2, 2, 2}[n]
+	if n == 4 && d.chance(20) {
+		d.kinds = 4
+	}
+	if r.Policy == place.None || r.Policy == place.SingleNUMA {
+		d.kinds = 9
+	}
+	if r.Policy == place.None {
+		return
+	}
+	// The kubelet looks distances up by id where it keeps them by position: with holes it panics.
+	last := d.s.Machine.NUMAs()[n-1]
+	r.PreferClosest = int(last.ID) == n-1 && len(last.Distances) > 0 && d.chance(3)
+	if d.chance(10) {
+		r.MaxNUMAs = pick(d.r, 8, 16)
+	}
+}
+
+func (d *drawing) cpuRules() {
+	r := &d.s.Rules.CPU
+	if r.Static = !d.chance(6); !r.Static {
+		return
+	}
+	cpus := d.s.Machine.CPUs().List()
+	n := 1 + d.r.IntN(max(1, len(cpus)/5))
+	if d.chance(2) {
+		d.s.ReserveCPUs = n
+	} else {
+		for range n {
+			r.Reserved = r.Reserved.With(cpus[d.r.IntN(len(cpus))])
+		}
+	}
+	for _, o := range []*bool{&r.FullPCPUsOnly, &r.DistributeAcrossNUMA, &r.AlignBySocket, &r.DistributeAcrossCores, &r.StrictReservation, &r.PreferAlignByUncoreCaches} {
+		*o = d.chance(4)
+	}
+	// What does not go together (cpumanager/policy_options.go).
+	m := d.s.Machine
+	if d.s.Rules.Topology.Policy == place.SingleNUMA || len(m.Sockets()) > m.WithCPUs().Len() {
+		r.AlignBySocket = false
+	}
+	if r.DistributeAcrossCores {
+		r.FullPCPUsOnly, r.DistributeAcrossNUMA, r.PreferAlignByUncoreCaches = false, false, false
+	}
+	if r.DistributeAcrossNUMA {
+		r.PreferAlignByUncoreCaches = false
+	}
+}
+
+// memoryRules reserves no more than a numa has: the kubelet subtracts without looking.
+func (d *drawing) memoryRules() {
+	r := &d.s.Rules.Memory
+	for _, n := range d.s.Machine.NUMAs() {
+		if most := n.Capacity(topo.Memory); most >= 1<<30 && (len(r.Reserved) == 0 || !d.chance(4)) {
+			r.Reserved = append(r.Reserved, place.Reserved{NUMA: n.ID, Kind: topo.Memory, Bytes: int64(pick(d.r, 1, 2)) << 29})
+		}
+	}
+	if r.Static = len(r.Reserved) > 0; !r.Static || !d.chance(4) {
+		return
+	}
+	var all []place.Reserved
+	for _, x := range r.Reserved {
+		at, _ := d.s.Machine.Position(x.NUMA)
+		for _, h := range d.s.Machine.NUMAs()[at].Hugepages {
+			if h.Count > 0 && d.chance(2) {
+				all = append(all, place.Reserved{NUMA: x.NUMA, Kind: h.Kind(), Bytes: h.PageSize * (1 + d.r.Int64N(h.Count))})
+			}
+		}
+		all = append(all, x)
+	}
+	slices.SortStableFunc(all, func(a, b place.Reserved) int {
+		if a.NUMA != b.NUMA {
+			return int(a.NUMA - b.NUMA)
+		}
+		return strings.Compare(a.Kind, b.Kind)
+	})
+	r.Reserved = all
+}
+
+// machine draws the description of a machine of n numas.
+func (d *drawing) machine(n int) (spec topo.Spec) {
+	ids := d.ids(n)
+	for i := range n {
+		node := topo.NUMA{ID: ids[i], Hugepages: []topo.Hugepages{
+			{PageSize: 2 << 20, Count: int64(pick(d.r, 0, 256, 512))}, {PageSize: 1 << 30, Count: int64(pick(d.r, 0, 0, 1, 2))}}}
+		if i == n-1 || !d.chance(12) {
+			node.Bytes = int64(pick(d.r, 6, 8, 12, 16, 32)) << 30
+		} else {
+			node.Hugepages[0].Count, node.Hugepages[1].Count = 0, 0
+		}
+		spec.NUMAs = append(spec.NUMAs, node)
+	}
+	if !d.chance(4) {
+		for i := range spec.NUMAs {
+			for j := range n {
+				spec.NUMAs[i].Distances = append(spec.NUMAs[i].Distances, 10+min(1, max(i-j, j-i))*pick(d.r, 2, 11, 22))
+			}
+		}
+	}
+	spec.Cores = d.cores(ids)
+	for _, name := range resources()[:pick(d.r, 0, 1, 2, 2, 3)] {
+		for k := range d.r.IntN(8) {
+			dev := topo.DeviceSpec{Resource: name, ID: fmt.Sprintf("d%d", k), Unhealthy: d.chance(10), NUMAs: []idset.NUMA{ids[d.r.IntN(n)]}}
+			switch d.r.IntN(14) {
+			case 0:
+				dev.NUMAs = nil
+			case 1:
+				dev.NUMAs = slices.Compact([]idset.NUMA{ids[0], ids[n-1]})
+			case 2:
+				dev.NUMAs = ids[d.r.IntN(n):]
+			}
+			spec.Devices = append(spec.Devices, dev)
+		}
+	}
+	return spec
+}
+
+// ids draws numa ids: mostly without holes, at most 63, which is what the kubelet's bitmasks hold.
+func (d *drawing) ids(n int) (out []idset.NUMA) {
+	if !d.chance(4) {
+		for i := range n {
+			out = append(out, idset.NUMA(i))
+		}
+		return out
+	}
+	for _, id := range d.r.Perm(64)[:n] {
+		out = append(out, idset.NUMA(id))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// cores draws the cores of a machine. First come their places, then their CPU ids.
+func (d *drawing) cores(ids []idset.NUMA) (out []topo.CoreSpec) {
+	n := len(ids)
+	per, sockets := pick(d.r, 1, 2, 3, 4, 6, 8), pick(d.r, 1, 1, 2, n)
+	if n > 4 {
+		per = pick(d.r, 1, 2, 4)
+	}
+	split, across, l3 := d.chance(15), d.chance(8), 0
+	for i, id := range ids {
+		if i > 0 && d.chance(8) {
+			continue // memory without CPUs
+		}
+		count := per
+		if d.chance(8) {
+			count = pick(d.r, 1, 3, 5)
+		}
+		groups := pick(d.r, 1, 1, 2, 3)
+		for k := range count {
+			c := topo.CoreSpec{NUMA: id, Socket: idset.Socket(i * sockets / n), L3: l3 + k*groups/count}
+			if split { // a numa of two sockets
+				c.Socket = idset.Socket(2*i + k*2/count)
+			}
+			if across { // one L3 cache for a socket
+				c.L3 = int(c.Socket)
+			}
+			out = append(out, c)
+		}
+		l3 += groups
+	}
+	d.number(out)
+	return out
+}
+
+// number gives cores their CPUs in one of the orders that firmware has.
+func (d *drawing) number(cores []topo.CoreSpec) {
+	threads := pick(d.r, 1, 2, 2, 2, 4)
+	mixed := threads > 1 && d.chance(15) // performance and efficiency cores
+	want := make([]int, len(cores))
+	total := 0
+	for i := range cores {
+		want[i] = threads
+		if mixed && d.chance(2) {
+			want[i] = 1
+		}
+		total += want[i]
+	}
+	var slots []int // the core of every CPU in the order of ids
+	switch d.r.IntN(3) {
+	case 0: // siblings are neighbours
+		for i := range cores {
+			for range want[i] {
+				slots = append(slots, i)
+			}
+		}
+	default: // first threads first
+		for t := range threads {
+			for i := range cores {
+				if t < want[i] {
+					slots = append(slots, i)
+				}
+			}
+		}
+		if d.chance(3) && !mixed { // numas take turns
+			per := total / threads
+			turn := d.r.Perm(per)
+			for k := range slots {
+				slots[k] = turn[k%per]
+			}
+		}
+	}
+	id, hole := idset.CPU(0), d.chance(12)
+	for _, core := range slots {
+		if hole && d.chance(5) {
+			id += idset.CPU(1 + d.r.IntN(3)) // offline CPUs
+		}
+		cores[core].CPUs = cores[core].CPUs.With(id)
+		id++
+	}
+}

@@ -1,0 +1,190 @@
+package kubelet_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/place/scenario"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// next draws what happens next on the node, mostly an admission.
+func (d *drawing) next(n *scenario.Node) scenario.Step {
+	ends := 5
+	if d.refused {
+		ends = 2
+	}
+	switch {
+	case len(n.Pods) > 0 && d.chance(ends):
+		d.refused = false
+		return scenario.Step{Do: scenario.Remove, Name: n.Pods[d.r.IntN(len(n.Pods))].Name}
+	case len(d.waiting) > 0 && d.chance(3):
+		name := d.waiting[0]
+		d.waiting = d.waiting[1:]
+		return scenario.Step{Do: scenario.Start, Name: name}
+	case len(n.Machine.Resources()) > 0 && d.chance(12):
+		return d.health(n.Machine)
+	}
+	d.names++
+	st := scenario.Step{Do: scenario.Admit, Name: fmt.Sprintf("p%d", d.names), Pod: d.pod(n.Usage())}
+	if slices.ContainsFunc(st.Pod.Containers, func(c place.Container) bool { return c.Kind == place.Init }) {
+		d.waiting = append(d.waiting, st.Name)
+	}
+	return st
+}
+
+// health lets some devices of a resource fail or come back.
+func (d *drawing) health(m *topo.Machine) scenario.Step {
+	r := pick(d.r, m.Resources()...)
+	st := scenario.Step{Do: pick(d.r, scenario.Unhealthy, scenario.Healthy, scenario.Healthy), Resource: r.Name}
+	all := d.chance(5)
+	for _, dev := range r.Devices {
+		if all || d.chance(3) || len(st.Devices) == 0 {
+			st.Devices = append(st.Devices, dev.ID)
+		}
+	}
+	return st
+}
+
+// wants is what the containers of one pod ask for.
+type wants struct {
+	qos     place.QoS
+	apps    int
+	cpu     [2]int // most free CPUs of a numa, and of all
+	memory  [2]int64
+	devices []string
+	pages   []string
+	free    map[string]int // healthy devices that nobody holds
+}
+
+// pod draws a pod that looks at what is free: mostly Guaranteed, some with init containers and sidecars.
+func (d *drawing) pod(u *place.Usage) (p place.Pod) {
+	p.QoS = pick(d.r, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed,
+		place.Guaranteed, place.Guaranteed, place.Burstable, place.BestEffortQoS)
+	p.PodLevel = p.QoS != place.BestEffortQoS && d.chance(15)
+	w := wants{qos: p.QoS, apps: pick(d.r, 1, 1, 1, 2, 2, 3), free: map[string]int{}}
+	for i, n := range u.Machine.NUMAs() {
+		w.cpu[0] = max(w.cpu[0], u.FreeCPUs().AndLen(n.CPUs))
+		w.memory[0] = max(w.memory[0], u.FreeMemory(i, topo.Memory))
+		w.memory[1] += u.FreeMemory(i, topo.Memory)
+	}
+	w.cpu[1] = u.FreeCPUs().Len()
+	d.choose(u, &w)
+	for i := range pick(d.r, 0, 0, 0, 0, 1, 1, 2, 3) {
+		c := d.container(fmt.Sprintf("i%d", i), &w)
+		c.Kind = pick(d.r, place.Init, place.Init, place.Sidecar)
+		p.Containers = append(p.Containers, c)
+	}
+	for i := range w.apps {
+		p.Containers = append(p.Containers, d.container(fmt.Sprintf("c%d", i), &w))
+	}
+	return p
+}
+
+// choose draws the kinds of resources that a pod asks for, as many as the managers can merge.
+func (d *drawing) choose(u *place.Usage, w *wants) {
+	left := d.kinds
+	if w.qos == place.Guaranteed && u.Rules.CPU.Static {
+		left--
+	}
+	if w.qos == place.Guaranteed && u.Rules.Memory.Static {
+		left--
+	}
+	var others []string
+	if w.qos != place.BestEffortQoS {
+		others = append(others, u.Machine.Kinds()[1:]...)
+	}
+	for _, r := range u.Machine.Resources() {
+		w.free[r.Name] = len(u.FreeDevices(r.Name))
+		others = append(others, r.Name, r.Name)
+	}
+	d.r.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	for _, name := range others[:min(len(others), max(0, left), pick(d.r, 0, 1, 1, 2, 3))] {
+		if strings.Contains(name, "/") {
+			w.devices = append(w.devices, name)
+		} else {
+			w.pages = append(w.pages, name)
+		}
+	}
+	slices.Sort(w.devices)
+	w.devices = slices.Compact(w.devices)
+	if d.chance(30) {
+		w.devices = append(w.devices, "acme.com/unknown")
+	}
+}
+
+func (d *drawing) container(name string, w *wants) place.Container {
+	c := place.Container{Name: name}
+	if w.qos != place.BestEffortQoS {
+		c.MilliCPU = d.milli(w)
+		for _, kind := range w.pages {
+			if d.chance(2) {
+				continue
+			}
+			n := int64(pick(d.r, 1, 1, 1, 2)) << 30
+			if kind == "hugepages-2Mi" {
+				n = int64(pick(d.r, 0, 2, 128, 256, 512, 600)) << 20
+			}
+			c.Memory = append(c.Memory, place.Amount{Kind: kind, Bytes: n})
+		}
+		c.Memory = append(c.Memory, place.Amount{Kind: topo.Memory, Bytes: d.bytes(w)})
+		slices.SortFunc(c.Memory, func(a, b place.Amount) int { return strings.Compare(a.Kind, b.Kind) })
+	}
+	for _, r := range w.devices {
+		if d.chance(3) {
+			continue
+		}
+		n := int64(1 + d.r.IntN(max(1, w.free[r]/2)))
+		switch d.r.IntN(12) {
+		case 0:
+			n = 0
+		case 1, 2:
+			n = int64(1 + d.r.IntN(max(1, w.free[r]+1)))
+		}
+		c.Devices = append(c.Devices, place.Count{Resource: r, N: n})
+	}
+	return c
+}
+
+// milli draws a CPU request: mostly a part of what some numa has free.
+func (d *drawing) milli(w *wants) int64 {
+	part := func(n int) int { return 1 + d.r.IntN(max(1, n)) }
+	n := 1
+	switch d.r.IntN(10) {
+	case 0, 1, 2, 3, 4:
+		n = part(w.cpu[0] / (w.apps + 1))
+	case 5, 6:
+		n = part(min(3, w.cpu[0]))
+	case 7:
+		n = part(w.cpu[0] / w.apps)
+	case 8:
+		n = part(w.cpu[1] / (w.apps + 1))
+	default:
+		n = part(w.cpu[1] + 2)
+	}
+	if threads := d.s.Machine.CPUs().Len() / len(d.s.Machine.Cores()); d.s.Rules.CPU.FullPCPUsOnly && !d.chance(8) {
+		n = (n + threads - 1) / threads * threads
+	}
+	if d.chance(15) {
+		return int64(n)*1000 - 500
+	}
+	return int64(n) * 1000
+}
+
+// bytes draws a memory request: mostly small beside what some numa has free.
+func (d *drawing) bytes(w *wants) int64 {
+	part := func(n int64) int64 { return (1 + d.r.Int64N(max(1, n>>28))) << 28 }
+	switch d.r.IntN(12) {
+	case 0, 1:
+		return part(w.memory[0] / int64(2*w.apps))
+	case 2:
+		return part(w.memory[1] / int64(w.apps))
+	case 3:
+		return part(w.memory[1] + 1<<30)
+	case 4:
+		return int64(1+d.r.IntN(1<<20)) << 10
+	}
+	return part(w.memory[0] / int64(6*w.apps))
+}
