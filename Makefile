@@ -1,6 +1,7 @@
 # Needs Go and a POSIX shell. Everything but verify and lint is one go command that works without make.
 
-N = 2000
+N = 100000
+S = 1
 T = 10s
 
 .PHONY: help demo up test race bench diff fuzz generate verify lint build clean
@@ -24,8 +25,8 @@ bench: ## Run the benchmarks of core, then compare place with the kubelet's own 
 	go test -run '^$$' -bench . -benchmem ./core/...
 	go test -run '^$$' -bench AgainstTheKubelet -benchtime 100ms ./lab/kubelet
 
-diff: ## Judge N random machines by the kubelet's own managers (make diff N=100000)
-	go test ./lab/kubelet -run TestPlaceAgrees -diff.cases $(N) -v -timeout 0
+diff: ## Judge N admissions by the kubelet's own managers, from seed S on (make diff N=1000000 S=1)
+	go test ./lab/kubelet -run TestPlaceAgrees -diff.n $(N) -diff.seed $(S) -v -timeout 0
 
 fuzz: ## Run every fuzz target for T (make fuzz T=1m)
 	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sort | \

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +30,7 @@ import (
 // must agree after each. A difference is made small and printed as a scenario file.
 
 var (
-	admissions = flag.Int("diff.n", 20000, "admissions to judge in the differential test")
+	admissions = flag.Int("diff.n", 10000, "admissions to judge in the differential test")
 	firstSeed  = flag.Uint64("diff.seed", 1, "first seed of the differential test")
 	workers    = flag.Int("diff.workers", runtime.GOMAXPROCS(0), "machines that are judged at once")
 )
@@ -40,6 +41,7 @@ const (
 )
 
 func TestPlaceAgreesWithTheManagers(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	run := &differ{dir: judgeDir(t), predict: place.Place, next: *firstSeed, began: time.Now()}
 	var wg sync.WaitGroup
 	for range *workers {

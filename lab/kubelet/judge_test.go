@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -35,8 +35,9 @@ type trial struct {
 	predict oracle
 	count   *tally
 
-	mu   sync.Mutex // the CPU manager looks at pods from a goroutine of its own
-	pods []*v1.Pod
+	pods    []*v1.Pod
+	looping chan struct{} // closed when the CPU manager's loop has ended; nil where there is none
+	looped  bool
 }
 
 // difference is how the two sides differ.
@@ -81,8 +82,14 @@ func newTrial(ctx context.Context, dir string, s *scenario.Scenario, predict ora
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
+	if rules.CPU.Static {
+		t.looping = make(chan struct{})
+	}
 	if t.real, err = lab.NewManagers(ctx, dir, s.Machine, c, t.active); err != nil {
 		return nil, fmt.Errorf("the managers do not start: %w", err)
+	}
+	if t.looping != nil {
+		<-t.looping
 	}
 	return t, nil
 }
@@ -104,24 +111,21 @@ func reservable(m *topo.Machine, r place.Rules) error {
 	return nil
 }
 
-// end stops the managers and drops what they hold: a loop of the CPU manager outlives them.
+// end stops the managers.
 func (t *trial) end() {
 	_ = t.real.Stop()
 	_ = os.RemoveAll(t.dir)
-	t.set(nil)
 }
 
+// active lists the active pods. The first who asks is the loop of the CPU manager that brings containers
+// to their CPUs; nothing else ends it, and while it lives the managers do, so it is ended here.
 func (t *trial) active() []*v1.Pod {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	if t.looping != nil && !t.looped {
+		t.looped = true
+		close(t.looping)
+		runtime.Goexit()
+	}
 	return slices.Clone(t.pods)
-}
-
-// set exchanges the active pods.
-func (t *trial) set(pods []*v1.Pod) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.pods = pods
 }
 
 func (t *trial) pod(name string) *v1.Pod {
@@ -203,7 +207,7 @@ func (t *trial) drop(name string) {
 		return
 	}
 	t.real.Forget(pod)
-	t.set(slices.DeleteFunc(slices.Clone(t.pods), func(p *v1.Pod) bool { return p == pod }))
+	t.pods = slices.DeleteFunc(slices.Clone(t.pods), func(p *v1.Pod) bool { return p == pod })
 	t.real.Collect()
 }
 
@@ -220,7 +224,7 @@ func (t *trial) admit(st scenario.Step) error {
 	if v.Fits() && !place.Judge(before, &st.Pod, v, st.Demand).Fits() {
 		return nil // the node would take it; the scheduler does not let it
 	}
-	t.set(append(slices.Clone(t.pods), pod))
+	t.pods = append(slices.Clone(t.pods), pod)
 	got, ok := t.decide(pod)
 	if !ok {
 		return fmt.Errorf("pod %s: the managers do not answer within %v", st.Name, patience)

@@ -77,6 +77,7 @@ func admits(s *Scenario) iter.Seq[int] {
 	}
 }
 
+// fewerContainers drops containers, and makes app containers of others.
 func fewerContainers(s *Scenario) iter.Seq[*Scenario] {
 	return func(yield func(*Scenario) bool) {
 		for i := range admits(s) {
@@ -86,6 +87,18 @@ func fewerContainers(s *Scenario) iter.Seq[*Scenario] {
 					p.Containers = slices.Delete(slices.Clone(p.Containers), k, k+1)
 				})
 				if len(c.Steps[i].Pod.Containers) > 0 && !yield(c) {
+					return
+				}
+				if s.Steps[i].Pod.Containers[k].Kind == place.App {
+					continue
+				}
+				asApp := s.with(func(c *Scenario) {
+					p := &c.Steps[i].Pod
+					app := p.Containers[k]
+					app.Kind = place.App
+					p.Containers = append(slices.Delete(slices.Clone(p.Containers), k, k+1), app)
+				})
+				if !yield(asApp) {
 					return
 				}
 			}

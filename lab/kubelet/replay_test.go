@@ -1,0 +1,143 @@
+package kubelet_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/place/scenario"
+)
+
+// unplayable are scenario files that the managers cannot play, and why.
+func unplayable() map[string]string {
+	return map[string]string{
+		"half_reserved_cores_loop_a_spreading_kubelet": "the CPU manager loops forever",
+		"more_than_eight_numas_are_not_handled":        "the topology manager does not start",
+	}
+}
+
+// Every scenario file says what the kubelet's managers do. The prediction is made once with what the
+// managers recorded, and once with what the file's own earlier lines said.
+func TestScenarioFilesAreWhatTheManagersDo(t *testing.T) {
+	dir := judgeDir(t)
+	files, err := filepath.Glob("../../core/place/testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenario files (%v)", err)
+	}
+	for name := range unplayable() {
+		if !slices.Contains(files, "../../core/place/testdata/"+name+".txt") {
+			t.Errorf("%s is not a scenario file", name)
+		}
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := scenario.Parse(file, string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if why, skip := unplayable()[name]; skip {
+				t.Skip(why)
+			}
+			own, err := os.MkdirTemp(dir, "f")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := playBoth(t.Context(), own, &f.Scenario); err != nil && !errors.Is(err, errOver) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func playBoth(ctx context.Context, dir string, s *scenario.Scenario) error {
+	t, err := newTrial(ctx, dir, s, place.Place, &tally{})
+	if err != nil {
+		return err
+	}
+	defer t.end()
+	own := s.Begin() // the file's own node
+	own.Rules = t.node.Rules
+	for _, st := range s.Steps {
+		if st.Do == scenario.Admit {
+			v := place.Place(own.Usage(), &st.Pod)
+			if v.Fits() && place.Judge(own.Usage(), &st.Pod, v, st.Demand).Fits() {
+				own.Hold(st.Name, v.Holdings)
+			}
+		} else {
+			own.Do(st)
+		}
+		if err := t.step(st); err != nil {
+			return err
+		}
+		if st.Do == scenario.Admit && own.Has(st.Name) != t.node.Has(st.Name) {
+			return differs(aboutVerdict, "pod %s: the file has it %v, the managers %v", st.Name, own.Has(st.Name), t.node.Has(st.Name))
+		}
+		own.Pods = append([]scenario.Held(nil), own.Pods...)
+		for i := range own.Pods { // where the file shows one outcome of several, go on with what came out
+			if !(place.Verdict{Holdings: own.Pods[i].Holdings}).Exact() {
+				own.Pods[i] = t.node.Pods[i]
+			}
+		}
+	}
+	return nil
+}
+
+// planted is place.Place with a fault: three CPUs or more on the second numa lose their lowest one to
+// the lowest CPU of the machine.
+func planted(u *place.Usage, p *place.Pod) place.Verdict {
+	v := place.Place(u, p)
+	for i := range v.Holdings {
+		h := &v.Holdings[i]
+		if len(u.Machine.NUMAs()) > 1 && h.CPUs.AndLen(u.Machine.NUMAs()[1].CPUs) >= 3 {
+			h.CPUs = h.CPUs.Minus(idset.Of(h.CPUs.Min())).With(u.Machine.CPUs().Min())
+		}
+	}
+	return v
+}
+
+// The judge finds a planted fault, and what it reports is the fault and little else.
+func TestPlantedFaultIsFoundAndMadeSmall(t *testing.T) {
+	dir := judgeDir(t)
+	var count tally
+	var s *scenario.Scenario
+	var err error
+	for seed := uint64(1); err == nil && seed < 200; seed++ {
+		s, err = try(dir, seed, planted, &count)
+	}
+	var d difference
+	if !errors.As(err, &d) || d.about != aboutHoldings {
+		t.Fatalf("after %d admissions: %v", count.steps[scenario.Admit], err)
+	}
+	small := shrink(dir, s, d.about, planted)
+	if err := replay(dir, small, planted, &tally{}); !errors.As(err, &d) || d.about != aboutHoldings {
+		t.Errorf("what is left does not show the fault: %v", err)
+	}
+	if err := replay(dir, small, place.Place, &tally{}); err != nil {
+		t.Errorf("what is left shows more than the fault: %v", err)
+	}
+	if n := len(small.Steps); n != 1 || len(small.Steps[0].Pod.Containers) != 1 || small.Steps[0].Pod.Containers[0].MilliCPU != 3000 {
+		t.Errorf("%d steps are left, want one pod with one container of three CPUs", n)
+	}
+	if n := len(small.Machine.NUMAs()); n != 2 || small.Machine.CPUs().Len() > 6 || len(small.Machine.Resources()) > 0 {
+		t.Errorf("a machine of %d numas, %d CPUs and %d resources is left", n, small.Machine.CPUs().Len(), len(small.Machine.Resources()))
+	}
+	text, err := small.Played()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := scenario.Parse("small", text); err != nil || f.Play() != text {
+		t.Errorf("not a scenario file (%v):\n%s", err, text)
+	}
+	t.Logf("from %d steps to:\n%s", len(s.Steps), text)
+}
