@@ -78,7 +78,11 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(m.Resources()), "[{x.io/any [{a 0 false}]} {x.io/gpu [{g0 1 false} {g1 3 false} {lost 2 true}]}]"; got != want {
+	devices := map[string][]topo.Device{}
+	for _, r := range m.Resources() {
+		devices[r.Name] = r.Devices
+	}
+	if got, want := fmt.Sprint(devices), "map[x.io/any:[{a 0 false}] x.io/gpu:[{g0 1 false} {g1 3 false} {lost 2 true}]]"; got != want {
 		t.Errorf("devices are %s, want %s", got, want)
 	}
 	done := pod("done", "uid-d", kubelet.Container{Name: "main"})
