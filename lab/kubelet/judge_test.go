@@ -221,6 +221,9 @@ func (t *trial) admit(st scenario.Step) error {
 		return err
 	}
 	v := t.predict(before, &st.Pod)
+	if fits := place.Fits(before, &st.Pod); fits != place.Place(before, &st.Pod).Fits() {
+		return differs(aboutVerdict, "pod %s: Fits says %v, Place says otherwise", st.Name, fits)
+	}
 	if v.Fits() && !place.Judge(before, &st.Pod, v, st.Demand).Fits() {
 		return nil // the node would take it; the scheduler does not let it
 	}
