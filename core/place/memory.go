@@ -32,9 +32,7 @@ func (a *admission) memoryFamily(l *lattice, r *request, t tables) family {
 		t.demand(l, w.Bytes)
 	}
 	f := t.close(l, family{resource: topo.Memory, kinds: len(r.memory), width: len(a.u.Machine.NUMAs())})
-	for d := 1; d < len(f.fits); d = l.next(d) {
-		f.fits[d] = f.fits[d] && a.u.groupsAllow(l.wide(d))
-	}
+	a.u.keepGroups(l, f.fits)
 	f.prefer(l)
 	return f
 }
@@ -52,12 +50,27 @@ func (u *Usage) sumMemory(l *lattice, kind int, t tables) {
 	l.sum(t.free)
 }
 
-// groupsAllow reports whether the manager's groups let new memory be assigned to exactly this mask.
-func (u *Usage) groupsAllow(mask topo.Mask) bool {
-	if mask.Len() == 1 {
-		return u.cells[mask.First()].Len() == 1
+// keepGroups keeps of the fitting masks those to which the manager's groups let new memory be assigned.
+func (u *Usage) keepGroups(l *lattice, fits []bool) {
+	var used, grouped topo.Mask // numas that have blocks, and those of them that share blocks with others
+	for i, n := range u.assignments {
+		if n > 0 {
+			used |= 1 << uint(i)
+		}
+		if u.cells[i].Len() > 1 {
+			grouped |= 1 << uint(i)
+		}
 	}
-	return !u.violates(mask)
+	for d := 1; d < len(fits); d = l.next(d) {
+		if !fits[d] {
+			continue
+		}
+		if mask := l.wide(d); d&(d-1) == 0 {
+			fits[d] = mask&grouped == 0
+		} else if mask&used != 0 {
+			fits[d] = !u.violates(mask)
+		}
+	}
 }
 
 // violates reports whether a group of several numas meets single-numa use or another group
