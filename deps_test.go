@@ -61,7 +61,7 @@ var floors = []floor{
 	{"cmd/...", nil, words(`core/... api/... deploy/... node/... cluster/... face/... lab/... cmd/...`), all()},
 
 	// Beside the house.
-	{"test", nil, nil, nil},
+	{"test/...", nil, nil, nil},
 	{".", nil, nil, nil},
 }
 

@@ -1,0 +1,128 @@
+// Command mutate checks the check: it puts faults into core/place, one at a time, and runs the short
+// differential test against each, which must fail.
+//
+//	go run ./test/mutate [NAME...]    all faults, or those whose names contain one of NAME
+//
+// Invariant: the module's files are never changed; a fault is an overlay of the build. The command
+// refuses a fault whose text is not found exactly once, or that does not build, and fails if one of them
+// is not caught.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, names []string) error {
+	dir, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	var chosen []fault
+	for _, f := range faults() {
+		if len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return strings.Contains(f.name, n) }) {
+			chosen = append(chosen, f)
+		}
+	}
+	if len(chosen) == 0 {
+		return fmt.Errorf("no fault is named %s", strings.Join(names, ", "))
+	}
+	for _, f := range chosen { // before the first build: all patches must apply
+		if _, err := f.apply(); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for i, f := range chosen {
+		fmt.Fprintf(os.Stderr, "%d of %d: %s\n", i+1, len(chosen), f.name)
+		began := time.Now()
+		how, err := f.judge(ctx, dir)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", f.name, err))
+			how = "NOT CAUGHT"
+		}
+		fmt.Printf("%-42s %4.0fs  %s\n", f.name, time.Since(began).Seconds(), how)
+	}
+	return errors.Join(errs...)
+}
+
+// fault is one thing done wrong: a text of a file and what stands there instead.
+type fault struct{ name, file, is, becomes string }
+
+// apply returns the file with the fault in it.
+func (f fault) apply() (string, error) {
+	text, err := os.ReadFile(f.file)
+	if err != nil {
+		return "", fmt.Errorf("fault %q: %w", f.name, err)
+	}
+	if n := strings.Count(string(text), f.is); n != 1 {
+		return "", fmt.Errorf("fault %q: %s has its text %d times, want once: %q", f.name, f.file, n, f.is)
+	}
+	return strings.Replace(string(text), f.is, f.becomes, 1), nil
+}
+
+// caught is what the differential test prints of a difference.
+var caught = regexp.MustCompile(`(?m)^.*?(seed \d+: [a-z].*)$`)
+
+// judge runs the differential test against the fault and says by what it was caught.
+func (f fault) judge(ctx context.Context, dir string) (how string, err error) {
+	text, err := f.apply()
+	if err != nil {
+		return "", err
+	}
+	mutant, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(mutant, []byte(text), 0o644); err != nil {
+		return "", err
+	}
+	original, err := filepath.Abs(f.file)
+	if err != nil {
+		return "", err
+	}
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {original: mutant}})
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(overlay, list, 0o644); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-overlay", overlay, "./lab/kubelet", "-run", "TestPlaceAgrees")
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return "", errors.New("the differential test passes")
+	}
+	m := caught.FindStringSubmatch(string(out))
+	if m == nil {
+		return "", fmt.Errorf("no difference, but: %w\n%s", err, out)
+	}
+	return shorten(m[1]), nil
+}
+
+func shorten(s string) string {
+	const most = 120
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}
