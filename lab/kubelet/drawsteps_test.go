@@ -54,9 +54,12 @@ type wants struct {
 	apps    int
 	cpu     [2]int // most free CPUs of a numa, and of all
 	memory  [2]int64
+	edge    int   // CPUs of some numa, held and reserved ones too: where widths change
+	edgeMem int64 // memory of some numa, but for what is reserved
 	devices []string
 	pages   []string
 	free    map[string]int // healthy devices that nobody holds
+	all     map[string]int // devices
 }
 
 // pod draws a pod that looks at what is free: mostly Guaranteed, some with init containers and sidecars.
@@ -64,13 +67,15 @@ func (d *drawing) pod(u *place.Usage) (p place.Pod) {
 	p.QoS = pick(d.r, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed,
 		place.Guaranteed, place.Guaranteed, place.Burstable, place.BestEffortQoS)
 	p.PodLevel = p.QoS != place.BestEffortQoS && d.chance(15)
-	w := wants{qos: p.QoS, apps: pick(d.r, 1, 1, 1, 2, 2, 3), free: map[string]int{}}
+	w := wants{qos: p.QoS, apps: pick(d.r, 1, 1, 1, 2, 2, 3), free: map[string]int{}, all: map[string]int{}}
 	for i, n := range u.Machine.NUMAs() {
 		w.cpu[0] = max(w.cpu[0], u.FreeCPUs().AndLen(n.CPUs))
 		w.memory[0] = max(w.memory[0], u.FreeMemory(i, topo.Memory))
 		w.memory[1] += u.FreeMemory(i, topo.Memory)
 	}
 	w.cpu[1] = u.FreeCPUs().Len()
+	at := d.r.IntN(len(u.Machine.NUMAs()))
+	w.edge, w.edgeMem = u.Machine.NUMAs()[at].CPUs.Len(), u.Allocatable(at, topo.Memory)
 	d.choose(u, &w)
 	for i := range pick(d.r, 0, 0, 0, 0, 1, 1, 2, 3) {
 		c := d.container(fmt.Sprintf("i%d", i), &w)
@@ -97,7 +102,7 @@ func (d *drawing) choose(u *place.Usage, w *wants) {
 		others = append(others, u.Machine.Kinds()[1:]...)
 	}
 	for _, r := range u.Machine.Resources() {
-		w.free[r.Name] = len(u.FreeDevices(r.Name))
+		w.free[r.Name], w.all[r.Name] = len(u.FreeDevices(r.Name)), len(r.Devices)
 		others = append(others, r.Name, r.Name)
 	}
 	d.r.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
@@ -142,6 +147,8 @@ func (d *drawing) container(name string, w *wants) place.Container {
 			n = 0
 		case 1, 2:
 			n = int64(1 + d.r.IntN(max(1, w.free[r]+1)))
+		case 3:
+			n = int64(1 + d.r.IntN(max(1, w.all[r])))
 		}
 		c.Devices = append(c.Devices, place.Count{Resource: r, N: n})
 	}
@@ -162,11 +169,12 @@ func (d *drawing) milli(w *wants) int64 {
 	case 8:
 		n = part(w.cpu[1] / (w.apps + 1))
 	default:
-		n = part(w.cpu[1] + 2)
+		n = pick(d.r, part(w.cpu[1]+2), w.edge, w.edge, max(1, w.edge-1), w.edge+1)
 	}
 	if threads := d.s.Machine.CPUs().Len() / len(d.s.Machine.Cores()); d.s.Rules.CPU.FullPCPUsOnly && !d.chance(8) {
 		n = (n + threads - 1) / threads * threads
 	}
+	n = max(1, n)
 	if d.chance(15) {
 		return int64(n)*1000 - 500
 	}
@@ -182,7 +190,7 @@ func (d *drawing) bytes(w *wants) int64 {
 	case 2:
 		return part(w.memory[1] / int64(w.apps))
 	case 3:
-		return part(w.memory[1] + 1<<30)
+		return pick(d.r, part(w.memory[1]+1<<30), max(1, w.edgeMem), w.edgeMem+1)
 	case 4:
 		return int64(1+d.r.IntN(1<<20)) << 10
 	}
