@@ -409,8 +409,11 @@ func (a *account) predict() *Node {
 		// What an admitted pod holds does not change with what comes after, unless it was another pod of
 		// its shape that got it.
 		if !f.acked || !free(n.Usage, f.holdings()) {
-			if v := place.Place(n.Usage, f.pod); v.Fits() {
+			switch v := place.Place(n.Usage, f.pod); {
+			case v.Fits():
 				f.expect(v.Holdings)
+			case !f.turned:
+				f.options = nil // others moved into its place; its turn will tell
 			}
 		}
 		if len(f.holdings()) == 0 {
