@@ -25,6 +25,7 @@ type drawing struct {
 	names   int  // pods so far
 	refused bool // the last pod was
 	waiting []string
+	wide    bool // pods want memory of several numas, and hugepages
 }
 
 func pick[T any](r *rand.Rand, xs ...T) T { return xs[r.IntN(len(xs))] }
@@ -59,6 +60,7 @@ func draw(seed uint64) (*drawing, error) {
 		}
 	}
 	d.wholeCores()
+	d.wide = n > 2 && d.s.Rules.Memory.Static && d.chance(3)
 	return d, nil
 }
 

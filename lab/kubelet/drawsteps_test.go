@@ -101,6 +101,10 @@ func (d *drawing) choose(u *place.Usage, w *wants) {
 	if w.qos != place.BestEffortQoS {
 		others = append(others, u.Machine.Kinds()[1:]...)
 	}
+	if d.wide && left > 0 && len(others) > 0 {
+		w.pages = append(w.pages, others[0])
+		others, left = others[1:], left-1
+	}
 	for _, r := range u.Machine.Resources() {
 		w.free[r.Name], w.all[r.Name] = len(u.FreeDevices(r.Name)), len(r.Devices)
 		others = append(others, r.Name, r.Name)
@@ -125,7 +129,7 @@ func (d *drawing) container(name string, w *wants) place.Container {
 	if w.qos != place.BestEffortQoS {
 		c.MilliCPU = d.milli(w)
 		for _, kind := range w.pages {
-			if d.chance(2) {
+			if !d.wide && d.chance(2) {
 				continue
 			}
 			n := int64(pick(d.r, 1, 1, 1, 2)) << 30
@@ -184,6 +188,9 @@ func (d *drawing) milli(w *wants) int64 {
 // bytes draws a memory request: mostly small beside what some numa has free.
 func (d *drawing) bytes(w *wants) int64 {
 	part := func(n int64) int64 { return (1 + d.r.Int64N(max(1, n>>28))) << 28 }
+	if d.wide && !d.chance(3) {
+		return part(w.memory[1] / int64(w.apps))
+	}
 	switch d.r.IntN(12) {
 	case 0, 1:
 		return part(w.memory[0] / int64(2*w.apps))

@@ -100,12 +100,12 @@ func reservable(m *topo.Machine, r place.Rules) error {
 	if !r.Memory.Static {
 		return nil
 	}
-	u := place.NewUsage(m, r)
-	for i, n := range m.NUMAs() {
-		for _, x := range r.Memory.Reserved {
-			if x.NUMA == n.ID && u.Allocatable(i, x.Kind)+x.Bytes > n.Capacity(x.Kind) {
-				return fmt.Errorf("numa %d has less %s than is reserved", n.ID, x.Kind)
-			}
+	total := map[place.Reserved]int64{} // Bytes are left out of the key
+	for _, x := range r.Memory.Reserved {
+		k := place.Reserved{NUMA: x.NUMA, Kind: x.Kind}
+		total[k] += x.Bytes
+		if at, ok := m.Position(x.NUMA); !ok || total[k] > m.NUMAs()[at].Capacity(x.Kind) {
+			return fmt.Errorf("numa %d has less %s than is reserved", x.NUMA, x.Kind)
 		}
 	}
 	return nil

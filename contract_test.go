@@ -1,0 +1,68 @@
+package tenon_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// docs/kubelet.md is the contract that core/place models. Every rule names where it was read and what
+// shows it, and both are there.
+
+var quotedWord = regexp.MustCompile("`([^`]+)`")
+
+func TestEveryRuleOfTheContractIsShown(t *testing.T) {
+	text := document(t, "docs/kubelet.md")
+	_, rules, ok := strings.Cut(text, "\n## Rules\n")
+	if !ok {
+		t.Fatal("docs/kubelet.md has no section Rules")
+	}
+	rules, _, _ = strings.Cut(rules, "\n## ")
+	sections := strings.Split(rules, "\n### ")[1:]
+	if len(sections) < 20 {
+		t.Errorf("%d rules, want at least 20", len(sections))
+	}
+	for _, s := range sections {
+		title, body, _ := strings.Cut(s, "\n")
+		_, read, ok := strings.Cut(body, "Read from: ")
+		if !ok || !strings.Contains(read, ".go`") {
+			t.Errorf("rule %q does not say which file it was read from", title)
+		}
+		_, shown, ok := strings.Cut(body, "Shown by: ")
+		if !ok || !quotedWord.MatchString(shown) {
+			t.Errorf("rule %q names no scenario", title)
+		}
+	}
+}
+
+// A quoted word with an underscore and without a path or a dot is a scenario; one that ends in .go is a
+// file of Kubernetes, below pkg/kubelet/cm or from the root of the module.
+func TestContractNamesWhatExists(t *testing.T) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	kubernetes := strings.TrimSpace(string(out))
+	scenarios, files := 0, 0
+	for _, m := range quotedWord.FindAllStringSubmatch(document(t, "docs/kubelet.md"), -1) {
+		switch name := m[1]; {
+		case strings.HasSuffix(name, ".go"):
+			files++
+			_, below := os.Stat(filepath.Join(kubernetes, "pkg/kubelet/cm", name))
+			if _, err := os.Stat(filepath.Join(kubernetes, name)); err != nil && below != nil {
+				t.Errorf("docs/kubelet.md: Kubernetes has no file %s", name)
+			}
+		case strings.Contains(name, "_") && !strings.ContainsAny(name, "./ ") && !strings.HasPrefix(name, "tenon_"):
+			scenarios++
+			if _, err := os.Stat(filepath.Join("core/place/testdata", name+".txt")); err != nil {
+				t.Errorf("docs/kubelet.md: no scenario %s: %v", name, err)
+			}
+		}
+	}
+	if scenarios < 60 || files < 30 {
+		t.Errorf("docs/kubelet.md names %d scenarios and %d files", scenarios, files)
+	}
+}
