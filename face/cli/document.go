@@ -97,6 +97,7 @@ type reasonDocument struct {
 	Want      int64  `json:"want"`
 	Have      int64  `json:"have"`
 	Width     int    `json:"width,omitempty"`
+	With      string `json:"with,omitempty"` // the other resource, where two do not go together
 	Text      string `json:"text"`
 }
 
@@ -184,7 +185,7 @@ func (v verdictOn) document() verdictDocument {
 		Node: v.node.Name, Fits: v.verdict.Fits(), Error: string(v.verdict.Error),
 		NUMAs: ids(m, v.verdict.NUMAs(m)), Holdings: holdingsOn(m, v.verdict.Holdings),
 		Reasons: each(v.verdict.Reasons, func(r place.Reason) reasonDocument {
-			return reasonDocument{string(r.Code), r.Container, r.Resource, r.Want, r.Have, r.Width, r.Text()}
+			return reasonDocument{string(r.Code), r.Container, r.Resource, r.Want, r.Have, r.Width, r.With, r.Text()}
 		}),
 	}
 }
