@@ -60,7 +60,7 @@ func draw(seed uint64) (*drawing, error) {
 		}
 	}
 	d.wholeCores()
-	d.wide = n > 2 && d.s.Rules.Memory.Static && d.chance(3)
+	d.wide = n > 2 && d.s.Rules.Memory.Static && (d.chance(3) || n == 4 && d.chance(2))
 	return d, nil
 }
 

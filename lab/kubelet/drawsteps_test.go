@@ -56,6 +56,7 @@ type wants struct {
 	memory  [2]int64
 	edge    int   // CPUs of some numa, held and reserved ones too: where widths change
 	edgeMem int64 // memory of some numa, but for what is reserved
+	pair    int64 // memory that two numas have free
 	devices []string
 	pages   []string
 	free    map[string]int // healthy devices that nobody holds
@@ -76,6 +77,9 @@ func (d *drawing) pod(u *place.Usage) (p place.Pod) {
 	w.cpu[1] = u.FreeCPUs().Len()
 	at := d.r.IntN(len(u.Machine.NUMAs()))
 	w.edge, w.edgeMem = u.Machine.NUMAs()[at].CPUs.Len(), u.Allocatable(at, topo.Memory)
+	for _, i := range d.r.Perm(len(u.Machine.NUMAs()))[:min(2, len(u.Machine.NUMAs()))] {
+		w.pair += u.FreeMemory(i, topo.Memory)
+	}
 	d.choose(u, &w)
 	for i := range pick(d.r, 0, 0, 0, 0, 1, 1, 2, 3) {
 		c := d.container(fmt.Sprintf("i%d", i), &w)
@@ -189,7 +193,7 @@ func (d *drawing) milli(w *wants) int64 {
 func (d *drawing) bytes(w *wants) int64 {
 	part := func(n int64) int64 { return (1 + d.r.Int64N(max(1, n>>28))) << 28 }
 	if d.wide && !d.chance(3) {
-		return part(w.memory[1] / int64(w.apps))
+		return pick(d.r, part(w.memory[1]/int64(w.apps)), max(1, w.pair))
 	}
 	switch d.r.IntN(12) {
 	case 0, 1:

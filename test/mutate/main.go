@@ -1,5 +1,5 @@
 // Command mutate checks the check: it puts faults into core/place, one at a time, and runs the short
-// differential test against each, which must fail.
+// differential test against each, which must fail: random machines first, then the scenario files.
 //
 //	go run ./test/mutate [NAME...]    all faults, or those whose names contain one of NAME
 //
@@ -83,9 +83,6 @@ func (f fault) apply() (string, error) {
 	return strings.Replace(string(text), f.is, f.becomes, 1), nil
 }
 
-// caught is what the differential test prints of a difference.
-var caught = regexp.MustCompile(`(?m)^.*?(seed \d+: [a-z].*)$`)
-
 // judge runs the differential test against the fault and says by what it was caught.
 func (f fault) judge(ctx context.Context, dir string) (how string, err error) {
 	text, err := f.apply()
@@ -107,20 +104,38 @@ func (f fault) judge(ctx context.Context, dir string) (how string, err error) {
 	if err := os.WriteFile(overlay, list, 0o644); err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-overlay", overlay, "./lab/kubelet", "-run", "TestPlaceAgrees")
-	out, err := cmd.CombinedOutput()
-	if err == nil {
-		return "", errors.New("the differential test passes")
+	for _, c := range checks() {
+		cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-overlay", overlay, "./lab/kubelet", "-run", c.test)
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			continue
+		}
+		m := c.says.FindStringSubmatch(string(out))
+		if m == nil {
+			return "", fmt.Errorf("no difference, but: %w\n%s", err, out)
+		}
+		return shorten(c.by + m[1]), nil
 	}
-	m := caught.FindStringSubmatch(string(out))
-	if m == nil {
-		return "", fmt.Errorf("no difference, but: %w\n%s", err, out)
+	return "", errors.New("the differential test passes")
+}
+
+// check is a test that shall fail, and what it says then.
+type check struct {
+	test string
+	by   string
+	says *regexp.Regexp
+}
+
+// checks are, in this order, random machines, and the scenario files played by the kubelet's managers.
+func checks() []check {
+	return []check{
+		{"TestPlaceAgreesWithTheManagers", "", regexp.MustCompile(`(?m)^.*?(seed \d+: [a-z].*)$`)},
+		{"TestScenarioFilesAreWhatTheManagersDo", "scenario ", regexp.MustCompile(`(?m)^ +--- FAIL: TestScenarioFiles\w*/(\w+)`)},
 	}
-	return shorten(m[1]), nil
 }
 
 func shorten(s string) string {
-	const most = 120
+	const most = 90
 	if len(s) > most {
 		return s[:most] + "..."
 	}
