@@ -369,7 +369,7 @@ func TestColorIsNotForFiles(t *testing.T) {
 func TestColorIsForTerminalsThatWantIt(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
-		t.Skipf("no terminal to be had: %v", err)
+		t.Fatalf("no terminal to be had: %v", err)
 	}
 	defer terminal.Close()
 	for _, c := range []struct {
