@@ -251,7 +251,7 @@ func fewerDevices(s *Scenario) iter.Seq[*Scenario] {
 	})
 }
 
-// fewerCores drops runs of cores, then threads, and puts all on one socket and in one L3 group.
+// fewerCores drops runs of cores, then threads, and puts all on one socket.
 func fewerCores(s *Scenario) iter.Seq[*Scenario] {
 	return onMachine(s, func(yield func(topo.Spec) bool) {
 		count := len(s.Machine.Spec().Cores)
@@ -264,21 +264,20 @@ func fewerCores(s *Scenario) iter.Seq[*Scenario] {
 				}
 			}
 		}
-		for _, change := range []func(*topo.CoreSpec) bool{
-			func(c *topo.CoreSpec) bool { // the last thread
-				last := c.CPUs.Max()
-				c.CPUs = c.CPUs.Minus(idset.Of(last))
-				return !c.CPUs.Empty()
-			},
-			func(c *topo.CoreSpec) bool { old := c.Socket; c.Socket = 0; return old > 0 },
-		} {
-			spec, changed := s.Machine.Spec(), false
-			for i := range spec.Cores {
-				changed = change(&spec.Cores[i]) || changed
-			}
-			if changed && !yield(spec) {
+		for i := range count { // the last thread
+			spec := s.Machine.Spec()
+			c := &spec.Cores[i]
+			if c.CPUs = c.CPUs.Minus(idset.Of(c.CPUs.Max())); !c.CPUs.Empty() && !yield(spec) {
 				return
 			}
+		}
+		spec, changed := s.Machine.Spec(), false
+		for i := range spec.Cores {
+			changed = changed || spec.Cores[i].Socket > 0
+			spec.Cores[i].Socket = 0
+		}
+		if changed {
+			yield(spec)
 		}
 	})
 }
