@@ -77,6 +77,10 @@ type Config struct {
 	Publisher Publisher
 	// Witness may be nil.
 	Witness Witness
+	// Pods, where it is not nil, is called once, before the first look, with a function that lists the pods
+	// of the node as far as they are known. That may be called from any goroutine; its pods have no more
+	// than the agent needs, and the IDs of the containers that run, and are not to be changed.
+	Pods func(list func() []*v1.Pod)
 
 	// Interval is the least time between two writes; 0 means 200 ms.
 	Interval time.Duration
@@ -133,6 +137,9 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer k.service.Close()
+	if cfg.Pods != nil {
+		cfg.Pods(k.pods.list)
+	}
 	l := &loop{
 		pace:    pace{settle: settle, most: mostSettle, look: lookInterval, write: cfg.Interval},
 		resync:  cfg.Resync,

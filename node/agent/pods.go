@@ -57,7 +57,8 @@ func newPodSet(core corev1.PodsGetter, node string, changed func()) *podSet {
 	return s
 }
 
-// trim keeps of a pod what kubelet.Pod, the order of admission and the translation of requests need.
+// trim keeps of a pod what kubelet.Pod, the order of admission and the translation of requests need, and
+// what Config.Pods promises.
 func trim(obj any) (any, error) {
 	p, ok := obj.(*v1.Pod)
 	if !ok {
@@ -78,7 +79,20 @@ func trim(obj any) (any, error) {
 	for _, c := range p.Spec.Containers {
 		out.Spec.Containers = append(out.Spec.Containers, v1.Container{Name: c.Name, Resources: c.Resources})
 	}
+	out.Status.InitContainerStatuses = running(p.Status.InitContainerStatuses)
+	out.Status.ContainerStatuses = running(p.Status.ContainerStatuses)
 	return out, nil
+}
+
+// running keeps the names and IDs of the containers that run.
+func running(all []v1.ContainerStatus) []v1.ContainerStatus {
+	var out []v1.ContainerStatus
+	for _, c := range all {
+		if c.State.Running != nil {
+			out = append(out, v1.ContainerStatus{Name: c.Name, ContainerID: c.ContainerID})
+		}
+	}
+	return out
 }
 
 // staticHash is the annotation of a mirror pod that has the UID of its static pod
@@ -94,6 +108,17 @@ func (s *podSet) run(ctx context.Context) { s.informer.RunWithContext(ctx) }
 // wait returns when the pods are known, or false when ctx ended before.
 func (s *podSet) wait(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), s.informer.HasSynced)
+}
+
+// list returns the pods that are known, in no order.
+func (s *podSet) list() []*v1.Pod {
+	var out []*v1.Pod
+	for _, obj := range s.store.List() {
+		if p, ok := obj.(*v1.Pod); ok {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func (s *podSet) get(namespace, name string) (*v1.Pod, bool) {
