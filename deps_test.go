@@ -61,6 +61,7 @@ var floors = []floor{
 	{"cmd/...", nil, words(`core/... api/... deploy/... node/... cluster/... face/... lab/... cmd/...`), all()},
 
 	// Beside the house.
+	{"test", nil, words(`lab/debian`), nil},
 	{"test/...", nil, nil, nil},
 	{".", nil, nil, nil},
 }

@@ -1,0 +1,189 @@
+// Package debian keeps Debian packages unpacked in a cache of the user, without installing them: kernels
+// for guests, programs of another architecture, programs whose installation would start a service.
+//
+// apt-get fetches them by the host's list of sources and checks their signatures; its state is kept in
+// the cache too, so that neither root nor a foreign architecture is needed, and nothing of the host is
+// changed. Invariant: a package's directory is there whole or not at all. The package refuses names that
+// Debian does not allow, and hosts without apt-get and dpkg-deb.
+package debian
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// MissingError is a package that is not in the cache.
+type MissingError struct{ Arch, Package string }
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("Debian package %s:%s is not in the cache: run go run ./test packages", e.Package, e.Arch)
+}
+
+// Dir returns the directory with the files of a package of an architecture ("amd64", "arm64"), as they
+// would lie below "/". It does not download: where the package is missing the error is a [*MissingError].
+func Dir(arch, name string) (string, error) {
+	root, err := archDir(arch)
+	if err != nil {
+		return "", err
+	}
+	if !validName(name) {
+		return "", fmt.Errorf("%q is not the name of a Debian package", name)
+	}
+	dir := filepath.Join(root, name)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return "", &MissingError{arch, name}
+	} else if err != nil {
+		return "", fmt.Errorf("find Debian package %s: %w", name, err)
+	}
+	return dir, nil
+}
+
+// Unpack fetches a package that is not in the cache yet. Of a package that only names its newest version,
+// as linux-image-cloud-amd64 does, it takes that version, under the name that was asked for. Each step is
+// told to progress.
+func Unpack(ctx context.Context, arch, name string, progress func(line string)) error {
+	_, err := Dir(arch, name)
+	if missing := (*MissingError)(nil); !errors.As(err, &missing) {
+		return err
+	}
+	root, err := archDir(arch)
+	if err != nil {
+		return err
+	}
+	progress(fmt.Sprintf("Debian package %s:%s: fetching", name, arch))
+	a, err := newApt(ctx, arch, filepath.Join(root, ".apt"))
+	if err == nil {
+		err = a.unpack(ctx, root, name, progress)
+	}
+	if err != nil {
+		return fmt.Errorf("Debian package %s:%s: %w", name, arch, err)
+	}
+	return nil
+}
+
+// archDir carries a version, so that another layout of the cache would not meet this one.
+func archDir(arch string) (string, error) {
+	if !validName(arch) {
+		return "", fmt.Errorf("%q is not the name of a Debian architecture", arch)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache of the user: %w", err)
+	}
+	return filepath.Join(cache, "tenon", "debian-1", arch), nil
+}
+
+// validName holds names to section 5.6.1 of Debian's policy, which keeps them one element of a path.
+func validName(s string) bool {
+	return len(s) <= 100 && regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`).MatchString(s)
+}
+
+// apt is apt-get with a state of its own.
+type apt struct {
+	options []string
+	// updated is what reading the lists said, where it failed. One source of several may lack the
+	// architecture, so it counts only if a package cannot be had.
+	updated error
+}
+
+func newApt(ctx context.Context, arch, dir string) (*apt, error) {
+	for _, program := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return nil, fmt.Errorf("this is no Debian: %w", err)
+		}
+	}
+	for _, d := range []string{"state/lists/partial", "cache/archives/partial"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return nil, fmt.Errorf("make the state of apt-get: %w", err)
+		}
+	}
+	status := filepath.Join(dir, "status")
+	if err := os.WriteFile(status, nil, 0o600); err != nil {
+		return nil, fmt.Errorf("make the state of apt-get: %w", err)
+	}
+	a := &apt{}
+	for _, o := range []string{
+		"Dir::State=" + filepath.Join(dir, "state"), "Dir::State::status=" + status,
+		"Dir::Cache=" + filepath.Join(dir, "cache"),
+		"APT::Architecture=" + arch, "APT::Architectures=" + arch,
+		"Acquire::Languages=none", "APT::Get::List-Cleanup=false",
+		// As root, apt-get would fetch as a user that cannot write here.
+		"APT::Sandbox::User=root",
+	} {
+		a.options = append(a.options, "-o", o)
+	}
+	_, a.updated = run(ctx, dir, "apt-get", append(a.options, "-q", "update")...)
+	return a, nil
+}
+
+func (a *apt) unpack(ctx context.Context, root, name string, progress func(string)) error {
+	description, err := run(ctx, root, "apt-cache", append(a.options, "show", "--no-all-versions", name)...)
+	if err != nil {
+		return errors.Join(err, a.updated)
+	}
+	tmp, err := os.MkdirTemp(root, ".new-")
+	if err != nil {
+		return fmt.Errorf("make room: %w", err)
+	}
+	defer os.RemoveAll(tmp)
+	real := newest(description, name)
+	if real != name {
+		progress(fmt.Sprintf("Debian package %s: fetching %s", name, real))
+	}
+	if _, err := run(ctx, tmp, "apt-get", append(a.options, "-q", "download", real)...); err != nil {
+		return errors.Join(err, a.updated)
+	}
+	archives, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
+	if err != nil || len(archives) != 1 {
+		return fmt.Errorf("apt-get download left %d archives, want 1", len(archives))
+	}
+	files := filepath.Join(tmp, "files")
+	if _, err := run(ctx, tmp, "dpkg-deb", "-x", archives[0], files); err != nil {
+		return err
+	}
+	dir := filepath.Join(root, name)
+	if err := os.Rename(files, dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("keep: %w", err)
+	}
+	return nil
+}
+
+// newest reads a package's description as apt-cache shows it. A package that depends on one other alone,
+// in its own version, is there to name that one.
+func newest(description, name string) string {
+	var version, depends string
+	for line := range strings.Lines(description) {
+		switch key, val, _ := strings.Cut(strings.TrimSpace(line), ": "); key {
+		case "Version":
+			version = val
+		case "Depends":
+			depends = val
+		}
+	}
+	if other, same := strings.CutSuffix(depends, " (= "+version+")"); same && validName(other) {
+		return other
+	}
+	return name
+}
+
+// run runs a program and returns what it wrote; an error carries the end of what it complained of.
+func run(ctx context.Context, dir, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
+	var out, complaint strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Run(); err != nil {
+		const most = 2000
+		text := strings.TrimSpace(complaint.String())
+		return "", fmt.Errorf("%s: %w: %s", program, err, text[max(0, len(text)-most):])
+	}
+	return out.String(), nil
+}

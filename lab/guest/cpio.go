@@ -1,0 +1,71 @@
+package guest
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+)
+
+// cpio writes an archive in the "newc" form, which the kernel unpacks (its
+// Documentation/driver-api/early-userspace/buffer-format.rst): a header of six letters and thirteen
+// numbers of eight hexadecimal digits, the name, the data, each filled up to four bytes.
+type cpio struct {
+	w   io.Writer
+	ino int
+	err error // the first; nothing is written after it
+}
+
+// maxCPIO is what the eight digits of a size hold.
+const maxCPIO = 1<<32 - 1
+
+const (
+	cpioDir  = 0o040000
+	cpioFile = 0o100000
+	cpioLink = 0o120000
+)
+
+// add writes one entry, whose path has no leading slash, with size bytes of data.
+func (c *cpio) add(name string, mode fs.FileMode, size int64, data io.Reader) {
+	if c.err != nil {
+		return
+	}
+	kind := cpioFile
+	switch {
+	case mode.IsDir():
+		kind = cpioDir
+	case mode&fs.ModeSymlink != 0:
+		kind = cpioLink
+	}
+	if size < 0 || size > maxCPIO {
+		c.err = fmt.Errorf("file %s of %d bytes is too large", name, size)
+		return
+	}
+	c.ino++
+	header := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%s\x00",
+		c.ino, kind|int(mode.Perm()), 0, 0, 1, 0, size, 0, 0, 0, 0, len(name)+1, 0, name)
+	c.write([]byte(header))
+	c.fill(len(header))
+	if c.err != nil || size == 0 {
+		return
+	}
+	if _, err := io.CopyN(c.w, data, size); err != nil {
+		c.err = fmt.Errorf("copy %s: %w", name, err)
+		return
+	}
+	c.fill(int(size % 4))
+}
+
+func (c *cpio) write(p []byte) {
+	if c.err == nil {
+		_, c.err = c.w.Write(p)
+	}
+}
+
+// fill fills up to four bytes.
+func (c *cpio) fill(n int) { c.write(make([]byte, (4-n%4)%4)) }
+
+// end writes the entry that ends an archive.
+func (c *cpio) end() error {
+	c.add("TRAILER!!!", 0, 0, nil)
+	return c.err
+}

@@ -1,0 +1,81 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// small is the smallest guest.
+func small() Config {
+	return Config{Args: []string{"-machine", "q35", "-cpu", "max", "-smp", "2", "-m", "256"}}
+}
+
+// boot boots a guest, or skips the test where Debian's packages are missing. With CI set they must not be.
+func boot(t *testing.T, c Config) *Guest {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	g, err := Boot(ctx, c)
+	if missing := (*MissingError)(nil); errors.As(err, &missing) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+func run(t *testing.T, g *Guest, script string) string {
+	t.Helper()
+	out, err := g.Run(t.Context(), script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestScripts(t *testing.T) {
+	c := small()
+	c.Files = map[string]File{"/etc/greeting": {Data: []byte("good\x00day\n"), Mode: 0o600}}
+	g := boot(t, c)
+
+	if got, want := run(t, g, "cat /etc/greeting; stat -c %a /etc/greeting; echo to stderr >&2"), "good\x00day\n600\nto stderr\n"; got != want {
+		t.Errorf("the script wrote %q, want %q", got, want)
+	}
+	_, err := g.Run(t.Context(), "echo some text; exit 7")
+	if exit := (*ExitError)(nil); !errors.As(err, &exit) || exit.Status != 7 || exit.Output != "some text\n" {
+		t.Errorf("a script that fails: %v", err)
+	}
+	// What is long or looks like the protocol comes through whole.
+	long := strings.Repeat("r1 end 0 0\nguest ready\n", 20000)
+	if got := run(t, g, `i=0; while [ $i -lt 20000 ]; do echo "r1 end 0 0"; echo "guest ready"; i=$((i+1)); done`); got != long {
+		t.Errorf("%d bytes came, want %d", len(got), len(long))
+	}
+	if _, err := g.Run(t.Context(), strings.Repeat("#", MaxScript+1)); err == nil {
+		t.Error("a script that is too long was taken")
+	}
+	if _, err := g.Run(t.Context(), "head -c 9000000 /dev/zero"); err == nil || !strings.Contains(err.Error(), "9000000 bytes") {
+		t.Errorf("too much output: %v", err)
+	}
+	// A script that is given up does not take the next one's place.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := g.Run(ctx, "echo late"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that ended: %v", err)
+	}
+	if got := run(t, g, "echo next"); got != "next\n" {
+		t.Errorf("after a script that was given up: %q", got)
+	}
+	if _, err := g.Run(t.Context(), "echo the end is near >/dev/console; echo o >/proc/sysrq-trigger; sleep 60"); err == nil ||
+		!strings.Contains(err.Error(), "the guest died") || !strings.Contains(err.Error(), "the end is near") {
+		t.Errorf("a guest that dies: %v", err)
+	}
+}

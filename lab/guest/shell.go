@@ -1,0 +1,140 @@
+package guest
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// Bounds on what goes through the serial port, in bytes. The port is slow: larger things are files.
+const (
+	MaxScript = 32 << 10
+	MaxOutput = 8 << 20
+	maxLine   = 4 << 10
+)
+
+// ExitError is a script that failed.
+type ExitError struct {
+	Status int
+	Output string
+}
+
+func (e *ExitError) Error() string {
+	return fmt.Sprintf("script in guest: exit status %d:\n%s", e.Status, lastLines(e.Output, 20))
+}
+
+// shell is the host's end of the serial port on which the guest takes scripts (serve.sh is the other).
+// A request is a line "TAG SCRIPT"; the answer is "TAG begin", the output, and "TAG end STATUS SIZE".
+// Script and output are in base64, the output compressed, so that no text of theirs looks like an answer.
+type shell struct {
+	conn net.Conn
+	in   *bufio.Reader
+	n    int // requests so far
+}
+
+func newShell(conn net.Conn) *shell {
+	return &shell{conn: conn, in: bufio.NewReaderSize(conn, maxLine)}
+}
+
+func (s *shell) close() error { return s.conn.Close() }
+
+// within makes reads and writes fail once a context ends, until the returned function is called.
+func (s *shell) within(ctx context.Context) (release func()) {
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		s.conn.SetDeadline(time.Unix(1, 0))
+	})
+	return func() {
+		if !stop() {
+			<-ended
+			s.conn.SetDeadline(time.Time{})
+		}
+	}
+}
+
+// ready waits for the guest's first line.
+func (s *shell) ready(ctx context.Context) error {
+	defer s.within(ctx)()
+	return s.skipTo("guest ready")
+}
+
+func (s *shell) run(ctx context.Context, script string) (string, error) {
+	if len(script) > MaxScript {
+		return "", fmt.Errorf("a script of %d bytes, the most is %d: put it in a file", len(script), MaxScript)
+	}
+	defer s.within(ctx)()
+	s.n++
+	tag := fmt.Sprintf("r%d", s.n)
+	if _, err := fmt.Fprintf(s.conn, "%s %s\n", tag, base64.StdEncoding.EncodeToString([]byte(script))); err != nil {
+		return "", err
+	}
+	// What comes before is the answer to a request whose context ended.
+	if err := s.skipTo(tag + " begin"); err != nil {
+		return "", err
+	}
+	var packed bytes.Buffer
+	for {
+		line, err := s.line()
+		if err != nil {
+			return "", err
+		}
+		var status, size int
+		if n, _ := fmt.Sscanf(line, tag+" end %d %d", &status, &size); n == 2 {
+			return answer(packed.Bytes(), status, size)
+		}
+		if packed.Len() > 2*MaxOutput {
+			return "", fmt.Errorf("more output than %d bytes", MaxOutput)
+		}
+		packed.WriteString(line)
+	}
+}
+
+// answer makes the result of a script of what came for it.
+func answer(packed []byte, status, size int) (string, error) {
+	if size > MaxOutput {
+		return "", fmt.Errorf("%d bytes of output, the most is %d", size, MaxOutput)
+	}
+	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(packed)))
+	if err != nil {
+		return "", fmt.Errorf("read output: %w", err)
+	}
+	out, err := io.ReadAll(io.LimitReader(z, MaxOutput+1))
+	if err != nil {
+		return "", fmt.Errorf("read output: %w", err)
+	}
+	if len(out) != size {
+		return "", fmt.Errorf("read output: %d bytes came, the guest sent %d", len(out), size)
+	}
+	if status != 0 {
+		return string(out), &ExitError{status, string(out)}
+	}
+	return string(out), nil
+}
+
+func (s *shell) skipTo(want string) error {
+	for {
+		if line, err := s.line(); err != nil {
+			return err
+		} else if line == want {
+			return nil
+		}
+	}
+}
+
+// line reads one line. One that is longer than the guest sends comes in pieces, which no answer is made of.
+func (s *shell) line() (string, error) {
+	line, err := s.in.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		err = nil
+	}
+	return strings.TrimRight(string(line), "\r\n"), err
+}

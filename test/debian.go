@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/lab/debian"
+)
+
+// needed is a Debian package that tests need.
+type needed struct{ arch, name, why string }
+
+const host = runtime.GOARCH // Debian has the same names
+
+// toInstall are packages that apt-get installs.
+var toInstall = []needed{
+	{host, "gcc", "race detector, runc"},
+	{host, "libc6-dev", "race detector, runc"},
+	{host, "qemu-system-x86", "guests"},
+	{host, "qemu-system-arm", "guests of arm64"},
+	{host, "libseccomp-dev", "runc"},
+	{host, "e2fsprogs", "disks of guests"},
+}
+
+// toUnpack are packages that lie unpacked in the user's cache. A kernel is for guests and must not become
+// the host's; busybox is of the guest's architecture; the installation of prometheus would start it as a
+// service of the host.
+var toUnpack = []needed{
+	{"amd64", "linux-image-cloud-amd64", "guests"},
+	{"amd64", "busybox-static", "guests"},
+	{"arm64", "linux-image-cloud-arm64", "guests of arm64"},
+	{"arm64", "busybox-static", "guests of arm64"},
+	{host, "prometheus", "alerting rules"},
+}
+
+// debianPackages gets the packages that are not there yet. What cannot be had is said, and the tests
+// that need it do not run.
+func (r *runner) debianPackages(ctx context.Context) error {
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return r.notRun("what this machine, which is no Debian, may lack: %s", reasons(slices.Concat(toInstall, toUnpack)))
+	}
+	errs := []error{r.install(ctx)}
+	for _, n := range toUnpack {
+		err := debian.Unpack(ctx, n.arch, n.name, func(line string) { r.say("%s", line) })
+		if err != nil {
+			errs = append(errs, r.notRun("%s: %v", n.why, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// install installs what is not installed, as root or by sudo without a password.
+func (r *runner) install(ctx context.Context) error {
+	missing := slices.DeleteFunc(slices.Clone(toInstall), func(n needed) bool {
+		out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${db:Status-Status}", n.name).Output()
+		return err == nil && string(out) == "installed"
+	})
+	if len(missing) == 0 {
+		return nil
+	}
+	line := []string{"apt-get", "install", "-y", "--no-install-recommends"}
+	update := []string{"apt-get", "update"}
+	if os.Geteuid() != 0 {
+		line, update = append([]string{"sudo", "-n"}, line...), append([]string{"sudo", "-n"}, update...)
+	}
+	line = append(line, names(missing)...)
+	r.say("installing Debian packages: %s", strings.Join(line, " "))
+	err := r.quiet(ctx, line)
+	if err != nil {
+		// The usual cause is a list of packages that is missing or old.
+		r.say("reading Debian's list of packages: %s", strings.Join(update, " "))
+		if err = errors.Join(r.quiet(ctx, update), err); ctx.Err() == nil {
+			if again := r.quiet(ctx, line); again == nil {
+				err = nil
+			}
+		}
+	}
+	if err != nil {
+		return r.notRun("%s: %v", reasons(missing), err)
+	}
+	return nil
+}
+
+// quiet runs a program whose output matters only when it fails.
+func (r *runner) quiet(ctx context.Context, line []string) error {
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		const most = 1000
+		return fmt.Errorf("%s: %w: %s", strings.Join(line, " "), err, out[max(0, len(out)-most):])
+	}
+	return nil
+}
+
+// notRun says that something is not tested, at once and again at the end. With CI set that is an error:
+// a run that passes must have tested everything.
+func (r *runner) notRun(format string, args ...any) error {
+	line := "NOT RUN: " + fmt.Sprintf(format, args...)
+	r.say("%s", line)
+	r.untested = append(r.untested, line)
+	if os.Getenv("CI") != "" {
+		return errors.New(line)
+	}
+	return nil
+}
+
+func names(list []needed) []string {
+	var out []string
+	for _, n := range list {
+		out = append(out, n.name)
+	}
+	return out
+}
+
+// reasons says what packages are for, each reason once.
+func reasons(list []needed) string {
+	var out []string
+	for _, n := range list {
+		out = append(out, n.why)
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ", ")
+}
