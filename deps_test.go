@@ -40,10 +40,12 @@ var floors = []floor{
 	{"api/v1alpha1/client", nil, words(`core/... api/v1alpha1`), words(`k8s.io/apimachinery k8s.io/client-go`)},
 	{"api/v1alpha1", nil, words(`core/...`), words(`k8s.io/apimachinery`)},
 	{"deploy/crd", words(`embed`), nil, nil},
+	{"deploy", words(`embed`), nil, nil},
 
 	// Floor 2: hands. Each reaches down, and to what its own folder has below it.
 	{"node/agent", nil, words(`core/... api/... node/kubelet`), onNode},
-	{"node/metrics", nil, words(`core/...`), words(`github.com/prometheus/client_golang`)},
+	{"node/cgroup", nil, words(`core/idset`), words(`k8s.io/api`)},
+	{"node/metrics", nil, words(`core/... node/cgroup`), words(`github.com/prometheus/client_golang`)},
 	{"node/sysfs", nil, words(`core/idset core/topo`), words(`golang.org/x/tools`)},
 	{"node/...", nil, words(`core/... api/...`), onNode},
 	{"cluster/kube", nil, words(`core/... api/...`), inCluster},

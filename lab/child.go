@@ -33,7 +33,6 @@ type NodeInfo struct {
 	KubeletConfigPath  string // the effective KubeletConfiguration
 	PodResourcesSocket string
 	StateDir           string // of the CPU and memory managers' checkpoints
-	RESTConfig         *rest.Config
 }
 
 // MaybeChild does nothing in a program that a person started. In the child that [Start] made of the
@@ -116,9 +115,9 @@ func startNodes(ctx context.Context, j job) error {
 			return err
 		}
 		if j.Agents {
-			go runAgent(ctx, NodeInfo{
+			go runAgent(ctx, j.Admin.config(), NodeInfo{
 				Name: n.Name, Machine: described[i].Topo, KubeletConfigPath: k.ConfigPath,
-				PodResourcesSocket: k.PodResourcesSocket, StateDir: k.Root, RESTConfig: j.Admin.config(),
+				PodResourcesSocket: k.PodResourcesSocket, StateDir: k.Root,
 			})
 		}
 	}
@@ -130,13 +129,18 @@ type hardware struct{ machine *topo.Machine }
 
 func (h hardware) Machine(context.Context) (*topo.Machine, error) { return h.machine, nil }
 
-func runAgent(ctx context.Context, n NodeInfo) {
+func runAgent(ctx context.Context, administrator *rest.Config, n NodeInfo) {
 	logger := klog.FromContext(ctx).WithName("agent").WithValues("node", n.Name)
-	if err := awaitNode(ctx, n); err != nil {
+	if err := awaitNode(ctx, administrator, n.Name); err != nil {
 		logger.Error(err, "Agent not started")
 		return
 	}
-	zones, err := nrt.NewPublisher(n.RESTConfig, logger)
+	own, err := agentConfig(ctx, administrator, n.Name)
+	if err != nil {
+		logger.Error(err, "Agent not started")
+		return
+	}
+	zones, err := nrt.NewPublisher(own, logger)
 	if err != nil {
 		logger.Error(err, "Agent not started")
 		return
@@ -144,21 +148,21 @@ func runAgent(ctx context.Context, n NodeInfo) {
 	err = agent.Run(ctx, agent.Config{
 		Translate: kube.Pod, Publisher: zones,
 		NodeName: n.Name, Machine: hardware{n.Machine}, KubeletConfig: n.KubeletConfigPath,
-		PodResourcesSocket: n.PodResourcesSocket, StateDir: n.StateDir, REST: n.RESTConfig, Logger: logger,
+		PodResourcesSocket: n.PodResourcesSocket, StateDir: n.StateDir, REST: own, Logger: logger,
 	})
 	if err != nil && ctx.Err() == nil {
 		logger.Error(err, "Agent ended")
 	}
 }
 
-// awaitNode returns when the node is registered: an agent that starts earlier pauses before it tries again.
-func awaitNode(ctx context.Context, n NodeInfo) error {
-	k, err := kubernetes.NewForConfig(n.RESTConfig)
+// awaitNode returns when the node is registered: a token cannot be bound to it earlier.
+func awaitNode(ctx context.Context, administrator *rest.Config, name string) error {
+	k, err := kubernetes.NewForConfig(administrator)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
 	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		_, err := k.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+		_, err := k.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		return err == nil, nil
 	})
 }

@@ -2,8 +2,9 @@
 // child process one real kubelet, with Tenon's agent beside it, for every described machine.
 //
 // Everything a cluster writes is below one directory of its own, and everything it listens on is the
-// loopback interface or a socket in that directory. Invariant: when [Start] returns a cluster, every
-// node is ready, its devices are counted, and its layout is published; after [Cluster.Stop] no
+// loopback interface or a socket in that directory. Agents and schedulers have the rights that deploy
+// gives them, and no others. Invariant: when [Start] returns a cluster, every node is ready, its devices
+// are counted, its layout is published, and the policy for agents is in force; after [Cluster.Stop] no
 // process, port or file of it is left. When the program dies, the child dies with it. The package
 // refuses to run containers: a container is an entry in a map, but who gets which CPU is real.
 //
@@ -26,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/lab/control"
 	"github.com/tenon-numa/tenon/lab/machines"
@@ -60,6 +62,8 @@ type Cluster struct {
 	Dir string
 	// KubeconfigPath is a kubeconfig file of a cluster administrator, for kubectl.
 	KubeconfigPath string
+	// SchedulerKubeconfig is a kubeconfig file with the rights of deploy/scheduler, for a scheduler.
+	SchedulerKubeconfig string
 
 	plane   *control.Plane
 	child   *child
@@ -105,11 +109,15 @@ func (c *Cluster) start(ctx context.Context, cfg Config) error {
 	}
 	c.plane, err = control.Start(ctx, control.Options{
 		Dir: home, Nodes: names(c.Nodes), CRDs: append([][]byte{crd.YAML(), crd.NodeResourceTopology()}, cfg.CRDs...),
+		Manifests: deploy.Access(),
 	})
 	if err != nil {
 		return err
 	}
 	c.KubeconfigPath = c.plane.Kubeconfig
+	if err := c.giveAccess(ctx); err != nil {
+		return err
+	}
 	say(fmt.Sprintf("control plane ready at %s (%s)", c.plane.Admin.Host, since(began)))
 	job, err := newJob(c, described, cfg.NoAgents)
 	if err != nil {
@@ -119,6 +127,9 @@ func (c *Cluster) start(ctx context.Context, cfg Config) error {
 		return err
 	}
 	if err := c.awaitNodes(ctx, described, cfg.NoAgents, say); err != nil {
+		return err
+	}
+	if err := c.awaitPolicy(ctx); err != nil {
 		return err
 	}
 	say(fmt.Sprintf("%d nodes ready (%s)", len(c.Nodes), since(began)))

@@ -30,7 +30,7 @@ const stopWord = "stop"
 type job struct {
 	Dir    string // the cluster's directory
 	Nodes  []jobNode
-	Admin  access // for the agents
+	Admin  access // makes the agents' tokens
 	Agents bool
 }
 

@@ -87,7 +87,7 @@ func begin(ctx context.Context, t *testing.T) *lab.Cluster {
 			t.Error(err)
 		}
 	})
-	s, err := scheduler.Start(c.Dir, c.KubeconfigPath, scheduler.Tenon, nil)
+	s, err := scheduler.Start(c.Dir, c.SchedulerKubeconfig, scheduler.Tenon, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func main() {
 
 // withTenon makes Tenon the cluster's only scheduler, so that every pod shows what it does.
 func withTenon(c *lab.Cluster) (command.Running, error) {
-	return scheduler.Start(c.Dir, c.KubeconfigPath, scheduler.Tenon, nil)
+	return scheduler.Start(c.Dir, c.SchedulerKubeconfig, scheduler.Tenon, nil)
 }
 
 func picture(w io.Writer, n *ledger.Node) error {

@@ -33,6 +33,8 @@ type Options struct {
 	Nodes []string
 	// CRDs are manifests of CustomResourceDefinitions, one or more YAML documents each.
 	CRDs [][]byte
+	// Manifests are applied after the CRDs, in their order.
+	Manifests [][]byte
 }
 
 // Plane is a running control plane.
@@ -87,13 +89,16 @@ func (p *Plane) start(ctx context.Context, o Options) error {
 		return err
 	}
 	p.Kubeconfig = filepath.Join(o.Dir, "kubeconfig")
-	if err := writeKubeconfig(p.Kubeconfig, p.Admin); err != nil {
+	if err := WriteKubeconfig(p.Kubeconfig, admin, p.Admin); err != nil {
 		return err
 	}
 	if err := p.grant(ctx); err != nil {
 		return err
 	}
-	return p.applyCRDs(ctx, o.CRDs)
+	if err := p.applyCRDs(ctx, o.CRDs); err != nil {
+		return err
+	}
+	return p.Apply(ctx, o.Manifests...)
 }
 
 // Stop ends the control plane and returns when nothing of it runs. Files stay in the directory.
@@ -152,11 +157,13 @@ func (p *Plane) writeTokens(path string, nodes []string) error {
 	return nil
 }
 
-func writeKubeconfig(path string, c *rest.Config) error {
+// WriteKubeconfig writes an access, with a bearer token and the CA as data, as a file that only its owner
+// reads.
+func WriteKubeconfig(path, user string, c *rest.Config) error {
 	k := clientcmdapi.NewConfig()
 	k.Clusters["tenon-lab"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
-	k.AuthInfos[admin] = &clientcmdapi.AuthInfo{Token: c.BearerToken}
-	k.Contexts["tenon-lab"] = &clientcmdapi.Context{Cluster: "tenon-lab", AuthInfo: admin}
+	k.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: c.BearerToken}
+	k.Contexts["tenon-lab"] = &clientcmdapi.Context{Cluster: "tenon-lab", AuthInfo: user}
 	k.CurrentContext = "tenon-lab"
 	if err := clientcmd.WriteToFile(*k, path); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)

@@ -3,9 +3,11 @@ package control_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,10 +37,21 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
+const access = `# Who.
+apiVersion: v1
+kind: Namespace
+metadata: {name: workshop}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: joiner, namespace: workshop}
+`
+
 func TestPlane(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), Nodes: []string{"one", "two"}, CRDs: [][]byte{[]byte(crd)}})
+	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), Nodes: []string{"one", "two"}, CRDs: [][]byte{[]byte(crd)},
+		Manifests: [][]byte{[]byte(access)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +65,8 @@ func TestPlane(t *testing.T) {
 	}()
 	t.Run("kubeconfig", func(t *testing.T) { kubeconfig(ctx, t, p) })
 	t.Run("node identity", func(t *testing.T) { nodeIdentity(ctx, t, p) })
+	t.Run("service account", func(t *testing.T) { serviceAccount(ctx, t, p) })
+	t.Run("bad manifests", func(t *testing.T) { badManifests(ctx, t, p) })
 	t.Run("custom resource", func(t *testing.T) { customResource(ctx, t, p) })
 }
 
@@ -85,6 +100,42 @@ func nodeIdentity(ctx context.Context, t *testing.T, p *control.Plane) {
 	}
 	if _, err := p.Node("three"); err == nil {
 		t.Error("a node that was not named has an identity")
+	}
+}
+
+// A service account's token says who it is, and on which node if it is bound to one.
+func serviceAccount(ctx context.Context, t *testing.T, p *control.Plane) {
+	for _, node := range []string{"", "one"} { // one was made by nodeIdentity
+		c, err := control.As(ctx, p.Admin, control.Account{Namespace: "workshop", Name: "joiner", Node: node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		me, err := client(t, c).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := me.Status.UserInfo.Username; got != "system:serviceaccount:workshop:joiner" {
+			t.Errorf("the token is of %s", got)
+		}
+		if got := strings.Join(me.Status.UserInfo.Extra["authentication.kubernetes.io/node-name"], ","); got != node {
+			t.Errorf("the token is of node %q, want %q", got, node)
+		}
+	}
+	if _, err := control.As(ctx, p.Admin, control.Account{Namespace: "workshop", Name: "joiner", Node: "none"}); !apierrors.IsNotFound(err) {
+		t.Errorf("a token for a node that is not there: error %v", err)
+	}
+}
+
+func badManifests(ctx context.Context, t *testing.T, p *control.Plane) {
+	for manifest, want := range map[string]string{
+		"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x, namespace: workshop}\nscrets: []": `.screts: field not declared in schema`,
+		"apiVersion: v1\nkind: Wegde\nmetadata: {name: x}":                                           "Wegde",
+		"apiVersion: v1\nkind: Namespace":                                                            "has no kind or no name",
+		"a: 1\na: 2":                                                                                 `"a" already set`,
+	} {
+		if err := p.Apply(ctx, []byte(manifest)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is refused with %v, want %q", manifest, err, want)
+		}
 	}
 }
 

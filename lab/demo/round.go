@@ -49,7 +49,7 @@ func (d *demo) round(ctx context.Context, name, profiles string) (round, error) 
 	wanted := workload.Day(d.Seed, d.Scale)
 	r := round{name: name, asked: len(wanted), refused: map[string]int{}}
 	var mu sync.Mutex
-	s, err := scheduler.Start(d.cluster.Dir, d.cluster.KubeconfigPath, profiles, func(o ledger.Outcome) {
+	s, err := scheduler.Start(d.cluster.Dir, d.cluster.SchedulerKubeconfig, profiles, func(o ledger.Outcome) {
 		mu.Lock()
 		defer mu.Unlock()
 		r.predicted++

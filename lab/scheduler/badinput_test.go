@@ -144,7 +144,7 @@ func TestBadInputHarmsNothingElse(t *testing.T) {
 	})
 	t.Run("an annotation", func(t *testing.T) { unknownAnnotation(ctx, t, w) })
 	t.Run("an argument", func(t *testing.T) {
-		_, err := scheduler.Start(t.TempDir(), w.KubeconfigPath, strings.Replace(scheduler.Tenon, "unknownNodes", "unknownNode", 1), nil)
+		_, err := scheduler.Start(t.TempDir(), w.SchedulerKubeconfig, strings.Replace(scheduler.Tenon, "unknownNodes", "unknownNode", 1), nil)
 		if err == nil {
 			t.Fatal("a scheduler with an unknown argument starts")
 		}

@@ -82,7 +82,7 @@ func start(ctx context.Context, t *testing.T, cfg lab.Config, profiles string) *
 		}
 	})
 	w := &world{Cluster: c, client: kubernetes.NewForConfigOrDie(c.RESTConfig()), seen: &outcomes{}}
-	s, err := scheduler.Start(c.Dir, c.KubeconfigPath, profiles, w.seen.add)
+	s, err := scheduler.Start(c.Dir, c.SchedulerKubeconfig, profiles, w.seen.add)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,60 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/cluster/nrt"
+	"github.com/tenon-numa/tenon/deploy"
+	"github.com/tenon-numa/tenon/lab/control"
+)
+
+// AgentConfig returns the access that the agent of a node has: the service account of deploy/agent, with
+// a token that is bound to the Node, as that of a pod on it would be. The Node must be registered; the
+// token is good for a day, and ends with the Node.
+func (c *Cluster) AgentConfig(ctx context.Context, node string) (*rest.Config, error) {
+	return agentConfig(ctx, c.plane.Admin, node)
+}
+
+func agentConfig(ctx context.Context, administrator *rest.Config, node string) (*rest.Config, error) {
+	return control.As(ctx, administrator, control.Account{Namespace: deploy.Namespace, Name: deploy.Agent, Node: node})
+}
+
+// giveAccess writes the kubeconfig of the scheduler.
+func (c *Cluster) giveAccess(ctx context.Context) error {
+	access, err := control.As(ctx, c.plane.Admin, control.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
+	if err != nil {
+		return err
+	}
+	c.SchedulerKubeconfig = filepath.Join(c.Dir, "scheduler.kubeconfig")
+	return control.WriteKubeconfig(c.SchedulerKubeconfig, deploy.Scheduler, access)
+}
+
+// awaitPolicy returns when the API server refuses what deploy/policy refuses: an API server looks for new
+// policies every second. It asks for what an agent whose token names no node may never do, as a dry run.
+func (c *Cluster) awaitPolicy(ctx context.Context) error {
+	forger := rest.CopyConfig(c.plane.Admin)
+	forger.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + deploy.Namespace + ":" + deploy.Agent,
+		Groups: []string{"system:authenticated"}}
+	topologies, err := nrt.NewClient(forger)
+	if err != nil {
+		return err
+	}
+	forged := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: "nowhere"}, Zones: v1alpha2.ZoneList{}}
+	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := topologies.Create(ctx, forged, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy"), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the policy for agents is in force: %w", err)
+	}
+	return nil
+}

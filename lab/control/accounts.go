@@ -1,0 +1,44 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Account names a service account, and who of it is meant.
+type Account struct {
+	Namespace, Name string
+	// Node is the node that the token is bound to, as a pod's token is: the API server then knows on which
+	// node the account acts, and the token ends with that Node. Empty for a token that says nothing of nodes.
+	Node string
+}
+
+// tokenLife is how long a token of a service account is good: longer than a lab lives, so that nobody
+// has to renew it.
+const tokenLife = 24 * time.Hour
+
+// As returns the access of a service account to the server that the administrator's access names. The
+// account, and the Node where one is named, must be there.
+func As(ctx context.Context, administrator *rest.Config, a Account) (*rest.Config, error) {
+	client, err := kubernetes.NewForConfig(administrator)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	want := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenLife.Seconds()))}}
+	if a.Node != "" {
+		want.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: a.Node}
+	}
+	got, err := client.CoreV1().ServiceAccounts(a.Namespace).CreateToken(ctx, a.Name, want, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("make token of %s/%s for node %q: %w", a.Namespace, a.Name, a.Node, err)
+	}
+	out := rest.CopyConfig(administrator)
+	out.BearerToken = got.Status.Token
+	return out, nil
+}
