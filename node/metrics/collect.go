@@ -16,6 +16,7 @@ type descs struct {
 	count, cpus, memory, hugepages, devices, distance *prometheus.Desc
 	rules, sequence, looked, pods, omitted            *prometheus.Desc
 	podCPUs, podMemory, podDevices                    *prometheus.Desc
+	containers, containerMemory, remote               *prometheus.Desc
 	numastat                                          map[string]*prometheus.Desc // by the kernel's name
 }
 
@@ -42,6 +43,12 @@ func newDescs() descs {
 			"namespace", "pod", "resource", "numa_nodes"),
 		podDevices: d("tenon_pod_devices", "Devices that the pod holds, by the numas that they are near.",
 			"namespace", "pod", "resource", "numa_nodes"),
+		containers: d("tenon_agent_containers", "Running containers, by what came of asking for their memory.", "state"),
+		containerMemory: d("tenon_container_memory_numa_bytes",
+			"Memory on the numa that the container is charged with, without hugepages.", "namespace", "pod", "container", "numa_node", "kind"),
+		remote: d("tenon_container_memory_remote_ratio",
+			"Share of the container's anon and file memory that is on other numas than the CPUs on which it may run, 0 to 1.",
+			"namespace", "pod", "container"),
 		numastat: map[string]*prometheus.Desc{},
 	}
 	for _, c := range kernelCounters() {
@@ -54,13 +61,14 @@ func newDescs() descs {
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	d := m.descs
 	for _, x := range []*prometheus.Desc{d.count, d.cpus, d.memory, d.hugepages, d.devices, d.distance, d.rules,
-		d.sequence, d.looked, d.pods, d.omitted, d.podCPUs, d.podMemory, d.podDevices} {
+		d.sequence, d.looked, d.pods, d.omitted, d.podCPUs, d.podMemory, d.podDevices, d.containers, d.containerMemory, d.remote} {
 		ch <- x
 	}
 	for _, c := range kernelCounters() {
 		ch <- d.numastat[c.name]
 	}
 	m.unreadable.Describe(ch)
+	m.hidden.Describe(ch)
 }
 
 // Collect implements prometheus.Collector. Before the agent saw anything it has nothing.
@@ -81,7 +89,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	if m.o.Sys != nil {
 		m.collectNumastat(c)
 	}
-	m.unreadable.Collect(ch) // here, so that it counts this scrape
+	if m.o.Memory != nil {
+		m.collectMemory(c)
+	}
+	m.unreadable.Collect(ch) // here, so that they count this scrape
+	m.hidden.Collect(ch)
 }
 
 // collection is one scrape.

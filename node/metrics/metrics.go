@@ -2,8 +2,8 @@
 //
 // A [Metrics] keeps the last state that the agent told it and computes everything else of it when it is
 // scraped. Invariant: a scrape waits for nobody and never keeps the agent waiting; what cannot be read
-// is left out and counted, the rest is served. Series are bounded by the machine and by Options.Pods.
-// The package refuses to serve profiles to anybody but the machine itself.
+// is left out and counted, the rest is served. Series are bounded by the machine, Options.Pods and
+// Options.Containers. The package refuses to serve profiles to anybody but the machine itself.
 //
 // The family numa_node_* has a label numa_node, the id of a numa, and type: "capacity" is what exists,
 // "allocatable" what reservations leave, "allocated" what containers hold of that, "free" the rest.
@@ -11,6 +11,7 @@ package metrics
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync/atomic"
 	"time"
@@ -28,10 +29,17 @@ type Options struct {
 	Sys fs.FS
 	// Pods is the most pods whose holdings are shown, oldest first; 0 shows none.
 	Pods int
+	// Memory says where the memory of containers is; nil leaves that out.
+	Memory Memory
+	// Containers is the most containers whose memory is shown, oldest pods first; 0 shows none.
+	Containers int
 }
 
-// MaxPods is the most that Options.Pods may say.
-const MaxPods = 2048
+// MaxPods and MaxContainers are the most that Options may say.
+const (
+	MaxPods       = 2048
+	MaxContainers = 2048
+)
 
 // Metrics is a collector, and the agent's witness. Its methods may be called from any goroutine.
 type Metrics struct {
@@ -41,7 +49,8 @@ type Metrics struct {
 
 	writes, writeErrors *prometheus.CounterVec
 	looks, lookErrors   prometheus.Counter
-	unreadable          prometheus.Counter
+	unreadable          prometheus.Counter // counters of the kernel
+	hidden              prometheus.Counter // cgroups
 	latency             prometheus.Histogram
 }
 
@@ -58,7 +67,10 @@ func New(o Options) (*Metrics, error) {
 		return nil, errors.New("metrics: name of the node is empty")
 	}
 	if o.Pods < 0 || o.Pods > MaxPods {
-		return nil, errors.New("metrics: number of pods is out of bounds")
+		return nil, fmt.Errorf("metrics: number of pods %d is not in 0..%d", o.Pods, MaxPods)
+	}
+	if o.Containers < 0 || o.Containers > MaxContainers {
+		return nil, fmt.Errorf("metrics: number of containers %d is not in 0..%d", o.Containers, MaxContainers)
 	}
 	m := &Metrics{o: o, descs: newDescs()}
 	m.writes = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tenon_agent_writes_total",
@@ -71,6 +83,8 @@ func New(o Options) (*Metrics, error) {
 		Help: "Looks that failed to read or to publish something."})
 	m.unreadable = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_numastat_errors_total",
 		Help: "Counters of a numa that could not be read from sysfs."})
+	m.hidden = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_cgroup_errors_total",
+		Help: "Containers whose cgroup could not be read."})
 	m.latency = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tenon_agent_publish_latency_seconds",
 		Help:    "Time from the first change that a look met until it was published.",
 		Buckets: []float64{.01, .02, .03, .05, .1, .2, .3, .5, 1, 2, 5, 10}})

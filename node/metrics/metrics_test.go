@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -86,7 +87,7 @@ func made(t *testing.T, o Options) *Metrics {
 // scrape returns what a scrape gets, without what the process says of itself and of the time.
 func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()
-	h, err := m.Handler()
+	h, err := m.Handler(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func scrape(t *testing.T, m *Metrics) string {
 }
 
 func TestGolden(t *testing.T) {
-	m := made(t, Options{Sys: sys(), Pods: 10})
+	m := made(t, Options{Sys: sys(), Pods: 10, Memory: memory(t), Containers: 10})
 	m.Saw(node(t), 7)
 	m.Wrote("NodeLayout", nil)
 	m.Wrote("NodeResourceTopology", errors.New("down"))
@@ -128,9 +129,17 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Every metric is explained where people look for it.
+// The document says what every metric is, and of no metric that is not there.
 func TestMetricsAreDocumented(t *testing.T) {
-	golden, err := os.ReadFile("testdata/metrics.txt")
+	m := made(t, Options{Sys: sys(), Pods: 10, Memory: memory(t), Containers: 10})
+	m.Saw(node(t), 7)
+	m.Wrote("NodeLayout", nil)
+	m.Wrote("NodeLayout", errors.New("down"))
+	r := prometheus.NewPedanticRegistry()
+	if err := m.Register(r); err != nil {
+		t.Fatal(err)
+	}
+	families, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,16 +147,26 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented := strings.Split(string(document), "`")
-	for line := range strings.Lines(string(golden)) {
-		if w := strings.Fields(line); w[1] == "TYPE" && !slices.Contains(documented, w[2]) {
-			t.Errorf("docs/metrics.md does not say what %s is", w[2])
+	var documented []string
+	for _, match := range regexp.MustCompile("`((?:numa_node|tenon)_[a-z_]+)`").FindAllStringSubmatch(string(document), -1) {
+		documented = append(documented, match[1])
+	}
+	var real []string
+	for _, f := range families {
+		real = append(real, f.GetName())
+		if !slices.Contains(documented, f.GetName()) {
+			t.Errorf("docs/metrics.md does not say what %s is", f.GetName())
+		}
+	}
+	for _, name := range documented {
+		if !slices.Contains(real, name) && name != "numa_node" {
+			t.Errorf("docs/metrics.md says what %s is, which is not there", name)
 		}
 	}
 }
 
 func TestNamesFollowTheConventions(t *testing.T) {
-	m := made(t, Options{Sys: sys(), Pods: 10})
+	m := made(t, Options{Sys: sys(), Pods: 10, Memory: memory(t), Containers: 10})
 	m.Saw(node(t), 7)
 	m.Wrote("NodeLayout", nil)
 	r := prometheus.NewPedanticRegistry()
@@ -199,7 +218,8 @@ func TestNothingSeenIsNothingSaid(t *testing.T) {
 	if got := scrape(t, made(t, Options{Sys: sys()})); strings.Contains(got, "numa_node") {
 		t.Errorf("before the first look:\n%s", got)
 	}
-	for _, o := range []Options{{}, {Node: "n", Pods: -1}, {Node: "n", Pods: MaxPods + 1}} {
+	for _, o := range []Options{{}, {Node: "n", Pods: -1}, {Node: "n", Pods: MaxPods + 1},
+		{Node: "n", Containers: -1}, {Node: "n", Containers: MaxContainers + 1}} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v is accepted", o)
 		}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,16 +27,20 @@ const (
 	stopTimeout  = 5 * time.Second
 )
 
-// Handler serves /metrics, with the process's own, and /healthz.
-func (m *Metrics) Handler() (http.Handler, error) {
+// Handler serves /metrics, with the process's own, and /healthz. Where guard is not nil, /metrics is served
+// by what it makes of the handler; /healthz, which says nothing but that the agent runs, is for anybody.
+func (m *Metrics) Handler(guard func(http.Handler) http.Handler) (http.Handler, error) {
 	r := prometheus.NewRegistry()
-	if err := errors.Join(m.Register(r), r.Register(collectors.NewGoCollector()),
+	if err := errors.Join(m.Register(r), r.Register(collectors.NewBuildInfoCollector()), r.Register(collectors.NewGoCollector()),
 		r.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
+	scrape := promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes})
+	if guard != nil {
+		scrape = guard(scrape)
+	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{
-		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes}))
+	mux.Handle("GET /metrics", scrape)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	return mux, nil
 }
@@ -48,17 +53,23 @@ type Server struct {
 }
 
 // Listen opens an address, such as ":9201". With the files of a certificate and its key it speaks TLS;
-// they are read again for every connection, so that they can be renewed.
+// they are read again for every connection, so that they can be renewed. Where that fails, as while one of
+// them is newer than the other, the last that went together stay in use.
 func Listen(address, certFile, keyFile string, h http.Handler) (*Server, error) {
 	s := &Server{tls: certFile != "" || keyFile != "", http: &http.Server{Handler: h, ReadHeaderTimeout: readTimeout,
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}}
 	if s.tls {
-		load := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			c, err := tls.LoadX509KeyPair(certFile, keyFile)
-			return &c, err
-		}
-		if _, err := load(nil); err != nil {
+		first, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
 			return nil, fmt.Errorf("certificate %q with key %q: %w", certFile, keyFile, err)
+		}
+		var last atomic.Pointer[tls.Certificate]
+		last.Store(&first)
+		load := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if c, err := tls.LoadX509KeyPair(certFile, keyFile); err == nil {
+				last.Store(&c)
+			}
+			return last.Load(), nil
 		}
 		s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: load}
 	}

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,7 +78,7 @@ func get(t *testing.T, c *http.Client, url string) string {
 func TestServe(t *testing.T) {
 	m := made(t, Options{})
 	m.Saw(node(t), 1)
-	h, err := m.Handler()
+	h, err := m.Handler(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestServeTLS(t *testing.T) {
 		t.Errorf("error %v does not name the certificate", err)
 	}
 	pool := certificate(t, cert, key)
-	h, err := made(t, Options{}).Handler()
+	h, err := made(t, Options{}).Handler(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +118,28 @@ func TestServeTLS(t *testing.T) {
 		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool}}}
 		get(t, c, "https://"+s.Address()+"/healthz")
 		pool = certificate(t, cert, key)
+	}
+	// Half of a renewal changes nothing.
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	get(t, c, "https://"+s.Address()+"/healthz")
+	certificate(t, cert, filepath.Join(dir, "other.key"))
+	get(t, c, "https://"+s.Address()+"/healthz")
+}
+
+// A guard is asked for the metrics, and not for the health.
+func TestGuard(t *testing.T) {
+	h, err := made(t, Options{}).Handler(func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{"/metrics": 403, "/healthz": 200, "/debug/pprof/": 404} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != want {
+			t.Errorf("%s is answered %d, want %d", path, w.Code, want)
+		}
 	}
 }
 

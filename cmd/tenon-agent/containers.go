@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/node/agent"
+	"github.com/tenon-numa/tenon/node/cgroup"
+	"github.com/tenon-numa/tenon/node/metrics"
+)
+
+// containers asks the agent which containers run, and the host's cgroups for their memory.
+type containers struct {
+	*cgroup.Tree
+	pods atomic.Pointer[func() []*v1.Pod] // nil until the agent runs
+}
+
+func (c *containers) Running() []cgroup.Container {
+	list := c.pods.Load()
+	if list == nil {
+		return nil
+	}
+	return cgroup.Running((*list)())
+}
+
+// memory returns what knows where the memory of containers is. It is nil where that is not asked for,
+// and where the host cannot tell, which is said.
+func (o *outlets) memory(cfg *agent.Config) (metrics.Memory, error) {
+	if o.cgroups == "" || o.containers == 0 {
+		return nil, nil
+	}
+	tree, err := cgroup.Open(os.DirFS(o.cgroups), o.kubeletRoot)
+	if errors.Is(err, cgroup.ErrVersion) {
+		cfg.Logger.Info("no metrics of the memory of containers: only cgroup v2 is supported", "root", o.cgroups)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &containers{Tree: tree}
+	cfg.Pods = func(list func() []*v1.Pod) { c.pods.Store(&list) }
+	return c, nil
+}

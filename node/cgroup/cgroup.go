@@ -1,0 +1,154 @@
+// Package cgroup says on which numas the memory of a node's containers is, as cgroup v2 counts it.
+//
+// Invariant: a container is found by what the API server says of it (the UID and the QoS class of its
+// pod, the runtime's ID of the container), whether the kubelet's cgroup driver is systemd or cgroupfs,
+// and is the same container for both. Nothing outside the given tree is read, and of every file no more
+// than a bound. The package refuses cgroup v1, whose files say pages of other things under like names,
+// and names that cannot be those of a cgroup.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// ErrVersion is the error of a tree that is not one of cgroup v2 alone.
+var ErrVersion = errors.New("not a tree of cgroup v2")
+
+// Bounds on what is read and believed.
+const (
+	maxName    = 253      // of one cgroup, in bytes; a file's name has at most 255
+	maxParents = 16       // of the kubelet's root
+	maxStat    = 1 << 20  // memory.numa_stat, in bytes; kernels write some 1 KiB per numa
+	maxCPUs    = 64 << 10 // cpuset.cpus.effective, in bytes
+)
+
+// Tree is a mounted cgroup hierarchy.
+type Tree struct {
+	root    fs.FS
+	parents []string // cgroups above the kubelet's "kubepods"
+}
+
+// Open returns the tree that is mounted at root, commonly /sys/fs/cgroup. The kubelet's root, cgroupRoot
+// in its configuration, is commonly "/"; "" means that too. The error is ErrVersion where root has
+// cgroup v1, or both versions side by side.
+func Open(root fs.FS, kubeletRoot string) (*Tree, error) {
+	t := &Tree{root: root}
+	for p := range strings.SplitSeq(kubeletRoot, "/") {
+		if p == "" {
+			continue
+		}
+		if err := checkName(p); err != nil {
+			return nil, fmt.Errorf("kubelet's root %q: %w", clip(kubeletRoot), err)
+		}
+		t.parents = append(t.parents, p)
+	}
+	if len(t.parents) > maxParents {
+		return nil, fmt.Errorf("kubelet's root %q is more than %d cgroups deep", clip(kubeletRoot), maxParents)
+	}
+	if _, err := fs.Stat(root, "cgroup.controllers"); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, ErrVersion
+		}
+		return nil, fmt.Errorf("open cgroup tree: %w", err)
+	}
+	return t, nil
+}
+
+// Memory is the memory that a container is charged with.
+type Memory struct {
+	// CPUs are those on which the container may run; empty where the kernel does not say.
+	CPUs idset.Set[idset.CPU]
+	// NUMAs has an Amount for every numa that the kernel knows.
+	NUMAs map[idset.NUMA]Amount
+}
+
+// Amount is memory on one numa, in bytes. It does not include hugepages, which are not charged so.
+type Amount struct {
+	Anon   int64 // of processes, without files behind it
+	File   int64 // page cache, shared memory and tmpfs
+	Kernel int64 // page tables, stacks and slabs that the kernel keeps for the container
+}
+
+// Memory reads where the memory of a container is. The error is fs.ErrNotExist where the container has
+// no cgroup of its own, as after it ended or inside a virtual machine.
+func (t *Tree) Memory(c Container) (Memory, error) {
+	paths, err := t.paths(c)
+	if err != nil {
+		return Memory{}, fmt.Errorf("cgroup of %s: %w", c, err)
+	}
+	for _, dir := range paths {
+		text, err := t.read(path.Join(dir, "memory.numa_stat"), maxStat)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return Memory{}, fmt.Errorf("memory of %s: %w", c, err)
+		}
+		out, err := t.memory(dir, text)
+		if err != nil {
+			return Memory{}, fmt.Errorf("memory of %s: %w", c, err)
+		}
+		return out, nil
+	}
+	return Memory{}, fmt.Errorf("cgroup of %s: %w", c, fs.ErrNotExist)
+}
+
+func (t *Tree) memory(dir, stat string) (Memory, error) {
+	numas, err := parseStat(stat)
+	if err != nil {
+		return Memory{}, fmt.Errorf("memory.numa_stat: %w", err)
+	}
+	text, err := t.read(path.Join(dir, "cpuset.cpus.effective"), maxCPUs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Memory{NUMAs: numas}, nil // the cpuset controller is off
+	}
+	if err != nil {
+		return Memory{}, err
+	}
+	cpus, err := idset.Parse[idset.CPU](strings.TrimSpace(text))
+	if err != nil {
+		return Memory{}, fmt.Errorf("cpuset.cpus.effective: %w", err)
+	}
+	return Memory{CPUs: cpus, NUMAs: numas}, nil
+}
+
+// Remote returns which share, 0 to 1, of the container's own memory (Anon and File) is on other numas
+// than those given. It is false where there is no such memory.
+func (m Memory) Remote(home idset.Set[idset.NUMA]) (share float64, ok bool) {
+	var all, away float64
+	for numa, a := range m.NUMAs {
+		n := float64(a.Anon) + float64(a.File)
+		all += n
+		if !home.Has(numa) {
+			away += n
+		}
+	}
+	if all == 0 {
+		return 0, false
+	}
+	return away / all, true
+}
+
+// read returns a file of at most so many bytes.
+func (t *Tree) read(name string, most int64) (string, error) {
+	f, err := t.root.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", name, err)
+	}
+	if int64(len(data)) > most {
+		return "", fmt.Errorf("%s has more than %d bytes", name, most)
+	}
+	return string(data), nil
+}

@@ -1,0 +1,129 @@
+package cgroup
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Container is a container that runs, as the API server knows it.
+type Container struct {
+	Namespace, Pod, Name string
+	// UID is that of the pod in the kubelet's eyes.
+	UID string
+	// QOS is the QoS class of the pod.
+	QOS v1.PodQOSClass
+	// ID is the runtime's name of the container, "containerd://0123abcd".
+	ID string
+}
+
+// String names the container for an error.
+func (c Container) String() string { return c.Namespace + "/" + c.Pod + "/" + c.Name }
+
+// staticHash is the annotation of a mirror pod that has the UID of its static pod, under which the
+// kubelet makes its cgroups (pkg/kubelet/types, ConfigHashAnnotationKey).
+const staticHash = "kubernetes.io/config.hash"
+
+// Running returns the containers of the pods that run, those of the oldest pod first.
+func Running(pods []*v1.Pod) []Container {
+	pods = slices.Clone(pods)
+	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+		return cmp.Or(since(a).Compare(since(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	var out []Container
+	for _, p := range pods {
+		c := Container{Namespace: p.Namespace, Pod: p.Name, UID: string(p.UID), QOS: p.Status.QOSClass}
+		if hash := p.Annotations[staticHash]; hash != "" {
+			c.UID = hash
+		}
+		for _, statuses := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+			for _, s := range statuses {
+				if s.ContainerID != "" {
+					c.Name, c.ID = s.Name, s.ContainerID
+					out = append(out, c)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func since(p *v1.Pod) time.Time {
+	if p.Status.StartTime != nil {
+		return p.Status.StartTime.Time
+	}
+	return p.CreationTimestamp.Time
+}
+
+// paths returns the folders that may be the container's, of both cgroup drivers. Where the kubelet puts
+// a pod is in its pod_container_manager_linux.go and cgroup_manager_linux.go; what a runtime appends is
+// its own: containerd and docker take the ID alone with cgroupfs, CRI-O takes its scope's name with both.
+func (t *Tree) paths(c Container) ([]string, error) {
+	if err := checkName(c.UID); err != nil {
+		return nil, fmt.Errorf("UID of the pod: %w", err)
+	}
+	runtime, id, ok := strings.Cut(c.ID, "://")
+	if !ok {
+		return nil, fmt.Errorf("ID %q does not name a runtime", clip(c.ID))
+	}
+	if err := checkName(id); err != nil {
+		return nil, fmt.Errorf("ID of the container: %w", err)
+	}
+	scope := map[string]string{"containerd": "cri-containerd-", "cri-o": "crio-", "docker": "docker-"}[runtime]
+	if scope == "" {
+		return nil, fmt.Errorf("runtime %q is not known", clip(runtime))
+	}
+	parts := append(slices.Clone(t.parents), "kubepods")
+	switch c.QOS {
+	case v1.PodQOSGuaranteed:
+	case v1.PodQOSBurstable, v1.PodQOSBestEffort:
+		parts = append(parts, strings.ToLower(string(c.QOS)))
+	default:
+		return nil, fmt.Errorf("QoS class %q is not known", clip(string(c.QOS)))
+	}
+	parts = append(parts, "pod"+c.UID)
+	leaf := id
+	if runtime == "cri-o" {
+		leaf = scope + id
+	}
+	return []string{path.Join(sliced(parts), scope+id+".scope"), path.Join(path.Join(parts...), leaf)}, nil
+}
+
+// sliced returns where the systemd driver puts a cgroup: every part is a slice whose name has those above
+// it, joined by "-", which a name itself must then not have (systemd.slice(5)).
+func sliced(parts []string) string {
+	var names, out []string
+	for _, p := range parts {
+		names = append(names, strings.ReplaceAll(p, "-", "_"))
+		out = append(out, strings.Join(names, "-")+".slice")
+	}
+	return path.Join(out...)
+}
+
+// checkName refuses what cannot be part of a cgroup's name.
+func checkName(s string) error {
+	if s == "" || len(s) > maxName {
+		return fmt.Errorf("a name of %d bytes, want 1 to %d", len(s), maxName)
+	}
+	for _, r := range s {
+		plain := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_'
+		if !plain {
+			return fmt.Errorf("%q is not a name of letters, digits, - and _", clip(s))
+		}
+	}
+	return nil
+}
+
+// clip shortens a text for an error.
+func clip(s string) string {
+	const most = 40
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "..."
+}

@@ -1,0 +1,84 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// maxBytes bounds one number, so that a sum of all of them is a number too.
+const maxBytes = 1 << 52
+
+// counted says of what an Amount is made: names of lines in memory.numa_stat
+// (Documentation/admin-guide/cgroup-v2.rst). Those that repeat what another line says are not here.
+func (a *Amount) counted(name string) *int64 {
+	switch name {
+	case "anon":
+		return &a.Anon
+	case "file":
+		return &a.File
+	case "kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "slab_unreclaimable":
+		return &a.Kernel
+	}
+	return nil
+}
+
+// parseStat reads lines such as "anon N0=4096 N8=0", in bytes, and leaves out names that it does not
+// know. A text without anon or file is not of cgroup v2.
+func parseStat(text string) (map[idset.NUMA]Amount, error) {
+	out := map[idset.NUMA]Amount{}
+	seen := map[string]bool{}
+	for line := range strings.Lines(text) {
+		w := strings.Fields(line)
+		if len(w) == 0 || new(Amount).counted(w[0]) == nil {
+			continue
+		}
+		if seen[w[0]] {
+			return nil, fmt.Errorf("%s is there twice", w[0])
+		}
+		seen[w[0]] = true
+		if err := addLine(out, w[0], w[1:]); err != nil {
+			return nil, fmt.Errorf("%s: %w", w[0], err)
+		}
+	}
+	if !seen["anon"] || !seen["file"] {
+		return nil, errors.New("anon and file are not both there")
+	}
+	return out, nil
+}
+
+func addLine(out map[idset.NUMA]Amount, name string, words []string) error {
+	here := map[idset.NUMA]bool{}
+	for _, word := range words {
+		numa, bytes, err := parsePair(word)
+		if err != nil {
+			return err
+		}
+		if here[numa] {
+			return fmt.Errorf("N%d is there twice", numa)
+		}
+		here[numa] = true
+		a := out[numa]
+		*a.counted(name) += bytes
+		out[numa] = a
+	}
+	return nil
+}
+
+// parsePair reads "N8=4096".
+func parsePair(word string) (idset.NUMA, int64, error) {
+	name, value, ok := strings.Cut(word, "=")
+	number, isNUMA := strings.CutPrefix(name, "N")
+	id, err := strconv.ParseUint(number, 10, 31)
+	if !ok || !isNUMA || err != nil || !idset.Valid(int(id)) {
+		return 0, 0, fmt.Errorf("%q is not a numa and its bytes", clip(word))
+	}
+	bytes, err := strconv.ParseUint(value, 10, 64)
+	if err != nil || bytes > maxBytes {
+		return 0, 0, fmt.Errorf("%q: the bytes are not a number in 0..%d", clip(word), int64(maxBytes))
+	}
+	return idset.NUMA(id), int64(bytes), nil
+}

@@ -1,0 +1,74 @@
+package metrics
+
+import (
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/node/cgroup"
+)
+
+// Memory knows the containers of the node, and where their memory is.
+type Memory interface {
+	// Running returns the containers that run, oldest first.
+	Running() []cgroup.Container
+	// Memory reads one; the error is fs.ErrNotExist for one without a cgroup.
+	Memory(cgroup.Container) (cgroup.Memory, error)
+}
+
+// maxReading is how long a scrape reads cgroups. The kernel sums their counters while they are read,
+// which takes long where there are many CPUs; Prometheus by default gives a scrape 10 s for everything.
+const maxReading = 3 * time.Second
+
+// collectMemory sends the memory of the first containers.
+func (m *Metrics) collectMemory(c collection) {
+	type key struct{ namespace, pod, name string }
+	sent := map[key]bool{}
+	var shown, omitted, missing, unreadable int
+	end := time.Now().Add(maxReading)
+	for i, x := range m.o.Memory.Running() {
+		k := key{valid(x.Namespace), valid(x.Pod), valid(x.Name)}
+		if i >= m.o.Containers || sent[k] || time.Now().After(end) {
+			omitted++
+			continue
+		}
+		memory, err := m.o.Memory.Memory(x)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing++
+		case err != nil:
+			unreadable++
+			m.hidden.Inc()
+		default:
+			shown++
+			sent[k] = true
+			c.memory(memory, k.namespace, k.pod, k.name)
+		}
+	}
+	for state, n := range map[string]int{"shown": shown, "omitted": omitted, "missing": missing, "unreadable": unreadable} {
+		c.gauge(c.d.containers, float64(n), state)
+	}
+}
+
+// memory sends one container's. Numas that the machine does not have are left out of the series, as they
+// would have no bound, but not of the share.
+func (c collection) memory(m cgroup.Memory, labels ...string) {
+	for _, numa := range c.n.Machine.NUMAs() {
+		a, ok := m.NUMAs[numa.ID]
+		if !ok {
+			continue
+		}
+		l := append(labels[:len(labels):len(labels)], id(numa.ID))
+		c.gauge(c.d.containerMemory, float64(a.Anon), append(l[:len(l):len(l)], "anon")...)
+		c.gauge(c.d.containerMemory, float64(a.File), append(l[:len(l):len(l)], "file")...)
+		c.gauge(c.d.containerMemory, float64(a.Kernel), append(l[:len(l):len(l)], "kernel")...)
+	}
+	home := idset.Of(c.n.Machine.IDs(c.n.Machine.MaskOfCPUs(m.CPUs))...)
+	if home.Empty() {
+		return
+	}
+	if share, ok := m.Remote(home); ok {
+		c.gauge(c.d.remote, share, labels...)
+	}
+}
