@@ -1,0 +1,268 @@
+package deploy_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	strictyaml "sigs.k8s.io/yaml"
+
+	"github.com/tenon-numa/tenon/deploy"
+)
+
+// kustomization is what of a kustomization.yaml is used here.
+type kustomization struct {
+	APIVersion         string   `json:"apiVersion"`
+	Kind               string   `json:"kind"`
+	Resources          []string `json:"resources"`
+	ConfigMapGenerator []struct {
+		Name      string   `json:"name"`
+		Namespace string   `json:"namespace"`
+		Files     []string `json:"files"`
+	} `json:"configMapGenerator"`
+}
+
+// parts are the folders that are applied with everything.
+func parts(t *testing.T) []string {
+	t.Helper()
+	return read(t, ".").Resources
+}
+
+func read(t *testing.T, dir string) (k kustomization) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := strictyaml.UnmarshalStrict(data, &k); err != nil {
+		t.Fatalf("%s: %v", dir, err)
+	}
+	return k
+}
+
+// kubectl apply -k installs every file of a part, and finds all that it names.
+func TestNoFileIsForgotten(t *testing.T) {
+	if len(parts(t)) < 5 {
+		t.Errorf("parts %v, want the definition, the namespace, the policy, the agent and the scheduler", parts(t))
+	}
+	for _, dir := range parts(t) {
+		k := read(t, dir)
+		named := k.Resources
+		for _, g := range k.ConfigMapGenerator {
+			named = append(named, g.Files...)
+		}
+		slices.Sort(named)
+		there, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for _, path := range there {
+			if name := filepath.Base(path); name != "kustomization.yaml" && path != "crd/topology.node.k8s.io_noderesourcetopologies.yaml" {
+				want = append(want, name)
+			}
+		}
+		if !slices.Equal(named, want) {
+			t.Errorf("%s names %v and has %v", dir, named, want)
+		}
+	}
+}
+
+// objects decodes the manifests of the parts that have Kubernetes' own kinds. A field that the kind does
+// not have is an error.
+func objects(t *testing.T) map[string][]runtime.Object {
+	t.Helper()
+	out := map[string][]runtime.Object{}
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	for _, dir := range parts(t) {
+		if dir == "crd" {
+			continue
+		}
+		for _, name := range read(t, dir).Resources {
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, doc := range documents(t, data) {
+				o, _, err := decoder.Decode(doc, nil, nil)
+				if err != nil {
+					t.Errorf("%s/%s: %v", dir, name, err)
+					continue
+				}
+				out[dir] = append(out[dir], o)
+			}
+		}
+	}
+	return out
+}
+
+func documents(t *testing.T, data []byte) (out [][]byte) {
+	t.Helper()
+	docs := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		doc, err := docs.Read()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, doc)
+	}
+}
+
+func TestManifestsDecode(t *testing.T) {
+	for dir, list := range objects(t) {
+		if len(list) == 0 {
+			t.Errorf("%s has no object", dir)
+		}
+	}
+}
+
+// What is embedded is every manifest but those of what runs.
+func TestAccessIsWhatUsersApply(t *testing.T) {
+	var embedded, there []string
+	for _, m := range deploy.Access() {
+		embedded = append(embedded, string(m))
+	}
+	for _, dir := range parts(t) {
+		for _, name := range read(t, dir).Resources {
+			if dir == "crd" || name == "daemonset.yaml" || name == "deployment.yaml" {
+				continue
+			}
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			there = append(there, string(data))
+		}
+	}
+	if !slices.Equal(embedded, there) {
+		t.Error("the embedded manifests are not those that kubectl apply -k installs, in their order")
+	}
+}
+
+// The role lets the scheduler hold the lease that its configuration names.
+func TestSchedulerMayHoldItsLease(t *testing.T) {
+	data, err := os.ReadFile("scheduler/scheduler.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c schedulerv1.KubeSchedulerConfiguration
+	if err := strictyaml.UnmarshalStrict(data, &c); err != nil {
+		t.Fatal(err)
+	}
+	if c.LeaderElection.ResourceNamespace != deploy.Namespace || c.LeaderElection.ResourceName != deploy.Scheduler {
+		t.Errorf("the lease is %s/%s, and the role is for %s/%s", c.LeaderElection.ResourceNamespace,
+			c.LeaderElection.ResourceName, deploy.Namespace, deploy.Scheduler)
+	}
+}
+
+// Whoever takes over a container of Tenon's holds no capability, changes no file of the node or of the
+// image, and is in no namespace of the node.
+func TestContainersAreConfined(t *testing.T) {
+	pods := map[string]v1.PodSpec{}
+	for _, list := range objects(t) {
+		for _, o := range list {
+			switch o := o.(type) {
+			case *appsv1.DaemonSet:
+				pods[o.Name] = o.Spec.Template.Spec
+			case *appsv1.Deployment:
+				pods[o.Name] = o.Spec.Template.Spec
+			}
+		}
+	}
+	if len(pods) != 2 {
+		t.Fatalf("%d workloads, want the agent and the scheduler", len(pods))
+	}
+	for name, p := range pods {
+		if p.HostNetwork || p.HostPID || p.HostIPC {
+			t.Errorf("%s: is in a namespace of the node", name)
+		}
+		if s := p.SecurityContext.SeccompProfile; s == nil || s.Type != v1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: seccomp profile %v", name, s)
+		}
+		for _, c := range p.Containers {
+			s := c.SecurityContext
+			if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []v1.Capability{"ALL"}) ||
+				len(s.Capabilities.Add) > 0 || (s.Privileged != nil && *s.Privileged) {
+				t.Errorf("%s: security context %v", name, s)
+			}
+			for _, m := range c.VolumeMounts {
+				if !m.ReadOnly {
+					t.Errorf("%s: %s can be written to", name, m.MountPath)
+				}
+			}
+			if c.Resources.Limits.Memory().IsZero() && name == deploy.Agent {
+				t.Errorf("%s has no limit of memory", name)
+			}
+		}
+	}
+}
+
+// Secrets of pods, the kubelet's key and the drivers' sockets are not in what the agent sees.
+func TestAgentSeesNoSecrets(t *testing.T) {
+	const root = "/var/lib/kubelet"
+	for _, o := range objects(t)["agent"] {
+		d, ok := o.(*appsv1.DaemonSet)
+		if !ok {
+			continue
+		}
+		empty := map[string]bool{}
+		for _, v := range d.Spec.Template.Spec.Volumes {
+			empty[v.Name] = v.EmptyDir != nil
+		}
+		var hidden []string
+		for _, m := range d.Spec.Template.Spec.Containers[0].VolumeMounts {
+			if below, ok := strings.CutPrefix(m.MountPath, root+"/"); ok && empty[m.Name] {
+				hidden = append(hidden, below)
+			}
+		}
+		slices.Sort(hidden)
+		if want := []string{"pki", "plugins", "plugins_registry", "pods"}; !slices.Equal(hidden, want) {
+			t.Errorf("hidden below %s: %v, want %v", root, hidden, want)
+		}
+	}
+}
+
+// A role of Tenon's names what it allows: no wildcard, and nothing that leads to other rights.
+func TestRolesAreNarrow(t *testing.T) {
+	wide := []string{"*", "secrets", "nodes/proxy", "pods/exec", "serviceaccounts/token", "impersonate", "escalate", "bind"}
+	seen := 0
+	for dir, list := range objects(t) {
+		for _, o := range list {
+			var rules []rbacv1.PolicyRule
+			switch o := o.(type) {
+			case *rbacv1.ClusterRole:
+				rules = o.Rules
+			case *rbacv1.Role:
+				rules = o.Rules
+			}
+			for _, r := range rules {
+				seen++
+				for _, word := range slices.Concat(r.APIGroups, r.Resources, r.Verbs) {
+					if slices.Contains(wide, word) {
+						t.Errorf("%s: a role has %s", dir, word)
+					}
+				}
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("there are no roles")
+	}
+}
