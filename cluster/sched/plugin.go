@@ -114,16 +114,14 @@ func (s *state) node(name string) *ledger.Node {
 
 // verdict says what the node would do with the pod of this cycle, its own demand included.
 func (p *Plugin) verdict(s *state, n *ledger.Node) place.Verdict {
-	return p.memo.verdict(s.key, s.demand, n, func() place.Verdict {
-		return place.Judge(n.Usage, s.pod, place.Place(n.Usage, s.pod), s.demand)
-	})
+	return p.memo.verdict(s.key, s.demand, n, func() place.Verdict { return n.Place(s.pod, s.demand) })
 }
 
 // fits is verdict without holdings and reasons. Filter does not ask it: nodes that fit are scored by their
 // holdings next, and those that do not are answered with reasons.
 func (p *Plugin) fits(s *state, n *ledger.Node) bool {
 	if s.demand.Policy == place.None {
-		return place.Fits(n.Usage, s.pod)
+		return n.Fits(s.pod)
 	}
 	return p.verdict(s, n).Fits()
 }

@@ -17,11 +17,11 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	if !ok {
 		return nil
 	}
-	v, known := p.book.Reserve(node, kube.ID(pod), s.pod)
+	v, known := p.book.Reserve(node, kube.ID(pod), s.pod, s.demand)
 	if !known {
 		return p.unknown(node)
 	}
-	if v = p.judge(s, node, v); !v.Fits() {
+	if !v.Fits() {
 		return refusal(v)
 	}
 	return nil

@@ -9,7 +9,9 @@
 // The order in which a node admits pods decides what each gets, and a kubelet sorts what reaches it
 // together by creation time. So pods on their way to one node take turns (see [Book.Turn]): a pod may
 // be bound when every pod before it is known to have been admitted or has the same shape, because equal
-// shapes may change places without anybody else noticing.
+// shapes may change places without anybody else noticing. What the book cannot order, because somebody
+// else binds it or because something was released in between, leaves several states in which the node
+// may be ([Node.Others]), and a verdict has to hold in all of them.
 package ledger
 
 import (
@@ -33,6 +35,9 @@ const (
 	Predicted Source = iota
 	// Observed holdings were reported by the node.
 	Observed
+	// Counted holdings are in the amounts that a coarse node reports: whose they are was computed, and
+	// the amounts agree. The entry without a UID is what nobody is known to hold.
+	Counted
 )
 
 // Entry is one pod on a node.
@@ -42,6 +47,19 @@ type Entry struct {
 	Holdings []place.Holding
 }
 
+// Quality says how well a node is known.
+type Quality int
+
+const (
+	// Exact: the node says who holds which CPU, memory block and device.
+	Exact Quality = iota
+	// Coarse: the node says how much of each numa is held; ids are made up.
+	Coarse
+)
+
+// String returns "exact" or "coarse".
+func (q Quality) String() string { return [...]string{"exact", "coarse"}[q] }
+
 // Layout is what a node says of itself.
 type Layout struct {
 	Machine *topo.Machine
@@ -50,11 +68,24 @@ type Layout struct {
 	Entries []Entry
 	// Groups are the memory manager's groups by position of the numa, where holdings do not tell them.
 	Groups map[int]place.MemoryGroup
+	// Amounts are set where the node does not say who holds what; Entries and Groups are then empty.
+	Amounts *Amounts
+}
+
+// Amounts is what a coarse node says of its holdings. The ids of its CPUs and devices are made up: they
+// count, numa by numa, and nothing else.
+type Amounts struct {
+	// Held is what is held, by anybody.
+	Held []place.Holding
+	// Counts says of the UIDs of pods whether Held accounts for them; nil where the node does not tell
+	// which pods it has seen.
+	Counts map[string]bool
 }
 
 // Node is the state of one node at one moment. It never changes; the next state is another Node.
 type Node struct {
 	Name    string
+	Quality Quality
 	Machine *topo.Machine
 	Rules   place.Rules
 	// Entries are the pods that hold something, in the order in which the node admitted them, as far
@@ -62,6 +93,55 @@ type Node struct {
 	Entries []Entry
 	// Usage is the machine with all entries held.
 	Usage *place.Usage
+	// Others are the other states in which the node may be, at most maxWorlds, none of which has others.
+	// They differ in what pods on their way got.
+	Others []*Node
+	// Refused are shapes of pods that the node refused though a verdict said otherwise, and why. They are
+	// kept away until the node has reported again.
+	Refused map[string]place.Error
+
+	groups map[int]place.MemoryGroup
+}
+
+// Place says what the node will do with a pod, in whichever of its states it is: a pod fits if it fits
+// in all of them. The holdings are those of the state that is taken to be the likeliest. A shape that the
+// node has refused does not fit.
+func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
+	v := n.alone(p, d)
+	for _, o := range n.Others {
+		if !v.Fits() {
+			return v
+		}
+		if w := o.alone(p, d); !w.Fits() {
+			w.Reasons = append(w.Reasons, place.Reason{Code: place.Unsettled, Have: int64(len(n.Others) + 1)})
+			return w
+		}
+	}
+	if why, ok := n.Refused[p.Shape()]; ok && len(n.Refused) > 0 && v.Fits() {
+		return place.Verdict{Error: why, Reasons: []place.Reason{{Code: place.Refused, Resource: string(why)}}}
+	}
+	return v
+}
+
+func (n *Node) alone(p *place.Pod, d place.Demand) place.Verdict {
+	return place.Judge(n.Usage, p, place.Place(n.Usage, p), d)
+}
+
+// Fits is Place without holdings and reasons, for a pod that has no demand of its own.
+func (n *Node) Fits(p *place.Pod) bool {
+	if !place.Fits(n.Usage, p) {
+		return false
+	}
+	for _, o := range n.Others {
+		if !place.Fits(o.Usage, p) {
+			return false
+		}
+	}
+	if len(n.Refused) == 0 {
+		return true
+	}
+	_, refused := n.Refused[p.Shape()]
+	return !refused
 }
 
 // Without returns the node as it would be if the pods with these UIDs were not there.
@@ -72,14 +152,46 @@ func (n *Node) Without(uids ...string) *Node {
 	}
 	out := *n
 	out.Entries = nil
-	out.Usage = place.NewUsage(n.Machine, n.Rules)
+	var left []Entry
 	for _, e := range n.Entries {
-		if !gone[e.Pod.UID] {
+		if gone[e.Pod.UID] {
+			left = append(left, e)
+		} else {
 			out.Entries = append(out.Entries, e)
 		}
 	}
-	out.Usage = out.Usage.Hold(holdings(out.Entries)...)
+	out.groups = untouched(n.groups, left)
+	out.Usage = place.NewUsage(n.Machine, n.Rules).Hold(holdings(out.Entries)...).WithGroups(out.groups)
+	out.Others = each(n.Others, func(o *Node) *Node { return o.Without(uids...) })
 	return &out
+}
+
+// untouched returns the memory groups that hold though some pods have left: those of numas on which
+// these had no memory.
+func untouched(groups map[int]place.MemoryGroup, left []Entry) map[int]place.MemoryGroup {
+	var touched topo.Mask
+	for _, h := range holdings(left) {
+		for _, b := range h.Memory {
+			touched |= b.NUMAs
+		}
+	}
+	if touched == 0 {
+		return groups
+	}
+	out := map[int]place.MemoryGroup{}
+	for i, g := range groups {
+		if (g.NUMAs|1<<uint(i))&touched == 0 {
+			out[i] = g
+		}
+	}
+	return out
+}
+
+func each(in []*Node, do func(*Node) *Node) (out []*Node) {
+	for _, n := range in {
+		out = append(out, do(n))
+	}
+	return out
 }
 
 // With returns the node as it would be if the pod were admitted too; where it would be refused, the
@@ -92,6 +204,7 @@ func (n *Node) With(id PodID, p *place.Pod) (out *Node, ok bool) {
 	next := *n
 	next.Entries = append(n.Entries[:len(n.Entries):len(n.Entries)], Entry{Pod: id, Holdings: v.Holdings})
 	next.Usage = n.Usage.Hold(v.Holdings...)
+	next.Others = each(n.Others, func(o *Node) *Node { w, _ := o.With(id, p); return w })
 	return &next, true
 }
 

@@ -48,7 +48,7 @@ func TestTwoPodsOfHalfANodeAreReservedAtOnce(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))
 	for i := range 2 {
-		if v, ok := b.Reserve("n", id(i), pod(16, 24)); !ok || !v.Fits() {
+		if v, ok := b.Reserve("n", id(i), pod(16, 24), place.Demand{}); !ok || !v.Fits() {
 			t.Fatalf("pod %d: %+v", i, v)
 		}
 	}
@@ -58,7 +58,7 @@ func TestTwoPodsOfHalfANodeAreReservedAtOnce(t *testing.T) {
 			t.Errorf("pod %d is on numas %b, want %b", i, got, want)
 		}
 	}
-	if v, _ := b.Reserve("n", id(2), pod(16, 24)); v.Fits() {
+	if v, _ := b.Reserve("n", id(2), pod(16, 24), place.Demand{}); v.Fits() {
 		t.Error("a third pod of 16 CPUs fits into 2 x 14 free ones")
 	}
 }
@@ -72,7 +72,7 @@ func TestReserveIsDecidedUnderTheLock(t *testing.T) {
 		if v := place.Place(stale.Usage, pod(20, 1)); !v.Fits() {
 			t.Fatal("the old snapshot changed")
 		}
-		if v, _ := b.Reserve("n", id(i), pod(20, 1)); v.Fits() {
+		if v, _ := b.Reserve("n", id(i), pod(20, 1), place.Demand{}); v.Fits() {
 			fits++
 		}
 	}
@@ -84,9 +84,9 @@ func TestReserveIsDecidedUnderTheLock(t *testing.T) {
 func TestPodsOfAnotherShapeTakeTurns(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))
-	b.Reserve("n", id(0), pod(4, 1))
-	b.Reserve("n", id(1), pod(4, 1))
-	b.Reserve("n", id(2), pod(6, 1))
+	b.Reserve("n", id(0), pod(4, 1), place.Demand{})
+	b.Reserve("n", id(1), pod(4, 1), place.Demand{})
+	b.Reserve("n", id(2), pod(6, 1), place.Demand{})
 	turn := func(n int) bool {
 		t.Helper()
 		v, wait, err := b.Turn(id(n).UID)
@@ -120,7 +120,7 @@ func TestEqualShapesMayChangePlaces(t *testing.T) {
 	b.Report("n", layout(t))
 	var want [][]place.Holding
 	for i := range 2 {
-		v, _ := b.Reserve("n", id(i), pod(4, 1))
+		v, _ := b.Reserve("n", id(i), pod(4, 1), place.Demand{})
 		b.Turn(id(i).UID)
 		want = append(want, v.Holdings)
 	}
@@ -135,13 +135,13 @@ func TestWhatWasReleasedInBetweenIsNoWrongPrediction(t *testing.T) {
 	b := New()
 	old := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(4, 1)).Holdings
 	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
-	before, _ := b.Reserve("n", id(1), pod(4, 1))
+	before, _ := b.Reserve("n", id(1), pod(4, 1), place.Demand{})
 	b.Turn(id(1).UID)
 	b.Release(id(0).UID) // the node may have admitted pod 1 before or after this
 	for _, seen := range [][]place.Holding{before.Holdings, old} {
 		c := New()
 		c.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
-		c.Reserve("n", id(1), pod(4, 1))
+		c.Reserve("n", id(1), pod(4, 1), place.Demand{})
 		c.Turn(id(1).UID)
 		c.Release(id(0).UID)
 		if out := c.Report("n", layout(t, Entry{Pod: id(1), Holdings: seen})); len(out) != 1 || out[0].Result != Confirmed {
@@ -159,8 +159,8 @@ func TestWhatWasReleasedInBetweenIsNoWrongPrediction(t *testing.T) {
 func TestAnAdmittedPodKeepsItsPrediction(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))
-	b.Reserve("n", id(0), pod(4, 1))
-	got, _ := b.Reserve("n", id(1), pod(4, 1))
+	b.Reserve("n", id(0), pod(4, 1), place.Demand{})
+	got, _ := b.Reserve("n", id(1), pod(4, 1), place.Demand{})
 	for i := range 2 {
 		b.Turn(id(i).UID)
 		b.Admitted(id(i).UID)
@@ -192,7 +192,7 @@ func TestAWaitingPodWhosePlaceIsTakenHoldsNothing(t *testing.T) {
 	first := place.Place(place.NewUsage(l.Machine, l.Rules), pod(1, 1)).Holdings
 	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: first}))
 	for i, p := range []*place.Pod{pod(1, 10), pod(1, 15), pod(1, 35), pod(11, 1), pod(20, 1)} {
-		if v, _ := b.Reserve("n", id(i+1), p); !v.Fits() {
+		if v, _ := b.Reserve("n", id(i+1), p, place.Demand{}); !v.Fits() {
 			t.Fatalf("pod %d: %v", i+1, v.Reasons)
 		}
 	}
@@ -222,7 +222,7 @@ func TestBookProperties(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"reserve and bind": func(t *rapid.T) {
 				p := pod(int64(rapid.IntRange(1, 31).Draw(t, "cpus")), int64(rapid.IntRange(1, 40).Draw(t, "gib")))
-				v, _ := b.Reserve("n", id(next), p)
+				v, _ := b.Reserve("n", id(next), p, place.Demand{})
 				if v.Fits() {
 					flying[next] = p
 				}
@@ -338,7 +338,7 @@ func TestSnapshotKeepsNodesApart(t *testing.T) {
 		b.Report(fmt.Sprint("n", i), layout(t))
 	}
 	before := b.Snapshot()
-	b.Reserve("n7", id(1), pod(4, 1))
+	b.Reserve("n7", id(1), pod(4, 1), place.Demand{})
 	b.Forget("n9")
 	if before.Len() != 200 || b.Snapshot().Len() != 199 || b.Snapshot().Node("n9") != nil || before.Node("n9") == nil {
 		t.Error("nodes come and go in old snapshots")

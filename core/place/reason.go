@@ -39,6 +39,12 @@ const (
 	Lacking Code = "lacking"
 	// Demanded: the node would place the pod, but not as the pod itself demands.
 	Demanded Code = "demanded"
+	// Unsettled: it is not known yet what pods on their way to the node got, and in one of the states that
+	// are possible there is no room. Place never says so: it judges one state.
+	Unsettled Code = "unsettled"
+	// Refused: the node refused such a pod, for the reason in Resource, though a verdict said that it
+	// would not. Place never says so either.
+	Refused Code = "refused"
 )
 
 // Reason is one thing that was missing. It is data; Text renders it where a person reads.
@@ -58,8 +64,13 @@ type Reason struct {
 // Text renders the reason for people. Equal reasons on several nodes give equal texts, so that the
 // scheduler's event groups and counts them.
 func (r Reason) Text() string {
-	if r.Code == Lacking {
+	switch r.Code {
+	case Lacking:
 		return "insufficient " + r.Resource + " (wants " + amount(r.Resource, r.Want) + "; node has " + amount(r.Resource, r.Have) + " left)"
+	case Unsettled:
+		return "what pods on their way got is not settled yet"
+	case Refused:
+		return "node refused such a pod (" + r.Resource + ") and has not reported since"
 	}
 	who := "pod"
 	if r.Container != "" {
