@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
@@ -34,13 +35,26 @@ type Feed struct {
 	// early holds pods that were seen before Begin: they are booked in binding order then.
 	early map[string]*v1.Pod
 	begun bool
-	// versions is the last resource version seen of every layout; problems is why one was refused.
-	versions map[string]string
+	// versions is the last version seen of every layout; problems is why one was refused.
+	versions map[string]version
 	problems map[string]string
 	// ended has the UIDs of pods that will never hold anything again, dropped the resource versions of
 	// layouts that were deleted: what hints still tell of them is old.
 	ended, dropped memory
+	// later does something after a while; tests decide when that is.
+	later func(time.Duration, func())
 }
+
+// version is how far a layout is known. An agent counts what it writes: a write that was held up on its
+// way may come in late under a new resource version.
+type version struct {
+	resource string
+	uid      types.UID
+	sequence int64
+}
+
+// vanishGrace is how long a pod that was deleted by force may be on its way without a report of its node.
+const vanishGrace = 30 * time.Second
 
 // NewFeed returns a feed into a book. The callbacks may be nil; they must not call the feed.
 func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(node string, err error)) *Feed {
@@ -51,7 +65,8 @@ func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(n
 		onRefused = func(string, error) {}
 	}
 	return &Feed{book: book, onOutcome: onOutcome, onRefused: onRefused,
-		early: map[string]*v1.Pod{}, versions: map[string]string{}, problems: map[string]string{}}
+		early: map[string]*v1.Pod{}, versions: map[string]version{}, problems: map[string]string{},
+		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 }
 
 // Pods returns the handlers for a pod informer.
@@ -134,9 +149,30 @@ func (f *Feed) put(pod *v1.Pod) {
 func (f *Feed) PodGone(pod *v1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.early, string(pod.UID))
-	f.ended.put(string(pod.UID), "")
-	f.book.Release(string(pod.UID))
+	uid := string(pod.UID)
+	delete(f.early, uid)
+	f.ended.put(uid, "")
+	why, refused := Rejection(pod)
+	if refused {
+		if o, ok := f.book.Refuse(uid, why); ok {
+			f.onOutcome(o)
+		}
+	}
+	f.Leave(pod)
+	if !refused && f.book.Booked(pod.Spec.NodeName, uid) {
+		f.later(vanishGrace, func() { f.book.Unreserve(uid) })
+	}
+}
+
+// Leave takes a pod that leaves its node, for now or for good: the framework words it alike when a pod
+// was deleted and when it could not be bound. A pod whose object is gone before it ended was deleted by
+// force, and its node may run it still.
+func (f *Feed) Leave(pod *v1.Pod) {
+	if Ended(pod) || pod.Spec.NodeName == "" {
+		f.book.Release(string(pod.UID))
+	} else {
+		f.book.Vanish(string(pod.UID))
+	}
 }
 
 // Layout takes a layout that was added or changed. One that cannot be read is refused: its node is
@@ -144,14 +180,9 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	old, ok := f.versions[l.Name]
-	if !ok {
-		old, ok = f.dropped.get(l.Name)
-	}
-	if ok && compare(l.ResourceVersion, old) <= 0 {
+	if !f.newer(l) {
 		return
 	}
-	f.versions[l.Name] = l.ResourceVersion
 	c, err := l.Core()
 	if err != nil {
 		f.book.Forget(l.Name)
@@ -173,11 +204,29 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	}
 }
 
+// newer notes the version of a layout, and reports whether it tells more than what is known.
+func (f *Feed) newer(l *v1alpha1.NodeLayout) bool {
+	now := version{l.ResourceVersion, l.UID, l.Sequence}
+	old, known := f.versions[l.Name]
+	if !known {
+		old.resource, known = f.dropped.get(l.Name)
+	}
+	if known && compare(now.resource, old.resource) <= 0 {
+		return false
+	}
+	late := now.uid == old.uid && now.sequence < old.sequence
+	if late {
+		now.sequence = old.sequence
+	}
+	f.versions[l.Name] = now
+	return !late
+}
+
 // LayoutGone takes a layout that was deleted. If a newer one of that name is known already, it stays.
 func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if known, ok := f.versions[l.Name]; ok && compare(l.ResourceVersion, known) < 0 {
+	if known, ok := f.versions[l.Name]; ok && compare(l.ResourceVersion, known.resource) < 0 {
 		return
 	}
 	f.dropped.put(l.Name, l.ResourceVersion)
@@ -214,6 +263,9 @@ func bound(pod *v1.Pod) time.Time {
 
 // Describe tells an outcome in one line.
 func Describe(o ledger.Outcome) string {
+	if o.Result == ledger.Rejected {
+		return fmt.Sprintf("pod %s on node %s: refused (%s): predicted %s", o.Pod, o.Node, o.Error, Holdings(o.Predicted))
+	}
 	return fmt.Sprintf("pod %s on node %s: %s: predicted %s, seen %s", o.Pod, o.Node, o.Result, Holdings(o.Predicted), Holdings(o.Seen))
 }
 

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -189,12 +190,12 @@ func TestPodsThatEndReleaseWhatTheyHold(t *testing.T) {
 	succeeded, failed := p.DeepCopy(), p.DeepCopy()
 	succeeded.Status.Phase, failed.Status.Phase = v1.PodSucceeded, v1.PodFailed
 	for name, end := range map[string]func(f *Feed){
-		"deleted":            func(f *Feed) { f.Pods().OnDelete(p) },
-		"deleted, not seen":  func(f *Feed) { f.Pods().OnDelete(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: p}) },
+		"deleted":            func(f *Feed) { f.Pods().OnDelete(failed) },
+		"deleted, not seen":  func(f *Feed) { f.Pods().OnDelete(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: failed}) },
 		"succeeded":          func(f *Feed) { f.Pods().OnUpdate(p, succeeded) },
 		"failed":             func(f *Feed) { f.Pods().OnUpdate(p, failed) },
-		"twice":              func(f *Feed) { f.Pod(failed); f.PodGone(p) },
-		"then a late update": func(f *Feed) { f.PodGone(p); f.Pod(p) },
+		"twice":              func(f *Feed) { f.Pod(failed); f.PodGone(failed) },
+		"then a late update": func(f *Feed) { f.PodGone(failed); f.Pod(p) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			book := ledger.New()
@@ -210,6 +211,88 @@ func TestPodsThatEndReleaseWhatTheyHold(t *testing.T) {
 			wantHeld(t, book, "n", "")
 		})
 	}
+}
+
+// A pod that was deleted by force may be running on its node still: its object says nothing any more.
+func TestAPodDeletedByForceHoldsUntilItsNodeSaysOtherwise(t *testing.T) {
+	p, q := bind(four("p"), "n", noon), bind(four("q"), "n", noon)
+	book := ledger.New()
+	f := begun(book)
+	var due []func()
+	f.later = func(_ time.Duration, do func()) { due = append(due, do) }
+	f.Layout(layoutOf(t, "n", 1))
+	f.Pod(p)
+	observed := book.Snapshot().Node("n").Entries
+	f.Layout(layoutOf(t, "n", 2, observed...))
+	f.PodGone(p)
+	wantHeld(t, book, "n", "p=1-4")
+	f.Layout(layoutOf(t, "n", 3))
+	wantHeld(t, book, "n", "")
+
+	f.Pod(q)
+	f.PodGone(q)
+	wantHeld(t, book, "n", "q=1-4")
+	if len(due) != 1 {
+		t.Fatalf("%d pods are waited for, want q alone", len(due))
+	}
+	due[0]() // no report ever told of q
+	wantHeld(t, book, "n", "")
+}
+
+func TestAPodThatItsNodeRefusesIsToldAndItsShapeKeptAway(t *testing.T) {
+	book := ledger.New()
+	var told []string
+	f := NewFeed(book, func(o ledger.Outcome) { told = append(told, Describe(o)) }, nil)
+	f.Begin()
+	f.Layout(layoutOf(t, "n", 1))
+	f.Pod(bind(four("p"), "n", noon))
+	refused := bind(four("p"), "n", noon)
+	refused.Status.Phase, refused.Status.Reason = v1.PodFailed, "TopologyAffinityError"
+	f.Pod(refused)
+	f.PodGone(refused)
+	want := []string{"pod default/p on node n: refused (TopologyAffinityError): predicted c: cpus 1-4"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	fits := func(name, amounts string) bool {
+		p, err := Pod(podOf(name, exact("c", amounts)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := book.Snapshot().Node("n").Place(p, place.Demand{})
+		return v.Fits() && book.Snapshot().Node("n").Fits(p)
+	}
+	if fits("q", "cpu=4 memory=1Gi") {
+		t.Error("a pod of the same shape goes to the node that refused it")
+	}
+	if !fits("q", "cpu=2 memory=1Gi") {
+		t.Error("a pod of another shape is kept away")
+	}
+	f.Layout(layoutOf(t, "n", 2))
+	if !fits("q", "cpu=4 memory=1Gi") {
+		t.Error("the shape is kept away though the node has reported again")
+	}
+}
+
+// A write of an agent that was held up on its way comes in with a new resource version.
+func TestALateWriteOfAnAgentIsOld(t *testing.T) {
+	book := ledger.New()
+	f := begun(book)
+	write := func(uid types.UID, version int, sequence int64, entries ...ledger.Entry) {
+		l := layoutOf(t, "n", version, entries...)
+		l.UID, l.Sequence = uid, sequence
+		f.Layout(l)
+	}
+	write("a", 1, 1)
+	f.Pod(bind(four("p"), "n", noon))
+	p := book.Snapshot().Node("n").Entries
+	write("a", 2, 3, p...)
+	write("a", 3, 2)
+	wantHeld(t, book, "n", "p=1-4")
+	write("a", 4, 4)
+	wantHeld(t, book, "n", "")
+	write("b", 5, 1, p...) // the object was made anew, and with it the count
+	wantHeld(t, book, "n", "p=1-4")
 }
 
 // A node without a layout books nothing yet; what was bound to it counts when the layout comes.

@@ -117,3 +117,12 @@ func Started(pod *v1.Pod) bool { return pod.Status.StartTime != nil }
 func Ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
+
+// Rejection returns why the pod's kubelet refused it for the sake of alignment.
+func Rejection(pod *v1.Pod) (why place.Error, ok bool) {
+	switch e := place.Error(pod.Status.Reason); e {
+	case place.TopologyAffinityError, place.SMTAlignmentError, place.UnexpectedAdmissionError:
+		return e, pod.Status.Phase == v1.PodFailed
+	}
+	return "", false
+}

@@ -51,8 +51,7 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 		return fwk.QueueSkip, nil
 	}
 	if gone.Spec.NodeName != "" {
-		// Not for good: the framework words it like this, too, when a pod could not be bound.
-		p.book.Release(string(gone.UID))
+		p.feed.Leave(gone)
 		return p.hint(pod, gone.Spec.NodeName), nil
 	}
 	if node := gone.Status.NominatedNodeName; node != "" {
