@@ -41,6 +41,7 @@ var floors = []floor{
 	{"api/v1alpha1", nil, words(`core/...`), words(`k8s.io/apimachinery`)},
 	{"deploy/crd", words(`embed`), nil, nil},
 	{"deploy", words(`embed`), nil, nil},
+	{"deploy/monitoring", nil, nil, nil},
 
 	// Floor 2: hands. Each reaches down, and to what its own folder has below it.
 	{"node/agent", nil, words(`core/... api/... node/kubelet`), onNode},
