@@ -89,6 +89,9 @@ func (in *Machine) core() (*topo.Machine, error) {
 	if s.Devices, err = devices(in.Devices); err != nil {
 		return nil, fmt.Errorf("devices: %w", err)
 	}
+	if err := checkFunctions(in.Functions); err != nil {
+		return nil, err
+	}
 	return topo.New(s)
 }
 

@@ -12,6 +12,7 @@ const (
 	MaxHeld       = 64      // device resources of one container
 	MaxBytes      = 1 << 56 // a memory block of one container on 64 numas of 1 PiB
 	MaxAllowable  = 1 << 16 // max-allowable-numa-nodes
+	MaxFunctions  = 256     // PCI functions, virtual ones not counted
 	maxThreads    = 64      // threads of one core
 	maxReserved   = 64 * 65 // reservations: every kind on every numa
 	maxMalformed  = 1 << 10 // bytes of a kept decoding error
@@ -38,6 +39,9 @@ type NodeLayout struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
+	// agent is the process that writes the layout.
+	// +optional
+	Agent Agent `json:"agent,omitzero"`
 	// summary counts what the other sections list, for people; nothing is computed from it.
 	// +optional
 	Summary Summary `json:"summary,omitzero"`
@@ -51,9 +55,8 @@ type NodeLayout struct {
 	// +kubebuilder:validation:MaxItems=2048
 	// +optional
 	Holdings []PodHoldings `json:"holdings,omitempty"`
-	// memoryGroups are the groups of numas that the memory manager last used, for numas whose group does
-	// not follow from the holdings: it is more than the numa alone, or it is the numa alone though the
-	// numa has a block with others.
+	// memoryGroups are what the memory manager says of numas of which it does not follow from machine, rules
+	// and holdings: the group that it last used the numa in, or what the numa has free.
 	// +listType=map
 	// +listMapKey=numa
 	// +kubebuilder:validation:MaxItems=64
@@ -98,6 +101,18 @@ type NodeLayoutStatus struct {
 // +kubebuilder:validation:Pattern=`^([0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*)?$`
 type IDList string
 
+// Agent is a process that claims to write the layout. Of two, the one with the later claim writes, and
+// of claims at the same moment the one with the greater id; the other stands by.
+type Agent struct {
+	// id is of one process and of nothing before or after it.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	ID string `json:"id,omitempty"`
+	// since is when the process claimed to write the layout: mostly when it started.
+	// +optional
+	Since metav1.MicroTime `json:"since,omitzero"`
+}
+
 // Summary is for the columns of kubectl.
 type Summary struct {
 	// numas is the number of numas.
@@ -127,6 +142,44 @@ type Machine struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Devices []Resource `json:"devices,omitempty"`
+	// functions are PCI functions that pods may care about, ascending by address; nothing is decided by them.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +optional
+	Functions []Function `json:"functions,omitempty"`
+	// functionsOmitted is the number of such functions that the list has no room for.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	FunctionsOmitted int32 `json:"functionsOmitted,omitempty"`
+}
+
+// Function is one PCI function that is not a virtual one.
+type Function struct {
+	// address is domain:bus:device.function, in hexadecimal.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	Address string `json:"address"`
+	// class says what it is.
+	// +kubebuilder:validation:Enum=gpu;accelerator;nic;infiniband;nvme
+	Class string `json:"class"`
+	// vendor and device, each four hexadecimal digits, for example "15b3:1021".
+	// +kubebuilder:validation:MaxLength=9
+	ID string `json:"id"`
+	// driver that is bound to it; absent where none is.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Driver string `json:"driver,omitempty"`
+	// numas that it is near; absent where nothing says so.
+	// +optional
+	NUMAs IDList `json:"numas,omitempty"`
+	// virtual is the number of its virtual functions (SR-IOV).
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Virtual int32 `json:"virtual,omitempty"`
+	// virtualDriver is bound to all of them; absent where they differ or have none.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	VirtualDriver string `json:"virtualDriver,omitempty"`
 }
 
 // NUMA is one NUMA node. It may lack CPUs, memory, or both.
@@ -139,6 +192,11 @@ type NUMA struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1125899906842624
 	Memory int64 `json:"memory"`
+	// memoryKind says whose memory that is, where it is not ordinary memory: a GPU's own (gpu), a DAX device
+	// such as CXL or PMEM (dax), or not known (movable). The kubelet counts it all the same.
+	// +kubebuilder:validation:Enum=gpu;dax;movable
+	// +optional
+	MemoryKind string `json:"memoryKind,omitempty"`
 	// hugepages are preallocated pages, by page size.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -222,6 +280,10 @@ type DeviceGroup struct {
 
 // Rules are the parts of KubeletConfiguration that decide on alignment.
 type Rules struct {
+	// from says who told them: the kubelet itself, or its files, in which its flags are missing.
+	// +kubebuilder:validation:Enum=kubelet;files
+	// +optional
+	From string `json:"from,omitempty"`
 	// +kubebuilder:validation:Enum=none;best-effort;restricted;single-numa-node
 	TopologyManagerPolicy string `json:"topologyManagerPolicy"`
 	// +kubebuilder:validation:Enum=container;pod
@@ -365,7 +427,8 @@ type MemoryGroup struct {
 	// +kubebuilder:validation:MinLength=1
 	Group IDList `json:"group"`
 	// free is what the numa itself has free for pods, in bytes by kind: a block on several numas does not
-	// say how much of it is on which.
+	// say how much of it is on which, and when such a block ends the manager gives back whatever its lowest
+	// numas have.
 	// +listType=map
 	// +listMapKey=kind
 	// +kubebuilder:validation:MaxItems=64

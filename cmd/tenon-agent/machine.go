@@ -6,11 +6,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 
 	"github.com/go-logr/logr"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
@@ -40,9 +43,35 @@ func (m *machine) Machine(context.Context) (*topo.Machine, error) {
 }
 
 func (m *machine) find() (*sysfs.Found, error) {
+	found, _, err := m.read()
+	return found, err
+}
+
+// read returns the machine and the tree that it was found in; there is none for the text form.
+func (m *machine) read() (*sysfs.Found, fs.FS, error) {
 	if m.file == "" {
-		return sysfs.Discover(sysfs.Host())
+		found, err := sysfs.Discover(sysfs.Host())
+		return found, sysfs.Host(), err
 	}
+	data, err := m.contents()
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := sysfs.Read(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("machine file %s: %w", m.file, err)
+	}
+	if !sysfs.IsSnapshot(data) {
+		return found, nil, nil
+	}
+	tree, err := sysfs.ReadSnapshot(bytes.NewReader(data))
+	if err != nil {
+		return nil, nil, fmt.Errorf("machine file %s: %w", m.file, err)
+	}
+	return found, tree, nil
+}
+
+func (m *machine) contents() ([]byte, error) {
 	f, err := os.Open(m.file)
 	if err != nil {
 		return nil, fmt.Errorf("open machine file: %w", err)
@@ -55,11 +84,61 @@ func (m *machine) find() (*sysfs.Found, error) {
 	if len(data) > maxMachineBytes {
 		return nil, fmt.Errorf("machine file %s is larger than %d bytes", m.file, maxMachineBytes)
 	}
-	found, err := sysfs.Read(data)
+	return data, nil
+}
+
+// Detail is the part of the machine that decides nothing: memory that is not for ordinary pods, and PCI
+// functions.
+func (m *machine) Detail(context.Context) (v1alpha1.Detail, error) {
+	found, tree, err := m.read()
 	if err != nil {
-		return nil, fmt.Errorf("machine file %s: %w", m.file, err)
+		return v1alpha1.Detail{}, err
 	}
-	return found, nil
+	d := v1alpha1.Detail{MemoryKinds: map[idset.NUMA]string{}}
+	for id, kind := range found.Kinds {
+		if kind != sysfs.OrdinaryMemory && kind != sysfs.NoMemory {
+			d.MemoryKinds[id] = string(kind)
+		}
+	}
+	if tree == nil {
+		return d, nil
+	}
+	all, _, err := sysfs.PCI(tree, found.Machine)
+	if err != nil {
+		return d, err
+	}
+	d.Functions = functions(all)
+	return d, nil
+}
+
+// functions are those that pods may care about. Virtual functions are counted at their physical one, which
+// they share address, numa and link with.
+func functions(all []sysfs.Function) (out []v1alpha1.Function) {
+	at := map[string]int{}
+	for _, f := range all {
+		if f.Kind == sysfs.Other || f.Physical != "" {
+			continue
+		}
+		at[f.Address] = len(out)
+		w := v1alpha1.Function{Address: f.Address, Class: string(f.Kind), ID: fmt.Sprintf("%04x:%04x", f.Vendor, f.Device), Driver: f.Driver}
+		if f.NUMA != sysfs.Nowhere {
+			w.NUMAs = v1alpha1.IDList(idset.Of(f.NUMA).String())
+		}
+		out = append(out, w)
+	}
+	for _, f := range all {
+		i, ok := at[f.Physical]
+		if f.Physical == "" || !ok {
+			continue
+		}
+		if out[i].Virtual == 0 {
+			out[i].VirtualDriver = f.Driver
+		} else if out[i].VirtualDriver != f.Driver {
+			out[i].VirtualDriver = ""
+		}
+		out[i].Virtual++
+	}
+	return out
 }
 
 // subcommand is what stands first on a command line that is not the agent's own.
@@ -75,13 +154,13 @@ func subcommands() []subcommand {
 // snapshot writes what discovery reads of this host to stdout. The archive is whole before it is
 // written, so that a failure leaves nothing.
 func snapshot(args []string, stdout, stderr io.Writer) error {
-	fs := flag.NewFlagSet("tenon-agent snapshot", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	if err := fs.Parse(args); err != nil {
+	flags := flag.NewFlagSet("tenon-agent snapshot", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if fs.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	var b bytes.Buffer
 	if err := sysfs.Snapshot(sysfs.Host(), &b); err != nil {

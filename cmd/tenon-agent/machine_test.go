@@ -33,7 +33,7 @@ func TestMachineOfASnapshot(t *testing.T) {
 // What the snapshot command writes of this host is a machine to the agent.
 func TestSnapshotCommand(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"snapshot"}, "", &out, io.Discard); err != nil {
+	if err := run(t.Context(), []string{"snapshot"}, env{}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "host.txtar")
@@ -54,7 +54,7 @@ func TestSnapshotCommand(t *testing.T) {
 }
 
 func TestSnapshotRefusesArguments(t *testing.T) {
-	if err := run(t.Context(), []string{"snapshot", "x"}, "", io.Discard, io.Discard); err == nil || err.Error() != `unexpected argument "x"` {
+	if err := run(t.Context(), []string{"snapshot", "x"}, env{}, io.Discard, io.Discard); err == nil || err.Error() != `unexpected argument "x"` {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,7 +1,25 @@
 // Command tenon-agent publishes the NodeLayout of the node that it runs on. "tenon-agent snapshot" writes
 // what it reads of the node's hardware as one text file, for a map or a report of a strange machine.
 //
-// It only reads its flags and wires the parts; it refuses arguments and flags that it does not know.
+// It only reads its flags and wires the parts; it refuses arguments and flags that it does not know. It
+// writes nothing on the node. What it reads there, all of it as root only where the node keeps it so:
+//
+//	/sys, /proc                                   hardware; those of its container show the host's
+//	/var/lib/kubelet/cpu_manager_state            with memory_manager_state beside it
+//	/var/lib/kubelet/device-plugins               kubelet_internal_checkpoint
+//	/var/lib/kubelet/pod-resources                kubelet.sock, which it connects to
+//	/var/lib/kubelet/config.yaml                  --kubelet-config, and the directory of --kubelet-config-dir
+//	/var/lib/kubelet/pki/kubelet.crt              only where --kubelet-ca-file names it
+//
+// The files are replaced by renaming, so their directories are what a container must be given, not the
+// files themselves: /var/lib/kubelet, read-only. What it does at the API server:
+//
+//	nodes                                         get, its own
+//	pods                                          list, watch, those of its node
+//	nodelayouts.tenon.sh                          get, list, watch, create, patch, its own
+//	noderesourcetopologies.topology.node.k8s.io   get, create, patch, its own, with --node-resource-topology
+//	nodes/configz                                 get, which the kubelet asks for, with --kubelet-config-source=auto or kubelet
+//	nodes/proxy                                   get, only with --kubelet-config-source=api-server
 package main
 
 import (
@@ -26,7 +44,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:], os.Getenv("NODE_NAME"), os.Stdout, os.Stderr)
+	err := run(ctx, os.Args[1:], env{os.Getenv("NODE_NAME"), os.Getenv("NODE_IP")}, os.Stdout, os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
@@ -35,7 +53,10 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string, nodeName string, stdout, stderr io.Writer) error {
+// env is what the environment says of the node.
+type env struct{ name, ip string }
+
+func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer) error {
 	for _, c := range subcommands() {
 		if len(args) > 0 && args[0] == c.Use {
 			return c.run(args[1:], stdout, stderr)
@@ -44,13 +65,16 @@ func run(ctx context.Context, args []string, nodeName string, stdout, stderr io.
 	var cfg agent.Config
 	fs := flag.NewFlagSet("tenon-agent", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.StringVar(&cfg.NodeName, "node-name", nodeName, "name of the Node; also NODE_NAME")
-	fs.StringVar(&cfg.KubeletConfig, "kubelet-config", "/var/lib/kubelet/config.yaml", "file of the KubeletConfiguration")
+	fs.StringVar(&cfg.NodeName, "node-name", node.name, "name of the Node; also NODE_NAME")
+	fs.StringVar(&cfg.KubeletConfig, "kubelet-config", "/var/lib/kubelet/config.yaml", "file of the KubeletConfiguration; none when empty")
+	fs.StringVar(&cfg.KubeletConfigDir, "kubelet-config-dir", "", "directory of its drop-in files, as the kubelet's --config-dir; none when empty")
 	fs.StringVar(&cfg.PodResourcesSocket, "podresources-socket", "/var/lib/kubelet/pod-resources/kubelet.sock", "socket of the kubelet's podresources service")
 	fs.StringVar(&cfg.StateDir, "state-dir", "/var/lib/kubelet", "root directory of the kubelet, with its state files")
 	kubeconfig := fs.String("kubeconfig", "", "file to reach the API server with; in-cluster when empty")
 	file := fs.String("machine", "", "file with the text form of the machine, or a snapshot; this host's /sys when empty")
 	verbose := fs.Int("v", 0, "verbosity of the log")
+	var ask asking
+	ask.flags(fs, node.ip)
 	var show outlets
 	show.flags(fs)
 	fs.Usage = func() {
@@ -72,8 +96,12 @@ func run(ctx context.Context, args []string, nodeName string, stdout, stderr io.
 	}
 	cfg.Logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(stderr), textlogger.Verbosity(*verbose)))
 	klog.SetLogger(cfg.Logger)
-	cfg.Machine = &machine{file: *file, log: cfg.Logger}
+	m := &machine{file: *file, log: cfg.Logger}
+	cfg.Machine, cfg.Detail = m, m.Detail
 	cfg.Translate = kube.Pod
+	if err := ask.open(&cfg); err != nil {
+		return err
+	}
 	if err := show.open(ctx, &cfg); err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (u *Usage) Hold(hs ...Holding) *Usage {
 	return out
 }
 
-// MemoryGroup is what a memory manager says of a numa that shares memory blocks with others.
+// MemoryGroup is what a memory manager says of a numa where that does not follow from the holdings.
 type MemoryGroup struct {
 	NUMAs topo.Mask // the numas of the latest block on this numa
 	Free  []Amount  // what the numa itself has free; kinds that are not named follow from the holdings
@@ -102,21 +102,34 @@ type MemoryGroup struct {
 
 // WithGroups returns the usage with the memory groups that the node's memory manager reports, by
 // position of the numa. Holdings do not tell them: a block on several numas does not say how much of it
-// is on which, and after a container was put on a part of a group, the group that counts is the latest.
+// is on which, when it ends the manager gives back what the lowest of its numas has, whoever's that was
+// (memorymanager/policy_static.go, releaseMemory), and after a container was put on a part of a group,
+// the group that counts is the latest. A numa without blocks is in no group, whatever is reported.
 // Amounts beyond what the numa has count as all of it.
 func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
 	out := u.clone()
 	for i, g := range groups {
-		if i < 0 || i >= len(out.cells) || out.assignments[i] == 0 {
+		if i < 0 || i >= len(out.cells) {
 			continue
 		}
-		out.cells[i] = g.NUMAs
+		if out.assignments[i] > 0 {
+			out.cells[i] = g.NUMAs
+		}
 		for _, f := range g.Free {
 			if k := out.kind(f.Kind); k >= 0 {
 				at := i*len(out.kinds) + k
 				out.freeMem[at] = max(0, min(f.Bytes, out.allocatable[at]))
 			}
 		}
+	}
+	return out
+}
+
+// MemoryGroup returns what WithGroups would have to be told of the numa at position i to change nothing.
+func (u *Usage) MemoryGroup(i int) MemoryGroup {
+	out := MemoryGroup{NUMAs: u.cells[i]}
+	for k, kind := range u.kinds {
+		out.Free = append(out.Free, Amount{Kind: kind, Bytes: u.freeMem[i*len(u.kinds)+k]})
 	}
 	return out
 }

@@ -4,7 +4,10 @@
 // Invariant: one agent writes one layout, by server-side apply, at most once per interval, and only
 // when its content changed; the first change after a quiet time is written as soon as the kubelet's
 // files are at rest. What cannot be read is retried with growing pauses, and the last published layout
-// stays. A [Publisher] may bring the same facts into another form, at the same pace; where it fails,
+// stays; where only the machine or the rules cannot be read, holdings are published with those last known,
+// and nothing is published before both are known. A layout that somebody else changed or deleted is
+// written again at once, but of two agents that claim one node the later one writes and the other stands
+// by. A [Publisher] may bring the same facts into another form, at the same pace; where it fails,
 // the layout is written all the same. An agent has no state outside its Run, so a process may run many.
 //
 // The package refuses to judge: it publishes what the kubelet says, and places nothing.
@@ -20,11 +23,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -62,8 +67,13 @@ type Config struct {
 	// NodeName is the name of the Node, and of the layout.
 	NodeName string
 	Machine  Machine
-	// KubeletConfig is the path of the KubeletConfiguration, for example /var/lib/kubelet/config.yaml.
-	KubeletConfig string
+	// Detail says more of the hardware than decides; it may be nil.
+	Detail func(ctx context.Context) (v1alpha1.Detail, error)
+	// KubeletConfig is the path of the KubeletConfiguration, for example /var/lib/kubelet/config.yaml, and
+	// KubeletConfigDir the directory of its drop-in files; each is empty where the kubelet has none.
+	KubeletConfig, KubeletConfigDir string
+	// Rules says what the kubelet's configuration is; nil means what the files say.
+	Rules kubelet.Source
 	// PodResourcesSocket is the absolute path of the kubelet's podresources socket.
 	PodResourcesSocket string
 	// StateDir is the kubelet's root directory, for example /var/lib/kubelet.
@@ -86,6 +96,9 @@ type Config struct {
 	Interval time.Duration
 	// Resync is the time between full readings of everything; 0 means 30 s.
 	Resync time.Duration
+
+	// dial is added to how the podresources service is reached.
+	dial []grpc.DialOption
 }
 
 // Defaults of Config.
@@ -97,8 +110,7 @@ const (
 func (c *Config) check() error {
 	var faults []error
 	for _, f := range []struct{ field, value string }{
-		{"NodeName", c.NodeName}, {"KubeletConfig", c.KubeletConfig},
-		{"PodResourcesSocket", c.PodResourcesSocket}, {"StateDir", c.StateDir},
+		{"NodeName", c.NodeName}, {"PodResourcesSocket", c.PodResourcesSocket}, {"StateDir", c.StateDir},
 	} {
 		if f.value == "" {
 			faults = append(faults, fmt.Errorf("%s is empty", f.field))
@@ -106,6 +118,9 @@ func (c *Config) check() error {
 	}
 	if c.PodResourcesSocket != "" && !filepath.IsAbs(c.PodResourcesSocket) {
 		faults = append(faults, fmt.Errorf("PodResourcesSocket %q is not an absolute path", c.PodResourcesSocket))
+	}
+	if c.Rules == nil && c.KubeletConfig == "" && c.KubeletConfigDir == "" {
+		faults = append(faults, errors.New("Rules, KubeletConfig and KubeletConfigDir are all empty"))
 	}
 	if c.Machine == nil {
 		faults = append(faults, errors.New("Machine is missing"))
@@ -125,6 +140,22 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.check(); err != nil {
 		return fmt.Errorf("agent configuration: %w", err)
 	}
+	a, err := newAgent(cfg)
+	if err != nil {
+		return err
+	}
+	a.run(ctx, func(ctx context.Context) { watchFiles(ctx, a.look.log, cfg.watched(), a.changes) })
+	return nil
+}
+
+// agent is the parts of a Run.
+type agent struct {
+	look    *look
+	loop    *loop
+	changes *changes
+}
+
+func newAgent(cfg Config) (*agent, error) {
 	if cfg.Interval == 0 {
 		cfg.Interval = DefaultInterval
 	}
@@ -132,42 +163,50 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Resync = DefaultResync
 	}
 	changes := newChanges()
-	k, err := newParts(cfg, changes.some)
+	k, err := newParts(cfg, changes)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer k.service.Close()
-	if cfg.Pods != nil {
-		cfg.Pods(k.pods.list)
-	}
-	l := &loop{
+	return &agent{k, &loop{
 		pace:    pace{settle: settle, most: mostSettle, look: lookInterval, write: cfg.Interval},
 		resync:  cfg.Resync,
 		changes: changes,
 		look:    k.do,
 		looked:  k.cfg.Witness.Looked,
 		log:     k.log,
-	}
-	runAll(ctx,
-		k.pods.run,
-		func(ctx context.Context) { watchFiles(ctx, k.log, cfg.watched(), changes) },
-		func(ctx context.Context) {
-			if k.pods.wait(ctx) {
-				l.run(ctx)
-			}
-		})
-	return nil
+	}, changes}, nil
 }
 
-// newParts makes the clients of an agent; changed is called when a pod came, went or ended.
-func newParts(cfg Config, changed func()) (*look, error) {
+// run looks until ctx ends; watch is what tells of changed files.
+func (a *agent) run(ctx context.Context, watch func(context.Context)) {
+	defer a.look.service.Close()
+	if pods := a.look.cfg.Pods; pods != nil {
+		pods(a.look.pods.list)
+	}
+	runAll(ctx, a.look.pods.run, a.look.own.run, watch,
+		func(ctx context.Context) {
+			if a.look.pods.wait(ctx) {
+				a.loop.run(ctx)
+			}
+		})
+}
+
+// newParts makes the clients of an agent.
+func newParts(cfg Config, c *changes) (*look, error) {
 	if cfg.Witness == nil {
 		cfg.Witness = nobody{}
+	}
+	if cfg.Rules == nil {
+		cfg.Rules = kubelet.Files{File: cfg.KubeletConfig, Dir: cfg.KubeletConfigDir}
 	}
 	// The pace of the loop bounds the requests; a second limit in the client would only add delay.
 	rc := rest.CopyConfig(cfg.REST)
 	rc.QPS = -1
 	layouts, err := client.New(rc)
+	if err != nil {
+		return nil, err
+	}
+	own, err := newOwn(rc, cfg.NodeName, c.every)
 	if err != nil {
 		return nil, err
 	}
@@ -177,24 +216,30 @@ func newParts(cfg Config, changed func()) (*look, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make core client for %s: %w", rc.Host, err)
 	}
-	service, err := kubelet.DialPodResources(cfg.PodResourcesSocket)
+	service, err := kubelet.DialPodResources(cfg.PodResourcesSocket, cfg.dial...)
 	if err != nil {
 		return nil, err
 	}
-	return &look{cfg: cfg, log: cfg.Logger.WithValues("node", cfg.NodeName), root: os.DirFS(cfg.StateDir),
-		service: service, pods: newPodSet(core, cfg.NodeName, changed), core: core, layouts: layouts, order: newOrder()}, nil
+	return &look{cfg: cfg, log: cfg.Logger.WithValues("node", cfg.NodeName), root: os.DirFS(cfg.StateDir), service: service,
+		pods: newPodSet(core, cfg.NodeName, c.some), core: core, layouts: layouts, own: own, order: newOrder(), claim: newClaim()}, nil
 }
 
 // watched names the files whose change means a change of the layout.
 func (c *Config) watched() []watched {
-	return []watched{
+	out := []watched{
 		{path: filepath.Join(c.StateDir, kubelet.CPUStateFile)},
 		{path: filepath.Join(c.StateDir, kubelet.MemoryStateFile)},
 		{path: filepath.Join(c.StateDir, kubelet.DeviceStateFile)},
-		{path: c.KubeletConfig, full: true},
 		// The socket is made again when the kubelet restarts, perhaps with another configuration.
 		{path: c.PodResourcesSocket, full: true},
 	}
+	if c.KubeletConfig != "" {
+		out = append(out, watched{path: c.KubeletConfig, full: true})
+	}
+	if c.KubeletConfigDir != "" {
+		out = append(out, watched{path: c.KubeletConfigDir, full: true, all: true})
+	}
+	return out
 }
 
 // runAll runs the parts until ctx ends and all of them have returned.

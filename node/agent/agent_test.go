@@ -246,7 +246,7 @@ func TestUnchangedLayoutIsNotWritten(t *testing.T) {
 
 func newLook(t *testing.T, cfg Config) *look {
 	t.Helper()
-	p, err := newParts(cfg, func() {})
+	p, err := newParts(cfg, newChanges())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func newLook(t *testing.T, cfg Config) *look {
 
 func TestBadConfigIsRefused(t *testing.T) {
 	err := Run(t.Context(), Config{NodeName: "n", PodResourcesSocket: "relative"})
-	for _, w := range []string{"KubeletConfig", "relative", "StateDir", "Machine", "REST"} {
+	for _, w := range []string{"KubeletConfigDir", "relative", "StateDir", "Machine", "REST"} {
 		if err == nil || !strings.Contains(err.Error(), w) {
 			t.Errorf("error %v does not say %s", err, w)
 		}

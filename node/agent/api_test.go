@@ -2,9 +2,11 @@ package agent
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -22,9 +25,13 @@ type api struct {
 	mu       sync.Mutex
 	pods     []v1.Pod
 	watchers []chan metav1.WatchEvent
-	layouts  map[string]json.RawMessage
-	refuse   int // PATCH requests to refuse
-	lose     int // PATCH requests to do without saying so
+	layouts  map[string]*v1alpha1.NodeLayout
+	revision int64
+	watching []chan metav1.WatchEvent // of layouts
+	requests int
+	down     bool // whether every request is refused
+	refuse   int  // PATCH requests to refuse
+	lose     int  // PATCH requests to do without saying so
 	writes   int
 	written  chan *v1alpha1.NodeLayout
 
@@ -35,8 +42,18 @@ type api struct {
 
 func newAPI(t *testing.T) (*api, *rest.Config) {
 	t.Helper()
-	a := &api{layouts: map[string]json.RawMessage{}, written: make(chan *v1alpha1.NodeLayout, 1000),
+	a := emptyAPI()
+	server := httptest.NewServer(a.handler())
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return a, &rest.Config{Host: server.URL}
+}
+
+func emptyAPI() *api {
+	return &api{layouts: map[string]*v1alpha1.NodeLayout{}, written: make(chan *v1alpha1.NodeLayout, 1000),
 		topologies: map[string]json.RawMessage{}, zonesSent: make(chan *v1alpha2.NodeResourceTopology, 1000)}
+}
+
+func (a *api) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
@@ -48,9 +65,18 @@ func newAPI(t *testing.T) (*api, *rest.Config) {
 	mux.HandleFunc("PATCH /apis/tenon.sh/v1alpha1/nodelayouts/{name}", a.applyLayout)
 	mux.HandleFunc("GET "+topologyPath, a.getTopology)
 	mux.HandleFunc("PATCH "+topologyPath, a.applyTopology)
-	server := httptest.NewServer(mux)
-	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	return a, &rest.Config{Host: server.URL}
+	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/nodelayouts", a.serveLayouts)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		a.requests++
+		down := a.down
+		a.mu.Unlock()
+		if down {
+			refuse(w, 503, metav1.StatusReasonServiceUnavailable)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 func answer(w http.ResponseWriter, code int, obj any) {
@@ -91,6 +117,50 @@ func (a *api) servePods(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	a.watchers = append(a.watchers, events)
 	a.mu.Unlock()
+	stream(w, r, events)
+}
+
+// serveLayouts lists and watches the metadata of the layout that is asked for.
+func (a *api) serveLayouts(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	name, ok := strings.CutPrefix(q.Get("fieldSelector"), "metadata.name=")
+	if q.Get("sendInitialEvents") != "" || !ok || !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		refuse(w, 422, metav1.StatusReasonInvalid)
+		return
+	}
+	a.mu.Lock()
+	if q.Get("watch") == "" {
+		defer a.mu.Unlock()
+		list := metav1.PartialObjectMetadataList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+			ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.revision, 10)}}
+		if l := a.layouts[name]; l != nil {
+			list.Items = append(list.Items, *partial(l))
+		}
+		answer(w, 200, list)
+		return
+	}
+	events := make(chan metav1.WatchEvent, 100)
+	a.watching = append(a.watching, events)
+	a.mu.Unlock()
+	stream(w, r, events)
+}
+
+func partial(l *v1alpha1.NodeLayout) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: l.ObjectMeta}
+}
+
+// tell sends an event of a layout to all watchers; the lock is held.
+func (a *api) tell(kind string, l *v1alpha1.NodeLayout) {
+	for _, w := range a.watching {
+		e := metav1.WatchEvent{Type: kind}
+		e.Object.Raw, _ = json.Marshal(partial(l))
+		w <- e
+	}
+}
+
+func stream(w http.ResponseWriter, r *http.Request, events <-chan metav1.WatchEvent) {
 	w.Header().Set("Content-Type", "application/json")
 	w.(http.Flusher).Flush()
 	for {
@@ -135,7 +205,7 @@ func (a *api) applyLayout(w http.ResponseWriter, r *http.Request) {
 		refuse(w, 400, metav1.StatusReasonBadRequest)
 		return
 	}
-	a.layouts[l.Name] = body
+	a.store(&l)
 	a.writes++
 	a.written <- &l
 	if a.lose > 0 {
@@ -144,6 +214,18 @@ func (a *api) applyLayout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, 200, l)
+}
+
+// store keeps a layout as an API server does; the lock is held.
+func (a *api) store(l *v1alpha1.NodeLayout) {
+	a.revision++
+	before, kind := a.layouts[l.Name], "MODIFIED"
+	if before == nil {
+		before, kind = &v1alpha1.NodeLayout{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("layout-", a.revision))}}, "ADDED"
+	}
+	l.UID, l.Generation, l.ResourceVersion = before.UID, before.Generation+1, strconv.FormatInt(a.revision, 10)
+	a.layouts[l.Name] = l
+	a.tell(kind, l)
 }
 
 const topologyPath = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{name}"
@@ -211,7 +293,13 @@ func (a *api) addPod(t *testing.T, p v1.Pod) {
 func (a *api) deleteLayout(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.layouts, name)
+	if l := a.layouts[name]; l != nil {
+		delete(a.layouts, name)
+		a.revision++
+		gone := *l
+		gone.ResourceVersion = strconv.FormatInt(a.revision, 10)
+		a.tell("DELETED", &gone)
+	}
 }
 
 func (a *api) refuseNext(n int) {

@@ -10,14 +10,31 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// watched is a file whose change matters; full says that it matters to more than the holdings.
+// watched is a file whose change matters, or with all a directory whose files do; full says that it
+// matters to more than the holdings.
 type watched struct {
-	path string
-	full bool
+	path      string
+	full, all bool
 }
 
-// watchFiles reports changes of the files until ctx ends. It watches their directories, because the
-// files are replaced by renaming; a directory that is missing is looked for every second.
+// dir is the directory to watch: files are replaced by renaming.
+func (w watched) dir() string {
+	if w.all {
+		return filepath.Clean(w.path)
+	}
+	return filepath.Dir(w.path)
+}
+
+// is reports whether a path, cleaned, is the file or one of the files.
+func (w watched) is(path string) bool {
+	if w.all {
+		return filepath.Dir(path) == filepath.Clean(w.path)
+	}
+	return path == filepath.Clean(w.path)
+}
+
+// watchFiles reports changes of the files until ctx ends. It watches their directories; one that is
+// missing is looked for every second.
 func watchFiles(ctx context.Context, log logr.Logger, files []watched, c *changes) {
 	for ctx.Err() == nil {
 		w, err := fsnotify.NewWatcher()
@@ -51,16 +68,21 @@ type fileWatch struct {
 
 func (f *fileWatch) run(ctx context.Context) {
 	for _, x := range f.files {
-		f.missing[filepath.Dir(x.path)] = true
+		f.missing[x.dir()] = true
 	}
 	f.seek(false)
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
 	for {
+		// Nothing ticks as long as nothing is missing.
+		var seek <-chan time.Time
+		if len(f.missing) > 0 {
+			seek = again.C
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-again.C:
+		case <-seek:
 			f.seek(true)
 		case e, ok := <-f.w.Events:
 			if !ok {
@@ -99,12 +121,12 @@ func (f *fileWatch) event(e fsnotify.Event) {
 		f.seek(true)
 	}
 	if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
-		if slices.ContainsFunc(f.files, func(x watched) bool { return filepath.Dir(x.path) == path }) {
+		if slices.ContainsFunc(f.files, func(x watched) bool { return x.dir() == path }) {
 			f.missing[path] = true
 		}
 	}
 	for _, x := range f.files {
-		if filepath.Clean(x.path) != path {
+		if !x.is(path) {
 			continue
 		}
 		if x.full {

@@ -2,10 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -35,11 +34,17 @@ type look struct {
 	pods    *podSet
 	core    corev1.NodesGetter
 	layouts *client.Client
+	own     *own
 	order   *order
+	claim   *claim
 
 	// What a full look finds out, and others keep.
 	machine *topo.Machine
+	detail  v1alpha1.Detail
 	rules   place.Rules
+	from    string // who told the rules, as v1alpha1.Rules.From
+	known   bool   // whether machine and rules are known
+	stale   error  // why they could not be read again
 	nodeUID types.UID
 	// What the API server has.
 	published []byte // content, nil where there is no layout
@@ -47,6 +52,7 @@ type look struct {
 	sequence  int64
 	doubt     bool   // a write failed, and may have been done nevertheless
 	reread    bool   // the publisher has to read what it published
+	doubted   error  // why the files were read instead of asking the kubelet
 	fault     string // what was last logged of observations
 	unsettled int    // looks in a row that met the kubelet writing
 }
@@ -54,7 +60,7 @@ type look struct {
 func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	if full || k.doubt {
+	if full || k.doubt || k.stale != nil {
 		if err := k.discover(ctx); err != nil {
 			return false, err
 		}
@@ -62,19 +68,35 @@ func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
 	}
 	seen, err := kubelet.Observe(ctx, k.service, k.root)
 	if err != nil {
-		return false, err
+		return false, errors.Join(err, k.stale)
+	}
+	if k.contradicts(seen) != nil && !full {
+		k.discoverRules(ctx)
 	}
 	if !seen.Settled(k.machine, k.rules.CPU.Reserved) && k.unsettled < patience {
 		k.unsettled++
 		k.pods.changed() // look again soon
-		return false, nil
+		return false, k.stale
 	}
 	k.unsettled = 0
 	layout, node, err := k.layout(seen)
 	if err != nil {
-		return false, err
+		return false, errors.Join(err, k.stale)
 	}
-	return k.publish(ctx, layout, node)
+	wrote, err = k.publish(ctx, layout, node)
+	return wrote, errors.Join(err, k.stale)
+}
+
+// contradicts says where the kubelet's files are of another policy than the rules. A kubelet that was
+// restarted with another one makes its files before it can be asked.
+func (k *look) contradicts(seen kubelet.Observation) error {
+	if s := seen.CPU; s != nil && s.Policy != "" && (s.Policy == "static") != k.rules.CPU.Static {
+		return fmt.Errorf("%s is of policy %q, which the configuration does not say", kubelet.CPUStateFile, s.Policy)
+	}
+	if s := seen.Memory; s != nil && s.Policy != "" && (s.Policy == "Static") != k.rules.Memory.Static {
+		return fmt.Errorf("%s is of policy %q, which the configuration does not say", kubelet.MemoryStateFile, s.Policy)
+	}
+	return nil
 }
 
 // patience is how many looks in a row may find state files that do not agree with themselves; a kubelet
@@ -98,26 +120,49 @@ func (k *look) complete(m *topo.Machine, entries []ledger.Entry) []ledger.Entry 
 }
 
 // discover reads what seldom changes: the machine, the kubelet's configuration, the Node, and the
-// layout as the API server has it.
+// layout as the API server has it. A machine or rules that cannot be read stay as they were.
 func (k *look) discover(ctx context.Context) error {
+	k.stale = nil
 	m, err := k.cfg.Machine.Machine(ctx)
-	if err != nil {
-		return fmt.Errorf("describe the machine: %w", err)
+	if err == nil {
+		k.machine = m
+	} else {
+		k.stale = fmt.Errorf("describe the machine: %w", err)
 	}
-	dir, file := filepath.Split(k.cfg.KubeletConfig)
-	if dir == "" {
-		dir = "."
+	if k.cfg.Detail != nil {
+		if d, err := k.cfg.Detail(ctx); err == nil {
+			k.detail = d
+		} else {
+			k.stale = errors.Join(k.stale, fmt.Errorf("describe the machine in detail: %w", err))
+		}
 	}
-	conf, err := kubelet.ReadConfiguration(os.DirFS(dir), file)
-	if err != nil {
-		return err
+	if k.machine == nil {
+		return k.stale
 	}
-	rules, err := conf.On(m, place.ReserveCPUs)
-	if err != nil {
-		return fmt.Errorf("kubelet configuration %s: %w", k.cfg.KubeletConfig, err)
+	k.discoverRules(ctx)
+	if !k.known {
+		return k.stale
 	}
-	k.machine, k.rules, k.reread = m, rules, true
+	k.reread = true
 	return k.sync(ctx)
+}
+
+func (k *look) discoverRules(ctx context.Context) {
+	conf, err := k.cfg.Rules.Configuration(ctx)
+	var rules place.Rules
+	if err == nil {
+		if rules, err = conf.On(k.machine, place.ReserveCPUs); err != nil {
+			err = fmt.Errorf("kubelet configuration: %w", err)
+		}
+	}
+	if err != nil {
+		k.stale = errors.Join(k.stale, err)
+		return
+	}
+	k.rules, k.known, k.from, k.doubted = rules, true, v1alpha1.FromFiles, conf.Doubt
+	if conf.Effective {
+		k.from = v1alpha1.FromKubelet
+	}
 }
 
 // sync reads the Node and the layout, so that one that was changed or deleted is written again.
@@ -130,6 +175,7 @@ func (k *look) sync(ctx context.Context) error {
 	l, err := k.layouts.Get(ctx, k.cfg.NodeName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		k.published, k.owner = nil, ""
+		k.own.read(&v1alpha1.NodeLayout{})
 		return nil
 	}
 	if err != nil {
@@ -148,8 +194,14 @@ func (k *look) sync(ctx context.Context) error {
 			k.owner = o.UID
 		}
 	}
-	k.published, err = content(l)
-	return err
+	if k.published, err = content(l); err != nil {
+		return err
+	}
+	if k.claim.read(l.Agent, k.own.read(l)) {
+		k.log.Info("another agent writes the layout; claiming it, because this one started later", "other", l.Agent.ID)
+		k.owner = "" // so that the layout is written
+	}
+	return nil
 }
 
 // layout makes the object of what was observed, and the state that whoever reads the object will see.
@@ -160,10 +212,12 @@ func (k *look) layout(seen kubelet.Observation) (*v1alpha1.NodeLayout, *ledger.N
 		return nil, nil, err
 	}
 	entries, podErr := seen.Entries(m, k.pods)
-	k.note(err, podErr)
+	k.note(err, podErr, k.contradicts(seen), k.doubted)
 	entries = k.complete(m, entries)
 	k.order.sort(entries, k.times)
-	l := v1alpha1.FromCore(k.cfg.NodeName, m, k.rules, entries, seen.Groups(m, entries))
+	l := v1alpha1.FromCore(k.cfg.NodeName, m, k.rules, entries, seen.Groups(m, k.rules, entries, k.pods))
+	l.Describe(k.detail)
+	l.Rules.From = k.from
 	core, err := l.Core()
 	if err != nil {
 		return nil, nil, fmt.Errorf("observation makes no valid layout: %w", err)
@@ -179,7 +233,7 @@ func (k *look) note(faults ...error) {
 		}
 	}
 	if text != "" && text != k.fault {
-		k.log.Info("part of what the kubelet says contradicts the machine and is left out", "faults", text)
+		k.log.Info("part of what is known of the node is doubtful", "faults", text)
 	}
 	k.fault = text
 }

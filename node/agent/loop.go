@@ -74,7 +74,7 @@ func (p *pace) since(now time.Time) time.Time {
 // time means never.
 func (p *pace) looked(now time.Time, wrote bool, err error) time.Time {
 	p.pending, p.lastLook = false, now
-	if wrote {
+	if wrote || err != nil { // a write may be what failed, and may have been done
 		p.lastWrite = now
 	}
 	if err == nil {

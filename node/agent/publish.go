@@ -32,7 +32,7 @@ func (k *look) publish(ctx context.Context, l *v1alpha1.NodeLayout, n *ledger.No
 	k.told(v1alpha1.Kind, wrote, err)
 	k.cfg.Witness.Saw(n, k.sequence)
 	p := k.cfg.Publisher
-	if p == nil {
+	if p == nil || k.claim.rival != nil {
 		return wrote, err
 	}
 	also, alsoErr := p.Publish(ctx, n, k.nodeUID, k.reread)
@@ -53,12 +53,14 @@ func (k *look) publishLayout(ctx context.Context, l *v1alpha1.NodeLayout) (wrote
 	if err != nil {
 		return false, err
 	}
-	if k.published != nil && bytes.Equal(now, k.published) && k.owner == k.nodeUID {
-		return false, nil
+	right := k.published != nil && bytes.Equal(now, k.published) && k.owner == k.nodeUID
+	if err := k.claim.may(time.Now(), right); err != nil || right {
+		return false, err
 	}
 	l.Sequence = k.sequence + 1
 	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: k.cfg.NodeName, UID: k.nodeUID}}
-	if _, err := k.layouts.Apply(ctx, l); err != nil {
+	l.Agent = k.claim.me
+	if err := k.own.write(func() (*v1alpha1.NodeLayout, error) { return k.layouts.Apply(ctx, l) }); err != nil {
 		k.doubt = true
 		return false, err
 	}

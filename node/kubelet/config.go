@@ -3,13 +3,14 @@ package kubelet
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
@@ -25,43 +26,59 @@ type Configuration struct {
 	// ReserveCPUs is the number of CPUs that the static CPU manager reserves by itself: the sum of
 	// systemReserved and kubeReserved, rounded up. It is 0 where reservedSystemCPUs names them.
 	ReserveCPUs int
+	// Effective says that the kubelet itself told it, flags included; false is what its files say.
+	Effective bool
+	// Doubt is why the kubelet was not believed, or not asked, where files were read instead; nil where
+	// nobody wanted to ask it.
+	Doubt error
 }
 
 // Reserve picks the n CPUs of a machine that the static CPU manager reserves when it has a number only.
 type Reserve func(m *topo.Machine, opts place.CPURules, n int) (idset.Set[idset.CPU], error)
 
-// ReadConfiguration reads a KubeletConfiguration file.
-func ReadConfiguration(fsys fs.FS, file string) (Configuration, error) {
-	data, err := read(fsys, file, maxConfig)
-	if err != nil {
-		return Configuration{}, fmt.Errorf("kubelet configuration: %w", err)
-	}
-	c, err := ParseConfiguration(data)
-	if err != nil {
-		return Configuration{}, fmt.Errorf("kubelet configuration %s: %w", file, err)
-	}
-	return c, nil
-}
-
-// ParseConfiguration reads a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) as YAML or JSON.
-// Unknown and repeated fields are errors, and so is what this kubelet would refuse to start with.
+// ParseConfiguration reads a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) as YAML or JSON. As
+// for the kubelet, fields that it does not know count for nothing; what it knows and would refuse to
+// start with is an error, and so is a policy or an option that place does not know.
 func ParseConfiguration(data []byte) (Configuration, error) {
 	var in kubeletv1beta1.KubeletConfiguration
-	if err := yaml.UnmarshalStrict(data, &in); err != nil {
-		return Configuration{}, fmt.Errorf("parse: %w", err)
+	if err := decode(data, &in); err != nil {
+		return Configuration{}, err
 	}
-	want := kubeletv1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration")
-	if got := in.GroupVersionKind(); got != want {
-		return Configuration{}, fmt.Errorf("object is %q, want %q", got, want)
+	if err := checkKind(in.GroupVersionKind()); err != nil {
+		return Configuration{}, err
 	}
-	var c Configuration
-	if err := topologyRules(&in, &c.Rules.Topology); err != nil {
+	return configuration(&in)
+}
+
+// decode reads YAML or JSON as the kubelet does where its strict reading fails
+// (pkg/kubelet/kubeletconfig/util/codec): names of fields have one case, unknown ones are passed over.
+func decode(data []byte, into any) error {
+	text, err := yaml.YAMLToJSON(data)
+	if err == nil {
+		err = utiljson.Unmarshal(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("parse: %w", err)
+	}
+	return nil
+}
+
+func checkKind(got schema.GroupVersionKind) error {
+	if want := kubeletv1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration"); got != want {
+		return fmt.Errorf("object is %q, want %q", clip(got.String()), want)
+	}
+	return nil
+}
+
+// configuration picks what is about alignment.
+func configuration(in *kubeletv1beta1.KubeletConfiguration) (c Configuration, err error) {
+	if err := topologyRules(in, &c.Rules.Topology); err != nil {
 		return c, err
 	}
-	if err := cpuRules(&in, &c); err != nil {
+	if err := cpuRules(in, &c); err != nil {
 		return c, err
 	}
-	return c, memoryRules(&in, &c.Rules.Memory)
+	return c, memoryRules(in, &c.Rules.Memory)
 }
 
 // On returns the rules on a machine: reserved CPUs and numas are checked against it, and CPUs that

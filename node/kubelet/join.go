@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -281,44 +280,4 @@ func blocks(m *topo.Machine, in []MemoryBlock) (out []place.Block, err error) {
 		out = append(out, place.Block{Kind: b.Kind, NUMAs: mask, Bytes: b.Bytes})
 	}
 	return out, nil
-}
-
-// Groups returns the memory manager's groups by position, for the numas whose group does not follow
-// from what they have: those that are in a group with others, and those that share a block with others
-// though the last use of them was alone. The memory manager forgets the group of a numa together with
-// its last block, but only when it next admits a pod, so numas that no entry has memory on are left
-// out.
-func (o Observation) Groups(m *topo.Machine, entries []ledger.Entry) map[int]place.MemoryGroup {
-	if o.Memory == nil {
-		return nil
-	}
-	var used, shared topo.Mask
-	for _, e := range entries {
-		for _, h := range e.Holdings {
-			for _, b := range h.Memory {
-				used |= b.NUMAs
-				if b.NUMAs.Len() > 1 {
-					shared |= b.NUMAs
-				}
-			}
-		}
-	}
-	out := map[int]place.MemoryGroup{}
-	for _, at := range used.Positions() {
-		mask, err := m.MaskOf(o.Memory.Cells[m.NUMAs()[at].ID].List()...)
-		if err == nil && mask.Has(at) && (mask.Len() > 1 || shared.Has(at)) {
-			out[at] = place.MemoryGroup{NUMAs: mask, Free: o.Memory.free(m.NUMAs()[at].ID)}
-		}
-	}
-	return out
-}
-
-// free returns what a numa has free, ascending by kind. Amounts that no machine has are left out.
-func (s *MemoryState) free(id idset.NUMA) (out []place.Amount) {
-	for _, kind := range slices.Sorted(maps.Keys(s.Free[id])) {
-		if n := s.Free[id][kind]; n <= topo.MaxBytes {
-			out = append(out, place.Amount{Kind: kind, Bytes: int64(n)})
-		}
-	}
-	return out
 }

@@ -89,9 +89,10 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	done.Done = true
 	static := pod("static", "mirror", kubelet.Container{Name: "main"})
 	static.StateUID = "hash"
-	entries, err := o.Entries(m, apiPods{
+	pods := apiPods{
 		"ns/a":     pod("a", "uid-a", kubelet.Container{Name: "init", Kind: place.Init}, kubelet.Container{Name: "main"}),
-		"ns/plain": pod("plain", "uid-p", kubelet.Container{Name: "main"}), "ns/done": done, "ns/static": static})
+		"ns/plain": pod("plain", "uid-p", kubelet.Container{Name: "main"}), "ns/done": done, "ns/static": static}
+	entries, err := o.Entries(m, pods)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	if got := fmt.Sprint(entries); got != want {
 		t.Errorf("entries are\n%s, want\n%s", got, want)
 	}
-	if got := o.Groups(m, entries); len(got) != 1 || got[0].NUMAs != 3 {
+	if got := o.Groups(m, place.Rules{Memory: place.MemoryRules{Static: true}}, entries, pods); len(got) != 1 || got[0].NUMAs != 3 {
 		t.Errorf("groups are %v, want numa 0 with numa 4: numa 4 itself has no block of a known pod", got)
 	}
 }
@@ -120,29 +121,44 @@ func TestServiceAloneIsEnoughWithoutFiles(t *testing.T) {
 func TestGroupsThatHoldingsDoNotTell(t *testing.T) {
 	s := &kubelettest.Service{}
 	s.SetPods(kubelettest.Pod("ns", "p", &podresources.ContainerResources{Name: "main"}))
-	groups := func(cells0, cells4, blocks string) map[int]topo.Mask {
+	pods := apiPods{"ns/p": pod("p", "u", kubelet.Container{Name: "main"})}
+	groups := func(state string) string {
 		t.Helper()
-		o := observe(t, s, fstest.MapFS{kubelet.MemoryStateFile: {Data: []byte(
-			`{"machineState":{"0":{"cells":` + cells0 + `},"4":{"cells":` + cells4 + `}},"entries":{"u":{"main":[` + blocks + `]}}}`)}})
+		o := observe(t, s, fstest.MapFS{kubelet.MemoryStateFile: {Data: []byte(state)}})
 		m := twoNUMAs(t)
-		entries, err := o.Entries(m, apiPods{"ns/p": pod("p", "u", kubelet.Container{Name: "main"})})
+		entries, err := o.Entries(m, pods)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := map[int]topo.Mask{}
-		for at, g := range o.Groups(m, entries) {
-			out[at] = g.NUMAs
-		}
-		return out
+		return fmt.Sprint(o.Groups(m, place.Rules{Memory: place.MemoryRules{Static: true}}, entries, pods))
 	}
-	const wide, narrow = `{"numaAffinity":[0,4],"type":"memory","size":3}`, `{"numaAffinity":[0],"type":"memory","size":3}`
-	for _, c := range []struct{ what, cells0, cells4, blocks, want string }{
-		{"numas alone", "[0]", "[4]", narrow, "map[]"},
-		{"a group", "[0,4]", "[0,4]", wide, "map[0:3 1:3]"},
-		{"a group of which one numa was last used alone", "[0]", "[0,4]", wide + "," + narrow, "map[0:1 1:3]"},
-		{"a group whose wide block has gone", "[0,4]", "[4]", narrow, "map[0:3]"},
+	numa := func(cells string, reserved, free int64) string {
+		return fmt.Sprintf(`{"cells":%s,"memoryMap":{"memory":{"reserved":%d,"free":%d}}}`, cells, reserved<<30, free<<30)
+	}
+	state := func(numa0, numa4, mine, others string) string {
+		return `{"machineState":{"0":` + numa0 + `,"4":` + numa4 + `},"entries":{"u":{"main":[` + mine + `]},"gone":{"main":[` + others + `]}}}`
+	}
+	block := func(numas string, size int64) string {
+		return fmt.Sprintf(`{"numaAffinity":%s,"type":"memory","size":%d}`, numas, size<<30)
+	}
+	const g = 1 << 30
+	for _, c := range []struct{ what, state, want string }{
+		{"a numa alone", state(numa("[0]", 3, 13), numa("[4]", 0, 16), block("[0]", 3), ""), "map[]"},
+		{"a group, filled from below", state(numa("[0,4]", 16, 0), numa("[0,4]", 4, 12), block("[0,4]", 20), ""), "map[]"},
+		{"a group, filled around others that are gone", state(numa("[0,4]", 10, 6), numa("[0,4]", 10, 6), block("[0,4]", 20), ""),
+			fmt.Sprintf("map[0:{3 [{memory %d}]} 1:{3 [{memory %d}]}]", 6*g, 6*g)},
+		{"a group of which one numa was last used alone",
+			state(numa("[0]", 6, 10), numa("[0,4]", 0, 16), block("[0,4]", 3)+","+block("[0]", 3), ""), "map[]"},
+		{"a group whose wide block has gone", state(numa("[0,4]", 3, 13), numa("[4]", 0, 16), block("[0]", 3), ""),
+			fmt.Sprintf("map[0:{3 [{memory %d}]}]", 13*g)},
+		{"what an ended pod had is as good as free", state(numa("[0]", 5, 11), numa("[4]", 2, 14), block("[0]", 3), block("[0]", 2)+","+block("[4]", 2)), "map[]"},
+		{"a block that ends takes what another has on its lowest numa",
+			state(numa("[0]", 4, 12), numa("[0,4]", 4, 12), block("[0]", 4), block("[0,4]", 4)),
+			fmt.Sprintf("map[0:{1 [{memory %d}]} 1:{2 [{memory %d}]}]", 16*g, 12*g)},
+		{"the machine has less than its firmware says", state(numa("[0]", 3, 12), numa("[4]", 0, 15), block("[0]", 3), ""),
+			fmt.Sprintf("map[0:{1 [{memory %d}]} 1:{2 [{memory %d}]}]", 12*g, 15*g)},
 	} {
-		if got := fmt.Sprint(groups(c.cells0, c.cells4, c.blocks)); got != c.want {
+		if got := groups(c.state); got != c.want {
 			t.Errorf("%s: groups are %s, want %s", c.what, got, c.want)
 		}
 	}

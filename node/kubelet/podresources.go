@@ -38,12 +38,12 @@ type PodResources struct {
 
 // DialPodResources returns a client of the service at a unix socket, given by its absolute path. It
 // connects when it is first used, and again after the socket vanished.
-func DialPodResources(socket string) (*PodResources, error) {
+func DialPodResources(socket string, opts ...grpc.DialOption) (*PodResources, error) {
 	retry := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
-	conn, err := grpc.NewClient("unix://"+socket,
+	conn, err := grpc.NewClient("unix://"+socket, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: time.Second}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxFile)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxFile))}, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("dial podresources at %s: %w", socket, err)
 	}

@@ -99,6 +99,8 @@ type MemoryState struct {
 	Reserved map[string]uint64
 	// Free is what every numa says is not assigned, in bytes by kind.
 	Free map[idset.NUMA]map[string]uint64
+	// Used is what every numa says is assigned to containers, in bytes by kind.
+	Used map[idset.NUMA]map[string]uint64
 	// Containers are blocks by pod UID and container.
 	Containers map[string]map[string][]MemoryBlock
 	// Pods are blocks of pods as a whole, by UID (version 2: pod-level resources).
@@ -131,7 +133,7 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 		return nil, fmt.Errorf("parse %s: %w", MemoryStateFile, err)
 	}
 	out := &MemoryState{Policy: in.PolicyName, Cells: map[idset.NUMA]idset.Set[idset.NUMA]{}, Reserved: map[string]uint64{},
-		Free:       map[idset.NUMA]map[string]uint64{},
+		Free: map[idset.NUMA]map[string]uint64{}, Used: map[idset.NUMA]map[string]uint64{},
 		Containers: map[string]map[string][]MemoryBlock{}, Pods: map[string][]MemoryBlock{}}
 	for key, n := range in.MachineState {
 		id, err := strconv.Atoi(key)
@@ -144,14 +146,14 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 		if err := within("memory kinds", len(n.MemoryMap), maxBlocks); err != nil {
 			return nil, fmt.Errorf("%s: numa %d: %w", MemoryStateFile, id, err)
 		}
-		free := map[string]uint64{}
+		free, used := map[string]uint64{}, map[string]uint64{}
 		for kind, table := range n.MemoryMap {
 			if table != nil {
 				out.Reserved[kind] += table.Reserved
-				free[kind] = table.Free
+				free[kind], used[kind] = table.Free, table.Reserved
 			}
 		}
-		out.Free[idset.NUMA(id)] = free
+		out.Free[idset.NUMA(id)], out.Used[idset.NUMA(id)] = free, used
 	}
 	count := 0
 	for uid, byName := range in.Entries {

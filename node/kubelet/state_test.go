@@ -41,6 +41,7 @@ func TestMemoryState(t *testing.T) {
 		Cells:    map[idset.NUMA]idset.Set[idset.NUMA]{0: numas(0, 1), 1: numas(1)},
 		Reserved: map[string]uint64{"memory": 3},
 		Free:     map[idset.NUMA]map[string]uint64{0: {"memory": 12}, 1: {}},
+		Used:     map[idset.NUMA]map[string]uint64{0: {"memory": 3}, 1: {}},
 		Containers: map[string]map[string][]MemoryBlock{"uid-a": {"main": {
 			{Kind: "memory", NUMAs: numas(0, 1), Bytes: 3072}, {Kind: "hugepages-1Gi", NUMAs: numas(0)}}}},
 		Pods: map[string][]MemoryBlock{"uid-p": {{Kind: "memory", NUMAs: numas(1), Bytes: 7}}}}

@@ -1,0 +1,60 @@
+package v1alpha1
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// Values of Rules.From.
+const (
+	FromKubelet = "kubelet"
+	FromFiles   = "files"
+)
+
+// Detail is what a node knows of its hardware that decides nothing, and so has no place in core.
+//
+// +kubebuilder:object:generate=false
+type Detail struct {
+	// MemoryKinds are the numas whose memory is not ordinary, with the word that NUMA.MemoryKind has.
+	MemoryKinds map[idset.NUMA]string
+	// Functions may be more than a layout has room for.
+	Functions []Function
+}
+
+// Describe writes the detail into a layout. Functions keep their order; those beyond MaxFunctions are
+// counted only.
+func (l *NodeLayout) Describe(d Detail) {
+	for i := range l.Machine.NUMAs {
+		l.Machine.NUMAs[i].MemoryKind = d.MemoryKinds[idset.NUMA(l.Machine.NUMAs[i].ID)]
+	}
+	n := min(len(d.Functions), MaxFunctions)
+	l.Machine.Functions = slices.Clone(d.Functions[:n])
+	l.Machine.FunctionsOmitted = int32(len(d.Functions) - n)
+}
+
+// Before reports whether the claim must give way to another: it is older, or as old and of a lesser id.
+func (a Agent) Before(b Agent) bool {
+	return cmp.Or(a.Since.Time.Compare(b.Since.Time), cmp.Compare(a.ID, b.ID)) < 0
+}
+
+func checkFunctions(in []Function) error {
+	if err := within("functions", len(in), 0, MaxFunctions); err != nil {
+		return err
+	}
+	for i, f := range in {
+		if _, err := idset.Parse[idset.NUMA](string(f.NUMAs)); err != nil {
+			return fmt.Errorf("functions[%d]: numas: %w", i, err)
+		}
+		for _, text := range []string{f.Address, f.Class, f.ID, f.Driver, f.VirtualDriver} {
+			if len(text) > maxFunctionText {
+				return fmt.Errorf("functions[%d]: text of %d bytes is longer than %d", i, len(text), maxFunctionText)
+			}
+		}
+	}
+	return nil
+}
+
+const maxFunctionText = 64

@@ -1,0 +1,159 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+// Source says what the configuration of a kubelet is.
+type Source interface {
+	Configuration(ctx context.Context) (Configuration, error)
+}
+
+// Endpoint asks a running kubelet for its configuration at /configz: what it read from its files with
+// what its flags said instead, --reserved-cpus and --topology-manager-policy among them.
+type Endpoint struct {
+	url    string
+	client *http.Client
+}
+
+// configzPath is the same at every kubelet (k8s.io/component-base/configz).
+const configzPath = "/configz"
+
+// answerTime bounds an answer: it comes from the same machine, and files are read after it.
+const answerTime = 3 * time.Second
+
+// maxRefusal is how much of a refusal is shown: who was refused what stands at its beginning.
+const maxRefusal = 300
+
+// NewEndpoint asks a kubelet directly at the host of rc, for example https://10.0.0.7:10250. The kubelet
+// lets in who may get nodes/configz (pkg/kubelet/server/auth.go).
+func NewEndpoint(rc *rest.Config) (*Endpoint, error) { return newEndpoint(rc, configzPath) }
+
+// NewProxyEndpoint asks the API server of rc to ask the kubelet of a node; that takes the right to get
+// nodes/proxy, which lets its holder do much more.
+func NewProxyEndpoint(rc *rest.Config, node string) (*Endpoint, error) {
+	return newEndpoint(rc, "/api/v1/nodes/"+url.PathEscape(node)+"/proxy"+configzPath)
+}
+
+func newEndpoint(rc *rest.Config, path string) (*Endpoint, error) {
+	base, _, err := rest.DefaultServerUrlFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("address of the kubelet's configuration %q: %w", rc.Host, err)
+	}
+	client, err := rest.HTTPClientFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("make client of %s: %w", rc.Host, err)
+	}
+	own := *client
+	own.Timeout = answerTime
+	// A redirect would take the token elsewhere.
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Endpoint{url: base.JoinPath(path).String(), client: &own}, nil
+}
+
+// Configuration implements Source.
+func (e *Endpoint) Configuration(ctx context.Context) (Configuration, error) {
+	data, err := e.get(ctx)
+	if err != nil {
+		return Configuration{}, err
+	}
+	return e.parse(data)
+}
+
+func (e *Endpoint) parse(data []byte) (Configuration, error) {
+	c, err := ParseEffective(data)
+	if err != nil {
+		return Configuration{}, fmt.Errorf("kubelet configuration from %s: %w", e.url, err)
+	}
+	return c, nil
+}
+
+func (e *Endpoint) get(ctx context.Context) (data []byte, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("get kubelet configuration from %s: %w", e.url, err)
+		}
+	}()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := e.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	data, err = io.ReadAll(io.LimitReader(resp.Body, maxConfig+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s: %q", resp.Status, data[:min(len(data), maxRefusal)])
+	case len(data) > maxConfig:
+		return nil, fmt.Errorf("more than %d bytes", maxConfig)
+	}
+	return data, nil
+}
+
+// ParseEffective reads the answer of /configz. Fields that are unknown, as those of newer kubelets are,
+// count for nothing; a policy or an option that place does not know is an error. Kubelets before 1.36 do
+// not name the kind.
+func ParseEffective(data []byte) (Configuration, error) {
+	var in struct {
+		Config *kubeletv1beta1.KubeletConfiguration `json:"kubeletconfig"`
+	}
+	if err := utiljson.Unmarshal(data, &in); err != nil {
+		return Configuration{}, fmt.Errorf("parse: %w", err)
+	}
+	if in.Config == nil {
+		return Configuration{}, errors.New("answer has no kubeletconfig")
+	}
+	if kind := in.Config.GroupVersionKind(); !kind.Empty() {
+		if err := checkKind(kind); err != nil {
+			return Configuration{}, err
+		}
+	}
+	c, err := configuration(in.Config)
+	c.Effective = true
+	return c, err
+}
+
+// Preferred asks a kubelet, and reads its files as long as the kubelet has never answered. Once it has,
+// the files are not believed any more: they lack its flags, and may say what it will do after its next
+// start only. It may be used by several goroutines.
+type Preferred struct {
+	Kubelet  *Endpoint
+	Files    Source
+	answered atomic.Bool
+}
+
+// Configuration implements Source. What the files say has the kubelet's error as its doubt.
+func (p *Preferred) Configuration(ctx context.Context) (Configuration, error) {
+	data, err := p.Kubelet.get(ctx)
+	if err == nil {
+		// An answer that is not understood is an answer all the same: the files would be a guess.
+		p.answered.Store(true)
+		return p.Kubelet.parse(data)
+	}
+	if p.answered.Load() {
+		return Configuration{}, err
+	}
+	c, fileErr := p.Files.Configuration(ctx)
+	if fileErr != nil {
+		return c, errors.Join(err, fileErr)
+	}
+	c.Doubt = err
+	return c, nil
+}

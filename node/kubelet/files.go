@@ -1,0 +1,157 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+// This file reads what a kubelet reads when it starts: its configuration file and the drop-in files
+// beside it (KEP-3983; cmd/kubelet/app/server.go, mergeKubeletConfigurations). Flags of the kubelet
+// override both, and no file says them.
+
+// Files are the files of a kubelet's configuration.
+type Files struct {
+	// File is the path of --config; empty where the kubelet has none.
+	File string
+	// Dir is the directory of --config-dir; empty where the kubelet has none.
+	Dir string
+}
+
+// DropInSuffix ends the names of the files that count in a drop-in directory.
+const DropInSuffix = ".conf"
+
+const maxDropIns = 256
+
+// Configuration reads the files and merges them: those of Dir in lexical order of their paths, its
+// subdirectories included, each as a JSON merge patch (RFC 7396) of what came before. So a list replaces
+// a list, a map is merged by key, and null takes a field away.
+func (f Files) Configuration(context.Context) (Configuration, error) {
+	merged, err := f.base()
+	if err != nil {
+		return Configuration{}, err
+	}
+	patches, err := f.dropIns()
+	if err != nil {
+		return Configuration{}, err
+	}
+	for _, p := range patches {
+		merged = mergePatch(merged, p).(map[string]any)
+	}
+	data, err := json.Marshal(merged)
+	if err != nil {
+		return Configuration{}, fmt.Errorf("merge kubelet configuration: %w", err)
+	}
+	var in kubeletv1beta1.KubeletConfiguration
+	// Here the kubelet does not mind the case of names (encoding/json).
+	if err := json.Unmarshal(data, &in); err != nil {
+		return Configuration{}, fmt.Errorf("kubelet configuration %s with %d drop-in files: %w", f.File, len(patches), err)
+	}
+	c, err := configuration(&in)
+	if err != nil {
+		return c, fmt.Errorf("kubelet configuration %s with %d drop-in files: %w", f.File, len(patches), err)
+	}
+	return c, nil
+}
+
+// base reads File as a tree of JSON values that has known fields only.
+func (f Files) base() (map[string]any, error) {
+	var in kubeletv1beta1.KubeletConfiguration
+	if f.File != "" {
+		data, err := readPath(f.File)
+		if err == nil {
+			err = decode(data, &in)
+		}
+		if err == nil {
+			err = checkKind(in.GroupVersionKind())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("kubelet configuration %s: %w", f.File, err)
+		}
+	}
+	data, err := json.Marshal(&in)
+	if err != nil {
+		return nil, fmt.Errorf("kubelet configuration %s: %w", f.File, err)
+	}
+	tree := map[string]any{}
+	return tree, json.Unmarshal(data, &tree)
+}
+
+func (f Files) dropIns() (out []map[string]any, err error) {
+	if f.Dir == "" {
+		return nil, nil
+	}
+	err = filepath.WalkDir(f.Dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(entry.Name()) != DropInSuffix {
+			return err
+		}
+		if len(out) == maxDropIns {
+			return fmt.Errorf("more than %d drop-in files", maxDropIns)
+		}
+		patch, err := readDropIn(path)
+		if err != nil {
+			return fmt.Errorf("drop-in file %s: %w", path, err)
+		}
+		out = append(out, patch)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("kubelet configuration directory %s: %w", f.Dir, err)
+	}
+	return out, nil
+}
+
+func readDropIn(path string) (map[string]any, error) {
+	data, err := readPath(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) == 0 {
+		return nil, errors.New("file is empty")
+	}
+	var is kubeletv1beta1.KubeletConfiguration
+	if err := decode(data, &is.TypeMeta); err != nil {
+		return nil, err
+	}
+	if err := checkKind(is.GroupVersionKind()); err != nil {
+		return nil, err
+	}
+	patch := map[string]any{}
+	return patch, decode(data, &patch)
+}
+
+func readPath(path string) ([]byte, error) {
+	dir, file := filepath.Split(path)
+	if dir == "" {
+		dir = "."
+	}
+	return read(os.DirFS(dir), file, maxConfig)
+}
+
+// mergePatch applies a JSON merge patch (RFC 7396, section 2). Neither value is changed.
+func mergePatch(to, patch any) any {
+	p, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	out := map[string]any{}
+	if t, ok := to.(map[string]any); ok {
+		for k, v := range t {
+			out[k] = v
+		}
+	}
+	for k, v := range p {
+		if v == nil {
+			delete(out, k)
+		} else {
+			out[k] = mergePatch(out[k], v)
+		}
+	}
+	return out
+}

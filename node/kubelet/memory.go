@@ -1,0 +1,153 @@
+package kubelet
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Groups returns what the memory manager has of each numa, by position, where that does not follow from
+// the entries: another group, or other amounts that are free. Entries are those of the same observation.
+//
+// The manager keeps what ended pods had until it next admits a pod, and a pod that it is admitting may
+// have no entry yet. So what is returned is what the manager would have after it gave all that back.
+func (o Observation) Groups(m *topo.Machine, r place.Rules, entries []ledger.Entry, pods Pods) map[int]place.MemoryGroup {
+	if o.Memory == nil || !r.Memory.Static {
+		return nil
+	}
+	u := place.NewUsage(m, r)
+	keep := map[string]bool{}
+	for _, e := range entries {
+		u = u.Hold(e.Holdings...)
+		if pod, ok := pods.Pod(e.Pod.Namespace, e.Pod.Name); ok {
+			keep[pod.StateUID] = true
+		}
+	}
+	left := o.Memory.leave(keep)
+	out := map[int]place.MemoryGroup{}
+	for at, n := range m.NUMAs() {
+		t := left[n.ID]
+		if t == nil {
+			continue
+		}
+		mask, err := m.MaskOf(t.cells.List()...)
+		said := place.MemoryGroup{NUMAs: mask, Free: t.amounts(m.Kinds())}
+		if err == nil && mask.Has(at) && differ(said, u.MemoryGroup(at)) {
+			out[at] = said
+		}
+	}
+	return out
+}
+
+// differ reports whether a manager says another group, or other amounts, than follow from holdings. Kinds
+// that it does not name follow.
+func differ(said, follows place.MemoryGroup) bool {
+	if said.NUMAs != follows.NUMAs {
+		return true
+	}
+	for _, f := range said.Free {
+		at := slices.IndexFunc(follows.Free, func(x place.Amount) bool { return x.Kind == f.Kind })
+		if at >= 0 && follows.Free[at].Bytes != f.Bytes {
+			return true
+		}
+	}
+	return false
+}
+
+// table is what the memory manager has of one numa.
+type table struct {
+	cells          idset.Set[idset.NUMA]
+	assignments    int
+	free, reserved map[string]uint64
+}
+
+// leave returns the manager's tables after it gave back the memory of all pods but those with the UIDs,
+// in an order of UIDs and containers; the manager's own order is chance.
+func (s *MemoryState) leave(keep map[string]bool) map[idset.NUMA]*table {
+	out := map[idset.NUMA]*table{}
+	for id, cells := range s.Cells {
+		out[id] = &table{cells: cells, free: maps.Clone(s.Free[id]), reserved: maps.Clone(s.Used[id])}
+	}
+	var ended []MemoryBlock
+	for _, uid := range s.uids() {
+		blocks := s.blocks(uid)
+		for _, b := range blocks {
+			for id := range b.NUMAs.All() {
+				if t := out[id]; t != nil {
+					t.assignments++
+				}
+			}
+		}
+		if !keep[uid] {
+			ended = append(ended, blocks...)
+		}
+	}
+	for _, b := range ended {
+		release(out, b)
+	}
+	for id, t := range out {
+		if t.assignments == 0 {
+			t.cells = idset.Of(id)
+		}
+	}
+	return out
+}
+
+func (s *MemoryState) uids() []string {
+	return slices.Compact(slices.Sorted(func(yield func(string) bool) {
+		for uid := range s.Containers {
+			if !yield(uid) {
+				return
+			}
+		}
+		for uid := range s.Pods {
+			if !yield(uid) {
+				return
+			}
+		}
+	}))
+}
+
+// blocks returns the blocks of a pod; those of a pod as a whole have those of its containers in them.
+func (s *MemoryState) blocks(uid string) (out []MemoryBlock) {
+	if whole, ok := s.Pods[uid]; ok {
+		return whole
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Containers[uid])) {
+		out = append(out, s.Containers[uid][name]...)
+	}
+	return out
+}
+
+// release gives a block back as the manager does: each of its numas in turn gives what it has assigned,
+// to whomever (memorymanager/policy_static.go, releaseMemory).
+func release(tables map[idset.NUMA]*table, b MemoryBlock) {
+	left := uint64(b.Bytes)
+	for id := range b.NUMAs.All() {
+		t := tables[id]
+		if t == nil {
+			continue
+		}
+		t.assignments--
+		part := min(left, t.reserved[b.Kind])
+		if part > 0 {
+			t.reserved[b.Kind] -= part
+			t.free[b.Kind] += part
+			left -= part
+		}
+	}
+}
+
+// amounts returns what is free of the kinds, in their order. Amounts that no machine has are left out.
+func (t *table) amounts(kinds []string) (out []place.Amount) {
+	for _, kind := range kinds {
+		if n, ok := t.free[kind]; ok && n <= topo.MaxBytes {
+			out = append(out, place.Amount{Kind: kind, Bytes: int64(n)})
+		}
+	}
+	return out
+}
