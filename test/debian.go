@@ -64,7 +64,7 @@ func (r *runner) install(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	line := []string{"apt-get", "install", "-y", "--no-install-recommends"}
+	line := []string{"apt-get", "install", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"}
 	update := []string{"apt-get", "update"}
 	if os.Geteuid() != 0 {
 		line, update = append([]string{"sudo", "-n"}, line...), append([]string{"sudo", "-n"}, update...)

@@ -72,19 +72,16 @@ func (r *runner) say(format string, args ...any) {
 // all runs the steps that the arguments ask for. A step that fails does not keep the others from
 // running: one run tells all there is to mend.
 func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
-	race, err := r.raceDetector(ctx)
-	if err != nil {
-		return err
-	}
+	race, raceErr := r.raceDetector(ctx)
 	if raceHeavy && !race {
-		return errors.New("no race detector")
+		return errors.Join(raceErr, errors.New("no race detector"))
 	}
 	r.say("listing packages")
 	light, heavy, err := packages(ctx)
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{raceErr}
 	if !raceHeavy {
 		errs = append(errs, r.step(ctx, "vet", "vet", "./..."),
 			r.test(ctx, "light", race, args, light))

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 )
 
 // MissingError is a package that is not in the cache.
@@ -49,12 +50,23 @@ func Dir(arch, name string) (string, error) {
 // as linux-image-cloud-amd64 does, it takes that version, under the name that was asked for. Each step is
 // told to progress.
 func Unpack(ctx context.Context, arch, name string, progress func(line string)) error {
-	_, err := Dir(arch, name)
-	if missing := (*MissingError)(nil); !errors.As(err, &missing) {
+	var missing *MissingError
+	if _, err := Dir(arch, name); !errors.As(err, &missing) {
 		return err
 	}
 	root, err := archDir(arch)
 	if err != nil {
+		return err
+	}
+	unlock, err := lock(root)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := Dir(arch, name); !errors.As(err, &missing) {
+		return err // another process had the lock
+	}
+	if err := removeHalves(root); err != nil {
 		return err
 	}
 	progress(fmt.Sprintf("Debian package %s:%s: fetching", name, arch))
@@ -66,6 +78,35 @@ func Unpack(ctx context.Context, arch, name string, progress func(line string)) 
 		return fmt.Errorf("Debian package %s:%s: %w", name, arch, err)
 	}
 	return nil
+}
+
+const half = ".new-" // begins the name of a directory that is not whole
+
+// removeHalves removes what a process left that was killed.
+func removeHalves(root string) error {
+	left, err := filepath.Glob(filepath.Join(root, half+"*"))
+	for _, dir := range left {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("clean the cache: %w", err)
+	}
+	return nil
+}
+
+// lock makes a directory and waits until no other process unpacks into it.
+func lock(dir string) (unlock func() error, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the cache: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the cache: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the cache: %w", err), f.Close())
+	}
+	return f.Close, nil
 }
 
 // archDir carries a version, so that another layout of the cache would not meet this one.
@@ -128,7 +169,7 @@ func (a *apt) unpack(ctx context.Context, root, name string, progress func(strin
 	if err != nil {
 		return errors.Join(err, a.updated)
 	}
-	tmp, err := os.MkdirTemp(root, ".new-")
+	tmp, err := os.MkdirTemp(root, half)
 	if err != nil {
 		return fmt.Errorf("make room: %w", err)
 	}
@@ -148,8 +189,7 @@ func (a *apt) unpack(ctx context.Context, root, name string, progress func(strin
 	if _, err := run(ctx, tmp, "dpkg-deb", "-x", archives[0], files); err != nil {
 		return err
 	}
-	dir := filepath.Join(root, name)
-	if err := os.Rename(files, dir); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Rename(files, filepath.Join(root, name)); err != nil {
 		return fmt.Errorf("keep: %w", err)
 	}
 	return nil

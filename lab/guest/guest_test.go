@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 // small is the smallest guest.
@@ -14,16 +13,21 @@ func small() Config {
 	return Config{Args: []string{"-machine", "q35", "-cpu", "max", "-smp", "2", "-m", "256"}}
 }
 
-// boot boots a guest, or skips the test where Debian's packages are missing. With CI set they must not be.
-func boot(t *testing.T, c Config) *Guest {
+// skip skips the test where Debian's packages are missing. With CI set they must not be.
+func skip(t *testing.T, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	g, err := Boot(ctx, c)
 	if missing := (*MissingError)(nil); errors.As(err, &missing) && os.Getenv("CI") == "" {
 		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
+	}
+	t.Fatal(err)
+}
+
+// boot boots a guest, or skips the test.
+func boot(t *testing.T, c Config) *Guest {
+	t.Helper()
+	g, err := Boot(t.Context(), c)
+	if err != nil {
+		skip(t, err)
 	}
 	t.Cleanup(func() {
 		if err := g.Close(); err != nil {

@@ -94,7 +94,7 @@ func content(c Config, p *Parts) (map[string]File, error) {
 	for name := range maps.Clone(out) {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			if f, ok := out[dir]; ok && !f.Mode.IsDir() {
-				return nil, fmt.Errorf("file of the guest %q is below %q, which is no directory", name, dir)
+				return nil, fmt.Errorf("file of the guest %q is below %q, which is no directory", "/"+name, "/"+dir)
 			}
 			out[dir] = File{Mode: fs.ModeDir | 0o755}
 		}

@@ -108,11 +108,10 @@ func only(dir string, patterns ...string) (string, error) {
 func args(c Config, p *Parts, initrd string, shellFD int) []string {
 	a, _ := find(cmp.Or(c.Arch, "amd64"))
 	line := fmt.Sprintf("console=%s quiet loglevel=4 panic=-1 mitigations=off guest.shell=%s", a.console, a.shell)
-	out := append([]string{"-accel", "tcg,thread=multi"}, c.Args...)
-	out = append(out, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-kernel", p.Kernel, "-initrd", initrd, "-append", strings.TrimSpace(line+" "+c.Append),
+	out := []string{"-accel", "tcg,thread=multi", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-kernel", p.Kernel, "-initrd", initrd, "-append", strings.TrimSpace(line + " " + c.Append),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
-		"-chardev", fmt.Sprintf("socket,id=shell,fd=%d", shellFD))
+		"-chardev", fmt.Sprintf("socket,id=shell,fd=%d", shellFD)}
 	out = append(out, a.shellDevice...)
 	if c.Disk != "" {
 		// QEMU wants commas in values doubled.
@@ -122,5 +121,6 @@ func args(c Config, p *Parts, initrd string, shellFD int) []string {
 	if c.Network {
 		out = append(out, "-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network")
 	}
-	return out
+	// The caller's come last: a bridge among them would attract the devices that name no bus.
+	return append(out, c.Args...)
 }
