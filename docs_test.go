@@ -149,7 +149,7 @@ func TestSchedulerConfigurationsDecode(t *testing.T) {
 			}
 			for _, p := range c.Profiles {
 				for _, pc := range p.PluginConfig {
-					if _, err := config.Decode(&runtime.Unknown{Raw: pc.Args.Raw}); err != nil {
+					if _, err := config.Decode(pc.Name, &runtime.Unknown{Raw: pc.Args.Raw}); err != nil {
 						t.Errorf("%s: arguments of %s: %v", name, pc.Name, err)
 					}
 				}

@@ -1,74 +1,141 @@
-// Package config holds the arguments that an administrator writes for Tenon's scheduler plugin.
+// Package config holds the arguments that an administrator writes for Tenon's scheduler plugin, under
+// the plugin's own name or under the name of the plugin whose place it can take.
 //
 // Invariant: decoding is strict; an unknown or repeated field, or an unknown value, is an error that
-// names it. The package refuses knobs for mechanisms: every field changes what users see.
+// names it. The package refuses knobs for mechanisms: every field changes what users see. Fields of the
+// other plugin that are such knobs are checked, and said to have no effect.
 package config
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
-// What to do with a node that has no layout, or one that was refused.
+// The names under which a profile may enable the plugin.
+const (
+	// Tenon is the plugin's own name; its arguments are TenonArgs.
+	Tenon = "Tenon"
+	// Match is the name of the plugin of scheduler-plugins; its arguments are
+	// NodeResourceTopologyMatchArgs.
+	Match = "NodeResourceTopologyMatch"
+)
+
+// What to do with a node of which too little is known: UnknownNodes and CoarseNodes.
 const (
 	Allow  = "Allow"  // let pods in, as a scheduler that knows nothing of numas would; prefer known nodes
 	Refuse = "Refuse" // keep pods that need alignment away
+	// AllowWithoutDemand lets pods in that demand nothing of their own, and keeps the others away: what
+	// they demand cannot be promised there. It is a value of UnknownNodes.
+	AllowWithoutDemand = "AllowWithoutDemand"
 )
 
-// Args are the arguments of the plugin Tenon (pluginConfig in KubeSchedulerConfiguration).
+// Args are the arguments of the plugin (pluginConfig in KubeSchedulerConfiguration).
 type Args struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
-	// UnknownNodes is Allow or Refuse; Allow when empty.
+	// UnknownNodes is for nodes that have no layout, or one that was refused: Allow, Refuse or
+	// AllowWithoutDemand; Allow when empty.
 	UnknownNodes string `json:"unknownNodes,omitempty"`
+	// CoarseNodes is for nodes of which only a NodeResourceTopology is known: Allow or Refuse; Allow when
+	// empty. Such a node says how much each numa has left, and not which CPUs and who holds them.
+	CoarseNodes string `json:"coarseNodes,omitempty"`
 	// TurnTimeoutSeconds bounds how long a pod waits for a pod before it on its way to the same node;
 	// after that it is scheduled anew. 1..3600; 30 when zero.
 	TurnTimeoutSeconds int32 `json:"turnTimeoutSeconds,omitempty"`
+
+	// Strategy is the scoring that arguments of kind NodeResourceTopologyMatchArgs ask for; empty for
+	// others.
+	Strategy Strategy `json:"-"`
+	// Notes say what of the arguments has no effect or another one than under scheduler-plugins, one
+	// line for each field that was given.
+	Notes []string `json:"-"`
 }
 
 const (
-	version        = "tenon.sh/v1alpha1"
-	kind           = "TenonArgs"
+	tenonVersion   = "tenon.sh/v1alpha1"
+	tenonKind      = "TenonArgs"
 	defaultTimeout = 30
 	maxTimeout     = 3600
 )
 
-// Decode reads the arguments as the scheduler framework hands them over; nil means defaults.
-func Decode(obj runtime.Object) (Args, error) {
-	var a Args
+// Decode reads the arguments of the plugin under one of its names, JSON or YAML, as the scheduler
+// framework hands them over; nil means defaults.
+func Decode(plugin string, obj runtime.Object) (Args, error) {
+	switch plugin {
+	case Tenon:
+		var a Args
+		if err := strict(tenonKind, obj, &a); err != nil {
+			return Args{}, err
+		}
+		return a.complete()
+	case Match:
+		var m matchArgs
+		if err := strict(matchKind, obj, &m); err != nil {
+			return Args{}, err
+		}
+		return m.complete()
+	}
+	return Args{}, fmt.Errorf("decode arguments: unknown plugin %q: want one of %s, %s", plugin, Tenon, Match)
+}
+
+func strict(kind string, obj runtime.Object, into any) error {
 	switch o := obj.(type) {
 	case nil:
+		return nil
 	case *runtime.Unknown:
-		if err := yaml.UnmarshalStrict(o.Raw, &a); err != nil {
-			return Args{}, fmt.Errorf("decode %s: %w", kind, err)
+		if err := yaml.UnmarshalStrict(o.Raw, into); err != nil {
+			return fmt.Errorf("decode %s: %w", kind, err)
 		}
+		return nil
 	default:
-		return Args{}, fmt.Errorf("decode %s: unexpected type %T", kind, obj)
+		return fmt.Errorf("decode %s: unexpected type %T", kind, obj)
 	}
-	return a.complete()
 }
 
 func (a Args) complete() (Args, error) {
-	if a.APIVersion != "" && a.APIVersion != version {
-		return Args{}, fmt.Errorf("%s: apiVersion: unknown value %q: want %s", kind, a.APIVersion, version)
-	}
-	if a.Kind != "" && a.Kind != kind {
-		return Args{}, fmt.Errorf("%s: kind: unknown value %q: want %s", kind, a.Kind, kind)
-	}
-	switch a.UnknownNodes {
-	case "":
+	if a.UnknownNodes == "" {
 		a.UnknownNodes = Allow
-	case Allow, Refuse:
-	default:
-		return Args{}, fmt.Errorf("%s: unknownNodes: unknown value %q: want one of %s, %s", kind, a.UnknownNodes, Allow, Refuse)
+	}
+	if a.CoarseNodes == "" {
+		a.CoarseNodes = Allow
+	}
+	for _, c := range []check{
+		{"apiVersion", a.APIVersion, []string{"", tenonVersion}},
+		{"kind", a.Kind, []string{"", tenonKind}},
+		{"unknownNodes", a.UnknownNodes, []string{Allow, Refuse, AllowWithoutDemand}},
+		{"coarseNodes", a.CoarseNodes, []string{Allow, Refuse}},
+	} {
+		if err := c.fails(tenonKind); err != nil {
+			return Args{}, err
+		}
 	}
 	if a.TurnTimeoutSeconds == 0 {
 		a.TurnTimeoutSeconds = defaultTimeout
 	}
 	if a.TurnTimeoutSeconds < 1 || a.TurnTimeoutSeconds > maxTimeout {
-		return Args{}, fmt.Errorf("%s: turnTimeoutSeconds: %d is outside 1..%d", kind, a.TurnTimeoutSeconds, maxTimeout)
+		return Args{}, fmt.Errorf("%s: turnTimeoutSeconds: %d is outside 1..%d", tenonKind, a.TurnTimeoutSeconds, maxTimeout)
 	}
 	return a, nil
+}
+
+// check is a field that takes certain values only.
+type check struct {
+	field, value string
+	values       []string
+}
+
+func (c check) fails(kind string) error {
+	if slices.Contains(c.values, c.value) {
+		return nil
+	}
+	known := slices.DeleteFunc(slices.Clone(c.values), func(v string) bool { return v == "" })
+	want := strings.Join(known, ", ")
+	if len(known) > 1 {
+		want = "one of " + want
+	}
+	return fmt.Errorf("%s: %s: unknown value %q: want %s", kind, c.field, c.value, want)
 }

@@ -1,47 +1,141 @@
 package config
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+func raw(text string) *runtime.Unknown { return &runtime.Unknown{Raw: []byte(text)} }
+
 func TestDecode(t *testing.T) {
-	good := func(text string, want Args) {
-		t.Helper()
-		got, err := Decode(&runtime.Unknown{Raw: []byte(text)})
-		if err != nil || got.UnknownNodes != want.UnknownNodes || got.TurnTimeoutSeconds != want.TurnTimeoutSeconds {
-			t.Errorf("Decode(%s) = %+v, %v", text, got, err)
+	for text, want := range map[string]Args{
+		`{}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
+		`{"unknownNodes":"Refuse","turnTimeoutSeconds":5}`:          {UnknownNodes: Refuse, CoarseNodes: Allow, TurnTimeoutSeconds: 5},
+		"unknownNodes: AllowWithoutDemand\ncoarseNodes: Refuse\n":   {UnknownNodes: AllowWithoutDemand, CoarseNodes: Refuse, TurnTimeoutSeconds: 30},
+		`{"apiVersion":"tenon.sh/v1alpha1","kind":"TenonArgs"}`:     {APIVersion: "tenon.sh/v1alpha1", Kind: "TenonArgs", UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
+		`{"unknownNodes":"","coarseNodes":"Allow","apiVersion":""}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
+	} {
+		if got, err := Decode(Tenon, raw(text)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("Decode(%s) = %+v, %v; want %+v", text, got, err, want)
 		}
 	}
-	good(`{}`, Args{UnknownNodes: Allow, TurnTimeoutSeconds: 30})
-	good(`{"unknownNodes":"Refuse","turnTimeoutSeconds":5}`, Args{UnknownNodes: Refuse, TurnTimeoutSeconds: 5})
-	good(`{"apiVersion":"tenon.sh/v1alpha1","kind":"TenonArgs"}`, Args{UnknownNodes: Allow, TurnTimeoutSeconds: 30})
-	if a, err := Decode(nil); err != nil || a.UnknownNodes != Allow {
+	if a, err := Decode(Tenon, nil); err != nil || a.UnknownNodes != Allow {
 		t.Errorf("Decode(nil) = %+v, %v", a, err)
 	}
-
-	bad := func(text, names string) {
-		t.Helper()
-		if _, err := Decode(&runtime.Unknown{Raw: []byte(text)}); err == nil || !strings.Contains(err.Error(), names) {
+	for text, names := range map[string]string{
+		`{"unknownNode":"Refuse"}`:                         "unknownNode",
+		`{"unknownNodes":"Maybe"}`:                         `unknownNodes: unknown value "Maybe": want one of Allow, Refuse, AllowWithoutDemand`,
+		`{"coarseNodes":"AllowWithoutDemand"}`:             `coarseNodes: unknown value "AllowWithoutDemand": want one of Allow, Refuse`,
+		`{"unknownNodes":"Allow","unknownNodes":"Refuse"}`: "unknownNodes",
+		`{"turnTimeoutSeconds":-1}`:                        "-1",
+		`{"turnTimeoutSeconds":99999}`:                     "99999",
+		`{"kind":"NodeResourceTopologyMatchArgs"}`:         `unknown value "NodeResourceTopologyMatchArgs": want TenonArgs`,
+		`{"strategy":{}}`:                                  "strategy",
+		`{"notes":[]}`:                                     "notes",
+		`[`:                                                "TenonArgs",
+	} {
+		if _, err := Decode(Tenon, raw(text)); err == nil || !strings.Contains(err.Error(), names) {
 			t.Errorf("Decode(%s): error %v does not name %q", text, err, names)
 		}
 	}
-	bad(`{"unknownNode":"Refuse"}`, "unknownNode")
-	bad(`{"unknownNodes":"Maybe"}`, "Maybe")
-	bad(`{"turnTimeoutSeconds":-1}`, "-1")
-	bad(`{"turnTimeoutSeconds":99999}`, "99999")
-	bad(`{"kind":"NodeResourceTopologyMatchArgs"}`, "NodeResourceTopologyMatchArgs")
-	bad(`[`, "TenonArgs")
+	if _, err := Decode("Tenons", nil); err == nil || !strings.Contains(err.Error(), `unknown plugin "Tenons"`) {
+		t.Errorf("another plugin's arguments: %v", err)
+	}
+	if _, err := Decode(Tenon, &metav1.Status{}); err == nil || !strings.Contains(err.Error(), "unexpected type") {
+		t.Errorf("arguments of another type: %v", err)
+	}
+}
+
+// Every field of scheduler-plugins, as its deployments write them.
+const everything = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: NodeResourceTopologyMatchArgs
+scoringStrategy:
+  type: LeastNUMANodes
+  resources:
+  - {name: cpu, weight: 2}
+  - {name: memory, weight: 0}
+cacheResyncPeriodSeconds: 5
+discardReservedNodes: false
+cache:
+  foreignPodsDetect: OnlyExclusiveResources
+  resyncMethod: Autodetect
+  informerMode: Dedicated
+  resyncScope: All
+preemptionMode: Enabled
+`
+
+func TestArgumentsOfSchedulerPlugins(t *testing.T) {
+	a, err := Decode(Match, raw(everything))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (Strategy{"LeastNUMANodes", []Weight{{"cpu", 2}, {"memory", 1}}}); !reflect.DeepEqual(a.Strategy, want) {
+		t.Errorf("strategy %+v, want %+v", a.Strategy, want)
+	}
+	if a.UnknownNodes != Allow || a.CoarseNodes != Allow || a.TurnTimeoutSeconds != 30 {
+		t.Errorf("%+v are not the defaults", a)
+	}
+	var fields []string
+	for _, n := range a.Notes {
+		field, says, _ := strings.Cut(n, ": ")
+		fields = append(fields, field)
+		if says == "" {
+			t.Errorf("nothing is said of %s", field)
+		}
+	}
+	want := []string{"scoringStrategy", "cacheResyncPeriodSeconds", "discardReservedNodes", "cache.foreignPodsDetect",
+		"cache.resyncMethod", "cache.informerMode", "cache.resyncScope", "preemptionMode"}
+	if !slices.Equal(fields, want) {
+		t.Errorf("notes on %q, want %q", fields, want)
+	}
+	for _, obj := range []runtime.Object{nil, raw(`{}`), raw(`{"scoringStrategy":null,"cache":{}}`)} {
+		a, err := Decode(Match, obj)
+		if err != nil || len(a.Notes) > 0 || a.Strategy.Type != "LeastAllocated" {
+			t.Errorf("Decode(%v) = %+v, %v", obj, a, err)
+		}
+	}
+	for _, kind := range []string{"LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"} {
+		if a, err := Decode(Match, raw(`{"scoringStrategy":{"type":"`+kind+`"}}`)); err != nil || a.Strategy.Type != kind {
+			t.Errorf("%s: %+v, %v", kind, a, err)
+		}
+	}
+}
+
+func TestArgumentsThatSchedulerPluginsRefuses(t *testing.T) {
+	for text, names := range map[string]string{
+		`{"unknownNodes":"Refuse"}`:                                        "unknownNodes",
+		`{"namespaces":["default"]}`:                                       "namespaces",
+		`{"cache":{"resync":"All"}}`:                                       "resync",
+		`{"cacheResyncPeriodSeconds":"5"}`:                                 "cacheResyncPeriodSeconds",
+		`{"kind":"TenonArgs"}`:                                             `want NodeResourceTopologyMatchArgs`,
+		`{"apiVersion":"kubescheduler.config.k8s.io/v1beta3"}`:             `want kubescheduler.config.k8s.io/v1`,
+		`{"scoringStrategy":{"type":"LeastAllocatable"}}`:                  `scoringStrategy.type: unknown value "LeastAllocatable": want one of LeastAllocated, MostAllocated, BalancedAllocation, LeastNUMANodes`,
+		`{"scoringStrategy":{"resources":[{"name":"cpu","weight":-1}]}}`:   `weight of "cpu": -1 is outside`,
+		`{"scoringStrategy":{"resources":[{"name":"cpu","weight":1e10}]}}`: "weight",
+		`{"scoringStrategy":{"resources":[{"weight":1}]}}`:                 "resources[0]: name is empty",
+		`{`: "NodeResourceTopologyMatchArgs",
+	} {
+		if _, err := Decode(Match, raw(text)); err == nil || !strings.Contains(err.Error(), names) {
+			t.Errorf("Decode(%s): error %v does not name %q", text, err, names)
+		}
+	}
 }
 
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"unknownNodes":"Refuse"}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		a, err := Decode(&runtime.Unknown{Raw: raw})
-		if err == nil && (a.TurnTimeoutSeconds < 1 || a.UnknownNodes == "") {
-			t.Fatalf("Decode(%q) = %+v", raw, a)
+	f.Add([]byte(everything))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, plugin := range []string{Tenon, Match} {
+			a, err := Decode(plugin, &runtime.Unknown{Raw: text})
+			if err == nil && (a.TurnTimeoutSeconds < 1 || a.UnknownNodes == "" || a.CoarseNodes == "" || (a.Strategy.Type == "") != (plugin == Tenon)) {
+				t.Fatalf("Decode(%s, %q) = %+v", plugin, text, a)
+			}
 		}
 	})
 }

@@ -13,17 +13,20 @@ import (
 	"k8s.io/component-base/term"
 	"k8s.io/component-base/version/verflag"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"github.com/tenon-numa/tenon/cluster/inspect"
 )
 
 // NewCommand returns the command of a kube-scheduler with the plugin; it takes all of kube-scheduler's
 // flags. The context ends it.
 func NewCommand(ctx context.Context) *cobra.Command {
 	opts := options.NewOptions()
+	inspection := DefaultInspection
 	cmd := &cobra.Command{
 		Use:   "tenon-scheduler",
 		Short: "kube-scheduler that knows where the kubelet will align a pod",
 		Long: `tenon-scheduler is kube-scheduler with the plugin Tenon. It takes kube-scheduler's flags and
-configuration; enable the plugin in a profile:
+configuration; enable the plugin in a profile, by this name or as NodeResourceTopologyMatch:
 
   profiles:
   - schedulerName: tenon-scheduler
@@ -41,12 +44,20 @@ configuration; enable the plugin in a profile:
 			if err != nil {
 				return err
 			}
+			if inspection != "" {
+				if _, err := s.Inspect(ctx, inspection); err != nil {
+					return err
+				}
+			}
 			return s.Run(ctx)
 		},
 	}
 	sets := opts.Flags
 	verflag.AddFlags(sets.FlagSet("global"))
 	globalflag.AddGlobalFlags(sets.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
+	sets.FlagSet("inspection").StringVar(&inspection, "inspection-address", inspection,
+		"The address where the ledger and the last decisions are served below "+inspect.Prefix+
+			", to whom the API server allows it. If empty, they are not served.")
 	for _, f := range sets.FlagSets {
 		cmd.Flags().AddFlagSet(f)
 	}

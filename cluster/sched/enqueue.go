@@ -7,7 +7,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
@@ -92,7 +91,7 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	}
 	n := p.book.Snapshot().Node(node)
 	if n == nil {
-		if p.args.UnknownNodes == config.Allow {
+		if p.lets(s) {
 			return fwk.Queue
 		}
 		return fwk.QueueSkip

@@ -5,8 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/tenon-numa/tenon/api/config"
 )
 
 // Filter keeps the pod from nodes whose managers would refuse it.
@@ -18,17 +16,18 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	name := info.Node().Name
 	n := s.node(name)
 	if n == nil {
-		return p.unknown(name)
+		return s.answered(name, nil, p.unknown(s, name))
 	}
-	if v := p.verdict(s, n); !v.Fits() {
-		return refusal(v)
+	v := p.verdict(s, n)
+	if !v.Fits() {
+		return s.answered(name, v.Reasons, refusal(v))
 	}
-	return nil
+	return s.answered(name, nil, nil)
 }
 
 // unknown decides on a node of which nothing is known.
-func (p *Plugin) unknown(node string) *fwk.Status {
-	if p.args.UnknownNodes == config.Allow {
+func (p *Plugin) unknown(s *state, node string) *fwk.Status {
+	if p.lets(s) {
 		return nil
 	}
 	if why := p.feed.Problem(node); why != "" {

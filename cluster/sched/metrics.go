@@ -4,28 +4,44 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
 )
 
-// schedulerMetrics are served with kube-scheduler's own.
+// schedulerMetrics are served with kube-scheduler's own. Methods on a nil *schedulerMetrics count
+// nothing.
 type schedulerMetrics struct {
+	predicted   *metrics.Counter
 	predictions *metrics.CounterVec
+	wrong       *metrics.CounterVec
+	rejected    *metrics.CounterVec
+	foreign     *metrics.Counter
 	layouts     *metrics.Counter
+}
+
+func counter(name, help string) *metrics.CounterOpts {
+	return &metrics.CounterOpts{Subsystem: "tenon", Name: name, Help: help, StabilityLevel: metrics.ALPHA}
 }
 
 func newMetrics() *schedulerMetrics {
 	m := &schedulerMetrics{
-		predictions: metrics.NewCounterVec(&metrics.CounterOpts{
-			Subsystem: "tenon", Name: "predictions_total", StabilityLevel: metrics.ALPHA,
-			Help: "Predictions met by what the node reported, by result (confirmed, wrong).",
-		}, []string{"result"}),
-		layouts: metrics.NewCounter(&metrics.CounterOpts{
-			Subsystem: "tenon", Name: "layouts_refused_total", StabilityLevel: metrics.ALPHA,
-			Help: "Node layouts that could not be read and were refused.",
-		}),
+		predicted: metrics.NewCounter(counter("predictions_made_total",
+			"Predictions that were reserved, of what a pod will hold on its node.")),
+		predictions: metrics.NewCounterVec(counter("predictions_total",
+			"Predictions met by what the node did, by result (confirmed, wrong, rejected)."), []string{"result"}),
+		wrong: metrics.NewCounterVec(counter("predictions_wrong_total",
+			"Wrong predictions, by the node's topology manager policy and by what differs first (cpus, memory, devices, containers)."),
+			[]string{"policy", "differs"}),
+		rejected: metrics.NewCounterVec(counter("pods_refused_total",
+			"Pods that a kubelet refused though they were predicted to fit, by its reason."), []string{"reason"}),
+		foreign: metrics.NewCounter(counter("foreign_pods_total",
+			"Pods bound by somebody else, of which the node has reported what they hold.")),
+		layouts: metrics.NewCounter(counter("layouts_refused_total",
+			"Node layouts that could not be read and were refused.")),
 	}
 	// A second scheduler in one process finds the names taken; its counters are then not served.
-	for _, c := range []metrics.Registerable{m.predictions, m.layouts} {
+	for _, c := range []metrics.Registerable{m.predicted, m.predictions, m.wrong, m.rejected, m.foreign, m.layouts} {
 		if err := legacyregistry.Register(c); err != nil {
 			metrics.NewKubeRegistry().MustRegister(c)
 		}
@@ -33,8 +49,98 @@ func newMetrics() *schedulerMetrics {
 	return m
 }
 
-func (m *schedulerMetrics) outcome(o ledger.Outcome) {
-	m.predictions.WithLabelValues(string(o.Result)).Inc()
+// measure serves what is measured when somebody asks.
+func (m *schedulerMetrics) measure(s inspect.Source) {
+	g := newGauges(s)
+	if err := legacyregistry.CustomRegister(g); err != nil {
+		metrics.NewKubeRegistry().CustomMustRegister(g)
+	}
 }
 
-func (m *schedulerMetrics) refused() { m.layouts.Inc() }
+// made counts a prediction that was reserved.
+func (m *schedulerMetrics) made() {
+	if m != nil {
+		m.predicted.Inc()
+	}
+}
+
+// outcome counts how a prediction came out; n is the node as it is known now, or nil.
+func (m *schedulerMetrics) outcome(o ledger.Outcome, n *ledger.Node) {
+	if m == nil {
+		return
+	}
+	m.predictions.WithLabelValues(string(o.Result)).Inc()
+	if o.Foreign {
+		m.foreign.Inc()
+	}
+	switch o.Result {
+	case ledger.Wrong:
+		policy := "unknown"
+		if n != nil {
+			policy = n.Rules.Topology.Policy.String()
+		}
+		m.wrong.WithLabelValues(policy, differs(o.Predicted, o.Seen)).Inc()
+	case ledger.Rejected:
+		m.rejected.WithLabelValues(string(o.Error)).Inc()
+	}
+}
+
+// refused counts a layout that could not be read.
+func (m *schedulerMetrics) refused() {
+	if m != nil {
+		m.layouts.Inc()
+	}
+}
+
+// differs says what of a prediction is wrong, container by container.
+func differs(predicted, seen []place.Holding) string {
+	if len(predicted) != len(seen) {
+		return "containers"
+	}
+	for i, p := range predicted {
+		s := seen[i]
+		if p.Matches(s) {
+			continue
+		}
+		if !p.CPUs.Equal(s.CPUs) {
+			return "cpus"
+		}
+		if p.Devices = s.Devices; p.Matches(s) {
+			return "devices"
+		}
+		return "memory"
+	}
+	return "containers"
+}
+
+// gauges are what is measured when somebody asks.
+type gauges struct {
+	metrics.BaseStableCollector
+	source  inspect.Source
+	waiting inspect.Waiting
+	nodes   *metrics.Desc
+	oldest  *metrics.Desc
+}
+
+func newGauges(s inspect.Source) *gauges {
+	return &gauges{source: s,
+		nodes: metrics.NewDesc("tenon_nodes", "Nodes, by the quality of what is known of them (exact, coarse, none).",
+			[]string{"quality"}, nil, metrics.ALPHA, ""),
+		oldest: metrics.NewDesc("tenon_oldest_prediction_seconds",
+			"Age of the oldest prediction that its node has not reported yet; 0 where there is none.", nil, nil, metrics.ALPHA, ""),
+	}
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
+	ch <- g.nodes
+	ch <- g.oldest
+}
+
+// CollectWithStability implements metrics.StableCollector.
+func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
+	for quality, n := range g.source.Qualities() {
+		ch <- metrics.NewLazyConstMetric(g.nodes, metrics.GaugeValue, float64(n), quality)
+	}
+	ch <- metrics.NewLazyConstMetric(g.oldest, metrics.GaugeValue, g.waiting.Oldest(g.source).Seconds())
+}

@@ -19,22 +19,27 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Name is the plugin's name in KubeSchedulerConfiguration.
-const Name = "Tenon"
+// Name is the plugin's own name in KubeSchedulerConfiguration.
+const Name = config.Tenon
 
 // Plugin is the plugin of one profile. Plugins of several profiles share one book.
 type Plugin struct {
-	args   config.Args
-	book   *ledger.Book
-	feed   *kube.Feed
-	ready  <-chan struct{} // closed when the book holds what the API server had at the start
-	memo   *memo
-	logger klog.Logger
+	name      string // under which the profile enables it
+	args      config.Args
+	book      *ledger.Book
+	feed      *kube.Feed
+	ready     <-chan struct{} // closed when the book holds what the API server had at the start
+	memo      *memo
+	logger    klog.Logger
+	decisions *inspect.Decisions
+	metrics   *schedulerMetrics
+	odd       *once
 }
 
 var (
@@ -46,6 +51,7 @@ var (
 	_ fwk.ScoreExtensions     = (*Plugin)(nil)
 	_ fwk.ReservePlugin       = (*Plugin)(nil)
 	_ fwk.PreBindPlugin       = (*Plugin)(nil)
+	_ fwk.PostBindPlugin      = (*Plugin)(nil)
 	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
 	_ fwk.SignPlugin          = (*Plugin)(nil)
 )
@@ -56,24 +62,40 @@ type Shared struct {
 	Feed *kube.Feed
 	// Ready is closed when the feed has begun.
 	Ready <-chan struct{}
-	memo  *memo
+	// Decisions remembers what was decided, for those who ask later; nil remembers nothing.
+	Decisions *inspect.Decisions
+
+	metrics *schedulerMetrics // nil: nothing is counted
+	memo    *memo
+	odd     once
 }
 
-// New returns the factory of the plugin over what the profiles share.
+// New returns the factory of the plugin over what the profiles share, under its own name.
 func New(s *Shared) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-	s.memo = newMemo()
-	return func(ctx context.Context, obj runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
-		args, err := config.Decode(obj)
+	return named(Name, s)
+}
+
+// named returns the factory of the plugin under one of its names.
+func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	if s.memo == nil {
+		s.memo = newMemo()
+	}
+	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		args, err := config.Decode(name, obj)
 		if err != nil {
 			return nil, err
 		}
-		return &Plugin{args: args, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo,
-			logger: klog.FromContext(ctx).WithName(Name)}, nil
+		p := &Plugin{name: name, args: args, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo,
+			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd}
+		for _, note := range args.Notes {
+			p.logger.Info("Argument for "+name+" means something else here", "profile", h.ProfileName(), "argument", note)
+		}
+		return p, nil
 	}
 }
 
-// Name returns the plugin's name.
-func (*Plugin) Name() string { return Name }
+// Name returns the name under which the profile enables the plugin.
+func (p *Plugin) Name() string { return p.name }
 
 // state is what one scheduling cycle knows of its pod.
 type state struct {
@@ -85,6 +107,7 @@ type state struct {
 	// overlay are nodes as they would be with pods added or removed (preemption, nominated pods).
 	// Invariant: what is in here is never written; AddPod and RemovePod replace it.
 	overlay map[string]*overlay
+	attempt
 }
 
 const stateKey fwk.StateKey = "tenon.sh/" + Name

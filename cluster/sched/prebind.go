@@ -29,18 +29,18 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	for {
 		v, wait, err := p.book.Turn(string(pod.UID))
 		if err != nil {
-			return fwk.AsStatus(err)
+			return s.turned(node, v, fwk.AsStatus(err))
 		}
 		if wait == nil {
 			if v = p.judge(s, node, v); !v.Fits() {
-				return refusal(v)
+				return s.turned(node, v, refusal(v))
 			}
-			return nil
+			return s.turned(node, v, nil)
 		}
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return fwk.NewStatus(fwk.Unschedulable, context.Cause(ctx).Error())
+			return s.turned(node, v, fwk.NewStatus(fwk.Unschedulable, context.Cause(ctx).Error()))
 		}
 	}
 }

@@ -13,11 +13,13 @@ import (
 func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	s, status := translate(pod)
 	if status != nil {
-		return nil, status
+		return nil, p.begin(pod).failed(status)
 	}
 	if s.pod.Plain() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	s.attempt = p.begin(pod)
+	s.attempt.read(s)
 	if err := p.waitReady(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}

@@ -19,12 +19,12 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	}
 	v, known := p.book.Reserve(node, kube.ID(pod), s.pod, s.demand)
 	if !known {
-		return p.unknown(node)
+		return p.reserved(s, node, v, p.unknown(s, node))
 	}
 	if !v.Fits() {
-		return refusal(v)
+		return p.reserved(s, node, v, refusal(v))
 	}
-	return nil
+	return p.reserved(s, node, v, nil)
 }
 
 // judge applies the pod's own demand to a fresh verdict.
@@ -36,8 +36,9 @@ func (p *Plugin) judge(s *state, node string, v place.Verdict) place.Verdict {
 }
 
 // Unreserve ends the booking of a pod that is not bound.
-func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, _ string) {
-	if _, ok := read(cs); ok {
+func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
+	if s, ok := read(cs); ok {
 		p.book.Unreserve(string(pod.UID))
+		s.released(node)
 	}
 }

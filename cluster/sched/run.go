@@ -3,6 +3,7 @@ package sched
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/configz"
@@ -11,9 +12,12 @@ import (
 	schedconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
@@ -23,6 +27,7 @@ type Scheduler struct {
 	Shared *Shared
 	config *schedconfig.CompletedConfig
 	sched  *scheduler.Scheduler
+	source inspect.Source
 }
 
 // Prepare sets a kube-scheduler up as its own command does, with the plugin and its book. onOutcome, if
@@ -32,24 +37,11 @@ type Scheduler struct {
 // the queueing hint of the same event, and a pod that wakes too early sleeps for minutes.
 func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.Outcome)) (*Scheduler, error) {
 	logger := klog.FromContext(ctx).WithName(Name)
-	m := newMetrics()
-	book := ledger.New()
-	verdicts := newConditions(logger)
-	feed := kube.NewFeed(book, func(o ledger.Outcome) {
-		m.outcome(o)
-		if o.Result == ledger.Wrong {
-			logger.Info("A node did not do what was predicted", "outcome", kube.Describe(o))
-		}
-		if onOutcome != nil {
-			onOutcome(o)
-		}
-	}, verdicts.judged(func(node string, err error) {
-		m.refused()
-		logger.Error(err, "Layout refused", "node", node)
-	}))
-	ready := make(chan struct{})
-	shared := &Shared{Book: book, Feed: feed, Ready: ready}
-	cc, s, err := app.Setup(ctx, opts, app.WithPlugin(Name, New(shared)))
+	s := newShared(logger, onOutcome)
+	cc, sched, err := app.Setup(ctx, opts, func(frameworkruntime.Registry) error {
+		// By now the options have the configuration that the scheduler is about to be made of.
+		return complete(opts.ComponentConfig.Profiles, logger)
+	}, app.WithPlugin(config.Tenon, named(config.Tenon, s.Shared)), app.WithPlugin(config.Match, named(config.Match, s.Shared)))
 	if err != nil {
 		return nil, fmt.Errorf("set up scheduler: %w", err)
 	}
@@ -60,11 +52,43 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 	if err != nil {
 		return nil, err
 	}
-	if err := follow(ctx, cc, feed, ready); err != nil {
+	if err := follow(ctx, cc, s); err != nil {
 		return nil, err
 	}
-	go verdicts.run(ctx, writer)
-	return &Scheduler{Shared: shared, config: cc, sched: s}, nil
+	go s.verdicts.run(ctx, writer)
+	source := inspect.Source{Book: s.Book, Problem: s.Feed.Problem, Names: nodeNames(cc), Reported: s.heard.of,
+		Decisions: s.Decisions, Now: time.Now}
+	s.metrics.measure(source)
+	return &Scheduler{Shared: s.Shared, config: cc, sched: sched, source: source}, nil
+}
+
+// parts are what the plugins share, with those that fill it.
+type parts struct {
+	*Shared
+	verdicts *conditions
+	heard    *heard
+	ready    chan struct{} // closed when the feed has begun
+}
+
+// newShared makes what the plugins share; onOutcome may be nil.
+func newShared(logger klog.Logger, onOutcome func(ledger.Outcome)) *parts {
+	ready := make(chan struct{})
+	s := &Shared{Book: ledger.New(), Ready: ready, Decisions: inspect.NewDecisions(time.Now), metrics: newMetrics()}
+	verdicts := newConditions(logger)
+	s.Feed = kube.NewFeed(s.Book, func(o ledger.Outcome) {
+		s.came(o)
+		if o.Result == ledger.Wrong {
+			logger.Info("A node did not do what was predicted", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name),
+				"node", o.Node, "outcome", kube.Describe(o))
+		}
+		if onOutcome != nil {
+			onOutcome(o)
+		}
+	}, verdicts.judged(func(node string, err error) {
+		s.metrics.refused()
+		logger.Error(err, "Layout refused", "node", node)
+	}))
+	return &parts{Shared: s, verdicts: verdicts, heard: newHeard(time.Now), ready: ready}
 }
 
 // Run schedules until the context ends.
@@ -89,23 +113,26 @@ func served(cc *schedconfig.CompletedConfig) error {
 }
 
 // follow lets the scheduler's informers fill the book, and closes ready when their first lists are in.
-func follow(ctx context.Context, cc *schedconfig.CompletedConfig, feed *kube.Feed, ready chan<- struct{}) error {
+func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) error {
 	layouts := cc.DynInformerFactory.ForResource(v1alpha1.NodeLayoutResource()).Informer()
 	if err := layouts.SetTransform(v1alpha1.Typed); err != nil {
 		return fmt.Errorf("decode layouts: %w", err)
 	}
-	l, err := layouts.AddEventHandler(feed.Layouts())
+	l, err := layouts.AddEventHandler(s.Feed.Layouts())
 	if err != nil {
 		return fmt.Errorf("follow layouts: %w", err)
 	}
-	p, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(feed.Pods())
+	p, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(s.Feed.Pods())
 	if err != nil {
 		return fmt.Errorf("follow pods: %w", err)
 	}
+	if _, err := layouts.AddEventHandler(s.heard); err != nil {
+		return fmt.Errorf("follow layouts: %w", err)
+	}
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), l.HasSynced, p.HasSynced) {
-			feed.Begin()
-			close(ready)
+			s.Feed.Begin()
+			close(s.ready)
 		}
 	}()
 	return nil

@@ -41,11 +41,12 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk
 	if !ok {
 		return 0, nil
 	}
-	n := s.node(info.Node().Name)
+	name := info.Node().Name
+	n := s.node(name)
 	if n == nil {
-		return costUnknown, nil
+		return s.costs(name, costUnknown), nil
 	}
-	return cost(n, s.pod, p.verdict(s, n)), nil
+	return s.costs(name, cost(n, s.pod, p.verdict(s, n))), nil
 }
 
 func cost(n *ledger.Node, pod *place.Pod, v place.Verdict) int64 {

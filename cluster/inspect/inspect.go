@@ -1,0 +1,141 @@
+// Package inspect shows what a scheduler knows and what it decided, over HTTP: the ledger node by node,
+// and the last decisions pod by pod with every reason.
+//
+// Invariant: looking changes nothing, takes no lock that deciding waits for while it renders, and what
+// is remembered is bounded, however many nodes and pods there are. The package refuses to decide who
+// may look: it is served behind the authentication and authorization of the scheduler.
+package inspect
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// Prefix is the path below which everything is served; it is what an access rule names.
+const Prefix = "/debug/tenon/"
+
+// Source is where a handler looks. Book and Now are required.
+type Source struct {
+	Book *ledger.Book
+	// Problem says why what a node published was refused, or "".
+	Problem func(node string) string
+	// Names are the names of the nodes of the cluster, whether anything is known of them or not.
+	Names func() []string
+	// Reported is when a node was last heard of; the zero time where it was not.
+	Reported func(node string) time.Time
+	// Decisions are the last decisions, or nil.
+	Decisions *Decisions
+	Now       func() time.Time
+}
+
+// The qualities of what is known of a node; those of the ledger, and one more.
+const (
+	exact  = "exact"
+	coarse = "coarse"
+	none   = "none"
+)
+
+// Qualities counts nodes by what is known of them: "exact", "coarse", "none". Every quality is there.
+func (s Source) Qualities() map[string]int {
+	out := map[string]int{exact: 0, coarse: 0, none: 0}
+	snap := s.Book.Snapshot()
+	for _, name := range s.names(snap) {
+		out[quality(snap.Node(name))]++
+	}
+	return out
+}
+
+func quality(n *ledger.Node) string {
+	if n == nil {
+		return none
+	}
+	return n.Quality.String()
+}
+
+// names are the nodes of the cluster and those that the ledger knows, in order.
+func (s Source) names(snap *ledger.Snapshot) []string {
+	out := snap.Names()
+	if s.Names != nil {
+		out = append(out, s.Names()...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (s Source) problem(node string) string {
+	if s.Problem == nil {
+		return ""
+	}
+	return s.Problem(node)
+}
+
+// age is how long ago a node was heard of, in seconds; nil where it was not.
+func (s Source) age(node string) *float64 {
+	if s.Reported == nil {
+		return nil
+	}
+	at := s.Reported(node)
+	if at.IsZero() {
+		return nil
+	}
+	age := s.Now().Sub(at).Seconds()
+	return &age
+}
+
+// Handler serves the source: nodes, nodes/NAME and pods/NAMESPACE/NAME below [Prefix]. Answers are JSON;
+// with ?format=text they are for people. What is not known is answered with 404 and why.
+func Handler(s Source) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Prefix+"nodes", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, s.nodes(), nil)
+	})
+	mux.HandleFunc("GET "+Prefix+"nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
+		n, err := s.node(r.PathValue("name"))
+		answer(w, r, n, err)
+	})
+	mux.HandleFunc("GET "+Prefix+"pods/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
+		p, err := s.pod(r.PathValue("namespace"), r.PathValue("name"))
+		answer(w, r, p, err)
+	})
+	return mux
+}
+
+// view is an answer that people can read, too.
+type view interface{ text(w io.Writer) }
+
+var errFormat = errors.New("format is json or text")
+
+func answer(w http.ResponseWriter, r *http.Request, v view, err error) {
+	format := r.URL.Query().Get("format")
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case format == "text":
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		v.text(w)
+	case format == "" || format == "json":
+		w.Header().Set("Content-Type", "application/json")
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		// Who went away while the answer was written wants no error.
+		_ = e.Encode(v)
+	default:
+		http.Error(w, errFormat.Error(), http.StatusBadRequest)
+	}
+}
+
+// quoted renders a name of a request, which may be anything.
+func quoted(name string) string {
+	const most = 253 // of a name in Kubernetes
+	if len(name) > most {
+		name = name[:most] + "..."
+	}
+	return fmt.Sprintf("%q", name)
+}

@@ -1,0 +1,42 @@
+package inspect
+
+import (
+	"sync"
+	"time"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// Waiting knows since when pods are on their way. Of pods whose reservation is not remembered, such as
+// those that others bound, it is when somebody first asked.
+type Waiting struct {
+	mu    sync.Mutex
+	first map[string]time.Time // by UID, of the pods that are on their way
+}
+
+// Oldest is the age of the oldest prediction that its node has not reported yet; 0 where there is none.
+func (w *Waiting) Oldest(s Source) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, oldest := s.Now(), time.Duration(0)
+	reserved := s.Decisions.Reserved()
+	first := map[string]time.Time{}
+	snap := s.Book.Snapshot()
+	for _, name := range snap.Names() {
+		for _, e := range snap.Node(name).Entries {
+			if e.Source != ledger.Predicted {
+				continue
+			}
+			at, ok := w.first[e.Pod.UID]
+			if !ok {
+				if at, ok = reserved[e.Pod.UID]; !ok {
+					at = now
+				}
+			}
+			first[e.Pod.UID] = at
+			oldest = max(oldest, now.Sub(at))
+		}
+	}
+	w.first = first
+	return oldest
+}

@@ -1,0 +1,17 @@
+package sched
+
+import (
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// lets reports whether the pod may go to nodes of which nothing is known.
+func (p *Plugin) lets(s *state) bool {
+	switch p.args.UnknownNodes {
+	case config.Allow:
+		return true
+	case config.AllowWithoutDemand:
+		return s.demand.Policy != place.Restricted && s.demand.Policy != place.SingleNUMA
+	}
+	return false
+}
