@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -166,23 +165,7 @@ func TestPodMonitorFindsTheAgents(t *testing.T) {
 	}
 }
 
-func TestReaderMayGetMetrics(t *testing.T) {
-	first, second, ok := strings.Cut(string(read(t, "reader.yaml")), "\n---\n")
-	var role rbacv1.ClusterRole
-	var binding rbacv1.ClusterRoleBinding
-	if err := yaml.UnmarshalStrict([]byte(first), &role); err != nil || !ok {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict([]byte(second), &binding); err != nil {
-		t.Fatal(err)
-	}
-	want := []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}
-	if !reflect.DeepEqual(role.Rules, want) || binding.RoleRef.Name != role.Name || len(binding.Subjects) != 1 {
-		t.Errorf("role %+v, binding %+v", role, binding)
-	}
-}
-
-// Every file that the kustomization names is there, and none is forgotten.
+// Every file that the kustomization names is there; those that need a decision are not among them.
 func TestKustomizationIsWhole(t *testing.T) {
 	var k struct {
 		Resources          []string
@@ -195,7 +178,7 @@ func TestKustomizationIsWhole(t *testing.T) {
 	for _, f := range named {
 		read(t, f)
 	}
-	if want := []string{"podmonitor.yaml", "prometheusrule.yaml", "reader.yaml", "dashboard.json"}; !slices.Equal(named, want) {
+	if want := []string{"podmonitor.yaml", "prometheusrule.yaml", "dashboard.json"}; !slices.Equal(named, want) {
 		t.Errorf("files are %v, want %v", named, want)
 	}
 }
