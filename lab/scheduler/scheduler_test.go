@@ -23,6 +23,10 @@ import (
 
 func TestMain(m *testing.M) {
 	lab.MaybeChild()
+	if args := os.Getenv(programEnv); args != "" {
+		beScheduler(args)
+		return
+	}
 	os.Exit(m.Run())
 }
 
