@@ -40,6 +40,14 @@ type node struct {
 
 func newNode(t *testing.T, name string) *node {
 	t.Helper()
+	n := emptyNode(t, name)
+	n.serve()
+	return n
+}
+
+// emptyNode is a node whose kubelet does not answer yet.
+func emptyNode(t *testing.T, name string) *node {
+	t.Helper()
 	n := &node{t: t, name: name, root: t.TempDir(), service: &kubelettest.Service{}}
 	for _, dir := range []string{"pod-resources", "device-plugins"} {
 		if err := os.Mkdir(filepath.Join(n.root, dir), 0o755); err != nil {
@@ -54,7 +62,6 @@ kubeReserved: {cpu: "1"}
 `)
 	n.cpus(`{}`)
 	n.service.SetDevices(kubelettest.Device("x.io/gpu", "g0", 0), kubelettest.Device("x.io/gpu", "g1", 1))
-	n.serve()
 	return n
 }
 

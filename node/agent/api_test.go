@@ -274,6 +274,26 @@ func (a *api) install() {
 
 func (a *api) addPod(t *testing.T, p v1.Pod) {
 	t.Helper()
+	a.mu.Lock()
+	a.pods = append(a.pods, p)
+	a.mu.Unlock()
+	a.tellPod(t, "ADDED", p)
+}
+
+func (a *api) changePod(t *testing.T, p v1.Pod) {
+	t.Helper()
+	a.mu.Lock()
+	for i := range a.pods {
+		if a.pods[i].UID == p.UID {
+			a.pods[i] = p
+		}
+	}
+	a.mu.Unlock()
+	a.tellPod(t, "MODIFIED", p)
+}
+
+func (a *api) tellPod(t *testing.T, kind string, p v1.Pod) {
+	t.Helper()
 	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	p.ResourceVersion = "2"
 	raw, err := json.Marshal(p)
@@ -282,9 +302,8 @@ func (a *api) addPod(t *testing.T, p v1.Pod) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.pods = append(a.pods, p)
 	for _, w := range a.watchers {
-		e := metav1.WatchEvent{Type: "ADDED"}
+		e := metav1.WatchEvent{Type: kind}
 		e.Object.Raw = raw
 		w <- e
 	}

@@ -60,6 +60,9 @@ type look struct {
 func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+	if full {
+		k.service.Wake()
+	}
 	if full || k.doubt || k.stale != nil {
 		if err := k.discover(ctx); err != nil {
 			return false, err

@@ -121,6 +121,7 @@ func (l *loop) run(ctx context.Context) {
 			next.Reset(time.Until(l.pace.change(time.Now())))
 		case <-l.changes.all:
 			full = true
+			l.pace.failures = 0 // what made looks fail may be over
 			next.Reset(time.Until(l.pace.change(time.Now())))
 		case <-resync.C:
 			full = true

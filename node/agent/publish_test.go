@@ -130,6 +130,7 @@ func (broken) Publish(context.Context, *ledger.Node, types.UID, bool) (bool, err
 // account keeps what a witness was told.
 type account struct {
 	saw    int64
+	looks  int
 	wrote  map[string]int
 	failed map[string]int
 }
@@ -144,7 +145,7 @@ func (a *account) Wrote(object string, err error) {
 	}
 }
 
-func (a *account) Looked(time.Duration, bool, error) {}
+func (a *account) Looked(time.Duration, bool, error) { a.looks++ }
 
 func TestLayoutIsWrittenWhateverThePublisherDoes(t *testing.T) {
 	a, rc := newAPI(t)

@@ -50,6 +50,9 @@ func DialPodResources(socket string, opts ...grpc.DialOption) (*PodResources, er
 	return &PodResources{conn, podresources.NewPodResourcesListerClient(conn)}, nil
 }
 
+// Wake makes a client that waits before it connects again try at once.
+func (p *PodResources) Wake() { p.conn.ResetConnectBackoff() }
+
 // Close ends the connection.
 func (p *PodResources) Close() error { return p.conn.Close() }
 

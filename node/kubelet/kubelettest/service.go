@@ -29,6 +29,11 @@ func (s *Service) Serve(t testing.TB, socket string) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s.ServeOn(t, l)
+}
+
+// ServeOn starts a server at a listener; stop ends both.
+func (s *Service) ServeOn(t testing.TB, l net.Listener) (stop func()) {
 	server := grpc.NewServer()
 	podresources.RegisterPodResourcesListerServer(server, s)
 	go server.Serve(l)
