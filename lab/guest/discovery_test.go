@@ -103,12 +103,12 @@ var machines = []described{
 	},
 }
 
-// What the agent finds on a real kernel is what QEMU was told to show it.
+// What the agent finds on a real kernel is what QEMU was told to show it, and what the kubelet finds.
 func TestDiscovery(t *testing.T) {
-	agents := map[string]func() (string, error){}
+	programs := map[string]func() (map[string]File, error){}
 	for _, arch := range []string{"amd64", "arm64"} {
 		dir := t.TempDir()
-		agents[arch] = sync.OnceValues(func() (string, error) { return buildAgent(dir, arch) })
+		programs[arch] = sync.OnceValues(func() (map[string]File, error) { return build(dir, arch) })
 	}
 	for _, m := range machines {
 		t.Run(m.name, func(t *testing.T) {
@@ -116,22 +116,28 @@ func TestDiscovery(t *testing.T) {
 			if _, err := Find(m.arch); err != nil {
 				skip(t, err)
 			}
-			agent, err := agents[cmp.Or(m.arch, "amd64")]()
-			if err != nil {
+			c := m.config()
+			var err error
+			if c.Files, err = programs[cmp.Or(m.arch, "amd64")](); err != nil {
 				t.Fatal(err)
 			}
-			c := m.config()
-			c.Files = map[string]File{"/agent": {Host: agent, Mode: 0o755}}
 			g := boot(t, c)
 			if m.script != "" {
 				run(t, g, m.script)
 			}
-			text := run(t, g, "/agent snapshot")
+			text := run(t, g, "/tenon-agent snapshot")
 			fsys, err := sysfs.ReadSnapshot(strings.NewReader(text))
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}
-			m.check(t, fsys, said(text))
+			found, err := sysfs.Discover(fsys)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			m.check(t, found)
+			m.checkWarnings(t, found, said(text))
+			m.checkDevices(t, fsys)
+			checkKubelet(t, found, run(t, g, "/cadvisor 2>/dev/null"))
 			if t.Failed() {
 				t.Logf("the snapshot:\n%s", text)
 			}
@@ -150,11 +156,7 @@ func said(snapshot string) (out []string) {
 	return out
 }
 
-func (m described) check(t *testing.T, fsys fs.FS, said []string) {
-	found, err := sysfs.Discover(fsys)
-	if err != nil {
-		t.Fatal(err)
-	}
+func (m described) check(t *testing.T, found *sysfs.Found) {
 	got, want := found.Machine.Spec(), m.spec()
 	if g, w := describe(got), describe(want); !slices.Equal(g, w) {
 		t.Errorf("found\n%s\nwant\n%s", strings.Join(g, "\n"), strings.Join(w, "\n"))
@@ -173,6 +175,9 @@ func (m described) check(t *testing.T, fsys fs.FS, said []string) {
 			t.Errorf("memory of numa %d is %q, want %q", n.ID, kind, d.kind)
 		}
 	}
+}
+
+func (m described) checkWarnings(t *testing.T, found *sysfs.Found, said []string) {
 	var odd []sysfs.Oddity
 	var here []string
 	for _, w := range found.Warnings {
@@ -186,7 +191,6 @@ func (m described) check(t *testing.T, fsys fs.FS, said []string) {
 	if !slices.Equal(here, said) {
 		t.Errorf("warnings of the snapshot %q, and in the guest %q", here, said)
 	}
-	m.checkDevices(t, fsys)
 }
 
 func (m described) checkDevices(t *testing.T, fsys fs.FS) {
@@ -207,23 +211,27 @@ func (m described) checkDevices(t *testing.T, fsys fs.FS) {
 	}
 }
 
-// buildAgent builds the agent's program as it is shipped, without a C library.
-func buildAgent(dir, arch string) (string, error) {
-	// go test takes a result from its cache unless a file that the test itself opened has changed.
-	sources, err := filepath.Glob("../../cmd/tenon-agent/*.go")
-	if err != nil || len(sources) == 0 {
-		return "", fmt.Errorf("no sources of the agent: %v", err)
-	}
-	for _, file := range sources {
-		if _, err := os.ReadFile(file); err != nil {
-			return "", err
+// build builds the agent as it is shipped, without a C library, and the kubelet's view of a machine.
+func build(dir, arch string) (map[string]File, error) {
+	files := map[string]File{}
+	for _, source := range []string{"../../cmd/tenon-agent", "./testdata/cadvisor"} {
+		// go test takes a result from its cache unless a file that the test itself opened has changed.
+		sources, err := filepath.Glob(source + "/*.go")
+		if err != nil || len(sources) == 0 {
+			return nil, fmt.Errorf("no sources in %s: %v", source, err)
 		}
+		for _, file := range sources {
+			if _, err := os.ReadFile(file); err != nil {
+				return nil, err
+			}
+		}
+		program := filepath.Join(dir, filepath.Base(source))
+		cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, source)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("build %s for %s: %w\n%s", source, arch, err, out)
+		}
+		files["/"+filepath.Base(source)] = File{Host: program, Mode: 0o755}
 	}
-	program := filepath.Join(dir, "agent")
-	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "github.com/tenon-numa/tenon/cmd/tenon-agent")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the agent for %s: %w\n%s", arch, err, out)
-	}
-	return program, nil
+	return files, nil
 }

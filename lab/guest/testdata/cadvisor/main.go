@@ -1,0 +1,22 @@
+// Command cadvisor prints as JSON what the kubelet's library finds of the machine that it runs on. Only
+// tests of guests build it. It refuses to print what the library could not read.
+package main
+
+import (
+	"encoding/json"
+	"os"
+
+	"github.com/google/cadvisor/utils/sysfs"
+	"github.com/google/cadvisor/utils/sysinfo"
+	"k8s.io/klog/v2"
+)
+
+func main() {
+	nodes, _, err := sysinfo.GetNodesInfo(sysfs.NewRealSysFs())
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(nodes)
+	}
+	if err != nil {
+		klog.Exit(err)
+	}
+}
