@@ -202,7 +202,7 @@ func (ns Nodes) text(w io.Writer) {
 	fmt.Fprintln(t, "NODE\tQUALITY\tNUMAS\tFREE CPUS\tOBSERVED\tPREDICTED\tAGE\tPROBLEM")
 	for _, n := range ns {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d/%d\t%d\t%d\t%s\t%s\n", n.Name, n.Quality, n.NUMAs, n.FreeCPUs, n.CPUs,
-			n.Observed, n.Predicted, seconds(n.AgeSeconds), n.Problem)
+			n.Observed, n.Predicted, seconds(n.AgeSeconds), dash(n.Problem))
 	}
 	_ = t.Flush()
 }
@@ -215,7 +215,11 @@ func seconds(age *float64) string {
 }
 
 func (n *Node) text(w io.Writer) {
-	fmt.Fprintf(w, "node %s: %s, last report %s ago\n", n.Name, n.Quality, seconds(n.AgeSeconds))
+	fmt.Fprintf(w, "node %s: data %s", n.Name, n.Quality)
+	if n.AgeSeconds != nil {
+		fmt.Fprintf(w, ", last report %s ago", seconds(n.AgeSeconds))
+	}
+	fmt.Fprintln(w)
 	if n.Problem != "" {
 		fmt.Fprintf(w, "problem: %s\n", n.Problem)
 	}

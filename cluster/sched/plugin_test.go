@@ -52,7 +52,7 @@ func pluginOf(t *testing.T, s *Shared, args string) *Plugin {
 }
 
 // layout makes the layout of a node with static managers; versions are resource versions.
-func layout(t *testing.T, node, machine string, policy place.Policy, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
+func layout(t testing.TB, node, machine string, policy place.Policy, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	m, err := topo.ParseMachine(machine)
 	if err != nil {

@@ -1,0 +1,327 @@
+package inspect
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const sparse = `
+numa 0 cpus 0-7 memory 16Gi
+numa 8 cpus 8-15 memory 16Gi
+device acme.com/gpu gpu-0 numa 8
+`
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func pod(name string) ledger.PodID {
+	return ledger.PodID{UID: "uid-" + name, Namespace: "default", Name: name}
+}
+
+func cpus(n int64) *place.Pod {
+	return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "main", MilliCPU: n * 1000,
+		Memory: []place.Amount{{Kind: topo.Memory, Bytes: 1 << 30}}}}}
+}
+
+// world is a book with one known node and one pod on its way to it.
+func world(t *testing.T) Source {
+	t.Helper()
+	m, err := topo.ParseMachine(sparse)
+	if err != nil {
+		t.Fatal(err)
+	}
+	book := ledger.New()
+	held := place.Holding{Container: "c", CPUs: idset.Of[idset.CPU](4, 5), Memory: []place.Block{{Kind: topo.Memory, NUMAs: 1, Bytes: 2 << 30}},
+		Devices: []place.DeviceBlock{{Resource: "acme.com/gpu", IDs: []string{"gpu-0"}, NUMAs: 2}}}
+	book.Report("a", ledger.Layout{Machine: m,
+		Rules: place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA, PreferClosest: true},
+			CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0)}, Memory: place.MemoryRules{Static: true}},
+		Entries: []ledger.Entry{{Pod: pod("old"), Holdings: []place.Holding{held}}}})
+	now := noon
+	clock := func() time.Time { return now }
+	s := Source{Book: book, Decisions: NewDecisions(clock), Now: func() time.Time { return noon.Add(90 * time.Second) },
+		Names: func() []string { return []string{"unknown", "a", "refused"} },
+		Problem: func(node string) string {
+			return map[string]string{"refused": "cpu 7 is in numa 0 and in numa 1"}[node]
+		},
+		Reported: func(node string) time.Time { return map[string]time.Time{"a": noon.Add(time.Minute)}[node] }}
+
+	refused := s.Decisions.Begin(pod("new"))
+	refused.Refused("a", []place.Reason{{Code: place.OneNUMA, Container: "main", Resource: "cpu", Want: 12, Have: 8}}, nil)
+	refused.Refused("unknown", nil, status("node has no layout"))
+	now = noon.Add(time.Minute)
+	d := s.Decisions.Begin(pod("new"))
+	d.Fits("a")
+	d.Cost("a", 42)
+	d.Refused("unknown", nil, status("node has no layout"))
+	v, ok := book.Reserve("a", pod("new"), cpus(6), place.Demand{})
+	if !ok || !v.Fits() {
+		t.Fatalf("%+v, %v", v, ok)
+	}
+	d.Reserve("a", v.Holdings)
+	return s
+}
+
+type status string
+
+func (s status) Message() string { return string(s) }
+
+func get(t *testing.T, s Source, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	Handler(s).ServeHTTP(w, httptest.NewRequest(http.MethodGet, Prefix+path, nil))
+	return w
+}
+
+func TestAnswers(t *testing.T) {
+	s := world(t)
+	for file, path := range map[string]string{
+		"nodes.json": "nodes", "nodes.txt": "nodes?format=text",
+		"node.json": "nodes/a", "node.txt": "nodes/a?format=text", "refused.txt": "nodes/refused?format=text",
+		"pod.json": "pods/default/new", "pod.txt": "pods/default/new?format=text",
+	} {
+		w := get(t, s, path)
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			continue
+		}
+		if strings.HasSuffix(file, ".json") && !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%s: not JSON: %s", path, w.Body)
+		}
+		golden := filepath.Join("testdata", file)
+		if *update {
+			if err := os.WriteFile(golden, w.Body.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.Body.String() != string(want) {
+			t.Errorf("%s: differs from %s:\n%s", path, golden, w.Body)
+		}
+	}
+}
+
+func TestWhatIsNotThere(t *testing.T) {
+	s := world(t)
+	for path, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"nodes/unknown":                      {404, `nothing is known of node "unknown"`},
+		"nodes/a?format=xml":                 {400, "format is json or text"},
+		"pods/default/other":                 {404, `no decision on pod "other" in namespace "default"`},
+		"pods/kube-system/new":               {404, `in namespace "kube-system"`},
+		"pods/default":                       {404, ""},
+		"":                                   {404, ""},
+		"nodes/" + strings.Repeat("x", 1000): {404, strings.Repeat("x", 253) + `..."`},
+	} {
+		if w := get(t, s, path); w.Code != want.code || !strings.Contains(w.Body.String(), want.says) {
+			t.Errorf("%.40s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	w := httptest.NewRecorder()
+	Handler(s).ServeHTTP(w, httptest.NewRequest(http.MethodPut, Prefix+"nodes", nil))
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("PUT: %d", w.Code)
+	}
+}
+
+func TestOutcomesAreSeenWithTheDecision(t *testing.T) {
+	s := world(t)
+	predicted := s.Book.Snapshot().Node("a").Entries[1].Holdings
+	for _, c := range []struct {
+		result ledger.Result
+		err    place.Error
+		stage  Stage
+		why    string
+	}{
+		{ledger.Confirmed, "", "confirmed", ""},
+		{ledger.Wrong, "", "wrong", ""},
+		{ledger.Rejected, place.SMTAlignmentError, "rejected", "node a: SMTAlignmentError"},
+	} {
+		s.Decisions.Outcome(ledger.Outcome{Node: "a", Pod: pod("new"), Result: c.result, Predicted: predicted, Seen: predicted, Error: c.err})
+		p, err := s.pod("default", "new")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := p.Decisions[0]; a.Stage != c.stage || a.Why != c.why || len(a.Seen) != 1 || a.Seen[0].CPUs != predicted[0].CPUs.String() {
+			t.Errorf("%s: %+v", c.result, a)
+		}
+		if p.Decisions[1].Stage != Judged {
+			t.Errorf("%s: the attempt before is %s", c.result, p.Decisions[1].Stage)
+		}
+	}
+	s.Decisions.Outcome(ledger.Outcome{Pod: pod("another scheduler's")})
+}
+
+func TestStages(t *testing.T) {
+	d := NewDecisions(time.Now).Begin(pod("p"))
+	stage := func(want Stage) {
+		t.Helper()
+		if d.stage != want {
+			t.Errorf("stage %s, want %s", d.stage, want)
+		}
+	}
+	d.Release()
+	d.Bound()
+	stage(Judged)
+	d.Reserve("a", nil)
+	stage(Reserved)
+	d.Turn(nil)
+	stage(Turned)
+	d.Bound()
+	stage(Bound)
+	d.Release() // too late
+	stage(Bound)
+	d.Reserve("b", nil)
+	d.Release()
+	stage(Released)
+}
+
+func TestQualities(t *testing.T) {
+	s := world(t)
+	if got := fmt.Sprint(s.Qualities()); got != "map[coarse:0 exact:1 none:2]" {
+		t.Error(got)
+	}
+	s.Names = nil
+	if got := fmt.Sprint(s.Qualities()); got != "map[coarse:0 exact:1 none:0]" {
+		t.Error(got)
+	}
+}
+
+func TestOldestPrediction(t *testing.T) {
+	s := world(t)
+	var w Waiting
+	if got := w.Oldest(s); got != 30*time.Second {
+		t.Errorf("oldest prediction is %s old, want 30s", got)
+	}
+	s.Book.Assume("a", pod("foreign"), cpus(1))
+	later := noon.Add(2 * time.Minute)
+	s.Now = func() time.Time { return later }
+	if got := w.Oldest(s); got != time.Minute {
+		t.Errorf("oldest prediction is %s old, want 1m", got)
+	}
+	s.Book.Unreserve("uid-new")
+	if got := w.Oldest(s); got != 0 {
+		t.Errorf("of the foreign pod, which was noticed now: %s", got)
+	}
+	later = later.Add(time.Second)
+	if got := w.Oldest(s); got != time.Second {
+		t.Errorf("of the foreign pod, a second later: %s", got)
+	}
+	s.Book.Release("uid-foreign")
+	if got := w.Oldest(s); got != 0 || len(w.first) > 0 {
+		t.Errorf("nothing is on its way, and the oldest is %s old", got)
+	}
+}
+
+// However many pods and nodes there are, the newest decisions are there and the memory does not grow.
+func TestWhatIsRememberedIsBounded(t *testing.T) {
+	all := NewDecisions(time.Now)
+	for i := range MaxDecisions + 10 {
+		all.Begin(pod(fmt.Sprint(i)))
+	}
+	list := all.newest()
+	if len(list) != MaxDecisions || list[0].pod.Name != fmt.Sprint(MaxDecisions+9) || list[MaxDecisions-1].pod.Name != "10" {
+		t.Errorf("%d decisions from %s to %s", len(list), list[0].pod.Name, list[len(list)-1].pod.Name)
+	}
+	s := Source{Book: ledger.New(), Decisions: all, Now: time.Now}
+	for range 2 * maxShown {
+		all.Begin(pod("p"))
+	}
+	if p, err := s.pod("default", "p"); err != nil || len(p.Decisions) != maxShown {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// Many goroutines say what nodes say while somebody looks; every node that is remembered is whole.
+func TestNodesAnswerAtOnce(t *testing.T) {
+	for _, nodes := range []int{MaxNodes - 1, MaxNodes, MaxNodes + 1, 10 * MaxNodes} {
+		all := NewDecisions(time.Now)
+		d := all.Begin(pod("p"))
+		s := Source{Book: ledger.New(), Decisions: all, Now: time.Now}
+		var group sync.WaitGroup
+		for g := range 8 {
+			group.Go(func() {
+				for i := g; i < nodes; i += 8 {
+					name := fmt.Sprint(i)
+					if i%2 == 0 {
+						d.Fits(name)
+						d.Cost(name, int64(i))
+					} else {
+						d.Refused(name, []place.Reason{{Code: place.Short, Resource: name}}, nil)
+					}
+				}
+			})
+		}
+		group.Go(func() { _, _ = s.pod("default", "p") })
+		group.Wait()
+		p, err := s.pod("default", "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := p.Decisions[0]
+		if len(a.Nodes) != min(nodes, MaxNodes) || a.MoreNodes != (nodes > MaxNodes) {
+			t.Errorf("of %d nodes %d are remembered, more: %v", nodes, len(a.Nodes), a.MoreNodes)
+		}
+		for _, n := range a.Nodes {
+			whole := n.Fits && len(n.Reasons) == 0 && (n.Cost == nil || fmt.Sprint(*n.Cost) == n.Node) ||
+				!n.Fits && n.Reasons[0].Resource == n.Node
+			if !whole {
+				t.Errorf("%+v", n)
+			}
+		}
+		if !slices.IsSortedFunc(a.Nodes, func(a, b Answer) int { return strings.Compare(a.Node, b.Node) }) {
+			t.Error("nodes are not in order")
+		}
+	}
+}
+
+// A node that is asked twice, with pods that were promised a place on it and without, does not fit if it
+// does not fit once.
+func TestTheRefusalOfANodeCounts(t *testing.T) {
+	all := NewDecisions(time.Now)
+	d := all.Begin(pod("p"))
+	d.Fits("a")
+	d.Refused("a", []place.Reason{{Code: place.Short}}, nil)
+	p, err := Source{Book: ledger.New(), Decisions: all, Now: time.Now}.pod("default", "p")
+	if err != nil || len(p.Decisions[0].Nodes) != 1 || p.Decisions[0].Nodes[0].Fits {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func TestNothingIsRememberedOfNothing(t *testing.T) {
+	var all *Decisions
+	d := all.Begin(pod("p"))
+	d.Fits("a")
+	d.Cost("a", 1)
+	d.Refused("a", nil, status("x"))
+	d.Refuse("x")
+	d.Reserve("a", nil)
+	d.Turn(nil)
+	d.Bound()
+	d.Release()
+	all.Outcome(ledger.Outcome{})
+	if d != nil || len(all.Reserved()) > 0 {
+		t.Error("something is remembered")
+	}
+}

@@ -1,0 +1,239 @@
+package sched
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/inspect"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// remembering returns a plugin that remembers decisions, and where they are seen.
+func remembering(t testing.TB, args string) (*Plugin, inspect.Source) {
+	t.Helper()
+	book, ready := ledger.New(), make(chan struct{})
+	close(ready)
+	s := &Shared{Book: book, Ready: ready, Decisions: inspect.NewDecisions(time.Now), metrics: newMetrics()}
+	s.Feed = kube.NewFeed(book, s.came, nil)
+	s.Feed.Begin()
+	p, err := New(s)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(*Plugin), inspect.Source{Book: book, Decisions: s.Decisions, Now: time.Now}
+}
+
+// decisions asks as a person would.
+func decisions(t *testing.T, s inspect.Source, pod *v1.Pod) []inspect.Attempt {
+	t.Helper()
+	w := httptest.NewRecorder()
+	inspect.Handler(s).ServeHTTP(w, httptest.NewRequest(http.MethodGet, inspect.Prefix+"pods/"+pod.Namespace+"/"+pod.Name, nil))
+	if w.Code == http.StatusNotFound {
+		return nil
+	}
+	var out inspect.Pod
+	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
+		t.Fatalf("%v in %s", err, w.Body)
+	}
+	return out.Decisions
+}
+
+func TestDecisionsAreRemembered(t *testing.T) {
+	p, source := remembering(t, refuse)
+	p.feed.Layout(layout(t, "full", two, place.SingleNUMA, 1, holding(cpus("x", 10), "0-9"), holding(cpus("y", 10), "16-25")))
+	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2))
+	pod := cpus("p", 12)
+	cs := cycle(t, p, pod)
+	for _, node := range []string{"n", "full", "none"} {
+		filter(t, p, cs, node)
+	}
+	if _, status := p.Score(t.Context(), cs, pod, nodeInfo("n")); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	a := decisions(t, source, pod)[0]
+	if a.Stage != inspect.Judged || len(a.Nodes) != 3 {
+		t.Fatalf("%+v", a)
+	}
+	full, n, none := a.Nodes[0], a.Nodes[1], a.Nodes[2]
+	if full.Fits || len(full.Reasons) != 1 || full.Reasons[0].Code != place.OneNUMA || full.Reasons[0].Have != 6 {
+		t.Errorf("node full: %+v", full)
+	}
+	if !n.Fits || n.Cost == nil || *n.Cost <= 0 {
+		t.Errorf("node n: %+v", n)
+	}
+	if none.Fits || none.Why != "node has no layout" {
+		t.Errorf("node none: %+v", none)
+	}
+	made, _ := testutil.GetCounterMetricValue(p.metrics.predicted)
+	fits(t, p.Reserve(t.Context(), cs, pod, "n"))
+	if now, _ := testutil.GetCounterMetricValue(p.metrics.predicted); now != made+1 {
+		t.Errorf("%v predictions are counted, want %v", now, made+1)
+	}
+	stage := func(want inspect.Stage) {
+		t.Helper()
+		if a := decisions(t, source, pod)[0]; a.Stage != want || a.Node != "n" || a.Predicted[0].CPUs != "0-11" {
+			t.Errorf("%+v, want %s", a, want)
+		}
+	}
+	stage(inspect.Reserved)
+	fits(t, p.PreBind(t.Context(), cs, pod, "n"))
+	stage(inspect.Turned)
+	p.PostBind(t.Context(), cs, pod, "n")
+	stage(inspect.Bound)
+	p.feed.Pod(bind(pod, "n"))
+	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 3, p.book.Snapshot().Node("n").Entries...))
+	stage(inspect.Confirmed)
+}
+
+func TestDecisionsThatFail(t *testing.T) {
+	p, source := remembering(t, refuse)
+	p.feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1))
+	odd := noted(cpus("odd", 2), kube.PolicyAnnotation, "strict")
+	_, _ = p.PreFilter(t.Context(), framework.NewCycleState(), odd, nil)
+	if a := decisions(t, source, odd)[0]; !strings.Contains(a.Why, `unknown value "strict"`) {
+		t.Errorf("a pod that is not understood: %+v", a)
+	}
+	first, second := cpus("first", 10), cpus("second", 10)
+	a, b := cycle(t, p, first), cycle(t, p, second)
+	fits(t, p.Reserve(t.Context(), a, first, "n"))
+	_ = p.Reserve(t.Context(), b, second, "n")
+	if d := decisions(t, source, second)[0]; d.Stage != inspect.Judged || !strings.Contains(d.Why, "node n: cannot align") {
+		t.Errorf("a reservation that is refused: %+v", d)
+	}
+	p.Unreserve(t.Context(), a, first, "n")
+	if d := decisions(t, source, first)[0]; d.Stage != inspect.Released {
+		t.Errorf("a pod that is not bound: %+v", d)
+	}
+	_ = cycle(t, p, first)
+	if d := decisions(t, source, first); len(d) != 2 || d[0].Stage != inspect.Judged {
+		t.Errorf("a pod that is tried again: %+v", d)
+	}
+	plain := podOf("plain", "cpu=1")
+	_, _ = p.PreFilter(t.Context(), framework.NewCycleState(), plain, nil)
+	if d := decisions(t, source, plain); d != nil {
+		t.Errorf("a pod that nobody aligns: %+v", d)
+	}
+}
+
+// What is computed on the way to a preemption is about a node that might be.
+func TestPreemptionIsNotADecision(t *testing.T) {
+	p, source := remembering(t, refuse)
+	victim := cpus("victim", 10)
+	p.feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1, holding(victim, "0-9")))
+	pod := cpus("p", 10)
+	cs := cycle(t, p, pod)
+	filter(t, p, cs, "n")
+	dry := cs.Clone()
+	fits(t, p.RemovePod(t.Context(), dry, pod, podInfo(t, victim), nodeInfo("n")))
+	fits(t, filter(t, p, dry, "n"))
+	if a := decisions(t, source, pod)[0]; len(a.Nodes) != 1 || a.Nodes[0].Fits {
+		t.Errorf("%+v", a.Nodes)
+	}
+}
+
+func TestUnknownNodesLetPodsWithoutADemandIn(t *testing.T) {
+	p, _ := remembering(t, "unknownNodes: "+config.AllowWithoutDemand)
+	for policy, lets := range map[string]bool{"": true, "none": true, "best-effort": true, "restricted": false, "single-numa-node": false} {
+		pod := cpus("p", 4)
+		if policy != "" {
+			pod = noted(pod, kube.PolicyAnnotation, policy)
+		}
+		cs := cycle(t, p, pod)
+		if s := filter(t, p, cs, "none"); s.IsSuccess() != lets {
+			t.Errorf("policy %q: %s %s", policy, s.Code(), s.Message())
+		}
+		hint, err := p.nodeAdded(p.logger, pod, nil, nodeInfo("none").Node())
+		if err != nil || (hint == fwk.Queue) != lets {
+			t.Errorf("policy %q: a new node wakes the pod: %v, %v", policy, hint == fwk.Queue, err)
+		}
+	}
+}
+
+func TestOutcomesAreCounted(t *testing.T) {
+	m := newMetrics()
+	p := newPlugin(t, refuse)
+	p.feed.Layout(layout(t, "n", two, place.Restricted, 1))
+	n := p.book.Snapshot().Node("n")
+	a, b := holding(cpus("p", 2), "0-1").Holdings, holding(cpus("p", 2), "2-3").Holdings
+	withMemory := holding(cpus("p", 2), "0-1").Holdings
+	withMemory[0].Memory = []place.Block{{Kind: "memory", NUMAs: 1, Bytes: 1}}
+	withDevice := holding(cpus("p", 2), "0-1").Holdings
+	withDevice[0].Devices = []place.DeviceBlock{{Resource: "acme.com/gpu", IDs: []string{"0"}}}
+	for _, o := range []ledger.Outcome{
+		{Result: ledger.Confirmed, Predicted: a, Seen: a},
+		{Result: ledger.Confirmed, Predicted: a, Seen: a, Foreign: true},
+		{Result: ledger.Wrong, Predicted: a, Seen: b},
+		{Result: ledger.Wrong, Predicted: a, Seen: withMemory},
+		{Result: ledger.Wrong, Predicted: a, Seen: withDevice},
+		{Result: ledger.Wrong, Predicted: a},
+		{Result: ledger.Rejected, Predicted: a, Error: place.TopologyAffinityError},
+	} {
+		m.outcome(o, n)
+	}
+	m.outcome(ledger.Outcome{Result: ledger.Wrong, Predicted: a, Seen: b}, nil)
+	of := func(want float64, m metrics.CounterMetric) {
+		t.Helper()
+		got, err := testutil.GetCounterMetricValue(m)
+		if err != nil || got != want {
+			t.Errorf("%v, %v; want %v", got, err, want)
+		}
+	}
+	of(2, m.predictions.WithLabelValues("confirmed"))
+	of(5, m.predictions.WithLabelValues("wrong"))
+	of(1, m.predictions.WithLabelValues("rejected"))
+	for labels, want := range map[[2]string]float64{{"restricted", "cpus"}: 1, {"restricted", "memory"}: 1, {"restricted", "devices"}: 1,
+		{"restricted", "containers"}: 1, {"unknown", "cpus"}: 1} {
+		of(want, m.wrong.WithLabelValues(labels[0], labels[1]))
+	}
+	of(1, m.rejected.WithLabelValues("TopologyAffinityError"))
+	of(1, m.foreign)
+	(*schedulerMetrics)(nil).outcome(ledger.Outcome{}, nil)
+	(*schedulerMetrics)(nil).made()
+}
+
+// BenchmarkFilter filters 1000 nodes, half of which fit, for one pod after another. Remembering what
+// was decided must not show.
+func BenchmarkFilter(b *testing.B) {
+	for _, remember := range []bool{false, true} {
+		b.Run(fmt.Sprintf("remember=%v", remember), func(b *testing.B) {
+			p, _ := remembering(b, refuse)
+			if !remember {
+				p.decisions = nil
+			}
+			infos := make([]fwk.NodeInfo, 1000)
+			for i := range infos {
+				name := fmt.Sprintf("node-%d", i)
+				infos[i] = nodeInfo(name)
+				var held []ledger.Entry
+				if i%2 == 0 {
+					held = append(held, holding(cpus("x", 10), "0-9"), holding(cpus("y", 10), "16-25"))
+				}
+				p.feed.Layout(layout(b, name, two, place.SingleNUMA, i+1, held...))
+			}
+			pod := cpus("p", 12)
+			b.ReportAllocs()
+			for b.Loop() {
+				cs := framework.NewCycleState()
+				_, _ = p.PreFilter(b.Context(), cs, pod, nil)
+				for _, info := range infos {
+					p.Filter(b.Context(), cs, pod, info)
+				}
+			}
+		})
+	}
+}

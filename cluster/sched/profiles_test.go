@@ -1,0 +1,121 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+)
+
+// profiles reads profiles as kube-scheduler does, with its defaults.
+func profiles(t *testing.T, list string) []schedapi.KubeSchedulerProfile {
+	t.Helper()
+	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" + list
+	obj, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj.(*schedapi.KubeSchedulerConfiguration).Profiles
+}
+
+// at lists the extension points at which a plugin runs, and those where it is the last.
+func at(pl *schedapi.Plugins, name string) string {
+	var out []string
+	for _, p := range []point{{"preFilter", &pl.PreFilter}, {"filter", &pl.Filter}, {"preScore", &pl.PreScore}, {"score", &pl.Score},
+		{"reserve", &pl.Reserve}, {"preBind", &pl.PreBind}, {"postBind", &pl.PostBind}} {
+		if enabledAt(pl, p.set, name) {
+			out = append(out, p.name)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// logged returns a logger and what it logged.
+func logged(t *testing.T, verbosity int) (klog.Logger, func() string) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(verbosity)))
+	return logger, func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
+}
+
+// The profiles are as the manifests of scheduler-plugins, its deployer and its operators write them.
+func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
+	const all = "preFilter filter preScore score reserve preBind"
+	for name, c := range map[string]struct{ plugins, plugin, want, says string }{
+		"filter and score": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}, score: {enabled: [{name: NodeResourceTopologyMatch}]}}",
+			"NodeResourceTopologyMatch", all, `points="preFilter,preScore,reserve,preBind"`},
+		"filter, reserve and score": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}, reserve: {enabled: [{name: NodeResourceTopologyMatch}]}, " +
+			"score: {enabled: [{name: NodeResourceTopologyMatch, weight: 5}]}}", "NodeResourceTopologyMatch", all, `points="preFilter,preScore,preBind"`},
+		"postBind, too": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}, postBind: {enabled: [{name: NodeResourceTopologyMatch}]}}",
+			"NodeResourceTopologyMatch", "preFilter filter reserve preBind postBind", `points="preFilter,reserve,preBind"`},
+		"filter, and no other filters": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}], disabled: [{name: '*'}]}}",
+			"NodeResourceTopologyMatch", "preFilter filter reserve preBind", `points="preFilter,reserve,preBind"`},
+		"multiPoint":           {"{multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}", "NodeResourceTopologyMatch", all + " postBind", ""},
+		"multiPoint, own name": {"{multiPoint: {enabled: [{name: Tenon, weight: 10}]}}", "Tenon", all + " postBind", ""},
+		"own name, filter":     {"{filter: {enabled: [{name: Tenon}]}}", "Tenon", "preFilter filter reserve preBind", `points="preFilter,reserve,preBind"`},
+		"multiPoint without score": {"{multiPoint: {enabled: [{name: Tenon}]}, score: {disabled: [{name: Tenon}]}}", "Tenon",
+			"preFilter filter preScore reserve preBind postBind", ""},
+		"multiPoint, and no reservations at all": {"{multiPoint: {enabled: [{name: Tenon}]}, reserve: {disabled: [{name: '*'}]}}", "Tenon",
+			all + " postBind", `points="reserve"`},
+		"reserve disabled by name": {"{multiPoint: {enabled: [{name: Tenon}]}, reserve: {disabled: [{name: Tenon}]}}", "Tenon",
+			"preFilter filter preScore score preBind postBind", `Plugin disabled at extension points that it needs: kubelets may refuse pods of this profile`},
+		"score only": {"{score: {enabled: [{name: NodeResourceTopologyMatch}]}}", "NodeResourceTopologyMatch",
+			"preFilter preScore score", "Plugin only scores nodes"},
+		"another plugin": {"{filter: {enabled: [{name: Other}]}}", "Tenon", "", ""},
+	} {
+		list := profiles(t, "- schedulerName: one\n  plugins: "+c.plugins+"\n")
+		logger, text := logged(t, 0)
+		if err := complete(list, logger); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := at(list[0].Plugins, c.plugin); got != c.want {
+			t.Errorf("%s: the plugin runs at %s, want %s", name, got, c.want)
+		}
+		if said := text(); (c.says == "") != (said == "") || !strings.Contains(said, c.says) {
+			t.Errorf("%s: logged %q, want %q", name, said, c.says)
+		}
+		again := fmt.Sprintf("%+v", list[0].Plugins)
+		if err := complete(list, klog.Background()); err != nil || fmt.Sprintf("%+v", list[0].Plugins) != again {
+			t.Errorf("%s: a complete profile is changed (%v)", name, err)
+		}
+	}
+}
+
+// Added points come behind those of other plugins: a pod that waits for its turn has its volumes by then.
+func TestAddedPointsAreTheLast(t *testing.T) {
+	list := profiles(t, "- plugins: {preBind: {enabled: [{name: Other}]}, filter: {enabled: [{name: NodeResourceTopologyMatch}]}}\n")
+	if err := complete(list, klog.Background()); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range list[0].Plugins.PreBind.Enabled {
+		names = append(names, p.Name)
+	}
+	if !slices.Equal(names, []string{"Other", "NodeResourceTopologyMatch"}) {
+		t.Errorf("preBind runs %v", names)
+	}
+}
+
+func TestOneProfileHasThePluginOnce(t *testing.T) {
+	list := profiles(t, `
+- schedulerName: one
+  plugins: {multiPoint: {enabled: [{name: Tenon}]}}
+- schedulerName: both
+  plugins: {multiPoint: {enabled: [{name: Tenon}]}, score: {enabled: [{name: NodeResourceTopologyMatch}]}}
+`)
+	err := complete(list, klog.Background())
+	if want := `profile "both" enables the plugins Tenon and NodeResourceTopologyMatch: they are the same plugin under two names: remove one`; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if err := complete(profiles(t, `
+- schedulerName: one
+  plugins: {multiPoint: {enabled: [{name: Tenon}]}}
+- schedulerName: two
+  plugins: {multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}
+`), klog.Background()); err != nil {
+		t.Errorf("one name each: %v", err)
+	}
+}
