@@ -1,10 +1,13 @@
-// Package nrt speaks NodeResourceTopology (topology.node.k8s.io/v1alpha2), the format in which other
-// schedulers and tools read what a node has on each numa.
+// Package nrt speaks NodeResourceTopology (topology.node.k8s.io/v1alpha2), the format in which schedulers
+// and tools tell each other what a node has on each numa.
 //
-// [FromCore] is pure translation; [Client] and [Publisher] bring its result to an API server. Invariant:
-// in every zone and for every resource available <= allocatable <= capacity, and equal nodes give equal
-// objects. The format cannot say which CPUs are free, who holds what, or what belongs together; the
-// package refuses to invent fields for it, because NodeLayout has them.
+// Out: [FromCore] is pure translation; [Client] and [Publisher] bring its result to an API server. In:
+// [Read] takes apart what this or another producer wrote, of which [Typed] makes values; whom the amounts
+// account for is found by [Reading.Counted]. Invariant: in every zone and for every resource
+// available <= allocatable <= capacity, equal nodes give equal objects, and an object that was written
+// here, read, and written again has the same zones. The format cannot say which CPUs are free, who holds
+// what, or what belongs together; the package refuses to invent fields for it, because NodeLayout has
+// them, and refuses objects whose zones it cannot take for numas.
 package nrt
 
 import (
@@ -168,7 +171,7 @@ func attributes(n *ledger.Node) v1alpha2.AttributeList {
 func Fingerprint(n *ledger.Node) string {
 	fp := podfingerprint.NewFingerprint(len(n.Entries))
 	for _, e := range n.Entries {
-		if exclusive(n.Machine, e) {
+		if Exclusive(n.Machine, e) {
 			// The error is there for other versions; this one has none to give.
 			_ = fp.Add(e.Pod.Namespace, e.Pod.Name)
 		}
@@ -176,10 +179,10 @@ func Fingerprint(n *ledger.Node) string {
 	return fp.Sign()
 }
 
-// exclusive reports whether readers who know the pod's spec and the zones expect it in the fingerprint:
-// what ordinary init containers hold does not count for them, nor do devices that are in no zone
-// (scheduler-plugins, resourcerequests.AreExclusiveForPod).
-func exclusive(m *topo.Machine, e ledger.Entry) bool {
+// Exclusive reports whether a pod is in fingerprints of method "with-exclusive-resources": readers who
+// know the pod's spec and the zones expect it there. What ordinary init containers hold does not count
+// for them, nor do devices that are in no zone (scheduler-plugins, resourcerequests.AreExclusiveForPod).
+func Exclusive(m *topo.Machine, e ledger.Entry) bool {
 	for _, h := range e.Holdings {
 		if h.Kind == place.Init {
 			continue

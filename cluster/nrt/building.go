@@ -1,0 +1,196 @@
+package nrt
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// building makes up a machine that has the amounts of the zones, with what is reserved and held of it.
+type building struct {
+	zones []zone // ascending ids; positions are those of the machine's numas
+	rules place.Rules
+	spec  topo.Spec
+	held  place.Holding
+}
+
+// Distances of the SLIT that a zone does not tell: what firmware says where it knows no better.
+const (
+	localDistance  = 10
+	remoteDistance = 20
+)
+
+func (b *building) machine(n *notes) (*topo.Machine, error) {
+	for _, z := range b.zones {
+		b.spec.NUMAs = append(b.spec.NUMAs, topo.NUMA{ID: z.id})
+	}
+	if err := b.cpus(); err != nil {
+		return nil, err
+	}
+	for i := range b.zones {
+		b.memory(i, n)
+	}
+	if err := b.devices(); err != nil {
+		return nil, err
+	}
+	b.distances(n)
+	return topo.New(b.spec)
+}
+
+// cpus makes CPUs of consecutive ids: of each numa first the reserved ones, then those that are held,
+// then the free ones.
+func (b *building) cpus() error {
+	total := int64(0)
+	for _, z := range b.zones {
+		total += z.amounts[cpu].capacity
+		if total > topo.MaxCPUs {
+			return fmt.Errorf("zone %q: more than %d CPUs", clip(z.Name), topo.MaxCPUs)
+		}
+	}
+	next := idset.CPU(0)
+	var reserved, held []idset.CPU
+	for i, z := range b.zones {
+		a := z.amounts[cpu]
+		if total == 0 {
+			a = amount{1, 1, 1}
+		}
+		for k := range a.capacity {
+			b.spec.Cores = append(b.spec.Cores, topo.CoreSpec{NUMA: z.id, Socket: idset.Socket(i), L3: i, CPUs: idset.Of(next)})
+			switch keep := a.capacity - a.allocatable; {
+			case k < keep:
+				reserved = append(reserved, next)
+			case k < keep+a.allocatable-a.available:
+				held = append(held, next)
+			}
+			next++
+		}
+	}
+	if b.rules.CPU.Static {
+		b.rules.CPU.Reserved, b.held.CPUs = idset.Of(reserved...), idset.Of(held...)
+	}
+	return nil
+}
+
+// memory gives the numa at position i its memory and hugepages. Producers differ in whether the capacity
+// of memory includes hugepages (as in MemTotal of the numa) or not (Koordinator); what is allocatable
+// never does, so the capacity is at least the sum.
+func (b *building) memory(i int, n *notes) {
+	z, numa := b.zones[i], &b.spec.NUMAs[i]
+	a, pages := z.amounts[topo.Memory], int64(0)
+	for _, name := range slices.Sorted(maps.Keys(z.amounts)) {
+		if size, ok := strings.CutPrefix(name, hugepages); ok {
+			pages += b.hugepages(i, name, size, n)
+		}
+	}
+	numa.Bytes = max(a.capacity, a.allocatable+pages)
+	b.book(i, topo.Memory, numa.Bytes-pages, a)
+}
+
+// hugepages adds the pages of one size, and returns their bytes.
+func (b *building) hugepages(i int, name, size string, n *notes) int64 {
+	z, a := b.zones[i], b.zones[i].amounts[name]
+	bytes, err := topo.ParseBytes(size)
+	if err != nil || bytes == 0 {
+		return 0 // read has checked it
+	}
+	count := a.capacity / bytes
+	if count*bytes != a.capacity {
+		n.add("zone %s: %s: capacity %d is not a multiple of the page size", z.Name, name, a.capacity)
+	}
+	b.spec.NUMAs[i].Hugepages = append(b.spec.NUMAs[i].Hugepages, topo.Hugepages{PageSize: bytes, Count: count})
+	b.book(i, name, count*bytes, a)
+	return count * bytes
+}
+
+// book reserves what of a kind of memory is not allocatable, and holds what is not available.
+func (b *building) book(i int, kind string, capacity int64, a amount) {
+	if !b.rules.Memory.Static {
+		return
+	}
+	a.allocatable = min(a.allocatable, capacity)
+	a.available = min(a.available, a.allocatable)
+	if bytes := capacity - a.allocatable; bytes > 0 {
+		b.rules.Memory.Reserved = append(b.rules.Memory.Reserved, place.Reserved{NUMA: b.zones[i].id, Kind: kind, Bytes: bytes})
+	}
+	if bytes := a.allocatable - a.available; bytes > 0 {
+		b.held.Memory = append(b.held.Memory, place.Block{Kind: kind, NUMAs: 1 << uint(i), Bytes: bytes})
+	}
+}
+
+// devices makes the devices of every resource: of each numa first those that are held, then the free
+// ones, then those that are not allocatable, as unhealthy.
+func (b *building) devices() error {
+	names := map[string]int64{}
+	total := int64(0)
+	for _, z := range b.zones {
+		for _, name := range slices.Sorted(maps.Keys(z.amounts)) {
+			if name == cpu || isMemory(name) {
+				continue
+			}
+			a := z.amounts[name]
+			names[name] += a.capacity
+			total += a.capacity
+			if names[name] > topo.MaxDevices || total > maxDevices {
+				return fmt.Errorf("zone %q: resource %q: more than %d devices of it, or more than %d of all resources",
+					clip(z.Name), clip(name), topo.MaxDevices, maxDevices)
+			}
+		}
+	}
+	ids := make([][]string, len(b.zones)) // shared by the resources
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		block := place.DeviceBlock{Resource: name}
+		for i, z := range b.zones {
+			a := z.amounts[name]
+			near := []idset.NUMA{z.id}
+			for k := range int(a.capacity) {
+				if k == len(ids[i]) {
+					ids[i] = append(ids[i], fmt.Sprintf("%d-%04d", z.id, k))
+				}
+				b.spec.Devices = append(b.spec.Devices, topo.DeviceSpec{Resource: name, ID: ids[i][k],
+					NUMAs: near, Unhealthy: int64(k) >= a.allocatable})
+			}
+			if held := a.allocatable - a.available; held > 0 {
+				block.IDs = append(block.IDs, ids[i][:held]...)
+				block.NUMAs |= 1 << uint(i)
+			}
+		}
+		if len(block.IDs) > 0 {
+			slices.Sort(block.IDs)
+			b.held.Devices = append(b.held.Devices, block)
+		}
+	}
+	return nil
+}
+
+// distances reads the costs. Where no zone has any, distances are unknown; where some are missing, they
+// are those of a machine whose firmware says nothing.
+func (b *building) distances(n *notes) {
+	if !slices.ContainsFunc(b.zones, func(z zone) bool { return len(z.Costs) > 0 }) {
+		return
+	}
+	at := map[string]int{}
+	for i, z := range b.zones {
+		at[z.Name] = i
+	}
+	for i, z := range b.zones {
+		row := make([]int, len(b.zones))
+		for k := range row {
+			row[k] = remoteDistance
+		}
+		row[i] = localDistance
+		for _, c := range z.Costs {
+			to, ok := at[c.Name]
+			if !ok || c.Value < 0 || c.Value > topo.MaxDist {
+				n.add("zone %s: cost %d to zone %s is not understood", z.Name, c.Value, c.Name)
+				continue
+			}
+			row[to] = int(c.Value)
+		}
+		b.spec.NUMAs[i].Distances = row
+	}
+}

@@ -1,0 +1,211 @@
+package nrt
+
+import (
+	"iter"
+
+	"github.com/k8stopologyawareschedwg/podfingerprint"
+)
+
+// Pod is what a fingerprint is made of, and what is known of the pod beside.
+type Pod struct {
+	Namespace, Name string
+	// Exclusive is set where the pod holds something that zones count; see [Exclusive]. With the method
+	// "with-exclusive-resources", other pods are in no fingerprint.
+	Exclusive bool
+	// Ended is set where the pod ended lately: it is likelier not to be counted any more. A pod that is
+	// not ended is on its way, and likelier to be counted already.
+	Ended bool
+}
+
+// maxTries bounds the sets of pods of which Counted makes fingerprints.
+const maxTries = 1 << 10
+
+// Counted says which pods the amounts of a reading account for, by its fingerprint: all of the sure ones,
+// and of the uncertain ones those that it returns true for. Pods on their way are given in binding order,
+// ended ones in the order in which they ended; the two may be mixed.
+//
+// It tries the sets of uncertain pods, the likeliest first: all that are on their way and none that
+// ended; then the first few on their way and the last few that ended; then whatever differs least from
+// the likeliest. With ten uncertain pods or fewer these are all sets. Pods of which the method takes no
+// notice count as is likeliest.
+//
+// ok is false where no set that was tried has the fingerprint, where the reading has none, or where the
+// answer is ambiguous: fingerprints know pods by namespace and name alone, so of a pod that ended and
+// one that was made anew under its name, with one of them counted, nobody can tell which it is.
+func (r *Reading) Counted(sure, uncertain []Pod) (counted []bool, ok bool) {
+	if r.Fingerprint == "" {
+		return nil, false
+	}
+	noticed := func(p Pod) bool { return p.Exclusive || r.Method != podfingerprint.MethodWithExclusiveResources }
+	s := search{want: r.Fingerprint}
+	for _, p := range sure {
+		if noticed(p) {
+			s.sure = append(s.sure, p)
+		}
+	}
+	counted = make([]bool, len(uncertain))
+	var at []int // indexes of s.uncertain in uncertain: pods on their way, then ended ones
+	for _, ended := range []bool{false, true} {
+		for i, p := range uncertain {
+			if p.Ended != ended {
+				continue
+			}
+			counted[i] = !ended
+			if noticed(p) {
+				at, s.uncertain = append(at, i), append(s.uncertain, p)
+				if !ended {
+					s.flights++
+				}
+			}
+		}
+	}
+	set, ok := s.run()
+	if !ok || s.ambiguous(set) {
+		return nil, false
+	}
+	for k, i := range at {
+		counted[i] = set[k]
+	}
+	return counted, true
+}
+
+// search looks for the set of pods that has a fingerprint.
+type search struct {
+	want            string
+	sure, uncertain []Pod
+	flights         int // the first of the uncertain ones are on their way, the others ended
+}
+
+func (s *search) run() (set []bool, ok bool) {
+	fp := podfingerprint.NewFingerprint(len(s.sure) + len(s.uncertain))
+	tries := 0
+	for set := range s.sets() {
+		if tries++; tries > maxTries {
+			break
+		}
+		fp.Reset(len(s.sure) + len(s.uncertain))
+		for _, p := range s.sure {
+			_ = fp.Add(p.Namespace, p.Name) // has no error to give
+		}
+		for k, in := range set {
+			if in {
+				_ = fp.Add(s.uncertain[k].Namespace, s.uncertain[k].Name)
+			}
+		}
+		if fp.Sign() == s.want {
+			return set, true
+		}
+	}
+	return nil, false
+}
+
+// sets yields sets of uncertain pods, likeliest first; the slice is good until the next one. No set is
+// yielded twice unless there are more than maxTries.
+func (s *search) sets() iter.Seq[[]bool] {
+	return func(yield func([]bool) bool) {
+		tries := 0
+		for set := range s.orderly() {
+			if tries == maxTries/2 {
+				break
+			}
+			tries++
+			if !yield(set) {
+				return
+			}
+		}
+		for set := range s.all() {
+			if tries < maxTries/2 && s.inOrder(set) {
+				continue // was among the others
+			}
+			if !yield(set) {
+				return
+			}
+		}
+	}
+}
+
+// orderly yields the sets of the first few pods on their way and the last few that ended, by how many
+// pods they differ from the likeliest set.
+func (s *search) orderly() iter.Seq[[]bool] {
+	return func(yield func([]bool) bool) {
+		set := make([]bool, len(s.uncertain))
+		ended := len(set) - s.flights
+		for differ := 0; differ <= len(set); differ++ {
+			for late := max(0, differ-ended); late <= min(differ, s.flights); late++ {
+				for k := range set {
+					set[k] = k < s.flights-late || k >= len(set)-(differ-late)
+				}
+				if !yield(set) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// all yields all sets, by how many pods they differ from the likeliest.
+func (s *search) all() iter.Seq[[]bool] {
+	return func(yield func([]bool) bool) {
+		set := make([]bool, len(s.uncertain))
+		for differ := 0; differ <= len(set); differ++ {
+			for flip := range choices(len(set), differ) {
+				for k := range set {
+					set[k] = k < s.flights
+				}
+				for _, k := range flip {
+					set[k] = !set[k]
+				}
+				if !yield(set) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// inOrder reports whether a set has the first of the pods on their way and the last of the ended ones.
+func (s *search) inOrder(set []bool) bool {
+	for k := 1; k < len(set); k++ {
+		if k < s.flights && set[k] && !set[k-1] || k > s.flights && set[k-1] && !set[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// choices yields every choice of k of n indexes, in lexical order; the slice is good until the next one.
+func choices(n, k int) iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		pick := make([]int, k)
+		for i := range pick {
+			pick[i] = i
+		}
+		for yield(pick) {
+			i := k - 1
+			for i >= 0 && pick[i] == n-k+i {
+				i--
+			}
+			if i < 0 {
+				return
+			}
+			pick[i]++
+			for j := i + 1; j < k; j++ {
+				pick[j] = pick[j-1] + 1
+			}
+		}
+	}
+}
+
+// ambiguous reports whether a set has some but not all of the pods of one name.
+func (s *search) ambiguous(set []bool) bool {
+	type key struct{ namespace, name string }
+	in := map[key]bool{}
+	for k, p := range s.uncertain {
+		id := key{p.Namespace, p.Name}
+		if other, seen := in[id]; seen && other != set[k] {
+			return true
+		}
+		in[id] = set[k]
+	}
+	return false
+}

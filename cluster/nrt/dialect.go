@@ -1,0 +1,304 @@
+package nrt
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2/helper"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file knows what producers say in ways of their own. The dialects are:
+//
+//   - resource-topology-exporter and NFD: zones of type Node; policy and scope as attributes. A kubelet
+//     without a static CPU manager allocates no CPUs, and then they list none, or CPUs none of which is
+//     allocatable.
+//   - Their forerunners, and Koordinator's koordlet: policy and scope as one word in topologyPolicies.
+//   - Koordinator's koordlet: every zone lists CPUs and memory, whatever the kubelet's managers do; the
+//     CPU manager's policy is in an annotation, the memory manager's is not said. What is available is
+//     all that is allocatable, whoever holds it.
+//   - The NRI plugins: a tree of zones, of which a numa is left out where it is the only one of its die
+//     or socket; amounts of a policy that works while the kubelet's managers are off.
+
+// zone is a zone that stands for a numa.
+type zone struct {
+	*v1alpha2.Zone
+	id      idset.NUMA
+	amounts map[string]amount
+}
+
+// Types of zones of the NRI plugin topology-aware that are numas, and parts of numas.
+const (
+	zoneTypeNUMA = "numa node"
+	zoneTypeL3   = "L3 cache"
+)
+
+// around are types of zones that are made of numas; what they say, the zones of their numas say too.
+var around = []string{"virtual node", "socket", "Socket", "die"}
+
+// attributeMemorySet names the numas of a zone of the NRI plugins, as a list.
+const attributeMemorySet = "memory set"
+
+// numas returns the zones that stand for numas, in ascending order of id.
+func numas(in v1alpha2.ZoneList) ([]zone, error) {
+	if len(in) == 0 {
+		return nil, fmt.Errorf("object has no zone")
+	}
+	if len(in) > maxZones {
+		return nil, fmt.Errorf("object has %d zones, the most is %d", len(in), maxZones)
+	}
+	found := map[idset.NUMA]*v1alpha2.Zone{}
+	var others []*v1alpha2.Zone
+	for i := range in {
+		z := &in[i]
+		if z.Type == zoneTypeL3 {
+			continue
+		}
+		if slices.Contains(around, z.Type) {
+			others = append(others, z)
+			continue
+		}
+		id, err := numaID(z)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := found[id]; twice {
+			return nil, fmt.Errorf("zone %q: numa %d is named twice", clip(z.Name), id)
+		}
+		found[id] = z
+	}
+	if err := substitute(found, others); err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no zone stands for a numa")
+	}
+	if len(found) > topo.MaxNUMAs {
+		return nil, fmt.Errorf("object has %d numas, the most is %d", len(found), topo.MaxNUMAs)
+	}
+	var out []zone
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, zone{Zone: found[id], id: id})
+	}
+	return out, nil
+}
+
+// numaID reads the numa that a zone stands for from its type and name.
+func numaID(z *v1alpha2.Zone) (idset.NUMA, error) {
+	prefix := "node-"
+	switch z.Type {
+	case helper.ZoneTypeNUMANode:
+	case zoneTypeNUMA:
+		prefix = "NUMA node #"
+	default:
+		return 0, fmt.Errorf("zone %q: type %q does not say which numa it is", clip(z.Name), clip(z.Type))
+	}
+	digits, ok := strings.CutPrefix(z.Name, prefix)
+	id, err := strconv.Atoi(digits)
+	if !ok || err != nil || !idset.Valid(id) || strconv.Itoa(id) != digits {
+		return 0, fmt.Errorf("zone %q: want a name of the form %sN, N in 0..%d", clip(z.Name), prefix, idset.Max)
+	}
+	return idset.NUMA(id), nil
+}
+
+// substitute finds zones that stand for numas without zones of their own: their memory is that numa's
+// alone. A numa that only shares a zone with others is an error, since it would be missing.
+func substitute(found map[idset.NUMA]*v1alpha2.Zone, others []*v1alpha2.Zone) error {
+	covered := map[idset.NUMA]bool{}
+	for id, z := range found {
+		covered[id] = true
+		set, err := memorySet(z)
+		if err != nil {
+			return err
+		}
+		for id := range set.All() {
+			covered[id] = true // memory without CPUs, which the plugins add to the closest numa
+		}
+	}
+	sets := make([]idset.Set[idset.NUMA], len(others))
+	for i, z := range others {
+		var err error
+		if sets[i], err = memorySet(z); err != nil {
+			return err
+		}
+		if sets[i].Len() != 1 {
+			continue
+		}
+		id := sets[i].Min()
+		// Of a zone and its parent with the same numa, the inner one is closer to it.
+		if old := found[id]; !covered[id] || (old != nil && slices.Contains(others, old) && z.Parent == old.Name) {
+			found[id], covered[id] = z, true
+		}
+	}
+	for i, z := range others {
+		for id := range sets[i].All() {
+			if !covered[id] {
+				return fmt.Errorf("zone %q: numa %d of its memory set has no zone", clip(z.Name), id)
+			}
+		}
+	}
+	return nil
+}
+
+func memorySet(z *v1alpha2.Zone) (set idset.Set[idset.NUMA], err error) {
+	if set, err = idset.Parse[idset.NUMA](attribute(z.Attributes, attributeMemorySet)); err != nil {
+		return set, fmt.Errorf("zone %q: attribute %q: %w", clip(z.Name), attributeMemorySet, err)
+	}
+	return set, nil
+}
+
+// Names of attributes, labels and annotations that tell dialects apart.
+const (
+	attributeOptions      = "topologyManagerPolicyOptions"
+	attributeOptionPrefix = "topologyManagerOption"
+	attributeNRIPolicy    = "TopologyPolicy" // of the NRI plugins: the plugin's own policy
+	labelManagedBy        = "app.kubernetes.io/managed-by"
+	koordinator           = "Koordinator"
+	annotationCPUManager  = "kubelet.koordinator.sh/cpu-manager-policy"
+)
+
+// rulesOf reads the rules, but for reservations.
+func rulesOf(o *v1alpha2.NodeResourceTopology, zones []zone, n *notes) (r place.Rules, err error) {
+	if policy := attribute(o.Attributes, attributeNRIPolicy); policy != "" {
+		n.add("policy %s of an NRI plugin decides on this node, not the kubelet: "+
+			"nothing counts as held or aligned", policy)
+		return r, nil
+	}
+	if r.Topology, err = topologyRules(o, len(zones), n); err != nil {
+		return r, err
+	}
+	for _, z := range zones {
+		r.CPU.Static = r.CPU.Static || z.amounts[cpu].allocatable > 0
+		for name, a := range z.amounts {
+			r.Memory.Static = r.Memory.Static || (isMemory(name) && a.capacity > 0)
+		}
+	}
+	if o.Labels[labelManagedBy] == koordinator {
+		koordinated(o, &r, n)
+	}
+	return r, nil
+}
+
+func isMemory(name string) bool { return name == topo.Memory || strings.HasPrefix(name, hugepages) }
+
+// koordinated takes back what the zones of a koordlet only seem to say.
+func koordinated(o *v1alpha2.NodeResourceTopology, r *place.Rules, n *notes) {
+	var manager struct {
+		Policy string `json:"policy"`
+	}
+	if text := o.Annotations[annotationCPUManager]; text != "" {
+		if err := json.Unmarshal([]byte(text), &manager); err != nil {
+			n.add("annotation %s is not understood; the CPU manager counts as none", annotationCPUManager)
+		}
+	}
+	r.CPU.Static = r.CPU.Static && manager.Policy == "static"
+	r.Memory.Static = false
+	if r.CPU.Static || r.Topology.Policy != place.None {
+		n.add("a koordlet says neither what is held nor the memory manager's policy: " +
+			"all CPUs count as free, memory as not aligned")
+	}
+}
+
+// topologyRules reads the topology manager's rules: attributes, or the word that came before them. A
+// policy or scope that is unknown is an error: whatever was foreseen by another would be wrong.
+func topologyRules(o *v1alpha2.NodeResourceTopology, numas int, n *notes) (t place.TopologyRules, err error) {
+	policy, scope := attribute(o.Attributes, attributePolicy), attribute(o.Attributes, attributeScope)
+	if len(o.TopologyPolicies) > 1 {
+		n.add("topologyPolicies has %d entries; the first counts", len(o.TopologyPolicies))
+	}
+	if policy == "" && len(o.TopologyPolicies) > 0 {
+		word := o.TopologyPolicies[0]
+		former, ok := formerRules(word)
+		if !ok {
+			return t, fmt.Errorf("topologyPolicies: unknown value %q", clip(word))
+		}
+		t.Policy, t.Scope = former.Policy, former.Scope
+	} else if policy == "" {
+		n.add("object says no topology manager policy; it counts as none")
+	}
+	var ok bool
+	if policy != "" {
+		if t.Policy, ok = place.ParsePolicy(policy); !ok {
+			return t, fmt.Errorf("attribute %s: unknown value %q", attributePolicy, clip(policy))
+		}
+	}
+	if scope != "" {
+		if t.Scope, ok = place.ParseScope(scope); !ok {
+			return t, fmt.Errorf("attribute %s: unknown value %q", attributeScope, clip(scope))
+		}
+	}
+	topologyOptions(o.Attributes, &t, n)
+	// A kubelet with another policy than none does not start on a machine with more numas than its limit,
+	// which producers do not publish.
+	if t.Policy != place.None && cmp.Or(t.MaxNUMAs, place.DefaultMaxNUMAs) < numas {
+		t.MaxNUMAs = numas
+	}
+	return t, nil
+}
+
+// formerRules reads the words of topologyPolicies: a policy without a scope has the kubelet's default.
+// Early producers wrote the kubelet's own names.
+func formerRules(word string) (t place.TopologyRules, ok bool) {
+	if t.Policy, ok = place.ParsePolicy(word); ok {
+		return t, true
+	}
+	switch v1alpha2.TopologyManagerPolicy(word) {
+	case v1alpha2.Restricted:
+		return place.TopologyRules{Policy: place.Restricted}, true
+	case v1alpha2.BestEffort:
+		return place.TopologyRules{Policy: place.BestEffort}, true
+	}
+	for _, policy := range []place.Policy{place.None, place.BestEffort, place.Restricted, place.SingleNUMA} {
+		for _, scope := range []place.Scope{place.PerContainer, place.PerPod} {
+			if string(formerPolicy(policy, scope)) == word {
+				return place.TopologyRules{Policy: policy, Scope: scope}, true
+			}
+		}
+	}
+	return place.TopologyRules{}, false
+}
+
+// topologyOptions reads the topology manager's options, as attributes of their own or as the list that
+// the kubelet's flag takes ("name=value,name=value").
+func topologyOptions(list v1alpha2.AttributeList, t *place.TopologyRules, n *notes) {
+	if most := attribute(list, attributeMaxNUMAs); most != "" {
+		topologyOption(attributeMaxNUMAs, "max-allowable-numa-nodes", most, t, n)
+	}
+	if options := attribute(list, attributeOptions); options != "" {
+		for option := range strings.SplitSeq(options, ",") {
+			name, value, _ := strings.Cut(option, "=")
+			topologyOption(attributeOptions, strings.TrimSpace(name), strings.TrimSpace(value), t, n)
+		}
+	}
+	for _, a := range list {
+		if strings.HasPrefix(a.Name, attributeOptionPrefix) {
+			n.add("attribute %s is not understood", a.Name)
+		}
+	}
+}
+
+func topologyOption(attribute, name, value string, t *place.TopologyRules, n *notes) {
+	switch name {
+	case "max-allowable-numa-nodes":
+		if most, err := strconv.Atoi(value); err == nil && most > 0 && most <= v1alpha1.MaxAllowable {
+			t.MaxNUMAs = most
+			return
+		}
+	case "prefer-closest-numa-nodes":
+		if on, err := strconv.ParseBool(value); err == nil {
+			t.PreferClosest = on
+			return
+		}
+	}
+	n.add("attribute %s: %s=%s is not understood", attribute, name, value)
+}
