@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/node/agent"
@@ -68,6 +71,47 @@ func TestOutletsThatCannotBeOpened(t *testing.T) {
 		if _, err := opened(t, c.args); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v does not say %q", c.args, err, c.want)
 		}
+	}
+}
+
+// With cgroup v2 the agent's pods lead to the memory of their containers; without, the agent says once why
+// there are no such metrics, and runs.
+func TestMemoryOfContainers(t *testing.T) {
+	root := t.TempDir()
+	o := outlets{cgroups: root, containers: 1}
+	var said []string
+	cfg := agent.Config{Logger: funcr.New(func(_, args string) { said = append(said, args) }, funcr.Options{})}
+	if m, err := o.memory(&cfg); m != nil || err != nil || len(said) != 1 || !strings.Contains(said[0], "only cgroup v2") {
+		t.Errorf("without cgroup v2: %v, error %v, said %q", m, err, said)
+	}
+	dir := filepath.Join(root, "kubepods/podu/0a")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range map[string]string{filepath.Join(root, "cgroup.controllers"): "memory\n",
+		filepath.Join(dir, "memory.numa_stat"): "anon N0=4096\nfile N0=0\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := o.memory(&cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Running(); len(got) != 0 {
+		t.Errorf("before the agent runs there are %v", got)
+	}
+	cfg.Pods(func() []*v1.Pod {
+		return []*v1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Status: v1.PodStatus{QOSClass: v1.PodQOSGuaranteed,
+			ContainerStatuses: []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://0a"}}}}}
+	})
+	for _, c := range m.Running() {
+		if got, err := m.Memory(c); err != nil || got.NUMAs[0].Anon != 4096 {
+			t.Errorf("%s has %+v, %v", c, got, err)
+		}
+	}
+	if len(m.Running()) != 1 {
+		t.Errorf("running are %v", m.Running())
 	}
 }
 
