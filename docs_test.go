@@ -250,9 +250,9 @@ func (c commands) refuseProgram(name string, args []string) string {
 	return ""
 }
 
-// missingFile looks for the file of kubectl -f.
+// missingFile looks for the file of kubectl -f, or the directory of -k.
 func missingFile(args []string) string {
-	i := slices.Index(args, "-f")
+	i := slices.IndexFunc(args, func(a string) bool { return a == "-f" || a == "-k" })
 	if i < 0 || i+1 == len(args) || args[i+1] == "-" {
 		return ""
 	}
