@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/lab/control"
 )
 
@@ -66,6 +68,7 @@ func TestPlane(t *testing.T) {
 	t.Run("kubeconfig", func(t *testing.T) { kubeconfig(ctx, t, p) })
 	t.Run("node identity", func(t *testing.T) { nodeIdentity(ctx, t, p) })
 	t.Run("service account", func(t *testing.T) { serviceAccount(ctx, t, p) })
+	t.Run("what users install", func(t *testing.T) { install(ctx, t, p) })
 	t.Run("bad manifests", func(t *testing.T) { badManifests(ctx, t, p) })
 	t.Run("custom resource", func(t *testing.T) { customResource(ctx, t, p) })
 }
@@ -123,6 +126,23 @@ func serviceAccount(ctx context.Context, t *testing.T, p *control.Plane) {
 	}
 	if _, err := control.As(ctx, p.Admin, control.Account{Namespace: "workshop", Name: "joiner", Node: "none"}); !apierrors.IsNotFound(err) {
 		t.Errorf("a token for a node that is not there: error %v", err)
+	}
+}
+
+// A real API server takes every manifest that kubectl apply -k deploy sends it, and twice.
+func install(ctx context.Context, t *testing.T, p *control.Plane) {
+	manifests := deploy.Access()
+	for _, path := range []string{"agent/daemonset.yaml", "scheduler/deployment.yaml"} {
+		data, err := os.ReadFile(filepath.Join("../../deploy", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifests = append(manifests, data)
+	}
+	for range 2 {
+		if err := p.Apply(ctx, manifests...); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
