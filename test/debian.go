@@ -47,6 +47,9 @@ func (r *runner) debianPackages(ctx context.Context) error {
 	}
 	errs := []error{r.install(ctx)}
 	for _, n := range toUnpack {
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, context.Cause(ctx))...)
+		}
 		err := debian.Unpack(ctx, n.arch, n.name, func(line string) { r.say("%s", line) })
 		if err != nil {
 			errs = append(errs, r.notRun("%s: %v", n.why, err))
@@ -104,7 +107,8 @@ func (r *runner) quiet(ctx context.Context, line []string) error {
 func (r *runner) notRun(format string, args ...any) error {
 	line := "NOT RUN: " + fmt.Sprintf(format, args...)
 	r.say("%s", line)
-	r.untested = append(r.untested, line)
+	first, _, _ := strings.Cut(line, "\n")
+	r.untested = append(r.untested, first)
 	if os.Getenv("CI") != "" {
 		return errors.New(line)
 	}
@@ -123,7 +127,7 @@ func names(list []needed) []string {
 func reasons(list []needed) string {
 	var out []string
 	for _, n := range list {
-		out = append(out, n.why)
+		out = append(out, strings.Split(n.why, ", ")...)
 	}
 	slices.Sort(out)
 	return strings.Join(slices.Compact(out), ", ")

@@ -27,7 +27,7 @@ func TestEveryPackageHasAReason(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 	}
-	if got := reasons([]needed{{"", "b", "two"}, {"", "a", "one"}, {"", "c", "two"}}); got != "one, two" {
+	if got := reasons([]needed{{"", "b", "two, three"}, {"", "a", "one"}, {"", "c", "two"}}); got != "one, three, two" {
 		t.Errorf("reasons are %q", got)
 	}
 }

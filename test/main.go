@@ -34,7 +34,9 @@ func main() {
 	err := r.debianPackages(ctx)
 	switch args := os.Args[1:]; {
 	case len(args) > 0 && args[0] == "packages":
-		r.done = append(r.done, "Debian packages")
+		if r.done = append(r.done, "Debian packages"); err == nil && len(r.untested) > 0 {
+			err = errors.New("some Debian packages cannot be had")
+		}
 	case len(args) > 0 && args[0] == "race":
 		err = errors.Join(err, r.all(ctx, args[1:], true))
 	default:

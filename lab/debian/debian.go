@@ -129,8 +129,8 @@ func validName(s string) bool {
 // apt is apt-get with a state of its own.
 type apt struct {
 	options []string
-	// updated is what reading the lists said, where it failed. One source of several may lack the
-	// architecture, so it counts only if a package cannot be had.
+	// updated is why the lists could not be read whole. One source of several may lack the architecture,
+	// so it counts only if a package cannot be had.
 	updated error
 }
 
@@ -160,7 +160,7 @@ func newApt(ctx context.Context, arch, dir string) (*apt, error) {
 	} {
 		a.options = append(a.options, "-o", o)
 	}
-	_, a.updated = run(ctx, dir, "apt-get", append(a.options, "-q", "update")...)
+	_, a.updated = run(ctx, dir, "apt-get", append(a.options, "-q", "-o", "APT::Update::Error-Mode=any", "update")...)
 	return a, nil
 }
 

@@ -85,6 +85,16 @@ var machines = []described{
 		distances: [][]int{{10, 20, 30}, {20, 10, 30}, {30, 30, 10}},
 	},
 	{
+		name: "a numa that has nothing, and devices behind it",
+		cpu:  smt, sockets: 3, dies: 1, cores: 1, threads: 1,
+		numas:     []describedNUMA{{cpus: "0", mib: 384}, {absent: true}, {cpus: "1", mib: 384}, {cpus: "2", mib: 384}},
+		distances: [][]int{{10, 12, 13, 14}, {12, 10, 15, 16}, {13, 15, 10, 17}, {14, 16, 17, 10}},
+		devices: []describedDevice{
+			{qemu: "e1000e", numa: 2, vendor: 0x8086, device: 0x10d3, kind: sysfs.NIC},
+			{qemu: "virtio-rng-pci", numa: 3, vendor: 0x1af4, device: 0x1044, kind: sysfs.Other},
+		},
+	},
+	{
 		name: "arm64 with hugepages and a numa that has nothing",
 		arch: "arm64", cpu: "cortex-a72", sockets: 2, dies: 1, cores: 2, threads: 1,
 		numas: []describedNUMA{
@@ -161,8 +171,12 @@ func (m described) check(t *testing.T, found *sysfs.Found) {
 	if g, w := describe(got), describe(want); !slices.Equal(g, w) {
 		t.Errorf("found\n%s\nwant\n%s", strings.Join(g, "\n"), strings.Join(w, "\n"))
 	}
-	for _, n := range got.NUMAs {
-		d := m.numas[n.ID]
+	for i, d := range m.numas {
+		at, ok := found.Machine.Position(m.id(i))
+		if d.absent || !ok {
+			continue
+		}
+		n := got.NUMAs[at]
 		// The kernel keeps some of the memory for itself.
 		most := int64(d.mib) << 20
 		if d.offline {
@@ -205,7 +219,7 @@ func (m described) checkDevices(t *testing.T, fsys fs.FS) {
 				numas = append(numas, fmt.Sprintf("%s on numa %d", f.Kind, f.NUMA))
 			}
 		}
-		if want := []string{fmt.Sprintf("%s on numa %d", d.kind, d.numa)}; !slices.Equal(numas, want) {
+		if want := []string{fmt.Sprintf("%s on numa %d", d.kind, m.id(d.numa))}; !slices.Equal(numas, want) {
 			t.Errorf("%s is %q, want %q", d.qemu, numas, want)
 		}
 	}

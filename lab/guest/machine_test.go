@@ -144,12 +144,12 @@ func (m described) spec() topo.Spec {
 	home := map[idset.CPU]idset.NUMA{}
 	for i, n := range m.numas {
 		for id := range set(n.cpus).All() {
-			home[id] = idset.NUMA(i)
+			home[id] = m.id(i)
 		}
 		if n.absent {
 			continue
 		}
-		numa := topo.NUMA{ID: idset.NUMA(i)}
+		numa := topo.NUMA{ID: m.id(i)}
 		for _, kib := range m.pageSizes() {
 			numa.Hugepages = append(numa.Hugepages, topo.Hugepages{PageSize: int64(kib) << 10, Count: int64(n.hugepages[kib])})
 		}
@@ -173,6 +173,18 @@ func (m described) spec() topo.Spec {
 		}
 	}
 	return out
+}
+
+// id is the kernel's of a numa. A device tree names ids, and ACPI domains, to which the kernel gives ids
+// in a row.
+func (m described) id(numa int) idset.NUMA {
+	id := numa
+	for _, n := range m.numas[:max(0, numa)] {
+		if n.absent && m.arch != "arm64" {
+			id--
+		}
+	}
+	return idset.NUMA(id)
 }
 
 // distance is the one described, or else the one that the kernel assumes.
