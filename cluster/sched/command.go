@@ -12,6 +12,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
 	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
 	"github.com/tenon-numa/tenon/cluster/inspect"
@@ -34,7 +35,7 @@ configuration; enable the plugin in a profile, by this name or as NodeResourceTo
 		Args:              cobra.NoArgs,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return opts.ComponentGlobalsRegistry.Set() },
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			verflag.PrintAndExitIfRequested()
 			gate := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 			if err := logsapi.ValidateAndApply(opts.Logs, gate); err != nil {
@@ -44,10 +45,8 @@ configuration; enable the plugin in a profile, by this name or as NodeResourceTo
 			if err != nil {
 				return err
 			}
-			if inspection != "" {
-				if _, err := s.Inspect(ctx, inspection); err != nil {
-					return err
-				}
+			if err := inspectAt(ctx, s, inspection, cmd.Flags().Changed(inspectionFlag)); err != nil {
+				return err
 			}
 			return s.Run(ctx)
 		},
@@ -55,7 +54,7 @@ configuration; enable the plugin in a profile, by this name or as NodeResourceTo
 	sets := opts.Flags
 	verflag.AddFlags(sets.FlagSet("global"))
 	globalflag.AddGlobalFlags(sets.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
-	sets.FlagSet("inspection").StringVar(&inspection, "inspection-address", inspection,
+	sets.FlagSet("inspection").StringVar(&inspection, inspectionFlag, inspection,
 		"The address where the ledger and the last decisions are served below "+inspect.Prefix+
 			", to whom the API server allows it. If empty, they are not served.")
 	for _, f := range sets.FlagSets {
@@ -64,4 +63,20 @@ configuration; enable the plugin in a profile, by this name or as NodeResourceTo
 	cols, _, _ := term.TerminalSize(cmd.OutOrStdout())
 	cliflag.SetUsageAndHelpFunc(cmd, *sets, cols)
 	return cmd
+}
+
+const inspectionFlag = "inspection-address"
+
+// inspectAt serves inspection at an address. Where nobody asked for it, a port that another has does not
+// keep pods from being scheduled.
+func inspectAt(ctx context.Context, s *Scheduler, address string, asked bool) error {
+	if address == "" {
+		return nil
+	}
+	_, err := s.Inspect(ctx, address)
+	if err != nil && !asked {
+		klog.FromContext(ctx).Error(err, "Inspection is off", "flag", inspectionFlag)
+		return nil
+	}
+	return err
 }
