@@ -50,7 +50,10 @@ func (r *runner) debianPackages(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, context.Cause(ctx))...)
 		}
-		err := debian.Unpack(ctx, n.arch, n.name, func(line string) { r.say("%s", line) })
+		err := debian.Unpack(ctx, n.arch, n.name, func(line string) {
+			r.got = true
+			r.say("%s", line)
+		})
 		if err != nil {
 			errs = append(errs, r.notRun("%s: %v", n.why, err))
 		}
@@ -87,6 +90,7 @@ func (r *runner) install(ctx context.Context) error {
 	if err != nil {
 		return r.notRun("%s: %v", reasons(missing), err)
 	}
+	r.got = true
 	return nil
 }
 

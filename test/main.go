@@ -61,6 +61,7 @@ type runner struct {
 	done  []string // what passed, for the last line
 
 	untested []string // what was not run, a line each
+	got      bool     // packages that were not there before
 }
 
 // say prints a line with the time since the start.
@@ -99,6 +100,10 @@ func (r *runner) test(ctx context.Context, kind string, race bool, args, package
 	}
 	name := fmt.Sprintf("%d %s packages", len(packages), kind)
 	line := []string{"test", "-timeout", "20m"}
+	if r.got {
+		// go test does not know that a test which it has in its cache as skipped could run now.
+		line = append(line, "-count=1")
+	}
 	if race {
 		name += " under the race detector"
 		line = append(line, "-race")

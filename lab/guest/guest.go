@@ -167,8 +167,11 @@ func (g *Guest) Run(ctx context.Context, script string) (string, error) {
 // why says why the shell does not answer: because QEMU ended, or because a context did.
 func (g *Guest) why(ctx context.Context, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-		<-g.done // the other end of the socket is QEMU's alone
-		err = fmt.Errorf("the guest died: %w", errors.Join(g.err, err))
+		select {
+		case <-g.done: // the other end of the socket is QEMU's alone
+			err = fmt.Errorf("the guest died: %w", errors.Join(g.err, err))
+		case <-ctx.Done():
+		}
 	} else if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
