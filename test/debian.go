@@ -70,38 +70,41 @@ func (r *runner) install(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	line := []string{"apt-get", "install", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"}
-	update := []string{"apt-get", "update"}
+	var root []string
 	if os.Geteuid() != 0 {
-		line, update = append([]string{"sudo", "-n"}, line...), append([]string{"sudo", "-n"}, update...)
+		root = []string{"sudo", "-n"}
 	}
-	line = append(line, names(missing)...)
-	r.say("installing Debian packages: %s", strings.Join(line, " "))
-	err := r.quiet(ctx, line)
-	if err != nil {
-		// The usual cause is a list of packages that is missing or old.
-		r.say("reading Debian's list of packages: %s", strings.Join(update, " "))
-		if err = errors.Join(r.quiet(ctx, update), err); ctx.Err() == nil {
-			if again := r.quiet(ctx, line); again == nil {
-				err = nil
-			}
+	apt := slices.Concat(root, []string{"apt-get", "install", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"})
+	update := slices.Concat(root, []string{"apt-get", "update"})
+	all := slices.Concat(apt, names(missing))
+	r.say("installing Debian packages: %s", strings.Join(all, " "))
+	if r.got = r.quiet(ctx, all) == nil; r.got {
+		return nil
+	}
+	// The usual cause is a list of packages that is missing or old; a package that cannot be had should
+	// not keep the others away.
+	r.say("reading Debian's list of packages: %s", strings.Join(update, " "))
+	old := r.quiet(ctx, update)
+	var errs []error
+	for _, n := range missing {
+		r.say("installing Debian package %s", n.name)
+		if err := r.quiet(ctx, slices.Concat(apt, []string{n.name})); err != nil {
+			errs = append(errs, r.notRun("%s: Debian package %s: %v", n.why, n.name, errors.Join(err, old)))
+			continue
 		}
+		r.got = true
 	}
-	if err != nil {
-		return r.notRun("%s: %v", reasons(missing), err)
-	}
-	r.got = true
-	return nil
+	return errors.Join(errs...)
 }
 
-// quiet runs a program whose output matters only when it fails.
+// quiet runs a program whose output matters only when it fails, and then mostly its last lines.
 func (r *runner) quiet(ctx context.Context, line []string) error {
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		const most = 1000
-		return fmt.Errorf("%s: %w: %s", strings.Join(line, " "), err, out[max(0, len(out)-most):])
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		return fmt.Errorf("%s: %w: %s", line[0], err, strings.Join(lines[max(0, len(lines)-3):], " "))
 	}
 	return nil
 }
