@@ -21,8 +21,10 @@ test: ## Run all tests
 race: ## Run the heavy packages' tests under the race detector
 	go run ./test race
 
-bench: ## Run the benchmarks of core, then compare place with the kubelet's own managers
+bench: ## Run the benchmarks of core and of the agent, then compare place with the kubelet's own managers
 	go test -run '^$$' -bench . -benchmem ./core/...
+	go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agent
+	go test -run '^$$' -bench Publish -benchtime 10x ./lab
 	go test -run '^$$' -bench AgainstTheKubelet -benchtime 100ms ./lab/kubelet
 
 diff: ## Judge N admissions by the kubelet's own managers, from seed S on (make diff N=1000000 S=1)
