@@ -2,13 +2,18 @@ package sched
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
@@ -20,7 +25,7 @@ import (
 // own port.
 const DefaultInspection = "127.0.0.1:10261"
 
-const shutdownTimeout = 5 * time.Second
+const requestTimeout = 30 * time.Second
 
 // Inspect serves inspection on an address until the context ends, with the certificate, authentication
 // and authorization of the scheduler's secure port: who may get /metrics there still needs leave to get
@@ -28,7 +33,7 @@ const shutdownTimeout = 5 * time.Second
 // and the address is nil.
 func (s *Scheduler) Inspect(ctx context.Context, address string) (net.Addr, error) {
 	logger := klog.FromContext(ctx).WithName(Name)
-	if s.config.SecureServing == nil {
+	if s.config.SecureServing == nil || s.config.SecureServing.Cert == nil {
 		logger.Info("Inspection is off, as the secure port is", "address", address)
 		return nil, nil
 	}
@@ -37,14 +42,29 @@ func (s *Scheduler) Inspect(ctx context.Context, address string) (net.Addr, erro
 	if err != nil {
 		return nil, fmt.Errorf("serve inspection: %w", err)
 	}
-	own := *s.config.SecureServing
-	own.Listener = l
-	if _, _, err := own.Serve(s.guarded(inspect.Handler(s.source)), shutdownTimeout, ctx.Done()); err != nil {
-		_ = l.Close()
-		return nil, fmt.Errorf("serve inspection on %s: %w", address, err)
-	}
+	web := &http.Server{Handler: s.guarded(inspect.Handler(s.source)), TLSConfig: certified(s.config.SecureServing),
+		ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
+		ErrorLog: log.New(io.Discard, "", 0)}
+	go func() {
+		if err := web.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			logger.Error(err, "Inspection has ended", "address", l.Addr().String())
+		}
+	}()
+	context.AfterFunc(ctx, func() { _ = web.Close() })
 	logger.Info("Inspection is served", "address", l.Addr().String(), "path", inspect.Prefix)
 	return l.Addr(), nil
+}
+
+// certified returns how the secure port proves who it is. Its certificate is read anew for every
+// connection: the secure port, which alone follows its files, may renew it.
+func certified(s *server.SecureServingInfo) *tls.Config {
+	return &tls.Config{MinVersion: max(tls.VersionTLS12, s.MinTLSVersion), CipherSuites: s.CipherSuites,
+		// Whose certificate it is, is asked by the authenticator.
+		ClientAuth: tls.RequestClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			c, err := tls.X509KeyPair(s.Cert.CurrentCertKeyContent())
+			return &c, err
+		}}
 }
 
 // guarded lets through to a handler whom the API server knows and allows.

@@ -1,0 +1,247 @@
+package scheduler_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenon-numa/tenon/cluster/inspect"
+	"github.com/tenon-numa/tenon/cluster/sched"
+	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// ofSchedulerPlugins is as an installer of scheduler-plugins writes it.
+const ofSchedulerPlugins = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: %q}
+leaderElection: {leaderElect: false}
+profiles:
+- schedulerName: topo-aware-scheduler
+  plugins:
+    filter: {enabled: [{name: NodeResourceTopologyMatch}]}
+    reserve: {enabled: [{name: NodeResourceTopologyMatch}]}
+    score: {enabled: [{name: NodeResourceTopologyMatch}]}
+    postBind: {enabled: [{name: NodeResourceTopologyMatch}]}
+  pluginConfig:
+  - name: NodeResourceTopologyMatch
+    args:
+      scoringStrategy: {type: MostAllocated}
+      cacheResyncPeriodSeconds: 5
+      cache: {foreignPodsDetect: OnlyExclusiveResources}
+`
+
+// program is tenon-scheduler in a process of its own.
+type program struct {
+	log     string // file
+	secure  string // address of kube-scheduler's own port
+	inspect string // address of inspection
+	token   string // of an administrator
+}
+
+func startProgram(ctx context.Context, t *testing.T, c *lab.Cluster, config string) *program {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "scheduler.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, c.SchedulerKubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{log: log.Name(), secure: l.Addr().String(), token: c.RESTConfig().BearerToken}
+	l.Close()
+	_, port, err := net.SplitHostPort(p.secure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=--config=%s --bind-address=127.0.0.1 --secure-port=%s --inspection-address=127.0.0.1:0 "+
+		"--authentication-kubeconfig=%[4]s --authorization-kubeconfig=%[4]s", programEnv, file, port, c.SchedulerKubeconfig))
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // its error is that it was killed
+		if t.Failed() {
+			t.Logf("the scheduler says:\n%s", p.said(t))
+		}
+	})
+	p.inspect = p.await(ctx, t, regexp.MustCompile(`"Inspection is served" .*address="([^"]+)"`))
+	return p
+}
+
+func (p *program) said(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// await waits until the program says something, and returns the part in parentheses.
+func (p *program) await(ctx context.Context, t *testing.T, what *regexp.Regexp) (part string) {
+	t.Helper()
+	err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
+		m := what.FindStringSubmatch(p.said(t))
+		if m != nil {
+			part = m[len(m)-1]
+		}
+		return m != nil, nil
+	})
+	if err != nil {
+		t.Fatalf("the scheduler does not say %s: %v:\n%s", what, err, p.said(t))
+	}
+	return part
+}
+
+// ask sends a request, without a token if it is "", and returns the status and the answer.
+func ask(ctx context.Context, t *testing.T, method, url, token, body string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	// The certificate is the scheduler's own, made at its start.
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// get asks for something that must be there.
+func (p *program) get(ctx context.Context, t *testing.T, address, path string) string {
+	t.Helper()
+	code, text := ask(ctx, t, http.MethodGet, "https://"+address+path, p.token, "")
+	if code != http.StatusOK {
+		t.Errorf("%s: %d %s", path, code, text)
+	}
+	return text
+}
+
+// A scheduler with a configuration for scheduler-plugins keeps Tenon's promise, says what of the
+// configuration means something else, and shows what it decided to those who may see it.
+func TestConfigurationOfSchedulerPlugins(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	c, err := lab.Start(ctx, lab.Config{Nodes: []lab.Node{{Name: "halves", Machine: "halves"}},
+		Machines: fstest.MapFS{"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(halvesConfig)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := startProgram(ctx, t, c, ofSchedulerPlugins)
+	for _, said := range []string{`points="preFilter,preScore,preBind"`, `argument="scoringStrategy: `,
+		`argument="cacheResyncPeriodSeconds: no effect`, `argument="cache.foreignPodsDetect: no effect`} {
+		if n := strings.Count(p.said(t), said); n != 1 {
+			t.Errorf("the scheduler says %s %d times, want once", said, n)
+		}
+	}
+
+	w := &world{Cluster: c, client: kubernetes.NewForConfigOrDie(c.RESTConfig())}
+	if w.pods, err = workload.Follow(ctx, w.client); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.pods.Stop)
+	loud := named(cores("loud", 20), "topo-aware-scheduler")
+	loud.Annotations = map[string]string{sched.LogAnnotation: "6"}
+	w.runs(ctx, t, loud)
+	w.runs(ctx, t, named(cores("quiet", 20), "topo-aware-scheduler"))
+	w.create(ctx, t, named(cores("third", 20), "topo-aware-scheduler"))
+	_, why := w.await(ctx, t, "third", workload.Pending)
+	contains(t, "pod third", why, `1 cannot align container "c" (wants 20 cpu on one numa; best numa has 10 free)`)
+
+	p.inspected(ctx, t)
+	p.await(ctx, t, regexp.MustCompile(`"Reserved" .*pod="default/loud" node="halves"`))
+	if strings.Contains(p.said(t), `pod="default/quiet" node=`) {
+		t.Error("lines about a pod are logged that are below the verbosity")
+	}
+	code, text := ask(ctx, t, http.MethodPut, "https://"+p.secure+"/debug/flags/v", p.token, "2")
+	if code != http.StatusOK {
+		t.Errorf("PUT /debug/flags/v: %d %s", code, text)
+	}
+	w.runs(ctx, t, named(cores("heard", 2), "topo-aware-scheduler"))
+	p.await(ctx, t, regexp.MustCompile(`"Reserved" .*pod="default/heard" node="halves"`))
+	metrics := p.get(ctx, t, p.secure, "/metrics")
+	for _, want := range []string{"tenon_predictions_made_total 3\n", `tenon_nodes{quality="exact"} 1`, `tenon_nodes{quality="none"} 0`,
+		"tenon_oldest_prediction_seconds "} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics has no %q", want)
+		}
+	}
+}
+
+func named(p *v1.Pod, scheduler string) *v1.Pod {
+	p.Spec.SchedulerName = scheduler
+	return p
+}
+
+// inspected asks for the node and the pods, with and without leave.
+func (p *program) inspected(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, path := range []string{"nodes", "nodes/halves", "pods/default/quiet"} {
+		url := "https://" + p.inspect + inspect.Prefix + path
+		if code, _ := ask(ctx, t, http.MethodGet, url, "", ""); code != http.StatusForbidden {
+			t.Errorf("%s without a token: %d", path, code)
+		}
+		if code, _ := ask(ctx, t, http.MethodGet, url, "no token of anybody", ""); code != http.StatusUnauthorized {
+			t.Errorf("%s with a wrong token: %d", path, code)
+		}
+	}
+	var node inspect.Node
+	if err := json.Unmarshal([]byte(p.get(ctx, t, p.inspect, inspect.Prefix+"nodes/halves")), &node); err != nil {
+		t.Error(err)
+	}
+	if node.Quality != "exact" || node.FreeCPUs != 20 || len(node.Holdings) != 2 || node.Rules.TopologyManagerPolicy != "single-numa-node" {
+		t.Errorf("node halves: %+v", node)
+	}
+	var pod inspect.Pod
+	err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
+		err := json.Unmarshal([]byte(p.get(ctx, t, p.inspect, inspect.Prefix+"pods/default/quiet")), &pod)
+		return err == nil && pod.Decisions[0].Stage == inspect.Confirmed, err
+	})
+	if err != nil || pod.Decisions[0].Node != "halves" || pod.Decisions[0].Seen[0].CPUs == "" {
+		t.Errorf("pod quiet: %v, %+v", err, pod)
+	}
+	text := p.get(ctx, t, p.inspect, inspect.Prefix+"pods/default/third?format=text")
+	contains(t, "the decision on pod third", text, `cannot align container "c" (wants 20 cpu on one numa; best numa has 10 free)`)
+}
