@@ -1,0 +1,63 @@
+// Command work is the only program in the only container image of a real node: the pause process of
+// every pod, and a workload that touches memory.
+//
+//	work           wait for a signal, and reap orphans
+//	work MIB       touch that much memory first
+//	work MIB end   end then, as an init container does
+//
+// It links nothing but the standard library, so that it runs in an image with no other file. It refuses
+// more than 64 GiB.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+)
+
+const maxMiB = 64 << 10
+
+func main() {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
+	var held []byte
+	if len(os.Args) > 1 {
+		mib, err := strconv.Atoi(os.Args[1])
+		if err != nil || mib < 0 || mib > maxMiB {
+			fmt.Fprintf(os.Stderr, "work: %q is not a number of MiB in 0..%d\n", os.Args[1], maxMiB)
+			os.Exit(2)
+		}
+		held = touch(mib << 20)
+		if len(os.Args) > 2 && os.Args[2] == "end" {
+			return
+		}
+	}
+	for s := range signals {
+		if s != syscall.SIGCHLD {
+			break
+		}
+		reap()
+	}
+	runtime.KeepAlive(held)
+}
+
+// touch returns memory of which every page was written to.
+func touch(n int) []byte {
+	b := make([]byte, n)
+	for i := 0; i < n; i += os.Getpagesize() {
+		b[i] = 1
+	}
+	return b
+}
+
+// reap collects the children that ended: the first process of a pod inherits orphans.
+func reap() {
+	for {
+		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+			return
+		}
+	}
+}
