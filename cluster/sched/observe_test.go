@@ -79,9 +79,9 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	if none.Fits || none.Why != "node has no layout" {
 		t.Errorf("node none: %+v", none)
 	}
-	made, _ := testutil.GetCounterMetricValue(p.metrics.predicted)
+	made := counted(t, p.metrics.predicted)
 	fits(t, p.Reserve(t.Context(), cs, pod, "n"))
-	if now, _ := testutil.GetCounterMetricValue(p.metrics.predicted); now != made+1 {
+	if now := counted(t, p.metrics.predicted); now != made+1 {
 		t.Errorf("%v predictions are counted, want %v", now, made+1)
 	}
 	stage := func(want inspect.Stage) {
@@ -164,6 +164,15 @@ func TestUnknownNodesLetPodsWithoutADemandIn(t *testing.T) {
 	}
 }
 
+func counted(t *testing.T, m metrics.CounterMetric) float64 {
+	t.Helper()
+	n, err := testutil.GetCounterMetricValue(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 func TestOutcomesAreCounted(t *testing.T) {
 	m := newMetrics()
 	p := newPlugin(t, refuse)
@@ -188,9 +197,8 @@ func TestOutcomesAreCounted(t *testing.T) {
 	m.outcome(ledger.Outcome{Result: ledger.Wrong, Predicted: a, Seen: b}, nil)
 	of := func(want float64, m metrics.CounterMetric) {
 		t.Helper()
-		got, err := testutil.GetCounterMetricValue(m)
-		if err != nil || got != want {
-			t.Errorf("%v, %v; want %v", got, err, want)
+		if got := counted(t, m); got != want {
+			t.Errorf("%v are counted, want %v", got, want)
 		}
 	}
 	of(2, m.predictions.WithLabelValues("confirmed"))

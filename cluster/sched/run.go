@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/configz"
 	"k8s.io/klog/v2"
@@ -122,10 +124,14 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) erro
 	if err != nil {
 		return fmt.Errorf("follow layouts: %w", err)
 	}
-	p, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(s.Feed.Pods())
+	ends := newFates(s.Feed, s.Book.Booked, func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+		return cc.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	}, klog.FromContext(ctx).WithName(Name))
+	p, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(ends)
 	if err != nil {
 		return fmt.Errorf("follow pods: %w", err)
 	}
+	go ends.run(ctx)
 	if _, err := layouts.AddEventHandler(s.heard); err != nil {
 		return fmt.Errorf("follow layouts: %w", err)
 	}

@@ -1,0 +1,78 @@
+package sched
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+)
+
+// fates finds out how pods ended that were on their way to a node. The scheduler's informer follows only
+// pods that have not ended, and of one that ends it delivers a deletion with what the pod was before: it
+// does not say that a kubelet refused the pod, and not why. So such a pod is read once more.
+type fates struct {
+	cache.ResourceEventHandler // of all other events
+	waits                      func(node, uid string) bool
+	read                       func(ctx context.Context, namespace, name string) (*v1.Pod, error)
+	gone                       func(*v1.Pod)
+	queue                      workqueue.TypedRateLimitingInterface[*v1.Pod]
+	logger                     klog.Logger
+}
+
+// maxReads is how often a pod is asked for that the API server does not tell about.
+const maxReads = 5
+
+func newFates(feed *kube.Feed, waits func(node, uid string) bool,
+	read func(ctx context.Context, namespace, name string) (*v1.Pod, error), logger klog.Logger) *fates {
+	return &fates{ResourceEventHandler: feed.Pods(), waits: waits, read: read, gone: feed.PodGone, logger: logger,
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*v1.Pod]())}
+}
+
+// OnDelete lets a pod go that nobody waits for, and has others looked at.
+func (f *fates) OnDelete(o any) {
+	last := o
+	if t, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		last = t.Obj
+	}
+	p, ok := last.(*v1.Pod)
+	if !ok || kube.Ended(p) || !f.waits(p.Spec.NodeName, string(p.UID)) {
+		f.ResourceEventHandler.OnDelete(o)
+		return
+	}
+	f.queue.Add(p)
+}
+
+// run looks at pods until the context ends.
+func (f *fates) run(ctx context.Context) {
+	context.AfterFunc(ctx, f.queue.ShutDown)
+	for {
+		p, quit := f.queue.Get()
+		if quit {
+			return
+		}
+		f.look(ctx, p)
+		f.queue.Done(p)
+	}
+}
+
+// look lets a pod go as it ended, or as it was when that cannot be known.
+func (f *fates) look(ctx context.Context, last *v1.Pod) {
+	now, err := f.read(ctx, last.Namespace, last.Name)
+	switch {
+	case err == nil && now.UID == last.UID && kube.Ended(now):
+		f.queue.Forget(last)
+		last = now
+	case err != nil && !apierrors.IsNotFound(err) && f.queue.NumRequeues(last) < maxReads:
+		f.logger.V(logData).Info("Pod not read, will try again", "pod", klog.KObj(last), "error", err.Error())
+		f.queue.AddRateLimited(last)
+		return
+	default:
+		f.queue.Forget(last)
+	}
+	f.gone(last)
+}
