@@ -4,10 +4,10 @@ N = 100000
 S = 1
 T = 10s
 
-.PHONY: help demo up test race bench diff fuzz generate verify lint build clean
+.PHONY: help demo up test test-node race bench diff fuzz generate verify lint build clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
 
 demo: ## Run one workload under the default scheduler and under Tenon, and compare
 	go run ./cmd/tenon-lab demo
@@ -17,6 +17,9 @@ up: ## Start a cluster in one process, for kubectl
 
 test: ## Run all tests
 	go run ./test
+
+test-node: ## Boot real nodes and try pods on them
+	go run ./test node
 
 race: ## Run the heavy packages' tests under the race detector
 	go run ./test race

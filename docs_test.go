@@ -329,7 +329,7 @@ func firstWord(lit *ast.BasicLit) string {
 func makeTargets(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, m := range regexp.MustCompile(`(?m)^([a-z]+):`).FindAllStringSubmatch(document(t, "Makefile"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(document(t, "Makefile"), -1) {
 		out = append(out, m[1])
 	}
 	return out

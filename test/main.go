@@ -1,9 +1,11 @@
 // Command test runs every test of the module in the order in which failures are cheapest to learn of:
 // go vet, then under the race detector every package that does not link a kubelet or an API server,
-// then the others. First of all it gets the Debian packages that some tests need.
+// then the others, and last those that boot real nodes. First of all it gets the Debian packages that some
+// tests need.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
 //	go run ./test race [ARGS...]   only the heavy packages, under the race detector
+//	go run ./test node [ARGS...]   only the tests on real nodes
 //	go run ./test packages         only gets the Debian packages
 //
 // Invariant: it says what it runs before it runs it, and the last lines and the exit code say how it
@@ -37,6 +39,8 @@ func main() {
 		if r.done = append(r.done, "Debian packages"); err == nil && len(r.untested) > 0 {
 			err = errors.New("some Debian packages cannot be had")
 		}
+	case len(args) > 0 && args[0] == "node":
+		err = errors.Join(err, r.realNodes(ctx, args[1:]))
 	case len(args) > 0 && args[0] == "race":
 		err = errors.Join(err, r.all(ctx, args[1:], true))
 	default:
@@ -90,6 +94,9 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 			r.test(ctx, "light", race, args, light))
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
+	if !raceHeavy {
+		errs = append(errs, r.realNodes(ctx, args))
+	}
 	return errors.Join(errs...)
 }
 
@@ -116,6 +123,11 @@ const heartbeat = 30 * time.Second
 
 // step runs one go command.
 func (r *runner) step(ctx context.Context, name string, args ...string) error {
+	return r.watched(ctx, io.Discard, name, args...)
+}
+
+// watched runs one go command and shows its output to a writer too.
+func (r *runner) watched(ctx context.Context, also io.Writer, name string, args ...string) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: not run: %w", name, context.Cause(ctx))
 	}
@@ -127,7 +139,8 @@ func (r *runner) step(ctx context.Context, name string, args ...string) error {
 	defer stop()
 	w := &loud{r: r, spoke: make(chan struct{}, 1)}
 	go w.beat(alive, name, began)
-	cmd.Stdout, cmd.Stderr = w, w
+	out := io.MultiWriter(w, also)
+	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Run(); err != nil {
 		r.say("%s: failed after %s", name, time.Since(began).Round(time.Second))
 		return fmt.Errorf("%s: %w", name, err)
@@ -203,7 +216,7 @@ func lacking(env []string, look func(string) (string, error)) string {
 }
 
 // packages lists the packages that have tests: light ones, and heavy ones whose test program links
-// k8s.io/kubernetes.
+// k8s.io/kubernetes. The trial is neither.
 func packages(ctx context.Context) (light, heavy []string, err error) {
 	const format = `{{.ImportPath}}{{range .Deps}} {{.}}{{end}}`
 	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-f", format, "./...")
@@ -213,7 +226,7 @@ func packages(ctx context.Context) (light, heavy []string, err error) {
 		return nil, nil, fmt.Errorf("go list: %w", err)
 	}
 	light, heavy = split(string(out))
-	return light, heavy, nil
+	return light, slices.DeleteFunc(heavy, func(p string) bool { return p == trial }), nil
 }
 
 // split reads lines of a package and its dependencies. Only test programs count, which go list names

@@ -25,7 +25,7 @@ func imageArchive(program []byte) ([]byte, error) {
 	}
 	sum := sha256.Sum256(layer)
 	config, err := json.Marshal(map[string]any{
-		"architecture": "amd64", "os": "linux",
+		"architecture": arch, "os": "linux",
 		"config": map[string]any{"Entrypoint": []string{entryPoint}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
 	})

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 
 	"github.com/tenon-numa/tenon/lab/guest"
 )
@@ -18,6 +19,9 @@ import (
 //
 //go:embed root
 var guestFiles embed.FS
+
+// arch is what nodes are, as Debian and Go call it.
+const arch = "amd64"
 
 // diskMiB is the size of a node's disk; it takes no more room than its files.
 const diskMiB = 1536
@@ -33,33 +37,62 @@ type Disk struct{ path string }
 
 // BuildDisk builds the programs of a node where they are not up to date, and the disk with them, as a
 // file of a directory. Each step is told to progress, which may be nil. Building for the first time
-// takes some minutes of a CPU; after that it takes seconds.
+// takes some minutes of a CPU; after that it takes seconds. Missing packages are a [*guest.MissingError].
 func BuildDisk(ctx context.Context, dir string, progress func(line string)) (*Disk, error) {
 	if progress == nil {
 		progress = func(string) {}
 	}
-	bin, err := buildParts(ctx, progress)
-	if err != nil {
-		return nil, fmt.Errorf("build a node's disk: %w", err)
-	}
-	tree, err := os.MkdirTemp(dir, "tree-")
-	if err != nil {
-		return nil, fmt.Errorf("build a node's disk: %w", err)
-	}
-	defer os.RemoveAll(tree)
-	if err := fill(tree, bin); err != nil {
-		return nil, fmt.Errorf("build a node's disk: %w", err)
-	}
 	d := &Disk{filepath.Join(dir, "node.img")}
-	if err := makeFileSystem(ctx, d.path, tree); err != nil {
+	if err := d.build(ctx, dir, progress); err != nil {
 		return nil, fmt.Errorf("build a node's disk: %w", err)
 	}
-	progress("built the disk")
 	return d, nil
 }
 
+func (d *Disk) build(ctx context.Context, dir string, say func(string)) error {
+	if err := checkHost(); err != nil {
+		return err
+	}
+	linux, err := guest.Find(arch)
+	if err != nil {
+		return err
+	}
+	mkfs, err := findMkfs()
+	if err != nil {
+		return err
+	}
+	if err := checkLinker(ctx); err != nil {
+		return err
+	}
+	bin, err := buildParts(ctx, say)
+	if err != nil {
+		return err
+	}
+	tree, err := os.MkdirTemp(dir, "tree-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tree)
+	if err := fill(tree, bin, linux.Busybox); err != nil {
+		return err
+	}
+	if err := makeFileSystem(ctx, mkfs, d.path, tree); err != nil {
+		return err
+	}
+	say("built the disk")
+	return nil
+}
+
+// checkHost refuses hosts for which programs would have to be cross-compiled with a C library.
+func checkHost() error {
+	if runtime.GOARCH != arch {
+		return fmt.Errorf("the host is %s, and the programs of a node are built for %s", runtime.GOARCH, arch)
+	}
+	return nil
+}
+
 // fill lays out the files of a node below a directory.
-func fill(tree, bin string) error {
+func fill(tree, bin, busybox string) error {
 	for _, dir := range []string{"dev", "proc", "sys", "run", "tmp", "root", "bin", "sbin", "usr/bin", "usr/sbin", "var/log", "var/lib"} {
 		if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
 			return err
@@ -72,11 +105,7 @@ func fill(tree, bin string) error {
 			}
 		}
 	}
-	parts, err := guest.Find("amd64")
-	if err != nil {
-		return err
-	}
-	if err := copyFile(filepath.Join(tree, "bin", "busybox"), parts.Busybox); err != nil {
+	if err := copyFile(filepath.Join(tree, "bin", "busybox"), busybox); err != nil {
 		return err
 	}
 	program, err := os.ReadFile(filepath.Join(bin, "work"))
@@ -127,16 +156,21 @@ func copyFile(to, from string) (err error) {
 	return err
 }
 
+// findMkfs finds the program that makes ext4 file systems. Debian keeps it where only root looks.
+func findMkfs() (string, error) {
+	if path, err := exec.LookPath("mkfs.ext4"); err == nil {
+		return path, nil
+	}
+	path, err := exec.LookPath("/usr/sbin/mkfs.ext4")
+	if err != nil {
+		return "", &guest.MissingError{Package: "e2fsprogs", Err: err}
+	}
+	return path, nil
+}
+
 // makeFileSystem makes an ext4 image of a directory, which needs neither root nor a mount. Nobody would
 // recover such a file system, so it has no journal.
-func makeFileSystem(ctx context.Context, path, tree string) error {
-	mkfs, err := exec.LookPath("mkfs.ext4")
-	if err != nil {
-		// Debian keeps it where only root looks.
-		if mkfs, err = exec.LookPath("/usr/sbin/mkfs.ext4"); err != nil {
-			return &guest.MissingError{Package: "e2fsprogs", Err: err}
-		}
-	}
+func makeFileSystem(ctx context.Context, mkfs, path, tree string) error {
 	cmd := exec.CommandContext(ctx, mkfs, "-q", "-F", "-O", "^has_journal", "-m", "0", "-E", "root_owner=0:0",
 		"-d", tree, path, fmt.Sprintf("%dM", diskMiB))
 	if out, err := cmd.CombinedOutput(); err != nil {

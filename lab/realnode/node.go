@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"runtime"
 	"slices"
 	"time"
 
@@ -70,8 +69,8 @@ type Node struct {
 // Start boots a node and returns when it is ready and its layout is published. The context bounds the
 // start only; the node runs until Stop.
 func Start(ctx context.Context, c Config) (_ *Node, err error) {
-	if runtime.GOARCH != "amd64" {
-		return nil, fmt.Errorf("start node %s: the host is %s, its programs are built for amd64", c.Name, runtime.GOARCH)
+	if err := checkHost(); err != nil {
+		return nil, fmt.Errorf("start node %s: %w", c.Name, err)
 	}
 	if !validName.MatchString(c.Name) {
 		return nil, fmt.Errorf("start node: name %q is not a DNS label", c.Name)
@@ -107,7 +106,7 @@ func (n *Node) boot(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	n.guest, err = guest.Boot(ctx, guest.Config{Args: args, Append: cmdline, Files: files,
+	n.guest, err = guest.Boot(ctx, guest.Config{Arch: arch, Args: args, Append: cmdline, Files: files,
 		Modules: []string{"veth", "overlay"}, Disk: c.Disk.path, Network: true, Dir: c.Dir})
 	if err != nil {
 		return err

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/tenon-numa/tenon/lab/guest"
 )
 
 const module = "github.com/tenon-numa/tenon"
@@ -25,7 +27,6 @@ type part struct {
 	env      []string
 	tags     string
 	ldflags  string
-	needs    string // Debian packages that the build needs
 }
 
 // staticC links with the C library, and leaves nothing for the guest to have: there is no C library in
@@ -38,15 +39,15 @@ func parts(release string) []part {
 	noC := []string{"CGO_ENABLED=0"}
 	return []part{
 		{name: "kubelet", dir: ".", packages: []string{"k8s.io/kubernetes/cmd/kubelet"},
-			ldflags: staticC + " -X " + version + ".gitVersion=" + release, needs: "gcc libc6-dev"},
-		{name: "tenon-agent", dir: ".", packages: []string{module + "/cmd/tenon-agent"}, ldflags: staticC, needs: "gcc libc6-dev"},
+			ldflags: staticC + " -X " + version + ".gitVersion=" + release},
+		{name: "tenon-agent", dir: ".", packages: []string{module + "/cmd/tenon-agent"}, ldflags: staticC},
 		{name: "workload", dir: ".", packages: []string{module + "/lab/realnode/work"}, env: noC, ldflags: "-s -w"},
 		{name: "containerd", dir: "lab/realnode/parts/containerd", env: noC, ldflags: "-s -w",
 			tags: "no_btrfs no_devmapper no_zfs no_aufs", packages: under("github.com/containerd/containerd/v2/cmd/",
 				"containerd", "containerd-shim-runc-v2", "ctr")},
 		// The kubelet gives every sandbox the runtime's seccomp profile, so runc must know seccomp.
 		{name: "runc", dir: "lab/realnode/parts/runc", ldflags: staticC, tags: "seccomp netgo osusergo urfave_cli_no_docs",
-			packages: []string{"github.com/opencontainers/runc"}, needs: "gcc libc6-dev libseccomp-dev"},
+			packages: []string{"github.com/opencontainers/runc"}},
 		{name: "network plugins", dir: "lab/realnode/parts/cni", env: noC, ldflags: "-s -w",
 			packages: under("github.com/containernetworking/plugins/plugins/", "main/ptp", "main/loopback", "ipam/host-local")},
 	}
@@ -102,13 +103,25 @@ func (p part) build(ctx context.Context, root, bin string, say func(string)) err
 	cmd.Stdout, cmd.Stderr = &output, &output
 	say("building " + p.name)
 	if err := cmd.Run(); err != nil {
-		err = fmt.Errorf("build %s: %w:\n%s", p.name, errors.Join(err, context.Cause(ctx)), last(output.String(), 4000))
-		if p.needs != "" {
-			err = fmt.Errorf("%w\n(it needs, on Debian: apt-get install %s)", err, p.needs)
-		}
-		return err
+		return fmt.Errorf("build %s: %w:\n%s", p.name, errors.Join(err, context.Cause(ctx)), last(output.String(), 4000))
 	}
 	say(fmt.Sprintf("built %s (%s)", p.name, time.Since(began).Round(100*time.Millisecond)))
+	return nil
+}
+
+// checkLinker tries what every link with the C library does, so that what is missing is told before minutes
+// of building, and by name.
+func checkLinker(ctx context.Context) error {
+	cc, err := goOutput(ctx, ".", "env", "CC")
+	if err != nil {
+		return fmt.Errorf("find the C compiler: %w", err)
+	}
+	words := append(strings.Fields(cc), "-static", "-x", "c", "-o", os.DevNull, "-", "-lseccomp")
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Stdin = strings.NewReader("int main(void) { return 0; }\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return &guest.MissingError{Package: "gcc libc6-dev libseccomp-dev", Err: fmt.Errorf("%s: %w: %s", words[0], err, last(string(out), 400))}
+	}
 	return nil
 }
 
@@ -117,7 +130,7 @@ func (p part) build(ctx context.Context, root, bin string, say func(string)) err
 func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOOS=linux", "GOARCH=amd64")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOOS=linux", "GOARCH="+arch)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -70,6 +71,9 @@ func start(ctx context.Context, t *testing.T) *world {
 	dir := t.TempDir()
 	redirectLogs(t, filepath.Join(dir, "kubernetes.log"))
 	say := func(line string) { t.Log(line) }
+	if runtime.GOARCH != "amd64" && os.Getenv("CI") == "" {
+		t.Skip("the programs of a node are built for amd64")
+	}
 	disk, err := realnode.BuildDisk(ctx, dir, say)
 	if missing := (*guest.MissingError)(nil); errors.As(err, &missing) && os.Getenv("CI") == "" {
 		t.Skip(err)

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+)
+
+// trial is the package whose tests boot real nodes. It is a step of its own: it builds a kubelet and a
+// container runtime, takes minutes and both hands of a small computer, and tells how far it is.
+const trial = "github.com/tenon-numa/tenon/lab/realnode/trial"
+
+// realNodes runs the trial. Its result is never taken from the cache: the go command does not see that
+// the trial builds programs itself.
+func (r *runner) realNodes(ctx context.Context, args []string) error {
+	const name = "real nodes"
+	seen := &skips{}
+	err := r.watched(ctx, seen, name, slices.Concat([]string{"test", "-v", "-count=1", "-timeout", "20m"}, args, []string{trial})...)
+	if err != nil || len(seen.why) == 0 {
+		return err
+	}
+	r.done = slices.DeleteFunc(r.done, func(s string) bool { return s == name })
+	return r.notRun("%s: %s", name, strings.Join(seen.why, "; "))
+}
+
+// skips reads the output of go test -v for tests that were skipped, each with the last line that it said.
+type skips struct {
+	rest []byte // a line that is not whole yet
+	last string
+	why  []string
+}
+
+func (s *skips) Write(p []byte) (int, error) {
+	s.rest = append(s.rest, p...)
+	for {
+		line, rest, whole := bytes.Cut(s.rest, []byte("\n"))
+		if !whole {
+			return len(p), nil
+		}
+		s.rest = rest
+		text := strings.TrimSpace(string(line))
+		if strings.HasPrefix(text, "--- SKIP: ") {
+			s.why = append(s.why, s.last)
+		}
+		s.last = text
+	}
+}
