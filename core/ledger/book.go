@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,12 +37,15 @@ type account struct {
 	base   *Node   // the layout without pods that ended
 	// flights are those that had their turn, in that order, then those that wait.
 	flights []*flight
-	// gone are the UIDs of pods that ended while the node accounts, or may still account, for them.
+	// gone are the UIDs of pods that ended while the node accounts, or may still account, for them; true
+	// for those that it has reported.
 	gone map[string]bool
 	// counted are pods that are in the amounts of a coarse node without an entry of their own.
 	counted map[string]bool
 	// totals are the amounts of the last coarse report that was understood.
 	totals  *totals
+	doubts  map[string]bool // pods that may have left though the node reports them
+	buried  []string // the pods in gone that no report has had, the oldest first
 	refused map[string]place.Error
 	now     int           // counts moments: turns, admissions
 	sure    bool          // all states in which the node may be are known
@@ -51,7 +55,7 @@ type account struct {
 func (b *Book) account(node string) *account {
 	a := b.nodes[node]
 	if a == nil {
-		a = &account{name: node, gone: map[string]bool{}, changed: make(chan struct{})}
+		a = &account{name: node, gone: map[string]bool{}, doubts: map[string]bool{}, changed: make(chan struct{})}
 		b.nodes[node] = a
 	}
 	return a
@@ -95,11 +99,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	for _, e := range l.Entries {
 		b.held[e.Pod.UID], listed[e.Pod.UID] = node, true
 	}
-	for uid := range a.gone {
-		if !listed[uid] {
-			delete(a.gone, uid)
-		}
-	}
+	a.depart(listed)
 	out := b.settle(a)
 	b.renew(a)
 	return out
@@ -132,6 +132,8 @@ func (b *Book) Forget(node string) {
 	b.unhold(a)
 	a.layout, a.base, a.counted, a.totals, a.refused = nil, nil, nil, nil, nil
 	clear(a.gone)
+	clear(a.doubts)
+	a.buried = nil
 	if len(a.flights) == 0 {
 		delete(b.nodes, node)
 	}
@@ -166,7 +168,13 @@ func (b *Book) Reserve(node string, id PodID, p *place.Pod, d place.Demand) (v p
 // Assume books a pod that was bound to the node: by another scheduler, or by this one before a restart,
 // or just now. It is on its way from then on; where the node has no layout yet, the prediction waits for
 // one.
-func (b *Book) Assume(node string, id PodID, p *place.Pod) {
+func (b *Book) Assume(node string, id PodID, p *place.Pod) { b.assume(node, id, p, false) }
+
+// Recover is Assume for a pod that was bound before this book was begun. Where its node has not reported
+// it yet, nobody can say what it got: it may have been admitted beside pods that have ended since.
+func (b *Book) Recover(node string, id PodID, p *place.Pod) { b.assume(node, id, p, true) }
+
+func (b *Book) assume(node string, id PodID, p *place.Pod, lost bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if at, on := b.where[id.UID]; on && at == node {
@@ -177,15 +185,17 @@ func (b *Book) Assume(node string, id PodID, p *place.Pod) {
 		}
 		return
 	}
-	if a := b.nodes[node]; a != nil && a.gone[id.UID] {
-		return
+	if a := b.nodes[node]; a != nil {
+		if _, ended := a.gone[id.UID]; ended {
+			return
+		}
 	}
 	b.cancel(id.UID)
 	if b.held[id.UID] == node {
 		return
 	}
 	a := b.account(node)
-	b.board(a, &flight{id: id, pod: p, shape: p.Shape(), turned: a.moment(), foreign: true})
+	b.board(a, &flight{id: id, pod: p, shape: p.Shape(), turned: a.moment(), foreign: true, lost: lost})
 }
 
 // board takes a flight on.
@@ -240,7 +250,7 @@ func (b *Book) Release(uid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if a := b.nodes[b.where[uid]]; a != nil && a.layout != nil {
-		a.gone[uid] = true
+		a.bury(uid)
 	}
 	b.cancel(uid)
 	at, on := b.held[uid]
@@ -249,7 +259,7 @@ func (b *Book) Release(uid string) {
 	}
 	a := b.nodes[at]
 	a.gone[uid] = true
-	a.released()
+	a.released(uid)
 	b.renew(a)
 }
 
@@ -271,6 +281,27 @@ func (b *Book) Vanish(uid string) {
 	defer b.mu.Unlock()
 	if f := a.flight(uid); f != nil {
 		f.vanished = true
+		return
+	}
+	a.doubts[uid] = true
+	a.released(uid)
+	b.renew(a)
+}
+
+// Doubt takes which pods there are, when the book is begun. One that a node reports and that is not there
+// has ended, or was deleted by force; the node is then in either of two states until it reports again.
+func (b *Book) Doubt(there func(uid string) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uid, node := range b.held {
+		if !there(uid) {
+			b.nodes[node].doubts[uid] = true
+		}
+	}
+	for _, a := range b.nodes {
+		if len(a.doubts) > 0 {
+			b.renew(a)
+		}
 	}
 }
 
@@ -315,19 +346,77 @@ func (b *Book) cancel(uid string) {
 	}
 	delete(b.where, uid)
 	a := b.nodes[at]
-	had := a.flight(uid).turned != 0
-	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool { return f.id.UID == uid })
-	if had {
-		a.released()
+	me := a.flight(uid)
+	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool { return f == me })
+	if me.turned != 0 {
+		a.released(uid)
+		me.keep()
+		for _, f := range a.flights {
+			if f.turned != 0 && f.shape == me.shape && !f.before(me) && !me.before(f) {
+				f.kept = merge(f.kept, me.kept) // they may have changed places
+			}
+		}
 	}
 	b.renew(a)
 }
 
-// released notes that something was given back: pods on their way may have been admitted before that.
-func (a *account) released() {
+// released notes that something was given back: pods on their way may have been admitted before that or
+// after it.
+func (a *account) released(uid string) {
 	for _, f := range a.flights {
 		if f.turned != 0 {
 			f.keep()
+			f.causes = append(f.causes[:len(f.causes):len(f.causes)], uid)
+			f.open = f.acked != 0 && !f.firm
+		}
+	}
+}
+
+// maxBuried bounds the pods that are remembered though no report ever had them.
+const maxBuried = 32
+
+// bury remembers a pod that ended before it was reported: a report that is late may have it.
+func (a *account) bury(uid string) {
+	if _, there := a.gone[uid]; there {
+		return
+	}
+	a.gone[uid] = false
+	a.buried = append(a.buried[:len(a.buried):len(a.buried)], uid)
+	if len(a.buried) > maxBuried {
+		delete(a.gone, a.buried[0])
+		a.buried = a.buried[1:]
+	}
+}
+
+// depart takes which pods a report lists. A pod that an earlier one had, and this one has not, ended
+// before it: who ended and is in no report yet was admitted after that, unless it is known to be admitted
+// and the report just lacks it.
+func (a *account) depart(listed map[string]bool) {
+	for uid, reported := range a.gone {
+		if !reported || listed[uid] {
+			continue
+		}
+		delete(a.gone, uid)
+		for _, f := range a.flights {
+			f.settled(uid)
+		}
+	}
+	maps.DeleteFunc(a.doubts, func(uid string, _ bool) bool { return !listed[uid] })
+	if a.base == nil || !slices.ContainsFunc(a.base.Entries, func(e Entry) bool { return !listed[e.Pod.UID] }) {
+		return
+	}
+	for _, f := range a.flights {
+		f.open = f.open || f.acked != 0
+	}
+}
+
+// Settle notes that a pod was known to be admitted long ago: what ends from now on ended after that.
+func (b *Book) Settle(uid string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a := b.nodes[b.where[uid]]; a != nil {
+		if f := a.flight(uid); f.acked != 0 {
+			f.firm = true
 		}
 	}
 }
@@ -412,7 +501,7 @@ func (b *Book) renew(a *account) {
 	}
 	var left []Entry
 	for _, e := range l.Entries {
-		if a.gone[e.Pod.UID] {
+		if _, ended := a.gone[e.Pod.UID]; ended {
 			left = append(left, e)
 			continue
 		}

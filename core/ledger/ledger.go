@@ -96,6 +96,8 @@ type Node struct {
 	// Others are the other states in which the node may be, at most maxWorlds, none of which has others.
 	// They differ in what pods on their way got.
 	Others []*Node
+	// Unsettled: there may be more states than Others tell. No pod fits before the node has reported.
+	Unsettled bool
 	// Refused are shapes of pods that the node refused though a verdict said otherwise, and why. They are
 	// kept away until the node has reported again.
 	Refused map[string]place.Error
@@ -113,11 +115,20 @@ func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
 			return v
 		}
 		if w := o.alone(p, d); !w.Fits() {
-			w.Reasons = append(w.Reasons, place.Reason{Code: place.Unsettled, Have: int64(len(n.Others) + 1)})
+			w.Reasons = append(w.Reasons, place.Reason{Code: place.Unsettled})
 			return w
 		}
 	}
-	if why, ok := n.Refused[p.Shape()]; ok && len(n.Refused) > 0 && v.Fits() {
+	if !v.Fits() {
+		return v
+	}
+	if n.Unsettled && len(v.Holdings) > 0 {
+		return place.Verdict{Error: place.TopologyAffinityError, Reasons: []place.Reason{{Code: place.Unsettled}}}
+	}
+	if len(n.Refused) == 0 {
+		return v
+	}
+	if why, ok := n.Refused[p.Shape()]; ok {
 		return place.Verdict{Error: why, Reasons: []place.Reason{{Code: place.Refused, Resource: string(why)}}}
 	}
 	return v
@@ -136,6 +147,9 @@ func (n *Node) Fits(p *place.Pod) bool {
 		if !place.Fits(o.Usage, p) {
 			return false
 		}
+	}
+	if n.Unsettled && len(place.Place(n.Usage, p).Holdings) > 0 {
+		return false
 	}
 	if len(n.Refused) == 0 {
 		return true

@@ -1,0 +1,294 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file reads coarse nodes: their reports say how much of each numa is held, and not by whom.
+//
+// A pod on its way is charged to the numas that were predicted for it, beside what is reported, until a
+// report accounts for it: because the report says so (a fingerprint of its pods), or because the amounts
+// can only be explained by it, or because the pod was known to be admitted before the report before this
+// one, since who reports looks again after every report. What nobody explains is held by nobody in
+// particular.
+
+// totals are amounts of the whole node by resource; "cpu" counts CPUs.
+type totals struct {
+	held map[string]int64
+	at   int // the moment of the report
+}
+
+// maxGuesses bounds the pods whose part in a report is searched for: 2 to that number of sets.
+const maxGuesses = 10
+
+// believed returns the pods that are in the amounts with holdings of their own.
+func (a *account) believed(before *Layout) (out []Entry) {
+	if before == nil || before.Amounts == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(before.Entries), func(e Entry) bool { return e.Pod.UID == "" })
+}
+
+// count takes the amounts of a coarse node: it ends the flights that they account for, and makes entries
+// of what is known of them.
+func (b *Book) count(a *account, before *Layout) (out []Outcome) {
+	if before != nil && before.Amounts == nil {
+		// The node was exact: what it reported is in these amounts, and nobody knows where.
+		a.counted = map[string]bool{}
+		for _, e := range before.Entries {
+			a.counted[e.Pod.UID] = true
+		}
+	}
+	if a.counted == nil {
+		a.counted = map[string]bool{}
+	}
+	old := a.believed(before)
+	in := a.accounted(old)
+	old = slices.DeleteFunc(old, func(e Entry) bool {
+		_, left := a.gone[e.Pod.UID]
+		return left && !in[e.Pod.UID]
+	})
+	var landed []*flight
+	rest := a.flights[:0:0]
+	for _, f := range a.flights {
+		if f.turned != 0 && in[f.id.UID] {
+			landed = append(landed, f)
+			delete(b.where, f.id.UID)
+		} else {
+			rest = append(rest, f)
+		}
+	}
+	a.flights = rest
+	fresh := old
+	for _, f := range landed {
+		if len(f.options) == 1 && !f.lost {
+			fresh = append(fresh[:len(fresh):len(fresh)], Entry{Pod: f.id, Source: Counted, Holdings: f.holdings()})
+		}
+	}
+	entries, agrees := a.attribute(fresh)
+	if !agrees {
+		if entries, agrees = a.attribute(old); !agrees {
+			entries, _ = a.attribute(nil)
+		}
+		agrees = false
+	}
+	a.layout.Entries = entries
+	for _, f := range landed {
+		a.counted[f.id.UID] = true
+		if len(f.options) == 1 && !f.lost {
+			o := Outcome{Node: a.name, Pod: f.id, Result: Wrong, Predicted: f.holdings(), Foreign: f.foreign}
+			if agrees {
+				o.Result, o.Seen = Confirmed, f.holdings()
+			}
+			out = append(out, o)
+		}
+	}
+	b.tidy(a)
+	return out
+}
+
+// tidy forgets pods that ended and are accounted for no more, and remembers the others as held.
+func (b *Book) tidy(a *account) {
+	entry := map[string]bool{}
+	for _, e := range a.layout.Entries {
+		entry[e.Pod.UID] = true
+	}
+	for uid := range a.gone {
+		delete(a.counted, uid)
+		if !entry[uid] {
+			delete(a.gone, uid)
+		}
+	}
+	for uid := range a.counted {
+		b.held[uid] = a.name
+	}
+	for uid := range entry {
+		if uid != "" {
+			b.held[uid] = a.name
+		}
+	}
+}
+
+// accounted says for the pods that the amounts may account for whether they do: pods on their way, and
+// pods that ended.
+func (a *account) accounted(old []Entry) map[string]bool {
+	var air, ended []guess
+	for _, f := range a.flights {
+		if f.turned != 0 {
+			air = append(air, guess{f.id.UID, sum(f.holdings()), f.acked != 0 && a.totals != nil && f.acked < a.totals.at, f.acked != 0})
+		}
+	}
+	for _, e := range old {
+		if _, left := a.gone[e.Pod.UID]; left {
+			ended = append(ended, guess{uid: e.Pod.UID, amounts: sum(e.Holdings)})
+		}
+	}
+	now := sum(a.layout.Amounts.Held)
+	out := map[string]bool{}
+	switch said := a.layout.Amounts.Counts; {
+	case said != nil:
+		for _, g := range slices.Concat(air, ended) {
+			out[g.uid] = said[g.uid]
+		}
+	case a.totals == nil:
+		first(now, air, out)
+	default:
+		explain(now, a.totals.held, air, ended, out)
+	}
+	a.totals = &totals{held: now, at: a.moment()}
+	return out
+}
+
+// guess is a pod that a report may account for or not.
+type guess struct {
+	uid     string
+	amounts map[string]int64
+	// sure: it was admitted before the report before this one; acked: it is known to be admitted.
+	sure, acked bool
+}
+
+// first reads the first report of a node: all pods that are there, if their amounts are what is held;
+// otherwise those that are known to be admitted.
+func first(now map[string]int64, air []guess, out map[string]bool) {
+	all := map[string]int64{}
+	for _, g := range air {
+		add(all, g.amounts, 1)
+	}
+	everybody := maps.Equal(all, now)
+	for _, g := range air {
+		out[g.uid] = everybody || g.acked
+	}
+}
+
+// explain finds the sets of pods that have come into the amounts, and of those that have left them, that
+// make the old amounts the new ones. What all of them agree on is decided; where they do not agree, or
+// there is none, a pod has come if it was admitted before the report before this one, and none has left.
+func explain(now, before map[string]int64, air, ended []guess, out map[string]bool) {
+	for _, g := range air {
+		out[g.uid] = g.sure
+	}
+	for _, g := range ended {
+		out[g.uid] = true
+	}
+	all := slices.Concat(air, ended)
+	if len(all) > maxGuesses {
+		return
+	}
+	always, never, found := ^uint(0), ^uint(0), false
+	for set := range uint(1) << len(all) {
+		amounts := maps.Clone(before)
+		for i, g := range all {
+			switch moved := set>>i&1 != 0; {
+			case moved && i < len(air):
+				add(amounts, g.amounts, 1)
+			case moved:
+				add(amounts, g.amounts, -1)
+			}
+		}
+		if maps.Equal(amounts, now) {
+			always, never, found = always&set, never&^set, true
+		}
+	}
+	for i, g := range all {
+		switch {
+		case found && always>>i&1 != 0:
+			out[g.uid] = i < len(air)
+		case found && never>>i&1 != 0:
+			out[g.uid] = i >= len(air)
+		}
+	}
+}
+
+// add adds n times the amounts; resources of which nothing is left are not there.
+func add(to, amounts map[string]int64, n int64) {
+	for k, v := range amounts {
+		if to[k] += n * v; to[k] == 0 {
+			delete(to, k)
+		}
+	}
+}
+
+// sum returns what holdings take of a node as a whole. CPUs that an init container leaves to others
+// count once.
+func sum(hs []place.Holding) map[string]int64 {
+	out := map[string]int64{}
+	var cpus idset.Set[idset.CPU]
+	for _, h := range hs {
+		cpus = cpus.Union(h.CPUs)
+		for _, m := range h.Memory {
+			add(out, map[string]int64{m.Kind: m.Bytes}, 1)
+		}
+		for _, d := range h.Devices {
+			add(out, map[string]int64{d.Resource: int64(len(d.IDs))}, 1)
+		}
+	}
+	add(out, map[string]int64{"cpu": int64(cpus.Len())}, 1)
+	return out
+}
+
+// attribute returns entries for pods, and one for what is held beyond them, numa by numa. agrees is false
+// where the pods would hold more of a numa than is held.
+func (a *account) attribute(pods []Entry) (out []Entry, agrees bool) {
+	l := a.layout
+	held := place.NewUsage(l.Machine, l.Rules).Hold(l.Amounts.Held...)
+	mine := place.NewUsage(l.Machine, l.Rules).Hold(holdings(pods)...)
+	rest := place.Holding{}
+	var cpus []idset.CPU
+	for i, n := range l.Machine.NUMAs() {
+		left := n.CPUs.And(mine.FreeCPUs())
+		more := left.Len() - n.CPUs.AndLen(held.FreeCPUs())
+		if more < 0 {
+			return nil, false
+		}
+		cpus = append(cpus, left.List()[:more]...)
+		for _, kind := range l.Machine.Kinds() {
+			switch more := mine.FreeMemory(i, kind) - held.FreeMemory(i, kind); {
+			case more < 0:
+				return nil, false
+			case more > 0:
+				rest.Memory = append(rest.Memory, place.Block{Kind: kind, NUMAs: 1 << uint(i), Bytes: more})
+			}
+		}
+	}
+	rest.CPUs = idset.Of(cpus...)
+	for _, r := range l.Machine.Resources() {
+		d, ok := a.devices(r.Name, mine, held)
+		if !ok {
+			return nil, false
+		}
+		if len(d.IDs) > 0 {
+			rest.Devices = append(rest.Devices, d)
+		}
+	}
+	out = slices.Clone(pods)
+	if !rest.Empty() {
+		out = append(out, Entry{Source: Counted, Holdings: []place.Holding{rest}})
+	}
+	return out, true
+}
+
+// devices returns the devices of a resource that are held beyond those of pods.
+func (a *account) devices(resource string, mine, held *place.Usage) (out place.DeviceBlock, ok bool) {
+	left := map[topo.Mask]int{}
+	for _, d := range held.FreeDevices(resource) {
+		left[d.NUMAs]++
+	}
+	out.Resource = resource
+	for _, d := range mine.FreeDevices(resource) {
+		if left[d.NUMAs]--; left[d.NUMAs] < 0 {
+			out.IDs = append(out.IDs, d.ID)
+			out.NUMAs |= d.NUMAs
+		}
+	}
+	for _, n := range left {
+		if n > 0 {
+			return out, false
+		}
+	}
+	return out, true
+}

@@ -1,0 +1,242 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// flight is a pod on its way to a node: reserved, perhaps bound, not yet observed there.
+type flight struct {
+	id  PodID
+	pod *place.Pod
+	// shape is pod.Shape().
+	shape string
+	// foreign: somebody else bound it, or this book did before it was lost.
+	foreign bool
+	// lost: it was bound before the book was begun, and may hold anything.
+	lost bool
+	// turned is when it had its turn, that is, may have been bound; acked when it became known that the
+	// node has admitted it. Moments are counted by account.now; 0 is never.
+	turned, acked int
+	// vanished: its object is gone and nothing said that it ended. The next report tells.
+	vanished bool
+	// options are the holdings that it may have, the likeliest first; none where it will hold nothing or
+	// nothing is known.
+	options [][]place.Holding
+	// kept are options that stay possible whatever is computed anew: the node may have admitted it before
+	// something was released, or is known to have admitted it already.
+	kept [][]place.Holding
+	// causes are the pods whose end made it keep options.
+	causes []string
+	// open: what is computed anew is possible beside kept. It is for a pod that is known to be admitted
+	// when the end of another is learned of: which of both came first, nobody has said.
+	open bool
+	// firm: too much time has passed since it was admitted for that.
+	firm bool
+	// past are options that were possible once; a report may be as old.
+	past [][]place.Holding
+}
+
+// maxOptions bounds what is remembered of a pod that the node does not report while others come and go.
+const maxOptions = 8
+
+func (f *flight) holdings() []place.Holding {
+	if len(f.options) == 0 {
+		return nil
+	}
+	return f.options[0]
+}
+
+// vague reports whether one cannot say what a pod after this one will find: devices are drawn from
+// several numas.
+func (f *flight) vague() bool {
+	for _, o := range f.options {
+		for _, h := range o {
+			for _, d := range h.Devices {
+				if d.Loose || (d.Free && d.NUMAs.Len() > 1) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// exact reports whether pods of its shape may change places with it unnoticed.
+func (f *flight) exact() bool { return place.Verdict{Holdings: f.holdings()}.Exact() }
+
+// before reports whether the node admits f before g for sure.
+func (f *flight) before(g *flight) bool { return f.acked != 0 && f.acked <= g.turned }
+
+// keep makes sure that what is possible now stays possible.
+func (f *flight) keep() { f.kept = merge(f.kept, f.options) }
+
+// settled notes that a report is later than the end of a pod.
+func (f *flight) settled(uid string) {
+	if f.acked != 0 || len(f.causes) == 0 {
+		return
+	}
+	f.causes = slices.DeleteFunc(slices.Clone(f.causes), func(c string) bool { return c == uid })
+	if len(f.causes) == 0 {
+		f.past, f.kept = merge(f.options, f.past), nil
+	}
+}
+
+// merge appends what is new of b to a, up to maxOptions.
+func merge(a, b [][]place.Holding) [][]place.Holding {
+	out := slices.Clone(a)
+	for _, o := range b {
+		if len(out) < maxOptions && !slices.ContainsFunc(out, func(x []place.Holding) bool { return same(x, o) }) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func same(a, b []place.Holding) bool {
+	return slices.EqualFunc(a, b, func(x, y place.Holding) bool { return x.Matches(y) && y.Matches(x) })
+}
+
+// Result says how a prediction came out.
+type Result string
+
+const (
+	// Confirmed: the node gave what was predicted.
+	Confirmed Result = "confirmed"
+	// Wrong: the node gave something else.
+	Wrong Result = "wrong"
+	// Rejected: the node refused a pod that was predicted to fit.
+	Rejected Result = "rejected"
+)
+
+// Outcome is one prediction met by an observation.
+type Outcome struct {
+	Node      string
+	Pod       PodID
+	Result    Result
+	Predicted []place.Holding
+	Seen      []place.Holding
+	Error     place.Error // where the result is Rejected
+	Foreign   bool        // the pod was bound by somebody else
+}
+
+// settle ends the flights of pods that the node now reports.
+func (b *Book) settle(a *account) []Outcome {
+	var out []Outcome
+	seen := map[string]Entry{}
+	for _, e := range a.layout.Entries {
+		seen[e.Pod.UID] = e
+	}
+	rest := a.flights[:0:0]
+	for _, f := range a.flights {
+		e, ok := seen[f.id.UID]
+		if !ok && !f.vanished {
+			rest = append(rest, f)
+			continue
+		}
+		delete(b.where, f.id.UID)
+		if !ok || len(f.options) == 0 || f.lost {
+			continue
+		}
+		o := Outcome{Node: a.name, Pod: f.id, Result: Wrong, Predicted: f.holdings(), Seen: e.Holdings, Foreign: f.foreign}
+		if a.foresaw(f, e.Holdings) || a.late(f, e.Holdings) {
+			o.Result = Confirmed
+		}
+		out = append(out, o)
+	}
+	a.flights = rest
+	return out
+}
+
+// late reports whether the holdings are what the pod gets if pods that the new report lacks, though they
+// were there, had ended before it was admitted, after any number of the others that are new in the report.
+func (a *account) late(f *flight, holdings []place.Holding) bool {
+	if a.base == nil {
+		return false
+	}
+	listed, old := map[string]bool{}, map[string]bool{}
+	for _, e := range a.layout.Entries {
+		listed[e.Pod.UID] = true
+	}
+	var left []string
+	for _, e := range a.base.Entries {
+		if old[e.Pod.UID] = true; !listed[e.Pod.UID] {
+			left = append(left, e.Pod.UID)
+		}
+	}
+	u := a.base.Without(left...).Usage
+	for _, e := range append([]Entry{{}}, a.layout.Entries...) {
+		if old[e.Pod.UID] || e.Pod.UID == f.id.UID {
+			continue
+		}
+		u = u.Hold(e.Holdings...)
+		if v := place.Place(u, f.pod); v.Fits() && matches(v.Holdings, holdings) {
+			return true
+		}
+	}
+	return false
+}
+
+// foresaw reports whether the holdings were predicted for the pod, or for a pod of the same shape that
+// had its turn together with it.
+func (a *account) foresaw(f *flight, seen []place.Holding) bool {
+	for _, g := range a.flights {
+		if g != f && (g.shape != f.shape || g.turned == 0) {
+			continue
+		}
+		if slices.ContainsFunc(g.options, func(o []place.Holding) bool { return matches(o, seen) }) ||
+			slices.ContainsFunc(g.past, func(o []place.Holding) bool { return matches(o, seen) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches compares container by container; of another pod of the same shape the names do not count.
+// Memory of an init container may be gone: the memory manager takes it back when the next container
+// starts.
+func matches(predicted, seen []place.Holding) bool {
+	predicted, seen = trimmed(predicted), trimmed(seen)
+	for _, p := range predicted {
+		switch {
+		case len(seen) > 0 && p.Matches(seen[0]):
+			seen = seen[1:]
+		case p.Kind != place.Init:
+			return false
+		default:
+			if p.Memory = nil; p.Empty() {
+				continue
+			}
+			if len(seen) == 0 || !p.Matches(seen[0]) {
+				return false
+			}
+			seen = seen[1:]
+		}
+	}
+	return len(seen) == 0
+}
+
+// trimmed drops holdings that take nothing: reports differ in whether they list them.
+func trimmed(in []place.Holding) []place.Holding {
+	return slices.DeleteFunc(slices.Clone(in), func(h place.Holding) bool { return h.Empty() })
+}
+
+// free reports whether holdings were predicted, and nobody else holds the CPUs and devices in them.
+func free(u *place.Usage, hs []place.Holding) bool {
+	for _, h := range hs {
+		if !h.CPUs.SubsetOf(u.FreeCPUs()) {
+			return false
+		}
+		for _, d := range h.Devices {
+			ids := u.FreeDevices(d.Resource)
+			for _, id := range d.IDs {
+				if !slices.ContainsFunc(ids, func(x topo.Device) bool { return x.ID == id }) {
+					return false
+				}
+			}
+		}
+	}
+	return len(hs) > 0
+}

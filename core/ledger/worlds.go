@@ -1,0 +1,277 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// This file works out in which states a node may be, given what it reported and who is on the way.
+//
+// Pods that were bound are admitted in an order that is sure only where one was known to be admitted
+// before the next was bound. Every order that is possible is followed, but for pods of equal shape, which
+// change places unnoticed; and where a pod has kept options, every one of them. That is one state nearly
+// always: own pods take turns, and a report settles what it shows.
+
+const (
+	// maxWorlds bounds the states of a node, maxSteps the work of finding them.
+	maxWorlds = 16
+	maxSteps  = 256
+)
+
+// world is one state of a node that may be.
+type world struct {
+	base  *Node // what the node has beside the flights
+	usage *place.Usage
+	// got[i] is what the i-th flight holds; nil: nothing, or it is refused.
+	got [][]place.Holding
+}
+
+func (w *world) with(i int, hs []place.Holding) *world {
+	out := &world{base: w.base, usage: w.usage, got: slices.Clone(w.got)}
+	out.got[i] = hs
+	if len(hs) > 0 {
+		out.usage = w.usage.Hold(hs...)
+	}
+	return out
+}
+
+// blur marks devices as any of several where somebody before took any of several of the same resource:
+// their number is sure, and nobody knows which are left.
+func (w *world) blur(hs []place.Holding) []place.Holding {
+	drawn := map[string]bool{}
+	for _, got := range w.got {
+		for _, h := range got {
+			for _, d := range h.Devices {
+				drawn[d.Resource] = drawn[d.Resource] || d.Free
+			}
+		}
+	}
+	if len(drawn) == 0 {
+		return hs
+	}
+	out := slices.Clone(hs)
+	for i, h := range out {
+		out[i].Devices = slices.Clone(h.Devices)
+		for j, d := range h.Devices {
+			out[i].Devices[j].Free = d.Free || drawn[d.Resource]
+		}
+	}
+	return out
+}
+
+// search follows every order and option.
+type search struct {
+	flights []*flight // those that had their turn
+	done    []bool
+	found   []*world
+	seen    map[string]bool
+	steps   int
+	// cut: not everything was followed.
+	cut bool
+}
+
+// worlds returns the states in which the node may be once the flights that had their turn are admitted:
+// at least one, the likeliest first. sure is false where there may be more.
+func (a *account) worlds() (out []*world, sure bool) {
+	n := 0
+	for n < len(a.flights) && a.flights[n].turned != 0 {
+		n++
+	}
+	s := &search{flights: a.flights[:n], done: make([]bool, n), seen: map[string]bool{}}
+	starts := a.starts()
+	for _, w := range starts {
+		s.follow(w, n)
+	}
+	if len(s.found) == 0 {
+		// The node did what no order explains, or there are too many: take the order of binding.
+		s.cut = true
+		s.found = []*world{s.straight(starts[0])}
+	}
+	lost := slices.ContainsFunc(s.flights, func(f *flight) bool { return f.lost })
+	return s.found, !s.cut && !lost
+}
+
+// starts returns the node before the flights: as it reported, and where pods may have left it since, as
+// it would be without them.
+func (a *account) starts() []*world {
+	start := func(n *Node) *world {
+		return &world{base: n, usage: n.Usage, got: make([][]place.Holding, len(a.flights))}
+	}
+	out := []*world{start(a.base)}
+	var left []string
+	for _, e := range a.base.Entries {
+		if a.doubts[e.Pod.UID] {
+			left = append(left, e.Pod.UID)
+		}
+	}
+	if len(left) > 0 {
+		out = append(out, start(a.base.Without(left...)))
+	}
+	return out
+}
+
+// follow admits every flight that may be the next.
+func (s *search) follow(w *world, left int) {
+	if left == 0 {
+		s.add(w)
+		return
+	}
+	for i, f := range s.flights {
+		if s.done[i] || !s.next(i) {
+			continue
+		}
+		options, ok := alternatives(w.usage, f)
+		if !ok {
+			continue // it was admitted, so this is not what happened
+		}
+		s.done[i] = true
+		for _, o := range options {
+			if s.steps++; s.steps > maxSteps {
+				s.cut = true
+				break
+			}
+			s.follow(w.with(i, w.blur(o)), left-1)
+		}
+		s.done[i] = false
+	}
+}
+
+// next reports whether the i-th flight may be admitted before all others that are left.
+func (s *search) next(i int) bool {
+	f := s.flights[i]
+	for j, g := range s.flights {
+		if s.done[j] || j == i {
+			continue
+		}
+		if g.before(f) || (j < i && g.shape == f.shape) {
+			return false
+		}
+	}
+	return true
+}
+
+// alternatives returns what the flight may get from the usage; nothing at all is an alternative too. ok
+// is false where the flight was admitted and cannot have been in this state.
+func alternatives(u *place.Usage, f *flight) (out [][]place.Holding, ok bool) {
+	for _, o := range f.kept {
+		if free(u, o) {
+			out = append(out, o)
+		}
+	}
+	if f.acked != 0 && !f.open && len(out) > 0 {
+		return out, true
+	}
+	switch v := place.Place(u, f.pod); {
+	case !v.Fits():
+	case f.acked != 0:
+		out = merge(out, [][]place.Holding{v.Holdings})
+	default:
+		out = merge([][]place.Holding{v.Holdings}, out)
+	}
+	if len(out) == 0 && f.acked == 0 {
+		out = [][]place.Holding{nil}
+	}
+	return out, len(out) > 0
+}
+
+// straight admits in binding order, and passes over what does not fit.
+func (s *search) straight(w *world) *world {
+	for i, f := range s.flights {
+		if options, ok := alternatives(w.usage, f); ok {
+			w = w.with(i, w.blur(options[0]))
+		}
+	}
+	return w
+}
+
+// add takes a state unless an equal one was found.
+func (s *search) add(w *world) {
+	if len(s.found) == maxWorlds {
+		s.cut = true
+		return
+	}
+	var key strings.Builder
+	if len(s.flights) > 0 {
+		for _, got := range w.got {
+			key.WriteString(text(got) + "\n")
+		}
+	}
+	fmt.Fprintf(&key, "%d", len(w.base.Entries))
+	if !s.seen[key.String()] {
+		s.seen[key.String()] = true
+		s.found = append(s.found, w)
+	}
+}
+
+// text is equal for holdings that differ in containers' names at most.
+func text(hs []place.Holding) string {
+	var b strings.Builder
+	for _, h := range hs {
+		b.WriteString(h.CPUs.String())
+		for _, m := range h.Memory {
+			b.WriteString("," + m.Kind + "=" + strconv.FormatInt(m.Bytes, 10) + "@" + strconv.FormatUint(uint64(m.NUMAs), 2))
+		}
+		for _, d := range h.Devices {
+			b.WriteString("," + d.Resource + "=" + strings.Join(d.IDs, "+"))
+		}
+		b.WriteByte(';')
+	}
+	return b.String()
+}
+
+// predict works out the states, and what every flight gets in them.
+func (a *account) predict() *Node {
+	worlds, sure := a.worlds()
+	for i, f := range a.flights {
+		if f.turned != 0 {
+			f.options = nil
+			for _, w := range worlds {
+				if len(w.got[i]) > 0 {
+					f.options = merge(f.options, [][]place.Holding{w.got[i]})
+				}
+			}
+			if f.open {
+				f.kept, f.open = f.options, false
+			}
+		}
+	}
+	nodes := make([]*Node, len(worlds))
+	for k, w := range worlds {
+		for i, f := range a.flights {
+			if f.turned != 0 {
+				continue
+			}
+			var hs []place.Holding // others moved into its place if it does not fit; its turn will tell
+			if v := place.Place(w.usage, f.pod); v.Fits() {
+				hs = v.Holdings
+			}
+			w = w.with(i, hs)
+			if k == 0 {
+				f.options = nil
+				if len(hs) > 0 {
+					f.options = [][]place.Holding{hs}
+				}
+			}
+		}
+		nodes[k] = a.node(w)
+	}
+	nodes[0].Others, nodes[0].Unsettled = nodes[1:], !sure
+	return nodes[0]
+}
+
+// node returns the node in one of its states.
+func (a *account) node(w *world) *Node {
+	n := *w.base
+	n.Entries = slices.Clone(n.Entries)
+	for i, f := range a.flights {
+		if len(w.got[i]) > 0 {
+			n.Entries = append(n.Entries, Entry{Pod: f.id, Source: Predicted, Holdings: w.got[i]})
+		}
+	}
+	n.Usage = w.usage
+	return &n
+}
