@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -212,6 +213,31 @@ func TestOutcomesAreCounted(t *testing.T) {
 	of(1, m.foreign)
 	(*schedulerMetrics)(nil).outcome(ledger.Outcome{}, nil)
 	(*schedulerMetrics)(nil).made()
+}
+
+// Two schedulers in one process count each for itself; the first one's are served.
+func TestMetricsOfASecondScheduler(t *testing.T) {
+	_, source := remembering(t, refuse)
+	a, b := newMetrics(), newMetrics()
+	a.measure(source)
+	b.measure(source)
+	a.made()
+	if counted(t, a.predicted) != 1 || counted(t, b.predicted) != 0 {
+		t.Error("one counts for the other")
+	}
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := map[string]bool{}
+	for _, f := range families {
+		served[f.GetName()] = true
+	}
+	for _, name := range []string{"tenon_nodes", "tenon_oldest_prediction_seconds", "tenon_predictions_made_total", "tenon_foreign_pods_total"} {
+		if !served[name] {
+			t.Errorf("%s is not served", name)
+		}
+	}
 }
 
 // BenchmarkFilter filters 1000 nodes, half of which fit, for one pod after another. Remembering what
