@@ -26,6 +26,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/cpuset"
+
+	"github.com/tenon-numa/tenon/lab/plugins"
 )
 
 // containerManager is the kubelet's container manager with the real resource managers and without
@@ -46,7 +48,7 @@ func (c *containerManager) Start(ctx context.Context, _ *v1.Node, pods cm.Active
 		return err
 	}
 	// Only now: the start of the device manager declares every plugin of its checkpoint gone.
-	return servePlugins(ctx, c.socket, c.machine)
+	return plugins.Serve(ctx, c.socket, c.machine)
 }
 
 func (c *containerManager) GetNodeConfig() cm.NodeConfig { return c.config }

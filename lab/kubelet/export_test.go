@@ -5,13 +5,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/lab/plugins"
 )
 
 // Announce has the device plugins of a machine say their devices anew: the same as before, but for their
 // health.
 func (m *Managers) Announce(machine *topo.Machine) {
 	for _, r := range machine.Resources() {
-		m.Device.PluginListAndWatchReceiver(klog.Background(), r.Name, deviceList(machine, r))
+		m.Device.PluginListAndWatchReceiver(klog.Background(), r.Name, plugins.List(machine, r))
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/lab/plugins"
 )
 
 // never is a reconcile period for managers without a kubelet: the CPU manager's loop cannot be
@@ -75,7 +76,7 @@ func NewManagers(ctx context.Context, dir string, m *topo.Machine, c *configv1be
 		if err := out.Device.PluginConnected(ctx, r.Name, plugin{name: r.Name}); err != nil {
 			return nil, fmt.Errorf("connect devices of %s: %w", r.Name, err)
 		}
-		out.Device.PluginListAndWatchReceiver(klog.FromContext(ctx), r.Name, deviceList(m, r))
+		out.Device.PluginListAndWatchReceiver(klog.FromContext(ctx), r.Name, plugins.List(m, r))
 	}
 	return out, nil
 }

@@ -27,6 +27,7 @@ func configFiles(c Config) (map[string]guest.File, error) {
 		return nil, fmt.Errorf("access of the kubelet: %w", err)
 	}
 	return map[string]guest.File{
+		"/etc/machine.txt":             {Data: []byte(c.Machine.Text), Mode: 0o644},
 		"/etc/hostname":                {Data: []byte(c.Name + "\n"), Mode: 0o644},
 		"/etc/kubernetes/kubelet.yaml": {Data: kubelet, Mode: 0o644},
 		"/etc/kubernetes/kubelet.conf": {Data: access, Mode: 0o600},

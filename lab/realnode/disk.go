@@ -28,7 +28,7 @@ const diskMiB = 1536
 
 // programs are where the guest has its programs.
 var programs = map[string][]string{
-	"usr/local/bin": {"kubelet", "tenon-agent", "containerd", "containerd-shim-runc-v2", "ctr", "runc"},
+	"usr/local/bin": {"kubelet", "tenon-agent", "plugin", "containerd", "containerd-shim-runc-v2", "ctr", "runc"},
 	"opt/cni/bin":   {"ptp", "loopback", "host-local"},
 }
 

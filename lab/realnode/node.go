@@ -29,6 +29,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/lab/guest"
 	"github.com/tenon-numa/tenon/lab/machines"
 )
@@ -119,7 +120,7 @@ func (n *Node) boot(ctx context.Context, c Config) error {
 func (n *Node) join(ctx context.Context, c Config) error {
 	for _, step := range []struct{ name, done string }{
 		{"system", "file systems mounted"}, {"containerd", "containerd runs"}, {"image", "image imported"},
-		{"kubelet", "kubelet runs"},
+		{"kubelet", "kubelet runs"}, {"plugin", "device plugins registered"},
 	} {
 		if err := n.step(ctx, step.name); err != nil {
 			return err
@@ -132,7 +133,7 @@ func (n *Node) join(ctx context.Context, c Config) error {
 	if err := n.startAgent(ctx, c); err != nil {
 		return fmt.Errorf("start its agent: %w", err)
 	}
-	if err := n.awaitNode(ctx, c.Admin, ready); err != nil {
+	if err := n.awaitNode(ctx, c.Admin, func(n *v1.Node) bool { return ready(n) && counted(n, c.Machine.Topo) }); err != nil {
 		return errors.Join(fmt.Errorf("wait until it is ready: %w", err), n.explain("kubelet"))
 	}
 	n.say("ready")
@@ -178,7 +179,7 @@ func (n *Node) explain(program string) error {
 	return fmt.Errorf("log of %s:\n%s", program, out)
 }
 
-// Log returns the last lines of the log of "kubelet", "containerd" or "agent".
+// Log returns the last lines of the log of "kubelet", "containerd", "plugin" or "agent".
 func (n *Node) Log(ctx context.Context, program string, lines int) (string, error) {
 	return n.guest.Run(ctx, fmt.Sprintf("tail -n %d /var/log/%s.log", lines, program))
 }
@@ -216,6 +217,16 @@ func ready(n *v1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
 	})
+}
+
+// counted reports whether a node has all devices of its machine.
+func counted(n *v1.Node, m *topo.Machine) bool {
+	for _, r := range m.Resources() {
+		if have := n.Status.Capacity[v1.ResourceName(r.Name)]; have.Value() != int64(len(r.Devices)) {
+			return false
+		}
+	}
+	return true
 }
 
 func (n *Node) awaitLayout(ctx context.Context, admin *rest.Config) error {

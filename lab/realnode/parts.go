@@ -41,6 +41,7 @@ func parts(release string) []part {
 		{name: "kubelet", dir: ".", packages: []string{"k8s.io/kubernetes/cmd/kubelet"},
 			ldflags: staticC + " -X " + version + ".gitVersion=" + release},
 		{name: "tenon-agent", dir: ".", packages: []string{module + "/cmd/tenon-agent"}, ldflags: staticC},
+		{name: "device plugins", dir: ".", packages: []string{module + "/lab/realnode/plugin"}, ldflags: staticC},
 		{name: "workload", dir: ".", packages: []string{module + "/lab/realnode/work"}, env: noC, ldflags: "-s -w"},
 		{name: "containerd", dir: "lab/realnode/parts/containerd", env: noC, ldflags: "-s -w",
 			tags: "no_btrfs no_devmapper no_zfs no_aufs", packages: under("github.com/containerd/containerd/v2/cmd/",

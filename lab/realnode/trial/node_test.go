@@ -311,24 +311,34 @@ func guaranteed(name, cpu, memory string) v1.Container {
 // fatal are pods that fit by the sums of what is free, with the error of the kubelet that gets them, and
 // what Tenon says instead.
 var fatal = []struct {
-	node, name, first, cpu, memory, why, reason string
+	node, name  string
+	first       string // CPUs of an init container
+	wants       workload.Amounts
+	why, reason string
 }{
-	{"two", "wide", "", "6", "128Mi", "TopologyAffinityError", "wants 6 cpu on one numa; best numa has 4 free"},
-	{"two", "odd", "", "3", "128Mi", "SMTAlignmentError", "wants 3 cpu as whole cores; has 6"},
+	{"two", "wide", "", workload.Amounts{"cpu": "6", "memory": "128Mi"},
+		"TopologyAffinityError", "wants 6 cpu on one numa; best numa has 4 free"},
+	{"two", "odd", "", workload.Amounts{"cpu": "3", "memory": "128Mi"},
+		"SMTAlignmentError", "wants 3 cpu as whole cores; has 6"},
 	// The container would get the CPUs of its init container, but the kubelet asks first whether there are
 	// as many whole cores beside them (cpumanager/policy_static.go, Allocate).
-	{"two", "again", "4", "4", "128Mi", "SMTAlignmentError", "wants 4 cpu as whole cores; has 2"},
+	{"two", "again", "4", workload.Amounts{"cpu": "4", "memory": "128Mi"},
+		"SMTAlignmentError", "wants 4 cpu as whole cores; has 2"},
+	// The pages are on one numa, the network function on the other.
+	{"two", "torn", "", workload.Amounts{"cpu": "2", "memory": "128Mi", "hugepages-2Mi": "96Mi", "example.com/vf": "1"},
+		"TopologyAffinityError", "example.com/vf"},
 	// Eight CPUs need two numas, and the memory one.
-	{"four", "lean", "", "8", "64Mi", "TopologyAffinityError", "needs one numa for memory but 2 for cpu"},
+	{"four", "lean", "", workload.Amounts{"cpu": "8", "memory": "64Mi"},
+		"TopologyAffinityError", "needs one numa for memory but 2 for cpu"},
 }
 
 // The nodes are empty, so by the sums of what is free each of these pods fits.
 func deaths(ctx context.Context, t *testing.T, w *world) {
 	create := func(scheduler, prefix string) {
 		for _, f := range fatal {
-			p := on(f.node, scheduler, prefix+f.name, guaranteed("c", f.cpu, f.memory))
+			p := on(f.node, scheduler, prefix+f.name, workload.Guaranteed("c", f.wants))
 			if f.first != "" {
-				p.Spec.InitContainers = []v1.Container{first(f.first, f.memory)}
+				p.Spec.InitContainers = []v1.Container{first(f.first, "64Mi")}
 			}
 			w.create(ctx, t, p)
 		}
@@ -354,7 +364,8 @@ func deaths(ctx context.Context, t *testing.T, w *world) {
 
 // lives runs pods of many shapes, and asks the kernel what their processes may use.
 func lives(ctx context.Context, t *testing.T, w *world) {
-	solo := on("two", tenon, "solo", guaranteed("c", "2", "128Mi"))
+	// The CPUs follow the devices; those on no numa bind nothing.
+	solo := on("two", tenon, "solo", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "128Mi", "example.com/vf": "2", "example.com/seat": "1"}))
 	solo.Spec.InitContainers = []v1.Container{first("2", "128Mi")}
 	pods := []*v1.Pod{
 		// The other numa has too few pages.
@@ -382,6 +393,9 @@ func lives(ctx context.Context, t *testing.T, w *world) {
 	}
 	if got := w.numas(ctx, t, "two", "huge"); got != "0" {
 		t.Errorf("pod huge is on numas %s, want 0: the other has 64Mi of hugepages", got)
+	}
+	if got := w.numas(ctx, t, "two", "solo"); got != "1" {
+		t.Errorf("pod solo is on numas %s, want 1: the devices are there", got)
 	}
 	if got := w.numas(ctx, t, "four", "broad"); got != "2-3" {
 		t.Errorf("pod broad is on numas %s, want 2-3: the only two on one socket that have 8 CPUs", got)
