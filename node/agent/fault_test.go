@@ -145,6 +145,35 @@ func TestHalfWrittenStateFile(t *testing.T) {
 	})
 }
 
+// Files that never agree with themselves are believed after a while, and changes of them at once from then on.
+func TestContradictionThatStaysIsBorneOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		cfg := w.config(logr.Discard())
+		told := &account{wrote: map[string]int{}, failed: map[string]int{}}
+		cfg.Witness = told
+		w.start(cfg)
+		w.api.addPod(t, w.pod("p", 1))
+		w.service.SetPods(listed("p"))
+		pass(time.Second)
+		hold := func(shared, held string) { // of 8 CPUs, 6 and 7 are nobody's
+			w.write(kubelet.CPUStateFile, `{"policyName":"static","defaultCpuSet":"`+shared+`","entries":{"uid-p":{"main":"`+held+`"}}}`)
+			w.touched()
+		}
+		hold("0-3", "4-5")
+		pass(500 * time.Millisecond)
+		w.want("at first", "")
+		pass(3 * time.Second)
+		w.want("after a while", "ns/p=4-5")
+		looks := told.looks
+		hold("0-2,4", "3,5")
+		pass(300 * time.Millisecond)
+		w.want("from then on", "ns/p=3,5")
+		if n := told.looks - looks; n != 1 {
+			t.Errorf("%d looks, want 1", n)
+		}
+	})
+}
+
 // While the API server is away the agent asks now and then; when it is back, the latest state is written
 // once.
 func TestServerAwayForAMinute(t *testing.T) {

@@ -55,6 +55,7 @@ type look struct {
 	doubted   error  // why the files were read instead of asking the kubelet
 	fault     string // what was last logged of observations
 	unsettled int    // looks in a row that met the kubelet writing
+	borne     string // the contradiction of its files that is believed
 }
 
 func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
@@ -76,12 +77,10 @@ func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
 	if k.contradicts(seen) != nil && !full {
 		k.discoverRules(ctx)
 	}
-	if !seen.Settled(k.machine, k.rules.CPU.Reserved) && k.unsettled < patience {
-		k.unsettled++
+	if !k.settled(seen) {
 		k.pods.changed() // look again soon
 		return false, k.stale
 	}
-	k.unsettled = 0
 	layout, node, err := k.layout(seen)
 	if err != nil {
 		return false, errors.Join(err, k.stale)
@@ -103,8 +102,18 @@ func (k *look) contradicts(seen kubelet.Observation) error {
 }
 
 // patience is how many looks in a row may find state files that do not agree with themselves; a kubelet
-// that leaves them so is believed in the end.
+// that leaves them so is believed in the end, and from then on.
 const patience = 20
+
+func (k *look) settled(seen kubelet.Observation) bool {
+	why := seen.Unsettled(k.machine, k.rules.CPU.Reserved)
+	if why != "" && why != k.borne && k.unsettled < patience {
+		k.unsettled++
+		return false
+	}
+	k.unsettled, k.borne = 0, why
+	return true
+}
 
 // complete drops pods that the kubelet is still admitting: what they hold so far is not what they will
 // hold. A pod that the kubelet has reported as started is believed as it is.

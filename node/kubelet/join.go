@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -66,10 +67,10 @@ func Observe(ctx context.Context, p *PodResources, root fs.FS) (o Observation, e
 	return o, err
 }
 
-// Settled reports whether the state files agree with themselves. The kubelet writes a file anew for
-// every step of an admission; in between, CPUs are neither shared nor anybody's, and memory is
-// assigned that no container has.
-func (o Observation) Settled(m *topo.Machine, reserved idset.Set[idset.CPU]) bool {
+// Unsettled says in which way the state files contradict themselves, or "". The kubelet writes a file anew
+// for every step of an admission; in between, CPUs are neither shared nor anybody's, and memory is
+// assigned that no container has. Some contradictions stay: memory that nobody gave back.
+func (o Observation) Unsettled(m *topo.Machine, reserved idset.Set[idset.CPU]) string {
 	if s := o.CPU; s != nil && s.Policy == "static" && len(s.ByContainerID) == 0 && !s.Shared.Empty() {
 		all := s.Shared
 		for _, byName := range s.Containers {
@@ -82,11 +83,11 @@ func (o Observation) Settled(m *topo.Machine, reserved idset.Set[idset.CPU]) boo
 		}
 		// With strict-cpu-reservation the reserved CPUs are in no set; they are of no pod either way.
 		if missing := m.CPUs().Minus(all); !missing.Empty() && !missing.SubsetOf(reserved) {
-			return false
+			return "CPUs " + missing.String() + " are nobody's"
 		}
 	}
 	if o.Memory == nil || len(o.Memory.Pods) > 0 {
-		return true
+		return ""
 	}
 	held := map[string]uint64{}
 	for _, byName := range o.Memory.Containers {
@@ -96,12 +97,12 @@ func (o Observation) Settled(m *topo.Machine, reserved idset.Set[idset.CPU]) boo
 			}
 		}
 	}
-	for kind, n := range o.Memory.Reserved {
-		if held[kind] != n {
-			return false
+	for _, kind := range slices.Sorted(maps.Keys(o.Memory.Reserved)) {
+		if n := o.Memory.Reserved[kind]; held[kind] != n {
+			return fmt.Sprintf("%d bytes of %s are assigned, containers have %d", n, kind, held[kind])
 		}
 	}
-	return true
+	return ""
 }
 
 func readState[T any](root fs.FS, file string, parse func([]byte) (*T, error)) (*T, error) {
