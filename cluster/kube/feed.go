@@ -107,9 +107,18 @@ func (f *Feed) Begin() {
 		return cmp.Or(bound(a).Compare(bound(b)), a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time),
 			strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
+	// All are on their way before any is known to be admitted: how the nodes ordered them, nobody says.
 	for _, p := range pods {
-		f.put(p)
+		f.put(p, f.book.Recover)
 	}
+	for _, p := range pods {
+		f.admitted(p)
+	}
+	there := map[string]bool{}
+	for _, p := range pods {
+		there[string(p.UID)] = true
+	}
+	f.book.Doubt(func(uid string) bool { return there[uid] })
 }
 
 // Pod takes a pod that was added or changed.
@@ -130,18 +139,25 @@ func (f *Feed) Pod(pod *v1.Pod) {
 		f.early[string(pod.UID)] = pod
 		return
 	}
-	f.put(pod)
+	f.put(pod, f.book.Assume)
+	f.admitted(pod)
 }
 
 // put books a pod that is bound. What Pod refuses is beyond any machine: no kubelet admits it.
-func (f *Feed) put(pod *v1.Pod) {
-	p, err := Pod(pod)
-	if err != nil || p.Plain() {
-		return
+func (f *Feed) put(pod *v1.Pod, book func(string, ledger.PodID, *place.Pod)) {
+	if p, err := Pod(pod); err == nil && !p.Plain() {
+		book(pod.Spec.NodeName, ID(pod), p)
 	}
-	f.book.Assume(pod.Spec.NodeName, ID(pod), p)
-	if Started(pod) {
-		f.book.Admitted(string(pod.UID))
+}
+
+// statusLag is how much later than a pod's status that of another may come that is older: a kubelet
+// writes what it missed every ten seconds (pkg/kubelet/status).
+const statusLag = 30 * time.Second
+
+func (f *Feed) admitted(pod *v1.Pod) {
+	uid := string(pod.UID)
+	if Started(pod) && f.book.Admitted(uid) {
+		f.later(statusLag, func() { f.book.Settle(uid) })
 	}
 }
 
@@ -165,10 +181,10 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 }
 
 // Leave takes a pod that leaves its node, for now or for good: the framework words it alike when a pod
-// was deleted and when it could not be bound. A pod whose object is gone before it ended was deleted by
-// force, and its node may run it still.
+// was deleted and when it could not be bound. One that was being deleted has ended, since its kubelet has
+// the last word on that. Any other may have ended, or may have been deleted by force and run still.
 func (f *Feed) Leave(pod *v1.Pod) {
-	if Ended(pod) || pod.Spec.NodeName == "" {
+	if Ended(pod) || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil {
 		f.book.Release(string(pod.UID))
 	} else {
 		f.book.Vanish(string(pod.UID))

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,6 +93,9 @@ func TestADeletedPodWakesThoseThatFitItsNode(t *testing.T) {
 	wakes(t, hint, err, false)
 	hint, err = p.podChanged(logger, cpus("q", 17), x, nil)
 	wakes(t, hint, err, false)
+	hint, err = p.podChanged(logger, pod, x, nil) // it may be running still: the node's report will tell
+	wakes(t, hint, err, false)
+	x.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	hint, err = p.podChanged(logger, pod, x, nil)
 	wakes(t, hint, err, true)
 	fits(t, filter(t, p, cycle(t, p, pod), "n"))

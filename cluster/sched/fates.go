@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,7 @@ import (
 type fates struct {
 	cache.ResourceEventHandler // of all other events
 	waits                      func(node, uid string) bool
+	doubted                    func(uid string) bool
 	read                       func(ctx context.Context, namespace, name string) (*v1.Pod, error)
 	gone                       func(*v1.Pod)
 	queue                      workqueue.TypedRateLimitingInterface[*v1.Pod]
@@ -27,13 +29,17 @@ type fates struct {
 // maxReads is how often a pod is asked for that the API server does not tell about.
 const maxReads = 5
 
-func newFates(feed *kube.Feed, waits func(node, uid string) bool,
+func newFates(feed *kube.Feed, waits func(node, uid string) bool, doubted func(uid string) bool,
 	read func(ctx context.Context, namespace, name string) (*v1.Pod, error), logger klog.Logger) *fates {
-	return &fates{ResourceEventHandler: feed.Pods(), waits: waits, read: read, gone: feed.PodGone, logger: logger,
+	return &fates{ResourceEventHandler: feed.Pods(), waits: waits, doubted: doubted, read: read, gone: feed.PodGone, logger: logger,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*v1.Pod]())}
 }
 
-// OnDelete lets a pod go that nobody waits for, and has others looked at.
+// reportWait is how long the node of a pod that may have ended has for its report to tell.
+const reportWait = 5 * time.Second
+
+// OnDelete lets a pod go that nobody waits for, and has others looked at; those of which the node will
+// tell, only if it does not.
 func (f *fates) OnDelete(o any) {
 	last := o
 	if t, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -42,6 +48,9 @@ func (f *fates) OnDelete(o any) {
 	p, ok := last.(*v1.Pod)
 	if !ok || kube.Ended(p) || !f.waits(p.Spec.NodeName, string(p.UID)) {
 		f.ResourceEventHandler.OnDelete(o)
+		if ok && f.doubted(string(p.UID)) {
+			f.queue.AddAfter(p, reportWait)
+		}
 		return
 	}
 	f.queue.Add(p)
@@ -62,6 +71,9 @@ func (f *fates) run(ctx context.Context) {
 
 // look lets a pod go as it ended, or as it was when that cannot be known.
 func (f *fates) look(ctx context.Context, last *v1.Pod) {
+	if uid := string(last.UID); !f.waits(last.Spec.NodeName, uid) && !f.doubted(uid) {
+		return // its node has told
+	}
 	now, err := f.read(ctx, last.Namespace, last.Name)
 	switch {
 	case err == nil && now.UID == last.UID && kube.Ended(now):

@@ -46,7 +46,7 @@ func TestAPodOnItsWayThatEndsIsReadOnceMore(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			reads, gone := 0, make(chan *v1.Pod, 1)
-			f := newFates(p.feed, p.book.Booked, func(context.Context, string, string) (*v1.Pod, error) {
+			f := newFates(p.feed, p.book.Booked, p.book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
 				reads++
 				return c.now, c.errs[reads-1]
 			}, p.logger)
@@ -75,7 +75,7 @@ func TestAPodThatIsNotOnItsWayIsLetGo(t *testing.T) {
 	p := newPlugin(t, refuse)
 	pod := bind(cpus("p", 4), "n")
 	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(pod, "0-3")))
-	f := newFates(p.feed, p.book.Booked, nil, p.logger)
+	f := newFates(p.feed, p.book.Booked, p.book.Doubted, nil, p.logger)
 	ended := pod.DeepCopy()
 	ended.Status.Phase = v1.PodSucceeded
 	f.OnDelete(ended)

@@ -124,7 +124,7 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) erro
 	if err != nil {
 		return fmt.Errorf("follow layouts: %w", err)
 	}
-	ends := newFates(s.Feed, s.Book.Booked, func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+	ends := newFates(s.Feed, s.Book.Booked, s.Book.Doubted, func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 		return cc.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	}, klog.FromContext(ctx).WithName(Name))
 	p, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(ends)

@@ -45,7 +45,7 @@ type account struct {
 	// totals are the amounts of the last coarse report that was understood.
 	totals  *totals
 	doubts  map[string]bool // pods that may have left though the node reports them
-	buried  []string // the pods in gone that no report has had, the oldest first
+	buried  []string        // the pods in gone that no report has had, the oldest first
 	refused map[string]place.Error
 	now     int           // counts moments: turns, admissions
 	sure    bool          // all states in which the node may be are known
@@ -223,19 +223,23 @@ func (a *account) sort() {
 	})
 }
 
-// Admitted notes that a node is known to have admitted a pod, though it has not reported it yet.
-func (b *Book) Admitted(uid string) {
+// Admitted notes that a node is known to have admitted a pod, though it has not reported it yet. It
+// reports whether that is news.
+func (b *Book) Admitted(uid string) (news bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := b.nodes[b.where[uid]]
 	if a == nil {
-		return
+		return false
 	}
-	if f := a.flight(uid); f != nil && f.turned != 0 && f.acked == 0 {
-		f.acked = a.moment()
-		f.keep()
-		b.renew(a)
+	f := a.flight(uid)
+	if f.turned == 0 || f.acked != 0 {
+		return false
 	}
+	f.acked = a.moment()
+	f.keep()
+	b.renew(a)
+	return true
 }
 
 // Unreserve ends the booking of a pod that was not bound after all; it may be booked again.
@@ -259,6 +263,7 @@ func (b *Book) Release(uid string) {
 	}
 	a := b.nodes[at]
 	a.gone[uid] = true
+	delete(a.doubts, uid)
 	a.released(uid)
 	b.renew(a)
 }
@@ -514,6 +519,14 @@ func (b *Book) renew(a *account) {
 	base.Usage = place.NewUsage(l.Machine, l.Rules).Hold(holdings(base.Entries)...).WithGroups(base.groups)
 	a.base = base
 	b.snap.Store(b.snap.Load().set(a.predict()))
+}
+
+// Doubted reports whether it is not known if a pod is still on the node that reports it.
+func (b *Book) Doubted(uid string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.nodes[b.held[uid]]
+	return a != nil && a.doubts[uid]
 }
 
 // Booked reports whether the pod is on its way to the node.
