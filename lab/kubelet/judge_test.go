@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 
 	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/place/scenario"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -64,7 +65,6 @@ func differs(about, format string, args ...any) error {
 var (
 	errOver  = errors.New("the managers contradict themselves")
 	errTwice = fmt.Errorf("%w: one CPU is held by two containers, or held and free", errOver)
-	errDrift = fmt.Errorf("%w: a numa has other memory reserved than its blocks", errOver)
 )
 
 // newTrial starts the managers on the machine of a scenario, in an empty directory of their own.
@@ -173,8 +173,8 @@ func (t *trial) step(st scenario.Step) (err error) {
 	return t.left(aboutLeft, "after "+st.Do.String()+" "+st.Name, u, true)
 }
 
-// usage is what a node agent would publish: the holdings that the managers recorded, and the memory
-// groups of their state file.
+// usage is what a node agent would publish: the holdings that the managers recorded, and what their state
+// file says of memory where that does not follow from them.
 func (t *trial) usage() (*place.Usage, error) {
 	data, err := os.ReadFile(filepath.Join(t.dir, kubelet.MemoryStateFile))
 	if os.IsNotExist(err) {
@@ -187,17 +187,19 @@ func (t *trial) usage() (*place.Usage, error) {
 	if err != nil {
 		return nil, err
 	}
-	groups := map[int]place.MemoryGroup{}
-	for at, n := range t.node.Machine.NUMAs() {
-		if mask, err := t.node.Machine.MaskOf(state.Cells[n.ID].List()...); err == nil && mask != 0 {
-			g := place.MemoryGroup{NUMAs: mask}
-			for kind, free := range state.Free[n.ID] {
-				g.Free = append(g.Free, place.Amount{Kind: kind, Bytes: int64(free)})
-			}
-			groups[at] = g
-		}
+	var entries []ledger.Entry
+	for _, p := range t.node.Pods {
+		entries = append(entries, ledger.Entry{Pod: ledger.PodID{UID: p.Name, Namespace: "default", Name: p.Name}, Holdings: p.Holdings})
 	}
-	return t.node.Usage().WithGroups(groups), nil
+	o := kubelet.Observation{Memory: state}
+	return t.node.Usage().WithGroups(o.Groups(t.node.Machine, t.node.Rules, entries, byName{})), nil
+}
+
+// byName knows every pod: its UID is its name.
+type byName struct{}
+
+func (byName) Pod(namespace, name string) (kubelet.Pod, bool) {
+	return kubelet.Pod{ID: ledger.PodID{UID: name, Namespace: namespace, Name: name}, StateUID: name}, true
 }
 
 // drop ends a pod.
@@ -352,46 +354,7 @@ func (t *trial) contradiction() error {
 	if t.twice() {
 		return errTwice
 	}
-	if t.drifted() {
-		return errDrift
-	}
 	return nil
-}
-
-// drifted reports whether a numa has less memory reserved than the blocks that are on it alone, or more
-// than all blocks that touch it. The memory manager frees a block on several numas lowest numa first,
-// whoever holds what it frees there (memorymanager/policy_static.go, releaseMemory).
-func (t *trial) drifted() bool {
-	type key struct {
-		numa int
-		kind string
-	}
-	least, most := map[key]int64{}, map[key]int64{}
-	for _, p := range t.node.Pods {
-		for _, h := range p.Holdings {
-			for _, b := range h.Memory {
-				for _, i := range b.NUMAs.Positions() {
-					most[key{i, b.Kind}] += b.Bytes
-					if b.NUMAs.Len() == 1 {
-						least[key{i, b.Kind}] += b.Bytes
-					}
-				}
-			}
-		}
-	}
-	if !t.node.Rules.Memory.Static {
-		return false
-	}
-	state := t.real.Memory.State().GetMachineState()
-	for i, n := range t.node.Machine.NUMAs() {
-		for kind, table := range state[int(n.ID)].MemoryMap {
-			k, reserved := key{i, string(kind)}, int64(table.Reserved)
-			if reserved < least[k] || reserved > most[k] {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // freeCPUs is the CPU manager's shared pool: reserved CPUs are in it, or not.
