@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -19,6 +20,9 @@ func (a *asking) flags(fs *flag.FlagSet, nodeIP string) {
 	fs.StringVar(&a.address, "kubelet-address", nodeIP, "host, or host:port, to ask the kubelet at; also NODE_IP, and the node's name when empty")
 	fs.StringVar(&a.ca, "kubelet-ca-file", "", "certificates to verify the kubelet by, such as its own /var/lib/kubelet/pki/kubelet.crt; those of the API server when empty")
 }
+
+// silence is how long a kubelet that has never answered is left alone.
+const silence = 2 * time.Minute
 
 // kubeletPort is where a kubelet serves unless told otherwise.
 const kubeletPort = "10250"
@@ -40,7 +44,7 @@ func (a *asking) open(cfg *agent.Config) error {
 	e, err := kubelet.NewEndpoint(a.direct(cfg))
 	cfg.Rules = e
 	if err == nil && a.source == "auto" {
-		cfg.Rules = &kubelet.Preferred{Kubelet: e, Files: files}
+		cfg.Rules = &kubelet.Preferred{Kubelet: e, Files: files, Pause: silence}
 	}
 	return err
 }

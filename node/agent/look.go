@@ -52,6 +52,7 @@ type look struct {
 	sequence  int64
 	doubt     bool   // a write failed, and may have been done nevertheless
 	reread    bool   // the publisher has to read what it published
+	vague     error  // why the machine could not be described in detail
 	doubted   error  // why the files were read instead of asking the kubelet
 	fault     string // what was last logged of observations
 	unsettled int    // looks in a row that met the kubelet writing
@@ -142,10 +143,10 @@ func (k *look) discover(ctx context.Context) error {
 		k.stale = fmt.Errorf("describe the machine: %w", err)
 	}
 	if k.cfg.Detail != nil {
-		if d, err := k.cfg.Detail(ctx); err == nil {
+		// What decides nothing keeps nothing from being published.
+		d, err := k.cfg.Detail(ctx)
+		if k.vague = err; err == nil {
 			k.detail = d
-		} else {
-			k.stale = errors.Join(k.stale, fmt.Errorf("describe the machine in detail: %w", err))
 		}
 	}
 	if k.machine == nil {
@@ -224,7 +225,7 @@ func (k *look) layout(seen kubelet.Observation) (*v1alpha1.NodeLayout, *ledger.N
 		return nil, nil, err
 	}
 	entries, podErr := seen.Entries(m, k.pods)
-	k.note(err, podErr, k.contradicts(seen), k.doubted)
+	k.note(err, podErr, k.contradicts(seen), k.doubted, k.vague)
 	entries = k.complete(m, entries)
 	k.order.sort(entries, k.times)
 	l := v1alpha1.FromCore(k.cfg.NodeName, m, k.rules, entries, seen.Groups(m, k.rules, entries, k.pods))

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -132,28 +131,37 @@ func ParseEffective(data []byte) (Configuration, error) {
 
 // Preferred asks a kubelet, and reads its files as long as the kubelet has never answered. Once it has,
 // the files are not believed any more: they lack its flags, and may say what it will do after its next
-// start only. It may be used by several goroutines.
+// start only. It is for one goroutine at a time.
 type Preferred struct {
-	Kubelet  *Endpoint
-	Files    Source
-	answered atomic.Bool
+	Kubelet *Endpoint
+	Files   Source
+	// Pause is how long a kubelet that has never answered is left alone after each try: one behind a wall
+	// that drops packets costs seconds.
+	Pause time.Duration
+
+	answered bool
+	doubt    error
+	next     time.Time
 }
 
 // Configuration implements Source. What the files say has the kubelet's error as its doubt.
 func (p *Preferred) Configuration(ctx context.Context) (Configuration, error) {
-	data, err := p.Kubelet.get(ctx)
-	if err == nil {
-		// An answer that is not understood is an answer all the same: the files would be a guess.
-		p.answered.Store(true)
-		return p.Kubelet.parse(data)
+	if now := time.Now(); p.answered || !now.Before(p.next) {
+		data, err := p.Kubelet.get(ctx)
+		if err == nil {
+			// An answer that is not understood is an answer all the same: the files would be a guess.
+			p.answered = true
+			return p.Kubelet.parse(data)
+		}
+		if p.answered {
+			return Configuration{}, err
+		}
+		p.doubt, p.next = err, now.Add(p.Pause)
 	}
-	if p.answered.Load() {
-		return Configuration{}, err
+	c, err := p.Files.Configuration(ctx)
+	if err != nil {
+		return c, errors.Join(p.doubt, err)
 	}
-	c, fileErr := p.Files.Configuration(ctx)
-	if fileErr != nil {
-		return c, errors.Join(err, fileErr)
-	}
-	c.Doubt = err
+	c.Doubt = p.doubt
 	return c, nil
 }

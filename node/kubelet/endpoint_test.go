@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -111,6 +112,23 @@ func TestFilesCountUntilTheKubeletHasAnswered(t *testing.T) {
 	s.status = 503
 	if c, err = p.Configuration(t.Context()); err == nil {
 		t.Errorf("after the kubelet went silent the files are believed: %+v", c)
+	}
+}
+
+func TestSilentKubeletIsLeftAloneForAWhile(t *testing.T) {
+	s := &served{status: 401}
+	e, err := NewEndpoint(s.serve(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Preferred{Kubelet: e, Files: written(t, header, nil), Pause: time.Hour}
+	for range 3 {
+		if c, err := p.Configuration(t.Context()); err != nil || c.Doubt == nil {
+			t.Errorf("configuration %+v, error %v", c, err)
+		}
+	}
+	if len(s.asked) != 1 {
+		t.Errorf("asked %d times", len(s.asked))
 	}
 }
 
