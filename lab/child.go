@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,13 +15,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/topo"
-	"github.com/tenon-numa/tenon/lab/kubelet"
-	"github.com/tenon-numa/tenon/lab/machines"
 	"github.com/tenon-numa/tenon/node/agent"
 )
 
@@ -41,16 +37,19 @@ func MaybeChild() {
 	if os.Getenv(childEnv) == "" {
 		return
 	}
-	if err := runNodes(os.Stdin); err != nil {
+	if err := runNodes(os.Stdin, os.NewFile(answersFD, "answers")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
+// answersFD is the descriptor on which the child answers orders.
+const answersFD = 3
+
 // runNodes reads the job, starts the nodes, and returns when it is told to end. Where the parent died
 // without a word, there is nobody else left to remove the cluster's directory.
-func runNodes(in io.Reader) error {
+func runNodes(in io.Reader, answers io.Writer) error {
 	var j job
 	dec := json.NewDecoder(in)
 	if err := dec.Decode(&j); err != nil {
@@ -60,22 +59,20 @@ func runNodes(in io.Reader) error {
 	signal.Notify(died, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	s := newSite(ctx, j)
 	failed := make(chan error, 1)
 	go func() {
-		if err := startNodes(ctx, j); err != nil {
+		if err := s.start(); err != nil {
 			failed <- err
 		}
 	}()
-	last := make(chan string, 1)
-	go func() {
-		words, _ := io.ReadAll(io.MultiReader(dec.Buffered(), in)) // an error ends the input as well
-		last <- string(bytes.TrimSpace(words))
-	}()
+	told := make(chan bool, 1)
+	go func() { told <- s.obey(dec, json.NewEncoder(answers)) }()
 	select {
 	case err := <-failed:
 		return err
-	case word := <-last:
-		if word == stopWord {
+	case stop := <-told:
+		if stop {
 			return nil
 		}
 	case <-died:
@@ -93,43 +90,13 @@ func removeDir(dir string) (err error) {
 	return err
 }
 
-func startNodes(ctx context.Context, j job) error {
-	described := make([]machines.Machine, len(j.Nodes))
-	configs := make([]*configv1beta1.KubeletConfiguration, len(j.Nodes))
-	for i, n := range j.Nodes {
-		m, err := machines.Parse(n.Machine, n.Text, n.YAML)
-		if err != nil {
-			return fmt.Errorf("node %s: %w", n.Name, err)
-		}
-		described[i], configs[i] = m, m.Kubelet
-	}
-	if err := kubelet.PrepareProcess(configs...); err != nil {
-		return err
-	}
-	for i, n := range j.Nodes {
-		k, err := kubelet.Start(ctx, kubelet.Options{
-			Node: n.Name, Machine: described[i].Topo, Config: configs[i], Client: n.Access.config(), Root: n.Root,
-			Labels: map[string]string{"kubernetes.io/hostname": n.Name, "lab.tenon.sh/machine": n.Machine},
-		})
-		if err != nil {
-			return err
-		}
-		if j.Agents {
-			go runAgent(ctx, j.Admin.config(), NodeInfo{
-				Name: n.Name, Machine: described[i].Topo, KubeletConfigPath: k.ConfigPath,
-				PodResourcesSocket: k.PodResourcesSocket, StateDir: k.Root,
-			})
-		}
-	}
-	return nil
-}
-
 // hardware is a machine that needs no discovery.
 type hardware struct{ machine *topo.Machine }
 
 func (h hardware) Machine(context.Context) (*topo.Machine, error) { return h.machine, nil }
 
-func runAgent(ctx context.Context, administrator *rest.Config, n NodeInfo) {
+// runAgent runs the agent of a node until the context ends. Its reports go through the post.
+func runAgent(ctx context.Context, administrator *rest.Config, n NodeInfo, p *post) {
 	logger := klog.FromContext(ctx).WithName("agent").WithValues("node", n.Name)
 	if err := awaitNode(ctx, administrator, n.Name); err != nil {
 		logger.Error(err, "Agent not started")
@@ -140,6 +107,7 @@ func runAgent(ctx context.Context, administrator *rest.Config, n NodeInfo) {
 		logger.Error(err, "Agent not started")
 		return
 	}
+	own.Wrap(p.wrap)
 	zones, err := nrt.NewPublisher(own, logger)
 	if err != nil {
 		logger.Error(err, "Agent not started")

@@ -43,6 +43,8 @@ type Config struct {
 	// Dir is where the cluster's directory is made; empty means a memory file system where there is
 	// one. A long path leaves little room for the names of nodes: a socket's path has at most 107 bytes.
 	Dir string
+	// Apart gives every node a process of its own, so that its kubelet can be restarted; containers outlive it.
+	Apart bool
 	// NoAgents leaves Tenon's agent out, so that no layouts are published.
 	NoAgents bool
 	// CRDs are installed besides NodeLayout and NodeResourceTopology.
@@ -65,11 +67,13 @@ type Cluster struct {
 	// SchedulerKubeconfig is a kubeconfig file with the rights of deploy/scheduler, for a scheduler.
 	SchedulerKubeconfig string
 
-	plane   *control.Plane
-	child   *child
-	log     *os.File
-	stop    sync.Once
-	stopErr error
+	cfg       Config
+	described map[string]machines.Machine
+	plane     *control.Plane
+	crew      *crew
+	log       *os.File
+	stop      sync.Once
+	stopErr   error
 }
 
 // Start starts a cluster. The context bounds the start only; the cluster runs until Stop. Logs of
@@ -77,7 +81,7 @@ type Cluster struct {
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
-	c := &Cluster{Nodes: cfg.Nodes}
+	c := &Cluster{Nodes: cfg.Nodes, cfg: cfg, crew: newCrew()}
 	if len(c.Nodes) == 0 {
 		c.Nodes = DefaultNodes()
 	}
@@ -92,8 +96,8 @@ func (c *Cluster) start(ctx context.Context, cfg Config) error {
 	if say == nil {
 		say = func(string) {}
 	}
-	described, err := load(c.Nodes, cfg.Machines)
-	if err != nil {
+	var err error
+	if c.described, err = load(c.Nodes, cfg.Machines); err != nil {
 		return err
 	}
 	if c.Dir, err = makeDir(cfg.Dir); err != nil {
@@ -119,14 +123,10 @@ func (c *Cluster) start(ctx context.Context, cfg Config) error {
 		return err
 	}
 	say(fmt.Sprintf("control plane ready at %s (%s)", c.plane.Admin.Host, since(began)))
-	job, err := newJob(c, described, cfg.NoAgents)
-	if err != nil {
+	if err := c.startNodes(); err != nil {
 		return err
 	}
-	if c.child, err = startChild(job, filepath.Join(c.Dir, "kubelets.log")); err != nil {
-		return err
-	}
-	if err := c.awaitNodes(ctx, described, cfg.NoAgents, say); err != nil {
+	if err := c.awaitNodes(ctx, c.described, cfg.NoAgents, say); err != nil {
 		return err
 	}
 	if err := c.awaitPolicy(ctx); err != nil {
@@ -144,19 +144,17 @@ func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.plane.Adm
 // NodeDir returns the root directory of a node's kubelet: state files, configuration and sockets.
 func (c *Cluster) NodeDir(name string) string { return filepath.Join(c.Dir, "n", name) }
 
-// Done is closed when the nodes' process ended, by Stop or by a failure; Err then says why.
-func (c *Cluster) Done() <-chan struct{} { return c.child.done }
+// Done is closed when a process of nodes ended, by Stop or by a failure; Err then says why.
+func (c *Cluster) Done() <-chan struct{} { return c.crew.ended }
 
-// Err returns why the nodes' process ended, nil while it runs or where Stop ended it.
-func (c *Cluster) Err() error { return c.child.failure() }
+// Err returns why a process of nodes ended, nil while they run or where Stop ended them.
+func (c *Cluster) Err() error { return c.crew.failure() }
 
 // Stop ends the cluster and removes its directory. A second call does nothing.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
 		var errs []error
-		if c.child != nil {
-			errs = append(errs, c.child.stop())
-		}
+		errs = append(errs, c.crew.stop())
 		if c.plane != nil {
 			errs = append(errs, c.plane.Stop())
 		}

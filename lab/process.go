@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,16 +23,14 @@ import (
 // childEnv marks the child; its value is not looked at.
 const childEnv = "TENON_LAB_CHILD"
 
-// stopWord is written behind the job when the cluster is stopped. The end of the pipe without it means
-// that the parent died.
-const stopWord = "stop"
-
-// job is what the child is told, as JSON on its standard input. The pipe stays open behind it.
+// job is what the child is told, as JSON on its standard input. Orders follow it; the end of the pipe
+// without the order to stop means that the parent died.
 type job struct {
-	Dir    string // the cluster's directory
-	Nodes  []jobNode
-	Admin  access // makes the agents' tokens
-	Agents bool
+	Dir     string // the cluster's directory
+	Nodes   []jobNode
+	Admin   access // makes the agents' tokens
+	Agents  bool
+	Durable bool // containers outlive the process
 }
 
 type jobNode struct {
@@ -52,9 +51,10 @@ func (a access) config() *rest.Config {
 	return &rest.Config{Host: a.Host, BearerToken: a.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}}
 }
 
-func newJob(c *Cluster, described map[string]machines.Machine, noAgents bool) (job, error) {
-	j := job{Dir: c.Dir, Admin: accessOf(c.plane.Admin), Agents: !noAgents}
-	for _, n := range c.Nodes {
+// newJob is the job of a process that has these nodes.
+func newJob(c *Cluster, nodes []Node, described map[string]machines.Machine, cfg Config) (job, error) {
+	j := job{Dir: c.Dir, Admin: accessOf(c.plane.Admin), Agents: !cfg.NoAgents, Durable: cfg.Apart}
+	for _, n := range nodes {
 		m := described[n.Name]
 		identity, err := c.plane.Node(n.Name)
 		if err != nil {
@@ -70,6 +70,9 @@ func newJob(c *Cluster, described map[string]machines.Machine, noAgents bool) (j
 type child struct {
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser
+	answers  *json.Decoder // of orders, in their order
+	close    func() error  // of the pipe on which they come
+	ordering sync.Mutex    // one order at a time
 	logPath  string
 	stopping atomic.Bool
 	done     chan struct{}
@@ -101,6 +104,13 @@ func startChild(j job, logPath string) (*child, error) {
 		return nil, err
 	}
 	c.stdin = stdin
+	answers, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	c.answers, c.cmd.ExtraFiles = json.NewDecoder(answers), []*os.File{theirs}
+	c.close = answers.Close
 	started := make(chan error, 1)
 	go c.run(started)
 	if err := <-started; err != nil {
@@ -123,6 +133,7 @@ func (c *child) run(started chan<- error) {
 		return
 	}
 	c.err = c.cmd.Wait()
+	c.close()
 	close(c.done)
 }
 
@@ -132,13 +143,19 @@ const childPatience = 5 * time.Second
 // stop ends the process and returns when it is gone.
 func (c *child) stop() error {
 	c.stopping.Store(true)
-	io.WriteString(c.stdin, stopWord) // both fail only where the process is gone
+	json.NewEncoder(c.stdin).Encode(order{Do: doStop}) // both fail only where the process is gone
 	c.stdin.Close()
 	select {
 	case <-c.done:
 		return nil
 	case <-time.After(childPatience):
 	}
+	return c.kill()
+}
+
+// kill ends the process without a word and returns when it is gone.
+func (c *child) kill() error {
+	c.stopping.Store(true)
 	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("end the nodes' process: %w", err)
 	}

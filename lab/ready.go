@@ -39,8 +39,8 @@ func (c *Cluster) awaitNodes(ctx context.Context, described map[string]machines.
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-c.child.done:
-			cancel(c.child.failure())
+		case <-c.Done():
+			cancel(c.Err())
 		case <-ctx.Done():
 		}
 	}()

@@ -44,9 +44,13 @@ type Plane struct {
 	// Kubeconfig is the path of a file with the same access, for kubectl.
 	Kubeconfig string
 
+	dir, endpoint string // of files; of etcd
+	address       string // of the API server's listener, once it has one
+
 	tokens map[string]string
 	etcd   *embed.Etcd
 	cancel context.CancelFunc
+	accept *listener
 	served chan error
 }
 
@@ -56,7 +60,7 @@ const stopTimeout = 20 * time.Second
 // Start starts a control plane and returns when it is ready and the CRDs are established. The
 // context bounds the start only; the control plane runs until Stop.
 func Start(ctx context.Context, o Options) (*Plane, error) {
-	p := &Plane{served: make(chan error, 1), tokens: map[string]string{}}
+	p := &Plane{dir: o.Dir, address: "127.0.0.1:0", served: make(chan error, 1), tokens: map[string]string{}}
 	if err := p.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start control plane: %w", err), p.Stop())
 	}
@@ -68,14 +72,11 @@ func (p *Plane) start(ctx context.Context, o Options) error {
 	if err := p.writeTokens(filepath.Join(o.Dir, "tokens.csv"), o.Nodes); err != nil {
 		return err
 	}
-	endpoint, err := p.startEtcd(ctx, filepath.Join(o.Dir, "etcd"))
-	if err != nil {
+	var err error
+	if p.endpoint, err = p.startEtcd(ctx, filepath.Join(o.Dir, "etcd")); err != nil {
 		return err
 	}
-	// The API server outlives the start, whatever becomes of the caller's context.
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	p.cancel = cancel
-	host, err := p.startServer(running, o.Dir, endpoint)
+	host, err := p.serve(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,16 +102,60 @@ func (p *Plane) start(ctx context.Context, o Options) error {
 	return p.Apply(ctx, o.Manifests...)
 }
 
+// serve starts the API server; it outlives the start, whatever becomes of the caller's context.
+func (p *Plane) serve(ctx context.Context) (host string, err error) {
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.cancel = cancel
+	return p.startServer(running, p.dir, p.endpoint)
+}
+
+// Restart ends the API server and starts it anew on the same etcd and at the same address, with the same
+// certificate, users and keys. It returns when the server is ready; connections are lost.
+func (p *Plane) Restart(ctx context.Context) error {
+	if err := p.end(); err != nil {
+		return fmt.Errorf("restart API server: %w", err)
+	}
+	if _, err := p.serve(ctx); err != nil {
+		return fmt.Errorf("restart API server: %w", err)
+	}
+	return p.waitReady(ctx)
+}
+
+// end ends the API server, if one runs, and returns when it has ended.
+func (p *Plane) end() error {
+	if p.cancel == nil {
+		return nil
+	}
+	p.cancel()
+	p.cancel = nil
+	if p.accept == nil {
+		return nil // it was not started
+	}
+	late := time.NewTimer(stopTimeout)
+	defer late.Stop()
+	again := time.NewTicker(cutInterval)
+	defer again.Stop()
+	for {
+		select {
+		case err := <-p.served:
+			return err
+		case <-again.C:
+			p.accept.cut()
+		case <-late.C:
+			return fmt.Errorf("the API server still runs after %s", stopTimeout)
+		}
+	}
+}
+
+// cutInterval is how long clients have to end their requests, and how often new connections are cut
+// while the server still listens.
+const cutInterval = 100 * time.Millisecond
+
 // Stop ends the control plane and returns when nothing of it runs. Files stay in the directory.
 func (p *Plane) Stop() error {
-	var err error
-	if p.cancel != nil {
-		p.cancel()
-		select {
-		case err = <-p.served:
-		case <-time.After(stopTimeout):
-			err = fmt.Errorf("stop control plane: the API server still runs after %s", stopTimeout)
-		}
+	err := p.end()
+	if err != nil {
+		err = fmt.Errorf("stop control plane: %w", err)
 	}
 	if p.etcd != nil {
 		p.etcd.Close()

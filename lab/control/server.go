@@ -33,7 +33,7 @@ func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, erro
 	release.Set()
 	// A second server in one process applies the same logging options again, which is no mistake here.
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
-	o, err := serverOptions(dir, etcd)
+	o, err := serverOptions(dir, etcd, p.address)
 	if err != nil {
 		return "", err
 	}
@@ -60,24 +60,25 @@ func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("prepare API server: %w", err)
 	}
+	p.address, p.accept = o.SecureServing.Listener.Addr().String(), o.SecureServing.Listener.(*listener)
 	go func() { p.served <- prepared.Run(ctx) }()
-	return "https://" + o.SecureServing.Listener.Addr().String(), nil
+	return "https://" + p.address, nil
 }
 
-func serverOptions(dir, etcd string) (*options.ServerRunOptions, error) {
+func serverOptions(dir, etcd, address string) (*options.ServerRunOptions, error) {
 	o := options.NewServerRunOptions()
 	// The process-wide registry can be set once only, and a scheduler in this process sets it too.
 	o.GenericServerRunOptions.ComponentGlobalsRegistry = basecompatibility.NewComponentGlobalsRegistry()
 	if err := register(o.GenericServerRunOptions.ComponentGlobalsRegistry); err != nil {
 		return nil, fmt.Errorf("register feature gates: %w", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("find a port for the API server: %w", err)
+		return nil, fmt.Errorf("listen for the API server: %w", err)
 	}
 	loopback := net.IPv4(127, 0, 0, 1)
 	s := o.SecureServing
-	s.Listener, s.BindAddress, s.ExternalAddress = l, loopback, loopback
+	s.Listener, s.BindAddress, s.ExternalAddress = newListener(l), loopback, loopback
 	s.BindPort = l.Addr().(*net.TCPAddr).Port
 	s.ServerCert.CertDirectory = filepath.Join(dir, "pki")
 	o.ServiceClusterIPRanges = "10.96.0.0/16"
@@ -113,7 +114,11 @@ func register(r basecompatibility.ComponentGlobalsRegistry) error {
 	return r.Set()
 }
 
+// writeKey makes a key, unless there is one: a server that restarts still has to know its tokens.
 func writeKey(path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err

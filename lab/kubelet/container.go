@@ -44,7 +44,12 @@ func newContainerManager(m *Managers, config cm.NodeConfig) *containerManager {
 
 func (c *containerManager) Start(ctx context.Context, _ *v1.Node, pods cm.ActivePodsFunc, _ cm.GetNodeFunc,
 	ready sources.SourcesReady, statuses status.PodStatusProvider, runtime internalapi.RuntimeService, _ bool) error {
-	if err := c.start(ctx, surroundings{pods: pods, sources: ready, statuses: statuses, runtime: runtime}); err != nil {
+	found, running, err := containersOf(ctx, runtime)
+	if err != nil {
+		return err
+	}
+	if err := c.start(ctx, surroundings{pods: pods, sources: ready, statuses: statuses, runtime: runtime,
+		containers: found, running: running}); err != nil {
 		return err
 	}
 	// Only now: the start of the device manager declares every plugin of its checkpoint gone.

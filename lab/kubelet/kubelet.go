@@ -47,6 +47,8 @@ type Options struct {
 	Client  *rest.Config                        // how the kubelet reaches the API server
 	Root    string                              // the kubelet's own directory; made here, short, on a memory file system
 	Labels  map[string]string                   // labels of the node
+	// Durable containers outlive the kubelet's process: the next kubelet with the same Root finds them.
+	Durable bool
 }
 
 // Kubelet says where a running kubelet keeps what others read.
@@ -54,6 +56,8 @@ type Kubelet struct {
 	Root               string // state files are here
 	ConfigPath         string // the effective KubeletConfiguration, defaults included
 	PodResourcesSocket string
+
+	runtime containerRuntime
 }
 
 // Start starts a kubelet and returns when it runs; its node is ready some time later. The process
@@ -81,7 +85,10 @@ func Start(ctx context.Context, o Options) (*Kubelet, error) {
 	if err := os.WriteFile(out.ConfigPath, file, 0o644); err != nil {
 		return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
 	}
-	deps, err := dependencies(ctx, o, internal)
+	if out.runtime, err = openContainerRuntime(o); err != nil {
+		return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
+	}
+	deps, err := dependencies(ctx, o, internal, out.runtime)
 	if err != nil {
 		return nil, fmt.Errorf("start kubelet %s: %w", o.Node, err)
 	}
@@ -99,7 +106,7 @@ func Start(ctx context.Context, o Options) (*Kubelet, error) {
 }
 
 // dependencies hands the kubelet the described machine where it expects a host.
-func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration) (*kubelet.Dependencies, error) {
+func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration, containers containerRuntime) (*kubelet.Dependencies, error) {
 	// By default a pod whose first sync failed, as happens to a few of thousands, waits a minute for the next.
 	c.SyncFrequency.Duration = 10 * time.Second
 	info := MachineInfo(o.Node, o.Machine)
@@ -118,7 +125,7 @@ func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration
 		KubeClient: client, HeartbeatClient: client, EventClient: client.CoreV1(),
 		CAdvisorInterface:         &hardware{Fake: cadvisor.Fake{NodeName: o.Node}, info: info},
 		ContainerManager:          newContainerManager(managers, managers.allocatable.nodeConfig(o.Root, c)),
-		RemoteRuntimeService:      newContainerRuntime(),
+		RemoteRuntimeService:      containers,
 		RemoteImageService:        cri.NewFakeImageService(),
 		ProbeManager:              prober{},
 		OSInterface:               &fakecontainer.FakeOS{},

@@ -117,13 +117,13 @@ func compose(logger klog.Logger, dir string, m *topo.Machine, info *cadvisorapi.
 
 // start starts the managers in the kubelet's order: CPU, memory, device.
 func (m *Managers) start(ctx context.Context, s surroundings) error {
-	if err := m.CPU.Start(ctx, s.pods, s.sources, s.statuses, s.runtime, containermap.NewContainerMap()); err != nil {
+	if err := m.CPU.Start(ctx, s.pods, s.sources, s.statuses, s.runtime, s.containers.Clone()); err != nil {
 		return fmt.Errorf("start CPU manager: %w", err)
 	}
-	if err := m.Memory.Start(ctx, s.pods, s.sources, s.statuses, s.runtime, containermap.NewContainerMap()); err != nil {
+	if err := m.Memory.Start(ctx, s.pods, s.sources, s.statuses, s.runtime, s.containers.Clone()); err != nil {
 		return fmt.Errorf("start memory manager: %w", err)
 	}
-	if err := m.Device.Start(klog.FromContext(ctx), s.pods, s.sources, containermap.NewContainerMap(), sets.New[string]()); err != nil {
+	if err := m.Device.Start(klog.FromContext(ctx), s.pods, s.sources, s.containers.Clone(), s.running); err != nil {
 		return fmt.Errorf("start device manager: %w", err)
 	}
 	return nil
@@ -207,6 +207,9 @@ type surroundings struct {
 	runtime interface {
 		UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error
 	}
+	// containers are those of a kubelet that ran before, and running the ids of those that run.
+	containers containermap.ContainerMap
+	running    sets.Set[string]
 }
 
 // The surroundings of managers without a kubelet: every source is ready, and no container runs.

@@ -23,15 +23,20 @@ func finishes(p *v1.Pod, k *v1.Container) bool {
 
 // containerRuntime is Kubernetes' fake runtime: containers are entries in a map. Init containers
 // finish at once, all others run until they are stopped.
-type containerRuntime struct{ *cri.FakeRuntimeService }
+type containerRuntime struct {
+	*cri.FakeRuntimeService
+	// file is where containers are remembered for the next kubelet of the node; empty for a runtime that
+	// ends with its process.
+	file string
+}
 
-func newContainerRuntime() containerRuntime {
+func newContainerRuntime(file string) containerRuntime {
 	r := cri.NewFakeRuntimeService()
 	r.FakeStatus = &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 		{Type: runtimeapi.RuntimeReady, Status: true},
 		{Type: runtimeapi.NetworkReady, Status: true},
 	}}
-	return containerRuntime{r}
+	return containerRuntime{r, file}
 }
 
 func (r containerRuntime) StartContainer(ctx context.Context, id string) error {
@@ -41,11 +46,15 @@ func (r containerRuntime) StartContainer(ctx context.Context, id string) error {
 	r.Lock()
 	defer r.Unlock()
 	if c := r.Containers[id]; c.Annotations[finishesAnnotation] != "" {
-		c.State = runtimeapi.ContainerState_CONTAINER_EXITED
-		c.FinishedAt = time.Now().UnixNano()
-		c.Reason = "Completed"
+		complete(c)
 	}
-	return nil
+	return r.keep()
+}
+
+func complete(c *cri.FakeContainer) {
+	c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+	c.FinishedAt = time.Now().UnixNano()
+	c.Reason = "Completed"
 }
 
 // ListPodSandbox is called by every relist of the kubelet, so here the fake's log of calls, which

@@ -32,10 +32,12 @@ const (
 	// Tenon is kube-scheduler with Tenon as the only scheduler.
 	Tenon = `- schedulerName: default-scheduler
 ` + plugin
+	// Second is kube-scheduler with Tenon under a name of its own, beside a default scheduler elsewhere.
+	Second = `- schedulerName: tenon-scheduler
+` + plugin
 	// Both is the default profile without Tenon and a second one with it.
 	Both = `- schedulerName: default-scheduler
-- schedulerName: tenon-scheduler
-` + plugin
+` + Second
 
 	plugin = `  plugins: {multiPoint: {enabled: [{name: Tenon, weight: 10}]}}
   pluginConfig:
@@ -54,6 +56,9 @@ profiles:
 
 // Running is a scheduler at work.
 type Running struct {
+	// Shared has the book that the scheduler decides by; nil where no profile has Tenon.
+	Shared *sched.Shared
+
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
@@ -71,12 +76,12 @@ func Start(dir, kubeconfig, profiles string, onOutcome func(ledger.Outcome)) (*R
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	run, err := prepare(ctx, opts, profiles != Plain, onOutcome)
+	run, shared, err := prepare(ctx, opts, profiles != Plain, onOutcome)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	r := &Running{cancel: cancel, done: make(chan struct{})}
+	r := &Running{Shared: shared, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
 		if err := run(ctx); err != nil && ctx.Err() == nil {
@@ -105,20 +110,23 @@ func newOptions(file string) (*options.Options, error) {
 	return opts, nil
 }
 
-func prepare(ctx context.Context, opts *options.Options, tenon bool, onOutcome func(ledger.Outcome)) (func(context.Context) error, error) {
+func prepare(ctx context.Context, opts *options.Options, tenon bool, onOutcome func(ledger.Outcome)) (func(context.Context) error, *sched.Shared, error) {
 	configz.Delete("componentconfig") // a process-wide name; a scheduler that ran before leaves it
 	if tenon {
 		s, err := sched.Prepare(ctx, opts, onOutcome)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return s.Run, nil
+		return s.Run, s.Shared, nil
 	}
 	cc, s, err := app.Setup(ctx, opts)
 	if err != nil {
-		return nil, fmt.Errorf("set up scheduler: %w", err)
+		return nil, nil, fmt.Errorf("set up scheduler: %w", err)
 	}
-	return func(ctx context.Context) error { return app.Run(ctx, cc, s) }, nil
+	return func(ctx context.Context) error {
+		configz.Delete("componentconfig")
+		return app.Run(ctx, cc, s)
+	}, nil, nil
 }
 
 // Done is closed when the scheduler ended; Err then says why, nil after Stop.

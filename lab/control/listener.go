@@ -1,0 +1,51 @@
+package control
+
+import (
+	"net"
+	"sync"
+)
+
+// listener remembers the connections that it has accepted. An API server that ends waits for its clients
+// to end their watches, which they have no reason to do; one that is killed does not.
+type listener struct {
+	net.Listener
+	mu    sync.Mutex
+	conns map[*conn]bool
+}
+
+func newListener(l net.Listener) *listener { return &listener{Listener: l, conns: map[*conn]bool{}} }
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := &conn{c, l}
+	l.conns[out] = true
+	return out, nil
+}
+
+// cut closes all connections.
+func (l *listener) cut() {
+	l.mu.Lock()
+	conns := l.conns
+	l.conns = map[*conn]bool{}
+	l.mu.Unlock()
+	for c := range conns {
+		c.Conn.Close()
+	}
+}
+
+type conn struct {
+	net.Conn
+	l *listener
+}
+
+func (c *conn) Close() error {
+	c.l.mu.Lock()
+	delete(c.l.conns, c)
+	c.l.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,111 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+)
+
+// crew is the processes in which the nodes live: one for all of them, or one for each.
+type crew struct {
+	mu    sync.Mutex
+	of    map[string]*child // by node
+	all   []*child          // each process once
+	err   error             // of the first that ended by itself
+	close func()
+	ended chan struct{}
+}
+
+func newCrew() *crew {
+	w := &crew{of: map[string]*child{}, ended: make(chan struct{})}
+	w.close = sync.OnceFunc(func() { close(w.ended) })
+	return w
+}
+
+// startNodes starts the processes of the nodes.
+func (c *Cluster) startNodes() error {
+	if !c.cfg.Apart {
+		return c.startProcess(c.Nodes...)
+	}
+	for _, n := range c.Nodes {
+		if err := c.startProcess(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startProcess starts a process in which the nodes live.
+func (c *Cluster) startProcess(nodes ...Node) error {
+	job, err := newJob(c, nodes, c.described, c.cfg)
+	if err != nil {
+		return err
+	}
+	p, err := startChild(job, filepath.Join(c.Dir, "kubelets.log"))
+	if err != nil {
+		return err
+	}
+	c.crew.add(p, names(nodes))
+	return nil
+}
+
+// add takes on a process. It replaces those in which the nodes lived before.
+func (w *crew) add(p *child, nodes []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range nodes {
+		w.of[n] = p
+	}
+	w.all = append(w.all, p)
+	go w.watch(p)
+}
+
+// watch waits for the end of a process, and notes one that nobody asked for.
+func (w *crew) watch(p *child) {
+	<-p.done
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, other := range w.all {
+		if other == p {
+			w.all = append(w.all[:i:i], w.all[i+1:]...)
+			break
+		}
+	}
+	if err := p.failure(); err != nil {
+		w.err = errors.Join(w.err, err)
+		w.close()
+	}
+}
+
+// child returns the process in which a node lives.
+func (w *crew) child(node string) (*child, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, ok := w.of[node]
+	if !ok {
+		return nil, fmt.Errorf("the cluster has no node %q", node)
+	}
+	return p, nil
+}
+
+func (w *crew) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// stop ends all processes and returns when they are gone.
+func (w *crew) stop() error {
+	w.mu.Lock()
+	all := append([]*child(nil), w.all...)
+	w.mu.Unlock()
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, p := range all {
+		wg.Go(func() { errs[i] = p.stop() })
+	}
+	wg.Wait()
+	w.close()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,112 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/tenon-numa/tenon/lab/machines"
+)
+
+// This file is what may happen to a running cluster. Each of these returns when it has happened.
+
+// StopAgent ends the agent of a node, as if its pod were deleted; one that does not run stays so.
+func (c *Cluster) StopAgent(ctx context.Context, node string) error {
+	return c.tell(ctx, order{Do: doStopAgent, Node: node})
+}
+
+// StartAgent starts the agent of a node anew, unless it runs.
+func (c *Cluster) StartAgent(ctx context.Context, node string) error {
+	return c.tell(ctx, order{Do: doStartAgent, Node: node})
+}
+
+// HoldReport holds the next report of a node's agent back: the agent is told that the connection broke.
+func (c *Cluster) HoldReport(ctx context.Context, node string) error {
+	return c.tell(ctx, order{Do: doHold, Node: node})
+}
+
+// DeliverReport sends the report that was held back, after whatever was reported since. Without one it
+// only ends the holding.
+func (c *Cluster) DeliverReport(ctx context.Context, node string) error {
+	return c.tell(ctx, order{Do: doDeliver, Node: node})
+}
+
+// FinishPod lets the containers of a pod that run end with success. A pod that does not run on the node
+// is an error.
+func (c *Cluster) FinishPod(ctx context.Context, node, uid string) error {
+	return c.tell(ctx, order{Do: doFinish, Node: node, Pod: uid})
+}
+
+// RestartKubelet kills the process of a node, its agent with it, and starts it anew; containers run on.
+// The YAML is the new KubeletConfiguration as an administrator writes it; empty means the one before. It
+// needs [Config.Apart], and returns when the kubelet obeys orders, which is before its node is ready.
+func (c *Cluster) RestartKubelet(ctx context.Context, node, yaml string) error {
+	if !c.cfg.Apart {
+		return fmt.Errorf("restart kubelet of node %s: its process has other nodes too", node)
+	}
+	was, err := c.crew.child(node)
+	if err != nil {
+		return err
+	}
+	m := c.described[node]
+	if yaml != "" {
+		if m, err = machines.Parse(m.Name, m.Text, yaml); err != nil {
+			return fmt.Errorf("restart kubelet of node %s: %w", node, err)
+		}
+	}
+	if err := was.kill(); err != nil {
+		return err
+	}
+	c.described[node] = m
+	if err := c.startProcess(Node{Name: node, Machine: m.Name}); err != nil {
+		return fmt.Errorf("restart kubelet of node %s: %w", node, err)
+	}
+	return nil
+}
+
+// RestartAPIServer ends the API server and starts it anew, at the same address and with the same data;
+// etcd runs on.
+func (c *Cluster) RestartAPIServer(ctx context.Context) error { return c.plane.Restart(ctx) }
+
+// KubeletYAML returns the KubeletConfiguration of a node as it was written.
+func (c *Cluster) KubeletYAML(node string) string { return c.described[node].YAML }
+
+// tell gives an order to the process of a node, and returns how it came out.
+func (c *Cluster) tell(ctx context.Context, o order) error {
+	p, err := c.crew.child(o.Node)
+	if err != nil {
+		return err
+	}
+	if err := p.tell(ctx, o); err != nil {
+		return fmt.Errorf("node %s: %s: %w", o.Node, o.Do, err)
+	}
+	return nil
+}
+
+// tell gives an order and waits for the answer. One order is given at a time; after one that was not
+// waited for, the process is not to be told anything more.
+func (c *child) tell(ctx context.Context, o order) error {
+	c.ordering.Lock()
+	defer c.ordering.Unlock()
+	if err := json.NewEncoder(c.stdin).Encode(o); err != nil {
+		return fmt.Errorf("give order: %w", err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		var a answer
+		err := c.answers.Decode(&a)
+		if err == nil && a.Error != "" {
+			err = errors.New(a.Error)
+		}
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		return err
+	case <-c.done:
+		return errors.New("the process has ended")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

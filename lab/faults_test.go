@@ -1,0 +1,143 @@
+package lab_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// What may happen to a cluster happens, and what a pod holds outlives it.
+func TestFaults(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	c, err := lab.Start(ctx, lab.Config{Apart: true, Nodes: []lab.Node{{Name: "a", Machine: "xeon-2s"}, {Name: "b", Machine: "gpu-8"}},
+		Progress: func(line string) { t.Log(line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopped(t, c)
+	defer func() {
+		if t.Failed() {
+			if b, err := os.ReadFile(c.Dir + "/kubelets.log"); err == nil {
+				t.Logf("end of the kubelets' log:\n%s", b[max(0, len(b)-8000):])
+			}
+		}
+	}()
+	user := kubernetes.NewForConfigOrDie(c.RESTConfig())
+	p := workload.Pod("held", workload.Guaranteed("c", workload.Amounts{"cpu": "4", "memory": "1Gi", "intel.com/sriov_vf": "1"}))
+	p.Spec.NodeName = "a"
+	if err := workload.Create(ctx, user, p); err != nil {
+		t.Fatal(err)
+	}
+	uid := string(phase(ctx, t, user, "held", v1.PodRunning).UID)
+	before := holds(ctx, t, c, uid, true)
+
+	if err := c.RestartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	restricted := strings.Replace(c.KubeletYAML("a"), "topologyManagerPolicy: single-numa-node", "topologyManagerPolicy: restricted", 1)
+	if err := c.RestartKubelet(ctx, "a", restricted); err != nil {
+		t.Fatal(err)
+	}
+	awaitPolicy(ctx, t, c, "restricted")
+	if after := holds(ctx, t, c, uid, true); after != before {
+		t.Errorf("the pod held %s before the kubelet's restart, and %s after it", before, after)
+	}
+	phase(ctx, t, user, "held", v1.PodRunning)
+	p = workload.Pod("next", workload.Guaranteed("c", workload.Amounts{"cpu": "4", "memory": "1Gi", "intel.com/sriov_vf": "1"}))
+	p.Spec.NodeName = "a"
+	if err := workload.Create(ctx, user, p); err != nil {
+		t.Fatal(err)
+	}
+	next := string(phase(ctx, t, user, "next", v1.PodRunning).UID)
+
+	for _, do := range []func() error{
+		func() error { return c.StopAgent(ctx, "a") },
+		func() error { return c.FinishPod(ctx, "a", uid) },
+		func() error { return c.StartAgent(ctx, "a") },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	phase(ctx, t, user, "held", v1.PodSucceeded)
+	holds(ctx, t, c, uid, false)
+	if err := c.HoldReport(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.FinishPod(ctx, "a", next); err != nil {
+		t.Fatal(err)
+	}
+	holds(ctx, t, c, next, false)
+	if err := c.DeliverReport(ctx, "a"); err != nil {
+		t.Error(err)
+	}
+	if err := c.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// phase waits until a pod is in a phase.
+func phase(ctx context.Context, t *testing.T, user kubernetes.Interface, name string, want v1.PodPhase) (p *v1.Pod) {
+	t.Helper()
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		var err error
+		p, err = user.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		return err == nil && p.Status.Phase == want, nil
+	})
+	if err != nil {
+		t.Fatalf("pod %s is not %s: %v: %+v", name, want, err, p.Status)
+	}
+	return p
+}
+
+// reported waits until the layout of node a is as it should be.
+func reported(ctx context.Context, t *testing.T, c *lab.Cluster, is func(*v1alpha1.NodeLayout) bool) *v1alpha1.NodeLayout {
+	t.Helper()
+	layouts, err := client.New(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l *v1alpha1.NodeLayout
+	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		var err error
+		l, err = layouts.Get(ctx, "a", metav1.GetOptions{})
+		return err == nil && is(l), nil
+	})
+	if err != nil {
+		t.Fatalf("the layout does not become as it should: %v: %+v", err, l)
+	}
+	return l
+}
+
+// holds returns the CPUs of a pod by its node's layout, and waits until it has it, or has it no more.
+func holds(ctx context.Context, t *testing.T, c *lab.Cluster, uid string, want bool) (cpus string) {
+	t.Helper()
+	reported(ctx, t, c, func(l *v1alpha1.NodeLayout) bool {
+		cpus = ""
+		for _, h := range l.Holdings {
+			if string(h.UID) == uid {
+				cpus = string(h.Containers[0].CPUs)
+			}
+		}
+		return (cpus != "") == want
+	})
+	return cpus
+}
+
+func awaitPolicy(ctx context.Context, t *testing.T, c *lab.Cluster, policy string) {
+	t.Helper()
+	reported(ctx, t, c, func(l *v1alpha1.NodeLayout) bool { return l.Rules.TopologyManagerPolicy == policy })
+}

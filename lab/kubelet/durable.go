@@ -1,0 +1,140 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	cri "k8s.io/cri-api/pkg/apis/testing"
+	kubelettypes "k8s.io/kubelet/pkg/types"
+	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
+)
+
+// runtimeFile is where durable containers are remembered, in the kubelet's directory.
+const runtimeFile = "runtime.json"
+
+// remembered is the content of that file.
+type remembered struct {
+	Sandboxes  map[string]*cri.FakePodSandbox
+	Containers map[string]*cri.FakeContainer
+}
+
+// openContainerRuntime makes a runtime; one of durable containers has those that ran before.
+func openContainerRuntime(o Options) (containerRuntime, error) {
+	if !o.Durable {
+		return newContainerRuntime(""), nil
+	}
+	r := newContainerRuntime(filepath.Join(o.Root, runtimeFile))
+	text, err := os.ReadFile(r.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return r, fmt.Errorf("read containers: %w", err)
+	}
+	var was remembered
+	if err := json.Unmarshal(text, &was); err != nil {
+		return r, fmt.Errorf("read containers of %s: %w", r.file, err)
+	}
+	for id, s := range was.Sandboxes {
+		r.Sandboxes[id] = s
+	}
+	for id, c := range was.Containers {
+		r.Containers[id] = c
+	}
+	return r, nil
+}
+
+// keep writes durable containers down. The runtime must be locked.
+func (r containerRuntime) keep() error {
+	if r.file == "" {
+		return nil
+	}
+	text, err := json.Marshal(remembered{r.Sandboxes, r.Containers})
+	if err != nil {
+		return fmt.Errorf("remember containers: %w", err)
+	}
+	// Whoever kills the process finds the old file or the new one.
+	if err := os.WriteFile(r.file+".new", text, 0o600); err != nil {
+		return fmt.Errorf("remember containers: %w", err)
+	}
+	return os.Rename(r.file+".new", r.file)
+}
+
+// after keeps what a call has changed.
+func (r containerRuntime) after(err error) error {
+	if err != nil || r.file == "" {
+		return err
+	}
+	r.Lock()
+	defer r.Unlock()
+	return r.keep()
+}
+
+func (r containerRuntime) RunPodSandbox(ctx context.Context, c *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	id, err := r.FakeRuntimeService.RunPodSandbox(ctx, c, handler)
+	return id, r.after(err)
+}
+
+func (r containerRuntime) StopPodSandbox(ctx context.Context, id string) error {
+	return r.after(r.FakeRuntimeService.StopPodSandbox(ctx, id))
+}
+
+func (r containerRuntime) RemovePodSandbox(ctx context.Context, id string) error {
+	return r.after(r.FakeRuntimeService.RemovePodSandbox(ctx, id))
+}
+
+func (r containerRuntime) CreateContainer(ctx context.Context, sandbox string, c *runtimeapi.ContainerConfig, s *runtimeapi.PodSandboxConfig) (string, error) {
+	id, err := r.FakeRuntimeService.CreateContainer(ctx, sandbox, c, s)
+	return id, r.after(err)
+}
+
+func (r containerRuntime) StopContainer(ctx context.Context, id string, timeout int64) error {
+	return r.after(r.FakeRuntimeService.StopContainer(ctx, id, timeout))
+}
+
+func (r containerRuntime) RemoveContainer(ctx context.Context, id string) error {
+	return r.after(r.FakeRuntimeService.RemoveContainer(ctx, id))
+}
+
+// Finish lets all containers of a pod that run end with success, as if their work were done. A pod that
+// the node does not run is an error.
+func (k *Kubelet) Finish(uid string) error {
+	r := k.runtime
+	r.Lock()
+	defer r.Unlock()
+	found := false
+	for _, c := range r.Containers {
+		if c.Labels[kubelettypes.KubernetesPodUIDLabel] == uid && c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			complete(c)
+			found = true
+		}
+	}
+	if !found {
+		return fmt.Errorf("no container of pod %s runs", uid)
+	}
+	return r.keep()
+}
+
+// containersOf lists the containers that a runtime has from before, and the ids of those that run.
+func containersOf(ctx context.Context, r internalapi.RuntimeService) (containermap.ContainerMap, sets.Set[string], error) {
+	found, running := containermap.NewContainerMap(), sets.New[string]()
+	list, err := r.ListContainers(ctx, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list containers: %w", err)
+	}
+	for _, c := range list {
+		found.Add(c.Labels[kubelettypes.KubernetesPodUIDLabel], c.GetMetadata().GetName(), c.Id)
+		if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			running.Insert(c.Id)
+		}
+	}
+	return found, running, nil
+}

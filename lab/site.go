@@ -1,0 +1,152 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	configv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/tenon-numa/tenon/lab/kubelet"
+	"github.com/tenon-numa/tenon/lab/machines"
+)
+
+// What the child is ordered to do.
+const (
+	doStop       = "stop"
+	doStopAgent  = "stop agent"
+	doStartAgent = "start agent"
+	doHold       = "hold a report"
+	doDeliver    = "deliver the report"
+	doFinish     = "finish a pod"
+)
+
+// order is one order to the child, as JSON behind its job. Each but the one to stop is answered.
+type order struct {
+	Do, Node string
+	Pod      string // UID
+}
+
+// answer tells how an order came out.
+type answer struct{ Error string }
+
+// site is the child's end: its nodes.
+type site struct {
+	ctx   context.Context
+	job   job
+	mu    sync.Mutex
+	nodes map[string]*siteNode
+}
+
+// siteNode is one node of the child; mu of the site guards it.
+type siteNode struct {
+	info    NodeInfo
+	kubelet *kubelet.Kubelet
+	post    *post
+	// stop ends the agent and waits for its end; nil where none runs.
+	stop func()
+}
+
+func newSite(ctx context.Context, j job) *site {
+	return &site{ctx: ctx, job: j, nodes: map[string]*siteNode{}}
+}
+
+// start starts all nodes.
+func (s *site) start() error {
+	described := make([]machines.Machine, len(s.job.Nodes))
+	configs := make([]*configv1beta1.KubeletConfiguration, len(s.job.Nodes))
+	for i, n := range s.job.Nodes {
+		m, err := machines.Parse(n.Machine, n.Text, n.YAML)
+		if err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+		described[i], configs[i] = m, m.Kubelet
+	}
+	if err := kubelet.PrepareProcess(configs...); err != nil {
+		return err
+	}
+	for i, n := range s.job.Nodes {
+		k, err := kubelet.Start(s.ctx, kubelet.Options{
+			Node: n.Name, Machine: described[i].Topo, Config: configs[i], Client: n.Access.config(), Root: n.Root,
+			Labels:  map[string]string{"kubernetes.io/hostname": n.Name, "lab.tenon.sh/machine": n.Machine},
+			Durable: s.job.Durable,
+		})
+		if err != nil {
+			return err
+		}
+		one := &siteNode{kubelet: k, post: &post{}, info: NodeInfo{
+			Name: n.Name, Machine: described[i].Topo, KubeletConfigPath: k.ConfigPath,
+			PodResourcesSocket: k.PodResourcesSocket, StateDir: k.Root,
+		}}
+		s.mu.Lock()
+		s.nodes[n.Name] = one
+		if s.job.Agents {
+			s.startAgent(one)
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// startAgent starts the agent of a node, unless it runs.
+func (s *site) startAgent(n *siteNode) {
+	if n.stop != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	done := make(chan struct{})
+	n.stop = func() { cancel(); <-done }
+	go func() {
+		defer close(done)
+		runAgent(ctx, s.job.Admin.config(), n.info, n.post)
+	}()
+}
+
+// obey does what it is told until it is told to stop, or until nobody is left to tell.
+func (s *site) obey(orders *json.Decoder, answers *json.Encoder) (stop bool) {
+	for {
+		var o order
+		if err := orders.Decode(&o); err != nil {
+			return false // the end of the pipe, or a parent that died in the middle of a word
+		}
+		if o.Do == doStop {
+			return true
+		}
+		var a answer
+		if err := s.do(o); err != nil {
+			a.Error = err.Error()
+		}
+		if err := answers.Encode(a); err != nil {
+			return false
+		}
+	}
+}
+
+func (s *site) do(o order) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.nodes[o.Node]
+	if n == nil {
+		return errors.New("the node has not started yet")
+	}
+	switch o.Do {
+	case doStartAgent:
+		s.startAgent(n)
+	case doStopAgent:
+		if n.stop != nil {
+			n.stop()
+			n.stop = nil
+		}
+	case doHold:
+		n.post.holdNext()
+	case doDeliver:
+		return n.post.deliver(s.ctx)
+	case doFinish:
+		return n.kubelet.Finish(o.Pod)
+	default:
+		return fmt.Errorf("unknown order %q", o.Do)
+	}
+	return nil
+}
