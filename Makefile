@@ -4,7 +4,9 @@ N = 100000
 S = 1
 T = 10s
 
-.PHONY: help demo up test test-node race bench diff fuzz generate verify lint build clean
+D = 2
+
+.PHONY: help demo up test test-node race model bench diff fuzz generate verify lint build clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -23,6 +25,9 @@ test-node: ## Boot real nodes and try pods on them
 
 race: ## Run the heavy packages' tests under the race detector
 	go run ./test race
+
+model: ## Follow every interleaving of three pods, two reports and a restart, to depth D
+	go test ./core/ledger -run TestEveryInterleaving -model.depth $(D) -v -timeout 0
 
 bench: ## Run the benchmarks of core and of the agent, then compare place with the kubelet's own managers
 	go test -run '^$$' -bench . -benchmem ./core/...

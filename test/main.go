@@ -91,7 +91,8 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	errs := []error{raceErr}
 	if !raceHeavy {
 		errs = append(errs, r.step(ctx, "vet", "vet", "./..."),
-			r.test(ctx, "light", race, args, light))
+			r.test(ctx, "light", race, args, light),
+			r.step(ctx, "every interleaving", "test", "./core/ledger", "-run", "TestEveryInterleaving", "-model.depth", "1"))
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {

@@ -480,7 +480,7 @@ func (a *account) blocked(me *flight) bool {
 		case f.turned == 0:
 			return true
 		case f.acked != 0:
-			if f.vague() {
+			if f.vague(a.base.Quality) {
 				return true
 			}
 		case f.shape != me.shape || !f.exact():

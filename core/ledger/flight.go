@@ -49,13 +49,14 @@ func (f *flight) holdings() []place.Holding {
 	return f.options[0]
 }
 
-// vague reports whether one cannot say what a pod after this one will find: devices are drawn from
-// several numas.
-func (f *flight) vague() bool {
+// vague reports whether one cannot say what a pod after this one will find: the node draws devices, and
+// its report will tell which. The report of a coarse node will not; there it is enough that the numas of
+// the devices are sure.
+func (f *flight) vague(q Quality) bool {
 	for _, o := range f.options {
 		for _, h := range o {
 			for _, d := range h.Devices {
-				if d.Loose || (d.Free && d.NUMAs.Len() > 1) {
+				if d.Loose || d.Free && (q == Exact || d.NUMAs.Len() > 1) {
 					return true
 				}
 			}
