@@ -92,12 +92,25 @@ func Serve(ctx context.Context, registration string, m *topo.Machine) error {
 		api.RegisterDevicePluginServer(g, &server{list: List(m, r), stop: ctx.Done()})
 		go g.Serve(l)
 		context.AfterFunc(ctx, g.Stop)
-		_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
-			Version: api.Version, Endpoint: endpoint, ResourceName: r.Name, Options: &api.DevicePluginOptions{},
-		}, grpc.WaitForReady(true))
-		if err != nil {
+		if err := register(ctx, api.NewRegistrationClient(conn), endpoint, r.Name); err != nil {
 			return fmt.Errorf("register device plugin of %s: %w", r.Name, err)
 		}
 	}
 	return nil
+}
+
+// tries bounds the registrations of one plugin. The kubelet calls back before it answers, and gives that
+// up after ten seconds, which a kubelet that just starts on a busy computer needs.
+const tries = 5
+
+func register(ctx context.Context, kubelet api.RegistrationClient, endpoint, resource string) (err error) {
+	for range tries {
+		_, err = kubelet.Register(ctx, &api.RegisterRequest{
+			Version: api.Version, Endpoint: endpoint, ResourceName: resource, Options: &api.DevicePluginOptions{},
+		}, grpc.WaitForReady(true))
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
 }

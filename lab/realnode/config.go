@@ -44,10 +44,10 @@ func inGuest(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfig
 	// There is no iptables in the guest, and no swap.
 	out.MakeIPTablesUtilChains = &off
 	out.FailSwapOn = &off
-	// Nobody but the guest itself reaches the kubelet's port.
-	out.Authentication.Anonymous.Enabled = &on
-	out.Authentication.Webhook.Enabled = &off
-	out.Authorization.Mode = configv1beta1.KubeletAuthorizationModeAlwaysAllow
+	// As on a node of a real cluster, the API server says who may ask the kubelet for what.
+	out.Authentication.Anonymous.Enabled = &off
+	out.Authentication.Webhook.Enabled = &on
+	out.Authorization.Mode = configv1beta1.KubeletAuthorizationModeWebhook
 	out.EnableControllerAttachDetach = &off
 	return out
 }

@@ -184,6 +184,19 @@ func (n *Node) Log(ctx context.Context, program string, lines int) (string, erro
 	return n.guest.Run(ctx, fmt.Sprintf("tail -n %d /var/log/%s.log", lines, program))
 }
 
+// RestartKubelet ends the kubelet and starts it again, with the state that it left. Containers run on.
+// Device plugins are not registered again.
+func (n *Node) RestartKubelet(ctx context.Context) error {
+	if err := n.step(ctx, "stop kubelet"); err != nil {
+		return fmt.Errorf("restart kubelet of node %s: %w", n.Name, err)
+	}
+	if err := n.step(ctx, "kubelet"); err != nil {
+		return fmt.Errorf("restart kubelet of node %s: %w", n.Name, err)
+	}
+	n.say("kubelet restarted")
+	return nil
+}
+
 // Run runs a shell script on the node and returns its output.
 func (n *Node) Run(ctx context.Context, script string) (string, error) {
 	return n.guest.Run(ctx, script)

@@ -63,6 +63,8 @@ func TestRealNodes(t *testing.T) {
 	t.Run("the default scheduler sends pods to their death", func(t *testing.T) { deaths(ctx, t, w) })
 	t.Run("Tenon does not", func(t *testing.T) { lives(ctx, t, w) })
 	t.Run("a pod gets what another leaves", func(t *testing.T) { next(ctx, t, w) })
+	t.Run("a kubelet restarts", func(t *testing.T) { restart(ctx, t, w) })
+	t.Run("a storm", func(t *testing.T) { storm(ctx, t, w) })
 	w.seen.check(t)
 }
 
@@ -413,9 +415,33 @@ func next(ctx context.Context, t *testing.T, w *world) {
 	w.compare(ctx, t, "four")
 }
 
-func (w *world) create(ctx context.Context, t *testing.T, p *v1.Pod) {
+// restart ends a kubelet and starts it again. Right after that it does not know yet what its containers
+// hold; whoever believed that they hold nothing would predict CPUs for the next pod that another has.
+func restart(ctx context.Context, t *testing.T, w *world) {
+	w.remove(ctx, t, "heir")
+	w.create(ctx, t, on("four", tenon, "left", guaranteed("c", "4", "64Mi")))
+	w.await(ctx, t, "left", workload.Running)
+	w.seen.await(ctx, t, "left")
+	before := w.kernel(ctx, t, "four")
+	if err := w.nodes["four"].RestartKubelet(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.create(ctx, t, on("four", tenon, "late", guaranteed("c", "4", "64Mi")), on("four", tenon, "later", guaranteed("c", "300m", "64Mi")))
+	w.await(ctx, t, "late", workload.Running)
+	w.await(ctx, t, "later", workload.Running)
+	w.seen.await(ctx, t, "late", "later")
+	w.compare(ctx, t, "four")
+	after := w.kernel(ctx, t, "four")
+	for c, p := range before {
+		if q := after[c]; p.PID != q.PID || !p.Mems.Equal(q.Mems) {
+			t.Errorf("%s was process %d on numas %s, and is %d on %s", c, p.PID, p.Mems, q.PID, q.Mems)
+		}
+	}
+}
+
+func (w *world) create(ctx context.Context, t *testing.T, pods ...*v1.Pod) {
 	t.Helper()
-	if err := workload.Create(ctx, w.client, p); err != nil {
+	if err := workload.Create(ctx, w.client, pods...); err != nil {
 		t.Fatal(err)
 	}
 }
