@@ -49,12 +49,11 @@ var floors = []floor{
 	{"node/metrics", nil, words(`core/... node/cgroup`), words(`github.com/prometheus/client_golang`)},
 	{"node/sysfs", nil, words(`core/idset core/topo`), words(`golang.org/x/tools`)},
 	{"node/...", nil, words(`core/... api/...`), onNode},
-	{"cluster/kube", nil, words(`core/... api/...`), inCluster},
-	{"cluster/nrt", nil, words(`core/... api/...`), append(words(`github.com/go-logr/logr
-		github.com/k8stopologyawareschedwg/noderesourcetopology-api github.com/k8stopologyawareschedwg/podfingerprint`), inCluster...)},
+	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},
+	{"cluster/nrt", nil, words(`core/... api/...`), append(append(words(`github.com/go-logr/logr`), topologies...), inCluster...)},
 	{"cluster/inspect", nil, words(`core/...`), nil},
-	{"cluster/sched", nil, words(`core/... api/... cluster/inspect cluster/kube`),
-		append(words(`k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes github.com/spf13/cobra`), inCluster...)},
+	{"cluster/sched", nil, words(`core/... api/... cluster/inspect cluster/kube cluster/nrt`),
+		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes github.com/spf13/cobra`), inCluster...)},
 	{"face/draw", nil, words(`core/...`), words(`golang.org/x/term`)},
 	{"face/...", nil, words(`core/... api/... face/...`),
 		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/client-go`)},
@@ -73,7 +72,8 @@ var floors = []floor{
 var (
 	onNode = words(`github.com/fsnotify/fsnotify github.com/go-logr/logr google.golang.org/grpc k8s.io/api
 		k8s.io/apimachinery k8s.io/client-go k8s.io/klog/v2 k8s.io/kubelet sigs.k8s.io/yaml`)
-	inCluster = words(`k8s.io/api k8s.io/apimachinery
+	topologies = words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api github.com/k8stopologyawareschedwg/podfingerprint`)
+	inCluster  = words(`k8s.io/api k8s.io/apimachinery
 		k8s.io/client-go k8s.io/component-helpers k8s.io/klog/v2 k8s.io/kubectl sigs.k8s.io/yaml`)
 )
 

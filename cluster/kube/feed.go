@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Feed brings the events of pods and layouts into a book. An informer's handlers bring the events of an
+// Feed brings the events of pods, layouts and NodeResourceTopologies into a book. An informer's handlers bring the events of an
 // object in order; queueing hints bring the same events once more, before or after that, and what is
 // older than what is known changes nothing.
 type Feed struct {
@@ -32,15 +31,20 @@ type Feed struct {
 
 	// mu is held while an event goes into the book, so that no other event overtakes it on the way.
 	mu sync.Mutex
-	// early holds pods that were seen before Begin: they are booked in binding order then.
-	early map[string]*v1.Pod
+	// bound are the pods on all nodes. Those that were seen before Begin are booked in binding order then.
+	bound boundPods
 	begun bool
 	// versions is the last version seen of every layout; problems is why one was refused.
 	versions map[string]version
 	problems map[string]string
-	// ended has the UIDs of pods that will never hold anything again, dropped the resource versions of
-	// layouts that were deleted: what hints still tell of them is old.
-	ended, dropped memory
+	// exact has the nodes whose layout is understood, coarse those that have a NodeResourceTopology.
+	exact  map[string]bool
+	coarse map[string]*coarse
+	// onTopology is told of NodeResourceTopologies that were refused.
+	onTopology func(node string, err error)
+	// ended has the UIDs of pods that will never hold anything again, dropped and goneTopologies the
+	// resource versions of objects that were deleted: what hints still tell of them is old.
+	ended, dropped, goneTopologies memory
 	// later does something after a while; tests decide when that is.
 	later func(time.Duration, func())
 }
@@ -65,7 +69,9 @@ func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(n
 		onRefused = func(string, error) {}
 	}
 	return &Feed{book: book, onOutcome: onOutcome, onRefused: onRefused,
-		early: map[string]*v1.Pod{}, versions: map[string]version{}, problems: map[string]string{},
+		onTopology: func(string, error) {},
+		bound:      newBoundPods(), versions: map[string]version{}, problems: map[string]string{},
+		exact: map[string]bool{}, coarse: map[string]*coarse{},
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 }
 
@@ -96,29 +102,23 @@ func each[T any](o any, do func(T)) {
 	}
 }
 
-// Begin books the pods that were bound before the feed began, in the order in which they were bound.
-// It is called once, when both informers have delivered their first lists.
+// Begin books the pods that were bound before the feed began, in the order in which they were bound, and
+// then takes the NodeResourceTopologies that have come. It is called once, when all informers have
+// delivered their first lists.
 func (f *Feed) Begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	pods := slices.Collect(maps.Values(f.early))
-	f.early, f.begun = nil, true
-	slices.SortFunc(pods, func(a, b *v1.Pod) int {
-		return cmp.Or(bound(a).Compare(bound(b)), a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time),
-			strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
-	})
+	f.begun = true
+	pods := slices.SortedFunc(maps.Values(f.bound.pods), (*boundPod).compare)
 	// All are on their way before any is known to be admitted: how the nodes ordered them, nobody says.
 	for _, p := range pods {
-		f.put(p, f.book.Recover)
+		put(p, f.book.Recover)
 	}
 	for _, p := range pods {
 		f.admitted(p)
 	}
-	there := map[string]bool{}
-	for _, p := range pods {
-		there[string(p.UID)] = true
-	}
-	f.book.Doubt(func(uid string) bool { return there[uid] })
+	f.book.Doubt(func(uid string) bool { return f.bound.pods[uid] != nil })
+	f.beginCoarse()
 }
 
 // Pod takes a pod that was added or changed.
@@ -135,18 +135,17 @@ func (f *Feed) Pod(pod *v1.Pod) {
 	if _, ended := f.ended.get(string(pod.UID)); ended {
 		return
 	}
-	if !f.begun {
-		f.early[string(pod.UID)] = pod
-		return
+	p := f.bound.put(pod)
+	if f.begun {
+		put(p, f.book.Assume)
+		f.admitted(p)
 	}
-	f.put(pod, f.book.Assume)
-	f.admitted(pod)
 }
 
-// put books a pod that is bound. What Pod refuses is beyond any machine: no kubelet admits it.
-func (f *Feed) put(pod *v1.Pod, book func(string, ledger.PodID, *place.Pod)) {
-	if p, err := Pod(pod); err == nil && !p.Plain() {
-		book(pod.Spec.NodeName, ID(pod), p)
+// put books a pod that is bound.
+func put(p *boundPod, book func(string, ledger.PodID, *place.Pod)) {
+	if p.spec != nil {
+		book(p.node, p.id, p.spec)
 	}
 }
 
@@ -154,9 +153,8 @@ func (f *Feed) put(pod *v1.Pod, book func(string, ledger.PodID, *place.Pod)) {
 // writes what it missed every ten seconds (pkg/kubelet/status).
 const statusLag = 30 * time.Second
 
-func (f *Feed) admitted(pod *v1.Pod) {
-	uid := string(pod.UID)
-	if Started(pod) && f.book.Admitted(uid) {
+func (f *Feed) admitted(p *boundPod) {
+	if uid := p.id.UID; p.started && p.spec != nil && f.book.Admitted(uid) {
 		f.later(statusLag, func() { f.book.Settle(uid) })
 	}
 }
@@ -166,7 +164,11 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	uid := string(pod.UID)
-	delete(f.early, uid)
+	if p := f.bound.drop(uid); p != nil {
+		if c := f.coarse[p.node]; c != nil && c.counts {
+			c.left(p)
+		}
+	}
 	f.ended.put(uid, "")
 	why, refused := Rejection(pod)
 	if refused {
@@ -191,8 +193,8 @@ func (f *Feed) Leave(pod *v1.Pod) {
 	}
 }
 
-// Layout takes a layout that was added or changed. One that cannot be read is refused: its node is
-// treated as unknown from then on, and no other node is touched.
+// Layout takes a layout that was added or changed. One that cannot be read is refused: its node is known
+// by its NodeResourceTopology from then on, or unknown, and no other node is touched.
 func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,7 +203,7 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	}
 	c, err := l.Core()
 	if err != nil {
-		f.book.Forget(l.Name)
+		f.unlaid(l.Name)
 		if f.problems[l.Name] != err.Error() {
 			f.problems[l.Name] = err.Error()
 			f.onRefused(l.Name, err)
@@ -214,6 +216,7 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	if was || meta.IsStatusConditionFalse(l.Status.Conditions, v1alpha1.ConditionAccepted) {
 		f.onRefused(l.Name, nil)
 	}
+	f.laid(l.Name)
 	out := f.book.Report(l.Name, ledger.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups})
 	for _, o := range out {
 		f.onOutcome(o)
@@ -248,7 +251,7 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 	f.dropped.put(l.Name, l.ResourceVersion)
 	delete(f.versions, l.Name)
 	delete(f.problems, l.Name)
-	f.book.Forget(l.Name)
+	f.unlaid(l.Name)
 }
 
 // compare compares resource versions; what is not a resource version is newer than everything.
@@ -265,16 +268,6 @@ func (f *Feed) Problem(node string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.problems[node]
-}
-
-// bound returns when a pod was bound, as far as its status says.
-func bound(pod *v1.Pod) time.Time {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return pod.CreationTimestamp.Time
 }
 
 // Describe tells an outcome in one line.

@@ -10,20 +10,19 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// layoutResource is how the framework names the layouts' informer: resource.version.group.
-func layoutResource() fwk.EventResource {
-	r := v1alpha1.NodeLayoutResource()
-	return fwk.EventResource(r.Resource + "." + r.Version + "." + r.Group)
-}
-
 // EventsToRegister says what may make a refused pod schedulable. Every hint first brings its event into
 // the book, so that the pod that wakes sees it, whichever handler runs first.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: layoutResource(), ActionType: fwk.Add | fwk.Update}, QueueingHintFn: p.layoutChanged},
+	out := []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: eventResource(v1alpha1.NodeLayoutResource()), ActionType: fwk.Add | fwk.Update}, QueueingHintFn: p.layoutChanged},
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update | fwk.Delete}, QueueingHintFn: p.podChanged},
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, QueueingHintFn: p.nodeAdded},
-	}, nil
+	}
+	if p.topology != nil {
+		out = append(out, fwk.ClusterEventWithHint{QueueingHintFn: p.topologyChanged,
+			Event: fwk.ClusterEvent{Resource: eventResource(*p.topology), ActionType: fwk.Add | fwk.Update}})
+	}
+	return out, nil
 }
 
 // layoutChanged wakes a pod if it fits the node that reported.
@@ -90,8 +89,8 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 		return fwk.QueueSkip // still not understood
 	}
 	n := p.book.Snapshot().Node(node)
-	if n == nil {
-		if p.lets(s) {
+	if !p.knows(n) {
+		if n == nil && p.lets(s) {
 			return fwk.Queue
 		}
 		return fwk.QueueSkip

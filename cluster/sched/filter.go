@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/core/ledger"
 )
 
 // Filter keeps the pod from nodes whose managers would refuse it.
@@ -15,8 +17,8 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	}
 	name := info.Node().Name
 	n := s.node(name)
-	if n == nil {
-		return s.answered(name, nil, p.unknown(s, name))
+	if !p.knows(n) {
+		return s.answered(name, nil, p.unknown(s, n, name))
 	}
 	v := p.verdict(s, n)
 	if !v.Fits() {
@@ -25,13 +27,19 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	return s.answered(name, nil, nil)
 }
 
-// unknown decides on a node of which nothing is known.
-func (p *Plugin) unknown(s *state, node string) *fwk.Status {
+// unknown decides on a node of which nothing is known, or too little.
+func (p *Plugin) unknown(s *state, n *ledger.Node, node string) *fwk.Status {
+	if n != nil {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node has a NodeResourceTopology and no layout")
+	}
 	if p.lets(s) {
 		return nil
 	}
 	if why := p.feed.Problem(node); why != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node layout is refused: "+why)
+	}
+	if why := p.feed.TopologyProblem(node); why != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "what the node reports is refused: "+why)
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node has no layout")
 }

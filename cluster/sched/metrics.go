@@ -18,6 +18,7 @@ type schedulerMetrics struct {
 	rejected    *metrics.CounterVec
 	foreign     *metrics.Counter
 	layouts     *metrics.Counter
+	topologies  *metrics.Counter
 }
 
 func counter(name, help string) *metrics.CounterOpts {
@@ -39,9 +40,11 @@ func newMetrics() *schedulerMetrics {
 			"Pods bound by somebody else, of which the node has reported what they hold.")),
 		layouts: metrics.NewCounter(counter("layouts_refused_total",
 			"Node layouts that could not be read and were refused.")),
+		topologies: metrics.NewCounter(counter("noderesourcetopologies_refused_total",
+			"NodeResourceTopologies of nodes without a layout that could not be read and were refused.")),
 	}
 	// A second scheduler in one process finds the names taken; its counters are then not served.
-	for _, c := range []metrics.Registerable{m.predicted, m.predictions, m.wrong, m.rejected, m.foreign, m.layouts} {
+	for _, c := range []metrics.Registerable{m.predicted, m.predictions, m.wrong, m.rejected, m.foreign, m.layouts, m.topologies} {
 		if err := legacyregistry.Register(c); err != nil {
 			metrics.NewKubeRegistry().MustRegister(c)
 		}
@@ -85,6 +88,13 @@ func (m *schedulerMetrics) outcome(o ledger.Outcome, n *ledger.Node) {
 func (m *schedulerMetrics) refused() {
 	if m != nil {
 		m.layouts.Inc()
+	}
+}
+
+// refusedTopology counts a NodeResourceTopology that could not be read.
+func (m *schedulerMetrics) refusedTopology() {
+	if m != nil {
+		m.topologies.Inc()
 	}
 }
 

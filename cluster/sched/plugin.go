@@ -10,9 +10,11 @@ package sched
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -40,6 +42,7 @@ type Plugin struct {
 	decisions *inspect.Decisions
 	metrics   *schedulerMetrics
 	odd       *once
+	topology  *schema.GroupVersionResource // nil: NodeResourceTopologies are not followed
 }
 
 var (
@@ -68,6 +71,11 @@ type Shared struct {
 	metrics *schedulerMetrics // nil: nothing is counted
 	memo    *memo
 	odd     once
+
+	// topology is where NodeResourceTopologies are served, or nil; see topologies.
+	find     sync.Once
+	topology *schema.GroupVersionResource
+	findErr  error
 }
 
 // New returns the factory of the plugin over what the profiles share, under its own name.
@@ -85,7 +93,12 @@ func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Han
 		if err != nil {
 			return nil, err
 		}
-		p := &Plugin{name: name, args: args, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo,
+		if h != nil { // tests that serve no API have none
+			if _, err := s.topologies(ctx, h.KubeConfig()); err != nil {
+				return nil, err
+			}
+		}
+		p := &Plugin{name: name, args: args, topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo,
 			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd}
 		for _, note := range args.Notes {
 			p.logger.Info("Argument for "+name+" means something else here", "profile", h.ProfileName(), "argument", note)

@@ -17,9 +17,12 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	if !ok {
 		return nil
 	}
+	if n := p.book.Snapshot().Node(node); n != nil && !p.knows(n) {
+		return p.reserved(s, node, place.Verdict{}, p.unknown(s, n, node))
+	}
 	v, known := p.book.Reserve(node, kube.ID(pod), s.pod, s.demand)
 	if !known {
-		return p.reserved(s, node, v, p.unknown(s, node))
+		return p.reserved(s, node, v, p.unknown(s, nil, node))
 	}
 	if !v.Fits() {
 		return p.reserved(s, node, v, refusal(v))

@@ -58,7 +58,7 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 		return nil, err
 	}
 	go s.verdicts.run(ctx, writer)
-	source := inspect.Source{Book: s.Book, Problem: s.Feed.Problem, Names: nodeNames(cc), Reported: s.heard.of,
+	source := inspect.Source{Book: s.Book, Problem: s.problem, Names: nodeNames(cc), Reported: s.reported,
 		Decisions: s.Decisions, Now: time.Now}
 	s.metrics.measure(source)
 	return &Scheduler{Shared: s.Shared, config: cc, sched: sched, source: source}, nil
@@ -68,8 +68,9 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 type parts struct {
 	*Shared
 	verdicts *conditions
-	heard    *heard
-	ready    chan struct{} // closed when the feed has begun
+	// heard is of layouts, heardCoarse of NodeResourceTopologies.
+	heard, heardCoarse *heard
+	ready              chan struct{} // closed when the feed has begun
 }
 
 // newShared makes what the plugins share; onOutcome may be nil.
@@ -90,7 +91,11 @@ func newShared(logger klog.Logger, onOutcome func(ledger.Outcome)) *parts {
 		s.metrics.refused()
 		logger.Error(err, "Layout refused", "node", node)
 	}))
-	return &parts{Shared: s, verdicts: verdicts, heard: newHeard(time.Now), ready: ready}
+	s.Feed.OnRefusedTopology(func(node string, err error) {
+		s.metrics.refusedTopology()
+		logger.Error(err, "NodeResourceTopology refused", "node", node)
+	})
+	return &parts{Shared: s, verdicts: verdicts, heard: newHeard(time.Now), heardCoarse: newHeard(time.Now), ready: ready}
 }
 
 // Run schedules until the context ends.
@@ -135,8 +140,16 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) erro
 	if _, err := layouts.AddEventHandler(s.heard); err != nil {
 		return fmt.Errorf("follow layouts: %w", err)
 	}
+	synced := []cache.InformerSynced{l.HasSynced, p.HasSynced}
+	t, err := followTopologies(cc, s)
+	if err != nil {
+		return err
+	}
+	if t != nil {
+		synced = append(synced, t)
+	}
 	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), l.HasSynced, p.HasSynced) {
+		if cache.WaitForCacheSync(ctx.Done(), synced...) {
 			s.Feed.Begin()
 			close(s.ready)
 		}

@@ -20,7 +20,9 @@ func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, _ []f
 }
 
 // The raw score is a cost: lower is better. One numa more costs more than any devices left short of
-// CPUs, these more than any distance, a distance more than any waste.
+// CPUs, these more than any distance, a distance more than any waste. A node that is known coarsely costs
+// one numa more than the pod will use there: of nodes that give it as many numas, an exact one is taken,
+// and numas are not spent for it. A node of which nothing is known costs more than all others.
 const (
 	costNUMA     = 1 << 26
 	costDevice   = 1 << 18 // per 1/64 of a device for every CPU left beside it, up to maxDevice
@@ -29,7 +31,8 @@ const (
 	costDistance = 1 << 10 // per unit of mean distance, up to maxDistance
 	maxDistance  = 1<<8 - 1
 	maxFree      = costDistance - 1
-	costUnknown  = (topo.MaxNUMAs + 2) * costNUMA // above a node that pins nothing
+	costCoarse   = costNUMA
+	costUnknown  = (topo.MaxNUMAs+2)*costNUMA + costCoarse // above a node that pins nothing
 )
 
 // Score costs the numas that the pod will really use: how many; how few CPUs they will have left for
@@ -43,13 +46,21 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk
 	}
 	name := info.Node().Name
 	n := s.node(name)
-	if n == nil {
+	if !p.knows(n) {
 		return s.costs(name, costUnknown), nil
 	}
 	return s.costs(name, cost(n, s.pod, p.verdict(s, n))), nil
 }
 
 func cost(n *ledger.Node, pod *place.Pod, v place.Verdict) int64 {
+	if n.Quality == ledger.Coarse {
+		return costCoarse + placed(n, pod, v)
+	}
+	return placed(n, pod, v)
+}
+
+// placed is what it costs to have the pod where it will be on a node.
+func placed(n *ledger.Node, pod *place.Pod, v place.Verdict) int64 {
 	used := v.NUMAs(n.Machine)
 	if used == 0 {
 		// The node pins nothing: the pod may run anywhere on it, which is worse than any numa of its own.

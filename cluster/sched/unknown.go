@@ -2,8 +2,14 @@ package sched
 
 import (
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
+
+// knows reports whether enough is known of a node to judge it, n being what is known or nil.
+func (p *Plugin) knows(n *ledger.Node) bool {
+	return n != nil && (n.Quality == ledger.Exact || p.args.CoarseNodes != config.Refuse)
+}
 
 // lets reports whether the pod may go to nodes of which nothing is known.
 func (p *Plugin) lets(s *state) bool {

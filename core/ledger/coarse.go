@@ -65,9 +65,12 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	}
 	a.flights = rest
 	fresh := old
+	u := place.NewUsage(a.layout.Machine, a.layout.Rules).Hold(holdings(old)...)
 	for _, f := range landed {
-		if len(f.options) == 1 && !f.lost {
-			fresh = append(fresh[:len(fresh):len(fresh)], Entry{Pod: f.id, Source: Counted, Holdings: f.holdings()})
+		if f.certain(a.layout.Machine) {
+			hs := f.apart(u)
+			u = u.Hold(hs...)
+			fresh = append(fresh[:len(fresh):len(fresh)], Entry{Pod: f.id, Source: Counted, Holdings: hs})
 		}
 	}
 	entries, agrees := a.attribute(fresh)
@@ -80,7 +83,7 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	a.layout.Entries = entries
 	for _, f := range landed {
 		a.counted[f.id.UID] = true
-		if len(f.options) == 1 && !f.lost {
+		if f.certain(a.layout.Machine) {
 			o := Outcome{Node: a.name, Pod: f.id, Result: Wrong, Predicted: f.holdings(), Foreign: f.foreign}
 			if agrees {
 				o.Result, o.Seen = Confirmed, f.holdings()
@@ -90,6 +93,36 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	}
 	b.tidy(a)
 	return out
+}
+
+// certain reports whether it is known how much of every numa a flight to a coarse node takes: its options
+// differ in made-up ids at most.
+func (f *flight) certain(m *topo.Machine) bool {
+	if f.lost || len(f.options) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(f.options[1:], func(o []place.Holding) bool { return !level(m, f.options[0], o) })
+}
+
+// level reports whether two lots of holdings take the same of every numa, container by container.
+func level(m *topo.Machine, a, b []place.Holding) bool {
+	return slices.EqualFunc(a, b, func(x, y place.Holding) bool {
+		return slices.EqualFunc(x.Devices, y.Devices, func(d, e place.DeviceBlock) bool {
+			return d.Resource == e.Resource && d.NUMAs == e.NUMAs && len(d.IDs) == len(e.IDs) &&
+				(d.NUMAs.Len() <= 1 || slices.Equal(d.IDs, e.IDs))
+		}) && slices.Equal(x.Memory, y.Memory) && x.CPUs.Len() == y.CPUs.Len() &&
+			!slices.ContainsFunc(m.NUMAs(), func(n topo.NUMA) bool { return n.CPUs.AndLen(x.CPUs) != n.CPUs.AndLen(y.CPUs) })
+	})
+}
+
+// apart returns the first of the options whose made-up ids nobody else has.
+func (f *flight) apart(u *place.Usage) []place.Holding {
+	for _, o := range f.options {
+		if free(u, o) {
+			return o
+		}
+	}
+	return f.holdings()
 }
 
 // tidy forgets pods that ended and are accounted for no more, and remembers the others as held.

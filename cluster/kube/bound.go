@@ -1,0 +1,91 @@
+package kube
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// boundPod is what is kept of a pod that is bound to a node and has not ended.
+type boundPod struct {
+	id   ledger.PodID
+	node string
+	// spec is nil where no node's managers look at the pod, and where it is beyond any machine: no
+	// kubelet admits it.
+	spec        *place.Pod
+	at, created time.Time // when it was bound, as far as its status says, and made
+	started     bool
+	// counted: the last fingerprint of its node that was understood is of this pod, too.
+	counted bool
+}
+
+// compare is binding order.
+func (b *boundPod) compare(o *boundPod) int {
+	return cmp.Or(b.at.Compare(o.at), b.created.Compare(o.created),
+		strings.Compare(b.id.String(), o.id.String()), strings.Compare(b.id.UID, o.id.UID))
+}
+
+// boundPods are the bound pods.
+type boundPods struct {
+	pods  map[string]*boundPod            // by UID
+	nodes map[string]map[string]*boundPod // by node and UID
+}
+
+func newBoundPods() boundPods {
+	return boundPods{map[string]*boundPod{}, map[string]map[string]*boundPod{}}
+}
+
+// put notes a pod as it is now.
+func (b boundPods) put(pod *v1.Pod) *boundPod {
+	p := b.pods[string(pod.UID)]
+	if p == nil {
+		p = &boundPod{id: ID(pod), node: pod.Spec.NodeName, at: bound(pod), created: pod.CreationTimestamp.Time}
+		if spec, err := Pod(pod); err == nil && !spec.Plain() {
+			p.spec = spec
+		}
+		on := b.nodes[p.node]
+		if on == nil {
+			on = map[string]*boundPod{}
+			b.nodes[p.node] = on
+		}
+		on[p.id.UID], b.pods[p.id.UID] = p, p
+	}
+	p.started = p.started || Started(pod)
+	return p
+}
+
+// drop forgets a pod, and returns what was known of it, or nil.
+func (b boundPods) drop(uid string) *boundPod {
+	p := b.pods[uid]
+	if p == nil {
+		return nil
+	}
+	delete(b.pods, uid)
+	delete(b.nodes[p.node], uid)
+	if len(b.nodes[p.node]) == 0 {
+		delete(b.nodes, p.node)
+	}
+	return p
+}
+
+// on returns the pods of a node in binding order.
+func (b boundPods) on(node string) []*boundPod {
+	return slices.SortedFunc(maps.Values(b.nodes[node]), (*boundPod).compare)
+}
+
+// bound returns when a pod was bound, as far as its status says.
+func bound(pod *v1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return pod.CreationTimestamp.Time
+}

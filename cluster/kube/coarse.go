@@ -1,0 +1,157 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-numa/tenon/cluster/nrt"
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// This file feeds nodes of which only a NodeResourceTopology is known. A layout that is understood goes
+// before it: the object is then kept, and is what counts as soon as there is no such layout any more.
+
+// coarse is what is kept of the NodeResourceTopology of a node.
+type coarse struct {
+	object *v1alpha2.NodeResourceTopology // the newest
+	// counts: the book has the amounts of this object, or of one before it.
+	counts  bool
+	problem string // why the object was refused, or ""
+	// ended are pods that ended lately and may be in the amounts still, the first to end first.
+	ended []*boundPod
+	// misses counts the readings in a row whose fingerprint was of no pods that were thought of.
+	misses int
+}
+
+// Topologies returns the handlers for an informer of NodeResourceTopologies, of which [nrt.Typed] made
+// typed objects.
+func (f *Feed) Topologies() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { each(o, f.Topology) },
+		UpdateFunc: func(_, o any) { each(o, f.Topology) },
+		DeleteFunc: func(o any) { each(o, f.TopologyGone) },
+	}
+}
+
+// OnRefusedTopology has a callback told of NodeResourceTopologies that cannot be read, each reason once
+// in a row. It is called before the first event, and the callback must not call the feed.
+func (f *Feed) OnRefusedTopology(told func(node string, err error)) { f.onTopology = told }
+
+// Topology takes a NodeResourceTopology that was added or changed. The object is not changed, and kept.
+// Before Begin it waits: whom the amounts account for cannot be told before the pods are known.
+func (f *Feed) Topology(o *v1alpha2.NodeResourceTopology) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.coarse[o.Name]
+	last, known := f.goneTopologies.get(o.Name)
+	if c != nil {
+		last, known = c.object.ResourceVersion, true
+	}
+	if known && compare(o.ResourceVersion, last) <= 0 {
+		return
+	}
+	if c == nil {
+		c = &coarse{}
+		f.coarse[o.Name] = c
+	}
+	c.object = o
+	f.count(o.Name, c)
+}
+
+// TopologyGone takes a NodeResourceTopology that was deleted. If a newer one of that name is known
+// already, it stays.
+func (f *Feed) TopologyGone(o *v1alpha2.NodeResourceTopology) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.coarse[o.Name]
+	if c == nil || compare(o.ResourceVersion, c.object.ResourceVersion) < 0 {
+		return
+	}
+	f.goneTopologies.put(o.Name, o.ResourceVersion)
+	delete(f.coarse, o.Name)
+	if c.counts {
+		f.book.Forget(o.Name)
+	}
+}
+
+// TopologyProblem returns why the NodeResourceTopology of a node was refused, or "".
+func (f *Feed) TopologyProblem(node string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.coarse[node]; c != nil && !f.exact[node] {
+		return c.problem
+	}
+	return ""
+}
+
+// beginCoarse brings the objects that waited into the book.
+func (f *Feed) beginCoarse() {
+	for _, node := range slices.Sorted(maps.Keys(f.coarse)) {
+		f.count(node, f.coarse[node])
+	}
+}
+
+// unlaid notes that a node has no layout that is understood any more: what else is known of it counts.
+func (f *Feed) unlaid(node string) {
+	delete(f.exact, node)
+	c := f.coarse[node]
+	if c != nil && c.counts {
+		return
+	}
+	f.book.Forget(node)
+	if c != nil {
+		f.count(node, c)
+	}
+}
+
+// laid notes that a node has a layout that is understood.
+func (f *Feed) laid(node string) {
+	f.exact[node] = true
+	if c := f.coarse[node]; c != nil {
+		c.counts, c.ended = false, nil
+	}
+}
+
+// count brings the amounts of a node into the book, unless it has better.
+func (f *Feed) count(node string, c *coarse) {
+	if !f.begun || f.exact[node] {
+		return
+	}
+	r, err := nrt.Read(c.object)
+	if err != nil {
+		if why := err.Error(); c.problem != why {
+			c.problem = why
+			f.onTopology(node, err)
+		}
+		c.counts, c.ended = false, nil
+		f.book.Forget(node)
+		return
+	}
+	c.problem = ""
+	if !c.counts {
+		f.recount(node, c)
+	}
+	out := f.book.Report(node, ledger.Layout{Machine: r.Machine, Rules: r.Rules,
+		Amounts: &ledger.Amounts{Held: r.Held, Counts: f.accounted(node, c, r)}})
+	c.counts = true
+	for _, o := range out {
+		f.onOutcome(o)
+	}
+}
+
+// recount books all pods of a node of whose amounts nothing was known so far: the first reading says
+// which of them are in the amounts.
+func (f *Feed) recount(node string, c *coarse) {
+	c.ended, c.misses = nil, 0
+	pods := f.bound.on(node)
+	for _, p := range pods {
+		p.counted = false
+		put(p, f.book.Recover)
+	}
+	for _, p := range pods {
+		f.admitted(p)
+	}
+}

@@ -1,0 +1,124 @@
+package kube
+
+import (
+	"slices"
+
+	"github.com/k8stopologyawareschedwg/podfingerprint"
+
+	"github.com/tenon-numa/tenon/cluster/nrt"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+const (
+	// maxUncertain bounds the pods of a node of which it is not known whether its amounts account for
+	// them: up to 2 to that number of fingerprints are made, while the feed stands still. Pods beyond
+	// that count as is likeliest.
+	maxUncertain = 8
+	// maxMisses is after how many fingerprints that are of no pods known here only the likeliest pods
+	// are tried: some exporters count pods that have ended, or leave out others, for as long as they run.
+	maxMisses = 3
+)
+
+// accounted says which pods the amounts of a node account for, by the fingerprint that came with them; nil
+// where it does not tell. The pods of the last fingerprint that was understood are in this one too,
+// unless they ended; those that were bound since may be, and those that ended since may still be.
+func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) map[string]bool {
+	if r.Fingerprint == "" {
+		return nil
+	}
+	pods := f.bound.on(node)
+	out := make(map[string]bool, len(pods)+len(c.ended))
+	var sure []nrt.Pod
+	var fresh []*boundPod
+	for _, p := range pods {
+		switch {
+		case !noticed(p.spec, r):
+			out[p.id.UID] = true // no fingerprint tells; it holds nothing that the amounts count
+		case p.counted:
+			out[p.id.UID], sure = true, append(sure, named(p, false))
+		default:
+			fresh = append(fresh, p)
+		}
+	}
+	ended := slices.DeleteFunc(slices.Clone(c.ended), func(p *boundPod) bool { return !noticed(p.spec, r) })
+	most := maxUncertain
+	if c.misses >= maxMisses {
+		most = 0
+	}
+	// The first pods to be bound are the likeliest to be counted, the last ones to end to be counted still.
+	late := min(len(ended), max(most/2, most-len(fresh)))
+	early := max(0, len(fresh)-(most-late))
+	for _, p := range fresh[:early] {
+		sure = append(sure, named(p, false))
+	}
+	before := fresh[:early]
+	fresh, ended = fresh[early:], ended[len(ended)-late:]
+	var uncertain []nrt.Pod
+	for _, p := range fresh {
+		uncertain = append(uncertain, named(p, false))
+	}
+	for _, p := range ended {
+		uncertain = append(uncertain, named(p, true))
+	}
+	is, ok := r.Counted(sure, uncertain)
+	if !ok {
+		c.misses = min(c.misses+1, maxMisses)
+		return nil
+	}
+	c.misses, c.ended = 0, nil
+	for _, p := range before {
+		out[p.id.UID], p.counted = true, true
+	}
+	for i, p := range fresh {
+		out[p.id.UID], p.counted = is[i], is[i]
+	}
+	for i, p := range ended {
+		if is[len(fresh)+i] {
+			out[p.id.UID], c.ended = true, append(c.ended, p)
+		}
+	}
+	return out
+}
+
+func named(p *boundPod, ended bool) nrt.Pod {
+	return nrt.Pod{Namespace: p.id.Namespace, Name: p.id.Name, Exclusive: true, Ended: ended}
+}
+
+// noticed reports whether a pod is in fingerprints of a reading's method once its amounts are counted:
+// either all pods are, or those that hold something that the managers of the node hand out. Init
+// containers do not count for who makes them.
+func noticed(spec *place.Pod, r *nrt.Reading) bool {
+	if r.Method != podfingerprint.MethodWithExclusiveResources {
+		return true
+	}
+	if spec == nil {
+		return false
+	}
+	for _, c := range spec.Containers {
+		if c.Kind == place.Init {
+			continue
+		}
+		if spec.QoS == place.Guaranteed && (r.Rules.CPU.Static && c.MilliCPU > 0 && c.MilliCPU%1000 == 0 ||
+			r.Rules.Memory.Static && len(c.Memory) > 0) {
+			return true
+		}
+		if slices.ContainsFunc(c.Devices, func(d place.Count) bool { return d.N > 0 && has(r.Machine, d.Resource) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func has(m *topo.Machine, resource string) bool {
+	_, ok := m.Resource(resource)
+	return ok
+}
+
+// left notes that a pod of a node has ended.
+func (c *coarse) left(p *boundPod) {
+	c.ended = append(c.ended, p)
+	if len(c.ended) > maxUncertain {
+		c.ended = slices.Clone(c.ended[1:])
+	}
+}
