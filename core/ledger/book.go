@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,8 +39,10 @@ type account struct {
 	// gone are the UIDs of pods that ended while the node accounts, or may still account, for them; true
 	// for those that it has reported.
 	gone map[string]bool
-	// counted are pods that are in the amounts of a coarse node without an entry of their own.
-	counted map[string]bool
+	// counted are the pods that are in the amounts of a coarse node; nil for those of which nothing else is
+	// known. strays are those that ended since the last report and had no entry of their own.
+	counted map[string]*place.Pod
+	strays  []*place.Pod
 	// totals are the amounts of the last coarse report that was understood.
 	totals  *totals
 	doubts  map[string]bool // pods that may have left though the node reports them
@@ -94,7 +95,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 		b.renew(a)
 		return out
 	}
-	a.counted, a.totals = nil, nil
+	a.counted, a.strays, a.totals = nil, nil, nil
 	listed := map[string]bool{}
 	for _, e := range l.Entries {
 		b.held[e.Pod.UID], listed[e.Pod.UID] = node, true
@@ -130,7 +131,8 @@ func (b *Book) Forget(node string) {
 		return
 	}
 	b.unhold(a)
-	a.layout, a.base, a.counted, a.totals, a.refused = nil, nil, nil, nil, nil
+	a.layout, a.base, a.refused = nil, nil, nil
+	a.counted, a.strays, a.totals = nil, nil, nil
 	clear(a.gone)
 	clear(a.doubts)
 	a.buried = nil
@@ -242,190 +244,6 @@ func (b *Book) Admitted(uid string) (news bool) {
 	return true
 }
 
-// Unreserve ends the booking of a pod that was not bound after all; it may be booked again.
-func (b *Book) Unreserve(uid string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.cancel(uid)
-}
-
-// Release ends a pod for good: it has finished, or never ran.
-func (b *Book) Release(uid string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a := b.nodes[b.where[uid]]; a != nil && a.layout != nil {
-		a.bury(uid)
-	}
-	b.cancel(uid)
-	at, on := b.held[uid]
-	if !on {
-		return
-	}
-	a := b.nodes[at]
-	a.gone[uid] = true
-	delete(a.doubts, uid)
-	a.released(uid)
-	b.renew(a)
-}
-
-// Vanish notes that the object of a pod is gone though nothing said that the pod ended: it was deleted
-// by force, and its node may run it still. What the node reported of it holds until it reports again;
-// a node that is coarse, or without a layout, cannot tell, and the pod counts as ended.
-func (b *Book) Vanish(uid string) {
-	b.mu.Lock()
-	at, on := b.held[uid]
-	if !on {
-		at = b.where[uid]
-	}
-	a := b.nodes[at]
-	if a == nil || a.layout == nil || a.layout.Amounts != nil {
-		b.mu.Unlock()
-		b.Release(uid)
-		return
-	}
-	defer b.mu.Unlock()
-	if f := a.flight(uid); f != nil {
-		f.vanished = true
-		return
-	}
-	a.doubts[uid] = true
-	a.released(uid)
-	b.renew(a)
-}
-
-// Doubt takes which pods there are, when the book is begun. One that a node reports and that is not there
-// has ended, or was deleted by force; the node is then in either of two states until it reports again.
-func (b *Book) Doubt(there func(uid string) bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for uid, node := range b.held {
-		if !there(uid) {
-			b.nodes[node].doubts[uid] = true
-		}
-	}
-	for _, a := range b.nodes {
-		if len(a.doubts) > 0 {
-			b.renew(a)
-		}
-	}
-}
-
-// Refuse ends a pod that its node has refused. If a verdict said that it would fit, its shape is kept
-// away from the node until the node reports again, and ok is set.
-func (b *Book) Refuse(uid string, why place.Error) (o Outcome, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.nodes[b.where[uid]]
-	if a == nil {
-		return o, false
-	}
-	f := a.flight(uid)
-	o = Outcome{Node: a.name, Pod: f.id, Result: Rejected, Predicted: f.holdings(), Error: why, Foreign: f.foreign}
-	ok = len(f.options) > 0 && a.layout != nil
-	if ok {
-		next := map[string]place.Error{f.shape: why}
-		for shape, e := range a.refused {
-			next[shape] = e
-		}
-		a.refused = next
-	}
-	b.cancel(uid)
-	return o, ok
-}
-
-// Pardon lets shapes that a node has refused try again, though the node has not reported.
-func (b *Book) Pardon(node string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a := b.nodes[node]; a != nil && len(a.refused) > 0 {
-		a.refused = nil
-		b.renew(a)
-	}
-}
-
-// cancel ends the flight of a pod.
-func (b *Book) cancel(uid string) {
-	at, on := b.where[uid]
-	if !on {
-		return
-	}
-	delete(b.where, uid)
-	a := b.nodes[at]
-	me := a.flight(uid)
-	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool { return f == me })
-	if me.turned != 0 {
-		a.released(uid)
-		me.keep()
-		for _, f := range a.flights {
-			if f.turned != 0 && f.shape == me.shape && !f.before(me) && !me.before(f) {
-				f.kept = merge(f.kept, me.kept) // they may have changed places
-			}
-		}
-	}
-	b.renew(a)
-}
-
-// released notes that something was given back: pods on their way may have been admitted before that or
-// after it.
-func (a *account) released(uid string) {
-	for _, f := range a.flights {
-		if f.turned != 0 {
-			f.keep()
-			f.causes = append(f.causes[:len(f.causes):len(f.causes)], uid)
-			f.open = f.acked != 0 && !f.firm
-		}
-	}
-}
-
-// maxBuried bounds the pods that are remembered though no report ever had them.
-const maxBuried = 32
-
-// bury remembers a pod that ended before it was reported: a report that is late may have it.
-func (a *account) bury(uid string) {
-	if _, there := a.gone[uid]; there {
-		return
-	}
-	a.gone[uid] = false
-	a.buried = append(a.buried[:len(a.buried):len(a.buried)], uid)
-	if len(a.buried) > maxBuried {
-		delete(a.gone, a.buried[0])
-		a.buried = a.buried[1:]
-	}
-}
-
-// depart takes which pods a report lists. A pod that an earlier one had, and this one has not, ended
-// before it: who ended and is in no report yet was admitted after that, unless it is known to be admitted
-// and the report just lacks it.
-func (a *account) depart(listed map[string]bool) {
-	for uid, reported := range a.gone {
-		if !reported || listed[uid] {
-			continue
-		}
-		delete(a.gone, uid)
-		for _, f := range a.flights {
-			f.settled(uid)
-		}
-	}
-	maps.DeleteFunc(a.doubts, func(uid string, _ bool) bool { return !listed[uid] })
-	if a.base == nil || !slices.ContainsFunc(a.base.Entries, func(e Entry) bool { return !listed[e.Pod.UID] }) {
-		return
-	}
-	for _, f := range a.flights {
-		f.open = f.open || f.acked != 0
-	}
-}
-
-// Settle notes that a pod was known to be admitted long ago: what ends from now on ended after that.
-func (b *Book) Settle(uid string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a := b.nodes[b.where[uid]]; a != nil {
-		if f := a.flight(uid); f.acked != 0 {
-			f.firm = true
-		}
-	}
-}
-
 // Turn says whether a reserved pod may be bound now. If not, wait is closed when that may have changed.
 // If so, the prediction was made once more on what is known now; a pod that no longer fits loses its
 // booking and gets the refusal. A pod that is not booked is an error.
@@ -519,14 +337,6 @@ func (b *Book) renew(a *account) {
 	base.Usage = place.NewUsage(l.Machine, l.Rules).Hold(holdings(base.Entries)...).WithGroups(base.groups)
 	a.base = base
 	b.snap.Store(b.snap.Load().set(a.predict()))
-}
-
-// Doubted reports whether it is not known if a pod is still on the node that reports it.
-func (b *Book) Doubted(uid string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.nodes[b.held[uid]]
-	return a != nil && a.doubts[uid]
 }
 
 // Booked reports whether the pod is on its way to the node.

@@ -39,14 +39,15 @@ func (a *account) believed(before *Layout) (out []Entry) {
 func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	if before != nil && before.Amounts == nil {
 		// The node was exact: what it reported is in these amounts, and nobody knows where.
-		a.counted = map[string]bool{}
+		a.counted = map[string]*place.Pod{}
 		for _, e := range before.Entries {
-			a.counted[e.Pod.UID] = true
+			a.counted[e.Pod.UID] = nil
 		}
 	}
 	if a.counted == nil {
-		a.counted = map[string]bool{}
+		a.counted = map[string]*place.Pod{}
 	}
+	a.strays = nil
 	old := a.believed(before)
 	in := a.accounted(old)
 	old = slices.DeleteFunc(old, func(e Entry) bool {
@@ -82,7 +83,7 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	}
 	a.layout.Entries = entries
 	for _, f := range landed {
-		a.counted[f.id.UID] = true
+		a.counted[f.id.UID] = f.pod
 		if f.certain(a.layout.Machine) {
 			o := Outcome{Node: a.name, Pod: f.id, Result: Wrong, Predicted: f.holdings(), Foreign: f.foreign}
 			if agrees {
@@ -125,6 +126,18 @@ func (f *flight) apart(u *place.Usage) []place.Holding {
 	return f.holdings()
 }
 
+// needs returns what a pod takes of the node as a whole, wherever it is; ok is false for a pod that the
+// machine cannot hold.
+func (a *account) needs(p *place.Pod) (holdings []place.Holding, ok bool) {
+	if p == nil {
+		return nil, false
+	}
+	r := a.layout.Rules
+	r.Topology = place.TopologyRules{}
+	v := place.Place(place.NewUsage(a.layout.Machine, r), p)
+	return v.Holdings, v.Fits()
+}
+
 // tidy forgets pods that ended and are accounted for no more, and remembers the others as held.
 func (b *Book) tidy(a *account) {
 	entry := map[string]bool{}
@@ -153,7 +166,11 @@ func (a *account) accounted(old []Entry) map[string]bool {
 	var air, ended []guess
 	for _, f := range a.flights {
 		if f.turned != 0 {
-			air = append(air, guess{f.id.UID, sum(f.holdings()), f.acked != 0 && a.totals != nil && f.acked < a.totals.at, f.acked != 0})
+			hs := f.holdings()
+			if len(hs) == 0 {
+				hs, _ = a.needs(f.pod)
+			}
+			air = append(air, guess{f.id.UID, sum(hs), f.acked != 0 && a.totals != nil && f.acked < a.totals.at, f.acked != 0})
 		}
 	}
 	for _, e := range old {

@@ -82,7 +82,7 @@ func (a *account) worlds() (out []*world, sure bool) {
 		n++
 	}
 	s := &search{flights: a.flights[:n], done: make([]bool, n), seen: map[string]bool{}}
-	starts := a.starts()
+	starts, known := a.starts()
 	for _, w := range starts {
 		s.follow(w, n)
 	}
@@ -92,16 +92,13 @@ func (a *account) worlds() (out []*world, sure bool) {
 		s.found = []*world{s.straight(starts[0])}
 	}
 	lost := slices.ContainsFunc(s.flights, func(f *flight) bool { return f.lost })
-	return s.found, !s.cut && !lost
+	return s.found, !s.cut && !lost && known
 }
 
 // starts returns the node before the flights: as it reported, and where pods may have left it since, as
 // it would be without them.
-func (a *account) starts() []*world {
-	start := func(n *Node) *world {
-		return &world{base: n, usage: n.Usage, got: make([][]place.Holding, len(a.flights))}
-	}
-	out := []*world{start(a.base)}
+func (a *account) starts() (out []*world, known bool) {
+	nodes := []*Node{a.base}
 	var left []string
 	for _, e := range a.base.Entries {
 		if a.doubts[e.Pod.UID] {
@@ -109,9 +106,16 @@ func (a *account) starts() []*world {
 		}
 	}
 	if len(left) > 0 {
-		out = append(out, start(a.base.Without(left...)))
+		nodes = append(nodes, a.base.Without(left...))
 	}
-	return out
+	known = true
+	if a.base.Quality == Coarse {
+		nodes, known = a.scattered(a.base)
+	}
+	for _, n := range nodes {
+		out = append(out, &world{base: n, usage: n.Usage, got: make([][]place.Holding, len(a.flights))})
+	}
+	return out, known
 }
 
 // follow admits every flight that may be the next.
@@ -200,7 +204,7 @@ func (s *search) add(w *world) {
 			key.WriteString(text(got) + "\n")
 		}
 	}
-	fmt.Fprintf(&key, "%d", len(w.base.Entries))
+	fmt.Fprintf(&key, "%p", w.base)
 	if !s.seen[key.String()] {
 		s.seen[key.String()] = true
 		s.found = append(s.found, w)

@@ -1,0 +1,298 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// amounts is a report of a node that says how many CPUs of each of its two numas are held, and who is
+// counted; nobody says so where counts is nil.
+func amounts(t interface{ Fatal(...any) }, first, second int, counts map[string]bool) Layout {
+	l := layout(t)
+	var h place.Holding
+	for i, n := range []int{first, second} {
+		cpus := l.Machine.NUMAs()[i].CPUs.Minus(l.Rules.CPU.Reserved).List()[:n]
+		h.CPUs = h.CPUs.Union(idset.Of(cpus...))
+		if n > 0 {
+			h.Memory = append(h.Memory, place.Block{Kind: topo.Memory, NUMAs: 1 << i, Bytes: int64(n) << 30})
+		}
+	}
+	l.Amounts = &Amounts{Counts: counts}
+	if !h.Empty() {
+		l.Amounts.Held = []place.Holding{h}
+	}
+	return l
+}
+
+// square is a pod of n CPUs and n GiB.
+func square(n int64) *place.Pod { return pod(n, n) }
+
+// freeCPUs is what the node is thought to have free on each numa.
+func freeCPUs(n *Node) [2]int {
+	var out [2]int
+	for i := range out {
+		out[i] = n.Machine.NUMAs()[i].CPUs.AndLen(n.Usage.FreeCPUs())
+	}
+	return out
+}
+
+func wantFree(t *testing.T, b *Book, first, second int) {
+	t.Helper()
+	if got, want := freeCPUs(b.Snapshot().Node("n")), [2]int{first, second}; got != want {
+		t.Errorf("free CPUs are %v, want %v", got, want)
+	}
+}
+
+func fly(t *testing.T, b *Book, n int, p *place.Pod) {
+	t.Helper()
+	if v, ok := b.Reserve("n", id(n), p, place.Demand{}); !ok || !v.Fits() {
+		t.Fatalf("pod %d is refused: %v", n, v.Reasons)
+	}
+	if v, wait, err := b.Turn(id(n).UID); wait != nil || err != nil || !v.Fits() {
+		t.Fatalf("pod %d may not go: %v, %v", n, v.Reasons, err)
+	}
+}
+
+// A pod on its way is charged to the numa that it will get, and to no other.
+func TestACoarseNodeIsChargedWhereThePodWillBe(t *testing.T) {
+	b := New()
+	b.Report("n", amounts(t, 0, 0, nil))
+	fly(t, b, 0, square(24))
+	wantFree(t, b, 6, 30)
+	fly(t, b, 1, square(24))
+	if v, _ := b.Reserve("n", id(2), square(24), place.Demand{}); v.Fits() {
+		t.Error("a third pod of 24 CPUs fits two numas of 30")
+	}
+}
+
+func TestAReportThatCountsAPodIsNotChargedForItTwice(t *testing.T) {
+	for name, said := range map[string]map[string]bool{
+		"it says whom it counts": {id(0).UID: true, id(1).UID: false},
+		"its amounts say":        nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := New()
+			b.Report("n", amounts(t, 0, 0, nil))
+			fly(t, b, 0, square(20))
+			b.Admitted(id(0).UID)
+			fly(t, b, 1, square(8))
+			wantFree(t, b, 2, 30)
+			out := b.Report("n", amounts(t, 20, 0, said))
+			if len(out) != 1 || out[0].Pod != id(0) || out[0].Result != Confirmed {
+				t.Errorf("outcomes %+v", out)
+			}
+			wantFree(t, b, 2, 30)
+			out = b.Report("n", amounts(t, 28, 0, map[string]bool{id(0).UID: true, id(1).UID: true}))
+			if len(out) != 1 || out[0].Pod != id(1) || out[0].Result != Confirmed {
+				t.Errorf("outcomes %+v", out)
+			}
+			wantFree(t, b, 2, 30)
+			b.Release(id(0).UID) // whose part of the amounts is known
+			wantFree(t, b, 22, 30)
+			b.Report("n", amounts(t, 28, 0, map[string]bool{id(0).UID: true, id(1).UID: true}))
+			wantFree(t, b, 22, 30) // a report that is older than its end
+			b.Report("n", amounts(t, 8, 0, map[string]bool{id(1).UID: true}))
+			wantFree(t, b, 22, 30)
+		})
+	}
+}
+
+// The node put it elsewhere than was predicted: the amounts are right, whatever was thought.
+func TestAmountsOverruleAPrediction(t *testing.T) {
+	b := New()
+	b.Report("n", amounts(t, 0, 0, nil))
+	fly(t, b, 0, square(20))
+	out := b.Report("n", amounts(t, 0, 20, map[string]bool{id(0).UID: true}))
+	if len(out) != 1 || out[0].Result != Wrong {
+		t.Errorf("outcomes %+v", out)
+	}
+	wantFree(t, b, 30, 10)
+	b.Release(id(0).UID) // which can only have been there
+	wantFree(t, b, 30, 30)
+	b.Report("n", amounts(t, 0, 0, map[string]bool{}))
+	wantFree(t, b, 30, 30)
+}
+
+// A pod of which nobody knows where it was leaves the node in one state for each numa.
+func TestAPodThatLeftANodeSomewhere(t *testing.T) {
+	b := New()
+	for i := range 2 {
+		b.Recover("n", id(i), square(20))
+		b.Admitted(id(i).UID)
+	}
+	b.Report("n", amounts(t, 20, 20, nil))
+	b.Release(id(0).UID)
+	n := b.Snapshot().Node("n")
+	if len(n.Others) != 1 || freeCPUs(n) != [2]int{30, 10} || freeCPUs(n.Others[0]) != [2]int{10, 30} {
+		t.Fatalf("the node may have %v free, or one of %d others", freeCPUs(n), len(n.Others))
+	}
+	if v := n.Place(square(24), place.Demand{}); !v.Fits() {
+		t.Errorf("a pod that fits wherever the other was is refused: %v", v.Reasons)
+	}
+	fly(t, b, 2, square(24))
+	if v, _ := b.Reserve("n", id(3), square(11), place.Demand{}); v.Fits() {
+		t.Error("two numas with 10 and 6 CPUs free take a pod of 11")
+	}
+	fly(t, b, 4, square(6))
+	b.Report("n", amounts(t, 20, 30, map[string]bool{id(1).UID: true, id(2).UID: true, id(4).UID: true}))
+	wantFree(t, b, 10, 0)
+}
+
+// Two changes at once that nothing tells apart: the pod stays charged until it is sure that it is counted.
+func TestAmountsThatSeveralPodsExplain(t *testing.T) {
+	b := New()
+	b.Report("n", amounts(t, 0, 0, nil))
+	fly(t, b, 0, square(8))
+	b.Admitted(id(0).UID)
+	fly(t, b, 1, square(8))
+	b.Report("n", amounts(t, 8, 0, nil)) // either of them
+	wantFree(t, b, 6, 30)
+	b.Admitted(id(1).UID)
+	b.Report("n", amounts(t, 16, 0, nil))
+	b.Report("n", amounts(t, 16, 1, nil)) // somebody else came, and both were admitted before the report before
+	wantFree(t, b, 14, 29)
+}
+
+func TestTheFirstReportCountsWhoIsThere(t *testing.T) {
+	b := New()
+	for i := range 3 {
+		b.Recover("n", id(i), square(4))
+	}
+	b.Admitted(id(0).UID)
+	b.Admitted(id(1).UID)
+	b.Report("n", amounts(t, 12, 0, nil)) // the amounts of all three
+	wantFree(t, b, 18, 30)
+	if b.Snapshot().Node("n").Unsettled {
+		t.Error("the node is unsettled though all pods are counted")
+	}
+
+	c := New()
+	for i := range 3 {
+		c.Recover("n", id(i), square(4))
+	}
+	c.Admitted(id(0).UID)
+	c.Report("n", amounts(t, 7, 0, nil)) // nobody's sum: those that were admitted are in it
+	if n := c.Snapshot().Node("n"); !n.Unsettled || n.Fits(square(4)) {
+		t.Error("a node on which two pods may be anywhere takes another")
+	}
+}
+
+func TestANodeMayBecomeCoarseAndExactAgain(t *testing.T) {
+	b := New()
+	l := layout(t)
+	held := place.Place(place.NewUsage(l.Machine, l.Rules), square(20)).Holdings
+	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: held}))
+	b.Report("n", amounts(t, 20, 0, nil))
+	wantFree(t, b, 10, 30)
+	b.Assume("n", id(0), square(20)) // an event of a pod that is counted
+	wantFree(t, b, 10, 30)
+	if q := b.Snapshot().Node("n").Quality; q != Coarse {
+		t.Errorf("the node is %s", q)
+	}
+	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: held}))
+	wantFree(t, b, 10, 30)
+	if q := b.Snapshot().Node("n").Quality; q != Exact {
+		t.Errorf("the node is %s", q)
+	}
+}
+
+// Whatever pods come and go, and however late the reports are, the node takes what was said to fit, and
+// gives it the numas that were predicted; and a report that counts everybody is taken as it is.
+func TestWhatFitsACoarseNodeIsTaken(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := New()
+		b.Report("n", amounts(t, 0, 0, map[string]bool{}))
+		sim := &node{usage: place.NewUsage(layout(t).Machine, layout(t).Rules)}
+		next := 0
+		report := func(t *rapid.T) {
+			l := layout(t)
+			counts := map[string]bool{}
+			for _, e := range sim.entries {
+				counts[e.Pod.UID] = true
+			}
+			l.Amounts = &Amounts{Held: holdings(sim.entries), Counts: counts}
+			for _, o := range b.Report("n", l) {
+				if o.Result != Confirmed {
+					t.Fatalf("%s: predicted %v", o.Pod, o.Predicted)
+				}
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"bind": func(t *rapid.T) {
+				p := square(int64(rapid.IntRange(1, 20).Draw(t, "cpus")))
+				if v, _ := b.Reserve("n", id(next), p, place.Demand{}); v.Fits() {
+					v, wait, err := b.Turn(id(next).UID)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if wait != nil || !v.Fits() { // what several states together allow is less than each does
+						b.Unreserve(id(next).UID)
+						next++
+						return
+					}
+					v = place.Place(sim.usage, p)
+					if !v.Fits() {
+						t.Fatalf("the node refuses pod %d: %v", next, v.Reasons)
+					}
+					sim.admit(Entry{Pod: id(next), Holdings: v.Holdings})
+					b.Admitted(id(next).UID)
+				}
+				next++
+			},
+			"end": func(t *rapid.T) {
+				if len(sim.entries) > 0 {
+					b.Release(sim.end(t, rapid.IntRange(0, len(sim.entries)-1).Draw(t, "which")))
+				}
+			},
+			"report": report,
+			"":       func(*rapid.T) {},
+		})
+		report(t)
+		if got, want := freeCPUs(b.Snapshot().Node("n")), freeCPUs(&Node{Machine: layout(t).Machine, Usage: sim.usage}); got != want {
+			t.Fatalf("free CPUs are %v, the node has %v", got, want)
+		}
+	})
+}
+
+func TestExplain(t *testing.T) {
+	cpu := func(n int64) map[string]int64 { return map[string]int64{"cpu": n} }
+	for name, c := range map[string]struct {
+		now, before map[string]int64
+		air, ended  []int64
+		want        []bool // who is counted
+	}{
+		"came":                      {cpu(6), cpu(2), []int64{4}, nil, []bool{true}},
+		"did not come":              {cpu(2), cpu(2), []int64{4}, nil, []bool{false}},
+		"one of two came":           {cpu(6), cpu(2), []int64{4, 3}, nil, []bool{true, false}},
+		"either of two":             {cpu(6), cpu(2), []int64{4, 4}, nil, []bool{false, false}},
+		"both":                      {cpu(10), cpu(2), []int64{4, 4}, nil, []bool{true, true}},
+		"left":                      {cpu(2), cpu(6), nil, []int64{4}, []bool{false}},
+		"has not left":              {cpu(6), cpu(6), nil, []int64{4}, []bool{true}},
+		"one came, one left":        {cpu(5), cpu(6), []int64{3}, []int64{4}, []bool{true, false}},
+		"equal ones changed places": {cpu(6), cpu(6), []int64{4}, []int64{4}, []bool{false, true}},
+		"nothing explains it":       {cpu(9), cpu(6), []int64{4}, []int64{4}, []bool{false, true}},
+	} {
+		var air, ended []guess
+		for i, n := range c.air {
+			air = append(air, guess{uid: id(i).UID, amounts: cpu(n)})
+		}
+		for i, n := range c.ended {
+			ended = append(ended, guess{uid: id(i + len(c.air)).UID, amounts: cpu(n)})
+		}
+		out := map[string]bool{}
+		explain(c.now, c.before, air, ended, out)
+		var got []bool
+		for i := range c.want {
+			got = append(got, out[id(i).UID])
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// maxStrays bounds the pods that ended without anybody knowing which part of the amounts was theirs; with
+// more of them, the next report is waited for.
+const maxStrays = 3
+
+// stray notes the end of a pod that is counted without an entry of its own.
+func (a *account) stray(uid string) {
+	if p, ok := a.counted[uid]; ok && a.layout != nil && a.layout.Amounts != nil {
+		a.strays = append(a.strays[:len(a.strays):len(a.strays)], p)
+	}
+}
+
+// scattered returns the states in which a coarse node may be after strays have left it: each was on any
+// one of the numas that hold as much. sure is false where there are too many, or one may have been on
+// several numas.
+func (a *account) scattered(base *Node) (out []*Node, sure bool) {
+	out, sure = []*Node{base}, true
+	if len(a.strays) > maxStrays {
+		return out, false
+	}
+	for _, p := range a.strays {
+		hs, ok := a.needs(p)
+		if !ok {
+			continue // it never held anything that is known
+		}
+		var next []*Node
+		for _, n := range out {
+			for i := range n.Machine.NUMAs() {
+				if m, ok := less(n, i, sum(hs)); ok {
+					next = append(next, m)
+				}
+			}
+		}
+		if len(next) == 0 || len(next) > maxWorlds {
+			return out, false
+		}
+		out = next
+	}
+	return out, sure
+}
+
+// less returns the node with amounts given back of what nobody is known to hold on one numa.
+func less(n *Node, i int, amounts map[string]int64) (*Node, bool) {
+	at := slices.IndexFunc(n.Entries, func(e Entry) bool { return e.Pod.UID == "" })
+	if at < 0 {
+		return nil, len(amounts) == 0
+	}
+	rest := n.Entries[at].Holdings[0]
+	cpus := n.Machine.NUMAs()[i].CPUs.And(rest.CPUs).List()
+	if int64(len(cpus)) < amounts["cpu"] {
+		return nil, false
+	}
+	rest.CPUs = rest.CPUs.Minus(idset.Of(cpus[:amounts["cpu"]]...))
+	rest.Memory, rest.Devices = slices.Clone(rest.Memory), slices.Clone(rest.Devices)
+	left := maps.Clone(amounts)
+	delete(left, "cpu")
+	for k, m := range rest.Memory {
+		if m.NUMAs == 1<<uint(i) && m.Bytes >= left[m.Kind] {
+			rest.Memory[k].Bytes -= left[m.Kind]
+			delete(left, m.Kind)
+		}
+	}
+	for k, d := range rest.Devices {
+		mine := slices.DeleteFunc(slices.Clone(d.IDs), func(id string) bool { return !on(n.Machine, d.Resource, id, i) })
+		if want := left[d.Resource]; int64(len(mine)) >= want {
+			mine = mine[:want]
+			rest.Devices[k].IDs = slices.DeleteFunc(slices.Clone(d.IDs), func(id string) bool { return slices.Contains(mine, id) })
+			delete(left, d.Resource)
+		}
+	}
+	if len(left) > 0 {
+		return nil, false
+	}
+	out := *n
+	out.Entries = slices.Clone(n.Entries)
+	out.Entries[at].Holdings = []place.Holding{rest}
+	out.Usage = place.NewUsage(n.Machine, n.Rules).Hold(holdings(out.Entries)...)
+	return &out, true
+}
+
+func on(m *topo.Machine, resource, id string, numa int) bool {
+	r, _ := m.Resource(resource)
+	return slices.ContainsFunc(r.Devices, func(d topo.Device) bool { return d.ID == id && d.NUMAs.Has(numa) })
+}
