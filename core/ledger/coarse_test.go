@@ -139,6 +139,7 @@ func TestAPodThatLeftANodeSomewhere(t *testing.T) {
 	if v, _ := b.Reserve("n", id(3), square(11), place.Demand{}); v.Fits() {
 		t.Error("two numas with 10 and 6 CPUs free take a pod of 11")
 	}
+	b.Admitted(id(2).UID)
 	fly(t, b, 4, square(6))
 	b.Report("n", amounts(t, 20, 30, map[string]bool{id(1).UID: true, id(2).UID: true, id(4).UID: true}))
 	wantFree(t, b, 10, 0)
