@@ -24,7 +24,7 @@ const (
 	Match = "NodeResourceTopologyMatch"
 )
 
-// What to do with a node of which too little is known: UnknownNodes and CoarseNodes.
+// What to do with a node of which too little is known: UnknownNodes, CoarseNodes and SilentNodes.
 const (
 	Allow  = "Allow"  // let pods in, as a scheduler that knows nothing of numas would; prefer known nodes
 	Refuse = "Refuse" // keep pods that need alignment away
@@ -43,6 +43,9 @@ type Args struct {
 	// CoarseNodes is for nodes of which only a NodeResourceTopology is known: Allow or Refuse; Allow when
 	// empty. Such a node says how much each numa has left, and not which CPUs and who holds them.
 	CoarseNodes string `json:"coarseNodes,omitempty"`
+	// SilentNodes is for nodes whose agent ought to have reported a pod a minute ago and has not: Allow or
+	// Refuse; Allow when empty. Such a node is known by its last report and by predictions.
+	SilentNodes string `json:"silentNodes,omitempty"`
 	// TurnTimeoutSeconds bounds how long a pod waits for a pod before it on its way to the same node;
 	// after that it is scheduled anew. 1..3600; 30 when zero.
 	TurnTimeoutSeconds int32 `json:"turnTimeoutSeconds,omitempty"`
@@ -103,7 +106,11 @@ func (a Args) complete() (Args, error) {
 	if a.CoarseNodes == "" {
 		a.CoarseNodes = Allow
 	}
+	if a.SilentNodes == "" {
+		a.SilentNodes = Allow
+	}
 	for _, c := range []check{
+		{"silentNodes", a.SilentNodes, []string{Allow, Refuse}},
 		{"apiVersion", a.APIVersion, []string{"", tenonVersion}},
 		{"kind", a.Kind, []string{"", tenonKind}},
 		{"unknownNodes", a.UnknownNodes, []string{Allow, Refuse, AllowWithoutDemand}},

@@ -19,7 +19,11 @@ func TestDecode(t *testing.T) {
 		"unknownNodes: AllowWithoutDemand\ncoarseNodes: Refuse\n":   {UnknownNodes: AllowWithoutDemand, CoarseNodes: Refuse, TurnTimeoutSeconds: 30},
 		`{"apiVersion":"tenon.sh/v1alpha1","kind":"TenonArgs"}`:     {APIVersion: "tenon.sh/v1alpha1", Kind: "TenonArgs", UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
 		`{"unknownNodes":"","coarseNodes":"Allow","apiVersion":""}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
+		`{"silentNodes":"Refuse"}`:                                  {UnknownNodes: Allow, CoarseNodes: Allow, SilentNodes: Refuse, TurnTimeoutSeconds: 30},
 	} {
+		if want.SilentNodes == "" {
+			want.SilentNodes = Allow
+		}
 		if got, err := Decode(Tenon, raw(text)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("Decode(%s) = %+v, %v; want %+v", text, got, err, want)
 		}
@@ -31,6 +35,7 @@ func TestDecode(t *testing.T) {
 		`{"unknownNode":"Refuse"}`:                         "unknownNode",
 		`{"unknownNodes":"Maybe"}`:                         `unknownNodes: unknown value "Maybe": want one of Allow, Refuse, AllowWithoutDemand`,
 		`{"coarseNodes":"AllowWithoutDemand"}`:             `coarseNodes: unknown value "AllowWithoutDemand": want one of Allow, Refuse`,
+		`{"silentNodes":"Maybe"}`:                          `silentNodes: unknown value "Maybe": want one of Allow, Refuse`,
 		`{"unknownNodes":"Allow","unknownNodes":"Refuse"}`: "unknownNodes",
 		`{"turnTimeoutSeconds":-1}`:                        "-1",
 		`{"turnTimeoutSeconds":99999}`:                     "99999",

@@ -153,6 +153,10 @@ func put(p *boundPod, book func(string, ledger.PodID, *place.Pod)) {
 // writes what it missed every ten seconds (pkg/kubelet/status).
 const statusLag = 30 * time.Second
 
+// reportDue is how long a node may take to report a pod that is known to be admitted, or no more to report
+// one that is gone, before it counts as silent. Agents take less than a second.
+const reportDue = time.Minute
+
 func (f *Feed) admitted(p *boundPod) {
 	if uid := p.id.UID; p.started && p.spec != nil && f.book.Admitted(uid) {
 		f.later(statusLag, func() { f.book.Settle(uid) })
@@ -189,7 +193,11 @@ func (f *Feed) Leave(pod *v1.Pod) {
 	if Ended(pod) || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil {
 		f.book.Release(string(pod.UID))
 	} else {
-		f.book.Vanish(string(pod.UID))
+		uid := string(pod.UID)
+		f.book.Vanish(uid)
+		if f.book.Doubted(uid) {
+			f.later(reportDue, func() { f.book.Overdue(uid) })
+		}
 	}
 }
 

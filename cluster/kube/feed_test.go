@@ -219,7 +219,11 @@ func TestAPodDeletedByForceHoldsUntilItsNodeSaysOtherwise(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
 	var due []func()
-	f.later = func(_ time.Duration, do func()) { due = append(due, do) }
+	f.later = func(after time.Duration, do func()) {
+		if after == vanishGrace {
+			due = append(due, do)
+		}
+	}
 	f.Layout(layoutOf(t, "n", 1))
 	f.Pod(p)
 	observed := book.Snapshot().Node("n").Entries

@@ -69,8 +69,10 @@ type Shared struct {
 	Decisions *inspect.Decisions
 
 	metrics *schedulerMetrics // nil: nothing is counted
-	memo    *memo
-	odd     once
+	// rejections is told of pods that nodes refused; nil until there is a client.
+	rejections *rejections
+	memo       *memo
+	odd        once
 
 	// topology is where NodeResourceTopologies are served, or nil; see topologies.
 	find     sync.Once

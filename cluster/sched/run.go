@@ -54,6 +54,8 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 	if err != nil {
 		return nil, err
 	}
+	s.rejections = &rejections{recorder: cc.EventBroadcaster.NewRecorder("tenon-scheduler"), pardon: s.Book.Pardon,
+		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }, logger: logger}
 	if err := follow(ctx, cc, s); err != nil {
 		return nil, err
 	}
@@ -80,6 +82,9 @@ func newShared(logger klog.Logger, onOutcome func(ledger.Outcome)) *parts {
 	verdicts := newConditions(logger)
 	s.Feed = kube.NewFeed(s.Book, func(o ledger.Outcome) {
 		s.came(o)
+		if s.rejections != nil {
+			s.rejections.came(o)
+		}
 		if o.Result == ledger.Wrong {
 			logger.Info("A node did not do what was predicted", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name),
 				"node", o.Node, "outcome", kube.Describe(o))

@@ -48,6 +48,7 @@ type account struct {
 	doubts  map[string]bool // pods that may have left though the node reports them
 	buried  []string        // the pods in gone that no report has had, the oldest first
 	refused map[string]place.Error
+	silent  bool
 	now     int           // counts moments: turns, admissions
 	sure    bool          // all states in which the node may be are known
 	changed chan struct{} // closed and renewed at every change
@@ -89,7 +90,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	a := b.account(node)
 	before := a.layout
 	b.unhold(a)
-	a.layout, a.refused = &l, nil
+	a.layout, a.refused, a.silent = &l, nil, false
 	if l.Amounts != nil {
 		out := b.count(a, before)
 		b.renew(a)
@@ -131,7 +132,7 @@ func (b *Book) Forget(node string) {
 		return
 	}
 	b.unhold(a)
-	a.layout, a.base, a.refused = nil, nil, nil
+	a.layout, a.base, a.refused, a.silent = nil, nil, nil, false
 	a.counted, a.strays, a.totals = nil, nil, nil
 	clear(a.gone)
 	clear(a.doubts)
@@ -318,7 +319,7 @@ func (b *Book) renew(a *account) {
 		return
 	}
 	l := a.layout
-	base := &Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused}
+	base := &Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent}
 	if l.Amounts != nil {
 		base.Quality = Coarse
 	}

@@ -196,6 +196,22 @@ func (b *Book) Settle(uid string) {
 	}
 }
 
+// Overdue notes that a report was due long ago which tells of the pod. If none has, the node is silent.
+func (b *Book) Overdue(uid string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, flying := b.where[uid]
+	if !flying {
+		at = b.held[uid]
+	}
+	a := b.nodes[at]
+	if a == nil || a.base == nil || a.base.Quality != Exact || a.silent || !flying && !a.doubts[uid] {
+		return
+	}
+	a.silent = true
+	b.renew(a)
+}
+
 // Doubted reports whether it is not known if a pod is still on the node that reports it.
 func (b *Book) Doubted(uid string) bool {
 	b.mu.Lock()

@@ -98,6 +98,8 @@ type Node struct {
 	Others []*Node
 	// Unsettled: there may be more states than Others tell. No pod fits before the node has reported.
 	Unsettled bool
+	// Silent: a report of the node is overdue. What is known of it are its last report and predictions.
+	Silent bool
 	// Refused are shapes of pods that the node refused though a verdict said otherwise, and why. They are
 	// kept away until the node has reported again.
 	Refused map[string]place.Error
