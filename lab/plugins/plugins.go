@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -75,13 +76,16 @@ func (s *server) Allocate(_ context.Context, r *api.AllocateRequest) (*api.Alloc
 }
 
 // Serve serves a device plugin for every resource of the machine beside the kubelet's registration socket,
-// and registers each there, once the kubelet listens. They run until ctx ends.
+// and registers each there. They run until ctx ends.
 func Serve(ctx context.Context, registration string, m *topo.Machine) error {
 	conn, err := grpc.NewClient("unix://"+registration, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return fmt.Errorf("dial kubelet registration: %w", err)
 	}
 	defer conn.Close()
+	if err := await(ctx, conn); err != nil {
+		return fmt.Errorf("wait for kubelet registration: %w", err)
+	}
 	for i, r := range m.Resources() {
 		endpoint := fmt.Sprintf("p%d.sock", i) // a resource's name is too long for a socket's path
 		l, err := net.Listen("unix", filepath.Join(filepath.Dir(registration), endpoint))
@@ -92,25 +96,27 @@ func Serve(ctx context.Context, registration string, m *topo.Machine) error {
 		api.RegisterDevicePluginServer(g, &server{list: List(m, r), stop: ctx.Done()})
 		go g.Serve(l)
 		context.AfterFunc(ctx, g.Stop)
-		if err := register(ctx, api.NewRegistrationClient(conn), endpoint, r.Name); err != nil {
+		_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
+			Version: api.Version, Endpoint: endpoint, ResourceName: r.Name, Options: &api.DevicePluginOptions{},
+		})
+		if err != nil {
 			return fmt.Errorf("register device plugin of %s: %w", r.Name, err)
 		}
 	}
 	return nil
 }
 
-// tries bounds the registrations of one plugin. The kubelet calls back before it answers, and gives that
-// up after ten seconds, which a kubelet that just starts on a busy computer needs.
-const tries = 5
-
-func register(ctx context.Context, kubelet api.RegistrationClient, endpoint, resource string) (err error) {
-	for range tries {
-		_, err = kubelet.Register(ctx, &api.RegisterRequest{
-			Version: api.Version, Endpoint: endpoint, ResourceName: resource, Options: &api.DevicePluginOptions{},
-		}, grpc.WaitForReady(true))
-		if err == nil || ctx.Err() != nil {
-			break
+// await returns when the kubelet listens. Before it does it empties the directory of its socket, and with
+// it goes the socket of a plugin that came earlier (devicemanager/plugin/v1beta1/server.go, Start).
+func await(ctx context.Context, conn *grpc.ClientConn) error {
+	for {
+		conn.Connect()
+		s := conn.GetState()
+		if s == connectivity.Ready {
+			return nil
+		}
+		if !conn.WaitForStateChange(ctx, s) {
+			return context.Cause(ctx)
 		}
 	}
-	return err
 }

@@ -78,9 +78,10 @@ type allowed struct {
 
 func (a allowed) String() string { return fmt.Sprintf("CPUs %s mems %s", a.cpus, a.mems) }
 
-// promised returns what the containers of a node may use according to the map, by POD/CONTAINER:
-// what they hold, and otherwise the CPUs that nobody holds, and all memory.
-func (w *world) promised(ctx context.Context, t *testing.T, node string) map[string]allowed {
+// promised returns what the containers of a node may use according to the map, by POD/CONTAINER: what they
+// hold, and otherwise the CPUs that nobody holds, and all memory. Late are the pods of which the node has
+// not reported yet what they hold.
+func (w *world) promised(ctx context.Context, t *testing.T, node string) (out map[string]allowed, late []string) {
 	t.Helper()
 	var doc mapDocument
 	if err := json.Unmarshal([]byte(w.kubectl(ctx, t, "map", node, "-o", "json")), &doc); err != nil || len(doc.Nodes) != 1 {
@@ -91,7 +92,7 @@ func (w *world) promised(ctx context.Context, t *testing.T, node string) map[str
 	for _, numa := range n.NUMAs {
 		rest.mems = rest.mems.With(numa.ID)
 	}
-	out := map[string]allowed{}
+	out = map[string]allowed{}
 	for name, p := range w.running(ctx, t, node) {
 		for _, c := range p.Spec.Containers {
 			out[name+"/"+c.Name] = rest
@@ -99,7 +100,7 @@ func (w *world) promised(ctx context.Context, t *testing.T, node string) map[str
 	}
 	for _, p := range n.Pods {
 		if p.Source != "observed" {
-			t.Errorf("node %s: what pod %s holds is %s", node, p.Pod.Name, p.Source)
+			late = append(late, "what pod "+p.Pod.Name+" holds is "+p.Source)
 		}
 		for _, h := range p.Holdings {
 			a, ok := out[p.Pod.Name+"/"+h.Container]
@@ -118,7 +119,7 @@ func (w *world) promised(ctx context.Context, t *testing.T, node string) map[str
 			out[p.Pod.Name+"/"+h.Container] = a
 		}
 	}
-	return out
+	return out, late
 }
 
 func cpus(t *testing.T, text string) idset.Set[idset.CPU] {
@@ -166,13 +167,14 @@ func (w *world) kernel(ctx context.Context, t *testing.T, node string) map[strin
 }
 
 // compare holds the kernel to the map. The kubelet takes CPUs away from containers that hold none some
-// seconds after it gave them to another, so these are waited for; what somebody holds must be right at once.
+// seconds after it gave them to another, and a node reports a moment after it acts, so both are waited for.
 func (w *world) compare(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	var late []string
 	err := wait.PollUntilContextTimeout(ctx, time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
-		late = nil
-		want, got := w.promised(ctx, t, node), w.kernel(ctx, t, node)
+		var want map[string]allowed
+		want, late = w.promised(ctx, t, node)
+		got := w.kernel(ctx, t, node)
 		for _, c := range slices.Sorted(maps.Keys(want)) {
 			if p, ok := got[c]; !ok {
 				late = append(late, c+" has no process")

@@ -53,8 +53,8 @@ func storm(ctx context.Context, t *testing.T, w *world) {
 		}
 		t.Logf("seed %d, round %d: %s, %d of them ended", *stormSeed, round, workload.Count(pods), ended)
 		for _, node := range names {
-			t.Logf("\n%s", w.picture(ctx, t, node))
 			w.compare(ctx, t, node)
+			t.Logf("\n%s", w.picture(ctx, t, node))
 		}
 		for _, p := range pods {
 			if f, _ := fateOf(p); f != workload.Running || p.Status.Phase == v1.PodSucceeded || r.IntN(2) == 0 {
