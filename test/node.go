@@ -16,7 +16,7 @@ const trial = "github.com/tenon-numa/tenon/lab/realnode/trial"
 func (r *runner) realNodes(ctx context.Context, args []string) error {
 	const name = "real nodes"
 	seen := &skips{}
-	err := r.watched(ctx, seen, name, slices.Concat([]string{"test", "-v", "-count=1", "-timeout", "20m"}, args, []string{trial})...)
+	err := r.watched(ctx, seen, name, slices.Concat([]string{"test", "-v", "-count=1", "-timeout", "35m"}, args, []string{trial})...)
 	if err != nil || len(seen.why) == 0 {
 		return err
 	}

@@ -171,7 +171,7 @@ func (w *world) kernel(ctx context.Context, t *testing.T, node string) map[strin
 func (w *world) compare(ctx context.Context, t *testing.T, node string) {
 	t.Helper()
 	var late []string
-	err := wait.PollUntilContextTimeout(ctx, time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, time.Second, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		var want map[string]allowed
 		want, late = w.promised(ctx, t, node)
 		got := w.kernel(ctx, t, node)

@@ -27,7 +27,8 @@ func TestRealNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots two machines")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
+	// Most of it is for a first build, which compiles Kubernetes.
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	w := start(ctx, t)
 	t.Run("what the agent finds is what was built", func(t *testing.T) { found(ctx, t, w) })
