@@ -32,8 +32,9 @@ func (b *Book) Snapshot() *Snapshot { return b.snap.Load() }
 // account is what the book keeps of one node.
 type account struct {
 	name   string
-	layout *Layout // nil: the node has not said anything
-	base   *Node   // the layout without pods that ended
+	layout *Layout      // nil: the node has not said anything
+	base   *Node        // the layout without pods that ended
+	empty  *place.Usage // the node with nothing on it
 	// flights are those that had their turn, in that order, then those that wait.
 	flights []*flight
 	// gone are the UIDs of pods that ended while the node accounts, or may still account, for them; true
@@ -91,6 +92,8 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	before := a.layout
 	b.unhold(a)
 	a.layout, a.refused, a.silent = &l, nil, false
+	a.empty = place.NewUsage(l.Machine, l.Rules)
+	b.land(a)
 	if l.Amounts != nil {
 		out := b.count(a, before)
 		b.renew(a)
@@ -105,6 +108,27 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	out := b.settle(a)
 	b.renew(a)
 	return out
+}
+
+// idle reports whether the node gives such a pod nothing of its own, whoever else is there: its managers
+// are off, or do not serve the pod. No report will ever have it.
+func (a *account) idle(p *place.Pod) bool {
+	if a.empty == nil {
+		return false
+	}
+	v := place.Place(a.empty, p)
+	return v.Fits() && len(v.Holdings) == 0
+}
+
+// land ends the flights of idle pods.
+func (b *Book) land(a *account) {
+	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool {
+		idle := a.idle(f.pod)
+		if idle {
+			delete(b.where, f.id.UID)
+		}
+		return idle
+	})
 }
 
 func (b *Book) unhold(a *account) {
@@ -132,7 +156,7 @@ func (b *Book) Forget(node string) {
 		return
 	}
 	b.unhold(a)
-	a.layout, a.base, a.refused, a.silent = nil, nil, nil, false
+	a.layout, a.base, a.empty, a.refused, a.silent = nil, nil, nil, nil, false
 	a.counted, a.strays, a.totals = nil, nil, nil
 	clear(a.gone)
 	clear(a.doubts)
@@ -198,6 +222,9 @@ func (b *Book) assume(node string, id PodID, p *place.Pod, lost bool) {
 		return
 	}
 	a := b.account(node)
+	if a.idle(p) {
+		return
+	}
 	b.board(a, &flight{id: id, pod: p, shape: p.Shape(), turned: a.moment(), foreign: true, lost: lost})
 }
 

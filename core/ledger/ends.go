@@ -205,7 +205,7 @@ func (b *Book) Overdue(uid string) {
 		at = b.held[uid]
 	}
 	a := b.nodes[at]
-	if a == nil || a.base == nil || a.base.Quality != Exact || a.silent || !flying && !a.doubts[uid] {
+	if a == nil || a.base == nil || a.base.Quality != Exact || a.silent || !flying && !a.doubts[uid] || flying && len(a.flight(uid).options) == 0 {
 		return
 	}
 	a.silent = true

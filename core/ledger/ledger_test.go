@@ -347,3 +347,35 @@ func TestSnapshotKeepsNodesApart(t *testing.T) {
 		t.Error("a change of one node touches others, or not itself")
 	}
 }
+
+// A pod that the node's managers give nothing is in no report, and nobody waits for it.
+func TestAPodThatHoldsNothingIsNotOnItsWay(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		b := New()
+		l := layout(t)
+		l.Rules = place.Rules{}
+		if !late {
+			b.Report("n", l)
+		}
+		b.Recover("n", id(0), pod(4, 1))
+		b.Admitted(id(0).UID)
+		if late {
+			b.Report("n", l)
+		}
+		if b.Booked("n", id(0).UID) || b.Snapshot().Node("n").Unsettled {
+			t.Errorf("late %v: the pod is waited for", late)
+		}
+	}
+}
+
+func BenchmarkReserveBesideManyOnTheirWay(b *testing.B) {
+	book := New()
+	book.Report("n", layout(b))
+	for i := range 50 {
+		book.Assume("n", id(i), pod(1, 1))
+	}
+	for b.Loop() {
+		book.Reserve("n", id(100), pod(1, 1), place.Demand{})
+		book.Unreserve(id(100).UID)
+	}
+}

@@ -91,8 +91,7 @@ func (a *account) worlds() (out []*world, sure bool) {
 		s.cut = true
 		s.found = []*world{s.straight(starts[0])}
 	}
-	lost := slices.ContainsFunc(s.flights, func(f *flight) bool { return f.lost })
-	return s.found, !s.cut && !lost && known
+	return s.found, !s.cut && !s.lost() && known
 }
 
 // starts returns the node before the flights: as it reported, and where pods may have left it since, as
@@ -124,8 +123,10 @@ func (s *search) follow(w *world, left int) {
 		s.add(w)
 		return
 	}
-	for i, f := range s.flights {
-		if s.done[i] || !s.next(i) {
+	lo := slices.Index(s.done, false)
+	for i := lo; i < len(s.flights); i++ {
+		f := s.flights[i]
+		if s.done[i] || !s.next(i, lo) {
 			continue
 		}
 		options, ok := alternatives(w.usage, f)
@@ -144,10 +145,21 @@ func (s *search) follow(w *world, left int) {
 	}
 }
 
-// next reports whether the i-th flight may be admitted before all others that are left.
-func (s *search) next(i int) bool {
+// lost reports whether there is a pod that holds something, and nobody can say what.
+func (s *search) lost() bool {
+	for i, f := range s.flights {
+		if f.lost && slices.ContainsFunc(s.found, func(w *world) bool { return len(w.got[i]) > 0 }) {
+			return true
+		}
+	}
+	return false
+}
+
+// next reports whether the i-th flight may be admitted before all others that are left, which begin at lo.
+func (s *search) next(i, lo int) bool {
 	f := s.flights[i]
-	for j, g := range s.flights {
+	for j := lo; j < len(s.flights); j++ {
+		g := s.flights[j]
 		if s.done[j] || j == i {
 			continue
 		}
