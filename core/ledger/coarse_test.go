@@ -297,3 +297,19 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
+
+// The end of a pod is told by more than one event.
+func TestAPodEndsOnce(t *testing.T) {
+	b := New()
+	b.Report("n", amounts(t, 0, 0, nil))
+	fly(t, b, 0, square(8))
+	b.Report("n", amounts(t, 8, 0, map[string]bool{id(0).UID: true}))
+	wantFree(t, b, 22, 30)
+	for range 2 {
+		b.Release(id(0).UID)
+		wantFree(t, b, 30, 30)
+		if n := b.Snapshot().Node("n"); n.Unsettled || len(n.Others) > 0 {
+			t.Error("the pod is thought to have been elsewhere, too")
+		}
+	}
+}

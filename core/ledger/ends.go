@@ -29,6 +29,9 @@ func (b *Book) Release(uid string) {
 		return
 	}
 	a := b.nodes[at]
+	if a.gone[uid] {
+		return // the end of a pod is told by more than one event
+	}
 	if _, entry := a.base.Entry(uid); !entry {
 		a.stray(uid)
 	}
