@@ -23,15 +23,21 @@ import (
 // layoutOf is the layout of a node of two numas with 8 CPUs each; CPUs 0 and 8 are reserved.
 func layoutOf(t *testing.T, node string, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
-	m, err := topo.ParseMachine("numa 0 cpus 0-7 memory 16Gi\nnuma 1 socket 1 cpus 8-15 memory 16Gi")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := machineOf(t, "numa 0 cpus 0-7 memory 16Gi\nnuma 1 socket 1 cpus 8-15 memory 16Gi")
 	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
 		CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 8)}}
 	l := v1alpha1.FromCore(node, m, r, entries, nil)
 	l.ResourceVersion = fmt.Sprint(version)
 	return l
+}
+
+func machineOf(t testing.TB, text string) *topo.Machine {
+	t.Helper()
+	m, err := topo.ParseMachine(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // broken is a layout with a CPU in two numas.

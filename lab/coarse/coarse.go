@@ -1,0 +1,174 @@
+// Package coarse is a cluster of nodes of which only a NodeResourceTopology is known: a control plane and
+// Tenon's scheduler, and Node objects behind which there is nothing.
+//
+// The package plays the kubelets as far as the API server sees them: a pod that is bound runs at once,
+// or is refused on a node whose name says so. What a node reports is written by hand ([Cluster.Report]),
+// with a fingerprint of the pods that run there if that is wanted. Invariant: nobody reports anything
+// unasked, so whatever the scheduler does between two reports it does of its own. The package refuses to
+// decide about alignment: where a kubelet would refuse a pod is for the lab's real kubelets to say.
+package coarse
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenon-numa/tenon/cluster/nrt"
+	"github.com/tenon-numa/tenon/deploy"
+	"github.com/tenon-numa/tenon/deploy/crd"
+	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// Stubborn begins the names of nodes that refuse every pod with a TopologyAffinityError.
+const Stubborn = "stubborn"
+
+// Cluster is a running cluster.
+type Cluster struct {
+	Client     kubernetes.Interface
+	Topologies *nrt.Client
+	Pods       *workload.Watch
+	// Scheduler is there after Schedule.
+	Scheduler *scheduler.Running
+
+	dir     string
+	access  string // the scheduler's kubeconfig
+	plane   *control.Plane
+	cancel  context.CancelFunc
+	kubelet chan error
+}
+
+// Start starts the control plane and the play of kubelets, in a new directory below dir. The scheduler
+// starts later, so that nodes can be made that it knows from the start.
+func Start(ctx context.Context, dir string) (*Cluster, error) {
+	c := &Cluster{dir: dir}
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start cluster: %w", err), c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) (err error) {
+	home := filepath.Join(c.dir, "control")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return err
+	}
+	c.plane, err = control.Start(ctx, control.Options{Dir: home, Manifests: deploy.Access(),
+		CRDs: [][]byte{crd.YAML(), crd.NodeResourceTopology()}})
+	if err != nil {
+		return err
+	}
+	if c.Client, err = kubernetes.NewForConfig(c.plane.Admin); err != nil {
+		return err
+	}
+	if c.Topologies, err = nrt.NewClient(c.plane.Admin); err != nil {
+		return err
+	}
+	account, err := control.As(ctx, c.plane.Admin, control.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
+	if err != nil {
+		return err
+	}
+	c.access = filepath.Join(c.dir, "scheduler.kubeconfig")
+	if err := control.WriteKubeconfig(c.access, deploy.Scheduler, account); err != nil {
+		return err
+	}
+	if c.Pods, err = workload.Follow(ctx, c.Client); err != nil {
+		return err
+	}
+	playing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.cancel, c.kubelet = cancel, make(chan error, 1)
+	go func() { c.kubelet <- c.play(playing) }()
+	return nil
+}
+
+// Schedule starts the scheduler, with the rights of deploy/scheduler.
+func (c *Cluster) Schedule(profiles string) (err error) {
+	c.Scheduler, err = scheduler.Start(c.dir, c.access, profiles, nil)
+	return err
+}
+
+// Stop ends everything.
+func (c *Cluster) Stop() error {
+	var errs []error
+	if c.Scheduler != nil {
+		errs = append(errs, c.Scheduler.Stop())
+	}
+	if c.cancel != nil {
+		c.cancel()
+		errs = append(errs, <-c.kubelet)
+	}
+	if c.Pods != nil {
+		c.Pods.Stop()
+	}
+	if c.plane != nil {
+		errs = append(errs, c.plane.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// play makes pods run that are bound, or refuses them, until the context ends.
+func (c *Cluster) play(ctx context.Context) error {
+	for {
+		pods, changed := c.Pods.Pods()
+		for _, p := range pods {
+			if p.Spec.NodeName == "" || p.Status.StartTime != nil {
+				continue
+			}
+			if err := c.admit(ctx, p); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// admit writes what a kubelet writes of a pod that it has dealt with.
+func (c *Cluster) admit(ctx context.Context, p *v1.Pod) error {
+	status := map[string]any{"phase": v1.PodRunning, "startTime": time.Now().UTC().Format(time.RFC3339)}
+	if strings.HasPrefix(p.Spec.NodeName, Stubborn) {
+		status["phase"], status["reason"] = v1.PodFailed, "TopologyAffinityError"
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": status})
+	if err != nil {
+		return fmt.Errorf("encode status of pod %s: %w", p.Name, err)
+	}
+	_, err = c.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("write status of pod %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Report writes the NodeResourceTopology of a node, in place of the one that is there.
+func (c *Cluster) Report(ctx context.Context, o *v1alpha2.NodeResourceTopology) error {
+	old, err := c.Topologies.Get(ctx, o.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = c.Topologies.Create(ctx, o, metav1.CreateOptions{})
+	case err == nil:
+		o = o.DeepCopy()
+		o.ResourceVersion = old.ResourceVersion
+		_, err = c.Topologies.Update(ctx, o, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("report of node %s: %w", o.Name, err)
+	}
+	return nil
+}
