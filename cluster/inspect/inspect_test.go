@@ -325,3 +325,22 @@ func TestNothingIsRememberedOfNothing(t *testing.T) {
 		t.Error("something is remembered")
 	}
 }
+
+// What keeps pods off a node for a while is said with the node.
+func TestANodeInTrouble(t *testing.T) {
+	s := world(t)
+	s.Book.Assume("a", pod("refused"), cpus(1))
+	s.Book.Refuse("uid-refused", place.TopologyAffinityError)
+	s.Book.Recover("a", pod("lost"), cpus(2))
+	s.Book.Admitted("uid-lost")
+	s.Book.Overdue("uid-lost")
+	body := get(t, s, "nodes/a?format=text").Body.String()
+	for _, want := range []string{"unsettled: what", "silent: a report is overdue", "refused a pod that should have fitted (TopologyAffinityError)"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%q is not said in:\n%s", want, body)
+		}
+	}
+	if body := get(t, s, "nodes/a").Body.String(); !strings.Contains(body, `"unsettled": true`) || !strings.Contains(body, `"silent": true`) {
+		t.Errorf("answer %s", body)
+	}
+}

@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -30,6 +31,12 @@ type Summary struct {
 	Predicted int `json:"predicted"`
 	// States counts the states in which the node may be; more than one where others bind pods to it.
 	States int `json:"states"`
+	// Unsettled: there may be more states, and no pod that holds anything fits before a report. Silent: a
+	// report is overdue. Refused says why pods were refused that should have fitted; their shapes are kept
+	// away until a report.
+	Unsettled bool     `json:"unsettled,omitempty"`
+	Silent    bool     `json:"silent,omitempty"`
+	Refused   []string `json:"refused,omitempty"`
 }
 
 // Node is all that the ledger knows of a node.
@@ -106,7 +113,11 @@ func (s Source) summary(name string, n *ledger.Node) Summary {
 		return out
 	}
 	out.NUMAs, out.CPUs, out.FreeCPUs = len(n.Machine.NUMAs()), n.Machine.CPUs().Len(), n.Usage.FreeCPUs().Len()
-	out.States = 1 + len(n.Others)
+	out.States, out.Unsettled, out.Silent = 1+len(n.Others), n.Unsettled, n.Silent
+	for _, why := range n.Refused {
+		out.Refused = append(out.Refused, string(why))
+	}
+	slices.Sort(out.Refused)
 	for _, e := range n.Entries {
 		if e.Source == ledger.Predicted {
 			out.Predicted++
@@ -243,6 +254,15 @@ func (n *Node) text(w io.Writer) {
 	}
 	for _, d := range n.Machine.Devices {
 		fmt.Fprintf(w, "%s: %d free of %d\n", d.Name, d.Free, d.Devices)
+	}
+	if n.Unsettled {
+		fmt.Fprintln(w, "unsettled: what pods on their way got is not known; takes nobody who holds anything until it reports")
+	}
+	if n.Silent {
+		fmt.Fprintln(w, "silent: a report is overdue")
+	}
+	for _, why := range n.Refused {
+		fmt.Fprintf(w, "refused a pod that should have fitted (%s): pods like it are kept away until it reports\n", why)
 	}
 	if n.States > 1 {
 		fmt.Fprintf(w, "one of %d states in which the node may be:\n", n.States)
