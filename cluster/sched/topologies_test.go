@@ -1,0 +1,146 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/cluster/nrt"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// topology is the report of a node of two numas with 16 CPUs each, of which so many are free.
+func topology(node string, version int, free ...int64) *v1alpha2.NodeResourceTopology {
+	o := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: node, ResourceVersion: fmt.Sprint(version)},
+		TopologyPolicies: []string{string(v1alpha2.SingleNUMANodeContainerLevel)}}
+	for i, n := range free {
+		o.Zones = append(o.Zones, v1alpha2.Zone{Name: fmt.Sprintf("node-%d", i), Type: "Node", Resources: v1alpha2.ResourceInfoList{
+			{Name: "cpu", Capacity: resource.MustParse("16"), Allocatable: resource.MustParse("16"), Available: *resource.NewQuantity(n, resource.DecimalSI)}}})
+	}
+	return o
+}
+
+func TestNodesWithOnlyAReportAreJudgedByIt(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Topology(topology("n", 1, 4, 12))
+	fits(t, filter(t, p, cycle(t, p, cpus("p", 12)), "n"))
+	says(t, filter(t, p, cycle(t, p, cpus("p", 13)), "n"), fwk.Unschedulable, `cannot align container "c" (wants 13 cpu on one numa; best numa has 12 free)`)
+
+	p.feed.Topology(topology("n", 2))
+	says(t, filter(t, p, cycle(t, p, cpus("p", 1)), "n"), fwk.UnschedulableAndUnresolvable,
+		`what the node reports is refused: NodeResourceTopology of node "n": object has no zone`)
+}
+
+// Whatever is done with nodes of which nothing is known: who will not have nodes known coarsely means it.
+func TestNodesWithOnlyAReportMayBeRefused(t *testing.T) {
+	for _, unknown := range []string{"Allow", "AllowWithoutDemand", "Refuse"} {
+		p := newPlugin(t, "coarseNodes: Refuse\nunknownNodes: "+unknown)
+		p.feed.Topology(topology("n", 1, 16, 16))
+		pod, node := cpus("p", 4), nodeInfo("n").Node().Name
+		cs := cycle(t, p, pod)
+		const why = "node has a NodeResourceTopology and no layout"
+		says(t, filter(t, p, cs, node), fwk.UnschedulableAndUnresolvable, why)
+		says(t, p.Reserve(t.Context(), cs, pod, node), fwk.UnschedulableAndUnresolvable, why)
+		hint, err := p.topologyChanged(klog.Background(), pod, nil, topology("n", 2, 16, 16))
+		wakes(t, hint, err, false)
+		hint, err = p.layoutChanged(klog.Background(), pod, nil, layout(t, "n", two, place.SingleNUMA, 3))
+		wakes(t, hint, err, true)
+		fits(t, filter(t, p, cycle(t, p, pod), node))
+	}
+}
+
+// The hint of an event may come before the informer's handler: the first report that makes a pod fit wakes it.
+func TestAReportWakesThePodsThatFitIt(t *testing.T) {
+	p := newPlugin(t, refuse)
+	logger, pod := klog.Background(), cpus("p", 12)
+	hint, err := p.topologyChanged(logger, pod, nil, topology("n", 1, 4, 4))
+	wakes(t, hint, err, false)
+	hint, err = p.topologyChanged(logger, pod, nil, topology("n", 2, 4, 12))
+	wakes(t, hint, err, true)
+	fits(t, filter(t, p, cycle(t, p, pod), "n"))
+	hint, err = p.topologyChanged(logger, pod, nil, topology("n", 1, 4, 4)) // an old one changes nothing
+	wakes(t, hint, err, true)
+	hint, err = p.topologyChanged(logger, pod, nil, topology("n", 3))
+	wakes(t, hint, err, false)
+	hint, err = p.topologyChanged(logger, pod, nil, "no object")
+	wakes(t, hint, err, true)
+
+	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 4)) // tells more, and wakes by itself
+	hint, err = p.topologyChanged(logger, pod, nil, topology("n", 5, 16, 16))
+	wakes(t, hint, err, false)
+}
+
+func TestReportsAreFollowedWhereTheyAreServed(t *testing.T) {
+	for want, served := range map[int]bool{0: false, 1: true} {
+		p := newPlugin(t, "")
+		if served {
+			p.topology = &nrt.Resources()[0]
+		}
+		events, err := p.EventsToRegister(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, e := range events {
+			if e.Event.Resource == "noderesourcetopologies.v1alpha2.topology.node.k8s.io" && e.Event.ActionType == fwk.Add|fwk.Update {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("served %v: %d registrations", served, got)
+		}
+	}
+}
+
+// An exact node is taken before a coarse one that gives as many numas, a coarse one before an unknown one;
+// numas are not spent for it.
+func TestNodesKnownExactlyGoBeforeThoseKnownCoarsely(t *testing.T) {
+	p := newPlugin(t, "")
+	p.feed.Layout(layout(t, "exact", two, place.BestEffort, 1))
+	p.feed.Topology(topology("coarse", 2, 16, 12)) // fuller, which counts less
+	got := scores(t, p, cpus("p", 12), "unknown", "coarse", "exact")
+	if got[0] != 0 || got[0] >= got[1] || got[1] >= got[2] {
+		t.Errorf("scores of an unknown, a coarse and an exact node: %v", got)
+	}
+	p.feed.Layout(layout(t, "exact", two, place.BestEffort, 3, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "16-23")))
+	p.feed.Layout(layout(t, "wide", two+"numa 2 socket 2 cpus 32-47 memory 64Gi\n", place.BestEffort, 4,
+		holding(cpus("x", 11), "0-10"), holding(cpus("y", 11), "16-26"), holding(cpus("z", 11), "32-42")))
+	got = scores(t, p, cpus("p", 12), "wide", "coarse")
+	if got[0] >= got[1] {
+		t.Errorf("scores of a node that gives three numas, and a coarse one that gives one: %v", got)
+	}
+}
+
+// The age of a node is that of what is known of it, whatever else is published of it.
+func TestTheAgeOfANodeIsThatOfWhatIsKnown(t *testing.T) {
+	s := newShared(klog.Background(), nil)
+	now := time.Unix(1000, 0)
+	s.heard, s.heardCoarse = newHeard(func() time.Time { return now }), newHeard(func() time.Time { return now.Add(time.Minute) })
+	s.Feed.Begin()
+	l, o := layout(t, "n", two, place.SingleNUMA, 1), topology("n", 2, 16, 16)
+	s.Feed.Layout(l)
+	s.heard.OnAdd(l, true)
+	s.Feed.Topology(o)
+	s.heardCoarse.OnAdd(o, true)
+	if got := s.reported("n"); !got.Equal(now) {
+		t.Errorf("the exact node reported at %v", got)
+	}
+	l.ResourceVersion = "3"
+	s.Feed.LayoutGone(l)
+	if got := s.reported("n"); !got.Equal(now.Add(time.Minute)) {
+		t.Errorf("the coarse node reported at %v", got)
+	}
+	s.Feed.Topology(topology("n", 4))
+	if got := s.problem("n"); got != `NodeResourceTopology of node "n": object has no zone` {
+		t.Errorf("problem %q", got)
+	}
+	if s.Book.Snapshot().Node("n") != nil {
+		t.Error("a node whose report is refused is known")
+	}
+}
