@@ -1,0 +1,245 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// action is something that may happen.
+type action struct {
+	name  string
+	share int
+	do    func(*run, context.Context) error
+}
+
+// actions is everything that may happen, with how often it does.
+var actions = []action{
+	{"pods", 18, func(r *run, ctx context.Context) error { return r.create(ctx, 3+r.rand.IntN(9), 0) }},
+	{"foreign pods", 8, func(r *run, ctx context.Context) error { return r.create(ctx, 1+r.rand.IntN(4), 100) }},
+	{"pods of both", 12, func(r *run, ctx context.Context) error { return r.create(ctx, 4+r.rand.IntN(8), 30) }},
+	{"pods finish", 10, func(r *run, ctx context.Context) error { return r.finish(ctx, r.some(1+r.rand.IntN(5))) }},
+	{"pods deleted", 10, func(r *run, ctx context.Context) error { return r.remove(ctx, r.doomed(1+r.rand.IntN(5)), nil) }},
+	{"pods deleted by force", 8, func(r *run, ctx context.Context) error {
+		return r.remove(ctx, r.doomed(1+r.rand.IntN(4)), ptr.To[int64](0))
+	}},
+	{"pods have a fate", 12, func(r *run, ctx context.Context) error { return r.bound(ctx) }},
+	{"agent stops", 4, func(r *run, ctx context.Context) error { return r.stopAgent(ctx, r.node()) }},
+	{"agents start", 4, func(r *run, ctx context.Context) error { return r.startAgents(ctx) }},
+	{"report held", 5, func(r *run, ctx context.Context) error { return r.cluster.HoldReport(ctx, r.node()) }},
+	{"report delivered", 4, func(r *run, ctx context.Context) error { return r.cluster.DeliverReport(ctx, r.node()) }},
+	{"kubelet restarts", 2, func(r *run, ctx context.Context) error { return r.restartKubelet(ctx, r.node(), false) }},
+	{"kubelet changes", 2, func(r *run, ctx context.Context) error { return r.restartKubelet(ctx, r.node(), true) }},
+	{"scheduler killed", 4, func(r *run, ctx context.Context) error { return r.killScheduler(ctx) }},
+	{"API server restarts", 1, func(r *run, ctx context.Context) error { return r.cluster.RestartAPIServer(ctx) }},
+}
+
+// act draws the next action and does it.
+func (r *run) act(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, actionTimeout, fmt.Errorf("not done after %s", actionTimeout))
+	defer cancel()
+	total := 0
+	for _, a := range actions {
+		total += a.share
+	}
+	at, i := r.rand.IntN(total), 0
+	for ; at >= actions[i].share; i++ {
+		at -= actions[i].share
+	}
+	r.mu.Lock()
+	r.result.Actions++
+	r.mu.Unlock()
+	r.say("%s", actions[i].name)
+	if err := actions[i].do(r, ctx); err != nil {
+		return fmt.Errorf("%s: %w", actions[i].name, err)
+	}
+	return nil
+}
+
+func (r *run) node() string { return nodes[r.rand.IntN(len(nodes))].Name }
+
+// some draws some of the pods that are alive, as far as actions know: what timing does is not asked.
+func (r *run) some(n int) []string {
+	out := slices.Clone(r.alive)
+	r.rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out[:min(n, len(out))]
+}
+
+// doomed draws some of the pods that are alive, and takes them for dead from then on.
+func (r *run) doomed(n int) []string {
+	out := r.some(n)
+	r.alive = slices.DeleteFunc(r.alive, func(name string) bool { return slices.Contains(out, name) })
+	return out
+}
+
+// create creates pods; of a hundred, so many are for the default scheduler.
+func (r *run) create(ctx context.Context, n, foreign int) error {
+	for _, p := range r.draw(n, foreign) {
+		if err := r.add(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) draw(n, foreign int) []*v1.Pod {
+	var out []*v1.Pod
+	for range n {
+		r.created++
+		name, scheduler := fmt.Sprintf("p%05d", r.created), tenonScheduler
+		if r.rand.IntN(100) < foreign {
+			name, scheduler = "f"+name, foreignScheduler
+		}
+		out = append(out, draw(r.rand, name, scheduler))
+		r.alive = append(r.alive, name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Pods += n
+	return out
+}
+
+func (r *run) add(ctx context.Context, p *v1.Pod) error {
+	return r.try(ctx, func() error {
+		err := workload.Create(ctx, r.client, p.DeepCopy())
+		if apierrors.IsAlreadyExists(err) {
+			return nil // by a try whose answer was lost
+		}
+		return err
+	})
+}
+
+// try does something again while the API server does not answer as it should, as any client would.
+func (r *run) try(ctx context.Context, do func() error) (err error) {
+	pollErr := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+		err = do()
+		return err == nil, nil
+	})
+	if pollErr != nil {
+		return fmt.Errorf("%w (last: %w)", pollErr, err)
+	}
+	return nil
+}
+
+// remove deletes pods; grace 0 is by force.
+func (r *run) remove(ctx context.Context, names []string, grace *int64) error {
+	for _, name := range names {
+		err := r.try(ctx, func() error {
+			err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: grace})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("delete pod %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// finish lets pods end by themselves that run by now.
+func (r *run) finish(ctx context.Context, names []string) error {
+	for _, name := range names {
+		l, ok := r.record.named(name)
+		if !ok || l.pod.Status.Phase != v1.PodRunning {
+			continue
+		}
+		if err := r.cluster.FinishPod(ctx, l.pod.Spec.NodeName, string(l.pod.UID)); err != nil {
+			r.say("pod %s ended otherwise: %v", name, err)
+		}
+	}
+	return nil
+}
+
+// bound waits until every pod is bound, or was told that it cannot be.
+func (r *run) bound(ctx context.Context) error {
+	return r.record.until(ctx, "all pods have a fate", func(lives []life) bool {
+		return !slices.ContainsFunc(lives, func(l life) bool {
+			fate, _ := workload.FateOf(l.pod)
+			return !l.over() && fate == workload.Waiting && l.pod.Spec.NodeName == ""
+		})
+	})
+}
+
+func (r *run) stopAgent(ctx context.Context, node string) error {
+	r.stopped[node] = true
+	return r.cluster.StopAgent(ctx, node)
+}
+
+func (r *run) startAgents(ctx context.Context) error {
+	for _, n := range nodes {
+		if r.stopped[n.Name] {
+			delete(r.stopped, n.Name)
+			if err := r.cluster.StartAgent(ctx, n.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// policies are what a kubelet is restarted with, in turn. Other managers' policies would need empty nodes.
+var policies = [][2]string{{"restricted", "container"}, {"best-effort", "container"}, {"single-numa-node", "pod"}, {"restricted", "pod"},
+	{"single-numa-node", "container"}}
+
+var (
+	policyLine = regexp.MustCompile(`(?m)^topologyManagerPolicy: .*$`)
+	scopeLine  = regexp.MustCompile(`(?m)^topologyManagerScope: .*$`)
+)
+
+// restartKubelet kills a kubelet, with the agent beside it, and starts it with the same policy or another.
+func (r *run) restartKubelet(ctx context.Context, node string, other bool) error {
+	yaml := r.cluster.KubeletYAML(node)
+	if other {
+		r.policy[node]++
+		p := policies[r.policy[node]%len(policies)]
+		yaml = policyLine.ReplaceAllString(yaml, "topologyManagerPolicy: "+p[0])
+		yaml = scopeLine.ReplaceAllString(yaml, "topologyManagerScope: "+p[1])
+	}
+	x := restart{node: node, began: r.record.mark(), policy: value(policyLine, yaml) + ", scope " + value(scopeLine, yaml)}
+	r.say("kubelet of node %s: %s", node, x.policy)
+	delete(r.stopped, node)
+	if err := r.cluster.RestartKubelet(ctx, node, yaml); err != nil {
+		return err
+	}
+	// It obeys orders when it is up.
+	err := r.try(ctx, func() error { return r.cluster.StartAgent(ctx, node) })
+	x.up = r.record.mark()
+	r.restarts = append(r.restarts, x)
+	return err
+}
+
+// value is what a line of YAML sets.
+func value(line *regexp.Regexp, yaml string) string {
+	_, v, _ := strings.Cut(line.FindString(yaml), ": ")
+	return v
+}
+
+// killScheduler ends Tenon's scheduler in the middle of a burst, and starts it anew.
+func (r *run) killScheduler(ctx context.Context) error {
+	pods := r.draw(4+r.rand.IntN(8), 20)
+	at := r.rand.IntN(len(pods))
+	for i, p := range pods {
+		if i == at {
+			if err := r.tenon.Stop(); err != nil {
+				return err
+			}
+		}
+		if err := r.add(ctx, p); err != nil {
+			return err
+		}
+	}
+	return r.startTenon()
+}

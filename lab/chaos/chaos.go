@@ -1,0 +1,179 @@
+// Package chaos lets everything happen to a lab cluster that may happen to a real one, and checks after
+// each round that Tenon's book is what the kubelets' managers have, that nobody waits in vain, and that no
+// kubelet refused a pod for a reason that the scheduler could have known.
+//
+// Two schedulers bind pods to the same nodes, one of them Tenon's. Pods end, are deleted, also by force;
+// agents stop, reports come late and out of order; kubelets are killed and come back with other policies;
+// the scheduler and the API server are restarted. Invariant: the same seed gives the same actions in the
+// same order. What comes of them depends on timing, as it does for users. The package refuses to excuse:
+// a refusal counts as unknowable only with the event that nobody could have known, by its version.
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/scheduler"
+)
+
+// Options of a run.
+type Options struct {
+	Seed uint64
+	// For is how long rounds are begun; there is one at least.
+	For time.Duration
+	// Say is told what happens, a line each.
+	Say func(line string)
+}
+
+// Result is what was counted.
+type Result struct {
+	Rounds, Actions, Pods int
+	Outcomes              map[ledger.Result]int
+	Refusals              map[string]int // of pods of Tenon's, by who is to blame
+	Faults                []string
+}
+
+// nodes are those of every run: one numa or none, a whole pod on one numa, as few numas as can be.
+var nodes = []lab.Node{{Name: "single", Machine: "xeon-2s"}, {Name: "whole", Machine: "gpu-8"}, {Name: "few", Machine: "xeon-snc2"}}
+
+// roundTimeout bounds a round, and actionTimeout one action.
+const (
+	roundTimeout  = 6 * time.Minute
+	actionTimeout = time.Minute
+)
+
+// run is a run under way.
+type run struct {
+	Options
+	rand    *rand.Rand
+	cluster *lab.Cluster
+	client  kubernetes.Interface
+	reader  *kube.Reader
+	record  *record
+	tenon   *scheduler.Running
+	plain   *scheduler.Running
+
+	created  int
+	alive    []string // names of pods that no action has deleted, oldest first
+	stopped  map[string]bool
+	policy   map[string]int // which of the policies a node has
+	restarts []restart
+
+	mu     sync.Mutex // guards result, which the scheduler's callback writes too
+	result Result
+	judged map[string]bool // UIDs of refused pods
+}
+
+// Run runs rounds until the time is over, and returns what was counted. An error means that the run could
+// not go on.
+func Run(ctx context.Context, o Options) (_ Result, err error) {
+	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stopped: map[string]bool{}, policy: map[string]int{},
+		judged: map[string]bool{}, result: Result{Outcomes: map[ledger.Result]int{}, Refusals: map[string]int{}}}
+	if r.cluster, err = lab.Start(ctx, lab.Config{Apart: true, Nodes: nodes, Progress: o.Say}); err != nil {
+		return r.result, err
+	}
+	defer func() { err = errors.Join(err, r.cluster.Stop()) }()
+	if r.client, err = kubernetes.NewForConfig(r.cluster.RESTConfig()); err != nil {
+		return r.result, fmt.Errorf("make client: %w", err)
+	}
+	if r.reader, err = kube.NewReader(r.cluster.RESTConfig()); err != nil {
+		return r.result, err
+	}
+	if r.record, err = follow(ctx, r.cluster.RESTConfig(), r.client); err != nil {
+		return r.result, err
+	}
+	defer r.record.stop()
+	if err := r.startSchedulers(); err != nil {
+		return r.result, err
+	}
+	defer func() { err = errors.Join(err, r.tenon.Stop(), r.plain.Stop()) }()
+	for began := time.Now(); r.result.Rounds == 0 || time.Since(began) < o.For; {
+		if err := r.round(ctx); err != nil {
+			return r.counted(), fmt.Errorf("round %d: %w", r.result.Rounds, err)
+		}
+	}
+	return r.counted(), nil
+}
+
+// counted is the result so far.
+func (r *run) counted() Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.result
+}
+
+func (r *run) say(format string, args ...any) { r.Say(fmt.Sprintf(format, args...)) }
+
+// fault notes what must not be.
+func (r *run) fault(format string, args ...any) {
+	line := fmt.Sprintf("round %d: ", r.result.Rounds) + fmt.Sprintf(format, args...)
+	r.say("FAULT: %s", line)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Faults = append(r.result.Faults, line)
+}
+
+// startSchedulers starts the default scheduler, and Tenon's beside it.
+func (r *run) startSchedulers() error {
+	dir := filepath.Join(r.cluster.Dir, "default-scheduler")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	var err error
+	if r.plain, err = scheduler.Start(dir, r.cluster.SchedulerKubeconfig, scheduler.Plain, nil); err != nil {
+		return err
+	}
+	return r.startTenon()
+}
+
+func (r *run) startTenon() (err error) {
+	r.tenon, err = scheduler.Start(r.cluster.Dir, r.cluster.SchedulerKubeconfig, scheduler.Second, func(o ledger.Outcome) {
+		if o.Result != ledger.Confirmed {
+			r.say("prediction: foreign %t: %s", o.Foreign, kube.Describe(o))
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.result.Outcomes[o.Result]++
+	})
+	return err
+}
+
+// round lets things happen, and then looks whether all is well.
+func (r *run) round(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, roundTimeout, fmt.Errorf("not done after %s", roundTimeout))
+	defer cancel()
+	r.result.Rounds++
+	began := time.Now()
+	const least, more = 12, 14
+	for range least + r.rand.IntN(more) {
+		if err := r.act(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	r.check(ctx)
+	if err := r.probe(ctx); err != nil {
+		return err
+	}
+	r.refusals()
+	if err := r.clear(ctx); err != nil {
+		return err
+	}
+	now := r.counted()
+	r.say("round %d done after %s: %d actions, %d pods, predictions %v, refusals %v, %d faults (seed %d)", now.Rounds,
+		time.Since(began).Round(time.Millisecond), now.Actions, now.Pods, now.Outcomes, now.Refusals, len(now.Faults), r.Seed)
+	return r.cluster.Err()
+}

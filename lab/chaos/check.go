@@ -1,0 +1,286 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// patience is how long everything has to settle when nothing happens any more. It is more than the 30
+// seconds after which an agent reads everything anew, and a pod loses its turn.
+const patience = 75 * time.Second
+
+// settle lets everything run, and waits until every pod that is bound runs or has ended.
+func (r *run) settle(ctx context.Context) error {
+	if err := r.startAgents(ctx); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if err := r.cluster.DeliverReport(ctx, n.Name); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not settled after %s", patience))
+	defer cancel()
+	err := r.record.until(ctx, "all pods settle", func(lives []life) bool { return len(restless(lives)) == 0 })
+	if err != nil {
+		lives, _ := r.record.all()
+		r.fault("%v: %s", err, strings.Join(restless(lives), ", "))
+	}
+	return nil
+}
+
+// restless are pods that must not stay as they are.
+func restless(lives []life) (out []string) {
+	for _, l := range lives {
+		fate, _ := workload.FateOf(l.pod)
+		switch {
+		case l.gone.known():
+		case l.pod.DeletionTimestamp != nil:
+			out = append(out, l.pod.Name+" is being deleted")
+		case !l.over() && fate == workload.Waiting:
+			out = append(out, fmt.Sprintf("%s waits (node %q)", l.pod.Name, l.pod.Spec.NodeName))
+		}
+	}
+	return out
+}
+
+// check compares the book with what the managers have, until they agree or patience ends.
+func (r *run) check(ctx context.Context) {
+	r.await(ctx, func() (wrong []string) {
+		lives, _ := r.record.all()
+		for _, n := range nodes {
+			for _, w := range r.differences(n.Name, lives) {
+				wrong = append(wrong, "node "+n.Name+": "+w)
+			}
+		}
+		return append(wrong, r.waitInVain(ctx, lives)...)
+	})
+}
+
+// await asks until nothing is wrong, and notes what still is when patience ends.
+func (r *run) await(ctx context.Context, wrong func() []string) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var last []string
+	began := time.Now()
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+		last = wrong()
+		return len(last) == 0, nil
+	})
+	if err == nil {
+		if took := time.Since(began); took > patience/4 {
+			r.say("agreed only after %s", took.Round(time.Millisecond))
+		}
+		return
+	}
+	for _, w := range last {
+		r.fault("%s", w)
+	}
+}
+
+// differences is where the book differs from what the managers of a node have, and what of it is not settled.
+func (r *run) differences(node string, lives []life) (out []string) {
+	n := r.tenon.Shared.Book.Snapshot().Node(node)
+	if n == nil {
+		return []string{"the book does not know it"}
+	}
+	have, err := managers(r.cluster.NodeDir(node))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	if len(n.Others) > 0 || n.Unsettled {
+		out = append(out, fmt.Sprintf("it may be in %d other states (unsettled: %t)", len(n.Others), n.Unsettled))
+	}
+	books := map[string]ledger.Entry{}
+	for _, e := range n.Entries {
+		books[e.Pod.UID] = e
+		if e.Source != ledger.Observed {
+			out = append(out, fmt.Sprintf("pod %s is still on its way", e.Pod))
+		}
+		if r.tenon.Shared.Book.Doubted(e.Pod.UID) {
+			out = append(out, fmt.Sprintf("whether pod %s is there is in doubt", e.Pod))
+		}
+	}
+	for _, l := range lives {
+		uid := string(l.pod.UID)
+		if l.over() || l.pod.Spec.NodeName != node {
+			continue
+		}
+		if book := booked(n.Machine, books[uid].Holdings); !maps.Equal(book, have[uid]) {
+			out = append(out, fmt.Sprintf("pod %s holds %v by the book and %v by the managers", l.pod.Name, book, have[uid]))
+		}
+		if r.tenon.Shared.Book.Booked(node, uid) {
+			out = append(out, fmt.Sprintf("pod %s is still on its way, holding nothing", l.pod.Name))
+		}
+		delete(books, uid)
+	}
+	for _, e := range books {
+		out = append(out, fmt.Sprintf("pod %s is in the book, and has ended", e.Pod))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// waitInVain are pods of Tenon's that wait though they fit a node.
+func (r *run) waitInVain(ctx context.Context, lives []life) (out []string) {
+	for _, l := range lives {
+		if l.over() || !l.tenon() || l.pod.Spec.NodeName != "" {
+			continue
+		}
+		p, err := kube.Pod(l.pod)
+		if err != nil {
+			out = append(out, err.Error())
+			continue
+		}
+		lacks, err := r.reader.Lacks(ctx, l.pod)
+		if err != nil {
+			return append(out, err.Error())
+		}
+		snap := r.tenon.Shared.Book.Snapshot()
+		for _, n := range nodes {
+			if x := snap.Node(n.Name); x != nil && len(lacks[n.Name]) == 0 && x.Place(p, place.Demand{}).Fits() {
+				_, why := workload.FateOf(l.pod)
+				out = append(out, fmt.Sprintf("pod %s waits though it fits node %s; it was told: %s", l.pod.Name, n.Name, why))
+			}
+		}
+	}
+	return out
+}
+
+// probe schedules a small pod to every node that has room, and lets it go: a node that has refused a
+// shape, or is not settled, must be as good as any other after its next report.
+func (r *run) probe(ctx context.Context) error {
+	snap := r.tenon.Shared.Book.Snapshot()
+	var names []string
+	for _, n := range nodes {
+		name := fmt.Sprintf("probe%05d-%s", r.result.Rounds, n.Name)
+		pod := probe(name, n.Name)
+		p, err := kube.Pod(pod)
+		if err != nil {
+			return err
+		}
+		lacks, err := r.reader.Lacks(ctx, pod)
+		if err != nil {
+			return err
+		}
+		if x := snap.Node(n.Name); x == nil || len(lacks[n.Name]) > 0 || !place.Fits(x.Usage, p) {
+			continue
+		}
+		if err := r.add(ctx, pod); err != nil {
+			return err
+		}
+		names = append(names, name)
+	}
+	r.await(ctx, func() (wrong []string) {
+		for _, name := range names {
+			if l, ok := r.record.named(name); !ok || l.pod.Status.Phase != v1.PodRunning {
+				_, why := workload.FateOf(l.podOrNone())
+				wrong = append(wrong, fmt.Sprintf("pod %s fits and does not run: %s", name, why))
+			}
+		}
+		return wrong
+	})
+	if err := r.remove(ctx, names, nil); err != nil {
+		return err
+	}
+	r.await(ctx, func() (wrong []string) {
+		for _, n := range nodes {
+			if x := r.tenon.Shared.Book.Snapshot().Node(n.Name); x != nil && len(x.Refused) > 0 && slices.ContainsFunc(names,
+				func(name string) bool { return strings.HasSuffix(name, n.Name) }) {
+				wrong = append(wrong, fmt.Sprintf("node %s has reported since it refused %v", n.Name, x.Refused))
+			}
+		}
+		return wrong
+	})
+	return nil
+}
+
+// podOrNone is the pod, or one that says nothing.
+func (l life) podOrNone() *v1.Pod {
+	if l.pod == nil {
+		return &v1.Pod{}
+	}
+	return l.pod
+}
+
+// refusals judges the refused pods of this round.
+func (r *run) refusals() {
+	lives, _ := r.record.all()
+	for _, l := range lives {
+		if uid := string(l.pod.UID); !l.tenon() || !refused(l) || r.judged[uid] {
+			continue
+		} else {
+			r.judged[uid] = true
+		}
+		v := judge(l, lives, r.restarts, r.record)
+		r.say("refused: %s", v)
+		r.mu.Lock()
+		r.result.Refusals[string(v.why)]++
+		r.mu.Unlock()
+		if v.why == knowable {
+			r.fault("%s", v)
+		}
+	}
+}
+
+// maxLog bounds the logs of the nodes' processes, which lie in memory.
+const maxLog = 16 << 20
+
+// clear deletes pods that have ended and half of the others, now and then all, so that the next round has
+// room and the run does not grow.
+func (r *run) clear(ctx context.Context) error {
+	lives, _ := r.record.all()
+	const all = 3 // every so many rounds
+	n := len(r.alive) / 2
+	if r.result.Rounds%all == 0 {
+		n = len(r.alive)
+	}
+	drop := r.doomed(n)
+	var ended []string
+	for _, l := range lives {
+		if l.over() && !l.gone.known() {
+			ended = append(ended, l.pod.Name)
+		}
+	}
+	if err := r.remove(ctx, ended, nil); err != nil {
+		return err
+	}
+	if err := r.remove(ctx, drop, nil); err != nil {
+		return err
+	}
+	err := r.record.until(ctx, "deleted pods are gone", func(lives []life) bool {
+		return !slices.ContainsFunc(lives, func(l life) bool {
+			return !l.gone.known() && (l.pod.DeletionTimestamp != nil || slices.Contains(drop, l.pod.Name))
+		})
+	})
+	if err != nil {
+		return err
+	}
+	r.check(ctx)
+	r.record.forget()
+	r.restarts = nil
+	clear(r.judged)
+	for _, name := range []string{"kubelets.log", "control-plane.log"} {
+		path := filepath.Join(r.cluster.Dir, name)
+		if info, err := os.Stat(path); err == nil && info.Size() > maxLog {
+			if err := os.Truncate(path, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

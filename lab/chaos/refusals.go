@@ -1,0 +1,98 @@
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+)
+
+// blame says whether the scheduler could have known that a kubelet would refuse a pod.
+type blame string
+
+const (
+	// knowable: nothing happened that the scheduler did not see. This is a fault.
+	knowable blame = "could have been known"
+	// overtaken: another scheduler bound a pod to the node at the same time.
+	overtaken blame = "a foreign pod was bound at the same time"
+	// changed: the kubelet was restarted, perhaps with another policy, and had not reported yet.
+	changed blame = "the kubelet was restarted"
+	// again: the pod ran, and the restarted kubelet did not admit it again.
+	again blame = "the pod ran, and a restarted kubelet refused it"
+)
+
+// lag is how much later than here an event may reach a scheduler on a busy computer.
+const lag = 500 * time.Millisecond
+
+// restart is one restart of a node's kubelet.
+type restart struct {
+	node, policy string
+	began, up    moment
+}
+
+// over is when the scheduler can know of the restart: the kubelet is up, and its policy is told. It is the
+// zero moment while it cannot.
+func (x restart) over(r *record) moment {
+	told := r.told(x.node, x.policy, x.began)
+	if told.known() && told.version < x.up.version {
+		return x.up
+	}
+	return told
+}
+
+// refusal is a pod that a kubelet refused.
+type refusal struct {
+	life
+	why    blame
+	detail string
+}
+
+func (r refusal) String() string {
+	return fmt.Sprintf("pod %s (%s) on node %s: %s: %s; %s", r.pod.Name, r.pod.UID, r.pod.Spec.NodeName, r.pod.Status.Reason, r.why, r.detail)
+}
+
+// refused reports whether a kubelet would not have the pod: it failed, and no container says so.
+func refused(l life) bool {
+	return l.pod.Status.Phase == v1.PodFailed && l.bound.known() &&
+		(strings.HasPrefix(l.pod.Status.Reason, "OutOf") || strings.HasSuffix(l.pod.Status.Reason, "Error") ||
+			strings.HasPrefix(l.pod.Status.Message, "Pod was rejected"))
+}
+
+// judge says of a refused pod of Tenon's whether that could have been known.
+func judge(l life, all []life, restarts []restart, r *record) refusal {
+	out := refusal{life: l, why: knowable, detail: fmt.Sprintf("bound at version %d, refused at %d: %s",
+		l.bound.version, l.ended.version, l.pod.Status.Message)}
+	for _, x := range restarts {
+		if x.node != l.pod.Spec.NodeName || l.ended.version < x.began.version {
+			continue
+		}
+		over := x.over(r)
+		if l.started.known() && l.started.version <= x.began.version {
+			out.why = again
+			return out
+		}
+		if !over.known() || l.bound.version <= over.version || l.bound.at.Before(over.at.Add(lag)) {
+			out.why = changed
+			out.detail += fmt.Sprintf("; restarted at %d, known at %d", x.began.version, over.version)
+			return out
+		}
+	}
+	for _, f := range all {
+		if f.tenon() || f.pod.Spec.NodeName != l.pod.Spec.NodeName || !f.bound.known() || f.bound.version > l.ended.version {
+			continue
+		}
+		if p, err := kube.Pod(f.pod); err != nil || p.Plain() {
+			continue
+		}
+		if f.bound.version > l.bound.version || f.bound.at.After(l.bound.at.Add(-lag)) {
+			out.why = overtaken
+			out.detail += fmt.Sprintf("; pod %s was bound at %d, %s after it", f.pod.Name, f.bound.version,
+				f.bound.at.Sub(l.bound.at).Round(time.Millisecond))
+			return out
+		}
+	}
+	return out
+}
