@@ -4,10 +4,11 @@ N = 100000
 S = 1
 T = 10s
 CHAOS = 1h
+CHAOS = 1h
 
 D = 2
 
-.PHONY: help demo up test test-node race model bench diff fuzz generate verify lint build clean
+.PHONY: help demo up test test-node race model bench diff chaos fuzz generate verify lint build clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -38,6 +39,9 @@ bench: ## Run the benchmarks of core and of the agent, then compare place with t
 
 diff: ## Judge N admissions by the kubelet's own managers, from seed S on (make diff N=1000000 S=1)
 	go test ./lab/kubelet -run TestPlaceAgrees -diff.n $(N) -diff.seed $(S) -v -timeout 0
+
+chaos: ## Let everything happen to a lab cluster for CHAOS, from seed S (make chaos CHAOS=10m S=7)
+	go test ./lab/chaos -run TestChaos -chaos.for $(CHAOS) -chaos.seed $(S) -v -timeout 0
 
 fuzz: ## Run every fuzz target for T (make fuzz T=1m)
 	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sort | \
