@@ -69,7 +69,8 @@ func NewManagers(ctx context.Context, dir string, m *topo.Machine, c *configv1be
 	if err != nil {
 		return nil, err
 	}
-	if err := out.start(ctx, surroundings{pods: pods, sources: ready{}, statuses: noStatus{}, runtime: noRuntime{}}); err != nil {
+	if err := out.start(ctx, surroundings{pods: pods, sources: ready{}, statuses: noStatus{}, runtime: noRuntime{},
+		containers: containermap.NewContainerMap(), running: sets.New[string]()}); err != nil {
 		return nil, err
 	}
 	for _, r := range m.Resources() {
