@@ -8,10 +8,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -20,7 +20,7 @@ import (
 // Reader reads a cluster once, for tools: the same book that a scheduler keeps, computed from what the
 // API server has now.
 type Reader struct {
-	cluster corev1.CoreV1Interface
+	cluster *objects.Core
 	layouts *client.Client
 }
 
@@ -29,9 +29,9 @@ type Problem struct{ Node, Reason string }
 
 // NewReader returns a reader of the cluster that cfg names.
 func NewReader(cfg *rest.Config) (*Reader, error) {
-	cluster, err := corev1.NewForConfig(cfg)
+	cluster, err := objects.NewCore(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make client for %s: %w", cfg.Host, err)
+		return nil, err
 	}
 	layouts, err := client.New(cfg)
 	if err != nil {
@@ -47,11 +47,11 @@ func (r *Reader) Nodes(ctx context.Context) ([]*ledger.Node, []Problem, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("list node layouts: %w", err)
 	}
-	nodes, err := r.cluster.Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := r.cluster.Nodes.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("list nodes: %w", err)
 	}
-	pods, err := r.cluster.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	pods, err := r.cluster.Pods.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("list pods: %w", err)
 	}
@@ -89,11 +89,11 @@ func problems(feed *Feed, snap *ledger.Snapshot, nodes []v1.Node) (out []Problem
 // Lacks says of every node which plain amounts it has too little of left for the pod, as the scheduler's
 // NodeResourcesFit counts them: the node's allocatable less the requests of all pods bound to it.
 func (r *Reader) Lacks(ctx context.Context, pod *v1.Pod) (map[string][]place.Reason, error) {
-	nodes, err := r.cluster.Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := r.cluster.Nodes.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	pods, err := r.cluster.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	pods, err := r.cluster.Pods.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
@@ -142,5 +142,5 @@ func lacks(want, allocatable, used v1.ResourceList) (out []place.Reason) {
 
 // Pod returns one pod.
 func (r *Reader) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
-	return r.cluster.Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	return r.cluster.Pods.In(namespace).Get(ctx, name, metav1.GetOptions{})
 }

@@ -8,43 +8,31 @@ import (
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 )
 
 // Resource is the plural name of the objects, as in the path of a request.
 const Resource = "noderesourcetopologies"
 
-// Client has Get, List, Watch, Create, Update and Delete of generated clients, and Apply.
+// Client has the methods of objects.Client, and Apply.
 type Client struct {
-	*gentype.ClientWithList[*v1alpha2.NodeResourceTopology, *v1alpha2.NodeResourceTopologyList]
+	*objects.Client[*v1alpha2.NodeResourceTopology, *v1alpha2.NodeResourceTopologyList]
 }
 
 // NewClient returns a client of the server that cfg names.
 func NewClient(cfg *rest.Config) (*Client, error) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha2.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("register NodeResourceTopology types: %w", err)
-	}
-	gv := v1alpha2.SchemeGroupVersion
 	c := rest.CopyConfig(cfg)
-	c.GroupVersion = &gv
-	c.APIPath = "/apis"
 	c.ContentType = runtime.ContentTypeJSON
 	c.AcceptContentTypes = runtime.ContentTypeJSON
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	if c.UserAgent == "" {
-		c.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
-	rc, err := rest.RESTClientFor(c)
+	g, err := objects.NewGroup(c, v1alpha2.SchemeGroupVersion, v1alpha2.AddToScheme)
 	if err != nil {
-		return nil, fmt.Errorf("make NodeResourceTopology client for %s: %w", cfg.Host, err)
+		return nil, err
 	}
-	return &Client{gentype.NewClientWithList(Resource, rc, runtime.NewParameterCodec(scheme), "",
+	return &Client{objects.NewClient(g, Resource,
 		func() *v1alpha2.NodeResourceTopology { return &v1alpha2.NodeResourceTopology{} },
 		func() *v1alpha2.NodeResourceTopologyList { return &v1alpha2.NodeResourceTopologyList{} },
 	)}, nil

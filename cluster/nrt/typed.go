@@ -106,8 +106,8 @@ func Upgrade(in *v1alpha1.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 // checkQuantities refuses quantities that cannot be decoded in good time. What has another form than
 // zones with resources is left to the decoder.
 func checkQuantities(zones any) error {
-	for _, z := range objects(zones) {
-		for _, r := range objects(z["resources"]) {
+	for _, z := range mappings(zones) {
+		for _, r := range mappings(z["resources"]) {
 			for _, field := range []string{"capacity", "allocatable", "available"} {
 				if text, ok := r[field].(string); ok && !decodable(text) {
 					return fmt.Errorf("zone %q: resource %q: %s %q is no amount",
@@ -119,7 +119,7 @@ func checkQuantities(zones any) error {
 	return nil
 }
 
-func objects(list any) (out []map[string]any) {
+func mappings(list any) (out []map[string]any) {
 	items, _ := list.([]any)
 	for _, item := range items {
 		if m, ok := item.(map[string]any); ok {

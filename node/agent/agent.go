@@ -26,9 +26,9 @@ import (
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -210,18 +210,16 @@ func newParts(cfg Config, c *changes) (*look, error) {
 	if err != nil {
 		return nil, err
 	}
-	rc.ContentType = "application/vnd.kubernetes.protobuf"
-	rc.AcceptContentTypes = rc.ContentType + ",application/json"
-	core, err := corev1.NewForConfig(rc)
+	core, err := objects.NewCore(rc)
 	if err != nil {
-		return nil, fmt.Errorf("make core client for %s: %w", rc.Host, err)
+		return nil, err
 	}
 	service, err := kubelet.DialPodResources(cfg.PodResourcesSocket, cfg.dial...)
 	if err != nil {
 		return nil, err
 	}
 	return &look{cfg: cfg, log: cfg.Logger.WithValues("node", cfg.NodeName), root: os.DirFS(cfg.StateDir), service: service,
-		pods: newPodSet(core, cfg.NodeName, c.some), core: core, layouts: layouts, own: own, order: newOrder(), claim: newClaim()}, nil
+		pods: newPodSet(core.Pods, cfg.NodeName, c.some), nodes: core.Nodes, layouts: layouts, own: own, order: newOrder(), claim: newClaim()}, nil
 }
 
 // watched names the files whose change means a change of the layout.

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -32,7 +33,7 @@ type look struct {
 	root    fs.FS // the kubelet's root directory
 	service *kubelet.PodResources
 	pods    *podSet
-	core    corev1.NodesGetter
+	nodes   *objects.Client[*v1.Node, *v1.NodeList]
 	layouts *client.Client
 	own     *own
 	order   *order
@@ -56,6 +57,7 @@ type look struct {
 	doubted   error  // why the files were read instead of asking the kubelet
 	fault     string // what was last logged of observations
 	unsettled int    // looks in a row that met the kubelet writing
+	missed    int    // looks in a row that missed pods in the kubelet's list
 	borne     string // the contradiction of its files that is believed
 }
 
@@ -78,7 +80,7 @@ func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
 	if k.contradicts(seen) != nil && !full {
 		k.discoverRules(ctx)
 	}
-	if !k.settled(seen) {
+	if !k.settled(seen) || k.starting(seen) {
 		k.pods.changed() // look again soon
 		return false, k.stale
 	}
@@ -180,7 +182,7 @@ func (k *look) discoverRules(ctx context.Context) {
 
 // sync reads the Node and the layout, so that one that was changed or deleted is written again.
 func (k *look) sync(ctx context.Context) error {
-	node, err := k.core.Nodes().Get(ctx, k.cfg.NodeName, metav1.GetOptions{})
+	node, err := k.nodes.Get(ctx, k.cfg.NodeName, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("get node %s: %w", k.cfg.NodeName, err)
 	}

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/node/kubelet"
@@ -25,16 +25,16 @@ type podSet struct {
 
 // newPodSet returns the pods that are bound to a node; changed is called when one came, went, or
 // ended. It is empty until it runs.
-func newPodSet(core corev1.PodsGetter, node string, changed func()) *podSet {
+func newPodSet(pods *objects.Client[*v1.Pod, *v1.PodList], node string, changed func()) *podSet {
 	mine := fields.OneTermEqualSelector("spec.nodeName", node).String()
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = mine
-			return core.Pods("").List(ctx, o)
+			return pods.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = mine
-			return core.Pods("").Watch(ctx, o)
+			return pods.Watch(ctx, o)
 		},
 	}
 	s := &podSet{changed: changed}

@@ -19,10 +19,9 @@ import (
 	"github.com/go-logr/logr"
 	authenticationapi "k8s.io/api/authentication/v1"
 	authorizationapi "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/objects"
 )
 
 const (
@@ -36,8 +35,8 @@ const (
 
 // Gate decides who passes. Its methods may be called from any goroutine.
 type Gate struct {
-	tokens  authentication.TokenReviewInterface
-	access  authorization.SubjectAccessReviewInterface
+	tokens  *objects.Group
+	access  *objects.Group
 	log     logr.Logger
 	now     func() time.Time
 	asking  chan struct{}
@@ -49,15 +48,15 @@ type Gate struct {
 func New(cfg *rest.Config, log logr.Logger) (*Gate, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = 10, 20
-	tokens, err := authentication.NewForConfig(cfg)
+	tokens, err := objects.NewGroup(cfg, authenticationapi.SchemeGroupVersion, authenticationapi.AddToScheme)
 	if err != nil {
-		return nil, fmt.Errorf("make authentication client for %s: %w", cfg.Host, err)
+		return nil, err
 	}
-	access, err := authorization.NewForConfig(cfg)
+	access, err := objects.NewGroup(cfg, authorizationapi.SchemeGroupVersion, authorizationapi.AddToScheme)
 	if err != nil {
-		return nil, fmt.Errorf("make authorization client for %s: %w", cfg.Host, err)
+		return nil, err
 	}
-	return &Gate{tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(), log: log, now: time.Now,
+	return &Gate{tokens: tokens, access: access, log: log, now: time.Now,
 		asking: make(chan struct{}, maxAsking), passed: newDecisions(passFor), refused: newDecisions(refuseFor)}, nil
 }
 
@@ -115,9 +114,9 @@ func (g *Gate) decide(r *http.Request) int {
 func (g *Gate) ask(ctx context.Context, token, verb, path string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	who, err := g.tokens.Create(ctx, &authenticationapi.TokenReview{
-		Spec: authenticationapi.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
-	if err != nil {
+	var who authenticationapi.TokenReview
+	in := &authenticationapi.TokenReview{Spec: authenticationapi.TokenReviewSpec{Token: token}}
+	if err := g.tokens.Create(ctx, "tokenreviews", in, &who); err != nil {
 		return 0, fmt.Errorf("create TokenReview: %w", err)
 	}
 	if !who.Status.Authenticated {
@@ -128,10 +127,11 @@ func (g *Gate) ask(ctx context.Context, token, verb, path string) (int, error) {
 	for k, v := range u.Extra {
 		extra[k] = authorizationapi.ExtraValue(v)
 	}
-	may, err := g.access.Create(ctx, &authorizationapi.SubjectAccessReview{Spec: authorizationapi.SubjectAccessReviewSpec{
+	var may authorizationapi.SubjectAccessReview
+	asked := &authorizationapi.SubjectAccessReview{Spec: authorizationapi.SubjectAccessReviewSpec{
 		User: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra,
-		NonResourceAttributes: &authorizationapi.NonResourceAttributes{Path: path, Verb: verb}}}, metav1.CreateOptions{})
-	if err != nil {
+		NonResourceAttributes: &authorizationapi.NonResourceAttributes{Path: path, Verb: verb}}}
+	if err := g.access.Create(ctx, "subjectaccessreviews", asked, &may); err != nil {
 		return 0, fmt.Errorf("create SubjectAccessReview of %q: %w", u.Username, err)
 	}
 	if !may.Status.Allowed {

@@ -12,44 +12,31 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
 // FieldManager is the name under which an agent owns the fields of its layout.
 const FieldManager = "tenon-agent"
 
-// Client has Get, List, Watch, Create, UpdateStatus and Delete of generated clients, and Apply.
+// Client has the methods of objects.Client, and Apply.
 type Client struct {
-	*gentype.ClientWithList[*v1alpha1.NodeLayout, *v1alpha1.NodeLayoutList]
+	*objects.Client[*v1alpha1.NodeLayout, *v1alpha1.NodeLayoutList]
 }
 
 // New returns a client of the server that cfg names.
 func New(cfg *rest.Config) (*Client, error) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("register layout types: %w", err)
-	}
-	gv := v1alpha1.GroupVersion()
 	c := rest.CopyConfig(cfg)
-	c.GroupVersion = &gv
-	c.APIPath = "/apis"
 	c.ContentType = runtime.ContentTypeJSON
 	c.AcceptContentTypes = runtime.ContentTypeJSON
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	if c.UserAgent == "" {
-		c.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
-	rc, err := rest.RESTClientFor(c)
+	g, err := objects.NewGroup(c, v1alpha1.GroupVersion(), v1alpha1.AddToScheme)
 	if err != nil {
-		return nil, fmt.Errorf("make layout client for %s: %w", cfg.Host, err)
+		return nil, err
 	}
-	return &Client{gentype.NewClientWithList(
-		v1alpha1.NodeLayoutResource().Resource, rc, runtime.NewParameterCodec(scheme), "",
+	return &Client{objects.NewClient(g, v1alpha1.NodeLayoutResource().Resource,
 		func() *v1alpha1.NodeLayout { return &v1alpha1.NodeLayout{} },
 		func() *v1alpha1.NodeLayoutList { return &v1alpha1.NodeLayoutList{} },
 	)}, nil

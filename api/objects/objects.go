@@ -1,0 +1,151 @@
+// Package objects reads and writes the objects of an API server, one resource by one client, with no more
+// of Kubernetes' types than the caller names: a generated clientset registers those of every API group, and
+// what a program registers it links, an agent on every node too.
+//
+// Invariant: a request is what a generated client sends, in the form that the configuration says (JSON
+// where it says none), and the configuration is never changed. The package refuses to decide anything: no
+// retries, no caches, no defaults of objects.
+package objects
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+)
+
+// Group reaches the resources of one version of one API group. Its methods may be called from any goroutine.
+type Group struct {
+	server rest.Interface
+	params runtime.ParameterCodec
+}
+
+// NewGroup returns the group and version at the server that cfg names. register adds their types to a
+// scheme, as the AddToScheme of the package that has them does.
+func NewGroup(cfg *rest.Config, gv schema.GroupVersion, register func(*runtime.Scheme) error) (*Group, error) {
+	scheme := runtime.NewScheme()
+	if err := register(scheme); err != nil {
+		return nil, fmt.Errorf("register the types of %s: %w", gv, err)
+	}
+	c := rest.CopyConfig(cfg)
+	c.GroupVersion = &gv
+	c.APIPath = "/apis"
+	if gv.Group == "" {
+		c.APIPath = "/api"
+	}
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	if c.UserAgent == "" {
+		c.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	server, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("make client of %s for %s: %w", gv, cfg.Host, err)
+	}
+	return &Group{server, runtime.NewParameterCodec(scheme)}, nil
+}
+
+// Create sends in to a resource that has no namespaces, and sets out to what the server made of it.
+func (g *Group) Create(ctx context.Context, resource string, in, out runtime.Object) error {
+	return g.server.Post().Resource(resource).
+		VersionedParams(&metav1.CreateOptions{}, g.params).Body(in).Do(ctx).Into(out)
+}
+
+// Object is a pointer to an object that the API server keeps.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Client reads and writes the objects T of one resource, whose lists are L, in one namespace, or in all.
+// Errors are those of the API server (k8s.io/apimachinery/pkg/api/errors); the object that comes with one
+// is not to be used.
+type Client[T Object, L runtime.Object] struct {
+	group     *Group
+	resource  string
+	namespace string // "" for all, and for what has none
+	one       func() T
+	list      func() L
+}
+
+// NewClient returns a client of a resource, such as "pods", in all namespaces; one and list make empty objects.
+func NewClient[T Object, L runtime.Object](g *Group, resource string, one func() T, list func() L) *Client[T, L] {
+	return &Client[T, L]{group: g, resource: resource, one: one, list: list}
+}
+
+// In returns a client of the same resource in one namespace.
+func (c *Client[T, L]) In(namespace string) *Client[T, L] {
+	in := *c
+	in.namespace = namespace
+	return &in
+}
+
+// to makes a request to the resource.
+func (c *Client[T, L]) to(r *rest.Request, options runtime.Object) *rest.Request {
+	return r.NamespaceIfScoped(c.namespace, c.namespace != "").Resource(c.resource).VersionedParams(options, c.group.params)
+}
+
+// read does a request that an object answers.
+func (c *Client[T, L]) read(ctx context.Context, r *rest.Request) (T, error) {
+	out := c.one()
+	err := r.Do(ctx).Into(out)
+	return out, err
+}
+
+// Get returns the object with the name.
+func (c *Client[T, L]) Get(ctx context.Context, name string, o metav1.GetOptions) (T, error) {
+	return c.read(ctx, c.to(c.group.server.Get(), &o).Name(name))
+}
+
+// List returns the objects that the options select.
+func (c *Client[T, L]) List(ctx context.Context, o metav1.ListOptions) (L, error) {
+	out := c.list()
+	err := c.to(c.group.server.Get(), &o).Timeout(timeout(o)).Do(ctx).Into(out)
+	return out, err
+}
+
+// Watch tells of changes of the objects that the options select, until ctx ends, the result is stopped or
+// the server ends it.
+func (c *Client[T, L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.Watch = true
+	return c.to(c.group.server.Get(), &o).Timeout(timeout(o)).Watch(ctx)
+}
+
+func timeout(o metav1.ListOptions) time.Duration {
+	if o.TimeoutSeconds == nil {
+		return 0
+	}
+	return time.Duration(*o.TimeoutSeconds) * time.Second
+}
+
+// Create writes a new object and returns what the server made of it.
+func (c *Client[T, L]) Create(ctx context.Context, in T, o metav1.CreateOptions) (T, error) {
+	return c.read(ctx, c.to(c.group.server.Post(), &o).Body(in))
+}
+
+// Update replaces an object, but for its status where that is a subresource.
+func (c *Client[T, L]) Update(ctx context.Context, in T, o metav1.UpdateOptions) (T, error) {
+	return c.read(ctx, c.to(c.group.server.Put(), &o).Name(in.GetName()).Body(in))
+}
+
+// UpdateStatus replaces the status of an object.
+func (c *Client[T, L]) UpdateStatus(ctx context.Context, in T, o metav1.UpdateOptions) (T, error) {
+	return c.read(ctx, c.to(c.group.server.Put(), &o).Name(in.GetName()).SubResource("status").Body(in))
+}
+
+// Patch changes an object as data says, which is of the type.
+func (c *Client[T, L]) Patch(ctx context.Context, name string, t types.PatchType, data []byte, o metav1.PatchOptions) (T, error) {
+	return c.read(ctx, c.to(c.group.server.Patch(t), &o).Name(name).Body(data))
+}
+
+// Delete deletes the object with the name. The options are the body of the request.
+func (c *Client[T, L]) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	return c.group.server.Delete().NamespaceIfScoped(c.namespace, c.namespace != "").
+		Resource(c.resource).Name(name).Body(&o).Do(ctx).Error()
+}
