@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+)
+
+// A kubelet that has just started lists no pods for a while. What they hold stays published.
+func TestKubeletThatStartsListsNoPods(t *testing.T) {
+	for _, restarted := range []bool{false, true} { // the agent, too
+		inWorld(t, func(t *testing.T, w *world) {
+			stop := w.start(w.config(logr.Discard()))
+			w.run("p", "5")
+			pass(time.Second)
+			w.want("before", "ns/p=5")
+			w.service.SetPods()
+			if restarted {
+				stop()
+				w.agents = nil
+				w.start(w.config(logr.Discard()))
+			}
+			for _, a := range w.agents {
+				a.changes.every() // as the watch of the socket does
+			}
+			pass(5 * time.Second)
+			w.want("while it starts", "ns/p=5")
+			w.service.SetPods(listed("p"))
+			pass(time.Second)
+			w.want("when it has taken the pod up", "ns/p=5")
+		})
+	}
+}
+
+// Of pods that are taken up one after the other, none is missed, though no file changes.
+func TestKubeletTakesUpPodsOneByOne(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"p", "q"} {
+			w.api.addPod(t, w.pod(name, 1))
+		}
+		w.cpus(`{"uid-p":{"main":"5"},"uid-q":{"main":"6"}}`)
+		w.service.SetPods(listed("p"))
+		w.start(w.config(logr.Discard()))
+		pass(time.Second)
+		w.service.SetPods(listed("p"), listed("q"))
+		pass(time.Second)
+		w.want("when both are taken up", "ns/p=5 ns/q=6")
+	})
+}
+
+// A pod whose end only the kubelet knows of keeps nothing from being published for longer than a start takes.
+func TestPodThatIsNeverTakenUp(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start(w.config(logr.Discard()))
+		w.run("p", "5")
+		pass(time.Second)
+		w.service.SetPods()
+		w.touched()
+		pass(30 * time.Second)
+		w.want("at last", "")
+		ended := w.pod("p", 1)
+		ended.Status.Phase = v1.PodSucceeded
+		w.api.changePod(t, ended)
+		pass(time.Second)
+		w.want("after it ended", "")
+	})
+}
