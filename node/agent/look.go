@@ -58,7 +58,6 @@ type look struct {
 	fault     string // what was last logged of observations
 	unsettled int    // looks in a row that met the kubelet writing
 	missed    int    // looks in a row that missed pods in the kubelet's list
-	missed    int    // looks in a row that missed pods in the kubelet's list
 	borne     string // the contradiction of its files that is believed
 }
 
