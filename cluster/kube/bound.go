@@ -24,6 +24,8 @@ type boundPod struct {
 	started     bool
 	// counted: the last fingerprint of its node that was understood is of this pod, too.
 	counted bool
+	// passed counts the fingerprints since it ended that were not of it.
+	passed int
 }
 
 // compare is binding order.

@@ -66,7 +66,7 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) map[string]bool
 		c.misses = min(c.misses+1, maxMisses)
 		return nil
 	}
-	c.misses, c.ended = 0, nil
+	c.misses = 0
 	for _, p := range before {
 		out[p.id.UID], p.counted = true, true
 	}
@@ -74,11 +74,21 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) map[string]bool
 		out[p.id.UID], p.counted = is[i], is[i]
 	}
 	for i, p := range ended {
-		if is[len(fresh)+i] {
-			out[p.id.UID], c.ended = true, append(c.ended, p)
-		}
+		out[p.id.UID] = is[len(fresh)+i]
 	}
+	c.ended = slices.DeleteFunc(c.ended, func(p *boundPod) bool { return p.left(out[p.id.UID]) })
 	return out
+}
+
+// left notes whether a fingerprint is of a pod that ended, and reports whether no later one will be: once it
+// was counted and is no more, and otherwise after a few readings, which may have been on their way.
+func (p *boundPod) left(counted bool) bool {
+	if counted {
+		p.counted, p.passed = true, 0
+		return false
+	}
+	p.passed++
+	return p.counted || p.passed > maxMisses
 }
 
 func named(p *boundPod, ended bool) nrt.Pod {

@@ -48,6 +48,7 @@ type account struct {
 	totals  *totals
 	doubts  map[string]bool // pods that may have left though the node reports them
 	buried  []string        // the pods in gone that no report has had, the oldest first
+	dead    []*flight       // those of them on a coarse node, for a report that accounts for one
 	refused map[string]place.Error
 	silent  bool
 	now     int           // counts moments: turns, admissions
@@ -160,7 +161,7 @@ func (b *Book) Forget(node string) {
 	a.counted, a.strays, a.totals = nil, nil, nil
 	clear(a.gone)
 	clear(a.doubts)
-	a.buried = nil
+	a.buried, a.dead = nil, nil
 	if len(a.flights) == 0 {
 		delete(b.nodes, node)
 	}

@@ -67,7 +67,7 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	a.flights = rest
 	fresh := old
 	u := place.NewUsage(a.layout.Machine, a.layout.Rules).Hold(holdings(old)...)
-	for _, f := range landed {
+	for _, f := range slices.Concat(landed, a.raised()) {
 		if f.certain(a.layout.Machine) {
 			hs := f.apart(u)
 			u = u.Hold(hs...)
@@ -93,6 +93,19 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 		}
 	}
 	b.tidy(a)
+	return out
+}
+
+// raised returns the flights that ended before this report, which accounts for them all the same: it was
+// on its way. What they held is free already.
+func (a *account) raised() (out []*flight) {
+	a.dead = slices.DeleteFunc(slices.Clone(a.dead), func(f *flight) bool {
+		if !a.layout.Amounts.Counts[f.id.UID] {
+			return false
+		}
+		out, a.gone[f.id.UID] = append(out, f), true
+		return true
+	})
 	return out
 }
 

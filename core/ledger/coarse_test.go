@@ -313,3 +313,18 @@ func TestAPodEndsOnce(t *testing.T) {
 		}
 	}
 }
+
+// A report that was on its way when a pod ended may account for it, though none before did.
+func TestALateReportOfAPodThatEnded(t *testing.T) {
+	b := New()
+	b.Report("n", amounts(t, 0, 0, nil))
+	fly(t, b, 0, square(8))
+	b.Admitted(id(0).UID)
+	fly(t, b, 1, square(4))
+	b.Admitted(id(1).UID)
+	b.Release(id(0).UID)
+	b.Report("n", amounts(t, 12, 0, map[string]bool{id(0).UID: true, id(1).UID: true}))
+	wantFree(t, b, 26, 30)
+	b.Report("n", amounts(t, 4, 0, map[string]bool{id(1).UID: true}))
+	wantFree(t, b, 26, 30)
+}

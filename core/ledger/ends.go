@@ -158,6 +158,9 @@ func (a *account) bury(uid string) {
 	if _, there := a.gone[uid]; there {
 		return
 	}
+	if f := a.flight(uid); f != nil && a.layout.Amounts != nil {
+		a.dead = append(a.dead[max(0, len(a.dead)+1-maxBuried):len(a.dead):len(a.dead)], f)
+	}
 	a.gone[uid] = false
 	a.buried = append(a.buried[:len(a.buried):len(a.buried)], uid)
 	if len(a.buried) > maxBuried {

@@ -117,7 +117,7 @@ func preempts(t *testing.T, w *world) {
 	w.pod(t, "victim", "small", "4/4Gi", priority("low"))
 	w.runs(t, "small")
 	w.report(t, coarse.Signed(coarse.Topology("victim-a", single, "0:4/0:4Gi 2/2Gi"), "small"))
-	w.sees(t, "victim-a", "small", ledger.Counted)
+	w.knows(t, "victim-a", counted("small"))
 	w.pod(t, "victim", "great", "4/4Gi", priority("high"))
 	w.runs(t, "great")
 	w.gone(t, "small")
@@ -158,6 +158,7 @@ func late(t *testing.T, w *world) {
 	if err := w.Topologies.Delete(w.ctx, "late-a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	w.knows(t, "late-a", func(n *ledger.Node) bool { return n == nil })
 	w.pod(t, "late", "four", "9/4Gi") // would not fit, and that is not what it says any more
 	w.waits(t, "four", "node has no layout")
 }

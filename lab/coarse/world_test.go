@@ -217,18 +217,24 @@ func (w *world) waits(t *testing.T, name, why string) {
 	}
 }
 
-// sees waits until the scheduler knows so much of what a pod holds on a node: what happens next then meets
-// the report, and does not overtake it.
-func (w *world) sees(t *testing.T, node, pod string, source ledger.Source) {
+// knows waits until the scheduler knows of a node what is wanted: what happens next then meets the last
+// report, and does not overtake it. The node is nil where nothing is known.
+func (w *world) knows(t *testing.T, node string, want func(*ledger.Node) bool) {
 	t.Helper()
 	err := wait.PollUntilContextCancel(w.ctx, 5*time.Millisecond, true, func(context.Context) (bool, error) {
-		n := w.Scheduler.Shared.Book.Snapshot().Node(node)
-		return n != nil && slices.ContainsFunc(n.Entries, func(e ledger.Entry) bool {
-			return e.Pod.Name == pod && e.Source == source
-		}), nil
+		return want(w.Scheduler.Shared.Book.Snapshot().Node(node)), nil
 	})
 	if err != nil {
-		t.Fatalf("node %s: the scheduler does not know of pod %s: %v", node, pod, err)
+		t.Fatalf("node %s: the scheduler has not heard of it: %v", node, err)
+	}
+}
+
+// counted reports whether the amounts of a node are known to account for a pod.
+func counted(pod string) func(*ledger.Node) bool {
+	return func(n *ledger.Node) bool {
+		return n != nil && slices.ContainsFunc(n.Entries, func(e ledger.Entry) bool {
+			return e.Pod.Name == pod && e.Source == ledger.Counted
+		})
 	}
 }
 
