@@ -22,8 +22,10 @@ type fates struct {
 	doubted                    func(uid string) bool
 	read                       func(ctx context.Context, namespace, name string) (*v1.Pod, error)
 	gone                       func(*v1.Pod)
-	queue                      workqueue.TypedRateLimitingInterface[*v1.Pod]
-	logger                     klog.Logger
+	// wake is told of a node on which something was given back that no event tells of.
+	wake   func(node string)
+	queue  workqueue.TypedRateLimitingInterface[*v1.Pod]
+	logger klog.Logger
 }
 
 // maxReads is how often a pod is asked for that the API server does not tell about.
@@ -31,7 +33,7 @@ const maxReads = 5
 
 func newFates(feed *kube.Feed, waits func(node, uid string) bool, doubted func(uid string) bool,
 	read func(ctx context.Context, namespace, name string) (*v1.Pod, error), logger klog.Logger) *fates {
-	return &fates{ResourceEventHandler: feed.Pods(), waits: waits, doubted: doubted, read: read, gone: feed.PodGone, logger: logger,
+	return &fates{ResourceEventHandler: feed.Pods(), waits: waits, doubted: doubted, read: read, gone: feed.PodGone, wake: func(string) {}, logger: logger,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*v1.Pod]())}
 }
 
@@ -71,8 +73,10 @@ func (f *fates) run(ctx context.Context) {
 
 // look lets a pod go as it ended, or as it was when that cannot be known.
 func (f *fates) look(ctx context.Context, last *v1.Pod) {
-	if uid := string(last.UID); !f.waits(last.Spec.NodeName, uid) && !f.doubted(uid) {
-		return // its node has told
+	uid := string(last.UID)
+	if !f.waits(last.Spec.NodeName, uid) && !f.doubted(uid) {
+		f.wake(last.Spec.NodeName) // its node has told, or the wait for it is over
+		return
 	}
 	now, err := f.read(ctx, last.Namespace, last.Name)
 	switch {
@@ -87,4 +91,12 @@ func (f *fates) look(ctx context.Context, last *v1.Pod) {
 		f.queue.Forget(last)
 	}
 	f.gone(last)
+	f.wake(last.Spec.NodeName)
+	if f.waits(last.Spec.NodeName, uid) {
+		f.queue.AddAfter(last, graceOver)
+	}
 }
+
+// graceOver is later than the end of the grace that cluster/kube gives to a pod that was deleted by force
+// on its way: it is given up then.
+const graceOver = 35 * time.Second

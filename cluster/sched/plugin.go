@@ -42,6 +42,7 @@ type Plugin struct {
 	decisions *inspect.Decisions
 	metrics   *schedulerMetrics
 	odd       *once
+	handle    fwk.Handle                   // nil in tests that serve no API
 	topology  *schema.GroupVersionResource // nil: NodeResourceTopologies are not followed
 }
 
@@ -73,6 +74,7 @@ type Shared struct {
 	rejections *rejections
 	memo       *memo
 	odd        once
+	plugins    []*Plugin // of all profiles, once the scheduler is set up
 
 	// topology is where NodeResourceTopologies are served, or nil; see topologies.
 	find     sync.Once
@@ -101,7 +103,8 @@ func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Han
 			}
 		}
 		p := &Plugin{name: name, args: args, topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo,
-			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd}
+			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, handle: h}
+		s.plugins = append(s.plugins, p)
 		for _, note := range args.Notes {
 			p.logger.Info("Argument for "+name+" means something else here", "profile", h.ProfileName(), "argument", note)
 		}

@@ -54,7 +54,7 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 	if err != nil {
 		return nil, err
 	}
-	s.rejections = &rejections{recorder: cc.EventBroadcaster.NewRecorder("tenon-scheduler"), pardon: s.Book.Pardon,
+	s.rejections = &rejections{recorder: cc.EventBroadcaster.NewRecorder("tenon-scheduler"), pardon: s.pardon,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }, logger: logger}
 	if err := follow(ctx, cc, s); err != nil {
 		return nil, err
@@ -137,6 +137,7 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) erro
 	ends := newFates(s.Feed, s.Book.Booked, s.Book.Doubted, func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 		return cc.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	}, klog.FromContext(ctx).WithName(Name))
+	ends.wake = s.wake
 	p, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(ends)
 	if err != nil {
 		return fmt.Errorf("follow pods: %w", err)

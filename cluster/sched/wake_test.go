@@ -1,0 +1,43 @@
+package sched
+
+import (
+	"context"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// The hint of a deletion comes when nobody knows yet that a kubelet refused the pod, and no report follows
+// that would tell: the pod never held anything. Who waits is told when that is known.
+func TestWhatIsLearnedLateWakesWhoWaits(t *testing.T) {
+	p, _ := remembering(t, refuse)
+	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("other", 16), "16-31")))
+	pod := cpus("p", 12)
+	cs := reserve(t, p, pod, "n")
+	fits(t, p.PreBind(t.Context(), cs, pod, "n"))
+	pod = bind(pod, "n")
+	p.feed.Pod(pod)
+	waiting := cpus("q", 12)
+	if hint, err := p.podChanged(p.logger, waiting, pod, nil); err != nil || hint != fwk.QueueSkip {
+		t.Fatalf("the deletion of a pod that may run still has the hint %v, error %v", hint, err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	refused := pod.DeepCopy()
+	refused.Status.Phase, refused.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
+	f := newFates(p.feed, p.book.Booked, p.book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
+		return refused, nil
+	}, p.logger)
+	woken := make(chan fwk.QueueingHint, 1)
+	f.wake = func(node string) { woken <- p.hint(cpus("r", 8), node) }
+	go f.run(ctx)
+	f.OnDelete(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: pod})
+	if hint := <-woken; hint != fwk.Queue {
+		t.Errorf("a pod that fits has the hint %v when it is woken", hint)
+	}
+}
