@@ -75,7 +75,12 @@ func (f *fates) run(ctx context.Context) {
 func (f *fates) look(ctx context.Context, last *v1.Pod) {
 	uid := string(last.UID)
 	if !f.waits(last.Spec.NodeName, uid) && !f.doubted(uid) {
-		f.wake(last.Spec.NodeName) // its node has told, or the wait for it is over
+		// Its node has told, or the wait for it is over. What was told may be older than the pod's end.
+		f.gone(last)
+		if f.doubted(uid) {
+			f.queue.AddAfter(last, reportWait)
+		}
+		f.wake(last.Spec.NodeName)
 		return
 	}
 	now, err := f.read(ctx, last.Namespace, last.Name)

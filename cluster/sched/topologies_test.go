@@ -144,3 +144,25 @@ func TestTheAgeOfANodeIsThatOfWhatIsKnown(t *testing.T) {
 		t.Error("a node whose report is refused is known")
 	}
 }
+
+// A report that comes while it is found out how a pod ended may account for it: it has ended all the same.
+func TestAPodThatIsCountedWhileItsEndIsLookedInto(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Topology(topology("n", 1, 16, 16))
+	pod := cpus("p", 4)
+	cs := reserve(t, p, pod, "n")
+	fits(t, p.PreBind(t.Context(), cs, pod, "n"))
+	pod = bind(pod, "n")
+	p.feed.Pod(pod)
+	f := newFates(p.feed, p.book.Booked, p.book.Doubted, nil, p.logger)
+	f.OnDelete(pod)
+	if f.queue.Len() != 1 {
+		t.Fatal("nobody finds out how the pod ended")
+	}
+	p.feed.Topology(topology("n", 2, 12, 16))
+	f.look(t.Context(), pod)
+	fits(t, filter(t, p, cycle(t, p, cpus("q", 16)), "n"))
+	if free := p.book.Snapshot().Node("n").Usage.FreeCPUs().Len(); free != 32 {
+		t.Errorf("%d CPUs are free, want all 32", free)
+	}
+}

@@ -139,6 +139,7 @@ func late(t *testing.T, w *world) {
 	w.pod(t, "late", "one", "4/4Gi")
 	w.waits(t, "one", "node has no layout")
 	w.report(t, coarse.Topology("late-a", single, ""))
+	w.knows(t, "late-a", func(*ledger.Node) bool { return w.Scheduler.Shared.Feed.TopologyProblem("late-a") != "" })
 	w.pod(t, "late", "two", "4/4Gi")
 	w.waits(t, "two", `what the node reports is refused: NodeResourceTopology of node "late-a": object has no zone`)
 	named := func(zones string, names ...string) *v1alpha2.NodeResourceTopology {
