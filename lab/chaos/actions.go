@@ -42,7 +42,7 @@ var actions = []action{
 	{"kubelet restarts", 2, func(r *run, ctx context.Context) error { return r.restartKubelet(ctx, r.node(), false) }},
 	{"kubelet changes", 2, func(r *run, ctx context.Context) error { return r.restartKubelet(ctx, r.node(), true) }},
 	{"scheduler killed", 4, func(r *run, ctx context.Context) error { return r.killScheduler(ctx) }},
-	{"API server restarts", 1, func(r *run, ctx context.Context) error { return r.cluster.RestartAPIServer(ctx) }},
+	{"API server restarts", 1, func(r *run, ctx context.Context) error { return r.restartServer(ctx) }},
 }
 
 // act draws the next action and does it.
@@ -188,6 +188,18 @@ func (r *run) startAgents(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// mostServers bounds the restarts of the API server: one that ended in this process leaves some 100 MB behind.
+const mostServers = 12
+
+// restartServer restarts the API server, unless that was done often enough.
+func (r *run) restartServer(ctx context.Context) error {
+	if r.servers++; r.servers > mostServers {
+		r.say("not again: it was restarted %d times", mostServers)
+		return nil
+	}
+	return r.cluster.RestartAPIServer(ctx)
 }
 
 // policies are what a kubelet is restarted with, in turn. Other managers' policies would need empty nodes.

@@ -69,6 +69,7 @@ type run struct {
 	stopped  map[string]bool
 	policy   map[string]int // which of the policies a node has
 	restarts []restart
+	servers  int // restarts of the API server
 
 	mu     sync.Mutex // guards result, which the scheduler's callback writes too
 	result Result

@@ -89,7 +89,7 @@ func judge(l life, all []life, restarts []restart, r *record) refusal {
 		}
 		if f.bound.version > l.bound.version || f.bound.at.After(l.bound.at.Add(-lag)) {
 			out.why = overtaken
-			out.detail += fmt.Sprintf("; pod %s was bound at %d, %s after it", f.pod.Name, f.bound.version,
+			out.detail += fmt.Sprintf("; pod %s was bound at %d, %s later", f.pod.Name, f.bound.version,
 				f.bound.at.Sub(l.bound.at).Round(time.Millisecond))
 			return out
 		}
