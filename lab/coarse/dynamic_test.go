@@ -211,6 +211,7 @@ func refused(t *testing.T, w *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.knows(t, coarse.Stubborn+"-a", func(n *ledger.Node) bool { return n != nil && len(n.Refused) > 0 })
 	w.pod(t, "stubborn", "next", "4/4Gi")
 	w.waits(t, "next", "node refused")
 	w.report(t, coarse.Topology(coarse.Stubborn+"-a", single, "15:16/32Gi 15:16/32Gi"))
