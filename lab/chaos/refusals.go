@@ -94,5 +94,25 @@ func judge(l life, all []life, restarts []restart, r *record) refusal {
 			return out
 		}
 	}
+	out.detail += lately(l, all)
+	return out
+}
+
+// lately tells of the pods of a node that went shortly before a pod was bound to it, or until it was
+// refused: what a fault is about, more often than not.
+func lately(l life, all []life) (out string) {
+	for _, x := range all {
+		if x.pod.Spec.NodeName != l.pod.Spec.NodeName || x.pod.UID == l.pod.UID || !x.over() {
+			continue
+		}
+		end := x.ended
+		if !end.known() {
+			end = x.gone
+		}
+		if end.version < l.ended.version && end.at.After(l.bound.at.Add(-2*time.Second)) {
+			out += fmt.Sprintf("; pod %s (started %d, ended %d, gone %d, deleted by force: %t)", x.pod.Name, x.started.version,
+				x.ended.version, x.gone.version, x.pod.DeletionTimestamp == nil && x.gone.known())
+		}
+	}
 	return out
 }
