@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-numa/tenon/core/score"
 )
 
 // The names under which a profile may enable the plugin.
@@ -50,9 +52,10 @@ type Args struct {
 	// after that it is scheduled anew. 1..3600; 30 when zero.
 	TurnTimeoutSeconds int32 `json:"turnTimeoutSeconds,omitempty"`
 
-	// Strategy is the scoring that arguments of kind NodeResourceTopologyMatchArgs ask for; empty for
-	// others.
-	Strategy Strategy `json:"-"`
+	// Strategy is how nodes are scored, for pods that do not say it themselves: Tenon's own way when empty.
+	// For arguments of kind NodeResourceTopologyMatchArgs it is LeastAllocated when empty, as it is there.
+	Strategy Strategy `json:"scoringStrategy,omitzero"`
+
 	// Notes say what of the arguments has no effect or another one than under scheduler-plugins, one
 	// line for each field that was given.
 	Notes []string `json:"-"`
@@ -100,6 +103,10 @@ func strict(kind string, obj runtime.Object, into any) error {
 }
 
 func (a Args) complete() (Args, error) {
+	var err error
+	if a.Strategy, err = a.Strategy.complete(tenonKind, score.Names()); err != nil {
+		return Args{}, err
+	}
 	if a.UnknownNodes == "" {
 		a.UnknownNodes = Allow
 	}

@@ -20,9 +20,15 @@ func TestDecode(t *testing.T) {
 		`{"apiVersion":"tenon.sh/v1alpha1","kind":"TenonArgs"}`:     {APIVersion: "tenon.sh/v1alpha1", Kind: "TenonArgs", UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
 		`{"unknownNodes":"","coarseNodes":"Allow","apiVersion":""}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
 		`{"silentNodes":"Refuse"}`:                                  {UnknownNodes: Allow, CoarseNodes: Allow, SilentNodes: Refuse, TurnTimeoutSeconds: 30},
+		"scoringStrategy:\n  type: MostAllocated\n  resources: [{name: cpu, weight: 3}, {name: memory, weight: 0}]\n": {UnknownNodes: Allow,
+			CoarseNodes: Allow, TurnTimeoutSeconds: 30, Strategy: Strategy{"MostAllocated", []Weight{{"cpu", 3}, {"memory", 1}}}},
+		`{"scoringStrategy":{"type":"Tenon"}}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
 	} {
 		if want.SilentNodes == "" {
 			want.SilentNodes = Allow
+		}
+		if want.Strategy.Type == "" {
+			want.Strategy.Type = "Tenon"
 		}
 		if got, err := Decode(Tenon, raw(text)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("Decode(%s) = %+v, %v; want %+v", text, got, err, want)
@@ -41,8 +47,11 @@ func TestDecode(t *testing.T) {
 		`{"turnTimeoutSeconds":99999}`:                     "99999",
 		`{"kind":"NodeResourceTopologyMatchArgs"}`:         `unknown value "NodeResourceTopologyMatchArgs": want TenonArgs`,
 		`{"strategy":{}}`:                                  "strategy",
-		`{"notes":[]}`:                                     "notes",
-		`[`:                                                "TenonArgs",
+		`{"scoringStrategy":{"type":"Least"}}`:             `scoringStrategy.type: unknown value "Least": want one of Tenon, LeastAllocated, MostAllocated, BalancedAllocation, LeastNUMANodes`,
+		`{"scoringStrategy":{"weight":1}}`:                 "weight",
+		`{"scoringStrategy":{"resources":[` + strings.Repeat(`{"name":"cpu"},`, 256) + `{"name":"cpu"}]}}`: "TenonArgs: scoringStrategy.resources: 257 resources",
+		`{"notes":[]}`: "notes",
+		`[`:            "TenonArgs",
 	} {
 		if _, err := Decode(Tenon, raw(text)); err == nil || !strings.Contains(err.Error(), names) {
 			t.Errorf("Decode(%s): error %v does not name %q", text, err, names)
@@ -94,7 +103,7 @@ func TestArgumentsOfSchedulerPlugins(t *testing.T) {
 			t.Errorf("nothing is said of %s", field)
 		}
 	}
-	want := []string{"scoringStrategy", "cacheResyncPeriodSeconds", "discardReservedNodes", "cache.foreignPodsDetect",
+	want := []string{"cacheResyncPeriodSeconds", "discardReservedNodes", "cache.foreignPodsDetect",
 		"cache.resyncMethod", "cache.informerMode", "cache.resyncScope", "preemptionMode"}
 	if !slices.Equal(fields, want) {
 		t.Errorf("notes on %q, want %q", fields, want)
@@ -120,6 +129,7 @@ func TestArgumentsThatSchedulerPluginsRefuses(t *testing.T) {
 		`{"cacheResyncPeriodSeconds":"5"}`:                                 "cacheResyncPeriodSeconds",
 		`{"kind":"TenonArgs"}`:                                             `want NodeResourceTopologyMatchArgs`,
 		`{"apiVersion":"kubescheduler.config.k8s.io/v1beta3"}`:             `want kubescheduler.config.k8s.io/v1`,
+		`{"scoringStrategy":{"type":"Tenon"}}`:                             `scoringStrategy.type: unknown value "Tenon"`,
 		`{"scoringStrategy":{"type":"LeastAllocatable"}}`:                  `scoringStrategy.type: unknown value "LeastAllocatable": want one of LeastAllocated, MostAllocated, BalancedAllocation, LeastNUMANodes`,
 		`{"scoringStrategy":{"resources":[{"name":"cpu","weight":-1}]}}`:   `weight of "cpu": -1 is outside`,
 		`{"scoringStrategy":{"resources":[{"name":"cpu","weight":1e10}]}}`: "weight",
@@ -138,7 +148,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, plugin := range []string{Tenon, Match} {
 			a, err := Decode(plugin, &runtime.Unknown{Raw: text})
-			if err == nil && (a.TurnTimeoutSeconds < 1 || a.UnknownNodes == "" || a.CoarseNodes == "" || (a.Strategy.Type == "") != (plugin == Tenon)) {
+			if err == nil && (a.TurnTimeoutSeconds < 1 || a.UnknownNodes == "" || a.CoarseNodes == "" || a.Strategy.Type == "") {
 				t.Fatalf("Decode(%s, %q) = %+v", plugin, text, a)
 			}
 		}

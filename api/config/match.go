@@ -1,38 +1,21 @@
 package config
 
-import (
-	"fmt"
-	"strings"
-)
+import "github.com/tenon-numa/tenon/core/score"
 
 const (
 	matchVersion = "kubescheduler.config.k8s.io/v1"
 	matchKind    = Match + "Args"
 )
 
-// Strategy is how NodeResourceTopologyMatchArgs want nodes to be scored.
-type Strategy struct {
-	// Type is LeastAllocated, MostAllocated, BalancedAllocation or LeastNUMANodes; LeastAllocated when
-	// empty in the arguments.
-	Type string `json:"type,omitempty"`
-	// Resources are the weights of resources; one that is not named weighs 1.
-	Resources []Weight `json:"resources,omitempty"`
-}
-
-// Weight is the weight of one resource in a strategy, at least 1.
-type Weight struct {
-	Name   string `json:"name"`
-	Weight int64  `json:"weight"`
-}
-
-// maxWeight keeps products of weights and scores within 64 bits.
-const maxWeight = 1 << 31
+// theirs are the types of scoring that scheduler-plugins has, its default first.
+var theirs = [...]string{score.LeastAllocated.String(), score.MostAllocated.String(), score.BalancedAllocation.String(),
+	score.LeastNUMANodes.String()}
 
 // matchArgs are NodeResourceTopologyMatchArgs as scheduler-plugins reads them.
 type matchArgs struct {
 	APIVersion               string      `json:"apiVersion,omitempty"`
 	Kind                     string      `json:"kind,omitempty"`
-	ScoringStrategy          *Strategy   `json:"scoringStrategy,omitempty"`
+	ScoringStrategy          Strategy    `json:"scoringStrategy,omitempty"`
 	CacheResyncPeriodSeconds *int64      `json:"cacheResyncPeriodSeconds,omitempty"`
 	DiscardReservedNodes     *bool       `json:"discardReservedNodes,omitempty"`
 	Cache                    *matchCache `json:"cache,omitempty"`
@@ -56,15 +39,12 @@ func (m matchArgs) complete() (Args, error) {
 			return Args{}, err
 		}
 	}
-	a, err := Args{Strategy: Strategy{Type: "LeastAllocated"}}.complete()
+	a, err := Args{}.complete()
 	if err != nil {
 		return Args{}, err
 	}
-	if m.ScoringStrategy != nil {
-		if a.Strategy, err = m.ScoringStrategy.complete(); err != nil {
-			return Args{}, err
-		}
-		a.note("scoringStrategy", "nodes are scored by Tenon's own cost: the numas that the pod will really use")
+	if a.Strategy, err = m.ScoringStrategy.complete(matchKind, theirs[:]); err != nil {
+		return Args{}, err
 	}
 	for _, f := range m.knobs() {
 		if f.given {
@@ -75,28 +55,6 @@ func (m matchArgs) complete() (Args, error) {
 }
 
 func (a *Args) note(field, says string) { a.Notes = append(a.Notes, field+": "+says) }
-
-func (s Strategy) complete() (Strategy, error) {
-	if s.Type == "" {
-		s.Type = "LeastAllocated"
-	}
-	err := check{"scoringStrategy.type", s.Type,
-		[]string{"LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"}}.fails(matchKind)
-	if err != nil {
-		return Strategy{}, err
-	}
-	for i, r := range s.Resources {
-		switch {
-		case strings.TrimSpace(r.Name) == "":
-			return Strategy{}, fmt.Errorf("%s: scoringStrategy.resources[%d]: name is empty", matchKind, i)
-		case r.Weight < 0 || r.Weight > maxWeight:
-			return Strategy{}, fmt.Errorf("%s: scoringStrategy.resources[%d]: weight of %q: %d is outside 0..%d", matchKind, i, r.Name, r.Weight, maxWeight)
-		case r.Weight == 0:
-			s.Resources[i].Weight = 1
-		}
-	}
-	return s, nil
-}
 
 // knob is a field that tunes a mechanism which Tenon has not got. Its value is not looked at, as
 // scheduler-plugins does not validate it either: a file that works there works here.

@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
 )
 
 // Name is the plugin's own name in KubeSchedulerConfiguration.
@@ -34,6 +35,7 @@ const Name = config.Tenon
 type Plugin struct {
 	name      string // under which the profile enables it
 	args      config.Args
+	strategy  score.Strategy // of pods that do not say it themselves
 	book      *ledger.Book
 	feed      *kube.Feed
 	ready     <-chan struct{} // closed when the book holds what the API server had at the start
@@ -102,7 +104,7 @@ func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Han
 				return nil, err
 			}
 		}
-		p := &Plugin{name: name, args: args, topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo,
+		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo,
 			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, handle: h}
 		s.plugins = append(s.plugins, p)
 		for _, note := range args.Notes {
@@ -122,6 +124,9 @@ type state struct {
 	key    string
 	demand place.Demand
 	snap   *ledger.Snapshot
+	// wish is the scoring that the pod asks for, or nil; strategy is what it gets.
+	wish     *score.Type
+	strategy score.Strategy
 	// overlay are nodes as they would be with pods added or removed (preemption, nominated pods).
 	// Invariant: what is in here is never written; AddPod and RemovePod replace it.
 	overlay map[string]*overlay
@@ -177,11 +182,15 @@ func translate(pod *v1.Pod) (*state, *fwk.Status) {
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
+	wish, err := scoringType(pod)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+	}
 	key := cp.Shape()
 	for _, c := range cp.Containers {
 		key += "/" + c.Name
 	}
-	return &state{pod: cp, key: key, demand: demand}, nil
+	return &state{pod: cp, key: key, demand: demand, wish: wish}, nil
 }
 
 // refusal turns a verdict's reasons into a status.

@@ -190,9 +190,10 @@ func TestADemandThatIsNotUnderstoodIsNamed(t *testing.T) {
 
 func TestArgumentsAreChecked(t *testing.T) {
 	for args, want := range map[string]string{
-		"unknownNode: Refuse":      "unknownNode",
-		"unknownNodes: Perhaps":    `unknownNodes: unknown value "Perhaps"`,
-		"turnTimeoutSeconds: 4000": "turnTimeoutSeconds: 4000 is outside 1..3600",
+		"unknownNode: Refuse":           "unknownNode",
+		"unknownNodes: Perhaps":         `unknownNodes: unknown value "Perhaps"`,
+		"turnTimeoutSeconds: 4000":      "turnTimeoutSeconds: 4000 is outside 1..3600",
+		"scoringStrategy: {type: Best}": `scoringStrategy.type: unknown value "Best"`,
 	} {
 		_, err := New(&Shared{})(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {

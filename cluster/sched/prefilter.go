@@ -18,6 +18,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	if s.pod.Plain() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	s.strategy = p.scoring(s.wish)
 	s.attempt = p.begin(pod)
 	s.attempt.read(s)
 	if err := p.waitReady(ctx); err != nil {

@@ -2,11 +2,15 @@ package sched
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -29,47 +33,61 @@ func scores(t *testing.T, p *Plugin, pod *v1.Pod, nodes ...string) []int64 {
 	return out
 }
 
-// Every pair of nodes differs in one thing, and in the things that count less it is the other way.
+// Score asks core/score with the node's machine and the pod's verdict there.
 func TestScorePrefersTheNodeThatWastesLeast(t *testing.T) {
 	half := cpus("half", 8)
-	for name, c := range map[string]struct {
-		pod           *v1.Pod
-		better, worse string // machines, of best-effort nodes
-		held          string // CPUs that are held on the better one
+	p := newPlugin(t, refuse)
+	const machine = "numa 0 socket 0 cpus 0-15 memory 64Gi"
+	p.feed.Layout(layout(t, "fuller", machine, place.BestEffort, 1, holding(half, "0-7")))
+	p.feed.Layout(layout(t, "empty", machine, place.BestEffort, 1))
+	if got := scores(t, p, cpus("p", 4), "fuller", "empty"); !slices.Equal(got, []int64{fwk.MaxNodeScore, 0}) {
+		t.Errorf("scores %v, want [%d 0]", got, fwk.MaxNodeScore)
+	}
+	if got := scores(t, p, cpus("p", 4), "empty"); !slices.Equal(got, []int64{fwk.MaxNodeScore}) {
+		t.Errorf("the only node's score is %v", got)
+	}
+}
+
+// The profile says how nodes are scored, and a pod may say it for itself, with the profile's weights.
+func TestScoringStrategies(t *testing.T) {
+	const machine = "numa 0 socket 0 cpus 0-15 memory 4Gi" // a pod of 4 CPUs and 1Gi takes a quarter
+	for _, c := range []struct {
+		plugin, args, asks string
+		want               []int64 // of fuller, empty, unknown
 	}{
-		"fewer numas, though more is left": {pod: cpus("p", 16),
-			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\nnuma 1 socket 1 cpus 32-63 memory 64Gi",
-			worse:  "numa 0 socket 0 cpus 0-7 memory 64Gi\nnuma 1 socket 1 cpus 8-15 memory 64Gi"},
-		"no device left without CPUs, though numas are farther apart": {pod: cpus("p", 16),
-			better: "numa 0 socket 0 cpus 0-7 memory 64Gi\nnuma 1 socket 1 cpus 8-15 memory 64Gi\ndistances 10 40\ndistances 40 10",
-			worse: "numa 0 socket 0 cpus 0-7 memory 64Gi\nnuma 1 socket 1 cpus 8-15 memory 64Gi\ndistances 10 12\ndistances 12 10\n" +
-				"device acme.com/gpu a,b numa 0"},
-		"numas closer together, though more is left": {pod: cpus("p", 12),
-			better: "numa 0 socket 0 cpus 0-9 memory 64Gi\nnuma 1 socket 1 cpus 10-19 memory 64Gi\ndistances 10 12\ndistances 12 10",
-			worse:  "numa 0 socket 0 cpus 0-7 memory 64Gi\nnuma 1 socket 1 cpus 8-15 memory 64Gi\ndistances 10 32\ndistances 32 10"},
-		"the smaller numa": {pod: cpus("p", 8),
-			better: "numa 0 socket 0 cpus 0-7 memory 64Gi", worse: "numa 0 socket 0 cpus 0-31 memory 64Gi"},
-		"the fuller numa": {pod: cpus("p", 4), held: "0-7",
-			better: "numa 0 socket 0 cpus 0-15 memory 64Gi", worse: "numa 0 socket 0 cpus 0-15 memory 64Gi"},
-		"more CPUs beside the devices that are free": {pod: cpus("p", 8),
-			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a numa 0",
-			worse:  "numa 0 socket 0 cpus 0-9 memory 64Gi\ndevice acme.com/gpu a numa 0"},
-		"devices that the pod itself wants are no loss": {pod: podOf("p", "cpu=8 memory=1Gi acme.com/gpu=1"),
-			better: "numa 0 socket 0 cpus 0-8 memory 64Gi\ndevice acme.com/gpu a,b numa 0",
-			worse:  "numa 0 socket 0 cpus 0-15 memory 64Gi\ndevice acme.com/gpu a,b numa 0"},
+		{Name, `{}`, "", []int64{100, 99, 0}},
+		{Name, `{"scoringStrategy":{"type":"LeastAllocated"}}`, "", []int64{62, 75, 0}},
+		{Name, `{"scoringStrategy":{"type":"LeastAllocated","resources":[{"name":"memory","weight":4}]}}`, "", []int64{70, 75, 0}},
+		{Name, `{"scoringStrategy":{"type":"LeastAllocated","resources":[{"name":"memory","weight":4}]}}`, "MostAllocated", []int64{30, 25, 0}},
+		{Name, `{"scoringStrategy":{"type":"LeastAllocated"}}`, "Tenon", []int64{100, 99, 0}},
+		{Name, `{}`, "BalancedAllocation", []int64{96, 100, 0}},
+		{config.Match, `{}`, "", []int64{62, 75, 0}},
+		{config.Match, `{"scoringStrategy":{"type":"LeastNUMANodes"}}`, "", []int64{94, 94, 0}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPlugin(t, refuse)
-			better := layout(t, "better", c.better, place.BestEffort, 1)
-			if c.held != "" {
-				better = layout(t, "better", c.better, place.BestEffort, 1, holding(half, c.held))
-			}
-			p.feed.Layout(better)
-			p.feed.Layout(layout(t, "worse", c.worse, place.BestEffort, 1))
-			if got := scores(t, p, c.pod, "better", "worse"); !slices.Equal(got, []int64{fwk.MaxNodeScore, 0}) {
-				t.Errorf("scores %v, want [%d 0]", got, fwk.MaxNodeScore)
-			}
-		})
+		first := newPlugin(t, "")
+		made, err := named(c.plugin, &Shared{Book: first.book, Feed: first.feed, Ready: first.ready})(t.Context(), &runtime.Unknown{Raw: []byte(c.args)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := made.(*Plugin)
+		p.feed.Layout(layout(t, "fuller", machine, place.BestEffort, 1, holding(cpus("half", 8), "0-7")))
+		p.feed.Layout(layout(t, "empty", machine, place.BestEffort, 1))
+		pod := cpus("p", 4)
+		if c.asks != "" {
+			pod = noted(pod, strategyAnnotation, c.asks)
+		}
+		if got := scores(t, p, pod, "fuller", "empty", "unknown"); !slices.Equal(got, c.want) {
+			t.Errorf("%s %s, pod asks for %q: %v, want %v", c.plugin, c.args, c.asks, got, c.want)
+		}
+	}
+}
+
+func TestAScoringStrategyThatIsNotKnownIsNamed(t *testing.T) {
+	p := newPlugin(t, "")
+	for value, quoted := range map[string]string{"": `""`, "mostAllocated": `"mostAllocated"`, strings.Repeat("x", 999): `"` + strings.Repeat("x", 60) + `..."`} {
+		_, status := p.PreFilter(t.Context(), framework.NewCycleState(), noted(cpus("p", 2), strategyAnnotation, value), nil)
+		says(t, status, fwk.UnschedulableAndUnresolvable, `pod default/p: annotation tenon.sh/scoring-strategy: unknown value `+quoted+
+			`: want one of Tenon, LeastAllocated, MostAllocated, BalancedAllocation, LeastNUMANodes`)
 	}
 }
 
@@ -82,29 +100,6 @@ func TestAlignedNodesGoBeforeLooseOnesAndThoseBeforeUnknownOnes(t *testing.T) {
 	got := scores(t, p, cpus("p", 32), "unknown", "loose", "spread")
 	if got[0] != 0 || got[1] <= got[0] || got[2] <= got[1] || got[2] != fwk.MaxNodeScore {
 		t.Errorf("scores %v", got)
-	}
-}
-
-func TestNormalizeScore(t *testing.T) {
-	p := newPlugin(t, "")
-	for _, c := range []struct{ costs, want []int64 }{
-		{nil, nil},
-		{[]int64{77}, []int64{100}},
-		{[]int64{0}, []int64{100}},
-		{[]int64{5, 5, 5}, []int64{100, 100, 100}},
-		{[]int64{10, 20, 30}, []int64{100, 50, 0}},
-		{[]int64{costUnknown, costNUMA, 2 * costNUMA}, []int64{0, 100, 98}},
-	} {
-		var list fwk.NodeScoreList
-		for _, x := range c.costs {
-			list = append(list, fwk.NodeScore{Score: x})
-		}
-		fits(t, p.NormalizeScore(t.Context(), nil, nil, list))
-		for i, s := range list {
-			if s.Score != c.want[i] {
-				t.Errorf("costs %v: score %d is %d, want %d", c.costs, i, s.Score, c.want[i])
-			}
-		}
 	}
 }
 

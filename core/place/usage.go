@@ -193,6 +193,9 @@ func (u *Usage) assign(kind string, on topo.Mask, bytes int64) {
 	}
 }
 
+// Kinds returns the memory kinds of the machine; the caller must not change it.
+func (u *Usage) Kinds() []string { return u.kinds }
+
 // FreeCPUs returns the CPUs that can be given to a container.
 func (u *Usage) FreeCPUs() idset.Set[idset.CPU] { return u.free }
 
@@ -223,4 +226,16 @@ func (u *Usage) FreeDevices(resource string) []topo.Device {
 		}
 	}
 	return out
+}
+
+// FreeDevicesOn counts the healthy devices that nobody holds and that are on some numa of a mask, of the
+// resource at position at in Machine.Resources.
+func (u *Usage) FreeDevicesOn(at int, mask topo.Mask) (count int64) {
+	devices := u.Machine.Resources()[at].Devices
+	for i := range devices {
+		if devices[i].NUMAs&mask != 0 && !devices[i].Unhealthy && !u.taken[at].has(i) {
+			count++
+		}
+	}
+	return count
 }

@@ -170,7 +170,7 @@ func TestConfigurationOfSchedulerPlugins(t *testing.T) {
 		}
 	})
 	p := startProgram(ctx, t, c, ofSchedulerPlugins)
-	for _, said := range []string{`points="preFilter,preScore,preBind"`, `argument="scoringStrategy: `,
+	for _, said := range []string{`points="preFilter,preScore,preBind"`,
 		`argument="cacheResyncPeriodSeconds: no effect`, `argument="cache.foreignPodsDetect: no effect`} {
 		if n := strings.Count(p.said(t), said); n != 1 {
 			t.Errorf("the scheduler says %s %d times, want once", said, n)

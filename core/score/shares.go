@@ -1,0 +1,169 @@
+package score
+
+import (
+	"math/bits"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// cpu is the name of CPUs among resources.
+const cpu = "cpu"
+
+// fine is the unit in which shares are squared: a ten-thousandth.
+const fine = 10_000
+
+// share scores by the parts that the pod takes of what its numas have free, resource by resource. The
+// formulas and their rounding are those of scheduler-plugins (least_allocated.go, most_allocated.go,
+// balanced_allocation.go); these things are different:
+//
+//   - The numas are those of the verdict, together, for every policy. There it is the worst of all zones
+//     that would do, with policy single-numa-node only, so a zone that the kubelet will not choose decides.
+//   - All containers count together. There each is held against zones from which the others took nothing,
+//     and the mean is taken, so two containers that fill a zone score like two that half fill it.
+//   - What counts is what the pod will hold, of resources that have numas. There a resource that the zones
+//     do not list makes a pod without a score.
+//   - A score where the pod has numas is at least 1. There an exact fit in LeastAllocated scores 0, which
+//     also says "does not fit"; such a zone is passed over.
+//   - One resource alone is balanced. There its variance is no number.
+func (s Strategy) share(u *place.Usage, v place.Verdict) int64 {
+	t := tally{strategy: s}
+	if used := v.NUMAs(u.Machine); used != 0 {
+		t.cpus(u, v.Holdings, used)
+		t.memory(u, v.Holdings, used)
+		t.devices(u, v.Holdings, used)
+	}
+	if t.count == 0 {
+		return 0 // nothing is aligned here: any node where something is goes before this one
+	}
+	switch s.Type {
+	case LeastAllocated:
+		return max(1, t.left/t.weights)
+	case MostAllocated:
+		return max(1, t.taken/t.weights)
+	}
+	return max(1, t.balance())
+}
+
+// tally sums up resources.
+type tally struct {
+	strategy            Strategy
+	count               int64
+	weights             int64
+	left, taken         int64 // weighted, in hundredths
+	parts, squaredParts int64 // of taken, not weighted, in units of fine
+}
+
+// add counts a resource of which the pod holds some, out of what was free on its numas.
+func (t *tally) add(resource string, held, free int64) {
+	if held <= 0 {
+		return
+	}
+	if free <= 0 { // a device that is shared with an init container, or has no numa of its own
+		held, free = 1, 1
+	}
+	held = min(held, free)
+	w := t.strategy.weight(resource)
+	t.count++
+	t.weights += w
+	t.left += w * part(free-held, free, Max)
+	t.taken += w * part(held, free, Max)
+	f := part(held, free, fine)
+	t.parts += f
+	t.squaredParts += f * f
+}
+
+// balance is 100 times 1 - the variance of the parts, the variance being that of a sample, as there.
+func (t *tally) balance() int64 {
+	if t.count < 2 {
+		return Max
+	}
+	variance := (t.count*t.squaredParts - t.parts*t.parts) / (t.count * (t.count - 1))
+	return Max * (fine*fine - variance) / (fine * fine)
+}
+
+// part returns held/free in units of 1/of, rounded down; 0 <= held <= free, 0 < free.
+func part(held, free, of int64) int64 {
+	hi, lo := bits.Mul64(uint64(held), uint64(of))
+	q, _ := bits.Div64(hi, lo, uint64(free)) // hi < free, as held <= free
+	return int64(q)
+}
+
+// cpus counts every CPU once, though an init container may have left it to another one.
+func (t *tally) cpus(u *place.Usage, hs []place.Holding, used topo.Mask) {
+	held := int64(0)
+	for i := range hs {
+		for id := range hs[i].CPUs.All() {
+			if !holdsCPU(hs[:i], id) {
+				held++
+			}
+		}
+	}
+	t.add(cpu, held, freeCPUs(u, used))
+}
+
+func holdsCPU(hs []place.Holding, id idset.CPU) bool {
+	for i := range hs {
+		if hs[i].CPUs.Has(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// memory counts every kind by itself.
+func (t *tally) memory(u *place.Usage, hs []place.Holding, used topo.Mask) {
+	for _, kind := range u.Kinds() {
+		held, free := int64(0), int64(0)
+		for i := range hs {
+			for _, b := range hs[i].Memory {
+				if b.Kind == kind {
+					held += b.Bytes
+				}
+			}
+		}
+		for on := used; on != 0 && held > 0; {
+			var n int
+			n, on = next(on)
+			free += u.FreeMemory(n, kind)
+		}
+		t.add(kind, held, free)
+	}
+}
+
+// devices counts those that have numas, and every one once, though an init container may have left it.
+func (t *tally) devices(u *place.Usage, hs []place.Holding, used topo.Mask) {
+	for at := range u.Machine.Resources() {
+		name, held := u.Machine.Resources()[at].Name, int64(0)
+		for i := range hs {
+			for _, d := range hs[i].Devices {
+				if d.Resource != name || d.NUMAs == 0 {
+					continue
+				}
+				for _, id := range d.IDs {
+					if !holdsDevice(hs[:i], name, id) {
+						held++
+					}
+				}
+			}
+		}
+		t.add(name, held, u.FreeDevicesOn(at, used))
+	}
+}
+
+func holdsDevice(hs []place.Holding, resource, id string) bool {
+	for i := range hs {
+		for _, d := range hs[i].Devices {
+			if d.Resource != resource {
+				continue
+			}
+			for _, x := range d.IDs {
+				if x == id {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,118 @@
+package score
+
+import (
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Tenon's cost is a number whose digits are the terms, the one that counts most first. One numa more
+// costs more than any devices left short of CPUs, these more than any distance, a distance more than any
+// waste, waste more than any number of caches. A node that is known coarsely costs one numa more than the
+// pod will use there: of nodes that give it as many numas, an exact one is taken, and numas are not spent
+// for it. A node of which nothing is known costs more than all others.
+const (
+	maxCaches    = 1<<6 - 1
+	costFree     = maxCaches + 1 // per CPU left free, up to maxFree
+	maxFree      = 1<<10 - 1
+	costDistance = costFree * (maxFree + 1) // per unit of mean distance, up to maxDistance
+	maxDistance  = 1<<8 - 1
+	costDevice   = costDistance * (maxDistance + 1) // per 1/64 of a device for every CPU left beside it, up to maxDevice
+	perDevice    = 64
+	maxDevice    = 1<<8 - 1
+	costNUMA     = costDevice * (maxDevice + 1)
+	costCoarse   = costNUMA
+	costUnknown  = (topo.MaxNUMAs+2)*costNUMA + costCoarse // above a node that pins nothing
+)
+
+// own costs the numas that the pod will really use: how many; how few CPUs they will have left for each
+// free device that the pod has no use for, since others want devices together with CPUs; how far they
+// are from each other; how many of their CPUs stay free, so that whole numas are kept for those who need
+// them; and how many last-level caches its containers are spread over, where all else is equal.
+func own(u *place.Usage, p *place.Pod, v place.Verdict) int64 {
+	used := v.NUMAs(u.Machine)
+	if used == 0 {
+		// The node pins nothing: the pod may run anywhere on it, which is worse than any numa of its own.
+		return int64(len(u.Machine.NUMAs())+1) * costNUMA
+	}
+	free := freeCPUs(u, used)
+	caches := int64(0)
+	for i := range v.Holdings {
+		free -= int64(v.Holdings[i].CPUs.Len())
+		caches += spread(u.Machine, &v.Holdings[i])
+	}
+	free = max(0, free) // CPUs that an init container leaves to others are held twice
+	return int64(used.Len())*costNUMA +
+		min(idle(u, p, used)*perDevice/(free+1), maxDevice)*costDevice +
+		min(meanDistance(u.Machine, used), maxDistance)*costDistance +
+		min(free, maxFree)*costFree +
+		min(caches, maxCaches)
+}
+
+// spread counts the L3 groups that a container has CPUs of.
+func spread(m *topo.Machine, h *place.Holding) (count int64) {
+	if h.CPUs.Empty() {
+		return 0
+	}
+	for i := range m.Groups(topo.L3s) {
+		if m.Groups(topo.L3s)[i].CPUs.AndLen(h.CPUs) > 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// idle counts the free devices on the numas that the pod does not ask for.
+func idle(u *place.Usage, p *place.Pod, used topo.Mask) (count int64) {
+	for at := range u.Machine.Resources() {
+		if !wants(p, u.Machine.Resources()[at].Name) {
+			count += u.FreeDevicesOn(at, used)
+		}
+	}
+	return count
+}
+
+func wants(p *place.Pod, resource string) bool {
+	for i := range p.Containers {
+		for _, d := range p.Containers[i].Devices {
+			if d.Resource == resource {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// freeCPUs counts the CPUs of some numas that can be given out.
+func freeCPUs(u *place.Usage, on topo.Mask) (count int64) {
+	for on != 0 {
+		var i int
+		i, on = next(on)
+		count += int64(u.Machine.NUMAs()[i].CPUs.AndLen(u.FreeCPUs()))
+	}
+	return count
+}
+
+// meanDistance returns the mean over all pairs of numas, a numa and itself included, of the distances
+// that the machine tells; 0 where it tells none.
+func meanDistance(m *topo.Machine, on topo.Mask) int64 {
+	total, pairs := distances(m, on)
+	return total / max(1, pairs)
+}
+
+// distances returns the sum of the distances that the machine tells between all pairs of numas, a numa
+// and itself included, and the number of these pairs.
+func distances(m *topo.Machine, on topo.Mask) (total, pairs int64) {
+	for from := on; from != 0; {
+		var i int
+		i, from = next(from)
+		for to := on; to != 0; {
+			var j int
+			j, to = next(to)
+			if row := m.NUMAs()[i].Distances; j < len(row) {
+				total += int64(row[j])
+				pairs++
+			}
+		}
+	}
+	return total, pairs
+}
