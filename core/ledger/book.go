@@ -326,6 +326,7 @@ func (a *account) blocked(me *flight) bool {
 			return false
 		case f.turned == 0:
 			return true
+		case f.vanished: // that it is there and that it is not are states of the node
 		case f.acked != 0:
 			if f.vague(a.base.Quality) {
 				return true

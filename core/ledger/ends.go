@@ -59,6 +59,7 @@ func (b *Book) Vanish(uid string) {
 	defer b.mu.Unlock()
 	if f := a.flight(uid); f != nil {
 		f.vanished = true
+		b.renew(a)
 		return
 	}
 	a.doubts[uid] = true

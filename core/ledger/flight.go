@@ -20,7 +20,8 @@ type flight struct {
 	// turned is when it had its turn, that is, may have been bound; acked when it became known that the
 	// node has admitted it. Moments are counted by account.now; 0 is never.
 	turned, acked int
-	// vanished: its object is gone and nothing said that it ended. The next report tells.
+	// vanished: its object is gone and nothing said that it ended. It may have been admitted or not; a report
+	// that has it tells, one that lacks it may be older.
 	vanished bool
 	// options are the holdings that it may have, the likeliest first; none where it will hold nothing or
 	// nothing is known.
@@ -133,12 +134,12 @@ func (b *Book) settle(a *account) []Outcome {
 	rest := a.flights[:0:0]
 	for _, f := range a.flights {
 		e, ok := seen[f.id.UID]
-		if !ok && !f.vanished {
+		if !ok {
 			rest = append(rest, f)
 			continue
 		}
 		delete(b.where, f.id.UID)
-		if !ok || len(f.options) == 0 || f.lost {
+		if len(f.options) == 0 || f.lost {
 			continue
 		}
 		o := Outcome{Node: a.name, Pod: f.id, Result: Wrong, Predicted: f.holdings(), Seen: e.Holdings, Foreign: f.foreign}

@@ -379,3 +379,32 @@ func BenchmarkReserveBesideManyOnTheirWay(b *testing.B) {
 		book.Unreserve(id(100).UID)
 	}
 }
+
+// A pod that was deleted by force on its way may be there or not. A report that lacks it may be older than
+// its admission, so only one that has it, or time, tells.
+func TestAPodThatVanishedOnItsWay(t *testing.T) {
+	b := New()
+	b.Report("n", layout(t))
+	p := pod(20, 1)
+	got, _ := b.Reserve("n", id(0), p, place.Demand{})
+	b.Turn(id(0).UID)
+	b.Vanish(id(0).UID)
+	b.Report("n", layout(t))
+	for i, want := range []bool{true, false} {
+		v, _ := b.Reserve("n", id(i+1), p, place.Demand{})
+		if v.Fits() != want {
+			t.Fatalf("pod %d fits: %v, want %v", i+1, v.Fits(), want)
+		}
+	}
+	if v, wait, err := b.Turn(id(1).UID); wait != nil || err != nil || !v.Fits() {
+		t.Errorf("pod 1 may not go: %v, %v", v.Reasons, err)
+	}
+	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: got.Holdings}))
+	if n := b.Snapshot().Node("n"); len(n.Others) != 0 || n.Usage.FreeCPUs().Len() != 20 {
+		t.Errorf("%d CPUs are free in the first of %d states", n.Usage.FreeCPUs().Len(), 1+len(n.Others))
+	}
+	b.Report("n", layout(t))
+	if v, _ := b.Reserve("n", id(2), p, place.Demand{}); !v.Fits() {
+		t.Errorf("pod 2 does not fit: %v", v.Reasons)
+	}
+}
