@@ -15,8 +15,14 @@ const trial = "github.com/tenon-numa/tenon/lab/realnode/trial"
 // the trial builds programs itself.
 func (r *runner) realNodes(ctx context.Context, args []string) error {
 	const name = "real nodes"
+	line := slices.Concat([]string{"test", "-v", "-count=1", "-timeout", "35m"}, args, []string{trial})
 	seen := &skips{}
-	err := r.watched(ctx, seen, name, slices.Concat([]string{"test", "-v", "-count=1", "-timeout", "35m"}, args, []string{trial})...)
+	err := r.watched(ctx, seen, name, line...)
+	if err != nil && seen.hung {
+		r.say("%s: a guest stood still, which is QEMU's fault and not the nodes': once more", name)
+		seen = &skips{}
+		err = r.watched(ctx, seen, name, line...)
+	}
 	if err != nil || len(seen.why) == 0 {
 		return err
 	}
@@ -29,6 +35,7 @@ type skips struct {
 	rest []byte // a line that is not whole yet
 	last string
 	why  []string
+	hung bool // a guest stood still (guest.ErrHung)
 }
 
 func (s *skips) Write(p []byte) (int, error) {
@@ -43,6 +50,7 @@ func (s *skips) Write(p []byte) (int, error) {
 		if strings.HasPrefix(text, "--- SKIP: ") {
 			s.why = append(s.why, s.last)
 		}
+		s.hung = s.hung || strings.Contains(text, "the guest's CPUs are stuck")
 		s.last = text
 	}
 }

@@ -1,10 +1,13 @@
 package guest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -21,10 +24,23 @@ type console struct {
 	tail []byte
 	file *os.File // nil: none, or closed
 	left int      // bytes that the file may still take
+	// hung is closed when the kernel says that a CPU has been stuck for a minute; stuck says that it is.
+	hung  chan struct{}
+	stuck bool
 }
 
+// ErrHung is a guest that stands still. QEMU's emulation of several CPUs by several threads does that to a
+// guest now and then when the host is busy; another boot goes well.
+var ErrHung = errors.New("the guest's CPUs are stuck")
+
+// lockup is what Linux' watchdog writes, every half minute from the first on.
+var lockup = regexp.MustCompile(`soft lockup - CPU#[0-9]+ stuck for ([0-9]+)s`)
+
+// lockupLimit is how many seconds a CPU may be stuck: a busy host alone makes it some twenty.
+const lockupLimit = 60
+
 func newConsole(dir string) (*console, error) {
-	c := &console{}
+	c := &console{hung: make(chan struct{})}
 	if dir == "" {
 		return c, nil
 	}
@@ -42,6 +58,14 @@ func (c *console) Write(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	c.tail = append(c.tail, p...)
 	c.tail = c.tail[max(0, len(c.tail)-consoleTail):]
+	if !c.stuck && bytes.Contains(c.tail, []byte("soft lockup")) {
+		for _, m := range lockup.FindAllSubmatch(c.tail, -1) {
+			if n, err := strconv.Atoi(string(m[1])); !c.stuck && (err != nil || n >= lockupLimit) {
+				c.stuck = true
+				close(c.hung)
+			}
+		}
+	}
 	if c.file != nil && c.left > 0 {
 		n, _ := c.file.Write(p[:min(len(p), c.left)])
 		c.left -= n

@@ -120,6 +120,13 @@ func (g *Guest) start(c Config, p *Parts, initrd string) error {
 		return errors.Join(fmt.Errorf("start QEMU: %w", err), ours.Close())
 	}
 	g.shell = newShell(ours)
+	go func() {
+		select {
+		case <-g.console.hung:
+			_ = g.cmd.Process.Kill() // an error of a guest that has ended meanwhile
+		case <-g.done:
+		}
+	}()
 	return nil
 }
 
@@ -174,6 +181,11 @@ func (g *Guest) why(ctx context.Context, err error) error {
 		}
 	} else if ctx.Err() != nil {
 		err = context.Cause(ctx)
+	}
+	select {
+	case <-g.console.hung:
+		err = fmt.Errorf("%w: %w", ErrHung, err)
+	default:
 	}
 	return fmt.Errorf("%w; the console's last lines:\n%s", err, lastLines(g.Console(), 20))
 }

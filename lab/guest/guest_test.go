@@ -83,3 +83,15 @@ func TestScripts(t *testing.T) {
 		t.Errorf("a guest that dies: %v", err)
 	}
 }
+
+// A guest that stands still is ended, and whoever waits for it learns why.
+func TestAGuestThatStandsStill(t *testing.T) {
+	g := boot(t, small())
+	run(t, g, "echo 'watchdog: BUG: soft lockup - CPU#0 stuck for 23s! [sh:1]' >/dev/console") // a busy host
+	run(t, g, "true")
+	_, err := g.Run(t.Context(), "echo 'watchdog: BUG: soft lockup - CPU#0 stuck for 75s! [sh:1]' >/dev/console; sleep 600")
+	if !errors.Is(err, ErrHung) {
+		t.Errorf("error %v", err)
+	}
+	<-g.Done()
+}
