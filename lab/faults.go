@@ -90,7 +90,7 @@ func (c *child) tell(ctx context.Context, o order) error {
 	c.ordering.Lock()
 	defer c.ordering.Unlock()
 	if err := json.NewEncoder(c.stdin).Encode(o); err != nil {
-		return fmt.Errorf("give order: %w", err)
+		return errors.Join(fmt.Errorf("give order: %w", err), c.failure())
 	}
 	got := make(chan error, 1)
 	go func() {
