@@ -62,7 +62,7 @@ func (r *run) act(ctx context.Context) error {
 	r.mu.Unlock()
 	r.say("%s", actions[i].name)
 	if err := actions[i].do(r, ctx); err != nil {
-		return fmt.Errorf("%s: %w", actions[i].name, err)
+		return fmt.Errorf("%w: %s: %w", ErrBroken, actions[i].name, err)
 	}
 	return nil
 }

@@ -76,6 +76,10 @@ type run struct {
 	judged map[string]bool // UIDs of refused pods
 }
 
+// ErrBroken is an action that could not be done: a process of the lab died, or the computer is too busy. It
+// says nothing of Tenon.
+var ErrBroken = errors.New("the lab broke down")
+
 // Run runs rounds until the time is over, and returns what was counted. An error means that the run could
 // not go on.
 func Run(ctx context.Context, o Options) (_ Result, err error) {
