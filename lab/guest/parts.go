@@ -107,7 +107,9 @@ func only(dir string, patterns ...string) (string, error) {
 // args is QEMU's command line.
 func args(c Config, p *Parts, initrd string, shellFD int) []string {
 	a, _ := find(cmp.Or(c.Arch, "amd64"))
-	line := fmt.Sprintf("console=%s quiet loglevel=4 panic=-1 mitigations=off guest.shell=%s", a.console, a.shell)
+	// tsc=reliable: on a busy host the kernel finds its clock unstable and takes another, for which it stops
+	// all CPUs at once; emulated CPUs that outnumber the host's may not come out of that.
+	line := fmt.Sprintf("console=%s quiet loglevel=4 panic=-1 mitigations=off tsc=reliable guest.shell=%s", a.console, a.shell)
 	out := []string{"-accel", "tcg,thread=multi", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", p.Kernel, "-initrd", initrd, "-append", strings.TrimSpace(line + " " + c.Append),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
