@@ -288,34 +288,33 @@ func (b *Book) Turn(uid string) (v place.Verdict, wait <-chan struct{}, err erro
 		if a.blocked(f) {
 			return v, a.changed, nil
 		}
-		options, refusal, settled := a.offers(f)
-		if len(options) > 0 && (!settled || !refusal.Fits()) {
+		fits, refusal, settled := a.offers(f)
+		if fits && (!settled || !refusal.Fits()) {
 			return v, a.changed, nil // it fits if things are as they may be: the node's report will tell
 		}
-		if len(options) == 0 {
+		if !fits {
 			b.cancel(uid)
 			return refusal, nil, nil
 		}
-		f.options, f.turned = options, a.moment()
+		f.turned = a.moment()
 		a.sort()
 		b.renew(a)
 	}
 	return place.Verdict{Holdings: f.holdings()}, nil, nil
 }
 
-// offers returns what a waiting flight may get, in all states of the node. refusal does not fit if it is
+// offers reports whether a waiting flight fits in any state of the node. refusal does not fit if it is
 // refused in one of them; settled is false where there may be more states.
-func (a *account) offers(f *flight) (options [][]place.Holding, refusal place.Verdict, settled bool) {
+func (a *account) offers(f *flight) (fits bool, refusal place.Verdict, settled bool) {
 	worlds, settled := a.worlds()
 	for _, w := range worlds {
-		v := place.Place(w.usage, f.pod)
-		if !v.Fits() {
+		if v := place.Place(w.usage, f.pod); v.Fits() {
+			fits = true
+		} else {
 			refusal = v
-			continue
 		}
-		options = merge(options, [][]place.Holding{w.blur(v.Holdings)})
 	}
-	return options, refusal, settled
+	return fits, refusal, settled
 }
 
 // blocked reports whether a pod must wait for one before it.

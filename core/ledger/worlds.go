@@ -173,13 +173,14 @@ func (s *search) next(i, lo int) bool {
 // alternatives returns what the flight may get from the usage; nothing at all is an alternative too. ok
 // is false where the flight was admitted and cannot have been in this state.
 func alternatives(u *place.Usage, f *flight) (out [][]place.Holding, ok bool) {
-	if out, ok = offers(u, f); f.vanished {
+	if out, ok = admissions(u, f); f.vanished {
 		return append(slices.Clone(out), nil), true // or it was deleted before the node saw it
 	}
 	return out, ok
 }
 
-func offers(u *place.Usage, f *flight) (out [][]place.Holding, ok bool) {
+// admissions is alternatives for a pod whose object is there.
+func admissions(u *place.Usage, f *flight) (out [][]place.Holding, ok bool) {
 	for _, o := range f.kept {
 		if free(u, o) {
 			out = append(out, o)
