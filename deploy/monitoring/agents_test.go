@@ -2,17 +2,10 @@ package monitoring_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,6 +20,7 @@ import (
 	authorizationapi "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -160,26 +154,17 @@ func guard(t *testing.T) func(http.Handler) http.Handler {
 	return g.Guard
 }
 
-// certificate writes ca.crt, a certificate of 127.0.0.1 that is its own authority, and its key.
-func certificate(t *testing.T, dir string) (cert, key string) {
+// certificate writes ca.crt, a certificate of 127.0.0.1 with its authority, and its key.
+func certificate(t *testing.T, dir string) (certFile, keyFile string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	chain, secret, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.key")
-	write(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	write(t, key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
-	return cert, key
+	certFile, keyFile = filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.key")
+	write(t, certFile, chain)
+	write(t, keyFile, secret)
+	return certFile, keyFile
 }
 
 func write(t *testing.T, file string, data []byte) {
