@@ -303,6 +303,23 @@ func (b *Book) Turn(uid string) (v place.Verdict, wait <-chan struct{}, err erro
 	return place.Verdict{Holdings: f.holdings()}, nil, nil
 }
 
+// Ahead returns the pods on their way to the pod's node that go before it, in that order.
+func (b *Book) Ahead(uid string) (out []PodID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.nodes[b.where[uid]]
+	if a == nil {
+		return nil
+	}
+	for _, f := range a.flights {
+		if f.id.UID == uid {
+			break
+		}
+		out = append(out, f.id)
+	}
+	return out
+}
+
 // offers reports whether a waiting flight fits in any state of the node. refusal does not fit if it is
 // refused in one of them; settled is false where there may be more states.
 func (a *account) offers(f *flight) (fits bool, refusal place.Verdict, settled bool) {

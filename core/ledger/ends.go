@@ -16,6 +16,21 @@ func (b *Book) Unreserve(uid string) {
 	b.cancel(uid)
 }
 
+// Decline ends the booking of a pod that had its turn and was not bound, for sure: no node will ever see it.
+// After Unreserve that is not sure, since an answer of the API server may have been lost.
+func (b *Book) Decline(uid string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, on := b.where[uid]
+	if !on {
+		return
+	}
+	delete(b.where, uid)
+	a := b.nodes[at]
+	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool { return f.id.UID == uid })
+	b.renew(a)
+}
+
 // Release ends a pod for good: it has finished, or never ran.
 func (b *Book) Release(uid string) {
 	b.mu.Lock()

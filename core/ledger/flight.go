@@ -174,7 +174,7 @@ func (a *account) late(f *flight, holdings []place.Holding) bool {
 			continue
 		}
 		u = u.Hold(e.Holdings...)
-		if v := place.Place(u, f.pod); v.Fits() && matches(v.Holdings, holdings) {
+		if v := place.Place(u, f.pod); v.Fits() && matches(f.pod, v.Holdings, holdings) {
 			return true
 		}
 	}
@@ -188,8 +188,8 @@ func (a *account) foresaw(f *flight, seen []place.Holding) bool {
 		if g != f && (g.shape != f.shape || g.turned == 0) {
 			continue
 		}
-		if slices.ContainsFunc(g.options, func(o []place.Holding) bool { return matches(o, seen) }) ||
-			slices.ContainsFunc(g.past, func(o []place.Holding) bool { return matches(o, seen) }) {
+		if slices.ContainsFunc(g.options, func(o []place.Holding) bool { return matches(g.pod, o, seen) }) ||
+			slices.ContainsFunc(g.past, func(o []place.Holding) bool { return matches(g.pod, o, seen) }) {
 			return true
 		}
 	}
@@ -198,8 +198,9 @@ func (a *account) foresaw(f *flight, seen []place.Holding) bool {
 
 // matches compares container by container; of another pod of the same shape the names do not count.
 // Memory of an init container may be gone: the memory manager takes it back when the next container
-// starts.
-func matches(predicted, seen []place.Holding) bool {
+// starts. It may be there as a whole, too: a kubelet that was restarted admits its pods anew, and what is
+// not in the memory manager's file by then it gives once more.
+func matches(of *place.Pod, predicted, seen []place.Holding) bool {
 	predicted, seen = trimmed(predicted), trimmed(seen)
 	for _, p := range predicted {
 		switch {
@@ -207,6 +208,8 @@ func matches(predicted, seen []place.Holding) bool {
 			seen = seen[1:]
 		case p.Kind != place.Init:
 			return false
+		case len(seen) > 0 && again(of, p, seen[0]):
+			seen = seen[1:]
 		default:
 			if p.Memory = nil; p.Empty() {
 				continue
@@ -218,6 +221,22 @@ func matches(predicted, seen []place.Holding) bool {
 		}
 	}
 	return len(seen) == 0
+}
+
+// again reports whether an init container is seen with what was predicted, but for its memory, of which it
+// has all that it asks for.
+func again(of *place.Pod, predicted, seen place.Holding) bool {
+	at := slices.IndexFunc(of.Containers, func(c place.Container) bool { return c.Name == predicted.Container })
+	if at < 0 || len(seen.Memory) != len(of.Containers[at].Memory) {
+		return false
+	}
+	for _, want := range of.Containers[at].Memory {
+		if !slices.ContainsFunc(seen.Memory, func(b place.Block) bool { return b.Kind == want.Kind && b.Bytes == want.Bytes }) {
+			return false
+		}
+	}
+	predicted.Memory, seen.Memory = nil, nil
+	return predicted.Matches(seen)
 }
 
 // trimmed drops holdings that take nothing: reports differ in whether they list them.

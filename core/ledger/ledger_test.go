@@ -131,6 +131,49 @@ func TestEqualShapesMayChangePlaces(t *testing.T) {
 	}
 }
 
+// A pod that had its turn and is turned down after all was never on its node: who comes after it gets its place.
+func TestADeclinedTurnLeavesNoDoubt(t *testing.T) {
+	b := New()
+	b.Report("n", layout(t))
+	first, _ := b.Reserve("n", id(0), pod(4, 1), place.Demand{})
+	b.Reserve("n", id(1), pod(4, 1), place.Demand{})
+	b.Turn(id(0).UID)
+	if got := b.Ahead(id(1).UID); !slices.Equal(got, []PodID{id(0)}) {
+		t.Errorf("ahead of the second pod: %v", got)
+	}
+	b.Decline(id(0).UID)
+	v, wait, err := b.Turn(id(1).UID)
+	if err != nil || wait != nil || !same(v.Holdings, first.Holdings) {
+		t.Errorf("the second pod: %+v, wait %v, %v; want %+v", v, wait != nil, err, first.Holdings)
+	}
+	if n := b.Snapshot().Node("n"); len(n.Entries) != 1 || len(n.Others) > 0 || n.Unsettled {
+		t.Errorf("node %+v", n)
+	}
+	b.Decline(id(0).UID)
+}
+
+// A kubelet that was restarted gives init containers that ended long ago their memory once more
+// (memorymanager/policy_static.go, Allocate): the pod was predicted all the same.
+func TestInitMemoryThatIsGivenOnceMoreIsNoWrongPrediction(t *testing.T) {
+	p := pod(4, 2)
+	p.Containers = append([]place.Container{{Name: "init", Kind: place.Init, MilliCPU: 4000,
+		Memory: []place.Amount{{Kind: topo.Memory, Bytes: 3 << 30}}}}, p.Containers...)
+	for bytes, want := range map[int64]Result{0: Confirmed, 1 << 30: Confirmed, 3 << 30: Confirmed, 2 << 30: Wrong} {
+		b := New()
+		b.Report("n", layout(t))
+		v, _ := b.Reserve("n", id(0), p, place.Demand{})
+		b.Turn(id(0).UID)
+		seen := slices.Clone(v.Holdings)
+		seen[0].Memory = []place.Block{{Kind: topo.Memory, NUMAs: 1, Bytes: bytes}}
+		if bytes == 0 {
+			seen[0].Memory = nil
+		}
+		if out := b.Report("n", layout(t, Entry{Pod: id(0), Holdings: seen})); len(out) != 1 || out[0].Result != want {
+			t.Errorf("init container with %d bytes: outcomes %+v, want %s", bytes, out, want)
+		}
+	}
+}
+
 func TestWhatWasReleasedInBetweenIsNoWrongPrediction(t *testing.T) {
 	b := New()
 	old := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(4, 1)).Holdings
