@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
@@ -103,9 +102,9 @@ func (r *Reader) Lacks(ctx context.Context, pod *v1.Pod) (map[string][]place.Rea
 		if p.Spec.NodeName == "" || p.UID == pod.UID || Ended(p) {
 			continue
 		}
-		used[p.Spec.NodeName] = sum(used[p.Spec.NodeName], resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}))
+		used[p.Spec.NodeName] = sum(used[p.Spec.NodeName], Requests(p))
 	}
-	want := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	want := Requests(pod)
 	out := map[string][]place.Reason{}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
@@ -114,30 +113,6 @@ func (r *Reader) Lacks(ctx context.Context, pod *v1.Pod) (map[string][]place.Rea
 		}
 	}
 	return out, nil
-}
-
-func sum(a, b v1.ResourceList) v1.ResourceList {
-	if a == nil {
-		a = v1.ResourceList{}
-	}
-	for name, q := range b {
-		total := a[name]
-		total.Add(q)
-		a[name] = total
-	}
-	return a
-}
-
-func lacks(want, allocatable, used v1.ResourceList) (out []place.Reason) {
-	for name, q := range want {
-		left := allocatable[name].DeepCopy()
-		left.Sub(used[name])
-		if q.Sign() > 0 && q.Cmp(left) > 0 {
-			out = append(out, place.Reason{Code: place.Lacking, Resource: string(name), Want: q.Value(), Have: max(0, left.Value())})
-		}
-	}
-	slices.SortFunc(out, func(a, b place.Reason) int { return strings.Compare(a.Resource, b.Resource) })
-	return out
 }
 
 // Pod returns one pod.

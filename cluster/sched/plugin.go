@@ -46,6 +46,7 @@ type Plugin struct {
 	odd       *once
 	handle    fwk.Handle                   // nil in tests that serve no API
 	topology  *schema.GroupVersionResource // nil: NodeResourceTopologies are not followed
+	amounts   *amounts                     // nil in tests that serve no API
 }
 
 var (
@@ -75,6 +76,7 @@ type Shared struct {
 	// rejections is told of pods that nodes refused; nil until there is a client.
 	rejections *rejections
 	memo       *memo
+	amounts    *amounts // nil until there is a client
 	odd        once
 	plugins    []*Plugin // of all profiles, once the scheduler is set up
 
@@ -103,9 +105,14 @@ func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Han
 			if _, err := s.topologies(ctx, h.KubeConfig()); err != nil {
 				return nil, err
 			}
+			if s.amounts == nil {
+				if s.amounts, err = newAmounts(h.SharedInformerFactory()); err != nil {
+					return nil, err
+				}
+			}
 		}
 		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo,
-			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, handle: h}
+			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, handle: h, amounts: s.amounts}
 		s.plugins = append(s.plugins, p)
 		for _, note := range args.Notes {
 			p.logger.Info("Argument for "+name+" means something else here", "profile", h.ProfileName(), "argument", note)

@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/core/place"
 )
 
 // PreBindPreFlight skips pods that hold nothing of the node.
@@ -18,6 +20,9 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *v1.
 
 // PreBind waits for the pod's turn on its node, so that the node admits pods in the order in which they
 // were predicted. A pod that no longer fits when its turn comes is scheduled anew.
+//
+// That is an error to the framework, as with its own plugins: a pod that is merely unschedulable would wait for
+// some event, and those that other nodes have room may be over.
 func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
 	if !ok {
@@ -26,21 +31,34 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	ctx, cancel := context.WithTimeoutCause(ctx, p.turnTimeout(),
 		fmt.Errorf("no turn on node %s after %s: a pod before it was not reported as admitted", node, p.turnTimeout()))
 	defer cancel()
-	for {
+	for waited := false; ; waited = true {
 		v, wait, err := p.book.Turn(string(pod.UID))
 		if err != nil {
 			return s.turned(node, v, fwk.AsStatus(err))
 		}
 		if wait == nil {
-			if v = p.judge(s, node, v); !v.Fits() {
-				return s.turned(node, v, refusal(v))
-			}
-			return s.turned(node, v, nil)
+			return s.turned(node, v, p.takes(s, pod, node, v, waited))
 		}
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return s.turned(node, v, fwk.NewStatus(fwk.Unschedulable, context.Cause(ctx).Error()))
+			return s.turned(node, v, fwk.AsStatus(context.Cause(ctx)))
 		}
 	}
+}
+
+// takes says whether a node still takes a pod whose turn has come; if not, the turn is given back. The
+// plain amounts may have changed since kube-scheduler looked at them if the pod had to wait.
+func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, waited bool) *fwk.Status {
+	why := ""
+	if v = p.judge(s, node, v); !v.Fits() {
+		why = refusal(v).Message()
+	} else if waited {
+		why = p.amounts.short(pod, node, p.book.Ahead(string(pod.UID)))
+	}
+	if why == "" {
+		return nil
+	}
+	p.book.Decline(string(pod.UID))
+	return fwk.AsStatus(fmt.Errorf("node %s no longer fits: %s", node, why))
 }

@@ -8,6 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/core/place"
@@ -125,11 +127,11 @@ func TestATurnThatDoesNotComeIsToldOf(t *testing.T) {
 		reserve(t, p, cpus("a", 4), "n")
 		b := cpus("b", 6)
 		cs := reserve(t, p, b, "n")
-		says(t, p.PreBind(t.Context(), cs, b, "n"), fwk.Unschedulable,
+		says(t, p.PreBind(t.Context(), cs, b, "n"), fwk.Error,
 			"no turn on node n after 7s: a pod before it was not reported as admitted")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("scheduler ends"))
-		says(t, p.PreBind(ctx, cs, b, "n"), fwk.Unschedulable, "scheduler ends")
+		says(t, p.PreBind(ctx, cs, b, "n"), fwk.Error, "scheduler ends")
 	})
 }
 
@@ -139,8 +141,8 @@ func TestAPodThatNoLongerFitsAtItsTurnIsScheduledAnew(t *testing.T) {
 	a := cpus("a", 10)
 	cs := reserve(t, p, a, "n")
 	p.feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 2, holding(cpus("static", 8), "0-7")))
-	says(t, p.PreBind(t.Context(), cs, a, "n"), fwk.Unschedulable,
-		`cannot align container "c" (wants 10 cpu; node has 8 free)`)
+	says(t, p.PreBind(t.Context(), cs, a, "n"), fwk.Error,
+		`node n no longer fits: cannot align container "c" (wants 10 cpu; node has 8 free)`)
 	if s := p.PreBind(t.Context(), cs, a, "n"); s.Code() != fwk.Error {
 		t.Errorf("a pod without a booking: %s %q", s.Code(), s.Message())
 	}
@@ -156,5 +158,50 @@ func TestTheDemandIsHeldAtTheTurn(t *testing.T) {
 	a := noted(cpus("a", 10), "tenon.sh/numa-policy", "single-numa-node")
 	cs := reserve(t, p, a, "n")
 	p.feed.Layout(layout(t, "n", two, place.BestEffort, 2, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "16-23")))
-	says(t, p.PreBind(t.Context(), cs, a, "n"), fwk.Unschedulable, `cannot align container "c" (demands one numa; node would use 2)`)
+	says(t, p.PreBind(t.Context(), cs, a, "n"), fwk.Error,
+		`node n no longer fits: cannot align container "c" (demands one numa; node would use 2)`)
+	if p.book.Booked("n", string(a.UID)) {
+		t.Error("the pod keeps its booking")
+	}
+}
+
+// inMemory is what informers have of a node and some pods.
+func inMemory(t *testing.T, n *v1.Node, pods ...*v1.Pod) *amounts {
+	t.Helper()
+	client := fake.NewClientset()
+	f := informers.NewSharedInformerFactory(client, 0)
+	a, err := newAmounts(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods {
+		err = errors.Join(err, a.pods.Add(p))
+	}
+	if err = errors.Join(err, f.Core().V1().Nodes().Informer().GetIndexer().Add(n)); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// kube-scheduler counted cores when it chose the node. What somebody else binds while the pod waits would have
+// the kubelet refuse it (OutOfcpu), though its managers have numas enough.
+func TestPlainAmountsAreCountedAtTheTurnOfAPodThatWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlugin(t, refuse)
+		p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+		a, b := cpus("a", 4), cpus("b", 6)
+		foreign := bind(podOf("f", "cpu=8 memory=1Gi"), "n")
+		p.amounts = inMemory(t, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"},
+			Status: v1.NodeStatus{Allocatable: podOf("", "cpu=16 memory=64Gi pods=10").Spec.Containers[0].Resources.Requests}}, a, b, foreign)
+		csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
+		done := make(chan *fwk.Status, 1)
+		go func() { done <- p.PreBind(t.Context(), csB, b, "n") }()
+		synctest.Wait()
+		fits(t, p.PreBind(t.Context(), csA, a, "n"))
+		p.feed.Pod(admitted(a, "n"))
+		says(t, <-done, fwk.Error, "node n no longer fits: insufficient cpu (wants 6; node has 4 left)")
+		if p.book.Booked("n", string(b.UID)) {
+			t.Error("the pod keeps its booking")
+		}
+	})
 }
