@@ -71,9 +71,13 @@ type run struct {
 	restarts []restart
 	servers  int // restarts of the API server
 
-	mu     sync.Mutex // guards result, which the scheduler's callback writes too
+	// mu guards result, which the scheduler's callback writes too, evidence, and tenon where the record reads it.
+	mu     sync.Mutex
 	result Result
 	judged map[string]bool // UIDs of refused pods
+	// evidence is what was known of each refused pod of Tenon's when its refusal was seen, by UID.
+	evidence map[string]string
+	begun    []moment // of Tenon's schedulers
 }
 
 // ErrBroken is an action that could not be done: a process of the lab died, or the computer is too busy. It
@@ -84,7 +88,7 @@ var ErrBroken = errors.New("the lab broke down")
 // not go on.
 func Run(ctx context.Context, o Options) (_ Result, err error) {
 	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stopped: map[string]bool{}, policy: map[string]int{},
-		judged: map[string]bool{}, result: Result{Outcomes: map[ledger.Result]int{}, Refusals: map[string]int{}}}
+		judged: map[string]bool{}, evidence: map[string]string{}, result: Result{Outcomes: map[ledger.Result]int{}, Refusals: map[string]int{}}}
 	if r.cluster, err = lab.Start(ctx, lab.Config{Apart: true, Nodes: nodes, Progress: o.Say}); err != nil {
 		return r.result, err
 	}
@@ -102,6 +106,7 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 	if err := r.startSchedulers(); err != nil {
 		return r.result, err
 	}
+	r.record.watch(r.gather)
 	defer func() { err = errors.Join(err, r.tenon.Stop(), r.plain.Stop()) }()
 	for began := time.Now(); r.result.Rounds == 0 || time.Since(began) < o.For; {
 		if err := r.round(ctx); err != nil {
@@ -142,8 +147,9 @@ func (r *run) startSchedulers() error {
 	return r.startTenon()
 }
 
-func (r *run) startTenon() (err error) {
-	r.tenon, err = scheduler.Start(r.cluster.Dir, r.cluster.SchedulerKubeconfig, scheduler.Second, func(o ledger.Outcome) {
+func (r *run) startTenon() error {
+	now := r.record.mark()
+	tenon, err := scheduler.Start(r.cluster.Dir, r.cluster.SchedulerKubeconfig, scheduler.Second, func(o ledger.Outcome) {
 		if o.Result != ledger.Confirmed {
 			r.say("prediction: foreign %t: %s", o.Foreign, kube.Describe(o))
 		}
@@ -151,7 +157,14 @@ func (r *run) startTenon() (err error) {
 		defer r.mu.Unlock()
 		r.result.Outcomes[o.Result]++
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tenon = tenon
+	r.begun = append(r.begun, now)
+	return nil
 }
 
 // round lets things happen, and then looks whether all is well.

@@ -233,6 +233,10 @@ func (r *run) refusals() {
 		r.mu.Unlock()
 		if v.why == knowable {
 			r.fault("%s", v)
+			r.mu.Lock()
+			evidence := r.evidence[string(l.pod.UID)]
+			r.mu.Unlock()
+			r.say("schedulers begun: %v; node's pods:\n%s%s", r.begun, others(l, lives), evidence)
 		}
 	}
 }
@@ -274,6 +278,9 @@ func (r *run) clear(ctx context.Context) error {
 	r.record.forget()
 	r.restarts = nil
 	clear(r.judged)
+	r.mu.Lock()
+	clear(r.evidence)
+	r.mu.Unlock()
 	for _, name := range []string{"kubelets.log", "control-plane.log"} {
 		path := filepath.Join(r.cluster.Dir, name)
 		if info, err := os.Stat(path); err == nil && info.Size() > maxLog {

@@ -36,6 +36,7 @@ type life struct {
 	pod                         *v1.Pod // as last seen
 	bound, started, ended, gone moment
 	ran                         bool // it was seen running
+	told                        bool // of its refusal
 }
 
 func (l *life) tenon() bool { return l.pod.Spec.SchedulerName == tenonScheduler }
@@ -56,7 +57,9 @@ type record struct {
 	policies map[string][]policy // of every node, as its layouts tell them, oldest first
 	last     uint64              // version
 	changed  chan struct{}
-	stop     func()
+	// refused is told of every pod that a kubelet refused, when that is seen; nil before the run is set up.
+	refused func(life)
+	stop    func()
 }
 
 // follow begins to record the pods and layouts of a cluster.
@@ -137,6 +140,10 @@ func (r *record) pod(p *v1.Pod, now moment, gone bool) {
 	set(&l.ended, kube.Ended(p))
 	set(&l.gone, gone)
 	l.ran = l.ran || p.Status.Phase == v1.PodRunning
+	if r.refused != nil && !l.told && refused(*l) {
+		l.told = true
+		r.refused(*l)
+	}
 }
 
 // all returns the lives, oldest binding first, and a channel that is closed at the next change.

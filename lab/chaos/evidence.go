@@ -1,0 +1,81 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/cluster/inspect"
+)
+
+// watch has every refusal told from now on, while nothing else is recorded.
+func (r *record) watch(refused func(life)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused = refused
+}
+
+// gather keeps what the scheduler decided of a refused pod of Tenon's and what it and the managers know of the
+// node at that moment: later on there is nothing left to see.
+func (r *run) gather(l life) {
+	if !l.tenon() {
+		return
+	}
+	node := l.pod.Spec.NodeName
+	out := "\nthe scheduler of pod " + l.pod.Name + ":\n" + r.inspect("pods/"+l.pod.Namespace+"/"+l.pod.Name) +
+		"its node:\n" + r.inspect("nodes/"+node) + "its managers:\n"
+	have, err := managers(r.cluster.NodeDir(node))
+	if err != nil {
+		out += err.Error()
+	}
+	for _, uid := range slices.Sorted(maps.Keys(have)) {
+		out += fmt.Sprintf("  %s %v\n", uid, have[uid])
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.evidence[string(l.pod.UID)] = out
+}
+
+// inspect asks the scheduler as an administrator would.
+func (r *run) inspect(path string) string {
+	r.mu.Lock()
+	s := r.tenon.Shared
+	r.mu.Unlock()
+	w := httptest.NewRecorder()
+	inspect.Handler(inspect.Source{Book: s.Book, Decisions: s.Decisions, Now: time.Now}).
+		ServeHTTP(w, httptest.NewRequest(http.MethodGet, inspect.Prefix+path+"?format=text", nil))
+	return w.Body.String()
+}
+
+// others tells of the pods of a node at the time of a refusal, oldest binding first.
+func others(l life, all []life) string {
+	var b strings.Builder
+	for _, x := range all {
+		if x.pod.Spec.NodeName == l.pod.Spec.NodeName && x.bound.version <= l.ended.version {
+			fmt.Fprintf(&b, "  %s %s bound %d started %d ended %d gone %d %s\n", x.pod.Name, x.pod.UID, x.bound.version, x.started.version,
+				x.ended.version, x.gone.version, requests(x.pod))
+		}
+	}
+	return b.String()
+}
+
+func requests(p *v1.Pod) string {
+	var out []string
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for _, c := range list {
+			var parts []string
+			for name, q := range c.Resources.Requests {
+				parts = append(parts, fmt.Sprintf("%s=%s", name, q.String()))
+			}
+			slices.Sort(parts)
+			out = append(out, c.Name+"("+strings.Join(parts, " ")+")")
+		}
+	}
+	return strings.Join(out, " ")
+}
