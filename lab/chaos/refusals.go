@@ -84,8 +84,8 @@ func judge(l life, all []life, restarts []restart, r *record) refusal {
 		if f.tenon() || f.pod.Spec.NodeName != l.pod.Spec.NodeName || !f.bound.known() || f.bound.version > l.ended.version {
 			continue
 		}
-		if p, err := kube.Pod(f.pod); err != nil || p.Plain() {
-			continue
+		if p, err := kube.Pod(f.pod); err != nil || p.Plain() && !strings.HasPrefix(l.pod.Status.Reason, "OutOf") {
+			continue // it takes nothing that is short
 		}
 		if f.bound.version > l.bound.version || f.bound.at.After(l.bound.at.Add(-lag)) {
 			out.why = overtaken
