@@ -48,10 +48,8 @@ func Fits(u *Usage, p *Pod) bool {
 
 // beyond refuses machines that the node's own topology manager would not start on.
 func beyond(u *Usage) (Reason, bool) {
-	rules := u.Rules.Topology
-	most := cmp.Or(rules.MaxNUMAs, DefaultMaxNUMAs)
-	n := len(u.Machine.NUMAs())
-	return Reason{Code: Unsupported, Want: int64(n), Have: int64(most)}, rules.Policy == None || n <= most
+	most := cmp.Or(u.Rules.Topology.MaxNUMAs, DefaultMaxNUMAs)
+	return Reason{Code: Unsupported, Want: int64(u.numas), Have: int64(most)}, !u.beyond
 }
 
 // admission is one pod on its way through the managers.

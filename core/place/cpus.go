@@ -99,7 +99,7 @@ func (a *admission) allocateCPUs(i int, h hint) Error {
 // bookCPUs books a container's CPUs, and keeps account of what an init container leaves.
 func (a *admission) bookCPUs(c *Container, got cpuSet) {
 	a.own()
-	a.u.free = a.u.free.Minus(got)
+	a.u.setFree(a.u.free.Minus(got))
 	if c.Kind == Init {
 		a.spare.cpus = a.spare.cpus.Union(got)
 	} else {
@@ -161,8 +161,8 @@ func (a *admission) smt(c *Container, want int) Error {
 	if !a.u.Rules.CPU.FullPCPUsOnly {
 		return ""
 	}
-	whole := a.u.free.Len() - a.u.free.AndLen(a.u.nobodys)
-	if want%cpusPerCore(a.u.Machine) == 0 && want <= whole {
+	whole := int(a.u.cpus - a.u.halves)
+	if want%a.u.perCore == 0 && want <= whole {
 		return ""
 	}
 	a.refuse(Reason{Code: SMT, Container: c.Name, Resource: cpuName, Want: int64(want), Have: int64(whole)})

@@ -28,12 +28,12 @@ func (a *admission) deviceFamily(l *lattice, r *request, want Count, t tables) (
 	for i := range l.at {
 		t.whole[1<<i], t.free[1<<i] = 0, 0
 	}
-	shared := false
+	shared, taken := false, a.u.taken[at]
 	for i := range res.Devices {
 		d := &res.Devices[i]
 		touch := l.dense(d.NUMAs)
 		usable := int64(0)
-		if left.has(i) || (!d.Unhealthy && !a.u.taken[at].has(i)) {
+		if left.has(i) || (!d.Unhealthy && !taken.has(i)) {
 			usable = 1
 		}
 		f.total += usable
@@ -62,12 +62,13 @@ func (a *admission) deviceFamily(l *lattice, r *request, want Count, t tables) (
 
 // countShared adds the devices of several numas, each once to every mask that it touches.
 func (a *admission) countShared(l *lattice, at int, left devices, t tables) {
+	taken := a.u.taken[at]
 	for i, d := range a.u.Machine.Resources()[at].Devices {
 		touch := l.dense(d.NUMAs)
 		if touch&(touch-1) == 0 {
 			continue
 		}
-		usable := left.has(i) || (!d.Unhealthy && !a.u.taken[at].has(i))
+		usable := left.has(i) || (!d.Unhealthy && !taken.has(i))
 		for m := 1; m < len(t.whole); m = l.next(m) {
 			if m&touch != 0 {
 				t.whole[m]++
@@ -87,7 +88,7 @@ func (a *admission) allocateDevices(i int, h hint) Error {
 		if !known {
 			continue
 		}
-		if have := a.usableDevices(at, res); healthy(res) == 0 || have < want.N {
+		if have := a.usableDevices(at, res); a.u.sets[at].healthy == 0 || have < want.N {
 			a.refuse(Reason{Code: Short, Container: c.Name, Resource: want.Resource, Want: want.N, Have: have})
 			return UnexpectedAdmissionError
 		}
@@ -108,9 +109,12 @@ func (a *admission) allocateDevices(i int, h hint) Error {
 // usableDevices counts what a container of the pod may have: healthy devices that nobody holds, and
 // what init containers of the pod leave.
 func (a *admission) usableDevices(at int, res topo.Resource) (n int64) {
-	left := a.spare.devices[res.Name]
+	left, taken := a.spare.devices[res.Name], a.u.taken[at]
+	if left == nil {
+		return a.u.amounts[a.u.usable(at)]
+	}
 	for i := range res.Devices {
-		if left.has(i) || (!res.Devices[i].Unhealthy && !a.u.taken[at].has(i)) {
+		if left.has(i) || (!res.Devices[i].Unhealthy && !taken.has(i)) {
 			n++
 		}
 	}
@@ -160,13 +164,13 @@ func (a *admission) pools(at int, res topo.Resource, h hint) [4]devices {
 	for k := range pools {
 		pools[k] = newDevices(len(res.Devices))
 	}
-	left := a.spare.devices[res.Name]
+	left, taken := a.spare.devices[res.Name], a.u.taken[at]
 	choosy := h.set && res.NUMAs != 0
 	for i, d := range res.Devices {
 		switch {
 		case left.has(i):
 			pools[0].with(i)
-		case d.Unhealthy || a.u.taken[at].has(i):
+		case d.Unhealthy || taken.has(i):
 		case choosy && d.NUMAs&h.mask != 0:
 			pools[1].with(i)
 		case choosy && d.NUMAs != 0:
@@ -209,12 +213,12 @@ func draw(res topo.Resource, pool devices, need int, picked devices, block *Devi
 func (a *admission) bookDevices(i int) {
 	a.own()
 	for _, b := range a.taken[i].Devices {
-		k, res, _ := a.u.resource(b.Resource)
+		a.u.take(b.Resource, b.IDs)
+		_, res, _ := a.u.resource(b.Resource)
 		left := newDevices(len(res.Devices))
 		copy(left, a.spare.devices[b.Resource])
 		for _, id := range b.IDs {
 			at, _ := deviceIndex(res, id)
-			a.u.taken[k].with(at)
 			if a.pod.Containers[i].Kind == Init {
 				left.with(at)
 			} else {

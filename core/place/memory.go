@@ -42,8 +42,8 @@ func (u *Usage) sumMemory(l *lattice, kind int, t tables) {
 	for i, at := range l.at {
 		t.whole[1<<i], t.free[1<<i] = 0, 0
 		if kind >= 0 {
-			t.whole[1<<i] = u.allocatable[at*len(u.kinds)+kind]
-			t.free[1<<i] = u.freeMem[at*len(u.kinds)+kind]
+			t.whole[1<<i] = u.whole[u.memory(kind)+at]
+			t.free[1<<i] = u.amounts[u.memory(kind)+at]
 		}
 	}
 	l.sum(t.whole)
@@ -52,22 +52,13 @@ func (u *Usage) sumMemory(l *lattice, kind int, t tables) {
 
 // keepGroups keeps of the fitting masks those to which the manager's groups let new memory be assigned.
 func (u *Usage) keepGroups(l *lattice, fits []bool) {
-	var used, grouped topo.Mask // numas that have blocks, and those of them that share blocks with others
-	for i, n := range u.assignments {
-		if n > 0 {
-			used |= 1 << uint(i)
-		}
-		if u.cells[i].Len() > 1 {
-			grouped |= 1 << uint(i)
-		}
-	}
 	for d := 1; d < len(fits); d = l.next(d) {
 		if !fits[d] {
 			continue
 		}
 		if mask := l.wide(d); d&(d-1) == 0 {
-			fits[d] = mask&grouped == 0
-		} else if mask&used != 0 {
+			fits[d] = mask&u.grouped == 0
+		} else if mask&u.used != 0 {
 			fits[d] = !u.violates(mask)
 		}
 	}
@@ -80,7 +71,7 @@ func (u *Usage) violates(mask topo.Mask) bool {
 		return false
 	}
 	for rest := mask; rest != 0; rest &= rest - 1 {
-		if i := rest.First(); u.assignments[i] > 0 && u.cells[i] != mask {
+		if i := rest.First(); u.cells[i].blocks > 0 && u.cells[i].group != mask {
 			return true
 		}
 	}
@@ -160,7 +151,7 @@ func (u *Usage) freeOn(mask topo.Mask, kind string) (sum int64) {
 		return 0
 	}
 	for ; mask != 0; mask &= mask - 1 {
-		sum += u.freeMem[mask.First()*len(u.kinds)+k]
+		sum += u.amounts[u.memory(k)+mask.First()]
 	}
 	return sum
 }

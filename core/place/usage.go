@@ -14,25 +14,30 @@ import (
 type Usage struct {
 	Machine *topo.Machine
 	Rules   Rules
+	*ground // shared between copies
 
-	kinds []string // memory kinds of the machine, shared between copies
-	// allocatable[numa*len(kinds)+kind] is what Guaranteed pods may have, in bytes; shared between copies.
-	allocatable []int64
-
-	// nobodys are all CPUs of the cores that have a reserved CPU. even: see the function of that name.
-	nobodys cpuSet
-	even    bool
-
-	// free are the CPUs that can be given out: not reserved, not held.
-	free idset.Set[idset.CPU]
-	// freeMem is indexed like allocatable. Invariant: 0 <= freeMem[i] <= allocatable[i].
-	freeMem []int64
-	// assignments[numa] is the number of memory blocks on the numa, cells[numa] the group of numas of
-	// the latest of them (memorymanager/state, NUMANodeState).
-	assignments []int
-	cells       []topo.Mask
+	// free are the CPUs that can be given out: not reserved, not held. halves counts those of them whose
+	// core has a reserved CPU.
+	free   idset.Set[idset.CPU]
+	halves int64
+	// amounts are what is free, in the rows of the ground, and what near and usable say.
+	// Invariant: 0 <= amounts[i] <= whole[i].
+	amounts []int64
+	// cpus is the sum of the row of CPUs.
+	cpus int64
+	// cells[numa] is what the memory manager keeps of a numa.
+	cells []cell
+	// used are the numas that have memory blocks, grouped those of them whose group has several numas.
+	used, grouped topo.Mask
 	// taken[resource] are the held devices, in the machine's order of resources.
 	taken []devices
+}
+
+// cell is the memory manager's state of a numa: the number of memory blocks on it, and the group of
+// numas of the latest of them (memorymanager/state, NUMANodeState).
+type cell struct {
+	blocks int
+	group  topo.Mask
 }
 
 // devices is a set of devices of one resource, by their index in topo.Resource.Devices.
@@ -53,20 +58,49 @@ func (d devices) len() (n int) {
 // NewUsage returns the usage of a machine on which nothing is held. Reservations beyond what a numa
 // has count as all of it.
 func NewUsage(m *topo.Machine, r Rules) *Usage {
-	u := &Usage{Machine: m, Rules: r, kinds: m.Kinds(), free: m.CPUs().Minus(r.CPU.Reserved)}
-	u.nobodys, u.even = coresOf(m, r.CPU.Reserved), even(m)
-	for i, n := range m.NUMAs() {
-		for _, k := range u.kinds {
-			u.allocatable = append(u.allocatable, max(0, n.Capacity(k)-r.reserved(n.ID, k)))
+	u := &Usage{Machine: m, Rules: r, ground: newGround(m, r)}
+	return u.Empty()
+}
+
+// Empty returns the usage of the same machine and rules on which nothing is held. It is NewUsage with
+// less work, and shares what does not change.
+func (u *Usage) Empty() *Usage {
+	g := u.ground
+	out := &Usage{Machine: u.Machine, Rules: u.Rules, ground: g, cells: make([]cell, g.numas)}
+	out.amounts = make([]int64, len(g.whole)+2*len(g.sets))
+	copy(out.amounts[g.numas:], g.whole[g.numas:g.devices(0)])
+	for at, res := range u.Machine.Resources() {
+		out.taken = append(out.taken, newDevices(len(res.Devices)))
+		for i := range res.Devices {
+			if !res.Devices[i].Unhealthy {
+				out.count(at, res.Devices[i].NUMAs, 1)
+			}
 		}
-		u.cells = append(u.cells, 1<<uint(i))
 	}
-	u.freeMem = slices.Clone(u.allocatable)
-	u.assignments = make([]int, len(u.cells))
-	for _, res := range m.Resources() {
-		u.taken = append(u.taken, newDevices(len(res.Devices)))
+	for i := range out.cells {
+		out.cells[i].group = 1 << uint(i)
 	}
-	return u
+	out.setFree(u.Machine.CPUs().Minus(u.Rules.CPU.Reserved))
+	return out
+}
+
+// setFree makes these CPUs the free ones.
+func (u *Usage) setFree(free idset.Set[idset.CPU]) {
+	u.free, u.cpus, u.halves = free, 0, int64(free.AndLen(u.nobodys))
+	for i := range u.cells {
+		n := int64(u.Machine.NUMAs()[i].CPUs.AndLen(free))
+		u.amounts[i] = n
+		u.cpus += n
+	}
+}
+
+// count adds n usable devices on the numas of a mask.
+func (u *Usage) count(resource int, on topo.Mask, n int64) {
+	add(u.amounts[u.devices(resource):], on, n)
+	u.amounts[u.usable(resource)] += n
+	if on != 0 {
+		u.amounts[u.near(resource)] += n
+	}
 }
 
 func (r Rules) reserved(numa idset.NUMA, kind string) (bytes int64) {
@@ -82,8 +116,9 @@ func (r Rules) reserved(numa idset.NUMA, kind string) (bytes int64) {
 // what the machine does not have are passed over.
 func (u *Usage) Hold(hs ...Holding) *Usage {
 	out := u.clone()
+	free := u.free.Bits()
 	for _, h := range hs {
-		out.free = out.free.Minus(h.CPUs)
+		free.Drop(h.CPUs)
 		for _, b := range h.Memory {
 			out.assign(b.Kind, b.NUMAs, b.Bytes)
 		}
@@ -91,6 +126,7 @@ func (u *Usage) Hold(hs ...Holding) *Usage {
 			out.take(d.Resource, d.IDs)
 		}
 	}
+	out.setFree(free.Set())
 	return out
 }
 
@@ -107,18 +143,21 @@ type MemoryGroup struct {
 // the group that counts is the latest. A numa without blocks is in no group, whatever is reported.
 // Amounts beyond what the numa has count as all of it.
 func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
+	if len(groups) == 0 {
+		return u
+	}
 	out := u.clone()
 	for i, g := range groups {
 		if i < 0 || i >= len(out.cells) {
 			continue
 		}
-		if out.assignments[i] > 0 {
-			out.cells[i] = g.NUMAs
+		if out.cells[i].blocks > 0 {
+			out.group(i, g.NUMAs)
 		}
 		for _, f := range g.Free {
 			if k := out.kind(f.Kind); k >= 0 {
-				at := i*len(out.kinds) + k
-				out.freeMem[at] = max(0, min(f.Bytes, out.allocatable[at]))
+				at := out.memory(k) + i
+				out.amounts[at] = max(0, min(f.Bytes, out.whole[at]))
 			}
 		}
 	}
@@ -127,17 +166,16 @@ func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
 
 // MemoryGroup returns what WithGroups would have to be told of the numa at position i to change nothing.
 func (u *Usage) MemoryGroup(i int) MemoryGroup {
-	out := MemoryGroup{NUMAs: u.cells[i]}
+	out := MemoryGroup{NUMAs: u.cells[i].group}
 	for k, kind := range u.kinds {
-		out.Free = append(out.Free, Amount{Kind: kind, Bytes: u.freeMem[i*len(u.kinds)+k]})
+		out.Free = append(out.Free, Amount{Kind: kind, Bytes: u.amounts[u.memory(k)+i]})
 	}
 	return out
 }
 
 func (u *Usage) clone() *Usage {
 	out := *u
-	out.freeMem = slices.Clone(u.freeMem)
-	out.assignments = slices.Clone(u.assignments)
+	out.amounts = slices.Clone(u.amounts)
 	out.cells = slices.Clone(u.cells)
 	out.taken = slices.Clone(u.taken)
 	for i := range out.taken {
@@ -146,14 +184,26 @@ func (u *Usage) clone() *Usage {
 	return &out
 }
 
+// group puts the numa at position i into a group.
+func (u *Usage) group(i int, mask topo.Mask) {
+	u.cells[i].group = mask
+	if u.grouped &^= 1 << uint(i); mask.Len() > 1 {
+		u.grouped |= 1 << uint(i)
+	}
+}
+
 func (u *Usage) take(resource string, ids []string) {
 	at, r, ok := u.resource(resource)
 	if !ok {
 		return
 	}
+	taken := u.taken[at]
 	for _, id := range ids {
-		if i, ok := deviceIndex(r, id); ok {
-			u.taken[at].with(i)
+		if i, ok := deviceIndex(r, id); ok && !taken.has(i) {
+			taken.with(i)
+			if !r.Devices[i].Unhealthy {
+				u.count(at, r.Devices[i].NUMAs, -1)
+			}
 		}
 	}
 }
@@ -171,25 +221,21 @@ func deviceIndex(r topo.Resource, id string) (int, bool) {
 	return slices.BinarySearchFunc(r.Devices, id, func(d topo.Device, id string) int { return strings.Compare(d.ID, id) })
 }
 
-// kind returns the place of a memory kind in u.kinds, or -1.
-func (u *Usage) kind(name string) int { return slices.Index(u.kinds, name) }
-
 // assign books bytes on the numas of a mask, lowest numa first, as far as each has them free
 // (memorymanager/policy_static.go, updateMachineState).
 func (u *Usage) assign(kind string, on topo.Mask, bytes int64) {
 	k := u.kind(kind)
-	for on := on & u.Machine.All(); on != 0; on &= on - 1 {
-		i := on.First()
-		u.assignments[i]++
+	for rest := on & u.Machine.All(); rest != 0; rest &= rest - 1 {
+		i := rest.First()
+		u.cells[i].blocks++
+		u.used |= 1 << uint(i)
+		u.group(i, on)
 		if k >= 0 {
-			at := i*len(u.kinds) + k
-			part := min(bytes, u.freeMem[at])
-			u.freeMem[at] -= part
+			at := u.memory(k) + i
+			part := min(bytes, u.amounts[at])
+			u.amounts[at] -= part
 			bytes -= part
 		}
-	}
-	for _, i := range (on & u.Machine.All()).Positions() {
-		u.cells[i] = on
 	}
 }
 
@@ -200,17 +246,17 @@ func (u *Usage) Kinds() []string { return u.kinds }
 func (u *Usage) FreeCPUs() idset.Set[idset.CPU] { return u.free }
 
 // FreeMemory returns the bytes of a kind that the numa at position i has free for Guaranteed pods.
-func (u *Usage) FreeMemory(i int, kind string) int64 { return u.amount(u.freeMem, i, kind) }
+func (u *Usage) FreeMemory(i int, kind string) int64 { return u.amount(u.amounts, i, kind) }
 
 // Allocatable returns the bytes of a kind that the numa at position i has for Guaranteed pods.
-func (u *Usage) Allocatable(i int, kind string) int64 { return u.amount(u.allocatable, i, kind) }
+func (u *Usage) Allocatable(i int, kind string) int64 { return u.amount(u.whole, i, kind) }
 
 func (u *Usage) amount(table []int64, numa int, kind string) int64 {
 	k := u.kind(kind)
 	if k < 0 {
 		return 0
 	}
-	return table[numa*len(u.kinds)+k]
+	return table[u.memory(k)+numa]
 }
 
 // FreeDevices returns the healthy devices of a resource that nobody holds, in ascending order of id.
@@ -220,8 +266,9 @@ func (u *Usage) FreeDevices(resource string) []topo.Device {
 		return nil
 	}
 	var out []topo.Device
+	taken := u.taken[at]
 	for i, d := range r.Devices {
-		if !d.Unhealthy && !u.taken[at].has(i) {
+		if !d.Unhealthy && !taken.has(i) {
 			out = append(out, d)
 		}
 	}
@@ -231,11 +278,31 @@ func (u *Usage) FreeDevices(resource string) []topo.Device {
 // FreeDevicesOn counts the healthy devices that nobody holds and that are on some numa of a mask, of the
 // resource at position at in Machine.Resources.
 func (u *Usage) FreeDevicesOn(at int, mask topo.Mask) (count int64) {
-	devices := u.Machine.Resources()[at].Devices
+	if mask.Len() == 1 {
+		return u.amounts[u.devices(at)+mask.First()]
+	}
+	devices, taken := u.Machine.Resources()[at].Devices, u.taken[at]
 	for i := range devices {
-		if devices[i].NUMAs&mask != 0 && !devices[i].Unhealthy && !u.taken[at].has(i) {
+		if devices[i].NUMAs&mask != 0 && !devices[i].Unhealthy && !taken.has(i) {
 			count++
 		}
 	}
 	return count
+}
+
+// CountFreeDevices adds to count[i] the healthy devices that nobody holds and that are on the numa at
+// position i, of the resource at position at in Machine.Resources. It returns how many there are in all,
+// those without numas included.
+func (u *Usage) CountFreeDevices(at int, count *[topo.MaxNUMAs]int64) (all int64) {
+	devices := u.Machine.Resources()[at].Devices
+	for i := range devices {
+		if devices[i].Unhealthy || u.taken[at].has(i) {
+			continue
+		}
+		all++
+		for on := devices[i].NUMAs; on != 0; on &= on - 1 {
+			count[on.First()]++
+		}
+	}
+	return all
 }

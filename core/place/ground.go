@@ -1,0 +1,82 @@
+package place
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// ground is what of a usage does not depend on what is held. It is made once and shared by all usages
+// of one origin, so that what a question has learned of it (see plan.go) holds for all of them.
+//
+// Amounts of a ground and of its usages are rows of one number for each numa, by position: row 0 is
+// CPUs, then every kind of memory, then the devices of every resource that touch the numa.
+type ground struct {
+	numas int
+	all   topo.Mask
+	kinds []string // memory kinds of the machine
+	// whole are the amounts where nothing is held: all CPUs, reserved ones too; memory that Guaranteed
+	// pods may have, in bytes; all devices, unhealthy ones too.
+	whole    []int64
+	withCPUs topo.Mask
+	// sets[resource] says more of its devices, in the machine's order of resources.
+	sets []deviceSet
+	// nobodys are all CPUs of the cores that have a reserved CPU. even: see the function of that name.
+	nobodys cpuSet
+	even    bool
+	perCore int // CPUs of a core, the mean
+	// selfish: numas differ in the distance to themselves, so the lowest of several is not the closest.
+	selfish bool
+	// beyond: the node's own topology manager would not start on so many numas.
+	beyond bool
+}
+
+// deviceSet is what of the devices of one resource does not change.
+type deviceSet struct {
+	healthy int
+	shared  bool // some device touches several numas
+}
+
+func newGround(m *topo.Machine, r Rules) *ground {
+	g := &ground{numas: len(m.NUMAs()), all: m.All(), kinds: m.Kinds(), withCPUs: m.WithCPUs(), perCore: cpusPerCore(m)}
+	g.nobodys, g.even = coresOf(m, r.CPU.Reserved), even(m)
+	g.beyond = r.Topology.Policy != None && g.numas > cmp.Or(r.Topology.MaxNUMAs, DefaultMaxNUMAs)
+	g.whole = make([]int64, g.rows(len(m.Resources()))*g.numas)
+	for i, n := range m.NUMAs() {
+		g.whole[i] = int64(n.CPUs.Len())
+		for k, kind := range g.kinds {
+			g.whole[g.memory(k)+i] = max(0, n.Capacity(kind)-r.reserved(n.ID, kind))
+		}
+		g.selfish = g.selfish || meanDistance(m, 1<<uint(i)) != meanDistance(m, 1)
+	}
+	for at, res := range m.Resources() {
+		set := deviceSet{healthy: healthy(res)}
+		for _, d := range res.Devices {
+			set.shared = set.shared || bits.OnesCount64(uint64(d.NUMAs)) > 1
+			add(g.whole[g.devices(at):], d.NUMAs, 1)
+		}
+		g.sets = append(g.sets, set)
+	}
+	return g
+}
+
+// add adds n to the entries of the numas of a mask.
+func add(row []int64, on topo.Mask, n int64) {
+	for ; on != 0; on &= on - 1 {
+		row[on.First()] += n
+	}
+}
+
+func (g *ground) rows(resources int) int { return 1 + len(g.kinds) + resources }
+
+// memory and devices return where the row of a kind or resource begins, near and usable where the
+// number of its free devices is: of those that are on some numa, and of all. They follow the rows.
+func (g *ground) memory(kind int) int      { return (1 + kind) * g.numas }
+func (g *ground) devices(resource int) int { return (1 + len(g.kinds) + resource) * g.numas }
+func (g *ground) near(resource int) int    { return len(g.whole) + 2*resource }
+func (g *ground) usable(resource int) int  { return len(g.whole) + 2*resource + 1 }
+
+// kind returns the place of a memory kind in kinds, or -1.
+func (g *ground) kind(name string) int { return slices.Index(g.kinds, name) }
