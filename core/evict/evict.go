@@ -1,0 +1,179 @@
+// Package evict chooses which pods have to go so that another one fits.
+//
+// Whether it fits is the caller's to say ([Problem.Works]); the package knows what sets of victims cost
+// ([Cost]). Invariant: a set that [Choose] returns was found to work, none of its victims can be spared
+// alone, and it costs no more than what is left when victims are taken back one by one, the most important
+// first, as kube-scheduler does. Of [Exhaustive] victims or fewer it is the cheapest set of all. The package
+// refuses to evict anybody where not even all victims together are enough.
+package evict
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Victim is a pod that may be evicted.
+type Victim struct {
+	Priority int32
+	// Started says since when it runs, in any unit: of two victims the one with the smaller value is older.
+	Started int64
+	// Budgets are indices of Problem.Budgets, of the disruption budgets that its eviction counts against.
+	Budgets []int
+	// Size says how much of the node it holds, in any unit. It guides the search and costs nothing.
+	Size int64
+}
+
+// Problem is one node, and a pod that does not fit there.
+type Problem struct {
+	Victims []Victim
+	// Budgets are the disruptions that disruption budgets still allow; at 0 or below every one violates.
+	Budgets []int
+	// Groups are sets of victims, as indices, one of which is likely to be enough: those on the same numas.
+	Groups [][]int
+	// Works reports whether the pod fits once these victims have gone. They are ascending indices, which
+	// Works must not keep. It may be asked for any set, and need not be monotone: that a set works does not
+	// mean that a larger one does.
+	Works func(gone []int) bool
+}
+
+// Cost is what a set of victims costs; see Compare.
+type Cost struct {
+	// Violations counts the victims whose eviction violates a disruption budget.
+	Violations int
+	// Highest is the highest priority among the victims.
+	Highest int32
+	// Sum adds up the priorities, each above the lowest that there can be, so that more victims cost more.
+	Sum int64
+	// Count is the number of victims.
+	Count int
+	// Oldest is the start of the oldest victim of the highest priority.
+	Oldest int64
+}
+
+// lowest is below every priority.
+const lowest = int64(-1<<31) - 1
+
+// Compare orders costs as kube-scheduler orders nodes: fewer violations, a lower highest priority, a smaller
+// sum of priorities, fewer victims, and then the younger ones. It is negative where c is the lesser cost.
+func (c Cost) Compare(d Cost) int {
+	return cmp.Or(cmp.Compare(c.Violations, d.Violations), cmp.Compare(c.Highest, d.Highest), cmp.Compare(c.Sum, d.Sum),
+		cmp.Compare(c.Count, d.Count), cmp.Compare(d.Oldest, c.Oldest))
+}
+
+// Cost returns what a set of victims costs. Budgets are used up by the most important victims first.
+func (p *Problem) Cost(set []int) Cost {
+	var c Cost
+	left := slices.Clone(p.Budgets)
+	for k, i := range p.byImportance(set) {
+		v := p.Victims[i]
+		violates := false
+		for _, b := range v.Budgets {
+			left[b]--
+			violates = violates || left[b] < 0
+		}
+		if violates {
+			c.Violations++
+		}
+		if k == 0 {
+			c.Highest, c.Oldest = v.Priority, v.Started
+		}
+		c.Sum += int64(v.Priority) - lowest
+		c.Count++
+	}
+	return c
+}
+
+// byImportance returns victims, the most important first: by priority, then by age.
+func (p *Problem) byImportance(set []int) []int {
+	out := slices.Clone(set)
+	slices.SortFunc(out, func(i, j int) int {
+		a, b := p.Victims[i], p.Victims[j]
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Started, b.Started), cmp.Compare(i, j))
+	})
+	return out
+}
+
+// violators returns the victims whose eviction would violate a budget if all of a set were evicted.
+func (p *Problem) violators(set []int) map[int]bool {
+	out, left := map[int]bool{}, slices.Clone(p.Budgets)
+	for _, i := range p.byImportance(set) {
+		for _, b := range p.Victims[i].Budgets {
+			left[b]--
+			if left[b] < 0 {
+				out[i] = true
+			}
+		}
+	}
+	return out
+}
+
+// Choice is a set of victims that works.
+type Choice struct {
+	Set  []int // ascending
+	Cost Cost
+	// Cheapest: there is no set that works and costs less.
+	Cheapest bool
+}
+
+const (
+	// Exhaustive is the number of victims up to which every set is looked at that might be the cheapest.
+	Exhaustive = 10
+	// maxTests bounds the sets that are tried for one node, beside those that taking victims back one by one
+	// needs.
+	maxTests = 1024
+)
+
+// Choose returns the cheapest set of victims that works. Beyond Exhaustive victims it is the cheapest of those
+// that are found by taking victims back one by one, in several orders, among all and within each group, and by
+// trying the cheapest sets of each group. ok is false where not even all victims are enough.
+func Choose(p Problem) (out Choice, ok bool) {
+	all := make([]int, len(p.Victims))
+	for i := range all {
+		all[i] = i
+	}
+	s := &search{p: &p, tried: map[string]bool{}}
+	if len(all) == 0 || !s.works(all) {
+		return out, false
+	}
+	s.offer(all)
+	s.spare(all, s.importantFirst(all))
+	if len(all) <= Exhaustive {
+		s.cheapest(all, 1<<Exhaustive)
+		s.best.Cheapest = true
+		return s.best, true
+	}
+	s.beyond(all)
+	s.trim()
+	return s.best, true
+}
+
+// beyond looks for a better set where there are too many to try all.
+func (s *search) beyond(all []int) {
+	s.spare(all, s.smallFirst(all))
+	pools := [][]int{}
+	for _, g := range s.p.Groups {
+		if g = s.normal(g); len(g) > 0 && len(g) < len(all) && s.tests < maxTests && s.works(g) {
+			pools = append(pools, g)
+		}
+	}
+	slices.SortStableFunc(pools, func(a, b []int) int { return cmp.Compare(len(a), len(b)) })
+	for _, g := range pools {
+		if s.tests+2*len(g) > maxTests {
+			break
+		}
+		s.offer(g)
+		s.spare(g, s.importantFirst(g))
+		s.spare(g, s.smallFirst(g))
+	}
+	pools = append(pools, all)
+	for i, g := range pools {
+		s.cheapest(g, max(0, maxTests-s.tests)/(len(pools)-i))
+	}
+}
+
+// normal returns a set in ascending order, without indices that are nobody's.
+func (s *search) normal(set []int) []int {
+	out := slices.DeleteFunc(slices.Clone(set), func(i int) bool { return i < 0 || i >= len(s.p.Victims) })
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,173 @@
+package evict
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"strconv"
+)
+
+// search is the state of one choice.
+type search struct {
+	p     *Problem
+	tests int
+	tried map[string]bool // what Works said
+	best  Choice
+	some  bool
+}
+
+// works asks whether a set works, once.
+func (s *search) works(set []int) bool {
+	var key []byte
+	for _, i := range set {
+		key = append(strconv.AppendInt(key, int64(i), 36), ',')
+	}
+	is, known := s.tried[string(key)]
+	if !known {
+		s.tests++
+		is = s.p.Works(set)
+		s.tried[string(key)] = is
+	}
+	return is
+}
+
+// offer takes a set that works if it is the best so far.
+func (s *search) offer(set []int) {
+	c := s.p.Cost(set)
+	if d := c.Compare(s.best.Cost); !s.some || d < 0 || d == 0 && slices.Compare(set, s.best.Set) < 0 {
+		s.best, s.some = Choice{Set: slices.Clone(set), Cost: c}, true
+	}
+}
+
+// spare takes victims back one by one, in an order, and offers what is left.
+func (s *search) spare(set, order []int) {
+	gone := slices.Clone(set)
+	for _, v := range order {
+		if rest := without(gone, v); len(rest) > 0 && s.works(rest) {
+			gone = rest
+		}
+	}
+	s.offer(gone)
+}
+
+// trim makes sure that nobody of the best set can be spared alone.
+func (s *search) trim() { s.spare(s.best.Set, s.importantFirst(s.best.Set)) }
+
+// importantFirst is kube-scheduler's order of taking victims back: those whose budget would be violated, then
+// the others, each the most important first.
+func (s *search) importantFirst(set []int) []int {
+	out, violates := s.p.byImportance(set), s.p.violators(set)
+	slices.SortStableFunc(out, func(i, j int) int { return before(violates[i], violates[j]) })
+	return out
+}
+
+// smallFirst takes the small ones of a priority back first, so that few large ones are left.
+func (s *search) smallFirst(set []int) []int {
+	out, violates := s.p.byImportance(set), s.p.violators(set)
+	slices.SortStableFunc(out, func(i, j int) int {
+		a, b := s.p.Victims[i], s.p.Victims[j]
+		return cmp.Or(before(violates[i], violates[j]), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Size, b.Size))
+	})
+	return out
+}
+
+// before orders what holds before what does not.
+func before(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+func without(set []int, v int) []int {
+	return slices.DeleteFunc(slices.Clone(set), func(i int) bool { return i == v })
+}
+
+// cheapest tries the sets of a pool in the order of what they cost, at most so many, until one works or costs
+// as much as the best. A set never costs less than a part of it, so that the first one that works is the
+// cheapest of the pool.
+func (s *search) cheapest(pool []int, most int) {
+	order := s.p.byImportance(pool)
+	roots := len(order)
+	if len(pool) > Exhaustive {
+		order, roots = s.narrow(order)
+	}
+	var q queue
+	push := func(from []int, k int) {
+		set := append(slices.Clone(from), order[k])
+		slices.Sort(set)
+		if c := s.p.Cost(set); c.Compare(s.best.Cost) < 0 {
+			heap.Push(&q, candidate{set, k, c})
+		}
+	}
+	for k := range roots {
+		push(nil, k)
+	}
+	for ; len(q) > 0 && most > 0; most-- {
+		c := heap.Pop(&q).(candidate)
+		if s.works(c.set) {
+			s.offer(c.set)
+			return
+		}
+		for k := c.last + 1; k < len(order); k++ {
+			push(c.set, k)
+		}
+	}
+}
+
+// narrow leaves out victims of a higher priority than the best set has. Where all victims of lower
+// priorities together do not work, sets without one of that priority are not tried: roots is how many of the
+// order a set may begin with.
+func (s *search) narrow(order []int) (out []int, roots int) {
+	if s.best.Cost.Violations > 0 {
+		return order, len(order) // a higher priority may cost less
+	}
+	first := func(below int32) int {
+		k := slices.IndexFunc(order, func(i int) bool { return s.p.Victims[i].Priority < below })
+		if k < 0 {
+			return len(order)
+		}
+		return k
+	}
+	highest := s.best.Cost.Highest
+	lower := order[first(highest):]
+	for k := range order {
+		if s.p.Victims[order[k]].Priority <= highest {
+			out = order[k:]
+			break
+		}
+	}
+	if len(lower) > 0 && s.works(s.normal(lower)) {
+		return out, len(out)
+	}
+	return out, len(out) - len(lower)
+}
+
+// candidate is a set that is still to be tried; last is the position in the order of the last one added.
+type candidate struct {
+	set  []int
+	last int
+	cost Cost
+}
+
+// queue is a heap of candidates, the cheapest first.
+type queue []candidate
+
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	if d := q[i].cost.Compare(q[j].cost); d != 0 {
+		return d < 0
+	}
+	return slices.Compare(q[i].set, q[j].set) < 0
+}
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any)   { *q = append(*q, x.(candidate)) }
+func (q *queue) Pop() any {
+	old := *q
+	x := old[len(old)-1]
+	*q = old[:len(old)-1]
+	return x
+}
