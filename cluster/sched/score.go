@@ -40,12 +40,13 @@ func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod,
 	if !ok || len(scores) == 0 {
 		return nil
 	}
-	low, high := scores[0].Score, scores[0].Score
-	for _, x := range scores {
-		low, high = min(low, x.Score), max(high, x.Score)
-	}
+	costs := make([]int64, len(scores))
 	for i := range scores {
-		scores[i].Score = s.strategy.Score(scores[i].Score, low, high)
+		costs[i] = scores[i].Score
+	}
+	s.strategy.Scores(costs)
+	for i := range scores {
+		scores[i].Score = costs[i]
 	}
 	return nil
 }

@@ -40,8 +40,8 @@ func TestScorePrefersTheNodeThatWastesLeast(t *testing.T) {
 	const machine = "numa 0 socket 0 cpus 0-15 memory 64Gi"
 	p.feed.Layout(layout(t, "fuller", machine, place.BestEffort, 1, holding(half, "0-7")))
 	p.feed.Layout(layout(t, "empty", machine, place.BestEffort, 1))
-	if got := scores(t, p, cpus("p", 4), "fuller", "empty"); !slices.Equal(got, []int64{fwk.MaxNodeScore, 0}) {
-		t.Errorf("scores %v, want [%d 0]", got, fwk.MaxNodeScore)
+	if got := scores(t, p, cpus("p", 4), "fuller", "empty"); !slices.Equal(got, []int64{fwk.MaxNodeScore, 90}) {
+		t.Errorf("scores %v, want [%d 90]", got, fwk.MaxNodeScore)
 	}
 	if got := scores(t, p, cpus("p", 4), "empty"); !slices.Equal(got, []int64{fwk.MaxNodeScore}) {
 		t.Errorf("the only node's score is %v", got)
@@ -55,11 +55,11 @@ func TestScoringStrategies(t *testing.T) {
 		plugin, args, asks string
 		want               []int64 // of fuller, empty, unknown
 	}{
-		{Name, `{}`, "", []int64{100, 99, 0}},
+		{Name, `{}`, "", []int64{100, 90, 0}},
 		{Name, `{"scoringStrategy":{"type":"LeastAllocated"}}`, "", []int64{62, 75, 0}},
 		{Name, `{"scoringStrategy":{"type":"LeastAllocated","resources":[{"name":"memory","weight":4}]}}`, "", []int64{70, 75, 0}},
 		{Name, `{"scoringStrategy":{"type":"LeastAllocated","resources":[{"name":"memory","weight":4}]}}`, "MostAllocated", []int64{30, 25, 0}},
-		{Name, `{"scoringStrategy":{"type":"LeastAllocated"}}`, "Tenon", []int64{100, 99, 0}},
+		{Name, `{"scoringStrategy":{"type":"LeastAllocated"}}`, "Tenon", []int64{100, 90, 0}},
 		{Name, `{}`, "BalancedAllocation", []int64{96, 100, 0}},
 		{config.Match, `{}`, "", []int64{62, 75, 0}},
 		{config.Match, `{"scoringStrategy":{"type":"LeastNUMANodes"}}`, "", []int64{94, 94, 0}},

@@ -289,20 +289,3 @@ func (u *Usage) FreeDevicesOn(at int, mask topo.Mask) (count int64) {
 	}
 	return count
 }
-
-// CountFreeDevices adds to count[i] the healthy devices that nobody holds and that are on the numa at
-// position i, of the resource at position at in Machine.Resources. It returns how many there are in all,
-// those without numas included.
-func (u *Usage) CountFreeDevices(at int, count *[topo.MaxNUMAs]int64) (all int64) {
-	devices := u.Machine.Resources()[at].Devices
-	for i := range devices {
-		if devices[i].Unhealthy || u.taken[at].has(i) {
-			continue
-		}
-		all++
-		for on := devices[i].NUMAs; on != 0; on &= on - 1 {
-			count[on.First()]++
-		}
-	}
-	return all
-}

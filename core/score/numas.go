@@ -45,9 +45,9 @@ func width(m *topo.Machine, used topo.Mask) int64 {
 	if n == 0 {
 		return 0
 	}
-	score, half := max(1, Max-n*step), int64(step/2)
+	score, half := max(leastScore, Max-n*step), int64(step/2)
 	if n > mostSteps {
-		score, half = 1, 1
+		score, half = leastScore, 1
 	}
 	if sum(m, used) <= closest(m, used) {
 		score += half

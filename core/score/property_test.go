@@ -94,7 +94,7 @@ func TestCostsKeepTheirBounds(t *testing.T) {
 				if cost < 0 || cost > s.Unknown() {
 					t.Fatalf("%v: cost %d is outside 0..%d", typ, cost, s.Unknown())
 				}
-				got := s.Score(cost, 0, s.Unknown())
+				got := scoreOf(s, cost, s.Unknown())
 				if got < 0 || got > score.Max || (typ != score.Tenon && got == 0 && v.NUMAs(m) != 0 && holdsAmounts(v)) {
 					t.Fatalf("%v: score %d of %+v", typ, got, v)
 				}

@@ -59,6 +59,9 @@ type Strategy struct {
 	// Weights are of LeastAllocated and MostAllocated; a resource that is not named weighs 1, one that is
 	// named twice what is said last. The other types have no weights.
 	Weights []Weight
+	// Mix is what the cluster usually runs, for Tenon's own way. Where it is nil or empty, nothing is known
+	// of that, and a placement does no damage.
+	Mix *Mix
 }
 
 // weight returns the weight of a resource. It is never 0, so a sum of weights is 0 only where there are
@@ -78,15 +81,28 @@ func (s Strategy) weight(resource string) int64 {
 func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, coarse bool) int64 {
 	switch s.Type {
 	case LeastNUMANodes:
-		return Max - fewest(u, v)
+		return Max - upstream(fewest(u, v), coarse)
 	case LeastAllocated, MostAllocated, BalancedAllocation:
-		return Max - s.share(u, v)
+		return Max - upstream(s.share(u, v), coarse)
 	}
-	cost := own(u, p, v)
+	cost := own(u, p, v, s.Mix)
 	if coarse {
 		cost += costCoarse
 	}
 	return cost
+}
+
+// leastScore is the least that the strategies of scheduler-plugins give to a node that aligns something for
+// the pod: one that is known coarsely scores one less, and is still above those that align nothing.
+const leastScore = 2
+
+// upstream takes a point from a score of scheduler-plugins' strategies where the node is known coarsely, so
+// that of two nodes that are otherwise equal the exact one is taken.
+func upstream(score int64, coarse bool) int64 {
+	if coarse && score > 0 {
+		return score - 1
+	}
+	return score
 }
 
 // Unknown returns the cost of a node of which nothing is known; no node costs more.
@@ -95,22 +111,6 @@ func (s Strategy) Unknown() int64 {
 		return costUnknown
 	}
 	return Max
-}
-
-// Score turns a cost into a score of 0 to [Max], low and high being the lowest and the highest cost of
-// the nodes that the pod can choose from.
-//
-// Tenon's cost is an order and has no scale: the cheapest node gets all, the dearest none, and nodes that
-// cost the same all get all; none but the cheapest get all. The others have a scale of their own, so that
-// a node's score is the same whoever it competes with.
-func (s Strategy) Score(cost, low, high int64) int64 {
-	switch {
-	case s.Type != Tenon:
-		return min(max(Max-cost, 0), Max)
-	case high <= low:
-		return Max
-	}
-	return Max * (high - cost) / (high - low)
 }
 
 // next takes the lowest position out of a mask.

@@ -77,58 +77,13 @@ func scored(tb testing.TB, s score.Strategy, p *place.Pod, n node) int64 {
 	if !v.Fits() {
 		return 0
 	}
-	cost := s.Cost(u, p, v, false)
-	return s.Score(cost, cost, cost)
+	return scoreOf(s, s.Cost(u, p, v, false))
 }
 
-// Every pair of nodes differs in one term, and in the terms that count less it is the other way.
-func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
-	for name, c := range map[string]struct {
-		pod           string
-		better, worse string
-		held          string // CPUs that are held on the better one
-	}{
-		"fewer numas, though more is left": {pod: "cpu=16 memory=1Gi",
-			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\nnuma 1 socket 1 cpus 32-63 memory 64Gi",
-			worse:  "numa 0 socket 0 cpus 0-7 memory 64Gi\nnuma 1 socket 1 cpus 8-15 memory 64Gi"},
-		"no device left without CPUs, though numas are farther apart": {pod: "cpu=16 memory=1Gi",
-			better: "numa 0 socket 0 cpus 0-7 memory 64Gi\nnuma 1 socket 1 cpus 8-15 memory 64Gi\ndistances 10 40\ndistances 40 10",
-			worse: "numa 0 socket 0 cpus 0-7 memory 64Gi\nnuma 1 socket 1 cpus 8-15 memory 64Gi\ndistances 10 12\ndistances 12 10\n" +
-				"device acme.com/gpu a,b numa 0"},
-		"more CPUs beside the devices that are free": {pod: "cpu=8 memory=1Gi",
-			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a numa 0",
-			worse:  "numa 0 socket 0 cpus 0-9 memory 64Gi\ndevice acme.com/gpu a numa 0"},
-		"a sick device is no loss": {pod: "cpu=8 memory=1Gi",
-			better: "numa 0 socket 0 cpus 0-8 memory 64Gi\ndevice acme.com/gpu a numa 0 unhealthy",
-			worse:  "numa 0 socket 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a numa 0"},
-		"devices that the pod itself wants are no loss": {pod: "cpu=8 memory=1Gi acme.com/gpu=1",
-			better: "numa 0 socket 0 cpus 0-8 memory 64Gi\ndevice acme.com/gpu a,b numa 0",
-			worse:  "numa 0 socket 0 cpus 0-15 memory 64Gi\ndevice acme.com/gpu a,b numa 0"},
-		"numas closer together, though more is left": {pod: "cpu=12 memory=1Gi",
-			better: "numa 0 socket 0 cpus 0-9 memory 64Gi\nnuma 1 socket 1 cpus 10-19 memory 64Gi\ndistances 10 12\ndistances 12 10",
-			worse:  "numa 0 socket 0 cpus 0-7 memory 64Gi\nnuma 1 socket 1 cpus 8-15 memory 64Gi\ndistances 10 32\ndistances 32 10"},
-		"the device on the pod's other numa, closer": {pod: "cpu=12 memory=1Gi acme.com/gpu=1",
-			better: "numa 0 socket 0 cpus 0-15 memory 64Gi\nnuma 1 memory 1Gi\ndistances 10 12\ndistances 12 10\ndevice acme.com/gpu a numa 1",
-			worse:  "numa 0 socket 0 cpus 0-11 memory 64Gi\nnuma 1 memory 1Gi\ndistances 10 32\ndistances 32 10\ndevice acme.com/gpu a numa 1"},
-		"the smaller numa, though its caches are smaller": {pod: "cpu=8 memory=1Gi",
-			better: "numa 0 socket 0 cpus 0-7 l3 4 memory 64Gi", worse: "numa 0 socket 0 cpus 0-31 memory 64Gi"},
-		"the fuller numa": {pod: "cpu=4 memory=1Gi", held: "0-7",
-			better: "numa 0 socket 0 cpus 0-15 memory 64Gi", worse: "numa 0 socket 0 cpus 0-15 memory 64Gi"},
-		"fewer caches, where all else is equal": {pod: "cpu=8 memory=1Gi",
-			better: "numa 0 socket 0 cpus 0-15 l3 2 memory 64Gi", worse: "numa 0 socket 0 cpus 0-15 l3 4 memory 64Gi"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			better := ownCost(t, pod(t, c.pod), node{machine: c.better, policy: place.BestEffort, held: c.held})
-			worse := ownCost(t, pod(t, c.pod), node{machine: c.worse, policy: place.BestEffort})
-			if better >= worse {
-				t.Errorf("costs %d and %d: the better one must cost less", better, worse)
-			}
-			var s score.Strategy
-			if b, w := s.Score(better, better, worse), s.Score(worse, better, worse); b != score.Max || w != 0 {
-				t.Errorf("scores %d and %d", b, w)
-			}
-		})
-	}
+// scoreOf returns the score of the first of some costs.
+func scoreOf(s score.Strategy, costs ...int64) int64 {
+	s.Scores(costs)
+	return costs[0]
 }
 
 func ownCost(tb testing.TB, p *place.Pod, n node) int64 {
@@ -156,32 +111,6 @@ func TestTenonPrefersNodesThatAreKnown(t *testing.T) {
 	pinsNothing := s.Cost(loose, p, place.Place(loose, p), false)
 	if wide := s.Cost(u, p, both, false); pinsNothing <= wide || pinsNothing >= s.Unknown() {
 		t.Errorf("a node that pins nothing costs %d, two numas %d, an unknown node %d", pinsNothing, wide, s.Unknown())
-	}
-}
-
-func TestScoresOfCosts(t *testing.T) {
-	own := score.Strategy{}
-	for _, c := range []struct {
-		s               score.Strategy
-		cost, low, high int64
-		want            int64
-	}{
-		{own, 77, 77, 77, 100}, // a single node
-		{own, 0, 0, 0, 100},
-		{own, 10, 10, 30, 100},
-		{own, 20, 10, 30, 50},
-		{own, 30, 10, 30, 0},
-		{own, 1<<20 + 1, 1 << 20, 1 << 30, 99}, // none but the cheapest gets all
-		{own, own.Unknown(), 0, own.Unknown(), 0},
-		// A scale of their own: competitors change nothing.
-		{score.Strategy{Type: score.LeastAllocated}, 27, 27, 27, 73},
-		{score.Strategy{Type: score.LeastAllocated}, 27, 0, 100, 73},
-		{score.Strategy{Type: score.LeastNUMANodes}, 6, 6, 6, 94},
-		{score.Strategy{Type: score.MostAllocated}, score.Strategy{Type: score.MostAllocated}.Unknown(), 0, 100, 0},
-	} {
-		if got := c.s.Score(c.cost, c.low, c.high); got != c.want {
-			t.Errorf("%v: cost %d of %d..%d scores %d, want %d", c.s.Type, c.cost, c.low, c.high, got, c.want)
-		}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // cpu is the name of CPUs among resources.
-const cpu = "cpu"
+const cpu = place.CPU
 
 // fine is the unit in which shares are squared: a ten-thousandth.
 const fine = 10_000
@@ -24,7 +24,7 @@ const fine = 10_000
 //     and the mean is taken, so two containers that fill a zone score like two that half fill it.
 //   - What counts is what the pod will hold, of resources that have numas. There a resource that the zones
 //     do not list makes a pod without a score.
-//   - A score where the pod has numas is at least 1. There an exact fit in LeastAllocated scores 0, which
+//   - A score where the pod has numas is at least 2, and 1 where the node is known coarsely. There an exact fit in LeastAllocated scores 0, which
 //     also says "does not fit"; such a zone is passed over.
 //   - One resource alone is balanced. There its variance is no number.
 func (s Strategy) share(u *place.Usage, v place.Verdict) int64 {
@@ -39,11 +39,11 @@ func (s Strategy) share(u *place.Usage, v place.Verdict) int64 {
 	}
 	switch s.Type {
 	case LeastAllocated:
-		return max(1, t.left/t.weights)
+		return max(leastScore, t.left/t.weights)
 	case MostAllocated:
-		return max(1, t.taken/t.weights)
+		return max(leastScore, t.taken/t.weights)
 	}
-	return max(1, t.balance())
+	return max(leastScore, t.balance())
 }
 
 // tally sums up resources.

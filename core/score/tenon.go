@@ -5,30 +5,33 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Tenon's cost is a number whose digits are the terms, the one that counts most first. One numa more
-// costs more than any devices left short of CPUs, these more than any distance, a distance more than any
-// waste, waste more than any number of caches. A node that is known coarsely costs one numa more than the
-// pod will use there: of nodes that give it as many numas, an exact one is taken, and numas are not spent
-// for it. A node of which nothing is known costs more than all others.
+// Tenon's cost is a number whose digits are the terms, the one that counts most first: numas, distance,
+// locality, damage, devices left short, CPUs left free. A digit is full at its maximum, and never reaches
+// into the next. A node that is known coarsely costs one numa more than the pod will use there: of nodes
+// that give it as many numas, an exact one is taken, and numas are not spent for it. A node of which
+// nothing is known costs more than all others.
 const (
-	maxCaches    = 1<<6 - 1
-	costFree     = maxCaches + 1 // per CPU left free, up to maxFree
 	maxFree      = 1<<10 - 1
-	costDistance = costFree * (maxFree + 1) // per unit of mean distance, up to maxDistance
-	maxDistance  = 1<<8 - 1
-	costDevice   = costDistance * (maxDistance + 1) // per 1/64 of a device for every CPU left beside it, up to maxDevice
+	costShort    = maxFree + 1 // per 1/64 of a device for every CPU left beside it, up to maxShort
 	perDevice    = 64
-	maxDevice    = 1<<8 - 1
-	costNUMA     = costDevice * (maxDevice + 1)
+	maxShort     = 1<<8 - 1
+	costDamage   = costShort * (maxShort + 1) // per unit of damage, up to maxDamage
+	maxDamage    = 1<<24 - 1
+	costLocal    = costDamage * (maxDamage + 1) // per cache, up to maxLocal
+	maxLocal     = 1<<6 - 1
+	costDistance = costLocal * (maxLocal + 1) // per unit of mean distance, up to maxDistance
+	maxDistance  = 1<<8 - 1
+	costNUMA     = costDistance * (maxDistance + 1)
 	costCoarse   = costNUMA
 	costUnknown  = (topo.MaxNUMAs+2)*costNUMA + costCoarse // above a node that pins nothing
 )
 
-// own costs the numas that the pod will really use: how many; how few CPUs they will have left for each
-// free device that the pod has no use for, since others want devices together with CPUs; how far they
-// are from each other; how many of their CPUs stay free, so that whole numas are kept for those who need
-// them; and how many last-level caches its containers are spread over, where all else is equal.
-func own(u *place.Usage, p *place.Pod, v place.Verdict) int64 {
+// own costs the numas that the pod will really use: how many; how far they are from each other; how many
+// last-level caches its containers are spread over; what the mix loses; how few CPUs are left there for
+// each free device that the pod has no use for, since others want devices together with CPUs, though the
+// mix has not seen them yet; and how many of the CPUs stay free, so that whole numas are kept for those
+// who need them.
+func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 	used := v.NUMAs(u.Machine)
 	if used == 0 {
 		// The node pins nothing: the pod may run anywhere on it, which is worse than any numa of its own.
@@ -42,10 +45,11 @@ func own(u *place.Usage, p *place.Pod, v place.Verdict) int64 {
 	}
 	free = max(0, free) // CPUs that an init container leaves to others are held twice
 	return int64(used.Len())*costNUMA +
-		min(idle(u, p, used)*perDevice/(free+1), maxDevice)*costDevice +
 		min(meanDistance(u.Machine, used), maxDistance)*costDistance +
-		min(free, maxFree)*costFree +
-		min(caches, maxCaches)
+		min(caches, maxLocal)*costLocal +
+		min(mix.damage(u, v, used), maxDamage)*costDamage +
+		min(idle(u, p, used)*perDevice/(free+1), maxShort)*costShort +
+		min(free, maxFree)
 }
 
 // spread counts the L3 groups that a container has CPUs of.

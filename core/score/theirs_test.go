@@ -101,9 +101,9 @@ func TestCorrectionsOfSchedulerPlugins(t *testing.T) {
 		"the numa that the kubelet will choose": {score.MostAllocated, pod(t, "cpu=4 memory=512Mi"), fullFirst, 75},
 		"numas of a best-effort node":           {score.LeastAllocated, pod(t, "cpu=12 memory=1Gi"), node{machine: twin(8, "1Gi"), policy: place.BestEffort}, 37},
 		"numas of a node with policy none":      {score.LeastAllocated, pod(t, "cpu=4 memory=512Mi"), node{machine: twin(8, "1Gi")}, 50},
-		"containers that fill a numa together":  {score.LeastAllocated, pod(t, "cpu=4 memory=512Mi", "cpu=4 memory=512Mi"), node{machine: twin(8, "1Gi"), policy: place.SingleNUMA, scope: place.PerPod}, 1},
+		"containers that fill a numa together":  {score.LeastAllocated, pod(t, "cpu=4 memory=512Mi", "cpu=4 memory=512Mi"), node{machine: twin(8, "1Gi"), policy: place.SingleNUMA, scope: place.PerPod}, 2},
 		"containers on a numa each":             {score.LeastAllocated, pod(t, "cpu=6 memory=512Mi", "cpu=6 memory=512Mi"), node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 37},
-		"an exact fit is no misfit":             {score.LeastAllocated, pod(t, "cpu=8 memory=1Gi"), node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 1},
+		"an exact fit is no misfit":             {score.LeastAllocated, pod(t, "cpu=8 memory=1Gi"), node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 2},
 		"a resource that has no numas":          {score.MostAllocated, pod(t, "cpu=4 memory=512Mi acme.com/license=1"), node{machine: ephemeral, policy: place.SingleNUMA}, 50},
 		"nor keeps it numas from being counted": {score.LeastNUMANodes, pod(t, "cpu=4 memory=512Mi acme.com/license=1"), node{machine: ephemeral, policy: place.SingleNUMA}, 94},
 		"one resource is balanced":              {score.BalancedAllocation, pod(t, "cpu=4"), node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 100},
@@ -158,7 +158,7 @@ func TestOddMachinesAndPodsAreScored(t *testing.T) {
 		want []int64 // of the four strategies
 	}{
 		"sparse ids, no memory beside the CPUs": {odd, across, place.Place(odd, across), []int64{81, 18, 99, 82}},
-		"nine numas of sixty-four":              {many, across, place.Verdict{Holdings: []place.Holding{{CPUs: nine}}}, []int64{1, 100, 100, 2}},
+		"nine numas of sixty-four":              {many, across, place.Verdict{Holdings: []place.Holding{{CPUs: nine}}}, []int64{2, 100, 100, 3}},
 		"pod-level resources":                   {odd, podLevel, place.Place(odd, podLevel), []int64{0, 0, 0, 0}},
 		"no containers":                         {odd, pod(t), place.Place(odd, pod(t)), []int64{0, 0, 0, 0}},
 		"a refusal":                             {odd, across, place.Verdict{Error: place.TopologyAffinityError}, []int64{0, 0, 0, 0}},
@@ -166,7 +166,7 @@ func TestOddMachinesAndPodsAreScored(t *testing.T) {
 		var got []int64
 		for _, typ := range theirTypes {
 			s := score.Strategy{Type: typ}
-			got = append(got, s.Score(s.Cost(c.u, c.pod, c.v, true), 0, 0))
+			got = append(got, scoreOf(s, s.Cost(c.u, c.pod, c.v, false)))
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

@@ -1,0 +1,258 @@
+package score
+
+import (
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file judges a placement by what it takes away from the pods that the cluster usually runs, in the
+// manner of Fragmentation Gradient Descent (Weng et al., USENIX ATC'23): by how much less of the node the
+// shapes of the mix can use afterwards. Every node gives the pod the same, so the one that loses least for
+// the mix is the one whose fragments grow least. Three things are different:
+//
+//   - Where the node's policy aligns a shape, its room is counted numa by numa: devices on one numa and
+//     CPUs on another are of no use to it, though the node has both.
+//   - Whole pods are counted. There all GPUs of a node are usable as soon as one such task fits, so the
+//     last ones, for which no CPUs are left, are no fragment.
+//   - All that managers assign is worth something, not GPUs alone.
+//
+// Pods are counted by amounts, one shape at a time, and not placed. That is what place would find for
+// shapes of one container on one numa, but for options of the CPU manager, and close to it for others.
+
+// maxPods bounds how many pods of a shape are counted; no machine has CPUs for more.
+const maxPods = topo.MaxCPUs
+
+// wholeNode is where a column has what the node has, behind what each numa has.
+const wholeNode = topo.MaxNUMAs
+
+// plenty stands in a numa's place in columns of which numas say nothing.
+const plenty = topo.MaxBytes
+
+// space is what a node has free for the shapes of a mix.
+type space struct {
+	mix  *Mix
+	free [maxColumns][topo.MaxNUMAs + 1]int64 // by column, then by position of the numa
+	most [maxColumns]int64                    // what the largest numa has in all, free or not
+	// single and joint are the numas that have memory for pods on one numa, and for those on several: a
+	// numa of a group has none for the first, one with blocks none for the second (place, memory.go).
+	single, joint topo.Mask
+}
+
+// plan says what is counted of a shape on each numa.
+type plan struct {
+	needs []need
+	over  int64 // how many numas share the needs; 0: the node never aligns the shape
+}
+
+// damage returns what the verdict takes away from the mix: the sum of the pods of each shape that are no
+// longer possible, times what one is worth, times the weight of the shape, times 2.
+func (m *Mix) damage(u *place.Usage, v place.Verdict, used topo.Mask) (sum int64) {
+	if m == nil || len(m.shapes) == 0 {
+		return 0
+	}
+	s := space{mix: m}
+	s.fill(u)
+	policy, all := u.Rules.Topology.Policy, u.Machine.All()
+	var plans [MaxShapes]plan
+	var node, parts [MaxShapes]int64
+	for i := range m.shapes {
+		plans[i] = s.plan(&m.shapes[i], &u.Rules.Topology, int64(len(u.Machine.NUMAs())))
+		node[i] = s.pods(m.shapes[i].whole, 1, wholeNode)
+		parts[i] = s.parts(i, plans[i], all)
+		sum += m.shapes[i].value(policy, node[i], plans[i].whole(parts[i]))
+		parts[i] -= s.parts(i, plans[i], used)
+	}
+	s.take(u, v)
+	for i := range m.shapes {
+		node := s.pods(m.shapes[i].whole, 1, wholeNode)
+		sum -= m.shapes[i].value(policy, node, plans[i].whole(parts[i]+s.parts(i, plans[i], used)))
+	}
+	return max(0, sum)
+}
+
+// value is what so many pods of a shape are worth: on the whole node, and aligned. Where the policy is
+// best-effort, a pod that runs unaligned is worth half.
+func (s *shape) value(policy place.Policy, node, aligned int64) int64 {
+	aligned = min(aligned, node)
+	switch policy {
+	case place.None:
+		return 2 * node * s.worth * s.weight
+	case place.BestEffort:
+		return (node + aligned) * s.worth * s.weight
+	}
+	return 2 * aligned * s.worth * s.weight
+}
+
+// plan says how a node aligns a shape: on as few numas as its amounts need, each with an equal part.
+func (s *space) plan(of *shape, r *place.TopologyRules, numas int64) plan {
+	if r.Policy == place.None {
+		return plan{}
+	}
+	out := plan{needs: of.widest, over: 1}
+	if r.Scope == place.PerPod {
+		out.needs = of.whole
+	}
+	for _, n := range out.needs {
+		if most := s.most[n.column]; most > 0 && n.amount > most*out.over {
+			out.over = (n.amount + most - 1) / most
+		}
+	}
+	if out.over > numas || out.over > 1 && r.Policy == place.SingleNUMA {
+		return plan{}
+	}
+	return out
+}
+
+// whole returns how many pods some parts make.
+func (p plan) whole(parts int64) int64 { return parts / max(1, p.over) }
+
+// parts counts on some numas the parts that a plan makes of the shape at i.
+func (s *space) parts(i int, p plan, on topo.Mask) (sum int64) {
+	if p.over == 0 {
+		return 0
+	}
+	if s.mix.shapes[i].memory {
+		if p.over == 1 {
+			on &= s.single
+		} else {
+			on &= s.joint
+		}
+	}
+	for on != 0 {
+		var at int
+		at, on = next(on)
+		sum += s.pods(p.needs, p.over, at)
+	}
+	return sum
+}
+
+// pods returns how often the needs, each divided by over, are free at one place.
+func (s *space) pods(needs []need, over int64, at int) int64 {
+	count := int64(maxPods)
+	for _, n := range needs {
+		amount, free := n.amount, s.free[n.column][at]
+		if over > 1 {
+			amount = (amount + over - 1) / over
+		}
+		switch {
+		case free < amount:
+			return 0
+		case free < amount*count:
+			count = free / amount
+		}
+	}
+	return count
+}
+
+// fill counts what is free.
+func (s *space) fill(u *place.Usage) {
+	used, grouped := u.MemoryGroups()
+	s.single, s.joint = ^grouped, ^used
+	for c, name := range s.mix.columns {
+		r := u.Row(name)
+		s.free[c][wholeNode] = r.All
+		for i := range r.Free {
+			s.free[c][i] = r.Free[i]
+			s.most[c] = max(s.most[c], r.Whole[i])
+		}
+		if s.loose(u, c) {
+			s.most[c] = 0
+			for i := range u.Machine.NUMAs() {
+				s.free[c][i] = plenty
+			}
+		}
+	}
+}
+
+// loose reports whether the node aligns nothing of a column: its manager is off, or the devices have no numas.
+func (s *space) loose(u *place.Usage, c int) bool {
+	switch {
+	case c == 0:
+		return !u.Rules.CPU.Static
+	case c < s.mix.devices:
+		return !u.Rules.Memory.Static
+	}
+	return s.most[c] == 0
+}
+
+// take books what the verdict gives.
+func (s *space) take(u *place.Usage, v place.Verdict) {
+	for i := range v.Holdings {
+		s.takeCPUs(u.Machine, v.Holdings, i)
+		for _, b := range v.Holdings[i].Memory {
+			s.takeMemory(b)
+		}
+		for j := range v.Holdings[i].Devices {
+			s.takeDevices(u.Machine, v.Holdings[:i], &v.Holdings[i].Devices[j])
+		}
+	}
+}
+
+// takeCPUs books every CPU once, though an init container may have left it to another one.
+func (s *space) takeCPUs(m *topo.Machine, hs []place.Holding, at int) {
+	if hs[at].CPUs.Empty() {
+		return
+	}
+	shared := false
+	for i := range hs[:at] {
+		shared = shared || hs[i].CPUs.AndLen(hs[at].CPUs) > 0
+	}
+	for i := range m.NUMAs() {
+		held := int64(m.NUMAs()[i].CPUs.AndLen(hs[at].CPUs))
+		if shared {
+			for id := range hs[at].CPUs.All() {
+				if m.NUMAs()[i].CPUs.Has(id) && holdsCPU(hs[:at], id) {
+					held--
+				}
+			}
+		}
+		s.reduce(0, i, held)
+		s.reduce(0, wholeNode, held)
+	}
+}
+
+// takeMemory books bytes on the lowest numas of a block first, as the memory manager does.
+func (s *space) takeMemory(b place.Block) {
+	if b.NUMAs.Len() > 1 {
+		s.single &^= b.NUMAs
+	}
+	s.joint &^= b.NUMAs
+	for c := 1; c < s.mix.devices; c++ {
+		if s.mix.columns[c] != b.Kind {
+			continue
+		}
+		for left, on := b.Bytes, b.NUMAs; on != 0; {
+			var i int
+			i, on = next(on)
+			part := min(left, s.free[c][i])
+			left -= part
+			s.reduce(c, i, part)
+			s.reduce(c, wholeNode, part)
+		}
+	}
+}
+
+// takeDevices books every device once, though an init container may have left it to another one.
+func (s *space) takeDevices(m *topo.Machine, before []place.Holding, b *place.DeviceBlock) {
+	for c := s.mix.devices; c < len(s.mix.columns); c++ {
+		if s.mix.columns[c] != b.Resource {
+			continue
+		}
+		r, _ := m.Resource(b.Resource)
+		for _, id := range b.IDs {
+			if holdsDevice(before, b.Resource, id) {
+				continue
+			}
+			s.reduce(c, wholeNode, 1)
+			for on := r.NUMAsOf(id); on != 0; {
+				var i int
+				i, on = next(on)
+				s.reduce(c, i, 1)
+			}
+		}
+	}
+}
+
+func (s *space) reduce(column, at int, by int64) {
+	s.free[column][at] = max(0, s.free[column][at]-by)
+}

@@ -1,0 +1,227 @@
+package score
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// MaxShapes bounds the shapes of a mix: every node is asked about each of them.
+const MaxShapes = 16
+
+// maxColumns bounds what the shapes of a mix ask for between them: CPUs, kinds of memory, resources.
+const maxColumns = 12
+
+// fullWeight is what the weights of a mix come to, but for rounding.
+const fullWeight = 256
+
+// What an amount is worth, so that a large pod counts for more than a small one: a CPU 4, a device 64,
+// 1 GiB of memory 1. The proportions are those of machines with devices: some 16 CPUs and 64 GiB for each.
+const (
+	worthCPU    = 4
+	worthDevice = 16 * worthCPU
+	gigabyte    = 1 << 30
+)
+
+// Share is a shape of pods, and how often it is asked for compared with others.
+type Share struct {
+	Pod    *place.Pod // the names of its containers do not count
+	Weight int64      // 1..MaxWeight; what is below is no share, what is above counts as MaxWeight
+}
+
+// Mix is what a cluster usually runs. By it is judged what a placement takes away from the pods that come
+// after it. It is made by [NewMix] and never changes; nil knows of no pods.
+type Mix struct {
+	shares  []Share
+	shapes  []shape
+	columns []string // cpu, then kinds of memory, then resources with devices
+	devices int      // the first column of a resource with devices
+}
+
+// shape is a pod in the columns of a mix.
+type shape struct {
+	weight int64  // of fullWeight
+	worth  int64  // at least 1
+	whole  []need // the pod
+	widest []need // the container that is worth most
+	memory bool   // the pod has memory of its own
+}
+
+// need is an amount of one column, above 0: CPUs, bytes or devices. Of those of a shape, devices come
+// first: they are fewest.
+type need struct {
+	column int
+	amount int64
+}
+
+// NewMix returns the mix of some shares, whatever their order. Shares of equal shape are one. Pods that
+// no node aligns are left out; of the others the [MaxShapes] heaviest count, as long as there is room for
+// all that they ask for.
+func NewMix(shares []Share) *Mix {
+	out, total := &Mix{}, int64(0)
+	names := map[string]bool{cpu: true}
+	for _, s := range merged(shares) {
+		wants := whole(s.Pod)
+		if len(out.shares) == MaxShapes || len(wants) == 0 || !room(names, wants) {
+			continue
+		}
+		for name := range wants {
+			names[name] = true
+		}
+		out.shares = append(out.shares, s)
+		total += s.Weight
+	}
+	delete(names, cpu)
+	out.columns = append([]string{cpu}, slices.SortedFunc(maps.Keys(names), byKind)...)
+	out.devices = len(out.columns)
+	if i := slices.IndexFunc(out.columns[1:], isDevice); i >= 0 {
+		out.devices = 1 + i
+	}
+	for i := range out.shares {
+		out.shares[i].Weight = max(1, out.shares[i].Weight*fullWeight/total)
+		out.shapes = append(out.shapes, out.shape(out.shares[i]))
+	}
+	return out
+}
+
+// Shares returns the shapes that count, the heaviest first, with the weights that they have: 256 in all,
+// but for rounding. The caller must not change them.
+func (m *Mix) Shares() []Share {
+	if m == nil {
+		return nil
+	}
+	return m.shares
+}
+
+// merged returns one share for every shape, the heaviest first, equals in the order of their texts.
+func merged(shares []Share) []Share {
+	weights, pods := map[string]int64{}, map[string]*place.Pod{}
+	for _, s := range shares {
+		if s.Pod == nil || s.Weight <= 0 {
+			continue
+		}
+		text := s.Pod.Shape()
+		weights[text] = min(weights[text]+min(s.Weight, MaxWeight), MaxWeight)
+		pods[text] = s.Pod
+	}
+	var out []Share
+	for _, text := range slices.SortedFunc(maps.Keys(weights), func(a, b string) int {
+		return cmp.Or(cmp.Compare(weights[b], weights[a]), strings.Compare(a, b))
+	}) {
+		out = append(out, Share{pods[text], weights[text]})
+	}
+	return out
+}
+
+// room reports whether there are columns for names and for what is wanted besides.
+func room(names map[string]bool, wants map[string]int64) bool {
+	more := 0
+	for name := range wants {
+		if !names[name] {
+			more++
+		}
+	}
+	return len(names)+more <= maxColumns
+}
+
+func isDevice(name string) bool {
+	return name != cpu && name != topo.Memory && !strings.HasPrefix(name, "hugepages-")
+}
+
+// byKind orders kinds of memory before resources with devices.
+func byKind(a, b string) int {
+	if isDevice(a) != isDevice(b) {
+		if isDevice(b) {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a, b)
+}
+
+func (m *Mix) shape(s Share) shape {
+	out := shape{weight: s.Weight}
+	all := whole(s.Pod)
+	out.whole, out.worth = m.needs(all), max(1, worth(all))
+	most := int64(-1)
+	for i := range s.Pod.Containers {
+		wants := wanted(s.Pod, &s.Pod.Containers[i])
+		if w := worth(wants); len(wants) > 0 && w > most {
+			most, out.widest = w, m.needs(wants)
+		}
+	}
+	out.memory = slices.ContainsFunc(out.whole, func(n need) bool { return n.column > 0 && n.column < m.devices })
+	return out
+}
+
+func (m *Mix) needs(wants map[string]int64) (out []need) {
+	for i := len(m.columns) - 1; i >= 0; i-- {
+		if n := wants[m.columns[i]]; n > 0 {
+			out = append(out, need{i, min(n, topo.MaxBytes)})
+		}
+	}
+	return out
+}
+
+// whole returns what a pod needs at once: its containers and sidecars, or what an init container needs
+// beside the sidecars that were started before it.
+func whole(p *place.Pod) map[string]int64 {
+	out, beside, inits := map[string]int64{}, map[string]int64{}, map[string]int64{}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		for name, n := range wanted(p, c) {
+			switch c.Kind {
+			case place.Init:
+				inits[name] = max(inits[name], beside[name]+n)
+				continue
+			case place.Sidecar:
+				beside[name] = min(beside[name]+n, topo.MaxBytes)
+			}
+			out[name] = min(out[name]+n, topo.MaxBytes)
+		}
+	}
+	for name, n := range inits {
+		out[name] = max(out[name], n)
+	}
+	return out
+}
+
+// wanted returns what of a container's requests a node's managers assign: CPUs for whole numbers only.
+func wanted(p *place.Pod, c *place.Container) map[string]int64 {
+	out := map[string]int64{}
+	if p.Exclusive() {
+		if c.MilliCPU > 0 && c.MilliCPU%1000 == 0 {
+			out[cpu] = c.MilliCPU / 1000
+		}
+		for _, a := range c.Memory {
+			if a.Bytes > 0 {
+				out[a.Kind] = a.Bytes
+			}
+		}
+	}
+	for _, d := range c.Devices {
+		if d.N > 0 {
+			out[d.Resource] = d.N
+		}
+	}
+	return out
+}
+
+// worth adds up what amounts are worth. What no machine has is worth no more than the largest machine.
+func worth(wants map[string]int64) (sum int64) {
+	for name, n := range wants {
+		switch {
+		case name == cpu:
+			sum += worthCPU * min(n, topo.MaxCPUs)
+		case isDevice(name):
+			sum += worthDevice * min(n, topo.MaxDevices)
+		default:
+			sum += min(n, topo.MaxBytes) / gigabyte
+		}
+	}
+	return sum
+}

@@ -1,0 +1,73 @@
+package score
+
+import "slices"
+
+// steps are the points that a node loses to the next better one, by the dearest term in which their costs
+// differ.
+var steps = [...]struct{ unit, points int64 }{
+	{costNUMA, 40},
+	{costDistance, 25},
+	{costLocal, 20},
+	{costDamage, 15},
+	{costShort, 10},
+	{1, 10},
+}
+
+// Scores turns the costs of the nodes that a pod can choose from into scores of 0 to [Max], in place.
+//
+// Tenon's cost is an order and has no scale: what is a thousand times dearer is not a thousand times worse,
+// and one dear node must not make all others alike to the plugins that score beside this one. So the
+// cheapest node gets all, and every dearer cost loses to the next cheaper one as many points as the term
+// is worth in which they differ. Where there are not so many points they are shared out, at least one for
+// each cost; a hundred costs get a hundred scores in their order. A node of which nothing is known scores
+// 0 beside others. The other types have a scale of their own, so that a node's score is the same whoever
+// it competes with.
+func (s Strategy) Scores(costs []int64) {
+	if s.Type != Tenon {
+		for i, c := range costs {
+			costs[i] = min(max(Max-c, 0), Max)
+		}
+		return
+	}
+	ranks := slices.Clone(costs)
+	slices.Sort(ranks)
+	ranks = slices.Compact(ranks)
+	scores := ranked(ranks)
+	for i, c := range costs {
+		at, _ := slices.BinarySearch(ranks, c)
+		costs[i] = scores[at]
+	}
+}
+
+// ranked returns the scores of costs that ascend strictly.
+func ranked(costs []int64) []int64 {
+	out := make([]int64, len(costs))
+	known := costs
+	if n := len(costs); n > 1 && costs[n-1] >= costUnknown {
+		known = costs[:n-1]
+	}
+	lost := out[:len(known)] // in all, up to each cost
+	for i := 1; i < len(known); i++ {
+		lost[i] = lost[i-1] + points(known[i-1], known[i])
+	}
+	const most = Max - 1 // where something is known of a node, it scores at least 1
+	least := int64(len(known) - 1)
+	room, more := max(0, most-least), lost[least]-least
+	for i, l := range lost {
+		if at := int64(i); more > room {
+			l = at + (l-at)*room/more
+		}
+		out[i] = max(Max-l, 0)
+	}
+	return out
+}
+
+// points is what the dearer of two costs loses to the other one.
+func points(low, high int64) int64 {
+	for _, s := range steps {
+		if low/s.unit != high/s.unit {
+			return s.points
+		}
+	}
+	return 0
+}

@@ -1,0 +1,84 @@
+package topo
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Device is one allocatable unit of a device plugin.
+type Device struct {
+	ID        string
+	NUMAs     Mask // zero: no affinity
+	Unhealthy bool
+}
+
+// Resource is a device plugin's resource with its devices, in ascending order of id.
+type Resource struct {
+	Name    string
+	Devices []Device
+	NUMAs   Mask // the numas that some device is on
+}
+
+func (m *Machine) addDevices(in []DeviceSpec) error {
+	byName := map[string][]Device{}
+	for _, d := range in {
+		if err := checkName("resource", d.Resource); err != nil {
+			return err
+		}
+		if err := checkName("device", d.ID); err != nil {
+			return fmt.Errorf("resource %s: %w", d.Resource, err)
+		}
+		dev := Device{ID: d.ID, Unhealthy: d.Unhealthy}
+		for _, id := range d.NUMAs {
+			at, ok := m.Position(id)
+			if !ok {
+				return fmt.Errorf("device %s %s: machine has no numa %d", d.Resource, d.ID, id)
+			}
+			dev.NUMAs |= 1 << uint(at)
+		}
+		byName[d.Resource] = append(byName[d.Resource], dev)
+	}
+	if len(byName) > MaxKinds {
+		return fmt.Errorf("machine has %d device resources, the most is %d", len(byName), MaxKinds)
+	}
+	for name, devs := range byName {
+		if len(devs) > MaxDevices {
+			return fmt.Errorf("resource %s has %d devices, the most is %d", name, len(devs), MaxDevices)
+		}
+		slices.SortFunc(devs, func(a, b Device) int { return strings.Compare(a.ID, b.ID) })
+		for i := 1; i < len(devs); i++ {
+			if devs[i].ID == devs[i-1].ID {
+				return fmt.Errorf("resource %s: device %s is named twice", name, devs[i].ID)
+			}
+		}
+		r := Resource{Name: name, Devices: devs}
+		for i := range devs {
+			r.NUMAs |= devs[i].NUMAs
+		}
+		m.resources = append(m.resources, r)
+	}
+	slices.SortFunc(m.resources, func(a, b Resource) int { return strings.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// NUMAsOf returns the numas of a device, none where the resource has no such device.
+func (r Resource) NUMAsOf(id string) Mask {
+	i, ok := slices.BinarySearchFunc(r.Devices, id, func(d Device, id string) int { return strings.Compare(d.ID, id) })
+	if !ok {
+		return 0
+	}
+	return r.Devices[i].NUMAs
+}
+
+func checkName(what, s string) error {
+	if s == "" || len(s) > MaxName {
+		return fmt.Errorf("%s name of %d bytes is outside 1..%d", what, len(s), MaxName)
+	}
+	for _, r := range s {
+		if r <= ' ' || r > '~' {
+			return fmt.Errorf("%s name %q has a character that is not printable ASCII", what, s)
+		}
+	}
+	return nil
+}
