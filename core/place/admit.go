@@ -34,9 +34,25 @@ func Place(u *Usage, p *Pod) Verdict {
 }
 
 // Fits reports whether the node will admit the pod: it is Place(u, p).Fits() without the ids and
-// reasons. For a pod of one container it allocates nothing.
+// reasons. For a pod of one container it allocates nothing. Who asks of many nodes makes a [Question].
 func Fits(u *Usage, p *Pod) bool {
-	if _, ok := beyond(u); !ok {
+	if p.alone() {
+		a := admission{u: u, pod: p}
+		r := a.containerRequest(0)
+		plan := u.plan(&r, p.Exclusive())
+		if x := plan.ask(u); x != unsure {
+			return x == yes
+		}
+	}
+	return fits(u, p)
+}
+
+// alone reports whether the pod is one app container.
+func (p *Pod) alone() bool { return len(p.Containers) == 1 && p.Containers[0].Kind == App }
+
+// fits is Fits by the full engine.
+func fits(u *Usage, p *Pod) bool {
+	if u.beyond {
 		return false
 	}
 	a := admission{u: u, pod: p, brief: true}
@@ -88,6 +104,8 @@ type spare struct {
 	memory  map[memoryKey]int64 // bytes
 	devices map[string]devices  // by resource
 }
+
+func (s *spare) any() bool { return !s.cpus.Empty() || s.memory != nil || s.devices != nil }
 
 // memoryKey: memory is reused only on exactly the same numas (memorymanager/policy_static.go,
 // getPodReusableMemory).
@@ -274,6 +292,9 @@ func compareKinds(a, b string) int {
 
 // align merges the families of a request; ok is false where the policy refuses.
 func (a *admission) align(r *request) (hint, bool) {
+	if h, ok := a.plain(r); ok {
+		return h, true
+	}
 	l := newLattice(a.universe(r))
 	if len(l.at) > maxLattice {
 		a.refuse(Reason{Code: Unsupported, Container: r.container, Want: int64(len(l.at)), Have: maxLattice})
@@ -296,6 +317,27 @@ func (a *admission) align(r *request) (hint, bool) {
 		a.refuse(a.explain(&l, r)...)
 	}
 	return h, ok
+}
+
+// plain is align where a single numa serves all families and no table of masks is needed to know which.
+func (a *admission) plain(r *request) (h hint, ok bool) {
+	if r.spare.any() || a.u.selfish && a.u.Rules.Topology.PreferClosest {
+		return h, false
+	}
+	p := a.u.plan(r, a.pod.Exclusive())
+	if p.never || p.hard || p.narrow || p.choosy == 0 && !p.pinned {
+		return h, false
+	}
+	single := policyTable[p.policy].single
+	if !single && p.common() != 1 {
+		return h, false
+	}
+	i := p.lowest(a.u)
+	if i < 0 {
+		return h, false
+	}
+	mask := topo.Mask(1) << uint(i)
+	return hint{mask: mask, set: !single || mask != a.u.all, preferred: true}, true
 }
 
 // families returns how many families a request may have: devices, CPUs, memory.

@@ -225,6 +225,9 @@ func (a *admission) bookDevices(i int) {
 				left.without(at)
 			}
 		}
+		if a.spare.devices[b.Resource] == nil && left.len() == 0 {
+			continue // nothing is left, so nothing needs an account
+		}
 		if a.spare.devices == nil {
 			a.spare.devices = map[string]devices{}
 		}

@@ -1,0 +1,466 @@
+package place
+
+import (
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file answers most questions of yes or no without tables of masks (hints.go has the rules). What
+// depends on the request and the machine only is worked out first, as a plan; then a usage is asked by
+// comparing rows of amounts. That is exact where it answers, for these reasons:
+//
+//   - CPUs and devices that no several numas share add up. Whether a mask has enough is then a sum, and
+//     where a single numa has enough, no table is needed.
+//   - Memory goes to a single numa that is in no group, to several that have no blocks at all, or to a
+//     group as it is (memory.go). Everything that the manager may say is among these.
+//   - The outcome of best-effort matters to memory alone, and where no numas are grouped, memory fits
+//     next to any affinity that comes of a mask that serves it: either it is that mask, or the manager
+//     widens the affinity to it.
+//
+// What cannot be told so is unsure, and Fits asks the full engine.
+
+// answer is what a plan says of a usage.
+type answer int8
+
+const (
+	unsure answer = iota
+	no
+	yes
+)
+
+// maxRows bounds the rows of a plan; requests that have more are left to the engine.
+const maxRows = 8
+
+// row is what a request wants of one row of amounts.
+type row struct {
+	at     int // where the row begins
+	amount int64
+	on     topo.Mask // the numas that the family ranges over
+	stock  int       // of devices: where the amount of all usable ones is; else 0
+}
+
+// plan is a request of one container, made ready for all usages of one ground.
+type plan struct {
+	policy Policy
+	never  bool // no usage of the ground serves it
+	hard   bool // only the engine can tell
+	// doubt: a yes is not sure, since CPUs are spread; narrow: neither is that no numas are preferred,
+	// since whole sockets are preferred too.
+	doubt, narrow bool
+	cores         bool // only whole cores
+	cpus          int64
+	// rows[:choosy] are CPUs and devices that are on some numa, rows[choosy:n] kinds of memory.
+	rows      [maxRows]row
+	choosy, n int
+	pinned    bool      // memory is assigned to numas
+	near      topo.Mask // the numas that all families range over
+	// width is the number of numas that CPUs and devices prefer: 0 where there are none of them, -1 where
+	// they do not agree. memory is the one that memory prefers.
+	width, memory int
+	// stocks are devices of which it only matters how many there are.
+	stocks  [maxRows]row
+	stocked int
+}
+
+// plan makes a request of one app container ready.
+func (u *Usage) plan(r *request, exclusive bool) (p plan) {
+	g, rules := u.ground, &u.Rules
+	p.policy, p.near, p.never = rules.Topology.Policy, g.all, g.beyond
+	var universe topo.Mask
+	if r.cpus > 0 {
+		p.cpus, universe = r.cpus, g.withCPUs
+		p.doubt, p.narrow = rules.CPU.DistributeAcrossNUMA, rules.CPU.AlignBySocket
+		p.cores = rules.CPU.FullPCPUsOnly
+		p.never = p.never || p.cores && r.cpus%int64(g.perCore) != 0
+		p.want(g, row{at: 0, amount: r.cpus, on: g.withCPUs}, false)
+	}
+	for _, d := range r.devices {
+		at, res, known := u.resource(d.Resource)
+		if !known {
+			continue
+		}
+		universe |= res.NUMAs
+		p.never = p.never || g.sets[at].healthy == 0
+		x := row{at: g.devices(at), amount: max(0, d.N), on: res.NUMAs, stock: g.usable(at)}
+		if res.NUMAs != 0 {
+			p.want(g, x, g.sets[at].shared)
+		}
+		if p.stocked == maxRows {
+			p.hard = true
+			return p
+		}
+		p.stocks[p.stocked] = x
+		p.stocked++
+	}
+	p.choosy = p.n
+	if p.pinned = len(r.memory) > 0; p.pinned {
+		universe = g.all
+		p.wantMemory(g, r.memory)
+	}
+	// The memory manager refuses a container that wants none, where nothing else says where.
+	p.hard = p.hard || exclusive && rules.Memory.Static && !p.pinned
+	p.never = p.never || universe.Len() > maxLattice && (p.policy != None || p.pinned)
+	return p
+}
+
+// want adds a family of CPUs or devices.
+func (p *plan) want(g *ground, x row, shared bool) {
+	if !p.push(x) {
+		return
+	}
+	p.near &= x.on
+	if !p.wide() {
+		return
+	}
+	w := 1
+	if least := fewestOf(g.whole[x.at:][:g.numas], x.amount); least > 1 {
+		if w = min(least, x.on.Len()); shared {
+			w = -1 // devices of several numas do not add up
+			p.hard = p.hard || p.policy == Restricted
+		}
+	}
+	if p.width == 0 {
+		p.width = w
+	} else if p.width != w {
+		p.width = -1
+	}
+}
+
+// wantMemory adds the family of memory.
+func (p *plan) wantMemory(g *ground, memory []Amount) {
+	least := 1
+	for _, m := range memory {
+		k := g.kind(m.Kind)
+		if k < 0 {
+			p.never = p.never || m.Bytes > 0
+			continue
+		}
+		x := row{at: g.memory(k), amount: max(0, m.Bytes), on: g.all}
+		if !p.push(x) {
+			return
+		}
+		if p.wide() {
+			least = max(least, fewestOf(g.whole[x.at:][:g.numas], x.amount))
+		}
+	}
+	if !p.wide() {
+		return
+	}
+	// Kinds together may need more numas than each alone.
+	for p.memory = least; p.memory <= g.numas; p.memory++ {
+		switch p.spans(g.whole, p.rows[p.choosy:p.n], g.all, p.memory) {
+		case yes:
+			return
+		case unsure:
+			p.hard = true
+			return
+		}
+	}
+}
+
+// wide reports whether masks of several numas may be preferred.
+func (p *plan) wide() bool { return p.policy == Restricted || p.policy == BestEffort }
+
+func (p *plan) push(x row) bool {
+	if p.n == maxRows {
+		p.hard = true
+		return false
+	}
+	p.rows[p.n] = x
+	p.n++
+	return true
+}
+
+// fewestOf returns how many numas, those with most first, add up to an amount: one more than there are
+// where they do not.
+func fewestOf(row []int64, amount int64) int {
+	for n := 1; n <= len(row); n++ {
+		if topSum(row, topo.Mask(1)<<uint(len(row))-1, n) >= amount {
+			return n
+		}
+	}
+	return len(row) + 1
+}
+
+// topSum adds up the n largest entries of a row that are in a mask.
+func topSum(row []int64, in topo.Mask, n int) (sum int64) {
+	if n == 1 {
+		for ; in != 0; in &= in - 1 {
+			sum = max(sum, row[in.First()])
+		}
+		return sum
+	}
+	var top [topo.MaxNUMAs]int64 // descending
+	for ; in != 0; in &= in - 1 {
+		x := row[in.First()]
+		for k := range n {
+			if x > top[k] {
+				x, top[k] = top[k], x
+			}
+		}
+	}
+	for _, x := range top[:n] {
+		sum += x
+	}
+	return sum
+}
+
+// ask says whether a usage of the plan's ground admits the pod.
+func (p *plan) ask(u *Usage) answer {
+	if p.never {
+		return no
+	}
+	if p.hard {
+		return unsure
+	}
+	for k := range p.stocked {
+		if x := &p.stocks[k]; u.amounts[x.stock] < x.amount {
+			return no
+		}
+	}
+	if p.cpus > u.cpus && !u.even {
+		return unsure // such machines may give out more than is free
+	}
+	if p.cpus > u.cpus || (p.cores && p.cpus > u.cpus-u.halves) {
+		return no
+	}
+	a := unsure
+	switch p.policy {
+	case None:
+		a = p.anywhere(u)
+	case SingleNUMA:
+		a = p.single(u)
+	case Restricted:
+		a = p.preferred(u)
+	case BestEffort:
+		a = p.nearby(u)
+	}
+	if a == yes && p.doubt {
+		return unsure
+	}
+	return a
+}
+
+// anywhere answers where no topology manager is asked: only memory may fail.
+func (p *plan) anywhere(u *Usage) answer {
+	if !p.pinned || p.memoryHas(u) {
+		return yes
+	}
+	return no
+}
+
+func (p *plan) single(u *Usage) answer {
+	switch {
+	case p.choosy == 0 && !p.pinned, p.lowest(u) >= 0:
+		return yes
+	case !p.pinned, u.grouped == 0, !p.serves(u, u.grouped):
+		return no
+	}
+	return p.unlessMemoryHas(u)
+}
+
+// unlessMemoryHas is the answer where some family finds no numas to prefer: the memory manager has no
+// opinion if it has no numas at all, and others may then choose numas that happen to have the memory.
+func (p *plan) unlessMemoryHas(u *Usage) answer {
+	if p.memoryHas(u) {
+		return no
+	}
+	return unsure
+}
+
+// lowest returns the lowest numa that serves all families by itself, or -1.
+func (p *plan) lowest(u *Usage) int {
+	in := p.near
+	if p.pinned {
+		in &^= u.grouped
+	}
+	for ; in != 0; in &= in - 1 {
+		if i := in.First(); hasAll(u.amounts, p.rows[:p.n], i) {
+			return i
+		}
+	}
+	return -1
+}
+
+// hasAll reports whether a numa has all that rows want.
+func hasAll(amounts []int64, rows []row, i int) bool {
+	for k := range rows {
+		if amounts[rows[k].at+i] < rows[k].amount {
+			return false
+		}
+	}
+	return true
+}
+
+// serves reports whether some numa of a mask has the memory by itself.
+func (p *plan) serves(u *Usage, in topo.Mask) bool {
+	for ; in != 0; in &= in - 1 {
+		if hasAll(u.amounts, p.rows[p.choosy:p.n], in.First()) {
+			return true
+		}
+	}
+	return false
+}
+
+// together reports whether the numas of a mask have the memory together.
+func (p *plan) together(u *Usage, in topo.Mask) bool {
+	for k := p.choosy; k < p.n; k++ {
+		sum := int64(0)
+		for rest := in; rest != 0; rest &= rest - 1 {
+			sum += u.amounts[p.rows[k].at+rest.First()]
+		}
+		if sum < p.rows[k].amount {
+			return false
+		}
+	}
+	return true
+}
+
+// memoryHas reports whether some numas would serve the memory: one that is in no group, several without
+// blocks, or a group.
+func (p *plan) memoryHas(u *Usage) bool {
+	unused := u.all &^ u.used
+	if p.serves(u, u.all&^u.grouped) || unused.Len() > 1 && p.together(u, unused) {
+		return true
+	}
+	for rest := u.grouped; rest != 0; rest &= rest - 1 {
+		if c := u.cells[rest.First()].group; c&^u.all == 0 && !u.violates(c) && p.together(u, c) {
+			return true
+		}
+	}
+	return false
+}
+
+// preferred answers where all families have to prefer the same numas.
+func (p *plan) preferred(u *Usage) answer {
+	if p.choosy == 0 && !p.pinned {
+		return yes
+	}
+	a := no
+	switch w := p.common(); {
+	case w == 1:
+		if p.lowest(u) >= 0 {
+			a = yes
+		}
+	case w > 1:
+		a = p.onSeveral(u, w)
+	}
+	switch {
+	case a != no:
+		return a
+	case p.narrow:
+		return unsure
+	case !p.pinned, u.grouped == 0, !p.together(u, u.all):
+		return no
+	}
+	return p.unlessMemoryHas(u)
+}
+
+// common returns the width that all families prefer, or -1.
+func (p *plan) common() int {
+	switch {
+	case !p.pinned:
+		return p.width
+	case p.choosy == 0 || p.width == p.memory:
+		return p.memory
+	}
+	return -1
+}
+
+// onSeveral looks for w > 1 numas that serve all families together.
+func (p *plan) onSeveral(u *Usage, w int) answer {
+	in, rows := p.near, p.rows[:p.n]
+	if p.pinned {
+		for rest := u.grouped; rest != 0; rest &= rest - 1 {
+			c := u.cells[rest.First()].group
+			if c.Len() == w && c&^in == 0 && !u.violates(c) && p.spans(u.amounts, rows, c, w) == yes {
+				return yes
+			}
+		}
+		in &^= u.used
+	}
+	return p.spans(u.amounts, rows, in, w)
+}
+
+// maxSearch bounds the search for several numas; beyond it, the engine's tables are no dearer.
+const maxSearch = 200
+
+// spans says whether some w numas of a mask have together what rows want.
+func (p *plan) spans(amounts []int64, rows []row, in topo.Mask, w int) answer {
+	var need [maxRows]int64
+	for k := range rows {
+		need[k] = rows[k].amount
+	}
+	steps := 0
+	return span(amounts, rows, need, in, w, &steps)
+}
+
+func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int, steps *int) answer {
+	if *steps++; *steps > maxSearch {
+		return unsure
+	}
+	if in.Len() < w {
+		return no
+	}
+	for k := range rows {
+		if need[k] > 0 && topSum(amounts[rows[k].at:], in, w) < need[k] {
+			return no
+		}
+	}
+	if w <= 1 { // each row has a numa that serves it; they need one for all
+		for ; in != 0; in &= in - 1 {
+			if enough(amounts, rows, &need, in.First()) {
+				return yes
+			}
+		}
+		return no
+	}
+	for in.Len() >= w {
+		i := in.First()
+		in &^= 1 << uint(i)
+		left := need
+		for k := range rows {
+			left[k] -= amounts[rows[k].at+i]
+		}
+		if a := span(amounts, rows, left, in, w-1, steps); a != no {
+			return a
+		}
+	}
+	return no
+}
+
+func enough(amounts []int64, rows []row, need *[maxRows]int64, i int) bool {
+	for k := range rows {
+		if amounts[rows[k].at+i] < need[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// nearby answers where the topology manager refuses nothing. Memory may fail: it is assigned next to
+// whatever affinity was found.
+func (p *plan) nearby(u *Usage) answer {
+	if !p.pinned {
+		return yes
+	}
+	if u.grouped != 0 {
+		switch {
+		case !p.together(u, u.all):
+			return no
+		case p.preferred(u) == yes:
+			return yes
+		}
+		return unsure
+	}
+	in := u.all // what all families range over that have numas at all
+	for k := range p.choosy {
+		if x := &p.rows[k]; x.stock == 0 || u.amounts[x.stock-1] >= x.amount {
+			in &= x.on
+		}
+	}
+	unused := u.all &^ u.used
+	if p.serves(u, in) || (unused&in != 0 || unused == u.all) && p.together(u, unused) {
+		return yes
+	}
+	return no
+}
