@@ -142,7 +142,7 @@ func TestCostAllocatesNothing(t *testing.T) {
 		t.Fatal(v.Reasons)
 	}
 	for _, typ := range allTypes {
-		s := score.Strategy{Type: typ, Weights: []score.Weight{{"cpu", 2}, {"memory", 1}}}
+		s := score.Strategy{Type: typ, Weights: []score.Weight{{"cpu", 2}, {"memory", 1}}, Mix: usual(t, score.MaxShapes)}
 		if n := testing.AllocsPerRun(20, func() { s.Cost(u, p, v, false) }); n != 0 {
 			t.Errorf("%v: %v allocations", typ, n)
 		}
@@ -151,13 +151,16 @@ func TestCostAllocatesNothing(t *testing.T) {
 
 func BenchmarkCost(b *testing.B) {
 	u, p, v := busy(b)
-	for _, typ := range allTypes {
-		b.Run(typ.String(), func(b *testing.B) {
-			s := score.Strategy{Type: typ}
+	bench := func(name string, s score.Strategy) {
+		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s.Cost(u, p, v, false)
 			}
 		})
 	}
+	for _, typ := range allTypes {
+		bench(typ.String(), score.Strategy{Type: typ})
+	}
+	bench("Tenon/16-shapes", score.Strategy{Mix: usual(b, score.MaxShapes)})
 }

@@ -86,14 +86,14 @@ func scoreOf(s score.Strategy, costs ...int64) int64 {
 	return costs[0]
 }
 
-func ownCost(tb testing.TB, p *place.Pod, n node) int64 {
+func ownCost(tb testing.TB, s score.Strategy, p *place.Pod, n node) int64 {
 	tb.Helper()
 	u := n.usage(tb)
 	v := place.Place(u, p)
 	if !v.Fits() {
 		tb.Fatalf("does not fit: %v", v.Reasons)
 	}
-	return score.Strategy{}.Cost(u, p, v, false)
+	return s.Cost(u, p, v, false)
 }
 
 // What is known coarsely costs a numa more, what pins nothing more than any numas, and what is unknown most.

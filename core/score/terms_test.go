@@ -7,6 +7,15 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
+// mixOf is a mix of pods that are asked for equally often.
+func mixOf(tb testing.TB, pods ...string) *score.Mix {
+	var shares []score.Share
+	for _, text := range pods {
+		shares = append(shares, score.Share{Pod: pod(tb, text), Weight: 1})
+	}
+	return score.NewMix(shares)
+}
+
 // Every pair of nodes differs in one term, and in the terms that count less it is the other way.
 func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 	const numas, distance, locality, damage, short, free = 60, 75, 80, 85, 90, 90 // what the worse one scores
@@ -14,7 +23,8 @@ func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 		term          int64
 		pod           string
 		better, worse string
-		held          string // CPUs that are held on the better one
+		held          string   // CPUs that are held on the better one
+		usual         []string // the mix
 	}{
 		"fewer numas, though more is left": {term: numas, pod: "cpu=16 memory=1Gi",
 			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\nnuma 1 socket 1 cpus 32-63 memory 64Gi",
@@ -31,7 +41,23 @@ func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 			worse:  "numa 0 socket 0 cpus 0-11 memory 64Gi\nnuma 1 memory 1Gi\ndistances 10 32\ndistances 32 10\ndevice acme.com/gpu a numa 1"},
 		"fewer caches, though more is left": {term: locality, pod: "cpu=8 memory=1Gi",
 			better: "numa 0 socket 0 cpus 0-31 memory 64Gi", worse: "numa 0 socket 0 cpus 0-7 l3 4 memory 64Gi"},
-		"more CPUs beside the devices that are free": {term: short, pod: "cpu=8 memory=1Gi",
+		"GPUs that usual pods want together stay together, though more CPUs are left": {term: damage, pod: "cpu=2 memory=1Gi acme.com/gpu=1",
+			usual:  []string{"cpu=4 memory=1Gi acme.com/gpu=4"},
+			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a,b,c numa 0",
+			worse:  "numa 0 socket 0 cpus 0-15 memory 64Gi\ndevice acme.com/gpu a,b,c,d numa 0"},
+		"CPUs that usual pods need beside a GPU stay, though another GPU is left with few": {term: damage, pod: "cpu=8 memory=1Gi",
+			usual:  []string{"cpu=16 memory=1Gi acme.com/gpu=1"},
+			better: "numa 0 socket 0 cpus 0-11 memory 64Gi\ndevice acme.com/gpu a numa 0",
+			worse:  "numa 0 socket 0 cpus 0-17 memory 64Gi\ndevice acme.com/gpu a numa 0"},
+		"memory that usual pods need stays, though more CPUs are left": {term: damage, pod: "cpu=4 memory=4Gi",
+			usual:  []string{"cpu=2 memory=62Gi"},
+			better: "numa 0 socket 0 cpus 0-15 memory 32Gi", worse: "numa 0 socket 0 cpus 0-7 memory 64Gi"},
+		"both numas stay for usual pods that need both, though more CPUs are left": {term: damage, pod: "cpu=2 memory=1Gi",
+			usual:  []string{"cpu=12 memory=2Gi acme.com/gpu=2"},
+			better: "numa 0 socket 0 cpus 0-11 memory 64Gi\nnuma 1 socket 1 cpus 12-19 memory 64Gi\ndevice acme.com/gpu a numa 1",
+			worse: "numa 0 socket 0 cpus 0-7 memory 64Gi\nnuma 1 socket 1 cpus 8-15 memory 64Gi\n" +
+				"device acme.com/gpu a numa 0\ndevice acme.com/gpu b numa 1"},
+		"more CPUs beside the devices that no usual pod asks for": {term: short, pod: "cpu=8 memory=1Gi", usual: []string{"cpu=8 memory=1Gi"},
 			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a numa 0",
 			worse:  "numa 0 socket 0 cpus 0-9 memory 64Gi\ndevice acme.com/gpu a numa 0"},
 		"a sick device is no loss": {term: short, pod: "cpu=8 memory=1Gi",
@@ -44,12 +70,12 @@ func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 			better: "numa 0 socket 0 cpus 0-15 memory 64Gi", worse: "numa 0 socket 0 cpus 0-15 memory 64Gi"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			better := ownCost(t, pod(t, c.pod), node{machine: c.better, policy: place.BestEffort, held: c.held})
-			worse := ownCost(t, pod(t, c.pod), node{machine: c.worse, policy: place.BestEffort})
+			s := score.Strategy{Mix: mixOf(t, c.usual...)}
+			better := ownCost(t, s, pod(t, c.pod), node{machine: c.better, policy: place.BestEffort, held: c.held})
+			worse := ownCost(t, s, pod(t, c.pod), node{machine: c.worse, policy: place.BestEffort})
 			if better >= worse {
 				t.Errorf("costs %d and %d: the better one must cost less", better, worse)
 			}
-			var s score.Strategy
 			if b, w := scoreOf(s, better, worse), scoreOf(s, worse, better); b != score.Max || w != c.term {
 				t.Errorf("scores %d and %d, want %d and %d", b, w, score.Max, c.term)
 			}

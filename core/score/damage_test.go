@@ -1,0 +1,104 @@
+package score
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// one has a single container.
+func one(cpus, gigs, gpus int64) *place.Pod {
+	c := place.Container{Name: "c", MilliCPU: cpus * 1000}
+	if gigs > 0 {
+		c.Memory = []place.Amount{{Kind: topo.Memory, Bytes: gigs << 30}}
+	}
+	if gpus > 0 {
+		c.Devices = []place.Count{{Resource: "acme.com/gpu", N: gpus}}
+	}
+	return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{c}}
+}
+
+func drawnPod(t *rapid.T) *place.Pod {
+	return one(rapid.Int64Range(0, 9).Draw(t, "cpus"), rapid.Int64Range(1, 20).Draw(t, "gigs"), rapid.Int64Range(0, 3).Draw(t, "gpus"))
+}
+
+// drawnUsage is a machine of up to four numas on which something is held.
+func drawnUsage(t *rapid.T, policy place.Policy) *place.Usage {
+	var b strings.Builder
+	cpu := 0
+	for i := range rapid.IntRange(1, 4).Draw(t, "numas") {
+		n := rapid.IntRange(1, 16).Draw(t, "cpus")
+		fmt.Fprintf(&b, "numa %d cpus %d-%d memory %dGi\n", 3*i, cpu, cpu+n-1, rapid.IntRange(1, 40).Draw(t, "memory"))
+		cpu += n
+		for g := range rapid.IntRange(max(0, 1-i), 4).Draw(t, "gpus") { // a resource that a machine has not is nobody's to refuse
+			fmt.Fprintf(&b, "device acme.com/gpu g%d-%d numa %d\n", i, g, 3*i)
+		}
+	}
+	m, err := topo.ParseMachine(b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := place.NewUsage(m, place.Rules{Topology: place.TopologyRules{Policy: policy, Scope: place.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))},
+		CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}})
+	for range rapid.IntRange(0, 6).Draw(t, "held") {
+		if v := place.Place(u, drawnPod(t)); v.Fits() {
+			u = u.Hold(v.Holdings...)
+		}
+	}
+	return u
+}
+
+// fitting returns how many pods one after the other the node admits.
+func fitting(u *place.Usage, p *place.Pod) (count int64) {
+	for {
+		v := place.Place(u, p)
+		if !v.Fits() {
+			return count
+		}
+		u = u.Hold(v.Holdings...)
+		count++
+	}
+}
+
+// Where the policy is single-numa-node, the damage to pods of one container is what place finds: as many
+// fewer as fit after the placement, by what one is worth.
+func TestDamageIsWhatPlaceFinds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		u, p, usual := drawnUsage(t, place.SingleNUMA), drawnPod(t), drawnPod(t)
+		v := place.Place(u, p)
+		m := NewMix([]Share{{usual, 1}})
+		if !v.Fits() || len(m.Shares()) == 0 || v.NUMAs(u.Machine) == 0 {
+			return
+		}
+		lost := fitting(u, usual) - fitting(u.Hold(v.Holdings...), usual)
+		if got, want := m.damage(u, v, v.NUMAs(u.Machine)), 2*lost*m.shapes[0].worth*fullWeight; got != want {
+			t.Errorf("damage %d, want %d: %d pods of %s less", got, want, lost, usual.Shape())
+		}
+	})
+}
+
+// Whatever the policy, nothing is damaged by less than nothing, and never more than there was.
+func TestDamageIsBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		u, p := drawnUsage(t, place.Policy(rapid.IntRange(0, 3).Draw(t, "policy"))), drawnPod(t)
+		v := place.Place(u, p)
+		m := NewMix([]Share{{drawnPod(t), 3}, {drawnPod(t), 2}, {drawnPod(t), 1}})
+		if !v.Fits() {
+			return
+		}
+		most := int64(0)
+		s := space{mix: m}
+		s.fill(u)
+		for i := range m.shapes {
+			most += m.shapes[i].value(place.None, s.pods(m.shapes[i].whole, 1, wholeNode), 0)
+		}
+		if got := m.damage(u, v, v.NUMAs(u.Machine)); got < 0 || got > most {
+			t.Errorf("damage %d is outside 0..%d", got, most)
+		}
+	})
+}
