@@ -38,6 +38,8 @@ var floors = []floor{
 	// The ledger has the only lock in core.
 	{"core/ledger", append(words(`sync sync/atomic`), pure...), words(`core/idset core/topo core/place`), nil},
 
+	{"core/whatif", pure, words(`core/idset core/topo core/place core/score core/ledger`), nil},
+
 	// Floor 1: wire types.
 	{"api/config", nil, words(`core/...`), words(`k8s.io/apimachinery sigs.k8s.io/yaml`)},
 	{"api/objects", nil, nil, words(`k8s.io/api k8s.io/apimachinery k8s.io/client-go`)},
@@ -55,6 +57,8 @@ var floors = []floor{
 	{"node/...", nil, words(`core/... api/...`), onNode},
 	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},
 	{"cluster/nrt", nil, words(`core/... api/...`), append(append(words(`github.com/go-logr/logr`), topologies...), inCluster...)},
+	{"cluster/manifest", nil, nil, inCluster},
+	{"cluster/stage", nil, words(`core/... api/... cluster/kube cluster/manifest`), inCluster},
 	{"cluster/inspect", nil, words(`core/...`), nil},
 	{"cluster/sched", nil, words(`core/... api/... cluster/inspect cluster/kube cluster/nrt`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes github.com/spf13/cobra`), inCluster...)},

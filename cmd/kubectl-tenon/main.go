@@ -18,9 +18,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := cli.Run(ctx, os.Args[1:], os.Stdout, os.Stderr, cli.Setup{Version: version(), Connect: connect, Machine: readMachine})
+	code := cli.Run(ctx, os.Args[1:], os.Stdout, os.Stderr, setup(version()))
 	stop()
 	os.Exit(code)
+}
+
+func setup(version string) cli.Setup {
+	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Stages: stages()}
 }
 
 func version() string {
@@ -60,11 +64,7 @@ type cluster struct{ reader *kube.Reader }
 
 func (c cluster) Nodes(ctx context.Context) ([]*ledger.Node, []cli.NodeProblem, error) {
 	nodes, problems, err := c.reader.Nodes(ctx)
-	out := make([]cli.NodeProblem, 0, len(problems))
-	for _, p := range problems {
-		out = append(out, cli.NodeProblem{Node: p.Node, Reason: p.Reason})
-	}
-	return nodes, out, err
+	return nodes, nodeProblems(problems), err
 }
 
 func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, error) {

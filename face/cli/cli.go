@@ -1,5 +1,5 @@
-// Package cli is the kubectl plugin "kubectl tenon": it explains where a pod fits and why, and draws
-// machines.
+// Package cli is the kubectl plugin "kubectl tenon": it explains where a pod fits and why, simulates where
+// pods that are not there would fit, and draws machines.
 //
 // Commands are functions of context, arguments and two writers; what they know of a cluster comes
 // through [Cluster], which the caller connects. Invariant: a command reads and never changes anything,
@@ -63,10 +63,13 @@ type Setup struct {
 	// Machine makes a machine of a machine file's content, and says what is odd about it; nil reads the
 	// text form of topo alone.
 	Machine func(data []byte) (m *topo.Machine, warnings []string, err error)
+	// Stages are where simulate gets its nodes from.
+	Stages Stages
 }
 
 // Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an
-// error that was written to stderr as kubectl words it. A pod that fits nowhere is an answer, not an error.
+// error that was written to stderr as kubectl words it. A pod that fits nowhere is an answer, not an error;
+// simulate tells it by the exit code 2 too, for scripts.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) int {
 	root := newRoot(s)
 	if args == nil {
@@ -75,7 +78,11 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	if errors.Is(err, unfit{}) {
+		return exitUnfit
+	}
+	if err != nil {
 		fmt.Fprintln(stderr, errorText(err))
 		return 1
 	}
@@ -114,7 +121,7 @@ devices it will assign, or the very error it will give. They only read.`,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	a.kube.bind(root.PersistentFlags())
-	root.AddCommand(a.explainCommand(), a.mapCommand(), a.versionCommand())
+	root.AddCommand(a.explainCommand(), a.mapCommand(), a.simulateCommand(), a.versionCommand())
 	return root
 }
 

@@ -184,8 +184,10 @@ func (v verdictOn) document() verdictDocument {
 	return verdictDocument{
 		Node: v.node.Name, Fits: v.verdict.Fits(), Error: string(v.verdict.Error),
 		NUMAs: ids(m, v.verdict.NUMAs(m)), Holdings: holdingsOn(m, v.verdict.Holdings),
-		Reasons: each(v.verdict.Reasons, func(r place.Reason) reasonDocument {
-			return reasonDocument{string(r.Code), r.Container, r.Resource, r.Want, r.Have, r.Width, r.With, r.Text()}
-		}),
+		Reasons: each(v.verdict.Reasons, reason),
 	}
+}
+
+func reason(r place.Reason) reasonDocument {
+	return reasonDocument{string(r.Code), r.Container, r.Resource, r.Want, r.Have, r.Width, r.With, r.Text()}
 }

@@ -1,0 +1,168 @@
+package manifest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// maxContainers bounds the containers of a pod; no kubelet runs so many.
+const maxContainers = 1000
+
+// quantities checks every amount of an object's resources: decoding says what is wrong with an amount, but
+// not where it is.
+func quantities(text []byte) error {
+	var any any
+	if err := json.Unmarshal(text, &any); err != nil {
+		return err
+	}
+	return walk("", any, "")
+}
+
+// walk looks for the amounts below a value, parent being the field that the value's field is in.
+func walk(path string, value any, parent string) error {
+	field := path[strings.LastIndexByte(path, '.')+1:]
+	switch value := value.(type) {
+	case []any:
+		for i, x := range value {
+			if err := walk(fmt.Sprintf("%s[%d]", path, i), x, parent); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		if (field == "limits" || field == "requests") && parent == "resources" {
+			return amounts(path, value)
+		}
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			if err := walk(strings.TrimPrefix(path+"."+name, "."), value[name], field); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func amounts(path string, list map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		text := fmt.Sprint(list[name])
+		if f, ok := list[name].(float64); ok {
+			b, err := json.Marshal(f)
+			if err != nil {
+				return fmt.Errorf("%s.%s: %w", path, clip(name), err)
+			}
+			text = string(b)
+		}
+		if q, err := resource.ParseQuantity(text); err != nil || q.Sign() < 0 {
+			return fmt.Errorf("%s.%s: %q is not an amount", path, clip(name), clip(text))
+		}
+	}
+	return nil
+}
+
+// fill gives a pod the requests that the API server gives it where it says limits only
+// (pkg/apis/core/v1/defaults.go, SetDefaults_Pod).
+func fill(p *v1.Pod) {
+	each(p, func(_ string, c *v1.Container) error {
+		c.Resources.Requests = requests(c.Resources.Requests, c.Resources.Limits)
+		return nil
+	})
+	r := p.Spec.Resources
+	if r == nil || len(r.Limits) == 0 {
+		return
+	}
+	own := v1.ResourceList{}
+	for _, from := range []v1.ResourceList{resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{}), r.Limits} {
+		for name, q := range from {
+			if _, said := own[name]; !said && resourcehelper.IsSupportedPodLevelResource(name) {
+				own[name] = q
+			}
+		}
+	}
+	r.Requests = requests(r.Requests, own)
+}
+
+// requests returns what is requested, and for what is not said the same as another list.
+func requests(said, other v1.ResourceList) v1.ResourceList {
+	if len(other) == 0 {
+		return said
+	}
+	out := maps.Clone(other)
+	maps.Copy(out, said)
+	return out
+}
+
+// each calls do for every container, with the path of its field, until one fails.
+func each(p *v1.Pod, do func(path string, c *v1.Container) error) error {
+	for i := range p.Spec.InitContainers {
+		if err := do(fmt.Sprintf("initContainers[%d]", i), &p.Spec.InitContainers[i]); err != nil {
+			return err
+		}
+	}
+	for i := range p.Spec.Containers {
+		if err := do(fmt.Sprintf("containers[%d]", i), &p.Spec.Containers[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check refuses what the API server refuses of containers and their amounts (pkg/apis/core/validation).
+func check(p *v1.Pod) error {
+	if len(p.Spec.Containers) == 0 {
+		return errors.New("the pod has no containers")
+	}
+	if n := len(p.Spec.Containers) + len(p.Spec.InitContainers); n > maxContainers {
+		return fmt.Errorf("the pod has %d containers, at most %d", n, maxContainers)
+	}
+	seen := map[string]bool{}
+	return each(p, func(path string, c *v1.Container) error {
+		switch {
+		case c.Name == "":
+			return fmt.Errorf("%s: name is missing", path)
+		case seen[c.Name]:
+			return fmt.Errorf("%s: name %q is there twice", path, clip(c.Name))
+		}
+		seen[c.Name] = true
+		if err := checkAmounts(c.Resources.Requests, c.Resources.Limits); err != nil {
+			return fmt.Errorf("%s (%s): resources: %w", path, clip(c.Name), err)
+		}
+		return nil
+	})
+}
+
+func checkAmounts(requests, limits v1.ResourceList) error {
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		q := requests[name]
+		whole, known := kind(name)
+		limit, limited := limits[name]
+		shown := clip(string(name))
+		switch {
+		case !known:
+			return fmt.Errorf("%q is no resource: want cpu, memory, ephemeral-storage, hugepages-SIZE, or a name with a domain", shown)
+		case limited && q.Cmp(limit) > 0:
+			return fmt.Errorf("%s: request %s is above the limit %s", shown, q.String(), limit.String())
+		case whole && (!limited || q.Cmp(limit) != 0):
+			return fmt.Errorf("%s: request and limit must be the same", shown)
+		case whole && strings.Contains(string(name), "/") && q.MilliValue()%1000 != 0:
+			return fmt.Errorf("%s: %s is not a whole number", shown, q.String())
+		}
+	}
+	return nil
+}
+
+// kind reports whether a resource is known to containers, and whether it cannot be had in parts or promised
+// to several.
+func kind(name v1.ResourceName) (whole, known bool) {
+	switch name {
+	case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage:
+		return false, true
+	}
+	return true, strings.Contains(string(name), "/") || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+}

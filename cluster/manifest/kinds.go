@@ -1,0 +1,149 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// kinds are the objects that have pods.
+var kinds = map[schema.GroupVersionKind]func(runtime.Object) (Template, error){
+	v1.SchemeGroupVersion.WithKind("Pod"): func(o runtime.Object) (Template, error) {
+		p := o.(*v1.Pod)
+		return template("Pod", p.ObjectMeta, p, 1), nil
+	},
+	v1.SchemeGroupVersion.WithKind("ReplicationController"): func(o runtime.Object) (Template, error) {
+		x := o.(*v1.ReplicationController)
+		if x.Spec.Template == nil {
+			return Template{}, errors.New("spec.template is missing")
+		}
+		return replicated("ReplicationController", x.ObjectMeta, *x.Spec.Template, "spec.replicas", x.Spec.Replicas)
+	},
+	appsv1.SchemeGroupVersion.WithKind("Deployment"): func(o runtime.Object) (Template, error) {
+		x := o.(*appsv1.Deployment)
+		return replicated("Deployment", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
+	},
+	appsv1.SchemeGroupVersion.WithKind("StatefulSet"): func(o runtime.Object) (Template, error) {
+		x := o.(*appsv1.StatefulSet)
+		return replicated("StatefulSet", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
+	},
+	appsv1.SchemeGroupVersion.WithKind("ReplicaSet"): func(o runtime.Object) (Template, error) {
+		x := o.(*appsv1.ReplicaSet)
+		return replicated("ReplicaSet", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
+	},
+	appsv1.SchemeGroupVersion.WithKind("DaemonSet"): func(o runtime.Object) (Template, error) {
+		x := o.(*appsv1.DaemonSet)
+		t := template("DaemonSet", x.ObjectMeta, podOf(x.Spec.Template), 0)
+		t.PerNode = true
+		t.Pod.Spec.Tolerations = append(t.Pod.Spec.Tolerations, daemons()...)
+		return t, nil
+	},
+	batchv1.SchemeGroupVersion.WithKind("Job"): func(o runtime.Object) (Template, error) {
+		x := o.(*batchv1.Job)
+		return job("Job", x.ObjectMeta, x.Spec, "spec")
+	},
+	batchv1.SchemeGroupVersion.WithKind("CronJob"): func(o runtime.Object) (Template, error) {
+		x := o.(*batchv1.CronJob)
+		return job("CronJob", x.ObjectMeta, x.Spec.JobTemplate.Spec, "spec.jobTemplate.spec")
+	},
+}
+
+// daemons are the tolerations that the controller of DaemonSets gives to their pods
+// (pkg/controller/daemon/util, AddOrUpdateDaemonPodTolerations).
+func daemons() []v1.Toleration {
+	var out []v1.Toleration
+	for _, key := range []string{v1.TaintNodeNotReady, v1.TaintNodeUnreachable} {
+		out = append(out, v1.Toleration{Key: key, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
+	}
+	for _, key := range []string{v1.TaintNodeDiskPressure, v1.TaintNodeMemoryPressure, v1.TaintNodePIDPressure, v1.TaintNodeUnschedulable} {
+		out = append(out, v1.Toleration{Key: key, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule})
+	}
+	return out
+}
+
+func template(kind string, meta metav1.ObjectMeta, pod *v1.Pod, count int) Template {
+	name := meta.Name
+	if name == "" {
+		name = meta.GenerateName
+	}
+	return Template{Kind: kind, Namespace: meta.Namespace, Name: name, Count: count, Pod: pod}
+}
+
+func podOf(t v1.PodTemplateSpec) *v1.Pod {
+	return &v1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
+}
+
+// replicated is one pod where the object does not say how many.
+func replicated(kind string, meta metav1.ObjectMeta, t v1.PodTemplateSpec, field string, replicas *int32) (Template, error) {
+	n, err := count(field, replicas)
+	return template(kind, meta, podOf(t), n), err
+}
+
+// job counts the pods that run at a time: parallelism, and no more than have to complete.
+func job(kind string, meta metav1.ObjectMeta, s batchv1.JobSpec, path string) (Template, error) {
+	n, err := count(path+".parallelism", s.Parallelism)
+	if err != nil {
+		return Template{}, err
+	}
+	if s.Completions != nil {
+		all, err := count(path+".completions", s.Completions)
+		if err != nil {
+			return Template{}, err
+		}
+		n = min(n, all)
+	}
+	return template(kind, meta, podOf(s.Template), n), nil
+}
+
+func count(field string, n *int32) (int, error) {
+	switch {
+	case n == nil:
+		return 1, nil
+	case *n < 0 || *n > MaxPods:
+		return 0, fmt.Errorf("%s: %d is outside 0..%d", field, *n, MaxPods)
+	}
+	return int(*n), nil
+}
+
+// complete checks what an object is called and gives its pod the amounts that the API server would.
+func complete(t *Template) error {
+	if t.Name == "" {
+		return errors.New("metadata.name is missing")
+	}
+	// A name that is to be made longer may end in what no name ends in.
+	if bad := validation.IsDNS1123Subdomain(t.Name + "x"); len(bad) > 0 {
+		return fmt.Errorf("metadata.name: %q: %s", clip(t.Name), bad[0])
+	}
+	if bad := validation.IsDNS1123Label(t.Namespace); t.Namespace != "" && len(bad) > 0 {
+		return fmt.Errorf("metadata.namespace: %q: %s", clip(t.Namespace), bad[0])
+	}
+	fresh(t.Pod)
+	t.Pod.Namespace, t.Pod.Name = t.Namespace, t.Name
+	fill(t.Pod)
+	return check(t.Pod)
+}
+
+// fresh makes of a pod that was read from a cluster the pod that it was before it had a node.
+func fresh(p *v1.Pod) {
+	if p.UID != "" {
+		p.Spec.NodeName = ""
+	}
+	p.UID, p.Status = "", v1.PodStatus{}
+	p.Spec.EphemeralContainers = nil
+}
+
+// Like returns one more of a pod that is there. The error names the field that nothing could be made of.
+func Like(pod *v1.Pod) (Template, error) {
+	t := template("Pod", pod.ObjectMeta, pod.DeepCopy(), 1)
+	if err := complete(&t); err != nil {
+		return Template{}, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return t, nil
+}

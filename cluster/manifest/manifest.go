@@ -1,0 +1,230 @@
+// Package manifest reads what a workload file asks for: pods as the API server would have them, and how many
+// of each.
+//
+// Invariant: every pod that it returns has been given the requests that the API server gives where only
+// limits are said, and would pass the API server's checks of amounts; the first object that would not is one
+// error, which names document, object and field. The package refuses to guess: an object of a kind that it
+// does not know is named as left out, and a field that no such object has is an error, since a typing error
+// would otherwise count as nothing.
+package manifest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	runtimejson "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// Bounds of a file.
+const (
+	MaxBytes   = 32 << 20
+	MaxObjects = 10_000
+	// MaxPods bounds the pods of one object.
+	MaxPods = 100_000
+
+	maxDepth = 3 // of lists in lists
+)
+
+// Template is pods of one object.
+type Template struct {
+	// Kind and Name are the object's, such as "Deployment" and "trainer"; Namespace is empty where the object
+	// does not say it.
+	Kind, Namespace, Name string
+	// Count is how many of the pods run at a time, 0..MaxPods.
+	Count int
+	// PerNode: there is one on every node, and Count says nothing.
+	PerNode bool
+	// Pod is one of them, without a status and in no namespace but the object's.
+	Pod *v1.Pod
+}
+
+// String names the object, for example "Deployment ml/trainer".
+func (t Template) String() string {
+	if t.Namespace == "" {
+		return t.Kind + " " + t.Name
+	}
+	return t.Kind + " " + t.Namespace + "/" + t.Name
+}
+
+// File is a workload file.
+type File struct {
+	Templates []Template // in the order of the file
+	// Left are the objects that have no pods as far as is known here, for example
+	// "document 2: Service web (v1)".
+	Left []string
+}
+
+// Read reads YAML documents or JSON, with objects or lists of them.
+func Read(data []byte) (*File, error) {
+	if len(data) > MaxBytes {
+		return nil, fmt.Errorf("larger than %d bytes", MaxBytes)
+	}
+	r := reader{decoder: newDecoder()}
+	err := Documents(data, func(where string, text []byte) error { return r.object(where, text, schema.GroupVersionKind{}, 0) })
+	if err != nil {
+		return nil, err
+	}
+	if len(r.file.Templates) == 0 {
+		return nil, errors.New("no pods, and no objects that have any")
+	}
+	return &r.file, nil
+}
+
+// Documents calls do for every YAML document of a text, as JSON, and with a name that says which it is;
+// empty documents are passed over. JSON is one document.
+func Documents(data []byte, do func(where string, text []byte) error) error {
+	if utilyaml.IsJSONBuffer(data) {
+		return do("document 1", data)
+	}
+	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for i := 1; ; i++ {
+		where := fmt.Sprintf("document %d", i)
+		doc, err := docs.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", where, err)
+		}
+		text, err := yaml.YAMLToJSONStrict(doc)
+		if err != nil {
+			return fmt.Errorf("%s: %w", where, err)
+		}
+		if s := string(bytes.TrimSpace(text)); s == "null" {
+			continue
+		}
+		if err := do(where, text); err != nil {
+			return err
+		}
+	}
+}
+
+// Header is what every object begins with.
+type Header struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Items []json.RawMessage `json:"items"`
+}
+
+// ReadHeader reads the beginning of an object; the error says what is wrong with it.
+func ReadHeader(text []byte) (h Header, gvk schema.GroupVersionKind, err error) {
+	if err := json.Unmarshal(text, &h); err != nil {
+		return h, gvk, fmt.Errorf("not an object: %w", err)
+	}
+	gv, err := schema.ParseGroupVersion(h.APIVersion)
+	if err != nil {
+		return h, gvk, fmt.Errorf("apiVersion: %w", err)
+	}
+	return h, gv.WithKind(h.Kind), nil
+}
+
+type reader struct {
+	decoder runtime.Decoder
+	file    File
+	objects int
+}
+
+func newDecoder() runtime.Decoder {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(err) // the types are constants
+		}
+	}
+	return runtimejson.NewSerializerWithOptions(runtimejson.DefaultMetaFactory, s, s, runtimejson.SerializerOptions{Strict: true})
+}
+
+// object reads an object; one of a typed list may leave its kind to the list.
+func (r *reader) object(where string, text []byte, implied schema.GroupVersionKind, depth int) error {
+	h, gvk, err := ReadHeader(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	if gvk.Kind == "" {
+		gvk = implied
+	}
+	if gvk.Kind == "" || gvk.Version == "" {
+		return fmt.Errorf("%s: apiVersion or kind is missing", where)
+	}
+	if item, list := strings.CutSuffix(gvk.Kind, "List"); list {
+		return r.list(where, h.Items, gvk.GroupVersion().WithKind(item), depth)
+	}
+	if r.objects++; r.objects > MaxObjects {
+		return fmt.Errorf("more than %d objects", MaxObjects)
+	}
+	what := fmt.Sprintf("%s: %s %s", where, clip(gvk.Kind), clip(h.Metadata.Name))
+	if kinds[gvk] == nil {
+		r.file.Left = append(r.file.Left, fmt.Sprintf("%s (%s)", what, clip(gvk.GroupVersion().String())))
+		return nil
+	}
+	if err := quantities(text); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	obj, _, err := r.decoder.Decode(text, &gvk, nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, plain(err))
+	}
+	t, err := kinds[gvk](obj)
+	if err == nil {
+		err = complete(&t)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	r.file.Templates = append(r.file.Templates, t)
+	return nil
+}
+
+func (r *reader) list(where string, items []json.RawMessage, of schema.GroupVersionKind, depth int) error {
+	if depth++; depth > maxDepth {
+		return fmt.Errorf("%s: lists in lists", where)
+	}
+	if of.Kind == "" { // a List has objects of any kind
+		of = schema.GroupVersionKind{}
+	}
+	for i, item := range items {
+		if err := r.object(fmt.Sprintf("%s, item %d", where, i+1), item, of, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plain returns the first of the errors that strict decoding found.
+func plain(err error) error {
+	if strict, ok := runtime.AsStrictDecodingError(err); ok && len(strict.Errors()) > 0 {
+		return strict.Errors()[0]
+	}
+	return err
+}
+
+// clip makes of a text of the file one that can be shown: short, and without what moves a cursor.
+func clip(s string) string {
+	const room = 80
+	out := []rune(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s))
+	if len(out) > room {
+		return string(out[:room]) + "..."
+	}
+	return string(out)
+}

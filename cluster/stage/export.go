@@ -1,0 +1,211 @@
+package stage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/manifest"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// MaxExport bounds an exported file: a layout takes some kilobytes, a pod as well.
+const MaxExport = 1 << 30
+
+// maxPods is what a kubelet takes unless told otherwise.
+const maxPods = 110
+
+// Export makes a stage of what "kubectl get nodelayouts,nodes,pods -A -o json" wrote, or YAML of the same.
+// Where there are no Nodes, what layouts say has to do: a machine less what its rules reserve is what all
+// pods may have, nobody but the holders in the layouts uses any of it, and nodes have no labels. Other kinds
+// of objects are passed over.
+func Export(data []byte) (*Stage, []kube.Problem, error) {
+	if len(data) > MaxExport {
+		return nil, nil, fmt.Errorf("larger than %d bytes", int64(MaxExport))
+	}
+	var e export
+	if err := manifest.Documents(data, func(where string, text []byte) error { return e.object(where, text, schema.GroupVersionKind{}, 0) }); err != nil {
+		return nil, nil, err
+	}
+	book := ledger.New()
+	feed := kube.NewFeed(book, nil, nil)
+	for _, l := range e.layouts {
+		feed.Layout(l)
+	}
+	for i := range e.pods {
+		feed.Pod(&e.pods[i])
+	}
+	feed.Begin()
+	var states []*ledger.Node
+	snap := book.Snapshot()
+	for _, name := range snap.Names() {
+		states = append(states, snap.Node(name))
+	}
+	var problems []kube.Problem
+	for _, l := range e.layouts {
+		if why := feed.Problem(l.Name); why != "" {
+			problems = append(problems, kube.Problem{Node: l.Name, Reason: "layout refused: " + why})
+		}
+	}
+	if len(e.nodes) == 0 {
+		if len(states) == 0 {
+			return nil, nil, errors.New("no Nodes, and no NodeLayouts that are understood")
+		}
+		s, err := bare(nodesOf(states, e.pods), e.pods)
+		return s, problems, err
+	}
+	for i := range e.nodes {
+		if name := e.nodes[i].Name; snap.Node(name) == nil && feed.Problem(name) == "" {
+			problems = append(problems, kube.Problem{Node: name, Reason: "no layout in the file"})
+		}
+	}
+	s, err := assemble(e.nodes, states, e.pods)
+	if err == nil && len(e.pods) == 0 {
+		s.count()
+	}
+	return s, problems, err
+}
+
+// count takes what layouts tell for what pods ask for, where there are no pods.
+func (s *Stage) count() {
+	s.pods = nil
+	for i := range s.nodes {
+		if n := &s.nodes[i]; n.State != nil {
+			n.Used = held(n.State)
+		}
+	}
+}
+
+// export is what is read of the objects.
+type export struct {
+	layouts []*v1alpha1.NodeLayout
+	nodes   []v1.Node
+	pods    []v1.Pod
+}
+
+// maxDepth bounds lists in lists.
+const maxDepth = 3
+
+func (e *export) object(where string, text []byte, implied schema.GroupVersionKind, depth int) error {
+	h, gvk, err := manifest.ReadHeader(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	if gvk.Kind == "" {
+		gvk = implied
+	}
+	switch gvk.Kind {
+	case "List", "NodeLayoutList", "NodeList", "PodList":
+		if depth == maxDepth {
+			return fmt.Errorf("%s: lists in lists", where)
+		}
+		of := gvk
+		of.Kind = gvk.Kind[:len(gvk.Kind)-len("List")]
+		for i, item := range h.Items {
+			if err := e.object(fmt.Sprintf("%s, item %d", where, i+1), item, of, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "NodeLayout":
+		l := &v1alpha1.NodeLayout{}
+		e.layouts = append(e.layouts, l)
+		err = json.Unmarshal(text, l)
+	case "Node":
+		e.nodes = append(e.nodes, v1.Node{})
+		err = json.Unmarshal(text, &e.nodes[len(e.nodes)-1])
+	case "Pod":
+		e.pods = append(e.pods, v1.Pod{})
+		err = json.Unmarshal(text, &e.pods[len(e.pods)-1])
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s %.80q: %w", where, gvk.Kind, h.Metadata.Name, err)
+	}
+	if len(e.nodes) > MaxNodes || len(e.layouts) > MaxNodes {
+		return fmt.Errorf("more than %d nodes", MaxNodes)
+	}
+	return nil
+}
+
+// nodesOf makes nodes of states and, where there are any, pods.
+func nodesOf(states []*ledger.Node, pods []v1.Pod) (out []whatif.Node) {
+	used := asked(pods)
+	for _, n := range states {
+		x := whatif.Node{Name: n.Name, State: n, Allocatable: allocatable(n), Used: used[n.Name]}
+		if len(pods) == 0 {
+			x.Used = held(n)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// allocatable is what a machine and its rules leave to pods. A kubelet with a static memory manager reserves
+// as much by numa as it does in all, so that is exact; without one, all memory counts.
+func allocatable(n *ledger.Node) whatif.Amounts {
+	out := whatif.Amounts{"pods": maxPods, "ephemeral-storage": whatif.MaxAmount,
+		"cpu": int64(n.Machine.CPUs().Minus(n.Rules.CPU.Reserved).Len()) * 1000}
+	empty := place.NewUsage(n.Machine, n.Rules)
+	for i := range n.Machine.NUMAs() {
+		for _, k := range empty.Kinds() {
+			out[k] += empty.Allocatable(i, k)
+		}
+	}
+	for _, r := range n.Machine.Resources() {
+		for _, d := range r.Devices {
+			if !d.Unhealthy {
+				out[r.Name]++
+			}
+		}
+	}
+	return out
+}
+
+// held is what the holders on a node have asked for, as far as their holdings tell.
+func held(n *ledger.Node) whatif.Amounts {
+	out := whatif.Amounts{"pods": int64(len(n.Entries))}
+	out["cpu"] = int64(n.Machine.CPUs().Minus(n.Rules.CPU.Reserved).Minus(n.Usage.FreeCPUs()).Len()) * 1000
+	for _, e := range n.Entries {
+		for _, h := range e.Holdings {
+			for _, b := range h.Memory {
+				out[b.Kind] += b.Bytes
+			}
+			for _, d := range h.Devices {
+				out[d.Resource] += int64(len(d.IDs))
+			}
+		}
+	}
+	return out
+}
+
+// Machines makes a stage of machines on which nothing is held.
+func Machines(list []whatif.Machine) (*Stage, error) {
+	var nodes []whatif.Node
+	for _, m := range list {
+		if m.Copies < 1 || m.Copies > MaxNodes {
+			return nil, fmt.Errorf("machine %s: %d copies: want 1..%d", m.Name, m.Copies, MaxNodes)
+		}
+		usage := place.NewUsage(m.Machine, m.Rules)
+		for i := range m.Copies {
+			n := &ledger.Node{Name: m.Name, Machine: m.Machine, Rules: m.Rules, Usage: usage}
+			if m.Copies > 1 {
+				n.Name = fmt.Sprintf("%s-%0*d", m.Name, len(fmt.Sprint(m.Copies)), i+1)
+			}
+			all := allocatable(n)
+			maps.Copy(all, m.Allocatable)
+			nodes = append(nodes, whatif.Node{Name: n.Name, State: n, Allocatable: all})
+		}
+		if len(nodes) > MaxNodes {
+			return nil, fmt.Errorf("more than %d nodes", MaxNodes)
+		}
+	}
+	return bare(nodes, nil)
+}

@@ -1,0 +1,271 @@
+// Package stage sets the scene of a simulation: the nodes of a cluster with what all pods ask of them, and
+// the pods that are to be placed, as the scheduler sees both.
+//
+// It says where a pod may not go by the labels, taints and names of nodes, and leaves amounts and numas to
+// core. Invariant: it only reads, and a [Stage] does not change once it is made. The package refuses to judge
+// what depends on other pods or on volumes; it names that, pod by pod.
+package stage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/manifest"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// MaxNodes bounds the nodes of a simulation.
+const MaxNodes = 20_000
+
+// Stage is the nodes and the pods on them. Its methods may be called by any goroutine once it is made.
+type Stage struct {
+	nodes []whatif.Node
+	// objects are by position; nil where nobody says what labels and taints the nodes have.
+	objects []*v1.Node
+	pods    []v1.Pod
+	bars    map[string]*whatif.Bars // by what of a pod they depend on
+}
+
+// Ledger is what is asked of a cluster beside its nodes and pods: what is known of the nodes' numas.
+type Ledger interface {
+	Nodes(ctx context.Context) ([]*ledger.Node, []kube.Problem, error)
+}
+
+// Read reads a cluster. The problems are of nodes of whose numas nothing is known.
+func Read(ctx context.Context, known Ledger, cluster *objects.Core) (*Stage, []kube.Problem, error) {
+	states, problems, err := known.Nodes(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes, err := cluster.Nodes.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list nodes: %w", err)
+	}
+	pods, err := cluster.Pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list pods: %w", err)
+	}
+	s, err := assemble(nodes.Items, states, pods.Items)
+	return s, problems, err
+}
+
+// assemble makes a stage of objects. States of nodes that have no object are passed over: the scheduler
+// knows no such nodes.
+func assemble(nodes []v1.Node, states []*ledger.Node, pods []v1.Pod) (*Stage, error) {
+	slices.SortFunc(nodes, func(a, b v1.Node) int { return strings.Compare(a.Name, b.Name) })
+	known := map[string]*ledger.Node{}
+	for _, n := range states {
+		known[n.Name] = n
+	}
+	s := &Stage{pods: pods, bars: map[string]*whatif.Bars{}}
+	used := asked(pods)
+	for i := range nodes {
+		n := &nodes[i]
+		all, _ := amounts(n.Status.Allocatable)
+		s.objects = append(s.objects, n)
+		s.nodes = append(s.nodes, whatif.Node{Name: n.Name, State: known[n.Name], Allocatable: all, Used: used[n.Name]})
+	}
+	return s, distinct(s.nodes)
+}
+
+// bare makes a stage of nodes without labels and taints. What pods ask of these is then not judged.
+func bare(nodes []whatif.Node, pods []v1.Pod) (*Stage, error) {
+	slices.SortFunc(nodes, func(a, b whatif.Node) int { return strings.Compare(a.Name, b.Name) })
+	return &Stage{nodes: nodes, pods: pods, bars: map[string]*whatif.Bars{}}, distinct(nodes)
+}
+
+// distinct checks nodes in order of names.
+func distinct(nodes []whatif.Node) error {
+	if len(nodes) > MaxNodes {
+		return fmt.Errorf("%d nodes, at most %d", len(nodes), MaxNodes)
+	}
+	for i := range nodes[:max(0, len(nodes)-1)] {
+		if nodes[i].Name == nodes[i+1].Name {
+			return fmt.Errorf("two nodes are named %q", nodes[i].Name)
+		}
+	}
+	return nil
+}
+
+// asked adds up, by node, what pods ask for. What is beyond bounds counts as the bound.
+func asked(pods []v1.Pod) map[string]whatif.Amounts {
+	out := map[string]whatif.Amounts{}
+	for i := range pods {
+		if p := &pods[i]; p.Spec.NodeName != "" && !kube.Ended(p) {
+			needs, _ := needs(p)
+			out[p.Spec.NodeName] = out[p.Spec.NodeName].Add(needs)
+		}
+	}
+	return out
+}
+
+// Nodes returns the nodes in ascending order of name. The caller must not change them.
+func (s *Stage) Nodes() []whatif.Node { return s.nodes }
+
+// Waiting counts the pods that have no node.
+func (s *Stage) Waiting() (n int) {
+	for i := range s.pods {
+		if p := &s.pods[i]; p.Spec.NodeName == "" && !kube.Ended(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// Workloads reads a workload file. Objects that do not say their namespace get the one that is given. left
+// names the objects that have no pods as far as is known.
+func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload, left []string, err error) {
+	f, err := manifest.Read(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, t := range f.Templates {
+		t.Namespace = cmp.Or(t.Namespace, namespace)
+		t.Pod.Namespace = t.Namespace
+		w, err := s.workload(t)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", t, err)
+		}
+		out = append(out, w)
+	}
+	return out, f.Left, nil
+}
+
+// Like returns one more of a pod that is there. The error says whether there is none.
+func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
+	for i := range s.pods {
+		if p := &s.pods[i]; p.Namespace == namespace && p.Name == name {
+			t, err := manifest.Like(p)
+			if err != nil {
+				return nil, err
+			}
+			return s.workload(t)
+		}
+	}
+	return nil, fmt.Errorf("pod %s/%s is not there", namespace, name)
+}
+
+// On returns the pods that would be made anew if a node went away, the most important first, as the scheduler
+// takes them. stay counts those that go with it: of DaemonSets, and of the node's own files.
+func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
+	i, ok := slices.BinarySearchFunc(s.nodes, node, func(n whatif.Node, name string) int { return strings.Compare(n.Name, name) })
+	switch {
+	case !ok:
+		return nil, 0, fmt.Errorf("node %q is not there", node)
+	case s.pods == nil && busy(s.nodes[i]):
+		return nil, 0, fmt.Errorf("what the pods of node %q ask for is not known", node)
+	}
+	var pods []*v1.Pod
+	for i := range s.pods {
+		switch p := &s.pods[i]; {
+		case p.Spec.NodeName != node || kube.Ended(p):
+		case bound(p):
+			stay++
+		default:
+			pods = append(pods, p)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+		return cmp.Or(cmp.Compare(priority(b), priority(a)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	for _, p := range pods {
+		out = append(out, s.moved(p))
+	}
+	return out, stay, nil
+}
+
+func busy(n whatif.Node) bool { return n.State != nil && len(n.State.Entries) > 0 }
+
+// bound reports whether a pod goes with its node.
+func bound(p *v1.Pod) bool {
+	if _, mirror := p.Annotations[v1.MirrorPodAnnotationKey]; mirror {
+		return true
+	}
+	owner := metav1.GetControllerOf(p)
+	return owner != nil && owner.Kind == "DaemonSet"
+}
+
+func priority(p *v1.Pod) int32 {
+	if p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
+}
+
+// moved is a pod that has to leave its node. One that no scheduler would take is barred everywhere.
+func (s *Stage) moved(p *v1.Pod) *whatif.Workload {
+	t, err := manifest.Like(p)
+	if err == nil {
+		var w *whatif.Workload
+		if w, err = s.workload(t); err == nil {
+			return w
+		}
+	}
+	all := &whatif.Bars{Why: make([]string, len(s.nodes))}
+	for i := range all.Why {
+		all.Why[i] = err.Error()
+	}
+	return &whatif.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1, Want: &whatif.Want{Pod: &place.Pod{}, Bars: all}}
+}
+
+func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
+	out := &whatif.Workload{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, Count: t.Count, PerNode: t.PerNode,
+		Want: &whatif.Want{}, Unjudged: s.unjudged(&t.Pod.Spec)}
+	w := out.Want
+	var err error
+	if w.Pod, err = kube.Pod(t.Pod); err != nil {
+		return nil, err
+	}
+	if w.Demand, err = kube.Demand(t.Pod); err != nil {
+		return nil, err
+	}
+	if w.Type, err = scoringType(t.Pod); err != nil {
+		return nil, err
+	}
+	if w.Needs, err = needs(t.Pod); err != nil {
+		return nil, err
+	}
+	if w.Bars, err = s.barred(t.Pod); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// needs returns what a pod asks of a node as a whole, overhead included.
+func needs(p *v1.Pod) (whatif.Amounts, error) {
+	out, err := amounts(resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}))
+	out["pods"] = 1
+	return out, err
+}
+
+// amounts translates a list. The error names an amount beyond bounds, which then counts as the bound.
+func amounts(list v1.ResourceList) (out whatif.Amounts, err error) {
+	out = whatif.Amounts{}
+	for name, q := range list {
+		n := int64(whatif.MaxAmount)
+		switch most := int64(whatif.MaxAmount / 1000); {
+		case q.Sign() < 0:
+			n = 0
+		case name == v1.ResourceCPU && q.CmpInt64(most) <= 0:
+			n = q.MilliValue()
+		case name != v1.ResourceCPU && q.CmpInt64(n) <= 0:
+			n = q.Value()
+		default:
+			err = fmt.Errorf("%s: %s is more than any node has", name, q.String())
+		}
+		out[string(name)] = n
+	}
+	return out, err
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/face/cli"
+	"github.com/tenon-numa/tenon/node/kubelet"
+)
+
+// stages connects where a simulation may take place.
+func stages() cli.Stages {
+	return cli.Stages{Cluster: readCluster, Export: readExport, Machines: readMachines, Kubelet: readKubelet}
+}
+
+func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []cli.NodeProblem, string, error) {
+	cfg, namespace, err := k.Load()
+	if err != nil {
+		return nil, nil, "", err
+	}
+	known, err := kube.NewReader(cfg)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	core, err := objects.NewCore(cfg)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	s, problems, err := stage.Read(ctx, known, core)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	return s, nodeProblems(problems), namespace, nil
+}
+
+func readExport(data []byte) (cli.Stage, []cli.NodeProblem, error) {
+	s, problems, err := stage.Export(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, nodeProblems(problems), nil
+}
+
+func readMachines(list []whatif.Machine) (cli.Stage, error) {
+	s, err := stage.Machines(list)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func nodeProblems(in []kube.Problem) []cli.NodeProblem {
+	out := make([]cli.NodeProblem, 0, len(in))
+	for _, p := range in {
+		out = append(out, cli.NodeProblem{Node: p.Node, Reason: p.Reason})
+	}
+	return out
+}
+
+// readKubelet reads a KubeletConfiguration for a machine.
+func readKubelet(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error) {
+	c, err := kubelet.ParseConfiguration(config)
+	if err != nil {
+		return place.Rules{}, nil, err
+	}
+	rules, err := c.On(m, place.ReserveCPUs)
+	if err != nil {
+		return place.Rules{}, nil, err
+	}
+	all, err := kubelet.Allocatable(config, m)
+	if err != nil {
+		return place.Rules{}, nil, fmt.Errorf("what pods may have: %w", err)
+	}
+	return rules, all, nil
+}

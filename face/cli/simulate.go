@@ -1,0 +1,359 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// Stage is where a simulation takes place: nodes with the pods that are on them, and how workloads are read.
+type Stage interface {
+	// Nodes returns the nodes in ascending order of name.
+	Nodes() []whatif.Node
+	// Workloads reads a workload file; left names the objects that have no pods.
+	Workloads(data []byte, namespace string) (all []*whatif.Workload, left []string, err error)
+	// Like returns one more of a pod that is there.
+	Like(namespace, name string) (*whatif.Workload, error)
+	// On returns the pods that would be made anew if a node went away, and counts those that go with it.
+	On(node string) (pods []*whatif.Workload, stay int, err error)
+	// Waiting counts the pods that have no node.
+	Waiting() int
+}
+
+// Stages are the ways to get a stage; each is for one kind of source.
+type Stages struct {
+	// Cluster reads a cluster, and says which namespace the kubeconfig chooses.
+	Cluster func(ctx context.Context, k Kubeconfig) (s Stage, problems []NodeProblem, namespace string, err error)
+	// Export reads what kubectl wrote of a cluster.
+	Export func(data []byte) (Stage, []NodeProblem, error)
+	// Machines makes nodes of machines.
+	Machines func([]whatif.Machine) (Stage, error)
+	// Kubelet reads a KubeletConfiguration for a machine: its rules, and what it lets pods have.
+	Kubelet func(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error)
+}
+
+// Bounds of a simulation.
+const (
+	maxWorkload  = 32 << 20
+	maxExport    = 1 << 30
+	maxSimulated = 100_000 // pods in one run
+)
+
+// exitUnfit is the exit code of a simulation in which not all pods have a place.
+const exitUnfit = 2
+
+// unfit is the error of such a simulation; what it found has been written.
+type unfit struct{}
+
+func (unfit) Error() string { return "not all pods have a place" }
+
+const simulateLong = `Say how many pods would fit, where, and what stops the next one.
+
+Pods are placed one after the other as the scheduler would, on the cluster as it is now, on what
+kubectl wrote of a cluster, or on machines that are described in files. Nothing is created: the
+cluster is only read. Labels, taints, plain amounts and numas are judged; what else a pod asks for
+is named and not judged.
+
+The exit code is 0 where all pods have a place, 2 where some have none, and 1 after an error. How
+many more fit (--count max) is an answer whatever it is: 0.`
+
+const simulateExample = `  # Would this fit today?
+  kubectl tenon simulate -f train.yaml
+
+  # How many more of a pod that runs?
+  kubectl tenon simulate --pod ml/trainer-0 --count max
+
+  # Do the pods of a node find another place, when it fails or is drained?
+  kubectl tenon simulate --without node-a
+
+  # How many nodes of a machine does this need? No cluster is asked
+  kubectl tenon simulate -f train.yaml --machines gpu-8.txt=10 --kubelet-config gpu-8.yaml --map`
+
+// simulateFlags are the choices of the command.
+type simulateFlags struct {
+	files, without, machines, configs []string
+	pod, count, nodes                 string
+	strategy, unknown, coarse, output string
+	drawing                           mapFlags
+	maps                              bool
+	policy, scope, cpus, memory       string
+	reservedCPUs, reservedMemory      string
+}
+
+func (a *app) simulateCommand() *cobra.Command {
+	var f simulateFlags
+	c := &cobra.Command{
+		Use:     "simulate",
+		Short:   "Say how many pods would fit, where, and what stops the next one",
+		Long:    simulateLong,
+		Example: simulateExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return a.simulate(c, f) },
+	}
+	f.bind(c)
+	return c
+}
+
+func (f *simulateFlags) bind(c *cobra.Command) {
+	s := c.Flags()
+	s.StringArrayVarP(&f.files, "filename", "f", nil, `workload file, "-" for stdin: Pods, Deployments and the like; repeatable`)
+	s.StringVar(&f.pod, "pod", "", "[NAMESPACE/]NAME of a pod that is there: so many more of it as --count says")
+	s.StringVar(&f.count, "count", "", `so many of each workload instead of what it says; "max" for as many as fit, each by itself`)
+	s.StringArrayVar(&f.without, "without", nil, "node that goes away: its pods are placed anew, before all others; repeatable")
+	s.StringArrayVar(&f.machines, "machines", nil, "FILE[=COPIES] of a machine, as text or snapshot, instead of a cluster; repeatable")
+	s.StringArrayVar(&f.configs, "kubelet-config", nil, "KubeletConfiguration of the machines: one for all, or one for each")
+	s.StringVar(&f.nodes, "nodes", "", `file of "kubectl get nodelayouts,nodes,pods -A -o json", instead of a cluster`)
+	s.StringVar(&f.policy, "topology-manager-policy", "", "of the machines, as the kubelet names it; in place of --kubelet-config, as the next five")
+	s.StringVar(&f.scope, "topology-manager-scope", "", "container or pod")
+	s.StringVar(&f.cpus, "cpu-manager-policy", "", "none or static")
+	s.StringVar(&f.reservedCPUs, "reserved-cpus", "", "CPUs that the system keeps, such as 0-1,64-65")
+	s.StringVar(&f.memory, "memory-manager-policy", "", "None or Static")
+	s.StringVar(&f.reservedMemory, "reserved-memory", "", "memory that the system keeps, such as 0:memory=2Gi;1:memory=2Gi")
+	s.StringVar(&f.strategy, "strategy", score.Tenon.String(), "how nodes are scored: "+strings.Join(score.Names(), ", "))
+	s.StringVar(&f.unknown, "unknown-nodes", "Allow", "nodes of whose numas nothing is known: Allow, AllowWithoutDemand or Refuse, as the scheduler's argument")
+	s.StringVar(&f.coarse, "coarse-nodes", "Allow", "nodes that have only a NodeResourceTopology: Allow or Refuse, as the scheduler's argument")
+	s.BoolVar(&f.maps, "map", false, "draw the nodes that change, before and after")
+	s.BoolVar(&f.drawing.all, "all", false, "no limit on the workloads, nodes and maps shown")
+	s.StringVar(&f.drawing.color, "color", "auto", `"always", "never", or "auto": on a terminal, unless NO_COLOR is set`)
+	s.StringVarP(&f.output, "output", "o", "", `output format: "json" or nothing for people`)
+}
+
+// check returns the rules, and how many of each workload are asked for: 0 for what the workload says, -1 for
+// as many as fit.
+func (f *simulateFlags) check() (r whatif.Rules, count int, err error) {
+	switch {
+	case len(f.files) == 0 && f.pod == "" && len(f.without) == 0:
+		return r, 0, errors.New("say what to place: -f FILE, --pod NAME or --without NODE")
+	case len(f.machines) > 0 && f.nodes != "":
+		return r, 0, errors.New("--machines and --nodes cannot both be given")
+	case len(f.machines) > 0 && (f.pod != "" || len(f.without) > 0):
+		return r, 0, errors.New("--machines have no pods: --pod and --without need a cluster or --nodes")
+	case f.pod != "" && f.count == "":
+		return r, 0, errors.New("--pod needs --count N or --count max")
+	case f.count != "" && len(f.files) == 0 && f.pod == "":
+		return r, 0, errors.New("--count needs -f FILE or --pod NAME")
+	case f.count == "max" && len(f.without) > 0:
+		return r, 0, errors.New("--count max and --without cannot both be given")
+	}
+	if err := f.drawing.check(nil); err != nil {
+		return r, 0, err
+	}
+	if err := checkOutput(f.output); err != nil {
+		return r, 0, err
+	}
+	if count, err = f.counted(); err != nil {
+		return r, 0, err
+	}
+	var ok bool
+	if r.Strategy.Type, ok = score.ParseType(f.strategy); !ok {
+		return r, 0, fmt.Errorf("--strategy %q is not known: want one of %s", f.strategy, strings.Join(score.Names(), ", "))
+	}
+	if r.Unknown, err = trust("unknown-nodes", f.unknown, "Allow", "AllowWithoutDemand", "Refuse"); err != nil {
+		return r, 0, err
+	}
+	r.Coarse, err = trust("coarse-nodes", f.coarse, "Allow", "Refuse")
+	return r, count, err
+}
+
+func (f *simulateFlags) counted() (int, error) {
+	switch f.count {
+	case "":
+		return 0, nil
+	case "max":
+		return -1, nil
+	}
+	n, err := strconv.Atoi(f.count)
+	if err != nil || n < 1 || n > maxSimulated {
+		return 0, fmt.Errorf("--count %q: want 1..%d or max", f.count, maxSimulated)
+	}
+	return n, nil
+}
+
+func trust(flag, value string, known ...string) (whatif.Trust, error) {
+	if !slices.Contains(known, value) {
+		return 0, fmt.Errorf("--%s %q is not known: want one of %s", flag, value, strings.Join(known, ", "))
+	}
+	return map[string]whatif.Trust{"Allow": whatif.Allow, "AllowWithoutDemand": whatif.AllowWithoutDemand, "Refuse": whatif.Refuse}[value], nil
+}
+
+func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
+	rules, count, err := f.check()
+	if err != nil {
+		return err
+	}
+	s := &simulation{rules: rules, most: count < 0}
+	if s.stage, s.problems, s.source, err = a.stage(c, f); err != nil {
+		return err
+	}
+	s.problems = sortedProblems(s.problems)
+	tasks, err := a.tasks(c, f, s, count)
+	if err != nil {
+		return err
+	}
+	if err := s.run(tasks, progressOn(c.Context(), c.ErrOrStderr())); err != nil {
+		return err
+	}
+	if f.output == "json" {
+		err = writeJSON(c.OutOrStdout(), s.document())
+	} else {
+		err = s.write(c.OutOrStdout(), f)
+	}
+	if err == nil && s.left() > 0 && !s.most {
+		return unfit{}
+	}
+	return err
+}
+
+// stage gets the nodes from where the flags say; source says of these in words.
+func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []NodeProblem, source string, err error) {
+	from := a.setup.Stages
+	switch {
+	case len(f.machines) > 0:
+		list, err := a.machines(f, c.ErrOrStderr())
+		if err != nil {
+			return nil, nil, "", err
+		}
+		s, err = from.Machines(list)
+		return s, nil, "described machines", err
+	case len(f.configs) > 0 || f.kubeletFlags() != nil:
+		return nil, nil, "", errors.New("the kubelet's configuration is of --machines, and there are none")
+	case f.nodes != "":
+		data, err := readBounded(f.nodes, "nodes file", maxExport, c.InOrStdin())
+		if err != nil {
+			return nil, nil, "", err
+		}
+		if s, problems, err = from.Export(data); err != nil {
+			return nil, nil, "", fmt.Errorf("nodes file %s: %w", f.nodes, err)
+		}
+		return s, problems, "exported nodes", nil
+	}
+	var namespace string
+	if s, problems, namespace, err = from.Cluster(c.Context(), a.kube); err != nil {
+		return nil, nil, "", fmt.Errorf("read the cluster: %w", err)
+	}
+	a.kube.Namespace = cmp.Or(a.kube.Namespace, namespace)
+	return s, problems, "nodes of the cluster", nil
+}
+
+// tasks are what is to be placed, in order: pods that lose their node, files, the pod that is there. What is
+// odd goes to stderr, as kubectl's warnings do.
+func (a *app) tasks(c *cobra.Command, f simulateFlags, s *simulation, count int) (out []*task, err error) {
+	slices.Sort(f.without)
+	for _, node := range slices.Compact(f.without) {
+		pods, stay, err := s.stage.On(node)
+		if err != nil {
+			return nil, fmt.Errorf("--without: %w", err)
+		}
+		s.gone = append(s.gone, leaving{node, len(pods), stay})
+		for _, w := range pods {
+			out = append(out, &task{workload: w, wanted: w.Count, from: node})
+		}
+	}
+	namespace := cmp.Or(a.kube.Namespace, "default")
+	for _, file := range f.files {
+		data, err := readBounded(file, "workload file", maxWorkload, c.InOrStdin())
+		if err != nil {
+			return nil, err
+		}
+		all, left, err := s.stage.Workloads(data, namespace)
+		if err != nil {
+			return nil, fmt.Errorf("workload file %s: %w", file, err)
+		}
+		for _, l := range left {
+			fmt.Fprintf(c.ErrOrStderr(), "Warning: %s, %s has no pods that are known here\n", file, l)
+		}
+		for _, w := range all {
+			out = append(out, &task{workload: w, wanted: w.Count})
+		}
+	}
+	if f.pod != "" {
+		ns, name, err := a.podName(f.pod)
+		if err != nil {
+			return nil, err
+		}
+		w, err := s.stage.Like(cmp.Or(ns, namespace), name)
+		if err != nil {
+			return nil, fmt.Errorf("--pod: %w", err)
+		}
+		out = append(out, &task{workload: w})
+	}
+	warnUnjudged(c.ErrOrStderr(), out)
+	return out, counted(out, count)
+}
+
+// counted applies --count.
+func counted(tasks []*task, count int) error {
+	total := 0
+	for _, t := range tasks {
+		switch {
+		case t.from != "" || count == 0 || t.workload.PerNode:
+		case count < 0:
+			t.wanted, t.most = maxSimulated, true
+		default:
+			t.wanted, t.workload.Count = count, count
+		}
+		if t.most {
+			t.workload.Count = 0 // their names are numbered
+			continue
+		}
+		if total += t.wanted; total > maxSimulated {
+			return fmt.Errorf("more than %d pods", maxSimulated)
+		}
+	}
+	return nil
+}
+
+// warnUnjudged names once what of the workloads nobody looks at.
+func warnUnjudged(w io.Writer, tasks []*task) {
+	asked := map[string][]string{}
+	var order []string
+	for _, t := range tasks {
+		for _, what := range t.workload.Unjudged {
+			if asked[what] == nil {
+				order = append(order, what)
+			}
+			asked[what] = append(asked[what], t.workload.String())
+		}
+	}
+	for _, what := range order {
+		who := asked[what][0]
+		if more := len(asked[what]) - 1; more > 0 {
+			who = fmt.Sprintf("%s and %d more", who, more)
+		}
+		fmt.Fprintf(w, "Warning: %s: %s not judged\n", who, what)
+	}
+}
+
+// readBounded reads a file, or stdin for "-".
+func readBounded(path, what string, most int64, stdin io.Reader) ([]byte, error) {
+	in := stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", what, err)
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", what, path, err)
+	}
+	if int64(len(data)) > most {
+		return nil, fmt.Errorf("%s %s is larger than %d bytes", what, path, most)
+	}
+	return data, nil
+}

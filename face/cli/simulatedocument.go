@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// This file is the JSON of simulate; document.go says what holds for it. docs/simulate.md shows it.
+
+type simulationDocument struct {
+	Kind     string `json:"kind"` // "Simulation"
+	Strategy string `json:"strategy"`
+	Fits     bool   `json:"fits"` // all pods have a place
+	// Without are the nodes that go away.
+	Without []leavingDocument `json:"without"`
+	Waiting int               `json:"waiting"` // pods without a node, for which no room is kept
+	// Rounds is one round, or one for each workload where as many as fit are asked for.
+	Rounds   []roundDocument   `json:"rounds"`
+	NotKnown []problemDocument `json:"notKnown"` // nodes of whose numas nothing is known
+}
+
+type leavingDocument struct {
+	Node  string `json:"node"`
+	Moved int    `json:"moved"` // pods to be placed anew
+	Stay  int    `json:"stay"`  // pods that go with the node
+}
+
+type roundDocument struct {
+	Workloads []workloadDocument `json:"workloads"`
+	Nodes     []changeDocument   `json:"nodes"` // those that changed
+}
+
+type workloadDocument struct {
+	Kind       string              `json:"kind"`
+	Namespace  string              `json:"namespace"`
+	Name       string              `json:"name"`
+	From       string              `json:"from,omitempty"` // the node that its pod loses
+	QoS        string              `json:"qos"`
+	Containers []wantDocument      `json:"containers"`
+	Unjudged   []string            `json:"unjudged"`
+	Wanted     *int                `json:"wanted,omitempty"` // absent: as many as fit
+	Placed     int                 `json:"placed"`
+	NoPlace    int                 `json:"noPlace"`
+	Bounded    bool                `json:"bounded"` // stopped at the bound: more may fit
+	Placements []placementDocument `json:"placements"`
+	Refusals   []refusalDocument   `json:"refusals"` // of the first pod without a place
+}
+
+type placementDocument struct {
+	Pod      string            `json:"pod"`
+	Node     string            `json:"node"`
+	Known    bool              `json:"known"` // whether the node's numas are known
+	NUMAs    []idset.NUMA      `json:"numas"`
+	Holdings []holdingDocument `json:"holdings"`
+}
+
+type refusalDocument struct {
+	Nodes   []string         `json:"nodes"`
+	Bar     string           `json:"bar,omitempty"`   // why the pod may not go there at all
+	Error   string           `json:"error,omitempty"` // the kubelet's reason for refusing
+	Reasons []reasonDocument `json:"reasons"`         // have is the most that one of the nodes has
+}
+
+type changeDocument struct {
+	Name  string          `json:"name"`
+	Left  []leftDocument  `json:"left"` // what the scheduler may still give out, numas apart
+	NUMAs []wasIsDocument `json:"numas"`
+}
+
+type leftDocument struct {
+	Resource    string `json:"resource"` // "cpu" is in thousandths
+	Allocatable int64  `json:"allocatable"`
+	Before      int64  `json:"before"`
+	After       int64  `json:"after"`
+}
+
+type wasIsDocument struct {
+	ID     idset.NUMA   `json:"id"`
+	Before freeDocument `json:"before"`
+	After  freeDocument `json:"after"`
+}
+
+type freeDocument struct {
+	CPUs    string           `json:"cpus"`
+	Memory  []amountDocument `json:"memory"`
+	Devices []countDocument  `json:"devices"`
+}
+
+func (s *simulation) document() simulationDocument {
+	return simulationDocument{
+		Kind: "Simulation", Strategy: s.rules.Strategy.Type.String(), Fits: s.left() == 0, Waiting: s.stage.Waiting(),
+		Without: each(s.gone, func(g leaving) leavingDocument { return leavingDocument{g.node, g.moved, g.stay} }),
+		Rounds: each(s.rounds, func(r round) roundDocument {
+			return roundDocument{
+				Workloads: each(r.tasks, func(t *task) workloadDocument { return t.document(r.plan) }),
+				Nodes:     each(r.plan.Changed(), func(i int) changeDocument { return changed(r.plan.Before()[i], r.plan.Nodes()[i]) }),
+			}
+		}),
+		NotKnown: each(s.problems, problem),
+	}
+}
+
+func (t *task) document(p *whatif.Plan) workloadDocument {
+	w := t.workload
+	d := workloadDocument{
+		Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, From: t.from, QoS: qosNames[w.Want.Pod.QoS],
+		Containers: each(w.Want.Pod.Containers, want), Unjudged: append([]string{}, w.Unjudged...),
+		Placed: t.placed(), NoPlace: t.left(), Bounded: t.most && t.placed() == t.wanted,
+		Placements: each(t.outcome.Placed, func(x whatif.Placement) placementDocument { return placementOn(p.Nodes()[x.Node], x) }),
+		Refusals: each(t.outcome.Refusals, func(r whatif.Refusal) refusalDocument {
+			return refusalDocument{r.Nodes, r.Bar, string(r.Error), each(r.Reasons, reason)}
+		}),
+	}
+	if !t.most {
+		d.Wanted = &t.wanted
+	}
+	return d
+}
+
+func placementOn(n whatif.Node, x whatif.Placement) placementDocument {
+	d := placementDocument{Pod: x.Pod.String(), Node: n.Name, Known: n.State != nil, NUMAs: []idset.NUMA{}, Holdings: []holdingDocument{}}
+	if n.State != nil {
+		m := n.State.Machine
+		d.NUMAs, d.Holdings = ids(m, place.Verdict{Holdings: x.Holdings}.NUMAs(m)), holdingsOn(m, x.Holdings)
+	}
+	return d
+}
+
+func changed(before, after whatif.Node) changeDocument {
+	d := changeDocument{Name: after.Name, Left: []leftDocument{}, NUMAs: []wasIsDocument{}}
+	for _, r := range slices.Sorted(maps.Keys(after.Allocatable)) {
+		d.Left = append(d.Left, leftDocument{r, after.Allocatable[r], before.Left(r), after.Left(r)})
+	}
+	if after.State == nil {
+		return d
+	}
+	for i, n := range after.State.Machine.NUMAs() {
+		d.NUMAs = append(d.NUMAs, wasIsDocument{n.ID, freeOn(before.State.Usage, i), freeOn(after.State.Usage, i)})
+	}
+	return d
+}
+
+func freeOn(u *place.Usage, i int) freeDocument {
+	n := u.Machine.NUMAs()[i]
+	d := freeDocument{CPUs: n.CPUs.And(u.FreeCPUs()).String(), Memory: []amountDocument{}, Devices: []countDocument{}}
+	for _, k := range u.Kinds() {
+		if n.Capacity(k) > 0 {
+			d.Memory = append(d.Memory, amountDocument{k, u.FreeMemory(i, k)})
+		}
+	}
+	for at, r := range u.Machine.Resources() {
+		if slices.ContainsFunc(r.Devices, func(x topo.Device) bool { return x.NUMAs.Has(i) }) {
+			d.Devices = append(d.Devices, countDocument{r.Name, u.FreeDevicesOn(at, 1<<uint(i))})
+		}
+	}
+	return d
+}

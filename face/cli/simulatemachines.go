@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// maxConfig bounds a KubeletConfiguration file.
+const maxConfig = 1 << 20
+
+// machines reads the machines of --machines, with the rules of their kubelets.
+func (a *app) machines(f simulateFlags, stderr io.Writer) ([]whatif.Machine, error) {
+	configs, err := f.kubeletConfigs()
+	if err != nil {
+		return nil, err
+	}
+	var out []whatif.Machine
+	for i, arg := range f.machines {
+		file, copies, err := machineCopies(arg)
+		if err != nil {
+			return nil, err
+		}
+		n, err := a.readMachine(file, stderr)
+		if err != nil {
+			return nil, err
+		}
+		m := whatif.Machine{Name: n.Name, Machine: n.Machine, Copies: copies}
+		config := configs[min(i, len(configs)-1)]
+		if m.Rules, m.Allocatable, err = a.setup.Stages.Kubelet(config.text, n.Machine); err != nil {
+			return nil, fmt.Errorf("%s for machine %s: %w", config.from, n.Name, err)
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// machineCopies reads FILE or FILE=COPIES.
+func machineCopies(arg string) (file string, copies int, err error) {
+	at := strings.LastIndexByte(arg, '=')
+	if at < 0 {
+		return arg, 1, nil
+	}
+	if copies, err = strconv.Atoi(arg[at+1:]); err != nil || copies < 1 || copies > maxSimulated {
+		return "", 0, fmt.Errorf("--machines %q: want FILE or FILE=COPIES, 1..%d of them", arg, maxSimulated)
+	}
+	return arg[:at], copies, nil
+}
+
+// kubeletConfig is a KubeletConfiguration and where it is from.
+type kubeletConfig struct {
+	from string
+	text []byte
+}
+
+// kubeletConfigs returns one configuration for all machines, or one for each.
+func (f simulateFlags) kubeletConfigs() (out []kubeletConfig, err error) {
+	own := f.kubeletFlags()
+	switch n := len(f.configs); {
+	case n > 0 && own != nil:
+		return nil, fmt.Errorf("--kubelet-config and flags of the kubelet cannot both be given")
+	case n > 1 && n != len(f.machines):
+		return nil, fmt.Errorf("%d --kubelet-config for %d --machines: want one for all, or one for each", n, len(f.machines))
+	case n == 0:
+		text, err := f.configuration(own)
+		return []kubeletConfig{{"flags of the kubelet", text}}, err
+	}
+	for _, file := range f.configs {
+		text, err := readBounded(file, "kubelet configuration", maxConfig, strings.NewReader(""))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, kubeletConfig{"kubelet configuration " + file, text})
+	}
+	return out, nil
+}
+
+// kubeletFlags returns the flags of the kubelet that were given, by the fields of a KubeletConfiguration; nil
+// for none.
+func (f simulateFlags) kubeletFlags() map[string]any {
+	var out map[string]any
+	for field, value := range map[string]string{
+		"topologyManagerPolicy": f.policy, "topologyManagerScope": f.scope, "cpuManagerPolicy": f.cpus,
+		"reservedSystemCPUs": f.reservedCPUs, "memoryManagerPolicy": f.memory, "reservedMemory": f.reservedMemory,
+	} {
+		if value == "" {
+			continue
+		}
+		if out == nil {
+			out = map[string]any{}
+		}
+		out[field] = value
+	}
+	return out
+}
+
+// configuration makes a KubeletConfiguration of flags. What is reserved by numa is reserved in all, as the
+// kubelet demands.
+func (f simulateFlags) configuration(fields map[string]any) ([]byte, error) {
+	out := map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+	for field, value := range fields {
+		out[field] = value
+	}
+	if f.reservedMemory != "" {
+		numas, sum, err := reservedMemory(f.reservedMemory)
+		if err != nil {
+			return nil, err
+		}
+		out["reservedMemory"] = numas
+		out["systemReserved"] = map[string]string{topo.Memory: sum.String()}
+		out["evictionHard"] = map[string]string{"memory.available": "0"}
+	}
+	return json.Marshal(out)
+}
+
+// reservedMemory reads the kubelet's --reserved-memory: NUMA:KIND=AMOUNT[,KIND=AMOUNT], separated by ";".
+// sum is of ordinary memory.
+func reservedMemory(text string) (out []map[string]any, sum resource.Quantity, err error) {
+	for part := range strings.SplitSeq(text, ";") {
+		numa, rest, ok := strings.Cut(part, ":")
+		id, err := strconv.Atoi(numa)
+		if !ok || err != nil {
+			return nil, sum, fmt.Errorf("--reserved-memory: %q: want NUMA:KIND=AMOUNT", part)
+		}
+		limits := map[string]string{}
+		for pair := range strings.SplitSeq(rest, ",") {
+			kind, amount, ok := strings.Cut(pair, "=")
+			q, err := resource.ParseQuantity(amount)
+			if !ok || kind == "" || err != nil {
+				return nil, sum, fmt.Errorf("--reserved-memory: %q: want KIND=AMOUNT", pair)
+			}
+			if limits[kind] = amount; kind == topo.Memory {
+				sum.Add(q)
+			}
+		}
+		out = append(out, map[string]any{"numaNode": id, "limits": limits})
+	}
+	return out, sum, nil
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// simulation is one run of the command.
+type simulation struct {
+	stage    Stage
+	source   string
+	rules    whatif.Rules
+	most     bool // --count max
+	problems []NodeProblem
+	gone     []leaving
+	rounds   []round
+}
+
+// leaving is a node that goes away, the pods that have to find another place, and those that go with it.
+type leaving struct {
+	node        string
+	moved, stay int
+}
+
+// round is tasks that are done one after the other on the same nodes.
+type round struct {
+	plan  *whatif.Plan
+	tasks []*task
+}
+
+// task is a workload and what became of it.
+type task struct {
+	workload *whatif.Workload
+	wanted   int
+	most     bool   // as many as fit, up to wanted
+	from     string // the node that it loses, if it does
+	outcome  whatif.Outcome
+}
+
+func (t *task) placed() int { return len(t.outcome.Placed) }
+
+// left counts the pods that have no place.
+func (t *task) left() int {
+	if t.most {
+		return 0
+	}
+	return t.wanted - t.placed()
+}
+
+// blind counts the pods on nodes of whose numas nothing is known.
+func (t *task) blind() (n int) {
+	for _, p := range t.outcome.Placed {
+		if p.Blind {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *simulation) left() (n int) {
+	for _, r := range s.rounds {
+		for _, t := range r.tasks {
+			n += t.left()
+		}
+	}
+	return n
+}
+
+// nodes are those of the stage, without those that go away.
+func (s *simulation) nodes() []whatif.Node {
+	out := append([]whatif.Node{}, s.stage.Nodes()...)
+	for i := range out {
+		for _, g := range s.gone {
+			out[i].Gone = out[i].Gone || g.node == out[i].Name
+		}
+	}
+	return out
+}
+
+// run does the tasks; as many as fit is asked of every workload by itself.
+func (s *simulation) run(tasks []*task, p *progress) error {
+	nodes := s.nodes()
+	if !s.most {
+		s.rounds = []round{{whatif.New(nodes, s.rules), tasks}}
+	} else {
+		for _, t := range tasks {
+			s.rounds = append(s.rounds, round{whatif.New(nodes, s.rules), []*task{t}})
+		}
+	}
+	for _, t := range tasks {
+		p.all += t.wanted
+	}
+	if s.most {
+		p.all = 0 // nobody knows before
+	}
+	turn := 0
+	for _, r := range s.rounds {
+		for _, t := range r.tasks {
+			turn++
+			if err := t.do(r.plan, turn, p.step); err != nil {
+				return fmt.Errorf("simulate %s: %w", t.workload, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *task) do(p *whatif.Plan, turn int, step func() error) (err error) {
+	name := func(i int) ledger.PodID { return t.workload.ID(turn, i) }
+	if t.workload.PerNode {
+		t.outcome, t.wanted, err = p.Each(t.workload.Want, name, step)
+		return err
+	}
+	t.outcome, err = p.Fill(t.workload.Want, t.wanted, name, step)
+	return err
+}
+
+// progress tells on stderr how far a long simulation is.
+type progress struct {
+	ctx       context.Context
+	w         io.Writer
+	done, all int
+	next      time.Time
+}
+
+// quiet is how long nothing is said.
+const quiet = 2 * time.Second
+
+func progressOn(ctx context.Context, w io.Writer) *progress {
+	return &progress{ctx: ctx, w: w, next: time.Now().Add(quiet)}
+}
+
+// step is called before every pod.
+func (p *progress) step() error {
+	if err := p.ctx.Err(); err != nil {
+		return err
+	}
+	if now := time.Now(); now.After(p.next) {
+		p.next = now.Add(quiet)
+		if p.all > 0 {
+			fmt.Fprintf(p.w, "simulate: pod %d of %d\n", p.done+1, p.all)
+		} else {
+			fmt.Fprintf(p.w, "simulate: pod %d\n", p.done+1)
+		}
+	}
+	p.done++
+	return nil
+}

@@ -1,0 +1,353 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/face/draw"
+)
+
+const (
+	// joint is between items of the last column of a table (draw.Table).
+	joint = " · "
+	// fewOn are the nodes of a workload that are named, fewOf the nodes of a refusal.
+	fewOn = 6
+	fewOf = 3
+)
+
+// write renders the simulation for people.
+func (s *simulation) write(w io.Writer, f simulateFlags) error {
+	limit := fewNodes
+	if f.drawing.all {
+		limit = maxSimulated
+	}
+	b := bufio.NewWriter(w)
+	s.writeScene(b)
+	s.writeTasks(b, limit)
+	s.writeRefusals(b, limit)
+	if len(s.rounds) == 1 {
+		s.writeNodes(b, s.rounds[0].plan, limit)
+	}
+	if len(s.problems) > 0 {
+		fmt.Fprintf(b, "\nOf %s nothing is known of numas; there it is not judged whether a kubelet refuses:\n\n", nodes(len(s.problems)))
+		writeProblems(b, s.problems, limit)
+	}
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("write simulation: %w", err)
+	}
+	if f.maps && len(s.rounds) == 1 {
+		return s.writeMaps(w, f.drawing)
+	}
+	return nil
+}
+
+// writeScene says where the simulation takes place.
+func (s *simulation) writeScene(b *bufio.Writer) {
+	fmt.Fprintf(b, "On %d %s, scored by %s:\n", len(s.stage.Nodes())-len(s.gone), s.source, s.rules.Strategy.Type)
+	for _, g := range s.gone {
+		fmt.Fprintf(b, "Without node %s: %s to be placed anew", g.node, pods(g.moved))
+		if g.stay > 0 {
+			fmt.Fprintf(b, ", %d more (of DaemonSets, or its own) would go with it", g.stay)
+		}
+		fmt.Fprintln(b, ".")
+	}
+	if n := s.stage.Waiting(); n > 0 {
+		fmt.Fprintf(b, "%s for a node now, and no room is kept for %s.\n", choose(n, "1 pod waits", fmt.Sprintf("%d pods wait", n)), choose(n, "it", "them"))
+	}
+	fmt.Fprintln(b)
+}
+
+func pods(n int) string { return choose(n, "1 pod", fmt.Sprintf("%d pods", n)) }
+
+func choose(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// writeTasks is the table of workloads. Pods that lose the same node share a line.
+func (s *simulation) writeTasks(b *bufio.Writer, limit int) {
+	rows := [][]string{{"WORKLOAD", "WANTED", "PLACED", "NO PLACE", "ON"}}
+	if s.most {
+		rows = [][]string{{"WORKLOAD", "MORE THAT FIT", "ON"}}
+	}
+	more := 0
+	for _, r := range s.rounds {
+		for _, group := range grouped(r.tasks) {
+			if len(rows) > limit {
+				more++
+				continue
+			}
+			rows = append(rows, s.taskRow(r.plan, group))
+		}
+	}
+	writeTable(b, rows)
+	if more > 0 {
+		fmt.Fprintf(b, "... and %d more (--all shows them)\n", more)
+	}
+	blind := 0
+	for _, r := range s.rounds {
+		for _, t := range r.tasks {
+			blind += t.blind()
+		}
+	}
+	if blind > 0 {
+		fmt.Fprintf(b, "\n%s on nodes of whose numas nothing is known.\n", choose(blind, "1 of these is", fmt.Sprintf("%d of these are", blind)))
+	}
+}
+
+// grouped puts tasks that lose the same node together.
+func grouped(tasks []*task) (out [][]*task) {
+	for i, t := range tasks {
+		if i > 0 && t.from != "" && t.from == tasks[i-1].from {
+			out[len(out)-1] = append(out[len(out)-1], t)
+			continue
+		}
+		out = append(out, []*task{t})
+	}
+	return out
+}
+
+func (s *simulation) taskRow(p *whatif.Plan, group []*task) []string {
+	name := group[0].workload.String()
+	if group[0].from != "" {
+		name = "pods of node " + group[0].from
+	}
+	wanted, placed := 0, 0
+	on := map[int]int{}
+	for _, t := range group {
+		wanted, placed = wanted+t.wanted, placed+t.placed()
+		for _, x := range t.outcome.Placed {
+			on[x.Node]++
+		}
+	}
+	if s.most {
+		text := fmt.Sprint(placed)
+		if placed == maxSimulated {
+			text += " and more"
+		}
+		return []string{name, text, onNodes(p, on)}
+	}
+	left := "-"
+	if placed < wanted {
+		left = fmt.Sprint(wanted - placed)
+	}
+	return []string{name, fmt.Sprint(wanted), fmt.Sprint(placed), left, onNodes(p, on)}
+}
+
+// onNodes counts the pods by node, the most first.
+func onNodes(p *whatif.Plan, on map[int]int) string {
+	var at []int
+	for i := range on {
+		at = append(at, i)
+	}
+	slices.SortFunc(at, func(a, b int) int { return cmp.Or(on[b]-on[a], a-b) })
+	var items []string
+	for _, i := range at[:min(fewOn, len(at))] {
+		items = append(items, fmt.Sprintf("%s %d", p.Nodes()[i].Name, on[i]))
+	}
+	if more := len(at) - fewOn; more > 0 {
+		items = append(items, fmt.Sprintf("%s more", nodes(more)))
+	}
+	if len(items) == 0 {
+		return "-"
+	}
+	return strings.Join(items, joint)
+}
+
+// writeRefusals says why the first pod without a place has none, workload by workload.
+func (s *simulation) writeRefusals(b *bufio.Writer, limit int) {
+	shown, more := 0, 0
+	for _, r := range s.rounds {
+		for _, t := range r.tasks {
+			if len(t.outcome.Refusals) == 0 && (t.left() == 0 || len(s.gone) == 0) {
+				continue
+			}
+			if shown++; shown > limit {
+				more++
+				continue
+			}
+			fmt.Fprintln(b)
+			s.writeRefusal(b, t, limit)
+		}
+	}
+	if more > 0 {
+		fmt.Fprintf(b, "\n... and %d more workloads (--all shows them)\n", more)
+	}
+}
+
+func (s *simulation) writeRefusal(b *bufio.Writer, t *task, limit int) {
+	switch {
+	case t.most && t.placed() == 0:
+		fmt.Fprintf(b, "%s fits nowhere:\n", t.workload)
+	case t.most:
+		fmt.Fprintf(b, "The next one of %s has no place:\n", t.workload)
+	case t.wanted == 1:
+		fmt.Fprintf(b, "%s has no place:\n", t.workload)
+	default:
+		fmt.Fprintf(b, "%s of %s %s no place:\n", pods(t.left()), t.workload, choose(t.left(), "has", "have"))
+	}
+	if len(t.outcome.Refusals) == 0 {
+		writeWrapped(b, "  ", "no node is left")
+	}
+	for _, r := range t.outcome.Refusals[:min(limit, len(t.outcome.Refusals))] {
+		writeWrapped(b, "  ", onWhich(r, limit > fewNodes)+": "+strings.Join(refusalTexts(r), "; "))
+	}
+	if more := len(t.outcome.Refusals) - limit; more > 0 {
+		fmt.Fprintf(b, "  ... and %d other reasons (--all shows them)\n", more)
+	}
+}
+
+// onWhich counts the nodes of a refusal, and names them where they are few.
+func onWhich(r whatif.Refusal, all bool) string {
+	if len(r.Nodes) == 1 {
+		return "node " + r.Nodes[0]
+	}
+	if all || len(r.Nodes) <= fewOf {
+		return nodes(len(r.Nodes)) + " (" + strings.Join(r.Nodes, ", ") + ")"
+	}
+	return nodes(len(r.Nodes))
+}
+
+// refusalTexts are the reasons in the words of explain.
+func refusalTexts(r whatif.Refusal) []string {
+	if r.Bar != "" {
+		return []string{r.Bar}
+	}
+	var out []string
+	for _, x := range r.Reasons {
+		out = append(out, x.Text())
+	}
+	if len(out) == 0 {
+		out = append(out, string(r.Error))
+	}
+	return out
+}
+
+// writeNodes is the table of the nodes that changed: what is left of each as a whole, and of its numas.
+func (s *simulation) writeNodes(b *bufio.Writer, p *whatif.Plan, limit int) {
+	changed := p.Changed()
+	if len(changed) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nWhat is free on the nodes that change, before → after:\n\n")
+	rows := [][]string{{"NODE", "PODS", "NUMA", "CPUS", "MEMORY AND DEVICES"}}
+	for _, i := range changed[:min(limit, len(changed))] {
+		rows = append(rows, nodeRows(p.Before()[i], p.Nodes()[i])...)
+	}
+	writeTable(b, rows)
+	if more := len(changed) - limit; more > 0 {
+		fmt.Fprintf(b, "... and on %d more (--all shows them)\n", more)
+	}
+}
+
+// nodeRows is a line for the node as a whole, as the scheduler counts it, and one for every numa.
+func nodeRows(before, after whatif.Node) [][]string {
+	var items []string
+	kinds := []string{topo.Memory}
+	if after.State != nil {
+		kinds = after.State.Machine.Kinds()
+		for _, r := range after.State.Machine.Resources() {
+			kinds = append(kinds, r.Name)
+		}
+	}
+	for _, k := range kinds {
+		items = append(items, change(k, before.Left(k), after.Left(k)))
+	}
+	out := [][]string{{after.Name, arrow(fmt.Sprint(before.Used["pods"]), fmt.Sprint(after.Used["pods"])), "all",
+		arrow(cores(before.Left("cpu")), cores(after.Left("cpu"))), strings.Join(items, joint)}}
+	if after.State == nil {
+		return append(out, []string{"", "", "?", "-", "what is on its numas is not known"})
+	}
+	for i, n := range after.State.Machine.NUMAs() {
+		was, is := before.State.Usage, after.State.Usage
+		cpus := "-"
+		switch {
+		case n.CPUs.Empty():
+		case !after.State.Rules.CPU.Static:
+			cpus = "shared"
+		default:
+			cpus = arrow(fmt.Sprint(n.CPUs.AndLen(was.FreeCPUs())), fmt.Sprint(n.CPUs.AndLen(is.FreeCPUs())))
+		}
+		out = append(out, []string{"", "", fmt.Sprint(n.ID), cpus, strings.Join(numaItems(was, is, i), joint)})
+	}
+	return out
+}
+
+// numaItems is what a numa has free beside CPUs.
+func numaItems(was, is *place.Usage, i int) (out []string) {
+	n := is.Machine.NUMAs()[i]
+	for _, k := range is.Kinds() {
+		if n.Capacity(k) > 0 && is.Rules.Memory.Static {
+			out = append(out, change(k, was.FreeMemory(i, k), is.FreeMemory(i, k)))
+		}
+	}
+	for at, r := range is.Machine.Resources() {
+		if slices.ContainsFunc(r.Devices, func(d topo.Device) bool { return d.NUMAs.Has(i) }) {
+			out = append(out, change(r.Name, was.FreeDevicesOn(at, 1<<uint(i)), is.FreeDevicesOn(at, 1<<uint(i))))
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, "-")
+	}
+	return out
+}
+
+// change is an amount before and after, with its name, for example "192Gi → 96Gi memory".
+func change(resource string, before, after int64) string {
+	if before == after {
+		return place.Quantity(resource, after)
+	}
+	was, _, _ := strings.Cut(place.Quantity(resource, before), " ")
+	return was + " → " + place.Quantity(resource, after)
+}
+
+func arrow(before, after string) string {
+	if before == after {
+		return after
+	}
+	return before + " → " + after
+}
+
+// cores renders thousandths of a CPU.
+func cores(milli int64) string {
+	if milli%1000 == 0 {
+		return fmt.Sprint(milli / 1000)
+	}
+	return fmt.Sprintf("%.1f", float64(milli)/1000)
+}
+
+// writeMaps draws the nodes that change, before and after.
+func (s *simulation) writeMaps(w io.Writer, f mapFlags) error {
+	p := s.rounds[0].plan
+	drawn := 0
+	for _, i := range p.Changed() {
+		if p.Nodes()[i].State == nil {
+			continue
+		}
+		if drawn++; drawn > fewMaps && !f.all {
+			_, err := fmt.Fprintln(w, "\nSay --all to see the maps of the other nodes.")
+			return err
+		}
+		for _, x := range []struct {
+			node whatif.Node
+			when string
+		}{{p.Before()[i], "before"}, {p.Nodes()[i], "after"}} {
+			n := *x.node.State
+			n.Name += ", " + x.when
+			fmt.Fprintln(w)
+			if err := draw.Map(w, &n, f.options(w)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package kubelet
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Defaults of a kubelet that says nothing else (pkg/kubelet/apis/config/v1beta1/defaults.go).
+const (
+	defaultMaxPods  = 110
+	defaultEviction = "100Mi"
+)
+
+// Allocatable returns what a kubelet with a KubeletConfiguration lets all pods of a machine have together,
+// as its Node would say in status.allocatable: "cpu" in thousandths, "pods" in pieces, memory and hugepages
+// in bytes, and the healthy devices of every resource. Disks are not told: a machine does not say its own.
+func Allocatable(data []byte, m *topo.Machine) (map[string]int64, error) {
+	var in kubeletv1beta1.KubeletConfiguration
+	if err := decode(data, &in); err != nil {
+		return nil, err
+	}
+	if err := checkKind(in.GroupVersionKind()); err != nil {
+		return nil, err
+	}
+	out := map[string]int64{"pods": pods(&in, m)}
+	var bytes int64
+	for _, n := range m.NUMAs() {
+		bytes += n.Bytes
+		for _, k := range m.Kinds() {
+			out[k] += n.Capacity(k)
+		}
+	}
+	for _, r := range m.Resources() {
+		for _, d := range r.Devices {
+			if !d.Unhealthy {
+				out[r.Name]++
+			}
+		}
+	}
+	cpus, err := cpuLeft(&in, m)
+	if err != nil {
+		return nil, err
+	}
+	out["cpu"] = cpus
+	reserved, err := memoryReserved(&in, bytes)
+	if err != nil {
+		return nil, err
+	}
+	out[topo.Memory] = max(0, out[topo.Memory]-reserved)
+	return out, nil
+}
+
+func pods(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) int64 {
+	n := int64(cmp.Or(in.MaxPods, defaultMaxPods))
+	if in.PodsPerCore > 0 {
+		n = min(n, int64(in.PodsPerCore)*int64(m.CPUs().Len()))
+	}
+	return max(0, n)
+}
+
+// cpuLeft follows the kubelet's start: a list of CPUs goes before amounts (cmd/kubelet/app/server.go, run).
+func cpuLeft(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) (int64, error) {
+	all := int64(m.CPUs().Len()) * 1000
+	set, err := idset.Parse[idset.CPU](in.ReservedSystemCPUs)
+	if err != nil {
+		return 0, fmt.Errorf("reservedSystemCPUs: %w", err)
+	}
+	if !set.Empty() {
+		return max(0, all-int64(set.Len())*1000), nil
+	}
+	reserved, err := reservations(in, "cpu")
+	if err != nil {
+		return 0, err
+	}
+	return max(0, all-reserved.MilliValue()), nil
+}
+
+// memoryReserved is what systemReserved, kubeReserved and the hard eviction threshold keep from pods
+// (pkg/kubelet/cm, GetNodeAllocatableReservation). A percentage is of all memory.
+func memoryReserved(in *kubeletv1beta1.KubeletConfiguration, all int64) (int64, error) {
+	reserved, err := reservations(in, topo.Memory)
+	if err != nil {
+		return 0, err
+	}
+	threshold, said := in.EvictionHard["memory.available"]
+	merge := in.MergeDefaultEvictionSettings != nil && *in.MergeDefaultEvictionSettings
+	if !said && (in.EvictionHard == nil || merge) {
+		threshold = defaultEviction
+	}
+	if threshold == "" {
+		return reserved.Value(), nil
+	}
+	if part, ok := strings.CutSuffix(threshold, "%"); ok {
+		f, err := strconv.ParseFloat(part, 32)
+		if err != nil || f < 0 || f > 100 {
+			return 0, fmt.Errorf("evictionHard: memory.available: %q is not an amount or a percentage", clip(threshold))
+		}
+		return reserved.Value() + int64(float64(all)*f/100), nil
+	}
+	q, err := resource.ParseQuantity(threshold)
+	if err != nil || q.Sign() < 0 || q.CmpInt64(topo.MaxBytes) > 0 {
+		return 0, fmt.Errorf("evictionHard: memory.available: %q is not an amount or a percentage", clip(threshold))
+	}
+	return reserved.Value() + q.Value(), nil
+}
+
+// reservations adds up what systemReserved and kubeReserved keep of a resource.
+func reservations(in *kubeletv1beta1.KubeletConfiguration, name string) (sum resource.Quantity, err error) {
+	for _, f := range []struct {
+		field string
+		list  map[string]string
+	}{{"systemReserved", in.SystemReserved}, {"kubeReserved", in.KubeReserved}} {
+		text, ok := f.list[name]
+		if !ok {
+			continue
+		}
+		q, err := resource.ParseQuantity(text)
+		if err != nil || q.Sign() < 0 || q.CmpInt64(topo.MaxBytes) > 0 {
+			return sum, fmt.Errorf("%s: %s: %q is not an amount in 0..1Pi", f.field, name, clip(text))
+		}
+		sum.Add(q)
+	}
+	return sum, nil
+}
