@@ -6,11 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -46,79 +42,6 @@ profiles:
       cacheResyncPeriodSeconds: 5
       cache: {foreignPodsDetect: OnlyExclusiveResources}
 `
-
-// program is tenon-scheduler in a process of its own.
-type program struct {
-	log     string // file
-	secure  string // address of kube-scheduler's own port
-	inspect string // address of inspection
-	token   string // of an administrator
-}
-
-func startProgram(ctx context.Context, t *testing.T, c *lab.Cluster, config string) *program {
-	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "scheduler.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, config, c.SchedulerKubeconfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &program{log: log.Name(), secure: l.Addr().String(), token: c.RESTConfig().BearerToken}
-	l.Close()
-	_, port, err := net.SplitHostPort(p.secure)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=--config=%s --bind-address=127.0.0.1 --secure-port=%s --inspection-address=127.0.0.1:0 "+
-		"--authentication-kubeconfig=%[4]s --authorization-kubeconfig=%[4]s", programEnv, file, port, c.SchedulerKubeconfig))
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // its error is that it was killed
-		if t.Failed() {
-			t.Logf("the scheduler says:\n%s", p.said(t))
-		}
-	})
-	p.inspect = p.await(ctx, t, regexp.MustCompile(`"Inspection is served" .*address="([^"]+)"`))
-	return p
-}
-
-func (p *program) said(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// await waits until the program says something, and returns the part in parentheses.
-func (p *program) await(ctx context.Context, t *testing.T, what *regexp.Regexp) (part string) {
-	t.Helper()
-	err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
-		m := what.FindStringSubmatch(p.said(t))
-		if m != nil {
-			part = m[len(m)-1]
-		}
-		return m != nil, nil
-	})
-	if err != nil {
-		t.Fatalf("the scheduler does not say %s: %v:\n%s", what, err, p.said(t))
-	}
-	return part
-}
 
 // ask sends a request, without a token if it is "", and returns the status and the answer.
 func ask(ctx context.Context, t *testing.T, method, url, token, body string) (int, string) {
@@ -169,7 +92,8 @@ func TestConfigurationOfSchedulerPlugins(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	p := startProgram(ctx, t, c, ofSchedulerPlugins)
+	p := startProgram(ctx, t, c, fmt.Sprintf(ofSchedulerPlugins, c.SchedulerKubeconfig))
+	p.inspection(ctx, t) // it has said what it thinks of the configuration by then
 	for _, said := range []string{`points="preFilter,preScore,preBind"`,
 		`argument="cacheResyncPeriodSeconds: no effect`, `argument="cache.foreignPodsDetect: no effect`} {
 		if n := strings.Count(p.said(t), said); n != 1 {
@@ -218,8 +142,9 @@ func named(p *v1.Pod, scheduler string) *v1.Pod {
 // inspected asks for the node and the pods, with and without leave.
 func (p *program) inspected(ctx context.Context, t *testing.T) {
 	t.Helper()
+	at := p.inspection(ctx, t)
 	for _, path := range []string{"nodes", "nodes/halves", "pods/default/quiet"} {
-		url := "https://" + p.inspect + inspect.Prefix + path
+		url := "https://" + at + inspect.Prefix + path
 		if code, _ := ask(ctx, t, http.MethodGet, url, "", ""); code != http.StatusForbidden {
 			t.Errorf("%s without a token: %d", path, code)
 		}
@@ -228,7 +153,7 @@ func (p *program) inspected(ctx context.Context, t *testing.T) {
 		}
 	}
 	var node inspect.Node
-	if err := json.Unmarshal([]byte(p.get(ctx, t, p.inspect, inspect.Prefix+"nodes/halves")), &node); err != nil {
+	if err := json.Unmarshal([]byte(p.get(ctx, t, at, inspect.Prefix+"nodes/halves")), &node); err != nil {
 		t.Error(err)
 	}
 	if node.Quality != "exact" || node.FreeCPUs != 20 || len(node.Holdings) != 2 || node.Rules.TopologyManagerPolicy != "single-numa-node" {
@@ -236,12 +161,12 @@ func (p *program) inspected(ctx context.Context, t *testing.T) {
 	}
 	var pod inspect.Pod
 	err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
-		err := json.Unmarshal([]byte(p.get(ctx, t, p.inspect, inspect.Prefix+"pods/default/quiet")), &pod)
+		err := json.Unmarshal([]byte(p.get(ctx, t, at, inspect.Prefix+"pods/default/quiet")), &pod)
 		return err == nil && pod.Decisions[0].Stage == inspect.Confirmed, err
 	})
 	if err != nil || pod.Decisions[0].Node != "halves" || pod.Decisions[0].Seen[0].CPUs == "" {
 		t.Errorf("pod quiet: %v, %+v", err, pod)
 	}
-	text := p.get(ctx, t, p.inspect, inspect.Prefix+"pods/default/third?format=text")
+	text := p.get(ctx, t, at, inspect.Prefix+"pods/default/third?format=text")
 	contains(t, "the decision on pod third", text, `cannot align container "c" (wants 20 cpu on one numa; best numa has 10 free)`)
 }

@@ -1,0 +1,116 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/tenon-numa/tenon/cluster/sched"
+	"github.com/tenon-numa/tenon/lab"
+)
+
+// programEnv makes the test binary the program tenon-scheduler, with the arguments that it has.
+const programEnv = "TENON_TEST_SCHEDULER"
+
+func beScheduler(args string) {
+	cmd := sched.NewCommand(context.Background())
+	cmd.SetArgs(strings.Fields(args))
+	if err := cmd.Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// program is tenon-scheduler in a process of its own.
+type program struct {
+	cmd    *exec.Cmd
+	log    string // file
+	secure string // address of kube-scheduler's own port
+	token  string // of an administrator
+}
+
+// startProgram starts the program with a configuration. It ends with the test at the latest.
+func startProgram(ctx context.Context, t *testing.T, c *lab.Cluster, config string) *program {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "scheduler.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{cmd: exec.CommandContext(ctx, os.Args[0]), log: log.Name(), secure: l.Addr().String(), token: c.RESTConfig().BearerToken}
+	l.Close()
+	_, port, err := net.SplitHostPort(p.secure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// In a cluster it finds the API server by itself, for its own port's sake too.
+	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=--config=%s --bind-address=127.0.0.1 --secure-port=%s --inspection-address=127.0.0.1:0 "+
+		"--authentication-kubeconfig=%[4]s --authorization-kubeconfig=%[4]s", programEnv, file, port, c.SchedulerKubeconfig))
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			said := p.said(t)
+			const most = 20_000
+			t.Logf("a scheduler says:\n%s", said[max(0, len(said)-most):])
+		}
+	})
+	return p
+}
+
+// kill ends the program with no chance to say good-bye.
+func (p *program) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait() // its error is that it was killed
+}
+
+func (p *program) said(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// inspection waits until inspection is served, and returns its address.
+func (p *program) inspection(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	return p.await(ctx, t, regexp.MustCompile(`"Inspection is served" .*address="([^"]+)"`))
+}
+
+// await waits until the program says something, and returns the part in parentheses.
+func (p *program) await(ctx context.Context, t *testing.T, what *regexp.Regexp) (part string) {
+	t.Helper()
+	err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
+		m := what.FindStringSubmatch(p.said(t))
+		if m != nil {
+			part = m[len(m)-1]
+		}
+		return m != nil, nil
+	})
+	if err != nil {
+		t.Fatalf("the scheduler does not say %s: %v:\n%s", what, err, p.said(t))
+	}
+	return part
+}
