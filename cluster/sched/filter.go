@@ -28,6 +28,9 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	if !v.Fits() {
 		return s.answered(name, v.Reasons, refusal(v))
 	}
+	if p.vain.is(s.uid, name, n.News) {
+		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "node has not reported pods that it must admit before this one"))
+	}
 	return s.answered(name, nil, nil)
 }
 

@@ -107,8 +107,9 @@ func (s *state) released(node string) {
 }
 
 // PostBind notes that the pod is bound. Configurations for scheduler-plugins enable the plugin here, too.
-func (p *Plugin) PostBind(_ context.Context, cs fwk.CycleState, _ *v1.Pod, node string) {
+func (p *Plugin) PostBind(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
 	if s, ok := read(cs); ok {
+		p.vain.forget(string(pod.UID))
 		s.decision.Bound()
 		s.log.info(logData, "Bound", "node", node)
 	}

@@ -40,6 +40,7 @@ type Plugin struct {
 	feed      *kube.Feed
 	ready     <-chan struct{} // closed when the book holds what the API server had at the start
 	memo      *memo
+	vain      *vain
 	logger    klog.Logger
 	decisions *inspect.Decisions
 	metrics   *schedulerMetrics
@@ -78,6 +79,7 @@ type Shared struct {
 	memo       *memo
 	amounts    *amounts // nil until there is a client
 	odd        once
+	vain       vain
 	plugins    []*Plugin // of all profiles, once the scheduler is set up
 
 	// topology is where NodeResourceTopologies are served, or nil; see topologies.
@@ -111,7 +113,7 @@ func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Han
 				}
 			}
 		}
-		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo,
+		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo, vain: &s.vain,
 			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, handle: h, amounts: s.amounts}
 		s.plugins = append(s.plugins, p)
 		for _, note := range args.Notes {
@@ -126,6 +128,7 @@ func (p *Plugin) Name() string { return p.name }
 
 // state is what one scheduling cycle knows of its pod.
 type state struct {
+	uid string
 	pod *place.Pod
 	// key is equal for pods that get equal verdicts: the shape, and the names that reasons speak of.
 	key    string
@@ -197,7 +200,7 @@ func translate(pod *v1.Pod) (*state, *fwk.Status) {
 	for _, c := range cp.Containers {
 		key += "/" + c.Name
 	}
-	return &state{pod: cp, key: key, demand: demand, wish: wish}, nil
+	return &state{uid: string(pod.UID), pod: cp, key: key, demand: demand, wish: wish}, nil
 }
 
 // refusal turns a verdict's reasons into a status.

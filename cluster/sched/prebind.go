@@ -42,6 +42,9 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		select {
 		case <-wait:
 		case <-ctx.Done():
+			if n := p.book.Snapshot().Node(node); n != nil {
+				p.vain.note(string(pod.UID), node, n.News)
+			}
 			return s.turned(node, v, fwk.AsStatus(context.Cause(ctx)))
 		}
 	}

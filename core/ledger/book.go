@@ -50,6 +50,7 @@ type account struct {
 	buried  []string        // the pods in gone that no report has had, the oldest first
 	dead    []*flight       // those of them on a coarse node, for a report that accounts for one
 	refused map[string]place.Error
+	news    int // see Node.News
 	silent  bool
 	now     int           // counts moments: turns, admissions
 	sure    bool          // all states in which the node may be are known
@@ -91,6 +92,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	defer b.mu.Unlock()
 	a := b.account(node)
 	before := a.layout
+	a.news++
 	b.unhold(a)
 	a.layout, a.refused, a.silent = &l, nil, false
 	a.empty = place.NewUsage(l.Machine, l.Rules)
@@ -268,6 +270,7 @@ func (b *Book) Admitted(uid string) (news bool) {
 		return false
 	}
 	f.acked = a.moment()
+	a.news++
 	f.keep()
 	b.renew(a)
 	return true
@@ -364,7 +367,7 @@ func (b *Book) renew(a *account) {
 		return
 	}
 	l := a.layout
-	base := &Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent}
+	base := &Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent, News: a.news}
 	if l.Amounts != nil {
 		base.Quality = Coarse
 	}

@@ -28,6 +28,7 @@ func (b *Book) Decline(uid string) {
 	delete(b.where, uid)
 	a := b.nodes[at]
 	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool { return f.id.UID == uid })
+	a.news++
 	b.renew(a)
 }
 
@@ -51,6 +52,7 @@ func (b *Book) Release(uid string) {
 		a.stray(uid)
 	}
 	a.gone[uid] = true
+	a.news++
 	delete(a.doubts, uid)
 	a.released(uid)
 	b.renew(a)
@@ -74,10 +76,12 @@ func (b *Book) Vanish(uid string) {
 	defer b.mu.Unlock()
 	if f := a.flight(uid); f != nil {
 		f.vanished = true
+		a.news++
 		b.renew(a)
 		return
 	}
 	a.doubts[uid] = true
+	a.news++
 	a.released(uid)
 	b.renew(a)
 }
@@ -143,6 +147,7 @@ func (b *Book) cancel(uid string) {
 	me := a.flight(uid)
 	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool { return f == me })
 	if me.turned != 0 {
+		a.news++
 		a.released(uid)
 		me.keep()
 		for _, f := range a.flights {

@@ -100,6 +100,9 @@ type Node struct {
 	Unsettled bool
 	// Silent: a report of the node is overdue. What is known of it are its last report and predictions.
 	Silent bool
+	// News counts what was learned of the node and of pods on their way to it: reports, admissions, ends. Whoever
+	// waited in vain for news need not wait again before it changes.
+	News int
 	// Refused are shapes of pods that the node refused though a verdict said otherwise, and why. They are
 	// kept away until the node has reported again.
 	Refused map[string]place.Error
