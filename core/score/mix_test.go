@@ -81,3 +81,34 @@ func TestAMixHasNoOrder(t *testing.T) {
 		}
 	})
 }
+
+// What is asked for now is the mix, whatever was before; a pod that waits counts once.
+func TestTheMixFollowsWhatIsAskedFor(t *testing.T) {
+	r := score.NewRecent()
+	small, large, none := pod(t, "cpu=1"), pod(t, "cpu=8"), pod(t, "")
+	if !r.Add("first", small) || len(r.Mix().Shares()) != 1 {
+		t.Error("the first pod does not count at once")
+	}
+	renewed := 0
+	for i := range 5000 {
+		for range 2 {
+			r.Add("waits", large)
+			r.Add("nothing", none)
+			if r.Add(fmt.Sprint(i), small) {
+				renewed++
+			}
+		}
+	}
+	if got := said(r.Mix()); !slices.Equal(got, []string{"q2;01000 x255", "q2;08000 x1"}) {
+		t.Errorf("the mix is %q, one pod of which was asked for all the time", got)
+	}
+	if renewed < 70 || renewed > 100 {
+		t.Errorf("the mix was made %d times for 5000 pods", renewed)
+	}
+	for i := range 1024 - 256 {
+		r.Add(fmt.Sprint("large", i), large)
+	}
+	if got := r.Mix().Shares(); got[0].Pod != large || got[0].Weight < 180 || got[0].Weight > 192 {
+		t.Errorf("the mix is %q after 768 of the last 1024 pods were large", said(r.Mix()))
+	}
+}
