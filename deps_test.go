@@ -34,6 +34,7 @@ var floors = []floor{
 	{"core/place", pure, words(`core/idset core/topo`), nil},
 	{"core/place/scenario", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/score", pure, words(`core/idset core/topo core/place`), nil},
+	{"core/sim", pure, words(`core/topo core/place core/place/scenario core/score`), nil},
 	{"core/evict", pure, nil, nil},
 	// The ledger has the only lock in core.
 	{"core/ledger", append(words(`sync sync/atomic`), pure...), words(`core/idset core/topo core/place`), nil},

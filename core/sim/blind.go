@@ -1,0 +1,30 @@
+package sim
+
+// blindly is kube-scheduler without a plugin for numas: it knows amounts of whole nodes, and spreads.
+type blindly struct {
+	cluster *cluster
+	chance  *chance
+}
+
+func (b *blindly) pick(shape int, among []int) (int, bool) {
+	c, best := b.cluster, choice{chance: b.chance}
+	if among == nil {
+		for _, s := range c.live {
+			if room(c.fleets[s.fleet], s.asked, c.requests[shape]) {
+				best.offer(leastAllocated(c.fleets[s.fleet], s.asked, c.requests[shape], c.memory), s.nodes...)
+			}
+		}
+	}
+	for _, n := range among {
+		s := c.nodes[n].state
+		if room(c.fleets[s.fleet], s.asked, c.requests[shape]) {
+			best.offer(leastAllocated(c.fleets[s.fleet], s.asked, c.requests[shape], c.memory), n)
+		}
+	}
+	return best.node, best.equals > 0
+}
+
+func (b *blindly) arrived(int)     {}
+func (b *blindly) sent(int, int)   {}
+func (b *blindly) left(int)        {}
+func (b *blindly) reported() []int { return nil }

@@ -1,0 +1,236 @@
+package sim
+
+import (
+	"math/bits"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file is scheduler-plugins' NodeResourceTopologyMatch with its cache OverReserve, as its code says
+// (pkg/noderesourcetopology, 2026-08):
+//
+//   - A pod that was sent to a node is subtracted from every zone, whatever its QoS and wherever it is, and
+//     so is one that the kubelet refused or that has ended, until the node is synchronised.
+//   - A node is synchronised only if its filter turned some pod away since, and when it reports. Reports
+//     here come on time and always match the pods of the node, and every pod that waits is tried again
+//     then: both is better than it is there.
+//   - The filter looks at nodes with policy single-numa-node only. A mask of zones is kept for every
+//     resource, and some zone must be in all of them. Init containers are not subtracted.
+//   - The score is that of LeastAllocated, the default: the least of all zones that would do, the mean over
+//     containers; 0 for other policies. NodeResourcesFit, with the same weight, is added.
+
+// charging knows what nodes reported, and what it sent to them since.
+type charging struct {
+	cluster *cluster
+	chance  *chance
+	nodes   []charged
+	wants   []wants // by shape
+}
+
+// charged is one node as this scheduler sees it.
+type charged struct {
+	zones   []amounts // as reported
+	assumed amounts   // to be subtracted from each
+	dirty   bool
+	views   []view // by shape
+}
+
+// view is what the filter and the score say.
+type view struct {
+	known, fits bool
+	misaligned  bool // it was this filter that said no
+	score       int64
+}
+
+// wants are the requests of a shape in the form that the filter takes.
+type wants struct {
+	whole      amounts
+	containers []amounts
+	init       []bool
+	guaranteed bool
+}
+
+func newCharging(c *cluster, r *chance) *charging {
+	k := &charging{cluster: c, chance: r, nodes: make([]charged, len(c.nodes))}
+	for i := range c.trace.Shapes {
+		pod := &c.trace.Shapes[i].Pod
+		w := wants{whole: c.requests[i], guaranteed: pod.QoS == place.Guaranteed}
+		for j := range pod.Containers {
+			w.containers = append(w.containers, c.names.container(&pod.Containers[j]))
+			w.init = append(w.init, pod.Containers[j].Kind != place.App)
+		}
+		k.wants = append(k.wants, w)
+	}
+	for n := range k.nodes {
+		k.synchronise(n)
+	}
+	return k
+}
+
+// synchronise takes over what a node reports, and forgets what was assumed.
+func (k *charging) synchronise(n int) {
+	c := k.cluster
+	k.nodes[n] = charged{zones: c.zones(c.nodes[n].state.usage), assumed: make(amounts, len(c.names)), views: make([]view, len(k.wants))}
+}
+
+// zones returns what every numa has left, as exporters report it.
+func (c *cluster) zones(u *place.Usage) []amounts {
+	out := make([]amounts, len(u.Machine.NUMAs()))
+	for i, numa := range u.Machine.NUMAs() {
+		z := make(amounts, len(c.names))
+		z[0] = int64(numa.CPUs.AndLen(u.FreeCPUs())) * 1000
+		for _, kind := range u.Kinds() {
+			z[c.names.index(kind)] = u.FreeMemory(i, kind)
+		}
+		for at, r := range u.Machine.Resources() {
+			z[c.names.index(r.Name)] = u.FreeDevicesOn(at, 1<<uint(i))
+		}
+		out[i] = z
+	}
+	return out
+}
+
+func (k *charging) pick(shape int, among []int) (int, bool) {
+	best := choice{chance: k.chance}
+	offer := func(n int) {
+		if v := k.view(n, shape); v.fits {
+			best.offer(v.score, n)
+		} else if v.misaligned {
+			k.nodes[n].dirty = true
+		}
+	}
+	if among == nil {
+		for n := range k.nodes {
+			offer(n)
+		}
+	}
+	for _, n := range among {
+		offer(n)
+	}
+	return best.node, best.equals > 0
+}
+
+// view is worked out anew after something happened on the node.
+func (k *charging) view(n, shape int) *view {
+	v := &k.nodes[n].views[shape]
+	if v.known {
+		return v
+	}
+	c := k.cluster
+	s := c.nodes[n].state
+	*v = view{known: true}
+	if !room(c.fleets[s.fleet], s.asked, c.requests[shape]) {
+		return v
+	}
+	v.fits, v.score = true, leastAllocated(c.fleets[s.fleet], s.asked, c.requests[shape], c.memory)
+	rules := s.usage.Rules.Topology
+	w := &k.wants[shape]
+	if rules.Policy != place.SingleNUMA || c.trace.Shapes[shape].Pod.QoS == place.BestEffortQoS {
+		return v
+	}
+	containers, init := w.containers, w.init
+	if rules.Scope == place.PerPod {
+		containers, init = []amounts{w.whole}, []bool{false}
+	}
+	zones := k.nodes[n].left()
+	if w.guaranteed {
+		v.score += zoneScore(zones, containers)
+	}
+	v.fits = k.aligns(s.usage.Machine, zones, containers, init, w.guaranteed)
+	v.misaligned = !v.fits
+	return v
+}
+
+// left returns what the zones have after what is assumed.
+func (n *charged) left() []amounts {
+	out := make([]amounts, len(n.zones))
+	for i, z := range n.zones {
+		out[i] = make(amounts, len(z))
+		for r := range z {
+			out[i][r] = max(0, z[r]-n.assumed[r])
+		}
+	}
+	return out
+}
+
+// aligns is the filter; it takes what app containers get out of the zones.
+func (k *charging) aligns(m *topo.Machine, zones, containers []amounts, init []bool, guaranteed bool) bool {
+	for i, want := range containers {
+		mask := uint64(m.All())
+		for r, n := range want {
+			if n > 0 {
+				mask &= k.suitable(m, zones, r, n, guaranteed)
+			}
+		}
+		if mask == 0 {
+			return false
+		}
+		if !init[i] {
+			z := zones[bits.TrailingZeros64(mask)]
+			for r, n := range want {
+				z[r] = max(0, z[r]-n)
+			}
+		}
+	}
+	return true
+}
+
+// suitable returns the zones that have so much of a resource. One that no zone lists is the node's.
+func (k *charging) suitable(m *topo.Machine, zones []amounts, r int, n int64, guaranteed bool) (mask uint64) {
+	name := k.cluster.names[r]
+	res, device := m.Resource(name)
+	if device && res.NUMAs == 0 || !guaranteed && !device {
+		return ^uint64(0)
+	}
+	for i, z := range zones {
+		if z[r] >= n {
+			mask |= 1 << uint(i)
+		}
+	}
+	return mask
+}
+
+// zoneScore is the mean over containers of the least score of all zones that score at all.
+func zoneScore(zones, containers []amounts) (score int64) {
+	for _, want := range containers {
+		least := int64(0)
+		for _, z := range zones {
+			sum, count := int64(0), int64(0)
+			for r, n := range want {
+				if n > 0 {
+					count++
+					if n <= z[r] {
+						sum += 100 * (z[r] - n) / z[r]
+					}
+				}
+			}
+			if s := sum / max(1, count); s > 0 && (least == 0 || s < least) {
+				least = s
+			}
+		}
+		score += least
+	}
+	return score / int64(max(1, len(containers)))
+}
+
+func (k *charging) arrived(int) {}
+
+func (k *charging) sent(n, shape int) {
+	for r, x := range k.wants[shape].whole {
+		k.nodes[n].assumed[r] = saturated(k.nodes[n].assumed[r], x)
+	}
+	clear(k.nodes[n].views)
+}
+
+func (k *charging) left(n int) { clear(k.nodes[n].views) }
+
+func (k *charging) reported() (changed []int) {
+	for n := range k.nodes {
+		if k.nodes[n].dirty {
+			k.synchronise(n)
+			changed = append(changed, n)
+		}
+	}
+	return changed
+}

@@ -1,0 +1,114 @@
+package sim
+
+import (
+	"fmt"
+)
+
+// Contest says how contenders are compared.
+type Contest struct {
+	Machines int // 0: as many as the trace says
+	Seed     uint64
+	Runs     int // how many seeds, from Seed on; 1..MaxRuns
+	Cases    int // how many small cases are solved exactly, 0..MaxCases
+	// Progress, if there is one, is told every now and then how far the comparison is; its error ends it.
+	Progress func(Progress) error
+}
+
+// Bounds on a contest.
+const (
+	MaxRuns  = 100
+	MaxCases = 10_000
+)
+
+// Progress is how far a comparison is.
+type Progress struct {
+	Contender string
+	Run, Runs int // the seed, from 1
+	Stay      bool
+	Done, Of  int // pods that have arrived
+}
+
+// Comparison is what came of all contenders, on the same machines, pods, order of arrival and seeds.
+type Comparison struct {
+	Trace, Source string
+	Machines      int
+	Pods          int // of each run with departures
+	Asked         int // of each run without, the mean
+	Seed          uint64
+	Runs          int
+	Scarce        string
+	Columns       []Column
+	// Cases is how many small cases were solved exactly, Optimum how many pods they have in all: every one
+	// of them could be placed by who knows all of them before.
+	Cases, Optimum int
+}
+
+// Column is what came of one contender: sums over all runs.
+type Column struct {
+	Contender string
+	Stay      Tally // nobody departs
+	Churn     Tally // pods come and go
+	Optimum   int   // pods of the small cases that were placed
+}
+
+// Compare runs all contenders on the trace of a script.
+func Compare(s *Script, c Contest) (*Comparison, error) {
+	if c.Runs < 1 || c.Runs > MaxRuns || c.Cases < 0 || c.Cases > MaxCases {
+		return nil, fmt.Errorf("compare on trace %s: %d runs, %d cases: want 1..%d and 0..%d", s.Name, c.Runs, c.Cases, MaxRuns, MaxCases)
+	}
+	out := &Comparison{Trace: s.Name, Source: s.Source, Seed: c.Seed, Runs: c.Runs}
+	for _, k := range Contenders() {
+		out.Columns = append(out.Columns, Column{Contender: k.Name})
+	}
+	for run := range c.Runs {
+		t, err := s.Trace(c.Machines, c.Seed+uint64(run))
+		if err != nil {
+			return nil, err
+		}
+		out.Machines, out.Pods, out.Scarce = t.Machines(), len(t.Pods), t.Scarce()
+		if err := out.run(t, c, run); err != nil {
+			return nil, err
+		}
+	}
+	out.Asked = out.Columns[0].Stay.Pods / c.Runs
+	return out, out.solve(s, c)
+}
+
+// run runs every contender with and without departures.
+func (out *Comparison) run(t *Trace, c Contest, run int) error {
+	for i, k := range Contenders() {
+		for _, stay := range []bool{true, false} {
+			o := Options{Seed: c.Seed + uint64(run), Stay: stay}
+			if c.Progress != nil {
+				o.Progress = func(done, of int) error { return c.Progress(Progress{k.Name, run + 1, c.Runs, stay, done, of}) }
+			}
+			tally, err := Run(t, k, o)
+			if err != nil {
+				return err
+			}
+			if stay {
+				out.Columns[i].Stay.add(tally)
+			} else {
+				out.Columns[i].Churn.add(tally)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *Tally) add(o Tally) {
+	t.Pods += o.Pods
+	t.First += o.First
+	t.Placed += o.Placed
+	t.AtOnce += o.AtOnce
+	t.Refused += o.Refused
+	t.Wait += o.Wait
+	t.Longest = max(t.Longest, o.Longest)
+	t.Aligned += o.Aligned
+	t.NUMAs += o.NUMAs
+	t.Distance += o.Distance
+	t.Capacity += o.Capacity
+	t.Given += o.Given
+	t.Stranded += o.Stranded
+	t.Wanted += o.Wanted
+}

@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"github.com/tenon-numa/tenon/core/score"
+)
+
+// Contender is a way of choosing nodes.
+type Contender struct {
+	Name string // as in the head of a table; a line break is where it may be broken
+	kind kind
+	// strategy is that of a contender that knows what kubelets will do.
+	strategy score.Strategy
+}
+
+type kind int
+
+const (
+	foresees kind = iota // knows what every kubelet will do: core/place and core/score
+	charges              // subtracts a pod from every numa until the node reports; see charge.go
+	blind                // knows amounts of whole nodes; see blind.go
+)
+
+// ReportSeconds is how often nodes report to the contender that charges every numa: the default of the
+// exporters that it is used with.
+const ReportSeconds = 60
+
+// Contenders returns all of them, Tenon's own strategy first.
+func Contenders() []Contender {
+	return []Contender{
+		{"Tenon", foresees, score.Strategy{Type: score.Tenon}},
+		{"Least\nAllocated", foresees, score.Strategy{Type: score.LeastAllocated}},
+		{"Most\nAllocated", foresees, score.Strategy{Type: score.MostAllocated}},
+		{"Balanced\nAllocat.", foresees, score.Strategy{Type: score.BalancedAllocation}},
+		{"LeastNUMA\nNodes", foresees, score.Strategy{Type: score.LeastNUMANodes}},
+		{"charge\nall numas", charges, score.Strategy{}},
+		{"blind", blind, score.Strategy{}},
+	}
+}
+
+// picker chooses nodes, and is told what happens.
+type picker interface {
+	// pick returns the node for a pod of a shape, among some nodes, or among all where among is nil.
+	pick(shape int, among []int) (node int, ok bool)
+	// arrived tells that a pod of a shape is asked for.
+	arrived(shape int)
+	// sent tells that a pod was sent to a node, whether or not its kubelet took it.
+	sent(node, shape int)
+	// left tells that a pod departed from a node.
+	left(node int)
+	// reported tells that nodes report now, and returns those of which something new is known.
+	reported() []int
+}
+
+func newPicker(c *cluster, k Contender, r *chance) picker {
+	switch k.kind {
+	case charges:
+		return newCharging(c, r)
+	case blind:
+		return &blindly{cluster: c, chance: r}
+	}
+	return &foresight{cluster: c, strategy: k.strategy, chance: r, recent: newRecent(c.trace)}
+}
+
+// choice keeps the best of what it is shown; of equals any, each with the same chance, as kube-scheduler
+// does (pkg/scheduler/schedule_one.go, selectHost).
+type choice struct {
+	chance *chance
+	node   int
+	score  int64
+	equals int64
+}
+
+// offer shows nodes that are alike; the highest score is best.
+func (c *choice) offer(score int64, nodes ...int) {
+	if c.equals == 0 || score > c.score {
+		c.score, c.equals = score, 0
+	} else if score < c.score {
+		return
+	}
+	c.equals += int64(len(nodes))
+	if n := c.chance.below(c.equals); n < int64(len(nodes)) {
+		c.node = nodes[n]
+	}
+}
+
+// foresight asks place what the nodes will do, and score which of them is best.
+type foresight struct {
+	cluster  *cluster
+	strategy score.Strategy
+	chance   *chance
+	recent   *recent
+}
+
+func (f *foresight) pick(shape int, among []int) (int, bool) {
+	best := choice{chance: f.chance}
+	if among == nil {
+		for _, s := range f.cluster.live {
+			if a := f.cluster.answer(s, shape); a.fits {
+				best.offer(-f.cost(s, a, shape), s.nodes...)
+			}
+		}
+	}
+	for _, n := range among {
+		s := f.cluster.nodes[n].state
+		if a := f.cluster.answer(s, shape); a.fits {
+			best.offer(-f.cost(s, a, shape), n)
+		}
+	}
+	return best.node, best.equals > 0
+}
+
+// cost prices an answer anew when the mix has changed. Pods of which no node aligns anything are left to
+// kube-scheduler's own score, as the plugin leaves them.
+func (f *foresight) cost(s *state, a *answer, shape int) int64 {
+	if a.priced == f.recent.number+1 {
+		return a.cost
+	}
+	c := f.cluster
+	if pod := &c.trace.Shapes[shape].Pod; pod.Plain() {
+		a.cost = -leastAllocated(c.fleets[s.fleet], s.asked, c.requests[shape], c.memory)
+	} else {
+		strategy := f.strategy
+		strategy.Mix = f.recent.mix
+		a.cost = strategy.Cost(s.usage, pod, a.verdict, false)
+	}
+	a.priced = f.recent.number + 1
+	return a.cost
+}
+
+func (f *foresight) arrived(shape int) { f.recent.add(shape) }
+func (f *foresight) sent(int, int)     {}
+func (f *foresight) left(int)          {}
+func (f *foresight) reported() []int   { return nil }

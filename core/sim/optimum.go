@@ -1,0 +1,259 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// This file solves small cases exactly. A case is a few machines, a few shapes, and the longest sequence of
+// pods of which every one could be placed by who knows them all and may choose the order. Which pods a
+// machine can have together is what place says of them, one after the other, in every order.
+
+// Bounds that keep a case small.
+const (
+	caseShapes   = 4
+	caseMachines = 4
+	casePods     = 64
+	caseStates   = 20_000 // usages of one machine
+)
+
+// counts are numbers of pods by shape of a case.
+type counts [caseShapes]uint8
+
+// within reports whether no number is above another's.
+func (c counts) within(o counts) bool {
+	for i, n := range c {
+		if n > o[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// less returns what is left of some pods when others are placed.
+func (c counts) less(o counts) (out counts) {
+	for i, n := range c {
+		out[i] = n - min(n, o[i])
+	}
+	return out
+}
+
+// packings returns the largest sets of pods that an empty machine can have together; ok is false where
+// the machine has more states than are looked at.
+func packings(f Fleet, shapes []Shape) (out []counts, ok bool) {
+	type reached struct {
+		usage *place.Usage
+		asked amounts
+		counts
+	}
+	t := &Trace{Fleets: []Fleet{f}, Shapes: shapes}
+	rs := resourcesOf(t)
+	empty := place.NewUsage(f.Machine, f.Rules)
+	all := rs.allocatable(empty)
+	seen, found := map[string]bool{}, map[counts]bool{}
+	todo := []reached{{usage: empty, asked: make(amounts, len(rs))}}
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		grown := false
+		for i := range shapes {
+			want := rs.request(&shapes[i].Pod)
+			if at.counts[i] == casePods || !room(all, at.asked, want) {
+				continue
+			}
+			v := place.Place(at.usage, &shapes[i].Pod)
+			if !v.Fits() {
+				continue
+			}
+			grown = true
+			next := reached{at.usage.Hold(v.Holdings...), slices.Clone(at.asked), at.counts}
+			next.counts[i]++
+			for r, n := range want {
+				next.asked[r] += n
+			}
+			if key := string(next.counts[:]) + keyOf(0, next.usage, next.asked); !seen[key] {
+				seen[key] = true
+				todo = append(todo, next)
+			}
+		}
+		if !grown {
+			found[at.counts] = true
+		}
+		if len(seen) > caseStates {
+			return nil, false
+		}
+	}
+	return largest(found), true
+}
+
+// largest drops the sets that are within another.
+func largest(found map[counts]bool) (out []counts) {
+	for c := range found {
+		inside := false
+		for o := range found {
+			inside = inside || c != o && c.within(o)
+		}
+		if !inside {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b counts) int { return slices.Compare(a[:], b[:]) })
+	return out
+}
+
+// packs reports whether some machines can have all of some pods. Of what may be left for the machines to
+// come, only what is within nothing else is kept.
+func packs(machines [][]counts, pods counts) bool {
+	left := map[counts]bool{pods: true}
+	for _, m := range machines {
+		after := map[counts]bool{}
+		for l := range left {
+			for _, c := range m {
+				after[l.less(c)] = true
+			}
+		}
+		if after[counts{}] {
+			return true
+		}
+		left = smallest(after)
+	}
+	return false
+}
+
+// smallest drops what has another within it.
+func smallest(in map[counts]bool) map[counts]bool {
+	out := map[counts]bool{}
+	for c := range in {
+		beaten := false
+		for o := range in {
+			beaten = beaten || c != o && o.within(c)
+		}
+		if !beaten {
+			out[c] = true
+		}
+	}
+	return out
+}
+
+// solver makes cases of a script.
+type solver struct {
+	script *Script
+	known  map[string][]counts // packings by fleet and shapes; nil where there are too many
+}
+
+// draw makes a case: the machines, and the longest sequence that can be placed. ok is false where it is
+// too large to be solved.
+func (s *solver) draw(seed uint64) (t *Trace, ok bool) {
+	rnd := &chance{seed}
+	mix := s.choose(rnd)
+	t = &Trace{Name: s.script.Name}
+	for _, in := range mix {
+		t.Shapes = append(t.Shapes, s.script.shapes[in.shape])
+	}
+	var machines [][]counts
+	for range 2 + rnd.below(caseMachines-1) {
+		i := rnd.below(int64(len(s.script.fleets)))
+		f := s.script.fleets[i]
+		f.Count = 1
+		found, ok := s.packings(int(i), f, t.Shapes)
+		if !ok {
+			return nil, false
+		}
+		t.Fleets, machines = append(t.Fleets, f), append(machines, found)
+	}
+	var pods counts
+	for len(t.Pods) < casePods {
+		i := pick(rnd, mix)
+		pods[i]++
+		if !packs(machines, pods) {
+			break
+		}
+		t.Pods = append(t.Pods, Arrival{At: int64(len(t.Pods)) * 10, For: 1, Shape: i})
+	}
+	return t, len(t.Pods) > 0
+}
+
+// choose takes a few shapes that a machine aligns, each as likely, and puts them in the order of the mix.
+func (s *solver) choose(rnd *chance) (out []ingredient) {
+	for _, in := range s.script.ingredients() {
+		if !s.script.shapes[in.shape].Pod.Plain() {
+			out = append(out, in)
+		}
+	}
+	for len(out) > caseShapes {
+		i := int(rnd.below(int64(len(out))))
+		out = slices.Delete(out, i, i+1)
+	}
+	slices.SortFunc(out, func(a, b ingredient) int { return cmp.Compare(a.shape, b.shape) })
+	return out
+}
+
+func (s *solver) packings(fleet int, f Fleet, shapes []Shape) ([]counts, bool) {
+	key := string(rune(fleet))
+	for _, x := range shapes {
+		key += " " + x.Name
+	}
+	found, ok := s.known[key]
+	if !ok {
+		found, _ = packings(f, shapes)
+		s.known[key] = found
+	}
+	return found, found != nil
+}
+
+// pick takes an ingredient by weight.
+func pick(rnd *chance, mix []ingredient) int {
+	total := int64(0)
+	for _, in := range mix {
+		total += in.weight
+	}
+	n, i := rnd.below(total), 0
+	for ; n >= mix[i].weight; i++ {
+		n -= mix[i].weight
+	}
+	return i
+}
+
+// ingredients returns the mix of a script; of one that lists its pods, the shapes by how many there are.
+func (s *Script) ingredients() []ingredient {
+	if len(s.mix) > 0 {
+		return s.mix
+	}
+	out := make([]ingredient, len(s.shapes))
+	for i := range out {
+		out[i] = ingredient{shape: i}
+	}
+	for _, p := range s.pods {
+		out[p.Shape].weight++
+	}
+	return slices.DeleteFunc(out, func(in ingredient) bool { return in.weight == 0 })
+}
+
+// solve runs every contender on small cases. Cases that are too large are passed over.
+func (out *Comparison) solve(s *Script, c Contest) error {
+	solver := &solver{script: s, known: map[string][]counts{}}
+	for tried := 0; out.Cases < c.Cases && tried < 4*c.Cases; tried++ {
+		seed := c.Seed + uint64(tried)
+		t, ok := solver.draw(seed)
+		if !ok {
+			continue
+		}
+		out.Cases++
+		out.Optimum += len(t.Pods)
+		for i, k := range Contenders() {
+			tally, err := Run(t, k, Options{Seed: seed, Stay: true})
+			if err != nil {
+				return err
+			}
+			out.Columns[i].Optimum += tally.Placed
+		}
+		if c.Progress != nil {
+			if err := c.Progress(Progress{"small cases", 1, 1, true, out.Cases, c.Cases}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,286 @@
+package sim
+
+import (
+	"container/heap"
+)
+
+// This file is what happens when. In one moment pods depart first, then nodes report, then pods that were
+// refused are there again, then new ones arrive. A pod for which there is no node waits, and is tried
+// again when something departs, the earliest first, as the queue of kube-scheduler does. A pod that a
+// kubelet refused is made anew by its controller: after a second, and after twice as long each time it is
+// refused again, up to slowest.
+
+const (
+	slowest = 256 // seconds between a refusal and the pod that replaces it
+	grace   = 600 // seconds that a run goes on when nothing more arrives or departs
+	stride  = 512 // arrivals between two reports of progress
+)
+
+// event is something that happens; of those at one time the lower kind is first, then the earlier made.
+type event struct {
+	at   int64
+	kind happening
+	seq  int64
+	pod  int
+}
+
+type happening int
+
+const (
+	departs happening = iota
+	reports
+	returns
+	arrives
+)
+
+// agenda is the events to come, as a heap.
+type agenda []event
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, j int) bool {
+	x, y := a[i], a[j]
+	if x.at != y.at {
+		return x.at < y.at
+	}
+	if x.kind != y.kind {
+		return x.kind < y.kind
+	}
+	return x.seq < y.seq
+}
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+
+// Push and Pop are for the package heap alone.
+func (a *agenda) Push(x any) { *a = append(*a, x.(event)) }
+
+// Pop takes the last event off.
+func (a *agenda) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}
+
+// podState is where a pod is.
+type podState struct {
+	node    int // -1: none
+	refused int
+	away    bool // refused, and not there again yet
+	ended   bool
+}
+
+// waiting is a pod in the queue, with the number of its creation.
+type waiting struct {
+	seq int64
+	pod int
+}
+
+// replay is a run.
+type replay struct {
+	trace   *Trace
+	options Options
+	cluster *cluster
+	picker  picker
+	chance  chance
+	limit   int // pods that arrive
+	now     int64
+	quiet   int64 // when something arrived or departed last
+	coming  int   // arrivals and departures on the agenda
+	seq     int64
+	agenda  agenda
+	pods    []podState
+	queues  [][]waiting // by shape, ascending seq
+	tally   Tally
+	missed  bool // some pod was not placed at once
+	hook    func(*replay)
+}
+
+func newReplay(t *Trace, c Contender, o Options) *replay {
+	r := &replay{trace: t, options: o, cluster: newCluster(t), chance: chance{o.Seed}, limit: len(t.Pods)}
+	if o.Stay {
+		f := newFullness(t)
+		for r.limit = 0; r.limit < len(t.Pods) && !f.beyond(); r.limit++ {
+			f.add(t.Pods[r.limit].Shape)
+		}
+	}
+	r.picker = newPicker(r.cluster, c, &r.chance)
+	r.pods = make([]podState, r.limit)
+	r.queues = make([][]waiting, len(t.Shapes))
+	r.schedule(event{at: t.Pods[0].At, kind: arrives})
+	if c.kind == charges {
+		r.schedule(event{at: ReportSeconds, kind: reports})
+	}
+	return r
+}
+
+func (r *replay) schedule(e event) {
+	r.seq++
+	e.seq = r.seq
+	if e.kind == arrives || e.kind == departs {
+		r.coming++
+	}
+	heap.Push(&r.agenda, e)
+}
+
+func (r *replay) run() error {
+	for len(r.agenda) > 0 {
+		e := heap.Pop(&r.agenda).(event)
+		if r.coming == 0 && e.at > r.quiet+grace {
+			break
+		}
+		r.now = e.at
+		switch e.kind {
+		case arrives:
+			if err := r.arrive(e.pod); err != nil {
+				return err
+			}
+		case departs:
+			r.depart(e.pod)
+		case returns:
+			r.pods[e.pod].away = false
+			r.enqueue(e.pod)
+		case reports:
+			if changed := r.picker.reported(); len(changed) > 0 {
+				r.wake(changed)
+			}
+			r.schedule(event{at: r.now + ReportSeconds, kind: reports})
+		}
+		if r.hook != nil {
+			r.hook(r)
+		}
+	}
+	return nil
+}
+
+func (r *replay) arrive(pod int) error {
+	r.quiet = r.now
+	r.coming--
+	r.tally.Pods++
+	r.pods[pod] = podState{node: -1}
+	r.picker.arrived(r.trace.Pods[pod].Shape)
+	r.enqueue(pod)
+	if r.pods[pod].node >= 0 {
+		r.tally.AtOnce++
+	} else {
+		r.missed = true
+	}
+	if !r.missed {
+		r.tally.First++
+	}
+	if next := pod + 1; next < r.limit {
+		r.schedule(event{at: r.trace.Pods[next].At, kind: arrives, pod: next})
+	}
+	if p := r.options.Progress; p != nil && (pod%stride == 0 || pod+1 == r.limit) {
+		return p(pod+1, r.limit)
+	}
+	return nil
+}
+
+// enqueue tries a pod that is there now. While others of its shape wait there is no node for it either.
+func (r *replay) enqueue(pod int) {
+	shape := r.trace.Pods[pod].Shape
+	if len(r.queues[shape]) > 0 || r.try(pod, nil) == nowhere {
+		r.seq++
+		r.queues[shape] = append(r.queues[shape], waiting{r.seq, pod})
+	}
+}
+
+// outcome is what came of an attempt.
+type outcome int
+
+const (
+	placed outcome = iota
+	refused
+	nowhere
+)
+
+// try looks for a node among some, or all where among is nil, and sends the pod there.
+func (r *replay) try(pod int, among []int) outcome {
+	shape := r.trace.Pods[pod].Shape
+	n, ok := r.picker.pick(shape, among)
+	if !ok {
+		return nowhere
+	}
+	p := &r.pods[pod]
+	if !r.cluster.answer(r.cluster.nodes[n].state, shape).fits {
+		r.picker.sent(n, shape)
+		r.tally.Refused++
+		p.refused++
+		p.away = true
+		r.schedule(event{at: r.now + min(slowest, int64(1)<<min(p.refused-1, 30)), kind: returns, pod: pod})
+		return refused
+	}
+	v := r.cluster.admit(n, pod, shape)
+	r.picker.sent(n, shape)
+	p.node = n
+	r.tally.Placed++
+	waited := r.now - r.trace.Pods[pod].At
+	r.tally.Wait += waited
+	r.tally.Longest = max(r.tally.Longest, waited)
+	if machine := r.trace.Fleets[r.cluster.nodes[n].fleet].Machine; v.NUMAs(machine) != 0 {
+		r.tally.Aligned++
+		r.tally.NUMAs += int64(v.NUMAs(machine).Len())
+		r.tally.Distance += meanDistance(machine, v.NUMAs(machine))
+	}
+	if !r.options.Stay {
+		r.schedule(event{at: r.now + r.trace.Pods[pod].For, kind: departs, pod: pod})
+	}
+	return placed
+}
+
+func (r *replay) depart(pod int) {
+	r.quiet = r.now
+	r.coming--
+	n := r.pods[pod].node
+	r.cluster.release(n, pod)
+	r.picker.left(n)
+	r.pods[pod].ended = true
+	r.wake([]int{n})
+}
+
+// wake tries the pods that wait on nodes on which something changed: on the others nothing fits that did
+// not fit before. A shape that fits on none of them is not tried again.
+func (r *replay) wake(changed []int) {
+	hopeless := make([]bool, len(r.queues))
+	for {
+		first := -1
+		for s, q := range r.queues {
+			if len(q) > 0 && !hopeless[s] && (first < 0 || q[0].seq < r.queues[first][0].seq) {
+				first = s
+			}
+		}
+		if first < 0 {
+			return
+		}
+		if r.try(r.queues[first][0].pod, changed) == nowhere {
+			hopeless[first] = true
+		} else {
+			r.queues[first] = r.queues[first][1:]
+		}
+	}
+}
+
+// finish counts what is left at the end.
+func (r *replay) finish() Tally {
+	t, c := r.tally, r.cluster
+	scarce := c.names.index(r.trace.Scarce())
+	free := int64(0)
+	for _, s := range c.live {
+		count, all := int64(len(s.nodes)), c.fleets[s.fleet][scarce]
+		t.Capacity += count * all
+		t.Given += count * s.asked[scarce]
+		t.Stranded += count * c.stranded(s, scarce)
+		free += count * (all - s.asked[scarce])
+	}
+	for i := range r.pods {
+		if p := &r.pods[i]; p.node < 0 {
+			waited := r.now - r.trace.Pods[i].At
+			t.Wait += waited
+			t.Longest = max(t.Longest, waited)
+			t.Wanted += c.requests[r.trace.Pods[i].Shape][scarce]
+		}
+	}
+	t.Wanted = min(t.Wanted, free)
+	if scarce == 0 {
+		t.Capacity, t.Given, t.Stranded, t.Wanted = t.Capacity/1000, t.Given/1000, t.Stranded/1000, t.Wanted/1000
+	}
+	return t
+}

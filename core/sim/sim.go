@@ -1,0 +1,151 @@
+// Package sim replays what arrives at a cluster and departs from it on thousands of machines, under one
+// way of choosing nodes or another, and says what came of it.
+//
+// Time is a number of seconds that jumps from event to event, and chance is a sequence that a seed
+// determines. What a node does with a pod is what [place.Place] says, whoever sent the pod; contenders
+// differ in what they know of the nodes and in which of them they prefer. Invariant: a machine never
+// holds anything twice, every pod that arrived is on a node, waits, or is on its way back from a
+// refusal, and the same trace, contender and seed give the same numbers. The package refuses traces
+// beyond its bounds, and to read files or clocks.
+package sim
+
+import (
+	"fmt"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Bounds on a trace.
+const (
+	MaxMachines = 20_000
+	MaxFleets   = 64
+	MaxShapes   = 256
+	MaxPods     = 1_000_000
+	MaxSeconds  = 1_000_000_000 // of a pod's arrival, and of its stay
+)
+
+// Trace is what arrives at which machines. It is not changed by being run.
+type Trace struct {
+	Name   string
+	Source string // where the numbers come from, for people
+	Fleets []Fleet
+	Shapes []Shape
+	Pods   []Arrival // ascending At
+}
+
+// Fleet is a number of machines that are alike.
+type Fleet struct {
+	Name    string
+	Count   int // 1..MaxMachines, all fleets together
+	Machine *topo.Machine
+	Rules   place.Rules
+}
+
+// Shape is a kind of pod.
+type Shape struct {
+	Name string
+	Pod  place.Pod
+}
+
+// Arrival is one pod.
+type Arrival struct {
+	At    int64 // seconds since the trace began, 0..MaxSeconds
+	For   int64 // seconds that it runs once it is placed, 1..MaxSeconds
+	Shape int   // index of Trace.Shapes
+}
+
+// Machines returns how many machines the trace has.
+func (t *Trace) Machines() (count int) {
+	for _, f := range t.Fleets {
+		count += f.Count
+	}
+	return count
+}
+
+// Check says what is wrong with a trace.
+func (t *Trace) Check() error {
+	if len(t.Fleets) == 0 || len(t.Shapes) == 0 || len(t.Pods) == 0 {
+		return fmt.Errorf("trace %s: wants machines, shapes and pods; has %d, %d and %d",
+			t.Name, t.Machines(), len(t.Shapes), len(t.Pods))
+	}
+	if len(t.Fleets) > MaxFleets || len(t.Shapes) > MaxShapes || len(t.Pods) > MaxPods {
+		return fmt.Errorf("trace %s: %d kinds of machines, %d shapes, %d pods; the most are %d, %d, %d",
+			t.Name, len(t.Fleets), len(t.Shapes), len(t.Pods), MaxFleets, MaxShapes, MaxPods)
+	}
+	total := 0
+	for _, f := range t.Fleets {
+		if f.Machine == nil || f.Count < 1 || f.Count > MaxMachines-total {
+			return fmt.Errorf("trace %s: machines %s: %d of them; the most are %d of all kinds", t.Name, f.Name, f.Count, MaxMachines)
+		}
+		total += f.Count
+	}
+	last := int64(0)
+	for i, p := range t.Pods {
+		if p.At < last || p.At > MaxSeconds || p.For < 1 || p.For > MaxSeconds || p.Shape < 0 || p.Shape >= len(t.Shapes) {
+			return fmt.Errorf("trace %s: pod %d arrives at %d s for %d s as shape %d: out of order or bounds", t.Name, i, p.At, p.For, p.Shape)
+		}
+		last = p.At
+	}
+	return nil
+}
+
+// Options say how a trace is run.
+type Options struct {
+	Seed uint64
+	// Stay: nobody departs, and pods arrive only until they ask for a quarter more of some resource than
+	// all machines have.
+	Stay bool
+	// Progress, if there is one, is told every now and then how many of the pods have arrived; its error
+	// ends the run.
+	Progress func(arrived, of int) error
+}
+
+// Tally is what came of a run. Seconds and amounts are sums.
+type Tally struct {
+	Pods   int // arrived
+	First  int // placed before the first that was not placed at once
+	Placed int // placed at all
+	AtOnce int // placed in the moment of their arrival
+	// Refused is how often a kubelet refused a pod that a scheduler had sent to it.
+	Refused int
+
+	Wait    int64 // seconds from arrival to the node that took the pod, or to the end
+	Longest int64 // the longest of these
+
+	Aligned  int   // placed pods that hold something of numas
+	NUMAs    int64 // of these, how many
+	Distance int64 // of these, the mean distance of the numas to each other, in hundredths
+
+	// Of the trace's scarce resource, at the end.
+	Capacity int64 // all that pods can have
+	Given    int64 // what pods asked for that are placed
+	Stranded int64 // free, but no use to any shape of the trace
+	Wanted   int64 // free, though waiting pods want as much
+}
+
+// Run replays a trace under one contender.
+func Run(t *Trace, c Contender, o Options) (Tally, error) {
+	if err := t.Check(); err != nil {
+		return Tally{}, err
+	}
+	r := newReplay(t, c, o)
+	if err := r.run(); err != nil {
+		return Tally{}, fmt.Errorf("run trace %s under %s: %w", t.Name, c.Name, err)
+	}
+	return r.finish(), nil
+}
+
+// chance is a sequence of numbers (SplitMix64, Steele et al., OOPSLA 2014).
+type chance struct{ state uint64 }
+
+func (c *chance) next() uint64 {
+	c.state += 0x9e3779b97f4a7c15
+	z := c.state
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// below returns a number in 0..n-1; n is so far below 2^64 that the remainder is fair.
+func (c *chance) below(n int64) int64 { return int64(c.next() % uint64(n)) }

@@ -1,0 +1,319 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// pair is a machine of two numas with 8 CPUs and 2 GPUs for pods on each.
+const pair = `
+numa 0 socket 0 cpus 0-8 memory 33Gi
+numa 1 socket 1 cpus 9-16 memory 32Gi
+distances 10 20
+distances 20 10
+device acme.com/gpu g0,g1 numa 0
+device acme.com/gpu g2,g3 numa 1
+`
+
+const strict = "rules topology=single-numa-node cpu=static reserved=0 memory=Static reserve=0:memory:1Gi\n"
+
+const wide = "rules topology=restricted cpu=static reserved=0 memory=Static reserve=0:memory:1Gi\n"
+
+const shapes = `
+shape small : main cpu=2 memory=4Gi
+shape card : main cpu=2 memory=4Gi acme.com/gpu=1
+shape numa : main cpu=8 memory=32Gi acme.com/gpu=2
+shape node : main cpu=16 memory=64Gi acme.com/gpu=4
+shape plain burstable : main cpu=500m memory=1Gi
+`
+
+func trace(t testing.TB, text string) *Trace {
+	t.Helper()
+	s, err := Parse("test", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.Trace(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func contender(t testing.TB, name string) Contender {
+	t.Helper()
+	for _, c := range Contenders() {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("no contender %q", name)
+	return Contender{}
+}
+
+func tally(t testing.TB, tr *Trace, name string, o Options) Tally {
+	t.Helper()
+	out, err := Run(tr, contender(t, name), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// What happens to a few pods can be worked out by hand.
+func TestAFewPods(t *testing.T) {
+	tr := trace(t, "machines pair 1\n"+pair+strict+shapes+`
+pod 0  100 numa 2     # one numa each
+pod 10 50  small      # waits until both are gone, at 100, then runs until 150
+pod 20 50  card 2     # the same
+pod 30 1   node       # never fits on one numa
+pod 40 60  plain      # fits beside anything? no CPU is left: waits until 100
+`)
+	got := tally(t, tr, "Tenon", Options{Seed: 1})
+	want := Tally{Pods: 7, First: 2, Placed: 6, AtOnce: 2, Wait: 90 + 80 + 80 + 60 + (160 - 30), Longest: 160 - 30,
+		Aligned: 5, NUMAs: 5, Distance: 5000}
+	got.Capacity, got.Given, got.Stranded, got.Wanted = 0, 0, 0, 0
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// One pod cannot be kept on one numa, though the node as a whole has room: who does not know that sends it
+// there, and again.
+func TestTheBlindAreRefused(t *testing.T) {
+	tr := trace(t, "machines pair 1\n"+pair+strict+"shape six : main cpu=6 memory=1Gi\nshape four : main cpu=4 memory=1Gi\n"+
+		"pod 0 1000 six 2\npod 5 100 four\n")
+	sees, blind := tally(t, tr, "Tenon", Options{}), tally(t, tr, "blind", Options{})
+	if sees.Refused != 0 || sees.Wait != 995 {
+		t.Errorf("Tenon: %+v, want the third pod to wait 995 s", sees)
+	}
+	// It is there at 5, 6, 8, 12, 20, 36, 68, 132, 260, 516, 772 and then at 1028.
+	if blind.Refused != 11 || blind.Wait != 1028-5 || blind.Placed != 3 {
+		t.Errorf("blind: %+v, want 11 refusals and the node at second 1028", blind)
+	}
+}
+
+// Two pods of one numa each fill the node. Who charges each to both numas sends the second only after the
+// node has reported where the first is.
+func TestChargingEveryNUMAStrandsTheOther(t *testing.T) {
+	tr := trace(t, "machines pair 1\n"+pair+strict+shapes+"pod 0 1000 numa 2\n")
+	if got := tally(t, tr, "Tenon", Options{}); got.AtOnce != 2 {
+		t.Errorf("Tenon: %+v, want both placed at once", got)
+	}
+	got := tally(t, tr, "charge\nall numas", Options{})
+	if got.AtOnce != 1 || got.Placed != 2 || got.Longest != ReportSeconds || got.Refused != 0 {
+		t.Errorf("charge every numa: %+v, want the second placed with the report at %d s", got, ReportSeconds)
+	}
+}
+
+// A departure is not seen before the next report either, though the amounts of the whole node are.
+func TestChargingEveryNUMAForgetsDeparturesLate(t *testing.T) {
+	tr := trace(t, "machines pair 1\n"+pair+strict+shapes+"pod 0 10 numa\npod 20 10 numa\n")
+	got := tally(t, tr, "charge\nall numas", Options{})
+	if got.AtOnce != 1 || got.Longest != ReportSeconds-20 {
+		t.Errorf("%+v, want the second pod to wait for the report at %d s", got, ReportSeconds)
+	}
+}
+
+// With another policy than single-numa-node that filter lets everything pass.
+func TestChargingEveryNUMADoesNotKnowRestricted(t *testing.T) {
+	tr := trace(t, "machines pair 1\n"+pair+wide+"shape six : main cpu=6 memory=1Gi\nshape four : main cpu=4 memory=1Gi\n"+
+		"pod 0 100 six 2\npod 5 100 four\n")
+	if got := tally(t, tr, "charge\nall numas", Options{}); got.Refused == 0 {
+		t.Errorf("%+v, want refusals", got)
+	}
+}
+
+// drawTrace makes a trace of a few machines on which pods must wait now and then.
+func drawTrace(t *rapid.T) *Trace {
+	rules := rapid.SampledFrom([]string{strict, wide}).Draw(t, "rules")
+	var b strings.Builder
+	fmt.Fprintf(&b, "machines pair %d\n%s%s%s", rapid.IntRange(1, 3).Draw(t, "machines"), pair, rules, shapes)
+	at := 0
+	for range rapid.IntRange(1, 40).Draw(t, "pods") {
+		at += rapid.IntRange(0, 20).Draw(t, "gap")
+		fmt.Fprintf(&b, "pod %d %d %s\n", at, rapid.IntRange(1, 200).Draw(t, "for"),
+			rapid.SampledFrom([]string{"small", "card", "numa", "node", "plain"}).Draw(t, "shape"))
+	}
+	s, err := Parse("drawn", strings.NewReader(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.Trace(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Whoever chooses the nodes: nothing is held twice, no pod is lost, and when all are gone, all is free.
+func TestNothingIsHeldTwiceAndNobodyIsLost(t *testing.T) {
+	for _, c := range Contenders() {
+		t.Run(strings.ReplaceAll(c.Name, "\n", " "), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				tr := drawTrace(t)
+				r := newReplay(tr, c, Options{Seed: rapid.Uint64().Draw(t, "seed")})
+				r.hook = func(r *replay) {
+					checkNodes(t, r.cluster)
+					checkPods(t, r)
+				}
+				if err := r.run(); err != nil {
+					t.Fatal(err)
+				}
+				for n := range r.cluster.nodes {
+					if len(r.cluster.nodes[n].pods) > 0 {
+						t.Fatalf("node %d still has pods", n)
+					}
+				}
+				empty := newCluster(tr)
+				if len(r.cluster.live) != 1 || r.cluster.live[0].key != empty.live[0].key {
+					t.Fatalf("the machines are not empty at the end: %q", r.cluster.live[0].key)
+				}
+				got := r.finish()
+				if got.Given != 0 || got.Placed > got.Pods || got.AtOnce > got.Placed || got.First > got.AtOnce {
+					t.Fatalf("%+v", got)
+				}
+			})
+		})
+	}
+}
+
+func checkNodes(t *rapid.T, c *cluster) {
+	inStates := 0
+	for _, s := range c.live {
+		inStates += len(s.nodes)
+	}
+	if inStates != len(c.nodes) {
+		t.Fatalf("%d nodes in states, there are %d", inStates, len(c.nodes))
+	}
+	for n := range c.nodes {
+		nd := &c.nodes[n]
+		m := nd.state.usage.Machine
+		var cpus idset.Set[idset.CPU]
+		devices, memory, asked := map[string]bool{}, int64(0), make(amounts, len(c.names))
+		for _, p := range nd.pods {
+			for r, x := range c.requests[p.shape] {
+				asked[r] += x
+			}
+			for _, h := range p.holdings {
+				if cpus.AndLen(h.CPUs) > 0 || nd.state.usage.FreeCPUs().AndLen(h.CPUs) > 0 {
+					t.Fatalf("node %d: CPUs %s are held twice, or free", n, h.CPUs)
+				}
+				cpus = cpus.Union(h.CPUs)
+				memory += bytes(h)
+				for _, d := range h.Devices {
+					for _, id := range d.IDs {
+						if devices[id] {
+							t.Fatalf("node %d: device %s is held twice", n, id)
+						}
+						devices[id] = true
+					}
+				}
+			}
+		}
+		if memory > 64<<30 || cpus.Len() > m.CPUs().Len()-1 || !room(c.fleets[nd.fleet], make(amounts, len(c.names)), asked) {
+			t.Fatalf("node %d: %d bytes and CPUs %s are held, %v are asked for of %v", n, memory, cpus, asked, c.fleets[nd.fleet])
+		}
+	}
+}
+
+func bytes(h place.Holding) (sum int64) {
+	for _, b := range h.Memory {
+		sum += b.Bytes
+	}
+	return sum
+}
+
+// checkPods counts every pod that arrived where it is.
+func checkPods(t *rapid.T, r *replay) {
+	where := make([]int, len(r.pods))
+	for n := range r.cluster.nodes {
+		for _, p := range r.cluster.nodes[n].pods {
+			where[p.pod]++
+		}
+	}
+	for _, q := range r.queues {
+		for _, w := range q {
+			where[w.pod]++
+		}
+	}
+	for i := range r.tally.Pods {
+		if r.pods[i].away {
+			where[i]++
+		}
+		if r.pods[i].ended {
+			where[i]++
+		}
+		if where[i] != 1 {
+			t.Fatalf("pod %d of %d is at %d places", i, r.tally.Pods, where[i])
+		}
+	}
+}
+
+// The same trace, contender and seed give the same numbers.
+func TestRunsRepeat(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tr := drawTrace(t)
+		c := rapid.SampledFrom(Contenders()).Draw(t, "contender")
+		o := Options{Seed: rapid.Uint64().Draw(t, "seed"), Stay: rapid.Bool().Draw(t, "stay")}
+		a, err := Run(tr, c, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := Run(tr, c, o); a != b {
+			t.Fatalf("%+v, and then %+v", a, b)
+		}
+	})
+}
+
+// What a state answers is what place answers on the node, however the state was come to.
+func TestStatesAreWhatNodesHold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tr := drawTrace(t)
+		r := newReplay(tr, rapid.SampledFrom(Contenders()).Draw(t, "contender"), Options{Seed: 1})
+		r.hook = func(r *replay) {
+			for n := range r.cluster.nodes {
+				nd := &r.cluster.nodes[n]
+				var all []place.Holding
+				for _, p := range nd.pods {
+					all = append(all, p.holdings...)
+				}
+				u := place.NewUsage(tr.Fleets[0].Machine, tr.Fleets[0].Rules).Hold(all...)
+				for s := range tr.Shapes {
+					v := place.Place(u, &tr.Shapes[s].Pod)
+					a := r.cluster.answer(nd.state, s)
+					if want := v.Fits() && room(r.cluster.fleets[0], nd.state.asked, r.cluster.requests[s]); a.fits != want {
+						t.Fatalf("node %d says %v to shape %d, place says %v", n, a.fits, s, want)
+					}
+				}
+			}
+		}
+		if err := r.run(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestProgressCanEndARun(t *testing.T) {
+	stop := errors.New("enough")
+	tr := trace(t, "machines pair 1\n"+pair+strict+shapes+"pod 0 10 small 2000\n")
+	_, err := Run(tr, contender(t, "Tenon"), Options{Progress: func(done, of int) error {
+		if of != 2000 {
+			t.Errorf("%d pods, want 2000", of)
+		}
+		if done > 500 {
+			return stop
+		}
+		return nil
+	}})
+	if !errors.Is(err, stop) {
+		t.Errorf("error %v, want %v", err, stop)
+	}
+}

@@ -1,0 +1,200 @@
+package sim
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file is the view of kube-scheduler's NodeResourcesFit: amounts of whole nodes, without numas. Every
+// contender keeps to it, since it runs in every profile.
+
+const cpuName = "cpu"
+
+// amounts are by index of resources: thousandths of CPUs, bytes, devices.
+type amounts []int64
+
+// resources are all that the machines and shapes of a trace know, "cpu" first, then by name.
+type resources []string
+
+func resourcesOf(t *Trace) resources {
+	seen := map[string]bool{}
+	for _, f := range t.Fleets {
+		for _, k := range f.Machine.Kinds() {
+			seen[k] = true
+		}
+		for _, r := range f.Machine.Resources() {
+			seen[r.Name] = true
+		}
+	}
+	for _, s := range t.Shapes {
+		for _, c := range s.Pod.Containers {
+			for _, a := range c.Memory {
+				seen[a.Kind] = true
+			}
+			for _, d := range c.Devices {
+				seen[d.Resource] = true
+			}
+		}
+	}
+	delete(seen, cpuName)
+	return append(resources{cpuName}, slices.Sorted(maps.Keys(seen))...)
+}
+
+func (rs resources) index(name string) int { return slices.Index(rs, name) }
+
+// allocatable returns what pods may have of an empty machine.
+func (rs resources) allocatable(u *place.Usage) amounts {
+	out := make(amounts, len(rs))
+	out[0] = int64(u.FreeCPUs().Len()) * 1000
+	for i := range u.Machine.NUMAs() {
+		for _, k := range u.Kinds() {
+			out[rs.index(k)] += u.Allocatable(i, k)
+		}
+	}
+	for _, r := range u.Machine.Resources() {
+		out[rs.index(r.Name)] = int64(len(u.FreeDevices(r.Name)))
+	}
+	return out
+}
+
+// request returns what a pod asks for as a whole: its app containers and sidecars together, or an init
+// container with the sidecars before it, whichever is more (KEP-753).
+func (rs resources) request(p *place.Pod) amounts {
+	apps, sidecars, inits := make(amounts, len(rs)), make(amounts, len(rs)), make(amounts, len(rs))
+	for i := range p.Containers {
+		c := rs.container(&p.Containers[i])
+		for r, n := range c {
+			switch p.Containers[i].Kind {
+			case place.Init:
+				inits[r] = max(inits[r], sidecars[r]+n)
+			case place.Sidecar:
+				sidecars[r] += n
+			default:
+				apps[r] += n
+			}
+		}
+	}
+	for r := range apps {
+		apps[r] = max(apps[r]+sidecars[r], inits[r])
+	}
+	return apps
+}
+
+func (rs resources) container(c *place.Container) amounts {
+	out := make(amounts, len(rs))
+	out[0] = c.MilliCPU
+	for _, a := range c.Memory {
+		out[rs.index(a.Kind)] += a.Bytes
+	}
+	for _, d := range c.Devices {
+		out[rs.index(d.Resource)] += d.N
+	}
+	return out
+}
+
+// room reports whether a request fits into what is left of a node.
+func room(allocatable, asked, request amounts) bool {
+	for r, n := range request {
+		if n > 0 && asked[r]+n > allocatable[r] {
+			return false
+		}
+	}
+	return true
+}
+
+// leastAllocated is the score that NodeResourcesFit gives by default: the mean of the parts of CPU and
+// memory that will be left, in hundredths.
+func leastAllocated(allocatable, asked, request amounts, memory int) (score int64) {
+	for _, r := range []int{0, memory} {
+		if all := allocatable[r]; all > 0 {
+			score += 100 * max(0, all-asked[r]-request[r]) / all
+		}
+	}
+	return score / 2
+}
+
+// Scarce returns the resource that a trace is about: GPUs where shapes want some, else CPUs.
+func (t *Trace) Scarce() string {
+	for _, name := range resourcesOf(t) {
+		if strings.HasSuffix(name, "/gpu") && t.wants(name) {
+			return name
+		}
+	}
+	return cpuName
+}
+
+func (t *Trace) wants(resource string) bool {
+	return slices.ContainsFunc(t.Shapes, func(s Shape) bool {
+		return slices.ContainsFunc(s.Pod.Containers, func(c place.Container) bool {
+			return slices.ContainsFunc(c.Devices, func(d place.Count) bool { return d.Resource == resource })
+		})
+	})
+}
+
+// fullness sums up what pods ask for against what all machines have.
+type fullness struct {
+	requests []amounts // by shape
+	capacity amounts
+	asked    amounts
+}
+
+func newFullness(t *Trace) *fullness {
+	rs := resourcesOf(t)
+	f := &fullness{capacity: make(amounts, len(rs)), asked: make(amounts, len(rs))}
+	for _, s := range t.Shapes {
+		f.requests = append(f.requests, rs.request(&s.Pod))
+	}
+	for _, fl := range t.Fleets {
+		for r, n := range rs.allocatable(place.NewUsage(fl.Machine, fl.Rules)) {
+			for range fl.Count {
+				f.capacity[r] = saturated(f.capacity[r], n)
+			}
+		}
+	}
+	return f
+}
+
+func (f *fullness) add(shape int) {
+	for r, n := range f.requests[shape] {
+		f.asked[r] = saturated(f.asked[r], n)
+	}
+}
+
+// saturated adds two amounts that are not negative.
+func saturated(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// beyond reports whether a quarter more than all of some resource is asked for. What no machine has does
+// not count.
+func (f *fullness) beyond() bool {
+	for r, n := range f.asked {
+		if all := f.capacity[r]; all > 0 && n > saturated(all, all/4) {
+			return true
+		}
+	}
+	return false
+}
+
+// meanDistance returns the mean distance of some numas to each other, each to itself included, in
+// hundredths; 0 where the machine tells none.
+func meanDistance(m *topo.Machine, on topo.Mask) int64 {
+	sum, pairs := int64(0), int64(0)
+	for _, i := range on.Positions() {
+		for _, j := range on.Positions() {
+			if row := m.NUMAs()[i].Distances; j < len(row) {
+				sum += int64(row[j])
+				pairs++
+			}
+		}
+	}
+	return 100 * sum / max(1, pairs)
+}
