@@ -15,6 +15,8 @@ type Book struct {
 
 	mu    sync.Mutex
 	nodes map[string]*account
+	// grounds are what equal nodes share.
+	grounds grounds
 	// where is the node of every pod on its way, held that of every pod that its node accounts for.
 	where, held map[string]string
 }
@@ -22,7 +24,7 @@ type Book struct {
 // New returns an empty book.
 func New() *Book {
 	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: map[string]string{}}
-	b.snap.Store(&Snapshot{index: map[string]int{}})
+	b.snap.Store(newSnapshot())
 	return b
 }
 
@@ -95,7 +97,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	a.news++
 	b.unhold(a)
 	a.layout, a.refused, a.silent = &l, nil, false
-	a.empty = place.NewUsage(l.Machine, l.Rules)
+	a.empty = b.grounds.of(l.Machine, l.Rules)
 	b.land(a)
 	if l.Amounts != nil {
 		out := b.count(a, before)
@@ -383,7 +385,7 @@ func (b *Book) renew(a *account) {
 		base.Entries = append(base.Entries, e)
 	}
 	base.groups = untouched(l.Groups, left)
-	base.Usage = place.NewUsage(l.Machine, l.Rules).Hold(holdings(base.Entries)...).WithGroups(base.groups)
+	base.Usage = a.empty.Hold(holdings(base.Entries)...).WithGroups(base.groups)
 	a.base = base
 	b.snap.Store(b.snap.Load().set(a.predict()))
 }

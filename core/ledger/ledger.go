@@ -180,7 +180,7 @@ func (n *Node) Without(uids ...string) *Node {
 		}
 	}
 	out.groups = untouched(n.groups, left)
-	out.Usage = place.NewUsage(n.Machine, n.Rules).Hold(holdings(out.Entries)...).WithGroups(out.groups)
+	out.Usage = n.Usage.Empty().Hold(holdings(out.Entries)...).WithGroups(out.groups)
 	out.Others = each(n.Others, func(o *Node) *Node { return o.Without(uids...) })
 	return &out
 }

@@ -1,70 +1,123 @@
 package ledger
 
 import (
-	"maps"
+	"iter"
 	"slices"
 )
 
-// Snapshot is the state of all nodes at one moment. It never changes.
+// Snapshot is the state of all nodes at one moment. It never changes, and what it takes to make the next
+// one does not grow with the number of nodes but for a list of one pointer for every 64.
 type Snapshot struct {
-	index  map[string]int // shared between snapshots until a node comes or goes
-	chunks [][]*Node      // nil entries are free places
+	names  *names
+	count  int
+	chunks []*chunk
+	// places is the number of places that have ever been taken, holes those of them that are free again.
+	places int
+	holes  *hole
+	// version counts the changes of one book, which origin stands for.
+	version uint64
+	origin  *origin
 }
 
-// chunk is the number of nodes whose pointers are copied when one of them changes.
-const chunk = 64
+// chunkSize is the number of nodes whose pointers are copied when one of them changes.
+const chunkSize = 64
+
+// chunk is part of a snapshot. Its nodes are nil at free places. since says in which version a place was
+// last changed, latest is the last of these: who knows a version can tell what is new without keeping
+// anything of it.
+type chunk struct {
+	nodes  [chunkSize]*Node
+	since  [chunkSize]uint64
+	latest uint64
+}
+
+type hole struct {
+	at   int
+	next *hole
+}
+
+// origin is not empty, so that no two have one address.
+type origin struct{ _ byte }
+
+func newSnapshot() *Snapshot { return &Snapshot{origin: &origin{}} }
 
 // Node returns a node, or nil where the book knows no layout of it.
 func (s *Snapshot) Node(name string) *Node {
-	i, ok := s.index[name]
-	if !ok {
-		return nil
+	if i, ok := s.names.at(name); ok {
+		return s.chunks[i/chunkSize].nodes[i%chunkSize]
 	}
-	return s.chunks[i/chunk][i%chunk]
+	return nil
 }
 
 // Len returns the number of nodes.
-func (s *Snapshot) Len() int { return len(s.index) }
+func (s *Snapshot) Len() int { return s.count }
+
+// All yields every node, in an order that does not change while no node goes.
+func (s *Snapshot) All() iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		for _, c := range s.chunks {
+			for _, n := range c.nodes {
+				if n != nil && !yield(n) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // Names returns the names of all nodes in ascending order.
-func (s *Snapshot) Names() []string { return slices.Sorted(maps.Keys(s.index)) }
-
-// set returns a snapshot with the state of one node exchanged.
-func (s *Snapshot) set(n *Node) *Snapshot {
-	out := &Snapshot{index: s.index, chunks: slices.Clone(s.chunks)}
-	i, ok := s.index[n.Name]
-	if !ok {
-		i = out.place()
-		out.index = maps.Clone(s.index)
-		out.index[n.Name] = i
+func (s *Snapshot) Names() []string {
+	out := make([]string, 0, s.count)
+	for n := range s.All() {
+		out = append(out, n.Name)
 	}
-	c := slices.Clone(out.chunks[i/chunk])
-	c[i%chunk] = n
-	out.chunks[i/chunk] = c
+	slices.Sort(out)
 	return out
 }
 
-// place finds a free place, growing the chunks where there is none.
-func (s *Snapshot) place() int {
-	for c := range s.chunks {
-		if i := slices.Index(s.chunks[c], nil); i >= 0 {
-			return c*chunk + i
-		}
+// set returns a snapshot with the state of one node exchanged.
+func (s *Snapshot) set(n *Node) *Snapshot {
+	out := *s
+	i, ok := s.names.at(n.Name)
+	if !ok {
+		i = out.place()
+		out.names = s.names.with(n.Name, i)
+		out.count++
 	}
-	s.chunks = append(s.chunks, make([]*Node, chunk))
-	return (len(s.chunks) - 1) * chunk
+	out.change(i, n)
+	return &out
+}
+
+// place finds a free place.
+func (s *Snapshot) place() int {
+	if h := s.holes; h != nil {
+		s.holes = h.next
+		return h.at
+	}
+	s.places++
+	return s.places - 1
+}
+
+func (s *Snapshot) change(i int, n *Node) {
+	s.version++
+	s.chunks = slices.Clone(s.chunks)
+	if i/chunkSize == len(s.chunks) {
+		s.chunks = append(s.chunks, &chunk{})
+	}
+	c := *s.chunks[i/chunkSize]
+	c.nodes[i%chunkSize], c.since[i%chunkSize], c.latest = n, s.version, s.version
+	s.chunks[i/chunkSize] = &c
 }
 
 // drop returns a snapshot without a node.
 func (s *Snapshot) drop(name string) *Snapshot {
-	i, ok := s.index[name]
+	i, ok := s.names.at(name)
 	if !ok {
 		return s
 	}
-	out := &Snapshot{index: maps.Clone(s.index), chunks: slices.Clone(s.chunks)}
-	delete(out.index, name)
-	c := slices.Clone(out.chunks[i/chunk])
-	c[i%chunk] = nil
-	out.chunks[i/chunk] = c
-	return out
+	out := *s
+	out.names, out.holes = s.names.without(name), &hole{i, s.holes}
+	out.count--
+	out.change(i, nil)
+	return &out
 }

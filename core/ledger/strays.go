@@ -84,7 +84,7 @@ func less(n *Node, i int, amounts map[string]int64) (*Node, bool) {
 	out := *n
 	out.Entries = slices.Clone(n.Entries)
 	out.Entries[at].Holdings = []place.Holding{rest}
-	out.Usage = place.NewUsage(n.Machine, n.Rules).Hold(holdings(out.Entries)...)
+	out.Usage = n.Usage.Empty().Hold(holdings(out.Entries)...)
 	return &out, true
 }
 

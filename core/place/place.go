@@ -71,6 +71,17 @@ type Rules struct {
 	Memory   MemoryRules
 }
 
+// Equal reports whether both say the same.
+func (r Rules) Equal(o Rules) bool {
+	a, b := r.CPU, o.CPU
+	return r.Topology == o.Topology &&
+		a.Static == b.Static && a.Reserved.Equal(b.Reserved) && a.FullPCPUsOnly == b.FullPCPUsOnly &&
+		a.DistributeAcrossNUMA == b.DistributeAcrossNUMA && a.AlignBySocket == b.AlignBySocket &&
+		a.DistributeAcrossCores == b.DistributeAcrossCores && a.StrictReservation == b.StrictReservation &&
+		a.PreferAlignByUncoreCaches == b.PreferAlignByUncoreCaches &&
+		r.Memory.Static == o.Memory.Static && slices.Equal(r.Memory.Reserved, o.Memory.Reserved)
+}
+
 // TopologyRules are topologyManagerPolicy, topologyManagerScope and topologyManagerPolicyOptions.
 type TopologyRules struct {
 	Policy        Policy

@@ -32,17 +32,6 @@ func (q *Question) Fits(u *Usage) bool {
 	return fits(u, q.pod)
 }
 
-// FitsAll asks of many usages at once: bit i%64 of word i/64 of out tells whether us[i] admits the pod.
-// Where us[i] is nil the bit is 0. There must be a word for every 64 usages.
-func (q *Question) FitsAll(us []*Usage, out []uint64) {
-	clear(out[:(len(us)+63)/64])
-	for i, u := range us {
-		if u != nil && q.Fits(u) {
-			out[i/64] |= 1 << (uint(i) % 64)
-		}
-	}
-}
-
 func (q *Question) plan(u *Usage) *plan {
 	for i := range q.met {
 		if q.met[i].ground == u.ground {

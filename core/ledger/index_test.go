@@ -1,0 +1,267 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// fitting is the plain loop that an index must agree with.
+func fitting(s *Snapshot, p *place.Pod, d place.Demand) (out []string) {
+	for _, name := range s.Names() {
+		if s.Node(name).Place(p, d).Fits() {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// indexed is a book under a random history, with an index that is asked now and then.
+type indexed struct {
+	t     *rapid.T
+	book  *Book
+	index *Index
+	old   *Snapshot // an earlier one
+	was   map[string]*Node
+	next  int
+	nodes []string
+	laid  map[string]Layout
+}
+
+func (x *indexed) pod(tag string) *place.Pod {
+	return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: tag,
+		MilliCPU: int64(rapid.SampledFrom([]int{1, 4, 20}).Draw(x.t, "cpus")) * 1000,
+		Memory:   []place.Amount{{Kind: topo.Memory, Bytes: int64(rapid.SampledFrom([]int{1, 40}).Draw(x.t, "gigs")) << 30}},
+		Devices:  []place.Count{{Resource: "acme.com/gpu", N: int64(rapid.IntRange(0, 2).Draw(x.t, "gpus"))}}}}}
+}
+
+func (x *indexed) node() string { return rapid.SampledFrom(x.nodes).Draw(x.t, "node") }
+
+func (x *indexed) step() {
+	x.next++
+	switch rapid.IntRange(0, 9).Draw(x.t, "what") {
+	case 0:
+		x.book.Forget(x.node())
+	case 1, 2:
+		x.report(x.node())
+	case 3: // bound by others, in no order that anybody knows
+		name := x.node()
+		for k := range 3 {
+			x.book.Assume(name, id(x.next*1000+k), x.pod("c"))
+		}
+	case 4:
+		x.book.Recover(x.node(), id(x.next), x.pod("c"))
+	case 5:
+		name := x.node()
+		x.book.Reserve(name, id(x.next), x.pod("c"), place.Demand{})
+		x.book.Turn(id(x.next).UID)
+		x.book.Refuse(id(x.next).UID, place.TopologyAffinityError)
+	default:
+		name := x.node()
+		x.book.Reserve(name, id(x.next), x.pod("c"), place.Demand{})
+	}
+}
+
+// report makes a node observe what is predicted for it, or nothing.
+func (x *indexed) report(name string) {
+	l := layout(x.t)
+	l.Rules.Topology.Policy = rapid.SampledFrom([]place.Policy{place.SingleNUMA, place.Restricted, place.BestEffort}).Draw(x.t, "policy")
+	if n := x.book.Snapshot().Node(name); n != nil && rapid.Bool().Draw(x.t, "observe") {
+		l.Machine, l.Rules = n.Machine, n.Rules
+		l.Entries = slices.Clone(n.Entries)
+	}
+	x.book.Report(name, l)
+}
+
+func (x *indexed) check() {
+	p := x.pod(rapid.SampledFrom([]string{"c", "d"}).Draw(x.t, "container"))
+	d := rapid.SampledFrom([]place.Demand{{}, {}, {Policy: place.SingleNUMA}, {Policy: place.Restricted, Scope: place.PerPod}}).Draw(x.t, "demand")
+	for _, s := range []*Snapshot{x.book.Snapshot(), x.old, x.book.Snapshot()} {
+		set := x.index.Fitting(s, p.Shape(), p, d)
+		want := fitting(s, p, d)
+		if got := set.Names(); !slices.Equal(got, want) || set.Len() != len(want) {
+			x.t.Fatalf("index says %v (%d), the nodes say %v", got, set.Len(), want)
+		}
+		for _, name := range x.nodes {
+			if set.Has(name) != slices.Contains(want, name) {
+				x.t.Fatalf("set has node %s: %v", name, set.Has(name))
+			}
+			if n := s.Node(name); n != nil && x.index.Fits(n, p.Shape(), p, d) != slices.Contains(want, name) {
+				x.t.Fatalf("index says of node %s alone: %v", name, !slices.Contains(want, name))
+			}
+		}
+	}
+	for name, n := range x.was {
+		if x.old.Node(name) != n {
+			x.t.Fatalf("the snapshot changed: it had another node %s", name)
+		}
+	}
+	if x.old.Len() != len(x.was) {
+		x.t.Fatalf("the snapshot has %d nodes, it had %d", x.old.Len(), len(x.was))
+	}
+	if rapid.Bool().Draw(x.t, "keep") {
+		x.keep()
+	}
+}
+
+func (x *indexed) keep() {
+	x.old, x.was = x.book.Snapshot(), map[string]*Node{}
+	for _, name := range x.old.Names() {
+		x.was[name] = x.old.Node(name)
+	}
+}
+
+// Whatever happens to a cluster, whichever snapshot is asked about, and however few kinds of pods are
+// remembered: the index says what every node says, and an old snapshot stays what it was.
+func TestIndexSaysWhatTheNodesSay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x := &indexed{t: t, book: New(), index: NewIndex(rapid.IntRange(1, 8).Draw(t, "kinds"))}
+		for i := range rapid.SampledFrom([]int{1, 1, 2, 70}).Draw(t, "nodes") {
+			x.nodes = append(x.nodes, fmt.Sprint("n", i))
+			if i%3 == 0 {
+				x.report(x.nodes[i])
+			}
+		}
+		x.keep()
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			x.step()
+			if rapid.Bool().Draw(t, "check") {
+				x.check()
+			}
+		}
+		x.check()
+	})
+}
+
+// Names are found whatever their number, and a trie does not change when another is made of it.
+func TestNamesAreAMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var trie *names
+		want := map[string]int{}
+		type kept struct {
+			trie *names
+			want map[string]int
+		}
+		var history []kept
+		for range rapid.IntRange(0, 200).Draw(t, "steps") {
+			name := fmt.Sprint("node-", rapid.IntRange(0, 99).Draw(t, "name"))
+			if _, there := want[name]; there {
+				trie = trie.without(name)
+				delete(want, name)
+			} else {
+				want[name] = rapid.IntRange(0, 1000).Draw(t, "at")
+				trie = trie.with(name, want[name])
+			}
+			history = append(history, kept{trie, maps.Clone(want)})
+		}
+		for _, h := range history {
+			for i := range 100 {
+				name := fmt.Sprint("node-", i)
+				at, ok := h.trie.at(name)
+				if x, there := h.want[name]; ok != there || at != x {
+					t.Fatalf("name %s: %d %v, want %d %v", name, at, ok, x, there)
+				}
+			}
+		}
+	})
+}
+
+// Two names may have one hash, or hashes that differ in the last bits only.
+func TestNamesOfOneHash(t *testing.T) {
+	trie := (*names)(nil).add(7, 0, named{"a", 1}).add(7, 0, named{"b", 2}).add(7|1<<63, 0, named{"c", 3})
+	without := trie.drop(7, 0, "a").drop(7|1<<63, 0, "c")
+	for i, name := range []string{"a", "b", "c"} {
+		hash := uint64(7)
+		if name == "c" {
+			hash |= 1 << 63
+		}
+		if at, ok := trie.find(hash, name); !ok || at != i+1 {
+			t.Errorf("%s is at %d, %v", name, at, ok)
+		}
+		if _, ok := without.find(hash, name); ok != (name == "b") {
+			t.Errorf("without a and c: %s is there: %v", name, ok)
+		}
+	}
+}
+
+// crowd is a book of equal nodes, each with some pods.
+func crowd(tb testing.TB, nodes, pods int) *Book {
+	b := New()
+	l := layout(tb)
+	for i := range nodes {
+		name := fmt.Sprintf("n%05d", i)
+		b.Report(name, l)
+		for k := range pods {
+			b.Reserve(name, id(i*100+k), pod(2, 1), place.Demand{})
+		}
+	}
+	return b
+}
+
+// Asked again, an index asks only nodes that changed: it allocates the same however many nodes there are,
+// but for one word for every 64.
+func TestIndexAllocatesLittle(t *testing.T) {
+	b := crowd(t, 300, 1)
+	x, p := NewIndex(4), pod(8, 8)
+	key := p.Shape()
+	x.Fitting(b.Snapshot(), key, p, place.Demand{})
+	if n := testing.AllocsPerRun(10, func() { x.Fitting(b.Snapshot(), key, p, place.Demand{}) }); n > 1 {
+		t.Errorf("%v allocations where nothing has changed, want 1: the set", n)
+	}
+	s := b.Snapshot()
+	other := s.set(s.Node("n00017"))
+	if n := testing.AllocsPerRun(10, func() {
+		x.Fitting(s, key, p, place.Demand{})
+		x.Fitting(other, key, p, place.Demand{})
+	}); n > 4 {
+		t.Errorf("%v allocations where a node has changed, want 4: words and set, twice", n)
+	}
+}
+
+// An index keeps no snapshot alive: a state that nobody else holds would be the whole cluster's memory.
+func TestIndexKeepsNoNode(t *testing.T) {
+	b := crowd(t, 10, 1)
+	x := NewIndex(4)
+	x.Fitting(b.Snapshot(), "k", pod(8, 8), place.Demand{})
+	gone := make(chan struct{})
+	runtime.AddCleanup(b.Snapshot().Node("n00003"), func(done chan struct{}) { close(done) }, gone)
+	b.Forget("n00003")
+	for range 100 {
+		runtime.GC()
+		select {
+		case <-gone:
+			x.Fitting(b.Snapshot(), "k", pod(8, 8), place.Demand{})
+			return
+		default:
+			runtime.Gosched()
+		}
+	}
+	t.Error("a node that the book has forgotten is still there, though only the index has seen it")
+}
+
+func TestIndexServesManyAtOnce(t *testing.T) {
+	b := crowd(t, 70, 0)
+	x := NewIndex(2)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 40 {
+				p := pod(int64(1+(g+i)%3*14), 1)
+				s := b.Snapshot()
+				if got, want := x.Fitting(s, p.Shape(), p, place.Demand{}).Names(), fitting(s, p, place.Demand{}); !slices.Equal(got, want) {
+					t.Errorf("index says %v, the nodes say %v", got, want)
+				}
+				b.Reserve(fmt.Sprintf("n%05d", (g*40+i)%70), id(g*1000+i), pod(20, 1), place.Demand{})
+			}
+		})
+	}
+	wg.Wait()
+}

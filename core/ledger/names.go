@@ -1,0 +1,112 @@
+package ledger
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// names says at which place of a snapshot a node is. It is a trie over hashes that never changes: what
+// adds or drops a name copies the few twigs on the way to it, whatever the number of names. The nil trie
+// has no names.
+type names struct {
+	has  uint32   // which of the 32 branches are there
+	kids []*names // those, in order
+	// A leaf has no kids. Names of equal hashes share one.
+	hash   uint64
+	leaves []named
+}
+
+type named struct {
+	name string
+	at   int
+}
+
+// hashOf is FNV-1a: the same names make the same trie in every run.
+func hashOf(name string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * 1099511628211
+	}
+	return h
+}
+
+// branch returns the bit of the branch for a hash at a depth, and how many branches are before it.
+func (t *names) branch(hash uint64, depth uint) (bit uint32, before int) {
+	bit = 1 << (hash >> (5 * depth) & 31)
+	return bit, bits.OnesCount32(t.has & (bit - 1))
+}
+
+func (t *names) at(name string) (int, bool) { return t.find(hashOf(name), name) }
+
+func (t *names) find(hash uint64, name string) (int, bool) {
+	for depth := uint(0); t != nil; depth++ {
+		if t.leaves != nil {
+			for i := range t.leaves {
+				if t.leaves[i].name == name {
+					return t.leaves[i].at, true
+				}
+			}
+			return 0, false
+		}
+		bit, before := t.branch(hash, depth)
+		if t.has&bit == 0 {
+			return 0, false
+		}
+		t = t.kids[before]
+	}
+	return 0, false
+}
+
+// with returns the names and one more, which is not among them.
+func (t *names) with(name string, at int) *names {
+	return t.add(hashOf(name), 0, named{name, at})
+}
+
+func (t *names) add(hash uint64, depth uint, n named) *names {
+	if t == nil {
+		return &names{hash: hash, leaves: []named{n}}
+	}
+	if t.leaves != nil && t.hash == hash {
+		return &names{hash: hash, leaves: append(slices.Clone(t.leaves), n)}
+	}
+	out := &names{has: t.has}
+	if t.leaves != nil {
+		out.has, _ = t.branch(t.hash, depth)
+		out.kids = []*names{t}
+	} else {
+		out.kids = slices.Clone(t.kids)
+	}
+	bit, before := out.branch(hash, depth)
+	if out.has&bit != 0 {
+		out.kids[before] = out.kids[before].add(hash, depth+1, n)
+		return out
+	}
+	out.has |= bit
+	out.kids = slices.Insert(out.kids, before, (*names)(nil).add(hash, depth+1, n))
+	return out
+}
+
+// without returns the names without one that is among them.
+func (t *names) without(name string) *names { return t.drop(hashOf(name), 0, name) }
+
+func (t *names) drop(hash uint64, depth uint, name string) *names {
+	if t.leaves != nil {
+		left := slices.DeleteFunc(slices.Clone(t.leaves), func(n named) bool { return n.name == name })
+		if len(left) == 0 {
+			return nil
+		}
+		return &names{hash: t.hash, leaves: left}
+	}
+	bit, before := t.branch(hash, depth)
+	kid := t.kids[before].drop(hash, depth+1, name)
+	out := &names{has: t.has, kids: slices.Clone(t.kids)}
+	if kid != nil {
+		out.kids[before] = kid
+		return out
+	}
+	out.has, out.kids = out.has&^bit, slices.Delete(out.kids, before, before+1)
+	if out.has == 0 {
+		return nil
+	}
+	return out
+}
