@@ -155,7 +155,8 @@ func TestPlainPodsPassAtNoCost(t *testing.T) {
 		"burstable with a device":             {podOf("p", "cpu=2 acme.com/gpu=1"), false},
 		"burstable that is not understood":    {noted(podOf("p", ""), kube.PolicyAnnotation, "strict"), false},
 		"guaranteed without a whole CPU":      {podOf("p", "cpu=1500m memory=1Gi"), false},
-		"burstable with a numa policy's name": {noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "restricted"), true},
+		"burstable that demands nothing":      {noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "best-effort"), true},
+		"burstable that demands":              {noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "restricted"), false},
 	} {
 		fragments, status := p.SignPod(t.Context(), c.pod)
 		if status.IsSuccess() != c.plain || len(fragments) > 0 {
@@ -223,6 +224,18 @@ func TestFilterSaysWhatTheNodeLacks(t *testing.T) {
 			`cannot align container "c" (wants 65Gi memory on one numa; best numa has 64Gi free)`)
 }
 
+// What no node can give is said of the pod, once, and not passed over.
+func TestADemandThatNoNodeCanSatisfyIsRefusedWithThePod(t *testing.T) {
+	p := newPlugin(t, refuse)
+	_, status := p.PreFilter(t.Context(), framework.NewCycleState(), noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "restricted"), nil)
+	says(t, status, fwk.UnschedulableAndUnresolvable, "pod default/p: demands restricted, and no node can give it CPUs, memory or "+
+		"devices of its own: want a Guaranteed pod or one that asks for devices")
+	typo := noted(podOf("p", "cpu=2 acme.com/gpu=1"), kube.AlignAnnotation, "acme.com/gpus")
+	_, status = p.PreFilter(t.Context(), framework.NewCycleState(), typo, nil)
+	says(t, status, fwk.UnschedulableAndUnresolvable, `pod default/p: annotation tenon.sh/align: unknown value "acme.com/gpus": `+
+		`want resources that it can get of its own: acme.com/gpu`)
+}
+
 // A node's own policy may be weaker than what the pod demands.
 func TestFilterHoldsThePodsOwnDemand(t *testing.T) {
 	p := newPlugin(t, refuse)
@@ -230,7 +243,7 @@ func TestFilterHoldsThePodsOwnDemand(t *testing.T) {
 	fits(t, filter(t, p, cycle(t, p, cpus("p", 20)), "n"))
 	demanding := noted(cpus("p", 20), kube.PolicyAnnotation, "single-numa-node")
 	cs := cycle(t, p, demanding)
-	const why = `cannot align container "c" (demands one numa; node would use 2)`
+	const why = `cannot align container "c" (demands one numa; node would use numa 0-1 for cpu, 0-1 for memory)`
 	says(t, filter(t, p, cs, "n"), fwk.Unschedulable, why)
 	says(t, p.Reserve(t.Context(), cs, demanding, "n"), fwk.Unschedulable, why)
 	p.Unreserve(t.Context(), cs, demanding, "n")

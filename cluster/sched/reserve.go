@@ -33,7 +33,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 // judge applies the pod's own demand to a fresh verdict.
 func (p *Plugin) judge(s *state, node string, v place.Verdict) place.Verdict {
 	if n := p.book.Snapshot().Node(node); n != nil {
-		return place.Judge(n.Usage, s.pod, v, s.demand)
+		return n.Judge(s.pod, v, s.demand)
 	}
 	return v
 }

@@ -140,7 +140,17 @@ func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
 }
 
 func (n *Node) alone(p *place.Pod, d place.Demand) place.Verdict {
-	return place.Judge(n.Usage, p, place.Place(n.Usage, p), d)
+	return n.Judge(p, place.Place(n.Usage, p), d)
+}
+
+// Judge is [place.Judge] on this node. What is only counted may be wrong without anybody seeing it: on a
+// coarse node a demand is satisfied only where the kubelet would refuse the pod otherwise.
+func (n *Node) Judge(p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
+	v = place.Judge(n.Usage, p, v, d)
+	if n.Quality != Coarse || !v.Fits() || !d.Binds() || n.Rules.Enforces(p, d) {
+		return v
+	}
+	return place.Verdict{Error: place.TopologyAffinityError, Reasons: []place.Reason{d.Reason(place.Reason{Code: place.Counted})}}
 }
 
 // Fits is Place without holdings and reasons, for a pod that has no demand of its own.

@@ -1,46 +1,195 @@
 package place
 
 import (
+	"maps"
 	"math/bits"
+	"slices"
+	"strings"
 
+	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
+// This file judges outcomes by what a pod itself demands. The rules are ours, since no kubelet knows
+// demands:
+//
+//   - What counts is what the node's managers tie to numas, not what the node's policy is called.
+//   - What is tied to no numa cannot be promised: a demand that nothing shows is not satisfied.
+//   - A device of several numas is near each of them, as it is for the kubelet.
+//   - Where the kubelet takes any of several devices, the demand has to hold whichever it takes.
+
 // Demand is what a pod asks of the outcome, whatever the node's own policy is called: the zero Demand
-// asks for nothing.
+// asks for nothing. It is comparable.
 type Demand struct {
+	// Policy None and BestEffort ask for nothing. SingleNUMA asks that everything that a container (or the
+	// pod) holds lies on one numa, Restricted that it lies on no more numas than the widest of its
+	// resources needs on this machine when nothing is held.
 	Policy Policy
 	Scope  Scope
+	// Align, if not empty, are the resources that the demand is about; each must be tied to numas. Without
+	// it the demand is about everything that the node's managers hand out, but for what Ignore names.
+	Align, Ignore Names
+}
+
+// Binds reports whether the demand asks for anything.
+func (d Demand) Binds() bool { return policyTable[d.Policy].preferred }
+
+// about reports whether the demand is about a resource.
+func (d Demand) about(resource string) bool {
+	if d.Align != "" {
+		return d.Align.Has(resource)
+	}
+	return !d.Ignore.Has(resource)
+}
+
+// Names is a set of resources in comparable form: their names in ascending order, joined by commas.
+type Names string
+
+// NamesOf makes the set of some names, none of which has a comma.
+func NamesOf(names ...string) Names {
+	sorted := slices.Sorted(slices.Values(names))
+	return Names(strings.Join(slices.Compact(sorted), ","))
+}
+
+// List returns the names in ascending order.
+func (n Names) List() []string {
+	if n == "" {
+		return nil
+	}
+	return strings.Split(string(n), ",")
+}
+
+// Has reports whether a name is in the set.
+func (n Names) Has(name string) bool {
+	for s := range strings.SplitSeq(string(n), ",") {
+		if s == name && s != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// String returns the names for people.
+func (n Names) String() string { return strings.ReplaceAll(string(n), ",", ", ") }
+
+// Own returns the resources of which the managers of some node can give the pod pieces of its own: whole
+// CPUs and memory of Guaranteed pods, and devices.
+func (p *Pod) Own() Names {
+	var out []string
+	for _, c := range p.Containers {
+		if p.Exclusive() && c.MilliCPU > 0 && c.MilliCPU%1000 == 0 {
+			out = append(out, cpuName)
+		}
+		for _, m := range c.Memory {
+			if p.Exclusive() && m.Bytes > 0 {
+				out = append(out, m.Kind)
+			}
+		}
+		for _, d := range c.Devices {
+			if d.N > 0 {
+				out = append(out, d.Resource)
+			}
+		}
+	}
+	return NamesOf(out...)
+}
+
+// Enforces reports whether a node with these rules refuses the pod by itself wherever the demand would
+// not be satisfied, so that a prediction that is wrong breaks no promise.
+func (r Rules) Enforces(p *Pod, d Demand) bool {
+	row := policyTable[r.Topology.Policy]
+	switch {
+	case !row.preferred || d.Policy == SingleNUMA && !row.single:
+		return false
+	case len(p.Containers) == 1:
+		return true
+	case r.Topology.Scope == PerContainer:
+		return d.Scope == PerContainer
+	case slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Kind != App }):
+		return false // memory of a kind that only these ask for is not aligned (see podRequest)
+	}
+	// One numa for the pod is one for each container; a width that the pod needs is not one that each needs.
+	return row.single || d.Scope == PerPod
 }
 
 // Judge returns the verdict with the demand taken into account: holdings that the node would give but
 // that do not satisfy the demand become a refusal with reasons. A verdict that is a refusal already is
 // returned as it is.
-//
-// SingleNUMA asks that everything a container (or the pod) holds lies on one numa. Restricted asks that
-// it lies on no more numas than the widest of its resources needs on this machine when nothing is held.
 func Judge(u *Usage, p *Pod, v Verdict, d Demand) Verdict {
-	if !v.Fits() || !policyTable[d.Policy].preferred {
+	if !v.Fits() || !d.Binds() {
 		return v
 	}
-	for _, g := range grouped(v.Holdings, d.Scope) {
-		allowed := 1
-		if d.Policy == Restricted {
-			allowed = max(1, needed(u, g.holdings))
-		}
-		var used topo.Mask
-		for _, h := range g.holdings {
-			used |= h.NUMAs(u.Machine)
-		}
-		if used.Len() > allowed {
-			v.Error = TopologyAffinityError
-			v.Reasons = append(v.Reasons, Reason{Code: Demanded, Container: g.container, Want: int64(allowed), Have: int64(used.Len())})
+	j := judgement{u: u, d: d, all: v.Holdings, enforced: u.Rules.Enforces(p, d)}
+	j.untied()
+	if len(j.reasons) == 0 {
+		j.drawn()
+	}
+	if len(j.reasons) == 0 {
+		for _, g := range grouped(v.Holdings, d.Scope) {
+			j.group(g)
 		}
 	}
-	if v.Error != "" {
-		v.Holdings = nil
+	if len(j.reasons) > 0 {
+		v.Error, v.Holdings, v.Reasons = TopologyAffinityError, nil, append(v.Reasons, j.reasons...)
 	}
 	return v
+}
+
+// judgement is one verdict on its way through a demand.
+type judgement struct {
+	u   *Usage
+	d   Demand
+	all []Holding
+	// enforced: the kubelet itself takes only devices that are near the rest.
+	enforced bool
+	reasons  []Reason
+}
+
+// Reason returns the refusal of a demand for a cause that lies in no numa: all of its resources, or those
+// that the reason names already, and how many numas it allows; 0 where that depends on what is held.
+func (d Demand) Reason(r Reason) Reason {
+	if r.Resource == "" {
+		r.Resource = d.Align.String()
+	}
+	if r.Want = 1; d.Policy == Restricted {
+		r.Want = 0
+	}
+	return r
+}
+
+func (j *judgement) refuse(r Reason) { j.reasons = append(j.reasons, j.d.Reason(r)) }
+
+// untied refuses what the node ties to no numa.
+func (j *judgement) untied() {
+	at := j.places(j.all)
+	for _, name := range j.d.Align.List() {
+		if at[name] == 0 {
+			j.refuse(Reason{Code: Untied, Resource: name})
+		}
+	}
+	if len(at) == 0 && j.d.Align == "" {
+		j.refuse(Reason{Code: Untied})
+	}
+}
+
+// drawn refuses what depends on chance: where the numas of a container's devices do, so does the
+// affinity of the next container that asks for such devices, and what is left to all after that one. An
+// affinity for the pod as a whole is chosen before, and without a topology policy there is none.
+func (j *judgement) drawn() {
+	rules := j.u.Rules.Topology
+	if j.enforced || !policyTable[rules.Policy].hints || rules.Scope == PerPod {
+		return
+	}
+	loose := map[string]bool{}
+	for _, h := range j.all {
+		for _, b := range h.Devices {
+			if b.Loose && loose[b.Resource] {
+				j.refuse(Reason{Code: Drawn, Container: h.Container, With: b.Resource})
+				return
+			}
+			loose[b.Resource] = loose[b.Resource] || b.Loose
+		}
+	}
 }
 
 type group struct {
@@ -59,50 +208,206 @@ func grouped(hs []Holding, s Scope) []group {
 	return out
 }
 
-// needed returns the fewest numas that the widest resource of some holdings needs on the empty machine.
-func needed(u *Usage, hs []Holding) int {
-	cpus, amounts := 0, map[string]int64{}
-	for _, h := range hs {
-		cpus += h.CPUs.Len()
-		for _, b := range h.Memory {
-			amounts[b.Kind] += b.Bytes
-		}
-		for _, d := range h.Devices {
-			amounts[d.Resource] += int64(len(d.IDs))
+// group judges what has to be together.
+func (j *judgement) group(g group) {
+	most := 1
+	if j.d.Policy == Restricted {
+		most = max(1, j.needed(g.holdings))
+	}
+	sure, maybe, draws := j.masks(g.holdings)
+	// Whichever devices are drawn: all that may be are near the same numas, or each is on one more.
+	if within(append(slices.Clone(sure), maybe...), most) || within(sure, most-draws) {
+		return
+	}
+	at := j.places(g.holdings)
+	var used topo.Mask
+	var where []string
+	for _, name := range slices.Sorted(maps.Keys(at)) {
+		used |= at[name]
+		where = append(where, idset.Of(j.u.Machine.IDs(at[name])...).String()+" for "+name)
+	}
+	j.reasons = append(j.reasons, Reason{Code: Demanded, Container: g.container, Resource: j.d.Align.String(),
+		Want: int64(most), Have: int64(used.Len()), With: strings.Join(where, ", ")})
+}
+
+// places returns the numas of every resource that the demand is about, where it is tied to some.
+func (j *judgement) places(hs []Holding) map[string]topo.Mask {
+	out := map[string]topo.Mask{}
+	note := func(name string, on topo.Mask) {
+		if on != 0 && j.d.about(name) {
+			out[name] |= on
 		}
 	}
-	w := fewest(u.Machine, int64(cpus), func(i int) int64 { return int64(u.Machine.NUMAs()[i].CPUs.Len()) })
-	for name, n := range amounts {
-		w = max(w, fewest(u.Machine, n, func(i int) int64 { return u.capacity(i, name) }))
+	for _, h := range hs {
+		note(cpuName, j.u.Machine.MaskOfCPUs(h.CPUs))
+		for _, b := range h.Memory {
+			note(b.Kind, b.NUMAs)
+		}
+		for _, b := range h.Devices {
+			note(b.Resource, b.NUMAs)
+			for _, m := range j.candidates(b) {
+				note(b.Resource, m)
+			}
+		}
+	}
+	return out
+}
+
+// masks returns what holdings must be near: of what is sure, every numa of CPUs and memory, and some numa
+// of every device; of what is left to chance, some numa of every device that may be taken, and how many
+// are.
+func (j *judgement) masks(hs []Holding) (sure, maybe []topo.Mask, draws int) {
+	each := func(m topo.Mask) {
+		for ; m != 0; m &= m - 1 {
+			sure = append(sure, m&-m)
+		}
+	}
+	for _, h := range hs {
+		if j.d.about(cpuName) {
+			each(j.u.Machine.MaskOfCPUs(h.CPUs))
+		}
+		for _, b := range h.Memory {
+			if j.d.about(b.Kind) {
+				each(b.NUMAs)
+			}
+		}
+		for _, b := range h.Devices {
+			switch _, res, ok := j.u.resource(b.Resource); {
+			case !ok || !j.d.about(b.Resource):
+			case b.Loose && !j.enforced:
+				maybe, draws = append(maybe, j.candidates(b)...), draws+len(b.IDs)
+			default:
+				for _, id := range b.IDs {
+					if i, ok := deviceIndex(res, id); ok {
+						sure = append(sure, res.Devices[i].NUMAs)
+					}
+				}
+			}
+		}
+	}
+	return sure, maybe, draws
+}
+
+// candidates returns the numas of each device that the node may take instead of those of a block: any that
+// nobody else holds. Of a block whose numas are sure there are none.
+func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
+	at, res, ok := j.u.resource(b.Resource)
+	if !b.Loose || j.enforced || !ok {
+		return nil
+	}
+	for i, d := range res.Devices {
+		own := slices.ContainsFunc(j.all, func(h Holding) bool {
+			return slices.ContainsFunc(h.Devices, func(x DeviceBlock) bool {
+				return x.Resource == b.Resource && slices.Contains(x.IDs, d.ID)
+			})
+		})
+		if own || !d.Unhealthy && !j.u.taken[at].has(i) {
+			out = append(out, d.NUMAs)
+		}
+	}
+	return out
+}
+
+// maxShared bounds the devices of several numas of which it is tried near which of them they are best
+// counted; of more kinds of them, each counts for the lowest.
+const maxShared = 6
+
+// within reports whether some numas, at most as many as most, touch all masks; a mask of no numa is near
+// to all.
+func within(masks []topo.Mask, most int) bool {
+	var base topo.Mask
+	var shared []topo.Mask
+	for _, m := range masks {
+		if m.Len() == 1 {
+			base |= m
+		} else if m != 0 && !slices.Contains(shared, m) {
+			shared = append(shared, m)
+		}
+	}
+	return touches(base, shared, most)
+}
+
+// touches reports whether the numas of base and some more are at most as many as most and touch all masks.
+func touches(base topo.Mask, masks []topo.Mask, most int) bool {
+	if base.Len() > most {
+		return false
+	}
+	for _, m := range masks {
+		if m&base != 0 {
+			continue
+		}
+		for rest := m; rest != 0; rest &= rest - 1 {
+			if touches(base|rest&-rest, masks, most) {
+				return true
+			}
+			if len(masks) > maxShared {
+				break
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// needed returns the fewest numas that the widest resource of some holdings needs on the empty machine.
+// CPUs and devices that a container takes over from an init container count once; of memory the init
+// container then has the less.
+func (j *judgement) needed(hs []Holding) int {
+	var cpus idset.Set[idset.CPU]
+	memory, devices := map[string]int64{}, map[string]map[string]bool{}
+	for _, h := range hs {
+		cpus = cpus.Union(h.CPUs)
+		for _, b := range h.Memory {
+			memory[b.Kind] += b.Bytes
+		}
+		for _, b := range h.Devices {
+			if devices[b.Resource] == nil {
+				devices[b.Resource] = map[string]bool{}
+			}
+			for _, id := range b.IDs {
+				devices[b.Resource][id] = true
+			}
+		}
+	}
+	m, w := j.u.Machine, 0
+	if j.d.about(cpuName) {
+		w = fewest(m, int64(cpus.Len()), func(i int, _ topo.Mask) int64 { return int64(m.NUMAs()[i].CPUs.Len()) })
+	}
+	for kind, n := range memory {
+		if j.d.about(kind) {
+			w = max(w, fewest(m, n, func(i int, _ topo.Mask) int64 { return j.u.Allocatable(i, kind) }))
+		}
+	}
+	for name, ids := range devices {
+		if _, res, ok := j.u.resource(name); ok && j.d.about(name) {
+			w = max(w, fewest(m, int64(len(ids)), func(i int, used topo.Mask) int64 { return more(res, i, used) }))
+		}
 	}
 	return w
 }
 
-func (u *Usage) capacity(i int, name string) int64 {
-	_, r, ok := u.resource(name)
-	if !ok {
-		return u.Allocatable(i, name)
-	}
-	n := int64(0)
+// more counts the devices of a numa that are on none of the numas in use.
+func more(r topo.Resource, i int, used topo.Mask) (n int64) {
 	for _, d := range r.Devices {
-		if d.NUMAs.Has(i) {
+		if d.NUMAs.Has(i) && d.NUMAs&used == 0 {
 			n++
 		}
 	}
 	return n
 }
 
-// fewest returns how many numas, largest first, add up to n; all of them where they do not.
-func fewest(m *topo.Machine, n int64, value func(i int) int64) int {
+// fewest returns how many numas, the largest first, add up to n; all of them where they do not. value is
+// what a numa adds to those in use.
+func fewest(m *topo.Machine, n int64, value func(i int, used topo.Mask) int64) int {
 	var used topo.Mask
 	for n > 0 && used != m.All() {
 		best := -1
 		for i := range m.NUMAs() {
-			if !used.Has(i) && (best < 0 || value(i) > value(best)) {
+			if !used.Has(i) && (best < 0 || value(i, used) > value(best, used)) {
 				best = i
 			}
 		}
-		n -= value(best)
+		n -= value(best, used)
 		used |= 1 << uint(best)
 	}
 	return bits.OnesCount64(uint64(used))

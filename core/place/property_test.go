@@ -338,28 +338,3 @@ func TestSingleNUMAMeansOneNUMA(t *testing.T) {
 		}
 	})
 }
-
-// A demand only ever turns an admission into a refusal that says so.
-func TestJudgeOnlyRefuses(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := drawnMachine(t)
-		u := place.NewUsage(m, drawnRules(t, m))
-		p := drawnPod(t)
-		v := place.Place(u, p)
-		d := place.Demand{
-			Policy: rapid.SampledFrom([]place.Policy{place.None, place.BestEffort, place.Restricted, place.SingleNUMA}).Draw(t, "demand"),
-			Scope:  rapid.SampledFrom([]place.Scope{place.PerContainer, place.PerPod}).Draw(t, "demand scope"),
-		}
-		j := place.Judge(u, p, v, d)
-		switch {
-		case reflect.DeepEqual(j, v):
-			if v.Fits() && d.Policy == place.SingleNUMA && d.Scope == place.PerPod && v.NUMAs(m).Len() > 1 {
-				t.Fatalf("one numa is demanded, %+v is admitted", v.Holdings)
-			}
-		case !v.Fits() || j.Fits() || d.Policy == place.None || d.Policy == place.BestEffort:
-			t.Fatalf("demand %+v turns %+v into %+v", d, v, j)
-		default:
-			checkRefusal(t, j)
-		}
-	})
-}

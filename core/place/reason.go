@@ -39,6 +39,14 @@ const (
 	Lacking Code = "lacking"
 	// Demanded: the node would place the pod, but not as the pod itself demands.
 	Demanded Code = "demanded"
+	// Untied: the pod demands that something is aligned that the node ties to no numa: its managers do not
+	// hand it out, or not to such a pod, or its devices have no numa.
+	Untied Code = "untied"
+	// Drawn: whether the demand is satisfied depends on which devices of With the node takes.
+	Drawn Code = "drawn"
+	// Counted: the node tells amounts only, and its kubelet would not refuse the pod if the prediction were
+	// wrong. Place never says so: it does not know how well a node is known.
+	Counted Code = "counted"
 	// Unsettled: it is not known yet what pods on their way to the node got, and in one of the states that
 	// are possible there is no room. Place never says so: it judges one state.
 	Unsettled Code = "unsettled"
@@ -46,6 +54,9 @@ const (
 	// would not. Place never says so either.
 	Refused Code = "refused"
 )
+
+// OfDemand reports whether it was the pod's own demand that failed, where the node would place the pod.
+func (c Code) OfDemand() bool { return c == Demanded || c == Untied || c == Drawn || c == Counted }
 
 // Reason is one thing that was missing. It is data; Text renders it where a person reads.
 type Reason struct {
@@ -56,7 +67,8 @@ type Reason struct {
 	// devices count pieces, memory counts bytes.
 	Want, Have int64
 	// Width is the number of numas that the policy allows for this want, where Code is Width. Where Code
-	// is Widths, the resource needs Want numas, and the resource With needs Have.
+	// is Widths, the resource needs Want numas, and the resource With needs Have. Where Code is Demanded,
+	// With are the numas of each resource that the demand is about.
 	Width int
 	With  string
 }
@@ -101,11 +113,29 @@ func (r Reason) detail() string {
 	case Chosen:
 		return want + " on the numas chosen for the pod; they have " + amount(r.Resource, r.Have) + " free"
 	case Demanded:
-		return fmt.Sprintf("demands %s; node would use %d", numas(int(r.Want)), r.Have)
+		return r.demands() + "; node would use numa " + r.With
+	case Untied:
+		return r.demands() + "; node ties none of it to a numa"
+	case Drawn:
+		return r.demands() + "; that depends on which " + r.With + " the node takes"
+	case Counted:
+		return r.demands() + "; node tells amounts only, and its kubelet would not enforce it"
 	case Unsupported:
 		return fmt.Sprintf("machine has %d numas, its kubelet handles %d", r.Want, r.Have)
 	}
 	return string(r.Code)
+}
+
+// demands says what the pod itself asks for.
+func (r Reason) demands() string {
+	width := numas(int(r.Want))
+	if r.Want == 0 {
+		width = "as few numas as it needs"
+	}
+	if r.Resource == "" {
+		return "demands " + width
+	}
+	return "demands " + r.Resource + " on " + width
 }
 
 func numas(n int) string {

@@ -64,7 +64,7 @@ func (e *explanation) writePod(b *bufio.Writer) {
 		writeWrapped(b, "  ", "Its status says "+said)
 	}
 	if p.Demand.Policy != place.None {
-		fmt.Fprintf(b, "By its annotations it demands %s per %s.\n", p.Demand.Policy, p.Demand.Scope)
+		writeWrapped(b, "", "By its annotations it demands "+demanded(p.Demand)+".")
 	}
 	fmt.Fprintln(b)
 	rows := [][]string{{"CONTAINER", "KIND", "WANTS"}}
@@ -78,6 +78,17 @@ func (e *explanation) writePod(b *bufio.Writer) {
 	case p.Pod.Plain():
 		fmt.Fprintf(b, "\nIt asks for no devices and is %s: no kubelet aligns anything for it.\n", qos)
 	}
+}
+
+func demanded(d place.Demand) string {
+	s := fmt.Sprintf("%s per %s", d.Policy, d.Scope)
+	switch {
+	case d.Align != "":
+		s += " of " + d.Align.String()
+	case d.Ignore != "":
+		s += " of all but " + d.Ignore.String()
+	}
+	return s
 }
 
 func wants(c place.Container) string {
@@ -271,7 +282,7 @@ func writeRefusals(b *bufio.Writer, refused []verdictOn, limit int) {
 
 // refusal names who would say no: the kubelet, or the pod by its own demand.
 func refusal(v place.Verdict) string {
-	if len(v.Reasons) > 0 && v.Reasons[0].Code == place.Demanded {
+	if len(v.Reasons) > 0 && v.Reasons[0].Code.OfDemand() {
 		return "Not as the pod demands"
 	}
 	return string(v.Error)

@@ -185,12 +185,19 @@ func parseAdmit(line string, s *Step) error {
 			s.Demand.Policy, ok = place.ParsePolicy(value)
 		case "scope":
 			s.Demand.Scope, ok = place.ParseScope(value)
+		case "align":
+			s.Demand.Align, ok = parseNames(value)
+		case "ignore":
+			s.Demand.Ignore, ok = parseNames(value)
 		default:
 			ok = false
 		}
 		if !ok {
 			return fmt.Errorf("pod %s: do not know %q", s.Name, w)
 		}
+	}
+	if d := s.Demand; d.Align+d.Ignore != "" && (!d.Binds() || d.Align != "" && d.Ignore != "") {
+		return fmt.Errorf("pod %s: want one of align and ignore, and a policy that demands something", s.Name)
 	}
 	for part := range strings.SplitSeq(body, " / ") {
 		c, err := parseContainer(strings.Fields(part))
@@ -206,6 +213,13 @@ func parseAdmit(line string, s *Step) error {
 		return fmt.Errorf("pod %s has %d containers, the most is %d", s.Name, n, MaxContainers)
 	}
 	return nil
+}
+
+// parseNames reads names of resources, none of them twice.
+func parseNames(list string) (place.Names, bool) {
+	names := strings.Split(list, ",")
+	out := place.NamesOf(names...)
+	return out, len(names) <= MaxNames && !slices.Contains(names, "") && len(out.List()) == len(names)
 }
 
 func parseContainer(words []string) (place.Container, error) {

@@ -236,6 +236,12 @@ func (s Step) admitLine() string {
 	if s.Demand.Scope != place.PerContainer {
 		w = append(w, "scope="+s.Demand.Scope.String())
 	}
+	if s.Demand.Align != "" {
+		w = append(w, "align="+string(s.Demand.Align))
+	}
+	if s.Demand.Ignore != "" {
+		w = append(w, "ignore="+string(s.Demand.Ignore))
+	}
 	var cs []string
 	for _, c := range s.Pod.Containers {
 		cs = append(cs, containerText(c))

@@ -15,7 +15,8 @@
 //	    memory=None|Static reserve=NUMA:KIND:SIZE,...
 //	admit NAME [WORD]... : CONTAINER / CONTAINER ...
 //	    WORD is burstable, best-effort (Guaranteed when absent), pod-level (spec.resources is set),
-//	    policy=POLICY scope=SCOPE (what the pod itself demands of the outcome)
+//	    policy=POLICY scope=SCOPE (what the pod itself demands of the outcome), and with them
+//	    align=RESOURCE,... (of these) or ignore=RESOURCE,... (of all but these)
 //	    CONTAINER is [init|sidecar] NAME [cpu=4|cpu=1500m] [memory=4Gi] [hugepages-1Gi=2Gi] [acme.com/gpu=2]
 //	start NAME                              the containers of an admitted pod start: what its init
 //	                                        containers hold of memory is given back
@@ -49,6 +50,7 @@ const (
 	MaxLines      = 10000
 	MaxContainers = 64 // of one pod
 	MaxDevices    = topo.MaxDevices
+	MaxNames      = 64 // of resources that a demand names
 )
 
 // Scenario is a machine, its rules, and what happens on it.
