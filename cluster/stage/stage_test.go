@@ -1,0 +1,307 @@
+package stage
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+func node(name string, change func(*v1.Node)) v1.Node {
+	n := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}}}
+	n.Status.Allocatable = v1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("110")}
+	if change != nil {
+		change(&n)
+	}
+	return n
+}
+
+func running(name, on, cpu string, change func(*v1.Pod)) v1.Pod {
+	p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name, UID: types.UID("uid-" + name)}}
+	p.Spec.NodeName = on
+	p.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse(cpu)}}}}
+	p.Status.Phase = v1.PodRunning
+	if change != nil {
+		change(&p)
+	}
+	return p
+}
+
+func made(t testing.TB, nodes []v1.Node, pods ...v1.Pod) *Stage {
+	t.Helper()
+	s, err := assemble(nodes, nil, pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// read returns the workload of one object.
+func read(t testing.TB, s *Stage, text string) *whatif.Workload {
+	t.Helper()
+	all, _, err := s.Workloads([]byte(text), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 1 {
+		t.Fatalf("%d workloads, want 1", len(all))
+	}
+	return all[0]
+}
+
+func pod(spec string) string {
+	return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}]` + spec + `}}`
+}
+
+func TestWherePodsMayNotGo(t *testing.T) {
+	s := made(t, []v1.Node{
+		node("plain", nil),
+		node("cordoned", func(n *v1.Node) { n.Spec.Unschedulable = true }),
+		node("gpu", func(n *v1.Node) {
+			n.Labels["kind"] = "gpu"
+			n.Spec.Taints = []v1.Taint{{Key: "gpu", Value: "yes", Effect: v1.TaintEffectNoSchedule}, {Key: "soft", Effect: v1.TaintEffectPreferNoSchedule}}
+		}),
+		node("lost", func(n *v1.Node) {
+			n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute}}
+		}),
+	})
+	const all, affinity, taint, cordon = "", "node does not match the pod's node selector or affinity", "pod does not tolerate the taint gpu=yes:NoSchedule", "node is cordoned"
+	const unreachable = "pod does not tolerate the taint node.kubernetes.io/unreachable:NoExecute"
+	// In order of names: cordoned, gpu, lost, plain.
+	for text, want := range map[string][4]string{
+		pod(""): {cordon, taint, unreachable, all},
+		pod(`, "tolerations": [{"key": "gpu", "operator": "Exists"}]`):                    {cordon, all, unreachable, all},
+		pod(`, "tolerations": [{"operator": "Exists"}]`):                                  {all, all, all, all},
+		pod(`, "tolerations": [{"operator": "Exists"}], "nodeSelector": {"kind": "gpu"}`): {affinity, all, affinity, affinity},
+		pod(`, "tolerations": [{"operator": "Exists"}], "nodeName": "plain"`):             {"pod names another node", "pod names another node", "pod names another node", all},
+		pod(`, "tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kind", "operator": "DoesNotExist"}]}]}}}`): {all, affinity, all, all},
+		`{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "x"}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}`:                                                                                     {all, taint, all, all},
+	} {
+		if got := read(t, s, text).Want.Bars.Why; !slices.Equal(got, want[:]) {
+			t.Errorf("%s\nis barred %q\nwant %q", text, got, want)
+		}
+	}
+	if a, b := read(t, s, pod("")), read(t, s, pod(`, "priority": 3`)); a.Want.Bars != b.Want.Bars {
+		t.Error("pods with the same wishes do not share where they are barred")
+	}
+}
+
+func TestWhatIsLeftOfNodes(t *testing.T) {
+	s := made(t, []v1.Node{node("a", nil), node("b", nil)},
+		running("p", "a", "1500m", nil), running("q", "a", "2", nil),
+		running("done", "a", "2", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }),
+		running("waits", "", "2", nil))
+	a, b := s.Nodes()[0], s.Nodes()[1]
+	if a.Left("cpu") != 4500 || a.Left("pods") != 108 || b.Left("cpu") != 8000 || b.Left("memory") != 16<<30 || b.State != nil {
+		t.Errorf("left of a: %d cpu, %d pods; of b: %d cpu, %d memory", a.Left("cpu"), a.Left("pods"), b.Left("cpu"), b.Left("memory"))
+	}
+	if s.Waiting() != 1 {
+		t.Errorf("%d pods wait, want 1", s.Waiting())
+	}
+	w, err := s.Like("ml", "p")
+	if err != nil || w.Want.Needs["cpu"] != 1500 || w.Want.Needs["pods"] != 1 || w.Count != 1 {
+		t.Errorf("one more of p: %+v, %v", w, err)
+	}
+	if _, err := s.Like("ml", "nobody"); err == nil || err.Error() != "pod ml/nobody is not there" {
+		t.Errorf("one more of nobody: error %v", err)
+	}
+}
+
+// Pods leave in the order in which the scheduler would take them; those of DaemonSets and of files stay.
+func TestPodsThatLoseTheirNode(t *testing.T) {
+	at := func(minute int, priority int32) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC))
+			p.Spec.Priority = &priority
+		}
+	}
+	yes := true
+	s := made(t, []v1.Node{node("a", nil), node("b", nil)},
+		running("late", "a", "1", at(3, 0)), running("early", "a", "1", at(1, 0)), running("important", "a", "1", at(9, 100)),
+		running("elsewhere", "b", "1", nil),
+		running("odd", "a", "1", func(p *v1.Pod) { at(9, 0)(p); p.Annotations = map[string]string{"tenon.sh/numa-policy": "sometimes"} }),
+		running("daemon", "a", "1", func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", Controller: &yes}}
+		}),
+		running("static", "a", "1", func(p *v1.Pod) { p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x"} }))
+	moved, stay, err := s.On("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, w := range moved {
+		names = append(names, w.Name)
+	}
+	if want := []string{"important", "early", "late", "odd"}; !slices.Equal(names, want) || stay != 2 {
+		t.Errorf("moved %v, %d stay; want %v, 2", names, stay, want)
+	}
+	if why := moved[3].Want.Bars.Why[1]; !strings.Contains(why, `unknown value "sometimes"`) {
+		t.Errorf("a pod that no scheduler takes may go to b, or not because of %q", why)
+	}
+	if _, _, err := s.On("c"); err == nil {
+		t.Error("the pods of a node that is not there are known")
+	}
+}
+
+func TestWhatIsNotJudgedIsNamed(t *testing.T) {
+	labelled, bareStage := made(t, []v1.Node{node("a", nil)}), &Stage{bars: map[string]*whatif.Bars{}}
+	for spec, want := range map[string]string{
+		"":                             "",
+		`, "nodeSelector": {"a": "b"}`: "",
+		`, "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]`: "topology spread constraints",
+		`, "affinity": {"podAntiAffinity": {}}`: "pod anti-affinity",
+		`, "affinity": {"podAffinity": {}}`:     "pod affinity",
+		`, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "w", "emptyDir": {}}]`: "volumes",
+		`, "volumes": [{"name": "w", "emptyDir": {}}]`:                                                             "",
+		`, "resourceClaims": [{"name": "c"}]`:                                                                      "resource claims",
+		`, "schedulingGates": [{"name": "g"}]`:                                                                     "scheduling gates",
+	} {
+		if got := strings.Join(read(t, labelled, pod(spec)).Unjudged, ", "); got != want {
+			t.Errorf("%s: %q is not judged, want %q", spec, got, want)
+		}
+	}
+	if got := read(t, bareStage, pod(`, "nodeSelector": {"a": "b"}`)).Unjudged; len(got) != 1 || !strings.HasPrefix(got[0], "node selector") {
+		t.Errorf("without labels: %q is not judged", got)
+	}
+}
+
+func TestBadWorkloadsAreNamed(t *testing.T) {
+	s := made(t, []v1.Node{node("a", nil)})
+	for text, want := range map[string]string{
+		strings.Replace(pod(""), `"name": "x"`, `"name": "x", "annotations": {"tenon.sh/numa-policy": "sometimes"}`, 1):                                                              `annotation tenon.sh/numa-policy: unknown value "sometimes"`,
+		strings.Replace(pod(""), `"name": "x"`, `"name": "x", "annotations": {"tenon.sh/scoring-strategy": "sometimes"}`, 1):                                                         `annotation tenon.sh/scoring-strategy: unknown value "sometimes": want one of Tenon`,
+		strings.Replace(pod(""), `{"name": "c"}`, `{"name": "c", "resources": {"limits": {"cpu": "9P"}}}`, 1):                                                                        "quantity 9P is outside",
+		strings.Replace(pod(""), `{"name": "c"}`, `{"name": "c", "resources": {"limits": {"ephemeral-storage": "9P"}}}`, 1):                                                          "ephemeral-storage: 9P is more than any node has",
+		pod(`, "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Near"}]}]}}}`): "node affinity",
+	} {
+		if _, _, err := s.Workloads([]byte(text), "default"); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "Pod default/x: ") {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+// layout is the object of a node with two numas of eight CPUs, one of which a pod holds.
+func layout(t testing.TB, name string) *v1alpha1.NodeLayout {
+	t.Helper()
+	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-7 memory 8Gi\nnuma 1 socket 1 cpus 8-15 memory 8Gi\ndevice acme.com/nic n0 numa 0\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true, Reserved: m.CoreCPUs(0)}}
+	v := place.Place(place.NewUsage(m, r), &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 8000}}})
+	return v1alpha1.FromCore(name, m, r, []ledger.Entry{
+		{Pod: ledger.PodID{UID: "uid-holder", Namespace: "ml", Name: "holder"}, Source: ledger.Observed, Holdings: v.Holdings}}, nil)
+}
+
+func exported(t testing.TB, objects ...any) []byte {
+	t.Helper()
+	var items []json.RawMessage
+	for _, o := range objects {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, text)
+	}
+	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func withKind(n v1.Node) v1.Node {
+	n.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
+	return n
+}
+
+func TestExportedClusters(t *testing.T) {
+	l := layout(t, "a")
+	l.TypeMeta = metav1.TypeMeta{APIVersion: "tenon.sh/v1alpha1", Kind: "NodeLayout"}
+	refused := layout(t, "c")
+	refused.TypeMeta, refused.Rules.CPUManagerPolicy = l.TypeMeta, "odd"
+	p := running("holder", "a", "8", nil)
+	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	other := running("other", "a", "2", nil)
+	other.TypeMeta = p.TypeMeta
+	for name, c := range map[string]struct {
+		objects []any
+		nodes   int
+		cpu     int64 // left of a
+		known   bool
+		why     string
+	}{
+		"layouts":                  {[]any{l}, 1, 7000, true, ""},
+		"layouts and pods":         {[]any{l, p, other}, 1, 5000, true, ""},
+		"layouts and nodes":        {[]any{l, withKind(node("a", nil)), withKind(node("b", nil))}, 2, 0, true, "b: no layout in the file"},
+		"layouts, nodes and pods":  {[]any{l, withKind(node("a", nil)), withKind(node("b", nil)), other}, 2, 6000, true, "b: no layout in the file"},
+		"a layout that is refused": {[]any{l, refused}, 1, 7000, true, "c: layout refused: "},
+	} {
+		s, problems, err := Export(exported(t, c.objects...))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		a := s.Nodes()[0]
+		if len(s.Nodes()) != c.nodes || a.Left("cpu") != c.cpu || (a.State != nil) != c.known {
+			t.Errorf("%s: %d nodes, %d cpu left of a, known %v; want %d, %d, %v", name, len(s.Nodes()), a.Left("cpu"), a.State != nil, c.nodes, c.cpu, c.known)
+		}
+		if a.State != nil && a.State.Usage.FreeCPUs().String() != "1-7" {
+			t.Errorf("%s: CPUs %s of a are free, want 1-7", name, a.State.Usage.FreeCPUs())
+		}
+		if got := fmt.Sprint(problems); c.why != "" && !strings.Contains(got, strings.Replace(c.why, ": ", " ", 1)) || c.why == "" && len(problems) > 0 {
+			t.Errorf("%s: problems %s, want %q", name, got, c.why)
+		}
+	}
+	for text, want := range map[string]string{
+		"{}": "no Nodes", `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "x"}, "spec": 3}`: `document 1: Node "x": `, "3": "not an object",
+		string(exported(t, withKind(node("a", nil)), withKind(node("a", nil)))): `two nodes are named "a"`,
+	} {
+		if _, _, err := Export([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestCopiesOfAMachine(t *testing.T) {
+	m, err := topo.ParseMachine("numa 0 cpus 0-7 memory 8Gi\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := whatif.Machine{Name: "m", Machine: m, Copies: 12, Allocatable: whatif.Amounts{"cpu": 6500}}
+	s, err := Machines([]whatif.Machine{x, {Name: "b", Machine: m, Copies: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, n := range s.Nodes() {
+		names = append(names, n.Name)
+	}
+	if len(names) != 13 || names[0] != "b" || names[1] != "m-01" || names[12] != "m-12" {
+		t.Errorf("nodes are %v", names)
+	}
+	if b, m := s.Nodes()[0], s.Nodes()[1]; b.Left("cpu") != 8000 || m.Left("cpu") != 6500 || m.Left("memory") != 8<<30 || m.Left("pods") != 110 {
+		t.Errorf("left of b: %v; of m-01: %v", b.Allocatable, m.Allocatable)
+	}
+	for _, n := range []int{0, MaxNodes + 1} {
+		if _, err := Machines([]whatif.Machine{{Name: "m", Machine: m, Copies: n}}); err == nil {
+			t.Errorf("%d copies were made", n)
+		}
+	}
+	if _, err := Machines([]whatif.Machine{{Name: "m", Machine: m, Copies: 1}, {Name: "m", Machine: m, Copies: 1}}); err == nil || !strings.Contains(err.Error(), `two nodes are named "m"`) {
+		t.Errorf("two machines of one name: error %v", err)
+	}
+}
