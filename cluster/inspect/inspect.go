@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/score"
 )
 
 // Prefix is the path below which everything is served; it is what an access rule names.
@@ -32,7 +33,9 @@ type Source struct {
 	Reported func(node string) time.Time
 	// Decisions are the last decisions, or nil.
 	Decisions *Decisions
-	Now       func() time.Time
+	// Mix is what the cluster usually runs, or nil.
+	Mix func() *score.Mix
+	Now func() time.Time
 }
 
 // The qualities of what is known of a node; those of the ledger, and one more.
@@ -89,7 +92,7 @@ func (s Source) age(node string) *float64 {
 	return &age
 }
 
-// Handler serves the source: nodes, nodes/NAME and pods/NAMESPACE/NAME below [Prefix]. Answers are JSON;
+// Handler serves the source: nodes, nodes/NAME, pods/NAMESPACE/NAME and mix below [Prefix]. Answers are JSON;
 // with ?format=text they are for people. What is not known is answered with 404 and why.
 func Handler(s Source) http.Handler {
 	mux := http.NewServeMux()
@@ -99,6 +102,9 @@ func Handler(s Source) http.Handler {
 	mux.HandleFunc("GET "+Prefix+"nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
 		n, err := s.node(r.PathValue("name"))
 		answer(w, r, n, err)
+	})
+	mux.HandleFunc("GET "+Prefix+"mix", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, s.mix(), nil)
 	})
 	mux.HandleFunc("GET "+Prefix+"pods/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.pod(r.PathValue("namespace"), r.PathValue("name"))

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -75,6 +76,10 @@ func world(t *testing.T) Source {
 		t.Fatalf("%+v, %v", v, ok)
 	}
 	d.Reserve("a", v.Holdings)
+	sidecar := cpus(1)
+	sidecar.Containers = append([]place.Container{{Kind: place.Sidecar, MilliCPU: 500, Devices: []place.Count{{Resource: "acme.com/nic", N: 1}}}}, sidecar.Containers...)
+	mix := score.NewMix([]score.Share{{Pod: cpus(6), Weight: 5}, {Pod: sidecar, Weight: 1}})
+	s.Mix = func() *score.Mix { return mix }
 	return s
 }
 
@@ -94,6 +99,7 @@ func TestAnswers(t *testing.T) {
 	for file, path := range map[string]string{
 		"nodes.json": "nodes", "nodes.txt": "nodes?format=text",
 		"node.json": "nodes/a", "node.txt": "nodes/a?format=text", "refused.txt": "nodes/refused?format=text",
+		"mix.json": "mix", "mix.txt": "mix?format=text",
 		"pod.json": "pods/default/new", "pod.txt": "pods/default/new?format=text",
 	} {
 		w := get(t, s, path)

@@ -45,6 +45,7 @@ type Plugin struct {
 	decisions *inspect.Decisions
 	metrics   *schedulerMetrics
 	odd       *once
+	usual     *usual
 	handle    fwk.Handle                   // nil in tests that serve no API
 	topology  *schema.GroupVersionResource // nil: NodeResourceTopologies are not followed
 	amounts   *amounts                     // nil in tests that serve no API
@@ -80,6 +81,7 @@ type Shared struct {
 	amounts    *amounts // nil until there is a client
 	odd        once
 	vain       vain
+	usual      usual
 	plugins    []*Plugin // of all profiles, once the scheduler is set up
 
 	// topology is where NodeResourceTopologies are served, or nil; see topologies.
@@ -114,7 +116,7 @@ func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Han
 			}
 		}
 		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo, vain: &s.vain,
-			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, handle: h, amounts: s.amounts}
+			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, usual: &s.usual, handle: h, amounts: s.amounts}
 		s.plugins = append(s.plugins, p)
 		for _, note := range args.Notes {
 			p.logger.Info("Argument for "+name+" means something else here", "profile", h.ProfileName(), "argument", note)

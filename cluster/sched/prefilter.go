@@ -24,6 +24,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	if err := p.waitReady(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
+	p.usually(s)
 	s.snap = p.book.Snapshot()
 	cs.Write(stateKey, s)
 	return nil, nil

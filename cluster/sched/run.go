@@ -61,7 +61,7 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 	}
 	go s.verdicts.run(ctx, writer)
 	source := inspect.Source{Book: s.Book, Problem: s.problem, Names: nodeNames(cc), Reported: s.reported,
-		Decisions: s.Decisions, Now: time.Now}
+		Decisions: s.Decisions, Mix: s.usual.mix, Now: time.Now}
 	s.metrics.measure(source)
 	return &Scheduler{Shared: s.Shared, config: cc, sched: sched, source: source}, nil
 }
@@ -126,6 +126,7 @@ func served(cc *schedconfig.CompletedConfig) error {
 
 // follow lets the scheduler's informers fill the book, and closes ready when their first lists are in.
 func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) error {
+	logger := klog.FromContext(ctx).WithName(Name)
 	layouts := cc.DynInformerFactory.ForResource(v1alpha1.NodeLayoutResource()).Informer()
 	if err := layouts.SetTransform(v1alpha1.Typed); err != nil {
 		return fmt.Errorf("decode layouts: %w", err)
@@ -136,7 +137,7 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) erro
 	}
 	ends := newFates(s.Feed, s.Book.Booked, s.Book.Doubted, func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 		return cc.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-	}, klog.FromContext(ctx).WithName(Name))
+	}, logger)
 	ends.wake = s.wake
 	p, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(ends)
 	if err != nil {
@@ -157,6 +158,11 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) erro
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), synced...) {
 			s.Feed.Begin()
+			pods, err := own(cc)
+			if err != nil {
+				logger.Error(err, "Mix is of pods to come only")
+			}
+			s.usual.learn(pods)
 			close(s.ready)
 		}
 	}()

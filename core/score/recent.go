@@ -5,9 +5,9 @@ import (
 )
 
 const (
-	// remembered is of how many pods a Recent knows: enough that a shape that every hundredth pod has is
+	// Remembered is of how many pods a Recent knows: enough that a shape that every hundredth pod has is
 	// seen, and few enough that what a cluster no longer runs is soon forgotten.
-	remembered = 1024
+	Remembered = 1024
 	// renewal is the number of pods after which the mix is made anew.
 	renewal = 64
 )
@@ -40,12 +40,12 @@ func (r *Recent) Add(id string, p *place.Pod) bool {
 		return false
 	}
 	shape := p.Shape()
-	if len(r.ring) < remembered {
+	if len(r.ring) < Remembered {
 		r.ring = append(r.ring, arrival{id, shape})
 	} else {
 		r.forget(r.ring[r.next])
 		r.ring[r.next] = arrival{id, shape}
-		r.next = (r.next + 1) % remembered
+		r.next = (r.next + 1) % Remembered
 	}
 	r.ids[id] = true
 	if s, ok := r.counts[shape]; ok {

@@ -1,0 +1,93 @@
+package sched
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	schedconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+
+	"github.com/tenon-numa/tenon/cluster/inspect"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
+)
+
+// usual is what the cluster usually runs, as one scheduler learns it from the pods that it is asked to
+// schedule. The zero usual knows of none.
+type usual struct {
+	mu     sync.Mutex
+	recent *score.Recent
+}
+
+// asked remembers a pod that is to be scheduled, and returns the mix that its nodes are scored by, and
+// whether it is another one than before.
+func (u *usual) asked(uid string, p *place.Pod) (*score.Mix, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.recent == nil {
+		u.recent = score.NewRecent()
+	}
+	renewed := u.recent.Add(uid, p)
+	return u.recent.Mix(), renewed
+}
+
+// usually gives the strategy of a pod that is to be scheduled what the cluster usually runs.
+func (p *Plugin) usually(s *state) {
+	mix, renewed := p.usual.asked(s.uid, s.pod)
+	if s.strategy.Mix = mix; renewed && s.log.on(logData) {
+		s.log.info(logData, "Mix renewed", "pods", inspect.Text(mix))
+	}
+}
+
+// mix returns the latest mix.
+func (u *usual) mix() *score.Mix {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.recent == nil {
+		return nil
+	}
+	return u.recent.Mix()
+}
+
+// learn remembers pods as if they had been asked for in the order in which they were created. So a
+// scheduler that has just started knows what the one before it knew, but for pods that have ended.
+func (u *usual) learn(pods []*v1.Pod) {
+	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(string(a.UID), string(b.UID)))
+	})
+	type known struct {
+		uid string
+		pod *place.Pod
+	}
+	var last []known // the newest first
+	for _, pod := range slices.Backward(pods) {
+		if len(last) == score.Remembered {
+			break
+		}
+		// What is not understood is not scheduled either.
+		if p, err := kube.Pod(pod); err == nil && !p.Plain() {
+			last = append(last, known{string(pod.UID), p})
+		}
+	}
+	for _, k := range slices.Backward(last) {
+		u.asked(k.uid, k.pod)
+	}
+}
+
+// own returns the pods that are there and that some profile of the scheduler is or was asked to schedule.
+func own(cc *schedconfig.CompletedConfig) ([]*v1.Pod, error) {
+	all, err := cc.InformerFactory.Core().V1().Pods().Lister().List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	names := map[string]bool{}
+	for i := range cc.ComponentConfig.Profiles {
+		names[cc.ComponentConfig.Profiles[i].SchedulerName] = true
+	}
+	return slices.DeleteFunc(all, func(p *v1.Pod) bool { return !names[p.Spec.SchedulerName] }), nil
+}
