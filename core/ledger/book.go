@@ -42,10 +42,11 @@ type account struct {
 	// gone are the UIDs of pods that ended while the node accounts, or may still account, for them; true
 	// for those that it has reported.
 	gone map[string]bool
-	// counted are the pods that are in the amounts of a coarse node; nil for those of which nothing else is
-	// known. strays are those that ended since the last report and had no entry of their own.
-	counted map[string]*place.Pod
+	// counted are the pods that are in the amounts of a coarse node. strays are those that ended since the
+	// last report and had no entry of their own.
+	counted map[string]resident
 	strays  []*place.Pod
+	begun   map[string]bool // pods whose init containers are over
 	// totals are the amounts of the last coarse report that was understood.
 	totals  *totals
 	doubts  map[string]bool // pods that may have left though the node reports them
@@ -55,7 +56,7 @@ type account struct {
 	news    int // see Node.News
 	silent  bool
 	now     int           // counts moments: turns, admissions
-	sure    bool          // all states in which the node may be are known
+	hazy    bool          // what pods of a coarse node keep is in more places than are followed
 	changed chan struct{} // closed and renewed at every change
 }
 

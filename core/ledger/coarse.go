@@ -39,13 +39,13 @@ func (a *account) believed(before *Layout) (out []Entry) {
 func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	if before != nil && before.Amounts == nil {
 		// The node was exact: what it reported is in these amounts, and nobody knows where.
-		a.counted = map[string]*place.Pod{}
+		a.counted = map[string]resident{}
 		for _, e := range before.Entries {
-			a.counted[e.Pod.UID] = nil
+			a.counted[e.Pod.UID] = resident{id: e.Pod}
 		}
 	}
 	if a.counted == nil {
-		a.counted = map[string]*place.Pod{}
+		a.counted = map[string]resident{}
 	}
 	a.strays = nil
 	old := a.believed(before)
@@ -66,10 +66,12 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	}
 	a.flights = rest
 	fresh := old
+	last := b.snap.Load().Node(a.name)
+	foreseen := !a.hazy && (last == nil || !last.Unsettled) // what was predicted is all that may have come
 	u := place.NewUsage(a.layout.Machine, a.layout.Rules).Hold(holdings(old)...)
 	for _, f := range slices.Concat(landed, a.raised()) {
-		if f.certain(a.layout.Machine) {
-			hs := f.apart(u)
+		if foreseen && f.certain(a.layout.Machine) {
+			hs := a.lasting(f.id.UID, f.apart(u))
 			u = u.Hold(hs...)
 			fresh = append(fresh[:len(fresh):len(fresh)], Entry{Pod: f.id, Source: Counted, Holdings: hs})
 		}
@@ -83,8 +85,8 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	}
 	a.layout.Entries = entries
 	for _, f := range landed {
-		a.counted[f.id.UID] = f.pod
-		if f.certain(a.layout.Machine) {
+		a.counted[f.id.UID] = resident{f.id, f.pod}
+		if foreseen && f.certain(a.layout.Machine) {
 			o := Outcome{Node: a.name, Pod: f.id, Result: Wrong, Predicted: f.holdings(), Foreign: f.foreign}
 			if agrees {
 				o.Result, o.Seen = Confirmed, f.holdings()
@@ -183,12 +185,12 @@ func (a *account) accounted(old []Entry) map[string]bool {
 			if len(hs) == 0 {
 				hs, _ = a.needs(f.pod)
 			}
-			air = append(air, guess{f.id.UID, sum(hs), f.acked != 0 && a.totals != nil && f.acked < a.totals.at, f.acked != 0})
+			air = append(air, guess{f.id.UID, sum(a.shown(hs)), f.acked != 0 && a.totals != nil && f.acked < a.totals.at, f.acked != 0})
 		}
 	}
 	for _, e := range old {
 		if _, left := a.gone[e.Pod.UID]; left {
-			ended = append(ended, guess{uid: e.Pod.UID, amounts: sum(e.Holdings)})
+			ended = append(ended, guess{uid: e.Pod.UID, amounts: sum(a.shown(e.Holdings))})
 		}
 	}
 	now := sum(a.layout.Amounts.Held)
@@ -276,18 +278,24 @@ func add(to, amounts map[string]int64, n int64) {
 	}
 }
 
-// sum returns what holdings take of a node as a whole. CPUs that an init container leaves to others
-// count once.
+// sum returns what holdings take of a node as a whole. CPUs and devices that an init container leaves to
+// others count once.
 func sum(hs []place.Holding) map[string]int64 {
 	out := map[string]int64{}
 	var cpus idset.Set[idset.CPU]
+	devices := map[[2]string]bool{}
 	for _, h := range hs {
 		cpus = cpus.Union(h.CPUs)
 		for _, m := range h.Memory {
 			add(out, map[string]int64{m.Kind: m.Bytes}, 1)
 		}
 		for _, d := range h.Devices {
-			add(out, map[string]int64{d.Resource: int64(len(d.IDs))}, 1)
+			for _, id := range d.IDs {
+				if key := [2]string{d.Resource, id}; !devices[key] {
+					devices[key] = true
+					add(out, map[string]int64{d.Resource: 1}, 1)
+				}
+			}
 		}
 	}
 	add(out, map[string]int64{"cpu": int64(cpus.Len())}, 1)
@@ -295,23 +303,25 @@ func sum(hs []place.Holding) map[string]int64 {
 }
 
 // attribute returns entries for pods, and one for what is held beyond them, numa by numa. agrees is false
-// where the pods would hold more of a numa than is held.
+// where the pods would hold more of a numa than is held, or than there is with what they keep besides.
 func (a *account) attribute(pods []Entry) (out []Entry, agrees bool) {
 	l := a.layout
-	held := place.NewUsage(l.Machine, l.Rules).Hold(l.Amounts.Held...)
-	mine := place.NewUsage(l.Machine, l.Rules).Hold(holdings(pods)...)
+	empty := place.NewUsage(l.Machine, l.Rules)
+	held := empty.Hold(l.Amounts.Held...)
+	mine := empty.Hold(a.shown(holdings(pods))...)
+	all := empty.Hold(holdings(pods)...)
 	rest := place.Holding{}
 	var cpus []idset.CPU
 	for i, n := range l.Machine.NUMAs() {
-		left := n.CPUs.And(mine.FreeCPUs())
-		more := left.Len() - n.CPUs.AndLen(held.FreeCPUs())
-		if more < 0 {
+		left := n.CPUs.And(all.FreeCPUs())
+		more := n.CPUs.AndLen(mine.FreeCPUs()) - n.CPUs.AndLen(held.FreeCPUs())
+		if more < 0 || more > left.Len() {
 			return nil, false
 		}
 		cpus = append(cpus, left.List()[:more]...)
 		for _, kind := range l.Machine.Kinds() {
 			switch more := mine.FreeMemory(i, kind) - held.FreeMemory(i, kind); {
-			case more < 0:
+			case more < 0 || more > all.FreeMemory(i, kind):
 				return nil, false
 			case more > 0:
 				rest.Memory = append(rest.Memory, place.Block{Kind: kind, NUMAs: 1 << uint(i), Bytes: more})
@@ -320,7 +330,7 @@ func (a *account) attribute(pods []Entry) (out []Entry, agrees bool) {
 	}
 	rest.CPUs = idset.Of(cpus...)
 	for _, r := range l.Machine.Resources() {
-		d, ok := a.devices(r.Name, mine, held)
+		d, ok := beyond(r.Name, mine, held, all)
 		if !ok {
 			return nil, false
 		}
@@ -335,21 +345,26 @@ func (a *account) attribute(pods []Entry) (out []Entry, agrees bool) {
 	return out, true
 }
 
-// devices returns the devices of a resource that are held beyond those of pods.
-func (a *account) devices(resource string, mine, held *place.Usage) (out place.DeviceBlock, ok bool) {
-	left := map[topo.Mask]int{}
+// beyond returns devices of a resource for what is held beyond that of pods (mine): of those that they
+// leave free with what they keep besides (all).
+func beyond(resource string, mine, held, all *place.Usage) (out place.DeviceBlock, ok bool) {
+	more := map[topo.Mask]int{}
+	for _, d := range mine.FreeDevices(resource) {
+		more[d.NUMAs]++
+	}
 	for _, d := range held.FreeDevices(resource) {
-		left[d.NUMAs]++
+		more[d.NUMAs]--
 	}
 	out.Resource = resource
-	for _, d := range mine.FreeDevices(resource) {
-		if left[d.NUMAs]--; left[d.NUMAs] < 0 {
+	for _, d := range all.FreeDevices(resource) {
+		if more[d.NUMAs] > 0 {
+			more[d.NUMAs]--
 			out.IDs = append(out.IDs, d.ID)
 			out.NUMAs |= d.NUMAs
 		}
 	}
-	for _, n := range left {
-		if n > 0 {
+	for _, n := range more {
+		if n != 0 {
 			return out, false
 		}
 	}

@@ -131,7 +131,7 @@ func (a *asked) on(n *Node) bool {
 	if !a.question.Fits(n.Usage) {
 		return false
 	}
-	if a.demand != (place.Demand{}) || n.Unsettled {
+	if a.demand != (place.Demand{}) || n.doubts(a.pod) {
 		return n.Place(a.pod, a.demand).Fits()
 	}
 	for _, o := range n.Others {

@@ -77,6 +77,9 @@ type Layout struct {
 type Amounts struct {
 	// Held is what is held, by anybody.
 	Held []place.Holding
+	// Whole: Held has what pods keep from their init containers, too. The kubelet does not list that, and
+	// who asks it for lists takes it for free.
+	Whole bool
 	// Counts says of the UIDs of pods whether Held accounts for them; nil where the node does not tell
 	// which pods it has seen.
 	Counts map[string]bool
@@ -98,6 +101,10 @@ type Node struct {
 	Others []*Node
 	// Unsettled: there may be more states than Others tell. No pod fits before the node has reported.
 	Unsettled bool
+	// Crowded: what pods keep from their init containers may be in more places than Others tell, and counts
+	// in all of them. Pods of several containers do not fit: what one of them gets decides about the next,
+	// and with more free than is counted it may get something else.
+	Crowded bool
 	// Silent: a report of the node is overdue. What is known of it are its last report and predictions.
 	Silent bool
 	// News counts what was learned of the node and of pods on their way to it: reports, admissions, ends. Whoever
@@ -127,7 +134,7 @@ func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
 	if !v.Fits() {
 		return v
 	}
-	if n.Unsettled && len(v.Holdings) > 0 {
+	if n.doubts(p) && len(v.Holdings) > 0 {
 		return place.Verdict{Error: place.TopologyAffinityError, Reasons: []place.Reason{{Code: place.Unsettled}}}
 	}
 	if len(n.Refused) == 0 {
@@ -138,6 +145,9 @@ func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
 	}
 	return v
 }
+
+// doubts reports whether there may be a state that is not told in which the pod does not fit.
+func (n *Node) doubts(p *place.Pod) bool { return n.Unsettled || n.Crowded && len(p.Containers) > 1 }
 
 func (n *Node) alone(p *place.Pod, d place.Demand) place.Verdict {
 	return n.Judge(p, place.Place(n.Usage, p), d)
@@ -163,7 +173,7 @@ func (n *Node) Fits(p *place.Pod) bool {
 			return false
 		}
 	}
-	if n.Unsettled && len(place.Place(n.Usage, p).Holdings) > 0 {
+	if n.doubts(p) && len(place.Place(n.Usage, p).Holdings) > 0 {
 		return false
 	}
 	if len(n.Refused) == 0 {

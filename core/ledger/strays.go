@@ -15,16 +15,18 @@ const maxStrays = 3
 
 // stray notes the end of a pod that is counted without an entry of its own.
 func (a *account) stray(uid string) {
-	if p, ok := a.counted[uid]; ok && a.layout != nil && a.layout.Amounts != nil {
-		a.strays = append(a.strays[:len(a.strays):len(a.strays)], p)
+	if r, ok := a.counted[uid]; ok && a.layout != nil && a.layout.Amounts != nil {
+		a.strays = append(a.strays[:len(a.strays):len(a.strays)], r.pod)
 	}
 }
 
-// scattered returns the states in which a coarse node may be after strays have left it: each was on any
-// one of the numas that hold as much. sure is false where there are too many, or one may have been on
-// several numas.
+// scattered returns the states in which a coarse node may be: pods keep what no report shows, and strays
+// have left it. What each container of a stray held was on any one of the numas that hold as much. sure is
+// false where there are too many, or one may have been on several numas, and where somebody is on the way
+// to a node of which not all states are followed: what that one gets depends on them.
 func (a *account) scattered(base *Node) (out []*Node, sure bool) {
-	out, sure = []*Node{base}, true
+	out, a.hazy = a.kept(base)
+	sure = !a.hazy || len(a.flights) == 0 || a.flights[0].turned == 0
 	if len(a.strays) > maxStrays {
 		return out, false
 	}
@@ -33,20 +35,43 @@ func (a *account) scattered(base *Node) (out []*Node, sure bool) {
 		if !ok {
 			continue // it never held anything that is known
 		}
-		var next []*Node
-		for _, n := range out {
-			for i := range n.Machine.NUMAs() {
-				if m, ok := less(n, i, sum(hs)); ok {
-					next = append(next, m)
-				}
+		for _, lot := range a.lots(p, a.shown(hs)) {
+			next := without(out, lot)
+			if len(next) == 0 || len(next) > maxWorlds {
+				return out, false
 			}
+			out = next
 		}
-		if len(next) == 0 || len(next) > maxWorlds {
-			return out, false
-		}
-		out = next
 	}
 	return out, sure
+}
+
+// lots returns the amounts of a pod's holdings that were on one numa together.
+func (a *account) lots(p *place.Pod, hs []place.Holding) (out []map[string]int64) {
+	if a.together(p, hs) || a.layout.Amounts.Whole {
+		return []map[string]int64{sum(hs)}
+	}
+	for _, h := range hs {
+		out = append(out, sum([]place.Holding{h}))
+	}
+	return out
+}
+
+// without returns the nodes without amounts that were on any one numa. Equal ones are one.
+func without(nodes []*Node, amounts map[string]int64) (out []*Node) {
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		for i := range n.Machine.NUMAs() {
+			m, ok := less(n, i, amounts)
+			if !ok {
+				continue
+			}
+			if key := left(m.Usage); !seen[key] {
+				seen[key], out = true, append(out, m)
+			}
+		}
+	}
+	return out
 }
 
 // less returns the node with amounts given back of what nobody is known to hold on one numa.
