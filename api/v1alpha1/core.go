@@ -26,22 +26,29 @@ type Layout struct {
 
 // Core checks the object and returns it as core values. The error names the node, the field and the
 // value; it is the first of those that there are.
-func (l *NodeLayout) Core() (Layout, error) {
-	out, err := l.core()
+func (l *NodeLayout) Core() (Layout, error) { return l.CoreOn(topo.New) }
+
+// CoreOn is Core with machines made by the caller, who may have equal ones already ([topo.Pool]).
+func (l *NodeLayout) CoreOn(machine func(topo.Spec) (*topo.Machine, error)) (Layout, error) {
+	out, err := l.core(machine)
 	if err != nil {
 		return Layout{}, fmt.Errorf("layout of node %q: %w", clip(l.Name), err)
 	}
 	return out, nil
 }
 
-func (l *NodeLayout) core() (out Layout, err error) {
+func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out Layout, err error) {
 	if l.Malformed != "" {
 		return out, fmt.Errorf("object does not decode: %s", l.Malformed)
 	}
 	if l.Sequence < 0 {
 		return out, fmt.Errorf("sequence: %d is below 0", l.Sequence)
 	}
-	if out.Machine, err = l.Machine.core(); err != nil {
+	spec, err := l.Machine.core()
+	if err == nil {
+		out.Machine, err = machine(spec)
+	}
+	if err != nil {
 		return out, fmt.Errorf("machine: %w", err)
 	}
 	if out.Rules, err = l.Rules.core(out.Machine); err != nil {
@@ -56,43 +63,41 @@ func (l *NodeLayout) core() (out Layout, err error) {
 	return out, nil
 }
 
-func (in *Machine) core() (*topo.Machine, error) {
-	var s topo.Spec
+func (in *Machine) core() (s topo.Spec, err error) {
 	if err := within("numas", len(in.NUMAs), 1, topo.MaxNUMAs); err != nil {
-		return nil, err
+		return s, err
 	}
 	for _, n := range in.NUMAs {
 		t, err := n.core()
 		if err != nil {
-			return nil, fmt.Errorf("numa %d: %w", n.ID, err)
+			return s, fmt.Errorf("numa %d: %w", n.ID, err)
 		}
 		s.NUMAs = append(s.NUMAs, t)
 	}
 	if err := within("cpu groups", len(in.CPUs), 1, topo.MaxCPUs); err != nil {
-		return nil, err
+		return s, err
 	}
 	total := 0
 	for i, g := range in.CPUs {
 		cores, err := g.core()
 		if err != nil {
-			return nil, fmt.Errorf("cpus[%d]: %w", i, err)
+			return s, fmt.Errorf("cpus[%d]: %w", i, err)
 		}
 		for _, c := range cores {
 			total += c.CPUs.Len()
 		}
 		if total > topo.MaxCPUs {
-			return nil, fmt.Errorf("cpus[%d]: more than %d CPUs", i, topo.MaxCPUs)
+			return s, fmt.Errorf("cpus[%d]: more than %d CPUs", i, topo.MaxCPUs)
 		}
 		s.Cores = append(s.Cores, cores...)
 	}
-	var err error
 	if s.Devices, err = devices(in.Devices); err != nil {
-		return nil, fmt.Errorf("devices: %w", err)
+		return s, fmt.Errorf("devices: %w", err)
 	}
 	if err := checkFunctions(in.Functions); err != nil {
-		return nil, err
+		return s, err
 	}
-	return topo.New(s)
+	return s, nil
 }
 
 func (in *NUMA) core() (topo.NUMA, error) {

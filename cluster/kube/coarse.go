@@ -120,7 +120,7 @@ func (f *Feed) count(node string, c *coarse) {
 	if !f.begun || f.exact[node] {
 		return
 	}
-	r, err := nrt.Read(c.object)
+	r, err := nrt.ReadOn(c.object, f.machines.New)
 	if err != nil {
 		if why := err.Error(); c.problem != why {
 			c.problem = why

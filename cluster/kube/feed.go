@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // Feed brings the events of pods, layouts and NodeResourceTopologies into a book. An informer's handlers bring the events of an
@@ -45,6 +46,8 @@ type Feed struct {
 	// ended has the UIDs of pods that will never hold anything again, dropped and goneTopologies the
 	// resource versions of objects that were deleted: what hints still tell of them is old.
 	ended, dropped, goneTopologies memory
+	// machines are those of nodes: equal nodes share one.
+	machines topo.Pool
 	// later does something after a while; tests decide when that is.
 	later func(time.Duration, func())
 }
@@ -209,7 +212,7 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	if !f.newer(l) {
 		return
 	}
-	c, err := l.Core()
+	c, err := l.CoreOn(f.machines.New)
 	if err != nil {
 		f.unlaid(l.Name)
 		if f.problems[l.Name] != err.Error() {

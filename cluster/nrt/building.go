@@ -25,21 +25,22 @@ const (
 	remoteDistance = 20
 )
 
-func (b *building) machine(n *notes) (*topo.Machine, error) {
+// describe fills in what the machine is made of.
+func (b *building) describe(n *notes) error {
 	for _, z := range b.zones {
 		b.spec.NUMAs = append(b.spec.NUMAs, topo.NUMA{ID: z.id})
 	}
 	if err := b.cpus(); err != nil {
-		return nil, err
+		return err
 	}
 	for i := range b.zones {
 		b.memory(i, n)
 	}
 	if err := b.devices(); err != nil {
-		return nil, err
+		return err
 	}
 	b.distances(n)
-	return topo.New(b.spec)
+	return nil
 }
 
 // cpus makes CPUs of consecutive ids: of each numa first the reserved ones, then those that are held,

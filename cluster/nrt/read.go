@@ -57,15 +57,18 @@ type Reading struct {
 // that promises less counts, with a condition: what is available is at most what is allocatable and at
 // least 0. An exception is allocatable above capacity, where the kubelet is trusted more than the
 // producer. Fractions are rounded down.
-func Read(o *v1alpha2.NodeResourceTopology) (*Reading, error) {
-	out, err := read(o)
+func Read(o *v1alpha2.NodeResourceTopology) (*Reading, error) { return ReadOn(o, topo.New) }
+
+// ReadOn is Read with machines made by the caller, who may have equal ones already ([topo.Pool]).
+func ReadOn(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machine, error)) (*Reading, error) {
+	out, err := read(o, machine)
 	if err != nil {
 		return nil, fmt.Errorf("NodeResourceTopology of node %q: %w", clip(o.Name), err)
 	}
 	return out, nil
 }
 
-func read(o *v1alpha2.NodeResourceTopology) (*Reading, error) {
+func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machine, error)) (*Reading, error) {
 	if text := o.Annotations[annotationMalformed]; text != "" {
 		return nil, fmt.Errorf("object does not decode: %s", clipTo(maxMalformed, text))
 	}
@@ -84,7 +87,10 @@ func read(o *v1alpha2.NodeResourceTopology) (*Reading, error) {
 		return nil, err
 	}
 	b := building{zones: zones, rules: rules}
-	m, err := b.machine(&n)
+	if err := b.describe(&n); err != nil {
+		return nil, err
+	}
+	m, err := machine(b.spec)
 	if err != nil {
 		return nil, err
 	}
