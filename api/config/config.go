@@ -56,6 +56,9 @@ type Args struct {
 	// For arguments of kind NodeResourceTopologyMatchArgs it is LeastAllocated when empty, as it is there.
 	Strategy Strategy `json:"scoringStrategy,omitzero"`
 
+	// KeepVictims: nobody is evicted so that a pod can be aligned. scheduler-plugins' preemptionMode says so.
+	KeepVictims bool `json:"-"`
+
 	// Notes say what of the arguments has no effect or another one than under scheduler-plugins, one
 	// line for each field that was given.
 	Notes []string `json:"-"`

@@ -46,7 +46,8 @@ func (m matchArgs) complete() (Args, error) {
 	if a.Strategy, err = m.ScoringStrategy.complete(matchKind, theirs[:]); err != nil {
 		return Args{}, err
 	}
-	for _, f := range m.knobs() {
+	a.KeepVictims = m.PreemptionMode != nil && *m.PreemptionMode == preemptionDisabled
+	for _, f := range m.knobs(a) {
 		if f.given {
 			a.note(f.field, f.says)
 		}
@@ -64,10 +65,13 @@ type knob struct {
 	says  string
 }
 
+// preemptionDisabled is scheduler-plugins' default; to say it is to mean it, to say nothing is not.
+const preemptionDisabled = "Disabled"
+
 const noResync = "no effect: what is known of a node follows every event; nothing is resynchronized"
 
 // knobs are the fields in the order in which scheduler-plugins declares them.
-func (m matchArgs) knobs() []knob {
+func (m matchArgs) knobs(a Args) []knob {
 	c := m.Cache
 	if c == nil {
 		c = &matchCache{}
@@ -81,7 +85,9 @@ func (m matchArgs) knobs() []knob {
 		{"cache.resyncMethod", c.ResyncMethod != nil, noResync},
 		{"cache.informerMode", c.InformerMode != nil, "no effect: the scheduler's own informers are used"},
 		{"cache.resyncScope", c.ResyncScope != nil, noResync},
-		{"preemptionMode", m.PreemptionMode != nil,
-			"no effect: preemption always computes what a node would do without the victims"},
+		{"preemptionMode", m.PreemptionMode != nil && !a.KeepVictims,
+			"no effect: preemption computes what a node would do without the victims, whatever is known of it"},
+		{"preemptionMode", a.KeepVictims,
+			"nobody is evicted so that a pod can be aligned; without this field pods are"},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
 )
 
 // EventsToRegister says what may make a refused pod schedulable. Every hint first brings its event into
@@ -42,6 +43,9 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 			return asksAnew(before, now), nil
 		}
 		p.feed.Pod(now)
+		if kube.Started(now) && p.awaits(pod, now.Spec.NodeName) {
+			return fwk.Queue, nil
+		}
 		return fwk.QueueSkip, nil
 	}
 	gone, ok := before.(*v1.Pod)
@@ -87,6 +91,9 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	s, status := translate(pod)
 	if status != nil {
 		return fwk.QueueSkip // still not understood
+	}
+	if p.awaits(pod, node) {
+		return fwk.Queue
 	}
 	n := p.book.Snapshot().Node(node)
 	if !p.knows(n) {

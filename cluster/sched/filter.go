@@ -17,7 +17,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 		return nil
 	}
 	name := info.Node().Name
-	n := s.node(name)
+	n := s.base(name)
 	if !p.knows(n) {
 		return s.answered(name, nil, p.unknown(s, n, name))
 	}
@@ -26,7 +26,14 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	}
 	v := p.verdict(s, n)
 	if !v.Fits() {
-		return s.answered(name, v.Reasons, refusal(v))
+		status := refusal(v)
+		if p.never(s, n) {
+			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, status.Reasons()...)
+		}
+		return s.answered(name, v.Reasons, status)
+	}
+	if o := s.overlay[name]; o != nil && !o.spares(s.pod) {
+		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "pods that are nominated to the node would lose their place"))
 	}
 	if p.vain.is(s.uid, name, n.News) {
 		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "node has not reported pods that it must admit before this one"))

@@ -17,6 +17,25 @@ type memo struct {
 type memoKey struct {
 	pod    string
 	demand place.Demand
+	empty  bool
+}
+
+// never is verdict for the machine of a node with nobody on it. What it is for is whether the pod fits there.
+func (m *memo) never(pod string, n *ledger.Node, compute func() bool) bool {
+	nodes := m.nodes(memoKey{pod: pod, empty: true})
+	if r, ok := nodes.Load(n.Name); ok && r.(nobody).ground == n.Usage.Ground() {
+		return r.(nobody).never
+	}
+	is := compute()
+	nodes.Store(n.Name, nobody{n.Usage.Ground(), is})
+	return is
+}
+
+// nobody is a remembered answer to whether a pod does not even fit an empty machine under
+// the node's rules.
+type nobody struct {
+	ground place.Ground
+	never  bool
 }
 
 type remembered struct {
@@ -30,7 +49,7 @@ const maxPods = 256
 func newMemo() *memo { return &memo{pods: map[memoKey]*sync.Map{}} }
 
 func (m *memo) verdict(pod string, d place.Demand, n *ledger.Node, compute func() place.Verdict) place.Verdict {
-	nodes := m.nodes(memoKey{pod, d})
+	nodes := m.nodes(memoKey{pod: pod, demand: d})
 	if r, ok := nodes.Load(n.Name); ok && r.(remembered).node == n {
 		return r.(remembered).verdict
 	}

@@ -4,6 +4,9 @@ import (
 	"maps"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -13,22 +16,26 @@ import (
 type overlay struct {
 	removed []string // UIDs
 	added   []addition
-	node    *ledger.Node
+	base    *ledger.Node // without those that are removed
+	node    *ledger.Node // and with those that are added
 }
 
+// addition is a pod that the node has not yet: one that is nominated to it.
 type addition struct {
 	id  ledger.PodID
 	pod *place.Pod
+	// leaving are the UIDs of pods that will have gone when it comes.
+	leaving []string
 }
 
 // add takes a pod back if it was removed; one that the node has not is put behind all others.
-func (o *overlay) add(id ledger.PodID, p *place.Pod) {
+func (o *overlay) add(id ledger.PodID, p *place.Pod, leaving []string) {
 	if i := slices.Index(o.removed, id.UID); i >= 0 {
 		o.removed = slices.Delete(o.removed, i, i+1)
 		return
 	}
-	if _, there := o.node.Entry(id.UID); !there && o.index(id.UID) < 0 {
-		o.added = append(o.added, addition{id, p})
+	if _, there := o.base.Entry(id.UID); !there && o.index(id.UID) < 0 {
+		o.added = append(o.added, addition{id, p, leaving})
 	}
 }
 
@@ -44,21 +51,77 @@ func (o *overlay) remove(uid string) {
 	o.removed = append(o.removed, uid)
 }
 
+// spares reports whether the pods that are added can still come once a pod that comes before them is there:
+// it is admitted first, wherever the node puts it. Those that could not come anyway do not count.
+func (o *overlay) spares(p *place.Pod) bool {
+	if len(o.added) == 0 {
+		return true
+	}
+	with, _ := o.base.With(ledger.PodID{}, p)
+	before, after := o.arrive(o.base), o.arrive(with)
+	for i := range before {
+		if before[i] && !after[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// arrive lets those that are added come, one after the other, each when those have gone for whose end it
+// waits, and says who of them fits.
+func (o *overlay) arrive(n *ledger.Node) []bool {
+	out := make([]bool, len(o.added))
+	for i, a := range o.added {
+		if len(a.leaving) > 0 {
+			n = n.Without(a.leaving...)
+		}
+		n, out[i] = n.With(a.id, a.pod)
+	}
+	return out
+}
+
+// leaving returns the UIDs of the pods that will have gone from a node when a nominated pod comes: those that
+// are being deleted, and those that it is about to evict.
+func (p *Plugin) leaving(nominated *v1.Pod, info fwk.NodeInfo) (out []string) {
+	for _, p := range info.GetPods() {
+		if p.GetPod().DeletionTimestamp != nil {
+			out = append(out, string(p.GetPod().UID))
+		}
+	}
+	if p.preemption == nil {
+		return out
+	}
+	plan, _ := p.preemption.plans.of(string(nominated.UID), info.Node().Name)
+	for _, v := range plan.victims {
+		out = append(out, string(v.uid))
+	}
+	return out
+}
+
+// base returns what is known of a node in this cycle, without the pods that are removed, or nil. Those that
+// are added are yet to come, and do not decide where the node puts a pod that comes now.
+func (s *state) base(name string) *ledger.Node {
+	if o, ok := s.overlay[name]; ok {
+		return o.base
+	}
+	return s.snap.Node(name)
+}
+
 // change replaces the overlay of a node; a node of which nothing is known has none.
 func (s *state) change(name string, by func(*overlay)) {
 	base := s.snap.Node(name)
 	if base == nil {
 		return
 	}
-	next := &overlay{node: base}
+	next := &overlay{base: base}
 	if o, ok := s.overlay[name]; ok {
-		next = &overlay{removed: slices.Clone(o.removed), added: slices.Clone(o.added), node: o.node}
+		next = &overlay{removed: slices.Clone(o.removed), added: slices.Clone(o.added), base: base}
 	}
 	by(next)
-	next.node = base
 	if len(next.removed) > 0 {
-		next.node = base.Without(next.removed...)
+		next.base = base.Without(next.removed...)
 	}
+	next.node = next.base
 	for _, a := range next.added {
 		next.node, _ = next.node.With(a.id, a.pod)
 	}

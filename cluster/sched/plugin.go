@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -46,9 +47,11 @@ type Plugin struct {
 	metrics   *schedulerMetrics
 	odd       *once
 	usual     *usual
-	handle    fwk.Handle                   // nil in tests that serve no API
-	topology  *schema.GroupVersionResource // nil: NodeResourceTopologies are not followed
-	amounts   *amounts                     // nil in tests that serve no API
+	handle    fwk.Handle // nil in tests that serve no API
+	// preemption is nil where the profile preempts without this plugin, or not at all.
+	preemption *preemption
+	topology   *schema.GroupVersionResource // nil: NodeResourceTopologies are not followed
+	amounts    *amounts                     // nil in tests that serve no API
 }
 
 var (
@@ -88,6 +91,8 @@ type Shared struct {
 	find     sync.Once
 	topology *schema.GroupVersionResource
 	findErr  error
+	// preempts are the arguments of preemption by the names of the profiles that preempt with the plugin.
+	preempts map[string]*schedapi.DefaultPreemptionArgs
 }
 
 // New returns the factory of the plugin over what the profiles share, under its own name.
@@ -117,12 +122,24 @@ func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Han
 		}
 		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo, vain: &s.vain,
 			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, usual: &s.usual, handle: h, amounts: s.amounts}
+		if args := s.preempts[profileOf(h)]; args != nil {
+			if p.preemption, err = newPreemption(ctx, p, args); err != nil {
+				return nil, err
+			}
+		}
 		s.plugins = append(s.plugins, p)
 		for _, note := range args.Notes {
 			p.logger.Info("Argument for "+name+" means something else here", "profile", h.ProfileName(), "argument", note)
 		}
 		return p, nil
 	}
+}
+
+func profileOf(h fwk.Handle) string {
+	if h == nil {
+		return ""
+	}
+	return h.ProfileName()
 }
 
 // Name returns the name under which the profile enables the plugin.

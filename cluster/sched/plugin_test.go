@@ -149,14 +149,14 @@ func TestPlainPodsPassAtNoCost(t *testing.T) {
 		pod   *v1.Pod
 		plain bool
 	}{
-		"best effort":                         {podOf("p", ""), true},
-		"burstable":                           {podOf("p", "cpu=2"), true},
-		"guaranteed":                          {cpus("p", 2), false},
-		"burstable with a device":             {podOf("p", "cpu=2 acme.com/gpu=1"), false},
-		"burstable that is not understood":    {noted(podOf("p", ""), kube.PolicyAnnotation, "strict"), false},
-		"guaranteed without a whole CPU":      {podOf("p", "cpu=1500m memory=1Gi"), false},
-		"burstable that demands nothing":      {noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "best-effort"), true},
-		"burstable that demands":              {noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "restricted"), false},
+		"best effort":                      {podOf("p", ""), true},
+		"burstable":                        {podOf("p", "cpu=2"), true},
+		"guaranteed":                       {cpus("p", 2), false},
+		"burstable with a device":          {podOf("p", "cpu=2 acme.com/gpu=1"), false},
+		"burstable that is not understood": {noted(podOf("p", ""), kube.PolicyAnnotation, "strict"), false},
+		"guaranteed without a whole CPU":   {podOf("p", "cpu=1500m memory=1Gi"), false},
+		"burstable that demands nothing":   {noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "best-effort"), true},
+		"burstable that demands":           {noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "restricted"), false},
 	} {
 		fragments, status := p.SignPod(t.Context(), c.pod)
 		if status.IsSuccess() != c.plain || len(fragments) > 0 {
@@ -217,9 +217,13 @@ func TestFilterSaysWhatTheNodeLacks(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("x", 4), "0-3")))
 	fits(t, filter(t, p, cycle(t, p, cpus("p", 16)), "n"))
-	says(t, filter(t, p, cycle(t, p, cpus("p", 17)), "n"), fwk.Unschedulable,
+	p.feed.Layout(layout(t, "full", two, place.SingleNUMA, 2, holding(cpus("y", 15), "0-14"), holding(cpus("z", 16), "16-31")))
+	says(t, filter(t, p, cycle(t, p, cpus("p", 2)), "full"), fwk.Unschedulable,
+		`cannot align container "c" (wants 2 cpu; node has 1 free)`)
+	// Where the empty machine would not do, preemption need not look.
+	says(t, filter(t, p, cycle(t, p, cpus("p", 17)), "n"), fwk.UnschedulableAndUnresolvable,
 		`cannot align container "c" (wants 17 cpu on one numa; best numa has 16 free)`)
-	says(t, filter(t, p, cycle(t, p, podOf("p", "cpu=17 memory=65Gi")), "n"), fwk.Unschedulable,
+	says(t, filter(t, p, cycle(t, p, podOf("p", "cpu=17 memory=65Gi")), "n"), fwk.UnschedulableAndUnresolvable,
 		`cannot align container "c" (wants 17 cpu on one numa; best numa has 16 free), `+
 			`cannot align container "c" (wants 65Gi memory on one numa; best numa has 64Gi free)`)
 }

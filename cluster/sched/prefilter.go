@@ -43,14 +43,14 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *v1.Pod, add fwk
 	if err != nil {
 		return nil // beyond any machine: it holds nothing
 	}
-	s.change(info.Node().Name, func(o *overlay) { o.add(kube.ID(add.GetPod()), cp) })
+	s.change(info.Node().Name, func(o *overlay) { o.add(kube.ID(add.GetPod()), cp, p.leaving(add.GetPod(), info)) })
 	return nil
 }
 
 // RemovePod evaluates the node as if the pod were not on it: a victim.
 func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *v1.Pod, remove fwk.PodInfo, info fwk.NodeInfo) *fwk.Status {
 	s, ok := read(cs)
-	if !ok {
+	if !ok || p.args.KeepVictims {
 		return nil
 	}
 	s.change(info.Node().Name, func(o *overlay) { o.remove(string(remove.GetPod().UID)) })

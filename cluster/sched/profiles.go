@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/klog/v2"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-numa/tenon/api/config"
 )
@@ -80,6 +81,61 @@ func needed(pl *schedapi.Plugins, name string) (out []point) {
 		out = append(out, point{"reserve", &pl.Reserve}, point{"preBind", &pl.PreBind})
 	}
 	return out
+}
+
+// preempters gives the plugin the place of DefaultPreemption in profiles that filter with it and preempt, and
+// returns the arguments for preemption there. Two that preempt would evict for a pod what the other spares: the
+// first that finds victims wins. A profile that disables the plugin by name at postFilter keeps
+// DefaultPreemption, and one that has neither does not preempt.
+func preempters(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) map[string]*schedapi.DefaultPreemptionArgs {
+	out := map[string]*schedapi.DefaultPreemptionArgs{}
+	for i := range profiles {
+		pl := profiles[i].Plugins
+		if pl == nil {
+			continue
+		}
+		for _, name := range []string{config.Tenon, config.Match} {
+			if preempts(pl, name) {
+				out[profiles[i].SchedulerName] = preemptionArgs(profiles[i].PluginConfig)
+				logger.V(logDecision).Info("Plugin preempts in place of "+names.DefaultPreemption, "profile", profiles[i].SchedulerName, "plugin", name)
+			}
+		}
+	}
+	return out
+}
+
+// preempts has the plugin preempt in a profile that it filters for, and reports whether it does.
+func preempts(pl *schedapi.Plugins, name string) bool {
+	after := &pl.PostFilter
+	theirs := enabledAt(pl, after, names.DefaultPreemption)
+	if !enabledAt(pl, &pl.Filter, name) || has(after.Disabled, name) || !theirs && !has(after.Enabled, name) {
+		return false
+	}
+	if at := slices.IndexFunc(after.Enabled, func(p schedapi.Plugin) bool { return p.Name == names.DefaultPreemption }); at >= 0 {
+		after.Enabled = slices.Delete(slices.Clone(after.Enabled), at, at+1)
+		if !has(after.Enabled, name) {
+			after.Enabled = slices.Insert(after.Enabled, at, schedapi.Plugin{Name: name})
+		}
+	}
+	if theirs {
+		after.Disabled = append(slices.Clone(after.Disabled), schedapi.Plugin{Name: names.DefaultPreemption})
+	}
+	for _, p := range []point{{"postFilter", after}, {"preEnqueue", &pl.PreEnqueue}} {
+		if !enabledAt(pl, p.set, name) && !has(p.set.Disabled, name) {
+			p.set.Enabled = append(slices.Clone(p.set.Enabled), schedapi.Plugin{Name: name})
+		}
+	}
+	return true
+}
+
+// preemptionArgs returns what a profile says of preemption, or kube-scheduler's defaults.
+func preemptionArgs(all []schedapi.PluginConfig) *schedapi.DefaultPreemptionArgs {
+	for _, c := range all {
+		if a, ok := c.Args.(*schedapi.DefaultPreemptionArgs); ok && c.Name == names.DefaultPreemption {
+			return a
+		}
+	}
+	return &schedapi.DefaultPreemptionArgs{MinCandidateNodesPercentage: 10, MinCandidateNodesAbsolute: 100}
 }
 
 // points are those that the plugin serves, and some that scheduler-plugins' plugin serves: a profile

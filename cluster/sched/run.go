@@ -42,7 +42,11 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 	s := newShared(logger, onOutcome)
 	cc, sched, err := app.Setup(ctx, opts, func(frameworkruntime.Registry) error {
 		// By now the options have the configuration that the scheduler is about to be made of.
-		return complete(opts.ComponentConfig.Profiles, logger)
+		if err := complete(opts.ComponentConfig.Profiles, logger); err != nil {
+			return err
+		}
+		s.preempts = preempters(opts.ComponentConfig.Profiles, logger)
+		return nil
 	}, app.WithPlugin(config.Tenon, named(config.Tenon, s.Shared)), app.WithPlugin(config.Match, named(config.Match, s.Shared)))
 	if err != nil {
 		return nil, fmt.Errorf("set up scheduler: %w", err)

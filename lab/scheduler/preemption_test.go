@@ -2,13 +2,20 @@ package scheduler_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
@@ -23,40 +30,255 @@ distances 10 21
 distances 21 10
 `
 
-func important(p *v1.Pod) *v1.Pod { p.Spec.PriorityClassName = "important"; return p }
+// scene is a node with pods on it, one after the other, and a pod that evicts some of them or nobody. Pods
+// are admitted on the lowest numa where they fit.
+type scene struct {
+	name, machine string
+	pods          []*v1.Pod
+	preemptor     *v1.Pod
+	goes          []string
+	// says is in why the preemptor waits, where nobody goes, and otherwise in the event of its failure.
+	says string
+}
 
-// The amounts of the node would be enough in both cases: only alignment decides who is evicted.
-func TestPreemptionEvictsOnlyWhereItHelps(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+// Of an empty node of the machine "halves", each numa has 30 CPUs.
+var scenes = []scene{
+	{"helps", "uneven", []*v1.Pod{low(cores("victim", 20)), low(cores("bystander", 4))}, high(cores("urgent", 16)),
+		[]string{"victim"}, "evicts default/victim (20 cpu, 1Gi memory on numa 0) from node helps, to be aligned on numa 0"},
+	{"misfit", "uneven", []*v1.Pod{low(cores("full", 20)), low(cores("bystander", 4))}, high(cores("wide", 34)),
+		nil, `1 cannot align container "c" (wants 34 cpu on one numa; best numa has 30 free)`},
+	// The numas of the others have as much: what counts is who is on them.
+	{"lowest", "halves", []*v1.Pod{low(cores("low", 20)), mid(cores("mid", 20)), low(cores("little", 4))}, high(cores("urgent", 24)),
+		[]string{"low"}, "evicts default/low-lowest"},
+	{"both", "halves", []*v1.Pod{mid(cores("mid", 20)), low(cores("low", 20)), mid(cores("little", 4))}, high(cores("urgent", 24)),
+		[]string{"low"}, "to be aligned on numa 1"},
+	// kube-scheduler spares the oldest first, and evicts two for one.
+	{"fewest", "halves", []*v1.Pod{low(cores("large", 24)), low(cores("small", 12)), low(cores("tiny", 12))}, high(cores("urgent", 28)),
+		[]string{"large"}, "to be aligned on numa 0"},
+	{"held", "halves", []*v1.Pod{high(cores("holder", 28)), low(cores("other", 10))}, mid(cores("urgent", 25)), []string{"other"}, "numa 1"},
+	{"above", "halves", []*v1.Pod{high(cores("holder", 28)), high(cores("other", 10))}, mid(cores("urgent", 25)), nil, "preemption: 0/1"},
+	{"equal", "halves", []*v1.Pod{mid(cores("one", 28)), mid(cores("two", 28))}, mid(cores("three", 25)), nil, "preemption: 0/1"},
+	{"never", "halves", []*v1.Pod{low(cores("one", 28)), low(cores("two", 28))}, calm(cores("urgent", 25)), nil, "preemptionPolicy=Never"},
+	{"init", "halves", []*v1.Pod{low(beginning("begins", 24, 2)), mid(cores("other", 24))}, high(cores("urgent", 28)),
+		[]string{"begins"}, "evicts default/begins-init (24 cpu"},
+	// Everybody together has enough CPUs without anybody going; only GPUs lack.
+	{"gpus", "gpu-8", []*v1.Pod{low(gpus("trains", 8, 4)), low(cores("computes", 40)), mid(gpus("infers", 8, 4)), low(cores("more", 40))},
+		high(gpus("urgent", 8, 2)), []string{"trains"}, "4 nvidia.com/gpu on numa 0"},
+	{"budget", "halves", []*v1.Pod{low(guarded(cores("guarded", 24))), mid(cores("free", 24))}, high(cores("urgent", 28)),
+		[]string{"free"}, "evicts default/free-budget"},
+}
+
+func low(p *v1.Pod) *v1.Pod  { p.Spec.PriorityClassName = "low"; return p }
+func mid(p *v1.Pod) *v1.Pod  { p.Spec.PriorityClassName = "mid"; return p }
+func high(p *v1.Pod) *v1.Pod { p.Spec.PriorityClassName = "high"; return p }
+func calm(p *v1.Pod) *v1.Pod { p.Spec.PriorityClassName = "calm"; return p }
+
+const hold = "tenon.example/hold"
+
+// lingering is a pod that stays while it is being deleted, until it is let go.
+func lingering(p *v1.Pod) *v1.Pod { p.Finalizers = []string{hold}; return p }
+
+// guarded is a pod that a disruption budget does not let go.
+func guarded(p *v1.Pod) *v1.Pod { p.Labels = map[string]string{"guarded": "yes"}; return p }
+
+func gpus(name string, cpu, gpu int) *v1.Pod {
+	return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(cpu), "memory": "1Gi", "nvidia.com/gpu": fmt.Sprint(gpu)}))
+}
+
+// beginning is a pod whose init container takes more than what runs afterwards.
+func beginning(name string, first, then int) *v1.Pod {
+	p := cores(name, then)
+	p.Spec.InitContainers = []v1.Container{workload.Guaranteed("init", workload.Amounts{"cpu": fmt.Sprint(first), "memory": "1Gi"})}
+	return p
+}
+
+// on keeps a pod on the node of its scene, and makes its name unique.
+func on(node string, p *v1.Pod) *v1.Pod {
+	p = p.DeepCopy()
+	if node != "helps" {
+		p.Name += "-" + node
+	}
+	p.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
+	return p
+}
+
+// The plain amounts of the nodes would be enough in most scenes: alignment decides who is evicted.
+func TestPreemption(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	w := start(ctx, t, lab.Config{
-		Nodes:    []lab.Node{{Name: "uneven", Machine: "uneven"}},
-		Machines: fstest.MapFS{"uneven.txt": {Data: []byte(uneven)}, "uneven.yaml": {Data: []byte(halvesConfig)}},
-	}, scheduler.Tenon)
-	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "important"}, Value: 1000}
-	if _, err := w.client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	cfg := lab.Config{Machines: fstest.MapFS{"uneven.txt": {Data: []byte(uneven)}, "uneven.yaml": {Data: []byte(halvesConfig)},
+		"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(halvesConfig)}}}
+	for _, s := range scenes {
+		cfg.Nodes = append(cfg.Nodes, lab.Node{Name: s.name, Machine: s.machine})
 	}
-	w.runs(ctx, t, cores("victim", 20), cores("bystander", 4))
-
-	w.create(ctx, t, important(cores("misfit", 34)))
-	_, why := w.await(ctx, t, "misfit", workload.Pending)
-	contains(t, "pod misfit", why,
-		`preemption: 0/1 nodes are available: 1 cannot align container "c" (wants 34 cpu on one numa; best numa has 30 free)`)
-	for _, name := range []string{"victim", "bystander"} {
-		if p, _ := w.await(ctx, t, name, workload.Running); p.DeletionTimestamp != nil {
-			t.Errorf("pod %s is evicted for a pod that would not fit the empty machine", name)
-		}
+	for _, name := range []string{"promised", "waits"} {
+		cfg.Nodes = append(cfg.Nodes, lab.Node{Name: name, Machine: "halves"})
 	}
-
-	w.runs(ctx, t, important(cores("urgent", 16)))
+	w := start(ctx, t, cfg, scheduler.Tenon)
+	w.furnish(ctx, t)
+	for _, s := range scenes {
+		t.Run(s.name, func(t *testing.T) { w.play(ctx, t, s) })
+	}
+	t.Run("promised", func(t *testing.T) { w.promised(ctx, t) })
+	t.Run("waits", func(t *testing.T) { w.patient(ctx, t) })
 	pods, _ := w.pods.Pods()
 	noRefusal(t, pods)
-	for _, p := range pods {
-		if p.Name == "victim" {
-			t.Error("pod victim runs beside the pod that it was evicted for")
+	w.confirmed(ctx, t, 20)
+}
+
+// furnish makes the priority classes, and a disruption budget that is used up: the lab has no controller that
+// would count the pods that it is for.
+func (w *world) furnish(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for name, value := range map[string]int32{"low": 10, "mid": 100, "high": 1000, "calm": 1001} {
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+		if name == "calm" {
+			class.PreemptionPolicy = ptr.To(v1.PreemptNever)
+		}
+		if _, err := w.client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
 		}
 	}
-	w.await(ctx, t, "bystander", workload.Running)
-	w.confirmed(ctx, t, 1)
+	pdb := &policy.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "guard", Namespace: metav1.NamespaceDefault},
+		Spec: policy.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "yes"}}}}
+	if _, err := w.client.PolicyV1().PodDisruptionBudgets(pdb.Namespace).Create(ctx, pdb, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) play(ctx context.Context, t *testing.T, s scene) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for _, p := range s.pods {
+		w.runs(ctx, t, on(s.name, p))
+	}
+	p := on(s.name, s.preemptor)
+	w.create(ctx, t, p)
+	if len(s.goes) == 0 {
+		_, why := w.await(ctx, t, p.Name, workload.Pending)
+		contains(t, p.Name, why, s.says)
+	} else {
+		w.await(ctx, t, p.Name, workload.Running)
+		w.told(ctx, t, p.Name, "FailedScheduling", s.says)
+	}
+	now, _ := w.pods.Pods()
+	for _, x := range s.pods {
+		x = on(s.name, x)
+		i := slices.IndexFunc(now, func(p *v1.Pod) bool { return p.Name == x.Name })
+		goes := slices.ContainsFunc(s.goes, func(name string) bool { return on(s.name, cores(name, 1)).Name == x.Name })
+		if stays := i >= 0 && now[i].DeletionTimestamp == nil; stays == goes {
+			t.Errorf("pod %s stays: %v; the preemptor was told %q", x.Name, stays, w.notes(ctx, t, p.Name, "FailedScheduling"))
+		}
+		if goes {
+			w.told(ctx, t, x.Name, "PreemptedForAlignment", "for pod default/"+p.Name)
+		}
+	}
+}
+
+// told waits for an event of a pod that says something.
+func (w *world) told(ctx context.Context, t *testing.T, pod, reason, what string) {
+	t.Helper()
+	var said []string
+	err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
+		said = w.notes(ctx, t, pod, reason)
+		return strings.Contains(strings.Join(said, "\n"), what), nil
+	})
+	if err != nil {
+		t.Errorf("no event %s of pod %s says %q: %v, %q", reason, pod, what, err, said)
+	}
+}
+
+// notes are what events of a pod say.
+func (w *world) notes(ctx context.Context, t *testing.T, pod, reason string) (said []string) {
+	t.Helper()
+	list, err := w.client.EventsV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Errorf("list events: %v", err)
+		return nil
+	}
+	for i := range list.Items {
+		if e := &list.Items[i]; e.Regarding.Name == pod && e.Reason == reason {
+			said = append(said, e.Note)
+		}
+	}
+	return said
+}
+
+// release lets a lingering pod go.
+func (w *world) release(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	_, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gone waits until a pod is gone.
+func (w *world) gone(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	_, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Name == name })
+	})
+	if err != nil {
+		t.Fatalf("pod %s is still there: %v", name, err)
+	}
+}
+
+// A pod for which two have to go is promised the place of the first one that has gone, too. One of lower
+// priority would fit on the other numa, but its kubelet would put it there; so it waits.
+func (w *world) promised(ctx context.Context, t *testing.T) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	const node = "promised"
+	w.runs(ctx, t, on(node, low(cores("first", 14))))
+	w.runs(ctx, t, on(node, lingering(low(cores("second", 14)))))
+	w.runs(ctx, t, on(node, high(cores("other", 4))))
+	w.create(ctx, t, on(node, high(cores("urgent", 28))))
+	w.gone(ctx, t, "first-promised")
+	w.create(ctx, t, on(node, mid(cores("thief", 14))))
+	_, why := w.await(ctx, t, "thief-promised", workload.Pending)
+	contains(t, "thief", why, "1 pods that are nominated to the node would lose their place")
+	if f, _ := workload.FateOf(w.pod(t, "urgent-promised")); f == workload.Running {
+		t.Error("the preemptor runs where its second victim still is")
+	}
+	w.release(ctx, t, "second-promised")
+	w.await(ctx, t, "urgent-promised", workload.Running)
+	w.await(ctx, t, "thief-promised", workload.Running)
+}
+
+// Nobody is evicted where somebody is leaving anyway.
+func (w *world) patient(ctx context.Context, t *testing.T) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	const node = "waits"
+	w.runs(ctx, t, on(node, lingering(mid(cores("leaving", 28)))))
+	w.runs(ctx, t, on(node, low(cores("cheap", 28))))
+	if err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "leaving-waits", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.pods.Until(ctx, func([]*v1.Pod) bool { return w.pod(t, "leaving-waits").DeletionTimestamp != nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.create(ctx, t, on(node, high(cores("urgent", 28))))
+	_, why := w.await(ctx, t, "urgent-waits", workload.Pending)
+	contains(t, "urgent", why, "evicts nobody: fits on node waits once pods that are being deleted there have gone")
+	w.release(ctx, t, "leaving-waits")
+	w.await(ctx, t, "urgent-waits", workload.Running)
+	if p := w.pod(t, "cheap-waits"); p.DeletionTimestamp != nil {
+		t.Error("a pod is evicted though waiting was enough")
+	}
+}
+
+// pod returns a pod as it is now; one that is not there fails the test.
+func (w *world) pod(t *testing.T, name string) *v1.Pod {
+	t.Helper()
+	pods, _ := w.pods.Pods()
+	for _, p := range pods {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("pod %s is not there", name)
+	return nil
 }

@@ -1,0 +1,220 @@
+package sched
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// preemption is kube-scheduler's own preemption with another choice of victims on one node, and more
+// patience. Who may preempt, which node is taken, how victims are evicted, and that the pod stays out of the
+// queue meanwhile, is kube-scheduler's.
+type preemption struct {
+	*defaultpreemption.DefaultPreemption
+	plugin *Plugin
+	handle fwk.Handle
+	now    func() time.Time
+	later  func(time.Duration, func())
+	plans  plans
+	waits  waits
+}
+
+var (
+	_ fwk.PostFilterPlugin = (*Plugin)(nil)
+	_ fwk.PreEnqueuePlugin = (*Plugin)(nil)
+)
+
+// newPreemption returns the preemption of a profile. Where the arguments say that nobody is to be evicted for
+// alignment, it is kube-scheduler's as it is.
+func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreemptionArgs) (*preemption, error) {
+	d, err := defaultpreemption.New(ctx, args, p.handle, feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
+	if err != nil {
+		return nil, fmt.Errorf("set up preemption of profile %q: %w", p.handle.ProfileName(), err)
+	}
+	pre := &preemption{DefaultPreemption: d, plugin: p, handle: p.handle, now: time.Now,
+		later: func(after time.Duration, do func()) { time.AfterFunc(after, do) }}
+	if !p.args.KeepVictims {
+		d.Evaluator.Interface = pre
+		d.Executor.PreemptPod = pre.told(d.Executor.PreemptPod)
+	}
+	return pre, nil
+}
+
+// PreEnqueue keeps a pod out of the queue while its victims are being evicted.
+func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
+	if p.preemption == nil {
+		return nil
+	}
+	return p.preemption.PreEnqueue(ctx, pod)
+}
+
+// PostFilter makes room for a pod that fits nowhere, by the eviction of others.
+func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, m fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if p.preemption == nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	return p.preemption.PostFilter(ctx, cs, pod, m)
+}
+
+// PostFilter evicts nobody where waiting is enough.
+func (pre *preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, m fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	s, ok := read(cs)
+	if !ok || pre.plugin.args.KeepVictims {
+		return pre.DefaultPreemption.PostFilter(ctx, cs, pod, m)
+	}
+	uid := string(pod.UID)
+	pre.plans.begin(uid)
+	if may, _ := pre.PodEligibleToPreemptOthers(ctx, pod, m.Get(pod.Status.NominatedNodeName)); may && pod.Spec.SchedulingGroup == nil {
+		nodes, err := m.NodesForStatusCode(pre.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
+		if err != nil {
+			return nil, fwk.AsStatus(fmt.Errorf("list nodes that refused pod %s/%s: %w", pod.Namespace, pod.Name, err))
+		}
+		if node, why := pre.leaves(ctx, cs, pod, nodes); why != "" {
+			return node, waiting(s, node, why)
+		}
+		if why := pre.settles(s, pod, nodes, m); why != "" {
+			return nil, waiting(s, nil, why)
+		}
+	}
+	result, status := pre.DefaultPreemption.PostFilter(ctx, cs, pod, m)
+	if !status.IsSuccess() || result == nil || result.NominatingInfo == nil {
+		pre.waits.note(uid, pre.plans.doubted(uid), pre.now())
+		return result, status
+	}
+	pre.waits.forget(uid)
+	plan, planned := pre.plans.of(uid, result.NominatedNodeName)
+	if !planned {
+		return result, status
+	}
+	s.log.info(logDecision, "Evicts", "node", plan.node, "victims", plan.text())
+	return result, fwk.NewStatus(fwk.Success, "preemption: evicts "+plan.text())
+}
+
+// waiting is the status of a pod that waits; it is a success where the pod's place is kept meanwhile.
+func waiting(s *state, kept *fwk.PostFilterResult, why string) *fwk.Status {
+	s.log.info(logDecision, "Evicts nobody", "reason", why)
+	code := fwk.Unschedulable
+	if kept != nil {
+		code = fwk.Success
+	}
+	return fwk.NewStatus(code, "preemption: evicts nobody: "+why)
+}
+
+// leaves finds a node where the pod fits once pods that are being deleted have gone. Where those of lower
+// priority are enough, its place there is kept, as if it had evicted them.
+func (pre *preemption) leaves(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PostFilterResult, string) {
+	var node, kept string
+	for _, info := range nodes {
+		if !slices.ContainsFunc(info.GetPods(), pre.isLeaving) {
+			continue
+		}
+		t := pre.trial(ctx, cs.Clone(), pod, info.Snapshot())
+		if t == nil || t.node.Doubtful() != "" {
+			continue
+		}
+		if t.works(t.lower(t.leaving)) {
+			kept = t.node.Name
+			break
+		}
+		if node == "" && t.works(t.leaving) {
+			node = t.node.Name
+		}
+	}
+	switch {
+	case kept != "":
+		return framework.NewPostFilterResultWithNominatedNode(kept), "fits on node " + kept + " once pods that are being deleted there have gone"
+	case node != "":
+		return nil, "fits on node " + node + " once pods that are being deleted there have gone"
+	}
+	return nil, ""
+}
+
+const (
+	// patience is how long a pod waits for news that may show that it fits, before it preempts.
+	patience = 30 * time.Second
+	// catchUp is later than the ledger takes to learn of a pod's end from the API server.
+	catchUp = time.Second
+)
+
+// settles says for news of which node the pod waits: the node may be in a state in which it fits.
+func (pre *preemption) settles(s *state, pod *v1.Pod, nodes []fwk.NodeInfo, m fwk.NodeToStatusReader) string {
+	uid := string(pod.UID)
+	for _, info := range nodes {
+		name := info.Node().Name
+		n := s.node(name)
+		if m.Get(name).Plugin() != pre.plugin.name || !pre.plugin.knows(n) || n.Silent || pre.refused(s, n) {
+			continue
+		}
+		why, again := n.Doubtful(), patience
+		if left := strangers(n, info); len(left) > 0 {
+			n, why, again = n.Without(left...), "pods have just left it", catchUp
+		}
+		if why == "" || !n.Might(s.pod, s.demand) {
+			continue
+		}
+		since := pre.waits.note(uid, []string{name}, pre.now())
+		if pre.now().Sub(since) >= patience {
+			continue
+		}
+		pre.later(again, func() { pre.again(pod) })
+		return "node " + name + " may have room: " + why
+	}
+	return ""
+}
+
+// strangers returns the UIDs of pods that the ledger has on a node and the scheduler has not: they have been
+// deleted, and the ledger is about to learn of it. A static pod is known to the scheduler by its mirror.
+func strangers(n *ledger.Node, info fwk.NodeInfo) (out []string) {
+	here := map[string]bool{"": true}
+	for _, p := range info.GetPods() {
+		here[string(p.GetPod().UID)] = true
+		here[p.GetPod().Annotations[v1.MirrorPodAnnotationKey]] = true
+	}
+	for _, e := range n.Entries {
+		if !here[e.Pod.UID] {
+			out = append(out, e.Pod.UID)
+		}
+	}
+	return out
+}
+
+// refused reports whether the node has refused such a pod.
+func (pre *preemption) refused(s *state, n *ledger.Node) bool {
+	if len(n.Refused) == 0 {
+		return false
+	}
+	_, is := n.Refused[s.pod.Shape()]
+	return is
+}
+
+// again has a pod tried again if it still waits.
+func (pre *preemption) again(pod *v1.Pod) {
+	now, err := pre.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
+	if err == nil && now.UID == pod.UID && now.Spec.NodeName == "" && now.DeletionTimestamp == nil {
+		pre.handle.Activate(pre.plugin.logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: now})
+	}
+}
+
+// awaits reports whether the pod waits for news of a node, though it does not fit there as far as is known:
+// what the news will be decides whether it has to preempt, and whom.
+func (p *Plugin) awaits(pod *v1.Pod, node string) bool {
+	return p.preemption != nil && p.preemption.waits.of(string(pod.UID), node)
+}
+
+// never reports whether the pod would not even fit if nobody were on the node: nobody need be evicted there.
+// The pod's own demand does not count: who else is there decides whether what a node gives satisfies it.
+func (p *Plugin) never(s *state, n *ledger.Node) bool {
+	return p.memo.never(s.key, n, func() bool { return !place.Fits(place.NewUsage(n.Machine, n.Rules), s.pod) })
+}

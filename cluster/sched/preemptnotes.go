@@ -1,0 +1,191 @@
+package sched
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	frameworkpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+)
+
+// plan is who has to go from a node, and why there.
+type plan struct {
+	node    string
+	pod     string // the preemptor, "namespace/name"
+	aim     string // the numas that it will use: "numa 0"
+	victims []victim
+}
+
+// victim is a pod of a plan.
+type victim struct {
+	uid        types.UID
+	name, held string // "namespace/name"; what it holds of the numas: "8 cpu on numa 0"
+}
+
+// maxNamed bounds the victims that an event names.
+const maxNamed = 5
+
+// text says who is evicted, and for what.
+func (p plan) text() string {
+	var names []string
+	for _, v := range p.victims[:min(maxNamed, len(p.victims))] {
+		names = append(names, v.name+" ("+cmp.Or(v.held, "nothing of its numas")+")")
+	}
+	out := strings.Join(names, ", ")
+	if more := len(p.victims) - maxNamed; more > 0 {
+		out += fmt.Sprintf(" and %d more", more)
+	}
+	return out + " from node " + p.node + p.to()
+}
+
+func (p plan) to() string {
+	if p.aim == "" {
+		return ""
+	}
+	return ", to be aligned on " + p.aim
+}
+
+// note says to a victim why it has to go.
+func (p plan) note(v victim) string {
+	return fmt.Sprintf("evicted from node %s for pod %s%s; it held %s", p.node, p.pod, p.to(), cmp.Or(v.held, "nothing of its numas"))
+}
+
+// maxNotes bounds the pods of which plans and waits are remembered: those that are tried last.
+const maxNotes = 1024
+
+// plans remember what was planned for a pod in its last attempt: evictions go on after it.
+type plans struct {
+	mu    sync.Mutex
+	pods  map[string]*attempted
+	order []string
+}
+
+type attempted struct {
+	nodes  map[string]plan
+	doubts []string // nodes that were passed over, since it is not known what they hold
+}
+
+// begin forgets what was planned for a pod before.
+func (p *plans) begin(uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pods == nil {
+		p.pods = map[string]*attempted{}
+	}
+	if _, known := p.pods[uid]; !known {
+		if p.order = append(p.order, uid); len(p.order) > maxNotes {
+			delete(p.pods, p.order[0])
+			p.order = p.order[1:]
+		}
+	}
+	p.pods[uid] = &attempted{nodes: map[string]plan{}}
+}
+
+func (p *plans) put(uid string, x plan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.pods[uid]; a != nil {
+		a.nodes[x.node] = x
+	}
+}
+
+func (p *plans) doubt(uid, node string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.pods[uid]; a != nil {
+		a.doubts = append(a.doubts, node)
+	}
+}
+
+func (p *plans) of(uid, node string) (plan, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.pods[uid]; a != nil {
+		x, ok := a.nodes[node]
+		return x, ok
+	}
+	return plan{}, false
+}
+
+// doubted returns the nodes that were passed over.
+func (p *plans) doubted(uid string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.pods[uid]; a != nil {
+		return slices.Clone(a.doubts)
+	}
+	return nil
+}
+
+// waits remember which pods wait for news of which nodes, and since when.
+type waits struct {
+	mu    sync.Mutex
+	pods  map[string]wait
+	order []string
+}
+
+type wait struct {
+	since time.Time
+	nodes []string
+}
+
+// note notes for which nodes a pod waits, if any, and returns since when it waits for any.
+func (w *waits) note(uid string, nodes []string, now time.Time) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old, known := w.pods[uid]
+	if len(nodes) == 0 {
+		delete(w.pods, uid)
+		return now
+	}
+	if w.pods == nil {
+		w.pods = map[string]wait{}
+	}
+	if !known {
+		old.since = now
+		if w.order = append(w.order, uid); len(w.order) > maxNotes {
+			delete(w.pods, w.order[0])
+			w.order = w.order[1:]
+		}
+	}
+	w.pods[uid] = wait{old.since, nodes}
+	return old.since
+}
+
+func (w *waits) forget(uid string) { w.note(uid, nil, time.Time{}) }
+
+// of reports whether a pod waits for news of a node.
+func (w *waits) of(uid, node string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.pods[uid].nodes, node)
+}
+
+// evictor is what evicts one pod: frameworkpreemption.Executor.PreemptPod.
+type evictor = func(context.Context, frameworkpreemption.Candidate, frameworkpreemption.ExecutorPreemptor, *v1.Pod, string) error
+
+// told has victims told for whom they go, and why of all pods they: the event that kube-scheduler gives them
+// has the preemptor's UID, and the condition that it is a pod of a higher priority.
+func (pre *preemption) told(evict evictor) evictor {
+	return func(ctx context.Context, c frameworkpreemption.Candidate, by frameworkpreemption.ExecutorPreemptor, pod *v1.Pod, plugin string) error {
+		// The next attempt of the preemptor may begin, and plan anew, as soon as the victim is gone.
+		p, ok := pre.plans.of(string(by.UID()), c.Name())
+		if err := evict(ctx, c, by, pod, plugin); err != nil || !ok {
+			return err
+		}
+		i := slices.IndexFunc(p.victims, func(v victim) bool { return v.uid == pod.UID })
+		if i < 0 {
+			return nil
+		}
+		pre.handle.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(pod, by.Obj(), v1.EventTypeNormal,
+			"PreemptedForAlignment", "Preempting", "%s", p.note(p.victims[i]))
+		return nil
+	}
+}

@@ -1,0 +1,320 @@
+package sched
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	"k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/evict"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// SelectVictimsOnNode chooses who has to go from a node so that the pod fits: the cheapest set of pods of
+// lower priority, each set proven by the verdict without them and by all filters. The node and the state are
+// copies. On nodes of which nothing is known, and for pods that nobody would align, kube-scheduler chooses.
+func (pre *preemption) SelectVictimsOnNode(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
+	pdbs []*policy.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
+	t := pre.trial(ctx, cs, pod, info)
+	if t == nil {
+		return pre.DefaultPreemption.SelectVictimsOnNode(ctx, cs, pod, info, pdbs)
+	}
+	v, status := t.possible()
+	if !status.IsSuccess() {
+		return nil, 0, status
+	}
+	choice, ok := evict.Choose(t.problem(v, pdbs))
+	switch {
+	case t.err != nil:
+		return nil, 0, fwk.AsStatus(fmt.Errorf("choose victims on node %s: %w", info.Node().Name, t.err))
+	case !ok && t.refusal != nil:
+		return nil, 0, t.refusal
+	case !ok:
+		return nil, 0, fwk.NewStatus(fwk.Unschedulable, "does not fit without pods of lower priority either")
+	}
+	var out []*v1.Pod
+	for _, i := range choice.Set {
+		out = append(out, t.victims[i].GetPod())
+	}
+	slices.SortStableFunc(out, t.important)
+	pre.plans.put(string(pod.UID), t.plan(out))
+	return out, choice.Cost.Violations, nil
+}
+
+// trial is a node on which it is tried who has to go.
+type trial struct {
+	pre   *preemption
+	ctx   context.Context
+	cs    fwk.CycleState
+	state *state
+	pod   *v1.Pod
+	info  fwk.NodeInfo
+	node  *ledger.Node
+	// victims may be evicted; leaving are being deleted, and will have gone soon, whoever they are.
+	victims, leaving []fwk.PodInfo
+
+	gone    map[string]fwk.PodInfo // by UID; those that state and info are without
+	refusal *fwk.Status            // of the first set that was tried by all filters
+	err     error
+}
+
+// trial returns a trial, which changes the node and the state; nil where the plugin does not judge the node.
+func (pre *preemption) trial(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *trial {
+	s, ok := read(cs)
+	if !ok {
+		return nil
+	}
+	n := s.node(info.Node().Name)
+	if !pre.plugin.knows(n) {
+		return nil
+	}
+	t := &trial{pre: pre, ctx: ctx, cs: cs, state: s, pod: pod, info: info, node: n, gone: map[string]fwk.PodInfo{}}
+	for _, p := range info.GetPods() {
+		switch {
+		case pre.isLeaving(p):
+			t.leaving = append(t.leaving, p)
+		case p.GetPod().DeletionTimestamp == nil && t.mayGo(p):
+			t.victims = append(t.victims, p)
+		}
+	}
+	return t
+}
+
+// soon is how far from now the end of a pod's grace period is, before or after it, for the pod to count as
+// one that will have gone soon. One whose time is long over hangs, and nobody knows for how long.
+const soon = time.Minute
+
+func (pre *preemption) isLeaving(p fwk.PodInfo) bool {
+	d := p.GetPod().DeletionTimestamp
+	return d != nil && pre.now().Sub(d.Time).Abs() <= soon
+}
+
+func (t *trial) mayGo(p fwk.PodInfo) bool {
+	return corev1.PodPriority(p.GetPod()) < corev1.PodPriority(t.pod) && t.pre.IsEligiblePod(t.info, p, t.pod)
+}
+
+// lower returns the pods among some that are of lower priority than the pod.
+func (t *trial) lower(pods []fwk.PodInfo) []fwk.PodInfo {
+	return slices.DeleteFunc(slices.Clone(pods), func(p fwk.PodInfo) bool { return !t.mayGo(p) })
+}
+
+// important orders pods by importance, the most important first, as kube-scheduler does.
+func (t *trial) important(a, b *v1.Pod) int {
+	return cmp.Or(cmp.Compare(corev1.PodPriority(b), corev1.PodPriority(a)), cmp.Compare(started(a), started(b)))
+}
+
+// started is when a pod was started, for kube-scheduler now where it was not.
+func started(p *v1.Pod) int64 { return schedutil.GetPodStartTime(p).UnixNano() }
+
+// doubtful says why nobody is evicted from the node as it is now, or "". Pods on their way may get another
+// place if somebody goes meanwhile.
+func (t *trial) doubtful() string {
+	if why := t.node.Doubtful(); why != "" {
+		return why
+	}
+	if len(strangers(t.node, t.info)) > 0 {
+		t.pre.later(catchUp, func() { t.pre.again(t.pod) })
+		return "pods have just left the node"
+	}
+	here := map[string]*v1.Pod{}
+	for _, p := range t.info.GetPods() {
+		here[string(p.GetPod().UID)] = p.GetPod()
+	}
+	for _, e := range t.node.Entries {
+		if p := here[e.Pod.UID]; e.Source == ledger.Predicted && p != nil && !kube.Started(p) {
+			return "pods are on their way to the node: nobody is evicted before they are admitted"
+		}
+	}
+	return ""
+}
+
+// possible returns the verdict with all possible victims gone, or why nobody is evicted from the node.
+func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
+	if len(t.victims) == 0 {
+		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no pods of lower priority to evict")
+	}
+	n := t.without(slices.Concat(t.leaving, t.victims))
+	v = n.Place(t.state.pod, t.state.demand)
+	if !n.Might(t.state.pod, t.state.demand) {
+		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, refusal(v).Reasons()...)
+	}
+	why := t.doubtful()
+	if why == "" && v.Fits() {
+		return v, nil
+	}
+	t.pre.plans.doubt(string(t.pod.UID), t.node.Name)
+	if why == "" {
+		return v, refusal(v)
+	}
+	return v, fwk.NewStatus(fwk.Unschedulable, why)
+}
+
+// without returns the node without some of its pods.
+func (t *trial) without(pods []fwk.PodInfo) *ledger.Node {
+	uids := make([]string, 0, len(pods))
+	for _, p := range pods {
+		uids = append(uids, string(p.GetPod().UID))
+	}
+	return t.node.Without(uids...)
+}
+
+// works reports whether the pod fits without some pods: first what the ledger says, which costs little, then
+// what all filters say, with pods that are nominated to the node.
+func (t *trial) works(pods []fwk.PodInfo) bool {
+	if t.err != nil || !t.pre.plugin.aligns(t.state, t.without(pods)) {
+		return false
+	}
+	if t.err = t.let(pods); t.err != nil {
+		return false
+	}
+	status := t.pre.handle.RunFilterPluginsWithNominatedPods(t.ctx, t.cs, t.pod, t.info)
+	if t.refusal == nil {
+		t.refusal = status
+	}
+	if status.Code() == fwk.Error {
+		t.err = status.AsError()
+	}
+	return status.IsSuccess()
+}
+
+// aligns is Place without the memory of verdicts: what might be is asked for once.
+func (p *Plugin) aligns(s *state, n *ledger.Node) bool {
+	if s.demand.Policy == place.None {
+		return n.Fits(s.pod)
+	}
+	return n.Place(s.pod, s.demand).Fits()
+}
+
+// let makes state and node such that exactly these pods are gone.
+func (t *trial) let(pods []fwk.PodInfo) error {
+	want := map[string]fwk.PodInfo{}
+	for _, p := range pods {
+		want[string(p.GetPod().UID)] = p
+	}
+	// What is put back is put back in a fixed order: other plugins' states may depend on it.
+	for _, p := range slices.Concat(t.leaving, t.victims) {
+		uid := string(p.GetPod().UID)
+		_, is := t.gone[uid]
+		_, shall := want[uid]
+		switch {
+		case shall && !is:
+			if err := t.info.RemovePod(klog.FromContext(t.ctx), p.GetPod()); err != nil {
+				return fmt.Errorf("remove pod %s: %w", klog.KObj(p.GetPod()), err)
+			}
+			t.gone[uid] = p
+			if s := t.pre.handle.RunPreFilterExtensionRemovePod(t.ctx, t.cs, t.pod, p, t.info); !s.IsSuccess() {
+				return fmt.Errorf("remove pod %s: %w", klog.KObj(p.GetPod()), s.AsError())
+			}
+		case is && !shall:
+			t.info.AddPodInfo(p)
+			delete(t.gone, uid)
+			if s := t.pre.handle.RunPreFilterExtensionAddPod(t.ctx, t.cs, t.pod, p, t.info); !s.IsSuccess() {
+				return fmt.Errorf("put pod %s back: %w", klog.KObj(p.GetPod()), s.AsError())
+			}
+		}
+	}
+	return nil
+}
+
+// problem says what evict.Choose has to know: v is the verdict without any victim.
+func (t *trial) problem(v place.Verdict, pdbs []*policy.PodDisruptionBudget) evict.Problem {
+	p := evict.Problem{Works: func(gone []int) bool {
+		out := slices.Clone(t.leaving)
+		for _, i := range gone {
+			out = append(out, t.victims[i])
+		}
+		return t.works(out)
+	}}
+	budgets := newBudgets(pdbs)
+	p.Budgets = budgets.allowed
+	on := make([]topo.Mask, len(t.victims))
+	for i, x := range t.victims {
+		e, _ := t.node.Entry(string(x.GetPod().UID))
+		for _, h := range e.Holdings {
+			on[i] |= h.NUMAs(t.node.Machine)
+		}
+		p.Victims = append(p.Victims, evict.Victim{Priority: corev1.PodPriority(x.GetPod()), Started: started(x.GetPod()),
+			Budgets: budgets.of(x.GetPod()), Size: size(t.node.Machine, e.Holdings)})
+	}
+	p.Groups = groups(t.node.Machine, on, v.NUMAs(t.node.Machine).Len())
+	return p
+}
+
+// maxGroups bounds the sets of numas where it is tried to make room.
+const maxGroups = 64
+
+// groups are the victims that hold something on some numas, for every set of numas of at most the width that
+// the pod will have; and the same with those that hold nothing of any numa, whose plain amounts may be needed.
+func groups(m *topo.Machine, on []topo.Mask, width int) (out [][]int) {
+	all := m.All()
+	for _, mask := range masks(all, max(1, width)) {
+		var some, more []int
+		for i, is := range on {
+			if is&mask != 0 {
+				some = append(some, i)
+			}
+			if is&mask != 0 || is == 0 {
+				more = append(more, i)
+			}
+		}
+		out = append(out, some, more)
+	}
+	return out
+}
+
+// masks are the sets of at most width numas, the small ones first; of many, only single numas.
+func masks(all topo.Mask, width int) (out []topo.Mask) {
+	const most = 10 // numas of which pairs and more are looked at
+	for w := 1; w <= width && (w == 1 || all.Len() <= most); w++ {
+		out = combine(out, 0, all.Positions(), w)
+	}
+	return out[:min(len(out), maxGroups)]
+}
+
+// combine appends a mask with every choice of w positions.
+func combine(out []topo.Mask, mask topo.Mask, from []int, w int) []topo.Mask {
+	if w == 0 {
+		return append(out, mask)
+	}
+	for i, at := range from {
+		out = combine(out, mask|1<<uint(at), from[i+1:], w-1)
+	}
+	return out
+}
+
+// size is how much of a machine some holdings are, in millionths of each resource, added up.
+func size(m *topo.Machine, hs []place.Holding) (out int64) {
+	part := func(n, of int64) {
+		if of > 0 {
+			out += int64(float64(n) / float64(of) * 1e6)
+		}
+	}
+	bytes := map[string]int64{}
+	for _, n := range m.NUMAs() {
+		for _, k := range m.Kinds() {
+			bytes[k] += n.Capacity(k)
+		}
+	}
+	for _, h := range hs {
+		part(int64(h.CPUs.Len()), int64(m.CPUs().Len()))
+		for _, b := range h.Memory {
+			part(b.Bytes, bytes[b.Kind])
+		}
+		for _, d := range h.Devices {
+			r, _ := m.Resource(d.Resource)
+			part(int64(len(d.IDs)), int64(len(r.Devices)))
+		}
+	}
+	return out
+}

@@ -1,0 +1,28 @@
+package ledger
+
+import "github.com/tenon-numa/tenon/core/place"
+
+// Doubtful says why it is not known what the node holds, in a few words, or "": it may be in several states,
+// or a report of it is overdue.
+func (n *Node) Doubtful() string {
+	switch {
+	case n.Silent:
+		return "node's agent is silent"
+	case n.Unsettled || len(n.Others) > 0:
+		return "what pods on their way got is not settled yet"
+	}
+	return ""
+}
+
+// Might reports whether the pod fits in at least one of the states in which the node may be.
+func (n *Node) Might(p *place.Pod, d place.Demand) bool {
+	if n.alone(p, d).Fits() {
+		return true
+	}
+	for _, o := range n.Others {
+		if o.alone(p, d).Fits() {
+			return true
+		}
+	}
+	return false
+}
