@@ -21,6 +21,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/lab"
@@ -60,6 +61,7 @@ type run struct {
 	cluster *lab.Cluster
 	client  kubernetes.Interface
 	reader  *kube.Reader
+	layouts *client.Client
 	record  *record
 	tenon   *scheduler.Running
 	plain   *scheduler.Running
@@ -97,6 +99,9 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 		return r.result, fmt.Errorf("make client: %w", err)
 	}
 	if r.reader, err = kube.NewReader(r.cluster.RESTConfig()); err != nil {
+		return r.result, err
+	}
+	if r.layouts, err = client.New(r.cluster.RESTConfig()); err != nil {
 		return r.result, err
 	}
 	if r.record, err = follow(ctx, r.cluster.RESTConfig(), r.client); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	duration = flag.Duration("chaos.for", 60*time.Second, "how long rounds of chaos are begun")
+	duration = flag.Duration("chaos.for", 2*time.Minute, "how long rounds of chaos are begun")
 	seed     = flag.Uint64("chaos.seed", 1, "seed of the actions; 0 draws one")
 )
 

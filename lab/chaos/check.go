@@ -90,6 +90,9 @@ func (r *run) await(ctx context.Context, wrong func() []string) {
 	for _, w := range last {
 		r.fault("%s", w)
 	}
+	for _, n := range nodes {
+		r.say("what is known of it\n%s", r.knowledge(ctx, n.Name))
+	}
 }
 
 // differences is where the book differs from what the managers of a node have, and what of it is not settled.

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/cluster/inspect"
 )
@@ -40,6 +42,32 @@ func (r *run) gather(l life) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.evidence[string(l.pod.UID)] = out
+}
+
+// knowledge is what the scheduler, the API server and the managers know of a node.
+func (r *run) knowledge(ctx context.Context, node string) string {
+	out := r.inspect("nodes/" + node)
+	if why := r.tenon.Shared.Feed.Problem(node); why != "" {
+		out += "its layout is refused: " + why + "\n"
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
+	defer cancel()
+	if l, err := r.layouts.Get(ctx, node, metav1.GetOptions{}); err != nil {
+		out += err.Error() + "\n"
+	} else {
+		out += fmt.Sprintf("layout: version %s, sequence %d, agent %+v, conditions %v\n", l.ResourceVersion, l.Sequence, l.Agent, l.Status.Conditions)
+		for _, p := range l.Holdings {
+			out += fmt.Sprintf("  %s %s\n", p.UID, p.Name)
+		}
+	}
+	have, err := managers(r.cluster.NodeDir(node))
+	if err != nil {
+		out += err.Error() + "\n"
+	}
+	for _, uid := range slices.Sorted(maps.Keys(have)) {
+		out += fmt.Sprintf("managers: %s %v\n", uid, have[uid])
+	}
+	return out
 }
 
 // inspect asks the scheduler as an administrator would.
