@@ -29,6 +29,9 @@ func (s Strategy) Scores(costs []int64) {
 		}
 		return
 	}
+	if len(costs) == 0 {
+		return
+	}
 	ranks := slices.Clone(costs)
 	slices.Sort(ranks)
 	ranks = slices.Compact(ranks)
@@ -39,7 +42,7 @@ func (s Strategy) Scores(costs []int64) {
 	}
 }
 
-// ranked returns the scores of costs that ascend strictly.
+// ranked returns the scores of costs, at least one, that ascend strictly.
 func ranked(costs []int64) []int64 {
 	out := make([]int64, len(costs))
 	known := costs

@@ -23,7 +23,8 @@ const (
 	maxDistance  = 1<<8 - 1
 	costNUMA     = costDistance * (maxDistance + 1)
 	costCoarse   = costNUMA
-	costUnknown  = (topo.MaxNUMAs+2)*costNUMA + costCoarse // above a node that pins nothing
+	costLoose    = costCoarse + costNUMA                  // above all numas of a node that is known coarsely
+	costUnknown  = (topo.MaxNUMAs+2)*costNUMA + costLoose // above a node that pins nothing, known coarsely, too
 )
 
 // own costs the numas that the pod will really use: how many; how far they are from each other; how many
@@ -35,7 +36,7 @@ func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 	used := v.NUMAs(u.Machine)
 	if used == 0 {
 		// The node pins nothing: the pod may run anywhere on it, which is worse than any numa of its own.
-		return int64(len(u.Machine.NUMAs())+1) * costNUMA
+		return int64(len(u.Machine.NUMAs()))*costNUMA + costLoose
 	}
 	free := freeCPUs(u, used)
 	caches := int64(0)
