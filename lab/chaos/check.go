@@ -167,32 +167,30 @@ func (r *run) waitInVain(ctx context.Context, lives []life) (out []string) {
 // probe schedules a small pod to every node that has room, and lets it go: a node that has refused a
 // shape, or is not settled, must be as good as any other after its next report.
 func (r *run) probe(ctx context.Context) error {
-	snap := r.tenon.Shared.Book.Snapshot()
 	var names []string
+	probes := map[string]*v1.Pod{} // by node
 	for _, n := range nodes {
-		name := fmt.Sprintf("probe%05d-%s", r.result.Rounds, n.Name)
-		pod := probe(name, n.Name)
-		p, err := kube.Pod(pod)
-		if err != nil {
+		pod := probe(fmt.Sprintf("probe%05d-%s", r.result.Rounds, n.Name), n.Name)
+		if room, err := r.room(ctx, pod, n.Name); err != nil {
 			return err
-		}
-		lacks, err := r.reader.Lacks(ctx, pod)
-		if err != nil {
-			return err
-		}
-		if x := snap.Node(n.Name); x == nil || len(lacks[n.Name]) > 0 || !place.Fits(x.Usage, p) {
+		} else if !room {
 			continue
 		}
 		if err := r.add(ctx, pod); err != nil {
 			return err
 		}
-		names = append(names, name)
+		names, probes[n.Name] = append(names, pod.Name), pod
 	}
 	r.await(ctx, func() (wrong []string) {
-		for _, name := range names {
-			if l, ok := r.record.named(name); !ok || l.pod.Status.Phase != v1.PodRunning {
+		for _, node := range slices.Sorted(maps.Keys(probes)) {
+			l, ok := r.record.named(probes[node].Name)
+			if ok && l.pod.Status.Phase == v1.PodRunning {
+				continue
+			}
+			// A pod that waited longer may have taken the room.
+			if room, err := r.room(ctx, probes[node], node); err != nil || room {
 				_, why := workload.FateOf(l.podOrNone())
-				wrong = append(wrong, fmt.Sprintf("pod %s fits and does not run: %s", name, why))
+				wrong = append(wrong, fmt.Sprintf("pod %s fits and does not run: %s", probes[node].Name, why))
 			}
 		}
 		return wrong
@@ -210,6 +208,20 @@ func (r *run) probe(ctx context.Context) error {
 		return wrong
 	})
 	return nil
+}
+
+// room reports whether a node has room for a pod.
+func (r *run) room(ctx context.Context, pod *v1.Pod, node string) (bool, error) {
+	p, err := kube.Pod(pod)
+	if err != nil {
+		return false, err
+	}
+	lacks, err := r.reader.Lacks(ctx, pod)
+	if err != nil {
+		return false, err
+	}
+	x := r.tenon.Shared.Book.Snapshot().Node(node)
+	return x != nil && len(lacks[node]) == 0 && place.Fits(x.Usage, p), nil
 }
 
 // podOrNone is the pod, or one that says nothing.
