@@ -22,6 +22,7 @@ type boundPod struct {
 	spec        *place.Pod
 	at, created time.Time // when it was bound, as far as its status says, and made
 	started     bool
+	begun       bool // a container has started that comes after ordinary init containers
 	// counted: the last fingerprint of its node that was understood is of this pod, too.
 	counted bool
 	// passed counts the fingerprints since it ended that were not of it.
@@ -60,6 +61,7 @@ func (b boundPods) put(pod *v1.Pod) *boundPod {
 		on[p.id.UID], b.pods[p.id.UID] = p, p
 	}
 	p.started = p.started || Started(pod)
+	p.begun = p.begun || beyondInits(pod)
 	return p
 }
 
@@ -80,6 +82,14 @@ func (b boundPods) drop(uid string) *boundPod {
 // on returns the pods of a node in binding order.
 func (b boundPods) on(node string) []*boundPod {
 	return slices.SortedFunc(maps.Values(b.nodes[node]), (*boundPod).compare)
+}
+
+// beyondInits reports whether the first container after ordinary init containers of a pod has started: of its app
+// containers, since all init containers are over then.
+func beyondInits(pod *v1.Pod) bool {
+	return len(pod.Spec.InitContainers) > 0 && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s v1.ContainerStatus) bool {
+		return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
+	})
 }
 
 // bound returns when a pod was bound, as far as its status says.

@@ -135,7 +135,7 @@ func (f *Feed) count(node string, c *coarse) {
 		f.recount(node, c)
 	}
 	out := f.book.Report(node, ledger.Layout{Machine: r.Machine, Rules: r.Rules,
-		Amounts: &ledger.Amounts{Held: r.Held, Counts: f.accounted(node, c, r)}})
+		Amounts: &ledger.Amounts{Held: r.Held, Whole: r.Whole, Counts: f.accounted(node, c, r)}})
 	c.counts = true
 	for _, o := range out {
 		f.onOutcome(o)
@@ -153,5 +153,20 @@ func (f *Feed) recount(node string, c *coarse) {
 	}
 	for _, p := range pods {
 		f.admitted(p)
+		f.begin(p)
 	}
 }
+
+// begin notes that a pod's init containers are over, and has told of the node where that frees memory.
+func (f *Feed) begin(p *boundPod) {
+	if p.spec == nil || !p.begun {
+		return
+	}
+	if node, changed := f.book.Begun(p.id.UID); changed {
+		f.later(0, func() { f.onFreed(node) })
+	}
+}
+
+// OnFreed has a callback told of nodes on which something became free of which no event tells. It is
+// called before the first event; the callback runs by itself.
+func (f *Feed) OnFreed(told func(node string)) { f.onFreed = told }

@@ -43,6 +43,7 @@ type Feed struct {
 	coarse map[string]*coarse
 	// onTopology is told of NodeResourceTopologies that were refused.
 	onTopology func(node string, err error)
+	onFreed    func(node string)
 	// ended has the UIDs of pods that will never hold anything again, dropped and goneTopologies the
 	// resource versions of objects that were deleted: what hints still tell of them is old.
 	ended, dropped, goneTopologies memory
@@ -72,8 +73,8 @@ func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(n
 		onRefused = func(string, error) {}
 	}
 	return &Feed{book: book, onOutcome: onOutcome, onRefused: onRefused,
-		onTopology: func(string, error) {},
-		bound:      newBoundPods(), versions: map[string]version{}, problems: map[string]string{},
+		onTopology: func(string, error) {}, onFreed: func(string) {},
+		bound: newBoundPods(), versions: map[string]version{}, problems: map[string]string{},
 		exact: map[string]bool{}, coarse: map[string]*coarse{},
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 }
@@ -119,6 +120,7 @@ func (f *Feed) Begin() {
 	}
 	for _, p := range pods {
 		f.admitted(p)
+		f.begin(p)
 	}
 	f.book.Doubt(func(uid string) bool { return f.bound.pods[uid] != nil })
 	f.beginCoarse()
@@ -142,6 +144,7 @@ func (f *Feed) Pod(pod *v1.Pod) {
 	if f.begun {
 		put(p, f.book.Assume)
 		f.admitted(p)
+		f.begin(p)
 	}
 }
 

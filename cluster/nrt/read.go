@@ -40,6 +40,9 @@ type Reading struct {
 	// the reserved ones, one block per kind of memory and numa, the lowest devices. Whether memory belongs
 	// to a group of several numas is not in the object; it counts as held on each numa by itself.
 	Held []place.Holding
+	// Whole is set where Held has what pods keep from their init containers: Tenon's agent reads the managers'
+	// own state, where others ask for lists that lack it. See [Typed].
+	Whole bool
 	// Fingerprint is of the pods that the amounts account for, "" where the object has none or none that
 	// can be read. Method says which pods it is of: podfingerprint.MethodWithExclusiveResources, or
 	// podfingerprint.MethodAll or "" for all of them. See Counted.
@@ -94,7 +97,7 @@ func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machi
 	if err != nil {
 		return nil, err
 	}
-	out := &Reading{Machine: m, Rules: b.rules}
+	out := &Reading{Machine: m, Rules: b.rules, Whole: o.Annotations[annotationWhole] != ""}
 	if !b.held.Empty() {
 		out.Held = []place.Holding{b.held}
 	}

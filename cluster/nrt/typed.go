@@ -2,6 +2,7 @@ package nrt
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha1"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 )
 
 // Resources returns the resources that the API server may serve the objects at, the one to prefer first.
@@ -24,6 +27,9 @@ func Resources() []schema.GroupVersionResource {
 
 // annotationMalformed is how Typed tells Read of an object that does not decode.
 const annotationMalformed = "tenon.sh/malformed"
+
+// annotationWhole is how Typed tells Read that an object was written here, and by nobody else.
+const annotationWhole = "tenon.sh/whole"
 
 // kept are the annotations that Read looks at. Others may be large: a koordlet lists every CPU in one.
 var kept = []string{podfingerprint.Annotation, annotationCPUManager}
@@ -66,8 +72,11 @@ func decode(o *unstructured.Unstructured) (*v1alpha2.NodeResourceTopology, error
 
 // trim drops what is not looked at. What it returns was decoded for this informer alone.
 func trim(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
-	o.ManagedFields = nil
 	var annotations map[string]string
+	if ours(o) {
+		annotations = map[string]string{annotationWhole: "true"}
+	}
+	o.ManagedFields = nil
 	for _, name := range kept {
 		if value, ok := o.Annotations[name]; ok {
 			if annotations == nil {
@@ -78,6 +87,14 @@ func trim(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	}
 	o.Annotations = annotations
 	return o
+}
+
+// ours reports whether [Client.Apply] wrote all that there is of an object. An exporter that updates it,
+// too, has a name of its own.
+func ours(o *v1alpha2.NodeResourceTopology) bool {
+	return len(o.ManagedFields) > 0 && !slices.ContainsFunc(o.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
+		return m.Manager != client.FieldManager
+	})
 }
 
 // Upgrade returns an object of v1alpha1, which has the same zones and no attributes, as one of v1alpha2.

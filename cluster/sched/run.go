@@ -104,6 +104,7 @@ func newShared(logger klog.Logger, onOutcome func(ledger.Outcome)) *parts {
 		s.metrics.refusedTopology()
 		logger.Error(err, "NodeResourceTopology refused", "node", node)
 	})
+	s.Feed.OnFreed(s.wake)
 	return &parts{Shared: s, verdicts: verdicts, heard: newHeard(time.Now), heardCoarse: newHeard(time.Now), ready: ready}
 }
 
