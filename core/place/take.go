@@ -122,7 +122,7 @@ func (p *picker) sockets() []part {
 }
 
 func (p *picker) inside(outer []part, level topo.Level) []part {
-	var out []part
+	out := make([]part, 0, min(len(p.m.Groups(level)), p.free.Len()))
 	for _, o := range outer {
 		out = p.partsOf(out, o.CPUs, level)
 	}
