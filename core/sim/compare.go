@@ -22,10 +22,10 @@ const (
 
 // Progress is how far a comparison is.
 type Progress struct {
-	Contender string
-	Run, Runs int // the seed, from 1
+	Contender string // empty while small cases are solved
+	Run, Runs int    // the seed, from 1
 	Stay      bool
-	Done, Of  int // pods that have arrived
+	Done, Of  int // pods that have arrived, or cases
 }
 
 // Comparison is what came of all contenders, on the same machines, pods, order of arrival and seeds.

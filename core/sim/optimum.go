@@ -250,7 +250,7 @@ func (out *Comparison) solve(s *Script, c Contest) error {
 			out.Columns[i].Optimum += tally.Placed
 		}
 		if c.Progress != nil {
-			if err := c.Progress(Progress{"small cases", 1, 1, true, out.Cases, c.Cases}); err != nil {
+			if err := c.Progress(Progress{"", 1, 1, true, out.Cases, c.Cases}); err != nil {
 				return err
 			}
 		}

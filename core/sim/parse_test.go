@@ -119,11 +119,9 @@ func TestMachinesAreScaled(t *testing.T) {
 
 // A text is a trace that can be run, or an error.
 func FuzzParse(f *testing.F) {
-	for _, name := range Names() {
-		text, _ := Text(name)
-		f.Add(text)
-	}
-	f.Add("machines pair 2\n" + pair + strict + shapes + "pod 0 10 small\npod 3 5 numa 4\n")
+	head := "machines m 2\nnuma 0 cpus 0-8 memory 9Gi\ndevice a/gpu g0,g1 numa 0\n" + strict + "shape s : main cpu=2 memory=4Gi a/gpu=1\n"
+	f.Add(head + "pod 0 10 s\npod 3 5 s 4\n")
+	f.Add("source x\n" + head + "mix s 3 60,90\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Parse("fuzzed", strings.NewReader(text))
 		if err != nil {

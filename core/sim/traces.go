@@ -25,7 +25,7 @@ func texts() map[string]string {
 // without a virtual function can be in the way of one that needs it.
 const telco = `
 source made up: DPDK pods with whole cores, hugepages and SR-IOV functions, and services beside them
-machines two-numas 1
+machines two-numas 400
 numa 0 socket 0 cpus 0-27/56-83 memory 256Gi hugepages-1Gi 64
 numa 1 socket 1 cpus 28-55/84-111 memory 256Gi hugepages-1Gi 64
 distances 10 21
@@ -33,7 +33,7 @@ distances 21 10
 device example.com/vf a0,a1,a2,a3,a4,a5,a6,a7,a8,a9,aa,ab,ac,ad,ae,af numa 0
 device example.com/vf b0,b1,b2,b3,b4,b5,b6,b7,b8,b9,ba,bb,bc,bd,be,bf numa 1
 rules topology=single-numa-node scope=pod cpu=static reserved=0,56,28,84 options=full-pcpus-only memory=Static reserve=0:memory:4Gi,1:memory:4Gi
-machines four-numas 1
+machines four-numas 400
 numa 0 socket 0 cpus 0-15/64-79 memory 128Gi hugepages-1Gi 48
 numa 1 socket 0 cpus 16-31/80-95 memory 128Gi hugepages-1Gi 16
 numa 2 socket 1 cpus 32-47/96-111 memory 128Gi hugepages-1Gi 48
@@ -72,7 +72,7 @@ mix web 20 600,1800,7200
 // there, never admits a job of eight. How often each size comes and how long it runs is made up.
 const gpu = `
 source sizes of pytorch/ci-infra issue 696: jobs of 1, 2, 4 and 8 GPUs on machines of 2 x 4; how often is made up
-machines p5 1
+machines p5 400
 numa 0 socket 0 cpus 0-47/96-143 memory 1024Gi
 numa 1 socket 1 cpus 48-95/144-191 memory 1024Gi
 distances 10 21

@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/tenon-numa/tenon/core/sim"
+)
+
+const compareLong = `Replay pods that come and go on many machines under Tenon and under other schedulers.
+
+Nothing runs, and no cluster is asked: the kubelets are computed, time is a number. All contenders get
+the same machines, the same pods in the same order, and the same seeds. docs/packing.md says what they
+know and what the rows mean, and describes the text form of a trace.`
+
+const compareExample = `  # Jobs of 1 to 8 GPUs on machines with two sockets
+  kubectl tenon compare --trace gpu
+
+  # Your own machines and pods, or a mix of them
+  kubectl tenon compare --trace pods.txt --nodes 500 --runs 3
+
+  # All three, as a picture
+  kubectl tenon compare --trace all -o svg > packing.svg`
+
+// allTraces stands for all traces that are built in.
+const allTraces = "all"
+
+// compareFlags are the choices of the compare command.
+type compareFlags struct {
+	trace, output, page string
+	contest             sim.Contest
+}
+
+func (a *app) compareCommand() *cobra.Command {
+	var f compareFlags
+	c := &cobra.Command{
+		Use:     "compare",
+		Short:   "Compare schedulers on simulated machines: who packs more, who is refused, who waits",
+		Long:    compareLong,
+		Example: compareExample,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			scripts, err := f.scripts()
+			if err != nil {
+				return err
+			}
+			found, err := f.compare(c.Context(), c.ErrOrStderr(), scripts)
+			if err != nil {
+				return err
+			}
+			return f.write(c.OutOrStdout(), found)
+		},
+	}
+	c.Flags().StringVar(&f.trace, "trace", "gpu", strings.Join(sim.Names(), ", ")+", "+allTraces+" of them, or a file")
+	c.Flags().IntVar(&f.contest.Machines, "nodes", 0, "how many machines, in the proportions of the trace; 0 for as many as it says")
+	c.Flags().Uint64Var(&f.contest.Seed, "seed", 1, "the first seed")
+	c.Flags().IntVar(&f.contest.Runs, "runs", 1, "how many seeds; numbers are means over them")
+	c.Flags().IntVar(&f.contest.Cases, "cases", 0, "how many small cases are also solved exactly")
+	c.Flags().StringVarP(&f.output, "output", "o", "table", `output format: "table", "json" or "svg"`)
+	c.Flags().StringVar(&f.page, "page", "", "write the tables into this Markdown file, between its markers, and the picture beside it")
+	return c
+}
+
+func (f compareFlags) check() error {
+	switch {
+	case !slices.Contains([]string{"table", "json", "svg"}, f.output):
+		return fmt.Errorf("output format %q is not known: want table, json or svg", f.output)
+	case f.contest.Machines < 0 || f.contest.Machines > sim.MaxMachines:
+		return fmt.Errorf("--nodes %d is outside 0..%d", f.contest.Machines, sim.MaxMachines)
+	case f.contest.Runs < 1 || f.contest.Runs > sim.MaxRuns:
+		return fmt.Errorf("--runs %d is outside 1..%d", f.contest.Runs, sim.MaxRuns)
+	case f.contest.Cases < 0 || f.contest.Cases > sim.MaxCases:
+		return fmt.Errorf("--cases %d is outside 0..%d", f.contest.Cases, sim.MaxCases)
+	}
+	return nil
+}
+
+// scripts reads the traces that are asked for.
+func (f compareFlags) scripts() (out []*sim.Script, err error) {
+	names := []string{f.trace}
+	if f.trace == allTraces {
+		names = sim.Names()
+	}
+	for _, name := range names {
+		text, ok := sim.Text(name)
+		if !ok {
+			if text, err = readTrace(name); err != nil {
+				return nil, err
+			}
+		}
+		s, err := sim.Parse(name, strings.NewReader(text))
+		if err != nil {
+			return nil, fmt.Errorf("read trace: %w", err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// readTrace reads a file that has at most so many bytes as a machine file.
+func readTrace(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("trace %q is none of %s, and no file: %w", path, strings.Join(sim.Names(), ", "), err)
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	data, err := io.ReadAll(io.LimitReader(file, maxMachineBytes+1))
+	if err != nil {
+		return "", fmt.Errorf("read trace file %s: %w", path, err)
+	}
+	if len(data) > maxMachineBytes {
+		return "", fmt.Errorf("trace file %s is larger than %d bytes", path, maxMachineBytes)
+	}
+	return string(data), nil
+}
+
+// compare runs the contest on each trace, and tells a person how far it is.
+func (f compareFlags) compare(ctx context.Context, stderr io.Writer, scripts []*sim.Script) (out []*sim.Comparison, err error) {
+	for _, s := range scripts {
+		say := compareProgress{w: stderr, trace: s.Name, terminal: isTerminal(stderr)}
+		contest := f.contest
+		contest.Progress = func(p sim.Progress) error {
+			say.tell(p)
+			return ctx.Err()
+		}
+		c, err := sim.Compare(s, contest)
+		say.end()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// compareProgress tells how far a comparison is: on a terminal in one line that changes, elsewhere in a line for
+// every run.
+type compareProgress struct {
+	w        io.Writer
+	trace    string
+	terminal bool
+	last     string
+}
+
+func (p *compareProgress) tell(at sim.Progress) {
+	line := fmt.Sprintf("%s: run %d of %d", p.trace, at.Run, at.Runs)
+	if at.Contender == "" {
+		line = p.trace + ": small cases"
+	}
+	if p.terminal {
+		line += fmt.Sprintf(", %s: %d of %d", strings.ReplaceAll(at.Contender, "\n", " "), at.Done, at.Of)
+		fmt.Fprint(p.w, "\r\x1b[K"+line)
+	} else if line != p.last {
+		fmt.Fprintln(p.w, line)
+	}
+	p.last = line
+}
+
+func (p *compareProgress) end() {
+	if p.terminal && p.last != "" {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+func (f compareFlags) write(w io.Writer, found []*sim.Comparison) error {
+	if f.page != "" {
+		return writePage(f.page, found)
+	}
+	switch f.output {
+	case "json":
+		return writeJSON(w, comparisonsOf(found))
+	case "svg":
+		return drawComparisons(w, found)
+	}
+	for i, c := range found {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := writeComparison(w, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writePage puts the tables between the markers of a Markdown file, and the picture beside it.
+func writePage(path string, found []*sim.Comparison) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read page: %w", err)
+	}
+	page := string(data)
+	for _, c := range found {
+		var table bytes.Buffer
+		if err := writeComparison(&table, c); err != nil {
+			return err
+		}
+		if page, err = between(page, c.Trace, "\n```text\n"+table.String()+"```\n"); err != nil {
+			return fmt.Errorf("page %s: %w", path, err)
+		}
+	}
+	var picture bytes.Buffer
+	if err := drawComparisons(&picture, found); err != nil {
+		return err
+	}
+	image := strings.TrimSuffix(path, filepath.Ext(path)) + ".svg"
+	return errors.Join(os.WriteFile(path, []byte(page), 0o644), os.WriteFile(image, picture.Bytes(), 0o644))
+}
+
+// between replaces what stands between the markers of a name.
+func between(page, name, text string) (string, error) {
+	begin, end := "<!-- begin "+name+" -->", "<!-- end "+name+" -->"
+	head, rest, ok := strings.Cut(page, begin)
+	_, tail, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return "", fmt.Errorf("no lines %q and %q", begin, end)
+	}
+	return head + begin + text + end + tail, nil
+}

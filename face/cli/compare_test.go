@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// compareFile is a trace that can be followed by hand.
+const compareFile = "compare --trace testdata/compare.trace --cases 5"
+
+func TestCompareWritesATable(t *testing.T) {
+	out, errs, code := run(t, nil, strings.Fields(compareFile)...)
+	if code != 0 || !strings.Contains(errs, "run 1 of 1") {
+		t.Fatalf("exit code %d, stderr %q", code, errs)
+	}
+	checkWidth(t, out)
+	golden(t, "compare.txt", out)
+}
+
+func TestCompareWritesJSON(t *testing.T) {
+	out, _, code := run(t, nil, strings.Fields(compareFile+" -o json --runs 2")...)
+	var doc struct {
+		Kind        string
+		Comparisons []struct {
+			Machines, Runs int
+			Scarce         string
+			Columns        []struct {
+				Contender   string
+				Stay, Churn struct{ Pods, Placed, Refused int }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v of\n%s", code, err, out)
+	}
+	c := doc.Comparisons[0]
+	if doc.Kind != "Comparisons" || c.Machines != 2 || c.Runs != 2 || c.Scarce != "acme.com/gpu" || len(c.Columns) != 7 {
+		t.Errorf("%+v", doc)
+	}
+	for _, k := range c.Columns {
+		if k.Churn.Pods != 22 || k.Churn.Placed != 22 {
+			t.Errorf("%s placed %d of %d pods of two runs, want all of 22", k.Contender, k.Churn.Placed, k.Churn.Pods)
+		}
+	}
+	if k := c.Columns[0]; k.Contender != "Tenon" || k.Stay.Refused+k.Churn.Refused != 0 {
+		t.Errorf("%+v", k)
+	}
+}
+
+func TestCompareDraws(t *testing.T) {
+	out, _, code := run(t, nil, strings.Fields(compareFile+" -o svg")...)
+	if code != 0 || !strings.HasPrefix(out, "<svg ") || !strings.Contains(out, "Tenon") {
+		t.Errorf("exit code %d, %s", code, out)
+	}
+}
+
+// A page keeps what stands outside of its markers.
+func TestCompareWritesAPage(t *testing.T) {
+	trace, err := filepath.Abs("testdata/compare.trace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := filepath.Join(t.TempDir(), "page.md")
+	begin, end := "<!-- begin "+trace+" -->", "<!-- end "+trace+" -->"
+	if err := os.WriteFile(page, []byte("before\n"+begin+"\nold\n"+end+"\nafter\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"compare", "--trace", trace, "--page", page}
+	if _, errs, code := run(t, nil, args...); code != 0 {
+		t.Fatal(errs)
+	}
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(data)
+	if !strings.HasPrefix(got, "before\n"+begin+"\n```text\n") || !strings.HasSuffix(got, "```\n"+end+"\nafter\n") ||
+		strings.Contains(got, "old") || !strings.Contains(got, "mean wait") {
+		t.Errorf("the page is\n%s", got)
+	}
+	if _, err := os.Stat(strings.TrimSuffix(page, ".md") + ".svg"); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(page, []byte("no markers\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := run(t, nil, args...); code != 1 || !strings.Contains(errs, "no lines") {
+		t.Errorf("without markers: exit code %d, %q", code, errs)
+	}
+}
+
+func TestCompareNamesWhatIsWrong(t *testing.T) {
+	for line, want := range map[string]string{
+		"compare --trace nowhere":                              `error: trace "nowhere" is none of alibaba, gpu, telco, and no file`,
+		"compare --trace testdata/version.txt":                 `error: read trace: testdata/version.txt:1: unknown word "kubectl-tenon"`,
+		"compare -o yaml":                                      `error: output format "yaml" is not known: want table, json or svg`,
+		"compare --nodes -1":                                   "error: --nodes -1 is outside 0..20000",
+		"compare --runs 0":                                     "error: --runs 0 is outside 1..100",
+		"compare --cases 10001":                                "error: --cases 10001 is outside 0..10000",
+		"compare --trace alibaba --nodes 3":                    "3 machines: want 15, one of each kind, to 20000",
+		"compare --trace testdata/compare.trace --page absent": "error: read page: open absent",
+	} {
+		out, errs, code := run(t, nil, strings.Fields(line)...)
+		if code != 1 || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want %q", line, code, out, errs, want)
+		}
+	}
+}

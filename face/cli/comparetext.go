@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/sim"
+	"github.com/tenon-numa/tenon/face/chart"
+)
+
+// Columns of the table: together no more than textWidth.
+const (
+	compareLabel  = 30
+	compareColumn = 10
+)
+
+// compareRow is one line of the table; one without a value is the head of a section.
+type compareRow struct {
+	label string
+	value func(*sim.Comparison, sim.Column) string
+}
+
+// compareRows are the lines, in order.
+func compareRows(c *sim.Comparison) []compareRow {
+	unit := map[bool]string{true: "CPUs", false: "GPUs"}[c.Scarce == "cpu"]
+	rows := []compareRow{
+		{fmt.Sprintf("nobody departs, %d pods", c.Asked), nil},
+		{"placed till the first waits", stay(func(t sim.Tally) int { return t.First })},
+		{"placed, all tried", stay(func(t sim.Tally) int { return t.Placed })},
+		{unit + " given, %", func(_ *sim.Comparison, k sim.Column) string { return percent(k.Stay.Given, k.Stay.Capacity) }},
+		{unit + " stranded", stay(func(t sim.Tally) int { return int(t.Stranded) })},
+		{unit + " idle that pods wait for", stay(func(t sim.Tally) int { return int(t.Wanted) })},
+		{"refusals by kubelets", stay(func(t sim.Tally) int { return t.Refused })},
+		{fmt.Sprintf("pods come and go, %d pods", c.Pods), nil},
+		{"pods that waited", churn(func(t sim.Tally) int { return t.Pods - t.AtOnce })},
+		{"mean wait, s", func(_ *sim.Comparison, k sim.Column) string { return ratio(k.Churn.Wait, int64(k.Churn.Pods)) }},
+		{"longest wait, s", func(_ *sim.Comparison, k sim.Column) string { return fmt.Sprint(k.Churn.Longest) }},
+		{"never placed", churn(func(t sim.Tally) int { return t.Pods - t.Placed })},
+		{"refusals by kubelets", churn(func(t sim.Tally) int { return t.Refused })},
+		{"numas per pod", func(_ *sim.Comparison, k sim.Column) string {
+			return hundredths(100*k.Churn.NUMAs, int64(k.Churn.Aligned))
+		}},
+		{"mean distance", func(_ *sim.Comparison, k sim.Column) string {
+			return hundredths(k.Churn.Distance, int64(k.Churn.Aligned))
+		}},
+	}
+	if c.Cases > 0 {
+		rows = append(rows, compareRow{fmt.Sprintf("%d small cases, %d pods", c.Cases, c.Optimum), nil},
+			compareRow{"placed, % of the optimum", func(c *sim.Comparison, k sim.Column) string {
+				return hundredths(100*100*int64(k.Optimum), int64(c.Optimum))
+			}})
+	}
+	return rows
+}
+
+// stay and churn make means over runs.
+func stay(of func(sim.Tally) int) func(*sim.Comparison, sim.Column) string {
+	return func(c *sim.Comparison, k sim.Column) string { return mean(of(k.Stay), c.Runs) }
+}
+
+func churn(of func(sim.Tally) int) func(*sim.Comparison, sim.Column) string {
+	return func(c *sim.Comparison, k sim.Column) string { return mean(of(k.Churn), c.Runs) }
+}
+
+// mean is written without a fraction, unless that would make nothing of something.
+func mean(sum, runs int) string {
+	if sum > 0 && sum < runs {
+		return ratio(int64(sum), int64(runs))
+	}
+	return fmt.Sprint((sum + runs/2) / runs)
+}
+
+func ratio(sum, count int64) string {
+	tenths := (10*sum + count/2) / max(1, count)
+	return fmt.Sprintf("%d.%d", tenths/10, tenths%10)
+}
+
+// hundredths writes sum/count, which are hundredths, with two places.
+func hundredths(sum, count int64) string {
+	if count == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d.%02d", sum/count/100, sum/count%100)
+}
+
+func percent(part, whole int64) string { return ratio(100*part, whole) }
+
+// writeComparison writes one trace as a table.
+func writeComparison(w io.Writer, c *sim.Comparison) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d machines, seed %d", c.Trace, c.Machines, c.Seed)
+	if c.Runs > 1 {
+		fmt.Fprintf(&b, " to %d, means", c.Seed+uint64(c.Runs)-1)
+	}
+	b.WriteString("\n\n")
+	heads := [2]string{}
+	for _, k := range c.Columns {
+		first, second, ok := strings.Cut(k.Contender, "\n")
+		if !ok {
+			first, second = "", first
+		}
+		heads[0] += fmt.Sprintf("%*s", compareColumn, first)
+		heads[1] += fmt.Sprintf("%*s", compareColumn, second)
+	}
+	for _, h := range heads {
+		b.WriteString(strings.TrimRight(strings.Repeat(" ", compareLabel)+h, " ") + "\n")
+	}
+	b.WriteString(strings.Repeat("─", compareLabel+compareColumn*len(c.Columns)) + "\n")
+	for _, r := range compareRows(c) {
+		if r.value == nil {
+			b.WriteString(r.label + "\n")
+			continue
+		}
+		fmt.Fprintf(&b, "%-*s", compareLabel, "  "+r.label)
+		for _, k := range c.Columns {
+			fmt.Fprintf(&b, "%*s", compareColumn, r.value(c, k))
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// drawComparisons draws the rows that tell most, a line of charts for each trace.
+func drawComparisons(w io.Writer, found []*sim.Comparison) error {
+	var rows []chart.Row
+	for _, c := range found {
+		refused := func(k sim.Column) int { return k.Stay.Refused + k.Churn.Refused }
+		rows = append(rows, chart.Row{Title: fmt.Sprintf("%s, %d machines", c.Trace, c.Machines), Panels: []chart.Panel{
+			panel(c, "placed till the first waits", "more is better", func(k sim.Column) (float64, string) {
+				return float64(k.Stay.First), mean(k.Stay.First, c.Runs)
+			}),
+			panel(c, "mean wait, s, with departures", "less is better", func(k sim.Column) (float64, string) {
+				return float64(k.Churn.Wait), ratio(k.Churn.Wait, int64(k.Churn.Pods))
+			}),
+			panel(c, "refusals by kubelets", "less is better", func(k sim.Column) (float64, string) {
+				return float64(refused(k)), mean(refused(k), c.Runs)
+			}),
+		}})
+	}
+	return chart.Write(w, "Tenon and other schedulers on the same machines, pods and seeds", rows)
+}
+
+func panel(c *sim.Comparison, title, note string, value func(sim.Column) (float64, string)) chart.Panel {
+	p := chart.Panel{Title: title, Note: note}
+	for i, k := range c.Columns {
+		v, text := value(k)
+		name := strings.ReplaceAll(k.Contender, "\n", " ")
+		p.Bars = append(p.Bars, chart.Bar{Label: name, Value: v, Text: text, Strong: i == 0})
+	}
+	return p
+}
+
+// The JSON form. Sums are over all runs.
+type comparisonsDocument struct {
+	Kind        string               `json:"kind"` // "Comparisons"
+	Comparisons []comparisonDocument `json:"comparisons"`
+}
+
+type comparisonDocument struct {
+	Trace    string           `json:"trace"`
+	Source   string           `json:"source,omitempty"`
+	Machines int              `json:"machines"`
+	Seed     uint64           `json:"seed"`
+	Runs     int              `json:"runs"`
+	Scarce   string           `json:"scarce"` // the resource of which amounts are told
+	Cases    int              `json:"cases"`  // small cases that were solved exactly
+	Optimum  int              `json:"optimum"`
+	Columns  []columnDocument `json:"columns"`
+}
+
+type columnDocument struct {
+	Contender string        `json:"contender"`
+	Stay      tallyDocument `json:"stay"`  // nobody departs
+	Churn     tallyDocument `json:"churn"` // pods come and go
+	Optimum   int           `json:"optimum"`
+}
+
+type tallyDocument struct {
+	Pods               int   `json:"pods"`
+	PlacedBeforeAWait  int   `json:"placedBeforeAWait"`
+	Placed             int   `json:"placed"`
+	PlacedAtOnce       int   `json:"placedAtOnce"`
+	Refused            int   `json:"refused"`
+	WaitSeconds        int64 `json:"waitSeconds"`
+	LongestWaitSeconds int64 `json:"longestWaitSeconds"`
+	Aligned            int   `json:"aligned"`
+	NUMAs              int64 `json:"numas"`
+	DistanceHundredths int64 `json:"distanceHundredths"`
+	Capacity           int64 `json:"capacity"`
+	Given              int64 `json:"given"`
+	Stranded           int64 `json:"stranded"`
+	Wanted             int64 `json:"wanted"`
+}
+
+func comparisonsOf(found []*sim.Comparison) comparisonsDocument {
+	out := comparisonsDocument{Kind: "Comparisons", Comparisons: []comparisonDocument{}}
+	for _, c := range found {
+		d := comparisonDocument{c.Trace, c.Source, c.Machines, c.Seed, c.Runs, c.Scarce, c.Cases, c.Optimum, nil}
+		for _, k := range c.Columns {
+			d.Columns = append(d.Columns, columnDocument{strings.ReplaceAll(k.Contender, "\n", " "),
+				tallyOf(k.Stay), tallyOf(k.Churn), k.Optimum})
+		}
+		out.Comparisons = append(out.Comparisons, d)
+	}
+	return out
+}
+
+func tallyOf(t sim.Tally) tallyDocument {
+	return tallyDocument{t.Pods, t.First, t.Placed, t.AtOnce, t.Refused, t.Wait, t.Longest,
+		t.Aligned, t.NUMAs, t.Distance, t.Capacity, t.Given, t.Stranded, t.Wanted}
+}
