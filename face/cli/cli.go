@@ -1,8 +1,8 @@
 // Package cli is the kubectl plugin "kubectl tenon": it explains where a pod fits and why, simulates where
-// pods that are not there would fit, and draws machines.
+// pods that are not there would fit, compares schedulers on simulated machines, and draws machines.
 //
 // Commands are functions of context, arguments and two writers; what they know of a cluster comes
-// through [Cluster], which the caller connects. Invariant: a command reads and never changes anything,
+// through [Cluster], which the caller connects. Invariant: a command reads and never changes a cluster,
 // and what it writes to stdout is complete or the exit code says otherwise. The package refuses names
 // that Kubernetes could not have given, and machine files beyond 32 MiB.
 package cli
@@ -121,7 +121,7 @@ devices it will assign, or the very error it will give. They only read.`,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	a.kube.bind(root.PersistentFlags())
-	root.AddCommand(a.explainCommand(), a.mapCommand(), a.simulateCommand(), a.versionCommand())
+	root.AddCommand(a.explainCommand(), a.mapCommand(), a.simulateCommand(), a.compareCommand(), a.versionCommand())
 	return root
 }
 
