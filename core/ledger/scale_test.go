@@ -1,0 +1,156 @@
+package ledger
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// large is a machine of 8 numas with 256 CPUs and 16 devices.
+func large(tb testing.TB, pool *topo.Pool) *topo.Machine {
+	var b strings.Builder
+	for i := range 8 {
+		fmt.Fprintf(&b, "numa %d socket %d cpus %d-%d/%d-%d l3 2 memory 64Gi hugepages-1Gi 4\n", i, i/4, i*16, i*16+15, 128+i*16, 128+i*16+15)
+		fmt.Fprintf(&b, "device acme.com/gpu g%02d,g%02d numa %d\n", 2*i, 2*i+1, i)
+	}
+	text, err := topo.ParseText(strings.NewReader(b.String()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m, err := pool.New(text.Spec)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+// halfFull is a layout of a large machine with ten pods that hold half of its CPUs.
+func halfFull(tb testing.TB, pool *topo.Pool) Layout {
+	l := Layout{Machine: large(tb, pool), Rules: place.Rules{
+		Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}}}
+	u := place.NewUsage(l.Machine, l.Rules)
+	for k := range 10 {
+		v := place.Place(u, pod(12+int64(k%2)*2, 20))
+		if !v.Fits() {
+			tb.Fatal(v.Reasons)
+		}
+		u = u.Hold(v.Holdings...)
+		l.Entries = append(l.Entries, Entry{Pod: id(k), Holdings: v.Holdings})
+	}
+	return l
+}
+
+// own returns a layout that shares nothing with others but the machine, as each report is read.
+func own(l Layout, node int) Layout {
+	out := l
+	out.Entries = nil
+	for k, e := range l.Entries {
+		hs := make([]place.Holding, len(e.Holdings))
+		for i, h := range e.Holdings {
+			hs[i] = h
+			hs[i].CPUs = idset.Of(h.CPUs.List()...)
+			hs[i].Memory = append([]place.Block(nil), h.Memory...)
+		}
+		out.Entries = append(out.Entries, Entry{Pod: PodID{UID: fmt.Sprintf("a6a6a6a6-0000-0000-%06d-%06d", node, k), Namespace: "default", Name: fmt.Sprint("p-", node, "-", k)}, Holdings: hs})
+	}
+	return out
+}
+
+func heap() int64 {
+	var s runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
+}
+
+// bytesPerNode returns what a book takes for each of so many half full nodes.
+func bytesPerNode(tb testing.TB, nodes int) int64 {
+	var pool topo.Pool
+	l := halfFull(tb, &pool)
+	before := heap()
+	b := New()
+	for i := range nodes {
+		b.Report(fmt.Sprintf("node-%05d", i), own(l, i))
+	}
+	after := heap()
+	if n := b.Snapshot().Len(); n != nodes {
+		tb.Fatalf("%d nodes", n)
+	}
+	return (after - before) / int64(nodes)
+}
+
+// A cluster of 20,000 nodes of 256 CPUs, half full, has to fit into 2 GiB with all that a scheduler has
+// beside the book.
+func TestANodeTakesLittleMemory(t *testing.T) {
+	const most = 16 << 10
+	if n := bytesPerNode(t, 1000); n > most {
+		t.Errorf("a node of 8 numas and 256 CPUs with ten pods takes %d bytes, at most %d are meant", n, most)
+	} else {
+		t.Logf("%d bytes for a node", n)
+	}
+}
+
+func BenchmarkLedgerMemory(b *testing.B) {
+	for _, nodes := range []int{1000, 20000} {
+		b.Run(fmt.Sprint(nodes, " nodes"), func(b *testing.B) {
+			for b.Loop() {
+				b.ReportMetric(float64(bytesPerNode(b, nodes)), "bytes/node")
+			}
+		})
+	}
+}
+
+// A report of one node must not take more where there are more nodes.
+func TestAReportAllocatesTheSameInAnyCluster(t *testing.T) {
+	var pool topo.Pool
+	l := halfFull(t, &pool)
+	var counts []float64
+	for _, nodes := range []int{10, 1000} {
+		b := New()
+		for i := range nodes {
+			b.Report(fmt.Sprintf("node-%05d", i), own(l, i))
+		}
+		again := own(l, 3)
+		counts = append(counts, testing.AllocsPerRun(20, func() { b.Report("node-00003", again) }))
+	}
+	if counts[1] > counts[0]+2 {
+		t.Errorf("a report allocates %v times among 10 nodes, %v times among 1,000", counts[0], counts[1])
+	}
+	t.Logf("%v allocations for a report", counts[0])
+	if most := 60.0; counts[0] > most {
+		t.Errorf("a report of ten pods allocates %v times, at most %v are meant", counts[0], most)
+	}
+}
+
+// BenchmarkIndex asks where a pod fits: of all nodes, and again after one has changed.
+func BenchmarkIndex(b *testing.B) {
+	p := pod(16, 16)
+	key := p.Shape()
+	for _, nodes := range []int{100, 1000, 10000} {
+		var pool topo.Pool
+		l := halfFull(b, &pool)
+		book := New()
+		for i := range nodes {
+			book.Report(fmt.Sprintf("node-%05d", i), own(l, i))
+		}
+		s := book.Snapshot()
+		b.Run(fmt.Sprint(nodes, " nodes/first"), func(b *testing.B) {
+			for b.Loop() {
+				NewIndex(1).Fitting(s, key, p, place.Demand{})
+			}
+		})
+		b.Run(fmt.Sprint(nodes, " nodes/one changed"), func(b *testing.B) {
+			x := NewIndex(1)
+			for b.Loop() {
+				s = s.set(s.Node("node-00042"))
+				x.Fitting(s, key, p, place.Demand{})
+			}
+		})
+	}
+}
