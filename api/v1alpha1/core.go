@@ -180,7 +180,7 @@ func devices(in []Resource) (out []topo.DeviceSpec, err error) {
 			}
 			list := numas.List()
 			for _, id := range g.IDs {
-				out = append(out, topo.DeviceSpec{Resource: r.Resource, ID: id, NUMAs: list, Unhealthy: g.Unhealthy})
+				out = append(out, topo.DeviceSpec{Resource: r.Resource, ID: id, NUMAs: list, Unhealthy: g.Unhealthy, Root: g.Root})
 			}
 		}
 	}

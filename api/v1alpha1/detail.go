@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tenon-numa/tenon/core/idset"
 )
@@ -14,7 +15,7 @@ const (
 	FromFiles   = "files"
 )
 
-// Detail is what a node knows of its hardware that decides nothing, and so has no place in core.
+// Detail is what a node knows of its hardware, and the kubelet does not: what fits does not depend on it.
 //
 // +kubebuilder:object:generate=false
 type Detail struct {
@@ -22,6 +23,8 @@ type Detail struct {
 	MemoryKinds map[idset.NUMA]string
 	// Functions may be more than a layout has room for.
 	Functions []Function
+	// Roots are the PCI roots of devices whose ids are addresses of PCI functions, by id.
+	Roots map[string]string
 }
 
 // Describe writes the detail into a layout. Functions keep their order; those beyond MaxFunctions are
@@ -33,6 +36,27 @@ func (l *NodeLayout) Describe(d Detail) {
 	n := min(len(d.Functions), MaxFunctions)
 	l.Machine.Functions = slices.Clone(d.Functions[:n])
 	l.Machine.FunctionsOmitted = int32(len(d.Functions) - n)
+	for i := range l.Machine.Devices {
+		l.Machine.Devices[i].Groups = rooted(l.Machine.Devices[i].Groups, d.Roots)
+	}
+}
+
+// rooted cuts groups in parts of one root each. Devices keep their order in each.
+func rooted(in []DeviceGroup, roots map[string]string) (out []DeviceGroup) {
+	for _, g := range in {
+		at := map[string]int{}
+		for _, id := range g.IDs {
+			root := cmp.Or(g.Root, roots[strings.ToLower(id)])
+			i, ok := at[root]
+			if !ok {
+				i = len(out)
+				at[root] = i
+				out = append(out, DeviceGroup{NUMAs: g.NUMAs, Root: root, Unhealthy: g.Unhealthy})
+			}
+			out[i].IDs = append(out[i].IDs, id)
+		}
+	}
+	return out
 }
 
 // Before reports whether the claim must give way to another: it is older, or as old and of a lesser id.

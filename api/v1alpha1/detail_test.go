@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -54,6 +55,38 @@ func TestLayoutOfALargeNodeIsSmall(t *testing.T) {
 	}
 	if _, err := l.Core(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is known of the devices' PCI roots reaches whoever reads the layout, and what is not known stays open.
+func TestRootsOfDevices(t *testing.T) {
+	m, err := topo.ParseMachine("numa 0 cpus 0-3\nnuma 1 cpus 4-7\ndevice acme.com/gpu GPU-7 numa 0\n" +
+		"device acme.com/nic 0000:17:00.1,0000:2A:00.1,0000:17:00.2,0000:99:00.0 numa 0\ndevice acme.com/nic 0000:c1:00.0 numa 1 unhealthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := FromCore("n", m, place.Rules{}, nil, nil)
+	l.Describe(Detail{Roots: map[string]string{"0000:17:00.1": "pci0000:16", "0000:17:00.2": "pci0000:16", "0000:2a:00.1": "pci0000:29", "0000:c1:00.0": "pci0000:c0"}})
+	if n := len(l.Machine.Devices[1].Groups); n != 4 {
+		t.Errorf("%d groups: %+v", n, l.Machine.Devices[1].Groups)
+	}
+	back, err := l.Core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]string{"GPU-7": "", "0000:17:00.1": "pci0000:16", "0000:17:00.2": "pci0000:16", "0000:2A:00.1": "pci0000:29", "0000:99:00.0": "", "0000:c1:00.0": "pci0000:c0"} {
+		for _, r := range back.Machine.Resources() {
+			if d := r.Device(id); d.ID != "" && d.Root != want {
+				t.Errorf("device %s has root %q, want %q", id, d.Root, want)
+			}
+		}
+	}
+	if again := FromCore("n", back.Machine, place.Rules{}, nil, nil); !reflect.DeepEqual(again.Machine.Devices, l.Machine.Devices) {
+		t.Errorf("published as %+v, then as %+v", l.Machine.Devices, again.Machine.Devices)
+	}
+	l.Machine.Devices[1].Groups[0].Root = strings.Repeat("x", 33)
+	if _, err := l.Core(); err == nil || !strings.Contains(err.Error(), "PCI root of 33 bytes") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -119,15 +119,16 @@ func fromResource(m *topo.Machine, r topo.Resource) Resource {
 	type key struct {
 		numas     topo.Mask
 		unhealthy bool
+		root      string
 	}
 	at := map[key]int{}
 	for _, d := range r.Devices {
-		k := key{d.NUMAs, d.Unhealthy}
+		k := key{d.NUMAs, d.Unhealthy, d.Root}
 		i, ok := at[k]
 		if !ok {
 			i = len(out.Groups)
 			at[k] = i
-			out.Groups = append(out.Groups, DeviceGroup{NUMAs: numaList(m, d.NUMAs), Unhealthy: d.Unhealthy})
+			out.Groups = append(out.Groups, DeviceGroup{NUMAs: numaList(m, d.NUMAs), Unhealthy: d.Unhealthy, Root: d.Root})
 		}
 		out.Groups[i].IDs = append(out.Groups[i].IDs, d.ID)
 	}

@@ -253,18 +253,23 @@ type Resource struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Resource string `json:"resource"`
-	// groups are the devices with equal numas and health.
+	// groups are the devices with equal numas, PCI root and health.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4096
 	Groups []DeviceGroup `json:"groups"`
 }
 
-// DeviceGroup is devices of one resource with equal numas and health.
+// DeviceGroup is devices of one resource with equal numas, PCI root and health.
 type DeviceGroup struct {
 	// numas that the devices are near; empty where the plugin says none.
 	// +optional
 	NUMAs IDList `json:"numas,omitempty"`
+	// root is the PCI host bridge that the devices are below, for example "pci0000:17", by the name that
+	// Linux gives it; absent where that is not known. What fits does not depend on it.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Root string `json:"root,omitempty"`
 	// unhealthy devices are not given to anybody, but they count where the kubelet computes how many
 	// numas a request needs.
 	// +optional

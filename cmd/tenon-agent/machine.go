@@ -87,8 +87,8 @@ func (m *machine) contents() ([]byte, error) {
 	return data, nil
 }
 
-// Detail is the part of the machine that decides nothing: memory that is not for ordinary pods, and PCI
-// functions.
+// Detail is the part of the machine on which nothing that fits depends: memory that is not for ordinary pods,
+// PCI functions, and the PCI roots of devices.
 func (m *machine) Detail(context.Context) (v1alpha1.Detail, error) {
 	found, tree, err := m.read()
 	if err != nil {
@@ -107,8 +107,19 @@ func (m *machine) Detail(context.Context) (v1alpha1.Detail, error) {
 	if err != nil {
 		return d, err
 	}
-	d.Functions = functions(all)
+	d.Functions, d.Roots = functions(all), roots(all)
 	return d, nil
+}
+
+// roots are those of functions that device plugins may hand out by their addresses, virtual ones too.
+func roots(all []sysfs.Function) map[string]string {
+	out := map[string]string{}
+	for _, f := range all {
+		if f.Kind != sysfs.Other && f.Root != "" {
+			out[f.Address] = f.Root
+		}
+	}
+	return out
 }
 
 // functions are those that pods may care about. Virtual functions are counted at their physical one, which

@@ -67,6 +67,23 @@ func TestSnapshotRefusesArguments(t *testing.T) {
 	}
 }
 
+// Devices that plugins name by their addresses have the PCI root that their kernel shows.
+func TestRootsOfASnapshot(t *testing.T) {
+	m := machine{file: "../../node/sysfs/testdata/devices.txtar"}
+	d, err := m.Detail(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range d.Functions {
+		if d.Roots[f.Address] == "" {
+			t.Errorf("function %s has no root", f.Address)
+		}
+	}
+	if len(d.Roots) <= len(d.Functions) {
+		t.Errorf("%d functions have roots: virtual ones have none", len(d.Roots))
+	}
+}
+
 // Virtual functions are counted at their physical one; what pods do not care about is left out.
 func TestFunctionsOfInterest(t *testing.T) {
 	vf := func(address, driver string) sysfs.Function {

@@ -244,7 +244,7 @@ func (s *space) takeDevices(m *topo.Machine, before []place.Holding, b *place.De
 				continue
 			}
 			s.reduce(c, wholeNode, 1)
-			for on := r.NUMAsOf(id); on != 0; {
+			for on := r.Device(id).NUMAs; on != 0; {
 				var i int
 				i, on = next(on)
 				s.reduce(c, i, 1)

@@ -11,6 +11,9 @@ type Device struct {
 	ID        string
 	NUMAs     Mask // zero: no affinity
 	Unhealthy bool
+	// Root names the PCI host bridge that the device is below, such as "pci0000:17"; empty where that is not
+	// known. Devices below one host bridge reach each other without passing through CPUs.
+	Root string
 }
 
 // Resource is a device plugin's resource with its devices, in ascending order of id.
@@ -29,7 +32,12 @@ func (m *Machine) addDevices(in []DeviceSpec) error {
 		if err := checkName("device", d.ID); err != nil {
 			return fmt.Errorf("resource %s: %w", d.Resource, err)
 		}
-		dev := Device{ID: d.ID, Unhealthy: d.Unhealthy}
+		if d.Root != "" {
+			if err := checkName("root", d.Root); err != nil || len(d.Root) > MaxRoot {
+				return fmt.Errorf("device %s %s: PCI root of %d bytes is not a name of at most %d", d.Resource, d.ID, len(d.Root), MaxRoot)
+			}
+		}
+		dev := Device{ID: d.ID, Unhealthy: d.Unhealthy, Root: d.Root}
 		for _, id := range d.NUMAs {
 			at, ok := m.Position(id)
 			if !ok {
@@ -62,13 +70,13 @@ func (m *Machine) addDevices(in []DeviceSpec) error {
 	return nil
 }
 
-// NUMAsOf returns the numas of a device, none where the resource has no such device.
-func (r Resource) NUMAsOf(id string) Mask {
+// Device returns a device, the zero Device where the resource has none with this id.
+func (r Resource) Device(id string) Device {
 	i, ok := slices.BinarySearchFunc(r.Devices, id, func(d Device, id string) int { return strings.Compare(d.ID, id) })
 	if !ok {
-		return 0
+		return Device{}
 	}
-	return r.Devices[i].NUMAs
+	return r.Devices[i]
 }
 
 func checkName(what, s string) error {

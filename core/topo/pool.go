@@ -80,7 +80,7 @@ func (s Spec) devices() string {
 	var b []byte
 	put := func(n int64) { b = append(strconv.AppendInt(b, n, 36), ' ') }
 	for _, d := range s.Devices {
-		for _, text := range []string{d.Resource, d.ID} {
+		for _, text := range []string{d.Resource, d.ID, d.Root} {
 			put(int64(len(text)))
 			b = append(b, text...)
 		}

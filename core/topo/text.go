@@ -17,7 +17,8 @@ import (
 //	source TEXT                    where the facts come from; kept, not interpreted
 //	numa ID [socket N] [cpus LIST[/LIST...]] [l3 N] [memory SIZE] [hugepages-SIZE COUNT]...
 //	distances D D D ...            one line per numa, in ascending order of numa ids
-//	device RESOURCE IDS numa LIST  IDS is a comma list; "numa none" for no affinity; "unhealthy" may follow
+//	device RESOURCE IDS numa LIST  IDS is a comma list; "numa none" for no affinity; "root NAME" (the PCI
+//	                               host bridge above the devices) and then "unhealthy" may follow
 //
 // The lists of "cpus" are the threads of the cores: the k-th CPU of every list is a thread of the
 // k-th core, so "cpus 0-15,32-47" is 32 cores and "cpus 0-15/32-47" is 16 cores of two threads. "l3 N"
@@ -185,8 +186,17 @@ func (p *parser) cores(numa idset.NUMA, socket idset.Socket, threads []idset.Set
 }
 
 func (p *parser) device(w []string) error {
-	if len(w) < 4 || w[2] != "numa" || len(w) > 5 || (len(w) == 5 && w[4] != "unhealthy") {
-		return fmt.Errorf("device: want RESOURCE IDS numa LIST [unhealthy]")
+	want := fmt.Errorf("device: want RESOURCE IDS numa LIST [root NAME] [unhealthy]")
+	if len(w) < 4 || w[2] != "numa" {
+		return want
+	}
+	root, rest := "", w[4:]
+	if len(rest) > 1 && rest[0] == "root" {
+		root, rest = rest[1], rest[2:]
+	}
+	unhealthy := len(rest) == 1 && rest[0] == "unhealthy"
+	if len(rest) > 0 && !unhealthy {
+		return want
 	}
 	var numas idset.Set[idset.NUMA]
 	if w[3] != "none" {
@@ -196,7 +206,7 @@ func (p *parser) device(w []string) error {
 		}
 	}
 	for id := range strings.SplitSeq(w[1], ",") {
-		p.text.Spec.Devices = append(p.text.Spec.Devices, DeviceSpec{Resource: w[0], ID: id, NUMAs: numas.List(), Unhealthy: len(w) == 5})
+		p.text.Spec.Devices = append(p.text.Spec.Devices, DeviceSpec{Resource: w[0], ID: id, NUMAs: numas.List(), Unhealthy: unhealthy, Root: root})
 	}
 	return nil
 }

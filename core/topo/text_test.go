@@ -19,6 +19,8 @@ distances 20 10 30
 distances 30 30 10
 device acme.com/gpu a,b numa 0,8 unhealthy
 device acme.com/gpu c numa none
+device acme.com/nic 0000:17:00.1 numa 8 root pci0000:17
+device acme.com/nic 0000:17:00.2 numa 8 root pci0000:17 unhealthy
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -38,6 +40,13 @@ device acme.com/gpu c numa none
 	if r, ok := m.Resource("acme.com/gpu"); !ok || len(r.Devices) != 3 || r.Devices[0].NUMAs != 3 || !r.Devices[1].Unhealthy || r.Devices[2].NUMAs != 0 {
 		t.Errorf("devices %+v", r)
 	}
+	r, _ := m.Resource("acme.com/nic")
+	if a, b := r.Device("0000:17:00.1"), r.Device("0000:17:00.2"); a.Root != "pci0000:17" || a.Unhealthy || b.Root != a.Root || !b.Unhealthy {
+		t.Errorf("devices %+v", r)
+	}
+	if d := r.Device("other"); d.ID != "" || d.NUMAs != 0 {
+		t.Errorf("a device that is not there is %+v", d)
+	}
 }
 
 func TestParseMachineRefuses(t *testing.T) {
@@ -56,16 +65,19 @@ func TestParseMachineRefuses(t *testing.T) {
 		head + "numa 1 memory 2Pi":                 "not a size",
 		head + "numa 1 memory 99999999Ti":          "not a size",
 		head + "numa 1 memory 1Gi hugepages-1Gi 2": "hugepages take",
-		head + "numa 1 memory 1Gi hugepages-2Mi 1 hugepages-2Mi 1": "named twice",
-		head + "distances 10 20":                                   "distances for",
-		head + "distances 10\ndistances 10":                        "2 lines of distances for 1 numas",
-		head + "distances 99999":                                   "not a number",
-		head + "device acme.com/gpu a numa 1":                      "machine has no numa 1",
-		head + "device acme.com/gpu a":                             "want RESOURCE IDS numa LIST",
-		head + "device acme.com/gpu a,a numa 0":                    "named twice",
-		head + "device acme.com/gpu , numa none":                   "device name of 0 bytes",
-		head + "magic":                                             "line 2: unknown word \"magic\"",
-		strings.Repeat("# x\n", 10001):                             "more than 10000 lines",
+		head + "numa 1 memory 1Gi hugepages-2Mi 1 hugepages-2Mi 1":               "named twice",
+		head + "distances 10 20":                                                 "distances for",
+		head + "distances 10\ndistances 10":                                      "2 lines of distances for 1 numas",
+		head + "distances 99999":                                                 "not a number",
+		head + "device acme.com/gpu a numa 1":                                    "machine has no numa 1",
+		head + "device acme.com/gpu a":                                           "want RESOURCE IDS numa LIST",
+		head + "device acme.com/gpu a numa 0 root":                               "want RESOURCE IDS numa LIST [root NAME]",
+		head + "device acme.com/gpu a numa 0 unhealthy root r":                   "want RESOURCE IDS numa LIST [root NAME]",
+		head + "device acme.com/gpu a numa 0 root pci" + strings.Repeat("0", 30): "PCI root of 33 bytes",
+		head + "device acme.com/gpu a,a numa 0":                                  "named twice",
+		head + "device acme.com/gpu , numa none":                                 "device name of 0 bytes",
+		head + "magic":                                                           "line 2: unknown word \"magic\"",
+		strings.Repeat("# x\n", 10001):                                           "more than 10000 lines",
 	} {
 		_, err := topo.ParseMachine(text)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -76,7 +88,7 @@ func TestParseMachineRefuses(t *testing.T) {
 
 func FuzzParseMachine(f *testing.F) {
 	f.Add("numa 8 socket 1 cpus 8-9/10-11 l3 2 memory 4Gi hugepages-2Mi 512\nnuma 0 cpus 0\ndistances 10 20\ndistances 20 10\n" +
-		"device acme.com/gpu a,b numa 0,8 unhealthy # why\ndevice acme.com/nic x numa none\nsource here")
+		"device acme.com/gpu a,b numa 0,8 unhealthy # why\ndevice acme.com/nic x numa none root pci0000:00\nsource here")
 	f.Add("numa 0 cpus 0-4095")
 	f.Fuzz(func(t *testing.T, text string) {
 		m, err := topo.ParseMachine(text)

@@ -28,6 +28,7 @@ const (
 	MaxKinds   = 64      // resources with devices, and hugepage sizes
 	MaxBytes   = 1 << 50 // memory or hugepages of one numa: 1 PiB
 	MaxName    = 253     // length of a resource name or device id
+	MaxRoot    = 32      // length of the name of a PCI root
 	MaxDist    = 1 << 16 // a distance of the SLIT; firmware uses 10..255
 )
 
@@ -125,6 +126,7 @@ type DeviceSpec struct {
 	ID        string
 	NUMAs     []idset.NUMA
 	Unhealthy bool
+	Root      string // see Device
 }
 
 // New checks a description and makes the machine. The error names what is wrong and where.
@@ -420,7 +422,7 @@ func (m *Machine) Spec() Spec {
 	}
 	for _, r := range m.resources {
 		for _, d := range r.Devices {
-			s.Devices = append(s.Devices, DeviceSpec{Resource: r.Name, ID: d.ID, NUMAs: m.IDs(d.NUMAs), Unhealthy: d.Unhealthy})
+			s.Devices = append(s.Devices, DeviceSpec{Resource: r.Name, ID: d.ID, NUMAs: m.IDs(d.NUMAs), Unhealthy: d.Unhealthy, Root: d.Root})
 		}
 	}
 	return s

@@ -313,6 +313,9 @@ func summary(fsys fs.FS) string {
 	}
 	for _, f := range functions {
 		fmt.Fprintf(&b, "pci %s %s %06x %04x:%04x numa %d", f.Address, f.Kind, f.Class, f.Vendor, f.Device, f.NUMA)
+		if f.Root != "" {
+			b.WriteString(" root " + f.Root)
+		}
 		if f.Driver != "" {
 			b.WriteString(" driver " + f.Driver)
 		}

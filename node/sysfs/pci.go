@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -23,6 +24,8 @@ type Function struct {
 	Vendor, Device uint16
 	Driver         string     // empty where none is bound
 	NUMA           idset.NUMA // of the function, or else of the nearest bridge above it that has one
+	// Root is the host bridge that the function is below, such as "pci0000:17"; empty where that is not known.
+	Root string
 	// Physical is the address of the function that this one is a virtual function of (SR-IOV), or empty.
 	Physical string
 	Kind     Kind
@@ -89,6 +92,7 @@ func (t *tree) function(address string, m *topo.Machine) Function {
 		Vendor:  uint16(t.hex(dir+"/vendor", 16)),
 		Device:  uint16(t.hex(dir+"/device", 16)),
 		NUMA:    t.numaNode(dir, m),
+		Root:    rootOf(dir),
 	}
 	if driver, ok := t.link(dir+"/driver", "sys/bus/pci/drivers"); ok {
 		f.Driver = path.Base(driver)
@@ -98,6 +102,18 @@ func (t *tree) function(address string, m *topo.Machine) Function {
 	}
 	f.Kind = kindOf(f)
 	return f
+}
+
+// rootOf finds the host bridge in the way to a function: the outermost one, as the domains that a storage
+// controller makes of its own (VMD) are below a host bridge, too.
+func rootOf(dir string) string {
+	for name := range strings.SplitSeq(dir, "/") {
+		domain, bus, ok := strings.Cut(strings.TrimPrefix(name, "pci"), ":")
+		if ok && strings.HasPrefix(name, "pci") && len(domain) >= 4 && len(domain) <= 8 && len(bus) == 2 && isHex(domain+bus) {
+			return name
+		}
+	}
+	return ""
 }
 
 func (t *tree) hex(file string, bits int) uint32 {
