@@ -40,3 +40,9 @@ func (u *Usage) Row(name string) Row {
 // MemoryGroups returns the numas that have memory blocks, and those of them that share them with others:
 // the first take no block that reaches further, the second none on a single numa.
 func (u *Usage) MemoryGroups() (used, grouped topo.Mask) { return u.used, u.grouped }
+
+// FreeDevice reports whether the i-th device of the resource at position at in Machine.Resources is healthy,
+// and nobody holds it.
+func (u *Usage) FreeDevice(at, i int) bool {
+	return !u.Machine.Resources()[at].Devices[i].Unhealthy && !u.taken[at].has(i)
+}

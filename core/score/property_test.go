@@ -119,7 +119,7 @@ func busy(tb testing.TB) (*place.Usage, *place.Pod, place.Verdict) {
 	var b strings.Builder
 	for i := range 8 {
 		fmt.Fprintf(&b, "numa %d socket %d cpus %d-%d/%d-%d l3 2 memory 64Gi hugepages-1Gi 4\n", i, i/4, 16*i, 16*i+15, 128+16*i, 143+16*i)
-		fmt.Fprintf(&b, "device acme.com/gpu g%d numa %d\ndevice acme.com/nic n%d numa %d\n", i, i, i, i)
+		fmt.Fprintf(&b, "device acme.com/gpu g%d numa %d root pci0000:%d0\ndevice acme.com/nic n%d numa %d root pci0000:%d0\n", i, i, i, i, i, i)
 	}
 	for i := range 8 {
 		b.WriteString("distances")

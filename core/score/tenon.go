@@ -17,7 +17,7 @@ const (
 	maxShort     = 1<<8 - 1
 	costDamage   = costShort * (maxShort + 1) // per unit of damage, up to maxDamage
 	maxDamage    = 1<<24 - 1
-	costLocal    = costDamage * (maxDamage + 1) // per cache, up to maxLocal
+	costLocal    = costDamage * (maxDamage + 1) // per cache, and per PCI root beyond the first, up to maxLocal
 	maxLocal     = 1<<6 - 1
 	costDistance = costLocal * (maxLocal + 1) // per unit of mean distance, up to maxDistance
 	maxDistance  = 1<<8 - 1
@@ -28,7 +28,7 @@ const (
 )
 
 // own costs the numas that the pod will really use: how many; how far they are from each other; how many
-// last-level caches its containers are spread over; what the mix loses; how few CPUs are left there for
+// last-level caches its containers, and PCI roots its devices, are spread over; what the mix loses; how few CPUs are left there for
 // each free device that the pod has no use for, since others want devices together with CPUs, though the
 // mix has not seen them yet; and how many of the CPUs stay free, so that whole numas are kept for those
 // who need them.
@@ -39,31 +39,18 @@ func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 		return int64(len(u.Machine.NUMAs()))*costNUMA + costLoose
 	}
 	free := freeCPUs(u, used)
-	caches := int64(0)
+	parts := apart(u, v.Holdings)
 	for i := range v.Holdings {
 		free -= int64(v.Holdings[i].CPUs.Len())
-		caches += spread(u.Machine, &v.Holdings[i])
+		parts += spread(u.Machine, &v.Holdings[i])
 	}
 	free = max(0, free) // CPUs that an init container leaves to others are held twice
 	return int64(used.Len())*costNUMA +
 		min(meanDistance(u.Machine, used), maxDistance)*costDistance +
-		min(caches, maxLocal)*costLocal +
+		min(parts, maxLocal)*costLocal +
 		min(mix.damage(u, v, used), maxDamage)*costDamage +
 		min(idle(u, p, used)*perDevice/(free+1), maxShort)*costShort +
 		min(free, maxFree)
-}
-
-// spread counts the L3 groups that a container has CPUs of.
-func spread(m *topo.Machine, h *place.Holding) (count int64) {
-	if h.CPUs.Empty() {
-		return 0
-	}
-	for i := range m.Groups(topo.L3s) {
-		if m.Groups(topo.L3s)[i].CPUs.AndLen(h.CPUs) > 0 {
-			count++
-		}
-	}
-	return count
 }
 
 // idle counts the free devices on the numas that the pod does not ask for.

@@ -21,6 +21,7 @@ type Resource struct {
 	Name    string
 	Devices []Device
 	NUMAs   Mask // the numas that some device is on
+	Rooted  bool // the PCI root of some device is known
 }
 
 func (m *Machine) addDevices(in []DeviceSpec) error {
@@ -63,6 +64,7 @@ func (m *Machine) addDevices(in []DeviceSpec) error {
 		r := Resource{Name: name, Devices: devs}
 		for i := range devs {
 			r.NUMAs |= devs[i].NUMAs
+			r.Rooted = r.Rooted || devs[i].Root != ""
 		}
 		m.resources = append(m.resources, r)
 	}

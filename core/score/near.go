@@ -1,0 +1,76 @@
+package score
+
+import (
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// maxRoots bounds the PCI roots that are told apart.
+const maxRoots = 16
+
+// roots are the PCI roots that the devices of a pod are below.
+type roots struct {
+	names [maxRoots]string
+	count int
+}
+
+func (r *roots) add(name string) {
+	if name == "" || r.count == maxRoots {
+		return
+	}
+	for _, known := range r.names[:r.count] {
+		if known == name {
+			return
+		}
+	}
+	r.names[r.count] = name
+	r.count++
+}
+
+// apart counts the PCI roots that the pod's devices are below, beyond the first: between two roots, data
+// passes through CPUs. Devices of which the root is not known say nothing. Where the kubelet may take any
+// of several devices, each of them may be the one.
+func apart(u *place.Usage, hs []place.Holding) int64 {
+	var r roots
+	for i := range hs {
+		for j := range hs[i].Devices {
+			b := &hs[i].Devices[j]
+			at, res := resource(u.Machine, b.Resource)
+			if !res.Rooted {
+				continue
+			}
+			for k := range res.Devices {
+				if d := &res.Devices[k]; b.Free && d.NUMAs&b.NUMAs != 0 && u.FreeDevice(at, k) {
+					r.add(d.Root)
+				}
+			}
+			for k := range b.IDs {
+				r.add(res.Device(b.IDs[k]).Root)
+			}
+		}
+	}
+	return int64(max(0, r.count-1))
+}
+
+func resource(m *topo.Machine, name string) (int, topo.Resource) {
+	all := m.Resources()
+	for i := range all {
+		if all[i].Name == name {
+			return i, all[i]
+		}
+	}
+	return 0, topo.Resource{}
+}
+
+// spread counts the L3 groups that a container has CPUs of.
+func spread(m *topo.Machine, h *place.Holding) (count int64) {
+	if h.CPUs.Empty() {
+		return 0
+	}
+	for i := range m.Groups(topo.L3s) {
+		if m.Groups(topo.L3s)[i].CPUs.AndLen(h.CPUs) > 0 {
+			count++
+		}
+	}
+	return count
+}
