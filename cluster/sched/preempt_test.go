@@ -1,0 +1,460 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/utils/ptr"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// stage is kube-scheduler's framework with the plugin, and what it believes of nodes and pods.
+type stage struct {
+	t     *testing.T
+	p     *Plugin
+	nodes []*v1.Node
+	pods  []*v1.Pod
+	pdbs  []*policy.PodDisruptionBudget
+	now   time.Time
+	later []time.Duration // after which something was to be done
+	queue *internalqueue.PriorityQueue
+	// nominated are pods that wait, of which the queue knows.
+	nominated []runtime.Object
+	// cs is the state of the last attempt.
+	cs fwk.CycleState
+}
+
+const few = `
+- plugins:
+    multiPoint:
+      disabled: [{name: "*"}]
+      enabled: [{name: PrioritySort}, {name: TaintToleration}, {name: NodeResourcesFit}, {name: DefaultPreemption}, {name: DefaultBinder}, {name: Tenon}]
+  pluginConfig:
+  - {name: Tenon, args: {unknownNodes: %s}}
+`
+
+func newStage(t *testing.T) *stage {
+	metrics.Register() // once per process, as kube-scheduler does
+	p := newPlugin(t, refuse)
+	return &stage{t: t, p: p, now: time.Now()}
+}
+
+// node adds a node that has a layout, with plain amounts for much more.
+func (s *stage) node(name, machine string, pol place.Policy, entries ...ledger.Entry) {
+	s.t.Helper()
+	s.bare(name)
+	s.p.feed.Layout(layout(s.t, name, machine, pol, len(s.nodes), entries...))
+}
+
+func (s *stage) bare(name string) {
+	has := v1.ResourceList{"cpu": resource.MustParse("100"), "memory": resource.MustParse("1Ti"), "pods": resource.MustParse("110")}
+	s.nodes = append(s.nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: has, Allocatable: has}})
+}
+
+// runs adds a pod that runs on a node, and returns it.
+func (s *stage) runs(node string, priority int32, p *v1.Pod) *v1.Pod {
+	p = bind(ranked(p, priority), node)
+	start := metav1.NewTime(s.now.Add(time.Duration(len(s.pods)) * time.Second))
+	p.Status = v1.PodStatus{Phase: v1.PodRunning, StartTime: &start}
+	s.pods = append(s.pods, p)
+	s.p.feed.Pod(p)
+	return p
+}
+
+func ranked(p *v1.Pod, priority int32) *v1.Pod {
+	p = p.DeepCopy()
+	p.Spec.Priority = &priority
+	return p
+}
+
+// deleted marks a pod of the stage as being deleted, with a grace period that ends then.
+func (s *stage) deleted(p *v1.Pod, end time.Duration) {
+	at := metav1.NewTime(s.now.Add(end))
+	p.DeletionTimestamp = &at
+}
+
+// attempt schedules a pod that fits nowhere: it returns the node that the pod is promised and who has to go
+// from it.
+func (s *stage) attempt(pod *v1.Pod) (node string, goes []string, says string) {
+	s.t.Helper()
+	f := s.framework(pod)
+	ctx := s.t.Context()
+	s.cs = framework.NewCycleState()
+	infos, err := f.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	statuses := framework.NewDefaultNodeToStatus()
+	if _, status, _ := f.RunPreFilterPlugins(ctx, s.cs, pod); !status.IsSuccess() {
+		s.t.Fatalf("pod %s: %s", pod.Name, status.Message())
+	}
+	for _, info := range infos {
+		status := f.RunFilterPluginsWithNominatedPods(ctx, s.cs, pod, info)
+		if status.IsSuccess() {
+			s.t.Fatalf("pod %s fits on node %s", pod.Name, info.Node().Name)
+		}
+		statuses.Set(info.Node().Name, status)
+	}
+	before := s.p.book.Snapshot()
+	result, status := f.RunPostFilterPlugins(ctx, s.cs, pod, statuses)
+	if s.p.book.Snapshot() != before {
+		s.t.Error("the book is another one after the preemption")
+	}
+	if result != nil && result.NominatingInfo != nil {
+		node = result.NominatedNodeName
+	}
+	if plan, ok := s.p.preemption.plans.of(string(pod.UID), node); ok {
+		for _, v := range plan.victims {
+			goes = append(goes, strings.TrimPrefix(v.name, "default/"))
+		}
+		slices.Sort(goes)
+	}
+	return node, goes, status.Message()
+}
+
+// framework returns kube-scheduler's framework as it is at the moment. The plugin, its book and what it
+// remembers stay the same.
+func (s *stage) framework(pod *v1.Pod) framework.Framework {
+	s.t.Helper()
+	client := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	for _, p := range append(slices.Clone(s.pods), pod) {
+		if err := factory.Core().V1().Pods().Informer().GetStore().Add(p); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for _, b := range s.pdbs {
+		if err := factory.Policy().V1().PodDisruptionBudgets().Informer().GetStore().Add(b); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	list := profiles(s.t, fmt.Sprintf(few, "Refuse"))
+	shared := &Shared{Book: s.p.book, Feed: s.p.feed, Ready: s.p.ready}
+	shared.find.Do(func() {}) // no API is served
+	shared.preempts = preempters(list, klog.Background())
+	registry := plugins.NewInTreeRegistry()
+	if err := registry.Register(Name, named(Name, shared)); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.queue == nil {
+		s.queue = internalqueue.NewTestQueueWithObjects(s.t.Context(), func(a, b fwk.QueuedPodInfo) bool { return false }, s.nominated)
+	}
+	f, err := frameworkruntime.NewFramework(s.t.Context(), registry, &list[0], frameworkOptions(client, factory,
+		internalcache.NewSnapshot(s.pods, s.nodes), s.queue)...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	old := s.p.preemption
+	s.p = shared.plugins[0]
+	if old != nil {
+		s.p.preemption.waits.pods, s.p.preemption.plans.pods = old.waits.pods, old.plans.pods
+	}
+	s.p.preemption.now = func() time.Time { return s.now }
+	s.p.preemption.later = func(d time.Duration, _ func()) { s.later = append(s.later, d) }
+	return f
+}
+
+func frameworkOptions(client *fake.Clientset, factory informers.SharedInformerFactory, snapshot *internalcache.Snapshot,
+	queue *internalqueue.PriorityQueue) []frameworkruntime.Option {
+	return []frameworkruntime.Option{
+		frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithEventRecorder(&events.FakeRecorder{}), frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithPodNominator(queue), frameworkruntime.WithPodActivator(queue),
+		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
+		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
+	}
+}
+
+// want fails the test unless these pods go from the node; nobody where there are none.
+func (s *stage) want(pod *v1.Pod, node, goes, says string) {
+	s.t.Helper()
+	at, who, said := s.attempt(pod)
+	if at != node || strings.Join(who, " ") != goes || !strings.Contains(said, says) {
+		s.t.Errorf("pod %s is promised node %q, %v go, and it says %q; want node %q, %q, and %q", pod.Name, at, who, said, node, goes, says)
+	}
+}
+
+// full is a node whose numas are held by low (CPUs 0-15, priority 1) and mid (16-31, priority 5).
+func (s *stage) full(name string) (low, mid *v1.Pod) {
+	low, mid = cpus("low-"+name, 16), cpus("mid-"+name, 16)
+	s.node(name, two, place.SingleNUMA, holding(low, "0-15"), holding(mid, "16-31"))
+	return s.runs(name, 1, low), s.runs(name, 5, mid)
+}
+
+func TestTheLowestOnTheNUMAThatMattersGoes(t *testing.T) {
+	s := newStage(t)
+	s.full("n")
+	s.want(ranked(cpus("p", 8), 9), "n", "low-n", "preemption: evicts default/low-n (16 cpu on numa 0) from node n, to be aligned on numa 0")
+	s.want(ranked(cpus("p", 8), 3), "n", "low-n", "")
+	s.want(ranked(cpus("p", 8), 1), "", "", "no pods of lower priority to evict")
+	s.want(ranked(cpus("p", 17), 9), "", "", "not helpful")
+	never := ranked(cpus("p", 8), 9)
+	never.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
+	s.want(never, "", "", "preemptionPolicy=Never")
+}
+
+func TestNobodyGoesWhereHigherOnesHoldWhatIsNeeded(t *testing.T) {
+	s := newStage(t)
+	a, b, c := cpus("a", 8), cpus("b", 8), cpus("c", 16)
+	s.node("n", two, place.SingleNUMA, holding(a, "0-7"), holding(b, "8-15"), holding(c, "16-31"))
+	s.runs("n", 9, a)
+	s.runs("n", 1, b)
+	s.runs("n", 9, c)
+	s.want(ranked(cpus("p", 9), 5), "", "", `1 cannot align container "c" (wants 9 cpu; node has 8 free)`)
+	s.want(ranked(cpus("p", 8), 5), "n", "b", "")
+}
+
+// Memory of one group on two numas keeps a pod from either of them, whoever else goes.
+func TestMemoryGroupsOfHigherPriorities(t *testing.T) {
+	s := newStage(t)
+	wide, other := podOf("wide", "cpu=2 memory=100Gi"), cpus("other", 8)
+	group := ledger.Entry{Pod: kube.ID(wide), Holdings: []place.Holding{{Container: "c", Memory: []place.Block{{Kind: "memory", NUMAs: 3, Bytes: 100 << 30}}}}}
+	s.node("n", two, place.Restricted, group, holding(other, "0-7"))
+	s.runs("n", 9, wide)
+	s.runs("n", 1, other)
+	s.want(ranked(cpus("p", 16), 5), "", "", "serve another numa group")
+}
+
+func TestWhatIsNotKnownEvictsNobody(t *testing.T) {
+	for name, c := range map[string]struct {
+		doubt func(*stage)
+		says  string
+	}{
+		"on its way": {(*stage).flies, "pods are on their way to the node"},
+		"silent":     {(*stage).falls, "node's agent is silent"},
+		"refused":    {(*stage).refuses, "node refused such a pod"},
+	} {
+		s := newStage(t)
+		s.full("n")
+		c.doubt(s)
+		s.want(ranked(cpus("p", 8), 9), "", "", c.says)
+		if !s.p.awaits(ranked(cpus("p", 8), 9), "n") {
+			t.Errorf("%s: news of the node do not wake the pod", name)
+		}
+	}
+}
+
+// flies has a third pod on its way to the node.
+func (s *stage) flies() {
+	flying := podOf("flying", "cpu=1500m memory=1Gi")
+	s.pods = append(s.pods, bind(ranked(flying, 9), "n"))
+	s.p.feed.Pod(s.pods[len(s.pods)-1])
+	if _, is := s.p.book.Snapshot().Node("n").Entry(string(flying.UID)); !is {
+		s.t.Fatal("nobody is on the way")
+	}
+}
+
+// falls has the node fall silent: it still reports a pod that was deleted by force long ago.
+func (s *stage) falls() {
+	gone := cpus("gone", 1)
+	s.p.feed.Layout(layout(s.t, "n", two+"\n", place.SingleNUMA, 50, holding(s.pods[0], "0-14"), holding(gone, "15"), holding(s.pods[1], "16-31")))
+	s.p.book.Vanish(string(gone.UID))
+	s.p.book.Overdue(string(gone.UID))
+	if !s.p.book.Snapshot().Node("n").Silent {
+		s.t.Fatal("the node is not silent")
+	}
+}
+
+// refuses has the node refuse a pod of 8 CPUs that was predicted to fit.
+func (s *stage) refuses() {
+	s.p.feed.Layout(layout(s.t, "n", two, place.SingleNUMA, 60))
+	pod := cpus("x", 8)
+	s.p.feed.Pod(bind(pod, "n"))
+	s.p.book.Refuse(string(pod.UID), place.TopologyAffinityError)
+	l := s.p.book.Snapshot().Node("n")
+	if len(l.Refused) == 0 {
+		s.t.Fatal("the node has refused nothing")
+	}
+}
+
+// A node that may have room, as its report will tell, is waited for; not for ever.
+func TestAReportIsWaitedForBeforeOthersAreEvicted(t *testing.T) {
+	s := newStage(t)
+	low, _ := s.full("n")
+	s.full("other")
+	s.p.book.Vanish(string(low.UID)) // it runs still, or does not
+	s.pods = s.pods[1:]
+	pod := ranked(cpus("p", 8), 9)
+	s.want(pod, "", "", "evicts nobody: node n may have room")
+	if len(s.later) == 0 {
+		t.Error("nobody has the pod tried again when the wait is over")
+	}
+	s.now = s.now.Add(patience + time.Second)
+	s.want(pod, "other", "low-other", "")
+	if s.p.awaits(pod, "n") {
+		t.Error("the pod has made room, and waits still")
+	}
+}
+
+// The scheduler's cache may know earlier than the ledger that a victim has gone.
+func TestNobodyElseGoesWhileTheLedgerLearnsOfAVictimsEnd(t *testing.T) {
+	s := newStage(t)
+	s.full("n")
+	s.pods = s.pods[1:]
+	pod := ranked(cpus("p", 8), 9)
+	s.want(pod, "", "", "evicts nobody: node n may have room: pods have just left it")
+	if !slices.Equal(s.later, []time.Duration{catchUp}) {
+		t.Errorf("the pod is tried again after %v", s.later)
+	}
+}
+
+func TestPodsThatAreBeingDeleted(t *testing.T) {
+	pod := ranked(cpus("p", 8), 3)
+	s := newStage(t)
+	low, mid := s.full("n")
+	s.full("other")
+	s.deleted(low, 20*time.Second)
+	s.want(pod, "n", "", "evicts nobody: fits on node n once pods that are being deleted there have gone")
+
+	low.DeletionTimestamp = nil
+	s.deleted(mid, 20*time.Second) // of a higher priority: no place is promised, and nobody goes
+	s.want(pod, "", "", "evicts nobody: fits on node n")
+
+	s.deleted(mid, -2*time.Minute) // it hangs
+	s.pods[2].Spec.Priority = ptr.To[int32](0)
+	s.want(pod, "other", "low-other", "")
+
+	s.deleted(low, time.Hour) // a long grace period
+	s.want(pod, "other", "low-other", "")
+}
+
+func TestDisruptionBudgets(t *testing.T) {
+	s := newStage(t)
+	low, mid := s.full("n")
+	budget := func(allowed int32, of ...*v1.Pod) {
+		for _, p := range of {
+			p.Labels = map[string]string{"app": "x"}
+		}
+		s.pdbs = []*policy.PodDisruptionBudget{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"},
+			Spec:   policy.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}},
+			Status: policy.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed}}}
+	}
+	budget(0, low)
+	s.want(ranked(cpus("p", 8), 9), "n", "mid-n", "")
+	budget(1, low)
+	s.want(ranked(cpus("p", 8), 9), "n", "low-n", "")
+	// kube-scheduler counts the budget down for those that it spares, too.
+	budget(1, low, mid)
+	s.want(ranked(cpus("p", 8), 9), "n", "low-n", "")
+	budget(0, low, mid)
+	s.want(ranked(cpus("p", 8), 9), "n", "low-n", "")
+	s.pdbs[0].Status.DisruptedPods = map[string]metav1.Time{mid.Name: {}}
+	s.want(ranked(cpus("p", 8), 9), "n", "mid-n", "")
+}
+
+// Two evictions of low priority cost less than one of a higher one, also where only plain amounts need one.
+func TestPlainAmountsAndNUMAsTogether(t *testing.T) {
+	s := newStage(t)
+	a, b, plain := cpus("a", 8), cpus("b", 16), podOf("plain", "cpu=70")
+	s.node("n", two, place.SingleNUMA, holding(a, "0-7"), holding(b, "16-31"))
+	s.runs("n", 1, a)
+	s.runs("n", 5, b)
+	s.runs("n", 1, plain)
+	s.runs("n", 1, podOf("bystander", "cpu=1"))
+	s.want(ranked(cpus("p", 16), 9), "n", "a plain", "")
+}
+
+// A pod that nobody aligns, and nodes of which nothing is known, are kube-scheduler's own.
+func TestPlainPodsPreemptAsEver(t *testing.T) {
+	s := newStage(t)
+	s.bare("n")
+	s.runs("n", 1, podOf("low", "cpu=90"))
+	node, _, said := s.attempt(ranked(podOf("p", "cpu=50"), 9))
+	if node != "n" {
+		t.Errorf("the pod is promised %q: %s", node, said)
+	}
+}
+
+// A place is kept also where only one of two that have to go has gone, and where the node would put another
+// pod into it though there is room elsewhere.
+func TestANominatedPodKeepsItsPlace(t *testing.T) {
+	s := newStage(t)
+	second, third := cpus("second", 8), cpus("third", 2)
+	s.node("n", two, place.SingleNUMA, holding(second, "8-15"), holding(third, "16-17"))
+	s.deleted(s.runs("n", 1, second), time.Second)
+	s.runs("n", 1, third)
+	nominated := ranked(cpus("nominated", 16), 9)
+	nominated.Status.NominatedNodeName = "n"
+	thief := ranked(cpus("thief", 4), 3)
+	s.nominated = append(s.nominated, nominated)
+	f := s.framework(thief)
+	filter := func() *fwk.Status {
+		cs := framework.NewCycleState()
+		if _, status, _ := f.RunPreFilterPlugins(t.Context(), cs, thief); !status.IsSuccess() {
+			t.Fatal(status.Message())
+		}
+		info, err := f.SnapshotSharedLister().NodeInfos().Get("n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.RunFilterPluginsWithNominatedPods(t.Context(), cs, thief, info)
+	}
+	fits(t, filter())
+	s.queue.Add(t.Context(), nominated)
+	says(t, filter(), fwk.Unschedulable, "pods that are nominated to the node would lose their place")
+	thief = ranked(thief, 10) // a higher priority may take it
+	fits(t, filter())
+}
+
+func TestWhoPreempts(t *testing.T) {
+	const in = "- plugins: "
+	for name, c := range map[string]struct {
+		plugins, plugin string
+		by, enqueue     string // who runs at postFilter of Tenon and DefaultPreemption, and whether at preEnqueue
+	}{
+		"multiPoint":               {"{multiPoint: {enabled: [{name: Tenon}]}}", Name, Name, Name},
+		"filter":                   {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}}", "NodeResourceTopologyMatch", "NodeResourceTopologyMatch", "NodeResourceTopologyMatch"},
+		"score only":               {"{score: {enabled: [{name: Tenon}]}}", Name, "DefaultPreemption", ""},
+		"no preemption":            {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: DefaultPreemption}]}}", Name, "", ""},
+		"no preemption at all":     {"{filter: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: '*'}]}}", Name, "", ""},
+		"kube-scheduler's":         {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: Tenon}]}}", Name, "DefaultPreemption", ""},
+		"instead of the default's": {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {enabled: [{name: DefaultPreemption}], disabled: [{name: '*'}]}}", Name, Name, Name},
+		"without the plugin":       {"{}", Name, "DefaultPreemption", ""},
+	} {
+		list := profiles(t, in+c.plugins+"\n")
+		if err := complete(list, klog.Background()); err != nil {
+			t.Fatal(err)
+		}
+		args := preempters(list, klog.Background())
+		pl := list[0].Plugins
+		preempts := args["default-scheduler"] != nil
+		if preempts != (c.by == c.plugin) {
+			t.Errorf("%s: the plugin preempts: %v", name, preempts)
+		}
+		if theirs := enabledAt(pl, &pl.PostFilter, "DefaultPreemption"); theirs != (c.by == "DefaultPreemption") {
+			t.Errorf("%s: DefaultPreemption preempts: %v", name, theirs)
+		}
+		if preempts && (!enabledAt(pl, &pl.PostFilter, c.plugin) || !enabledAt(pl, &pl.PreEnqueue, c.enqueue)) {
+			t.Errorf("%s: the plugin preempts, and runs at %+v and %+v", name, pl.PostFilter, pl.PreEnqueue)
+		}
+		if preempts && args["default-scheduler"].MinCandidateNodesAbsolute != 100 {
+			t.Errorf("%s: arguments %+v", name, args["default-scheduler"])
+		}
+	}
+	list := profiles(t, "- plugins: {multiPoint: {enabled: [{name: Tenon}]}}\n  pluginConfig: [{name: DefaultPreemption, args: {minCandidateNodesAbsolute: 7}}]\n")
+	if a := preempters(list, klog.Background())["default-scheduler"]; a == nil || a.MinCandidateNodesAbsolute != 7 {
+		t.Errorf("the profile's arguments for preemption are lost: %+v", a)
+	}
+}
