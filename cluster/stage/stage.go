@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/manifest"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -112,6 +113,26 @@ func asked(pods []v1.Pod) map[string]whatif.Amounts {
 
 // Nodes returns the nodes in ascending order of name. The caller must not change them.
 func (s *Stage) Nodes() []whatif.Node { return s.nodes }
+
+// Usual returns the pods that are there and need alignment, the newest last and at most so many as a scheduler
+// remembers. It learns from them what the cluster usually runs when it starts.
+func (s *Stage) Usual() []*place.Pod {
+	var all []*v1.Pod
+	for i := range s.pods {
+		all = append(all, &s.pods[i])
+	}
+	slices.SortFunc(all, func(a, b *v1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(string(a.UID), string(b.UID)))
+	})
+	var out []*place.Pod
+	for _, p := range slices.Backward(all) {
+		if spec, err := kube.Pod(p); err == nil && !spec.Plain() && len(out) < score.Remembered {
+			out = append(out, spec)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
 
 // Waiting counts the pods that have no node.
 func (s *Stage) Waiting() (n int) {

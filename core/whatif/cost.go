@@ -58,7 +58,7 @@ func (p *Plan) distrusted(n *Node, d place.Demand) string {
 }
 
 func (t Trust) lets(d place.Demand) bool {
-	return t == Allow || t == AllowWithoutDemand && d.Policy != place.Restricted && d.Policy != place.SingleNUMA
+	return t == Allow || t == AllowWithoutDemand && !d.Binds()
 }
 
 // lacks says which plain amounts a node has too little of left. CPUs are rounded so that the want is above
@@ -101,7 +101,8 @@ type Refusal struct {
 	Reasons []place.Reason
 }
 
-// refusals says why nodes have no room for a shape, the most nodes first. Nodes that are gone are passed over.
+// refusals says why nodes, in order of names, have no room for a shape: the most nodes first, then the first
+// name. Nodes that are gone are passed over.
 func (p *Plan) refusals(w *Want, nodes []int) []Refusal {
 	groups := map[string]*Refusal{}
 	for _, i := range nodes {
@@ -123,11 +124,10 @@ func (p *Plan) refusals(w *Want, nodes []int) []Refusal {
 		}
 	}
 	keys := slices.SortedFunc(maps.Keys(groups), func(a, b string) int {
-		return cmp.Or(len(groups[b].Nodes)-len(groups[a].Nodes), strings.Compare(a, b))
+		return cmp.Or(len(groups[b].Nodes)-len(groups[a].Nodes), strings.Compare(groups[a].Nodes[0], groups[b].Nodes[0]))
 	})
 	out := make([]Refusal, 0, len(keys))
 	for _, k := range keys {
-		slices.Sort(groups[k].Nodes)
 		out = append(out, *groups[k])
 	}
 	return out

@@ -73,7 +73,8 @@ const (
 	Refuse
 )
 
-// Rules are the scheduler's own: its arguments, and how it scores.
+// Rules are the scheduler's own: its arguments, and how it scores. A scheduler learns what its cluster usually
+// runs while it schedules; here that is known beforehand ([Usual]).
 type Rules struct {
 	Unknown  Trust // nodes of which nothing is known
 	Coarse   Trust // nodes that tell amounts only

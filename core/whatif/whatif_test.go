@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -67,7 +68,7 @@ func named(i int) ledger.PodID {
 
 func on() error { return nil }
 
-func fill(t interface{ Fatal(...any) }, p *Plan, w *Want, count int) Outcome {
+func fill(t testing.TB, p *Plan, w *Want, count int) Outcome {
 	out, err := p.Fill(w, count, named, on)
 	if err != nil {
 		t.Fatal(err)
@@ -224,11 +225,15 @@ func TestPlanIsItsSimpleTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, r, wants := cases(t)
 		before := slices.Clone(nodes)
-		p := New(nodes, r)
-		for _, w := range wants {
+		r.Strategy.Mix = mix(wants)
+		p, twin := New(nodes, r), New(nodes, r)
+		for k, w := range wants {
 			count := rapid.IntRange(1, 8).Draw(t, "count")
-			twin := New(slices.Clone(p.Nodes()), r)
-			out := fill(t, p, w, count)
+			name := func(i int) ledger.PodID { return named(100*k + i) }
+			out, err := p.Fill(w, count, name, on)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for i := range count {
 				at, low := -1, int64(math.MaxInt64)
 				for k := range twin.nodes {
@@ -242,7 +247,7 @@ func TestPlanIsItsSimpleTwin(t *testing.T) {
 					}
 					break
 				}
-				twin.put(at, w, named(i))
+				twin.put(at, w, name(i))
 				if i >= len(out.Placed) || out.Placed[i].Node != at {
 					t.Fatalf("pod %d: placed %+v, the twin takes node %d", i, out.Placed, at)
 				}
@@ -264,18 +269,48 @@ func TestPlanIsItsSimpleTwin(t *testing.T) {
 	})
 }
 
+// mix is what a cluster usually runs that is asked for each of these as often.
+func mix(wants []*Want) *score.Mix {
+	var all []*Workload
+	for _, w := range wants {
+		all = append(all, &Workload{Want: w, Count: 3})
+	}
+	return Usual(nil, all)
+}
+
+// The pods that are to be placed count in what is usual, and push out those of long ago.
+func TestUsual(t *testing.T) {
+	old, new := pod(1, 0), pod(2, 1)
+	past := slices.Repeat([]*place.Pod{old.Pod}, score.Remembered)
+	for count, want := range map[int][]*place.Pod{1: {old.Pod}, 100: {old.Pod, new.Pod}, 900: {new.Pod, old.Pod}, 5000: {new.Pod}} {
+		var got []*place.Pod
+		for _, s := range Usual(past, []*Workload{{Want: new, Count: count}}).Shares() {
+			got = append(got, s.Pod)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d pods asked for: %d shapes are usual, want %d", count, len(got), len(want))
+		}
+	}
+}
+
 // BenchmarkFill is the size that people ask about: 10,000 pods of 20 shapes on 5,000 nodes.
 func BenchmarkFill(b *testing.B) {
 	var nodes []Node
 	for i := range 5000 {
 		nodes = append(nodes, node(b, fmt.Sprintf("n%04d", i), pair, single(b)))
 	}
+	var wants []*Want
+	for i := range 20 {
+		wants = append(wants, pod(int64(i%10)+1, int64(i/10)))
+	}
+	rules := Rules{Strategy: score.Strategy{Mix: mix(wants)}}
 	for b.Loop() {
-		p := New(nodes, Rules{})
+		p := New(nodes, rules)
 		for i := range 10000 {
-			w := pod(int64(i%10)+1, int64(i/10%2))
-			if out := fill(b, p, w, 1); len(out.Placed) != 1 {
-				b.Fatalf("pod %d: %+v", i, out.Refusals)
+			w := wants[i%len(wants)]
+			out, err := p.Fill(w, 1, func(int) ledger.PodID { return named(i) }, on)
+			if err != nil || len(out.Placed) != 1 {
+				b.Fatalf("pod %d: %+v, error %v", i, out.Refusals, err)
 			}
 		}
 	}

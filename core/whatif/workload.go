@@ -5,6 +5,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -43,4 +44,20 @@ func (w *Workload) ID(turn, i int) ledger.PodID {
 		out.Name += "-" + strconv.Itoa(i)
 	}
 	return out
+}
+
+// Usual returns what a cluster usually runs once it has been asked for some pods, as the scheduler learns it:
+// past are those that it was asked for before, the newest last. A workload of which nobody knows how many
+// there will be counts once.
+func Usual(past []*place.Pod, all []*Workload) *score.Mix {
+	r := score.NewRecent()
+	for i, p := range past {
+		r.Add("past-"+strconv.Itoa(i), p)
+	}
+	for i, w := range all {
+		for k := range min(max(1, w.Count), score.Remembered) {
+			r.Add(strconv.Itoa(i)+"-"+strconv.Itoa(k), w.Want.Pod)
+		}
+	}
+	return r.Mix()
 }

@@ -29,6 +29,8 @@ type Stage interface {
 	Like(namespace, name string) (*whatif.Workload, error)
 	// On returns the pods that would be made anew if a node went away, and counts those that go with it.
 	On(node string) (pods []*whatif.Workload, stay int, err error)
+	// Usual returns the pods that the cluster was asked for lately, the newest last.
+	Usual() []*place.Pod
 	// Waiting counts the pods that have no node.
 	Waiting() int
 }
@@ -227,7 +229,7 @@ func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []Node
 			return nil, nil, "", err
 		}
 		s, err = from.Machines(list)
-		return s, nil, "described machines", err
+		return s, nil, "described", err
 	case len(f.configs) > 0 || f.kubeletFlags() != nil:
 		return nil, nil, "", errors.New("the kubelet's configuration is of --machines, and there are none")
 	case f.nodes != "":
@@ -238,14 +240,14 @@ func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []Node
 		if s, problems, err = from.Export(data); err != nil {
 			return nil, nil, "", fmt.Errorf("nodes file %s: %w", f.nodes, err)
 		}
-		return s, problems, "exported nodes", nil
+		return s, problems, "exported", nil
 	}
 	var namespace string
 	if s, problems, namespace, err = from.Cluster(c.Context(), a.kube); err != nil {
 		return nil, nil, "", fmt.Errorf("read the cluster: %w", err)
 	}
 	a.kube.Namespace = cmp.Or(a.kube.Namespace, namespace)
-	return s, problems, "nodes of the cluster", nil
+	return s, problems, "the cluster", nil
 }
 
 // tasks are what is to be placed, in order: pods that lose their node, files, the pod that is there. What is

@@ -134,6 +134,9 @@ func placementOn(n whatif.Node, x whatif.Placement) placementDocument {
 func changed(before, after whatif.Node) changeDocument {
 	d := changeDocument{Name: after.Name, Left: []leftDocument{}, NUMAs: []wasIsDocument{}}
 	for _, r := range slices.Sorted(maps.Keys(after.Allocatable)) {
+		if after.Allocatable[r] >= whatif.MaxAmount {
+			continue // nobody says how much there is
+		}
 		d.Left = append(d.Left, leftDocument{r, after.Allocatable[r], before.Left(r), after.Left(r)})
 	}
 	if after.State == nil {

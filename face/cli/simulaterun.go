@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -84,12 +85,12 @@ func (s *simulation) nodes() []whatif.Node {
 
 // run does the tasks; as many as fit is asked of every workload by itself.
 func (s *simulation) run(tasks []*task, p *progress) error {
-	nodes := s.nodes()
+	nodes, past := s.nodes(), s.stage.Usual()
 	if !s.most {
-		s.rounds = []round{{whatif.New(nodes, s.rules), tasks}}
+		s.rounds = []round{{s.plan(nodes, past, tasks), tasks}}
 	} else {
 		for _, t := range tasks {
-			s.rounds = append(s.rounds, round{whatif.New(nodes, s.rules), []*task{t}})
+			s.rounds = append(s.rounds, round{s.plan(nodes, past, []*task{t}), []*task{t}})
 		}
 	}
 	for _, t := range tasks {
@@ -108,6 +109,16 @@ func (s *simulation) run(tasks []*task, p *progress) error {
 		}
 	}
 	return nil
+}
+
+func (s *simulation) plan(nodes []whatif.Node, past []*place.Pod, tasks []*task) *whatif.Plan {
+	var all []*whatif.Workload
+	for _, t := range tasks {
+		all = append(all, t.workload)
+	}
+	r := s.rules
+	r.Strategy.Mix = whatif.Usual(past, all)
+	return whatif.New(nodes, r)
 }
 
 func (t *task) do(p *whatif.Plan, turn int, step func() error) (err error) {

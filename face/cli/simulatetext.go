@@ -36,7 +36,11 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 		s.writeNodes(b, s.rounds[0].plan, limit)
 	}
 	if len(s.problems) > 0 {
-		fmt.Fprintf(b, "\nOf %s nothing is known of numas; there it is not judged whether a kubelet refuses:\n\n", nodes(len(s.problems)))
+		fmt.Fprintf(b, "\nOf %s nothing is known of numas: %s.\n\n", nodes(len(s.problems)), [...]string{
+			whatif.Allow:              "pods may go there, and their kubelets may refuse them",
+			whatif.AllowWithoutDemand: "pods without a demand of their own may go there, and their kubelets may refuse them",
+			whatif.Refuse:             "pods that need alignment do not go there",
+		}[s.rules.Unknown])
 		writeProblems(b, s.problems, limit)
 	}
 	if err := b.Flush(); err != nil {
@@ -50,7 +54,7 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 
 // writeScene says where the simulation takes place.
 func (s *simulation) writeScene(b *bufio.Writer) {
-	fmt.Fprintf(b, "On %d %s, scored by %s:\n", len(s.stage.Nodes())-len(s.gone), s.source, s.rules.Strategy.Type)
+	fmt.Fprintf(b, "On %s (%s), scored by %s:\n", nodes(len(s.stage.Nodes())-len(s.gone)), s.source, s.rules.Strategy.Type)
 	for _, g := range s.gone {
 		fmt.Fprintf(b, "Without node %s: %s to be placed anew", g.node, pods(g.moved))
 		if g.stay > 0 {
@@ -193,7 +197,7 @@ func (s *simulation) writeRefusal(b *bufio.Writer, t *task, limit int) {
 	case t.wanted == 1:
 		fmt.Fprintf(b, "%s has no place:\n", t.workload)
 	default:
-		fmt.Fprintf(b, "%s of %s %s no place:\n", pods(t.left()), t.workload, choose(t.left(), "has", "have"))
+		fmt.Fprintf(b, "%d of %s %s no place:\n", t.left(), t.workload, choose(t.left(), "has", "have"))
 	}
 	if len(t.outcome.Refusals) == 0 {
 		writeWrapped(b, "  ", "no node is left")

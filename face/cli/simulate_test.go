@@ -1,0 +1,325 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/node/kubelet"
+)
+
+// stages are the real ones, but for the cluster, which is what kubectl would have exported of one.
+func stages(exported []byte) Stages {
+	return Stages{
+		Cluster: func(_ context.Context, k Kubeconfig) (Stage, []NodeProblem, string, error) {
+			if exported == nil {
+				return nil, nil, "", errors.New("no cluster here")
+			}
+			s, problems, err := export(exported)
+			return s, problems, k.Namespace, err
+		},
+		Export: export,
+		Machines: func(list []whatif.Machine) (Stage, error) {
+			s, err := stage.Machines(list)
+			if err != nil {
+				return nil, err
+			}
+			return s, nil
+		},
+		Kubelet: func(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error) {
+			c, err := kubelet.ParseConfiguration(config)
+			if err != nil {
+				return place.Rules{}, nil, err
+			}
+			r, err := c.On(m, place.ReserveCPUs)
+			if err != nil {
+				return place.Rules{}, nil, err
+			}
+			all, err := kubelet.Allocatable(config, m)
+			return r, all, err
+		},
+	}
+}
+
+func export(data []byte) (Stage, []NodeProblem, error) {
+	s, problems, err := stage.Export(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, nodeProblems(problems), nil
+}
+
+func nodeProblems(in []kube.Problem) (out []NodeProblem) {
+	for _, p := range in {
+		out = append(out, NodeProblem{p.Node, p.Reason})
+	}
+	return out
+}
+
+// simulate runs one command line.
+func simulate(t testing.TB, exported []byte, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	s := Setup{Stages: stages(exported)}
+	args = append([]string{"simulate"}, args...)
+	if stdin == "" {
+		code = Run(t.Context(), args, &out, &errs, s)
+		return out.String(), errs.String(), code
+	}
+	root := newRoot(s)
+	root.SetIn(strings.NewReader(stdin))
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		code = 1
+		errs.WriteString(errorText(err) + "\n")
+	}
+	return out.String(), errs.String(), code
+}
+
+const lab = "../../lab/machines/"
+
+// A cluster of three nodes with numas of 32 CPUs and two GPUs each, and one that says nothing. wide-0 and
+// wide-1 are on gpu-a, the second not reported yet; trainer-0 is on gpu-b; gpu-c is empty and cordoned.
+func gpuCluster(t testing.TB) []byte {
+	t.Helper()
+	var items []any
+	add := func(kind, api string, o any) {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m map[string]any
+		if err := json.Unmarshal(text, &m); err != nil {
+			t.Fatal(err)
+		}
+		m["kind"], m["apiVersion"] = kind, api
+		items = append(items, m)
+	}
+	pods := map[string]v1.Pod{}
+	for _, x := range []struct{ name, node, cpu, memory, gpu string }{
+		{"wide-0", "gpu-a", "28", "100Gi", "1"}, {"wide-1", "gpu-a", "28", "100Gi", "1"}, {"trainer-0", "gpu-b", "24", "100Gi", "1"},
+		{"web-0", "gpu-b", "500m", "1Gi", ""}, {"waits", "", "100", "1Gi", ""},
+	} {
+		pods["ml/"+x.name] = runningPod(x.name, x.node, x.cpu, x.memory, x.gpu)
+		add("Pod", "v1", pods["ml/"+x.name])
+	}
+	for _, n := range []*ledger.Node{
+		node(t, "gpu-a", xeon, place.SingleNUMA, entry(t, "ml/wide-0", ledger.Observed, "1-14,33-46", 100, 1, "gpu-0-0")),
+		node(t, "gpu-b", xeon, place.SingleNUMA, entry(t, "ml/trainer-0", ledger.Observed, "1-12,33-44", 100, 1, "gpu-0-0")),
+		node(t, "gpu-c", xeon, place.SingleNUMA),
+	} {
+		add("NodeLayout", "tenon.sh/v1alpha1", v1alpha1.FromCore(n.Name, n.Machine, n.Rules, n.Entries, nil))
+	}
+	for _, name := range []string{"edge-1", "gpu-a", "gpu-b", "gpu-c"} {
+		n := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		n.Spec.Unschedulable = name == "gpu-c"
+		n.Status.Allocatable = amountsOf("62", "382Gi", "4")
+		if name == "edge-1" {
+			n.Status.Allocatable = amountsOf("8", "16Gi", "")
+		}
+		n.Status.Allocatable["pods"] = resource.MustParse("110")
+		add("Node", "v1", n)
+	}
+	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func amountsOf(cpu, memory, gpu string) v1.ResourceList {
+	out := v1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}
+	if gpu != "" {
+		out["nvidia.com/gpu"] = resource.MustParse(gpu)
+	}
+	return out
+}
+
+func runningPod(name, on, cpu, memory, gpu string) v1.Pod {
+	p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name, UID: types.UID("uid-of-" + name)}}
+	p.Spec.NodeName = on
+	a := amountsOf(cpu, memory, gpu)
+	p.Spec.Containers = []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: a, Limits: a}}}
+	if gpu == "" {
+		p.Spec.Containers[0].Resources.Limits = nil
+	}
+	p.Status.Phase = v1.PodRunning
+	return p
+}
+
+func TestSimulationsWriteAsDrawn(t *testing.T) {
+	cluster := gpuCluster(t)
+	for file, c := range map[string]struct {
+		line string
+		code int
+	}{
+		"simulate-machines.txt": {"-f testdata/simulate-train.yaml --machines " + lab + "gpu-8.txt=2 --kubelet-config " + lab + "gpu-8.yaml", 2},
+		"simulate-fits.txt":     {"-f testdata/simulate-train.yaml --machines " + lab + "gpu-8.txt=3 --kubelet-config " + lab + "gpu-8.yaml", 0},
+		"simulate-max.txt":      {"-f testdata/simulate-train.yaml --count max --machines " + lab + "gpu-8.txt=100 --kubelet-config " + lab + "gpu-8.yaml", 0},
+		"simulate-cluster.txt":  {"-f testdata/simulate-train.yaml", 2},
+		"simulate-pod.txt":      {"--pod ml/wide-1 --count 3", 2},
+		"simulate-podmax.txt":   {"--pod ml/wide-1 --count max", 0},
+		"simulate-without.txt":  {"--without gpu-a", 2},
+		"simulate-without2.txt": {"--without gpu-b", 2},
+		"simulate-refuse.txt":   {"-f testdata/simulate-one.yaml --unknown-nodes Refuse", 2},
+		"simulate-map.txt": {"-f testdata/simulate-one.yaml --map --machines testdata/simulate-pair.txt " +
+			"--topology-manager-policy single-numa-node --cpu-manager-policy static --reserved-cpus 0 --memory-manager-policy Static --reserved-memory 0:memory=1Gi", 0},
+		"simulate.json": {"-f testdata/simulate-one.yaml --count 3 -o json --machines testdata/simulate-pair.txt --kubelet-config testdata/simulate-kubelet.yaml", 2},
+	} {
+		out, errs, code := simulate(t, cluster, "", strings.Fields(c.line)...)
+		if code != c.code || errs != "" {
+			t.Errorf("%s: exit code %d, want %d; stderr %q", c.line, code, c.code, errs)
+		}
+		golden(t, file, out)
+		if strings.HasSuffix(file, ".txt") {
+			checkWidth(t, out)
+		} else if !json.Valid([]byte(out)) {
+			t.Errorf("%s: not JSON", c.line)
+		}
+	}
+}
+
+// The document shows what the program writes.
+func TestTheDocumentShowsTheGoldenSimulations(t *testing.T) {
+	text, err := os.ReadFile("../../docs/simulate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"simulate-machines.txt", "simulate.json", "simulate-train.yaml", "simulate-kubelet.yaml", "simulate-one.yaml", "simulate-pair.txt"} {
+		want, err := os.ReadFile("testdata/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(text, append(append([]byte("\n"), bytes.TrimSpace(want)...), "\n```"...)) {
+			t.Errorf("docs/simulate.md does not show testdata/%s", file)
+		}
+	}
+}
+
+func TestWorkloadsFromStdin(t *testing.T) {
+	text, err := os.ReadFile("testdata/simulate-one.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := simulate(t, nil, string(text)+"---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n",
+		"-f", "-", "--machines", "testdata/simulate-pair.txt")
+	if code != 0 || !strings.Contains(out, "Pod ml/one") || errs != "Warning: -, document 2: Service web (v1) has no pods that are known here\n" {
+		t.Errorf("exit code %d, stdout\n%s\nstderr %q", code, out, errs)
+	}
+}
+
+// The namespace of the command line is for objects that do not say theirs.
+func TestNamespaces(t *testing.T) {
+	const text = "apiVersion: v1\nkind: Pod\nmetadata: {name: x%s}\nspec: {containers: [{name: c}]}\n"
+	for _, c := range []struct{ own, flag, want string }{{"", "", "default"}, {"", "db", "db"}, {", namespace: ml", "db", "ml"}} {
+		args := []string{"-f", "-", "--machines", "testdata/simulate-pair.txt"}
+		if c.flag != "" {
+			args = append(args, "-n", c.flag)
+		}
+		if out, errs, _ := simulate(t, nil, fmt.Sprintf(text, c.own), args...); !strings.Contains(out, "Pod "+c.want+"/x") {
+			t.Errorf("%+v: %s%s", c, out, errs)
+		}
+	}
+}
+
+func TestErrorsOfSimulate(t *testing.T) {
+	cluster := gpuCluster(t)
+	const one, pair = "-f testdata/simulate-one.yaml ", "--machines testdata/simulate-pair.txt "
+	for line, want := range map[string]string{
+		"":                                                         "error: say what to place: -f FILE, --pod NAME or --without NODE",
+		one + pair + "--nodes x":                                   "error: --machines and --nodes cannot both be given",
+		"--pod x --count 1 " + pair:                                "error: --machines have no pods",
+		"--pod ml/wide-0":                                          "error: --pod needs --count",
+		"--without gpu-a --count 3":                                "error: --count needs",
+		one + "--without gpu-a --count max":                        "error: --count max and --without cannot both be given",
+		one + "--count some":                                       `error: --count "some": want 1..100000 or max`,
+		one + "--count 0":                                          `error: --count "0": want 1..100000 or max`,
+		one + "--count 100001":                                     `error: --count "100001"`,
+		one + "--strategy Best":                                    `error: --strategy "Best" is not known: want one of Tenon, LeastAllocated`,
+		one + "--unknown-nodes Maybe":                              `error: --unknown-nodes "Maybe" is not known: want one of Allow, AllowWithoutDemand, Refuse`,
+		one + "--coarse-nodes Maybe":                               `error: --coarse-nodes "Maybe" is not known`,
+		one + "-o yaml":                                            `error: output format "yaml" is not known`,
+		one + "--color pink":                                       `error: --color "pink" is not known`,
+		"-f testdata/absent.yaml":                                  "error: open workload file: open testdata/absent.yaml: no such file or directory",
+		"-f testdata/simulate-pair.txt":                            "error: workload file testdata/simulate-pair.txt: document 1: ",
+		"--without nowhere":                                        `error: --without: node "nowhere" is not there`,
+		"--pod ml/nobody --count 1":                                "error: --pod: pod ml/nobody is not there",
+		"--pod ML/x --count 1":                                     `error: "ML" is not the name of a namespace`,
+		one + "--kubelet-config x":                                 "error: the kubelet's configuration is of --machines, and there are none",
+		one + "--reserved-cpus 0":                                  "error: the kubelet's configuration is of --machines, and there are none",
+		one + "--nodes testdata/simulate.json":                     "error: nodes file testdata/simulate.json: ",
+		one + "--machines testdata/absent":                         "error: open machine file: ",
+		one + "--machines testdata/simulate-pair.txt=0":            `error: --machines "testdata/simulate-pair.txt=0": want FILE or FILE=COPIES, 1..100000 of them`,
+		one + "--machines testdata/simulate-pair.txt=30000":        "error: machine simulate-pair: 30000 copies: want 1..20000",
+		one + pair + pair:                                          `error: two nodes are named "simulate-pair"`,
+		one + pair + "--kubelet-config a --kubelet-config b":       "error: 2 --kubelet-config for 1 --machines: want one for all, or one for each",
+		one + pair + "--kubelet-config testdata/simulate-pair.txt": "error: kubelet configuration testdata/simulate-pair.txt for machine simulate-pair: parse: ",
+		one + pair + "--kubelet-config testdata/simulate-kubelet.yaml --reserved-cpus 0": "error: --kubelet-config and flags of the kubelet cannot both be given",
+		one + pair + "--topology-manager-policy some":                                    `error: flags of the kubelet for machine simulate-pair: topologyManagerPolicy: unknown value "some"`,
+		one + pair + "--cpu-manager-policy static":                                       "error: flags of the kubelet for machine simulate-pair: cpuManagerPolicy: static needs reservedSystemCPUs",
+		one + pair + "--cpu-manager-policy static --reserved-cpus 99":                    "error: flags of the kubelet for machine simulate-pair: reservedSystemCPUs: machine has no cpu 99",
+		one + pair + "--memory-manager-policy Static --reserved-memory 0=1Gi":            `error: --reserved-memory: "0=1Gi": want NUMA:KIND=AMOUNT`,
+		one + pair + "--memory-manager-policy Static --reserved-memory 0:memory":         `error: --reserved-memory: "memory": want KIND=AMOUNT`,
+		one + pair + "--memory-manager-policy Static --reserved-memory 7:memory=1Gi":     "error: flags of the kubelet for machine simulate-pair: reservedMemory: ",
+	} {
+		out, errs, code := simulate(t, cluster, "", strings.Fields(line)...)
+		if code != 1 || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want 1, nothing, %q", line, code, out, errs, want)
+		}
+	}
+	if _, errs, code := simulate(t, nil, "", strings.Fields(one)...); code != 1 || errs != "error: read the cluster: no cluster here\n" {
+		t.Errorf("without a cluster: exit code %d, stderr %q", code, errs)
+	}
+}
+
+// A long simulation says how far it is, and ends when it is told to.
+func TestProgress(t *testing.T) {
+	var out bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	p := progressOn(ctx, &out)
+	p.all = 10
+	if err := p.step(); err != nil || out.Len() > 0 {
+		t.Errorf("the first step says %q, error %v", out.String(), err)
+	}
+	p.next = time.Now().Add(-time.Second)
+	if err := p.step(); err != nil || out.String() != "simulate: pod 2 of 10\n" {
+		t.Errorf("after a while it says %q, error %v", out.String(), err)
+	}
+	cancel()
+	if err := p.step(); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end: error %v", err)
+	}
+}
+
+// Everything that a simulation takes is one list of pods: the bound is on all of them.
+func TestSimulationsAreBounded(t *testing.T) {
+	many := strings.Repeat("---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  replicas: 60000\n  template: {spec: {containers: [{name: c}]}}\n", 2)
+	if _, errs, code := simulate(t, nil, many, "-f", "-", "--machines", "testdata/simulate-pair.txt"); code != 1 || errs != "error: more than 100000 pods\n" {
+		t.Errorf("exit code %d, stderr %q", code, errs)
+	}
+	// 110 pods are what a kubelet takes; as many as fit of a pod that asks for nothing is that.
+	out, errs, code := simulate(t, nil, many[:strings.LastIndex(many, "---")], "-f", "-", "--count", "max", "--machines", "testdata/simulate-pair.txt")
+	if code != 0 || errs != "" || !strings.Contains(out, "Deployment default/x  110 ") {
+		t.Errorf("exit code %d, stderr %q:\n%s", code, errs, out)
+	}
+}
