@@ -72,6 +72,7 @@ func TestTheCommandsTellWhatTheClusterDoes(t *testing.T) {
 		}
 	})
 	t.Run("kubectl get nodelayouts", func(t *testing.T) { columns(ctx, t, c) })
+	t.Run("simulate", func(t *testing.T) { simulates(ctx, t, c) })
 }
 
 func begin(ctx context.Context, t *testing.T) *lab.Cluster {
@@ -149,7 +150,7 @@ func reported(ctx context.Context, t *testing.T, c *lab.Cluster, pods int) {
 // run runs a command line as a person would, against the cluster's kubeconfig file.
 func run(ctx context.Context, c *lab.Cluster, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
-	code = cli.Run(ctx, append(args, "--kubeconfig", c.KubeconfigPath), &out, &errs, cli.Setup{Version: "test", Connect: connect})
+	code = cli.Run(ctx, append(args, "--kubeconfig", c.KubeconfigPath), &out, &errs, setup("test"))
 	return out.String(), errs.String(), code
 }
 
