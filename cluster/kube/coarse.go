@@ -75,6 +75,9 @@ func (f *Feed) TopologyGone(o *v1alpha2.NodeResourceTopology) {
 	if c.counts {
 		f.book.Forget(o.Name)
 	}
+	if !f.exact[o.Name] {
+		f.later(0, func() { f.onFreed(o.Name) })
+	}
 }
 
 // TopologyProblem returns why the NodeResourceTopology of a node was refused, or "".
@@ -167,6 +170,7 @@ func (f *Feed) begin(p *boundPod) {
 	}
 }
 
-// OnFreed has a callback told of nodes on which something became free of which no event tells. It is
-// called before the first event; the callback runs by itself.
+// OnFreed has a callback told of nodes where a pod may fit that did not, though no report came: something
+// became free that reports do not show, or what was known of the node is gone. It is called before the
+// first event; the callback runs by itself.
 func (f *Feed) OnFreed(told func(node string)) { f.onFreed = told }

@@ -266,6 +266,7 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 	delete(f.versions, l.Name)
 	delete(f.problems, l.Name)
 	f.unlaid(l.Name)
+	f.later(0, func() { f.onFreed(l.Name) })
 }
 
 // compare compares resource versions; what is not a resource version is newer than everything.

@@ -153,7 +153,7 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) erro
 		return fmt.Errorf("follow layouts: %w", err)
 	}
 	synced := []cache.InformerSynced{l.HasSynced, p.HasSynced}
-	t, err := followTopologies(cc, s)
+	t, err := followTopologies(ctx, cc, s)
 	if err != nil {
 		return err
 	}

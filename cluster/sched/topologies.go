@@ -3,12 +3,15 @@ package sched
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	poll "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -23,27 +26,35 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// topologies is where the API server serves NodeResourceTopologies, found once; nil where it does not,
-// or does not let this scheduler read them. An informer of what cannot be read would keep the scheduler
-// from ever starting.
+// lookup is how often it is looked whether NodeResourceTopologies are served by now.
+const lookup = 10 * time.Second
+
+// topologies is where the API server serves NodeResourceTopologies, as it was found at the start; nil
+// where it did not, or did not let this scheduler read them. The framework takes no informer later, and one
+// of what cannot be read would keep the scheduler from ever starting.
 func (s *Shared) topologies(ctx context.Context, cfg *rest.Config) (*schema.GroupVersionResource, error) {
-	s.find.Do(func() { s.topology, s.findErr = findTopologies(ctx, cfg) })
+	s.find.Do(func() {
+		var why string
+		if s.topology, why, s.findErr = findTopologies(ctx, cfg); why != "" {
+			klog.FromContext(ctx).WithName(Name).Info("NodeResourceTopologies are not followed yet: nodes without a layout are unknown", "reason", why)
+		}
+	})
 	return s.topology, s.findErr
 }
 
-func findTopologies(ctx context.Context, cfg *rest.Config) (*schema.GroupVersionResource, error) {
+// findTopologies returns where NodeResourceTopologies can be read, or nil and why they cannot.
+func findTopologies(ctx context.Context, cfg *rest.Config) (r *schema.GroupVersionResource, why string, err error) {
 	known, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make discovery client: %w", err)
+		return nil, "", fmt.Errorf("make discovery client: %w", err)
 	}
-	logger := klog.FromContext(ctx).WithName(Name)
 	for _, r := range nrt.Resources() {
 		list, err := known.ServerResourcesForGroupVersion(r.GroupVersion().String())
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("find resources of %s: %w", r.GroupVersion(), err)
+			return nil, "", fmt.Errorf("find resources of %s: %w", r.GroupVersion(), err)
 		}
 		for i := range list.APIResources {
 			if list.APIResources[i].Name == r.Resource {
@@ -51,25 +62,23 @@ func findTopologies(ctx context.Context, cfg *rest.Config) (*schema.GroupVersion
 			}
 		}
 	}
-	logger.Info("The API server has no NodeResourceTopology: nodes without a layout are unknown. Should it come later, restart the scheduler")
-	return nil, nil
+	return nil, "the API server does not serve them", nil
 }
 
 // readable returns the resource if this scheduler may list it.
-func readable(ctx context.Context, cfg *rest.Config, r schema.GroupVersionResource) (*schema.GroupVersionResource, error) {
+func readable(ctx context.Context, cfg *rest.Config, r schema.GroupVersionResource) (*schema.GroupVersionResource, string, error) {
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make client for %s: %w", r.GroupResource(), err)
+		return nil, "", fmt.Errorf("make client for %s: %w", r.GroupResource(), err)
 	}
 	_, err = client.Resource(r).List(ctx, metav1.ListOptions{Limit: 1})
 	if apierrors.IsForbidden(err) {
-		klog.FromContext(ctx).WithName(Name).Error(err, "NodeResourceTopology may not be read: nodes without a layout are unknown")
-		return nil, nil
+		return nil, err.Error(), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", r.GroupResource(), err)
+		return nil, "", fmt.Errorf("list %s: %w", r.GroupResource(), err)
 	}
-	return &r, nil
+	return &r, "", nil
 }
 
 // eventResource is how the framework names the informer of a resource: resource.version.group.
@@ -78,16 +87,23 @@ func eventResource(r schema.GroupVersionResource) fwk.EventResource {
 }
 
 // followTopologies lets the scheduler's own informer of NodeResourceTopologies fill the book, and returns
-// whether its first list is in; nil where there are none.
-func followTopologies(cc *schedconfig.CompletedConfig, s *parts) (cache.InformerSynced, error) {
+// whether its first list is in. Where there are none, it returns nil, and they are followed once they are
+// there.
+func followTopologies(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) (cache.InformerSynced, error) {
 	if s.topology == nil {
+		go s.awaitTopologies(ctx, cc)
 		return nil, nil
 	}
-	i := cc.DynInformerFactory.ForResource(*s.topology).Informer()
+	return s.fill(cc, *s.topology, s.Feed.Topologies())
+}
+
+// fill has an informer of NodeResourceTopologies tell a handler of them.
+func (s *parts) fill(cc *schedconfig.CompletedConfig, r schema.GroupVersionResource, to cache.ResourceEventHandler) (cache.InformerSynced, error) {
+	i := cc.DynInformerFactory.ForResource(r).Informer()
 	if err := i.SetTransform(nrt.Typed); err != nil {
 		return nil, fmt.Errorf("decode NodeResourceTopologies: %w", err)
 	}
-	h, err := i.AddEventHandler(s.Feed.Topologies())
+	h, err := i.AddEventHandler(to)
 	if err != nil {
 		return nil, fmt.Errorf("follow NodeResourceTopologies: %w", err)
 	}
@@ -95,6 +111,58 @@ func followTopologies(cc *schedconfig.CompletedConfig, s *parts) (cache.Informer
 		return nil, fmt.Errorf("follow NodeResourceTopologies: %w", err)
 	}
 	return h.HasSynced, nil
+}
+
+// awaitTopologies looks for NodeResourceTopologies until they can be read, and then follows them. The
+// definition may be installed, or the right be given, while the scheduler runs.
+func (s *parts) awaitTopologies(ctx context.Context, cc *schedconfig.CompletedConfig) {
+	logger := klog.FromContext(ctx).WithName(Name)
+	_ = poll.PollUntilContextCancel(ctx, lookup, false, func(ctx context.Context) (bool, error) {
+		r, _, err := findTopologies(ctx, cc.KubeConfig)
+		if err == nil && r != nil {
+			_, err = s.fill(cc, *r, s.late())
+		}
+		if err != nil {
+			logger.V(2).Info("NodeResourceTopologies not found, will try again", "error", err.Error())
+		}
+		return err == nil && r != nil, nil
+	})
+	if ctx.Err() == nil {
+		logger.Info("NodeResourceTopologies are followed from now on")
+		cc.DynInformerFactory.Start(ctx.Done())
+	}
+}
+
+// late returns the handler of an informer of which the framework does not know: it does itself what
+// topologyChanged does elsewhere.
+func (s *parts) late() cache.ResourceEventHandler {
+	feed := s.Feed.Topologies()
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(o any, first bool) {
+			feed.OnAdd(o, first)
+			s.told(nil, o)
+		},
+		UpdateFunc: func(before, o any) {
+			feed.OnUpdate(before, o)
+			s.told(before, o)
+		},
+		DeleteFunc: feed.OnDelete,
+	}
+}
+
+// told wakes pods that fit a node of which an object tells something else than before.
+func (s *Shared) told(before, o any) {
+	now, ok := o.(*v1alpha2.NodeResourceTopology)
+	if !ok {
+		return
+	}
+	if old, ok := before.(*v1alpha2.NodeResourceTopology); ok && equality.Semantic.DeepEqual(old.Zones, now.Zones) &&
+		slices.Equal(old.Attributes, now.Attributes) && slices.Equal(old.TopologyPolicies, now.TopologyPolicies) {
+		return
+	}
+	if n := s.Book.Snapshot().Node(now.Name); n == nil || n.Quality == ledger.Coarse {
+		s.wake(now.Name)
+	}
 }
 
 // topologyChanged wakes a pod if it fits the node that reported, and the report is what is known of it.

@@ -22,9 +22,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/deploy/crd"
@@ -40,6 +44,7 @@ const Stubborn = "stubborn"
 type Cluster struct {
 	Client     kubernetes.Interface
 	Topologies *nrt.Client
+	Layouts    *client.Client
 	Pods       *workload.Watch
 	// Scheduler is there after Schedule.
 	Scheduler *scheduler.Running
@@ -54,11 +59,49 @@ type Cluster struct {
 // Start starts the control plane and the play of kubelets, in a new directory below dir. The scheduler
 // starts later, so that nodes can be made that it knows from the start.
 func Start(ctx context.Context, dir string) (*Cluster, error) {
+	c, err := StartBare(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Define(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start cluster: %w", err), c.Stop())
+	}
+	return c, nil
+}
+
+// StartBare is Start without the definition of NodeResourceTopology.
+func StartBare(ctx context.Context, dir string) (*Cluster, error) {
 	c := &Cluster{dir: dir}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start cluster: %w", err), c.Stop())
 	}
 	return c, nil
+}
+
+// Define installs the definition of NodeResourceTopology.
+func (c *Cluster) Define(ctx context.Context) error {
+	return c.plane.Define(ctx, crd.NodeResourceTopology())
+}
+
+// Undefine removes the definition, and with it all objects, and waits until it is gone.
+func (c *Cluster) Undefine(ctx context.Context) error {
+	all, err := dynamic.NewForConfig(c.plane.Admin)
+	if err != nil {
+		return fmt.Errorf("make client for definitions: %w", err)
+	}
+	definitions := all.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	name := nrt.Resource + "." + v1alpha2.SchemeGroupVersion.Group
+	if err := definitions.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("delete definition %s: %w", name, err)
+	}
+	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := definitions.Get(ctx, name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until definition %s is gone: %w", name, err)
+	}
+	return nil
 }
 
 func (c *Cluster) start(ctx context.Context) (err error) {
@@ -67,7 +110,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		return err
 	}
 	c.plane, err = control.Start(ctx, control.Options{Dir: home, Manifests: deploy.Access(),
-		CRDs: [][]byte{crd.YAML(), crd.NodeResourceTopology()}})
+		CRDs: [][]byte{crd.YAML()}})
 	if err != nil {
 		return err
 	}
@@ -75,6 +118,9 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		return err
 	}
 	if c.Topologies, err = nrt.NewClient(c.plane.Admin); err != nil {
+		return err
+	}
+	if c.Layouts, err = client.New(c.plane.Admin); err != nil {
 		return err
 	}
 	account, err := control.As(ctx, c.plane.Admin, control.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})

@@ -21,6 +21,11 @@ import (
 	strictyaml "sigs.k8s.io/yaml"
 )
 
+// Define creates definitions of kinds while the plane runs, and waits until it serves them.
+func (p *Plane) Define(ctx context.Context, manifests ...[]byte) error {
+	return p.applyCRDs(ctx, manifests)
+}
+
 // applyCRDs creates the definitions and waits until the API server serves them.
 func (p *Plane) applyCRDs(ctx context.Context, manifests [][]byte) error {
 	client, err := clientset.NewForConfig(p.Admin)

@@ -1,0 +1,124 @@
+package coarse_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/lab/coarse"
+	"github.com/tenon-numa/tenon/lab/scheduler"
+)
+
+// started returns a cluster of its own with a scheduler.
+func started(t *testing.T, start func(context.Context, string) (*coarse.Cluster, error), profiles string) *world {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	dir, err := os.MkdirTemp("", "coarse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	c, err := start(ctx, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.Schedule(profiles); err != nil {
+		t.Fatal(err)
+	}
+	return &world{Cluster: c, ctx: ctx}
+}
+
+// NodeResourceTopology may be installed, removed and installed again while the scheduler runs. Reports
+// wake pods all the same.
+func TestTheDefinitionComesLate(t *testing.T) {
+	w := started(t, coarse.StartBare, scheduler.Tenon)
+	w.node(t, "late", "late-a")
+	w.pod(t, "late", "one", "4/4Gi")
+	w.waits(t, "one", "node has no layout")
+	define := func() {
+		t.Helper()
+		if err := w.Define(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	define()
+	w.report(t, coarse.Topology("late-a", single, "4:8/32Gi 2:8/32Gi"))
+	w.runs(t, "one")
+	w.pod(t, "late", "two", "4/4Gi")
+	w.waits(t, "two", noContainer)
+	w.report(t, coarse.Signed(coarse.Topology("late-a", single, "0:8/28Gi:32Gi 4:8/32Gi"), "one"))
+	w.runs(t, "two")
+	w.pod(t, "late", "three", "4/4Gi")
+	w.waits(t, "three", noContainer)
+	if err := w.Undefine(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.knows(t, "late-a", func(n *ledger.Node) bool { return n == nil })
+	define()
+	w.report(t, coarse.Topology("late-a", single, "8/32Gi 8/32Gi"))
+	w.runs(t, "three")
+	w.knows(t, "late-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Coarse })
+}
+
+// A node whose NodeResourceTopology or layout goes away is an unknown one: where these are let in, the pods
+// that wait for it go there. When it is back, it counts again.
+func TestWhatIsKnownOfANodeGoesAwayAndComesBack(t *testing.T) {
+	w := started(t, coarse.Start, strings.Replace(scheduler.Tenon, "Refuse", "Allow", 1))
+	w.node(t, "gone", "gone-a")
+	full := coarse.Topology("gone-a", single, "0:8/32Gi 0:8/32Gi")
+	w.report(t, full)
+	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil })
+	w.pod(t, "gone", "one", "4/4Gi")
+	w.waits(t, "one", noContainer)
+	if err := w.Topologies.Delete(w.ctx, "gone-a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.runs(t, "one")
+	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n == nil })
+
+	w.report(t, full) // made anew
+	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Coarse })
+	w.pod(t, "gone", "two", "4/4Gi")
+	w.waits(t, "two", noContainer)
+	layout := w.layout(t, "gone-a", "numa 0 cpus 0-2 memory 8Gi\nnuma 1 socket 1 cpus 3-5 memory 8Gi")
+	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Exact })
+	w.report(t, coarse.Topology("gone-a", single, "8/32Gi 8/32Gi")) // the layout goes before it
+	w.waits(t, "two", "wants 4 cpu")
+	layout()
+	w.runs(t, "two") // by what the other object says
+	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Coarse })
+	w.layout(t, "gone-a", "numa 0 cpus 0-7 memory 8Gi\nnuma 1 socket 1 cpus 8-15 memory 8Gi")
+	w.knows(t, "gone-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Exact })
+}
+
+// layout publishes the layout of a node, and returns what removes it.
+func (w *world) layout(t *testing.T, node, machine string) (remove func()) {
+	t.Helper()
+	m, err := topo.ParseMachine(machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true}}
+	if _, err := w.Layouts.Apply(w.ctx, v1alpha1.FromCore(node, m, r, nil, nil)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := w.Layouts.Delete(w.ctx, node, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
