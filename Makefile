@@ -8,7 +8,7 @@ CHAOS = 1h
 
 D = 2
 
-.PHONY: help demo up test test-node race model bench diff chaos fuzz generate verify lint build clean
+.PHONY: help demo up test test-node race model bench bench-docs diff chaos fuzz generate verify lint build clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -36,6 +36,9 @@ bench: ## Run the benchmarks of core and of the agent, then compare place with t
 	go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agent
 	go test -run '^$$' -bench Publish -benchtime 10x ./lab
 	go test -run '^$$' -bench AgainstTheKubelet -benchtime 100ms ./lab/kubelet
+
+bench-docs: ## Measure the core beside a plain loop, and write docs/performance.md and its chart anew
+	go run ./test/performance
 
 diff: ## Judge N admissions by the kubelet's own managers, from seed S on (make diff N=1000000 S=1)
 	go test ./lab/kubelet -run TestPlaceAgrees -diff.n $(N) -diff.seed $(S) -v -timeout 0

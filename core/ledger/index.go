@@ -114,23 +114,33 @@ func (a *asked) renew(s *Snapshot, fits []uint64, since uint64) []uint64 {
 		if c.latest <= since {
 			continue
 		}
+		var changed uint64
+		var usages [chunkSize]*place.Usage
 		for k, n := range c.nodes {
 			if c.since[k] <= since {
 				continue
 			}
-			if out[i] &^= 1 << k; n != nil && a.on(n) {
-				out[i] |= 1 << k
+			if changed |= 1 << k; n != nil {
+				usages[k] = n.Usage
 			}
 		}
+		var word [1]uint64
+		a.question.FitsAll(usages[:], word[:])
+		for rest := word[0]; rest != 0; rest &= rest - 1 {
+			if k := bits.TrailingZeros64(rest); !a.elsewhere(c.nodes[k]) {
+				word[0] &^= 1 << k
+			}
+		}
+		out[i] = out[i]&^changed | word[0]
 	}
 	return out
 }
 
 // on is Node.Place without holdings and reasons.
-func (a *asked) on(n *Node) bool {
-	if !a.question.Fits(n.Usage) {
-		return false
-	}
+func (a *asked) on(n *Node) bool { return a.question.Fits(n.Usage) && a.elsewhere(n) }
+
+// elsewhere is on for a node whose likeliest state admits the pod.
+func (a *asked) elsewhere(n *Node) bool {
 	if a.demand != (place.Demand{}) || n.doubts(a.pod) {
 		return n.Place(a.pod, a.demand).Fits()
 	}

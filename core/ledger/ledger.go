@@ -2,7 +2,7 @@
 // holdings that the node reported (observed) and holdings that were computed for pods on their way
 // (predicted).
 //
-// [Book] has the only lock in core; everything it hands out is an immutable [Node] or [Snapshot], so
+// [Book] and [Index] have the only locks in core; everything that a book hands out is an immutable [Node] or [Snapshot], so
 // any number of readers decide without locks. It refuses to reserve what does not fit: the verdict is
 // computed again under the lock, whatever the caller believed.
 //

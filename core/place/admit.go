@@ -37,11 +37,10 @@ func Place(u *Usage, p *Pod) Verdict {
 // reasons. For a pod of one container it allocates nothing. Who asks of many nodes makes a [Question].
 func Fits(u *Usage, p *Pod) bool {
 	if p.alone() {
-		a := admission{u: u, pod: p}
-		r := a.containerRequest(0)
-		plan := u.plan(&r, p.Exclusive())
-		if x := plan.ask(u); x != unsure {
-			return x == yes
+		var x plan
+		x.ready(u, p)
+		if a := x.ask(u); a != unsure {
+			return a == yes
 		}
 	}
 	return fits(u, p)
@@ -324,7 +323,8 @@ func (a *admission) plain(r *request) (h hint, ok bool) {
 	if r.spare.any() || a.u.selfish && a.u.Rules.Topology.PreferClosest {
 		return h, false
 	}
-	p := a.u.plan(r, a.pod.Exclusive())
+	var p plan
+	p.make(a.u, r, a.pod.Exclusive())
 	if p.never || p.hard || p.narrow || p.choosy == 0 && !p.pinned {
 		return h, false
 	}

@@ -41,8 +41,9 @@ func TestFitsIsWhatPlaceSays(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(t, "pods") {
 			p := drawnPod(t)
 			before := pictureOf(u)
+			q := place.NewQuestion(p)
 			fits, v := place.Fits(u, p), place.Place(u, p)
-			if fits != v.Fits() {
+			if fits != v.Fits() || q.Fits(u.Empty()) != place.Place(u.Empty(), p).Fits() || q.Fits(u) != v.Fits() {
 				t.Fatalf("Fits says %v, Place says %q %v %v\nof pod %+v", fits, v.Error, v.Reasons, v.Holdings, p)
 			}
 			if after := pictureOf(u); fmt.Sprint(before) != fmt.Sprint(after) {
@@ -61,6 +62,30 @@ func TestFitsAllocatesNothing(t *testing.T) {
 		}
 		if got, want := place.Fits(c.usage, c.pod), place.Place(c.usage, c.pod).Fits(); got != want {
 			t.Errorf("%s: Fits says %v, Place %v", c.name, got, want)
+		}
+	}
+}
+
+// What a verdict, a state after it, and a question asked again leave as garbage has a bound too.
+func TestAnswersAllocateLittle(t *testing.T) {
+	for _, c := range benchCases(t) {
+		q := place.NewQuestion(c.pod)
+		if got, want := q.Fits(c.usage), place.Place(c.usage, c.pod).Fits(); got != want {
+			t.Errorf("%s: the question says %v, the verdict %v", c.name, got, want)
+		}
+		if n := testing.AllocsPerRun(10, func() { q.Fits(c.usage) }); n != 0 {
+			t.Errorf("%s: %v allocations of a question asked again, want none", c.name, n)
+		}
+		v := place.Place(c.usage, c.pod)
+		most := 30.0
+		if strings.Contains(c.name, "refused") {
+			most = 90 // several numas, or reasons
+		}
+		if n := testing.AllocsPerRun(10, func() { place.Place(c.usage, c.pod) }); n > most {
+			t.Errorf("%s: %v allocations of a verdict, at most %v are meant", c.name, n, most)
+		}
+		if n := testing.AllocsPerRun(10, func() { c.usage.Hold(v.Holdings...) }); n > 8 {
+			t.Errorf("%s: Hold allocates %v times, at most 8 are meant", c.name, n)
 		}
 	}
 }

@@ -42,6 +42,8 @@ func (u *Usage) Ground() Ground { return Ground{u.ground} }
 
 // deviceSet is what of the devices of one resource does not change.
 type deviceSet struct {
+	name    string
+	numas   topo.Mask // that some device is on
 	healthy int
 	shared  bool // some device touches several numas
 }
@@ -59,7 +61,7 @@ func newGround(m *topo.Machine, r Rules) *ground {
 		g.selfish = g.selfish || meanDistance(m, 1<<uint(i)) != meanDistance(m, 1)
 	}
 	for at, res := range m.Resources() {
-		set := deviceSet{healthy: healthy(res)}
+		set := deviceSet{name: res.Name, numas: res.NUMAs, healthy: healthy(res)}
 		for _, d := range res.Devices {
 			set.shared = set.shared || bits.OnesCount64(uint64(d.NUMAs)) > 1
 			add(g.whole[g.devices(at):], d.NUMAs, 1)

@@ -32,10 +32,16 @@ const maxRows = 8
 
 // row is what a request wants of one row of amounts.
 type row struct {
-	at     int // where the row begins
 	amount int64
 	on     topo.Mask // the numas that the family ranges over
-	stock  int       // of devices: where the amount of all usable ones is; else 0
+	at     int32     // where the row begins
+	stock  int32     // of devices: where the amount of all usable ones is; else 0
+}
+
+// stock is an amount of devices of which it only matters how many there are.
+type stock struct {
+	amount int64
+	at     int32
 }
 
 // plan is a request of one container, made ready for all usages of one ground.
@@ -56,13 +62,12 @@ type plan struct {
 	// width is the number of numas that CPUs and devices prefer: 0 where there are none of them, -1 where
 	// they do not agree. memory is the one that memory prefers.
 	width, memory int
-	// stocks are devices of which it only matters how many there are.
-	stocks  [maxRows]row
-	stocked int
+	stocks        [maxRows]stock
+	stocked       int
 }
 
-// plan makes a request of one app container ready.
-func (u *Usage) plan(r *request, exclusive bool) (p plan) {
+// make makes a request of one app container ready; the plan was the zero plan.
+func (p *plan) make(u *Usage, r *request, exclusive bool) {
 	g, rules := u.ground, &u.Rules
 	p.policy, p.near, p.never = rules.Topology.Policy, g.all, g.beyond
 	var universe topo.Mask
@@ -74,21 +79,22 @@ func (u *Usage) plan(r *request, exclusive bool) (p plan) {
 		p.want(g, row{at: 0, amount: r.cpus, on: g.withCPUs}, false)
 	}
 	for _, d := range r.devices {
-		at, res, known := u.resource(d.Resource)
-		if !known {
+		at := u.resourceAt(d.Resource)
+		if at < 0 {
 			continue
 		}
-		universe |= res.NUMAs
-		p.never = p.never || g.sets[at].healthy == 0
-		x := row{at: g.devices(at), amount: max(0, d.N), on: res.NUMAs, stock: g.usable(at)}
-		if res.NUMAs != 0 {
-			p.want(g, x, g.sets[at].shared)
+		set := &g.sets[at]
+		universe |= set.numas
+		p.never = p.never || set.healthy == 0
+		x := row{at: int32(g.devices(at)), amount: max(0, d.N), on: set.numas, stock: int32(g.usable(at))}
+		if set.numas != 0 {
+			p.want(g, x, set.shared)
 		}
 		if p.stocked == maxRows {
 			p.hard = true
-			return p
+			return
 		}
-		p.stocks[p.stocked] = x
+		p.stocks[p.stocked] = stock{x.amount, x.stock}
 		p.stocked++
 	}
 	p.choosy = p.n
@@ -99,7 +105,19 @@ func (u *Usage) plan(r *request, exclusive bool) (p plan) {
 	// The memory manager refuses a container that wants none, where nothing else says where.
 	p.hard = p.hard || exclusive && rules.Memory.Static && !p.pinned
 	p.never = p.never || universe.Len() > maxLattice && (p.policy != None || p.pinned)
-	return p
+}
+
+// ready is make for a pod that is alone.
+func (p *plan) ready(u *Usage, pod *Pod) {
+	c, exclusive := &pod.Containers[0], pod.Exclusive()
+	r := request{devices: c.Devices}
+	if exclusive && u.Rules.CPU.Static && c.MilliCPU%1000 == 0 {
+		r.cpus = c.MilliCPU / 1000
+	}
+	if exclusive && u.Rules.Memory.Static {
+		r.memory = c.Memory
+	}
+	p.make(u, &r, exclusive)
 }
 
 // want adds a family of CPUs or devices.
@@ -134,7 +152,7 @@ func (p *plan) wantMemory(g *ground, memory []Amount) {
 			p.never = p.never || m.Bytes > 0
 			continue
 		}
-		x := row{at: g.memory(k), amount: max(0, m.Bytes), on: g.all}
+		x := row{at: int32(g.memory(k)), amount: max(0, m.Bytes), on: g.all}
 		if !p.push(x) {
 			return
 		}
@@ -213,7 +231,7 @@ func (p *plan) ask(u *Usage) answer {
 		return unsure
 	}
 	for k := range p.stocked {
-		if x := &p.stocks[k]; u.amounts[x.stock] < x.amount {
+		if x := &p.stocks[k]; u.amounts[x.at] < x.amount {
 			return no
 		}
 	}
@@ -284,7 +302,7 @@ func (p *plan) lowest(u *Usage) int {
 // hasAll reports whether a numa has all that rows want.
 func hasAll(amounts []int64, rows []row, i int) bool {
 	for k := range rows {
-		if amounts[rows[k].at+i] < rows[k].amount {
+		if amounts[int(rows[k].at)+i] < rows[k].amount {
 			return false
 		}
 	}
@@ -306,7 +324,7 @@ func (p *plan) together(u *Usage, in topo.Mask) bool {
 	for k := p.choosy; k < p.n; k++ {
 		sum := int64(0)
 		for rest := in; rest != 0; rest &= rest - 1 {
-			sum += u.amounts[p.rows[k].at+rest.First()]
+			sum += u.amounts[int(p.rows[k].at)+rest.First()]
 		}
 		if sum < p.rows[k].amount {
 			return false
@@ -419,7 +437,7 @@ func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int,
 		in &^= 1 << uint(i)
 		left := need
 		for k := range rows {
-			left[k] -= amounts[rows[k].at+i]
+			left[k] -= amounts[int(rows[k].at)+i]
 		}
 		if a := span(amounts, rows, left, in, w-1, steps); a != no {
 			return a
@@ -430,7 +448,7 @@ func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int,
 
 func enough(amounts []int64, rows []row, need *[maxRows]int64, i int) bool {
 	for k := range rows {
-		if amounts[rows[k].at+i] < need[k] {
+		if amounts[int(rows[k].at)+i] < need[k] {
 			return false
 		}
 	}

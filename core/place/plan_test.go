@@ -120,10 +120,9 @@ func plannedPod(t *rapid.T) *Pod {
 
 // planned is what the plan says of a pod of one container.
 func planned(u *Usage, p *Pod) answer {
-	a := admission{u: u, pod: p}
-	r := a.containerRequest(0)
-	plan := u.plan(&r, p.Exclusive())
-	return plan.ask(u)
+	var x plan
+	x.ready(u, p)
+	return x.ask(u)
 }
 
 func comparePlan(t *rapid.T, tally func(answer)) {

@@ -12,23 +12,23 @@ import (
 // Usage is a machine with its rules and everything that is held of it. It is made by [NewUsage] and
 // then never changes: Hold returns a new one, so that any number of goroutines may place on it.
 type Usage struct {
-	Machine *topo.Machine
-	Rules   Rules
-	*ground // shared between copies
+	// What plans look at is together and first, so that it is fetched at once.
 
-	// free are the CPUs that can be given out: not reserved, not held. halves counts those of them whose
-	// core has a reserved CPU.
-	free   idset.Set[idset.CPU]
-	halves int64
+	*ground // shared between copies
 	// amounts are what is free, in the rows of the ground, and what near and usable say.
 	// Invariant: 0 <= amounts[i] <= whole[i].
 	amounts []int64
-	// cpus is the sum of the row of CPUs.
-	cpus int64
-	// cells[numa] is what the memory manager keeps of a numa.
-	cells []cell
+	// cpus is the sum of the row of CPUs, halves how many of these are on cores that have a reserved CPU.
+	cpus, halves int64
 	// used are the numas that have memory blocks, grouped those of them whose group has several numas.
 	used, grouped topo.Mask
+
+	Machine *topo.Machine
+	Rules   Rules
+	// free are the CPUs that can be given out: not reserved, not held.
+	free idset.Set[idset.CPU]
+	// cells[numa] is what the memory manager keeps of a numa.
+	cells []cell
 	// taken[resource] are the held devices, in the machine's order of resources.
 	taken []devices
 }
@@ -209,12 +209,21 @@ func (u *Usage) take(resource string, ids []string) {
 }
 
 func (u *Usage) resource(name string) (int, topo.Resource, bool) {
-	all := u.Machine.Resources()
-	at, ok := slices.BinarySearchFunc(all, name, func(r topo.Resource, name string) int { return strings.Compare(r.Name, name) })
-	if !ok {
+	at := u.resourceAt(name)
+	if at < 0 {
 		return 0, topo.Resource{}, false
 	}
-	return at, all[at], true
+	return at, u.Machine.Resources()[at], true
+}
+
+// resourceAt returns the position of a resource in Machine.Resources, or -1.
+func (u *Usage) resourceAt(name string) int {
+	for at := range u.sets { // they are few
+		if u.sets[at].name == name {
+			return at
+		}
+	}
+	return -1
 }
 
 func deviceIndex(r topo.Resource, id string) (int, bool) {

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+const (
+	gpu   = "acme.com/gpu"
+	pages = "hugepages-1Gi"
+)
+
+// spec describes a machine of n numas on two sockets; each has as many CPUs, in cores of two threads, 64
+// GiB and two GPUs.
+func spec(n, cpus int) (topo.Spec, error) {
+	var b strings.Builder
+	cores := cpus / 2
+	for i := range n {
+		fmt.Fprintf(&b, "numa %d socket %d cpus %d-%d/%d-%d l3 1 memory 64Gi hugepages-1Gi 8\n",
+			i, i*2/n, i*cores, (i+1)*cores-1, (n+i)*cores, (n+i+1)*cores-1)
+		fmt.Fprintf(&b, "device %s g%02d,g%02d numa %d\n", gpu, 2*i, 2*i+1, i)
+	}
+	text, err := topo.ParseText(strings.NewReader(b.String()))
+	return text.Spec, err
+}
+
+// superchip has 36 numas, two of them with CPUs and GPUs; the others are the memory of GPU instances.
+func superchip() (*topo.Machine, error) {
+	var b strings.Builder
+	for i := range 36 {
+		fmt.Fprintf(&b, "numa %d", i)
+		if i < 2 {
+			fmt.Fprintf(&b, " socket %d cpus %d-%d memory 480Gi", i, i*72, i*72+71)
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "device %s g0,g1 numa 0\ndevice %s g2,g3 numa 1\n", gpu, gpu)
+	return topo.ParseMachine(b.String())
+}
+
+func rules(p place.Policy) place.Rules {
+	return place.Rules{Topology: place.TopologyRules{Policy: p, MaxNUMAs: 64}, CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}}
+}
+
+// pod asks for CPUs, GiB of memory and of hugepages, and GPUs, in one container.
+func pod(cpus, gigs, huge, gpus int64) *place.Pod {
+	c := place.Container{Name: "app", MilliCPU: cpus * 1000}
+	if huge > 0 {
+		c.Memory = append(c.Memory, place.Amount{Kind: pages, Bytes: huge << 30})
+	}
+	c.Memory = append(c.Memory, place.Amount{Kind: topo.Memory, Bytes: gigs << 30})
+	if gpus > 0 {
+		c.Devices = []place.Count{{Resource: gpu, N: gpus}}
+	}
+	return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{c}}
+}
+
+// states is how many states of a machine are asked in turn, so that no answer is known in advance.
+const states = 64
+
+// fill returns states of a machine from empty to full.
+func fill(m *topo.Machine, r place.Rules) []*place.Usage {
+	all := []*place.Usage{place.NewUsage(m, r)}
+	for i := 0; ; i++ {
+		u := all[len(all)-1]
+		v := place.Place(u, pod(int64(1+i%4), 2, int64(i%9/8), int64(i%7/6)))
+		if !v.Fits() {
+			break
+		}
+		all = append(all, u.Hold(v.Holdings...))
+	}
+	out := make([]*place.Usage, states)
+	for i := range out {
+		out[i] = all[i*(len(all)-1)/(states-1)]
+	}
+	return out
+}
+
+// free is what a plain loop looks at: CPUs, memory, hugepages and GPUs of every numa.
+type free [][4]int64
+
+func freeOf(u *place.Usage) free {
+	out := make(free, len(u.Machine.NUMAs()))
+	for i, n := range u.Machine.NUMAs() {
+		out[i] = [4]int64{int64(n.CPUs.AndLen(u.FreeCPUs())), u.FreeMemory(i, topo.Memory), u.FreeMemory(i, pages), u.FreeDevicesOn(0, 1<<uint(i))}
+	}
+	return out
+}
+
+func wantOf(p *place.Pod) (want [4]int64) {
+	c := p.Containers[0]
+	want[0] = c.MilliCPU / 1000
+	for _, m := range c.Memory {
+		if m.Kind == pages {
+			want[2] = m.Bytes
+		} else {
+			want[1] = m.Bytes
+		}
+	}
+	for _, d := range c.Devices {
+		want[3] = d.N
+	}
+	return want
+}
+
+// plain counts the numas that have as much of everything as is wanted.
+func plain(have free, want *[4]int64) (n int) {
+	for i := range have {
+		row, ok := &have[i], true
+		for k, w := range want {
+			if row[k] < w {
+				ok = false
+			}
+		}
+		if ok {
+			n++
+		}
+	}
+	return n
+}
+
+// on returns the subjects of one pod on many states of one machine: the plain loop, a question, the same
+// asked once, and the verdict.
+func on(us []*place.Usage, p *place.Pod) []subject {
+	var have []free
+	for _, u := range us {
+		have = append(have, freeOf(u))
+	}
+	want, q := wantOf(p), place.NewQuestion(p)
+	count := func(ok bool) int {
+		if ok {
+			return 1
+		}
+		return 0
+	}
+	each := func(name string, one func(i int) int) subject {
+		return subject{name: name, batch: len(us), run: func(times int) (sum int) {
+			for range times {
+				for i := range us {
+					sum += one(i)
+				}
+			}
+			return sum
+		}}
+	}
+	return []subject{
+		each("plain loop", func(i int) int { return plain(have[i], &want) }),
+		each("asked again", func(i int) int { return count(q.Fits(us[i])) }),
+		each("asked once", func(i int) int { return count(place.Fits(us[i], p)) }),
+		each("verdict", func(i int) int { return count(place.Place(us[i], p).Fits()) }),
+	}
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// page is everything that was measured, and where.
+type page struct {
+	Host, Go, Date string
+	one, growth    []result
+	passes         []pass
+	memory         footprint
+}
+
+const preface = `# Performance
+
+How fast the core answers and what it takes of memory, measured by ` + "`make bench-docs`" + `, which writes this page.
+Compared is with a plain loop that looks at free CPUs, memory, hugepages and GPUs of every numa and knows
+nothing of managers, policies, widths or memory groups: less than that no scheduler can do. Both run in
+one process and take turns; the least time of each counts. Every answer is about 64 states of a machine,
+from empty to full.
+
+`
+
+// text writes the page.
+func (p *page) text() string {
+	var b strings.Builder
+	b.WriteString(preface)
+	fmt.Fprintf(&b, "Measured on %s with %s on %s. Ratios carry over to other machines, times do not.\n\n", p.Host, p.Go, p.Date)
+	p.writeOne(&b)
+	p.writeGrowth(&b)
+	p.writePasses(&b)
+	p.writeMemory(&b)
+	b.WriteString(checks)
+	return b.String()
+}
+
+func (p *page) writeOne(b *strings.Builder) {
+	b.WriteString(`## One node
+
+A node of 8 numas with 256 CPUs and 16 GPUs. *Again* is a question that was asked before of such a machine
+(` + "`place.Question`" + `, as the index of the ledger and the scheduler ask), *once* is ` + "`place.Fits`" + `, *verdict* is
+` + "`place.Place`" + ` with the ids of everything that the pod gets or with the reasons why it does not fit. All are
+multiples of the plain loop.
+
+| policy | the pod wants | fits | again | once | verdict | plain loop |
+|---|---|---:|---:|---:|---:|---:|
+`)
+	for _, r := range p.one {
+		fmt.Fprintf(b, "| %s | %s | %d %% | %.1f | %.1f | %.0f | %.0f ns |\n", r.policy, r.request, r.fits*100/states,
+			r.again/r.plain, r.once/r.plain, r.verdict/r.plain, r.plain)
+	}
+	b.WriteString("\n")
+}
+
+func (p *page) writeGrowth(b *strings.Builder) {
+	b.WriteString(`## Growth with numas
+
+Machines of 2 to 16 equal numas with 16 CPUs each. The pod wants CPUs, memory, hugepages and GPUs of one
+numa, or so much that it takes two. Times are those of *again*, as multiples of the plain loop over as many
+numas. The exponent is that of the growth from 2 to 16 numas: 1 is linear, 2 quadratic.
+
+![Time of a yes or no by the number of numas](performance.svg)
+
+| policy | the pod wants | 2 numas | 4 | 8 | 16 | exponent |
+|---|---|---:|---:|---:|---:|---:|
+`)
+	for i := 0; i < len(p.growth); i++ {
+		r := p.growth[i]
+		if r.numas > 16 {
+			continue
+		}
+		fmt.Fprintf(b, "| %s | %s |", r.policy, r.request)
+		first := r
+		for k := range 4 {
+			r = p.growth[i+k]
+			fmt.Fprintf(b, " %.1f |", r.again/r.plain)
+		}
+		fmt.Fprintf(b, " %.1f |\n", math.Log2(r.again/first.again)/3)
+		i += 3
+	}
+	b.WriteString("\nA machine of 36 numas, two of which have CPUs and GPUs, and whose memory is not pinned:\n\n| policy | again | once | verdict |\n|---|---:|---:|---:|\n")
+	for _, r := range p.growth {
+		if r.numas > 16 {
+			fmt.Fprintf(b, "| %s | %.1f | %.1f | %.0f |\n", r.policy, r.again/r.plain, r.once/r.plain, r.verdict/r.plain)
+		}
+	}
+	b.WriteString("\n")
+}
+
+func (p *page) writePasses(b *strings.Builder) {
+	b.WriteString(`## Clusters
+
+Where does a pod fit, in a cluster of equal nodes of 8 numas from empty to full? *First* is the index of the
+ledger (` + "`ledger.Index`" + `) that has never seen such a pod, then one that has, after nothing, one node, and one node
+in a hundred has changed. *Every node* asks each with ` + "`Node.Fits`" + `. All are multiples of one plain loop over all
+nodes.
+
+| nodes | every node | first | nothing changed | one changed | 1 % changed | plain loop | per node |
+|---:|---:|---:|---:|---:|---:|---:|---:|
+`)
+	for _, x := range p.passes {
+		fmt.Fprintf(b, "| %d | %.1f | %.1f | %.4f | %.3f | %.2f | %.0f us | %.0f ns |\n", x.nodes, x.nodewise/x.plain, x.first/x.plain,
+			x.none/x.plain, x.one/x.plain, x.some/x.plain, x.plain, x.plain*1e3/float64(x.nodes))
+	}
+	b.WriteString("\n")
+}
+
+func (p *page) writeMemory(b *strings.Builder) {
+	m := p.memory
+	fmt.Fprintf(b, `## Memory
+
+A book of %d nodes of 8 numas with 256 CPUs and ten pods each, of ten kinds of machines:
+
+| | |
+|---|---:|
+| all nodes together | %s |
+| a node | %s |
+| each pod on it | %s |
+| a machine, which equal nodes share | %s |
+| the index, for each kind of pod and 1,000 nodes | 125 bytes and a constant |
+
+`, m.nodes, size(m.all), size(m.empty), size(m.perPod), size(m.machine))
+}
+
+func size(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+const checks = `## What is checked in every test run
+
+Time is never checked. Tests count what does not depend on the machine: allocations of questions, verdicts,
+reports and the index, the bytes that a node takes, and the statements that each answer executes
+(` + "`core/place/effort_test.go`" + `); an answer that takes twice as many as are stated fails the run.
+`
