@@ -32,9 +32,11 @@ device nvidia.com/gpu g1 numa 1
 rules topology=restricted cpu=static reserved=0-1 memory=Static reserve=0:memory:1Gi
 machines cpu-32 162
 numa 0 cpus 0-33 memory 257Gi
+distances 10
 rules topology=restricted cpu=static reserved=0-1 memory=Static reserve=0:memory:1Gi
 machines gpu2-16 109
 numa 0 cpus 0-17 memory 121Gi
+distances 10
 device nvidia.com/gpu g0,g1 numa 0
 rules topology=restricted cpu=static reserved=0-1 memory=Static reserve=0:memory:1Gi
 machines cpu-96 90
@@ -59,6 +61,7 @@ distances 21 10
 rules topology=restricted cpu=static reserved=0-1 memory=Static reserve=0:memory:1Gi
 machines gpu4-32 28
 numa 0 cpus 0-33 memory 129Gi
+distances 10
 device nvidia.com/gpu g0,g1,g2,g3 numa 0
 rules topology=restricted cpu=static reserved=0-1 memory=Static reserve=0:memory:1Gi
 machines cpu-104 24
@@ -77,6 +80,7 @@ device nvidia.com/gpu g1 numa 1
 rules topology=restricted cpu=static reserved=0-1 memory=Static reserve=0:memory:1Gi
 machines gpu1-8 22
 numa 0 cpus 0-9 memory 33Gi
+distances 10
 device nvidia.com/gpu g0 numa 0
 rules topology=restricted cpu=static reserved=0-1 memory=Static reserve=0:memory:1Gi
 machines gpu8-96-768 21

@@ -51,14 +51,14 @@ type picker interface {
 	reported() []int
 }
 
-func newPicker(c *cluster, k Contender, r *chance) picker {
+func newPicker(c *cluster, k Contender, usual []int64, r *chance) picker {
 	switch k.kind {
 	case charges:
 		return newCharging(c, r)
 	case blind:
 		return &blindly{cluster: c, chance: r}
 	}
-	return &foresight{cluster: c, strategy: k.strategy, chance: r, recent: newRecent(c.trace)}
+	return &foresight{cluster: c, strategy: k.strategy, chance: r, recent: newRecent(c.trace, usual)}
 }
 
 // choice keeps the best of what it is shown; of equals any, each with the same chance, as kube-scheduler

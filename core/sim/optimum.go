@@ -8,15 +8,16 @@ import (
 )
 
 // This file solves small cases exactly. A case is a few machines, a few shapes, and the longest sequence of
-// pods of which every one could be placed by who knows them all and may choose the order. Which pods a
-// machine can have together is what place says of them, one after the other, in every order.
+// pods of which every one could be placed by who knows them all and may choose the order; one pod more, and
+// nobody could. Which pods a machine can have together is what place says of them, one after the other, in
+// every order. Contenders know what is usual, and not what comes.
 
 // Bounds that keep a case small.
 const (
 	caseShapes   = 4
 	caseMachines = 4
 	casePods     = 64
-	caseStates   = 20_000 // usages of one machine
+	caseStates   = 4_000 // usages of one machine
 )
 
 // counts are numbers of pods by shape of a case.
@@ -143,14 +144,15 @@ type solver struct {
 	known  map[string][]counts // packings by fleet and shapes; nil where there are too many
 }
 
-// draw makes a case: the machines, and the longest sequence that can be placed. ok is false where it is
-// too large to be solved.
-func (s *solver) draw(seed uint64) (t *Trace, ok bool) {
+// draw makes a case: the machines, the longest sequence that can be placed, and how often each shape comes
+// otherwise. ok is false where it is too large to be solved.
+func (s *solver) draw(seed uint64) (t *Trace, usual []int64, ok bool) {
 	rnd := &chance{seed}
 	mix := s.choose(rnd)
 	t = &Trace{Name: s.script.Name}
 	for _, in := range mix {
 		t.Shapes = append(t.Shapes, s.script.shapes[in.shape])
+		usual = append(usual, in.weight)
 	}
 	var machines [][]counts
 	for range 2 + rnd.below(caseMachines-1) {
@@ -159,7 +161,7 @@ func (s *solver) draw(seed uint64) (t *Trace, ok bool) {
 		f.Count = 1
 		found, ok := s.packings(int(i), f, t.Shapes)
 		if !ok {
-			return nil, false
+			return nil, nil, false
 		}
 		t.Fleets, machines = append(t.Fleets, f), append(machines, found)
 	}
@@ -172,7 +174,7 @@ func (s *solver) draw(seed uint64) (t *Trace, ok bool) {
 		}
 		t.Pods = append(t.Pods, Arrival{At: int64(len(t.Pods)) * 10, For: 1, Shape: i})
 	}
-	return t, len(t.Pods) > 0
+	return t, usual, len(t.Pods) > 0
 }
 
 // choose takes a few shapes that a machine aligns, each as likely, and puts them in the order of the mix.
@@ -236,14 +238,14 @@ func (out *Comparison) solve(s *Script, c Contest) error {
 	solver := &solver{script: s, known: map[string][]counts{}}
 	for tried := 0; out.Cases < c.Cases && tried < 4*c.Cases; tried++ {
 		seed := c.Seed + uint64(tried)
-		t, ok := solver.draw(seed)
+		t, usual, ok := solver.draw(seed)
 		if !ok {
 			continue
 		}
 		out.Cases++
 		out.Optimum += len(t.Pods)
 		for i, k := range Contenders() {
-			tally, err := Run(t, k, Options{Seed: seed, Stay: true})
+			tally, err := Run(t, k, Options{Seed: seed, Stay: true, Usual: usual})
 			if err != nil {
 				return err
 			}

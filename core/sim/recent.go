@@ -22,8 +22,22 @@ type recent struct {
 	number int // of the mix: how often it was made
 }
 
-func newRecent(t *Trace) *recent {
-	return &recent{trace: t, counts: make([]int64, len(t.Shapes))}
+// newRecent begins with what is usual, in proportion, as if that had arrived.
+func newRecent(t *Trace, usual []int64) *recent {
+	r := &recent{trace: t, counts: make([]int64, len(t.Shapes))}
+	total := int64(0)
+	for _, n := range usual {
+		total += n
+	}
+	for shape, n := range usual {
+		for range n * remembered / max(1, total) {
+			r.add(shape)
+		}
+	}
+	if r.total > 0 {
+		r.renew()
+	}
+	return r
 }
 
 // add remembers an arrival. The mix is made anew when what is known has doubled, and later every now and

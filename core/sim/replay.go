@@ -101,7 +101,7 @@ func newReplay(t *Trace, c Contender, o Options) *replay {
 			f.add(t.Pods[r.limit].Shape)
 		}
 	}
-	r.picker = newPicker(r.cluster, c, &r.chance)
+	r.picker = newPicker(r.cluster, c, o.Usual, &r.chance)
 	r.pods = make([]podState, r.limit)
 	r.queues = make([][]waiting, len(t.Shapes))
 	r.schedule(event{at: t.Pods[0].At, kind: arrives})

@@ -96,6 +96,8 @@ type Options struct {
 	// Stay: nobody departs, and pods arrive only until they ask for a quarter more of some resource than
 	// all machines have.
 	Stay bool
+	// Usual says what arrived before the trace began, by shape, for who remembers that. It takes up no room.
+	Usual []int64
 	// Progress, if there is one, is told every now and then how many of the pods have arrived; its error
 	// ends the run.
 	Progress func(arrived, of int) error

@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+)
+
+// What users are promised, on sizes that a test can afford.
+
+func script(t testing.TB, name string) *Script {
+	t.Helper()
+	text, ok := Text(name)
+	if !ok {
+		t.Fatalf("no trace %s", name)
+	}
+	s, err := Parse(name, strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Whenever a job of four or eight GPUs finds no node, the jobs that are there could not have been kept
+// together better: they need as many numas, and as many whole machines, as leave none for it.
+func TestNoGPUJobWaitsThatCouldHaveBeenKeptTogether(t *testing.T) {
+	s := script(t, "gpu")
+	waited := 0
+	for seed := uint64(1); seed <= 10; seed++ {
+		tr, err := s.Trace(50, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newReplay(tr, contender(t, "Tenon"), Options{Seed: seed, Stay: true})
+		r.hook = func(r *replay) {
+			pod := r.tally.Pods - 1
+			shape := tr.Shapes[tr.Pods[pod].Shape].Name
+			if r.pods[pod].node >= 0 {
+				return
+			}
+			waited++
+			var n [9]int // placed pods by GPUs
+			for i := range r.pods {
+				if i < r.tally.Pods && r.pods[i].node >= 0 {
+					n[gpusOf(tr, i)]++
+				}
+			}
+			numas := 2*n[8] + n[4] + (2*n[2]+n[1]+3)/4
+			free := 2*tr.Machines() - numas
+			if shape == "four" && free >= 1 || shape == "eight" && free >= 2 {
+				t.Errorf("seed %d: job %d of shape %s waits, and %d numas could be free", seed, pod, shape, free)
+			}
+		}
+		if err := r.run(); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.finish(); got.Given != got.Capacity {
+			t.Errorf("seed %d: %d of %d GPUs are given", seed, got.Given, got.Capacity)
+		}
+	}
+	if waited == 0 {
+		t.Error("no job waited: the test shows nothing")
+	}
+}
+
+func gpusOf(t *Trace, pod int) int64 {
+	return t.Shapes[t.Pods[pod].Shape].Pod.Containers[0].Devices[0].N
+}
+
+// Tenon is never refused, gives out most, and lets pods wait least.
+func TestTenonPacksBest(t *testing.T) {
+	for _, c := range []struct {
+		trace    string
+		machines int
+		first    bool // it also places most until the first waits
+	}{{"gpu", 60, true}, {"telco", 30, true}, {"alibaba", 120, false}} {
+		got, err := Compare(script(t, c.trace), Contest{Machines: c.machines, Seed: 1, Runs: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours := got.Columns[0]
+		if ours.Stay.Refused+ours.Churn.Refused != 0 {
+			t.Errorf("%s: Tenon was refused %d times", c.trace, ours.Stay.Refused+ours.Churn.Refused)
+		}
+		for _, k := range got.Columns[1:] {
+			if c.first && k.Stay.First > ours.Stay.First {
+				t.Errorf("%s: %q places %d pods until the first waits, Tenon %d", c.trace, k.Contender, k.Stay.First, ours.Stay.First)
+			}
+			if k.Stay.Given > ours.Stay.Given {
+				t.Errorf("%s: %q gives out %d of %s, Tenon %d", c.trace, k.Contender, k.Stay.Given, got.Scarce, ours.Stay.Given)
+			}
+			if c.first && k.Churn.Wait < ours.Churn.Wait {
+				t.Errorf("%s: pods wait for %d s under %q, for %d s under Tenon", c.trace, k.Churn.Wait, k.Contender, ours.Churn.Wait)
+			}
+		}
+		if blind := got.Columns[len(got.Columns)-1]; blind.Stay.Refused+blind.Churn.Refused == 0 {
+			t.Errorf("%s: no kubelet refused a pod of who is blind: the trace shows nothing", c.trace)
+		}
+	}
+}
+
+// On GPU machines Tenon places at least 99 of 100 pods that could be placed by who knows them all.
+func TestSmallCasesComeCloseToTheOptimum(t *testing.T) {
+	for trace, least := range map[string]int{"gpu": 990, "alibaba": 970} {
+		c := &Comparison{}
+		for _, k := range Contenders() {
+			c.Columns = append(c.Columns, Column{Contender: k.Name})
+		}
+		if err := c.solve(script(t, trace), Contest{Seed: 1, Cases: 100}); err != nil {
+			t.Fatal(err)
+		}
+		ours := c.Columns[0].Optimum
+		if c.Cases < 80 || 1000*ours < least*c.Optimum {
+			t.Errorf("%s: Tenon places %d of %d pods of %d cases, want %d of 1000", trace, ours, c.Optimum, c.Cases, least)
+		}
+		for _, k := range c.Columns[1:] {
+			if k.Optimum > c.Optimum || k.Optimum > ours {
+				t.Errorf("%s: %q places %d pods, Tenon %d, the most is %d", trace, k.Contender, k.Optimum, ours, c.Optimum)
+			}
+		}
+	}
+}
+
+// The best packing of a small machine is known: one pod of four GPUs and four of one, or two of four.
+func TestPackingsAreAllThatPlaceAdmits(t *testing.T) {
+	tr := trace(t, "machines pair 1\n"+pair+wide+"shape one : main cpu=2 memory=4Gi acme.com/gpu=1\n"+
+		"shape two : main cpu=4 memory=8Gi acme.com/gpu=2\nshape node : main cpu=16 memory=64Gi acme.com/gpu=4\npod 0 1 one\n")
+	got, ok := packings(tr.Fleets[0], tr.Shapes)
+	want := []counts{{0, 0, 1}, {0, 2, 0}, {2, 1, 0}, {4, 0, 0}}
+	if !ok || len(got) != len(want) {
+		t.Fatalf("packings %v, want %v", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("packings %v, want %v", got, want)
+		}
+	}
+	two := [][]counts{got, got}
+	for pods, fit := range map[counts]bool{{4, 0, 1}: true, {2, 1, 1}: true, {2, 3, 0}: true, {3, 1, 1}: false, {1, 4, 0}: false, {0, 0, 3}: false} {
+		if packs(two, pods) != fit {
+			t.Errorf("two machines can have %v: want %v", pods, fit)
+		}
+	}
+}
