@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Mix is what the cluster usually runs, the most frequent shape first.
+// Mix is what the cluster usually runs; first the shape that takes most of it.
 type Mix []Usual
 
 // Usual is one shape of pods.

@@ -59,8 +59,8 @@ type need struct {
 }
 
 // NewMix returns the mix of some shares, whatever their order. Shares of equal shape are one. Pods that
-// no node aligns are left out; of the others the [MaxShapes] heaviest count, as long as there is room for
-// all that they ask for.
+// no node aligns are left out; of the others the [MaxShapes] with the most weight times worth count, as long
+// as there is room for all that they ask for.
 func NewMix(shares []Share) *Mix {
 	out, total := &Mix{}, int64(0)
 	names := map[string]bool{cpu: true}
@@ -88,8 +88,8 @@ func NewMix(shares []Share) *Mix {
 	return out
 }
 
-// Shares returns the shapes that count, the heaviest first, with the weights that they have: 256 in all,
-// but for rounding. The caller must not change them.
+// Shares returns the shapes that count, those with the most weight times worth first, with the weights that
+// they have: 256 in all, but for rounding. The caller must not change them.
 func (m *Mix) Shares() []Share {
 	if m == nil {
 		return nil
@@ -97,20 +97,21 @@ func (m *Mix) Shares() []Share {
 	return m.shares
 }
 
-// merged returns one share for every shape, the heaviest first, equals in the order of their texts.
+// merged returns one share for every shape, in the order of weight times worth: a shape that is rare and
+// large may take as much of a cluster as one that is common. Equals are in the order of their texts.
 func merged(shares []Share) []Share {
-	weights, pods := map[string]int64{}, map[string]*place.Pod{}
+	weights, worths, pods := map[string]int64{}, map[string]int64{}, map[string]*place.Pod{}
 	for _, s := range shares {
 		if s.Pod == nil || s.Weight <= 0 {
 			continue
 		}
 		text := s.Pod.Shape()
 		weights[text] = min(weights[text]+min(s.Weight, MaxWeight), MaxWeight)
-		pods[text] = s.Pod
+		worths[text], pods[text] = max(1, worth(whole(s.Pod))), s.Pod
 	}
 	var out []Share
 	for _, text := range slices.SortedFunc(maps.Keys(weights), func(a, b string) int {
-		return cmp.Or(cmp.Compare(weights[b], weights[a]), strings.Compare(a, b))
+		return cmp.Or(cmp.Compare(weights[b]*worths[b], weights[a]*worths[a]), strings.Compare(a, b))
 	}) {
 		out = append(out, Share{pods[text], weights[text]})
 	}

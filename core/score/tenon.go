@@ -84,10 +84,20 @@ func freeCPUs(u *place.Usage, on topo.Mask) (count int64) {
 	return count
 }
 
-// meanDistance returns the mean over all pairs of numas, a numa and itself included, of the distances
-// that the machine tells; 0 where it tells none.
+// The distances that Linux takes where firmware tells none: of a numa to itself, and to others. A machine
+// that tells them must not lose to one that does not.
+const (
+	localDistance  = 10
+	remoteDistance = 20
+)
+
+// meanDistance returns the mean over all pairs of numas, a numa and itself included, of their distances.
 func meanDistance(m *topo.Machine, on topo.Mask) int64 {
 	total, pairs := distances(m, on)
+	if pairs == 0 {
+		n := int64(on.Len())
+		total, pairs = n*localDistance+n*(n-1)*remoteDistance, n*n
+	}
 	return total / max(1, pairs)
 }
 
