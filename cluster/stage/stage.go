@@ -171,7 +171,11 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 			if err != nil {
 				return nil, err
 			}
-			return s.workload(t)
+			w, err := s.workload(t)
+			if err == nil {
+				w.More = true
+			}
+			return w, err
 		}
 	}
 	return nil, fmt.Errorf("pod %s/%s is not there", namespace, name)

@@ -26,6 +26,8 @@ type Workload struct {
 	Kind, Namespace, Name string
 	// Count is how many pods there are.
 	Count int
+	// More: the pods are more of one that is there, whose name they cannot have.
+	More bool
 	// PerNode: there is one on every node that does not bar it, and Count says nothing.
 	PerNode bool
 	Want    *Want
@@ -40,7 +42,7 @@ func (w *Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w
 // object's place among all.
 func (w *Workload) ID(turn, i int) ledger.PodID {
 	out := ledger.PodID{UID: "whatif-" + strconv.Itoa(turn) + "-" + strconv.Itoa(i), Namespace: w.Namespace, Name: w.Name}
-	if w.Count != 1 || w.PerNode {
+	if w.Count != 1 || w.PerNode || w.More {
 		out.Name += "-" + strconv.Itoa(i)
 	}
 	return out

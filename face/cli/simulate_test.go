@@ -323,3 +323,55 @@ func TestSimulationsAreBounded(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q:\n%s", code, errs, out)
 	}
 }
+
+// as is a pod of one Guaranteed container, with annotations.
+func as(limits, annotations string) string {
+	return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "annotations": {` + annotations + `}}, "spec": {"containers": [{"name": "c", "resources": {"limits": {` + limits + `}}}]}}`
+}
+
+// The machines of the lab, by hand: what fits on an empty one, and what stops the next pod.
+func TestHowOftenShapesFit(t *testing.T) {
+	for _, c := range []struct {
+		machine, pod string
+		fits         int
+		code         place.Code
+		resource     string
+		have         int64
+	}{
+		// Two numas of four GPUs, 112 CPUs and 1020 GiB, four CPUs of the first being the system's; whole
+		// pods go to one numa.
+		{"gpu-8", as(`"cpu": 8, "memory": "8Gi", "nvidia.com/gpu": 4`, ""), 2, place.Lacking, "nvidia.com/gpu", 0},
+		{"gpu-8", as(`"cpu": 8, "memory": "8Gi", "nvidia.com/gpu": 5`, ""), 0, place.OneNUMA, "nvidia.com/gpu", 4},
+		{"gpu-8", as(`"cpu": 60, "memory": "8Gi", "nvidia.com/gpu": 2`, ""), 2, place.OneNUMA, "cpu", 52},
+		{"gpu-8", as(`"cpu": 1, "memory": "600Gi"`, ""), 2, place.Group, "memory", 840 * gi},
+		{"gpu-8", as(`"cpu": 1, "memory": "1Gi", "nvidia.com/gpu": 1`, ""), 8, place.Lacking, "nvidia.com/gpu", 0},
+		// Two numas of 27 whole cores, 32 GiB of large pages and four functions for pods.
+		{"xeon-2s", as(`"cpu": 12, "memory": "4Gi", "hugepages-1Gi": "8Gi", "intel.com/sriov_vf": 3`, ""), 2, place.Lacking, "intel.com/sriov_vf", 2},
+		{"xeon-2s", as(`"cpu": 20, "memory": "1Gi"`, ""), 4, place.OneNUMA, "cpu", 14},
+		{"xeon-2s", as(`"cpu": 2, "memory": "1Gi", "hugepages-1Gi": "12Gi"`, ""), 4, place.Group, "hugepages-1Gi", 16 * gi},
+		{"xeon-2s", as(`"cpu": 3, "memory": "1Gi"`, ""), 0, place.SMT, "cpu", 108},
+		// Eight numas of 32 CPUs and 64 GiB, less four of each on the first; as few numas as can be.
+		{"epyc-nps4", as(`"cpu": 12, "memory": "1Gi"`, ""), 16, place.OneNUMA, "cpu", 8},
+		{"epyc-nps4", as(`"cpu": 40, "memory": "1Gi"`, ""), 0, place.Widths, "memory", 2},
+		{"epyc-nps4", as(`"cpu": 40, "memory": "100Gi"`, ""), 4, place.Group, "memory", 108 * gi},
+		// Two numas of 60 CPUs for pods; aligned where possible, and admitted anyway.
+		{"sparse", as(`"cpu": 35, "memory": "1Gi"`, ""), 3, place.Lacking, "cpu", 15},
+		{"sparse", as(`"cpu": 35, "memory": "1Gi"`, `"tenon.sh/numa-policy": "single-numa-node"`), 2, place.Demanded, "", 2},
+	} {
+		out, errs, code := simulate(t, nil, c.pod, "-f", "-", "--count", "max", "-o", "json",
+			"--machines", lab+c.machine+".txt", "--kubelet-config", lab+c.machine+".yaml")
+		var got simulationDocument
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
+			t.Fatalf("%s: exit code %d, %v: %s", c.pod, code, err, errs)
+		}
+		w := got.Rounds[0].Workloads[0]
+		if len(w.Refusals) != 1 || len(w.Refusals[0].Reasons) == 0 {
+			t.Errorf("%s: %s: refused for %+v, want one kind of refusal", c.machine, c.pod, w.Refusals)
+			continue
+		}
+		if r := w.Refusals[0].Reasons[0]; w.Placed != c.fits || place.Code(r.Code) != c.code || r.Resource != c.resource || r.Have != c.have {
+			t.Errorf("%s: %s: %d fit, then %s (%s, %s has %d); want %d, %s of %s with %d", c.machine, c.pod, w.Placed, r.Text, r.Code, r.Resource, r.Have,
+				c.fits, c.code, c.resource, c.have)
+		}
+	}
+}
