@@ -56,8 +56,8 @@ func TestTheMixIsThereAfterARestart(t *testing.T) {
 	// Either may be up to 64 pods behind.
 	for name, m := range map[string]*score.Mix{"before": before.mix(), "after": after.mix()} {
 		got := m.Shares()
-		if len(got) != 3 || got[0].Pod.Shape() != "q2;03000,memory=1073741824" || got[1].Pod.Shape() != "q2;02000,memory=1073741824,acme.com/gpu=1" ||
-			got[0].Weight < 180 || got[0].Weight > 205 || got[1].Weight < 45 || got[1].Weight > 55 {
+		if len(got) != 3 || got[0].Pod.Shape() != "q2;02000,memory=1073741824,acme.com/gpu=1" || got[1].Pod.Shape() != "q2;03000,memory=1073741824" ||
+			got[0].Weight < 45 || got[0].Weight > 55 || got[1].Weight < 180 || got[1].Weight > 205 {
 			t.Errorf("%s: the mix is %s", name, inspect.Text(m))
 		}
 	}
