@@ -305,3 +305,30 @@ func TestCopiesOfAMachine(t *testing.T) {
 		t.Errorf("two machines of one name: error %v", err)
 	}
 }
+
+func FuzzExport(f *testing.F) {
+	f.Add(exported(f, withKind(node("a", nil)), withKind(node("b", nil))))
+	l := layout(f, "a")
+	l.TypeMeta = metav1.TypeMeta{APIVersion: "tenon.sh/v1alpha1", Kind: "NodeLayout"}
+	f.Add(exported(f, l))
+	f.Add([]byte(`{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "x"}, "spec": {"nodeName": "a", "containers": [{"name": "c"}]}}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, _, err := Export(text)
+		if err != nil {
+			return
+		}
+		if len(s.Nodes()) == 0 {
+			t.Fatalf("%q has no nodes", text)
+		}
+		for _, n := range s.Nodes() {
+			for name := range n.Allocatable {
+				if n.Left(name) < 0 || n.Left(name) > whatif.MaxAmount {
+					t.Errorf("%q: %d of %s is left of node %s", text, n.Left(name), name, n.Name)
+				}
+			}
+			if _, _, err := s.On(n.Name); err != nil && len(s.pods) > 0 {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+	})
+}

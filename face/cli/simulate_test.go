@@ -292,6 +292,49 @@ func TestErrorsOfSimulate(t *testing.T) {
 	}
 }
 
+// plain is a stage as plain data.
+type plain struct {
+	nodes []whatif.Node
+	pod   *whatif.Workload
+}
+
+func (p plain) Nodes() []whatif.Node { return p.nodes }
+func (p plain) Workloads([]byte, string) ([]*whatif.Workload, []string, error) {
+	return nil, nil, errors.New("no files here")
+}
+func (p plain) Like(string, string) (*whatif.Workload, error) { return p.pod, nil }
+func (p plain) On(string) ([]*whatif.Workload, int, error)    { return nil, 0, nil }
+func (p plain) Usual() []*place.Pod                           { return nil }
+func (p plain) Waiting() int                                  { return 0 }
+
+// Nodes of which only amounts are known are named, and taken after all others.
+func TestCoarseNodesAreNamed(t *testing.T) {
+	all := whatif.Amounts{"cpu": 62000, "memory": 380 * gi, "nvidia.com/gpu": 4, "pods": 110}
+	exact, coarse := node(t, "exact", xeon, place.SingleNUMA), node(t, "coarse", xeon, place.SingleNUMA)
+	coarse.Quality = ledger.Coarse
+	s := plain{
+		nodes: []whatif.Node{{Name: "coarse", State: coarse, Allocatable: all}, {Name: "exact", State: exact, Allocatable: all}},
+		pod: &whatif.Workload{Kind: "Pod", Namespace: "ml", Name: "x", Count: 1,
+			Want: &whatif.Want{Pod: wanting(20, 10, 1), Needs: whatif.Amounts{"cpu": 20000, "memory": 10 * gi, "nvidia.com/gpu": 1, "pods": 1}}},
+	}
+	from := Stages{Cluster: func(context.Context, Kubeconfig) (Stage, []NodeProblem, string, error) { return s, nil, "ml", nil }}
+	for flag, want := range map[string][]string{
+		"Allow": {"Pod ml/x  3       3       -         exact 2 · coarse 1\n", "coarse (coarse)  0 → 1",
+			"Of 1 node only amounts are known, numa by numa; the CPUs and devices of pods there are made up:\n  coarse\n"},
+		"Refuse": {"Pod ml/x  3       2       1         exact 2\n", "  node coarse: node has a NodeResourceTopology and no layout\n",
+			"pods that need alignment do not go there: coarse\n"},
+	} {
+		var out, errs bytes.Buffer
+		Run(t.Context(), []string{"simulate", "--pod", "x", "--count", "3", "--coarse-nodes", flag}, &out, &errs, Setup{Stages: from})
+		for _, w := range want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("--coarse-nodes %s does not say %q:\n%s%s", flag, w, out.String(), errs.String())
+			}
+		}
+		checkWidth(t, out.String())
+	}
+}
+
 // A long simulation says how far it is, and ends when it is told to.
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
@@ -374,4 +417,17 @@ func TestHowOftenShapesFit(t *testing.T) {
 				c.fits, c.code, c.resource, c.have)
 		}
 	}
+}
+
+func FuzzReservedMemory(f *testing.F) {
+	f.Add("0:memory=2Gi,hugepages-1Gi=1Gi;1:memory=2Gi")
+	f.Fuzz(func(t *testing.T, text string) {
+		numas, sum, err := reservedMemory(text)
+		if err != nil {
+			return
+		}
+		if sum.Sign() < 0 || len(numas) != strings.Count(text, ";")+1 {
+			t.Errorf("%q is %v, %s in all", text, numas, sum.String())
+		}
+	})
 }

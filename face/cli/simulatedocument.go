@@ -22,6 +22,7 @@ type simulationDocument struct {
 	// Rounds is one round, or one for each workload where as many as fit are asked for.
 	Rounds   []roundDocument   `json:"rounds"`
 	NotKnown []problemDocument `json:"notKnown"` // nodes of whose numas nothing is known
+	Coarse   []string          `json:"coarse"`   // nodes of which only amounts are known, numa by numa
 }
 
 type leavingDocument struct {
@@ -101,7 +102,7 @@ func (s *simulation) document() simulationDocument {
 				Nodes:     each(r.plan.Changed(), func(i int) changeDocument { return changed(r.plan.Before()[i], r.plan.Nodes()[i]) }),
 			}
 		}),
-		NotKnown: each(s.problems, problem),
+		NotKnown: each(s.problems, problem), Coarse: append([]string{}, s.coarse()...),
 	}
 }
 

@@ -133,7 +133,7 @@ func reservedMemory(text string) (out []map[string]any, sum resource.Quantity, e
 		for pair := range strings.SplitSeq(rest, ",") {
 			kind, amount, ok := strings.Cut(pair, "=")
 			q, err := resource.ParseQuantity(amount)
-			if !ok || kind == "" || err != nil {
+			if !ok || kind == "" || err != nil || q.Sign() < 0 {
 				return nil, sum, fmt.Errorf("--reserved-memory: %q: want KIND=AMOUNT", pair)
 			}
 			if limits[kind] = amount; kind == topo.Memory {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -43,6 +44,7 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 		}[s.rules.Unknown])
 		writeProblems(b, s.problems, limit)
 	}
+	s.writeCoarse(b, limit)
 	if err := b.Flush(); err != nil {
 		return fmt.Errorf("write simulation: %w", err)
 	}
@@ -50,6 +52,34 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 		return s.writeMaps(w, f.drawing)
 	}
 	return nil
+}
+
+// writeCoarse names the nodes that have a NodeResourceTopology and no layout.
+func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
+	names := s.coarse()
+	if len(names) == 0 {
+		return
+	}
+	what := "the CPUs and devices of pods there are made up"
+	if s.rules.Coarse == whatif.Refuse {
+		what = "pods that need alignment do not go there"
+	}
+	list := strings.Join(names[:min(limit, len(names))], ", ")
+	if more := len(names) - limit; more > 0 {
+		list += fmt.Sprintf(" and %d more (--all shows them)", more)
+	}
+	fmt.Fprintln(b)
+	writeWrapped(b, "", fmt.Sprintf("Of %s only amounts are known, numa by numa; %s: %s", nodes(len(names)), what, list))
+}
+
+// coarse returns the names of the nodes of which only amounts are known.
+func (s *simulation) coarse() (out []string) {
+	for _, n := range s.stage.Nodes() {
+		if n.State != nil && n.State.Quality == ledger.Coarse {
+			out = append(out, n.Name)
+		}
+	}
+	return out
 }
 
 // writeScene says where the simulation takes place.
@@ -266,7 +296,11 @@ func nodeRows(before, after whatif.Node) [][]string {
 	for _, k := range kinds {
 		items = append(items, change(k, before.Left(k), after.Left(k)))
 	}
-	out := [][]string{{after.Name, arrow(fmt.Sprint(before.Used["pods"]), fmt.Sprint(after.Used["pods"])), "all",
+	name := after.Name
+	if after.State != nil && after.State.Quality == ledger.Coarse {
+		name += " (coarse)"
+	}
+	out := [][]string{{name, arrow(fmt.Sprint(before.Used["pods"]), fmt.Sprint(after.Used["pods"])), "all",
 		arrow(cores(before.Left("cpu")), cores(after.Left("cpu"))), strings.Join(items, joint)}}
 	if after.State == nil {
 		return append(out, []string{"", "", "?", "-", "what is on its numas is not known"})
