@@ -35,7 +35,7 @@ type NodeLayout struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// sequence grows with every write of the agent, across its restarts.
+	// sequence grows with every write of the agent, and by a stride with every start of one.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`

@@ -205,6 +205,35 @@ func TestServerAwayForAMinute(t *testing.T) {
 	})
 }
 
+// A write that was held up on its way brings an old layout back, and the agent ends before it can mend that. The next
+// one must not go on from the old sequence: readers know a later one, and would not believe it.
+func TestAnAgentGoesOnAfterALateWriteOfTheOneBefore(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop := w.start(w.config(logr.Discard()))
+		w.run("p", "5")
+		pass(time.Second)
+		late := *w.layout()
+		w.run("q", "6")
+		pass(time.Second)
+		w.run("r", "7")
+		pass(time.Second)
+		known := w.layout().Sequence
+		if known <= late.Sequence {
+			t.Fatalf("sequence %d after %d", known, late.Sequence)
+		}
+		stop()
+		w.api.mu.Lock()
+		w.api.store(&late)
+		w.api.mu.Unlock()
+		w.start(w.config(logr.Discard()))
+		pass(time.Second)
+		w.want("after the new agent has written", "ns/r=7")
+		if l := w.layout(); l.Sequence <= known {
+			t.Errorf("sequence %d after %d", l.Sequence, known)
+		}
+	})
+}
+
 func TestDeletedLayoutIsWrittenAgainAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.config(logr.Discard()))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"slices"
 	"time"
 
@@ -51,6 +52,7 @@ type look struct {
 	published []byte // content, nil where there is no layout
 	owner     types.UID
 	sequence  int64
+	begun     bool   // sequence is of this agent
 	doubt     bool   // a write failed, and may have been done nevertheless
 	reread    bool   // the publisher has to read what it published
 	vague     error  // why the machine could not be described in detail
@@ -189,7 +191,7 @@ func (k *look) sync(ctx context.Context) error {
 	k.nodeUID = node.UID
 	l, err := k.layouts.Get(ctx, k.cfg.NodeName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		k.published, k.owner = nil, ""
+		k.begun, k.published, k.owner = true, nil, ""
 		k.own.read(&v1alpha1.NodeLayout{})
 		return nil
 	}
@@ -203,6 +205,9 @@ func (k *look) sync(ctx context.Context) error {
 		}
 	}
 	k.sequence = max(k.sequence, l.Sequence)
+	if !k.begun {
+		k.begun, k.sequence = true, ahead(k.sequence)
+	}
 	k.owner = ""
 	for _, o := range l.OwnerReferences {
 		if o.Kind == "Node" {
@@ -217,6 +222,19 @@ func (k *look) sync(ctx context.Context) error {
 		k.owner = "" // so that the layout is written
 	}
 	return nil
+}
+
+// stride is how far apart the sequences of two agents begin: more than one of them ever writes while a write of its
+// own is held up.
+const stride = 1 << 20
+
+// ahead returns where an agent begins to count that finds a sequence. A late write may have brought an old layout
+// back; whoever read a newer one would take this agent's first reports for older than that.
+func ahead(found int64) int64 {
+	if found > math.MaxInt64-2*stride {
+		return found // nobody but a forger comes so far
+	}
+	return (found/stride + 1) * stride
 }
 
 // layout makes the object of what was observed, and the state that whoever reads the object will see.
