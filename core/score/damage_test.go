@@ -102,3 +102,23 @@ func TestDamageIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// The example of docs/scoring.md: a pod of one GPU where four or three are left, and a cluster that runs
+// pods of one and of four.
+func TestDamageAsDocumented(t *testing.T) {
+	m := NewMix([]Share{{one(1, 1, 1), 1}, {one(4, 4, 4), 1}})
+	for text, want := range map[string]int64{
+		"numa 0 cpus 0-15 memory 64Gi\ndevice acme.com/gpu a,b,c,d numa 0": 2 * 128 * (69 + 276),
+		"numa 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a,b,c numa 0":   2 * 128 * 69,
+	} {
+		machine, err := topo.ParseMachine(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := place.NewUsage(machine, place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
+			CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}})
+		if got := m.damage(u, place.Place(u, one(1, 1, 1)), 1); got != want {
+			t.Errorf("damage %d, want %d:\n%s", got, want, text)
+		}
+	}
+}
