@@ -27,6 +27,10 @@ func Place(u *Usage, p *Pod) Verdict {
 		return Verdict{Error: UnexpectedAdmissionError, Reasons: []Reason{r}}
 	}
 	a := admission{u: u, pod: p, taken: make([]Holding, len(p.Containers))}
+	return a.verdict()
+}
+
+func (a *admission) verdict() Verdict {
 	if err := a.run(); err != "" {
 		return Verdict{Error: err, Reasons: a.reasons, Chance: a.chance()}
 	}
@@ -75,6 +79,7 @@ type admission struct {
 	// brief: the question is only whether the pod fits. What the last container gets is then not worked
 	// out, since nobody comes after it, nor are reasons.
 	brief   bool
+	tables  bool      // plans are not asked: tests compare both ways
 	taken   []Holding // by index of Pod.Containers
 	spare   spare
 	reasons []Reason
@@ -291,7 +296,8 @@ func compareKinds(a, b string) int {
 
 // align merges the families of a request; ok is false where the policy refuses.
 func (a *admission) align(r *request) (hint, bool) {
-	if h, ok := a.plain(r); ok {
+	h, sure := a.plain(r)
+	if sure == yes {
 		return h, true
 	}
 	l := newLattice(a.universe(r))
@@ -301,43 +307,53 @@ func (a *admission) align(r *request) (hint, bool) {
 	}
 	row := policyTable[a.u.Rules.Topology.Policy]
 	l.single = row.single
-	var space room
-	var cross crossing
-	t := space.tables(l.size())
-	m := cross.merging(row, l.size())
-	for k := range r.families() {
-		if f, choosy := a.family(&l, r, k, t); choosy {
-			m.meet(&l, &f)
-		}
+	ok := false
+	if sure == unsure {
+		h, ok = a.merge(&l, row, r)
 	}
-	h, ok := m.decide(a.u, &l)
 	if !ok && !a.brief {
-		l.single = false
 		a.refuse(a.explain(&l, r)...)
 	}
 	return h, ok
 }
 
-// plain is align where a single numa serves all families and no table of masks is needed to know which.
-func (a *admission) plain(r *request) (h hint, ok bool) {
-	if r.spare.any() || a.u.selfish && a.u.Rules.Topology.PreferClosest {
-		return h, false
+// merge is align by tables of masks.
+func (a *admission) merge(l *lattice, row policyRow, r *request) (hint, bool) {
+	var space room
+	var cross crossing
+	t := space.tables(l.size())
+	m := cross.merging(row, l.size())
+	for k := range r.families() {
+		if f, choosy := a.family(l, r, k, t); choosy {
+			m.meet(l, &f)
+		}
+	}
+	return m.decide(a.u, l)
+}
+
+// plain is align where no table of masks is needed: a single numa serves all families, or it is sure that
+// the policy refuses.
+func (a *admission) plain(r *request) (h hint, sure answer) {
+	if a.tables || r.spare.any() || a.u.selfish && a.u.Rules.Topology.PreferClosest {
+		return h, unsure
 	}
 	var p plan
 	p.make(a.u, r, a.pod.Exclusive())
 	if p.never || p.hard || p.narrow || p.choosy == 0 && !p.pinned {
-		return h, false
+		return h, unsure
 	}
-	single := policyTable[p.policy].single
-	if !single && p.common() != 1 {
-		return h, false
+	row, w := policyTable[p.policy], 1
+	if !row.single {
+		w = p.common()
 	}
-	i := p.lowest(a.u)
-	if i < 0 {
-		return h, false
+	if i := p.lowest(a.u); w == 1 && i >= 0 {
+		mask := topo.Mask(1) << uint(i)
+		return hint{mask: mask, set: !row.single || mask != a.u.all, preferred: true}, yes
 	}
-	mask := topo.Mask(1) << uint(i)
-	return hint{mask: mask, set: !single || mask != a.u.all, preferred: true}, true
+	if row.preferred && (w <= 1 || p.onSeveral(a.u, w) == no) && (!p.pinned || p.memoryHas(a.u)) {
+		return h, no
+	}
+	return h, unsure
 }
 
 // families returns how many families a request may have: devices, CPUs, memory.

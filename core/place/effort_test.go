@@ -60,8 +60,8 @@ func efforts(tb testing.TB) []effort {
 		{"once: restricted", 250, once("numas=8/restricted/cpu+memory+gpu")},
 		{"once: best-effort", 220, once("numas=8/best-effort/cpu+memory+gpu")},
 		{"verdict: single-numa-node", 1400, verdict("numas=8/single-numa-node/cpu+memory+gpu")},
-		{"verdict: single-numa-node, refused", 21000, verdict("numas=8/single-numa-node/refused")},
-		{"verdict: restricted, refused", 39000, verdict("numas=8/restricted/refused")},
+		{"verdict: single-numa-node, refused", 2400, verdict("numas=8/single-numa-node/refused")},
+		{"verdict: restricted, refused", 19000, verdict("numas=8/restricted/refused")},
 		{"verdict: best-effort, not aligned", 39000, verdict("numas=8/best-effort/refused")},
 		{"hold", 170, hold},
 	}

@@ -47,7 +47,7 @@ func (a *admission) explain(l *lattice, r *request) []Reason {
 // ofKind returns the joint family of memory with one kind's own amounts, in the same tables.
 func (a *admission) ofKind(l *lattice, joint family, w Amount, t tables) family {
 	a.u.sumMemory(l, a.u.kind(w.Kind), t)
-	joint.resource, joint.want, joint.total = w.Kind, w.Bytes, t.free[len(t.free)-1]
+	joint.resource, joint.want, joint.total = w.Kind, w.Bytes, a.u.freeOn(a.u.all, w.Kind)
 	return joint
 }
 

@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -96,7 +97,23 @@ func plannedHolding(t *rapid.T, m *topo.Machine) (h Holding) {
 }
 
 func plannedPod(t *rapid.T) *Pod {
-	c := Container{Name: "c", MilliCPU: int64(rapid.IntRange(0, 12).Draw(t, "cpus")) * 1000}
+	p := &Pod{QoS: Guaranteed, Containers: []Container{plannedContainer(t)}}
+	if rapid.IntRange(0, 6).Draw(t, "burstable") == 0 {
+		p.QoS = Burstable
+	}
+	for range rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2}).Draw(t, "more containers") {
+		c := plannedContainer(t)
+		c.Kind = rapid.SampledFrom([]Kind{App, App, App, Sidecar, Init}).Draw(t, "kind")
+		p.Containers = append([]Container{c}, p.Containers...)
+	}
+	for i := range p.Containers {
+		p.Containers[i].Name = fmt.Sprint("c", i)
+	}
+	return p
+}
+
+func plannedContainer(t *rapid.T) Container {
+	c := Container{MilliCPU: int64(rapid.IntRange(0, 12).Draw(t, "cpus")) * 1000}
 	if rapid.IntRange(0, 3).Draw(t, "pages") == 0 {
 		c.Memory = append(c.Memory, Amount{"hugepages-1Gi", int64(rapid.IntRange(0, 3).Draw(t, "pages")) << 30})
 	}
@@ -111,18 +128,26 @@ func plannedPod(t *rapid.T) *Pod {
 			c.Devices = append(c.Devices, Count{resource, int64(n)})
 		}
 	}
-	p := &Pod{QoS: Guaranteed, Containers: []Container{c}}
-	if rapid.IntRange(0, 6).Draw(t, "burstable") == 0 {
-		p.QoS = Burstable
-	}
-	return p
+	return c
 }
 
-// planned is what the plan says of a pod of one container.
+// planned is what the plan says of a pod; it is sure of pods of one container only.
 func planned(u *Usage, p *Pod) answer {
+	if !p.alone() {
+		return unsure
+	}
 	var x plan
 	x.ready(u, p)
 	return x.ask(u)
+}
+
+// byTables is Place without plans.
+func byTables(u *Usage, p *Pod) Verdict {
+	if u.beyond {
+		return Place(u, p)
+	}
+	a := admission{u: u, pod: p, taken: make([]Holding, len(p.Containers)), tables: true}
+	return a.verdict()
 }
 
 func comparePlan(t *rapid.T, tally func(answer)) {
@@ -130,13 +155,22 @@ func comparePlan(t *rapid.T, tally func(answer)) {
 	u := NewUsage(m, plannedRules(t, m))
 	for range rapid.IntRange(1, 8).Draw(t, "pods") {
 		p := plannedPod(t)
-		got, want := planned(u, p), fits(u, p)
+		v := byTables(u, p)
+		got, want := planned(u, p), v.Fits()
+		if also := Place(u, p); !reflect.DeepEqual(v, also) {
+			t.Fatalf("by tables %+v\nby plans %+v\npod %+v\nrules %+v\n%+v", v, also, p, u.Rules, m.Spec())
+		}
 		if got != unsure && (got == yes) != want {
 			t.Fatalf("plan says %v, engine %v\npod %+v\nrules %+v\n%s\namounts %v cells %v", got == yes, want, p.Containers[0],
 				u.Rules, fmt.Sprintf("%+v", m.Spec()), u.amounts, u.cells)
 		}
-		tally(got)
-		if v := Place(u, p); v.Fits() && rapid.IntRange(0, 3).Draw(t, "hold") > 0 {
+		if Fits(u, p) != want || NewQuestion(p).Fits(u) != want {
+			t.Fatalf("Fits says %v, tables %v\npod %+v\nrules %+v\n%+v", !want, want, p, u.Rules, m.Spec())
+		}
+		if p.alone() {
+			tally(got)
+		}
+		if v.Fits() && rapid.IntRange(0, 3).Draw(t, "hold") > 0 {
 			u = u.Hold(v.Holdings...)
 		} else {
 			u = u.Hold(plannedHolding(t, m))
