@@ -8,7 +8,7 @@ CHAOS = 1h
 
 D = 2
 
-.PHONY: help demo up test test-node race model bench bench-docs diff chaos fuzz generate verify lint build clean
+.PHONY: help demo up test test-node race model bench bench-docs diff chaos fuzz generate verify lint build clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -42,6 +42,9 @@ bench-docs: ## Measure the core beside a plain loop, and write docs/performance.
 
 diff: ## Judge N admissions by the kubelet's own managers, from seed S on (make diff N=1000000 S=1)
 	go test ./lab/kubelet -run TestPlaceAgrees -diff.n $(N) -diff.seed $(S) -v -timeout 0
+
+sim: ## Compare schedulers on simulated machines, and write docs/packing.md and its picture anew
+	go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md
 
 chaos: ## Let everything happen to a lab cluster for CHAOS, from seed S (make chaos CHAOS=10m S=7)
 	go test ./lab/chaos -run TestChaos -chaos.for $(CHAOS) -chaos.seed $(S) -v -timeout 0
