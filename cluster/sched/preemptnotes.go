@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -36,7 +35,7 @@ const maxNamed = 5
 func (p plan) text() string {
 	var names []string
 	for _, v := range p.victims[:min(maxNamed, len(p.victims))] {
-		names = append(names, v.name+" ("+cmp.Or(v.held, "nothing of its numas")+")")
+		names = append(names, v.name+" ("+v.held+")")
 	}
 	out := strings.Join(names, ", ")
 	if more := len(p.victims) - maxNamed; more > 0 {
@@ -54,7 +53,7 @@ func (p plan) to() string {
 
 // note says to a victim why it has to go.
 func (p plan) note(v victim) string {
-	return fmt.Sprintf("evicted from node %s for pod %s%s; it held %s", p.node, p.pod, p.to(), cmp.Or(v.held, "nothing of its numas"))
+	return fmt.Sprintf("evicted from node %s for pod %s%s; it held %s", p.node, p.pod, p.to(), v.held)
 }
 
 // maxNotes bounds the pods of which plans and waits are remembered: those that are tried last.

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,7 +59,11 @@ func (t *trial) plan(pods []*v1.Pod) plan {
 	for _, p := range pods {
 		uids = append(uids, string(p.UID))
 		e, _ := t.node.Entry(string(p.UID))
-		out.victims = append(out.victims, victim{p.UID, p.Namespace + "/" + p.Name, holds(t.node.Machine, e.Holdings)})
+		held := cmp.Or(holds(t.node.Machine, e.Holdings), "nothing of its numas")
+		if t.node.Unplaced(string(p.UID)) {
+			held = "a part of what is held there"
+		}
+		out.victims = append(out.victims, victim{p.UID, p.Namespace + "/" + p.Name, held})
 	}
 	out.aim = numas(t.node.Machine, t.node.Without(uids...).Place(t.state.pod, t.state.demand).NUMAs(t.node.Machine))
 	return out

@@ -387,6 +387,7 @@ func (b *Book) renew(a *account) {
 	}
 	base.groups = untouched(l.Groups, left)
 	base.Usage = a.empty.Hold(holdings(base.Entries)...).WithGroups(base.groups)
+	base.unplaced = a.unplaced(base)
 	a.base = base
 	b.snap.Store(b.snap.Load().set(a.predict()))
 }

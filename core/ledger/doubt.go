@@ -2,13 +2,13 @@ package ledger
 
 import "github.com/tenon-numa/tenon/core/place"
 
-// Doubtful says why it is not known what the node holds, in a few words, or "": it may be in several states,
-// or a report of it is overdue.
+// Doubtful says why it is not known what the node holds, in a few words, or "": a report of it is overdue, or
+// the next one will tell in which of several states it is. A coarse node may be in several states for good.
 func (n *Node) Doubtful() string {
 	switch {
 	case n.Silent:
 		return "node's agent is silent"
-	case n.Unsettled || len(n.Others) > 0:
+	case n.Unsettled || n.Quality == Exact && len(n.Others) > 0:
 		return "what pods on their way got is not settled yet"
 	}
 	return ""

@@ -114,7 +114,8 @@ type Node struct {
 	// kept away until the node has reported again.
 	Refused map[string]place.Error
 
-	groups map[int]place.MemoryGroup
+	groups   map[int]place.MemoryGroup
+	unplaced *unplaced // nil where it is known where everybody is
 }
 
 // Place says what the node will do with a pod, in whichever of its states it is: a pod fits if it fits
@@ -184,7 +185,10 @@ func (n *Node) Fits(p *place.Pod) bool {
 }
 
 // Without returns the node as it would be if the pods with these UIDs were not there.
-func (n *Node) Without(uids ...string) *Node {
+func (n *Node) Without(uids ...string) *Node { return n.leave(uids).lacking(uids) }
+
+// leave is Without for pods that have entries.
+func (n *Node) leave(uids []string) *Node {
 	gone := map[string]bool{}
 	for _, uid := range uids {
 		gone[uid] = true
@@ -201,7 +205,7 @@ func (n *Node) Without(uids ...string) *Node {
 	}
 	out.groups = untouched(n.groups, left)
 	out.Usage = n.Usage.Empty().Hold(holdings(out.Entries)...).WithGroups(out.groups)
-	out.Others = each(n.Others, func(o *Node) *Node { return o.Without(uids...) })
+	out.Others = each(n.Others, func(o *Node) *Node { return o.leave(uids) })
 	return &out
 }
 

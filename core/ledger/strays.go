@@ -95,6 +95,8 @@ func less(n *Node, i int, amounts map[string]int64) (*Node, bool) {
 			delete(left, m.Kind)
 		}
 	}
+	// A block of nothing would tie its numa to a group all the same.
+	rest.Memory = slices.DeleteFunc(rest.Memory, func(b place.Block) bool { return b.Bytes == 0 })
 	for k, d := range rest.Devices {
 		mine := slices.DeleteFunc(slices.Clone(d.IDs), func(id string) bool { return !on(n.Machine, d.Resource, id, i) })
 		if want := left[d.Resource]; int64(len(mine)) >= want {

@@ -66,7 +66,8 @@ func TestNodesWithOnlyATopology(t *testing.T) {
 	for i, p := range plainCases() {
 		w.prepare(t, i, p)
 	}
-	for _, d := range dynamicCases {
+	cases := slices.Concat(dynamicCases, preemptionCases)
+	for _, d := range cases {
 		for node, zones := range d.nodes {
 			w.node(t, d.name, node)
 			if zones != "" {
@@ -81,7 +82,7 @@ func TestNodesWithOnlyATopology(t *testing.T) {
 	for i, p := range plainCases() {
 		t.Run(p.name, func(t *testing.T) { w.during(ctx, t).check(t, i, p) })
 	}
-	for _, d := range dynamicCases {
+	for _, d := range cases {
 		t.Run(d.name, func(t *testing.T) { d.run(t, w.during(ctx, t)) })
 	}
 }
@@ -270,10 +271,10 @@ func (w *world) clear(t *testing.T) {
 	}
 }
 
-// priorities makes the priority classes low and high.
+// priorities makes the priority classes low, medium and high.
 func (w *world) priorities(t *testing.T) {
 	t.Helper()
-	for name, value := range map[string]int32{"low": 100, "high": 1000} {
+	for name, value := range map[string]int32{"low": 100, "medium": 500, "high": 1000} {
 		pc := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
 		if _, err := w.Client.SchedulingV1().PriorityClasses().Create(w.ctx, pc, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,67 @@
+package ledger
+
+import (
+	"testing"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// A scheduler that has started finds pods on a coarse node of which it knows what they asked for, and not where
+// they are. What the node would be without one of them is known as far as the amounts tell.
+func TestWithoutAPodOfWhichNobodyKnowsWhereItIs(t *testing.T) {
+	whole := len(amounts(t, 0, 0, nil).Machine.NUMAs()[0].CPUs.Minus(layout(t).Rules.CPU.Reserved).List())
+	all, much := int64(whole), int64(whole-2)
+	for name, c := range map[string]struct {
+		pods      []int64 // CPUs and GiB of those that are there
+		held      [2]int
+		pod       int64 // that fits without the first of them
+		fits, all bool  // without the first; without anybody
+	}{
+		"the only one":                                   {[]int64{4}, [2]int{4, 1}, all, true, true},
+		"one of two, on either numa":                     {[]int64{4, 4}, [2]int{4, 4}, all, true, true},
+		"one of two that are on one numa":                {[]int64{4, 4}, [2]int{8, 2}, all, false, true},
+		"one that may be on either numa, as one more is": {[]int64{2, 4}, [2]int{4, 2}, all, false, true},
+		"somebody else is there":                         {[]int64{4}, [2]int{7, 3}, much, false, false},
+		"more than any numa says":                        {[]int64{9}, [2]int{6, 3}, much, false, false},
+	} {
+		b := New()
+		counts := map[string]bool{}
+		for i, n := range c.pods {
+			b.Recover("n", id(i), square(n))
+			counts[id(i).UID] = true
+		}
+		b.Report("n", amounts(t, c.held[0], c.held[1], counts))
+		n := b.Snapshot().Node("n")
+		if n.Fits(square(c.pod)) {
+			t.Fatalf("%s: the pod fits anyway", name)
+		}
+		if got := n.Without(id(0).UID).Fits(square(c.pod)); got != c.fits {
+			t.Errorf("%s: fits without the first: %v", name, got)
+		}
+		var uids []string
+		for i := range c.pods {
+			uids = append(uids, id(i).UID)
+			if !n.Unplaced(id(i).UID) {
+				t.Errorf("%s: it is known where pod %d is", name, i)
+			}
+		}
+		if got := n.Without(uids...).Fits(square(c.pod)); got != c.all {
+			t.Errorf("%s: fits without them: %v", name, got)
+		}
+		if again := n.Without(); again.Fits(square(c.pod)) || again.Unsettled {
+			t.Errorf("%s: without nobody the node is another one", name)
+		}
+	}
+}
+
+// What the amounts of a coarse node came from while it was exact, nobody can give back.
+func TestWithoutAPodThatIsNotKnown(t *testing.T) {
+	b := New()
+	l := layout(t)
+	l.Entries = []Entry{{Pod: id(0), Holdings: place.Place(place.NewUsage(l.Machine, l.Rules), square(4)).Holdings}}
+	b.Report("n", l)
+	b.Report("n", amounts(t, 4, 0, map[string]bool{id(0).UID: true}))
+	if n := b.Snapshot().Node("n").Without(id(0).UID); !n.Unsettled {
+		t.Error("it is thought to be known what the pod held")
+	}
+}
