@@ -82,7 +82,7 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	for _, r := range m.Resources() {
 		devices[r.Name] = r.Devices
 	}
-	if got, want := fmt.Sprint(devices), "map[x.io/any:[{a 0 false}] x.io/gpu:[{g0 1 false} {g1 3 false} {lost 2 true}]]"; got != want {
+	if got, want := fmt.Sprint(devices), "map[x.io/any:[{a 0 false }] x.io/gpu:[{g0 1 false } {g1 3 false } {lost 2 true }]]"; got != want {
 		t.Errorf("devices are %s, want %s", got, want)
 	}
 	done := pod("done", "uid-d", kubelet.Container{Name: "main"})
