@@ -132,6 +132,17 @@ func TestConfigurationOfSchedulerPlugins(t *testing.T) {
 			t.Errorf("/metrics has no %q", want)
 		}
 	}
+
+	// What the cluster usually runs is known to the next scheduler, from the pods that are there.
+	p.kill()
+	next := startProgram(ctx, t, c, fmt.Sprintf(ofSchedulerPlugins, c.SchedulerKubeconfig))
+	at, mix := next.inspection(ctx, t), ""
+	if err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
+		mix = next.get(ctx, t, at, inspect.Prefix+"mix?format=text")
+		return strings.Contains(mix, "20 cpu, 1Gi memory\n") && strings.Contains(mix, "2 cpu, 1Gi memory\n"), nil
+	}); err != nil {
+		t.Errorf("the mix of a new scheduler is\n%s: %v", mix, err)
+	}
 }
 
 func named(p *v1.Pod, scheduler string) *v1.Pod {
@@ -143,7 +154,7 @@ func named(p *v1.Pod, scheduler string) *v1.Pod {
 func (p *program) inspected(ctx context.Context, t *testing.T) {
 	t.Helper()
 	at := p.inspection(ctx, t)
-	for _, path := range []string{"nodes", "nodes/halves", "pods/default/quiet"} {
+	for _, path := range []string{"nodes", "nodes/halves", "pods/default/quiet", "mix"} {
 		url := "https://" + at + inspect.Prefix + path
 		if code, _ := ask(ctx, t, http.MethodGet, url, "", ""); code != http.StatusForbidden {
 			t.Errorf("%s without a token: %d", path, code)
