@@ -118,7 +118,8 @@ func readState[T any](root fs.FS, file string, parse func([]byte) (*T, error)) (
 
 // Machine returns the machine with the devices that the kubelet has: the allocatable ones, and, as
 // unhealthy, those that a container still holds though they are not allocatable. The error says which
-// devices name numas that the machine lacks; they are kept, without those numas.
+// devices name numas that the machine lacks; they are kept, without those numas. The kubelet knows nothing of
+// PCI roots: a device that m describes, too, keeps the root that it has there.
 func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) {
 	var faults []error
 	s := m.Spec()
@@ -130,7 +131,8 @@ func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) {
 		} else {
 			have[key] = true
 		}
-		spec := topo.DeviceSpec{Resource: d.Resource, ID: d.ID, Unhealthy: unhealthy}
+		described, _ := m.Resource(d.Resource)
+		spec := topo.DeviceSpec{Resource: d.Resource, ID: d.ID, Unhealthy: unhealthy, Root: described.Device(d.ID).Root}
 		for id := range d.NUMAs.All() {
 			if _, ok := m.Position(id); ok {
 				spec.NUMAs = append(spec.NUMAs, id)

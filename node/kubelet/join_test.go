@@ -106,6 +106,23 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	}
 }
 
+// What is described of a device beside what the kubelet says of it is kept, and what it says counts.
+func TestDescribedDevicesKeepTheirRoots(t *testing.T) {
+	s := &kubelettest.Service{}
+	s.SetDevices(kubelettest.Device("x.io/gpu", "g0", 0), kubelettest.Device("x.io/gpu", "g1", 4))
+	described, err := topo.ParseMachine("numa 0 cpus 0-3\nnuma 4 cpus 4-7\ndevice x.io/gpu g0 numa 4 root pci0000:17\ndevice x.io/gpu g2 numa 4 root pci0000:2a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := observe(t, s, fstest.MapFS{}).Machine(described)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(m.Resources()[0].Devices), "[{g0 1 false pci0000:17} {g1 2 false }]"; got != want {
+		t.Errorf("devices are %s, want %s", got, want)
+	}
+}
+
 func TestServiceAloneIsEnoughWithoutFiles(t *testing.T) {
 	s := &kubelettest.Service{}
 	s.SetPods(kubelettest.Pod("ns", "a", &podresources.ContainerResources{Name: "main", CpuIds: []int64{9, 1},
