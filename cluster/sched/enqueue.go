@@ -15,19 +15,27 @@ import (
 // the book, so that the pod that wakes sees it, whichever handler runs first.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	out := []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: eventResource(v1alpha1.NodeLayoutResource()), ActionType: fwk.Add | fwk.Update}, QueueingHintFn: p.layoutChanged},
+		{Event: fwk.ClusterEvent{Resource: eventResource(v1alpha1.NodeLayoutResource()), ActionType: fwk.Add | fwk.Update | fwk.Delete}, QueueingHintFn: p.layoutChanged},
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update | fwk.Delete}, QueueingHintFn: p.podChanged},
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, QueueingHintFn: p.nodeAdded},
 	}
 	if p.topology != nil {
 		out = append(out, fwk.ClusterEventWithHint{QueueingHintFn: p.topologyChanged,
-			Event: fwk.ClusterEvent{Resource: eventResource(*p.topology), ActionType: fwk.Add | fwk.Update}})
+			Event: fwk.ClusterEvent{Resource: eventResource(*p.topology), ActionType: fwk.Add | fwk.Update | fwk.Delete}})
 	}
 	return out, nil
 }
 
-// layoutChanged wakes a pod if it fits the node that reported.
-func (p *Plugin) layoutChanged(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.QueueingHint, error) {
+// layoutChanged wakes a pod if it fits the node that reported, or of which nothing is known any more.
+func (p *Plugin) layoutChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk.QueueingHint, error) {
+	if obj == nil {
+		l, ok := before.(*v1alpha1.NodeLayout)
+		if !ok {
+			return fwk.Queue, nil
+		}
+		p.feed.LayoutGone(l)
+		return p.hint(pod, l.Name), nil
+	}
 	l, ok := obj.(*v1alpha1.NodeLayout)
 	if !ok {
 		return fwk.Queue, nil
@@ -57,6 +65,7 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 		return p.hint(pod, gone.Spec.NodeName), nil
 	}
 	if node := gone.Status.NominatedNodeName; node != "" {
+		p.sleepers.touch(node, "free "+string(gone.UID)+gone.ResourceVersion)
 		return p.hint(pod, node), nil
 	}
 	return fwk.QueueSkip, nil
@@ -83,11 +92,18 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queueing
 	if !ok {
 		return fwk.Queue, nil
 	}
+	p.sleepers.touch(n.Name, "new "+string(n.UID)+n.ResourceVersion)
 	return p.hint(pod, n.Name), nil
 }
 
-// hint places the pod on the one node that changed.
+// hint places the pod on the one node that changed. A pod that sleeps is not woken by the hint: the framework
+// asks for every pod by itself and in no order, and what has changed may help one of thousands. It is known
+// now that the framework has taken in the event.
 func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
+	if p.sleepers.knows(string(pod.UID)) {
+		p.sleepers.told(node)
+		return fwk.QueueSkip
+	}
 	s, status := translate(pod)
 	if status != nil {
 		return fwk.QueueSkip // still not understood
@@ -95,14 +111,7 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	if p.awaits(pod, node) {
 		return fwk.Queue
 	}
-	n := p.book.Snapshot().Node(node)
-	if !p.knows(n) {
-		if n == nil && p.lets(s) {
-			return fwk.Queue
-		}
-		return fwk.QueueSkip
-	}
-	if p.fits(s, n) {
+	if p.accepts(s, p.book.Snapshot().Node(node)) {
 		return fwk.Queue
 	}
 	return fwk.QueueSkip

@@ -29,7 +29,7 @@ func TestTheFrameworkKnowsWhatWakesAPod(t *testing.T) {
 	for _, e := range events {
 		seen[e.Event.Resource] = e.Event.ActionType
 	}
-	if seen["nodelayouts.v1alpha1.tenon.sh"] != fwk.Add|fwk.Update || seen[fwk.Pod] != fwk.Update|fwk.Delete || seen[fwk.Node] != fwk.Add {
+	if seen["nodelayouts.v1alpha1.tenon.sh"] != fwk.Add|fwk.Update|fwk.Delete || seen[fwk.Pod] != fwk.Update|fwk.Delete || seen[fwk.Node] != fwk.Add {
 		t.Errorf("events %v", seen)
 	}
 }

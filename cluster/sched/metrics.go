@@ -13,6 +13,7 @@ import (
 // nothing.
 type schedulerMetrics struct {
 	predicted   *metrics.Counter
+	woken       *metrics.Counter
 	predictions *metrics.CounterVec
 	wrong       *metrics.CounterVec
 	rejected    *metrics.CounterVec
@@ -29,6 +30,8 @@ func newMetrics() *schedulerMetrics {
 	m := &schedulerMetrics{
 		predicted: metrics.NewCounter(counter("predictions_made_total",
 			"Predictions that were reserved, of what a pod will hold on its node.")),
+		woken: metrics.NewCounter(counter("pods_woken_total",
+			"Pods that were refused and are tried again because a node may have room for them now.")),
 		predictions: metrics.NewCounterVec(counter("predictions_total",
 			"Predictions met by what the node did, by result (confirmed, wrong, rejected)."), []string{"result"}),
 		wrong: metrics.NewCounterVec(counter("predictions_wrong_total",
@@ -44,7 +47,7 @@ func newMetrics() *schedulerMetrics {
 			"NodeResourceTopologies of nodes without a layout that could not be read and were refused.")),
 	}
 	// A second scheduler in one process finds the names taken; its counters are then not served.
-	for _, c := range []metrics.Registerable{m.predicted, m.predictions, m.wrong, m.rejected, m.foreign, m.layouts, m.topologies} {
+	for _, c := range []metrics.Registerable{m.predicted, m.woken, m.predictions, m.wrong, m.rejected, m.foreign, m.layouts, m.topologies} {
 		if err := legacyregistry.Register(c); err != nil {
 			metrics.NewKubeRegistry().MustRegister(c)
 		}
@@ -60,6 +63,13 @@ func (*schedulerMetrics) measure(s inspect.Source) { _ = legacyregistry.CustomRe
 func (m *schedulerMetrics) made() {
 	if m != nil {
 		m.predicted.Inc()
+	}
+}
+
+// wakes counts pods that are tried again.
+func (m *schedulerMetrics) wakes(pods int) {
+	if m != nil {
+		m.woken.Add(float64(pods))
 	}
 }
 

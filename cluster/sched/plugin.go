@@ -42,6 +42,7 @@ type Plugin struct {
 	ready     <-chan struct{} // closed when the book holds what the API server had at the start
 	memo      *memo
 	vain      *vain
+	sleepers  *sleepers // nil: every pod is woken by hints of its own
 	logger    klog.Logger
 	decisions *inspect.Decisions
 	metrics   *schedulerMetrics
@@ -84,6 +85,7 @@ type Shared struct {
 	amounts    *amounts // nil until there is a client
 	odd        once
 	vain       vain
+	sleepers   *sleepers // nil until there is a scheduler
 	usual      usual
 	plugins    []*Plugin // of all profiles, once the scheduler is set up
 

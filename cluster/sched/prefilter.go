@@ -25,6 +25,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 		return nil, fwk.AsStatus(err)
 	}
 	p.usually(s)
+	p.sleepers.begin(p, pod, s)
 	s.snap = p.book.Snapshot()
 	cs.Write(stateKey, s)
 	return nil, nil

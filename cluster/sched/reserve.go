@@ -21,12 +21,16 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 		return p.reserved(s, node, place.Verdict{}, p.unknown(s, n, node))
 	}
 	v, known := p.book.Reserve(node, kube.ID(pod), s.pod, s.demand)
+	if !known || !v.Fits() {
+		p.sleepers.again(string(pod.UID)) // other nodes fitted, too, and no event will tell
+	}
 	if !known {
 		return p.reserved(s, node, v, p.unknown(s, nil, node))
 	}
 	if !v.Fits() {
 		return p.reserved(s, node, v, refusal(v))
 	}
+	p.sleepers.gone(string(pod.UID))
 	return p.reserved(s, node, v, nil)
 }
 

@@ -60,9 +60,11 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 	}
 	s.rejections = &rejections{recorder: cc.EventBroadcaster.NewRecorder("tenon-scheduler"), pardon: s.pardon,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }, logger: logger}
+	s.rest(sched)
 	if err := follow(ctx, cc, s); err != nil {
 		return nil, err
 	}
+	go s.sleepers.run(ctx, s.try)
 	go s.verdicts.run(ctx, writer)
 	source := inspect.Source{Book: s.Book, Problem: s.problem, Names: nodeNames(cc), Reported: s.reported,
 		Decisions: s.Decisions, Mix: s.usual.mix, Now: time.Now}
@@ -149,6 +151,9 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) erro
 		return fmt.Errorf("follow pods: %w", err)
 	}
 	go ends.run(ctx)
+	if _, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(s.sleepers.ends()); err != nil {
+		return fmt.Errorf("follow pods: %w", err)
+	}
 	if _, err := layouts.AddEventHandler(s.heard); err != nil {
 		return fmt.Errorf("follow layouts: %w", err)
 	}

@@ -166,7 +166,15 @@ func (s *Shared) told(before, o any) {
 }
 
 // topologyChanged wakes a pod if it fits the node that reported, and the report is what is known of it.
-func (p *Plugin) topologyChanged(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.QueueingHint, error) {
+func (p *Plugin) topologyChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk.QueueingHint, error) {
+	if obj == nil {
+		o, ok := before.(*v1alpha2.NodeResourceTopology)
+		if !ok {
+			return fwk.Queue, nil
+		}
+		p.feed.TopologyGone(o)
+		return p.hint(pod, o.Name), nil
+	}
 	o, ok := obj.(*v1alpha2.NodeResourceTopology)
 	if !ok {
 		return fwk.Queue, nil

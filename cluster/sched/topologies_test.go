@@ -88,7 +88,7 @@ func TestReportsAreFollowedWhereTheyAreServed(t *testing.T) {
 		}
 		got := 0
 		for _, e := range events {
-			if e.Event.Resource == "noderesourcetopologies.v1alpha2.topology.node.k8s.io" && e.Event.ActionType == fwk.Add|fwk.Update {
+			if e.Event.Resource == "noderesourcetopologies.v1alpha2.topology.node.k8s.io" && e.Event.ActionType == fwk.Add|fwk.Update|fwk.Delete {
 				got++
 			}
 		}

@@ -1,44 +1,127 @@
 package sched
 
 import (
+	"context"
+	"time"
+
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// wake has pods tried again that wait and fit a node now. Queueing hints tell of events; what the book
-// learns otherwise, as how a pod ended that was read late, comes after them, and often no event follows:
-// a pod that its kubelet refused never held anything that a report would show to be given back.
-func (s *Shared) wake(node string) {
+// This file connects the sleepers with kube-scheduler: it tells them how attempts end, and puts those that are
+// woken into its queue.
+
+// rest makes pods that the plugins refuse sleep until something helps them. It is called once, before the
+// scheduler and the informers run.
+func (s *Shared) rest(sched *scheduler.Scheduler) {
+	s.sleepers = newSleepers(s.Book.Snapshot)
+	s.Book.OnChange(s.sleepers.change)
 	for _, p := range s.plugins {
-		if p.handle != nil {
-			p.wake(node)
+		p.sleepers = s.sleepers
+	}
+	next := sched.FailureHandler
+	sched.FailureHandler = func(ctx context.Context, f framework.Framework, info *framework.QueuedPodInfo, status *fwk.Status,
+		nominating *fwk.NominatingInfo, start time.Time) {
+		// Once the pod is in the queue again, the next attempt may begin at any time.
+		pod, others := info.Pod, refusedByOthers(s.pluginOf(f.ProfileName()), status)
+		attempt := s.sleepers.current(string(pod.UID))
+		next(ctx, f, info, status, nominating, start)
+		s.sleepers.failed(pod, attempt, others)
+	}
+}
+
+func (s *Shared) pluginOf(profile string) *Plugin {
+	for _, p := range s.plugins {
+		if p.handle != nil && p.handle.ProfileName() == profile {
+			return p
+		}
+	}
+	return nil
+}
+
+// refusedByOthers returns the nodes that a pod was refused by others than the plugin, or nil if the plugin did
+// not refuse it at all.
+func refusedByOthers(p *Plugin, status *fwk.Status) *nodeSet {
+	why, ok := status.AsError().(*framework.FitError)
+	if p == nil || !ok || !why.Diagnosis.UnschedulablePlugins.Has(p.name) && !why.Diagnosis.PendingPlugins.Has(p.name) {
+		return nil
+	}
+	out := &nodeSet{names: map[string]bool{}}
+	nodes := why.Diagnosis.NodeToStatus
+	if nodes == nil {
+		return out
+	}
+	// The framework gives a reason for nodes that it did not even ask about where other plugins ruled them out.
+	out.but = len(nodes.AbsentNodesStatus().Reasons()) > 0
+	nodes.ForEachExplicitNode(func(node string, s *fwk.Status) {
+		if (s.Plugin() == p.name) == out.but {
+			out.names[node] = true
+		}
+	})
+	return out
+}
+
+// ends tells the sleepers of pods that are there no more, or that somebody else has bound.
+func (w *sleepers) ends() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, o any) {
+			if p, ok := o.(*v1.Pod); ok && p.Spec.NodeName != "" {
+				w.gone(string(p.UID))
+			}
+		},
+		DeleteFunc: func(o any) {
+			if t, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = t.Obj
+			}
+			if p, ok := o.(*v1.Pod); ok {
+				w.gone(string(p.UID))
+			}
+		},
+	}
+}
+
+// run has pods tried that are woken, until the context ends.
+func (w *sleepers) run(ctx context.Context, try func([]wokenPod)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.signal:
+		}
+		for woken, more := w.next(); more; woken, more = w.next() {
+			if len(woken) > 0 {
+				try(woken)
+			}
 		}
 	}
 }
+
+// try has pods tried again.
+func (s *Shared) try(woken []wokenPod) {
+	pods := map[*Plugin]map[string]*v1.Pod{}
+	for _, x := range woken {
+		if pods[x.plugin] == nil {
+			pods[x.plugin] = map[string]*v1.Pod{}
+		}
+		pods[x.plugin][x.pod.Namespace+"/"+x.pod.Name] = x.pod
+	}
+	s.metrics.wakes(len(woken))
+	for p, list := range pods {
+		p.logger.V(logData).Info("Pods are tried again", "pods", len(list), "first", klog.KObj(woken[0].pod))
+		p.handle.Activate(p.logger, list)
+	}
+}
+
+// wake has pods that wait for a node not wait for an event that would tell of what has changed it: the book has
+// learned of that by itself, as how a pod ended that was read late.
+func (s *Shared) wake(node string) { s.sleepers.told(node) }
 
 // pardon lets shapes that a node has refused try again.
 func (s *Shared) pardon(node string) {
 	s.Book.Pardon(node)
 	s.wake(node)
-}
-
-func (p *Plugin) wake(node string) {
-	pods, err := p.handle.SharedInformerFactory().Core().V1().Pods().Lister().List(labels.Everything())
-	if err != nil {
-		return // of what is in memory there is always a list
-	}
-	fit := map[string]*v1.Pod{}
-	for _, pod := range pods {
-		if pod.Spec.NodeName != "" || pod.Spec.SchedulerName != p.handle.ProfileName() || pod.DeletionTimestamp != nil {
-			continue
-		}
-		if p.hint(pod, node) == fwk.Queue {
-			fit[pod.Namespace+"/"+pod.Name] = pod
-		}
-	}
-	if len(fit) > 0 {
-		p.logger.V(logData).Info("Pods are tried again", "node", node, "pods", len(fit))
-		p.handle.Activate(p.logger, fit)
-	}
 }

@@ -19,11 +19,13 @@ type Book struct {
 	grounds grounds
 	// where is the node of every pod on its way, held that of every pod that its node accounts for.
 	where, held map[string]string
+	// told is told of every change; see OnChange.
+	told func(node string)
 }
 
 // New returns an empty book.
 func New() *Book {
-	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: map[string]string{}}
+	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: map[string]string{}, told: func(string) {}}
 	b.snap.Store(newSnapshot())
 	return b
 }
@@ -171,8 +173,14 @@ func (b *Book) Forget(node string) {
 		delete(b.nodes, node)
 	}
 	b.snap.Store(b.snap.Load().drop(node))
+	b.told(node)
 	a.wake()
 }
+
+// OnChange has a callback told of every node whose state has changed, or is not known any more, once the
+// snapshot has it. It is called before the first change; the callback must not call the book for anything
+// but a snapshot, and must not take long.
+func (b *Book) OnChange(told func(node string)) { b.told = told }
 
 // Reserve computes the verdict for a pod once more and, where it fits, books what it will hold on the
 // node; a pod that will hold nothing there needs no booking and gets none. A pod that is booked already
@@ -390,6 +398,7 @@ func (b *Book) renew(a *account) {
 	base.unplaced = a.unplaced(base)
 	a.base = base
 	b.snap.Store(b.snap.Load().set(a.predict()))
+	b.told(a.name)
 }
 
 // Booked reports whether the pod is on its way to the node.

@@ -1,0 +1,402 @@
+package sched
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// loop is the part of kube-scheduler that pods go through: one after the other, the most important first.
+type loop struct {
+	t       *testing.T
+	p       *Plugin
+	nodes   []string
+	queue   []*v1.Pod
+	bound   map[string]*v1.Pod // by UID
+	tries   map[string]int
+	version int
+	// vetoes are nodes that another plugin keeps a pod from, by the pod's UID.
+	vetoes map[string]map[string]bool
+	// due is what is to happen later; nothing happens before it is asked for.
+	due []func()
+}
+
+func newLoop(t *testing.T, p *Plugin, nodes ...string) *loop {
+	l := &loop{t: t, p: p, nodes: nodes, bound: map[string]*v1.Pod{}, tries: map[string]int{}, vetoes: map[string]map[string]bool{}}
+	p.sleepers = newSleepers(p.book.Snapshot)
+	p.sleepers.later = func(_ time.Duration, do func()) { l.due = append(l.due, do) }
+	p.book.OnChange(p.sleepers.change)
+	return l
+}
+
+// run lets everything happen that is due, and returns how many attempts that made.
+func (l *loop) run() (attempts int) {
+	for {
+		for woken, more := l.p.sleepers.next(); more; woken, more = l.p.sleepers.next() {
+			for _, x := range woken {
+				l.queue = append(l.queue, x.pod)
+			}
+		}
+		if len(l.queue) == 0 {
+			return attempts
+		}
+		slices.SortStableFunc(l.queue, func(a, b *v1.Pod) int { return int(*b.Spec.Priority) - int(*a.Spec.Priority) })
+		pod := l.queue[0]
+		l.queue = l.queue[1:]
+		l.attempt(pod)
+		attempts++
+	}
+}
+
+func (l *loop) attempt(pod *v1.Pod) {
+	uid := string(pod.UID)
+	l.tries[uid]++
+	cs := framework.NewCycleState()
+	if _, status := l.p.PreFilter(l.t.Context(), cs, pod, nil); !status.IsSuccess() {
+		l.t.Fatalf("PreFilter: %v", status)
+	}
+	others, ours := &nodeSet{names: map[string]bool{}}, false
+	for _, n := range l.nodes {
+		if l.vetoes[uid][n] {
+			others.names[n] = true
+			continue
+		}
+		if !l.p.Filter(l.t.Context(), cs, pod, nodeInfo(n)).IsSuccess() {
+			ours = true
+			continue
+		}
+		if status := l.p.Reserve(l.t.Context(), cs, pod, n); !status.IsSuccess() {
+			l.t.Fatalf("Reserve: %v", status)
+		}
+		l.bound[uid] = bind(pod, n)
+		return
+	}
+	if !ours {
+		others = nil
+	}
+	l.p.sleepers.failed(pod, l.p.sleepers.current(uid), others)
+}
+
+// end deletes a pod that has run; the framework learns of it.
+func (l *loop) end(pod *v1.Pod) {
+	gone := pod.DeepCopy()
+	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	delete(l.bound, string(pod.UID))
+	l.p.feed.PodGone(gone)
+	l.p.sleepers.told(pod.Spec.NodeName)
+}
+
+// report has a node report what it is known to have.
+func (l *loop) report(node string) {
+	l.version++
+	n := l.p.book.Snapshot().Node(node)
+	var entries []ledger.Entry
+	for _, e := range n.Entries {
+		entries = append(entries, ledger.Entry{Pod: e.Pod, Holdings: e.Holdings})
+	}
+	l.p.book.Report(node, ledger.Layout{Machine: n.Machine, Rules: n.Rules, Entries: entries})
+	l.p.sleepers.told(node)
+}
+
+func important(p *v1.Pod, priority int) *v1.Pod {
+	n := int32(priority)
+	p.Spec.Priority = &n
+	return p
+}
+
+// stranded returns the pods that sleep though a node would take them.
+func (l *loop) stranded() (out []string) {
+	for uid, x := range l.p.sleepers.pods {
+		for _, n := range l.nodes {
+			if !l.vetoes[uid][n] && l.p.accepts(x.line.state, l.p.book.Snapshot().Node(n)) {
+				out = append(out, uid+" fits "+n)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// full has a node of which each numa has 16 CPUs, held by pods of eight.
+func full(t testing.TB, p *Plugin, node string) (held []*v1.Pod) {
+	var entries []ledger.Entry
+	for i, cpuList := range []string{"0-7", "8-15", "16-23", "24-31"} {
+		pod := bind(cpus(fmt.Sprintf("%s-%d", node, i), 8), node)
+		held, entries = append(held, pod), append(entries, holding(pod, cpuList))
+	}
+	p.feed.Layout(layout(t, node, two, place.SingleNUMA, 1, entries...))
+	for _, pod := range held {
+		p.feed.Pod(pod)
+	}
+	return held
+}
+
+// Five thousand pods of ten kinds wait. A place that becomes free costs ten questions and as many attempts as
+// there is room for; what makes room for nobody costs no attempt at all.
+func TestAChangeWakesAsManyPodsAsItHelps(t *testing.T) {
+	p := newPlugin(t, refuse)
+	held := full(t, p, "n")
+	full(t, p, "other")
+	l := newLoop(t, p, "n", "other")
+	for i := range 5000 {
+		// Kinds of 12 CPUs and more, of which half a numa is too little, and one of 8.
+		n := 8
+		if i%10 != 0 {
+			n = 11 + i%10%5
+		}
+		pod := podOf(fmt.Sprintf("p%d", i), fmt.Sprintf("cpu=%d memory=%dGi", n, 1+i%10))
+		l.queue = append(l.queue, important(pod, 5000-i%10*500+i/10))
+	}
+	if n := l.run(); n != 5000 {
+		t.Fatalf("%d attempts at first, want one of each pod", n)
+	}
+
+	for range 3 { // without news
+		l.report("other")
+	}
+	p.sleepers.asked = 0
+	if n := l.run(); n != 0 {
+		t.Errorf("reports without news lead to %d attempts", n)
+	}
+	p.sleepers.asked = 0
+	l.end(held[0])
+	if n := l.run(); n != 1 || p.sleepers.asked > 11 {
+		t.Errorf("a place for one pod leads to %d attempts after %d questions, want 1 after 10 and one more", n, p.sleepers.asked)
+	}
+	if l.bound["uid-p4990"] == nil {
+		t.Errorf("the most important pod did not get the place: %v", slices.Collect(maps.Keys(l.bound)))
+	}
+	l.end(held[2])
+	if n := l.run(); n != 1 {
+		t.Errorf("a place for one pod of its numa leads to %d attempts, want 1", n)
+	}
+	l.end(held[3])
+	// Now numa 1 has eight CPUs, which is too little for all but the small.
+	if n := l.run(); n != 1 {
+		t.Errorf("one more place leads to %d attempts, want 1", n)
+	}
+	if s := l.stranded(); len(s) > 0 {
+		t.Errorf("%d pods sleep that fit, %s", len(s), s[0])
+	}
+}
+
+// A pod that is woken may be kept out by another plugin, or never be tried: its place is not lost for the others.
+func TestAPlaceThatIsNotTakenWakesTheNext(t *testing.T) {
+	p := newPlugin(t, refuse)
+	held := full(t, p, "n")
+	l := newLoop(t, p, "n")
+	for i := range 4 {
+		l.queue = append(l.queue, important(cpus(fmt.Sprintf("p%d", i), 8), 9-i))
+	}
+	l.run()
+	l.vetoes["uid-p0"] = map[string]bool{"n": true}
+	l.vetoes["uid-p1"] = map[string]bool{"n": true}
+	l.end(held[0])
+	if n := l.run(); n != 3 || l.bound["uid-p2"] == nil {
+		t.Errorf("%d attempts, want that of two pods that are kept out and of the third: %v", n, l.tries)
+	}
+
+	l.end(held[1])
+	woken, _ := p.sleepers.next()
+	if len(woken) != 1 || woken[0].pod.Name != "p3" {
+		t.Fatalf("woken is %v", woken)
+	}
+	l.queue = append(l.queue, important(cpus("late", 8), 1)) // and p3 is never tried
+	l.vetoes["uid-late"] = map[string]bool{"n": true}
+	l.run()
+	for _, do := range l.due {
+		do()
+	}
+	if !p.sleepers.pods["uid-p3"].asleep {
+		t.Error("pod p3 is taken to be tried for ever")
+	}
+	l.report("n")
+	if l.run(); l.bound["uid-p3"] == nil {
+		t.Error("pod p3 is not tried again")
+	}
+}
+
+// What has changed a node may be known before the framework has taken in the event: a pod that is tried too
+// early is refused by plugins that go by the framework's own view.
+func TestAChangeWaitsForTheFramework(t *testing.T) {
+	p := newPlugin(t, refuse)
+	held := full(t, p, "n")
+	l := newLoop(t, p, "n")
+	pod := important(cpus("p", 8), 0)
+	l.queue = append(l.queue, pod)
+	l.run()
+	gone := held[0].DeepCopy()
+	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	p.feed.PodGone(gone)
+	if n := l.run(); n != 0 {
+		t.Errorf("%d attempts before the framework knows", n)
+	}
+	hint, err := p.podChanged(p.logger, pod, gone, nil)
+	wakes(t, hint, err, false) // it is woken, and not by this hint
+	if n := l.run(); n != 1 || l.bound["uid-p"] == nil {
+		t.Errorf("%d attempts after that", n)
+	}
+
+	second := important(cpus("q", 8), 0)
+	l.queue = append(l.queue, second)
+	l.run()
+	gone = held[1].DeepCopy()
+	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	p.feed.PodGone(gone)
+	for _, do := range l.due { // no event that the framework would hint at
+		do()
+	}
+	if n := l.run(); n != 1 {
+		t.Errorf("%d attempts when no hint comes, want 1", n)
+	}
+}
+
+// Events that change nothing in the book: a node joins of which nothing is known and that is let in, or whose
+// layout was there before; a nomination ends.
+func TestEventsOfWhichTheBookKnowsNothing(t *testing.T) {
+	p := newPlugin(t, "")
+	full(t, p, "n")
+	p.feed.Layout(layout(t, "m", two, place.SingleNUMA, 1))
+	l := newLoop(t, p, "n")
+	joins := func(node string, pods ...*v1.Pod) (attempts int) {
+		l.nodes = append(l.nodes, node)
+		for _, pod := range pods {
+			hint, err := p.nodeAdded(p.logger, pod, nil, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+			wakes(t, hint, err, false) // it is woken, and not by this hint
+		}
+		return l.run()
+	}
+	a, b := important(cpus("a", 8), 0), important(cpus("b", 16), 0)
+	l.queue = append(l.queue, a, b)
+	l.run()
+	if n := joins("m", a, b); n != 2 || len(l.bound) != 2 {
+		t.Errorf("a node joins whose layout was there before: %d attempts, %d pods have a place", n, len(l.bound))
+	}
+	d := important(cpus("d", 16), 0)
+	l.nodes, l.queue = l.nodes[:1], append(l.queue, d)
+	l.run()
+	if n := joins("unknown", d); n != 1 || l.bound["uid-d"] == nil {
+		t.Errorf("a node joins of which nothing is known: %d attempts", n)
+	}
+
+	full(t, p, "m2")
+	l.nodes = []string{"n", "m2"}
+	e := important(cpus("e", 16), 0)
+	l.queue = append(l.queue, e)
+	l.run()
+	hint, err := p.layoutChanged(p.logger, e, layout(t, "m2", two, place.SingleNUMA, 2), nil)
+	wakes(t, hint, err, false)
+	if n := l.run(); n != 1 || l.bound["uid-e"] == nil {
+		t.Errorf("a node loses its layout: %d attempts", n)
+	}
+}
+
+// Whatever happens, nobody sleeps that fits, and nobody is tried more than once for one change.
+func TestNobodyIsForgotten(outer *testing.T) {
+	rapid.Check(outer, func(t *rapid.T) {
+		p := newPlugin(outer, refuse)
+		l := newLoop(outer, p)
+		for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
+			l.nodes = append(l.nodes, fmt.Sprintf("n%d", i))
+			p.feed.Layout(layout(outer, l.nodes[i], two, place.SingleNUMA, 1))
+		}
+		changes, begun := 0, map[string]int{}
+		p.book.OnChange(func(node string) { changes++; p.sleepers.change(node) })
+		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"pod", "pod", "pod", "end", "end", "report", "delete", "tick"}).Draw(t, "step") {
+			case "pod":
+				pod := important(cpus(fmt.Sprint("p", i), rapid.SampledFrom([]int{3, 8, 16}).Draw(t, "cpus")), rapid.IntRange(0, 3).Draw(t, "priority"))
+				l.vetoes[string(pod.UID)] = map[string]bool{}
+				for _, n := range l.nodes {
+					l.vetoes[string(pod.UID)][n] = rapid.Bool().Draw(t, "veto")
+				}
+				begun[string(pod.UID)] = changes
+				l.queue = append(l.queue, pod)
+			case "end":
+				if uid := some(t, l.bound); uid != "" {
+					l.end(l.bound[uid])
+				}
+			case "report":
+				l.report(rapid.SampledFrom(l.nodes).Draw(t, "node"))
+			case "delete":
+				uid := some(t, p.sleepers.pods)
+				p.sleepers.gone(uid)
+				l.queue = slices.DeleteFunc(l.queue, func(p *v1.Pod) bool { return string(p.UID) == uid })
+			case "tick":
+				for _, do := range l.due {
+					do()
+				}
+				l.due = nil
+			}
+			if rapid.Bool().Draw(t, "run") {
+				l.run()
+			}
+		}
+		for _, do := range l.due {
+			do()
+		}
+		l.run()
+		if s := l.stranded(); len(s) > 0 {
+			t.Fatalf("pods sleep that fit: %v", s)
+		}
+		for uid, n := range l.tries {
+			if n > 1+changes-begun[uid] {
+				t.Fatalf("pod %s was tried %d times, and %d changes came", uid, n, changes-begun[uid])
+			}
+		}
+		for uid, x := range p.sleepers.pods {
+			if !x.asleep {
+				t.Fatalf("pod %s is taken to be tried", uid)
+			}
+		}
+	})
+}
+
+// some returns a key of a map, or "".
+func some[V any](t *rapid.T, m map[string]V) string {
+	if len(m) == 0 {
+		return ""
+	}
+	return rapid.SampledFrom(slices.Sorted(maps.Keys(m))).Draw(t, "which")
+}
+
+// The framework says of a failed attempt who refused the pod where; what other plugins refused is theirs to say.
+func TestWhoRefusedAPodWhere(t *testing.T) {
+	p := newPlugin(t, "")
+	ours := fwk.NewStatus(fwk.Unschedulable).WithPlugin(p.Name())
+	theirs := fwk.NewStatus(fwk.Unschedulable).WithPlugin("NodeResourcesFit")
+	failure := func(absent *fwk.Status, plugins ...string) *fwk.Status {
+		fit := &framework.FitError{Pod: cpus("p", 1), Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}}
+		fit.Diagnosis.NodeToStatus.Set("a", ours)
+		fit.Diagnosis.NodeToStatus.Set("b", theirs)
+		if absent != nil {
+			fit.Diagnosis.NodeToStatus.SetAbsentNodesStatus(absent)
+		}
+		for _, name := range plugins {
+			fit.Diagnosis.AddPluginStatus(fwk.NewStatus(fwk.Unschedulable).WithPlugin(name))
+		}
+		return fwk.NewStatus(fwk.Unschedulable).WithError(fit)
+	}
+	if got := refusedByOthers(p, failure(nil, "NodeResourcesFit")); got != nil {
+		t.Errorf("a pod that the plugin did not refuse is refused by others on %v", got)
+	}
+	got := refusedByOthers(p, failure(nil, p.Name(), "NodeResourcesFit"))
+	if got.has("a") || !got.has("b") || got.has("new") {
+		t.Errorf("others refuse it on %v, want b", got)
+	}
+	got = refusedByOthers(p, failure(fwk.NewStatus(fwk.Unschedulable, "not that node"), p.Name(), "NodeAffinity"))
+	if got.has("a") || !got.has("b") || !got.has("new") {
+		t.Errorf("others refuse it on all but %v, want a", got)
+	}
+}

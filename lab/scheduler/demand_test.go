@@ -1,0 +1,129 @@
+package scheduler_test
+
+import (
+	"context"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+const pairs = `
+source made up: a GPU and a NIC on each of two numas
+numa 0 socket 0 cpus 0-15 memory 62Gi
+numa 1 socket 1 cpus 16-31 memory 62Gi
+distances 10 21
+distances 21 10
+device nvidia.com/gpu g0 numa 0
+device nvidia.com/gpu g1 numa 1
+device rdma/hca n0 numa 0
+device rdma/hca n1 numa 1
+`
+
+const pairsConfig = `
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cpuManagerPolicy: static
+reservedSystemCPUs: "0"
+topologyManagerPolicy: best-effort
+topologyManagerScope: container
+`
+
+// burst returns a Burstable pod with devices, for one node if that is named, and with annotations.
+func burst(name, node string, devices workload.Amounts, notes map[string]string) *v1.Pod {
+	p := workload.Pod(name, workload.Burstable("c", workload.Amounts{"cpu": "100m", "memory": "64Mi"}, devices))
+	p.Annotations = notes
+	if node != "" {
+		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
+	}
+	return p
+}
+
+// The kubelets' policy is best-effort, and the pod is Burstable: it is the pod's own demand that keeps it from
+// a node on which the GPU and the NIC that are left are on two numas.
+func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	w := start(ctx, t, lab.Config{
+		Nodes:    []lab.Node{{Name: "joint", Machine: "pairs"}, {Name: "split", Machine: "pairs"}},
+		Machines: fstest.MapFS{"pairs.txt": {Data: []byte(pairs)}, "pairs.yaml": {Data: []byte(pairsConfig)}},
+	}, scheduler.Tenon)
+	gpu, nic, both := workload.Amounts{"nvidia.com/gpu": "1"}, workload.Amounts{"rdma/hca": "1"}, workload.Amounts{"nvidia.com/gpu": "1", "rdma/hca": "1"}
+	together := map[string]string{kube.AlignAnnotation: "nvidia.com/gpu,rdma/hca"}
+	// One after the other, each on the lowest numa that is left.
+	for _, p := range []*v1.Pod{burst("gpu", "split", gpu, nil), burst("nic-0", "split", nic, nil), burst("nic-1", "split", nic, nil)} {
+		w.runs(ctx, t, p)
+		p, _ = w.await(ctx, t, p.Name, workload.Running)
+		w.numas(ctx, t, p)
+	}
+	w.ends(ctx, t, "nic-0")
+
+	w.runs(ctx, t, burst("first", "", both, together), burst("second", "", both, together))
+	for _, name := range []string{"first", "second"} {
+		p, _ := w.await(ctx, t, name, workload.Running)
+		if on := w.numas(ctx, t, p); p.Spec.NodeName != "joint" || on != 1 {
+			t.Errorf("pod %s is on node %s, its devices on %d numas", name, p.Spec.NodeName, on)
+		}
+	}
+	w.create(ctx, t, burst("third", "", both, together), burst("typo", "", both, map[string]string{kube.AlignAnnotation: "nvidia.com/gpus"}))
+	_, why := w.await(ctx, t, "third", workload.Pending)
+	contains(t, "pod third", why, `1 cannot align container "c" (demands nvidia.com/gpu, rdma/hca on one numa; `+
+		`node would use numa 1 for nvidia.com/gpu, 0 for rdma/hca)`)
+	_, why = w.await(ctx, t, "typo", workload.Pending)
+	contains(t, "pod typo", why, `annotation tenon.sh/align: unknown value "nvidia.com/gpus": want resources that it can get of its own: nvidia.com/gpu, rdma/hca`)
+
+	// Who does not mind gets what is left; when that goes with the other NIC, the numas match.
+	w.runs(ctx, t, burst("careless", "", both, nil))
+	if p, _ := w.await(ctx, t, "careless", workload.Running); p.Spec.NodeName != "split" || w.numas(ctx, t, p) != 2 {
+		t.Errorf("pod careless is on node %s, or its devices are together", p.Spec.NodeName)
+	}
+	w.ends(ctx, t, "careless")
+	w.ends(ctx, t, "nic-1")
+	p, _ := w.await(ctx, t, "third", workload.Running)
+	if on := w.numas(ctx, t, p); p.Spec.NodeName != "split" || on != 1 {
+		t.Errorf("pod third is on node %s, its devices on %d numas", p.Spec.NodeName, on)
+	}
+	pods, _ := w.pods.Pods()
+	noRefusal(t, pods)
+	w.seen.check(t)
+}
+
+// numas returns on how many numas the devices are that the pod's kubelet gave it.
+func (w *world) numas(ctx context.Context, t *testing.T, pod *v1.Pod) (n int) {
+	t.Helper()
+	layouts, err := client.New(w.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
+		l, err := layouts.Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		c, err := l.Core()
+		if err != nil {
+			return false, err
+		}
+		for _, e := range c.Entries {
+			if e.Pod.UID == string(pod.UID) {
+				n = place.Verdict{Holdings: e.Holdings}.NUMAs(c.Machine).Len()
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	if err != nil {
+		t.Fatalf("node %s does not report pod %s: %v", pod.Spec.NodeName, pod.Name, err)
+	}
+	return n
+}
