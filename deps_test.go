@@ -63,6 +63,7 @@ var floors = []floor{
 	{"cluster/inspect", nil, words(`core/...`), nil},
 	{"cluster/sched", nil, words(`core/... api/... cluster/inspect cluster/kube cluster/nrt`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes github.com/spf13/cobra`), inCluster...)},
+	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/...`), words(`golang.org/x/term`)},
 	{"face/...", nil, words(`core/... api/... face/...`),
 		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/client-go`)},
