@@ -27,6 +27,9 @@ type ground struct {
 	nobodys cpuSet
 	even    bool
 	perCore int // CPUs of a core, the mean
+	// tidy: the machine is even, and sockets lie inside numas or numas inside sockets, so that CPUs are taken
+	// as many as are wanted.
+	tidy bool
 	// selfish: numas differ in the distance to themselves, so the lowest of several is not the closest.
 	selfish bool
 	// beyond: the node's own topology manager would not start on so many numas.
@@ -51,6 +54,7 @@ type deviceSet struct {
 func newGround(m *topo.Machine, r Rules) *ground {
 	g := &ground{numas: len(m.NUMAs()), all: m.All(), kinds: m.Kinds(), withCPUs: m.WithCPUs(), perCore: cpusPerCore(m)}
 	g.nobodys, g.even = coresOf(m, r.CPU.Reserved), even(m)
+	g.tidy = g.even && nested(m)
 	g.beyond = r.Topology.Policy != None && g.numas > cmp.Or(r.Topology.MaxNUMAs, DefaultMaxNUMAs)
 	g.whole = make([]int64, g.rows(len(m.Resources()))*g.numas)
 	for i, n := range m.NUMAs() {
@@ -69,6 +73,20 @@ func newGround(m *topo.Machine, r Rules) *ground {
 		g.sets = append(g.sets, set)
 	}
 	return g
+}
+
+// nested reports whether the smaller of sockets and numas lie inside the larger.
+func nested(m *topo.Machine) bool {
+	inner, outer := topo.NUMAs, topo.Sockets
+	if len(m.Sockets()) >= m.WithCPUs().Len() {
+		inner, outer = outer, inner
+	}
+	for _, g := range m.Groups(inner) {
+		if !g.CPUs.SubsetOf(m.GroupOf(outer, g.CPUs.Min()).CPUs) {
+			return false
+		}
+	}
+	return true
 }
 
 // add adds n to the entries of the numas of a mask.

@@ -12,7 +12,7 @@ type Question struct {
 
 type met struct {
 	ground *ground
-	plan   plan
+	course course
 }
 
 // maxMet bounds what a question remembers: a cluster has a few kinds of machines.
@@ -24,10 +24,8 @@ func NewQuestion(p *Pod) *Question { return &Question{pod: p} }
 
 // Fits is [Fits] of the question's pod.
 func (q *Question) Fits(u *Usage) bool {
-	if q.pod.alone() {
-		if x := q.plan(u).ask(u); x != unsure {
-			return x == yes
-		}
+	if a := q.course(u).ask(u); a != unsure {
+		return a == yes
 	}
 	return fits(u, q.pod)
 }
@@ -42,12 +40,11 @@ func (q *Question) FitsAll(us []*Usage, out []uint64) {
 }
 
 func (q *Question) fits(us []*Usage) (out uint64) {
-	alone := q.pod.alone()
-	var plans [64]*plan
+	var courses [64]*course
 	var near int64
 	for i, u := range us {
-		if alone && u != nil {
-			plans[i] = q.plan(u)
+		if u != nil {
+			courses[i] = q.course(u)
 		}
 	}
 	for _, u := range us {
@@ -62,30 +59,25 @@ func (q *Question) fits(us []*Usage) (out uint64) {
 		if u == nil {
 			continue
 		}
-		a := unsure
-		if alone {
-			a = plans[i].ask(u)
-		}
-		if a == yes || a == unsure && fits(u, q.pod) {
+		if a := courses[i].ask(u); a == yes || a == unsure && fits(u, q.pod) {
 			out |= 1 << i
 		}
 	}
 	return out
 }
 
-func (q *Question) plan(u *Usage) *plan {
+func (q *Question) course(u *Usage) *course {
 	for _, m := range q.met {
 		if m.ground == u.ground {
-			return &m.plan
+			return &m.course
 		}
 	}
-	m := &met{ground: u.ground}
-	m.plan.ready(u, q.pod)
+	m := &met{u.ground, u.course(q.pod)}
 	if len(q.met) < maxMet {
 		q.met = append(q.met, m)
 	} else {
 		q.met[q.next] = m
 		q.next = (q.next + 1) % maxMet
 	}
-	return &m.plan
+	return &m.course
 }

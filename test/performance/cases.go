@@ -58,6 +58,14 @@ func pod(cpus, gigs, huge, gpus int64) *place.Pod {
 	return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{c}}
 }
 
+// beside returns a pod of two containers, the second of which wants a CPU and a GiB.
+func beside(p *place.Pod) *place.Pod {
+	c := pod(1, 1, 0, 0).Containers[0]
+	c.Name = "beside"
+	p.Containers = append(p.Containers, c)
+	return p
+}
+
 // states is how many states of a machine are asked in turn, so that no answer is known in advance.
 const states = 64
 
@@ -91,17 +99,18 @@ func freeOf(u *place.Usage) free {
 }
 
 func wantOf(p *place.Pod) (want [4]int64) {
-	c := p.Containers[0]
-	want[0] = c.MilliCPU / 1000
-	for _, m := range c.Memory {
-		if m.Kind == pages {
-			want[2] = m.Bytes
-		} else {
-			want[1] = m.Bytes
+	for _, c := range p.Containers {
+		want[0] += c.MilliCPU / 1000
+		for _, m := range c.Memory {
+			if m.Kind == pages {
+				want[2] += m.Bytes
+			} else {
+				want[1] += m.Bytes
+			}
 		}
-	}
-	for _, d := range c.Devices {
-		want[3] = d.N
+		for _, d := range c.Devices {
+			want[3] += d.N
+		}
 	}
 	return want
 }

@@ -40,6 +40,7 @@ func oneNode(rounds int) (out []result, err error) {
 		}{
 			{"CPUs, memory", pod(8, 8, 0, 0)},
 			{"CPUs, memory, hugepages, GPU", pod(8, 8, 1, 1)},
+			{"the same in two containers", beside(pod(8, 8, 1, 1))},
 			{"more CPUs than a numa has", pod(40, 8, 0, 0)},
 			{"more GPUs than a numa has", pod(8, 8, 0, 3)},
 		} {

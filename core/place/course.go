@@ -1,0 +1,137 @@
+package place
+
+import "github.com/tenon-numa/tenon/core/topo"
+
+// course is a pod of any number of containers, made ready for all usages of one ground. Containers are
+// admitted one after the other, so what an earlier one takes is taken off a copy of the amounts: that is
+// exact where it takes all from one numa. Pods with init containers, which leave what they had to others,
+// are left to the engine.
+type course struct {
+	// plans are those of the containers, in order; of a pod that is aligned as a whole, that of the pod.
+	plans []plan
+	whole bool
+	hard  bool // only the engine can tell
+}
+
+// maxScratch bounds the amounts that are copied for pods of several containers.
+const maxScratch = 256
+
+func (u *Usage) course(p *Pod) (c course) {
+	if p.alone() {
+		c.plans = make([]plan, 1)
+		c.plans[0].ready(u, p)
+		return c
+	}
+	rules := &u.Rules
+	c.whole = rules.Topology.Policy != None && rules.Topology.Scope == PerPod
+	c.hard = !u.tidy || u.selfish || rules.CPU.PreferAlignByUncoreCaches || len(u.whole)+2*len(u.sets) > maxScratch
+	for i := range p.Containers {
+		kind := p.Containers[i].Kind
+		c.hard = c.hard || kind == Init || kind == Sidecar && c.whole
+	}
+	if c.hard {
+		return c
+	}
+	a := admission{u: u, pod: p}
+	if c.whole {
+		c.plans = make([]plan, 1)
+		r := a.podRequest()
+		c.plans[0].make(u, &r, p.Exclusive())
+	} else {
+		c.plans = make([]plan, len(p.Containers))
+	}
+	for i := range p.Containers {
+		var own plan
+		r := a.containerRequest(i)
+		own.make(u, &r, p.Exclusive())
+		if c.whole {
+			c.plans[0].never = c.plans[0].never || own.never
+		} else {
+			c.plans[i] = own
+		}
+	}
+	return c
+}
+
+// ask says whether a usage of the course's ground admits the pod.
+func (c *course) ask(u *Usage) answer {
+	switch {
+	case c.hard:
+		return unsure
+	case c.whole:
+		return c.plans[0].askWhole(u)
+	case len(c.plans) == 1:
+		return c.plans[0].ask(u)
+	}
+	var scratch [maxScratch]int64
+	v := *u
+	v.amounts = scratch[:copy(scratch[:], u.amounts)]
+	last := len(c.plans) - 1
+	for i := range c.plans[:last] {
+		p := &c.plans[i]
+		if a := p.ask(&v); a != yes {
+			return a
+		}
+		if !p.book(&v) {
+			return unsure
+		}
+	}
+	return c.plans[last].ask(&v)
+}
+
+// askWhole is ask for a pod of several app containers that is aligned as a whole.
+func (p *plan) askWhole(u *Usage) answer {
+	a := p.ask(u)
+	switch {
+	case a == yes && p.one(u) < 0, a == yes && p.cores && u.halves > 0:
+		return unsure
+	case a == no && !p.never && p.pinned && !(policyTable[p.policy].preferred && p.memoryHas(u)):
+		return unsure // containers may find memory apart from each other
+	}
+	return a
+}
+
+// one returns the numa to which the topology manager aligns what the plan wants, or -1 where it takes
+// several, or none.
+func (p *plan) one(u *Usage) int {
+	if u.numas == 1 || p.narrow || p.policy == None || !policyTable[p.policy].single && p.common() != 1 {
+		return -1
+	}
+	return p.lowest(u)
+}
+
+// book takes off what a container gets that a usage admits, whose amounts are the caller's own. It
+// reports whether it is known what that is.
+func (p *plan) book(u *Usage) bool {
+	if p.n == 0 && p.stocked == 0 {
+		return !p.pinned
+	}
+	if p.cores && u.halves > 0 {
+		return false
+	}
+	i := p.one(u)
+	if i < 0 && (p.policy != None || p.pinned) || p.pinned && u.grouped != 0 {
+		return false
+	}
+	u.cpus -= p.cpus
+	for k := range p.stocked {
+		u.amounts[p.stocks[k].at] -= p.stocks[k].amount
+	}
+	if i < 0 {
+		return true // no numas are looked at
+	}
+	for k := range p.n {
+		x := &p.rows[k]
+		if x.stock != 0 && x.amount > 0 {
+			if u.sets[(int(x.stock)-len(u.whole))/2].shared {
+				return false // other numas have these devices too
+			}
+			u.amounts[x.stock-1] -= x.amount
+		}
+		u.amounts[int(x.at)+i] -= x.amount
+	}
+	if p.pinned {
+		u.used |= topo.Mask(1) << uint(i)
+	}
+	return true
+}
