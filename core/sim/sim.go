@@ -11,6 +11,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -96,7 +97,8 @@ type Options struct {
 	// Stay: nobody departs, and pods arrive only until they ask for a quarter more of some resource than
 	// all machines have.
 	Stay bool
-	// Usual says what arrived before the trace began, by shape, for who remembers that. It takes up no room.
+	// Usual says what arrived before the trace began, by shape, for who remembers that: how often compared
+	// with others, 0..MaxPods. Those pods take up no room.
 	Usual []int64
 	// Progress, if there is one, is told every now and then how many of the pods have arrived; its error
 	// ends the run.
@@ -130,6 +132,9 @@ type Tally struct {
 func Run(t *Trace, c Contender, o Options) (Tally, error) {
 	if err := t.Check(); err != nil {
 		return Tally{}, err
+	}
+	if len(o.Usual) > len(t.Shapes) || slices.ContainsFunc(o.Usual, func(n int64) bool { return n < 0 || n > MaxPods }) {
+		return Tally{}, fmt.Errorf("run trace %s: what is usual, %v, is not of its %d shapes, or out of bounds", t.Name, o.Usual, len(t.Shapes))
 	}
 	r := newReplay(t, c, o)
 	if err := r.run(); err != nil {
