@@ -400,3 +400,22 @@ func TestWhoRefusedAPodWhere(t *testing.T) {
 		t.Errorf("others refuse it on all but %v, want a", got)
 	}
 }
+
+// A pod was refused after a node had been chosen for it. Others had fitted, too, and nothing will happen there.
+func TestAPodThatLostItsNodeIsTriedOnTheOthers(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("x", 16), "0-15")))
+	p.feed.Layout(layout(t, "m", two, place.SingleNUMA, 1, holding(cpus("y", 16), "0-15")))
+	l := newLoop(t, p, "m")
+	pod := important(cpus("p", 16), 0)
+	cs := cycle(t, p, pod)
+	fits(t, filter(t, p, cs, "n"))
+	p.feed.Pod(bind(cpus("foreign", 16), "n"))
+	if status := p.Reserve(t.Context(), cs, pod, "n"); status.IsSuccess() {
+		t.Fatal("a place that is taken is reserved")
+	}
+	p.sleepers.failed(pod, p.sleepers.current("uid-p"), &nodeSet{})
+	if n := l.run(); n != 1 || l.bound["uid-p"] == nil {
+		t.Errorf("%d attempts, the pod is bound to %v", n, l.bound["uid-p"])
+	}
+}
