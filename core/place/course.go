@@ -109,18 +109,18 @@ func (p *plan) book(u *Usage) bool {
 	if p.cores && u.halves > 0 {
 		return false
 	}
-	i := p.one(u)
-	if i < 0 && (p.policy != None || p.pinned) || p.pinned && u.grouped != 0 {
+	i, from := p.one(u), 0
+	if p.policy == None { // no numas of CPUs and devices are looked at; memory goes to the lowest that has it
+		i, from = first(u.amounts, p.rows[p.choosy:p.n], u.all&^u.grouped), p.choosy
+	}
+	if i < 0 && p.policy != None || p.pinned && (i < 0 || u.grouped != 0) {
 		return false
 	}
 	u.cpus -= p.cpus
 	for k := range p.stocked {
 		u.amounts[p.stocks[k].at] -= p.stocks[k].amount
 	}
-	if i < 0 {
-		return true // no numas are looked at
-	}
-	for k := range p.n {
+	for k := from; k < p.n; k++ {
 		x := &p.rows[k]
 		if x.stock != 0 && x.amount > 0 {
 			if u.sets[(int(x.stock)-len(u.whole))/2].shared {

@@ -291,8 +291,13 @@ func (p *plan) lowest(u *Usage) int {
 	if p.pinned {
 		in &^= u.grouped
 	}
+	return first(u.amounts, p.rows[:p.n], in)
+}
+
+// first returns the lowest numa of a mask that has all that rows want, or -1.
+func first(amounts []int64, rows []row, in topo.Mask) int {
 	for ; in != 0; in &= in - 1 {
-		if i := in.First(); hasAll(u.amounts, p.rows[:p.n], i) {
+		if i := in.First(); hasAll(amounts, rows, i) {
 			return i
 		}
 	}
@@ -311,12 +316,7 @@ func hasAll(amounts []int64, rows []row, i int) bool {
 
 // serves reports whether some numa of a mask has the memory by itself.
 func (p *plan) serves(u *Usage, in topo.Mask) bool {
-	for ; in != 0; in &= in - 1 {
-		if hasAll(u.amounts, p.rows[p.choosy:p.n], in.First()) {
-			return true
-		}
-	}
-	return false
+	return first(u.amounts, p.rows[p.choosy:p.n], in) >= 0
 }
 
 // together reports whether the numas of a mask have the memory together.
