@@ -90,6 +90,10 @@ func (c *child) tell(ctx context.Context, o order) error {
 	c.ordering.Lock()
 	defer c.ordering.Unlock()
 	if err := json.NewEncoder(c.stdin).Encode(o); err != nil {
+		select {
+		case <-c.done: // the pipe closes a moment before
+		case <-ctx.Done():
+		}
 		return errors.Join(fmt.Errorf("give order: %w", err), c.failure())
 	}
 	got := make(chan error, 1)
@@ -105,7 +109,7 @@ func (c *child) tell(ctx context.Context, o order) error {
 	case err := <-got:
 		return err
 	case <-c.done:
-		return errors.New("the process has ended")
+		return errors.Join(errors.New("the process has ended"), c.failure())
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

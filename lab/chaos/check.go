@@ -26,11 +26,11 @@ const patience = 75 * time.Second
 // settle lets everything run, and waits until every pod that is bound runs or has ended.
 func (r *run) settle(ctx context.Context) error {
 	if err := r.startAgents(ctx); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrBroken, err)
 	}
 	for _, n := range nodes {
 		if err := r.cluster.DeliverReport(ctx, n.Name); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", ErrBroken, err)
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not settled after %s", patience))
