@@ -419,3 +419,81 @@ func TestAPodThatLostItsNodeIsTriedOnTheOthers(t *testing.T) {
 		t.Errorf("%d attempts, the pod is bound to %v", n, l.bound["uid-p"])
 	}
 }
+
+// Most of what makes room comes with no event that a pod could be woken by.
+func TestWhateverMakesRoomWakes(t *testing.T) {
+	half := holding(cpus("half", 16), "0-15")
+	x, unlike := cpus("x", 16), podOf("x", "cpu=16 memory=2Gi") // on the other half
+	base := func(t *testing.T, p *Plugin, entries ...ledger.Entry) {
+		p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, append([]ledger.Entry{half}, entries...)...))
+	}
+	for name, c := range map[string]struct {
+		args    string
+		before  func(*testing.T, *Plugin)
+		happens func(*testing.T, *Plugin)
+	}{
+		"a booking is given back": {refuse, func(t *testing.T, p *Plugin) {
+			base(t, p)
+			reserve(t, p, x, "n")
+		}, func(t *testing.T, p *Plugin) { p.Unreserve(t.Context(), cycle(t, p, x), x, "n") }},
+		"a pod is refused by its kubelet": {refuse, func(t *testing.T, p *Plugin) {
+			base(t, p)
+			p.feed.Pod(bind(unlike, "n"))
+		}, func(t *testing.T, p *Plugin) {
+			gone := bind(unlike, "n")
+			gone.Status.Phase, gone.Status.Reason = v1.PodFailed, string(place.UnexpectedAdmissionError)
+			p.feed.PodGone(gone)
+		}},
+		"a pod that vanished on its way is given up": {refuse, func(t *testing.T, p *Plugin) {
+			base(t, p)
+			p.feed.Pod(bind(x, "n"))
+			p.book.Vanish(string(x.UID))
+		}, func(_ *testing.T, p *Plugin) { p.book.Unreserve(string(x.UID)) }},
+		"a report tells that a pod has gone which had vanished": {refuse, func(t *testing.T, p *Plugin) {
+			base(t, p, holding(x, "16-31"))
+			p.feed.Pod(bind(x, "n"))
+			p.book.Vanish(string(x.UID))
+		}, func(t *testing.T, p *Plugin) {
+			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, half))
+		}},
+		"a quarantine ends": {refuse, func(t *testing.T, p *Plugin) {
+			base(t, p)
+			p.feed.Pod(bind(x, "n"))
+			p.book.Refuse(string(x.UID), place.TopologyAffinityError)
+		}, func(_ *testing.T, p *Plugin) { p.book.Pardon("n") }},
+		"a silent node reports": {refuse + "\nsilentNodes: Refuse", func(t *testing.T, p *Plugin) {
+			base(t, p)
+			late := bind(podOf("late", "cpu=1 memory=1Gi"), "n")
+			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2))
+			p.feed.Pod(late)
+			p.book.Admitted(string(late.UID))
+			p.book.Overdue(string(late.UID))
+		}, func(t *testing.T, p *Plugin) {
+			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 3))
+		}},
+		"a layout that was refused is mended": {refuse, func(t *testing.T, p *Plugin) {
+			bad := layout(t, "n", two, place.SingleNUMA, 2)
+			bad.Machine.CPUs[1].CPUs = bad.Machine.CPUs[0].CPUs
+			p.feed.Layout(bad)
+		}, func(t *testing.T, p *Plugin) { p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 3)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlugin(t, c.args)
+			l := newLoop(t, p, "n")
+			c.before(t, p)
+			l.queue = []*v1.Pod{important(cpus("waits", 16), 0)}
+			l.run()
+			if len(l.bound) > 0 {
+				t.Fatal("the pod need not wait")
+			}
+			l.due = nil
+			c.happens(t, p)
+			for _, do := range l.due {
+				do()
+			}
+			if n := l.run(); n != 1 || len(l.bound) != 1 {
+				t.Errorf("%d attempts, want one that succeeds", n)
+			}
+		})
+	}
+}
