@@ -10,7 +10,7 @@ func (p *Pod) Complete(m *topo.Machine, r Rules, hs []Holding) bool {
 	for _, h := range hs {
 		have[h.Container] = h
 	}
-	a := admission{u: &Usage{Machine: m, Rules: r}, pod: p}
+	a := admission{u: NewUsage(m, r), pod: p}
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		h := have[c.Name]
