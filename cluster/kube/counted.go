@@ -20,10 +20,14 @@ const (
 	maxMisses = 3
 )
 
-// accounted says which pods the amounts of a node account for, by the fingerprint that came with them; nil
+// accounted says which pods the amounts of a node account for, by the fingerprint that came with them, or
+// because the object has a list of them; nil
 // where it does not tell. The pods of the last fingerprint that was understood are in this one too,
 // unless they ended; those that were bound since may be, and those that ended since may still be.
 func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) map[string]bool {
+	if r.Pods != nil {
+		return r.Pods
+	}
 	if r.Fingerprint == "" {
 		return nil
 	}

@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/topo"
 )
@@ -83,4 +86,36 @@ func TestInitContainersThatNoTopologyShows(t *testing.T) {
 			wantAmounts(t, book, "n", "coarse free 8 8")
 		})
 	}
+}
+
+// A koordlet tells which pods hold CPUs, init containers included: nothing is guessed, and nobody who holds
+// some counts as nothing.
+func TestAKoordletTellsWhoHoldsCPUs(t *testing.T) {
+	book := ledger.New()
+	f := NewFeed(book, nil, nil)
+	f.Pod(start(staged("p")))
+	f.Pod(start(cpus("q", 3)))
+	f.Begin()
+	object := func(version int, allocs string) *v1alpha2.NodeResourceTopology {
+		o := topologyOf("n", version, 8, 8)
+		var detail []string
+		for i := range 16 {
+			detail = append(detail, fmt.Sprintf(`{"id":%d,"node":%d}`, i, i/8))
+		}
+		o.Labels = map[string]string{"app.kubernetes.io/managed-by": "Koordinator"}
+		o.Annotations = map[string]string{"kubelet.koordinator.sh/cpu-manager-policy": `{"policy":"static"}`,
+			"node.koordinator.sh/cpu-topology":   `{"detail":[` + strings.Join(detail, ",") + `]}`,
+			"node.koordinator.sh/pod-cpu-allocs": allocs}
+		typed, err := nrt.Typed(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return typed.(*v1alpha2.NodeResourceTopology)
+	}
+	f.Topology(object(1, `[{"uid":"uid-p","cpuset":"0-5"},{"uid":"uid-q","cpuset":"8-10"}]`))
+	wantAmounts(t, book, "n", "coarse free 2 5 somebody=9(counted)")
+	f.Pod(cpus("late", 4))
+	wantAmounts(t, book, "n", "coarse free 2 1 somebody=9(counted) late=4(predicted)")
+	f.Topology(object(2, `[{"uid":"uid-p","cpuset":"0-5"},{"uid":"uid-q","cpuset":"8-10"},{"uid":"uid-late","cpuset":"11-14"}]`))
+	wantAmounts(t, book, "n", "coarse free 2 1 late=4(counted) somebody=9(counted)")
 }

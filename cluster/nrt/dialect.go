@@ -26,7 +26,7 @@ import (
 //   - Their forerunners, and Koordinator's koordlet: policy and scope as one word in topologyPolicies.
 //   - Koordinator's koordlet: every zone lists CPUs and memory, whatever the kubelet's managers do; the
 //     CPU manager's policy is in an annotation, the memory manager's is not said. What is available is
-//     all that is allocatable, whoever holds it.
+//     all that is allocatable, whoever holds it; whose CPUs are whose is in annotations, too (koordlet.go).
 //   - The NRI plugins: a tree of zones, of which a numa is left out where it is the only one of its die
 //     or socket; amounts of a policy that works while the kubelet's managers are off.
 
@@ -167,15 +167,16 @@ const (
 	annotationCPUManager  = "kubelet.koordinator.sh/cpu-manager-policy"
 )
 
-// rulesOf reads the rules, but for reservations.
-func rulesOf(o *v1alpha2.NodeResourceTopology, zones []zone, n *notes) (r place.Rules, err error) {
+// rulesOf reads the rules, but for reservations, and which pods hold what the zones count, where that is
+// said.
+func rulesOf(o *v1alpha2.NodeResourceTopology, zones []zone, n *notes) (r place.Rules, pods map[string]bool, err error) {
 	if policy := attribute(o.Attributes, attributeNRIPolicy); policy != "" {
 		n.add("policy %s of an NRI plugin decides on this node, not the kubelet: "+
 			"nothing counts as held or aligned", policy)
-		return r, nil
+		return r, nil, nil
 	}
 	if r.Topology, err = topologyRules(o, len(zones), n); err != nil {
-		return r, err
+		return r, nil, err
 	}
 	for _, z := range zones {
 		r.CPU.Static = r.CPU.Static || z.amounts[cpu].allocatable > 0
@@ -184,18 +185,17 @@ func rulesOf(o *v1alpha2.NodeResourceTopology, zones []zone, n *notes) (r place.
 		}
 	}
 	if o.Labels[labelManagedBy] == koordinator {
-		koordinated(o, &r, n)
+		pods, err = koordinated(o, zones, &r, n)
 	}
-	return r, nil
+	return r, pods, err
 }
 
 func isMemory(name string) bool { return name == topo.Memory || strings.HasPrefix(name, hugepages) }
 
-// koordinated takes back what the zones of a koordlet only seem to say.
-func koordinated(o *v1alpha2.NodeResourceTopology, r *place.Rules, n *notes) {
-	var manager struct {
-		Policy string `json:"policy"`
-	}
+// koordinated takes back what the zones of a koordlet only seem to say, and returns the pods that hold CPUs;
+// nil where no manager gives out any.
+func koordinated(o *v1alpha2.NodeResourceTopology, zones []zone, r *place.Rules, n *notes) (pods map[string]bool, err error) {
+	var manager managerPolicy
 	if text := o.Annotations[annotationCPUManager]; text != "" {
 		if err := json.Unmarshal([]byte(text), &manager); err != nil {
 			n.add("annotation %s is not understood; the CPU manager counts as none", annotationCPUManager)
@@ -203,10 +203,15 @@ func koordinated(o *v1alpha2.NodeResourceTopology, r *place.Rules, n *notes) {
 	}
 	r.CPU.Static = r.CPU.Static && manager.Policy == "static"
 	r.Memory.Static = false
-	if r.CPU.Static || r.Topology.Policy != place.None {
-		n.add("a koordlet says neither what is held nor the memory manager's policy: " +
-			"all CPUs count as free, memory as not aligned")
+	if r.CPU.Static {
+		if pods, err = koordletHeld(o, zones); err != nil {
+			return nil, err
+		}
 	}
+	if r.CPU.Static || r.Topology.Policy != place.None {
+		n.add("a koordlet says nothing of the memory manager: memory counts as not aligned")
+	}
+	return pods, nil
 }
 
 // topologyRules reads the topology manager's rules: attributes, or the word that came before them. A

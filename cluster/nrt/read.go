@@ -40,8 +40,10 @@ type Reading struct {
 	// the reserved ones, one block per kind of memory and numa, the lowest devices. Whether memory belongs
 	// to a group of several numas is not in the object; it counts as held on each numa by itself.
 	Held []place.Holding
-	// Whole is set where Held has what pods keep from their init containers: Tenon's agent reads the managers'
-	// own state, where others ask for lists that lack it. See [Typed].
+	// Pods are the UIDs of all pods that Held accounts for, where the object tells; otherwise nil.
+	Pods map[string]bool
+	// Whole is set where Held has what pods keep from their init containers: Tenon's agent and a koordlet read
+	// the managers' own state, where others ask for lists that lack it. See [Typed].
 	Whole bool
 	// Fingerprint is of the pods that the amounts account for, "" where the object has none or none that
 	// can be read. Method says which pods it is of: podfingerprint.MethodWithExclusiveResources, or
@@ -85,7 +87,7 @@ func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machi
 			return nil, fmt.Errorf("zone %q: %w", clip(zones[i].Name), err)
 		}
 	}
-	rules, err := rulesOf(o, zones, &n)
+	rules, pods, err := rulesOf(o, zones, &n)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +99,7 @@ func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machi
 	if err != nil {
 		return nil, err
 	}
-	out := &Reading{Machine: m, Rules: b.rules, Whole: o.Annotations[annotationWhole] != ""}
+	out := &Reading{Machine: m, Rules: b.rules, Pods: pods, Whole: pods != nil || o.Annotations[annotationWhole] != ""}
 	if !b.held.Empty() {
 		out.Held = []place.Holding{b.held}
 	}

@@ -76,6 +76,9 @@ func trim(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	if ours(o) {
 		annotations = map[string]string{annotationWhole: "true"}
 	}
+	if o.Labels[labelManagedBy] == koordinator {
+		annotations = map[string]string{annotationHeld: condense(o)}
+	}
 	o.ManagedFields = nil
 	for _, name := range kept {
 		if value, ok := o.Annotations[name]; ok {
