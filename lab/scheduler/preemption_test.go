@@ -138,6 +138,16 @@ func (w *world) furnish(ctx context.Context, t *testing.T) {
 		if _, err := w.client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		// The API server takes pods of a class once it has heard of it itself.
+		err := wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
+			p := cores("probe", 1)
+			p.Spec.PriorityClassName = name
+			_, err := w.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err == nil, nil
+		})
+		if err != nil {
+			t.Fatalf("priority class %s: %v", name, err)
+		}
 	}
 	pdb := &policy.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "guard", Namespace: metav1.NamespaceDefault},
 		Spec: policy.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "yes"}}}}
