@@ -20,6 +20,8 @@ type coarse struct {
 	// counts: the book has the amounts of this object, or of one before it.
 	counts  bool
 	problem string // why the object was refused, or ""
+	// conditions are what of the object was not understood or put right.
+	conditions []string
 	// ended are pods that ended lately and may be in the amounts still, the first to end first.
 	ended []*boundPod
 	// misses counts the readings in a row whose fingerprint was of no pods that were thought of.
@@ -90,6 +92,21 @@ func (f *Feed) TopologyProblem(node string) string {
 	return ""
 }
 
+// TopologyConditions returns what of the NodeResourceTopology by which a node is known was not understood
+// or put right.
+func (f *Feed) TopologyConditions(node string) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.coarse[node]; c != nil && c.counts {
+		return slices.Clone(c.conditions)
+	}
+	return nil
+}
+
+// OnOddTopology has a callback told of what of NodeResourceTopologies was not understood or put right, each
+// time that is something else. It is called before the first event, and the callback must not call the feed.
+func (f *Feed) OnOddTopology(told func(node string, conditions []string)) { f.onOdd = told }
+
 // beginCoarse brings the objects that waited into the book.
 func (f *Feed) beginCoarse() {
 	for _, node := range slices.Sorted(maps.Keys(f.coarse)) {
@@ -134,6 +151,10 @@ func (f *Feed) count(node string, c *coarse) {
 		return
 	}
 	c.problem = ""
+	if !slices.Equal(c.conditions, r.Conditions) && len(r.Conditions) > 0 {
+		f.onOdd(node, r.Conditions)
+	}
+	c.conditions = r.Conditions
 	if !c.counts {
 		f.recount(node, c)
 	}

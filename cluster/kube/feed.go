@@ -43,6 +43,7 @@ type Feed struct {
 	coarse map[string]*coarse
 	// onTopology is told of NodeResourceTopologies that were refused.
 	onTopology func(node string, err error)
+	onOdd      func(node string, conditions []string)
 	onFreed    func(node string)
 	// ended has the UIDs of pods that will never hold anything again, dropped and goneTopologies the
 	// resource versions of objects that were deleted: what hints still tell of them is old.
@@ -73,7 +74,7 @@ func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(n
 		onRefused = func(string, error) {}
 	}
 	return &Feed{book: book, onOutcome: onOutcome, onRefused: onRefused,
-		onTopology: func(string, error) {}, onFreed: func(string) {},
+		onTopology: func(string, error) {}, onFreed: func(string) {}, onOdd: func(string, []string) {},
 		bound: newBoundPods(), versions: map[string]version{}, problems: map[string]string{},
 		exact: map[string]bool{}, coarse: map[string]*coarse{},
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}

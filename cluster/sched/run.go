@@ -58,7 +58,9 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 	if err != nil {
 		return nil, err
 	}
-	s.rejections = &rejections{recorder: cc.EventBroadcaster.NewRecorder("tenon-scheduler"), pardon: s.pardon,
+	recorder := cc.EventBroadcaster.NewRecorder("tenon-scheduler")
+	s.reports.recorder = recorder
+	s.rejections = &rejections{recorder: recorder, pardon: s.pardon,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }, logger: logger}
 	s.rest(sched)
 	if err := follow(ctx, cc, s); err != nil {
@@ -76,6 +78,7 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 type parts struct {
 	*Shared
 	verdicts *conditions
+	reports  *reports
 	// heard is of layouts, heardCoarse of NodeResourceTopologies.
 	heard, heardCoarse *heard
 	ready              chan struct{} // closed when the feed has begun
@@ -102,12 +105,11 @@ func newShared(logger klog.Logger, onOutcome func(ledger.Outcome)) *parts {
 		s.metrics.refused()
 		logger.Error(err, "Layout refused", "node", node)
 	}))
-	s.Feed.OnRefusedTopology(func(node string, err error) {
-		s.metrics.refusedTopology()
-		logger.Error(err, "NodeResourceTopology refused", "node", node)
-	})
+	told := &reports{metrics: s.metrics, logger: logger}
+	s.Feed.OnRefusedTopology(told.refused)
+	s.Feed.OnOddTopology(told.odd)
 	s.Feed.OnFreed(s.wake)
-	return &parts{Shared: s, verdicts: verdicts, heard: newHeard(time.Now), heardCoarse: newHeard(time.Now), ready: ready}
+	return &parts{Shared: s, verdicts: verdicts, reports: told, heard: newHeard(time.Now), heardCoarse: newHeard(time.Now), ready: ready}
 }
 
 // Run schedules until the context ends.
