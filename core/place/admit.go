@@ -40,14 +40,16 @@ func (a *admission) verdict() Verdict {
 // Fits reports whether the node will admit the pod: it is Place(u, p).Fits() without the ids and
 // reasons. For a pod of one container it allocates nothing. Who asks of many nodes makes a [Question].
 func Fits(u *Usage, p *Pod) bool {
+	a := unsure
 	if p.alone() {
 		var x plan
 		x.ready(u, p)
-		if a := x.ask(u); a != unsure {
-			return a == yes
-		}
+		a = x.ask(u)
+	} else {
+		c := u.course(p)
+		a = c.ask(u)
 	}
-	return fits(u, p)
+	return a == yes || a == unsure && fits(u, p)
 }
 
 // alone reports whether the pod is one app container.

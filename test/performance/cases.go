@@ -117,14 +117,9 @@ func wantOf(p *place.Pod) (want [4]int64) {
 
 // plain counts the numas that have as much of everything as is wanted.
 func plain(have free, want *[4]int64) (n int) {
+	cpus, memory, huge, gpus := want[0], want[1], want[2], want[3]
 	for i := range have {
-		row, ok := &have[i], true
-		for k, w := range want {
-			if row[k] < w {
-				ok = false
-			}
-		}
-		if ok {
+		if x := &have[i]; x[0] >= cpus && x[1] >= memory && x[2] >= huge && x[3] >= gpus {
 			n++
 		}
 	}
