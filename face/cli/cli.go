@@ -24,7 +24,7 @@ import (
 
 // Cluster is what the commands ask of a cluster.
 type Cluster interface {
-	// Nodes returns the nodes whose layout is known, and why the others are not among them.
+	// Nodes returns the nodes of which something is known, and why the others are not among them.
 	Nodes(ctx context.Context) ([]*ledger.Node, []NodeProblem, error)
 	// Pod returns one pod; where there is none, the error is the API server's NotFound.
 	Pod(ctx context.Context, namespace, name string) (PodView, error)
@@ -33,7 +33,7 @@ type Cluster interface {
 // NodeProblem is a node that cannot be judged.
 type NodeProblem struct {
 	Node   string
-	Reason string // why its layout is missing or was refused
+	Reason string // why what it says of itself is missing or was refused
 }
 
 // PodView is a pod as the commands see it.

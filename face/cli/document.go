@@ -13,7 +13,7 @@ import (
 
 // This file is the JSON that the commands write with "-o json". Field names are stable: fields may be
 // added, none is renamed or given another meaning. CPUs are in the Linux list format, memory is in
-// bytes, numas are ids.
+// bytes, numas are ids. Ids of CPUs and devices of coarse nodes are made up: they count, and mean nothing else.
 
 type podDocument struct {
 	Namespace string `json:"namespace"`
@@ -55,7 +55,7 @@ type countDocument struct {
 
 type entryDocument struct {
 	Pod      podDocument       `json:"pod"`
-	Source   string            `json:"source"` // observed or predicted
+	Source   string            `json:"source"` // observed, predicted or, on coarse nodes, counted
 	NUMAs    []idset.NUMA      `json:"numas"`
 	Holdings []holdingDocument `json:"holdings"`
 }
@@ -83,6 +83,7 @@ type deviceDocument struct {
 
 type verdictDocument struct {
 	Node     string            `json:"node"`
+	Quality  string            `json:"quality"` // exact or coarse
 	Fits     bool              `json:"fits"`
 	Error    string            `json:"error,omitempty"` // the kubelet's reason for refusing
 	NUMAs    []idset.NUMA      `json:"numas"`
@@ -158,10 +159,7 @@ func ids(m *topo.Machine, on topo.Mask) []idset.NUMA {
 }
 
 func entryOn(m *topo.Machine, e ledger.Entry) entryDocument {
-	source := "predicted"
-	if e.Source == ledger.Observed {
-		source = "observed"
-	}
+	source := [...]string{ledger.Predicted: "predicted", ledger.Observed: "observed", ledger.Counted: "counted"}[e.Source]
 	return entryDocument{podRef(e.Pod), source, ids(m, place.Verdict{Holdings: e.Holdings}.NUMAs(m)), holdingsOn(m, e.Holdings)}
 }
 
@@ -182,7 +180,7 @@ func holdingsOn(m *topo.Machine, hs []place.Holding) []holdingDocument {
 func (v verdictOn) document() verdictDocument {
 	m := v.node.Machine
 	return verdictDocument{
-		Node: v.node.Name, Fits: v.verdict.Fits(), Error: string(v.verdict.Error),
+		Node: v.node.Name, Quality: v.node.Quality.String(), Fits: v.verdict.Fits(), Error: string(v.verdict.Error),
 		NUMAs: ids(m, v.verdict.NUMAs(m)), Holdings: holdingsOn(m, v.verdict.Holdings),
 		Reasons: each(v.verdict.Reasons, reason),
 	}

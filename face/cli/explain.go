@@ -46,7 +46,7 @@ func (a *app) explainCommand() *cobra.Command {
 For a pod that waits, every node is asked what its kubelet would do with it now: which CPUs, memory
 and devices it would get there, or why it would be refused. For a pod that is bound, its holdings
 are shown. Plain amounts and numa alignment are judged: taints, affinity and the like are the
-scheduler's.`,
+scheduler's. Nodes that have a NodeResourceTopology and no layout are judged by it, and marked coarse.`,
 		Example: explainPodExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -119,8 +119,15 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 		return
 	case e.holds == nil && e.pod.Pod.Plain():
 		return
+	case e.holds == nil && e.home.Quality == ledger.Coarse:
+		fmt.Fprintf(b, "\nNode %s reports amounts only: which of them are the pod's is not known.\n", e.pod.Node)
+		return
 	case e.holds == nil:
 		fmt.Fprintf(b, "\nNode %s has not reported that it holds anything.\n", e.pod.Node)
+		return
+	case e.holds.Source == ledger.Counted && !slices.ContainsFunc(e.holds.Holdings, func(h place.Holding) bool { return h.Kind != place.Init }):
+		fmt.Fprintf(b, "\nNode %s reports amounts only: which of them are the pod's is not known. Beside them it keeps\n"+
+			"from its init containers %s, or as much elsewhere.\n", e.pod.Node, draw.ItemsOn(e.home, e.holds.Holdings...))
 		return
 	}
 	fmt.Fprintf(b, "\nIt holds (%s):\n\n", sourceText(e.holds.Source))
@@ -128,7 +135,7 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 	rows := [][]string{{"CONTAINER", "NUMAS", "ALIGNED", "HOLDS"}}
 	for _, h := range e.holds.Holdings {
 		on := h.NUMAs(m)
-		rows = append(rows, []string{h.Container, numaIDs(m, on), yes(on.Len() <= 1), items(m, h)})
+		rows = append(rows, []string{h.Container, numaIDs(m, on), yes(on.Len() <= 1), items(e.home, h)})
 	}
 	writeTable(b, rows)
 	whole := place.Verdict{Holdings: e.holds.Holdings}.NUMAs(m)
@@ -151,8 +158,11 @@ func (e *explanation) homeProblem() string {
 }
 
 func sourceText(s ledger.Source) string {
-	if s == ledger.Observed {
+	switch s {
+	case ledger.Observed:
 		return "observed: the node reported it"
+	case ledger.Counted:
+		return "counted: in the amounts that the node reports"
 	}
 	return "predicted: the node has not reported it yet"
 }
@@ -171,8 +181,8 @@ func numaIDs(m *topo.Machine, on topo.Mask) string {
 	return idset.Of(m.IDs(on)...).String()
 }
 
-func items(m *topo.Machine, h place.Holding) string {
-	if s := draw.Items(m, h); s != "" {
+func items(n *ledger.Node, h place.Holding) string {
+	if s := draw.ItemsOn(n, h); s != "" {
 		return s
 	}
 	return "nothing of its own"
@@ -228,21 +238,27 @@ func nodes(n int) string {
 
 func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 	rows := [][]string{{"NODE", "CONTAINER", "NUMAS", "GETS"}}
-	choice := false
+	choice, coarse := false, false
 	for _, v := range fits[:min(limit, len(fits))] {
 		m, name := v.node.Machine, v.node.Name
+		if v.node.Quality == ledger.Coarse {
+			name, coarse = name+" (coarse)", true
+		}
 		if len(v.verdict.Holdings) == 0 {
 			rows = append(rows, []string{name, "-", "-", "its share of CPUs and memory, nothing of its own"})
 		}
 		for _, h := range v.verdict.Holdings {
-			rows = append(rows, []string{name, h.Container, numaIDs(m, h.NUMAs(m)), items(m, h)})
+			rows = append(rows, []string{name, h.Container, numaIDs(m, h.NUMAs(m)), items(v.node, h)})
 			name = ""
 		}
-		choice = choice || !v.verdict.Exact()
+		choice = choice || v.node.Quality == ledger.Exact && !v.verdict.Exact()
 	}
 	writeTable(b, rows)
 	if more := len(fits) - limit; more > 0 {
 		fmt.Fprintf(b, "... and on %d more (--all shows them)\n", more)
+	}
+	if coarse {
+		fmt.Fprintln(b, "\n(coarse) known by the amounts of its NodeResourceTopology alone")
 	}
 	if choice {
 		fmt.Fprintln(b, "\n~ the kubelet may as well take other, equal devices")

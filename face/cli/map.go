@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,21 +45,26 @@ func (a *app) mapCommand() *cobra.Command {
 		Short: "Draw machines: which CPUs, memory and devices are free, reserved, or held by which pod",
 		Long: `Draw machines: which CPUs, memory and devices are free, reserved, or held by which pod.
 
-Without NODE a summary of all nodes comes first, and then their maps where they are few.`,
+Without NODE a summary of all nodes comes first, and then their maps where they are few. Nodes are
+known by their layouts. Those that have none are known by their NodeResourceTopology, and marked
+coarse: it tells amounts, not which CPUs and devices they are.`,
 		Example: mapExample,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(args); err != nil {
 				return err
 			}
-			nodes, problems, err := a.mapNodes(c, f.machine, args)
+			nodes, problems, notes, err := a.mapNodes(c, f.machine, args)
 			if err != nil {
 				return err
 			}
 			if f.output == "json" {
-				return writeJSON(c.OutOrStdout(), mapDocumentOf(nodes, problems))
+				return writeJSON(c.OutOrStdout(), mapDocumentOf(nodes, problems, notes, f.machine != ""))
 			}
-			return f.write(c.OutOrStdout(), nodes, problems, len(args) == 0 && f.machine == "")
+			if err := f.write(c.OutOrStdout(), nodes, problems, len(args) == 0 && f.machine == ""); err != nil {
+				return err
+			}
+			return writeNotes(c.OutOrStdout(), notes)
 		},
 	}
 	c.Flags().BoolVar(&f.all, "all", false, "draw every node, however many there are")
@@ -80,35 +86,54 @@ func (f mapFlags) check(args []string) error {
 	return checkOutput(f.output)
 }
 
-// mapNodes returns what is to be drawn.
-func (a *app) mapNodes(c *cobra.Command, file string, args []string) ([]*ledger.Node, []NodeProblem, error) {
+// mapNodes returns what is to be drawn, what cannot be drawn, and what is odd about the former.
+func (a *app) mapNodes(c *cobra.Command, file string, args []string) (nodes []*ledger.Node, problems, notes []NodeProblem, err error) {
 	if file != "" {
 		n, err := a.readMachine(file, c.ErrOrStderr())
-		return []*ledger.Node{n}, nil, err
+		return []*ledger.Node{n}, nil, nil, err
 	}
 	cluster, _, err := a.connect()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	nodes, problems, err := cluster.Nodes(c.Context())
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the nodes: %w", err)
+	if nodes, problems, err = cluster.Nodes(c.Context()); err != nil {
+		return nil, nil, nil, fmt.Errorf("read the nodes: %w", err)
 	}
 	nodes, problems = sortedNodes(nodes), sortedProblems(problems)
+	if n, ok := cluster.(noter); ok {
+		notes = sortedProblems(n.Notes())
+	}
 	if len(args) == 0 {
-		return nodes, problems, nil
+		return nodes, problems, notes, nil
 	}
 	for _, n := range nodes {
 		if n.Name == args[0] {
-			return []*ledger.Node{n}, nil, nil
+			others := func(p NodeProblem) bool { return p.Node != n.Name }
+			return []*ledger.Node{n}, nil, slices.DeleteFunc(notes, others), nil
 		}
 	}
 	for _, p := range problems {
 		if p.Node == args[0] {
-			return nil, nil, fmt.Errorf("node %q cannot be drawn: %s", p.Node, p.Reason)
+			return nil, nil, nil, fmt.Errorf("node %q cannot be drawn: %s", p.Node, p.Reason)
 		}
 	}
-	return nil, nil, fmt.Errorf("node %q is not known", args[0])
+	return nil, nil, nil, fmt.Errorf("node %q is not known", args[0])
+}
+
+// noter is a [Cluster] that also says what is odd about what nodes report of themselves, those that Nodes
+// returned last.
+type noter interface{ Notes() []NodeProblem }
+
+func writeNotes(w io.Writer, notes []NodeProblem) error {
+	if len(notes) == 0 {
+		return nil
+	}
+	rows := [][]string{{"NODE", "WHAT IS ODD ABOUT ITS REPORT"}}
+	for _, n := range notes {
+		rows = append(rows, []string{n.Node, n.Reason})
+	}
+	fmt.Fprintln(w)
+	return draw.Table(w, rows, draw.DefaultWidth)
 }
 
 // readMachine makes a node, on which nothing is held, of a machine file. What is odd about the machine
@@ -176,7 +201,7 @@ func writeSummary(w io.Writer, nodes []*ledger.Node, problems []NodeProblem) err
 			return err
 		}
 	default:
-		if _, err := fmt.Fprintln(w, "No node has a layout."); err != nil {
+		if _, err := fmt.Fprintln(w, "No node has a layout or a NodeResourceTopology."); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,10 @@ type mapDocument struct {
 
 type nodeDocument struct {
 	Name         string          `json:"name"`
+	Quality      string          `json:"quality"` // exact or coarse
+	From         string          `json:"from"`    // NodeLayout, NodeResourceTopology or file
+	States       int             `json:"states"`  // in which the node may be; this is one of them
+	Notes        []string        `json:"notes"`   // what is odd about what the node reports
 	Policy       string          `json:"policy"`
 	Scope        string          `json:"scope"`
 	CPUsStatic   bool            `json:"cpusStatic"`
@@ -29,7 +33,9 @@ type numaDocument struct {
 	ID        idset.NUMA       `json:"id"`
 	Sockets   []idset.Socket   `json:"sockets"`
 	CPUs      string           `json:"cpus"`
+	CPUCount  int              `json:"cpuCount"`
 	FreeCPUs  string           `json:"freeCPUs"`
+	FreeCount int              `json:"freeCPUCount"`
 	Memory    []memoryDocument `json:"memory"`
 	Distances []int            `json:"distances"` // to every numa, in the order of numas
 }
@@ -48,18 +54,33 @@ type machineDevice struct {
 	Free     bool         `json:"free"`
 }
 
-func mapDocumentOf(nodes []*ledger.Node, problems []NodeProblem) mapDocument {
-	return mapDocument{Kind: "MachineMap", Nodes: each(nodes, nodeDocumentOf), NotDrawn: each(problems, problem)}
+func mapDocumentOf(nodes []*ledger.Node, problems, notes []NodeProblem, file bool) mapDocument {
+	d := mapDocument{Kind: "MachineMap", Nodes: each(nodes, nodeDocumentOf), NotDrawn: each(problems, problem)}
+	for i := range d.Nodes {
+		if file {
+			d.Nodes[i].From = "file"
+		}
+		for _, n := range notes {
+			if n.Node == d.Nodes[i].Name {
+				d.Nodes[i].Notes = append(d.Nodes[i].Notes, n.Reason)
+			}
+		}
+	}
+	return d
 }
 
 func nodeDocumentOf(n *ledger.Node) nodeDocument {
 	m := n.Machine
 	d := nodeDocument{
-		Name: n.Name, Policy: n.Rules.Topology.Policy.String(), Scope: n.Rules.Topology.Scope.String(),
+		Name: n.Name, Quality: n.Quality.String(), From: "NodeLayout", States: 1 + len(n.Others), Notes: []string{},
+		Policy: n.Rules.Topology.Policy.String(), Scope: n.Rules.Topology.Scope.String(),
 		CPUsStatic: n.Rules.CPU.Static, MemoryStatic: n.Rules.Memory.Static,
 		ReservedCPUs: n.Rules.CPU.Reserved.String(), FreeCPUs: n.Usage.FreeCPUs().String(),
 		NUMAs: []numaDocument{}, Devices: []machineDevice{},
 		Pods: each(n.Entries, func(e ledger.Entry) entryDocument { return entryOn(m, e) }),
+	}
+	if n.Quality == ledger.Coarse {
+		d.From = "NodeResourceTopology"
 	}
 	for i := range m.NUMAs() {
 		d.NUMAs = append(d.NUMAs, numaDocumentOf(n.Usage, i))
@@ -79,7 +100,8 @@ func nodeDocumentOf(n *ledger.Node) nodeDocument {
 func numaDocumentOf(u *place.Usage, i int) numaDocument {
 	n := u.Machine.NUMAs()[i]
 	d := numaDocument{
-		ID: n.ID, Sockets: []idset.Socket{}, CPUs: n.CPUs.String(), FreeCPUs: n.CPUs.And(u.FreeCPUs()).String(),
+		ID: n.ID, Sockets: []idset.Socket{}, CPUs: n.CPUs.String(), CPUCount: n.CPUs.Len(),
+		FreeCPUs: n.CPUs.And(u.FreeCPUs()).String(), FreeCount: n.CPUs.AndLen(u.FreeCPUs()),
 		Memory: []memoryDocument{}, Distances: append([]int{}, n.Distances...),
 	}
 	var sockets idset.Set[idset.Socket]

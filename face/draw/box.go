@@ -97,7 +97,7 @@ func (p *picture) boxTop(n topo.NUMA, outer int) line {
 	right := p.socketText(n)
 	left := clipText(fmt.Sprintf("numa %d", n.ID), outer-6)
 	fill := outer - len(left) - len(right) - 8
-	if fill < 1 {
+	if fill < 1 || right == "" {
 		right, fill = "", outer-len(left)-7
 	}
 	out := text(frame, "╭─ ").add(bold, left).add(frame, " "+strings.Repeat("─", max(0, fill)))
@@ -108,6 +108,9 @@ func (p *picture) boxTop(n topo.NUMA, outer int) line {
 }
 
 func (p *picture) socketText(n topo.NUMA) string {
+	if p.coarse() {
+		return ""
+	}
 	var sockets []idset.Socket
 	for id := range n.CPUs.All() {
 		c, _ := p.machine.CPU(id)
@@ -127,7 +130,9 @@ func (p *picture) boxBody(i, inner int) []line {
 	var out []line
 	if n := p.machine.NUMAs()[i]; !n.CPUs.Empty() {
 		out = append(out, justify(text(bold, "CPUs"), p.cpuCount(n, inner), inner))
-		out = append(out, p.grid(i, inner)...)
+		if !p.coarse() || p.node.Rules.CPU.Static {
+			out = append(out, p.grid(i, inner)...)
+		}
 		out = append(out, nil)
 	}
 	for _, use := range p.memory[i] {
@@ -143,6 +148,9 @@ func (p *picture) boxBody(i, inner int) []line {
 }
 
 func (p *picture) cpuCount(n topo.NUMA, inner int) line {
+	if !p.node.Rules.CPU.Static && p.coarse() {
+		return text(faint, "not aligned, as far as is told")
+	}
 	if !p.node.Rules.CPU.Static {
 		return text(faint, "%d shared", n.CPUs.Len())
 	}

@@ -18,6 +18,13 @@ import (
 func (p *picture) heading(width int) []line {
 	out := []line{text(bold, "%s", clipText(Printable(p.node.Name), width))}
 	out = append(out, wrap(plain, p.machineItems(), width)...)
+	if p.coarse() {
+		out = append(out, wrap(plain, []string{"coarse: known by the amounts of its NodeResourceTopology",
+			"which CPUs and devices are whose is not told, the signs count them"}, width)...)
+	}
+	if n := len(p.node.Others); n > 0 {
+		out = append(out, wrap(plain, []string{fmt.Sprintf("drawn is one of %d states in which it may be", n+1)}, width)...)
+	}
 	return append(out, wrap(faint, ruleItems(p.node.Rules), width)...)
 }
 
@@ -31,6 +38,9 @@ func (p *picture) machineItems() []string {
 	cpuText := fmt.Sprintf("%s (%s)", plural(cpus, "CPU"), plural(cores, "core"))
 	if cpus == cores {
 		cpuText = plural(cpus, "CPU")
+	}
+	if p.coarse() {
+		return []string{plural(len(m.NUMAs()), "numa"), plural(cpus, "CPU"), place.Quantity(topo.Memory, bytes)}
 	}
 	return []string{plural(len(m.Sockets()), "socket"), plural(len(m.NUMAs()), "numa"), cpuText, place.Quantity(topo.Memory, bytes)}
 }
@@ -187,7 +197,12 @@ func (p *picture) legend(width int) []line {
 	return out
 }
 
-func ownerName(o owner) string { return Printable(o.entry.Pod.String()) }
+func ownerName(o owner) string {
+	if o.entry.Pod.UID == "" && o.entry.Source == ledger.Counted {
+		return "nobody knows whose"
+	}
+	return Printable(o.entry.Pod.String())
+}
 
 func (p *picture) legendLine(head line, items []string, column, width int) []line {
 	indent := column + 6
@@ -210,7 +225,9 @@ func hang(head line, body []line) []line {
 // reservedItems says what the system keeps. Equal amounts on several numas share an item.
 func (p *picture) reservedItems() []string {
 	var out []string
-	if cpus := p.node.Rules.CPU.Reserved; !cpus.Empty() {
+	if cpus := p.node.Rules.CPU.Reserved; !cpus.Empty() && p.coarse() {
+		out = append(out, p.cpuCounts(cpus)...)
+	} else if !cpus.Empty() {
 		out = append(out, "cpus "+cpus.String())
 	}
 	type amount struct {

@@ -2,6 +2,7 @@ package draw
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -87,6 +88,34 @@ func newPicture(n *ledger.Node) *picture {
 	}
 	p.fillMemory()
 	return p
+}
+
+// coarse reports whether ids of the node are made up.
+func (p *picture) coarse() bool { return p.node != nil && p.node.Quality == ledger.Coarse }
+
+// cpuCounts says how many of some CPUs are on each numa.
+func (p *picture) cpuCounts(cpus idset.Set[idset.CPU]) (out []string) {
+	for i, n := range p.machine.NUMAs() {
+		if count := n.CPUs.AndLen(cpus); count > 0 {
+			out = append(out, plural(count, "cpu")+" "+p.numaList(1<<uint(i)))
+		}
+	}
+	return out
+}
+
+// deviceCounts says how many of some devices are on each set of numas.
+func (p *picture) deviceCounts(d place.DeviceBlock) (out []string) {
+	count := map[topo.Mask]int{}
+	r, _ := p.machine.Resource(d.Resource)
+	for _, dev := range r.Devices {
+		if slices.Contains(d.IDs, dev.ID) {
+			count[dev.NUMAs]++
+		}
+	}
+	for _, on := range slices.Sorted(maps.Keys(count)) {
+		out = append(out, fmt.Sprintf("%d %s %s", count[on], Printable(d.Resource), p.numaList(on)))
+	}
+	return out
 }
 
 // fillMemory replays the entries: only the order in which they came says which numa of a group of
@@ -182,13 +211,21 @@ func balance(n, fit int) int {
 func (p *picture) holdItems(hs []place.Holding) []string {
 	var out []string
 	sum := merge(hs)
-	if !sum.CPUs.Empty() {
+	switch {
+	case sum.CPUs.Empty():
+	case p.coarse():
+		out = append(out, p.cpuCounts(sum.CPUs)...)
+	default:
 		out = append(out, "cpus "+sum.CPUs.String())
 	}
 	for _, b := range sum.Memory {
 		out = append(out, place.Quantity(b.Kind, b.Bytes)+" "+p.numaList(b.NUMAs))
 	}
 	for _, d := range sum.Devices {
+		if p.coarse() {
+			out = append(out, p.deviceCounts(d)...)
+			continue
+		}
 		about := " "
 		if d.Free {
 			about = " ~"

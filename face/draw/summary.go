@@ -20,14 +20,21 @@ const (
 	leastLast  = 32
 )
 
-// Summary writes a table of one line per node, in order of names: what decides there, and how much is
-// free. No line is wider than DefaultWidth. The error is the writer's.
+// Summary writes a table of one line per node, in order of names: what decides there, how much is free, and,
+// where some nodes are coarse, how each is known. A "+" behind the pods says that somebody unknown holds
+// something, too. No line is wider than DefaultWidth. The error is the writer's.
 func Summary(w io.Writer, nodes []*ledger.Node) error {
 	nodes = slices.Clone(nodes)
 	slices.SortStableFunc(nodes, func(a, b *ledger.Node) int { return cmp.Compare(a.Name, b.Name) })
 	rows := [][]string{{"NODE", "POLICY", "SCOPE", "NUMAS", "CPUS FREE", "PODS", "DEVICES FREE"}}
 	for _, n := range nodes {
 		rows = append(rows, summaryRow(n))
+	}
+	if slices.ContainsFunc(nodes, func(n *ledger.Node) bool { return n.Quality == ledger.Coarse }) {
+		rows[0] = slices.Insert(rows[0], 1, "KNOWN")
+		for i, n := range nodes {
+			rows[i+1] = slices.Insert(rows[i+1], 1, n.Quality.String())
+		}
 	}
 	return Table(w, rows, DefaultWidth)
 }
@@ -38,10 +45,23 @@ func summaryRow(n *ledger.Node) []string {
 		return append(row, "?", "?", "?", "?")
 	}
 	cpus := fmt.Sprintf("%d/%d", n.Usage.FreeCPUs().Len(), n.Machine.CPUs().Len())
-	if !n.Rules.CPU.Static {
+	switch {
+	case n.Rules.CPU.Static:
+	case n.Quality == ledger.Coarse:
+		cpus = "not told"
+	default:
 		cpus = fmt.Sprintf("%d shared", n.Machine.CPUs().Len())
 	}
-	return append(row, fmt.Sprint(len(n.Machine.NUMAs())), cpus, fmt.Sprint(len(n.Entries)), deviceSummary(n))
+	return append(row, fmt.Sprint(len(n.Machine.NUMAs())), cpus, podCount(n), deviceSummary(n))
+}
+
+func podCount(n *ledger.Node) string {
+	for i, e := range n.Entries {
+		if e.Source == ledger.Counted && e.Pod.UID == "" {
+			return fmt.Sprintf("%d+", len(slices.Delete(slices.Clone(n.Entries), i, i+1)))
+		}
+	}
+	return fmt.Sprint(len(n.Entries))
 }
 
 // deviceSummary counts the free devices of as many resources as a line has room for.
@@ -123,5 +143,12 @@ func columnWidths(rows [][]string, width int) []int {
 // stands before device ids of which the kubelet may as well take others.
 func Items(m *topo.Machine, hs ...place.Holding) string {
 	p := picture{machine: m}
+	return strings.Join(p.holdItems(hs), joint)
+}
+
+// ItemsOn is Items for what is held of a node. Of a coarse node, whose ids are made up, it says how many on
+// which numa: "12 cpus numa 0 · 24Gi memory numa 0".
+func ItemsOn(n *ledger.Node, hs ...place.Holding) string {
+	p := picture{node: n, machine: n.Machine}
 	return strings.Join(p.holdItems(hs), joint)
 }

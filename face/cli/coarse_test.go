@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// noted is a cluster that also says what is odd.
+type noted struct {
+	cluster
+	notes []NodeProblem
+}
+
+func (n noted) Notes() []NodeProblem { return n.notes }
+
+// mixed is a cluster of an exact node, a coarse one, and one of which nothing is known. On the coarse one
+// runs a pod that was predicted, one that was there before and keeps CPUs from its init container, and
+// somebody else.
+func mixed(t *testing.T) noted {
+	m := machine(t, `
+numa 0 cpus 0-15 memory 64Gi
+numa 1 socket 1 cpus 16-31 memory 64Gi
+device vendor.example/nic 0-0000,0-0001 numa 0
+device vendor.example/nic 1-0000,1-0001 numa 1
+distances 10 21
+distances 21 10
+`)
+	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 16)},
+		Memory: place.MemoryRules{Static: true}}
+	holds := func(cpus ...idset.CPU) []place.Holding {
+		return []place.Holding{{CPUs: idset.Of(cpus...), Memory: []place.Block{{Kind: topo.Memory, NUMAs: 2, Bytes: gi}}}}
+	}
+	l := ledger.Layout{Machine: m, Rules: r, Amounts: &ledger.Amounts{Held: holds(17, 18, 19), Counts: map[string]bool{"uid-old": true}}}
+	l.Amounts.Held = append(l.Amounts.Held, place.Holding{Devices: []place.DeviceBlock{{Resource: "vendor.example/nic", IDs: []string{"1-0000"}, NUMAs: 2}}})
+	memory := []place.Amount{{Kind: topo.Memory, Bytes: gi}}
+	old := pod(place.Guaranteed, place.Container{Name: "prepare", Kind: place.Init, MilliCPU: 6000, Memory: memory},
+		place.Container{Name: "serve", MilliCPU: 2000, Memory: memory})
+	b := ledger.New()
+	id := func(name string) ledger.PodID { return ledger.PodID{UID: "uid-" + name, Namespace: "ml", Name: name} }
+	b.Recover("edge", id("old"), old)
+	b.Admitted("uid-old")
+	b.Report("edge", l)
+	fresh := pod(place.Guaranteed, place.Container{Name: "c", MilliCPU: 12000, Memory: memory, Devices: []place.Count{{Resource: "vendor.example/nic", N: 2}}})
+	b.Begun("uid-old")
+	if v, ok := b.Reserve("edge", id("fresh"), fresh, place.Demand{}); !ok || !v.Fits() {
+		t.Fatalf("the pod is refused: %v", v.Reasons)
+	}
+	view := func(name, node string, p *place.Pod) PodView {
+		return PodView{ID: id(name), Pod: p, Node: node, Phase: "Running"}
+	}
+	small := pod(place.Guaranteed, place.Container{Name: "c", MilliCPU: 2000, Memory: memory})
+	return noted{cluster{
+		nodes:    []*ledger.Node{node(t, "exact", xeon, place.SingleNUMA), b.Snapshot().Node("edge")},
+		problems: []NodeProblem{{"new", "no layout: is the agent running?"}},
+		pods: map[string]PodView{"ml/old": view("old", "edge", old), "ml/fresh": view("fresh", "edge", fresh),
+			"ml/else": view("else", "edge", small), "ml/waits": view("waits", "", small)},
+	}, []NodeProblem{{"edge", "NodeResourceTopology: resource example/odd is passed over"}, {"exact", "not asked for"}}}
+}
+
+func pod(q place.QoS, cs ...place.Container) *place.Pod { return &place.Pod{QoS: q, Containers: cs} }
+
+func TestCoarseNodesAreMarked(t *testing.T) {
+	c := mixed(t)
+	for file, line := range map[string]string{
+		"coarse-map.txt":    "map",
+		"coarse-node.txt":   "map edge",
+		"coarse-node.json":  "map edge -o json",
+		"coarse-waits.txt":  "explain pod ml/waits",
+		"coarse-fresh.txt":  "explain pod ml/fresh",
+		"coarse-old.txt":    "explain pod ml/old",
+		"coarse-else.txt":   "explain pod ml/else",
+		"coarse-waits.json": "explain pod ml/waits -o json",
+	} {
+		out, errs, code := run(t, c, strings.Fields(line)...)
+		if code != 0 || errs != "" {
+			t.Errorf("%s: exit code %d, stderr %q", line, code, errs)
+		}
+		golden(t, file, out)
+		if strings.HasSuffix(file, ".txt") {
+			checkWidth(t, out)
+		} else if !json.Valid([]byte(out)) {
+			t.Errorf("%s: not JSON", line)
+		}
+	}
+}
