@@ -45,6 +45,8 @@ type Cluster struct {
 	Client     kubernetes.Interface
 	Topologies *nrt.Client
 	Layouts    *client.Client
+	// Kubeconfig is the path of a file with an administrator's access.
+	Kubeconfig string
 	Pods       *workload.Watch
 	// Scheduler is there after Schedule.
 	Scheduler *scheduler.Running
@@ -114,6 +116,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	c.Kubeconfig = c.plane.Kubeconfig
 	if c.Client, err = kubernetes.NewForConfig(c.plane.Admin); err != nil {
 		return err
 	}

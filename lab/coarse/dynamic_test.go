@@ -58,6 +58,8 @@ var dynamicCases = []dynamic{
 	{name: "late", policy: single, nodes: map[string]string{"late-a": ""}, run: late},
 	{name: "again", policy: single, nodes: map[string]string{"again-a": "8/16Gi 4/16Gi"}, run: again},
 	{name: "foreign", policy: single, nodes: map[string]string{"foreign-a": "16/32Gi 16/32Gi"}, run: foreign},
+	// Others send the 20 CPUs of the second pod to their death.
+	{name: "leftover", policy: single, nodes: map[string]string{"leftover-a": "32/60Gi 0:32/60Gi"}, run: leftover},
 	{name: "stubborn", policy: single, nodes: map[string]string{coarse.Stubborn + "-a": "16/32Gi 16/32Gi"}, run: refused},
 }
 
@@ -199,6 +201,26 @@ func foreign(t *testing.T, w *world) {
 	w.pod(t, "foreign", "two", "5/8Gi")
 	w.waits(t, "two", noContainer)
 	w.ends(t, "theirs")
+	w.runs(t, "two")
+}
+
+// What an init container held and the other does not use is not free, though no report shows it: CPUs until
+// the pod ends, memory until the next container starts, which wakes who waits for it.
+func leftover(t *testing.T, w *world) {
+	w.pod(t, "leftover", "one", "init:16/40Gi 4/4Gi")
+	w.runs(t, "one")
+	w.report(t, coarse.Signed(coarse.Topology("leftover-a", single, "28:32/56Gi:60Gi 0:32/60Gi"), "one"))
+	w.knows(t, "leftover-a", counted("one"))
+	w.pod(t, "leftover", "two", "20/4Gi")
+	w.waits(t, "two", noContainer)
+	w.pod(t, "leftover", "memory", "2/30Gi")
+	w.waits(t, "memory", noContainer)
+	began := []byte(`{"status":{"containerStatuses":[{"name":"c1","image":"","imageID":"","ready":true,"restartCount":0,"state":{"running":{}}}]}}`)
+	if _, err := w.Client.CoreV1().Pods("default").Patch(w.ctx, "one", types.MergePatchType, began, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	w.runs(t, "memory")
+	w.ends(t, "one")
 	w.runs(t, "two")
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -17,8 +18,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/scheduler"
 )
 
-// started returns a cluster of its own with a scheduler.
-func started(t *testing.T, start func(context.Context, string) (*coarse.Cluster, error), profiles string) *world {
+// started returns a cluster of its own with a scheduler, which finds what was done before.
+func started(t *testing.T, start func(context.Context, string) (*coarse.Cluster, error), profiles string, before ...func(*world)) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -36,10 +37,31 @@ func started(t *testing.T, start func(context.Context, string) (*coarse.Cluster,
 			t.Error(err)
 		}
 	})
+	w := &world{Cluster: c, ctx: ctx}
+	for _, do := range before {
+		do(w)
+	}
 	if err := c.Schedule(profiles); err != nil {
 		t.Fatal(err)
 	}
-	return &world{Cluster: c, ctx: ctx}
+	return w
+}
+
+// A pod that ran before the scheduler did keeps the CPUs of its init container like any other.
+func TestLeftoversOfPodsThatWereThereBefore(t *testing.T) {
+	w := started(t, coarse.Start, scheduler.Tenon, func(w *world) {
+		w.node(t, "before", "before-a")
+		w.pod(t, "before", "one", "init:16/4Gi 4/4Gi", func(p *v1.Pod) { p.Spec.NodeName, p.Spec.NodeSelector = "before-a", nil })
+		w.runs(t, "one")
+		w.report(t, coarse.Signed(coarse.Topology("before-a", single, "0:32/60Gi 28:32/56Gi:60Gi"), "one"))
+	})
+	w.pod(t, "before", "two", "20/4Gi")
+	w.waits(t, "two", noContainer)
+	w.pod(t, "before", "three", "16/4Gi")
+	w.runs(t, "three")
+	w.ends(t, "one")
+	w.report(t, coarse.Signed(coarse.Topology("before-a", single, "32/60Gi 16:32/56Gi:60Gi"), "three"))
+	w.runs(t, "two")
 }
 
 // NodeResourceTopology may be installed, removed and installed again while the scheduler runs. Reports

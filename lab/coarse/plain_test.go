@@ -28,10 +28,11 @@ var oneNUMA = []plain{
 	{name: "zones that list no memory align none, Burstable", n1: "-/-/nic2 -/-/nic2", n2: "-/-/nic2 -/-/nic2", pod: "burstable:-/5Gi", want: "any"},
 	{name: "zones that list no memory align none, Guaranteed", n1: "2 2", n2: "4/-/nic1 0:4/-/nic1", pod: "4/20Gi", want: "n2"},
 	{name: "a pod without requests goes anywhere", n1: "0:2/0:8Gi", n2: "0:2/0:8Gi", pod: "-", want: "any"},
-	// Scoring is Tenon's own: the numas that are used are filled. That is what the strategy MostAllocated
-	// says; under BalancedAllocation and LeastAllocated others expect n2 and n1.
+	{name: "the fullest numas", strategy: "MostAllocated", n1: "2/8Gi 2/8Gi", n2: "1/4Gi 1/4Gi", pod: "1/4Gi", want: "n2"},
+	{name: "the numas of which CPUs and memory are used alike", strategy: "BalancedAllocation", n1: "4/50Gi 4/50Gi", n2: "6/6Gi 6/6Gi", pod: "2/2Gi", want: "n2"},
+	{name: "the emptiest numas", strategy: "LeastAllocated", n1: "2/8Gi 2/8Gi", n2: "1/4Gi 1/4Gi", pod: "1/4Gi", want: "n1"},
+	// Tenon's own scoring fills the numas that are used.
 	{name: "numas are filled", n1: "2/8Gi 2/8Gi", n2: "1/4Gi 1/4Gi", pod: "1/4Gi", want: "n2"},
-	{name: "numas are filled, though their memory is not", n1: "4/50Gi 4/50Gi", n2: "6/6Gi 6/6Gi", pod: "2/2Gi", want: "n1"},
 	{name: "containers of a pod together", policy: "single-numa-node/pod", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/8Gi", pod: "2/4Gi 2/4Gi", want: "n2"},
 	{name: "two containers, each on a numa", n1: "6/8Gi 2/8Gi", n2: "4/8Gi 4/8Gi", pod: "3/5Gi 3/5Gi", want: "n2"},
 	{name: "an init container needs a numa too", n1: "3/8Gi 3/8Gi", n2: "4/8Gi 4/8Gi", pod: "init:4/4Gi 2/4Gi", want: "n2"},

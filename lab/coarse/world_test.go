@@ -36,6 +36,8 @@ type plain struct {
 	name, policy string
 	// n1 and n2 are the zones of its nodes, pod is the pod; see package coarse.
 	n1, n2, pod string
+	// strategy is how the pod asks to be scored, or "".
+	strategy string
 	// want is the node, "n1" or "n2", "any" of them, or a part of why the pod waits.
 	want string
 }
@@ -131,7 +133,11 @@ func withCosts(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology 
 // check creates the pod of a case, looks where it goes, and removes it.
 func (w *world) check(t *testing.T, i int, p plain) {
 	name := fmt.Sprintf("p%d", i)
-	w.pod(t, fmt.Sprint(i), name, p.pod)
+	w.pod(t, fmt.Sprint(i), name, p.pod, func(pod *v1.Pod) {
+		if p.strategy != "" {
+			pod.Annotations = map[string]string{"tenon.sh/scoring-strategy": p.strategy}
+		}
+	})
 	switch p.want {
 	case "n1", "n2", "any":
 		at := w.runs(t, name)
