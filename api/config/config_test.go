@@ -108,6 +108,13 @@ func TestArgumentsOfSchedulerPlugins(t *testing.T) {
 	if !slices.Equal(fields, want) {
 		t.Errorf("notes on %q, want %q", fields, want)
 	}
+	if a.KeepVictims {
+		t.Error("preemptionMode: Enabled lets nobody be evicted")
+	}
+	a, err = Decode(Match, raw("preemptionMode: Disabled"))
+	if err != nil || !a.KeepVictims || len(a.Notes) != 1 || !strings.Contains(a.Notes[0], "nobody is evicted") {
+		t.Errorf("preemptionMode: Disabled: %+v, %v", a, err)
+	}
 	for _, obj := range []runtime.Object{nil, raw(`{}`), raw(`{"scoringStrategy":null,"cache":{}}`)} {
 		a, err := Decode(Match, obj)
 		if err != nil || len(a.Notes) > 0 || a.Strategy.Type != "LeastAllocated" {
