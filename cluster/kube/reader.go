@@ -39,20 +39,38 @@ func NewReader(cfg *rest.Config) (*Reader, error) {
 	return &Reader{cluster, layouts}, nil
 }
 
-// Nodes returns the nodes whose layout is understood, in ascending order of name, with what is held and
-// predicted on each, and why the others are not among them.
+// View is a cluster as it was read once.
+type View struct {
+	// States are of the nodes whose layout is understood, in ascending order of name, with what is held and
+	// predicted on each; Problems say why the others are not among them.
+	States   []*ledger.Node
+	Problems []Problem
+	Nodes    []v1.Node
+	Pods     []v1.Pod
+}
+
+// Nodes returns the states and the problems of a view.
 func (r *Reader) Nodes(ctx context.Context) ([]*ledger.Node, []Problem, error) {
+	v, err := r.View(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return v.States, v.Problems, nil
+}
+
+// View reads the cluster.
+func (r *Reader) View(ctx context.Context) (*View, error) {
 	layouts, err := r.layouts.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, nil, fmt.Errorf("list node layouts: %w", err)
+		return nil, fmt.Errorf("list node layouts: %w", err)
 	}
 	nodes, err := r.cluster.Nodes.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, nil, fmt.Errorf("list nodes: %w", err)
+		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	pods, err := r.cluster.Pods.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, nil, fmt.Errorf("list pods: %w", err)
+		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	book := ledger.New()
 	feed := NewFeed(book, nil, nil)
@@ -64,11 +82,11 @@ func (r *Reader) Nodes(ctx context.Context) ([]*ledger.Node, []Problem, error) {
 	}
 	feed.Begin()
 	snap := book.Snapshot()
-	var out []*ledger.Node
+	out := &View{Problems: problems(feed, snap, nodes.Items), Nodes: nodes.Items, Pods: pods.Items}
 	for _, name := range snap.Names() {
-		out = append(out, snap.Node(name))
+		out.States = append(out.States, snap.Node(name))
 	}
-	return out, problems(feed, snap, nodes.Items), nil
+	return out, nil
 }
 
 func problems(feed *Feed, snap *ledger.Snapshot, nodes []v1.Node) (out []Problem) {

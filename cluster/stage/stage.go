@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
-	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -38,27 +37,14 @@ type Stage struct {
 	bars    map[string]*whatif.Bars // by what of a pod they depend on
 }
 
-// Ledger is what is asked of a cluster beside its nodes and pods: what is known of the nodes' numas.
-type Ledger interface {
-	Nodes(ctx context.Context) ([]*ledger.Node, []kube.Problem, error)
-}
-
 // Read reads a cluster. The problems are of nodes of whose numas nothing is known.
-func Read(ctx context.Context, known Ledger, cluster *objects.Core) (*Stage, []kube.Problem, error) {
-	states, problems, err := known.Nodes(ctx)
+func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []kube.Problem, error) {
+	v, err := cluster.View(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	nodes, err := cluster.Nodes.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, nil, fmt.Errorf("list nodes: %w", err)
-	}
-	pods, err := cluster.Pods.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, nil, fmt.Errorf("list pods: %w", err)
-	}
-	s, err := assemble(nodes.Items, states, pods.Items)
-	return s, problems, err
+	s, err := assemble(v.Nodes, v.States, v.Pods)
+	return s, v.Problems, err
 }
 
 // assemble makes a stage of objects. States of nodes that have no object are passed over: the scheduler

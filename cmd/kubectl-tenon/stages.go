@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/place"
@@ -24,15 +23,11 @@ func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []cli.NodePr
 	if err != nil {
 		return nil, nil, "", err
 	}
-	known, err := kube.NewReader(cfg)
+	reader, err := kube.NewReader(cfg)
 	if err != nil {
 		return nil, nil, "", err
 	}
-	core, err := objects.NewCore(cfg)
-	if err != nil {
-		return nil, nil, "", err
-	}
-	s, problems, err := stage.Read(ctx, known, core)
+	s, problems, err := stage.Read(ctx, reader)
 	if err != nil {
 		return nil, nil, "", err
 	}
