@@ -90,7 +90,11 @@ func (pre *preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v
 	}
 	result, status := pre.DefaultPreemption.PostFilter(ctx, cs, pod, m)
 	if !status.IsSuccess() || result == nil || result.NominatingInfo == nil {
-		pre.waits.note(uid, pre.plans.doubted(uid), pre.now())
+		if doubts := pre.plans.doubted(uid); len(doubts) > 0 {
+			pre.retry(pod, pre.waits.note(uid, doubts, pre.now()))
+		} else {
+			pre.waits.forget(uid)
+		}
 		return result, status
 	}
 	pre.waits.forget(uid)
@@ -157,9 +161,9 @@ func (pre *preemption) settles(s *state, pod *v1.Pod, nodes []fwk.NodeInfo, m fw
 		if m.Get(name).Plugin() != pre.plugin.name || !pre.plugin.knows(n) || n.Silent || pre.refused(s, n) {
 			continue
 		}
-		why, again := n.Doubtful(), patience
+		why := n.Doubtful()
 		if left := strangers(n, info); len(left) > 0 {
-			n, why, again = n.Without(left...), "pods have just left it", catchUp
+			n, why = n.Without(left...), "pods have just left it"
 		}
 		if why == "" || !n.Might(s.pod, s.demand) {
 			continue
@@ -168,7 +172,7 @@ func (pre *preemption) settles(s *state, pod *v1.Pod, nodes []fwk.NodeInfo, m fw
 		if pre.now().Sub(since) >= patience {
 			continue
 		}
-		pre.later(again, func() { pre.again(pod) })
+		pre.retry(pod, since)
 		return "node " + name + " may have room: " + why
 	}
 	return ""
@@ -197,6 +201,18 @@ func (pre *preemption) refused(s *state, n *ledger.Node) bool {
 	}
 	_, is := n.Refused[s.pod.Shape()]
 	return is
+}
+
+// retry has a pod that waits since then tried again after a while, should no news of a node do so before: only pods that this plugin
+// has refused are woken by its events, and others may want to preempt, too. What waits ever longer is tried ever
+// more seldom.
+func (pre *preemption) retry(pod *v1.Pod, since time.Time) {
+	if uid := string(pod.UID); pre.waits.arm(uid) {
+		pre.later(min(max(pre.now().Sub(since), catchUp), patience), func() {
+			pre.waits.disarm(uid)
+			pre.again(pod)
+		})
+	}
 }
 
 // again has a pod tried again if it still waits.

@@ -128,6 +128,7 @@ type waits struct {
 	mu    sync.Mutex
 	pods  map[string]wait
 	order []string
+	armed map[string]bool // by UID: the pod will be tried again in any case
 }
 
 type wait struct {
@@ -159,6 +160,26 @@ func (w *waits) note(uid string, nodes []string, now time.Time) time.Time {
 }
 
 func (w *waits) forget(uid string) { w.note(uid, nil, time.Time{}) }
+
+// arm notes that a pod will be tried again in any case; it reports whether that is news.
+func (w *waits) arm(uid string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.armed[uid] {
+		return false
+	}
+	if w.armed == nil {
+		w.armed = map[string]bool{}
+	}
+	w.armed[uid] = true
+	return true
+}
+
+func (w *waits) disarm(uid string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.armed, uid)
+}
 
 // of reports whether a pod waits for news of a node.
 func (w *waits) of(uid, node string) bool {

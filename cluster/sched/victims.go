@@ -124,7 +124,6 @@ func (t *trial) doubtful() string {
 		return why
 	}
 	if len(strangers(t.node, t.info)) > 0 {
-		t.pre.later(catchUp, func() { t.pre.again(t.pod) })
 		return "pods have just left the node"
 	}
 	here := map[string]*v1.Pod{}
