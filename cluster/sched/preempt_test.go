@@ -34,6 +34,8 @@ import (
 type stage struct {
 	t     *testing.T
 	p     *Plugin
+	name  string // of the plugin
+	args  string
 	nodes []*v1.Node
 	pods  []*v1.Pod
 	pdbs  []*policy.PodDisruptionBudget
@@ -50,15 +52,15 @@ const few = `
 - plugins:
     multiPoint:
       disabled: [{name: "*"}]
-      enabled: [{name: PrioritySort}, {name: TaintToleration}, {name: NodeResourcesFit}, {name: DefaultPreemption}, {name: DefaultBinder}, {name: Tenon}]
+      enabled: [{name: PrioritySort}, {name: TaintToleration}, {name: NodeResourcesFit}, {name: DefaultPreemption}, {name: DefaultBinder}, {name: %[1]s}]
   pluginConfig:
-  - {name: Tenon, args: {unknownNodes: %s}}
+  - {name: %[1]s, args: {%[2]s}}
 `
 
 func newStage(t *testing.T) *stage {
 	metrics.Register() // once per process, as kube-scheduler does
 	p := newPlugin(t, refuse)
-	return &stage{t: t, p: p, now: time.Now()}
+	return &stage{t: t, p: p, name: Name, args: refuse, now: time.Now()}
 }
 
 // node adds a node that has a layout, with plain amounts for much more.
@@ -150,12 +152,12 @@ func (s *stage) framework(pod *v1.Pod) framework.Framework {
 			s.t.Fatal(err)
 		}
 	}
-	list := profiles(s.t, fmt.Sprintf(few, "Refuse"))
+	list := profiles(s.t, fmt.Sprintf(few, s.name, s.args))
 	shared := &Shared{Book: s.p.book, Feed: s.p.feed, Ready: s.p.ready}
 	shared.find.Do(func() {}) // no API is served
 	shared.preempts = preempters(list, klog.Background())
 	registry := plugins.NewInTreeRegistry()
-	if err := registry.Register(Name, named(Name, shared)); err != nil {
+	if err := registry.Register(s.name, named(s.name, shared)); err != nil {
 		s.t.Fatal(err)
 	}
 	if s.queue == nil {
@@ -421,6 +423,26 @@ func TestANominatedPodKeepsItsPlace(t *testing.T) {
 	says(t, filter(), fwk.Unschedulable, "pods that are nominated to the node would lose their place")
 	thief = ranked(thief, 10) // a higher priority may take it
 	fits(t, filter())
+}
+
+// Who says that preemption is not to make room on numas means it; plain amounts are kube-scheduler's as ever.
+func TestPreemptionForAlignmentCanBeDisabled(t *testing.T) {
+	for mode, goes := range map[string]bool{"Enabled": true, "Disabled": false} {
+		s := newStage(t)
+		s.name, s.args = "NodeResourceTopologyMatch", "preemptionMode: "+mode
+		s.full("n")
+		node, _, says := s.attempt(ranked(cpus("p", 8), 9))
+		if (node == "n") != goes {
+			t.Errorf("%s: the pod is promised %q (%s)", mode, node, says)
+		}
+	}
+	s := newStage(t)
+	s.name, s.args = "NodeResourceTopologyMatch", "preemptionMode: Disabled"
+	s.node("n", two, place.SingleNUMA)
+	s.runs("n", 1, podOf("plain", "cpu=98"))
+	if node, _, says := s.attempt(ranked(cpus("p", 8), 9)); node != "n" {
+		t.Errorf("no room is made of plain amounts: %s", says)
+	}
 }
 
 func TestWhoPreempts(t *testing.T) {
