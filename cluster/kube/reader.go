@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -19,11 +21,13 @@ import (
 // Reader reads a cluster once, for tools: the same book that a scheduler keeps, computed from what the
 // API server has now.
 type Reader struct {
+	cfg     *rest.Config
 	cluster *objects.Core
 	layouts *client.Client
+	notes   []Problem
 }
 
-// Problem is a node whose layout is missing or was refused.
+// Problem is a node of which nothing is known, and why: what it says of itself is missing or was refused.
 type Problem struct{ Node, Reason string }
 
 // NewReader returns a reader of the cluster that cfg names.
@@ -36,13 +40,14 @@ func NewReader(cfg *rest.Config) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{cluster, layouts}, nil
+	return &Reader{cfg: cfg, cluster: cluster, layouts: layouts}, nil
 }
 
 // View is a cluster as it was read once.
 type View struct {
-	// States are of the nodes whose layout is understood, in ascending order of name, with what is held and
-	// predicted on each; Problems say why the others are not among them.
+	// States are of the nodes whose layout or, where that is missing or refused, NodeResourceTopology is
+	// understood, in ascending order of name, with what is held and predicted on each; Problems say why the
+	// others are not among them. Who may not read NodeResourceTopologies gets the nodes with a layout.
 	States   []*ledger.Node
 	Problems []Problem
 	Nodes    []v1.Node
@@ -72,6 +77,10 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
+	coarse, err := nrt.List(ctx, r.cfg)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, err
+	}
 	book := ledger.New()
 	feed := NewFeed(book, nil, nil)
 	for i := range layouts.Items {
@@ -80,8 +89,12 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 	for i := range pods.Items {
 		feed.Pod(&pods.Items[i])
 	}
+	for _, o := range coarse {
+		feed.Topology(o)
+	}
 	feed.Begin()
 	snap := book.Snapshot()
+	r.notes = notes(feed, snap)
 	out := &View{Problems: problems(feed, snap, nodes.Items), Nodes: nodes.Items, Pods: pods.Items}
 	for _, name := range snap.Names() {
 		out.States = append(out.States, snap.Node(name))
@@ -92,14 +105,39 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 func problems(feed *Feed, snap *ledger.Snapshot, nodes []v1.Node) (out []Problem) {
 	for i := range nodes {
 		name := nodes[i].Name
-		switch why := feed.Problem(name); {
-		case why != "":
-			out = append(out, Problem{name, "layout refused: " + why})
-		case snap.Node(name) == nil:
-			out = append(out, Problem{name, "no layout: is the agent running?"})
+		if snap.Node(name) != nil {
+			continue
 		}
+		var why []string
+		if p := feed.Problem(name); p != "" {
+			why = append(why, "layout refused: "+p)
+		}
+		if p := feed.TopologyProblem(name); p != "" {
+			why = append(why, "refused: "+p)
+		}
+		if len(why) == 0 {
+			why = append(why, "no layout: is the agent running?")
+		}
+		out = append(out, Problem{name, strings.Join(why, "; ")})
 	}
 	slices.SortFunc(out, func(a, b Problem) int { return strings.Compare(a.Node, b.Node) })
+	return out
+}
+
+// Notes returns what is to be known beside their state of the nodes that were read last: why a layout does
+// not count, and what of a NodeResourceTopology was not understood or put right. They are in ascending
+// order of node.
+func (r *Reader) Notes() []Problem { return slices.Clone(r.notes) }
+
+func notes(feed *Feed, snap *ledger.Snapshot) (out []Problem) {
+	for _, name := range snap.Names() {
+		if p := feed.Problem(name); p != "" {
+			out = append(out, Problem{name, "its layout is refused, so its NodeResourceTopology counts: " + p})
+		}
+		for _, c := range feed.TopologyConditions(name) {
+			out = append(out, Problem{name, "NodeResourceTopology: " + c})
+		}
+	}
 	return out
 }
 

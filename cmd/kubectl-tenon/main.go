@@ -67,6 +67,9 @@ func (c cluster) Nodes(ctx context.Context) ([]*ledger.Node, []cli.NodeProblem, 
 	return nodes, nodeProblems(problems), err
 }
 
+// Notes are of the nodes that Nodes returned last.
+func (c cluster) Notes() []cli.NodeProblem { return nodeProblems(c.reader.Notes()) }
+
 func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, error) {
 	pod, err := c.reader.Pod(ctx, namespace, name)
 	if err != nil {
