@@ -59,7 +59,7 @@ var floors = []floor{
 	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},
 	{"cluster/nrt", nil, words(`core/... api/...`), append(append(words(`github.com/go-logr/logr`), topologies...), inCluster...)},
 	{"cluster/manifest", nil, nil, inCluster},
-	{"cluster/stage", nil, words(`core/... api/... cluster/kube cluster/manifest`), inCluster},
+	{"cluster/stage", nil, words(`core/... api/... cluster/kube cluster/manifest cluster/nrt`), append(topologies, inCluster...)},
 	{"cluster/inspect", nil, words(`core/...`), nil},
 	{"cluster/sched", nil, words(`core/... api/... cluster/inspect cluster/kube cluster/nrt`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes github.com/spf13/cobra`), inCluster...)},

@@ -1,10 +1,12 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,11 +18,65 @@ import (
 // maxContainers bounds the containers of a pod; no kubelet runs so many.
 const maxContainers = 1000
 
+// hugeExponent is a number that takes more time and memory to read as an amount than there is, such as
+// 1e-1000000000. It may be part of something else.
+var hugeExponent = regexp.MustCompile(`[0-9.][eE][-+]?[0-9]{4,}`)
+
+// Tame refuses an object in which a number has an exponent of more than three digits, wherever it is: it may
+// be decoded as an amount. The error names the field.
+func Tame(text []byte) error {
+	if !hugeExponent.Match(text) {
+		return nil
+	}
+	any, err := decode(text)
+	if err != nil {
+		return err
+	}
+	return tame("", any)
+}
+
+func tame(path string, value any) error {
+	switch value := value.(type) {
+	case json.Number:
+		return tame(path, value.String())
+	case string:
+		// A name may have such a part; an amount begins with a number, and the exponent ends it.
+		if at := hugeExponent.FindStringIndex(value); at != nil && at[1] == len(value) && strings.Trim(value[:at[0]], "+-.0123456789") == "" {
+			return fmt.Errorf("%s: %q is not an amount", path, clip(value))
+		}
+	case []any:
+		for i, x := range value {
+			if err := tame(fmt.Sprintf("%s[%d]", path, i), x); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			if err := tame(field(path, name), value[name]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// decode keeps numbers as they are written.
+func decode(text []byte) (out any, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return out, d.Decode(&out)
+}
+
+func field(path, name string) string { return strings.TrimPrefix(path+"."+clip(name), ".") }
+
 // quantities checks every amount of an object's resources: decoding says what is wrong with an amount, but
 // not where it is.
 func quantities(text []byte) error {
-	var any any
-	if err := json.Unmarshal(text, &any); err != nil {
+	if err := Tame(text); err != nil {
+		return err
+	}
+	any, err := decode(text)
+	if err != nil {
 		return err
 	}
 	return walk("", any, "")
@@ -28,7 +84,7 @@ func quantities(text []byte) error {
 
 // walk looks for the amounts below a value, parent being the field that the value's field is in.
 func walk(path string, value any, parent string) error {
-	field := path[strings.LastIndexByte(path, '.')+1:]
+	own := path[strings.LastIndexByte(path, '.')+1:]
 	switch value := value.(type) {
 	case []any:
 		for i, x := range value {
@@ -37,11 +93,11 @@ func walk(path string, value any, parent string) error {
 			}
 		}
 	case map[string]any:
-		if (field == "limits" || field == "requests") && parent == "resources" {
+		if (own == "limits" || own == "requests") && parent == "resources" {
 			return amounts(path, value)
 		}
 		for _, name := range slices.Sorted(maps.Keys(value)) {
-			if err := walk(strings.TrimPrefix(path+"."+name, "."), value[name], field); err != nil {
+			if err := walk(field(path, name), value[name], own); err != nil {
 				return err
 			}
 		}
@@ -52,18 +108,21 @@ func walk(path string, value any, parent string) error {
 func amounts(path string, list map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		text := fmt.Sprint(list[name])
-		if f, ok := list[name].(float64); ok {
-			b, err := json.Marshal(f)
-			if err != nil {
-				return fmt.Errorf("%s.%s: %w", path, clip(name), err)
-			}
-			text = string(b)
-		}
-		if q, err := resource.ParseQuantity(text); err != nil || q.Sign() < 0 {
-			return fmt.Errorf("%s.%s: %q is not an amount", path, clip(name), clip(text))
+		if q, err := parse(text); err != nil || q.Sign() < 0 {
+			return fmt.Errorf("%s: %q is not an amount", field(path, name), clip(text))
 		}
 	}
 	return nil
+}
+
+// maxAmount bounds the length of an amount: reading one takes longer than in proportion to it.
+const maxAmount = 64
+
+func parse(text string) (resource.Quantity, error) {
+	if len(text) > maxAmount {
+		return resource.Quantity{}, resource.ErrFormatWrong
+	}
+	return resource.ParseQuantity(text)
 }
 
 // fill gives a pod the requests that the API server gives it where it says limits only

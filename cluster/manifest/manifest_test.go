@@ -106,6 +106,14 @@ func TestExportedPodsLoseTheirNode(t *testing.T) {
 	}
 }
 
+// What only looks like a number with an exponent is none.
+func TestNamesMayLookLikeNumbers(t *testing.T) {
+	f, err := Read([]byte(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1e12345", "labels": {"hash": "7e12345ab"}}, "spec": {"containers": [{"name": "c", "image": "x:1.2e1000-b"}]}}`))
+	if err != nil || f.Templates[0].Name != "web-1e12345" {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestErrorsNameDocumentObjectAndField(t *testing.T) {
 	good := workload("Deployment", "apps/v1", "")
 	replace := func(old, new string) string { return "---\n" + good + "---\n" + strings.Replace(good, old, new, 1) }
@@ -116,6 +124,8 @@ func TestErrorsNameDocumentObjectAndField(t *testing.T) {
 		"typing error":      {replace("resources:", "resurces:"), `document 2: Deployment x: unknown field "spec.template.spec.containers[0].resurces"`},
 		"case":              {replace("containers:", "Containers:"), `document 2: Deployment x: unknown field "spec.template.spec.Containers"`},
 		"amount":            {replace("8Gi", "8Gigs"), `document 2: Deployment x: spec.template.spec.containers[0].resources.limits.memory: "8Gigs" is not an amount`},
+		"exponent":          {replace("8Gi", `"1e-1000000000"`), `document 2: Deployment x: spec.template.spec.containers[0].resources.limits.memory: "1e-1000000000" is not an amount`},
+		"exponent in JSON":  {pod(`{"overhead": {"cpu": 1e-1000000000}, "containers": [{"name": "a"}]}`), `document 1: Pod x: spec.overhead.cpu: "1e-1000000000" is not an amount`},
 		"below zero":        {replace(`"4"`, `"-4"`), `document 2: Deployment x: spec.template.spec.containers[0].resources.limits.cpu: "-4" is not an amount`},
 		"replicas":          {replace("spec:\n", "spec:\n  replicas: -1\n"), "document 2: Deployment x: spec.replicas: -1 is outside 0..100000"},
 		"many replicas":     {replace("spec:\n", "spec:\n  replicas: 100001\n"), "document 2: Deployment x: spec.replicas: 100001 is outside"},

@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
+	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -24,7 +29,7 @@ const MaxExport = 1 << 30
 const maxPods = 110
 
 // Export makes a stage of what "kubectl get nodelayouts,nodes,pods -A -o json" wrote, or YAML of the same.
-// Where there are no Nodes, what layouts say has to do: a machine less what its rules reserve is what all
+// NodeResourceTopologies count for nodes without a layout. Where there are no Nodes, what layouts say has to do: a machine less what its rules reserve is what all
 // pods may have, nobody but the holders in the layouts uses any of it, and nodes have no labels. Other kinds
 // of objects are passed over.
 func Export(data []byte) (*Stage, []kube.Problem, error) {
@@ -43,18 +48,16 @@ func Export(data []byte) (*Stage, []kube.Problem, error) {
 	for i := range e.pods {
 		feed.Pod(&e.pods[i])
 	}
+	for _, o := range e.topologies {
+		feed.Topology(o)
+	}
 	feed.Begin()
 	var states []*ledger.Node
 	snap := book.Snapshot()
 	for _, name := range snap.Names() {
 		states = append(states, snap.Node(name))
 	}
-	var problems []kube.Problem
-	for _, l := range e.layouts {
-		if why := feed.Problem(l.Name); why != "" {
-			problems = append(problems, kube.Problem{Node: l.Name, Reason: "layout refused: " + why})
-		}
-	}
+	problems := e.problems(feed, snap)
 	if len(e.nodes) == 0 {
 		if len(states) == 0 {
 			return nil, nil, errors.New("no Nodes, and no NodeLayouts that are understood")
@@ -62,16 +65,38 @@ func Export(data []byte) (*Stage, []kube.Problem, error) {
 		s, err := bare(nodesOf(states, e.pods), e.pods)
 		return s, problems, err
 	}
-	for i := range e.nodes {
-		if name := e.nodes[i].Name; snap.Node(name) == nil && feed.Problem(name) == "" {
-			problems = append(problems, kube.Problem{Node: name, Reason: "no layout in the file"})
-		}
-	}
 	s, err := assemble(e.nodes, states, e.pods)
 	if err == nil && len(e.pods) == 0 {
 		s.count()
 	}
 	return s, problems, err
+}
+
+// problems says of which nodes nothing is known, and why.
+func (e *export) problems(feed *kube.Feed, snap *ledger.Snapshot) (out []kube.Problem) {
+	names := map[string]bool{}
+	for _, l := range e.layouts {
+		names[l.Name] = true
+	}
+	for _, o := range e.topologies {
+		names[o.Name] = true
+	}
+	for i := range e.nodes {
+		names[e.nodes[i].Name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if snap.Node(name) != nil {
+			continue
+		}
+		why := "no layout in the file"
+		if layout, topology := feed.Problem(name), feed.TopologyProblem(name); layout != "" {
+			why = "layout refused: " + layout
+		} else if topology != "" {
+			why = "NodeResourceTopology refused: " + topology
+		}
+		out = append(out, kube.Problem{Node: name, Reason: why})
+	}
+	return out
 }
 
 // count takes what layouts tell for what pods ask for, where there are no pods.
@@ -86,9 +111,10 @@ func (s *Stage) count() {
 
 // export is what is read of the objects.
 type export struct {
-	layouts []*v1alpha1.NodeLayout
-	nodes   []v1.Node
-	pods    []v1.Pod
+	layouts    []*v1alpha1.NodeLayout
+	topologies []*v1alpha2.NodeResourceTopology
+	nodes      []v1.Node
+	pods       []v1.Pod
 }
 
 // maxDepth bounds lists in lists.
@@ -103,7 +129,7 @@ func (e *export) object(where string, text []byte, implied schema.GroupVersionKi
 		gvk = implied
 	}
 	switch gvk.Kind {
-	case "List", "NodeLayoutList", "NodeList", "PodList":
+	case "List", "NodeLayoutList", "NodeResourceTopologyList", "NodeList", "PodList":
 		if depth == maxDepth {
 			return fmt.Errorf("%s: lists in lists", where)
 		}
@@ -115,22 +141,45 @@ func (e *export) object(where string, text []byte, implied schema.GroupVersionKi
 			}
 		}
 		return nil
-	case "NodeLayout":
-		l := &v1alpha1.NodeLayout{}
-		e.layouts = append(e.layouts, l)
-		err = json.Unmarshal(text, l)
-	case "Node":
-		e.nodes = append(e.nodes, v1.Node{})
-		err = json.Unmarshal(text, &e.nodes[len(e.nodes)-1])
-	case "Pod":
-		e.pods = append(e.pods, v1.Pod{})
-		err = json.Unmarshal(text, &e.pods[len(e.pods)-1])
+	}
+	if err = manifest.Tame(text); err == nil {
+		err = e.decode(gvk, text)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %s %.80q: %w", where, gvk.Kind, h.Metadata.Name, err)
 	}
-	if len(e.nodes) > MaxNodes || len(e.layouts) > MaxNodes {
+	if max(len(e.nodes), len(e.layouts), len(e.topologies)) > MaxNodes {
 		return fmt.Errorf("more than %d nodes", MaxNodes)
+	}
+	return nil
+}
+
+// decode reads one object.
+func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
+	switch gvk.Kind {
+	case "NodeLayout":
+		l := &v1alpha1.NodeLayout{}
+		e.layouts = append(e.layouts, l)
+		return json.Unmarshal(text, l)
+	case "Node":
+		e.nodes = append(e.nodes, v1.Node{})
+		return json.Unmarshal(text, &e.nodes[len(e.nodes)-1])
+	case "Pod":
+		e.pods = append(e.pods, v1.Pod{})
+		return json.Unmarshal(text, &e.pods[len(e.pods)-1])
+	case "NodeResourceTopology":
+		u := &unstructured.Unstructured{}
+		if err := utiljson.Unmarshal(text, &u.Object); err != nil {
+			return err
+		}
+		u.SetGroupVersionKind(gvk)
+		typed, err := nrt.Typed(u)
+		if err != nil {
+			return err
+		}
+		if o, ok := typed.(*v1alpha2.NodeResourceTopology); ok {
+			e.topologies = append(e.topologies, o)
+		}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -273,6 +274,40 @@ func TestExportedClusters(t *testing.T) {
 		if _, _, err := Export([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: error %v, want %q", text, err, want)
 		}
+	}
+}
+
+// A node that has a NodeResourceTopology and no layout is known by its amounts.
+func TestExportedTopologies(t *testing.T) {
+	c, err := layout(t, "a").Core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := place.NewUsage(c.Machine, c.Rules).Hold(c.Entries[0].Holdings...)
+	o := nrt.FromCore(&ledger.Node{Name: "a", Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Usage: u})
+	o.APIVersion, o.Kind = "topology.node.k8s.io/v1alpha2", "NodeResourceTopology"
+	bad := o.DeepCopy()
+	bad.Name, bad.Zones = "b", nil
+	s, problems, err := Export(exported(t, withKind(node("a", nil)), withKind(node("b", nil)), o, bad))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := s.Nodes()[0].State
+	if n == nil || n.Quality != ledger.Coarse || n.Usage.FreeCPUs().Len() != 7 {
+		t.Errorf("node a is known as %+v, want coarse with 7 free CPUs", n)
+	}
+	if len(problems) != 1 || problems[0].Node != "b" || !strings.HasPrefix(problems[0].Reason, "NodeResourceTopology refused: ") {
+		t.Errorf("problems %v, want one of node b", problems)
+	}
+}
+
+func TestExportsAreBounded(t *testing.T) {
+	text := strings.Replace(string(exported(t, withKind(node("a", nil)))), `"16Gi"`, `"1e-1000000000"`, 1)
+	if _, _, err := Export([]byte(text)); err == nil || !strings.Contains(err.Error(), `document 1, item 1: Node "a": status.allocatable.memory: "1e-1000000000" is not an amount`) {
+		t.Errorf("error %v", err)
+	}
+	if _, _, err := Export([]byte(strings.Repeat(`{"apiVersion": "v1", "kind": "List", "items": [`, 9) + strings.Repeat("]}", 9))); err == nil || !strings.Contains(err.Error(), "lists in lists") {
+		t.Errorf("error %v", err)
 	}
 }
 

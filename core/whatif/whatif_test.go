@@ -237,6 +237,11 @@ func TestPlanIsItsSimpleTwin(t *testing.T) {
 			for i := range count {
 				at, low := -1, int64(math.MaxInt64)
 				for k := range twin.nodes {
+					if n := twin.nodes[k]; n.State != nil && !w.Pod.Plain() && len(lacks(&n, w.Needs)) == 0 && twin.distrusted(&n, w.Demand) == "" {
+						if v := n.State.Place(w.Pod, w.Demand); v.Fits() == (twin.cost(k, w) == refused) {
+							t.Fatalf("node %s: a verdict that fits: %v; the cost says otherwise", n.Name, v.Fits())
+						}
+					}
 					if c := twin.cost(k, w); c < low {
 						at, low = k, c
 					}
