@@ -176,9 +176,9 @@ func (c *child) failure() error {
 	return fmt.Errorf("the nodes' process ended (%v); the end of its log:\n%s", c.err, tail(c.logPath))
 }
 
-// tail returns the last lines of a log.
+// tail returns the last lines of a log, or those in which a Go program says why it could not go on.
 func tail(path string) string {
-	const bytesMost, linesMost = 64 << 10, 15
+	const bytesMost, linesMost = 256 << 10, 15
 	f, err := os.Open(path)
 	if err != nil {
 		return err.Error()
@@ -192,5 +192,11 @@ func tail(path string) string {
 		return err.Error()
 	}
 	lines := strings.Split(string(bytes.TrimSpace(b)), "\n")
+	// Other processes write to the same log, also after one has died.
+	for i, l := range lines {
+		if strings.HasPrefix(l, "panic: ") || strings.HasPrefix(l, "fatal error: ") {
+			return strings.Join(lines[i:min(len(lines), i+2*linesMost)], "\n")
+		}
+	}
 	return strings.Join(lines[max(0, len(lines)-linesMost):], "\n")
 }
