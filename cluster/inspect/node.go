@@ -29,12 +29,14 @@ type Summary struct {
 	// Observed counts pods whose holdings the node reported, Predicted those on their way to it.
 	Observed  int `json:"observed"`
 	Predicted int `json:"predicted"`
-	// States counts the states in which the node may be; more than one where others bind pods to it.
+	// States counts the states in which the node may be: more than one where others bind pods to it, or where
+	// pods keep something from their init containers that a coarse node does not show.
 	States int `json:"states"`
 	// Unsettled: there may be more states, and no pod that holds anything fits before a report. Silent: a
 	// report is overdue. Refused says why pods were refused that should have fitted; their shapes are kept
-	// away until a report.
+	// away until a report. Crowded: see ledger.Node.
 	Unsettled bool     `json:"unsettled,omitempty"`
+	Crowded   bool     `json:"crowded,omitempty"`
 	Silent    bool     `json:"silent,omitempty"`
 	Refused   []string `json:"refused,omitempty"`
 }
@@ -113,7 +115,7 @@ func (s Source) summary(name string, n *ledger.Node) Summary {
 		return out
 	}
 	out.NUMAs, out.CPUs, out.FreeCPUs = len(n.Machine.NUMAs()), n.Machine.CPUs().Len(), n.Usage.FreeCPUs().Len()
-	out.States, out.Unsettled, out.Silent = 1+len(n.Others), n.Unsettled, n.Silent
+	out.States, out.Unsettled, out.Crowded, out.Silent = 1+len(n.Others), n.Unsettled, n.Crowded, n.Silent
 	for _, why := range n.Refused {
 		out.Refused = append(out.Refused, string(why))
 	}
@@ -257,6 +259,9 @@ func (n *Node) text(w io.Writer) {
 	}
 	if n.Unsettled {
 		fmt.Fprintln(w, "unsettled: what pods on their way got is not known; takes nobody who holds anything until it reports")
+	}
+	if n.Crowded {
+		fmt.Fprintln(w, "crowded: what pods keep from init containers counts wherever it may be; takes pods of one container, one by one")
 	}
 	if n.Silent {
 		fmt.Fprintln(w, "silent: a report is overdue")
