@@ -36,6 +36,9 @@ func run(o options) error {
 	if o.rounds < 1 || o.rounds > 1e6 || o.nodes < 100 || o.nodes > 100_000 {
 		return fmt.Errorf("%d rounds, %d nodes: 1 to 1000000 rounds and 100 to 100000 nodes are possible", o.rounds, o.nodes)
 	}
+	if _, err := os.Stat(o.dir); err != nil {
+		return fmt.Errorf("folder of the page: %w", err)
+	}
 	p := page{Host: host(), Go: runtime.Version(), Date: time.Now().UTC().Format("2006-01-02")}
 	var err error
 	for _, step := range []struct {

@@ -61,27 +61,33 @@ func measured(rounds int, us []*place.Usage, policy, request string, p *place.Po
 	return r
 }
 
+// grown is measured without what the table of growth does not tell.
+func grown(rounds int, us []*place.Usage, policy, request string, p *place.Pod) result {
+	ns := compare(rounds, on(us, p)[:2])
+	return result{policy: policy, request: request, numas: len(us[0].Machine.NUMAs()), plain: ns[0], again: ns[1]}
+}
+
 // growth measures the same on machines of more and more equal numas.
 func growth(rounds int) (out []result, err error) {
 	for _, policy := range policies[1:] {
-		for _, wide := range []bool{false, true} {
-			if wide && policy == place.SingleNUMA {
-				continue
+		var all [][]*place.Usage
+		for _, n := range []int{2, 4, 8, 16} {
+			s, err := spec(n, 16)
+			if err != nil {
+				return nil, err
 			}
-			for _, n := range []int{2, 4, 8, 16} {
-				s, err := spec(n, 16)
-				if err != nil {
-					return nil, err
-				}
-				m, err := topo.New(s)
-				if err != nil {
-					return nil, err
-				}
-				request, p := "one numa", pod(8, 8, 1, 1)
-				if wide {
-					request, p = "two numas", pod(24, 80, 9, 3)
-				}
-				out = append(out, measured(rounds, fill(m, rules(policy)), policy.String(), request, p))
+			m, err := topo.New(s)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, fill(m, rules(policy)))
+		}
+		for _, us := range all {
+			out = append(out, grown(rounds, us, policy.String(), "one numa", pod(8, 8, 1, 1)))
+		}
+		for _, us := range all {
+			if policy != place.SingleNUMA {
+				out = append(out, grown(rounds, us, policy.String(), "two numas", pod(24, 80, 9, 3)))
 			}
 		}
 		m, err := superchip()
@@ -242,7 +248,7 @@ func memory(nodes int) (f footprint, err error) {
 	}
 	before := heap()
 	var own []*topo.Machine
-	for range 100 {
+	for range 20 {
 		m, err := topo.New(s)
 		if err != nil {
 			return f, err
