@@ -27,8 +27,8 @@ type preemption struct {
 	handle fwk.Handle
 	now    func() time.Time
 	later  func(time.Duration, func())
-	plans  plans
-	waits  waits
+	plans  *plans
+	waits  *waits
 }
 
 var (
@@ -43,7 +43,7 @@ func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreempt
 	if err != nil {
 		return nil, fmt.Errorf("set up preemption of profile %q: %w", p.handle.ProfileName(), err)
 	}
-	pre := &preemption{DefaultPreemption: d, plugin: p, handle: p.handle, now: time.Now,
+	pre := &preemption{DefaultPreemption: d, plugin: p, handle: p.handle, plans: &plans{}, waits: &waits{}, now: time.Now,
 		later: func(after time.Duration, do func()) { time.AfterFunc(after, do) }}
 	if !p.args.KeepVictims {
 		d.Evaluator.Interface = pre

@@ -142,7 +142,11 @@ func (s *stage) framework(pod *v1.Pod) framework.Framework {
 	s.t.Helper()
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
-	for _, p := range append(slices.Clone(s.pods), pod) {
+	var pods []*v1.Pod // evictions go on while the test changes its own
+	for _, p := range s.pods {
+		pods = append(pods, p.DeepCopy())
+	}
+	for _, p := range append(slices.Clone(pods), pod) {
 		if err := factory.Core().V1().Pods().Informer().GetStore().Add(p); err != nil {
 			s.t.Fatal(err)
 		}
@@ -164,15 +168,14 @@ func (s *stage) framework(pod *v1.Pod) framework.Framework {
 		s.queue = internalqueue.NewTestQueueWithObjects(s.t.Context(), func(a, b fwk.QueuedPodInfo) bool { return false }, s.nominated)
 	}
 	f, err := frameworkruntime.NewFramework(s.t.Context(), registry, &list[0], frameworkOptions(client, factory,
-		internalcache.NewSnapshot(s.pods, s.nodes), s.queue)...)
+		internalcache.NewSnapshot(pods, s.nodes), s.queue)...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	old := s.p.preemption
 	s.p = shared.plugins[0]
 	if old != nil {
-		s.p.preemption.waits.pods, s.p.preemption.plans.pods = old.waits.pods, old.plans.pods
-		s.p.preemption.waits.armed = old.waits.armed
+		s.p.preemption.waits, s.p.preemption.plans = old.waits, old.plans
 	}
 	s.p.preemption.now = func() time.Time { return s.now }
 	s.p.preemption.later = func(d time.Duration, _ func()) { s.later = append(s.later, d) }
