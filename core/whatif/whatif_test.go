@@ -121,6 +121,20 @@ func TestPlainAmountsBarsAndNodesThatAreGone(t *testing.T) {
 	}
 }
 
+// Nodes that refuse for the same reasons are one refusal, with the most that one of them has; a part of a CPU
+// counts as a whole one where it is wanted, and as none where it is left.
+func TestRefusalsOfSeveralNodes(t *testing.T) {
+	nodes := []Node{node(t, "a", pair, single(t)), node(t, "b", pair, single(t)), node(t, "c", pair, single(t))}
+	nodes[0].Allocatable = Amounts{"cpu": 200, "pods": 110, "memory": 60 * gi}
+	nodes[1].Allocatable = Amounts{"cpu": 1500, "pods": 110, "memory": 60 * gi}
+	nodes[2].Allocatable = Amounts{"cpu": 1200, "pods": 110, "memory": 60 * gi}
+	w := &Want{Pod: &place.Pod{}, Needs: Amounts{"cpu": 1600, "pods": 1}}
+	want := []Refusal{{Nodes: []string{"a", "b", "c"}, Reasons: []place.Reason{{Code: place.Lacking, Resource: "cpu", Want: 2, Have: 1}}}}
+	if out := fill(t, New(nodes, Rules{}), w, 1); !reflect.DeepEqual(out.Refusals, want) {
+		t.Errorf("refused for %+v, want %+v", out.Refusals, want)
+	}
+}
+
 func TestNodesOfWhichNothingIsKnown(t *testing.T) {
 	blind := Node{Name: "edge", Allocatable: Amounts{"cpu": 64000, "memory": 60 * gi, "pods": 110}}
 	known := node(t, "known", pair, single(t))

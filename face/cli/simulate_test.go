@@ -228,6 +228,29 @@ func TestWorkloadsFromStdin(t *testing.T) {
 	}
 }
 
+// How many more fit is an answer, whatever it is.
+func TestExitCodes(t *testing.T) {
+	file := t.TempDir() + "/d.yaml"
+	const text = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec:\n  template:\n    spec:\n      containers:\n      - {name: c, resources: {limits: {cpu: %d, memory: 1Gi}}}\n"
+	for _, c := range []struct {
+		cpus int
+		args string
+		want int
+	}{{100, "", 2}, {100, "--count max", 0}, {1, "", 0}, {1, "--count max", 0}, {1, "--count 0", 1}} {
+		if err := os.WriteFile(file, fmt.Appendf(nil, text, c.cpus), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := append([]string{"-f", file, "--machines", "testdata/simulate-pair.txt=3"}, strings.Fields(c.args)...)
+		out, errs, code := simulate(t, nil, "", args...)
+		if code != c.want {
+			t.Errorf("%d cpus %s: exit code %d, want %d\n%s%s", c.cpus, c.args, code, c.want, out, errs)
+		}
+		if c.cpus == 1 && c.args == "" && !strings.Contains(out, "DaemonSet default/d  3       3       -") {
+			t.Errorf("not one pod on each of three nodes:\n%s", out)
+		}
+	}
+}
+
 // The namespace of the command line is for objects that do not say theirs.
 func TestNamespaces(t *testing.T) {
 	const text = "apiVersion: v1\nkind: Pod\nmetadata: {name: x%s}\nspec: {containers: [{name: c}]}\n"
