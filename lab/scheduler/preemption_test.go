@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -278,6 +280,70 @@ func (w *world) patient(ctx context.Context, t *testing.T) {
 	if p := w.pod(t, "cheap-waits"); p.DeletionTimestamp != nil {
 		t.Error("a pod is evicted though waiting was enough")
 	}
+}
+
+// Pods of three priorities, at once and on full nodes: none is refused by a kubelet, and in the end every pod that
+// waits would not fit anywhere though all of lower priority were gone.
+func TestStormOfPriorities(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	w := start(ctx, t, lab.Config{Nodes: []lab.Node{{Name: "a", Machine: "halves"}, {Name: "b", Machine: "halves"}, {Name: "c", Machine: "halves"}},
+		Machines: fstest.MapFS{"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(halvesConfig)}}}, scheduler.Tenon)
+	w.furnish(ctx, t)
+	const seed, rounds, size = 7, 4, 25
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range rounds {
+		var pods []*v1.Pod
+		for i := range size {
+			p := cores(fmt.Sprintf("r%d-%d", round, i), 1+r.IntN(24))
+			p.Spec.PriorityClassName = []string{"low", "mid", "high"}[min(2, r.IntN(3+round))]
+			pods = append(pods, p)
+		}
+		w.create(ctx, t, pods...)
+		var left string
+		err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
+			left = w.unsettled()
+			return left == "", nil
+		})
+		now, _ := w.pods.Pods()
+		noRefusal(t, now)
+		if err != nil {
+			t.Fatalf("seed %d, round %d: %s", seed, round, left)
+		}
+		t.Logf("round %d: %s", round, workload.Count(now))
+	}
+	w.seen.check(t)
+}
+
+// unsettled says of a pod why it should not be as it is, or "".
+func (w *world) unsettled() string {
+	pods, _ := w.pods.Pods()
+	snap := w.sched.Shared.Book.Snapshot()
+	for _, p := range pods {
+		f, why := workload.FateOf(p)
+		switch {
+		case p.DeletionTimestamp != nil || f == workload.Waiting:
+			return "pod " + p.Name + " is on its way"
+		case f != workload.Pending:
+			continue
+		}
+		spec, err := kube.Pod(p)
+		if err != nil {
+			return err.Error()
+		}
+		for _, name := range snap.Names() {
+			var lower []string
+			for _, x := range pods {
+				if *x.Spec.Priority < *p.Spec.Priority {
+					lower = append(lower, string(x.UID))
+				}
+			}
+			if snap.Node(name).Without(lower...).Fits(spec) {
+				return fmt.Sprintf("pod %s waits, and without those of lower priority it would fit on node %s (it says %q)", p.Name, name, why)
+			}
+		}
+	}
+	return ""
 }
 
 // pod returns a pod as it is now; one that is not there fails the test.

@@ -68,6 +68,7 @@ type world struct {
 	client kubernetes.Interface
 	pods   *workload.Watch
 	seen   *outcomes
+	sched  *scheduler.Running
 }
 
 func start(ctx context.Context, t *testing.T, cfg lab.Config, profiles string) *world {
@@ -90,6 +91,7 @@ func start(ctx context.Context, t *testing.T, cfg lab.Config, profiles string) *
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.sched = s
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
