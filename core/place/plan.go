@@ -201,11 +201,14 @@ func fewestOf(row []int64, amount int64) int {
 
 // topSum adds up the n largest entries of a row that are in a mask.
 func topSum(row []int64, in topo.Mask, n int) (sum int64) {
-	if n == 1 {
+	if n <= 2 { // nearly always
+		var second int64
 		for ; in != 0; in &= in - 1 {
-			sum = max(sum, row[in.First()])
+			x := row[in.First()]
+			second = max(second, min(x, sum))
+			sum = max(sum, x)
 		}
-		return sum
+		return sum + second*int64(n-1)
 	}
 	var top [topo.MaxNUMAs]int64 // descending
 	for ; in != 0; in &= in - 1 {
