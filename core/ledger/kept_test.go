@@ -285,10 +285,13 @@ func TestManyPodsKeepSomething(t *testing.T) {
 }
 
 // Whatever pods with init containers come and go, whoever binds them, however late the reports are and
-// whenever the scheduler is restarted: what is said to fit, the kubelet takes.
+// whenever the scheduler is restarted, under every policy: what is said to fit, the kubelet takes.
 func TestNobodyBelievesMoreThanTheKubeletHas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k, b := newKubelet(t), New()
+		k.rules.Topology.Policy = []place.Policy{place.SingleNUMA, place.Restricted, place.BestEffort, place.None}[rapid.IntRange(0, 3).Draw(t, "policy")]
+		k.rules.Topology.Scope = []place.Scope{place.PerContainer, place.PerPod}[rapid.IntRange(0, 1).Draw(t, "scope")]
+		k.renew()
 		specs, begun := map[string]*place.Pod{}, map[string]bool{}
 		b.Report("n", k.report(true))
 		next := 0
