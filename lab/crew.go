@@ -42,7 +42,11 @@ func (c *Cluster) startProcess(nodes ...Node) error {
 	if err != nil {
 		return err
 	}
-	p, err := startChild(job, filepath.Join(c.Dir, "kubelets.log"))
+	log := "kubelets.log"
+	if c.cfg.Apart {
+		log = "kubelet-" + nodes[0].Name + ".log" // so that the last words of one are not lost among those of others
+	}
+	p, err := startChild(job, filepath.Join(c.Dir, log))
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,10 @@ func TestFaults(t *testing.T) {
 	defer stopped(t, c)
 	defer func() {
 		if t.Failed() {
-			if b, err := os.ReadFile(c.Dir + "/kubelets.log"); err == nil {
-				t.Logf("end of the kubelets' log:\n%s", b[max(0, len(b)-8000):])
+			for _, node := range []string{"a", "b"} {
+				if b, err := os.ReadFile(c.Dir + "/kubelet-" + node + ".log"); err == nil {
+					t.Logf("end of the log of the kubelet of node %s:\n%s", node, b[max(0, len(b)-8000):])
+				}
 			}
 		}
 	}()

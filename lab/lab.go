@@ -60,7 +60,8 @@ const startTimeout = 3 * time.Minute
 type Cluster struct {
 	// Nodes are the nodes, as given or as defaulted.
 	Nodes []Node
-	// Dir is the cluster's directory; control-plane.log and kubelets.log are in it.
+	// Dir is the cluster's directory; control-plane.log is in it, and kubelets.log or, with [Config.Apart],
+	// kubelet-NODE.log.
 	Dir string
 	// KubeconfigPath is a kubeconfig file of a cluster administrator, for kubectl.
 	KubeconfigPath string

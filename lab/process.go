@@ -192,7 +192,7 @@ func tail(path string) string {
 		return err.Error()
 	}
 	lines := strings.Split(string(bytes.TrimSpace(b)), "\n")
-	// Other processes write to the same log, also after one has died.
+	// It may be followed by the state of hundreds of goroutines, and by what other processes write to the same log.
 	for i, l := range lines {
 		if strings.HasPrefix(l, "panic: ") || strings.HasPrefix(l, "fatal error: ") {
 			return strings.Join(lines[i:min(len(lines), i+2*linesMost)], "\n")

@@ -296,7 +296,11 @@ func (r *run) clear(ctx context.Context) error {
 	r.mu.Lock()
 	clear(r.evidence)
 	r.mu.Unlock()
-	for _, name := range []string{"kubelets.log", "control-plane.log"} {
+	logs := []string{"control-plane.log"}
+	for _, n := range nodes {
+		logs = append(logs, "kubelet-"+n.Name+".log")
+	}
+	for _, name := range logs {
 		path := filepath.Join(r.cluster.Dir, name)
 		if info, err := os.Stat(path); err == nil && info.Size() > maxLog {
 			if err := os.Truncate(path, 0); err != nil {
