@@ -290,6 +290,7 @@ func (r *run) clear(ctx context.Context) error {
 		return err
 	}
 	r.check(ctx)
+	r.refusals() // of those who found room just now
 	r.record.forget()
 	r.restarts = nil
 	clear(r.judged)
