@@ -169,6 +169,9 @@ func (d *Decision) Refused(node string, reasons []place.Reason, why interface{ M
 	}
 }
 
+// Open reports whether what one more node says would be remembered.
+func (d *Decision) Open() bool { return d != nil && d.judged.Load() <= MaxNodes }
+
 // Cost notes the cost of a node that fits.
 func (d *Decision) Cost(node string, cost int64) {
 	if d == nil {

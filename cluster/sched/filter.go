@@ -6,7 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
@@ -21,7 +20,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	if !p.knows(n) {
 		return s.answered(name, nil, p.unknown(s, n, name))
 	}
-	if n.Silent && p.args.SilentNodes == config.Refuse {
+	if p.shuns(n) {
 		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "node's agent is silent: a report is overdue"))
 	}
 	v := p.verdict(s, n)

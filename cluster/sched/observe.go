@@ -61,6 +61,9 @@ func (s *state) answered(node string, reasons []place.Reason, status *fwk.Status
 	return status
 }
 
+// noting reports whether what one more node says would be noted or logged.
+func (s *state) noting() bool { return s.decision.Open() || s.log.on(logRefusal) }
+
 // costs notes the cost of a node, and returns it.
 func (s *state) costs(node string, cost int64) int64 {
 	s.decision.Cost(node, cost)

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -41,12 +42,14 @@ type Plugin struct {
 	feed      *kube.Feed
 	ready     <-chan struct{} // closed when the book holds what the API server had at the start
 	memo      *memo
+	index     *ledger.Index
 	vain      *vain
 	sleepers  *sleepers // nil: every pod is woken by hints of its own
 	logger    klog.Logger
 	decisions *inspect.Decisions
 	metrics   *schedulerMetrics
 	odd       *once
+	demands   *once // kinds of pods with demands of which nodes were asked
 	usual     *usual
 	handle    fwk.Handle // nil in tests that serve no API
 	// preemption is nil where the profile preempts without this plugin, or not at all.
@@ -82,8 +85,10 @@ type Shared struct {
 	// rejections is told of pods that nodes refused; nil until there is a client.
 	rejections *rejections
 	memo       *memo
+	index      *ledger.Index
 	amounts    *amounts // nil until there is a client
 	odd        once
+	demands    once
 	vain       vain
 	sleepers   *sleepers // nil until there is a scheduler
 	usual      usual
@@ -105,7 +110,7 @@ func New(s *Shared) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugi
 // named returns the factory of the plugin under one of its names.
 func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	if s.memo == nil {
-		s.memo = newMemo()
+		s.memo, s.index = newMemo(), ledger.NewIndex(maxPods)
 	}
 	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		args, err := config.Decode(name, obj)
@@ -122,8 +127,8 @@ func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Han
 				}
 			}
 		}
-		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo, vain: &s.vain,
-			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, usual: &s.usual, handle: h, amounts: s.amounts}
+		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo, index: s.index, vain: &s.vain,
+			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, demands: &s.demands, usual: &s.usual, handle: h, amounts: s.amounts}
 		if args := s.preempts[profileOf(h)]; args != nil {
 			if p.preemption, err = newPreemption(ctx, p, args); err != nil {
 				return nil, err
@@ -161,6 +166,9 @@ type state struct {
 	// overlay are nodes as they would be with pods added or removed (preemption, nominated pods).
 	// Invariant: what is in here is never written; AddPod and RemovePod replace it.
 	overlay map[string]*overlay
+	// only are the nodes that PreFilter has named, or nil; whole says that it shall name none.
+	only  sets.Set[string]
+	whole bool
 	attempt
 }
 

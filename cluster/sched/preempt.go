@@ -29,6 +29,9 @@ type preemption struct {
 	later  func(time.Duration, func())
 	plans  *plans
 	waits  *waits
+	// runner begins attempts again; nil in a framework that cannot.
+	runner  prefilters
+	widened widened
 }
 
 var (
@@ -45,6 +48,7 @@ func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreempt
 	}
 	pre := &preemption{DefaultPreemption: d, plugin: p, handle: p.handle, plans: &plans{}, waits: &waits{}, now: time.Now,
 		later: func(after time.Duration, do func()) { time.AfterFunc(after, do) }}
+	pre.runner, _ = p.handle.(prefilters)
 	if !p.args.KeepVictims {
 		d.Evaluator.Interface = pre
 		d.Executor.PreemptPod = pre.told(d.Executor.PreemptPod)
@@ -64,6 +68,10 @@ func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, m fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.preemption == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	cs, err := p.preemption.widen(ctx, cs, pod, m)
+	if err != nil {
+		return nil, fwk.AsStatus(err)
 	}
 	return p.preemption.PostFilter(ctx, cs, pod, m)
 }

@@ -9,8 +9,12 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 )
 
-// PreFilter reads the pod once and takes a snapshot. Pods that nobody would align skip the plugin.
-func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+// PreFilter reads the pod once, takes a snapshot, and names the nodes that can take the pod where these are few.
+// Pods that nobody would align skip the plugin.
+func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if s, again := read(cs); again && s.whole {
+		return nil, nil
+	}
 	s, status := translate(pod)
 	if status != nil {
 		return nil, p.begin(pod).failed(status)
@@ -28,7 +32,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	p.sleepers.begin(p, pod, s)
 	s.snap = p.book.Snapshot()
 	cs.Write(stateKey, s)
-	return nil, nil
+	return p.narrow(s, pod, nodes), nil
 }
 
 // PreFilterExtensions returns the plugin.

@@ -13,7 +13,7 @@ import (
 )
 
 // profiles reads profiles as kube-scheduler does, with its defaults.
-func profiles(t *testing.T, list string) []schedapi.KubeSchedulerProfile {
+func profiles(t testing.TB, list string) []schedapi.KubeSchedulerProfile {
 	t.Helper()
 	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" + list
 	obj, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)

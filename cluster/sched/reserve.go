@@ -12,11 +12,12 @@ import (
 
 // Reserve books what the pod will hold. The verdict is computed again under the ledger's lock: what
 // Filter saw may be gone.
-func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
 	if !ok {
 		return nil
 	}
+	p.leftOut(ctx, cs, pod, s)
 	if n := p.book.Snapshot().Node(node); n != nil && !p.knows(n) {
 		return p.reserved(s, node, place.Verdict{}, p.unknown(s, n, node))
 	}

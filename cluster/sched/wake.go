@@ -26,6 +26,11 @@ func (s *Shared) rest(sched *scheduler.Scheduler) {
 	next := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, info *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time) {
+		if p := s.pluginOf(f.ProfileName()); p != nil && p.preemption != nil {
+			if why, ok := status.AsError().(*framework.FitError); ok {
+				p.preemption.mend(why)
+			}
+		}
 		// Once the pod is in the queue again, the next attempt may begin at any time.
 		pod, others := info.Pod, refusedByOthers(s.pluginOf(f.ProfileName()), status)
 		attempt := s.sleepers.current(string(pod.UID))
