@@ -293,7 +293,10 @@ func (r *run) clear(ctx context.Context) error {
 	r.refusals() // of those who found room just now
 	r.record.forget()
 	r.restarts = nil
-	clear(r.judged)
+	lives, _ = r.record.all()
+	maps.DeleteFunc(r.judged, func(uid string, _ bool) bool {
+		return !slices.ContainsFunc(lives, func(l life) bool { return string(l.pod.UID) == uid })
+	})
 	r.mu.Lock()
 	clear(r.evidence)
 	r.mu.Unlock()
