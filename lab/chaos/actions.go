@@ -2,7 +2,10 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -223,14 +226,32 @@ func (r *run) restartKubelet(ctx context.Context, node string, other bool) error
 	x := restart{node: node, began: r.record.mark(), policy: value(policyLine, yaml) + ", scope " + value(scopeLine, yaml)}
 	r.say("kubelet of node %s: %s", node, x.policy)
 	delete(r.stopped, node)
-	if err := r.cluster.RestartKubelet(ctx, node, yaml); err != nil {
-		return err
+	err := r.startKubelet(ctx, node, yaml)
+	if err != nil && strings.Contains(err.Error(), torn) {
+		r.say("the kubelet was killed between two writes of its memory manager; its file is removed, as its log asks for")
+		if err = os.Remove(filepath.Join(r.cluster.NodeDir(node), "memory_manager_state")); err == nil {
+			err = r.startKubelet(ctx, node, yaml)
+		}
 	}
-	// It obeys orders when it is up.
-	err := r.try(ctx, func() error { return r.cluster.StartAgent(ctx, node) })
 	x.up = r.record.mark()
 	r.restarts = append(r.restarts, x)
 	return err
+}
+
+// torn is what a kubelet says that was killed between two writes of its memory manager's file. It does not start
+// again before somebody removes that (memorymanager/policy_static.go, Start).
+const torn = "expected machine state is different from the real one"
+
+// startKubelet kills a kubelet and starts it, and returns when it is up, which is when it obeys orders.
+func (r *run) startKubelet(ctx context.Context, node, yaml string) (err error) {
+	if err := r.cluster.RestartKubelet(ctx, node, yaml); err != nil {
+		return err
+	}
+	pollErr := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+		err = r.cluster.StartAgent(ctx, node)
+		return err == nil || strings.Contains(err.Error(), torn), nil
+	})
+	return errors.Join(pollErr, err)
 }
 
 // value is what a line of YAML sets.

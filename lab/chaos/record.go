@@ -44,7 +44,7 @@ func (l *life) tenon() bool { return l.pod.Spec.SchedulerName == tenonScheduler 
 // over reports whether the pod holds nothing any more, as far as the API server says.
 func (l *life) over() bool { return l.gone.known() || kube.Ended(l.pod) }
 
-// policy is what a node's topology manager does, since when.
+// policy is what a layout tells of a node, as what its topology manager does, and since when.
 type policy struct {
 	name  string
 	since moment
@@ -55,6 +55,7 @@ type record struct {
 	mu       sync.Mutex
 	lives    map[string]*life    // by UID
 	policies map[string][]policy // of every node, as its layouts tell them, oldest first
+	agents   map[string][]policy // alike: the ids of those that wrote the layouts
 	last     uint64              // version
 	changed  chan struct{}
 	// refused is told of every pod that a kubelet refused, when that is seen; nil before the run is set up.
@@ -64,7 +65,7 @@ type record struct {
 
 // follow begins to record the pods and layouts of a cluster.
 func follow(ctx context.Context, cfg *rest.Config, pods kubernetes.Interface) (*record, error) {
-	r := &record{lives: map[string]*life{}, policies: map[string][]policy{}, changed: make(chan struct{})}
+	r := &record{lives: map[string]*life{}, policies: map[string][]policy{}, agents: map[string][]policy{}, changed: make(chan struct{})}
 	layouts, err := client.New(cfg)
 	if err != nil {
 		return nil, err
@@ -106,12 +107,18 @@ func (r *record) see(o any, gone bool) {
 		r.pod(x, r.now(x.ResourceVersion), gone)
 	case *v1alpha1.NodeLayout:
 		now := policy{x.Rules.TopologyManagerPolicy + ", scope " + x.Rules.TopologyManagerScope, r.now(x.ResourceVersion)}
-		if all := r.policies[x.Name]; len(all) == 0 || all[len(all)-1].name != now.name {
-			r.policies[x.Name] = append(all, now)
-		}
+		note(r.policies, x.Name, now)
+		note(r.agents, x.Name, policy{x.Agent.ID, now.since})
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
+}
+
+// note appends what is new of a node.
+func note(all map[string][]policy, node string, now policy) {
+	if of := all[node]; len(of) == 0 || of[len(of)-1].name != now.name {
+		all[node] = append(of, now)
+	}
 }
 
 func (r *record) now(version string) moment {
@@ -203,6 +210,21 @@ func (r *record) told(node, name string, since moment) moment {
 		return since
 	}
 	return moment{}
+}
+
+// heard reports whether an agent that started after a moment has written of a node.
+func (r *record) heard(node string, since moment) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var before string
+	for _, w := range r.agents[node] {
+		if w.since.version <= since.version {
+			before = w.name
+		} else if w.name != before {
+			return true
+		}
+	}
+	return false
 }
 
 // forget drops pods that are gone.

@@ -27,6 +27,10 @@ const (
 // lag is how much later than here an event may reach a scheduler on a busy computer.
 const lag = 500 * time.Millisecond
 
+// comingUp is how long a kubelet that was restarted may take on a busy computer until its device plugins have
+// registered again; it refuses pods with devices until then, and where nothing changed no report tells.
+const comingUp = 15 * time.Second
+
 // restart is one restart of a node's kubelet.
 type restart struct {
 	node, policy string
@@ -74,7 +78,11 @@ func judge(l life, all []life, restarts []restart, r *record) refusal {
 			out.why = again
 			return out
 		}
-		if !over.known() || l.bound.version <= over.version || l.bound.at.Before(over.at.Add(lag)) {
+		late := lag
+		if !r.heard(x.node, x.began) {
+			late = comingUp
+		}
+		if !over.known() || l.bound.version <= over.version || l.bound.at.Before(over.at.Add(late)) {
 			out.why = changed
 			out.detail += fmt.Sprintf("; restarted at %d, known at %d", x.began.version, over.version)
 			return out
