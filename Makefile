@@ -37,7 +37,7 @@ bench: ## Run the benchmarks of core and of the agent, then compare place with t
 	go test -run '^$$' -bench Publish -benchtime 10x ./lab
 	go test -run '^$$' -bench AgainstTheKubelet -benchtime 100ms ./lab/kubelet
 
-bench-docs: ## Measure the core beside a plain loop, and write docs/performance.md and its chart anew
+bench-docs: ## Measure the core beside a plain loop, and write docs/performance.md, its chart and the tables of docs/scale.md anew
 	go run ./test/performance
 
 diff: ## Judge N admissions by the kubelet's own managers, from seed S on (make diff N=1000000 S=1)

@@ -1,4 +1,5 @@
-// Command performance measures how fast the core answers, and writes docs/performance.md with a chart.
+// Command performance measures how fast the core answers, and writes docs/performance.md with a chart. It
+// also measures what nodes write to an API server, and puts the tables of docs/scale.md between their marks.
 //
 // Everything is compared with a plain loop over free numbers in the same process: both take turns many
 // times, and the least time of each counts, so that other work on the machine falls out. It asserts
@@ -20,6 +21,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "docs", "folder in which performance.md and performance.svg are written")
 	flag.IntVar(&o.rounds, "rounds", 300, "how often each is measured")
 	flag.IntVar(&o.nodes, "nodes", 20000, "the most nodes of a cluster")
+	flag.BoolVar(&o.scale, "scale", false, "write the tables of scale.md only")
 	flag.Parse()
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "performance:", err)
@@ -30,6 +32,7 @@ func main() {
 type options struct {
 	dir           string
 	rounds, nodes int
+	scale         bool
 }
 
 func run(o options) error {
@@ -38,6 +41,9 @@ func run(o options) error {
 	}
 	if _, err := os.Stat(o.dir); err != nil {
 		return fmt.Errorf("folder of the page: %w", err)
+	}
+	if err := writeScale(filepath.Join(o.dir, "scale.md"), o.rounds); err != nil || o.scale {
+		return err
 	}
 	p := page{Host: host(), Go: runtime.Version(), Date: time.Now().UTC().Format("2006-01-02")}
 	var err error

@@ -13,6 +13,13 @@ import (
 // The command itself has to work whenever somebody wants numbers; what it measures here means nothing.
 func TestPageIsWritten(t *testing.T) {
 	dir := t.TempDir()
+	scale, err := os.ReadFile(scalePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "scale.md"), scale, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if err := run(options{dir: dir, rounds: 1, nodes: 100}); err != nil {
 		t.Fatal(err)
 	}

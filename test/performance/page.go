@@ -20,7 +20,7 @@ How fast the core answers and what it takes of memory, measured by ` + "`make be
 Compared is with a plain loop that looks at free CPUs, memory, hugepages and GPUs of every numa and knows
 nothing of managers, policies, widths or memory groups: less than that no scheduler can do. Both run in
 one process and take turns; the least time of each counts. Every answer is about 64 states of a machine,
-from empty to full.
+from empty to full. What the API server and etcd bear is in [scale.md](scale.md).
 
 `
 

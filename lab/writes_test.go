@@ -1,0 +1,157 @@
+package lab_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/lab"
+)
+
+// BenchmarkPublishWrites starts pods on several nodes at once and deletes them, again and again, and reports how
+// many writes of which kind the API server had for each pod, and how large the objects were as JSON. The pods
+// are made with a node, so the writes of a scheduler are missing: a binding and an event.
+func BenchmarkPublishWrites(b *testing.B) {
+	ctx, cancel := context.WithTimeout(b.Context(), 9*time.Minute)
+	defer cancel()
+	nodes, err := lab.ParseNodes(fmt.Sprintf("%dxxeon-2s", latencyNodes))
+	if err != nil {
+		b.Fatal(err)
+	}
+	c, err := lab.Start(ctx, lab.Config{Nodes: nodes})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Stop()
+	user, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		b.Fatal(err)
+	}
+	published := newClock()
+	published.watchLayouts(ctx, b, c)
+	seen := newTally()
+	for _, r := range []schema.GroupVersionResource{
+		v1alpha1.NodeLayoutResource(),
+		{Group: "topology.node.k8s.io", Version: "v1alpha2", Resource: "noderesourcetopologies"},
+		{Version: "v1", Resource: "pods"},
+		{Version: "v1", Resource: "events"},
+	} {
+		seen.watch(ctx, b, c, r)
+	}
+	for round := 0; b.Loop(); round++ {
+		for uid := range startPods(ctx, b, user, nodes, round) {
+			published.await(ctx, b, uid)
+		}
+		if err := user.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		published.awaitGone(ctx, b)
+		seen.awaitGone(ctx, b)
+	}
+	seen.report(b, b.N*latencyNodes*latencyPods)
+	b.ReportMetric(0, "ns/op") // a round has the kubelets' own time in it
+}
+
+// tally counts what is written, by resource.
+type tally struct {
+	mu            sync.Mutex
+	writes, bytes map[string]int
+	pods          map[string]bool
+	change        chan struct{}
+}
+
+func newTally() *tally {
+	return &tally{writes: map[string]int{}, bytes: map[string]int{}, pods: map[string]bool{}, change: make(chan struct{}, 1)}
+}
+
+// watch counts from now on; what is there already is no write.
+func (s *tally) watch(ctx context.Context, b *testing.B, c *lab.Cluster, r schema.GroupVersionResource) {
+	b.Helper()
+	all, err := dynamic.NewForConfig(c.RESTConfig())
+	if err != nil {
+		b.Fatal(err)
+	}
+	list, err := all.Resource(r).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	w, err := all.Resource(r).Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(w.Stop)
+	go func() {
+		for e := range w.ResultChan() {
+			if u, ok := e.Object.(*unstructured.Unstructured); ok {
+				s.saw(r.Resource, e.Type, u)
+			}
+		}
+	}()
+}
+
+func (s *tally) saw(resource string, what watch.EventType, u *unstructured.Unstructured) {
+	data, err := json.Marshal(u)
+	if err != nil {
+		return // it came as JSON
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes[resource]++
+	s.bytes[resource] += len(data)
+	if resource == "pods" {
+		s.pods[string(u.GetUID())] = what != watch.Deleted
+	}
+	select {
+	case s.change <- struct{}{}:
+	default:
+	}
+}
+
+// awaitGone waits until all pods that were seen are deleted.
+func (s *tally) awaitGone(ctx context.Context, b *testing.B) {
+	b.Helper()
+	for {
+		s.mu.Lock()
+		left := 0
+		for _, there := range s.pods {
+			if there {
+				left++
+			}
+		}
+		s.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-s.change:
+		case <-ctx.Done():
+			b.Fatalf("%d pods are still there: %v", left, context.Cause(ctx))
+		}
+	}
+}
+
+func (s *tally) report(b *testing.B, pods int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for name := range s.writes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		b.ReportMetric(float64(s.writes[name])/float64(pods), name+"/pod")
+		b.ReportMetric(float64(s.bytes[name])/float64(s.writes[name]), name+"-bytes")
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// reckoned are what the page reckons with; its readers put in their own.
+var reckoned = [...]demand{{5000, 100}, {20000, 400}}
+
+// writeScale puts fresh tables between the marks of a page whose words are written by hand.
+func writeScale(path string, rounds int) error {
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("page of scale: %w", err)
+	}
+	fmt.Fprintln(os.Stderr, "measure objects of nodes")
+	all, err := weigh(rounds)
+	if err != nil {
+		return fmt.Errorf("measure objects of nodes: %w", err)
+	}
+	text := string(page)
+	for _, t := range append(sizeTables(all), table{"times", timeTable(all)}) {
+		if text, err = t.into(text); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("page of scale: %w", err)
+	}
+	return nil
+}
+
+// table is a part of a page that is not written by hand.
+type table struct{ name, text string }
+
+// into replaces what is between the table's marks.
+func (t table) into(page string) (string, error) {
+	begin, end := "<!-- measured: "+t.name+" -->\n", "<!-- end of "+t.name+" -->\n"
+	before, rest, ok := strings.Cut(page, begin)
+	_, after, also := strings.Cut(rest, end)
+	if !ok || !also {
+		return "", fmt.Errorf("no lines %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return before + begin + t.text + end + after, nil
+}
+
+// sizeTables depend on nothing but the code: whoever measures again gets the same.
+func sizeTables(all []weight) (out []table) {
+	out = append(out, table{"sizes", sizes(all)})
+	var b strings.Builder
+	for i, d := range reckoned {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		d.table(&b, all)
+	}
+	return append(out, table{"load", b.String()}, table{"plan", plan(all)})
+}
+
+func sizes(all []weight) string {
+	var b strings.Builder
+	b.WriteString(`| CPUs, numas | pods | object | sent | in etcd | of that managedFields | event | event of metadata |
+|---|---:|---|---:|---:|---:|---:|---:|
+`)
+	for _, w := range all {
+		for _, o := range []struct {
+			name string
+			wire
+		}{{"NodeLayout", w.layout}, {"NodeResourceTopology", w.topology}} {
+			fmt.Fprintf(&b, "| %d, %d | %d | %s | %d | %d | %d | %d | %d |\n", w.cpus(), w.numas, w.pods, o.name, o.apply, o.stored, o.managed, o.event, o.meta)
+		}
+	}
+	return b.String()
+}
+
+func timeTable(all []weight) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Measured on %s with %s on %s.\n\n", host(), runtime.Version(), time.Now().UTC().Format("2006-01-02"))
+	b.WriteString("| CPUs, numas | pods | agent: to JSON | scheduler: from JSON to core values | CPUs at 200 writes/s |\n|---|---:|---:|---:|---:|\n")
+	for _, w := range all {
+		l := reckoned[0].load(w)
+		fmt.Fprintf(&b, "| %d, %d | %d | %.0f us | %.0f us | %.2f |\n", w.cpus(), w.numas, w.pods, w.encode/1e3, w.decode/1e3, l.decoding)
+	}
+	return b.String()
+}
+
+// table has columns of nodes that are all of one weight.
+func (d demand) table(b *strings.Builder, all []weight) {
+	fmt.Fprintf(b, "%d nodes, %.0f pods/s start and as many end:\n\n| every node has", d.nodes, d.churn)
+	var loads []load
+	for _, w := range all {
+		if w.pods > 0 {
+			fmt.Fprintf(b, " | %d CPUs, %d pods", w.cpus(), w.pods)
+			loads = append(loads, d.load(w))
+		}
+	}
+	b.WriteString(" |\n|---" + strings.Repeat("|---:", len(loads)) + "|\n")
+	for _, r := range []struct {
+		name string
+		cell func(load) string
+	}{
+		{"writes of layouts, and as many of topologies", func(l load) string { return fmt.Sprintf("%.0f /s", l.writes) }},
+		{"agents send", func(l load) string { return rate(l.sent) }},
+		{"etcd writes", func(l load) string { return rate(l.stored) }},
+		{"one scheduler gets", func(l load) string { return rate(l.watcher) }},
+		{"all agents get of their own layouts", func(l load) string { return rate(l.own) }},
+		{"full looks: reads", func(l load) string { return fmt.Sprintf("%.0f /s", l.reads) }},
+		{"full looks: the server sends", func(l load) string { return rate(l.read) }},
+		{"in etcd, current", func(l load) string { return mega(l.objects) }},
+		{"in etcd, with at most 10 minutes of history", func(l load) string { return mega(l.most) }},
+	} {
+		fmt.Fprintf(b, "| %s", r.name)
+		for _, l := range loads {
+			fmt.Fprintf(b, " | %s", r.cell(l))
+		}
+		b.WriteString(" |\n")
+	}
+}
+
+// plan compares what etcd would write if layouts were cut.
+func plan(all []weight) string {
+	var b strings.Builder
+	d := reckoned[1]
+	fmt.Fprintf(&b, "%d nodes, %.0f pods/s start and as many end; MB/s that etcd writes, and what it has with 10 minutes of history:\n\n", d.nodes, d.churn)
+	b.WriteString("| every node has | as today | without topologies | holdings alone | one for each pod |\n|---|---:|---:|---:|---:|\n")
+	for _, w := range all {
+		if w.pods == 0 {
+			continue
+		}
+		l, n := d.load(w), float64(d.nodes)
+		cell := func(rated, objects float64) string {
+			return fmt.Sprintf("%.1f, ", rated/1e6) + mega(objects+history*rated)
+		}
+		machine := n * float64(w.layout.stored-w.holdings)
+		fmt.Fprintf(&b, "| %d CPUs, %d pods | %s | %s | %s | %s |\n", w.cpus(), w.pods,
+			cell(l.stored, l.objects), cell(l.layouts, n*float64(w.layout.stored)),
+			cell(l.holdings, machine+n*float64(w.holdings)), cell(l.single, machine+n*float64(w.pods*w.single)))
+	}
+	return b.String()
+}
+
+func rate(bytes float64) string { return fmt.Sprintf("%.1f MB/s", bytes/1e6) }
+
+func mega(bytes float64) string {
+	if bytes < 1e9 {
+		return fmt.Sprintf("%.0f MB", bytes/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", bytes/1e9)
+}
