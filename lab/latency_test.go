@@ -57,7 +57,7 @@ func BenchmarkPublish(b *testing.B) {
 	published.watchLayouts(ctx, b, c)
 	var took []time.Duration
 	for round := 0; b.Loop(); round++ {
-		uids := startPods(ctx, b, user, nodes, round)
+		uids := startPods(ctx, b, user, nodes, round, latencyPods)
 		for uid := range uids {
 			took = append(took, published.await(ctx, b, uid).Sub(given.await(ctx, b, uid)))
 		}
@@ -76,11 +76,11 @@ func BenchmarkPublish(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // a round has the kubelets' own time in it
 }
 
-// startPods binds pods of one CPU each to the nodes and returns their UIDs.
-func startPods(ctx context.Context, b *testing.B, user kubernetes.Interface, nodes []lab.Node, round int) map[string]bool {
+// startPods binds so many pods of two CPUs each to every node and returns their UIDs.
+func startPods(ctx context.Context, b *testing.B, user kubernetes.Interface, nodes []lab.Node, round, each int) map[string]bool {
 	b.Helper()
 	uids := map[string]bool{}
-	for i := range latencyPods {
+	for i := range each {
 		for _, n := range nodes {
 			p := workload.Pod(fmt.Sprintf("p-%d-%s-%d", round, n.Name, i), workload.Guaranteed("main", workload.Amounts{"cpu": "2", "memory": "1Gi"}))
 			p.Spec.NodeName = n.Name

@@ -20,10 +20,16 @@ import (
 	"github.com/tenon-numa/tenon/lab"
 )
 
-// BenchmarkPublishWrites starts pods on several nodes at once and deletes them, again and again, and reports how
-// many writes of which kind the API server had for each pod, and how large the objects were as JSON. The pods
-// are made with a node, so the writes of a scheduler are missing: a binding and an event.
+// BenchmarkPublishWrites starts pods on several nodes and deletes them, again and again, and reports how many
+// writes of which kind the API server had for each pod, and how large the objects were as JSON: where each pod
+// comes to its node alone, and where ten come at once. The pods are made with a node, so the writes of a
+// scheduler are missing: a binding and an event.
 func BenchmarkPublishWrites(b *testing.B) {
+	b.Run("alone", func(b *testing.B) { benchmarkWrites(b, 1) })
+	b.Run("together", func(b *testing.B) { benchmarkWrites(b, latencyPods) })
+}
+
+func benchmarkWrites(b *testing.B, each int) {
 	ctx, cancel := context.WithTimeout(b.Context(), 9*time.Minute)
 	defer cancel()
 	nodes, err := lab.ParseNodes(fmt.Sprintf("%dxxeon-2s", latencyNodes))
@@ -51,7 +57,7 @@ func BenchmarkPublishWrites(b *testing.B) {
 		seen.watch(ctx, b, c, r)
 	}
 	for round := 0; b.Loop(); round++ {
-		for uid := range startPods(ctx, b, user, nodes, round) {
+		for uid := range startPods(ctx, b, user, nodes, round, each) {
 			published.await(ctx, b, uid)
 		}
 		if err := user.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
@@ -60,7 +66,7 @@ func BenchmarkPublishWrites(b *testing.B) {
 		published.awaitGone(ctx, b)
 		seen.awaitGone(ctx, b)
 	}
-	seen.report(b, b.N*latencyNodes*latencyPods)
+	seen.report(b, b.N*latencyNodes*each)
 	b.ReportMetric(0, "ns/op") // a round has the kubelets' own time in it
 }
 
