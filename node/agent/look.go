@@ -60,6 +60,7 @@ type look struct {
 	fault     string // what was last logged of observations
 	unsettled int    // looks in a row that met the kubelet writing
 	missed    int    // looks in a row that missed pods in the kubelet's list
+	whole     bool   // the kubelet has listed all of them since it started
 	borne     string // the contradiction of its files that is believed
 }
 

@@ -7,23 +7,25 @@ import "github.com/tenon-numa/tenon/node/kubelet"
 const mostStarting = 300
 
 // starting reports whether the kubelet has just started: it lists no pod before it has heard of its pods
-// from the API server, and its managers keep all the while what the pods hold. Nothing must be published
-// then, or the node would seem to be idle. A pod that has ended looks alike until its status is written.
+// from the API server, then takes up one after the other, and its managers keep all the while what the pods
+// hold. Nothing must be published before it has taken up all, or the node would seem to have room. A pod
+// that has ended looks alike until its status is written.
 func (k *look) starting(seen kubelet.Observation) bool {
 	there, missing := k.takenUp(seen)
 	if missing == 0 {
-		k.missed = 0
+		k.missed, k.whole = 0, true
 		return false
 	}
+	k.whole = k.whole && there > 0
 	if k.missed++; k.missed > mostStarting {
 		return false
 	}
-	if there > 0 {
-		// It takes up one after the other, and no file changes by that.
+	if k.whole {
+		// Some pod has ended, or is being admitted: no file changes by what comes of it.
 		k.pods.changed()
 		return false
 	}
-	return true
+	return true // it takes up one after the other
 }
 
 // takenUp counts the pods that the API server says to run: those that the kubelet lists, and those that it

@@ -50,6 +50,42 @@ func TestKubeletTakesUpPodsOneByOne(t *testing.T) {
 	})
 }
 
+// What a kubelet holds for pods that it has not taken up yet is not free: who was sent there would be refused.
+func TestNoPodIsMissedWhileAKubeletTakesThemUp(t *testing.T) {
+	for _, restarted := range []bool{false, true} { // the agent, too
+		inWorld(t, func(t *testing.T, w *world) {
+			for _, name := range []string{"p", "q"} {
+				w.api.addPod(t, w.pod(name, 1))
+			}
+			w.cpus(`{"uid-p":{"main":"5"},"uid-q":{"main":"6"}}`)
+			w.service.SetPods(listed("p"), listed("q"))
+			stop := w.start(w.config(logr.Discard()))
+			pass(time.Second)
+			w.want("before", "ns/p=5 ns/q=6")
+			w.service.SetPods()
+			w.agents[0].changes.every() // as the watch of the socket does
+			pass(time.Second)
+			w.service.SetPods(listed("p"))
+			if restarted {
+				stop()
+				w.agents = nil
+				w.start(w.config(logr.Discard()))
+			}
+			w.agents[0].changes.every()
+			pass(time.Second)
+			w.want("when one is taken up", "ns/p=5 ns/q=6")
+			w.service.SetPods(listed("p"), listed("q"))
+			pass(time.Second)
+			w.want("when both are taken up", "ns/p=5 ns/q=6")
+			w.cpus(`{"uid-p":{"main":"5"}}`)
+			w.service.SetPods(listed("p"))
+			w.touched()
+			pass(time.Second)
+			w.want("when one has ended", "ns/p=5")
+		})
+	}
+}
+
 // A pod whose end only the kubelet knows of keeps nothing from being published for longer than a start takes.
 func TestPodThatIsNeverTakenUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
