@@ -6,7 +6,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/demo"
 )
 
-const demoSeed = 3
+const demoSeed = 7
 
 // tryOut runs one workload under the default scheduler and under Tenon.
 func tryOut(draw Draw) *cobra.Command {
