@@ -2,7 +2,6 @@ package coarse_test
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -23,20 +22,7 @@ func started(t *testing.T, start func(context.Context, string) (*coarse.Cluster,
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	dir, err := os.MkdirTemp("", "coarse")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c, err := start(ctx, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	c := cluster(ctx, t, start)
 	w := &world{Cluster: c, ctx: ctx}
 	for _, do := range before {
 		do(w)

@@ -2,7 +2,6 @@ package coarse_test
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -106,20 +105,7 @@ var preemptionCases = []dynamic{
 func TestPreemptionAfterARestart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "coarse")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c, err := coarse.Start(ctx, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	c := cluster(ctx, t, coarse.Start)
 	w := &world{Cluster: c, ctx: ctx}
 	w.priorities(t)
 	w.node(t, "restart", "restart-a")

@@ -45,17 +45,15 @@ type plain struct {
 // single is the policy of nodes that say nothing else.
 const single = "single-numa-node/container"
 
-// Everything that is known at the start is made before the scheduler starts, so that every pod meets the
-// nodes of its case as they are described.
-func TestNodesWithOnlyATopology(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
+// cluster starts a cluster of nodes without kubelets, which ends with the test.
+func cluster(ctx context.Context, t *testing.T, start func(context.Context, string) (*coarse.Cluster, error)) *coarse.Cluster {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "coarse")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c, err := coarse.Start(ctx, dir)
+	c, err := start(ctx, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +62,15 @@ func TestNodesWithOnlyATopology(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return c
+}
+
+// Everything that is known at the start is made before the scheduler starts, so that every pod meets the
+// nodes of its case as they are described.
+func TestNodesWithOnlyATopology(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	c := cluster(ctx, t, coarse.Start)
 	w := &world{Cluster: c, ctx: ctx}
 	for i, p := range plainCases() {
 		w.prepare(t, i, p)
