@@ -183,16 +183,22 @@ func TestCommandsWriteAsDrawn(t *testing.T) {
 		"map-file.txt":          "map --machine testdata/machine.txt",
 		"version.txt":           "version",
 	} {
-		out, errs, code := run(t, c, strings.Fields(line)...)
-		if code != 0 || errs != "" {
-			t.Errorf("%s: exit code %d, stderr %q", line, code, errs)
-		}
-		golden(t, file, out)
-		if strings.HasSuffix(file, ".txt") {
-			checkWidth(t, out)
-		} else if !json.Valid([]byte(out)) {
-			t.Errorf("%s: not JSON", line)
-		}
+		answers(t, c, file, line)
+	}
+}
+
+// answers compares what a command prints with a golden file: JSON, or lines that a terminal shows.
+func answers(t *testing.T, c Cluster, file, line string) {
+	t.Helper()
+	out, errs, code := run(t, c, strings.Fields(line)...)
+	if code != 0 || errs != "" {
+		t.Errorf("%s: exit code %d, stderr %q", line, code, errs)
+	}
+	golden(t, file, out)
+	if strings.HasSuffix(file, ".txt") {
+		checkWidth(t, out)
+	} else if !json.Valid([]byte(out)) {
+		t.Errorf("%s: not JSON", line)
 	}
 }
 

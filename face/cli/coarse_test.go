@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -77,15 +75,6 @@ func TestCoarseNodesAreMarked(t *testing.T) {
 		"coarse-else.txt":   "explain pod ml/else",
 		"coarse-waits.json": "explain pod ml/waits -o json",
 	} {
-		out, errs, code := run(t, c, strings.Fields(line)...)
-		if code != 0 || errs != "" {
-			t.Errorf("%s: exit code %d, stderr %q", line, code, errs)
-		}
-		golden(t, file, out)
-		if strings.HasSuffix(file, ".txt") {
-			checkWidth(t, out)
-		} else if !json.Valid([]byte(out)) {
-			t.Errorf("%s: not JSON", line)
-		}
+		answers(t, c, file, line)
 	}
 }
