@@ -71,17 +71,18 @@ func agentRoles(ctx context.Context, t *testing.T, agent *rest.Config) {
 	k := kubernetes.NewForConfigOrDie(agent)
 	for _, r := range []right{
 		{verb: "get", resource: "nodes", want: true},
+		{verb: "watch", resource: "nodes", want: true},
 		{verb: "get", resource: "nodes", sub: "configz", want: true},
 		{verb: "list", resource: "pods", want: true},
 		{verb: "watch", resource: "pods", want: true},
 		{verb: "patch", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts", want: true},
 		{verb: "watch", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts", want: true},
 		{verb: "patch", group: topologies, resource: "noderesourcetopologies", want: true},
+		{verb: "watch", group: topologies, resource: "noderesourcetopologies", want: true},
 
 		{verb: "update", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts", sub: "status"},
 		{verb: "delete", group: v1alpha1.GroupVersion().Group, resource: "nodelayouts"},
 		{verb: "delete", group: topologies, resource: "noderesourcetopologies"},
-		{verb: "list", resource: "nodes"},
 		{verb: "patch", resource: "nodes"},
 		{verb: "patch", resource: "nodes", sub: "status"},
 		{verb: "get", resource: "nodes", sub: "proxy"},

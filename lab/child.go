@@ -95,32 +95,44 @@ type hardware struct{ machine *topo.Machine }
 
 func (h hardware) Machine(context.Context) (*topo.Machine, error) { return h.machine, nil }
 
-// runAgent runs the agent of a node until the context ends. Its reports go through the post.
+// ShardLabel is the label that agents copy from their Node to what they publish.
+const ShardLabel = "tenon.sh/shard"
+
+// agentPause is how long an agent that has ended stays down. A DaemonSet starts it again, too.
+const agentPause = 250 * time.Millisecond
+
+// runAgent runs the agent of a node until the context ends. Its reports go through the post. It is started
+// again when it ends, as it does where the API server goes away while it starts.
 func runAgent(ctx context.Context, administrator *rest.Config, n NodeInfo, p *post) {
 	logger := klog.FromContext(ctx).WithName("agent").WithValues("node", n.Name)
+	_ = wait.PollUntilContextCancel(ctx, agentPause, true, func(ctx context.Context) (bool, error) {
+		err := agentOnce(ctx, logger, administrator, n, p)
+		if err != nil && ctx.Err() == nil {
+			logger.Error(err, "Agent ended")
+		}
+		return false, nil
+	})
+}
+
+func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Config, n NodeInfo, p *post) error {
 	if err := awaitNode(ctx, administrator, n.Name); err != nil {
-		logger.Error(err, "Agent not started")
-		return
+		return err
 	}
 	own, err := agentConfig(ctx, administrator, n.Name)
 	if err != nil {
-		logger.Error(err, "Agent not started")
-		return
+		return err
 	}
 	own.Wrap(p.wrap)
-	zones, err := nrt.NewPublisher(own, logger)
+	labels := []string{ShardLabel}
+	zones, err := nrt.NewPublisher(own, labels, logger)
 	if err != nil {
-		logger.Error(err, "Agent not started")
-		return
+		return err
 	}
-	err = agent.Run(ctx, agent.Config{
-		Translate: kube.Pod, Publisher: zones,
+	return agent.Run(ctx, agent.Config{
+		Translate: kube.Pod, Publisher: zones, Labels: labels,
 		NodeName: n.Name, Machine: hardware{n.Machine}, KubeletConfig: n.KubeletConfigPath,
 		PodResourcesSocket: n.PodResourcesSocket, StateDir: n.StateDir, REST: own, Logger: logger,
 	})
-	if err != nil && ctx.Err() == nil {
-		logger.Error(err, "Agent ended")
-	}
 }
 
 // awaitNode returns when the node is registered: a token cannot be bound to it earlier.

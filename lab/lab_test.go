@@ -58,6 +58,7 @@ func TestCluster(t *testing.T) {
 	t.Run("aligned", func(t *testing.T) { aligned(ctx, t, c, user) })
 	t.Run("layout", func(t *testing.T) { layout(ctx, t, c) })
 	t.Run("zones", func(t *testing.T) { zones(ctx, t, c, user) })
+	t.Run("mended", func(t *testing.T) { mended(ctx, t, c, user) })
 	t.Run("refused", func(t *testing.T) { refused(ctx, t, user) })
 	t.Run("init containers end", func(t *testing.T) { initEnds(ctx, t, user) })
 	t.Run("deleted", func(t *testing.T) { deleted(ctx, t, user) })

@@ -32,21 +32,7 @@ const (
 // the moment in which a kubelet has given a container its CPUs, which is before the container starts, until
 // the API server has the layout that says so.
 func BenchmarkPublish(b *testing.B) {
-	ctx, cancel := context.WithTimeout(b.Context(), 9*time.Minute)
-	defer cancel()
-	nodes, err := lab.ParseNodes(fmt.Sprintf("%dxxeon-2s", latencyNodes))
-	if err != nil {
-		b.Fatal(err)
-	}
-	c, err := lab.Start(ctx, lab.Config{Nodes: nodes})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.Stop()
-	user, err := kubernetes.NewForConfig(c.RESTConfig())
-	if err != nil {
-		b.Fatal(err)
-	}
+	ctx, c, user, nodes := publishing(b)
 	given := newClock()
 	for _, n := range nodes {
 		if err := given.watchState(b, c.NodeDir(n.Name)); err != nil {
@@ -74,6 +60,31 @@ func BenchmarkPublish(b *testing.B) {
 	b.ReportMetric(at(.99), "p99-ms")
 	b.ReportMetric(at(1), "max-ms")
 	b.ReportMetric(0, "ns/op") // a round has the kubelets' own time in it
+}
+
+// publishing starts the cluster in which agents are measured, with a client of it. Both end with the benchmark.
+func publishing(b *testing.B) (context.Context, *lab.Cluster, kubernetes.Interface, []lab.Node) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.Context()), 9*time.Minute) // until the cluster has ended
+	b.Cleanup(cancel)
+	nodes, err := lab.ParseNodes(fmt.Sprintf("%dxxeon-2s", latencyNodes))
+	if err != nil {
+		b.Fatal(err)
+	}
+	c, err := lab.Start(ctx, lab.Config{Nodes: nodes})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			b.Error(err)
+		}
+	})
+	user, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return ctx, c, user, nodes
 }
 
 // startPods binds so many pods of two CPUs each to every node and returns their UIDs.

@@ -3,18 +3,15 @@ package lab_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/lab"
@@ -30,21 +27,7 @@ func BenchmarkPublishWrites(b *testing.B) {
 }
 
 func benchmarkWrites(b *testing.B, each int) {
-	ctx, cancel := context.WithTimeout(b.Context(), 9*time.Minute)
-	defer cancel()
-	nodes, err := lab.ParseNodes(fmt.Sprintf("%dxxeon-2s", latencyNodes))
-	if err != nil {
-		b.Fatal(err)
-	}
-	c, err := lab.Start(ctx, lab.Config{Nodes: nodes})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.Stop()
-	user, err := kubernetes.NewForConfig(c.RESTConfig())
-	if err != nil {
-		b.Fatal(err)
-	}
+	ctx, c, user, nodes := publishing(b)
 	published := newClock()
 	published.watchLayouts(ctx, b, c)
 	seen := newTally()

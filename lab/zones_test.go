@@ -5,14 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -66,6 +71,76 @@ func zones(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.In
 	if len(table.Rows) != 2 {
 		t.Errorf("kubectl shows %d rows, want 2", len(table.Rows))
 	}
+}
+
+// What somebody else does to what an agent publishes is undone, and labels follow the Node, as fast as a watch
+// tells: the next reading of all that does not wait for one is minutes away.
+func mended(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.Interface) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	topologies, err := nrt.NewClient(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	layouts, err := client.New(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const node = "holes"
+	until := func(what string, ok func(*v1alpha1.NodeLayout, *v1alpha2.NodeResourceTopology) bool) {
+		t.Helper()
+		err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			l, err := layouts.Get(ctx, node, metav1.GetOptions{})
+			if err != nil {
+				return false, missing(err)
+			}
+			o, err := topologies.Get(ctx, node, metav1.GetOptions{})
+			return err == nil && ok(l, o), missing(err)
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	label := func(value string) {
+		t.Helper()
+		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, lab.ShardLabel, value)
+		if _, err := user.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	label(`"a"`)
+	until("labelled", func(l *v1alpha1.NodeLayout, o *v1alpha2.NodeResourceTopology) bool {
+		return l.Labels[lab.ShardLabel] == "a" && o.Labels[lab.ShardLabel] == "a"
+	})
+	damage := []byte(`{"metadata":{"ownerReferences":null,"labels":{"` + lab.ShardLabel + `":"b"}}}`)
+	if _, err := layouts.Patch(ctx, node, types.MergePatchType, damage, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := topologies.Patch(ctx, node, types.MergePatchType, []byte(`{"zones":[]}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until("damage is undone", func(l *v1alpha1.NodeLayout, o *v1alpha2.NodeResourceTopology) bool {
+		return l.Labels[lab.ShardLabel] == "a" && len(l.OwnerReferences) == 1 && len(o.Zones) > 0
+	})
+	if err := topologies.Delete(ctx, node, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := layouts.Delete(ctx, node, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until("what was deleted is back", func(l *v1alpha1.NodeLayout, o *v1alpha2.NodeResourceTopology) bool { return true })
+	label("null")
+	until("without the label", func(l *v1alpha1.NodeLayout, o *v1alpha2.NodeResourceTopology) bool {
+		return len(l.Labels) == 0 && len(o.Labels) == 0
+	})
+}
+
+// missing returns nil for an error that says that an object is missing, and others as they are.
+func missing(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // published is the state of a node as its layout says.

@@ -71,17 +71,17 @@ func List(ctx context.Context, cfg *rest.Config) ([]*v1alpha2.NodeResourceTopolo
 }
 
 // Apply writes the object by server-side apply, under the name that the agent also has on its layout,
-// and takes the fields from other managers. The object is created where it is missing. A server that
-// does not know the kind answers NotFound.
-func (c *Client) Apply(ctx context.Context, o *v1alpha2.NodeResourceTopology) error {
+// takes the fields from other managers, and returns what the server made of it. The object is created where
+// it is missing. A server that does not know the kind answers NotFound.
+func (c *Client) Apply(ctx context.Context, o *v1alpha2.NodeResourceTopology) (*v1alpha2.NodeResourceTopology, error) {
 	data, err := json.Marshal(o)
 	if err != nil {
-		return fmt.Errorf("encode NodeResourceTopology %s: %w", o.Name, err)
+		return nil, fmt.Errorf("encode NodeResourceTopology %s: %w", o.Name, err)
 	}
 	force := true
-	_, err = c.Patch(ctx, o.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: client.FieldManager, Force: &force})
+	out, err := c.Patch(ctx, o.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: client.FieldManager, Force: &force})
 	if err != nil {
-		return fmt.Errorf("apply NodeResourceTopology %s: %w", o.Name, err)
+		return nil, fmt.Errorf("apply NodeResourceTopology %s: %w", o.Name, err)
 	}
-	return nil
+	return out, nil
 }

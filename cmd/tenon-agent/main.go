@@ -14,10 +14,10 @@
 // The files are replaced by renaming, so their directories are what a container must be given, not the
 // files themselves: /var/lib/kubelet, read-only. What it does at the API server:
 //
-//	nodes                                         get, its own
+//	nodes                                         get, list, watch, its own
 //	pods                                          list, watch, those of its node
 //	nodelayouts.tenon.sh                          get, list, watch, create, patch, its own
-//	noderesourcetopologies.topology.node.k8s.io   get, create, patch, its own, with --node-resource-topology
+//	noderesourcetopologies.topology.node.k8s.io   the same, with --node-resource-topology
 //	nodes/configz                                 get, which the kubelet asks for, with --kubelet-config-source=auto or kubelet
 //	nodes/proxy                                   get, only with --kubelet-config-source=api-server
 package main
@@ -78,6 +78,8 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	kubeconfig := fs.String("kubeconfig", "", "file to reach the API server with; in-cluster when empty")
 	file := fs.String("machine", "", "file with the text form of the machine, or a snapshot; this host's /sys when empty")
 	verbose := fs.Int("v", 0, "verbosity of the log")
+	var at pace
+	at.flags(fs)
 	var ask asking
 	ask.flags(fs, node.ip)
 	var show outlets
@@ -92,7 +94,10 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	if fs.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	var err error
+	err := at.open(&cfg)
+	if err != nil {
+		return err
+	}
 	if cfg.REST, err = clientcmd.BuildConfigFromFlags("", *kubeconfig); err != nil {
 		return fmt.Errorf("reach the API server: %w", err)
 	}

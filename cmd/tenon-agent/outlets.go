@@ -39,7 +39,7 @@ func (o *outlets) flags(fs *flag.FlagSet) {
 // open gives the agent its outlets. What listens is open when it returns, and serves until ctx ends.
 func (o *outlets) open(ctx context.Context, cfg *agent.Config) error {
 	if o.zones {
-		p, err := nrt.NewPublisher(cfg.REST, cfg.Logger)
+		p, err := nrt.NewPublisher(cfg.REST, cfg.Labels, cfg.Logger)
 		if err != nil {
 			return err
 		}

@@ -181,6 +181,10 @@ func (n *busyNode) server() http.Handler {
 	mux.HandleFunc("GET /api/v1/nodes/busy", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "busy", UID: "uid-of-node"}})
 	})
+	mux.HandleFunc("GET /api/v1/nodes", list(metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+		Items: []metav1.PartialObjectMetadata{{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+			ObjectMeta: metav1.ObjectMeta{Name: "busy", UID: "uid-of-node"}}}}))
 	mux.HandleFunc("GET /api/v1/pods", list(v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
 		ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: n.pods()}))
 	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/nodelayouts", list(metav1.PartialObjectMetadataList{

@@ -3,7 +3,8 @@
 //
 // Invariant: one agent writes one layout, by server-side apply, at most once per interval, and only
 // when its content changed; the first change after a quiet time is written as soon as the kubelet's
-// files are at rest. What cannot be read is retried with growing pauses, and the last published layout
+// files are at rest. Of its objects at the API server it learns by watches, and reads them where something is
+// odd, and else seldom. What cannot be read is retried with growing pauses, and the last published layout
 // stays; where only the machine or the rules cannot be read, holdings are published with those last known,
 // and nothing is published before both are known. A layout that somebody else changed or deleted is
 // written again at once, but of two agents that claim one node the later one writes and the other stands
@@ -14,18 +15,25 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/objects"
@@ -46,9 +54,12 @@ type Machine interface {
 type Publisher interface {
 	// Object is the kind of what is published.
 	Object() string
-	// Publish writes the node's state where that changes what is published, as an object that the Node
-	// with the UID owns. With read, nothing that was known of the published object before may be kept.
-	Publish(ctx context.Context, n *ledger.Node, owner types.UID, read bool) (wrote bool, err error)
+	// Resource is where the API server has it.
+	Resource() schema.GroupVersionResource
+	// Publish writes the node's state where that changes what is published, as an object with the name, the
+	// labels and the owners of as. With read, nothing that was known of the object before may be kept: it is
+	// read as these options say. is is the object as it was read or written, nil where it was neither.
+	Publish(ctx context.Context, n *ledger.Node, as metav1.ObjectMeta, read *metav1.GetOptions) (is metav1.Object, wrote bool, err error)
 }
 
 // Witness is told what the agent does, for metrics. Its methods return at once.
@@ -92,19 +103,33 @@ type Config struct {
 	// than the agent needs, and the IDs of the containers that run, and are not to be changed.
 	Pods func(list func() []*v1.Pod)
 
-	// Interval is the least time between two writes; 0 means 200 ms.
+	// Labels are the keys of labels that are copied from the Node to what is published, at most MaxLabels.
+	Labels []string
+
+	// Interval is the least time between two writes, between MinInterval and MaxInterval; 0 means 200 ms.
 	Interval time.Duration
-	// Resync is the time between full readings of everything; 0 means 30 s.
+	// Resync is the time between readings of everything on this host, between MinResync and MaxResync; 0
+	// means 30 s.
 	Resync time.Duration
+	// Reread is the time between readings of what is published that no watch asks for, between MinResync and
+	// MaxReread; 0 means 10 minutes.
+	Reread time.Duration
 
 	// dial is added to how the podresources service is reached.
 	dial []grpc.DialOption
 }
 
-// Defaults of Config.
+// Defaults and bounds of Config. What is written more often than a hundred times a second, nobody reads; what is
+// looked at less often than these, somebody would take for broken.
 const (
 	DefaultInterval = 200 * time.Millisecond
 	DefaultResync   = 30 * time.Second
+	DefaultReread   = 10 * time.Minute
+
+	MinInterval, MaxInterval = 10 * time.Millisecond, time.Minute
+	MinResync, MaxResync     = time.Second, time.Hour
+	MaxReread                = 24 * time.Hour
+	MaxLabels                = 16
 )
 
 func (c *Config) check() error {
@@ -128,10 +153,45 @@ func (c *Config) check() error {
 	if c.REST == nil {
 		faults = append(faults, errors.New("REST is missing"))
 	}
-	if c.Interval < 0 || c.Resync < 0 {
-		faults = append(faults, fmt.Errorf("Interval %s or Resync %s is below 0", c.Interval, c.Resync))
+	for _, d := range []struct {
+		field            string
+		value, low, high time.Duration
+	}{{"Interval", c.Interval, MinInterval, MaxInterval}, {"Resync", c.Resync, MinResync, MaxResync}, {"Reread", c.Reread, MinResync, MaxReread}} {
+		if d.value != 0 && (d.value < d.low || d.value > d.high) {
+			faults = append(faults, fmt.Errorf("%s %s is not between %s and %s", d.field, d.value, d.low, d.high))
+		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(append(faults, CheckLabels(c.Labels))...)
+}
+
+// CheckLabels says what is wrong with the keys of labels that are to be copied.
+func CheckLabels(keys []string) error {
+	if len(keys) > MaxLabels {
+		return fmt.Errorf("%d labels to copy, at most %d are", len(keys), MaxLabels)
+	}
+	for i, k := range keys {
+		if slices.Contains(keys[:i], k) {
+			return fmt.Errorf("label %q is named twice", k)
+		}
+		if faults := validation.IsQualifiedName(k); len(faults) > 0 {
+			return fmt.Errorf("label %q: %s", k, strings.Join(faults, "; "))
+		}
+	}
+	return nil
+}
+
+// withDefaults returns the configuration with what it leaves open.
+func (c Config) withDefaults() Config {
+	c.Interval = cmp.Or(c.Interval, DefaultInterval)
+	c.Resync = cmp.Or(c.Resync, DefaultResync)
+	c.Reread = cmp.Or(c.Reread, DefaultReread)
+	if c.Witness == nil {
+		c.Witness = nobody{}
+	}
+	if c.Rules == nil {
+		c.Rules = kubelet.Files{File: c.KubeletConfig, Dir: c.KubeletConfigDir}
+	}
+	return c
 }
 
 // Run publishes the layout of a node until ctx ends, and then returns nil. It returns an error only
@@ -156,20 +216,14 @@ type agent struct {
 }
 
 func newAgent(cfg Config) (*agent, error) {
-	if cfg.Interval == 0 {
-		cfg.Interval = DefaultInterval
-	}
-	if cfg.Resync == 0 {
-		cfg.Resync = DefaultResync
-	}
 	changes := newChanges()
 	k, err := newParts(cfg, changes)
 	if err != nil {
 		return nil, err
 	}
 	return &agent{k, &loop{
-		pace:    pace{settle: settle, most: mostSettle, look: lookInterval, write: cfg.Interval},
-		resync:  cfg.Resync,
+		pace:    pace{settle: settle, most: mostSettle, look: lookInterval, write: k.cfg.Interval},
+		resync:  k.cfg.Resync,
 		changes: changes,
 		look:    k.do,
 		looked:  k.cfg.Witness.Looked,
@@ -183,22 +237,21 @@ func (a *agent) run(ctx context.Context, watch func(context.Context)) {
 	if pods := a.look.cfg.Pods; pods != nil {
 		pods(a.look.pods.list)
 	}
-	runAll(ctx, a.look.pods.run, a.look.own.run, watch,
+	watches := []func(context.Context){a.look.pods.run, a.look.home.run, a.look.own.run, watch}
+	if a.look.also != nil {
+		watches = append(watches, a.look.also.run)
+	}
+	runAll(ctx, append(watches,
 		func(ctx context.Context) {
 			if a.look.pods.wait(ctx) {
 				a.loop.run(ctx)
 			}
-		})
+		})...)
 }
 
 // newParts makes the clients of an agent.
 func newParts(cfg Config, c *changes) (*look, error) {
-	if cfg.Witness == nil {
-		cfg.Witness = nobody{}
-	}
-	if cfg.Rules == nil {
-		cfg.Rules = kubelet.Files{File: cfg.KubeletConfig, Dir: cfg.KubeletConfigDir}
-	}
+	cfg = cfg.withDefaults()
 	// The pace of the loop bounds the requests; a second limit in the client would only add delay.
 	rc := rest.CopyConfig(cfg.REST)
 	rc.QPS = -1
@@ -206,9 +259,9 @@ func newParts(cfg Config, c *changes) (*look, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := newOwn(rc, cfg.NodeName, c.every)
+	meta, err := metadata.NewForConfig(rc)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make metadata client for %s: %w", rc.Host, err)
 	}
 	core, err := objects.NewCore(rc)
 	if err != nil {
@@ -218,8 +271,16 @@ func newParts(cfg Config, c *changes) (*look, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &look{cfg: cfg, log: cfg.Logger.WithValues("node", cfg.NodeName), root: os.DirFS(cfg.StateDir), service: service,
-		pods: newPodSet(core.Pods, cfg.NodeName, c.some), nodes: core.Nodes, layouts: layouts, own: own, order: newOrder(), claim: newClaim()}, nil
+	k := &look{cfg: cfg, log: cfg.Logger.WithValues("node", cfg.NodeName), root: os.DirFS(cfg.StateDir), service: service,
+		pods: newPodSet(core.Pods, cfg.NodeName, c.some), nodes: core.Nodes, layouts: layouts, order: newOrder(), claim: newClaim(),
+		home: newHome(meta.Resource(v1.SchemeGroupVersion.WithResource("nodes")), cfg.NodeName, cfg.Labels, c.some),
+		own:  newOwn(meta.Resource(v1alpha1.NodeLayoutResource()), cfg.NodeName, cfg.Labels, c.every),
+		// Agents that start at once do not read at once for ever.
+		slow: time.Now().Add(rand.N(cfg.Reread))}
+	if p := cfg.Publisher; p != nil {
+		k.also = newOwn(meta.Resource(p.Resource()), cfg.NodeName, cfg.Labels, c.every)
+	}
+	return k, nil
 }
 
 // watched names the files whose change means a change of the layout.

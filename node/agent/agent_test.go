@@ -93,7 +93,7 @@ func (n *node) config(rc *rest.Config, log logr.Logger) Config {
 		n.t.Fatal(err)
 	}
 	return Config{NodeName: n.name, Machine: described{m}, KubeletConfig: filepath.Join(n.root, "config.yaml"),
-		PodResourcesSocket: n.socket(), StateDir: n.root, REST: rc, Logger: log, Interval: time.Millisecond}
+		PodResourcesSocket: n.socket(), StateDir: n.root, REST: rc, Logger: log, Interval: MinInterval}
 }
 
 func (n *node) pod(name string, started int64) v1.Pod {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -27,16 +28,20 @@ type api struct {
 	watchers []chan metav1.WatchEvent
 	layouts  map[string]*v1alpha1.NodeLayout
 	revision int64
-	watching []chan metav1.WatchEvent // of layouts
+	watching map[string][]chan metav1.WatchEvent // of metadata, by the plural name of the kind
+	blinded  bool                                // whether watches of metadata are forbidden
+	mute     bool                                // whether no watch of metadata tells anything
 	requests int
-	down     bool // whether every request is refused
-	refuse   int  // PATCH requests to refuse
-	lose     int  // PATCH requests to do without saying so
+	read     map[string]int // GET requests of one object that a cache does not answer, by kind
+	node     v1.Node        // the same for each name
+	down     bool           // whether every request is refused
+	refuse   int            // PATCH requests to refuse
+	lose     int            // PATCH requests to do without saying so
 	writes   int
 	written  chan *v1alpha1.NodeLayout
 
 	zoned      bool // whether the kind NodeResourceTopology is installed
-	topologies map[string]json.RawMessage
+	topologies map[string]*v1alpha2.NodeResourceTopology
 	zonesSent  chan *v1alpha2.NodeResourceTopology
 }
 
@@ -50,22 +55,22 @@ func newAPI(t *testing.T) (*api, *rest.Config) {
 
 func emptyAPI() *api {
 	return &api{layouts: map[string]*v1alpha1.NodeLayout{}, written: make(chan *v1alpha1.NodeLayout, 1000),
-		topologies: map[string]json.RawMessage{}, zonesSent: make(chan *v1alpha2.NodeResourceTopology, 1000)}
+		topologies: map[string]*v1alpha2.NodeResourceTopology{}, zonesSent: make(chan *v1alpha2.NodeResourceTopology, 1000),
+		watching: map[string][]chan metav1.WatchEvent{}, read: map[string]int{},
+		node: v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{UID: "uid-of-node"}}}
 }
 
 func (a *api) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("name")
-		answer(w, 200, v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-of-node"}})
-	})
+	mux.HandleFunc("GET /api/v1/nodes/{name}", a.getNode)
+	mux.HandleFunc("GET /api/v1/nodes", a.serveMeta("nodes"))
 	mux.HandleFunc("GET /api/v1/pods", a.servePods)
 	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/nodelayouts/{name}", a.getLayout)
 	mux.HandleFunc("PATCH /apis/tenon.sh/v1alpha1/nodelayouts/{name}", a.applyLayout)
 	mux.HandleFunc("GET "+topologyPath, a.getTopology)
 	mux.HandleFunc("PATCH "+topologyPath, a.applyTopology)
-	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/nodelayouts", a.serveLayouts)
+	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/nodelayouts", a.serveMeta("nodelayouts"))
+	mux.HandleFunc("GET /apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies", a.serveMeta("noderesourcetopologies"))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		a.requests++
@@ -120,44 +125,103 @@ func (a *api) servePods(w http.ResponseWriter, r *http.Request) {
 	stream(w, r, events)
 }
 
-// serveLayouts lists and watches the metadata of the layout that is asked for.
-func (a *api) serveLayouts(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	name, ok := strings.CutPrefix(q.Get("fieldSelector"), "metadata.name=")
-	if q.Get("sendInitialEvents") != "" || !ok || !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
-		refuse(w, 422, metav1.StatusReasonInvalid)
-		return
-	}
-	a.mu.Lock()
-	if q.Get("watch") == "" {
-		defer a.mu.Unlock()
-		list := metav1.PartialObjectMetadataList{
-			TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
-			ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.revision, 10)}}
-		if l := a.layouts[name]; l != nil {
-			list.Items = append(list.Items, *partial(l))
+// serveMeta lists and watches the metadata of the object of a kind that is asked for.
+func (a *api) serveMeta(kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		name, ok := strings.CutPrefix(q.Get("fieldSelector"), "metadata.name=")
+		if q.Get("sendInitialEvents") != "" || !ok || !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
+			refuse(w, 422, metav1.StatusReasonInvalid)
+			return
 		}
-		answer(w, 200, list)
+		a.mu.Lock()
+		if a.blinded {
+			a.mu.Unlock()
+			refuse(w, 403, metav1.StatusReasonForbidden)
+			return
+		}
+		if q.Get("watch") == "" {
+			defer a.mu.Unlock()
+			list := metav1.PartialObjectMetadataList{
+				TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+				ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.revision, 10)}}
+			if m := a.meta(kind, name); m != nil {
+				list.Items = append(list.Items, *partial(*m))
+			}
+			answer(w, 200, list)
+			return
+		}
+		// What happened while nobody watched is not told: the client has to list.
+		if since := q.Get("resourceVersion"); since != strconv.FormatInt(a.revision, 10) && !a.mute {
+			a.mu.Unlock()
+			refuse(w, 410, metav1.StatusReasonExpired)
+			return
+		}
+		events := make(chan metav1.WatchEvent, 100)
+		a.watching[kind] = append(a.watching[kind], events)
+		a.mu.Unlock()
+		stream(w, r, events)
+	}
+}
+
+// meta is the metadata of an object, nil where there is none; the lock is held.
+func (a *api) meta(kind, name string) *metav1.ObjectMeta {
+	if kind == "nodes" {
+		m := a.node.ObjectMeta
+		m.Name = name
+		return &m
+	}
+	if l := a.layouts[name]; kind == "nodelayouts" && l != nil {
+		return &l.ObjectMeta
+	}
+	if o := a.topologies[name]; kind == "noderesourcetopologies" && o != nil {
+		return &o.ObjectMeta
+	}
+	return nil
+}
+
+func partial(m metav1.ObjectMeta) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: m}
+}
+
+// tell sends an event of an object to all watchers of its kind; the lock is held.
+func (a *api) tell(kind, event string, m metav1.ObjectMeta) {
+	if a.mute {
 		return
 	}
-	events := make(chan metav1.WatchEvent, 100)
-	a.watching = append(a.watching, events)
-	a.mu.Unlock()
-	stream(w, r, events)
-}
-
-func partial(l *v1alpha1.NodeLayout) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{
-		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: l.ObjectMeta}
-}
-
-// tell sends an event of a layout to all watchers; the lock is held.
-func (a *api) tell(kind string, l *v1alpha1.NodeLayout) {
-	for _, w := range a.watching {
-		e := metav1.WatchEvent{Type: kind}
-		e.Object.Raw, _ = json.Marshal(partial(l))
+	for _, w := range a.watching[kind] {
+		e := metav1.WatchEvent{Type: event}
+		e.Object.Raw, _ = json.Marshal(partial(m))
 		w <- e
 	}
+}
+
+// count counts a request for one object that etcd has to answer; the lock is held.
+func (a *api) count(kind string, r *http.Request) {
+	if r.URL.Query().Get("resourceVersion") != "0" {
+		a.read[kind]++
+	}
+}
+
+func (a *api) getNode(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count("nodes", r)
+	n := a.node
+	n.Name = r.PathValue("name")
+	answer(w, 200, n)
+}
+
+// changeNode changes what every Node is.
+func (a *api) changeNode(name string, change func(*v1.Node)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.revision++
+	change(&a.node)
+	m := a.node.ObjectMeta
+	m.Name, m.ResourceVersion = name, strconv.FormatInt(a.revision, 10)
+	a.tell("nodes", "MODIFIED", m)
 }
 
 func stream(w http.ResponseWriter, r *http.Request, events <-chan metav1.WatchEvent) {
@@ -177,6 +241,7 @@ func stream(w http.ResponseWriter, r *http.Request, events <-chan metav1.WatchEv
 func (a *api) getLayout(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.count("nodelayouts", r)
 	l, ok := a.layouts[r.PathValue("name")]
 	if !ok {
 		refuse(w, 404, metav1.StatusReasonNotFound)
@@ -225,7 +290,7 @@ func (a *api) store(l *v1alpha1.NodeLayout) {
 	}
 	l.UID, l.Generation, l.ResourceVersion = before.UID, before.Generation+1, strconv.FormatInt(a.revision, 10)
 	a.layouts[l.Name] = l
-	a.tell(kind, l)
+	a.tell("nodelayouts", kind, l.ObjectMeta)
 }
 
 const topologyPath = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{name}"
@@ -233,6 +298,7 @@ const topologyPath = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies
 func (a *api) getTopology(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.count("noderesourcetopologies", r)
 	o, ok := a.topologies[r.PathValue("name")]
 	switch {
 	case !a.zoned:
@@ -260,9 +326,40 @@ func (a *api) applyTopology(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	a.topologies[o.Name] = body
+	a.storeTopology(&o)
 	a.zonesSent <- &o
 	answer(w, 200, o)
+}
+
+// storeTopology keeps a NodeResourceTopology as an API server does; the lock is held.
+func (a *api) storeTopology(o *v1alpha2.NodeResourceTopology) {
+	a.revision++
+	before, kind := a.topologies[o.Name], "MODIFIED"
+	if before == nil {
+		before, kind = &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("topology-", a.revision))}}, "ADDED"
+	}
+	o.UID, o.Generation, o.ResourceVersion = before.UID, before.Generation+1, strconv.FormatInt(a.revision, 10)
+	a.topologies[o.Name] = o
+	a.tell("noderesourcetopologies", kind, o.ObjectMeta)
+}
+
+// relabel changes a layout's metadata, which its generation does not count.
+func (a *api) relabel(name, key, value string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.revision++
+	l := *a.layouts[name]
+	l.Labels = maps.Clone(l.Labels)
+	l.Labels[key], l.ResourceVersion = value, strconv.FormatInt(a.revision, 10)
+	a.layouts[name] = &l
+	a.tell("nodelayouts", "MODIFIED", l.ObjectMeta)
+}
+
+// set changes what the server does.
+func (a *api) set(change func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change()
 }
 
 // install makes the server know the kind NodeResourceTopology.
@@ -315,9 +412,9 @@ func (a *api) deleteLayout(name string) {
 	if l := a.layouts[name]; l != nil {
 		delete(a.layouts, name)
 		a.revision++
-		gone := *l
+		gone := l.ObjectMeta
 		gone.ResourceVersion = strconv.FormatInt(a.revision, 10)
-		a.tell("DELETED", &gone)
+		a.tell("nodelayouts", "DELETED", gone)
 	}
 }
 

@@ -20,25 +20,6 @@ func (w *world) want(what, holdings string) {
 	}
 }
 
-// In a quiet hour the agent wakes for the resync only, and writes nothing.
-func TestQuietHour(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		cfg := w.config(logr.Discard())
-		told := &account{wrote: map[string]int{}, failed: map[string]int{}}
-		cfg.Witness = told
-		w.start(cfg)
-		requests := w.requests()
-		pass(time.Hour)
-		if w.writes() != 1 || told.looks > 121 {
-			t.Errorf("%d writes and %d looks", w.writes(), told.looks)
-		}
-		// Each resync gets the Node and the layout; watches are renewed every few minutes.
-		if n := w.requests() - requests; n > 2*120+60 {
-			t.Errorf("%d requests in an hour", n)
-		}
-	})
-}
-
 func TestBurstIsWrittenAtThePace(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.config(logr.Discard()))
@@ -164,11 +145,11 @@ func TestContradictionThatStaysIsBorneOnce(t *testing.T) {
 		w.want("at first", "")
 		pass(3 * time.Second)
 		w.want("after a while", "ns/p=4-5")
-		looks := told.looks
+		looks := told.looks.Load()
 		hold("0-2,4", "3,5")
 		pass(300 * time.Millisecond)
 		w.want("from then on", "ns/p=3,5")
-		if n := told.looks - looks; n != 1 {
+		if n := told.looks.Load() - looks; n != 1 {
 			t.Errorf("%d looks, want 1", n)
 		}
 	})
@@ -185,14 +166,14 @@ func TestServerAwayForAMinute(t *testing.T) {
 		w.api.addPod(t, w.pod("p", 1))
 		w.service.SetPods(listed("p"))
 		pass(time.Second)
-		writes, looks := w.writes(), told.looks
+		writes, looks := w.writes(), told.looks.Load()
 		w.server.set(true)
 		for i := range 6 {
 			w.cpus(fmt.Sprintf(`{"uid-p":{"main":"%d"}}`, 1+i))
 			w.touched()
 			pass(10 * time.Second)
 		}
-		if n := told.looks - looks; n > 40 {
+		if n := told.looks.Load() - looks; n > 40 {
 			t.Errorf("%d looks in a minute without the server", n)
 		}
 		w.server.set(false)
@@ -257,7 +238,7 @@ func TestChangedLayoutIsWrittenAgainAtOnce(t *testing.T) {
 		w.start(cfg)
 		w.run("p", "5")
 		pass(time.Second)
-		looks := told.looks
+		looks := told.looks.Load()
 		edited := *w.layout()
 		edited.Holdings = nil
 		w.api.mu.Lock()
@@ -266,7 +247,7 @@ func TestChangedLayoutIsWrittenAgainAtOnce(t *testing.T) {
 		pass(300 * time.Millisecond)
 		w.want("after somebody edited it", "ns/p=5")
 		// The agent's own write makes it look no more.
-		if n := told.looks - looks; n != 1 {
+		if n := told.looks.Load() - looks; n != 1 {
 			t.Errorf("%d looks, want 1", n)
 		}
 	})

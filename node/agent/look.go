@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -36,7 +33,9 @@ type look struct {
 	pods    *podSet
 	nodes   *objects.Client[*v1.Node, *v1.NodeList]
 	layouts *client.Client
+	home    *home
 	own     *own
+	also    *own // what the publisher writes; nil where there is none
 	order   *order
 	claim   *claim
 
@@ -47,21 +46,22 @@ type look struct {
 	from    string // who told the rules, as v1alpha1.Rules.From
 	known   bool   // whether machine and rules are known
 	stale   error  // why they could not be read again
-	nodeUID types.UID
 	// What the API server has.
-	published []byte // content, nil where there is no layout
-	owner     types.UID
+	node      identity // as of this look
+	published []byte   // content, nil where there is no layout
+	mark      string
 	sequence  int64
-	begun     bool   // sequence is of this agent
-	doubt     bool   // a write failed, and may have been done nevertheless
-	reread    bool   // the publisher has to read what it published
-	vague     error  // why the machine could not be described in detail
-	doubted   error  // why the files were read instead of asking the kubelet
-	fault     string // what was last logged of observations
-	unsettled int    // looks in a row that met the kubelet writing
-	missed    int    // looks in a row that missed pods in the kubelet's list
-	whole     bool   // the kubelet has listed all of them since it started
-	borne     string // the contradiction of its files that is believed
+	begun     bool               // sequence is of this agent
+	doubt     bool               // the layout has to be read, because a write or a read of it failed
+	reread    *metav1.GetOptions // how the publisher has to read what it published; nil where it need not
+	slow      time.Time          // when all is to be read whatever the watches tell
+	vague     error              // why the machine could not be described in detail
+	doubted   error              // why the files were read instead of asking the kubelet
+	fault     string             // what was last logged of observations
+	unsettled int                // looks in a row that met the kubelet writing
+	missed    int                // looks in a row that missed pods in the kubelet's list
+	whole     bool               // the kubelet has listed all of them since it started
+	borne     string             // the contradiction of its files that is believed
 }
 
 func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
@@ -70,11 +70,14 @@ func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
 	if full {
 		k.service.Wake()
 	}
-	if full || k.doubt || k.stale != nil {
-		if err := k.discover(ctx); err != nil {
-			return false, err
-		}
-		k.doubt = false
+	if full || k.stale != nil {
+		k.discover(ctx)
+	}
+	if !k.known {
+		return false, k.stale
+	}
+	if err := k.sync(ctx, full); err != nil {
+		return false, err
 	}
 	seen, err := kubelet.Observe(ctx, k.service, k.root)
 	if err != nil {
@@ -137,9 +140,9 @@ func (k *look) complete(m *topo.Machine, entries []ledger.Entry) []ledger.Entry 
 	})
 }
 
-// discover reads what seldom changes: the machine, the kubelet's configuration, the Node, and the
-// layout as the API server has it. A machine or rules that cannot be read stay as they were.
-func (k *look) discover(ctx context.Context) error {
+// discover reads what seldom changes: the machine and the kubelet's configuration. What cannot be read stays
+// as it was.
+func (k *look) discover(ctx context.Context) {
 	k.stale = nil
 	m, err := k.cfg.Machine.Machine(ctx)
 	if err == nil {
@@ -154,15 +157,9 @@ func (k *look) discover(ctx context.Context) error {
 			k.detail = d
 		}
 	}
-	if k.machine == nil {
-		return k.stale
+	if k.machine != nil {
+		k.discoverRules(ctx)
 	}
-	k.discoverRules(ctx)
-	if !k.known {
-		return k.stale
-	}
-	k.reread = true
-	return k.sync(ctx)
 }
 
 func (k *look) discoverRules(ctx context.Context) {
@@ -181,61 +178,6 @@ func (k *look) discoverRules(ctx context.Context) {
 	if conf.Effective {
 		k.from = v1alpha1.FromKubelet
 	}
-}
-
-// sync reads the Node and the layout, so that one that was changed or deleted is written again.
-func (k *look) sync(ctx context.Context) error {
-	node, err := k.nodes.Get(ctx, k.cfg.NodeName, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("get node %s: %w", k.cfg.NodeName, err)
-	}
-	k.nodeUID = node.UID
-	l, err := k.layouts.Get(ctx, k.cfg.NodeName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		k.begun, k.published, k.owner = true, nil, ""
-		k.own.read(&v1alpha1.NodeLayout{})
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("get layout %s: %w", k.cfg.NodeName, err)
-	}
-	// A new agent goes on with the order that the one before it saw.
-	if k.published == nil {
-		for _, p := range l.Holdings {
-			k.order.seen(p.UID)
-		}
-	}
-	k.sequence = max(k.sequence, l.Sequence)
-	if !k.begun {
-		k.begun, k.sequence = true, ahead(k.sequence)
-	}
-	k.owner = ""
-	for _, o := range l.OwnerReferences {
-		if o.Kind == "Node" {
-			k.owner = o.UID
-		}
-	}
-	if k.published, err = content(l); err != nil {
-		return err
-	}
-	if k.claim.read(l.Agent, k.own.read(l)) {
-		k.log.Info("another agent writes the layout; claiming it, because this one started later", "other", l.Agent.ID)
-		k.owner = "" // so that the layout is written
-	}
-	return nil
-}
-
-// stride is how far apart the sequences of two agents begin: more than one of them ever writes while a write of its
-// own is held up.
-const stride = 1 << 20
-
-// ahead returns where an agent begins to count that finds a sequence. A late write may have brought an old layout
-// back; whoever read a newer one would take this agent's first reports for older than that.
-func ahead(found int64) int64 {
-	if found > math.MaxInt64-2*stride {
-		return found // nobody but a forger comes so far
-	}
-	return (found/stride + 1) * stride
 }
 
 // layout makes the object of what was observed, and the state that whoever reads the object will see.

@@ -6,113 +6,119 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-
-	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// own watches the agent's own layout, so that one that somebody else changed or deleted is written again
-// at once. It watches metadata only: the API server raises an object's generation with every change that
-// is not one of its status.
+// own watches an object that the agent writes, so that one that somebody else changed or deleted is written
+// again at once. It watches metadata only: the API server raises an object's generation with every change
+// but those of its status and of its metadata, and of the latter the agent's own part is compared.
 type own struct {
-	informer cache.Controller
-	changed  func()
+	*view
+	labels  []string // the keys of those that the agent writes
+	changed func()
+	there   chan struct{} // closed when the object was there once: before that there may be no such kind
 
 	// mu is held while the agent writes, so that an event of its own write is met after the answer.
 	mu    sync.Mutex
 	known version
+	odd   bool // somebody else has written since the object was last read
 }
 
 // version is one content of an object; the zero version is of no object that is known.
 type version struct {
 	uid        types.UID
 	generation int64
+	mark       string
 }
 
-func newOwn(rc *rest.Config, node string, changed func()) (*own, error) {
-	client, err := metadata.NewForConfig(rc)
-	if err != nil {
-		return nil, fmt.Errorf("make metadata client for %s: %w", rc.Host, err)
-	}
-	layouts, mine := client.Resource(v1alpha1.NodeLayoutResource()), fields.OneTermEqualSelector("metadata.name", node).String()
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = mine
-			return layouts.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = mine
-			return layouts.Watch(ctx, o)
-		},
-	}
-	w := &own{changed: changed}
-	_, w.informer = cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: lw,
-		ObjectType:    &metav1.PartialObjectMetadata{},
-		Transform:     bare,
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { w.event(obj, false) },
-			UpdateFunc: func(_, obj any) { w.event(obj, false) },
-			DeleteFunc: func(obj any) { w.event(obj, true) },
-		},
-	})
-	return w, nil
+func newOwn(objects metadata.ResourceInterface, name string, labels []string, changed func()) *own {
+	w := &own{labels: labels, changed: changed, there: make(chan struct{})}
+	w.view = newView(objects, name, w.event)
+	return w
 }
 
-// bare keeps what tells versions apart.
-func bare(obj any) (any, error) {
-	if p, ok := obj.(*metav1.PartialObjectMetadata); ok {
-		return &metav1.PartialObjectMetadata{TypeMeta: p.TypeMeta, ObjectMeta: metav1.ObjectMeta{
-			Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Generation: p.Generation}}, nil
+// run watches from when the agent first has read or written the object.
+func (w *own) run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-w.there:
+		w.view.run(ctx)
 	}
-	return obj, nil
 }
 
-func (w *own) run(ctx context.Context) { w.informer.RunWithContext(ctx) }
-
-func (w *own) event(obj any, deleted bool) {
-	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = d.Obj
-	}
-	p, ok := obj.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return
-	}
+func (w *own) event(p *metav1.PartialObjectMetadata, deleted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch known := w.known; {
-	case known == version{}: // the first look reads the object anyway
-	case deleted && p.UID == known.uid, !deleted && (p.UID != known.uid || p.Generation > known.generation):
+	switch now, known := w.versionOf(p), w.known; {
+	case known == version{}: // the next look reads the object anyway
+	case deleted && now.uid == known.uid, !deleted && now != known && (now.uid != known.uid || now.generation >= known.generation):
+		w.odd = true
 		w.changed()
 	}
 }
 
-// write does a write and keeps which version it made; after a failure every version is somebody else's.
-func (w *own) write(do func() (*v1alpha1.NodeLayout, error)) error {
+// strange reports, once, whether somebody else has written the object.
+func (w *own) strange() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	l, err := do()
+	odd := w.odd
+	w.odd = false
+	return odd
+}
+
+// write does a write, or what may end in one, and keeps which version the server then has; nil is for one
+// that nothing was learned of. After a failure every version is somebody else's.
+func (w *own) write(do func() (metav1.Object, error)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	is, err := do()
 	if err != nil {
 		w.known.generation = 0
 		return err
 	}
-	w.known = versionOf(l)
+	if is != nil {
+		w.keep(w.versionOf(is))
+	}
 	return nil
 }
 
-// read keeps which version the agent has read, and reports whether it is one that was not known.
-func (w *own) read(l *v1alpha1.NodeLayout) (fresh bool) {
+// read keeps which version the agent has read, nil where there is none, and reports whether it has a content
+// that was not known.
+func (w *own) read(is metav1.Object) (fresh bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.known
-	w.known = versionOf(l)
-	return before != w.known
+	before, now := w.known, version{}
+	if is != nil {
+		now = w.versionOf(is)
+	}
+	w.keep(now)
+	return before.uid != now.uid || before.generation != now.generation
 }
 
-func versionOf(l *v1alpha1.NodeLayout) version { return version{l.UID, l.Generation} }
+func (w *own) keep(now version) {
+	w.known = now
+	if now == (version{}) {
+		return
+	}
+	select {
+	case <-w.there:
+	default:
+		close(w.there)
+	}
+}
+
+func (w *own) versionOf(o metav1.Object) version {
+	return version{o.GetUID(), o.GetGeneration(), mark(o, w.labels)}
+}
+
+// mark is what the agent decides of an object's metadata: which Node owns it, and the labels of these keys.
+func mark(o metav1.Object, labels []string) string {
+	var owner types.UID
+	for _, r := range o.GetOwnerReferences() {
+		if r.Kind == "Node" {
+			owner = r.UID
+		}
+	}
+	return fmt.Sprintf("%s %q", owner, pick(o.GetLabels(), labels))
+}

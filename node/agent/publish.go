@@ -31,14 +31,31 @@ func (k *look) publish(ctx context.Context, l *v1alpha1.NodeLayout, n *ledger.No
 	wrote, err = k.publishLayout(ctx, l)
 	k.told(v1alpha1.Kind, wrote, err)
 	k.cfg.Witness.Saw(n, k.sequence)
-	p := k.cfg.Publisher
-	if p == nil || k.claim.rival != nil {
+	if k.cfg.Publisher == nil || k.claim.rival != nil {
 		return wrote, err
 	}
-	also, alsoErr := p.Publish(ctx, n, k.nodeUID, k.reread)
-	k.told(p.Object(), also, alsoErr)
-	k.reread = k.reread && alsoErr != nil
+	also, alsoErr := k.publishAlso(ctx, n)
 	return wrote || also, errors.Join(err, alsoErr)
+}
+
+// publishAlso has the publisher publish.
+func (k *look) publishAlso(ctx context.Context, n *ledger.Node) (wrote bool, err error) {
+	p := k.cfg.Publisher
+	err = k.also.write(func() (is metav1.Object, err error) {
+		is, wrote, err = p.Publish(ctx, n, k.meta(), k.reread)
+		return is, err
+	})
+	k.told(p.Object(), wrote, err)
+	if err == nil {
+		k.reread = nil
+	}
+	return wrote, err
+}
+
+// meta is what the agent decides of the metadata of what it writes.
+func (k *look) meta() metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: k.cfg.NodeName, Labels: k.node.labels,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: k.cfg.NodeName, UID: k.node.uid}}}
 }
 
 func (k *look) told(object string, wrote bool, err error) {
@@ -53,18 +70,19 @@ func (k *look) publishLayout(ctx context.Context, l *v1alpha1.NodeLayout) (wrote
 	if err != nil {
 		return false, err
 	}
-	right := k.published != nil && bytes.Equal(now, k.published) && k.owner == k.nodeUID
+	l.ObjectMeta = k.meta()
+	should := mark(l, k.cfg.Labels)
+	right := k.published != nil && bytes.Equal(now, k.published) && k.mark == should
 	if err := k.claim.may(time.Now(), right); err != nil || right {
 		return false, err
 	}
 	l.Sequence = k.sequence + 1
-	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: k.cfg.NodeName, UID: k.nodeUID}}
 	l.Agent = k.claim.me
-	if err := k.own.write(func() (*v1alpha1.NodeLayout, error) { return k.layouts.Apply(ctx, l) }); err != nil {
+	if err := k.own.write(func() (metav1.Object, error) { return k.layouts.Apply(ctx, l) }); err != nil {
 		k.doubt = true
 		return false, err
 	}
-	k.sequence, k.published, k.owner = l.Sequence, now, k.nodeUID
+	k.sequence, k.published, k.mark = l.Sequence, now, should
 	k.log.V(1).Info("published", "sequence", l.Sequence, "pods", len(l.Holdings), "bytes", len(now))
 	return true, nil
 }

@@ -3,13 +3,15 @@ package agent
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/nrt"
@@ -46,7 +48,7 @@ func awaitZones(t *testing.T, a *api, want string) *v1alpha2.NodeResourceTopolog
 
 func withZones(t *testing.T, cfg Config, log logr.Logger) Config {
 	t.Helper()
-	p, err := nrt.NewPublisher(cfg.REST, log)
+	p, err := nrt.NewPublisher(cfg.REST, cfg.Labels, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,14 +125,18 @@ type broken struct{}
 
 func (broken) Object() string { return "Broken" }
 
-func (broken) Publish(context.Context, *ledger.Node, types.UID, bool) (bool, error) {
-	return false, errors.New("down")
+func (broken) Resource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "brokens"}
+}
+
+func (broken) Publish(context.Context, *ledger.Node, metav1.ObjectMeta, *metav1.GetOptions) (metav1.Object, bool, error) {
+	return nil, false, errors.New("down")
 }
 
 // account keeps what a witness was told.
 type account struct {
 	saw    int64
-	looks  int
+	looks  atomic.Int64 // read while an agent runs
 	wrote  map[string]int
 	failed map[string]int
 }
@@ -145,7 +151,7 @@ func (a *account) Wrote(object string, err error) {
 	}
 }
 
-func (a *account) Looked(time.Duration, bool, error) { a.looks++ }
+func (a *account) Looked(time.Duration, bool, error) { a.looks.Add(1) }
 
 func TestLayoutIsWrittenWhateverThePublisherDoes(t *testing.T) {
 	a, rc := newAPI(t)
