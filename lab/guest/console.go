@@ -29,8 +29,8 @@ type console struct {
 	stuck bool
 }
 
-// ErrHung is a guest that stands still. QEMU's emulation of several CPUs by several threads does that to a
-// guest now and then when the host is busy; another boot goes well.
+// ErrHung is a guest that stands still. QEMU's emulation of several CPUs by several threads did that to a
+// guest now and then when the host was busy and had fewer CPUs; another boot goes well.
 var ErrHung = errors.New("the guest's CPUs are stuck")
 
 // lockup is what Linux' watchdog writes, every half minute from the first on.

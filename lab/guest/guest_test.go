@@ -95,3 +95,15 @@ func TestAGuestThatStandsStill(t *testing.T) {
 	}
 	<-g.Done()
 }
+
+// A guest with more CPUs than the host has them emulated by one thread.
+func TestThreadsOfAGuest(t *testing.T) {
+	for smp, want := range map[string]string{"2": "multi", "4,sockets=2,cores=2,threads=1": "multi", "cpus=5,maxcpus=8": "single", "16": "single"} {
+		if got := accelerator([]string{"-machine", "q35", "-smp", smp}, 4); got != "tcg,thread="+want {
+			t.Errorf("-smp %s on 4 CPUs: %s, want %s", smp, got, want)
+		}
+	}
+	if got := accelerator([]string{"-machine", "q35"}, 1); got != "tcg,thread=multi" {
+		t.Errorf("one CPU on one: %s", got)
+	}
+}

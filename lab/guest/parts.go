@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tenon-numa/tenon/lab/debian"
@@ -37,17 +40,23 @@ type architecture struct {
 	console                          string // the kernel's name of the first serial port
 	shell                            string // of the port of the shell
 	shellDevice                      []string
+	append                           string // the kernel's command line
 }
 
 func find(arch string) (architecture, error) {
 	switch arch {
 	case "amd64":
 		return architecture{"qemu-system-x86_64", "qemu-system-x86", "linux-image-cloud-amd64", "ttyS0", "ttyS1",
-			[]string{"-serial", "chardev:shell"}}, nil
+			[]string{"-serial", "chardev:shell"},
+			// tsc=reliable: on a busy host the kernel finds its clock unstable and takes another, for which it stops
+			// all CPUs at once; emulated CPUs that outnumber the host's may not come out of that.
+			// no_timer_check: the kernel counts ticks of a timer while it turns in a loop, and panics where a busy host
+			// lets the loop end before them.
+			"tsc=reliable no_timer_check"}, nil
 	case "arm64":
 		// The board has one serial port, so the other is on the PCI bus.
 		return architecture{"qemu-system-aarch64", "qemu-system-arm", "linux-image-cloud-arm64", "ttyAMA0", "ttyS0",
-			[]string{"-device", "pci-serial,chardev=shell"}}, nil
+			[]string{"-device", "pci-serial,chardev=shell"}, ""}, nil
 	}
 	return architecture{}, fmt.Errorf("no guests of architecture %q: want amd64 or arm64", arch)
 }
@@ -104,13 +113,29 @@ func only(dir string, patterns ...string) (string, error) {
 	return "", fmt.Errorf("%s has not exactly one %s: remove the directory to have the package unpacked anew", dir, patterns[0])
 }
 
+// accelerator returns how QEMU translates: with a thread for each CPU of the guest where the host has a CPU for
+// each, and otherwise with one thread that runs them in turn. Threads that outnumber the host's CPUs spend
+// their time in waiting for locks whose holders the host does not run just then, at worst until the guest
+// stands still; one thread goes on to the next CPU where one waits.
+func accelerator(qemu []string, hostCPUs int) string {
+	cpus := 1
+	if at := slices.Index(qemu, "-smp"); at >= 0 && at+1 < len(qemu) {
+		first, _, _ := strings.Cut(qemu[at+1], ",")
+		if n, err := strconv.Atoi(strings.TrimPrefix(first, "cpus=")); err == nil {
+			cpus = n
+		}
+	}
+	if cpus > hostCPUs {
+		return "tcg,thread=single"
+	}
+	return "tcg,thread=multi"
+}
+
 // args is QEMU's command line.
 func args(c Config, p *Parts, initrd string, shellFD int) []string {
 	a, _ := find(cmp.Or(c.Arch, "amd64"))
-	// tsc=reliable: on a busy host the kernel finds its clock unstable and takes another, for which it stops
-	// all CPUs at once; emulated CPUs that outnumber the host's may not come out of that.
-	line := fmt.Sprintf("console=%s quiet loglevel=4 panic=-1 mitigations=off tsc=reliable guest.shell=%s", a.console, a.shell)
-	out := []string{"-accel", "tcg,thread=multi", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+	line := fmt.Sprintf("console=%s quiet loglevel=4 panic=-1 mitigations=off %s guest.shell=%s", a.console, a.append, a.shell)
+	out := []string{"-accel", accelerator(c.Args, runtime.NumCPU()), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", p.Kernel, "-initrd", initrd, "-append", strings.TrimSpace(line + " " + c.Append),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-chardev", fmt.Sprintf("socket,id=shell,fd=%d", shellFD)}
