@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/core/score"
@@ -51,6 +53,10 @@ type Args struct {
 	// TurnTimeoutSeconds bounds how long a pod waits for a pod before it on its way to the same node;
 	// after that it is scheduled anew. 1..3600; 30 when zero.
 	TurnTimeoutSeconds int32 `json:"turnTimeoutSeconds,omitempty"`
+
+	// LayoutSelector is a label selector, such as tenon.sh/shard=a: the scheduler reads what nodes publish under
+	// labels that it matches, and takes pods to nodes with such labels only; all when empty.
+	LayoutSelector string `json:"layoutSelector,omitempty"`
 
 	// Strategy is how nodes are scored, for pods that do not say it themselves: Tenon's own way when empty.
 	// For arguments of kind NodeResourceTopologyMatchArgs it is LeastAllocated when empty, as it is there.
@@ -136,7 +142,34 @@ func (a Args) complete() (Args, error) {
 	if a.TurnTimeoutSeconds < 1 || a.TurnTimeoutSeconds > maxTimeout {
 		return Args{}, fmt.Errorf("%s: turnTimeoutSeconds: %d is outside 1..%d", tenonKind, a.TurnTimeoutSeconds, maxTimeout)
 	}
-	return a, nil
+	return a, checkSelector(a.LayoutSelector)
+}
+
+// Bounds of a selector: it goes with every list and watch.
+const (
+	maxSelector     = 1024 // bytes
+	maxRequirements = 16
+)
+
+// checkSelector refuses what a node's affinity could not say, too.
+func checkSelector(text string) error {
+	if len(text) > maxSelector {
+		return fmt.Errorf("%s: layoutSelector: %d bytes are more than %d", tenonKind, len(text), maxSelector)
+	}
+	s, err := labels.Parse(text)
+	if err != nil {
+		return fmt.Errorf("%s: layoutSelector: %q: %w", tenonKind, text, err)
+	}
+	all, _ := s.Requirements()
+	if len(all) > maxRequirements {
+		return fmt.Errorf("%s: layoutSelector: %d requirements are more than %d", tenonKind, len(all), maxRequirements)
+	}
+	for _, r := range all {
+		if op := r.Operator(); op == selection.GreaterThan || op == selection.LessThan {
+			return fmt.Errorf("%s: layoutSelector: %q: operator %s is not supported", tenonKind, text, op)
+		}
+	}
+	return nil
 }
 
 // check is a field that takes certain values only.

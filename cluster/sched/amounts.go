@@ -37,9 +37,9 @@ func newAmounts(f informers.SharedInformerFactory) (*amounts, error) {
 	return &amounts{nodes: f.Core().V1().Nodes().Lister(), pods: pods.GetIndexer()}, nil
 }
 
-// short says what a node has too little of for a pod beside those that are bound to it and those that are
-// about to be, or "". What is not in memory is not short of anything: the kubelet will tell.
-func (a *amounts) short(pod *v1.Pod, node string, ahead []ledger.PodID) string {
+// short says what a node has too little of for a pod beside those that are bound to it and those of the others
+// that are not bound as far as the informer knows, or "". What is not in memory is not short of anything: the kubelet will tell.
+func (a *amounts) short(pod *v1.Pod, node string, more []ledger.PodID) string {
 	if a == nil {
 		return ""
 	}
@@ -51,11 +51,11 @@ func (a *amounts) short(pod *v1.Pod, node string, ahead []ledger.PodID) string {
 	if err != nil {
 		return ""
 	}
-	others := make([]*v1.Pod, 0, len(bound)+len(ahead))
+	others := make([]*v1.Pod, 0, len(bound)+len(more))
 	for _, o := range bound {
 		others = append(others, o.(*v1.Pod))
 	}
-	for _, id := range ahead {
+	for _, id := range more {
 		o, there, err := a.pods.GetByKey(id.Namespace + "/" + id.Name)
 		if p, ok := o.(*v1.Pod); err == nil && there && ok && string(p.UID) == id.UID && p.Spec.NodeName == "" {
 			others = append(others, p)

@@ -6,38 +6,67 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// Filter keeps the pod from nodes whose managers would refuse it.
+// Filter keeps the pod from nodes whose managers would refuse it. For nearly all nodes that take the pod,
+// PreFilter knows that already.
 func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	s, ok := read(cs)
+	s, ok := p.state(cs)
 	if !ok {
 		return nil
 	}
 	name := info.Node().Name
-	n := s.base(name)
+	slot := s.slot(info, name)
+	if slot >= 0 && s.fits != nil && s.fits.In(slot) && len(s.overlay) == 0 && s.vain == nil && !p.choosy() {
+		return s.answered(name, nil, nil)
+	}
+	return p.judged(s, name, slot)
+}
+
+// choosy reports whether the profile keeps pods away from nodes that would take them.
+func (p *Plugin) choosy() bool {
+	return p.args.CoarseNodes == config.Refuse || p.args.SilentNodes == config.Refuse
+}
+
+// judged is Filter of a node in a slot, -1 if the ledger does not know it.
+func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
+	n, _ := s.snap.At(slot)
+	o := s.overlay[name]
+	if o != nil {
+		n = o.base
+	}
 	if !p.knows(n) {
 		return s.answered(name, nil, p.unknown(s, n, name))
 	}
 	if p.shuns(n) {
 		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "node's agent is silent: a report is overdue"))
 	}
-	v := p.verdict(s, n)
-	if !v.Fits() {
-		status := refusal(v)
-		if p.never(s, n) {
-			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, status.Reasons()...)
-		}
-		return s.answered(name, v.Reasons, status)
+	if no := p.refuses(s, n, o, slot); no != nil {
+		return s.answered(name, no.reasons, no.status())
 	}
-	if o := s.overlay[name]; o != nil && !o.spares(s.pod) {
+	if o != nil && !o.spares(s.pod) {
 		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "pods that are nominated to the node would lose their place"))
 	}
-	if p.vain.is(s.uid, name, n.News) {
+	if at, in := s.vain[name]; in && at == n.News {
 		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "node has not reported pods that it must admit before this one"))
 	}
 	return s.answered(name, nil, nil)
+}
+
+// refuses says why a node cannot take the pod, nil if it can. What is not as it is, but as it would be, is nobody
+// else's to know.
+func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay, slot int) *no {
+	switch {
+	case o != nil:
+		_, no := p.compute(s, n)
+		return no
+	case s.fits != nil && s.fits.In(slot):
+		return nil
+	}
+	_, no := p.reply(s, slot)
+	return no
 }
 
 // unknown decides on a node of which nothing is known, or too little.

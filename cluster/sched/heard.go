@@ -53,10 +53,10 @@ func (h *heard) OnDelete(o any) {
 
 // nodeNames returns a function that lists the names of the cluster's nodes, from the scheduler's own
 // informer.
-func nodeNames(cc *schedconfig.CompletedConfig) func() []string {
+func nodeNames(cc *schedconfig.CompletedConfig, selector labels.Selector) func() []string {
 	nodes := cc.InformerFactory.Core().V1().Nodes().Lister()
 	return func() []string {
-		list, err := nodes.List(labels.Everything())
+		list, err := nodes.List(selector)
 		if err != nil {
 			return nil // of what is in memory there is always a list
 		}

@@ -22,18 +22,47 @@ import (
 type usual struct {
 	mu     sync.Mutex
 	recent *score.Recent
+	// taken is the mix that nodes are scored by. It is what recent says, but for what makes no difference: with
+	// every other mix, each cost that is remembered has to be worked out again.
+	taken *score.Mix
 }
+
+// drift is by how much the weights of two mixes, 512 together, may differ in all before they count as two.
+const drift = 24
 
 // asked remembers a pod that is to be scheduled, and returns the mix that its nodes are scored by, and
 // whether it is another one than before.
-func (u *usual) asked(uid string, p *place.Pod) (*score.Mix, bool) {
+func (u *usual) asked(uid string, p *place.Pod) (mix *score.Mix, renewed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.recent == nil {
 		u.recent = score.NewRecent()
+		u.taken = u.recent.Mix()
 	}
-	renewed := u.recent.Add(uid, p)
-	return u.recent.Mix(), renewed
+	if u.recent.Add(uid, p) && differ(u.taken, u.recent.Mix()) {
+		u.taken, renewed = u.recent.Mix(), true
+	}
+	return u.taken, renewed
+}
+
+// differ reports whether the weights of two mixes differ by more than drift, or what they say of pods that
+// were not seen yet.
+func differ(a, b *score.Mix) bool {
+	if a.Unseen() != b.Unseen() {
+		return true
+	}
+	apart := map[string]int64{}
+	for _, s := range a.Shares() {
+		apart[s.Pod.Shape()] += s.Weight
+	}
+	for _, s := range b.Shares() {
+		apart[s.Pod.Shape()] -= s.Weight
+	}
+	sum := int64(0)
+	for _, w := range apart {
+		sum += max(w, -w)
+	}
+	return sum > drift
 }
 
 // usually gives the strategy of a pod that is to be scheduled what the cluster usually runs.
@@ -48,10 +77,7 @@ func (p *Plugin) usually(s *state) {
 func (u *usual) mix() *score.Mix {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.recent == nil {
-		return nil
-	}
-	return u.recent.Mix()
+	return u.taken
 }
 
 // learn remembers pods as if they had been asked for in the order in which they were created. So a

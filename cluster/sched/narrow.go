@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -22,51 +23,98 @@ import (
 // left out are asked as well, and the attempt ends as if none had been: with every node's own reason, and with
 // every node where preemption may help.
 
-// narrow returns the nodes that can take the pod as far as this plugin knows, or nil where they are so many
-// that a list of them costs more than it saves, and where there are none: then every node has to say why.
-func (p *Plugin) narrow(s *state, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
+// narrow returns the nodes that can take the pod as far as this plugin knows, or nil where a list of them costs
+// more than it saves, and where there are none: then every node has to say why.
+func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *state, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	// Without PostFilter nobody would ask the nodes that are left out. Pods of a group are tried on parts of
 	// the cluster, and PostFilter is not told of which.
-	if p.preemption == nil || p.preemption.runner == nil || pod.Spec.SchedulingGroup != nil {
+	if p.preemption == nil || p.preemption.runner == nil || pod.Spec.SchedulingGroup != nil || s.fits == nil {
 		return nil
 	}
-	set := p.fitting(s, (len(nodes)-1)/2)
-	if set == nil {
+	count := s.fits.Len()
+	if names := p.sample(ctx, cs, s, pod, count, len(nodes)); names != nil {
+		return s.name(names)
+	}
+	if count == 0 || !p.pays(count, len(nodes)) {
 		return nil
 	}
-	names := make(sets.Set[string], set.Len())
-	for n := range set.All() {
-		if p.knows(n) && !p.shuns(n) {
-			names.Insert(n.Name)
-		}
-	}
-	if p.lets(s) {
-		for _, info := range nodes {
-			if name := info.Node().Name; s.snap.Node(name) == nil {
-				names.Insert(name)
-			}
-		}
-	}
-	if len(names) == 0 || 2*len(names) >= len(nodes) {
+	return s.name(p.fit(s, len(nodes)))
+}
+
+// name has kube-scheduler look at no others than some nodes, if there are any.
+func (s *state) name(names sets.Set[string]) *fwk.PreFilterResult {
+	if len(names) == 0 {
 		return nil
 	}
 	s.only = names
 	return &fwk.PreFilterResult{NodeNames: names}
 }
 
-// fitting returns the nodes where the pod fits, or nil where that are none, or more than so many.
-func (p *Plugin) fitting(s *state, most int) *ledger.Set {
+// fit returns the nodes that Filter lets the pod on, or nil where there are too many to be named.
+func (p *Plugin) fit(s *state, all int) sets.Set[string] {
+	names := make(sets.Set[string], s.fits.Len())
+	for n := range s.fits.All() {
+		if at, vain := s.vain[n.Name]; p.knows(n) && !p.shuns(n) && !(vain && at == n.News) {
+			names.Insert(n.Name)
+		}
+	}
+	if p.lets(s) {
+		names.Insert(s.spots.unknown...)
+	}
+	if !p.pays(len(names), all) {
+		return nil
+	}
+	return names
+}
+
+// What it takes kube-scheduler, compared with each other, to have a node named, to filter it, and to score it.
+const (
+	naming  = 2
+	asking  = 5
+	scoring = 5
+)
+
+// pays reports whether it takes less to name so many nodes than to look for enough of them among all.
+func (p *Plugin) pays(named, all int) bool { return p.toName(named) < p.toLook(named, all) }
+
+// toName is what it takes to name nodes that fit, and to look at as many of them as kube-scheduler would.
+func (p *Plugin) toName(named int) int {
+	return naming*named + (asking+scoring)*p.enough(named)
+}
+
+// toLook is what it takes to look for enough nodes among all if so many fit.
+func (p *Plugin) toLook(fit, all int) int {
+	found := min(fit, p.enough(all))
+	return asking*min(all, found*all/max(1, fit)) + scoring*found
+}
+
+// enough returns how many nodes that fit kube-scheduler looks for among so many, as its configuration says or, where
+// that says nothing, by the rule in its documentation of percentageOfNodesToScore.
+func (p *Plugin) enough(nodes int) int {
+	percent := p.percent()
+	if percent == 0 {
+		percent = max(5, 50-nodes/125)
+	}
+	return min(nodes, max(100, nodes*percent/100))
+}
+
+// percent is percentageOfNodesToScore of the profile, or of all profiles; 0 leaves it to kube-scheduler.
+func (p *Plugin) percent() int {
+	if f, ok := p.handle.(interface{ PercentageOfNodesToScore() *int32 }); ok && f.PercentageOfNodesToScore() != nil {
+		return int(*f.PercentageOfNodesToScore())
+	}
+	return int(p.percentage)
+}
+
+// fitting returns the nodes where the pod fits, or nil where it takes too long to say.
+func (p *Plugin) fitting(s *state) *ledger.Set {
 	// Whether what a node gives satisfies a demand takes long to say of many nodes, and helps pods to come: not
 	// those of a kind that comes once.
-	if s.demand != (place.Demand{}) && p.index.Fitting(s.snap, s.key, s.pod, place.Demand{}).Len() > most &&
+	if s.demand != (place.Demand{}) && 2*p.index.Fitting(s.snap, s.key, s.pod, place.Demand{}).Len() > s.snap.Len() &&
 		p.demands.first(fmt.Sprintf("%s %+v", s.key, s.demand)) {
 		return nil
 	}
-	set := p.index.Fitting(s.snap, s.key, s.pod, s.demand)
-	if n := set.Len(); n == 0 || n > most {
-		return nil
-	}
-	return set
+	return p.index.Fitting(s.snap, s.key, s.pod, s.demand)
 }
 
 // shuns reports whether the profile keeps pods away from a node because it is silent.
@@ -151,13 +199,19 @@ func (pre *preemption) ask(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	d.NodeToStatus.SetAbsentNodesStatus(absent)
 	said := map[string]bool{}
 	d.NodeToStatus.ForEachExplicitNode(func(name string, _ *fwk.Status) { said[name] = true })
-	statuses := make([]*fwk.Status, len(nodes))
+	statuses, fits := make([]*fwk.Status, len(nodes)), atomic.Bool{}
 	pre.handle.Parallelizer().Until(ctx, len(nodes), func(i int) {
 		name := nodes[i].Node().Name
 		if !said[name] && (among.AllNodes() || among.NodeNames.Has(name)) {
 			statuses[i] = pre.handle.RunFilterPluginsWithNominatedPods(ctx, cs, pod, nodes[i])
+			if statuses[i].IsSuccess() {
+				fits.Store(true)
+			}
 		}
 	}, pre.plugin.name)
+	if fits.Load() {
+		pre.retry(pod, pre.now()) // something has changed since nodes were named, and nobody will tell
+	}
 	for i, status := range statuses {
 		switch name := nodes[i].Node().Name; {
 		case status.Code() == fwk.Error:
@@ -168,6 +222,23 @@ func (pre *preemption) ask(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 		}
 	}
 	return nil
+}
+
+// overtaken widens an attempt whose PostFilter did not get to this plugin, because another plugin's before it had
+// the last word. A rejection at Reserve or later is another matter: it tells of one node only, and leaves nobody out.
+func (pre *preemption) overtaken(ctx context.Context, pod *v1.Pod, why *framework.FitError) error {
+	c, all := pre.plugin.last.Load(), why.Diagnosis.NodeToStatus
+	if c == nil || c.state.uid != string(pod.UID) || c.state.only == nil || all == nil || len(all.AbsentNodesStatus().Reasons()) == 0 {
+		return nil
+	}
+	pre.widened.mu.Lock()
+	done := pre.widened.last != nil && pre.widened.last.NodeToStatus == all
+	pre.widened.mu.Unlock()
+	if done {
+		return nil
+	}
+	_, err := pre.widen(ctx, c.cs, pod, all)
+	return err
 }
 
 // mend makes the report of an attempt that left nodes out what it would be had it not. PostFilter can add what

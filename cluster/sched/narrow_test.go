@@ -43,6 +43,8 @@ type town struct {
 	pods   []*v1.Pod
 	// every has the plugin leave no node out.
 	every bool
+	// early has another plugin's PostFilter come before the plugin's, and have the last word.
+	early bool
 
 	mu    sync.Mutex
 	asked map[string]bool
@@ -101,8 +103,9 @@ func (c *town) fill(n int, free ...string) {
 // ending is how the attempt to schedule a pod ended.
 type ending struct {
 	node, promised, why string
-	// by are the plugins whose events wake the pod.
-	by []string
+	// by are the plugins whose events wake the pod, others the nodes of which it is theirs alone to wake it.
+	by     []string
+	others string
 }
 
 // schedules has a pod scheduled once.
@@ -139,9 +142,14 @@ func (c *town) schedules(pod *v1.Pod) ending {
 // open returns a scheduler that knows of all nodes and pods.
 func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- ending) *scheduler.Scheduler {
 	c.t.Helper()
-	list := profiles(c.t, ofTown)
+	text := ofTown
+	if c.early {
+		text = strings.Replace(text, "{name: Notes}", "{name: Notes}, {name: Early}", 1)
+	}
+	list := profiles(c.t, text)
 	c.shared.plugins, c.shared.preempts = nil, preempters(list, klog.Background())
-	registry := frameworkruntime.Registry{Name: named(Name, c.shared), notes: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return noter{c}, nil }}
+	registry := frameworkruntime.Registry{Name: named(Name, c.shared), notes: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return noter{c}, nil },
+		"Early": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return early{}, nil }}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
 		scheduler.WithProfiles(list...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
@@ -158,6 +166,9 @@ func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- end
 		}
 		if why, ok := status.AsError().(*framework.FitError); ok {
 			e.by = slices.Sorted(maps.Keys(why.Diagnosis.UnschedulablePlugins))
+			if o := refusedByOthers(c.shared.plugins[0], status); o != nil {
+				e.others = fmt.Sprint(o.but, slices.Sorted(maps.Keys(o.names)))
+			}
 		}
 		ends <- e
 	}
@@ -175,11 +186,42 @@ type noter struct{ *town }
 
 func (noter) Name() string { return notes }
 
+func (noter) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Status) { return nil, nil }
+
 func (n noter) Filter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked[info.Node().Name] = true
 	return nil
+}
+
+// early is a plugin that says it has made room for every pod.
+type early struct{}
+
+func (early) Name() string { return "Early" }
+
+func (early) PostFilter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	return nil, fwk.NewStatus(fwk.Success)
+}
+
+// Where another plugin's PostFilter has the last word, what is said and what wakes the pod is as if no nodes had been
+// left out, too.
+func TestNothingIsLostToAPostFilterThatComesBefore(t *testing.T) {
+	var ends [2]ending
+	for i, every := range []bool{false, true} {
+		town := newTown(t)
+		town.every, town.early = every, true
+		town.fill(40, "node-003", "node-030")
+		pod := cpus("p", 8)
+		pod.Spec.NodeSelector = map[string]string{"name": "node-007"}
+		ends[i] = town.schedules(pod)
+	}
+	if e := ends[0]; !slices.Contains(e.by, Name) || !strings.Contains(e.why, `1 cannot align container "c" (wants 8 cpu; node has 2 free)`) {
+		t.Errorf("%+v", e)
+	}
+	if a, b := fmt.Sprintf("%+v", ends[0]), fmt.Sprintf("%+v", ends[1]); a != b {
+		t.Errorf("with nodes left out:\n%s\nwithout:\n%s", a, b)
+	}
 }
 
 func TestOnlyNodesThatCanTakeAPodAreAsked(t *testing.T) {
@@ -270,19 +312,25 @@ func TestNodesThatWereLeftOutAreAskedBeforePreemption(t *testing.T) {
 	}
 }
 
-// The names are those of the nodes that Filter lets the pod on, and nodes are
-// named only where they are few.
+// The names are those of the nodes that let the pod on when they are asked one by one, Filter says the same, and
+// nodes are named only where that pays. Nodes may be unknown, coarse or silent, and the pod may have waited for some
+// of them in vain.
 func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		args := rapid.SampledFrom([]string{refuse, "", "{unknownNodes: AllowWithoutDemand, silentNodes: Refuse}", "{unknownNodes: Refuse, silentNodes: Refuse}"}).Draw(rt, "args")
+		args := rapid.SampledFrom([]string{refuse, "", "{unknownNodes: AllowWithoutDemand, silentNodes: Refuse}", "{unknownNodes: Refuse, silentNodes: Refuse}", "{unknownNodes: Allow, coarseNodes: Refuse}"}).Draw(rt, "args")
 		p := newPlugin(t, args)
 		p.preemption = &preemption{runner: struct{ prefilters }{}}
 		var infos []fwk.NodeInfo
-		silent := 0
+		odd := 0 // nodes that take the pod, and where it may not go
 		for i := range rapid.IntRange(3, 20).Draw(rt, "nodes") {
 			name := fmt.Sprintf("n%d", i)
 			infos = append(infos, nodeInfo(name))
 			if rapid.IntRange(0, 9).Draw(rt, "known") == 0 {
+				continue
+			}
+			if rapid.IntRange(0, 4).Draw(rt, "coarse") == 0 {
+				p.feed.Topology(topology(name, i+1, rapid.Int64Range(0, 16).Draw(rt, "free"), rapid.Int64Range(0, 16).Draw(rt, "free")))
+				odd++
 				continue
 			}
 			var held []ledger.Entry
@@ -291,14 +339,23 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 			}
 			p.feed.Layout(layout(t, name, two, rapid.SampledFrom([]place.Policy{place.None, place.BestEffort, place.SingleNUMA}).Draw(rt, "policy"), i+1, held...))
 			if len(held) > 0 && rapid.IntRange(0, 4).Draw(rt, "silent") == 0 {
-				silent++
+				odd++
 				p.book.Vanish("uid-x-" + name)
 				p.book.Overdue("uid-x-" + name)
 			}
 		}
+		for i := range rapid.IntRange(0, 3).Draw(rt, "gone") { // nodes that kube-scheduler does not know any more
+			p.feed.Layout(layout(t, fmt.Sprintf("gone-%d", i), two, place.SingleNUMA, 100+i, holding(cpus(fmt.Sprint("z", i), 32), "0-31")))
+		}
 		pod := cpus("p", rapid.IntRange(1, 20).Draw(rt, "wants"))
 		if rapid.Bool().Draw(rt, "demands") {
 			pod = noted(pod, "tenon.sh/numa-policy", "single-numa-node")
+		}
+		for _, info := range infos {
+			if n := p.book.Snapshot().Node(info.Node().Name); n != nil && rapid.IntRange(0, 5).Draw(rt, "vain") == 0 {
+				odd++
+				p.vain.note(string(pod.UID), n.Name, n.News-rapid.IntRange(0, 1).Draw(rt, "since"))
+			}
 		}
 		cs := framework.NewCycleState()
 		// Of a demand that comes for the first time it is not said where many nodes would do without it.
@@ -308,6 +365,12 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 		for _, info := range infos {
 			name := info.Node().Name
 			lets := p.Filter(t.Context(), cs, pod, info).IsSuccess()
+			alone, _ := read(cs)
+			alone = alone.Clone().(*state)
+			alone.fits = nil
+			if p.judged(alone, name, alone.slot(info, name)).IsSuccess() != lets {
+				rt.Errorf("node %s: Filter lets the pod on it: %v; asked by itself it says otherwise", name, lets)
+			}
 			if lets {
 				fits++
 				if p.book.Snapshot().Node(name) != nil {
@@ -318,10 +381,10 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 				rt.Errorf("node %s is named: %v; Filter lets the pod on it: %v", name, !lets, lets)
 			}
 		}
-		if !result.AllNodes() && 2*len(result.NodeNames) >= len(infos) {
+		if !result.AllNodes() && !p.pays(len(result.NodeNames), len(infos)) {
 			rt.Errorf("%d of %d nodes are named", len(result.NodeNames), len(infos))
 		}
-		if result.AllNodes() && known > 0 && silent == 0 && 2*fits < len(infos) {
+		if result.AllNodes() && known > 0 && odd == 0 && p.pays(fits, len(infos)) {
 			rt.Errorf("%d of %d nodes fit, and all are asked", fits, len(infos))
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,7 +42,7 @@ type Plugin struct {
 	book      *ledger.Book
 	feed      *kube.Feed
 	ready     <-chan struct{} // closed when the book holds what the API server had at the start
-	memo      *memo
+	replies   *replies
 	index     *ledger.Index
 	vain      *vain
 	sleepers  *sleepers // nil: every pod is woken by hints of its own
@@ -52,6 +53,13 @@ type Plugin struct {
 	demands   *once // kinds of pods with demands of which nodes were asked
 	usual     *usual
 	handle    fwk.Handle // nil in tests that serve no API
+	// percentage is percentageOfNodesToScore of profiles that do not say it; 0: kube-scheduler decides.
+	percentage int32
+	spotted    spotted
+	// last is the state of the cycle that was begun last.
+	last atomic.Pointer[current]
+	// next is the slot from which the next sample takes nodes by turns.
+	next atomic.Int64
 	// preemption is nil where the profile preempts without this plugin, or not at all.
 	preemption *preemption
 	topology   *schema.GroupVersionResource // nil: NodeResourceTopologies are not followed
@@ -84,7 +92,7 @@ type Shared struct {
 	metrics *schedulerMetrics // nil: nothing is counted
 	// rejections is told of pods that nodes refused; nil until there is a client.
 	rejections *rejections
-	memo       *memo
+	replies    *replies
 	index      *ledger.Index
 	amounts    *amounts // nil until there is a client
 	odd        once
@@ -98,6 +106,8 @@ type Shared struct {
 	find     sync.Once
 	topology *schema.GroupVersionResource
 	findErr  error
+	// percentage is percentageOfNodesToScore of profiles that do not say it; 0: kube-scheduler decides.
+	percentage int32
 	// preempts are the arguments of preemption by the names of the profiles that preempt with the plugin.
 	preempts map[string]*schedapi.DefaultPreemptionArgs
 }
@@ -109,8 +119,8 @@ func New(s *Shared) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugi
 
 // named returns the factory of the plugin under one of its names.
 func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-	if s.memo == nil {
-		s.memo, s.index = newMemo(), ledger.NewIndex(maxPods)
+	if s.replies == nil {
+		s.replies, s.index = newReplies(), ledger.NewIndex(maxKinds)
 	}
 	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		args, err := config.Decode(name, obj)
@@ -127,8 +137,8 @@ func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Han
 				}
 			}
 		}
-		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, memo: s.memo, index: s.index, vain: &s.vain,
-			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, demands: &s.demands, usual: &s.usual, handle: h, amounts: s.amounts}
+		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, replies: s.replies, index: s.index, vain: &s.vain,
+			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, demands: &s.demands, usual: &s.usual, handle: h, amounts: s.amounts, percentage: s.percentage}
 		if args := s.preempts[profileOf(h)]; args != nil {
 			if p.preemption, err = newPreemption(ctx, p, args); err != nil {
 				return nil, err
@@ -158,8 +168,16 @@ type state struct {
 	pod *place.Pod
 	// key is equal for pods that get equal verdicts: the shape, and the names that reasons speak of.
 	key    string
+	shape  string // of the pod
 	demand place.Demand
 	snap   *ledger.Snapshot
+	// spots are where the nodes of kube-scheduler's list are in snap, fits those of snap that take the pod, or
+	// nil where that was not asked, and replied is what others of the pod's kind were told by nodes.
+	spots   *spots
+	fits    *ledger.Set
+	replied *replied
+	// vain are the nodes where the pod waited in vain; see vain.
+	vain map[string]int
 	// wish is the scoring that the pod asks for, or nil; strategy is what it gets.
 	wish     *score.Type
 	strategy score.Strategy
@@ -180,6 +198,21 @@ func (s *state) Clone() fwk.StateData {
 	return &out
 }
 
+// current is a cycle and its state: so the state is at hand for each of the many nodes of the cycle, though not
+// for those who were given a clone of it.
+type current struct {
+	cs    fwk.CycleState
+	state *state
+}
+
+// state returns the state of a cycle, if the plugin takes part in it.
+func (p *Plugin) state(cs fwk.CycleState) (*state, bool) {
+	if c := p.last.Load(); c != nil && c.cs == cs {
+		return c.state, true
+	}
+	return read(cs)
+}
+
 func read(cs fwk.CycleState) (*state, bool) {
 	d, err := cs.Read(stateKey)
 	if err != nil {
@@ -197,18 +230,12 @@ func (s *state) node(name string) *ledger.Node {
 	return s.snap.Node(name)
 }
 
-// verdict says what the node would do with the pod of this cycle, its own demand included.
-func (p *Plugin) verdict(s *state, n *ledger.Node) place.Verdict {
-	return p.memo.verdict(s.key, s.demand, n, func() place.Verdict { return n.Place(s.pod, s.demand) })
-}
-
-// fits is verdict without holdings and reasons. Filter does not ask it: nodes that fit are scored by their
-// holdings next, and those that do not are answered with reasons.
-func (p *Plugin) fits(s *state, n *ledger.Node) bool {
+// takes reports whether a node, in whatever state, takes the pod, its own demand included.
+func (s *state) takes(n *ledger.Node) bool {
 	if s.demand.Policy == place.None {
 		return n.Fits(s.pod)
 	}
-	return p.verdict(s, n).Fits()
+	return n.Place(s.pod, s.demand).Fits()
 }
 
 // translate reads a pod; a status is returned where it asks for what is not understood.
@@ -225,11 +252,12 @@ func translate(pod *v1.Pod) (*state, *fwk.Status) {
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
-	key := cp.Shape()
+	shape := cp.Shape()
+	key := shape
 	for _, c := range cp.Containers {
 		key += "/" + c.Name
 	}
-	return &state{uid: string(pod.UID), pod: cp, key: key, demand: demand, wish: wish}, nil
+	return &state{uid: string(pod.UID), pod: cp, key: key, shape: shape, demand: demand, wish: wish}, nil
 }
 
 // refusal turns a verdict's reasons into a status.

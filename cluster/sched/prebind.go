@@ -7,15 +7,34 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// PreBindPreFlight skips pods that hold nothing of the node.
+// PreBindPreFlight skips pods that hold nothing of the node, and those whose turn it is: they have it from here on.
+// Of all others kube-scheduler first writes which node they wait for (status.nominatedNodeName), a request to the API
+// server for each pod and an event for all who watch pods.
 func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	if _, ok := read(cs); !ok || !p.book.Booked(node, string(pod.UID)) {
+	s, ok := read(cs)
+	if !ok || !p.book.Booked(node, string(pod.UID)) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	return &fwk.PreBindPreFlightResult{AllowParallel: true}, nil
+	later := &fwk.PreBindPreFlightResult{AllowParallel: true}
+	if p.handle != nil && p.handle.GetWaitingPod(pod.UID) != nil {
+		return later, nil // somebody else holds it up, and whoever has its turn holds up others
+	}
+	v, wait, err := p.book.Turn(string(pod.UID))
+	if wait != nil {
+		return later, nil
+	}
+	status := fwk.AsStatus(err)
+	if err == nil {
+		status = p.takes(s, pod, node, v, false)
+	}
+	if status = s.turned(node, v, status); !status.IsSuccess() {
+		return nil, status
+	}
+	return nil, fwk.NewStatus(fwk.Skip)
 }
 
 // PreBind waits for the pod's turn on its node, so that the node admits pods in the order in which they
@@ -50,6 +69,20 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	}
 }
 
+// reported returns the pods that a node has reported: a report may overtake the binding of a pod that is in it.
+func (p *Plugin) reported(node string) (out []ledger.PodID) {
+	n := p.book.Snapshot().Node(node)
+	if n == nil {
+		return nil
+	}
+	for _, e := range n.Entries {
+		if e.Source != ledger.Predicted {
+			out = append(out, e.Pod)
+		}
+	}
+	return out
+}
+
 // takes says whether a node still takes a pod whose turn has come; if not, the turn is given back. The
 // plain amounts may have changed since kube-scheduler looked at them if the pod had to wait.
 func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, waited bool) *fwk.Status {
@@ -57,7 +90,7 @@ func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, wait
 	if v = p.judge(s, node, v); !v.Fits() {
 		why = refusal(v).Message()
 	} else if waited {
-		why = p.amounts.short(pod, node, p.book.Ahead(string(pod.UID)))
+		why = p.amounts.short(pod, node, append(p.book.Ahead(string(pod.UID)), p.reported(node)...))
 	}
 	if why == "" {
 		return nil

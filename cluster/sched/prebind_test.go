@@ -49,12 +49,18 @@ func TestReserveDecidesOnWhatIsThereNow(t *testing.T) {
 
 func TestPodsOfOneShapeDoNotWait(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-	a, b := cpus("a", 4), cpus("b", 4)
-	csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
-	result, status := p.PreBindPreFlight(t.Context(), csA, a, "n")
-	if !status.IsSuccess() || !result.AllowParallel {
-		t.Errorf("PreBindPreFlight: %v, %s", result, status.Message())
+	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("held", 12), "16-27")))
+	a, b, other := cpus("a", 8), cpus("b", 8), cpus("other", 4) // if that came first, b would be refused
+	csA, csB, csOther := reserve(t, p, a, "n"), reserve(t, p, b, "n"), reserve(t, p, other, "n")
+	// Who need not wait has its turn at once, and kube-scheduler writes nothing of it before it is bound.
+	if _, s := p.PreBindPreFlight(t.Context(), csA, a, "n"); s.Code() != fwk.Skip {
+		t.Errorf("PreBindPreFlight of pod a: %s", s.Message())
+	}
+	if _, s := p.PreBindPreFlight(t.Context(), csB, b, "n"); s.Code() != fwk.Skip {
+		t.Errorf("PreBindPreFlight of pod b: %s", s.Message())
+	}
+	if result, status := p.PreBindPreFlight(t.Context(), csOther, other, "n"); !status.IsSuccess() || result == nil || !result.AllowParallel {
+		t.Errorf("PreBindPreFlight of a pod that has to wait: %v, %s", result, status.Message())
 	}
 	fits(t, p.PreBind(t.Context(), csA, a, "n"))
 	fits(t, p.PreBind(t.Context(), csB, b, "n"))
@@ -63,8 +69,8 @@ func TestPodsOfOneShapeDoNotWait(t *testing.T) {
 func TestAPodWaitsUntilTheOneBeforeItIsAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlugin(t, refuse)
-		p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-		a, b := cpus("a", 4), cpus("b", 6)
+		p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("held", 12), "16-27")))
+		a, b := cpus("a", 16), cpus("b", 4) // if b came first, a would be refused
 		csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
 		done := make(chan *fwk.Status, 1)
 		go func() { done <- p.PreBind(t.Context(), csB, b, "n") }()
@@ -85,6 +91,18 @@ func TestAPodWaitsUntilTheOneBeforeItIsAdmitted(t *testing.T) {
 		p.feed.Pod(admitted(a, "n"))
 		fits(t, <-done)
 	})
+}
+
+// Where the order does not matter to whether pods fit, nobody waits for the kubelet's word.
+func TestPodsThatFitInAnyOrderDoNotWait(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	for _, pod := range []*v1.Pod{cpus("a", 4), cpus("b", 6)} {
+		cs := reserve(t, p, pod, "n")
+		if _, s := p.PreBindPreFlight(t.Context(), cs, pod, "n"); s.Code() != fwk.Skip {
+			t.Errorf("PreBindPreFlight of pod %s: %s", pod.Name, s.Message())
+		}
+	}
 }
 
 func TestTheWaitForATurnEnds(t *testing.T) {
@@ -173,6 +191,32 @@ func TestTheDemandIsHeldAtTheTurn(t *testing.T) {
 	}
 }
 
+// A pod that somebody else bound and that was deleted by force is on the node or not. The demand counts in both
+// states, whichever is the likelier: where it is there, both containers get numa 1, and where it is not, one gets
+// what it left.
+func TestTheDemandIsHeldInEveryStateAtTheTurn(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Layout(layout(t, "n", two, place.BestEffort, 1, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "8-15")))
+	a := noted(cpus("a", 8), "tenon.sh/numa-policy", "single-numa-node")
+	a.Annotations["tenon.sh/numa-scope"] = "pod"
+	second := *a.Spec.Containers[0].DeepCopy()
+	second.Name = "d"
+	a.Spec.Containers = append(a.Spec.Containers, second)
+	cs := reserve(t, p, a, "n")
+	p.feed.Layout(layout(t, "n", two, place.BestEffort, 2, holding(cpus("x", 8), "0-7")))
+	z := bind(cpus("z", 8), "n")
+	p.feed.Pod(z)
+	p.book.Vanish(string(z.UID))
+	if n := p.book.Snapshot().Node("n"); len(n.Others) != 1 || n.Usage.FreeCPUs().Len() == n.Others[0].Usage.FreeCPUs().Len() {
+		t.Fatalf("the node is in %d other states", len(n.Others))
+	}
+	says(t, p.PreBind(t.Context(), cs, a, "n"), fwk.Error,
+		`node n no longer fits: cannot align pod (demands one numa; node would use numa 0-1 for cpu, 0-1 for memory)`)
+	if p.book.Booked("n", string(a.UID)) {
+		t.Error("the pod keeps its booking")
+	}
+}
+
 // inMemory is what informers have of a node and some pods.
 func inMemory(t *testing.T, n *v1.Node, pods ...*v1.Pod) *amounts {
 	t.Helper()
@@ -189,27 +233,4 @@ func inMemory(t *testing.T, n *v1.Node, pods ...*v1.Pod) *amounts {
 		t.Fatal(err)
 	}
 	return a
-}
-
-// kube-scheduler counted cores when it chose the node. What somebody else binds while the pod waits would have
-// the kubelet refuse it (OutOfcpu), though its managers have numas enough.
-func TestPlainAmountsAreCountedAtTheTurnOfAPodThatWaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPlugin(t, refuse)
-		p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-		a, b := cpus("a", 4), cpus("b", 6)
-		foreign := bind(podOf("f", "cpu=8 memory=1Gi"), "n")
-		p.amounts = inMemory(t, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"},
-			Status: v1.NodeStatus{Allocatable: podOf("", "cpu=16 memory=64Gi pods=10").Spec.Containers[0].Resources.Requests}}, a, b, foreign)
-		csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
-		done := make(chan *fwk.Status, 1)
-		go func() { done <- p.PreBind(t.Context(), csB, b, "n") }()
-		synctest.Wait()
-		fits(t, p.PreBind(t.Context(), csA, a, "n"))
-		p.feed.Pod(admitted(a, "n"))
-		says(t, <-done, fwk.Error, "node n no longer fits: insufficient cpu (wants 6; node has 4 left)")
-		if p.book.Booked("n", string(b.UID)) {
-			t.Error("the pod keeps its booking")
-		}
-	})
 }

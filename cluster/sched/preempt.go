@@ -240,5 +240,5 @@ func (p *Plugin) awaits(pod *v1.Pod, node string) bool {
 // never reports whether the pod would not even fit if nobody were on the node: nobody need be evicted there.
 // The pod's own demand does not count: who else is there decides whether what a node gives satisfies it.
 func (p *Plugin) never(s *state, n *ledger.Node) bool {
-	return p.memo.never(s.key, n, func() bool { return !place.Fits(n.Usage.Empty(), s.pod) })
+	return !place.Fits(n.Usage.Empty(), s.pod)
 }

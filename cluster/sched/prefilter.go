@@ -30,9 +30,19 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	}
 	p.usually(s)
 	p.sleepers.begin(p, pod, s)
-	s.snap = p.book.Snapshot()
+	p.look(s, nodes)
 	cs.Write(stateKey, s)
-	return p.narrow(s, pod, nodes), nil
+	p.last.Store(&current{cs, s})
+	return p.narrow(ctx, cs, s, pod, nodes), nil
+}
+
+// look takes a snapshot, and what is known of the pod's kind there.
+func (p *Plugin) look(s *state, nodes []fwk.NodeInfo) {
+	s.snap = p.book.Snapshot()
+	s.spots = p.spotted.of(s.snap, nodes)
+	s.replied = p.replies.of(question{p, s.key, s.demand, s.strategy.Type}, s.strategy.Mix, s.snap.Slots())
+	s.fits = p.fitting(s)
+	s.vain = p.vain.of(s.uid)
 }
 
 // PreFilterExtensions returns the plugin.

@@ -14,9 +14,7 @@ import (
 	schedconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/inspect"
@@ -40,14 +38,7 @@ type Scheduler struct {
 func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.Outcome)) (*Scheduler, error) {
 	logger := klog.FromContext(ctx).WithName(Name)
 	s := newShared(logger, onOutcome)
-	cc, sched, err := app.Setup(ctx, opts, func(frameworkruntime.Registry) error {
-		// By now the options have the configuration that the scheduler is about to be made of.
-		if err := complete(opts.ComponentConfig.Profiles, logger); err != nil {
-			return err
-		}
-		s.preempts = preempters(opts.ComponentConfig.Profiles, logger)
-		return nil
-	}, app.WithPlugin(config.Tenon, named(config.Tenon, s.Shared)), app.WithPlugin(config.Match, named(config.Match, s.Shared)))
+	cc, sched, selector, err := setUp(ctx, opts, s)
 	if err != nil {
 		return nil, fmt.Errorf("set up scheduler: %w", err)
 	}
@@ -68,7 +59,7 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 	}
 	go s.sleepers.run(ctx, s.try)
 	go s.verdicts.run(ctx, writer)
-	source := inspect.Source{Book: s.Book, Problem: s.problem, Names: nodeNames(cc), Reported: s.reported,
+	source := inspect.Source{Book: s.Book, Problem: s.problem, Names: nodeNames(cc, selector), Reported: s.reported,
 		Decisions: s.Decisions, Mix: s.usual.mix, Now: time.Now}
 	s.metrics.measure(source)
 	return &Scheduler{Shared: s.Shared, config: cc, sched: sched, source: source}, nil
@@ -179,4 +170,9 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) erro
 		}
 	}()
 	return nil
+}
+
+// Parts returns the kube-scheduler and its configuration, for who drives it by hand instead of by Run.
+func (s *Scheduler) Parts() (*schedconfig.CompletedConfig, *scheduler.Scheduler) {
+	return s.config, s.sched
 }

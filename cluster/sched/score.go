@@ -6,7 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/core/place"
 )
 
 // PreScore drops pods that Filter did not look at.
@@ -19,16 +20,31 @@ func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, _ []f
 
 // Score returns the cost of the node by the pod's strategy, lower being better.
 func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
-	s, ok := read(cs)
+	s, ok := p.state(cs)
 	if !ok {
 		return 0, nil
 	}
 	name := info.Node().Name
-	n := s.node(name)
-	if !p.knows(n) {
-		return s.costs(name, s.strategy.Unknown()), nil
+	return s.costs(name, p.costOf(s, name, s.slot(info, name))), nil
+}
+
+// costOf returns the cost of a node in a slot, -1 if the ledger does not know it.
+func (p *Plugin) costOf(s *state, name string, slot int) int64 {
+	if o := s.overlay[name]; o != nil {
+		return s.cost(o.node, o.node.Place(s.pod, s.demand))
 	}
-	return s.costs(name, s.strategy.Cost(n.Usage, s.pod, p.verdict(s, n), n.Quality == ledger.Coarse)), nil
+	if p.args.CoarseNodes == config.Refuse || slot < 0 {
+		if n, _ := s.snap.At(slot); !p.knows(n) {
+			return s.strategy.Unknown()
+		}
+	}
+	cost, no := p.reply(s, slot)
+	if no != nil {
+		// The profile scores with the plugin and does not filter with it.
+		n, _ := s.snap.At(slot)
+		return s.cost(n, place.Verdict{})
+	}
+	return cost
 }
 
 // ScoreExtensions returns the plugin.

@@ -40,11 +40,37 @@ func TestScorePrefersTheNodeThatWastesLeast(t *testing.T) {
 	const machine = "numa 0 socket 0 cpus 0-15 memory 64Gi"
 	p.feed.Layout(layout(t, "fuller", machine, place.BestEffort, 1, holding(half, "0-7")))
 	p.feed.Layout(layout(t, "empty", machine, place.BestEffort, 1))
-	if got := scores(t, p, cpus("p", 4), "fuller", "empty"); !slices.Equal(got, []int64{fwk.MaxNodeScore, 90}) {
-		t.Errorf("scores %v, want [%d 90]", got, fwk.MaxNodeScore)
+	if got := scores(t, p, cpus("p", 4), "fuller", "empty"); !slices.Equal(got, []int64{fwk.MaxNodeScore, 85}) {
+		t.Errorf("scores %v, want [%d 85]", got, fwk.MaxNodeScore)
 	}
 	if got := scores(t, p, cpus("p", 4), "empty"); !slices.Equal(got, []int64{fwk.MaxNodeScore}) {
 		t.Errorf("the only node's score is %v", got)
+	}
+}
+
+// A pod that waits for another one's admission on a node, though it might be bound on the next one at once, keeps
+// those that come after it waiting, too. Pods of one shape need not wait for each other.
+func TestAPodGoesWhereItNeedNotWait(t *testing.T) {
+	p := newPlugin(t, refuse)
+	const machine = "numa 0 socket 0 cpus 0-15 memory 64Gi"
+	p.feed.Layout(layout(t, "fuller", machine, place.BestEffort, 1, holding(cpus("half", 8), "0-7")))
+	p.feed.Layout(layout(t, "empty", machine, place.BestEffort, 1))
+	first := cpus("first", 2)
+	fits(t, p.Reserve(t.Context(), cycle(t, p, first), first, "fuller"))
+	for _, c := range []struct {
+		pod    *v1.Pod
+		fuller bool // is better
+	}{{cpus("other", 4), false}, {cpus("alike", 2), true}} {
+		if got := scores(t, p, c.pod, "fuller", "empty"); (got[0] > got[1]) != c.fuller {
+			t.Errorf("pod %s on its way beside first: scores %v of fuller and empty", c.pod.Name, got)
+		}
+	}
+	if _, wait, err := p.book.Turn(string(first.UID)); wait != nil || err != nil {
+		t.Fatal("the only pod on its way has to wait: ", err)
+	}
+	p.book.Admitted(string(first.UID))
+	if got := scores(t, p, cpus("other", 4), "fuller", "empty"); got[0] <= got[1] {
+		t.Errorf("the pod before it is admitted, and yet scores are %v", got)
 	}
 }
 
@@ -55,11 +81,11 @@ func TestScoringStrategies(t *testing.T) {
 		plugin, args, asks string
 		want               []int64 // of fuller, empty, unknown
 	}{
-		{Name, `{}`, "", []int64{100, 90, 0}},
+		{Name, `{}`, "", []int64{100, 85, 0}},
 		{Name, `{"scoringStrategy":{"type":"LeastAllocated"}}`, "", []int64{62, 75, 0}},
 		{Name, `{"scoringStrategy":{"type":"LeastAllocated","resources":[{"name":"memory","weight":4}]}}`, "", []int64{70, 75, 0}},
 		{Name, `{"scoringStrategy":{"type":"LeastAllocated","resources":[{"name":"memory","weight":4}]}}`, "MostAllocated", []int64{30, 25, 0}},
-		{Name, `{"scoringStrategy":{"type":"LeastAllocated"}}`, "Tenon", []int64{100, 90, 0}},
+		{Name, `{"scoringStrategy":{"type":"LeastAllocated"}}`, "Tenon", []int64{100, 85, 0}},
 		{Name, `{}`, "BalancedAllocation", []int64{96, 100, 0}},
 		{config.Match, `{}`, "", []int64{62, 75, 0}},
 		{config.Match, `{"scoringStrategy":{"type":"LeastNUMANodes"}}`, "", []int64{94, 94, 0}},

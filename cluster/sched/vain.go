@@ -33,6 +33,14 @@ func (v *vain) is(uid, node string, news int) bool {
 	return ok && at == news
 }
 
+// of returns the nodes where a pod waited, with what had been learned of them by then; the caller must not change
+// them. A pod that is being scheduled waits nowhere.
+func (v *vain) of(uid string) map[string]int {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.pods[uid]
+}
+
 func (v *vain) forget(uid string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

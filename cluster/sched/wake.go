@@ -28,6 +28,9 @@ func (s *Shared) rest(sched *scheduler.Scheduler) {
 		nominating *fwk.NominatingInfo, start time.Time) {
 		if p := s.pluginOf(f.ProfileName()); p != nil && p.preemption != nil {
 			if why, ok := status.AsError().(*framework.FitError); ok {
+				if err := p.preemption.overtaken(ctx, info.Pod, why); err != nil {
+					p.logger.Error(err, "Nodes that were left out are not known to refuse the pod", "pod", klog.KObj(info.Pod))
+				}
 				p.preemption.mend(why)
 			}
 		}

@@ -426,7 +426,7 @@ func (p *Plugin) accepts(s *state, n *ledger.Node) bool {
 	case !p.knows(n) || n.Silent && p.args.SilentNodes == config.Refuse:
 		return false
 	}
-	return p.fits(s, n)
+	return s.takes(n)
 }
 
 // room returns how many pods that ask alike a node takes, at most as many as most.

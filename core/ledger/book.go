@@ -45,9 +45,9 @@ type account struct {
 	// for those that it has reported.
 	gone map[string]bool
 	// counted are the pods that are in the amounts of a coarse node. strays are those that ended since the
-	// last report and had no entry of their own.
+	// last report, or are in it nevertheless, and had no entry of their own.
 	counted map[string]resident
-	strays  []*place.Pod
+	strays  []resident
 	begun   map[string]bool // pods whose init containers are over
 	// totals are the amounts of the last coarse report that was understood.
 	totals  *totals
@@ -350,10 +350,11 @@ func (a *account) offers(f *flight) (fits bool, refusal place.Verdict, settled b
 
 // blocked reports whether a pod must wait for one before it.
 func (a *account) blocked(me *flight) bool {
+	differ := false
 	for _, f := range a.flights {
 		switch {
 		case f == me:
-			return false
+			return differ && !a.inAnyOrder(me)
 		case f.turned == 0:
 			return true
 		case f.vanished: // that it is there and that it is not are states of the node
@@ -361,11 +362,34 @@ func (a *account) blocked(me *flight) bool {
 			if f.vague(a.base.Quality) {
 				return true
 			}
-		case f.shape != me.shape || !f.exact():
+		case !f.exact():
 			return true
+		case f.shape != me.shape:
+			differ = true
 		}
 	}
 	return false
+}
+
+// maxTogether bounds the states in which a node may be because own pods were bound together: every pod that
+// comes after them has to fit in all of them.
+const maxTogether = 4
+
+// inAnyOrder reports whether a pod may be bound beside others that had their turn: in whatever order the node
+// admits them, it takes all, and in few ways, of which each says what is left.
+func (a *account) inAnyOrder(me *flight) bool {
+	if a.base.Quality != Exact {
+		return false // amounts do not tell which order it was
+	}
+	me.turned = a.now + 1
+	defer func() { me.turned = 0 }()
+	var s search
+	if !a.search(&s) || s.refuses || len(s.found) > maxTogether {
+		return false
+	}
+	return !slices.ContainsFunc(s.found, func(w *world) bool {
+		return slices.ContainsFunc(w.got, func(hs []place.Holding) bool { return !place.Verdict{Holdings: hs}.Exact() })
+	})
 }
 
 // renew computes the state of a node again and publishes it.

@@ -23,9 +23,6 @@ type totals struct {
 	at   int // the moment of the report
 }
 
-// maxGuesses bounds the pods whose part in a report is searched for: 2 to that number of sets.
-const maxGuesses = 10
-
 // believed returns the pods that are in the amounts with holdings of their own.
 func (a *account) believed(before *Layout) (out []Entry) {
 	if before == nil || before.Amounts == nil {
@@ -47,9 +44,9 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	if a.counted == nil {
 		a.counted = map[string]resident{}
 	}
-	a.strays = nil
 	old := a.believed(before)
 	in := a.accounted(old)
+	a.strays = slices.DeleteFunc(slices.Clone(a.strays), func(r resident) bool { return !in[r.id.UID] })
 	old = slices.DeleteFunc(old, func(e Entry) bool {
 		_, left := a.gone[e.Pod.UID]
 		return left && !in[e.Pod.UID]
@@ -159,9 +156,12 @@ func (b *Book) tidy(a *account) {
 	for _, e := range a.layout.Entries {
 		entry[e.Pod.UID] = true
 	}
+	stray := func(uid string) bool {
+		return slices.ContainsFunc(a.strays, func(r resident) bool { return r.id.UID == uid })
+	}
 	for uid := range a.gone {
 		delete(a.counted, uid)
-		if !entry[uid] {
+		if !entry[uid] && !stray(uid) {
 			delete(a.gone, uid)
 		}
 	}
@@ -185,12 +185,18 @@ func (a *account) accounted(old []Entry) map[string]bool {
 			if len(hs) == 0 {
 				hs, _ = a.needs(f.pod)
 			}
-			air = append(air, guess{f.id.UID, sum(a.shown(hs)), f.acked != 0 && a.totals != nil && f.acked < a.totals.at, f.acked != 0})
+			air = append(air, guess{uid: f.id.UID, shape: f.shape, amounts: sum(a.shown(hs)),
+				sure: f.acked != 0 && a.totals != nil && f.acked < a.totals.at, acked: f.acked != 0})
 		}
 	}
 	for _, e := range old {
 		if _, left := a.gone[e.Pod.UID]; left {
 			ended = append(ended, guess{uid: e.Pod.UID, amounts: sum(a.shown(e.Holdings))})
+		}
+	}
+	for _, r := range a.strays {
+		if hs, ok := a.needs(r.pod); ok {
+			ended = append(ended, guess{uid: r.id.UID, amounts: sum(a.shown(hs)), stray: true})
 		}
 	}
 	now := sum(a.layout.Amounts.Held)
@@ -212,9 +218,12 @@ func (a *account) accounted(old []Entry) map[string]bool {
 // guess is a pod that a report may account for or not.
 type guess struct {
 	uid     string
+	shape   string // of a pod on its way
 	amounts map[string]int64
 	// sure: it was admitted before the report before this one; acked: it is known to be admitted.
 	sure, acked bool
+	// stray: it ended, and had no entry of its own.
+	stray bool
 }
 
 // first reads the first report of a node: all pods that are there, if their amounts are what is held;
@@ -227,45 +236,6 @@ func first(now map[string]int64, air []guess, out map[string]bool) {
 	everybody := maps.Equal(all, now)
 	for _, g := range air {
 		out[g.uid] = everybody || g.acked
-	}
-}
-
-// explain finds the sets of pods that have come into the amounts, and of those that have left them, that
-// make the old amounts the new ones. What all of them agree on is decided; where they do not agree, or
-// there is none, a pod has come if it was admitted before the report before this one, and none has left.
-func explain(now, before map[string]int64, air, ended []guess, out map[string]bool) {
-	for _, g := range air {
-		out[g.uid] = g.sure
-	}
-	for _, g := range ended {
-		out[g.uid] = true
-	}
-	all := slices.Concat(air, ended)
-	if len(all) > maxGuesses {
-		return
-	}
-	always, never, found := ^uint(0), ^uint(0), false
-	for set := range uint(1) << len(all) {
-		amounts := maps.Clone(before)
-		for i, g := range all {
-			switch moved := set>>i&1 != 0; {
-			case moved && i < len(air):
-				add(amounts, g.amounts, 1)
-			case moved:
-				add(amounts, g.amounts, -1)
-			}
-		}
-		if maps.Equal(amounts, now) {
-			always, never, found = always&set, never&^set, true
-		}
-	}
-	for i, g := range all {
-		switch {
-		case found && always>>i&1 != 0:
-			out[g.uid] = i < len(air)
-		case found && never>>i&1 != 0:
-			out[g.uid] = i >= len(air)
-		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -145,7 +146,8 @@ func TestAPodThatLeftANodeSomewhere(t *testing.T) {
 	wantFree(t, b, 10, 0)
 }
 
-// Two changes at once that nothing tells apart: the pod stays charged until it is sure that it is counted.
+// Two changes at once that nothing tells apart, of pods that need not be told apart; then one that nothing
+// explains: who is known to be admitted stays charged until it is sure that it is counted.
 func TestAmountsThatSeveralPodsExplain(t *testing.T) {
 	b := New()
 	b.Report("n", amounts(t, 0, 0, nil))
@@ -153,11 +155,12 @@ func TestAmountsThatSeveralPodsExplain(t *testing.T) {
 	b.Admitted(id(0).UID)
 	fly(t, b, 1, square(8))
 	b.Report("n", amounts(t, 8, 0, nil)) // either of them
-	wantFree(t, b, 6, 30)
+	wantFree(t, b, 14, 30)
 	b.Admitted(id(1).UID)
-	b.Report("n", amounts(t, 16, 0, nil))
-	b.Report("n", amounts(t, 16, 1, nil)) // somebody else came, and both were admitted before the report before
-	wantFree(t, b, 14, 29)
+	b.Report("n", amounts(t, 17, 0, nil)) // and somebody else
+	wantFree(t, b, 5, 30)
+	b.Report("n", amounts(t, 17, 1, nil)) // another one, and both were admitted before the report before
+	wantFree(t, b, 13, 29)
 }
 
 func TestTheFirstReportCountsWhoIsThere(t *testing.T) {
@@ -281,7 +284,7 @@ func TestExplain(t *testing.T) {
 	} {
 		var air, ended []guess
 		for i, n := range c.air {
-			air = append(air, guess{uid: id(i).UID, amounts: cpu(n)})
+			air = append(air, guess{uid: id(i).UID, shape: fmt.Sprint(i), amounts: cpu(n)})
 		}
 		for i, n := range c.ended {
 			ended = append(ended, guess{uid: id(i + len(c.air)).UID, amounts: cpu(n)})
@@ -295,6 +298,22 @@ func TestExplain(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// Of a pod that must be in the amounts it is clear whose place it took; of pods of one shape it does not
+// matter which of them came.
+func TestExplainWithWhatIsSure(t *testing.T) {
+	four := map[string]int64{"cpu": 4}
+	out := map[string]bool{}
+	explain(four, four, []guess{{uid: "came", shape: "x", amounts: four, sure: true, acked: true}}, []guess{{uid: "left", amounts: four}}, out)
+	if !out["came"] || out["left"] {
+		t.Errorf("%v, want that one came and the other left", out)
+	}
+	clear(out)
+	explain(four, map[string]int64{}, []guess{{uid: "unknown", shape: "x", amounts: four}, {uid: "admitted", shape: "x", amounts: four, acked: true}}, nil, out)
+	if out["unknown"] || !out["admitted"] {
+		t.Errorf("%v, want the one that is known to be admitted", out)
 	}
 }
 

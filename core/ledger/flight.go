@@ -66,6 +66,26 @@ func (f *flight) vague(q Quality) bool {
 	return false
 }
 
+// queue returns the shape of the pods that are on their way and not admitted; mixed is true where whoever comes
+// has to wait, or may have to.
+func (a *account) queue() (shape string, mixed bool) {
+	for _, f := range a.flights {
+		switch {
+		case f.vanished:
+		case f.acked != 0:
+			mixed = mixed || f.vague(a.base.Quality)
+		default:
+			mixed = mixed || !f.exact() || shape != "" && shape != f.shape
+			shape = f.shape
+		}
+	}
+	return shape, mixed
+}
+
+// Waits reports whether a pod of that shape, if it were reserved now, might have to wait for others before it
+// is bound.
+func (n *Node) Waits(shape string) bool { return n.mixed || n.queue != "" && n.queue != shape }
+
 // exact reports whether pods of its shape may change places with it unnoticed.
 func (f *flight) exact() bool { return place.Verdict{Holdings: f.holdings()}.Exact() }
 

@@ -138,7 +138,7 @@ type keeper struct {
 	amounts   map[string]int64
 	// beside is what the reports show of the pod, where that is on the same numa for sure; otherwise nil.
 	beside map[string]int64
-	// vague: this is the most that it may be.
+	// vague: this is the most that it may be, or it may be on several numas.
 	vague bool
 }
 
@@ -167,6 +167,7 @@ func (a *account) keepers(base *Node) (out []keeper) {
 			continue
 		}
 		hs, k.vague = unshared(r.pod, a.lasting(uid, hs))
+		k.vague = k.vague || a.wide(r.pod)
 		for _, h := range leftovers(hs) {
 			k.container, k.amounts = h.Container, sum([]place.Holding{h})
 			out = append(out, k)
@@ -199,6 +200,19 @@ func unshared(p *place.Pod, hs []place.Holding) (out []place.Holding, changed bo
 		}
 	}
 	return out, changed
+}
+
+// wide reports whether a container of a pod may hold parts of several numas: it is restricted to one where the
+// policy says so, or where the preferred width is one, which does not depend on what is free.
+func (a *account) wide(p *place.Pod) bool {
+	switch a.layout.Rules.Topology.Policy {
+	case place.SingleNUMA:
+		return false
+	case place.Restricted:
+		v := place.Place(a.empty, p)
+		return !v.Fits() || slices.ContainsFunc(v.Holdings, func(h place.Holding) bool { return h.NUMAs(a.layout.Machine).Len() > 1 })
+	}
+	return true
 }
 
 func inits(p *place.Pod) bool {

@@ -284,78 +284,138 @@ func TestManyPodsKeepSomething(t *testing.T) {
 	}
 }
 
-// Whatever pods with init containers come and go, whoever binds them, however late the reports are and
-// whenever the scheduler is restarted, under every policy: what is said to fit, the kubelet takes.
-func TestNobodyBelievesMoreThanTheKubeletHas(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+// A pod that was there before the book ended, and two have come: that explains the amounts, and where what
+// the two keep is.
+func TestAmountsThatAPodHasLeftOfWhichNothingElseIsKnown(t *testing.T) {
+	k, b := newKubelet(t), New()
+	k.admit(id(0), staged(part{1, 1, 0}, part{1, 1, 0}))
+	b.Recover("n", id(0), staged(part{1, 1, 0}, part{1, 1, 0}))
+	b.Admitted(id(0).UID)
+	b.Report("n", k.report(false))
+	for i, p := range []*place.Pod{staged(part{1, 1, 0}, part{1, 1, 1}, part{1, 1, 0}), staged(part{1, 1, 3}, part{1, 1, 1})} {
+		fly(t, b, i+1, p)
+		k.admit(id(i+1), p)
+		b.Admitted(id(i + 1).UID)
+	}
+	b.Release(k.end(0).UID)
+	b.Report("n", k.report(false))
+	wantLike(t, b, k)
+}
+
+// A policy that does not bind a container to one numa may have put what it keeps on several.
+func TestWhatAPodKeepsMayBeOnSeveralNUMAs(t *testing.T) {
+	for policy, crowded := range map[place.Policy]bool{place.SingleNUMA: false, place.Restricted: false, place.BestEffort: true, place.None: true} {
 		k, b := newKubelet(t), New()
-		k.rules.Topology.Policy = []place.Policy{place.SingleNUMA, place.Restricted, place.BestEffort, place.None}[rapid.IntRange(0, 3).Draw(t, "policy")]
-		k.rules.Topology.Scope = []place.Scope{place.PerContainer, place.PerPod}[rapid.IntRange(0, 1).Draw(t, "scope")]
+		k.rules.Topology.Policy = policy
 		k.renew()
-		specs, begun := map[string]*place.Pod{}, map[string]bool{}
-		b.Report("n", k.report(true))
-		next := 0
-		draw := func(t *rapid.T) (PodID, *place.Pod) {
-			n := func(most int) int64 { return int64(rapid.IntRange(1, most).Draw(t, "n")) }
-			p := staged(part{n(20), n(30), n(4) - 1}, part{n(12), n(12), n(2) - 1})
-			if rapid.Bool().Draw(t, "two") {
-				p = staged(part{n(20), n(30), n(4) - 1}, part{n(6), n(6), n(2) - 1}, part{n(6), n(6), 0})
-			}
-			next++
-			specs[id(next).UID] = p
-			return id(next), p
+		p := staged(part{16, 1, 3}, part{2, 1, 0}, part{2, 1, 0})
+		k.admit(id(0), p)
+		k.begin(0)
+		b.Recover("n", id(0), p)
+		b.Admitted(id(0).UID)
+		b.Begun(id(0).UID)
+		b.Report("n", k.report(false))
+		if n := b.Snapshot().Node("n"); n.Crowded != crowded || n.Fits(staged(part{14, 1, 0}, part{4, 1, 0})) == crowded {
+			t.Errorf("%s: crowded is %v, want %v; a pod of several containers fits: %v", policy, n.Crowded, crowded, n.Fits(staged(part{14, 1, 0}, part{4, 1, 0})))
 		}
-		t.Repeat(map[string]func(*rapid.T){
-			"bind": func(t *rapid.T) {
-				id, p := draw(t)
-				if v, _ := b.Reserve("n", id, p, place.Demand{}); !v.Fits() {
-					return
-				}
-				v, wait, err := b.Turn(id.UID)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if wait != nil || !v.Fits() {
-					b.Unreserve(id.UID)
-					return
-				}
-				if !k.admit(id, p) {
-					t.Fatalf("the node refuses pod %s: of its numas %+v, %+v are free", id, room(k.usage, 0), room(k.usage, 1))
-				}
-				b.Admitted(id.UID)
-			},
-			"foreign": func(t *rapid.T) {
-				if id, p := draw(t); k.admit(id, p) {
-					b.Assume("n", id, p)
-					b.Admitted(id.UID)
-				}
-			},
-			"begin": func(t *rapid.T) {
-				if len(k.entries) > 0 {
-					i := rapid.IntRange(0, len(k.entries)-1).Draw(t, "which")
-					k.begin(i)
-					begun[k.entries[i].Pod.UID] = true
-					b.Begun(k.entries[i].Pod.UID)
-				}
-			},
-			"end": func(t *rapid.T) {
-				if len(k.entries) > 0 {
-					b.Release(k.end(rapid.IntRange(0, len(k.entries)-1).Draw(t, "which")).UID)
-				}
-			},
-			"report": func(*rapid.T) { b.Report("n", k.report(true)) },
-			"restart": func(*rapid.T) {
-				b = New()
-				for _, e := range k.entries {
-					b.Recover("n", e.Pod, specs[e.Pod.UID])
-					b.Admitted(e.Pod.UID)
-					if begun[e.Pod.UID] {
-						b.Begun(e.Pod.UID)
-					}
-				}
-				b.Report("n", k.report(true))
-			},
-			"": func(*rapid.T) {},
+	}
+}
+
+// Whatever pods with init containers come and go, whoever binds them, however late the reports are and
+// whenever the scheduler is restarted, under every policy, and whether reports say whom they count or not: what
+// is said to fit, the kubelet takes.
+func TestNobodyBelievesMoreThanTheKubeletHas(t *testing.T) {
+	for i := range believers {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, believes)
 		})
+	}
+}
+
+// believers is how often as many sequences as for other properties are tried: faults were found once in 150
+// sequences, and once in 70,000 when those had been mended.
+const believers = 12
+
+// drawnStaged draws a pod with an init container and one or two others.
+func drawnStaged(t *rapid.T) *place.Pod {
+	n := func(most int) int64 { return int64(rapid.IntRange(1, most).Draw(t, "n")) }
+	if rapid.Bool().Draw(t, "two") {
+		return staged(part{n(20), n(30), n(4) - 1}, part{n(6), n(6), n(2) - 1}, part{n(6), n(6), 0})
+	}
+	return staged(part{n(20), n(30), n(4) - 1}, part{n(12), n(12), n(2) - 1})
+}
+
+// restarted is a book that knows what the API server says of the pods of a node.
+func restarted(k *kubelet, specs map[string]*place.Pod, begun map[string]bool) *Book {
+	b := New()
+	for _, e := range k.entries {
+		b.Recover("n", e.Pod, specs[e.Pod.UID])
+		if b.Admitted(e.Pod.UID); begun[e.Pod.UID] {
+			b.Begun(e.Pod.UID)
+		}
+	}
+	return b
+}
+
+// believes is one sequence.
+func believes(t *rapid.T) {
+	k, b := newKubelet(t), New()
+	k.rules.Topology.Policy = []place.Policy{place.SingleNUMA, place.Restricted, place.BestEffort, place.None}[rapid.IntRange(0, 3).Draw(t, "policy")]
+	k.rules.Topology.Scope = []place.Scope{place.PerContainer, place.PerPod}[rapid.IntRange(0, 1).Draw(t, "scope")]
+	k.renew()
+	signed := rapid.IntRange(0, 3).Draw(t, "signed") == 0
+	specs, begun := map[string]*place.Pod{}, map[string]bool{}
+	b.Report("n", k.report(signed))
+	next := 0
+	draw := func(t *rapid.T) (PodID, *place.Pod) {
+		next++
+		specs[id(next).UID] = drawnStaged(t)
+		return id(next), specs[id(next).UID]
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"bind": func(t *rapid.T) {
+			id, p := draw(t)
+			if v, _ := b.Reserve("n", id, p, place.Demand{}); !v.Fits() {
+				return
+			}
+			v, wait, err := b.Turn(id.UID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wait != nil || !v.Fits() {
+				b.Unreserve(id.UID)
+				return
+			}
+			if !k.admit(id, p) {
+				t.Fatalf("the node refuses pod %s: of its numas %+v, %+v are free", id, room(k.usage, 0), room(k.usage, 1))
+			}
+			b.Admitted(id.UID)
+		},
+		"foreign": func(t *rapid.T) {
+			if id, p := draw(t); k.admit(id, p) {
+				b.Assume("n", id, p)
+				b.Admitted(id.UID)
+			}
+		},
+		"begin": func(t *rapid.T) {
+			if len(k.entries) > 0 {
+				i := rapid.IntRange(0, len(k.entries)-1).Draw(t, "which")
+				k.begin(i)
+				begun[k.entries[i].Pod.UID] = true
+				b.Begun(k.entries[i].Pod.UID)
+			}
+		},
+		"end": func(t *rapid.T) {
+			if len(k.entries) > 0 {
+				b.Release(k.end(rapid.IntRange(0, len(k.entries)-1).Draw(t, "which")).UID)
+			}
+		},
+		"report": func(*rapid.T) { b.Report("n", k.report(signed)) },
+		"restart": func(*rapid.T) {
+			b = restarted(k, specs, begun)
+			b.Report("n", k.report(signed))
+		},
+		"": func(*rapid.T) {},
 	})
 }

@@ -114,6 +114,11 @@ type Node struct {
 	// kept away until the node has reported again.
 	Refused map[string]place.Error
 
+	// queue is the shape of the pods on their way that the node has not admitted yet; mixed: they are of
+	// several, or what they get is left to the node.
+	queue string
+	mixed bool
+
 	groups   map[int]place.MemoryGroup
 	unplaced *unplaced // nil where it is known where everybody is
 }

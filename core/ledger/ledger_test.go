@@ -81,36 +81,61 @@ func TestReserveIsDecidedUnderTheLock(t *testing.T) {
 	}
 }
 
-func TestPodsOfAnotherShapeTakeTurns(t *testing.T) {
+// turns returns whether it is the n-th pod's turn.
+func turns(t *testing.T, b *Book, n int) bool {
+	t.Helper()
+	v, wait, err := b.Turn(id(n).UID)
+	if err != nil || (wait == nil && !v.Fits()) {
+		t.Fatalf("pod %d: %+v, %v", n, v, err)
+	}
+	return wait == nil
+}
+
+func TestPodsThatFitInAnyOrderAreBoundTogether(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))
 	b.Reserve("n", id(0), pod(4, 1), place.Demand{})
 	b.Reserve("n", id(1), pod(4, 1), place.Demand{})
 	b.Reserve("n", id(2), pod(6, 1), place.Demand{})
-	turn := func(n int) bool {
-		t.Helper()
-		v, wait, err := b.Turn(id(n).UID)
-		if err != nil || (wait == nil && !v.Fits()) {
-			t.Fatalf("pod %d: %+v, %v", n, v, err)
-		}
-		return wait == nil
-	}
-	if turn(1) {
+	if turns(t, b, 1) {
 		t.Error("pod 1 may go before pod 0 had its turn")
 	}
-	if !turn(0) || !turn(1) {
+	if !turns(t, b, 0) || !turns(t, b, 1) {
 		t.Error("pods of one shape wait for each other")
 	}
-	if turn(2) {
-		t.Error("pod 2 may go before pods of another shape are admitted")
+	if !turns(t, b, 2) {
+		t.Error("pod 2 waits though the node takes all three in any order")
 	}
-	b.Admitted(id(0).UID)
-	if turn(2) {
-		t.Error("pod 2 may go before pod 1 is admitted")
+	n := b.Snapshot().Node("n")
+	if len(n.Others) == 0 || n.Unsettled {
+		t.Errorf("%d other states, unsettled %v: what each pod gets depends on the order", len(n.Others), n.Unsettled)
 	}
-	b.Admitted(id(1).UID)
-	if !turn(2) {
-		t.Error("pod 2 waits though all before it are admitted")
+}
+
+// Two numas of 30 CPUs take 10, 20, 10 and 20 in this order. If the second 10 came before the first 20, the
+// last would not fit anywhere.
+func TestPodsThatDoNotFitInAnyOrderTakeTurns(t *testing.T) {
+	b := New()
+	b.Report("n", layout(t))
+	for i, cpus := range []int64{10, 20, 10, 20} {
+		if v, _ := b.Reserve("n", id(i), pod(cpus, 1), place.Demand{}); !v.Fits() {
+			t.Fatalf("pod %d is not reserved: %+v", i, v)
+		}
+	}
+	if !turns(t, b, 0) || !turns(t, b, 1) || !turns(t, b, 2) {
+		t.Error("three pods wait for each other though they fit in any order")
+	}
+	if turns(t, b, 3) {
+		t.Error("pod 3 may go though it is refused if pod 2 is admitted before pod 1")
+	}
+	var got []Entry
+	for i := range 3 {
+		e, _ := b.Snapshot().Node("n").Entry(id(i).UID)
+		got = append(got, Entry{Pod: id(i), Holdings: e.Holdings})
+	}
+	b.Report("n", layout(t, got...))
+	if !turns(t, b, 3) {
+		t.Error("pod 3 waits though the node has reported all before it")
 	}
 }
 

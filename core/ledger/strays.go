@@ -16,7 +16,7 @@ const maxStrays = 3
 // stray notes the end of a pod that is counted without an entry of its own.
 func (a *account) stray(uid string) {
 	if r, ok := a.counted[uid]; ok && a.layout != nil && a.layout.Amounts != nil {
-		a.strays = append(a.strays[:len(a.strays):len(a.strays)], r.pod)
+		a.strays = append(a.strays[:len(a.strays):len(a.strays)], r)
 	}
 }
 
@@ -30,12 +30,12 @@ func (a *account) scattered(base *Node) (out []*Node, sure bool) {
 	if len(a.strays) > maxStrays {
 		return out, false
 	}
-	for _, p := range a.strays {
-		hs, ok := a.needs(p)
+	for _, r := range a.strays {
+		hs, ok := a.needs(r.pod)
 		if !ok {
 			continue // it never held anything that is known
 		}
-		for _, lot := range a.lots(p, a.shown(hs)) {
+		for _, lot := range a.lots(r.pod, a.shown(hs)) {
 			next := without(out, lot)
 			if len(next) == 0 || len(next) > maxWorlds {
 				return out, false

@@ -72,16 +72,26 @@ type search struct {
 	steps   int
 	// cut: not everything was followed.
 	cut bool
+	// refuses: in one of the orders a pod is refused.
+	refuses bool
 }
 
 // worlds returns the states in which the node may be once the flights that had their turn are admitted:
 // at least one, the likeliest first. sure is false where there may be more.
 func (a *account) worlds() (out []*world, sure bool) {
+	var s search
+	sure = a.search(&s)
+	return s.found, sure
+}
+
+// search follows every order and option of the flights that had their turn. sure is false where there may be
+// more than was found.
+func (a *account) search(s *search) (sure bool) {
 	n := 0
 	for n < len(a.flights) && a.flights[n].turned != 0 {
 		n++
 	}
-	s := &search{flights: a.flights[:n], done: make([]bool, n), seen: map[string]bool{}}
+	*s = search{flights: a.flights[:n], done: make([]bool, n), seen: map[string]bool{}}
 	starts, known := a.starts()
 	for _, w := range starts {
 		s.follow(w, n)
@@ -91,7 +101,7 @@ func (a *account) worlds() (out []*world, sure bool) {
 		s.cut = true
 		s.found = []*world{s.straight(starts[0])}
 	}
-	return s.found, !s.cut && !s.lost() && known
+	return !s.cut && !s.lost() && known
 }
 
 // starts returns the node before the flights: as it reported, and where pods may have left it since, as
@@ -129,10 +139,11 @@ func (s *search) follow(w *world, left int) {
 		if s.done[i] || !s.next(i, lo) {
 			continue
 		}
-		options, ok := alternatives(w.usage, f)
+		options, refused, ok := alternatives(w.usage, f)
 		if !ok {
 			continue // it was admitted, so this is not what happened
 		}
+		s.refuses = s.refuses || refused
 		s.done[i] = true
 		for _, o := range options {
 			if s.steps++; s.steps > maxSteps {
@@ -170,27 +181,28 @@ func (s *search) next(i, lo int) bool {
 	return true
 }
 
-// alternatives returns what the flight may get from the usage; nothing at all is an alternative too. ok
-// is false where the flight was admitted and cannot have been in this state.
-func alternatives(u *place.Usage, f *flight) (out [][]place.Holding, ok bool) {
-	if out, ok = admissions(u, f); f.vanished {
-		return append(slices.Clone(out), nil), true // or it was deleted before the node saw it
+// alternatives returns what the flight may get from the usage; nothing at all is an alternative too, and the
+// only one where it is refused. ok is false where the flight was admitted and cannot have been in this state.
+func alternatives(u *place.Usage, f *flight) (out [][]place.Holding, refused, ok bool) {
+	if out, refused, ok = admissions(u, f); f.vanished {
+		return append(slices.Clone(out), nil), refused, true // or it was deleted before the node saw it
 	}
-	return out, ok
+	return out, refused, ok
 }
 
 // admissions is alternatives for a pod whose object is there.
-func admissions(u *place.Usage, f *flight) (out [][]place.Holding, ok bool) {
+func admissions(u *place.Usage, f *flight) (out [][]place.Holding, refused, ok bool) {
 	for _, o := range f.kept {
 		if free(u, o) {
 			out = append(out, o)
 		}
 	}
 	if f.acked != 0 && !f.open && len(out) > 0 {
-		return out, true
+		return out, false, true
 	}
 	switch v := place.Place(u, f.pod); {
 	case !v.Fits():
+		refused = true
 	case f.acked != 0:
 		out = merge(out, [][]place.Holding{v.Holdings})
 	default:
@@ -199,13 +211,13 @@ func admissions(u *place.Usage, f *flight) (out [][]place.Holding, ok bool) {
 	if len(out) == 0 && f.acked == 0 {
 		out = [][]place.Holding{nil}
 	}
-	return out, len(out) > 0
+	return out, refused, len(out) > 0
 }
 
 // straight admits in binding order, and passes over what does not fit.
 func (s *search) straight(w *world) *world {
 	for i, f := range s.flights {
-		if options, ok := alternatives(w.usage, f); ok {
+		if options, _, ok := alternatives(w.usage, f); ok {
 			w = w.with(i, w.blur(options[0]))
 		}
 	}
@@ -284,6 +296,7 @@ func (a *account) predict() *Node {
 		nodes[k] = a.node(w)
 	}
 	nodes[0].Others, nodes[0].Unsettled = nodes[1:], !sure
+	nodes[0].queue, nodes[0].mixed = a.queue()
 	return nodes[0]
 }
 

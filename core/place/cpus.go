@@ -78,12 +78,12 @@ func (a *admission) allocateCPUs(i int, h hint) Error {
 	}
 	usable := a.u.free.Union(a.spare.cpus)
 	brief := a.brief && a.last(i)
-	got, ok := cpuSet{}, want <= usable.Len()
+	got, end := cpuSet{}, pickedIf(want <= usable.Len())
 	if !brief || !a.u.sure(want, usable.Len()) {
-		got, ok = a.takeCPUs(h, usable, want)
+		got, end = a.takeCPUs(h, usable, want)
 	}
-	if !ok {
-		a.refuse(Reason{Code: Short, Container: c.Name, Resource: cpuName, Want: int64(want), Have: int64(usable.Len())})
+	if end != picked {
+		a.refuse(a.u.notPicked(end, Reason{Container: c.Name, Resource: cpuName, Want: int64(want), Have: int64(usable.Len())}))
 		return UnexpectedAdmissionError
 	}
 	if brief {
@@ -108,15 +108,33 @@ func (a *admission) bookCPUs(c *Container, got cpuSet) {
 }
 
 // takeCPUs takes CPUs inside the affinity first, the rest from anywhere.
-func (a *admission) takeCPUs(h hint, usable cpuSet, want int) (got cpuSet, ok bool) {
+func (a *admission) takeCPUs(h hint, usable cpuSet, want int) (got cpuSet, end ending) {
 	if h.set {
 		near := usable.And(a.near(h.mask))
-		if got, ok = a.u.takeCPUs(near, min(want, near.Len())); !ok {
-			return cpuSet{}, false
+		if got, end = a.u.takeCPUs(near, min(want, near.Len())); end != picked {
+			return cpuSet{}, end
 		}
 	}
-	rest, ok := a.u.takeCPUs(usable.Minus(got), want-got.Len())
-	return got.Union(rest), ok
+	rest, end := a.u.takeCPUs(usable.Minus(got), want-got.Len())
+	return got.Union(rest), end
+}
+
+// notPicked completes the reason why CPUs could not be taken.
+func (u *Usage) notPicked(end ending, r Reason) Reason {
+	if r.Code = Short; end != endless {
+		return r
+	}
+	r.Code = Endless
+	if u.Rules.CPU.FullPCPUsOnly {
+		var lone cpuSet
+		for id := range u.Rules.CPU.Reserved.And(u.Machine.CPUs()).All() {
+			if !u.Machine.GroupOf(topo.Cores, id).CPUs.SubsetOf(u.Rules.CPU.Reserved) {
+				lone = lone.With(id)
+			}
+		}
+		r.With = lone.String()
+	}
+	return r
 }
 
 // sure reports whether n of so many usable CPUs can be taken exactly if there are as many. It is not
@@ -188,7 +206,7 @@ func ReserveCPUs(m *topo.Machine, r CPURules, n int) (idset.Set[idset.CPU], erro
 	r.Reserved = idset.Set[idset.CPU]{}
 	u := NewUsage(m, Rules{CPU: r})
 	if n >= 0 {
-		if got, ok := u.takeCPUs(m.CPUs(), n); ok {
+		if got, end := u.takeCPUs(m.CPUs(), n); end == picked {
 			return got, nil
 		}
 	}

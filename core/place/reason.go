@@ -27,6 +27,9 @@ const (
 	Short Code = "short"
 	// SMT: full-pcpus-only, and the CPUs are not whole cores.
 	SMT Code = "smt"
+	// Endless: under distribute-cpus-across-numa the CPU manager would search for numas to spread the CPUs
+	// over, and not stop. No pod would be served on the node any more.
+	Endless Code = "endless"
 	// Group: memory is free, but on numas that already serve another group of numas
 	// (memorymanager/policy_static.go: single- and multi-numa use never mix).
 	Group Code = "group"
@@ -68,7 +71,8 @@ type Reason struct {
 	Want, Have int64
 	// Width is the number of numas that the policy allows for this want, where Code is Width. Where Code
 	// is Widths, the resource needs Want numas, and the resource With needs Have. Where Code is Demanded,
-	// With are the numas of each resource that the demand is about.
+	// With are the numas of each resource that the demand is about. Where Code is Endless, With are the
+	// reserved CPUs whose siblings are not reserved, under full-pcpus-only.
 	Width int
 	With  string
 }
@@ -108,6 +112,8 @@ func (r Reason) detail() string {
 		return want + "; node has " + amount(r.Resource, r.Have) + " free"
 	case SMT:
 		return want + " as whole cores; has " + amount(r.Resource, r.Have)
+	case Endless:
+		return want + "; its kubelet would " + r.loops()
 	case Group:
 		return want + "; free memory is on numas that serve another numa group"
 	case Chosen:
@@ -124,6 +130,14 @@ func (r Reason) detail() string {
 		return fmt.Sprintf("machine has %d numas, its kubelet handles %d", r.Want, r.Have)
 	}
 	return string(r.Code)
+}
+
+// loops says what lets the CPU manager loop.
+func (r Reason) loops() string {
+	if r.With == "" {
+		return "try sets of numas endlessly under distribute-cpus-across-numa"
+	}
+	return "loop forever under full-pcpus-only and distribute-cpus-across-numa, as CPUs " + r.With + " are reserved without their siblings"
 }
 
 // demands says what the pod itself asks for.

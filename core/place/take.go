@@ -19,8 +19,30 @@ import (
 
 type cpuSet = idset.Set[idset.CPU]
 
-// takeCPUs picks n CPUs out of from; ok is false where it cannot.
-func (u *Usage) takeCPUs(from cpuSet, n int) (got cpuSet, ok bool) {
+// ending is how picking CPUs ends.
+type ending int
+
+const (
+	failed ending = iota
+	picked
+	// endless: the kubelet hands out what does not divide evenly, group by group, to numas that have no
+	// group left, and does not stop; or it looks at more sets of numas than anybody waits for.
+	endless
+)
+
+// maxSets bounds the sets of numas that a search looks at. 8 numas have fewer than 7,000; a kubelet looks at
+// a million for some ten seconds, with its lock held, and at all those of 36 numas for years.
+const maxSets = 1 << 20
+
+func pickedIf(ok bool) ending {
+	if ok {
+		return picked
+	}
+	return failed
+}
+
+// takeCPUs picks n CPUs out of from.
+func (u *Usage) takeCPUs(from cpuSet, n int) (cpuSet, ending) {
 	r := u.Rules.CPU
 	if r.DistributeAcrossNUMA {
 		group := 1
@@ -29,7 +51,8 @@ func (u *Usage) takeCPUs(from cpuSet, n int) (got cpuSet, ok bool) {
 		}
 		return u.takeSpread(from, n, group)
 	}
-	return u.takePacked(from, n, r.PreferAlignByUncoreCaches)
+	got, ok := u.takePacked(from, n, r.PreferAlignByUncoreCaches)
+	return got, pickedIf(ok)
 }
 
 // picker is one packing under way.
@@ -238,28 +261,26 @@ func (p *picker) takePartOfL3(l3 cpuSet) {
 // takeSpread implements distribute-cpus-across-numa (KEP-2902, takeByTopologyNUMADistributed): over the
 // fewest numas that can each give an even share in whole groups of CPUs; what does not divide goes to
 // the subset that leaves the machine most even. Where no numas can, it packs.
-func (u *Usage) takeSpread(from cpuSet, n, group int) (cpuSet, bool) {
-	if n%group != 0 {
-		return u.takePacked(from, n, false)
-	}
-	if n <= 0 {
-		return cpuSet{}, true
-	}
+func (u *Usage) takeSpread(from cpuSet, n, group int) (cpuSet, ending) {
 	p := u.picker(from, n)
-	if p.need > p.free.Len() {
-		return cpuSet{}, false
-	}
-	s := spreading{p: &p, n: n, group: group}
-	for _, x := range p.numas() {
-		s.numas = append(s.numas, x.ID)
-	}
-	least, most := s.span()
-	for k := least; k <= most; k++ {
-		if combo, extra := s.best(k); combo != nil {
-			return u.hand(&p, combo, extra, n, group)
+	if n > 0 && n%group == 0 && n <= p.free.Len() {
+		s := spreading{p: &p, n: n, group: group}
+		for _, x := range p.numas() {
+			s.numas = append(s.numas, x.ID)
+		}
+		least, most := s.span()
+		for k := least; k <= most; k++ {
+			combo, extra := s.best(k)
+			switch {
+			case s.endless:
+				return cpuSet{}, endless
+			case combo != nil:
+				return u.hand(&p, combo, extra, n, group)
+			}
 		}
 	}
-	return u.takePacked(from, n, false)
+	got, ok := u.takePacked(from, n, false)
+	return got, pickedIf(ok)
 }
 
 // spreading searches the numas to spread a want over.
@@ -268,6 +289,9 @@ type spreading struct {
 	numas []int // positions, in the order in which the kubelet sorts them
 	n     int   // CPUs wanted
 	group int   // CPUs that stay together
+	sets  int   // of numas that were looked at
+	// endless: the kubelet does not come to the end of this search.
+	endless bool
 }
 
 func (s *spreading) freeOn(numa int) int { return s.p.free.AndLen(s.p.m.NUMAs()[numa].CPUs) }
@@ -292,9 +316,15 @@ func (s *spreading) best(k int) (combo, extra []int) {
 		if score, rest, ok := s.score(c); ok && score < bestScore {
 			bestScore, combo, extra = score, c, rest
 		}
-		return true
+		return !s.endless
 	})
 	return combo, extra
+}
+
+// look counts a set of numas that is looked at.
+func (s *spreading) look() {
+	s.sets++
+	s.endless = s.endless || s.sets > maxSets
 }
 
 // remains is the number of free CPUs by position of the numa.
@@ -302,6 +332,7 @@ type remains [topo.MaxNUMAs]int
 
 // score says how even the machine is after spreading over the numas of a combination.
 func (s *spreading) score(combo []int) (score float64, extra []int, ok bool) {
+	s.look()
 	share := s.n / len(combo) / s.group * s.group
 	total, groups := 0, 0
 	for _, numa := range combo {
@@ -330,19 +361,22 @@ func (s *spreading) score(combo []int) (score float64, extra []int, ok bool) {
 		return deviation(s.numas, left), nil, true
 	}
 	score = math.MaxFloat64
-	for k := len(takers); k >= 1; k-- {
+	for k := len(takers); k >= 1 && !s.endless; k-- {
 		combinations(takers, k, func(sub []int) bool {
 			if d, ok := s.afterRest(sub, left, rest); ok && d < score {
 				score, extra = d, sub
 			}
-			return true
+			return !s.endless
 		})
 	}
 	return score, extra, true
 }
 
-// afterRest is the evenness after the remainder went to a subset.
+// afterRest is the evenness after the remainder went to a subset. The kubelet adds up the free CPUs of
+// the subset to see whether they suffice, but takes whole groups: CPUs that belong to no whole group, as
+// half reserved cores leave them, make it go round for ever.
 func (s *spreading) afterRest(sub []int, left remains, rest int) (float64, bool) {
+	s.look()
 	sum := 0
 	for _, numa := range sub {
 		sum += left[numa]
@@ -360,6 +394,7 @@ func (s *spreading) afterRest(sub []int, left remains, rest int) (float64, bool)
 			}
 		}
 		if !moved {
+			s.endless = true
 			return 0, false
 		}
 	}
@@ -382,7 +417,7 @@ func deviation(numas []int, left remains) float64 {
 }
 
 // hand takes the even share of every numa of a combination, then the remainder in groups.
-func (u *Usage) hand(p *picker, combo, extra []int, n, group int) (cpuSet, bool) {
+func (u *Usage) hand(p *picker, combo, extra []int, n, group int) (cpuSet, ending) {
 	share := n / len(combo) / group * group
 	give := func(numa, count int) {
 		p.rest.Meet(&p.free, p.m.NUMAs()[numa].CPUs)
@@ -401,10 +436,10 @@ func (u *Usage) hand(p *picker, combo, extra []int, n, group int) (cpuSet, bool)
 			}
 		}
 		if rest == before {
-			break
+			return cpuSet{}, endless
 		}
 	}
-	return p.picked.Set(), p.need == 0
+	return p.picked.Set(), pickedIf(p.need == 0)
 }
 
 // combinations calls f with every k of the given positions, in their order, until f returns false.

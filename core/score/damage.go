@@ -45,10 +45,12 @@ type plan struct {
 }
 
 // damage returns what the verdict takes away from the mix: the sum of the pods of each shape that are no
-// longer possible, times what one is worth, times the weight of the shape, times 2.
+// longer possible, times what one is worth, times the weight of the shape, times 2. What is lost is counted
+// for the pod that was not seen yet, too.
 func (m *Mix) damage(u *place.Usage, v place.Verdict, used topo.Mask) (sum int64) {
+	sum = m.broken(u, used)
 	if m == nil || len(m.shapes) == 0 {
-		return 0
+		return sum
 	}
 	s := space{mix: m}
 	s.fill(u)

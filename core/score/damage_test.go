@@ -65,13 +65,16 @@ func fitting(u *place.Usage, p *place.Pod) (count int64) {
 	}
 }
 
+// enough is so many pods that none is left that was not seen.
+const enough = fullWeight
+
 // Where the policy is single-numa-node, the damage to pods of one container is what place finds: as many
 // fewer as fit after the placement, by what one is worth.
 func TestDamageIsWhatPlaceFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		u, p, usual := drawnUsage(t, place.SingleNUMA), drawnPod(t), drawnPod(t)
 		v := place.Place(u, p)
-		m := NewMix([]Share{{usual, 1}})
+		m := NewMix([]Share{{usual, enough}})
 		if !v.Fits() || len(m.Shares()) == 0 || v.NUMAs(u.Machine) == 0 {
 			return
 		}
@@ -87,7 +90,7 @@ func TestDamageIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		u, p := drawnUsage(t, place.Policy(rapid.IntRange(0, 3).Draw(t, "policy"))), drawnPod(t)
 		v := place.Place(u, p)
-		m := NewMix([]Share{{drawnPod(t), 3}, {drawnPod(t), 2}, {drawnPod(t), 1}})
+		m := NewMix([]Share{{drawnPod(t), 3 * enough}, {drawnPod(t), 2 * enough}, {drawnPod(t), enough}})
 		if !v.Fits() {
 			return
 		}
@@ -106,7 +109,7 @@ func TestDamageIsBounded(t *testing.T) {
 // The example of docs/scoring.md: a pod of one GPU where four or three are left, and a cluster that runs
 // pods of one and of four.
 func TestDamageAsDocumented(t *testing.T) {
-	m := NewMix([]Share{{one(1, 1, 1), 1}, {one(4, 4, 4), 1}})
+	m := NewMix([]Share{{one(1, 1, 1), enough}, {one(4, 4, 4), enough}})
 	for text, want := range map[string]int64{
 		"numa 0 cpus 0-15 memory 64Gi\ndevice acme.com/gpu a,b,c,d numa 0": 2 * 128 * (69 + 276),
 		"numa 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a,b,c numa 0":   2 * 128 * 69,

@@ -27,7 +27,7 @@ const (
 	gigabyte    = 1 << 30
 )
 
-// Share is a shape of pods, and how often it is asked for compared with others.
+// Share is a shape of pods, and how many of them were asked for.
 type Share struct {
 	Pod    *place.Pod // the names of its containers do not count
 	Weight int64      // 1..MaxWeight; what is below is no share, what is above counts as MaxWeight
@@ -40,6 +40,7 @@ type Mix struct {
 	shapes  []shape
 	columns []string // cpu, then kinds of memory, then resources with devices
 	devices int      // the first column of a resource with devices
+	unseen  int64    // weight of one pod beside all that the shares count
 }
 
 // shape is a pod in the columns of a mix.
@@ -62,10 +63,13 @@ type need struct {
 // no node aligns are left out; of the others the [MaxShapes] with the most weight times worth count, as long
 // as there is room for all that they ask for.
 func NewMix(shares []Share) *Mix {
-	out, total := &Mix{}, int64(0)
+	out, total, seen := &Mix{}, int64(0), int64(0)
 	names := map[string]bool{cpu: true}
 	for _, s := range merged(shares) {
 		wants := whole(s.Pod)
+		if len(wants) > 0 {
+			seen += s.Weight
+		}
 		if len(out.shares) == MaxShapes || len(wants) == 0 || !room(names, wants) {
 			continue
 		}
@@ -75,6 +79,7 @@ func NewMix(shares []Share) *Mix {
 		out.shares = append(out.shares, s)
 		total += s.Weight
 	}
+	out.unseen = fullWeight / (seen + 1)
 	delete(names, cpu)
 	out.columns = append([]string{cpu}, slices.SortedFunc(maps.Keys(names), byKind)...)
 	out.devices = len(out.columns)

@@ -62,15 +62,18 @@ func resource(m *topo.Machine, name string) (int, topo.Resource) {
 	return 0, topo.Resource{}
 }
 
-// spread counts the L3 groups that a container has CPUs of.
-func spread(m *topo.Machine, h *place.Holding) (count int64) {
+// spread counts the L3 groups that a container has CPUs of, beyond as many as it would need if it had the
+// CPUs of each to itself: machines with small caches are no worse for pods that no cache can hold.
+func spread(m *topo.Machine, h *place.Holding) int64 {
 	if h.CPUs.Empty() {
 		return 0
 	}
+	count, size := 0, 1
 	for i := range m.Groups(topo.L3s) {
-		if m.Groups(topo.L3s)[i].CPUs.AndLen(h.CPUs) > 0 {
-			count++
+		group := m.Groups(topo.L3s)[i].CPUs
+		if group.AndLen(h.CPUs) > 0 {
+			count, size = count+1, max(size, group.Len())
 		}
 	}
-	return count
+	return int64(max(0, count-(h.CPUs.Len()+size-1)/size))
 }

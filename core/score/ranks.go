@@ -7,9 +7,10 @@ import "slices"
 var steps = [...]struct{ unit, points int64 }{
 	{costNUMA, 40},
 	{costDistance, 25},
+	{costShort, 20},
+	{costWait, 20},
 	{costLocal, 20},
 	{costDamage, 15},
-	{costShort, 10},
 	{1, 10},
 }
 

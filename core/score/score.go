@@ -105,6 +105,16 @@ func upstream(score int64, coarse bool) int64 {
 	return score
 }
 
+// Wait is what is added to the cost of a node that would not let the pod be bound at once. A pod that waits
+// for another one's admission keeps whoever comes after it waiting, too: while many pods come, it is better
+// that each kind of them goes to nodes of its own. Numas, distance and devices are not given up for that.
+func (s Strategy) Wait() int64 {
+	if s.Type == Tenon {
+		return costWait
+	}
+	return Max / 10
+}
+
 // Unknown returns the cost of a node of which nothing is known; no node costs more.
 func (s Strategy) Unknown() int64 {
 	if s.Type == Tenon {

@@ -6,20 +6,20 @@ import (
 )
 
 // Tenon's cost is a number whose digits are the terms, the one that counts most first: numas, distance,
-// locality, damage, devices left short, CPUs left free. A digit is full at its maximum, and never reaches
+// devices left short, whether the pod has to wait, locality, damage, CPUs left free. A digit is full at its maximum, and never reaches
 // into the next. A node that is known coarsely costs one numa more than the pod will use there: of nodes
 // that give it as many numas, an exact one is taken, and numas are not spent for it. A node of which
 // nothing is known costs more than all others.
 const (
 	maxFree      = 1<<10 - 1
-	costShort    = maxFree + 1 // per 1/64 of a device for every CPU left beside it, up to maxShort
-	perDevice    = 64
-	maxShort     = 1<<8 - 1
-	costDamage   = costShort * (maxShort + 1) // per unit of damage, up to maxDamage
-	maxDamage    = 1<<24 - 1
-	costLocal    = costDamage * (maxDamage + 1) // per cache, and per PCI root beyond the first, up to maxLocal
+	costDamage   = maxFree + 1 // per unit of damage, up to maxDamage
+	maxDamage    = 1<<23 - 1
+	costLocal    = costDamage * (maxDamage + 1) // per cache and per PCI root too many, up to maxLocal
 	maxLocal     = 1<<6 - 1
-	costDistance = costLocal * (maxLocal + 1) // per unit of mean distance, up to maxDistance
+	costWait     = costLocal * (maxLocal + 1) // see Strategy.Wait
+	costShort    = costWait * 2               // per time that the CPUs are too few, up to maxShort
+	maxShort     = 1<<8 - 1
+	costDistance = costShort * (maxShort + 1) // per unit of mean distance, up to maxDistance
 	maxDistance  = 1<<8 - 1
 	costNUMA     = costDistance * (maxDistance + 1)
 	costCoarse   = costNUMA
@@ -27,11 +27,13 @@ const (
 	costUnknown  = (topo.MaxNUMAs+2)*costNUMA + costLoose // above a node that pins nothing, known coarsely, too
 )
 
-// own costs the numas that the pod will really use: how many; how far they are from each other; how many
-// last-level caches its containers, and PCI roots its devices, are spread over; what the mix loses; how few CPUs are left there for
-// each free device that the pod has no use for, since others want devices together with CPUs, though the
-// mix has not seen them yet; and how many of the CPUs stay free, so that whole numas are kept for those
-// who need them.
+// own costs the numas that the pod will really use: how many; how far they are from each other; whether CPUs
+// are left there for the free devices that the pod has no use for; how many last-level caches its
+// containers, and PCI roots its devices, are spread over without need; what the mix loses; and how many of
+// the CPUs stay free, so that whole numas are kept for those who need them.
+//
+// What is left short counts more than locality and damage: whoever needs a device can be on no other node,
+// and a pod that waits has no cache at all.
 func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 	used := v.NUMAs(u.Machine)
 	if used == 0 {
@@ -47,18 +49,57 @@ func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 	free = max(0, free) // CPUs that an init container leaves to others are held twice
 	return int64(used.Len())*costNUMA +
 		min(meanDistance(u.Machine, used), maxDistance)*costDistance +
+		min(short(u, p, used, free), maxShort)*costShort +
 		min(parts, maxLocal)*costLocal +
 		min(mix.damage(u, v, used), maxDamage)*costDamage +
-		min(idle(u, p, used)*perDevice/(free+1), maxShort)*costShort +
 		min(free, maxFree)
 }
 
-// idle counts the free devices on the numas that the pod does not ask for.
-func idle(u *place.Usage, p *place.Pod, used topo.Mask) (count int64) {
+// short returns how many times the CPUs that are left free on the numas are too few for the devices left free
+// there: the part of the devices that is free divided by the part of the CPUs, rounded down, for the resource
+// for which that is most. Devices that the pod wants itself do not count. A pod that wants devices has to be
+// beside some: of those that it has no use for, it counts whether they are left short, and not how much.
+func short(u *place.Usage, p *place.Pod, used topo.Mask, left int64) (most int64) {
+	all, asks := int64(-1), false
 	for at := range u.Machine.Resources() {
-		if !wants(p, u.Machine.Resources()[at].Name) {
-			count += u.FreeDevicesOn(at, used)
+		name := u.Machine.Resources()[at].Name
+		if wants(p, name) {
+			asks = true
+			continue
 		}
+		free := u.FreeDevicesOn(at, used)
+		if free == 0 {
+			continue
+		}
+		if all < 0 {
+			all = allCPUs(u, used)
+		}
+		most = max(most, free*all/(devicesOn(u, name, used)*(left+1)))
+	}
+	if asks {
+		return min(most, 1)
+	}
+	return most
+}
+
+// allCPUs counts the CPUs of some numas that are not reserved.
+func allCPUs(u *place.Usage, on topo.Mask) (count int64) {
+	whole := u.Row(cpu).Whole
+	for on != 0 {
+		var i int
+		i, on = next(on)
+		count += whole[i] - int64(u.Machine.NUMAs()[i].CPUs.AndLen(u.Rules.CPU.Reserved))
+	}
+	return count
+}
+
+// devicesOn counts the devices of some numas, free or not; one on several of them once for each.
+func devicesOn(u *place.Usage, resource string, on topo.Mask) (count int64) {
+	whole := u.Row(resource).Whole
+	for on != 0 {
+		var i int
+		i, on = next(on)
+		count += whole[i]
 	}
 	return count
 }

@@ -7,24 +7,24 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// mixOf is a mix of pods that are asked for equally often.
+// mixOf is a mix of pods that were asked for equally often, and often enough that no other is expected.
 func mixOf(tb testing.TB, pods ...string) *score.Mix {
 	var shares []score.Share
 	for _, text := range pods {
-		shares = append(shares, score.Share{Pod: pod(tb, text), Weight: 1})
+		shares = append(shares, score.Share{Pod: pod(tb, text), Weight: 256})
 	}
 	return score.NewMix(shares)
 }
 
 // Every pair of nodes differs in one term, and in the terms that count less it is the other way.
 func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
-	const numas, distance, locality, damage, short, free = 60, 75, 80, 85, 90, 90 // what the worse one scores
+	const numas, distance, locality, damage, short, free = 60, 75, 80, 85, 80, 90 // what the worse one scores
 	for name, c := range map[string]struct {
 		term          int64
 		pod           string
 		better, worse string
-		held          string   // CPUs that are held on the better one
-		usual         []string // the mix
+		held, busy    string   // CPUs that are held on the better one, and on the worse
+		usual         []string // the mix; nil: one of pods that have no room anywhere
 	}{
 		"fewer numas, though more is left": {term: numas, pod: "cpu=16 memory=1Gi",
 			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\nnuma 1 socket 1 cpus 32-63 memory 64Gi",
@@ -45,7 +45,9 @@ func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 		"a distance that firmware does not tell is no better": {term: free, pod: "cpu=4 memory=1Gi",
 			better: "numa 0 socket 0 cpus 0-9 memory 64Gi\ndistances 10", worse: "numa 0 socket 0 cpus 0-15 memory 64Gi"},
 		"fewer caches, though more is left": {term: locality, pod: "cpu=8 memory=1Gi",
-			better: "numa 0 socket 0 cpus 0-31 memory 64Gi", worse: "numa 0 socket 0 cpus 0-7 l3 4 memory 64Gi"},
+			better: "numa 0 socket 0 cpus 0-31 memory 64Gi", worse: "numa 0 socket 0 cpus 0-15 l3 2 memory 64Gi", busy: "0-3,8-11"},
+		"caches that are too small for the pod anyway are no worse": {term: free, pod: "cpu=8 memory=1Gi",
+			better: "numa 0 socket 0 cpus 0-7 l3 4 memory 64Gi", worse: "numa 0 socket 0 cpus 0-31 memory 64Gi"},
 		"GPU and NIC below one PCI root, though more is left": {term: locality, pod: "cpu=2 memory=1Gi acme.com/gpu=1 acme.com/nic=1",
 			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu g numa 0 root pci0000:17\ndevice acme.com/nic n numa 0 root pci0000:17",
 			worse:  "numa 0 socket 0 cpus 0-15 memory 64Gi\ndevice acme.com/gpu g numa 0 root pci0000:17\ndevice acme.com/nic n numa 0 root pci0000:2a"},
@@ -60,21 +62,29 @@ func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 			usual:  []string{"cpu=4 memory=1Gi acme.com/gpu=4"},
 			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a,b,c numa 0",
 			worse:  "numa 0 socket 0 cpus 0-15 memory 64Gi\ndevice acme.com/gpu a,b,c,d numa 0"},
-		"CPUs that usual pods need beside a GPU stay, though another GPU is left with few": {term: damage, pod: "cpu=8 memory=1Gi",
+		"CPUs that usual pods need beside a GPU stay, though more are left": {term: damage, pod: "cpu=8 memory=1Gi",
 			usual:  []string{"cpu=16 memory=1Gi acme.com/gpu=1"},
-			better: "numa 0 socket 0 cpus 0-11 memory 64Gi\ndevice acme.com/gpu a numa 0",
+			better: "numa 0 socket 0 cpus 0-30 memory 64Gi\ndevice acme.com/gpu a numa 0",
 			worse:  "numa 0 socket 0 cpus 0-17 memory 64Gi\ndevice acme.com/gpu a numa 0"},
 		"memory that usual pods need stays, though more CPUs are left": {term: damage, pod: "cpu=4 memory=4Gi",
 			usual:  []string{"cpu=2 memory=62Gi"},
 			better: "numa 0 socket 0 cpus 0-15 memory 32Gi", worse: "numa 0 socket 0 cpus 0-7 memory 64Gi"},
 		"both numas stay for usual pods that need both, though more CPUs are left": {term: damage, pod: "cpu=2 memory=1Gi",
 			usual:  []string{"cpu=12 memory=2Gi acme.com/gpu=2"},
-			better: "numa 0 socket 0 cpus 0-11 memory 64Gi\nnuma 1 socket 1 cpus 12-19 memory 64Gi\ndevice acme.com/gpu a numa 1",
+			better: "numa 0 socket 0 cpus 0-11 memory 64Gi\nnuma 1 socket 1 cpus 12-19 memory 64Gi\ndevice acme.com/gpu a numa 0",
 			worse: "numa 0 socket 0 cpus 0-7 memory 64Gi\nnuma 1 socket 1 cpus 8-15 memory 64Gi\n" +
 				"device acme.com/gpu a numa 0\ndevice acme.com/gpu b numa 1"},
 		"more CPUs beside the devices that no usual pod asks for": {term: short, pod: "cpu=8 memory=1Gi", usual: []string{"cpu=8 memory=1Gi"},
 			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a numa 0",
 			worse:  "numa 0 socket 0 cpus 0-9 memory 64Gi\ndevice acme.com/gpu a numa 0"},
+		"CPUs where no devices are, though of two caches": {term: short, pod: "cpu=8 memory=1Gi",
+			better: "numa 0 socket 0 cpus 0-15 l3 2 memory 64Gi", held: "0-3,8-11",
+			worse: "numa 0 socket 0 cpus 0-15 memory 64Gi\ndevice acme.com/gpu a numa 0"},
+		"CPUs where no devices are, though usual pods need them": {term: short, pod: "cpu=8 memory=1Gi", usual: []string{"cpu=8 memory=1Gi"},
+			better: "numa 0 socket 0 cpus 0-15 memory 64Gi",
+			worse:  "numa 0 socket 0 cpus 0-14 memory 64Gi\ndevice acme.com/gpu a numa 0", busy: "0-2"},
+		"a numa on which nobody is stays whole, as long as nobody knows who comes": {term: damage, pod: "cpu=4 memory=1Gi", usual: []string{},
+			better: "numa 0 socket 0 cpus 0-31 memory 64Gi", held: "0-7", worse: "numa 0 socket 0 cpus 0-15 memory 64Gi"},
 		"a sick device is no loss": {term: short, pod: "cpu=8 memory=1Gi",
 			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a numa 0 unhealthy",
 			worse:  "numa 0 socket 0 cpus 0-8 memory 64Gi\ndevice acme.com/gpu a numa 0"},
@@ -85,9 +95,12 @@ func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 			better: "numa 0 socket 0 cpus 0-15 memory 64Gi", worse: "numa 0 socket 0 cpus 0-15 memory 64Gi"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.usual == nil {
+				c.usual = []string{"acme.com/absent=1"}
+			}
 			s := score.Strategy{Mix: mixOf(t, c.usual...)}
 			better := ownCost(t, s, pod(t, c.pod), node{machine: c.better, policy: place.BestEffort, held: c.held})
-			worse := ownCost(t, s, pod(t, c.pod), node{machine: c.worse, policy: place.BestEffort})
+			worse := ownCost(t, s, pod(t, c.pod), node{machine: c.worse, policy: place.BestEffort, held: c.busy})
 			if better >= worse {
 				t.Errorf("costs %d and %d: the better one must cost less", better, worse)
 			}

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"strconv"
+
 	"github.com/tenon-numa/tenon/core/score"
 )
 
@@ -58,7 +60,9 @@ func newPicker(c *cluster, k Contender, usual []int64, r *chance) picker {
 	case blind:
 		return &blindly{cluster: c, chance: r}
 	}
-	return &foresight{cluster: c, strategy: k.strategy, chance: r, recent: newRecent(c.trace, usual)}
+	f := &foresight{cluster: c, strategy: k.strategy, chance: r, recent: score.NewRecent()}
+	f.remember(usual)
+	return f
 }
 
 // choice keeps the best of what it is shown; of equals any, each with the same chance, as kube-scheduler
@@ -88,7 +92,29 @@ type foresight struct {
 	cluster  *cluster
 	strategy score.Strategy
 	chance   *chance
-	recent   *recent
+	recent   *score.Recent // what arrived, not what the trace has in store
+	asked    int           // pods that it was told of
+	mixes    int           // how often it has a new mix
+}
+
+// remember begins with what is usual, in proportion and in turns, as if that had arrived.
+func (f *foresight) remember(usual []int64) {
+	total := int64(0)
+	for _, n := range usual {
+		total += n
+	}
+	if total == 0 {
+		return
+	}
+	const stride = 389 // has no divisor in common with Remembered, so that every turn comes once
+	for i := range int64(score.Remembered) {
+		at := i * stride % score.Remembered * total / score.Remembered
+		shape := 0
+		for ; at >= usual[shape]; shape++ {
+			at -= usual[shape]
+		}
+		f.arrived(shape)
+	}
 }
 
 func (f *foresight) pick(shape int, among []int) (int, bool) {
@@ -112,7 +138,7 @@ func (f *foresight) pick(shape int, among []int) (int, bool) {
 // cost prices an answer anew when the mix has changed. Pods of which no node aligns anything are left to
 // kube-scheduler's own score, as the plugin leaves them.
 func (f *foresight) cost(s *state, a *answer, shape int) int64 {
-	if a.priced == f.recent.number+1 {
+	if a.priced == f.mixes+1 {
 		return a.cost
 	}
 	c := f.cluster
@@ -120,14 +146,23 @@ func (f *foresight) cost(s *state, a *answer, shape int) int64 {
 		a.cost = -leastAllocated(c.fleets[s.fleet], s.asked, c.requests[shape], c.memory)
 	} else {
 		strategy := f.strategy
-		strategy.Mix = f.recent.mix
+		strategy.Mix = f.recent.Mix()
 		a.cost = strategy.Cost(s.usage, pod, a.verdict, false)
 	}
-	a.priced = f.recent.number + 1
+	a.priced = f.mixes + 1
 	return a.cost
 }
 
-func (f *foresight) arrived(shape int) { f.recent.add(shape) }
-func (f *foresight) sent(int, int)     {}
-func (f *foresight) left(int)          {}
-func (f *foresight) reported() []int   { return nil }
+// arrived is for Tenon's own strategy; the others have no use for a mix.
+func (f *foresight) arrived(shape int) {
+	if f.strategy.Type != score.Tenon {
+		return
+	}
+	if f.asked++; f.recent.Add(strconv.Itoa(f.asked), &f.cluster.trace.Shapes[shape].Pod) {
+		f.mixes++
+	}
+}
+
+func (f *foresight) sent(int, int)   {}
+func (f *foresight) left(int)        {}
+func (f *foresight) reported() []int { return nil }

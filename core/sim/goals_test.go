@@ -98,6 +98,33 @@ func TestTenonPacksBest(t *testing.T) {
 	}
 }
 
+// Where all pods come at once, before anything is known of them, Tenon places more of them than all others
+// over thirty orders of arrival, and in each all but three.
+func TestADayThatComesAtOnce(t *testing.T) {
+	got, err := Compare(script(t, Demo), Contest{Seed: 1, Runs: 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := got.Columns[0].Stay
+	if ours.Refused != 0 || 10*ours.Placed < 30*712 {
+		t.Errorf("Tenon places %d of %d pods, with %d refusals", ours.Placed, ours.Pods, ours.Refused)
+	}
+	for _, k := range got.Columns[1:] {
+		if 10*k.Stay.Placed > 10*ours.Placed-30*5 {
+			t.Errorf("%q places %d pods, Tenon %d: less than half a pod more in each run", k.Contender, k.Stay.Placed, ours.Placed)
+		}
+	}
+	for seed := uint64(1); seed <= 30; seed++ {
+		tr, err := script(t, Demo).Trace(0, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g := tally(t, tr, "Tenon", Options{Seed: seed, Stay: true}); g.Placed < g.Pods-3 {
+			t.Errorf("order %d: %d of %d pods are placed", seed, g.Placed, g.Pods)
+		}
+	}
+}
+
 // On GPU machines Tenon places at least 99 of 100 pods that could be placed by who knows them all.
 func TestSmallCasesComeCloseToTheOptimum(t *testing.T) {
 	for trace, least := range map[string]int{"gpu": 990, "alibaba": 970} {

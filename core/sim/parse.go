@@ -21,7 +21,8 @@ import (
 //	pod AT SECONDS SHAPE [COUNT]    so many pods (1 when absent) arrive at second AT and run for SECONDS
 //	mix SHAPE WEIGHT SECONDS,...    instead of pods: chance makes them
 //
-// Machines come first, then shapes, then either pods, in order of AT, or a mix. Of a mix, every pod is
+// Machines come first, then shapes, then either pods, in order of AT, or a mix. Pods of one second come in an
+// order that the seed decides. Of a mix, every pod is
 // of a shape by weight, and runs for one of its SECONDS, each as likely; they arrive as fast as they would
 // keep nine tenths of the scarcest resource busy, until they have asked for turnover times all there is.
 
@@ -276,22 +277,42 @@ func number(s string, least, most int64) (int64, error) {
 }
 
 // Trace makes the trace for a number of machines, the kinds in the proportion of their counts; 0 takes
-// the counts as they are. Every kind has one machine at least. Pods of a mix follow from the seed.
+// the counts as they are. Every kind has one machine at least. Pods of a mix, and the order of those that
+// are listed for one second, follow from the seed.
 func (s *Script) Trace(machines int, seed uint64) (*Trace, error) {
-	t := &Trace{Name: s.Name, Source: s.Source, Fleets: slices.Clone(s.fleets), Shapes: s.shapes, Pods: s.pods}
+	t := &Trace{Name: s.Name, Source: s.Source, Fleets: slices.Clone(s.fleets), Shapes: s.shapes}
 	if machines < 0 || machines > MaxMachines || machines > 0 && machines < len(s.fleets) {
 		return nil, fmt.Errorf("trace %s: %d machines: want %d, one of each kind, to %d", s.Name, machines, len(s.fleets), MaxMachines)
 	}
 	if machines > 0 {
 		scale(t.Fleets, machines)
 	}
-	if len(s.mix) > 0 {
-		var err error
-		if t.Pods, err = s.generate(t, seed); err != nil {
-			return nil, fmt.Errorf("trace %s: %w", s.Name, err)
-		}
+	if len(s.mix) == 0 {
+		t.Pods = shuffled(s.pods, seed)
+		return t, t.Check()
+	}
+	var err error
+	if t.Pods, err = s.generate(t, seed); err != nil {
+		return nil, fmt.Errorf("trace %s: %w", s.Name, err)
 	}
 	return t, t.Check()
+}
+
+// shuffled returns pods of which those of one second come in an order that the seed decides.
+func shuffled(pods []Arrival, seed uint64) []Arrival {
+	out, rnd := slices.Clone(pods), chance{seed}
+	for from := 0; from < len(out); {
+		to := from + 1
+		for to < len(out) && out[to].At == out[from].At {
+			to++
+		}
+		for i := to - 1; i > from; i-- {
+			j := from + int(rnd.below(int64(i-from+1)))
+			out[i], out[j] = out[j], out[i]
+		}
+		from = to
+	}
+	return out
 }
 
 // scale gives every kind its part, rounded down but at least one; the first kind gets or gives the rest.

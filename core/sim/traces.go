@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// Demo is the name of the trace that is of a size to be run on real kubelets, too.
+const Demo = "demo"
+
 // Names returns the names of the traces that are built in.
 func Names() []string { return slices.Sorted(maps.Keys(texts())) }
 
@@ -16,7 +19,7 @@ func Text(name string) (string, bool) {
 }
 
 func texts() map[string]string {
-	return map[string]string{"telco": telco, "gpu": gpu, "alibaba": alibaba}
+	return map[string]string{"telco": telco, "gpu": gpu, "alibaba": alibaba, Demo: demo}
 }
 
 // telco is made up, of what network functions commonly ask for: packet processing on whole cores with

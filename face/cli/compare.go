@@ -29,10 +29,13 @@ const compareExample = `  # Jobs of 1 to 8 GPUs on machines with two sockets
   # Your own machines and pods, or a mix of them
   kubectl tenon compare --trace pods.txt --nodes 500 --runs 3
 
-  # All three, as a picture
+  # The pods and machines of "tenon-lab demo", in a hundred orders of arrival
+  kubectl tenon compare --trace demo --runs 100
+
+  # All that are large, as a picture
   kubectl tenon compare --trace all -o svg > packing.svg`
 
-// allTraces stands for all traces that are built in.
+// allTraces stands for the large traces that are built in.
 const allTraces = "all"
 
 // compareFlags are the choices of the compare command.
@@ -64,7 +67,7 @@ func (a *app) compareCommand() *cobra.Command {
 			return f.write(c.OutOrStdout(), found)
 		},
 	}
-	c.Flags().StringVar(&f.trace, "trace", "gpu", strings.Join(sim.Names(), ", ")+", "+allTraces+" of them, or a file")
+	c.Flags().StringVar(&f.trace, "trace", "gpu", strings.Join(sim.Names(), ", ")+", "+allTraces+" but "+sim.Demo+", or a file")
 	c.Flags().IntVar(&f.contest.Machines, "nodes", 0, "how many machines, in the proportions of the trace; 0 for as many as it says")
 	c.Flags().Uint64Var(&f.contest.Seed, "seed", 1, "the first seed")
 	c.Flags().IntVar(&f.contest.Runs, "runs", 1, "how many seeds; numbers are means over them")
@@ -92,7 +95,7 @@ func (f compareFlags) check() error {
 func (f compareFlags) scripts() (out []*sim.Script, err error) {
 	names := []string{f.trace}
 	if f.trace == allTraces {
-		names = sim.Names()
+		names = slices.DeleteFunc(sim.Names(), func(name string) bool { return name == sim.Demo })
 	}
 	for _, name := range names {
 		text, ok := sim.Text(name)

@@ -94,7 +94,7 @@ func TestCompareWritesAPage(t *testing.T) {
 
 func TestCompareNamesWhatIsWrong(t *testing.T) {
 	for line, want := range map[string]string{
-		"compare --trace nowhere":                              `error: trace "nowhere" is none of alibaba, gpu, telco, and no file`,
+		"compare --trace nowhere":                              `error: trace "nowhere" is none of alibaba, demo, gpu, telco, and no file`,
 		"compare --trace testdata/version.txt":                 `error: read trace: testdata/version.txt:1: unknown word "kubectl-tenon"`,
 		"compare -o yaml":                                      `error: output format "yaml" is not known: want table, json or svg`,
 		"compare --nodes -1":                                   "error: --nodes -1 is outside 0..20000",

@@ -86,8 +86,8 @@ func others(l life, all []life) string {
 	var b strings.Builder
 	for _, x := range all {
 		if x.pod.Spec.NodeName == l.pod.Spec.NodeName && x.bound.version <= l.ended.version {
-			fmt.Fprintf(&b, "  %s %s bound %d started %d ended %d gone %d %s\n", x.pod.Name, x.pod.UID, x.bound.version, x.started.version,
-				x.ended.version, x.gone.version, requests(x.pod))
+			fmt.Fprintf(&b, "  %s %s bound %s, started %s, ended %s, gone %s: %s\n", x.pod.Name, x.pod.UID, x.bound, x.started,
+				x.ended, x.gone, requests(x.pod))
 		}
 	}
 	return b.String()

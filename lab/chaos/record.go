@@ -31,6 +31,14 @@ type moment struct {
 
 func (m moment) known() bool { return m.version != 0 }
 
+// String returns the version and the time of day.
+func (m moment) String() string {
+	if !m.known() {
+		return "never"
+	}
+	return fmt.Sprintf("at %d (%s)", m.version, m.at.Format("15:04:05.000"))
+}
+
 // life is what became of a pod.
 type life struct {
 	pod                         *v1.Pod // as last seen

@@ -149,6 +149,15 @@ func (c *Cluster) Schedule(profiles string) (err error) {
 	return err
 }
 
+// ScheduleToo starts one more scheduler, which whoever calls it stops before the cluster.
+func (c *Cluster) ScheduleToo(profiles string) (*scheduler.Running, error) {
+	dir, err := os.MkdirTemp(c.dir, "scheduler")
+	if err != nil {
+		return nil, fmt.Errorf("directory of another scheduler: %w", err)
+	}
+	return scheduler.Start(dir, c.access, profiles, nil)
+}
+
 // Stop ends everything.
 func (c *Cluster) Stop() error {
 	var errs []error

@@ -26,6 +26,7 @@ type drawing struct {
 	refused bool // the last pod was
 	waiting []string
 	wide    bool // pods want memory of several numas, and hugepages
+	spread  bool // CPUs are spread over numas in whole cores, some of which are half reserved
 }
 
 func pick[T any](r *rand.Rand, xs ...T) T { return xs[r.IntN(len(xs))] }
@@ -44,6 +45,9 @@ func draw(seed uint64) (*drawing, error) {
 	if d.r.IntN(100) < 7 {
 		n = pick(d.r, 5, 6, 7, 8, 8)
 	}
+	if d.spread = d.chance(25); d.spread {
+		n = pick(d.r, 4, 4, 4, 4, 5, 6)
+	}
 	m, err := topo.New(d.machine(n))
 	if err != nil {
 		return nil, fmt.Errorf("seed %d: %w", seed, err)
@@ -51,6 +55,7 @@ func draw(seed uint64) (*drawing, error) {
 	d.s.Machine = m
 	d.topology(n)
 	d.cpuRules()
+	d.halfReserved()
 	if n <= 4 || d.kinds > 2 || d.chance(2) {
 		d.memoryRules()
 	}
@@ -59,31 +64,8 @@ func draw(seed uint64) (*drawing, error) {
 			return nil, fmt.Errorf("seed %d: %w", seed, err)
 		}
 	}
-	d.wholeCores()
 	d.wide = n > 2 && d.s.Rules.Memory.Static && (d.chance(3) || n == 4 && d.chance(2))
 	return d, nil
-}
-
-// wholeCores reserves whole cores where CPUs are spread over numas core by core: what is left of a half
-// reserved core may let the kubelet loop forever (cpumanager/cpu_assignment.go,
-// takeByTopologyNUMADistributed).
-func (d *drawing) wholeCores() {
-	r := &d.s.Rules.CPU
-	if !r.FullPCPUsOnly || !r.DistributeAcrossNUMA {
-		return
-	}
-	whole := idset.Set[idset.CPU]{}
-	for id := range r.Reserved.All() {
-		c, _ := d.s.Machine.CPU(id)
-		whole = whole.Union(d.s.Machine.CoreCPUs(c.Core))
-	}
-	if !whole.Equal(r.Reserved) {
-		r.Reserved, d.s.ReserveCPUs = whole, 0
-	}
-	threads := d.s.Machine.CoreCPUs(d.s.Machine.Cores()[0]).Len()
-	for _, c := range d.s.Machine.Cores() {
-		r.FullPCPUsOnly = r.FullPCPUsOnly && d.s.Machine.CoreCPUs(c).Len() == threads
-	}
 }
 
 // class names what a drawing is of, for the count.
@@ -153,6 +135,25 @@ func (d *drawing) cpuRules() {
 	}
 	if r.DistributeAcrossNUMA {
 		r.PreferAlignByUncoreCaches = false
+	}
+}
+
+// halfReserved reserves single threads where whole cores are spread: the kubelet may loop forever then.
+func (d *drawing) halfReserved() {
+	if !d.spread {
+		return
+	}
+	d.s.ReserveCPUs, d.s.Rules.CPU = 0, place.CPURules{Static: true, FullPCPUsOnly: true, DistributeAcrossNUMA: true}
+	for _, n := range d.s.Machine.NUMAs() {
+		if !d.chance(3) {
+			d.s.Rules.CPU.Reserved = d.s.Rules.CPU.Reserved.With(n.CPUs.Min())
+		}
+	}
+	if d.s.Rules.CPU.Reserved.Empty() { // the static policy wants one
+		d.s.Rules.CPU.Reserved = idset.Of(d.s.Machine.CPUs().Min())
+	}
+	if d.chance(2) {
+		d.s.Rules.Topology = place.TopologyRules{}
 	}
 }
 
@@ -242,6 +243,9 @@ func (d *drawing) ids(n int) (out []idset.NUMA) {
 // cores draws the cores of a machine. First come their places, then their CPU ids.
 func (d *drawing) cores(ids []idset.NUMA) (out []topo.CoreSpec) {
 	n := len(ids)
+	if d.spread {
+		return d.evenCores(ids)
+	}
 	per, sockets := pick(d.r, 1, 2, 3, 4, 6, 8), pick(d.r, 1, 1, 2, n)
 	if n > 4 {
 		per = pick(d.r, 1, 2, 4)
@@ -269,6 +273,19 @@ func (d *drawing) cores(ids []idset.NUMA) (out []topo.CoreSpec) {
 		l3 += groups
 	}
 	d.number(out)
+	return out
+}
+
+// evenCores draws as many cores of two threads for every numa.
+func (d *drawing) evenCores(ids []idset.NUMA) (out []topo.CoreSpec) {
+	per, sockets := pick(d.r, 3, 4, 4, 6), pick(d.r, 1, 2)
+	for i, id := range ids {
+		for k := range per {
+			first := idset.CPU(i*per + k)
+			out = append(out, topo.CoreSpec{NUMA: id, Socket: idset.Socket(i * sockets / len(ids)), L3: i,
+				CPUs: idset.Of(first, first+idset.CPU(len(ids)*per))})
+		}
+	}
 	return out
 }
 

@@ -179,6 +179,9 @@ func (d *drawing) milli(w *wants) int64 {
 	default:
 		n = pick(d.r, part(w.cpu[1]+2), w.edge, w.edge, max(1, w.edge-1), w.edge+1)
 	}
+	if d.spread && d.chance(2) {
+		n = part(w.cpu[1])
+	}
 	if threads := d.s.Machine.CPUs().Len() / len(d.s.Machine.Cores()); d.s.Rules.CPU.FullPCPUsOnly && !d.chance(8) {
 		n = (n + threads - 1) / threads * threads
 	}

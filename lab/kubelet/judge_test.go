@@ -229,8 +229,12 @@ func (t *trial) admit(st scenario.Step) error {
 	if v.Fits() && !place.Judge(before, &st.Pod, v, st.Demand).Fits() {
 		return nil // the node would take it; the scheduler does not let it
 	}
+	if loops(v) { // see TestPodsThatLoopTheKubelet
+		t.count.refused = counted(t.count.refused, "looping", 1)
+		return nil
+	}
 	t.pods = append(slices.Clone(t.pods), pod)
-	got, ok := t.decide(pod)
+	got, ok := t.decide(pod, patience)
 	if !ok {
 		return fmt.Errorf("pod %s: the managers do not answer within %v", st.Name, patience)
 	}
@@ -260,7 +264,7 @@ func (t *trial) admit(st scenario.Step) error {
 const patience = 3 * time.Minute
 
 // decide lets the managers admit a pod; ok is false where they do not come to an end.
-func (t *trial) decide(pod *v1.Pod) (r lifecycle.PodAdmitResult, ok bool) {
+func (t *trial) decide(pod *v1.Pod, patience time.Duration) (r lifecycle.PodAdmitResult, ok bool) {
 	answer := make(chan lifecycle.PodAdmitResult, 1)
 	crash := make(chan any, 1)
 	go func() {

@@ -56,7 +56,7 @@ type Managers struct {
 // are kept in dir, which must exist, be empty, and be short (a socket's path has at most 107 bytes);
 // a memory file system makes them fast.
 //
-// pods lists the active pods. A pod must be listed while it is admitted, or its first container's
+// pods lists the active pods; goroutines of the managers call it, too. A pod must be listed while it is admitted, or its first container's
 // share is freed while the second is served; a pod that is no longer listed is freed by [Managers.Collect],
 // and at the latest by the next admission.
 func NewManagers(ctx context.Context, dir string, m *topo.Machine, c *configv1beta1.KubeletConfiguration, pods func() []*v1.Pod) (*Managers, error) {

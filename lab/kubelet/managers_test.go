@@ -3,6 +3,8 @@ package kubelet_test
 import (
 	"context"
 	"os"
+	"slices"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,7 +20,21 @@ import (
 // admitted is a machine's managers and the pods that they were given.
 type admitted struct {
 	*kubelet.Managers
+
+	mu   sync.Mutex // the CPU manager has a loop of its own that asks for pods
 	pods []*v1.Pod
+}
+
+func (a *admitted) active() []*v1.Pod {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.pods)
+}
+
+func (a *admitted) change(do func(pods []*v1.Pod) []*v1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pods = do(a.pods)
 }
 
 func managers(t *testing.T, name string) *admitted {
@@ -33,7 +49,7 @@ func managers(t *testing.T, name string) *admitted {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	a := &admitted{}
-	a.Managers, err = kubelet.NewManagers(t.Context(), dir, m.Topo, m.Kubelet, func() []*v1.Pod { return a.pods })
+	a.Managers, err = kubelet.NewManagers(t.Context(), dir, m.Topo, m.Kubelet, a.active)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -51,7 +67,7 @@ func (a *admitted) admit(t *testing.T, name, want string, amounts map[v1.Resourc
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 	pod.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list, Limits: list}}}
 	pod.Status.QOSClass = v1.PodQOSGuaranteed
-	a.pods = append(a.pods, pod)
+	a.change(func(pods []*v1.Pod) []*v1.Pod { return append(pods, pod) })
 	if r := a.Admit(pod); r.Admit != (want == "") || r.Reason != want {
 		t.Fatalf("pod %s: admitted %v, reason %q (%s); want %q", name, r.Admit, r.Reason, r.Message, want)
 	}
@@ -104,8 +120,8 @@ func TestCollectFreesWhatNoActivePodHolds(t *testing.T) {
 	all := map[v1.ResourceName]string{"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "4"}
 	a.admit(t, "one", "", all)
 	a.admit(t, "two", "", all)
-	gone := a.pods[0]
-	a.pods = a.pods[1:]
+	gone := a.active()[0]
+	a.change(func(pods []*v1.Pod) []*v1.Pod { return pods[1:] })
 	a.Forget(gone)
 	a.Collect()
 	if h := a.Holding(gone.UID, "c"); !h.Empty() {

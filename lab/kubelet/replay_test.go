@@ -17,8 +17,7 @@ import (
 // unplayable are scenario files that the managers cannot play, and why.
 func unplayable() map[string]string {
 	return map[string]string{
-		"half_reserved_cores_loop_a_spreading_kubelet": "the CPU manager loops forever",
-		"more_than_eight_numas_are_not_handled":        "the topology manager does not start",
+		"more_than_eight_numas_are_not_handled": "the topology manager does not start",
 	}
 }
 

@@ -37,7 +37,12 @@ func TestSchedulerAsDeployed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := startProgram(ctx, t, c, fmt.Sprintf("%sclientConnection: {kubeconfig: %q}\n", config, c.SchedulerKubeconfig))
+	const connection = "clientConnection:\n"
+	before, after, ok := strings.Cut(string(config), connection)
+	if !ok {
+		t.Fatalf("the configuration has no %q", connection)
+	}
+	program := startProgram(ctx, t, c, fmt.Sprintf("%s%s  kubeconfig: %q\n%s", before, connection, c.SchedulerKubeconfig, after))
 	placed(ctx, t, c)
 	program.kill()
 	if text := program.said(t); strings.Contains(strings.ToLower(text), "forbidden") {

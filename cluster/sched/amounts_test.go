@@ -1,0 +1,50 @@
+package sched
+
+import (
+	"testing"
+	"testing/synctest"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// kube-scheduler counted cores when it chose the node. What somebody else binds while the pod waits would have
+// the kubelet refuse it (OutOfcpu), though its managers have numas enough.
+func TestPlainAmountsAreCountedAtTheTurnOfAPodThatWaited(t *testing.T) {
+	held := holding(cpus("held", 12), "16-27")
+	for name, ends := range map[string]func(*Plugin, *v1.Pod){
+		"the pod before is admitted": func(p *Plugin, a *v1.Pod) { p.feed.Pod(admitted(a, "n")) },
+		// As after a restart of the API server: the pod is on its way no more, and in the informer it is on no
+		// node yet.
+		"a layout that has it comes before its binding": func(p *Plugin, a *v1.Pod) {
+			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, held, holding(a, "0-15")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPlugin(t, refuse)
+				p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, held))
+				a, b := cpus("a", 16), cpus("b", 4) // if b came first, a would be refused: b waits
+				foreign := bind(podOf("f", "cpu=8 memory=1Gi"), "n")
+				p.amounts = inMemory(t, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"},
+					Status: v1.NodeStatus{Allocatable: podOf("", "cpu=26 memory=64Gi pods=10").Spec.Containers[0].Resources.Requests}}, a, b, foreign)
+				csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
+				done := make(chan *fwk.Status, 1)
+				go func() { done <- p.PreBind(t.Context(), csB, b, "n") }()
+				fits(t, p.PreBind(t.Context(), csA, a, "n"))
+				synctest.Wait()
+				if len(done) > 0 {
+					t.Fatal("pod b does not wait")
+				}
+				ends(p, a)
+				says(t, <-done, fwk.Error, "node n no longer fits: insufficient cpu (wants 4; node has 2 left)")
+				if p.book.Booked("n", string(b.UID)) {
+					t.Error("the pod keeps its booking")
+				}
+			})
+		})
+	}
+}

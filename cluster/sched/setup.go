@@ -1,0 +1,93 @@
+package sched
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/tenon-numa/tenon/api/config"
+)
+
+// setUp makes a kube-scheduler with the plugin, and says which nodes are its own.
+func setUp(ctx context.Context, opts *options.Options, s *parts) (*schedconfig.CompletedConfig, *scheduler.Scheduler, labels.Selector, error) {
+	logger := klog.FromContext(ctx).WithName(Name)
+	cc, err := configure(ctx, opts)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	profiles := cc.ComponentConfig.Profiles
+	if err := complete(profiles, logger); err != nil {
+		return nil, nil, nil, err
+	}
+	s.preempts = preempters(profiles, logger)
+	if percentage := cc.ComponentConfig.PercentageOfNodesToScore; percentage != nil {
+		s.percentage = *percentage
+	}
+	selector, err := confine(profiles)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if err := follows(cc, selector); err != nil {
+		return nil, nil, nil, err
+	}
+	sched, err := create(ctx, cc, opts, s.Shared, &border{selector})
+	return cc, sched, selector, err
+}
+
+// configure reads a kube-scheduler's flags and configuration as its own command does. app.Setup would make the
+// scheduler in the same step, and with it informers of all that nodes publish, of every shard.
+func configure(ctx context.Context, opts *options.Options) (*schedconfig.CompletedConfig, error) {
+	defaults, err := latest.Default()
+	if err != nil {
+		return nil, fmt.Errorf("default configuration: %w", err)
+	}
+	opts.ComponentConfig = defaults
+	if faults := opts.Validate(); len(faults) > 0 {
+		return nil, errors.NewAggregate(faults)
+	}
+	c, err := opts.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cc := c.Complete()
+	return &cc, nil
+}
+
+// create makes the scheduler of a configuration, with the plugin under both of its names. Of what the
+// configuration says nothing may be left out here: whatever app.Setup hands to scheduler.New is in this list.
+func create(ctx context.Context, cc *schedconfig.CompletedConfig, opts *options.Options, s *Shared, b *border) (*scheduler.Scheduler, error) {
+	conf := &cc.ComponentConfig
+	var profiles []schedapi.KubeSchedulerProfile // as the frameworks were built
+	sched, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
+		func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) },
+		scheduler.WithKubeConfig(cc.KubeConfig),
+		scheduler.WithComponentConfigVersion(conf.APIVersion),
+		scheduler.WithProfiles(conf.Profiles...),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
+			config.Tenon: named(config.Tenon, s), config.Match: named(config.Match, s),
+			shardName: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return b, nil }}),
+		scheduler.WithBuildFrameworkCapturer(func(p schedapi.KubeSchedulerProfile) { profiles = append(profiles, p) }),
+		scheduler.WithPercentageOfNodesToScore(conf.PercentageOfNodesToScore),
+		scheduler.WithParallelism(conf.Parallelism),
+		scheduler.WithExtenders(conf.Extenders...),
+		scheduler.WithPodInitialBackoffSeconds(conf.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxBackoffSeconds(conf.PodMaxBackoffSeconds),
+		scheduler.WithPodMaxInUnschedulablePodsDuration(cc.PodMaxInUnschedulablePodsDuration),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return sched, options.LogOrWriteConfig(klog.FromContext(ctx), opts.WriteConfigTo, conf, profiles)
+}

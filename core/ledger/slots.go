@@ -1,0 +1,60 @@
+package ledger
+
+import (
+	"iter"
+	"math/bits"
+)
+
+// This file lets others keep what they work out for nodes in arrays, beside the ledger and without its nodes.
+
+// Roster stands for the nodes that a snapshot has, whatever their states: snapshots of equal rosters have the
+// same nodes in the same slots.
+type Roster struct {
+	names  *names
+	origin *origin
+}
+
+// Roster returns the roster of the snapshot.
+func (s *Snapshot) Roster() Roster { return Roster{s.names, s.origin} }
+
+// Slots is above all slots.
+func (s *Snapshot) Slots() int { return s.places }
+
+// Slot returns the slot of a node, from 0. It stays the node's as long as the book knows the node.
+func (s *Snapshot) Slot(name string) (slot int, ok bool) { return s.names.at(name) }
+
+// At returns the node in a slot, nil if there is none, and the version in which the slot was changed last: above 0,
+// and in all snapshots of one book equal for equal states of equal nodes only.
+func (s *Snapshot) At(slot int) (*Node, uint64) {
+	if slot < 0 || slot >= s.places {
+		return nil, 0
+	}
+	c := s.chunks[slot/chunkSize]
+	return c.nodes[slot%chunkSize], c.since[slot%chunkSize]
+}
+
+// In reports whether the node in a slot is in the set. The slot has to be one of the set's snapshot.
+func (s *Set) In(slot int) bool { return s.words[slot/chunkSize]>>(uint(slot)%chunkSize)&1 != 0 }
+
+// Since returns the version in which a slot of the snapshot was changed last.
+func (s *Snapshot) Since(slot int) uint64 { return s.chunks[slot/chunkSize].since[slot%chunkSize] }
+
+// Slots yields the slots of the set's nodes in ascending order.
+func (s *Set) Slots() iter.Seq[int] { return s.From(0) }
+
+// From yields the slots of the set's nodes that are not below one, in ascending order.
+func (s *Set) From(slot int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := max(0, slot) / chunkSize; i < len(s.words); i++ {
+			w := s.words[i]
+			if i == slot/chunkSize {
+				w &= ^uint64(0) << (uint(slot) % chunkSize)
+			}
+			for ; w != 0; w &= w - 1 {
+				if !yield(i*chunkSize + bits.TrailingZeros64(w)) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package score
+
+import (
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// A mix that was learned from few pods says little of those to come. So it always has one pod more, that
+// nobody has asked for yet: it wants all of a numa or all of a node, each as likely. To go where nobody is
+// takes its room away. That one pod weighs as much as each that was seen (the rule of succession), so after
+// fullWeight of them it is forgotten.
+
+// Unseen returns the weight of the pod that was not seen yet, of 256: all of it for a mix of nothing, 0
+// where enough was seen.
+func (m *Mix) Unseen() int64 {
+	if m == nil {
+		return fullWeight
+	}
+	return m.unseen
+}
+
+// broken returns what a placement takes away from the pod that was not seen yet, in the unit of damage.
+func (m *Mix) broken(u *place.Usage, used topo.Mask) (sum int64) {
+	weight := m.Unseen()
+	if weight == 0 {
+		return 0
+	}
+	whole := u.Rules.Topology.Policy != place.SingleNUMA || len(u.Machine.NUMAs()) == 1
+	for on := used; on != 0; {
+		var i int
+		if i, on = next(on); untouched(u, i) {
+			sum += weight * numaWorth(u, i)
+		} else {
+			whole = false
+		}
+	}
+	for on := u.Machine.All() &^ used; on != 0 && whole; {
+		var i int
+		i, on = next(on)
+		whole = untouched(u, i)
+	}
+	for on := u.Machine.All(); on != 0 && whole; {
+		var i int
+		i, on = next(on)
+		sum += weight * numaWorth(u, i)
+	}
+	return sum
+}
+
+// untouched reports whether nothing of a numa is held.
+func untouched(u *place.Usage, numa int) bool {
+	cpus := u.Machine.NUMAs()[numa].CPUs
+	if cpus.AndLen(u.FreeCPUs())+cpus.AndLen(u.Rules.CPU.Reserved) < cpus.Len() {
+		return false
+	}
+	for _, kind := range u.Kinds() {
+		if u.FreeMemory(numa, kind) < u.Allocatable(numa, kind) {
+			return false
+		}
+	}
+	for at := range u.Machine.Resources() {
+		if r := u.Row(u.Machine.Resources()[at].Name); r.Free[numa] < r.Whole[numa] {
+			return false
+		}
+	}
+	return true
+}
+
+// numaWorth is what a pod that wants all of a numa is worth.
+func numaWorth(u *place.Usage, numa int) int64 {
+	sum := worthCPU * u.Row(cpu).Whole[numa]
+	for _, kind := range u.Kinds() {
+		sum += u.Allocatable(numa, kind) / gigabyte
+	}
+	for at := range u.Machine.Resources() {
+		sum += worthDevice * u.Row(u.Machine.Resources()[at].Name).Whole[numa]
+	}
+	return sum
+}
