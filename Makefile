@@ -4,14 +4,13 @@ N = 100000
 S = 1
 T = 10s
 CHAOS = 1h
-CHAOS = 1h
 
 D = 2
 
-.PHONY: help demo up test test-node race model bench bench-docs diff chaos fuzz generate verify lint build clean sim
+.PHONY: help demo up test test-node race model bench bench-core bench-plugin bench-growth bench-whole bench-go bench-agent bench-docs diff chaos fuzz generate verify lint build clean sim
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
 
 demo: ## Run one workload under the default scheduler and under Tenon, and compare
 	go run ./cmd/tenon-lab demo
@@ -25,20 +24,39 @@ test: ## Run all tests
 test-node: ## Boot real nodes and try pods on them
 	go run ./test node
 
-race: ## Run the heavy packages' tests under the race detector
+race: ## Run the heavy packages' tests under the race detector, one package after the other, on an idle machine
 	go run ./test race
 
 model: ## Follow every interleaving of three pods, two reports and a restart, to depth D
 	go test ./core/ledger -run TestEveryInterleaving -model.depth $(D) -v -timeout 0
 
-bench: ## Run the benchmarks of core and of the agent, then compare place with the kubelet's own managers
+bench: ## All measurements below, printed (50 minutes on two quiet CPUs)
+	go run ./test/performance
+	$(MAKE) bench-go bench-agent
+
+bench-core: ## Measure the core beside a plain loop (2 minutes)
+	go run ./test/performance -core
+
+bench-plugin: ## Measure scheduling cycles beside two other schedulers (10 minutes; the first time 10 to build)
+	go run ./test/performance -plugin
+
+bench-growth: ## Measure how these grow with nodes and numas (10 minutes)
+	go run ./test/performance -growth
+
+bench-whole: ## Measure the same schedulers on whole clusters (15 minutes)
+	go run ./test/performance -whole
+
+bench-go: ## Run the Go benchmarks of core, a cycle beside plain kube-scheduler's, and place beside the kubelet's managers (8 minutes)
 	go test -run '^$$' -bench . -benchmem ./core/...
-	go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agent
-	go test -run '^$$' -bench Publish -benchtime 10x ./lab
+	go test -run '^$$' -bench AgainstPlain -benchtime 60x ./cluster/sched
 	go test -run '^$$' -bench AgainstTheKubelet -benchtime 100ms ./lab/kubelet
 
-bench-docs: ## Measure the core beside a plain loop, and write docs/performance.md, its chart and the tables of docs/scale.md anew
-	go run ./test/performance
+bench-agent: ## Measure what agents take of their nodes, and what they write (2 minutes)
+	go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agent
+	go test -run '^$$' -bench Publish -benchtime 10x ./lab
+
+bench-docs: ## Measure all but the last two, and write docs/performance.md, its charts and docs/scale.md (45 minutes)
+	go run ./test/performance -docs
 
 diff: ## Judge N admissions by the kubelet's own managers, from seed S on (make diff N=1000000 S=1)
 	go test ./lab/kubelet -run TestPlaceAgrees -diff.n $(N) -diff.seed $(S) -v -timeout 0

@@ -75,7 +75,7 @@ var floors = []floor{
 
 	// Beside the house.
 	{"test", nil, words(`lab/debian`), nil},
-	{"test/performance", nil, words(`core/... api/... cluster/nrt deploy/crd`),
+	{"test/performance", nil, words(`core/... api/... cluster/nrt deploy/crd lab/contest lab/contest/rounds`),
 		append(words(`k8s.io/apimachinery sigs.k8s.io/yaml`), topologies...)},
 	{"test/...", nil, nil, nil},
 	{".", nil, nil, nil},

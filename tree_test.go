@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -76,7 +77,7 @@ func parseTree() ([]pkg, error) {
 		}
 		if d.IsDir() {
 			hidden := name != "." && strings.HasPrefix(d.Name(), ".")
-			if hidden || d.Name() == "testdata" || name == "bin" {
+			if hidden || d.Name() == "testdata" || name == "bin" || name != "." && nested(name) {
 				return fs.SkipDir
 			}
 			return nil
@@ -105,4 +106,10 @@ func parseTree() ([]pkg, error) {
 	}
 	slices.SortFunc(out, func(a, b pkg) int { return strings.Compare(a.path, b.path) })
 	return out, nil
+}
+
+// nested reports whether a folder is a module of its own: another version of Kubernetes is its own affair.
+func nested(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, "go.mod"))
+	return err == nil
 }

@@ -1,6 +1,6 @@
 // Command test runs every test of the module in the order in which failures are cheapest to learn of:
-// go vet, then under the race detector every package that does not link a kubelet or an API server,
-// then the others, and last those that boot real nodes. First of all it gets the Debian packages that some
+// go vet, then under the race detector every package that does not link a kubelet or an API server, what
+// answers of the core cost beside what they did, then the others, and last those that boot real nodes. First of all it gets the Debian packages that some
 // tests need.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
@@ -92,7 +92,8 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	if !raceHeavy {
 		errs = append(errs, r.step(ctx, "vet", "vet", "./..."),
 			r.test(ctx, "light", race, args, light),
-			r.step(ctx, "every interleaving", "test", "./core/ledger", "-run", "TestEveryInterleaving", "-model.depth", "1"))
+			r.step(ctx, "every interleaving", "test", "./core/ledger", "-run", "TestEveryInterleaving", "-model.depth", "1"),
+			r.step(ctx, "effort of the core", "run", "./test/effort"))
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {
@@ -115,6 +116,10 @@ func (r *runner) test(ctx context.Context, kind string, race bool, args, package
 	if race {
 		name += " under the race detector"
 		line = append(line, "-race")
+	}
+	if race && kind == "heavy" {
+		// An API server ends where half a minute is not enough to start, which it is not beside another one.
+		line = append(line, "-p", "1")
 	}
 	return r.step(ctx, name, slices.Concat(line, args, packages)...)
 }

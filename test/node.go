@@ -11,8 +11,9 @@ import (
 // container runtime, takes minutes and both hands of a small computer, and tells how far it is.
 const trial = "github.com/tenon-numa/tenon/lab/realnode/trial"
 
-// hungTries is how often the trial is run where a guest stands still. That has been every other time on a
-// computer of two cores, always within the first minute of a guest, and never twice in a row.
+// hungTries is how often the trial is run where a guest stands still. That was every other time on a computer of
+// two cores while each CPU of a guest was a thread of its own, always within the first minute of a guest, and
+// never twice in a row.
 const hungTries = 6
 
 // realNodes runs the trial. Its result is never taken from the cache: the go command does not see that

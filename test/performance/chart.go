@@ -9,12 +9,11 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// line is one curve of the chart: a time for each number of numas, as a multiple of the first time of the
-// plain loop.
+// line is one curve of a chart: a time for each size.
 type line struct {
 	name  string
 	class string
-	numas []int
+	at    []int
 	times []float64
 }
 
@@ -34,7 +33,8 @@ path { fill: none; stroke-width: 2 }
 @media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .grid { stroke: #30363d } }
 `
 
-// lines are the curves of the growth of answers that are asked again.
+// lines are the curves of the growth of answers that are asked again, as multiples of the first time of the plain
+// loop.
 func lines(all []result) (out []line) {
 	base := all[0].plain
 	classes := []string{"a", "b", "c", "d", "e"}
@@ -44,7 +44,7 @@ func lines(all []result) (out []line) {
 			continue
 		}
 		if r.policy == place.SingleNUMA.String() {
-			loop.numas, loop.times = append(loop.numas, r.numas), append(loop.times, r.plain/base)
+			loop.at, loop.times = append(loop.at, r.numas), append(loop.times, r.plain/base)
 		}
 		name := r.policy + ", " + r.request
 		i := slices.IndexFunc(out, func(l line) bool { return l.name == name })
@@ -52,52 +52,86 @@ func lines(all []result) (out []line) {
 			i = len(out)
 			out = append(out, line{name: name, class: classes[i%len(classes)]})
 		}
-		out[i].numas, out[i].times = append(out[i].numas, r.numas), append(out[i].times, r.again/base)
+		out[i].at, out[i].times = append(out[i].at, r.numas), append(out[i].times, r.again/base)
 	}
 	return append(out, loop)
 }
 
-// drawGrowth draws both axes by doublings: what grows like the number of numas rises as steeply as the
-// guide does.
-func drawGrowth(all []result) string {
-	ls := lines(all)
-	low, high := 0.0, 0.0
+// frame is where curves are drawn. Both axes go by doublings, from the least to the most: what grows like the size
+// rises as steeply everywhere.
+type frame struct {
+	from, width            int // pixels
+	least, most, low, high float64
+}
+
+func frameOf(ls []line, from, width int) frame {
+	f := frame{from: from, width: width, least: math.Inf(1), low: math.Inf(1), high: math.Inf(-1)}
 	for _, l := range ls {
-		for _, t := range l.times {
-			low, high = min(low, math.Log2(t)), max(high, math.Log2(t))
+		for k, t := range l.times {
+			f.least, f.most = min(f.least, float64(l.at[k])), max(f.most, float64(l.at[k]))
+			f.low, f.high = min(f.low, math.Log2(t)), max(f.high, math.Log2(t))
 		}
 	}
-	low, high = math.Floor(low), math.Ceil(high)
-	x := func(numas float64) float64 {
-		return left + (math.Log2(numas)-1)/3*(chartWidth-left-right)
+	f.low, f.high = math.Floor(f.low), math.Ceil(f.high)
+	f.high = max(f.high, f.low+1)
+	return f
+}
+
+func (f frame) x(size float64) float64 {
+	if f.most <= f.least {
+		return float64(f.from)
 	}
-	y := func(t float64) float64 {
-		return chartHeight - below - (math.Log2(t)-low)/(high-low)*(chartHeight-above-below)
+	return float64(f.from) + math.Log2(size/f.least)/math.Log2(f.most/f.least)*float64(f.width)
+}
+
+func (f frame) y(t float64) float64 {
+	return chartHeight - below - (math.Log2(t)-f.low)/(f.high-f.low)*(chartHeight-above-below)
+}
+
+func (f frame) grid(b *strings.Builder) {
+	for e := f.low; e <= f.high; e++ {
+		t := math.Exp2(e)
+		fmt.Fprintf(b, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+			f.from, f.y(t), f.from+f.width, f.y(t), f.from-8, f.y(t)+4, t)
 	}
+}
+
+func (f frame) draw(b *strings.Builder, ls []line) {
+	for _, l := range ls {
+		var path strings.Builder
+		for k, t := range l.times {
+			fmt.Fprintf(&path, "%s%.1f %.1f", map[bool]string{true: "M", false: " L"}[k == 0], f.x(float64(l.at[k])), f.y(t))
+		}
+		fmt.Fprintf(b, "<path class=\"%s\" d=\"%s\"/>\n", l.class, path.String())
+	}
+}
+
+// key says which curve is whose.
+func key(b *strings.Builder, ls []line, from int) {
+	for i, l := range ls {
+		at := above + 20 + 24*i
+		fmt.Fprintf(b, "<path class=\"%s\" d=\"M%d %d h20\"/><text x=\"%d\" y=\"%d\">%s</text>\n", l.class, from, at-4, from+28, at, l.name)
+	}
+}
+
+// drawGrowth draws how answers of the core grow with numas.
+func drawGrowth(all []result) string {
+	ls := lines(all)
+	f := frameOf(ls, left, chartWidth-left-right)
+	f.low = min(f.low, 0)
 	var b strings.Builder
 	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n<style>%s</style>\n", chartWidth, chartHeight, style)
 	fmt.Fprintf(&b, "<text class=\"title\" x=\"%d\" y=\"22\">Time of a yes or no, as a multiple of a plain loop over two numas</text>\n", left)
-	for e := low; e <= high; e++ {
-		t := math.Exp2(e)
-		fmt.Fprintf(&b, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
-			left, y(t), chartWidth-right, y(t), left-8, y(t)+4, t)
-	}
+	f.grid(&b)
 	for _, n := range []int{2, 4, 8, 16} {
-		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d numas</text>\n", x(float64(n)), chartHeight-below+20, n)
+		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d numas</text>\n", f.x(float64(n)), chartHeight-below+20, n)
 	}
-	if top := math.Exp2(high); top > 8 {
+	if top := math.Exp2(f.high); top > 8 {
 		fmt.Fprintf(&b, "<line class=\"guide\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\">linear</text>\n",
-			x(2), y(top/8), x(16), y(top), x(2)+4, y(top/8)-14)
+			f.x(2), f.y(top/8), f.x(16), f.y(top), f.x(2)+4, f.y(top/8)-14)
 	}
-	for i, l := range ls {
-		var path strings.Builder
-		for k, t := range l.times {
-			fmt.Fprintf(&path, "%s%.1f %.1f", map[bool]string{true: "M", false: " L"}[k == 0], x(float64(l.numas[k])), y(t))
-		}
-		at := above + 20 + 24*i
-		fmt.Fprintf(&b, "<path class=\"%s\" d=\"%s\"/>\n", l.class, path.String())
-		fmt.Fprintf(&b, "<path class=\"%s\" d=\"M%d %d h20\"/><text x=\"%d\" y=\"%d\">%s</text>\n", l.class, chartWidth-right+24, at-4, chartWidth-right+52, at, l.name)
-	}
+	f.draw(&b, ls)
+	key(&b, ls, chartWidth-right+24)
 	b.WriteString("</svg>\n")
 	return b.String()
 }

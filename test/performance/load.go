@@ -123,7 +123,7 @@ func coding(rounds int, l *v1alpha1.NodeLayout, u *unstructured.Unstructured) (e
 // What the arithmetic goes by: defaults of the agent and of kube-apiserver, in seconds.
 const (
 	leastInterval = 0.2 // between two writes of one agent
-	resync        = 30. // between two full looks of one agent
+	reread        = 600 // between two readings of a layout that nothing asks for
 	history       = 600 // the most that etcd keeps: a compaction every 300 s of what was old at the one before
 )
 
@@ -147,8 +147,8 @@ type load struct {
 	writes        float64 // of layouts, and as many of topologies
 	sent, stored  float64 // by agents, in etcd
 	watcher       float64 // to one scheduler
-	own           float64 // to all agents, of their own layouts
-	reads, read   float64 // of full looks: requests, bytes
+	own           float64 // to all agents, of what they published
+	reads, read   float64 // of etcd by agents that nothing asks to read: requests, bytes
 	objects, most float64 // bytes in etcd: as they are, and with the most history
 	decoding      float64 // CPUs that one scheduler takes to read layouts
 	layouts       float64 // stored if nobody wanted topologies
@@ -165,9 +165,9 @@ func (d demand) load(w weight) load {
 		sent:     writes * float64(w.layout.apply+w.topology.apply),
 		stored:   writes * stored,
 		watcher:  writes * float64(w.layout.event+w.topology.event),
-		own:      writes * float64(w.layout.meta),
-		reads:    3 * n / resync,
-		read:     n / resync * stored,
+		own:      writes * float64(w.layout.meta+w.topology.meta),
+		reads:    n / reread,
+		read:     n / reread * float64(w.layout.stored),
 		objects:  n * stored,
 		decoding: writes * w.decode / 1e9,
 		layouts:  writes * float64(w.layout.stored),

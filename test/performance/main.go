@@ -1,73 +1,134 @@
-// Command performance measures how fast the core answers, and writes docs/performance.md with a chart. It
-// also measures what nodes write to an API server, and puts the tables of docs/scale.md between their marks.
+// Command performance measures schedulers in layers: the core beside a plain loop; scheduling cycles of
+// kube-scheduler with Tenon, without, and with its peer; how these grow; whole clusters with etcd and API server;
+// and what nodes write to an API server. It prints what it finds, or puts it between the marks of
+// docs/performance.md and docs/scale.md, with charts.
 //
-// Everything is compared with a plain loop over free numbers in the same process: both take turns many
-// times, and the least time of each counts, so that other work on the machine falls out. It asserts
-// nothing about time, and refuses nothing but files that it cannot write.
+// What is compared takes turns many times, and the least time of each counts, so that other work on the machine
+// falls out. It asserts nothing about time, and refuses nothing but options out of bounds and files that it
+// cannot write.
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
 func main() {
-	var o options
-	flag.StringVar(&o.dir, "dir", "docs", "folder in which performance.md and performance.svg are written")
-	flag.IntVar(&o.rounds, "rounds", 300, "how often each is measured")
+	o := options{wanted: map[string]bool{}}
+	flag.BoolVar(&o.docs, "docs", false, "write the pages and their charts, instead of printing tables")
+	flag.StringVar(&o.dir, "dir", "docs", "folder of the pages")
+	flag.IntVar(&o.rounds, "rounds", 300, "how often each is measured of the core")
 	flag.IntVar(&o.nodes, "nodes", 20000, "the most nodes of a cluster")
-	flag.BoolVar(&o.scale, "scale", false, "write the tables of scale.md only")
+	for _, l := range layers {
+		flag.BoolFunc(l.name, "measure "+l.what+"; without any such flag everything is measured", func(string) error {
+			o.wanted[l.name] = true
+			return nil
+		})
+	}
 	flag.Parse()
-	if err := run(o); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "performance:", err)
 		os.Exit(1)
 	}
 }
 
 type options struct {
+	docs          bool
 	dir           string
 	rounds, nodes int
-	scale         bool
+	wanted        map[string]bool // names of layers; none: all
 }
 
-func run(o options) error {
+// layer is something that is measured by itself.
+type layer struct {
+	name, what string
+	measure    func(context.Context, options) (found, error)
+}
+
+// found is what a layer has found: tables for the marks of a page, and charts by name of their files. A layer that
+// prints and writes by itself finds nothing.
+type found struct {
+	page   string
+	tables []table
+	charts map[string]string
+}
+
+var layers = []layer{
+	{"core", "answers of the core beside a plain loop, and memory", coreLayer},
+	{"plugin", "scheduling cycles of kube-scheduler, with plugins and without", pluginLayer},
+	{"growth", "how scheduling cycles grow with nodes and numas", growthLayer},
+	{"whole", "whole clusters, with etcd, API server and schedulers in processes of their own", wholeLayer},
+	{"scale", "what nodes write to an API server", scaleLayer},
+}
+
+func run(ctx context.Context, o options) error {
 	if o.rounds < 1 || o.rounds > 1e6 || o.nodes < 100 || o.nodes > 100_000 {
 		return fmt.Errorf("%d rounds, %d nodes: 1 to 1000000 rounds and 100 to 100000 nodes are possible", o.rounds, o.nodes)
 	}
-	if _, err := os.Stat(o.dir); err != nil {
-		return fmt.Errorf("folder of the page: %w", err)
+	if _, err := os.Stat(o.dir); err != nil && o.docs {
+		return fmt.Errorf("folder of the pages: %w", err)
 	}
-	if err := writeScale(filepath.Join(o.dir, "scale.md"), o.rounds); err != nil || o.scale {
-		return err
-	}
-	p := page{Host: host(), Go: runtime.Version(), Date: time.Now().UTC().Format("2006-01-02")}
-	var err error
-	for _, step := range []struct {
-		what string
-		do   func() error
-	}{
-		{"one node", func() error { p.one, err = oneNode(o.rounds); return err }},
-		{"growth with numas", func() error { p.growth, err = growth(o.rounds); return err }},
-		{"clusters", func() error { p.passes, err = passes(o.nodes, o.rounds); return err }},
-		{"memory", func() error { p.memory, err = memory(o.nodes); return err }},
-	} {
-		fmt.Fprintln(os.Stderr, "measure", step.what)
-		if err := step.do(); err != nil {
-			return fmt.Errorf("measure %s: %w", step.what, err)
+	var errs []error // one run tells all there is to tell
+	for _, l := range layers {
+		if len(o.wanted) > 0 && !o.wanted[l.name] {
+			continue
+		}
+		say("measure %s", l.what)
+		f, err := l.measure(ctx, o)
+		if err == nil {
+			err = f.put(o)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("measure %s: %w", l.what, err))
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	if err := os.WriteFile(filepath.Join(o.dir, "performance.svg"), []byte(drawGrowth(p.growth)), 0o644); err != nil {
-		return fmt.Errorf("write the chart: %w", err)
+	return errors.Join(errs...)
+}
+
+// put prints what was found, or writes it into the page.
+func (f found) put(o options) error {
+	if !o.docs {
+		for _, t := range f.tables {
+			fmt.Println(t.text)
+		}
+		return nil
 	}
-	if err := os.WriteFile(filepath.Join(o.dir, "performance.md"), []byte(p.text()), 0o644); err != nil {
-		return fmt.Errorf("write the page: %w", err)
+	if f.page == "" {
+		return nil
 	}
-	return nil
+	for _, name := range slices.Sorted(maps.Keys(f.charts)) {
+		if err := os.WriteFile(filepath.Join(o.dir, name), []byte(f.charts[name]), 0o644); err != nil {
+			return fmt.Errorf("write the chart: %w", err)
+		}
+	}
+	return write(filepath.Join(o.dir, f.page), f.tables)
+}
+
+// say tells how far it is.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "[%s] %s\n", time.Now().UTC().Format("15:04:05"), fmt.Sprintf(format, args...))
+}
+
+// where says what was measured on.
+func where() string {
+	return fmt.Sprintf("Measured on %s with %s on %s.", host(), runtime.Version(), time.Now().UTC().Format("2006-01-02"))
 }
 
 // host names the processor.

@@ -11,23 +11,27 @@ import (
 )
 
 // The command itself has to work whenever somebody wants numbers; what it measures here means nothing.
-func TestPageIsWritten(t *testing.T) {
+func TestPagesAreWritten(t *testing.T) {
 	dir := t.TempDir()
-	scale, err := os.ReadFile(scalePage)
+	for _, name := range []string{"scale.md", performancePage} {
+		data, err := os.ReadFile(filepath.Join("../../docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := options{docs: true, dir: dir, rounds: 1, nodes: 100, wanted: map[string]bool{"core": true, "scale": true}}
+	if err := run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, performancePage))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "scale.md"), scale, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(options{dir: dir, rounds: 1, nodes: 100}); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(dir, "performance.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"## One node", "| single-numa-node | CPUs, memory |", "| restricted | two numas |", "| 100 |", "| a node |"} {
+	for _, want := range []string{"### One node", "| single-numa-node | CPUs, memory |", "| restricted | two numas |", "| 100 |", "| a node |",
+		"<!-- measured: plugin -->", "<!-- measured: growth -->", "<!-- measured: whole -->"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -37,36 +41,40 @@ func TestPageIsWritten(t *testing.T) {
 			t.Errorf("no number: %s", line)
 		}
 	}
-	chart, err := os.Open(filepath.Join(dir, "performance.svg"))
+	if n := paths(t, filepath.Join(dir, "performance.svg")); n != 12 {
+		t.Errorf("the chart has %d paths, want 6 curves and their keys", n)
+	}
+}
+
+// paths counts the paths of a chart.
+func paths(t *testing.T, file string) (n int) {
+	t.Helper()
+	chart, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer chart.Close()
-	paths := 0
 	for d := xml.NewDecoder(chart); ; {
 		tok, err := d.Token()
 		if errors.Is(err, io.EOF) {
-			break
+			return n
 		}
 		if err != nil {
 			t.Fatalf("the chart is no XML: %v", err)
 		}
 		if e, ok := tok.(xml.StartElement); ok && e.Name.Local == "path" {
-			paths++
+			n++
 		}
-	}
-	if paths != 12 {
-		t.Errorf("the chart has %d paths, want 6 curves and their keys", paths)
 	}
 }
 
 func TestOptionsAreBounded(t *testing.T) {
 	for _, o := range []options{{rounds: 0, nodes: 100}, {rounds: 1, nodes: 99}, {rounds: 1, nodes: 1 << 30}} {
-		if err := run(o); err == nil {
+		if err := run(t.Context(), o); err == nil {
 			t.Errorf("%+v is accepted", o)
 		}
 	}
-	if err := run(options{dir: "/nowhere", rounds: 1, nodes: 100}); err == nil || !strings.Contains(err.Error(), "/nowhere") {
+	if err := run(t.Context(), options{docs: true, dir: "/nowhere", rounds: 1, nodes: 100}); err == nil || !strings.Contains(err.Error(), "/nowhere") {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }

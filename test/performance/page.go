@@ -1,44 +1,58 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
 )
 
-// page is everything that was measured, and where.
+const performancePage = "performance.md"
+
+// page is everything that was measured of the core.
 type page struct {
-	Host, Go, Date string
-	one, growth    []result
-	passes         []pass
-	memory         footprint
+	one, growth []result
+	passes      []pass
+	memory      footprint
 }
 
-const preface = `# Performance
+// coreLayer measures the core beside a plain loop.
+func coreLayer(ctx context.Context, o options) (found, error) {
+	var p page
+	var err error
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"one node", func() error { p.one, err = oneNode(o.rounds); return err }},
+		{"growth with numas", func() error { p.growth, err = growth(o.rounds); return err }},
+		{"clusters", func() error { p.passes, err = passes(o.nodes, o.rounds); return err }},
+		{"memory", func() error { p.memory, err = memory(o.nodes); return err }},
+	} {
+		if ctx.Err() != nil {
+			return found{}, context.Cause(ctx)
+		}
+		say("  %s", step.what)
+		if err := step.do(); err != nil {
+			return found{}, fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	return found{page: performancePage, tables: []table{{"core", p.text()}}, charts: map[string]string{"performance.svg": drawGrowth(p.growth)}}, nil
+}
 
-How fast the core answers and what it takes of memory, measured by ` + "`make bench-docs`" + `, which writes this page.
-Compared is with a plain loop that looks at free CPUs, memory, hugepages and GPUs of every numa and knows
-nothing of managers, policies, widths or memory groups: less than that no scheduler can do. Both run in
-one process and take turns; the least time of each counts. Every answer is about 64 states of a machine,
-from empty to full. What the API server and etcd bear is in [scale.md](scale.md).
-
-`
-
-// text writes the page.
+// text writes the section of the page.
 func (p *page) text() string {
 	var b strings.Builder
-	b.WriteString(preface)
-	fmt.Fprintf(&b, "Measured on %s with %s on %s. Ratios carry over to other machines, times do not.\n\n", p.Host, p.Go, p.Date)
+	b.WriteString(where() + "\n\n")
 	p.writeOne(&b)
 	p.writeGrowth(&b)
 	p.writePasses(&b)
 	p.writeMemory(&b)
-	b.WriteString(checks)
-	return b.String()
+	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
 func (p *page) writeOne(b *strings.Builder) {
-	b.WriteString(`## One node
+	b.WriteString(`### One node
 
 A node of 8 numas with 256 CPUs and 16 GPUs. *Again* is a question that was asked before of such a machine
 (` + "`place.Question`" + `, as the index of the ledger and the scheduler ask), *once* is ` + "`place.Fits`" + `, *verdict* is
@@ -56,7 +70,7 @@ multiples of the plain loop.
 }
 
 func (p *page) writeGrowth(b *strings.Builder) {
-	b.WriteString(`## Growth with numas
+	b.WriteString(`### Growth with numas
 
 Machines of 2 to 16 equal numas with 16 CPUs each. The pod wants CPUs, memory, hugepages and GPUs of one
 numa, or so much that it takes two. Times are those of *again*, as multiples of the plain loop over as many
@@ -91,7 +105,7 @@ numas. The exponent is that of the growth from 2 to 16 numas: 1 is linear, 2 qua
 }
 
 func (p *page) writePasses(b *strings.Builder) {
-	b.WriteString(`## Clusters
+	b.WriteString(`### Clusters
 
 Where does a pod fit, in a cluster of equal nodes of 8 numas from empty to full? *First* is the index of the
 ledger (` + "`ledger.Index`" + `) that has never seen such a pod, then one that has, after nothing, one node, and one node
@@ -110,7 +124,7 @@ nodes.
 
 func (p *page) writeMemory(b *strings.Builder) {
 	m := p.memory
-	fmt.Fprintf(b, `## Memory
+	fmt.Fprintf(b, `### Memory
 
 A book of %d nodes of 8 numas with 256 CPUs and ten pods each, of ten kinds of machines:
 
@@ -134,10 +148,3 @@ func size(n int64) string {
 	}
 	return fmt.Sprintf("%d bytes", n)
 }
-
-const checks = `## What is checked in every test run
-
-Time is never checked. Tests count what does not depend on the machine: allocations of questions, verdicts,
-reports and the index, the bytes that a node takes, and the statements that each answer executes
-(` + "`core/place/effort_test.go`" + `); an answer that takes twice as many as are stated fails the run.
-`

@@ -1,35 +1,38 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
-	"time"
 )
 
 // reckoned are what the page reckons with; its readers put in their own.
 var reckoned = [...]demand{{5000, 100}, {20000, 400}}
 
-// writeScale puts fresh tables between the marks of a page whose words are written by hand.
-func writeScale(path string, rounds int) error {
+// scaleLayer measures what nodes write. The words of its page are written by hand.
+func scaleLayer(_ context.Context, o options) (found, error) {
+	all, err := weigh(o.rounds)
+	if err != nil {
+		return found{}, err
+	}
+	return found{page: "scale.md", tables: append(sizeTables(all), table{"times", timeTable(all)})}, nil
+}
+
+// write puts fresh tables between the marks of a page.
+func write(path string, tables []table) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("page of scale: %w", err)
-	}
-	fmt.Fprintln(os.Stderr, "measure objects of nodes")
-	all, err := weigh(rounds)
-	if err != nil {
-		return fmt.Errorf("measure objects of nodes: %w", err)
+		return fmt.Errorf("read page: %w", err)
 	}
 	text := string(page)
-	for _, t := range append(sizeTables(all), table{"times", timeTable(all)}) {
+	for _, t := range tables {
 		if text, err = t.into(text); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		return fmt.Errorf("page of scale: %w", err)
+		return fmt.Errorf("write page: %w", err)
 	}
 	return nil
 }
@@ -79,7 +82,7 @@ func sizes(all []weight) string {
 
 func timeTable(all []weight) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Measured on %s with %s on %s.\n\n", host(), runtime.Version(), time.Now().UTC().Format("2006-01-02"))
+	b.WriteString(where() + "\n\n")
 	b.WriteString("| CPUs, numas | pods | agent: to JSON | scheduler: from JSON to core values | CPUs at 200 writes/s |\n|---|---:|---:|---:|---:|\n")
 	for _, w := range all {
 		l := reckoned[0].load(w)
@@ -107,9 +110,9 @@ func (d demand) table(b *strings.Builder, all []weight) {
 		{"agents send", func(l load) string { return rate(l.sent) }},
 		{"etcd writes", func(l load) string { return rate(l.stored) }},
 		{"one scheduler gets", func(l load) string { return rate(l.watcher) }},
-		{"all agents get of their own layouts", func(l load) string { return rate(l.own) }},
-		{"full looks: reads", func(l load) string { return fmt.Sprintf("%.0f /s", l.reads) }},
-		{"full looks: the server sends", func(l load) string { return rate(l.read) }},
+		{"all agents get of what they published", func(l load) string { return rate(l.own) }},
+		{"agents read layouts from etcd", func(l load) string { return fmt.Sprintf("%.0f /s", l.reads) }},
+		{"bytes of these", func(l load) string { return rate(l.read) }},
 		{"in etcd, current", func(l load) string { return mega(l.objects) }},
 		{"in etcd, with at most 10 minutes of history", func(l load) string { return mega(l.most) }},
 	} {

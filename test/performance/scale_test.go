@@ -33,7 +33,7 @@ func TestScalePageIsOfToday(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now != string(data) {
-			t.Errorf("the table of %s is not that of today: go run ./test/performance -scale", want.name)
+			t.Errorf("the table of %s is not that of today: go run ./test/performance -scale -docs", want.name)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func TestScalePageKeepsItsWords(t *testing.T) {
 	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeScale(path, 1); err != nil {
+	if err := scaled(t, path); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
@@ -139,7 +139,17 @@ func TestScalePageKeepsItsWords(t *testing.T) {
 	if err := os.WriteFile(path, []byte("# Words\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeScale(path, 1); err == nil || !strings.Contains(err.Error(), "sizes") {
+	if err := scaled(t, path); err == nil || !strings.Contains(err.Error(), "sizes") {
 		t.Errorf("a page without marks: %v", err)
 	}
+}
+
+// scaled writes the page of scale.
+func scaled(t *testing.T, path string) error {
+	t.Helper()
+	f, err := scaleLayer(t.Context(), options{rounds: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return write(path, f.tables)
 }

@@ -1,0 +1,24 @@
+package cycle
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// This file is for Kubernetes 1.36.
+
+func enqueue(ctx context.Context, s *scheduler.Scheduler, pod *v1.Pod) {
+	s.SchedulingQueue.Add(ctx, pod)
+}
+
+func choose(ctx context.Context, s *scheduler.Scheduler, fw framework.Framework, state fwk.CycleState, info *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
+	if err := snapshot(s, fw, klog.FromContext(ctx)); err != nil {
+		return scheduler.ScheduleResult{}, err
+	}
+	return s.SchedulePod(ctx, fw, state, info)
+}

@@ -1,0 +1,22 @@
+package cycle
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// This file is for Kubernetes 1.34.
+
+func enqueue(ctx context.Context, s *scheduler.Scheduler, pod *v1.Pod) {
+	s.SchedulingQueue.Add(klog.FromContext(ctx), pod)
+}
+
+// choose finds the nodes up to date: SchedulePod does that itself.
+func choose(ctx context.Context, s *scheduler.Scheduler, fw framework.Framework, state fwk.CycleState, info *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
+	return s.SchedulePod(ctx, fw, state, info.Pod)
+}

@@ -1,0 +1,309 @@
+package whole
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/nrt"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file and publish.go are one process that stands for the kubelets and the agents of all nodes. It admits
+// pods in the order in which they were bound, as place says that the kubelet's managers would (which is judged
+// afterwards, by the managers), writes that they run or are refused, and publishes layouts and topologies.
+
+// nodesJob is what the process is told.
+type nodesJob struct {
+	Host, Token string
+	CA          []byte
+}
+
+// Written counts what the process wrote.
+type Written struct{ Statuses, Layouts, Topologies, Bytes int64 }
+
+// nodesAnswer is what it says when all nodes have published, and once more in the end.
+type nodesAnswer struct{ Written Written }
+
+// written counts, from several goroutines.
+type written struct{ statuses, layouts, topologies, bytes atomic.Int64 }
+
+func (w *written) now() Written {
+	return Written{w.statuses.Load(), w.layouts.Load(), w.topologies.Load(), w.bytes.Load()}
+}
+
+// nodes are the nodes of a cluster.
+type nodes struct {
+	pods    kubernetes.Interface
+	layouts *client.Client
+	zones   *nrt.Client
+	of      map[string]*node
+	reports workqueue.TypedDelayingInterface[string] // nodes that have to publish
+	words   chan statusWrite                         // statuses that have to be written
+	written written
+	failed  chan error // the first thing that went wrong
+}
+
+// node is one node.
+type node struct {
+	name    string
+	owner   types.UID
+	machine *topo.Machine
+	rules   place.Rules
+
+	mu       sync.Mutex
+	entries  []ledger.Entry
+	usage    *place.Usage
+	admitted map[types.UID]bool
+	sequence int64
+	told     int64 // the sequence that is published, with its topology
+	due      bool  // it is in the queue of reports
+	wrote    time.Time
+}
+
+// The pace of one node's agent, as node/agent has it: it looks a little later than the kubelet's files
+// change, and writes at most once in an interval.
+const (
+	settle   = 8 * time.Millisecond
+	interval = 200 * time.Millisecond
+)
+
+// writers write statuses at the same time, publishers layouts and topologies. Nodes do not wait for each other, but
+// the API server has only so many CPUs, and a kubelet's word shall not wait until layouts have been merged.
+const (
+	writers    = 8
+	publishers = 2
+)
+
+// runNodes is the process.
+func runNodes(ctx context.Context, in io.Reader, answers *json.Encoder) error {
+	var job nodesJob
+	if err := json.NewDecoder(in).Decode(&job); err != nil {
+		return fmt.Errorf("read job: %w", err)
+	}
+	cfg := &rest.Config{Host: job.Host, BearerToken: job.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: job.CA}}
+	s, err := newNodes(cfg)
+	if err != nil {
+		return err
+	}
+	if err := s.read(ctx); err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for range publishers {
+		all.Go(func() { s.publishing(ctx) })
+	}
+	for range writers {
+		all.Go(func() { s.writing(ctx) })
+	}
+	context.AfterFunc(ctx, s.reports.ShutDown)
+	from, bound, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.settled(ctx, bound); err != nil {
+		return err
+	}
+	if err := answers.Encode(nodesAnswer{s.written.now()}); err != nil {
+		return err
+	}
+	all.Go(func() {
+		if err := s.follow(ctx, from); err != nil {
+			s.fail(err)
+		}
+	})
+	select {
+	case err := <-s.failed:
+		return err
+	case <-ctx.Done():
+		return answers.Encode(nodesAnswer{s.written.now()})
+	}
+}
+
+func newNodes(cfg *rest.Config) (*nodes, error) {
+	s := &nodes{of: map[string]*node{}, words: make(chan statusWrite, 1<<16), failed: make(chan error, 1),
+		reports: workqueue.NewTypedDelayingQueue[string]()}
+	protobuf := rest.CopyConfig(cfg)
+	protobuf.ContentType = "application/vnd.kubernetes.protobuf"
+	var err error
+	if s.pods, err = kubernetes.NewForConfig(protobuf); err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	if s.layouts, err = client.New(cfg); err != nil {
+		return nil, err
+	}
+	s.zones, err = nrt.NewClient(cfg)
+	return s, err
+}
+
+// fail notes the first thing that went wrong.
+func (s *nodes) fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
+}
+
+// read reads what the nodes are: machine, rules and who is there, of their layouts.
+func (s *nodes) read(ctx context.Context) error {
+	all, err := s.pods.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	list, err := s.layouts.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("list layouts: %w", err)
+	}
+	var pool topo.Pool
+	for i := range list.Items {
+		l := &list.Items[i]
+		c, err := l.CoreOn(pool.New)
+		if err != nil {
+			return err
+		}
+		n := &node{name: l.Name, machine: c.Machine, rules: c.Rules, entries: c.Entries, sequence: l.Sequence, told: l.Sequence,
+			admitted: map[types.UID]bool{}, usage: place.NewUsage(c.Machine, c.Rules)}
+		for _, e := range c.Entries {
+			n.usage = n.usage.Hold(e.Holdings...)
+		}
+		n.usage = n.usage.WithGroups(c.Groups)
+		s.of[l.Name] = n
+	}
+	for i := range all.Items {
+		n := s.of[all.Items[i].Name]
+		if n == nil {
+			return fmt.Errorf("node %s has no layout", all.Items[i].Name)
+		}
+		n.owner = all.Items[i].UID
+	}
+	return nil
+}
+
+// begin takes up the pods that are bound already, in the order in which they were made, and has every node
+// publish that has no topology yet. It returns where to go on, and how many pods were admitted.
+func (s *nodes) begin(ctx context.Context) (version string, admitted int, err error) {
+	list, err := s.pods.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: boundOnly})
+	if err != nil {
+		return "", 0, fmt.Errorf("list pods: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b v1.Pod) int {
+		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	for i := range list.Items {
+		p := &list.Items[i]
+		n := s.of[p.Spec.NodeName]
+		if n == nil {
+			return "", 0, fmt.Errorf("pod %s is on node %s, which has no layout", p.Name, p.Spec.NodeName)
+		}
+		if p.Status.StartTime != nil {
+			n.admitted[p.UID] = true
+			continue
+		}
+		if err := s.admit(p); err != nil {
+			return "", 0, err
+		}
+		admitted++
+	}
+	zones, err := s.zones.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return "", 0, fmt.Errorf("list topologies: %w", err)
+	}
+	have := map[string]bool{}
+	for i := range zones.Items {
+		have[zones.Items[i].Name] = true
+	}
+	for _, n := range s.of {
+		if !have[n.name] {
+			s.report(n)
+		}
+	}
+	return list.ResourceVersion, admitted, nil
+}
+
+// boundOnly selects the pods that have a node.
+const boundOnly = "spec.nodeName!="
+
+// admit does what the kubelet does with a pod that was bound to its node.
+func (s *nodes) admit(pod *v1.Pod) error {
+	n := s.of[pod.Spec.NodeName]
+	if n == nil {
+		return fmt.Errorf("pod %s is on node %s, which has no layout", pod.Name, pod.Spec.NodeName)
+	}
+	spec, err := kube.Pod(pod)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	if n.admitted[pod.UID] {
+		n.mu.Unlock()
+		return nil
+	}
+	n.admitted[pod.UID] = true
+	v := place.Place(n.usage, spec)
+	holds := v.Fits() && len(v.Holdings) > 0
+	if holds {
+		n.usage = n.usage.Hold(v.Holdings...)
+		n.entries = append(n.entries, ledger.Entry{Pod: kube.ID(pod), Source: ledger.Observed, Holdings: v.Holdings})
+	}
+	n.mu.Unlock()
+	s.words <- statusWrite{pod.Namespace, pod.Name, pod.UID, v.Error}
+	if holds {
+		s.report(n)
+	}
+	return nil
+}
+
+// report has a node publish as soon as its agent may.
+func (s *nodes) report(n *node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.due {
+		return
+	}
+	n.due = true
+	s.reports.AddAfter(n.name, max(settle, interval-time.Since(n.wrote)))
+}
+
+// layout returns what the node publishes now.
+func (n *node) layout() (*v1alpha1.NodeLayout, *ledger.Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.due, n.wrote = false, time.Now()
+	n.sequence++
+	l := v1alpha1.FromCore(n.name, n.machine, n.rules, n.entries, nil)
+	l.Sequence = n.sequence
+	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.name, UID: n.owner}}
+	return l, &ledger.Node{Name: n.name, Machine: n.machine, Rules: n.rules, Entries: slices.Clone(n.entries), Usage: n.usage}
+}
+
+// topology is the node in the form that other schedulers read.
+func topology(n *ledger.Node, owner types.UID) *v1alpha2.NodeResourceTopology {
+	out := nrt.FromCore(n)
+	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: owner}}
+	return out
+}

@@ -1,0 +1,101 @@
+package whole
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/deploy"
+	"github.com/tenon-numa/tenon/deploy/crd"
+	"github.com/tenon-numa/tenon/lab/control"
+)
+
+// plane is a control plane in a process of its own.
+type plane struct {
+	process    *process
+	admin      *rest.Config
+	kubeconfig string // of the administrator
+	scheduler  string // kubeconfig with the rights of deploy/scheduler
+}
+
+// planeJob is what the process is told.
+type planeJob struct{ Dir string }
+
+// planeAnswer is what it says when it is ready.
+type planeAnswer struct {
+	Host, Token, Admin, Scheduler string
+	CA                            []byte
+}
+
+// startPlane starts etcd and an API server on the data in a directory, which may be empty.
+func startPlane(dir, log string) (*plane, error) {
+	cmd, err := self(rolePlane)
+	if err != nil {
+		return nil, err
+	}
+	p, err := startProcess("the control plane", cmd, planeJob{dir}, log)
+	if err != nil {
+		return nil, err
+	}
+	var a planeAnswer
+	if err := p.hear(&a); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return &plane{process: p, kubeconfig: a.Admin, scheduler: a.Scheduler,
+		admin: &rest.Config{Host: a.Host, BearerToken: a.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}}}, nil
+}
+
+// spent says how much CPU time the control plane has taken so far.
+func (p *plane) spent() string {
+	t, err := p.process.cpu()
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("control plane: %.0f CPU s", t.Seconds())
+}
+
+// runPlane is the process.
+func runPlane(ctx context.Context, in io.Reader, answers *json.Encoder) (err error) {
+	var job planeJob
+	if err := json.NewDecoder(in).Decode(&job); err != nil {
+		return fmt.Errorf("read job: %w", err)
+	}
+	p, err := control.Start(ctx, control.Options{Dir: job.Dir, Manifests: deploy.Access(),
+		CRDs: [][]byte{crd.YAML(), crd.NodeResourceTopology()}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Stop()) }()
+	access, err := control.As(ctx, p.Admin, control.Account{Namespace: deploy.Namespace, Name: deploy.Scheduler})
+	if err != nil {
+		return err
+	}
+	scheduler := filepath.Join(job.Dir, "scheduler.kubeconfig")
+	if err := control.WriteKubeconfig(scheduler, deploy.Scheduler, access); err != nil {
+		return err
+	}
+	if err := answers.Encode(planeAnswer{Host: p.Admin.Host, Token: p.Admin.BearerToken, CA: p.Admin.CAData, Admin: p.Kubeconfig, Scheduler: scheduler}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// self returns this program in a role.
+func self(role string) (*exec.Cmd, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	return cmd, nil
+}

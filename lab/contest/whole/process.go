@@ -1,0 +1,177 @@
+package whole
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is a child of this one. It ends when it is told to, and when this process dies.
+type process struct {
+	name    string
+	cmd     *exec.Cmd
+	answers *json.Decoder // what it says, of children that say something
+	log     string
+	done    chan struct{}
+	err     error // of the process; set before done is closed
+}
+
+// startProcess starts a program with a job on its standard input. What it prints goes to the log, and what it
+// has to say comes on descriptor 3.
+func startProcess(name string, cmd *exec.Cmd, job any, log string) (*process, error) {
+	text, err := json.Marshal(job)
+	if err != nil {
+		return nil, fmt.Errorf("write the job of %s: %w", name, err)
+	}
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	defer out.Close()
+	mine, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	defer theirs.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(text), out, out, []*os.File{theirs}
+	// An interrupt at the terminal is for this process, which then ends the others in order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	p := &process{name: name, cmd: cmd, answers: json.NewDecoder(mine), log: log, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go p.run(started, mine)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// run starts the process and waits for it on one thread: the kernel sends the death signal when the thread
+// ends that started the child.
+func (p *process) run(started chan<- error, answers io.Closer) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		answers.Close()
+		return
+	}
+	p.err = p.cmd.Wait()
+	close(p.done)
+}
+
+// hear reads what the child says next.
+func (p *process) hear(into any) error {
+	if err := p.answers.Decode(into); err != nil {
+		return fmt.Errorf("%s ended or says what is no answer (%w); the end of its log:\n%s", p.name, err, tail(p.log))
+	}
+	return nil
+}
+
+// failure says why the process has ended by itself; nil while it runs.
+func (p *process) failure() error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("%s ended (%v); the end of its log:\n%s", p.name, p.err, tail(p.log))
+	default:
+		return nil
+	}
+}
+
+// endPatience is how long a process may take to end by itself.
+const endPatience = 30 * time.Second
+
+// stop ends the process and returns when it is gone. A second call does nothing.
+func (p *process) stop() error {
+	if p == nil {
+		return nil
+	}
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end %s: %w", p.name, err)
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(endPatience):
+	}
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end %s: %w", p.name, err)
+	}
+	<-p.done
+	return nil
+}
+
+// tick is the unit of /proc/PID/stat on every Linux that Go runs on (USER_HZ).
+const tick = 10 * time.Millisecond
+
+// cpu returns what the process has used of CPUs, its own and the kernel's time for it.
+func (p *process) cpu() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the CPU time of %s: %w", p.name, err)
+	}
+	// The second field is the program's name in parentheses, and may have anything in it.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("read the CPU time of %s: %d fields", p.name, len(fields))
+	}
+	var total time.Duration
+	for _, f := range fields[11:13] { // utime, stime: fields 14 and 15 of proc_pid_stat(5)
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read the CPU time of %s: %w", p.name, err)
+		}
+		total += time.Duration(n) * tick
+	}
+	return total, nil
+}
+
+// peak returns the most memory that the process has had, in bytes.
+func (p *process) peak() (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the memory of %s: %w", p.name, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+			return n << 10, err
+		}
+	}
+	return 0, fmt.Errorf("read the memory of %s: no VmHWM", p.name)
+}
+
+// tail returns the last lines of a log.
+func tail(path string) string {
+	const most, lines = 64 << 10, 15
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > most {
+		if _, err := f.Seek(-most, io.SeekEnd); err != nil {
+			return err.Error()
+		}
+	}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

@@ -1,0 +1,200 @@
+package whole
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// statusWrite is what a kubelet has to say of a pod: that it runs, or why it was refused.
+type statusWrite struct {
+	namespace, name string
+	uid             types.UID
+	refused         place.Error
+}
+
+// patch is the status as a merge patch, as the kubelet writes it.
+func (w statusWrite) patch(now metav1.Time) ([]byte, error) {
+	status := v1.PodStatus{Phase: v1.PodRunning, StartTime: &now, Conditions: []v1.PodCondition{
+		{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: now}}}
+	if w.refused != "" {
+		status = v1.PodStatus{Phase: v1.PodFailed, StartTime: &now, Reason: string(w.refused),
+			Message: "Pod was rejected: Resources cannot be allocated with Topology locality"}
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": w.uid}, "status": status})
+}
+
+// writing writes statuses until the context ends.
+func (s *nodes) writing(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case w := <-s.words:
+			if err := s.write(ctx, w); err != nil && ctx.Err() == nil {
+				s.fail(fmt.Errorf("write status of pod %s/%s: %w", w.namespace, w.name, err))
+				return
+			}
+			s.written.statuses.Add(1)
+		}
+	}
+}
+
+// write writes a status; where the server has no time, again, as a kubelet does.
+func (s *nodes) write(ctx context.Context, w statusWrite) error {
+	data, err := w.patch(metav1.Now())
+	if err != nil {
+		return err
+	}
+	for {
+		_, err = s.pods.CoreV1().Pods(w.namespace).Patch(ctx, w.name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
+		if !busy(err) {
+			return err
+		}
+	}
+}
+
+// busy reports whether an API server had no time for a request.
+func busy(err error) bool {
+	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
+}
+
+// publishing publishes what nodes have to report until the queue is shut down.
+func (s *nodes) publishing(ctx context.Context) {
+	for {
+		name, end := s.reports.Get()
+		if end {
+			return
+		}
+		err := s.publish(ctx, s.of[name])
+		for busy(err) && ctx.Err() == nil {
+			err = s.publish(ctx, s.of[name])
+		}
+		s.reports.Done(name)
+		if err != nil && ctx.Err() == nil {
+			s.fail(err)
+			return
+		}
+	}
+}
+
+// publish writes layout and topology of a node as its agent does: whole, by server-side apply.
+func (s *nodes) publish(ctx context.Context, n *node) error {
+	l, state := n.layout()
+	data, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("encode layout %s: %w", n.name, err)
+	}
+	if _, err := s.layouts.Apply(ctx, l); err != nil {
+		return err
+	}
+	s.written.layouts.Add(1)
+	zones, err := json.Marshal(topology(state, n.owner))
+	if err != nil {
+		return fmt.Errorf("encode topology %s: %w", n.name, err)
+	}
+	_, err = s.zones.Patch(ctx, n.name, types.ApplyPatchType, zones, metav1.PatchOptions{FieldManager: client.FieldManager, Force: new(true)})
+	if err != nil {
+		return fmt.Errorf("apply topology %s: %w", n.name, err)
+	}
+	s.written.topologies.Add(1)
+	s.written.bytes.Add(int64(len(data) + len(zones)))
+	n.mu.Lock()
+	n.told = l.Sequence
+	n.mu.Unlock()
+	return nil
+}
+
+// settled waits until all is written that a start has to write.
+func (s *nodes) settled(ctx context.Context, statuses int) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if s.written.statuses.Load() >= int64(statuses) && s.quiet() {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case err := <-s.failed:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("wait until all nodes have published: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// quiet reports whether no node has anything to publish.
+func (s *nodes) quiet() bool {
+	for _, n := range s.of {
+		n.mu.Lock()
+		done := !n.due && n.told == n.sequence
+		n.mu.Unlock()
+		if !done {
+			return false
+		}
+	}
+	return true
+}
+
+// follow admits pods as they are bound, until the context ends.
+func (s *nodes) follow(ctx context.Context, version string) error {
+	w, err := watchPods(ctx, s.pods, version, boundOnly)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return errors.New("the watch of pods has ended")
+			}
+			pod, ok := e.Object.(*v1.Pod)
+			switch {
+			case e.Type == watch.Error:
+				return fmt.Errorf("watch pods: %w", apierrors.FromObject(e.Object))
+			case !ok || e.Type == watch.Deleted || pod.Spec.NodeName == "":
+				continue
+			}
+			if err := s.admit(pod); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// watchPods tells every version of every pod that the selector selects, from a resource version on, in order;
+// it goes on by itself where a connection is lost.
+func watchPods(ctx context.Context, c kubernetes.Interface, version, fields string) (*watchtools.RetryWatcher, error) {
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = fields
+			return c.CoreV1().Pods("").List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = fields
+			return c.CoreV1().Pods("").Watch(ctx, o)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	return w, nil
+}

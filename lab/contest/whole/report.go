@@ -1,0 +1,138 @@
+package whole
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Marks are the lines between which [WriteInto] writes.
+const (
+	beginMark = "<!-- measured: whole -->"
+	endMark   = "<!-- end of whole -->"
+)
+
+// Report tells rounds as Markdown: the raw figures, and ratios to the first contender of the same size.
+func Report(rounds []Round) string {
+	var b strings.Builder
+	for _, n := range sizes(rounds) {
+		own := slices.DeleteFunc(slices.Clone(rounds), func(r Round) bool { return r.Nodes != n })
+		fmt.Fprintf(&b, "%d nodes, %d pods:\n\n", n, own[0].Pods)
+		b.WriteString(figures(own))
+		b.WriteString(ratios(own))
+		b.WriteString(causes(own))
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+func sizes(rounds []Round) (out []int) {
+	for _, r := range rounds {
+		if !slices.Contains(out, r.Nodes) {
+			out = append(out, r.Nodes)
+		}
+	}
+	return out
+}
+
+func figures(rounds []Round) string {
+	var b strings.Builder
+	b.WriteString("| scheduler | bound | pods/s | 10-90 % | on nodes | CPU s | memory | start | refused |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+	for _, r := range rounds {
+		cut := ""
+		if r.Cut {
+			cut = " (cut)"
+		}
+		fmt.Fprintf(&b, "| %s | %d%s | %.0f | %.0f | %.0f | %.2f | %d MiB | %.1f s | %d |\n", r.Contender, r.Bound, cut, r.Rate, r.Slope, r.Ran,
+			r.CPU.Seconds(), r.Peak>>20, r.Start.Seconds(), r.Refused())
+	}
+	return b.String() + "\n"
+}
+
+// ratios compares the best rounds of every contender with those of the first.
+func ratios(rounds []Round) string {
+	type best struct {
+		rate, slope, ran float64
+		cpu              time.Duration
+		peak             int64
+	}
+	all := map[string]best{}
+	var names []string
+	for _, r := range rounds {
+		x, ok := all[r.Contender]
+		if !ok {
+			names = append(names, r.Contender)
+			x = best{cpu: r.CPU, peak: r.Peak}
+		}
+		all[r.Contender] = best{max(x.rate, r.Rate), max(x.slope, r.Slope), max(x.ran, r.Ran), min(x.cpu, r.CPU), min(x.peak, r.Peak)}
+	}
+	if len(names) < 2 {
+		return ""
+	}
+	first := all[names[0]]
+	var b strings.Builder
+	fmt.Fprintf(&b, "| best, as multiples of %s | pods/s | 10-90 %% | on nodes | CPU | memory |\n|---|---:|---:|---:|---:|---:|\n", names[0])
+	for _, name := range names[1:] {
+		x := all[name]
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name, times(x.rate, first.rate), times(x.slope, first.slope), times(x.ran, first.ran),
+			times(x.cpu.Seconds(), first.cpu.Seconds()), times(float64(x.peak), float64(first.peak)))
+	}
+	return b.String() + "\n"
+}
+
+func times(x, of float64) string {
+	if of <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", x/of)
+}
+
+// causes lists why pods were refused by kubelets, and why others wait.
+func causes(rounds []Round) string {
+	var lines []string
+	seen := map[string]bool{}
+	add := func(line string) {
+		if !seen[line] {
+			seen[line] = true
+			lines = append(lines, line)
+		}
+	}
+	for _, r := range rounds {
+		for _, why := range slices.Sorted(maps.Keys(r.Judged.Refused)) {
+			add(fmt.Sprintf("- %s: %d pods are refused with `%s`", r.Contender, r.Judged.Refused[why], why))
+		}
+		for i, w := range r.Waiting {
+			if i == 3 {
+				break
+			}
+			add(fmt.Sprintf("- %s: %d pods wait: %s", r.Contender, w.Pods, w.Text))
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b string) int { return cmp.Compare(word(a), word(b)) })
+	if len(lines) == 0 {
+		return ""
+	}
+	return strings.Join(lines, "\n") + "\n\n"
+}
+
+func word(line string) string { name, _, _ := strings.Cut(line, ":"); return name }
+
+// WriteInto replaces what is between the marks of a page.
+func WriteInto(path, text string) error {
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the page: %w", err)
+	}
+	before, rest, ok := strings.Cut(string(old), beginMark+"\n")
+	_, after, closed := strings.Cut(rest, endMark)
+	if !ok || !closed {
+		return fmt.Errorf("page %s has no lines %s and %s", path, beginMark, endMark)
+	}
+	if err := os.WriteFile(path, []byte(before+beginMark+"\n"+text+endMark+after), 0o644); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}

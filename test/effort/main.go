@@ -1,0 +1,229 @@
+// Command effort compares what answers of the core cost with what they cost when that was last agreed on: the
+// statements that they execute, and what they allocate. Both depend on the code alone, not on the computer.
+//
+//	go run ./test/effort          compares with core/testdata/baseline.txt
+//	go run ./test/effort -renew   agrees on what is now
+//
+// Invariant: it fails if an answer allocates more often, or executes more than twice as many statements; wall time
+// is never looked at. It refuses a baseline that is not about the same answers.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// packages have a benchmark Effort, whose cases are the answers.
+var packages = [...]string{"core/place", "core/ledger"}
+
+const baseline = "core/testdata/baseline.txt"
+
+func main() {
+	renew := flag.Bool("renew", false, "write "+baseline+" anew")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *renew)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "effort:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, renew bool) (err error) {
+	dir, err := os.MkdirTemp("", "tenon-effort-")
+	if err != nil {
+		return fmt.Errorf("count effort: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	var text bytes.Buffer
+	for _, pkg := range packages {
+		if err := measure(ctx, &text, pkg, dir); err != nil {
+			return fmt.Errorf("count effort of %s: %w", pkg, err)
+		}
+	}
+	if renew {
+		if err := os.WriteFile(baseline, text.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("write baseline: %w", err)
+		}
+		return nil
+	}
+	before, err := os.ReadFile(baseline)
+	if err != nil {
+		return fmt.Errorf("read baseline: %w", err)
+	}
+	now := filepath.Join(dir, "now.txt")
+	if err := os.WriteFile(now, text.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("count effort: %w", err)
+	}
+	if err := show(ctx, now); err != nil {
+		fmt.Fprintf(os.Stderr, "effort: benchstat cannot be had (%v); this is what was counted:\n%s", err, text.String())
+	}
+	return compare(string(before), text.String())
+}
+
+// show prints benchstat's table. The tool is a module of its own, so that nobody else gets its versions.
+func show(ctx context.Context, now string) error {
+	before, err := filepath.Abs(baseline)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "-C", "test/effort/benchstat", "tool", "benchstat", "baseline="+before, "now="+now)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+	}
+	_, err = os.Stdout.Write(out)
+	return err
+}
+
+// samples is how often everything is measured: as often as benchstat wants to believe it.
+const samples = 6
+
+// measure writes what the cases of a package cost, in the form of Go's benchmarks.
+func measure(ctx context.Context, out *bytes.Buffer, pkg, dir string) error {
+	binary := filepath.Join(dir, filepath.Base(pkg)+".counting")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "-covermode=count", "-coverpkg=./core/...", "./"+pkg)
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build with counters: %w\n%s", err, text)
+	}
+	text, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkEffort$", "-benchtime", "100x",
+		"-count", fmt.Sprint(samples), "-cpu", "1", "-benchmem", "./"+pkg).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, text)
+	}
+	counted := map[string]int{}
+	fmt.Fprintf(out, "pkg: %s\n", pkg)
+	for line := range strings.Lines(string(text)) {
+		c, ok := parse(line)
+		if !ok {
+			continue
+		}
+		n, known := counted[c.name]
+		if !known {
+			if n, err = statements(ctx, binary, filepath.Join(dir, "profile"), c.name); err != nil {
+				return err
+			}
+			counted[c.name] = n
+		}
+		fmt.Fprintf(out, "%s 100 %d statements/op %.0f B/op %.0f allocs/op\n", c.name, n, c.units["B/op"], c.units["allocs/op"])
+	}
+	if len(counted) == 0 {
+		return errors.New("no benchmark Effort")
+	}
+	return nil
+}
+
+// statements returns how many statements of core one answer executes: what so many more of them execute more.
+func statements(ctx context.Context, binary, profile, name string) (int, error) {
+	const few, many = 10, 60
+	var sums [2]int
+	for i, times := range []int{few, many} {
+		var pattern []string
+		for _, part := range strings.Split(name, "/") {
+			pattern = append(pattern, "^"+regexp.QuoteMeta(part)+"$")
+		}
+		cmd := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", strings.Join(pattern, "/"), "-test.cpu", "1",
+			"-test.benchtime", fmt.Sprintf("%dx", times), "-test.coverprofile", profile)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return 0, fmt.Errorf("run %s: %w\n%s", name, err, out)
+		}
+		data, err := os.ReadFile(profile)
+		if err != nil {
+			return 0, fmt.Errorf("read what %s executes: %w", name, err)
+		}
+		for line := range strings.Lines(string(data)) {
+			var n, count int
+			if _, rest, ok := strings.Cut(line, " "); ok {
+				if _, err := fmt.Sscan(rest, &n, &count); err == nil {
+					sums[i] += n * count
+				}
+			}
+		}
+	}
+	return (sums[1] - sums[0]) / (many - few), nil
+}
+
+// cost is a line of benchmarks: amounts by their units.
+type cost struct {
+	name  string
+	units map[string]float64
+}
+
+func parse(line string) (cost, bool) {
+	words := strings.Fields(line)
+	if len(words) < 4 || !strings.HasPrefix(words[0], "BenchmarkEffort/") {
+		return cost{}, false
+	}
+	c := cost{words[0], map[string]float64{}}
+	for i := 2; i+1 < len(words); i += 2 {
+		var x float64
+		if _, err := fmt.Sscan(words[i], &x); err != nil || x < 0 {
+			return cost{}, false
+		}
+		c.units[words[i+1]] = x
+	}
+	return c, true
+}
+
+// read returns the least amounts of every case by package and name.
+func read(text string) map[string]cost {
+	out, pkg := map[string]cost{}, ""
+	for line := range strings.Lines(text) {
+		if p, ok := strings.CutPrefix(line, "pkg: "); ok {
+			pkg = strings.TrimSpace(p)
+		}
+		c, ok := parse(line)
+		if !ok {
+			continue
+		}
+		key := pkg + " " + strings.TrimPrefix(c.name, "BenchmarkEffort/")
+		if have, ok := out[key]; ok {
+			for unit, x := range have.units {
+				c.units[unit] = min(x, c.units[unit])
+			}
+		}
+		out[key] = c
+	}
+	return out
+}
+
+// compare says what has become dearer than it may.
+func compare(before, now string) error {
+	old, fresh := read(before), read(now)
+	var errs []error
+	say := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	names := slices.Sorted(maps.Keys(fresh))
+	for _, name := range names {
+		was, ok := old[name]
+		is := fresh[name]
+		switch {
+		case !ok:
+			say("%s is not in the baseline: go run ./test/effort -renew", name)
+		case is.units["allocs/op"] > was.units["allocs/op"]:
+			say("%s: %.0f allocations, %.0f in the baseline", name, is.units["allocs/op"], was.units["allocs/op"])
+		case is.units["statements/op"] > 2*was.units["statements/op"]:
+			say("%s: %.0f statements, more than twice the %.0f of the baseline", name, is.units["statements/op"], was.units["statements/op"])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(old)) {
+		if _, ok := fresh[name]; !ok {
+			say("%s is in the baseline only: go run ./test/effort -renew", name)
+		}
+	}
+	return errors.Join(errs...)
+}
