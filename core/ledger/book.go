@@ -280,6 +280,7 @@ func (b *Book) Admitted(uid string) (news bool) {
 	if f.turned == 0 || f.acked != 0 {
 		return false
 	}
+	a.advance(f)
 	f.acked = a.moment()
 	a.news++
 	f.keep()
@@ -359,10 +360,10 @@ func (a *account) blocked(me *flight) bool {
 			return true
 		case f.vanished: // that it is there and that it is not are states of the node
 		case f.acked != 0:
-			if f.vague(a.base.Quality) {
+			if f.vague() {
 				return true
 			}
-		case !f.exact():
+		case a.odd(f):
 			return true
 		case f.shape != me.shape:
 			differ = true
@@ -388,7 +389,7 @@ func (a *account) inAnyOrder(me *flight) bool {
 		return false
 	}
 	return !slices.ContainsFunc(s.found, func(w *world) bool {
-		return slices.ContainsFunc(w.got, func(hs []place.Holding) bool { return !place.Verdict{Holdings: hs}.Exact() })
+		return slices.ContainsFunc(w.got, vague)
 	})
 }
 

@@ -131,7 +131,7 @@ func level(m *topo.Machine, a, b []place.Holding) bool {
 // apart returns the first of the options whose made-up ids nobody else has.
 func (f *flight) apart(u *place.Usage) []place.Holding {
 	for _, o := range f.options {
-		if free(u, o) {
+		if o, free := redraw(u, o); free {
 			return o
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // flight is a pod on its way to a node: reserved, perhaps bound, not yet observed there.
@@ -50,16 +49,16 @@ func (f *flight) holdings() []place.Holding {
 	return f.options[0]
 }
 
-// vague reports whether one cannot say what a pod after this one will find: the node draws devices, and
-// its report will tell which. The report of a coarse node will not; there it is enough that the numas of
-// the devices are sure.
-func (f *flight) vague(q Quality) bool {
-	for _, o := range f.options {
-		for _, h := range o {
-			for _, d := range h.Devices {
-				if d.Loose || d.Free && (q == Exact || d.NUMAs.Len() > 1) {
-					return true
-				}
+// vague reports whether one cannot say what a pod after this one will find: not even the numas of the devices
+// that the node draws are sure, and its report will tell. Which devices of a numa they are is nothing to pods after
+// it: they find as many of each kind (see redraw).
+func (f *flight) vague() bool { return slices.ContainsFunc(f.options, vague) }
+
+func vague(hs []place.Holding) bool {
+	for _, h := range hs {
+		for _, d := range h.Devices {
+			if d.Loose || d.Free && d.NUMAs.Len() > 1 {
+				return true
 			}
 		}
 	}
@@ -73,9 +72,9 @@ func (a *account) queue() (shape string, mixed bool) {
 		switch {
 		case f.vanished:
 		case f.acked != 0:
-			mixed = mixed || f.vague(a.base.Quality)
+			mixed = mixed || f.vague()
 		default:
-			mixed = mixed || !f.exact() || shape != "" && shape != f.shape
+			mixed = mixed || a.odd(f) || shape != "" && shape != f.shape
 			shape = f.shape
 		}
 	}
@@ -86,8 +85,69 @@ func (a *account) queue() (shape string, mixed bool) {
 // is bound.
 func (n *Node) Waits(shape string) bool { return n.mixed || n.queue != "" && n.queue != shape }
 
-// exact reports whether pods of its shape may change places with it unnoticed.
-func (f *flight) exact() bool { return place.Verdict{Holdings: f.holdings()}.Exact() }
+// odd reports whether pods of its shape may not change places with it unnoticed. The report of a coarse node does
+// not tell one drawn device from another, so there nothing may be drawn.
+func (a *account) odd(f *flight) bool {
+	return f.vague() || a.base.Quality == Coarse && !place.Verdict{Holdings: f.holdings()}.Exact()
+}
+
+// Of pods of equal shape that were bound together nobody says which one the node admitted first. Each has a part: a
+// moment of its turn and what is predicted for it. It is as if the node had admitted them in the order of their
+// parts; so whoever is known to be admitted takes the first part that is left. That matters where a pod of another
+// shape comes between them.
+
+// advance gives a pod that is admitted the first part of its shape whose pod is not known to be admitted.
+func (a *account) advance(f *flight) {
+	a.change(f, func(g *flight) bool { return g.acked == 0 })
+}
+
+// arrange gives pods that a report lists the first parts of their shapes: those that it does not list were admitted
+// after it was made.
+func (a *account) arrange(listed func(uid string) bool) {
+	for _, f := range a.flights {
+		if f.turned != 0 && listed(f.id.UID) {
+			a.change(f, func(g *flight) bool { return !listed(g.id.UID) })
+		}
+	}
+}
+
+// change has a pod change parts with the first one of its shape before it of which with says so.
+func (a *account) change(f *flight, with func(*flight) bool) {
+	for _, g := range a.flights {
+		switch {
+		case g == f || g.turned == 0:
+			return
+		case g.shape != f.shape || g.vanished || g.lost != f.lost || !with(g):
+			continue
+		}
+		f.turned, g.turned = g.turned, f.turned
+		f.causes, g.causes = g.causes, f.causes
+		f.options, g.options = renamed(g.options, g.pod, f.pod), renamed(f.options, f.pod, g.pod)
+		f.kept, g.kept = renamed(g.kept, g.pod, f.pod), renamed(f.kept, f.pod, g.pod)
+		f.past, g.past = renamed(g.past, g.pod, f.pod), renamed(f.past, f.pod, g.pod)
+		if g.acked != 0 {
+			g.keep()
+		}
+		a.sort()
+		return
+	}
+}
+
+// renamed returns what a pod may hold as another one of its shape would hold it.
+func renamed(options [][]place.Holding, from, to *place.Pod) (out [][]place.Holding) {
+	name := map[string]string{}
+	for i, c := range from.Containers {
+		name[c.Name] = to.Containers[i].Name
+	}
+	for _, hs := range options {
+		hs = slices.Clone(hs)
+		for i := range hs {
+			hs[i].Container = name[hs[i].Container]
+		}
+		out = append(out, hs)
+	}
+	return out
+}
 
 // before reports whether the node admits f before g for sure.
 func (f *flight) before(g *flight) bool { return f.acked != 0 && f.acked <= g.turned }
@@ -151,6 +211,7 @@ func (b *Book) settle(a *account) []Outcome {
 	for _, e := range a.layout.Entries {
 		seen[e.Pod.UID] = e
 	}
+	a.arrange(func(uid string) bool { _, ok := seen[uid]; return ok })
 	rest := a.flights[:0:0]
 	for _, f := range a.flights {
 		e, ok := seen[f.id.UID]
@@ -262,22 +323,4 @@ func again(of *place.Pod, predicted, seen place.Holding) bool {
 // trimmed drops holdings that take nothing: reports differ in whether they list them.
 func trimmed(in []place.Holding) []place.Holding {
 	return slices.DeleteFunc(slices.Clone(in), func(h place.Holding) bool { return h.Empty() })
-}
-
-// free reports whether holdings were predicted, and nobody else holds the CPUs and devices in them.
-func free(u *place.Usage, hs []place.Holding) bool {
-	for _, h := range hs {
-		if !h.CPUs.SubsetOf(u.FreeCPUs()) {
-			return false
-		}
-		for _, d := range h.Devices {
-			ids := u.FreeDevices(d.Resource)
-			for _, id := range d.IDs {
-				if !slices.ContainsFunc(ids, func(x topo.Device) bool { return x.ID == id }) {
-					return false
-				}
-			}
-		}
-	}
-	return len(hs) > 0
 }

@@ -64,6 +64,10 @@ type modelPod struct {
 	clear bool
 }
 
+// draws reports whether the node has to choose among devices for the pod. The choice that place does not foresee
+// is the one to follow.
+func (p modelPod) draws() bool { return len(p.pod.Containers[0].Devices) > 0 }
+
 func (m *model) clone() *model {
 	out := *m
 	out.book = m.book.clone()
@@ -104,7 +108,7 @@ func (m *model) key() string {
 	fmt.Fprint(&b, m.log[m.seen:], m.bindings(), m.reports, m.restarts)
 	list := func(es []Entry) {
 		for _, e := range es {
-			b.WriteString("|" + e.Pod.UID + text(e.Holdings))
+			b.WriteString("|" + e.Pod.UID + text(m.empty.Machine, e.Holdings))
 		}
 		b.WriteByte('/')
 	}
@@ -126,7 +130,7 @@ func (m *model) key() string {
 		fmt.Fprint(&b, f.id.UID, rank(f.turned), rank(f.acked), f.turned != 0, f.acked != 0)
 		for _, os := range [][][]place.Holding{f.options, f.kept, f.past} {
 			for _, o := range os {
-				b.WriteString(text(o))
+				b.WriteString(text(m.empty.Machine, o))
 			}
 			b.WriteByte('/')
 		}
@@ -152,7 +156,8 @@ func (m *model) moves(t *testing.T) (out []*model) {
 		}{
 			{"reserve", !p.foreign && p.at == fresh, (*model).reserve},
 			{"bind", p.at == reserved || p.foreign && p.at == fresh, (*model).bind},
-			{"admit", p.at == bound, (*model).admit},
+			{"admit", p.at == bound && (*depth >= 2 || !p.draws()), (*model).admit},
+			{"admit, with the last devices,", p.at == bound && p.draws(), (*model).admitLast},
 			{"end", p.ends && p.at == admitted, (*model).end},
 			{"tell of", p.at >= admitted && p.said != p.at, (*model).tell},
 		} {
@@ -257,6 +262,16 @@ func (m *model) bindings() (out []int) {
 }
 
 func (m *model) admit(t *testing.T, i int) bool {
+	return m.answer(t, i, func(hs []place.Holding) []place.Holding { return hs })
+}
+
+// admitLast has the node draw other devices than place does.
+func (m *model) admitLast(t *testing.T, i int) bool {
+	return m.answer(t, i, func(hs []place.Holding) []place.Holding { return m.last(hs) })
+}
+
+// answer has the node deal with a pod; draw chooses among devices.
+func (m *model) answer(t *testing.T, i int, draw func([]place.Holding) []place.Holding) bool {
 	p := &m.pods[i]
 	v := place.Place(m.node.usage, p.pod)
 	if !v.Fits() {
@@ -267,8 +282,42 @@ func (m *model) admit(t *testing.T, i int) bool {
 		return true
 	}
 	p.at = admitted
-	m.node.admit(Entry{Pod: id(i), Source: Observed, Holdings: v.Holdings})
+	m.node.admit(Entry{Pod: id(i), Source: Observed, Holdings: observed(draw(v.Holdings))})
 	return true
+}
+
+// last returns the holdings with the last of the free devices on the numas of those that are drawn.
+func (m *model) last(hs []place.Holding) []place.Holding {
+	out := slices.Clone(hs)
+	for i, h := range out {
+		out[i].Devices = slices.Clone(h.Devices)
+		for j, b := range h.Devices {
+			if !b.Free {
+				continue
+			}
+			var ids []string
+			for _, d := range slices.Backward(m.node.usage.FreeDevices(b.Resource)) {
+				if d.NUMAs == b.NUMAs && len(ids) < len(b.IDs) {
+					ids = append(ids, d.ID)
+				}
+			}
+			slices.Sort(ids)
+			out[i].Devices[j].IDs = ids
+		}
+	}
+	return out
+}
+
+// observed returns the holdings as a report has them: nothing in it is open.
+func observed(hs []place.Holding) []place.Holding {
+	out := slices.Clone(hs)
+	for i, h := range out {
+		out[i].Devices = slices.Clone(h.Devices)
+		for j := range h.Devices {
+			out[i].Devices[j].Free = false
+		}
+	}
+	return out
 }
 
 // tell writes a pod's status. The node does so when it pleases, and may leave steps out.
@@ -337,14 +386,17 @@ func (m *model) check(t *testing.T) {
 		return
 	}
 	for _, w := range append([]*Node{n}, n.Others...) {
-		held := 0
+		cpus, nics := w.Usage.FreeCPUs().Len(), len(w.Usage.FreeDevices("nic"))
 		for _, e := range w.Entries {
 			for _, h := range e.Holdings {
-				held += h.CPUs.Len()
+				cpus += h.CPUs.Len()
+				for _, d := range h.Devices {
+					nics += len(d.IDs)
+				}
 			}
 		}
-		if got := w.Usage.FreeCPUs().Len() + held; got != 12 {
-			m.fail(t, "held and free CPUs are %d", got)
+		if cpus != 12 || nics != 6 {
+			m.fail(t, "held and free CPUs are %d, devices %d", cpus, nics)
 		}
 	}
 	for i, p := range m.pods {
@@ -358,7 +410,7 @@ func (m *model) check(t *testing.T) {
 		}
 	}
 	m.fail(t, "the node holds %s, which is none of the %d states that are thought possible: first %s",
-		describe(m.node.entries), len(n.Others)+1, describe(n.Entries))
+		m.describe(m.node.entries), len(n.Others)+1, m.describe(n.Entries))
 }
 
 // explains reports whether the holdings of every admitted pod are those of a pod of its shape.
@@ -375,16 +427,29 @@ func (m *model) explains(w *Node) bool {
 	return true
 }
 
+// label is equal for pods of a shape that hold the same, but for which devices of the same numas.
 func (m *model) label(e Entry) string {
-	return m.pods[number(e.Pod.UID)].pod.Shape() + text(e.Holdings)
+	return m.pods[number(e.Pod.UID)].pod.Shape() + text(m.empty.Machine, anyOf(e.Holdings))
+}
+
+// anyOf returns the holdings as if all devices were drawn.
+func anyOf(hs []place.Holding) []place.Holding {
+	out := slices.Clone(hs)
+	for i, h := range out {
+		out[i].Devices = slices.Clone(h.Devices)
+		for j := range h.Devices {
+			out[i].Devices[j].Free = true
+		}
+	}
+	return out
 }
 
 func number(uid string) int { return int(uid[len(uid)-1] - '0') }
 
-func describe(es []Entry) string {
+func (m *model) describe(es []Entry) string {
 	var out []string
 	for _, e := range es {
-		out = append(out, e.Pod.UID+" "+text(e.Holdings))
+		out = append(out, e.Pod.UID+" "+text(m.empty.Machine, e.Holdings))
 	}
 	return strings.Join(out, " ")
 }
@@ -402,18 +467,27 @@ func TestEveryInterleaving(t *testing.T) {
 	own := func(cpus int64) modelPod { return modelPod{pod: pod(cpus, 1)} }
 	foreign := func(cpus int64) modelPod { return modelPod{pod: pod(cpus, 1), foreign: true} }
 	ends := func(p modelPod) modelPod { p.ends = true; return p }
+	nics := func(p modelPod, n int64) modelPod {
+		p.pod.Containers[0].Devices = []place.Count{{Resource: "nic", N: n}}
+		return p
+	}
 	for name, c := range map[string]struct {
 		depth   int // from which on it is followed
 		reports int // at depths below 2
 		pods    []modelPod
 	}{
 		"three shapes":               {0, 1, []modelPod{own(2), own(3), own(4)}},
+		"two of a shape":             {0, 1, []modelPod{own(2), own(2), own(3)}},
 		"two of a shape, one ends":   {1, 1, []modelPod{ends(own(3)), own(3), own(4)}},
 		"all of a shape, two end":    {1, 1, []modelPod{ends(own(4)), ends(own(4)), own(4)}},
 		"one ends, another waits":    {0, 1, []modelPod{ends(own(6)), own(6), own(4)}},
 		"one is foreign":             {1, 1, []modelPod{own(2), foreign(3), own(4)}},
 		"a foreign one ends":         {1, 1, []modelPod{own(3), ends(foreign(4)), own(5)}},
 		"two are foreign":            {1, 1, []modelPod{foreign(2), foreign(3), own(4)}},
+		"devices of three shapes":    {0, 1, []modelPod{nics(own(2), 1), nics(own(3), 1), nics(own(1), 2)}},
+		"devices of one shape":       {1, 1, []modelPod{ends(nics(own(2), 1)), nics(own(2), 1), nics(own(3), 2)}},
+		"one with devices ends":      {1, 1, []modelPod{ends(nics(own(2), 2)), nics(own(3), 2), nics(own(1), 1)}},
+		"a foreign one has devices":  {1, 1, []modelPod{nics(own(2), 1), nics(foreign(3), 2), nics(own(1), 2)}},
 		"foreign ones take the room": {1, 1, []modelPod{foreign(5), foreign(6), own(4)}},
 	} {
 		if *depth >= 2 {
@@ -451,7 +525,8 @@ func explore(t *testing.T, start *model) int {
 
 // smallLayout is of a node of two numas with six CPUs each for pods.
 func smallLayout(t *testing.T) Layout {
-	m, err := topo.ParseMachine("numa 0 cpus 0-6 memory 32Gi\nnuma 1 socket 1 cpus 7-13 memory 32Gi")
+	m, err := topo.ParseMachine("numa 0 cpus 0-6 memory 32Gi\nnuma 1 socket 1 cpus 7-13 memory 32Gi\n" +
+		"device nic a0,a1,a2 numa 0\ndevice nic b0,b1,b2 numa 1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // This file works out in which states a node may be, given what it reported and who is on the way.
@@ -193,7 +194,7 @@ func alternatives(u *place.Usage, f *flight) (out [][]place.Holding, refused, ok
 // admissions is alternatives for a pod whose object is there.
 func admissions(u *place.Usage, f *flight) (out [][]place.Holding, refused, ok bool) {
 	for _, o := range f.kept {
-		if free(u, o) {
+		if o, free := redraw(u, o); free {
 			out = append(out, o)
 		}
 	}
@@ -233,7 +234,7 @@ func (s *search) add(w *world) {
 	var key strings.Builder
 	if len(s.flights) > 0 {
 		for _, got := range w.got {
-			key.WriteString(text(got) + "\n")
+			key.WriteString(text(w.usage.Machine, got) + "\n")
 		}
 	}
 	fmt.Fprintf(&key, "%p", w.base)
@@ -243,8 +244,8 @@ func (s *search) add(w *world) {
 	}
 }
 
-// text is equal for holdings that differ in containers' names at most.
-func text(hs []place.Holding) string {
+// text is equal for holdings that differ at most in containers' names, and in which devices of the same numas are drawn.
+func text(m *topo.Machine, hs []place.Holding) string {
 	var b strings.Builder
 	for _, h := range hs {
 		b.WriteString(h.CPUs.String())
@@ -252,7 +253,7 @@ func text(hs []place.Holding) string {
 			b.WriteString("," + m.Kind + "=" + strconv.FormatInt(m.Bytes, 10) + "@" + strconv.FormatUint(uint64(m.NUMAs), 2))
 		}
 		for _, d := range h.Devices {
-			b.WriteString("," + d.Resource + "=" + strings.Join(d.IDs, "+"))
+			b.WriteString("," + d.Resource + "=" + strings.Join(ids(m, d), "+"))
 		}
 		b.WriteByte(';')
 	}

@@ -91,8 +91,9 @@ func TestWaitingPodsAreTriedWhenThatHelps(t *testing.T) {
 	again := failures(t) - before - first
 	t.Logf("%d pods waited: %d attempts failed at first, %d in %d rounds with %d changes that helped nobody",
 		len(large), first, again, rounds, 2*(passers+rounds))
-	if most := 2 * rounds; again > most {
-		t.Errorf("%d attempts failed after each pod was tried, want at most %d: two kinds in each round", again, most)
+	// An end that the pod's object and the node's report tell apart, because the machine is busy, wakes twice.
+	if most := 3 * rounds; again > most {
+		t.Errorf("%d attempts failed after each pod was tried, want at most %d: two kinds in each round, and some twice", again, most)
 	}
 	if slack := len(large) / 10; first > len(large)+slack {
 		t.Errorf("%d attempts failed before anything had changed, %d pods wait", first, len(large))
