@@ -28,7 +28,7 @@ const (
 	Peer      = "NodeResourceTopologyMatch"
 )
 
-// peerProfile turns on the plugin's cache, with the period that its makers recommend.
+// peerProfile turns on the peer's plugin with its reserving cache, with the period that its makers recommend.
 const peerProfile = `
 plugins: {multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}
 pluginConfig:
@@ -54,9 +54,9 @@ func Contenders(ctx context.Context, dir string) ([]Contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	var match map[string]any
-	if err := yaml.Unmarshal([]byte(peerProfile), &match); err != nil {
-		return nil, fmt.Errorf("profile of %s: %w", Peer, err)
+	match, err := PeerProfile()
+	if err != nil {
+		return nil, err
 	}
 	return []Contender{
 		{Name: Plain, Command: []string{contender, "-plain"}, Profile: map[string]any{}},
@@ -64,6 +64,15 @@ func Contenders(ctx context.Context, dir string) ([]Contender, error) {
 		{Name: PeerPlain, Command: []string{peer, "driven"}, Profile: map[string]any{}},
 		{Name: Peer, Command: []string{peer, "driven"}, Profile: match},
 	}, nil
+}
+
+// PeerProfile returns the profile of [Peer], wherever it contends.
+func PeerProfile() (map[string]any, error) {
+	var out map[string]any
+	if err := yaml.Unmarshal([]byte(peerProfile), &out); err != nil {
+		return nil, fmt.Errorf("profile of %s: %w", Peer, err)
+	}
+	return out, nil
 }
 
 // Deployed returns the profile of the checkout's deploy/scheduler.

@@ -1,7 +1,9 @@
 package whole
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -16,33 +18,9 @@ type Contender struct {
 	// environment.
 	Program   string
 	Args, Env []string
-	// Profiles are those of its configuration, a YAML list.
-	Profiles string
+	// Profile is the only one of its configuration, empty for that of kube-scheduler. Its name is the default one.
+	Profile map[string]any
 }
-
-// Plain is kube-scheduler as it is.
-const Plain = `- schedulerName: default-scheduler
-`
-
-// Tenon is Tenon as deploy/scheduler has it, as the only scheduler.
-const Tenon = `- schedulerName: default-scheduler
-  plugins: {multiPoint: {enabled: [{name: Tenon, weight: 10}]}}
-  pluginConfig:
-  - name: Tenon
-    args: {apiVersion: tenon.sh/v1alpha1, kind: TenonArgs, unknownNodes: Allow, turnTimeoutSeconds: 30}
-`
-
-// Match is, on its own minor version of Kubernetes, the plugin NodeResourceTopologyMatch of scheduler-plugins with its reserving cache.
-const Match = `- schedulerName: default-scheduler
-  plugins: {multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}
-  pluginConfig:
-  - name: NodeResourceTopologyMatch
-    args:
-      apiVersion: kubescheduler.config.k8s.io/v1
-      kind: NodeResourceTopologyMatchArgs
-      scoringStrategy: {type: LeastAllocated}
-      cacheResyncPeriodSeconds: 5
-`
 
 // configuration is that of every contender but for its profiles. The limit of requests is the one that
 // kube-scheduler's own performance tests have (test/integration/scheduler_perf): the default of 50 per second
@@ -51,16 +29,23 @@ const configuration = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: %q, qps: %d, burst: %d}
 leaderElection: {leaderElect: false}
-profiles:
-%s`
+profiles: [%s]
+`
 
 // QPS is the limit of requests per second of every contender; at once it may make as many.
 const QPS = 5000
 
 // start starts the scheduler, with its files in a directory. It serves profiles and metrics at the returned address.
 func (c Contender) start(dir string, p *plane, qps int) (*process, string, error) {
+	own := map[string]any{}
+	maps.Copy(own, c.Profile)
+	own["schedulerName"] = "default-scheduler"
+	profile, err := json.Marshal(own) // which is YAML
+	if err != nil {
+		return nil, "", fmt.Errorf("write the configuration of %s: %w", c.Name, err)
+	}
 	file := filepath.Join(dir, "scheduler.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, p.scheduler, qps, qps, c.Profiles), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, p.scheduler, qps, qps, profile), 0o600); err != nil {
 		return nil, "", fmt.Errorf("write the configuration of %s: %w", c.Name, err)
 	}
 	port, err := freePort()

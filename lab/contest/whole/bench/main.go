@@ -150,18 +150,24 @@ func contender(ctx context.Context, dir, word string) (whole.Contender, error) {
 	switch word {
 	case "plain":
 		program, err := goBuild(ctx, dir, "./lab/contest/whole/plain")
-		return whole.Contender{Name: rounds.Plain, Program: program, Profiles: whole.Plain}, err
+		return whole.Contender{Name: rounds.Plain, Program: program}, err
 	case "tenon":
-		program, err := goBuild(ctx, dir, "./cmd/tenon-scheduler")
-		return whole.Contender{Name: rounds.Tenon, Program: program, Profiles: whole.Tenon}, err
-	case "match", "older":
-		c := whole.Contender{Name: rounds.Peer, Args: []string{"kube-scheduler"}, Profiles: whole.Match}
-		if word == "older" {
-			c.Name, c.Profiles = rounds.PeerPlain, whole.Plain
+		profile, err := rounds.Deployed(ctx)
+		if err != nil {
+			return whole.Contender{}, err
 		}
-		var err error
-		c.Program, err = programs.Peer(ctx, dir)
-		return c, err
+		program, err := goBuild(ctx, dir, "./cmd/tenon-scheduler")
+		return whole.Contender{Name: rounds.Tenon, Program: program, Profile: profile}, err
+	case "match":
+		profile, err := rounds.PeerProfile()
+		if err != nil {
+			return whole.Contender{}, err
+		}
+		program, err := programs.Peer(ctx, dir)
+		return whole.Contender{Name: rounds.Peer, Program: program, Args: []string{"kube-scheduler"}, Profile: profile}, err
+	case "older":
+		program, err := programs.Peer(ctx, dir)
+		return whole.Contender{Name: rounds.PeerPlain, Program: program, Args: []string{"kube-scheduler"}}, err
 	}
 	return whole.Contender{}, fmt.Errorf("-only: no scheduler %q", word)
 }
