@@ -86,11 +86,12 @@ func (f *follower) saw(e watch.Event) {
 	f.pods[pod.UID] = pod
 }
 
-// allSettled reports whether every pod that is bound was admitted or refused by its node, and how many were.
-func (f *follower) allSettled() (all bool, settled int, err error) {
+// allSettled reports whether every pod that is bound was admitted or refused by its node, how many were, and when the
+// last of them was.
+func (f *follower) allSettled() (all bool, settled int, last time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.settled) >= len(f.bindings), len(f.settled), f.err
+	return len(f.settled) >= len(f.bindings), len(f.settled), f.last, f.err
 }
 
 // bound returns how many pods are bound.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -43,11 +44,15 @@ func figures(rounds []Round) string {
 	b.WriteString("| scheduler | bound | pods/s | 10-90 % | on nodes | CPU s | memory | start | refused |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, r := range rounds {
 		cut := ""
-		if r.Cut {
+		if r.Cut > 0 {
 			cut = " (cut)"
 		}
-		fmt.Fprintf(&b, "| %s | %d%s | %.0f | %.0f | %.0f | %.2f | %d MiB | %.1f s | %d |\n", r.Contender, r.Bound, cut, r.Rate, r.Slope, r.Ran,
-			r.CPU.Seconds(), r.Peak>>20, r.Start.Seconds(), r.Refused())
+		start := seconds(r.Start, 1)
+		if r.Start > 0 {
+			start += " s"
+		}
+		fmt.Fprintf(&b, "| %s | %d%s | %s | %s | %s | %s | %d MiB | %s | %d |\n", r.Contender, r.Bound, cut, rate(r.Rate), rate(r.Slope),
+			rate(r.Ran), seconds(r.CPU, 2), r.Peak>>20, start, r.Refused())
 	}
 	return b.String() + "\n"
 }
@@ -65,9 +70,8 @@ func ratios(rounds []Round) string {
 		x, ok := all[r.Contender]
 		if !ok {
 			names = append(names, r.Contender)
-			x = best{cpu: r.CPU, peak: r.Peak}
 		}
-		all[r.Contender] = best{max(x.rate, r.Rate), max(x.slope, r.Slope), max(x.ran, r.Ran), min(x.cpu, r.CPU), min(x.peak, r.Peak)}
+		all[r.Contender] = best{max(x.rate, r.Rate), max(x.slope, r.Slope), max(x.ran, r.Ran), least(x.cpu, r.CPU), least(x.peak, r.Peak)}
 	}
 	if len(names) < 2 {
 		return ""
@@ -83,14 +87,26 @@ func ratios(rounds []Round) string {
 	return b.String() + "\n"
 }
 
+// least is the lesser of two figures, of which either may be missing.
+func least[T time.Duration | int64](a, b T) T {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// times is a ratio of two figures, if both were measured; of a small one two digits are told.
 func times(x, of float64) string {
-	if of <= 0 {
+	switch {
+	case x <= 0 || of <= 0:
 		return "-"
+	case x/of < 0.1:
+		return strconv.FormatFloat(x/of, 'g', 2, 64)
 	}
 	return fmt.Sprintf("%.2f", x/of)
 }
 
-// causes lists why pods were refused by kubelets, and why others wait.
+// causes lists which rounds were cut, why pods were refused by kubelets, and why others wait.
 func causes(rounds []Round) string {
 	var lines []string
 	seen := map[string]bool{}
@@ -101,6 +117,9 @@ func causes(rounds []Round) string {
 		}
 	}
 	for _, r := range rounds {
+		if r.Cut > 0 {
+			add(fmt.Sprintf("- %s: cut after %.0f s, with %d of %d pods bound", r.Contender, r.Cut.Seconds(), r.Bound, r.Pods))
+		}
 		for _, why := range slices.Sorted(maps.Keys(r.Judged.Refused)) {
 			add(fmt.Sprintf("- %s: %d pods are refused with `%s`", r.Contender, r.Judged.Refused[why], why))
 		}

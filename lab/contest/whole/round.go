@@ -5,28 +5,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Round is what was measured of one contender in one round.
+// Round is what was measured of one contender in one round. A figure for which too few pods were bound is 0.
 type Round struct {
 	Contender         string
 	Nodes, Pods       int
 	Bound             int
 	Start             time.Duration // from the start of the scheduler until its first binding
 	StartCPU          time.Duration // that it took for that
-	Took              time.Duration // from the first binding to the last
-	Rate              float64       // pods bound per second, from the first to the last
+	Took              time.Duration // from the first binding to the last, or to the end of a round that was cut
+	Rate              float64       // pods bound per second after the first, while it took
 	Slope             float64       // the same between 10 % and 90 % of those that were bound
 	Ran               float64       // pods per second that nodes have admitted or refused, from the first binding on
 	CPU               time.Duration // of the scheduler from the first binding to the last, per 1,000 pods
 	PlaneCPU          time.Duration // of etcd and the API server, likewise
 	Peak              int64         // the most memory of the scheduler, in bytes
 	Waiting           []Why         // pods that got no node
-	Cut               bool          // the round was ended though pods were still being bound
+	Cut               time.Duration // after which the round was ended though pods were still being bound; else 0
 	Judged            Judged
 	Written           Written // by what stands for kubelets and agents
 	JudgedIn, TookAll time.Duration
@@ -41,8 +42,31 @@ func (r Round) Refused() (n int) {
 }
 
 func (r Round) line() string {
-	return fmt.Sprintf("%s: %d of %d pods bound, %.0f/s (10-90 %%: %.0f/s; on nodes: %.0f/s), CPU s per 1,000: %.2f, control plane %.2f; %d MiB, start %.1fs; %d refused by kubelets (%d differ), judged in %.0fs",
-		r.Contender, r.Bound, r.Pods, r.Rate, r.Slope, r.Ran, r.CPU.Seconds(), r.PlaneCPU.Seconds(), r.Peak>>20, r.Start.Seconds(), r.Refused(), r.Judged.Differ, r.JudgedIn.Seconds())
+	cut := ""
+	if r.Cut > 0 {
+		cut = fmt.Sprintf(" in %.0fs (cut)", r.Cut.Seconds())
+	}
+	return fmt.Sprintf("%s: %d of %d pods bound%s, %s/s (10-90 %%: %s/s; on nodes: %s/s), CPU s per 1,000: %s, control plane %s; %d MiB, start %s; %d refused by kubelets (%d differ), judged in %.0fs",
+		r.Contender, r.Bound, r.Pods, cut, rate(r.Rate), rate(r.Slope), rate(r.Ran), seconds(r.CPU, 2), seconds(r.PlaneCPU, 2), r.Peak>>20, seconds(r.Start, 1), r.Refused(), r.Judged.Differ, r.JudgedIn.Seconds())
+}
+
+// rate is a number per second; of a small one two digits are told.
+func rate(x float64) string {
+	switch {
+	case x <= 0:
+		return "-"
+	case x < 10:
+		return strconv.FormatFloat(x, 'g', 2, 64)
+	}
+	return fmt.Sprintf("%.0f", x)
+}
+
+// seconds is a time in seconds with some decimals.
+func seconds(d time.Duration, decimals int) string {
+	if d <= 0 {
+		return "-"
+	}
+	return strconv.FormatFloat(d.Seconds(), 'f', decimals, 64)
 }
 
 // round lets one contender bind the pods, and has its placements judged.
@@ -63,19 +87,20 @@ func (a *arena) round(ctx context.Context, c Contender) (r Round, err error) {
 		return r, err
 	}
 	a.say("%s: the cluster is up and %d pods wait", c.Name, len(a.pods))
-	if err := a.play(ctx, c, s, seen, &r); err != nil {
+	end, err := a.play(ctx, c, s, seen, &r)
+	if err != nil {
 		return r, err
 	}
 	if err := s.nodes.process.stop(); err != nil {
 		return r, err
 	}
-	var end nodesAnswer
-	if err := s.nodes.process.hear(&end); err != nil {
+	var last nodesAnswer
+	if err := s.nodes.process.hear(&last); err != nil {
 		return r, err
 	}
-	r.Written = end.Written
+	r.Written = last.Written
 	pods, bindings := seen.end()
-	r.measure(bindings, seen.last)
+	r.measure(bindings, end)
 	r.Waiting = waiting(pods)
 	at := time.Now()
 	r.Judged, err = judge(ctx, a.cluster, byNode(pods, bindings), judges)
@@ -95,20 +120,38 @@ func byNode(pods map[types.UID]*v1.Pod, bindings []binding) map[string][]*v1.Pod
 	return out
 }
 
-// measure computes what follows from the bindings.
-func (r *Round) measure(bindings []binding, settled time.Time) {
+// ends are when things came to an end in a round.
+type ends struct {
+	cut     time.Time // the round itself; zero where it was not cut
+	settled time.Time // the last pod was admitted or refused by its node
+}
+
+// measure computes what follows from the bindings. A round that was cut lasts until then, though nothing may have been
+// bound for some time: otherwise two bindings in one second would be a rate, whatever came of the next hundred.
+func (r *Round) measure(bindings []binding, end ends) {
 	n := len(bindings)
 	r.Bound = n
 	if n < 2 {
 		return
 	}
-	r.Took = bindings[n-1].at.Sub(bindings[0].at)
-	r.Rate = float64(n-1) / max(r.Took, time.Millisecond).Seconds()
-	r.Ran = float64(n) / max(settled.Sub(bindings[0].at), time.Millisecond).Seconds()
-	low, high := n/10, n*9/10
-	r.Slope = float64(high-low) / max(bindings[high].at.Sub(bindings[low].at), time.Millisecond).Seconds()
-	r.CPU = r.CPU * 1000 / time.Duration(n)
-	r.PlaneCPU = r.PlaneCPU * 1000 / time.Duration(n)
+	first, last := bindings[0].at, latest(bindings[n-1].at, end.cut)
+	r.Took = last.Sub(first)
+	r.Rate = perSecond(n-1, r.Took)
+	r.Ran = perSecond(n, latest(end.settled, last).Sub(first))
+	if low, high := n/10, n*9/10; n >= 10 {
+		r.Slope = perSecond(high-low, bindings[high].at.Sub(bindings[low].at))
+	}
+}
+
+func perSecond(n int, d time.Duration) float64 {
+	return float64(n) / max(d, time.Millisecond).Seconds()
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // telling is how often progress is told.
@@ -117,12 +160,12 @@ const telling = 10 * time.Second
 // sampling is how often it is looked how far a scheduler is.
 const sampling = 50 * time.Millisecond
 
-// play runs the scheduler until it has bound all pods, or binds no more. The CPU times are left as sums in r.
-func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower, r *Round) (err error) {
+// play runs the scheduler until it has bound all pods, or binds no more.
+func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower, r *Round) (end ends, err error) {
 	began := time.Now()
 	p, address, err := c.start(s.dir, s.plane, a.QPS)
 	if err != nil {
-		return err
+		return end, err
 	}
 	defer func() { err = errors.Join(err, p.stop()) }()
 	if a.Profiles != "" {
@@ -130,6 +173,22 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 		done := a.profile(profiling, c, s, address)
 		defer func() { cancel(); err = errors.Join(err, <-done) }()
 	}
+	if end.cut, err = a.bind(ctx, began, p, s, seen, r); err != nil {
+		return end, err
+	}
+	if r.Peak, err = p.peak(); err != nil {
+		return end, err
+	}
+	if err := p.stop(); err != nil {
+		return end, err
+	}
+	end.settled, err = a.settled(ctx, s, seen)
+	return end, err
+}
+
+// bind waits until the scheduler, which was started when it began, has bound all pods, or binds no more, and returns
+// when the round was cut, if it was.
+func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage, seen *follower, r *Round) (cut time.Time, err error) {
 	m := meter{scheduler: p, plane: s.plane.process}
 	tick := time.NewTicker(sampling)
 	defer tick.Stop()
@@ -137,46 +196,42 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return cut, context.Cause(ctx)
 		}
 		now := time.Now()
 		if err := cmp.Or(p.failure(), s.plane.process.failure(), s.nodes.process.failure()); err != nil {
-			return err
+			return cut, err
 		}
 		moved, err := m.look(seen, began, r)
 		if err != nil {
-			return err
+			return cut, err
 		}
 		if moved {
 			last = now
 		}
 		if now.Sub(told) > telling {
 			told = now
-			a.say("%s: %d bound", c.Name, m.bound)
+			a.say("%s: %d bound", r.Contender, m.bound)
 		}
-		all := m.bound == len(a.pods)
-		r.Cut = now.Sub(began) > a.Most
-		if all || r.Cut || now.Sub(last) > a.Quiet {
-			break
+		switch {
+		case m.bound == len(a.pods) || now.Sub(last) > a.Quiet:
+			return cut, nil
+		case now.Sub(began) > a.Most:
+			r.Cut = now.Sub(began)
+			return now, nil
 		}
 	}
-	if r.Peak, err = p.peak(); err != nil {
-		return err
-	}
-	if err := p.stop(); err != nil {
-		return err
-	}
-	return a.settled(ctx, s, seen)
 }
 
 // meter reads what processes have used whenever more pods are bound.
 type meter struct {
 	scheduler, plane           *process
-	bound                      int
+	bound, first               int // pods: now, and when some were for the first time
 	schedulerFirst, planeFirst time.Duration
 }
 
-// look reports whether more pods are bound than before.
+// look reports whether more pods are bound than before. What was used since the first look at which some were is for
+// those that were bound since then.
 func (m *meter) look(seen *follower, began time.Time, r *Round) (moved bool, err error) {
 	bound, err := seen.bound()
 	if err != nil || bound == m.bound {
@@ -192,31 +247,33 @@ func (m *meter) look(seen *follower, began time.Time, r *Round) (moved bool, err
 	}
 	if m.bound == 0 {
 		r.Start, r.StartCPU = time.Since(began), mine
-		m.schedulerFirst, m.planeFirst = mine, theirs
+		m.first, m.schedulerFirst, m.planeFirst = bound, mine, theirs
 	}
 	m.bound = bound
-	r.CPU, r.PlaneCPU = mine-m.schedulerFirst, theirs-m.planeFirst
+	if n := time.Duration(bound - m.first); n > 0 {
+		r.CPU, r.PlaneCPU = (mine-m.schedulerFirst)*1000/n, (theirs-m.planeFirst)*1000/n
+	}
 	return true, nil
 }
 
 // settleMost is how long nodes may take to say what became of pods that were bound last.
 const settleMost = 2 * time.Minute
 
-// settled waits until every pod that is bound was admitted or refused by its node.
-func (a *arena) settled(ctx context.Context, s *stage, seen *follower) error {
+// settled waits until every pod that is bound was admitted or refused by its node, and returns when the last one was.
+func (a *arena) settled(ctx context.Context, s *stage, seen *follower) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleMost, errors.New("nodes are silent"))
 	defer cancel()
 	tick := time.NewTicker(sampling)
 	defer tick.Stop()
 	for {
-		all, settled, err := seen.allSettled()
+		all, settled, last, err := seen.allSettled()
 		if err := cmp.Or(err, s.nodes.process.failure()); err != nil || all {
-			return err
+			return last, err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for nodes to admit pods (%d have): %w", settled, context.Cause(ctx))
+			return last, fmt.Errorf("wait for nodes to admit pods (%d are settled): %w", settled, context.Cause(ctx))
 		}
 	}
 }

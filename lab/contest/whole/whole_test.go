@@ -59,7 +59,7 @@ func TestWholeContestOfASmallCluster(t *testing.T) {
 		t.Fatalf("rounds are %+v", rounds)
 	}
 	for _, r := range rounds {
-		if r.Bound != pods || len(r.Waiting) > 0 || r.Cut {
+		if r.Bound != pods || len(r.Waiting) > 0 || r.Cut > 0 {
 			t.Errorf("%s bound %d of %d pods: %v", r.Contender, r.Bound, pods, r.Waiting)
 		}
 		if j := r.Judged; j.Before > 0 || j.Differ > 0 || j.Admitted+r.Refused() != pods {
