@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
@@ -41,8 +44,15 @@ type nodesJob struct {
 // Written counts what the process wrote.
 type Written struct{ Statuses, Layouts, Topologies, Bytes int64 }
 
-// nodesAnswer is what it says when all nodes have published, and once more in the end.
-type nodesAnswer struct{ Written Written }
+// nodesAnswer is what it says when all nodes have published, and once more when it was asked to settle: then, too, all
+// have, and every pod has its status.
+type nodesAnswer struct {
+	Written   Written
+	Published time.Time // when the last node had
+}
+
+// settleSignal asks the process to settle, because no more pods will be bound. SIGTERM ends it, settled or not.
+const settleSignal = syscall.SIGUSR1
 
 // written counts, from several goroutines.
 type written struct{ statuses, layouts, topologies, bytes atomic.Int64 }
@@ -59,6 +69,7 @@ type nodes struct {
 	of      map[string]*node
 	reports workqueue.TypedDelayingInterface[string] // nodes that have to publish
 	words   chan statusWrite                         // statuses that have to be written
+	settled atomic.Int64                             // pods that were admitted or refused, whose statuses are written then
 	written written
 	failed  chan error // the first thing that went wrong
 }
@@ -76,7 +87,8 @@ type node struct {
 	admitted map[types.UID]bool
 	sequence int64
 	told     int64 // the sequence that is published, with its topology
-	due      bool  // it is in the queue of reports
+	toldAt   time.Time
+	due      bool // it is in the queue of reports
 	wrote    time.Time
 }
 
@@ -108,6 +120,9 @@ func runNodes(ctx context.Context, in io.Reader, answers *json.Encoder) error {
 	if err := s.read(ctx); err != nil {
 		return err
 	}
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, settleSignal)
+	defer signal.Stop(asked)
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -119,14 +134,11 @@ func runNodes(ctx context.Context, in io.Reader, answers *json.Encoder) error {
 		all.Go(func() { s.writing(ctx) })
 	}
 	context.AfterFunc(ctx, s.reports.ShutDown)
-	from, bound, err := s.begin(ctx)
+	from, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.settled(ctx, bound); err != nil {
-		return err
-	}
-	if err := answers.Encode(nodesAnswer{s.written.now()}); err != nil {
+	if err := s.settle(ctx, answers); err != nil {
 		return err
 	}
 	all.Go(func() {
@@ -134,11 +146,17 @@ func runNodes(ctx context.Context, in io.Reader, answers *json.Encoder) error {
 			s.fail(err)
 		}
 	})
-	select {
-	case err := <-s.failed:
-		return err
-	case <-ctx.Done():
-		return answers.Encode(nodesAnswer{s.written.now()})
+	for {
+		select {
+		case err := <-s.failed:
+			return err
+		case <-ctx.Done():
+			return nil
+		case <-asked:
+			if err := s.settle(ctx, answers); err != nil {
+				return err
+			}
+		}
 	}
 }
 
@@ -202,11 +220,11 @@ func (s *nodes) read(ctx context.Context) error {
 }
 
 // begin takes up the pods that are bound already, in the order in which they were made, and has every node
-// publish that has no topology yet. It returns where to go on, and how many pods were admitted.
-func (s *nodes) begin(ctx context.Context) (version string, admitted int, err error) {
+// publish that has no topology yet. It returns where to go on.
+func (s *nodes) begin(ctx context.Context) (version string, err error) {
 	list, err := s.pods.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: boundOnly})
 	if err != nil {
-		return "", 0, fmt.Errorf("list pods: %w", err)
+		return "", fmt.Errorf("list pods: %w", err)
 	}
 	slices.SortFunc(list.Items, func(a, b v1.Pod) int {
 		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
@@ -218,20 +236,19 @@ func (s *nodes) begin(ctx context.Context) (version string, admitted int, err er
 		p := &list.Items[i]
 		n := s.of[p.Spec.NodeName]
 		if n == nil {
-			return "", 0, fmt.Errorf("pod %s is on node %s, which has no layout", p.Name, p.Spec.NodeName)
+			return "", fmt.Errorf("pod %s is on node %s, which has no layout", p.Name, p.Spec.NodeName)
 		}
 		if p.Status.StartTime != nil {
 			n.admitted[p.UID] = true
 			continue
 		}
 		if err := s.admit(p); err != nil {
-			return "", 0, err
+			return "", err
 		}
-		admitted++
 	}
 	zones, err := s.zones.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
-		return "", 0, fmt.Errorf("list topologies: %w", err)
+		return "", fmt.Errorf("list topologies: %w", err)
 	}
 	have := map[string]bool{}
 	for i := range zones.Items {
@@ -242,13 +259,14 @@ func (s *nodes) begin(ctx context.Context) (version string, admitted int, err er
 			s.report(n)
 		}
 	}
-	return list.ResourceVersion, admitted, nil
+	return list.ResourceVersion, nil
 }
 
 // boundOnly selects the pods that have a node.
 const boundOnly = "spec.nodeName!="
 
-// admit does what the kubelet does with a pod that was bound to its node.
+// admit does what the kubelet does with a pod that was bound to its node. Whoever sees the pod's status finds the node
+// due to publish what it changed.
 func (s *nodes) admit(pod *v1.Pod) error {
 	n := s.of[pod.Spec.NodeName]
 	if n == nil {
@@ -271,10 +289,11 @@ func (s *nodes) admit(pod *v1.Pod) error {
 		n.entries = append(n.entries, ledger.Entry{Pod: kube.ID(pod), Source: ledger.Observed, Holdings: v.Holdings})
 	}
 	n.mu.Unlock()
-	s.words <- statusWrite{pod.Namespace, pod.Name, pod.UID, v.Error}
+	s.settled.Add(1)
 	if holds {
 		s.report(n)
 	}
+	s.words <- statusWrite{pod.Namespace, pod.Name, pod.UID, v.Error}
 	return nil
 }
 

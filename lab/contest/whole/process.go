@@ -2,6 +2,8 @@ package whole
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,6 +75,19 @@ func (p *process) run(started chan<- error, answers io.Closer) {
 func (p *process) hear(into any) error {
 	if err := p.answers.Decode(into); err != nil {
 		return fmt.Errorf("%s ended or says what is no answer (%w); the end of its log:\n%s", p.name, err, tail(p.log))
+	}
+	return nil
+}
+
+// ask sends the child a signal, and reads what it says next, unless the context ends before that; then the child ends.
+func (p *process) ask(ctx context.Context, signal syscall.Signal, into any) error {
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		return fmt.Errorf("ask %s: %w; the end of its log:\n%s", p.name, err, tail(p.log))
+	}
+	over := context.AfterFunc(ctx, func() { p.cmd.Process.Kill() })
+	defer over()
+	if err := p.hear(into); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	return nil
 }

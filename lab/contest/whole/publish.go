@@ -115,18 +115,18 @@ func (s *nodes) publish(ctx context.Context, n *node) error {
 	s.written.topologies.Add(1)
 	s.written.bytes.Add(int64(len(data) + len(zones)))
 	n.mu.Lock()
-	n.told = l.Sequence
+	n.told, n.toldAt = l.Sequence, time.Now()
 	n.mu.Unlock()
 	return nil
 }
 
-// settled waits until all is written that a start has to write.
-func (s *nodes) settled(ctx context.Context, statuses int) error {
+// settle waits until all is written that follows from the pods that were bound, and says so.
+func (s *nodes) settle(ctx context.Context, answers *json.Encoder) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if s.written.statuses.Load() >= int64(statuses) && s.quiet() {
-			return nil
+		if quiet, last := s.quiet(); quiet && s.written.statuses.Load() >= s.settled.Load() {
+			return answers.Encode(nodesAnswer{s.written.now(), last})
 		}
 		select {
 		case <-tick.C:
@@ -138,17 +138,18 @@ func (s *nodes) settled(ctx context.Context, statuses int) error {
 	}
 }
 
-// quiet reports whether no node has anything to publish.
-func (s *nodes) quiet() bool {
+// quiet reports whether no node has anything to publish, and when the last one had published.
+func (s *nodes) quiet() (quiet bool, last time.Time) {
 	for _, n := range s.of {
 		n.mu.Lock()
-		done := !n.due && n.told == n.sequence
+		done, at := !n.due && n.told == n.sequence, n.toldAt
 		n.mu.Unlock()
 		if !done {
-			return false
+			return false, last
 		}
+		last = latest(last, at)
 	}
-	return true
+	return true, last
 }
 
 // follow admits pods as they are bound, until the context ends.

@@ -41,7 +41,7 @@ func sizes(rounds []Round) (out []int) {
 
 func figures(rounds []Round) string {
 	var b strings.Builder
-	b.WriteString("| scheduler | bound | pods/s | 10-90 % | on nodes | CPU s | memory | start | refused |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+	b.WriteString("| scheduler | bound | pods/s | 10-90 % | on nodes | told | CPU s | memory | start | refused |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, r := range rounds {
 		cut := ""
 		if r.Cut > 0 {
@@ -51,8 +51,8 @@ func figures(rounds []Round) string {
 		if r.Start > 0 {
 			start += " s"
 		}
-		fmt.Fprintf(&b, "| %s | %d%s | %s | %s | %s | %s | %d MiB | %s | %d |\n", r.Contender, r.Bound, cut, rate(r.Rate), rate(r.Slope),
-			rate(r.Ran), seconds(r.CPU, 2), r.Peak>>20, start, r.Refused())
+		fmt.Fprintf(&b, "| %s | %d%s | %s | %s | %s | %s | %s | %d MiB | %s | %d |\n", r.Contender, r.Bound, cut, rate(r.Rate), rate(r.Slope),
+			rate(r.Ran), rate(r.Told), seconds(r.CPU, 2), r.Peak>>20, start, r.Refused())
 	}
 	return b.String() + "\n"
 }
@@ -60,9 +60,9 @@ func figures(rounds []Round) string {
 // ratios compares the best rounds of every contender with those of the first.
 func ratios(rounds []Round) string {
 	type best struct {
-		rate, slope, ran float64
-		cpu              time.Duration
-		peak             int64
+		rate, slope, ran, told float64
+		cpu                    time.Duration
+		peak                   int64
 	}
 	all := map[string]best{}
 	var names []string
@@ -71,18 +71,19 @@ func ratios(rounds []Round) string {
 		if !ok {
 			names = append(names, r.Contender)
 		}
-		all[r.Contender] = best{max(x.rate, r.Rate), max(x.slope, r.Slope), max(x.ran, r.Ran), least(x.cpu, r.CPU), least(x.peak, r.Peak)}
+		all[r.Contender] = best{max(x.rate, r.Rate), max(x.slope, r.Slope), max(x.ran, r.Ran), max(x.told, r.Told),
+			least(x.cpu, r.CPU), least(x.peak, r.Peak)}
 	}
 	if len(names) < 2 {
 		return ""
 	}
 	first := all[names[0]]
 	var b strings.Builder
-	fmt.Fprintf(&b, "| best, as multiples of %s | pods/s | 10-90 %% | on nodes | CPU | memory |\n|---|---:|---:|---:|---:|---:|\n", names[0])
+	fmt.Fprintf(&b, "| best, as multiples of %s | pods/s | 10-90 %% | on nodes | told | CPU | memory |\n|---|---:|---:|---:|---:|---:|---:|\n", names[0])
 	for _, name := range names[1:] {
 		x := all[name]
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name, times(x.rate, first.rate), times(x.slope, first.slope), times(x.ran, first.ran),
-			times(x.cpu.Seconds(), first.cpu.Seconds()), times(float64(x.peak), float64(first.peak)))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", name, times(x.rate, first.rate), times(x.slope, first.slope),
+			times(x.ran, first.ran), times(x.told, first.told), times(x.cpu.Seconds(), first.cpu.Seconds()), times(float64(x.peak), float64(first.peak)))
 	}
 	return b.String() + "\n"
 }

@@ -23,6 +23,7 @@ type Round struct {
 	Rate              float64       // pods bound per second after the first, while it took
 	Slope             float64       // the same between 10 % and 90 % of those that were bound
 	Ran               float64       // pods per second that nodes have admitted or refused, from the first binding on
+	Told              float64       // the same until their layouts and topologies are published, too
 	CPU               time.Duration // of the scheduler from the first binding to the last, per 1,000 pods
 	PlaneCPU          time.Duration // of etcd and the API server, likewise
 	Peak              int64         // the most memory of the scheduler, in bytes
@@ -46,8 +47,8 @@ func (r Round) line() string {
 	if r.Cut > 0 {
 		cut = fmt.Sprintf(" in %.0fs (cut)", r.Cut.Seconds())
 	}
-	return fmt.Sprintf("%s: %d of %d pods bound%s, %s/s (10-90 %%: %s/s; on nodes: %s/s), CPU s per 1,000: %s, control plane %s; %d MiB, start %s; %d refused by kubelets (%d differ), judged in %.0fs",
-		r.Contender, r.Bound, r.Pods, cut, rate(r.Rate), rate(r.Slope), rate(r.Ran), seconds(r.CPU, 2), seconds(r.PlaneCPU, 2), r.Peak>>20, seconds(r.Start, 1), r.Refused(), r.Judged.Differ, r.JudgedIn.Seconds())
+	return fmt.Sprintf("%s: %d of %d pods bound%s, %s/s (10-90 %%: %s/s; on nodes: %s/s; told: %s/s), CPU s per 1,000: %s, control plane %s; %d MiB, start %s s; %d refused by kubelets (%d differ), judged in %.0fs",
+		r.Contender, r.Bound, r.Pods, cut, rate(r.Rate), rate(r.Slope), rate(r.Ran), rate(r.Told), seconds(r.CPU, 2), seconds(r.PlaneCPU, 2), r.Peak>>20, seconds(r.Start, 1), r.Refused(), r.Judged.Differ, r.JudgedIn.Seconds())
 }
 
 // rate is a number per second; of a small one two digits are told.
@@ -94,11 +95,6 @@ func (a *arena) round(ctx context.Context, c Contender) (r Round, err error) {
 	if err := s.nodes.process.stop(); err != nil {
 		return r, err
 	}
-	var last nodesAnswer
-	if err := s.nodes.process.hear(&last); err != nil {
-		return r, err
-	}
-	r.Written = last.Written
 	pods, bindings := seen.end()
 	r.measure(bindings, end)
 	r.Waiting = waiting(pods)
@@ -122,8 +118,9 @@ func byNode(pods map[types.UID]*v1.Pod, bindings []binding) map[string][]*v1.Pod
 
 // ends are when things came to an end in a round.
 type ends struct {
-	cut     time.Time // the round itself; zero where it was not cut
-	settled time.Time // the last pod was admitted or refused by its node
+	cut       time.Time // the round itself; zero where it was not cut
+	settled   time.Time // the last pod was admitted or refused by its node
+	published time.Time // the last node had published its layout and topology
 }
 
 // measure computes what follows from the bindings. A round that was cut lasts until then, though nothing may have been
@@ -137,7 +134,9 @@ func (r *Round) measure(bindings []binding, end ends) {
 	first, last := bindings[0].at, latest(bindings[n-1].at, end.cut)
 	r.Took = last.Sub(first)
 	r.Rate = perSecond(n-1, r.Took)
-	r.Ran = perSecond(n, latest(end.settled, last).Sub(first))
+	settled := latest(end.settled, last)
+	r.Ran = perSecond(n, settled.Sub(first))
+	r.Told = perSecond(n, latest(end.published, settled).Sub(first))
 	if low, high := n/10, n*9/10; n >= 10 {
 		r.Slope = perSecond(high-low, bindings[high].at.Sub(bindings[low].at))
 	}
@@ -160,7 +159,8 @@ const telling = 10 * time.Second
 // sampling is how often it is looked how far a scheduler is.
 const sampling = 50 * time.Millisecond
 
-// play runs the scheduler until it has bound all pods, or binds no more.
+// play runs the scheduler until it has bound all pods, and what the nodes say of them is published; or until it binds no
+// more, with pods left.
 func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower, r *Round) (end ends, err error) {
 	began := time.Now()
 	p, address, err := c.start(s.dir, s.plane, a.QPS)
@@ -179,10 +179,19 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 	if r.Peak, err = p.peak(); err != nil {
 		return end, err
 	}
-	if err := p.stop(); err != nil {
+	// It reads what is published while others publish: that is part of what its pods take.
+	all := r.Bound == len(a.pods)
+	if !all {
+		if err := p.stop(); err != nil {
+			return end, err
+		}
+	}
+	if end.settled, err = a.settled(ctx, s, seen); err != nil {
 		return end, err
 	}
-	end.settled, err = a.settled(ctx, s, seen)
+	if end.published, err = a.published(ctx, s, r); err == nil && all {
+		err = p.failure()
+	}
 	return end, err
 }
 
@@ -207,7 +216,7 @@ func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage,
 			return cut, err
 		}
 		if moved {
-			last = now
+			last, r.Bound = now, m.bound
 		}
 		if now.Sub(told) > telling {
 			told = now
@@ -256,8 +265,9 @@ func (m *meter) look(seen *follower, began time.Time, r *Round) (moved bool, err
 	return true, nil
 }
 
-// settleMost is how long nodes may take to say what became of pods that were bound last.
-const settleMost = 2 * time.Minute
+// settleMost is how long nodes may take to say what became of pods that were bound last, and as long again to publish:
+// 5,000 nodes may have a layout and a topology to write each, at some milliseconds of a CPU of the API server.
+const settleMost = 5 * time.Minute
 
 // settled waits until every pod that is bound was admitted or refused by its node, and returns when the last one was.
 func (a *arena) settled(ctx context.Context, s *stage, seen *follower) (at time.Time, err error) {
@@ -276,4 +286,17 @@ func (a *arena) settled(ctx context.Context, s *stage, seen *follower) (at time.
 			return last, fmt.Errorf("wait for nodes to admit pods (%d are settled): %w", settled, context.Cause(ctx))
 		}
 	}
+}
+
+// published waits until every node has published its layout and topology, and returns when the last one had. Nothing is
+// bound any more, and what was is settled.
+func (a *arena) published(ctx context.Context, s *stage, r *Round) (at time.Time, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleMost, errors.New("nodes are still at it"))
+	defer cancel()
+	var answer nodesAnswer
+	if err := s.nodes.process.ask(ctx, settleSignal, &answer); err != nil {
+		return at, fmt.Errorf("wait for nodes to publish: %w", err)
+	}
+	r.Written = answer.Written
+	return answer.Published, nil
 }

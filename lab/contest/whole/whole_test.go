@@ -65,7 +65,7 @@ func TestWholeContestOfASmallCluster(t *testing.T) {
 		if j := r.Judged; j.Before > 0 || j.Differ > 0 || j.Admitted+r.Refused() != pods {
 			t.Errorf("%s: the kubelet's managers say otherwise than the nodes did: %+v", r.Contender, j)
 		}
-		if r.Rate <= 0 || r.Slope <= 0 || r.Peak <= 0 || r.Start <= 0 || r.PlaneCPU < 0 || r.Written.Statuses != pods || r.Written.Layouts == 0 {
+		if r.Rate <= 0 || r.Slope <= 0 || r.Told <= 0 || r.Told > r.Ran || r.Peak <= 0 || r.Start <= 0 || r.PlaneCPU < 0 || r.Written.Statuses != pods || r.Written.Layouts == 0 {
 			t.Errorf("%s: not measured: %+v", r.Contender, r)
 		}
 	}
