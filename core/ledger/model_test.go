@@ -156,7 +156,7 @@ func (m *model) moves(t *testing.T) (out []*model) {
 		}{
 			{"reserve", !p.foreign && p.at == fresh, (*model).reserve},
 			{"bind", p.at == reserved || p.foreign && p.at == fresh, (*model).bind},
-			{"admit", p.at == bound && (*depth >= 2 || !p.draws()), (*model).admit},
+			{"admit", p.at == bound && (*depth >= 3 || !p.draws()), (*model).admit},
 			{"admit, with the last devices,", p.at == bound && p.draws(), (*model).admitLast},
 			{"end", p.ends && p.at == admitted, (*model).end},
 			{"tell of", p.at >= admitted && p.said != p.at, (*model).tell},
@@ -459,9 +459,9 @@ func (m *model) fail(t *testing.T, format string, args ...any) {
 	t.Fatalf("after %s: %s", strings.Join(m.trace, ", "), fmt.Sprintf(format, args...))
 }
 
-// depth is what to follow. 0: what takes seconds, also under the race detector; 1: all cases, some with
-// one report only, in less than two minutes; 2: all of them with two reports.
-var depth = flag.Int("model.depth", 0, "0 to 2: how many interleavings are followed")
+// depth is what to follow. 0: what takes seconds, also under the race detector; 1: nearly all cases with one report,
+// in a few minutes; 2: all of them, with two reports; 3: nodes may draw the devices that place foresees, too.
+var depth = flag.Int("model.depth", 0, "0 to 3: how many interleavings are followed")
 
 func TestEveryInterleaving(t *testing.T) {
 	own := func(cpus int64) modelPod { return modelPod{pod: pod(cpus, 1)} }
@@ -472,33 +472,33 @@ func TestEveryInterleaving(t *testing.T) {
 		return p
 	}
 	for name, c := range map[string]struct {
-		depth   int // from which on it is followed
-		reports int // at depths below 2
-		pods    []modelPod
+		depth int // from which on it is followed
+		pods  []modelPod
 	}{
-		"three shapes":               {0, 1, []modelPod{own(2), own(3), own(4)}},
-		"two of a shape":             {0, 1, []modelPod{own(2), own(2), own(3)}},
-		"two of a shape, one ends":   {1, 1, []modelPod{ends(own(3)), own(3), own(4)}},
-		"all of a shape, two end":    {1, 1, []modelPod{ends(own(4)), ends(own(4)), own(4)}},
-		"one ends, another waits":    {0, 1, []modelPod{ends(own(6)), own(6), own(4)}},
-		"one is foreign":             {1, 1, []modelPod{own(2), foreign(3), own(4)}},
-		"a foreign one ends":         {1, 1, []modelPod{own(3), ends(foreign(4)), own(5)}},
-		"two are foreign":            {1, 1, []modelPod{foreign(2), foreign(3), own(4)}},
-		"devices of three shapes":    {0, 1, []modelPod{nics(own(2), 1), nics(own(3), 1), nics(own(1), 2)}},
-		"devices of one shape":       {1, 1, []modelPod{ends(nics(own(2), 1)), nics(own(2), 1), nics(own(3), 2)}},
-		"one with devices ends":      {1, 1, []modelPod{ends(nics(own(2), 2)), nics(own(3), 2), nics(own(1), 1)}},
-		"a foreign one has devices":  {1, 1, []modelPod{nics(own(2), 1), nics(foreign(3), 2), nics(own(1), 2)}},
-		"foreign ones take the room": {1, 1, []modelPod{foreign(5), foreign(6), own(4)}},
+		"three shapes":               {1, []modelPod{own(2), own(3), own(4)}},
+		"two of a shape":             {0, []modelPod{own(2), own(2), own(3)}},
+		"two of a shape, one ends":   {1, []modelPod{ends(own(3)), own(3), own(4)}},
+		"all of a shape, two end":    {1, []modelPod{ends(own(4)), ends(own(4)), own(4)}},
+		"one ends, another waits":    {0, []modelPod{ends(own(6)), own(6), own(4)}},
+		"one is foreign":             {1, []modelPod{own(2), foreign(3), own(4)}},
+		"a foreign one ends":         {1, []modelPod{own(3), ends(foreign(4)), own(5)}},
+		"two are foreign":            {1, []modelPod{foreign(2), foreign(3), own(4)}},
+		"devices of three shapes":    {0, []modelPod{nics(own(2), 1), nics(own(3), 1), nics(own(1), 2)}},
+		"devices of one shape":       {2, []modelPod{ends(nics(own(2), 1)), nics(own(2), 1), nics(own(3), 2)}},
+		"one with devices ends":      {2, []modelPod{ends(nics(own(2), 2)), nics(own(3), 2), nics(own(1), 1)}},
+		"a foreign one has devices":  {1, []modelPod{nics(own(2), 1), nics(foreign(3), 2), nics(own(1), 2)}},
+		"foreign ones take the room": {1, []modelPod{foreign(5), foreign(6), own(4)}},
 	} {
+		reports := 1
 		if *depth >= 2 {
-			c.reports = 2
+			reports = 2
 		}
 		if c.depth > *depth {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			l := smallLayout(t)
-			start := &model{book: New(), pods: c.pods, empty: l, told: &l, reports: c.reports, restarts: 1,
+			start := &model{book: New(), pods: c.pods, empty: l, told: &l, reports: reports, restarts: 1,
 				node: &node{usage: place.NewUsage(l.Machine, l.Rules)}}
 			start.book.Report("n", l)
 			t.Logf("%d states", explore(t, start))
