@@ -20,6 +20,8 @@ type Contender struct {
 	Args, Env []string
 	// Profile is the only one of its configuration, empty for that of kube-scheduler. Its name is the default one.
 	Profile map[string]any
+	// Topologies: it reads NodeResourceTopology, so nodes publish that beside their layouts.
+	Topologies bool
 }
 
 // configuration is that of every contender but for its profiles. The limit of requests is the one that

@@ -39,6 +39,7 @@ import (
 type nodesJob struct {
 	Host, Token string
 	CA          []byte
+	Topologies  bool // they publish NodeResourceTopology too
 }
 
 // Written counts what the process wrote.
@@ -65,7 +66,7 @@ func (w *written) now() Written {
 type nodes struct {
 	pods    kubernetes.Interface
 	layouts *client.Client
-	zones   *nrt.Client
+	zones   *nrt.Client // nil: they publish layouts only
 	of      map[string]*node
 	reports workqueue.TypedDelayingInterface[string] // nodes that have to publish
 	words   chan statusWrite                         // statuses that have to be written
@@ -113,7 +114,7 @@ func runNodes(ctx context.Context, in io.Reader, answers *json.Encoder) error {
 		return fmt.Errorf("read job: %w", err)
 	}
 	cfg := &rest.Config{Host: job.Host, BearerToken: job.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: job.CA}}
-	s, err := newNodes(cfg)
+	s, err := newNodes(cfg, job.Topologies)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func runNodes(ctx context.Context, in io.Reader, answers *json.Encoder) error {
 	}
 }
 
-func newNodes(cfg *rest.Config) (*nodes, error) {
+func newNodes(cfg *rest.Config, topologies bool) (*nodes, error) {
 	s := &nodes{of: map[string]*node{}, words: make(chan statusWrite, 1<<16), failed: make(chan error, 1),
 		reports: workqueue.NewTypedDelayingQueue[string]()}
 	protobuf := rest.CopyConfig(cfg)
@@ -172,7 +173,9 @@ func newNodes(cfg *rest.Config) (*nodes, error) {
 	if s.layouts, err = client.New(cfg); err != nil {
 		return nil, err
 	}
-	s.zones, err = nrt.NewClient(cfg)
+	if topologies {
+		s.zones, err = nrt.NewClient(cfg)
+	}
 	return s, err
 }
 
@@ -220,7 +223,7 @@ func (s *nodes) read(ctx context.Context) error {
 }
 
 // begin takes up the pods that are bound already, in the order in which they were made, and has every node
-// publish that has no topology yet. It returns where to go on.
+// publish its topology, if nodes do. It returns where to go on.
 func (s *nodes) begin(ctx context.Context) (version string, err error) {
 	list, err := s.pods.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: boundOnly})
 	if err != nil {
@@ -246,16 +249,8 @@ func (s *nodes) begin(ctx context.Context) (version string, err error) {
 			return "", err
 		}
 	}
-	zones, err := s.zones.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		return "", fmt.Errorf("list topologies: %w", err)
-	}
-	have := map[string]bool{}
-	for i := range zones.Items {
-		have[zones.Items[i].Name] = true
-	}
-	for _, n := range s.of {
-		if !have[n.name] {
+	if s.zones != nil { // of which there are none yet
+		for _, n := range s.of {
 			s.report(n)
 		}
 	}

@@ -26,7 +26,10 @@ type plane struct {
 }
 
 // planeJob is what the process is told.
-type planeJob struct{ Dir string }
+type planeJob struct {
+	Dir        string
+	Topologies bool // the API server knows NodeResourceTopology
+}
 
 // planeAnswer is what it says when it is ready.
 type planeAnswer struct {
@@ -35,12 +38,12 @@ type planeAnswer struct {
 }
 
 // startPlane starts etcd and an API server on the data in a directory, which may be empty.
-func startPlane(dir, log string) (*plane, error) {
+func startPlane(dir, log string, topologies bool) (*plane, error) {
 	cmd, err := self(rolePlane)
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess("the control plane", cmd, planeJob{dir}, log)
+	p, err := startProcess("the control plane", cmd, planeJob{dir, topologies}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +71,11 @@ func runPlane(ctx context.Context, in io.Reader, answers *json.Encoder) (err err
 	if err := json.NewDecoder(in).Decode(&job); err != nil {
 		return fmt.Errorf("read job: %w", err)
 	}
-	p, err := control.Start(ctx, control.Options{Dir: job.Dir, Manifests: deploy.Access(),
-		CRDs: [][]byte{crd.YAML(), crd.NodeResourceTopology()}})
+	crds := [][]byte{crd.YAML()}
+	if job.Topologies {
+		crds = append(crds, crd.NodeResourceTopology())
+	}
+	p, err := control.Start(ctx, control.Options{Dir: job.Dir, Manifests: deploy.Access(), CRDs: crds})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -93,7 +94,7 @@ func (s *nodes) publishing(ctx context.Context) {
 	}
 }
 
-// publish writes layout and topology of a node as its agent does: whole, by server-side apply.
+// publish writes the layout of a node as its agent does, whole, by server-side apply; then its topology, if nodes do.
 func (s *nodes) publish(ctx context.Context, n *node) error {
 	l, state := n.layout()
 	data, err := json.Marshal(l)
@@ -104,19 +105,29 @@ func (s *nodes) publish(ctx context.Context, n *node) error {
 		return err
 	}
 	s.written.layouts.Add(1)
-	zones, err := json.Marshal(topology(state, n.owner))
+	s.written.bytes.Add(int64(len(data)))
+	if s.zones != nil {
+		if err := s.publishTopology(ctx, n, state); err != nil {
+			return err
+		}
+	}
+	n.mu.Lock()
+	n.told, n.toldAt = l.Sequence, time.Now()
+	n.mu.Unlock()
+	return nil
+}
+
+func (s *nodes) publishTopology(ctx context.Context, n *node, state *ledger.Node) error {
+	data, err := json.Marshal(topology(state, n.owner))
 	if err != nil {
 		return fmt.Errorf("encode topology %s: %w", n.name, err)
 	}
-	_, err = s.zones.Patch(ctx, n.name, types.ApplyPatchType, zones, metav1.PatchOptions{FieldManager: client.FieldManager, Force: new(true)})
+	_, err = s.zones.Patch(ctx, n.name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: client.FieldManager, Force: new(true)})
 	if err != nil {
 		return fmt.Errorf("apply topology %s: %w", n.name, err)
 	}
 	s.written.topologies.Add(1)
-	s.written.bytes.Add(int64(len(data) + len(zones)))
-	n.mu.Lock()
-	n.told, n.toldAt = l.Sequence, time.Now()
-	n.mu.Unlock()
+	s.written.bytes.Add(int64(len(data)))
 	return nil
 }
 

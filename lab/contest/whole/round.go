@@ -74,7 +74,7 @@ func seconds(d time.Duration, decimals int) string {
 func (a *arena) round(ctx context.Context, c Contender) (r Round, err error) {
 	began := time.Now()
 	r = Round{Contender: c.Name, Nodes: len(a.cluster.Nodes), Pods: len(a.pods)}
-	s, err := a.open()
+	s, err := a.open(c)
 	if err != nil {
 		return r, err
 	}

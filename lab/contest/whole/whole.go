@@ -90,7 +90,7 @@ func (a *arena) prepare(ctx context.Context) (err error) {
 	if err := os.Mkdir(a.template(), 0o700); err != nil {
 		return err
 	}
-	p, err := startPlane(a.template(), filepath.Join(a.dir, "plane.log"))
+	p, err := startPlane(a.template(), filepath.Join(a.dir, "plane.log"), false)
 	if err != nil {
 		return err
 	}
@@ -100,11 +100,11 @@ func (a *arena) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	a.say("created (%s); the nodes admit their pods and publish", p.spent())
-	n, err := a.nodes(p, filepath.Join(a.dir, "nodes.log"))
+	n, err := a.nodes(p, filepath.Join(a.dir, "nodes.log"), false)
 	if err != nil {
 		return err
 	}
-	a.say("nodes wrote %d statuses, %d layouts, %d topologies (%s)", n.begun.Statuses, n.begun.Layouts, n.begun.Topologies, p.spent())
+	a.say("nodes wrote %d statuses and %d layouts (%s)", n.begun.Statuses, n.begun.Layouts, p.spent())
 	return n.process.stop()
 }
 
@@ -115,12 +115,12 @@ type running struct {
 }
 
 // nodes starts the process that stands for the nodes, and returns when all is published.
-func (a *arena) nodes(p *plane, log string) (running, error) {
+func (a *arena) nodes(p *plane, log string, topologies bool) (running, error) {
 	cmd, err := self(roleNodes)
 	if err != nil {
 		return running{}, err
 	}
-	n, err := startProcess("the nodes", cmd, nodesJob{p.admin.Host, p.admin.BearerToken, p.admin.CAData}, log)
+	n, err := startProcess("the nodes", cmd, nodesJob{p.admin.Host, p.admin.BearerToken, p.admin.CAData, topologies}, log)
 	if err != nil {
 		return running{}, err
 	}
@@ -139,8 +139,8 @@ type stage struct {
 	client kubernetes.Interface
 }
 
-// open starts the cluster anew on a copy of the data.
-func (a *arena) open() (s *stage, err error) {
+// open starts the cluster anew on a copy of the data, with what the contender reads.
+func (a *arena) open(c Contender) (s *stage, err error) {
 	s = &stage{dir: filepath.Join(a.dir, "round")}
 	defer func() {
 		if err != nil {
@@ -150,13 +150,13 @@ func (a *arena) open() (s *stage, err error) {
 	if err := os.CopyFS(s.dir, os.DirFS(a.template())); err != nil {
 		return s, fmt.Errorf("copy the data of the cluster: %w", err)
 	}
-	if s.plane, err = startPlane(s.dir, filepath.Join(a.dir, "plane.log")); err != nil {
+	if s.plane, err = startPlane(s.dir, filepath.Join(a.dir, "plane.log"), c.Topologies); err != nil {
 		return s, err
 	}
 	if s.client, err = typed(s.plane.admin); err != nil {
 		return s, err
 	}
-	s.nodes, err = a.nodes(s.plane, filepath.Join(a.dir, "nodes.log"))
+	s.nodes, err = a.nodes(s.plane, filepath.Join(a.dir, "nodes.log"), c.Topologies)
 	return s, err
 }
 

@@ -48,7 +48,7 @@ func TestWholeContestOfASmallCluster(t *testing.T) {
 	const pods = 60
 	rounds, err := whole.Run(ctx, whole.Options{Size: contest.Size{Nodes: 20, Full: 50}, Seed: 1, Pods: pods, Rounds: 1,
 		Contenders: []whole.Contender{
-			{Name: "kube-scheduler", Program: exe, Env: []string{schedulerEnv + "=plain"}},
+			{Name: "kube-scheduler", Program: exe, Env: []string{schedulerEnv + "=plain"}, Topologies: true},
 			{Name: "Tenon", Program: exe, Env: []string{schedulerEnv + "=tenon"}, Profile: deployed},
 		},
 		Quiet: 30 * time.Second, Most: 2 * time.Minute, Progress: func(line string) { t.Log(line) }})
@@ -68,6 +68,9 @@ func TestWholeContestOfASmallCluster(t *testing.T) {
 		if r.Rate <= 0 || r.Slope <= 0 || r.Told <= 0 || r.Told > r.Ran || r.Peak <= 0 || r.Start <= 0 || r.PlaneCPU < 0 || r.Written.Statuses != pods || r.Written.Layouts == 0 {
 			t.Errorf("%s: not measured: %+v", r.Contender, r)
 		}
+	}
+	if with, without := rounds[0].Written, rounds[1].Written; with.Topologies != with.Layouts || without.Topologies != 0 {
+		t.Errorf("topologies: %d, want as many as layouts (%d); %d, want none", with.Topologies, with.Layouts, without.Topologies)
 	}
 	if n := rounds[1].Refused(); n > 0 {
 		t.Errorf("kubelets refuse %d pods that Tenon bound: %v", n, rounds[1].Judged.Refused)

@@ -164,7 +164,7 @@ func contender(ctx context.Context, dir, word string) (whole.Contender, error) {
 			return whole.Contender{}, err
 		}
 		program, err := programs.Peer(ctx, dir)
-		return whole.Contender{Name: rounds.Peer, Program: program, Args: []string{"kube-scheduler"}, Profile: profile}, err
+		return whole.Contender{Name: rounds.Peer, Program: program, Args: []string{"kube-scheduler"}, Profile: profile, Topologies: true}, err
 	case "older":
 		program, err := programs.Peer(ctx, dir)
 		return whole.Contender{Name: rounds.PeerPlain, Program: program, Args: []string{"kube-scheduler"}}, err
