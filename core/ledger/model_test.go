@@ -476,7 +476,7 @@ func TestEveryInterleaving(t *testing.T) {
 		pods  []modelPod
 	}{
 		"three shapes":               {1, []modelPod{own(2), own(3), own(4)}},
-		"two of a shape":             {0, []modelPod{own(2), own(2), own(3)}},
+		"two of a shape":             {1, []modelPod{own(2), own(2), own(3)}},
 		"two of a shape, one ends":   {1, []modelPod{ends(own(3)), own(3), own(4)}},
 		"all of a shape, two end":    {1, []modelPod{ends(own(4)), ends(own(4)), own(4)}},
 		"one ends, another waits":    {0, []modelPod{ends(own(6)), own(6), own(4)}},
