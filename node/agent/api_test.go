@@ -37,6 +37,8 @@ type api struct {
 	down     bool           // whether every request is refused
 	refuse   int            // PATCH requests to refuse
 	lose     int            // PATCH requests to do without saying so
+	hold     bool           // the next layout stays on its way, and is held then
+	held     *v1alpha1.NodeLayout
 	writes   int
 	written  chan *v1alpha1.NodeLayout
 
@@ -270,6 +272,11 @@ func (a *api) applyLayout(w http.ResponseWriter, r *http.Request) {
 		refuse(w, 400, metav1.StatusReasonBadRequest)
 		return
 	}
+	if a.hold {
+		a.hold, a.held = false, &l
+		refuse(w, 504, metav1.StatusReasonTimeout)
+		return
+	}
 	a.store(&l)
 	a.writes++
 	a.written <- &l
@@ -423,6 +430,9 @@ func (a *api) refuseNext(n int) {
 	defer a.mu.Unlock()
 	a.refuse = n
 }
+
+// holdNext has the next write of a layout stay on its way.
+func (a *api) holdNext() { a.set(func() { a.hold = true }) }
 
 func (a *api) loseNext(n int) {
 	a.mu.Lock()

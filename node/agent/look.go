@@ -50,8 +50,9 @@ type look struct {
 	node      identity // as of this look
 	published []byte   // content, nil where there is no layout
 	mark      string
-	sequence  int64
+	sequence  int64              // the last that was sent, or was read
 	begun     bool               // sequence is of this agent
+	astray    bool               // a write of this agent may still be on its way
 	doubt     bool               // the layout has to be read, because a write or a read of it failed
 	reread    *metav1.GetOptions // how the publisher has to read what it published; nil where it need not
 	slow      time.Time          // when all is to be read whatever the watches tell

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -72,19 +73,25 @@ func (k *look) publishLayout(ctx context.Context, l *v1alpha1.NodeLayout) (wrote
 	}
 	l.ObjectMeta = k.meta()
 	should := mark(l, k.cfg.Labels)
-	right := k.published != nil && bytes.Equal(now, k.published) && k.mark == should
+	right := !k.astray && k.published != nil && bytes.Equal(now, k.published) && k.mark == should
 	if err := k.claim.may(time.Now(), right); err != nil || right {
 		return false, err
 	}
-	l.Sequence = k.sequence + 1
-	l.Agent = k.claim.me
+	k.sequence++ // also if this fails: it may be done later, and must be told from the next one
+	l.Sequence, l.Agent = k.sequence, k.claim.me
 	if err := k.own.write(func() (metav1.Object, error) { return k.layouts.Apply(ctx, l) }); err != nil {
-		k.doubt = true
+		k.doubt, k.astray = true, k.astray || open(err)
 		return false, err
 	}
-	k.sequence, k.published, k.mark = l.Sequence, now, should
+	k.published, k.mark, k.astray = now, should, false
 	k.log.V(1).Info("published", "sequence", l.Sequence, "pods", len(l.Holdings), "bytes", len(now))
 	return true, nil
+}
+
+// open reports whether the server, or whatever is before it, may do what was asked for in spite of the error.
+func open(err error) bool {
+	var said apierrors.APIStatus
+	return !errors.As(err, &said) || said.Status().Code >= 500
 }
 
 // content is the part of a layout that the agent decides, in a form that can be compared.

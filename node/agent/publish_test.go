@@ -167,6 +167,37 @@ func TestLayoutIsWrittenWhateverThePublisherDoes(t *testing.T) {
 	}
 }
 
+// A write that stays on its way may be done at any time later. Readers must know by its sequence that it is old,
+// so another one follows, even where nothing has changed in the end.
+func TestAWriteThatStaysOnItsWay(t *testing.T) {
+	for _, next := range []string{"7", "5"} {
+		a, rc := newAPI(t)
+		n := newNode(t, "node-a")
+		n.service.SetPods(listed("x"))
+		a.addPod(t, n.pod("x", 10))
+		k := newLook(t, n.config(rc, logr.Discard()))
+		look := func(cpu string, fails bool) {
+			t.Helper()
+			n.cpus(`{"uid-x":{"main":"` + cpu + `"}}`)
+			if _, err := k.do(t.Context(), k.machine == nil); (err != nil) != fails {
+				t.Fatalf("CPU %s: error %v", cpu, err)
+			}
+		}
+		look("5", false)
+		a.holdNext()
+		look("6", true)
+		look(next, false)
+		if got := a.layouts["node-a"]; held(got) != "ns/x="+next || got.Sequence <= a.held.Sequence {
+			t.Errorf("%s with sequence %d is published, while %s with %d is on its way", held(got), got.Sequence, held(a.held), a.held.Sequence)
+		}
+		writes := a.writes
+		look(next, false)
+		if a.writes != writes {
+			t.Error("what is published is written again")
+		}
+	}
+}
+
 // A write that was done though its answer was lost is not taken for one that was not done: what came
 // back to the state before it is written too, and sequences go on growing.
 func TestLostAnswer(t *testing.T) {
