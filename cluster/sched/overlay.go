@@ -98,15 +98,6 @@ func (p *Plugin) leaving(nominated *v1.Pod, info fwk.NodeInfo) (out []string) {
 	return out
 }
 
-// base returns what is known of a node in this cycle, without the pods that are removed, or nil. Those that
-// are added are yet to come, and do not decide where the node puts a pod that comes now.
-func (s *state) base(name string) *ledger.Node {
-	if o, ok := s.overlay[name]; ok {
-		return o.base
-	}
-	return s.snap.Node(name)
-}
-
 // change replaces the overlay of a node; a node of which nothing is known has none.
 func (s *state) change(name string, by func(*overlay)) {
 	base := s.snap.Node(name)

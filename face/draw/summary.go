@@ -11,7 +11,6 @@ import (
 
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // The least columns that a table leaves to its first and last column.
@@ -139,15 +138,9 @@ func columnWidths(rows [][]string, width int) []int {
 	return widths
 }
 
-// Items says what holdings take of a machine, for example "cpus 1-4,33-36 · 24Gi memory numa 0". A "~"
-// stands before device ids of which the kubelet may as well take others.
-func Items(m *topo.Machine, hs ...place.Holding) string {
-	p := picture{machine: m}
-	return strings.Join(p.holdItems(hs), joint)
-}
-
-// ItemsOn is Items for what is held of a node. Of a coarse node, whose ids are made up, it says how many on
-// which numa: "12 cpus numa 0 · 24Gi memory numa 0".
+// ItemsOn says what holdings take of a node, for example "cpus 1-4,33-36 · 24Gi memory numa 0". A "~" stands
+// before device ids of which the kubelet may as well take others. Of a coarse node, whose ids are made up, it says
+// how many on which numa: "12 cpus numa 0 · 24Gi memory numa 0".
 func ItemsOn(n *ledger.Node, hs ...place.Holding) string {
 	p := picture{node: n, machine: n.Machine}
 	return strings.Join(p.holdItems(hs), joint)

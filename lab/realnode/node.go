@@ -197,11 +197,6 @@ func (n *Node) RestartKubelet(ctx context.Context) error {
 	return nil
 }
 
-// Run runs a shell script on the node and returns its output.
-func (n *Node) Run(ctx context.Context, script string) (string, error) {
-	return n.guest.Run(ctx, script)
-}
-
 // Stop ends the node at once; what it did not tell the API server is lost. A second call does nothing.
 func (n *Node) Stop() error { return n.guest.Close() }
 
