@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/place"
 )
 
 // blame says whether the scheduler could have known that a kubelet would refuse a pod.
@@ -18,6 +19,9 @@ const (
 	knowable blame = "could have been known"
 	// overtaken: another scheduler bound a pod to the node at the same time.
 	overtaken blame = "a foreign pod was bound at the same time"
+	// roomier: a pod ended at the same time, and the refused one has init containers, which may then go where the
+	// others do not fit (core/place/testdata/more_room_may_refuse_a_pod_with_init_containers.txt).
+	roomier blame = "a pod ended at the same time, and more room is worse for init containers"
 	// changed: the kubelet was restarted, perhaps with another policy, and had not reported yet.
 	changed blame = "the kubelet was restarted"
 	// again: the pod ran, and the restarted kubelet did not admit it again.
@@ -102,8 +106,38 @@ func judge(l life, all []life, restarts []restart, r *record) refusal {
 			return out
 		}
 	}
+	if x, ok := ended(l, all); ok && len(l.pod.Spec.InitContainers) > 0 && l.pod.Status.Reason == string(place.TopologyAffinityError) {
+		out.why = roomier
+		out.detail += fmt.Sprintf("; pod %s ended at %d", x.pod.Name, x.end().version)
+		return out
+	}
 	out.detail += lately(l, all)
 	return out
+}
+
+// ended returns a pod that ended on the node of a refused one when this one was bound already, or so shortly before
+// that the scheduler need not have heard of it.
+func ended(l life, all []life) (life, bool) {
+	for _, x := range all {
+		if x.pod.Spec.NodeName != l.pod.Spec.NodeName || x.pod.UID == l.pod.UID || !x.over() || x.end().version > l.ended.version {
+			continue
+		}
+		if p, err := kube.Pod(x.pod); err != nil || p.Plain() {
+			continue // it gave nothing back
+		}
+		if x.end().version > l.bound.version || x.end().at.After(l.bound.at.Add(-lag)) {
+			return x, true
+		}
+	}
+	return life{}, false
+}
+
+// end is when it became known that the pod holds nothing any more.
+func (l life) end() moment {
+	if l.ended.known() {
+		return l.ended
+	}
+	return l.gone
 }
 
 // lately tells of the pods of a node that went shortly before a pod was bound to it, or until it was
@@ -113,10 +147,7 @@ func lately(l life, all []life) (out string) {
 		if x.pod.Spec.NodeName != l.pod.Spec.NodeName || x.pod.UID == l.pod.UID || !x.over() {
 			continue
 		}
-		end := x.ended
-		if !end.known() {
-			end = x.gone
-		}
+		end := x.end()
 		if end.version < l.ended.version && end.at.After(l.bound.at.Add(-2*time.Second)) {
 			out += fmt.Sprintf("; pod %s (started %d, ended %d, gone %d, deleted by force: %t)", x.pod.Name, x.started.version,
 				x.ended.version, x.gone.version, x.pod.DeletionTimestamp == nil && x.gone.known())
