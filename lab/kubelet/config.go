@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
@@ -201,11 +202,20 @@ func SetFeatureGates(configs ...*configv1beta1.KubeletConfiguration) error {
 			gates[name] = on
 		}
 	}
+	if _, asked := gates[sandboxReady]; !asked {
+		gates[sandboxReady] = false
+	}
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
 		return fmt.Errorf("set feature gates: %w", err)
 	}
 	return nil
 }
+
+// sandboxReady has the kubelet tell of a pod's sandbox before the containers start, from a goroutine of its
+// own that reads the pod's status and writes it back changed (pkg/kubelet/kubelet.go, OnPodSandboxReady).
+// Containers that start within microseconds, as they do here, are running by then, and the pod is put back to
+// Pending until the next sync. Nothing in Tenon reads the condition, so it is off unless a configuration asks for it.
+const sandboxReady = string(features.PodReadyToStartContainersCondition)
 
 // configFile writes a configuration as the YAML that a kubelet reads with --config.
 func configFile(c *configv1beta1.KubeletConfiguration) ([]byte, error) {
