@@ -201,7 +201,7 @@ func (b *Book) Reserve(node string, id PodID, p *place.Pod, d place.Demand) (v p
 	b.cancel(id.UID)
 	v = b.snap.Load().Node(node).Place(p, d)
 	if len(v.Holdings) > 0 {
-		b.board(a, &flight{id: id, pod: p, shape: p.Shape(), options: [][]place.Holding{v.Holdings}})
+		b.board(a, &flight{id: id, pod: p, shape: p.Shape(), options: choices{of: [][]place.Holding{v.Holdings}}})
 	}
 	return v, true
 }

@@ -111,10 +111,10 @@ func (a *account) raised() (out []*flight) {
 // certain reports whether it is known how much of every numa a flight to a coarse node takes: its options
 // differ in made-up ids at most.
 func (f *flight) certain(m *topo.Machine) bool {
-	if f.lost || len(f.options) == 0 {
+	if f.lost || f.options.more || len(f.options.of) == 0 {
 		return false
 	}
-	return !slices.ContainsFunc(f.options[1:], func(o []place.Holding) bool { return !level(m, f.options[0], o) })
+	return !slices.ContainsFunc(f.options.of[1:], func(o []place.Holding) bool { return !level(m, f.options.of[0], o) })
 }
 
 // level reports whether two lots of holdings take the same of every numa, container by container.
@@ -130,7 +130,7 @@ func level(m *topo.Machine, a, b []place.Holding) bool {
 
 // apart returns the first of the options whose made-up ids nobody else has.
 func (f *flight) apart(u *place.Usage) []place.Holding {
-	for _, o := range f.options {
+	for _, o := range f.options.of {
 		if o, free := redraw(u, o); free {
 			return o
 		}

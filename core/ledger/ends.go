@@ -114,7 +114,7 @@ func (b *Book) Refuse(uid string, why place.Error) (o Outcome, ok bool) {
 	}
 	f := a.flight(uid)
 	o = Outcome{Node: a.name, Pod: f.id, Result: Rejected, Predicted: f.holdings(), Error: why, Foreign: f.foreign}
-	ok = len(f.options) > 0 && a.layout != nil
+	ok = len(f.options.of) > 0 && a.layout != nil
 	if ok {
 		next := map[string]place.Error{f.shape: why}
 		for shape, e := range a.refused {
@@ -152,7 +152,7 @@ func (b *Book) cancel(uid string) {
 		me.keep()
 		for _, f := range a.flights {
 			if f.turned != 0 && f.shape == me.shape && !f.before(me) && !me.before(f) {
-				f.kept = merge(f.kept, me.kept) // they may have changed places
+				f.kept = f.kept.or(me.kept) // they may have changed places
 			}
 		}
 	}
@@ -232,7 +232,7 @@ func (b *Book) Overdue(uid string) {
 		at = b.held[uid]
 	}
 	a := b.nodes[at]
-	if a == nil || a.base == nil || a.base.Quality != Exact || a.silent || !flying && !a.doubts[uid] || flying && len(a.flight(uid).options) == 0 {
+	if a == nil || a.base == nil || a.base.Quality != Exact || a.silent || !flying && !a.doubts[uid] || flying && len(a.flight(uid).options.of) == 0 {
 		return
 	}
 	a.silent = true

@@ -22,12 +22,11 @@ type flight struct {
 	// vanished: its object is gone and nothing said that it ended. It may have been admitted or not; a report
 	// that has it tells, one that lacks it may be older.
 	vanished bool
-	// options are the holdings that it may have, the likeliest first; none where it will hold nothing or
-	// nothing is known.
-	options [][]place.Holding
+	// options are what it may hold, the likeliest first; none where it will hold nothing or nothing is known.
+	options choices
 	// kept are options that stay possible whatever is computed anew: the node may have admitted it before
 	// something was released, or is known to have admitted it already.
-	kept [][]place.Holding
+	kept choices
 	// causes are the pods whose end made it keep options.
 	causes []string
 	// open: what is computed anew is possible beside kept. It is for a pod that is known to be admitted
@@ -36,23 +35,55 @@ type flight struct {
 	// firm: too much time has passed since it was admitted for that.
 	firm bool
 	// past are options that were possible once; a report may be as old.
-	past [][]place.Holding
+	past choices
 }
 
-// maxOptions bounds what is remembered of a pod that the node does not report while others come and go.
-const maxOptions = 8
+// choices are holdings of which a pod has one lot.
+type choices struct {
+	of [][]place.Holding
+	// more: or it has something else, since not everything that is possible was followed or remembered.
+	more bool
+}
 
+// maxOptions bounds what is remembered of a pod that the node does not report while others come and go. It is a
+// variable like maxWorlds.
+var maxOptions = 8
+
+// or returns the choices of both, up to maxOptions.
+func (c choices) or(d choices) choices {
+	out := choices{slices.Clone(c.of), c.more || d.more}
+	for _, o := range d.of {
+		switch {
+		case out.has(o):
+		case len(out.of) < maxOptions:
+			out.of = append(out.of, o)
+		default:
+			out.more = true
+		}
+	}
+	return out
+}
+
+func (c choices) has(o []place.Holding) bool {
+	return slices.ContainsFunc(c.of, func(x []place.Holding) bool { return same(x, o) })
+}
+
+func same(a, b []place.Holding) bool {
+	return slices.EqualFunc(a, b, func(x, y place.Holding) bool { return x.Matches(y) && y.Matches(x) })
+}
+
+// holdings are what the flight is most likely to get.
 func (f *flight) holdings() []place.Holding {
-	if len(f.options) == 0 {
+	if len(f.options.of) == 0 {
 		return nil
 	}
-	return f.options[0]
+	return f.options.of[0]
 }
 
 // vague reports whether one cannot say what a pod after this one will find: not even the numas of the devices
 // that the node draws are sure, and its report will tell. Which devices of a numa they are is nothing to pods after
 // it: they find as many of each kind (see redraw).
-func (f *flight) vague() bool { return slices.ContainsFunc(f.options, vague) }
+func (f *flight) vague() bool { return slices.ContainsFunc(f.options.of, vague) }
 
 func vague(hs []place.Holding) bool {
 	for _, h := range hs {
@@ -134,17 +165,18 @@ func (a *account) change(f *flight, with func(*flight) bool) {
 }
 
 // renamed returns what a pod may hold as another one of its shape would hold it.
-func renamed(options [][]place.Holding, from, to *place.Pod) (out [][]place.Holding) {
+func renamed(options choices, from, to *place.Pod) choices {
 	name := map[string]string{}
 	for i, c := range from.Containers {
 		name[c.Name] = to.Containers[i].Name
 	}
-	for _, hs := range options {
+	out := choices{more: options.more}
+	for _, hs := range options.of {
 		hs = slices.Clone(hs)
 		for i := range hs {
 			hs[i].Container = name[hs[i].Container]
 		}
-		out = append(out, hs)
+		out.of = append(out.of, hs)
 	}
 	return out
 }
@@ -153,7 +185,7 @@ func renamed(options [][]place.Holding, from, to *place.Pod) (out [][]place.Hold
 func (f *flight) before(g *flight) bool { return f.acked != 0 && f.acked <= g.turned }
 
 // keep makes sure that what is possible now stays possible.
-func (f *flight) keep() { f.kept = merge(f.kept, f.options) }
+func (f *flight) keep() { f.kept = f.kept.or(f.options) }
 
 // settled notes that a report is later than the end of a pod.
 func (f *flight) settled(uid string) {
@@ -162,23 +194,8 @@ func (f *flight) settled(uid string) {
 	}
 	f.causes = slices.DeleteFunc(slices.Clone(f.causes), func(c string) bool { return c == uid })
 	if len(f.causes) == 0 {
-		f.past, f.kept = merge(f.options, f.past), nil
+		f.past, f.kept = f.options.or(f.past), choices{}
 	}
-}
-
-// merge appends what is new of b to a, up to maxOptions.
-func merge(a, b [][]place.Holding) [][]place.Holding {
-	out := slices.Clone(a)
-	for _, o := range b {
-		if len(out) < maxOptions && !slices.ContainsFunc(out, func(x []place.Holding) bool { return same(x, o) }) {
-			out = append(out, o)
-		}
-	}
-	return out
-}
-
-func same(a, b []place.Holding) bool {
-	return slices.EqualFunc(a, b, func(x, y place.Holding) bool { return x.Matches(y) && y.Matches(x) })
 }
 
 // Result says how a prediction came out.
@@ -220,12 +237,15 @@ func (b *Book) settle(a *account) []Outcome {
 			continue
 		}
 		delete(b.where, f.id.UID)
-		if len(f.options) == 0 || f.lost {
+		if len(f.options.of) == 0 || f.lost {
 			continue
 		}
-		o := Outcome{Node: a.name, Pod: f.id, Result: Wrong, Predicted: f.holdings(), Seen: e.Holdings, Foreign: f.foreign}
-		if a.foresaw(f, e.Holdings) || a.late(f, e.Holdings) {
-			o.Result = Confirmed
+		o := Outcome{Node: a.name, Pod: f.id, Result: Confirmed, Predicted: f.holdings(), Seen: e.Holdings, Foreign: f.foreign}
+		if !a.foresaw(f, e.Holdings) && !a.late(f, e.Holdings) {
+			if a.incomplete(f) {
+				continue // the node was unsettled because of it
+			}
+			o.Result = Wrong
 		}
 		out = append(out, o)
 	}
@@ -265,17 +285,20 @@ func (a *account) late(f *flight, holdings []place.Holding) bool {
 // foresaw reports whether the holdings were predicted for the pod, or for a pod of the same shape that
 // had its turn together with it.
 func (a *account) foresaw(f *flight, seen []place.Holding) bool {
-	for _, g := range a.flights {
-		if g != f && (g.shape != f.shape || g.turned == 0) {
-			continue
-		}
-		if slices.ContainsFunc(g.options, func(o []place.Holding) bool { return matches(g.pod, o, seen) }) ||
-			slices.ContainsFunc(g.past, func(o []place.Holding) bool { return matches(g.pod, o, seen) }) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.flights, func(g *flight) bool {
+		may := func(o []place.Holding) bool { return matches(g.pod, o, seen) }
+		return g.alike(f) && (slices.ContainsFunc(g.options.of, may) || slices.ContainsFunc(g.past.of, may))
+	})
 }
+
+// incomplete reports whether it was known that the pod, or one that may have changed places with it, may get what
+// is not among its options.
+func (a *account) incomplete(f *flight) bool {
+	return slices.ContainsFunc(a.flights, func(g *flight) bool { return g.alike(f) && (g.options.more || g.past.more) })
+}
+
+// alike reports whether g is f or may have changed places with it.
+func (g *flight) alike(f *flight) bool { return g == f || g.shape == f.shape && g.turned != 0 }
 
 // matches compares container by container; of another pod of the same shape the names do not count.
 // Memory of an init container may be gone: the memory manager takes it back when the next container

@@ -55,9 +55,9 @@ func (b *Book) Begun(uid string) (node string, changed bool) {
 		return "", false
 	}
 	if f := a.flight(uid); f != nil {
-		f.kept = slices.Clone(f.kept)
-		for i, o := range f.kept {
-			f.kept[i] = a.lasting(uid, o)
+		f.kept.of = slices.Clone(f.kept.of)
+		for i, o := range f.kept.of {
+			f.kept.of[i] = a.lasting(uid, o)
 		}
 	}
 	l := *a.layout

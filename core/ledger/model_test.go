@@ -128,11 +128,11 @@ func (m *model) key() string {
 	rank := func(at int) int { return slices.Index(slices.Compact(slices.Clone(moments)), at) }
 	for _, f := range a.flights {
 		fmt.Fprint(&b, f.id.UID, rank(f.turned), rank(f.acked), f.turned != 0, f.acked != 0)
-		for _, os := range [][][]place.Holding{f.options, f.kept, f.past} {
-			for _, o := range os {
+		for _, c := range []choices{f.options, f.kept, f.past} {
+			for _, o := range c.of {
 				b.WriteString(text(m.empty.Machine, o))
 			}
-			b.WriteByte('/')
+			fmt.Fprint(&b, c.more)
 		}
 	}
 	fmt.Fprint(&b, slices.Sorted(maps.Keys(a.gone)), len(a.refused), a.buried, slices.Sorted(maps.Keys(a.doubts)))
@@ -473,21 +473,23 @@ func TestEveryInterleaving(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		depth int // from which on it is followed
-		pods  []modelPod
+		// narrow is the depth from which on it is followed with low bounds, too.
+		narrow int
+		pods   []modelPod
 	}{
-		"three shapes":               {1, []modelPod{own(2), own(3), own(4)}},
-		"two of a shape":             {1, []modelPod{own(2), own(2), own(3)}},
-		"two of a shape, one ends":   {1, []modelPod{ends(own(3)), own(3), own(4)}},
-		"all of a shape, two end":    {1, []modelPod{ends(own(4)), ends(own(4)), own(4)}},
-		"one ends, another waits":    {0, []modelPod{ends(own(6)), own(6), own(4)}},
-		"one is foreign":             {1, []modelPod{own(2), foreign(3), own(4)}},
-		"a foreign one ends":         {1, []modelPod{own(3), ends(foreign(4)), own(5)}},
-		"two are foreign":            {1, []modelPod{foreign(2), foreign(3), own(4)}},
-		"devices of three shapes":    {0, []modelPod{nics(own(2), 1), nics(own(3), 1), nics(own(1), 2)}},
-		"devices of one shape":       {2, []modelPod{ends(nics(own(2), 1)), nics(own(2), 1), nics(own(3), 2)}},
-		"one with devices ends":      {2, []modelPod{ends(nics(own(2), 2)), nics(own(3), 2), nics(own(1), 1)}},
-		"a foreign one has devices":  {1, []modelPod{nics(own(2), 1), nics(foreign(3), 2), nics(own(1), 2)}},
-		"foreign ones take the room": {1, []modelPod{foreign(5), foreign(6), own(4)}},
+		"three shapes":               {1, 2, []modelPod{own(2), own(3), own(4)}},
+		"two of a shape":             {1, 2, []modelPod{own(2), own(2), own(3)}},
+		"two of a shape, one ends":   {1, 1, []modelPod{ends(own(3)), own(3), own(4)}},
+		"all of a shape, two end":    {1, 1, []modelPod{ends(own(4)), ends(own(4)), own(4)}},
+		"one ends, another waits":    {0, 0, []modelPod{ends(own(6)), own(6), own(4)}},
+		"one is foreign":             {1, 2, []modelPod{own(2), foreign(3), own(4)}},
+		"a foreign one ends":         {1, 1, []modelPod{own(3), ends(foreign(4)), own(5)}},
+		"two are foreign":            {1, 2, []modelPod{foreign(2), foreign(3), own(4)}},
+		"devices of three shapes":    {0, 2, []modelPod{nics(own(2), 1), nics(own(3), 1), nics(own(1), 2)}},
+		"devices of one shape":       {2, 2, []modelPod{ends(nics(own(2), 1)), nics(own(2), 1), nics(own(3), 2)}},
+		"one with devices ends":      {2, 2, []modelPod{ends(nics(own(2), 2)), nics(own(3), 2), nics(own(1), 1)}},
+		"a foreign one has devices":  {1, 2, []modelPod{nics(own(2), 1), nics(foreign(3), 2), nics(own(1), 2)}},
+		"foreign ones take the room": {1, 2, []modelPod{foreign(5), foreign(6), own(4)}},
 	} {
 		reports := 1
 		if *depth >= 2 {
@@ -496,14 +498,30 @@ func TestEveryInterleaving(t *testing.T) {
 		if c.depth > *depth {
 			continue
 		}
-		t.Run(name, func(t *testing.T) {
-			l := smallLayout(t)
-			start := &model{book: New(), pods: c.pods, empty: l, told: &l, reports: reports, restarts: 1,
-				node: &node{usage: place.NewUsage(l.Machine, l.Rules)}}
-			start.book.Report("n", l)
-			t.Logf("%d states", explore(t, start))
-		})
+		t.Run(name, func(t *testing.T) { t.Logf("%d states", explore(t, begin(t, c.pods, reports))) })
+		if c.narrow <= *depth {
+			t.Run(name+" few followed", func(t *testing.T) {
+				followFew(t)
+				t.Logf("%d states", explore(t, begin(t, c.pods, reports)))
+			})
+		}
 	}
+}
+
+// begin returns the first state of a model.
+func begin(t *testing.T, pods []modelPod, reports int) *model {
+	l := smallLayout(t)
+	m := &model{book: New(), pods: pods, empty: l, told: &l, reports: reports, restarts: 1,
+		node: &node{usage: place.NewUsage(l.Machine, l.Rules)}}
+	m.book.Report("n", l)
+	return m
+}
+
+// followFew lowers the bounds until the test ends.
+func followFew(t *testing.T) {
+	worlds, steps, options := maxWorlds, maxSteps, maxOptions
+	t.Cleanup(func() { maxWorlds, maxSteps, maxOptions = worlds, steps, options })
+	maxWorlds, maxSteps, maxOptions = 2, 6, 2
 }
 
 // explore follows every move from every state once, and returns their number.

@@ -17,8 +17,9 @@ import (
 // change places unnoticed; and where a pod has kept options, every one of them. That is one state nearly
 // always: own pods take turns, and a report settles what it shows.
 
-const (
-	// maxWorlds bounds the states of a node, maxSteps the work of finding them.
+// maxWorlds bounds the states of a node, maxSteps the work of finding them. Nothing may be wrong where a bound is
+// reached, only less known: tests lower them.
+var (
 	maxWorlds = 16
 	maxSteps  = 256
 )
@@ -93,6 +94,7 @@ func (a *account) search(s *search) (sure bool) {
 		n++
 	}
 	*s = search{flights: a.flights[:n], done: make([]bool, n), seen: map[string]bool{}}
+	s.cut = slices.ContainsFunc(s.flights, func(f *flight) bool { return f.kept.more })
 	starts, known := a.starts()
 	for _, w := range starts {
 		s.follow(w, n)
@@ -193,7 +195,7 @@ func alternatives(u *place.Usage, f *flight) (out [][]place.Holding, refused, ok
 
 // admissions is alternatives for a pod whose object is there.
 func admissions(u *place.Usage, f *flight) (out [][]place.Holding, refused, ok bool) {
-	for _, o := range f.kept {
+	for _, o := range f.kept.of {
 		if o, free := redraw(u, o); free {
 			out = append(out, o)
 		}
@@ -205,14 +207,24 @@ func admissions(u *place.Usage, f *flight) (out [][]place.Holding, refused, ok b
 	case !v.Fits():
 		refused = true
 	case f.acked != 0:
-		out = merge(out, [][]place.Holding{v.Holdings})
+		out = distinct(append(out, v.Holdings))
 	default:
-		out = merge([][]place.Holding{v.Holdings}, out)
+		out = distinct(append([][]place.Holding{v.Holdings}, out...))
 	}
 	if len(out) == 0 && f.acked == 0 {
 		out = [][]place.Holding{nil}
 	}
 	return out, refused, len(out) > 0
+}
+
+// distinct drops holdings that are there already.
+func distinct(in [][]place.Holding) (out [][]place.Holding) {
+	for _, o := range in {
+		if !(choices{of: out}).has(o) {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // straight admits in binding order, and passes over what does not fit.
@@ -262,13 +274,15 @@ func text(m *topo.Machine, hs []place.Holding) string {
 
 // predict works out the states, and what every flight gets in them.
 func (a *account) predict() *Node {
-	worlds, sure := a.worlds()
+	var s search
+	sure := a.search(&s)
+	worlds, partial := s.found, s.cut || s.lost()
 	for i, f := range a.flights {
 		if f.turned != 0 {
-			f.options = nil
+			f.options = choices{more: partial}
 			for _, w := range worlds {
 				if len(w.got[i]) > 0 {
-					f.options = merge(f.options, [][]place.Holding{w.got[i]})
+					f.options = f.options.or(choices{of: [][]place.Holding{w.got[i]}})
 				}
 			}
 			if f.open {
@@ -288,9 +302,9 @@ func (a *account) predict() *Node {
 			}
 			w = w.with(i, hs)
 			if k == 0 {
-				f.options = nil
+				f.options = choices{}
 				if len(hs) > 0 {
-					f.options = [][]place.Holding{hs}
+					f.options.of = [][]place.Holding{hs}
 				}
 			}
 		}
