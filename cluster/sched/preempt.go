@@ -231,6 +231,12 @@ func (pre *preemption) again(pod *v1.Pod) {
 	}
 }
 
+// evicts reports whether the evictions for a pod are going on: kube-scheduler keeps it out of its queue meanwhile, and
+// it would not be tried if it were woken. The end of its last victim changes the node once more.
+func (p *Plugin) evicts(pod *v1.Pod) bool {
+	return p.preemption != nil && p.preemption.Executor.IsPodRunningPreemption(pod.UID)
+}
+
 // awaits reports whether the pod waits for news of a node, though it does not fit there as far as is known:
 // what the news will be decides whether it has to preempt, and whom.
 func (p *Plugin) awaits(pod *v1.Pod, node string) bool {

@@ -35,6 +35,9 @@ func (pre *preemption) SelectVictimsOnNode(ctx context.Context, cs fwk.CycleStat
 		return nil, 0, status
 	}
 	choice, ok := evict.Choose(t.problem(v, pdbs))
+	if !ok && t.promised() {
+		pre.plans.doubt(string(pod.UID), t.node.Name)
+	}
 	switch {
 	case t.err != nil:
 		return nil, 0, fwk.AsStatus(fmt.Errorf("choose victims on node %s: %w", info.Node().Name, t.err))
@@ -157,6 +160,14 @@ func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 		return v, refusal(v)
 	}
 	return v, fwk.NewStatus(fwk.Unschedulable, why)
+}
+
+// promised reports whether the node is promised to others that this pod must spare. Where they will be decides
+// whether it finds room, so it is tried again.
+func (t *trial) promised() bool {
+	return slices.ContainsFunc(t.pre.handle.NominatedPodsForNode(t.node.Name), func(p fwk.PodInfo) bool {
+		return p.GetPod().UID != t.pod.UID && corev1.PodPriority(p.GetPod()) >= corev1.PodPriority(t.pod)
+	})
 }
 
 // without returns the node without some of its pods.

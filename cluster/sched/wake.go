@@ -73,12 +73,25 @@ func refusedByOthers(p *Plugin, status *fwk.Status) *nodeSet {
 	return out
 }
 
-// ends tells the sleepers of pods that are there no more, or that somebody else has bound.
+// ends tells the sleepers of pods that are there no more, or that somebody else has bound, and of nodes that are
+// promised to a pod no more since it went elsewhere.
 func (w *sleepers) ends() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, o any) {
-			if p, ok := o.(*v1.Pod); ok && p.Spec.NodeName != "" {
+		UpdateFunc: func(was, o any) {
+			p, ok := o.(*v1.Pod)
+			if !ok {
+				return
+			}
+			if p.Spec.NodeName != "" {
 				w.gone(string(p.UID))
+			}
+			old, ok := was.(*v1.Pod)
+			if !ok || old.Spec.NodeName != "" {
+				return
+			}
+			node := old.Status.NominatedNodeName
+			if kept := p.Spec.NodeName == "" && p.Status.NominatedNodeName == node; node != "" && node != p.Spec.NodeName && !kept {
+				w.touch(node, "free "+string(p.UID)+p.ResourceVersion)
 			}
 		},
 		DeleteFunc: func(o any) {

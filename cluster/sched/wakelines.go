@@ -26,7 +26,7 @@ import (
 //
 // Invariant: no pod sleeps that fits a node which has changed since it was tried and of which only this plugin
 // keeps it, unless as many pods of its line are being tried for that node as it can take. A change that makes
-// nothing fit wakes nobody, and no pod is woken twice for one change of a node.
+// nothing fit, nor could by the eviction of others, wakes nobody, and no pod is woken twice for one change of a node.
 type sleepers struct {
 	mu    sync.Mutex
 	pods  map[string]*waiter // by UID: those that are tried now, and those that were refused
@@ -79,6 +79,8 @@ type line struct {
 	refusals map[uint64]*nodeSet
 	seed     maphash.Seed
 	members  int
+	// clearings are where pods were tried because they may make room for themselves; sums of who else was there.
+	clearings map[clearing]uint64
 }
 
 // waiter is one pod.
@@ -344,8 +346,9 @@ func (w *sleepers) next() (out []wokenPod, more bool) {
 		delete(lines, nil)
 	}
 	var woken []*waiter
+	on := &residents{node: node}
 	for l := range lines {
-		woken = append(woken, w.serve(l, node)...)
+		woken = append(woken, w.serve(l, node, on)...)
 	}
 	slices.SortFunc(woken, (*waiter).compare)
 	for _, x := range woken {
@@ -360,19 +363,19 @@ type wokenPod struct {
 	pod    *v1.Pod
 }
 
-// serve wakes as many pods of a line as a node can take.
-func (w *sleepers) serve(l *line, node string) (woken []*waiter) {
+// serve wakes as many pods of a line as a node can take, and who may make room for itself there.
+func (w *sleepers) serve(l *line, node string, on *residents) (woken []*waiter) {
 	p, at, n, room := l.key.plugin, w.changed[node], w.snapshot().Node(node), -1
 	for i := 0; i < len(l.asleep); i++ {
 		x := l.asleep[i]
-		if x.tried >= at || x.others.has(node) || n != nil && p.vain.is(string(x.pod.UID), node, n.News) {
+		if x.tried >= at || x.others.has(node) || p.evicts(x.pod) || n != nil && p.vain.is(string(x.pod.UID), node, n.News) {
 			continue
 		}
 		if room < 0 {
 			w.asked++
 			room = p.room(l.state, n, min(maxRoom, len(l.asleep)+l.up[node]))
 		}
-		if l.up[node] >= room && !p.awaits(x.pod, node) {
+		if l.up[node] >= room && !p.awaits(x.pod, node) && (room > 0 || !l.clears(x, n, on)) {
 			continue
 		}
 		w.rouse(x)

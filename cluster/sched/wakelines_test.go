@@ -302,6 +302,31 @@ func TestEventsOfWhichTheBookKnowsNothing(t *testing.T) {
 	}
 }
 
+// A pod that was kept from a node for the sake of one that was promised a place there is tried when that one has gone
+// elsewhere.
+func TestAPromiseThatIsOver(t *testing.T) {
+	p := newPlugin(t, "")
+	l := newLoop(t, p, "n")
+	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	thief := important(cpus("thief", 8), 0)
+	if _, status := p.PreFilter(t.Context(), framework.NewCycleState(), thief, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	p.sleepers.failed(thief, p.sleepers.current("uid-thief"), &nodeSet{names: map[string]bool{}})
+	promised := cpus("promised", 16)
+	promised.Status.NominatedNodeName = "n"
+	same := promised.DeepCopy()
+	same.ResourceVersion = "2"
+	p.sleepers.ends().OnUpdate(promised, same)
+	if n := l.run(); n != 0 {
+		t.Errorf("an update that ends no promise leads to %d attempts", n)
+	}
+	p.sleepers.ends().OnUpdate(same, bind(same, "elsewhere"))
+	if n := l.run(); n != 1 || l.bound["uid-thief"] == nil {
+		t.Errorf("the end of a promise leads to %d attempts, and the pod has no place", n)
+	}
+}
+
 // Whatever happens, nobody sleeps that fits, and nobody is tried more than once for one change.
 func TestNobodyIsForgotten(outer *testing.T) {
 	rapid.Check(outer, func(t *rapid.T) {

@@ -113,7 +113,7 @@ func TestPreemption(t *testing.T) {
 	for _, s := range scenes {
 		cfg.Nodes = append(cfg.Nodes, lab.Node{Name: s.name, Machine: s.machine})
 	}
-	for _, name := range []string{"promised", "waits"} {
+	for _, name := range []string{"promised", "waits", "behind", "later"} {
 		cfg.Nodes = append(cfg.Nodes, lab.Node{Name: name, Machine: "halves"})
 	}
 	w := start(ctx, t, cfg, scheduler.Tenon)
@@ -123,6 +123,8 @@ func TestPreemption(t *testing.T) {
 	}
 	t.Run("promised", func(t *testing.T) { w.promised(ctx, t) })
 	t.Run("waits", func(t *testing.T) { w.patient(ctx, t) })
+	t.Run("behind", func(t *testing.T) { w.behind(ctx, t) })
+	t.Run("later", func(t *testing.T) { w.later(ctx, t) })
 	pods, _ := w.pods.Pods()
 	noRefusal(t, pods)
 	w.confirmed(ctx, t, 20)
@@ -280,6 +282,43 @@ func (w *world) patient(ctx context.Context, t *testing.T) {
 	if p := w.pod(t, "cheap-waits"); p.DeletionTimestamp != nil {
 		t.Error("a pod is evicted though waiting was enough")
 	}
+}
+
+// A pod that would take the place which another one is promised evicts its own victim once the other is there.
+func (w *world) behind(ctx context.Context, t *testing.T) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	const node = "behind"
+	w.runs(ctx, t, on(node, low(cores("first", 14))))
+	w.runs(ctx, t, on(node, lingering(low(cores("second", 14)))))
+	w.runs(ctx, t, on(node, high(cores("other", 4))))
+	w.runs(ctx, t, on(node, low(cores("cheap", 24))))
+	w.create(ctx, t, on(node, high(cores("urgent", 28))))
+	w.gone(ctx, t, "first-behind")
+	w.create(ctx, t, on(node, high(cores("next", 16))))
+	w.await(ctx, t, "next-behind", workload.Pending)
+	w.release(ctx, t, "second-behind")
+	w.await(ctx, t, "urgent-behind", workload.Running)
+	w.await(ctx, t, "next-behind", workload.Running)
+	w.gone(ctx, t, "cheap-behind")
+}
+
+// A pod for which all of lower priority are not enough evicts them once somebody else has gone as well.
+func (w *world) later(ctx context.Context, t *testing.T) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	const node = "later"
+	w.runs(ctx, t, on(node, high(cores("ends", 8))))
+	w.runs(ctx, t, on(node, low(cores("cheap", 8))))
+	w.runs(ctx, t, on(node, high(cores("stays", 18))))
+	w.create(ctx, t, on(node, mid(cores("urgent", 24))))
+	_, why := w.await(ctx, t, "urgent-later", workload.Pending)
+	contains(t, "urgent", why, "best numa has 22 free")
+	if err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "ends-later", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.await(ctx, t, "urgent-later", workload.Running)
+	w.gone(ctx, t, "cheap-later")
 }
 
 // Pods of three priorities, at once and on full nodes: none is refused by a kubelet, and in the end every pod that

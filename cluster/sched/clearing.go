@@ -1,0 +1,98 @@
+package sched
+
+import (
+	"hash/maphash"
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// A pod that does not fit a node which has changed may make room for itself there: without all pods of lower
+// priority it did not fit before, and fits now, because somebody else has gone. Only that is a reason to try it
+// again; who comes and goes among those of lower priority changes nothing.
+
+// residents are the pods of a node that may have to go, read when they are asked for.
+type residents struct {
+	node   string
+	read   bool
+	lowest int32
+	// priority is by UID; leaving are those that are being deleted.
+	priority map[string]int32
+	leaving  map[string]bool
+}
+
+// of reads the pods of the node unless that was done.
+func (r *residents) of(a *amounts) *residents {
+	if r.read || a == nil {
+		return r
+	}
+	r.read, r.lowest = true, math.MaxInt32
+	r.priority, r.leaving = map[string]int32{}, map[string]bool{}
+	here, err := a.pods.ByIndex(byNode, r.node)
+	if err != nil {
+		return r
+	}
+	for _, o := range here {
+		p, ok := o.(*v1.Pod)
+		switch {
+		case !ok:
+		case p.DeletionTimestamp != nil:
+			r.leaving[string(p.UID)] = true
+		default:
+			rank := corev1helpers.PodPriority(p)
+			r.priority[string(p.UID)], r.lowest = rank, min(r.lowest, rank)
+		}
+	}
+	return r
+}
+
+// split returns the pods that are leaving the node, those that may go for one of a priority, and a sum of the others.
+func (r *residents) split(n *ledger.Node, rank int32, seed maphash.Seed) (leaving, lower []string, others uint64) {
+	for _, e := range n.Entries {
+		at, known := r.priority[e.Pod.UID]
+		switch {
+		case r.leaving[e.Pod.UID]:
+			leaving = append(leaving, e.Pod.UID)
+		case known && at < rank:
+			lower = append(lower, e.Pod.UID)
+		default:
+			others += maphash.String(seed, e.Pod.UID)
+		}
+	}
+	return leaving, lower, others
+}
+
+// clearing is a node, and pods of one priority that would make room for themselves there.
+type clearing struct {
+	node string
+	rank int32
+}
+
+// maxClearings bounds what is remembered of a line; what is forgotten is tried once more.
+const maxClearings = 1024
+
+// clears reports whether a pod that does not fit the node would do so without all pods of lower priority, which
+// was not tried yet beside those who stay there. It is true once for the pods of a line that have one priority.
+func (l *line) clears(x *waiter, n *ledger.Node, on *residents) bool {
+	p, rank := l.key.plugin, corev1helpers.PodPriority(x.pod)
+	if n == nil || p.preemption == nil || p.args.KeepVictims || !p.knows(n) || n.Doubtful() != "" ||
+		x.pod.Spec.PreemptionPolicy != nil && *x.pod.Spec.PreemptionPolicy == v1.PreemptNever || on.of(p.amounts).lowest >= rank {
+		return false
+	}
+	leaving, lower, others := on.split(n, rank, l.seed)
+	key := clearing{n.Name, rank}
+	if was, tried := l.clearings[key]; tried && was == others || len(lower) == 0 {
+		return false
+	}
+	if n = n.Without(leaving...); len(leaving) > 0 && p.aligns(l.state, n) || !p.aligns(l.state, n.Without(lower...)) {
+		return false
+	}
+	if l.clearings == nil || len(l.clearings) >= maxClearings {
+		l.clearings = map[clearing]uint64{}
+	}
+	l.clearings[key] = others
+	return true
+}
