@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,7 +87,7 @@ func judge(l life, all []life, restarts []restart, r *record) refusal {
 		if !r.heard(x.node, x.began) {
 			late = comingUp
 		}
-		if !over.known() || l.bound.version <= over.version || l.bound.at.Before(over.at.Add(late)) {
+		if !over.known() || l.bound.version <= over.version || l.bound.at.Before(over.at.Add(late)) || firstLot(l, all, x) {
 			out.why = changed
 			out.detail += fmt.Sprintf("; restarted at %d, known at %d", x.began.version, over.version)
 			return out
@@ -113,6 +114,18 @@ func judge(l life, all []life, restarts []restart, r *record) refusal {
 	}
 	out.detail += lately(l, all)
 	return out
+}
+
+// firstLot reports whether a pod was bound before the restarted kubelet of its node had taken up any. It takes up all
+// that are bound by then in one go, and until that is done it counts what pods had that are there no more
+// (pkg/kubelet/kubelet.go, syncLoopIteration: a source is ready after its first pods were handled).
+func firstLot(l life, all []life, x restart) bool {
+	if l.bound.at.After(x.up.at.Add(comingUp)) {
+		return false
+	}
+	return !slices.ContainsFunc(all, func(o life) bool {
+		return o.pod.Spec.NodeName == x.node && o.started.version > x.began.version && o.started.version < l.bound.version
+	})
 }
 
 // ended returns a pod that ended on the node of a refused one when this one was bound already, or so shortly before

@@ -10,6 +10,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// A pod that was bound before a restarted kubelet took up its pods is one of the lot; after that, it is not.
+func TestTheFirstLotOfARestartedKubelet(t *testing.T) {
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(version uint64) moment {
+		return moment{version: version, at: began.Add(time.Duration(version) * time.Second)}
+	}
+	on := func(node string, bound, started uint64) life {
+		return life{pod: &v1.Pod{Spec: v1.PodSpec{NodeName: node}}, bound: at(bound), started: at(started)}
+	}
+	others := []life{on("n", 1, 2), on("n", 7, 9), on("m", 5, 6)}
+	for bound, want := range map[uint64]bool{8: true, 9: true, 10: false, 40: false} {
+		if got := firstLot(on("n", bound, 0), others, restart{node: "n", began: at(3), up: at(4)}); got != want {
+			t.Errorf("bound at %d: %v", bound, got)
+		}
+	}
+	if firstLot(on("n", 40, 0), nil, restart{node: "n", began: at(3), up: at(4)}) {
+		t.Error("a kubelet has not taken up a pod for 36 seconds")
+	}
+}
+
 // An end that nobody could have known excuses the refusal of a pod with init containers, and of no other pod.
 func TestAnEndExcusesOnlyWhomMoreRoomIsWorseFor(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
