@@ -168,12 +168,25 @@ func (r *run) finish(ctx context.Context, names []string) error {
 
 // bound waits until every pod is bound, or was told that it cannot be.
 func (r *run) bound(ctx context.Context) error {
-	return r.record.until(ctx, "all pods have a fate", func(lives []life) bool {
-		return !slices.ContainsFunc(lives, func(l life) bool {
-			fate, _ := workload.FateOf(l.pod)
-			return !l.over() && fate == workload.Waiting && l.pod.Spec.NodeName == ""
-		})
-	})
+	waits := func(l life) bool {
+		fate, _ := workload.FateOf(l.pod)
+		return !l.over() && fate == workload.Waiting && l.pod.Spec.NodeName == ""
+	}
+	err := r.record.until(ctx, "all pods have a fate", func(lives []life) bool { return !slices.ContainsFunc(lives, waits) })
+	if err == nil {
+		return nil
+	}
+	lives, _ := r.record.all()
+	for _, l := range lives {
+		if waits(l) {
+			r.say("pod %s of %s has no fate, conditions %v:\n%s", l.pod.Name, l.pod.Spec.SchedulerName, l.pod.Status.Conditions,
+				r.inspect("pods/"+l.pod.Namespace+"/"+l.pod.Name))
+		}
+	}
+	for _, n := range nodes {
+		r.say("node %s:\n%s", n.Name, r.knowledge(ctx, n.Name))
+	}
+	return err
 }
 
 func (r *run) stopAgent(ctx context.Context, node string) error {
