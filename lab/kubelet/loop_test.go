@@ -49,7 +49,8 @@ func TestChildPlays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr, err := newTrial(t.Context(), judgeDir(t), &f.Scenario, place.Place, &tally{})
+	dir := judgeDir(t)
+	tr, err := newTrial(t.Context(), dir, &f.Scenario, place.Place, &tally{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,8 @@ func TestChildPlays(t *testing.T) {
 		t.Fatalf("the managers think of something else:\n%s", &stacks)
 	}
 	fmt.Println("looping")
-	os.Exit(0) // the goroutine does not end
+	os.RemoveAll(dir)
+	os.Exit(0) // the goroutine does not end, and nothing is cleaned up
 }
 
 // The managers loop where place says so: on the last pod of scenario files, and on pods that are drawn.
