@@ -10,12 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// at is a moment so many seconds after the first one, each of which has a version.
+func at(version uint64) moment {
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return moment{version: version, at: began.Add(time.Duration(version) * time.Second)}
+}
+
 // A pod that was bound before a restarted kubelet took up its pods is one of the lot; after that, it is not.
 func TestTheFirstLotOfARestartedKubelet(t *testing.T) {
-	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	at := func(version uint64) moment {
-		return moment{version: version, at: began.Add(time.Duration(version) * time.Second)}
-	}
 	on := func(node string, bound, started uint64) life {
 		return life{pod: &v1.Pod{Spec: v1.PodSpec{NodeName: node}}, bound: at(bound), started: at(started)}
 	}
@@ -32,10 +34,6 @@ func TestTheFirstLotOfARestartedKubelet(t *testing.T) {
 
 // An end that nobody could have known excuses the refusal of a pod with init containers, and of no other pod.
 func TestAnEndExcusesOnlyWhomMoreRoomIsWorseFor(t *testing.T) {
-	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	at := func(version uint64) moment {
-		return moment{version: version, at: began.Add(time.Duration(version) * time.Second)}
-	}
 	pod := func(name string, init bool) *v1.Pod {
 		c := v1.Container{Name: "c", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{
 			v1.ResourceCPU: resource.MustParse("2"), v1.ResourceMemory: resource.MustParse("1Gi")}}}
