@@ -22,6 +22,8 @@ type Layout struct {
 	// Groups are the memory manager's groups by position of the numa in Machine.NUMAs; a numa that is
 	// missing has the group that its holdings say.
 	Groups map[int]place.MemoryGroup
+	// Inexact lists why predictions for the node may differ from what its kubelet does.
+	Inexact []ledger.Inexact
 }
 
 // Core checks the object and returns it as core values. The error names the node, the field and the
@@ -59,6 +61,12 @@ func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out L
 	}
 	if out.Groups, err = groups(out.Machine, l.MemoryGroups); err != nil {
 		return out, fmt.Errorf("memoryGroups: %w", err)
+	}
+	if err := l.Kubelet.check(); err != nil {
+		return out, fmt.Errorf("kubelet: %w", err)
+	}
+	if out.Inexact, err = inexact(l.Inexact); err != nil {
+		return out, fmt.Errorf("inexact: %w", err)
 	}
 	return out, nil
 }

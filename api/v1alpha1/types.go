@@ -49,6 +49,16 @@ type NodeLayout struct {
 	Machine Machine `json:"machine"`
 	// rules are the kubelet's policies, options and reservations, by the names of its configuration.
 	Rules Rules `json:"rules"`
+	// kubelet is the program that admits the node's pods: its release, and its feature gates as far as they
+	// decide on alignment.
+	// +optional
+	Kubelet Kubelet `json:"kubelet,omitzero"`
+	// inexact lists why a prediction for this node may differ from what its kubelet does; empty where the
+	// agent has found no reason.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Inexact []Inexact `json:"inexact,omitempty"`
 	// holdings are the pods that hold a part of the machine, in the order in which the agent believes
 	// that the node admitted them.
 	// +listType=atomic
@@ -84,9 +94,14 @@ type NodeLayoutList struct {
 // with the error as message, where it refuses it.
 const ConditionAccepted = "Accepted"
 
+// ConditionExact is the condition that the scheduler sets on a layout that it uses: True where it knows of
+// no reason why a prediction for the node may differ from what the kubelet does, False, with the reasons as
+// message, where the layout's inexact list has any.
+const ConditionExact = "Exact"
+
 // NodeLayoutStatus is what the scheduler made of the layout.
 type NodeLayoutStatus struct {
-	// conditions has one condition, Accepted.
+	// conditions are Accepted and Exact.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

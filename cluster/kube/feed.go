@@ -232,7 +232,8 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 		f.onRefused(l.Name, nil)
 	}
 	f.laid(l.Name)
-	out := f.book.Report(l.Name, ledger.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups})
+	out := f.book.Report(l.Name, ledger.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups,
+		Inexact: c.Inexact})
 	for _, o := range out {
 		f.onOutcome(o)
 	}

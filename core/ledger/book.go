@@ -403,7 +403,8 @@ func (b *Book) renew(a *account) {
 		return
 	}
 	l := a.layout
-	base := &Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent, News: a.news}
+	base := &Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent, News: a.news,
+		Inexact: l.Inexact}
 	if l.Amounts != nil {
 		base.Quality = Coarse
 	}

@@ -70,6 +70,8 @@ type Layout struct {
 	Groups map[int]place.MemoryGroup
 	// Amounts are set where the node does not say who holds what; Entries and Groups are then empty.
 	Amounts *Amounts
+	// Inexact lists why predictions for this node may differ from what its kubelet does.
+	Inexact []Inexact
 }
 
 // Amounts is what a coarse node says of its holdings. The ids of its CPUs and devices are made up: they
@@ -113,6 +115,9 @@ type Node struct {
 	// Refused are shapes of pods that the node refused though a verdict said otherwise, and why. They are
 	// kept away until the node has reported again.
 	Refused map[string]place.Error
+	// Inexact lists why predictions for this node may differ from what its kubelet does, as the last
+	// report says. It must not be changed.
+	Inexact []Inexact
 
 	// queue is the shape of the pods on their way that the node has not admitted yet; mixed: they are of
 	// several, or what they get is left to the node.

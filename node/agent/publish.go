@@ -97,7 +97,7 @@ func open(err error) bool {
 // content is the part of a layout that the agent decides, in a form that can be compared.
 func content(l *v1alpha1.NodeLayout) ([]byte, error) {
 	data, err := json.Marshal(v1alpha1.NodeLayout{Summary: l.Summary, Machine: l.Machine, Rules: l.Rules,
-		Holdings: l.Holdings, MemoryGroups: l.MemoryGroups})
+		Holdings: l.Holdings, MemoryGroups: l.MemoryGroups, Kubelet: l.Kubelet, Inexact: l.Inexact})
 	if err != nil {
 		return nil, fmt.Errorf("encode layout %s: %w", l.Name, err)
 	}

@@ -1,0 +1,128 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// Bounds on what an object says about the kubelet.
+const (
+	MaxVersion = 64  // bytes of a kubelet version
+	MaxGates   = 64  // feature gates
+	MaxInexact = 32  // reasons why a prediction may differ
+	MaxMessage = 512 // bytes of one reason's message
+	maxWord    = 63  // bytes of a feature gate's name, or of a reason's code
+)
+
+// Kubelet says which kubelet admits the pods of the node.
+type Kubelet struct {
+	// version is the kubelet's release as its Node says it in status.nodeInfo.kubeletVersion, for example
+	// "v1.36.3"; empty where it is not known.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[-+.0-9A-Za-z]*$`
+	// +optional
+	Version string `json:"version,omitempty"`
+	// featureGates are the gates of the kubelet's resource managers that its configuration sets. All
+	// other gates have the default of the release.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	FeatureGates []FeatureGate `json:"featureGates,omitempty"`
+}
+
+// FeatureGate is one feature gate of the kubelet and its value.
+type FeatureGate struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z][0-9A-Za-z]*$`
+	Name    string `json:"name"`
+	Enabled bool   `json:"enabled"`
+}
+
+// Inexact is one reason why a prediction for the node may differ from what its kubelet does.
+type Inexact struct {
+	// code names the kind of reason. Agents of later releases may send codes that are not known yet.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Code string `json:"code"`
+	// message says the reason to people, in one line of printable ASCII.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[ -~]*$`
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// FromInexact returns the wire form of reasons. It keeps at most MaxInexact of them, and MaxMessage bytes of
+// each message; bytes outside of printable ASCII become "?".
+func FromInexact(in []ledger.Inexact) (out []Inexact) {
+	for _, r := range in[:min(len(in), MaxInexact)] {
+		text := []byte(r.Message[:min(len(r.Message), MaxMessage)])
+		for i, b := range text {
+			if b < ' ' || b > '~' {
+				text[i] = '?'
+			}
+		}
+		out = append(out, Inexact{Code: string(r.Code), Message: string(text)})
+	}
+	return out
+}
+
+// The patterns of the fields above. The definition has the same ones.
+var (
+	versionForm = regexp.MustCompile(`^[-+.0-9A-Za-z]*$`)
+	gateForm    = regexp.MustCompile(`^[A-Za-z][0-9A-Za-z]*$`)
+	codeForm    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	messageForm = regexp.MustCompile(`^[ -~]*$`)
+)
+
+func (k *Kubelet) check() error {
+	if err := matches("version", k.Version, MaxVersion, versionForm); err != nil {
+		return err
+	}
+	if err := within("featureGates", len(k.FeatureGates), 0, MaxGates); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, g := range k.FeatureGates {
+		if err := matches("featureGates: name", g.Name, maxWord, gateForm); err != nil {
+			return err
+		}
+		if seen[g.Name] {
+			return fmt.Errorf("featureGates: %q is named twice", g.Name)
+		}
+		seen[g.Name] = true
+	}
+	return nil
+}
+
+func inexact(in []Inexact) (out []ledger.Inexact, err error) {
+	if err := within("reasons", len(in), 0, MaxInexact); err != nil {
+		return nil, err
+	}
+	for i, r := range in {
+		if err := matches("code", r.Code, maxWord, codeForm); err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+		if err := matches("message", r.Message, MaxMessage, messageForm); err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+		out = append(out, ledger.Inexact{Code: ledger.InexactCode(r.Code), Message: r.Message})
+	}
+	return out, nil
+}
+
+// matches checks a text from outside against its bound and its pattern. The error quotes the text, so that
+// control characters in it reach no terminal.
+func matches(field, text string, most int, form *regexp.Regexp) error {
+	if len(text) > most {
+		return fmt.Errorf("%s: %q has %d bytes, at most %d are allowed", field, clip(text), len(text), most)
+	}
+	if !form.MatchString(text) {
+		return fmt.Errorf("%s: %q does not match %s", field, clip(text), form)
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package ledger
+
+// InexactCode names a kind of reason why a prediction may differ from what the kubelet does. The values
+// are part of the NodeLayout API: programs compare them, and they never change their meaning.
+type InexactCode string
+
+const (
+	// UnknownKubeletVersion: the kubelet is of a release that package place does not model, or its
+	// release is not known.
+	UnknownKubeletVersion InexactCode = "unknown-kubelet-version"
+	// UnmodelledFeatureGate: a feature gate of the kubelet's resource managers has a value that package
+	// place does not model.
+	UnmodelledFeatureGate InexactCode = "unmodelled-feature-gate"
+	// UnhealthyDevices: the kubelet counts devices that it does not list, so how many NUMA nodes a
+	// request needs is not known for some resource.
+	UnhealthyDevices InexactCode = "unhealthy-devices"
+	// RulesFromFiles: the rules come from the kubelet's configuration files, which lack its flags and
+	// may have changed since it started.
+	RulesFromFiles InexactCode = "rules-from-files"
+	// KubeletUnusable: on this machine the kubelet's managers fail with this configuration, whatever the
+	// pod.
+	KubeletUnusable InexactCode = "kubelet-unusable"
+	// ReleaseOrder: the memory manager has still to release the memory of ended pods, and what is then
+	// free on each NUMA node depends on an order that the kubelet does not determine.
+	ReleaseOrder InexactCode = "release-order"
+	// HoldingsOmitted: the kubelet lists a pod whose holdings contradict the machine, and the report
+	// leaves that pod out.
+	HoldingsOmitted InexactCode = "holdings-omitted"
+)
+
+// Inexact is one reason why the prediction for a node may differ from what the node's kubelet does.
+// Message says it for people, in one line of printable ASCII.
+type Inexact struct {
+	Code    InexactCode
+	Message string
+}
