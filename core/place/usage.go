@@ -31,6 +31,7 @@ type Usage struct {
 	cells []cell
 	// taken[resource] are the held devices, in the machine's order of resources.
 	taken []devices
+	risk  risk
 }
 
 // cell is the memory manager's state of a numa: the number of memory blocks on it, and the group of
@@ -119,6 +120,7 @@ func (u *Usage) Hold(hs ...Holding) *Usage {
 	free := u.free.Bits()
 	for _, h := range hs {
 		free.Drop(h.CPUs)
+		out.risk.hold(out, &h)
 		for _, b := range h.Memory {
 			out.assign(b.Kind, b.NUMAs, b.Bytes)
 		}
@@ -161,6 +163,7 @@ func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
 			}
 		}
 	}
+	out.risk.tables = out.risk.tables || tablesDiffer(u, out)
 	return out
 }
 
@@ -236,6 +239,7 @@ func (u *Usage) assign(kind string, on topo.Mask, bytes int64) {
 	k := u.kind(kind)
 	for rest := on & u.Machine.All(); rest != 0; rest &= rest - 1 {
 		i := rest.First()
+		u.risk.overlap = u.risk.overlap || u.cells[i].blocks > 0 && u.cells[i].group != on
 		u.cells[i].blocks++
 		u.used |= 1 << uint(i)
 		u.group(i, on)

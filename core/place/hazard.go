@@ -1,0 +1,135 @@
+package place
+
+import "fmt"
+
+// HazardCode names what goes wrong when a kubelet restarts. The codes are stable: events, the CLI and
+// metrics may use them.
+type HazardCode string
+
+// The hazards of a restart.
+const (
+	// NoSharedCPU: under strict-cpu-reservation containers hold every CPU that is not reserved, so the
+	// shared pool in the CPU manager's state file is empty. The kubelet takes such a file for damaged and
+	// does not start (cpumanager/policy_static.go, validateState; kubernetes issue 141196).
+	NoSharedCPU HazardCode = "no-shared-cpu"
+	// ReservedCPUHeld: a container holds a reserved CPU. The CPU manager gives reserved CPUs out by mistake
+	// on machines with unequal cores or sockets, and then refuses its own state file (the same function).
+	ReservedCPUHeld HazardCode = "reserved-cpu-held"
+	// MemoryState: memory blocks on different sets of NUMA nodes overlap, or did before some of their pods
+	// ended. The memory manager adds up the blocks of its state file in random order when it starts, and
+	// does not start where the sum differs from what it recorded (memorymanager/policy_static.go,
+	// validateState; kubernetes issues 113035, 113130).
+	MemoryState HazardCode = "memory-state"
+	// SMTReadmission: under full-pcpus-only the kubelet admits running pods again, and counts the CPUs that
+	// are free before it looks at what the containers hold already. It refuses containers that have more
+	// CPUs than are free in whole cores, and their pods end with SMTAlignmentError
+	// (cpumanager/policy_static.go, Allocate; kubernetes issue 129078; mended in 1.37).
+	SMTReadmission HazardCode = "smt-readmission"
+	// InitDevices: a pod holds devices of an init container. Where that container has ended, the kubelet
+	// asks for the devices again before their plugin has registered, and the pod ends with
+	// UnexpectedAdmissionError (devicemanager/manager.go, devicesToAllocate).
+	InitDevices HazardCode = "init-devices"
+)
+
+// Hazard is one thing that goes wrong if the node's kubelet restarts now. The pods that run are healthy
+// until then.
+type Hazard struct {
+	Code HazardCode
+	// Stops is true where the kubelet does not start again until the node is drained and a state file is
+	// removed. It is false where the kubelet starts and refuses pods that run.
+	Stops bool
+	// Sure is false where it depends on what the usage does not tell, or on chance.
+	Sure bool
+	// Want and Have explain SMTReadmission: the most CPUs that one container holds, and the CPUs that are
+	// free in whole cores.
+	Want, Have int64
+}
+
+// Text renders the hazard for people, with the remedy. Equal hazards on several nodes give equal texts.
+func (h Hazard) Text() string {
+	switch h.Code {
+	case NoSharedCPU:
+		return "kubelet will not restart: containers hold every CPU that is not reserved; " +
+			"free one CPU, or turn strict-cpu-reservation off"
+	case ReservedCPUHeld:
+		return "kubelet will not restart: a container holds a reserved CPU; end that container"
+	case MemoryState:
+		if !h.Sure {
+			return "kubelet may not restart: memory blocks on different sets of NUMA nodes overlap; " +
+				"drain the node and remove memory_manager_state before a restart"
+		}
+		return "kubelet will not restart: the memory manager's tables disagree with its memory blocks; " +
+			"drain the node and remove memory_manager_state before a restart"
+	case SMTReadmission:
+		return fmt.Sprintf("kubelet restart ends pods with SMTAlignmentError: a container holds %d CPUs, "+
+			"%d are free in whole cores; free as many before a restart, or upgrade to 1.37", h.Want, h.Have)
+	case InitDevices:
+		return "kubelet restart may end pods with UnexpectedAdmissionError: an init container has ended " +
+			"and its pod holds its devices"
+	}
+	return string(h.Code)
+}
+
+// RestartHazards says what goes wrong if the kubelet of a node with this usage restarts, in the order of
+// the constants. Containers must be held one by one (see Hold), not added up. It allocates only for
+// what it returns.
+//
+// Not told by a usage, and so not returned: a pod whose init containers have ended asks for their memory
+// once more, and is refused where there is no room (memorymanager/policy_static.go, Allocate; kubernetes
+// issue 123971).
+func RestartHazards(u *Usage) (out []Hazard) {
+	r := &u.Rules
+	if r.CPU.Static && r.CPU.StrictReservation && u.cpus == 0 && u.risk.cpus > 0 {
+		out = append(out, Hazard{Code: NoSharedCPU, Stops: true, Sure: true})
+	}
+	if r.CPU.Static && u.risk.reserved {
+		out = append(out, Hazard{Code: ReservedCPUHeld, Stops: true, Sure: true})
+	}
+	if r.Memory.Static && (u.risk.overlap || u.risk.tables) {
+		out = append(out, Hazard{Code: MemoryState, Stops: true, Sure: u.risk.tables && !u.risk.overlap})
+	}
+	if most, free := u.risk.cpus, u.cpus-u.halves; r.CPU.Static && r.CPU.FullPCPUsOnly && most > free {
+		out = append(out, Hazard{Code: SMTReadmission, Sure: true, Want: most, Have: free})
+	}
+	if u.risk.initDevices {
+		out = append(out, Hazard{Code: InitDevices})
+	}
+	return out
+}
+
+// risk is what a usage keeps of its holdings for RestartHazards.
+type risk struct {
+	cpus        int64 // the most CPUs that one container holds
+	reserved    bool  // a container holds a reserved CPU
+	overlap     bool  // blocks on different sets of NUMA nodes share one of them
+	tables      bool  // what the memory manager records does not follow from its blocks
+	initDevices bool  // an init container holds devices
+}
+
+// hold notes what a holding means for a restart.
+func (r *risk) hold(u *Usage, h *Holding) {
+	r.cpus = max(r.cpus, int64(h.CPUs.Len()))
+	r.reserved = r.reserved || h.CPUs.AndLen(u.Rules.CPU.Reserved) > 0
+	r.initDevices = r.initDevices || h.Kind == Init && len(h.Devices) > 0
+}
+
+// tablesDiffer reports whether a memory manager with the tables of b refuses the blocks of a: the group of
+// a NUMA node differs, or the free bytes of a group as a whole.
+func tablesDiffer(a, b *Usage) bool {
+	for i := range a.cells {
+		if a.cells[i].group != b.cells[i].group {
+			return true
+		}
+		for k := range a.kinds {
+			var x, y int64
+			for rest := b.cells[i].group & a.all; rest != 0; rest &= rest - 1 {
+				at := a.memory(k) + rest.First()
+				x, y = x+a.amounts[at], y+b.amounts[at]
+			}
+			if x != y {
+				return true
+			}
+		}
+	}
+	return false
+}
