@@ -17,15 +17,17 @@ type Book struct {
 	nodes map[string]*account
 	// grounds are what equal nodes share.
 	grounds grounds
-	// where is the node of every pod on its way, held that of every pod that its node accounts for.
-	where, held map[string]string
+	// where is the node of every pod on its way: the scheduler or the API server says so, never a report.
+	where map[string]string
+	// held says which nodes account for which pods. It decides about those nodes only.
+	held claims
 	// told is told of every change; see OnChange.
 	told func(node string)
 }
 
 // New returns an empty book.
 func New() *Book {
-	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: map[string]string{}, told: func(string) {}}
+	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: newClaims(), told: func(string) {}}
 	b.snap.Store(newSnapshot())
 	return b
 }
@@ -110,7 +112,8 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	a.counted, a.strays, a.totals = nil, nil, nil
 	listed := map[string]bool{}
 	for _, e := range l.Entries {
-		b.held[e.Pod.UID], listed[e.Pod.UID] = node, true
+		listed[e.Pod.UID] = true
+		b.held.put(e.Pod.UID, node)
 	}
 	a.depart(listed)
 	out := b.settle(a)
@@ -140,17 +143,12 @@ func (b *Book) land(a *account) {
 }
 
 func (b *Book) unhold(a *account) {
-	drop := func(uid string) {
-		if b.held[uid] == a.name {
-			delete(b.held, uid)
-		}
-	}
 	for uid := range a.counted {
-		drop(uid)
+		b.held.drop(uid, a.name)
 	}
 	if a.layout != nil {
 		for _, e := range a.layout.Entries {
-			drop(e.Pod.UID)
+			b.held.drop(e.Pod.UID, a.name)
 		}
 	}
 }
@@ -232,7 +230,7 @@ func (b *Book) assume(node string, id PodID, p *place.Pod, lost bool) {
 		}
 	}
 	b.cancel(id.UID)
-	if b.held[id.UID] == node {
+	if b.held.has(id.UID, node) {
 		return
 	}
 	a := b.account(node)

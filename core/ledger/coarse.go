@@ -166,11 +166,11 @@ func (b *Book) tidy(a *account) {
 		}
 	}
 	for uid := range a.counted {
-		b.held[uid] = a.name
+		b.held.put(uid, a.name)
 	}
 	for uid := range entry {
 		if uid != "" {
-			b.held[uid] = a.name
+			b.held.put(uid, a.name)
 		}
 	}
 }

@@ -32,19 +32,26 @@ func (b *Book) Decline(uid string) {
 	b.renew(a)
 }
 
-// Release ends a pod for good: it has finished, or never ran.
+// Release ends a pod for good: it has finished, or never ran. Every node that accounts for it has it no more.
 func (b *Book) Release(uid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.drop(uid)
+	for _, node := range b.held.nodes(uid) {
+		b.release(b.nodes[node], uid)
+	}
+}
+
+// drop ends the flight of a pod that has ended. A report that is late may have the pod.
+func (b *Book) drop(uid string) {
 	if a := b.nodes[b.where[uid]]; a != nil && a.layout != nil {
 		a.bury(uid)
 	}
 	b.cancel(uid)
-	at, on := b.held[uid]
-	if !on {
-		return
-	}
-	a := b.nodes[at]
+}
+
+// release ends a pod that a node accounts for.
+func (b *Book) release(a *account, uid string) {
 	if a.gone[uid] {
 		return // the end of a pod is told by more than one event
 	}
@@ -63,36 +70,39 @@ func (b *Book) Release(uid string) {
 // a node that is coarse, or without a layout, cannot tell, and the pod counts as ended.
 func (b *Book) Vanish(uid string) {
 	b.mu.Lock()
-	at, on := b.held[uid]
-	if !on {
-		at = b.where[uid]
-	}
-	a := b.nodes[at]
-	if a == nil || a.layout == nil || a.layout.Amounts != nil {
-		b.mu.Unlock()
-		b.Release(uid)
-		return
-	}
 	defer b.mu.Unlock()
-	if f := a.flight(uid); f != nil {
-		f.vanished = true
+	if a := b.nodes[b.where[uid]]; a.tells() {
+		a.flight(uid).vanished = true
 		a.news++
 		b.renew(a)
-		return
+	} else {
+		b.drop(uid)
 	}
-	a.doubts[uid] = true
-	a.news++
-	a.released(uid)
-	b.renew(a)
+	for _, node := range b.held.nodes(uid) {
+		if a := b.nodes[node]; !a.tells() {
+			b.release(a, uid)
+		} else if a.flight(uid) == nil {
+			a.doubts[uid] = true
+			a.news++
+			a.released(uid)
+			b.renew(a)
+		}
+	}
 }
+
+// tells reports whether the node's reports say which pods hold what.
+func (a *account) tells() bool { return a != nil && a.layout != nil && a.layout.Amounts == nil }
 
 // Doubt takes which pods there are, when the book is begun. One that a node reports and that is not there
 // has ended, or was deleted by force; the node is then in either of two states until it reports again.
 func (b *Book) Doubt(there func(uid string) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for uid, node := range b.held {
-		if !there(uid) {
+	for uid := range b.held.first {
+		if there(uid) {
+			continue
+		}
+		for _, node := range b.held.nodes(uid) {
 			b.nodes[node].doubts[uid] = true
 		}
 	}
@@ -227,22 +237,21 @@ func (b *Book) Settle(uid string) {
 func (b *Book) Overdue(uid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at, flying := b.where[uid]
-	if !flying {
-		at = b.held[uid]
+	for _, node := range append(b.held.nodes(uid), b.where[uid]) {
+		a := b.nodes[node]
+		if a == nil || a.base == nil || a.base.Quality != Exact || a.silent {
+			continue
+		}
+		if f := a.flight(uid); f != nil && len(f.options.of) > 0 || f == nil && a.doubts[uid] {
+			a.silent = true
+			b.renew(a)
+		}
 	}
-	a := b.nodes[at]
-	if a == nil || a.base == nil || a.base.Quality != Exact || a.silent || !flying && !a.doubts[uid] || flying && len(a.flight(uid).options.of) == 0 {
-		return
-	}
-	a.silent = true
-	b.renew(a)
 }
 
 // Doubted reports whether it is not known if a pod is still on the node that reports it.
 func (b *Book) Doubted(uid string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := b.nodes[b.held[uid]]
-	return a != nil && a.doubts[uid]
+	return slices.ContainsFunc(b.held.nodes(uid), func(node string) bool { return b.nodes[node].doubts[uid] })
 }

@@ -38,9 +38,9 @@ type resident struct {
 func (b *Book) Begun(uid string) (node string, changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at, counted := b.held[uid]
-	if !counted {
-		at = b.where[uid]
+	at, flying := b.where[uid]
+	if !flying {
+		at = b.countedOn(uid)
 	}
 	a := b.nodes[at]
 	if a == nil || a.begun[uid] || a.layout != nil && a.layout.Amounts == nil {
@@ -49,7 +49,7 @@ func (b *Book) Begun(uid string) (node string, changed bool) {
 	if a.begun == nil {
 		a.begun = map[string]bool{}
 	}
-	maps.DeleteFunc(a.begun, func(uid string, _ bool) bool { return b.held[uid] != at && b.where[uid] != at })
+	maps.DeleteFunc(a.begun, func(uid string, _ bool) bool { return !b.held.has(uid, at) && b.where[uid] != at })
 	a.begun[uid] = true
 	if a.layout == nil {
 		return "", false
@@ -70,6 +70,17 @@ func (b *Book) Begun(uid string) (node string, changed bool) {
 	a.layout = &l
 	b.renew(a)
 	return at, true
+}
+
+// countedOn returns the coarse node that accounts for a pod, or "". An exact node may claim the pod, too, and
+// has no say here.
+func (b *Book) countedOn(uid string) string {
+	for _, node := range b.held.nodes(uid) {
+		if _, is := b.nodes[node].counted[uid]; is {
+			return node
+		}
+	}
+	return ""
 }
 
 // lasting returns holdings without memory that the node has taken back.

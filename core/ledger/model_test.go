@@ -84,7 +84,10 @@ func (b *Book) clone() *Book {
 	out := New()
 	out.snap.Store(b.snap.Load())
 	maps.Copy(out.where, b.where)
-	maps.Copy(out.held, b.held)
+	maps.Copy(out.held.first, b.held.first)
+	for uid, nodes := range b.held.more {
+		out.held.more[uid] = slices.Clone(nodes)
+	}
 	for name, a := range b.nodes {
 		c := *a
 		c.gone, c.counted, c.doubts = maps.Clone(a.gone), maps.Clone(a.counted), maps.Clone(a.doubts)

@@ -1,0 +1,143 @@
+package ledger
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// claiming is a layout of a node that says that it has pods with these UIDs.
+func claiming(t interface{ Fatal(...any) }, pods ...int) Layout {
+	var entries []Entry
+	for i, n := range pods {
+		entries = append(entries, Entry{Pod: id(n), Holdings: []place.Holding{
+			{Container: "c", CPUs: idset.Of(idset.CPU(1+i), idset.CPU(33+i))}}})
+	}
+	return layout(t, entries...)
+}
+
+// A node that lists a pod of another node says nothing about that other node, whatever becomes of the pod.
+func TestANodeThatListsPodsOfAnotherNode(t *testing.T) {
+	b := New()
+	l := layout(t)
+	b.Report("honest", layout(t, Entry{Pod: id(0), Holdings: place.Place(place.NewUsage(l.Machine, l.Rules), pod(20, 1)).Holdings}))
+	before := b.Snapshot().Node("honest")
+	b.Report("liar", claiming(t, 0, 1))
+	b.Assume("honest", id(0), pod(20, 1)) // as every update of the pod does
+	b.Admitted(id(0).UID)
+	if now := b.Snapshot().Node("honest"); now != before {
+		t.Errorf("the honest node has %d entries, %d CPUs free, unsettled %v", len(now.Entries), now.Usage.FreeCPUs().Len(), now.Unsettled)
+	}
+	if got, want := b.Snapshot().Node("liar").Usage.FreeCPUs().Len(), 56; got != want {
+		t.Errorf("%d CPUs are free on the node that lists the pod, want %d: what it lists holds there", got, want)
+	}
+	b.Release(id(0).UID)
+	if got := b.Snapshot().Node("honest").Usage.FreeCPUs().Len(); got != 60 {
+		t.Errorf("%d CPUs are free on the honest node after the pod's end, want 60", got)
+	}
+}
+
+// Whatever a node lists, every other node is what it would be without its reports.
+func TestALyingNodeChangesNoOther(t *testing.T) {
+	honest := []string{"n0", "n1"}
+	rapid.Check(t, func(t *rapid.T) {
+		told, untold := New(), New() // of the lies
+		books := []*Book{told, untold}
+		for _, b := range books {
+			for _, node := range append(honest, "liar") {
+				b.Report(node, layout(t))
+			}
+		}
+		on := map[int]string{} // where pods were sent
+		which := func(t *rapid.T) int { return rapid.IntRange(0, 5).Draw(t, "pod") }
+		each := func(do func(*Book)) {
+			for _, b := range books {
+				do(b)
+			}
+		}
+		uid := func(do func(*Book, string)) func(*rapid.T) {
+			return func(t *rapid.T) {
+				n := which(t)
+				each(func(b *Book) { do(b, id(n).UID) })
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"lie": func(t *rapid.T) {
+				told.Report("liar", claiming(t, rapid.SliceOfNDistinct(rapid.IntRange(0, 5), 0, 6, rapid.ID[int]).Draw(t, "pods")...))
+			},
+			"the liar is gone": func(t *rapid.T) {
+				told.Forget("liar")
+				told.Report("liar", layout(t))
+			},
+			"reserve": func(t *rapid.T) {
+				n, node := which(t), rapid.SampledFrom(honest).Draw(t, "node")
+				if at := on[n]; at == "" || at == node {
+					on[n] = node
+					each(func(b *Book) { b.Reserve(node, id(n), pod(int64(2+n), 1), place.Demand{}) })
+				}
+			},
+			"assume": func(t *rapid.T) {
+				n, node := which(t), rapid.SampledFrom(append(honest, "liar")).Draw(t, "node")
+				if at := on[n]; at == "" || at == node {
+					on[n] = node
+					each(func(b *Book) { b.Assume(node, id(n), pod(int64(2+n), 1)) })
+				}
+			},
+			"report": func(t *rapid.T) {
+				node := rapid.SampledFrom(honest).Draw(t, "node")
+				var entries []Entry
+				for _, e := range told.Snapshot().Node(node).Entries {
+					if on[number(e.Pod.UID)] == node && rapid.Bool().Draw(t, "listed") {
+						entries = append(entries, e)
+					}
+				}
+				each(func(b *Book) { b.Report(node, layout(t, entries...)) })
+			},
+			"turn":      uid(func(b *Book, uid string) { _, _, _ = b.Turn(uid) }),
+			"admitted":  uid(func(b *Book, uid string) { b.Admitted(uid) }),
+			"settle":    uid((*Book).Settle),
+			"overdue":   uid((*Book).Overdue),
+			"release":   uid((*Book).Release),
+			"vanish":    uid((*Book).Vanish),
+			"unreserve": uid((*Book).Unreserve),
+			"decline":   uid((*Book).Decline),
+			"begun":     uid(func(b *Book, uid string) { b.Begun(uid) }),
+			"refuse":    uid(func(b *Book, uid string) { b.Refuse(uid, place.TopologyAffinityError) }),
+			"doubt": func(t *rapid.T) {
+				there := which(t)
+				each(func(b *Book) { b.Doubt(func(uid string) bool { return number(uid) <= there }) })
+			},
+			"": func(t *rapid.T) {
+				for _, node := range honest {
+					a, b := told.Snapshot().Node(node), untold.Snapshot().Node(node)
+					if x, y := state(a), state(b); x != y {
+						t.Fatalf("%s is\n%s\nwithout the lies it is\n%s", node, x, y)
+					}
+				}
+			},
+		})
+	})
+}
+
+// state writes all that a node is, in each of its states, but for how machines and usages are stored.
+func state(n *Node) string {
+	v := reflect.ValueOf(*n)
+	var out string
+	for i := range v.NumField() {
+		switch name := v.Type().Field(i).Name; name {
+		case "Machine", "Rules", "Usage", "Others":
+		default:
+			out += fmt.Sprintf("%s=%+v ", name, v.Field(i))
+		}
+	}
+	out += "free=" + n.Usage.FreeCPUs().String() + " " + left(n.Usage) + "\n"
+	for _, o := range n.Others {
+		out += state(o)
+	}
+	return out
+}
