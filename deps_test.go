@@ -44,6 +44,7 @@ var floors = []floor{
 	// Floor 1: wire types.
 	{"api/config", nil, words(`core/...`), words(`k8s.io/apimachinery sigs.k8s.io/yaml`)},
 	{"api/objects", nil, nil, words(`k8s.io/api k8s.io/apimachinery k8s.io/client-go`)},
+	{"api/quantity", nil, nil, words(`k8s.io/api k8s.io/apimachinery`)},
 	{"api/v1alpha1/client", nil, words(`core/... api/objects api/v1alpha1`), words(`k8s.io/apimachinery k8s.io/client-go`)},
 	{"api/v1alpha1", nil, words(`core/...`), words(`k8s.io/apimachinery`)},
 	{"deploy/crd", words(`embed`), nil, nil},
@@ -58,7 +59,7 @@ var floors = []floor{
 	{"node/...", nil, words(`core/... api/...`), onNode},
 	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},
 	{"cluster/nrt", nil, words(`core/... api/...`), append(append(words(`github.com/go-logr/logr`), topologies...), inCluster...)},
-	{"cluster/manifest", nil, nil, inCluster},
+	{"cluster/manifest", nil, words(`api/quantity`), inCluster},
 	{"cluster/stage", nil, words(`core/... api/... cluster/kube cluster/manifest cluster/nrt`), append(topologies, inCluster...)},
 	{"cluster/inspect", nil, words(`core/...`), nil},
 	{"cluster/sched", nil, words(`core/... api/... cluster/inspect cluster/kube cluster/nrt`),

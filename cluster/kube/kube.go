@@ -16,6 +16,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/kubectl/pkg/util/qos"
 
+	"github.com/tenon-numa/tenon/api/quantity"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -48,6 +49,10 @@ func Pod(pod *v1.Pod) (*place.Pod, error) {
 }
 
 func class(pod *v1.Pod) place.QoS {
+	// The API server sets the class in the status; for other pods it is computed from sums.
+	if pod.Status.QOSClass == "" {
+		pod = quantity.ClampPod(pod)
+	}
 	switch qos.GetPodQOS(pod) {
 	case v1.PodQOSGuaranteed:
 		return place.Guaranteed
@@ -94,10 +99,13 @@ func add(out *place.Pod, c *v1.Container, kind place.Kind) error {
 
 // whole returns a quantity times scale, within the bounds of a machine.
 func whole(name v1.ResourceName, q resource.Quantity, scale int64) (int64, error) {
-	if q.Sign() < 0 || q.CmpInt64(topo.MaxBytes) > 0 {
-		return 0, fmt.Errorf("%s: quantity %s is outside 0..%d", name, q.String(), int64(topo.MaxBytes))
+	if !quantity.Within(q, topo.MaxBytes) {
+		return 0, fmt.Errorf("%s: quantity %s is outside 0..%d", name, quantity.Text(q), int64(topo.MaxBytes))
 	}
-	if scale == 1000 {
+	switch {
+	case q.IsZero():
+		return 0, nil
+	case scale == 1000:
 		return q.MilliValue(), nil
 	}
 	return q.Value(), nil

@@ -140,6 +140,34 @@ func TestQuantitiesBeyondAnyMachineAreRefused(t *testing.T) {
 	}
 }
 
+// A quantity of a few bytes must not cost more than any other: expanding these takes practically forever.
+func TestQuantitiesWithWildExponentsAreRefusedAtOnce(t *testing.T) {
+	const bound = " is outside 0..1125899906842624"
+	for _, c := range []struct{ amount, want string }{
+		{"cpu=1e2000000000", "cpu: quantity about +Inf" + bound},
+		{"cpu=-1e2000000000", "cpu: quantity about -Inf" + bound},
+		{"memory=1e100", "memory: quantity about 1e+100" + bound},
+		{"hugepages-1Gi=7e1999999999", "hugepages-1Gi: quantity about +Inf" + bound},
+		{"a.com/gpu=1e2147483647", "a.com/gpu: quantity about +Inf" + bound},
+	} {
+		p := podOf("p", exact("c", c.amount), exact("d", "cpu=1 memory=1 a.com/gpu=1"), box("e", "cpu=1", "cpu=1e2000000000"))
+		p.Spec.Overhead = list("cpu=1e1999999999")
+		if _, err := Pod(p); err == nil || err.Error() != "pod default/p: container c: "+c.want {
+			t.Errorf("%s: error %v, want %s", c.amount, err, c.want)
+		}
+		node := &v1.Node{Status: v1.NodeStatus{Allocatable: list("cpu=4 memory=1e1999999999 pods=1e2000000000 a.com/gpu=0e2000000000")}}
+		for _, r := range Lacks(p, node, []*v1.Pod{podOf("q", exact("c", c.amount))}) {
+			if len(r.Text()) > 200 {
+				t.Errorf("%s: reason %s", c.amount, r.Text())
+			}
+		}
+	}
+	zero := podOf("p", exact("c", "cpu=0e2000000000 memory=0e1999999999 a.com/gpu=0e2000000000"), exact("d", "cpu=0e1000000000"))
+	if got, err := Pod(zero); err != nil || text(got) != "BestEffort; app c 0m memory=0 a.com/gpu=0; app d 0m" {
+		t.Errorf("zeros with an exponent: %v, %v", got, err)
+	}
+}
+
 // Pods come out of an informer's cache that others read.
 func TestThePodIsNotChanged(t *testing.T) {
 	p := podOf("p", exact("c", "cpu=2 memory=1500m a.com/gpu=1"), exact("d", "cpu=1 memory=1Gi"))

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/tenon-numa/tenon/api/quantity"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -24,15 +25,17 @@ func Lacks(pod *v1.Pod, node *v1.Node, others []*v1.Pod) []place.Reason {
 		}
 	}
 	out := lacks(Requests(pod), node.Status.Allocatable, used)
-	if most, told := node.Status.Allocatable[v1.ResourcePods]; told && count >= most.Value() {
+	most, told := node.Status.Allocatable[v1.ResourcePods]
+	if most = quantity.Clamp(most); told && count >= most.Value() {
 		out = append(out, place.Reason{Code: place.Lacking, Resource: string(v1.ResourcePods), Want: 1})
 	}
 	return out
 }
 
-// Requests are the plain amounts that a pod asks for, all containers together.
+// Requests are the plain amounts that a pod asks for, all containers together. An amount beyond any machine
+// counts as the largest int64.
 func Requests(pod *v1.Pod) v1.ResourceList {
-	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	return resourcehelper.PodRequests(quantity.ClampPod(pod), resourcehelper.PodResourcesOptions{})
 }
 
 func sum(a, b v1.ResourceList) v1.ResourceList {
@@ -48,6 +51,7 @@ func sum(a, b v1.ResourceList) v1.ResourceList {
 }
 
 func lacks(want, allocatable, used v1.ResourceList) (out []place.Reason) {
+	allocatable = quantity.ClampList(allocatable)
 	for name, q := range want {
 		left := allocatable[name].DeepCopy()
 		left.Sub(used[name])

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/tenon-numa/tenon/api/quantity"
 )
 
 // kinds are the objects that have pods.
@@ -141,7 +143,8 @@ func fresh(p *v1.Pod) {
 
 // Like returns one more of a pod that is there. The error names the field that nothing could be made of.
 func Like(pod *v1.Pod) (Template, error) {
-	t := template("Pod", pod.ObjectMeta, pod.DeepCopy(), 1)
+	// Files are read with [Tame]; a pod of a cluster may still ask for 1e9999999 CPUs.
+	t := template("Pod", pod.ObjectMeta, quantity.ClampPod(pod).DeepCopy(), 1)
 	if err := complete(&t); err != nil {
 		return Template{}, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

@@ -15,8 +15,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/tenon-numa/tenon/api/quantity"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -256,7 +256,7 @@ func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
 
 // needs returns what a pod asks of a node as a whole, overhead included.
 func needs(p *v1.Pod) (whatif.Amounts, error) {
-	out, err := amounts(resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}))
+	out, err := amounts(kube.Requests(p))
 	out["pods"] = 1
 	return out, err
 }
@@ -269,12 +269,14 @@ func amounts(list v1.ResourceList) (out whatif.Amounts, err error) {
 		switch most := int64(whatif.MaxAmount / 1000); {
 		case q.Sign() < 0:
 			n = 0
-		case name == v1.ResourceCPU && q.CmpInt64(most) <= 0:
+		case q.IsZero():
+			n = 0
+		case name == v1.ResourceCPU && quantity.Within(q, most):
 			n = q.MilliValue()
-		case name != v1.ResourceCPU && q.CmpInt64(n) <= 0:
+		case name != v1.ResourceCPU && quantity.Within(q, n):
 			n = q.Value()
 		default:
-			err = fmt.Errorf("%s: %s is more than any node has", name, q.String())
+			err = fmt.Errorf("%s: %s is more than any node has", name, quantity.Text(q))
 		}
 		out[string(name)] = n
 	}

@@ -122,6 +122,25 @@ func TestWhatIsLeftOfNodes(t *testing.T) {
 }
 
 // Pods leave in the order in which the scheduler would take them; those of DaemonSets and of files stay.
+// Expanding 1e2000000000 to digits takes practically forever.
+func TestPodsWithWildAmountsAreNamedAndHarmNoOthers(t *testing.T) {
+	wild := running("wild", "", "1e2000000000", nil)
+	s := made(t, []v1.Node{node("n", nil), node("liar", func(n *v1.Node) {
+		n.Status.Allocatable["cpu"] = resource.MustParse("1e2000000000")
+	})}, wild, running("bound", "n", "1e2000000000", func(p *v1.Pod) {
+		p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0], running("x", "", "0e2000000000", nil).Spec.Containers[0])
+	}), running("small", "n", "1", nil))
+	if _, err := s.Like("ml", "wild"); err == nil || !strings.Contains(err.Error(), "cpu: quantity 9223372036854775807 is outside") {
+		t.Errorf("one more of a pod that asks for 1e2000000000 CPUs: %v", err)
+	}
+	if _, err := s.Like("ml", "small"); err != nil {
+		t.Errorf("one more of a pod beside it: %v", err)
+	}
+	if got := s.Nodes()[1].Used["cpu"]; got != whatif.MaxAmount {
+		t.Errorf("the node of such a pod has %d millicpu in use, want the bound", got)
+	}
+}
+
 func TestPodsThatLoseTheirNode(t *testing.T) {
 	at := func(minute int, priority int32) func(*v1.Pod) {
 		return func(p *v1.Pod) {

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tenon-numa/tenon/api/quantity"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -133,8 +134,8 @@ func reservedMemory(text string) (out []map[string]any, sum resource.Quantity, e
 		for pair := range strings.SplitSeq(rest, ",") {
 			kind, amount, ok := strings.Cut(pair, "=")
 			q, err := resource.ParseQuantity(amount)
-			if !ok || kind == "" || err != nil || q.Sign() < 0 {
-				return nil, sum, fmt.Errorf("--reserved-memory: %q: want KIND=AMOUNT", pair)
+			if !ok || kind == "" || err != nil || !quantity.Within(q, topo.MaxBytes) {
+				return nil, sum, fmt.Errorf("--reserved-memory: %q: want KIND=AMOUNT, at most %d bytes", pair, int64(topo.MaxBytes))
 			}
 			if limits[kind] = amount; kind == topo.Memory {
 				sum.Add(q)

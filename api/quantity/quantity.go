@@ -1,0 +1,120 @@
+// Package quantity reads Kubernetes quantities that a stranger wrote, at a bounded cost.
+//
+// A quantity such as 1e9999999 is nine bytes long, the API server accepts it, and the methods of
+// resource.Quantity expand it to ten million digits before they compare, add or round. Invariant: no
+// function here does arithmetic on a quantity before an approximate comparison shows that it is small. The
+// package refuses to interpret units.
+package quantity
+
+import (
+	"math"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// small bounds the magnitude up to which quantities are compared and added exactly. It is far above 2^63, so
+// that sums of clamped quantities stay below it.
+const small = 1e30
+
+// maxText bounds the text of a quantity in a message.
+const maxText = 40
+
+// Small reports whether comparing, adding and rounding q is cheap.
+func Small(q resource.Quantity) bool {
+	if q.IsZero() {
+		// 0e9999999 is zero, and comparing it expands the other side. q is a copy, so AsDec changes nothing.
+		return q.AsDec().Scale() == 0
+	}
+	// The parser rounds up to 1n, so quantities near zero have few digits.
+	return math.Abs(q.AsApproximateFloat64()) < small
+}
+
+// Within reports whether q is at least 0 and at most most.
+func Within(q resource.Quantity, most int64) bool {
+	return q.IsZero() || q.Sign() > 0 && Small(q) && q.CmpInt64(most) <= 0
+}
+
+// Text returns q as text of bounded length, for messages.
+func Text(q resource.Quantity) string {
+	switch {
+	case q.IsZero():
+		return "0"
+	case Small(q):
+		return clip(q.String())
+	}
+	return "about " + strconv.FormatFloat(q.AsApproximateFloat64(), 'g', 3, 64)
+}
+
+func clip(s string) string {
+	if len(s) > maxText {
+		return s[:maxText] + "..."
+	}
+	return s
+}
+
+// Clamp returns q, or the largest amount of its sign that an int64 holds where q is not small.
+func Clamp(q resource.Quantity) resource.Quantity {
+	switch {
+	case q.IsZero():
+		return *resource.NewQuantity(0, q.Format)
+	case Small(q):
+		return q
+	case q.Sign() < 0:
+		return *resource.NewQuantity(-math.MaxInt64, resource.DecimalSI)
+	}
+	return *resource.NewQuantity(math.MaxInt64, resource.DecimalSI)
+}
+
+// ClampList returns the list with every quantity clamped: the list itself where nothing has to change.
+func ClampList(list v1.ResourceList) v1.ResourceList {
+	if smallList(list) {
+		return list
+	}
+	out := make(v1.ResourceList, len(list))
+	for name, q := range list {
+		out[name] = Clamp(q)
+	}
+	return out
+}
+
+// ClampPod returns the pod with every quantity of its spec clamped: the pod itself where nothing has to
+// change. Sums over the containers of the result are cheap.
+func ClampPod(pod *v1.Pod) *v1.Pod {
+	ok := true
+	lists(pod, func(list *v1.ResourceList) { ok = ok && smallList(*list) })
+	if ok {
+		return pod
+	}
+	out := pod.DeepCopy()
+	lists(out, func(list *v1.ResourceList) { *list = ClampList(*list) })
+	return out
+}
+
+func smallList(list v1.ResourceList) bool {
+	for _, q := range list {
+		if !Small(q) {
+			return false
+		}
+	}
+	return true
+}
+
+// lists calls do for every list of quantities in a pod's spec.
+func lists(pod *v1.Pod, do func(*v1.ResourceList)) {
+	requirements := func(r *v1.ResourceRequirements) {
+		do(&r.Requests)
+		do(&r.Limits)
+	}
+	for i := range pod.Spec.InitContainers {
+		requirements(&pod.Spec.InitContainers[i].Resources)
+	}
+	for i := range pod.Spec.Containers {
+		requirements(&pod.Spec.Containers[i].Resources)
+	}
+	if pod.Spec.Resources != nil {
+		requirements(pod.Spec.Resources)
+	}
+	do(&pod.Spec.Overhead)
+}
