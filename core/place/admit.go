@@ -80,11 +80,15 @@ type admission struct {
 	pod   *Pod
 	// brief: the question is only whether the pod fits. What the last container gets is then not worked
 	// out, since nobody comes after it, nor are reasons.
-	brief   bool
-	tables  bool      // plans are not asked: tests compare both ways
-	taken   []Holding // by index of Pod.Containers
-	spare   spare
+	brief  bool
+	tables bool      // plans are not asked: tests compare both ways
+	taken  []Holding // by index of Pod.Containers
+	spare  spare
+	lent   map[memoryKey]*lent
+	// drawn says of the resources of which an earlier container's devices were left to chance what of them was.
+	drawn   map[string]DeviceBlock
 	reasons []Reason
+	work    work
 }
 
 // own makes the usage a private copy that can be booked on.

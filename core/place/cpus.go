@@ -111,11 +111,11 @@ func (a *admission) bookCPUs(c *Container, got cpuSet) {
 func (a *admission) takeCPUs(h hint, usable cpuSet, want int) (got cpuSet, end ending) {
 	if h.set {
 		near := usable.And(a.near(h.mask))
-		if got, end = a.u.takeCPUs(near, min(want, near.Len())); end != picked {
+		if got, end = a.u.takeCPUs(near, min(want, near.Len()), &a.work); end != picked {
 			return cpuSet{}, end
 		}
 	}
-	rest, end := a.u.takeCPUs(usable.Minus(got), want-got.Len())
+	rest, end := a.u.takeCPUs(usable.Minus(got), want-got.Len(), &a.work)
 	return got.Union(rest), end
 }
 
@@ -206,7 +206,7 @@ func ReserveCPUs(m *topo.Machine, r CPURules, n int) (idset.Set[idset.CPU], erro
 	r.Reserved = idset.Set[idset.CPU]{}
 	u := NewUsage(m, Rules{CPU: r})
 	if n >= 0 {
-		if got, end := u.takeCPUs(m.CPUs(), n); end == picked {
+		if got, end := u.takeCPUs(m.CPUs(), n, &work{}); end == picked {
 			return got, nil
 		}
 	}

@@ -124,12 +124,13 @@ func (a *admission) usableDevices(at int, res topo.Resource) (n int64) {
 // inherit notes that a pick rests on an earlier pick of the pod that was left to chance: what that one
 // took is not there for this one, or is there to be reused.
 func (a *admission) inherit(b *DeviceBlock) {
-	for _, h := range a.taken {
-		for _, d := range h.Devices {
-			if d.Resource == b.Resource {
-				b.Free, b.Loose = b.Free || d.Free, b.Loose || d.Loose
-			}
+	earlier := a.drawn[b.Resource]
+	b.Free, b.Loose = b.Free || earlier.Free, b.Loose || earlier.Loose
+	if b.Free || b.Loose {
+		if a.drawn == nil {
+			a.drawn = map[string]DeviceBlock{}
 		}
+		a.drawn[b.Resource] = DeviceBlock{Free: b.Free, Loose: b.Loose}
 	}
 }
 

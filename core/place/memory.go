@@ -2,7 +2,6 @@ package place
 
 import (
 	"math/bits"
-	"slices"
 
 	"github.com/tenon-numa/tenon/core/topo"
 )
@@ -204,23 +203,47 @@ func (a *admission) leaveMemory(i int) {
 	}
 }
 
-// shrinkInits takes from the blocks of earlier init containers what this container reuses, so that a
-// pod's blocks add up to what it holds (updateInitContainersMemoryBlocks).
+// lent are blocks of finished init containers that later containers reuse: of one kind of memory on the same
+// NUMA nodes, in the order of the containers. All before first are used up.
+type lent struct {
+	blocks []*Block
+	first  int
+}
+
+// shrinkInits takes from the blocks of earlier init containers what this container reuses, so that a pod's
+// blocks add up to what it holds (updateInitContainersMemoryBlocks). A block that is used up is not looked at
+// again, so the work grows with the number of blocks, not with that of pairs of containers.
 func (a *admission) shrinkInits(i int) {
-	for _, b := range a.taken[i].Memory {
-		left := b.Bytes
-		for j := 0; j < i && left > 0; j++ {
-			if a.pod.Containers[j].Kind != Init {
-				continue
-			}
-			a.taken[j].Memory = slices.Clone(a.taken[j].Memory)
-			for k := range a.taken[j].Memory {
-				if old := &a.taken[j].Memory[k]; old.Kind == b.Kind && old.NUMAs == b.NUMAs {
-					part := min(left, old.Bytes)
-					old.Bytes -= part
-					left -= part
-				}
+	if a.brief {
+		return // nobody asks for the holdings
+	}
+	own := a.taken[i].Memory
+	for k := range own {
+		from := a.lent[memoryKey{own[k].NUMAs, own[k].Kind}]
+		for left := own[k].Bytes; from != nil && left > 0 && from.first < len(from.blocks); {
+			block := from.blocks[from.first]
+			part := min(left, block.Bytes)
+			block.Bytes -= part
+			if left -= part; block.Bytes == 0 {
+				from.first++
 			}
 		}
+	}
+	if a.pod.Containers[i].Kind == Init && !a.last(i) {
+		a.lend(own)
+	}
+}
+
+// lend makes the blocks of an init container known to later containers.
+func (a *admission) lend(own []Block) {
+	if a.lent == nil {
+		a.lent = map[memoryKey]*lent{}
+	}
+	for k := range own {
+		key := memoryKey{own[k].NUMAs, own[k].Kind}
+		if a.lent[key] == nil {
+			a.lent[key] = &lent{}
+		}
+		a.lent[key].blocks = append(a.lent[key].blocks, &own[k])
 	}
 }
