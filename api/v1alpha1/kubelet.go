@@ -79,6 +79,9 @@ var (
 	messageForm = regexp.MustCompile(`^[ -~]*$`)
 )
 
+// IsVersion reports whether a layout can say that the kubelet has the version.
+func IsVersion(text string) bool { return matches("version", text, MaxVersion, versionForm) == nil }
+
 func (k *Kubelet) check() error {
 	if err := matches("version", k.Version, MaxVersion, versionForm); err != nil {
 		return err

@@ -26,6 +26,12 @@ const (
 	// HoldingsOmitted: the kubelet lists a pod whose holdings contradict the machine, and the report
 	// leaves that pod out.
 	HoldingsOmitted InexactCode = "holdings-omitted"
+	// DeviceLocality: devices name NUMA nodes that the machine lacks; the report has them without these.
+	DeviceLocality InexactCode = "device-locality"
+	// StateInconsistent: the kubelet's state files contradict each other or its configuration.
+	StateInconsistent InexactCode = "state-inconsistent"
+	// StaleFacts: the machine or the rules are as they were last read, because reading them again failed.
+	StaleFacts InexactCode = "stale-facts"
 )
 
 // Inexact is one reason why the prediction for a node may differ from what the node's kubelet does.

@@ -272,8 +272,8 @@ func newParts(cfg Config, c *changes) (*look, error) {
 		return nil, err
 	}
 	k := &look{cfg: cfg, log: cfg.Logger.WithValues("node", cfg.NodeName), root: os.DirFS(cfg.StateDir), service: service,
-		pods: newPodSet(core.Pods, cfg.NodeName, c.some), nodes: core.Nodes, layouts: layouts, order: newOrder(), claim: newClaim(),
-		home: newHome(meta.Resource(v1.SchemeGroupVersion.WithResource("nodes")), cfg.NodeName, cfg.Labels, c.some),
+		pods: newPodSet(core.Pods, cfg.NodeName, c.some), nodes: core.Nodes, layouts: layouts, order: newOrder(), devices: newDevices(), claim: newClaim(),
+		home: newHome(core.Nodes, cfg.NodeName, cfg.Labels, c.some),
 		own:  newOwn(meta.Resource(v1alpha1.NodeLayoutResource()), cfg.NodeName, cfg.Labels, c.every),
 		// Agents that start at once do not read at once for ever.
 		slow: time.Now().Add(rand.N(cfg.Reread))}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
 // api keeps the objects that an agent reads and writes, and serves them as an API server does.
@@ -59,7 +60,8 @@ func emptyAPI() *api {
 	return &api{layouts: map[string]*v1alpha1.NodeLayout{}, written: make(chan *v1alpha1.NodeLayout, 1000),
 		topologies: map[string]*v1alpha2.NodeResourceTopology{}, zonesSent: make(chan *v1alpha2.NodeResourceTopology, 1000),
 		watching: map[string][]chan metav1.WatchEvent{}, read: map[string]int{},
-		node: v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{UID: "uid-of-node"}}}
+		node: v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{UID: "uid-of-node"},
+			Status: v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v" + kubelet.Modelled + ".3"}}}}
 }
 
 func (a *api) handler() http.Handler {
@@ -132,7 +134,8 @@ func (a *api) serveMeta(kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		name, ok := strings.CutPrefix(q.Get("fieldSelector"), "metadata.name=")
-		if q.Get("sendInitialEvents") != "" || !ok || !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		whole := kind == "nodes"
+		if q.Get("sendInitialEvents") != "" || !ok || whole == strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
 			refuse(w, 422, metav1.StatusReasonInvalid)
 			return
 		}
@@ -144,6 +147,11 @@ func (a *api) serveMeta(kind string) http.HandlerFunc {
 		}
 		if q.Get("watch") == "" {
 			defer a.mu.Unlock()
+			if whole {
+				answer(w, 200, v1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"},
+					ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.revision, 10)}, Items: []v1.Node{a.nodeNamed(name)}})
+				return
+			}
 			list := metav1.PartialObjectMetadataList{
 				TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
 				ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.revision, 10)}}
@@ -168,11 +176,6 @@ func (a *api) serveMeta(kind string) http.HandlerFunc {
 
 // meta is the metadata of an object, nil where there is none; the lock is held.
 func (a *api) meta(kind, name string) *metav1.ObjectMeta {
-	if kind == "nodes" {
-		m := a.node.ObjectMeta
-		m.Name = name
-		return &m
-	}
 	if l := a.layouts[name]; kind == "nodelayouts" && l != nil {
 		return &l.ObjectMeta
 	}
@@ -188,15 +191,25 @@ func partial(m metav1.ObjectMeta) *metav1.PartialObjectMetadata {
 }
 
 // tell sends an event of an object to all watchers of its kind; the lock is held.
-func (a *api) tell(kind, event string, m metav1.ObjectMeta) {
+func (a *api) tell(kind, event string, m metav1.ObjectMeta) { a.send(kind, event, partial(m)) }
+
+// send is tell for an object of any form.
+func (a *api) send(kind, event string, o any) {
 	if a.mute {
 		return
 	}
 	for _, w := range a.watching[kind] {
 		e := metav1.WatchEvent{Type: event}
-		e.Object.Raw, _ = json.Marshal(partial(m))
+		e.Object.Raw, _ = json.Marshal(o)
 		w <- e
 	}
+}
+
+// nodeNamed is the Node with a name; the lock is held.
+func (a *api) nodeNamed(name string) v1.Node {
+	n := a.node
+	n.Name, n.ResourceVersion = name, strconv.FormatInt(a.revision, 10)
+	return n
 }
 
 // count counts a request for one object that etcd has to answer; the lock is held.
@@ -210,9 +223,7 @@ func (a *api) getNode(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.count("nodes", r)
-	n := a.node
-	n.Name = r.PathValue("name")
-	answer(w, 200, n)
+	answer(w, 200, a.nodeNamed(r.PathValue("name")))
 }
 
 // changeNode changes what every Node is.
@@ -221,9 +232,7 @@ func (a *api) changeNode(name string, change func(*v1.Node)) {
 	defer a.mu.Unlock()
 	a.revision++
 	change(&a.node)
-	m := a.node.ObjectMeta
-	m.Name, m.ResourceVersion = name, strconv.FormatInt(a.revision, 10)
-	a.tell("nodes", "MODIFIED", m)
+	a.send("nodes", "MODIFIED", a.nodeNamed(name))
 }
 
 func stream(w http.ResponseWriter, r *http.Request, events <-chan metav1.WatchEvent) {

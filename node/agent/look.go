@@ -43,6 +43,8 @@ type look struct {
 	machine *topo.Machine
 	detail  v1alpha1.Detail
 	rules   place.Rules
+	conf    kubelet.Configuration // what the rules were made of
+	devices *devices
 	from    string // who told the rules, as v1alpha1.Rules.From
 	known   bool   // whether machine and rules are known
 	stale   error  // why they could not be read again
@@ -84,6 +86,7 @@ func (k *look) do(ctx context.Context, full bool) (wrote bool, err error) {
 	if err != nil {
 		return false, errors.Join(err, k.stale)
 	}
+	seen.Capacity, seen.Known = k.node.capacity, k.devices.learn(seen.Allocatable, k.node.capacity)
 	if k.contradicts(seen) != nil && !full {
 		k.discoverRules(ctx)
 	}
@@ -175,7 +178,7 @@ func (k *look) discoverRules(ctx context.Context) {
 		k.stale = errors.Join(k.stale, err)
 		return
 	}
-	k.rules, k.known, k.from, k.doubted = rules, true, v1alpha1.FromFiles, conf.Doubt
+	k.rules, k.conf, k.known, k.from, k.doubted = rules, conf, true, v1alpha1.FromFiles, conf.Doubt
 	if conf.Effective {
 		k.from = v1alpha1.FromKubelet
 	}
@@ -190,11 +193,14 @@ func (k *look) layout(seen kubelet.Observation) (*v1alpha1.NodeLayout, *ledger.N
 	}
 	entries, podErr := seen.Entries(m, k.pods)
 	k.note(err, podErr, k.contradicts(seen), k.doubted, k.vague)
-	entries = k.complete(m, entries)
+	all := entries
+	entries = k.complete(m, slices.Clone(entries))
 	k.order.sort(entries, k.times)
 	l := v1alpha1.FromCore(k.cfg.NodeName, m, k.rules, entries, seen.Groups(m, k.rules, entries, k.pods))
 	l.Describe(k.detail)
 	l.Rules.From = k.from
+	l.Kubelet = k.kubelet()
+	l.Inexact = v1alpha1.FromInexact(k.inexact(m, seen, all, err, podErr))
 	core, err := l.Core()
 	if err != nil {
 		return nil, nil, fmt.Errorf("observation makes no valid layout: %w", err)

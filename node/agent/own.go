@@ -34,7 +34,7 @@ type version struct {
 
 func newOwn(objects metadata.ResourceInterface, name string, labels []string, changed func()) *own {
 	w := &own{labels: labels, changed: changed, there: make(chan struct{})}
-	w.view = newView(objects, name, w.event)
+	w.view = newView(metadataOf(objects), name, w.event)
 	return w
 }
 
@@ -47,7 +47,7 @@ func (w *own) run(ctx context.Context) {
 	}
 }
 
-func (w *own) event(p *metav1.PartialObjectMetadata, deleted bool) {
+func (w *own) event(p metav1.Object, deleted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch now, known := w.versionOf(p), w.known; {

@@ -12,30 +12,52 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// view tells of one object's metadata by a watch of its name. Lists and watches are answered from the API
-// server's cache, and cost etcd nothing.
+// source lists and watches the objects of one kind.
+type source struct {
+	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	kind  runtime.Object // an empty object
+	// trim keeps of an object what its reader needs.
+	trim cache.TransformFunc
+}
+
+// metadataOf lists and watches the metadata of objects.
+func metadataOf(objects metadata.ResourceInterface) source {
+	return source{
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := objects.List(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return list, nil
+		},
+		watch: objects.Watch, kind: &metav1.PartialObjectMetadata{}, trim: bare,
+	}
+}
+
+// view tells of one object by a watch of its name. Lists and watches are answered from the API server's
+// cache, and cost etcd nothing.
 type view struct {
 	informer cache.Controller
 	open     atomic.Bool // whether the last list or watch that was tried is one that the server gave
 }
 
 // newView tells event of every state that an object is in, once it runs.
-func newView(objects metadata.ResourceInterface, name string, event func(p *metav1.PartialObjectMetadata, deleted bool)) *view {
+func newView(objects source, name string, event func(o metav1.Object, deleted bool)) *view {
 	v := &view{}
 	mine := fields.OneTermEqualSelector("metadata.name", name).String()
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = mine
-			list, err := objects.List(ctx, o)
+			list, err := objects.list(ctx, o)
 			if err != nil {
 				v.open.Store(false)
-				return nil, err
 			}
-			return list, nil
+			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = mine
-			w, err := objects.Watch(ctx, o)
+			w, err := objects.watch(ctx, o)
 			v.open.Store(err == nil)
 			return w, err
 		},
@@ -44,14 +66,14 @@ func newView(objects metadata.ResourceInterface, name string, event func(p *meta
 		if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = d.Obj
 		}
-		if p, ok := obj.(*metav1.PartialObjectMetadata); ok {
-			event(p, deleted)
+		if o, ok := obj.(metav1.Object); ok {
+			event(o, deleted)
 		}
 	}
 	_, v.informer = cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: lw,
-		ObjectType:    &metav1.PartialObjectMetadata{},
-		Transform:     bare,
+		ObjectType:    objects.kind,
+		Transform:     objects.trim,
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { tell(obj, false) },
 			UpdateFunc: func(_, obj any) { tell(obj, false) },

@@ -28,6 +28,8 @@ type Configuration struct {
 	ReserveCPUs int
 	// Effective says that the kubelet itself told it, flags included; false is what its files say.
 	Effective bool
+	// Gates are the feature gates that concern the managers, as far as the configuration sets them.
+	Gates map[string]bool
 	// Doubt is why the kubelet was not believed, or not asked, where files were read instead; nil where
 	// nobody wanted to ask it.
 	Doubt error
@@ -76,6 +78,9 @@ func configuration(in *kubeletv1beta1.KubeletConfiguration) (c Configuration, er
 		return c, err
 	}
 	if err := cpuRules(in, &c); err != nil {
+		return c, err
+	}
+	if c.Gates, err = managerGates(in.FeatureGates); err != nil {
 		return c, err
 	}
 	return c, memoryRules(in, &c.Rules.Memory)

@@ -46,6 +46,11 @@ type Observation struct {
 	CPU         *CPUState
 	Memory      *MemoryState
 	Devices     *DeviceState
+	// Capacity is how many devices of each resource the Node says it has, unhealthy ones included; nil where
+	// the Node is not known.
+	Capacity map[string]int64
+	// Known are devices that the kubelet listed as allocatable earlier.
+	Known []Device
 }
 
 // Observe asks the service and then reads the state files in root, the kubelet's root directory. A
@@ -114,49 +119,6 @@ func readState[T any](root fs.FS, file string, parse func([]byte) (*T, error)) (
 		return nil, fmt.Errorf("kubelet state: %w", err)
 	}
 	return parse(data)
-}
-
-// Machine returns the machine with the devices that the kubelet has: the allocatable ones, and, as
-// unhealthy, those that a container still holds though they are not allocatable. The error says which
-// devices name numas that the machine lacks; they are kept, without those numas. The kubelet knows nothing of
-// PCI roots: a device that m describes, too, keeps the root that it has there.
-func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) {
-	var faults []error
-	s := m.Spec()
-	s.Devices = nil
-	have := map[[2]string]bool{}
-	add := func(d Device, unhealthy bool) {
-		if key := [2]string{d.Resource, d.ID}; have[key] {
-			return
-		} else {
-			have[key] = true
-		}
-		described, _ := m.Resource(d.Resource)
-		spec := topo.DeviceSpec{Resource: d.Resource, ID: d.ID, Unhealthy: unhealthy, Root: described.Device(d.ID).Root}
-		for id := range d.NUMAs.All() {
-			if _, ok := m.Position(id); ok {
-				spec.NUMAs = append(spec.NUMAs, id)
-			} else {
-				faults = append(faults, fmt.Errorf("device %s %s: machine has no numa %d", d.Resource, d.ID, id))
-			}
-		}
-		s.Devices = append(s.Devices, spec)
-	}
-	for _, d := range o.Allocatable {
-		add(d, false)
-	}
-	for _, l := range o.Listed {
-		for _, c := range l.Containers {
-			for _, d := range c.Devices {
-				add(d, true)
-			}
-		}
-	}
-	out, err := topo.New(s)
-	if err != nil {
-		return nil, fmt.Errorf("machine with devices: %w", err)
-	}
-	return out, errors.Join(faults...)
 }
 
 // Entries returns what every active pod holds of the machine, in the order of the service's list. A

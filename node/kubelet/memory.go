@@ -20,14 +20,10 @@ func (o Observation) Groups(m *topo.Machine, r place.Rules, entries []ledger.Ent
 		return nil
 	}
 	u := place.NewUsage(m, r)
-	keep := map[string]bool{}
 	for _, e := range entries {
 		u = u.Hold(e.Holdings...)
-		if pod, ok := pods.Pod(e.Pod.Namespace, e.Pod.Name); ok {
-			keep[pod.StateUID] = true
-		}
 	}
-	left := o.Memory.leave(keep)
+	left := o.Memory.leave(stateUIDs(entries, pods))
 	out := map[int]place.MemoryGroup{}
 	for at, n := range m.NUMAs() {
 		t := left[n.ID]
@@ -38,6 +34,17 @@ func (o Observation) Groups(m *topo.Machine, r place.Rules, entries []ledger.Ent
 		said := place.MemoryGroup{NUMAs: mask, Free: t.amounts(m.Kinds())}
 		if err == nil && mask.Has(at) && differ(said, u.MemoryGroup(at)) {
 			out[at] = said
+		}
+	}
+	return out
+}
+
+// stateUIDs returns the UIDs under which the kubelet keeps the pods of entries.
+func stateUIDs(entries []ledger.Entry, pods Pods) map[string]bool {
+	out := map[string]bool{}
+	for _, e := range entries {
+		if pod, ok := pods.Pod(e.Pod.Namespace, e.Pod.Name); ok {
+			out[pod.StateUID] = true
 		}
 	}
 	return out
@@ -65,8 +72,8 @@ type table struct {
 	free, reserved map[string]uint64
 }
 
-// leave returns the manager's tables after it gave back the memory of all pods but those with the UIDs,
-// in an order of UIDs and containers; the manager's own order is chance.
+// leave returns the manager's tables after it gave back the memory of all pods but those with the UIDs, in the
+// order of UIDs and containers. The manager's own order is that of a Go map; see ReleaseOrder.
 func (s *MemoryState) leave(keep map[string]bool) map[idset.NUMA]*table {
 	out := map[idset.NUMA]*table{}
 	for id, cells := range s.Cells {

@@ -1,0 +1,158 @@
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// The device manager counts unhealthy devices when it computes how many NUMA nodes a request needs
+// (pkg/kubelet/cm/devicemanager/topology_hints.go, generateDeviceTopologyHints). The podresources service
+// lists healthy devices only. The Node's capacity has both, so the difference says how many are unhealthy.
+
+// stock is the devices of one resource.
+type stock struct {
+	healthy []Device // listed as allocatable
+	held    []Device // held by a container, and not listed
+	known   []Device // listed earlier, and neither listed nor held now
+	count   int64    // capacity of the Node; -1 where that is not known
+}
+
+// stocks returns the devices by resource.
+func (o Observation) stocks() map[string]*stock {
+	out, have := map[string]*stock{}, map[[2]string]bool{}
+	add := func(d Device, to func(*stock) *[]Device) {
+		if key := [2]string{d.Resource, d.ID}; have[key] {
+			return
+		} else {
+			have[key] = true
+		}
+		s := out[d.Resource]
+		if s == nil {
+			s = &stock{count: -1}
+			if o.Capacity != nil {
+				s.count = o.Capacity[d.Resource]
+			}
+			out[d.Resource] = s
+		}
+		list := to(s)
+		*list = append(*list, d)
+	}
+	for _, d := range o.Allocatable {
+		add(d, func(s *stock) *[]Device { return &s.healthy })
+	}
+	for _, l := range o.Listed {
+		for _, c := range l.Containers {
+			for _, d := range c.Devices {
+				add(d, func(s *stock) *[]Device { return &s.held })
+			}
+		}
+	}
+	for _, d := range o.Known {
+		if s := out[d.Resource]; s != nil || o.Capacity[d.Resource] > 0 {
+			add(d, func(s *stock) *[]Device { return &s.known })
+		}
+	}
+	return out
+}
+
+// unhealthy returns how many devices are unhealthy, at least, and those of them that have a name: devices
+// that containers hold go before devices that were listed earlier. Where the capacity is not known, held
+// devices that are not listed count as unhealthy. Where it counts no unhealthy device, the plugin no longer
+// has them at all, and the kubelet does not count them.
+func (s *stock) unhealthy() (count int64, named []Device) {
+	if s.count < 0 {
+		return int64(len(s.held)), s.held
+	}
+	count = max(0, s.count-int64(len(s.healthy)))
+	named = slices.Concat(s.held, s.known)
+	return count, named[:min(count, int64(len(named)))]
+}
+
+// Machine returns the machine with the devices that the kubelet has: the allocatable ones, and the unhealthy
+// ones as far as they have a name (see Unhealthy). The error says which devices name NUMA nodes that the
+// machine lacks; they are kept, without those NUMA nodes. The kubelet knows nothing of PCI roots: a device
+// that m describes, too, keeps the root that it has there.
+func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) {
+	var faults []error
+	s := m.Spec()
+	s.Devices = nil
+	add := func(d Device, unhealthy bool) {
+		described, _ := m.Resource(d.Resource)
+		spec := topo.DeviceSpec{Resource: d.Resource, ID: d.ID, Unhealthy: unhealthy, Root: described.Device(d.ID).Root}
+		for id := range d.NUMAs.All() {
+			if _, ok := m.Position(id); ok {
+				spec.NUMAs = append(spec.NUMAs, id)
+			} else {
+				faults = append(faults, fmt.Errorf("device %s %s: machine has no numa %d", d.Resource, d.ID, id))
+			}
+		}
+		s.Devices = append(s.Devices, spec)
+	}
+	stocks := o.stocks()
+	for _, name := range slices.Sorted(maps.Keys(stocks)) {
+		for _, d := range stocks[name].healthy {
+			add(d, false)
+		}
+		_, named := stocks[name].unhealthy()
+		for _, d := range named {
+			add(d, true)
+		}
+	}
+	out, err := topo.New(s)
+	if err != nil {
+		return nil, fmt.Errorf("machine with devices: %w", err)
+	}
+	return out, errors.Join(faults...)
+}
+
+// Unhealthy returns a reason for each resource of which the kubelet counts devices that it does not list. Which
+// devices these are is at best likely, because a plugin may have replaced some. Hints need them only where a
+// topology policy is set and the machine has several NUMA nodes.
+func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Inexact) {
+	if r.Topology.Policy == place.None || len(m.NUMAs()) < 2 {
+		return nil
+	}
+	stocks := o.stocks()
+	for _, name := range slices.Sorted(maps.Keys(stocks)) {
+		s := stocks[name]
+		n, named := s.unhealthy()
+		if n == 0 {
+			continue
+		}
+		out = append(out, ledger.Inexact{Code: ledger.UnhealthyDevices, Message: fmt.Sprintf(
+			"%s: %d devices are listed as healthy, %d more are unhealthy; the NUMA nodes of %d of these are taken from earlier reports",
+			name, len(s.healthy), n, len(named))})
+	}
+	return out
+}
+
+// maxNUMAID is the greatest id of a NUMA node that the kubelet's managers can hold in a mask
+// (pkg/kubelet/cm/topologymanager/bitmask).
+const maxNUMAID = 63
+
+// Unusable says why the kubelet's managers fail on a machine with these rules, whatever the pod: a NUMA node
+// with an id of 64 or more fits into no mask of theirs, and the topology manager and the static memory manager
+// then end the process.
+func Unusable(m *topo.Machine, r place.Rules) (why ledger.Inexact, is bool) {
+	if r.Topology.Policy == place.None && !r.Memory.Static {
+		return why, false
+	}
+	var beyond []idset.NUMA
+	for _, n := range m.NUMAs() {
+		if n.ID > maxNUMAID {
+			beyond = append(beyond, n.ID)
+		}
+	}
+	if len(beyond) == 0 {
+		return why, false
+	}
+	return ledger.Inexact{Code: ledger.KubeletUnusable, Message: fmt.Sprintf("NUMA nodes %s: the kubelet's managers fail with ids above %d; "+
+		"use topologyManagerPolicy none and memoryManagerPolicy None", idset.Of(beyond...), maxNUMAID)}, true
+}

@@ -1,0 +1,110 @@
+package kubelet_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/kubelet"
+)
+
+func gpu(id string, numa idset.NUMA) kubelet.Device {
+	return kubelet.Device{Resource: "x.io/gpu", ID: id, NUMAs: idset.Of(numa)}
+}
+
+func holder(devices ...kubelet.Device) kubelet.Listed {
+	return kubelet.Listed{Namespace: "ns", Name: "p", Containers: []kubelet.ListedContainer{{Name: "main", Devices: devices}}}
+}
+
+// What the kubelet counts and does not list is unhealthy; what it neither counts nor lists is gone.
+func TestUnhealthyDevicesAreThoseThatTheNodeCounts(t *testing.T) {
+	healthy := []kubelet.Device{gpu("g1", 0), gpu("g2", 4)}
+	for _, c := range []struct {
+		what       string
+		o          kubelet.Observation
+		want, says string
+	}{
+		{"all healthy", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 2}}, "g1 g2", ""},
+		{"one unhealthy, never seen", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 3}}, "g1 g2",
+			"2 devices are listed as healthy, 1 more are unhealthy; the NUMA nodes of 0 of"},
+		{"one unhealthy, seen before", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 3}, Known: []kubelet.Device{gpu("g0", 4), gpu("g1", 0)}},
+			"!g0 g1 g2", "1 more are unhealthy; the NUMA nodes of 1 of"},
+		{"one unhealthy, held", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 3}, Listed: []kubelet.Listed{holder(gpu("g3", 4))},
+			Known: []kubelet.Device{gpu("g0", 4)}}, "g1 g2 !g3", "1 more are unhealthy"},
+		{"held by a container, and its plugin has it no longer", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 2},
+			Listed: []kubelet.Listed{holder(gpu("g1", 0), gpu("g3", 4))}}, "g1 g2", ""},
+		{"replaced by another", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 2}, Known: []kubelet.Device{gpu("g0", 4)}}, "g1 g2", ""},
+		{"the Node's status is late", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 0}, Known: []kubelet.Device{gpu("g0", 4)}}, "g1 g2", ""},
+		{"the Node does not say", kubelet.Observation{Listed: []kubelet.Listed{holder(gpu("g3", 4))}}, "g1 g2 !g3", "1 more are unhealthy"},
+	} {
+		c.o.Allocatable = healthy
+		m, err := c.o.Machine(twoNUMAs(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range m.Resources()[0].Devices {
+			mark := ""
+			if d.Unhealthy {
+				mark = "!"
+			}
+			got = append(got, mark+d.ID)
+		}
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("%s: devices are %s, want %s", c.what, s, c.want)
+		}
+		why := c.o.Unhealthy(m, place.Rules{Topology: place.TopologyRules{Policy: place.Restricted}})
+		if (len(why) > 0) != (c.says != "") || len(why) > 0 && (why[0].Code != ledger.UnhealthyDevices || !strings.Contains(why[0].Message, c.says)) {
+			t.Errorf("%s: reasons are %v, want %q", c.what, why, c.says)
+		}
+		if why := c.o.Unhealthy(m, place.Rules{}); len(why) > 0 {
+			t.Errorf("%s: without a topology policy hints count for nothing, and the reasons are %v", c.what, why)
+		}
+	}
+}
+
+// Two NUMA nodes of four devices each, of which one on each has failed: the kubelet counts eight, finds that
+// four fit on one NUMA node, and refuses a pod that would get three and one.
+func TestFreeUnhealthyDevicesDecide(t *testing.T) {
+	o := kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 8}}
+	for i := range 8 {
+		d := gpu(fmt.Sprint("g", i), idset.NUMA(i/4*4))
+		if o.Known = append(o.Known, d); i%4 > 0 {
+			o.Allocatable = append(o.Allocatable, d)
+		}
+	}
+	m, err := o.Machine(twoNUMAs(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := place.NewUsage(m, place.Rules{Topology: place.TopologyRules{Policy: place.Restricted}})
+	p := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "main", Devices: []place.Count{{Resource: "x.io/gpu", N: 4}}}}}
+	if v := place.Place(u, p); v.Fits() {
+		t.Errorf("four devices of six fit, as %v; the kubelet says TopologyAffinityError", v.Holdings)
+	}
+}
+
+// A NUMA node of id 64 or more fits into no mask of the kubelet's.
+func TestMachinesThatNoKubeletCanUse(t *testing.T) {
+	wide, err := topo.ParseMachine("numa 0 cpus 0-3 memory 16Gi\nnuma 250 memory 16Gi\nnuma 255 memory 16Gi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hints, memory := place.Rules{Topology: place.TopologyRules{Policy: place.BestEffort}}, place.Rules{Memory: place.MemoryRules{Static: true}}
+	for _, r := range []place.Rules{hints, memory} {
+		why, is := kubelet.Unusable(wide, r)
+		if !is || why.Code != ledger.KubeletUnusable || !strings.Contains(why.Message, "250,255") || !strings.Contains(why.Message, "policy none") && !strings.Contains(why.Message, "Policy none") {
+			t.Errorf("%v, %+v", is, why)
+		}
+		if _, is := kubelet.Unusable(twoNUMAs(t), r); is {
+			t.Error("a machine with the NUMA nodes 0 and 4 is not usable")
+		}
+	}
+	if why, is := kubelet.Unusable(wide, place.Rules{}); is {
+		t.Errorf("without managers: %s", why.Message)
+	}
+}

@@ -1,0 +1,126 @@
+package kubelet
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// maxOrdered is the number of blocks of which every order is tried.
+const maxOrdered = 6
+
+// ReleaseOrder returns a reason where the memory manager has still to release memory of ended pods, and what is
+// then free on each NUMA node depends on the order. The manager releases in the order of a Go map
+// (pkg/kubelet/cm/memorymanager/memory_manager.go, removeStaleState), and a block on several NUMA nodes takes
+// from the lowest of them whatever is assigned there. Once the manager has released it, its file says what is
+// free, and the reason is gone. Entries are those of the same observation.
+func (o Observation) ReleaseOrder(r place.Rules, entries []ledger.Entry, pods Pods) (why ledger.Inexact, is bool) {
+	if o.Memory == nil || !r.Memory.Static {
+		return why, false
+	}
+	keep := stateUIDs(entries, pods)
+	ended, count := map[string][]MemoryBlock{}, 0
+	for _, uid := range o.Memory.uids() {
+		if keep[uid] {
+			continue
+		}
+		count++
+		for _, b := range o.Memory.blocks(uid) {
+			if b.Bytes > 0 {
+				ended[b.Kind] = append(ended[b.Kind], b)
+			}
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(ended)) {
+		if o.Memory.ordered(kind, ended[kind]) {
+			return ledger.Inexact{Code: ledger.ReleaseOrder, Message: fmt.Sprintf("the kubelet still has to release %s of %d ended pods; "+
+				"which NUMA nodes then have how much of it free depends on an order that it leaves to chance", kind, count)}, true
+		}
+	}
+	return why, false
+}
+
+// ordered reports whether the order in which blocks of one kind are released may decide what is free. It is
+// exact for a few blocks, and says yes where there are too many to try.
+func (s *MemoryState) ordered(kind string, blocks []MemoryBlock) bool {
+	wide := func(b MemoryBlock) bool { return b.NUMAs.Len() > 1 }
+	for len(blocks) > 0 {
+		var together []MemoryBlock
+		together, blocks = connected(blocks)
+		switch {
+		case !slices.ContainsFunc(together, wide) || len(together) == 1:
+		case len(together) > maxOrdered || s.ordersDiffer(kind, together):
+			return true
+		}
+	}
+	return false
+}
+
+// connected splits off the blocks that share NUMA nodes with the first one, directly or by others.
+func connected(blocks []MemoryBlock) (together, others []MemoryBlock) {
+	numas := blocks[0].NUMAs
+	for n := -1; n != numas.Len(); {
+		n = numas.Len()
+		for _, b := range blocks {
+			if b.NUMAs.AndLen(numas) > 0 {
+				numas = numas.Union(b.NUMAs)
+			}
+		}
+	}
+	for _, b := range blocks {
+		if b.NUMAs.AndLen(numas) == 0 {
+			others = append(others, b)
+		} else {
+			together = append(together, b)
+		}
+	}
+	return together, others
+}
+
+// part returns the tables of one kind on the NUMA nodes of blocks.
+func (s *MemoryState) part(kind string, blocks []MemoryBlock) map[idset.NUMA]*table {
+	out := map[idset.NUMA]*table{}
+	for _, b := range blocks {
+		for id := range b.NUMAs.All() {
+			if _, ok := s.Cells[id]; ok && out[id] == nil {
+				out[id] = &table{free: map[string]uint64{kind: s.Free[id][kind]}, reserved: map[string]uint64{kind: s.Used[id][kind]}}
+			}
+		}
+	}
+	return out
+}
+
+// ordersDiffer reports whether two orders of releasing blocks leave different amounts free.
+func (s *MemoryState) ordersDiffer(kind string, blocks []MemoryBlock) bool {
+	seen := ""
+	var try func(done int) bool
+	try = func(done int) bool {
+		if done == len(blocks) {
+			tables := s.part(kind, blocks)
+			for _, b := range blocks {
+				release(tables, b)
+			}
+			text := ""
+			for _, id := range slices.Sorted(maps.Keys(tables)) {
+				text += fmt.Sprint(id, tables[id].free[kind], " ")
+			}
+			differs := seen != "" && seen != text
+			seen = text
+			return differs
+		}
+		for i := done; i < len(blocks); i++ {
+			blocks[done], blocks[i] = blocks[i], blocks[done]
+			differs := try(done + 1)
+			blocks[done], blocks[i] = blocks[i], blocks[done]
+			if differs {
+				return true
+			}
+		}
+		return false
+	}
+	return try(0)
+}
