@@ -41,10 +41,13 @@ func (l *NodeLayout) CoreOn(machine func(topo.Spec) (*topo.Machine, error)) (Lay
 
 func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out Layout, err error) {
 	if l.Malformed != "" {
-		return out, fmt.Errorf("object does not decode: %s", l.Malformed)
+		return out, fmt.Errorf("object does not decode: %s", printable(l.Malformed))
 	}
-	if l.Sequence < 0 {
-		return out, fmt.Errorf("sequence: %d is below 0", l.Sequence)
+	if l.Sequence < 0 || l.Sequence > MaxSequence {
+		return out, fmt.Errorf("sequence: %d is outside 0..%d", l.Sequence, int64(MaxSequence))
+	}
+	if err := checkText("agent: id", l.Agent.ID, 0, maxAgent, word); err != nil {
+		return out, err
 	}
 	spec, err := l.Machine.core()
 	if err == nil {
@@ -169,6 +172,9 @@ func devices(in []Resource) (out []topo.DeviceSpec, err error) {
 	}
 	seen := map[string]bool{}
 	for _, r := range in {
+		if err := checkText("resource", r.Resource, 1, topo.MaxName, graphic); err != nil {
+			return nil, err
+		}
 		if seen[r.Resource] {
 			return nil, fmt.Errorf("resource %q is named twice", clip(r.Resource))
 		}
@@ -187,7 +193,7 @@ func devices(in []Resource) (out []topo.DeviceSpec, err error) {
 				return nil, fmt.Errorf("resource %q: %w", clip(r.Resource), err)
 			}
 			list := numas.List()
-			for _, id := range g.IDs {
+			for _, id := range g.IDs { // package topo checks the names
 				out = append(out, topo.DeviceSpec{Resource: r.Resource, ID: id, NUMAs: list, Unhealthy: g.Unhealthy, Root: g.Root})
 			}
 		}
@@ -372,4 +378,14 @@ func clip(s string) string {
 		return s[:60] + "..."
 	}
 	return s
+}
+
+// printable replaces what is not visible ASCII.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
 }

@@ -28,13 +28,21 @@ type Detail struct {
 }
 
 // Describe writes the detail into a layout. Functions keep their order; those beyond MaxFunctions are
-// counted only.
+// counted only. A text that the layout has no form for is left out: nothing depends on it.
 func (l *NodeLayout) Describe(d Detail) {
 	for i := range l.Machine.NUMAs {
 		l.Machine.NUMAs[i].MemoryKind = d.MemoryKinds[idset.NUMA(l.Machine.NUMAs[i].ID)]
 	}
 	n := min(len(d.Functions), MaxFunctions)
 	l.Machine.Functions = slices.Clone(d.Functions[:n])
+	for i := range l.Machine.Functions {
+		f := &l.Machine.Functions[i]
+		for _, text := range []*string{&f.ID, &f.Driver, &f.VirtualDriver} {
+			if checkText("", *text, 0, maxFunctionText, word) != nil {
+				*text = ""
+			}
+		}
+	}
 	l.Machine.FunctionsOmitted = int32(len(d.Functions) - n)
 	for i := range l.Machine.Devices {
 		l.Machine.Devices[i].Groups = rooted(l.Machine.Devices[i].Groups, d.Roots)
@@ -72,9 +80,10 @@ func checkFunctions(in []Function) error {
 		if _, err := idset.Parse[idset.NUMA](string(f.NUMAs)); err != nil {
 			return fmt.Errorf("functions[%d]: numas: %w", i, err)
 		}
-		for _, text := range []string{f.Address, f.Class, f.ID, f.Driver, f.VirtualDriver} {
-			if len(text) > maxFunctionText {
-				return fmt.Errorf("functions[%d]: text of %d bytes is longer than %d", i, len(text), maxFunctionText)
+		for _, t := range []struct{ field, value string }{{"address", f.Address}, {"class", f.Class}, {"id", f.ID},
+			{"driver", f.Driver}, {"virtualDriver", f.VirtualDriver}} {
+			if err := checkText(t.field, t.value, 0, maxFunctionText, word); err != nil {
+				return fmt.Errorf("functions[%d]: %w", i, err)
 			}
 		}
 	}

@@ -62,16 +62,20 @@ func entries(m *topo.Machine, in []PodHoldings) ([]ledger.Entry, error) {
 }
 
 func checkPod(id ledger.PodID) error {
-	for _, f := range []struct{ field, value string }{{"namespace", id.Namespace}, {"name", id.Name}, {"uid", id.UID}} {
-		if n := len(f.value); n == 0 || n > topo.MaxName {
-			return fmt.Errorf("pod %q: %s of %d bytes is outside 1..%d", clip(id.String()), f.field, n, topo.MaxName)
+	for _, f := range []struct {
+		field, value string
+		most         int
+		form         form
+	}{{"namespace", id.Namespace, maxLabel, label}, {"name", id.Name, topo.MaxName, dotted}, {"uid", id.UID, topo.MaxName, word}} {
+		if err := checkText(f.field, f.value, 1, f.most, f.form); err != nil {
+			return fmt.Errorf("pod %q: %w", clip(id.String()), err)
 		}
 	}
 	return nil
 }
 
 func (c *ContainerHolding) core(m *topo.Machine) (h place.Holding, err error) {
-	if err := within("bytes of name", len(c.Name), 0, topo.MaxName); err != nil {
+	if err := checkText("name", c.Name, 0, maxLabel, label); err != nil {
 		return h, err
 	}
 	h.Container = c.Name
@@ -109,8 +113,8 @@ func heldDevices(m *topo.Machine, in []HeldDevices) (out []place.DeviceBlock, er
 	}
 	seen := map[string]bool{}
 	for _, d := range in {
-		if n := len(d.Resource); n == 0 || n > topo.MaxName {
-			return nil, fmt.Errorf("resource %q: %d bytes is outside 1..%d", clip(d.Resource), n, topo.MaxName)
+		if err := checkText("resource", d.Resource, 1, topo.MaxName, graphic); err != nil {
+			return nil, err
 		}
 		if seen[d.Resource] {
 			return nil, fmt.Errorf("resource %q is named twice", d.Resource)
@@ -122,8 +126,11 @@ func heldDevices(m *topo.Machine, in []HeldDevices) (out []place.DeviceBlock, er
 		ids := slices.Clone(d.IDs)
 		slices.Sort(ids)
 		for i, id := range ids {
-			if id == "" || len(id) > topo.MaxName || (i > 0 && ids[i-1] == id) {
-				return nil, fmt.Errorf("resource %q: device %q is empty, too long or named twice", d.Resource, clip(id))
+			if err := checkText("device", id, 1, topo.MaxName, graphic); err != nil {
+				return nil, fmt.Errorf("resource %q: %w", d.Resource, err)
+			}
+			if i > 0 && ids[i-1] == id {
+				return nil, fmt.Errorf("resource %q: device %q is named twice", d.Resource, clip(id))
 			}
 		}
 		out = append(out, place.DeviceBlock{Resource: d.Resource, IDs: ids, NUMAs: DeviceNUMAs(m, d.Resource, ids)})

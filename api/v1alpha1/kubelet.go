@@ -60,13 +60,8 @@ type Inexact struct {
 // each message; bytes outside of printable ASCII become "?".
 func FromInexact(in []ledger.Inexact) (out []Inexact) {
 	for _, r := range in[:min(len(in), MaxInexact)] {
-		text := []byte(r.Message[:min(len(r.Message), MaxMessage)])
-		for i, b := range text {
-			if b < ' ' || b > '~' {
-				text[i] = '?'
-			}
-		}
-		out = append(out, Inexact{Code: string(r.Code), Message: string(text)})
+		text := printable(r.Message)
+		out = append(out, Inexact{Code: string(r.Code), Message: text[:min(len(text), MaxMessage)]})
 	}
 	return out
 }

@@ -13,6 +13,9 @@ const (
 	MaxBytes      = 1 << 56 // a memory block of one container on 64 numas of 1 PiB
 	MaxAllowable  = 1 << 16 // max-allowable-numa-nodes
 	MaxFunctions  = 256     // PCI functions, virtual ones not counted
+	MaxSequence   = 1<<53 - 1
+	maxLabel      = 63      // bytes of the name of a namespace, or of a container
+	maxAgent      = 64      // bytes of an agent's id
 	maxThreads    = 64      // threads of one core
 	maxReserved   = 64 * 65 // reservations: every kind on every numa
 	maxMalformed  = 1 << 10 // bytes of a kept decoding error
@@ -37,6 +40,7 @@ type NodeLayout struct {
 
 	// sequence grows with every write of the agent, and by a stride with every start of one.
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9007199254740991
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 	// agent is the process that writes the layout.
@@ -121,6 +125,7 @@ type IDList string
 type Agent struct {
 	// id is of one process and of nothing before or after it.
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[-+.:_0-9A-Za-z]*$`
 	// +optional
 	ID string `json:"id,omitempty"`
 	// since is when the process claimed to write the layout: mostly when it started.
@@ -173,15 +178,18 @@ type Function struct {
 	// address is domain:bus:device.function, in hexadecimal.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[-+.:_0-9A-Za-z]*$`
 	Address string `json:"address"`
 	// class says what it is.
 	// +kubebuilder:validation:Enum=gpu;accelerator;nic;infiniband;nvme
 	Class string `json:"class"`
 	// vendor and device, each four hexadecimal digits, for example "15b3:1021".
 	// +kubebuilder:validation:MaxLength=9
+	// +kubebuilder:validation:Pattern=`^[-+.:_0-9A-Za-z]*$`
 	ID string `json:"id"`
 	// driver that is bound to it; absent where none is.
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[-+.:_0-9A-Za-z]*$`
 	// +optional
 	Driver string `json:"driver,omitempty"`
 	// numas that it is near; absent where nothing says so.
@@ -193,6 +201,7 @@ type Function struct {
 	Virtual int32 `json:"virtual,omitempty"`
 	// virtualDriver is bound to all of them; absent where they differ or have none.
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[-+.:_0-9A-Za-z]*$`
 	// +optional
 	VirtualDriver string `json:"virtualDriver,omitempty"`
 }
@@ -267,6 +276,7 @@ type Resource struct {
 	// resource is the extended resource, for example "nvidia.com/gpu".
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[!-~]*$`
 	Resource string `json:"resource"`
 	// groups are the devices with equal numas, PCI root and health.
 	// +listType=atomic
@@ -283,6 +293,7 @@ type DeviceGroup struct {
 	// root is the PCI host bridge that the devices are below, for example "pci0000:17", by the name that
 	// Linux gives it; absent where that is not known. What fits does not depend on it.
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[!-~]*$`
 	// +optional
 	Root string `json:"root,omitempty"`
 	// unhealthy devices are not given to anybody, but they count where the kubelet computes how many
@@ -295,6 +306,7 @@ type DeviceGroup struct {
 	// +kubebuilder:validation:MaxItems=4096
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[!-~]*$`
 	IDs []string `json:"ids"`
 }
 
@@ -363,6 +375,7 @@ type ReservedMemory struct {
 	// kind is "memory" or "hugepages-SIZE".
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^(memory|hugepages-[1-9][0-9]*(Ki|Mi|Gi|Ti)?)$`
 	Kind string `json:"kind"`
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1125899906842624
@@ -372,14 +385,17 @@ type ReservedMemory struct {
 // PodHoldings is what one pod holds.
 type PodHoldings struct {
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	Namespace string `json:"namespace"`
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	Name string `json:"name"`
 	// uid of the pod object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-+.:_0-9A-Za-z]*$`
 	UID string `json:"uid"`
 	// containers that hold something.
 	// +listType=atomic
@@ -391,7 +407,8 @@ type PodHoldings struct {
 // ContainerHolding is what one container holds.
 type ContainerHolding struct {
 	// name is empty for what the pod holds as a whole (pod-level resources).
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +optional
 	Name string `json:"name,omitempty"`
 	// kind says when the container runs; absent is app.
@@ -418,6 +435,7 @@ type MemoryBlock struct {
 	// kind is "memory" or "hugepages-SIZE".
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^(memory|hugepages-[1-9][0-9]*(Ki|Mi|Gi|Ti)?)$`
 	Kind string `json:"kind"`
 	// +kubebuilder:validation:MinLength=1
 	NUMAs IDList `json:"numas"`
@@ -429,12 +447,14 @@ type MemoryBlock struct {
 type HeldDevices struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[!-~]*$`
 	Resource string `json:"resource"`
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4096
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[!-~]*$`
 	IDs []string `json:"ids"`
 }
 
@@ -461,6 +481,7 @@ type FreeMemory struct {
 	// kind is memory or hugepages-SIZE.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^(memory|hugepages-[1-9][0-9]*(Ki|Mi|Gi|Ti)?)$`
 	Kind string `json:"kind"`
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1125899906842624
