@@ -1,7 +1,6 @@
 package place
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -23,8 +22,8 @@ const DefaultMaxNUMAs = 8
 
 // Place says what the node will do with the pod. It changes neither argument.
 func Place(u *Usage, p *Pod) Verdict {
-	if r, ok := beyond(u); !ok {
-		return Verdict{Error: UnexpectedAdmissionError, Reasons: []Reason{r}}
+	if bars := u.bars(p.Exclusive()); len(bars) > 0 {
+		return Verdict{Error: UnexpectedAdmissionError, Reasons: slices.Clone(bars)}
 	}
 	a := admission{u: u, pod: p, taken: make([]Holding, len(p.Containers))}
 	return a.verdict()
@@ -44,7 +43,8 @@ func Fits(u *Usage, p *Pod) bool {
 	if p.alone() {
 		var x plan
 		x.ready(u, p)
-		a = x.ask(u)
+		steps := 0
+		a = x.ask(u, &steps)
 	} else {
 		c := u.course(p)
 		a = c.ask(u)
@@ -57,7 +57,7 @@ func (p *Pod) alone() bool { return len(p.Containers) == 1 && p.Containers[0].Ki
 
 // fits is Fits by the full engine.
 func fits(u *Usage, p *Pod) bool {
-	if u.beyond {
+	if len(u.bars(p.Exclusive())) > 0 {
 		return false
 	}
 	a := admission{u: u, pod: p, brief: true}
@@ -65,12 +65,6 @@ func fits(u *Usage, p *Pod) bool {
 		a.taken = make([]Holding, len(p.Containers))
 	}
 	return a.run() == ""
-}
-
-// beyond refuses machines that the node's own topology manager would not start on.
-func beyond(u *Usage) (Reason, bool) {
-	most := cmp.Or(u.Rules.Topology.MaxNUMAs, DefaultMaxNUMAs)
-	return Reason{Code: Unsupported, Want: int64(u.numas), Have: int64(most)}, !u.beyond
 }
 
 // admission is one pod on its way through the managers.
@@ -356,7 +350,8 @@ func (a *admission) plain(r *request) (h hint, sure answer) {
 		mask := topo.Mask(1) << uint(i)
 		return hint{mask: mask, set: !row.single || mask != a.u.all, preferred: true}, yes
 	}
-	if row.preferred && (w <= 1 || p.onSeveral(a.u, w) == no) && (!p.pinned || p.memoryHas(a.u)) {
+	steps := 0
+	if row.preferred && (w <= 1 || p.onSeveral(a.u, w, &steps) == no) && (!p.pinned || p.memoryHas(a.u)) {
 		return h, no
 	}
 	return h, unsure

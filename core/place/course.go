@@ -55,13 +55,14 @@ func (u *Usage) course(p *Pod) (c course) {
 
 // ask says whether a usage of the course's ground admits the pod.
 func (c *course) ask(u *Usage) answer {
+	steps := 0
 	switch {
 	case c.hard:
 		return unsure
 	case c.whole:
-		return c.plans[0].askWhole(u)
+		return c.plans[0].askWhole(u, &steps)
 	case len(c.plans) == 1:
-		return c.plans[0].ask(u)
+		return c.plans[0].ask(u, &steps)
 	}
 	var scratch [maxScratch]int64
 	v := *u
@@ -69,19 +70,19 @@ func (c *course) ask(u *Usage) answer {
 	last := len(c.plans) - 1
 	for i := range c.plans[:last] {
 		p := &c.plans[i]
-		if a := p.ask(&v); a != yes {
+		if a := p.ask(&v, &steps); a != yes {
 			return a
 		}
 		if !p.book(&v) {
 			return unsure
 		}
 	}
-	return c.plans[last].ask(&v)
+	return c.plans[last].ask(&v, &steps)
 }
 
 // askWhole is ask for a pod of several app containers that is aligned as a whole.
-func (p *plan) askWhole(u *Usage) answer {
-	a := p.ask(u)
+func (p *plan) askWhole(u *Usage, steps *int) answer {
+	a := p.ask(u, steps)
 	switch {
 	case a == yes && p.one(u) < 0, a == yes && p.cores && u.halves > 0:
 		return unsure

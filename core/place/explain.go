@@ -128,7 +128,7 @@ func (f *family) lack(width, within int) (r Reason, bad bool) {
 func (a *admission) memoryReasons(c *Container, h hint) []Reason {
 	l := newLattice(a.u.Machine.All())
 	if len(l.at) > maxLattice {
-		return []Reason{{Code: Unsupported, Container: c.Name, Want: int64(len(l.at)), Have: maxLattice}}
+		return a.wideReasons(c)
 	}
 	r := request{memory: c.Memory, spare: a.spare}
 	t := newTables(l.size())

@@ -1,7 +1,6 @@
 package place
 
 import (
-	"cmp"
 	"math/bits"
 	"slices"
 
@@ -32,8 +31,8 @@ type ground struct {
 	tidy bool
 	// selfish: numas differ in the distance to themselves, so the lowest of several is not the closest.
 	selfish bool
-	// beyond: the node's own topology manager would not start on so many numas.
-	beyond bool
+	// barsAll and barsGuaranteed say why the node's kubelet serves no pod, and no Guaranteed pod; see Usable.
+	barsAll, barsGuaranteed []Reason
 }
 
 // Ground stands for what a usage does not change by holdings: machine and rules. Grounds of usages that
@@ -55,7 +54,7 @@ func newGround(m *topo.Machine, r Rules) *ground {
 	g := &ground{numas: len(m.NUMAs()), all: m.All(), kinds: m.Kinds(), withCPUs: m.WithCPUs(), perCore: cpusPerCore(m)}
 	g.nobodys, g.even = coresOf(m, r.CPU.Reserved), even(m)
 	g.tidy = g.even && nested(m)
-	g.beyond = r.Topology.Policy != None && g.numas > cmp.Or(r.Topology.MaxNUMAs, DefaultMaxNUMAs)
+	g.barsAll, g.barsGuaranteed = barriers(m, r)
 	g.whole = make([]int64, g.rows(len(m.Resources()))*g.numas)
 	for i, n := range m.NUMAs() {
 		g.whole[i] = int64(n.CPUs.Len())

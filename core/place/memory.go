@@ -144,13 +144,16 @@ func (a *admission) hasFree(mask topo.Mask, want []Amount) bool {
 }
 
 // freeOn returns the bytes of a kind that the numas of a mask have free together.
-func (u *Usage) freeOn(mask topo.Mask, kind string) (sum int64) {
+func (u *Usage) freeOn(mask topo.Mask, kind string) int64 { return u.kindOn(u.amounts, mask, kind) }
+
+// kindOn adds up the amounts of a kind on the numas of a mask.
+func (u *Usage) kindOn(amounts []int64, mask topo.Mask, kind string) (sum int64) {
 	k := u.kind(kind)
 	if k < 0 {
 		return 0
 	}
 	for ; mask != 0; mask &= mask - 1 {
-		sum += u.amounts[u.memory(k)+mask.First()]
+		sum += amounts[u.memory(k)+mask.First()]
 	}
 	return sum
 }
@@ -158,9 +161,12 @@ func (u *Usage) freeOn(mask topo.Mask, kind string) (sum int64) {
 // ownMask returns the manager's own best mask that contains the given one: preferred first, then
 // narrow, then low (findBestHint).
 func (a *admission) ownMask(c *Container, contains topo.Mask) (hint, bool) {
-	l := newLattice(a.u.Machine.All())
-	if len(l.at) > maxLattice || len(c.Memory) == 0 {
+	if len(c.Memory) == 0 {
 		return hint{}, false
+	}
+	l := newLattice(a.u.Machine.All())
+	if len(l.at) > maxLattice {
+		return a.wideMask(c, contains)
 	}
 	var space room
 	r := request{memory: c.Memory, spare: a.spare}

@@ -69,7 +69,7 @@ type plan struct {
 // make makes a request of one app container ready; the plan was the zero plan.
 func (p *plan) make(u *Usage, r *request, exclusive bool) {
 	g, rules := u.ground, &u.Rules
-	p.policy, p.near, p.never = rules.Topology.Policy, g.all, g.beyond
+	p.policy, p.near, p.never = rules.Topology.Policy, g.all, len(g.bars(exclusive)) > 0
 	var universe topo.Mask
 	if r.cpus > 0 {
 		p.cpus, universe = r.cpus, g.withCPUs
@@ -104,7 +104,7 @@ func (p *plan) make(u *Usage, r *request, exclusive bool) {
 	}
 	// The memory manager refuses a container that wants none, where nothing else says where.
 	p.hard = p.hard || exclusive && rules.Memory.Static && !p.pinned
-	p.never = p.never || universe.Len() > maxLattice && (p.policy != None || p.pinned)
+	p.never = p.never || universe.Len() > maxLattice && p.policy != None
 }
 
 // ready is make for a pod that is alone.
@@ -164,8 +164,9 @@ func (p *plan) wantMemory(g *ground, memory []Amount) {
 		return
 	}
 	// Kinds together may need more numas than each alone.
+	steps := 0
 	for p.memory = least; p.memory <= g.numas; p.memory++ {
-		switch p.spans(g.whole, p.rows[p.choosy:p.n], g.all, p.memory) {
+		switch spans(g.whole, p.rows[p.choosy:p.n], g.all, p.memory, &steps) {
 		case yes:
 			return
 		case unsure:
@@ -188,45 +189,8 @@ func (p *plan) push(x row) bool {
 	return true
 }
 
-// fewestOf returns how many numas, those with most first, add up to an amount: one more than there are
-// where they do not.
-func fewestOf(row []int64, amount int64) int {
-	for n := 1; n <= len(row); n++ {
-		if topSum(row, topo.Mask(1)<<uint(len(row))-1, n) >= amount {
-			return n
-		}
-	}
-	return len(row) + 1
-}
-
-// topSum adds up the n largest entries of a row that are in a mask.
-func topSum(row []int64, in topo.Mask, n int) (sum int64) {
-	if n <= 2 { // nearly always
-		var second int64
-		for ; in != 0; in &= in - 1 {
-			x := row[in.First()]
-			second = max(second, min(x, sum))
-			sum = max(sum, x)
-		}
-		return sum + second*int64(n-1)
-	}
-	var top [topo.MaxNUMAs]int64 // descending
-	for ; in != 0; in &= in - 1 {
-		x := row[in.First()]
-		for k := range n {
-			if x > top[k] {
-				x, top[k] = top[k], x
-			}
-		}
-	}
-	for _, x := range top[:n] {
-		sum += x
-	}
-	return sum
-}
-
-// ask says whether a usage of the plan's ground admits the pod.
-func (p *plan) ask(u *Usage) answer {
+// ask says whether a usage of the plan's ground admits the pod. It adds what it looks for several numas to steps.
+func (p *plan) ask(u *Usage, steps *int) answer {
 	if p.never {
 		return no
 	}
@@ -251,9 +215,9 @@ func (p *plan) ask(u *Usage) answer {
 	case SingleNUMA:
 		a = p.single(u)
 	case Restricted:
-		a = p.preferred(u)
+		a = p.preferred(u, steps)
 	case BestEffort:
-		a = p.nearby(u)
+		a = p.nearby(u, steps)
 	}
 	if a == yes && p.doubt {
 		return unsure
@@ -324,12 +288,17 @@ func (p *plan) serves(u *Usage, in topo.Mask) bool {
 
 // together reports whether the numas of a mask have the memory together.
 func (p *plan) together(u *Usage, in topo.Mask) bool {
-	for k := p.choosy; k < p.n; k++ {
+	return addUp(u.amounts, p.rows[p.choosy:p.n], in)
+}
+
+// addUp reports whether the numas of a mask have together all that rows want.
+func addUp(amounts []int64, rows []row, in topo.Mask) bool {
+	for k := range rows {
 		sum := int64(0)
 		for rest := in; rest != 0; rest &= rest - 1 {
-			sum += u.amounts[int(p.rows[k].at)+rest.First()]
+			sum += amounts[int(rows[k].at)+rest.First()]
 		}
-		if sum < p.rows[k].amount {
+		if sum < rows[k].amount {
 			return false
 		}
 	}
@@ -352,7 +321,7 @@ func (p *plan) memoryHas(u *Usage) bool {
 }
 
 // preferred answers where all families have to prefer the same numas.
-func (p *plan) preferred(u *Usage) answer {
+func (p *plan) preferred(u *Usage, steps *int) answer {
 	if p.choosy == 0 && !p.pinned {
 		return yes
 	}
@@ -363,7 +332,7 @@ func (p *plan) preferred(u *Usage) answer {
 			a = yes
 		}
 	case w > 1:
-		a = p.onSeveral(u, w)
+		a = p.onSeveral(u, w, steps)
 	}
 	switch {
 	case a != no:
@@ -388,79 +357,23 @@ func (p *plan) common() int {
 }
 
 // onSeveral looks for w > 1 numas that serve all families together.
-func (p *plan) onSeveral(u *Usage, w int) answer {
+func (p *plan) onSeveral(u *Usage, w int, steps *int) answer {
 	in, rows := p.near, p.rows[:p.n]
 	if p.pinned {
 		for rest := u.grouped; rest != 0; rest &= rest - 1 {
 			c := u.cells[rest.First()].group
-			if c.Len() == w && c&^in == 0 && !u.violates(c) && p.spans(u.amounts, rows, c, w) == yes {
+			if c.Len() == w && c&^in == 0 && !u.violates(c) && addUp(u.amounts, rows, c) {
 				return yes
 			}
 		}
 		in &^= u.used
 	}
-	return p.spans(u.amounts, rows, in, w)
-}
-
-// maxSearch bounds the search for several numas; beyond it, the engine's tables are no dearer.
-const maxSearch = 200
-
-// spans says whether some w numas of a mask have together what rows want.
-func (p *plan) spans(amounts []int64, rows []row, in topo.Mask, w int) answer {
-	var need [maxRows]int64
-	for k := range rows {
-		need[k] = rows[k].amount
-	}
-	steps := 0
-	return span(amounts, rows, need, in, w, &steps)
-}
-
-func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int, steps *int) answer {
-	if *steps++; *steps > maxSearch {
-		return unsure
-	}
-	if in.Len() < w {
-		return no
-	}
-	for k := range rows {
-		if need[k] > 0 && topSum(amounts[rows[k].at:], in, w) < need[k] {
-			return no
-		}
-	}
-	if w <= 1 { // each row has a numa that serves it; they need one for all
-		for ; in != 0; in &= in - 1 {
-			if enough(amounts, rows, &need, in.First()) {
-				return yes
-			}
-		}
-		return no
-	}
-	for in.Len() >= w {
-		i := in.First()
-		in &^= 1 << uint(i)
-		left := need
-		for k := range rows {
-			left[k] -= amounts[int(rows[k].at)+i]
-		}
-		if a := span(amounts, rows, left, in, w-1, steps); a != no {
-			return a
-		}
-	}
-	return no
-}
-
-func enough(amounts []int64, rows []row, need *[maxRows]int64, i int) bool {
-	for k := range rows {
-		if amounts[int(rows[k].at)+i] < need[k] {
-			return false
-		}
-	}
-	return true
+	return spans(u.amounts, rows, in, w, steps)
 }
 
 // nearby answers where the topology manager refuses nothing. Memory may fail: it is assigned next to
 // whatever affinity was found.
-func (p *plan) nearby(u *Usage) answer {
+func (p *plan) nearby(u *Usage, steps *int) answer {
 	if !p.pinned {
 		return yes
 	}
@@ -468,7 +381,7 @@ func (p *plan) nearby(u *Usage) answer {
 		switch {
 		case !p.together(u, u.all):
 			return no
-		case p.preferred(u) == yes:
+		case p.preferred(u, steps) == yes:
 			return yes
 		}
 		return unsure

@@ -140,7 +140,7 @@ func planned(u *Usage, p *Pod) answer {
 
 // byTables is Place without plans.
 func byTables(u *Usage, p *Pod) Verdict {
-	if u.beyond {
+	if len(u.bars(p.Exclusive())) > 0 {
 		return Place(u, p)
 	}
 	a := admission{u: u, pod: p, taken: make([]Holding, len(p.Containers)), tables: true}

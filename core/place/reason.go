@@ -37,6 +37,15 @@ const (
 	Chosen Code = "chosen"
 	// Unsupported: the machine is beyond what this kubelet's topology manager handles.
 	Unsupported Code = "unsupported"
+	// NUMAID: a NUMA node's id is too high for this kubelet's configuration, so the kubelet panics. The reason
+	// is permanent.
+	NUMAID Code = "numa-id"
+	// NoDistances: prefer-closest-numa-nodes on a machine that tells no distances, so the kubelet does not
+	// start. The reason is permanent.
+	NoDistances Code = "no-distances"
+	// TooComplex: deciding this needs more steps than a verdict may make (MaxWork), or the pod has more
+	// containers that need alignment than a node is asked about (MaxContainers). No node is known to refuse.
+	TooComplex Code = "too-complex"
 	// Lacking: the node has not enough left of a plain amount, whatever its numas. Place never says so: it
 	// knows no plain amounts; those who do use it beside the reasons of place.
 	Lacking Code = "lacking"
@@ -72,7 +81,10 @@ type Reason struct {
 	// Width is the number of numas that the policy allows for this want, where Code is Width. Where Code
 	// is Widths, the resource needs Want numas, and the resource With needs Have. Where Code is Demanded,
 	// With are the numas of each resource that the demand is about. Where Code is Endless, With are the
-	// reserved CPUs whose siblings are not reserved, under full-pcpus-only.
+	// reserved CPUs whose siblings are not reserved, under full-pcpus-only. Where Code is TooComplex, Want is
+	// the number of containers, Have the bound, and Width the number of NUMA nodes of the machine, 0 where it
+	// is the pod alone that is too large. Where Code is NUMAID, Want is the id, Have the highest that would do,
+	// and With what cannot handle it.
 	Width int
 	With  string
 }
@@ -87,6 +99,12 @@ func (r Reason) Text() string {
 		return "what pods on their way got is not settled yet"
 	case Refused:
 		return "node refused such a pod (" + r.Resource + ") and has not reported since"
+	case NUMAID:
+		return fmt.Sprintf("its kubelet panics: NUMA node id %d is above %d, under %s", r.Want, r.Have, r.With)
+	case NoDistances:
+		return "its kubelet does not start: prefer-closest-numa-nodes on a machine without NUMA distances"
+	case TooComplex:
+		return r.complexity()
 	}
 	who := "pod"
 	if r.Container != "" {
@@ -113,6 +131,9 @@ func (r Reason) detail() string {
 	case SMT:
 		return want + " as whole cores; has " + amount(r.Resource, r.Have)
 	case Endless:
+		if r.Resource == topo.Memory {
+			return "its kubelet would " + r.loops()
+		}
 		return want + "; its kubelet would " + r.loops()
 	case Group:
 		return want + "; free memory is on numas that serve another numa group"
@@ -132,8 +153,20 @@ func (r Reason) detail() string {
 	return string(r.Code)
 }
 
-// loops says what lets the CPU manager loop.
+// complexity says what is too complex, and the remedy.
+func (r Reason) complexity() string {
+	if r.Width == 0 {
+		return fmt.Sprintf("pod has %d containers that need alignment, more than %d; use fewer containers", r.Want, r.Have)
+	}
+	return fmt.Sprintf("deciding this needs more than %d steps: %d containers on %d NUMA nodes; use fewer containers "+
+		"or resources", r.Have, r.Want, r.Width)
+}
+
+// loops says what lets the CPU manager or the memory manager loop.
 func (r Reason) loops() string {
+	if r.Resource == topo.Memory {
+		return fmt.Sprintf("try all sets of %d NUMA nodes under the static memory manager", r.Want)
+	}
 	if r.With == "" {
 		return "try sets of numas endlessly under distribute-cpus-across-numa"
 	}

@@ -11,3 +11,9 @@ func (w *work) spend(n int) bool {
 	w.steps += n
 	return w.steps <= MaxWork
 }
+
+// over reports whether the verdict needs more steps than it may make.
+func (w *work) over() bool { return w.steps > MaxWork }
+
+// exhaust lets the verdict make no more steps.
+func (w *work) exhaust() { w.steps = MaxWork + 1 }

@@ -1,0 +1,119 @@
+package place
+
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file looks for NUMA nodes that have several amounts together.
+
+// maxSearch bounds the entries of rows that a plan looks at to find several NUMA nodes for a pod. Beyond it
+// the engine's tables cost no more. leastStep is what one step of the search counts at least.
+const (
+	maxSearch = 1 << 16
+	leastStep = maxSearch / 200
+)
+
+// spans says whether some w NUMA nodes of a mask have together what rows want. It adds the entries that it
+// looks at to steps, and is unsure where these are more than maxSearch.
+func spans(amounts []int64, rows []row, in topo.Mask, w int, steps *int) answer {
+	var need [maxRows]int64
+	for k := range rows {
+		need[k] = rows[k].amount
+	}
+	return span(amounts, rows, need, in, w, steps)
+}
+
+func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int, steps *int) answer {
+	if *steps += max(leastStep, len(rows)*in.Len()*w); *steps > maxSearch {
+		return unsure
+	}
+	if in.Len() < w {
+		return no
+	}
+	for k := range rows {
+		if need[k] > 0 && topSum(amounts[rows[k].at:], in, w) < need[k] {
+			return no
+		}
+	}
+	if len(rows) == 1 {
+		return yes // those with most are enough
+	}
+	if w <= 1 { // each row has a numa that serves it; they need one for all
+		for ; in != 0; in &= in - 1 {
+			if enough(amounts, rows, &need, in.First()) {
+				return yes
+			}
+		}
+		return no
+	}
+	for in.Len() >= w {
+		i := in.First()
+		in &^= 1 << uint(i)
+		left := need
+		for k := range rows {
+			left[k] -= amounts[int(rows[k].at)+i]
+		}
+		if a := span(amounts, rows, left, in, w-1, steps); a != no {
+			return a
+		}
+	}
+	return no
+}
+
+func enough(amounts []int64, rows []row, need *[maxRows]int64, i int) bool {
+	for k := range rows {
+		if amounts[int(rows[k].at)+i] < need[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// fewestOf returns how many numas, those with most first, add up to an amount: one more than there are
+// where they do not.
+func fewestOf(row []int64, amount int64) int {
+	all := topo.Mask(1)<<uint(len(row)) - 1
+	for n := 1; n <= min(2, len(row)); n++ { // nearly always
+		if topSum(row, all, n) >= amount {
+			return n
+		}
+	}
+	var sorted [topo.MaxNUMAs]int64
+	copy(sorted[:], row)
+	slices.Sort(sorted[:len(row)])
+	sum := int64(0)
+	for n := range len(row) {
+		if sum += sorted[len(row)-1-n]; sum >= amount {
+			return n + 1
+		}
+	}
+	return len(row) + 1
+}
+
+// topSum adds up the n largest entries of a row that are in a mask.
+func topSum(row []int64, in topo.Mask, n int) (sum int64) {
+	if n <= 2 { // nearly always
+		var second int64
+		for ; in != 0; in &= in - 1 {
+			x := row[in.First()]
+			second = max(second, min(x, sum))
+			sum = max(sum, x)
+		}
+		return sum + second*int64(n-1)
+	}
+	var top [topo.MaxNUMAs]int64 // descending
+	for ; in != 0; in &= in - 1 {
+		x := row[in.First()]
+		for k := range n {
+			if x > top[k] {
+				x, top[k] = top[k], x
+			}
+		}
+	}
+	for _, x := range top[:n] {
+		sum += x
+	}
+	return sum
+}
