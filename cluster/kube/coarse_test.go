@@ -166,7 +166,7 @@ func TestATopologyMayChangeAsItLikes(t *testing.T) {
 	f.Pod(cpus("p", 4))
 	wantAmounts(t, book, "n", "coarse free 4 3 somebody=5(counted) p=4(predicted)")
 	high := topologyOf("n", 3)
-	high.Zones = v1alpha2.ZoneList{zoneOf("node-64", 8), zoneOf("node-250", 4)}
+	high.Zones = v1alpha2.ZoneList{zoneOf("node-46", 8), zoneOf("node-50", 4)}
 	high.Attributes[0].Value = "restricted"
 	f.Topology(high)
 	wantAmounts(t, book, "n", "coarse free 4 4 somebody=4(counted) p=4(predicted)")

@@ -79,7 +79,7 @@ func holes(t *testing.T) *ledger.Node {
 	return node(t, "holes", `
 numa 0 cpus 0-7 memory 16Gi
 numa 8 cpus 8-15 memory 16Gi
-numa 250 memory 64Gi
+numa 50 memory 64Gi
 device nvidia.com/gpu g0 numa 0
 device nvidia.com/gpu g1,g2 numa 8
 device nvidia.com/gpu bridge numa 0,8

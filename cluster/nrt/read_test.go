@@ -175,7 +175,9 @@ func TestFormerNodesJudgePodsAsTheyShould(t *testing.T) {
 			"cpu 20 2,memory 8Gi 4Gi,hugepages-2Mi 128Mi 128Mi,vendor/nic1 30 5", "cpu 30 4,memory 8Gi 4Gi,hugepages-2Mi 128Mi 128Mi,vendor/nic1 30 2"),
 		"N3": former(v1alpha2.SingleNUMANodePodLevel, two,
 			"cpu 20 2,memory 8Gi 4Gi,vendor/nic1 30 5", "cpu 30 4,memory 8Gi 4Gi,vendor/nic1 30 2"),
-		"N4": former(v1alpha2.SingleNUMANodePodLevel, [2]string{"node-0", "node-75"},
+		"N4": former(v1alpha2.SingleNUMANodePodLevel, [2]string{"node-0", "node-50"},
+			"cpu 20 2,memory 8Gi 4Gi,vendor/nic1 30 5", "cpu 30 4,memory 8Gi 4Gi,vendor/nic1 30 2"),
+		"N4, as a kubelet cannot have it": former(v1alpha2.SingleNUMANodePodLevel, [2]string{"node-0", "node-75"},
 			"cpu 20 2,memory 8Gi 4Gi,vendor/nic1 30 5", "cpu 30 4,memory 8Gi 4Gi,vendor/nic1 30 2"),
 		"N5": former(v1alpha2.SingleNUMANodeContainerLevel, two, "cpu 20 4,memory 4Gi 4Gi", "cpu 20 4,memory 4Gi 4Gi"),
 		// TestNodeResourceTopologyMultiContainerPodScope, and node 1 of the tests of its cache.
@@ -214,6 +216,7 @@ func TestFormerNodesJudgePodsAsTheyShould(t *testing.T) {
 		{"N3", "devices of both numas", nics("vendor/nic1", 6), false},
 		{"N4", "a pod within the numa with the high id", guaranteed("memory", gi, 1, 1, 1), true},
 		{"N4", "a pod beyond it", guaranteed("memory", gi, 2, 2, 1), false},
+		{"N4, as a kubelet cannot have it", "a pod where the kubelet panics", guaranteed("memory", gi, 1, 1, 1), false},
 		{"N5", "devices that no zone lists", nics("vendor/nic1", 20), true},
 		{"host", "a pod that fills a numa", guaranteed("memory", 10*gi, 2, 4, 26), true},
 		{"host", "a pod beyond every numa", guaranteed("memory", 10*gi, 2, 8, 26), false},

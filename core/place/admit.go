@@ -25,12 +25,19 @@ func Place(u *Usage, p *Pod) Verdict {
 	if bars := u.bars(p.Exclusive()); len(bars) > 0 {
 		return Verdict{Error: UnexpectedAdmissionError, Reasons: slices.Clone(bars)}
 	}
+	if large := p.TooLarge(); len(large) > 0 {
+		return Verdict{Error: UnexpectedAdmissionError, Reasons: large}
+	}
 	a := admission{u: u, pod: p, taken: make([]Holding, len(p.Containers))}
 	return a.verdict()
 }
 
 func (a *admission) verdict() Verdict {
-	if err := a.run(); err != "" {
+	err := a.run()
+	if a.work.over() {
+		return a.complex()
+	}
+	if err != "" {
 		return Verdict{Error: err, Reasons: a.reasons, Chance: a.chance()}
 	}
 	return Verdict{Holdings: a.holdings(), Chance: a.chance()}
@@ -57,14 +64,18 @@ func (p *Pod) alone() bool { return len(p.Containers) == 1 && p.Containers[0].Ki
 
 // fits is Fits by the full engine.
 func fits(u *Usage, p *Pod) bool {
-	if len(u.bars(p.Exclusive())) > 0 {
+	if len(u.bars(p.Exclusive())) > 0 || len(p.TooLarge()) > 0 {
 		return false
 	}
 	a := admission{u: u, pod: p, brief: true}
 	if len(p.Containers) > 1 {
 		a.taken = make([]Holding, len(p.Containers))
 	}
-	return a.run() == ""
+	err := a.run()
+	if a.work.over() { // parts that are not worked out count with the most that they may cost
+		return Place(u, p).Fits()
+	}
+	return err == ""
 }
 
 // admission is one pod on its way through the managers.
@@ -129,6 +140,12 @@ func (a *admission) run() Error {
 		}
 	}
 	for i := range a.pod.Containers {
+		if !a.work.spend(containerSteps) || a.work.over() {
+			return UnexpectedAdmissionError
+		}
+		if a.idle(i) {
+			continue
+		}
 		if hints && rules.Scope == PerContainer {
 			r := a.containerRequest(i)
 			if h, ok = a.align(&r); !ok {
@@ -140,6 +157,12 @@ func (a *admission) run() Error {
 		}
 	}
 	return ""
+}
+
+// idle reports whether a container asks the managers for nothing.
+func (a *admission) idle(i int) bool {
+	c := &a.pod.Containers[i]
+	return len(c.Devices) == 0 && a.wholeCPUs(c) == 0 && !(a.u.Rules.Memory.Static && a.pod.Exclusive())
 }
 
 // allocate gives a container what it asks for, near its affinity.
@@ -229,6 +252,9 @@ func (a *admission) podRequest() request {
 	appKinds := map[string]bool{}
 	for i := range a.pod.Containers {
 		c := &a.pod.Containers[i]
+		if !a.work.spend(containerSteps + len(c.Memory)*containerSteps + len(c.Devices)*(containerSteps+len(a.u.sets))) {
+			break
+		}
 		cpus.add(c.Kind, "cpu", a.wholeCPUs(c))
 		for _, m := range a.pinnedMemory(c) {
 			memory.add(c.Kind, m.Kind, m.Bytes)
@@ -305,6 +331,9 @@ func (a *admission) align(r *request) (hint, bool) {
 		a.refuse(Reason{Code: Unsupported, Container: r.container, Want: int64(len(l.at)), Have: maxLattice})
 		return hint{}, false
 	}
+	if sure == unsure && !a.work.spend(l.size()/4) { // memory for the tables
+		return hint{}, false
+	}
 	row := policyTable[a.u.Rules.Topology.Policy]
 	l.single = row.single
 	ok := false
@@ -323,10 +352,16 @@ func (a *admission) merge(l *lattice, row policyRow, r *request) (hint, bool) {
 	var cross crossing
 	t := space.tables(l.size())
 	m := cross.merging(row, l.size())
+	m.work = &a.work
 	for k := range r.families() {
-		if f, choosy := a.family(l, r, k, t); choosy {
-			m.meet(l, &f)
+		f, choosy := a.family(l, r, k, t)
+		if !choosy || !row.preferred && !a.work.spend(max(1, f.kinds)*reachSteps(len(l.at), l.size())) {
+			continue
 		}
+		m.meet(l, &f)
+	}
+	if a.work.over() {
+		return hint{}, false
 	}
 	return m.decide(a.u, l)
 }
@@ -336,6 +371,9 @@ func (a *admission) merge(l *lattice, row policyRow, r *request) (hint, bool) {
 func (a *admission) plain(r *request) (h hint, sure answer) {
 	if a.tables || r.spare.any() || a.u.selfish && a.u.Rules.Topology.PreferClosest {
 		return h, unsure
+	}
+	if !a.work.spend(containerSteps + 8*a.u.numas + len(r.devices)*(8+len(a.u.sets))) {
+		return h, no
 	}
 	var p plan
 	p.make(a.u, r, a.pod.Exclusive())
@@ -351,7 +389,8 @@ func (a *admission) plain(r *request) (h hint, sure answer) {
 		return hint{mask: mask, set: !row.single || mask != a.u.all, preferred: true}, yes
 	}
 	steps := 0
-	if row.preferred && (w <= 1 || p.onSeveral(a.u, w, &steps) == no) && (!p.pinned || p.memoryHas(a.u)) {
+	refused := row.preferred && (w <= 1 || p.onSeveral(a.u, w, &steps) == no) && (!p.pinned || p.memoryHas(a.u))
+	if a.work.spend(steps); refused {
 		return h, no
 	}
 	return h, unsure

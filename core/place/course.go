@@ -11,6 +11,7 @@ type course struct {
 	plans []plan
 	whole bool
 	hard  bool // only the engine can tell
+	never bool // the pod is too large for every node
 }
 
 // maxScratch bounds the amounts that are copied for pods of several containers.
@@ -22,9 +23,12 @@ func (u *Usage) course(p *Pod) (c course) {
 		c.plans[0].ready(u, p)
 		return c
 	}
+	if c.never = len(p.TooLarge()) > 0; c.never {
+		return c
+	}
 	rules := &u.Rules
 	c.whole = rules.Topology.Policy != None && rules.Topology.Scope == PerPod
-	c.hard = !u.tidy || u.selfish || rules.CPU.PreferAlignByUncoreCaches || len(u.whole)+2*len(u.sets) > maxScratch
+	c.hard = u.heavy(p) || !u.tidy || u.selfish || rules.CPU.PreferAlignByUncoreCaches || len(u.whole)+2*len(u.sets) > maxScratch
 	for i := range p.Containers {
 		kind := p.Containers[i].Kind
 		c.hard = c.hard || kind == Init || kind == Sidecar && c.whole
@@ -57,6 +61,8 @@ func (u *Usage) course(p *Pod) (c course) {
 func (c *course) ask(u *Usage) answer {
 	steps := 0
 	switch {
+	case c.never:
+		return no
 	case c.hard:
 		return unsure
 	case c.whole:
@@ -124,7 +130,7 @@ func (p *plan) book(u *Usage) bool {
 	for k := from; k < p.n; k++ {
 		x := &p.rows[k]
 		if x.stock != 0 && x.amount > 0 {
-			if u.sets[(int(x.stock)-len(u.whole))/2].shared {
+			if u.sets[(int(x.stock)-len(u.whole))/2].shared > 0 {
 				return false // other numas have these devices too
 			}
 			u.amounts[x.stock-1] -= x.amount

@@ -22,6 +22,9 @@ const cpuName = "cpu"
 func (a *admission) cpuFamily(l *lattice, r *request, t tables) family {
 	m := a.u.Machine
 	universe := l.dense(m.WithCPUs())
+	if !a.work.spend(10*l.count() + (2*len(l.at)+4)*a.u.costs.words) {
+		return family{resource: cpuName, impossible: true}
+	}
 	usable := a.u.free.Union(r.spare.cpus)
 	for i, at := range l.at {
 		t.whole[1<<i] = int64(m.NUMAs()[at].CPUs.Len())
@@ -37,7 +40,7 @@ func (a *admission) cpuFamily(l *lattice, r *request, t tables) family {
 	}
 	f.tie(l)
 	f.prefer(l)
-	if a.u.Rules.CPU.AlignBySocket {
+	if a.u.Rules.CPU.AlignBySocket && a.work.spend(len(f.fits)*len(m.Sockets())) {
 		preferSockets(m, l, &f)
 	}
 	return f
@@ -76,11 +79,14 @@ func (a *admission) allocateCPUs(i int, h hint) Error {
 	if err := a.smt(c, want); err != "" {
 		return err
 	}
+	a.work.spend(a.u.costs.words * (8 + 2*a.u.numas))
 	usable := a.u.free.Union(a.spare.cpus)
 	brief := a.brief && a.last(i)
 	got, end := cpuSet{}, pickedIf(want <= usable.Len())
 	if !brief || !a.u.sure(want, usable.Len()) {
 		got, end = a.takeCPUs(h, usable, want)
+	} else {
+		a.work.spend(a.u.costs.picking) // as if they were picked, so that Fits is what Place says
 	}
 	if end != picked {
 		a.refuse(a.u.notPicked(end, Reason{Container: c.Name, Resource: cpuName, Want: int64(want), Have: int64(usable.Len())}))

@@ -2,6 +2,7 @@ package place
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/tenon-numa/tenon/core/topo"
 )
@@ -23,12 +24,16 @@ func (a *admission) deviceFamily(l *lattice, r *request, want Count, t tables) (
 	if universe == 0 {
 		return f, false
 	}
+	shared := a.u.sets[at].shared
+	if !a.work.spend(10*l.count() + len(res.Devices)*(len(l.at)+4) + shared*l.count()) {
+		return family{resource: want.Resource, impossible: true}, true
+	}
 	left := r.spare.devices[want.Resource]
 	f = family{resource: want.Resource, want: want.N, width: bits.OnesCount(uint(universe))}
 	for i := range l.at {
 		t.whole[1<<i], t.free[1<<i] = 0, 0
 	}
-	shared, taken := false, a.u.taken[at]
+	taken := a.u.taken[at]
 	for i := range res.Devices {
 		d := &res.Devices[i]
 		touch := l.dense(d.NUMAs)
@@ -37,19 +42,17 @@ func (a *admission) deviceFamily(l *lattice, r *request, want Count, t tables) (
 			usable = 1
 		}
 		f.total += usable
-		if left.has(i) && touch != 0 {
+		if left.has(i) && touch != 0 && !slices.Contains(f.ties, touch) && a.work.spend(l.count()+len(f.ties)) {
 			f.ties = append(f.ties, touch)
 		}
-		if touch&(touch-1) != 0 {
-			shared = true
-		} else if touch != 0 {
+		if touch&(touch-1) == 0 && touch != 0 {
 			t.whole[touch]++
 			t.free[touch] += usable
 		}
 	}
 	l.sum(t.whole)
 	l.sum(t.free)
-	if shared {
+	if shared > 0 {
 		a.countShared(l, at, left, t)
 	}
 	t.open(l, universe)
@@ -92,6 +95,7 @@ func (a *admission) allocateDevices(i int, h hint) Error {
 			a.refuse(Reason{Code: Short, Container: c.Name, Resource: want.Resource, Want: want.N, Have: have})
 			return UnexpectedAdmissionError
 		}
+		a.work.spend(8*len(res.Devices) + 64*int(max(0, want.N)))
 		if want.N <= 0 || (a.brief && a.last(i)) {
 			continue
 		}
@@ -212,6 +216,9 @@ func draw(res topo.Resource, pool devices, need int, picked devices, block *Devi
 // bookDevices books a container's devices, and keeps account of what an init container leaves to later
 // containers.
 func (a *admission) bookDevices(i int) {
+	if len(a.taken[i].Devices) == 0 {
+		return
+	}
 	a.own()
 	for _, b := range a.taken[i].Devices {
 		a.u.take(b.Resource, b.IDs)

@@ -18,6 +18,9 @@ type need struct {
 // explain says why the families of a request have no affinity that the policy admits.
 func (a *admission) explain(l *lattice, r *request) []Reason {
 	single := policyTable[a.u.Rules.Topology.Policy].single
+	if !a.work.spend(l.size() * (1 + r.families())) {
+		return nil
+	}
 	t := newTables(l.size())
 	var out []Reason
 	var needs []need
@@ -46,7 +49,9 @@ func (a *admission) explain(l *lattice, r *request) []Reason {
 
 // ofKind returns the joint family of memory with one kind's own amounts, in the same tables.
 func (a *admission) ofKind(l *lattice, joint family, w Amount, t tables) family {
-	a.u.sumMemory(l, a.u.kind(w.Kind), t)
+	if a.work.spend(8 * l.size()) {
+		a.u.sumMemory(l, a.u.kind(w.Kind), t)
+	}
 	joint.resource, joint.want, joint.total = w.Kind, w.Bytes, a.u.freeOn(a.u.all, w.Kind)
 	return joint
 }
@@ -131,6 +136,9 @@ func (a *admission) memoryReasons(c *Container, h hint) []Reason {
 		return a.wideReasons(c)
 	}
 	r := request{memory: c.Memory, spare: a.spare}
+	if !a.work.spend(l.size()) {
+		return nil
+	}
 	t := newTables(l.size())
 	joint := a.memoryFamily(&l, &r, t)
 	within, elsewhere := l.dense(h.mask), slices.Contains(joint.preferred, true)

@@ -32,6 +32,14 @@ func (l *lattice) next(d int) int {
 
 func (l *lattice) size() int { return 1 << len(l.at) }
 
+// count returns how many masks matter.
+func (l *lattice) count() int {
+	if l.single {
+		return len(l.at)
+	}
+	return l.size()
+}
+
 // wide turns dense bits into a mask of positions.
 func (l *lattice) wide(d int) (out topo.Mask) {
 	if l.plain {

@@ -4,6 +4,7 @@ package place
 func merge(u *Usage, l lattice, fams []family) (hint, bool) {
 	var cross crossing
 	m := cross.merging(policyTable[u.Rules.Topology.Policy], l.size())
+	m.work = &work{}
 	for i := range fams {
 		m.meet(&l, &fams[i])
 	}

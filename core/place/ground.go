@@ -33,6 +33,7 @@ type ground struct {
 	selfish bool
 	// barsAll and barsGuaranteed say why the node's kubelet serves no pod, and no Guaranteed pod; see Usable.
 	barsAll, barsGuaranteed []Reason
+	costs                   costs
 }
 
 // Ground stands for what a usage does not change by holdings: machine and rules. Grounds of usages that
@@ -47,7 +48,7 @@ type deviceSet struct {
 	name    string
 	numas   topo.Mask // that some device is on
 	healthy int
-	shared  bool // some device touches several numas
+	shared  int // devices that touch several numas
 }
 
 func newGround(m *topo.Machine, r Rules) *ground {
@@ -66,11 +67,14 @@ func newGround(m *topo.Machine, r Rules) *ground {
 	for at, res := range m.Resources() {
 		set := deviceSet{name: res.Name, numas: res.NUMAs, healthy: healthy(res)}
 		for _, d := range res.Devices {
-			set.shared = set.shared || bits.OnesCount64(uint64(d.NUMAs)) > 1
+			if bits.OnesCount64(uint64(d.NUMAs)) > 1 {
+				set.shared++
+			}
 			add(g.whole[g.devices(at):], d.NUMAs, 1)
 		}
 		g.sets = append(g.sets, set)
 	}
+	g.costs = newCosts(m, &r, g.sets)
 	return g
 }
 

@@ -55,6 +55,7 @@ type merging struct {
 	// width that an affinity should have which is not preferred. Only a policy that admits such wants them.
 	reached, turn []uint64
 	aim           int
+	work          *work
 }
 
 // crossing is memory for what a merge holds on machines of up to eight numas.
@@ -152,7 +153,7 @@ func (m *merging) decideAny(u *Usage, l *lattice) hint {
 	if m.possible {
 		best := 0
 		for d, ok := range m.preferred {
-			if ok && (best == 0 || closer(u, l, d, best)) {
+			if ok && (best == 0 || m.closer(u, l, d, best)) {
 				best = d
 			}
 		}
@@ -171,11 +172,12 @@ func (m *merging) decideAny(u *Usage, l *lattice) hint {
 
 // closer orders masks: narrower first, then by mean distance where the option asks for it, then by
 // lower numas (numa_info.go, Closest and Narrowest).
-func closer(u *Usage, l *lattice, a, b int) bool {
-	if x, y := bits.OnesCount(uint(a)), bits.OnesCount(uint(b)); x != y {
+func (m *merging) closer(u *Usage, l *lattice, a, b int) bool {
+	x, y := bits.OnesCount(uint(a)), bits.OnesCount(uint(b))
+	if x != y {
 		return x < y
 	}
-	if u.Rules.Topology.PreferClosest {
+	if u.Rules.Topology.PreferClosest && m.work.spend(2*x*x) {
 		if x, y := meanDistance(u.Machine, l.wide(a)), meanDistance(u.Machine, l.wide(b)); x != y {
 			return x < y
 		}
@@ -244,7 +246,7 @@ func (m *merging) bestReached(u *Usage, l *lattice) (best int) {
 		}
 		class, n := m.rank(d)
 		bestClass, bestN := m.rank(best)
-		if class < bestClass || (class == bestClass && n < bestN) || (class == bestClass && n == bestN && closer(u, l, d, best)) {
+		if class < bestClass || (class == bestClass && n < bestN) || (class == bestClass && n == bestN && m.closer(u, l, d, best)) {
 			best = d
 		}
 	}

@@ -20,6 +20,9 @@ import (
 // of the last kind, what init containers of the pod leave included. Where no numas will do, the manager
 // has no opinion.
 func (a *admission) memoryFamily(l *lattice, r *request, t tables) family {
+	if !a.work.spend(10*l.count() + len(r.memory)*(6*l.count()+len(r.spare.memory)*len(l.at))) {
+		return family{resource: topo.Memory, impossible: true}
+	}
 	t.open(l, l.size()-1)
 	for _, w := range r.memory {
 		a.u.sumMemory(l, a.u.kind(w.Kind), t)
@@ -83,6 +86,7 @@ func (a *admission) allocateMemory(i int, h hint) Error {
 	if !a.u.Rules.Memory.Static || !a.pod.Exclusive() {
 		return ""
 	}
+	a.work.spend(len(c.Memory) * (2*a.u.numas + 8))
 	mask, ok := a.memoryMask(c, h)
 	if !ok || a.u.violates(mask) {
 		if !a.brief {
@@ -171,6 +175,9 @@ func (a *admission) ownMask(c *Container, contains topo.Mask) (hint, bool) {
 	var space room
 	r := request{memory: c.Memory, spare: a.spare}
 	f := a.memoryFamily(&l, &r, space.tables(l.size()))
+	if a.work.over() {
+		return hint{}, false
+	}
 	need, best := l.dense(contains), 0
 	for d, ok := range f.fits {
 		if !ok || d&need != need {

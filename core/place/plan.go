@@ -88,7 +88,7 @@ func (p *plan) make(u *Usage, r *request, exclusive bool) {
 		p.never = p.never || set.healthy == 0
 		x := row{at: int32(g.devices(at)), amount: max(0, d.N), on: set.numas, stock: int32(g.usable(at))}
 		if set.numas != 0 {
-			p.want(g, x, set.shared)
+			p.want(g, x, set.shared > 0)
 		}
 		if p.stocked == maxRows {
 			p.hard = true
@@ -118,6 +118,7 @@ func (p *plan) ready(u *Usage, pod *Pod) {
 		r.memory = c.Memory
 	}
 	p.make(u, &r, exclusive)
+	p.hard = p.hard || u.heavy(pod)
 }
 
 // want adds a family of CPUs or devices.

@@ -61,12 +61,13 @@ type picker struct {
 	// numaFirst: sockets lie inside numas, or are as many.
 	numaFirst bool
 	spread    bool // distribute-cpus-across-cores
+	words     int  // steps of one part
 	work      *work
 }
 
 func (u *Usage) picker(from cpuSet, n int, w *work) picker {
 	m := u.Machine
-	return picker{m: m, free: from.And(m.CPUs()).Bits(), need: n, work: w, spread: u.Rules.CPU.DistributeAcrossCores,
+	return picker{m: m, free: from.And(m.CPUs()).Bits(), need: n, work: w, words: u.costs.words, spread: u.Rules.CPU.DistributeAcrossCores,
 		numaFirst: len(m.Sockets()) >= m.WithCPUs().Len()}
 }
 
@@ -92,10 +93,14 @@ func (u *Usage) takePacked(from cpuSet, n int, byL3 bool, w *work) (cpuSet, endi
 		p.takeCores()
 	}
 	p.takeSingles()
+	if w.over() {
+		return cpuSet{}, exhausted
+	}
 	return p.picked.Set(), pickedIf(p.need <= 0)
 }
 
 func (p *picker) take(s cpuSet) {
+	p.work.spend(p.words)
 	p.picked.Add(s)
 	p.free.Drop(s)
 	p.need -= s.Len()
@@ -116,8 +121,9 @@ func order(parts []part) {
 // CPUs in all of p.free, also those outside the set.
 func (p *picker) partsOf(out []part, set cpuSet, level topo.Level) []part {
 	from := len(out)
+	p.work.spend(p.words)
 	p.rest.Meet(&p.free, set)
-	for id := p.rest.Min(); id >= 0; id = p.rest.Min() {
+	for id := p.rest.Min(); id >= 0 && p.work.spend(p.words); id = p.rest.Min() {
 		g := p.m.GroupOf(level, id)
 		out = append(out, part{g, p.free.AndLen(g.CPUs)})
 		p.rest.Drop(g.CPUs)
@@ -206,6 +212,7 @@ func (p *picker) singles() (out []idset.CPU) {
 		parts = p.sockets
 	}
 	for _, x := range parts() {
+		p.work.spend(3 * p.words)
 		p.rest.Meet(&p.free, x.CPUs)
 		own := p.rest.Set()
 		for id := range own.All() {
@@ -222,16 +229,15 @@ func (p *picker) takeL3s() {
 		return
 	}
 	mean := p.m.CPUs().Len() / len(p.m.L3s())
-	for _, x := range p.inside(p.numas(), topo.L3s) {
-		if p.need >= mean {
-			p.takeWhole(p.inside(p.numas(), topo.L3s), 0)
-		}
-		if p.need > 0 {
-			p.takePartOfL3(x.CPUs)
-		}
-		if p.need <= 0 {
+	parts := p.inside(p.numas(), topo.L3s)
+	if p.need >= mean { // the kubelet tries this for each part, but only the first time can take anything
+		p.takeWhole(parts, 0)
+	}
+	for _, x := range parts {
+		if p.need <= 0 || p.work.over() {
 			return
 		}
+		p.takePartOfL3(x.CPUs)
 	}
 }
 
@@ -242,6 +248,7 @@ func (p *picker) takePartOfL3(l3 cpuSet) {
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.ID, b.ID) })
 	var got idset.Bits[idset.CPU]
 	for _, x := range parts[:min(cores, len(parts))] {
+		p.work.spend(2 * p.words)
 		p.rest.Meet(&p.free, x.CPUs)
 		got.Add(p.rest.Set())
 	}

@@ -17,6 +17,7 @@ func (a *admission) wideMask(c *Container, contains topo.Mask) (h hint, ok bool)
 	w := a.wideWidth(c)
 	n := len(a.u.Machine.NUMAs())
 	for k := range n + 1 {
+		a.work.spend(8 * n)
 		width := k // the preferred width first, then all others, the narrowest first
 		if k == 0 {
 			width = w

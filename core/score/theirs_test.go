@@ -138,7 +138,7 @@ func TestWeights(t *testing.T) {
 
 // Machines and pods for which scheduler-plugins divides by zero or runs out of a slice.
 func TestOddMachinesAndPodsAreScored(t *testing.T) {
-	odd := node{machine: "numa 0 cpus 0-7\nnuma 8 cpus 8-15 memory 8Gi\nnuma 250 memory 8Gi"}.usage(t)
+	odd := node{machine: "numa 0 cpus 0-7\nnuma 8 cpus 8-15 memory 8Gi\nnuma 50 memory 8Gi"}.usage(t)
 	var text strings.Builder
 	for i := range 64 {
 		fmt.Fprintf(&text, "numa %d cpus %d memory 1Gi\n", 3*i, i)
