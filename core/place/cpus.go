@@ -194,13 +194,14 @@ func (a *admission) smt(c *Container, want int) Error {
 }
 
 // coresOf returns all CPUs of the cores that have a CPU in a set; CPUs that the machine lacks are passed over.
-func coresOf(m *topo.Machine, s cpuSet) (out cpuSet) {
+func coresOf(m *topo.Machine, s cpuSet) cpuSet {
+	var out idset.Bits[idset.CPU]
 	for id := range s.All() {
 		if _, ok := m.CPU(id); ok {
-			out = out.Union(m.GroupOf(topo.Cores, id).CPUs)
+			out.Add(m.GroupOf(topo.Cores, id).CPUs)
 		}
 	}
-	return out
+	return out.Set()
 }
 
 func cpusPerCore(m *topo.Machine) int { return m.CPUs().Len() / len(m.Cores()) }

@@ -143,6 +143,8 @@ type judgement struct {
 	// enforced: the kubelet itself takes only devices that are near the rest.
 	enforced bool
 	reasons  []Reason
+	near     map[string][]topo.Mask // what candidates found, by resource
+	fewest   map[string][]int64     // what fewestDevices found, by resource
 }
 
 // Reason returns the refusal of a demand for a cause that lies in no numa: all of its resources, or those
@@ -289,22 +291,34 @@ func (j *judgement) masks(hs []Holding) (sure, maybe []topo.Mask, draws int) {
 }
 
 // candidates returns the numas of each device that the node may take instead of those of a block: any that
-// nobody else holds. Of a block whose numas are sure there are none.
+// nobody else holds. Of a block whose numas are sure there are none. The caller must not change the result.
 func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 	at, res, ok := j.u.resource(b.Resource)
 	if !b.Loose || j.enforced || !ok {
 		return nil
 	}
+	if out, ok = j.near[b.Resource]; ok {
+		return out
+	}
+	own := newDevices(len(res.Devices))
+	for _, h := range j.all {
+		for _, x := range h.Devices {
+			for _, id := range x.IDs {
+				if i, ok := deviceIndex(res, id); ok && x.Resource == b.Resource {
+					own.with(i)
+				}
+			}
+		}
+	}
 	for i, d := range res.Devices {
-		own := slices.ContainsFunc(j.all, func(h Holding) bool {
-			return slices.ContainsFunc(h.Devices, func(x DeviceBlock) bool {
-				return x.Resource == b.Resource && slices.Contains(x.IDs, d.ID)
-			})
-		})
-		if own || !d.Unhealthy && !j.u.taken[at].has(i) {
+		if own.has(i) || !d.Unhealthy && !j.u.taken[at].has(i) {
 			out = append(out, d.NUMAs)
 		}
 	}
+	if j.near == nil {
+		j.near = map[string][]topo.Mask{}
+	}
+	j.near[b.Resource] = out
 	return out
 }
 
@@ -316,37 +330,49 @@ const maxShared = 6
 // to all.
 func within(masks []topo.Mask, most int) bool {
 	var base topo.Mask
-	var shared []topo.Mask
+	var shared []topo.Mask // more than maxShared of them may be equal
 	for _, m := range masks {
 		if m.Len() == 1 {
 			base |= m
-		} else if m != 0 && !slices.Contains(shared, m) {
+		} else if m != 0 && (len(shared) > maxShared || !slices.Contains(shared, m)) {
 			shared = append(shared, m)
 		}
 	}
-	return touches(base, shared, most)
+	if len(shared) <= maxShared {
+		return base.Len()+fewestTouching(base, shared) <= most
+	}
+	for _, m := range shared {
+		if m&base == 0 {
+			base |= m & -m
+		}
+	}
+	return base.Len() <= most
 }
 
-// touches reports whether the numas of base and some more are at most as many as most and touch all masks.
-func touches(base topo.Mask, masks []topo.Mask, most int) bool {
-	if base.Len() > most {
-		return false
-	}
-	for _, m := range masks {
-		if m&base != 0 {
-			continue
+// fewestTouching returns how many numas beside those of base are needed to touch all masks, at most maxShared
+// of them. For every set of masks it finds the fewest numas that touch the set.
+func fewestTouching(base topo.Mask, masks []topo.Mask) int {
+	var fewest [1 << maxShared]int
+	all := 0
+	for i, m := range masks {
+		if m&base == 0 {
+			all |= 1 << i
 		}
-		for rest := m; rest != 0; rest &= rest - 1 {
-			if touches(base|rest&-rest, masks, most) {
-				return true
-			}
-			if len(masks) > maxShared {
-				break
-			}
-		}
-		return false
 	}
-	return true
+	for set := 1; set <= all; set++ {
+		first := masks[bits.TrailingZeros(uint(set))]
+		fewest[set] = maxShared
+		for rest := first; rest != 0 && set&^all == 0; rest &= rest - 1 {
+			left := set
+			for i, m := range masks {
+				if m&rest&-rest != 0 {
+					left &^= 1 << i
+				}
+			}
+			fewest[set] = min(fewest[set], fewest[left]+1)
+		}
+	}
+	return fewest[all]
 }
 
 // needed returns the fewest numas that the widest resource of some holdings needs on the empty machine.
@@ -371,44 +397,73 @@ func (j *judgement) needed(hs []Holding) int {
 	}
 	m, w := j.u.Machine, 0
 	if j.d.about(cpuName) {
-		w = fewest(m, int64(cpus.Len()), func(i int, _ topo.Mask) int64 { return int64(m.NUMAs()[i].CPUs.Len()) })
+		w = fewest(m, int64(cpus.Len()), func(i int) int64 { return int64(m.NUMAs()[i].CPUs.Len()) })
 	}
 	for kind, n := range memory {
 		if j.d.about(kind) {
-			w = max(w, fewest(m, n, func(i int, _ topo.Mask) int64 { return j.u.Allocatable(i, kind) }))
+			w = max(w, fewest(m, n, func(i int) int64 { return j.u.Allocatable(i, kind) }))
 		}
 	}
 	for name, ids := range devices {
 		if _, res, ok := j.u.resource(name); ok && j.d.about(name) {
-			w = max(w, fewest(m, int64(len(ids)), func(i int, used topo.Mask) int64 { return more(res, i, used) }))
+			w = max(w, j.fewestDevices(res, int64(len(ids))))
 		}
 	}
 	return w
 }
 
-// more counts the devices of a numa that are on none of the numas in use.
-func more(r topo.Resource, i int, used topo.Mask) (n int64) {
-	for _, d := range r.Devices {
-		if d.NUMAs.Has(i) && d.NUMAs&used == 0 {
-			n++
+// fewestDevices returns how many numas, each time the one that adds most to those before it, have n devices.
+func (j *judgement) fewestDevices(res topo.Resource, n int64) int {
+	sums, ok := j.fewest[res.Name]
+	if !ok {
+		sums = sumsOfDevices(res, len(j.u.Machine.NUMAs()))
+		if j.fewest == nil {
+			j.fewest = map[string][]int64{}
 		}
+		j.fewest[res.Name] = sums
 	}
-	return n
+	at, _ := slices.BinarySearch(sums, n)
+	return min(at, len(sums)-1)
 }
 
-// fewest returns how many numas, the largest first, add up to n; all of them where they do not. value is
-// what a numa adds to those in use.
-func fewest(m *topo.Machine, n int64, value func(i int, used topo.Mask) int64) int {
+// sumsOfDevices returns how many devices the first numas have, 0 of them, 1 and so on, each time the numa that
+// adds most, the lowest of equal ones.
+func sumsOfDevices(res topo.Resource, numas int) []int64 {
+	more := make([]int64, numas) // devices of a numa that are on none of those in use
+	for i := range res.Devices {
+		add(more, res.Devices[i].NUMAs, 1)
+	}
+	out := []int64{0}
 	var used topo.Mask
-	for n > 0 && used != m.All() {
+	for range numas {
 		best := -1
-		for i := range m.NUMAs() {
-			if !used.Has(i) && (best < 0 || value(i, used) > value(best, used)) {
+		for i, n := range more {
+			if !used.Has(i) && (best < 0 || n > more[best]) {
 				best = i
 			}
 		}
-		n -= value(best, used)
+		out = append(out, out[len(out)-1]+more[best])
+		for i := range res.Devices {
+			if d := res.Devices[i].NUMAs; d.Has(best) && d&used == 0 {
+				add(more, d, -1)
+			}
+		}
 		used |= 1 << uint(best)
 	}
-	return bits.OnesCount64(uint64(used))
+	return out
+}
+
+// fewest returns how many numas, the largest first, add up to n; all of them where they do not.
+func fewest(m *topo.Machine, n int64, value func(i int) int64) int {
+	var values [topo.MaxNUMAs]int64
+	numas := len(m.NUMAs())
+	for i := range numas {
+		values[i] = -value(i)
+	}
+	slices.Sort(values[:numas])
+	w := 0
+	for ; n > 0 && w < numas; w++ {
+		n += values[w]
+	}
+	return w
 }

@@ -179,35 +179,26 @@ func (s *space) loose(u *place.Usage, c int) bool {
 
 // take books what the verdict gives.
 func (s *space) take(u *place.Usage, v place.Verdict) {
+	f := newFirsts(v.Holdings)
 	for i := range v.Holdings {
-		s.takeCPUs(u.Machine, v.Holdings, i)
+		s.takeCPUs(u.Machine, &f, i)
 		for _, b := range v.Holdings[i].Memory {
 			s.takeMemory(b)
 		}
 		for j := range v.Holdings[i].Devices {
-			s.takeDevices(u.Machine, v.Holdings[:i], &v.Holdings[i].Devices[j])
+			s.takeDevices(u.Machine, &f, i, &v.Holdings[i].Devices[j])
 		}
 	}
 }
 
 // takeCPUs books every CPU once, though an init container may have left it to another one.
-func (s *space) takeCPUs(m *topo.Machine, hs []place.Holding, at int) {
-	if hs[at].CPUs.Empty() {
+func (s *space) takeCPUs(m *topo.Machine, f *firsts, at int) {
+	if f.hs[at].CPUs.Empty() {
 		return
 	}
-	shared := false
-	for i := range hs[:at] {
-		shared = shared || hs[i].CPUs.AndLen(hs[at].CPUs) > 0
-	}
+	first := f.ofCPUs(at)
 	for i := range m.NUMAs() {
-		held := int64(m.NUMAs()[i].CPUs.AndLen(hs[at].CPUs))
-		if shared {
-			for id := range hs[at].CPUs.All() {
-				if m.NUMAs()[i].CPUs.Has(id) && holdsCPU(hs[:at], id) {
-					held--
-				}
-			}
-		}
+		held := int64(m.NUMAs()[i].CPUs.AndLen(first))
 		s.reduce(0, i, held)
 		s.reduce(0, wholeNode, held)
 	}
@@ -235,14 +226,14 @@ func (s *space) takeMemory(b place.Block) {
 }
 
 // takeDevices books every device once, though an init container may have left it to another one.
-func (s *space) takeDevices(m *topo.Machine, before []place.Holding, b *place.DeviceBlock) {
+func (s *space) takeDevices(m *topo.Machine, f *firsts, at int, b *place.DeviceBlock) {
 	for c := s.mix.devices; c < len(s.mix.columns); c++ {
 		if s.mix.columns[c] != b.Resource {
 			continue
 		}
 		r, _ := m.Resource(b.Resource)
 		for _, id := range b.IDs {
-			if holdsDevice(before, b.Resource, id) {
+			if !f.ofDevice(at, b.Resource, id) {
 				continue
 			}
 			s.reduce(c, wholeNode, 1)

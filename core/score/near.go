@@ -1,6 +1,7 @@
 package score
 
 import (
+	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 )
@@ -68,11 +69,16 @@ func spread(m *topo.Machine, h *place.Holding) int64 {
 	if h.CPUs.Empty() {
 		return 0
 	}
+	var seen [(idset.Max + 1) / 64]uint64 // by the lowest CPU of the group
 	count, size := 0, 1
-	for i := range m.Groups(topo.L3s) {
-		group := m.Groups(topo.L3s)[i].CPUs
-		if group.AndLen(h.CPUs) > 0 {
-			count, size = count+1, max(size, group.Len())
+	for id := range h.CPUs.All() {
+		if _, ok := m.CPU(id); !ok {
+			continue
+		}
+		group := m.GroupOf(topo.L3s, id)
+		if word, bit := &seen[group.ID/64], uint64(1)<<(group.ID%64); *word&bit == 0 {
+			*word |= bit
+			count, size = count+1, max(size, group.CPUs.Len())
 		}
 	}
 	return int64(max(0, count-(h.CPUs.Len()+size-1)/size))

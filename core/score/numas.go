@@ -27,12 +27,13 @@ const (
 //     than 8 numas are all alike here.
 //   - Closeness is not looked for in all sets of numas, of which there are 2 to their number.
 func fewest(u *place.Usage, v place.Verdict) int64 {
+	var known closests
 	if u.Rules.Topology.Scope == place.PerPod {
-		return width(u.Machine, v.NUMAs(u.Machine))
+		return width(u.Machine, v.NUMAs(u.Machine), &known)
 	}
 	score := int64(0)
 	for i := range v.Holdings {
-		if s := width(u.Machine, v.Holdings[i].NUMAs(u.Machine)); s > 0 && (score == 0 || s < score) {
+		if s := width(u.Machine, v.Holdings[i].NUMAs(u.Machine), &known); s > 0 && (score == 0 || s < score) {
 			score = s
 		}
 	}
@@ -40,7 +41,7 @@ func fewest(u *place.Usage, v place.Verdict) int64 {
 }
 
 // width scores a set of numas, 0 for none.
-func width(m *topo.Machine, used topo.Mask) int64 {
+func width(m *topo.Machine, used topo.Mask, known *closests) int64 {
 	n := int64(used.Len())
 	if n == 0 {
 		return 0
@@ -49,7 +50,7 @@ func width(m *topo.Machine, used topo.Mask) int64 {
 	if n > mostSteps {
 		score, half = leastScore, 1
 	}
-	if sum(m, used) <= closest(m, used) {
+	if sum(m, used) <= known.closest(m, used) {
 		score += half
 	}
 	return score
@@ -68,6 +69,22 @@ func sum(m *topo.Machine, on topo.Mask) int64 {
 	total, pairs := distances(m, on)
 	n := int64(on.Len())
 	return total + farAway*(n*n-pairs)
+}
+
+// closests remembers least sums of distances by the number of numas, of all and of those with CPUs.
+type closests [2][topo.MaxNUMAs + 1]int64
+
+// closest is the function of that name, worked out once for each number of numas.
+func (c *closests) closest(m *topo.Machine, used topo.Mask) int64 {
+	kind := 0
+	if used&^m.WithCPUs() == 0 {
+		kind = 1
+	}
+	n := used.Len()
+	if c[kind][n] == 0 { // a sum that is 0 indeed is worked out again
+		c[kind][n] = closest(m, used)
+	}
+	return c[kind][n]
 }
 
 // closest returns the least sum that was found for as many numas as there are in used. From every numa a

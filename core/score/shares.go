@@ -3,7 +3,6 @@ package score
 import (
 	"math/bits"
 
-	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 )
@@ -30,9 +29,10 @@ const fine = 10_000
 func (s Strategy) share(u *place.Usage, v place.Verdict) int64 {
 	t := tally{strategy: s}
 	if used := v.NUMAs(u.Machine); used != 0 {
-		t.cpus(u, v.Holdings, used)
+		f := newFirsts(v.Holdings)
+		t.cpus(u, &f, used)
 		t.memory(u, v.Holdings, used)
-		t.devices(u, v.Holdings, used)
+		t.devices(u, &f, used)
 	}
 	if t.count == 0 {
 		return 0 // nothing is aligned here: any node where something is goes before this one
@@ -91,25 +91,12 @@ func part(held, free, of int64) int64 {
 }
 
 // cpus counts every CPU once, though an init container may have left it to another one.
-func (t *tally) cpus(u *place.Usage, hs []place.Holding, used topo.Mask) {
+func (t *tally) cpus(u *place.Usage, f *firsts, used topo.Mask) {
 	held := int64(0)
-	for i := range hs {
-		for id := range hs[i].CPUs.All() {
-			if !holdsCPU(hs[:i], id) {
-				held++
-			}
-		}
+	for i := range f.hs {
+		held += int64(f.ofCPUs(i).Len())
 	}
 	t.add(cpu, held, freeCPUs(u, used))
-}
-
-func holdsCPU(hs []place.Holding, id idset.CPU) bool {
-	for i := range hs {
-		if hs[i].CPUs.Has(id) {
-			return true
-		}
-	}
-	return false
 }
 
 // memory counts every kind by itself.
@@ -133,16 +120,16 @@ func (t *tally) memory(u *place.Usage, hs []place.Holding, used topo.Mask) {
 }
 
 // devices counts those that have numas, and every one once, though an init container may have left it.
-func (t *tally) devices(u *place.Usage, hs []place.Holding, used topo.Mask) {
+func (t *tally) devices(u *place.Usage, f *firsts, used topo.Mask) {
 	for at := range u.Machine.Resources() {
 		name, held := u.Machine.Resources()[at].Name, int64(0)
-		for i := range hs {
-			for _, d := range hs[i].Devices {
-				if d.Resource != name || d.NUMAs == 0 {
+		for i := range f.hs {
+			for _, d := range f.hs[i].Devices {
+				if d.Resource != name {
 					continue
 				}
 				for _, id := range d.IDs {
-					if !holdsDevice(hs[:i], name, id) {
+					if f.ofDevice(i, name, id) && d.NUMAs != 0 {
 						held++
 					}
 				}

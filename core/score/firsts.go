@@ -1,0 +1,69 @@
+package score
+
+import (
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// firsts says which CPUs and devices of a verdict's holdings no earlier holding has: an init container leaves
+// its own to later containers, which then hold them too. Small verdicts are compared pair by pair, which takes
+// no memory. For large ones it remembers what it has seen, so that the work grows with the size of the verdict.
+type firsts struct {
+	hs      []place.Holding
+	many    bool
+	cpus    idset.Bits[idset.CPU]
+	devices map[device]bool
+}
+
+type device struct{ resource, id string }
+
+// Verdicts of more holdings, or of more devices, are large.
+const (
+	fewHoldings = 8
+	fewDevices  = 64
+)
+
+func newFirsts(hs []place.Holding) firsts {
+	devices := 0
+	for i := range hs {
+		for j := range hs[i].Devices {
+			devices += len(hs[i].Devices[j].IDs)
+		}
+	}
+	return firsts{hs: hs, many: len(hs) > fewHoldings || devices > fewDevices}
+}
+
+// ofCPUs returns the CPUs of the holding at a position that no earlier one has. It is called once for each
+// holding, in order.
+func (f *firsts) ofCPUs(at int) idset.Set[idset.CPU] {
+	own := f.hs[at].CPUs
+	if !f.many {
+		for i := range f.hs[:at] {
+			if f.hs[i].CPUs.AndLen(own) > 0 {
+				own = own.Minus(f.hs[i].CPUs)
+			}
+		}
+		return own
+	}
+	first := own
+	if f.cpus.AndLen(own) > 0 {
+		first = own.Minus(f.cpus.Set())
+	}
+	f.cpus.Add(own)
+	return first
+}
+
+// ofDevice reports whether no earlier holding has a device of the holding at a position. It is called once for
+// each device of each holding, in order.
+func (f *firsts) ofDevice(at int, resource, id string) bool {
+	if !f.many {
+		return !holdsDevice(f.hs[:at], resource, id)
+	}
+	d := device{resource, id}
+	if f.devices == nil {
+		f.devices = map[device]bool{}
+	}
+	seen := f.devices[d]
+	f.devices[d] = true
+	return !seen
+}
