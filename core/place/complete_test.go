@@ -35,3 +35,35 @@ func TestHoldingsInTheMiddleOfAnAdmissionAreNotWhole(t *testing.T) {
 		t.Error("nothing is whole")
 	}
 }
+
+// The memory manager takes back what an init container leaves, so an agent need not see it; CPUs and devices of
+// init containers stay the pod's.
+func TestMemoryOfInitContainersIsNotAskedFor(t *testing.T) {
+	m, err := topo.ParseMachine("numa 0 cpus 0-7 memory 16Gi\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Rules{CPU: CPURules{Static: true}, Memory: MemoryRules{Static: true}}
+	memory := []Amount{{topo.Memory, 1 << 30}}
+	pod := &Pod{QoS: Guaranteed, Containers: []Container{{Name: "setup", Kind: Init, MilliCPU: 1000, Memory: memory},
+		{Name: "side", Kind: Sidecar, MilliCPU: 1000, Memory: memory}, {Name: "c", MilliCPU: 1000, Memory: memory}}}
+	holding := func(name string, cpu idset.CPU, memory bool) Holding {
+		h := Holding{Container: name, CPUs: idset.Of(cpu)}
+		if memory {
+			h.Memory = []Block{{topo.Memory, 1, 1 << 30}}
+		}
+		return h
+	}
+	for _, c := range []struct {
+		setup, side, app bool // whether memory is seen
+		whole            bool
+	}{{true, true, true, true}, {false, true, true, true}, {false, false, true, false}, {false, true, false, false}} {
+		hs := []Holding{holding("setup", 1, c.setup), holding("side", 2, c.side), holding("c", 3, c.app)}
+		if got := pod.Complete(m, r, hs); got != c.whole {
+			t.Errorf("%+v: whole %v", c, got)
+		}
+	}
+	if pod.Complete(m, r, []Holding{holding("side", 2, true), holding("c", 3, true)}) {
+		t.Error("whole without the CPUs of the init container")
+	}
+}

@@ -90,7 +90,9 @@ func (c *course) ask(u *Usage) answer {
 func (p *plan) askWhole(u *Usage, steps *int) answer {
 	a := p.ask(u, steps)
 	switch {
-	case a == yes && p.one(u) < 0, a == yes && p.cores && u.halves > 0:
+	case a == yes && p.one(u) < 0, !p.never && p.cores && u.halves > 0:
+		// Whole cores are counted container by container. An earlier one may take a lone CPU of a core with a
+		// reserved CPU, and leave the whole cores to the next one.
 		return unsure
 	case a == no && !p.never && p.pinned && !(policyTable[p.policy].preferred && p.memoryHas(u)):
 		return unsure // containers may find memory apart from each other

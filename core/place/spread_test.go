@@ -228,3 +228,19 @@ func FuzzSpreadingIsTheEnumeration(f *testing.F) {
 		c.compare(t)
 	})
 }
+
+// TestDeviationRoundsTheMean: the kubelet rounds the mean to thousandths before it subtracts it. It seldom
+// matters. Here it does: without rounding, the deviation is 19.047.
+func TestDeviationRoundsTheMean(t *testing.T) {
+	free := []int{121, 79, 121, 79, 120, 80, 101}
+	for range 7 {
+		free = append(free, 119, 81)
+	}
+	var sum, squares int64
+	for _, x := range free {
+		sum, squares = sum+int64(x), squares+int64(x*x)
+	}
+	if got, want := deviation(len(free), sum, squares), int64(math.Round(deviates(free)*1000)); got != want || want != 19048 {
+		t.Errorf("%d thousandths, want %d", got, want)
+	}
+}
