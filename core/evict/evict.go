@@ -4,7 +4,7 @@
 // ([Cost]). Invariant: a set that [Choose] returns was found to work, none of its victims can be spared
 // alone, and it costs no more than what is left when victims are taken back one by one, the most important
 // first, as kube-scheduler does. Of [Exhaustive] victims or fewer it is the cheapest set of all. The package
-// refuses to evict anybody where not even all victims together are enough.
+// refuses to evict anybody where not even all victims together are enough, or where there are too many to try.
 package evict
 
 import (
@@ -121,18 +121,25 @@ const (
 	// maxTests bounds the sets that are tried for one node, beside those that taking victims back one by one
 	// needs.
 	maxTests = 1024
+	// MaxVictims bounds the victims of one node. A kubelet runs 110 pods by default, and some 500 on the largest
+	// nodes that are known. With more of them nobody is evicted: taking them back one by one asks Works once
+	// for each.
+	MaxVictims = 1024
+	// maxSteps bounds the victims of all sets that are made ready to be tried in the order of their costs.
+	maxSteps = 1 << 18
 )
 
 // Choose returns the cheapest set of victims that works. Beyond Exhaustive victims it is the cheapest of those
 // that are found by taking victims back one by one, in several orders, among all and within each group, and by
-// trying the cheapest sets of each group. ok is false where not even all victims are enough.
+// trying the cheapest sets of each group. ok is false where not even all victims are enough, and where there are
+// more than MaxVictims.
 func Choose(p Problem) (out Choice, ok bool) {
 	all := make([]int, len(p.Victims))
 	for i := range all {
 		all[i] = i
 	}
 	s := &search{p: &p, tried: map[string]bool{}}
-	if len(all) == 0 || !s.works(all) {
+	if len(all) == 0 || len(all) > MaxVictims || !s.works(all) {
 		return out, false
 	}
 	s.offer(all)

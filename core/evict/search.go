@@ -11,6 +11,7 @@ import (
 type search struct {
 	p     *Problem
 	tests int
+	steps int             // victims of the sets that were made ready
 	tried map[string]bool // what Works said
 	best  Choice
 	some  bool
@@ -97,6 +98,9 @@ func (s *search) cheapest(pool []int, most int) {
 	}
 	var q queue
 	push := func(from []int, k int) {
+		if s.steps += len(from) + 1; s.steps > maxSteps {
+			return
+		}
 		set := append(slices.Clone(from), order[k])
 		slices.Sort(set)
 		if c := s.p.Cost(set); c.Compare(s.best.Cost) < 0 {
@@ -112,7 +116,7 @@ func (s *search) cheapest(pool []int, most int) {
 			s.offer(c.set)
 			return
 		}
-		for k := c.last + 1; k < len(order); k++ {
+		for k := c.last + 1; k < len(order) && s.steps <= maxSteps; k++ {
 			push(c.set, k)
 		}
 	}

@@ -9,7 +9,7 @@ import "github.com/tenon-numa/tenon/core/topo"
 // MaxWork bounds the steps of one verdict: about five milliseconds. Beyond it the verdict is a refusal with the
 // code [TooComplex]. Pods of twenty containers on machines of eight NUMA nodes take a tenth of it at most. On
 // sixteen NUMA nodes, where a kubelet takes seconds or minutes, one container may take most of it.
-const MaxWork = 1 << 22
+const MaxWork = 5 << 20
 
 // MaxContainers bounds the containers of a pod that need alignment. Every node is asked about each of them, so
 // that a pod's cost is this number times that of one container, on every node. The largest pods that are known

@@ -166,7 +166,7 @@ func (r Refusal) key() string {
 // amount reports whether the Have of a reason is an amount of which more is better.
 func amount(c place.Code) bool {
 	switch c {
-	case place.Widths, place.Demanded, place.Unsupported:
+	case place.Widths, place.Demanded, place.Unsupported, place.NUMAID, place.TooComplex:
 		return false
 	}
 	return true
