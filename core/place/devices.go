@@ -25,7 +25,7 @@ func (a *admission) deviceFamily(l *lattice, r *request, want Count, t tables) (
 		return f, false
 	}
 	shared := a.u.sets[at].shared
-	if !a.work.spend(10*l.count() + len(res.Devices)*(len(l.at)+4) + shared*l.count()) {
+	if !a.work.spend(10*l.count() + len(res.Devices)*(len(l.at)+4) + 2*shared*l.count()) {
 		return family{resource: want.Resource, impossible: true}, true
 	}
 	left := r.spare.devices[want.Resource]

@@ -100,7 +100,7 @@ func newCosts(m *topo.Machine, r *Rules, sets []deviceSet) (c costs) {
 		c.family += 2 * n * n * masks
 	}
 	for at := range sets {
-		c.devices = max(c.devices, deviceSteps(len(m.Resources()[at].Devices), n)+sets[at].shared*masks)
+		c.devices = max(c.devices, deviceSteps(len(m.Resources()[at].Devices), n)+2*sets[at].shared*masks)
 	}
 	c.devices += c.family
 	return c
