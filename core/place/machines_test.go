@@ -2,9 +2,11 @@ package place
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,8 +96,9 @@ func optionsOf(k int) (r Rules) {
 // a tenth of the steps that it may take at most. Sixteen NUMA nodes with masks of all of them may take more.
 func TestOrdinaryPodsTakeFewSteps(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for name, m := range knownMachines(t) {
-		most := 0
+	machines := knownMachines(t)
+	for _, name := range slices.Sorted(maps.Keys(machines)) {
+		m, most := machines[name], 0
 		for k := 0; k < 1<<9; k += 5 { // each option with each other one
 			r := optionsOf(k)
 			r.CPU.Reserved = idset.Of(m.CPUs().Min())
@@ -125,7 +128,9 @@ func TestOrdinaryPodsTakeFewSteps(t *testing.T) {
 // TestSpreadingOnKnownMachines: on every known machine, CPUs are spread as the kubelet's enumeration does it.
 func TestSpreadingOnKnownMachines(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
-	for name, m := range knownMachines(t) {
+	machines := knownMachines(t)
+	for _, name := range slices.Sorted(maps.Keys(machines)) {
+		m := machines[name]
 		for _, full := range []bool{false, true} {
 			u := NewUsage(m, Rules{CPU: CPURules{Static: true, DistributeAcrossNUMA: true, FullPCPUsOnly: full}})
 			group := 1

@@ -169,8 +169,13 @@ func (a *admission) ownMask(c *Container, contains topo.Mask) (hint, bool) {
 		return hint{}, false
 	}
 	l := newLattice(a.u.Machine.All())
-	if len(l.at) > maxLattice {
-		return a.wideMask(c, contains)
+	if len(l.at) > DefaultMaxNUMAs {
+		before := a.work
+		if h, ok := a.wideMask(c, contains); !a.work.over() || len(l.at) > maxLattice {
+			return h, ok
+		}
+		a.work = before // tables tell what the search did not find out
+		a.work.spend(2 * maxSearch)
 	}
 	var space room
 	r := request{memory: c.Memory, spare: a.spare}
