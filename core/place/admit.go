@@ -91,7 +91,7 @@ type admission struct {
 	spare  spare
 	lent   map[memoryKey]*lent
 	// drawn says of the resources of which an earlier container's devices were left to chance what of them was.
-	drawn   map[string]DeviceBlock
+	drawn   map[string]chance
 	reasons []Reason
 	work    work
 }

@@ -100,7 +100,7 @@ func (a *admission) allocateDevices(i int, h hint) Error {
 			continue
 		}
 		block := a.takeDevices(at, res, int(want.N), h)
-		a.inherit(&block)
+		a.inherit(i, &block)
 		own := a.hold(i)
 		own.Devices = append(own.Devices, block)
 	}
@@ -127,16 +127,19 @@ func (a *admission) usableDevices(at int, res topo.Resource) (n int64) {
 
 // inherit notes that a pick rests on an earlier pick of the pod that was left to chance: what that one
 // took is not there for this one, or is there to be reused.
-func (a *admission) inherit(b *DeviceBlock) {
+func (a *admission) inherit(i int, b *DeviceBlock) {
 	earlier := a.drawn[b.Resource]
-	b.Free, b.Loose = b.Free || earlier.Free, b.Loose || earlier.Loose
-	if b.Free || b.Loose {
+	b.Free, b.Loose = b.Free || earlier.free, b.Loose || earlier.loose
+	if (b.Free || b.Loose) && !a.last(i) {
 		if a.drawn == nil {
-			a.drawn = map[string]DeviceBlock{}
+			a.drawn = map[string]chance{}
 		}
-		a.drawn[b.Resource] = DeviceBlock{Free: b.Free, Loose: b.Loose}
+		a.drawn[b.Resource] = chance{b.Free, b.Loose}
 	}
 }
+
+// chance says what of a pick was left to chance; see DeviceBlock.
+type chance struct{ free, loose bool }
 
 // takeDevices picks devices; there must be as many usable ones.
 func (a *admission) takeDevices(at int, res topo.Resource, need int, h hint) DeviceBlock {

@@ -138,8 +138,7 @@ func TestSpreadingOnKnownMachines(t *testing.T) {
 				group = u.perCore
 			}
 			for range 60 {
-				var w work
-				p := u.picker(u.free, 1, &w)
+				p := u.picker(u.free, 1, work{})
 				c := spreadCase{group: group, sets: 20_000}
 				for _, x := range p.numas() {
 					c.free = append(c.free, x.free)

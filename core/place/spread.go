@@ -27,18 +27,19 @@ const maxSets = 1 << 20
 
 // takeSpread picks n CPUs out of a set, spread over NUMA nodes in groups of CPUs that stay together.
 func (u *Usage) takeSpread(from cpuSet, n, group int, w *work) (cpuSet, ending) {
-	p := u.picker(from, n, w)
+	p := u.picker(from, n, *w)
 	if n > 0 && n%group == 0 && n <= p.free.Len() {
 		var numas []int // positions, in the order in which the kubelet sorts them
 		s := spreading{wanted: n / group, group: group, most: maxSets, work: w}
 		for _, x := range p.numas() {
 			numas, s.free = append(numas, x.ID), append(s.free, x.free)
 		}
+		*w = p.work
 		least, most := spreadSpan(p.m, len(numas), n, group)
 		combo, extra, end := s.search(least, most)
 		switch end {
 		case picked:
-			return u.hand(&p, pickInts(numas, combo), pickInts(numas, extra), n, group)
+			return u.hand(&p, pickInts(numas, combo), pickInts(numas, extra), n, group, w)
 		case endless, exhausted:
 			return cpuSet{}, end
 		}
@@ -255,11 +256,11 @@ func following(set []int, n int) []int {
 }
 
 // hand takes the even share of every NUMA node of a combination, then the remainder in groups.
-func (u *Usage) hand(p *picker, combo, extra []int, n, group int) (cpuSet, ending) {
+func (u *Usage) hand(p *picker, combo, extra []int, n, group int, w *work) (cpuSet, ending) {
 	share := n / len(combo) / group * group
 	give := func(numa, count int) ending {
 		p.rest.Meet(&p.free, p.m.NUMAs()[numa].CPUs)
-		got, end := u.takePacked(p.rest.Set(), count, false, p.work)
+		got, end := u.takePacked(p.rest.Set(), count, false, w)
 		p.take(got)
 		return end
 	}

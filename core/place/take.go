@@ -62,10 +62,10 @@ type picker struct {
 	numaFirst bool
 	spread    bool // distribute-cpus-across-cores
 	words     int  // steps of one part
-	work      *work
+	work      work
 }
 
-func (u *Usage) picker(from cpuSet, n int, w *work) picker {
+func (u *Usage) picker(from cpuSet, n int, w work) picker {
 	m := u.Machine
 	return picker{m: m, free: from.And(m.CPUs()).Bits(), need: n, work: w, words: u.costs.words, spread: u.Rules.CPU.DistributeAcrossCores,
 		numaFirst: len(m.Sockets()) >= m.WithCPUs().Len()}
@@ -75,7 +75,7 @@ func (u *Usage) takePacked(from cpuSet, n int, byL3 bool, w *work) (cpuSet, endi
 	if n <= 0 {
 		return cpuSet{}, picked
 	}
-	p := u.picker(from, n, w)
+	p := u.picker(from, n, *w)
 	if p.need > p.free.Len() {
 		return cpuSet{}, failed
 	}
@@ -93,7 +93,7 @@ func (u *Usage) takePacked(from cpuSet, n int, byL3 bool, w *work) (cpuSet, endi
 		p.takeCores()
 	}
 	p.takeSingles()
-	if w.over() {
+	if *w = p.work; w.over() {
 		return cpuSet{}, exhausted
 	}
 	return p.picked.Set(), pickedIf(p.need <= 0)
@@ -207,11 +207,13 @@ func (p *picker) takeSingles() {
 
 // singles lists the free CPUs core by core, or with distribute-cpus-across-cores socket by socket.
 func (p *picker) singles() (out []idset.CPU) {
-	parts := p.cores
+	var parts []part
 	if p.spread {
-		parts = p.sockets
+		parts = p.sockets()
+	} else {
+		parts = p.cores()
 	}
-	for _, x := range parts() {
+	for _, x := range parts {
 		p.work.spend(3 * p.words)
 		p.rest.Meet(&p.free, x.CPUs)
 		own := p.rest.Set()
