@@ -7,7 +7,7 @@ CHAOS = 1h
 
 D = 2
 
-.PHONY: help demo up test test-node race model bench bench-core bench-plugin bench-growth bench-whole bench-go bench-agent bench-docs diff chaos fuzz generate verify lint build clean sim
+.PHONY: help demo up test test-node race model bench bench-core bench-plugin bench-growth bench-whole bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate verify lint build clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -45,6 +45,9 @@ bench-growth: ## Measure how these grow with nodes and numas (10 minutes)
 
 bench-whole: ## Measure the same schedulers on whole clusters (15 minutes)
 	go run ./test/performance -whole
+
+bench-attack: ## Measure how long others' pods wait while a hostile node or user attacks (15 minutes)
+	go run ./lab/contest/whole/bench -nodes 100 -rounds 1 -only plain,tenon -attacks all -page ""
 
 bench-go: ## Run the Go benchmarks of core, a cycle beside plain kube-scheduler's, and place beside the kubelet's managers (8 minutes)
 	go test -run '^$$' -bench . -benchmem ./core/...

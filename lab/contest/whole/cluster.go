@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -53,14 +54,21 @@ func seed(ctx context.Context, cfg *rest.Config, c *contest.Cluster) error {
 // names.
 func create(ctx context.Context, k kubernetes.Interface, what string, pods []*v1.Pod) error {
 	return parallel(len(pods), func(i int) error {
-		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%06d", what, i), Namespace: metav1.NamespaceDefault,
-			Labels: pods[i].Labels, Annotations: pods[i].Annotations}, Spec: *pods[i].Spec.DeepCopy()}
-		p.Spec.Priority = nil // the API server computes it
-		if _, err := k.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("create pod %s: %w", p.Name, err)
-		}
-		return nil
+		_, err := createOne(ctx, k, fmt.Sprintf("%s-%06d", what, i), pods[i])
+		return err
 	})
+}
+
+// createOne creates a copy of a pod under a name of its own, and returns its UID.
+func createOne(ctx context.Context, k kubernetes.Interface, name string, like *v1.Pod) (types.UID, error) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault,
+		Labels: like.Labels, Annotations: like.Annotations}, Spec: *like.Spec.DeepCopy()}
+	p.Spec.Priority = nil // the API server computes it
+	made, err := k.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("create pod %s: %w", p.Name, err)
+	}
+	return made.UID, nil
 }
 
 // typed returns a client that speaks protobuf, as Kubernetes' own programs do.

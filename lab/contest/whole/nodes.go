@@ -263,6 +263,9 @@ const boundOnly = "spec.nodeName!="
 // admit does what the kubelet does with a pod that was bound to its node. Whoever sees the pod's status finds the node
 // due to publish what it changed.
 func (s *nodes) admit(pod *v1.Pod) error {
+	if pod.Spec.NodeName == silent {
+		return nil
+	}
 	n := s.of[pod.Spec.NodeName]
 	if n == nil {
 		return fmt.Errorf("pod %s is on node %s, which has no layout", pod.Name, pod.Spec.NodeName)

@@ -43,37 +43,45 @@ type arena struct {
 
 // Run lets the contenders take turns on one cluster and returns what was measured, in the order of the rounds.
 func Run(ctx context.Context, o Options) (out []Round, err error) {
+	err = o.with(ctx, func(a *arena) error {
+		for n := range o.Rounds {
+			for _, c := range o.Contenders {
+				r, err := a.round(ctx, c)
+				if err != nil {
+					return fmt.Errorf("round %d of %s with %d nodes: %w", n+1, c.Name, o.Size.Nodes, err)
+				}
+				out = append(out, r)
+				a.say("%s", r.line())
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// with prepares a cluster, plays on it, and removes it.
+func (o Options) with(ctx context.Context, play func(*arena) error) (err error) {
 	if o.Pods < 1 || o.Pods > 100_000 || o.Rounds < 1 || len(o.Contenders) == 0 {
-		return nil, fmt.Errorf("run %d rounds of %d contenders with %d pods: at least one of each, and at most 100000 pods", o.Rounds, len(o.Contenders), o.Pods)
+		return fmt.Errorf("run %d rounds of %d contenders with %d pods: at least one of each, and at most 100000 pods", o.Rounds, len(o.Contenders), o.Pods)
 	}
 	if o.QPS == 0 {
 		o.QPS = QPS
 	}
 	a := &arena{Options: o, began: time.Now()}
 	if a.dir, err = os.MkdirTemp(memoryDir(), "whole-"); err != nil {
-		return nil, fmt.Errorf("make a directory for clusters: %w", err)
+		return fmt.Errorf("make a directory for clusters: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(a.dir)) }()
 	if a.cluster, err = contest.Make(o.Size, o.Seed); err != nil {
-		return nil, err
+		return err
 	}
 	if a.pods, err = a.cluster.Arrivals(o.Pods); err != nil {
-		return nil, err
+		return err
 	}
 	if err := a.prepare(ctx); err != nil {
-		return nil, fmt.Errorf("prepare a cluster of %d nodes: %w", o.Size.Nodes, err)
+		return fmt.Errorf("prepare a cluster of %d nodes: %w", o.Size.Nodes, err)
 	}
-	for n := range o.Rounds {
-		for _, c := range o.Contenders {
-			r, err := a.round(ctx, c)
-			if err != nil {
-				return out, fmt.Errorf("round %d of %s with %d nodes: %w", n+1, c.Name, o.Size.Nodes, err)
-			}
-			out = append(out, r)
-			a.say("%s", r.line())
-		}
-	}
-	return out, nil
+	return play(a)
 }
 
 func (a *arena) say(format string, args ...any) {

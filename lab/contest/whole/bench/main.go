@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,6 +41,7 @@ func main() {
 // flags of the command.
 type flags struct {
 	nodes, rounds, only, page, profiles string
+	attacks, before                     string
 	pods, full, qps                     int
 	seed                                uint64
 	quiet, most                         time.Duration
@@ -57,6 +59,8 @@ func run(ctx context.Context, args []string) error {
 	fs.StringVar(&f.only, "only", "plain,tenon,match", "which schedulers, of plain, tenon, match and older")
 	fs.StringVar(&f.page, "page", "docs/performance.md", "page whose section is written; none when empty")
 	fs.StringVar(&f.profiles, "profiles", "", "folder for a CPU profile of every scheduler; none when empty")
+	fs.StringVar(&f.attacks, "attacks", "", "measure attacks instead: all, or numbers of attacks from 1 on")
+	fs.StringVar(&f.before, "before", "", "program of an older tenon-scheduler that is measured, too")
 	fs.DurationVar(&f.quiet, "quiet", 20*time.Second, "a round ends when so long no pod was bound")
 	fs.DurationVar(&f.most, "most", 100*time.Second, "a round ends after so long in any case")
 	if err := fs.Parse(args); err != nil {
@@ -81,6 +85,9 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer remove()
+	if f.attacks != "" {
+		return f.underAttack(ctx, schedulers, sizes[0])
+	}
 	var all []whole.Round
 	for i, n := range sizes {
 		say(fmt.Sprintf("%d nodes, %d %% full, %d pods come, %d rounds each", n, f.full, f.pods, turns[i]))
@@ -97,6 +104,33 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	}
 	return whole.WriteInto(f.page, text)
+}
+
+// underAttack measures how long the pods of others wait under attacks, and prints it.
+func (f flags) underAttack(ctx context.Context, schedulers []whole.Contender, nodes int) error {
+	attacks := whole.Attacks()
+	if f.attacks != "all" {
+		chosen, err := numbers("attacks", f.attacks)
+		if err != nil {
+			return err
+		}
+		attacks = nil
+		for _, n := range chosen {
+			if n > len(whole.Attacks()) {
+				return fmt.Errorf("-attacks: there are %d attacks, and no %d", len(whole.Attacks()), n)
+			}
+			attacks = append(attacks, whole.Attacks()[n-1])
+		}
+	}
+	if i := slices.IndexFunc(schedulers, func(c whole.Contender) bool { return c.Name == rounds.Tenon }); f.before != "" && i >= 0 {
+		old := schedulers[i]
+		old.Name, old.Program = old.Name+", before", f.before
+		schedulers = append(schedulers, old)
+	}
+	got, err := whole.Endure(ctx, whole.Options{Size: contest.Size{Nodes: nodes, Full: f.full}, Seed: f.seed, Contenders: schedulers,
+		Rounds: 1, QPS: f.qps, Progress: say}, attacks)
+	fmt.Println(where() + "\n\n" + whole.ReportEndured(got))
+	return err
 }
 
 // where says what was measured on.
