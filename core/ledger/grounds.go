@@ -1,32 +1,61 @@
 package ledger
 
 import (
+	"weak"
+
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// grounds remembers the empty usages of machines and rules that nodes have in common, so that thousands of
-// equal nodes share what does not depend on what they hold.
+// grounds finds the empty usages of machines and rules that nodes have in common, so that thousands of equal
+// nodes share what does not depend on what they hold. It keeps none of them alive: what a node said earlier is
+// gone with the node's last state of that time.
 type grounds struct {
-	empty []*place.Usage
-	next  int // the entry that gives way when all are taken
+	empty map[weak.Pointer[topo.Machine]][]weak.Pointer[place.Usage]
+	// sweep is the number of machines at which those that are gone are forgotten: twice as many as were in
+	// use last, so that a report costs the same however many there are.
+	sweep int
 }
 
-// maxGrounds bounds what is remembered. Nodes beyond that work as well, and share less.
-const maxGrounds = 64
+const (
+	// minSweep is the least number of machines from which on grounds looks for those that are gone.
+	minSweep = 64
+	// maxShared bounds the rules by which nodes with one machine share. Nodes beyond that work as well, and
+	// share less.
+	maxShared = 16
+)
 
+// of returns the empty usage of a machine with rules.
 func (g *grounds) of(m *topo.Machine, r place.Rules) *place.Usage {
-	for _, u := range g.empty {
-		if u.Machine == m && u.Rules.Equal(r) {
+	key := weak.Make(m)
+	var live []weak.Pointer[place.Usage]
+	for _, w := range g.empty[key] {
+		switch u := w.Value(); {
+		case u == nil:
+		case u.Rules.Equal(r):
 			return u
+		default:
+			live = append(live, w)
 		}
 	}
 	u := place.NewUsage(m, r)
-	if len(g.empty) < maxGrounds {
-		g.empty = append(g.empty, u)
-		return u
+	if g.empty == nil || len(g.empty) >= g.sweep {
+		g.forget()
 	}
-	g.empty[g.next] = u
-	g.next = (g.next + 1) % maxGrounds
+	if len(live) < maxShared {
+		live = append(live, weak.Make(u))
+	}
+	g.empty[key] = live
 	return u
+}
+
+// forget drops the machines that are gone.
+func (g *grounds) forget() {
+	left := map[weak.Pointer[topo.Machine]][]weak.Pointer[place.Usage]{}
+	for m, usages := range g.empty {
+		if m.Value() != nil {
+			left[m] = usages
+		}
+	}
+	g.empty, g.sweep = left, max(minSweep, 2*len(left))
 }

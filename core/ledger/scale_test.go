@@ -154,3 +154,34 @@ func BenchmarkIndex(b *testing.B) {
 		})
 	}
 }
+
+// What a node said earlier is not kept: thousands of different layouts take what the last ones take.
+func TestReportsOfOneNodeTakeTheMemoryOfTheLast(t *testing.T) {
+	var pool topo.Pool
+	b := New()
+	var sizes []int64
+	for i := range 2000 {
+		var text strings.Builder
+		fmt.Fprintf(&text, "numa 0 cpus 0-127 l3 16 memory %dMi\nnuma 1 socket 1 cpus 128-255 memory 64Gi\n", 1<<16+i)
+		fmt.Fprintf(&text, "device acme.com/gpu gpu-%d numa 1\n", i)
+		machine, err := topo.ParseText(strings.NewReader(text.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := pool.New(machine.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Report("n", Layout{Machine: m, Rules: place.Rules{CPU: place.CPURules{Static: true}}, Entries: []Entry{
+			{Pod: id(i), Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](7)}}}}})
+		if i == 9 || i == 1999 {
+			sizes = append(sizes, heap())
+		}
+	}
+	if b.Snapshot().Node("n") == nil {
+		t.Fatal("the node is not known")
+	}
+	if grown, most := sizes[1]-sizes[0], int64(64<<10); grown > most {
+		t.Errorf("1,990 layouts more take %d bytes more, at most %d are meant", grown, most)
+	}
+}

@@ -27,6 +27,9 @@ type Resource struct {
 func (m *Machine) addDevices(in []DeviceSpec) error {
 	byName := map[string][]Device{}
 	for _, d := range in {
+		if err := m.grow(deviceSize + len(d.ID) + len(d.Root)); err != nil {
+			return err
+		}
 		if err := checkName("resource", d.Resource); err != nil {
 			return err
 		}
@@ -61,7 +64,7 @@ func (m *Machine) addDevices(in []DeviceSpec) error {
 				return fmt.Errorf("resource %s: device %s is named twice", name, devs[i].ID)
 			}
 		}
-		r := Resource{Name: name, Devices: devs}
+		r := Resource{Name: name, Devices: slices.Clone(devs)} // with no room to grow
 		for i := range devs {
 			r.NUMAs |= devs[i].NUMAs
 			r.Rooted = r.Rooted || devs[i].Root != ""

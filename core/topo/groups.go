@@ -26,8 +26,8 @@ type Group struct {
 	CPUs idset.Set[idset.CPU]
 }
 
-// part groups the CPUs by what id says of them.
-func (m *Machine) part(level Level, id func(CPU) int) {
+// part groups the CPUs by what id says of them. Groups of equal CPUs share one set, whatever their level.
+func (m *Machine) part(level Level, id func(CPU) int) error {
 	members := map[int][]idset.CPU{}
 	for cpu := range m.all.All() {
 		k := id(m.cpus[cpu])
@@ -35,11 +35,30 @@ func (m *Machine) part(level Level, id func(CPU) int) {
 	}
 	m.groupOf[level] = make([]int32, len(m.cpus))
 	for _, k := range slices.Sorted(maps.Keys(members)) {
+		cpus, found := m.known(level, members[k])
+		if !found {
+			if err := m.grow(8 * (int(slices.Max(members[k]))/64 + 1)); err != nil {
+				return err
+			}
+			cpus = idset.Of(members[k]...)
+		}
 		for _, cpu := range members[k] {
 			m.groupOf[level][cpu] = int32(len(m.groups[level]))
 		}
-		m.groups[level] = append(m.groups[level], Group{k, idset.Of(members[k]...)})
+		m.groups[level] = append(m.groups[level], Group{k, cpus})
 	}
+	return m.grow(len(members) * groupSize)
+}
+
+// known returns the set of a group of a level above that has exactly these CPUs.
+func (m *Machine) known(level Level, cpus []idset.CPU) (set idset.Set[idset.CPU], found bool) {
+	for above := range level {
+		set = m.GroupOf(above, cpus[0]).CPUs
+		if set.Len() == len(cpus) && !slices.ContainsFunc(cpus, func(c idset.CPU) bool { return !set.Has(c) }) {
+			return set, true
+		}
+	}
+	return set, false
 }
 
 // CoreCPUs returns the CPUs of a core, empty where the machine has no such core.

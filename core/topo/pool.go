@@ -1,30 +1,31 @@
 package topo
 
 import (
+	"crypto/sha256"
 	"strconv"
+	"weak"
 )
 
 // Pool makes machines as [New] does, but of equal descriptions one machine: the nodes of a cluster are of a
 // few kinds, and each node is described anew whenever it reports. Machines that differ in their devices
-// alone share all the rest. The zero Pool is ready; it is not for several goroutines at once.
+// alone share all the rest.
+//
+// A pool keeps no machine alive. It finds the machines that somebody else still uses, so what a node said
+// earlier takes no memory once the node has said something else, whatever the number of its reports. The zero
+// Pool is ready; it is not for several goroutines at once.
 type Pool struct {
-	hardware recent[string]
-	whole    recent[poolKey]
-}
-
-// poolKey is a machine without devices, and its devices.
-type poolKey struct {
-	hardware *Machine
-	devices  string
+	hardware shared // machines without devices
+	whole    shared
 }
 
 // New checks a description as [New] does.
 func (p *Pool) New(s Spec) (*Machine, error) {
-	key := s.hardware()
-	bare, ok := p.hardware.get(key)
-	if !ok {
+	text := s.hardware()
+	key := sha256.Sum256(text)
+	bare := p.hardware.get(key)
+	if bare == nil {
 		var err error
-		if bare, err = New(Spec{NUMAs: s.NUMAs, Cores: s.Cores}); err != nil {
+		if bare, err = newHardware(s); err != nil {
 			return nil, err
 		}
 		p.hardware.put(key, bare)
@@ -32,21 +33,19 @@ func (p *Pool) New(s Spec) (*Machine, error) {
 	if len(s.Devices) == 0 {
 		return bare, nil
 	}
-	full := poolKey{bare, s.devices()}
-	if m, ok := p.whole.get(full); ok {
+	key = sha256.Sum256(s.appendDevices(text))
+	if m := p.whole.get(key); m != nil {
 		return m, nil
 	}
-	m := *bare
-	if err := m.addDevices(s.Devices); err != nil {
-		return nil, err
+	m, err := bare.with(s.Devices)
+	if err == nil {
+		p.whole.put(key, m)
 	}
-	p.whole.put(full, &m)
-	return &m, nil
+	return m, err
 }
 
 // hardware is a text that is equal for descriptions of equal numas and cores.
-func (s Spec) hardware() string {
-	var b []byte
+func (s Spec) hardware() (b []byte) {
 	put := func(n int64) { b = append(strconv.AppendInt(b, n, 36), ' ') }
 	put(int64(len(s.NUMAs)))
 	for _, n := range s.NUMAs {
@@ -62,6 +61,7 @@ func (s Spec) hardware() string {
 			put(int64(d))
 		}
 	}
+	put(int64(len(s.Cores)))
 	for _, c := range s.Cores {
 		put(int64(c.NUMA))
 		put(int64(c.Socket))
@@ -71,13 +71,12 @@ func (s Spec) hardware() string {
 		}
 		put(-1)
 	}
-	return string(b)
+	return b
 }
 
-// devices is a text that is equal for descriptions of equal devices. Names may be anything here: New has
-// not seen them yet.
-func (s Spec) devices() string {
-	var b []byte
+// appendDevices adds a text that is equal for descriptions of equal devices. Names may be anything here: New
+// has not seen them yet.
+func (s Spec) appendDevices(b []byte) []byte {
 	put := func(n int64) { b = append(strconv.AppendInt(b, n, 36), ' ') }
 	for _, d := range s.Devices {
 		for _, text := range []string{d.Resource, d.ID, d.Root} {
@@ -92,31 +91,31 @@ func (s Spec) devices() string {
 			put(-2)
 		}
 	}
-	return string(b)
+	return b
 }
 
-// maxRecent bounds what a pool remembers of each sort: twice as many.
-const maxRecent = 512
+// minSweep is the least number of machines from which on a pool looks for those that are gone.
+const minSweep = 64
 
-// recent remembers the machines that were asked for last.
-type recent[K comparable] struct {
-	young, old map[K]*Machine
+// shared finds the machines that are in use, by a digest of their description.
+type shared struct {
+	machines map[[sha256.Size]byte]weak.Pointer[Machine]
+	// sweep is the number of machines at which those that are gone are forgotten: twice as many as were in
+	// use last, so that a machine costs the same however many there are.
+	sweep int
 }
 
-func (r *recent[K]) get(key K) (*Machine, bool) {
-	if m, ok := r.young[key]; ok {
-		return m, true
-	}
-	m, ok := r.old[key]
-	if ok {
-		r.put(key, m)
-	}
-	return m, ok
-}
+func (r *shared) get(key [sha256.Size]byte) *Machine { return r.machines[key].Value() }
 
-func (r *recent[K]) put(key K, m *Machine) {
-	if r.young == nil || len(r.young) >= maxRecent {
-		r.old, r.young = r.young, map[K]*Machine{}
+func (r *shared) put(key [sha256.Size]byte, m *Machine) {
+	if r.machines == nil || len(r.machines) >= r.sweep {
+		live := map[[sha256.Size]byte]weak.Pointer[Machine]{}
+		for k, w := range r.machines {
+			if w.Value() != nil {
+				live[k] = w
+			}
+		}
+		r.machines, r.sweep = live, max(minSweep, 2*len(live))
 	}
-	r.young[key] = m
+	r.machines[key] = weak.Make(m)
 }

@@ -3,6 +3,7 @@ package topo
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -70,12 +71,11 @@ func TestPoolMakesWhatNewMakes(t *testing.T) {
 	})
 }
 
-// Thousands of nodes whose devices have names of their own share everything else, and what a pool
-// remembers is bounded.
+// Thousands of nodes whose devices have names of their own share everything else.
 func TestPoolSharesHardware(t *testing.T) {
 	var pool Pool
 	var first *Machine
-	for i := range 5 * maxRecent {
+	for i := range 2000 {
 		m, err := pool.New(Spec{
 			NUMAs:   []NUMA{{ID: 0, Bytes: 1 << 30}},
 			Cores:   []CoreSpec{{CPUs: idset.Of[idset.CPU](0, 1)}},
@@ -90,8 +90,95 @@ func TestPoolSharesHardware(t *testing.T) {
 		if &m.numas[0] != &first.numas[0] || &m.cpus[0] != &first.cpus[0] {
 			t.Fatalf("machine %d has hardware of its own", i)
 		}
+		if i%100 == 0 {
+			runtime.GC() // first keeps the hardware, nobody the other machines
+		}
 	}
-	if n := len(pool.whole.young) + len(pool.whole.old); n > 2*maxRecent {
-		t.Errorf("the pool remembers %d machines, at most %d are meant", n, 2*maxRecent)
+	runtime.KeepAlive(first)
+	if n := len(pool.whole.machines); n > 4*minSweep+200 {
+		t.Errorf("the pool remembers %d machines, of which one is in use", n)
+	}
+}
+
+// manyCPUs describes count CPUs, each a core and an L3 group of its own, with ids from first on.
+func manyCPUs(first, count int, threads ...int) Spec {
+	s := Spec{NUMAs: []NUMA{{ID: 0, Bytes: 1 << 30}}}
+	for i := range count {
+		ids := []idset.CPU{idset.CPU(first + i)}
+		for _, d := range threads {
+			ids = append(ids, idset.CPU(first+i+d))
+		}
+		s.Cores = append(s.Cores, CoreSpec{L3: i, CPUs: idset.Of(ids...)})
+	}
+	return s
+}
+
+func heap() int64 {
+	var s runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
+}
+
+// Whatever a description says, the machine takes little memory or is refused; machines that exist are not.
+func TestTheSizeOfAMachineIsBounded(t *testing.T) {
+	devices := func(n int, id string) (out []DeviceSpec) {
+		for i := range n {
+			out = append(out, DeviceSpec{Resource: fmt.Sprint("acme.com/", i/MaxDevices), ID: fmt.Sprint(id, i)})
+		}
+		return out
+	}
+	full := manyCPUs(0, 4096)
+	full.Devices = devices(6000, "uuid-")
+	packed := manyCPUs(0, 512)
+	packed.Devices = devices(MaxKinds*MaxDevices, "x")
+	for _, c := range []struct {
+		name string
+		spec Spec
+		ok   bool
+	}{
+		{"4096 CPUs", manyCPUs(0, 4096), true},
+		{"4096 CPUs in cores of two", manyCPUs(0, 2048, 2048), true},
+		{"4096 CPUs and 6000 devices", full, true},
+		{"1024 CPUs with high ids", manyCPUs(7168, 1024), true},
+		{"4096 CPUs with high ids", manyCPUs(12288, 4096), false},
+		{"cores with CPUs far apart", manyCPUs(0, 2048, 14000), false},
+		{"262144 devices", packed, false},
+	} {
+		before := heap()
+		m, err := New(c.spec)
+		size := heap() - before
+		if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "machine takes more than") {
+			t.Errorf("%s: error %v", c.name, err)
+		}
+		if most := int64(MaxSize + MaxSize/4); size > most {
+			t.Errorf("%s: %d bytes are in use, at most %d are meant", c.name, size, most)
+		}
+		t.Logf("%s: %d bytes, %v", c.name, size, err)
+		runtime.KeepAlive(m)
+		runtime.KeepAlive(c.spec)
+	}
+}
+
+// What a node said earlier is not kept: thousands of descriptions take what the last one takes.
+func TestAPoolKeepsNoMachineThatIsNotInUse(t *testing.T) {
+	var pool Pool
+	var last *Machine
+	var sizes []int64
+	for i := range 300 {
+		s := manyCPUs(0, 512)
+		s.NUMAs[0].Bytes += int64(i)
+		m, err := pool.New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last = m; i == 9 || i == 299 {
+			sizes = append(sizes, heap())
+		}
+	}
+	runtime.KeepAlive(last)
+	if grown, most := sizes[1]-sizes[0], int64(64<<10); grown > most {
+		t.Errorf("290 descriptions more take %d bytes more, at most %d are meant", grown, most)
 	}
 }

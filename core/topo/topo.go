@@ -30,6 +30,16 @@ const (
 	MaxName    = 253     // length of a resource name or device id
 	MaxRoot    = 32      // length of the name of a PCI root
 	MaxDist    = 1 << 16 // a distance of the SLIT; firmware uses 10..255
+	// MaxSize bounds the memory that one machine takes here, in bytes. 4,096 CPUs with the ids 0 to 4095 take
+	// some 1.5 MiB, 1,024 take 0.2 MiB; where ids are high or cores spread over them, fewer CPUs reach it.
+	MaxSize = 2 << 20
+)
+
+// The bytes of a CPU, a Group and a Device.
+const (
+	cpuSize    = 40
+	groupSize  = 32
+	deviceSize = 48
 )
 
 // Memory is the kind of ordinary memory; hugepages are kinds of their own, named as Kubernetes does
@@ -103,6 +113,10 @@ type Machine struct {
 	// part that a CPU is in.
 	groups  [levels][]Group
 	groupOf [levels][]int32
+	// size is what the machine takes in bytes, see MaxSize.
+	size int
+	// bare is the machine without devices that this one has its hardware from; nil where it has no devices.
+	bare *Machine
 }
 
 // Spec is the open description that [New] checks. CPUs name their numa by id here.
@@ -131,6 +145,15 @@ type DeviceSpec struct {
 
 // New checks a description and makes the machine. The error names what is wrong and where.
 func New(s Spec) (*Machine, error) {
+	m, err := newHardware(s)
+	if err != nil || len(s.Devices) == 0 {
+		return m, err
+	}
+	return m.with(s.Devices)
+}
+
+// newHardware makes the machine without its devices.
+func newHardware(s Spec) (*Machine, error) {
 	m := &Machine{}
 	if err := m.addNUMAs(s.NUMAs); err != nil {
 		return nil, err
@@ -138,10 +161,26 @@ func New(s Spec) (*Machine, error) {
 	if err := m.addCores(s.Cores); err != nil {
 		return nil, err
 	}
-	if err := m.addDevices(s.Devices); err != nil {
+	return m, nil
+}
+
+// with makes a machine of the same hardware, and with devices.
+func (m *Machine) with(devices []DeviceSpec) (*Machine, error) {
+	out := *m
+	out.bare = m
+	if err := out.addDevices(devices); err != nil {
 		return nil, err
 	}
-	return m, nil
+	return &out, nil
+}
+
+// grow notes that the machine takes so many bytes more, before they are taken.
+func (m *Machine) grow(bytes int) error {
+	if m.size += bytes; m.size > MaxSize {
+		return fmt.Errorf("machine takes more than %d bytes: it has too many CPUs with high ids or far apart "+
+			"in one core, or too many devices", MaxSize)
+	}
+	return nil
 }
 
 func (m *Machine) addNUMAs(in []NUMA) error {
@@ -216,6 +255,9 @@ func (m *Machine) addCores(in []CoreSpec) error {
 	if total > MaxCPUs {
 		return fmt.Errorf("machine has %d CPUs, the most is %d", total, MaxCPUs)
 	}
+	if err := m.grow(int(top+1) * (cpuSize + int(levels)*4)); err != nil {
+		return err
+	}
 	m.cpus = make([]CPU, top+1)
 	for i := range m.cpus {
 		m.cpus[i].NUMA = -1
@@ -233,8 +275,7 @@ func (m *Machine) addCores(in []CoreSpec) error {
 			return err
 		}
 	}
-	m.collect()
-	return nil
+	return m.collect()
 }
 
 func (m *Machine) addCore(c CoreSpec, l3 idset.L3) error {
@@ -263,7 +304,7 @@ func (m *Machine) addCore(c CoreSpec, l3 idset.L3) error {
 }
 
 // collect lists the distinct cores, L3 groups and sockets in ascending order.
-func (m *Machine) collect() {
+func (m *Machine) collect() error {
 	for id := range m.all.All() {
 		c := m.cpus[id]
 		m.cores = append(m.cores, c.Core)
@@ -271,10 +312,18 @@ func (m *Machine) collect() {
 		m.sockets = append(m.sockets, c.Socket)
 	}
 	m.cores, m.l3s, m.sockets = distinct(m.cores), distinct(m.l3s), distinct(m.sockets)
-	m.part(NUMAs, func(c CPU) int { return c.NUMA })
-	m.part(Sockets, func(c CPU) int { return int(c.Socket) })
-	m.part(L3s, func(c CPU) int { return int(c.L3) })
-	m.part(Cores, func(c CPU) int { return int(c.Core) })
+	of := [levels]func(CPU) int{
+		NUMAs:   func(c CPU) int { return c.NUMA },
+		Sockets: func(c CPU) int { return int(c.Socket) },
+		L3s:     func(c CPU) int { return int(c.L3) },
+		Cores:   func(c CPU) int { return int(c.Core) },
+	}
+	for level, id := range of {
+		if err := m.part(Level(level), id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func distinct[T ~int](in []T) []T {
