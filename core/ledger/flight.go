@@ -275,7 +275,7 @@ func (a *account) late(f *flight, holdings []place.Holding) bool {
 			continue
 		}
 		u = u.Hold(e.Holdings...)
-		if v := place.Place(u, f.pod); v.Fits() && matches(f.pod, v.Holdings, holdings) {
+		if v := place.Place(u, f.pod); v.Fits() && matches(f.pod, v.Holdings, f.pod, holdings) {
 			return true
 		}
 	}
@@ -286,7 +286,7 @@ func (a *account) late(f *flight, holdings []place.Holding) bool {
 // had its turn together with it.
 func (a *account) foresaw(f *flight, seen []place.Holding) bool {
 	return slices.ContainsFunc(a.flights, func(g *flight) bool {
-		may := func(o []place.Holding) bool { return matches(g.pod, o, seen) }
+		may := func(o []place.Holding) bool { return matches(g.pod, o, f.pod, seen) }
 		return g.alike(f) && (slices.ContainsFunc(g.options.of, may) || slices.ContainsFunc(g.past.of, may))
 	})
 }
@@ -300,47 +300,80 @@ func (a *account) incomplete(f *flight) bool {
 // alike reports whether g is f or may have changed places with it.
 func (g *flight) alike(f *flight) bool { return g == f || g.shape == f.shape && g.turned != 0 }
 
-// matches compares container by container; of another pod of the same shape the names do not count.
-// Memory of an init container may be gone: the memory manager takes it back when the next container
-// starts. It may be there as a whole, too: a kubelet that was restarted admits its pods anew, and what is
-// not in the memory manager's file by then it gives once more.
-func matches(of *place.Pod, predicted, seen []place.Holding) bool {
-	predicted, seen = trimmed(predicted), trimmed(seen)
-	for _, p := range predicted {
+// matches compares what was predicted for a pod with what was seen of a pod of the same shape, container by
+// container; the names of the other pod's containers may be others. Memory of an init container may be gone:
+// the memory manager takes it back when the next container starts. It may be there as a whole, too: a kubelet
+// that was restarted admits its pods anew, and what is not in the memory manager's file by then it gives once
+// more.
+func matches(of *place.Pod, predicted []place.Holding, as *place.Pod, seen []place.Holding) bool {
+	want, got := inOrder(of, predicted), inOrder(as, seen)
+	for len(want) > 0 || len(got) > 0 {
+		var p, s placed
 		switch {
-		case len(seen) > 0 && p.Matches(seen[0]):
-			seen = seen[1:]
-		case p.Kind != place.Init:
-			return false
-		case len(seen) > 0 && again(of, p, seen[0]):
-			seen = seen[1:]
+		case len(got) == 0 || len(want) > 0 && want[0].at < got[0].at:
+			p, want, s.at = want[0], want[1:], want[0].at
+		case len(want) == 0 || got[0].at < want[0].at:
+			s, got, p.at = got[0], got[1:], got[0].at
 		default:
-			if p.Memory = nil; p.Empty() {
-				continue
-			}
-			if len(seen) == 0 || !p.Matches(seen[0]) {
-				return false
-			}
-			seen = seen[1:]
+			p, want, s, got = want[0], want[1:], got[0], got[1:]
+		}
+		if !p.Matches(s.Holding) && !comesOf(of, p, s) {
+			return false
 		}
 	}
-	return len(seen) == 0
+	return true
 }
 
-// again reports whether an init container is seen with what was predicted, but for its memory, of which it
-// has all that it asks for.
-func again(of *place.Pod, predicted, seen place.Holding) bool {
-	at := slices.IndexFunc(of.Containers, func(c place.Container) bool { return c.Name == predicted.Container })
-	if at < 0 || len(seen.Memory) != len(of.Containers[at].Memory) {
+// placed is a holding of the container that is the at-th one of its pod; -1: of the pod as a whole.
+type placed struct {
+	at int
+	place.Holding
+}
+
+// inOrder returns the holdings that take something, in the order of the pod's containers.
+func inOrder(p *place.Pod, hs []place.Holding) []placed {
+	out := make([]placed, 0, len(hs))
+	next := 0
+	for _, h := range trimmed(hs) {
+		named := func(c place.Container) bool { return c.Name == h.Container }
+		at := slices.IndexFunc(p.Containers[next:], named)
+		if at >= 0 {
+			at += next
+			next = at + 1
+		} else {
+			at = slices.IndexFunc(p.Containers, named)
+		}
+		out = append(out, placed{at, h})
+	}
+	slices.SortStableFunc(out, func(a, b placed) int { return a.at - b.at })
+	return out
+}
+
+// comesOf reports whether an init container that was predicted to hold p may be seen with s: with all the
+// memory that it asks for, or with none.
+func comesOf(of *place.Pod, p, s placed) bool {
+	if p.at < 0 || of.Containers[p.at].Kind != place.Init {
 		return false
 	}
-	for _, want := range of.Containers[at].Memory {
+	whole := again(&of.Containers[p.at], s.Holding)
+	p.Memory = nil
+	if whole {
+		s.Memory = nil
+	}
+	return p.Matches(s.Holding)
+}
+
+// again reports whether an init container is seen with all the memory that it asks for.
+func again(c *place.Container, seen place.Holding) bool {
+	if len(seen.Memory) != len(c.Memory) {
+		return false
+	}
+	for _, want := range c.Memory {
 		if !slices.ContainsFunc(seen.Memory, func(b place.Block) bool { return b.Kind == want.Kind && b.Bytes == want.Bytes }) {
 			return false
 		}
 	}
-	predicted.Memory, seen.Memory = nil, nil
-	return predicted.Matches(seen)
+	return true
 }
 
 // trimmed drops holdings that take nothing: reports differ in whether they list them.
