@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 type Book struct {
 	snap atomic.Pointer[Snapshot]
 
+	// mu guards the maps; see access.go.
 	mu    sync.Mutex
 	nodes map[string]*account
 	// grounds are what equal nodes share.
@@ -37,10 +39,12 @@ func (b *Book) Snapshot() *Snapshot { return b.snap.Load() }
 
 // account is what the book keeps of one node.
 type account struct {
-	name   string
-	layout *Layout      // nil: the node has not said anything
-	base   *Node        // the layout without pods that ended
-	empty  *place.Usage // the node with nothing on it
+	mu      *sync.Mutex // guards all that follows
+	removed bool        // the book does not have this account any more
+	name    string
+	layout  *Layout      // nil: the node has not said anything
+	base    *Node        // the layout without pods that ended
+	empty   *place.Usage // the node with nothing on it
 	// flights are those that had their turn, in that order, then those that wait.
 	flights []*flight
 	// gone are the UIDs of pods that ended while the node accounts, or may still account, for them; true
@@ -62,15 +66,12 @@ type account struct {
 	now     int           // counts moments: turns, admissions
 	hazy    bool          // what pods of a coarse node keep is in more places than are followed
 	changed chan struct{} // closed and renewed at every change
-}
-
-func (b *Book) account(node string) *account {
-	a := b.nodes[node]
-	if a == nil {
-		a = &account{name: node, gone: map[string]bool{}, doubts: map[string]bool{}, changed: make(chan struct{})}
-		b.nodes[node] = a
-	}
-	return a
+	landed  []string      // pods that the report which is being taken has, see Book.account
+	// excess are pods on their way beyond what is followed, flooded how many pods were on their way when it was
+	// found that there are too many; see flood.go.
+	excess  map[string]bool
+	flooded int
+	effort  int // all that was spent on placements, see maxEffort
 }
 
 // moment returns a moment later than all before.
@@ -95,28 +96,28 @@ func (a *account) flight(uid string) *flight {
 
 // Report takes what a node says of itself, and returns how the predictions came out that it settles.
 func (b *Book) Report(node string, l Layout) []Outcome {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.account(node)
-	before := a.layout
+	empty := b.grounds.of(l.Machine, l.Rules)
+	a := b.ensure(node)
+	defer b.close(a)
+	before, counted := a.layout, a.counted
 	a.news++
-	b.unhold(a)
-	a.layout, a.refused, a.silent = &l, nil, false
-	a.empty = b.grounds.of(l.Machine, l.Rules)
-	b.land(a)
+	a.layout, a.empty, a.refused, a.silent, a.flooded = &l, empty, nil, false, 0
+	a.land()
+	var out []Outcome
 	if l.Amounts != nil {
-		out := b.count(a, before)
-		b.renew(a)
-		return out
+		counted = maps.Clone(counted)
+		out = b.count(a, before)
+	} else {
+		a.counted, a.strays, a.totals = nil, nil, nil
+		listed := map[string]bool{}
+		for _, e := range l.Entries {
+			listed[e.Pod.UID] = true
+			a.dismiss(e.Pod.UID)
+		}
+		a.depart(listed)
+		out = a.settle()
 	}
-	a.counted, a.strays, a.totals = nil, nil, nil
-	listed := map[string]bool{}
-	for _, e := range l.Entries {
-		listed[e.Pod.UID] = true
-		b.held.put(e.Pod.UID, node)
-	}
-	a.depart(listed)
-	out := b.settle(a)
+	b.account(a, before, counted)
 	b.renew(a)
 	return out
 }
@@ -132,46 +133,38 @@ func (a *account) idle(p *place.Pod) bool {
 }
 
 // land ends the flights of idle pods.
-func (b *Book) land(a *account) {
+func (a *account) land() {
+	effort := 0
 	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool {
+		if f.onto == a.empty {
+			return false // it was asked before
+		}
+		if effort += f.cost; effort > maxEffort {
+			return false
+		}
 		idle := a.idle(f.pod)
-		if idle {
-			delete(b.where, f.id.UID)
+		if f.onto = a.empty; idle {
+			a.landed = append(a.landed, f.id.UID)
 		}
 		return idle
 	})
 }
 
-func (b *Book) unhold(a *account) {
-	for uid := range a.counted {
-		b.held.drop(uid, a.name)
-	}
-	if a.layout != nil {
-		for _, e := range a.layout.Entries {
-			b.held.drop(e.Pod.UID, a.name)
-		}
-	}
-}
-
 // Forget drops what a node said of itself. Pods on their way to it stay on their way.
 func (b *Book) Forget(node string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a, ok := b.nodes[node]
-	if !ok {
+	a := b.open(node)
+	if a == nil {
 		return
 	}
-	b.unhold(a)
-	a.layout, a.base, a.empty, a.refused, a.silent = nil, nil, nil, nil, false
+	defer b.close(a)
+	before, counted := a.layout, a.counted
+	a.layout, a.base, a.empty, a.refused, a.silent, a.flooded = nil, nil, nil, nil, false, 0
 	a.counted, a.strays, a.totals = nil, nil, nil
+	b.account(a, before, counted)
 	clear(a.gone)
 	clear(a.doubts)
 	a.buried, a.dead = nil, nil
-	if len(a.flights) == 0 {
-		delete(b.nodes, node)
-	}
-	b.snap.Store(b.snap.Load().drop(node))
-	b.told(node)
+	b.withdraw(node)
 	a.wake()
 }
 
@@ -185,23 +178,38 @@ func (b *Book) OnChange(told func(node string)) { b.told = told }
 // keeps its booking if the node is the same and loses it otherwise. A node without a layout books
 // nothing for anybody; ok is then false.
 func (b *Book) Reserve(node string, id PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.nodes[node]
-	if a == nil || a.base == nil {
-		return place.Verdict{}, false
-	}
-	if b.where[id.UID] == node {
-		if f := a.flight(id.UID); f != nil {
-			return place.Verdict{Holdings: f.holdings()}, true
+	for {
+		a := b.open(node)
+		if a == nil {
+			return place.Verdict{}, false
 		}
+		v, ok, again := b.reserve(a, id, p, d)
+		b.close(a)
+		if !again {
+			return v, ok
+		}
+		b.unlessOn(node, id.UID)
 	}
-	b.cancel(id.UID)
-	v = b.snap.Load().Node(node).Place(p, d)
-	if len(v.Holdings) > 0 {
-		b.board(a, &flight{id: id, pod: p, shape: p.Shape(), options: choices{of: [][]place.Holding{v.Holdings}}})
+}
+
+// reserve is Reserve on an account. again is set where the pod is booked on another node.
+func (b *Book) reserve(a *account, id PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok, again bool) {
+	if a.base == nil {
+		return v, false, false
 	}
-	return v, true
+	if f := a.flight(id.UID); f != nil {
+		return place.Verdict{Holdings: f.holdings()}, true, false
+	}
+	if at, on := b.at(id.UID); on && at != a.name {
+		return v, true, true
+	}
+	v = b.snap.Load().Node(a.name).Place(p, d)
+	if len(v.Holdings) == 0 {
+		return v, true, false
+	}
+	f := newFlight(id, p)
+	f.options = choices{of: [][]place.Holding{v.Holdings}}
+	return v, true, !b.board(a, f)
 }
 
 // Assume books a pod that was bound to the node: by another scheduler, or by this one before a restart,
@@ -214,39 +222,80 @@ func (b *Book) Assume(node string, id PodID, p *place.Pod) { b.assume(node, id, 
 func (b *Book) Recover(node string, id PodID, p *place.Pod) { b.assume(node, id, p, true) }
 
 func (b *Book) assume(node string, id PodID, p *place.Pod, lost bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if at, on := b.where[id.UID]; on && at == node {
-		if a := b.nodes[node]; a.flight(id.UID).turned == 0 {
-			a.flight(id.UID).turned = a.moment()
+	for {
+		a := b.ensure(node)
+		again := b.assumeOn(a, id, p, lost)
+		b.close(a)
+		if !again {
+			return
+		}
+		b.unlessOn(node, id.UID)
+	}
+}
+
+// assumeOn is assume on an account. again is set where the pod is booked on another node.
+func (b *Book) assumeOn(a *account, id PodID, p *place.Pod, lost bool) (again bool) {
+	if a.excess[id.UID] {
+		return false
+	}
+	if f := a.flight(id.UID); f != nil {
+		if f.turned == 0 {
+			f.turned = a.moment()
 			a.sort()
 			b.renew(a)
 		}
-		return
+		return false
 	}
-	if a := b.nodes[node]; a != nil {
-		if _, ended := a.gone[id.UID]; ended {
-			return
-		}
+	if _, ended := a.gone[id.UID]; ended {
+		return false
 	}
-	b.cancel(id.UID)
-	if b.held.has(id.UID, node) {
-		return
+	if _, on := b.at(id.UID); on {
+		return true
 	}
-	a := b.account(node)
-	if a.idle(p) {
-		return
+	if b.holds(a.name, id.UID) {
+		return false
 	}
-	b.board(a, &flight{id: id, pod: p, shape: p.Shape(), turned: a.moment(), foreign: true, lost: lost})
+	f := newFlight(id, p)
+	if f.cost <= maxEffort && a.idle(p) {
+		return false
+	}
+	f.onto, f.turned, f.foreign, f.lost = a.empty, a.moment(), true, lost
+	return !b.board(a, f)
 }
 
-// board takes a flight on.
-func (b *Book) board(a *account, f *flight) {
-	a.flights = append(a.flights[:len(a.flights):len(a.flights)], f)
-	a.sort()
-	b.where[f.id.UID] = a.name
+// unlessOn ends the booking of a pod on another node than this one.
+func (b *Book) unlessOn(node, uid string) {
+	for {
+		at, on := b.at(uid)
+		if !on || at == node {
+			return
+		}
+		if a := b.carrier(uid); a != nil {
+			if a.name != node {
+				b.cancel(a, uid)
+			}
+			b.close(a)
+		}
+	}
+}
+
+// board takes a flight on, unless the pod is on its way to another node.
+func (b *Book) board(a *account, f *flight) (ok bool) {
+	if !b.send(f.id.UID, a.name) {
+		return false
+	}
 	delete(a.gone, f.id.UID) // the framework may have told an end of it when it could not be bound
+	if !a.room(f) {
+		a.excess[f.id.UID] = true
+		if len(a.excess) > 1 {
+			return true // the state of the node says already that there are too many
+		}
+	} else {
+		a.flights = append(a.flights[:len(a.flights):len(a.flights)], f)
+		a.sort()
+	}
 	b.renew(a)
+	return true
 }
 
 // sort puts flights that had their turn before those that wait.
@@ -268,14 +317,13 @@ func (a *account) sort() {
 // Admitted notes that a node is known to have admitted a pod, though it has not reported it yet. It
 // reports whether that is news.
 func (b *Book) Admitted(uid string) (news bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.nodes[b.where[uid]]
+	a := b.carrier(uid)
 	if a == nil {
 		return false
 	}
+	defer b.close(a)
 	f := a.flight(uid)
-	if f.turned == 0 || f.acked != 0 {
+	if f == nil || f.turned == 0 || f.acked != 0 {
 		return false
 	}
 	a.advance(f)
@@ -290,15 +338,14 @@ func (b *Book) Admitted(uid string) (news bool) {
 // If so, the prediction was made once more on what is known now; a pod that no longer fits loses its
 // booking and gets the refusal. A pod that is not booked is an error.
 func (b *Book) Turn(uid string) (v place.Verdict, wait <-chan struct{}, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.nodes[b.where[uid]]
-	if a == nil || a.base == nil {
+	a := b.carrier(uid)
+	defer b.close(a)
+	if a == nil || a.base == nil || a.flight(uid) == nil {
 		return v, nil, fmt.Errorf("pod %s is not reserved on any node", uid)
 	}
 	f := a.flight(uid)
 	if f.turned == 0 {
-		if a.blocked(f) {
+		if a.overrun() || a.blocked(f) {
 			return v, a.changed, nil
 		}
 		fits, refusal, settled := a.offers(f)
@@ -306,7 +353,7 @@ func (b *Book) Turn(uid string) (v place.Verdict, wait <-chan struct{}, err erro
 			return v, a.changed, nil // it fits if things are as they may be: the node's report will tell
 		}
 		if !fits {
-			b.cancel(uid)
+			b.cancel(a, uid)
 			return refusal, nil, nil
 		}
 		f.turned = a.moment()
@@ -318,12 +365,11 @@ func (b *Book) Turn(uid string) (v place.Verdict, wait <-chan struct{}, err erro
 
 // Ahead returns the pods on their way to the pod's node that go before it, in that order.
 func (b *Book) Ahead(uid string) (out []PodID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.nodes[b.where[uid]]
+	a := b.carrier(uid)
 	if a == nil {
 		return nil
 	}
+	defer b.close(a)
 	for _, f := range a.flights {
 		if f.id.UID == uid {
 			break
@@ -394,13 +440,10 @@ func (a *account) inAnyOrder(me *flight) bool {
 // renew computes the state of a node again and publishes it.
 func (b *Book) renew(a *account) {
 	defer a.wake()
-	if a.layout == nil {
-		if len(a.flights) == 0 {
-			delete(b.nodes, a.name)
-		}
+	l := a.layout
+	if l == nil {
 		return
 	}
-	l := a.layout
 	base := &Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent, News: a.news,
 		Inexact: l.Inexact}
 	if l.Amounts != nil {
@@ -421,14 +464,11 @@ func (b *Book) renew(a *account) {
 	base.Usage = a.empty.Hold(holdings(base.Entries)...).WithGroups(base.groups)
 	base.unplaced = a.unplaced(base)
 	a.base = base
-	b.snap.Store(b.snap.Load().set(a.predict()))
-	b.told(a.name)
+	b.publish(a.predict())
 }
 
 // Booked reports whether the pod is on its way to the node.
 func (b *Book) Booked(node, uid string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	at, on := b.where[uid]
+	at, on := b.at(uid)
 	return on && at == node
 }

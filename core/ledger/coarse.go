@@ -56,7 +56,7 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	for _, f := range a.flights {
 		if f.turned != 0 && in[f.id.UID] {
 			landed = append(landed, f)
-			delete(b.where, f.id.UID)
+			a.landed = append(a.landed, f.id.UID)
 		} else {
 			rest = append(rest, f)
 		}
@@ -91,7 +91,7 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 			out = append(out, o)
 		}
 	}
-	b.tidy(a)
+	a.tidy()
 	return out
 }
 
@@ -150,8 +150,8 @@ func (a *account) needs(p *place.Pod) (holdings []place.Holding, ok bool) {
 	return v.Holdings, v.Fits()
 }
 
-// tidy forgets pods that ended and are accounted for no more, and remembers the others as held.
-func (b *Book) tidy(a *account) {
+// tidy forgets pods that ended and are accounted for no more.
+func (a *account) tidy() {
 	entry := map[string]bool{}
 	for _, e := range a.layout.Entries {
 		entry[e.Pod.UID] = true
@@ -163,14 +163,6 @@ func (b *Book) tidy(a *account) {
 		delete(a.counted, uid)
 		if !entry[uid] && !stray(uid) {
 			delete(a.gone, uid)
-		}
-	}
-	for uid := range a.counted {
-		b.held.put(uid, a.name)
-	}
-	for uid := range entry {
-		if uid != "" {
-			b.held.put(uid, a.name)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package ledger
 
-import "github.com/tenon-numa/tenon/core/place"
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
 
 // Doubtful says why it is not known what the node holds, in a few words, or "": a report of it is overdue, or
 // the next one will tell in which of several states it is. A coarse node may be in several states for good.
@@ -8,6 +12,8 @@ func (n *Node) Doubtful() string {
 	switch {
 	case n.Silent:
 		return "node's agent is silent"
+	case n.Unsettled && slices.ContainsFunc(n.Inexact, func(i Inexact) bool { return i.Code == PodsUnreported }):
+		return "more pods are bound to the node than are followed until it reports"
 	case n.Unsettled || n.Quality == Exact && len(n.Others) > 0:
 		return "what pods on their way got is not settled yet"
 	}

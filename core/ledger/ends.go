@@ -11,43 +11,45 @@ import (
 
 // Unreserve ends the booking of a pod that was not bound after all; it may be booked again.
 func (b *Book) Unreserve(uid string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.cancel(uid)
+	if a := b.carrier(uid); a != nil {
+		b.cancel(a, uid)
+		b.close(a)
+	}
 }
 
 // Decline ends the booking of a pod that had its turn and was not bound, for sure: no node will ever see it.
 // After Unreserve that is not sure, since an answer of the API server may have been lost.
 func (b *Book) Decline(uid string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	at, on := b.where[uid]
-	if !on {
+	a := b.carrier(uid)
+	if a == nil {
 		return
 	}
-	delete(b.where, uid)
-	a := b.nodes[at]
+	defer b.close(a)
+	if a.flight(uid) == nil {
+		b.cancel(a, uid)
+		return
+	}
 	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool { return f.id.UID == uid })
+	b.arrive(uid)
 	a.news++
 	b.renew(a)
 }
 
 // Release ends a pod for good: it has finished, or never ran. Every node that accounts for it has it no more.
 func (b *Book) Release(uid string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.drop(uid)
-	for _, node := range b.held.nodes(uid) {
-		b.release(b.nodes[node], uid)
+	if a := b.carrier(uid); a != nil {
+		b.drop(a, uid)
+		b.close(a)
 	}
+	b.eachHolder(uid, func(a *account) { b.release(a, uid) })
 }
 
 // drop ends the flight of a pod that has ended. A report that is late may have the pod.
-func (b *Book) drop(uid string) {
-	if a := b.nodes[b.where[uid]]; a != nil && a.layout != nil {
+func (b *Book) drop(a *account, uid string) {
+	if a.layout != nil {
 		a.bury(uid)
 	}
-	b.cancel(uid)
+	b.cancel(a, uid)
 }
 
 // release ends a pod that a node accounts for.
@@ -69,17 +71,18 @@ func (b *Book) release(a *account, uid string) {
 // by force, and its node may run it still. What the node reported of it holds until it reports again;
 // a node that is coarse, or without a layout, cannot tell, and the pod counts as ended.
 func (b *Book) Vanish(uid string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a := b.nodes[b.where[uid]]; a.tells() {
-		a.flight(uid).vanished = true
-		a.news++
-		b.renew(a)
-	} else {
-		b.drop(uid)
+	if a := b.carrier(uid); a != nil {
+		if f := a.flight(uid); f != nil && a.tells() {
+			f.vanished = true
+			a.news++
+			b.renew(a)
+		} else {
+			b.drop(a, uid)
+		}
+		b.close(a)
 	}
-	for _, node := range b.held.nodes(uid) {
-		if a := b.nodes[node]; !a.tells() {
+	b.eachHolder(uid, func(a *account) {
+		if !a.tells() {
 			b.release(a, uid)
 		} else if a.flight(uid) == nil {
 			a.doubts[uid] = true
@@ -87,28 +90,37 @@ func (b *Book) Vanish(uid string) {
 			a.released(uid)
 			b.renew(a)
 		}
-	}
+	})
 }
 
 // tells reports whether the node's reports say which pods hold what.
-func (a *account) tells() bool { return a != nil && a.layout != nil && a.layout.Amounts == nil }
+func (a *account) tells() bool { return a.layout != nil && a.layout.Amounts == nil }
 
 // Doubt takes which pods there are, when the book is begun. One that a node reports and that is not there
 // has ended, or was deleted by force; the node is then in either of two states until it reports again.
 func (b *Book) Doubt(there func(uid string) bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for uid := range b.held.first {
-		if there(uid) {
-			continue
+	for _, node := range b.known() {
+		a := b.open(node)
+		if a != nil && a.base != nil {
+			a.doubt(there)
+			if len(a.doubts) > 0 {
+				b.renew(a)
+			}
 		}
-		for _, node := range b.held.nodes(uid) {
-			b.nodes[node].doubts[uid] = true
+		b.close(a)
+	}
+}
+
+// doubt notes which of the pods that the node accounts for are not there.
+func (a *account) doubt(there func(uid string) bool) {
+	for uid := range a.counted {
+		if !there(uid) {
+			a.doubts[uid] = true
 		}
 	}
-	for _, a := range b.nodes {
-		if len(a.doubts) > 0 {
-			b.renew(a)
+	for _, e := range a.layout.Entries {
+		if e.Pod.UID != "" && !there(e.Pod.UID) {
+			a.doubts[e.Pod.UID] = true
 		}
 	}
 }
@@ -116,13 +128,16 @@ func (b *Book) Doubt(there func(uid string) bool) {
 // Refuse ends a pod that its node has refused. If a verdict said that it would fit, its shape is kept
 // away from the node until the node reports again, and ok is set.
 func (b *Book) Refuse(uid string, why place.Error) (o Outcome, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.nodes[b.where[uid]]
+	a := b.carrier(uid)
 	if a == nil {
 		return o, false
 	}
+	defer b.close(a)
 	f := a.flight(uid)
+	if f == nil {
+		b.cancel(a, uid)
+		return o, false
+	}
 	o = Outcome{Node: a.name, Pod: f.id, Result: Rejected, Predicted: f.holdings(), Error: why, Foreign: f.foreign}
 	ok = len(f.options.of) > 0 && a.layout != nil
 	if ok {
@@ -132,28 +147,29 @@ func (b *Book) Refuse(uid string, why place.Error) (o Outcome, ok bool) {
 		}
 		a.refused = next
 	}
-	b.cancel(uid)
+	b.cancel(a, uid)
 	return o, ok
 }
 
 // Pardon lets shapes that a node has refused try again, though the node has not reported.
 func (b *Book) Pardon(node string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a := b.nodes[node]; a != nil && len(a.refused) > 0 {
+	a := b.open(node)
+	if a != nil && len(a.refused) > 0 {
 		a.refused = nil
 		b.renew(a)
 	}
+	b.close(a)
 }
 
-// cancel ends the flight of a pod.
-func (b *Book) cancel(uid string) {
-	at, on := b.where[uid]
-	if !on {
+// cancel ends the flight of a pod that is on its way to the node.
+func (b *Book) cancel(a *account, uid string) {
+	b.arrive(uid)
+	if a.excess[uid] {
+		if delete(a.excess, uid); len(a.excess) == 0 {
+			b.renew(a)
+		}
 		return
 	}
-	delete(b.where, uid)
-	a := b.nodes[at]
 	me := a.flight(uid)
 	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool { return f == me })
 	if me.turned != 0 {
@@ -175,10 +191,25 @@ func (a *account) released(uid string) {
 	for _, f := range a.flights {
 		if f.turned != 0 {
 			f.keep()
-			f.causes = append(f.causes[:len(f.causes):len(f.causes)], uid)
+			f.caused(uid)
 			f.open = f.acked != 0 && !f.firm
 		}
 	}
+}
+
+// maxCauses bounds the ends of others that are remembered of a pod on its way. One that has seen more keeps its
+// options until a report has it.
+const maxCauses = 64
+
+// caused notes that the end of a pod made this one keep its options.
+func (f *flight) caused(uid string) {
+	switch {
+	case slices.Contains(f.causes, ""):
+		return
+	case len(f.causes) == maxCauses:
+		uid = "" // no report settles that
+	}
+	f.causes = append(f.causes[:len(f.causes):len(f.causes)], uid)
 }
 
 // maxBuried bounds the pods that are remembered though no report ever had them.
@@ -224,34 +255,35 @@ func (a *account) depart(listed map[string]bool) {
 
 // Settle notes that a pod was known to be admitted long ago: what ends from now on ended after that.
 func (b *Book) Settle(uid string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a := b.nodes[b.where[uid]]; a != nil {
-		if f := a.flight(uid); f.acked != 0 {
+	a := b.carrier(uid)
+	if a != nil {
+		if f := a.flight(uid); f != nil && f.acked != 0 {
 			f.firm = true
 		}
 	}
+	b.close(a)
 }
 
 // Overdue notes that a report was due long ago which tells of the pod. If none has, the node is silent.
 func (b *Book) Overdue(uid string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, node := range append(b.held.nodes(uid), b.where[uid]) {
-		a := b.nodes[node]
-		if a == nil || a.base == nil || a.base.Quality != Exact || a.silent {
-			continue
+	late := func(a *account) {
+		if a.base == nil || a.base.Quality != Exact || a.silent {
+			return
 		}
 		if f := a.flight(uid); f != nil && len(f.options.of) > 0 || f == nil && a.doubts[uid] {
 			a.silent = true
 			b.renew(a)
 		}
 	}
+	if a := b.carrier(uid); a != nil {
+		late(a)
+		b.close(a)
+	}
+	b.eachHolder(uid, late)
 }
 
 // Doubted reports whether it is not known if a pod is still on the node that reports it.
-func (b *Book) Doubted(uid string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.ContainsFunc(b.held.nodes(uid), func(node string) bool { return b.nodes[node].doubts[uid] })
+func (b *Book) Doubted(uid string) (is bool) {
+	b.eachHolder(uid, func(a *account) { is = is || a.doubts[uid] })
+	return is
 }

@@ -36,6 +36,14 @@ type flight struct {
 	firm bool
 	// past are options that were possible once; a report may be as old.
 	past choices
+	// cost is what it takes to place the pod, see costOf; onto is the usage on which it was found not to be idle.
+	cost int
+	onto *place.Usage
+}
+
+// newFlight returns a flight of a pod that waits for its turn.
+func newFlight(id PodID, p *place.Pod) *flight {
+	return &flight{id: id, pod: p, shape: p.Shape(), cost: costOf(p)}
 }
 
 // choices are holdings of which a pod has one lot.
@@ -222,7 +230,7 @@ type Outcome struct {
 }
 
 // settle ends the flights of pods that the node now reports.
-func (b *Book) settle(a *account) []Outcome {
+func (a *account) settle() []Outcome {
 	var out []Outcome
 	seen := map[string]Entry{}
 	for _, e := range a.layout.Entries {
@@ -230,20 +238,21 @@ func (b *Book) settle(a *account) []Outcome {
 	}
 	a.arrange(func(uid string) bool { _, ok := seen[uid]; return ok })
 	rest := a.flights[:0:0]
+	left := maxEffort
 	for _, f := range a.flights {
 		e, ok := seen[f.id.UID]
 		if !ok {
 			rest = append(rest, f)
 			continue
 		}
-		delete(b.where, f.id.UID)
+		a.landed = append(a.landed, f.id.UID)
 		if len(f.options.of) == 0 || f.lost {
 			continue
 		}
 		o := Outcome{Node: a.name, Pod: f.id, Result: Confirmed, Predicted: f.holdings(), Seen: e.Holdings, Foreign: f.foreign}
-		if !a.foresaw(f, e.Holdings) && !a.late(f, e.Holdings) {
-			if a.incomplete(f) {
-				continue // the node was unsettled because of it
+		if !a.foresaw(f, e.Holdings, &left) && !a.late(f, e.Holdings, &left) {
+			if a.incomplete(f) || left < 0 {
+				continue // the node was unsettled because of it, or it takes too much to tell
 			}
 			o.Result = Wrong
 		}
@@ -254,8 +263,9 @@ func (b *Book) settle(a *account) []Outcome {
 }
 
 // late reports whether the holdings are what the pod gets if pods that the new report lacks, though they
-// were there, had ended before it was admitted, after any number of the others that are new in the report.
-func (a *account) late(f *flight, holdings []place.Holding) bool {
+// were there, had ended before it was admitted, after any number of the others that are new in the report. What it
+// takes is subtracted from left; below 0 it is given up.
+func (a *account) late(f *flight, holdings []place.Holding, left *int) bool {
 	if a.base == nil {
 		return false
 	}
@@ -263,16 +273,19 @@ func (a *account) late(f *flight, holdings []place.Holding) bool {
 	for _, e := range a.layout.Entries {
 		listed[e.Pod.UID] = true
 	}
-	var left []string
+	var over []string
 	for _, e := range a.base.Entries {
 		if old[e.Pod.UID] = true; !listed[e.Pod.UID] {
-			left = append(left, e.Pod.UID)
+			over = append(over, e.Pod.UID)
 		}
 	}
-	u := a.base.Without(left...).Usage
+	u := a.base.Without(over...).Usage
 	for _, e := range append([]Entry{{}}, a.layout.Entries...) {
 		if old[e.Pod.UID] || e.Pod.UID == f.id.UID {
 			continue
+		}
+		if *left -= f.cost; *left < 0 {
+			return false
 		}
 		u = u.Hold(e.Holdings...)
 		if v := place.Place(u, f.pod); v.Fits() && matches(f.pod, v.Holdings, f.pod, holdings) {
@@ -283,12 +296,16 @@ func (a *account) late(f *flight, holdings []place.Holding) bool {
 }
 
 // foresaw reports whether the holdings were predicted for the pod, or for a pod of the same shape that
-// had its turn together with it.
-func (a *account) foresaw(f *flight, seen []place.Holding) bool {
-	return slices.ContainsFunc(a.flights, func(g *flight) bool {
-		may := func(o []place.Holding) bool { return matches(g.pod, o, f.pod, seen) }
-		return g.alike(f) && (slices.ContainsFunc(g.options.of, may) || slices.ContainsFunc(g.past.of, may))
-	})
+// had its turn together with it. What it takes is subtracted from left; below 0 it is given up.
+func (a *account) foresaw(f *flight, seen []place.Holding, left *int) bool {
+	has := func(g *flight) bool {
+		may := func(o []place.Holding) bool {
+			*left -= f.cost
+			return *left >= 0 && matches(g.pod, o, f.pod, seen)
+		}
+		return slices.ContainsFunc(g.options.of, may) || slices.ContainsFunc(g.past.of, may)
+	}
+	return has(f) || slices.ContainsFunc(a.flights, func(g *flight) bool { return g != f && g.alike(f) && has(g) })
 }
 
 // incomplete reports whether it was known that the pod, or one that may have changed places with it, may get what

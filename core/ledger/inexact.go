@@ -32,6 +32,12 @@ const (
 	StateInconsistent InexactCode = "state-inconsistent"
 	// StaleFacts: the machine or the rules are as they were last read, because reading them again failed.
 	StaleFacts InexactCode = "stale-facts"
+	// PodsUnreported: so many pods are bound to the node and in no report of it that what they got is not
+	// predicted. No pod that holds anything is sent there. The scheduler finds this, no report says it.
+	PodsUnreported InexactCode = "pods-unreported"
+	// ReportContradicted: the report lists pods that the API server has on another node. What it lists counts
+	// on this node, and says nothing about the other one. The scheduler finds this, no report says it.
+	ReportContradicted InexactCode = "report-contradicted"
 )
 
 // Inexact is one reason why the prediction for a node may differ from what the node's kubelet does.

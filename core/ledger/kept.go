@@ -36,20 +36,18 @@ type resident struct {
 // manager has taken back what those left. changed is set where that frees memory of which the node's
 // reports do not tell.
 func (b *Book) Begun(uid string) (node string, changed bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	at, flying := b.where[uid]
-	if !flying {
-		at = b.countedOn(uid)
+	a := b.carrier(uid)
+	if a == nil {
+		a = b.countedOn(uid)
 	}
-	a := b.nodes[at]
+	defer b.close(a)
 	if a == nil || a.begun[uid] || a.layout != nil && a.layout.Amounts == nil {
 		return "", false
 	}
 	if a.begun == nil {
 		a.begun = map[string]bool{}
 	}
-	maps.DeleteFunc(a.begun, func(uid string, _ bool) bool { return !b.held.has(uid, at) && b.where[uid] != at })
+	maps.DeleteFunc(a.begun, func(uid string, _ bool) bool { return !b.holds(a.name, uid) && !b.Booked(a.name, uid) })
 	a.begun[uid] = true
 	if a.layout == nil {
 		return "", false
@@ -69,18 +67,22 @@ func (b *Book) Begun(uid string) (node string, changed bool) {
 	}
 	a.layout = &l
 	b.renew(a)
-	return at, true
+	return a.name, true
 }
 
-// countedOn returns the coarse node that accounts for a pod, or "". An exact node may claim the pod, too, and
-// has no say here.
-func (b *Book) countedOn(uid string) string {
-	for _, node := range b.held.nodes(uid) {
-		if _, is := b.nodes[node].counted[uid]; is {
-			return node
+// countedOn returns the account of the coarse node that accounts for a pod, locked, or nil. An exact node may
+// claim the pod, too, and has no say here.
+func (b *Book) countedOn(uid string) *account {
+	for _, node := range b.holders(uid) {
+		a := b.open(node)
+		if a != nil {
+			if _, is := a.counted[uid]; is {
+				return a
+			}
 		}
+		b.close(a)
 	}
-	return ""
+	return nil
 }
 
 // lasting returns holdings without memory that the node has taken back.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -91,7 +92,7 @@ func (b *Book) clone() *Book {
 	for name, a := range b.nodes {
 		c := *a
 		c.gone, c.counted, c.doubts = maps.Clone(a.gone), maps.Clone(a.counted), maps.Clone(a.doubts)
-		c.changed = make(chan struct{})
+		c.mu, c.changed, c.excess = &sync.Mutex{}, make(chan struct{}), maps.Clone(a.excess)
 		c.flights = nil
 		for _, f := range a.flights {
 			g := *f

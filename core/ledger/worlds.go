@@ -72,6 +72,11 @@ type search struct {
 	found   []*world
 	seen    map[string]bool
 	steps   int
+	effort  int // see maxEffort
+	// full: a bound is reached, and nothing more will be found.
+	full bool
+	// spent: it took too much effort, and what was found is not to be used.
+	spent bool
 	// cut: not everything was followed.
 	cut bool
 	// refuses: in one of the orders a pod is refused.
@@ -89,10 +94,7 @@ func (a *account) worlds() (out []*world, sure bool) {
 // search follows every order and option of the flights that had their turn. sure is false where there may be
 // more than was found.
 func (a *account) search(s *search) (sure bool) {
-	n := 0
-	for n < len(a.flights) && a.flights[n].turned != 0 {
-		n++
-	}
+	n := a.turned()
 	*s = search{flights: a.flights[:n], done: make([]bool, n), seen: map[string]bool{}}
 	s.cut = slices.ContainsFunc(s.flights, func(f *flight) bool { return f.kept.more })
 	starts, known := a.starts()
@@ -103,6 +105,9 @@ func (a *account) search(s *search) (sure bool) {
 		// The node did what no order explains, or there are too many: take the order of binding.
 		s.cut = true
 		s.found = []*world{s.straight(starts[0])}
+	}
+	if a.effort += s.effort; s.spent {
+		s.found = starts[:1]
 	}
 	return !s.cut && !s.lost() && known
 }
@@ -137,10 +142,13 @@ func (s *search) follow(w *world, left int) {
 		return
 	}
 	lo := slices.Index(s.done, false)
-	for i := lo; i < len(s.flights); i++ {
+	for i := lo; i < len(s.flights) && !s.full; i++ {
 		f := s.flights[i]
 		if s.done[i] || !s.next(i, lo) {
 			continue
+		}
+		if !s.spend(f) {
+			return
 		}
 		options, refused, ok := alternatives(w.usage, f)
 		if !ok {
@@ -150,13 +158,25 @@ func (s *search) follow(w *world, left int) {
 		s.done[i] = true
 		for _, o := range options {
 			if s.steps++; s.steps > maxSteps {
-				s.cut = true
+				s.cut, s.full = true, true
+			}
+			if s.full {
 				break
 			}
 			s.follow(w.with(i, w.blur(o)), left-1)
 		}
 		s.done[i] = false
 	}
+}
+
+// spend takes what a placement of the pod costs from what is left; ok is false where that is too little.
+func (s *search) spend(f *flight) (ok bool) {
+	if s.effort+f.cost > maxEffort {
+		s.spent, s.cut, s.full = true, true, true
+		return false
+	}
+	s.effort += f.cost
+	return true
 }
 
 // lost reports whether there is a pod that holds something, and nobody can say what.
@@ -230,6 +250,9 @@ func distinct(in [][]place.Holding) (out [][]place.Holding) {
 // straight admits in binding order, and passes over what does not fit.
 func (s *search) straight(w *world) *world {
 	for i, f := range s.flights {
+		if !s.spend(f) {
+			return w
+		}
 		if options, _, ok := alternatives(w.usage, f); ok {
 			w = w.with(i, w.blur(options[0]))
 		}
@@ -240,7 +263,7 @@ func (s *search) straight(w *world) *world {
 // add takes a state unless an equal one was found.
 func (s *search) add(w *world) {
 	if len(s.found) == maxWorlds {
-		s.cut = true
+		s.cut, s.full = true, true
 		return
 	}
 	var key strings.Builder
@@ -274,8 +297,18 @@ func text(m *topo.Machine, hs []place.Holding) string {
 
 // predict works out the states, and what every flight gets in them.
 func (a *account) predict() *Node {
+	if a.overrun() {
+		return a.unfollowed()
+	}
 	var s search
 	sure := a.search(&s)
+	for _, f := range a.flights[len(s.flights):] {
+		s.effort += len(s.found) * f.cost
+	}
+	if s.spent || s.effort > maxEffort {
+		a.flood()
+		return a.unfollowed()
+	}
 	worlds, partial := s.found, s.cut || s.lost()
 	for i, f := range a.flights {
 		if f.turned != 0 {

@@ -1,0 +1,188 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// This file finds accounts and locks them.
+//
+// Every account has a lock of its own, and all that is worked out for a node is worked out under it, so no node
+// makes another one wait. The book's own lock guards what is shared: which accounts there are, which pods are
+// on their way where, which nodes account for which pods, and the latest snapshot. It is held for a few
+// operations on maps. Who holds an account's lock may take the book's, never the other way, and nobody holds
+// the locks of two accounts.
+
+// newAccount returns an account on which nothing is known.
+func newAccount(node string) *account {
+	return &account{mu: &sync.Mutex{}, name: node, gone: map[string]bool{}, doubts: map[string]bool{},
+		excess: map[string]bool{}, changed: make(chan struct{})}
+}
+
+// open returns the account of a node, locked, or nil where there is none.
+func (b *Book) open(node string) *account {
+	for {
+		b.mu.Lock()
+		a := b.nodes[node]
+		b.mu.Unlock()
+		if a == nil {
+			return nil
+		}
+		if a.mu.Lock(); !a.removed {
+			return a
+		}
+		a.mu.Unlock()
+	}
+}
+
+// ensure returns the account of a node, locked, and makes it where there is none.
+func (b *Book) ensure(node string) *account {
+	for {
+		b.mu.Lock()
+		a := b.nodes[node]
+		if a == nil {
+			a = newAccount(node)
+			b.nodes[node] = a
+		}
+		b.mu.Unlock()
+		if a.mu.Lock(); !a.removed {
+			return a
+		}
+		a.mu.Unlock()
+	}
+}
+
+// carrier returns the account of the node that a pod is on its way to, locked, or nil.
+func (b *Book) carrier(uid string) *account {
+	for {
+		node, on := b.at(uid)
+		if !on {
+			return nil
+		}
+		a := b.open(node)
+		if a == nil {
+			continue
+		}
+		if now, on := b.at(uid); on && now == node {
+			return a
+		}
+		b.close(a)
+	}
+}
+
+// close unlocks an account, and drops it where nothing is known of its node.
+func (b *Book) close(a *account) {
+	if a == nil {
+		return
+	}
+	if a.layout == nil && len(a.flights) == 0 && len(a.excess) == 0 {
+		b.mu.Lock()
+		delete(b.nodes, a.name)
+		b.mu.Unlock()
+		a.removed = true
+	}
+	a.mu.Unlock()
+}
+
+// at returns the node that a pod is on its way to.
+func (b *Book) at(uid string) (node string, on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	node, on = b.where[uid]
+	return node, on
+}
+
+// send notes that a pod is on its way to a node, unless it is on its way to another one.
+func (b *Book) send(uid, node string) (ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if at, on := b.where[uid]; on && at != node {
+		return false
+	}
+	b.where[uid] = node
+	return true
+}
+
+// arrive notes that a pod is not on its way any more.
+func (b *Book) arrive(uid string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.where, uid)
+}
+
+// account notes which pods a node accounts for after a report, instead of those before it, and that the pods
+// that have landed are not on their way any more. It does all at once: who looks for a pod finds it.
+func (b *Book) account(a *account, before *Layout, counted map[string]resident) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uid := range counted {
+		b.held.drop(uid, a.name)
+	}
+	if before != nil {
+		for _, e := range before.Entries {
+			b.held.drop(e.Pod.UID, a.name)
+		}
+	}
+	for uid := range a.counted {
+		b.held.put(uid, a.name)
+	}
+	if a.layout != nil {
+		for _, e := range a.layout.Entries {
+			if e.Pod.UID != "" {
+				b.held.put(e.Pod.UID, a.name)
+			}
+		}
+	}
+	for _, uid := range a.landed {
+		delete(b.where, uid)
+	}
+	a.landed = nil
+}
+
+// holds reports whether a node accounts for a pod, holders which nodes do.
+func (b *Book) holds(node, uid string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held.has(uid, node)
+}
+
+func (b *Book) holders(uid string) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held.nodes(uid)
+}
+
+// known returns the nodes that have an account, in ascending order of name.
+func (b *Book) known() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(maps.Keys(b.nodes))
+}
+
+// eachHolder calls do with the account of every node that accounts for a pod, one after the other.
+func (b *Book) eachHolder(uid string, do func(*account)) {
+	for _, node := range b.holders(uid) {
+		a := b.open(node)
+		if a != nil && b.holds(node, uid) {
+			do(a)
+		}
+		b.close(a)
+	}
+}
+
+// publish makes a state of a node the latest one.
+func (b *Book) publish(n *Node) {
+	b.mu.Lock()
+	b.snap.Store(b.snap.Load().set(n))
+	b.mu.Unlock()
+	b.told(n.Name)
+}
+
+// withdraw makes a node unknown.
+func (b *Book) withdraw(node string) {
+	b.mu.Lock()
+	b.snap.Store(b.snap.Load().drop(node))
+	b.mu.Unlock()
+	b.told(node)
+}

@@ -1,0 +1,87 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// This file bounds what is kept and worked out for one node.
+//
+// Anybody who may create pods can bind any number of them to a node that does not answer, and each of them may
+// have thousands of containers. What such pods got is not worked out at any price: where that takes too much,
+// the node is unsettled, so that no pod is sent there, until it has reported or enough of the pods are gone.
+
+const (
+	// maxEffort bounds the placements that are tried for one state of a node, counted in containers, since that
+	// is what a placement costs. It takes some 25 ms.
+	maxEffort = 8 << 10
+	// maxFollowed bounds the pods on their way to one node that are followed, maxContainers their containers. A
+	// kubelet runs 110 pods unless it is told otherwise.
+	maxFollowed   = 256
+	maxContainers = 16 << 10
+)
+
+// costOf is what a placement of the pod costs, see maxEffort.
+func costOf(p *place.Pod) int { return max(1, len(p.Containers)) }
+
+// room reports whether one more pod on its way can be followed. Pods that this scheduler has reserved are: it
+// reserves on nodes only of which it knows what they have free.
+func (a *account) room(f *flight) bool {
+	if f.turned == 0 {
+		return true
+	}
+	if len(a.excess) > 0 || len(a.flights) >= maxFollowed {
+		return false
+	}
+	containers := f.cost
+	for _, g := range a.flights {
+		containers += g.cost
+	}
+	return containers <= maxContainers
+}
+
+// dismiss notes that a report has a pod that is not followed.
+func (a *account) dismiss(uid string) {
+	if a.excess[uid] {
+		delete(a.excess, uid)
+		a.landed = append(a.landed, uid)
+	}
+}
+
+// overrun reports whether there are too many pods on their way to say what they got. It is found once, and
+// then holds until half of them are gone or the node has reported, so that further pods cost next to nothing.
+func (a *account) overrun() bool {
+	if a.flooded > 0 && a.turned() <= a.flooded/2 {
+		a.flooded = 0
+	}
+	return a.flooded > 0 || len(a.excess) > 0
+}
+
+// turned is the number of the flights that had their turn.
+func (a *account) turned() (n int) {
+	for n < len(a.flights) && a.flights[n].turned != 0 {
+		n++
+	}
+	return n
+}
+
+// flood notes that what the flights got takes too much work.
+func (a *account) flood() { a.flooded = max(1, a.turned()) }
+
+// unfollowed is the node where there are too many pods on their way: as it reported, and unsettled.
+func (a *account) unfollowed() *Node {
+	for _, f := range a.flights {
+		if f.turned != 0 {
+			f.options.more = true
+		}
+	}
+	n := *a.base
+	n.Unsettled, n.Others = true, nil
+	n.queue, n.mixed = "", true
+	n.Inexact = append(slices.Clone(n.Inexact), Inexact{Code: PodsUnreported, Message: fmt.Sprintf(
+		"%d pods are bound to the node and not in its report, which is too many to predict what they got",
+		a.turned()+len(a.excess))})
+	return &n
+}
