@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -50,8 +51,13 @@ type Feed struct {
 	ended, dropped, goneTopologies memory
 	// machines are those of nodes: equal nodes share one.
 	machines topo.Pool
-	// later does something after a while; tests decide when that is.
+	// later does something after a while, now is the time; tests decide when that is.
 	later func(time.Duration, func())
+	now   func() time.Time
+	// paces are those of nodes, see pace.go; sweep is the number of them at which some are dropped.
+	paces map[string]*pace
+	sweep int
+	paced atomic.Int64
 }
 
 // version is how far a layout is known. An agent counts what it writes: a write that was held up on its
@@ -77,6 +83,7 @@ func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(n
 		onTopology: func(string, error) {}, onFreed: func(string) {}, onOdd: func(string, []string) {},
 		bound: newBoundPods(), versions: map[string]version{}, problems: map[string]string{},
 		exact: map[string]bool{}, coarse: map[string]*coarse{},
+		paces: map[string]*pace{}, now: time.Now,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 }
 
@@ -122,6 +129,7 @@ func (f *Feed) Begin() {
 	for _, p := range pods {
 		f.admitted(p)
 		f.begin(p)
+		f.contradict(p)
 	}
 	f.book.Doubt(func(uid string) bool { return f.bound.pods[uid] != nil })
 	f.beginCoarse()
@@ -141,8 +149,12 @@ func (f *Feed) Pod(pod *v1.Pod) {
 	if _, ended := f.ended.get(string(pod.UID)); ended {
 		return
 	}
+	known := f.bound.pods[string(pod.UID)] != nil
 	p := f.bound.put(pod)
 	if f.begun {
+		if !known {
+			f.contradict(p)
+		}
 		put(p, f.book.Assume)
 		f.admitted(p)
 		f.begin(p)
@@ -213,9 +225,13 @@ func (f *Feed) Leave(pod *v1.Pod) {
 func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.newer(l) {
-		return
+	if f.newer(l) {
+		f.atPace(l.Name, func() { f.take(l) })
 	}
+}
+
+// take brings a layout into the book.
+func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	c, err := l.CoreOn(f.machines.New)
 	if err != nil {
 		f.unlaid(l.Name)
@@ -233,7 +249,7 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	}
 	f.laid(l.Name)
 	out := f.book.Report(l.Name, ledger.Layout{Machine: c.Machine, Rules: c.Rules, Entries: c.Entries, Groups: c.Groups,
-		Inexact: c.Inexact})
+		Inexact: append(c.Inexact, f.contradiction(l.Name, c.Entries)...)})
 	for _, o := range out {
 		f.onOutcome(o)
 	}
@@ -266,9 +282,11 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 	}
 	f.dropped.put(l.Name, l.ResourceVersion)
 	delete(f.versions, l.Name)
-	delete(f.problems, l.Name)
-	f.unlaid(l.Name)
-	f.later(0, func() { f.onFreed(l.Name) })
+	f.atPace(l.Name, func() {
+		delete(f.problems, l.Name)
+		f.unlaid(l.Name)
+		f.later(0, func() { f.onFreed(l.Name) })
+	})
 }
 
 // compare compares resource versions; what is not a resource version is newer than everything.

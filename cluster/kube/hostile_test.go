@@ -1,7 +1,10 @@
 package kube
 
 import (
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -38,9 +41,92 @@ func TestALayoutThatListsAPodOfAnotherNode(t *testing.T) {
 			play(NewFeed(book, nil, nil))
 			wantHeld(t, book, "n", "p=1-4")
 			wantHeld(t, book, "liar", "p=9")
-			if n := book.Snapshot().Node("n"); n.Doubtful() != "" {
-				t.Errorf("the pod's own node: %s", n.Doubtful())
+			if n := book.Snapshot().Node("n"); n.Doubtful() != "" || len(n.Inexact) > 0 {
+				t.Errorf("the pod's own node: %s, %v", n.Doubtful(), n.Inexact)
+			}
+			want := []ledger.Inexact{{Code: ledger.ReportContradicted,
+				Message: "the report lists pods that are bound to other nodes (1), such as default/p on node n"}}
+			if got := book.Snapshot().Node("liar").Inexact; !slices.Equal(got, want) {
+				t.Errorf("the node that lists it: %v, want %v", got, want)
 			}
 		})
+	}
+}
+
+// A node that writes without end is read at a bounded pace, and its last word is never lost. Others are read at once.
+func TestANodeThatWritesWithoutEnd(t *testing.T) {
+	book := ledger.New()
+	f := begun(book)
+	now := noon
+	f.now = func() time.Time { return now }
+	type timer struct {
+		at time.Time
+		do func()
+	}
+	var timers []timer
+	f.later = func(d time.Duration, do func()) { timers = append(timers, timer{now.Add(d), do}) }
+	pass := func(d time.Duration) {
+		for end := now.Add(d); ; {
+			i := slices.IndexFunc(timers, func(x timer) bool { return !x.at.After(end) })
+			if i < 0 {
+				now = end
+				return
+			}
+			x := timers[i]
+			timers = slices.Delete(timers, i, i+1)
+			now = x.at
+			x.do()
+		}
+	}
+	reports := 0
+	book.OnChange(func(node string) {
+		if node == "liar" {
+			reports++
+		}
+	})
+	version := 1
+	write := func(node string, pods ...*v1.Pod) {
+		var entries []ledger.Entry
+		for i, p := range pods {
+			entries = append(entries, onCPUs(p, idset.CPU(1+i)))
+		}
+		version++
+		f.Layout(layoutOf(t, node, version, entries...))
+	}
+	const seconds = 60
+	for range 80 * seconds {
+		write("liar", four(fmt.Sprint("p", version)))
+		if version%800 == 0 {
+			write("n", four("q"))
+			wantHeld(t, book, "n", "q=1")
+		}
+		pass(time.Second / 80)
+	}
+	if most := paceBurst + seconds*int(time.Second/paceInterval) + 1; reports > most || reports < seconds {
+		t.Errorf("%d of %d layouts are taken, at most %d are meant, and at least one in a second", reports, 80*seconds, most)
+	}
+	if got := int(f.Paced()); got < 70*seconds {
+		t.Errorf("%d of %d layouts count as put off", got, 80*seconds)
+	}
+	last := four("last")
+	write("liar", last)
+	pass(2 * paceInterval)
+	wantHeld(t, book, "liar", "last=1")
+	f.LayoutGone(layoutOf(t, "liar", version+1))
+	f.Layout(layoutOf(t, "liar", version+2, onCPUs(four("again"), 3)))
+	pass(2 * paceInterval)
+	wantHeld(t, book, "liar", "again=3")
+	f.LayoutGone(layoutOf(t, "liar", version+3))
+	pass(2 * paceInterval)
+	wantHeld(t, book, "liar", "unknown")
+	pass(paceBurst * paceInterval)
+	version += 3
+	before := reports
+	for range 20 { // as an agent does while pods come and go, for a while
+		write("liar", last)
+		pass(200 * time.Millisecond)
+	}
+	if reports != before+20 {
+		t.Errorf("%d of 20 layouts are taken at once", reports-before)
 	}
 }

@@ -1,5 +1,7 @@
 package ledger
 
+import "slices"
+
 // InexactCode names a kind of reason why a prediction may differ from what the kubelet does. The values
 // are part of the NodeLayout API: programs compare them, and they never change their meaning.
 type InexactCode string
@@ -46,3 +48,20 @@ type Inexact struct {
 	Code    InexactCode
 	Message string
 }
+
+// Mistrust adds a reason why the last report of a node is inexact, in place of one with the same code.
+func (b *Book) Mistrust(node string, why Inexact) {
+	a := b.open(node)
+	defer b.close(a)
+	if a == nil || a.layout == nil || slices.Contains(a.layout.Inexact, why) {
+		return
+	}
+	l := *a.layout
+	l.Inexact = append(slices.DeleteFunc(slices.Clone(l.Inexact), func(i Inexact) bool { return i.Code == why.Code }), why)
+	a.layout = &l
+	b.renew(a)
+}
+
+// Reporters returns the nodes that account for a pod, in ascending order of name: one, unless reports contradict
+// each other.
+func (b *Book) Reporters(uid string) []string { return b.holders(uid) }
