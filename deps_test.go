@@ -30,14 +30,15 @@ type floor struct {
 var floors = []floor{
 	// Floor 0: values and algorithms, in this order.
 	{"core/idset", pure, nil, nil},
-	{"core/topo", pure, words(`core/idset`), nil},
+	// A pool finds machines that are in use by a digest of their description, and keeps none.
+	{"core/topo", append(words(`crypto/sha256 weak`), pure...), words(`core/idset`), nil},
 	{"core/place", pure, words(`core/idset core/topo`), nil},
 	{"core/place/scenario", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/score", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/sim", pure, words(`core/topo core/place core/place/scenario core/score`), nil},
 	{"core/evict", pure, nil, nil},
-	// The ledger has the only lock in core.
-	{"core/ledger", append(words(`sync sync/atomic`), pure...), words(`core/idset core/topo core/place`), nil},
+	// The ledger has the only locks in core, and keeps nothing of machines that no node has any more.
+	{"core/ledger", append(words(`sync sync/atomic weak`), pure...), words(`core/idset core/topo core/place`), nil},
 
 	{"core/whatif", pure, words(`core/idset core/topo core/place core/score core/ledger`), nil},
 

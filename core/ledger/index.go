@@ -19,8 +19,12 @@ type Index struct {
 	mu    sync.Mutex
 	kinds map[kind]*asked
 	most  int
+	cost  int    // containers of all kinds
 	now   uint64 // counts questions
 }
+
+// maxAsked bounds the containers of all kinds together, since pods of thousands of containers take megabytes.
+const maxAsked = 64 << 10
 
 // kind is what of a pod decides where it fits.
 type kind struct {
@@ -32,11 +36,15 @@ type kind struct {
 type asked struct {
 	used uint64 // when it was last asked for; Index.mu guards it
 
-	mu       sync.Mutex
+	pod    *place.Pod
+	shape  string
+	demand place.Demand
+	cost   int // see costOf
+
+	asking   sync.Mutex // while nodes are asked by this question
 	question *place.Question
-	pod      *place.Pod
-	shape    string
-	demand   place.Demand
+
+	mu sync.Mutex // guards what follows, and is not held while nodes are asked
 	// fits has one word for each chunk of the snapshot of this version and origin. It is not changed: sets
 	// share it.
 	fits    []uint64
@@ -54,62 +62,102 @@ func NewIndex(kinds int) *Index {
 // for by one key and with one demand must have the same shape.
 func (x *Index) Fitting(s *Snapshot, key string, p *place.Pod, d place.Demand) *Set {
 	a := x.asked(kind{key, d}, p)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	fits, since := a.fits, a.version
-	older := a.origin == s.origin && s.version < a.version
-	if a.origin != s.origin || older {
+	fits, since, origin := a.known()
+	if origin != s.origin || s.version < since {
 		fits, since = nil, 0
 	}
 	if fits == nil || since != s.version {
 		fits = a.renew(s, fits, since)
-	}
-	if !older {
-		a.fits, a.version, a.origin = fits, s.version, s.origin
+		a.learn(s, fits)
 	}
 	return &Set{snap: s, words: fits}
 }
 
-// Fits is Fitting for a single node, in whatever state it is. Nothing is remembered of the node.
-func (x *Index) Fits(n *Node, key string, p *place.Pod, d place.Demand) bool {
-	a := x.asked(kind{key, d}, p)
+func (a *asked) known() (fits []uint64, version uint64, origin *origin) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.on(n)
+	return a.fits, a.version, a.origin
+}
+
+// learn remembers what was found for a snapshot, unless more is known.
+func (a *asked) learn(s *Snapshot, fits []uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.origin != s.origin || a.version < s.version {
+		a.fits, a.version, a.origin = fits, s.version, s.origin
+	}
+}
+
+// ask calls do with a question of its own: nobody waits for another one's answers, which are for thousands of
+// nodes. Mostly nobody else asks, and what the question has learned serves again.
+func (a *asked) ask(do func(*place.Question)) {
+	if !a.asking.TryLock() {
+		do(place.NewQuestion(a.pod))
+		return
+	}
+	defer a.asking.Unlock()
+	do(a.question)
+}
+
+// Fits is Fitting for a single node, in whatever state it is. Nothing is remembered of the node.
+func (x *Index) Fits(n *Node, key string, p *place.Pod, d place.Demand) (fits bool) {
+	a := x.asked(kind{key, d}, p)
+	a.ask(func(q *place.Question) { fits = a.on(n, q) })
+	return fits
 }
 
 func (x *Index) asked(k kind, p *place.Pod) *asked {
+	if a := x.find(k); a != nil {
+		return a
+	}
+	fresh := &asked{question: place.NewQuestion(p), pod: p, shape: p.Shape(), demand: k.demand, cost: costOf(p)}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if a := x.kinds[k]; a != nil {
+		return a // somebody else was quicker
+	}
+	for len(x.kinds) >= x.most || len(x.kinds) > 0 && x.cost+fresh.cost > maxAsked {
+		x.forget()
+	}
+	x.kinds[k], x.cost, fresh.used = fresh, x.cost+fresh.cost, x.now
+	return fresh
+}
+
+// find returns what is known of a kind, or nil.
+func (x *Index) find(k kind) *asked {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.now++
 	a := x.kinds[k]
-	if a == nil {
-		if len(x.kinds) >= x.most {
-			x.forget()
-		}
-		a = &asked{question: place.NewQuestion(p), pod: p, shape: p.Shape(), demand: k.demand}
-		x.kinds[k] = a
+	if a != nil {
+		a.used = x.now
 	}
-	a.used = x.now
 	return a
 }
 
 // forget drops the kind that was not asked for longest.
 func (x *Index) forget() {
 	var oldest kind
-	least := x.now
+	least := ^uint64(0)
 	for k, a := range x.kinds {
 		if a.used < least {
 			oldest, least = k, a.used
 		}
 	}
+	x.cost -= x.kinds[oldest].cost
 	delete(x.kinds, oldest)
 }
 
 // renew asks the nodes that have changed since a version for which fits holds.
-func (a *asked) renew(s *Snapshot, fits []uint64, since uint64) []uint64 {
-	out := make([]uint64, len(s.chunks))
+func (a *asked) renew(s *Snapshot, fits []uint64, since uint64) (out []uint64) {
+	out = make([]uint64, len(s.chunks))
 	copy(out, fits)
+	a.ask(func(q *place.Question) { a.update(s, out, since, q) })
+	return out
+}
+
+// update asks the nodes that have changed since a version for which out holds.
+func (a *asked) update(s *Snapshot, out []uint64, since uint64, q *place.Question) {
 	for i, c := range s.chunks {
 		if c.latest <= since {
 			continue
@@ -125,27 +173,26 @@ func (a *asked) renew(s *Snapshot, fits []uint64, since uint64) []uint64 {
 			}
 		}
 		var word [1]uint64
-		a.question.FitsAll(usages[:], word[:])
+		q.FitsAll(usages[:], word[:])
 		for rest := word[0]; rest != 0; rest &= rest - 1 {
-			if k := bits.TrailingZeros64(rest); !a.elsewhere(c.nodes[k]) {
+			if k := bits.TrailingZeros64(rest); !a.elsewhere(c.nodes[k], q) {
 				word[0] &^= 1 << k
 			}
 		}
 		out[i] = out[i]&^changed | word[0]
 	}
-	return out
 }
 
 // on is Node.Place without holdings and reasons.
-func (a *asked) on(n *Node) bool { return a.question.Fits(n.Usage) && a.elsewhere(n) }
+func (a *asked) on(n *Node, q *place.Question) bool { return q.Fits(n.Usage) && a.elsewhere(n, q) }
 
 // elsewhere is on for a node whose likeliest state admits the pod.
-func (a *asked) elsewhere(n *Node) bool {
+func (a *asked) elsewhere(n *Node, q *place.Question) bool {
 	if a.demand != (place.Demand{}) || n.doubts(a.pod) {
 		return n.Place(a.pod, a.demand).Fits()
 	}
 	for _, o := range n.Others {
-		if !a.question.Fits(o.Usage) {
+		if !q.Fits(o.Usage) {
 			return false
 		}
 	}

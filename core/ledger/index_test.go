@@ -268,3 +268,39 @@ func TestIndexServesManyAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// Who asks while somebody else asks all nodes for the same kind of pod does not wait, and gets the same answer.
+func TestAskingTheIndexDoesNotWait(t *testing.T) {
+	b := New()
+	for i := range 10 {
+		b.Report(fmt.Sprint("n", i), layout(t))
+	}
+	p, x := pod(4, 1), NewIndex(1)
+	a := x.asked(kind{p.Shape(), place.Demand{}}, p)
+	a.asking.Lock() // as if nodes were being asked
+	defer a.asking.Unlock()
+	if n := x.Fitting(b.Snapshot(), p.Shape(), p, place.Demand{}).Len(); n != 10 {
+		t.Errorf("the pod fits on %d of 10 nodes", n)
+	}
+	if !x.Fits(b.Snapshot().Node("n0"), p.Shape(), p, place.Demand{}) {
+		t.Error("the pod does not fit on n0")
+	}
+}
+
+// Pods of thousands of containers are not remembered by the hundred.
+func TestTheIndexIsBoundedInContainers(t *testing.T) {
+	b := New()
+	b.Report("n", layout(t))
+	x := NewIndex(256)
+	for i := range 50 {
+		p := fat(i, 4000)
+		x.Fitting(b.Snapshot(), p.Shape(), p, place.Demand{})
+	}
+	cost := 0
+	for _, a := range x.kinds {
+		cost += a.cost
+	}
+	if cost > maxAsked || cost != x.cost || len(x.kinds) < 10 {
+		t.Errorf("%d kinds with %d containers are remembered, %d are counted; at most %d are meant", len(x.kinds), cost, x.cost, maxAsked)
+	}
+}
