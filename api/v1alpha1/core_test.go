@@ -210,6 +210,15 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 		{"5000 cpus in two groups", func(l *NodeLayout) {
 			l.Machine.CPUs[0].CPUs, l.Machine.CPUs[1].CPUs = []IDList{"0-2499"}, []IDList{"2500-4999"}
 		}, []string{"cpus[1]", "more than 4096"}},
+		{"high cpu ids", func(l *NodeLayout) {
+			l.Machine.CPUs = []CPUGroup{{CPUs: []IDList{"12288-16383"}}}
+		}, []string{"machine takes more than", "high ids"}},
+		{"cpus with high ids that many containers hold", func(l *NodeLayout) {
+			l.Machine.CPUs = append(l.Machine.CPUs, CPUGroup{CPUs: []IDList{"16383"}})
+			for range 2000 {
+				l.Holdings[0].Containers = append(l.Holdings[0].Containers, ContainerHolding{Name: "c", CPUs: "16383"})
+			}
+		}, []string{"holdings", "sets", "high ids"}},
 		{"negative memory", func(l *NodeLayout) { l.Machine.NUMAs[3].Memory = -5 }, []string{"machine", "numa 3", "-5"}},
 		{"negative id", func(l *NodeLayout) { l.Machine.NUMAs[3].ID = -7 }, []string{"machine", "-7"}},
 		{"negative pages", func(l *NodeLayout) { l.Machine.NUMAs[2].Hugepages[0].Count = -1 }, []string{"numa 2", "-1"}},

@@ -34,7 +34,7 @@ func entries(m *topo.Machine, in []PodHoldings) ([]ledger.Entry, error) {
 		return nil, err
 	}
 	seen := make(map[string]bool, len(in))
-	containers := 0
+	containers, bytes := 0, 0
 	out := make([]ledger.Entry, 0, len(in))
 	for _, p := range in {
 		id := ledger.PodID{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
@@ -53,6 +53,9 @@ func entries(m *topo.Machine, in []PodHoldings) ([]ledger.Entry, error) {
 			h, err := c.core(m)
 			if err != nil {
 				return nil, fmt.Errorf("pod %s: container %q: %w", id, clip(c.Name), err)
+			}
+			if bytes += (int(h.CPUs.Max()) + 63) / 64 * 8; bytes > MaxCPUSets {
+				return nil, fmt.Errorf("CPUs of containers: the sets take more than %d bytes: too many containers with high ids", MaxCPUSets)
 			}
 			e.Holdings = append(e.Holdings, h)
 		}

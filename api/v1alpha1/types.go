@@ -8,6 +8,7 @@ import (
 const (
 	MaxPods       = 2048    // pods with holdings on one node
 	MaxContainers = 8192    // containers with holdings on one node
+	MaxCPUSets    = 2 << 20 // bytes of the CPU sets of all containers; a set takes a byte for every 8 ids
 	MaxBlocks     = 4096    // memory blocks, or devices of one resource, of one container
 	MaxHeld       = 64      // device resources of one container
 	MaxBytes      = 1 << 56 // a memory block of one container on 64 numas of 1 PiB

@@ -44,7 +44,10 @@ type model struct {
 	told  *Layout
 	// reports and restarts are how many are left.
 	reports, restarts int
-	trace             []string
+	// lies are the reports that are left of another node that lists all pods as its own; lied: it has made one.
+	lies  int
+	lied  bool
+	trace []string
 }
 
 // event is what the API server was told of a pod: its binding, that it was admitted, that it has ended.
@@ -109,7 +112,7 @@ func (m *model) key() string {
 	for _, p := range m.pods {
 		fmt.Fprint(&b, p.at, p.known, p.said, p.refused, p.clear, ";")
 	}
-	fmt.Fprint(&b, m.log[m.seen:], m.bindings(), m.reports, m.restarts)
+	fmt.Fprint(&b, m.log[m.seen:], m.bindings(), m.reports, m.restarts, m.lies)
 	list := func(es []Entry) {
 		for _, e := range es {
 			b.WriteString("|" + e.Pod.UID + text(m.empty.Machine, e.Holdings))
@@ -183,10 +186,23 @@ func (m *model) moves(t *testing.T) (out []*model) {
 	if len(m.taken) > 0 {
 		try("deliver report", func(n *model) bool { n.deliver(t); return true })
 	}
+	if m.lies > 0 {
+		try("lie", func(n *model) bool { n.lies, n.lied = n.lies-1, true; n.lie(); return true })
+	}
 	if m.restarts > 0 {
 		try("restart", func(n *model) bool { n.restart(); return true })
 	}
 	return out
+}
+
+// lie has another node list all pods as its own.
+func (m *model) lie() {
+	l := m.empty
+	for i := range m.pods {
+		l.Entries = append(l.Entries, Entry{Pod: id(i), Source: Observed, Holdings: []place.Holding{
+			{Container: "c", CPUs: idset.Of(idset.CPU(1 + i))}}})
+	}
+	m.book.Report("liar", l)
 }
 
 func (m *model) layout() Layout {
@@ -360,6 +376,9 @@ func (m *model) restart() {
 		m.told, m.taken = &m.taken[n-1], nil
 	}
 	m.book.Report("n", *m.told)
+	if m.lied {
+		m.lie()
+	}
 	m.book.Doubt(func(uid string) bool {
 		p := m.pods[number(uid)]
 		return p.at >= bound && p.said != ended
@@ -510,6 +529,14 @@ func TestEveryInterleaving(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A node that lists the pods of another one does not change what is known of that one, in whatever order things
+// happen: all that holds without the lie holds with it.
+func TestEveryInterleavingBesideALie(t *testing.T) {
+	m := begin(t, []modelPod{{pod: pod(6, 1), ends: true}, {pod: pod(6, 1)}}, 1)
+	m.lies = 1
+	t.Logf("%d states", explore(t, m))
 }
 
 // begin returns the first state of a model.
