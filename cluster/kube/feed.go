@@ -226,7 +226,7 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.newer(l) {
-		f.atPace(l.Name, func() { f.take(l) })
+		f.atPace(l.Name, weight(l), func() { f.take(l) })
 	}
 }
 
@@ -282,7 +282,7 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 	}
 	f.dropped.put(l.Name, l.ResourceVersion)
 	delete(f.versions, l.Name)
-	f.atPace(l.Name, func() {
+	f.atPace(l.Name, 1, func() {
 		delete(f.problems, l.Name)
 		f.unlaid(l.Name)
 		f.later(0, func() { f.onFreed(l.Name) })

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -128,5 +129,45 @@ func TestANodeThatWritesWithoutEnd(t *testing.T) {
 	}
 	if reports != before+20 {
 		t.Errorf("%d of 20 layouts are taken at once", reports-before)
+	}
+}
+
+// A layout of thousands of containers counts for many: to read it takes longer.
+func TestLargeLayoutsAreReadLessOften(t *testing.T) {
+	f := begun(ledger.New())
+	now := noon
+	f.now = func() time.Time { return now }
+	var timers []func()
+	f.later = func(_ time.Duration, do func()) { timers = append(timers, do) }
+	large := func(version int) *v1alpha1.NodeLayout {
+		l := layoutOf(t, "n", version)
+		for i := range 8 {
+			p := v1alpha1.PodHoldings{Namespace: "default", Name: fmt.Sprint("p", i), UID: fmt.Sprint("uid-", i)}
+			for k := range 1000 {
+				p.Containers = append(p.Containers, v1alpha1.ContainerHolding{Name: fmt.Sprint("c", k), CPUs: "1"})
+			}
+			l.Holdings = append(l.Holdings, p)
+		}
+		return l
+	}
+	for version := range 10 {
+		f.Layout(large(1 + version))
+	}
+	if got := f.Paced(); got != 7 {
+		t.Errorf("%d of 10 layouts of 8,000 containers are put off, want 7", got)
+	}
+	for wait := 0; len(timers) > 0; wait++ {
+		if wait > 20 {
+			t.Fatal("the last layout is never taken")
+		}
+		now = now.Add(paceInterval)
+		next := timers
+		timers = nil
+		for _, do := range next {
+			do()
+		}
+	}
+	if n := f.book.Snapshot().Node("n"); n == nil || len(n.Entries) != 8 {
+		t.Error("the last layout is lost")
 	}
 }

@@ -2,6 +2,8 @@ package kube
 
 import (
 	"time"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
 // A node's events are taken as they come while the node stays below its pace. An agent writes once in 200 ms at
@@ -19,10 +21,26 @@ type pace struct {
 	filled time.Time // up to then
 	// latest is the event that waits for its time, nil if none does.
 	latest func()
+	weight int // of latest
 }
 
-// take reports whether an event may be taken now.
-func (p *pace) take(now time.Time) bool {
+// weight is how many ordinary events a layout counts for: to read it takes as long as it has parts.
+func weight(l *v1alpha1.NodeLayout) int {
+	containers, devices := 0, 0
+	for i := range l.Holdings {
+		containers += len(l.Holdings[i].Containers)
+	}
+	for i := range l.Machine.Devices {
+		devices += len(l.Machine.Devices[i].Groups)
+		for k := range l.Machine.Devices[i].Groups {
+			devices += len(l.Machine.Devices[i].Groups[k].IDs)
+		}
+	}
+	return 1 + containers/512 + len(l.Machine.CPUs)/512 + devices/1024
+}
+
+// take reports whether an event of some weight may be taken now.
+func (p *pace) take(now time.Time, weight int) bool {
 	if n := int(min(now.Sub(p.filled)/paceInterval, paceBurst)); n > 0 {
 		p.bucket = min(paceBurst, p.bucket+n)
 		p.filled = p.filled.Add(time.Duration(n) * paceInterval)
@@ -30,16 +48,16 @@ func (p *pace) take(now time.Time) bool {
 			p.filled = now
 		}
 	}
-	if p.bucket == 0 {
+	if weight = min(weight, paceBurst); p.bucket < weight {
 		return false
 	}
-	p.bucket--
+	p.bucket -= weight
 	return true
 }
 
 // atPace does what an event of a node's layout says: at once, or as soon as the pace allows, unless a later
 // event has come by then. f.mu is held.
-func (f *Feed) atPace(node string, do func()) {
+func (f *Feed) atPace(node string, weight int, do func()) {
 	now := f.now()
 	p := f.paces[node]
 	if p == nil {
@@ -49,12 +67,12 @@ func (f *Feed) atPace(node string, do func()) {
 	}
 	switch {
 	case p.latest != nil:
-		p.latest = do
-	case p.take(now):
+		p.latest, p.weight = do, weight
+	case p.take(now, weight):
 		do()
 		return
 	default:
-		p.latest = do
+		p.latest, p.weight = do, weight
 		f.later(paceInterval, func() { f.catchUp(node) })
 	}
 	f.paced.Add(1)
@@ -68,7 +86,7 @@ func (f *Feed) catchUp(node string) {
 	if p == nil || p.latest == nil {
 		return
 	}
-	if !p.take(f.now()) {
+	if !p.take(f.now(), p.weight) {
 		f.later(paceInterval, func() { f.catchUp(node) })
 		return
 	}

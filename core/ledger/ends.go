@@ -125,6 +125,9 @@ func (a *account) doubt(there func(uid string) bool) {
 	}
 }
 
+// maxRefused bounds the shapes that are kept away from a node: beyond it, the last one alone is.
+const maxRefused = 64
+
 // Refuse ends a pod that its node has refused. If a verdict said that it would fit, its shape is kept
 // away from the node until the node reports again, and ok is set.
 func (b *Book) Refuse(uid string, why place.Error) (o Outcome, ok bool) {
@@ -142,8 +145,8 @@ func (b *Book) Refuse(uid string, why place.Error) (o Outcome, ok bool) {
 	ok = len(f.options.of) > 0 && a.layout != nil
 	if ok {
 		next := map[string]place.Error{f.shape: why}
-		for shape, e := range a.refused {
-			next[shape] = e
+		if len(a.refused) < maxRefused {
+			maps.Copy(next, a.refused)
 		}
 		a.refused = next
 	}
