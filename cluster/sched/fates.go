@@ -6,6 +6,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -22,6 +25,8 @@ type fates struct {
 	doubted                    func(uid string) bool
 	read                       func(ctx context.Context, namespace, name string) (*v1.Pod, error)
 	gone                       func(*v1.Pod)
+	// left returns a pod as it was when it left the informer, nil where it was deleted just then.
+	left func(ctx context.Context, last *v1.Pod) (*v1.Pod, error)
 	// wake is told of a node on which something was given back that no event tells of.
 	wake   func(node string)
 	queue  workqueue.TypedRateLimitingInterface[*v1.Pod]
@@ -34,6 +39,7 @@ const maxReads = 5
 func newFates(feed *kube.Feed, waits func(node, uid string) bool, doubted func(uid string) bool,
 	read func(ctx context.Context, namespace, name string) (*v1.Pod, error), logger klog.Logger) *fates {
 	return &fates{ResourceEventHandler: feed.Pods(), waits: waits, doubted: doubted, read: read, gone: feed.PodGone, wake: func(string) {}, logger: logger,
+		left:  func(context.Context, *v1.Pod) (*v1.Pod, error) { return nil, nil },
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*v1.Pod]())}
 }
 
@@ -94,11 +100,35 @@ func (f *fates) look(ctx context.Context, last *v1.Pod) {
 		return
 	default:
 		f.queue.Forget(last)
+		// Controllers delete a pod as soon as its kubelet has refused it, and make another one of that name.
+		if then, err := f.left(ctx, last); err != nil {
+			f.logger.V(logData).Info("Pod not read as it was when it ended", "pod", klog.KObj(last), "error", err.Error())
+		} else if then != nil && then.UID == last.UID && kube.Ended(then) {
+			last = then
+		}
 	}
 	f.gone(last)
 	f.wake(last.Spec.NodeName)
 	if f.waits(last.Spec.NodeName, uid) {
 		f.queue.AddAfter(last, graceOver)
+	}
+}
+
+// podAt returns how a pod was when an informer's event was made, nil where it was deleted then. The event of a
+// pod that an informer does not follow any more has the pod as it was before, and the resource version of the
+// change (k8s.io/apiserver, storage/cacher). The API server keeps old versions for a few minutes; asked for one
+// name, it reads no other pod.
+func podAt(client kubernetes.Interface) func(ctx context.Context, last *v1.Pod) (*v1.Pod, error) {
+	return func(ctx context.Context, last *v1.Pod) (*v1.Pod, error) {
+		list, err := client.CoreV1().Pods(last.Namespace).List(ctx, metav1.ListOptions{
+			FieldSelector:        fields.OneTermEqualSelector(metav1.ObjectNameField, last.Name).String(),
+			ResourceVersion:      last.ResourceVersion,
+			ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		})
+		if err != nil || len(list.Items) == 0 {
+			return nil, err
+		}
+		return &list.Items[0], nil
 	}
 }
 

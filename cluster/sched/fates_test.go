@@ -8,7 +8,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -62,6 +66,65 @@ func TestAPodOnItsWayThatEndsIsReadOnceMore(t *testing.T) {
 				t.Errorf("%v refusals are counted, want %d", got, len(c.want))
 			}
 		})
+	}
+}
+
+// A controller deletes a pod as soon as its kubelet has refused it: the pod is not there to be read, and no report
+// will ever have it. What the pod was when it left the informer tells.
+func TestAPodThatWasRefusedAndDeletedAtOnce(t *testing.T) {
+	refused := admitted(cpus("p", 4), "n")
+	refused.Status.Phase, refused.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
+	running := admitted(cpus("p", 4), "n")
+	for name, c := range map[string]struct {
+		then *v1.Pod
+		err  error
+		left bool // it is not on its way any more
+	}{
+		"refused":               {refused, nil, true},
+		"deleted by force":      {nil, nil, false},
+		"another event's":       {running, nil, false},
+		"too long ago to tell":  {nil, apierrors.NewResourceExpired("compacted"), false},
+		"another pod's version": {func() *v1.Pod { p := refused.DeepCopy(); p.UID = "uid-another"; return p }(), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := remembering(t, refuse)
+			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+			pod := bind(cpus("p", 4), "n")
+			p.feed.Pod(pod)
+			f := newFates(p.feed, p.book.Booked, p.book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
+				return nil, apierrors.NewNotFound(schema.GroupResource{}, "p")
+			}, p.logger)
+			f.left = func(context.Context, *v1.Pod) (*v1.Pod, error) { return c.then, c.err }
+			f.look(t.Context(), pod)
+			if left := !p.book.Booked("n", string(pod.UID)); left != c.left {
+				t.Errorf("the pod has left its node: %v, want %v", left, c.left)
+			}
+			if n := p.book.Snapshot().Node("n"); (len(n.Entries)+len(n.Others) == 0) != c.left {
+				t.Errorf("%v is held", n.Entries)
+			}
+		})
+	}
+}
+
+// podAt asks for one pod, at exactly the version of the event.
+func TestThePodOfAnEventIsReadAtItsVersion(t *testing.T) {
+	client := fake.NewClientset()
+	var asked []clienttesting.ListActionImpl
+	client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		asked = append(asked, a.(clienttesting.ListActionImpl))
+		return true, &v1.PodList{}, nil
+	})
+	pod := bind(cpus("p", 4), "n")
+	pod.ResourceVersion = "4711"
+	if got, err := podAt(client)(t.Context(), pod); got != nil || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+	if len(asked) != 1 {
+		t.Fatalf("%d lists", len(asked))
+	}
+	o := asked[0].ListOptions
+	if o.ResourceVersion != "4711" || o.ResourceVersionMatch != metav1.ResourceVersionMatchExact || o.FieldSelector != "metadata.name=p" || asked[0].Namespace != pod.Namespace {
+		t.Errorf("asked for %+v", o)
 	}
 }
 

@@ -138,7 +138,7 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) erro
 	ends := newFates(s.Feed, s.Book.Booked, s.Book.Doubted, func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 		return cc.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	}, logger)
-	ends.wake = s.wake
+	ends.wake, ends.left = s.wake, podAt(cc.Client)
 	p, err := cc.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(ends)
 	if err != nil {
 		return fmt.Errorf("follow pods: %w", err)
