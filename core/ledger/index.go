@@ -75,34 +75,41 @@ func (x *Index) Fitting(s *Snapshot, key string, p *place.Pod, d place.Demand) *
 
 func (a *asked) known() (fits []uint64, version uint64, origin *origin) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.fits, a.version, a.origin
+	fits, version, origin = a.fits, a.version, a.origin
+	a.mu.Unlock()
+	return fits, version, origin
 }
 
 // learn remembers what was found for a snapshot, unless more is known.
 func (a *asked) learn(s *Snapshot, fits []uint64) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.origin != s.origin || a.version < s.version {
 		a.fits, a.version, a.origin = fits, s.version, s.origin
 	}
+	a.mu.Unlock()
 }
 
-// ask calls do with a question of its own: nobody waits for another one's answers, which are for thousands of
-// nodes. Mostly nobody else asks, and what the question has learned serves again.
-func (a *asked) ask(do func(*place.Question)) {
-	if !a.asking.TryLock() {
-		do(place.NewQuestion(a.pod))
-		return
+// borrow returns a question that nobody else asks until it is returned: nobody waits for another one's answers,
+// which are for thousands of nodes. Mostly nobody else asks, and what the question has learned serves again.
+func (a *asked) borrow() *place.Question {
+	if a.asking.TryLock() {
+		return a.question
 	}
-	defer a.asking.Unlock()
-	do(a.question)
+	return place.NewQuestion(a.pod)
+}
+
+func (a *asked) giveBack(q *place.Question) {
+	if q == a.question {
+		a.asking.Unlock()
+	}
 }
 
 // Fits is Fitting for a single node, in whatever state it is. Nothing is remembered of the node.
 func (x *Index) Fits(n *Node, key string, p *place.Pod, d place.Demand) (fits bool) {
 	a := x.asked(kind{key, d}, p)
-	a.ask(func(q *place.Question) { fits = a.on(n, q) })
+	q := a.borrow()
+	fits = a.on(n, q)
+	a.giveBack(q)
 	return fits
 }
 
@@ -152,7 +159,9 @@ func (x *Index) forget() {
 func (a *asked) renew(s *Snapshot, fits []uint64, since uint64) (out []uint64) {
 	out = make([]uint64, len(s.chunks))
 	copy(out, fits)
-	a.ask(func(q *place.Question) { a.update(s, out, since, q) })
+	q := a.borrow()
+	a.update(s, out, since, q)
+	a.giveBack(q)
 	return out
 }
 
