@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -271,7 +270,7 @@ func newParts(cfg Config, c *changes) (*look, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &look{cfg: cfg, log: cfg.Logger.WithValues("node", cfg.NodeName), root: os.DirFS(cfg.StateDir), service: service,
+	k := &look{cfg: cfg, log: cfg.Logger.WithValues("node", cfg.NodeName), root: kubelet.Dir(cfg.StateDir), service: service,
 		pods: newPodSet(core.Pods, cfg.NodeName, c.some), nodes: core.Nodes, layouts: layouts, order: newOrder(), devices: newDevices(), claim: newClaim(),
 		home: newHome(core.Nodes, cfg.NodeName, cfg.Labels, c.some),
 		own:  newOwn(meta.Resource(v1alpha1.NodeLayoutResource()), cfg.NodeName, cfg.Labels, c.every),

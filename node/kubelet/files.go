@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -27,7 +26,13 @@ type Files struct {
 // DropInSuffix ends the names of the files that count in a drop-in directory.
 const DropInSuffix = ".conf"
 
-const maxDropIns = 256
+// Bounds on a drop-in directory. A KubeletConfiguration has a few kilobytes; merging megabytes takes seconds
+// of a CPU, again and again.
+const (
+	maxDropIns     = 256     // files that count
+	maxDropInBytes = 1 << 20 // bytes of all of them
+	maxDropInsSeen = 4096    // files and directories of any name
+)
 
 // Configuration reads the files and merges them: those of Dir in lexical order of their paths, its
 // subdirectories included, each as a JSON merge patch (RFC 7396) of what came before. So a list replaces
@@ -87,16 +92,23 @@ func (f Files) dropIns() (out []map[string]any, err error) {
 	if f.Dir == "" {
 		return nil, nil
 	}
+	seen, total := 0, int64(0)
 	err = filepath.WalkDir(f.Dir, func(path string, entry fs.DirEntry, err error) error {
+		if seen++; seen > maxDropInsSeen {
+			return fmt.Errorf("more than %d files and directories; name a directory that has drop-in files only", maxDropInsSeen)
+		}
 		if err != nil || entry.IsDir() || filepath.Ext(entry.Name()) != DropInSuffix {
 			return err
 		}
 		if len(out) == maxDropIns {
 			return fmt.Errorf("more than %d drop-in files", maxDropIns)
 		}
-		patch, err := readDropIn(path)
+		patch, size, err := readDropIn(path)
 		if err != nil {
 			return fmt.Errorf("drop-in file %s: %w", path, err)
+		}
+		if total += size; total > maxDropInBytes {
+			return fmt.Errorf("drop-in files up to %s have more than %d bytes together", path, maxDropInBytes)
 		}
 		out = append(out, patch)
 		return nil
@@ -107,23 +119,24 @@ func (f Files) dropIns() (out []map[string]any, err error) {
 	return out, nil
 }
 
-func readDropIn(path string) (map[string]any, error) {
+// readDropIn returns what a file says, and how many bytes it has.
+func readDropIn(path string) (patch map[string]any, size int64, err error) {
 	data, err := readPath(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if len(data) == 0 {
-		return nil, errors.New("file is empty")
+		return nil, 0, errors.New("file is empty")
 	}
 	var is kubeletv1beta1.KubeletConfiguration
 	if err := decode(data, &is.TypeMeta); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if err := checkKind(is.GroupVersionKind()); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	patch := map[string]any{}
-	return patch, decode(data, &patch)
+	patch = map[string]any{}
+	return patch, int64(len(data)), decode(data, &patch)
 }
 
 func readPath(path string) ([]byte, error) {
@@ -131,7 +144,7 @@ func readPath(path string) ([]byte, error) {
 	if dir == "" {
 		dir = "."
 	}
-	return read(os.DirFS(dir), file, maxConfig)
+	return read(Dir(dir), file, maxConfig)
 }
 
 // mergePatch applies a JSON merge patch (RFC 7396, section 2). Neither value is changed.
