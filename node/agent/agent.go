@@ -97,6 +97,8 @@ type Config struct {
 	Publisher Publisher
 	// Witness may be nil.
 	Witness Witness
+	// Pulse is told when looks begin and end; it may be nil.
+	Pulse *Pulse
 	// Pods, where it is not nil, is called once, before the first look, with a function that lists the pods
 	// of the node as far as they are known. That may be called from any goroutine; its pods have no more
 	// than the agent needs, and the IDs of the containers that run, and are not to be changed.
@@ -187,6 +189,9 @@ func (c Config) withDefaults() Config {
 	if c.Witness == nil {
 		c.Witness = nobody{}
 	}
+	if c.Pulse == nil {
+		c.Pulse = &Pulse{}
+	}
 	if c.Rules == nil {
 		c.Rules = kubelet.Files{File: c.KubeletConfig, Dir: c.KubeletConfigDir}
 	}
@@ -220,12 +225,14 @@ func newAgent(cfg Config) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	k.cfg.Pulse.every(k.cfg.Resync)
 	return &agent{k, &loop{
 		pace:    pace{settle: settle, most: mostSettle, look: lookInterval, write: k.cfg.Interval},
 		resync:  k.cfg.Resync,
 		changes: changes,
 		look:    k.do,
 		looked:  k.cfg.Witness.Looked,
+		pulse:   k.cfg.Pulse,
 		log:     k.log,
 	}, changes}, nil
 }

@@ -104,6 +104,7 @@ type loop struct {
 	look func(ctx context.Context, full bool) (wrote bool, err error)
 	// looked is told how long after the first change that a look met it ended, and how.
 	looked func(after time.Duration, wrote bool, err error)
+	pulse  *Pulse
 	log    logr.Logger
 }
 
@@ -129,7 +130,9 @@ func (l *loop) run(ctx context.Context) {
 		case <-next.C:
 			began := time.Now()
 			since := l.pace.since(began)
+			l.pulse.began(began)
 			wrote, err := l.look(ctx, full)
+			l.pulse.looked(time.Now(), err)
 			l.looked(time.Since(since), wrote, err)
 			full = full && err != nil
 			complaint = l.complain(complaint, err)

@@ -24,6 +24,7 @@ const (
 	idleTimeout  = 2 * time.Minute
 	maxHeader    = 16 << 10 // bytes
 	maxScrapes   = 4        // at a time
+	maxConns     = 32       // open connections of one server
 	stopTimeout  = 5 * time.Second
 )
 
@@ -56,9 +57,8 @@ type Server struct {
 // they are read again for every connection, so that they can be renewed. Where that fails, as while one of
 // them is newer than the other, the last that went together stay in use.
 func Listen(address, certFile, keyFile string, h http.Handler) (*Server, error) {
-	s := &Server{tls: certFile != "" || keyFile != "", http: &http.Server{Handler: h, ReadHeaderTimeout: readTimeout,
-		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}}
-	if s.tls {
+	s := newServer(h)
+	if certFile != "" || keyFile != "" {
 		first, err := tls.LoadX509KeyPair(certFile, keyFile)
 		if err != nil {
 			return nil, fmt.Errorf("certificate %q with key %q: %w", certFile, keyFile, err)
@@ -71,13 +71,41 @@ func Listen(address, certFile, keyFile string, h http.Handler) (*Server, error) 
 			}
 			return last.Load(), nil
 		}
-		s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: load}
+		s.secure(&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: load})
 	}
+	return s.listen(address, maxConns)
+}
+
+// ListenSelfSigned is Listen with TLS by a certificate that the process makes for itself. Clients cannot verify
+// it; it keeps their tokens from whoever only listens on the network.
+func ListenSelfSigned(address, name string, h http.Handler) (*Server, error) {
+	c, err := selfSigned(name)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate of %q: %w", name, err)
+	}
+	s := newServer(h)
+	s.secure(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{c}})
+	return s.listen(address, maxConns)
+}
+
+func newServer(h http.Handler) *Server {
+	return &Server{http: &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout,
+		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}}
+}
+
+// secure makes the server speak TLS. It speaks HTTP/1.1 only: one connection of HTTP/2 may have hundreds of
+// requests, so a bound on connections would bound nothing.
+func (s *Server) secure(c *tls.Config) {
+	s.tls, s.http.TLSConfig = true, c
+	s.http.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
+}
+
+func (s *Server) listen(address string, most int) (*Server, error) {
 	on, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %q: %w", address, err)
 	}
-	s.on = on
+	s.on = newLimited(on, most)
 	return s, nil
 }
 

@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// stuck is a machine that cannot be read to an end, as a file that never answers.
+type stuck struct {
+	described
+	on   atomic.Bool
+	free chan struct{}
+}
+
+func (s *stuck) Machine(ctx context.Context) (*topo.Machine, error) {
+	if s.on.Load() {
+		<-s.free
+	}
+	return s.described.Machine(ctx)
+}
+
+func wantPulse(t *testing.T, p *Pulse, what, alive, ready string) {
+	t.Helper()
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{"alive": {p.Alive(time.Now()), alive}, "ready": {p.Ready(time.Now()), ready}} {
+		if (c.err != nil) != (c.want != "") || c.err != nil && !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: %s says %v, want %q", what, name, c.err, c.want)
+		}
+	}
+}
+
+// Probes see whether looks go on and succeed, not whether the process answers.
+func TestPulse(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var p Pulse
+		wantPulse(t, &p, "before anything", "", "no look")
+		cfg := w.config(logr.Discard())
+		m := &stuck{described: cfg.Machine.(described), free: make(chan struct{})}
+		cfg.Machine, cfg.Pulse = m, &p
+		w.start(cfg)
+		wantPulse(t, &p, "at work", "", "")
+		pass(time.Hour)
+		wantPulse(t, &p, "after a quiet hour", "", "")
+
+		w.server.set(true)
+		pass(10 * time.Second)
+		w.run("p", "5")
+		pass(10 * time.Minute)
+		wantPulse(t, &p, "without an API server", "", "that succeeded ended")
+		w.server.set(false)
+		pass(time.Minute)
+		wantPulse(t, &p, "with one again", "", "")
+
+		m.on.Store(true)
+		pass(DefaultResync + maxLook + 10*time.Second)
+		wantPulse(t, &p, "in a look that does not end", "in progress", "in progress")
+		m.on.Store(false)
+		close(m.free)
+		pass(time.Minute)
+		wantPulse(t, &p, "after it", "", "")
+	})
+}

@@ -1,0 +1,43 @@
+package metrics
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// Bounds on who asks for the health.
+const (
+	healthTimeout  = 2 * time.Second
+	maxHealthConns = 16
+	maxHealthBytes = 4 << 10 // of the header of a request
+)
+
+// Health answers probes: /livez says whether the process goes on, and /readyz and /healthz whether what it
+// publishes is up to date. A probe that fails is answered 503, with the reason.
+func Health(alive, ready func() error) http.Handler {
+	say := func(check func() error) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if err := check(); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			_, _ = io.WriteString(w, "ok\n")
+		}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", say(alive))
+	mux.HandleFunc("GET /readyz", say(ready))
+	mux.HandleFunc("GET /healthz", say(ready))
+	return mux
+}
+
+// ListenHealth opens an address for probes. It speaks plain HTTP to anybody, has connections of its own, and
+// ends each after one answer, so that nobody who reads metrics keeps a probe waiting.
+func ListenHealth(address string, h http.Handler) (*Server, error) {
+	s := newServer(h)
+	s.http.SetKeepAlivesEnabled(false)
+	s.http.ReadHeaderTimeout, s.http.ReadTimeout, s.http.WriteTimeout = healthTimeout, healthTimeout, healthTimeout
+	s.http.MaxHeaderBytes = maxHealthBytes
+	return s.listen(address, maxHealthConns)
+}

@@ -1,0 +1,102 @@
+package metrics
+
+import (
+	"net"
+	"sync"
+)
+
+// limited is a listener that keeps a bounded number of connections open, so that clients cannot take the
+// memory of the process. When all are taken, a new connection takes the place of the oldest one of the
+// source that has the most. So a source that opens many connections loses its own, and one that opens few
+// is served. A source is an IP address.
+type limited struct {
+	net.Listener
+	most int
+
+	mu    sync.Mutex
+	open  map[string][]*counted // by source, the oldest first
+	count int
+	next  int // number of the next connection
+}
+
+func newLimited(l net.Listener, most int) *limited {
+	return &limited{Listener: l, most: most, open: map[string][]*counted{}}
+}
+
+// Accept implements net.Listener.
+func (l *limited) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	n := &counted{Conn: c, from: l, source: source(c.RemoteAddr())}
+	if evicted := l.add(n); evicted != nil {
+		evicted.Conn.Close()
+	}
+	return n, nil
+}
+
+// add takes a connection on, and returns the one that has to go for it, if any.
+func (l *limited) add(c *counted) (evicted *counted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.count >= l.most {
+		evicted = l.fullest()
+		l.drop(evicted)
+	}
+	c.number = l.next
+	l.next++
+	l.open[c.source] = append(l.open[c.source], c)
+	l.count++
+	return evicted
+}
+
+// fullest returns the oldest connection of the source with the most; of equals, of the one whose oldest
+// connection came first.
+func (l *limited) fullest() (out *counted) {
+	most := 0
+	for _, list := range l.open {
+		if n := len(list); n > most || n == most && list[0].number < out.number {
+			most, out = n, list[0]
+		}
+	}
+	return out
+}
+
+func (l *limited) drop(c *counted) {
+	list := l.open[c.source]
+	for i, x := range list {
+		if x == c {
+			l.count--
+			if list = append(list[:i:i], list[i+1:]...); len(list) == 0 {
+				delete(l.open, c.source)
+			} else {
+				l.open[c.source] = list
+			}
+			return
+		}
+	}
+}
+
+func source(a net.Addr) string {
+	if host, _, err := net.SplitHostPort(a.String()); err == nil {
+		return host
+	}
+	return a.String()
+}
+
+// counted is a connection of a limited listener.
+type counted struct {
+	net.Conn
+	from   *limited
+	source string
+	number int // in the order in which they came
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	c.from.mu.Lock()
+	c.from.drop(c)
+	c.from.mu.Unlock()
+	return c.Conn.Close()
+}
