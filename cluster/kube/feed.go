@@ -66,7 +66,13 @@ type version struct {
 	resource string
 	uid      types.UID
 	sequence int64
+	late     *v1alpha1.NodeLayout // what was refused as late, and is the newest of the API server
 }
+
+// lateGrace is how long a layout that comes in late is refused. Its agent sees that its own write came in late, and
+// writes anew within a second. A layout that nobody writes anew in that time is what its node says: a forged
+// sequence, which no agent can exceed, keeps nobody out for longer.
+const lateGrace = 10 * time.Second
 
 // vanishGrace is how long a pod that was deleted by force may be on its way without a report of its node.
 const vanishGrace = 30 * time.Second
@@ -230,7 +236,7 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	}
 }
 
-// take brings a layout into the book.
+// take brings a layout into the book. The lock is held.
 func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	c, err := l.CoreOn(f.machines.New)
 	if err != nil {
@@ -257,7 +263,7 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 
 // newer notes the version of a layout, and reports whether it tells more than what is known.
 func (f *Feed) newer(l *v1alpha1.NodeLayout) bool {
-	now := version{l.ResourceVersion, l.UID, l.Sequence}
+	now := version{resource: l.ResourceVersion, uid: l.UID, sequence: l.Sequence}
 	old, known := f.versions[l.Name]
 	if !known {
 		old.resource, known = f.dropped.get(l.Name)
@@ -267,10 +273,27 @@ func (f *Feed) newer(l *v1alpha1.NodeLayout) bool {
 	}
 	late := now.uid == old.uid && now.sequence < old.sequence
 	if late {
-		now.sequence = old.sequence
+		now.sequence, now.late = old.sequence, l
+		if old.late == nil {
+			f.later(lateGrace, func() { f.overdue(l.Name) })
+		}
 	}
 	f.versions[l.Name] = now
 	return !late
+}
+
+// overdue takes the layout that was refused as late, if nothing newer has come since.
+func (f *Feed) overdue(node string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v, known := f.versions[node]
+	if !known || v.late == nil {
+		return
+	}
+	l := v.late
+	v.sequence, v.late = l.Sequence, nil
+	f.versions[node] = v
+	f.take(l)
 }
 
 // LayoutGone takes a layout that was deleted. If a newer one of that name is known already, it stays.

@@ -20,6 +20,7 @@
 //	noderesourcetopologies.topology.node.k8s.io   the same, with --node-resource-topology
 //	nodes/configz                                 get, which the kubelet asks for, with --kubelet-config-source=auto or kubelet
 //	nodes/proxy                                   get, only with --kubelet-config-source=api-server
+//	tokenreviews, subjectaccessreviews            create, unless --metrics-authorization=false
 package main
 
 import (
@@ -33,6 +34,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -45,6 +47,14 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// Whatever the agent waits for, a signal ends it: at once where it is the second one.
+	context.AfterFunc(ctx, func() {
+		stop()
+		time.AfterFunc(stopTime, func() {
+			fmt.Fprintf(os.Stderr, "tenon-agent: still at work %s after the signal to stop; stopping\n", stopTime)
+			os.Exit(1)
+		})
+	})
 	if os.Getenv("GOGC") == "" {
 		// A node has better use for its memory than an agent that computes for milliseconds at a time.
 		debug.SetGCPercent(50)
@@ -57,6 +67,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// stopTime is how long the agent may take to stop: less than its grace period in deploy/agent.
+const stopTime = 7 * time.Second
 
 // env is what the environment says of the node.
 type env struct{ name, ip string }

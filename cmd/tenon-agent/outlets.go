@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/node/agent"
@@ -18,6 +19,7 @@ import (
 type outlets struct {
 	zones                     bool
 	address, cert, key, debug string
+	health                    string
 	authorize                 bool
 	pods, containers          int
 	cgroups, kubeletRoot      string
@@ -25,10 +27,11 @@ type outlets struct {
 
 func (o *outlets) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&o.zones, "node-resource-topology", true, "publish NodeResourceTopology too, where the API server knows it")
-	fs.StringVar(&o.address, "metrics-address", ":9201", "address to serve /metrics and /healthz on; none when empty")
-	fs.StringVar(&o.cert, "metrics-tls-cert-file", "", "certificate for metrics; plain HTTP when empty")
+	fs.StringVar(&o.address, "metrics-address", ":9201", "address to serve /metrics on; none when empty")
+	fs.StringVar(&o.health, "health-address", ":9202", "address to serve /livez, /readyz and /healthz on, in plain HTTP; none when empty")
+	fs.StringVar(&o.cert, "metrics-tls-cert-file", "", "certificate for metrics; when empty, one that the agent makes for itself, or plain HTTP with --metrics-authorization=false")
 	fs.StringVar(&o.key, "metrics-tls-private-key-file", "", "key of the certificate for metrics")
-	fs.BoolVar(&o.authorize, "metrics-authorization", false, "serve metrics only to those whom the API server allows to get /metrics; needs TLS")
+	fs.BoolVar(&o.authorize, "metrics-authorization", true, "serve metrics only to those whom the API server allows to get /metrics")
 	fs.IntVar(&o.pods, "metrics-pods", 256, "most pods with metrics of their own; 0 for none")
 	fs.IntVar(&o.containers, "metrics-containers", 256, "most containers with metrics of their memory; 0 for none")
 	fs.StringVar(&o.cgroups, "cgroup-root", "/sys/fs/cgroup", "where the host's cgroup v2 is mounted; no metrics of containers when empty")
@@ -52,6 +55,9 @@ func (o *outlets) open(ctx context.Context, cfg *agent.Config) error {
 		}
 		go serve(ctx, s, cfg)
 	}
+	if err := o.openHealth(ctx, cfg); err != nil {
+		return err
+	}
 	if o.address == "" {
 		return nil
 	}
@@ -71,7 +77,7 @@ func (o *outlets) open(ctx context.Context, cfg *agent.Config) error {
 	if err != nil {
 		return err
 	}
-	s, err := metrics.Listen(o.address, o.cert, o.key, h)
+	s, err := o.listen(cfg.NodeName, h)
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
@@ -80,15 +86,38 @@ func (o *outlets) open(ctx context.Context, cfg *agent.Config) error {
 	return nil
 }
 
-// guard returns what stands before the metrics, nil for nothing. A token over plain HTTP would be
+// openHealth serves probes.
+func (o *outlets) openHealth(ctx context.Context, cfg *agent.Config) error {
+	if o.health == "" {
+		return nil
+	}
+	p := &agent.Pulse{}
+	at := func(check func(time.Time) error) func() error { return func() error { return check(time.Now()) } }
+	s, err := metrics.ListenHealth(o.health, metrics.Health(at(p.Alive), at(p.Ready)))
+	if err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
+	cfg.Pulse = p
+	go serve(ctx, s, cfg)
+	return nil
+}
+
+// listen opens the address of the metrics. Who is asked for a token gets it by TLS: over plain HTTP it would be
 // everybody's soon.
+func (o *outlets) listen(node string, h http.Handler) (*metrics.Server, error) {
+	if o.authorize && o.cert == "" && o.key == "" {
+		return metrics.ListenSelfSigned(o.address, node, h)
+	}
+	return metrics.Listen(o.address, o.cert, o.key, h)
+}
+
+// guard returns what stands before the metrics, nil for nothing.
 func (o *outlets) guard(cfg *agent.Config) (func(http.Handler) http.Handler, error) {
 	if !o.authorize {
 		return nil, nil
 	}
-	if o.cert == "" || o.key == "" {
-		return nil, errors.New("--metrics-authorization needs --metrics-tls-cert-file and --metrics-tls-private-key-file: " +
-			"without TLS the tokens of those who ask would be sent in the clear")
+	if (o.cert == "") != (o.key == "") {
+		return nil, errors.New("--metrics-tls-cert-file needs --metrics-tls-private-key-file, and the other way round")
 	}
 	g, err := gate.New(cfg.REST, cfg.Logger)
 	if err != nil {

@@ -32,17 +32,20 @@ func opened(t *testing.T, args ...string) (agent.Config, error) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
+	if !strings.Contains(strings.Join(args, " "), "--health-address") {
+		o.health = "127.0.0.1:0"
+	}
 	cfg := agent.Config{NodeName: "n", REST: &rest.Config{Host: "http://127.0.0.1:1"}, Logger: logr.Discard()}
 	return cfg, o.open(ctx, &cfg)
 }
 
 func TestOutlets(t *testing.T) {
 	cfg, err := opened(t, "--metrics-address", "127.0.0.1:0", "--debug-address", "127.0.0.1:0")
-	if err != nil || cfg.Publisher == nil || cfg.Witness == nil {
+	if err != nil || cfg.Publisher == nil || cfg.Witness == nil || cfg.Pulse == nil {
 		t.Errorf("publisher %v, witness %v, error %v", cfg.Publisher, cfg.Witness, err)
 	}
-	cfg, err = opened(t, "--metrics-address", "", "--node-resource-topology=false")
-	if err != nil || cfg.Publisher != nil || cfg.Witness != nil {
+	cfg, err = opened(t, "--metrics-address", "", "--node-resource-topology=false", "--health-address", "")
+	if err != nil || cfg.Publisher != nil || cfg.Witness != nil || cfg.Pulse != nil {
 		t.Errorf("all off: publisher %v, witness %v, error %v", cfg.Publisher, cfg.Witness, err)
 	}
 }
@@ -56,13 +59,15 @@ func TestOutletsThatCannotBeOpened(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--metrics-address=" + taken.Addr().String(), taken.Addr().String()},
 		{"--metrics-pods=-1", "number of pods"},
-		{"--metrics-tls-cert-file=/nowhere/tls.crt", "/nowhere/tls.crt"},
+		{"--metrics-authorization=false --metrics-tls-cert-file=/nowhere/tls.crt", "/nowhere/tls.crt"},
 		{"--debug-address=:6060", "loopback"},
 		{"--metrics-containers=-1", "number of containers"},
-		{"--metrics-authorization", "needs --metrics-tls-cert-file"},
+		{"--metrics-tls-cert-file=/nowhere/tls.crt", "needs --metrics-tls-private-key-file"},
+		{"--metrics-tls-private-key-file=/nowhere/tls.key", "needs --metrics-tls-private-key-file"},
+		{"--health-address=" + taken.Addr().String(), "health"},
 		{"--kubelet-cgroup-root=/../x", "kubelet's root"},
 	} {
-		if _, err := opened(t, c.args); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := opened(t, strings.Fields(c.args)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v does not say %q", c.args, err, c.want)
 		}
 	}
@@ -124,32 +129,58 @@ func TestOutletsAreDocumented(t *testing.T) {
 	})
 }
 
-// Metrics that only those may read whom the API server allows are not there for a stranger, nor without
-// TLS, and the health is.
+// Unless somebody switches it off, metrics are there only for those whom the API server allows, by TLS, and the
+// health is there for anybody on a port of its own.
 func TestMetricsBehindTheGate(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	certificate(t, cert, key)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
-	if _, err := opened(t, "--metrics-address", address, "--metrics-authorization", "--metrics-tls-cert-file", cert, "--metrics-tls-private-key-file", key); err != nil {
-		t.Fatal(err)
-	}
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	for path, want := range map[string]int{"/metrics": 401, "/healthz": 200} {
-		resp, err := c.Get("https://" + address + path)
+	for _, c := range []struct {
+		what, scheme string
+		args         []string
+		want         int
+	}{
+		{"by default", "https", nil, 401},
+		{"with a certificate", "https", []string{"--metrics-tls-cert-file", cert, "--metrics-tls-private-key-file", key}, 401},
+		{"switched off", "http", []string{"--metrics-authorization=false"}, 200},
+	} {
+		metrics, health := free(t), free(t)
+		cfg, err := opened(t, append(c.args, "--metrics-address", metrics, "--health-address", health)...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp.Body.Close()
-		if resp.StatusCode != want {
-			t.Errorf("%s is answered %s, want %d", path, resp.Status, want)
+		if cfg.Pulse == nil {
+			t.Errorf("%s: nobody tells the health", c.what)
+		}
+		for url, want := range map[string]int{c.scheme + "://" + metrics + "/metrics": c.want,
+			"http://" + health + "/livez": 200, "http://" + health + "/readyz": 503, "http://" + health + "/metrics": 404} {
+			if got := status(t, url); got != want {
+				t.Errorf("%s: %s is answered %d, want %d", c.what, url, got, want)
+			}
 		}
 	}
+}
+
+// free returns an address that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func status(t *testing.T, url string) int {
+	t.Helper()
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	resp, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
 }
 
 // certificate writes a certificate with its key.

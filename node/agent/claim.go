@@ -21,6 +21,7 @@ type claim struct {
 	rival  *v1alpha1.Agent // to whom this agent gives way
 	wrong  time.Time       // since when the rival's layout is wrong; zero while it is right
 	bearer time.Duration   // how long a wrong layout is borne
+	again  time.Time       // when a claim for the future may be answered again
 }
 
 // bearing is how long a wrong layout of a rival is borne at first; it doubles with every takeover, so that
@@ -36,12 +37,23 @@ func newClaim() *claim {
 	return &claim{me: v1alpha1.Agent{ID: rand.Text(), Since: since}, bearer: bearing}
 }
 
+// maxAhead is how far in the future another agent's claim may lie: agents of one node have one clock, which may
+// have been set back since. No agent claims anything for later than that.
+const maxAhead = 10 * time.Minute
+
 // read is told who wrote the layout that was read, and whether it was written since this agent last read
-// or wrote it. It reports whether this agent must write to say that it is the one who does.
-func (c *claim) read(by v1alpha1.Agent, fresh bool) (assert bool) {
+// or wrote it. It reports whether this agent must write to say that it is the one who does. A claim for the
+// future is nobody's: an agent that gave way to it would do so for as long.
+func (c *claim) read(by v1alpha1.Agent, fresh bool, now time.Time) (assert bool) {
 	first := !c.met
 	c.met = true
 	switch {
+	case by.Since.After(now.Add(maxAhead)):
+		c.rival, c.wrong = nil, time.Time{}
+		if assert = !now.Before(c.again); assert {
+			c.again = now.Add(bearing)
+		}
+		return assert
 	case by.ID == "" || by.ID == c.me.ID:
 		c.rival, c.wrong = nil, time.Time{}
 	case c.me.Before(by):

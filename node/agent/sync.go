@@ -3,11 +3,12 @@ package agent
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
 // cached asks for what the API server's cache has, which costs etcd nothing.
@@ -79,15 +80,17 @@ func (k *look) syncLayout(ctx context.Context) error {
 			k.order.seen(p.UID)
 		}
 	}
-	k.sequence = max(k.sequence, l.Sequence)
-	if !k.begun {
+	if l.Sequence > k.sequence {
+		k.sequence = l.Sequence
+	}
+	if !k.begun || k.sequence > lastSequence {
 		k.begun, k.sequence = true, ahead(k.sequence)
 	}
 	k.mark = mark(l, k.cfg.Labels)
 	if k.published, err = content(l); err != nil {
 		return err
 	}
-	if k.claim.read(l.Agent, k.own.read(l)) {
+	if k.claim.read(l.Agent, k.own.read(l), time.Now()) {
 		k.log.Info("another agent writes the layout; claiming it, because this one started later", "other", l.Agent.ID)
 		k.mark = "" // so that the layout is written
 	}
@@ -100,9 +103,15 @@ const stride = 1 << 20
 
 // ahead returns where an agent begins to count that finds a sequence. A late write may have brought an old layout
 // back; whoever read a newer one would take this agent's first reports for older than that.
+//
+// Nobody but a forger comes near the bound. From there an agent counts from the beginning again: schedulers
+// refuse a layout whose sequence went back for some seconds only (cluster/kube, lateGrace).
 func ahead(found int64) int64 {
-	if found > math.MaxInt64-2*stride {
-		return found // nobody but a forger comes so far
+	if found < 0 || found > lastSequence {
+		return stride
 	}
 	return (found/stride + 1) * stride
 }
+
+// lastSequence is the greatest sequence that an agent goes on from.
+const lastSequence = v1alpha1.MaxSequence - 2*stride
