@@ -7,11 +7,12 @@ package deploy
 
 import _ "embed"
 
-// Who runs Tenon's programs: service accounts of one namespace.
+// Who runs Tenon's programs: a service account of a namespace each.
 const (
-	Namespace = "tenon-system"
-	Agent     = "tenon-agent"
-	Scheduler = "tenon-scheduler"
+	AgentNamespace = "tenon-agents"
+	Agent          = "tenon-agent"
+	Namespace      = "tenon-system"
+	Scheduler      = "tenon-scheduler"
 )
 
 var (
@@ -21,12 +22,19 @@ var (
 	policy string
 	//go:embed agent/access.yaml
 	agent string
+	//go:embed agent/network.yaml
+	agentNetwork string
+	//go:embed agent/pods.yaml
+	agentPods string
 	//go:embed scheduler/access.yaml
 	scheduler string
+	//go:embed scheduler/network.yaml
+	schedulerNetwork string
 )
 
-// Access returns the namespace, the service accounts with their roles, and the policy that keeps an agent
-// to its own node, as YAML documents in an order in which they can be created.
+// Access returns the namespaces, the service accounts with their roles, the policy that keeps an agent to its
+// own node, and who may connect to whom, as YAML documents in an order in which they can be created.
 func Access() [][]byte {
-	return [][]byte{[]byte(namespace), []byte(policy), []byte(agent), []byte(scheduler)}
+	return [][]byte{[]byte(namespace), []byte(policy), []byte(agent), []byte(agentNetwork), []byte(agentPods),
+		[]byte(scheduler), []byte(schedulerNetwork)}
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -207,8 +209,11 @@ func TestContainersAreConfined(t *testing.T) {
 					t.Errorf("%s: %s can be written to", name, m.MountPath)
 				}
 			}
-			if c.Resources.Limits.Memory().IsZero() && name == deploy.Agent {
+			if c.Resources.Limits.Memory().IsZero() {
 				t.Errorf("%s has no limit of memory", name)
+			}
+			if c.LivenessProbe == nil || c.ReadinessProbe == nil {
+				t.Errorf("%s has no probe of its life, or none of its readiness", name)
 			}
 		}
 	}
@@ -264,5 +269,40 @@ func TestRolesAreNarrow(t *testing.T) {
 	}
 	if seen == 0 {
 		t.Error("there are no roles")
+	}
+}
+
+// Only what mounts directories of its node is in a namespace that permits that, and nobody in the network but who
+// is named reaches either program.
+func TestNamespacesAndNetworksAreNarrow(t *testing.T) {
+	levels, closed, where := map[string]string{}, map[string]bool{}, map[string]string{}
+	for _, list := range objects(t) {
+		for _, o := range list {
+			switch o := o.(type) {
+			case *v1.Namespace:
+				levels[o.Name] = o.Labels["pod-security.kubernetes.io/enforce"]
+			case *networkingv1.NetworkPolicy:
+				rules := o.Spec.Ingress
+				if len(rules) != 1 || len(rules[0].From) == 0 || len(rules[0].Ports) == 0 || !slices.Equal(o.Spec.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) {
+					t.Errorf("%s: rules are %+v", o.Name, o.Spec)
+				}
+				closed[o.Namespace+"/"+o.Spec.PodSelector.MatchLabels["app.kubernetes.io/name"]] = true
+			case *appsv1.DaemonSet:
+				where[o.Name] = o.Namespace
+			case *appsv1.Deployment:
+				where[o.Name] = o.Namespace
+			}
+		}
+	}
+	if want := map[string]string{deploy.Namespace: "restricted", deploy.AgentNamespace: "privileged"}; !maps.Equal(levels, want) {
+		t.Errorf("levels of namespaces are %v, want %v", levels, want)
+	}
+	if want := map[string]string{deploy.Scheduler: deploy.Namespace, deploy.Agent: deploy.AgentNamespace}; !maps.Equal(where, want) {
+		t.Errorf("workloads are in %v, want %v", where, want)
+	}
+	for name, namespace := range where {
+		if !closed[namespace+"/"+name] {
+			t.Errorf("no policy closes the ports of %s", name)
+		}
 	}
 }

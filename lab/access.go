@@ -25,7 +25,7 @@ func (c *Cluster) AgentConfig(ctx context.Context, node string) (*rest.Config, e
 }
 
 func agentConfig(ctx context.Context, administrator *rest.Config, node string) (*rest.Config, error) {
-	return control.As(ctx, administrator, control.Account{Namespace: deploy.Namespace, Name: deploy.Agent, Node: node})
+	return control.As(ctx, administrator, control.Account{Namespace: deploy.AgentNamespace, Name: deploy.Agent, Node: node})
 }
 
 // giveAccess writes the kubeconfig of the scheduler.
@@ -42,7 +42,7 @@ func (c *Cluster) giveAccess(ctx context.Context) error {
 // policies every second. It asks for what an agent whose token names no node may never do, as a dry run.
 func (c *Cluster) awaitPolicy(ctx context.Context) error {
 	forger := rest.CopyConfig(c.plane.Admin)
-	forger.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + deploy.Namespace + ":" + deploy.Agent,
+	forger.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + deploy.AgentNamespace + ":" + deploy.Agent,
 		Groups: []string{"system:authenticated"}}
 	topologies, err := nrt.NewClient(forger)
 	if err != nil {

@@ -91,8 +91,12 @@ func agentRoles(ctx context.Context, t *testing.T, agent *rest.Config) {
 		{verb: "create", resource: "pods", sub: "exec"},
 		{verb: "get", resource: "secrets"},
 		{verb: "get", resource: "secrets", namespace: deploy.Namespace},
+		{verb: "get", resource: "secrets", namespace: deploy.AgentNamespace},
 		{verb: "create", resource: "serviceaccounts", sub: "token", namespace: deploy.Namespace},
+		{verb: "create", resource: "serviceaccounts", sub: "token", namespace: deploy.AgentNamespace},
 		{verb: "impersonate", resource: "users"},
+		{verb: "create", group: "authentication.k8s.io", resource: "tokenreviews", want: true},
+		{verb: "create", group: "authorization.k8s.io", resource: "subjectaccessreviews", want: true},
 	} {
 		r.check(ctx, t, k)
 	}
@@ -179,7 +183,7 @@ func policy(ctx context.Context, t *testing.T, c *lab.Cluster, agent *rest.Confi
 	admin := kubernetes.NewForConfigOrDie(c.RESTConfig())
 	everything := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test-agents-may-everything"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: deploy.Namespace, Name: deploy.Agent}}}
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: deploy.AgentNamespace, Name: deploy.Agent}}}
 	if _, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, everything, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -218,6 +222,7 @@ func policy(ctx context.Context, t *testing.T, c *lab.Cluster, agent *rest.Confi
 			Param("dryRun", metav1.DryRunAll).Do(ctx).Error()
 		judged(t, "delete of the collection", err, foreign)
 	})
+	t.Run("own finalizers and owners", func(t *testing.T) { ownership(ctx, t, w, newWriter(t, c.RESTConfig())) })
 	t.Run("status", func(t *testing.T) {
 		status(ctx, t, w, "the status is the scheduler's to write")
 		status(ctx, t, newWriter(t, c.RESTConfig()), "")
@@ -227,6 +232,44 @@ func policy(ctx context.Context, t *testing.T, c *lab.Cluster, agent *rest.Confi
 		}
 		status(ctx, t, newWriter(t, scheduler), "")
 	})
+}
+
+// ownership writes finalizers and owners of the agent's own layout: those would keep an administrator from deleting
+// it, or have it deleted with something else.
+func ownership(ctx context.Context, t *testing.T, agent, administrator *writer) {
+	t.Helper()
+	node := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "own", UID: "0b1c2d3e"}
+	blocking, controlling, other, pod := node, node, node, node
+	blocking.BlockOwnerDeletion, controlling.Controller = new(true), new(true)
+	other.Name, pod.Kind = "other", "Pod"
+	for _, c := range []struct {
+		what       string
+		finalizers []string
+		owners     []metav1.OwnerReference
+		refusal    string
+	}{
+		{"nothing", nil, nil, ""},
+		{"its Node as owner", nil, []metav1.OwnerReference{node}, ""},
+		{"a finalizer", []string{"evil.example/stay"}, nil, "finalizers are not an agent's to write"},
+		{"an owner that blocks", nil, []metav1.OwnerReference{blocking}, "is owned by its Node"},
+		{"an owner that controls", nil, []metav1.OwnerReference{controlling}, "is owned by its Node"},
+		{"another Node as owner", nil, []metav1.OwnerReference{other}, "is owned by its Node"},
+		{"a pod as owner", nil, []metav1.OwnerReference{pod}, "is owned by its Node"},
+	} {
+		for who, w := range map[string]*writer{"agent": agent, "administrator": administrator} {
+			l, err := w.layouts.Get(ctx, "own", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Finalizers, l.OwnerReferences = c.finalizers, c.owners
+			_, err = w.layouts.Update(ctx, l, metav1.UpdateOptions{DryRun: all})
+			refusal := c.refusal
+			if who == "administrator" {
+				refusal = ""
+			}
+			judged(t, who+": "+c.what, err, refusal)
+		}
+	}
 }
 
 // status writes the status of the agent's own layout.
@@ -272,7 +315,7 @@ func eventually(ctx context.Context, t *testing.T, what string, holds func() boo
 func podToken(ctx context.Context, t *testing.T, admin kubernetes.Interface, access *rest.Config) *rest.Config {
 	t.Helper()
 	p := pod("agent", "own", v1.ResourceList{})
-	p.Namespace, p.Spec.ServiceAccountName = deploy.Namespace, deploy.Agent
+	p.Namespace, p.Spec.ServiceAccountName = deploy.AgentNamespace, deploy.Agent
 	create(ctx, t, admin, p)
 	return token(ctx, t, admin, access, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Name})
 }
@@ -280,7 +323,7 @@ func podToken(ctx context.Context, t *testing.T, admin kubernetes.Interface, acc
 // token is an access of the agents' service account, bound to an object or, if that is nil, to none.
 func token(ctx context.Context, t *testing.T, admin kubernetes.Interface, access *rest.Config, bound *authenticationv1.BoundObjectReference) *rest.Config {
 	t.Helper()
-	got, err := admin.CoreV1().ServiceAccounts(deploy.Namespace).CreateToken(ctx, deploy.Agent,
+	got, err := admin.CoreV1().ServiceAccounts(deploy.AgentNamespace).CreateToken(ctx, deploy.Agent,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

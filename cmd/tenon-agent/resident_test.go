@@ -54,7 +54,7 @@ func BenchmarkResident(b *testing.B) {
 	defer stop()
 	cmd := exec.CommandContext(ctx, program, "--node-name=busy", "--kubeconfig="+n.kubeconfig(b, server.URL), "--machine="+busyMachine,
 		"--kubelet-config="+filepath.Join(dir, "config.yaml"), "--kubelet-config-source=files", "--state-dir="+dir,
-		"--podresources-socket="+filepath.Join(dir, "kubelet.sock"), "--metrics-address=127.0.0.1:0")
+		"--podresources-socket="+filepath.Join(dir, "kubelet.sock"), "--metrics-address=127.0.0.1:0", "--health-address=127.0.0.1:0")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)

@@ -109,7 +109,15 @@ func serve(t *testing.T, m *metrics.Metrics, cert, key string, guard func(http.H
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := metrics.Listen("127.0.0.1:0", cert, key, h)
+	listen := func(address string, h http.Handler) (*metrics.Server, error) {
+		return metrics.Listen(address, cert, key, h)
+	}
+	if cert == "" {
+		listen = func(address string, h http.Handler) (*metrics.Server, error) {
+			return metrics.ListenSelfSigned(address, "agent", h)
+		}
+	}
+	s, err := listen("127.0.0.1:0", h)
 	if err != nil {
 		t.Fatal(err)
 	}

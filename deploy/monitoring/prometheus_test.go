@@ -186,7 +186,7 @@ func scraping(t *testing.T) *prometheus {
 	for _, r := range [][2]string{
 		{"scrape_interval: 30s", "scrape_interval: 1s"}, {"scrape_timeout: 10s", "scrape_timeout: 1s"},
 		{"evaluation_interval: 30s", "evaluation_interval: 1s"},
-		{"node-1.example:9201", serve(t, agent(t, "node-1"), "", "", nil)},
+		{"node-1.example:9201", serve(t, agent(t, "node-1"), "", "", guard(t))},
 		{"node-2.example:9201", serve(t, agent(t, "node-2"), cert, key, guard(t))},
 	} {
 		if strings.Count(config, r[0]) != 1 {

@@ -19,11 +19,11 @@ import (
 const accounts = `
 apiVersion: v1
 kind: Namespace
-metadata: {name: tenon-system}
+metadata: {name: tenon-agents}
 ---
 apiVersion: v1
 kind: ServiceAccount
-metadata: {name: tenon-agent, namespace: tenon-system}
+metadata: {name: tenon-agent, namespace: tenon-agents}
 ---
 apiVersion: v1
 kind: Namespace
@@ -56,7 +56,7 @@ func TestGateOfMetrics(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	agent, err := control.As(ctx, p.Admin, control.Account{Namespace: "tenon-system", Name: "tenon-agent"})
+	agent, err := control.As(ctx, p.Admin, control.Account{Namespace: "tenon-agents", Name: "tenon-agent"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,7 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say
 			nodes[i], errs[i] = realnode.Start(ctx, realnode.Config{Name: name, Machine: w.made[name], Disk: disk,
 				Kubelet: access, Admin: w.plane.Admin, Progress: say,
 				Agent: func(ctx context.Context) (*rest.Config, error) {
-					return control.As(ctx, w.plane.Admin, control.Account{Namespace: deploy.Namespace, Name: deploy.Agent, Node: name})
+					return control.As(ctx, w.plane.Admin, control.Account{Namespace: deploy.AgentNamespace, Name: deploy.Agent, Node: name})
 				}})
 		})
 	}
