@@ -35,6 +35,8 @@ type Options struct {
 	CRDs [][]byte
 	// Manifests are applied after the CRDs, in their order.
 	Manifests [][]byte
+	// Authorization is the path of an AuthorizationConfiguration; empty means the authorizers Node and RBAC.
+	Authorization string
 }
 
 // Plane is a running control plane.
@@ -46,6 +48,8 @@ type Plane struct {
 
 	dir, endpoint string // of files; of etcd
 	address       string // of the API server's listener, once it has one
+
+	authorization string // path of a file; empty for Node and RBAC
 
 	tokens map[string]string
 	etcd   *embed.Etcd
@@ -60,7 +64,7 @@ const stopTimeout = 20 * time.Second
 // Start starts a control plane and returns when it is ready and the CRDs are established. The
 // context bounds the start only; the control plane runs until Stop.
 func Start(ctx context.Context, o Options) (*Plane, error) {
-	p := &Plane{dir: o.Dir, address: "127.0.0.1:0", served: make(chan error, 1), tokens: map[string]string{}}
+	p := &Plane{dir: o.Dir, authorization: o.Authorization, address: "127.0.0.1:0", served: make(chan error, 1), tokens: map[string]string{}}
 	if err := p.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start control plane: %w", err), p.Stop())
 	}

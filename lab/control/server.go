@@ -37,6 +37,9 @@ func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, erro
 	if err != nil {
 		return "", err
 	}
+	if p.authorization != "" {
+		o.Authorization.Modes, o.Authorization.AuthorizationConfigurationFile = nil, p.authorization
+	}
 	completed, err := o.Complete(ctx)
 	if err != nil {
 		return "", fmt.Errorf("complete API server options: %w", err)
