@@ -63,6 +63,18 @@ func (k *look) inexact(m *topo.Machine, seen kubelet.Observation, entries []ledg
 	return out
 }
 
+// explain logs the reasons when they change.
+func (k *look) explain(reasons []v1alpha1.Inexact) {
+	text := ""
+	for _, r := range reasons {
+		text += r.Code + ": " + r.Message + "\n"
+	}
+	if text != k.reasons {
+		k.log.Info("predictions for this node may differ from what its kubelet does", "reasons", text)
+		k.reasons = text
+	}
+}
+
 // devices remembers the devices that the kubelet has listed, so that those that become unhealthy, and that it
 // then no longer lists, are known by their NUMA nodes.
 type devices struct {

@@ -61,6 +61,7 @@ type look struct {
 	vague     error              // why the machine could not be described in detail
 	doubted   error              // why the files were read instead of asking the kubelet
 	fault     string             // what was last logged of observations
+	reasons   string             // what was last logged of inexact predictions
 	unsettled int                // looks in a row that met the kubelet writing
 	missed    int                // looks in a row that missed pods in the kubelet's list
 	whole     bool               // the kubelet has listed all of them since it started
@@ -201,6 +202,7 @@ func (k *look) layout(seen kubelet.Observation) (*v1alpha1.NodeLayout, *ledger.N
 	l.Rules.From = k.from
 	l.Kubelet = k.kubelet()
 	l.Inexact = v1alpha1.FromInexact(k.inexact(m, seen, all, err, podErr))
+	k.explain(l.Inexact)
 	core, err := l.Core()
 	if err != nil {
 		return nil, nil, fmt.Errorf("observation makes no valid layout: %w", err)

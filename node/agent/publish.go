@@ -23,7 +23,7 @@ func state(name string, l v1alpha1.Layout) *ledger.Node {
 		held = append(held, e.Holdings...)
 	}
 	u := place.NewUsage(l.Machine, l.Rules).Hold(held...).WithGroups(l.Groups)
-	return &ledger.Node{Name: name, Machine: l.Machine, Rules: l.Rules, Entries: l.Entries, Usage: u}
+	return &ledger.Node{Name: name, Machine: l.Machine, Rules: l.Rules, Entries: l.Entries, Usage: u, Inexact: l.Inexact}
 }
 
 // publish writes the layout, and what the publisher makes of the node, as far as they changed. Neither

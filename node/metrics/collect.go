@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,7 +16,7 @@ import (
 // descs are the metrics that are computed at a scrape.
 type descs struct {
 	count, cpus, memory, hugepages, devices, distance *prometheus.Desc
-	rules, sequence, looked, pods, omitted            *prometheus.Desc
+	rules, inexact, sequence, looked, pods, omitted   *prometheus.Desc
 	podCPUs, podMemory, podDevices                    *prometheus.Desc
 	containers, containerMemory, remote               *prometheus.Desc
 	numastat                                          map[string]*prometheus.Desc // by the kernel's name
@@ -34,6 +36,8 @@ func newDescs() descs {
 		distance: d("numa_node_distance", "Distance between two numas as the firmware says; 10 is local.", "numa_node", "target_numa_node"),
 		rules: d("tenon_rules_info", "The kubelet's policies; always 1.",
 			"topology_policy", "topology_scope", "cpu_policy", "memory_policy"),
+		inexact: d("tenon_agent_inexact",
+			"Reasons why predictions for the node may differ from what its kubelet does, by code.", "code"),
 		sequence: d("tenon_agent_layout_sequence", "Sequence of the published NodeLayout."),
 		looked:   d("tenon_agent_last_look_timestamp_seconds", "When the kubelet was last seen, in Unix time."),
 		pods:     d("tenon_agent_pods", "Pods that hold CPUs, memory or devices of their own."),
@@ -60,7 +64,7 @@ func newDescs() descs {
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	d := m.descs
-	for _, x := range []*prometheus.Desc{d.count, d.cpus, d.memory, d.hugepages, d.devices, d.distance, d.rules,
+	for _, x := range []*prometheus.Desc{d.count, d.cpus, d.memory, d.hugepages, d.devices, d.distance, d.rules, d.inexact,
 		d.sequence, d.looked, d.pods, d.omitted, d.podCPUs, d.podMemory, d.podDevices, d.containers, d.containerMemory, d.remote} {
 		ch <- x
 	}
@@ -81,6 +85,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	c.gauge(c.d.sequence, float64(s.sequence))
 	c.gauge(c.d.looked, float64(s.at.UnixMilli())/1000)
 	c.rules()
+	c.inexact()
 	for i, numa := range c.n.Machine.NUMAs() {
 		c.numa(i, numa)
 	}
@@ -127,6 +132,17 @@ func (c collection) rules() {
 		memory = "Static"
 	}
 	c.gauge(c.d.rules, 1, r.Topology.Policy.String(), r.Topology.Scope.String(), cpu, memory)
+}
+
+// inexact sends how many reasons of each code there are.
+func (c collection) inexact() {
+	count := map[ledger.InexactCode]int{}
+	for _, why := range c.n.Inexact {
+		count[why.Code]++
+	}
+	for _, code := range slices.Sorted(maps.Keys(count)) {
+		c.gauge(c.d.inexact, float64(count[code]), string(code))
+	}
 }
 
 func id(n idset.NUMA) string { return strconv.Itoa(int(n)) }

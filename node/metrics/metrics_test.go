@@ -63,7 +63,8 @@ device x.io/seat s numa none
 	for _, e := range entries {
 		u = u.Hold(e.Holdings...)
 	}
-	return &ledger.Node{Name: "n", Machine: m, Rules: r, Entries: entries, Usage: u}
+	why := []ledger.Inexact{{Code: ledger.UnhealthyDevices}, {Code: ledger.RulesFromFiles}, {Code: ledger.UnhealthyDevices}}
+	return &ledger.Node{Name: "n", Machine: m, Rules: r, Entries: entries, Usage: u, Inexact: why}
 }
 
 // sys is a tree of /sys on which one numa has counters and the other has nonsense.
