@@ -71,6 +71,10 @@ func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out L
 	if out.Inexact, err = inexact(l.Inexact); err != nil {
 		return out, fmt.Errorf("inexact: %w", err)
 	}
+	if l.silent() {
+		out.Inexact = append(out.Inexact, ledger.Inexact{Code: ledger.UnknownKubeletVersion,
+			Message: "the layout does not say which version its kubelet has; its agent may be of an earlier release"})
+	}
 	return out, nil
 }
 

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/tenon-numa/tenon/core/ledger"
 )
@@ -95,6 +96,14 @@ func (k *Kubelet) check() error {
 		seen[g.Name] = true
 	}
 	return nil
+}
+
+// silent reports whether an agent wrote the layout and said nothing of the kubelet's version, not even that it is
+// not known: agents of earlier releases do.
+func (l *NodeLayout) silent() bool {
+	return l.Agent.ID != "" && l.Kubelet.Version == "" && !slices.ContainsFunc(l.Inexact, func(r Inexact) bool {
+		return r.Code == string(ledger.UnknownKubeletVersion)
+	})
 }
 
 func inexact(in []Inexact) (out []ledger.Inexact, err error) {

@@ -26,6 +26,29 @@ func TestReasonsSurviveTheWire(t *testing.T) {
 	}
 }
 
+// An agent of a release that said nothing of kubelets is not believed to be of the modelled one.
+func TestSilentAgentsAreInexact(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		set  func(l *NodeLayout)
+		want int
+	}{
+		{"no agent", func(*NodeLayout) {}, 0},
+		{"silent", func(l *NodeLayout) { l.Agent.ID = "a" }, 1},
+		{"a version", func(l *NodeLayout) { l.Agent.ID, l.Kubelet.Version = "a", "v1.36.3" }, 0},
+		{"says that it is not known", func(l *NodeLayout) {
+			l.Agent.ID, l.Inexact = "a", []Inexact{{Code: string(ledger.UnknownKubeletVersion), Message: "m"}}
+		}, 1},
+	} {
+		l := big(t)
+		c.set(l)
+		got, err := l.Core()
+		if err != nil || len(got.Inexact) != c.want || c.want > 0 && got.Inexact[0].Code != ledger.UnknownKubeletVersion {
+			t.Errorf("%s: %v, %v", c.what, got.Inexact, err)
+		}
+	}
+}
+
 // Whatever a reason says, the agent's own layout stays valid.
 func TestReasonsAreMadeToFit(t *testing.T) {
 	l := big(t)
