@@ -12,19 +12,12 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/lab/control"
 	"github.com/tenon-numa/tenon/node/gate"
 )
 
 const accounts = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: tenon-agents}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: tenon-agent, namespace: tenon-agents}
----
 apiVersion: v1
 kind: Namespace
 metadata: {name: monitoring}
@@ -47,7 +40,7 @@ func TestGateOfMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), Manifests: [][]byte{[]byte(accounts), rights}})
+	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), Manifests: append(deploy.Access(), []byte(accounts), rights)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +49,7 @@ func TestGateOfMetrics(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	agent, err := control.As(ctx, p.Admin, control.Account{Namespace: "tenon-agents", Name: "tenon-agent"})
+	agent, err := control.As(ctx, p.Admin, control.Account{Namespace: deploy.AgentNamespace, Name: deploy.Agent})
 	if err != nil {
 		t.Fatal(err)
 	}
