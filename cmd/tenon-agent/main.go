@@ -47,14 +47,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// Whatever the agent waits for, a signal ends it: at once where it is the second one.
-	context.AfterFunc(ctx, func() {
-		stop()
-		time.AfterFunc(stopTime, func() {
-			fmt.Fprintf(os.Stderr, "tenon-agent: still at work %s after the signal to stop; stopping\n", stopTime)
-			os.Exit(1)
-		})
-	})
+	endAfter(ctx, stop, os.Exit)
 	if os.Getenv("GOGC") == "" {
 		// A node has better use for its memory than an agent that computes for milliseconds at a time.
 		debug.SetGCPercent(50)
@@ -66,6 +59,18 @@ func main() {
 		fmt.Fprintln(os.Stderr, "tenon-agent:", err)
 		os.Exit(1)
 	}
+}
+
+// endAfter makes a signal end the process whatever the agent waits for: the second one at once, and the first after
+// stopTime. Some system calls, such as those on a file system whose server is gone, end for nothing else.
+func endAfter(ctx context.Context, stop func(), exit func(code int)) {
+	context.AfterFunc(ctx, func() {
+		stop()
+		time.AfterFunc(stopTime, func() {
+			fmt.Fprintf(os.Stderr, "tenon-agent: still at work %s after the signal to stop; stopping\n", stopTime)
+			exit(1)
+		})
+	})
 }
 
 // stopTime is how long the agent may take to stop: less than its grace period in deploy/agent.
