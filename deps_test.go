@@ -29,6 +29,7 @@ type floor struct {
 // has no floor yet, and that is an error.
 var floors = []floor{
 	// Floor 0: values and algorithms, in this order.
+	{"core/printable", pure, nil, nil},
 	{"core/idset", pure, nil, nil},
 	// A pool finds machines that are in use by a digest of their description, and keeps none.
 	{"core/topo", append(words(`crypto/sha256 weak`), pure...), words(`core/idset`), nil},

@@ -12,10 +12,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/score"
 )
 
@@ -36,6 +38,16 @@ type Source struct {
 	// Mix is what the cluster usually runs, or nil.
 	Mix func() *score.Mix
 	Now func() time.Time
+	// Healthy returns what is not running yet, or any more; nil: everything always runs.
+	Healthy func() error
+}
+
+// Health returns why what is served may be incomplete, or nil.
+func (s Source) Health() error {
+	if s.Healthy == nil {
+		return nil
+	}
+	return s.Healthy()
 }
 
 // The qualities of what is known of a node; those of the ledger, and one more.
@@ -92,7 +104,7 @@ func (s Source) age(node string) *float64 {
 	return &age
 }
 
-// Handler serves the source: nodes, nodes/NAME, pods/NAMESPACE/NAME and mix below [Prefix]. Answers are JSON;
+// Handler serves the source: nodes, nodes/NAME, pods/NAMESPACE/NAME, mix and health below [Prefix]. Answers are JSON;
 // with ?format=text they are for people. What is not known is answered with 404 and why.
 func Handler(s Source) http.Handler {
 	mux := http.NewServeMux()
@@ -102,6 +114,13 @@ func Handler(s Source) http.Handler {
 	mux.HandleFunc("GET "+Prefix+"nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
 		n, err := s.node(r.PathValue("name"))
 		answer(w, r, n, err)
+	})
+	mux.HandleFunc("GET "+Prefix+"health", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.Health(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET "+Prefix+"mix", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, s.mix(), nil)
@@ -115,6 +134,17 @@ func Handler(s Source) http.Handler {
 
 // view is an answer that people can read, too.
 type view interface{ text(w io.Writer) }
+
+// printf writes text for people. Strings among the arguments come from nodes and users: they are shown by
+// [printable.Text], whatever their type.
+func printf(w io.Writer, format string, args ...any) {
+	for i, a := range args {
+		if v := reflect.ValueOf(a); v.Kind() == reflect.String {
+			args[i] = printable.Text(v.String())
+		}
+	}
+	fmt.Fprintf(w, format, args...)
+}
 
 var errFormat = errors.New("format is json or text")
 

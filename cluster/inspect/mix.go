@@ -67,7 +67,7 @@ func (m Mix) text(w io.Writer) {
 		return
 	}
 	for _, u := range m {
-		fmt.Fprintf(w, "%3d%%  %s\n", u.Percent, strings.Join(u.Containers, " + "))
+		printf(w, "%3d%%  %s\n", u.Percent, strings.Join(u.Containers, " + "))
 	}
 }
 

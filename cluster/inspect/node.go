@@ -214,7 +214,7 @@ func (ns Nodes) text(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tQUALITY\tNUMAS\tFREE CPUS\tOBSERVED\tPREDICTED\tAGE\tPROBLEM")
 	for _, n := range ns {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d/%d\t%d\t%d\t%s\t%s\n", n.Name, n.Quality, n.NUMAs, n.FreeCPUs, n.CPUs,
+		printf(t, "%s\t%s\t%d\t%d/%d\t%d\t%d\t%s\t%s\n", n.Name, n.Quality, n.NUMAs, n.FreeCPUs, n.CPUs,
 			n.Observed, n.Predicted, seconds(n.AgeSeconds), dash(n.Problem))
 	}
 	_ = t.Flush()
@@ -228,34 +228,34 @@ func seconds(age *float64) string {
 }
 
 func (n *Node) text(w io.Writer) {
-	fmt.Fprintf(w, "node %s: data %s", n.Name, n.Quality)
+	printf(w, "node %s: data %s", n.Name, n.Quality)
 	if n.AgeSeconds != nil {
-		fmt.Fprintf(w, ", last report %s ago", seconds(n.AgeSeconds))
+		printf(w, ", last report %s ago", seconds(n.AgeSeconds))
 	}
 	fmt.Fprintln(w)
 	if n.Problem != "" {
-		fmt.Fprintf(w, "problem: %s\n", n.Problem)
+		printf(w, "problem: %s\n", n.Problem)
 	}
 	if n.Machine == nil {
 		return
 	}
 	r := n.Rules
-	fmt.Fprintf(w, "rules: topology %s (%s), cpu %s, memory %s\n", r.TopologyManagerPolicy, r.TopologyManagerScope,
+	printf(w, "rules: topology %s (%s), cpu %s, memory %s\n", r.TopologyManagerPolicy, r.TopologyManagerScope,
 		r.CPUManagerPolicy, r.MemoryManagerPolicy)
 	if r.ReservedCPUs != "" {
-		fmt.Fprintf(w, "reserved: cpus %s\n", r.ReservedCPUs)
+		printf(w, "reserved: cpus %s\n", r.ReservedCPUs)
 	}
 	for _, o := range r.Options {
-		fmt.Fprintf(w, "option: %s\n", o)
+		printf(w, "option: %s\n", o)
 	}
 	for _, numa := range n.Machine.NUMAs {
-		fmt.Fprintf(w, "numa %d: cpus %s, free %s\n", numa.ID, dash(numa.CPUs), dash(numa.FreeCPUs))
+		printf(w, "numa %d: cpus %s, free %s\n", numa.ID, dash(numa.CPUs), dash(numa.FreeCPUs))
 		for _, k := range numa.Memory {
-			fmt.Fprintf(w, "  %s, %s free\n", place.Quantity(k.Kind, k.Allocatable), place.Quantity(k.Kind, k.Free))
+			printf(w, "  %s, %s free\n", place.Quantity(k.Kind, k.Allocatable), place.Quantity(k.Kind, k.Free))
 		}
 	}
 	for _, d := range n.Machine.Devices {
-		fmt.Fprintf(w, "%s: %d free of %d\n", d.Name, d.Free, d.Devices)
+		printf(w, "%s: %d free of %d\n", d.Name, d.Free, d.Devices)
 	}
 	if n.Unsettled {
 		fmt.Fprintln(w, "unsettled: what pods on their way got is not known; takes nobody who holds anything until it reports")
@@ -267,10 +267,10 @@ func (n *Node) text(w io.Writer) {
 		fmt.Fprintln(w, "silent: a report is overdue")
 	}
 	for _, why := range n.Refused {
-		fmt.Fprintf(w, "refused a pod that should have fitted (%s): pods like it are kept away until it reports\n", why)
+		printf(w, "refused a pod that should have fitted (%s): pods like it are kept away until it reports\n", why)
 	}
 	if n.States > 1 {
-		fmt.Fprintf(w, "one of %d states in which the node may be:\n", n.States)
+		printf(w, "one of %d states in which the node may be:\n", n.States)
 	}
 	for _, h := range n.Holdings {
 		who := h.Namespace + "/" + h.Name
@@ -281,7 +281,7 @@ func (n *Node) text(w io.Writer) {
 		if h.InFlightSeconds != nil {
 			age = ", reserved " + seconds(h.InFlightSeconds) + " ago"
 		}
-		fmt.Fprintf(w, "%s (%s%s)\n", who, h.Source, age)
+		printf(w, "%s (%s%s)\n", who, h.Source, age)
 		hold(w, " ", h.Containers)
 	}
 }

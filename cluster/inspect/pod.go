@@ -174,9 +174,13 @@ func (p *Pod) text(w io.Writer) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s  pod %s/%s: %s%s\n", a.Time.Format(time.RFC3339), p.Namespace, p.Name, a.Stage, on(a.Node))
+		printf(w, "%s  pod %s/%s: %s", a.Time.Format(time.RFC3339), p.Namespace, p.Name, a.Stage)
+		if a.Node != "" {
+			printf(w, " on node %s", a.Node)
+		}
+		fmt.Fprintln(w)
 		if a.Why != "" {
-			fmt.Fprintf(w, "  %s\n", a.Why)
+			printf(w, "  %s\n", a.Why)
 		}
 		hold(w, "  predicted", a.Predicted)
 		hold(w, "  seen     ", a.Seen)
@@ -184,30 +188,23 @@ func (p *Pod) text(w io.Writer) {
 			n.text(w)
 		}
 		if a.MoreNodes {
-			fmt.Fprintf(w, "  and other nodes, of which nothing is remembered\n")
+			printf(w, "  and other nodes, of which nothing is remembered\n")
 		}
 	}
-}
-
-func on(node string) string {
-	if node == "" {
-		return ""
-	}
-	return " on node " + node
 }
 
 func (a Answer) text(w io.Writer) {
 	switch {
 	case a.Why != "":
-		fmt.Fprintf(w, "  node %s: %s\n", a.Node, a.Why)
+		printf(w, "  node %s: %s\n", a.Node, a.Why)
 	case a.Fits && a.Cost != nil:
-		fmt.Fprintf(w, "  node %s: fits, cost %d\n", a.Node, *a.Cost)
+		printf(w, "  node %s: fits, cost %d\n", a.Node, *a.Cost)
 	case a.Fits:
-		fmt.Fprintf(w, "  node %s: fits\n", a.Node)
+		printf(w, "  node %s: fits\n", a.Node)
 	default:
-		fmt.Fprintf(w, "  node %s:\n", a.Node)
+		printf(w, "  node %s:\n", a.Node)
 		for _, r := range a.Reasons {
-			fmt.Fprintf(w, "    %s\n", r.Text)
+			printf(w, "    %s\n", r.Text)
 		}
 	}
 }
@@ -215,15 +212,15 @@ func (a Answer) text(w io.Writer) {
 // hold writes what containers hold, one line each.
 func hold(w io.Writer, label string, cs []Container) {
 	for _, c := range cs {
-		fmt.Fprintf(w, "%s container %s:", label, c.Name)
+		printf(w, "%s container %s:", label, c.Name)
 		if c.CPUs != "" {
-			fmt.Fprintf(w, " cpus %s", c.CPUs)
+			printf(w, " cpus %s", c.CPUs)
 		}
 		for _, m := range c.Memory {
-			fmt.Fprintf(w, " %s on numa %s", place.Quantity(m.Kind, m.Bytes), list(m.NUMAs))
+			printf(w, " %s on numa %s", place.Quantity(m.Kind, m.Bytes), list(m.NUMAs))
 		}
 		for _, d := range c.Devices {
-			fmt.Fprintf(w, " %s %s", d.Resource, strings.Join(d.IDs, ","))
+			printf(w, " %s %s", d.Resource, strings.Join(d.IDs, ","))
 		}
 		fmt.Fprintln(w)
 	}
