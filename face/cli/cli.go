@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/face/draw"
 )
 
 // Cluster is what the commands ask of a cluster.
@@ -83,10 +85,19 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 		return exitUnfit
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, errorText(err))
+		fmt.Fprintln(stderr, shown(errorText(err)))
 		return 1
 	}
 	return 0
+}
+
+// shown replaces what could move a terminal's cursor, line by line: errors quote what comes from outside.
+func shown(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = draw.Printable(line)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // errorText words an error as kubectl does: what the API server said is set apart from what went

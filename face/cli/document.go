@@ -89,6 +89,7 @@ type verdictDocument struct {
 	NUMAs    []idset.NUMA      `json:"numas"`
 	Holdings []holdingDocument `json:"holdings"`
 	Reasons  []reasonDocument  `json:"reasons"`
+	Inexact  []inexactDocument `json:"inexact,omitempty"` // why the kubelet may do something else
 }
 
 type reasonDocument struct {
@@ -179,7 +180,7 @@ func holdingsOn(m *topo.Machine, hs []place.Holding) []holdingDocument {
 
 func (v verdictOn) document() verdictDocument {
 	m := v.node.Machine
-	return verdictDocument{
+	return verdictDocument{Inexact: inexactOf(v.node),
 		Node: v.node.Name, Quality: v.node.Quality.String(), Fits: v.verdict.Fits(), Error: string(v.verdict.Error),
 		NUMAs: ids(m, v.verdict.NUMAs(m)), Holdings: holdingsOn(m, v.verdict.Holdings),
 		Reasons: each(v.verdict.Reasons, reason),

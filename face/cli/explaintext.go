@@ -146,6 +146,9 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 		fmt.Fprintf(b, "\nAll in all it is on one numa")
 	}
 	fmt.Fprintf(b, "; the node's policy is %s per %s.\n", rule.Policy, rule.Scope)
+	if e.holds.Source == ledger.Predicted && len(e.home.Inexact) > 0 {
+		writeWrapped(b, "", "The kubelet may do something else ("+inexactCodes(e.home)+"); kubectl tenon map "+e.home.Name+" says why.")
+	}
 }
 
 func (e *explanation) homeProblem() string {
@@ -238,11 +241,14 @@ func nodes(n int) string {
 
 func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 	rows := [][]string{{"NODE", "CONTAINER", "NUMAS", "GETS"}}
-	choice, coarse := false, false
+	choice, coarse, inexact := false, false, map[string]bool{}
 	for _, v := range fits[:min(limit, len(fits))] {
 		m, name := v.node.Machine, v.node.Name
 		if v.node.Quality == ledger.Coarse {
 			name, coarse = name+" (coarse)", true
+		}
+		if len(v.node.Inexact) > 0 {
+			name, inexact[inexactCodes(v.node)] = name+inexactMark, true
 		}
 		if len(v.verdict.Holdings) == 0 {
 			rows = append(rows, []string{name, "-", "-", "its share of CPUs and memory, nothing of its own"})
@@ -260,6 +266,10 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 	if coarse {
 		fmt.Fprintln(b, "\n(coarse) known by the amounts of its NodeResourceTopology alone")
 	}
+	for _, codes := range slices.Sorted(maps.Keys(inexact)) {
+		fmt.Fprintln(b)
+		writeWrapped(b, "", "(inexact) the kubelet may do something else ("+codes+"); kubectl tenon map NODE says why")
+	}
 	if choice {
 		fmt.Fprintln(b, "\n~ the kubelet may as well take other, equal devices")
 	}
@@ -273,7 +283,11 @@ func writeRefusals(b *bufio.Writer, refused []verdictOn, limit int) {
 		for _, r := range v.verdict.Reasons {
 			key += "\n" + r.Text()
 		}
-		groups[key] = append(groups[key], v.node.Name)
+		name := v.node.Name
+		if len(v.node.Inexact) > 0 {
+			name += inexactMark
+		}
+		groups[key] = append(groups[key], name)
 	}
 	keys := slices.SortedFunc(maps.Keys(groups), func(x, y string) int {
 		if d := len(groups[y]) - len(groups[x]); d != 0 {

@@ -64,7 +64,7 @@ coarse: it tells amounts, not which CPUs and devices they are.`,
 			if err := f.write(c.OutOrStdout(), nodes, problems, len(args) == 0 && f.machine == ""); err != nil {
 				return err
 			}
-			return writeNotes(c.OutOrStdout(), notes)
+			return writeNotes(c.OutOrStdout(), sortedProblems(slices.Concat(notes, warnings(nodes))))
 		},
 	}
 	c.Flags().BoolVar(&f.all, "all", false, "draw every node, however many there are")
@@ -128,7 +128,7 @@ func writeNotes(w io.Writer, notes []NodeProblem) error {
 	if len(notes) == 0 {
 		return nil
 	}
-	rows := [][]string{{"NODE", "WHAT IS ODD ABOUT ITS REPORT"}}
+	rows := [][]string{{"NODE", "WARNINGS"}}
 	for _, n := range notes {
 		rows = append(rows, []string{n.Node, n.Reason})
 	}

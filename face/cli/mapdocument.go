@@ -13,11 +13,16 @@ type mapDocument struct {
 }
 
 type nodeDocument struct {
-	Name         string          `json:"name"`
-	Quality      string          `json:"quality"` // exact or coarse
-	From         string          `json:"from"`    // NodeLayout, NodeResourceTopology or file
-	States       int             `json:"states"`  // in which the node may be; this is one of them
-	Notes        []string        `json:"notes"`   // what is odd about what the node reports
+	Name    string   `json:"name"`
+	Quality string   `json:"quality"` // exact or coarse
+	From    string   `json:"from"`    // NodeLayout, NodeResourceTopology or file
+	States  int      `json:"states"`  // in which the node may be; this is one of them
+	Notes   []string `json:"notes"`   // what is odd about what the node reports
+	// Inexact says why a prediction for the node may differ from what its kubelet does, RestartHazards what goes
+	// wrong if the kubelet is restarted now.
+	Inexact        []inexactDocument `json:"inexact"`
+	RestartHazards []hazardDocument  `json:"restartHazards"`
+
 	Policy       string          `json:"policy"`
 	Scope        string          `json:"scope"`
 	CPUsStatic   bool            `json:"cpusStatic"`
@@ -73,6 +78,7 @@ func nodeDocumentOf(n *ledger.Node) nodeDocument {
 	m := n.Machine
 	d := nodeDocument{
 		Name: n.Name, Quality: n.Quality.String(), From: "NodeLayout", States: 1 + len(n.Others), Notes: []string{},
+		Inexact: inexactOf(n), RestartHazards: hazardsOf(n),
 		Policy: n.Rules.Topology.Policy.String(), Scope: n.Rules.Topology.Scope.String(),
 		CPUsStatic: n.Rules.CPU.Static, MemoryStatic: n.Rules.Memory.Static,
 		ReservedCPUs: n.Rules.CPU.Reserved.String(), FreeCPUs: n.Usage.FreeCPUs().String(),

@@ -39,7 +39,11 @@ func Summary(w io.Writer, nodes []*ledger.Node) error {
 }
 
 func summaryRow(n *ledger.Node) []string {
-	row := []string{Printable(n.Name), n.Rules.Topology.Policy.String(), n.Rules.Topology.Scope.String()}
+	name := Printable(n.Name)
+	if len(n.Inexact) > 0 {
+		name += " (inexact)"
+	}
+	row := []string{name, n.Rules.Topology.Policy.String(), n.Rules.Topology.Scope.String()}
 	if n.Machine == nil || n.Usage == nil {
 		return append(row, "?", "?", "?", "?")
 	}
