@@ -7,6 +7,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,13 +29,15 @@ const (
 	Match = "NodeResourceTopologyMatch"
 )
 
-// What to do with a node of which too little is known: UnknownNodes, CoarseNodes and SilentNodes.
+// What to do with a node of which too little is known: UnknownNodes, CoarseNodes, SilentNodes and InexactNodes.
 const (
 	Allow  = "Allow"  // let pods in, as a scheduler that knows nothing of numas would; prefer known nodes
 	Refuse = "Refuse" // keep pods that need alignment away
 	// AllowWithoutDemand lets pods in that demand nothing of their own, and keeps the others away: what
 	// they demand cannot be promised there. It is a value of UnknownNodes.
 	AllowWithoutDemand = "AllowWithoutDemand"
+	// Deny is the opposite of Allow for what pods ask for: PodLogs.
+	Deny = "Deny"
 )
 
 // Args are the arguments of the plugin (pluginConfig in KubeSchedulerConfiguration).
@@ -53,6 +56,17 @@ type Args struct {
 	// TurnTimeoutSeconds bounds how long a pod waits for a pod before it on its way to the same node;
 	// after that it is scheduled anew. 1..3600; 30 when zero.
 	TurnTimeoutSeconds int32 `json:"turnTimeoutSeconds,omitempty"`
+
+	// InexactNodes is for nodes whose kubelet may do something else than is predicted, such as one of a release
+	// that is not known, and whose layout says so: Allow or Refuse; Allow when empty. Refuse keeps pods away that
+	// would hold something there.
+	InexactNodes string `json:"inexactNodes,omitempty"`
+	// KeepRestartable keeps pods away from nodes where their CPUs would be the last ones that containers without
+	// CPUs of their own share, if the node's kubelet could not start again then.
+	KeepRestartable bool `json:"keepRestartable,omitempty"`
+	// PodLogs is for the annotation tenon.sh/log-level of pods: Allow or Deny; Allow when empty. Lines that are
+	// logged for its sake are bounded: 600 in a minute for all pods.
+	PodLogs string `json:"podLogs,omitempty"`
 
 	// LayoutSelector is a label selector, such as tenon.sh/shard=a: the scheduler reads what nodes publish under
 	// labels that it matches, and takes pods to nodes with such labels only; all when empty.
@@ -116,14 +130,8 @@ func (a Args) complete() (Args, error) {
 	if a.Strategy, err = a.Strategy.complete(tenonKind, score.Names()); err != nil {
 		return Args{}, err
 	}
-	if a.UnknownNodes == "" {
-		a.UnknownNodes = Allow
-	}
-	if a.CoarseNodes == "" {
-		a.CoarseNodes = Allow
-	}
-	if a.SilentNodes == "" {
-		a.SilentNodes = Allow
+	for _, field := range []*string{&a.UnknownNodes, &a.CoarseNodes, &a.SilentNodes, &a.InexactNodes, &a.PodLogs} {
+		*field = cmp.Or(*field, Allow)
 	}
 	for _, c := range []check{
 		{"silentNodes", a.SilentNodes, []string{Allow, Refuse}},
@@ -131,6 +139,8 @@ func (a Args) complete() (Args, error) {
 		{"kind", a.Kind, []string{"", tenonKind}},
 		{"unknownNodes", a.UnknownNodes, []string{Allow, Refuse, AllowWithoutDemand}},
 		{"coarseNodes", a.CoarseNodes, []string{Allow, Refuse}},
+		{"inexactNodes", a.InexactNodes, []string{Allow, Refuse}},
+		{"podLogs", a.PodLogs, []string{Allow, Deny}},
 	} {
 		if err := c.fails(tenonKind); err != nil {
 			return Args{}, err

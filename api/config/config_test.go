@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,13 +21,15 @@ func TestDecode(t *testing.T) {
 		`{"apiVersion":"tenon.sh/v1alpha1","kind":"TenonArgs"}`:     {APIVersion: "tenon.sh/v1alpha1", Kind: "TenonArgs", UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
 		`{"unknownNodes":"","coarseNodes":"Allow","apiVersion":""}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
 		`{"layoutSelector":"tenon.sh/shard in (a, b)"}`:             {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30, LayoutSelector: "tenon.sh/shard in (a, b)"},
-		`{"silentNodes":"Refuse"}`:                                  {UnknownNodes: Allow, CoarseNodes: Allow, SilentNodes: Refuse, TurnTimeoutSeconds: 30},
+		`{"inexactNodes":"Refuse","keepRestartable":true,"podLogs":"Deny"}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30,
+			InexactNodes: Refuse, KeepRestartable: true, PodLogs: Deny},
+		`{"silentNodes":"Refuse"}`: {UnknownNodes: Allow, CoarseNodes: Allow, SilentNodes: Refuse, TurnTimeoutSeconds: 30},
 		"scoringStrategy:\n  type: MostAllocated\n  resources: [{name: cpu, weight: 3}, {name: memory, weight: 0}]\n": {UnknownNodes: Allow,
 			CoarseNodes: Allow, TurnTimeoutSeconds: 30, Strategy: Strategy{"MostAllocated", []Weight{{"cpu", 3}, {"memory", 1}}}},
 		`{"scoringStrategy":{"type":"Tenon"}}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
 	} {
-		if want.SilentNodes == "" {
-			want.SilentNodes = Allow
+		for _, field := range []*string{&want.SilentNodes, &want.InexactNodes, &want.PodLogs} {
+			*field = cmp.Or(*field, Allow)
 		}
 		if want.Strategy.Type == "" {
 			want.Strategy.Type = "Tenon"
@@ -42,6 +45,9 @@ func TestDecode(t *testing.T) {
 		`{"unknownNode":"Refuse"}`:                               "unknownNode",
 		`{"unknownNodes":"Maybe"}`:                               `unknownNodes: unknown value "Maybe": want one of Allow, Refuse, AllowWithoutDemand`,
 		`{"coarseNodes":"AllowWithoutDemand"}`:                   `coarseNodes: unknown value "AllowWithoutDemand": want one of Allow, Refuse`,
+		`{"inexactNodes":"Deny"}`:                                `inexactNodes: unknown value "Deny": want one of Allow, Refuse`,
+		`{"podLogs":"Refuse"}`:                                   `podLogs: unknown value "Refuse": want one of Allow, Deny`,
+		`{"keepRestartable":"yes"}`:                              "keepRestartable",
 		`{"silentNodes":"Maybe"}`:                                `silentNodes: unknown value "Maybe": want one of Allow, Refuse`,
 		`{"unknownNodes":"Allow","unknownNodes":"Refuse"}`:       "unknownNodes",
 		`{"turnTimeoutSeconds":-1}`:                              "-1",

@@ -99,9 +99,9 @@ type NodeLayoutList struct {
 // with the error as message, where it refuses it.
 const ConditionAccepted = "Accepted"
 
-// ConditionExact is the condition that the scheduler sets on a layout that it uses: True where it knows of
-// no reason why a prediction for the node may differ from what the kubelet does, False, with the reasons as
-// message, where the layout's inexact list has any.
+// ConditionExact is the condition that the scheduler sets on a layout that it uses: False, with the reasons as
+// message, where the layout's inexact list has any, and True once they are gone. A layout that never had any
+// has no such condition.
 const ConditionExact = "Exact"
 
 // NodeLayoutStatus is what the scheduler made of the layout.

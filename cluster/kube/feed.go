@@ -1,10 +1,8 @@
 package kube
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +44,7 @@ type Feed struct {
 	onTopology func(node string, err error)
 	onOdd      func(node string, conditions []string)
 	onFreed    func(node string)
+	onReport   func(l *v1alpha1.NodeLayout)
 	// ended has the UIDs of pods that will never hold anything again, dropped and goneTopologies the
 	// resource versions of objects that were deleted: what hints still tell of them is old.
 	ended, dropped, goneTopologies memory
@@ -86,7 +85,7 @@ func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(n
 		onRefused = func(string, error) {}
 	}
 	return &Feed{book: book, onOutcome: onOutcome, onRefused: onRefused,
-		onTopology: func(string, error) {}, onFreed: func(string) {}, onOdd: func(string, []string) {},
+		onTopology: func(string, error) {}, onFreed: func(string) {}, onReport: func(*v1alpha1.NodeLayout) {}, onOdd: func(string, []string) {},
 		bound: newBoundPods(), versions: map[string]version{}, problems: map[string]string{},
 		exact: map[string]bool{}, coarse: map[string]*coarse{},
 		paces: map[string]*pace{}, now: time.Now,
@@ -259,7 +258,12 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	for _, o := range out {
 		f.onOutcome(o)
 	}
+	f.onReport(l)
 }
+
+// OnReport has a function called with every layout that is in the book. It is set before the first event, and
+// must not call the feed.
+func (f *Feed) OnReport(do func(*v1alpha1.NodeLayout)) { f.onReport = do }
 
 // newer notes the version of a layout, and reports whether it tells more than what is known.
 func (f *Feed) newer(l *v1alpha1.NodeLayout) bool {
@@ -326,34 +330,4 @@ func (f *Feed) Problem(node string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.problems[node]
-}
-
-// Describe tells an outcome in one line.
-func Describe(o ledger.Outcome) string {
-	if o.Result == ledger.Rejected {
-		return fmt.Sprintf("pod %s on node %s: refused (%s): predicted %s", o.Pod, o.Node, o.Error, Holdings(o.Predicted))
-	}
-	return fmt.Sprintf("pod %s on node %s: %s: predicted %s, seen %s", o.Pod, o.Node, o.Result, Holdings(o.Predicted), Holdings(o.Seen))
-}
-
-// Holdings tells holdings in one line, in the order of containers.
-func Holdings(hs []place.Holding) string {
-	var parts []string
-	for _, h := range hs {
-		s := h.Container + ":"
-		if !h.CPUs.Empty() {
-			s += " cpus " + h.CPUs.String()
-		}
-		for _, b := range h.Memory {
-			s += fmt.Sprintf(" %s numas %b", place.Quantity(b.Kind, b.Bytes), b.NUMAs)
-		}
-		for _, d := range h.Devices {
-			s += " " + d.Resource + " " + strings.Join(d.IDs, ",")
-		}
-		parts = append(parts, s)
-	}
-	if len(parts) == 0 {
-		return "nothing"
-	}
-	return strings.Join(parts, "; ")
 }

@@ -252,7 +252,7 @@ func TestAPodDeletedByForceHoldsUntilItsNodeSaysOtherwise(t *testing.T) {
 func TestAPodThatItsNodeRefusesIsToldAndItsShapeKeptAway(t *testing.T) {
 	book := ledger.New()
 	var told []string
-	f := NewFeed(book, func(o ledger.Outcome) { told = append(told, Describe(o)) }, nil)
+	f := NewFeed(book, func(o ledger.Outcome) { told = append(told, Describe(nil, o)) }, nil)
 	f.Begin()
 	f.Layout(layoutOf(t, "n", 1))
 	f.Pod(bind(four("p"), "n", noon))
@@ -332,7 +332,7 @@ func TestOnlyPodsThatAreAlignedAreBooked(t *testing.T) {
 func TestOutcomesAreTold(t *testing.T) {
 	book := ledger.New()
 	var told []string
-	f := NewFeed(book, func(o ledger.Outcome) { told = append(told, Describe(o)) }, nil)
+	f := NewFeed(book, func(o ledger.Outcome) { told = append(told, Describe(nil, o)) }, nil)
 	f.Begin()
 	f.Layout(layoutOf(t, "n", 1))
 	f.Pod(bind(four("right"), "n", noon))

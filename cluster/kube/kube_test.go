@@ -12,7 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // list reads "cpu=2 memory=1Gi".
@@ -189,5 +192,23 @@ func TestThePodIsNotChanged(t *testing.T) {
 		if c.Name != "" {
 			t.Errorf("container %s was written behind the init containers", c.Name)
 		}
+	}
+}
+
+// A NUMA node is named as the kernel names it, not by its bit in a mask.
+func TestHoldingsNameNUMANodesByTheirIDs(t *testing.T) {
+	m, err := topo.New(topo.Spec{NUMAs: []topo.NUMA{{ID: 0, Bytes: 1 << 30}, {ID: 8, Bytes: 1 << 30}, {ID: 9, Bytes: 1 << 30}},
+		Cores: []topo.CoreSpec{{NUMA: 0, CPUs: idset.Of[idset.CPU](0)}, {NUMA: 8, CPUs: idset.Of[idset.CPU](1)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](1), Memory: []place.Block{
+		{Kind: "memory", NUMAs: 0b010, Bytes: 1 << 20}, {Kind: "hugepages-2Mi", NUMAs: 0b101, Bytes: 2 << 20}}}}
+	if got, want := Holdings(m, held), "c: cpus 1 1Mi memory numas 8 2Mi hugepages-2Mi numas 0,9"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	out := ledger.Outcome{Pod: ledger.PodID{Namespace: "default", Name: "p"}, Node: "n", Result: ledger.Wrong, Predicted: held[:1], Seen: nil}
+	if got := Describe(m, out); !strings.Contains(got, "numas 8 ") || strings.Contains(got, "numas 10") {
+		t.Errorf("outcome is told as %s", got)
 	}
 }

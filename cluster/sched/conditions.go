@@ -11,10 +11,12 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// conditions writes the condition of layouts that are refused, and takes it back when they are mended.
-// Layouts that were never refused are not written to.
+// conditions writes the conditions of layouts: Accepted of those that are refused, Exact of those that say why
+// predictions may differ. It takes both back when that is over. Other layouts are not written to.
 type conditions struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 	logger klog.Logger
@@ -64,13 +66,38 @@ func write(ctx context.Context, w *client.Client, node string) error {
 	if err != nil {
 		return err
 	}
-	want := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Understood", ObservedGeneration: l.Generation}
-	if _, err := l.Core(); err != nil {
-		want.Status, want.Reason, want.Message = metav1.ConditionFalse, "Malformed", err.Error()
-	}
-	if !meta.SetStatusCondition(&l.Status.Conditions, want) {
+	if !judge(l) {
 		return nil
 	}
 	_, err = w.UpdateStatus(ctx, l, metav1.UpdateOptions{FieldManager: "tenon-scheduler"})
 	return err
+}
+
+// judge sets the conditions of a layout, and reports whether they have changed.
+func judge(l *v1alpha1.NodeLayout) (changed bool) {
+	set := func(c metav1.Condition) {
+		c.ObservedGeneration = l.Generation
+		changed = meta.SetStatusCondition(&l.Status.Conditions, c) || changed
+	}
+	c, err := l.Core()
+	if err != nil {
+		set(metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: "Malformed",
+			Message: clipNote(printable.Text(err.Error()))})
+		// Nothing is predicted from it.
+		return meta.RemoveStatusCondition(&l.Status.Conditions, v1alpha1.ConditionExact) || changed
+	}
+	set(metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Understood"})
+	if len(c.Inexact) > 0 || meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact) != nil {
+		set(exactness(c.Inexact))
+	}
+	return changed
+}
+
+// exactness is the condition Exact for some reasons why predictions may differ.
+func exactness(reasons []ledger.Inexact) metav1.Condition {
+	if len(reasons) == 0 {
+		return metav1.Condition{Type: v1alpha1.ConditionExact, Status: metav1.ConditionTrue, Reason: "NoReasonToDoubt"}
+	}
+	return metav1.Condition{Type: v1alpha1.ConditionExact, Status: metav1.ConditionFalse, Reason: "Inexact",
+		Message: clipNote(printable.Text(messages(reasons)))}
 }

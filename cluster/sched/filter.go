@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // Filter keeps the pod from nodes whose managers would refuse it. For nearly all nodes that take the pod,
@@ -27,7 +28,8 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 
 // choosy reports whether the profile keeps pods away from nodes that would take them.
 func (p *Plugin) choosy() bool {
-	return p.args.CoarseNodes == config.Refuse || p.args.SilentNodes == config.Refuse
+	return p.args.CoarseNodes == config.Refuse || p.args.SilentNodes == config.Refuse ||
+		p.args.InexactNodes == config.Refuse || p.args.KeepRestartable
 }
 
 // judged is Filter of a node in a slot, -1 if the ledger does not know it.
@@ -45,6 +47,9 @@ func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 	}
 	if no := p.refuses(s, n, o, slot); no != nil {
 		return s.answered(name, no.reasons, no.status())
+	}
+	if status := p.guards(s, n); status != nil {
+		return s.answered(name, nil, status)
 	}
 	if o != nil && !o.spares(s.pod) {
 		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "pods that are nominated to the node would lose their place"))
@@ -78,10 +83,10 @@ func (p *Plugin) unknown(s *state, n *ledger.Node, node string) *fwk.Status {
 		return nil
 	}
 	if why := p.feed.Problem(node); why != "" {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node layout is refused: "+why)
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node layout is refused: "+printable.Text(why))
 	}
 	if why := p.feed.TopologyProblem(node); why != "" {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "what the node reports is refused: "+why)
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "what the node reports is refused: "+printable.Text(why))
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node has no layout")
 }

@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"strconv"
+
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -20,6 +22,8 @@ type schedulerMetrics struct {
 	foreign     *metrics.Counter
 	layouts     *metrics.Counter
 	topologies  *metrics.Counter
+	exceeded    *metrics.CounterVec
+	suppressed  *metrics.Counter
 }
 
 func counter(name, help string) *metrics.CounterOpts {
@@ -33,7 +37,8 @@ func newMetrics() *schedulerMetrics {
 		woken: metrics.NewCounter(counter("pods_woken_total",
 			"Pods that were refused and are tried again because a node may have room for them now.")),
 		predictions: metrics.NewCounterVec(counter("predictions_total",
-			"Predictions met by what the node did, by result (confirmed, wrong, rejected)."), []string{"result"}),
+			"Predictions met by what the node did, by result (confirmed, wrong, rejected), and by whether predictions for the node were exact."),
+			[]string{"result", "exact"}),
 		wrong: metrics.NewCounterVec(counter("predictions_wrong_total",
 			"Wrong predictions, by the node's topology manager policy and by what differs first (cpus, memory, devices, containers)."),
 			[]string{"policy", "differs"}),
@@ -45,9 +50,15 @@ func newMetrics() *schedulerMetrics {
 			"Node layouts that could not be read and were refused.")),
 		topologies: metrics.NewCounter(counter("noderesourcetopologies_refused_total",
 			"NodeResourceTopologies of nodes without a layout that could not be read and were refused.")),
+		exceeded: metrics.NewCounterVec(counter("budgets_exceeded_total",
+			"Work that was not done because it would cost too much, by what it was (pod: a pod was refused; victims: no further sets of victims were tried)."),
+			[]string{"what"}),
+		suppressed: metrics.NewCounter(counter("pod_log_lines_suppressed_total",
+			"Lines that annotations of pods ask for and that were not logged, because too many pods ask.")),
 	}
 	// A second scheduler in one process finds the names taken; its counters are then not served.
-	for _, c := range []metrics.Registerable{m.predicted, m.woken, m.predictions, m.wrong, m.rejected, m.foreign, m.layouts, m.topologies} {
+	for _, c := range []metrics.Registerable{m.predicted, m.woken, m.predictions, m.wrong, m.rejected, m.foreign, m.layouts, m.topologies,
+		m.exceeded, m.suppressed} {
 		if err := legacyregistry.Register(c); err != nil {
 			metrics.NewKubeRegistry().MustRegister(c)
 		}
@@ -78,7 +89,7 @@ func (m *schedulerMetrics) outcome(o ledger.Outcome, n *ledger.Node) {
 	if m == nil {
 		return
 	}
-	m.predictions.WithLabelValues(string(o.Result)).Inc()
+	m.predictions.WithLabelValues(string(o.Result), strconv.FormatBool(n != nil && len(n.Inexact) == 0)).Inc()
 	if o.Foreign {
 		m.foreign.Inc()
 	}
@@ -91,6 +102,26 @@ func (m *schedulerMetrics) outcome(o ledger.Outcome, n *ledger.Node) {
 		m.wrong.WithLabelValues(policy, differs(o.Predicted, o.Seen)).Inc()
 	case ledger.Rejected:
 		m.rejected.WithLabelValues(string(o.Error)).Inc()
+	}
+}
+
+// exceeds counts work that is not done because it would cost too much.
+func (m *schedulerMetrics) exceeds(what string) {
+	if m != nil {
+		m.exceeded.WithLabelValues(what).Inc()
+	}
+}
+
+// What may cost too much.
+const (
+	budgetPod     = "pod"
+	budgetVictims = "victims"
+)
+
+// suppresses counts a line about a pod that is not logged.
+func (m *schedulerMetrics) suppresses() {
+	if m != nil {
+		m.suppressed.Inc()
 	}
 }
 
@@ -136,6 +167,9 @@ type gauges struct {
 	waiting inspect.Waiting
 	nodes   *metrics.Desc
 	oldest  *metrics.Desc
+	inexact *metrics.Desc
+	hazards *metrics.Desc
+	feed    *metrics.Desc
 }
 
 func newGauges(s inspect.Source) *gauges {
@@ -144,6 +178,13 @@ func newGauges(s inspect.Source) *gauges {
 			[]string{"quality"}, nil, metrics.ALPHA, ""),
 		oldest: metrics.NewDesc("tenon_oldest_prediction_seconds",
 			"Age of the oldest prediction that its node has not reported yet; 0 where there is none.", nil, nil, metrics.ALPHA, ""),
+		inexact: metrics.NewDesc("tenon_nodes_inexact",
+			"Nodes for which predictions may differ from what the kubelet does, by the code of the reason.", []string{"code"}, nil, metrics.ALPHA, ""),
+		hazards: metrics.NewDesc("tenon_restart_hazards",
+			"1 for each node whose kubelet would not start again, or would end pods, if it were restarted now, by what goes wrong.",
+			[]string{"node", "hazard"}, nil, metrics.ALPHA, ""),
+		feed: metrics.NewDesc("tenon_feed_running",
+			"1 if what nodes and pods report has been read and is followed, 0 while it is not.", nil, nil, metrics.ALPHA, ""),
 	}
 }
 
@@ -151,6 +192,9 @@ func newGauges(s inspect.Source) *gauges {
 func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- g.nodes
 	ch <- g.oldest
+	ch <- g.inexact
+	ch <- g.hazards
+	ch <- g.feed
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -159,4 +203,48 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 		ch <- metrics.NewLazyConstMetric(g.nodes, metrics.GaugeValue, float64(n), quality)
 	}
 	ch <- metrics.NewLazyConstMetric(g.oldest, metrics.GaugeValue, g.waiting.Oldest(g.source).Seconds())
+	for code, n := range g.inexactNodes() {
+		ch <- metrics.NewLazyConstMetric(g.inexact, metrics.GaugeValue, float64(n), code)
+	}
+	for n := range g.source.Book.Snapshot().All() {
+		for _, h := range dangers(n) {
+			ch <- metrics.NewLazyConstMetric(g.hazards, metrics.GaugeValue, 1, n.Name, string(h.Code))
+		}
+	}
+	running := 0.0
+	if g.source.Health() == nil {
+		running = 1
+	}
+	ch <- metrics.NewLazyConstMetric(g.feed, metrics.GaugeValue, running)
+}
+
+// knownCodes are the codes that agents of this release send. A node may send any other, and a label with every value
+// that it thinks of would grow without bound.
+func knownCodes() []ledger.InexactCode {
+	return []ledger.InexactCode{ledger.UnknownKubeletVersion, ledger.UnmodelledFeatureGate, ledger.UnhealthyDevices,
+		ledger.RulesFromFiles, ledger.KubeletUnusable, ledger.ReleaseOrder, ledger.HoldingsOmitted}
+}
+
+const otherCode = "other"
+
+// inexactNodes counts nodes by code. Every known code is there.
+func (g *gauges) inexactNodes() map[string]int {
+	out := map[string]int{otherCode: 0}
+	for _, code := range knownCodes() {
+		out[string(code)] = 0
+	}
+	for n := range g.source.Book.Snapshot().All() {
+		has := map[string]bool{}
+		for _, r := range n.Inexact {
+			code := string(r.Code)
+			if _, known := out[code]; !known {
+				code = otherCode
+			}
+			has[code] = true
+		}
+		for code := range has {
+			out[code]++
+		}
+	}
+	return out
 }

@@ -39,7 +39,7 @@ func (u *usual) asked(uid string, p *place.Pod) (mix *score.Mix, renewed bool) {
 		u.recent = score.NewRecent()
 		u.taken = u.recent.Mix()
 	}
-	if u.recent.Add(uid, p) && differ(u.taken, u.recent.Mix()) {
+	if len(p.Containers) <= maxLearned && u.recent.Add(uid, p) && differ(u.taken, u.recent.Mix()) {
 		u.taken, renewed = u.recent.Mix(), true
 	}
 	return u.taken, renewed

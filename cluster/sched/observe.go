@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // attempt is what is noted of one scheduling cycle, for those who ask later. It decides nothing.
@@ -35,7 +36,7 @@ func (a *attempt) read(s *state) {
 	if !a.log.on(logData) {
 		return
 	}
-	a.log.info(logData, "Pod read", "shape", s.pod.Shape(), "policy", s.demand.Policy.String(), "scope", s.demand.Scope.String(),
+	a.log.info(logData, "Pod read", "shape", bounded(s.shape), "policy", s.demand.Policy.String(), "scope", s.demand.Scope.String(),
 		"align", s.demand.Align.String(), "ignore", s.demand.Ignore.String())
 }
 
@@ -85,7 +86,7 @@ func (p *Plugin) reserved(s *state, node string, v place.Verdict, status *fwk.St
 		p.metrics.made()
 	}
 	if s.log.on(logDecision) {
-		s.log.info(logDecision, "Reserved", "node", node, "holdings", kube.Holdings(v.Holdings))
+		s.log.info(logDecision, "Reserved", "node", node, "holdings", kube.Holdings(s.machine(node), v.Holdings))
 	}
 	return status
 }
@@ -99,7 +100,7 @@ func (s *state) turned(node string, v place.Verdict, status *fwk.Status) *fwk.St
 	}
 	s.decision.Turn(v.Holdings)
 	if s.log.on(logData) {
-		s.log.info(logData, "Turn has come", "node", node, "holdings", kube.Holdings(v.Holdings))
+		s.log.info(logData, "Turn has come", "node", node, "holdings", kube.Holdings(s.machine(node), v.Holdings))
 	}
 	return status
 }
@@ -117,6 +118,22 @@ func (p *Plugin) PostBind(_ context.Context, cs fwk.CycleState, pod *v1.Pod, nod
 		s.decision.Bound()
 		s.log.info(logData, "Bound", "node", node)
 	}
+}
+
+// machine returns the machine of a node, or nil.
+func (s *state) machine(node string) *topo.Machine {
+	if n := s.snap.Node(node); n != nil {
+		return n.Machine
+	}
+	return nil
+}
+
+// machine returns the machine of a node, or nil.
+func (s *Shared) machine(node string) *topo.Machine {
+	if n := s.Book.Snapshot().Node(node); n != nil {
+		return n.Machine
+	}
+	return nil
 }
 
 // came notes how a prediction came out.

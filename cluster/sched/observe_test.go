@@ -202,9 +202,14 @@ func TestOutcomesAreCounted(t *testing.T) {
 			t.Errorf("%v are counted, want %v", got, want)
 		}
 	}
-	of(2, m.predictions.WithLabelValues("confirmed"))
-	of(5, m.predictions.WithLabelValues("wrong"))
-	of(1, m.predictions.WithLabelValues("rejected"))
+	of(2, m.predictions.WithLabelValues("confirmed", "true"))
+	of(4, m.predictions.WithLabelValues("wrong", "true"))
+	of(1, m.predictions.WithLabelValues("wrong", "false")) // of the node nothing is known any more
+	of(1, m.predictions.WithLabelValues("rejected", "true"))
+	inexact := *n
+	inexact.Inexact = []ledger.Inexact{{Code: ledger.RulesFromFiles}}
+	m.outcome(ledger.Outcome{Result: ledger.Confirmed, Predicted: a, Seen: a}, &inexact)
+	of(1, m.predictions.WithLabelValues("confirmed", "false"))
 	for labels, want := range map[[2]string]float64{{"restricted", "cpus"}: 1, {"restricted", "memory"}: 1, {"restricted", "devices"}: 1,
 		{"restricted", "containers"}: 1, {"unknown", "cpus"}: 1} {
 		of(want, m.wrong.WithLabelValues(labels[0], labels[1]))

@@ -50,7 +50,8 @@ type Plugin struct {
 	decisions *inspect.Decisions
 	metrics   *schedulerMetrics
 	odd       *once
-	demands   *once // kinds of pods with demands of which nodes were asked
+	lines     *lineLimit // nil in tests: nothing is bounded
+	demands   *once      // kinds of pods with demands of which nodes were asked
 	usual     *usual
 	handle    fwk.Handle // nil in tests that serve no API
 	// percentage is percentageOfNodesToScore of profiles that do not say it; 0: kube-scheduler decides.
@@ -96,6 +97,7 @@ type Shared struct {
 	index      *ledger.Index
 	amounts    *amounts // nil until there is a client
 	odd        once
+	lines      *lineLimit
 	demands    once
 	vain       vain
 	sleepers   *sleepers // nil until there is a scheduler
@@ -119,6 +121,9 @@ func New(s *Shared) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugi
 
 // named returns the factory of the plugin under one of its names.
 func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	if s.lines == nil {
+		s.lines = newLineLimit(s.metrics)
+	}
 	if s.replies == nil {
 		s.replies, s.index = newReplies(), ledger.NewIndex(maxKinds)
 	}
@@ -138,7 +143,7 @@ func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Han
 			}
 		}
 		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, replies: s.replies, index: s.index, vain: &s.vain,
-			logger: klog.FromContext(ctx).WithName(Name), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, demands: &s.demands, usual: &s.usual, handle: h, amounts: s.amounts, percentage: s.percentage}
+			logger: loggerOf(ctx), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, lines: s.lines, demands: &s.demands, usual: &s.usual, handle: h, amounts: s.amounts, percentage: s.percentage}
 		if args := s.preempts[profileOf(h)]; args != nil {
 			if p.preemption, err = newPreemption(ctx, p, args); err != nil {
 				return nil, err
@@ -244,6 +249,9 @@ func translate(pod *v1.Pod) (*state, *fwk.Status) {
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
+	if why := oversized(pod); why != "" && !cp.Plain() {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
 	demand, err := kube.Demand(pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
@@ -253,11 +261,7 @@ func translate(pod *v1.Pod) (*state, *fwk.Status) {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
 	shape := cp.Shape()
-	key := shape
-	for _, c := range cp.Containers {
-		key += "/" + c.Name
-	}
-	return &state{uid: string(pod.UID), pod: cp, key: key, shape: shape, demand: demand, wish: wish}, nil
+	return &state{uid: string(pod.UID), pod: cp, key: keyOf(shape, cp.Containers), shape: shape, demand: demand, wish: wish}, nil
 }
 
 // refusal turns a verdict's reasons into a status.

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	frameworkpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // plan is who has to go from a node, and why there.
@@ -205,7 +207,7 @@ func (pre *preemption) told(evict evictor) evictor {
 			return nil
 		}
 		pre.handle.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(pod, by.Obj(), v1.EventTypeNormal,
-			"PreemptedForAlignment", "Preempting", "%s", p.note(p.victims[i]))
+			"PreemptedForAlignment", "Preempting", "%s", clipNote(printable.Text(p.note(p.victims[i]))))
 		return nil
 	}
 }

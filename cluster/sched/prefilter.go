@@ -17,6 +17,9 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	}
 	s, status := translate(pod)
 	if status != nil {
+		if oversized(pod) != "" {
+			p.metrics.exceeds(budgetPod)
+		}
 		return nil, p.begin(pod).failed(status)
 	}
 	if s.pod.Plain() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // pardonAfter is how long a shape that a node has refused is kept away from it at most. A report of the
@@ -23,6 +24,7 @@ type rejections struct {
 	pardon   func(node string)
 	later    func(time.Duration, func())
 	logger   klog.Logger
+	machine  func(node string) *topo.Machine
 }
 
 func (r *rejections) came(o ledger.Outcome) {
@@ -30,10 +32,10 @@ func (r *rejections) came(o ledger.Outcome) {
 		return
 	}
 	r.logger.Info("A node refused a pod that was predicted to fit", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name),
-		"node", o.Node, "reason", o.Error, "outcome", kube.Describe(o))
+		"node", o.Node, "reason", o.Error, "outcome", kube.Describe(r.machine(o.Node), o))
 	r.later(pardonAfter, func() { r.pardon(o.Node) })
 	pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: o.Pod.Namespace, Name: o.Pod.Name, UID: types.UID(o.Pod.UID)}
 	r.recorder.Eventf(pod, nil, v1.EventTypeWarning, "PlacementRefused", "Scheduling",
 		"node %s refused the pod (%s) though it was predicted to fit (%s); pods like it are kept off the node until it has reported again",
-		o.Node, o.Error, kube.Holdings(o.Predicted))
+		o.Node, o.Error, kube.Holdings(r.machine(o.Node), o.Predicted))
 }

@@ -21,7 +21,7 @@ func TestARefusedShapeIsKeptAwayForAWhile(t *testing.T) {
 	p := newPlugin(t, refuse)
 	recorder := events.NewFakeRecorder(8)
 	var due []func()
-	r := &rejections{recorder: recorder, pardon: p.book.Pardon, logger: klog.Background(),
+	r := &rejections{recorder: recorder, pardon: p.book.Pardon, machine: (&Shared{Book: p.book}).machine, logger: klog.Background(),
 		later: func(_ time.Duration, do func()) { due = append(due, do) }}
 	p.feed = kube.NewFeed(p.book, r.came, nil)
 	p.feed.Begin()

@@ -23,8 +23,16 @@ import (
 // maxKinds bounds the kinds that are remembered: a cluster has few at a time, and forgetting costs only time.
 const maxKinds = 256
 
-// maxReasons bounds the refusals that are remembered of one kind; others are worked out whenever they are asked for.
-const maxReasons = 4096
+// What is remembered is bounded in bytes, too. maxCellBytes is for the cells of all kinds, and maxReasons and
+// maxReasonBytes for the refusals of one; others are worked out whenever they are asked for.
+const (
+	maxCellBytes   = 64 << 20
+	maxReasons     = 4096
+	maxReasonBytes = 128 << 10
+)
+
+// most returns how many kinds are remembered of a cluster of so many nodes.
+func most(slots int) int { return max(8, min(maxKinds, maxCellBytes/16/max(1, slots))) }
 
 // question is what of a pod, and of the profile that schedules it, decides what nodes say.
 type question struct {
@@ -52,6 +60,7 @@ type replied struct {
 
 	mu       sync.Mutex
 	numbers  map[string]int
+	bytes    int // of the refusals that are remembered
 	refusals atomic.Pointer[[]*no]
 }
 
@@ -107,7 +116,7 @@ func (r *replies) of(k question, mix *score.Mix, slots int) *replied {
 	r.now++
 	out := r.kinds[k]
 	if out == nil || out.mix != mix {
-		if out == nil && len(r.kinds) >= maxKinds {
+		for out == nil && len(r.kinds) >= most(slots) {
 			r.forget()
 		}
 		out = &replied{mix: mix, numbers: map[string]int{}}
@@ -169,9 +178,11 @@ func (r *replied) number(n *no) int64 {
 	if i, ok := r.numbers[key]; ok {
 		return int64(-1 - i)
 	}
-	if len(list) >= maxReasons {
+	size := 2 * len(key) // the reasons, and their texts
+	if len(list) >= maxReasons || r.bytes+size > maxReasonBytes {
 		return 0
 	}
+	r.bytes += size
 	r.numbers[key] = len(list)
 	list = append(list, n)
 	r.refusals.Store(&list)

@@ -16,9 +16,6 @@ const (
 	topologyOdd     = "NodeResourceTopologyOdd"
 )
 
-// maxNote is less than the API server allows for an event's note, in bytes.
-const maxNote = 1000
-
 // reports tells administrators what is wrong with what nodes report: in the log, the metrics, and by events
 // that kubectl describe node shows.
 type reports struct {
@@ -31,23 +28,20 @@ type reports struct {
 func (r *reports) refused(node string, err error) {
 	r.metrics.refusedTopology()
 	r.logger.Error(err, "NodeResourceTopology refused", "node", node)
-	r.event(node, topologyRefused, err.Error())
+	r.event(node, v1.EventTypeWarning, topologyRefused, err.Error())
 }
 
 // odd is told of what in an object was not understood or put right.
 func (r *reports) odd(node string, conditions []string) {
 	r.logger.Info("NodeResourceTopology is not understood as a whole", "node", node, "conditions", conditions)
-	r.event(node, topologyOdd, strings.Join(conditions, "; "))
+	r.event(node, v1.EventTypeWarning, topologyOdd, strings.Join(conditions, "; "))
 }
 
-func (r *reports) event(node, reason, note string) {
+func (r *reports) event(node, kind, reason, note string) {
 	if r.recorder == nil {
 		return
 	}
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote], "") + "..."
-	}
 	// The UID is what kubelets and kubectl describe take for it.
 	at := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}
-	r.recorder.Eventf(at, nil, v1.EventTypeWarning, reason, "Reading", "%s", note)
+	r.recorder.Eventf(at, nil, kind, reason, "Reading", "%s", clipNote(note))
 }

@@ -2,7 +2,11 @@ package sched
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -36,31 +40,28 @@ type Scheduler struct {
 // The layouts come from the scheduler's own informer: an informer of the plugin's own might be behind
 // the queueing hint of the same event, and a pod that wakes too early sleeps for minutes.
 func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.Outcome)) (*Scheduler, error) {
-	logger := klog.FromContext(ctx).WithName(Name)
+	logger := loggerOf(ctx)
 	s := newShared(logger, onOutcome)
 	cc, sched, selector, err := setUp(ctx, opts, s)
 	if err != nil {
 		return nil, fmt.Errorf("set up scheduler: %w", err)
 	}
-	if err := served(cc); err != nil {
-		return nil, err
-	}
 	writer, err := client.New(cc.KubeConfig)
 	if err != nil {
 		return nil, err
 	}
-	recorder := cc.EventBroadcaster.NewRecorder("tenon-scheduler")
+	recorder := quotedEvents{cc.EventBroadcaster.NewRecorder("tenon-scheduler")}
 	s.reports.recorder = recorder
-	s.rejections = &rejections{recorder: recorder, pardon: s.pardon,
+	s.rejections = &rejections{recorder: recorder, pardon: s.pardon, machine: s.machine,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }, logger: logger}
 	s.rest(sched)
-	if err := follow(ctx, cc, s); err != nil {
+	if err := s.begin(ctx, cc); err != nil {
 		return nil, err
 	}
 	go s.sleepers.run(ctx, s.try)
 	go s.verdicts.run(ctx, writer)
 	source := inspect.Source{Book: s.Book, Problem: s.problem, Names: nodeNames(cc, selector), Reported: s.reported,
-		Decisions: s.Decisions, Mix: s.usual.mix, Now: time.Now}
+		Decisions: s.Decisions, Mix: s.usual.mix, Now: time.Now, Healthy: s.healthy}
 	s.metrics.measure(source)
 	return &Scheduler{Shared: s.Shared, config: cc, sched: sched, source: source}, nil
 }
@@ -73,10 +74,13 @@ type parts struct {
 	// heard is of layouts, heardCoarse of NodeResourceTopologies.
 	heard, heardCoarse *heard
 	ready              chan struct{} // closed when the feed has begun
+	// synced says by name which first lists are in; it is set before anybody asks.
+	synced map[string]cache.InformerSynced
 }
 
 // newShared makes what the plugins share; onOutcome may be nil.
 func newShared(logger klog.Logger, onOutcome func(ledger.Outcome)) *parts {
+	logger = quoting(logger)
 	ready := make(chan struct{})
 	s := &Shared{Book: ledger.New(), Ready: ready, Decisions: inspect.NewDecisions(time.Now), metrics: newMetrics()}
 	verdicts := newConditions(logger)
@@ -87,7 +91,7 @@ func newShared(logger klog.Logger, onOutcome func(ledger.Outcome)) *parts {
 		}
 		if o.Result == ledger.Wrong {
 			logger.Info("A node did not do what was predicted", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name),
-				"node", o.Node, "outcome", kube.Describe(o))
+				"node", o.Node, "outcome", kube.Describe(s.machine(o.Node), o))
 		}
 		if onOutcome != nil {
 			onOutcome(o)
@@ -100,6 +104,8 @@ func newShared(logger klog.Logger, onOutcome func(ledger.Outcome)) *parts {
 	s.Feed.OnRefusedTopology(told.refused)
 	s.Feed.OnOddTopology(told.odd)
 	s.Feed.OnFreed(s.wake)
+	seen := &notices{snapshot: s.Book.Snapshot, event: told.event, judge: func(node string) { verdicts.queue.AddAfter(node, time.Second) }, last: map[string]notice{}}
+	s.Feed.OnReport(seen.reported)
 	return &parts{Shared: s, verdicts: verdicts, reports: told, heard: newHeard(time.Now), heardCoarse: newHeard(time.Now), ready: ready}
 }
 
@@ -124,9 +130,44 @@ func served(cc *schedconfig.CompletedConfig) error {
 	return fmt.Errorf("API server has no %s.%s: install the NodeLayout definition", v1alpha1.NodeLayoutResource().Resource, gv)
 }
 
+// begin has the book filled, if a profile has the plugin. Nobody would read it elsewhere, and following every pod
+// of a cluster costs memory and work.
+func (s *parts) begin(ctx context.Context, cc *schedconfig.CompletedConfig) error {
+	if len(s.plugins) == 0 {
+		loggerOf(ctx).Info("No profile enables the plugin: layouts and pods are not followed")
+		return nil
+	}
+	if err := served(cc); err != nil {
+		return err
+	}
+	return follow(ctx, cc, s)
+}
+
+// healthy returns what keeps the book from being filled, or nil.
+func (s *parts) healthy() error {
+	if len(s.plugins) == 0 {
+		return errors.New("no profile enables the plugin: layouts and pods are not followed")
+	}
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(s.synced)) {
+		if !s.synced[name]() {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("first list is not in: %s", strings.Join(missing, ", "))
+	}
+	select {
+	case <-s.ready:
+		return nil
+	default:
+		return errors.New("what was read at the start is not in the ledger yet")
+	}
+}
+
 // follow lets the scheduler's informers fill the book, and closes ready when their first lists are in.
 func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) error {
-	logger := klog.FromContext(ctx).WithName(Name)
+	logger := loggerOf(ctx)
 	layouts := cc.DynInformerFactory.ForResource(v1alpha1.NodeLayoutResource()).Informer()
 	if err := layouts.SetTransform(v1alpha1.Typed); err != nil {
 		return fmt.Errorf("decode layouts: %w", err)
@@ -150,16 +191,16 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) erro
 	if _, err := layouts.AddEventHandler(s.heard); err != nil {
 		return fmt.Errorf("follow layouts: %w", err)
 	}
-	synced := []cache.InformerSynced{l.HasSynced, p.HasSynced}
+	s.synced = map[string]cache.InformerSynced{"layouts": l.HasSynced, "pods": p.HasSynced}
 	t, err := followTopologies(ctx, cc, s)
 	if err != nil {
 		return err
 	}
 	if t != nil {
-		synced = append(synced, t)
+		s.synced["NodeResourceTopologies"] = t
 	}
 	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), synced...) {
+		if cache.WaitForCacheSync(ctx.Done(), slices.Collect(maps.Values(s.synced))...) {
 			s.Feed.Begin()
 			pods, err := own(cc)
 			if err != nil {

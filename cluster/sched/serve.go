@@ -16,7 +16,6 @@ import (
 	"k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/klog/v2"
 
 	"github.com/tenon-numa/tenon/cluster/inspect"
 )
@@ -32,7 +31,7 @@ const requestTimeout = 30 * time.Second
 // [inspect.Prefix]. It returns the address that it listens on. Without a secure port nothing is served,
 // and the address is nil.
 func (s *Scheduler) Inspect(ctx context.Context, address string) (net.Addr, error) {
-	logger := klog.FromContext(ctx).WithName(Name)
+	logger := loggerOf(ctx)
 	if s.config.SecureServing == nil || s.config.SecureServing.Cert == nil {
 		logger.Info("Inspection is off, as the secure port is", "address", address)
 		return nil, nil

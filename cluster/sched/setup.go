@@ -22,7 +22,7 @@ import (
 
 // setUp makes a kube-scheduler with the plugin, and says which nodes are its own.
 func setUp(ctx context.Context, opts *options.Options, s *parts) (*schedconfig.CompletedConfig, *scheduler.Scheduler, labels.Selector, error) {
-	logger := klog.FromContext(ctx).WithName(Name)
+	logger := loggerOf(ctx)
 	cc, err := configure(ctx, opts)
 	if err != nil {
 		return nil, nil, nil, err

@@ -46,14 +46,14 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 	if pod.Spec.SchedulingGroup != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "where the pod fits depends on others of its group")
 	}
-	if _, logs := pod.Annotations[LogAnnotation]; logs {
+	if _, logs := p.logLevel(pod); logs {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "what every node says of the pod is logged")
 	}
 	return []fwk.SignFragment{{Key: signatureKey, Value: signed(s)}}, nil
 }
 
 func signed(s *state) signature {
-	out := signature{Shape: s.pod.Shape(), Policy: s.demand.Policy.String(), Scope: s.demand.Scope.String(),
+	out := signature{Shape: bounded(s.shape), Policy: s.demand.Policy.String(), Scope: s.demand.Scope.String(),
 		Align: string(s.demand.Align), Ignore: string(s.demand.Ignore)}
 	if s.wish != nil {
 		out.Wish = s.wish.String()

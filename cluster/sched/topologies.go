@@ -36,7 +36,7 @@ func (s *Shared) topologies(ctx context.Context, cfg *rest.Config) (*schema.Grou
 	s.find.Do(func() {
 		var why string
 		if s.topology, why, s.findErr = findTopologies(ctx, cfg); why != "" {
-			klog.FromContext(ctx).WithName(Name).Info("NodeResourceTopologies are not followed yet: nodes without a layout are unknown", "reason", why)
+			loggerOf(ctx).Info("NodeResourceTopologies are not followed yet: nodes without a layout are unknown", "reason", why)
 		}
 	})
 	return s.topology, s.findErr
@@ -116,7 +116,7 @@ func (s *parts) fill(cc *schedconfig.CompletedConfig, r schema.GroupVersionResou
 // awaitTopologies looks for NodeResourceTopologies until they can be read, and then follows them. The
 // definition may be installed, or the right be given, while the scheduler runs.
 func (s *parts) awaitTopologies(ctx context.Context, cc *schedconfig.CompletedConfig) {
-	logger := klog.FromContext(ctx).WithName(Name)
+	logger := loggerOf(ctx)
 	_ = poll.PollUntilContextCancel(ctx, lookup, false, func(ctx context.Context) (bool, error) {
 		r, _, err := findTopologies(ctx, cc.KubeConfig)
 		if err == nil && r != nil {

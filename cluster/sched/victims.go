@@ -68,6 +68,7 @@ type trial struct {
 	victims, leaving []fwk.PodInfo
 
 	gone    map[string]fwk.PodInfo // by UID; those that state and info are without
+	work    int                    // containers judged so far
 	refusal *fwk.Status            // of the first set that was tried by all filters
 	err     error
 }
@@ -182,7 +183,7 @@ func (t *trial) without(pods []fwk.PodInfo) *ledger.Node {
 // works reports whether the pod fits without some pods: first what the ledger says, which costs little, then
 // what all filters say, with pods that are nominated to the node.
 func (t *trial) works(pods []fwk.PodInfo) bool {
-	if t.err != nil || !t.pre.plugin.aligns(t.state, t.without(pods)) {
+	if t.err != nil || !t.afford() || !t.pre.plugin.aligns(t.state, t.without(pods)) {
 		return false
 	}
 	if t.err = t.let(pods); t.err != nil {
@@ -196,6 +197,17 @@ func (t *trial) works(pods []fwk.PodInfo) bool {
 		t.err = status.AsError()
 	}
 	return status.IsSuccess()
+}
+
+// afford reports whether one more set may be tried. Once none may, the cheapest set so far is taken.
+func (t *trial) afford() bool {
+	if t.work > maxTrialWork {
+		return false
+	}
+	if t.work += len(t.state.pod.Containers); t.work > maxTrialWork {
+		t.pre.plugin.metrics.exceeds(budgetVictims)
+	}
+	return true
 }
 
 // aligns is Place without the memory of verdicts: what might be is asked for once.

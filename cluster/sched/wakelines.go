@@ -429,7 +429,7 @@ func (p *Plugin) accepts(s *state, n *ledger.Node) bool {
 	case !p.knows(n) || n.Silent && p.args.SilentNodes == config.Refuse:
 		return false
 	}
-	return s.takes(n)
+	return s.takes(n) && p.guards(s, n) == nil
 }
 
 // room returns how many pods that ask alike a node takes, at most as many as most.

@@ -158,7 +158,7 @@ func (r *run) startTenon() error {
 	now := r.record.mark()
 	tenon, err := scheduler.Start(r.cluster.Dir, r.cluster.SchedulerKubeconfig, scheduler.Second, func(o ledger.Outcome) {
 		if o.Result != ledger.Confirmed {
-			r.say("prediction: foreign %t: %s", o.Foreign, kube.Describe(o))
+			r.say("prediction: foreign %t: %s", o.Foreign, kube.Describe(nil, o))
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -25,7 +25,7 @@ func made(t *testing.T, s contest.Size) *contest.Cluster {
 func TestLayoutsAndPodsAgree(t *testing.T) {
 	c := made(t, contest.Size{Nodes: 60, Full: 95})
 	book := ledger.New()
-	feed := kube.NewFeed(book, func(o ledger.Outcome) { t.Errorf("outcome %s", kube.Describe(o)) },
+	feed := kube.NewFeed(book, func(o ledger.Outcome) { t.Errorf("outcome %s", kube.Describe(nil, o)) },
 		func(node string, err error) { t.Errorf("layout of %s: %v", node, err) })
 	for i, n := range c.Nodes {
 		l := c.Layout(i)
@@ -45,8 +45,8 @@ func TestLayoutsAndPodsAgree(t *testing.T) {
 			t.Fatalf("node %s is %+v in the ledger", want.Name, got)
 		}
 		for i, e := range got.Entries {
-			if e.Source != ledger.Observed || kube.Holdings(e.Holdings) != kube.Holdings(want.Entries[i].Holdings) {
-				t.Errorf("node %s: pod %s has %s, want %s", want.Name, e.Pod, kube.Holdings(e.Holdings), kube.Holdings(want.Entries[i].Holdings))
+			if e.Source != ledger.Observed || kube.Holdings(nil, e.Holdings) != kube.Holdings(nil, want.Entries[i].Holdings) {
+				t.Errorf("node %s: pod %s has %s, want %s", want.Name, e.Pod, kube.Holdings(nil, e.Holdings), kube.Holdings(nil, want.Entries[i].Holdings))
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func (o *outcomes) add(x ledger.Outcome) {
 	}
 	o.count[x.Result]++
 	if x.Result == ledger.Wrong {
-		o.wrong = append(o.wrong, kube.Describe(x))
+		o.wrong = append(o.wrong, kube.Describe(nil, x))
 	}
 }
 

@@ -184,7 +184,7 @@ func (o *outcomes) add(x ledger.Outcome) {
 	if x.Result == ledger.Confirmed {
 		o.confirmed = append(o.confirmed, x.Pod.Name)
 	} else {
-		o.wrong = append(o.wrong, kube.Describe(x))
+		o.wrong = append(o.wrong, kube.Describe(nil, x))
 	}
 	close(o.changed)
 	o.changed = make(chan struct{})

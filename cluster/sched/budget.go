@@ -1,0 +1,57 @@
+package sched
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// This file bounds what one pod, and one kind of pods, may cost the others. The API server takes pods of several
+// thousand containers from anybody who may create pods.
+
+const (
+	// maxContainers bounds the containers of a pod that needs alignment. Every node judges them one by one. A kubelet
+	// runs 110 pods by default, nearly all of a few containers.
+	maxContainers = 1000
+	// maxKeyText bounds the text of a kind of pods. Memories of kinds keep it many times.
+	maxKeyText = 256
+	// maxLearned bounds the containers of pods that the mix is learned from. Every score of every pod computes what
+	// each pod of the mix would get.
+	maxLearned = 32
+	// maxTrialWork bounds the search for victims on one node, in containers judged. A pod of 32 containers may be
+	// tried a thousand times, which is as often as any is.
+	maxTrialWork = 32 << 10
+)
+
+// oversized says why a pod costs too much to be judged, or "".
+func oversized(pod *v1.Pod) string {
+	if n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers); n > maxContainers {
+		return fmt.Sprintf("pod has %d containers, and alignment is computed for at most %d: split the pod", n, maxContainers)
+	}
+	return ""
+}
+
+// keyOf returns a text of bounded length that is equal exactly for pods that get equal verdicts: those of one
+// shape whose containers have the same names, since reasons speak of these.
+func keyOf(shape string, containers []place.Container) string {
+	size := len(shape)
+	for i := range containers {
+		size += 1 + len(containers[i].Name)
+	}
+	out := append(make([]byte, 0, size), shape...)
+	for i := range containers {
+		out = append(append(out, '/'), containers[i].Name...)
+	}
+	return bounded(string(out))
+}
+
+// bounded returns a text as it is where it is short, and its beginning with a hash of all of it otherwise.
+func bounded(text string) string {
+	if len(text) <= maxKeyText {
+		return text
+	}
+	return fmt.Sprintf("%s#%x", text[:maxKeyText-65], sha256.Sum256([]byte(text)))
+}

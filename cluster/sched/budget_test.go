@@ -1,0 +1,134 @@
+package sched
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
+)
+
+// many is a pod with so many init containers, each of another name.
+func many(name string, inits int) *v1.Pod {
+	pod := cpus(name, 2)
+	for i := range inits {
+		c := *pod.Spec.Containers[0].DeepCopy()
+		c.Name = fmt.Sprintf("init-%d", i)
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
+	}
+	return pod
+}
+
+// A pod that costs too much is refused once, before any node is asked, with a remedy.
+func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	cs := framework.NewCycleState()
+	_, status := p.PreFilter(t.Context(), cs, many("p", maxContainers), nil)
+	if status.Code() != fwk.UnschedulableAndUnresolvable ||
+		status.Message() != "pod has 1001 containers, and alignment is computed for at most 1000: split the pod" {
+		t.Errorf("status %v", status)
+	}
+	if _, ok := read(cs); ok {
+		t.Error("nodes would be asked")
+	}
+	if _, status := p.SignPod(t.Context(), many("p", maxContainers)); status.IsSuccess() {
+		t.Error("such pods are batched")
+	}
+	fits(t, filter(t, p, cycle(t, p, many("q", maxContainers-1)), "n"))
+	plain := many("r", 7000)
+	for i := range plain.Spec.InitContainers {
+		plain.Spec.InitContainers[i].Resources = v1.ResourceRequirements{}
+	}
+	if _, status := p.PreFilter(t.Context(), framework.NewCycleState(), plain, nil); !status.IsSkip() {
+		t.Errorf("a pod that nobody would align: status %v", status)
+	}
+}
+
+// Memories are bounded in bytes: pods of many containers with long names take no more than others.
+func TestKindsOfPodsAreShortAndDistinct(t *testing.T) {
+	seen := map[string]string{}
+	for _, inits := range []int{0, 1, 2, 50, 500, 501} {
+		for _, change := range []string{"", "name", "cpu"} {
+			pod := many("p", inits)
+			last := &pod.Spec.Containers[0]
+			switch change {
+			case "name":
+				last.Name = strings.Repeat("z", 63)
+			case "cpu":
+				last.Resources = cpus("x", 3).Spec.Containers[0].Resources
+			}
+			s, status := translate(pod)
+			if status != nil {
+				t.Fatal(status)
+			}
+			if len(s.key) > maxKeyText || len(signed(s).Shape) > maxKeyText {
+				t.Errorf("%d init containers: key of %d bytes, signature of %d", inits, len(s.key), len(signed(s).Shape))
+			}
+			what := fmt.Sprintf("%d %s", inits, change)
+			if other, taken := seen[s.key]; taken {
+				t.Errorf("pods %q and %q have one key", what, other)
+			}
+			seen[s.key] = what
+		}
+	}
+}
+
+func TestRefusalsAreBoundedInBytes(t *testing.T) {
+	r := newReplies().of(question{}, nil, 1)
+	kept := 0
+	for i := range 100 {
+		long := &no{reasons: []place.Reason{{Container: strings.Repeat("c", 4000) + fmt.Sprint(i)}}}
+		if r.number(long) != 0 {
+			kept += 4000
+		}
+	}
+	if kept == 0 || kept > maxReasonBytes {
+		t.Errorf("%d bytes of reasons are kept", kept)
+	}
+	for slots, want := range map[int]int{0: maxKinds, 1000: maxKinds, 15_000: maxKinds, 100_000: 41, 1 << 30: 8} {
+		if got := most(slots); got != want {
+			t.Errorf("%d kinds are remembered of %d nodes, want %d", got, slots, want)
+		}
+	}
+	all := newReplies()
+	for i := range 100 {
+		all.of(question{key: fmt.Sprint(i)}, nil, 100_000)
+	}
+	if len(all.kinds) > most(100_000) {
+		t.Errorf("%d kinds are remembered", len(all.kinds))
+	}
+}
+
+// Every score computes what each pod of the mix would get: pods of very many containers are no part of it.
+func TestTheMixIsLearnedFromOrdinaryPods(t *testing.T) {
+	var u usual
+	for i := range score.Remembered {
+		u.asked(fmt.Sprint(i), mustPod(t, many("p", maxLearned)))
+	}
+	if got := len(u.mix().Shares()); got != 0 {
+		t.Errorf("the mix has %d kinds of pods", got)
+	}
+	mix, _ := u.asked("x", mustPod(t, many("q", maxLearned-1)))
+	if len(mix.Shares()) != 1 {
+		t.Errorf("the mix has %d kinds of pods, want 1", len(mix.Shares()))
+	}
+}
+
+// The search for victims on a node ends after so much work, with the best set that it has found.
+func TestTheSearchForVictimsIsBounded(t *testing.T) {
+	s := &state{pod: mustPod(t, many("p", 999))}
+	tr := &trial{state: s, pre: &preemption{plugin: newPlugin(t, refuse)}}
+	tries := 0
+	for tr.afford() {
+		tries++
+	}
+	if tries < 10 || tries*len(s.pod.Containers) > maxTrialWork+2*len(s.pod.Containers) {
+		t.Errorf("a pod of %d containers is tried %d times", len(s.pod.Containers), tries)
+	}
+}

@@ -1,0 +1,91 @@
+package sched
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// BenchmarkLargePods measures what it takes to choose a node for a pod of many init containers, or to refuse it,
+// beside kube-scheduler as it is. Every pod is of a kind that never came before: nobody may make the others wait
+// by pods that are new each time.
+func BenchmarkLargePods(b *testing.B) {
+	const turn = 4
+	y := newYard(b, 1000, 50)
+	all := []*contender{y.open(b, "plain", plainProfile(b)), y.open(b, "tenon", shippedProfile(b))}
+	for _, inits := range []int{1, 200, 500, 1000, 5000} {
+		b.Run(fmt.Sprintf("inits=%d", inits), func(b *testing.B) {
+			least, refused, came := make([]float64, len(all)), 0, 0
+			for b.Loop() {
+				for i, c := range all {
+					cpu := used(b)
+					for k := range turn {
+						pod := many(fmt.Sprintf("large-%d-%d-%d", inits, came, k), inits)
+						pod.Spec.Containers[0].Name = fmt.Sprintf("c-%d-%d", came, k)
+						if !c.attempt(b, pod) {
+							refused++
+						}
+					}
+					if took := float64(used(b)-cpu) / 1e3 / turn; least[i] == 0 || took < least[i] {
+						least[i] = took
+					}
+				}
+				came++
+			}
+			for i, c := range all {
+				b.ReportMetric(least[i], c.name+"-cpu-us/pod")
+			}
+			b.ReportMetric(least[1]/least[0], "x-plain")
+			b.ReportMetric(float64(refused)/float64(turn*came), "refused/pod")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkManyShapes measures the memory that is left of 3,000 pods that ask for something else each, beside
+// kube-scheduler as it is.
+func BenchmarkManyShapes(b *testing.B) {
+	y := newYard(b, 100, 50)
+	heap := func() float64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc) / (1 << 20)
+	}
+	for b.Loop() {
+		for name, profile := range map[string]func(testing.TB) []schedapi.KubeSchedulerProfile{"plain": plainProfile, "tenon": shippedProfile} {
+			c := y.open(b, name, profile(b))
+			before := heap()
+			for i := range 3000 {
+				pod := many(fmt.Sprintf("shape-%d", i), 20)
+				pod.Spec.InitContainers[i%20].Name = fmt.Sprintf("other-%d", i)
+				c.attempt(b, pod)
+			}
+			b.ReportMetric(heap()-before, name+"-MiB")
+			runtime.KeepAlive(c)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// attempt looks for a node for a pod, and reports whether there is one.
+func (c *contender) attempt(b testing.TB, pod *v1.Pod) bool {
+	if err := c.sched.Cache.UpdateSnapshot(klog.Background(), c.f.SnapshotSharedLister().(*internalcache.Snapshot)); err != nil {
+		b.Fatal(err)
+	}
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, err = c.sched.SchedulePod(b.Context(), c.f, framework.NewCycleState(), &framework.QueuedPodInfo{PodInfo: info})
+	if _, fits := err.(*framework.FitError); err != nil && !fits {
+		b.Fatal(err)
+	}
+	return err == nil
+}

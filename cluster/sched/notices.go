@@ -1,0 +1,131 @@
+package sched
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// Reasons of events on nodes whose kubelet may surprise.
+const (
+	eventInexact = "PredictionsInexact"
+	eventExact   = "PredictionsExact"
+	eventHazard  = "KubeletRestartHazard"
+	eventSafe    = "KubeletRestartSafe"
+)
+
+// notices tells administrators when predictions for a node become inexact, and when a restart of its kubelet
+// becomes dangerous: an event for each change, and the condition Exact of the layout.
+type notices struct {
+	snapshot func() *ledger.Snapshot
+	event    func(node, kind, reason, note string)
+	// judge has the conditions of a layout written anew.
+	judge func(node string)
+
+	mu sync.Mutex
+	// last is what was told last of the nodes of which there was something to tell.
+	last map[string]notice
+}
+
+// notice is what there is to tell of one node: codes, in order.
+type notice struct{ inexact, hazards string }
+
+// reported takes a layout that is in the book.
+func (n *notices) reported(l *v1alpha1.NodeLayout) {
+	node := n.snapshot().Node(l.Name)
+	if node == nil {
+		return
+	}
+	dangers := dangers(node)
+	now := notice{codes(node.Inexact), dangerCodes(dangers)}
+	n.mu.Lock()
+	before := n.last[l.Name]
+	if now == (notice{}) {
+		delete(n.last, l.Name)
+	} else {
+		n.last[l.Name] = now
+	}
+	n.mu.Unlock()
+	if stale(l, node.Inexact) {
+		n.judge(l.Name)
+	}
+	switch {
+	case now.inexact == before.inexact:
+	case now.inexact == "":
+		n.event(l.Name, v1.EventTypeNormal, eventExact, "no reason is known any more why a prediction for the node may differ from what its kubelet does")
+	default:
+		n.event(l.Name, v1.EventTypeWarning, eventInexact, "predictions for the node may differ from what its kubelet does: "+messages(node.Inexact))
+	}
+	switch {
+	case now.hazards == before.hazards:
+	case now.hazards == "":
+		n.event(l.Name, v1.EventTypeNormal, eventSafe, "a restart of the node's kubelet is safe again")
+	default:
+		n.event(l.Name, v1.EventTypeWarning, eventHazard, hazardTexts(dangers))
+	}
+}
+
+// dangers are the hazards of a restart that are sure. Others are not worth an event, and are told by kubectl tenon.
+func dangers(n *ledger.Node) []place.Hazard {
+	if n.Quality != ledger.Exact || n.Usage == nil {
+		return nil
+	}
+	return slices.DeleteFunc(place.RestartHazards(n.Usage), func(h place.Hazard) bool { return !h.Sure })
+}
+
+func dangerCodes(all []place.Hazard) string {
+	var out []string
+	for _, h := range all {
+		out = append(out, string(h.Code))
+	}
+	return strings.Join(out, ",")
+}
+
+func hazardTexts(all []place.Hazard) string {
+	var out []string
+	for _, h := range all {
+		out = append(out, h.Text())
+	}
+	return strings.Join(out, "; ")
+}
+
+// codes returns the kinds of reasons, each once and in order.
+func codes(in []ledger.Inexact) string {
+	var out []string
+	for _, r := range in {
+		out = append(out, string(r.Code))
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ",")
+}
+
+// messages returns the reasons for people.
+func messages(in []ledger.Inexact) string {
+	var out []string
+	for _, r := range in {
+		text := string(r.Code)
+		if r.Message != "" {
+			text += ": " + r.Message
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}
+
+// stale reports whether the condition Exact of a layout has to be written. A layout that never was inexact is not
+// written to.
+func stale(l *v1alpha1.NodeLayout, reasons []ledger.Inexact) bool {
+	c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact)
+	want := exactness(reasons)
+	if c == nil {
+		return len(reasons) > 0
+	}
+	return c.Status != want.Status || c.Message != want.Message
+}
