@@ -132,3 +132,55 @@ func TestTheSearchForVictimsIsBounded(t *testing.T) {
 		t.Errorf("a pod of %d containers is tried %d times", len(s.pod.Containers), tries)
 	}
 }
+
+// Of a large pod no node is asked in advance, and each is asked once while it does not change.
+func TestNodesAreAskedAboutALargePodOnlyWhenTheyHaveTo(t *testing.T) {
+	p := newPlugin(t, refuse)
+	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	for inits, indexed := range map[int]bool{maxIndexed - 1: true, maxIndexed: false} {
+		cs := cycle(t, p, many("p", inits))
+		s, _ := read(cs)
+		if (s.fits != nil) != indexed {
+			t.Errorf("%d init containers: asked in advance %t, want %t", inits, s.fits != nil, indexed)
+		}
+		fits(t, filter(t, p, cs, "n"))
+	}
+	s, _ := read(cycle(t, p, many("q", 900)))
+	slot, _ := s.snap.Slot("n")
+	p.reply(s, slot)
+	again, _ := read(cycle(t, p, many("r", 900)))
+	if allocs := testing.AllocsPerRun(10, func() { p.reply(again, slot) }); allocs > 0 {
+		t.Errorf("a node that did not change is asked again: %v allocations", allocs)
+	}
+}
+
+// Of a large pod kube-scheduler looks at a few nodes that fit, and at all of them where few do: the pod gets a place
+// wherever there is one.
+func TestLargePodsAreLookedAtOnFewNodes(t *testing.T) {
+	y := newYard(t, 100, 50)
+	c := y.open(t, "tenon", shippedProfile(t))
+	for _, size := range []int{2, 20, 31, 32, 33} {
+		pod := many(fmt.Sprint("p", size), 40)
+		pod.Spec.Containers[0].Resources = cpus("x", size).Spec.Containers[0].Resources
+		spec, room := mustPod(t, pod), 0
+		for n := range c.shared.Book.Snapshot().All() {
+			if n.Place(spec, place.Demand{}).Fits() {
+				room++
+			}
+		}
+		if fits := c.attempt(t, pod); fits != (room > 0) {
+			t.Errorf("an app of %d CPUs has room on %d nodes, gets a place %t", size, room, fits)
+		}
+		asked := 0
+		for k, r := range c.shared.replies.kinds {
+			for slot := range 100 {
+				if s, _ := translate(pod); k.key == s.key && r.cell(slot).since.Load() != 0 {
+					asked++
+				}
+			}
+		}
+		if size == 2 && (asked < fewNodes || asked > 2*fewNodes) {
+			t.Errorf("%d nodes were asked where nearly all have room", asked)
+		}
+	}
+}

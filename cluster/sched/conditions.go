@@ -20,10 +20,12 @@ import (
 type conditions struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 	logger klog.Logger
+	// inexact says why predictions for a node may differ, as the ledger has it.
+	inexact func(node string) []ledger.Inexact
 }
 
-func newConditions(logger klog.Logger) *conditions {
-	return &conditions{logger: logger, queue: workqueue.NewTypedRateLimitingQueue(
+func newConditions(logger klog.Logger, inexact func(node string) []ledger.Inexact) *conditions {
+	return &conditions{logger: logger, inexact: inexact, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.DefaultTypedControllerRateLimiter[string]())}
 }
 
@@ -47,7 +49,7 @@ func (c *conditions) run(ctx context.Context, w *client.Client) {
 		if quit {
 			return
 		}
-		if err := write(ctx, w, node); err != nil && ctx.Err() == nil {
+		if err := write(ctx, w, node, c.inexact(node)); err != nil && ctx.Err() == nil {
 			c.logger.V(2).Info("Condition of a layout not written, will try again", "node", node, "error", err.Error())
 			c.queue.AddRateLimited(node)
 		} else {
@@ -58,7 +60,7 @@ func (c *conditions) run(ctx context.Context, w *client.Client) {
 }
 
 // write judges the layout as it is now, not as it was when it was queued.
-func write(ctx context.Context, w *client.Client, node string) error {
+func write(ctx context.Context, w *client.Client, node string, reasons []ledger.Inexact) error {
 	l, err := w.Get(ctx, node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -66,29 +68,29 @@ func write(ctx context.Context, w *client.Client, node string) error {
 	if err != nil {
 		return err
 	}
-	if !judge(l) {
+	if !judge(l, reasons) {
 		return nil
 	}
 	_, err = w.UpdateStatus(ctx, l, metav1.UpdateOptions{FieldManager: "tenon-scheduler"})
 	return err
 }
 
-// judge sets the conditions of a layout, and reports whether they have changed.
-func judge(l *v1alpha1.NodeLayout) (changed bool) {
+// judge sets the conditions of a layout, and reports whether they have changed. The reasons are why predictions for
+// the node may differ.
+func judge(l *v1alpha1.NodeLayout, reasons []ledger.Inexact) (changed bool) {
 	set := func(c metav1.Condition) {
 		c.ObservedGeneration = l.Generation
 		changed = meta.SetStatusCondition(&l.Status.Conditions, c) || changed
 	}
-	c, err := l.Core()
-	if err != nil {
+	if _, err := l.Core(); err != nil {
 		set(metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: "Malformed",
 			Message: clipNote(printable.Text(err.Error()))})
 		// Nothing is predicted from it.
 		return meta.RemoveStatusCondition(&l.Status.Conditions, v1alpha1.ConditionExact) || changed
 	}
 	set(metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Understood"})
-	if len(c.Inexact) > 0 || meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact) != nil {
-		set(exactness(c.Inexact))
+	if len(reasons) > 0 || meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact) != nil {
+		set(exactness(reasons))
 	}
 	return changed
 }

@@ -28,7 +28,13 @@ import (
 func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *state, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	// Without PostFilter nobody would ask the nodes that are left out. Pods of a group are tried on parts of
 	// the cluster, and PostFilter is not told of which.
-	if p.preemption == nil || p.preemption.runner == nil || pod.Spec.SchedulingGroup != nil || s.fits == nil {
+	if p.preemption == nil || p.preemption.runner == nil || pod.Spec.SchedulingGroup != nil {
+		return nil
+	}
+	if s.large() {
+		return s.name(p.few(ctx, cs, s, pod, nodes))
+	}
+	if s.fits == nil {
 		return nil
 	}
 	count := s.fits.Len()
@@ -108,6 +114,9 @@ func (p *Plugin) percent() int {
 
 // fitting returns the nodes where the pod fits, or nil where it takes too long to say.
 func (p *Plugin) fitting(s *state) *ledger.Set {
+	if s.large() {
+		return nil
+	}
 	// Whether what a node gives satisfies a demand takes long to say of many nodes, and helps pods to come: not
 	// those of a kind that comes once.
 	if s.demand != (place.Demand{}) && 2*p.index.Fitting(s.snap, s.key, s.pod, place.Demand{}).Len() > s.snap.Len() &&
@@ -123,7 +132,7 @@ func (p *Plugin) shuns(n *ledger.Node) bool { return n.Silent && p.args.SilentNo
 // leftOut notes why the nodes that were left out do not take the pod, as far as anybody reads it: Filter was
 // not called for them.
 func (p *Plugin) leftOut(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s *state) {
-	if s.only == nil || !s.noting() {
+	if s.only == nil || !s.noting() || s.large() {
 		return
 	}
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()

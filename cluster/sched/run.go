@@ -83,7 +83,12 @@ func newShared(logger klog.Logger, onOutcome func(ledger.Outcome)) *parts {
 	logger = quoting(logger)
 	ready := make(chan struct{})
 	s := &Shared{Book: ledger.New(), Ready: ready, Decisions: inspect.NewDecisions(time.Now), metrics: newMetrics()}
-	verdicts := newConditions(logger)
+	verdicts := newConditions(logger, func(node string) []ledger.Inexact {
+		if n := s.Book.Snapshot().Node(node); n != nil {
+			return n.Inexact
+		}
+		return nil
+	})
 	s.Feed = kube.NewFeed(s.Book, func(o ledger.Outcome) {
 		s.came(o)
 		if s.rejections != nil {

@@ -33,10 +33,7 @@ func (p *Plugin) sample(ctx context.Context, cs fwk.CycleState, s *state, pod *v
 	if fit < sampleSize || p.toName(sampleSize)+proving >= min(p.toName(fit), p.toLook(fit, all)) {
 		return nil
 	}
-	if s.vain != nil || p.choosy() || p.percent() != 0 || particular(pod) {
-		return nil
-	}
-	if p.handle == nil || len(p.handle.Extenders()) > 0 {
+	if !p.mayName(s, pod) {
 		return nil
 	}
 	// Where many nodes have pods that keep others away, it takes too long to begin the attempt twice.
@@ -53,6 +50,11 @@ func (p *Plugin) sample(ctx context.Context, cs fwk.CycleState, s *state, pod *v
 		return nil
 	}
 	return names
+}
+
+// mayName reports whether nodes that fit may be left out.
+func (p *Plugin) mayName(s *state, pod *v1.Pod) bool {
+	return s.vain == nil && !p.choosy() && p.percent() == 0 && !particular(pod) && p.handle != nil && len(p.handle.Extenders()) == 0
 }
 
 // particular reports whether a pod asks for something of nodes that few of them may have, or have more of than
