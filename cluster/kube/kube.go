@@ -3,7 +3,7 @@
 //
 // Invariant: a translation is total: what it does not understand is an error that names the object and
 // the value, never a silent default, and an object that is refused harms no other. The package refuses
-// to write anything but the Accepted condition of a NodeLayout.
+// to write anything: the conditions of a NodeLayout are package sched's.
 package kube
 
 import (
