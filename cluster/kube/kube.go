@@ -78,7 +78,8 @@ func add(out *place.Pod, c *v1.Container, kind place.Kind) error {
 			if err != nil {
 				return err
 			}
-			pc.Memory = append(pc.Memory, place.Amount{Kind: string(name), Bytes: n})
+			// The kubelet reads a quantity as the API server writes it, so 1000m is one byte.
+			pc.Memory = append(pc.Memory, place.Amount{Kind: string(name), Bytes: n, Fractional: q.CmpInt64(n) != 0})
 		}
 	}
 	for name, q := range c.Resources.Limits {

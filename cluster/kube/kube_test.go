@@ -112,6 +112,23 @@ func TestPodIsTranslated(t *testing.T) {
 	}
 }
 
+// A kubelet reads quantities as the API server writes them: 1000m is one byte there.
+func TestFractionsOfBytesAreMarked(t *testing.T) {
+	for amount, want := range map[string]place.Amount{
+		"1.1Gi": {Kind: "memory", Bytes: 1181116007, Fractional: true},
+		"0.1":   {Kind: "memory", Bytes: 1, Fractional: true},
+		"512m":  {Kind: "memory", Bytes: 1, Fractional: true},
+		"1000m": {Kind: "memory", Bytes: 1},
+		"1.5Gi": {Kind: "memory", Bytes: 3 << 29},
+		"1.1G":  {Kind: "memory", Bytes: 1100000000},
+	} {
+		got, err := Pod(podOf("p", exact("c", "cpu=1 memory="+amount)))
+		if err != nil || got.Containers[0].Memory[0] != want {
+			t.Errorf("%s: %+v (%v), want %+v", amount, got.Containers[0].Memory, err, want)
+		}
+	}
+}
+
 func TestPodLevelResourcesAreNotAligned(t *testing.T) {
 	p := podOf("p", exact("c", "cpu=2 memory=1Ki"))
 	p.Spec.Resources = &v1.ResourceRequirements{Limits: list("cpu=4 memory=2Ki")}

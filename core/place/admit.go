@@ -218,10 +218,16 @@ func (a *admission) wholeCPUs(c *Container) int64 {
 
 // pinnedMemory returns the memory that the memory manager assigns to a container.
 func (a *admission) pinnedMemory(c *Container) []Amount {
-	if !a.u.Rules.Memory.Static || !a.pod.Exclusive() {
+	if !a.u.Rules.Memory.Static || !a.pod.Exclusive() || c.fraction() >= 0 {
 		return nil
 	}
 	return c.Memory
+}
+
+// fraction returns the position of an amount that is not a whole number of bytes, or -1. The memory
+// manager then has no opinion on the container, and refuses it when its turn comes.
+func (c *Container) fraction() int {
+	return slices.IndexFunc(c.Memory, func(a Amount) bool { return a.Fractional })
 }
 
 func (a *admission) containerRequest(i int) request {
@@ -240,8 +246,9 @@ func (a *admission) known(in []Count) []Count {
 	return out
 }
 
-// podRequest adds up the containers. Memory of a kind that only init containers ask for does not count
-// (memorymanager/policy_static.go, getPodRequestedResources); devices and CPUs do.
+// podRequest adds up the containers. Memory of a kind that only init containers ask for does not count,
+// and none does where one container's is not a whole number of bytes (memorymanager/policy_static.go,
+// getPodRequestedResources); devices and CPUs do.
 func (a *admission) podRequest() request {
 	if len(a.pod.Containers) == 1 && a.pod.Containers[0].Kind == App {
 		r := a.containerRequest(0)
@@ -265,9 +272,10 @@ func (a *admission) podRequest() request {
 		}
 	}
 	r := request{cpus: cpus.of("cpu")}
+	fractional := slices.ContainsFunc(a.pod.Containers, func(c Container) bool { return c.fraction() >= 0 })
 	for _, k := range memory.names() {
-		if appKinds[k] {
-			r.memory = append(r.memory, Amount{k, memory.of(k)})
+		if appKinds[k] && !fractional {
+			r.memory = append(r.memory, Amount{Kind: k, Bytes: memory.of(k)})
 		}
 	}
 	for _, name := range devs.names() {

@@ -12,7 +12,7 @@ func initPod(count int) *Pod {
 	p := &Pod{QoS: Guaranteed}
 	for i := range count + 1 {
 		c := Container{Name: fmt.Sprint("c", i), Kind: Init, MilliCPU: 1000 * int64(1+i%3),
-			Memory:  []Amount{{topo.Memory, int64(1+i%5) << 30}, {"hugepages-1Gi", 1 << 30}},
+			Memory:  []Amount{{Kind: topo.Memory, Bytes: int64(1+i%5) << 30}, {Kind: "hugepages-1Gi", Bytes: 1 << 30}},
 			Devices: []Count{{"acme.com/gpu", int64(1 + i%2)}}}
 		p.Containers = append(p.Containers, c)
 	}

@@ -86,6 +86,10 @@ func (a *admission) allocateMemory(i int, h hint) Error {
 	if !a.u.Rules.Memory.Static || !a.pod.Exclusive() {
 		return ""
 	}
+	if k := c.fraction(); k >= 0 {
+		a.refuse(Reason{Code: Fraction, Container: c.Name, Resource: c.Memory[k].Kind, Want: c.Memory[k].Bytes})
+		return UnexpectedAdmissionError
+	}
 	a.work.spend(len(c.Memory) * (2*a.u.numas + 8))
 	mask, ok := a.memoryMask(c, h)
 	if !ok || a.u.violates(mask) {

@@ -160,6 +160,10 @@ type Container struct {
 type Amount struct {
 	Kind  string // "memory" or "hugepages-SIZE"
 	Bytes int64
+	// Fractional is set on a request that is not a whole number of bytes, such as 1.1Gi; Bytes is then
+	// rounded up. A static memory manager refuses it (memorymanager/policy_static.go,
+	// getContainerRequestedResources).
+	Fractional bool
 }
 
 // Count is a request for devices of one resource.
@@ -313,7 +317,9 @@ func (p *Pod) Shape() string {
 		b = strconv.AppendInt(b, c.MilliCPU, 10)
 		for _, a := range c.Memory {
 			b = append(append(append(b, ','), a.Kind...), '=')
-			b = strconv.AppendInt(b, a.Bytes, 10)
+			if b = strconv.AppendInt(b, a.Bytes, 10); a.Fractional {
+				b = append(b, '-')
+			}
 		}
 		for _, d := range c.Devices {
 			b = append(append(append(b, ','), d.Resource...), '=')

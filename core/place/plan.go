@@ -114,7 +114,7 @@ func (p *plan) ready(u *Usage, pod *Pod) {
 	if exclusive && u.Rules.CPU.Static && c.MilliCPU%1000 == 0 {
 		r.cpus = c.MilliCPU / 1000
 	}
-	if exclusive && u.Rules.Memory.Static {
+	if exclusive && u.Rules.Memory.Static && c.fraction() < 0 {
 		r.memory = c.Memory
 	}
 	p.make(u, &r, exclusive)

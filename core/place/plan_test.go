@@ -116,13 +116,13 @@ func plannedPod(t *rapid.T) *Pod {
 func plannedContainer(t *rapid.T, cpus, gigs int) Container {
 	c := Container{MilliCPU: int64(rapid.IntRange(0, cpus).Draw(t, "cpus")) * 1000}
 	if rapid.IntRange(0, 3).Draw(t, "pages") == 0 {
-		c.Memory = append(c.Memory, Amount{"hugepages-1Gi", int64(rapid.IntRange(0, 3).Draw(t, "pages")) << 30})
+		c.Memory = append(c.Memory, Amount{Kind: "hugepages-1Gi", Bytes: int64(rapid.IntRange(0, 3).Draw(t, "pages")) << 30})
 	}
 	if rapid.IntRange(0, 19).Draw(t, "other pages") == 0 {
-		c.Memory = append(c.Memory, Amount{"hugepages-2Mi", int64(rapid.IntRange(0, 1).Draw(t, "pages")) << 21})
+		c.Memory = append(c.Memory, Amount{Kind: "hugepages-2Mi", Bytes: int64(rapid.IntRange(0, 1).Draw(t, "pages")) << 21})
 	}
 	if rapid.IntRange(0, 19).Draw(t, "memory") > 0 {
-		c.Memory = append(c.Memory, Amount{topo.Memory, int64(min(gigs, rapid.SampledFrom([]int{0, 1, 2, 4, 9, 20}).Draw(t, "gigs"))) << 30})
+		c.Memory = append(c.Memory, Amount{Kind: topo.Memory, Bytes: int64(min(gigs, rapid.SampledFrom([]int{0, 1, 2, 4, 9, 20}).Draw(t, "gigs"))) << 30})
 	}
 	for _, resource := range []string{"acme.com/gpu", "acme.com/nic", "acme.com/none"} {
 		if n := rapid.SampledFrom([]int{-1, -1, 0, 1, 1, 2, 3}).Draw(t, resource); n >= 0 {
@@ -173,7 +173,7 @@ func comparePlan(t *rapid.T, tally func(*Pod, answer)) {
 		if rapid.IntRange(0, 5).Draw(t, "reported") == 0 {
 			i := rapid.IntRange(0, len(m.NUMAs())-1).Draw(t, "numa")
 			g := MemoryGroup{NUMAs: topo.Mask(rapid.Uint64Range(1, uint64(m.All())).Draw(t, "group")) | 1<<uint(i),
-				Free: []Amount{{topo.Memory, int64(rapid.IntRange(0, 9).Draw(t, "free")) << 30}}}
+				Free: []Amount{{Kind: topo.Memory, Bytes: int64(rapid.IntRange(0, 9).Draw(t, "free")) << 30}}}
 			u = u.WithGroups(map[int]MemoryGroup{i: g})
 		}
 	}

@@ -33,6 +33,8 @@ const (
 	// Group: memory is free, but on numas that already serve another group of numas
 	// (memorymanager/policy_static.go: single- and multi-numa use never mix).
 	Group Code = "group"
+	// Fraction: the want is not a whole number of bytes, and the node's memory manager is static.
+	Fraction Code = "fraction"
 	// Chosen: numas that would do are not those that were chosen for the pod by what counts in its sum.
 	Chosen Code = "chosen"
 	// Unsupported: the machine is beyond what this kubelet's topology manager handles.
@@ -139,6 +141,9 @@ func (r Reason) detail() string {
 		return want + "; free memory is on numas that serve another numa group"
 	case Chosen:
 		return want + " on the numas chosen for the pod; they have " + amount(r.Resource, r.Have) + " free"
+	case Fraction:
+		return "wants " + r.Resource + " that is not a whole number of bytes, about " + roundBytes(r.Want) +
+			"; write " + r.whole()
 	case Demanded:
 		return r.demands() + "; node would use numa " + r.With
 	case Untied:
@@ -160,6 +165,15 @@ func (r Reason) complexity() string {
 	}
 	return fmt.Sprintf("deciding this needs more than %d steps: %d containers on %d NUMA nodes; use fewer containers "+
 		"or resources", r.Have, r.Want, r.Width)
+}
+
+// whole renders what to write instead of a fraction of bytes.
+func (r Reason) whole() string {
+	const mi = 1 << 20
+	if r.Want < mi {
+		return fmt.Sprint(r.Want)
+	}
+	return fmt.Sprintf("%dMi or %d", (r.Want+mi-1)/mi, r.Want)
 }
 
 // loops says what lets the CPU manager or the memory manager loop.

@@ -150,7 +150,7 @@ func problem(p NodeProblem) problemDocument { return problemDocument(p) }
 func want(c place.Container) wantDocument {
 	return wantDocument{
 		Name: c.Name, Kind: kindNames[c.Kind], MilliCPU: c.MilliCPU,
-		Memory:  each(c.Memory, func(a place.Amount) amountDocument { return amountDocument(a) }),
+		Memory:  each(c.Memory, func(a place.Amount) amountDocument { return amountDocument{a.Kind, a.Bytes} }),
 		Devices: each(c.Devices, func(n place.Count) countDocument { return countDocument{n.Resource, n.N} }),
 	}
 }

@@ -161,7 +161,11 @@ func requirements(c place.Container, class place.QoS) v1.ResourceRequirements {
 		set("cpu", resource.NewMilliQuantity(c.MilliCPU, resource.DecimalSI), class == place.Guaranteed)
 	}
 	for _, m := range c.Memory {
-		set(m.Kind, resource.NewQuantity(m.Bytes, resource.BinarySI), class == place.Guaranteed || strings.HasPrefix(m.Kind, "hugepages-"))
+		q := *resource.NewQuantity(m.Bytes, resource.BinarySI)
+		if m.Fractional {
+			q = resource.MustParse(fmt.Sprintf("%d500m", m.Bytes-1))
+		}
+		set(m.Kind, &q, class == place.Guaranteed || strings.HasPrefix(m.Kind, "hugepages-"))
 	}
 	for _, d := range c.Devices {
 		set(d.Resource, resource.NewQuantity(d.N, resource.DecimalSI), true)

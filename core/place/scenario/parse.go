@@ -269,9 +269,24 @@ func addAmount(c *place.Container, key, value string) (string, error) {
 	if err != nil {
 		return key, err
 	}
-	n, err := topo.ParseBytes(value)
-	c.Memory = append(c.Memory, place.Amount{Kind: kind, Bytes: n})
+	a, err := parseAmount(value)
+	a.Kind = kind
+	c.Memory = append(c.Memory, a)
 	return kind, err
+}
+
+// parseAmount reads a size, or as Kubernetes writes fractions of bytes, a number of thousandths such as 1500m.
+func parseAmount(s string) (place.Amount, error) {
+	milli, ok := strings.CutSuffix(s, "m")
+	if !ok {
+		n, err := topo.ParseBytes(s)
+		return place.Amount{Bytes: n}, err
+	}
+	n, err := strconv.ParseInt(milli, 10, 64)
+	if err != nil || n < 0 || n/1000 >= topo.MaxBytes {
+		return place.Amount{}, fmt.Errorf("%q is not a size in 0..1Pi", s)
+	}
+	return place.Amount{Bytes: (n + 999) / 1000, Fractional: n%1000 != 0}, nil
 }
 
 // memoryKind reads the name of a memory resource; page sizes get the form that machines have.

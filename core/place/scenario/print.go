@@ -264,6 +264,10 @@ func containerText(c place.Container) string {
 		w = append(w, fmt.Sprintf("cpu=%d", c.MilliCPU/1000))
 	}
 	for _, a := range c.Memory {
+		if a.Fractional { // which fraction it is does not matter
+			w = append(w, fmt.Sprintf("%s=%d500m", a.Kind, a.Bytes-1))
+			continue
+		}
 		w = append(w, a.Kind+"="+topo.FormatBytes(a.Bytes))
 	}
 	for _, d := range c.Devices {

@@ -17,7 +17,8 @@
 //	    WORD is burstable, best-effort (Guaranteed when absent), pod-level (spec.resources is set),
 //	    policy=POLICY scope=SCOPE (what the pod itself demands of the outcome), and with them
 //	    align=RESOURCE,... (of these) or ignore=RESOURCE,... (of all but these)
-//	    CONTAINER is [init|sidecar] NAME [cpu=4|cpu=1500m] [memory=4Gi] [hugepages-1Gi=2Gi] [acme.com/gpu=2]
+//	    CONTAINER is [init|sidecar] NAME [cpu=4|cpu=1500m] [memory=4Gi] [hugepages-1Gi=2Gi] [acme.com/gpu=2];
+//	    memory=1500m is one byte and a half
 //	start NAME                              the containers of an admitted pod start: what its init
 //	                                        containers hold of memory is given back
 //	remove NAME                             an admitted pod ends

@@ -153,6 +153,13 @@ func lessOf(c place.Container) iter.Seq[place.Container] {
 			if !yield(less) {
 				return
 			}
+			if c.Memory[k].Fractional {
+				less.Memory = slices.Clone(c.Memory)
+				less.Memory[k].Fractional = false
+				if !yield(less) {
+					return
+				}
+			}
 			if half := c.Memory[k].Bytes / 2 >> 20 << 20; half > 0 {
 				less.Memory = slices.Clone(c.Memory)
 				less.Memory[k].Bytes = half
