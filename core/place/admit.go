@@ -38,7 +38,7 @@ func (a *admission) verdict() Verdict {
 		return a.complex()
 	}
 	if err != "" {
-		return Verdict{Error: err, Reasons: a.reasons, Chance: a.chance()}
+		return Verdict{Error: err, Reasons: a.reasons, Chance: a.swayed}
 	}
 	return Verdict{Holdings: a.holdings(), Chance: a.chance()}
 }
@@ -91,7 +91,9 @@ type admission struct {
 	spare  spare
 	lent   map[memoryKey]*lent
 	// drawn says of the resources of which an earlier container's devices were left to chance what of them was.
-	drawn   map[string]chance
+	drawn map[string]chance
+	// swayed: a container's affinity depends on which devices an earlier one got, and that is chance.
+	swayed  bool
 	reasons []Reason
 	work    work
 }
@@ -148,6 +150,9 @@ func (a *admission) run() Error {
 		}
 		if hints && rules.Scope == PerContainer {
 			r := a.containerRequest(i)
+			for _, d := range r.devices {
+				a.swayed = a.swayed || a.drawn[d.Resource].loose
+			}
 			if h, ok = a.align(&r); !ok {
 				return TopologyAffinityError
 			}

@@ -44,7 +44,7 @@ func TestMemoryOfInitContainersIsNotAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := Rules{CPU: CPURules{Static: true}, Memory: MemoryRules{Static: true}}
-	memory := []Amount{{topo.Memory, 1 << 30}}
+	memory := []Amount{{Kind: topo.Memory, Bytes: 1 << 30}}
 	pod := &Pod{QoS: Guaranteed, Containers: []Container{{Name: "setup", Kind: Init, MilliCPU: 1000, Memory: memory},
 		{Name: "side", Kind: Sidecar, MilliCPU: 1000, Memory: memory}, {Name: "c", MilliCPU: 1000, Memory: memory}}}
 	holding := func(name string, cpu idset.CPU, memory bool) Holding {

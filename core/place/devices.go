@@ -14,7 +14,9 @@ import (
 //     devices, held and unhealthy ones too; a device of several numas counts for every mask it touches.
 //   - What init containers of the pod leave is taken first; then devices that touch the affinity, then
 //     other devices with a numa, then devices without.
-//   - Among equals the kubelet takes any (it ranges over a map): the prediction then says so.
+//   - Among equals the kubelet takes any (it ranges over a map), or asks the plugin which it prefers: the
+//     prediction then says so. A plugin that is asked for devices beside the affinity may prefer those
+//     without a NUMA node. Nobody but the kubelet knows which plugins have preferences.
 
 // deviceFamily returns the family of a device resource; choosy is false where it has no opinion, or no
 // device plugin of the machine serves it: the device manager ignores such a resource.
@@ -145,7 +147,11 @@ type chance struct{ free, loose bool }
 func (a *admission) takeDevices(at int, res topo.Resource, need int, h hint) DeviceBlock {
 	block := DeviceBlock{Resource: res.Name}
 	picked := newDevices(len(res.Devices))
-	for _, pool := range a.pools(at, res, h) {
+	pools := a.pools(at, res, h)
+	for k, pool := range pools {
+		if rest := pools[3].len(); k == 2 && need > 0 && pool.len() > 0 && need < pool.len()+rest && rest > 0 {
+			block.Free, block.Loose = true, true // a plugin that prefers devices chooses among both pools
+		}
 		need -= draw(res, pool, need, picked, &block)
 	}
 	for i, d := range res.Devices {

@@ -25,6 +25,11 @@ const (
 	// CPUs than are free in whole cores, and their pods end with SMTAlignmentError
 	// (cpumanager/policy_static.go, Allocate; kubernetes issue 129078; mended in 1.37).
 	SMTReadmission HazardCode = "smt-readmission"
+	// TopologyReadmission: under restricted and align-by-socket a container has CPUs on other NUMA nodes than
+	// its memory. The kubelet makes hints for a running pod of what it holds, which then do not agree, and the
+	// pod ends with TopologyAffinityError (cpumanager/policy_static.go, GetTopologyHints;
+	// memorymanager/policy_static.go, regenerateHints).
+	TopologyReadmission HazardCode = "topology-readmission"
 	// InitDevices: a pod holds devices of an init container. Where that container has ended, the kubelet
 	// asks for the devices again before their plugin has registered, and the pod ends with
 	// UnexpectedAdmissionError (devicemanager/manager.go, devicesToAllocate).
@@ -63,6 +68,9 @@ func (h Hazard) Text() string {
 	case SMTReadmission:
 		return fmt.Sprintf("kubelet restart ends pods with SMTAlignmentError: a container holds %d CPUs, "+
 			"%d are free in whole cores; free as many before a restart, or upgrade to 1.37", h.Want, h.Have)
+	case TopologyReadmission:
+		return "kubelet restart may end pods with TopologyAffinityError: under align-by-socket a container has " +
+			"CPUs on other NUMA nodes than its memory"
 	case InitDevices:
 		return "kubelet restart may end pods with UnexpectedAdmissionError: an init container has ended " +
 			"and its pod holds its devices"
@@ -91,6 +99,9 @@ func RestartHazards(u *Usage) (out []Hazard) {
 	if most, free := u.risk.cpus, u.cpus-u.halves; r.CPU.Static && r.CPU.FullPCPUsOnly && most > free {
 		out = append(out, Hazard{Code: SMTReadmission, Sure: true, Want: most, Have: free})
 	}
+	if r.CPU.AlignBySocket && r.Topology.Policy == Restricted && u.risk.apart {
+		out = append(out, Hazard{Code: TopologyReadmission})
+	}
 	if u.risk.initDevices {
 		out = append(out, Hazard{Code: InitDevices})
 	}
@@ -103,6 +114,7 @@ type risk struct {
 	reserved    bool  // a container holds a reserved CPU
 	overlap     bool  // blocks on different sets of NUMA nodes share one of them
 	tables      bool  // what the memory manager records does not follow from its blocks
+	apart       bool  // under align-by-socket: a container has CPUs on other NUMA nodes than its memory
 	initDevices bool  // an init container holds devices
 }
 
@@ -111,6 +123,13 @@ func (r *risk) hold(u *Usage, h *Holding) {
 	r.cpus = max(r.cpus, int64(h.CPUs.Len()))
 	r.reserved = r.reserved || h.CPUs.AndLen(u.Rules.CPU.Reserved) > 0
 	r.initDevices = r.initDevices || h.Kind == Init && len(h.Devices) > 0
+	if !u.Rules.CPU.AlignBySocket {
+		return
+	}
+	on := u.Machine.MaskOfCPUs(h.CPUs)
+	for _, b := range h.Memory {
+		r.apart = r.apart || on&^b.NUMAs != 0
+	}
 }
 
 // tablesDiffer reports whether a memory manager with the tables of b refuses the blocks of a: the group of

@@ -17,13 +17,15 @@ numa 1 socket 1 cpus 4-7/12-15 memory 8Gi
 device acme.com/gpu g0 numa 0
 `
 
-func hazards(t *testing.T, rules func(*place.Rules), groups map[int]place.MemoryGroup, hs ...place.Holding) (out []place.HazardCode) {
+func hazards(t *testing.T, rules func(*place.Rules), groups map[int]place.MemoryGroup, hs ...place.Holding) (
+	out []place.HazardCode) {
 	t.Helper()
 	m, err := topo.ParseMachine(hazardMachine)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := place.Rules{CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 8)}, Memory: place.MemoryRules{Static: true}}
+	r := place.Rules{CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 8)},
+		Memory: place.MemoryRules{Static: true}}
 	rules(&r)
 	u := place.NewUsage(m, r).Hold(hs...).WithGroups(groups)
 	for _, h := range place.RestartHazards(u) {
@@ -55,6 +57,7 @@ func TestRestartHazards(t *testing.T) {
 	strict := func(r *place.Rules) { r.CPU.StrictReservation = true }
 	whole := func(r *place.Rules) { r.CPU.FullPCPUsOnly = true }
 	plain := func(*place.Rules) {}
+	socket := func(r *place.Rules) { r.CPU.AlignBySocket, r.Topology.Policy = true, place.Restricted }
 	full := cpusOf(t, "1-7,9-15")
 	for _, c := range []struct {
 		name   string
@@ -80,6 +83,9 @@ func TestRestartHazards(t *testing.T) {
 		{"bytes moved inside a group", plain, map[int]place.MemoryGroup{
 			0: {NUMAs: 3, Free: []place.Amount{{Kind: topo.Memory, Bytes: 8 << 30}}},
 			1: {NUMAs: 3, Free: []place.Amount{{Kind: topo.Memory, Bytes: 7 << 30}}}}, []place.Holding{blocksOn(3)}, nil},
+		{"CPUs and memory apart", socket, nil,
+			[]place.Holding{{Container: "c", CPUs: cpusOf(t, "4-5").CPUs, Memory: blocksOn(1).Memory}},
+			[]place.HazardCode{place.TopologyReadmission}},
 		{"devices of an init container", plain, nil, []place.Holding{{Container: "i", Kind: place.Init,
 			Devices: []place.DeviceBlock{{Resource: "acme.com/gpu", IDs: []string{"g0"}, NUMAs: 1}}}},
 			[]place.HazardCode{place.InitDevices}},

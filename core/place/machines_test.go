@@ -66,9 +66,9 @@ func ordinaryPod(rnd *rand.Rand, m *topo.Machine) *Pod {
 	}
 	for i := range count {
 		c := Container{Name: fmt.Sprint("c", i), MilliCPU: 1000 * int64(1+rnd.IntN(1+m.CPUs().Len()/count/2)),
-			Memory: []Amount{{topo.Memory, int64(1+rnd.IntN(8)) << 30}}}
+			Memory: []Amount{{Kind: topo.Memory, Bytes: int64(1+rnd.IntN(8)) << 30}}}
 		if rnd.IntN(3) == 0 && len(m.Kinds()) > 1 {
-			c.Memory = append(c.Memory, Amount{m.Kinds()[1], 1 << 30})
+			c.Memory = append(c.Memory, Amount{Kind: m.Kinds()[1], Bytes: 1 << 30})
 		}
 		for _, r := range m.Resources() {
 			if rnd.IntN(2) == 0 {

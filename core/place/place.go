@@ -257,8 +257,9 @@ type Verdict struct {
 	Holdings []Holding
 	// Reasons say what was missing, at least one where Error is set.
 	Reasons []Reason
-	// Chance is set where the node may take devices of other numas than Holdings say (DeviceBlock.Loose):
-	// what containers after that one get, and whether they are refused, is then one possible outcome.
+	// Chance is set where the node may take devices of other numas than Holdings say (DeviceBlock.Loose), and
+	// on a refusal that rests on such devices. What later containers of the pod get that ask for the same
+	// resource, and whether they are refused, is then one possible outcome; all else is sure.
 	Chance bool
 }
 
@@ -276,6 +277,9 @@ func (v Verdict) NUMAs(m *topo.Machine) topo.Mask {
 
 // Exact reports whether every device id of the verdict is sure.
 func (v Verdict) Exact() bool {
+	if v.Chance {
+		return false
+	}
 	for _, h := range v.Holdings {
 		for _, d := range h.Devices {
 			if d.Free {

@@ -43,7 +43,7 @@ func TestUsableNamesWhatAKubeletCannotServe(t *testing.T) {
 		return Rules{Topology: TopologyRules{Policy: p, MaxNUMAs: most}, CPU: CPURules{Static: true}, Memory: MemoryRules{Static: memory}}
 	}
 	guaranteed := &Pod{QoS: Guaranteed, Containers: []Container{{Name: "c", MilliCPU: 1000,
-		Memory: []Amount{{topo.Memory, 1 << 30}}}}}
+		Memory: []Amount{{Kind: topo.Memory, Bytes: 1 << 30}}}}}
 	burstable := &Pod{QoS: Burstable, Containers: guaranteed.Containers}
 	for _, c := range []struct {
 		what                  string

@@ -24,9 +24,9 @@ func TestWideMemoryIsWhatTablesSay(t *testing.T) {
 			a.u.assign(topo.Memory, mask, bytes)
 			a.spare.memory = map[memoryKey]int64{{mask, topo.Memory}: bytes}
 		}
-		c := Container{Memory: []Amount{{topo.Memory, rapid.Int64Range(0, 40).Draw(t, "memory") << 30}}}
+		c := Container{Memory: []Amount{{Kind: topo.Memory, Bytes: rapid.Int64Range(0, 40).Draw(t, "memory") << 30}}}
 		if rapid.Bool().Draw(t, "pages") {
-			c.Memory = append(c.Memory, Amount{"hugepages-1Gi", rapid.Int64Range(0, 8).Draw(t, "pages wanted") << 30})
+			c.Memory = append(c.Memory, Amount{Kind: "hugepages-1Gi", Bytes: rapid.Int64Range(0, 8).Draw(t, "pages wanted") << 30})
 		}
 		contains := topo.Mask(0)
 		if rapid.Bool().Draw(t, "widen") {

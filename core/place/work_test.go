@@ -77,10 +77,10 @@ func extremePod(t *rapid.T, m *topo.Machine) *Pod {
 	cpus := max(1, rapid.SampledFrom([]int{1, 3, free / 3, free / count, free - 1}).Draw(t, "cpus"))
 	var c Container
 	c.MilliCPU = 1000 * int64(cpus)
-	c.Memory = []Amount{{topo.Memory, int64(rapid.SampledFrom([]int{1, 100, 1100, 5000}).Draw(t, "gigs")) << 30}}
+	c.Memory = []Amount{{Kind: topo.Memory, Bytes: int64(rapid.SampledFrom([]int{1, 100, 1100, 5000}).Draw(t, "gigs")) << 30}}
 	for _, kind := range m.Kinds()[1:] {
 		if rapid.Bool().Draw(t, "pages") {
-			c.Memory = append(c.Memory, Amount{kind, 1 << 18})
+			c.Memory = append(c.Memory, Amount{Kind: kind, Bytes: 1 << 18})
 		}
 	}
 	for _, r := range m.Resources() {

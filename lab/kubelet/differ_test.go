@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -30,7 +31,7 @@ import (
 // must agree after each. A difference is made small and printed as a scenario file.
 
 var (
-	admissions = flag.Int("diff.n", 10000, "admissions to judge in the differential test")
+	admissions = flag.Int("diff.n", 100000, "admissions to judge in the differential test")
 	firstSeed  = flag.Uint64("diff.seed", 1, "first seed of the differential test")
 	workers    = flag.Int("diff.workers", runtime.GOMAXPROCS(0), "machines that are judged at once")
 )
@@ -90,7 +91,7 @@ type differ struct {
 // failure is a seed on which the two sides differ.
 type failure struct {
 	seed uint64
-	s    *scenario.Scenario
+	d    *drawing
 	err  error
 }
 
@@ -112,11 +113,11 @@ func (d *differ) work() {
 			return
 		}
 		var count tally
-		s, err := try(d.dir, seed, d.predict, &count)
+		drawn, err := try(d.dir, seed, d.predict, &count)
 		d.mu.Lock()
 		d.total.add(&count)
 		if err != nil && (d.failure == nil || seed < d.failure.seed) {
-			d.failure = &failure{seed, s, err}
+			d.failure = &failure{seed, drawn, err}
 		}
 		if since := time.Since(d.began); since > d.spoke+10*time.Second {
 			d.spoke = since
@@ -127,31 +128,32 @@ func (d *differ) work() {
 }
 
 // try draws and judges the machine of a seed. The scenario ends with the step that failed.
-func try(dir string, seed uint64, predict oracle, count *tally) (*scenario.Scenario, error) {
+func try(dir string, seed uint64, predict oracle, count *tally) (*drawing, error) {
 	d, err := draw(seed)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	t, err := newTrial(ctx, filepath.Join(dir, fmt.Sprint(seed)), d.s, predict, count)
+	t, err := newTrial(ctx, filepath.Join(dir, fmt.Sprint(seed)), d.s, d.extras, predict, count)
 	if err != nil {
-		return d.s, err
+		return d, err
 	}
 	defer t.end()
 	count.machine(d)
 	if want, got := *d.s, *d.s; true {
 		if got.Rules = t.node.Rules; want.Text() != got.Text() {
-			return d.s, differs(aboutTranslation, "the configuration reads as\n%s", got.Text())
+			return d, differs(aboutTranslation, "the configuration reads as\n%s", got.Text())
 		}
 	}
 	for d.names < perMachine {
 		st := d.next(t.node)
 		d.s.Steps = append(d.s.Steps, st)
 		if err := t.step(st); errors.Is(err, errOver) {
+			count.lost += perMachine - d.names
 			return nil, nil
 		} else if err != nil {
-			return d.s, err
+			return d, err
 		}
 		d.refused = st.Do == scenario.Admit && !t.node.Has(st.Name)
 	}
@@ -163,10 +165,11 @@ func (f *failure) report(dir string) string {
 	out := fmt.Sprintf("seed %d: %v\n", f.seed, f.err)
 	var d difference
 	if !errors.As(f.err, &d) { // there is nothing to make smaller
-		return out + f.s.Text()
+		return out + f.text()
 	}
-	small := shrink(dir, f.s, d.about, place.Place)
-	out += fmt.Sprintf("smaller: %v\n", replay(dir, small, place.Place, &tally{}))
+	out += f.text()
+	small := shrink(dir, f.d.s, f.d.extras, d.about, place.Place)
+	out += fmt.Sprintf("smaller: %v\n", replay(dir, small, f.d.extras, place.Place, &tally{}))
 	text, err := small.Played()
 	if err != nil {
 		return out + err.Error()
@@ -175,15 +178,29 @@ func (f *failure) report(dir string) string {
 		fmt.Sprintf("again: go test ./lab/kubelet -run TestPlaceAgrees -diff.seed %d -diff.n 1\n", f.seed)
 }
 
+// text shows what was drawn. Pods that were written differently from what a scenario says are in its comment.
+func (f *failure) text() string {
+	if f.d == nil {
+		return ""
+	}
+	out := f.d.s.Text()
+	if last := len(f.d.s.Steps) - 1; last >= 0 {
+		if pod := f.d.written[f.d.s.Steps[last].Name]; pod != nil {
+			out += fmt.Sprintf("# as it was written: %+v %+v\n", pod.Spec.InitContainers, pod.Spec.Containers)
+		}
+	}
+	return out + fmt.Sprintf("# preferences %v\n", f.d.prefers)
+}
+
 // shrink makes a scenario small on which a prediction differs from the managers about the same.
-func shrink(dir string, s *scenario.Scenario, about string, predict oracle) *scenario.Scenario {
+func shrink(dir string, s *scenario.Scenario, x extras, about string, predict oracle) *scenario.Scenario {
 	return scenario.Shrink(s, func(c *scenario.Scenario) bool {
 		if !acceptable(c) {
 			return false
 		}
 		for range 3 { // what the kubelet draws may hide a difference
 			var d difference
-			if errors.As(replay(dir, c, predict, &tally{}), &d) {
+			if errors.As(replay(dir, c, x, predict, &tally{}), &d) {
 				return d.about == about
 			}
 		}
@@ -208,14 +225,14 @@ func acceptable(s *scenario.Scenario) bool {
 }
 
 // replay judges a whole scenario; what it cannot start is an error that is not a difference.
-func replay(dir string, s *scenario.Scenario, predict oracle, count *tally) error {
+func replay(dir string, s *scenario.Scenario, x extras, predict oracle, count *tally) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	own, err := os.MkdirTemp(dir, "r")
 	if err != nil {
 		return err
 	}
-	t, err := newTrial(ctx, own, s, predict, count)
+	t, err := newTrial(ctx, own, s, x, predict, count)
 	if err != nil {
 		return err
 	}
@@ -234,7 +251,11 @@ type tally struct {
 	machines         int
 	faults           map[string]int
 	admitted, chance int
-	exact            int // admitted, and every device id was predicted
+	exact            int            // admitted, and every device id was predicted
+	chained          int            // the longest chain of predictions
+	lost             int            // admissions that were not made, since the trial ended
+	skipped          map[string]int // admissions that were not judged, or not wholly, by reason
+	restarts         map[string]int
 	refused          map[string]int
 	classes          map[string]int
 	policies, scopes map[string]int
@@ -247,6 +268,9 @@ func (c *tally) machine(d *drawing) {
 	c.scopes = counted(c.scopes, d.s.Rules.Topology.Scope.String(), 1)
 }
 
+// skip counts an admission that is not judged.
+func (c *tally) skip(why string) { c.skipped = counted(c.skipped, why, 1) }
+
 func counted(m map[string]int, name string, n int) map[string]int {
 	if m == nil {
 		m = map[string]int{}
@@ -257,14 +281,15 @@ func counted(m map[string]int, name string, n int) map[string]int {
 
 func (c *tally) admission(v place.Verdict, reason string) {
 	switch {
-	case v.Chance:
-		c.chance++
 	case reason != "":
 		c.refused = counted(c.refused, reason, 1)
 	default:
 		c.admitted++
 		if v.Exact() {
 			c.exact++
+		}
+		if v.Chance {
+			c.chance++
 		}
 	}
 }
@@ -277,10 +302,13 @@ func (c *tally) add(o *tally) {
 	c.admitted += o.admitted
 	c.chance += o.chance
 	c.exact += o.exact
+	c.lost += o.lost
+	c.chained = max(c.chained, o.chained)
 	for _, m := range []struct {
 		to   *map[string]int
 		from map[string]int
-	}{{&c.refused, o.refused}, {&c.faults, o.faults}, {&c.classes, o.classes}, {&c.policies, o.policies}, {&c.scopes, o.scopes}} {
+	}{{&c.refused, o.refused}, {&c.skipped, o.skipped}, {&c.restarts, o.restarts},
+		{&c.faults, o.faults}, {&c.classes, o.classes}, {&c.policies, o.policies}, {&c.scopes, o.scopes}} {
 		for name, n := range m.from {
 			*m.to = counted(*m.to, name, n)
 		}
@@ -304,14 +332,16 @@ func (c *tally) String() string {
 	var b strings.Builder
 	all := max(1, c.steps[scenario.Admit])
 	fmt.Fprintf(&b, "%d machines, %d admissions: %d admitted (%d of them exact to the device), %d refused (%d %%),\n"+
-		"  %d judged only up to where the kubelet draws numas at random\n",
-		c.machines, c.steps[scenario.Admit], c.admitted, c.exact, c.refusals(), 100*c.refusals()/all, c.chance)
+		"  %d after which it is chance which NUMA nodes have devices left; chains of up to %d predictions\n",
+		c.machines, c.steps[scenario.Admit], c.admitted, c.exact, c.refusals(), 100*c.refusals()/all, c.chance, c.chained)
 	fmt.Fprintf(&b, "  other steps: %d starts, %d ends, %d times devices failed, %d times they came back\n",
 		c.steps[scenario.Start], c.steps[scenario.Remove], c.steps[scenario.Unhealthy], c.steps[scenario.Healthy])
 	for _, row := range []struct {
 		name string
 		m    map[string]int
-	}{{"refused", c.refused}, {"trials that ended early", c.faults}, {"machines", c.classes}, {"policies", c.policies}, {"scopes", c.scopes}} {
+	}{{"refused", c.refused}, {"restarts", c.restarts},
+		{"trials that ended early", c.faults}, {"machines", c.classes},
+		{"policies", c.policies}, {"scopes", c.scopes}} {
 		var parts []string
 		for name, n := range row.m {
 			parts = append(parts, fmt.Sprintf("%s: %d", name, n))
@@ -319,5 +349,21 @@ func (c *tally) String() string {
 		slices.Sort(parts)
 		fmt.Fprintf(&b, "  %s: %s\n", row.name, strings.Join(parts, "; "))
 	}
+	b.WriteString(c.notJudged())
+	return b.String()
+}
+
+// notJudged is the table of what the managers' answer was not held against.
+func (c *tally) notJudged() string {
+	var b strings.Builder
+	all := float64(max(1, c.steps[scenario.Admit]))
+	sum := 0
+	fmt.Fprintf(&b, "  %-84s %8s %6s\n", "NOT JUDGED", "number", "%")
+	for _, why := range slices.Sorted(maps.Keys(c.skipped)) {
+		sum += c.skipped[why]
+		fmt.Fprintf(&b, "  %-84s %8d %6.2f\n", why, c.skipped[why], 100*float64(c.skipped[why])/all)
+	}
+	fmt.Fprintf(&b, "  %-84s %8d %6.2f\n", "all", sum, 100*float64(sum)/all)
+	fmt.Fprintf(&b, "  %d more admissions were not made, as the managers contradicted themselves or did not start again\n", c.lost)
 	return b.String()
 }

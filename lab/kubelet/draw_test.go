@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/place/scenario"
@@ -25,8 +27,15 @@ type drawing struct {
 	names   int  // pods so far
 	refused bool // the last pod was
 	waiting []string
-	wide    bool // pods want memory of several numas, and hugepages
-	spread  bool // CPUs are spread over numas in whole cores, some of which are half reserved
+	extras
+	wide   bool // pods want memory of several numas, and hugepages
+	spread bool // CPUs are spread over numas in whole cores, some of which are half reserved
+}
+
+// extras is what a scenario file cannot say.
+type extras struct {
+	prefers map[string]preference // of the plugins of resources
+	written map[string]*v1.Pod    // pods as they were written, by name
 }
 
 func pick[T any](r *rand.Rand, xs ...T) T { return xs[r.IntN(len(xs))] }
@@ -39,11 +48,15 @@ func resources() []string { return []string{"acme.com/gpu", "acme.com/nic", "acm
 
 // draw makes the machine and the rules of a seed.
 func draw(seed uint64) (*drawing, error) {
-	d := &drawing{r: rand.New(rand.NewPCG(seed, 1)), s: &scenario.Scenario{}}
+	d := &drawing{r: rand.New(rand.NewPCG(seed, 1)), s: &scenario.Scenario{},
+		extras: extras{map[string]preference{}, map[string]*v1.Pod{}}}
 	d.s.Comment = []string{fmt.Sprintf("Drawn with seed %d.", seed)}
 	n := pick(d.r, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4)
-	if d.r.IntN(100) < 7 {
+	switch k := d.r.IntN(100); {
+	case k < 9:
 		n = pick(d.r, 5, 6, 7, 8, 8)
+	case k == 9 && d.chance(2):
+		n = pick(d.r, 9, 9, 9, 10, 10, 12)
 	}
 	if d.spread = d.chance(25); d.spread {
 		n = pick(d.r, 4, 4, 4, 4, 5, 6)
@@ -56,12 +69,20 @@ func draw(seed uint64) (*drawing, error) {
 	d.topology(n)
 	d.cpuRules()
 	d.halfReserved()
-	if n <= 4 || d.kinds > 2 || d.chance(2) {
+	if n <= 4 || d.kinds > 2 || d.chance(2) && (n <= 8 || !d.s.Rules.CPU.Static) {
 		d.memoryRules()
 	}
 	if d.s.ReserveCPUs > 0 {
 		if d.s.Rules.CPU.Reserved, err = place.ReserveCPUs(m, d.s.Rules.CPU, d.s.ReserveCPUs); err != nil {
 			return nil, fmt.Errorf("seed %d: %w", seed, err)
+		}
+	}
+	for _, r := range m.Resources() {
+		if d.chance(3) {
+			d.prefers[r.Name] = preference(d.r.IntN(int(preferences)))
+			if d.prefers[r.Name] == failing && !d.chance(3) {
+				d.prefers[r.Name] = untied
+			}
 		}
 	}
 	d.wide = n > 2 && d.s.Rules.Memory.Static && (d.chance(3) || n == 4 && d.chance(2))
@@ -74,6 +95,8 @@ func (d *drawing) class() string {
 	switch {
 	case n <= 4:
 		return fmt.Sprintf("%d numas", n)
+	case n > 8:
+		return fmt.Sprintf("9-12 numas, %v", policy)
 	case policy == place.None || policy == place.SingleNUMA:
 		return "5-8 numas, none or single-numa-node"
 	default:
@@ -84,13 +107,13 @@ func (d *drawing) class() string {
 func (d *drawing) topology(n int) {
 	r := &d.s.Rules.Topology
 	r.Policy = pick(d.r, place.None, place.BestEffort, place.BestEffort, place.Restricted, place.Restricted, place.Restricted, place.SingleNUMA, place.SingleNUMA)
-	if n > 4 && !d.chance(3) {
+	if n > 4 && d.chance(4) {
 		r.Policy = pick(d.r, place.SingleNUMA, place.SingleNUMA, place.SingleNUMA, place.None)
 	}
 	if d.chance(2) {
 		r.Scope = place.PerPod
 	}
-	d.kinds = []int{9, 9, 5, 4, 3, 2, 2, 2, 2}[n]
+	d.kinds = []int{9, 9, 5, 4, 3, 2, 2, 2, 2, 1, 1, 1, 1}[n]
 	if n == 4 && d.chance(20) {
 		d.kinds = 4
 	}
@@ -103,8 +126,8 @@ func (d *drawing) topology(n int) {
 	// The kubelet looks distances up by id where it keeps them by position: with holes it panics.
 	last := d.s.Machine.NUMAs()[n-1]
 	r.PreferClosest = int(last.ID) == n-1 && len(last.Distances) > 0 && d.chance(3)
-	if d.chance(10) {
-		r.MaxNUMAs = pick(d.r, 8, 16)
+	if n > place.DefaultMaxNUMAs || d.chance(10) {
+		r.MaxNUMAs = max(n, pick(d.r, 8, 16))
 	}
 }
 
@@ -200,15 +223,19 @@ func (d *drawing) machine(n int) (spec topo.Spec) {
 		}
 		spec.NUMAs = append(spec.NUMAs, node)
 	}
-	if !d.chance(4) {
+	if own := d.chance(12); !d.chance(4) {
 		for i := range spec.NUMAs {
 			for j := range n {
 				spec.NUMAs[i].Distances = append(spec.NUMAs[i].Distances, 10+min(1, max(i-j, j-i))*pick(d.r, 2, 11, 22))
+			}
+			if own { // firmware says 10 of the distance to itself; the kubelet does not rely on it
+				spec.NUMAs[i].Distances[i] = pick(d.r, 10, 11, 20)
 			}
 		}
 	}
 	spec.Cores = d.cores(ids)
 	for _, name := range resources()[:pick(d.r, 0, 1, 2, 2, 3)] {
+		mode := d.r.IntN(16)
 		for k := range d.r.IntN(8) {
 			dev := topo.DeviceSpec{Resource: name, ID: fmt.Sprintf("d%d", k), Unhealthy: d.chance(10), NUMAs: []idset.NUMA{ids[d.r.IntN(n)]}}
 			switch d.r.IntN(14) {
@@ -218,6 +245,16 @@ func (d *drawing) machine(n int) (spec topo.Spec) {
 				dev.NUMAs = slices.Compact([]idset.NUMA{ids[0], ids[n-1]})
 			case 2:
 				dev.NUMAs = ids[d.r.IntN(n):]
+			}
+			switch mode {
+			case 0: // the plugin does not tell
+				dev.NUMAs = nil
+			case 1: // each device is on two
+				dev.NUMAs = slices.Compact([]idset.NUMA{ids[k%n], ids[min(k%n+1, n-1)]})
+			case 2: // mixed
+				if d.chance(2) {
+					dev.NUMAs = nil
+				}
 			}
 			spec.Devices = append(spec.Devices, dev)
 		}
@@ -249,6 +286,9 @@ func (d *drawing) cores(ids []idset.NUMA) (out []topo.CoreSpec) {
 	per, sockets := pick(d.r, 1, 2, 3, 4, 6, 8), pick(d.r, 1, 1, 2, n)
 	if n > 4 {
 		per = pick(d.r, 1, 2, 4)
+	}
+	if n > 8 {
+		per = pick(d.r, 1, 2)
 	}
 	split, across, l3 := d.chance(15), d.chance(8), 0
 	for i, id := range ids {
@@ -291,7 +331,7 @@ func (d *drawing) evenCores(ids []idset.NUMA) (out []topo.CoreSpec) {
 
 // number gives cores their CPUs in one of the orders that firmware has.
 func (d *drawing) number(cores []topo.CoreSpec) {
-	threads := pick(d.r, 1, 2, 2, 2, 4)
+	threads := pick(d.r, 1, 2, 2, 2, 2, 4, 4, 8)
 	mixed := threads > 1 && d.chance(15) // performance and efficiency cores
 	want := make([]int, len(cores))
 	total := 0

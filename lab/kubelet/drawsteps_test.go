@@ -19,7 +19,10 @@ func (d *drawing) next(n *scenario.Node) scenario.Step {
 	switch {
 	case len(n.Pods) > 0 && d.chance(ends):
 		d.refused = false
-		return scenario.Step{Do: scenario.Remove, Name: n.Pods[d.r.IntN(len(n.Pods))].Name}
+		do := pick(d.r, scenario.Remove, scenario.Remove, scenario.Remove, scenario.End)
+		return scenario.Step{Do: do, Name: n.Pods[d.r.IntN(len(n.Pods))].Name}
+	case len(n.Pods) > 0 && d.chance(40):
+		return scenario.Step{Do: scenario.Restart}
 	case len(d.waiting) > 0 && d.chance(3):
 		name := d.waiting[0]
 		d.waiting = d.waiting[1:]
@@ -29,6 +32,9 @@ func (d *drawing) next(n *scenario.Node) scenario.Step {
 	}
 	d.names++
 	st := scenario.Step{Do: scenario.Admit, Name: fmt.Sprintf("p%d", d.names), Pod: d.pod(n.Usage())}
+	if pod, err := d.write(st.Name, &st.Pod); err == nil {
+		d.written[st.Name], st.Pod = pod, *asTheKubeletReads(pod)
+	}
 	if slices.ContainsFunc(st.Pod.Containers, func(c place.Container) bool { return c.Kind == place.Init }) {
 		d.waiting = append(d.waiting, st.Name)
 	}

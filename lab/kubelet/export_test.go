@@ -1,8 +1,15 @@
 package kubelet
 
 import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
+	configv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/lab/plugins"
@@ -27,4 +34,57 @@ func (m *Managers) StartContainers(pod *v1.Pod) {
 			m.Topology.AddContainer(pod, &list[i], id)
 		}
 	}
+}
+
+// Prefer has the plugin of a resource register anew, with preferences.
+func (m *Managers) Prefer(ctx context.Context, resource string,
+	prefer func(available, include []string, size int) ([]string, error)) error {
+	if err := m.Device.PluginConnected(ctx, resource, plugin{resource, prefer}); err != nil {
+		return fmt.Errorf("connect devices of %s: %w", resource, err)
+	}
+	return nil
+}
+
+// lateSources are those of a kubelet that starts: they are ready when it has admitted the pods that it has.
+type lateSources struct{ ready atomic.Bool }
+
+func (*lateSources) AddSource(string) {}
+func (s *lateSources) AllReady() bool { return s.ready.Load() }
+
+// Container is one that a kubelet finds when it starts.
+type Container struct {
+	Pod, Name string
+	Running   bool
+}
+
+// Reopen makes and starts managers on the files of others that have stopped, as a kubelet does that
+// restarts: until settle is called no device plugin has registered, and the managers free nothing.
+func Reopen(ctx context.Context, dir string, m *topo.Machine, c *configv1beta1.KubeletConfiguration,
+	pods func() []*v1.Pod, found []Container) (out *Managers, settle func() error, err error) {
+	internal, _, err := effective(withoutHost(c))
+	if err != nil {
+		return nil, nil, err
+	}
+	internal.CPUManagerReconcilePeriod.Duration = never
+	if out, err = compose(klog.FromContext(ctx), dir, m, MachineInfo("machine", m), internal); err != nil {
+		return nil, nil, err
+	}
+	from := &lateSources{}
+	s := surroundings{pods: pods, sources: from, statuses: noStatus{}, runtime: noRuntime{},
+		containers: containermap.NewContainerMap(), running: sets.New[string]()}
+	for _, k := range found {
+		id := k.Pod + "/" + k.Name
+		s.containers.Add(k.Pod, k.Name, id)
+		if k.Running {
+			s.running.Insert(id)
+		}
+	}
+	if err := out.start(ctx, s); err != nil {
+		_ = out.Stop() // nothing may have been started
+		return nil, nil, err
+	}
+	return out, func() error {
+		from.ready.Store(true)
+		return out.connect(ctx, m)
+	}, nil
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 
-	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/place/scenario"
@@ -35,10 +35,22 @@ type trial struct {
 	dir     string
 	predict oracle
 	count   *tally
+	extras
+	config *configv1beta1.KubeletConfiguration
 
 	pods    []*v1.Pod
-	looping chan struct{} // closed when the CPU manager's loop has ended; nil where there is none
+	specs   map[string]*place.Pod // by name
+	started map[string]bool       // pods whose containers have started
+	looping chan struct{}         // closed when the CPU manager's loop has ended; nil where there is none
 	looped  bool
+
+	chain chain
+	// unnoticed: pods have ended, and the managers have not looked since. mingled: some had memory beside
+	// groups of NUMA nodes, and it is chance in which order the managers free that.
+	unnoticed, mingled bool
+	// failed are the resources whose plugin has failed during this admission, stranded those of which the
+	// device manager has lost devices by that.
+	failed, stranded map[string]bool
 }
 
 // difference is how the two sides differ.
@@ -54,6 +66,8 @@ const (
 	aboutHoldings    = "holdings"
 	aboutPredicted   = "what is left as predicted"
 	aboutLeft        = "what is left"
+	aboutChain       = "what follows from earlier predictions"
+	aboutRestart     = "restart"
 )
 
 func differs(about, format string, args ...any) error {
@@ -68,7 +82,8 @@ var (
 )
 
 // newTrial starts the managers on the machine of a scenario, in an empty directory of their own.
-func newTrial(ctx context.Context, dir string, s *scenario.Scenario, predict oracle, count *tally) (*trial, error) {
+func newTrial(ctx context.Context, dir string, s *scenario.Scenario, x extras, predict oracle, count *tally) (
+	*trial, error) {
 	c := configuration(s)
 	rules, err := rulesOf(c, s.Machine)
 	if err != nil {
@@ -77,7 +92,8 @@ func newTrial(ctx context.Context, dir string, s *scenario.Scenario, predict ora
 	if err := reservable(s.Machine, rules); err != nil {
 		return nil, err
 	}
-	t := &trial{node: s.Begin(), dir: dir, predict: predict, count: count}
+	t := &trial{node: s.Begin(), dir: dir, predict: predict, count: count, extras: x, config: c,
+		specs: map[string]*place.Pod{}, started: map[string]bool{}, failed: map[string]bool{}, stranded: map[string]bool{}}
 	t.node.Rules = rules
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -91,7 +107,22 @@ func newTrial(ctx context.Context, dir string, s *scenario.Scenario, predict ora
 	if t.looping != nil {
 		<-t.looping
 	}
-	return t, nil
+	t.resync()
+	return t, t.connect(ctx)
+}
+
+// connect gives the plugins their preferences.
+func (t *trial) connect(ctx context.Context) error {
+	for name, p := range t.prefers {
+		r, ok := t.node.Machine.Resource(name)
+		if !ok {
+			continue
+		}
+		if err := t.real.Prefer(ctx, name, p.prefer(r, func() { t.failed[name] = true })); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reservable refuses what the memory manager takes and then miscounts: it subtracts reservations from
@@ -150,27 +181,36 @@ func (t *trial) step(st scenario.Step) (err error) {
 	case scenario.Start:
 		if pod := t.pod(st.Name); pod != nil {
 			t.real.StartContainers(pod)
+			t.started[st.Name] = true
 		}
 	case scenario.Remove:
 		t.drop(st.Name)
+	case scenario.End:
+		t.leave(st.Name)
+	case scenario.Restart:
+		err = t.restart()
+	}
+	if st.Do != scenario.Admit { // an admission is followed there
+		t.chain.follow(t, st)
 	}
 	t.node.Do(st)
 	if st.Do == scenario.Unhealthy || st.Do == scenario.Healthy {
 		t.real.Announce(t.node.Machine)
 	}
 	var d difference
-	if fault := t.contradiction(); fault != nil && (err == nil || errors.As(err, &d) && d.about == aboutPredicted) {
+	doubtful := err == nil || errors.As(err, &d) && (d.about == aboutPredicted || d.about == aboutChain)
+	if fault := t.contradiction(); fault != nil && doubtful {
 		t.count.faults = counted(t.count.faults, fault.Error(), 1)
 		return fault
 	}
-	if err != nil {
+	if err != nil || t.unnoticed {
 		return err
 	}
 	u, err := t.usage()
 	if err != nil {
 		return err
 	}
-	return t.left(aboutLeft, "after "+st.Do.String()+" "+st.Name, u, true)
+	return t.left(aboutLeft, "after "+st.Do.String()+" "+st.Name, u, byID)
 }
 
 // usage is what a node agent would publish: the holdings that the managers recorded, and what their state
@@ -202,19 +242,55 @@ func (byName) Pod(namespace, name string) (kubelet.Pod, bool) {
 	return kubelet.Pod{ID: ledger.PodID{UID: name, Namespace: namespace, Name: name}, StateUID: name}, true
 }
 
-// drop ends a pod.
-func (t *trial) drop(name string) {
+// leave lets a pod end without telling the managers.
+func (t *trial) leave(name string) {
 	pod := t.pod(name)
 	if pod == nil {
 		return
 	}
+	if u, err := t.usage(); err == nil {
+		_, grouped := u.MemoryGroups()
+		t.mingled = t.mingled || grouped != 0
+	}
+	t.unnoticed = true
 	t.real.Forget(pod)
 	t.pods = slices.DeleteFunc(slices.Clone(t.pods), func(p *v1.Pod) bool { return p == pod })
+}
+
+// drop ends a pod, and lets the managers notice.
+func (t *trial) drop(name string) {
+	if t.pod(name) == nil {
+		return
+	}
+	mingled := t.mingled
+	if t.holdsDevices(name) {
+		clear(t.stranded)
+	}
+	t.leave(name)
 	t.real.Collect()
+	t.unnoticed, t.mingled = false, mingled && t.unnoticed
+}
+
+// holdsDevices reports whether the device manager has devices of a pod: when such a pod ends it counts all
+// anew, and finds those that a failing plugin made it lose (devicemanager/manager.go, UpdateAllocatedDevices).
+func (t *trial) holdsDevices(name string) bool {
+	pod := t.pod(name)
+	all := append(slices.Clone(pod.Spec.InitContainers), pod.Spec.Containers...)
+	return slices.ContainsFunc(all, func(c v1.Container) bool {
+		return len(t.real.Device.GetDevices(string(pod.UID), c.Name)) > 0
+	})
+}
+
+// podOf is the pod of a step as a user wrote it, where that is known and still what the step says.
+func (t *trial) podOf(st scenario.Step) *v1.Pod {
+	if pod := t.written[st.Name]; pod != nil && asTheKubeletReads(pod).Shape() == st.Pod.Shape() {
+		return pod
+	}
+	return podOf(st)
 }
 
 func (t *trial) admit(st scenario.Step) error {
-	pod := podOf(st)
+	pod := t.podOf(st)
 	if read, err := mistranslated(pod, &st.Pod); err != nil || read != "" {
 		return differs(aboutTranslation, "pod %s is %s and reads as %s (%v)", st.Name, st.Pod.Shape(), read, err)
 	}
@@ -231,33 +307,120 @@ func (t *trial) admit(st scenario.Step) error {
 	}
 	if loops(v) { // see TestPodsThatLoopTheKubelet
 		t.count.refused = counted(t.count.refused, "looping", 1)
+		t.count.skip("the CPU manager loops forever")
 		return nil
 	}
-	t.pods = append(slices.Clone(t.pods), pod)
+	clear(t.failed)
+	mingled := t.mingled
+	t.pods, t.specs[st.Name] = append(slices.Clone(t.pods), pod), &st.Pod
 	got, ok := t.decide(pod, patience)
 	if !ok {
 		return fmt.Errorf("pod %s: the managers do not answer within %v", st.Name, patience)
 	}
+	t.unnoticed, t.mingled = false, false
+	return t.judge(st, before, v, got, mingled)
+}
+
+// judge compares a verdict with the managers' answer, and what it says with what they recorded.
+func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, got lifecycle.PodAdmitResult, mingled bool) error {
+	pod := t.pod(st.Name)
+	sure := t.sure(&st.Pod, v)
+	all := sure == len(st.Pod.Containers)
+	why := t.excused(&st.Pod, v, got, mingled)
 	t.count.admission(v, got.Reason)
-	if !v.Chance && (string(v.Error) != got.Reason || v.Fits() != got.Admit) {
+	if why == "" && all && (string(v.Error) != got.Reason || v.Fits() != got.Admit) {
 		return differs(aboutVerdict, "pod %s: the managers say %q (%s), place says %q %v", st.Name, got.Reason, got.Message, v.Error, texts(v.Reasons))
 	}
+	if why == "" && !all {
+		why = "the outcome depends on devices that are drawn"
+	}
+	if why != "" {
+		t.count.skip(why)
+	}
 	if !got.Admit {
+		t.strand(st.Name)
 		t.drop(st.Name)
-		if !v.Chance && len(v.Reasons) == 0 {
+		if err := t.chain.refused(t, st, why == ""); err != nil {
+			return err
+		}
+		if why == "" && len(v.Reasons) == 0 {
 			return differs(aboutVerdict, "pod %s: refused without a reason", st.Name)
 		}
 		return nil
 	}
 	seen := t.seen(pod, &st.Pod)
 	defer t.node.Hold(st.Name, seen)
-	if err := t.same(st.Name, v, seen); err != nil {
-		return err
-	}
-	if v.Chance {
+	if !v.Fits() || why != "" && all { // nothing was predicted, or what was is excused
+		t.chain.broken = true
 		return nil
 	}
-	return t.left(aboutPredicted, "after admit "+st.Name, before.Hold(v.Holdings...), false)
+	if err := t.same(st.Name, &st.Pod, v, seen, sure); err != nil {
+		return err
+	}
+	if err := t.chain.admitted(t, st, seen, all && !v.Chance); err != nil || !all {
+		return err
+	}
+	how := byNUMA
+	if v.Chance {
+		how = noDevices
+	}
+	return t.left(aboutPredicted, "after admit "+st.Name, before.Hold(v.Holdings...), how)
+}
+
+// sure returns how many of the pod's containers have what the verdict says whichever devices are drawn. A
+// container depends on the draw if it is aligned by itself, and asks for a resource of which an earlier
+// container got devices that may be on other NUMA nodes.
+func (t *trial) sure(p *place.Pod, v place.Verdict) int {
+	topology := t.node.Rules.Topology
+	if topology.Policy == place.None || topology.Scope == place.PerPod {
+		return len(p.Containers)
+	}
+	if !v.Fits() {
+		if v.Chance {
+			return 0
+		}
+		return len(p.Containers)
+	}
+	drawn := map[string]bool{}
+	for i, c := range p.Containers {
+		if slices.ContainsFunc(c.Devices, func(d place.Count) bool { return drawn[d.Resource] }) {
+			return i
+		}
+		for _, h := range v.Holdings {
+			for _, d := range h.Devices {
+				drawn[d.Resource] = drawn[d.Resource] || h.Container == c.Name && d.Loose
+			}
+		}
+	}
+	return len(p.Containers)
+}
+
+// excused says why a verdict is not judged, or "".
+func (t *trial) excused(p *place.Pod, v place.Verdict, got lifecycle.PodAdmitResult, mingled bool) string {
+	wants := func(of map[string]bool) bool {
+		return slices.ContainsFunc(p.Containers, func(c place.Container) bool {
+			return slices.ContainsFunc(c.Devices, func(d place.Count) bool { return of[d.Resource] })
+		})
+	}
+	switch {
+	case len(t.failed) > 0 && !got.Admit:
+		return "a plugin fails when it is asked for its preference"
+	case wants(t.stranded):
+		return "a plugin that failed made the kubelet lose devices"
+	case mingled && (string(v.Error) != got.Reason || v.Fits() != got.Admit):
+		return "pods with memory of groups ended together, and the kubelet frees them in any order"
+	}
+	return ""
+}
+
+// strand notes what a failing plugin has made the device manager lose.
+func (t *trial) strand(name string) {
+	if t.holdsDevices(name) {
+		return
+	}
+	for r := range t.failed {
+		t.stranded[r] = true
+	}
 }
 
 // patience is how long the managers may think about one pod: they do loop forever on some.
@@ -300,133 +463,5 @@ func (t *trial) seen(pod *v1.Pod, p *place.Pod) (out []place.Holding) {
 			out = append(out, h)
 		}
 	}
-	return out
-}
-
-// same compares holdings: all of them, or where the kubelet draws the numas of devices at random, CPUs
-// of the containers before that one. (Memory of init containers is reused by later ones.)
-func (t *trial) same(name string, v place.Verdict, seen []place.Holding) error {
-	ok := true
-	if v.Chance {
-		for i, h := range v.Holdings {
-			if slices.ContainsFunc(h.Devices, func(b place.DeviceBlock) bool { return b.Loose }) {
-				break
-			}
-			ok = ok && i < len(seen) && h.Container == seen[i].Container && h.CPUs.Equal(seen[i].CPUs)
-		}
-	} else {
-		ok = slices.EqualFunc(v.Holdings, seen, func(a, b place.Holding) bool { return a.Container == b.Container && a.Matches(b) })
-	}
-	if ok {
-		return nil
-	}
-	return differs(aboutHoldings, "pod %s: the managers gave %v, place said %v", name, shown(t.node.Machine, seen), shown(t.node.Machine, v.Holdings))
-}
-
-func shown(m *topo.Machine, hs []place.Holding) (out []string) {
-	for _, h := range hs {
-		out = append(out, scenario.Show(m, h))
-	}
-	return out
-}
-
-// twice reports whether the managers have given one CPU to two pods, or to two containers that run
-// together, or have one that is held among the free: on machines with unequal sockets or cores the
-// kubelet errs so (cpumanager/cpu_assignment.go, takeFullSockets), and frees the CPU with the first of them.
-func (t *trial) twice() bool {
-	free := t.freeCPUs()
-	var held idset.Set[idset.CPU]
-	for _, p := range t.node.Pods {
-		var own, inits idset.Set[idset.CPU]
-		for _, h := range p.Holdings {
-			if h.CPUs.AndLen(held) > 0 || h.CPUs.AndLen(own) > 0 {
-				return true
-			}
-			if h.Kind == place.Init {
-				inits = inits.Union(h.CPUs)
-			} else {
-				own = own.Union(h.CPUs)
-			}
-		}
-		held = held.Union(own).Union(inits)
-	}
-	return held.AndLen(free) > 0
-}
-
-// contradiction looks for a fault in the managers' own records.
-func (t *trial) contradiction() error {
-	if t.twice() {
-		return errTwice
-	}
-	return nil
-}
-
-// freeCPUs is the CPU manager's shared pool: reserved CPUs are in it, or not.
-func (t *trial) freeCPUs() idset.Set[idset.CPU] {
-	var cpus []idset.CPU
-	for _, id := range t.real.CPU.State().GetDefaultCPUSet().List() {
-		cpus = append(cpus, idset.CPU(id))
-	}
-	return idset.Of(cpus...)
-}
-
-// left compares what is free. Devices are compared by their ids, or where those were left to chance by
-// their number on every set of numas.
-func (t *trial) left(about, when string, u *place.Usage, ids bool) error {
-	if t.node.Rules.CPU.Static {
-		if have := t.freeCPUs().Minus(t.node.Rules.CPU.Reserved); !have.Equal(u.FreeCPUs()) {
-			return differs(about, "%s: CPUs %s are free, place has %s", when, have, u.FreeCPUs())
-		}
-	}
-	if t.node.Rules.Memory.Static {
-		state := t.real.Memory.State().GetMachineState()
-		for i, n := range t.node.Machine.NUMAs() {
-			for kind, table := range state[int(n.ID)].MemoryMap {
-				if have := u.FreeMemory(i, string(kind)); int64(table.Free) != have {
-					return differs(about, "%s: numa %d has %d bytes of %s free, place has %d", when, n.ID, table.Free, kind, have)
-				}
-			}
-		}
-	}
-	for _, r := range t.node.Machine.Resources() {
-		have, said := t.freeDevices(r.Name), u.FreeDevices(r.Name)
-		if !ids {
-			have, said = unnamed(have), unnamed(said)
-		}
-		if !slices.Equal(have, said) {
-			return differs(about, "%s: %s free are %v, place has %v", when, r.Name, have, said)
-		}
-	}
-	return nil
-}
-
-// freeDevices are the healthy devices that the device manager has not given out.
-func (t *trial) freeDevices(name string) (out []topo.Device) {
-	held := map[string]bool{}
-	for _, pod := range t.pods {
-		for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-			for i := range list {
-				for id := range t.real.Device.GetDevices(string(pod.UID), list[i].Name)[name] {
-					held[id] = true
-				}
-			}
-		}
-	}
-	healthy := t.real.Device.GetAllocatableDevices()[name]
-	r, _ := t.node.Machine.Resource(name)
-	for _, d := range r.Devices {
-		if _, ok := healthy[d.ID]; ok && !held[d.ID] {
-			d.Unhealthy = false
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
-func unnamed(in []topo.Device) (out []topo.Device) {
-	for _, d := range in {
-		out = append(out, topo.Device{NUMAs: d.NUMAs})
-	}
-	slices.SortFunc(out, func(a, b topo.Device) int { return int(a.NUMAs) - int(b.NUMAs) })
 	return out
 }

@@ -73,13 +73,21 @@ func NewManagers(ctx context.Context, dir string, m *topo.Machine, c *configv1be
 		containers: containermap.NewContainerMap(), running: sets.New[string]()}); err != nil {
 		return nil, err
 	}
-	for _, r := range m.Resources() {
-		if err := out.Device.PluginConnected(ctx, r.Name, plugin{name: r.Name}); err != nil {
-			return nil, fmt.Errorf("connect devices of %s: %w", r.Name, err)
-		}
-		out.Device.PluginListAndWatchReceiver(klog.FromContext(ctx), r.Name, plugins.List(m, r))
+	if err := out.connect(ctx, m); err != nil {
+		return nil, err
 	}
 	return out, nil
+}
+
+// connect lets a device plugin of every resource of the machine register, and say its devices.
+func (m *Managers) connect(ctx context.Context, machine *topo.Machine) error {
+	for _, r := range machine.Resources() {
+		if err := m.Device.PluginConnected(ctx, r.Name, plugin{name: r.Name}); err != nil {
+			return fmt.Errorf("connect devices of %s: %w", r.Name, err)
+		}
+		m.Device.PluginListAndWatchReceiver(klog.FromContext(ctx), r.Name, plugins.List(machine, r))
+	}
+	return nil
 }
 
 func compose(logger klog.Logger, dir string, m *topo.Machine, info *cadvisorapi.MachineInfo, c *config.KubeletConfiguration) (*Managers, error) {

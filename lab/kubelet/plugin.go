@@ -12,22 +12,34 @@ import (
 
 // plugin is the client's end of a device plugin that lives in this process: devices cost nothing and
 // every allocation succeeds.
-type plugin struct{ name string }
+type plugin struct {
+	name string
+	// prefer answers GetPreferredAllocation; nil where the plugin has no preferences.
+	prefer func(available, include []string, size int) ([]string, error)
+}
 
 func (p plugin) API() api.DevicePluginClient { return p }
 func (p plugin) Resource() string            { return p.name }
 func (p plugin) SocketPath() string          { return "" }
 
 func (p plugin) GetDevicePluginOptions(context.Context, *api.Empty, ...grpc.CallOption) (*api.DevicePluginOptions, error) {
-	return &api.DevicePluginOptions{}, nil
+	return &api.DevicePluginOptions{GetPreferredAllocationAvailable: p.prefer != nil}, nil
 }
 
 func (p plugin) ListAndWatch(context.Context, *api.Empty, ...grpc.CallOption) (grpc.ServerStreamingClient[api.ListAndWatchResponse], error) {
 	return nil, errors.New("devices in memory are announced directly")
 }
 
-func (p plugin) GetPreferredAllocation(context.Context, *api.PreferredAllocationRequest, ...grpc.CallOption) (*api.PreferredAllocationResponse, error) {
-	return &api.PreferredAllocationResponse{}, nil
+func (p plugin) GetPreferredAllocation(_ context.Context, r *api.PreferredAllocationRequest, _ ...grpc.CallOption) (*api.PreferredAllocationResponse, error) {
+	out := &api.PreferredAllocationResponse{}
+	for _, c := range r.ContainerRequests {
+		ids, err := p.prefer(c.AvailableDeviceIDs, c.MustIncludeDeviceIDs, int(c.AllocationSize))
+		if err != nil {
+			return nil, err
+		}
+		out.ContainerResponses = append(out.ContainerResponses, &api.ContainerPreferredAllocationResponse{DeviceIDs: ids})
+	}
+	return out, nil
 }
 
 func (p plugin) Allocate(_ context.Context, r *api.AllocateRequest, _ ...grpc.CallOption) (*api.AllocateResponse, error) {

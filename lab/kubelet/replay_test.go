@@ -60,7 +60,7 @@ func TestScenarioFilesAreWhatTheManagersDo(t *testing.T) {
 }
 
 func playBoth(ctx context.Context, dir string, s *scenario.Scenario) error {
-	t, err := newTrial(ctx, dir, s, place.Place, &tally{})
+	t, err := newTrial(ctx, dir, s, extras{}, place.Place, &tally{})
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func planted(u *place.Usage, p *place.Pod) place.Verdict {
 func TestPlantedFaultIsFoundAndMadeSmall(t *testing.T) {
 	dir := judgeDir(t)
 	var count tally
-	var s *scenario.Scenario
+	var s *drawing
 	var err error
 	for seed := uint64(1); err == nil && seed < 200; seed++ {
 		s, err = try(dir, seed, planted, &count)
@@ -118,11 +118,11 @@ func TestPlantedFaultIsFoundAndMadeSmall(t *testing.T) {
 	if !errors.As(err, &d) || d.about != aboutHoldings {
 		t.Fatalf("after %d admissions: %v", count.steps[scenario.Admit], err)
 	}
-	small := shrink(dir, s, d.about, planted)
-	if err := replay(dir, small, planted, &tally{}); !errors.As(err, &d) || d.about != aboutHoldings {
+	small := shrink(dir, s.s, s.extras, d.about, planted)
+	if err := replay(dir, small, s.extras, planted, &tally{}); !errors.As(err, &d) || d.about != aboutHoldings {
 		t.Errorf("what is left does not show the fault: %v", err)
 	}
-	if err := replay(dir, small, place.Place, &tally{}); err != nil {
+	if err := replay(dir, small, s.extras, place.Place, &tally{}); err != nil {
 		t.Errorf("what is left shows more than the fault: %v", err)
 	}
 	if n := len(small.Steps); n != 1 || len(small.Steps[0].Pod.Containers) != 1 || small.Steps[0].Pod.Containers[0].MilliCPU > 4000 {
@@ -138,5 +138,5 @@ func TestPlantedFaultIsFoundAndMadeSmall(t *testing.T) {
 	if f, err := scenario.Parse("small", text); err != nil || f.Play() != text {
 		t.Errorf("not a scenario file (%v):\n%s", err, text)
 	}
-	t.Logf("from %d steps to:\n%s", len(s.Steps), text)
+	t.Logf("from %d steps to:\n%s", len(s.s.Steps), text)
 }

@@ -34,6 +34,21 @@ func faults() []fault {
 		{"odd parts of L3 groups by threads of a core", at + "take.go",
 			"if p.need%2 != 0 && per > 1",
 			"if p.need%per != 0 && per > 1"},
+		{"devices without NUMA that are left tie", at + "devices.go",
+			"if left.has(i) && touch != 0 {",
+			"if left.has(i) {"},
+		{"distance of a NUMA node to itself left out", at + "hints.go",
+			"sum += float64(distances[j])",
+			"if j != a.First() {\n\t\t\t\t\tsum += float64(distances[j])\n\t\t\t\t}"},
+		{"pod scope on half cores is sure", at + "course.go",
+			"case a == yes && p.one(u) < 0, a == yes && p.cores && u.halves > 0:",
+			"case a == yes && p.one(u) < 0:"},
+		{"fractions of bytes admitted", at + "admit.go",
+			"return a.Fractional",
+			"return a.Fractional && false"},
+		{"plugins prefer NUMA nodes", at + "devices.go",
+			"block.Free, block.Loose = true, true",
+			"_ = rest"},
 		{"numas packed before sockets, always", at + "take.go",
 			"numaFirst: len(m.Sockets()) >= m.WithCPUs().Len()",
 			"numaFirst: true"},
@@ -91,5 +106,16 @@ func faults() []fault {
 		{"pod-level resources like any", at + "place.go",
 			"p.QoS == Guaranteed && !p.PodLevel",
 			"p.QoS == Guaranteed"},
+	}
+}
+
+// subtle are faults that random machines hardly show, or that the differential test does not look at.
+// The tests of core/place must notice them.
+func subtle() []fault {
+	const at = "core/place/"
+	return []fault{
+		{"memory of init containers asked for", at + "complete.go",
+			"c.Kind != Init && ",
+			""},
 	}
 }

@@ -148,7 +148,7 @@ func (p *parser) step(words []string, line string) (s Step, err error) {
 		}
 		p.pods[s.Name] = true
 		return s, nil
-	case (s.Do == Start || s.Do == Remove) && len(words) == 2 && p.pods[words[1]]:
+	case (s.Do == Start || s.Do == Remove || s.Do == End) && len(words) == 2 && p.pods[words[1]]:
 		s.Name = words[1]
 		return s, nil
 	case (s.Do == Unhealthy || s.Do == Healthy) && len(words) == 3:
@@ -157,11 +157,11 @@ func (p *parser) step(words []string, line string) (s Step, err error) {
 			return s, fmt.Errorf("%d devices, the most is %d", len(s.Devices), MaxDevices)
 		}
 		return s, nil
-	case s.Do == Free && len(words) == 1:
+	case (s.Do == Free || s.Do == Restart) && len(words) == 1:
 		return s, nil
 	}
-	return s, fmt.Errorf("%q: want admit NAME : CONTAINER / ..., start or remove NAME of an earlier pod, "+
-		"unhealthy or healthy RESOURCE IDS, or free", line)
+	return s, fmt.Errorf("%q: want admit NAME : CONTAINER / ..., start, remove or end NAME of an earlier pod, "+
+		"unhealthy or healthy RESOURCE IDS, restart, or free", line)
 }
 
 func parseAdmit(line string, s *Step) error {

@@ -36,10 +36,22 @@ func play(n *Node, s Step) []string {
 		return showVerdict(n.Machine, v)
 	case Free:
 		return showFree(n.Usage())
+	case Restart:
+		return showHazards(place.RestartHazards(n.Usage()))
 	default:
 		n.Do(s)
 		return nil
 	}
+}
+
+func showHazards(hs []place.Hazard) (out []string) {
+	for _, h := range hs {
+		out = append(out, h.Text())
+	}
+	if len(out) == 0 {
+		out = append(out, "no hazard is known")
+	}
+	return out
 }
 
 func showVerdict(m *topo.Machine, v place.Verdict) (out []string) {

@@ -210,7 +210,7 @@ func (s Step) line() string {
 	switch s.Do {
 	case Admit:
 		return s.admitLine()
-	case Start, Remove:
+	case Start, Remove, End:
 		return s.Do.String() + " " + s.Name
 	case Unhealthy, Healthy:
 		return s.Do.String() + " " + s.Resource + " " + strings.Join(s.Devices, ",")

@@ -22,6 +22,9 @@
 //	start NAME                              the containers of an admitted pod start: what its init
 //	                                        containers hold of memory is given back
 //	remove NAME                             an admitted pod ends
+//	end NAME                                an admitted pod ends, and its kubelet has not noticed before the
+//	                                        next admission
+//	restart                                 the kubelet restarts: shows what that endangers
 //	unhealthy RESOURCE IDS                  devices fail, and with "healthy" come back; IDS is a comma list
 //	healthy RESOURCE IDS
 //	free                                    shows what each numa has left
@@ -75,10 +78,12 @@ const (
 	Remove
 	Unhealthy
 	Healthy
+	End
+	Restart
 	Free
 )
 
-var actionWords = [...]string{"admit", "start", "remove", "unhealthy", "healthy", "free"}
+var actionWords = [...]string{"admit", "start", "remove", "unhealthy", "healthy", "end", "restart", "free"}
 
 // String returns the word of the action.
 func (a Action) String() string { return actionWords[a] }
@@ -86,7 +91,7 @@ func (a Action) String() string { return actionWords[a] }
 // Step is one thing that happens.
 type Step struct {
 	Do     Action
-	Name   string // of the pod: Admit, Start, Remove
+	Name   string // of the pod: Admit, Start, Remove, End
 	Pod    place.Pod
 	Demand place.Demand
 	// Resource and Devices are what fails or comes back; devices that the machine lacks are passed over.
@@ -129,7 +134,7 @@ func (n *Node) Has(name string) bool {
 }
 
 // Do does a step that needs no verdict: all but Admit and Free. A step on a pod that was not admitted
-// does nothing.
+// does nothing, nor does a restart: the node goes on as if no pod were lost.
 func (n *Node) Do(s Step) {
 	switch s.Do {
 	case Start:
@@ -138,7 +143,7 @@ func (n *Node) Do(s Step) {
 				n.Pods[i].Holdings = started(n.Pods[i].Holdings)
 			}
 		}
-	case Remove:
+	case Remove, End:
 		n.Pods = slices.DeleteFunc(n.Pods, func(p Held) bool { return p.Name == s.Name })
 	case Unhealthy, Healthy:
 		n.Machine = withHealth(n.Machine, s)

@@ -1,0 +1,102 @@
+package kubelet_test
+
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/place/scenario"
+)
+
+// longest is how many predictions follow from each other before the node's report is read again.
+const longest = 15
+
+// chain predicts from what was predicted before, as a scheduler does between two reports of a node. Where the
+// kubelet draws, the chain goes on with what was drawn.
+type chain struct {
+	node   *scenario.Node
+	length int
+	broken bool // the node's report has to be read before the chain can go on
+}
+
+// resync reads the node's report.
+func (t *trial) resync() {
+	n := *t.node
+	n.Pods = slices.Clone(n.Pods)
+	t.chain = chain{node: &n}
+}
+
+// usage returns what follows from the predictions; ok is false where they do not tell.
+func (c *chain) usage(t *trial) (u *place.Usage, ok bool) {
+	if c.broken || c.length >= longest {
+		t.resync()
+	}
+	real, err := t.usage()
+	if err != nil || c.mingled(real) || foretell(place.RestartHazards(real), place.MemoryState) {
+		c.broken = true
+		return nil, false
+	}
+	c.length++
+	return c.node.Usage(), true
+}
+
+// mingled reports whether memory of several NUMA nodes is held together: holdings do not tell what each of
+// them has free then.
+func (c *chain) mingled(u *place.Usage) bool {
+	_, grouped := u.MemoryGroups()
+	return grouped != 0
+}
+
+// admitted predicts a pod that the managers have admitted.
+func (c *chain) admitted(t *trial, st scenario.Step, seen []place.Holding, sure bool) error {
+	u, ok := c.usage(t)
+	if !ok {
+		return nil
+	}
+	v := t.predict(u, &st.Pod)
+	if !sure {
+		c.broken = true
+		return nil
+	}
+	if !v.Fits() {
+		return differs(aboutChain, "pod %s: the managers admit it, after %d predictions place says %q %v",
+			st.Name, c.length, v.Error, texts(v.Reasons))
+	}
+	if err := t.same(st.Name, &st.Pod, v, seen, len(st.Pod.Containers)); err != nil {
+		return differs(aboutChain, "after %d predictions: %v", c.length, err)
+	}
+	t.count.chained = max(t.count.chained, c.length)
+	if v.Exact() {
+		c.node.Hold(st.Name, v.Holdings)
+	} else {
+		c.node.Hold(st.Name, seen)
+	}
+	return nil
+}
+
+// refused predicts a pod that the managers have refused.
+func (c *chain) refused(t *trial, st scenario.Step, sure bool) error {
+	u, ok := c.usage(t)
+	if !ok || !sure {
+		return nil
+	}
+	if v := t.predict(u, &st.Pod); v.Fits() && !v.Chance {
+		return differs(aboutChain, "pod %s: the managers refuse it, after %d predictions place says that it fits",
+			st.Name, c.length)
+	}
+	return nil
+}
+
+// follow does a step other than an admission.
+func (c *chain) follow(t *trial, st scenario.Step) {
+	switch st.Do {
+	case scenario.Restart:
+		c.broken = true
+	case scenario.Start, scenario.Remove, scenario.End:
+		if u, err := t.usage(); err != nil || c.mingled(u) {
+			c.broken = true
+		}
+		c.node.Do(st)
+	default:
+		c.node.Do(st)
+	}
+}

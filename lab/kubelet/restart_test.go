@@ -1,0 +1,128 @@
+package kubelet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/place/scenario"
+	lab "github.com/tenon-numa/tenon/lab/kubelet"
+)
+
+// Restarts: managers are made anew on the files of those before, and admit the pods that they had, before any
+// device plugin has registered. What place.RestartHazards says is judged by what happens.
+
+// errStopped ends a trial: the managers do not start again, as was foretold.
+var errStopped = fmt.Errorf("%w: they do not start again", errOver)
+
+func (t *trial) restart() error {
+	t.real.Collect() // what is foretold is foretold of the pods that are there
+	t.unnoticed, t.mingled = false, false
+	u, err := t.usage()
+	if err != nil {
+		return err
+	}
+	hazards := place.RestartHazards(u)
+	if err := t.real.Stop(); err != nil {
+		return err
+	}
+	if t.looping != nil {
+		t.looping, t.looped = make(chan struct{}), false
+	}
+	ctx := context.Background()
+	real, settle, err := lab.Reopen(ctx, t.dir, t.node.Machine, t.config, t.active, t.found())
+	if err != nil {
+		if !slices.ContainsFunc(hazards, func(h place.Hazard) bool { return h.Stops }) {
+			return differs(aboutRestart, "the managers do not start: %v; the hazards are %v", err, hazards)
+		}
+		t.count.restarts = counted(t.count.restarts, "did not start, as foretold", 1)
+		return errStopped
+	}
+	if slices.ContainsFunc(hazards, func(h place.Hazard) bool { return h.Stops && h.Sure }) {
+		return differs(aboutRestart, "the managers start; the hazards are %v", hazards)
+	}
+	t.real = real
+	if t.looping != nil {
+		<-t.looping
+	}
+	gone, err := t.readmit(hazards)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(settle(), t.connect(ctx)); err != nil {
+		return err
+	}
+	t.real.Announce(t.node.Machine)
+	clear(t.stranded)
+	t.settle(gone)
+	return nil
+}
+
+// found lists the containers that a restarted kubelet finds: init containers of pods that have started have
+// ended.
+func (t *trial) found() (out []lab.Container) {
+	for _, pod := range t.pods {
+		p := t.specs[pod.Name]
+		if hasInits(p) && !t.started[pod.Name] {
+			continue // nothing runs yet
+		}
+		for _, c := range p.Containers {
+			out = append(out, lab.Container{Pod: string(pod.UID), Name: c.Name, Running: c.Kind != place.Init})
+		}
+	}
+	return out
+}
+
+// readmit lets the managers admit the pods that they had, and returns the names of those that they refuse.
+func (t *trial) readmit(hazards []place.Hazard) (gone []string, err error) {
+	smt := 0
+	for _, pod := range t.pods {
+		got, ok := t.decide(pod, patience)
+		if !ok {
+			return nil, fmt.Errorf("pod %s: the managers do not answer within %v", pod.Name, patience)
+		}
+		outcome := "kept"
+		if !got.Admit {
+			gone = append(gone, pod.Name)
+			outcome = "ended with " + got.Reason
+			inits := hasInits(t.specs[pod.Name])
+			apart := got.Reason == string(place.TopologyAffinityError) && foretell(hazards, place.TopologyReadmission)
+			if got.Reason == string(place.SMTAlignmentError) {
+				smt++
+			} else if !inits && !apart {
+				return nil, differs(aboutRestart, "pod %s, which has no init containers, ends with %s (%s)",
+					pod.Name, got.Reason, got.Message)
+			}
+		}
+		t.count.restarts = counted(t.count.restarts, "pods "+outcome, 1)
+	}
+	// A pod that would end for its CPUs may end for its devices before.
+	if foretold := foretell(hazards, place.SMTReadmission); foretold && len(gone) == 0 || !foretold && smt > 0 {
+		return nil, differs(aboutRestart, "%d pods end with SMTAlignmentError; the hazards are %v", smt, hazards)
+	}
+	t.count.restarts = counted(t.count.restarts, "restarts", 1)
+	return gone, nil
+}
+
+func hasInits(p *place.Pod) bool {
+	return slices.ContainsFunc(p.Containers, func(c place.Container) bool { return c.Kind == place.Init })
+}
+
+func foretell(hs []place.Hazard, code place.HazardCode) bool {
+	return slices.ContainsFunc(hs, func(h place.Hazard) bool { return h.Code == code })
+}
+
+// settle ends the pods that were refused, and reads what the others hold now.
+func (t *trial) settle(gone []string) {
+	t.node.Pods = slices.Clone(t.node.Pods)
+	for _, name := range gone {
+		t.drop(name)
+		t.node.Pods = slices.DeleteFunc(t.node.Pods, func(p scenario.Held) bool { return p.Name == name })
+	}
+	for i := range t.node.Pods {
+		name := t.node.Pods[i].Name
+		t.node.Pods[i].Holdings = t.seen(t.pod(name), t.specs[name])
+	}
+}
