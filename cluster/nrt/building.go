@@ -25,6 +25,9 @@ const (
 	remoteDistance = 20
 )
 
+// noDevice is the id that stands for a resource of which every zone lists 0.
+const noDevice = "none"
+
 // describe fills in what the machine is made of.
 func (b *building) describe(n *notes) error {
 	for _, z := range b.zones {
@@ -124,7 +127,8 @@ func (b *building) book(i int, kind string, capacity int64, a amount) {
 }
 
 // devices makes the devices of every resource: of each numa first those that are held, then the free
-// ones, then those that are not allocatable, as unhealthy.
+// ones, then those that are not allocatable, as unhealthy. A resource with capacity 0 in all zones gets one
+// unhealthy device of no NUMA node.
 func (b *building) devices() error {
 	names := map[string]int64{}
 	total := int64(0)
@@ -144,6 +148,12 @@ func (b *building) devices() error {
 	}
 	ids := make([][]string, len(b.zones)) // shared by the resources
 	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if names[name] == 0 {
+			// A resource that is not there would count as one that needs no alignment. The kubelet refuses
+			// a pod that asks for it; one unhealthy device makes place refuse the pod, too.
+			b.spec.Devices = append(b.spec.Devices, topo.DeviceSpec{Resource: name, ID: noDevice, Unhealthy: true})
+			continue
+		}
 		block := place.DeviceBlock{Resource: name}
 		for i, z := range b.zones {
 			a := z.amounts[name]

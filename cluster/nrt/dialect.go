@@ -35,6 +35,7 @@ type zone struct {
 	*v1alpha2.Zone
 	id      idset.NUMA
 	amounts map[string]amount
+	unset   bool // the object has no allocatable amounts; see withoutAllocatable
 }
 
 // Types of zones of the NRI plugin topology-aware that are numas, and parts of numas.

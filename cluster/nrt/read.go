@@ -60,8 +60,9 @@ type Reading struct {
 // that there are: a zone that cannot stand for a numa, a numa that is named twice, an amount beyond the
 // bounds of package topo or below 0, an unknown policy. Of amounts that contradict each other, the one
 // that promises less counts, with a condition: what is available is at most what is allocatable and at
-// least 0. An exception is allocatable above capacity, where the kubelet is trusted more than the
-// producer. Fractions are rounded down.
+// least 0. There are two exceptions. Allocatable may be above capacity, since the kubelet is trusted more than
+// the producer. Allocatable 0 with something available counts as missing, since Go clients write a quantity that
+// they never set as 0; capacity then counts as allocatable. Fractions are rounded down.
 func Read(o *v1alpha2.NodeResourceTopology) (*Reading, error) { return ReadOn(o, topo.New) }
 
 // ReadOn is Read with machines made by the caller, who may have equal ones already ([topo.Pool]).
@@ -77,10 +78,19 @@ func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machi
 	if text := o.Annotations[annotationMalformed]; text != "" {
 		return nil, fmt.Errorf("object does not decode: %s", clipTo(maxMalformed, text))
 	}
+	if err := printable(o); err != nil {
+		return nil, err
+	}
 	var n notes
 	zones, err := numas(o.Zones)
 	if err != nil {
 		return nil, err
+	}
+	if unset := withoutAllocatable(zones); unset {
+		n.add("no zone has anything allocatable; capacity counts as allocatable")
+		for i := range zones {
+			zones[i].unset = true
+		}
 	}
 	for i := range zones {
 		if zones[i].amounts, err = zones[i].read(&n); err != nil {
@@ -111,6 +121,24 @@ func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machi
 // amount is what a zone has of one resource, in CPUs, bytes or devices.
 // Invariant: 0 <= available <= allocatable <= capacity.
 type amount struct{ capacity, allocatable, available int64 }
+
+// withoutAllocatable reports whether the producer never set allocatable amounts, which Go clients write as 0:
+// all of them are 0 though something is available, or though there is memory or a device. (CPUs alone may have
+// no allocatable amount: a kubelet without a static CPU manager allocates none.)
+func withoutAllocatable(zones []zone) bool {
+	evidence := false
+	for _, z := range zones {
+		for _, r := range z.Resources {
+			if !r.Allocatable.IsZero() {
+				return false
+			}
+			counts := r.Name != cpu && !slices.Contains(wholeNode, r.Name) && r.Capacity.Sign() > 0
+			given := r.Allocatable.Format != "" // an amount that is not in the object has no format
+			evidence = evidence || given && (counts || r.Available.Sign() > 0)
+		}
+	}
+	return evidence
+}
 
 // read returns the amounts of a zone by name of the resource; sizes of hugepages are as Kubernetes
 // writes them.
@@ -150,13 +178,20 @@ func (z *zone) amount(r v1alpha2.ResourceInfo, n *notes) (a amount, err error) {
 		{"allocatable", r.Allocatable, &a.allocatable, &a.capacity},
 		{"available", r.Available, &a.available, &a.allocatable},
 	} {
-		if x.from.Format == "" && x.from.IsZero() {
+		if x.from.Format == "" && x.from.IsZero() || z.unset && x.to == &a.allocatable {
 			*x.to = *x.other
 			continue
 		}
 		var ok bool
 		if *x.to, ok = whole(x.from); !ok || (*x.to < 0 && x.to != &a.available) {
 			return a, fmt.Errorf("%s is outside 0..%d", x.name, int64(topo.MaxBytes))
+		}
+	}
+	if a.allocatable == 0 && a.available > 0 {
+		a.allocatable = max(a.capacity, a.available)
+		if !z.unset {
+			n.add("zone %s: %s: allocatable 0 with %d available counts as not given; %d counts",
+				z.Name, r.Name, a.available, a.allocatable)
 		}
 	}
 	if a.allocatable > a.capacity {

@@ -1,0 +1,76 @@
+package nrt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	"github.com/k8stopologyawareschedwg/podfingerprint"
+)
+
+// This file refuses and shortens texts of objects: they reach events, logs and terminals.
+
+// attributesRead are the attributes of an object whose values [Read] uses.
+var attributesRead = []string{attributePolicy, attributeScope, attributeMaxNUMAs, attributeOptions,
+	attributeNRIPolicy, podfingerprint.Attribute, podfingerprint.AttributeMethod}
+
+// printable returns an error for the first text that Read uses and that has a character which cannot be
+// printed, such as a control character or a change of writing direction.
+func printable(o *v1alpha2.NodeResourceTopology) error {
+	if len(o.Zones) > maxZones {
+		return nil // numas has the error
+	}
+	for i := range o.Zones {
+		if err := printableZone(&o.Zones[i]); err != nil {
+			return err
+		}
+	}
+	for _, word := range o.TopologyPolicies {
+		if !prints(word) {
+			return unprintable("topologyPolicies", word)
+		}
+	}
+	for _, a := range o.Attributes {
+		if slices.Contains(attributesRead, a.Name) && !prints(a.Value) {
+			return unprintable("attribute "+a.Name, a.Value)
+		}
+	}
+	return nil
+}
+
+func printableZone(z *v1alpha2.Zone) error {
+	if !prints(z.Name) {
+		return unprintable("zone name", z.Name)
+	}
+	within := fmt.Sprintf("zone %q: ", clip(z.Name))
+	for _, text := range []struct{ what, value string }{{"type", z.Type}, {"parent", z.Parent},
+		{"attribute " + attributeMemorySet, attribute(z.Attributes, attributeMemorySet)}} {
+		if !prints(text.value) {
+			return unprintable(within+text.what, text.value)
+		}
+	}
+	for _, r := range z.Resources {
+		if !prints(r.Name) {
+			return unprintable(within+"resource name", r.Name)
+		}
+	}
+	for _, c := range z.Costs {
+		if !prints(c.Name) {
+			return unprintable(within+"name of a cost", c.Name)
+		}
+	}
+	return nil
+}
+
+func prints(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+func unprintable(what, value string) error {
+	if len(value) > maxClip {
+		value = value[:maxClip] + "..."
+	}
+	return fmt.Errorf("%s %q has a character that cannot be printed; its exporter has to write plain text", what, value)
+}
