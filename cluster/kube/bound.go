@@ -27,6 +27,8 @@ type boundPod struct {
 	counted bool
 	// passed counts the fingerprints since it ended that were not of it.
 	passed int
+	// settled: it was admitted longer than settlePeriod ago; over: it ended longer than that ago.
+	settled, over bool
 }
 
 // compare is binding order.

@@ -26,6 +26,10 @@ type coarse struct {
 	ended []*boundPod
 	// misses counts the readings in a row whose fingerprint was of no pods that were thought of.
 	misses int
+	// told: the last reading said which pods it accounts for.
+	told bool
+	// past are the UIDs of the last pods that ended longer than settlePeriod ago.
+	past []string
 }
 
 // Topologies returns the handlers for an informer of NodeResourceTopologies, of which [nrt.Typed] made
@@ -131,7 +135,7 @@ func (f *Feed) unlaid(node string) {
 func (f *Feed) laid(node string) {
 	f.exact[node] = true
 	if c := f.coarse[node]; c != nil {
-		c.counts, c.ended = false, nil
+		c.counts, c.ended, c.past = false, nil, nil
 	}
 }
 
@@ -146,7 +150,7 @@ func (f *Feed) count(node string, c *coarse) {
 			c.problem = why
 			f.onTopology(node, err)
 		}
-		c.counts, c.ended = false, nil
+		c.counts, c.ended, c.past = false, nil, nil
 		f.book.Forget(node)
 		return
 	}
@@ -158,18 +162,26 @@ func (f *Feed) count(node string, c *coarse) {
 	if !c.counts {
 		f.recount(node, c)
 	}
-	out := f.book.Report(node, ledger.Layout{Machine: r.Machine, Rules: r.Rules,
-		Amounts: &ledger.Amounts{Held: r.Held, Whole: r.Whole, Counts: f.accounted(node, c, r)}})
+	counts, either := f.accounted(node, c, r)
+	c.told = counts != nil
+	f.report(node, c, r, &ledger.Amounts{Counts: counts, Either: either})
 	c.counts = true
-	for _, o := range out {
+}
+
+// report brings amounts and what is known of them into the book.
+func (f *Feed) report(node string, c *coarse, r *nrt.Reading, a *ledger.Amounts) {
+	a.Held, a.Whole = r.Held, r.Whole
+	a.Seen, a.Past = f.seen(node, c)
+	for _, o := range f.book.Report(node, ledger.Layout{Machine: r.Machine, Rules: r.Rules, Amounts: a}) {
 		f.onOutcome(o)
 	}
+	f.chosen(c, a.Either)
 }
 
 // recount books all pods of a node of whose amounts nothing was known so far: the first reading says
 // which of them are in the amounts.
 func (f *Feed) recount(node string, c *coarse) {
-	c.ended, c.misses = nil, 0
+	c.ended, c.past, c.misses = nil, nil, 0
 	pods := f.bound.on(node)
 	for _, p := range pods {
 		p.counted = false

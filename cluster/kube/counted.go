@@ -23,13 +23,14 @@ const (
 // accounted says which pods the amounts of a node account for, by the fingerprint that came with them, or
 // because the object has a list of them; nil
 // where it does not tell. The pods of the last fingerprint that was understood are in this one too,
-// unless they ended; those that were bound since may be, and those that ended since may still be.
-func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) map[string]bool {
+// unless they ended; those that were bound since may be, and those that ended since may still be. either are
+// groups of pods of one name: the fingerprint is of exactly one of each.
+func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[string]bool, either [][]string) {
 	if r.Pods != nil {
-		return r.Pods
+		return r.Pods, nil
 	}
 	if r.Fingerprint == "" {
-		return nil
+		return nil, nil
 	}
 	pods := f.bound.on(node)
 	out := make(map[string]bool, len(pods)+len(c.ended))
@@ -65,10 +66,10 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) map[string]bool
 	for _, p := range ended {
 		uncertain = append(uncertain, named(p, true))
 	}
-	is, ok := r.Counted(sure, uncertain)
+	is, groups, ok := r.Match(sure, uncertain)
 	if !ok {
 		c.misses = min(c.misses+1, maxMisses)
-		return nil
+		return nil, nil
 	}
 	c.misses = 0
 	for _, p := range before {
@@ -80,8 +81,43 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) map[string]bool
 	for i, p := range ended {
 		out[p.id.UID] = is[len(fresh)+i]
 	}
-	c.ended = slices.DeleteFunc(c.ended, func(p *boundPod) bool { return p.left(out[p.id.UID]) })
+	open := map[string]bool{}
+	for _, group := range groups {
+		either = append(either, uids(slices.Concat(fresh, ended), group, open))
+	}
+	for _, p := range fresh {
+		p.counted = p.counted && !open[p.id.UID]
+	}
+	c.ended = slices.DeleteFunc(c.ended, func(p *boundPod) bool {
+		return !open[p.id.UID] && p.left(out[p.id.UID])
+	})
+	return out, either
+}
+
+// uids returns the UIDs of pods at indexes, and adds them to a set.
+func uids(pods []*boundPod, at []int, to map[string]bool) (out []string) {
+	for _, i := range at {
+		out = append(out, pods[i].id.UID)
+		to[pods[i].id.UID] = true
+	}
 	return out
+}
+
+// chosen notes for groups of pods of one name which of them the book has found in the amounts: one that runs and
+// is not on its way any more. The others have left.
+func (f *Feed) chosen(c *coarse, either [][]string) {
+	for _, group := range either {
+		at := slices.IndexFunc(group, func(uid string) bool {
+			p := f.bound.pods[uid]
+			return p != nil && !f.book.Booked(p.node, uid)
+		})
+		if at >= 0 {
+			f.bound.pods[group[at]].counted = true
+		}
+		c.ended = slices.DeleteFunc(c.ended, func(p *boundPod) bool {
+			return slices.Contains(group, p.id.UID) && p.left(false) && (at >= 0 || p.passed > maxMisses)
+		})
+	}
 }
 
 // left notes whether a fingerprint is of a pod that ended, and reports whether no later one will be: once it

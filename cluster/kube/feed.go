@@ -184,6 +184,7 @@ const reportDue = time.Minute
 func (f *Feed) admitted(p *boundPod) {
 	if uid := p.id.UID; p.started && p.spec != nil && f.book.Admitted(uid) {
 		f.later(statusLag, func() { f.book.Settle(uid) })
+		f.later(settlePeriod, func() { f.settled(p) })
 	}
 }
 
@@ -195,6 +196,7 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 	if p := f.bound.drop(uid); p != nil {
 		if c := f.coarse[p.node]; c != nil && c.counts {
 			c.left(p)
+			f.later(settlePeriod, func() { f.over(p) })
 		}
 	}
 	f.ended.put(uid, "")

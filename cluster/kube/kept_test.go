@@ -67,7 +67,11 @@ func TestInitContainersThatNoTopologyShows(t *testing.T) {
 			f := NewFeed(book, nil, nil)
 			var freed []string
 			f.OnFreed(func(node string) { freed = append(freed, node) })
-			f.later = func(_ time.Duration, do func()) { do() }
+			f.later = func(d time.Duration, do func()) {
+				if d == 0 {
+					do()
+				}
+			}
 			c.begin(f)
 			f.Topology(signed(withMemory(topologyOf("n", 2, 6, 8), "14Gi", "16Gi"), "p"))
 			wantAmounts(t, book, "n", c.cpus)

@@ -2,6 +2,7 @@ package nrt
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/k8stopologyawareschedwg/podfingerprint"
 )
@@ -33,8 +34,19 @@ const maxTries = 1 << 10
 // answer is ambiguous: fingerprints know pods by namespace and name alone, so of a pod that ended and
 // one that was made anew under its name, with one of them counted, nobody can tell which it is.
 func (r *Reading) Counted(sure, uncertain []Pod) (counted []bool, ok bool) {
-	if r.Fingerprint == "" {
+	counted, either, ok := r.Match(sure, uncertain)
+	if !ok || len(either) > 0 {
 		return nil, false
+	}
+	return counted, true
+}
+
+// Match is Counted for a caller who can tell pods of one name apart by other means. either has groups of
+// indexes in uncertain: the pods of a group have one namespace and name, and the fingerprint is of exactly one of
+// them. counted is true for any one of each group.
+func (r *Reading) Match(sure, uncertain []Pod) (counted []bool, either [][]int, ok bool) {
+	if r.Fingerprint == "" {
+		return nil, nil, false
 	}
 	noticed := func(p Pod) bool { return p.Exclusive || r.Method != podfingerprint.MethodWithExclusiveResources }
 	s := search{want: r.Fingerprint}
@@ -60,13 +72,26 @@ func (r *Reading) Counted(sure, uncertain []Pod) (counted []bool, ok bool) {
 		}
 	}
 	set, ok := s.run()
-	if !ok || s.ambiguous(set) {
-		return nil, false
+	if !ok {
+		return nil, nil, false
+	}
+	for _, group := range s.ambiguous(set) {
+		in := 0
+		for j, k := range group {
+			if set[k] {
+				in++
+			}
+			group[j] = at[k]
+		}
+		if in != 1 {
+			return nil, nil, false
+		}
+		either = append(either, group)
 	}
 	for k, i := range at {
 		counted[i] = set[k]
 	}
-	return counted, true
+	return counted, either, true
 }
 
 // search looks for the set of pods that has a fingerprint.
@@ -196,16 +221,23 @@ func choices(n, k int) iter.Seq[[]int] {
 	}
 }
 
-// ambiguous reports whether a set has some but not all of the pods of one name.
-func (s *search) ambiguous(set []bool) bool {
+// ambiguous returns the pods of each name of which a set has some but not all.
+func (s *search) ambiguous(set []bool) (out [][]int) {
 	type key struct{ namespace, name string }
-	in := map[key]bool{}
-	for k, p := range s.uncertain {
-		id := key{p.Namespace, p.Name}
-		if other, seen := in[id]; seen && other != set[k] {
-			return true
+	group := map[key][]int{}
+	var names []key
+	for k := range set {
+		id := key{s.uncertain[k].Namespace, s.uncertain[k].Name}
+		if group[id] == nil {
+			names = append(names, id)
 		}
-		in[id] = set[k]
+		group[id] = append(group[id], k)
 	}
-	return false
+	for _, id := range names {
+		ks := group[id]
+		if slices.ContainsFunc(ks, func(k int) bool { return set[k] != set[ks[0]] }) {
+			out = append(out, ks)
+		}
+	}
+	return out
 }

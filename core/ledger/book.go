@@ -101,7 +101,10 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	defer b.close(a)
 	before, counted := a.layout, a.counted
 	a.news++
-	a.layout, a.empty, a.refused, a.silent, a.flooded = &l, empty, nil, false, 0
+	if l.Amounts == nil || !l.Amounts.Again {
+		a.refused = nil
+	}
+	a.layout, a.empty, a.silent, a.flooded = &l, empty, false, 0
 	a.land()
 	var out []Outcome
 	if l.Amounts != nil {

@@ -16,11 +16,17 @@ import (
 // can only be explained by it, or because the pod was known to be admitted before the report before this
 // one, since who reports looks again after every report. What nobody explains is held by nobody in
 // particular.
+//
+// An exporter that repeats itself makes no event, because the API server drops writes that change nothing. So
+// the caller says which pods were admitted so long ago that the exporter has looked since ([Amounts].Seen).
 
 // totals are amounts of the whole node by resource; "cpu" counts CPUs.
 type totals struct {
 	held map[string]int64
 	at   int // the moment of the report
+	// from are the amounts that the pods explain of which it is known whether the report accounts for them.
+	// With some of the other pods they are held; nil where no pods explain held.
+	from map[string]int64
 }
 
 // believed returns the pods that are in the amounts with holdings of their own.
@@ -66,7 +72,7 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	last := b.snap.Load().Node(a.name)
 	foreseen := !a.hazy && (last == nil || !last.Unsettled) // what was predicted is all that may have come
 	u := place.NewUsage(a.layout.Machine, a.layout.Rules).Hold(holdings(old)...)
-	for _, f := range slices.Concat(landed, a.raised()) {
+	for _, f := range slices.Concat(landed, a.raised(in)) {
 		if foreseen && f.certain(a.layout.Machine) {
 			hs := a.lasting(f.id.UID, f.apart(u))
 			u = u.Hold(hs...)
@@ -97,9 +103,9 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 
 // raised returns the flights that ended before this report, which accounts for them all the same: it was
 // on its way. What they held is free already.
-func (a *account) raised() (out []*flight) {
+func (a *account) raised(in map[string]bool) (out []*flight) {
 	a.dead = slices.DeleteFunc(slices.Clone(a.dead), func(f *flight) bool {
-		if !a.layout.Amounts.Counts[f.id.UID] {
+		if !in[f.id.UID] {
 			return false
 		}
 		out, a.gone[f.id.UID] = append(out, f), true
@@ -170,16 +176,59 @@ func (a *account) tidy() {
 // accounted says for the pods that the amounts may account for whether they do: pods on their way, and
 // pods that ended.
 func (a *account) accounted(old []Entry) map[string]bool {
-	var air, ended []guess
-	for _, f := range a.flights {
-		if f.turned != 0 {
-			hs := f.holdings()
-			if len(hs) == 0 {
-				hs, _ = a.needs(f.pod)
-			}
-			air = append(air, guess{uid: f.id.UID, shape: f.shape, amounts: sum(a.shown(hs)),
-				sure: f.acked != 0 && a.totals != nil && f.acked < a.totals.at, acked: f.acked != 0})
+	m := a.layout.Amounts
+	air, ended := a.guesses(old)
+	t := &totals{held: sum(m.Held)}
+	out, open := map[string]bool{}, map[string]bool{}
+	switch {
+	case m.Counts != nil:
+		maps.Copy(out, m.Counts)
+		a.choose(t.held, old, air, ended, out)
+		t.from = t.held
+	case a.totals == nil:
+		if first(t.held, air, out) {
+			t.from = t.held
 		}
+	case m.Again && a.totals.from == nil:
+		for _, g := range air {
+			out[g.uid], open[g.uid] = g.sure, true
+		}
+		for _, g := range ended {
+			out[g.uid] = !g.stray
+		}
+	default:
+		before := a.totals.held
+		if m.Again {
+			before = a.totals.from
+		}
+		t.from, open = explain(t.held, before, air, ended, out)
+	}
+	for _, r := range a.strays {
+		if a.forgets(r) {
+			out[r.id.UID] = false
+		}
+	}
+	if m.Counts == nil && a.totals != nil && a.enter(t.held, old, air, open, out) {
+		t.from = nil
+		for _, g := range ended {
+			out[g.uid] = false // whatever they held, what is held now is held
+		}
+	}
+	if t.at = a.moment(); m.Again && a.totals != nil {
+		t.at = a.totals.at
+	}
+	a.totals = t
+	return out
+}
+
+// guesses returns the pods on their way and those that ended, of which a report may account for any.
+func (a *account) guesses(old []Entry) (air, ended []guess) {
+	for _, f := range a.flights {
+		if f.turned == 0 {
+			continue
+		}
+		air = append(air, guess{uid: f.id.UID, shape: f.shape, amounts: a.needed(f), acked: f.acked != 0,
+			sure: f.acked != 0 && a.looked(f)})
 	}
 	for _, e := range old {
 		if _, left := a.gone[e.Pod.UID]; left {
@@ -187,24 +236,35 @@ func (a *account) accounted(old []Entry) map[string]bool {
 		}
 	}
 	for _, r := range a.strays {
-		if hs, ok := a.needs(r.pod); ok {
+		if hs, ok := a.needs(r.pod); ok && !a.forgets(r) {
 			ended = append(ended, guess{uid: r.id.UID, amounts: sum(a.shown(hs)), stray: true})
 		}
 	}
-	now := sum(a.layout.Amounts.Held)
-	out := map[string]bool{}
-	switch said := a.layout.Amounts.Counts; {
-	case said != nil:
-		for _, g := range slices.Concat(air, ended) {
-			out[g.uid] = said[g.uid]
-		}
-	case a.totals == nil:
-		first(now, air, out)
-	default:
-		explain(now, a.totals.held, air, ended, out)
+	return air, ended
+}
+
+// looked reports whether the exporter has looked at the node since a pod was admitted: a report came between that
+// and this one, or there was time enough. An exporter that has not reported since the pod was bound may have stopped.
+func (a *account) looked(f *flight) bool {
+	m := a.layout.Amounts
+	if m.Again {
+		return m.Seen[f.id.UID] && a.totals != nil && f.turned < a.totals.at
 	}
-	a.totals = &totals{held: now, at: a.moment()}
-	return out
+	return m.Seen[f.id.UID] || a.totals != nil && f.acked < a.totals.at
+}
+
+// forgets reports whether a stray does not count any more: it ended so long ago that the last report is without it.
+func (a *account) forgets(r resident) bool {
+	return a.layout.Amounts.Again && a.layout.Amounts.Past[r.id.UID]
+}
+
+// needed returns the amounts that a report shows of a flight.
+func (a *account) needed(f *flight) map[string]int64 {
+	hs := f.holdings()
+	if len(hs) == 0 {
+		hs, _ = a.needs(f.pod)
+	}
+	return sum(a.shown(hs))
 }
 
 // guess is a pod that a report may account for or not.
@@ -212,15 +272,15 @@ type guess struct {
 	uid     string
 	shape   string // of a pod on its way
 	amounts map[string]int64
-	// sure: it was admitted before the report before this one; acked: it is known to be admitted.
+	// sure: it was admitted, and the exporter has looked since; acked: it is known to be admitted.
 	sure, acked bool
 	// stray: it ended, and had no entry of its own.
 	stray bool
 }
 
 // first reads the first report of a node: all pods that are there, if their amounts are what is held;
-// otherwise those that are known to be admitted.
-func first(now map[string]int64, air []guess, out map[string]bool) {
+// otherwise those that are known to be admitted. It reports whether they explain what is held.
+func first(now map[string]int64, air []guess, out map[string]bool) bool {
 	all := map[string]int64{}
 	for _, g := range air {
 		add(all, g.amounts, 1)
@@ -229,6 +289,7 @@ func first(now map[string]int64, air []guess, out map[string]bool) {
 	for _, g := range air {
 		out[g.uid] = everybody || g.acked
 	}
+	return everybody
 }
 
 // add adds n times the amounts; resources of which nothing is left are not there.

@@ -21,8 +21,10 @@ const maxSets = 4096
 // explain finds the sets of pods that have come into the amounts, and of those that have left them, that
 // make the old amounts the new ones. Sets with all that were admitted before the report before this one go
 // before others. What all of them agree on is decided; where they do not agree, or there is none, a pod has
-// come if it was admitted before the report before this one, and none has left.
-func explain(now, before map[string]int64, air, ended []guess, out map[string]bool) {
+// come if it was admitted before the report before this one, and none has left. from are the old amounts with the
+// changes that are decided; nil where no set explains the new ones. open are the pods of which it is not decided.
+func explain(now, before map[string]int64, air, ended []guess, out map[string]bool) (from map[string]int64, open map[string]bool) {
+	open = map[string]bool{}
 	var groups []alike
 	for _, g := range air {
 		out[g.uid] = g.sure
@@ -40,6 +42,9 @@ func explain(now, before map[string]int64, air, ended []guess, out map[string]bo
 		groups = append(groups, alike{of: []guess{g}})
 	}
 	sets := explanations(now, before, groups)
+	if len(sets) > 0 {
+		from = maps.Clone(before)
+	}
 	for i, x := range groups {
 		least, most := len(x.of), 0
 		for _, moved := range sets {
@@ -48,13 +53,26 @@ func explain(now, before map[string]int64, air, ended []guess, out map[string]bo
 		for k, g := range x.of {
 			switch {
 			case len(sets) == 0:
+				open[g.uid] = true
 			case k < least:
 				out[g.uid] = x.came
+				add(from, g.amounts, sign(x.came))
 			case k >= most:
 				out[g.uid] = !x.came
+			default:
+				open[g.uid] = true
 			}
 		}
 	}
+	return from, open
+}
+
+// sign is how the amounts of a pod that moved change those of the node.
+func sign(came bool) int64 {
+	if came {
+		return 1
+	}
+	return -1
 }
 
 // rank orders pods of one shape by how likely it is that they are counted.
@@ -84,14 +102,11 @@ func explanations(now, before map[string]int64, groups []alike) (out [][]int) {
 			}
 			return
 		}
-		x, sign := groups[len(moved)], int64(-1)
-		if x.came {
-			sign = 1
-		}
+		x := groups[len(moved)]
 		for k := range len(x.of) + 1 {
 			next := maps.Clone(amounts)
 			for _, g := range x.of[:k] {
-				add(next, g.amounts, sign)
+				add(next, g.amounts, sign(x.came))
 			}
 			try(next, append(moved, k))
 		}

@@ -85,6 +85,15 @@ type Amounts struct {
 	// Counts says of the UIDs of pods whether Held accounts for them; nil where the node does not tell
 	// which pods it has seen.
 	Counts map[string]bool
+	// Either are groups of UIDs of which Counts does not decide: Held accounts for exactly one pod of each
+	// group. The node knows pods by name, and names come again.
+	Either [][]string
+	// Seen are UIDs of pods that were admitted so long ago that Held accounts for them, unless the exporter
+	// has stopped. Past are UIDs of pods that ended so long ago that Held does not account for them.
+	Seen, Past map[string]bool
+	// Again: the node has reported nothing new. Seen, Past, Counts and Either say what is known by now of its
+	// last report.
+	Again bool
 }
 
 // Node is the state of one node at one moment. It never changes; the next state is another Node.

@@ -1,6 +1,7 @@
 package coarse_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
@@ -57,6 +58,7 @@ var dynamicCases = []dynamic{
 
 	{name: "late", policy: single, nodes: map[string]string{"late-a": ""}, run: late},
 	{name: "again", policy: single, nodes: map[string]string{"again-a": "8/16Gi 4/16Gi"}, run: again},
+	{name: "names", policy: single, nodes: map[string]string{"names-a": "16/32Gi/nic8 16/32Gi/gpu8"}, run: namesComeAgain},
 	{name: "foreign", policy: single, nodes: map[string]string{"foreign-a": "16/32Gi 16/32Gi"}, run: foreign},
 	// Others send the 20 CPUs of the second pod to their death.
 	{name: "leftover", policy: single, nodes: map[string]string{"leftover-a": "32/60Gi 0:32/60Gi"}, run: leftover},
@@ -180,6 +182,39 @@ func again(t *testing.T, w *world) {
 	w.runs(t, "beside")
 	w.pod(t, "again", "more", "4/4Gi")
 	w.waits(t, "more", noContainer)
+}
+
+// Names come again twice while no report comes; then one right report comes, and its exporter has nothing else to
+// write. The fingerprint fits the pods that ended, too, and the amounts do not.
+func namesComeAgain(t *testing.T, w *world) {
+	bound := func(p *v1.Pod) { p.Spec.NodeName, p.Spec.NodeSelector = "names-a", nil }
+	report := func(zones string, pods ...string) {
+		w.report(t, coarse.Signed(coarse.Topology("names-a", single, zones), pods...))
+	}
+	report("16/32Gi/nic8 16/32Gi/gpu8")
+	for round := range 2 {
+		w.pod(t, "names", "web-0", "2/2Gi/nic1", bound)
+		w.pod(t, "names", "web-1", "4/3Gi/gpu2", bound)
+		w.runs(t, "web-0")
+		w.runs(t, "web-1")
+		w.pod(t, "names", "web-2", "3/3Gi/nic2")
+		w.runs(t, "web-2")
+		for _, name := range []string{"web-0", "web-1", "web-2"} {
+			w.ends(t, name)
+		}
+		report("13:16/29Gi:32Gi/nic6:8 16/32Gi/gpu8", "web-2")
+		w.pod(t, "names", "web-0", "10/20Gi/nic3", bound)
+		w.pod(t, "names", "web-1", "9/10Gi/gpu3", bound)
+		w.runs(t, "web-0")
+		w.runs(t, "web-1")
+		report("6:16/12Gi:32Gi/nic5:8 7:16/22Gi:32Gi/gpu5:8", "web-0", "web-1")
+		probe := fmt.Sprint("probe", round)
+		w.pod(t, "names", probe, "7/20Gi")
+		w.runs(t, probe)
+		for _, name := range []string{"web-0", "web-1", probe} {
+			w.ends(t, name)
+		}
+	}
 }
 
 // Pods that others bind are charged when they are seen, and the node stays in use however often their
