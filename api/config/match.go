@@ -1,6 +1,12 @@
 package config
 
-import "github.com/tenon-numa/tenon/core/score"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/score"
+)
 
 const (
 	matchVersion = "kubescheduler.config.k8s.io/v1"
@@ -42,6 +48,10 @@ func (m matchArgs) complete() (Args, error) {
 	a, err := Args{}.complete()
 	if err != nil {
 		return Args{}, err
+	}
+	if t := m.ScoringStrategy.Type; t != "" && !slices.Contains(theirs[:], t) {
+		return Args{}, fmt.Errorf("%s: scoringStrategy.type: Invalid value: %q: invalid ScoringStrategyType: want one of %s",
+			matchKind, t, strings.Join(theirs[:], ", "))
 	}
 	if a.Strategy, err = m.ScoringStrategy.complete(matchKind, theirs[:]); err != nil {
 		return Args{}, err

@@ -265,10 +265,10 @@ func translate(pod *v1.Pod) (*state, *fwk.Status) {
 }
 
 // refusal turns a verdict's reasons into a status.
-func refusal(v place.Verdict) *fwk.Status {
+func (p *Plugin) refusal(pod *place.Pod, v place.Verdict) *fwk.Status {
 	reasons := make([]string, 0, len(v.Reasons))
 	for _, r := range v.Reasons {
-		reasons = append(reasons, r.Text())
+		reasons = append(reasons, p.text(pod, r))
 	}
 	if len(reasons) == 0 {
 		reasons = append(reasons, string(v.Error))

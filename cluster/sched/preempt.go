@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 
+	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -90,10 +91,10 @@ func (pre *preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v
 			return nil, fwk.AsStatus(fmt.Errorf("list nodes that refused pod %s/%s: %w", pod.Namespace, pod.Name, err))
 		}
 		if node, why := pre.leaves(ctx, cs, pod, nodes); why != "" {
-			return node, waiting(s, node, why)
+			return node, pre.waiting(s, node, why)
 		}
 		if why := pre.settles(s, pod, nodes, m); why != "" {
-			return nil, waiting(s, nil, why)
+			return nil, pre.waiting(s, nil, why)
 		}
 	}
 	result, status := pre.DefaultPreemption.PostFilter(ctx, cs, pod, m)
@@ -115,13 +116,16 @@ func (pre *preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v
 }
 
 // waiting is the status of a pod that waits; it is a success where the pod's place is kept meanwhile.
-func waiting(s *state, kept *fwk.PostFilterResult, why string) *fwk.Status {
+func (pre *preemption) waiting(s *state, kept *fwk.PostFilterResult, why string) *fwk.Status {
 	s.log.info(logDecision, "Evicts nobody", "reason", why)
-	code := fwk.Unschedulable
-	if kept != nil {
-		code = fwk.Success
+	text := "preemption: evicts nobody: " + why
+	switch {
+	case kept != nil:
+		return fwk.NewStatus(fwk.Success, text)
+	case pre.plugin.name == config.Match:
+		text += ". " + notHelpful
 	}
-	return fwk.NewStatus(code, "preemption: evicts nobody: "+why)
+	return fwk.NewStatus(fwk.Unschedulable, text)
 }
 
 // leaves finds a node where the pod fits once pods that are being deleted have gone. Where those of lower

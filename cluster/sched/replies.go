@@ -225,7 +225,7 @@ func (p *Plugin) compute(s *state, n *ledger.Node) (cost int64, refusal *no) {
 	}
 	refusal = &no{reasons: v.Reasons, never: p.never(s, n)}
 	for _, r := range v.Reasons {
-		refusal.texts = append(refusal.texts, r.Text())
+		refusal.texts = append(refusal.texts, p.text(s.pod, r))
 	}
 	if len(refusal.texts) == 0 {
 		refusal.texts = []string{string(v.Error)}

@@ -29,7 +29,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return p.reserved(s, node, v, p.unknown(s, nil, node))
 	}
 	if !v.Fits() {
-		return p.reserved(s, node, v, refusal(v))
+		return p.reserved(s, node, v, p.refusal(s.pod, v))
 	}
 	p.sleepers.gone(string(pod.UID))
 	return p.reserved(s, node, v, nil)

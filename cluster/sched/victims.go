@@ -142,15 +142,18 @@ func (t *trial) doubtful() string {
 	return ""
 }
 
+// worded is the status of a verdict that refuses the pod.
+func (t *trial) worded(v place.Verdict) *fwk.Status { return t.pre.plugin.refusal(t.state.pod, v) }
+
 // possible returns the verdict with all possible victims gone, or why nobody is evicted from the node.
 func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 	if len(t.victims) == 0 {
-		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no pods of lower priority to evict")
+		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, t.pre.plugin.noVictims())
 	}
 	n := t.without(slices.Concat(t.leaving, t.victims))
 	v = n.Place(t.state.pod, t.state.demand)
 	if !n.Might(t.state.pod, t.state.demand) {
-		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, refusal(v).Reasons()...)
+		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, t.worded(v).Reasons()...)
 	}
 	why := t.doubtful()
 	if why == "" && v.Fits() {
@@ -158,7 +161,7 @@ func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 	}
 	t.pre.plans.doubt(string(t.pod.UID), t.node.Name)
 	if why == "" {
-		return v, refusal(v)
+		return v, t.worded(v)
 	}
 	return v, fwk.NewStatus(fwk.Unschedulable, why)
 }
