@@ -230,7 +230,9 @@ type wideNode struct {
 	signed  bool
 	// hides: some pods are not in the API server, so that reports are never explained by those that are.
 	hides bool
-	next  int
+	// stages: pods have init containers, of which exporters do not report what they leave.
+	stages bool
+	next   int
 	// written is the last object as text; late are objects that are on their way.
 	written string
 	late    []*v1alpha2.NodeResourceTopology
@@ -265,9 +267,34 @@ func (n *wideNode) usage() *place.Usage {
 	return u
 }
 
+// shown is what an exporter sees of the node: the podresources service lists no ordinary init containers.
+func (n *wideNode) shown() *place.Usage {
+	u := place.NewUsage(n.machine, n.rules)
+	for _, name := range slices.Sorted(maps.Keys(n.live)) {
+		for _, h := range n.live[name].holdings {
+			if h.Kind != place.Init {
+				u = u.Hold(h)
+			}
+		}
+	}
+	return u
+}
+
+// begin starts the containers of a pod: the memory manager takes back what its init containers leave.
+func (n *wideNode) begin(name string) {
+	m := n.live[name]
+	m.holdings = slices.Clone(m.holdings)
+	for i := range m.holdings {
+		if m.holdings[i].Kind == place.Init {
+			m.holdings[i].Memory = nil
+		}
+	}
+	n.feed.Pod(running(m.pod))
+}
+
 // look has the exporter look at the node; it writes what differs from what it wrote last.
 func (n *wideNode) look() {
-	u := n.usage()
+	u := n.shown()
 	var free [2][3]int64
 	for i, numa := range n.machine.NUMAs() {
 		free[i] = [3]int64{int64(numa.CPUs.AndLen(u.FreeCPUs())), u.FreeMemory(i, topo.Memory) >> 20,
@@ -311,7 +338,17 @@ func (n *wideNode) draw() *v1.Pod {
 	case 2:
 		text += " acme.com/gpu=1"
 	}
-	return member(name, fmt.Sprint("uid-", n.next), text)
+	p := member(name, fmt.Sprint("uid-", n.next), text)
+	if n.stages {
+		part := func(most int) string {
+			return fmt.Sprintf("cpu=%d memory=%dGi", rapid.IntRange(1, most).Draw(n.t, "cpus"), rapid.IntRange(1, most).Draw(n.t, "gib"))
+		}
+		p.Spec.InitContainers = []v1.Container{exact("i", part(10))}
+		if rapid.Bool().Draw(n.t, "two") {
+			p.Spec.Containers = append(p.Spec.Containers, exact("d", part(4)))
+		}
+	}
+	return p
 }
 
 // admit has the kubelet admit a pod, if it does.
@@ -384,13 +421,20 @@ func (n *wideNode) actions() map[string]func(*rapid.T) {
 				n.end(rapid.SampledFrom(names).Draw(t, "which"))
 			}
 		},
+		"begin": func(t *rapid.T) {
+			if names := slices.Sorted(maps.Keys(n.live)); n.stages && len(names) > 0 {
+				n.begin(rapid.SampledFrom(names).Draw(t, "which"))
+			}
+		},
 		"look":    func(*rapid.T) { n.look() },
 		"deliver": func(*rapid.T) { n.deliver() },
 		"settle": func(t *rapid.T) {
 			n.look()
 			n.deliver()
 			n.clock.pass(settlePeriod)
-			n.usesAll()
+			if !n.stages {
+				n.usesAll()
+			}
 		},
 	}
 }
@@ -400,6 +444,15 @@ func (n *wideNode) actions() map[string]func(*rapid.T) {
 func TestNamesThatComeAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := newWideNode(t)
+		t.Repeat(n.actions())
+	})
+}
+
+// Pods keep what their init containers leave, which no report shows.
+func TestNamesThatComeAgainWithInitContainers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := newWideNode(t)
+		n.stages = true
 		t.Repeat(n.actions())
 	})
 }

@@ -65,6 +65,7 @@ type account struct {
 	silent  bool
 	now     int           // counts moments: turns, admissions
 	hazy    bool          // what pods of a coarse node keep is in more places than are followed
+	blurred bool          // more may be free on a coarse node than is counted
 	changed chan struct{} // closed and renewed at every change
 	landed  []string      // pods that the report which is being taken has, see Book.account
 	// excess are pods on their way beyond what is followed, flooded how many pods were on their way when it was

@@ -72,7 +72,8 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	last := b.snap.Load().Node(a.name)
 	foreseen := !a.hazy && (last == nil || !last.Unsettled) // what was predicted is all that may have come
 	u := place.NewUsage(a.layout.Machine, a.layout.Rules).Hold(holdings(old)...)
-	for _, f := range slices.Concat(landed, a.raised(in)) {
+	raised := a.raised(in)
+	for _, f := range slices.Concat(landed, raised) {
 		if foreseen && f.certain(a.layout.Machine) {
 			hs := a.lasting(f.id.UID, f.apart(u))
 			u = u.Hold(hs...)
@@ -87,6 +88,11 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 		agrees = false
 	}
 	a.layout.Entries = entries
+	for _, f := range raised {
+		if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Pod.UID == f.id.UID }) {
+			a.strays = append(a.strays[:len(a.strays):len(a.strays)], resident{f.id, f.pod})
+		}
+	}
 	for _, f := range landed {
 		a.counted[f.id.UID] = resident{f.id, f.pod}
 		if foreseen && f.certain(a.layout.Machine) {
@@ -214,11 +220,25 @@ func (a *account) accounted(old []Entry) map[string]bool {
 			out[g.uid] = false // whatever they held, what is held now is held
 		}
 	}
+	a.blurred = m.Counts == nil && a.mayCountTwice(t.held, old, air, out)
 	if t.at = a.moment(); m.Again && a.totals != nil {
 		t.at = a.totals.at
 	}
 	a.totals = t
 	return out
+}
+
+// mayCountTwice reports whether the amounts may account for a pod that is charged beside them, or for one that
+// ended before any report had it: they have room for it beside all pods that are known to be in them.
+func (a *account) mayCountTwice(now map[string]int64, old []Entry, air []guess, out map[string]bool) bool {
+	total := a.known(old, air, out, func(guess) bool { return false })
+	may := func(amounts map[string]int64) bool {
+		all := maps.Clone(total)
+		add(all, amounts, 1)
+		return len(amounts) > 0 && within(all, now)
+	}
+	return slices.ContainsFunc(air, func(g guess) bool { return !out[g.uid] && may(g.amounts) }) ||
+		slices.ContainsFunc(a.dead, func(f *flight) bool { return !a.layout.Amounts.Past[f.id.UID] && may(a.needed(f)) })
 }
 
 // guesses returns the pods on their way and those that ended, of which a report may account for any.

@@ -273,7 +273,7 @@ func (a *account) kept(base *Node) (out []*Node, hazy bool) {
 	}
 	for _, s := range states {
 		n := *s.node
-		n.Crowded = hazy
+		n.Crowded = hazy || a.blurred
 		out = append(out, &n)
 	}
 	return out, hazy

@@ -113,8 +113,9 @@ type Node struct {
 	// Unsettled: there may be more states than Others tell. No pod fits before the node has reported.
 	Unsettled bool
 	// Crowded: what pods keep from their init containers may be in more places than Others tell, and counts
-	// in all of them. Pods of several containers do not fit: what one of them gets decides about the next,
-	// and with more free than is counted it may get something else.
+	// in all of them, or a report may account for pods that are charged beside it. Pods of several containers do
+	// not fit: what one of them gets decides about the next, and with more free than is counted it may get
+	// something else.
 	Crowded bool
 	// Silent: a report of the node is overdue. What is known of it are its last report and predictions.
 	Silent bool
