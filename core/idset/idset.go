@@ -26,7 +26,7 @@ type (
 	CPU int
 	// Core is a physical core, named by its lowest CPU: the core_id of sysfs is unique per socket only.
 	Core int
-	// L3 is a group of CPUs that share a last-level cache, named by its lowest CPU.
+	// L3 is a group of CPUs that share a last-level cache; its number decides the kubelet's order of groups.
 	L3 int
 	// Socket is a physical package as Linux numbers it.
 	Socket int

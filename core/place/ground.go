@@ -51,6 +51,11 @@ type deviceSet struct {
 	shared  int // devices that touch several numas
 }
 
+// wrapped stands for the kubelet's amount of memory where more is reserved, or in hugepages, than a NUMA node
+// has: an unsigned number that wrapped below zero, some 16 EiB (memorymanager/policy_static.go,
+// getDefaultMachineState). It is far above what pods can want, and 64 of it can be added up.
+const wrapped = 1 << 56
+
 func newGround(m *topo.Machine, r Rules) *ground {
 	g := &ground{numas: len(m.NUMAs()), all: m.All(), kinds: m.Kinds(), withCPUs: m.WithCPUs(), perCore: cpusPerCore(m)}
 	g.nobodys, g.even = coresOf(m, r.CPU.Reserved), even(m)
@@ -60,7 +65,11 @@ func newGround(m *topo.Machine, r Rules) *ground {
 	for i, n := range m.NUMAs() {
 		g.whole[i] = int64(n.CPUs.Len())
 		for k, kind := range g.kinds {
-			g.whole[g.memory(k)+i] = max(0, n.Capacity(kind)-r.reserved(n.ID, kind))
+			left := n.Balance(kind) - r.reserved(n.ID, kind)
+			if left < 0 && r.Memory.Static {
+				left = wrapped
+			}
+			g.whole[g.memory(k)+i] = max(0, left)
 		}
 		g.selfish = g.selfish || meanDistance(m, 1<<uint(i)) != meanDistance(m, 1)
 	}

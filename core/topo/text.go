@@ -70,7 +70,6 @@ func ParseMachine(text string) (*Machine, error) {
 type parser struct {
 	text Text
 	dist [][]int
-	l3   int // next unused L3 number
 }
 
 func (p *parser) line(w []string) error {
@@ -174,15 +173,27 @@ func (p *parser) cores(numa idset.NUMA, socket idset.Socket, threads []idset.Set
 		}
 	}
 	per := max(1, len(first)/groups)
+	l3 := 0 // lowest CPU of the group that the core is in
 	for k := range first {
 		var ids []idset.CPU
 		for _, lane := range lanes {
 			ids = append(ids, lane[k])
 		}
-		p.text.Spec.Cores = append(p.text.Spec.Cores, CoreSpec{NUMA: numa, Socket: socket, L3: p.l3 + k/per, CPUs: idset.Of(ids...)})
+		if k%per == 0 {
+			l3 = lowest(lanes, k, k+per)
+		}
+		p.text.Spec.Cores = append(p.text.Spec.Cores, CoreSpec{NUMA: numa, Socket: socket, L3: l3, CPUs: idset.Of(ids...)})
 	}
-	p.l3 += groups
 	return nil
+}
+
+// lowest returns the lowest CPU of the cores from..to-1, whose threads the lanes list.
+func lowest(lanes [][]idset.CPU, from, to int) int {
+	low := lanes[0][from]
+	for _, lane := range lanes {
+		low = min(low, slices.Min(lane[from:to]))
+	}
+	return int(low)
 }
 
 func (p *parser) device(w []string) error {

@@ -72,9 +72,12 @@ func (m Mask) AppendPositions(out []int) []int {
 
 // CPU says where one logical CPU is.
 type CPU struct {
-	ID     idset.CPU
-	Core   idset.Core   // lowest CPU of the core
-	L3     idset.L3     // group that shares the last-level cache
+	ID   idset.CPU
+	Core idset.Core // lowest CPU of the core
+	// L3 is the group that shares the last-level cache. The kubelet goes through groups in ascending order
+	// of the ids that cadvisor reports, so the order of these numbers is that order. A group is named by
+	// its lowest CPU where that gives the same order, and otherwise by the number of its cores' CoreSpec.
+	L3     idset.L3
 	Socket idset.Socket // physical package
 	NUMA   int          // position in Machine.NUMAs, not an id
 }
@@ -92,7 +95,7 @@ func (h Hugepages) Kind() string { return "hugepages-" + FormatBytes(h.PageSize)
 type NUMA struct {
 	ID        idset.NUMA
 	CPUs      idset.Set[idset.CPU]
-	Bytes     int64       // all memory, hugepages included, as MemTotal of the numa says
+	Bytes     int64       // all memory, hugepages included, as MemTotal of the numa says; 0 where that is not known
 	Hugepages []Hugepages // ascending page size
 	Distances []int       // to every numa, by position; 10 is local. Empty when unknown
 }
@@ -130,7 +133,7 @@ type Spec struct {
 type CoreSpec struct {
 	NUMA   idset.NUMA
 	Socket idset.Socket
-	L3     int // any number that is equal exactly for the cores of one group
+	L3     int // equal exactly for the cores of one group, in 0..MaxL3; see [CPU]
 	CPUs   idset.Set[idset.CPU]
 }
 
@@ -229,7 +232,8 @@ func checkNUMA(n *NUMA, count int) error {
 		sizes[h.PageSize] = true
 		total += h.PageSize * h.Count
 	}
-	if total > n.Bytes {
+	// A NUMA node whose memory is not known may have hugepages: cadvisor reports memory of 0 then.
+	if total > n.Bytes && n.Bytes > 0 {
 		return fmt.Errorf("hugepages take %d bytes of %d bytes of memory", total, n.Bytes)
 	}
 	if d := len(n.Distances); d != 0 && d != count {
@@ -262,14 +266,7 @@ func (m *Machine) addCores(in []CoreSpec) error {
 	for i := range m.cpus {
 		m.cpus[i].NUMA = -1
 	}
-	l3 := map[int]idset.L3{}
-	for _, c := range in {
-		if low := idset.L3(c.CPUs.Min()); !c.CPUs.Empty() {
-			if old, ok := l3[c.L3]; !ok || low < old {
-				l3[c.L3] = low
-			}
-		}
-	}
+	l3 := nameL3s(in)
 	for _, c := range in {
 		if err := m.addCore(c, l3[c.L3]); err != nil {
 			return err
@@ -288,6 +285,9 @@ func (m *Machine) addCore(c CoreSpec, l3 idset.L3) error {
 	}
 	if !idset.Valid(int(c.Socket)) {
 		return fmt.Errorf("core of CPUs %s: socket %d is outside 0..%d", c.CPUs, c.Socket, idset.Max)
+	}
+	if c.L3 < 0 || c.L3 > MaxL3 {
+		return fmt.Errorf("core of CPUs %s: L3 group %d is outside 0..%d", c.CPUs, c.L3, MaxL3)
 	}
 	core := idset.Core(c.CPUs.Min())
 	for id := range c.CPUs.All() {
@@ -442,7 +442,11 @@ func (m *Machine) Kinds() []string {
 
 // Capacity returns the bytes of a memory kind that the numa has. Ordinary memory is what hugepages
 // of every size leave of it (kubelet memorymanager/policy_static.go, getDefaultMachineState).
-func (n NUMA) Capacity(kind string) int64 {
+func (n NUMA) Capacity(kind string) int64 { return max(0, n.Balance(kind)) }
+
+// Balance is [NUMA.Capacity], but negative for ordinary memory where hugepages take more than there is. The
+// kubelet counts in unsigned numbers, so a negative balance is a very large amount for it.
+func (n NUMA) Balance(kind string) int64 {
 	if kind == Memory {
 		left := n.Bytes
 		for _, h := range n.Hugepages {

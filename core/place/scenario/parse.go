@@ -84,24 +84,22 @@ func (p *parser) line(line string) error {
 	return nil
 }
 
-// l3Base keeps the numbers of L3 groups of core lines apart from those of numa lines.
-const l3Base = 1 << 20
-
 func (p *parser) core(w []string) error {
 	if len(w) != 8 || w[2] != "numa" || w[4] != "socket" || w[6] != "l3" {
-		return fmt.Errorf("core: want CPUS numa N socket N l3 CPU")
+		return fmt.Errorf("core: want CPUS numa N socket N l3 N")
 	}
 	cpus, err := idset.Parse[idset.CPU](w[1])
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
 	var n [3]int
+	bounds := [3]int{idset.Max, idset.Max, topo.MaxL3}
 	for i := range n {
-		if n[i], err = number(w[3+2*i], idset.Max); err != nil {
+		if n[i], err = number(w[3+2*i], bounds[i]); err != nil {
 			return fmt.Errorf("core: %s: %w", w[2+2*i], err)
 		}
 	}
-	p.cores = append(p.cores, topo.CoreSpec{CPUs: cpus, NUMA: idset.NUMA(n[0]), Socket: idset.Socket(n[1]), L3: l3Base + n[2]})
+	p.cores = append(p.cores, topo.CoreSpec{CPUs: cpus, NUMA: idset.NUMA(n[0]), Socket: idset.Socket(n[1]), L3: n[2]})
 	return nil
 }
 

@@ -113,7 +113,7 @@ func shortCores(m *topo.Machine, numa int) (text string, ok bool) {
 }
 
 // l3Groups returns the number of L3 groups of a numa's cores; ok is false unless the groups are the
-// numa's own, equal, and in the order of the cores.
+// numa's own, equal, in the order of the cores, and named by their lowest CPUs.
 func l3Groups(m *topo.Machine, cores []topo.CPU) (n int, ok bool) {
 	all := 0 // CPUs of the machine in the groups
 	for i, c := range cores {
@@ -127,6 +127,9 @@ func l3Groups(m *topo.Machine, cores []topo.CPU) (n int, ok bool) {
 	own := map[idset.L3]bool{}
 	for i, c := range cores {
 		if c.L3 != cores[i/(len(cores)/n)*(len(cores)/n)].L3 {
+			return 0, false
+		}
+		if low := m.GroupOf(topo.L3s, idset.CPU(c.Core)).CPUs.Min(); int(low) != int(c.L3) {
 			return 0, false
 		}
 		own[c.L3] = true

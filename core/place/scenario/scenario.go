@@ -6,8 +6,9 @@
 //
 //	# a comment, to the end of the line: why the case matters, and which kubelet file or KEP says so
 //	numa ... / device ... / distances ...   the machine, as topo.ParseText reads it
-//	core CPUS numa N socket N l3 CPU        one core of a numa whose line names no CPUs, for machines that
-//	                                        numa lines cannot say; l3 is the lowest CPU of its L3 group
+//	core CPUS numa N socket N l3 N          one core of a numa whose line names no CPUs, for machines that
+//	                                        numa lines cannot say; l3 is the id of its L3 group: the kubelet
+//	                                        sorts groups by id (numa lines use the lowest CPU as id)
 //	rules KEY=VALUE... WORD...              once, before the first step; what is absent is off:
 //	    topology=POLICY scope=SCOPE prefer-closest max-numas=N
 //	    cpu=none|static reserved=CPUS options=OPTION,...      (the kubelet's names of options)

@@ -1,0 +1,33 @@
+package topo
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// MaxL3 is the largest number of an L3 group. Firmware of arm64 makes such ids of addresses.
+const MaxL3 = 1<<31 - 1
+
+// nameL3s returns the name of every L3 group by its number in the description: the lowest CPU, where
+// ordering the groups by lowest CPU orders them by number, too, and the number itself elsewhere.
+func nameL3s(in []CoreSpec) map[int]idset.L3 {
+	lowest := map[int]idset.L3{}
+	for _, c := range in {
+		if low := idset.L3(c.CPUs.Min()); !c.CPUs.Empty() {
+			if old, ok := lowest[c.L3]; !ok || low < old {
+				lowest[c.L3] = low
+			}
+		}
+	}
+	numbers := slices.Sorted(maps.Keys(lowest))
+	if slices.IsSortedFunc(numbers, func(a, b int) int { return cmp.Compare(lowest[a], lowest[b]) }) {
+		return lowest
+	}
+	for _, n := range numbers {
+		lowest[n] = idset.L3(n)
+	}
+	return lowest
+}
