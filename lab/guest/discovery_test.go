@@ -167,7 +167,11 @@ func said(snapshot string) (out []string) {
 }
 
 func (m described) check(t *testing.T, found *sysfs.Found) {
-	got, want := found.Machine.Spec(), m.spec()
+	machine := found.Machine
+	if found.Hardware != nil {
+		machine = found.Hardware
+	}
+	got, want := machine.Spec(), m.spec()
 	if g, w := describe(got), describe(want); !slices.Equal(g, w) {
 		t.Errorf("found\n%s\nwant\n%s", strings.Join(g, "\n"), strings.Join(w, "\n"))
 	}

@@ -14,8 +14,6 @@ import (
 type cache struct {
 	cpus  cpuSet // that share it
 	level int
-	id    int // unknown where the kernel tells none; unique per level
-	sized bool
 }
 
 const maxCacheLevel = 16
@@ -42,14 +40,11 @@ func (t *tree) lastLevel(id idset.CPU) (c cache, ok bool) {
 		t.warn(Malformed, best+"/shared_cpu_list", "the list lacks CPU %d itself: the cache is not believed", id)
 		return cache{}, false
 	}
-	c.id = t.number(best+"/id", unknown, 0, maxKernelID)
-	size, _ := t.text(best + "/size")
-	c.sized = size != ""
 	return c, true
 }
 
-// groups numbers the L3 groups of the cores: CPUs that share a cache are one group, named by the lowest
-// CPU of it that is known. Cores without such a cache are grouped by socket, as the kubelet does.
+// groups finds the L3 groups of the hardware: CPUs that share a cache are one group, numbered by the lowest
+// CPU of it that is known. Cores without such a cache are grouped by socket, as the kubelet groups them.
 func (t *tree) groups(cores []topo.CoreSpec, cpus map[idset.CPU]cpu) {
 	caches := make([]cache, len(cores))
 	found := 0
@@ -73,7 +68,6 @@ func (t *tree) groups(cores []topo.CoreSpec, cpus map[idset.CPU]cpu) {
 			len(cores)-found, len(cores))
 	}
 	t.checkShared(cores, caches, cpus)
-	t.checkGroups(cores, caches)
 }
 
 // checkShared says where CPUs of one cache disagree on which CPUs share it.
@@ -93,30 +87,5 @@ func (t *tree) checkShared(cores []topo.CoreSpec, caches []cache, cpus map[idset
 				clip(caches[i].cpus.String()), clip(groups[c.L3].String()))
 			return
 		}
-	}
-}
-
-// checkGroups says where the kubelet sees other L3 groups. cadvisor drops the caches of a core that lack
-// an id or a size, and those of exactly the numa's CPUs; a core without one is grouped by its socket
-// (cadvisor utils/sysinfo, addCacheInfo; kubelet cpumanager/topology, getUncoreCacheID).
-func (t *tree) checkGroups(cores []topo.CoreSpec, caches []cache) {
-	perNUMA := map[idset.NUMA]int{}
-	for _, c := range cores {
-		perNUMA[c.NUMA]++
-	}
-	theirs, ours := map[int]int{}, map[int]int{}
-	for i, c := range cores {
-		group := int(c.Socket)
-		if x := caches[i]; x.level > 2 && x.id != unknown && x.sized && x.cpus.Len() != perNUMA[c.NUMA]*c.CPUs.Len() {
-			group = x.id
-		}
-		a, seenA := theirs[group]
-		b, seenB := ours[c.L3]
-		if seenA && a != c.L3 || seenB && b != group {
-			t.warn(KubeletL3, fmt.Sprintf("%s/cpu%d/cache", cpuDir, c.CPUs.Min()),
-				"the kubelet groups CPUs by other caches than the hardware has; only prefer-align-cpus-by-uncorecache minds")
-			return
-		}
-		theirs[group], ours[c.L3] = c.L3, group
 	}
 }

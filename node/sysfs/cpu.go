@@ -3,7 +3,6 @@ package sysfs
 import (
 	"fmt"
 	"path"
-	"slices"
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -26,10 +25,22 @@ func topologyFile(id idset.CPU, name string) string {
 	return fmt.Sprintf("%s/cpu%d/topology/%s", cpuDir, id, name)
 }
 
+// reported reads an id that cadvisor needs. Without the file cadvisor leaves out the CPU, and with a text that
+// is no number it reports nothing at all.
+func (t *tree) reported(file string) int {
+	n := t.number(file, unknown, -1, maxKernelID)
+	if n == unknown {
+		if text, ok := t.text(file); ok {
+			t.fails(file, "%q is not an id", clip(text))
+		}
+	}
+	return n
+}
+
 func (t *tree) topology(id idset.CPU) cpu {
 	c := cpu{
-		pkg:  t.number(topologyFile(id, "physical_package_id"), unknown, -1, maxKernelID),
-		core: t.number(topologyFile(id, "core_id"), unknown, -1, maxKernelID),
+		pkg:  t.reported(topologyFile(id, "physical_package_id")),
+		core: t.reported(topologyFile(id, "core_id")),
 	}
 	// core_id is unique per package or die alone, so cores are known by their threads.
 	set, ok := t.cpus(path.Dir(topologyFile(id, "core_id")),
@@ -44,25 +55,30 @@ func (t *tree) topology(id idset.CPU) cpu {
 	return c
 }
 
-// cores makes the cores of every numa, with their sockets and L3 groups.
-func (t *tree) cores(nodes []node) []topo.CoreSpec {
+// topologies reads every CPU that a NUMA node has.
+func (t *tree) topologies(nodes []node) map[idset.CPU]cpu {
 	cpus := map[idset.CPU]cpu{}
 	for _, n := range nodes {
 		for id := range n.cpus.All() {
 			cpus[id] = t.topology(id)
 		}
 	}
-	sockets := t.sockets(cpus)
+	return cpus
+}
+
+// hardwareCores makes the cores of every NUMA node as the hardware has them, with sockets and L3 groups.
+func (t *tree) hardwareCores(nodes []node, cpus map[idset.CPU]cpu) []topo.CoreSpec {
 	var out []topo.CoreSpec
 	for _, n := range nodes {
 		for left := n.cpus; !left.Empty(); {
 			id := left.Min()
 			core := t.threads(id, n, left, cpus)
 			left = left.Minus(core)
-			out = append(out, topo.CoreSpec{NUMA: n.id, Socket: sockets[cpus[id].pkg], CPUs: core})
+			out = append(out, topo.CoreSpec{NUMA: n.id, Socket: idset.Socket(cpus[id].pkg), CPUs: core})
 		}
 	}
-	t.checkCores(out, cpus)
+	t.checkSockets(out)
+	renumber(out, func(c *topo.CoreSpec) *idset.Socket { return &c.Socket }, idset.Max)
 	t.groups(out, cpus)
 	return out
 }
@@ -94,58 +110,15 @@ func (t *tree) threads(id idset.CPU, n node, left cpuSet, cpus map[idset.CPU]cpu
 	return core
 }
 
-// sockets numbers the packages: by physical_package_id where that is a number that can be kept, and
-// with the next free number where it is missing, negative or beyond bounds.
-func (t *tree) sockets(cpus map[idset.CPU]cpu) map[int]idset.Socket {
-	out, low := map[int]idset.Socket{}, map[int]idset.CPU{}
-	top := idset.Socket(-1)
-	var odd []int
-	for id, c := range cpus {
-		if old, ok := low[c.pkg]; !ok || id < old {
-			low[c.pkg] = id
-		}
-	}
-	for pkg := range low {
-		if !idset.Valid(pkg) {
-			odd = append(odd, pkg)
-			continue
-		}
-		out[pkg] = idset.Socket(pkg)
-		top = max(top, out[pkg])
-	}
-	slices.Sort(odd)
-	for _, pkg := range odd {
-		top++
-		out[pkg] = top
-		t.warn(Sockets, topologyFile(low[pkg], "physical_package_id"), "not a usable number: the socket counts as %d", top)
-	}
-	return out
-}
-
-// checkCores says where the kubelet cuts cores otherwise: it knows a core of a numa by core_id and
-// physical_package_id (cadvisor utils/sysinfo, getCoresInfo), and skips a CPU that lacks one of them.
-func (t *tree) checkCores(cores []topo.CoreSpec, cpus map[idset.CPU]cpu) {
-	type key struct {
-		numa      idset.NUMA
-		pkg, core int
-	}
-	merged := map[key]cpuSet{}
+// checkSockets warns of packages without a number that topo can hold. All sockets are then numbered in the order
+// of their packages' numbers.
+func (t *tree) checkSockets(cores []topo.CoreSpec) {
+	warned := map[idset.Socket]bool{}
 	for _, c := range cores {
-		for id := range c.CPUs.All() {
-			if cpus[id].pkg == unknown || cpus[id].core == unknown {
-				t.warn(KubeletCores, topologyFile(id, "core_id"), "the kubelet leaves out CPUs without core_id and physical_package_id")
-				return
-			}
-			k := key{c.NUMA, cpus[id].pkg, cpus[id].core}
-			merged[k] = merged[k].With(id)
-		}
-	}
-	for _, c := range cores {
-		id := c.CPUs.Min()
-		if m := merged[key{c.NUMA, cpus[id].pkg, cpus[id].core}]; !m.Equal(c.CPUs) {
-			t.warn(KubeletCores, topologyFile(id, "core_id"), "the kubelet takes CPUs %s for one core, which has CPUs %s",
-				clip(m.String()), clip(c.CPUs.String()))
-			return
+		if !idset.Valid(int(c.Socket)) && !warned[c.Socket] {
+			warned[c.Socket] = true
+			t.warn(Sockets, topologyFile(c.CPUs.Min(), "physical_package_id"),
+				"not a usable number: sockets are numbered from 0")
 		}
 	}
 }

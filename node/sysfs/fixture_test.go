@@ -131,8 +131,64 @@ distances 10 10 10 10
 distances 10 10 10 10
 `))
 		for _, id := range []int{0, 1, 2, 10} {
-			k.put(fmt.Sprintf("%s/node%d/cpulist", nodeDir, id), "0-7")
+			dir := fmt.Sprintf("%s/node%d", nodeDir, id)
+			k.put(dir+"/cpulist", "0-7")
+			for cpu := range 8 {
+				k.link(fmt.Sprintf("%s/cpu%d", dir, cpu), fmt.Sprintf("../../cpu/cpu%d", cpu))
+			}
 		}
+		return k
+	},
+
+	// A kernel whose lists give all CPUs to every NUMA node, while each CPU is linked in one.
+	"links-unlike-lists": func(t testing.TB) kernel {
+		k := show(machine(t, `
+numa 0 socket 0 cpus 0,2 memory 8Gi
+numa 1 socket 0 cpus 1 memory 8Gi
+numa 2 socket 1 cpus 3 memory 8Gi
+distances 10 20 20
+distances 20 10 20
+distances 20 20 10
+`))
+		for id := range 3 {
+			k.put(fmt.Sprintf("%s/node%d/cpulist", nodeDir, id), "0-3")
+		}
+		return k
+	},
+
+	// Two modules of a package have the same core ids, so that the kubelet merges cores (AMD family 15h).
+	"merged-cores": func(t testing.TB) kernel {
+		k := show(machine(t, "numa 0 socket 0 cpus 0-7 l3 2 memory 16Gi\ndistances 10"))
+		for id := range 8 {
+			k.put(fmt.Sprintf("%s/cpu%d/topology/core_id", cpuDir, id), "%d", id%4)
+		}
+		return k
+	},
+
+	// Cache ids that are not in the order of CPUs, so that the kubelet begins with the cache of CPUs 4-7.
+	"cache-ids-descend": func(t testing.TB) kernel {
+		k := show(machine(t, "numa 0 socket 0 cpus 0-11 l3 3 memory 16Gi\ndistances 10"))
+		for id := range 12 {
+			k.put(fmt.Sprintf("%s/cpu%d/cache/index3/id", cpuDir, id), "%d", []int{1 << 24, 7, 9}[id/4])
+		}
+		return k
+	},
+
+	// A NUMA node has hugepages and no meminfo.
+	"hugepages-without-memory": func(t testing.TB) kernel {
+		k := show(machine(t, xeon))
+		delete(k, nodeDir+"/node0/meminfo")
+		return k
+	},
+
+	// A kernel without NUMA nodes on a board without package ids.
+	"no-numas-no-packages": func(t testing.TB) kernel {
+		k := show(machine(t, "numa 0 socket 0 cpus 0-1 memory 1Gi\ndistances 10"))
+		k.remove(nodeDir)
+		for id := range 2 {
+			k.put(fmt.Sprintf("%s/cpu%d/topology/physical_package_id", cpuDir, id), "-1")
+		}
+		k.put("proc/meminfo", "MemTotal:        1048576 kB")
 		return k
 	},
 
@@ -305,6 +361,15 @@ func summary(fsys fs.FS) string {
 			if c, _ := m.CPU(m.CoreCPUs(core).Min()); c.NUMA == i {
 				fmt.Fprintf(&b, "  core %s socket %d l3 %d\n", m.CoreCPUs(core), c.Socket, c.L3)
 			}
+		}
+	}
+	if h := found.Hardware; h != nil {
+		for _, core := range h.Cores() {
+			c, _ := h.CPU(h.CoreCPUs(core).Min())
+			fmt.Fprintf(&b, "hardware core %s socket %d l3 %d\n", h.CoreCPUs(core), c.Socket, c.L3)
+		}
+		for _, n := range h.NUMAs() {
+			fmt.Fprintf(&b, "hardware numa %d %s %v\n", n.ID, topo.FormatBytes(n.Bytes), n.Hugepages)
 		}
 	}
 	functions, odd, err := sysfs.PCI(fsys, m)

@@ -3,9 +3,9 @@ package sysfs
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -15,8 +15,12 @@ import (
 // This file reads /sys/devices/system/node (Documentation/ABI/stable/sysfs-devices-node).
 
 type node struct {
-	id        idset.NUMA
-	cpus      cpuSet // online ones
+	id      idset.NUMA
+	claimed cpuSet // online CPUs that have a link in the node's directory
+	cpus    cpuSet // those of claimed that no other node keeps
+	// whole is the memory of the machine, where there is one node and the kubelet counts no memory for it.
+	whole     int64
+	pages     []topo.Hugepages // of the machine, likewise
 	bytes     int64
 	hugepages []topo.Hugepages
 	distances []int
@@ -36,41 +40,83 @@ func (t *tree) nodes(online cpuSet) ([]node, error) {
 	var out []node
 	for _, id := range list {
 		n := node{id: idset.NUMA(id)}
-		n.cpus = t.cpulist(n).And(online)
 		n.bytes = t.meminfo(path.Join(n.dir(), "meminfo"))
 		n.hugepages = t.hugepages(path.Join(n.dir(), "hugepages"))
+		if id > maxMaskID {
+			t.warn(NUMAIDs, n.dir(), "the kubelet's topology and memory managers fail on ids above %d", maxMaskID)
+		}
+		if n.bytes == 0 && len(n.hugepages) > 0 {
+			t.checkWrap(n)
+		}
 		out = append(out, n)
 	}
+	t.claims(out, online)
 	t.distances(out)
 	return out, nil
 }
 
-// cpulist reads which CPUs a numa has, offline ones perhaps included, from nodeN/cpulist, or nodeN/cpumap
-// on old kernels, or else the links nodeN/cpuM.
-func (t *tree) cpulist(n node) cpuSet {
-	if set, ok := t.cpus(n.dir(), []string{"cpulist"}, []string{"cpumap"}); ok {
-		return set
+// maxMaskID is the largest id of a NUMA node that the kubelet's managers can put into a mask
+// (pkg/kubelet/cm/topologymanager/bitmask, Add). With another one they dereference a nil mask.
+const maxMaskID = 63
+
+// checkWrap warns of hugepages on a NUMA node without memory: the kubelet subtracts them from 0 in an unsigned
+// number (memorymanager/policy_static.go, getDefaultMachineState).
+func (t *tree) checkWrap(n node) {
+	for _, h := range n.hugepages {
+		if h.Count > 0 {
+			t.warn(KubeletMemory, n.dir(), "hugepages without memory: the kubelet's count of memory wraps below zero, "+
+				"and its static memory manager gives it out without limit")
+			return
+		}
 	}
-	t.warn(Missing, path.Join(n.dir(), "cpulist"), "believed the links to CPUs instead")
-	var out []idset.CPU
-	for _, id := range t.numbered(n.dir(), "cpu") {
-		out = append(out, idset.CPU(id))
+}
+
+// claims finds the online CPUs of every NUMA node as cadvisor does, by the links nodeN/cpuM (utils/sysfs,
+// GetCPUsPaths). The kernel adds and removes the links of CPUs by itself, so the lists may say otherwise.
+func (t *tree) claims(nodes []node, online cpuSet) {
+	linked := false
+	for i := range nodes {
+		var out []idset.CPU
+		for _, id := range t.numbered(nodes[i].dir(), "cpu") {
+			out = append(out, idset.CPU(id))
+		}
+		nodes[i].claimed = idset.Of(out...).And(online)
+		linked = linked || len(out) > 0
 	}
-	return idset.Of(out...)
+	for i, n := range nodes {
+		list, ok := t.cpulist(n)
+		list = list.And(online)
+		switch {
+		case !linked:
+			nodes[i].claimed = list
+		case ok && !list.Equal(n.claimed):
+			t.warn(CPULinks, path.Join(n.dir(), "cpulist"),
+				"CPUs %q are listed, and CPUs %q have links: believed the links, as the kubelet does",
+				clip(list.String()), clip(n.claimed.String()))
+		}
+		nodes[i].cpus = nodes[i].claimed
+	}
+	if !linked && len(nodes) > 0 {
+		t.warn(Missing, nodeDir, "no NUMA node has links to CPUs, as in snapshots of older releases: believed the lists")
+	}
+}
+
+// cpulist reads which CPUs a NUMA node lists, offline ones perhaps included, from nodeN/cpulist, or nodeN/cpumap
+// on old kernels.
+func (t *tree) cpulist(n node) (cpuSet, bool) {
+	return t.cpus(n.dir(), []string{"cpulist"}, []string{"cpumap"})
 }
 
 // share gives every CPU to one numa: where several claim it, to the one whose directory comes last by
 // name, because that one's claim stays with the kubelet (cadvisor reads node*/cpu* in that order).
 func (t *tree) share(nodes []node, online cpuSet) error {
-	byName := make([]int, len(nodes))
+	order := make([]int, len(nodes))
 	for i := range nodes {
-		byName[i] = i
+		order[i] = i
 	}
-	slices.SortFunc(byName, func(a, b int) int {
-		return cmp.Compare(strconv.Itoa(int(nodes[b].id)), strconv.Itoa(int(nodes[a].id)))
-	})
+	slices.SortFunc(order, func(a, b int) int { return byName(int(nodes[b].id), int(nodes[a].id)) })
 	var taken, twice cpuSet
-	for _, i := range byName {
+	for _, i := range order {
 		twice = twice.Union(nodes[i].cpus.And(taken))
 		nodes[i].cpus = nodes[i].cpus.Minus(taken)
 		taken = taken.Union(nodes[i].cpus)
@@ -85,6 +131,7 @@ func (t *tree) share(nodes []node, online cpuSet) error {
 		t.warn(CPUWithoutNUMA, nodeDir, "CPUs %s are in no numa: left out, as the kubelet does", clip(left.String()))
 	case len(nodes) == 1:
 		t.warn(CPUWithoutNUMA, nodes[0].dir(), "no CPU is in the only numa: all were given to it")
+		t.fails(nodes[0].dir(), "no CPU is in the only NUMA node")
 		nodes[0].cpus = left
 	default:
 		return fmt.Errorf("machine in /%s: none of %d numas has a CPU that is online", nodeDir, len(nodes))
@@ -98,6 +145,9 @@ func (t *tree) meminfo(file string) int64 {
 	n, ok := value(t, file, parseMeminfo)
 	if !ok {
 		t.warn(Missing, file, "no MemTotal: the numa counts as one without memory")
+		if text, ok := t.text(file); ok && !strings.Contains(text, "MemTotal:") {
+			t.fails(file, "no MemTotal")
+		}
 	}
 	return n
 }
@@ -110,6 +160,7 @@ func (t *tree) hugepages(dir string) []topo.Hugepages {
 		size, err := parseHugepagesName(name)
 		if err != nil {
 			t.warn(Malformed, dir, "%v", err)
+			t.fails(dir, "%q is not the directory of a page size", clip(name))
 			continue
 		}
 		if len(out) == topo.MaxKinds {
@@ -121,6 +172,7 @@ func (t *tree) hugepages(dir string) []topo.Hugepages {
 		pages := t.number(file, -1, 0, int(topo.MaxBytes/size))
 		if pages < 0 {
 			t.warn(Missing, file, "no number: counts as 0")
+			t.fails(file, "no number of hugepages")
 			pages = 0
 		}
 		out = append(out, topo.Hugepages{PageSize: size, Count: int64(pages)})
@@ -137,6 +189,9 @@ func (t *tree) distances(nodes []node) {
 	for _, n := range nodes {
 		file := path.Join(n.dir(), "distance")
 		row, ok := value(t, file, parseDistance)
+		if text, there := t.text(file); there && !ok {
+			t.fails(file, "%q is not a row of distances", clip(text))
+		}
 		columns := t.columns(nodes, len(row))
 		if !ok || columns == nil {
 			t.warn(Distances, file, "no row that fits %d numas: the machine is left without distances", len(nodes))
@@ -211,29 +266,66 @@ func (t *tree) checkDistances(nodes []node) {
 	}
 }
 
-// packages makes numas of sockets, for a kernel that knows of no numas: so does cadvisor
-// (utils/sysinfo, getCPUTopology), which gives them no memory. Where there is one socket, all memory of
-// the machine is its own, and it is given that: a map without memory would be wrong.
+// packages makes NUMA nodes of sockets, for a kernel that has none, as cadvisor does (utils/sysinfo,
+// getCPUTopology). They have neither memory nor hugepages for the kubelet.
 func (t *tree) packages(online cpuSet) []node {
 	t.warn(NoNUMA, nodeDir, "the kernel knows of no numas: each socket counts as one, as for the kubelet")
-	byPackage := map[idset.NUMA]cpuSet{}
-	for id := range online.All() {
-		// A negative or missing id makes one numa 0 of the CPUs that share it.
-		p := idset.NUMA(t.number(topologyFile(id, "physical_package_id"), 0, -1, idset.Max))
-		byPackage[max(p, 0)] = byPackage[max(p, 0)].With(id)
+	dirs := t.numbered(cpuDir, "cpu")
+	t.counted = len(dirs)
+	byPackage := map[int]cpuSet{}
+	for _, dir := range dirs {
+		id := idset.CPU(dir)
+		p := t.reported(topologyFile(id, "physical_package_id"))
+		switch {
+		case online.Has(id):
+			byPackage[p] = byPackage[p].With(id)
+		case p != unknown: // a package whose CPUs are offline is a NUMA node, too
+			byPackage[p] = byPackage[p].Union(cpuSet{})
+		}
 	}
+	if lone := byPackage[unknown]; !lone.Empty() && len(byPackage) > 1 {
+		t.warn(CPUWithoutNUMA, cpuDir,
+			"CPUs %s have no physical_package_id: left out, as the kubelet does", clip(lone.String()))
+		delete(byPackage, unknown)
+	} else if !lone.Empty() {
+		t.fails(cpuDir, "no CPU has a physical_package_id")
+		byPackage = map[int]cpuSet{0: lone}
+	}
+	return t.packageNodes(byPackage)
+}
+
+// packageNodes makes a NUMA node of every package. An id that topo cannot hold becomes the next free one that the
+// kubelet's managers fail on, too.
+func (t *tree) packageNodes(byPackage map[int]cpuSet) []node {
 	var out []node
-	for id, cpus := range byPackage {
-		out = append(out, node{id: id, cpus: cpus})
+	next := idset.NUMA(maxMaskID + 1)
+	for _, p := range slices.Sorted(maps.Keys(byPackage)) {
+		n := node{id: idset.NUMA(p), claimed: byPackage[p], cpus: byPackage[p]}
+		if p < 0 || p > idset.Max {
+			for known(byPackage, int(next)) {
+				next++
+			}
+			n.id = next
+			next++
+		}
+		if p < 0 || p > maxMaskID {
+			t.warn(NUMAIDs, cpuDir, "the kubelet takes %d for the id of a NUMA node, on which "+
+				"its topology and memory managers fail; it is %d here", p, n.id)
+		}
+		out = append(out, n)
 	}
-	slices.SortFunc(out, func(a, b node) int { return cmp.Compare(a.id, b.id) })
+	t.warn(KubeletMemory, nodeDir, "the kubelet counts no memory and no hugepages per NUMA node: "+
+		"a static memory manager gives out memory without limit where some is reserved, none elsewhere, and fails on pods that want hugepages")
 	if len(out) == 1 {
-		out[0].bytes = t.meminfo("proc/meminfo")
-		out[0].hugepages = t.hugepages("sys/kernel/mm/hugepages")
-	} else {
-		t.warn(Missing, nodeDir, "nothing says how memory is divided among %d sockets: none has any, as for the kubelet", len(out))
+		out[0].whole = t.meminfo("proc/meminfo")
+		out[0].pages = t.hugepages("sys/kernel/mm/hugepages")
 	}
 	return out
+}
+
+func known(byPackage map[int]cpuSet, id int) bool {
+	_, ok := byPackage[id]
+	return ok
 }
 
 // MemoryKind says what the memory of a numa is.

@@ -51,7 +51,7 @@ const maxFunctions = 1 << 14
 func PCI(fsys fs.FS, m *topo.Machine) ([]Function, []Warning, error) {
 	t := &tree{fsys: fsys}
 	out, err := t.functions(m)
-	return out, t.warnings, err
+	return out, t.warnings.list(), err
 }
 
 func (t *tree) functions(m *topo.Machine) ([]Function, error) {

@@ -44,7 +44,7 @@ func Snapshot(fsys fs.FS, w io.Writer) error {
 	if _, err := t.functions(m); err != nil {
 		comment += "error: " + oneLine(err.Error()) + "\n"
 	}
-	for _, warning := range t.warnings {
+	for _, warning := range t.warnings.list() {
 		comment += "warning: " + oneLine(warning.String()) + "\n"
 	}
 	a := txtar.Archive{Comment: []byte(comment)}

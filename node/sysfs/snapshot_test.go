@@ -130,3 +130,37 @@ func TestOnlyHostImportsOS(t *testing.T) {
 		}
 	}
 }
+
+// Many warnings of one kind hide no other one, and none is uncounted.
+func TestNoKindOfWarningIsHidden(t *testing.T) {
+	k := show(machine(t, "numa 0 socket 0 cpus 0-199 memory 1Gi\ndistances 10"))
+	delete(k, cpuDir+"/online")
+	for id := range 199 {
+		k.put(fmt.Sprintf("%s/cpu%d/online", cpuDir, id+1), "")
+		k.put(fmt.Sprintf("%s/cpu%d/topology/core_cpus_list", cpuDir, id), "%d", id+1)
+	}
+	k.put(nodeDir+"/node0/hugepages/hugepages-2048kB/nr_hugepages", "many")
+	found, err := sysfs.Discover(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, w := range found.Warnings {
+		all = append(all, w.String())
+	}
+	text := strings.Join(all, "\n")
+	for _, want := range []string{
+		`malformed: /sys/devices/system/cpu/cpu1/online: "" is not a number`,
+		`(and 195 more like this)`, // cpu5 to cpu199
+		`siblings: /sys/devices/system/cpu/cpu0/topology/core_cpus_list`,
+		`malformed: /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages: "many" is not a number`,
+		"kubelet-blind: ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if len(all) > 30 {
+		t.Errorf("%d warnings:\n%s", len(all), text)
+	}
+}

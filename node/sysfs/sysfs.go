@@ -1,10 +1,11 @@
 // Package sysfs discovers the real machine: it reads a Linux /sys and /proc, given as an [fs.FS] rooted
 // at "/", and makes a [topo.Machine] of it.
 //
-// The machine is the one that the kubelet sees through cadvisor: every numa that the kernel lists, those
-// without CPUs and those whose memory is not for ordinary pods included. Cores and L3 groups are those of
-// the hardware; a [Warning] says where the kubelet cuts them otherwise. Where a kernel or its firmware
-// contradicts itself the machine is still usable, and a named warning says what was believed instead.
+// The machine is the one that the kubelet has from cadvisor, with all its errors: its NUMA nodes, those without
+// CPUs and those whose memory is not for ordinary pods included, its cores, sockets and L3 groups. Predictions
+// depend on that view alone. The hardware's view is beside it where the two differ, and a [Warning] names the
+// difference. Where a kernel or its firmware contradicts itself the machine is still usable, and a warning says
+// what was believed instead.
 //
 // Invariant: nothing is doubted in silence. What is not a description of a machine at all (no CPU, more
 // numas or CPUs than [topo] holds) is refused with one error, and so are files, directories, ids and
@@ -18,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -27,7 +29,11 @@ type cpuSet = idset.Set[idset.CPU]
 
 // Found is what discovery says of a machine.
 type Found struct {
-	Machine *topo.Machine // without devices: the kubelet knows them
+	// Machine is the machine as the kubelet has it, without devices, which device plugins report.
+	Machine *topo.Machine
+	// Hardware is the machine as the hardware is, or nil where that is the same. Its cores, sockets, L3 groups and
+	// memory may differ, and it may have CPUs that the kubelet leaves out.
+	Hardware *topo.Machine
 	// Kinds says for every numa of the machine what its memory is.
 	Kinds    map[idset.NUMA]MemoryKind
 	Warnings []Warning // in the order in which they were met, each once
@@ -51,15 +57,68 @@ func discover(t *tree) (*Found, error) {
 		return nil, err
 	}
 	kinds := t.kinds(nodes)
-	spec := topo.Spec{Cores: t.cores(nodes)}
-	for _, n := range nodes {
-		spec.NUMAs = append(spec.NUMAs, topo.NUMA{ID: n.id, Bytes: n.bytes, Hugepages: n.hugepages, Distances: n.distances})
-	}
-	m, err := topo.New(spec)
+	cpus := t.topologies(nodes)
+	hardware, err := machineOf(nodes, t.hardwareCores(nodes, cpus), true)
 	if err != nil {
 		return nil, fmt.Errorf("machine in /sys: %w", err)
 	}
-	return &Found{Machine: m, Kinds: kinds, Warnings: t.warnings}, nil
+	out := &Found{Kinds: kinds}
+	if out.Machine, err = t.kubelet(nodes, cpus, hardware); err != nil {
+		return nil, fmt.Errorf("machine in /sys, as the kubelet has it: %w", err)
+	}
+	if !alike(out.Machine, hardware) {
+		out.Hardware = hardware
+	}
+	out.Warnings = t.warnings.list()
+	return out, nil
+}
+
+// kubelet makes the machine that the kubelet has; it is the hardware's where the kubelet has none.
+func (t *tree) kubelet(nodes []node, cpus map[idset.CPU]cpu, hardware *topo.Machine) (*topo.Machine, error) {
+	cores := t.kubeletCores(nodes, cpus)
+	if len(cores) == 0 {
+		t.fails(cpuDir, "no CPU has core_id and physical_package_id")
+	}
+	if t.blind {
+		return machineOf(nodes, hardware.Spec().Cores, false)
+	}
+	m, err := machineOf(nodes, cores, false)
+	if err == nil {
+		t.compareViews(m, hardware)
+	}
+	return m, err
+}
+
+// machineOf makes a machine of NUMA nodes and cores. The hardware's has the memory that the kubelet does not count.
+func machineOf(nodes []node, cores []topo.CoreSpec, hardware bool) (*topo.Machine, error) {
+	spec := topo.Spec{Cores: cores}
+	for _, n := range nodes {
+		numa := topo.NUMA{ID: n.id, Bytes: n.bytes, Hugepages: n.hugepages, Distances: n.distances}
+		if hardware && n.whole > 0 {
+			numa.Bytes, numa.Hugepages = n.whole, n.pages
+		}
+		spec.NUMAs = append(spec.NUMAs, numa)
+	}
+	return topo.New(spec)
+}
+
+// alike reports whether two machines are equal but for the numbers of their L3 groups.
+func alike(a, b *topo.Machine) bool {
+	sa, sb := a.Spec(), b.Spec()
+	for _, s := range []topo.Spec{sa, sb} {
+		for i := range s.Cores {
+			s.Cores[i].L3 = 0
+		}
+	}
+	if !reflect.DeepEqual(sa, sb) {
+		return false
+	}
+	for _, g := range a.Groups(topo.L3s) {
+		if !b.GroupOf(topo.L3s, g.CPUs.Min()).CPUs.Equal(g.CPUs) {
+			return false
+		}
+	}
+	return true
 }
 
 // online reads which CPUs run, from /sys/devices/system/cpu/online. A kernel without CPU hotplug has no
@@ -75,6 +134,7 @@ func (t *tree) online() (cpuSet, error) {
 			}
 		}
 		if set = idset.Of(all...); ok && !set.Empty() {
+			t.fails(file, "no CPU is online")
 			t.warn(Malformed, file, "no CPU is online: believed the directories of CPUs instead")
 		}
 	}

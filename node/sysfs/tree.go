@@ -33,8 +33,10 @@ const (
 // and leaves a warning.
 type tree struct {
 	fsys     fs.FS
-	warnings []Warning
+	warnings warnings
 	seen     *record // nil: what is read is not remembered
+	blind    bool    // cadvisor reports no topology
+	counted  int     // CPUs that cadvisor counts without NUMA nodes, offline ones included
 }
 
 // text reads a file without the blanks and NUL bytes around it; ok is false where there is none.

@@ -79,6 +79,9 @@ func show(m *topo.Machine) kernel {
 func (k kernel) numa(n topo.NUMA) {
 	dir := fmt.Sprintf("%s/node%d", nodeDir, n.ID)
 	k.put(dir+"/cpulist", "%s", n.CPUs)
+	for id := range n.CPUs.All() {
+		k.link(fmt.Sprintf("%s/cpu%d", dir, id), fmt.Sprintf("../../cpu/cpu%d", id))
+	}
 	k.put(dir+"/distance", "%s", strings.Trim(fmt.Sprint(n.Distances), "[]"))
 	k.put(dir+"/meminfo", "Node %d MemTotal:       %d kB\nNode %d MemFree:        1 kB", n.ID, n.Bytes>>10, n.ID)
 	for _, h := range n.Hugepages {
@@ -97,11 +100,26 @@ func (k kernel) cpu(c topo.CPU, threads idset.Set[idset.CPU], core int, l3 idset
 	k.put(dir+"/cache/index0/size", "32K")
 	k.put(dir+"/cache/index0/id", "%d", c.ID)
 	k.put(dir+"/cache/index0/shared_cpu_list", "%s", threads)
+	k.put(dir+"/cache/index0/shared_cpu_map", "%s", mask(threads))
 	k.put(dir+"/cache/index3/level", "3")
 	k.put(dir+"/cache/index3/type", "Unified")
 	k.put(dir+"/cache/index3/size", "32768K")
 	k.put(dir+"/cache/index3/id", "%d", c.L3)
 	k.put(dir+"/cache/index3/shared_cpu_list", "%s", l3)
+	k.put(dir+"/cache/index3/shared_cpu_map", "%s", mask(l3))
+}
+
+// mask writes a set of CPUs as a kernel does: words of 32 bits, the last one for CPUs 0-31.
+func mask(s idset.Set[idset.CPU]) string {
+	words := make([]uint32, s.Max()/32+1)
+	for id := range s.All() {
+		words[len(words)-1-int(id)/32] |= 1 << (id % 32)
+	}
+	var out []string
+	for _, w := range words {
+		out = append(out, fmt.Sprintf("%08x", w))
+	}
+	return strings.Join(out, ",")
 }
 
 // pci writes a function behind bridges, whose addresses lead the path.

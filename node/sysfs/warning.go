@@ -2,7 +2,8 @@ package sysfs
 
 import (
 	"fmt"
-	"slices"
+	"path"
+	"strings"
 )
 
 // Oddity is the name of something that a kernel, or the firmware below it, says and that discovery
@@ -26,6 +27,17 @@ const (
 	NoNUMA Oddity = "no-numa"
 	// Siblings are lists of the threads of a core that contradict each other, or a core on two numas.
 	Siblings Oddity = "siblings"
+	// CPULinks are links of a NUMA node to other CPUs than its list has; the kubelet follows the links.
+	CPULinks Oddity = "cpu-links"
+	// KubeletBlind is a file because of which cadvisor reports no topology. The machine is then the hardware's.
+	KubeletBlind Oddity = "kubelet-blind"
+	// KubeletCount is a number of CPUs that is not the number of the CPUs that the kubelet has: those of
+	// several NUMA nodes count several times, and without NUMA nodes offline ones count, too.
+	KubeletCount Oddity = "kubelet-count"
+	// KubeletMemory is memory that the kubelet's static memory manager does not count as it is.
+	KubeletMemory Oddity = "kubelet-memory"
+	// NUMAIDs are ids outside 0..63, on which the kubelet's topology and memory managers panic.
+	NUMAIDs Oddity = "numa-ids"
 	// KubeletCores are cores that the kubelet cuts otherwise: it knows a core by core_id and
 	// physical_package_id alone, which two dies of a package may share.
 	KubeletCores Oddity = "kubelet-cores"
@@ -47,12 +59,11 @@ const (
 	SpecialMemory Oddity = "special-memory"
 	// UnknownNUMA is a PCI function on a numa that the machine lacks.
 	UnknownNUMA Oddity = "unknown-numa"
-	// TooMany is the last warning where there are more than a person reads.
-	TooMany Oddity = "too-many"
 )
 
-// maxWarnings bounds how much a tree that is odd throughout makes discovery say.
-const maxWarnings = 100
+// maxAlike bounds how many warnings of one kind are listed; the last of them counts the others. Kinds are few, as
+// every kind has a place in this package that warns, so none is ever left out.
+const maxAlike = 4
 
 // Warning is one oddity and where it was met.
 type Warning struct {
@@ -63,12 +74,70 @@ type Warning struct {
 
 func (w Warning) String() string { return fmt.Sprintf("%s: /%s: %s", w.Name, w.File, w.Text) }
 
+// warnings are what was warned of, by kinds: warnings with one name, one text but for its values, and one name
+// of a file but for its numbers.
+type warnings struct {
+	kinds []*kind
+	at    map[string]*kind
+	said  map[Warning]bool
+}
+
+type kind struct {
+	first []Warning
+	more  int // beyond those
+}
+
 func (t *tree) warn(name Oddity, file, format string, args ...any) {
-	w := Warning{name, file, fmt.Sprintf(format, args...)}
-	if len(t.warnings) < maxWarnings && !slices.Contains(t.warnings, w) {
-		t.warnings = append(t.warnings, w)
+	t.warnings.add(Warning{name, file, fmt.Sprintf(format, args...)}, format)
+}
+
+func (w *warnings) add(one Warning, format string) {
+	if w.said[one] {
+		return
 	}
-	if len(t.warnings) == maxWarnings-1 {
-		t.warnings = append(t.warnings, Warning{TooMany, "sys", "further warnings are left out"})
+	if w.at == nil {
+		w.at, w.said = map[string]*kind{}, map[Warning]bool{}
 	}
+	w.said[one] = true
+	key := fmt.Sprintf("%s %s %s", one.Name, withoutNumbers(path.Base(one.File)), format)
+	k := w.at[key]
+	if k == nil {
+		k = &kind{}
+		w.at[key] = k
+		w.kinds = append(w.kinds, k)
+	}
+	if len(k.first) == maxAlike {
+		k.more++
+		return
+	}
+	k.first = append(k.first, one)
+}
+
+// withoutNumbers replaces every run of digits by one sign.
+func withoutNumbers(s string) string {
+	var b strings.Builder
+	run := false
+	for _, c := range s {
+		digit := c >= '0' && c <= '9'
+		switch {
+		case !digit:
+			b.WriteRune(c)
+		case !run:
+			b.WriteByte('N')
+		}
+		run = digit
+	}
+	return b.String()
+}
+
+// list returns the warnings, kinds in the order in which they were first met.
+func (w *warnings) list() []Warning {
+	var out []Warning
+	for _, k := range w.kinds {
+		out = append(out, k.first...)
+		if k.more > 0 {
+			out[len(out)-1].Text += fmt.Sprintf(" (and %d more like this)", k.more)
+		}
+	}
+	return out
 }
