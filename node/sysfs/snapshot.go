@@ -58,23 +58,40 @@ func Snapshot(fsys fs.FS, w io.Writer) error {
 		a.Files = append(a.Files, txtar.File{Name: name, Data: []byte(t.seen.files[name])})
 	}
 	slices.SortFunc(a.Files, func(x, y txtar.File) int { return strings.Compare(x.Name, y.Name) })
-	if err := checkArchive(&a); err != nil {
-		return err
+	data := txtar.Format(&a)
+	if err := t.seen.readsBack(data); err != nil {
+		return fmt.Errorf("snapshot: %w", err)
 	}
-	if _, err := w.Write(txtar.Format(&a)); err != nil {
+	if _, err := w.Write(data); err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
 	return nil
 }
 
-// checkArchive refuses what txtar cannot carry: a name or a text that would read as another file.
-func checkArchive(a *txtar.Archive) error {
-	for _, f := range a.Files {
-		if f.Name != strings.TrimSpace(f.Name) || strings.ContainsAny(f.Name, "\n\r\x00") {
-			return fmt.Errorf("snapshot: name %q cannot be kept", clip(f.Name))
+// readsBack checks that a snapshot holds what was read, by reading it. The reader's bounds are thereby the
+// writer's, too: names that it refuses, texts that it would take for other files, and more bytes than it reads.
+func (r *record) readsBack(data []byte) error {
+	a, err := parseSnapshot(data)
+	if err != nil {
+		return err
+	}
+	for _, name := range r.emptyDirs() {
+		if !a[name].dir {
+			return fmt.Errorf("name %q cannot be kept", clip(name))
 		}
-		if bytes.HasPrefix(f.Data, []byte("-- ")) || bytes.Contains(f.Data, []byte("\n-- ")) {
-			return fmt.Errorf("snapshot: text of /%s cannot be kept", f.Name)
+	}
+	for name, target := range r.links {
+		if a[name].link != target {
+			return fmt.Errorf("link %q to %q cannot be kept", clip(name), clip(target))
+		}
+	}
+	for name, text := range r.files {
+		e, ok := a[name]
+		switch {
+		case !ok || e.dir || e.link != "":
+			return fmt.Errorf("name %q cannot be kept", clip(name))
+		case strings.TrimSuffix(string(e.data), "\n") != text:
+			return fmt.Errorf("text of %q cannot be kept", clip("/"+name))
 		}
 	}
 	return nil
@@ -91,6 +108,11 @@ func ReadSnapshot(r io.Reader) (fs.FS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read snapshot: %w", err)
 	}
+	return parseSnapshot(data)
+}
+
+// parseSnapshot holds every bound of snapshots; what is written is read by it, too.
+func parseSnapshot(data []byte) (archive, error) {
 	if len(data) > maxSnapshot {
 		return nil, fmt.Errorf("snapshot is larger than %d bytes", maxSnapshot)
 	}
