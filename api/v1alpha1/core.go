@@ -116,7 +116,7 @@ func (in *Machine) core() (s topo.Spec, err error) {
 }
 
 func (in *NUMA) core() (topo.NUMA, error) {
-	n := topo.NUMA{ID: idset.NUMA(in.ID), Bytes: in.Memory}
+	n := topo.NUMA{ID: idset.NUMA(in.ID), Bytes: in.Memory, MemoryKind: topo.MemoryKind(in.MemoryKind)}
 	if err := within("hugepage sizes", len(in.Hugepages), 0, topo.MaxKinds); err != nil {
 		return n, err
 	}

@@ -47,7 +47,7 @@ func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entr
 
 func fromMachine(m *topo.Machine) (out Machine) {
 	for _, n := range m.NUMAs() {
-		w := NUMA{ID: int32(n.ID), Memory: n.Bytes}
+		w := NUMA{ID: int32(n.ID), Memory: n.Bytes, MemoryKind: string(n.MemoryKind)}
 		for _, h := range n.Hugepages {
 			w.Hugepages = append(w.Hugepages, Hugepages{Size: topo.FormatBytes(h.PageSize), Count: h.Count})
 		}

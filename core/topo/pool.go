@@ -51,6 +51,8 @@ func (s Spec) hardware() (b []byte) {
 	for _, n := range s.NUMAs {
 		put(int64(n.ID))
 		put(n.Bytes)
+		put(int64(len(n.MemoryKind)))
+		b = append(b, n.MemoryKind...)
 		put(int64(len(n.Hugepages)))
 		for _, h := range n.Hugepages {
 			put(h.PageSize)

@@ -15,7 +15,7 @@ import (
 //
 //	# a comment, to the end of the line
 //	source TEXT                    where the facts come from; kept, not interpreted
-//	numa ID [socket N] [cpus LIST[/LIST...]] [l3 N] [memory SIZE] [hugepages-SIZE COUNT]...
+//	numa ID [socket N] [cpus LIST[/LIST...]] [l3 N] [memory SIZE] [memory-kind KIND] [hugepages-SIZE COUNT]...
 //	distances D D D ...            one line per numa, in ascending order of numa ids
 //	device RESOURCE IDS numa LIST  IDS is a comma list; "numa none" for no affinity; "root NAME" (the PCI
 //	                               host bridge above the devices) and then "unhealthy" may follow
@@ -23,6 +23,7 @@ import (
 // The lists of "cpus" are the threads of the cores: the k-th CPU of every list is a thread of the
 // k-th core, so "cpus 0-15,32-47" is 32 cores and "cpus 0-15/32-47" is 16 cores of two threads. "l3 N"
 // cuts the cores of the numa, in order, into N groups of equal size (1 when absent).
+// KIND is gpu, dax or movable, where the memory is not ordinary.
 // SIZE is a number with an optional unit Ki, Mi, Gi, Ti. The order of lines does not matter, but for distances.
 
 // Text is a parsed machine text.
@@ -125,6 +126,8 @@ func (p *parser) numa(w []string) error {
 			groups, err = number(val, MaxCPUs)
 		case word == "memory":
 			n.Bytes, err = ParseBytes(val)
+		case word == "memory-kind":
+			n.MemoryKind = MemoryKind(val)
 		case strings.HasPrefix(word, "hugepages-"):
 			var h Hugepages
 			var count int

@@ -66,6 +66,7 @@ func TestParseMachineRefuses(t *testing.T) {
 		head + "numa 1 memory 99999999Ti":          "not a size",
 		head + "numa 1 memory 1Gi hugepages-1Gi 2": "hugepages take",
 		head + "numa 1 memory 1Gi hugepages-2Mi 1 hugepages-2Mi 1":               "named twice",
+		head + "numa 1 memory 1Gi memory-kind tape":                              `memory kind "tape" is not gpu, dax or movable`,
 		head + "distances 10 20":                                                 "distances for",
 		head + "distances 10\ndistances 10":                                      "2 lines of distances for 1 numas",
 		head + "distances 99999":                                                 "not a number",

@@ -91,6 +91,16 @@ type Hugepages struct {
 // Kind returns the resource name of the pages, for example "hugepages-1Gi".
 func (h Hugepages) Kind() string { return "hugepages-" + FormatBytes(h.PageSize) }
 
+// MemoryKind says whose memory a NUMA node has; empty is ordinary memory.
+type MemoryKind string
+
+// The kinds of memory that are not ordinary.
+const (
+	GPUMemory     MemoryKind = "gpu"     // a GPU's own
+	DAXMemory     MemoryKind = "dax"     // of a DAX device: PMEM, CXL or high-bandwidth memory
+	MovableMemory MemoryKind = "movable" // not for the kernel's own data, and nothing says whose
+)
+
 // NUMA is one numa of a machine. It may lack CPUs (CXL, HBM), memory, or both.
 type NUMA struct {
 	ID        idset.NUMA
@@ -98,6 +108,8 @@ type NUMA struct {
 	Bytes     int64       // all memory, hugepages included, as MemTotal of the numa says; 0 where that is not known
 	Hugepages []Hugepages // ascending page size
 	Distances []int       // to every numa, by position; 10 is local. Empty when unknown
+	// MemoryKind says whose memory it is where it is not ordinary. The kubelet counts it all the same.
+	MemoryKind MemoryKind
 }
 
 // Machine is one machine. It is made by [New] and never changes.
@@ -217,6 +229,11 @@ func (m *Machine) addNUMAs(in []NUMA) error {
 func checkNUMA(n *NUMA, count int) error {
 	if n.Bytes < 0 || n.Bytes > MaxBytes {
 		return fmt.Errorf("memory of %d bytes is outside 0..%d", n.Bytes, int64(MaxBytes))
+	}
+	switch n.MemoryKind {
+	case "", GPUMemory, DAXMemory, MovableMemory:
+	default:
+		return fmt.Errorf("memory kind %.20q is not gpu, dax or movable", string(n.MemoryKind))
 	}
 	if len(n.Hugepages) > MaxKinds {
 		return fmt.Errorf("%d hugepage sizes, the most is %d", len(n.Hugepages), MaxKinds)
@@ -466,7 +483,7 @@ func (n NUMA) Balance(kind string) int64 {
 func (m *Machine) Spec() Spec {
 	var s Spec
 	for _, n := range m.numas {
-		s.NUMAs = append(s.NUMAs, NUMA{ID: n.ID, Bytes: n.Bytes,
+		s.NUMAs = append(s.NUMAs, NUMA{ID: n.ID, Bytes: n.Bytes, MemoryKind: n.MemoryKind,
 			Hugepages: slices.Clone(n.Hugepages), Distances: slices.Clone(n.Distances)})
 	}
 	for _, core := range m.cores {

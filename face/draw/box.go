@@ -46,7 +46,7 @@ func (p *picture) boxWidths(i int) (least, most int) {
 	for _, r := range runs {
 		longest = max(longest, len(r.cores))
 	}
-	label := len(fmt.Sprint(p.machine.NUMAs()[i].CPUs.Max())) + 1
+	label := labelWidth(runs) + 1
 	least = gridWidth(min(len(runs), fewRuns), longest, 1) + label + frameAndBlanks
 	most = max(60, gridWidth(len(runs), longest, 2)+label+frameAndBlanks)
 	return max(leastBox, least), most
@@ -119,6 +119,8 @@ func (p *picture) socketText(n topo.NUMA) string {
 	switch {
 	case len(sockets) > 0:
 		return "socket " + idset.Of(sockets...).String()
+	case n.MemoryKind != "":
+		return memoryName(n) + " only"
 	case n.Bytes > 0:
 		return "memory only"
 	}
@@ -136,7 +138,7 @@ func (p *picture) boxBody(i, inner int) []line {
 		out = append(out, nil)
 	}
 	for _, use := range p.memory[i] {
-		out = append(out, p.memoryLines(use, inner)...)
+		out = append(out, p.memoryLines(p.machine.NUMAs()[i], use, inner)...)
 	}
 	for _, r := range p.machine.Resources() {
 		devs := slices.DeleteFunc(slices.Clone(r.Devices), func(d topo.Device) bool { return d.NUMAs != 1<<uint(i) })
@@ -173,13 +175,57 @@ func freeOf(name, free, all string, inner int) line {
 	return text(plain, "%s", out)
 }
 
-// memoryLines are a caption and a bar for one kind of memory.
-func (p *picture) memoryLines(use kindUse, inner int) []line {
-	caption := text(bold, "%s", use.kind)
-	if !p.node.Rules.Memory.Static {
-		return []line{justify(caption, text(faint, "%s, not pinned", size(use.kind, use.capacity)), inner)}
+// memoryName is the caption of a NUMA node's ordinary pages: whose memory they are where it is not ordinary.
+func memoryName(n topo.NUMA) string {
+	switch n.MemoryKind {
+	case topo.GPUMemory:
+		return "GPU memory"
+	case topo.DAXMemory:
+		return "DAX memory"
+	case topo.MovableMemory:
+		return "movable memory"
 	}
-	right := freeOf(use.kind, size(use.kind, use.free), size(use.kind, use.capacity), inner)
+	return topo.Memory
+}
+
+// memorySign stands for free memory. It says without colour whose memory it is.
+func memorySign(n topo.NUMA) rune {
+	switch n.MemoryKind {
+	case topo.GPUMemory:
+		return freeGPUSign
+	case topo.DAXMemory:
+		return freeDAXSign
+	case topo.MovableMemory:
+		return freeMovableSign
+	}
+	return freeSign
+}
+
+// captioned puts the first of several texts that leaves a caption whole beside the caption, and the last one below
+// it where none does.
+func captioned(caption string, s style, texts []string, inner int) []line {
+	for _, t := range texts {
+		if utf8.RuneCountInString(caption)+1+utf8.RuneCountInString(t) <= inner {
+			return []line{justify(text(bold, "%s", caption), text(s, "%s", t), inner)}
+		}
+	}
+	last := text(s, "%s", clipText(texts[len(texts)-1], inner))
+	return []line{text(bold, "%s", caption).clip(inner), justify(nil, last, inner)}
+}
+
+// memoryLines are a caption and a bar for one kind of pages.
+func (p *picture) memoryLines(n topo.NUMA, use kindUse, inner int) []line {
+	caption, sign := use.kind, freeSign
+	if use.kind == topo.Memory {
+		caption, sign = memoryName(n), memorySign(n)
+	}
+	free, all := size(use.kind, use.free), size(use.kind, use.capacity)
+	about := "~" + rounded(use.capacity)
+	if !p.node.Rules.Memory.Static {
+		return captioned(caption, faint, []string{all + ", not pinned", all, about}, inner)
+	}
+	out := captioned(caption, plain, []string{free + " of " + all + " free", free + "/" + all,
+		rounded(use.free) + " of " + about + " free", rounded(use.free) + "/" + about}, inner)
 	parts := []int64{use.reserved}
 	for _, s := range use.shares {
 		parts = append(parts, s.bytes)
@@ -190,10 +236,10 @@ func (p *picture) memoryLines(use kindUse, inner int) []line {
 		bar = append(bar, p.barPart(s.owner, cells[i+1])...)
 	}
 	last := cells[len(cells)-1]
-	bar = bar.add(faint, strings.Repeat(string(freeSign), last))
+	bar = bar.add(faint, strings.Repeat(string(sign), last))
 	p.used[reservedSign] = p.used[reservedSign] || cells[0] > 0
-	p.used[freeSign] = p.used[freeSign] || last > 0
-	return []line{justify(caption, right, inner), bar}
+	p.used[sign] = p.used[sign] || last > 0
+	return append(out, bar)
 }
 
 // barPart starts with the owner's sign, so that neighbours differ without colour.

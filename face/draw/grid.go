@@ -2,8 +2,8 @@ package draw
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -13,6 +13,9 @@ import (
 // Cores stand in runs of up to eight, and a run never crosses the border of an L3 group.
 
 const runLength = 8
+
+// strideSign stands in a label between the first CPU of a row and the step to the next one.
+const strideSign = '+'
 
 // run is neighbouring cores of one L3 group.
 type run struct {
@@ -53,7 +56,7 @@ func (p *picture) grid(numa, width int) []line {
 	for _, r := range runs {
 		longest = max(longest, len(r.cores))
 	}
-	label := len(fmt.Sprint(p.machine.NUMAs()[numa].CPUs.Max()))
+	label := labelWidth(runs)
 	room := width - label - 1
 	cell, perRow := 2, len(runs)
 	if gridWidth(len(runs), longest, 2) > room {
@@ -62,7 +65,7 @@ func (p *picture) grid(numa, width int) []line {
 	var out []line
 	for at := 0; at < len(runs); at += perRow {
 		part := runs[at:min(at+perRow, len(runs))]
-		rows := p.gridRows(part, label, cell)
+		rows := p.gridRows(part, label, cell, width)
 		if at > 0 && len(rows) > 1 {
 			out = append(out, nil)
 		}
@@ -74,8 +77,9 @@ func (p *picture) grid(numa, width int) []line {
 // gridWidth is the width of n runs of a length in one row.
 func gridWidth(n, longest, cell int) int { return n*longest*cell + (n-1)*cell }
 
-// gridRows draws one row of runs: as many lines as its cores have threads.
-func (p *picture) gridRows(runs []run, label, cell int) []line {
+// gridRows draws one row of runs: as many lines as its cores have threads, and ids below a line whose label does
+// not say them.
+func (p *picture) gridRows(runs []run, label, cell, width int) []line {
 	threads := 0
 	for _, r := range runs {
 		for _, c := range r.cores {
@@ -84,7 +88,7 @@ func (p *picture) gridRows(runs []run, label, cell int) []line {
 	}
 	var out []line
 	for t := range threads {
-		l, first := line(nil), idset.CPU(-1)
+		l, ids := line(nil), []idset.CPU(nil)
 		for i, r := range runs {
 			if i > 0 {
 				l = p.border(l, runs[i-1].l3 != r.l3, cell)
@@ -93,17 +97,74 @@ func (p *picture) gridRows(runs []run, label, cell int) []line {
 				s := span{" ", plain}
 				if t < len(c) {
 					s = p.cell(c[t])
-					if first < 0 {
-						first = c[t]
-					}
+					ids = append(ids, c[t])
 				}
 				s.text += strings.Repeat(" ", cell-1)
 				l = append(l, s)
 			}
 		}
-		out = append(out, append(text(faint, "%*d ", label, first), l...))
+		name, whole := rowLabel(ids)
+		p.used[strideSign] = p.used[strideSign] || strings.ContainsRune(name, strideSign)
+		out = append(out, append(text(faint, "%*s ", label, name), l...))
+		if !whole {
+			for _, l := range wrap(faint, []string{idset.Of(ids...).String()}, width-label-1) {
+				out = append(out, append(line(nil).pad(label+1), l...))
+			}
+		}
 	}
 	return out
+}
+
+// rowLabel names the CPUs of a row: the first one where ids go up by one, and "8+2" where they go up by 2. Where
+// they go up otherwise whole is false: the label says only the first one.
+func rowLabel(ids []idset.CPU) (label string, whole bool) {
+	if len(ids) == 0 {
+		return "", true
+	}
+	label = strconv.Itoa(int(ids[0]))
+	if len(ids) == 1 {
+		return label, true
+	}
+	step := ids[1] - ids[0]
+	if step < 1 {
+		return label, false
+	}
+	for i := range ids[1:] {
+		if ids[i+1]-ids[i] != step {
+			return label, false
+		}
+	}
+	if step != 1 {
+		label += string(strideSign) + strconv.Itoa(int(step))
+	}
+	return label, true
+}
+
+// labelWidth is the width of the longest label that a row of some of the runs may have.
+func labelWidth(runs []run) int {
+	width, threads := 0, 0
+	for _, r := range runs {
+		for _, c := range r.cores {
+			threads = max(threads, len(c))
+			width = max(width, len(strconv.Itoa(int(c[len(c)-1]))))
+		}
+	}
+	// A row begins with any run, and its first two CPUs decide the label.
+	for t := range threads {
+		var ids []idset.CPU
+		for _, r := range slices.Backward(runs) {
+			var own []idset.CPU
+			for _, c := range r.cores {
+				if t < len(c) {
+					own = append(own, c[t])
+				}
+			}
+			ids = append(own, ids...)
+			label, _ := rowLabel(ids[:min(2, len(ids))])
+			width = max(width, len(label))
+		}
+	}
+	return width
 }
 
 func (p *picture) border(l line, l3 bool, cell int) line {

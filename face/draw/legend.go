@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -102,63 +101,6 @@ func (p *picture) sharedDevices(width int) []line {
 			head = head.clip(width / 2)
 			out = append(out, hang(head, fold(cells, width-head.width()))...)
 		}
-	}
-	return out
-}
-
-// distances is a table, or one line per numa where the table would be too wide.
-func (p *picture) distances(width int) []line {
-	numas := p.machine.NUMAs()
-	known := slices.ContainsFunc(numas, func(n topo.NUMA) bool { return len(n.Distances) > 0 })
-	if len(numas) < 2 || !known {
-		return nil
-	}
-	cell := 3
-	for _, n := range numas {
-		cell = max(cell, len(fmt.Sprint(n.ID))+2)
-		for _, d := range n.Distances {
-			cell = max(cell, len(strconv.Itoa(d))+2)
-		}
-	}
-	const caption = " distance"
-	if len(caption)+cell*len(numas) > width || len(numas) > 16 {
-		return p.distanceList(width)
-	}
-	head := text(bold, caption)
-	for _, n := range numas {
-		head = head.add(faint, fmt.Sprintf("%*d", cell, n.ID))
-	}
-	out := []line{head}
-	for i, n := range numas {
-		l := text(faint, "%*d", len(caption), n.ID)
-		for j, d := range n.Distances {
-			s := plain
-			if i == j {
-				s = faint
-			}
-			l = l.add(s, fmt.Sprintf("%*d", cell, d))
-		}
-		out = append(out, l)
-	}
-	return out
-}
-
-// distanceList says "12 to numas 1-3" instead of a row of the table.
-func (p *picture) distanceList(width int) []line {
-	out := []line{text(bold, " distances")}
-	for _, n := range p.machine.NUMAs() {
-		to := map[int]topo.Mask{}
-		for j, d := range n.Distances {
-			if p.machine.NUMAs()[j].ID != n.ID {
-				to[d] |= 1 << uint(j)
-			}
-		}
-		var items []string
-		for _, d := range slices.Sorted(maps.Keys(to)) {
-			items = append(items, fmt.Sprintf("%d to %s", d, p.numaList(to[d])))
-		}
-		head := fmt.Sprintf(" %7s  ", fmt.Sprintf("numa %d", n.ID))
-		out = append(out, hang(text(faint, "%s", head), wrap(plain, items, width-len(head)))...)
 	}
 	return out
 }
@@ -262,7 +204,9 @@ func (p *picture) signKey(width int) []line {
 		sign rune
 		text string
 	}{
-		{freeSign, "free"}, {unhealthySign, "unhealthy"}, {l3Sign, "border of L3 caches"},
+		{freeSign, "free"}, {freeGPUSign, "free GPU memory"}, {freeDAXSign, "free DAX memory (PMEM, CXL, HBM)"},
+		{freeMovableSign, "free movable memory"}, {unhealthySign, "unhealthy"}, {l3Sign, "border of L3 caches"},
+		{strideSign, "step between CPUs: 8+2 is 8, 10, 12"},
 	} {
 		if p.used[k.sign] {
 			items = append(items, string(k.sign)+" "+k.text)

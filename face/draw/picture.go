@@ -15,11 +15,14 @@ import (
 
 // The signs that are not pods.
 const (
-	freeSign      = '·'
-	reservedSign  = '▒'
-	unhealthySign = '✗'
-	l3Sign        = '┊'
-	crowdSign     = '+' // every pod after the 36th
+	freeSign        = '·'
+	freeGPUSign     = '='
+	freeDAXSign     = '-'
+	freeMovableSign = '~'
+	reservedSign    = '▒'
+	unhealthySign   = '✗'
+	l3Sign          = '┊'
+	crowdSign       = '+' // every pod after the 36th
 )
 
 const signs = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -181,6 +184,21 @@ func (p *picture) mark(sign rune, s style) span {
 func size(kind string, n int64) string {
 	s, _, _ := strings.Cut(place.Quantity(kind, n), " ")
 	return s
+}
+
+// rounded renders bytes in the largest unit of which there is one, with at most one decimal: at most 7 columns.
+func rounded(n int64) string {
+	unit, name := int64(1), ""
+	for _, next := range []string{"Ki", "Mi", "Gi", "Ti", "Pi"} {
+		if n < unit<<10 {
+			break
+		}
+		unit, name = unit<<10, next
+	}
+	if n%unit == 0 || n/unit >= 100 {
+		return fmt.Sprintf("%d%s", n/unit, name)
+	}
+	return fmt.Sprintf("%.1f%s", float64(n)/float64(unit), name)
 }
 
 // numaList renders a mask by ids, for example "numa 0" or "numas 0-1".

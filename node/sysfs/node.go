@@ -21,6 +21,7 @@ type node struct {
 	// whole is the memory of the machine, where there is one node and the kubelet counts no memory for it.
 	whole     int64
 	pages     []topo.Hugepages // of the machine, likewise
+	kind      MemoryKind
 	bytes     int64
 	hugepages []topo.Hugepages
 	distances []int
@@ -338,11 +339,11 @@ const (
 	OrdinaryMemory MemoryKind = "ordinary"
 	NoMemory       MemoryKind = "none"
 	// GPUMemory is of a GPU that shows its memory as a numa (NVIDIA Grace Hopper and later).
-	GPUMemory MemoryKind = "gpu"
+	GPUMemory = MemoryKind(topo.GPUMemory)
 	// DAXMemory was added as a DAX device: persistent memory, CXL or high-bandwidth memory.
-	DAXMemory MemoryKind = "dax"
+	DAXMemory = MemoryKind(topo.DAXMemory)
 	// MovableMemory is not normal memory, and nothing says whose it is.
-	MovableMemory MemoryKind = "movable"
+	MovableMemory = MemoryKind(topo.MovableMemory)
 )
 
 // kinds tells memory apart by has_memory and has_normal_memory: a numa in the first and not in the second

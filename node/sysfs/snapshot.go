@@ -2,6 +2,7 @@ package sysfs
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -128,8 +129,7 @@ func parseSnapshot(data []byte) (archive, error) {
 	return a, nil
 }
 
-// Read makes a machine of a file: of a snapshot, or else of the text form of topo, whose memory is all
-// ordinary.
+// Read makes a machine of a file: of a snapshot, or else of the text form of topo.
 func Read(data []byte) (*Found, error) {
 	if IsSnapshot(data) {
 		fsys, err := ReadSnapshot(bytes.NewReader(data))
@@ -148,7 +148,7 @@ func Read(data []byte) (*Found, error) {
 	}
 	kinds := map[idset.NUMA]MemoryKind{}
 	for _, n := range m.NUMAs() {
-		if kinds[n.ID] = OrdinaryMemory; n.Bytes == 0 {
+		if kinds[n.ID] = cmp.Or(MemoryKind(n.MemoryKind), OrdinaryMemory); n.Bytes == 0 {
 			kinds[n.ID] = NoMemory
 		}
 	}

@@ -57,6 +57,9 @@ func discover(t *tree) (*Found, error) {
 		return nil, err
 	}
 	kinds := t.kinds(nodes)
+	for i, n := range nodes {
+		nodes[i].kind = kinds[n.id]
+	}
 	cpus := t.topologies(nodes)
 	hardware, err := machineOf(nodes, t.hardwareCores(nodes, cpus), true)
 	if err != nil {
@@ -96,6 +99,9 @@ func machineOf(nodes []node, cores []topo.CoreSpec, hardware bool) (*topo.Machin
 		numa := topo.NUMA{ID: n.id, Bytes: n.bytes, Hugepages: n.hugepages, Distances: n.distances}
 		if hardware && n.whole > 0 {
 			numa.Bytes, numa.Hugepages = n.whole, n.pages
+		}
+		if n.kind != OrdinaryMemory && n.kind != NoMemory {
+			numa.MemoryKind = topo.MemoryKind(n.kind)
 		}
 		spec.NUMAs = append(spec.NUMAs, numa)
 	}
