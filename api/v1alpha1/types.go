@@ -262,7 +262,7 @@ type CPUGroup struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16383
 	Socket int32 `json:"socket"`
-	// l3 names the group that shares the last-level cache: equal exactly for its cores.
+	// l3 is the number of the L3 group, equal exactly for its cores. The kubelet sorts groups by these numbers.
 	// +kubebuilder:validation:Minimum=0
 	L3 int32 `json:"l3"`
 	// cpus has one list per thread: the k-th CPU of every list is a thread of the k-th core.
