@@ -4,17 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 )
 
 // crew is the processes in which the nodes live: one for all of them, or one for each.
 type crew struct {
-	mu    sync.Mutex
-	of    map[string]*child // by node
-	all   []*child          // each process once
-	err   error             // of the first that ended by itself
-	close func()
-	ended chan struct{}
+	mu  sync.Mutex
+	of  map[string]*child // by node
+	all []*child          // each process once
+	// failed are those that ended by themselves and that no other has replaced, in the order of their ends.
+	failed []*child
+	close  func()
+	ended  chan struct{}
 }
 
 func newCrew() *crew {
@@ -59,6 +61,8 @@ func (w *crew) add(p *child, nodes []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range nodes {
+		was := w.of[n]
+		w.failed = slices.DeleteFunc(w.failed, func(c *child) bool { return c == was })
 		w.of[n] = p
 	}
 	w.all = append(w.all, p)
@@ -76,8 +80,8 @@ func (w *crew) watch(p *child) {
 			break
 		}
 	}
-	if err := p.failure(); err != nil {
-		w.err = errors.Join(w.err, err)
+	if p.failure() != nil {
+		w.failed = append(w.failed, p)
 		w.close()
 	}
 }
@@ -96,7 +100,11 @@ func (w *crew) child(node string) (*child, error) {
 func (w *crew) failure() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.err
+	var errs []error
+	for _, p := range w.failed {
+		errs = append(errs, p.failure())
+	}
+	return errors.Join(errs...)
 }
 
 // stop ends all processes and returns when they are gone.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tenon-numa/tenon/lab/control"
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
@@ -65,9 +66,24 @@ func (c *Cluster) RestartKubelet(ctx context.Context, node, yaml string) error {
 	return nil
 }
 
+// NodeErr returns why the process of a node ended by itself, with the end of its log, or nil. RestartKubelet starts the
+// node again.
+func (c *Cluster) NodeErr(node string) error {
+	p, err := c.crew.child(node)
+	if err != nil {
+		return err
+	}
+	return p.failure()
+}
+
 // RestartAPIServer ends the API server and starts it anew, at the same address and with the same data;
 // etcd runs on.
 func (c *Cluster) RestartAPIServer(ctx context.Context) error { return c.plane.Restart(ctx) }
+
+// FollowStore calls each with every write to the API server's store under a prefix; see [control.Plane.FollowStore].
+func (c *Cluster) FollowStore(prefix string, each func(control.Change)) (stop func(), err error) {
+	return c.plane.FollowStore(prefix, each)
+}
 
 // KubeletYAML returns the KubeletConfiguration of a node as it was written.
 func (c *Cluster) KubeletYAML(node string) string { return c.described[node].YAML }

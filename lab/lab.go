@@ -148,7 +148,8 @@ func (c *Cluster) NodeDir(name string) string { return filepath.Join(c.Dir, "n",
 // Done is closed when a process of nodes ended, by Stop or by a failure; Err then says why.
 func (c *Cluster) Done() <-chan struct{} { return c.crew.ended }
 
-// Err returns why a process of nodes ended, nil while they run or where Stop ended them.
+// Err returns why a process of nodes ended, nil while they run or where Stop ended them. [Cluster.RestartKubelet]
+// replaces a process that ended, and Err returns nil again.
 func (c *Cluster) Err() error { return c.crew.failure() }
 
 // Stop ends the cluster and removes its directory. A second call does nothing.

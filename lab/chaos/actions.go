@@ -48,9 +48,9 @@ var actions = []action{
 	{"API server restarts", 1, func(r *run, ctx context.Context) error { return r.restartServer(ctx) }},
 }
 
-// act draws the next action and does it.
-func (r *run) act(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, actionTimeout, fmt.Errorf("not done after %s", actionTimeout))
+// act draws the next action and does it. An action that cannot be done is a breakdown of the lab; the run goes on.
+func (r *run) act(round context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(round, actionTimeout, fmt.Errorf("not done after %s", actionTimeout))
 	defer cancel()
 	total := 0
 	for _, a := range actions {
@@ -64,10 +64,15 @@ func (r *run) act(ctx context.Context) error {
 	r.result.Actions++
 	r.mu.Unlock()
 	r.say("%s", actions[i].name)
-	if err := actions[i].do(r, ctx); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrBroken, actions[i].name, err)
+	err := actions[i].do(r, ctx)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if round.Err() != nil {
+		return fmt.Errorf("%s: %w", actions[i].name, err)
+	}
+	r.broke(actions[i].name, err)
+	return r.mend(round)
 }
 
 func (r *run) node() string { return nodes[r.rand.IntN(len(nodes))].Name }
@@ -236,8 +241,7 @@ func (r *run) restartKubelet(ctx context.Context, node string, other bool) error
 		yaml = policyLine.ReplaceAllString(yaml, "topologyManagerPolicy: "+p[0])
 		yaml = scopeLine.ReplaceAllString(yaml, "topologyManagerScope: "+p[1])
 	}
-	x := restart{node: node, began: r.record.mark(), policy: value(policyLine, yaml) + ", scope " + value(scopeLine, yaml)}
-	r.say("kubelet of node %s: %s", node, x.policy)
+	r.say("kubelet of node %s: %s", node, rules{value(policyLine, yaml), value(scopeLine, yaml)})
 	delete(r.stopped, node)
 	err := r.startKubelet(ctx, node, yaml)
 	if err != nil && strings.Contains(err.Error(), torn) {
@@ -246,8 +250,6 @@ func (r *run) restartKubelet(ctx context.Context, node string, other bool) error
 			err = r.startKubelet(ctx, node, yaml)
 		}
 	}
-	x.up = r.record.mark()
-	r.restarts = append(r.restarts, x)
 	return err
 }
 

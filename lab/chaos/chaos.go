@@ -13,9 +13,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,8 +44,34 @@ type Options struct {
 type Result struct {
 	Rounds, Actions, Pods int
 	Outcomes              map[ledger.Result]int
-	Refusals              map[string]int // of pods of Tenon's, by who is to blame
-	Faults                []string
+	Refusals              map[string]int // of pods of Tenon's, by cause
+	// Breakdowns are failures of the lab itself, which say nothing of Tenon, by what failed. The run goes on.
+	Breakdowns map[string]int
+	Faults     []string
+}
+
+// Table returns the counts as text, in a stable order.
+func (r Result) Table() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d rounds, %d actions, %d pods\n", r.Rounds, r.Actions, r.Pods)
+	section := func(title string, counts map[string]int) {
+		fmt.Fprintf(&b, "%s\n", title)
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			fmt.Fprintf(&b, "  %6d  %s\n", counts[name], name)
+		}
+		if len(counts) == 0 {
+			fmt.Fprintf(&b, "  %6d\n", 0)
+		}
+	}
+	outcomes := map[string]int{}
+	for result, n := range r.Outcomes {
+		outcomes[string(result)] = n
+	}
+	section("predictions", outcomes)
+	section("refused pods, by cause", r.Refusals)
+	section("breakdowns of the lab", r.Breakdowns)
+	section("faults", map[string]int{"": len(r.Faults)})
+	return b.String()
 }
 
 // nodes are those of every run: one numa or none, a whole pod on one numa, as few numas as can be.
@@ -72,8 +100,8 @@ type run struct {
 	alive    []string // names of pods that no action has deleted, oldest first
 	stopped  map[string]bool
 	policy   map[string]int // which of the policies a node has
-	restarts []restart
-	servers  int // restarts of the API server
+	servers  int            // restarts of the API server
+	received []*deliveries  // of Tenon's schedulers, oldest first
 
 	// mu guards result, which the scheduler's callback writes too, evidence, and tenon where the record reads it.
 	mu     sync.Mutex
@@ -84,15 +112,11 @@ type run struct {
 	begun    []moment // of Tenon's schedulers
 }
 
-// ErrBroken is an action that could not be done: a process of the lab died, or the computer is too busy. It
-// says nothing of Tenon.
-var ErrBroken = errors.New("the lab broke down")
-
 // Run runs rounds until the time is over, and returns what was counted. An error means that the run could
 // not go on.
 func Run(ctx context.Context, o Options) (_ Result, err error) {
 	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stopped: map[string]bool{}, policy: map[string]int{},
-		judged: map[string]bool{}, evidence: map[string]string{}, result: Result{Outcomes: map[ledger.Result]int{}, Refusals: map[string]int{}}}
+		judged: map[string]bool{}, evidence: map[string]string{}, result: Result{Outcomes: map[ledger.Result]int{}, Refusals: map[string]int{}, Breakdowns: map[string]int{}}}
 	if r.cluster, err = lab.Start(ctx, lab.Config{Apart: true, Nodes: nodes, Progress: o.Say}); err != nil {
 		return r.result, err
 	}
@@ -106,7 +130,7 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 	if r.layouts, err = client.New(r.cluster.RESTConfig()); err != nil {
 		return r.result, err
 	}
-	if r.record, err = follow(ctx, r.cluster.RESTConfig(), r.client); err != nil {
+	if r.record, err = follow(r.cluster); err != nil {
 		return r.result, err
 	}
 	defer r.record.stop()
@@ -156,17 +180,21 @@ func (r *run) startSchedulers() error {
 
 func (r *run) startTenon() error {
 	now := r.record.mark()
-	tenon, err := scheduler.Start(r.cluster.Dir, r.cluster.SchedulerKubeconfig, scheduler.Second, func(o ledger.Outcome) {
+	d := newDeliveries(now)
+	outcome := func(o ledger.Outcome) {
 		if o.Result != ledger.Confirmed {
 			r.say("prediction: foreign %t: %s", o.Foreign, kube.Describe(nil, o))
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.result.Outcomes[o.Result]++
-	})
+	}
+	tenon, err := scheduler.StartObserved(r.cluster.Dir, r.cluster.SchedulerKubeconfig, scheduler.Second,
+		scheduler.Observer{Outcome: outcome, Delivered: d.receive})
 	if err != nil {
 		return err
 	}
+	r.received = append(r.received, d)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tenon = tenon
@@ -200,8 +228,31 @@ func (r *run) round(ctx context.Context) error {
 	now := r.counted()
 	r.say("round %d done after %s: %d actions, %d pods, predictions %v, refusals %v, %d faults (seed %d)", now.Rounds,
 		time.Since(began).Round(time.Millisecond), now.Actions, now.Pods, now.Outcomes, now.Refusals, len(now.Faults), r.Seed)
-	if err := r.cluster.Err(); err != nil && !strings.Contains(err.Error(), torn) {
+	if err := r.record.broken(); err != nil {
 		return err
+	}
+	return r.mend(ctx)
+}
+
+// broke counts a failure of the lab.
+func (r *run) broke(what string, err error) {
+	r.say("BREAKDOWN: round %d: %s: %v", r.result.Rounds, what, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Breakdowns[what]++
+}
+
+// mend starts nodes again whose process ended by itself, and counts that.
+func (r *run) mend(ctx context.Context) error {
+	for _, n := range nodes {
+		err := r.cluster.NodeErr(n.Name)
+		if err == nil {
+			continue
+		}
+		r.broke("the process of a node ended by itself", fmt.Errorf("node %s: %w", n.Name, err))
+		if err := r.restartKubelet(ctx, n.Name, false); err != nil {
+			return fmt.Errorf("start node %s again: %w", n.Name, err)
+		}
 	}
 	return nil
 }

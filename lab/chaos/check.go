@@ -25,12 +25,15 @@ const patience = 75 * time.Second
 
 // settle lets everything run, and waits until every pod that is bound runs or has ended.
 func (r *run) settle(ctx context.Context) error {
+	if err := r.mend(ctx); err != nil {
+		return err
+	}
 	if err := r.startAgents(ctx); err != nil {
-		return fmt.Errorf("%w: %w", ErrBroken, err)
+		return err
 	}
 	for _, n := range nodes {
 		if err := r.cluster.DeliverReport(ctx, n.Name); err != nil {
-			return fmt.Errorf("%w: %w", ErrBroken, err)
+			r.broke("report delivered", err)
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not settled after %s", patience))
@@ -241,7 +244,11 @@ func (r *run) refusals() {
 		} else {
 			r.judged[uid] = true
 		}
-		v := judge(l, lives, r.restarts, r.record)
+		v, err := r.judge(l, lives)
+		if err != nil {
+			r.broke("a refusal cannot be judged", fmt.Errorf("pod %s: %w", l.pod.Name, err))
+			continue
+		}
 		r.say("refused: %s", v)
 		r.mu.Lock()
 		r.result.Refusals[string(v.why)]++
@@ -254,6 +261,29 @@ func (r *run) refusals() {
 			r.say("schedulers begun: %v; node's pods:\n%s%s", r.begun, others(l, lives), evidence)
 		}
 	}
+}
+
+// judge judges one refused pod by what is recorded of its node.
+func (r *run) judge(l life, lives []life) (refusal, error) {
+	node := l.pod.Spec.NodeName
+	layout, most := r.record.reported(node)
+	if layout == nil {
+		return refusal{}, fmt.Errorf("node %s has no layout", node)
+	}
+	c, err := layout.Core()
+	if err != nil {
+		return refusal{}, err
+	}
+	s := &scene{machine: c.Machine, rules: c.Rules, allocatable: most, lives: lives, agentSince: r.record.since}
+	if s.admissions, err = readJournal(r.cluster.NodeDir(node), c.Machine); err != nil {
+		return refusal{}, err
+	}
+	for _, d := range r.received {
+		if s.received == nil || d.began.version <= l.bound.version {
+			s.received = d
+		}
+	}
+	return s.judge(l), nil
 }
 
 // maxLog bounds the logs of the nodes' processes, which lie in memory.
@@ -292,7 +322,9 @@ func (r *run) clear(ctx context.Context) error {
 	r.check(ctx)
 	r.refusals() // of those who found room just now
 	r.record.forget()
-	r.restarts = nil
+	if err := r.forget(); err != nil {
+		return err
+	}
 	lives, _ = r.record.all()
 	maps.DeleteFunc(r.judged, func(uid string, _ bool) bool {
 		return !slices.ContainsFunc(lives, func(l life) bool { return string(l.pod.UID) == uid })
@@ -300,6 +332,28 @@ func (r *run) clear(ctx context.Context) error {
 	r.mu.Lock()
 	clear(r.evidence)
 	r.mu.Unlock()
+	return r.truncate()
+}
+
+// forget drops what is known of pods that are gone, and of schedulers that have ended.
+func (r *run) forget() error {
+	lives, _ := r.record.all()
+	there := map[string]bool{}
+	for _, l := range lives {
+		there[string(l.pod.UID)] = true
+	}
+	r.received = r.received[len(r.received)-1:]
+	r.received[0].forget(func(uid string) bool { return there[uid] })
+	for _, n := range nodes {
+		if err := forgetJournal(r.cluster.NodeDir(n.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// truncate empties logs that have grown large.
+func (r *run) truncate() error {
 	logs := []string{"control-plane.log"}
 	for _, n := range nodes {
 		logs = append(logs, "kubelet-"+n.Name+".log")

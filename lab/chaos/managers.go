@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,26 +14,28 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/lab/kubelet"
 )
 
 // held is what a pod holds by the managers' own files or by the book: "container: cpus 1-2 memory ..." by
 // container, in a form that can be compared.
 type held map[string]string
 
-// managers reads what the managers of a kubelet have in their files, by UID. It is a reading of its own,
-// not the agent's.
-func managers(dir string) (map[string]held, error) {
-	var cpu struct {
+// checkpoints are the state files of a kubelet's managers, as the managers write them.
+type checkpoints struct {
+	cpu struct {
 		Entries map[string]map[string]string `json:"entries"`
 	}
-	var memory struct {
-		Entries map[string]map[string][]struct {
-			NUMAs []int  `json:"numaAffinity"`
-			Type  string `json:"type"`
-			Size  uint64 `json:"size"`
-		} `json:"entries"`
+	memory struct {
+		State map[idset.NUMA]struct {
+			Cells  []idset.NUMA `json:"cells"`
+			Memory map[string]struct {
+				Free uint64 `json:"free"`
+			} `json:"memoryMap"`
+		} `json:"machineState"`
+		Entries map[string]map[string][]memoryBlock `json:"entries"`
 	}
-	var devices struct {
+	devices struct {
 		Data struct {
 			PodDeviceEntries []struct {
 				PodUID, ContainerName, ResourceName string
@@ -40,28 +43,56 @@ func managers(dir string) (map[string]held, error) {
 			}
 		}
 	}
-	for name, into := range map[string]any{"cpu_manager_state": &cpu, "memory_manager_state": &memory,
-		filepath.Join("device-plugins", "kubelet_internal_checkpoint"): &devices} {
-		text, err := os.ReadFile(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = json.Unmarshal(text, into)
+}
+
+type memoryBlock struct {
+	NUMAs []idset.NUMA `json:"numaAffinity"`
+	Type  string       `json:"type"`
+	Size  uint64       `json:"size"`
+}
+
+// read reads the state files; file returns nothing for one that does not exist. It is a reading of its own, not the
+// agent's.
+func read(file func(name string) ([]byte, error)) (*checkpoints, error) {
+	out := &checkpoints{}
+	into := []any{&out.cpu, &out.memory, &out.devices}
+	for i, name := range kubelet.StateFiles() {
+		text, err := file(name)
+		if err == nil && len(text) > 0 {
+			err = json.Unmarshal(text, into[i])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, err)
 		}
 	}
+	return out, nil
+}
+
+// managers reads what the managers of a kubelet have in their files, by UID.
+func managers(dir string) (map[string]held, error) {
+	c, err := read(func(name string) ([]byte, error) {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return text, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.held(), nil
+}
+
+func (c *checkpoints) held() map[string]held {
 	parts := map[[2]string][]string{}
-	for uid, containers := range cpu.Entries {
+	for uid, containers := range c.cpu.Entries {
 		for c, cpus := range containers {
 			if set, err := idset.Parse[idset.CPU](cpus); err == nil && !set.Empty() {
 				parts[[2]string{uid, c}] = append(parts[[2]string{uid, c}], "cpus "+set.String())
 			}
 		}
 	}
-	for uid, containers := range memory.Entries {
+	for uid, containers := range c.memory.Entries {
 		for c, blocks := range containers {
 			for _, b := range blocks {
 				if b.Size > 0 {
@@ -70,7 +101,7 @@ func managers(dir string) (map[string]held, error) {
 			}
 		}
 	}
-	for _, e := range devices.Data.PodDeviceEntries {
+	for _, e := range c.devices.Data.PodDeviceEntries {
 		var ids []string
 		for _, some := range e.DeviceIDs {
 			ids = append(ids, some...)
@@ -79,7 +110,90 @@ func managers(dir string) (map[string]held, error) {
 		at := [2]string{e.PodUID, e.ContainerName}
 		parts[at] = append(parts[at], e.ResourceName+" "+strings.Join(slices.Compact(ids), ","))
 	}
-	return join(parts), nil
+	return join(parts)
+}
+
+// holdings are what each pod holds, by UID and in the order of container names.
+func (c *checkpoints) holdings(m *topo.Machine) (map[string][]place.Holding, error) {
+	all := map[string]map[string]*place.Holding{}
+	of := func(uid, container string) *place.Holding {
+		if all[uid] == nil {
+			all[uid] = map[string]*place.Holding{}
+		}
+		if all[uid][container] == nil {
+			all[uid][container] = &place.Holding{Container: container}
+		}
+		return all[uid][container]
+	}
+	for uid, containers := range c.cpu.Entries {
+		for name, cpus := range containers {
+			set, err := idset.Parse[idset.CPU](cpus)
+			if err != nil {
+				return nil, fmt.Errorf("CPUs of pod %s: %w", uid, err)
+			}
+			of(uid, name).CPUs = set
+		}
+	}
+	for uid, containers := range c.memory.Entries {
+		for name, blocks := range containers {
+			for _, b := range blocks {
+				mask, err := m.MaskOf(b.NUMAs...)
+				if err != nil {
+					return nil, fmt.Errorf("memory of pod %s: %w", uid, err)
+				}
+				h := of(uid, name)
+				h.Memory = append(h.Memory, place.Block{Kind: b.Type, NUMAs: mask, Bytes: int64(b.Size)})
+			}
+		}
+	}
+	for _, e := range c.devices.Data.PodDeviceEntries {
+		h := of(e.PodUID, e.ContainerName)
+		h.Devices = append(h.Devices, deviceBlock(m, e.ResourceName, e.DeviceIDs))
+	}
+	out := map[string][]place.Holding{}
+	for uid, containers := range all {
+		for _, name := range slices.Sorted(maps.Keys(containers)) {
+			h := containers[name]
+			slices.SortFunc(h.Devices, func(a, b place.DeviceBlock) int { return strings.Compare(a.Resource, b.Resource) })
+			out[uid] = append(out[uid], *h)
+		}
+	}
+	return out, nil
+}
+
+// deviceBlock is the devices of one resource, with the NUMA nodes that the machine gives them.
+func deviceBlock(m *topo.Machine, resource string, byNUMA map[string][]string) place.DeviceBlock {
+	out := place.DeviceBlock{Resource: resource}
+	for _, ids := range byNUMA {
+		out.IDs = append(out.IDs, ids...)
+	}
+	slices.Sort(out.IDs)
+	out.IDs = slices.Compact(out.IDs)
+	r, _ := m.Resource(resource)
+	for _, d := range r.Devices {
+		if slices.Contains(out.IDs, d.ID) {
+			out.NUMAs |= d.NUMAs
+		}
+	}
+	return out
+}
+
+// groups are what the memory manager has of each NUMA node, by position.
+func (c *checkpoints) groups(m *topo.Machine) map[int]place.MemoryGroup {
+	out := map[int]place.MemoryGroup{}
+	for id, s := range c.memory.State {
+		at, ok := m.Position(id)
+		mask, err := m.MaskOf(s.Cells...)
+		if !ok || err != nil {
+			continue
+		}
+		g := place.MemoryGroup{NUMAs: mask}
+		for kind, t := range s.Memory {
+			g.Free = append(g.Free, place.Amount{Kind: kind, Bytes: int64(t.Free)})
+		}
+		out[at] = g
+	}
+	return out
 }
 
 // booked is what a pod holds by the book, in the same form.

@@ -2,7 +2,9 @@ package chaos
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,20 +12,17 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/control"
 )
 
-// moment is when something was seen. Versions come from one counter of the store, so they order pods and
-// layouts exactly; the clock only tells how far apart two of them were.
+// moment is when something was written. Versions come from one counter of the store, so they order pods and
+// layouts exactly; the clock, read as soon as the store has the write, compares them with what is in no store.
 type moment struct {
 	version uint64
 	at      time.Time
@@ -52,90 +51,108 @@ func (l *life) tenon() bool { return l.pod.Spec.SchedulerName == tenonScheduler 
 // over reports whether the pod holds nothing any more, as far as the API server says.
 func (l *life) over() bool { return l.gone.known() || kube.Ended(l.pod) }
 
-// policy is what a layout tells of a node, as what its topology manager does, and since when.
-type policy struct {
-	name  string
-	since moment
-}
-
-// record is what the API server told, in its order.
+// record is what was written to the API server's store, in the order in which it was written. It is read from the store
+// itself: a watch of the API server stalls while that restarts, and then shows only the last state of each object.
 type record struct {
-	mu       sync.Mutex
-	lives    map[string]*life    // by UID
-	policies map[string][]policy // of every node, as its layouts tell them, oldest first
-	agents   map[string][]policy // alike: the ids of those that wrote the layouts
-	last     uint64              // version
-	changed  chan struct{}
+	mu      sync.Mutex
+	lives   map[string]*life           // by UID
+	pods    map[string]*v1.Pod         // by the key in the store, those that are there
+	nodes   map[string]v1.ResourceList // the most that every node ever had allocatable of each resource
+	layouts map[string]*v1alpha1.NodeLayout
+	agents  map[string]time.Time // when each agent's process wrote its first layout, by its id
+	last    uint64               // version
+	changed chan struct{}
 	// refused is told of every pod that a kubelet refused, when that is seen; nil before the run is set up.
 	refused func(life)
+	failed  error // an object that could not be read
 	stop    func()
 }
 
-// follow begins to record the pods and layouts of a cluster.
-func follow(ctx context.Context, cfg *rest.Config, pods kubernetes.Interface) (*record, error) {
-	r := &record{lives: map[string]*life{}, policies: map[string][]policy{}, agents: map[string][]policy{}, changed: make(chan struct{})}
-	layouts, err := client.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	f := informers.NewSharedInformerFactory(pods, 0)
-	p := f.Core().V1().Pods().Informer()
-	l := cache.NewSharedInformer(&cache.ListWatch{
-		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return layouts.List(ctx, o) },
-		WatchFuncWithContext: layouts.Watch,
-	}, &v1alpha1.NodeLayout{}, 0)
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { r.see(o, false) }, UpdateFunc: func(_, o any) { r.see(o, false) },
-		DeleteFunc: func(o any) { r.see(o, true) },
-	}
-	for _, i := range []cache.SharedInformer{p, l} {
-		if _, err := i.AddEventHandler(handler); err != nil {
-			return nil, fmt.Errorf("follow pods and layouts: %w", err)
-		}
-	}
-	stop := make(chan struct{})
-	r.stop = sync.OnceFunc(func() { close(stop); f.Shutdown() })
-	f.Start(stop)
-	go l.Run(stop)
-	if !cache.WaitForCacheSync(ctx.Done(), p.HasSynced, l.HasSynced) {
-		r.stop()
-		return nil, fmt.Errorf("list pods and layouts: %w", context.Cause(ctx))
-	}
-	return r, nil
+// Where the API server keeps objects.
+const (
+	podKeys    = "/registry/pods/default/"
+	nodeKeys   = "/registry/minions/"
+	layoutKeys = "/registry/" + v1alpha1.Group + "/nodelayouts/"
+)
+
+// follow begins to record what is written to a cluster's store.
+func follow(c *lab.Cluster) (r *record, err error) {
+	r = &record{lives: map[string]*life{}, pods: map[string]*v1.Pod{}, nodes: map[string]v1.ResourceList{},
+		layouts: map[string]*v1alpha1.NodeLayout{}, agents: map[string]time.Time{}, changed: make(chan struct{})}
+	r.stop, err = c.FollowStore("/registry/", r.see)
+	return r, err
 }
 
-func (r *record) see(o any, gone bool) {
-	if t, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		o = t.Obj
-	}
+func (r *record) see(c control.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch x := o.(type) {
-	case *v1.Pod:
-		r.pod(x, r.now(x.ResourceVersion), gone)
-	case *v1alpha1.NodeLayout:
-		now := policy{x.Rules.TopologyManagerPolicy + ", scope " + x.Rules.TopologyManagerScope, r.now(x.ResourceVersion)}
-		note(r.policies, x.Name, now)
-		note(r.agents, x.Name, policy{x.Agent.ID, now.since})
+	r.last = uint64(c.Version)
+	now := moment{r.last, time.Now()}
+	var err error
+	switch {
+	case strings.HasPrefix(c.Key, podKeys):
+		err = r.seePod(c, now)
+	case strings.HasPrefix(c.Key, layoutKeys) && !c.Deleted:
+		l := &v1alpha1.NodeLayout{}
+		if err = json.Unmarshal(c.Value, l); err == nil {
+			l.ResourceVersion = strconv.FormatUint(now.version, 10)
+			r.layouts[l.Name] = l
+			if _, known := r.agents[l.Agent.ID]; !known {
+				r.agents[l.Agent.ID] = now.at
+			}
+		}
+	case strings.HasPrefix(c.Key, nodeKeys) && !c.Deleted:
+		n := &v1.Node{}
+		if err = decode(c.Value, n); err == nil {
+			r.seeNode(n)
+		}
+	default:
+		return
+	}
+	if err != nil && r.failed == nil {
+		r.failed = fmt.Errorf("read %s at version %d: %w", c.Key, c.Version, err)
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// note appends what is new of a node.
-func note(all map[string][]policy, node string, now policy) {
-	if of := all[node]; len(of) == 0 || of[len(of)-1].name != now.name {
-		all[node] = append(of, now)
-	}
+// decode reads an object in the form in which the API server stores it.
+func decode(value []byte, into runtime.Object) error {
+	_, _, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, into)
+	return err
 }
 
-func (r *record) now(version string) moment {
-	n, err := strconv.ParseUint(version, 10, 64)
-	if err != nil {
-		n = r.last // the API server makes none such
+func (r *record) seePod(c control.Change, now moment) error {
+	p := r.pods[c.Key]
+	if c.Deleted {
+		delete(r.pods, c.Key)
+		if p != nil {
+			r.pod(p, now, true)
+		}
+		return nil
 	}
-	r.last = max(r.last, n)
-	return moment{n, time.Now()}
+	p = &v1.Pod{}
+	if err := decode(c.Value, p); err != nil {
+		return err
+	}
+	p.ResourceVersion = strconv.FormatUint(now.version, 10)
+	r.pods[c.Key] = p
+	r.pod(p, now, false)
+	return nil
+}
+
+// seeNode keeps the most that a node had: a kubelet that restarts shows less until its device plugins have registered.
+func (r *record) seeNode(n *v1.Node) {
+	most := r.nodes[n.Name]
+	if most == nil {
+		most = v1.ResourceList{}
+		r.nodes[n.Name] = most
+	}
+	for name, q := range n.Status.Allocatable {
+		if have, ok := most[name]; !ok || q.Cmp(have) > 0 {
+			most[name] = q
+		}
+	}
 }
 
 func (r *record) pod(p *v1.Pod, now moment, gone bool) {
@@ -200,39 +217,25 @@ func (r *record) mark() moment {
 	return moment{r.last, time.Now()}
 }
 
-// told is when a policy was first told of a node since a moment, or that moment where it was the policy by
-// then; the zero moment if it was not told yet.
-func (r *record) told(node, name string, since moment) moment {
+// reported is the last layout of a node, or nil, and the most that it had allocatable.
+func (r *record) reported(node string) (*v1alpha1.NodeLayout, v1.ResourceList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var before string
-	for _, p := range r.policies[node] {
-		switch {
-		case p.since.version <= since.version:
-			before = p.name
-		case p.name == name && before != name:
-			return p.since
-		}
-	}
-	if before == name {
-		return since
-	}
-	return moment{}
+	return r.layouts[node], maps.Clone(r.nodes[node])
 }
 
-// heard reports whether an agent that started after a moment has written of a node.
-func (r *record) heard(node string, since moment) bool {
+// since is when an agent's process wrote its first layout, or the zero time.
+func (r *record) since(agent string) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var before string
-	for _, w := range r.agents[node] {
-		if w.since.version <= since.version {
-			before = w.name
-		} else if w.name != before {
-			return true
-		}
-	}
-	return false
+	return r.agents[agent]
+}
+
+// broken is why the record is incomplete, or nil.
+func (r *record) broken() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
 }
 
 // forget drops pods that are gone.

@@ -1,13 +1,28 @@
 package chaos
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/place/scenario"
+	"github.com/tenon-numa/tenon/lab/kubelet"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+const node = "n"
+
+var (
+	single     = rules{"single-numa-node", "container"}
+	bestEffort = rules{"best-effort", "container"}
 )
 
 // at is a moment so many seconds after the first one, each of which has a version.
@@ -16,53 +31,255 @@ func at(version uint64) moment {
 	return moment{version: version, at: began.Add(time.Duration(version) * time.Second)}
 }
 
-// A pod that was bound before a restarted kubelet took up its pods is one of the lot; after that, it is not.
-func TestTheFirstLotOfARestartedKubelet(t *testing.T) {
-	on := func(node string, bound, started uint64) life {
-		return life{pod: &v1.Pod{Spec: v1.PodSpec{NodeName: node}}, bound: at(bound), started: at(started)}
+// stage is a node to which pods are bound, each at a moment of its own. Its managers do what place says.
+type stage struct {
+	t *testing.T
+	*scene
+	agents map[string]time.Time
+	rules  rules
+	began  moment // of the kubelet
+	ready  bool
+	broken map[string]bool // resources without devices
+	held   map[string][]place.Holding
+}
+
+// newStage is a node of two NUMA nodes of 8 free CPUs each, with two devices of one resource. The scheduler has received
+// a layout of it.
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	f, err := scenario.Parse("two", "numa 0 cpus 0-8 memory 8Gi\nnuma 1 cpus 9-16 memory 8Gi\n"+
+		"device example.com/nic a numa 0\ndevice example.com/nic b numa 1\nrules topology=single-numa-node cpu=static reserved=0\n")
+	if err != nil {
+		t.Fatal(err)
 	}
-	others := []life{on("n", 1, 2), on("n", 7, 9), on("m", 5, 6)}
-	for bound, want := range map[uint64]bool{8: true, 9: true, 10: false, 40: false} {
-		if got := firstLot(on("n", bound, 0), others, restart{node: "n", began: at(3), up: at(4)}); got != want {
-			t.Errorf("bound at %d: %v", bound, got)
+	s := &stage{t: t, agents: map[string]time.Time{}, rules: single, began: at(1), ready: true, held: map[string][]place.Holding{}}
+	s.scene = &scene{machine: f.Machine, rules: f.Rules, allocatable: v1.ResourceList{}, received: newDeliveries(moment{}),
+		agentSince: func(agent string) time.Time { return s.agents[agent] }}
+	s.report(2)
+	return s
+}
+
+// report has the scheduler receive a layout of the present kubelet.
+func (s *stage) report(version uint64) {
+	id := fmt.Sprint("agent-", s.began.version)
+	s.agents[id] = s.began.at.Add(time.Millisecond)
+	s.received.layouts[node] = append(s.received.layouts[node], report{at(version).at, s.rules, id})
+}
+
+// restart restarts the kubelet, which has handled no pods yet.
+func (s *stage) restart(version uint64, with rules) {
+	s.began, s.rules, s.ready = at(version), with, false
+}
+
+// bind binds a pod, and has the managers admit it at once or refuse it, by their present state.
+func (s *stage) bind(version uint64, pod *v1.Pod) life {
+	pod.Namespace, pod.UID, pod.Spec.NodeName = "default", types.UID(pod.Name), node
+	if pod.Spec.SchedulerName == "" {
+		pod.Spec.SchedulerName = tenonScheduler
+	}
+	a := admission{Admission: kubelet.Admission{At: at(version).at, Began: s.began.at, Policy: s.rules.policy, Scope: s.rules.scope,
+		UID: pod.Name, Name: pod.Name, Ready: s.ready, Devices: map[string]int{"example.com/nic": 2}}, held: maps.Clone(s.held)}
+	for name := range s.broken {
+		a.Devices[name] = 0
+	}
+	for _, l := range s.lives {
+		if !l.over() {
+			a.Active = append(a.Active, l.pod.Name)
 		}
 	}
-	if firstLot(on("n", 40, 0), nil, restart{node: "n", began: at(3), up: at(4)}) {
-		t.Error("a kubelet has not taken up a pod for 36 seconds")
+	l := life{pod: pod, bound: at(version), started: at(version)}
+	s.lives, s.admissions = append(s.lives, l), append(s.admissions, a)
+	p, err := kube.Pod(pod)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	t := &trial{scene: s.scene, pod: p, life: l, at: len(s.admissions) - 1, admission: a}
+	v := place.Place(t.usage(t.at, without{}, nil), p)
+	if v.Fits() {
+		s.admissions[t.at].Admitted = true
+		for uid := range s.held {
+			if a.releases(uid) {
+				delete(s.held, uid)
+			}
+		}
+		s.held[pod.Name] = v.Holdings
+		return l
+	}
+	at := len(s.lives) - 1
+	s.lives[at].ended = l.bound
+	pod.Status.Phase, pod.Status.Reason = v1.PodFailed, string(v.Error)
+	return s.lives[at]
+}
+
+// end ends a pod.
+func (s *stage) end(version uint64, name string) {
+	i := slices.IndexFunc(s.lives, func(l life) bool { return l.pod.Name == name })
+	s.lives[i].pod.Status.Phase, s.lives[i].ended = v1.PodSucceeded, at(version)
+}
+
+// want fails the test unless the managers refused the pod, and the judge says why.
+func (s *stage) want(l life, want blame) {
+	s.t.Helper()
+	if l.pod.Status.Phase != v1.PodFailed {
+		s.t.Fatalf("pod %s is not refused", l.pod.Name)
+	}
+	if got := s.judge(l); got.why != want {
+		s.t.Errorf("%s; want %q", got, want)
 	}
 }
 
-// An end that nobody could have known excuses the refusal of a pod with init containers, and of no other pod.
-func TestAnEndExcusesOnlyWhomMoreRoomIsWorseFor(t *testing.T) {
-	pod := func(name string, init bool) *v1.Pod {
-		c := v1.Container{Name: "c", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{
-			v1.ResourceCPU: resource.MustParse("2"), v1.ResourceMemory: resource.MustParse("1Gi")}}}
-		c.Resources.Requests = c.Resources.Limits
-		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{NodeName: "n",
-			SchedulerName: tenonScheduler, Containers: []v1.Container{c}}, Status: v1.PodStatus{QOSClass: v1.PodQOSGuaranteed}}
-		if init {
-			c.Name = "init"
-			p.Spec.InitContainers = []v1.Container{c}
-		}
-		return p
-	}
+func cores(name string, n int) *v1.Pod {
+	p := workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(n), "memory": "64Mi"}))
+	p.Status.QOSClass = v1.PodQOSGuaranteed
+	return p
+}
+
+func foreign(p *v1.Pod) *v1.Pod {
+	p.Spec.SchedulerName = foreignScheduler
+	return p
+}
+
+// A foreign pod that was bound at the same time excuses a refusal only if the pod fits without it.
+func TestAForeignPodExcusesOnlyWhatItCauses(t *testing.T) {
 	for _, c := range []struct {
-		what string
-		init bool
-		end  uint64
-		want blame
+		what     string
+		first    int // CPUs of a pod of Tenon's that is there
+		foreign  int // CPUs of the foreign one
+		received uint64
+		want     blame
 	}{
-		{"a pod with init containers, and one ends after it was bound", true, 15, roomier},
-		{"a pod with init containers, and one ended long before", true, 5, knowable},
-		{"a pod with init containers, and one ends after it was refused", true, 25, knowable},
-		{"a pod without init containers", false, 15, knowable},
+		{"it takes what the pod needs", 8, 4, 0, overtaken},
+		{"it takes what the pod needs, and the scheduler received it late", 8, 4, 12, overtaken},
+		{"it takes what the pod needs, and the scheduler had received it", 8, 4, 6, knowable},
 	} {
-		refused := life{pod: pod("refused", c.init), bound: at(10), ended: at(20)}
-		refused.pod.Status.Phase, refused.pod.Status.Reason = v1.PodFailed, "TopologyAffinityError"
-		other := life{pod: pod("other", false), bound: at(1), ended: at(c.end)}
-		other.pod.Status.Phase = v1.PodSucceeded
-		if got := judge(refused, []life{refused, other}, nil, nil); got.why != c.want {
-			t.Errorf("%s: %s", c.what, got)
+		t.Run(c.what, func(t *testing.T) {
+			s := newStage(t)
+			s.bind(3, cores("first", c.first))
+			s.received.bound["first"] = at(3).at
+			s.bind(5, foreign(cores("foreign", c.foreign)))
+			if c.received > 0 {
+				s.received.bound["foreign"] = at(c.received).at
+			}
+			s.want(s.bind(10, cores("refused", 6)), c.want)
+		})
+	}
+	t.Run("the pod would not fit without it", func(t *testing.T) {
+		s := newStage(t)
+		s.bind(3, cores("first", 6))
+		s.bind(4, cores("second", 6))
+		s.bind(5, foreign(cores("foreign", 1)))
+		s.want(s.bind(10, cores("refused", 6)), knowable)
+	})
+}
+
+// The foreign pod is gone again, but a pod of Tenon's went where it did because of it.
+func TestAForeignPodExcusesWhatFollows(t *testing.T) {
+	s := newStage(t)
+	s.bind(3, cores("first", 3))
+	s.bind(5, foreign(cores("foreign", 3)))
+	s.bind(6, cores("second", 5)) // on the other numa than it was predicted for
+	s.end(7, "foreign")
+	s.want(s.bind(8, cores("refused", 8)), overtaken)
+}
+
+// A restart excuses a refusal only if its rules, its devices or its pods that are gone cause it, and the scheduler had
+// not received a layout since.
+func TestARestartExcusesOnlyWhatItCauses(t *testing.T) {
+	t.Run("other rules", func(t *testing.T) {
+		s := newStage(t)
+		s.rules = bestEffort
+		s.report(3)
+		s.restart(5, single)
+		s.ready = true
+		s.want(s.bind(10, cores("refused", 12)), ruled)
+		s.report(11)
+		s.want(s.bind(12, cores("later", 12)), knowable)
+	})
+	t.Run("the rules do not matter", func(t *testing.T) {
+		s := newStage(t)
+		s.rules = bestEffort
+		s.report(3)
+		s.restart(5, single)
+		s.ready = true
+		s.want(s.bind(10, cores("refused", 20)), knowable)
+	})
+	t.Run("pods that are gone", func(t *testing.T) {
+		s := newStage(t)
+		s.bind(3, cores("first", 8))
+		s.bind(4, cores("second", 8))
+		s.end(5, "second")
+		s.received.over["second"] = at(5).at
+		s.restart(6, single)
+		s.want(s.bind(10, cores("refused", 4)), stale)
+		s.ready = true
+		if l := s.bind(11, cores("later", 4)); l.over() {
+			t.Error("a kubelet that is ready counts pods that are gone")
 		}
+	})
+	t.Run("no devices", func(t *testing.T) {
+		s := newStage(t)
+		nic := func(name string) *v1.Pod {
+			return workload.Pod(name, workload.Burstable("c", workload.Amounts{"cpu": "1"}, workload.Amounts{"example.com/nic": "1"}))
+		}
+		s.restart(6, single)
+		s.ready, s.broken = true, map[string]bool{"example.com/nic": true}
+		s.want(s.bind(10, nic("refused")), unplugged)
+		s.report(11)
+		s.want(s.bind(12, nic("later")), knowable)
+	})
+	t.Run("the pod ran before", func(t *testing.T) {
+		s := newStage(t)
+		l := s.bind(3, cores("ran", 4))
+		s.restart(6, single)
+		s.admissions = append(s.admissions, admission{Admission: kubelet.Admission{At: at(7).at, Began: s.began.at, UID: "ran"}})
+		l.pod.Status.Phase, l.ended = v1.PodFailed, at(7)
+		s.want(l, again)
+	})
+}
+
+// More room is worse for some pods with init containers: the end of a pod excuses these, and no others.
+func TestAnEndExcusesOnlyWhomMoreRoomIsWorseFor(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		received uint64
+		want     blame
+	}{
+		{"the scheduler has not received it", 0, roomier},
+		{"the scheduler had received it", 6, knowable},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := newStage(t)
+			s.bind(3, cores("four", 4))
+			s.bind(4, cores("rest", 4))
+			s.end(5, "four")
+			if c.received > 0 {
+				s.received.over["four"] = at(c.received).at
+			}
+			web := cores("web", 2)
+			web.Spec.Containers = append(web.Spec.Containers, workload.Guaranteed("b", workload.Amounts{"cpu": "6", "memory": "64Mi"}))
+			web.Spec.InitContainers = []v1.Container{workload.Guaranteed("setup", workload.Amounts{"cpu": "4", "memory": "64Mi"})}
+			s.want(s.bind(10, web), c.want)
+		})
+	}
+	t.Run("what ends makes no difference", func(t *testing.T) {
+		s := newStage(t)
+		s.bind(3, cores("four", 4))
+		s.end(5, "four")
+		s.want(s.bind(10, cores("refused", 12)), knowable)
+	})
+}
+
+// Plain amounts are counted with and without foreign pods, too.
+func TestForeignPodsExcuseAmounts(t *testing.T) {
+	s := newStage(t)
+	s.allocatable = v1.ResourceList{"cpu": resource.MustParse("6"), "pods": resource.MustParse("110")}
+	f := foreign(workload.Pod("foreign", workload.Burstable("c", workload.Amounts{"cpu": "2"}, nil)))
+	s.bind(5, f)
+	for name, want := range map[string]blame{"six": overtaken, "seven": knowable} {
+		n := map[string]int{"six": 6, "seven": 7}[name]
+		l := s.bind(10, workload.Pod(name, workload.Burstable("c", workload.Amounts{"cpu": fmt.Sprint(n)}, nil)))
+		l.pod.Status.Phase, l.pod.Status.Reason, l.ended = v1.PodFailed, "OutOfcpu", l.bound
+		s.lives[len(s.lives)-1] = l
+		s.want(l, want)
 	}
 }

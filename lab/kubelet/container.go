@@ -35,11 +35,12 @@ import (
 type containerManager struct {
 	cm.ContainerManager
 	*Managers
-	config cm.NodeConfig
+	config  cm.NodeConfig
+	journal *journal // nil: admissions are not recorded
 }
 
-func newContainerManager(m *Managers, config cm.NodeConfig) *containerManager {
-	return &containerManager{ContainerManager: cm.NewStubContainerManager(), Managers: m, config: config}
+func newContainerManager(m *Managers, config cm.NodeConfig, j *journal) *containerManager {
+	return &containerManager{ContainerManager: cm.NewStubContainerManager(), Managers: m, config: config, journal: j}
 }
 
 func (c *containerManager) Start(ctx context.Context, _ *v1.Node, pods cm.ActivePodsFunc, _ cm.GetNodeFunc,
@@ -48,8 +49,11 @@ func (c *containerManager) Start(ctx context.Context, _ *v1.Node, pods cm.Active
 	if err != nil {
 		return err
 	}
-	if err := c.start(ctx, surroundings{pods: pods, sources: ready, statuses: statuses, runtime: runtime,
-		containers: found, running: running}); err != nil {
+	around := surroundings{pods: pods, sources: ready, statuses: statuses, runtime: runtime, containers: found, running: running}
+	if c.journal != nil {
+		c.journal.starts(around)
+	}
+	if err := c.start(ctx, around); err != nil {
 		return err
 	}
 	// Only now: the start of the device manager declares every plugin of its checkpoint gone.
@@ -69,6 +73,9 @@ func (c *containerManager) GetNodeAllocatableAbsolute() v1.ResourceList {
 func (c *containerManager) GetCapacity(bool) v1.ResourceList { return c.allocatable.capacity }
 
 func (c *containerManager) GetAllocateResourcesPodAdmitHandler() lifecycle.PodAdmitHandler {
+	if c.journal != nil {
+		return c.journal
+	}
 	return c.Topology
 }
 

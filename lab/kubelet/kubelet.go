@@ -47,7 +47,8 @@ type Options struct {
 	Client  *rest.Config                        // how the kubelet reaches the API server
 	Root    string                              // the kubelet's own directory; made here, short, on a memory file system
 	Labels  map[string]string                   // labels of the node
-	// Durable containers outlive the kubelet's process: the next kubelet with the same Root finds them.
+	// Durable containers outlive the kubelet's process: the next kubelet with the same Root finds them. Such a kubelet
+	// also records what its managers decide, in JournalFile.
 	Durable bool
 }
 
@@ -114,6 +115,10 @@ func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration
 	if err != nil {
 		return nil, err
 	}
+	var admissions *journal
+	if o.Durable {
+		admissions = &journal{Managers: managers, dir: o.Root, policy: c.TopologyManagerPolicy, scope: c.TopologyManagerScope, began: time.Now()}
+	}
 	rc := rest.CopyConfig(o.Client)
 	rc.ContentType = "application/vnd.kubernetes.protobuf"
 	rc.UserAgent = "kubelet"
@@ -124,7 +129,7 @@ func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration
 	deps := &kubelet.Dependencies{
 		KubeClient: client, HeartbeatClient: client, EventClient: client.CoreV1(),
 		CAdvisorInterface:         &hardware{Fake: cadvisor.Fake{NodeName: o.Node}, info: info},
-		ContainerManager:          newContainerManager(managers, managers.allocatable.nodeConfig(o.Root, c)),
+		ContainerManager:          newContainerManager(managers, managers.allocatable.nodeConfig(o.Root, c), admissions),
 		RemoteRuntimeService:      containers,
 		RemoteImageService:        cri.NewFakeImageService(),
 		ProbeManager:              prober{},

@@ -14,12 +14,14 @@ import (
 
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/cache"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/configz"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/sched"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
@@ -64,9 +66,23 @@ type Running struct {
 	err    error
 }
 
+// Observer follows a scheduler with Tenon's plugin. Its functions may be nil; they must return quickly.
+type Observer struct {
+	// Outcome receives how every prediction came out.
+	Outcome func(ledger.Outcome)
+	// Delivered receives every pod and layout that the API server has sent to the scheduler, at the moment at which
+	// the scheduler itself learns of it; deleted is true for one that is gone.
+	Delivered func(object any, deleted bool)
+}
+
 // Start starts a scheduler with the given profiles (a YAML list). Its configuration is written to dir.
 // onOutcome, if not nil, is told how every prediction came out; profiles without Tenon make none.
 func Start(dir, kubeconfig, profiles string, onOutcome func(ledger.Outcome)) (*Running, error) {
+	return StartObserved(dir, kubeconfig, profiles, Observer{Outcome: onOutcome})
+}
+
+// StartObserved is Start with an observer, which needs a profile with Tenon.
+func StartObserved(dir, kubeconfig, profiles string, o Observer) (*Running, error) {
 	file := filepath.Join(dir, "scheduler.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, header, kubeconfig, profiles), 0o600); err != nil {
 		return nil, fmt.Errorf("write scheduler configuration: %w", err)
@@ -76,7 +92,7 @@ func Start(dir, kubeconfig, profiles string, onOutcome func(ledger.Outcome)) (*R
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	run, shared, err := prepare(ctx, opts, profiles != Plain, onOutcome)
+	run, shared, err := prepare(ctx, opts, profiles != Plain, o)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -110,11 +126,14 @@ func newOptions(file string) (*options.Options, error) {
 	return opts, nil
 }
 
-func prepare(ctx context.Context, opts *options.Options, tenon bool, onOutcome func(ledger.Outcome)) (func(context.Context) error, *sched.Shared, error) {
+func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer) (func(context.Context) error, *sched.Shared, error) {
 	configz.Delete("componentconfig") // a process-wide name; a scheduler that ran before leaves it
 	if tenon {
-		s, err := sched.Prepare(ctx, opts, onOutcome)
+		s, err := sched.Prepare(ctx, opts, o.Outcome)
 		if err != nil {
+			return nil, nil, err
+		}
+		if err := o.follow(s); err != nil {
 			return nil, nil, err
 		}
 		return s.Run, s.Shared, nil
@@ -127,6 +146,31 @@ func prepare(ctx context.Context, opts *options.Options, tenon bool, onOutcome f
 		configz.Delete("componentconfig")
 		return app.Run(ctx, cc, s)
 	}, nil, nil
+}
+
+// follow observes the informers from which the scheduler's own handlers take pods and layouts.
+func (o Observer) follow(s *sched.Scheduler) error {
+	if o.Delivered == nil {
+		return nil
+	}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { o.Delivered(object, false) },
+		UpdateFunc: func(_, object any) { o.Delivered(object, false) },
+		DeleteFunc: func(object any) {
+			if t, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = t.Obj
+			}
+			o.Delivered(object, true)
+		},
+	}
+	cc, _ := s.Parts()
+	for _, i := range []cache.SharedInformer{cc.InformerFactory.Core().V1().Pods().Informer(),
+		cc.DynInformerFactory.ForResource(v1alpha1.NodeLayoutResource()).Informer()} {
+		if _, err := i.AddEventHandler(handler); err != nil {
+			return fmt.Errorf("observe scheduler: %w", err)
+		}
+	}
+	return nil
 }
 
 // Done is closed when the scheduler ended; Err then says why, nil after Stop.

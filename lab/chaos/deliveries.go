@@ -1,0 +1,99 @@
+package chaos
+
+import (
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
+)
+
+// deliveries are what the API server has sent to one scheduler, with the time at which the scheduler's own handlers
+// received it. A scheduler can know nothing else.
+type deliveries struct {
+	began moment // when the scheduler was started
+
+	mu      sync.Mutex
+	bound   map[string]time.Time // when the scheduler learned that a pod is bound, by UID
+	over    map[string]time.Time // when it learned that a pod has ended or is gone
+	layouts map[string][]report  // of every node, oldest first
+}
+
+// report is one layout that a scheduler has received.
+type report struct {
+	at    time.Time
+	rules rules
+	agent string // id of the agent's process
+}
+
+// rules are what the topology manager of a kubelet is set to.
+type rules struct{ policy, scope string }
+
+func (r rules) String() string { return r.policy + ", scope " + r.scope }
+
+func newDeliveries(began moment) *deliveries {
+	return &deliveries{began: began, bound: map[string]time.Time{}, over: map[string]time.Time{}, layouts: map[string][]report{}}
+}
+
+// receive notes one object.
+func (d *deliveries) receive(object any, deleted bool) {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch x := object.(type) {
+	case *v1.Pod:
+		uid := string(x.UID)
+		if _, known := d.bound[uid]; !known && x.Spec.NodeName != "" {
+			d.bound[uid] = now
+		}
+		if _, known := d.over[uid]; !known && (deleted || kube.Ended(x)) {
+			d.over[uid] = now
+		}
+	case *v1alpha1.NodeLayout:
+		r := report{now, rules{x.Rules.TopologyManagerPolicy, x.Rules.TopologyManagerScope}, x.Agent.ID}
+		d.layouts[x.Name] = append(d.layouts[x.Name], r)
+	}
+}
+
+// knewBound reports whether the scheduler had learned by then that a pod is bound.
+func (d *deliveries) knewBound(uid string, by time.Time) bool { return d.knew(d.bound, uid, by) }
+
+// knewOver reports whether the scheduler had learned by then that a pod has ended or is gone.
+func (d *deliveries) knewOver(uid string, by time.Time) bool { return d.knew(d.over, uid, by) }
+
+func (d *deliveries) knew(what map[string]time.Time, uid string, by time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at, known := what[uid]
+	return known && !at.After(by)
+}
+
+// report is the last layout of a node that the scheduler had received by then.
+func (d *deliveries) report(node string, by time.Time) (last report, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.layouts[node] {
+		if !r.at.After(by) {
+			last, ok = r, true
+		}
+	}
+	return last, ok
+}
+
+// forget drops what is of no use any more: pods that are gone, and all layouts but the last of each node.
+func (d *deliveries) forget(there func(uid string) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range []map[string]time.Time{d.bound, d.over} {
+		for uid := range m {
+			if !there(uid) {
+				delete(m, uid)
+			}
+		}
+	}
+	for node, all := range d.layouts {
+		d.layouts[node] = all[len(all)-1:]
+	}
+}

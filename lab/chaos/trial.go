@@ -1,0 +1,248 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// trial asks what a kubelet would have decided on a pod, had something not happened that the scheduler had not
+// received when it bound the pod.
+type trial struct {
+	*scene
+	pod       *place.Pod
+	life      life
+	at        int // of the refusal in the node's admissions
+	admission admission
+
+	// What the scheduler had not received.
+	foreign map[string]bool // UIDs of pods that other schedulers bound
+	ended   map[string]bool // UIDs of pods that have ended
+	before  rules           // what it knew the kubelet by, where the kubelet was restarted since
+	late    bool            // the kubelet was restarted, and no layout since then was received
+}
+
+// without is what a trial takes away.
+type without struct{ foreign, ended, rules, stale, unplugged bool }
+
+// find finds out what the scheduler had not received.
+func (t *trial) find() {
+	by := t.life.bound.at.Add(-lag)
+	t.foreign, t.ended = map[string]bool{}, map[string]bool{}
+	for _, l := range t.lives {
+		uid := string(l.pod.UID)
+		if l.pod.Spec.NodeName != t.life.pod.Spec.NodeName || l.pod.UID == t.life.pod.UID || !l.bound.known() {
+			continue
+		}
+		others := !l.tenon() || l.bound.version <= t.received.began.version // or a scheduler of Tenon's before this one
+		if others && !t.received.knewBound(uid, by) {
+			t.foreign[uid] = true
+		}
+		if l.over() && !t.received.knewOver(uid, by) && l.end().version < t.life.ended.version {
+			t.ended[uid] = true
+		}
+	}
+	r, ok := t.received.report(t.life.pod.Spec.NodeName, by)
+	if t.late = !ok || t.agentSince(r.agent).Before(t.admission.Began); t.late && ok {
+		t.before = r.rules
+	} else {
+		t.before = t.admission.rules()
+	}
+}
+
+// cause is the one thing without which the pod fits, or what of them it takes together.
+func (t *trial) cause() (blame, string) {
+	if t.fits(without{}) {
+		return knowable, "by the managers' own state the pod fits: place differs from the kubelet"
+	}
+	for _, c := range []struct {
+		why  blame
+		what without
+		text string
+	}{
+		{overtaken, without{foreign: true}, "without " + t.names(t.foreign)},
+		{ruled, without{rules: true}, fmt.Sprintf("by %s, not by %s", t.before, t.admission.rules())},
+		{stale, without{stale: true}, "without pods that are gone"},
+		{unplugged, without{unplugged: true}, "with " + strings.Join(t.missing(t.admission), ", ")},
+		{roomier, without{ended: true}, "beside " + t.names(t.ended)},
+	} {
+		if t.fits(c.what) {
+			return c.why, c.text + " it fits"
+		}
+	}
+	if t.fits(without{true, true, true, true, true}) || t.fits(without{true, false, true, true, true}) {
+		return together, fmt.Sprintf("it fits by %s, without %s and pods that are gone, with devices, beside %s", t.before, t.names(t.foreign),
+			t.names(t.ended))
+	}
+	return knowable, fmt.Sprintf("the scheduler had not received: the foreign pods %s, the ends of %s, other rules: %t; the pod fits without "+
+		"none of it", t.names(t.foreign), t.names(t.ended), t.before != t.admission.rules())
+}
+
+func (t *trial) names(uids map[string]bool) string {
+	var out []string
+	for _, l := range t.lives {
+		if uids[string(l.pod.UID)] {
+			out = append(out, l.pod.Name)
+		}
+	}
+	if len(out) == 0 {
+		return "nobody"
+	}
+	return strings.Join(out, ", ")
+}
+
+// fits reports whether place admits the pod in the state of the refusal without some things.
+func (t *trial) fits(w without) bool {
+	var other map[string][]place.Holding
+	if w.foreign {
+		other = t.replay()
+	}
+	return place.Place(t.usage(t.at, w, other), t.pod).Fits()
+}
+
+// usage is what the managers had at an admission. other is what pods hold instead of what the managers' files say.
+func (t *trial) usage(at int, w without, other map[string][]place.Holding) *place.Usage {
+	a := t.admissions[at]
+	r := t.rules
+	rules := a.rules()
+	if w.rules && at == t.at {
+		rules = t.before
+	}
+	r.Topology.Policy, _ = place.ParsePolicy(rules.policy)
+	r.Topology.Scope, _ = place.ParseScope(rules.scope)
+	u := place.NewUsage(t.machine, r)
+	whole := len(other) == 0
+	for _, uid := range t.order(a) {
+		switch {
+		case a.releases(uid), w.foreign && t.foreign[uid], w.stale && !a.Ready && t.past(uid, a):
+			whole = false
+		case other[uid] != nil:
+			u = u.Hold(other[uid]...)
+		default:
+			u = u.Hold(a.held[uid]...)
+		}
+	}
+	if w.ended {
+		for _, hs := range t.left(at) {
+			u, whole = u.Hold(hs...), false
+		}
+	}
+	if whole {
+		u = u.WithGroups(a.groups)
+	}
+	for _, name := range t.missing(a) {
+		if !w.unplugged || !t.late {
+			u = u.Hold(t.all(name))
+		}
+	}
+	return u
+}
+
+// order is the pods that hold something at an admission, in the order in which they were bound.
+func (t *trial) order(a admission) []string {
+	out := slices.Sorted(maps.Keys(a.held))
+	bound := map[string]uint64{}
+	for _, l := range t.lives {
+		bound[string(l.pod.UID)] = l.bound.version
+	}
+	slices.SortStableFunc(out, func(x, y string) int {
+		switch {
+		case bound[x] < bound[y]:
+			return -1
+		case bound[x] > bound[y]:
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+// past reports whether a pod had ended by the time of an admission.
+func (t *trial) past(uid string, a admission) bool {
+	for _, l := range t.lives {
+		if string(l.pod.UID) == uid {
+			return l.over() && l.end().at.Before(a.At)
+		}
+	}
+	return true // it was gone before the round began
+}
+
+// left is what pods held that ended unknown to the scheduler.
+func (t *trial) left(at int) (out [][]place.Holding) {
+	for _, uid := range slices.Sorted(maps.Keys(t.ended)) {
+		if _, there := t.admissions[at].held[uid]; there && !t.admissions[at].releases(uid) {
+			continue
+		}
+		last := lastOf(t.admissions[:at+1], func(a admission) bool { return len(a.held[uid]) > 0 })
+		if last >= 0 {
+			out = append(out, t.admissions[last].held[uid])
+		}
+	}
+	return out
+}
+
+// all is all devices of a resource.
+func (t *trial) all(resource string) place.Holding {
+	r, _ := t.machine.Resource(resource)
+	b := place.DeviceBlock{Resource: resource}
+	for _, d := range r.Devices {
+		b.IDs = append(b.IDs, d.ID)
+	}
+	return place.Holding{Devices: []place.DeviceBlock{b}}
+}
+
+// replay places the pods that were admitted since the first foreign one, without the foreign ones, and returns what
+// each holds then, where that is not what it got.
+func (t *trial) replay() map[string][]place.Holding {
+	other := map[string][]place.Holding{}
+	for i := max(0, slices.IndexFunc(t.admissions, func(a admission) bool { return t.foreign[a.UID] && a.Admitted })); i < t.at; i++ {
+		a := t.admissions[i]
+		l := slices.IndexFunc(t.lives, func(l life) bool { return string(l.pod.UID) == a.UID })
+		if !a.Admitted || t.foreign[a.UID] || l < 0 {
+			continue
+		}
+		p, err := kube.Pod(t.lives[l].pod)
+		if err != nil {
+			continue
+		}
+		v := place.Place(t.usage(i, without{foreign: true}, other), p)
+		if v.Fits() && !slices.EqualFunc(v.Holdings, t.admissions[i+1].held[a.UID], place.Holding.Matches) {
+			other[a.UID] = v.Holdings
+		}
+	}
+	return other
+}
+
+// amounts is the cause where the kubelet has too little of a plain amount (lifecycle/predicate.go). The managers have
+// admitted the pod by then.
+func (t *trial) amounts() (blame, string) {
+	node := &v1.Node{Status: v1.NodeStatus{Allocatable: t.allocatable}}
+	var all, own []*v1.Pod
+	for _, l := range t.lives {
+		uid := string(l.pod.UID)
+		if l.pod.UID == t.life.pod.UID || !slices.Contains(t.admission.Active, uid) {
+			continue
+		}
+		p := l.pod.DeepCopy()
+		p.Status = v1.PodStatus{}
+		if all = append(all, p); !t.foreign[uid] {
+			own = append(own, p)
+		}
+	}
+	asks := t.life.pod.DeepCopy()
+	asks.Status = v1.PodStatus{}
+	switch short := kube.Lacks(asks, node, all); {
+	case len(short) > 0 && len(kube.Lacks(asks, node, own)) == 0:
+		return overtaken, "without " + t.names(t.foreign) + " it fits"
+	case len(short) == 0 && t.late && len(t.missing(t.admission)) > 0:
+		return unplugged, "with " + strings.Join(t.missing(t.admission), ", ") + " it fits"
+	default:
+		return knowable, fmt.Sprintf("the node lacks %v; without %s it lacks %v", short, t.names(t.foreign), kube.Lacks(asks, node, own))
+	}
+}
