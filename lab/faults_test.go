@@ -1,8 +1,13 @@
 package lab_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +20,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/control"
+	"github.com/tenon-numa/tenon/lab/kubelet"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
@@ -37,6 +44,7 @@ func TestFaults(t *testing.T) {
 			}
 		}
 	}()
+	written := followed(t, c)
 	user := kubernetes.NewForConfigOrDie(c.RESTConfig())
 	p := workload.Pod("held", workload.Guaranteed("c", workload.Amounts{"cpu": "4", "memory": "1Gi", "intel.com/sriov_vf": "1"}))
 	p.Spec.NodeName = "a"
@@ -76,6 +84,7 @@ func TestFaults(t *testing.T) {
 	}
 	phase(ctx, t, user, "held", v1.PodSucceeded)
 	holds(ctx, t, c, uid, false)
+	admissions(t, c, uid)
 	if err := c.HoldReport(ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +95,78 @@ func TestFaults(t *testing.T) {
 	if err := c.DeliverReport(ctx, "a"); err != nil {
 		t.Error(err)
 	}
+	written(user)
 	if err := c.Err(); err != nil {
 		t.Error(err)
+	}
+}
+
+// followed follows what is written of pods. The function that it returns fails the test unless the versions grow, across
+// a restart of the API server, and the last one of each pod is the API server's.
+func followed(t *testing.T, c *lab.Cluster) func(kubernetes.Interface) {
+	var last int64
+	versions := map[string]int64{}
+	stop, err := c.FollowStore("/registry/pods/default/", func(w control.Change) {
+		if w.Version <= last || w.Deleted != (len(w.Value) == 0) {
+			t.Errorf("%s is written at version %d after version %d", w.Key, w.Version, last)
+		}
+		last, versions[w.Key] = w.Version, w.Version
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(user kubernetes.Interface) {
+		stop()
+		for _, name := range []string{"held", "next"} {
+			p, err := user.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The kubelet may write between stop and Get: what was followed is not newer, and not nothing.
+			got, now := versions["/registry/pods/default/"+name], resourceVersion(t, p)
+			if got == 0 || got > now {
+				t.Errorf("pod %s was followed to version %d, the API server has %d", name, got, now)
+			}
+		}
+	}
+}
+
+func resourceVersion(t *testing.T, p *v1.Pod) int64 {
+	n, err := strconv.ParseInt(p.ResourceVersion, 10, 64)
+	if err != nil {
+		t.Error(err)
+	}
+	return n
+}
+
+// admissions fails the test unless the kubelet of node a has recorded that it admitted a pod, and admitted it again by
+// other rules when it was restarted, when the managers held something for it.
+func admissions(t *testing.T, c *lab.Cluster, uid string) {
+	text, err := os.ReadFile(filepath.Join(c.NodeDir("a"), kubelet.JournalFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var of []kubelet.Admission
+	for line := range bytes.Lines(text) {
+		var a kubelet.Admission
+		if err := json.Unmarshal(line, &a); err != nil {
+			t.Fatal(err)
+		}
+		if a.UID == uid {
+			of = append(of, a)
+		}
+	}
+	if len(of) != 2 || of[0].Policy != "single-numa-node" || of[1].Policy != "restricted" ||
+		!of[0].Began.Before(of[1].Began) {
+		t.Fatalf("recorded of the pod: %+v", of)
+	}
+	for i, a := range of {
+		holds := strings.Contains(string(a.States["cpu_manager_state"]), uid)
+		devices := a.Devices["intel.com/sriov_vf"] == 8 || i == 1 // the plugins of a restarted kubelet may not be there
+		if !a.Admitted || holds != (i == 1) || !slices.Contains(a.Active, uid) || !devices {
+			t.Errorf("admission %d: admitted %t, the pod holds CPUs: %t, active %v, devices %v", i, a.Admitted, holds,
+				a.Active, a.Devices)
+		}
 	}
 }
 

@@ -476,3 +476,21 @@ func TestAPodThatVanishedOnItsWay(t *testing.T) {
 		t.Errorf("pod 2 does not fit: %v", v.Reasons)
 	}
 }
+
+// A kubelet comes back with other rules while a pod waits for its turn: the report decides, not the reservation.
+func TestATurnIsJudgedByTheRulesOfTheLastReport(t *testing.T) {
+	wide := layout(t)
+	wide.Rules.Topology.Policy = place.BestEffort
+	b := New()
+	b.Report("n", wide)
+	if v, ok := b.Reserve("n", id(0), pod(40, 1), place.Demand{}); !ok || !v.Fits() {
+		t.Fatalf("a pod of both numas is not reserved: %+v", v)
+	}
+	b.Report("n", layout(t))
+	if v, wait, err := b.Turn(id(0).UID); err != nil || wait != nil || v.Fits() {
+		t.Errorf("the turn came with %+v (waits: %t, error %v), though the node aligns to one numa", v, wait != nil, err)
+	}
+	if b.Booked("n", id(0).UID) {
+		t.Error("a pod that no longer fits is still booked")
+	}
+}

@@ -45,6 +45,8 @@ var actions = []action{
 	{"kubelet restarts", 2, func(r *run, ctx context.Context) error { return r.restartKubelet(ctx, r.node(), false) }},
 	{"kubelet changes", 2, func(r *run, ctx context.Context) error { return r.restartKubelet(ctx, r.node(), true) }},
 	{"scheduler killed", 4, func(r *run, ctx context.Context) error { return r.killScheduler(ctx) }},
+	{"node lies", 4, func(r *run, ctx context.Context) error { return r.lie(ctx) }},
+	{"users bind by hand", 3, func(r *run, ctx context.Context) error { return r.bindByHand(ctx) }},
 	{"API server restarts", 1, func(r *run, ctx context.Context) error { return r.restartServer(ctx) }},
 }
 

@@ -4,9 +4,10 @@
 //
 // Two schedulers bind pods to the same nodes, one of them Tenon's. Pods end, are deleted, also by force;
 // agents stop, reports come late and out of order; kubelets are killed and come back with other policies;
-// the scheduler and the API server are restarted. Invariant: the same seed gives the same actions in the
-// same order. What comes of them depends on timing, as it does for users. The package refuses to excuse:
-// a refusal counts as unknowable only with the event that nobody could have known, by its version.
+// the scheduler and the API server are restarted; a node lies, and users bind pods by hand. Invariant: the same seed
+// gives the same actions in the same order. What comes of them depends on timing, as it does for users. The package
+// refuses to excuse: a refusal counts as unknowable only if the pod fits without something that the scheduler had not
+// received when it bound the pod.
 package chaos
 
 import (
@@ -96,19 +97,20 @@ type run struct {
 	tenon   *scheduler.Running
 	plain   *scheduler.Running
 
-	created  int
-	alive    []string // names of pods that no action has deleted, oldest first
-	stopped  map[string]bool
-	policy   map[string]int // which of the policies a node has
-	servers  int            // restarts of the API server
-	received []*deliveries  // of Tenon's schedulers, oldest first
+	created   int
+	alive     []string // names of pods that no action has deleted, oldest first
+	stopped   map[string]bool
+	policy    map[string]int // which of the policies a node has
+	servers   int            // restarts of the API server
+	received  []*deliveries  // of Tenon's schedulers, oldest first
+	attackers attackers
 
 	// mu guards result, which the scheduler's callback writes too, evidence, and tenon where the record reads it.
 	mu     sync.Mutex
 	result Result
 	judged map[string]bool // UIDs of refused pods
 	// evidence is what was known of each refused pod of Tenon's when its refusal was seen, by UID.
-	evidence map[string]string
+	evidence map[string]evidence
 	begun    []moment // of Tenon's schedulers
 }
 
@@ -116,7 +118,8 @@ type run struct {
 // not go on.
 func Run(ctx context.Context, o Options) (_ Result, err error) {
 	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stopped: map[string]bool{}, policy: map[string]int{},
-		judged: map[string]bool{}, evidence: map[string]string{}, result: Result{Outcomes: map[ledger.Result]int{}, Refusals: map[string]int{}, Breakdowns: map[string]int{}}}
+		judged: map[string]bool{}, evidence: map[string]evidence{},
+		result: Result{Outcomes: map[ledger.Result]int{}, Refusals: map[string]int{}, Breakdowns: map[string]int{}}}
 	if r.cluster, err = lab.Start(ctx, lab.Config{Apart: true, Nodes: nodes, Progress: o.Say}); err != nil {
 		return r.result, err
 	}
@@ -134,6 +137,9 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 		return r.result, err
 	}
 	defer r.record.stop()
+	if err := r.admitAttackers(ctx); err != nil {
+		return r.result, err
+	}
 	if err := r.startSchedulers(); err != nil {
 		return r.result, err
 	}

@@ -51,7 +51,7 @@ func restless(lives []life) (out []string) {
 	for _, l := range lives {
 		fate, _ := workload.FateOf(l.pod)
 		switch {
-		case l.gone.known():
+		case l.gone.known(), ofAttackers(l.pod.Spec.NodeName):
 		case l.pod.DeletionTimestamp != nil:
 			out = append(out, l.pod.Name+" is being deleted")
 		case !l.over() && fate == workload.Waiting:
@@ -256,7 +256,7 @@ func (r *run) refusals() {
 		if v.why == knowable {
 			r.fault("%s", v)
 			r.mu.Lock()
-			evidence := r.evidence[string(l.pod.UID)]
+			evidence := r.evidence[string(l.pod.UID)].text
 			r.mu.Unlock()
 			r.say("schedulers begun: %v; node's pods:\n%s%s", r.begun, others(l, lives), evidence)
 		}
@@ -278,6 +278,9 @@ func (r *run) judge(l life, lives []life) (refusal, error) {
 	if s.admissions, err = readJournal(r.cluster.NodeDir(node), c.Machine); err != nil {
 		return refusal{}, err
 	}
+	r.mu.Lock()
+	s.decided = r.evidence[string(l.pod.UID)].decided
+	r.mu.Unlock()
 	for _, d := range r.received {
 		if s.received == nil || d.began.version <= l.bound.version {
 			s.received = d
@@ -310,6 +313,11 @@ func (r *run) clear(ctx context.Context) error {
 	}
 	if err := r.remove(ctx, drop, nil); err != nil {
 		return err
+	}
+	if r.result.Rounds%all == 0 {
+		if err := r.dropByHand(ctx, len(r.attackers.byHand)); err != nil {
+			return err
+		}
 	}
 	err := r.record.until(ctx, "deleted pods are gone", func(lives []life) bool {
 		return !slices.ContainsFunc(lives, func(l life) bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/lab/scheduler"
 )
 
 // deliveries are what the API server has sent to one scheduler, with the time at which the scheduler's own handlers
@@ -34,12 +35,16 @@ type rules struct{ policy, scope string }
 func (r rules) String() string { return r.policy + ", scope " + r.scope }
 
 func newDeliveries(began moment) *deliveries {
-	return &deliveries{began: began, bound: map[string]time.Time{}, over: map[string]time.Time{}, layouts: map[string][]report{}}
+	return &deliveries{began: began, bound: map[string]time.Time{}, over: map[string]time.Time{},
+		layouts: map[string][]report{}}
 }
 
-// receive notes one object.
-func (d *deliveries) receive(object any, deleted bool) {
+// receive notes one object. What was listed was known before the first decision.
+func (d *deliveries) receive(object any, how scheduler.Delivery) {
 	now := time.Now()
+	if how == scheduler.Listed {
+		now = time.Time{}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch x := object.(type) {
@@ -48,7 +53,7 @@ func (d *deliveries) receive(object any, deleted bool) {
 		if _, known := d.bound[uid]; !known && x.Spec.NodeName != "" {
 			d.bound[uid] = now
 		}
-		if _, known := d.over[uid]; !known && (deleted || kube.Ended(x)) {
+		if _, known := d.over[uid]; !known && (how == scheduler.Deleted || kube.Ended(x)) {
 			d.over[uid] = now
 		}
 	case *v1alpha1.NodeLayout:

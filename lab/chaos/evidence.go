@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -41,7 +42,36 @@ func (r *run) gather(l life) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.evidence[string(l.pod.UID)] = out
+	r.evidence[string(l.pod.UID)] = evidence{out, r.decided(l)}
+}
+
+// evidence is what is left of a decision: there is nothing to see of it later on.
+type evidence struct {
+	text    string
+	decided time.Time // when the scheduler began to decide on the pod; zero where it was another one that did
+}
+
+// decided is when the scheduler began the decision by which a pod was bound. r.mu must be held.
+func (r *run) decided(l life) time.Time {
+	w := httptest.NewRecorder()
+	path := inspect.Prefix + "pods/" + l.pod.Namespace + "/" + l.pod.Name
+	inspect.Handler(r.source()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	var p inspect.Pod
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+		return time.Time{} // nothing is remembered
+	}
+	for _, a := range p.Decisions {
+		if a.UID == string(l.pod.UID) && a.Node == l.pod.Spec.NodeName && a.Time.Before(l.bound.at) {
+			return a.Time
+		}
+	}
+	return time.Time{}
+}
+
+// source is what inspection of the scheduler reads. r.mu must be held.
+func (r *run) source() inspect.Source {
+	s := r.tenon.Shared
+	return inspect.Source{Book: s.Book, Decisions: s.Decisions, Now: time.Now}
 }
 
 // knowledge is what the scheduler, the API server and the managers know of a node.
@@ -73,11 +103,10 @@ func (r *run) knowledge(ctx context.Context, node string) string {
 // inspect asks the scheduler as an administrator would.
 func (r *run) inspect(path string) string {
 	r.mu.Lock()
-	s := r.tenon.Shared
+	s := r.source()
 	r.mu.Unlock()
 	w := httptest.NewRecorder()
-	inspect.Handler(inspect.Source{Book: s.Book, Decisions: s.Decisions, Now: time.Now}).
-		ServeHTTP(w, httptest.NewRequest(http.MethodGet, inspect.Prefix+path+"?format=text", nil))
+	inspect.Handler(s).ServeHTTP(w, httptest.NewRequest(http.MethodGet, inspect.Prefix+path+"?format=text", nil))
 	return w.Body.String()
 }
 

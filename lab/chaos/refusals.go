@@ -39,9 +39,14 @@ const (
 	again blame = "the pod ran, and a restarted kubelet refused it"
 )
 
-// lag is how long it may take from the moment at which a scheduler receives something until its bindings, which it
-// decided on earlier, are in the store.
-const lag = 500 * time.Millisecond
+// A scheduler knew what it had received when it began to decide on a pod. It may have decided again while the pod
+// waited for its turn, so it also knew what it had received long before the binding was stored.
+const (
+	// lag is how long it may take from the last decision until the binding is in the store.
+	lag = 500 * time.Millisecond
+	// skew is how much later than the recorded time the scheduler's own handler may receive an object.
+	skew = 50 * time.Millisecond
+)
 
 // refusal is a pod that a kubelet refused.
 type refusal struct {
@@ -51,8 +56,8 @@ type refusal struct {
 }
 
 func (r refusal) String() string {
-	return fmt.Sprintf("pod %s (%s) on node %s: %s: %s; bound %s, refused %s: %s; %s", r.pod.Name, r.pod.UID, r.pod.Spec.NodeName,
-		r.pod.Status.Reason, r.why, r.bound, r.ended, r.pod.Status.Message, r.detail)
+	return fmt.Sprintf("pod %s (%s) on node %s: %s: %s; bound %s, refused %s: %s; %s", r.pod.Name, r.pod.UID,
+		r.pod.Spec.NodeName, r.pod.Status.Reason, r.why, r.bound, r.ended, r.pod.Status.Message, r.detail)
 }
 
 // refused reports whether a kubelet would not have the pod: it failed, and no container says so.
@@ -79,6 +84,7 @@ type scene struct {
 	admissions  []admission                      // oldest first
 	received    *deliveries                      // of the scheduler that bound the pod
 	agentSince  func(agent string) (t time.Time) // when an agent's process wrote its first layout
+	decided     time.Time                        // when the scheduler began to decide on the pod, or zero
 }
 
 // judge says of a refused pod whether that could have been known. It takes away what the scheduler had not received
@@ -124,7 +130,8 @@ func lastOf(all []admission, is func(admission) bool) int {
 func (s *scene) readmission(l life, at int) string {
 	uid, e := string(l.pod.UID), s.admissions[at]
 	var parts []string
-	if first := slices.IndexFunc(s.admissions[:at], func(a admission) bool { return a.UID == uid && a.Admitted }); first >= 0 {
+	first := slices.IndexFunc(s.admissions[:at], func(a admission) bool { return a.UID == uid && a.Admitted })
+	if first >= 0 {
 		if was := s.admissions[first].rules(); was != e.rules() {
 			parts = append(parts, fmt.Sprintf("the rules were %s and are %s", was, e.rules()))
 		}

@@ -43,16 +43,18 @@ type stage struct {
 	held   map[string][]place.Holding
 }
 
-// newStage is a node of two NUMA nodes of 8 free CPUs each, with two devices of one resource. The scheduler has received
-// a layout of it.
+// newStage is a node of two NUMA nodes of 8 free CPUs each, with two devices of one resource. The scheduler has
+// received a layout of it.
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	f, err := scenario.Parse("two", "numa 0 cpus 0-8 memory 8Gi\nnuma 1 cpus 9-16 memory 8Gi\n"+
-		"device example.com/nic a numa 0\ndevice example.com/nic b numa 1\nrules topology=single-numa-node cpu=static reserved=0\n")
+		"device example.com/nic a numa 0\ndevice example.com/nic b numa 1\n"+
+		"rules topology=single-numa-node cpu=static reserved=0\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{t: t, agents: map[string]time.Time{}, rules: single, began: at(1), ready: true, held: map[string][]place.Holding{}}
+	s := &stage{t: t, agents: map[string]time.Time{}, rules: single, began: at(1), ready: true,
+		held: map[string][]place.Holding{}}
 	s.scene = &scene{machine: f.Machine, rules: f.Rules, allocatable: v1.ResourceList{}, received: newDeliveries(moment{}),
 		agentSince: func(agent string) time.Time { return s.agents[agent] }}
 	s.report(2)
@@ -77,8 +79,9 @@ func (s *stage) bind(version uint64, pod *v1.Pod) life {
 	if pod.Spec.SchedulerName == "" {
 		pod.Spec.SchedulerName = tenonScheduler
 	}
-	a := admission{Admission: kubelet.Admission{At: at(version).at, Began: s.began.at, Policy: s.rules.policy, Scope: s.rules.scope,
-		UID: pod.Name, Name: pod.Name, Ready: s.ready, Devices: map[string]int{"example.com/nic": 2}}, held: maps.Clone(s.held)}
+	a := admission{held: maps.Clone(s.held), Admission: kubelet.Admission{At: at(version).at, Began: s.began.at,
+		Policy: s.rules.policy, Scope: s.rules.scope, UID: pod.Name, Name: pod.Name, Ready: s.ready,
+		Devices: map[string]int{"example.com/nic": 2}}}
 	for name := range s.broken {
 		a.Devices[name] = 0
 	}
@@ -219,7 +222,8 @@ func TestARestartExcusesOnlyWhatItCauses(t *testing.T) {
 	t.Run("no devices", func(t *testing.T) {
 		s := newStage(t)
 		nic := func(name string) *v1.Pod {
-			return workload.Pod(name, workload.Burstable("c", workload.Amounts{"cpu": "1"}, workload.Amounts{"example.com/nic": "1"}))
+			return workload.Pod(name, workload.Burstable("c", workload.Amounts{"cpu": "1"},
+				workload.Amounts{"example.com/nic": "1"}))
 		}
 		s.restart(6, single)
 		s.ready, s.broken = true, map[string]bool{"example.com/nic": true}
@@ -231,7 +235,8 @@ func TestARestartExcusesOnlyWhatItCauses(t *testing.T) {
 		s := newStage(t)
 		l := s.bind(3, cores("ran", 4))
 		s.restart(6, single)
-		s.admissions = append(s.admissions, admission{Admission: kubelet.Admission{At: at(7).at, Began: s.began.at, UID: "ran"}})
+		s.admissions = append(s.admissions,
+			admission{Admission: kubelet.Admission{At: at(7).at, Began: s.began.at, UID: "ran"}})
 		l.pod.Status.Phase, l.ended = v1.PodFailed, at(7)
 		s.want(l, again)
 	})
@@ -256,8 +261,9 @@ func TestAnEndExcusesOnlyWhomMoreRoomIsWorseFor(t *testing.T) {
 				s.received.over["four"] = at(c.received).at
 			}
 			web := cores("web", 2)
-			web.Spec.Containers = append(web.Spec.Containers, workload.Guaranteed("b", workload.Amounts{"cpu": "6", "memory": "64Mi"}))
-			web.Spec.InitContainers = []v1.Container{workload.Guaranteed("setup", workload.Amounts{"cpu": "4", "memory": "64Mi"})}
+			four, six := workload.Amounts{"cpu": "4", "memory": "64Mi"}, workload.Amounts{"cpu": "6", "memory": "64Mi"}
+			web.Spec.Containers = append(web.Spec.Containers, workload.Guaranteed("b", six))
+			web.Spec.InitContainers = []v1.Container{workload.Guaranteed("setup", four)}
 			s.want(s.bind(10, web), c.want)
 		})
 	}

@@ -34,6 +34,9 @@ type without struct{ foreign, ended, rules, stale, unplugged bool }
 // find finds out what the scheduler had not received.
 func (t *trial) find() {
 	by := t.life.bound.at.Add(-lag)
+	if began := t.decided.Add(-skew); !t.decided.IsZero() && began.After(by) {
+		by = began
+	}
 	t.foreign, t.ended = map[string]bool{}, map[string]bool{}
 	for _, l := range t.lives {
 		uid := string(l.pod.UID)
@@ -77,11 +80,11 @@ func (t *trial) cause() (blame, string) {
 		}
 	}
 	if t.fits(without{true, true, true, true, true}) || t.fits(without{true, false, true, true, true}) {
-		return together, fmt.Sprintf("it fits by %s, without %s and pods that are gone, with devices, beside %s", t.before, t.names(t.foreign),
-			t.names(t.ended))
+		return together, fmt.Sprintf("it fits by %s, without %s and pods that are gone, with devices, beside %s",
+			t.before, t.names(t.foreign), t.names(t.ended))
 	}
-	return knowable, fmt.Sprintf("the scheduler had not received: the foreign pods %s, the ends of %s, other rules: %t; the pod fits without "+
-		"none of it", t.names(t.foreign), t.names(t.ended), t.before != t.admission.rules())
+	return knowable, fmt.Sprintf("the scheduler had not received the foreign pods %s, the ends of %s, other rules: %t; "+
+		"without all this it does not fit either", t.names(t.foreign), t.names(t.ended), t.before != t.admission.rules())
 }
 
 func (t *trial) names(uids map[string]bool) string {
@@ -201,7 +204,8 @@ func (t *trial) all(resource string) place.Holding {
 // each holds then, where that is not what it got.
 func (t *trial) replay() map[string][]place.Holding {
 	other := map[string][]place.Holding{}
-	for i := max(0, slices.IndexFunc(t.admissions, func(a admission) bool { return t.foreign[a.UID] && a.Admitted })); i < t.at; i++ {
+	first := slices.IndexFunc(t.admissions, func(a admission) bool { return t.foreign[a.UID] && a.Admitted })
+	for i := max(0, first); i < t.at; i++ {
 		a := t.admissions[i]
 		l := slices.IndexFunc(t.lives, func(l life) bool { return string(l.pod.UID) == a.UID })
 		if !a.Admitted || t.foreign[a.UID] || l < 0 {
@@ -243,6 +247,7 @@ func (t *trial) amounts() (blame, string) {
 	case len(short) == 0 && t.late && len(t.missing(t.admission)) > 0:
 		return unplugged, "with " + strings.Join(t.missing(t.admission), ", ") + " it fits"
 	default:
-		return knowable, fmt.Sprintf("the node lacks %v; without %s it lacks %v", short, t.names(t.foreign), kube.Lacks(asks, node, own))
+		return knowable, fmt.Sprintf("the node lacks %v; without %s it lacks %v", short, t.names(t.foreign),
+			kube.Lacks(asks, node, own))
 	}
 }

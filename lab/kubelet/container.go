@@ -49,7 +49,8 @@ func (c *containerManager) Start(ctx context.Context, _ *v1.Node, pods cm.Active
 	if err != nil {
 		return err
 	}
-	around := surroundings{pods: pods, sources: ready, statuses: statuses, runtime: runtime, containers: found, running: running}
+	around := surroundings{pods: pods, sources: ready, statuses: statuses, runtime: runtime,
+		containers: found, running: running}
 	if c.journal != nil {
 		c.journal.starts(around)
 	}

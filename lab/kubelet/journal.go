@@ -46,7 +46,8 @@ type Admission struct {
 
 // StateFiles are the files in which the CPU, memory and device managers keep who holds what, in a kubelet's directory.
 func StateFiles() []string {
-	return []string{"cpu_manager_state", "memory_manager_state", filepath.Join("device-plugins", "kubelet_internal_checkpoint")}
+	return []string{"cpu_manager_state", "memory_manager_state",
+		filepath.Join("device-plugins", "kubelet_internal_checkpoint")}
 }
 
 // journal is the managers' admit handler, with a record of what they decide.

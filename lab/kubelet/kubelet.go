@@ -117,7 +117,8 @@ func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration
 	}
 	var admissions *journal
 	if o.Durable {
-		admissions = &journal{Managers: managers, dir: o.Root, policy: c.TopologyManagerPolicy, scope: c.TopologyManagerScope, began: time.Now()}
+		admissions = &journal{Managers: managers, dir: o.Root, began: time.Now(),
+			policy: c.TopologyManagerPolicy, scope: c.TopologyManagerScope}
 	}
 	rc := rest.CopyConfig(o.Client)
 	rc.ContentType = "application/vnd.kubernetes.protobuf"

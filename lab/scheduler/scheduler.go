@@ -71,9 +71,21 @@ type Observer struct {
 	// Outcome receives how every prediction came out.
 	Outcome func(ledger.Outcome)
 	// Delivered receives every pod and layout that the API server has sent to the scheduler, at the moment at which
-	// the scheduler itself learns of it; deleted is true for one that is gone.
-	Delivered func(object any, deleted bool)
+	// the scheduler itself learns of it.
+	Delivered func(object any, how Delivery)
 }
+
+// Delivery is how a scheduler learned of an object.
+type Delivery int
+
+const (
+	// Listed objects were there when the scheduler began: it schedules nothing before it has all of them.
+	Listed Delivery = iota
+	// Changed objects are new or have changed.
+	Changed
+	// Deleted objects are gone.
+	Deleted
+)
 
 // Start starts a scheduler with the given profiles (a YAML list). Its configuration is written to dir.
 // onOutcome, if not nil, is told how every prediction came out; profiles without Tenon make none.
@@ -126,7 +138,8 @@ func newOptions(file string) (*options.Options, error) {
 	return opts, nil
 }
 
-func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer) (func(context.Context) error, *sched.Shared, error) {
+func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer) (
+	func(context.Context) error, *sched.Shared, error) {
 	configz.Delete("componentconfig") // a process-wide name; a scheduler that ran before leaves it
 	if tenon {
 		s, err := sched.Prepare(ctx, opts, o.Outcome)
@@ -153,14 +166,20 @@ func (o Observer) follow(s *sched.Scheduler) error {
 	if o.Delivered == nil {
 		return nil
 	}
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { o.Delivered(object, false) },
-		UpdateFunc: func(_, object any) { o.Delivered(object, false) },
+	handler := cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(object any, listed bool) {
+			if listed {
+				o.Delivered(object, Listed)
+			} else {
+				o.Delivered(object, Changed)
+			}
+		},
+		UpdateFunc: func(_, object any) { o.Delivered(object, Changed) },
 		DeleteFunc: func(object any) {
 			if t, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = t.Obj
 			}
-			o.Delivered(object, true)
+			o.Delivered(object, Deleted)
 		},
 	}
 	cc, _ := s.Parts()

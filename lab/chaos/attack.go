@@ -1,0 +1,177 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// This file is what attackers do: a node whose agent's token was stolen, and users who bind pods by hand. Neither may
+// change anything on other nodes, so nothing here has a check of its own: the checks of a round look at the other nodes
+// while the lies stand and the pods are there.
+
+// The nodes of attackers have no kubelet, and no scheduler uses them.
+const (
+	// liar is a node whose layout is written by an attacker with the node's own token.
+	liar = "liar"
+	// mute is a node that has published a layout once and answers no more.
+	mute = "mute"
+)
+
+// mostByHand bounds the pods that users bind by hand at a time.
+const mostByHand = 300
+
+// attackers are the means of attackers.
+type attackers struct {
+	layouts map[string]*client.Client // with the token of the agent of each node
+	byHand  []string                  // pods that were bound by hand, oldest first
+	muted   bool                      // the layout of mute is published
+	created int
+}
+
+// ofAttackers reports whether a node is one of attackers.
+func ofAttackers(node string) bool { return node == liar || node == mute }
+
+// admitAttackers makes the nodes of attackers, and takes the tokens of their agents.
+func (r *run) admitAttackers(ctx context.Context) error {
+	r.attackers.layouts = map[string]*client.Client{}
+	for _, name := range []string{liar, mute} {
+		has := v1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("110")}
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: has, Allocatable: has},
+			Spec: v1.NodeSpec{Taints: []v1.Taint{{Key: "lab.tenon.sh/attackers", Effect: v1.TaintEffectNoSchedule}}}}
+		if _, err := r.client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create node %s: %w", name, err)
+		}
+		access, err := r.cluster.AgentConfig(ctx, name)
+		if err != nil {
+			return err
+		}
+		if r.attackers.layouts[name], err = client.New(access); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lie writes many layouts of the liar as quickly as the API server takes them. Each lists the pods of all other nodes.
+func (r *run) lie(ctx context.Context) error {
+	lives, _ := r.record.all()
+	written, refused := 0, 0
+	for range 5 + r.rand.IntN(20) {
+		like, sequence := r.node(), pick[int64](r.rand, 0, 1, 1<<40, math.MaxInt64-1, math.MaxInt64)
+		of := pick(r.rand, policies...)
+		l, _ := r.record.reported(like)
+		if l == nil {
+			continue
+		}
+		l = l.DeepCopy()
+		l.ObjectMeta = metav1.ObjectMeta{Name: liar}
+		l.Sequence, l.Agent.ID = sequence, fmt.Sprint("liar-", sequence)
+		l.Rules.TopologyManagerPolicy, l.Rules.TopologyManagerScope = of[0], of[1]
+		l.MemoryGroups = nil
+		l.Holdings = r.foreignHoldings(lives)
+		switch taken, err := r.writeLayout(ctx, l); {
+		case err != nil:
+			return err
+		case taken:
+			written++
+		default:
+			refused++
+		}
+	}
+	r.say("%d layouts written that list %d pods of other nodes, %d refused by the API server", written, len(lives), refused)
+	return nil
+}
+
+// foreignHoldings are what other nodes have reported, and the pods that they have not reported yet.
+func (r *run) foreignHoldings(lives []life) (out []v1alpha1.PodHoldings) {
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		if l, _ := r.record.reported(n.Name); l != nil {
+			for _, p := range l.Holdings {
+				if !seen[p.UID] {
+					out, seen[p.UID] = append(out, *p.DeepCopy()), true
+				}
+			}
+		}
+	}
+	for _, l := range lives {
+		if uid := string(l.pod.UID); !seen[uid] && !l.over() {
+			out = append(out, v1alpha1.PodHoldings{Namespace: l.pod.Namespace, Name: l.pod.Name, UID: uid,
+				Containers: []v1alpha1.ContainerHolding{{Name: "c", CPUs: "4-5"}}})
+		}
+	}
+	return out
+}
+
+// writeLayout writes a layout with the token of its node's agent, and reports whether the API server takes it.
+func (r *run) writeLayout(ctx context.Context, l *v1alpha1.NodeLayout) (taken bool, err error) {
+	err = r.try(ctx, func() error {
+		_, err := r.attackers.layouts[l.Name].Apply(ctx, l)
+		if taken = err == nil; apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+			return nil
+		}
+		return err
+	})
+	return taken, err
+}
+
+// bindByHand creates pods that name the mute node, some with very many init containers, and deletes many of them by
+// force while they are on their way.
+func (r *run) bindByHand(ctx context.Context) (err error) {
+	if l, _ := r.record.reported(r.node()); !r.attackers.muted && l != nil {
+		l = l.DeepCopy()
+		l.ObjectMeta = metav1.ObjectMeta{Name: mute}
+		l.Holdings, l.MemoryGroups = nil, nil
+		if r.attackers.muted, err = r.writeLayout(ctx, l); err != nil {
+			return err
+		}
+	}
+	for range 1 + r.rand.IntN(3) {
+		p := r.handMade(workload.Guaranteed("c", workload.Amounts{"cpu": pick(r.rand, "2", "4"), "memory": "64Mi"}))
+		for i := range pick(r.rand, 20, 100, 300) {
+			c := workload.Guaranteed(fmt.Sprint("init-", i), workload.Amounts{"cpu": pick(r.rand, "2", "4", "6"), "memory": "1Gi"})
+			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+		}
+		if err := r.add(ctx, p); err != nil {
+			return err
+		}
+	}
+	small := 10 + r.rand.IntN(30)
+	for range small {
+		amounts := workload.Amounts{"cpu": pick(r.rand, "2", "4", "6", "8"), "memory": pick(r.rand, "64Mi", "1Gi", "10Gi")}
+		if err := r.add(ctx, r.handMade(workload.Guaranteed("c", amounts))); err != nil {
+			return err
+		}
+	}
+	return r.dropByHand(ctx, max(small/2, len(r.attackers.byHand)-mostByHand))
+}
+
+func (r *run) handMade(c v1.Container) *v1.Pod {
+	r.attackers.created++
+	p := workload.Pod(fmt.Sprintf("hand%05d", r.attackers.created), c)
+	p.Spec.SchedulerName, p.Spec.NodeName = foreignScheduler, mute
+	r.attackers.byHand = append(r.attackers.byHand, p.Name)
+	return p
+}
+
+// dropByHand deletes the oldest pods that were bound by hand, by force: no kubelet ends them.
+func (r *run) dropByHand(ctx context.Context, n int) error {
+	n = min(n, len(r.attackers.byHand))
+	if err := r.remove(ctx, r.attackers.byHand[:n], ptr.To[int64](0)); err != nil {
+		return err
+	}
+	r.attackers.byHand = slices.Clone(r.attackers.byHand[n:])
+	return nil
+}
