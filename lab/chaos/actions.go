@@ -222,7 +222,12 @@ func (r *run) restartServer(ctx context.Context) error {
 		r.say("not again: it was restarted %d times", mostServers)
 		return nil
 	}
-	return r.cluster.RestartAPIServer(ctx)
+	err := r.cluster.RestartAPIServer(ctx)
+	for tries := 2; err != nil && ctx.Err() == nil && tries > 0; tries-- {
+		r.broke("the API server did not restart", err)
+		err = r.cluster.RestartAPIServer(ctx)
+	}
+	return err
 }
 
 // policies are what a kubelet is restarted with, in turn. Other managers' policies would need empty nodes.
@@ -247,16 +252,23 @@ func (r *run) restartKubelet(ctx context.Context, node string, other bool) error
 	delete(r.stopped, node)
 	err := r.startKubelet(ctx, node, yaml)
 	if err != nil && strings.Contains(err.Error(), torn) {
-		r.say("the kubelet was killed between two writes of its memory manager; its file is removed, as its log asks for")
-		if err = os.Remove(filepath.Join(r.cluster.NodeDir(node), "memory_manager_state")); err == nil {
+		if err = r.removeTorn(node); err == nil {
 			err = r.startKubelet(ctx, node, yaml)
 		}
 	}
 	return err
 }
 
+// removeTorn removes the file without which a kubelet starts again that was killed between two writes of it.
+func (r *run) removeTorn(node string) error {
+	r.say("the kubelet of node %s was killed between two writes of its memory manager; its file is removed, "+
+		"as its log asks for", node)
+	return os.Remove(filepath.Join(r.cluster.NodeDir(node), "memory_manager_state"))
+}
+
 // torn is what a kubelet says that was killed between two writes of its memory manager's file. It does not start
-// again before somebody removes that (memorymanager/policy_static.go, Start).
+// again before somebody removes that (memorymanager/policy_static.go, Start). It says so some time after it started,
+// so it may have obeyed orders before (see mend).
 const torn = "expected machine state is different from the real one"
 
 // startKubelet kills a kubelet and starts it, and returns when it is up, which is when it obeys orders.

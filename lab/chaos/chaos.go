@@ -250,12 +250,19 @@ func (r *run) broke(what string, err error) {
 
 // mend starts nodes again whose process ended by itself, and counts that.
 func (r *run) mend(ctx context.Context) error {
-	for _, n := range nodes {
+	for _, n := range r.cluster.Nodes {
 		err := r.cluster.NodeErr(n.Name)
 		if err == nil {
 			continue
 		}
-		r.broke("the process of a node ended by itself", fmt.Errorf("node %s: %w", n.Name, err))
+		if strings.Contains(err.Error(), torn) {
+			r.broke("a kubelet was killed between two writes of its memory manager", fmt.Errorf("node %s: %w", n.Name, err))
+			if err := r.removeTorn(n.Name); err != nil {
+				return fmt.Errorf("start node %s again: %w", n.Name, err)
+			}
+		} else {
+			r.broke("the process of a node ended by itself", fmt.Errorf("node %s: %w", n.Name, err))
+		}
 		if err := r.restartKubelet(ctx, n.Name, false); err != nil {
 			return fmt.Errorf("start node %s again: %w", n.Name, err)
 		}

@@ -1,0 +1,101 @@
+package chaos
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+
+	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// A kubelet that cannot start, because it was killed between two writes of its memory manager's file, is counted and
+// started again, and the run goes on.
+func TestANodeThatEndedIsStartedAgain(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	c, err := lab.Start(ctx, lab.Config{Apart: true, Nodes: []lab.Node{{Name: "a", Machine: "xeon-2s"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	r := &run{Options: Options{Say: func(line string) { t.Log(line) }}, cluster: c, stopped: map[string]bool{},
+		policy: map[string]int{}, result: Result{Breakdowns: map[string]int{}}}
+	if r.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if r.record, err = follow(c); err != nil {
+		t.Fatal(err)
+	}
+	defer r.record.stop()
+	p := workload.Pod("p", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "1Gi"}))
+	p.Spec.NodeName = "a"
+	runs := func(lives []life) bool { return len(lives) > 0 && lives[len(lives)-1].pod.Status.Phase == v1.PodRunning }
+	if err := r.add(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.record.until(ctx, "the pod runs", runs); err != nil {
+		t.Fatal(err)
+	}
+	tear(t, filepath.Join(c.NodeDir("a"), "memory_manager_state"))
+	if err := c.RestartKubelet(ctx, "a", ""); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+		t.Fatal("the kubelet runs on with a torn file")
+	}
+	if err := r.mend(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.result.Breakdowns["a kubelet was killed between two writes of its memory manager"]; n != 1 {
+		t.Errorf("counted %v", r.result.Breakdowns)
+	}
+	if err := c.Err(); err != nil {
+		t.Errorf("the node runs again, and the cluster says: %v", err)
+	}
+	if err := c.StopAgent(ctx, "a"); err != nil {
+		t.Error(err)
+	}
+	again := workload.Pod("q", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "1Gi"}))
+	again.Spec.NodeName = "a"
+	if err := r.add(ctx, again); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.record.until(ctx, "the next pod runs", func(lives []life) bool { return len(lives) == 2 && runs(lives) }); err != nil {
+		now, _ := r.client.CoreV1().Pods("default").Get(t.Context(), "q", metav1.GetOptions{})
+		t.Errorf("%v: %+v", err, now.Status)
+	}
+}
+
+// tear changes the memory manager's file to what it is between two writes: memory is taken that no container has.
+func tear(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := &state.MemoryManagerCheckpointV1{}
+	if err := file.UnmarshalCheckpoint(text); err != nil {
+		t.Fatal(err)
+	}
+	clear(file.Entries)
+	if text, err = file.MarshalCheckpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
