@@ -41,7 +41,9 @@ func TestANodeThatEndedIsStartedAgain(t *testing.T) {
 	defer r.record.stop()
 	p := workload.Pod("p", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "1Gi"}))
 	p.Spec.NodeName = "a"
-	runs := func(lives []life) bool { return len(lives) > 0 && lives[len(lives)-1].pod.Status.Phase == v1.PodRunning }
+	runs := func(lives []life) bool {
+		return len(lives) > 0 && lives[len(lives)-1].pod.Status.Phase == v1.PodRunning
+	}
 	if err := r.add(ctx, p); err != nil {
 		t.Fatal(err)
 	}

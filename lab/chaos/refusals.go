@@ -98,7 +98,7 @@ func (s *scene) judge(l life) refusal {
 		return out
 	}
 	e := s.admissions[at]
-	if l.started.known() && l.started.at.Before(e.Began) {
+	if s.admittedBefore(l, at) {
 		out.why, out.detail = again, s.readmission(l, at)
 		return out
 	}
@@ -124,6 +124,15 @@ func lastOf(all []admission, is func(admission) bool) int {
 		}
 	}
 	return -1
+}
+
+// admittedBefore reports whether a kubelet that ran before had admitted the pod. Its status may not say so: a kubelet
+// that is killed may not have written it yet.
+func (s *scene) admittedBefore(l life, at int) bool {
+	e := s.admissions[at]
+	return l.started.known() && l.started.at.Before(e.Began) || slices.ContainsFunc(s.admissions[:at], func(a admission) bool {
+		return a.UID == e.UID && a.Admitted && a.Began.Before(e.Began)
+	})
 }
 
 // readmission tells what differs from the pod's first admission.
