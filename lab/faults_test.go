@@ -148,6 +148,9 @@ func admissions(t *testing.T, c *lab.Cluster, uid string) {
 	}
 	var of []kubelet.Admission
 	for line := range bytes.Lines(text) {
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
 		var a kubelet.Admission
 		if err := json.Unmarshal(line, &a); err != nil {
 			t.Fatal(err)

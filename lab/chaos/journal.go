@@ -39,7 +39,7 @@ func readJournal(dir string, m *topo.Machine) (out []admission, err error) {
 		}
 		var a admission
 		if err := json.Unmarshal(line, &a.Admission); err != nil {
-			continue // a kubelet was killed in the middle of a line, and the next one continued it
+			continue // the line is empty, or a kubelet was killed in the middle of it
 		}
 		c, err := read(func(name string) ([]byte, error) { return a.States[name], nil })
 		if err != nil {

@@ -16,7 +16,8 @@ import (
 )
 
 // JournalFile is where a kubelet of durable containers records what its managers decide: one [Admission] as JSON per
-// line, in the kubelet's directory. Whoever reads it may truncate it.
+// line, in the kubelet's directory. Lines may be empty, or cut off where a kubelet was killed. Whoever reads the file
+// may truncate it.
 const JournalFile = "admissions.jsonl"
 
 // Admission is one pod that the managers of a kubelet admitted or refused, with everything they decided by.
@@ -120,7 +121,8 @@ func (j *journal) write(a Admission) error {
 		return fmt.Errorf("record admission: %w", err)
 	}
 	defer f.Close()
-	if _, err := f.Write(append(line, '\n')); err != nil {
+	// The first newline ends the line of a kubelet that was killed in the middle of it.
+	if _, err := fmt.Fprintf(f, "\n%s\n", line); err != nil {
 		return fmt.Errorf("record admission: %w", err)
 	}
 	return nil
