@@ -78,8 +78,9 @@ func add(out *place.Pod, c *v1.Container, kind place.Kind) error {
 			if err != nil {
 				return err
 			}
-			// The kubelet reads a quantity as the API server writes it, so 1000m is one byte.
-			pc.Memory = append(pc.Memory, place.Amount{Kind: string(name), Bytes: n, Fractional: q.CmpInt64(n) != 0})
+			// The kubelet reads a quantity as the API server writes it, so 1000m is one byte. To compare zero costs
+			// as much as its exponent says, which may be anything.
+			pc.Memory = append(pc.Memory, place.Amount{Kind: string(name), Bytes: n, Fractional: !q.IsZero() && q.CmpInt64(n) != 0})
 		}
 	}
 	for name, q := range c.Resources.Limits {
