@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -71,6 +72,7 @@ func TestPlane(t *testing.T) {
 	t.Run("what users install", func(t *testing.T) { install(ctx, t, p) })
 	t.Run("bad manifests", func(t *testing.T) { badManifests(ctx, t, p) })
 	t.Run("custom resource", func(t *testing.T) { customResource(ctx, t, p) })
+	t.Run("old versions", func(t *testing.T) { oldVersions(ctx, t, p) })
 }
 
 // The file alone is enough for a client, and only its owner reads it.
@@ -169,6 +171,48 @@ func customResource(ctx context.Context, t *testing.T, p *control.Plane) {
 	wedges := c.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "wedges"})
 	if _, err := wedges.Create(ctx, wedge, metav1.CreateOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// The scheduler follows pods that have not failed. The event of one that has failed, and is deleted at once, has the
+// version at which it failed, and the pod can be read at that version.
+func oldVersions(ctx context.Context, t *testing.T, p *control.Plane) {
+	pods := client(t, p.Admin).CoreV1().Pods("workshop")
+	for _, fails := range []bool{true, false} {
+		w, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: "status.phase!=Failed"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		pod, err := pods.Create(ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1.PodSpec{ServiceAccountName: "joiner",
+			NodeName: "one", Containers: []v1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fails {
+			pod.Status.Phase, pod.Status.Reason = v1.PodFailed, "TopologyAffinityError"
+			if _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := pods.Delete(ctx, "p", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+			t.Fatal(err)
+		}
+		var last *v1.Pod
+		for e := range w.ResultChan() {
+			if e.Type == watch.Deleted {
+				last = e.Object.(*v1.Pod)
+				break
+			}
+		}
+		list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=p", ResourceVersion: last.ResourceVersion,
+			ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !fails && len(list.Items) > 0 || fails && (len(list.Items) != 1 || list.Items[0].Status.Reason != pod.Status.Reason) {
+			t.Errorf("the pod fails: %v; at the version of its event it is %+v", fails, list.Items)
+		}
 	}
 }
 
