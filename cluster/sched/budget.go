@@ -16,8 +16,8 @@ import (
 // thousand containers from anybody who may create pods.
 
 const (
-	// maxContainers bounds the containers of a pod that needs alignment. Every node judges them one by one. A kubelet
-	// runs 110 pods by default, nearly all of a few containers.
+	// maxContainers bounds all containers of a pod of which at least one needs alignment. [place.MaxContainers] bounds
+	// those that need it; the others cost little, and may be thousands.
 	maxContainers = 1000
 	// maxIndexed bounds the containers of pods of which all nodes are asked in advance. Of larger pods kube-scheduler
 	// asks nodes until enough fit, on several CPUs at once.
@@ -36,10 +36,16 @@ const (
 	maxTrialWork = 32 << 10
 )
 
-// oversized says why a pod costs too much to be judged, or "".
-func oversized(pod *v1.Pod) string {
-	if n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers); n > maxContainers {
-		return fmt.Sprintf("pod has %d containers, and alignment is computed for at most %d: split the pod", n, maxContainers)
+// oversized says why a pod costs too much to be judged on any node, or "".
+func oversized(p *place.Pod) string {
+	if p.Plain() {
+		return ""
+	}
+	if large := p.TooLarge(); len(large) > 0 {
+		return large[0].Text()
+	}
+	if n := len(p.Containers); n > maxContainers {
+		return fmt.Sprintf("pod has %d containers, more than %d; use fewer containers", n, maxContainers)
 	}
 	return ""
 }

@@ -27,25 +27,39 @@ func many(name string, inits int) *v1.Pod {
 // A pod that costs too much is refused once, before any node is asked, with a remedy.
 func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
 	p := newPlugin(t, refuse)
+	p.metrics = newMetrics()
 	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-	cs := framework.NewCycleState()
-	_, status := p.PreFilter(t.Context(), cs, many("p", maxContainers), nil)
-	if status.Code() != fwk.UnschedulableAndUnresolvable ||
-		status.Message() != "pod has 1001 containers, and alignment is computed for at most 1000: split the pod" {
-		t.Errorf("status %v", status)
+	// shared is a pod with so many containers beside the ordinary ones that hold nothing of their own.
+	shared := func(pod *v1.Pod, count int) *v1.Pod {
+		for i := range count {
+			c := cpus("x", 1).Spec.Containers[0]
+			c.Name, c.Resources = fmt.Sprintf("shared-%d", i), v1.ResourceRequirements{}
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
+		}
+		return pod
 	}
-	if _, ok := read(cs); ok {
-		t.Error("nodes would be asked")
+	device := podOf("d", "cpu=1 memory=1Gi acme.com/gpu=1")
+	for want, pod := range map[string]*v1.Pod{
+		"pod has 129 containers that need alignment, more than 128; use fewer containers": many("p", place.MaxContainers),
+		"pod has 1001 containers, more than 1000; use fewer containers":                   shared(device, maxContainers),
+	} {
+		cs := framework.NewCycleState()
+		_, status := p.PreFilter(t.Context(), cs, pod, nil)
+		if status.Code() != fwk.UnschedulableAndUnresolvable || status.Message() != want {
+			t.Errorf("status %v, want %s", status, want)
+		}
+		if _, ok := read(cs); ok {
+			t.Error("nodes would be asked")
+		}
+		if _, status := p.SignPod(t.Context(), pod); status.IsSuccess() {
+			t.Error("such pods are batched")
+		}
 	}
-	if _, status := p.SignPod(t.Context(), many("p", maxContainers)); status.IsSuccess() {
-		t.Error("such pods are batched")
+	if got := counted(t, p.metrics.exceeded.WithLabelValues(budgetPod)); got != 2 {
+		t.Errorf("%v pods are counted as too expensive, want 2", got)
 	}
-	fits(t, filter(t, p, cycle(t, p, many("q", maxContainers-1)), "n"))
-	plain := many("r", 7000)
-	for i := range plain.Spec.InitContainers {
-		plain.Spec.InitContainers[i].Resources = v1.ResourceRequirements{}
-	}
-	if _, status := p.PreFilter(t.Context(), framework.NewCycleState(), plain, nil); !status.IsSkip() {
+	fits(t, filter(t, p, cycle(t, p, many("q", place.MaxContainers-1)), "n"))
+	if _, status := p.PreFilter(t.Context(), framework.NewCycleState(), shared(podOf("r", "cpu=100m"), 7000), nil); !status.IsSkip() {
 		t.Errorf("a pod that nobody would align: status %v", status)
 	}
 }
@@ -53,7 +67,7 @@ func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
 // Memories are bounded in bytes: pods of many containers with long names take no more than others.
 func TestKindsOfPodsAreShortAndDistinct(t *testing.T) {
 	seen := map[string]string{}
-	for _, inits := range []int{0, 1, 2, 50, 500, 501} {
+	for _, inits := range []int{0, 1, 2, 50, 100, 101} {
 		for _, change := range []string{"", "name", "cpu"} {
 			pod := many("p", inits)
 			last := &pod.Spec.Containers[0]
@@ -145,10 +159,10 @@ func TestNodesAreAskedAboutALargePodOnlyWhenTheyHaveTo(t *testing.T) {
 		}
 		fits(t, filter(t, p, cs, "n"))
 	}
-	s, _ := read(cycle(t, p, many("q", 900)))
+	s, _ := read(cycle(t, p, many("q", 100)))
 	slot, _ := s.snap.Slot("n")
 	p.reply(s, slot)
-	again, _ := read(cycle(t, p, many("r", 900)))
+	again, _ := read(cycle(t, p, many("r", 100)))
 	if allocs := testing.AllocsPerRun(10, func() { p.reply(again, slot) }); allocs > 0 {
 		t.Errorf("a node that did not change is asked again: %v allocations", allocs)
 	}

@@ -19,7 +19,7 @@ func BenchmarkLargePods(b *testing.B) {
 	const turn = 4
 	y := newYard(b, 1000, 50)
 	all := []*contender{y.open(b, "plain", plainProfile(b)), y.open(b, "tenon", shippedProfile(b))}
-	for _, inits := range []int{1, 200, 500, 1000, 5000} {
+	for _, inits := range []int{1, 20, 100, 200, 500, 5000} {
 		b.Run(fmt.Sprintf("inits=%d", inits), func(b *testing.B) {
 			least, refused, came := make([]float64, len(all)), 0, 0
 			for b.Loop() {

@@ -68,7 +68,11 @@ func newMetrics() *schedulerMetrics {
 
 // measure serves what is measured when somebody asks. Of a second scheduler in one process that is
 // nothing: the names are taken.
-func (*schedulerMetrics) measure(s inspect.Source) { _ = legacyregistry.CustomRegister(newGauges(s)) }
+func (*schedulerMetrics) measure(s inspect.Source, putOff func() int64) {
+	g := newGauges(s)
+	g.putOff = putOff
+	_ = legacyregistry.CustomRegister(g)
+}
 
 // made counts a prediction that was reserved.
 func (m *schedulerMetrics) made() {
@@ -170,6 +174,9 @@ type gauges struct {
 	inexact *metrics.Desc
 	hazards *metrics.Desc
 	feed    *metrics.Desc
+	paced   *metrics.Desc
+	// putOff counts events of layouts that were put off; nil in tests.
+	putOff func() int64
 }
 
 func newGauges(s inspect.Source) *gauges {
@@ -185,6 +192,8 @@ func newGauges(s inspect.Source) *gauges {
 			[]string{"node", "hazard"}, nil, metrics.ALPHA, ""),
 		feed: metrics.NewDesc("tenon_feed_running",
 			"1 if what nodes and pods report has been read and is followed, 0 while it is not.", nil, nil, metrics.ALPHA, ""),
+		paced: metrics.NewDesc("tenon_layouts_put_off_total",
+			"Layouts that were not read at once because their node writes faster than its pace.", nil, nil, metrics.ALPHA, ""),
 	}
 }
 
@@ -195,6 +204,7 @@ func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- g.inexact
 	ch <- g.hazards
 	ch <- g.feed
+	ch <- g.paced
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -216,13 +226,17 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 		running = 1
 	}
 	ch <- metrics.NewLazyConstMetric(g.feed, metrics.GaugeValue, running)
+	if g.putOff != nil {
+		ch <- metrics.NewLazyConstMetric(g.paced, metrics.CounterValue, float64(g.putOff()))
+	}
 }
 
 // knownCodes are the codes that agents of this release send. A node may send any other, and a label with every value
 // that it thinks of would grow without bound.
 func knownCodes() []ledger.InexactCode {
 	return []ledger.InexactCode{ledger.UnknownKubeletVersion, ledger.UnmodelledFeatureGate, ledger.UnhealthyDevices,
-		ledger.RulesFromFiles, ledger.KubeletUnusable, ledger.ReleaseOrder, ledger.HoldingsOmitted}
+		ledger.RulesFromFiles, ledger.KubeletUnusable, ledger.ReleaseOrder, ledger.HoldingsOmitted, ledger.DeviceLocality,
+		ledger.StateInconsistent, ledger.StaleFacts, ledger.PodsUnreported, ledger.ReportContradicted}
 }
 
 const otherCode = "other"

@@ -2,6 +2,9 @@ package sched
 
 import (
 	"errors"
+	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -241,4 +244,21 @@ func TestHealthNamesWhatIsMissing(t *testing.T) {
 	check("what was read at the start is not in the ledger yet")
 	close(s.ready)
 	check("")
+}
+
+// Every code that the ledger knows is counted by its own name.
+func TestAllCodesOfTheLedgerAreKnown(t *testing.T) {
+	text, err := os.ReadFile("../../core/ledger/inexact.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := regexp.MustCompile(`InexactCode = "([^"]+)"`).FindAllStringSubmatch(string(text), -1)
+	if len(declared) < 7 {
+		t.Fatalf("%d codes are declared", len(declared))
+	}
+	for _, d := range declared {
+		if !slices.Contains(knownCodes(), ledger.InexactCode(d[1])) {
+			t.Errorf("code %s is counted as %q", d[1], otherCode)
+		}
+	}
 }

@@ -249,7 +249,7 @@ func translate(pod *v1.Pod) (*state, *fwk.Status) {
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
-	if why := oversized(pod); why != "" && !cp.Plain() {
+	if why := oversized(cp); why != "" {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 	}
 	demand, err := kube.Demand(pod)

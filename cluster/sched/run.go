@@ -62,7 +62,7 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 	go s.verdicts.run(ctx, writer)
 	source := inspect.Source{Book: s.Book, Problem: s.problem, Names: nodeNames(cc, selector), Reported: s.reported,
 		Decisions: s.Decisions, Mix: s.usual.mix, Now: time.Now, Healthy: s.healthy}
-	s.metrics.measure(source)
+	s.metrics.measure(source, s.Feed.Paced)
 	return &Scheduler{Shared: s.Shared, config: cc, sched: sched, source: source}, nil
 }
 
