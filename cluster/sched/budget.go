@@ -55,7 +55,8 @@ func (s *state) large() bool { return len(s.pod.Containers) > maxIndexed }
 
 // few returns some nodes that can take a large pod, or nil where they are not found soon: kube-scheduler would ask
 // hundreds. Where few nodes can take it, each says so once, and what it says is remembered.
-func (p *Plugin) few(ctx context.Context, cs fwk.CycleState, s *state, pod *v1.Pod, nodes []fwk.NodeInfo) sets.Set[string] {
+func (p *Plugin) few(ctx context.Context, cs fwk.CycleState, s *state, pod *v1.Pod,
+	nodes []fwk.NodeInfo) sets.Set[string] {
 	if len(nodes) <= fewNodes || !p.mayName(s, pod) {
 		return nil
 	}

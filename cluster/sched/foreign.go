@@ -101,7 +101,8 @@ func shown(v any) any {
 type quotedEvents struct{ events.EventRecorder }
 
 func (q quotedEvents) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	q.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", clipNote(fmt.Sprintf(note, shownStrings(args)...)))
+	note = clipNote(fmt.Sprintf(note, shownStrings(args)...))
+	q.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", note)
 }
 
 // maxNote is less than the API server allows for an event's note, in bytes.

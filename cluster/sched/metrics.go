@@ -37,7 +37,8 @@ func newMetrics() *schedulerMetrics {
 		woken: metrics.NewCounter(counter("pods_woken_total",
 			"Pods that were refused and are tried again because a node may have room for them now.")),
 		predictions: metrics.NewCounterVec(counter("predictions_total",
-			"Predictions met by what the node did, by result (confirmed, wrong, rejected), and by whether predictions for the node were exact."),
+			"Predictions met by what the node did, by result (confirmed, wrong, rejected), and by whether "+
+				"predictions for the node were exact."),
 			[]string{"result", "exact"}),
 		wrong: metrics.NewCounterVec(counter("predictions_wrong_total",
 			"Wrong predictions, by the node's topology manager policy and by what differs first (cpus, memory, devices, containers)."),
@@ -51,7 +52,8 @@ func newMetrics() *schedulerMetrics {
 		topologies: metrics.NewCounter(counter("noderesourcetopologies_refused_total",
 			"NodeResourceTopologies of nodes without a layout that could not be read and were refused.")),
 		exceeded: metrics.NewCounterVec(counter("budgets_exceeded_total",
-			"Work that was not done because it would cost too much, by what it was (pod: a pod was refused; victims: no further sets of victims were tried)."),
+			"Work that was not done because it would cost too much, by what it was (pod: a pod was refused; "+
+				"victims: no further sets of victims were tried)."),
 			[]string{"what"}),
 		suppressed: metrics.NewCounter(counter("pod_log_lines_suppressed_total",
 			"Lines that annotations of pods ask for and that were not logged, because too many pods ask.")),
@@ -186,9 +188,11 @@ func newGauges(s inspect.Source) *gauges {
 		oldest: metrics.NewDesc("tenon_oldest_prediction_seconds",
 			"Age of the oldest prediction that its node has not reported yet; 0 where there is none.", nil, nil, metrics.ALPHA, ""),
 		inexact: metrics.NewDesc("tenon_nodes_inexact",
-			"Nodes for which predictions may differ from what the kubelet does, by the code of the reason.", []string{"code"}, nil, metrics.ALPHA, ""),
+			"Nodes for which predictions may differ from what the kubelet does, by the code of the reason.",
+			[]string{"code"}, nil, metrics.ALPHA, ""),
 		hazards: metrics.NewDesc("tenon_restart_hazards",
-			"1 for each node whose kubelet would not start again, or would end pods, if it were restarted now, by what goes wrong.",
+			"1 for each node whose kubelet would not start again, or would end pods, if it were restarted now, "+
+				"by what goes wrong.",
 			[]string{"node", "hazard"}, nil, metrics.ALPHA, ""),
 		feed: metrics.NewDesc("tenon_feed_running",
 			"1 if what nodes and pods report has been read and is followed, 0 while it is not.", nil, nil, metrics.ALPHA, ""),

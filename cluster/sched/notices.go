@@ -59,9 +59,11 @@ func (n *notices) reported(l *v1alpha1.NodeLayout) {
 	switch {
 	case now.inexact == before.inexact:
 	case now.inexact == "":
-		n.event(l.Name, v1.EventTypeNormal, eventExact, "no reason is known any more why a prediction for the node may differ from what its kubelet does")
+		n.event(l.Name, v1.EventTypeNormal, eventExact,
+			"no reason is known any more why a prediction for the node may differ from what its kubelet does")
 	default:
-		n.event(l.Name, v1.EventTypeWarning, eventInexact, "predictions for the node may differ from what its kubelet does: "+messages(node.Inexact))
+		n.event(l.Name, v1.EventTypeWarning, eventInexact,
+			"predictions for the node may differ from what its kubelet does: "+messages(node.Inexact))
 	}
 	switch {
 	case now.hazards == before.hazards:

@@ -109,7 +109,8 @@ func newShared(logger klog.Logger, onOutcome func(ledger.Outcome)) *parts {
 	s.Feed.OnRefusedTopology(told.refused)
 	s.Feed.OnOddTopology(told.odd)
 	s.Feed.OnFreed(s.wake)
-	seen := &notices{snapshot: s.Book.Snapshot, event: told.event, judge: func(node string) { verdicts.queue.AddAfter(node, time.Second) }, last: map[string]notice{}}
+	seen := &notices{snapshot: s.Book.Snapshot, event: told.event, last: map[string]notice{},
+		judge: func(node string) { verdicts.queue.AddAfter(node, time.Second) }}
 	s.Feed.OnReport(seen.reported)
 	return &parts{Shared: s, verdicts: verdicts, reports: told, heard: newHeard(time.Now), heardCoarse: newHeard(time.Now), ready: ready}
 }

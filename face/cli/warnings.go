@@ -44,7 +44,8 @@ func hazardsOf(n *ledger.Node) []hazardDocument {
 func warnings(nodes []*ledger.Node) (out []NodeProblem) {
 	for _, n := range nodes {
 		for _, r := range n.Inexact {
-			out = append(out, NodeProblem{n.Name, strings.TrimSuffix("predictions may be inexact: "+string(r.Code)+": "+r.Message, ": ")})
+			text := strings.TrimSuffix("predictions may be inexact: "+string(r.Code)+": "+r.Message, ": ")
+			out = append(out, NodeProblem{n.Name, text})
 		}
 		for _, h := range hazards(n) {
 			out = append(out, NodeProblem{n.Name, h.Text()})
