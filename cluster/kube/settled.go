@@ -117,5 +117,9 @@ func (f *Feed) byNow(node string, c *coarse, r *nrt.Reading) map[string]bool {
 	for i, p := range fresh {
 		out[p.id.UID] = is[i]
 	}
+	for _, p := range f.bound.on(node) {
+		p.counted = p.counted || noticed(p.spec, r) && out[p.id.UID]
+	}
+	c.ended = slices.DeleteFunc(c.ended, func(p *boundPod) bool { return p.over })
 	return out
 }

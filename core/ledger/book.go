@@ -63,9 +63,11 @@ type account struct {
 	refused map[string]place.Error
 	news    int // see Node.News
 	silent  bool
-	now     int           // counts moments: turns, admissions
-	hazy    bool          // what pods of a coarse node keep is in more places than are followed
-	blurred bool          // more may be free on a coarse node than is counted
+	now     int  // counts moments: turns, admissions
+	hazy    bool // what pods of a coarse node keep is in more places than are followed
+	blurred bool // more may be free on a coarse node than is counted
+	// ghosts are the amounts of pods that ended, are not given back, and may be in the amounts of a coarse node still.
+	ghosts  map[string]map[string]int64
 	changed chan struct{} // closed and renewed at every change
 	landed  []string      // pods that the report which is being taken has, see Book.account
 	// excess are pods on their way beyond what is followed, flooded how many pods were on their way when it was

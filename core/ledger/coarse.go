@@ -207,7 +207,7 @@ func (a *account) accounted(old []Entry) map[string]bool {
 		if m.Again {
 			before = a.totals.from
 		}
-		t.from, open = explain(t.held, before, air, ended, out)
+		t.from, open = explain(t.held, before, slices.Concat(air, a.departed()), ended, out)
 	}
 	for _, r := range a.strays {
 		if a.forgets(r) {
@@ -218,6 +218,7 @@ func (a *account) accounted(old []Entry) map[string]bool {
 		t.from = nil
 		for _, g := range ended {
 			out[g.uid] = false // whatever they held, what is held now is held
+			a.ghosts[g.uid] = g.amounts
 		}
 	}
 	a.blurred = m.Counts == nil && a.mayCountTwice(t.held, old, air, out)
@@ -229,7 +230,7 @@ func (a *account) accounted(old []Entry) map[string]bool {
 }
 
 // mayCountTwice reports whether the amounts may account for a pod that is charged beside them, or for one that
-// ended before any report had it: they have room for it beside all pods that are known to be in them.
+// ended and is not given back: they have room for it beside all pods that are known to be in them.
 func (a *account) mayCountTwice(now map[string]int64, old []Entry, air []guess, out map[string]bool) bool {
 	total := a.known(old, air, out, func(guess) bool { return false })
 	may := func(amounts map[string]int64) bool {
@@ -237,8 +238,11 @@ func (a *account) mayCountTwice(now map[string]int64, old []Entry, air []guess, 
 		add(all, amounts, 1)
 		return len(amounts) > 0 && within(all, now)
 	}
-	return slices.ContainsFunc(air, func(g guess) bool { return !out[g.uid] && may(g.amounts) }) ||
-		slices.ContainsFunc(a.dead, func(f *flight) bool { return !a.layout.Amounts.Past[f.id.UID] && may(a.needed(f)) })
+	past := a.layout.Amounts.Past
+	maps.DeleteFunc(a.ghosts, func(uid string, amounts map[string]int64) bool { return past[uid] || !may(amounts) })
+	return len(a.ghosts) > 0 ||
+		slices.ContainsFunc(air, func(g guess) bool { return !out[g.uid] && may(g.amounts) }) ||
+		slices.ContainsFunc(a.dead, func(f *flight) bool { return !past[f.id.UID] && may(a.needed(f)) })
 }
 
 // guesses returns the pods on their way and those that ended, of which a report may account for any.
@@ -248,7 +252,7 @@ func (a *account) guesses(old []Entry) (air, ended []guess) {
 			continue
 		}
 		air = append(air, guess{uid: f.id.UID, shape: f.shape, amounts: a.needed(f), acked: f.acked != 0,
-			sure: f.acked != 0 && a.looked(f)})
+			sure: f.acked != 0 && a.looked(f), lost: f.lost})
 	}
 	for _, e := range old {
 		if _, left := a.gone[e.Pod.UID]; left {
@@ -261,6 +265,20 @@ func (a *account) guesses(old []Entry) (air, ended []guess) {
 		}
 	}
 	return air, ended
+}
+
+// maxDeparted bounds the pods that ended before any report had them and that a late report may account for.
+const maxDeparted = 6
+
+// departed returns those pods, the last ones. Each counts by itself, whatever its shape: one that runs may have come
+// instead, and that makes a difference.
+func (a *account) departed() (out []guess) {
+	for _, f := range a.dead[max(0, len(a.dead)-maxDeparted):] {
+		if !a.layout.Amounts.Past[f.id.UID] {
+			out = append(out, guess{uid: f.id.UID, shape: "ended " + f.id.UID, amounts: a.needed(f)})
+		}
+	}
+	return out
 }
 
 // looked reports whether the exporter has looked at the node since a pod was admitted: a report came between that
@@ -292,8 +310,9 @@ type guess struct {
 	uid     string
 	shape   string // of a pod on its way
 	amounts map[string]int64
-	// sure: it was admitted, and the exporter has looked since; acked: it is known to be admitted.
-	sure, acked bool
+	// sure: it was admitted, and the exporter has looked since; acked: it is known to be admitted. lost: it is not
+	// known what it holds.
+	sure, acked, lost bool
 	// stray: it ended, and had no entry of its own.
 	stray bool
 }

@@ -132,7 +132,8 @@ func (a *account) amountsOf(old []Entry, air, ended []guess) func(uid string) (a
 
 // enter counts pods that the amounts do not explain, but which the exporter must have seen. It does so as long as
 // the amounts have room for them beside all pods that are known to be there: where they have not, the exporter does
-// not count such a pod, or its reports were made before it was admitted. It reports whether there are any.
+// not count such a pod, or its reports were made before it was admitted. A pod of which it is not known what it holds
+// is counted all the same, since no prediction could stand for it. It reports whether there are any.
 func (a *account) enter(now map[string]int64, old []Entry, air []guess, open, out map[string]bool) (any bool) {
 	unexplained := func(g guess) bool { return g.sure && (open[g.uid] || !out[g.uid]) }
 	if !slices.ContainsFunc(air, unexplained) {
@@ -144,7 +145,7 @@ func (a *account) enter(now map[string]int64, old []Entry, air []guess, open, ou
 			continue
 		}
 		add(total, g.amounts, 1)
-		if out[g.uid] = within(total, now); !out[g.uid] {
+		if out[g.uid] = g.lost || within(total, now); !out[g.uid] {
 			add(total, g.amounts, -1)
 		}
 		any = any || out[g.uid]

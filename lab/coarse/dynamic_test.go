@@ -158,7 +158,7 @@ func late(t *testing.T, w *world) {
 	w.runs(t, "two")
 	w.pod(t, "late", "three", "4/4Gi")
 	w.waits(t, "three", noContainer)
-	w.report(t, named("8/32Gi 8/32Gi 8/32Gi", "node-3", "node-64", "node-250"))
+	w.report(t, named("8/32Gi 8/32Gi 8/32Gi", "node-3", "node-40", "node-63"))
 	w.runs(t, "three")
 	if err := w.Topologies.Delete(w.ctx, "late-a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
