@@ -26,11 +26,8 @@ const (
 // unless they ended; those that were bound since may be, and those that ended since may still be. either are
 // groups of pods of one name: the fingerprint is of exactly one of each.
 func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[string]bool, either [][]string) {
-	if r.Pods != nil {
+	if r.Pods != nil || r.Fingerprint == "" {
 		return r.Pods, nil
-	}
-	if r.Fingerprint == "" {
-		return nil, nil
 	}
 	pods := f.bound.on(node)
 	out := make(map[string]bool, len(pods)+len(c.ended))
@@ -59,14 +56,7 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[str
 	}
 	before := fresh[:early]
 	fresh, ended = fresh[early:], ended[len(ended)-late:]
-	var uncertain []nrt.Pod
-	for _, p := range fresh {
-		uncertain = append(uncertain, named(p, false))
-	}
-	for _, p := range ended {
-		uncertain = append(uncertain, named(p, true))
-	}
-	is, groups, ok := r.Match(sure, uncertain)
+	is, groups, ok := r.Match(sure, slices.Concat(allNamed(fresh, false), allNamed(ended, true)))
 	if !ok {
 		c.misses = min(c.misses+1, maxMisses)
 		return nil, nil
@@ -92,6 +82,13 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[str
 		return !open[p.id.UID] && p.left(out[p.id.UID])
 	})
 	return out, either
+}
+
+func allNamed(pods []*boundPod, ended bool) (out []nrt.Pod) {
+	for _, p := range pods {
+		out = append(out, named(p, ended))
+	}
+	return out
 }
 
 // uids returns the UIDs of pods at indexes, and adds them to a set.

@@ -17,8 +17,7 @@ import (
 // newAccount returns an account on which nothing is known.
 func newAccount(node string) *account {
 	return &account{mu: &sync.Mutex{}, name: node, gone: map[string]bool{}, doubts: map[string]bool{},
-		ghosts: map[string]map[string]int64{},
-		excess: map[string]bool{}, changed: make(chan struct{})}
+		ghosts: map[string]map[string]int64{}, excess: map[string]bool{}, changed: make(chan struct{})}
 }
 
 // open returns the account of a node, locked, or nil where there is none.

@@ -57,17 +57,7 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 		_, left := a.gone[e.Pod.UID]
 		return left && !in[e.Pod.UID]
 	})
-	var landed []*flight
-	rest := a.flights[:0:0]
-	for _, f := range a.flights {
-		if f.turned != 0 && in[f.id.UID] {
-			landed = append(landed, f)
-			a.landed = append(a.landed, f.id.UID)
-		} else {
-			rest = append(rest, f)
-		}
-	}
-	a.flights = rest
+	landed := a.ends(in)
 	fresh := old
 	last := b.snap.Load().Node(a.name)
 	foreseen := !a.hazy && (last == nil || !last.Unsettled) // what was predicted is all that may have come
@@ -104,6 +94,21 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 		}
 	}
 	a.tidy()
+	return out
+}
+
+// ends takes the flights that the amounts account for from those that are on their way, and returns them.
+func (a *account) ends(in map[string]bool) (out []*flight) {
+	rest := a.flights[:0:0]
+	for _, f := range a.flights {
+		if f.turned != 0 && in[f.id.UID] {
+			out = append(out, f)
+			a.landed = append(a.landed, f.id.UID)
+		} else {
+			rest = append(rest, f)
+		}
+	}
+	a.flights = rest
 	return out
 }
 

@@ -62,7 +62,8 @@ func stay(group []string, ended []guess, out map[string]bool) {
 
 // choices returns for each group the position of the pod that all ways of making the total what is held have in
 // common, or -1; nothing where there is no such way, or too many to try.
-func (a *account) choices(now, total map[string]int64, groups [][]string, known func(string) (map[string]int64, bool)) (common []int) {
+func (a *account) choices(now, total map[string]int64, groups [][]string,
+	known func(string) (map[string]int64, bool)) (common []int) {
 	n := 1
 	for _, group := range groups {
 		if n *= len(group); n > maxSets {

@@ -23,7 +23,8 @@ const maxSets = 4096
 // before others. What all of them agree on is decided; where they do not agree, or there is none, a pod has
 // come if it was admitted before the report before this one, and none has left. from are the old amounts with the
 // changes that are decided; nil where no set explains the new ones. open are the pods of which it is not decided.
-func explain(now, before map[string]int64, air, ended []guess, out map[string]bool) (from map[string]int64, open map[string]bool) {
+func explain(now, before map[string]int64, air, ended []guess,
+	out map[string]bool) (from map[string]int64, open map[string]bool) {
 	open = map[string]bool{}
 	var groups []alike
 	for _, g := range air {
