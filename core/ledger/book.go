@@ -169,7 +169,8 @@ func (b *Book) Forget(node string) {
 	b.account(a, before, counted)
 	clear(a.gone)
 	clear(a.doubts)
-	a.buried, a.dead = nil, nil
+	a.buried, a.dead, a.blurred = nil, nil, false
+	clear(a.ghosts)
 	b.withdraw(node)
 	a.wake()
 }
