@@ -93,7 +93,10 @@ func resources(n *ledger.Node, i int, free [][]topo.Device) (out v1alpha2.Resour
 		if kind == topo.Memory {
 			capacity = numa.Bytes
 		}
-		out = append(out, info(kind, resource.BinarySI, capacity, u.Allocatable(i, kind), u.FreeMemory(i, kind)))
+		// A memory manager that reserves more than a NUMA node has counts an immense amount as allocatable, since it
+		// subtracts without a sign (memorymanager/policy_static.go). No reader could make sense of that.
+		allocatable := min(u.Allocatable(i, kind), numa.Capacity(kind))
+		out = append(out, info(kind, resource.BinarySI, capacity, allocatable, min(u.FreeMemory(i, kind), allocatable)))
 	}
 	for k, r := range n.Machine.Resources() {
 		if !aligned(r) {
