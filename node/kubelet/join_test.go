@@ -3,7 +3,9 @@ package kubelet_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -147,7 +149,19 @@ func TestGroupsThatHoldingsDoNotTell(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprint(o.Groups(m, place.Rules{Memory: place.MemoryRules{Static: true}}, entries, pods))
+		got := o.Groups(m, place.Rules{Memory: place.MemoryRules{Static: true}}, entries, pods)
+		var parts []string
+		for _, at := range slices.Sorted(maps.Keys(got)) {
+			free := ""
+			for _, a := range got[at].Free {
+				free += fmt.Sprintf("{%s %d}", a.Kind, a.Bytes)
+				if a.Fractional {
+					t.Errorf("%s: a part of a byte is free", a.Kind)
+				}
+			}
+			parts = append(parts, fmt.Sprintf("%d:{%d [%s]}", at, got[at].NUMAs, free))
+		}
+		return "map[" + strings.Join(parts, " ") + "]"
 	}
 	numa := func(cells string, reserved, free int64) string {
 		return fmt.Sprintf(`{"cells":%s,"memoryMap":{"memory":{"reserved":%d,"free":%d}}}`, cells, reserved<<30, free<<30)
