@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
-	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -133,26 +133,17 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Ine
 	return out
 }
 
-// maxNUMAID is the greatest id of a NUMA node that the kubelet's managers can hold in a mask
-// (pkg/kubelet/cm/topologymanager/bitmask).
-const maxNUMAID = 63
-
-// Unusable says why the kubelet's managers fail on a machine with these rules, whatever the pod: a NUMA node
-// with an id of 64 or more fits into no mask of theirs, and the topology manager and the static memory manager
-// then end the process.
+// Unusable says why the kubelet serves no pods that need alignment on a machine with these rules, whatever they
+// are: its managers fail, or do not start.
 func Unusable(m *topo.Machine, r place.Rules) (why ledger.Inexact, is bool) {
-	if r.Topology.Policy == place.None && !r.Memory.Static {
+	reasons := place.Usable(m, r)
+	if len(reasons) == 0 {
 		return why, false
 	}
-	var beyond []idset.NUMA
-	for _, n := range m.NUMAs() {
-		if n.ID > maxNUMAID {
-			beyond = append(beyond, n.ID)
-		}
+	var parts []string
+	for _, reason := range reasons {
+		parts = append(parts, reason.Text())
 	}
-	if len(beyond) == 0 {
-		return why, false
-	}
-	return ledger.Inexact{Code: ledger.KubeletUnusable, Message: fmt.Sprintf("NUMA nodes %s: the kubelet's managers fail with ids above %d; "+
-		"use topologyManagerPolicy none and memoryManagerPolicy None", idset.Of(beyond...), maxNUMAID)}, true
+	return ledger.Inexact{Code: ledger.KubeletUnusable, Message: strings.Join(parts, "; ") +
+		"; topologyManagerPolicy none with memoryManagerPolicy None works on any machine"}, true
 }

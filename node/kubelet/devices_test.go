@@ -97,7 +97,7 @@ func TestMachinesThatNoKubeletCanUse(t *testing.T) {
 	hints, memory := place.Rules{Topology: place.TopologyRules{Policy: place.BestEffort}}, place.Rules{Memory: place.MemoryRules{Static: true}}
 	for _, r := range []place.Rules{hints, memory} {
 		why, is := kubelet.Unusable(wide, r)
-		if !is || why.Code != ledger.KubeletUnusable || !strings.Contains(why.Message, "250,255") || !strings.Contains(why.Message, "policy none") && !strings.Contains(why.Message, "Policy none") {
+		if !is || why.Code != ledger.KubeletUnusable || !strings.Contains(why.Message, "255") || !strings.Contains(why.Message, "topologyManagerPolicy none") {
 			t.Errorf("%v, %+v", is, why)
 		}
 		if _, is := kubelet.Unusable(twoNUMAs(t), r); is {
