@@ -40,6 +40,16 @@ func efforts(tb testing.TB) []effort {
 		v := place.Place(c.usage, c.pod)
 		return func() { c.usage.Hold(v.Holdings...) }
 	}
+	large := func(r place.Rules, p *place.Pod) func() func() {
+		return func() func() { u := place.NewUsage(benchMachine(tb, 16), r); return func() { place.Place(u, p) } }
+	}
+	spread := place.Rules{CPU: place.CPURules{Static: true, DistributeAcrossNUMA: true}}
+	inits := benchPod(1, 1, 1)
+	for range 100 {
+		c := inits.Containers[0]
+		c.Kind = place.Init
+		inits.Containers = append([]place.Container{c}, inits.Containers...)
+	}
 	return []effort{
 		{"again:single-numa-node", again("numas=8/single-numa-node/cpu+memory+gpu")},
 		{"again:single-numa-node,refused", again("numas=8/single-numa-node/refused")},
@@ -54,6 +64,8 @@ func efforts(tb testing.TB) []effort {
 		{"verdict:single-numa-node,refused", verdict("numas=8/single-numa-node/refused")},
 		{"verdict:restricted,refused", verdict("numas=8/restricted/refused")},
 		{"verdict:best-effort,not-aligned", verdict("numas=8/best-effort/refused")},
+		{"verdict:spread-over-16-numas", large(spread, benchPod(70, 1, 0))},
+		{"verdict:100-init-containers", large(benchRules(place.None), inits)},
 		{"hold", hold},
 	}
 }
