@@ -299,7 +299,7 @@ func (f *Feed) overdue(node string) {
 	l := v.late
 	v.sequence, v.late = l.Sequence, nil
 	f.versions[node] = v
-	f.take(l)
+	f.atPace(node, weight(l), func() { f.take(l) })
 }
 
 // LayoutGone takes a layout that was deleted. If a newer one of that name is known already, it stays.
