@@ -25,6 +25,8 @@ func (t *trial) restart() error {
 		return err
 	}
 	hazards := place.RestartHazards(u)
+	// A container had a reserved CPU on a machine with unequal cores, and has ended. Holdings do not tell.
+	returned := u.Rules.CPU.StrictReservation && t.freeCPUs().AndLen(u.Rules.CPU.Reserved) > 0
 	if err := t.real.Stop(); err != nil {
 		return err
 	}
@@ -33,6 +35,10 @@ func (t *trial) restart() error {
 	}
 	ctx := context.Background()
 	real, settle, err := lab.Reopen(ctx, t.dir, t.node.Machine, t.config, t.active, t.found())
+	if err != nil && returned {
+		t.count.restarts = counted(t.count.restarts, "did not start, as reserved CPUs were given out and came back", 1)
+		return errStopped
+	}
 	if err != nil {
 		if !slices.ContainsFunc(hazards, func(h place.Hazard) bool { return h.Stops }) {
 			return differs(aboutRestart, "the managers do not start: %v; the hazards are %v", err, hazards)
