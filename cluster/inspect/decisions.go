@@ -77,6 +77,7 @@ type Decision struct {
 	why       string
 	node      string
 	reserved  time.Time
+	turned    time.Time
 	predicted []place.Holding
 	seen      []place.Holding
 }
@@ -205,7 +206,7 @@ func (d *Decision) Reserve(node string, predicted []place.Holding) {
 
 // Turn notes that the pod may be bound, and what it will hold.
 func (d *Decision) Turn(predicted []place.Holding) {
-	d.set(func() { d.stage, d.predicted = Turned, predicted })
+	d.set(func() { d.stage, d.predicted, d.turned = Turned, predicted, d.now() })
 }
 
 // Bound notes that the pod is bound. Its node may have reported it already.

@@ -24,6 +24,8 @@ type Pod struct {
 type Attempt struct {
 	UID  string    `json:"uid"`
 	Time time.Time `json:"time"`
+	// Turned is when the pod got leave to be bound: what the scheduler received later did not count.
+	Turned time.Time `json:"turned,omitzero"`
 	// Stage is judged, reserved, turned, bound, released, confirmed, wrong or rejected.
 	Stage Stage `json:"stage"`
 	// Why says what went wrong apart from what nodes say.
@@ -106,6 +108,9 @@ func (d *Decision) view(snap *ledger.Snapshot) Attempt {
 	}
 	out := Attempt{UID: d.pod.UID, Time: d.at.UTC(), Stage: d.stage, Why: d.why, Node: d.node,
 		Predicted: containers(m, d.predicted), Seen: containers(m, d.seen), MoreNodes: d.judged.Load() > MaxNodes}
+	if !d.turned.IsZero() {
+		out.Turned = d.turned.UTC()
+	}
 	costs := map[string]int64{}
 	for i := range d.costs {
 		if c := &d.costs[i]; c.written.Load() {

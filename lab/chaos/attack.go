@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -23,8 +27,9 @@ import (
 
 // The nodes of attackers have no kubelet, and no scheduler uses them.
 const (
-	// liar is a node whose layout is written by an attacker with the node's own token.
-	liar = "liar"
+	// liar and absurd are nodes whose layouts are written by an attacker with the nodes' own tokens. A sequence is
+	// absurd: with the greatest of all, whatever is written later counts as late.
+	liar, absurd = "liar", "absurd"
 	// mute is a node that has published a layout once and answers no more.
 	mute = "mute"
 )
@@ -38,15 +43,16 @@ type attackers struct {
 	byHand  []string                  // pods that were bound by hand, oldest first
 	muted   bool                      // the layout of mute is published
 	created int
+	lies    int64 // layouts that were written
 }
 
 // ofAttackers reports whether a node is one of attackers.
-func ofAttackers(node string) bool { return node == liar || node == mute }
+func ofAttackers(node string) bool { return node == liar || node == absurd || node == mute }
 
 // admitAttackers makes the nodes of attackers, and takes the tokens of their agents.
 func (r *run) admitAttackers(ctx context.Context) error {
 	r.attackers.layouts = map[string]*client.Client{}
-	for _, name := range []string{liar, mute} {
+	for _, name := range []string{liar, absurd, mute} {
 		has := v1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("110")}
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: has, Allocatable: has},
 			Spec: v1.NodeSpec{Taints: []v1.Taint{{Key: "lab.tenon.sh/attackers", Effect: v1.TaintEffectNoSchedule}}}}
@@ -64,23 +70,15 @@ func (r *run) admitAttackers(ctx context.Context) error {
 	return nil
 }
 
-// lie writes many layouts of the liar as quickly as the API server takes them. Each lists the pods of all other nodes.
+// lie writes many layouts as quickly as the API server takes them. Each lists the pods of all other nodes. Then users
+// change some of these pods, since an update of a pod is when a scheduler looks at it again.
 func (r *run) lie(ctx context.Context) error {
-	lives, _ := r.record.all()
 	written, refused := 0, 0
 	for range 5 + r.rand.IntN(20) {
-		like, sequence := r.node(), pick[int64](r.rand, 0, 1, 1<<40, math.MaxInt64-1, math.MaxInt64)
-		of := pick(r.rand, policies...)
-		l, _ := r.record.reported(like)
-		if l == nil {
-			continue
+		l := r.falseLayout(liar, r.node(), pick(r.rand, policies...))
+		if r.rand.IntN(4) == 0 {
+			l.Name, l.Sequence = absurd, pick[int64](r.rand, 0, 1, 1<<40, math.MaxInt64-1, math.MaxInt64)
 		}
-		l = l.DeepCopy()
-		l.ObjectMeta = metav1.ObjectMeta{Name: liar}
-		l.Sequence, l.Agent.ID = sequence, fmt.Sprint("liar-", sequence)
-		l.Rules.TopologyManagerPolicy, l.Rules.TopologyManagerScope = of[0], of[1]
-		l.MemoryGroups = nil
-		l.Holdings = r.foreignHoldings(lives)
 		switch taken, err := r.writeLayout(ctx, l); {
 		case err != nil:
 			return err
@@ -90,27 +88,81 @@ func (r *run) lie(ctx context.Context) error {
 			refused++
 		}
 	}
-	r.say("%d layouts written that list %d pods of other nodes, %d refused by the API server", written, len(lives), refused)
+	r.say("%d layouts written that list the pods of other nodes, %d refused by the API server", written, refused)
+	return r.touch(ctx, r.some(8))
+}
+
+// lieAgain lists the pods that are there when a round ends and the book agrees with the managers, and has users change
+// them. Nothing else happens then, so the book must agree with the managers all the time.
+func (r *run) lieAgain(ctx context.Context) error {
+	if r.attackers.lies == 0 {
+		return nil
+	}
+	if _, err := r.writeLayout(ctx, r.falseLayout(liar, nodes[0].Name, policies[0])); err != nil {
+		return err
+	}
+	if err := r.touch(ctx, slices.Clone(r.alive)); err != nil {
+		return err
+	}
+	looks := 0
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+		lives, _ := r.record.all()
+		wrong := r.disagreements(lives)
+		if len(wrong) > 0 {
+			r.fault("a node lies, and of others the book says: %s", strings.Join(wrong, "; "))
+		}
+		looks++
+		return len(wrong) > 0 || looks == 20, nil
+	})
+}
+
+// falseLayout is the machine of one node under the name of another, with the pods of all nodes.
+func (r *run) falseLayout(name, like string, of [2]string) *v1alpha1.NodeLayout {
+	r.attackers.lies++
+	lives, _ := r.record.all()
+	l := &v1alpha1.NodeLayout{}
+	if known, _ := r.record.reported(like); known != nil {
+		l = known.DeepCopy()
+	}
+	l.ObjectMeta = metav1.ObjectMeta{Name: name}
+	l.Sequence, l.Agent.ID = r.attackers.lies, fmt.Sprint("liar-", r.attackers.lies)
+	l.Rules.TopologyManagerPolicy, l.Rules.TopologyManagerScope = of[0], of[1]
+	l.MemoryGroups = nil
+	l.Holdings = foreignHoldings(lives)
+	return l
+}
+
+// touch changes an annotation of pods that are there still.
+func (r *run) touch(ctx context.Context, names []string) error {
+	for _, name := range names {
+		patch := fmt.Appendf(nil, `{"metadata": {"annotations": {"lab.tenon.sh/touched": "%d"}}}`, r.attackers.lies)
+		err := r.try(ctx, func() error {
+			_, err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("change pod %s: %w", name, err)
+		}
+	}
 	return nil
 }
 
-// foreignHoldings are what other nodes have reported, and the pods that they have not reported yet.
-func (r *run) foreignHoldings(lives []life) (out []v1alpha1.PodHoldings) {
-	seen := map[string]bool{}
-	for _, n := range nodes {
-		if l, _ := r.record.reported(n.Name); l != nil {
-			for _, p := range l.Holdings {
-				if !seen[p.UID] {
-					out, seen[p.UID] = append(out, *p.DeepCopy()), true
-				}
-			}
-		}
-	}
+// foreignHoldings say that every pod of other nodes holds a CPU. They are valid on every machine of the lab: a layout
+// that contradicts its own machine is refused as a whole.
+func foreignHoldings(lives []life) (out []v1alpha1.PodHoldings) {
+	const first, last = 8, 39 // CPUs that every machine has and that none reserves
 	for _, l := range lives {
-		if uid := string(l.pod.UID); !seen[uid] && !l.over() {
-			out = append(out, v1alpha1.PodHoldings{Namespace: l.pod.Namespace, Name: l.pod.Name, UID: uid,
-				Containers: []v1alpha1.ContainerHolding{{Name: "c", CPUs: "4-5"}}})
+		if l.over() || l.pod.Spec.NodeName == "" || ofAttackers(l.pod.Spec.NodeName) {
+			continue
 		}
+		p := v1alpha1.PodHoldings{Namespace: l.pod.Namespace, Name: l.pod.Name, UID: string(l.pod.UID)}
+		if cpu := first + len(out); cpu <= last {
+			p.Containers = []v1alpha1.ContainerHolding{{Name: "c", CPUs: v1alpha1.IDList(fmt.Sprint(cpu))}}
+		}
+		out = append(out, p)
 	}
 	return out
 }

@@ -223,7 +223,11 @@ func (r *run) round(ctx context.Context) error {
 	if err := r.settle(ctx); err != nil {
 		return err
 	}
-	r.check(ctx)
+	if r.check(ctx) {
+		if err := r.lieAgain(ctx); err != nil {
+			r.broke("node lies", err)
+		}
+	}
 	if err := r.probe(ctx); err != nil {
 		return err
 	}

@@ -61,21 +61,26 @@ func restless(lives []life) (out []string) {
 	return out
 }
 
-// check compares the book with what the managers have, until they agree or patience ends.
-func (r *run) check(ctx context.Context) {
-	r.await(ctx, func() (wrong []string) {
+// check compares the book with what the managers have, until they agree or patience ends, and reports whether they agree.
+func (r *run) check(ctx context.Context) bool {
+	return r.await(ctx, func() []string {
 		lives, _ := r.record.all()
-		for _, n := range nodes {
-			for _, w := range r.differences(n.Name, lives) {
-				wrong = append(wrong, "node "+n.Name+": "+w)
-			}
-		}
-		return append(wrong, r.waitInVain(ctx, lives)...)
+		return append(r.disagreements(lives), r.waitInVain(ctx, lives)...)
 	})
 }
 
-// await asks until nothing is wrong, and notes what still is when patience ends.
-func (r *run) await(ctx context.Context, wrong func() []string) {
+// disagreements is where the book differs from what the managers of all nodes have.
+func (r *run) disagreements(lives []life) (wrong []string) {
+	for _, n := range nodes {
+		for _, w := range r.differences(n.Name, lives) {
+			wrong = append(wrong, "node "+n.Name+": "+w)
+		}
+	}
+	return wrong
+}
+
+// await asks until nothing is wrong, and notes what still is when patience ends. It reports whether nothing is.
+func (r *run) await(ctx context.Context, wrong func() []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var last []string
@@ -88,7 +93,7 @@ func (r *run) await(ctx context.Context, wrong func() []string) {
 		if took := time.Since(began); took > patience/4 {
 			r.say("agreed only after %s", took.Round(time.Millisecond))
 		}
-		return
+		return true
 	}
 	for _, w := range last {
 		r.fault("%s", w)
@@ -96,6 +101,7 @@ func (r *run) await(ctx context.Context, wrong func() []string) {
 	for _, n := range nodes {
 		r.say("what is known of it\n%s", r.knowledge(ctx, n.Name))
 	}
+	return false
 }
 
 // differences is where the book differs from what the managers of a node have, and what of it is not settled.

@@ -48,10 +48,10 @@ func (r *run) gather(l life) {
 // evidence is what is left of a decision: there is nothing to see of it later on.
 type evidence struct {
 	text    string
-	decided time.Time // when the scheduler began to decide on the pod; zero where it was another one that did
+	decided time.Time // when the pod got its turn; zero where it needed none, or another scheduler remembers it
 }
 
-// decided is when the scheduler began the decision by which a pod was bound. r.mu must be held.
+// decided is when the pod got its turn in the decision by which it was bound. r.mu must be held.
 func (r *run) decided(l life) time.Time {
 	w := httptest.NewRecorder()
 	path := inspect.Prefix + "pods/" + l.pod.Namespace + "/" + l.pod.Name
@@ -62,7 +62,7 @@ func (r *run) decided(l life) time.Time {
 	}
 	for _, a := range p.Decisions {
 		if a.UID == string(l.pod.UID) && a.Node == l.pod.Spec.NodeName && a.Time.Before(l.bound.at) {
-			return a.Time
+			return a.Turned
 		}
 	}
 	return time.Time{}

@@ -39,10 +39,10 @@ const (
 	again blame = "the pod ran, and a restarted kubelet refused it"
 )
 
-// A scheduler knew what it had received when it began to decide on a pod. It may have decided again while the pod
-// waited for its turn, so it also knew what it had received long before the binding was stored.
+// A scheduler knew what it had received when the pod got its turn. A scheduler that has ended does not tell when that was:
+// then it is taken for a while before the binding was stored.
 const (
-	// lag is how long it may take from the last decision until the binding is in the store.
+	// lag is how long it may take from the turn until the binding is in the store.
 	lag = 500 * time.Millisecond
 	// skew is how much later than the recorded time the scheduler's own handler may receive an object.
 	skew = 50 * time.Millisecond
@@ -84,7 +84,7 @@ type scene struct {
 	admissions  []admission                      // oldest first
 	received    *deliveries                      // of the scheduler that bound the pod
 	agentSince  func(agent string) (t time.Time) // when an agent's process wrote its first layout
-	decided     time.Time                        // when the scheduler began to decide on the pod, or zero
+	decided     time.Time                        // when the pod got its turn, or zero
 }
 
 // judge says of a refused pod whether that could have been known. It takes away what the scheduler had not received

@@ -34,8 +34,8 @@ type without struct{ foreign, ended, rules, stale, unplugged bool }
 // find finds out what the scheduler had not received.
 func (t *trial) find() {
 	by := t.life.bound.at.Add(-lag)
-	if began := t.decided.Add(-skew); !t.decided.IsZero() && began.After(by) {
-		by = began
+	if !t.decided.IsZero() {
+		by = t.decided.Add(-skew)
 	}
 	t.foreign, t.ended = map[string]bool{}, map[string]bool{}
 	for _, l := range t.lives {
