@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,22 +12,24 @@ import (
 func TestSignalEndsAStuckAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		stopped, code := false, -1
-		endAfter(ctx, func() { stopped = true }, func(c int) { code = c })
+		var stopped atomic.Bool
+		var code atomic.Int64
+		code.Store(-1)
+		endAfter(ctx, func() { stopped.Store(true) }, func(c int) { code.Store(int64(c)) })
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if stopped || code != -1 {
-			t.Errorf("before any signal: stopped %v, exit %d", stopped, code)
+		if stopped.Load() || code.Load() != -1 {
+			t.Errorf("before any signal: stopped %v, exit %d", stopped.Load(), code.Load())
 		}
 		cancel()
 		synctest.Wait()
-		if !stopped || code != -1 {
-			t.Errorf("after the signal: stopped %v, exit %d", stopped, code)
+		if !stopped.Load() || code.Load() != -1 {
+			t.Errorf("after the signal: stopped %v, exit %d", stopped.Load(), code.Load())
 		}
 		time.Sleep(stopTime)
 		synctest.Wait()
-		if code != 1 {
-			t.Errorf("%s after the signal: exit %d", stopTime, code)
+		if code.Load() != 1 {
+			t.Errorf("%s after the signal: exit %d", stopTime, code.Load())
 		}
 	})
 }
