@@ -38,7 +38,7 @@ type Source struct {
 	// Mix is what the cluster usually runs, or nil.
 	Mix func() *score.Mix
 	Now func() time.Time
-	// Healthy returns what is not running yet, or any more; nil: everything always runs.
+	// Healthy returns an error that names the parts that do not run. A nil function means that all parts run.
 	Healthy func() error
 }
 

@@ -230,7 +230,7 @@ type wideNode struct {
 	signed  bool
 	// hides: some pods are not in the API server, so that reports are never explained by those that are.
 	hides bool
-	// stages: pods have init containers, of which exporters do not report what they leave.
+	// stages: pods have init containers. Exporters do not report what those leave behind.
 	stages bool
 	next   int
 	// written is the last object as text; late are objects that are on their way.

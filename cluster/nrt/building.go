@@ -25,7 +25,7 @@ const (
 	remoteDistance = 20
 )
 
-// noDevice is the id that stands for a resource of which every zone lists 0.
+// noDevice is the id of the placeholder device of a resource that every zone lists with 0.
 const noDevice = "none"
 
 // describe fills in what the machine is made of.

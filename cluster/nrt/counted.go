@@ -221,7 +221,7 @@ func choices(n, k int) iter.Seq[[]int] {
 	}
 }
 
-// ambiguous returns the pods of each name of which a set has some but not all.
+// ambiguous groups the pods by name, and returns the groups that are only partly in the set.
 func (s *search) ambiguous(set []bool) (out [][]int) {
 	type key struct{ namespace, name string }
 	group := map[key][]int{}

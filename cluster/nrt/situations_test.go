@@ -81,8 +81,8 @@ const (
 	fullZone1 = "cpu 32 0,memory 64Gi 0,hugepages-2Mi 512Mi 0,vendor/nic 32 0"
 )
 
-// Objects of which allocatable was never set are those by which schedulers of this format are tried. Capacity counts
-// as allocatable there, so that every pod finds what is available, and nothing else.
+// Other schedulers that read this format are tested with objects whose allocatable was never set. Capacity then
+// counts as allocatable, so that a pod finds what is available and nothing else.
 func TestPodsWhereAllocatableWasNeverSet(t *testing.T) {
 	container, pod := v1alpha2.SingleNUMANodeContainerLevel, v1alpha2.SingleNUMANodePodLevel
 	bestEffort := v1alpha2.BestEffortContainerLevel

@@ -16,11 +16,11 @@ import (
 // thousand containers from anybody who may create pods.
 
 const (
-	// maxContainers bounds all containers of a pod of which at least one needs alignment. [place.MaxContainers] bounds
-	// those that need it; the others cost little, and may be thousands.
+	// maxContainers bounds all containers of a pod that has at least one container that needs alignment.
+	// [place.MaxContainers] bounds the containers that need alignment; the others cost little each.
 	maxContainers = 1000
-	// maxIndexed bounds the containers of pods of which all nodes are asked in advance. Of larger pods kube-scheduler
-	// asks nodes until enough fit, on several CPUs at once.
+	// maxIndexed bounds the containers of a pod for which PreFilter asks all nodes in advance. For a larger pod
+	// kube-scheduler runs Filter on nodes until enough fit, on several CPUs at once.
 	maxIndexed = 16
 	// fewNodes is how many nodes are named for a large pod, and maxAsked bounds the containers that are judged to
 	// find them.

@@ -201,7 +201,7 @@ func TestNothingRawOfAPodLeavesTheScheduler(t *testing.T) {
 	}
 }
 
-// A node that refuses a pod, or gives it something else, is told of with what it holds.
+// The log line about a refused or differently served pod quotes every name in what the node holds.
 func TestNothingRawOfAnOutcomeLeavesTheScheduler(t *testing.T) {
 	for _, result := range []ledger.Result{ledger.Wrong, ledger.Rejected} {
 		o := newOutlets(t)

@@ -30,7 +30,7 @@ type notices struct {
 	judge func(node string)
 
 	mu sync.Mutex
-	// last is what was told last of the nodes of which there was something to tell.
+	// last has the last notice of every node that has one.
 	last map[string]notice
 }
 
@@ -74,7 +74,7 @@ func (n *notices) reported(l *v1alpha1.NodeLayout) {
 	}
 }
 
-// dangers are the hazards of a restart that are sure. Others are not worth an event, and are told by kubectl tenon.
+// dangers returns the restart hazards that are certain. The others get no event; kubectl tenon shows them.
 func dangers(n *ledger.Node) []place.Hazard {
 	if n.Quality != ledger.Exact || n.Usage == nil {
 		return nil

@@ -83,7 +83,7 @@ func TestNodesThatBecomeInexactAreToldOfOnce(t *testing.T) {
 	o.told()
 }
 
-// A node filled so that its kubelet does not survive a restart runs well until then: nobody else says so.
+// A node may be filled so that its kubelet does not survive a restart. It runs well until then, so an event says it.
 func TestNodesWhoseKubeletWouldNotRestartAreNamed(t *testing.T) {
 	o := newOutlets(t)
 	full := bind(cpus("p", 31), "n")

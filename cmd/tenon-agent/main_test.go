@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An agent that waits for something that never comes ends all the same when it is told to stop.
+// An agent that waits for something that never comes still ends after a signal.
 func TestSignalEndsAStuckAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

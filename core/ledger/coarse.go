@@ -24,8 +24,8 @@ import (
 type totals struct {
 	held map[string]int64
 	at   int // the moment of the report
-	// from are the amounts that the pods explain of which it is known whether the report accounts for them.
-	// With some of the other pods they are held; nil where no pods explain held.
+	// from has the amounts of the pods that the report certainly accounts for. Together with some of the pods that
+	// it may account for they make held; from is nil where no choice of pods does.
 	from map[string]int64
 }
 
@@ -250,7 +250,7 @@ func (a *account) mayCountTwice(now map[string]int64, old []Entry, air []guess, 
 		slices.ContainsFunc(a.dead, func(f *flight) bool { return !past[f.id.UID] && may(a.needed(f)) })
 }
 
-// guesses returns the pods on their way and those that ended, of which a report may account for any.
+// guesses returns the assumed pods and the pods that ended. A report may account for any of them.
 func (a *account) guesses(old []Entry) (air, ended []guess) {
 	for _, f := range a.flights {
 		if f.turned == 0 {

@@ -8,9 +8,9 @@ import (
 // This file decides about pods by the amounts of the node as a whole, where neither names nor the change of the
 // amounts decide.
 
-// choose decides for each group of pods of one name which of them the amounts account for: in every way in which
-// one pod of each group and all other pods that are counted have the amounts together. Of groups of which that
-// does not decide, a pod that is sure is counted; where there is none, nobody is known to have come or left.
+// choose decides which pod of each group of equal names the amounts account for. It looks at every choice of one
+// pod per group that, with all other counted pods, adds up to the amounts. Where several pods of a group remain
+// possible, it counts one that is sure; where none is sure, the group stays undecided.
 func (a *account) choose(now map[string]int64, old []Entry, air, ended []guess, out map[string]bool) {
 	groups := a.layout.Amounts.Either
 	if len(groups) == 0 {
