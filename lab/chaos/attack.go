@@ -93,7 +93,8 @@ func (r *run) lie(ctx context.Context) error {
 }
 
 // lieAgain lists the pods that are there when a round ends and the book agrees with the managers, and has users change
-// them. Nothing else happens then, so the book must agree with the managers all the time.
+// them. Pods may still end or start, so the book may differ for a moment. It has to agree again, and to stay so: nobody
+// corrects the lie, so what a lie does to other nodes stays.
 func (r *run) lieAgain(ctx context.Context) error {
 	if r.attackers.lies == 0 {
 		return nil
@@ -104,16 +105,26 @@ func (r *run) lieAgain(ctx context.Context) error {
 	if err := r.touch(ctx, slices.Clone(r.alive)); err != nil {
 		return err
 	}
-	looks := 0
-	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+	patient, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	const enough = 20 // looks in a row, a tenth of a second apart
+	agreed, last := 0, []string(nil)
+	err := wait.PollUntilContextCancel(patient, 100*time.Millisecond, true, func(context.Context) (bool, error) {
 		lives, _ := r.record.all()
-		wrong := r.disagreements(lives)
-		if len(wrong) > 0 {
-			r.fault("a node lies, and of others the book says: %s", strings.Join(wrong, "; "))
+		if wrong := r.disagreements(lives); len(wrong) > 0 {
+			agreed, last = 0, wrong
+			return false, nil
 		}
-		looks++
-		return len(wrong) > 0 || looks == 20, nil
+		agreed++
+		return agreed == enough, nil
 	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		r.fault("a node lies, and of others the book says: %s", strings.Join(last, "; "))
+	}
+	return nil
 }
 
 // falseLayout is the machine of one node under the name of another, with the pods of all nodes.
