@@ -70,21 +70,15 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 			fresh = append(fresh[:len(fresh):len(fresh)], Entry{Pod: f.id, Source: Counted, Holdings: hs})
 		}
 	}
-	entries, agrees := a.attribute(fresh)
-	if !agrees {
-		if entries, agrees = a.attribute(old); !agrees {
-			entries, _ = a.attribute(nil)
-		}
-		agrees = false
-	}
+	entries, agrees := a.entries(old, fresh, in)
 	a.layout.Entries = entries
 	for _, f := range raised {
 		if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Pod.UID == f.id.UID }) {
-			a.strays = append(a.strays[:len(a.strays):len(a.strays)], resident{f.id, f.pod})
+			a.strays = append(a.strays[:len(a.strays):len(a.strays)], resident{id: f.id, pod: f.pod})
 		}
 	}
 	for _, f := range landed {
-		a.counted[f.id.UID] = resident{f.id, f.pod}
+		a.counted[f.id.UID] = resident{id: f.id, pod: f.pod}
 		if foreseen && f.certain(a.layout.Machine) {
 			o := Outcome{Node: a.name, Pod: f.id, Result: Wrong, Predicted: f.holdings(), Foreign: f.foreign}
 			if agrees {

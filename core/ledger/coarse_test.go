@@ -347,3 +347,38 @@ func TestALateReportOfAPodThatEnded(t *testing.T) {
 	b.Report("n", amounts(t, 4, 0, map[string]bool{id(1).UID: true}))
 	wantFree(t, b, 26, 30)
 }
+
+// An exporter may see the end of a pod before anybody tells of it. A report that has no room for the pod is without
+// it, so its end gives nothing back that later reports show.
+func TestAReportMaySeeAnEndBeforeItIsTold(t *testing.T) {
+	b := New()
+	b.Report("n", amounts(t, 0, 0, nil))
+	fly(t, b, 0, square(3))
+	b.Report("n", amounts(t, 3, 0, map[string]bool{id(0).UID: true}))
+	b.Report("n", amounts(t, 0, 0, nil))
+	wantFree(t, b, 30, 30)
+	fly(t, b, 1, square(6))
+	b.Release(id(0).UID)
+	wantFree(t, b, 24, 30)
+	b.Report("n", amounts(t, 6, 0, nil))
+	wantFree(t, b, 24, 30)
+	if n := b.Snapshot().Node("n"); len(n.Others) > 0 || n.Unsettled {
+		t.Errorf("the pod is thought to be in the amounts: %d other states, unsettled is %v", len(n.Others), n.Unsettled)
+	}
+}
+
+// A report that says that it accounts for such a pod ends the doubt.
+func TestAPodThatIsCountedAgainIsGivenBack(t *testing.T) {
+	b := New()
+	b.Report("n", amounts(t, 0, 0, nil))
+	fly(t, b, 0, square(3))
+	counted := map[string]bool{id(0).UID: true}
+	b.Report("n", amounts(t, 3, 0, counted))
+	b.Report("n", amounts(t, 0, 0, nil))
+	b.Report("n", amounts(t, 3, 0, counted))
+	wantFree(t, b, 27, 30)
+	b.Release(id(0).UID)
+	wantFree(t, b, 30, 30)
+	b.Report("n", amounts(t, 0, 0, map[string]bool{}))
+	wantFree(t, b, 30, 30)
+}

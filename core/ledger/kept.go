@@ -30,6 +30,8 @@ const maxKept = 8
 type resident struct {
 	id  PodID
 	pod *place.Pod
+	// absent: a report since may be without it, see absent.go.
+	absent bool
 }
 
 // Begun notes that a container of a pod has started that comes after its init containers: the memory

@@ -15,7 +15,7 @@ const maxStrays = 3
 
 // stray notes the end of a pod that is counted without an entry of its own.
 func (a *account) stray(uid string) {
-	if r, ok := a.counted[uid]; ok && a.layout != nil && a.layout.Amounts != nil {
+	if r, ok := a.counted[uid]; ok && !r.absent && a.layout != nil && a.layout.Amounts != nil {
 		a.strays = append(a.strays[:len(a.strays):len(a.strays)], r)
 	}
 }
