@@ -50,6 +50,17 @@ func oversized(p *place.Pod) string {
 	return ""
 }
 
+// tooLarge is oversized for pods whose class the API server has set, without reading a container: queueing hints ask it
+// for every waiting pod at every event. All containers of a Guaranteed pod name memory (qos.ComputePodQOS), so all need
+// alignment. It is "" where the containers have to be read.
+func tooLarge(pod *v1.Pod) string {
+	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
+	if n <= place.MaxContainers || pod.Status.QOSClass != v1.PodQOSGuaranteed || pod.Spec.Resources != nil {
+		return ""
+	}
+	return place.Reason{Code: place.TooComplex, Want: int64(n), Have: place.MaxContainers}.Text()
+}
+
 // large reports whether a node's answer about the pod takes long.
 func (s *state) large() bool { return len(s.pod.Containers) > maxIndexed }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -61,6 +62,21 @@ func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
 	fits(t, filter(t, p, cycle(t, p, many("q", place.MaxContainers-1)), "n"))
 	if _, status := p.PreFilter(t.Context(), framework.NewCycleState(), shared(podOf("r", "cpu=100m"), 7000), nil); !status.IsSkip() {
 		t.Errorf("a pod that nobody would align: status %v", status)
+	}
+}
+
+// Events of other objects are many, and every waiting pod is asked about each: the containers of a pod that is too large
+// are not read for that. Nobody could read those of this one.
+func TestContainersOfATooLargePodAreNotRead(t *testing.T) {
+	pod := many("p", place.MaxContainers)
+	pod.Status.QOSClass = v1.PodQOSGuaranteed
+	pod.Spec.InitContainers[0].Resources.Requests[v1.ResourceMemory] = resource.MustParse("-1")
+	want := "pod has 129 containers that need alignment, more than 128; use fewer containers"
+	if _, status := translate(pod); status.Message() != want {
+		t.Errorf("status %v, want %s", status, want)
+	}
+	if pod.Spec.InitContainers = pod.Spec.InitContainers[1:]; tooLarge(pod) != "" {
+		t.Error("a pod within the bound is too large")
 	}
 }
 

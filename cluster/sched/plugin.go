@@ -245,6 +245,9 @@ func (s *state) takes(n *ledger.Node) bool {
 
 // translate reads a pod; a status is returned where it asks for what is not understood.
 func translate(pod *v1.Pod) (*state, *fwk.Status) {
+	if why := tooLarge(pod); why != "" {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
 	cp, err := kube.Pod(pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
