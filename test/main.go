@@ -92,7 +92,7 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	if !raceHeavy {
 		errs = append(errs, r.step(ctx, "vet", "vet", "./..."),
 			r.test(ctx, "light", race, args, light),
-			r.step(ctx, "every interleaving", "test", "./core/ledger", "-run", "TestEveryInterleaving", "-model.depth", "1"),
+			r.step(ctx, "every interleaving", "test", "-timeout", "40m", "./core/ledger", "-run", "TestEveryInterleaving", "-model.depth", "1"),
 			r.step(ctx, "effort of the core", "run", "./test/effort"))
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
