@@ -29,7 +29,7 @@ const (
 	Match = "NodeResourceTopologyMatch"
 )
 
-// What to do with a node of which too little is known: UnknownNodes, CoarseNodes, SilentNodes and InexactNodes.
+// What to do with a node that is not known well enough: UnknownNodes, CoarseNodes, SilentNodes and InexactNodes.
 const (
 	Allow  = "Allow"  // let pods in, as a scheduler that knows nothing of numas would; prefer known nodes
 	Refuse = "Refuse" // keep pods that need alignment away

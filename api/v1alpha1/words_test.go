@@ -22,7 +22,7 @@ func TestFormsAreTheirPatterns(t *testing.T) {
 	}
 }
 
-// hostile are texts that do something to a terminal, or to whoever reads it.
+// hostile has texts that change a terminal, or that mislead a reader.
 var hostile = []string{"a\x1b]0;x\ab", "a\rb", "a\nb", "a\x7fb", "a\u009bb", "a\u202eb", "a\u2066b", "a\u2028b", "a\ufeffb", "a\xffb", "a b", "a\x00b"}
 
 // Nothing that a node sends reaches a log or a terminal as it is, but as a quotation.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -59,6 +60,15 @@ func tooLarge(pod *v1.Pod) string {
 		return ""
 	}
 	return place.Reason{Code: place.TooComplex, Want: int64(n), Have: place.MaxContainers}.Text()
+}
+
+// exceedsBudget reports whether the pod is refused for its size. It reads the containers only where it has to.
+func exceedsBudget(pod *v1.Pod) bool {
+	if tooLarge(pod) != "" {
+		return true
+	}
+	cp, err := kube.Pod(pod)
+	return err == nil && oversized(cp) != ""
 }
 
 // large reports whether a node's answer about the pod takes long.

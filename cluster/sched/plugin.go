@@ -51,7 +51,7 @@ type Plugin struct {
 	metrics   *schedulerMetrics
 	odd       *once
 	lines     *lineLimit // nil in tests: nothing is bounded
-	demands   *once      // kinds of pods with demands of which nodes were asked
+	demands   *once      // kinds of pods with demands that nodes were asked about
 	usual     *usual
 	handle    fwk.Handle // nil in tests that serve no API
 	// percentage is percentageOfNodesToScore of profiles that do not say it; 0: kube-scheduler decides.

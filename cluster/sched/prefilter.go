@@ -17,7 +17,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	}
 	s, status := translate(pod)
 	if status != nil {
-		if cp, err := kube.Pod(pod); tooLarge(pod) != "" || err == nil && oversized(cp) != "" {
+		if exceedsBudget(pod) {
 			p.metrics.exceeds(budgetPod)
 		}
 		return nil, p.begin(pod).failed(status)

@@ -18,7 +18,7 @@ const (
 	// is what a placement costs. It takes some 25 ms.
 	maxEffort = 8 << 10
 	// maxFollowed bounds the pods on their way to one node that are followed, maxContainers their containers. A
-	// kubelet runs 110 pods unless it is told otherwise.
+	// kubelet runs at most 110 pods by default.
 	maxFollowed   = 256
 	maxContainers = 16 << 10
 )
