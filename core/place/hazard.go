@@ -1,6 +1,10 @@
 package place
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/tenon-numa/tenon/core/topo"
+)
 
 // HazardCode names what goes wrong when a kubelet restarts. The codes are stable: events, the CLI and
 // metrics may use them.
@@ -25,10 +29,12 @@ const (
 	// CPUs than are free in whole cores, and their pods end with SMTAlignmentError
 	// (cpumanager/policy_static.go, Allocate; kubernetes issue 129078; mended in 1.37).
 	SMTReadmission HazardCode = "smt-readmission"
-	// TopologyReadmission: under restricted and align-by-socket a container has CPUs on other NUMA nodes than
-	// its memory. The kubelet makes hints for a running pod of what it holds, which then do not agree, and the
-	// pod ends with TopologyAffinityError (cpumanager/policy_static.go, GetTopologyHints;
-	// memorymanager/policy_static.go, regenerateHints).
+	// TopologyReadmission: under restricted and align-by-socket the kubelet takes a container's CPUs from all of
+	// a socket. They may lie on other NUMA nodes than the container's memory, or on more NUMA nodes and sockets
+	// than so many CPUs need. When the kubelet restarts, it makes hints for a running pod from what the pod
+	// holds. Such hints do not agree, or are not preferred, and the pod ends with TopologyAffinityError
+	// (cpumanager/policy_static.go, GetTopologyHints and isHintSocketAligned; memorymanager/policy_static.go,
+	// regenerateHints).
 	TopologyReadmission HazardCode = "topology-readmission"
 	// InitDevices: a pod holds devices of an init container. Where that container has ended, the kubelet
 	// asks for the devices again before their plugin has registered, and the pod ends with
@@ -70,7 +76,7 @@ func (h Hazard) Text() string {
 			"%d are free in whole cores; free as many before a restart, or upgrade to 1.37", h.Want, h.Have)
 	case TopologyReadmission:
 		return "kubelet restart may end pods with TopologyAffinityError: under align-by-socket a container has " +
-			"CPUs on other NUMA nodes than its memory"
+			"CPUs on other NUMA nodes than its memory, or on more than it needs"
 	case InitDevices:
 		return "kubelet restart may end pods with UnexpectedAdmissionError: an init container has ended " +
 			"and its pod holds its devices"
@@ -114,7 +120,7 @@ type risk struct {
 	reserved    bool  // a container holds a reserved CPU
 	overlap     bool  // blocks on different sets of NUMA nodes share one of them
 	tables      bool  // what the memory manager records does not follow from its blocks
-	apart       bool  // under align-by-socket: a container has CPUs on other NUMA nodes than its memory
+	apart       bool  // what TopologyReadmission says is so of a container
 	initDevices bool  // an init container holds devices
 }
 
@@ -127,9 +133,34 @@ func (r *risk) hold(u *Usage, h *Holding) {
 		return
 	}
 	on := u.Machine.MaskOfCPUs(h.CPUs)
+	r.apart = r.apart || scattered(u.Machine, on, int64(h.CPUs.Len()))
 	for _, b := range h.Memory {
 		r.apart = r.apart || on&^b.NUMAs != 0
 	}
+}
+
+// scattered reports whether a hint of just these NUMA nodes, for so many CPUs on them, is not preferred under
+// align-by-socket: fewer NUMA nodes have as many CPUs, and the mask spans more sockets than these need.
+func scattered(m *topo.Machine, on topo.Mask, cpus int64) bool {
+	if on.Len() < 2 {
+		return false
+	}
+	whole := make([]int64, len(m.NUMAs()))
+	for i := range whole {
+		whole[i] = int64(m.NUMAs()[i].CPUs.Len())
+	}
+	least := fewestOf(whole, cpus)
+	perSocket := m.WithCPUs().Len() / len(m.Sockets())
+	if least >= on.Len() || perSocket == 0 {
+		return least < on.Len()
+	}
+	spans := 0
+	for _, s := range m.Groups(topo.Sockets) {
+		if m.MaskOfCPUs(s.CPUs)&on != 0 {
+			spans++
+		}
+	}
+	return spans > (least+perSocket-1)/perSocket
 }
 
 // tablesDiffer reports whether a memory manager with the tables of b refuses the blocks of a: the group of
