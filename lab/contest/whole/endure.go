@@ -83,7 +83,7 @@ func (a *arena) endure(ctx context.Context, c Contender, x Attack) (e Endured, e
 		return e, err
 	}
 	defer seen.stop()
-	p, _, err := c.start(s.dir, s.plane, a.QPS)
+	p, address, err := c.start(s.dir, s.plane, a.QPS)
 	if err != nil {
 		return e, err
 	}
@@ -101,6 +101,11 @@ func (a *arena) endure(ctx context.Context, c Contender, x Attack) (e Endured, e
 	layouts, err := client.New(s.plane.admin)
 	if err != nil {
 		return e, err
+	}
+	if a.Profiles != "" {
+		profiling, cancel := context.WithCancel(ctx)
+		done := a.profile(profiling, c.Name+" "+x.By+" "+x.Name, s, address)
+		defer func() { cancel(); err = errors.Join(err, <-done) }()
 	}
 	attacked, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)

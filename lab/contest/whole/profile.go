@@ -16,14 +16,14 @@ import (
 // profileSeconds is how long a profile is taken.
 const profileSeconds = 8
 
-// profile takes a profile of the CPU time of a scheduler that has just started, and writes it to a file; the
+// profile takes a profile of a scheduler's CPU time from now on, and writes it to a file of the given name; the
 // context ends the attempt.
-func (a *arena) profile(ctx context.Context, c Contender, s *stage, address string) <-chan error {
+func (a *arena) profile(ctx context.Context, of string, s *stage, address string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		text, err := fetchProfile(ctx, s, address)
 		if err == nil && len(text) > 0 {
-			name := strings.ReplaceAll(fmt.Sprintf("%s-%d.pprof", c.Name, len(a.cluster.Nodes)), " ", "-")
+			name := strings.ReplaceAll(fmt.Sprintf("%s-%d.pprof", of, len(a.cluster.Nodes)), " ", "-")
 			err = os.WriteFile(filepath.Join(a.Profiles, name), text, 0o644)
 		}
 		done <- err

@@ -170,7 +170,7 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 	defer func() { err = errors.Join(err, p.stop()) }()
 	if a.Profiles != "" {
 		profiling, cancel := context.WithCancel(ctx)
-		done := a.profile(profiling, c, s, address)
+		done := a.profile(profiling, c.Name, s, address)
 		defer func() { cancel(); err = errors.Join(err, <-done) }()
 	}
 	if end.cut, err = a.bind(ctx, began, p, s, seen, r); err != nil {

@@ -128,7 +128,7 @@ func (f flags) underAttack(ctx context.Context, schedulers []whole.Contender, no
 		schedulers = append(schedulers, old)
 	}
 	got, err := whole.Endure(ctx, whole.Options{Size: contest.Size{Nodes: nodes, Full: f.full}, Seed: f.seed, Contenders: schedulers,
-		Rounds: 1, QPS: f.qps, Progress: say}, attacks)
+		Rounds: 1, QPS: f.qps, Profiles: f.profiles, Progress: say}, attacks)
 	fmt.Println(where() + "\n\n" + whole.ReportEndured(got))
 	return err
 }
