@@ -106,6 +106,7 @@ var budget = map[string]string{
 	"golang.org/x/term":                   "Whether the output is a terminal, and how wide.",
 	"golang.org/x/tools":                  "The txtar format, in which the snapshot of a machine is one text file.",
 	"google.golang.org/grpc":              "The kubelet's podresources and device plugin services.",
+	"github.com/tenon-numa/tenon/core":    "Floor 0, a module of its own so that programs with other Kubernetes libraries can import it.",
 	"k8s.io/api":                          "Pod, Node and the other objects of the API server.",
 	"k8s.io/apiextensions-apiserver":      "The lab installs CustomResourceDefinitions.",
 	"k8s.io/apimachinery":                 "Object metadata, quantities, schemes.",

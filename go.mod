@@ -3,6 +3,7 @@ module github.com/tenon-numa/tenon
 go 1.26.0
 
 require (
+	github.com/tenon-numa/tenon/core v0.1.0
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/go-logr/logr v1.4.3
 	github.com/google/cadvisor v0.56.2
@@ -37,6 +38,7 @@ require (
 )
 
 require (
+	github.com/tenon-numa/tenon/core v0.1.0
 	cel.dev/expr v0.25.1 // indirect
 	cyphar.com/go-pathrs v0.2.2 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20230124172434-306776ec8161 // indirect

@@ -1,6 +1,7 @@
 package tenon_test
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -58,7 +59,7 @@ func (p pkg) at(n ast.Node) string {
 
 var tree = sync.OnceValues(parseTree)
 
-// packages returns every package of the module in ascending order of path.
+// packages returns every package of the workspace in ascending order of path.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	out, err := tree()
@@ -71,13 +72,17 @@ func packages(t *testing.T) []pkg {
 func parseTree() ([]pkg, error) {
 	fset := token.NewFileSet()
 	byPath := map[string]*pkg{}
-	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+	work, err := os.ReadFile("go.work")
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if d.IsDir() {
 			hidden := name != "." && strings.HasPrefix(d.Name(), ".")
-			if hidden || d.Name() == "testdata" || name == "bin" || name != "." && nested(name) {
+			if hidden || d.Name() == "testdata" || name == "bin" || name != "." && apart(name, work) {
 				return fs.SkipDir
 			}
 			return nil
@@ -108,8 +113,10 @@ func parseTree() ([]pkg, error) {
 	return out, nil
 }
 
-// nested reports whether a folder is a module of its own: another version of Kubernetes is its own affair.
-func nested(folder string) bool {
-	_, err := os.Stat(filepath.Join(folder, "go.mod"))
-	return err == nil
+// apart reports whether a folder is a module that go.work does not use: another version of Kubernetes is its own affair.
+func apart(folder string, work []byte) bool {
+	if _, err := os.Stat(filepath.Join(folder, "go.mod")); err != nil {
+		return false
+	}
+	return !bytes.Contains(work, []byte("\t./"+filepath.ToSlash(folder)+"\n"))
 }

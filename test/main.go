@@ -1,4 +1,4 @@
-// Command test runs every test of the module in the order in which failures are cheapest to learn of:
+// Command test runs every test of the modules in go.work in the order in which failures are cheapest to learn of:
 // go vet, then under the race detector every package that does not link a kubelet or an API server, what
 // answers of the core cost beside what they did, then the others, and last those that boot real nodes. First of all it gets the Debian packages that some
 // tests need.
@@ -90,7 +90,7 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	}
 	errs := []error{raceErr}
 	if !raceHeavy {
-		errs = append(errs, r.step(ctx, "vet", "vet", "./..."),
+		errs = append(errs, r.step(ctx, "vet", "vet", "work"),
 			r.test(ctx, "light", race, args, light),
 			r.step(ctx, "every interleaving", "test", "-timeout", "40m", "./core/ledger", "-run", "TestEveryInterleaving", "-model.depth", "1"),
 			r.step(ctx, "effort of the core", "run", "./test/effort"))
@@ -221,11 +221,11 @@ func lacking(env []string, look func(string) (string, error)) string {
 	return ""
 }
 
-// packages lists the packages that have tests: light ones, and heavy ones whose test program links
+// packages lists the packages of the workspace that have tests: light ones, and heavy ones whose test program links
 // k8s.io/kubernetes. The trial is neither.
 func packages(ctx context.Context) (light, heavy []string, err error) {
 	const format = `{{.ImportPath}}{{range .Deps}} {{.}}{{end}}`
-	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-f", format, "./...")
+	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-f", format, "work")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
