@@ -45,8 +45,8 @@ type trial struct {
 	looped  bool
 
 	chain chain
-	// unnoticed: pods have ended, and the managers have not looked since. mingled: some had memory beside
-	// groups of NUMA nodes, and it is chance in which order the managers free that.
+	// unnoticed: pods have ended, and the managers have not looked since. mingled: some had memory on several NUMA
+	// nodes, or there were groups of these, and it is chance in which order the managers free that.
 	unnoticed, mingled bool
 	// failed are the resources whose plugin has failed during this admission, stranded those of which the
 	// device manager has lost devices by that.
@@ -250,11 +250,24 @@ func (t *trial) leave(name string) {
 	}
 	if u, err := t.usage(); err == nil {
 		_, grouped := u.MemoryGroups()
-		t.mingled = t.mingled || grouped != 0
+		t.mingled = t.mingled || grouped != 0 || t.spans(name)
 	}
 	t.unnoticed = true
 	t.real.Forget(pod)
 	t.pods = slices.DeleteFunc(slices.Clone(t.pods), func(p *v1.Pod) bool { return p == pod })
+}
+
+// spans reports whether a block of the pod's memory lies on several NUMA nodes. The managers free the blocks of pods
+// that have ended in the order of a map, and what each NUMA node gets back of such a block depends on that order.
+func (t *trial) spans(name string) bool {
+	for _, p := range t.node.Pods {
+		for _, h := range p.Holdings {
+			if p.Name == name && slices.ContainsFunc(h.Memory, func(b place.Block) bool { return b.NUMAs.Len() > 1 }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // drop ends a pod, and lets the managers notice.
