@@ -66,9 +66,11 @@ func Attacks() []Attack {
 		{"64 NUMA nodes with one free CPU each, spread evenly", "node", costlyMachine},
 		{"75 layouts a second", "node", manyLayouts},
 		{"one pod with cpu: 1e9999999", "user", hugeExponent},
-		{"20 pods of 2,000 init containers", "user", manyInitContainers},
-		{"3,000 shapes that fit nowhere", "user", manyShapes},
+		{"20 pods of 2,000 init containers", "user", manyInitContainers("90")},
+		{"3,000 shapes that no kubelet would align", "user", manyShapes("100")},
 		{"1,508 pods bound by hand to a node that does not answer", "binder", boundByHand},
+		{"3,000 shapes larger than any node", "user", manyShapes("1000")},
+		{"20 pods of 2,000 init containers, larger than any node", "user", manyInitContainers("1000")},
 	}
 }
 
@@ -216,23 +218,32 @@ func hugeExponent(ctx context.Context, t *target) error {
 	return t.create(ctx, pod("exponent", 0, map[v1.ResourceName]string{"cpu": "1e9999999", "memory": "1Gi"}))
 }
 
-// manyInitContainers are pods that fit nowhere at the moment and are tried again and again.
-func manyInitContainers(ctx context.Context, t *target) error {
-	for i := range 20 {
-		p := pod(fmt.Sprintf("inits-%d", i), 2000, map[v1.ResourceName]string{"cpu": "2", "memory": "1Gi"})
-		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{"cpu": resource.MustParse("90"), "memory": resource.MustParse("1Gi")}
-		p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits
-		if err := t.create(ctx, p); err != nil {
-			return err
+// manyInitContainers are pods that fit nowhere at the moment, or never, and are tried again and again.
+func manyInitContainers(cpus string) func(context.Context, *target) error {
+	return func(ctx context.Context, t *target) error {
+		for i := range 20 {
+			p := pod(fmt.Sprintf("inits-%d", i), 2000, map[v1.ResourceName]string{"cpu": "2", "memory": "1Gi"})
+			main := &p.Spec.Containers[0].Resources
+			main.Limits = v1.ResourceList{"cpu": resource.MustParse(cpus), "memory": resource.MustParse("1Gi")}
+			main.Requests = main.Limits
+			if err := t.create(ctx, p); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
-func manyShapes(ctx context.Context, t *target) error {
-	return parallel(3000, func(i int) error {
-		return t.create(ctx, pod(fmt.Sprintf("shape-%d", i), 0, map[v1.ResourceName]string{"cpu": "100", "memory": fmt.Sprintf("%dMi", 1000+i)}))
-	})
+// manyShapes are pods of which no two are alike, and none fits. Where they ask for less than a node has, a scheduler
+// that does not see NUMA nodes binds them, and the kubelets reject them: they cost that scheduler less than pods that
+// it has to refuse itself.
+func manyShapes(cpus string) func(context.Context, *target) error {
+	return func(ctx context.Context, t *target) error {
+		return parallel(3000, func(i int) error {
+			return t.create(ctx, pod(fmt.Sprintf("shape-%d", i), 0,
+				map[v1.ResourceName]string{"cpu": cpus, "memory": fmt.Sprintf("%dMi", 1000+i)}))
+		})
+	}
 }
 
 // boundByHand binds pods to a node that nobody serves: eight with many init containers, then many small ones that are
