@@ -7,7 +7,7 @@ CHAOS = 1h
 
 D = 2
 
-.PHONY: help demo up test test-node race model bench bench-core bench-plugin bench-growth bench-whole bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate verify lint build clean sim
+.PHONY: help demo up test test-node race model bench bench-core bench-plugin bench-growth bench-whole bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -31,23 +31,23 @@ model: ## Follow every interleaving of three pods, two reports and a restart, to
 	go test ./core/ledger -run TestEveryInterleaving -model.depth $(D) -v -timeout 0
 
 bench: ## All measurements below, printed (50 minutes on two quiet CPUs)
-	go run ./test/performance
+	go run ./test/bench
 	$(MAKE) bench-go bench-agent
 
 bench-core: ## Measure the core beside a plain loop (2 minutes)
-	go run ./test/performance -core
+	go run ./test/bench -core
 
 bench-plugin: ## Measure scheduling cycles beside two other schedulers (10 minutes; the first time 10 to build)
-	go run ./test/performance -plugin
+	go run ./test/bench -plugin
 
 bench-growth: ## Measure how these grow with nodes and numas (10 minutes)
-	go run ./test/performance -growth
+	go run ./test/bench -growth
 
 bench-whole: ## Measure the same schedulers on whole clusters (15 minutes)
-	go run ./test/performance -whole
+	go run ./test/bench -whole
 
 bench-attack: ## Measure how long others' pods wait while a hostile node or user attacks (15 minutes)
-	go run ./lab/contest/whole/bench -nodes 100 -rounds 1 -only plain,tenon -attacks all -page ""
+	go run ./test/bench/whole/run -nodes 100 -rounds 1 -only plain,tenon -attacks all -page ""
 
 bench-go: ## Run the Go benchmarks of core, a cycle beside plain kube-scheduler's, and place beside the kubelet's managers (8 minutes)
 	go test -run '^$$' -bench . -benchmem ./core/...
@@ -59,7 +59,7 @@ bench-agent: ## Measure what agents take of their nodes, and what they write (2 
 	go test -run '^$$' -bench Publish -benchtime 10x ./lab
 
 bench-docs: ## Measure all but the last two, and write docs/performance.md, its charts and docs/scale.md (45 minutes)
-	go run ./test/performance -docs
+	go run ./test/bench -docs
 
 diff: ## Judge N admissions by the kubelet's own managers, from seed S on (make diff N=1000000 S=1)
 	go test ./lab/kubelet -run TestPlaceAgrees -diff.n $(N) -diff.seed $(S) -v -timeout 0
@@ -76,6 +76,9 @@ fuzz: ## Run every fuzz target for T (make fuzz T=1m)
 		echo "fuzz $$dir $$name for $(T)"; \
 		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(T) "$$dir" || exit 1; \
 	done
+
+tidy: ## Write go.mod and go.sum of every module of the workspace anew
+	tools/tidy
 
 generate: ## Write generated code and the custom resource definition anew
 	go generate ./api/...

@@ -3,9 +3,9 @@ package tenon_test
 import (
 	"fmt"
 	"go/ast"
-	"os"
 	"os/exec"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -77,9 +77,9 @@ var floors = []floor{
 	{"cmd/...", nil, words(`core/... api/... deploy/... node/... cluster/... face/... lab/... cmd/...`), all()},
 
 	// Beside the house.
-	{"test", nil, words(`lab/debian`), nil},
-	{"test/performance", nil, words(`core/... api/... cluster/nrt deploy/crd lab/contest lab/contest/rounds`),
-		append(words(`k8s.io/apimachinery sigs.k8s.io/yaml`), topologies...)},
+	{"test", nil, words(`test/debian`), nil},
+	{"test/bench/...", nil, words(`core/... api/... deploy/... node/kubelet cluster/... lab/... test/bench/...`), all()},
+	{"test/vm/...", nil, words(`core/... api/... lab/... test/debian test/vm/...`), all()},
 	{"test/...", nil, nil, nil},
 	{".", nil, nil, nil},
 }
@@ -106,6 +106,7 @@ var budget = map[string]string{
 	"golang.org/x/term":                   "Whether the output is a terminal, and how wide.",
 	"golang.org/x/tools":                  "The txtar format, in which the snapshot of a machine is one text file.",
 	"google.golang.org/grpc":              "The kubelet's podresources and device plugin services.",
+	"github.com/tenon-numa/tenon":         "The product, for the modules that measure it and that boot nodes.",
 	"github.com/tenon-numa/tenon/core":    "Floor 0, a module of its own so that programs with other Kubernetes libraries can import it.",
 	"k8s.io/api":                          "Pod, Node and the other objects of the API server.",
 	"k8s.io/apiextensions-apiserver":      "The lab installs CustomResourceDefinitions.",
@@ -131,7 +132,7 @@ var budget = map[string]string{
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
 // seconds and can be tested under the race detector at no cost.
-var heavy = words(`cluster/sched lab/... cmd/tenon-scheduler cmd/tenon-lab`)
+var heavy = words(`cluster/sched lab/... cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
 
 // light are programs that must not link k8s.io/kubernetes, not even by way of other packages.
 var light = words(`cmd/kubectl-tenon cmd/tenon-agent`)
@@ -248,17 +249,17 @@ func reach(from string, imports map[string][]string, direct map[string]bool, way
 func TestBudget(t *testing.T) {
 	gm := goMod(t)
 	if len(gm.replaced) > 0 {
-		t.Errorf("go.mod replaces %s: whoever imports this module would build something else than its tests do",
+		t.Errorf("a go.mod of the workspace replaces %s: whoever imports the module would build something else than its tests do",
 			strings.Join(gm.replaced, ", "))
 	}
 	for _, m := range gm.direct {
 		if _, ok := budget[m]; !ok {
-			t.Errorf("go.mod requires %s: say in budget why", m)
+			t.Errorf("a go.mod of the workspace requires %s: say in budget why", m)
 		}
 	}
 	for m, why := range budget {
 		if !slices.Contains(gm.modules(), m) {
-			t.Errorf("budget has %s, which go.mod does not require", m)
+			t.Errorf("budget has %s, which no go.mod of the workspace requires", m)
 		}
 		if !strings.HasSuffix(why, ".") {
 			t.Errorf("budget of %s is not a sentence: %q", m, why)
@@ -333,19 +334,34 @@ func moduleOf(imp string, modules []string) string {
 	return ""
 }
 
-// requirements is what go.mod says.
+// requirements are the modules that go.mod files name.
 type requirements struct{ direct, indirect, replaced []string }
 
 func (r requirements) modules() []string { return slices.Concat(r.direct, r.indirect) }
 
+// goMod reads the go.mod of every module of the workspace.
 func goMod(t *testing.T) (r requirements) {
 	t.Helper()
-	data, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
+	for _, dir := range used(document(t, "go.work")) {
+		one := parseGoMod(document(t, path.Join(dir, "go.mod")))
+		r.direct = append(r.direct, one.direct...)
+		r.indirect = append(r.indirect, one.indirect...)
+		r.replaced = append(r.replaced, one.replaced...)
 	}
+	return r
+}
+
+// used returns the folders of the modules that go.work uses, from the root; the root is ".".
+func used(work string) (out []string) {
+	for _, m := range regexp.MustCompile(`(?m)^\t(\.[^ \n]*)$`).FindAllStringSubmatch(work, -1) {
+		out = append(out, path.Clean(m[1]))
+	}
+	return out
+}
+
+func parseGoMod(data string) (r requirements) {
 	block := ""
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(data) {
 		text, comment, _ := strings.Cut(line, "//")
 		w := strings.Fields(text)
 		switch {

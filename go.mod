@@ -3,7 +3,6 @@ module github.com/tenon-numa/tenon
 go 1.26.0
 
 require (
-	github.com/tenon-numa/tenon/core v0.1.0
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/go-logr/logr v1.4.3
 	github.com/google/cadvisor v0.56.2
@@ -12,6 +11,7 @@ require (
 	github.com/prometheus/client_golang v1.23.2
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
+	github.com/tenon-numa/tenon/core v0.1.0
 	go.etcd.io/etcd/server/v3 v3.6.8
 	go.opentelemetry.io/otel/trace v1.41.0
 	go.uber.org/zap v1.27.1
@@ -38,7 +38,6 @@ require (
 )
 
 require (
-	github.com/tenon-numa/tenon/core v0.1.0
 	cel.dev/expr v0.25.1 // indirect
 	cyphar.com/go-pathrs v0.2.2 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20230124172434-306776ec8161 // indirect

@@ -1,7 +1,6 @@
 package tenon_test
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -76,13 +75,14 @@ func parseTree() ([]pkg, error) {
 	if err != nil {
 		return nil, err
 	}
+	modules := used(string(work))
 	err = filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if d.IsDir() {
 			hidden := name != "." && strings.HasPrefix(d.Name(), ".")
-			if hidden || d.Name() == "testdata" || name == "bin" || name != "." && apart(name, work) {
+			if hidden || d.Name() == "testdata" || name == "bin" || apart(name, modules) {
 				return fs.SkipDir
 			}
 			return nil
@@ -113,10 +113,10 @@ func parseTree() ([]pkg, error) {
 	return out, nil
 }
 
-// apart reports whether a folder is a module that go.work does not use: another version of Kubernetes is its own affair.
-func apart(folder string, work []byte) bool {
+// apart reports whether a folder is a module that go.work does not use, such as one for another release of Kubernetes.
+func apart(folder string, modules []string) bool {
 	if _, err := os.Stat(filepath.Join(folder, "go.mod")); err != nil {
 		return false
 	}
-	return !bytes.Contains(work, []byte("\t./"+filepath.ToSlash(folder)+"\n"))
+	return !slices.Contains(modules, filepath.ToSlash(folder))
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-numa/tenon/lab/debian"
+	"github.com/tenon-numa/tenon/test/debian"
 )
 
 // needed is a Debian package that tests need.

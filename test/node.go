@@ -9,7 +9,7 @@ import (
 
 // trial is the package whose tests boot real nodes. It is a step of its own: it builds a kubelet and a
 // container runtime, takes minutes and both hands of a small computer, and tells how far it is.
-const trial = "github.com/tenon-numa/tenon/lab/realnode/trial"
+const trial = "github.com/tenon-numa/tenon/test/vm/realnode/trial"
 
 // hungTries is how often the trial is run where a guest stands still. That was every other time on a computer of
 // two cores while each CPU of a guest was a thread of its own, always within the first minute of a guest, and

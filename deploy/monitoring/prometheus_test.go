@@ -25,7 +25,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/tenon-numa/tenon/lab/debian"
+	"github.com/tenon-numa/tenon/test/debian"
 )
 
 // program returns the path of a program of Debian's package prometheus.

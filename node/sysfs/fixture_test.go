@@ -292,7 +292,7 @@ func devices(t testing.TB) kernel {
 
 // Every snapshot in testdata is found to be what its text says; the made ones are what their kernels
 // show, and discovery finds the same in kernel and snapshot. Those named kernel-* were taken on real kernels
-// that lab/guest booted.
+// that test/vm/guest booted.
 func TestSnapshots(t *testing.T) {
 	for name, make := range made {
 		var b bytes.Buffer

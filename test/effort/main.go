@@ -80,7 +80,9 @@ func show(ctx context.Context, now string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "-C", "test/effort/benchstat", "tool", "benchstat", "baseline="+before, "now="+now)
+	cmd := exec.CommandContext(ctx, "go", "-C", "test/effort/benchstat", "tool", "benchstat",
+		"baseline="+before, "now="+now)
+	cmd.Env = append(os.Environ(), "GOWORK=off") // the tool is of another module
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()

@@ -1,0 +1,34 @@
+// Command contender is a kube-scheduler with Tenon's plugin, if its configuration enables it, that is driven by
+// hand to be measured.
+//
+// Invariant: without the plugin in its configuration nothing of Tenon runs. It refuses what kube-scheduler
+// refuses.
+package main
+
+import (
+	"context"
+	"flag"
+
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	schedconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+
+	"github.com/tenon-numa/tenon/cluster/sched"
+	"github.com/tenon-numa/tenon/test/bench/cycle"
+)
+
+func main() {
+	plain := flag.Bool("plain", false, "kube-scheduler as it is")
+	cycle.Main(func(ctx context.Context, opts *options.Options) (*schedconfig.CompletedConfig, *scheduler.Scheduler, error) {
+		if *plain {
+			return app.Setup(ctx, opts)
+		}
+		s, err := sched.Prepare(ctx, opts, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		cc, kube := s.Parts()
+		return cc, kube, nil
+	})
+}

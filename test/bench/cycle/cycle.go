@@ -1,0 +1,224 @@
+// Package cycle drives a kube-scheduler by hand, through one scheduling cycle after the other: from PreFilter
+// to Reserve, and PostFilter where no node fits. Nothing is bound.
+//
+// It is built with two versions of Kubernetes; where they differ is in minor.go, of which each has its own.
+// Invariant: what is measured is what kube-scheduler does for these pods, and nothing of how they came here.
+// The package refuses pods whose scheduler no profile of the configuration is.
+package cycle
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
+
+	"github.com/tenon-numa/tenon/test/bench/wire"
+)
+
+// Setup makes a scheduler of options, as a kube-scheduler's command does.
+type Setup func(context.Context, *options.Options) (*schedconfig.CompletedConfig, *scheduler.Scheduler, error)
+
+// Main is the program of a contender: it takes a configuration (-config), reads rounds from standard input, and
+// writes outcomes to standard output until there are no more.
+func Main(setup Setup) {
+	config := flag.String("config", "", "file with the KubeSchedulerConfiguration")
+	flag.Parse()
+	if err := run(*config, setup); err != nil {
+		fmt.Fprintln(os.Stderr, "contender:", err)
+		os.Exit(1)
+	}
+}
+
+func run(config string, setup Setup) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	opts := options.NewOptions()
+	opts.ConfigFile, opts.SecureServing.BindPort = config, 0
+	if err := opts.ComponentGlobalsRegistry.Set(); err != nil {
+		return fmt.Errorf("set feature gates: %w", err)
+	}
+	cc, sched, err := setup(ctx, opts)
+	if err != nil {
+		return err
+	}
+	d, err := start(ctx, cc, sched)
+	if err != nil {
+		return err
+	}
+	return d.serve(ctx, os.Stdin, os.Stdout)
+}
+
+// driver has a scheduler whose caches are filled.
+type driver struct {
+	sched *scheduler.Scheduler
+	log   klog.Logger
+	held  []held // pods that have been placed, oldest first
+}
+
+// held is a pod in its place, with what the plugins know of its cycle.
+type held struct {
+	fw    framework.Framework
+	state fwk.CycleState
+	pod   *v1.Pod
+}
+
+// start fills the caches of a scheduler, as kube-scheduler does before it schedules.
+func start(ctx context.Context, cc *schedconfig.CompletedConfig, sched *scheduler.Scheduler) (*driver, error) {
+	cc.InformerFactory.Start(ctx.Done())
+	cc.DynInformerFactory.Start(ctx.Done())
+	cc.InformerFactory.WaitForCacheSync(ctx.Done())
+	cc.DynInformerFactory.WaitForCacheSync(ctx.Done())
+	if err := sched.WaitForHandlersSync(ctx); err != nil {
+		return nil, fmt.Errorf("fill caches: %w", err)
+	}
+	return &driver{sched: sched, log: klog.FromContext(ctx)}, nil
+}
+
+func (d *driver) serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	rounds, outcomes := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
+	for {
+		var r wire.Round
+		if err := rounds.Decode(&r); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read round: %w", err)
+		}
+		o, err := d.round(ctx, r)
+		if err != nil {
+			return err
+		}
+		if err := outcomes.Encode(o); err != nil {
+			return fmt.Errorf("write outcome: %w", err)
+		}
+	}
+}
+
+// round places pods, and takes older ones away.
+func (d *driver) round(ctx context.Context, r wire.Round) (o wire.Outcome, err error) {
+	for _, p := range r.Pods {
+		// What it takes to find victims is not what is compared.
+		p.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began, from := time.Now(), used()
+	for _, p := range r.Pods {
+		where, evaluated, err := d.one(ctx, p)
+		if err != nil {
+			return o, err
+		}
+		o.Places, o.Evaluated = append(o.Places, where), o.Evaluated+evaluated
+	}
+	o.CPU, o.Wall = used()-from, int64(time.Since(began))
+	runtime.ReadMemStats(&after)
+	o.Bytes, o.Allocations = after.TotalAlloc-before.TotalAlloc, after.Mallocs-before.Mallocs
+	for len(d.held) > max(0, r.Keep) {
+		h := d.held[0]
+		d.held = d.held[1:]
+		h.fw.RunReservePluginsUnreserve(ctx, h.state, h.pod, h.pod.Spec.NodeName)
+		if err := d.sched.Cache.ForgetPod(d.log, h.pod); err != nil {
+			return o, fmt.Errorf("take pod %s away: %w", h.pod.Name, err)
+		}
+	}
+	if r.Settle {
+		debug.FreeOSMemory()
+	}
+	o.Memory, o.Peak = memory("VmRSS:"), memory("VmHWM:")
+	return o, nil
+}
+
+// one is a scheduling cycle.
+func (d *driver) one(ctx context.Context, pod *v1.Pod) (wire.Place, int, error) {
+	where := wire.Place{Pod: pod.Name}
+	fw, ok := d.sched.Profiles[pod.Spec.SchedulerName]
+	if !ok {
+		return where, 0, fmt.Errorf("pod %s is for the scheduler %q, of which there is no profile", pod.Name, pod.Spec.SchedulerName)
+	}
+	enqueue(ctx, d.sched, pod)
+	info, err := d.sched.NextPod(d.log)
+	if err != nil {
+		return where, 0, fmt.Errorf("take pod %s from the queue: %w", pod.Name, err)
+	}
+	defer d.sched.SchedulingQueue.Done(pod.UID)
+	state := framework.NewCycleState()
+	result, err := choose(ctx, d.sched, fw, state, info)
+	var unfit *framework.FitError
+	if errors.As(err, &unfit) {
+		fw.RunPostFilterPlugins(ctx, state, pod, unfit.Diagnosis.NodeToStatus)
+		where.Why = unfit.Error()
+		return where, unfit.Diagnosis.NodeToStatus.Len(), nil
+	}
+	if err != nil {
+		return where, 0, fmt.Errorf("choose a node for pod %s: %w", pod.Name, err)
+	}
+	assumed := info.DeepCopy().Pod
+	assumed.Spec.NodeName = result.SuggestedHost
+	if err := d.sched.Cache.AssumePod(d.log, assumed); err != nil {
+		return where, 0, fmt.Errorf("assume pod %s: %w", pod.Name, err)
+	}
+	h := held{fw: fw, state: state, pod: assumed}
+	if status := fw.RunReservePluginsReserve(ctx, state, assumed, result.SuggestedHost); !status.IsSuccess() {
+		fw.RunReservePluginsUnreserve(ctx, state, assumed, result.SuggestedHost)
+		where.Why = status.Message()
+		if err := d.sched.Cache.ForgetPod(d.log, assumed); err != nil {
+			return where, 0, fmt.Errorf("forget pod %s: %w", pod.Name, err)
+		}
+		return where, result.EvaluatedNodes, nil
+	}
+	d.held, where.Node = append(d.held, h), result.SuggestedHost
+	return where, result.EvaluatedNodes, nil
+}
+
+// snapshot brings the nodes that a profile sees up to date.
+func snapshot(s *scheduler.Scheduler, fw framework.Framework, log klog.Logger) error {
+	nodes, ok := fw.SnapshotSharedLister().(*internalcache.Snapshot)
+	if !ok {
+		return fmt.Errorf("nodes of profile %s are in a %T", fw.ProfileName(), fw.SnapshotSharedLister())
+	}
+	return s.Cache.UpdateSnapshot(log, nodes)
+}
+
+// used is the time that CPUs have spent for this process, in nanoseconds.
+func used() int64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err) // it has no way to fail for oneself
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+// memory is an amount of memory of this process in bytes, by its name in the kernel's account, or 0 where the kernel
+// does not tell.
+func memory(name string) int64 {
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(data), name)
+	kib, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	n, err := strconv.ParseInt(kib, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n << 10
+}

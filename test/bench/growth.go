@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/test/bench/rounds"
+	"github.com/tenon-numa/tenon/test/bench/synthetic"
+)
+
+// grower is who is watched growing, with its colour.
+type grower struct{ name, class string }
+
+var growers = [...]grower{{rounds.Plain, "plain"}, {rounds.Tenon, "a"}, {rounds.Peer, "d"}}
+
+// growthLayer measures half full clusters of more and more nodes, and of machines with more and more numas.
+func growthLayer(ctx context.Context, o options) (found, error) {
+	var sizes []synthetic.Size
+	for _, n := range []int{100, 1000, 5000, 20000} {
+		if n <= o.nodes {
+			sizes = append(sizes, synthetic.Size{Nodes: n, Full: 50})
+		}
+	}
+	byNodes := len(sizes)
+	for _, n := range []int{2, 4, 8, 16, 36} {
+		sizes = append(sizes, synthetic.Size{Nodes: min(1000, o.nodes), Full: 50, NUMAs: n})
+	}
+	var names []string
+	for _, g := range growers {
+		names = append(names, g.name)
+	}
+	cells, err := contend(ctx, names, sizes)
+	if err != nil {
+		return found{}, err
+	}
+	nodes := plot{title: "nodes", unit: "nodes", cells: cells[:byNodes], x: func(s synthetic.Size) int { return s.Nodes }}
+	numas := plot{title: "numas of 1,000 nodes", unit: "numas", cells: cells[byNodes:], x: func(s synthetic.Size) int { return s.NUMAs }}
+	text := where() + "\n\n![CPU time of a pod by the number of nodes and of numas](performance-growth.svg)\n\n" + nodes.table() + "\n" + numas.table()
+	return found{page: performancePage, tables: []table{{"growth", text}}, charts: map[string]string{"performance-growth.svg": drawPlots(nodes, numas)}}, nil
+}
+
+// plot is a growth.
+type plot struct {
+	title, unit string
+	cells       []cell
+	x           func(synthetic.Size) int
+}
+
+// exponent is that of the growth from the first to the last that was measured: 1 is linear.
+func (p plot) exponent(name string) (float64, bool) {
+	var xs, ys []float64
+	for _, c := range p.cells {
+		if r := c.of(name); r != nil && !r.Slow {
+			xs, ys = append(xs, float64(p.x(c.size))), append(ys, r.CPU)
+		}
+	}
+	if len(xs) < 2 {
+		return 0, false
+	}
+	last := len(xs) - 1
+	return math.Log(ys[last]/ys[0]) / math.Log(xs[last]/xs[0]), true
+}
+
+func (p plot) table() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s", p.unit)
+	for _, g := range growers {
+		fmt.Fprintf(&b, " | %s", brief(g.name))
+	}
+	b.WriteString(" | Tenon / plain | memory, plain | memory, Tenon |\n|---:" + strings.Repeat("|---:", len(growers)+3) + "|\n")
+	for _, c := range p.cells {
+		fmt.Fprintf(&b, "| %d", p.x(c.size))
+		for _, g := range growers {
+			r := c.of(g.name)
+			switch {
+			case r == nil:
+				b.WriteString(" | ")
+			case r.Slow:
+				fmt.Fprintf(&b, " | %.1f s, not warm", r.CPU/1e9)
+			default:
+				fmt.Fprintf(&b, " | %.0f us", r.CPU/1e3)
+			}
+		}
+		plain, tenon := c.of(rounds.Plain), c.of(rounds.Tenon)
+		fmt.Fprintf(&b, " | %.2f | %s | %s |\n", tenon.CPU/plain.CPU, memories(plain), memories(tenon))
+	}
+	b.WriteString("| exponent")
+	for _, g := range growers {
+		if e, ok := p.exponent(g.name); ok {
+			fmt.Fprintf(&b, " | %.2f", e)
+		} else {
+			b.WriteString(" | ")
+		}
+	}
+	return b.String() + " | | | |\n"
+}
+
+// memories are what a contender has of memory, and the most that it had.
+func memories(r *rounds.Result) string { return fmt.Sprintf("%d, %d MiB", r.Memory>>20, r.Peak>>20) }
+
+// curves are the contenders' times in microseconds.
+func (p plot) curves() (out []line) {
+	for _, g := range growers {
+		l := line{name: brief(g.name), class: g.class}
+		for _, c := range p.cells {
+			if r := c.of(g.name); r != nil && !r.Slow {
+				l.at, l.times = append(l.at, p.x(c.size)), append(l.times, r.CPU/1e3)
+			}
+		}
+		if len(l.at) > 0 {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// drawPlots draws growths beside each other.
+func drawPlots(plots ...plot) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n<style>%s</style>\n",
+		len(plots)*plotWidth+keyWidth, chartHeight, style)
+	fmt.Fprintf(&b, "<text class=\"title\" x=\"%d\" y=\"22\">CPU time of a pod's scheduling cycle in us, half full</text>\n", left)
+	for i, p := range plots {
+		ls := p.curves()
+		if len(ls) == 0 {
+			continue
+		}
+		f := frameOf(ls, i*plotWidth+left, plotWidth-left-20)
+		f.grid(&b)
+		for _, c := range p.cells {
+			x := p.x(c.size)
+			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n", f.x(float64(x)), chartHeight-below+20, x)
+		}
+		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\">%s</text>\n", f.from, chartHeight-10, p.title)
+		f.draw(&b, ls)
+	}
+	if len(plots) > 0 {
+		key(&b, plots[0].curves(), len(plots)*plotWidth+10)
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+// Sizes of the chart of growths, in pixels.
+const plotWidth, keyWidth = 400, 180
+
+// command runs a program in the place of this one.
+func command(ctx context.Context, words ...string) error {
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(slices.Clip(words), " "), err)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+// Command bench measures schedulers in layers: the core beside a plain loop; scheduling cycles of
+// kube-scheduler with Tenon, without, and with its peer; how these grow; whole clusters with etcd and API server;
+// and what nodes write to an API server. It prints what it finds, or puts it between the marks of
+// docs/performance.md and docs/scale.md, with charts.
+//
+// What is compared takes turns many times, and the least time of each counts, so that other work on the machine
+// falls out. It asserts nothing about time, and refuses nothing but options out of bounds and files that it
+// cannot write.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	o := options{wanted: map[string]bool{}}
+	flag.BoolVar(&o.docs, "docs", false, "write the pages and their charts, instead of printing tables")
+	flag.StringVar(&o.dir, "dir", "docs", "folder of the pages")
+	flag.IntVar(&o.rounds, "rounds", 300, "how often each is measured of the core")
+	flag.IntVar(&o.nodes, "nodes", 20000, "the most nodes of a cluster")
+	for _, l := range layers {
+		flag.BoolFunc(l.name, "measure "+l.what+"; without any such flag everything is measured", func(string) error {
+			o.wanted[l.name] = true
+			return nil
+		})
+	}
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	docs          bool
+	dir           string
+	rounds, nodes int
+	wanted        map[string]bool // names of layers; none: all
+}
+
+// layer is something that is measured by itself.
+type layer struct {
+	name, what string
+	measure    func(context.Context, options) (found, error)
+}
+
+// found is what a layer has found: tables for the marks of a page, and charts by name of their files. A layer that
+// prints and writes by itself finds nothing.
+type found struct {
+	page   string
+	tables []table
+	charts map[string]string
+}
+
+var layers = []layer{
+	{"core", "answers of the core beside a plain loop, and memory", coreLayer},
+	{"plugin", "scheduling cycles of kube-scheduler, with plugins and without", pluginLayer},
+	{"growth", "how scheduling cycles grow with nodes and numas", growthLayer},
+	{"whole", "whole clusters, with etcd, API server and schedulers in processes of their own", wholeLayer},
+	{"scale", "what nodes write to an API server", scaleLayer},
+}
+
+func run(ctx context.Context, o options) error {
+	if o.rounds < 1 || o.rounds > 1e6 || o.nodes < 100 || o.nodes > 100_000 {
+		return fmt.Errorf("%d rounds, %d nodes: 1 to 1000000 rounds and 100 to 100000 nodes are possible", o.rounds, o.nodes)
+	}
+	if _, err := os.Stat(o.dir); err != nil && o.docs {
+		return fmt.Errorf("folder of the pages: %w", err)
+	}
+	var errs []error // one run tells all there is to tell
+	for _, l := range layers {
+		if len(o.wanted) > 0 && !o.wanted[l.name] {
+			continue
+		}
+		say("measure %s", l.what)
+		f, err := l.measure(ctx, o)
+		if err == nil {
+			err = f.put(o)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("measure %s: %w", l.what, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// put prints what was found, or writes it into the page.
+func (f found) put(o options) error {
+	if !o.docs {
+		for _, t := range f.tables {
+			fmt.Println(t.text)
+		}
+		return nil
+	}
+	if f.page == "" {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.charts)) {
+		if err := os.WriteFile(filepath.Join(o.dir, name), []byte(f.charts[name]), 0o644); err != nil {
+			return fmt.Errorf("write the chart: %w", err)
+		}
+	}
+	return write(filepath.Join(o.dir, f.page), f.tables)
+}
+
+// say tells how far it is.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "[%s] %s\n", time.Now().UTC().Format("15:04:05"), fmt.Sprintf(format, args...))
+}
+
+// where says what was measured on.
+func where() string {
+	return fmt.Sprintf("Measured on %s with %s on %s.", host(), runtime.Version(), time.Now().UTC().Format("2006-01-02"))
+}
+
+// host names the processor.
+func host() string {
+	out := fmt.Sprintf("%d CPUs, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return out
+	}
+	for line := range strings.Lines(string(info)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value) + ", " + out
+		}
+	}
+	return out
+}

@@ -1,0 +1,79 @@
+// Package programs builds the schedulers that are measured beside each other, each as a program of its own.
+//
+// Invariant: what is built is the code of this checkout, with the versions that go.mod files say; nothing is
+// downloaded that they do not name. The package refuses to work without a checkout and a go command.
+package programs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// The minor versions of Kubernetes that the programs are built of.
+const (
+	Minor     = "1.36"
+	PeerMinor = "1.34" // the newest that the peer is made for
+)
+
+// Contender builds, in dir, the program that is driven by hand: kube-scheduler, with Tenon or without.
+func Contender(ctx context.Context, dir string) (string, error) {
+	root, err := Checkout(ctx)
+	if err != nil {
+		return "", err
+	}
+	return build(ctx, root, nil, "./test/bench/contender", filepath.Join(dir, "contender"))
+}
+
+// Peer builds, in dir, kube-scheduler with NodeResourceTopologyMatch; its first argument is "kube-scheduler", to be
+// one, or "driven", to be driven by hand. What it has in common with the contender is laid over its module.
+func Peer(ctx context.Context, dir string) (string, error) {
+	root, err := Checkout(ctx)
+	if err != nil {
+		return "", err
+	}
+	bench := filepath.Join(root, "test", "bench")
+	peer := filepath.Join(bench, "peer")
+	over := map[string]map[string]string{"Replace": {}}
+	for _, file := range []string{"cycle/cycle.go", "wire/wire.go"} {
+		over["Replace"][filepath.Join(peer, file)] = filepath.Join(bench, file)
+	}
+	data, err := json.Marshal(over)
+	if err != nil {
+		return "", fmt.Errorf("build peer: %w", err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, data, 0o600); err != nil {
+		return "", fmt.Errorf("build peer: %w", err)
+	}
+	return build(ctx, peer, []string{"GOWORK=off"}, ".", filepath.Join(dir, "peer"), "-overlay", overlay)
+}
+
+// Checkout returns the root of the workspace that the go command runs in.
+func Checkout(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOWORK").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the checkout: go env GOWORK: %w", err)
+	}
+	file := strings.TrimSpace(string(out))
+	if file == "" || file == "off" {
+		return "", errors.New("find the checkout: no go.work here or above")
+	}
+	return filepath.Dir(file), nil
+}
+
+// build builds a package. The environment is that of this process and env.
+func build(ctx context.Context, dir string, env []string, pkg, to string, flags ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", to}, flags...), pkg)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s in %s: %w\n%s", pkg, dir, err, out)
+	}
+	return to, nil
+}

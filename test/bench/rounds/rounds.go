@@ -1,0 +1,280 @@
+// Package rounds lets schedulers take turns in placing the same pods on the same cluster, and says what it takes
+// each.
+//
+// Every contender is a process of its own, which has the cluster to itself; only one of them works at a time.
+// Invariant: all place pods of the same shapes, as many blocks of them as it likes, and the cheapest round of each
+// counts, so that other work on the computer falls out. The package measures and does not judge; it refuses to go
+// on when a contender ends or says something else than what was asked for.
+package rounds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/test/bench/staticapi"
+	"github.com/tenon-numa/tenon/test/bench/synthetic"
+	"github.com/tenon-numa/tenon/test/bench/wire"
+)
+
+// Options are how to measure.
+type Options struct {
+	Size synthetic.Size
+	Seed uint64
+	// Rounds is how often each contender has its turn, beside one that warms it up.
+	Rounds int
+	// Enough is the time after which a contender has no more turns, but two at least.
+	Enough time.Duration
+	// Slow is the time for a pod from which on a contender has no turn but the one that warms it up, and is
+	// told as too slow; 0 is never.
+	Slow time.Duration
+	// Blocks is how many blocks of pods a round has; one that takes a second of a CPU for a block has one.
+	Blocks int
+}
+
+// Result is what one pod takes a contender.
+type Result struct {
+	Contender string
+	// CPU is the time of all CPUs, in nanoseconds; Bytes and Allocations are what is allocated.
+	CPU, Bytes, Allocations float64
+	// Evaluated is how many nodes are filtered.
+	Evaluated float64
+	// Placed and Refused are how many of all pods found a node and how many did not.
+	Placed, Refused int
+	// Memory is what the process has when it is warm and has given back what it does not need; Peak is the most
+	// that it ever had. Both are bytes.
+	Memory, Peak int64
+	// Slow says that only the round that warms up was measured.
+	Slow bool
+	// Places are where pods went, in order, those of the first round first.
+	Places []wire.Place
+}
+
+// kept is how many pods are in their places between rounds.
+const kept = 2 * synthetic.Block
+
+// most is how long one measurement may take; who hangs must not keep others from being measured.
+const most = 20 * time.Minute
+
+// Measure has the contenders place pods, and tells progress to a writer. Results are in the order of the
+// contenders.
+func Measure(ctx context.Context, all []Contender, o Options, progress io.Writer) (out []Result, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("contenders are not done after %s", most))
+	defer cancel()
+	dir, err := os.MkdirTemp("", "tenon-rounds-")
+	if err != nil {
+		return nil, fmt.Errorf("measure contenders: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	fmt.Fprintf(progress, "cluster of %d nodes, %d %% full\n", o.Size.Nodes, o.Size.Full)
+	c, err := synthetic.Make(o.Size, o.Seed)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := c.Arrivals((1 + o.Rounds*o.Blocks) * synthetic.Block)
+	if err != nil {
+		return nil, err
+	}
+	server, err := staticapi.Serve(c)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	turns, err := begin(ctx, all, dir, server.URL(), pods, o, progress)
+	defer func() {
+		for _, t := range turns {
+			err = errors.Join(err, t.end())
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	for r := range o.Rounds {
+		for _, t := range turns {
+			if err := t.take(o, r); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, t := range turns {
+		fmt.Fprintf(progress, "  %s: %.0f us per pod, %d nodes\n", t.Contender, t.CPU/1e3, int(t.Evaluated))
+		out = append(out, t.Result)
+	}
+	return out, nil
+}
+
+// begin starts the contenders and warms them up, as many at once as there are CPUs: their first lists take longest,
+// and the most memory. It returns those that have started, whatever became of the others.
+func begin(ctx context.Context, all []Contender, dir, url string, pods []*v1.Pod, o Options, progress io.Writer) (turns []*turn, err error) {
+	type begun struct {
+		turn *turn
+		err  error
+	}
+	done, free := make([]chan begun, len(all)), make(chan struct{}, runtime.NumCPU())
+	for i, c := range all {
+		done[i] = make(chan begun, 1)
+		go func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			t, err := start(ctx, c, filepath.Join(dir, fmt.Sprint(i)), url, pods)
+			if err == nil {
+				err = t.warm(o)
+			}
+			done[i] <- begun{t, err}
+		}()
+	}
+	for i := range all {
+		b := <-done[i]
+		err = errors.Join(err, b.err)
+		if b.turn == nil {
+			continue
+		}
+		turns = append(turns, b.turn)
+		if b.err == nil {
+			fmt.Fprintf(progress, "  %s: ready after %.1f s, %d MiB\n", b.turn.Contender, b.turn.ready.Seconds(), b.turn.Memory>>20)
+		}
+	}
+	return turns, err
+}
+
+// turn is a contender at work.
+type turn struct {
+	Result
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	ask    *json.Encoder
+	answer *json.Decoder
+	pods   []*v1.Pod // that are still to come
+	blocks int
+	ready  time.Duration // from its start to its first places
+	spent  time.Duration // in rounds
+}
+
+// start starts a program. What it has to say beside outcomes is shown if it fails.
+func start(ctx context.Context, c Contender, home, url string, pods []*v1.Pod) (*turn, error) {
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	config, err := c.configure(home, url)
+	if err != nil {
+		return nil, err
+	}
+	t := &turn{Result: Result{Contender: c.Name}, pods: pods}
+	t.cmd = exec.CommandContext(ctx, c.Command[0], append(c.Command[1:len(c.Command):len(c.Command)], "-config", config)...)
+	t.cmd.Stderr = &tail{}
+	if t.in, err = t.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	out, err := t.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	if err := t.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	t.ask, t.answer = json.NewEncoder(t.in), json.NewDecoder(out)
+	return t, nil
+}
+
+// end ends the program.
+func (t *turn) end() error {
+	if err := errors.Join(t.in.Close(), t.cmd.Wait()); err != nil {
+		return fmt.Errorf("end %s: %w\n%s", t.Contender, err, t.cmd.Stderr)
+	}
+	return nil
+}
+
+// warm has a contender place one block, so that it has seen all shapes, and finds out how quick it is.
+func (t *turn) warm(o Options) error {
+	began := time.Now()
+	out, err := t.round(synthetic.Block, true)
+	if err != nil {
+		return err
+	}
+	t.ready, t.blocks, t.Memory = time.Since(began), o.Blocks, out.Memory
+	if took := time.Duration(out.CPU); took > time.Second {
+		t.blocks = 1
+		t.Slow = o.Slow > 0 && took > o.Slow*synthetic.Block
+	}
+	t.count(out)
+	if !t.Slow {
+		t.CPU = 0 // it was not warm
+	}
+	return nil
+}
+
+// take is the r-th turn of a contender.
+func (t *turn) take(o Options, r int) error {
+	if t.Slow || r >= 2 && t.spent > o.Enough {
+		return nil
+	}
+	out, err := t.round(t.blocks*synthetic.Block, false)
+	if err != nil {
+		return err
+	}
+	t.spent += time.Duration(out.Wall)
+	t.count(out)
+	return nil
+}
+
+// round asks for the next pods.
+func (t *turn) round(n int, settle bool) (out wire.Outcome, err error) {
+	if n > len(t.pods) {
+		return out, fmt.Errorf("%s: %d pods are left, %d are wanted", t.Contender, len(t.pods), n)
+	}
+	if err := t.ask.Encode(wire.Round{Pods: t.pods[:n], Keep: kept, Settle: settle}); err != nil {
+		return out, fmt.Errorf("ask %s: %w", t.Contender, err)
+	}
+	if err := t.answer.Decode(&out); err != nil {
+		return out, fmt.Errorf("answer of %s: %w", t.Contender, err)
+	}
+	t.pods = t.pods[n:]
+	if len(out.Places) != n {
+		return out, fmt.Errorf("answer of %s is about %d pods, want %d", t.Contender, len(out.Places), n)
+	}
+	return out, nil
+}
+
+// count adds an outcome to what is known, which is that of the cheapest round.
+func (t *turn) count(out wire.Outcome) {
+	n := float64(len(out.Places))
+	if cpu := float64(out.CPU) / n; t.CPU == 0 || cpu < t.CPU {
+		t.CPU, t.Bytes, t.Allocations = cpu, float64(out.Bytes)/n, float64(out.Allocations)/n
+		t.Evaluated = float64(out.Evaluated) / n
+	}
+	for _, p := range out.Places {
+		if p.Node != "" {
+			t.Placed++
+		} else {
+			t.Refused++
+		}
+	}
+	t.Places = append(t.Places, out.Places...)
+	t.Peak = max(t.Peak, out.Peak)
+}
+
+// tail keeps the end of what a program says.
+type tail struct{ text []byte }
+
+const tailSize = 4096
+
+// Write takes text.
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if over := len(t.text) - tailSize; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
+}
+
+// String returns the end of the text.
+func (t *tail) String() string { return string(t.text) }

@@ -1,0 +1,264 @@
+// Package staticapi serves a cluster in which nothing happens to schedulers that list and watch it, as an API
+// server would: without a store, without writes, and as quickly as its objects can be encoded.
+//
+// Invariant: who lists gets every node, pod, NodeLayout and NodeResourceTopology of the cluster, and of all
+// else nothing; who watches waits for ever. The package refuses to be changed: writes are answered with an
+// error.
+package staticapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/test/bench/synthetic"
+)
+
+const (
+	version    = "1" // of everything: nothing has ever changed
+	protobufs  = "application/vnd.kubernetes.protobuf"
+	texts      = "application/json"
+	topologies = "noderesourcetopologies"
+)
+
+// Server serves one cluster.
+type Server struct {
+	cluster *synthetic.Cluster
+	at      map[string]int // of nodes by name
+	kinds   map[schema.GroupVersionResource]string
+	addr    string
+	http    http.Server
+
+	pods, nodes func() ([]byte, error)
+}
+
+// Serve serves a cluster on a port of this computer until Close. The cluster must not be changed.
+func Serve(c *synthetic.Cluster) (*Server, error) {
+	s := &Server{cluster: c, at: map[string]int{}, kinds: map[schema.GroupVersionResource]string{}}
+	for i, n := range c.Nodes {
+		s.at[n.Name] = i
+	}
+	for kind := range scheme.Scheme.AllKnownTypes() {
+		if name, ok := strings.CutSuffix(kind.Kind, "List"); ok {
+			plural, _ := meta.UnsafeGuessKindToResource(kind.GroupVersion().WithKind(name))
+			s.kinds[plural] = kind.Kind
+		}
+	}
+	s.pods = sync.OnceValues(s.encodePods)
+	s.nodes = sync.OnceValues(s.encodeNodes)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for schedulers: %w", err)
+	}
+	s.addr = "http://" + l.Addr().String()
+	s.http = http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = s.http.Serve(l) }() // it ends with Close
+	return s, nil
+}
+
+// URL is where the server is.
+func (s *Server) URL() string { return s.addr }
+
+// Close ends the server, and everybody's watches.
+func (s *Server) Close() error {
+	if err := s.http.Close(); err != nil {
+		return fmt.Errorf("close server of a cluster at rest: %w", err)
+	}
+	return nil
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		refuse(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "nothing changes here")
+		return
+	}
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	gv := schema.GroupVersion{Version: "v1"}
+	switch {
+	case path[0] == "apis" && len(path) >= 3:
+		gv = schema.GroupVersion{Group: path[1], Version: path[2]}
+		path = path[3:]
+	case path[0] == "api" && len(path) >= 2:
+		path = path[2:]
+	default:
+		s.groups(w, path[0])
+		return
+	}
+	switch {
+	case len(path) == 0:
+		s.resources(w, gv)
+	case len(path) == 1 && r.URL.Query().Has("watch"):
+		watch(r.Context(), w, r.URL.Query().Get("sendInitialEvents") == "true")
+	case len(path) == 1:
+		s.list(w, r, gv.WithResource(path[0]))
+	case len(path) == 2 && path[0] == topologies:
+		s.topology(w, path[1])
+	default:
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.Path+" is not here")
+	}
+}
+
+// watch waits with the client. One that wants to be told what there is already has to list it.
+func watch(ctx context.Context, w http.ResponseWriter, initial bool) {
+	if initial {
+		refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is not served: list first")
+		return
+	}
+	w.Header().Set("Content-Type", texts)
+	w.WriteHeader(http.StatusOK)
+	if f, ok := w.(http.Flusher); ok {
+		f.Flush()
+	}
+	<-ctx.Done()
+}
+
+func (s *Server) list(w http.ResponseWriter, r *http.Request, resource schema.GroupVersionResource) {
+	binary := strings.Contains(r.Header.Get("Accept"), protobufs)
+	switch {
+	case resource.Group == "" && resource.Resource == "nodes" && binary:
+		encoded(w, s.nodes)
+	case resource.Group == "" && resource.Resource == "pods" && binary:
+		encoded(w, s.pods)
+	case resource == v1alpha1.NodeLayoutResource():
+		s.stream(w, v1alpha1.GroupVersion().String(), v1alpha1.Kind, func(i int) any {
+			l := s.cluster.Layout(i)
+			l.ResourceVersion, l.UID, l.Generation = version, s.cluster.Nodes[i].UID, 1
+			return l
+		})
+	case resource.Group == v1alpha2.SchemeGroupVersion.Group && resource.Resource == topologies:
+		s.stream(w, v1alpha2.SchemeGroupVersion.String(), "NodeResourceTopology", s.topologyAt)
+	case s.kinds[resource] == "":
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, resource.String()+" is not served")
+	case resource.Resource == "nodes" || resource.Resource == "pods":
+		refuse(w, http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "nodes and pods are served as "+protobufs)
+	default:
+		answer(w, http.StatusOK, map[string]any{"kind": s.kinds[resource], "apiVersion": resource.GroupVersion().String(),
+			"metadata": map[string]any{"resourceVersion": version}, "items": []any{}})
+	}
+}
+
+func (s *Server) topologyAt(i int) any {
+	o := s.cluster.Topology(i)
+	o.ResourceVersion, o.UID, o.Generation = version, s.cluster.Nodes[i].UID, 1
+	return o
+}
+
+func (s *Server) topology(w http.ResponseWriter, name string) {
+	i, ok := s.at[name]
+	if !ok {
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no topology of node "+name)
+		return
+	}
+	answer(w, http.StatusOK, s.topologyAt(i))
+}
+
+// stream writes a list of one object for each node, without having all of it at once.
+func (s *Server) stream(w http.ResponseWriter, apiVersion, kind string, at func(i int) any) {
+	w.Header().Set("Content-Type", texts)
+	fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":%q},"items":[`, kind, apiVersion, version)
+	out := json.NewEncoder(w)
+	for i := range s.cluster.Nodes {
+		if i > 0 {
+			_, _ = w.Write([]byte(","))
+		}
+		if out.Encode(at(i)) != nil {
+			return // the client has gone, and sees a list that is cut off
+		}
+	}
+	_, _ = w.Write([]byte("]}"))
+}
+
+func (s *Server) encodePods() ([]byte, error) {
+	list := &v1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: make([]v1.Pod, len(s.cluster.Pods))}
+	for i, p := range s.cluster.Pods {
+		list.Items[i] = *p
+		list.Items[i].ResourceVersion = version
+	}
+	return binary(list)
+}
+
+func (s *Server) encodeNodes() ([]byte, error) {
+	list := &v1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: make([]v1.Node, len(s.cluster.Nodes))}
+	for i, n := range s.cluster.Nodes {
+		list.Items[i] = *n
+		list.Items[i].ResourceVersion = version
+	}
+	return binary(list)
+}
+
+func binary(list runtime.Object) ([]byte, error) {
+	codec := scheme.Codecs.EncoderForVersion(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), v1.SchemeGroupVersion)
+	data, err := runtime.Encode(codec, list)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", list, err)
+	}
+	return data, nil
+}
+
+func encoded(w http.ResponseWriter, list func() ([]byte, error)) {
+	data, err := list()
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", protobufs)
+	_, _ = w.Write(data) // a client that has gone needs no answer
+}
+
+// groups answers who asks which groups there are.
+func (s *Server) groups(w http.ResponseWriter, what string) {
+	if what == "api" {
+		answer(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"}})
+		return
+	}
+	list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	for _, gv := range []schema.GroupVersion{v1alpha1.GroupVersion(), v1alpha2.SchemeGroupVersion} {
+		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
+		list.Groups = append(list.Groups, metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+	}
+	answer(w, http.StatusOK, list)
+}
+
+func (s *Server) resources(w http.ResponseWriter, gv schema.GroupVersion) {
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String()}
+	verbs := metav1.Verbs{"get", "list", "watch"}
+	switch gv {
+	case v1alpha1.GroupVersion():
+		list.APIResources = []metav1.APIResource{{Name: v1alpha1.NodeLayoutResource().Resource, SingularName: "nodelayout", Kind: v1alpha1.Kind, Verbs: verbs}}
+	case v1alpha2.SchemeGroupVersion:
+		list.APIResources = []metav1.APIResource{{Name: topologies, SingularName: "noderesourcetopology", Kind: "NodeResourceTopology", Verbs: verbs}}
+	case schema.GroupVersion{Version: "v1"}:
+	default:
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, gv.String()+" is not served")
+		return
+	}
+	answer(w, http.StatusOK, list)
+}
+
+func refuse(w http.ResponseWriter, code int32, reason metav1.StatusReason, message string) {
+	answer(w, int(code), metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message})
+}
+
+func answer(w http.ResponseWriter, code int, o any) {
+	w.Header().Set("Content-Type", texts)
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(o) // a client that has gone needs no answer
+}

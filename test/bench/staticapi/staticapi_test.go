@@ -1,0 +1,74 @@
+package staticapi_test
+
+import (
+	"context"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/cluster/nrt"
+	"github.com/tenon-numa/tenon/test/bench/staticapi"
+	"github.com/tenon-numa/tenon/test/bench/synthetic"
+)
+
+// Who lists gets the whole cluster, by the clients that schedulers have; who writes is told that nothing changes.
+func TestClusterIsListed(t *testing.T) {
+	c, err := synthetic.Make(synthetic.Size{Nodes: 20, Full: 50}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := staticapi.Serve(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	cfg := &rest.Config{Host: s.URL(), ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf"}}
+	k := kubernetes.NewForConfigOrDie(cfg)
+	pods, err := k.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) != len(c.Pods) {
+		t.Fatalf("%d pods of %d are listed: %v", len(pods.Items), len(c.Pods), err)
+	}
+	for i := range pods.Items {
+		if pods.Items[i].Name != c.Pods[i].Name || pods.Items[i].Spec.NodeName != c.Pods[i].Spec.NodeName {
+			t.Fatalf("pod %s is listed as %s on %s", c.Pods[i].Name, pods.Items[i].Name, pods.Items[i].Spec.NodeName)
+		}
+	}
+	if nodes, err := k.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil || len(nodes.Items) != 20 {
+		t.Errorf("nodes: %v, %v", nodes, err)
+	}
+	if sets, err := k.AppsV1().ReplicaSets("").List(t.Context(), metav1.ListOptions{}); err != nil || len(sets.Items) != 0 {
+		t.Errorf("replica sets: %v, %v", sets, err)
+	}
+	layouts, err := client.New(&rest.Config{Host: s.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := layouts.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 20 || list.Items[7].Name != c.Nodes[7].Name {
+		t.Errorf("layouts: %v", err)
+	}
+	if list, err := nrt.List(t.Context(), &rest.Config{Host: s.URL()}); err != nil || len(list) != 20 {
+		t.Errorf("%d topologies: %v", len(list), err)
+	}
+	if err := k.CoreV1().Nodes().Delete(t.Context(), c.Nodes[0].Name, metav1.DeleteOptions{}); err == nil {
+		t.Error("a node was deleted")
+	}
+	watching, cancel := context.WithCancel(t.Context())
+	w, err := k.CoreV1().Pods("").Watch(watching, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	for e := range w.ResultChan() {
+		if e.Type != watch.Error { // the client's own word that it has ended
+			t.Errorf("event %v", e)
+		}
+	}
+}

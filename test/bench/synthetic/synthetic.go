@@ -1,0 +1,252 @@
+// Package synthetic makes the clusters on which schedulers are measured beside each other: nodes of a few
+// kinds of machines with pods that run on them, and the pods that come.
+//
+// Invariant: the same size and seed give the same cluster; its nodes, pods, layouts and
+// NodeResourceTopologies agree with each other, and what every pod holds is what a kubelet would have given
+// it, had the pods of its node come in their order. The package refuses sizes that it cannot fill, and
+// knows nothing of schedulers.
+package synthetic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/nrt"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/lab/machines"
+)
+
+// Bounds of a cluster.
+const (
+	MaxNodes = 100_000
+	MaxFull  = 97 // percent; the last CPUs are in pieces that no pod wants
+)
+
+// Size says how large a cluster is, and how full.
+type Size struct {
+	Nodes int // 1..MaxNodes
+	// Full is the share of all CPUs that pods have, in percent, 0..MaxFull. Of single nodes it is spread
+	// evenly: those of a cluster that is 95 % full are between 90 and 100 % full.
+	Full int
+	// NUMAs is 0 for the mix of machines, or how many numas every machine has: 1, 2, 4, 8 or 16, all equal, or 36, two
+	// of which have everything. Machines are of the same size then, whatever they are divided into.
+	NUMAs int
+}
+
+func (s Size) check() error {
+	if s.Nodes < 1 || s.Nodes > MaxNodes || s.Full < 0 || s.Full > MaxFull {
+		return fmt.Errorf("make cluster of %d nodes, %d %% full: 1 to %d nodes and at most %d %% are possible", s.Nodes, s.Full, MaxNodes, MaxFull)
+	}
+	if !slices.Contains([]int{0, 1, 2, 4, 8, 16, 36}, s.NUMAs) {
+		return fmt.Errorf("make machines of %d numas: 1, 2, 4, 8, 16 and 36 are possible", s.NUMAs)
+	}
+	return nil
+}
+
+// Cluster is a cluster at rest: all that runs has been reported. Objects share parts, so whoever changes one
+// makes a deep copy first.
+type Cluster struct {
+	Nodes []*v1.Node
+	// Pods are bound and run, in the order in which they were bound: node by node.
+	Pods []*v1.Pod
+	// States are the nodes as a ledger has them, in the order of Nodes.
+	States []*ledger.Node
+
+	kinds []*kind // of each node
+	seed  uint64
+}
+
+// Make makes a cluster. The error says which number is out of bounds.
+func Make(s Size, seed uint64) (*Cluster, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	kinds, err := mix()
+	if s.NUMAs > 0 {
+		kinds, err = counted(s.NUMAs)
+	}
+	if err != nil {
+		return nil, err
+	}
+	shapes, err := running()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{seed: seed}
+	for i := range s.Nodes {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		k := pick(r, kinds, func(k *kind) int { return k.share })
+		c.add(r, k, shapes, s.Full)
+	}
+	return c, nil
+}
+
+// add makes a node and its pods.
+func (c *Cluster) add(r *rand.Rand, k *kind, shapes []*shape, full int) {
+	name := fmt.Sprintf("node-%05d", len(c.Nodes))
+	f := filling{kind: k, usage: k.empty, target: spread(r, full) * float64(k.allocatable.Cpu().MilliValue())}
+	n := &ledger.Node{Name: name, Quality: ledger.Exact, Machine: k.Machine.Topo, Rules: k.rules}
+	for _, s := range f.fill(r, shapes) {
+		p := s.shape.runs(name, len(c.Pods))
+		c.Pods = append(c.Pods, p)
+		if len(s.holdings) > 0 {
+			n.Entries = append(n.Entries, ledger.Entry{Pod: kube.ID(p), Source: ledger.Observed, Holdings: s.holdings})
+		}
+	}
+	n.Usage = f.usage
+	c.States, c.kinds = append(c.States, n), append(c.kinds, k)
+	c.Nodes = append(c.Nodes, k.node(name, len(c.Nodes)))
+}
+
+// spread returns how full a node is that is one of many, as a share.
+func spread(r *rand.Rand, full int) float64 {
+	lowest := max(0, 2*full-100)
+	return (float64(lowest) + r.Float64()*2*float64(full-lowest)) / 100
+}
+
+// Machine returns what the node at position i is: its hardware and the configuration of its kubelet.
+func (c *Cluster) Machine(i int) machines.Machine { return c.kinds[i].Machine }
+
+// Layout returns what the agent of the node at position i publishes.
+func (c *Cluster) Layout(i int) *v1alpha1.NodeLayout {
+	n := c.States[i]
+	return v1alpha1.FromCore(n.Name, n.Machine, n.Rules, n.Entries, nil)
+}
+
+// Topology returns what an exporter on the node at position i publishes, with the fingerprint of its pods.
+func (c *Cluster) Topology(i int) *v1alpha2.NodeResourceTopology { return nrt.FromCore(c.States[i]) }
+
+// Block is how many pods come until each shape has come as often as it shall.
+const Block = 20
+
+// Arrivals returns the first n pods that come, unbound. More of them begin with the same ones. Whole blocks are
+// alike but for the order in a block, so that they can be compared.
+func (c *Cluster) Arrivals(n int) ([]*v1.Pod, error) {
+	shapes, err := running()
+	if err != nil {
+		return nil, err
+	}
+	var block []*shape
+	for _, s := range shapes {
+		for range s.comes {
+			block = append(block, s)
+		}
+	}
+	r := rand.New(rand.NewPCG(c.seed, 1<<63))
+	out := make([]*v1.Pod, 0, n)
+	for i := range n {
+		if i%len(block) == 0 {
+			r.Shuffle(len(block), func(a, b int) { block[a], block[b] = block[b], block[a] })
+		}
+		out = append(out, block[i%len(block)].arrives(i))
+	}
+	return out, nil
+}
+
+// pick draws one of several by their shares; one of them must have a share.
+func pick[T any](r *rand.Rand, all []T, share func(T) int) T {
+	sum := 0
+	for _, x := range all {
+		sum += share(x)
+	}
+	at := r.IntN(sum)
+	for _, x := range all {
+		if at -= share(x); at < 0 {
+			return x
+		}
+	}
+	return all[len(all)-1]
+}
+
+// placed is a pod on a node.
+type placed struct {
+	shape    *shape
+	holdings []place.Holding
+}
+
+// filling is a node to which pods come.
+type filling struct {
+	*kind
+	usage  *place.Usage
+	target float64         // thousandths of CPUs
+	sum    v1.ResourceList // requests
+}
+
+// fill adds pods until the target is met as well as can be. A shape that does not fit is not tried again.
+func (f *filling) fill(r *rand.Rand, shapes []*shape) (out []placed) {
+	var left []*shape
+	for _, s := range shapes {
+		if s.stays > 0 && s.servedBy(f.allocatable) {
+			left = append(left, s)
+		}
+	}
+	f.sum = v1.ResourceList{}
+	for len(left) > 0 {
+		s := pick(r, left, func(s *shape) int { return s.stays })
+		hs, ok := f.take(s)
+		if !ok {
+			left = without(left, s)
+			continue
+		}
+		out = append(out, placed{s, hs})
+	}
+	return out
+}
+
+func without(all []*shape, gone *shape) (out []*shape) {
+	for _, s := range all {
+		if s != gone {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// take admits a pod, if the node has room for it and it brings the node nearer to its target.
+func (f *filling) take(s *shape) ([]place.Holding, bool) {
+	gap := f.target - float64(f.sum.Cpu().MilliValue())
+	if float64(s.requests.Cpu().MilliValue()) > 2*gap {
+		return nil, false
+	}
+	sum := v1.ResourceList{v1.ResourcePods: *resource.NewQuantity(1+f.sum.Pods().Value(), resource.DecimalSI)}
+	for name, q := range f.sum {
+		if name != v1.ResourcePods {
+			sum[name] = q.DeepCopy()
+		}
+	}
+	for name, q := range s.requests {
+		have := sum[name]
+		have.Add(q)
+		sum[name] = have
+	}
+	for name, q := range sum {
+		if most := f.allocatable[name]; q.Cmp(most) > 0 {
+			return nil, false
+		}
+	}
+	v := place.Place(f.usage, s.place)
+	if !v.Fits() {
+		return nil, false
+	}
+	f.sum, f.usage = sum, f.usage.Hold(v.Holdings...)
+	return v.Holdings, true
+}
+
+// began is when everything in a cluster began; equal clusters have equal times.
+func began() metav1.Time { return metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) }
+
+// uid returns a UID for the n-th object of a sort.
+func uid(sort, n int) types.UID {
+	return types.UID(fmt.Sprintf("%08d-0000-4000-8000-%012d", sort, n))
+}

@@ -1,0 +1,156 @@
+package whole
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-numa/tenon/lab/kubelet"
+	"github.com/tenon-numa/tenon/test/bench/synthetic"
+)
+
+// Judged is what the kubelet's own managers say of the placements of a round.
+type Judged struct {
+	Nodes    int            // on which pods came
+	Admitted int            // pods that came
+	Refused  map[string]int // pods that came, by the kubelet's reason
+	// Before are pods that were there before and are refused: the cluster itself is wrong.
+	Before int
+	// Differ are pods of which the process that stood for the kubelets said something else.
+	Differ int
+}
+
+// judge has a new set of the kubelet's managers for every node that got pods admit all of its pods in the order
+// in which they were bound. judges work at the same time.
+func judge(ctx context.Context, c *synthetic.Cluster, arrived map[string][]*v1.Pod, judges int) (Judged, error) {
+	dir, err := os.MkdirTemp(memoryDir(), "judge-")
+	if err != nil {
+		return Judged{}, fmt.Errorf("make a directory for the managers: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	klog.SetLogger(logr.Discard()) // the managers log every admission
+	before := map[string][]*v1.Pod{}
+	for _, p := range c.Pods {
+		before[p.Spec.NodeName] = append(before[p.Spec.NodeName], p)
+	}
+	out := Judged{Refused: map[string]int{}}
+	var mu sync.Mutex
+	var first error
+	var all sync.WaitGroup
+	queue := make(chan int)
+	for range judges {
+		all.Go(func() {
+			for i := range queue {
+				name := c.Nodes[i].Name
+				err := judgeNode(ctx, dir, c, i, before[name], arrived[name], func(add func(*Judged)) {
+					mu.Lock()
+					defer mu.Unlock()
+					add(&out)
+				})
+				if err != nil {
+					mu.Lock()
+					first = fmt.Errorf("judge node %s: %w", name, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i, n := range c.Nodes {
+		if len(arrived[n.Name]) > 0 && ctx.Err() == nil {
+			queue <- i
+		}
+	}
+	close(queue)
+	all.Wait()
+	if first == nil {
+		first = context.Cause(ctx)
+	}
+	return out, first
+}
+
+// judgeNode judges one node.
+func judgeNode(ctx context.Context, dir string, c *synthetic.Cluster, i int, before, arrived []*v1.Pod, note func(func(*Judged))) error {
+	own, err := os.MkdirTemp(dir, "n")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(own)
+	m := c.Machine(i)
+	static := m.Kubelet.CPUManagerPolicy == "static"
+	j := &court{looping: make(chan struct{}), ended: !static}
+	if j.real, err = kubelet.NewManagers(klog.NewContext(ctx, logr.Discard()), own, m.Topo, m.Kubelet, j.active); err != nil {
+		return fmt.Errorf("start the managers: %w", err)
+	}
+	defer j.real.Stop()
+	if static {
+		<-j.looping
+	}
+	for _, p := range before {
+		if why := j.admit(p); why != "" {
+			note(func(out *Judged) { out.Before++ })
+		}
+	}
+	for _, p := range arrived {
+		why := j.admit(p)
+		note(func(out *Judged) {
+			if why == "" {
+				out.Admitted++
+			} else {
+				out.Refused[why]++
+			}
+			if (p.Status.Phase == v1.PodFailed) != (why != "") {
+				out.Differ++
+			}
+		})
+	}
+	note(func(out *Judged) { out.Nodes++ })
+	return nil
+}
+
+// court is where one node's managers judge.
+type court struct {
+	real    *kubelet.Managers
+	pods    []*v1.Pod
+	looping chan struct{} // closed when the CPU manager's loop has ended
+	ended   bool
+}
+
+// active lists the active pods. The first who asks is the loop of the CPU manager that brings containers to
+// their CPUs. Nothing else ends it, and while it lives the managers do, of thousands of nodes.
+func (b *court) active() []*v1.Pod {
+	if !b.ended {
+		b.ended = true
+		close(b.looping)
+		runtime.Goexit()
+	}
+	return slices.Clone(b.pods)
+}
+
+// admit returns why the managers refuse a pod, or "".
+func (b *court) admit(p *v1.Pod) string {
+	b.pods = append(b.pods, p)
+	r := b.real.Admit(p)
+	if r.Admit {
+		return ""
+	}
+	b.real.Forget(p)
+	b.pods = b.pods[: len(b.pods)-1 : len(b.pods)-1]
+	b.real.Collect()
+	return r.Reason
+}
+
+// memoryDir is a memory file system where there is one: the managers write their state at every admission.
+func memoryDir() string {
+	const dir = "/dev/shm"
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return dir
+	}
+	return os.TempDir()
+}

@@ -1,0 +1,222 @@
+// Command bench measures schedulers on whole clusters: a real etcd and kube-apiserver, 1,000 and 5,000 nodes
+// with published layouts, 5,000 pods. Each scheduler runs as a process of its own, with one configuration but
+// for its profiles; afterwards the kubelet's managers judge where the pods went.
+//
+// It builds what it runs, says how far it is, and puts its tables between their marks in docs/performance.md.
+// It asserts nothing about time, and fails where a round cannot be played.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tenon-numa/tenon/test/bench/programs"
+	"github.com/tenon-numa/tenon/test/bench/rounds"
+	"github.com/tenon-numa/tenon/test/bench/synthetic"
+	"github.com/tenon-numa/tenon/test/bench/whole"
+)
+
+func main() {
+	whole.MaybeChild()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// flags of the command.
+type flags struct {
+	nodes, rounds, only, page, profiles string
+	attacks, before                     string
+	pods, full, qps                     int
+	seed                                uint64
+	quiet, most                         time.Duration
+}
+
+func run(ctx context.Context, args []string) error {
+	var f flags
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.StringVar(&f.nodes, "nodes", "1000,5000", "sizes of clusters, in nodes")
+	fs.StringVar(&f.rounds, "rounds", "2,1", "rounds of every scheduler for each size")
+	fs.IntVar(&f.pods, "pods", 5000, "pods that come")
+	fs.IntVar(&f.full, "full", 50, "how full clusters are before that, in percent of CPUs")
+	fs.Uint64Var(&f.seed, "seed", 1, "of clusters and pods")
+	fs.IntVar(&f.qps, "qps", whole.QPS, "requests that a scheduler may make, per second and at once")
+	fs.StringVar(&f.only, "only", "plain,tenon,match", "which schedulers, of plain, tenon, match and older")
+	fs.StringVar(&f.page, "page", "docs/performance.md", "page whose section is written; none when empty")
+	fs.StringVar(&f.profiles, "profiles", "", "folder for a CPU profile of every scheduler; none when empty")
+	fs.StringVar(&f.attacks, "attacks", "", "measure attacks instead: all, or numbers of attacks from 1 on")
+	fs.StringVar(&f.before, "before", "", "program of an older tenon-scheduler that is measured, too")
+	fs.DurationVar(&f.quiet, "quiet", 20*time.Second, "a round ends when so long no pod was bound")
+	fs.DurationVar(&f.most, "most", 100*time.Second, "a round ends after so long in any case")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	sizes, err := numbers("nodes", f.nodes)
+	if err != nil {
+		return err
+	}
+	turns, err := numbers("rounds", f.rounds)
+	if err != nil {
+		return err
+	}
+	if len(turns) != len(sizes) {
+		return fmt.Errorf("-rounds has %d numbers, and -nodes %d", len(turns), len(sizes))
+	}
+	schedulers, remove, err := build(ctx, strings.Split(f.only, ","))
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if f.attacks != "" {
+		return f.underAttack(ctx, schedulers, sizes[0])
+	}
+	var all []whole.Round
+	for i, n := range sizes {
+		say(fmt.Sprintf("%d nodes, %d %% full, %d pods come, %d rounds each", n, f.full, f.pods, turns[i]))
+		got, err := whole.Run(ctx, whole.Options{Size: synthetic.Size{Nodes: n, Full: f.full}, Seed: f.seed, Pods: f.pods,
+			Contenders: schedulers, Rounds: turns[i], QPS: f.qps, Quiet: f.quiet, Most: f.most, Profiles: f.profiles, Progress: say})
+		if err != nil {
+			return err
+		}
+		all = append(all, got...)
+	}
+	text := where() + "\n\n" + whole.Report(all)
+	fmt.Println(text)
+	if f.page == "" {
+		return nil
+	}
+	return whole.WriteInto(f.page, text)
+}
+
+// underAttack measures how long the pods of others wait under attacks, and prints it.
+func (f flags) underAttack(ctx context.Context, schedulers []whole.Contender, nodes int) error {
+	attacks := whole.Attacks()
+	if f.attacks != "all" {
+		chosen, err := numbers("attacks", f.attacks)
+		if err != nil {
+			return err
+		}
+		attacks = nil
+		for _, n := range chosen {
+			if n > len(whole.Attacks()) {
+				return fmt.Errorf("-attacks: there are %d attacks, and no %d", len(whole.Attacks()), n)
+			}
+			attacks = append(attacks, whole.Attacks()[n-1])
+		}
+	}
+	if i := slices.IndexFunc(schedulers, func(c whole.Contender) bool { return c.Name == rounds.Tenon }); f.before != "" && i >= 0 {
+		old := schedulers[i]
+		old.Name, old.Program = old.Name+", before", f.before
+		schedulers = append(schedulers, old)
+	}
+	got, err := whole.Endure(ctx, whole.Options{Size: synthetic.Size{Nodes: nodes, Full: f.full}, Seed: f.seed, Contenders: schedulers,
+		Rounds: 1, QPS: f.qps, Profiles: f.profiles, Progress: say}, attacks)
+	fmt.Println(where() + "\n\n" + whole.ReportEndured(got))
+	return err
+}
+
+// where says what was measured on.
+func where() string {
+	host := fmt.Sprintf("%d CPUs, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	info, _ := os.ReadFile("/proc/cpuinfo") // without it, the processor has no name
+	for line := range strings.Lines(string(info)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			host = strings.TrimSpace(value) + ", " + host
+			break
+		}
+	}
+	return fmt.Sprintf("Measured on %s with %s on %s.", host, runtime.Version(), time.Now().UTC().Format("2006-01-02"))
+}
+
+func say(line string) { fmt.Fprintln(os.Stderr, line) }
+
+// numbers reads a list of numbers from 1 on.
+func numbers(name, list string) (out []int, err error) {
+	for word := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("-%s: %q is not a number from 1 on", name, word)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// build builds the schedulers that are asked for; remove removes the programs.
+func build(ctx context.Context, words []string) (out []whole.Contender, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "tenon-bench-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a directory for programs: %w", err)
+	}
+	remove = func() { os.RemoveAll(dir) }
+	for _, w := range words {
+		c, err := contender(ctx, dir, w)
+		if err != nil {
+			remove()
+			return nil, nil, err
+		}
+		out = append(out, c)
+	}
+	return out, remove, nil
+}
+
+// contender builds one scheduler. The peer's plugin is for an older Kubernetes; older is that without the plugin.
+func contender(ctx context.Context, dir, word string) (whole.Contender, error) {
+	say("building " + word)
+	switch word {
+	case "plain":
+		program, err := goBuild(ctx, dir, "./test/bench/whole/plain")
+		return whole.Contender{Name: rounds.Plain, Program: program}, err
+	case "tenon":
+		profile, err := rounds.Deployed(ctx)
+		if err != nil {
+			return whole.Contender{}, err
+		}
+		program, err := goBuild(ctx, dir, "./cmd/tenon-scheduler")
+		return whole.Contender{Name: rounds.Tenon, Program: program, Profile: profile}, err
+	case "match":
+		profile, err := rounds.PeerProfile()
+		if err != nil {
+			return whole.Contender{}, err
+		}
+		program, err := programs.Peer(ctx, dir)
+		return whole.Contender{Name: rounds.Peer, Program: program, Args: []string{"kube-scheduler"}, Profile: profile, Topologies: true}, err
+	case "older":
+		program, err := programs.Peer(ctx, dir)
+		return whole.Contender{Name: rounds.PeerPlain, Program: program, Args: []string{"kube-scheduler"}}, err
+	}
+	return whole.Contender{}, fmt.Errorf("-only: no scheduler %q", word)
+}
+
+// goBuild builds a program of this checkout.
+func goBuild(ctx context.Context, dir, pkg string) (string, error) {
+	root, err := programs.Checkout(ctx)
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(dir, filepath.Base(pkg))
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, pkg)
+	cmd.Dir, cmd.Stderr = root, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("build %s: %w", pkg, err)
+	}
+	return program, nil
+}

@@ -1,0 +1,104 @@
+package whole_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/component-base/cli"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+
+	"github.com/tenon-numa/tenon/cluster/sched"
+	"github.com/tenon-numa/tenon/test/bench/rounds"
+	"github.com/tenon-numa/tenon/test/bench/synthetic"
+	"github.com/tenon-numa/tenon/test/bench/whole"
+)
+
+// schedulerEnv makes this binary one of the two schedulers.
+const schedulerEnv = "TENON_WHOLE_TEST_SCHEDULER"
+
+func TestMain(m *testing.M) {
+	whole.MaybeChild()
+	switch os.Getenv(schedulerEnv) {
+	case "plain":
+		os.Exit(cli.Run(app.NewSchedulerCommand()))
+	case "tenon":
+		os.Exit(cli.Run(sched.NewCommand(server.SetupSignalContext())))
+	}
+	os.Exit(m.Run())
+}
+
+// Two schedulers contend for a small cluster: both bind everything, and what Tenon bound no kubelet refuses.
+func TestWholeContestOfASmallCluster(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, fmt.Errorf("not done in time"))
+	defer cancel()
+	deployed, err := rounds.Deployed(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pods = 60
+	rounds, err := whole.Run(ctx, whole.Options{Size: synthetic.Size{Nodes: 20, Full: 50}, Seed: 1, Pods: pods, Rounds: 1,
+		Contenders: []whole.Contender{
+			{Name: "kube-scheduler", Program: exe, Env: []string{schedulerEnv + "=plain"}, Topologies: true},
+			{Name: "Tenon", Program: exe, Env: []string{schedulerEnv + "=tenon"}, Profile: deployed},
+		},
+		Quiet: 30 * time.Second, Most: 2 * time.Minute, Progress: func(line string) { t.Log(line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rounds) != 2 || rounds[0].Contender != "kube-scheduler" || rounds[1].Contender != "Tenon" {
+		t.Fatalf("rounds are %+v", rounds)
+	}
+	for _, r := range rounds {
+		if r.Bound != pods || len(r.Waiting) > 0 || r.Cut > 0 {
+			t.Errorf("%s bound %d of %d pods: %v", r.Contender, r.Bound, pods, r.Waiting)
+		}
+		if j := r.Judged; j.Before > 0 || j.Differ > 0 || j.Admitted+r.Refused() != pods {
+			t.Errorf("%s: the kubelet's managers say otherwise than the nodes did: %+v", r.Contender, j)
+		}
+		if r.Rate <= 0 || r.Slope <= 0 || r.Told <= 0 || r.Told > r.Ran || r.Peak <= 0 || r.Start <= 0 || r.PlaneCPU < 0 || r.Written.Statuses != pods || r.Written.Layouts == 0 {
+			t.Errorf("%s: not measured: %+v", r.Contender, r)
+		}
+	}
+	if with, without := rounds[0].Written, rounds[1].Written; with.Topologies != with.Layouts || without.Topologies != 0 {
+		t.Errorf("topologies: %d, want as many as layouts (%d); %d, want none", with.Topologies, with.Layouts, without.Topologies)
+	}
+	if n := rounds[1].Refused(); n > 0 {
+		t.Errorf("kubelets refuse %d pods that Tenon bound: %v", n, rounds[1].Judged.Refused)
+	}
+	text := whole.Report(rounds)
+	for _, want := range []string{"20 nodes, 60 pods", "| kube-scheduler | 60 |", "| Tenon | 60 |", "as multiples of kube-scheduler"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the report lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+func TestSectionIsWrittenBetweenItsMarks(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	const head, foot = "# Page\n\n<!-- measured: whole -->\n", "<!-- end of whole -->\n\nmore\n"
+	if err := os.WriteFile(page, []byte(head+"old\n"+foot), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := whole.WriteInto(page, "new\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(page); err != nil || string(got) != head+"new\n"+foot {
+		t.Errorf("page is %q (%v)", got, err)
+	}
+	if err := os.WriteFile(page, []byte("no marks\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := whole.WriteInto(page, "new\n"); err == nil {
+		t.Error("a page without marks is written to")
+	}
+}

@@ -1,0 +1,211 @@
+// Package guest boots Linux in a virtual machine: a real kernel that sees the hardware that QEMU's
+// command line describes. It is where discovery and enforcement meet a kernel instead of a drawing of one.
+//
+// QEMU translates instructions, so neither /dev/kvm nor root is needed, and what a guest does is right
+// but slow: it proves placement and never speed. The kernel and busybox are Debian's, unpacked by package
+// test/debian; the initramfs is made anew for every boot. Invariant: after [Boot] returned a guest its
+// shell answers, and after [Guest.Close] no process or file of it is left but console.log in a directory
+// that the caller named; when the program dies, QEMU dies with it. The package refuses files, scripts and
+// outputs beyond fixed bounds.
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Config says what to boot.
+type Config struct {
+	// Arch is Debian's name of the architecture, "amd64" or "arm64"; empty means amd64.
+	Arch string
+	// Args are QEMU's: machine, CPUs, memory, numas, devices. Accelerator, kernel, serial ports, disk
+	// and network are added.
+	Args []string
+	// Append is the kernel's command line beyond what the guest itself needs.
+	Append string
+	// Files are files of the guest by absolute path. With a disk they are copied over its own.
+	Files map[string]File
+	// Modules are kernel modules by name, loaded in this order with what they depend on. Those that disk
+	// and network need are added.
+	Modules []string
+	// Disk is a raw image with an ext4 file system, whose /sbin/init becomes process 1; writes to it are
+	// lost with the guest. Empty means that the guest stays in its initramfs.
+	Disk string
+	// Network gives the guest eth0 with 10.0.2.15/24; it reaches services on the host's loopback
+	// interface at 10.0.2.2.
+	Network bool
+	// Dir is where console.log is written; empty means nowhere that lasts.
+	Dir string
+}
+
+// File is a file of a guest.
+type File struct {
+	Host string // file to copy; empty: Data is the content
+	Data []byte // for a link (Mode has fs.ModeSymlink) the target
+	Mode fs.FileMode
+}
+
+// bootTimeout bounds a boot; on a busy computer of two cores it takes some ten seconds.
+const bootTimeout = 5 * time.Minute
+
+// Guest is a guest that runs.
+type Guest struct {
+	cmd     *exec.Cmd
+	console *console
+	tmp     string // directory of the initramfs
+	done    chan struct{}
+	err     error // of QEMU; set before done is closed
+
+	mu    sync.Mutex // one script at a time
+	shell *shell
+}
+
+// Boot starts a guest and returns when its shell answers. An error of a guest that does not come up ends
+// with the last lines of its console. Missing packages are a [*MissingError].
+func Boot(ctx context.Context, c Config) (_ *Guest, err error) {
+	parts, err := Find(c.Arch)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, bootTimeout, fmt.Errorf("no shell after %s", bootTimeout))
+	defer cancel()
+	g := &Guest{done: make(chan struct{})}
+	if g.tmp, err = os.MkdirTemp("", "guest-"); err != nil {
+		return nil, fmt.Errorf("boot guest: %w", err)
+	}
+	initrd := filepath.Join(g.tmp, "initrd")
+	if err := writeInitramfs(initrd, c, parts); err != nil {
+		return nil, errors.Join(fmt.Errorf("boot guest: %w", err), os.RemoveAll(g.tmp))
+	}
+	if g.console, err = newConsole(c.Dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("boot guest: %w", err), os.RemoveAll(g.tmp))
+	}
+	if err := g.start(c, parts, initrd); err != nil {
+		return nil, errors.Join(fmt.Errorf("boot guest: %w", err), g.console.close(), os.RemoveAll(g.tmp))
+	}
+	if err := g.shell.ready(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("boot guest: %w", g.why(ctx, err)), g.Close())
+	}
+	return g, nil
+}
+
+// start starts QEMU with one end of a pair of sockets as the serial port of the shell.
+func (g *Guest) start(c Config, p *Parts, initrd string) error {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	const shellFD = 3 // the first of ExtraFiles
+	g.cmd = exec.Command(p.QEMU, args(c, p, initrd, shellFD)...)
+	g.cmd.ExtraFiles = []*os.File{theirs}
+	g.cmd.Stdout, g.cmd.Stderr = g.console, g.console
+	// Its own process group: an interrupt at the terminal is for the program that closes the guest.
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error, 1)
+	go g.wait(started)
+	if err := <-started; err != nil {
+		return errors.Join(fmt.Errorf("start QEMU: %w", err), ours.Close())
+	}
+	g.shell = newShell(ours)
+	go func() {
+		select {
+		case <-g.console.hung:
+			_ = g.cmd.Process.Kill() // an error of a guest that has ended meanwhile
+		case <-g.done:
+		}
+	}()
+	return nil
+}
+
+// wait starts QEMU and waits for it, on one thread: the kernel sends the death signal when the thread
+// that started the child ends, not when the process does.
+func (g *Guest) wait(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := g.cmd.Start()
+	started <- err
+	if err == nil {
+		g.err = g.cmd.Wait()
+	}
+	close(g.done)
+}
+
+func socketPair() (ours net.Conn, theirs *os.File, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a pair of sockets: %w", err)
+	}
+	theirs = os.NewFile(uintptr(fds[1]), "guest")
+	own := os.NewFile(uintptr(fds[0]), "host")
+	defer own.Close()
+	if ours, err = net.FileConn(own); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("make a pair of sockets: %w", err), theirs.Close())
+	}
+	return ours, theirs, nil
+}
+
+// Run runs a shell script in the guest and returns what it wrote to its standard output and error, which
+// must not be more than [MaxOutput]. A script that fails is a [*ExitError]. Scripts run one at a time;
+// after a context that ended, the guest may still be busy with the script. What a script starts in the
+// background goes on.
+func (g *Guest) Run(ctx context.Context, script string) (string, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out, err := g.shell.run(ctx, script)
+	if exit := (*ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		err = fmt.Errorf("run script in guest: %w", g.why(ctx, err))
+	}
+	return out, err
+}
+
+// why says why the shell does not answer: because QEMU ended, or because a context did.
+func (g *Guest) why(ctx context.Context, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		select {
+		case <-g.done: // the other end of the socket is QEMU's alone
+			err = fmt.Errorf("the guest died: %w", errors.Join(g.err, err))
+		case <-ctx.Done():
+		}
+	} else if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	select {
+	case <-g.console.hung:
+		err = fmt.Errorf("%w: %w", ErrHung, err)
+	default:
+	}
+	return fmt.Errorf("%w; the console's last lines:\n%s", err, lastLines(g.Console(), 20))
+}
+
+// Console returns the end of what the console has shown, QEMU's own complaints included.
+func (g *Guest) Console() string { return g.console.String() }
+
+// Done is closed when the guest has ended, by itself or by Close.
+func (g *Guest) Done() <-chan struct{} { return g.done }
+
+// Close ends the guest at once; what it has not done is lost. Closing again does nothing.
+func (g *Guest) Close() error {
+	if err := g.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("close guest: %w", err)
+	}
+	<-g.done
+	return errors.Join(g.shell.close(), g.console.close(), os.RemoveAll(g.tmp))
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

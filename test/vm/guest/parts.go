@@ -1,0 +1,153 @@
+package guest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tenon-numa/tenon/test/debian"
+)
+
+// Parts are the files of Debian packages that a guest is made of.
+type Parts struct {
+	QEMU    string // program
+	Kernel  string // image
+	Modules string // directory /lib/modules/RELEASE
+	Busybox string // static
+}
+
+// MissingError is a Debian package that a guest needs and that is not there.
+type MissingError struct {
+	Package string
+	Err     error
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("no guests without Debian package %s: %v (go run ./test packages gets it)", e.Package, e.Err)
+}
+
+func (e *MissingError) Unwrap() error { return e.Err }
+
+// architecture is how QEMU calls what Debian calls otherwise, and what a guest of it needs to be told.
+type architecture struct {
+	qemu, qemuPackage, kernelPackage string
+	console                          string // the kernel's name of the first serial port
+	shell                            string // of the port of the shell
+	shellDevice                      []string
+	append                           string // the kernel's command line
+}
+
+func find(arch string) (architecture, error) {
+	switch arch {
+	case "amd64":
+		return architecture{"qemu-system-x86_64", "qemu-system-x86", "linux-image-cloud-amd64", "ttyS0", "ttyS1",
+			[]string{"-serial", "chardev:shell"},
+			// tsc=reliable: on a busy host the kernel finds its clock unstable and takes another, for which it stops
+			// all CPUs at once; emulated CPUs that outnumber the host's may not come out of that.
+			// no_timer_check: the kernel counts ticks of a timer while it turns in a loop, and panics where a busy host
+			// lets the loop end before them.
+			"tsc=reliable no_timer_check"}, nil
+	case "arm64":
+		// The board has one serial port, so the other is on the PCI bus.
+		return architecture{"qemu-system-aarch64", "qemu-system-arm", "linux-image-cloud-arm64", "ttyAMA0", "ttyS0",
+			[]string{"-device", "pci-serial,chardev=shell"}, ""}, nil
+	}
+	return architecture{}, fmt.Errorf("no guests of architecture %q: want amd64 or arm64", arch)
+}
+
+// Find finds what guests of an architecture (empty: amd64) are made of. A Debian package that is not
+// there is a [*MissingError]; tests then skip.
+func Find(arch string) (*Parts, error) {
+	arch = cmp.Or(arch, "amd64")
+	a, err := find(arch)
+	if err != nil {
+		return nil, err
+	}
+	var p Parts
+	if p.QEMU, err = exec.LookPath(a.qemu); err != nil {
+		return nil, &MissingError{a.qemuPackage, err}
+	}
+	kernel, err := unpacked(arch, a.kernelPackage)
+	if err != nil {
+		return nil, err
+	}
+	if p.Kernel, err = only(kernel, "boot/vmlinuz-*"); err != nil {
+		return nil, err
+	}
+	release := strings.TrimPrefix(filepath.Base(p.Kernel), "vmlinuz-")
+	// Where /lib is a link to /usr/lib, packages come to have their modules there.
+	if p.Modules, err = only(kernel, "lib/modules/"+release, "usr/lib/modules/"+release); err != nil {
+		return nil, err
+	}
+	busybox, err := unpacked(arch, "busybox-static")
+	if err != nil {
+		return nil, err
+	}
+	p.Busybox, err = only(busybox, "bin/busybox", "usr/bin/busybox")
+	return &p, err
+}
+
+func unpacked(arch, name string) (string, error) {
+	dir, err := debian.Dir(arch, name)
+	if missing := (*debian.MissingError)(nil); errors.As(err, &missing) {
+		return "", &MissingError{name + ":" + arch, err}
+	}
+	return dir, err
+}
+
+// only returns the one file of a directory that matches the first pattern that any matches.
+func only(dir string, patterns ...string) (string, error) {
+	for _, p := range patterns {
+		if found, err := filepath.Glob(filepath.Join(dir, p)); err != nil {
+			return "", fmt.Errorf("find %s: %w", p, err)
+		} else if len(found) == 1 {
+			return found[0], nil
+		}
+	}
+	return "", fmt.Errorf("%s has not exactly one %s: remove the directory to have the package unpacked anew", dir, patterns[0])
+}
+
+// accelerator returns how QEMU translates: with a thread for each CPU of the guest where the host has a CPU for
+// each, and otherwise with one thread that runs them in turn. Threads that outnumber the host's CPUs spend
+// their time in waiting for locks whose holders the host does not run just then, at worst until the guest
+// stands still; one thread goes on to the next CPU where one waits.
+func accelerator(qemu []string, hostCPUs int) string {
+	cpus := 1
+	if at := slices.Index(qemu, "-smp"); at >= 0 && at+1 < len(qemu) {
+		first, _, _ := strings.Cut(qemu[at+1], ",")
+		if n, err := strconv.Atoi(strings.TrimPrefix(first, "cpus=")); err == nil {
+			cpus = n
+		}
+	}
+	if cpus > hostCPUs {
+		return "tcg,thread=single"
+	}
+	return "tcg,thread=multi"
+}
+
+// args is QEMU's command line.
+func args(c Config, p *Parts, initrd string, shellFD int) []string {
+	a, _ := find(cmp.Or(c.Arch, "amd64"))
+	line := fmt.Sprintf("console=%s quiet loglevel=4 panic=-1 mitigations=off %s guest.shell=%s", a.console, a.append, a.shell)
+	out := []string{"-accel", accelerator(c.Args, runtime.NumCPU()), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-kernel", p.Kernel, "-initrd", initrd, "-append", strings.TrimSpace(line + " " + c.Append),
+		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
+		"-chardev", fmt.Sprintf("socket,id=shell,fd=%d", shellFD)}
+	out = append(out, a.shellDevice...)
+	if c.Disk != "" {
+		// QEMU wants commas in values doubled.
+		out = append(out, "-drive", "format=raw,if=none,id=disk,snapshot=on,file="+strings.ReplaceAll(c.Disk, ",", ",,"),
+			"-device", "virtio-blk-pci,drive=disk")
+	}
+	if c.Network {
+		out = append(out, "-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network")
+	}
+	// The caller's come last: a bridge among them would attract the devices that name no bus.
+	return append(out, c.Args...)
+}

@@ -1,0 +1,76 @@
+package realnode
+
+import (
+	"fmt"
+	"net/url"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	configv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-numa/tenon/test/vm/guest"
+)
+
+// hostAddress is where a guest finds the host's loopback interface.
+const hostAddress = "10.0.2.2"
+
+// configFiles are the files that make one node differ from another.
+func configFiles(c Config) (map[string]guest.File, error) {
+	kubelet, err := yaml.Marshal(inGuest(c.Machine.Kubelet))
+	if err != nil {
+		return nil, fmt.Errorf("write kubelet configuration: %w", err)
+	}
+	access, err := kubeconfig(c.Kubelet)
+	if err != nil {
+		return nil, fmt.Errorf("access of the kubelet: %w", err)
+	}
+	return map[string]guest.File{
+		"/etc/machine.txt":             {Data: []byte(c.Machine.Text), Mode: 0o644},
+		"/etc/hostname":                {Data: []byte(c.Name + "\n"), Mode: 0o644},
+		"/etc/kubernetes/kubelet.yaml": {Data: kubelet, Mode: 0o644},
+		"/etc/kubernetes/kubelet.conf": {Data: access, Mode: 0o600},
+	}, nil
+}
+
+// inGuest returns a kubelet configuration with what the guest's containerd, cgroups and network want.
+// Nothing of it touches the managers of CPUs, memory, devices and topology.
+func inGuest(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfiguration {
+	out := c.DeepCopy()
+	on, off := true, false
+	out.CgroupDriver = "cgroupfs"
+	out.ContainerRuntimeEndpoint = "unix:///run/containerd/containerd.sock"
+	// There is no iptables in the guest, and no swap.
+	out.MakeIPTablesUtilChains = &off
+	out.FailSwapOn = &off
+	// As on a node of a real cluster, the API server says who may ask the kubelet for what.
+	out.Authentication.Anonymous.Enabled = &off
+	out.Authentication.Webhook.Enabled = &on
+	out.Authorization.Mode = configv1beta1.KubeletAuthorizationModeWebhook
+	out.EnableControllerAttachDetach = &off
+	return out
+}
+
+// kubeconfig writes access to the API server on the host's loopback interface as a guest has it. The
+// server's certificate is for the address that the host knows it by.
+func kubeconfig(c *rest.Config) ([]byte, error) {
+	u, err := url.Parse(c.Host)
+	if err != nil {
+		return nil, fmt.Errorf("address of the API server: %w", err)
+	}
+	if u.Scheme != "https" || u.Hostname() != "127.0.0.1" || u.Port() == "" {
+		return nil, fmt.Errorf("API server %s: want https://127.0.0.1:PORT", c.Host)
+	}
+	if c.BearerToken == "" || len(c.CAData) == 0 {
+		return nil, fmt.Errorf("access to API server %s has no token, or no CA as data", c.Host)
+	}
+	const name = "lab"
+	k := clientcmdapi.NewConfig()
+	k.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + hostAddress + ":" + u.Port(),
+		CertificateAuthorityData: c.CAData, TLSServerName: u.Hostname()}
+	k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: c.BearerToken}
+	k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	k.CurrentContext = name
+	return clientcmd.Write(*k)
+}

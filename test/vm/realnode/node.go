@@ -1,0 +1,279 @@
+// Package realnode is a node of a lab cluster on which containers really run: a virtual machine with the
+// numas of a described machine, and on it Linux, containerd, runc, an unmodified kubelet, and Tenon's
+// agent. It is the last judge: what a container may use is what the kernel says of its processes.
+//
+// Third-party programs are built from source by modules of their own below parts/, with pinned versions
+// and checksums; no image is pulled. Invariant: when [Start] returns a node, it is ready and its layout is
+// published; after [Node.Stop] nothing of it is left. The package refuses machines that QEMU cannot make,
+// API servers that are not on the loopback interface, and hosts that are not amd64.
+package realnode
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/lab/machines"
+	"github.com/tenon-numa/tenon/test/vm/guest"
+)
+
+// Config says what node to start.
+type Config struct {
+	// Name of the node, a DNS label.
+	Name string
+	// Machine is the hardware, and how its kubelet is configured. Equal sockets and cores, with CPUs
+	// numbered thread by thread; memory is what the kernel starts from, and it keeps some for itself.
+	Machine machines.Machine
+	Disk    *Disk
+	// Kubelet is the access of the node's kubelet to the API server, as the host has it.
+	Kubelet *rest.Config
+	// Agent makes the access of the node's agent. It is called when the Node is registered, so that a
+	// token can be bound to it.
+	Agent func(ctx context.Context) (*rest.Config, error)
+	// Admin is an access with which Start looks whether the node is ready; it does not go into the guest.
+	Admin *rest.Config
+	// Dir is where the console's log is written; empty means nowhere that lasts.
+	Dir string
+	// Progress, if not nil, is told of each step, one line at a time.
+	Progress func(line string)
+}
+
+// startTimeout bounds a start; with two nodes at once on a busy computer of two cores it takes a minute.
+const startTimeout = 6 * time.Minute
+
+var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// Node is a node that runs.
+type Node struct {
+	Name  string
+	guest *guest.Guest
+	say   func(string)
+}
+
+// Start boots a node and returns when it is ready and its layout is published. The context bounds the
+// start only; the node runs until Stop.
+func Start(ctx context.Context, c Config) (_ *Node, err error) {
+	if err := checkHost(); err != nil {
+		return nil, fmt.Errorf("start node %s: %w", c.Name, err)
+	}
+	if !validName.MatchString(c.Name) {
+		return nil, fmt.Errorf("start node: name %q is not a DNS label", c.Name)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
+	defer cancel()
+	n := &Node{Name: c.Name, say: progress(c)}
+	if err := n.boot(ctx, c); err != nil {
+		return nil, fmt.Errorf("start node %s: %w", c.Name, err)
+	}
+	if err := n.join(ctx, c); err != nil {
+		return nil, errors.Join(fmt.Errorf("start node %s: %w", c.Name, err), n.Stop())
+	}
+	return n, nil
+}
+
+// progress prefixes lines with the node's name and the time since the start.
+func progress(c Config) func(string) {
+	began := time.Now()
+	return func(line string) {
+		if c.Progress != nil {
+			c.Progress(fmt.Sprintf("node %s: %s (%s)", c.Name, line, time.Since(began).Round(100*time.Millisecond)))
+		}
+	}
+}
+
+func (n *Node) boot(ctx context.Context, c Config) error {
+	args, cmdline, err := hardware(c.Machine.Topo)
+	if err != nil {
+		return fmt.Errorf("machine %s: %w", c.Machine.Name, err)
+	}
+	files, err := configFiles(c)
+	if err != nil {
+		return err
+	}
+	n.guest, err = guest.Boot(ctx, guest.Config{Arch: arch, Args: args, Append: cmdline, Files: files,
+		Modules: []string{"veth", "overlay"}, Disk: c.Disk.path, Network: true, Dir: c.Dir})
+	if err != nil {
+		return err
+	}
+	n.say("Linux runs")
+	return nil
+}
+
+// join starts what makes a node of a guest.
+func (n *Node) join(ctx context.Context, c Config) error {
+	for _, step := range []struct{ name, done string }{
+		{"system", "file systems mounted"}, {"containerd", "containerd runs"}, {"image", "image imported"},
+		{"kubelet", "kubelet runs"}, {"plugin", "device plugins registered"},
+	} {
+		if err := n.step(ctx, step.name); err != nil {
+			return err
+		}
+		n.say(step.done)
+	}
+	if err := n.awaitNode(ctx, c.Admin, registered); err != nil {
+		return errors.Join(fmt.Errorf("wait until it is registered: %w", err), n.explain("kubelet"))
+	}
+	if err := n.startAgent(ctx, c); err != nil {
+		return fmt.Errorf("start its agent: %w", err)
+	}
+	if err := n.awaitNode(ctx, c.Admin, func(n *v1.Node) bool { return ready(n) && counted(n, c.Machine.Topo) }); err != nil {
+		return errors.Join(fmt.Errorf("wait until it is ready: %w", err), n.explain("kubelet"))
+	}
+	n.say("ready")
+	if err := n.awaitLayout(ctx, c.Admin); err != nil {
+		return errors.Join(fmt.Errorf("wait for its layout: %w", err), n.explain("agent"))
+	}
+	n.say("layout published")
+	return nil
+}
+
+// step runs one step of root/usr/local/sbin/node.
+func (n *Node) step(ctx context.Context, name string) error {
+	if _, err := n.guest.Run(ctx, "/usr/local/sbin/node "+name); err != nil {
+		return fmt.Errorf("step %s: %w", name, err)
+	}
+	return nil
+}
+
+func (n *Node) startAgent(ctx context.Context, c Config) error {
+	access, err := c.Agent(ctx)
+	if err != nil {
+		return err
+	}
+	file, err := kubeconfig(access)
+	if err != nil {
+		return err
+	}
+	const write = "umask 077; base64 -d >/etc/kubernetes/agent.conf <<END\n%s\nEND\n"
+	if _, err := n.guest.Run(ctx, fmt.Sprintf(write, base64.StdEncoding.EncodeToString(file))); err != nil {
+		return err
+	}
+	return n.step(ctx, "agent")
+}
+
+// explain returns the end of a program's log as an error.
+func (n *Node) explain(program string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	out, err := n.Log(ctx, program, 30)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("log of %s:\n%s", program, out)
+}
+
+// Log returns the last lines of the log of "kubelet", "containerd", "plugin" or "agent".
+func (n *Node) Log(ctx context.Context, program string, lines int) (string, error) {
+	return n.guest.Run(ctx, fmt.Sprintf("tail -n %d /var/log/%s.log", lines, program))
+}
+
+// RestartKubelet ends the kubelet and starts it again, with the state that it left. Containers run on.
+// Device plugins are not registered again.
+func (n *Node) RestartKubelet(ctx context.Context) error {
+	if err := n.step(ctx, "stop kubelet"); err != nil {
+		return fmt.Errorf("restart kubelet of node %s: %w", n.Name, err)
+	}
+	if err := n.step(ctx, "kubelet"); err != nil {
+		return fmt.Errorf("restart kubelet of node %s: %w", n.Name, err)
+	}
+	n.say("kubelet restarted")
+	return nil
+}
+
+// Stop ends the node at once; what it did not tell the API server is lost. A second call does nothing.
+func (n *Node) Stop() error { return n.guest.Close() }
+
+func (n *Node) awaitNode(ctx context.Context, admin *rest.Config, is func(*v1.Node) bool) error {
+	k, err := kubernetes.NewForConfig(admin)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	nodes := k.CoreV1().Nodes()
+	return n.await(ctx, &v1.Node{}, &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (apiruntime.Object, error) {
+			return nodes.List(ctx, n.only(o))
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return nodes.Watch(ctx, n.only(o))
+		},
+	}, func(e watch.Event) (bool, error) {
+		node, ok := e.Object.(*v1.Node)
+		return ok && is(node), nil
+	})
+}
+
+func registered(*v1.Node) bool { return true }
+
+func ready(n *v1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
+		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
+	})
+}
+
+// counted reports whether a node has all devices of its machine.
+func counted(n *v1.Node, m *topo.Machine) bool {
+	for _, r := range m.Resources() {
+		if have := n.Status.Capacity[v1.ResourceName(r.Name)]; have.Value() != int64(len(r.Devices)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *Node) awaitLayout(ctx context.Context, admin *rest.Config) error {
+	layouts, err := client.New(admin)
+	if err != nil {
+		return err
+	}
+	return n.await(ctx, &v1alpha1.NodeLayout{}, &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (apiruntime.Object, error) {
+			return layouts.List(ctx, n.only(o))
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return layouts.Watch(ctx, n.only(o))
+		},
+	}, func(e watch.Event) (bool, error) {
+		_, ok := e.Object.(*v1alpha1.NodeLayout)
+		return ok, nil
+	})
+}
+
+// only narrows a list or watch to the object with the node's name.
+func (n *Node) only(o metav1.ListOptions) metav1.ListOptions {
+	o.FieldSelector = fields.OneTermEqualSelector("metadata.name", n.Name).String()
+	return o
+}
+
+// await waits for an event, or until the guest has died.
+func (n *Node) await(ctx context.Context, object apiruntime.Object, lw *cache.ListWatch, done func(watch.Event) (bool, error)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-n.guest.Done():
+			cancel(errors.New("the guest died"))
+		case <-ctx.Done():
+		}
+	}()
+	if _, err := watchtools.UntilWithSync(ctx, lw, object, nil, done); err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return nil
+}

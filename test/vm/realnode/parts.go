@@ -1,0 +1,159 @@
+package realnode
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tenon-numa/tenon/test/vm/guest"
+)
+
+const module = "github.com/tenon-numa/tenon"
+
+// part is programs that are built from one module with the same settings.
+type part struct {
+	name string // for progress and errors
+	// dir is the module whose go.mod pins the versions, from the root of the workspace; "" is the workspace itself.
+	dir      string
+	packages []string
+	env      []string
+	tags     string
+	ldflags  string
+}
+
+// staticC links with the C library, and leaves nothing for the guest to have: there is no C library in
+// it. Packages are compiled as this module's tests compile them, so that the build cache has them.
+const staticC = "-s -w -linkmode external -extldflags -static"
+
+// parts lists what a node runs. Release is that of Kubernetes, such as "v1.36.3".
+func parts(release string) []part {
+	const version = "k8s.io/component-base/version"
+	noC := []string{"CGO_ENABLED=0"}
+	return []part{
+		{name: "kubelet", packages: []string{"k8s.io/kubernetes/cmd/kubelet"},
+			ldflags: staticC + " -X " + version + ".gitVersion=" + release},
+		{name: "tenon-agent", packages: []string{module + "/cmd/tenon-agent"}, ldflags: staticC},
+		{name: "device plugins", packages: []string{module + "/test/vm/realnode/plugin"}, ldflags: staticC},
+		{name: "workload", packages: []string{module + "/test/vm/realnode/work"}, env: noC, ldflags: "-s -w"},
+		{name: "containerd", dir: "test/vm/realnode/parts/containerd", env: noC, ldflags: "-s -w",
+			tags: "no_btrfs no_devmapper no_zfs no_aufs", packages: under("github.com/containerd/containerd/v2/cmd/",
+				"containerd", "containerd-shim-runc-v2", "ctr")},
+		// The kubelet gives every sandbox the runtime's seccomp profile, so runc must know seccomp.
+		{name: "runc", dir: "test/vm/realnode/parts/runc", ldflags: staticC, tags: "seccomp netgo osusergo urfave_cli_no_docs",
+			packages: []string{"github.com/opencontainers/runc"}},
+		{name: "network plugins", dir: "test/vm/realnode/parts/cni", env: noC, ldflags: "-s -w",
+			packages: under("github.com/containernetworking/plugins/plugins/", "main/ptp", "main/loopback", "ipam/host-local")},
+	}
+}
+
+func under(prefix string, names ...string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = prefix + n
+	}
+	return out
+}
+
+// buildParts builds every part that is not up to date and returns the directory where the programs are.
+// It is one directory for a checkout, in the user's cache.
+func buildParts(ctx context.Context, say func(string)) (string, error) {
+	root, err := goOutput(ctx, ".", "list", "-m", "-f", "{{.Dir}}", module)
+	if err != nil {
+		return "", fmt.Errorf("find the source of %s: %w", module, err)
+	}
+	release, err := goOutput(ctx, root, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		return "", fmt.Errorf("find the release of Kubernetes: %w", err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a place for the parts: %w", err)
+	}
+	sum := sha256.Sum256([]byte(root))
+	bin := filepath.Join(cache, "tenon", "realnode-"+hex.EncodeToString(sum[:6]))
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return "", fmt.Errorf("make a place for the parts: %w", err)
+	}
+	for _, p := range parts(release) {
+		if err := p.build(ctx, root, bin, say); err != nil {
+			return "", err
+		}
+	}
+	return bin, nil
+}
+
+// build builds the programs of a part into a directory. The go command leaves alone what is up to date.
+func (p part) build(ctx context.Context, root, bin string, say func(string)) error {
+	began := time.Now()
+	args := []string{"build", "-o", bin + string(filepath.Separator), "-ldflags", p.ldflags}
+	if p.tags != "" {
+		args = append(args, "-tags", p.tags)
+	}
+	cmd := goCommand(ctx, filepath.Join(root, p.dir), append(args, p.packages...)...)
+	cmd.Env = append(cmd.Env, p.env...)
+	if p.dir != "" {
+		cmd.Env = append(cmd.Env, "GOWORK=off")
+	}
+	// The linker warns of C functions that would need a C library in the guest; only a failure matters.
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	say("building " + p.name)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build %s: %w:\n%s", p.name, errors.Join(err, context.Cause(ctx)), last(output.String(), 4000))
+	}
+	say(fmt.Sprintf("built %s (%s)", p.name, time.Since(began).Round(100*time.Millisecond)))
+	return nil
+}
+
+// checkLinker tries what every link with the C library does, so that what is missing is told before minutes
+// of building, and by name.
+func checkLinker(ctx context.Context) error {
+	cc, err := goOutput(ctx, ".", "env", "CC")
+	if err != nil {
+		return fmt.Errorf("find the C compiler: %w", err)
+	}
+	words := append(strings.Fields(cc), "-static", "-x", "c", "-o", os.DevNull, "-", "-lseccomp")
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Stdin = strings.NewReader("int main(void) { return 0; }\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return &guest.MissingError{Package: "gcc libc6-dev libseccomp-dev", Err: fmt.Errorf("%s: %w: %s", words[0], err, last(string(out), 400))}
+	}
+	return nil
+}
+
+// goCommand returns a go command that builds for the guest's platform.
+func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	return cmd
+}
+
+func goOutput(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := goCommand(ctx, dir, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w: %s", args[0], err, last(stderr.String(), 400))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// last returns the end of a text, at most n bytes.
+func last(s string, n int) string {
+	s = strings.TrimSpace(s)
+	if len(s) > n {
+		s = "... " + s[len(s)-n:]
+	}
+	return s
+}

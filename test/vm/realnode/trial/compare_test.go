@@ -1,0 +1,201 @@
+package trial_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/face/cli"
+	"github.com/tenon-numa/tenon/test/vm/realnode"
+)
+
+// mapCluster gives the map command a cluster.
+type mapCluster struct {
+	cli.Cluster
+	reader *kube.Reader
+}
+
+func (c mapCluster) Nodes(ctx context.Context) ([]*ledger.Node, []cli.NodeProblem, error) {
+	nodes, problems, err := c.reader.Nodes(ctx)
+	var out []cli.NodeProblem
+	for _, p := range problems {
+		out = append(out, cli.NodeProblem{Node: p.Node, Reason: p.Reason})
+	}
+	return nodes, out, err
+}
+
+// kubectl runs a command of kubectl tenon.
+func (w *world) kubectl(ctx context.Context, t *testing.T, args ...string) string {
+	t.Helper()
+	var out, complaint strings.Builder
+	code := cli.Run(ctx, args, &out, &complaint, cli.Setup{Connect: func(cli.Kubeconfig) (cli.Cluster, string, error) {
+		return mapCluster{reader: w.reader(t)}, metav1.NamespaceDefault, nil
+	}})
+	if code != 0 {
+		t.Fatalf("kubectl tenon %s: exit code %d: %s", strings.Join(args, " "), code, complaint.String())
+	}
+	return out.String()
+}
+
+func (w *world) picture(ctx context.Context, t *testing.T, node string) string {
+	t.Helper()
+	return w.kubectl(ctx, t, "map", node)
+}
+
+// mapDocument is what of kubectl tenon map -o json is compared.
+type mapDocument struct {
+	Nodes []struct {
+		ReservedCPUs, FreeCPUs string
+		NUMAs                  []struct{ ID idset.NUMA }
+		Pods                   []struct {
+			Pod      struct{ Name string }
+			Source   string
+			Holdings []struct {
+				Container, CPUs string
+				Memory          []struct{ NUMAs []idset.NUMA }
+			}
+		}
+	}
+}
+
+// allowed is what a container may use.
+type allowed struct {
+	cpus idset.Set[idset.CPU]
+	mems idset.Set[idset.NUMA]
+}
+
+func (a allowed) String() string { return fmt.Sprintf("CPUs %s mems %s", a.cpus, a.mems) }
+
+// promised returns what the containers of a node may use according to the map, by POD/CONTAINER: what they
+// hold, and otherwise the CPUs that nobody holds, and all memory. Late are the pods of which the node has
+// not reported yet what they hold.
+func (w *world) promised(ctx context.Context, t *testing.T, node string) (out map[string]allowed, late []string) {
+	t.Helper()
+	var doc mapDocument
+	if err := json.Unmarshal([]byte(w.kubectl(ctx, t, "map", node, "-o", "json")), &doc); err != nil || len(doc.Nodes) != 1 {
+		t.Fatalf("map of node %s: %d nodes, %v", node, len(doc.Nodes), err)
+	}
+	n := doc.Nodes[0]
+	rest := allowed{cpus: cpus(t, n.FreeCPUs).Union(cpus(t, n.ReservedCPUs))}
+	for _, numa := range n.NUMAs {
+		rest.mems = rest.mems.With(numa.ID)
+	}
+	out = map[string]allowed{}
+	for name, p := range w.running(ctx, t, node) {
+		for _, c := range p.Spec.Containers {
+			out[name+"/"+c.Name] = rest
+		}
+	}
+	for _, p := range n.Pods {
+		if p.Source != "observed" {
+			late = append(late, "what pod "+p.Pod.Name+" holds is "+p.Source)
+		}
+		for _, h := range p.Holdings {
+			a, ok := out[p.Pod.Name+"/"+h.Container]
+			if !ok {
+				continue
+			}
+			if h.CPUs != "" {
+				a.cpus = cpus(t, h.CPUs)
+			}
+			if len(h.Memory) > 0 {
+				a.mems = idset.Set[idset.NUMA]{}
+			}
+			for _, b := range h.Memory {
+				a.mems = a.mems.Union(idset.Of(b.NUMAs...))
+			}
+			out[p.Pod.Name+"/"+h.Container] = a
+		}
+	}
+	return out, late
+}
+
+func cpus(t *testing.T, text string) idset.Set[idset.CPU] {
+	t.Helper()
+	out, err := idset.Parse[idset.CPU](text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// running returns the pods that run on a node, by name.
+func (w *world) running(ctx context.Context, t *testing.T, node string) map[string]*v1.Pod {
+	t.Helper()
+	list, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*v1.Pod{}
+	for i, p := range list.Items {
+		if p.Status.Phase == v1.PodRunning {
+			out[p.Name] = &list.Items[i]
+		}
+	}
+	return out
+}
+
+// kernel returns what the kernel of a node says of the containers' processes, by POD/CONTAINER.
+func (w *world) kernel(ctx context.Context, t *testing.T, node string) map[string]realnode.Process {
+	t.Helper()
+	processes, err := w.nodes[node].Processes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]realnode.Process{}
+	for name, p := range w.running(ctx, t, node) {
+		for _, s := range p.Status.ContainerStatuses {
+			id := strings.TrimPrefix(s.ContainerID, "containerd://")
+			if i := slices.IndexFunc(processes, func(p realnode.Process) bool { return p.Container == id }); i >= 0 {
+				out[name+"/"+s.Name] = processes[i]
+			}
+		}
+	}
+	return out
+}
+
+// compare holds the kernel to the map. The kubelet takes CPUs away from containers that hold none some
+// seconds after it gave them to another, and a node reports a moment after it acts, so both are waited for.
+func (w *world) compare(ctx context.Context, t *testing.T, node string) {
+	t.Helper()
+	var late []string
+	err := wait.PollUntilContextTimeout(ctx, time.Second, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		var want map[string]allowed
+		want, late = w.promised(ctx, t, node)
+		got := w.kernel(ctx, t, node)
+		for _, c := range slices.Sorted(maps.Keys(want)) {
+			if p, ok := got[c]; !ok {
+				late = append(late, c+" has no process")
+			} else if !p.CPUs.Equal(want[c].cpus) || !p.Mems.Equal(want[c].mems) {
+				late = append(late, fmt.Sprintf("%s: the kernel allows %s, the map shows %s", c, allowed{p.CPUs, p.Mems}, want[c]))
+			}
+		}
+		return len(late) == 0, nil
+	})
+	if err != nil {
+		t.Errorf("node %s: %s", node, strings.Join(late, "; "))
+		return
+	}
+	got := w.kernel(ctx, t, node)
+	for _, c := range slices.Sorted(maps.Keys(got)) {
+		p := got[c]
+		t.Logf("node %s: %s: %s, pages by numa %v", node, c, allowed{p.CPUs, p.Mems}, p.Pages)
+		for numa, n := range p.Pages {
+			if n > 0 && !p.Mems.Has(numa) {
+				t.Errorf("node %s: %s has %d pages on numa %d, may use numas %s", node, c, n, numa, p.Mems)
+			}
+		}
+	}
+}
