@@ -59,7 +59,7 @@ func runNodes(in io.Reader, answers io.Writer) error {
 	signal.Notify(died, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	s := newSite(ctx, j)
+	s := newChildNodes(ctx, j)
 	failed := make(chan error, 1)
 	go func() {
 		if err := s.start(); err != nil {
@@ -101,9 +101,9 @@ const ShardLabel = "tenon.sh/shard"
 // agentPause is how long an agent that has ended stays down. A DaemonSet starts it again, too.
 const agentPause = 250 * time.Millisecond
 
-// runAgent runs the agent of a node until the context ends. Its reports go through the post. It is started
-// again when it ends, as it does where the API server goes away while it starts.
-func runAgent(ctx context.Context, administrator *rest.Config, n NodeInfo, p *post) {
+// runAgent runs the agent of a node until the context ends. Its reports pass
+// through p. The agent is started again when it ends, such as when the API server ends while the agent starts.
+func runAgent(ctx context.Context, administrator *rest.Config, n NodeInfo, p *reportDelay) {
 	logger := klog.FromContext(ctx).WithName("agent").WithValues("node", n.Name)
 	_ = wait.PollUntilContextCancel(ctx, agentPause, true, func(ctx context.Context) (bool, error) {
 		err := agentOnce(ctx, logger, administrator, n, p)
@@ -114,7 +114,7 @@ func runAgent(ctx context.Context, administrator *rest.Config, n NodeInfo, p *po
 	})
 }
 
-func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Config, n NodeInfo, p *post) error {
+func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Config, n NodeInfo, p *reportDelay) error {
 	if err := awaitNode(ctx, administrator, n.Name); err != nil {
 		return err
 	}

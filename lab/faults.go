@@ -46,7 +46,7 @@ func (c *Cluster) RestartKubelet(ctx context.Context, node, yaml string) error {
 	if !c.cfg.Apart {
 		return fmt.Errorf("restart kubelet of node %s: its process has other nodes too", node)
 	}
-	was, err := c.crew.child(node)
+	was, err := c.processes.child(node)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (c *Cluster) RestartKubelet(ctx context.Context, node, yaml string) error {
 // NodeErr returns why the process of a node ended by itself, with the end of its log, or nil. RestartKubelet starts the
 // node again.
 func (c *Cluster) NodeErr(node string) error {
-	p, err := c.crew.child(node)
+	p, err := c.processes.child(node)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (c *Cluster) KubeletYAML(node string) string { return c.described[node].YAM
 
 // tell gives an order to the process of a node, and returns how it came out.
 func (c *Cluster) tell(ctx context.Context, o order) error {
-	p, err := c.crew.child(o.Node)
+	p, err := c.processes.child(o.Node)
 	if err != nil {
 		return err
 	}

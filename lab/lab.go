@@ -71,7 +71,7 @@ type Cluster struct {
 	cfg       Config
 	described map[string]machines.Machine
 	plane     *control.Plane
-	crew      *crew
+	processes *processes
 	log       *os.File
 	stop      sync.Once
 	stopErr   error
@@ -82,7 +82,7 @@ type Cluster struct {
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
-	c := &Cluster{Nodes: cfg.Nodes, cfg: cfg, crew: newCrew()}
+	c := &Cluster{Nodes: cfg.Nodes, cfg: cfg, processes: newProcesses()}
 	if len(c.Nodes) == 0 {
 		c.Nodes = DefaultNodes()
 	}
@@ -146,17 +146,17 @@ func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.plane.Adm
 func (c *Cluster) NodeDir(name string) string { return filepath.Join(c.Dir, "n", name) }
 
 // Done is closed when a process of nodes ended, by Stop or by a failure; Err then says why.
-func (c *Cluster) Done() <-chan struct{} { return c.crew.ended }
+func (c *Cluster) Done() <-chan struct{} { return c.processes.ended }
 
 // Err returns why a process of nodes ended, nil while they run or where Stop ended them. [Cluster.RestartKubelet]
 // replaces a process that ended, and Err returns nil again.
-func (c *Cluster) Err() error { return c.crew.failure() }
+func (c *Cluster) Err() error { return c.processes.failure() }
 
 // Stop ends the cluster and removes its directory. A second call does nothing.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
 		var errs []error
-		errs = append(errs, c.crew.stop())
+		errs = append(errs, c.processes.stop())
 		if c.plane != nil {
 			errs = append(errs, c.plane.Stop())
 		}

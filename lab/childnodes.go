@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// What the child is ordered to do.
+// What an order to the child says.
 const (
 	doStop       = "stop"
 	doStopAgent  = "stop agent"
@@ -29,32 +29,32 @@ type order struct {
 	Pod      string // UID
 }
 
-// answer tells how an order came out.
+// answer is the child's answer to an order; Error is "" where it succeeded.
 type answer struct{ Error string }
 
-// site is the child's end: its nodes.
-type site struct {
+// childNodes are the nodes of this child process; they start, and then follow orders.
+type childNodes struct {
 	ctx   context.Context
 	job   job
 	mu    sync.Mutex
-	nodes map[string]*siteNode
+	nodes map[string]*childNode
 }
 
-// siteNode is one node of the child; mu of the site guards it.
-type siteNode struct {
+// childNode is one node of this child process; childNodes.mu guards it.
+type childNode struct {
 	info    NodeInfo
 	kubelet *kubelet.Kubelet
-	post    *post
+	reports *reportDelay
 	// stop ends the agent and waits for its end; nil where none runs.
 	stop func()
 }
 
-func newSite(ctx context.Context, j job) *site {
-	return &site{ctx: ctx, job: j, nodes: map[string]*siteNode{}}
+func newChildNodes(ctx context.Context, j job) *childNodes {
+	return &childNodes{ctx: ctx, job: j, nodes: map[string]*childNode{}}
 }
 
 // start starts all nodes.
-func (s *site) start() error {
+func (s *childNodes) start() error {
 	described := make([]machines.Machine, len(s.job.Nodes))
 	configs := make([]*configv1beta1.KubeletConfiguration, len(s.job.Nodes))
 	for i, n := range s.job.Nodes {
@@ -76,7 +76,7 @@ func (s *site) start() error {
 		if err != nil {
 			return err
 		}
-		one := &siteNode{kubelet: k, post: &post{}, info: NodeInfo{
+		one := &childNode{kubelet: k, reports: &reportDelay{}, info: NodeInfo{
 			Name: n.Name, Machine: described[i].Topo, KubeletConfigPath: k.ConfigPath,
 			PodResourcesSocket: k.PodResourcesSocket, StateDir: k.Root,
 		}}
@@ -91,7 +91,7 @@ func (s *site) start() error {
 }
 
 // startAgent starts the agent of a node, unless it runs.
-func (s *site) startAgent(n *siteNode) {
+func (s *childNodes) startAgent(n *childNode) {
 	if n.stop != nil {
 		return
 	}
@@ -100,12 +100,13 @@ func (s *site) startAgent(n *siteNode) {
 	n.stop = func() { cancel(); <-done }
 	go func() {
 		defer close(done)
-		runAgent(ctx, s.job.Admin.config(), n.info, n.post)
+		runAgent(ctx, s.job.Admin.config(), n.info, n.reports)
 	}()
 }
 
-// obey does what it is told until it is told to stop, or until nobody is left to tell.
-func (s *site) obey(orders *json.Decoder, answers *json.Encoder) (stop bool) {
+// obey carries out orders until one says stop, and then returns true. It returns false at the end of the orders,
+// which is where the parent died.
+func (s *childNodes) obey(orders *json.Decoder, answers *json.Encoder) (stop bool) {
 	for {
 		var o order
 		if err := orders.Decode(&o); err != nil {
@@ -124,7 +125,7 @@ func (s *site) obey(orders *json.Decoder, answers *json.Encoder) (stop bool) {
 	}
 }
 
-func (s *site) do(o order) error {
+func (s *childNodes) do(o order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.nodes[o.Node]
@@ -140,9 +141,9 @@ func (s *site) do(o order) error {
 			n.stop = nil
 		}
 	case doHold:
-		n.post.holdNext()
+		n.reports.holdNext()
 	case doDeliver:
-		return n.post.deliver(s.ctx)
+		return n.reports.deliver(s.ctx)
 	case doFinish:
 		return n.kubelet.Finish(o.Pod)
 	default:

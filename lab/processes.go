@@ -8,19 +8,19 @@ import (
 	"sync"
 )
 
-// crew is the processes in which the nodes live: one for all of them, or one for each.
-type crew struct {
+// processes are the child processes that run the nodes: one for all nodes, or one for each node.
+type processes struct {
 	mu  sync.Mutex
 	of  map[string]*child // by node
 	all []*child          // each process once
-	// failed are those that ended by themselves and that no other has replaced, in the order of their ends.
+	// failed are the processes that ended without being stopped and were not replaced, in the order of their ends.
 	failed []*child
 	close  func()
 	ended  chan struct{}
 }
 
-func newCrew() *crew {
-	w := &crew{of: map[string]*child{}, ended: make(chan struct{})}
+func newProcesses() *processes {
+	w := &processes{of: map[string]*child{}, ended: make(chan struct{})}
 	w.close = sync.OnceFunc(func() { close(w.ended) })
 	return w
 }
@@ -38,7 +38,7 @@ func (c *Cluster) startNodes() error {
 	return nil
 }
 
-// startProcess starts a process in which the nodes live.
+// startProcess starts one process that runs the nodes.
 func (c *Cluster) startProcess(nodes ...Node) error {
 	job, err := newJob(c, nodes, c.described, c.cfg)
 	if err != nil {
@@ -46,18 +46,18 @@ func (c *Cluster) startProcess(nodes ...Node) error {
 	}
 	log := "kubelets.log"
 	if c.cfg.Apart {
-		log = "kubelet-" + nodes[0].Name + ".log" // so that the last words of one are not lost among those of others
+		log = "kubelet-" + nodes[0].Name + ".log" // one log for each process
 	}
 	p, err := startChild(job, filepath.Join(c.Dir, log))
 	if err != nil {
 		return err
 	}
-	c.crew.add(p, names(nodes))
+	c.processes.add(p, names(nodes))
 	return nil
 }
 
-// add takes on a process. It replaces those in which the nodes lived before.
-func (w *crew) add(p *child, nodes []string) {
+// add records that p runs the nodes from now on, and watches p.
+func (w *processes) add(p *child, nodes []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range nodes {
@@ -69,8 +69,8 @@ func (w *crew) add(p *child, nodes []string) {
 	go w.watch(p)
 }
 
-// watch waits for the end of a process, and notes one that nobody asked for.
-func (w *crew) watch(p *child) {
+// watch waits until p ends, and records p as failed unless it was stopped.
+func (w *processes) watch(p *child) {
 	<-p.done
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,8 +86,8 @@ func (w *crew) watch(p *child) {
 	}
 }
 
-// child returns the process in which a node lives.
-func (w *crew) child(node string) (*child, error) {
+// child returns the process that runs a node.
+func (w *processes) child(node string) (*child, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p, ok := w.of[node]
@@ -97,7 +97,7 @@ func (w *crew) child(node string) (*child, error) {
 	return p, nil
 }
 
-func (w *crew) failure() error {
+func (w *processes) failure() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var errs []error
@@ -108,7 +108,7 @@ func (w *crew) failure() error {
 }
 
 // stop ends all processes and returns when they are gone.
-func (w *crew) stop() error {
+func (w *processes) stop() error {
 	w.mu.Lock()
 	all := append([]*child(nil), w.all...)
 	w.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// post is what an agent's reports go through on their way to the API server. It can hold one back: its
-// agent is told that the connection broke, and the report comes late, after newer ones.
-type post struct {
+// reportDelay is a round tripper between an agent and the API server that can hold back one report: the agent
+// receives a connection error, and deliver sends the report later, after newer ones. It is safe for concurrent use.
+type reportDelay struct {
 	next http.RoundTripper
 
 	mu   sync.Mutex
@@ -27,8 +27,8 @@ const deliverTimeout = 10 * time.Second
 
 var errHeld = errors.New("connection lost (the report is held back)")
 
-// wrap makes rt the way on which requests go on.
-func (p *post) wrap(rt http.RoundTripper) http.RoundTripper {
+// wrap returns a round tripper that sends by rt what is not held back.
+func (p *reportDelay) wrap(rt http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		report := r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodelayouts/")
 		p.mu.Lock()
@@ -56,15 +56,15 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// holdNext holds the next report back, in place of one that is held already.
-func (p *post) holdNext() {
+// holdNext holds back the next report, and drops one that is held already.
+func (p *reportDelay) holdNext() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hold, p.held = true, nil
 }
 
-// deliver sends the report that is held back, if there is one, and ends the holding.
-func (p *post) deliver(ctx context.Context) error {
+// deliver sends the report that is held back, if there is one, and holds back no more.
+func (p *reportDelay) deliver(ctx context.Context) error {
 	p.mu.Lock()
 	late, next := p.held, p.next
 	p.hold, p.held = false, nil
