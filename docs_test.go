@@ -2,12 +2,10 @@ package tenon_test
 
 import (
 	"go/ast"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -161,185 +159,11 @@ func TestSchedulerConfigurationsDecode(t *testing.T) {
 	}
 }
 
-// Every command in a ```sh block of a document exists, with its subcommand, flags, targets and files.
-func TestCommandsInDocumentsExist(t *testing.T) {
-	known := commands{t: t, targets: makeTargets(t), words: literals(t)}
-	seen := 0
-	for _, name := range documents(t) {
-		for _, b := range blocks(document(t, name), "sh") {
-			for line := range strings.Lines(strings.ReplaceAll(b, "\\\n", " ")) {
-				line, _, _ = strings.Cut(line, " #")
-				if w := strings.Fields(line); len(w) > 0 && !strings.HasPrefix(w[0], "#") {
-					seen++
-					if why := known.refuse(w); why != "" {
-						t.Errorf("%s: %q: %s", name, strings.Join(w, " "), why)
-					}
-				}
-			}
-		}
-	}
-	if seen == 0 {
-		t.Error("no document shows a command")
-	}
-}
-
-// commands knows what a command line may say.
-type commands struct {
-	t       *testing.T
-	targets []string
-	words   map[string]map[string]bool // program under cmd/ -> first words of its string literals
-}
-
-// refuse says why a command line cannot be run in the root of the module, or "".
-func (c commands) refuse(w []string) string {
-	switch w[0] {
-	case "make":
-		for _, a := range w[1:] {
-			if !strings.Contains(a, "=") && !slices.Contains(c.targets, a) {
-				return "no target " + a
-			}
-		}
-		return ""
-	case "go":
-		return c.refuseGo(w[1:])
-	case "kubectl":
-		if len(w) > 1 && w[1] == "tenon" {
-			return c.refuseProgram("kubectl-tenon", w[2:])
-		}
-		return missingFile(w[1:])
-	case "export", "git", "cd":
-		return ""
-	}
-	return c.refuseProgram(filepath.Base(w[0]), w[1:])
-}
-
-func (c commands) refuseGo(w []string) string {
-	for i, a := range w {
-		path, ok := strings.CutPrefix(a, "./")
-		if !ok {
-			continue
-		}
-		path = strings.TrimSuffix(strings.TrimSuffix(path, "..."), "/")
-		if _, err := os.Stat(filepath.Join(".", path)); err != nil {
-			return err.Error()
-		}
-		if program, ok := strings.CutPrefix(path, "cmd/"); ok && w[0] == "run" {
-			return c.refuseProgram(program, w[i+1:])
-		}
-	}
-	return ""
-}
-
-// refuseProgram looks for the first argument and the long flags among what the program's code says.
-// The flags of tenon-scheduler are kube-scheduler's and are not looked for.
-func (c commands) refuseProgram(name string, args []string) string {
-	said, ok := c.words[name]
-	if !ok {
-		return "no program cmd/" + name
-	}
-	for i, a := range args {
-		flag, isFlag := strings.CutPrefix(a, "--")
-		flag, _, _ = strings.Cut(flag, "=")
-		switch {
-		case isFlag && name != "tenon-scheduler" && !said[flag]:
-			return "no flag --" + flag
-		case i == 0 && !strings.HasPrefix(a, "-") && !said[subcommand+a]:
-			return "no subcommand " + a
-		}
-	}
-	return ""
-}
-
-// missingFile looks for the file of kubectl -f, or the directory of -k.
-func missingFile(args []string) string {
-	i := slices.IndexFunc(args, func(a string) bool { return a == "-f" || a == "-k" })
-	if i < 0 || i+1 == len(args) || args[i+1] == "-" {
-		return ""
-	}
-	if _, err := os.Stat(args[i+1]); err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
-// subcommand marks the first word of a cobra command's Use among the literals.
-const subcommand = "subcommand "
-
-// literals returns, for every program under cmd/, the first word of every string literal in its own
-// code and in the packages of this module that it is made of: names of subcommands and flags are there.
-func literals(t *testing.T) map[string]map[string]bool {
-	t.Helper()
-	byPath := map[string]pkg{}
-	for _, p := range packages(t) {
-		byPath[p.path] = p
-	}
-	out := map[string]map[string]bool{}
-	for path := range byPath {
-		if program, ok := strings.CutPrefix(path, "cmd/"); ok {
-			out[program] = map[string]bool{}
-			collect(byPath, path, out[program], map[string]bool{})
-		}
-	}
-	return out
-}
-
-func collect(byPath map[string]pkg, path string, words, seen map[string]bool) {
-	if seen[path] {
-		return
-	}
-	seen[path] = true
-	p := byPath[path]
-	for _, f := range p.files {
-		if f.test {
-			continue
-		}
-		ast.Inspect(f.syntax, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.BasicLit:
-				words[firstWord(n)] = true
-			case *ast.KeyValueExpr:
-				key, isName := n.Key.(*ast.Ident)
-				if lit, ok := n.Value.(*ast.BasicLit); ok && isName && key.Name == "Use" {
-					words[subcommand+firstWord(lit)] = true
-				}
-			}
-			return true
-		})
-	}
-	for _, imp := range p.imports(false) {
-		if own, ok := inside(imp); ok {
-			collect(byPath, own, words, seen)
-		}
-	}
-}
-
-// firstWord returns what a string literal begins with.
-func firstWord(lit *ast.BasicLit) string {
-	if lit.Kind != token.STRING {
-		return ""
-	}
-	s, err := strconv.Unquote(lit.Value)
-	if err != nil {
-		return ""
-	}
-	first, _, _ := strings.Cut(s, " ")
-	return first
-}
-
-func makeTargets(t *testing.T) []string {
-	t.Helper()
-	var out []string
-	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(document(t, "Makefile"), -1) {
-		out = append(out, m[1])
-	}
-	return out
-}
-
 // documents returns the module's Markdown files.
 func documents(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", ".github/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,287 @@
+package tenon_test
+
+import (
+	"context"
+	"go/ast"
+	"go/token"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+// Every command in a ```sh block of a document exists, with its subcommand, flags, targets and files.
+func TestCommandsInDocumentsExist(t *testing.T) {
+	known := knownCommands(t)
+	seen := 0
+	for _, name := range documents(t) {
+		for _, b := range blocks(document(t, name), "sh") {
+			for line := range strings.Lines(strings.ReplaceAll(b, "\\\n", " ")) {
+				line, _, _ = strings.Cut(line, " #")
+				if w := strings.Fields(line); len(w) > 0 && !strings.HasPrefix(w[0], "#") {
+					seen++
+					if why := known.refuse(w); why != "" {
+						t.Errorf("%s: %q: %s", name, strings.Join(w, " "), why)
+					}
+				}
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no document shows a command")
+	}
+}
+
+// The test of commands is worth what it refuses.
+func TestCommandsThatDoNotExistAreRefused(t *testing.T) {
+	known := knownCommands(t)
+	for _, line := range []string{
+		"make no-such-target",
+		"go test ./no/such/package",
+		"go run ./cmd/tenon-lab up --machine x",
+		"go run ./cmd/tenon-lab down",
+		"kubectl tenon map --map",
+		"kubectl tenon simulate --machine x",
+		"kubectl tenon draw",
+		"kubectl apply -f no-such-file.yaml",
+		"tenon-agent --metrics-addr :1",
+		"tenon-agent measure",
+		"no-such-program",
+	} {
+		if known.refuse(strings.Fields(line)) == "" {
+			t.Errorf("%q is taken for a command", line)
+		}
+	}
+}
+
+// Workflows of the forge are YAML, and run what is there.
+func TestWorkflowsRunWhatExists(t *testing.T) {
+	known := knownCommands(t)
+	matrix := regexp.MustCompile(`\$\{\{[^}]*\}\}`)
+	seen := 0
+	for _, pattern := range []string{".github/*.yml", ".github/*/*.y*ml"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			var w struct {
+				Jobs map[string]struct {
+					Strategy struct{ Matrix map[string][]string }
+					Steps    []struct{ Run string }
+				}
+			}
+			if err := yaml.Unmarshal([]byte(document(t, name)), &w); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			for _, job := range w.Jobs {
+				var lines []string
+				for _, s := range job.Steps {
+					lines = append(lines, matrix.ReplaceAllString(s.Run, ""))
+				}
+				for _, target := range job.Strategy.Matrix["target"] {
+					lines = append(lines, "make "+target)
+				}
+				for _, line := range lines {
+					if words := strings.Fields(line); len(words) > 0 {
+						seen++
+						if why := known.refuse(words); why != "" {
+							t.Errorf("%s: %q: %s", name, line, why)
+						}
+					}
+				}
+			}
+		}
+	}
+	if seen < 3 {
+		t.Errorf("workflows have %d commands, want at least 3", seen)
+	}
+}
+
+// commands knows what a command line may say.
+type commands struct {
+	targets  []string
+	programs map[string]program // below cmd/
+}
+
+// program is what a program takes, read from its source.
+type program struct{ subcommands, flags map[string]bool }
+
+func knownCommands(t *testing.T) commands {
+	return commands{targets: makeTargets(t), programs: programs(t)}
+}
+
+// refuse says why a command line cannot be run in the root of the module, or "".
+func (c commands) refuse(w []string) string {
+	switch w[0] {
+	case "make":
+		for _, a := range w[1:] {
+			if !strings.Contains(a, "=") && !slices.Contains(c.targets, a) {
+				return "no target " + a
+			}
+		}
+		return ""
+	case "go":
+		return c.refuseGo(w[1:])
+	case "kubectl":
+		if len(w) > 1 && w[1] == "tenon" {
+			return refuseKubectl(w[2:])
+		}
+		return missingFile(w[1:])
+	case ".ci/run", "tools/tidy":
+		return missingFile([]string{"-f", w[0]})
+	case "export", "git", "cd":
+		return ""
+	}
+	return c.refuseProgram(filepath.Base(w[0]), w[1:])
+}
+
+func (c commands) refuseGo(w []string) string {
+	for i, a := range w {
+		path, ok := strings.CutPrefix(a, "./")
+		if !ok {
+			continue
+		}
+		path = strings.TrimSuffix(strings.TrimSuffix(path, "..."), "/")
+		if _, err := os.Stat(filepath.Join(".", path)); err != nil {
+			return err.Error()
+		}
+		if program, ok := strings.CutPrefix(path, "cmd/"); ok && w[0] == "run" {
+			return c.refuseProgram(program, w[i+1:])
+		}
+	}
+	return ""
+}
+
+// refuseKubectl has the program parse the arguments, and print its help instead of running.
+func refuseKubectl(args []string) string {
+	var stderr strings.Builder
+	if code := cli.Run(context.Background(), append(slices.Clone(args), "--help"), io.Discard, &stderr, cli.Setup{}); code != 0 {
+		return stderr.String()
+	}
+	return ""
+}
+
+// refuseProgram looks for the first argument and the long flags among those that the program's source declares.
+// The flags of tenon-scheduler are kube-scheduler's and are not looked for.
+func (c commands) refuseProgram(name string, args []string) string {
+	if name == "kubectl-tenon" {
+		return refuseKubectl(args)
+	}
+	p, ok := c.programs[name]
+	if !ok {
+		return "no program cmd/" + name
+	}
+	for i, a := range args {
+		flag, isFlag := strings.CutPrefix(a, "--")
+		flag, _, _ = strings.Cut(flag, "=")
+		switch {
+		case isFlag && name != "tenon-scheduler" && !p.flags[flag]:
+			return "no flag --" + flag
+		case i == 0 && !strings.HasPrefix(a, "-") && !p.subcommands[a]:
+			return "no subcommand " + a
+		}
+	}
+	return ""
+}
+
+// missingFile looks for the file of kubectl -f, or the directory of -k.
+func missingFile(args []string) string {
+	i := slices.IndexFunc(args, func(a string) bool { return a == "-f" || a == "-k" })
+	if i < 0 || i+1 == len(args) || args[i+1] == "-" {
+		return ""
+	}
+	if _, err := os.Stat(args[i+1]); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// programs reads the programs below cmd/: what their own code, and that of the packages that it imports, declares.
+func programs(t *testing.T) map[string]program {
+	t.Helper()
+	byPath := map[string]pkg{}
+	for _, p := range packages(t) {
+		byPath[p.path] = p
+	}
+	out := map[string]program{}
+	for path, p := range byPath {
+		name, ok := strings.CutPrefix(path, "cmd/")
+		if !ok {
+			continue
+		}
+		found := program{subcommands: map[string]bool{}, flags: map[string]bool{}}
+		found.add(p)
+		for _, imp := range p.imports(false) {
+			if own, ok := inside(imp); ok {
+				found.add(byPath[own])
+			}
+		}
+		out[name] = found
+	}
+	return out
+}
+
+// registers are the functions of packages flag and pflag that declare a flag; with Var in the name, the flag's name
+// is the second argument.
+var registers = regexp.MustCompile(
+	`^(Bool|Duration|Float64|Func|BoolFunc|Int|Int64|String|StringArray|StringSlice|Text|Uint|Uint64)?(Var)?P?$`)
+
+// add adds what a package's code declares.
+func (found program) add(p pkg) {
+	for _, f := range p.files {
+		if f.test {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.KeyValueExpr:
+				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Use" {
+					first, _, _ := strings.Cut(text(n.Value), " ")
+					found.subcommands[first] = true
+				}
+			case *ast.CallExpr:
+				fn, ok := n.Fun.(*ast.SelectorExpr)
+				if !ok || !registers.MatchString(fn.Sel.Name) || len(n.Args) < 3 {
+					return true
+				}
+				name := n.Args[0]
+				if strings.Contains(fn.Sel.Name, "Var") {
+					name = n.Args[1]
+				}
+				found.flags[text(name)] = true
+			}
+			return true
+		})
+	}
+}
+
+// text returns the value of a string literal, or "".
+func text(e ast.Expr) string {
+	lit, ok := e.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return ""
+	}
+	s, err := strconv.Unquote(lit.Value)
+	if err != nil {
+		return ""
+	}
+	return s
+}
+
+func makeTargets(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(document(t, "Makefile"), -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
