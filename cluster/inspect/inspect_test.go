@@ -2,11 +2,9 @@ package inspect
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,9 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 const sparse = `
 numa 0 cpus 0-7 memory 16Gi
@@ -110,19 +107,7 @@ func TestAnswers(t *testing.T) {
 		if strings.HasSuffix(file, ".json") && !json.Valid(w.Body.Bytes()) {
 			t.Errorf("%s: not JSON: %s", path, w.Body)
 		}
-		golden := filepath.Join("testdata", file)
-		if *update {
-			if err := os.WriteFile(golden, w.Body.Bytes(), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if w.Body.String() != string(want) {
-			t.Errorf("%s: differs from %s:\n%s", path, golden, w.Body)
-		}
+		golden.Check(t, filepath.Join("testdata", file), w.Body.String())
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/internal/golden"
 )
 
 // Every file in testdata/read is an object as some producer writes it; the file .txt beside it is what is
@@ -38,19 +39,7 @@ func TestProducersAreUnderstood(t *testing.T) {
 		} else {
 			got = describe(r)
 		}
-		golden := strings.TrimSuffix(file, ".yaml") + ".txt"
-		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("%s differs; after checking it, run with -update. It is now\n%s", golden, got)
-		}
+		golden.Check(t, strings.TrimSuffix(file, ".yaml")+".txt", got)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,9 +20,8 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const gi = 1 << 30
 
@@ -194,29 +192,11 @@ func answers(t *testing.T, c Cluster, file, line string) {
 	if code != 0 || errs != "" {
 		t.Errorf("%s: exit code %d, stderr %q", line, code, errs)
 	}
-	golden(t, file, out)
+	golden.Check(t, filepath.Join("testdata", file), out)
 	if strings.HasSuffix(file, ".txt") {
 		checkWidth(t, out)
 	} else if !json.Valid([]byte(out)) {
 		t.Errorf("%s: not JSON", line)
-	}
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(want) != got {
-		t.Errorf("%s differs (go test -update rewrites it); got:\n%s", path, got)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tenon-numa/tenon/internal/golden"
 )
 
 // compareFile is a trace that can be followed by hand.
@@ -17,7 +19,7 @@ func TestCompareWritesATable(t *testing.T) {
 		t.Fatalf("exit code %d, stderr %q", code, errs)
 	}
 	checkWidth(t, out)
-	golden(t, "compare.txt", out)
+	golden.Check(t, "testdata/compare.txt", out)
 }
 
 func TestCompareWritesJSON(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/internal/golden"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
@@ -190,7 +192,7 @@ func TestSimulationsWriteAsDrawn(t *testing.T) {
 		if code != c.code || errs != "" {
 			t.Errorf("%s: exit code %d, want %d; stderr %q", c.line, code, c.code, errs)
 		}
-		golden(t, file, out)
+		golden.Check(t, filepath.Join("testdata", file), out)
 		if strings.HasSuffix(file, ".txt") {
 			checkWidth(t, out)
 		} else if !json.Valid([]byte(out)) {

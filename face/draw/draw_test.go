@@ -2,7 +2,6 @@ package draw
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,9 +16,8 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const gi = 1 << 30
 
@@ -205,7 +203,7 @@ func TestMapLooksAsDrawn(t *testing.T) {
 			if color {
 				file = name + ".ansi"
 			}
-			golden(t, file, b.Bytes())
+			golden.Check(t, filepath.Join("testdata", file), b.String())
 		}
 	}
 }
@@ -229,25 +227,7 @@ func TestSummaryOfAllNodes(t *testing.T) {
 	if err := Summary(&b, nodes); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "summary.txt", b.Bytes())
-}
-
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(want, got) {
-		t.Errorf("%s differs (go test -update rewrites it); got:\n%s", path, got)
-	}
+	golden.Check(t, "testdata/summary.txt", b.String())
 }
 
 var ansi = regexp.MustCompile("\x1b\\[[0-9;]*m")

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"errors"
-	"flag"
 	"io/fs"
 	"net/http/httptest"
 	"os"
@@ -21,9 +20,8 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden file")
 
 const gi = 1 << 30
 
@@ -115,19 +113,7 @@ func TestGolden(t *testing.T) {
 	m.Looked(15*time.Millisecond, true, errors.New("down"))
 	m.Looked(time.Hour, false, nil)
 	got := scrape(t, m)
-	const file = "testdata/metrics.txt"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; after checking it, run with -update. It is now\n%s", file, got)
-	}
+	golden.Check(t, "testdata/metrics.txt", got)
 }
 
 // The document says what every metric is, and of no metric that is not there.

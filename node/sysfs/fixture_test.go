@@ -2,7 +2,6 @@ package sysfs_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,10 +11,9 @@ import (
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/internal/golden"
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
-
-var update = flag.Bool("update", false, "write the snapshots of made machines and what is found in every snapshot anew")
 
 const xeon = `
 numa 0 socket 0 cpus 0-3/8-11 memory 64Gi hugepages-2Mi 512 hugepages-1Gi 4
@@ -300,7 +298,7 @@ func TestSnapshots(t *testing.T) {
 		if err := sysfs.Snapshot(k, &b); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		golden(t, filepath.Join("testdata", name+".txtar"), b.String())
+		golden.Check(t, filepath.Join("testdata", name+".txtar"), b.String())
 		snapshot, err := sysfs.ReadSnapshot(&b)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -323,23 +321,7 @@ func TestSnapshots(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		golden(t, strings.TrimSuffix(file, "ar"), summary(snapshot))
-	}
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
+		golden.Check(t, strings.TrimSuffix(file, "ar"), summary(snapshot))
 	}
 }
 
