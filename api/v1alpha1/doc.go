@@ -12,5 +12,5 @@
 // +groupName=tenon.sh
 package v1alpha1
 
-//go:generate go tool -modfile=../../go.tools.mod controller-gen object paths=.
-//go:generate go tool -modfile=../../go.tools.mod controller-gen crd paths=. output:crd:dir=../../deploy/crd
+//go:generate ../../tools/run generate controller-gen object paths=.
+//go:generate ../../tools/run generate controller-gen crd paths=. output:crd:dir=../../deploy/crd

@@ -80,9 +80,7 @@ func show(ctx context.Context, now string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "-C", "test/effort/benchstat", "tool", "benchstat",
-		"baseline="+before, "now="+now)
-	cmd.Env = append(os.Environ(), "GOWORK=off") // the tool is of another module
+	cmd := exec.CommandContext(ctx, "tools/run", "benchstat", "benchstat", "baseline="+before, "now="+now)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -99,7 +97,8 @@ const samples = 6
 // measure writes what the cases of a package cost, in the form of Go's benchmarks.
 func measure(ctx context.Context, out *bytes.Buffer, pkg, dir string) error {
 	binary := filepath.Join(dir, filepath.Base(pkg)+".counting")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "-covermode=count", "-coverpkg=./core/...", "./"+pkg)
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "-covermode=count", "-coverpkg=./core/...", "./"+
+		pkg)
 	if text, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build with counters: %w\n%s", err, text)
 	}
@@ -122,7 +121,8 @@ func measure(ctx context.Context, out *bytes.Buffer, pkg, dir string) error {
 			}
 			counted[c.name] = n
 		}
-		fmt.Fprintf(out, "%s 100 %d statements/op %.0f B/op %.0f allocs/op\n", c.name, n, c.units["B/op"], c.units["allocs/op"])
+		fmt.Fprintf(out, "%s 100 %d statements/op %.0f B/op %.0f allocs/op\n", c.name, n, c.units["B/op"],
+			c.units["allocs/op"])
 	}
 	if len(counted) == 0 {
 		return errors.New("no benchmark Effort")
@@ -139,7 +139,8 @@ func statements(ctx context.Context, binary, profile, name string) (int, error) 
 		for _, part := range strings.Split(name, "/") {
 			pattern = append(pattern, "^"+regexp.QuoteMeta(part)+"$")
 		}
-		cmd := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", strings.Join(pattern, "/"), "-test.cpu", "1",
+		cmd := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", strings.Join(pattern, "/"),
+			"-test.cpu", "1",
 			"-test.benchtime", fmt.Sprintf("%dx", times), "-test.coverprofile", profile)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return 0, fmt.Errorf("run %s: %w\n%s", name, err, out)
@@ -219,7 +220,8 @@ func compare(before, now string) error {
 		case is.units["allocs/op"] > was.units["allocs/op"]:
 			say("%s: %.0f allocations, %.0f in the baseline", name, is.units["allocs/op"], was.units["allocs/op"])
 		case is.units["statements/op"] > 2*was.units["statements/op"]:
-			say("%s: %.0f statements, more than twice the %.0f of the baseline", name, is.units["statements/op"], was.units["statements/op"])
+			say("%s: %.0f statements, more than twice the %.0f of the baseline", name, is.units["statements/op"],
+				was.units["statements/op"])
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(old)) {

@@ -15,7 +15,8 @@ BenchmarkEffort/once 100 7 statements/op 0 B/op 0 allocs/op
 func TestWhatIsDearerFails(t *testing.T) {
 	for _, c := range []struct{ old, now, want string }{
 		{"", "", ""},
-		{"place\n", "place\nBenchmarkEffort/again 100 1 statements/op 0 B/op 0 allocs/op\n", "core/place again is not in the baseline"},
+		{"place\n", "place\nBenchmarkEffort/again 100 1 statements/op 0 B/op 0 allocs/op\n",
+			"core/place again is not in the baseline"},
 		{"7 statements", "14 statements", ""},
 		{"7 statements", "15 statements", "core/ledger once: 15 statements, more than twice the 7"},
 		{"0 B/op 0 allocs", "0 B/op 1 allocs", "core/ledger once: 1 allocations, 0 in the baseline"},

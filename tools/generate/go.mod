@@ -1,4 +1,5 @@
-module github.com/tenon-numa/tenon
+// The generator of code and custom resource definitions, at a version of its own.
+module github.com/tenon-numa/tenon/tools/generate
 
 go 1.26.0
 

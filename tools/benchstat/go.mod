@@ -1,5 +1,5 @@
 // The tool that compares benchmarks, at a version of its own.
-module github.com/tenon-numa/tenon/test/effort/benchstat
+module github.com/tenon-numa/tenon/tools/benchstat
 
 go 1.26.0
 
