@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// docs/kubelet.md is the contract that core/place models. Every rule names where it was read and what
+// docs/design/kubelet.md is the contract that core/place models. Every rule names where it was read and what
 // shows it, and both are there.
 
 var quotedWord = regexp.MustCompile("`([^`]+)`")
 
 func TestEveryRuleOfTheContractIsShown(t *testing.T) {
-	text := document(t, "docs/kubelet.md")
+	text := document(t, "docs/design/kubelet.md")
 	_, rules, ok := strings.Cut(text, "\n## Rules\n")
 	if !ok {
-		t.Fatal("docs/kubelet.md has no section Rules")
+		t.Fatal("docs/design/kubelet.md has no section Rules")
 	}
 	rules, _, _ = strings.Cut(rules, "\n## ")
 	sections := strings.Split(rules, "\n### ")[1:]
@@ -47,22 +47,22 @@ func TestContractNamesWhatExists(t *testing.T) {
 	}
 	kubernetes := strings.TrimSpace(string(out))
 	scenarios, files := 0, 0
-	for _, m := range quotedWord.FindAllStringSubmatch(document(t, "docs/kubelet.md"), -1) {
+	for _, m := range quotedWord.FindAllStringSubmatch(document(t, "docs/design/kubelet.md"), -1) {
 		switch name := m[1]; {
 		case strings.HasSuffix(name, ".go"):
 			files++
 			_, below := os.Stat(filepath.Join(kubernetes, "pkg/kubelet/cm", name))
 			if _, err := os.Stat(filepath.Join(kubernetes, name)); err != nil && below != nil {
-				t.Errorf("docs/kubelet.md: Kubernetes has no file %s", name)
+				t.Errorf("docs/design/kubelet.md: Kubernetes has no file %s", name)
 			}
 		case strings.Contains(name, "_") && !strings.ContainsAny(name, "./ ") && !strings.HasPrefix(name, "tenon_"):
 			scenarios++
 			if _, err := os.Stat(filepath.Join("core/place/testdata", name+".txt")); err != nil {
-				t.Errorf("docs/kubelet.md: no scenario %s: %v", name, err)
+				t.Errorf("docs/design/kubelet.md: no scenario %s: %v", name, err)
 			}
 		}
 	}
 	if scenarios < 60 || files < 30 {
-		t.Errorf("docs/kubelet.md names %d scenarios and %d files", scenarios, files)
+		t.Errorf("docs/design/kubelet.md names %d scenarios and %d files", scenarios, files)
 	}
 }

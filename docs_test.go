@@ -163,7 +163,7 @@ func TestSchedulerConfigurationsDecode(t *testing.T) {
 func documents(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, pattern := range []string{"*.md", "docs/*.md", ".github/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", ".github/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

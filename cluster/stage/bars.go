@@ -124,7 +124,7 @@ func volumes(p *v1.PodSpec) bool {
 	return false
 }
 
-// strategyAnnotation is by what a pod says how nodes are scored for it (docs/scoring.md).
+// strategyAnnotation is by what a pod says how nodes are scored for it (docs/design/scoring.md).
 const strategyAnnotation = "tenon.sh/scoring-strategy"
 
 func scoringType(p *v1.Pod) (*score.Type, error) {

@@ -58,7 +58,7 @@ func TestPaceThatIsRefused(t *testing.T) {
 
 // Every flag is where people look for it.
 func TestPaceIsDocumented(t *testing.T) {
-	document, err := os.ReadFile("../../docs/agent.md")
+	document, err := os.ReadFile("../../docs/reference/agent.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestPaceIsDocumented(t *testing.T) {
 	new(pace).flags(&fs)
 	fs.VisitAll(func(f *flag.Flag) {
 		if !strings.Contains(string(document), "`--"+f.Name+"`") {
-			t.Errorf("docs/agent.md does not say what --%s is", f.Name)
+			t.Errorf("docs/reference/agent.md does not say what --%s is", f.Name)
 		}
 	})
 }

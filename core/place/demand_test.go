@@ -14,10 +14,11 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// docs/demand.md shows what becomes of pods of every policy and scope on nodes of every policy and scope.
+// docs/reference/pod-annotations.md shows what becomes of pods of every policy and scope on nodes of every policy and
+// scope.
 // Its tables are written by hand; this test holds that they are what happens.
 func TestEveryDemandOnEveryNodeIsAsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/demand.md")
+	text, err := os.ReadFile("../../docs/reference/pod-annotations.md")
 	if err != nil {
 		t.Fatal(err)
 	}

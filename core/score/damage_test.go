@@ -106,7 +106,7 @@ func TestDamageIsBounded(t *testing.T) {
 	})
 }
 
-// The example of docs/scoring.md: a pod of one GPU where four or three are left, and a cluster that runs
+// The example of docs/design/scoring.md: a pod of one GPU where four or three are left, and a cluster that runs
 // pods of one and of four.
 func TestDamageAsDocumented(t *testing.T) {
 	m := NewMix([]Share{{one(1, 1, 1), enough}, {one(4, 4, 4), enough}})

@@ -66,7 +66,7 @@ func (n *Node) Left(resource string) int64 { return max(0, n.Allocatable[resourc
 // Trust says whether a node takes pods that need alignment though too little is known of it.
 type Trust int
 
-// The degrees of trust, by the names and meanings of the scheduler's arguments (docs/scheduler.md).
+// The degrees of trust, by the names and meanings of the scheduler's arguments (docs/reference/scheduler.md).
 const (
 	Allow Trust = iota
 	AllowWithoutDemand

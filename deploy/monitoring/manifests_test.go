@@ -95,10 +95,10 @@ func alertNames(t *testing.T) []string {
 
 // The document says what every alert is, and every alert is tried.
 func TestAlertsAreDocumentedAndTried(t *testing.T) {
-	document, tests := string(read(t, "../../docs/metrics.md")), string(read(t, "testdata/alerts_test.yaml"))
+	document, tests := string(read(t, "../../docs/reference/metrics.md")), string(read(t, "testdata/alerts_test.yaml"))
 	for _, name := range alertNames(t) {
 		if !strings.Contains(document, "| `"+name+"` |") {
-			t.Errorf("docs/metrics.md does not say what %s is", name)
+			t.Errorf("docs/reference/metrics.md does not say what %s is", name)
 		}
 		if !strings.Contains(tests, "alertname: "+name+"\n") {
 			t.Errorf("testdata/alerts_test.yaml does not try %s", name)

@@ -203,7 +203,7 @@ func TestSimulationsWriteAsDrawn(t *testing.T) {
 
 // The document shows what the program writes.
 func TestTheDocumentShowsTheGoldenSimulations(t *testing.T) {
-	text, err := os.ReadFile("../../docs/simulate.md")
+	text, err := os.ReadFile("../../docs/howto/plan-capacity.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestTheDocumentShowsTheGoldenSimulations(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Contains(text, append(append([]byte("\n"), bytes.TrimSpace(want)...), "\n```"...)) {
-			t.Errorf("docs/simulate.md does not show testdata/%s", file)
+			t.Errorf("docs/howto/plan-capacity.md does not show testdata/%s", file)
 		}
 	}
 }

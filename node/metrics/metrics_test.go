@@ -130,7 +130,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := os.ReadFile("../../docs/metrics.md")
+	document, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,12 +142,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, f := range families {
 		real = append(real, f.GetName())
 		if !slices.Contains(documented, f.GetName()) {
-			t.Errorf("docs/metrics.md does not say what %s is", f.GetName())
+			t.Errorf("docs/reference/metrics.md does not say what %s is", f.GetName())
 		}
 	}
 	for _, name := range documented {
 		if !slices.Contains(real, name) && name != "numa_node" {
-			t.Errorf("docs/metrics.md says what %s is, which is not there", name)
+			t.Errorf("docs/reference/metrics.md says what %s is, which is not there", name)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // Every code of a warning is in the documentation of the agent.
 func TestCodesAreDocumented(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/agent.md")
+	docs, err := os.ReadFile("../../docs/reference/agent.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestCodesAreDocumented(t *testing.T) {
 		}
 		code := strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`)
 		if codes++; !strings.Contains(string(docs), "`"+code+"`") {
-			t.Errorf("docs/agent.md does not explain %q", code)
+			t.Errorf("docs/reference/agent.md does not explain %q", code)
 		}
 		return true
 	})
