@@ -116,7 +116,7 @@ func TestMemoryOfContainers(t *testing.T) {
 
 // Every flag is where people look for it.
 func TestOutletsAreDocumented(t *testing.T) {
-	document, err := os.ReadFile("../../docs/reference/metrics.md")
+	document, err := os.ReadFile("../../docs/reference/agent.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestOutletsAreDocumented(t *testing.T) {
 	new(outlets).flags(&fs)
 	fs.VisitAll(func(f *flag.Flag) {
 		if !strings.Contains(string(document), "`--"+f.Name+"`") {
-			t.Errorf("docs/reference/metrics.md does not say what --%s is", f.Name)
+			t.Errorf("docs/reference/agent.md does not say what --%s is", f.Name)
 		}
 	})
 }

@@ -201,19 +201,25 @@ func TestSimulationsWriteAsDrawn(t *testing.T) {
 	}
 }
 
-// The document shows what the program writes.
+// The documents show what the program reads and writes.
 func TestTheDocumentShowsTheGoldenSimulations(t *testing.T) {
-	text, err := os.ReadFile("../../docs/howto/plan-capacity.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"simulate-machines.txt", "simulate.json", "simulate-train.yaml", "simulate-kubelet.yaml", "simulate-one.yaml", "simulate-pair.txt"} {
-		want, err := os.ReadFile("testdata/" + file)
+	for page, files := range map[string][]string{
+		"howto/plan-capacity.md": {"simulate-machines.txt", "simulate-train.yaml"},
+		"reference/kubectl-tenon.md": {"simulate.json", "simulate-kubelet.yaml", "simulate-one.yaml",
+			"simulate-pair.txt"},
+	} {
+		text, err := os.ReadFile("../../docs/" + page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Contains(text, append(append([]byte("\n"), bytes.TrimSpace(want)...), "\n```"...)) {
-			t.Errorf("docs/howto/plan-capacity.md does not show testdata/%s", file)
+		for _, file := range files {
+			want, err := os.ReadFile("testdata/" + file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(text, append(append([]byte("\n"), bytes.TrimSpace(want)...), "\n```"...)) {
+				t.Errorf("docs/%s does not show testdata/%s", page, file)
+			}
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// This file is the JSON of simulate; document.go says what holds for it. docs/howto/plan-capacity.md shows it.
+// This file is the JSON of simulate; document.go says what holds for it. docs/reference/kubectl-tenon.md shows it.
 
 type simulationDocument struct {
 	Kind     string `json:"kind"` // "Simulation"
