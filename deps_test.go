@@ -56,6 +56,7 @@ var floors = []floor{
 	// Floor 2: hands. Each reaches down, and to what its own folder has below it.
 	{"node/agent", nil, words(`core/... api/... node/kubelet`), onNode},
 	{"node/cgroup", nil, words(`core/idset`), words(`k8s.io/api`)},
+	{"node/hardware", nil, words(`core/idset core/topo api/v1alpha1 node/sysfs`), words(`github.com/go-logr/logr`)},
 	{"node/metrics", nil, words(`core/... node/cgroup`), words(`github.com/prometheus/client_golang`)},
 	{"node/sysfs", nil, words(`core/idset core/topo`), words(`golang.org/x/tools`)},
 	{"node/...", nil, words(`core/... api/...`), onNode},

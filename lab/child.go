@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -93,7 +94,9 @@ func removeDir(dir string) (err error) {
 // hardware is a machine that needs no discovery.
 type hardware struct{ machine *topo.Machine }
 
-func (h hardware) Machine(context.Context) (*topo.Machine, error) { return h.machine, nil }
+func (h hardware) ReadMachine(context.Context) (*topo.Machine, v1alpha1.Detail, error) {
+	return h.machine, v1alpha1.Detail{}, nil
+}
 
 // ShardLabel is the label that agents copy from their Node to what they publish.
 const ShardLabel = "tenon.sh/shard"

@@ -42,6 +42,7 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/node/agent"
+	"github.com/tenon-numa/tenon/node/hardware"
 )
 
 func main() {
@@ -124,8 +125,7 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	}
 	cfg.Logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(stderr), textlogger.Verbosity(*verbose)))
 	klog.SetLogger(cfg.Logger)
-	m := &machine{file: *file, log: cfg.Logger}
-	cfg.Machine, cfg.Detail = m, m.Detail
+	cfg.Machine = &hardware.Source{File: *file, Log: cfg.Logger}
 	cfg.Translate = kube.Pod
 	if err := ask.open(&cfg); err != nil {
 		return err

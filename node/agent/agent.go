@@ -44,9 +44,11 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// Machine says what hardware the node has. Devices are not asked of it: the kubelet knows them.
-type Machine interface {
-	Machine(ctx context.Context) (*topo.Machine, error)
+// MachineReader reads the node's hardware. It need not know devices: the kubelet reports them.
+type MachineReader interface {
+	// ReadMachine returns the machine, and the detail on which nothing that fits depends. The machine is nil where
+	// it cannot be read. Where there is a machine and an error, the detail could not be read.
+	ReadMachine(ctx context.Context) (*topo.Machine, v1alpha1.Detail, error)
 }
 
 // Publisher brings what the agent sees of its node into another form than the layout.
@@ -76,9 +78,7 @@ type Witness interface {
 type Config struct {
 	// NodeName is the name of the Node, and of the layout.
 	NodeName string
-	Machine  Machine
-	// Detail says more of the hardware than decides; it may be nil.
-	Detail func(ctx context.Context) (v1alpha1.Detail, error)
+	Machine  MachineReader
 	// KubeletConfig is the path of the KubeletConfiguration, for example /var/lib/kubelet/config.yaml, and
 	// KubeletConfigDir the directory of its drop-in files; each is empty where the kubelet has none.
 	KubeletConfig, KubeletConfigDir string

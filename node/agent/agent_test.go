@@ -27,7 +27,9 @@ import (
 // described is a machine that needs no discovery.
 type described struct{ m *topo.Machine }
 
-func (d described) Machine(context.Context) (*topo.Machine, error) { return d.m, nil }
+func (d described) ReadMachine(context.Context) (*topo.Machine, v1alpha1.Detail, error) {
+	return d.m, v1alpha1.Detail{}, nil
+}
 
 // node is a kubelet's root directory and service, filled by the test.
 type node struct {

@@ -149,18 +149,16 @@ func (k *look) complete(m *topo.Machine, entries []ledger.Entry) []ledger.Entry 
 // as it was.
 func (k *look) discover(ctx context.Context) {
 	k.stale = nil
-	m, err := k.cfg.Machine.Machine(ctx)
-	if err == nil {
-		k.machine = m
-	} else {
+	m, detail, err := k.cfg.Machine.ReadMachine(ctx)
+	// A detail that cannot be read stays as it was, and prevents no publication.
+	k.vague = err
+	switch {
+	case m == nil:
 		k.stale = fmt.Errorf("describe the machine: %w", err)
-	}
-	if k.cfg.Detail != nil {
-		// What decides nothing keeps nothing from being published.
-		d, err := k.cfg.Detail(ctx)
-		if k.vague = err; err == nil {
-			k.detail = d
-		}
+	case err != nil:
+		k.machine = m
+	default:
+		k.machine, k.detail = m, detail
 	}
 	if k.machine != nil {
 		k.discoverRules(ctx)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
@@ -19,11 +20,11 @@ type stuck struct {
 	free chan struct{}
 }
 
-func (s *stuck) Machine(ctx context.Context) (*topo.Machine, error) {
+func (s *stuck) ReadMachine(ctx context.Context) (*topo.Machine, v1alpha1.Detail, error) {
 	if s.on.Load() {
 		<-s.free
 	}
-	return s.described.Machine(ctx)
+	return s.described.ReadMachine(ctx)
 }
 
 func wantPulse(t *testing.T, p *Pulse, what, alive, ready string) {

@@ -49,9 +49,7 @@ const maxFunctions = 1 << 14
 // PCI reads the PCI functions of a tree in ascending order of address. Numas that are not of the machine
 // count as none; with a nil machine every numa is believed.
 func PCI(fsys fs.FS, m *topo.Machine) ([]Function, []Warning, error) {
-	t := &tree{fsys: fsys}
-	out, err := t.functions(m)
-	return out, t.warnings.list(), err
+	return NewSurvey(fsys).Functions(m)
 }
 
 func (t *tree) functions(m *topo.Machine) ([]Function, error) {

@@ -33,7 +33,8 @@ const (
 // text of a file are not kept, and of meminfo only MemTotal. A tree of which no machine can be made is
 // written as far as it was read: the comment of the archive says why, and lists the warnings.
 func Snapshot(fsys fs.FS, w io.Writer) error {
-	t := &tree{fsys: fsys, seen: newRecord()}
+	t := newTree(fsys)
+	t.seen = newRecord()
 	comment := snapshotTitle + "\n"
 	var m *topo.Machine
 	found, err := discover(t)

@@ -40,7 +40,23 @@ type Found struct {
 }
 
 // Discover reads the machine that a tree with the paths "sys/..." and "proc/..." describes.
-func Discover(fsys fs.FS) (*Found, error) { return discover(&tree{fsys: fsys}) }
+func Discover(fsys fs.FS) (*Found, error) { return NewSurvey(fsys).Machine() }
+
+// Survey reads the machine and the PCI functions of one tree, and opens each file once for both. It is for one
+// goroutine, and for one point in time: later calls do not see later changes.
+type Survey struct{ tree *tree }
+
+// NewSurvey returns a survey of a tree with the paths "sys/..." and "proc/...". It has read nothing yet.
+func NewSurvey(fsys fs.FS) *Survey { return &Survey{newTree(fsys)} }
+
+// Machine returns what [Discover] returns.
+func (s *Survey) Machine() (*Found, error) { return discover(s.tree) }
+
+// Functions returns the PCI functions that [PCI] returns. The warnings include those of Machine.
+func (s *Survey) Functions(m *topo.Machine) ([]Function, []Warning, error) {
+	out, err := s.tree.functions(m)
+	return out, s.tree.warnings.list(), err
+}
 
 func discover(t *tree) (*Found, error) {
 	online, err := t.online()

@@ -30,28 +30,50 @@ const (
 )
 
 // tree reads files of /sys and /proc within bounds. What cannot be read or understood counts as absent
-// and leaves a warning.
+// and leaves a warning. It opens each file and lists each directory once, and answers from memory afterwards.
 type tree struct {
 	fsys     fs.FS
+	files    map[string]fileText
+	dirs     map[string]dirNames
 	warnings warnings
 	seen     *record // nil: what is read is not remembered
 	blind    bool    // cadvisor reports no topology
 	counted  int     // CPUs that cadvisor counts without NUMA nodes, offline ones included
 }
 
+// fileText is what reading a file returned.
+type fileText struct {
+	text string
+	err  error
+}
+
+// dirNames is what listing a directory returned.
+type dirNames struct {
+	names []string
+	err   error
+}
+
+func newTree(fsys fs.FS) *tree {
+	return &tree{fsys: fsys, files: map[string]fileText{}, dirs: map[string]dirNames{}}
+}
+
 // text reads a file without the blanks and NUL bytes around it; ok is false where there is none.
 func (t *tree) text(name string) (s string, ok bool) {
-	data, err := t.read(name)
+	f, known := t.files[name]
+	if !known {
+		data, err := t.read(name)
+		f = fileText{strings.Trim(string(data), " \t\r\n\x00"), err}
+		t.files[name] = f
+	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(f.err, fs.ErrNotExist):
 		return "", false
-	case err != nil:
-		t.warn(Unreadable, name, "%v", err)
+	case f.err != nil:
+		t.warn(Unreadable, name, "%v", f.err)
 		return "", false
 	}
-	s = strings.Trim(string(data), " \t\r\n\x00")
-	t.seen.file(name, s)
-	return s, true
+	t.seen.file(name, f.text)
+	return f.text, true
 }
 
 func (t *tree) read(name string) ([]byte, error) {
@@ -120,7 +142,17 @@ func (t *tree) names(dir string) []string {
 	return out
 }
 
+// list returns the names in a directory in ascending order. The caller must not change them.
 func (t *tree) list(dir string) ([]string, error) {
+	d, known := t.dirs[dir]
+	if !known {
+		d.names, d.err = t.readDir(dir)
+		t.dirs[dir] = d
+	}
+	return d.names, d.err
+}
+
+func (t *tree) readDir(dir string) ([]string, error) {
 	f, err := t.fsys.Open(dir)
 	if err != nil {
 		return nil, err
