@@ -54,7 +54,9 @@ var floors = []floor{
 	{"deploy/monitoring", nil, nil, nil},
 
 	// Floor 2: hands. Each reaches down, and to what its own folder has below it.
-	{"node/agent", nil, words(`core/... api/... node/kubelet`), onNode},
+	{"node/agent", nil, words(`core/... api/... node/desired node/kubelet`), onNode},
+	// What is to be published is a pure function of what was observed.
+	{"node/desired", append(words(`reflect time`), pure...), words(`core/... api/v1alpha1 node/kubelet`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"node/cgroup", nil, words(`core/idset`), words(`k8s.io/api`)},
 	{"node/hardware", nil, words(`core/idset core/topo api/v1alpha1 node/sysfs`), words(`github.com/go-logr/logr`)},
 	{"node/metrics", nil, words(`core/... node/cgroup`), words(`github.com/prometheus/client_golang`)},

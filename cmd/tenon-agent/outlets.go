@@ -81,7 +81,7 @@ func (o *outlets) open(ctx context.Context, cfg *agent.Config) error {
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	cfg.Witness = m
+	cfg.Recorder = m
 	go serve(ctx, s, cfg)
 	return nil
 }
@@ -91,13 +91,13 @@ func (o *outlets) openHealth(ctx context.Context, cfg *agent.Config) error {
 	if o.health == "" {
 		return nil
 	}
-	p := &agent.Pulse{}
+	h := &agent.Health{}
 	at := func(check func(time.Time) error) func() error { return func() error { return check(time.Now()) } }
-	s, err := metrics.ListenHealth(o.health, metrics.Health(at(p.Alive), at(p.Ready)))
+	s, err := metrics.ListenHealth(o.health, metrics.Health(at(h.Alive), at(h.Ready)))
 	if err != nil {
 		return fmt.Errorf("health: %w", err)
 	}
-	cfg.Pulse = p
+	cfg.Health = h
 	go serve(ctx, s, cfg)
 	return nil
 }

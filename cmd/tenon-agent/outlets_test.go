@@ -41,12 +41,12 @@ func opened(t *testing.T, args ...string) (agent.Config, error) {
 
 func TestOutlets(t *testing.T) {
 	cfg, err := opened(t, "--metrics-address", "127.0.0.1:0", "--debug-address", "127.0.0.1:0")
-	if err != nil || cfg.Publisher == nil || cfg.Witness == nil || cfg.Pulse == nil {
-		t.Errorf("publisher %v, witness %v, error %v", cfg.Publisher, cfg.Witness, err)
+	if err != nil || cfg.Publisher == nil || cfg.Recorder == nil || cfg.Health == nil {
+		t.Errorf("publisher %v, recorder %v, error %v", cfg.Publisher, cfg.Recorder, err)
 	}
 	cfg, err = opened(t, "--metrics-address", "", "--node-resource-topology=false", "--health-address", "")
-	if err != nil || cfg.Publisher != nil || cfg.Witness != nil || cfg.Pulse != nil {
-		t.Errorf("all off: publisher %v, witness %v, error %v", cfg.Publisher, cfg.Witness, err)
+	if err != nil || cfg.Publisher != nil || cfg.Recorder != nil || cfg.Health != nil {
+		t.Errorf("all off: publisher %v, recorder %v, error %v", cfg.Publisher, cfg.Recorder, err)
 	}
 }
 
@@ -149,8 +149,8 @@ func TestMetricsBehindTheGate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cfg.Pulse == nil {
-			t.Errorf("%s: nobody tells the health", c.what)
+		if cfg.Health == nil {
+			t.Errorf("%s: no health is recorded", c.what)
 		}
 		for url, want := range map[string]int{c.scheme + "://" + metrics + "/metrics": c.want,
 			"http://" + health + "/livez": 200, "http://" + health + "/readyz": 503, "http://" + health + "/metrics": 404} {

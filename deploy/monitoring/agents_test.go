@@ -94,11 +94,11 @@ func agent(t *testing.T, node string) *metrics.Metrics {
 		t.Fatal(err)
 	}
 	k.also = func() {
-		m.Looked(30*time.Millisecond, true, errors.New("the kubelet is away"))
-		m.Wrote("NodeLayout", nil)
-		m.Wrote("NodeLayout", errors.New("the API server is away"))
+		m.RecordReconcile(30*time.Millisecond, true, errors.New("the kubelet is away"))
+		m.RecordWrite("NodeLayout", nil)
+		m.RecordWrite("NodeLayout", errors.New("the API server is away"))
 	}
-	m.Saw(state(t), 1)
+	m.RecordNode(state(t), 1)
 	return m
 }
 

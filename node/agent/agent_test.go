@@ -18,7 +18,6 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
 	"github.com/tenon-numa/tenon/node/kubelet/kubelettest"
@@ -226,45 +225,46 @@ func TestUnchangedLayoutIsNotWritten(t *testing.T) {
 	a.addPod(t, n.pod("x", 10))
 	a.addPod(t, n.pod("y", 20))
 	n.cpus(`{"uid-x":{"main":"5"},"uid-y":{"main":"6"}}`)
-	look := func(k *look, wantWrite bool, what string) {
+	reconcile := func(r *reconciler, wantWrite bool, what string) {
 		t.Helper()
-		wrote, err := k.do(t.Context(), true)
+		wrote, err := r.reconcile(t.Context(), true)
 		if err != nil || wrote != wantWrite {
 			t.Fatalf("%s: wrote %v, %v; want %v", what, wrote, err, wantWrite)
 		}
 	}
-	first := newLook(t, n.config(rc, logr.Discard()))
-	look(first, true, "first look")
-	look(first, false, "second look")
+	first := newTestReconciler(t, n.config(rc, logr.Discard()))
+	reconcile(first, true, "first look")
+	reconcile(first, false, "second look")
 	n.cpus(`{"uid-y":{"main":"6"},"uid-x":{"main":"5"}}`)
-	look(first, false, "the same content in another order")
+	reconcile(first, false, "the same content in another order")
 	a.deleteLayout("node-a")
-	look(first, true, "deleted layout")
-	second := newLook(t, n.config(rc, logr.Discard()))
-	look(second, false, "a new agent on the same node")
+	reconcile(first, true, "deleted layout")
+	second := newTestReconciler(t, n.config(rc, logr.Discard()))
+	reconcile(second, false, "a new agent on the same node")
 	n.cpus(`{"uid-y":{"main":"7"},"uid-x":{"main":"5"}}`)
-	look(second, true, "another CPU")
+	reconcile(second, true, "another CPU")
 	var l *v1alpha1.NodeLayout
 	for range 3 {
 		l = <-a.written
 	}
-	if l.Sequence != ahead(2)+1 || held(l) != "ns/x=5 ns/y=7" {
+	if l.Sequence != firstSequence(2)+1 || held(l) != "ns/x=5 ns/y=7" {
 		t.Errorf("last layout has sequence %d and %s", l.Sequence, held(l))
 	}
 }
 
-func newLook(t *testing.T, cfg Config) *look {
+// newTestReconciler returns a reconciler that knows the pods, without a loop.
+func newTestReconciler(t *testing.T, cfg Config) *reconciler {
 	t.Helper()
-	p, err := newParts(cfg, newChanges())
+	r, err := newReconciler(cfg.withDefaults(), newTriggers())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.service.Close() })
-	go p.pods.run(t.Context())
-	if !p.pods.wait(t.Context()) {
+	t.Cleanup(func() { r.observer.service.Close() })
+	go r.observer.pods.run(t.Context())
+	if !r.observer.pods.wait(t.Context()) {
 		t.Fatal("pods are not known")
 	}
-	return p
+	return r
 }
 
 func TestBadConfigIsRefused(t *testing.T) {
@@ -276,38 +276,9 @@ func TestBadConfigIsRefused(t *testing.T) {
 	}
 }
 
-func TestOrderOfAdmission(t *testing.T) {
-	when := map[string]int64{"a": 30, "b": 10, "c": 20}
-	o := newOrder()
-	sorted := func(names ...string) string {
-		var in []ledger.Entry
-		for _, n := range names {
-			in = append(in, ledger.Entry{Pod: ledger.PodID{UID: n, Name: n}})
-		}
-		o.sort(in, func(id ledger.PodID) (started, created time.Time) {
-			if s, ok := when[id.UID]; ok {
-				started = time.Unix(s, 0)
-			}
-			return
-		})
-		out := ""
-		for _, e := range in {
-			out += e.Pod.Name
-		}
-		return out
-	}
-	for _, step := range []struct{ in, want string }{
-		{"abc", "bca"}, {"cbadx", "bcadx"}, {"xba", "bax"}, {"cxba", "baxc"},
-	} {
-		if got := sorted(strings.Split(step.in, "")...); got != step.want {
-			t.Errorf("%s is sorted %s, want %s", step.in, got, step.want)
-		}
-	}
-}
-
 func TestPace(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
-	p := pace{settle: 8 * time.Millisecond, most: 25 * time.Millisecond, look: 50 * time.Millisecond, write: 200 * time.Millisecond}
+	p := pace{settle: 8 * time.Millisecond, maxSettle: 25 * time.Millisecond, observe: 50 * time.Millisecond, write: 200 * time.Millisecond}
 	want := func(what string, got time.Time, ms int) {
 		t.Helper()
 		if !got.Equal(at(ms)) {
@@ -317,21 +288,21 @@ func TestPace(t *testing.T) {
 	want("first change", p.change(at(0)), 8)
 	want("another one", p.change(at(5)), 13)
 	want("more without rest", p.change(at(20)), 25)
-	if again := p.looked(at(25), true, nil); !again.IsZero() {
+	if again := p.reconciled(at(25), true, nil); !again.IsZero() {
 		t.Errorf("looks again without a change")
 	}
 	want("a change after a write", p.change(at(30)), 225)
-	p.looked(at(225), false, nil)
+	p.reconciled(at(225), false, nil)
 	want("a change after a look", p.change(at(230)), 275)
 	fail := fmt.Errorf("down")
 	for i, most := range []int{100, 200, 400} {
-		again := p.looked(at(1000), false, fail)
+		again := p.reconciled(at(1000), false, fail)
 		if again.Before(at(1000+most/2)) || again.After(at(1000+most)) {
 			t.Errorf("failure %d: next look %s later, want about %d ms", i, again.Sub(at(1000)), most)
 		}
 	}
 	for range 100 {
-		if again := p.looked(at(0), false, fail); again.After(at(0).Add(lastRetry)) {
+		if again := p.reconciled(at(0), false, fail); again.After(at(0).Add(lastRetry)) {
 			t.Fatalf("retry after %s", again.Sub(at(0)))
 		}
 	}

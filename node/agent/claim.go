@@ -10,48 +10,47 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// claim settles which of several agents writes a layout, without any writes that only say "still here".
-// An agent that was replaced never writes again, so its successor need not claim anything. Where an agent
-// does see another one write, the one with the earlier claim stands by: it reads on, and writes again only
-// after what is published has been wrong for a while, because then the other is gone, or is an agent of
-// another machine, and people must look.
+// claim decides which of several agents writes a layout, without writes that only renew a claim. An agent that was
+// replaced never writes again, so its successor need not claim anything. Where an agent sees another one write, the
+// one with the earlier claim stands by: it goes on observing, and writes again only after the layout has been wrong
+// for a while. Then the other agent is gone, or runs on another machine, and people must look.
 type claim struct {
-	me     v1alpha1.Agent
-	met    bool            // whether a layout was read before
-	rival  *v1alpha1.Agent // to whom this agent gives way
-	wrong  time.Time       // since when the rival's layout is wrong; zero while it is right
-	bearer time.Duration   // how long a wrong layout is borne
-	again  time.Time       // when a claim for the future may be answered again
+	me       v1alpha1.Agent
+	readOnce bool
+	rival    *v1alpha1.Agent // the agent that this one stands by for; nil: none
+	wrong    time.Time       // since when the rival's layout is wrong; zero while it is right
+	patience time.Duration   // how long a wrong layout of a rival is left alone
+	// nextAnswer is when a claim for the future may be answered again by a write.
+	nextAnswer time.Time
 }
 
-// bearing is how long a wrong layout of a rival is borne at first; it doubles with every takeover, so that
-// agents of two machines do not contend for one layout all the time.
+// The patience doubles with every takeover, so that agents of two machines do not write one layout all the time.
 const (
-	bearing     = time.Minute
-	mostBearing = time.Hour
+	firstPatience = time.Minute
+	lastPatience  = time.Hour
 )
 
 func newClaim() *claim {
 	// The server keeps microseconds.
 	since := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond))
-	return &claim{me: v1alpha1.Agent{ID: rand.Text(), Since: since}, bearer: bearing}
+	return &claim{me: v1alpha1.Agent{ID: rand.Text(), Since: since}, patience: firstPatience}
 }
 
-// maxAhead is how far in the future another agent's claim may lie: agents of one node have one clock, which may
-// have been set back since. No agent claims anything for later than that.
+// maxAhead is how far in the future another agent's claim may be. Agents of one node have one clock, which may have
+// been set back since. No agent makes claims for the future.
 const maxAhead = 10 * time.Minute
 
-// read is told who wrote the layout that was read, and whether it was written since this agent last read
-// or wrote it. It reports whether this agent must write to say that it is the one who does. A claim for the
-// future is nobody's: an agent that gave way to it would do so for as long.
+// read takes the agent that wrote the layout that was read, and whether the layout was written since this agent
+// last read or wrote it. It reports whether this agent must write to assert its claim. A claim for the future is
+// ignored: otherwise a forger could make an agent stand by until then.
 func (c *claim) read(by v1alpha1.Agent, fresh bool, now time.Time) (assert bool) {
-	first := !c.met
-	c.met = true
+	first := !c.readOnce
+	c.readOnce = true
 	switch {
 	case by.Since.After(now.Add(maxAhead)):
 		c.rival, c.wrong = nil, time.Time{}
-		if assert = !now.Before(c.again); assert {
-			c.again = now.Add(bearing)
+		if assert = !now.Before(c.nextAnswer); assert {
+			c.nextAnswer = now.Add(firstPatience)
 		}
 		return assert
 	case by.ID == "" || by.ID == c.me.ID:
@@ -66,8 +65,8 @@ func (c *claim) read(by v1alpha1.Agent, fresh bool, now time.Time) (assert bool)
 	return false
 }
 
-// may reports whether this agent may write at now, given whether what is published is right.
-func (c *claim) may(now time.Time, right bool) error {
+// mayWrite returns an error while this agent stands by. right is whether the layout is as this agent would write it.
+func (c *claim) mayWrite(now time.Time, right bool) error {
 	switch {
 	case c.rival == nil:
 		return nil
@@ -75,9 +74,9 @@ func (c *claim) may(now time.Time, right bool) error {
 		c.wrong = time.Time{}
 	case c.wrong.IsZero():
 		c.wrong = now
-	case now.Sub(c.wrong) >= c.bearer:
+	case now.Sub(c.wrong) >= c.patience:
 		c.me.Since = metav1.NewMicroTime(now.Truncate(time.Microsecond))
-		c.rival, c.wrong, c.bearer = nil, time.Time{}, min(mostBearing, 2*c.bearer)
+		c.rival, c.wrong, c.patience = nil, time.Time{}, min(lastPatience, 2*c.patience)
 		return nil
 	}
 	return fmt.Errorf("layout is written by another agent, %s, which claimed it at %s, after this one: standing by",

@@ -56,9 +56,9 @@ func TestAgentThatStandsByTakesOver(t *testing.T) {
 		w.agents = w.agents[:1]
 		w.cpus(`{"uid-p":{"main":"6"}}`)
 		w.touched()
-		pass(bearing / 2)
+		pass(firstPatience / 2)
 		w.want("at first", "ns/p=5")
-		pass(bearing)
+		pass(firstPatience)
 		w.want("later", "ns/p=6")
 		if log.count(standingBy) != 1 || log.count("publishing again") != 1 {
 			t.Errorf("logged %q", log.lines)

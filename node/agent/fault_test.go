@@ -50,7 +50,7 @@ func TestSocketGoneAndBack(t *testing.T) {
 			t.Errorf("without the kubelet: %d writes, logged %q", w.writes(), log.lines)
 		}
 		w.serve()
-		w.agents[0].changes.every() // as the watch of the socket does
+		w.agents[0].triggers.everything() // as the watch of the socket does
 		pass(3 * time.Second)
 		w.want("after the kubelet is back", "ns/p=5")
 		if log.count("publishing again") != 1 {
@@ -80,7 +80,7 @@ func TestConfigurationThatCannotBeReadAnyMore(t *testing.T) {
 		var log journal
 		w.start(w.config(log.logger()))
 		w.write("config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ntopologyManagerPolicy: of-tomorrow\n")
-		w.agents[0].changes.every()
+		w.agents[0].triggers.everything()
 		pass(time.Second)
 		w.run("p", "5")
 		pass(time.Second)
@@ -100,7 +100,7 @@ func TestNothingIsPublishedBeforeTheRulesAreKnown(t *testing.T) {
 			t.Errorf("%d writes", w.writes())
 		}
 		w.write("config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
-		w.agents[0].changes.every()
+		w.agents[0].triggers.everything()
 		pass(time.Second)
 		w.want("once they are known", "")
 	})
@@ -131,7 +131,7 @@ func TestContradictionThatStaysIsBorneOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config(logr.Discard())
 		told := &account{wrote: map[string]int{}, failed: map[string]int{}}
-		cfg.Witness = told
+		cfg.Recorder = told
 		w.start(cfg)
 		w.api.addPod(t, w.pod("p", 1))
 		w.service.SetPods(listed("p"))
@@ -145,12 +145,12 @@ func TestContradictionThatStaysIsBorneOnce(t *testing.T) {
 		w.want("at first", "")
 		pass(3 * time.Second)
 		w.want("after a while", "ns/p=4-5")
-		looks := told.looks.Load()
+		reconciles := told.reconciles.Load()
 		hold("0-2,4", "3,5")
 		pass(300 * time.Millisecond)
 		w.want("from then on", "ns/p=3,5")
-		if n := told.looks.Load() - looks; n != 1 {
-			t.Errorf("%d looks, want 1", n)
+		if n := told.reconciles.Load() - reconciles; n != 1 {
+			t.Errorf("%d reconciles, want 1", n)
 		}
 	})
 }
@@ -161,20 +161,20 @@ func TestServerAwayForAMinute(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config(logr.Discard())
 		told := &account{wrote: map[string]int{}, failed: map[string]int{}}
-		cfg.Witness = told
+		cfg.Recorder = told
 		w.start(cfg)
 		w.api.addPod(t, w.pod("p", 1))
 		w.service.SetPods(listed("p"))
 		pass(time.Second)
-		writes, looks := w.writes(), told.looks.Load()
+		writes, reconciles := w.writes(), told.reconciles.Load()
 		w.server.set(true)
 		for i := range 6 {
 			w.cpus(fmt.Sprintf(`{"uid-p":{"main":"%d"}}`, 1+i))
 			w.touched()
 			pass(10 * time.Second)
 		}
-		if n := told.looks.Load() - looks; n > 40 {
-			t.Errorf("%d looks in a minute without the server", n)
+		if n := told.reconciles.Load() - reconciles; n > 40 {
+			t.Errorf("%d reconciles in a minute without the server", n)
 		}
 		w.server.set(false)
 		pass(lastRetry)
@@ -234,11 +234,11 @@ func TestChangedLayoutIsWrittenAgainAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config(logr.Discard())
 		told := &account{wrote: map[string]int{}, failed: map[string]int{}}
-		cfg.Witness = told
+		cfg.Recorder = told
 		w.start(cfg)
 		w.run("p", "5")
 		pass(time.Second)
-		looks := told.looks.Load()
+		reconciles := told.reconciles.Load()
 		edited := *w.layout()
 		edited.Holdings = nil
 		w.api.mu.Lock()
@@ -247,8 +247,8 @@ func TestChangedLayoutIsWrittenAgainAtOnce(t *testing.T) {
 		pass(300 * time.Millisecond)
 		w.want("after somebody edited it", "ns/p=5")
 		// The agent's own write makes it look no more.
-		if n := told.looks.Load() - looks; n != 1 {
-			t.Errorf("%d looks, want 1", n)
+		if n := told.reconciles.Load() - reconciles; n != 1 {
+			t.Errorf("%d reconciles, want 1", n)
 		}
 	})
 }

@@ -14,7 +14,7 @@ func TestTrimmedPodsNameTheirRunningContainers(t *testing.T) {
 			{Name: "sidecar", ContainerID: "containerd://2", State: runs}},
 		ContainerStatuses: []v1.ContainerStatus{{Name: "app", ContainerID: "containerd://3", State: runs}, {Name: "waits"}},
 	}}
-	got, err := trim(p)
+	got, err := trimPod(p)
 	if err != nil {
 		t.Fatal(err)
 	}

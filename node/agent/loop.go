@@ -9,29 +9,29 @@ import (
 )
 
 // The pace of the loop. One admission writes two or three state files within a few milliseconds, so a
-// look waits until they were at rest for settle, though never longer than mostSettle. The kubelet
-// answers at most 100 podresources requests per second (pkg/kubelet/apis/grpc), of which one look
-// makes two.
+// reconcile waits until the files were at rest for settle, though never longer than maxSettle. The kubelet
+// answers at most 100 podresources requests per second (pkg/kubelet/apis/grpc); one reconcile makes two.
 const (
-	settle       = 8 * time.Millisecond
-	mostSettle   = 25 * time.Millisecond
-	lookInterval = 50 * time.Millisecond
-	firstRetry   = 100 * time.Millisecond
-	lastRetry    = 10 * time.Second
+	settle          = 8 * time.Millisecond
+	maxSettle       = 25 * time.Millisecond
+	observeInterval = 50 * time.Millisecond
+	firstRetry      = 100 * time.Millisecond
+	lastRetry       = 10 * time.Second
 )
 
-// changes collects what happened since the last look.
-type changes struct {
-	part, all chan struct{}
+// triggers collects what has to be reconciled since the last reconcile began. Its methods may be called from any
+// goroutine, and return at once.
+type triggers struct {
+	partial, full chan struct{}
 }
 
-func newChanges() *changes { return &changes{make(chan struct{}, 1), make(chan struct{}, 1)} }
+func newTriggers() *triggers { return &triggers{make(chan struct{}, 1), make(chan struct{}, 1)} }
 
-// some says that holdings may have changed.
-func (c *changes) some() { offer(c.part) }
+// holdings triggers a partial reconcile: what pods hold may have changed.
+func (t *triggers) holdings() { offer(t.partial) }
 
-// every says that anything may have changed.
-func (c *changes) every() { offer(c.all) }
+// everything triggers a full reconcile: anything may have changed.
+func (t *triggers) everything() { offer(t.full) }
 
 func offer(c chan struct{}) {
 	select {
@@ -40,29 +40,30 @@ func offer(c chan struct{}) {
 	}
 }
 
-// pace says when to look next. It knows no clock: every method is told the time.
+// pace computes when to reconcile next. It has no clock: every method takes the time.
 type pace struct {
-	settle, most, look, write time.Duration
+	settle, maxSettle time.Duration // see the constants
+	observe, write    time.Duration // the least time between reconciles, and between writes
 
-	pending             bool
-	first               time.Time // of the changes since the last look
-	lastLook, lastWrite time.Time
-	failures            int
+	pending                  bool
+	first                    time.Time // of the changes since the last reconcile
+	lastReconcile, lastWrite time.Time
+	failures                 int
 }
 
-// change returns when to look because of a change at now.
+// change returns when to reconcile because of a change at now.
 func (p *pace) change(now time.Time) time.Time {
 	if !p.pending {
 		p.pending, p.first = true, now
 	}
 	at := now.Add(p.settle)
-	if last := p.first.Add(p.most); last.Before(at) {
+	if last := p.first.Add(p.maxSettle); last.Before(at) {
 		at = last
 	}
-	return latest(at, p.lastLook.Add(p.look), p.lastWrite.Add(p.write))
+	return latest(at, p.lastReconcile.Add(p.observe), p.lastWrite.Add(p.write))
 }
 
-// since returns the time of the first change that a look which begins now will meet.
+// since returns the time of the first change that a reconcile at now observes.
 func (p *pace) since(now time.Time) time.Time {
 	if p.pending {
 		return p.first
@@ -70,10 +71,10 @@ func (p *pace) since(now time.Time) time.Time {
 	return now
 }
 
-// looked notes a look that began at now, and returns when to look again without any change; the zero
+// reconciled records a reconcile that began at now, and returns when to repeat it without any change; the zero
 // time means never.
-func (p *pace) looked(now time.Time, wrote bool, err error) time.Time {
-	p.pending, p.lastLook = false, now
+func (p *pace) reconciled(now time.Time, wrote bool, err error) time.Time {
+	p.pending, p.lastReconcile = false, now
 	if wrote || err != nil { // a write may be what failed, and may have been done
 		p.lastWrite = now
 	}
@@ -95,21 +96,21 @@ func latest(times ...time.Time) (out time.Time) {
 	return out
 }
 
-// loop looks when something changed, and fully every resync.
+// loop reconciles when something changed, and fully every resync.
 type loop struct {
-	pace    pace
-	resync  time.Duration
-	changes *changes
-	// look reads and publishes; full says that nothing known before may be kept.
-	look func(ctx context.Context, full bool) (wrote bool, err error)
-	// looked is told how long after the first change that a look met it ended, and how.
-	looked func(after time.Duration, wrote bool, err error)
-	pulse  *Pulse
+	pace     pace
+	resync   time.Duration
+	triggers *triggers
+	// reconcile observes and publishes. full reads everything again.
+	reconcile func(ctx context.Context, full bool) (wrote bool, err error)
+	// record records how long after the first change a reconcile ended, and how.
+	record func(after time.Duration, wrote bool, err error)
+	health *Health
 	log    logr.Logger
 }
 
 func (l *loop) run(ctx context.Context) {
-	full, complaint := true, ""
+	full, logged := true, ""
 	next := time.NewTimer(0)
 	defer next.Stop()
 	resync := time.NewTicker(l.resync)
@@ -118,11 +119,11 @@ func (l *loop) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.changes.part:
+		case <-l.triggers.partial:
 			next.Reset(time.Until(l.pace.change(time.Now())))
-		case <-l.changes.all:
+		case <-l.triggers.full:
 			full = true
-			l.pace.failures = 0 // what made looks fail may be over
+			l.pace.failures = 0 // the cause of the failures may be over
 			next.Reset(time.Until(l.pace.change(time.Now())))
 		case <-resync.C:
 			full = true
@@ -130,21 +131,21 @@ func (l *loop) run(ctx context.Context) {
 		case <-next.C:
 			began := time.Now()
 			since := l.pace.since(began)
-			l.pulse.began(began)
-			wrote, err := l.look(ctx, full)
-			l.pulse.looked(time.Now(), err)
-			l.looked(time.Since(since), wrote, err)
+			l.health.begin(began)
+			wrote, err := l.reconcile(ctx, full)
+			l.health.end(time.Now(), err)
+			l.record(time.Since(since), wrote, err)
 			full = full && err != nil
-			complaint = l.complain(complaint, err)
-			if again := l.pace.looked(began, wrote, err); !again.IsZero() {
+			logged = l.logError(logged, err)
+			if again := l.pace.reconciled(began, wrote, err); !again.IsZero() {
 				next.Reset(time.Until(again))
 			}
 		}
 	}
 }
 
-// complain logs an error once, however often it is met, and that it is over.
-func (l *loop) complain(before string, err error) (now string) {
+// logError logs an error where it is not the one that was logged last, and logs once when there is none any more.
+func (l *loop) logError(before string, err error) (now string) {
 	if err != nil {
 		now = err.Error()
 	}

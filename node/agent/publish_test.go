@@ -75,23 +75,23 @@ func TestUnchangedZonesAreNotWritten(t *testing.T) {
 	a, rc := newAPI(t)
 	a.install()
 	n := newNode(t, "node-a")
-	look := func(k *look, want int, what string) {
+	reconcile := func(r *reconciler, want int, what string) {
 		t.Helper()
-		if _, err := k.do(t.Context(), true); err != nil {
+		if _, err := r.reconcile(t.Context(), true); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 		if got := len(a.zonesSent); got != want {
 			t.Fatalf("%s: %d writes of zones, want %d", what, got, want)
 		}
 	}
-	k := newLook(t, withZones(t, n.config(rc, logr.Discard()), logr.Discard()))
-	look(k, 1, "first look")
-	look(k, 1, "second look")
-	look(newLook(t, withZones(t, n.config(rc, logr.Discard()), logr.Discard())), 1, "a new agent on the same node")
+	r := newTestReconciler(t, withZones(t, n.config(rc, logr.Discard()), logr.Discard()))
+	reconcile(r, 1, "first look")
+	reconcile(r, 1, "second look")
+	reconcile(newTestReconciler(t, withZones(t, n.config(rc, logr.Discard()), logr.Discard())), 1, "a new agent on the same node")
 	a.mu.Lock()
 	delete(a.topologies, "node-a")
 	a.mu.Unlock()
-	look(k, 2, "deleted object")
+	reconcile(r, 2, "deleted object")
 }
 
 // Without the kind there is no failure and one line of log; when it appears, the next full look writes.
@@ -100,9 +100,9 @@ func TestZonesWithoutTheirKind(t *testing.T) {
 	n := newNode(t, "node-a")
 	var lines []string
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
-	k := newLook(t, withZones(t, n.config(rc, logr.Discard()), log))
+	r := newTestReconciler(t, withZones(t, n.config(rc, logr.Discard()), log))
 	for range 3 {
-		if _, err := k.do(t.Context(), true); err != nil {
+		if _, err := r.reconcile(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestZonesWithoutTheirKind(t *testing.T) {
 	}
 	a.install()
 	for _, full := range []bool{false, true} {
-		if _, err := k.do(t.Context(), full); err != nil {
+		if _, err := r.reconcile(t.Context(), full); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -133,17 +133,17 @@ func (broken) Publish(context.Context, *ledger.Node, metav1.ObjectMeta, *metav1.
 	return nil, false, errors.New("down")
 }
 
-// account keeps what a witness was told.
+// account keeps what a recorder received.
 type account struct {
-	saw    int64
-	looks  atomic.Int64 // read while an agent runs
-	wrote  map[string]int
-	failed map[string]int
+	saw        int64
+	reconciles atomic.Int64 // read while an agent runs
+	wrote      map[string]int
+	failed     map[string]int
 }
 
-func (a *account) Saw(_ *ledger.Node, sequence int64) { a.saw = sequence }
+func (a *account) RecordNode(_ *ledger.Node, sequence int64) { a.saw = sequence }
 
-func (a *account) Wrote(object string, err error) {
+func (a *account) RecordWrite(object string, err error) {
 	if err != nil {
 		a.failed[object]++
 	} else {
@@ -151,19 +151,19 @@ func (a *account) Wrote(object string, err error) {
 	}
 }
 
-func (a *account) Looked(time.Duration, bool, error) { a.looks.Add(1) }
+func (a *account) RecordReconcile(time.Duration, bool, error) { a.reconciles.Add(1) }
 
 func TestLayoutIsWrittenWhateverThePublisherDoes(t *testing.T) {
 	a, rc := newAPI(t)
 	cfg := newNode(t, "node-a").config(rc, logr.Discard())
 	told := &account{wrote: map[string]int{}, failed: map[string]int{}}
-	cfg.Publisher, cfg.Witness = broken{}, told
-	wrote, err := newLook(t, cfg).do(t.Context(), true)
+	cfg.Publisher, cfg.Recorder = broken{}, told
+	wrote, err := newTestReconciler(t, cfg).reconcile(t.Context(), true)
 	if !wrote || err == nil || len(a.written) != 1 {
 		t.Errorf("wrote %v, error %v, %d layouts", wrote, err, len(a.written))
 	}
 	if told.saw != 1 || told.wrote["NodeLayout"] != 1 || told.failed["Broken"] != 1 {
-		t.Errorf("witness was told %+v", told)
+		t.Errorf("recorder received %+v", told)
 	}
 }
 
@@ -175,23 +175,23 @@ func TestAWriteThatStaysOnItsWay(t *testing.T) {
 		n := newNode(t, "node-a")
 		n.service.SetPods(listed("x"))
 		a.addPod(t, n.pod("x", 10))
-		k := newLook(t, n.config(rc, logr.Discard()))
-		look := func(cpu string, fails bool) {
+		r := newTestReconciler(t, n.config(rc, logr.Discard()))
+		reconcile := func(cpu string, fails bool) {
 			t.Helper()
 			n.cpus(`{"uid-x":{"main":"` + cpu + `"}}`)
-			if _, err := k.do(t.Context(), k.machine == nil); (err != nil) != fails {
+			if _, err := r.reconcile(t.Context(), !r.state.Facts.Known()); (err != nil) != fails {
 				t.Fatalf("CPU %s: error %v", cpu, err)
 			}
 		}
-		look("5", false)
+		reconcile("5", false)
 		a.holdNext()
-		look("6", true)
-		look(next, false)
+		reconcile("6", true)
+		reconcile(next, false)
 		if got := a.layouts["node-a"]; held(got) != "ns/x="+next || got.Sequence <= a.held.Sequence {
 			t.Errorf("%s with sequence %d is published, while %s with %d is on its way", held(got), got.Sequence, held(a.held), a.held.Sequence)
 		}
 		writes := a.writes
-		look(next, false)
+		reconcile(next, false)
 		if a.writes != writes {
 			t.Error("what is published is written again")
 		}
@@ -205,7 +205,7 @@ func TestLostAnswer(t *testing.T) {
 	n := newNode(t, "node-a")
 	n.service.SetPods(listed("x"))
 	a.addPod(t, n.pod("x", 10))
-	k := newLook(t, n.config(rc, logr.Discard()))
+	r := newTestReconciler(t, n.config(rc, logr.Discard()))
 	for _, step := range []struct {
 		cpu  string
 		lose bool
@@ -214,7 +214,7 @@ func TestLostAnswer(t *testing.T) {
 		if step.lose {
 			a.loseNext(1)
 		}
-		if _, err := k.do(t.Context(), k.machine == nil); (err != nil) != step.lose {
+		if _, err := r.reconcile(t.Context(), !r.state.Facts.Known()); (err != nil) != step.lose {
 			t.Fatalf("CPU %s: error %v", step.cpu, err)
 		}
 	}

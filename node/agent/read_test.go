@@ -22,7 +22,7 @@ func (w *world) published(told *account) {
 	cfg := w.config(logr.Discard())
 	cfg.Labels = []string{zone, shard}
 	if told != nil {
-		cfg.Witness = told
+		cfg.Recorder = told
 	}
 	w.start(withZones(w.t, cfg, logr.Discard()))
 	w.run("p", "5")
@@ -62,10 +62,10 @@ func TestQuietHour(t *testing.T) {
 		told := &account{wrote: map[string]int{}, failed: map[string]int{}}
 		w.published(told)
 		pass(DefaultResync) // watches are open now
-		writes, looks, requests, before := w.writes(), told.looks.Load(), w.requests(), w.reads()
+		writes, reconciles, requests, before := w.writes(), told.reconciles.Load(), w.requests(), w.reads()
 		pass(time.Hour)
-		if w.writes() != writes || told.looks.Load()-looks > 120 {
-			t.Errorf("%d writes and %d looks", w.writes()-writes, told.looks.Load()-looks)
+		if w.writes() != writes || told.reconciles.Load()-reconciles > 120 {
+			t.Errorf("%d writes and %d reconciles", w.writes()-writes, told.reconciles.Load()-reconciles)
 		}
 		if n := w.requests() - requests; n > 4*12+3*6 {
 			t.Errorf("%d requests in an hour", n)

@@ -23,7 +23,7 @@ func TestKubeletThatStartsListsNoPods(t *testing.T) {
 				w.start(w.config(logr.Discard()))
 			}
 			for _, a := range w.agents {
-				a.changes.every() // as the watch of the socket does
+				a.triggers.everything() // as the watch of the socket does
 			}
 			pass(5 * time.Second)
 			w.want("while it starts", "ns/p=5")
@@ -63,7 +63,7 @@ func TestNoPodIsMissedWhileAKubeletTakesThemUp(t *testing.T) {
 			pass(time.Second)
 			w.want("before", "ns/p=5 ns/q=6")
 			w.service.SetPods()
-			w.agents[0].changes.every() // as the watch of the socket does
+			w.agents[0].triggers.everything() // as the watch of the socket does
 			pass(time.Second)
 			w.service.SetPods(listed("p"))
 			if restarted {
@@ -71,7 +71,7 @@ func TestNoPodIsMissedWhileAKubeletTakesThemUp(t *testing.T) {
 				w.agents = nil
 				w.start(w.config(logr.Discard()))
 			}
-			w.agents[0].changes.every()
+			w.agents[0].triggers.everything()
 			pass(time.Second)
 			w.want("when one is taken up", "ns/p=5 ns/q=6")
 			w.service.SetPods(listed("p"), listed("q"))

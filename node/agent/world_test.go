@@ -145,7 +145,7 @@ func pass(d time.Duration) {
 // touched tells the agents that state files changed.
 func (w *world) touched() {
 	for _, a := range w.agents {
-		a.changes.some()
+		a.triggers.holdings()
 	}
 }
 

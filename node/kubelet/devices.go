@@ -77,9 +77,12 @@ func (s *stock) unhealthy() (count int64, named []Device) {
 
 // Machine returns the machine with the devices that the kubelet has: the allocatable ones, and the unhealthy
 // ones as far as they have a name (see Unhealthy). The error says which devices name NUMA nodes that the
-// machine lacks; they are kept, without those NUMA nodes. The kubelet knows nothing of PCI roots: a device
+// machine lacks; they are kept, without those NUMA nodes. The kubelet does not report PCI roots: a device
 // that m describes, too, keeps the root that it has there.
-func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) {
+func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) { return o.MachineBy(m, topo.New) }
+
+// MachineBy is Machine, but the caller builds the machine and may return an equal one that exists already.
+func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Machine, error)) (*topo.Machine, error) {
 	var faults []error
 	s := m.Spec()
 	s.Devices = nil
@@ -105,7 +108,7 @@ func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) {
 			add(d, true)
 		}
 	}
-	out, err := topo.New(s)
+	out, err := build(s)
 	if err != nil {
 		return nil, fmt.Errorf("machine with devices: %w", err)
 	}

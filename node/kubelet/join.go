@@ -110,6 +110,18 @@ func (o Observation) Unsettled(m *topo.Machine, reserved idset.Set[idset.CPU]) s
 	return ""
 }
 
+// Contradicts returns an error where a state file has another policy than the rules. A kubelet that restarts with
+// another policy writes its files before its new configuration can be read from it.
+func (o Observation) Contradicts(r place.Rules) error {
+	if s := o.CPU; s != nil && s.Policy != "" && (s.Policy == "static") != r.CPU.Static {
+		return fmt.Errorf("%s has policy %q, the kubelet's configuration has another", CPUStateFile, s.Policy)
+	}
+	if s := o.Memory; s != nil && s.Policy != "" && (s.Policy == "Static") != r.Memory.Static {
+		return fmt.Errorf("%s has policy %q, the kubelet's configuration has another", MemoryStateFile, s.Policy)
+	}
+	return nil
+}
+
 func readState[T any](root fs.FS, file string, parse func([]byte) (*T, error)) (*T, error) {
 	data, err := read(root, file, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {

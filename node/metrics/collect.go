@@ -16,7 +16,7 @@ import (
 // descs are the metrics that are computed at a scrape.
 type descs struct {
 	count, cpus, memory, hugepages, devices, distance *prometheus.Desc
-	rules, inexact, sequence, looked, pods, omitted   *prometheus.Desc
+	rules, inexact, sequence, observed, pods, omitted *prometheus.Desc
 	podCPUs, podMemory, podDevices                    *prometheus.Desc
 	containers, containerMemory, remote               *prometheus.Desc
 	numastat                                          map[string]*prometheus.Desc // by the kernel's name
@@ -39,7 +39,7 @@ func newDescs() descs {
 		inexact: d("tenon_agent_inexact",
 			"Reasons why predictions for the node may differ from what its kubelet does, by code.", "code"),
 		sequence: d("tenon_agent_layout_sequence", "Sequence of the published NodeLayout."),
-		looked:   d("tenon_agent_last_look_timestamp_seconds", "When the kubelet was last seen, in Unix time."),
+		observed: d("tenon_agent_last_look_timestamp_seconds", "When the kubelet was last observed, in Unix time."),
 		pods:     d("tenon_agent_pods", "Pods that hold CPUs, memory or devices of their own."),
 		omitted:  d("tenon_agent_pods_omitted", "Pods that hold something but have no tenon_pod_* metrics."),
 		podCPUs:  d("tenon_pod_cpus", "CPUs that the pod holds on the numa.", "namespace", "pod", "numa_node"),
@@ -65,7 +65,7 @@ func newDescs() descs {
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	d := m.descs
 	for _, x := range []*prometheus.Desc{d.count, d.cpus, d.memory, d.hugepages, d.devices, d.distance, d.rules, d.inexact,
-		d.sequence, d.looked, d.pods, d.omitted, d.podCPUs, d.podMemory, d.podDevices, d.containers, d.containerMemory, d.remote} {
+		d.sequence, d.observed, d.pods, d.omitted, d.podCPUs, d.podMemory, d.podDevices, d.containers, d.containerMemory, d.remote} {
 		ch <- x
 	}
 	for _, c := range kernelCounters() {
@@ -75,15 +75,15 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.hidden.Describe(ch)
 }
 
-// Collect implements prometheus.Collector. Before the agent saw anything it has nothing.
+// Collect implements prometheus.Collector. It collects nothing before the agent has recorded a node.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	s := m.seen.Load()
+	s := m.last.Load()
 	if s == nil {
 		return
 	}
 	c := collection{ch: ch, d: m.descs, n: s.node}
 	c.gauge(c.d.sequence, float64(s.sequence))
-	c.gauge(c.d.looked, float64(s.at.UnixMilli())/1000)
+	c.gauge(c.d.observed, float64(s.at.UnixMilli())/1000)
 	c.rules()
 	c.inexact()
 	for i, numa := range c.n.Machine.NUMAs() {

@@ -55,7 +55,7 @@ func TestContainersAreBounded(t *testing.T) {
 		9: `{node="node-a",state="omitted"} 0`,
 	} {
 		m := made(t, Options{Memory: memory(t), Containers: most})
-		m.Saw(n, 1)
+		m.RecordNode(n, 1)
 		got := scrape(t, m)
 		if !strings.Contains(got, want) || strings.Contains(got, "tenon_container_") != (most > 0) {
 			t.Errorf("with %d containers:\n%s", most, got)
@@ -68,7 +68,7 @@ func TestContainerListedTwice(t *testing.T) {
 	c := memory(t)
 	c.running = append(c.running, c.running[0])
 	m := made(t, Options{Memory: c, Containers: 10})
-	m.Saw(node(t), 1)
+	m.RecordNode(node(t), 1)
 	if got := scrape(t, m); !strings.Contains(got, `state="omitted"} 1`) || !strings.Contains(got, `state="shown"} 2`) {
 		t.Errorf("scrape is\n%s", got)
 	}
@@ -95,7 +95,7 @@ func TestReadingIsBoundedInTime(t *testing.T) {
 			c.running = append(c.running, guaranteed("p", name, "1"))
 		}
 		m := made(t, Options{Memory: c, Containers: 10})
-		m.Saw(node(t), 1)
+		m.RecordNode(node(t), 1)
 		if got := scrape(t, m); !strings.Contains(got, `state="shown"} 1`) || !strings.Contains(got, `state="omitted"} 2`) {
 			t.Errorf("scrape is\n%s", got)
 		}

@@ -119,7 +119,7 @@ func heap() uint64 {
 // probes nor the scrapes of others.
 func TestStorm(t *testing.T) {
 	m := made(t, Options{})
-	m.Saw(node(t), 1)
+	m.RecordNode(node(t), 1)
 	h, err := m.Handler(nil)
 	if err != nil {
 		t.Fatal(err)

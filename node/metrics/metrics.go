@@ -1,7 +1,7 @@
-// Package metrics shows what the agent sees and does to Prometheus.
+// Package metrics exports what the agent observes and does to Prometheus.
 //
-// A [Metrics] keeps the last state that the agent told it and computes everything else of it when it is
-// scraped. Invariant: a scrape waits for nobody and never keeps the agent waiting; what cannot be read
+// A [Metrics] keeps the last node that the agent recorded, and computes the other metrics from it when it is
+// scraped. Invariant: a scrape waits for nobody and never makes the agent wait; what cannot be read
 // is left out and counted, the rest is served. Series are bounded by the machine, Options.Pods and
 // Options.Containers. The package refuses to serve profiles to anybody but the machine itself.
 //
@@ -41,27 +41,27 @@ const (
 	MaxContainers = 2048
 )
 
-// Metrics is a collector, and the agent's witness. Its methods may be called from any goroutine.
+// Metrics is a collector, and the agent's Recorder. Its methods may be called from any goroutine.
 type Metrics struct {
 	o     Options
 	descs descs
-	seen  atomic.Pointer[seen]
+	last  atomic.Pointer[recorded]
 
 	writes, writeErrors *prometheus.CounterVec
-	looks, lookErrors   prometheus.Counter
+	reconciles, failed  prometheus.Counter
 	unreadable          prometheus.Counter // counters of the kernel
 	hidden              prometheus.Counter // cgroups
 	latency             prometheus.Histogram
 }
 
-// seen is what the agent told last. It never changes.
-type seen struct {
+// recorded is the node that the agent recorded last. It never changes.
+type recorded struct {
 	node     *ledger.Node
 	sequence int64
 	at       time.Time
 }
 
-// New returns metrics that have seen nothing yet.
+// New returns metrics of which nothing is recorded yet.
 func New(o Options) (*Metrics, error) {
 	if o.Node == "" {
 		return nil, errors.New("metrics: name of the node is empty")
@@ -77,25 +77,27 @@ func New(o Options) (*Metrics, error) {
 		Help: "Objects written to the API server, by kind."}, []string{"object"})
 	m.writeErrors = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tenon_agent_write_errors_total",
 		Help: "Objects that could not be written to the API server, by kind."}, []string{"object"})
-	m.looks = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_looks_total",
-		Help: "Looks at what the kubelet holds."})
-	m.lookErrors = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_look_errors_total",
-		Help: "Looks that failed to read or to publish something."})
+	m.reconciles = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_looks_total",
+		Help: "Reconciles of what is published with the node."})
+	m.failed = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_look_errors_total",
+		Help: "Reconciles that failed to read or to publish something."})
 	m.unreadable = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_numastat_errors_total",
 		Help: "Counters of a numa that could not be read from sysfs."})
 	m.hidden = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_cgroup_errors_total",
 		Help: "Containers whose cgroup could not be read."})
 	m.latency = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tenon_agent_publish_latency_seconds",
-		Help:    "Time from the first change that a look met until it was published.",
+		Help:    "Time from the first change that a reconcile observed until it was published.",
 		Buckets: []float64{.01, .02, .03, .05, .1, .2, .3, .5, 1, 2, 5, 10}})
 	return m, nil
 }
 
-// Saw keeps the state of the node and the sequence of its layout.
-func (m *Metrics) Saw(n *ledger.Node, sequence int64) { m.seen.Store(&seen{n, sequence, time.Now()}) }
+// RecordNode keeps the node and the sequence of its layout.
+func (m *Metrics) RecordNode(n *ledger.Node, sequence int64) {
+	m.last.Store(&recorded{n, sequence, time.Now()})
+}
 
-// Wrote counts a write of an object of the kind, or a failure to.
-func (m *Metrics) Wrote(object string, err error) {
+// RecordWrite counts a write of an object of the kind, or a failure to write it.
+func (m *Metrics) RecordWrite(object string, err error) {
 	if err != nil {
 		m.writeErrors.WithLabelValues(object).Inc()
 		return
@@ -103,27 +105,27 @@ func (m *Metrics) Wrote(object string, err error) {
 	m.writes.WithLabelValues(object).Inc()
 }
 
-// Looked counts a look, and keeps how long after the first change it published something.
-func (m *Metrics) Looked(after time.Duration, wrote bool, err error) {
-	m.looks.Inc()
+// RecordReconcile counts a reconcile, and observes how long after the first change it published something.
+func (m *Metrics) RecordReconcile(after time.Duration, wrote bool, err error) {
+	m.reconciles.Inc()
 	if err != nil {
-		m.lookErrors.Inc()
+		m.failed.Inc()
 	}
 	if wrote {
 		m.latency.Observe(after.Seconds())
 	}
 }
 
-// own are the metrics that are kept, not computed.
-func (m *Metrics) own() []prometheus.Collector {
-	return []prometheus.Collector{m.writes, m.writeErrors, m.looks, m.lookErrors, m.latency}
+// counters are the metrics that are kept, not computed at a scrape.
+func (m *Metrics) counters() []prometheus.Collector {
+	return []prometheus.Collector{m.writes, m.writeErrors, m.reconciles, m.failed, m.latency}
 }
 
 // Register registers everything with the label node.
 func (m *Metrics) Register(r prometheus.Registerer) error {
 	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"node": m.o.Node}, r)
 	errs := []error{labelled.Register(m)}
-	for _, c := range m.own() {
+	for _, c := range m.counters() {
 		errs = append(errs, labelled.Register(c))
 	}
 	return errors.Join(errs...)

@@ -108,11 +108,11 @@ func scrape(t *testing.T, m *Metrics) string {
 
 func TestGolden(t *testing.T) {
 	m := made(t, Options{Sys: sys(), Pods: 10, Memory: memory(t), Containers: 10})
-	m.Saw(node(t), 7)
-	m.Wrote("NodeLayout", nil)
-	m.Wrote("NodeResourceTopology", errors.New("down"))
-	m.Looked(15*time.Millisecond, true, errors.New("down"))
-	m.Looked(time.Hour, false, nil)
+	m.RecordNode(node(t), 7)
+	m.RecordWrite("NodeLayout", nil)
+	m.RecordWrite("NodeResourceTopology", errors.New("down"))
+	m.RecordReconcile(15*time.Millisecond, true, errors.New("down"))
+	m.RecordReconcile(time.Hour, false, nil)
 	got := scrape(t, m)
 	golden.Check(t, "testdata/metrics.txt", got)
 }
@@ -120,9 +120,9 @@ func TestGolden(t *testing.T) {
 // The document says what every metric is, and of no metric that is not there.
 func TestMetricsAreDocumented(t *testing.T) {
 	m := made(t, Options{Sys: sys(), Pods: 10, Memory: memory(t), Containers: 10})
-	m.Saw(node(t), 7)
-	m.Wrote("NodeLayout", nil)
-	m.Wrote("NodeLayout", errors.New("down"))
+	m.RecordNode(node(t), 7)
+	m.RecordWrite("NodeLayout", nil)
+	m.RecordWrite("NodeLayout", errors.New("down"))
 	r := prometheus.NewPedanticRegistry()
 	if err := m.Register(r); err != nil {
 		t.Fatal(err)
@@ -156,8 +156,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 func TestNamesFollowTheConventions(t *testing.T) {
 	m := made(t, Options{Sys: sys(), Pods: 10, Memory: memory(t), Containers: 10})
-	m.Saw(node(t), 7)
-	m.Wrote("NodeLayout", nil)
+	m.RecordNode(node(t), 7)
+	m.RecordWrite("NodeLayout", nil)
 	r := prometheus.NewPedanticRegistry()
 	if err := m.Register(r); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestPodsAreBounded(t *testing.T) {
 		omitted       string
 	}{{0, false, false, "2"}, {1, true, false, "1"}, {2, true, true, "0"}} {
 		m := made(t, Options{Pods: c.most})
-		m.Saw(n, 1)
+		m.RecordNode(n, 1)
 		got := scrape(t, m)
 		if strings.Contains(got, `pod="first"`) != c.first || strings.Contains(got, `pod="second"`) != c.second ||
 			!strings.Contains(got, "numa_node_cpus{") || !strings.Contains(got, `tenon_agent_pods_omitted{node="node-a"} `+c.omitted+"\n") {
@@ -197,7 +197,7 @@ func TestOddPodsHurtNobody(t *testing.T) {
 	n.Entries[1].Pod = n.Entries[0].Pod
 	n.Entries = append(n.Entries, ledger.Entry{Pod: ledger.PodID{Namespace: "\xff", Name: "odd"}, Holdings: n.Entries[0].Holdings})
 	m := made(t, Options{Pods: 10})
-	m.Saw(n, 1)
+	m.RecordNode(n, 1)
 	if got := scrape(t, m); !strings.Contains(got, `pod="odd"`) || !strings.Contains(got, `pod="first"`) {
 		t.Errorf("scrape is\n%s", got)
 	}
@@ -253,7 +253,7 @@ func TestEveryScrapeIsWhole(t *testing.T) {
 			out.Entries = append(out.Entries, e)
 		}
 		m := made(t, Options{Pods: rapid.IntRange(0, 6).Draw(r, "most")})
-		m.Saw(&out, 1)
+		m.RecordNode(&out, 1)
 		p := prometheus.NewPedanticRegistry()
 		if err := m.Register(p); err != nil {
 			r.Fatal(err)

@@ -62,7 +62,7 @@ func get(t *testing.T, c *http.Client, url string) string {
 
 func TestServe(t *testing.T) {
 	m := made(t, Options{})
-	m.Saw(node(t), 1)
+	m.RecordNode(node(t), 1)
 	h, err := m.Handler(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ type source struct {
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	kind  runtime.Object // an empty object
-	// trim keeps of an object what its reader needs.
+	// trim drops the parts of an object that nobody reads.
 	trim cache.TransformFunc
 }
 
@@ -31,60 +31,59 @@ func metadataOf(objects metadata.ResourceInterface) source {
 			}
 			return list, nil
 		},
-		watch: objects.Watch, kind: &metav1.PartialObjectMetadata{}, trim: bare,
+		watch: objects.Watch, kind: &metav1.PartialObjectMetadata{}, trim: trimMetadata,
 	}
 }
 
-// view tells of one object by a watch of its name. Lists and watches are answered from the API server's
-// cache, and cost etcd nothing.
-type view struct {
+// objectWatch watches one object by its name. The API server answers from its cache, which costs etcd nothing.
+type objectWatch struct {
 	informer cache.Controller
-	open     atomic.Bool // whether the last list or watch that was tried is one that the server gave
+	isOpen   atomic.Bool // the last attempt to list or watch succeeded
 }
 
-// newView tells event of every state that an object is in, once it runs.
-func newView(objects source, name string, event func(o metav1.Object, deleted bool)) *view {
-	v := &view{}
-	mine := fields.OneTermEqualSelector("metadata.name", name).String()
+// newObjectWatch returns a watch that calls onEvent with every state of an object, once it runs.
+func newObjectWatch(objects source, name string, onEvent func(o metav1.Object, deleted bool)) *objectWatch {
+	w := &objectWatch{}
+	byName := fields.OneTermEqualSelector("metadata.name", name).String()
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = mine
+			o.FieldSelector = byName
 			list, err := objects.list(ctx, o)
 			if err != nil {
-				v.open.Store(false)
+				w.isOpen.Store(false)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = mine
-			w, err := objects.watch(ctx, o)
-			v.open.Store(err == nil)
-			return w, err
+			o.FieldSelector = byName
+			events, err := objects.watch(ctx, o)
+			w.isOpen.Store(err == nil)
+			return events, err
 		},
 	}
-	tell := func(obj any, deleted bool) {
+	notify := func(obj any, deleted bool) {
 		if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = d.Obj
 		}
 		if o, ok := obj.(metav1.Object); ok {
-			event(o, deleted)
+			onEvent(o, deleted)
 		}
 	}
-	_, v.informer = cache.NewInformerWithOptions(cache.InformerOptions{
+	_, w.informer = cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: lw,
 		ObjectType:    objects.kind,
 		Transform:     objects.trim,
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { tell(obj, false) },
-			UpdateFunc: func(_, obj any) { tell(obj, false) },
-			DeleteFunc: func(obj any) { tell(obj, true) },
+			AddFunc:    func(obj any) { notify(obj, false) },
+			UpdateFunc: func(_, obj any) { notify(obj, false) },
+			DeleteFunc: func(obj any) { notify(obj, true) },
 		},
 	})
-	return v
+	return w
 }
 
-// bare keeps what tells versions apart.
-func bare(obj any) (any, error) {
+// trimMetadata keeps what distinguishes versions.
+func trimMetadata(obj any) (any, error) {
 	if p, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		return &metav1.PartialObjectMetadata{TypeMeta: p.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 			Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Generation: p.Generation,
@@ -93,7 +92,7 @@ func bare(obj any) (any, error) {
 	return obj, nil
 }
 
-// sees reports whether changes are told. Where they are not, the object has to be read to know of any.
-func (v *view) sees() bool { return v.open.Load() }
+// open reports whether the watch receives changes. Where it does not, only reading the object shows them.
+func (w *objectWatch) open() bool { return w.isOpen.Load() }
 
-func (v *view) run(ctx context.Context) { v.informer.RunWithContext(ctx) }
+func (w *objectWatch) run(ctx context.Context) { w.informer.RunWithContext(ctx) }

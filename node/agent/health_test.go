@@ -27,12 +27,12 @@ func (s *stuck) ReadMachine(ctx context.Context) (*topo.Machine, v1alpha1.Detail
 	return s.described.ReadMachine(ctx)
 }
 
-func wantPulse(t *testing.T, p *Pulse, what, alive, ready string) {
+func wantHealth(t *testing.T, h *Health, what, alive, ready string) {
 	t.Helper()
 	for name, c := range map[string]struct {
 		err  error
 		want string
-	}{"alive": {p.Alive(time.Now()), alive}, "ready": {p.Ready(time.Now()), ready}} {
+	}{"alive": {h.Alive(time.Now()), alive}, "ready": {h.Ready(time.Now()), ready}} {
 		if (c.err != nil) != (c.want != "") || c.err != nil && !strings.Contains(c.err.Error(), c.want) {
 			t.Errorf("%s: %s says %v, want %q", what, name, c.err, c.want)
 		}
@@ -40,33 +40,33 @@ func wantPulse(t *testing.T, p *Pulse, what, alive, ready string) {
 }
 
 // Probes see whether looks go on and succeed, not whether the process answers.
-func TestPulse(t *testing.T) {
+func TestHealth(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var p Pulse
-		wantPulse(t, &p, "before anything", "", "no look")
+		var h Health
+		wantHealth(t, &h, "before anything", "", "no reconcile")
 		cfg := w.config(logr.Discard())
 		m := &stuck{described: cfg.Machine.(described), free: make(chan struct{})}
-		cfg.Machine, cfg.Pulse = m, &p
+		cfg.Machine, cfg.Health = m, &h
 		w.start(cfg)
-		wantPulse(t, &p, "at work", "", "")
+		wantHealth(t, &h, "at work", "", "")
 		pass(time.Hour)
-		wantPulse(t, &p, "after a quiet hour", "", "")
+		wantHealth(t, &h, "after a quiet hour", "", "")
 
 		w.server.set(true)
 		pass(10 * time.Second)
 		w.run("p", "5")
 		pass(10 * time.Minute)
-		wantPulse(t, &p, "without an API server", "", "that succeeded ended")
+		wantHealth(t, &h, "without an API server", "", "that succeeded ended")
 		w.server.set(false)
 		pass(time.Minute)
-		wantPulse(t, &p, "with one again", "", "")
+		wantHealth(t, &h, "with one again", "", "")
 
 		m.on.Store(true)
-		pass(DefaultResync + maxLook + 10*time.Second)
-		wantPulse(t, &p, "in a look that does not end", "in progress", "in progress")
+		pass(DefaultResync + maxReconcile + 10*time.Second)
+		wantHealth(t, &h, "in a look that does not end", "in progress", "in progress")
 		m.on.Store(false)
 		close(m.free)
 		pass(time.Minute)
-		wantPulse(t, &p, "after it", "", "")
+		wantHealth(t, &h, "after it", "", "")
 	})
 }

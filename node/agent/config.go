@@ -1,0 +1,207 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"google.golang.org/grpc"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/kubelet"
+)
+
+// MachineReader reads the node's hardware. It need not report devices: the kubelet does.
+type MachineReader interface {
+	// ReadMachine returns the machine, and the detail on which nothing that fits depends. The machine is nil where
+	// it cannot be read. Where there is a machine and an error, the detail could not be read.
+	ReadMachine(ctx context.Context) (*topo.Machine, v1alpha1.Detail, error)
+}
+
+// Publisher publishes the node in another form than the layout.
+type Publisher interface {
+	// Object is the kind of the object that is published.
+	Object() string
+	// Resource is the resource of the object at the API server.
+	Resource() schema.GroupVersionResource
+	// Publish writes the object of n, with the name, labels and owners of meta, unless the API server has it
+	// already. read is nil where the publisher may compare with what it wrote last; otherwise it must read the
+	// object with these options first. It returns the object that it read or wrote, nil where it did neither.
+	Publish(ctx context.Context, n *ledger.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
+		object metav1.Object, wrote bool, err error)
+}
+
+// Recorder records what the agent does, as metrics do. Its methods return at once.
+type Recorder interface {
+	// RecordNode records the node after each observation that led to a layout, and the sequence of that layout.
+	RecordNode(n *ledger.Node, sequence int64)
+	// RecordWrite records each write of an object of the kind; err is nil where it succeeded.
+	RecordWrite(object string, err error)
+	// RecordReconcile records the end of each reconcile: how long after the first change that led to it, whether
+	// anything was written, and what failed.
+	RecordReconcile(after time.Duration, wrote bool, err error)
+}
+
+// Config is everything that an agent needs.
+type Config struct {
+	// NodeName is the name of the Node, and of the layout.
+	NodeName string
+	Machine  MachineReader
+	// KubeletConfig is the path of the KubeletConfiguration, for example /var/lib/kubelet/config.yaml, and
+	// KubeletConfigDir the directory of its drop-in files; each is empty where the kubelet has none.
+	KubeletConfig, KubeletConfigDir string
+	// Rules reads the kubelet's configuration; nil reads the files above.
+	Rules kubelet.Source
+	// PodResourcesSocket is the absolute path of the kubelet's podresources socket.
+	PodResourcesSocket string
+	// StateDir is the kubelet's root directory, for example /var/lib/kubelet.
+	StateDir string
+	REST     *rest.Config
+	Logger   logr.Logger
+	// Translate returns what a pod requests. With it, a pod that the kubelet is still admitting is not
+	// published before it has all that it will get; it may be nil.
+	Translate func(*v1.Pod) (*place.Pod, error)
+	// Publisher publishes an object beside the layout; it may be nil.
+	Publisher Publisher
+	// Recorder may be nil.
+	Recorder Recorder
+	// Health receives when reconciles begin and end; it may be nil.
+	Health *Health
+	// Pods, where it is not nil, is called once, before the first reconcile, with a function that lists the pods of
+	// the node as far as they are known. Any goroutine may call that function. Its pods have the fields that the
+	// agent needs, and the IDs of running containers; they must not be changed.
+	Pods func(list func() []*v1.Pod)
+
+	// Labels are the keys of labels that are copied from the Node to what is published, at most MaxLabels.
+	Labels []string
+
+	// Interval is the least time between two writes, between MinInterval and MaxInterval; 0 means 200 ms.
+	Interval time.Duration
+	// Resync is the time between readings of everything on this host, between MinResync and MaxResync; 0
+	// means 30 s.
+	Resync time.Duration
+	// Reread is the time between readings of published objects that no watch asks for, between MinResync and
+	// MaxReread; 0 means 10 minutes.
+	Reread time.Duration
+
+	// dial is added to the options of the connection to the podresources service.
+	dial []grpc.DialOption
+}
+
+// Defaults and bounds of Config. Nobody reads layouts that are written a hundred times a second, and an agent that
+// reconciles less often than these bounds looks broken.
+const (
+	DefaultInterval = 200 * time.Millisecond
+	DefaultResync   = 30 * time.Second
+	DefaultReread   = 10 * time.Minute
+
+	MinInterval, MaxInterval = 10 * time.Millisecond, time.Minute
+	MinResync, MaxResync     = time.Second, time.Hour
+	MaxReread                = 24 * time.Hour
+	MaxLabels                = 16
+)
+
+func (c *Config) check() error {
+	var faults []error
+	for _, f := range []struct{ field, value string }{
+		{"NodeName", c.NodeName}, {"PodResourcesSocket", c.PodResourcesSocket}, {"StateDir", c.StateDir},
+	} {
+		if f.value == "" {
+			faults = append(faults, fmt.Errorf("%s is empty", f.field))
+		}
+	}
+	if c.PodResourcesSocket != "" && !filepath.IsAbs(c.PodResourcesSocket) {
+		faults = append(faults, fmt.Errorf("PodResourcesSocket %q is not an absolute path", c.PodResourcesSocket))
+	}
+	if c.Rules == nil && c.KubeletConfig == "" && c.KubeletConfigDir == "" {
+		faults = append(faults, errors.New("Rules, KubeletConfig and KubeletConfigDir are all empty"))
+	}
+	if c.Machine == nil {
+		faults = append(faults, errors.New("Machine is missing"))
+	}
+	if c.REST == nil {
+		faults = append(faults, errors.New("REST is missing"))
+	}
+	for _, d := range []struct {
+		field            string
+		value, low, high time.Duration
+	}{{"Interval", c.Interval, MinInterval, MaxInterval}, {"Resync", c.Resync, MinResync, MaxResync},
+		{"Reread", c.Reread, MinResync, MaxReread}} {
+		if d.value != 0 && (d.value < d.low || d.value > d.high) {
+			faults = append(faults, fmt.Errorf("%s %s is not between %s and %s", d.field, d.value, d.low, d.high))
+		}
+	}
+	return errors.Join(append(faults, CheckLabels(c.Labels))...)
+}
+
+// CheckLabels returns an error where the keys of labels to copy are too many, repeated or malformed.
+func CheckLabels(keys []string) error {
+	if len(keys) > MaxLabels {
+		return fmt.Errorf("%d labels to copy, at most %d are", len(keys), MaxLabels)
+	}
+	for i, k := range keys {
+		if slices.Contains(keys[:i], k) {
+			return fmt.Errorf("label %q is named twice", k)
+		}
+		if faults := validation.IsQualifiedName(k); len(faults) > 0 {
+			return fmt.Errorf("label %q: %s", k, strings.Join(faults, "; "))
+		}
+	}
+	return nil
+}
+
+// withDefaults returns the configuration with defaults for the fields that may be left empty.
+func (c Config) withDefaults() Config {
+	c.Interval = cmp.Or(c.Interval, DefaultInterval)
+	c.Resync = cmp.Or(c.Resync, DefaultResync)
+	c.Reread = cmp.Or(c.Reread, DefaultReread)
+	if c.Recorder == nil {
+		c.Recorder = noRecorder{}
+	}
+	if c.Health == nil {
+		c.Health = &Health{}
+	}
+	if c.Rules == nil {
+		c.Rules = kubelet.Files{File: c.KubeletConfig, Dir: c.KubeletConfigDir}
+	}
+	return c
+}
+
+// watchedFiles returns the files whose changes trigger a reconcile.
+func (c *Config) watchedFiles() []watchedFile {
+	out := []watchedFile{
+		{path: filepath.Join(c.StateDir, kubelet.CPUStateFile)},
+		{path: filepath.Join(c.StateDir, kubelet.MemoryStateFile)},
+		{path: filepath.Join(c.StateDir, kubelet.DeviceStateFile)},
+		// The socket is made again when the kubelet restarts, perhaps with another configuration.
+		{path: c.PodResourcesSocket, full: true},
+	}
+	if c.KubeletConfig != "" {
+		out = append(out, watchedFile{path: c.KubeletConfig, full: true})
+	}
+	if c.KubeletConfigDir != "" {
+		out = append(out, watchedFile{path: c.KubeletConfigDir, full: true, dir: true})
+	}
+	return out
+}
+
+// noRecorder is the Recorder of an agent that has none.
+type noRecorder struct{}
+
+func (noRecorder) RecordNode(*ledger.Node, int64)             {}
+func (noRecorder) RecordWrite(string, error)                  {}
+func (noRecorder) RecordReconcile(time.Duration, bool, error) {}

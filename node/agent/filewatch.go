@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/go-logr/logr"
+)
+
+// watchedFile is a file whose change triggers a reconcile.
+type watchedFile struct {
+	path string
+	full bool // everything is read again, not only what containers hold
+	dir  bool // path is a directory, and all files in it are watched
+}
+
+// watchDir returns the directory to watch: a file that is replaced by renaming cannot be watched itself.
+func (w watchedFile) watchDir() string {
+	if w.dir {
+		return filepath.Clean(w.path)
+	}
+	return filepath.Dir(w.path)
+}
+
+// matches reports whether a cleaned path is the file or one of the files.
+func (w watchedFile) matches(path string) bool {
+	if w.dir {
+		return filepath.Dir(path) == filepath.Clean(w.path)
+	}
+	return path == filepath.Clean(w.path)
+}
+
+// watchFiles triggers reconciles when the files change, until ctx ends. It watches their directories, and tries
+// those that are missing again every second.
+func watchFiles(ctx context.Context, log logr.Logger, files []watchedFile, t *triggers) {
+	for ctx.Err() == nil {
+		w, err := fsnotify.NewWatcher()
+		if err != nil {
+			log.Error(err, "cannot watch files; relying on the resync")
+			pause(ctx, lastRetry)
+			continue
+		}
+		f := &fileWatch{log: log, files: files, triggers: t, watcher: w, missing: map[string]bool{}}
+		f.run(ctx)
+		w.Close()
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+type fileWatch struct {
+	log      logr.Logger
+	files    []watchedFile
+	triggers *triggers
+	watcher  *fsnotify.Watcher
+	missing  map[string]bool // directories
+}
+
+func (f *fileWatch) run(ctx context.Context) {
+	for _, x := range f.files {
+		f.missing[x.watchDir()] = true
+	}
+	f.addMissing(false)
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
+	for {
+		// The ticker wakes nobody as long as nothing is missing.
+		var retry <-chan time.Time
+		if len(f.missing) > 0 {
+			retry = again.C
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-retry:
+			f.addMissing(true)
+		case e, ok := <-f.watcher.Events:
+			if !ok {
+				return
+			}
+			f.event(e)
+		case err, ok := <-f.watcher.Errors:
+			if !ok {
+				return
+			}
+			// The queue overflowed and events were lost, so everything may have changed.
+			f.log.V(1).Info("watching files", "error", err.Error())
+			f.triggers.everything()
+		}
+	}
+}
+
+// addMissing watches the missing directories that exist by now. With trigger, each of them triggers a reconcile: it
+// may have any content.
+func (f *fileWatch) addMissing(trigger bool) {
+	for dir := range f.missing {
+		if f.watcher.Add(dir) == nil {
+			delete(f.missing, dir)
+			if trigger {
+				f.triggers.everything()
+			}
+		}
+	}
+}
+
+func (f *fileWatch) event(e fsnotify.Event) {
+	path := filepath.Clean(e.Name)
+	if e.Has(fsnotify.Chmod) {
+		return
+	}
+	if f.missing[path] {
+		f.addMissing(true)
+	}
+	if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
+		if slices.ContainsFunc(f.files, func(x watchedFile) bool { return x.watchDir() == path }) {
+			f.missing[path] = true
+		}
+	}
+	for _, x := range f.files {
+		if !x.matches(path) {
+			continue
+		}
+		if x.full {
+			f.triggers.everything()
+		} else {
+			f.triggers.holdings()
+		}
+	}
+}

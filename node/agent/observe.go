@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/tenon-numa/tenon/node/desired"
+	"github.com/tenon-numa/tenon/node/kubelet"
+)
+
+// observer reads everything that a reconcile needs, each source at most once. It keeps nothing of what it read on
+// the host: what a partial reconcile does not read, it takes from the facts that it is given.
+type observer struct {
+	machine   MachineReader
+	rules     kubelet.Source
+	service   *kubelet.PodResources
+	root      fs.FS // the kubelet's root directory
+	node      *nodeWatch
+	pods      *podWatch
+	published *published
+}
+
+// observe reads the node and what is published of it. full reads everything; otherwise the machine and the
+// configuration are read only where they have to be: they could not be read before, or the state files contradict
+// the rules. The order of the readings matters:
+//
+//   - before the machine and the rules are known, neither the API server nor the kubelet is asked;
+//   - where the API server does not answer, the kubelet is not asked: nothing could be published.
+func (o *observer) observe(ctx context.Context, facts desired.Facts, full bool) (out desired.Observation, err error) {
+	out.Time, out.Facts = time.Now(), facts
+	if full {
+		o.service.Wake()
+	}
+	readFacts := full || facts.Stale != nil
+	if readFacts {
+		out.Facts = o.readFacts(ctx, facts)
+	}
+	if !out.Facts.Known() {
+		return out, out.Facts.Stale
+	}
+	due := full && o.published.due(out.Time)
+	if out.Node, err = o.node.get(ctx, due || full && !o.node.open()); err != nil {
+		return out, err
+	}
+	if err := o.published.refresh(ctx, out.Time, full, due); err != nil {
+		return out, err
+	}
+	if out.Kubelet, err = kubelet.Observe(ctx, o.service, o.root); err != nil {
+		return out, errors.Join(err, out.Facts.Stale)
+	}
+	if !readFacts && out.Kubelet.Contradicts(out.Facts.Rules) != nil {
+		out.Facts = out.Facts.WithConfiguration(o.rules.Configuration(ctx))
+	}
+	out.Pods = desired.PodsOf(o.pods.list())
+	out.PublishedOrder = o.published.layout.takeOrder()
+	return out, nil
+}
+
+// readFacts reads the machine, and the configuration where a machine is known.
+func (o *observer) readFacts(ctx context.Context, facts desired.Facts) desired.Facts {
+	facts = facts.WithMachine(o.machine.ReadMachine(ctx))
+	if facts.Machine == nil {
+		return facts
+	}
+	return facts.WithConfiguration(o.rules.Configuration(ctx))
+}

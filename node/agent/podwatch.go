@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/node/desired"
+)
+
+// podWatch keeps the pods of one node by an informer.
+type podWatch struct {
+	store    cache.Store
+	informer cache.Controller
+}
+
+// newPodWatch watches the pods that are bound to a node. It calls onChange when a pod was added, deleted, replaced,
+// or started, or has ended. It has no pods until it runs.
+func newPodWatch(pods *objects.Client[*v1.Pod, *v1.PodList], node string, onChange func()) *podWatch {
+	bound := fields.OneTermEqualSelector("spec.nodeName", node).String()
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = bound
+			return pods.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = bound
+			return pods.Watch(ctx, o)
+		},
+	}
+	w := &podWatch{}
+	w.store, w.informer = cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: lw,
+		ObjectType:    &v1.Pod{},
+		Transform:     trimPod,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { onChange() },
+			DeleteFunc: func(any) { onChange() },
+			UpdateFunc: func(before, after any) {
+				a, okA := before.(*v1.Pod)
+				b, okB := after.(*v1.Pod)
+				if !okA || !okB || a.UID != b.UID || ended(a) != ended(b) || started(a) != started(b) {
+					onChange()
+				}
+			},
+		},
+	})
+	return w
+}
+
+// trimPod keeps of a pod what package desired, the translation of requests and the users of Config.Pods read.
+func trimPod(obj any) (any, error) {
+	p, ok := obj.(*v1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	out := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+			ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp},
+		Spec:   v1.PodSpec{Resources: p.Spec.Resources},
+		Status: v1.PodStatus{Phase: p.Status.Phase, StartTime: p.Status.StartTime, QOSClass: p.Status.QOSClass},
+	}
+	if hash, ok := p.Annotations[desired.StaticHash]; ok {
+		out.Annotations = map[string]string{desired.StaticHash: hash}
+	}
+	for _, c := range p.Spec.InitContainers {
+		out.Spec.InitContainers = append(out.Spec.InitContainers,
+			v1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, Resources: c.Resources})
+	}
+	for _, c := range p.Spec.Containers {
+		out.Spec.Containers = append(out.Spec.Containers, v1.Container{Name: c.Name, Resources: c.Resources})
+	}
+	out.Status.InitContainerStatuses = running(p.Status.InitContainerStatuses)
+	out.Status.ContainerStatuses = running(p.Status.ContainerStatuses)
+	return out, nil
+}
+
+// running keeps the names and IDs of the containers that run.
+func running(all []v1.ContainerStatus) []v1.ContainerStatus {
+	var out []v1.ContainerStatus
+	for _, c := range all {
+		if c.State.Running != nil {
+			out = append(out, v1.ContainerStatus{Name: c.Name, ContainerID: c.ContainerID})
+		}
+	}
+	return out
+}
+
+func ended(p *v1.Pod) bool {
+	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+}
+
+func started(p *v1.Pod) bool { return p.Status.StartTime != nil }
+
+func (w *podWatch) run(ctx context.Context) { w.informer.RunWithContext(ctx) }
+
+// wait returns true when the pods are known, or false when ctx ended before.
+func (w *podWatch) wait(ctx context.Context) bool {
+	return cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced)
+}
+
+// list returns the known pods, in no order. They must not be changed.
+func (w *podWatch) list() []*v1.Pod {
+	var out []*v1.Pod
+	for _, obj := range w.store.List() {
+		if p, ok := obj.(*v1.Pod); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}

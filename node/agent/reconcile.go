@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/node/desired"
+)
+
+// reconcileTimeout bounds one reconcile: a kubelet or a server that hangs becomes an error.
+const reconcileTimeout = 10 * time.Second
+
+// reconciler observes the node, computes what is to be published, and publishes what differs. It is for one
+// goroutine. A reconcile that fails to observe leaves state as it was.
+type reconciler struct {
+	observer *observer
+	options  desired.Options
+	state    desired.State
+	recorder Recorder
+	again    func() // triggers another reconcile
+	log      logr.Logger
+	logged   struct{ faults, reasons string } // what was logged last
+}
+
+// reconcile reports whether anything was written. full reads everything again.
+func (r *reconciler) reconcile(ctx context.Context, full bool) (wrote bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
+	defer cancel()
+	o, err := r.observer.observe(ctx, r.state.Facts, full)
+	if err != nil {
+		return false, err
+	}
+	d := desired.Compute(r.options, r.state, o)
+	r.state = d.State
+	if d.Again {
+		r.again()
+	}
+	r.logFaults(d.Faults)
+	if d.Layout == nil {
+		return false, d.Err
+	}
+	r.logReasons(d.Layout.Inexact)
+	wrote, err = r.apply(ctx, d)
+	return wrote, errors.Join(err, d.Err)
+}
+
+// apply writes the layout, and the publisher's object, as far as they differ from what is published. A failure of
+// one does not keep the other from being written.
+func (r *reconciler) apply(ctx context.Context, d desired.Result) (wrote bool, err error) {
+	p := r.observer.published
+	meta := d.Layout.ObjectMeta
+	wrote, err = p.layout.write(ctx, d.Layout, time.Now())
+	r.recordWrite(v1alpha1.Kind, wrote, err)
+	r.recorder.RecordNode(d.Node, p.layout.sequence)
+	if p.topology == nil || p.layout.claim.rival != nil {
+		return wrote, err
+	}
+	second, secondErr := p.topology.write(ctx, d.Node, meta)
+	r.recordWrite(p.topology.publisher.Object(), second, secondErr)
+	return wrote || second, errors.Join(err, secondErr)
+}
+
+func (r *reconciler) recordWrite(object string, wrote bool, err error) {
+	if wrote || err != nil {
+		r.recorder.RecordWrite(object, err)
+	}
+}
+
+// logFaults logs the inconsistencies of an observation when they change.
+func (r *reconciler) logFaults(faults []error) {
+	text := ""
+	for _, err := range faults {
+		text += err.Error() + "\n"
+	}
+	if text != "" && text != r.logged.faults {
+		r.log.Info("node observation is inconsistent", "faults", text)
+	}
+	r.logged.faults = text
+}
+
+// logReasons logs why predictions may be inexact when the reasons change.
+func (r *reconciler) logReasons(reasons []v1alpha1.Inexact) {
+	text := ""
+	for _, x := range reasons {
+		text += x.Code + ": " + x.Message + "\n"
+	}
+	if text != r.logged.reasons {
+		r.log.Info("predictions for this node may differ from what its kubelet does", "reasons", text)
+		r.logged.reasons = text
+	}
+}

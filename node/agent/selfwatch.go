@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+)
+
+// selfWatch watches an object that the agent writes, so that one that somebody else changed or deleted is written
+// again at once. It watches metadata only: the API server raises an object's generation with every change except
+// those of status and metadata, and the agent's own part of the metadata is compared.
+type selfWatch struct {
+	*objectWatch
+	labels   []string // the keys of those that the agent writes
+	onChange func()
+	exists   chan struct{} // closed when the object was seen once: before that the kind may be unknown
+
+	// mu is held while the agent writes, so that the event of its own write is handled after the answer.
+	mu      sync.Mutex
+	known   version
+	foreign bool // somebody else has written since the object was last read
+}
+
+// version identifies one content of an object. The zero version stands for no known object.
+type version struct {
+	uid        types.UID
+	generation int64
+	metadata   string
+}
+
+func newSelfWatch(objects metadata.ResourceInterface, name string, labels []string, onChange func()) *selfWatch {
+	w := &selfWatch{labels: labels, onChange: onChange, exists: make(chan struct{})}
+	w.objectWatch = newObjectWatch(metadataOf(objects), name, w.event)
+	return w
+}
+
+// run watches from when the agent has first read or written the object.
+func (w *selfWatch) run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-w.exists:
+		w.objectWatch.run(ctx)
+	}
+}
+
+func (w *selfWatch) event(p metav1.Object, deleted bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, known := w.versionOf(p), w.known
+	if known == (version{}) {
+		return // the next reconcile reads the object anyway
+	}
+	newer := now.uid != known.uid || now.generation >= known.generation
+	if deleted && now.uid == known.uid || !deleted && now != known && newer {
+		w.foreign = true
+		w.onChange()
+	}
+}
+
+// takeForeignWrite reports, once, whether somebody else has written the object.
+func (w *selfWatch) takeForeignWrite() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	foreign := w.foreign
+	w.foreign = false
+	return foreign
+}
+
+// write calls do, which may write the object, and remembers the version that it returns. A nil object says that
+// nothing is known of the version. After an error, every version counts as written by somebody else.
+func (w *selfWatch) write(do func() (metav1.Object, error)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	object, err := do()
+	if err != nil {
+		w.known.generation = 0
+		return err
+	}
+	if object != nil {
+		w.keep(w.versionOf(object))
+	}
+	return nil
+}
+
+// read remembers the version that the agent has read, nil where there is no object, and reports whether its content
+// was not known.
+func (w *selfWatch) read(object metav1.Object) (fresh bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, now := w.known, version{}
+	if object != nil {
+		now = w.versionOf(object)
+	}
+	w.keep(now)
+	return before.uid != now.uid || before.generation != now.generation
+}
+
+func (w *selfWatch) keep(now version) {
+	w.known = now
+	if now == (version{}) {
+		return
+	}
+	select {
+	case <-w.exists:
+	default:
+		close(w.exists)
+	}
+}
+
+func (w *selfWatch) versionOf(o metav1.Object) version {
+	return version{o.GetUID(), o.GetGeneration(), metadataMark(o, w.labels)}
+}
+
+// metadataMark returns the part of an object's metadata that an agent decides, in a form that can be compared: the
+// Node that owns the object, and the labels with these keys.
+func metadataMark(o metav1.Object, labels []string) string {
+	var owner types.UID
+	for _, r := range o.GetOwnerReferences() {
+		if r.Kind == "Node" {
+			owner = r.UID
+		}
+	}
+	return fmt.Sprintf("%s %q", owner, pick(o.GetLabels(), labels))
+}

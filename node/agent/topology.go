@@ -1,0 +1,42 @@
+package agent
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// topologyWriter has the Publisher publish, and remembers whether it has to read its object first.
+type topologyWriter struct {
+	publisher Publisher
+	watch     *selfWatch
+	read      *metav1.GetOptions // nil where the publisher need not read
+}
+
+// fromCache makes the API server answer from its cache, which costs etcd nothing.
+func fromCache() *metav1.GetOptions { return &metav1.GetOptions{ResourceVersion: "0"} }
+
+// planRead has the next write read the object: from etcd on the first time and where somebody else wrote it, from
+// the API server's cache where ask is set. A read that failed stays planned.
+func (w *topologyWriter) planRead(first, ask bool) {
+	switch foreign := w.watch.takeForeignWrite(); {
+	case foreign || first:
+		w.read = &metav1.GetOptions{}
+	case ask && w.read == nil:
+		w.read = fromCache()
+	}
+}
+
+// write publishes a node.
+func (w *topologyWriter) write(ctx context.Context, n *ledger.Node, meta metav1.ObjectMeta) (wrote bool, err error) {
+	err = w.watch.write(func() (object metav1.Object, err error) {
+		object, wrote, err = w.publisher.Publish(ctx, n, meta, w.read)
+		return object, err
+	})
+	if err == nil {
+		w.read = nil
+	}
+	return wrote, err
+}

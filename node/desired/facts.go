@@ -1,0 +1,103 @@
+package desired
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/kubelet"
+)
+
+// Facts are what seldom changes of a node. Each fact is the last one that could be read.
+type Facts struct {
+	Machine       *topo.Machine // nil before it was read once
+	Detail        v1alpha1.Detail
+	Configuration kubelet.Configuration
+	// Rules are those of Configuration on Machine.
+	Rules place.Rules
+	// Stale says why the machine or the rules could not be read again; nil where both are up to date.
+	Stale error
+	// DetailErr says why the detail could not be read again. It makes nothing stale: no prediction depends on it.
+	DetailErr error
+
+	rulesKnown bool
+}
+
+// Known reports whether the machine and the rules were read at least once.
+func (f Facts) Known() bool { return f.Machine != nil && f.rulesKnown }
+
+// WithMachine returns the facts after a reading of the hardware, see agent.MachineReader. The reading of the
+// configuration has to follow.
+func (f Facts) WithMachine(m *topo.Machine, d v1alpha1.Detail, err error) Facts {
+	f.Stale, f.DetailErr = nil, err
+	switch {
+	case m == nil:
+		f.Stale = fmt.Errorf("describe the machine: %w", err)
+	case err != nil:
+		f.Machine = m
+	default:
+		f.Machine, f.Detail = m, d
+	}
+	return f
+}
+
+// WithConfiguration returns the facts after a reading of the kubelet's configuration. The machine must be known.
+func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
+	var rules place.Rules
+	if err == nil {
+		if rules, err = c.On(f.Machine, place.ReserveCPUs); err != nil {
+			err = fmt.Errorf("kubelet configuration: %w", err)
+		}
+	}
+	if err != nil {
+		f.Stale = errors.Join(f.Stale, err)
+		return f
+	}
+	f.Rules, f.Configuration, f.rulesKnown = rules, c, true
+	return f
+}
+
+// source returns where the rules come from, as v1alpha1.Rules.From.
+func (f Facts) source() string {
+	if f.Configuration.Effective {
+		return v1alpha1.FromKubelet
+	}
+	return v1alpha1.FromFiles
+}
+
+// kubelet returns what the layout says of the kubelet. A version that the layout has no form for is left out;
+// inexact quotes it.
+func (f Facts) kubelet(n Node) (out v1alpha1.Kubelet) {
+	if v1alpha1.IsVersion(n.KubeletVersion) {
+		out.Version = n.KubeletVersion
+	}
+	gates := f.Configuration.Gates
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		out.FeatureGates = append(out.FeatureGates, v1alpha1.FeatureGate{Name: name, Enabled: gates[name]})
+	}
+	return out
+}
+
+// Node is what an agent needs of its Node. The zero Node stands for one that is not known.
+type Node struct {
+	// UID owns what is published.
+	UID types.UID
+	// Labels are those that are copied to what is published.
+	Labels map[string]string
+	// KubeletVersion is as the kubelet reports it.
+	KubeletVersion string
+	// Capacity is the number of devices of each extended resource, unhealthy ones included.
+	Capacity map[string]int64
+}
+
+// Equal reports whether two Nodes are the same to an agent.
+func (n Node) Equal(o Node) bool {
+	return n.UID == o.UID && n.KubeletVersion == o.KubeletVersion && maps.Equal(n.Labels, o.Labels) &&
+		maps.Equal(n.Capacity, o.Capacity)
+}

@@ -1,0 +1,59 @@
+package desired
+
+import (
+	"fmt"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/kubelet"
+)
+
+// reasons is what joining the sources of an observation found.
+type reasons struct {
+	machine *topo.Machine  // with devices
+	entries []ledger.Entry // all that were observed
+	// deviceErr and podErr are the errors of the machine and of the entries, policyErr that of the state files.
+	deviceErr, podErr, policyErr error
+	// contradiction is the one of the state files that is accepted; empty: none.
+	contradiction string
+}
+
+// inexact returns every reason why a prediction for the node may differ from what its kubelet does.
+func inexact(o Observation, seen kubelet.Observation, r reasons) (out []ledger.Inexact) {
+	add := func(code ledger.InexactCode, format string, args ...any) {
+		out = append(out, ledger.Inexact{Code: code, Message: fmt.Sprintf(format, args...)})
+	}
+	facts := o.Facts
+	if why, ok := kubelet.Release(o.Node.KubeletVersion); !ok {
+		out = append(out, why)
+	}
+	out = append(out, facts.Configuration.Unmodelled()...)
+	if facts.source() == v1alpha1.FromFiles {
+		add(ledger.RulesFromFiles, "the rules are read from the kubelet's files, which lack its flags")
+	}
+	if why, is := kubelet.Unusable(r.machine, facts.Rules); is {
+		out = append(out, why)
+	}
+	out = append(out, seen.Unhealthy(r.machine, facts.Rules)...)
+	if why, is := seen.ReleaseOrder(facts.Rules, r.entries, o.Pods); is {
+		out = append(out, why)
+	}
+	if r.deviceErr != nil {
+		add(ledger.DeviceLocality, "%v", r.deviceErr)
+	}
+	if r.podErr != nil {
+		add(ledger.HoldingsOmitted, "%v", r.podErr)
+	}
+	if r.policyErr != nil {
+		add(ledger.StateInconsistent, "%v", r.policyErr)
+	}
+	if r.contradiction != "" {
+		add(ledger.StateInconsistent, "%s", r.contradiction)
+	}
+	if facts.Stale != nil {
+		// Not the error itself: its text may differ with every attempt, and each difference would be written.
+		add(ledger.StaleFacts, "the machine or the rules could not be read again; the agent's log says why")
+	}
+	return out
+}

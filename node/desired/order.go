@@ -1,0 +1,84 @@
+package desired
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// order ranks pods by when they were first seen to hold something. The kubelet does not record in which order it
+// admitted its pods; this order is taken for it.
+type order struct {
+	rank map[string]int // by pod UID; never changed
+	next int
+}
+
+// with ranks pods after all others, unless they have a rank.
+func (o order) with(uids ...string) order {
+	if len(uids) == 0 {
+		return o
+	}
+	out := order{maps.Clone(o.rank), o.next}
+	if out.rank == nil {
+		out.rank = map[string]int{}
+	}
+	for _, uid := range uids {
+		if _, ok := out.rank[uid]; !ok {
+			out.rank[uid] = out.next
+			out.next++
+		}
+	}
+	return out
+}
+
+// podTimes returns when a pod was started and created; zero times where that is not known.
+type podTimes func(ledger.PodID) (started, created time.Time)
+
+// sort brings entries into the order, and returns the order of these pods alone. Pods without a rank come last, by
+// start, creation and name.
+func (o order) sort(entries []ledger.Entry, when podTimes) order {
+	var fresh []ledger.PodID
+	here := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		here[e.Pod.UID] = true
+		if _, ok := o.rank[e.Pod.UID]; !ok {
+			fresh = append(fresh, e.Pod)
+		}
+	}
+	slices.SortFunc(fresh, func(a, b ledger.PodID) int {
+		startA, madeA := when(a)
+		startB, madeB := when(b)
+		return cmp.Or(compareTimes(startA, startB), compareTimes(madeA, madeB), strings.Compare(a.String(), b.String()))
+	})
+	out := order{map[string]int{}, o.next}
+	for uid, n := range o.rank {
+		if here[uid] {
+			out.rank[uid] = n
+		}
+	}
+	for _, id := range fresh {
+		out.rank[id.UID] = out.next
+		out.next++
+	}
+	slices.SortFunc(entries, func(a, b ledger.Entry) int {
+		return cmp.Compare(out.rank[a.Pod.UID], out.rank[b.Pod.UID])
+	})
+	return out
+}
+
+// compareTimes has unknown times last: such a pod is too new for the API server to have reported its times.
+func compareTimes(a, b time.Time) int {
+	switch {
+	case a.IsZero() && b.IsZero():
+		return 0
+	case a.IsZero():
+		return 1
+	case b.IsZero():
+		return -1
+	}
+	return a.Compare(b)
+}

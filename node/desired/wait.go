@@ -1,0 +1,79 @@
+package desired
+
+import "github.com/tenon-numa/tenon/node/kubelet"
+
+// maxUnsettled is how many observations in a row may find a new contradiction in the state files. The kubelet writes
+// a file for every step of an admission, so most contradictions last for milliseconds. One that lasts longer is
+// accepted, and the observations after it are published at once.
+const maxUnsettled = 20
+
+// files says how long state files have contradicted themselves.
+type files struct {
+	unsettled int    // observations in a row with a contradiction that is not accepted
+	accepted  string // the contradiction that is published as it is; empty: none
+}
+
+// observe takes the contradiction of an observation, "" for none. wait reports that it may be over soon.
+func (f files) observe(contradiction string) (next files, wait bool) {
+	if contradiction != "" && contradiction != f.accepted && f.unsettled < maxUnsettled {
+		return files{f.unsettled + 1, f.accepted}, true
+	}
+	return files{0, contradiction}, false
+}
+
+// maxStarting is how many observations in a row may find pods missing. With an observation every 50 ms it is 15
+// seconds: a kubelet that starts asks the API server for its Node and then for its pods (pkg/kubelet/config,
+// apiserver.go).
+const maxStarting = 300
+
+// startup detects a kubelet that has just started. It lists no pod before it has received its pods from the API
+// server, then admits them one by one, while its managers hold the resources of all of them. A layout without the
+// pods that are missing would show room that the node does not have. A pod that has ended looks the same until its
+// status is written.
+type startup struct {
+	missed   int  // observations in a row in which pods were missing
+	complete bool // the kubelet has listed all pods since it started
+}
+
+// observe takes how many pods the kubelet lists, and how many are missing from its list. wait reports that the
+// kubelet may still list them; again, that another observation has to follow soon, because no file changes then.
+func (s startup) observe(listed, missing int) (next startup, wait, again bool) {
+	if missing == 0 {
+		return startup{complete: true}, false, false
+	}
+	next = startup{missed: s.missed + 1, complete: s.complete && listed > 0}
+	switch {
+	case next.missed > maxStarting:
+		return next, false, false
+	case next.complete:
+		// A single pod has ended, or is being admitted.
+		return next, false, true
+	}
+	return next, true, true
+}
+
+// listedPods counts the pods that run according to the API server: those that the kubelet lists, and those that it
+// does not list although its managers hold something for them.
+func listedPods(pods Pods, seen kubelet.Observation) (listed, missing int) {
+	names := map[string]bool{}
+	for _, p := range seen.Listed {
+		names[p.Namespace+"/"+p.Name] = true
+	}
+	for _, p := range pods {
+		known := podOf(p)
+		switch {
+		case known.Done || !started(p):
+		case names[p.Namespace+"/"+p.Name]:
+			listed++
+		case holdsAny(seen, known.StateUID):
+			missing++
+		}
+	}
+	return listed, missing
+}
+
+func holdsAny(seen kubelet.Observation, uid string) bool {
+	return (seen.CPU != nil && len(seen.CPU.Containers[uid]) > 0) ||
+		(seen.Memory != nil && len(seen.Memory.Containers[uid]) > 0) ||
+		(seen.Devices != nil && len(seen.Devices.Containers[uid]) > 0)
+}
