@@ -222,10 +222,10 @@ func TestFilterSaysWhatTheNodeLacks(t *testing.T) {
 		`cannot align container "c" (wants 2 cpu; node has 1 free)`)
 	// Where the empty machine would not do, preemption need not look.
 	says(t, filter(t, p, cycle(t, p, cpus("p", 17)), "n"), fwk.UnschedulableAndUnresolvable,
-		`cannot align container "c" (wants 17 cpu on one numa; best numa has 16 free)`)
+		`cannot align container "c" (wants 17 cpu on one NUMA node; best NUMA node has 16 free)`)
 	says(t, filter(t, p, cycle(t, p, podOf("p", "cpu=17 memory=65Gi")), "n"), fwk.UnschedulableAndUnresolvable,
-		`cannot align container "c" (wants 17 cpu on one numa; best numa has 16 free), `+
-			`cannot align container "c" (wants 65Gi memory on one numa; best numa has 64Gi free)`)
+		`cannot align container "c" (wants 17 cpu on one NUMA node; best NUMA node has 16 free), `+
+			`cannot align container "c" (wants 65Gi memory on one NUMA node; best NUMA node has 64Gi free)`)
 }
 
 // What no node can give is said of the pod, once, and not passed over.
@@ -247,7 +247,7 @@ func TestFilterHoldsThePodsOwnDemand(t *testing.T) {
 	fits(t, filter(t, p, cycle(t, p, cpus("p", 20)), "n"))
 	demanding := noted(cpus("p", 20), kube.PolicyAnnotation, "single-numa-node")
 	cs := cycle(t, p, demanding)
-	const why = `cannot align container "c" (demands one numa; node would use numa 0-1 for cpu, 0-1 for memory)`
+	const why = `cannot align container "c" (demands one NUMA node; node would use NUMA nodes 0-1 for cpu, 0-1 for memory)`
 	says(t, filter(t, p, cs, "n"), fwk.Unschedulable, why)
 	says(t, p.Reserve(t.Context(), cs, demanding, "n"), fwk.Unschedulable, why)
 	p.Unreserve(t.Context(), cs, demanding, "n")

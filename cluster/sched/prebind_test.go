@@ -185,7 +185,7 @@ func TestTheDemandIsHeldAtTheTurn(t *testing.T) {
 	cs := reserve(t, p, a, "n")
 	p.feed.Layout(layout(t, "n", two, place.BestEffort, 2, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "16-23")))
 	says(t, p.PreBind(t.Context(), cs, a, "n"), fwk.Error,
-		`node n no longer fits: cannot align container "c" (demands one numa; node would use numa 0-1 for cpu, 0-1 for memory)`)
+		`node n no longer fits: cannot align container "c" (demands one NUMA node; node would use NUMA nodes 0-1 for cpu, 0-1 for memory)`)
 	if p.book.Booked("n", string(a.UID)) {
 		t.Error("the pod keeps its booking")
 	}
@@ -211,7 +211,7 @@ func TestTheDemandIsHeldInEveryStateAtTheTurn(t *testing.T) {
 		t.Fatalf("the node is in %d other states", len(n.Others))
 	}
 	says(t, p.PreBind(t.Context(), cs, a, "n"), fwk.Error,
-		`node n no longer fits: cannot align pod (demands one numa; node would use numa 0-1 for cpu, 0-1 for memory)`)
+		`node n no longer fits: cannot align pod (demands one NUMA node; node would use NUMA nodes 0-1 for cpu, 0-1 for memory)`)
 	if p.book.Booked("n", string(a.UID)) {
 		t.Error("the pod keeps its booking")
 	}

@@ -30,7 +30,7 @@ func TestWhatNodesSayIsRemembered(t *testing.T) {
 		t.Errorf("%d nodes have said something before they were asked", said)
 	}
 	for slot := range s.snap.Slots() {
-		if _, no := p.reply(s, slot); no == nil || no.texts[0] != `cannot align container "c" (wants 8 cpu on one numa; best numa has 4 free)` {
+		if _, no := p.reply(s, slot); no == nil || no.texts[0] != `cannot align container "c" (wants 8 cpu on one NUMA node; best NUMA node has 4 free)` {
 			t.Fatalf("slot %d says %+v", slot, no)
 		}
 	}

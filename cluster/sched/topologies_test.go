@@ -30,7 +30,7 @@ func TestNodesWithOnlyAReportAreJudgedByIt(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.feed.Topology(topology("n", 1, 4, 12))
 	fits(t, filter(t, p, cycle(t, p, cpus("p", 12)), "n"))
-	says(t, filter(t, p, cycle(t, p, cpus("p", 13)), "n"), fwk.Unschedulable, `cannot align container "c" (wants 13 cpu on one numa; best numa has 12 free)`)
+	says(t, filter(t, p, cycle(t, p, cpus("p", 13)), "n"), fwk.Unschedulable, `cannot align container "c" (wants 13 cpu on one NUMA node; best NUMA node has 12 free)`)
 
 	p.feed.Topology(topology("n", 2))
 	says(t, filter(t, p, cycle(t, p, cpus("p", 1)), "n"), fwk.UnschedulableAndUnresolvable,

@@ -15,7 +15,7 @@ func (n *Node) Doubtful() string {
 	case n.Unsettled && slices.ContainsFunc(n.Inexact, func(i Inexact) bool { return i.Code == PodsUnreported }):
 		return "more pods are bound to the node than are followed until it reports"
 	case n.Unsettled || n.Quality == Exact && len(n.Others) > 0:
-		return "what pods on their way got is not settled yet"
+		return "node has not reported what assumed pods got"
 	}
 	return ""
 }

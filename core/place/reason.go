@@ -16,7 +16,7 @@ const (
 	OneNUMA Code = "one-numa"
 	// Width: the want fits on the numas together, but not on as few as the policy demands.
 	Width Code = "width"
-	// Together: every resource fits by itself, but no numas have all of them.
+	// Together: every resource fits by itself, but no NUMA nodes have all of them.
 	Together Code = "together"
 	// Widths: every resource fits by itself, but on different numbers of numas, and the policy wants all
 	// on the same.
@@ -58,7 +58,7 @@ const (
 	Untied Code = "untied"
 	// Drawn: whether the demand is satisfied depends on which devices of With the node takes.
 	Drawn Code = "drawn"
-	// Counted: the node tells amounts only, and its kubelet would not refuse the pod if the prediction were
+	// Counted: the node reports amounts only, and its kubelet would not refuse the pod if the prediction were
 	// wrong. Place never says so: it does not know how well a node is known.
 	Counted Code = "counted"
 	// Unsettled: it is not known yet what pods on their way to the node got, and in one of the states that
@@ -98,7 +98,7 @@ func (r Reason) Text() string {
 	case Lacking:
 		return "insufficient " + r.Resource + " (wants " + amount(r.Resource, r.Want) + "; node has " + amount(r.Resource, r.Have) + " left)"
 	case Unsettled:
-		return "what pods on their way got is not settled yet"
+		return "node has not reported what assumed pods got"
 	case Refused:
 		return "node refused such a pod (" + r.Resource + ") and has not reported since"
 	case NUMAID:
@@ -119,11 +119,11 @@ func (r Reason) detail() string {
 	want := "wants " + Quantity(r.Resource, r.Want)
 	switch r.Code {
 	case OneNUMA:
-		return want + " on one numa; best numa has " + amount(r.Resource, r.Have) + " free"
+		return want + " on one NUMA node; best NUMA node has " + amount(r.Resource, r.Have) + " free"
 	case Width:
 		return fmt.Sprintf("%s on %s; best %s %s free", want, numas(r.Width), has(r.Width), amount(r.Resource, r.Have))
 	case Together:
-		return "each resource fits, but no numa has all of " + r.Resource + " together"
+		return "each resource fits, but no NUMA node has all of " + r.Resource + " together"
 	case Widths:
 		return fmt.Sprintf("needs %s for %s but %d for %s", numas(int(r.Want)), r.Resource, r.Have, r.With)
 	case Reuse:
@@ -138,22 +138,22 @@ func (r Reason) detail() string {
 		}
 		return want + "; its kubelet would " + r.loops()
 	case Group:
-		return want + "; free memory is on numas that serve another numa group"
+		return want + "; free memory is on NUMA nodes that serve another group of NUMA nodes"
 	case Chosen:
-		return want + " on the numas chosen for the pod; they have " + amount(r.Resource, r.Have) + " free"
+		return want + " on the NUMA nodes chosen for the pod; they have " + amount(r.Resource, r.Have) + " free"
 	case Fraction:
 		return "wants " + r.Resource + " that is not a whole number of bytes, about " + roundBytes(r.Want) +
 			"; write " + r.whole()
 	case Demanded:
-		return r.demands() + "; node would use numa " + r.With
+		return r.demands() + "; node would use " + r.used()
 	case Untied:
-		return r.demands() + "; node ties none of it to a numa"
+		return r.demands() + "; node ties none of it to a NUMA node"
 	case Drawn:
 		return r.demands() + "; that depends on which " + r.With + " the node takes"
 	case Counted:
-		return r.demands() + "; node tells amounts only, and its kubelet would not enforce it"
+		return r.demands() + "; node reports amounts only, and its kubelet would not enforce it"
 	case Unsupported:
-		return fmt.Sprintf("machine has %d numas, its kubelet handles %d", r.Want, r.Have)
+		return fmt.Sprintf("machine has %d NUMA nodes, its kubelet handles %d", r.Want, r.Have)
 	}
 	return string(r.Code)
 }
@@ -182,7 +182,7 @@ func (r Reason) loops() string {
 		return fmt.Sprintf("try all sets of %d NUMA nodes under the static memory manager", r.Want)
 	}
 	if r.With == "" {
-		return "try sets of numas endlessly under distribute-cpus-across-numa"
+		return "try sets of NUMA nodes endlessly under distribute-cpus-across-numa"
 	}
 	return "loop forever under full-pcpus-only and distribute-cpus-across-numa, as CPUs " + r.With + " are reserved without their siblings"
 }
@@ -191,7 +191,7 @@ func (r Reason) loops() string {
 func (r Reason) demands() string {
 	width := numas(int(r.Want))
 	if r.Want == 0 {
-		width = "as few numas as it needs"
+		width = "as few NUMA nodes as it needs"
 	}
 	if r.Resource == "" {
 		return "demands " + width
@@ -199,18 +199,26 @@ func (r Reason) demands() string {
 	return "demands " + r.Resource + " on " + width
 }
 
+// used names the NUMA nodes of With, such as "NUMA nodes 0-1 for cpu, 0 for memory".
+func (r Reason) used() string {
+	if first, _, _ := strings.Cut(r.With, " "); strings.ContainsAny(first, "-,") {
+		return "NUMA nodes " + r.With
+	}
+	return "NUMA node " + r.With
+}
+
 func numas(n int) string {
 	if n == 1 {
-		return "one numa"
+		return "one NUMA node"
 	}
-	return fmt.Sprintf("%d numas", n)
+	return fmt.Sprintf("%d NUMA nodes", n)
 }
 
 func has(n int) string {
 	if n == 1 {
-		return "numa has"
+		return "NUMA node has"
 	}
-	return fmt.Sprintf("%d numas have", n)
+	return fmt.Sprintf("%d NUMA nodes have", n)
 }
 
 // Quantity renders an amount with its resource, for example "4 nvidia.com/gpu" or "24Gi memory".

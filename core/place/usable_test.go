@@ -59,7 +59,7 @@ func TestUsableNamesWhatAKubeletCannotServe(t *testing.T) {
 		{"high ids, single-numa-node", []int{0, 252}, rules(SingleNUMA, false, 0), panics + "topology policy single-numa-node", false, false},
 		{"the highest id that works", []int{0, 63}, rules(Restricted, true, 0), "", true, true},
 		{"nine NUMA nodes, policy none", upTo(9), rules(None, true, 0), "", true, true},
-		{"nine NUMA nodes", upTo(9), rules(Restricted, true, 0), "cannot align pod (machine has 9 numas, its kubelet handles 8)", false, false},
+		{"nine NUMA nodes", upTo(9), rules(Restricted, true, 0), "cannot align pod (machine has 9 NUMA nodes, its kubelet handles 8)", false, false},
 		{"nine NUMA nodes that are allowed", upTo(9), rules(Restricted, true, 9), "", true, true},
 		{"twenty NUMA nodes, static memory", upTo(20), rules(None, true, 0), "", true, true},
 		{"24 NUMA nodes, static memory", upTo(24), rules(None, true, 0),

@@ -50,7 +50,7 @@ func (p *Plan) cost(i int, w *Want) int64 {
 func (p *Plan) distrusted(n *Node, d place.Demand) string {
 	switch {
 	case n.State == nil && !p.rules.Unknown.lets(d):
-		return "nothing is known of the node's numas"
+		return "nothing is known of the node's NUMA nodes"
 	case n.State != nil && n.State.Quality == ledger.Coarse && !p.rules.Coarse.lets(d):
 		return "node has a NodeResourceTopology and no layout"
 	}

@@ -164,7 +164,7 @@ type Placement struct {
 	Node int // position
 	// Holdings are what the node would give the pod; empty where it gives nothing of its own.
 	Holdings []place.Holding
-	// Blind: nothing is known of the node's numas, so nobody knows whether its kubelet would take the pod.
+	// Blind: nothing is known of the node's NUMA nodes, so nobody knows whether its kubelet would take the pod.
 	Blind bool
 }
 

@@ -77,8 +77,8 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 	}
 	w.create(ctx, t, burst("third", "", both, together), burst("typo", "", both, map[string]string{kube.AlignAnnotation: "nvidia.com/gpus"}))
 	_, why := w.await(ctx, t, "third", workload.Pending)
-	contains(t, "pod third", why, `1 cannot align container "c" (demands nvidia.com/gpu, rdma/hca on one numa; `+
-		`node would use numa 1 for nvidia.com/gpu, 0 for rdma/hca)`)
+	contains(t, "pod third", why, `1 cannot align container "c" (demands nvidia.com/gpu, rdma/hca on one NUMA node; `+
+		`node would use NUMA node 1 for nvidia.com/gpu, 0 for rdma/hca)`)
 	_, why = w.await(ctx, t, "typo", workload.Pending)
 	contains(t, "pod typo", why, `annotation tenon.sh/align: unknown value "nvidia.com/gpus": want resources that it can get of its own: nvidia.com/gpu, rdma/hca`)
 

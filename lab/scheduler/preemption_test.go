@@ -48,7 +48,7 @@ var scenes = []scene{
 	{"helps", "uneven", []*v1.Pod{low(cores("victim", 20)), low(cores("bystander", 4))}, high(cores("urgent", 16)),
 		[]string{"victim"}, "evicts default/victim (20 cpu, 1Gi memory on numa 0) from node helps, to be aligned on numa 0"},
 	{"misfit", "uneven", []*v1.Pod{low(cores("full", 20)), low(cores("bystander", 4))}, high(cores("wide", 34)),
-		nil, `1 cannot align container "c" (wants 34 cpu on one numa; best numa has 30 free)`},
+		nil, `1 cannot align container "c" (wants 34 cpu on one NUMA node; best NUMA node has 30 free)`},
 	// The numas of the others have as much: what counts is who is on them.
 	{"lowest", "halves", []*v1.Pod{low(cores("low", 20)), mid(cores("mid", 20)), low(cores("little", 4))}, high(cores("urgent", 24)),
 		[]string{"low"}, "evicts default/low-lowest"},

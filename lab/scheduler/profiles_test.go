@@ -33,7 +33,7 @@ func TestTenonBesideTheDefaultScheduler(t *testing.T) {
 	w.runs(ctx, t, tenons(cores("own", 20)))
 	w.create(ctx, t, tenons(cores("more", 16)))
 	_, why := w.await(ctx, t, "more", workload.Pending)
-	contains(t, "pod more", why, `1 cannot align container "c" (wants 16 cpu on one numa; best numa has 10 free)`)
+	contains(t, "pod more", why, `1 cannot align container "c" (wants 16 cpu on one NUMA node; best NUMA node has 10 free)`)
 	w.runs(ctx, t, tenons(cores("small-1", 10)), tenons(cores("small-2", 10)))
 
 	held := w.cpus(ctx, t, "halves", 4)

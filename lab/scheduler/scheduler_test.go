@@ -183,7 +183,7 @@ func TestTwoPodsOfHalfANodeRunAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, why := workload.FateOf(pods[2])
-	if !strings.Contains(why, `1 cannot align container "c" (wants 16 cpu on one numa; best numa has 14 free)`) {
+	if !strings.Contains(why, `1 cannot align container "c" (wants 16 cpu on one NUMA node; best NUMA node has 14 free)`) {
 		t.Errorf("pod c says: %s", why)
 	}
 	t.Log(why)

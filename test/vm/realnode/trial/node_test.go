@@ -112,7 +112,7 @@ var fatal = []struct {
 	why, reason string
 }{
 	{"two", "wide", "", workload.Amounts{"cpu": "6", "memory": "128Mi"},
-		"TopologyAffinityError", "wants 6 cpu on one numa; best numa has 4 free"},
+		"TopologyAffinityError", "wants 6 cpu on one NUMA node; best NUMA node has 4 free"},
 	{"two", "odd", "", workload.Amounts{"cpu": "3", "memory": "128Mi"},
 		"SMTAlignmentError", "wants 3 cpu as whole cores; has 6"},
 	// The container would get the CPUs of its init container, but the kubelet asks first whether there are
@@ -124,7 +124,7 @@ var fatal = []struct {
 		"TopologyAffinityError", "example.com/vf"},
 	// Eight CPUs need two numas, and the memory one.
 	{"four", "lean", "", workload.Amounts{"cpu": "8", "memory": "64Mi"},
-		"TopologyAffinityError", "needs one numa for memory but 2 for cpu"},
+		"TopologyAffinityError", "needs one NUMA node for memory but 2 for cpu"},
 }
 
 // The nodes are empty, so by the sums of what is free each of these pods fits.
