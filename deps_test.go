@@ -44,6 +44,7 @@ var floors = []floor{
 	{"core/whatif", pure, words(`core/idset core/topo core/place core/score core/ledger`), nil},
 
 	// Floor 1: wire types.
+	{"api/document", nil, words(`core/... api/v1alpha1`), nil},
 	{"api/config", nil, words(`core/...`), words(`k8s.io/apimachinery sigs.k8s.io/yaml`)},
 	{"api/objects", nil, nil, words(`k8s.io/api k8s.io/apimachinery k8s.io/client-go`)},
 	{"api/quantity", nil, nil, words(`k8s.io/api k8s.io/apimachinery`)},
@@ -66,11 +67,11 @@ var floors = []floor{
 	{"cluster/nrt", nil, words(`core/... api/...`), append(append(words(`github.com/go-logr/logr`), topologies...), inCluster...)},
 	{"cluster/manifest", nil, words(`api/quantity`), inCluster},
 	{"cluster/stage", nil, words(`core/... api/... cluster/kube cluster/manifest cluster/nrt`), append(topologies, inCluster...)},
-	{"cluster/inspect", nil, words(`core/...`), nil},
+	{"cluster/inspect", nil, words(`core/... api/document`), nil},
 	{"cluster/sched", nil, words(`core/... api/... cluster/inspect cluster/kube cluster/nrt`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes github.com/spf13/cobra`), inCluster...)},
 	{"face/chart", nil, nil, nil},
-	{"face/draw", nil, words(`core/...`), words(`golang.org/x/term`)},
+	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
 	{"face/...", nil, words(`core/... api/... face/...`),
 		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/client-go`)},
 	{"lab/machines", nil, words(`core/...`), words(`k8s.io/kubelet sigs.k8s.io/yaml`)},

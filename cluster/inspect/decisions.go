@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -30,23 +31,6 @@ type Decisions struct {
 
 // NewDecisions returns a memory of decisions, none yet.
 func NewDecisions(now func() time.Time) *Decisions { return &Decisions{now: now} }
-
-// Stage says how far a pod got.
-type Stage string
-
-// The stages. From Judged and Released a pod is tried again.
-const (
-	Judged   Stage = "judged"   // nodes were asked; none was chosen
-	Reserved Stage = "reserved" // a node was chosen, and what the pod will hold is reserved
-	Turned   Stage = "turned"   // it had its turn and may be bound
-	Bound    Stage = "bound"    // it is bound; the node has not reported it yet
-	Released Stage = "released" // it was not bound after all
-
-	// What the node did then.
-	Confirmed = Stage(ledger.Confirmed) // it gave what was predicted
-	Wrong     = Stage(ledger.Wrong)     // it gave something else
-	Rejected  = Stage(ledger.Rejected)  // it refused the pod
-)
 
 // Decision is one attempt to schedule a pod. A nil *Decision remembers nothing, at no cost.
 type Decision struct {
@@ -73,7 +57,7 @@ type Decision struct {
 	}
 
 	mu        sync.Mutex
-	stage     Stage
+	stage     document.Stage
 	why       string
 	node      string
 	reserved  time.Time
@@ -87,7 +71,7 @@ func (d *Decisions) Begin(pod ledger.PodID) *Decision {
 	if d == nil {
 		return nil
 	}
-	one := &Decision{pod: pod, now: d.now, at: d.now(), stage: Judged}
+	one := &Decision{pod: pod, now: d.now, at: d.now(), stage: document.Judged}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.ring) < MaxDecisions {
@@ -118,7 +102,7 @@ func (d *Decisions) Outcome(o ledger.Outcome) {
 			continue
 		}
 		one.set(func() {
-			one.stage, one.why = Stage(o.Result), ""
+			one.stage, one.why = document.Stage(o.Result), ""
 			if o.Error != "" {
 				one.why = "node " + o.Node + ": " + string(o.Error)
 			}
@@ -200,20 +184,20 @@ func (d *Decision) Refuse(why string) { d.set(func() { d.why = why }) }
 // Reserve notes the node that was chosen, and what the pod will hold there.
 func (d *Decision) Reserve(node string, predicted []place.Holding) {
 	d.set(func() {
-		d.stage, d.why, d.node, d.predicted, d.reserved = Reserved, "", node, predicted, d.now()
+		d.stage, d.why, d.node, d.predicted, d.reserved = document.Reserved, "", node, predicted, d.now()
 	})
 }
 
 // Turn notes that the pod may be bound, and what it will hold.
 func (d *Decision) Turn(predicted []place.Holding) {
-	d.set(func() { d.stage, d.predicted, d.turned = Turned, predicted, d.now() })
+	d.set(func() { d.stage, d.predicted, d.turned = document.Turned, predicted, d.now() })
 }
 
 // Bound notes that the pod is bound. Its node may have reported it already.
 func (d *Decision) Bound() {
 	d.set(func() {
-		if d.stage == Reserved || d.stage == Turned {
-			d.stage = Bound
+		if d.stage == document.Reserved || d.stage == document.Turned {
+			d.stage = document.Bound
 		}
 	})
 }
@@ -221,8 +205,8 @@ func (d *Decision) Bound() {
 // Release notes that the pod is not bound after all.
 func (d *Decision) Release() {
 	d.set(func() {
-		if d.stage == Reserved || d.stage == Turned {
-			d.stage = Released
+		if d.stage == document.Reserved || d.stage == document.Turned {
+			d.stage = document.Released
 		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/score"
@@ -50,16 +51,9 @@ func (s Source) Health() error {
 	return s.Healthy()
 }
 
-// The qualities of what is known of a node; those of the ledger, and one more.
-const (
-	exact  = "exact"
-	coarse = "coarse"
-	none   = "none"
-)
-
 // Qualities counts nodes by what is known of them: "exact", "coarse", "none". Every quality is there.
 func (s Source) Qualities() map[string]int {
-	out := map[string]int{exact: 0, coarse: 0, none: 0}
+	out := map[string]int{ledger.Exact.String(): 0, ledger.Coarse.String(): 0, document.None: 0}
 	snap := s.Book.Snapshot()
 	for _, name := range s.names(snap) {
 		out[quality(snap.Node(name))]++
@@ -69,7 +63,7 @@ func (s Source) Qualities() map[string]int {
 
 func quality(n *ledger.Node) string {
 	if n == nil {
-		return none
+		return document.None
 	}
 	return n.Quality.String()
 }

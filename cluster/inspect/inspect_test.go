@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -28,7 +29,7 @@ device acme.com/gpu gpu-0 numa 8
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func pod(name string) ledger.PodID {
+func podID(name string) ledger.PodID {
 	return ledger.PodID{UID: "uid-" + name, Namespace: "default", Name: name}
 }
 
@@ -50,7 +51,7 @@ func world(t *testing.T) Source {
 	book.Report("a", ledger.Layout{Machine: m,
 		Rules: place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA, PreferClosest: true},
 			CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0)}, Memory: place.MemoryRules{Static: true}},
-		Entries: []ledger.Entry{{Pod: pod("old"), Holdings: []place.Holding{held}}}})
+		Entries: []ledger.Entry{{Pod: podID("old"), Holdings: []place.Holding{held}}}})
 	now := noon
 	clock := func() time.Time { return now }
 	s := Source{Book: book, Decisions: NewDecisions(clock), Now: func() time.Time { return noon.Add(90 * time.Second) },
@@ -60,15 +61,15 @@ func world(t *testing.T) Source {
 		},
 		Reported: func(node string) time.Time { return map[string]time.Time{"a": noon.Add(time.Minute)}[node] }}
 
-	refused := s.Decisions.Begin(pod("new"))
+	refused := s.Decisions.Begin(podID("new"))
 	refused.Refused("a", []place.Reason{{Code: place.OneNUMA, Container: "main", Resource: "cpu", Want: 12, Have: 8}}, nil)
 	refused.Refused("unknown", nil, status("node has no layout"))
 	now = noon.Add(time.Minute)
-	d := s.Decisions.Begin(pod("new"))
+	d := s.Decisions.Begin(podID("new"))
 	d.Fits("a")
 	d.Cost("a", 42)
 	d.Refused("unknown", nil, status("node has no layout"))
-	v, ok := book.Reserve("a", pod("new"), cpus(6), place.Demand{})
+	v, ok := book.Reserve("a", podID("new"), cpus(6), place.Demand{})
 	if !ok || !v.Fits() {
 		t.Fatalf("%+v, %v", v, ok)
 	}
@@ -142,31 +143,31 @@ func TestOutcomesAreSeenWithTheDecision(t *testing.T) {
 	for _, c := range []struct {
 		result ledger.Result
 		err    place.Error
-		stage  Stage
+		stage  document.Stage
 		why    string
 	}{
 		{ledger.Confirmed, "", "confirmed", ""},
 		{ledger.Wrong, "", "wrong", ""},
 		{ledger.Rejected, place.SMTAlignmentError, "rejected", "node a: SMTAlignmentError"},
 	} {
-		s.Decisions.Outcome(ledger.Outcome{Node: "a", Pod: pod("new"), Result: c.result, Predicted: predicted, Seen: predicted, Error: c.err})
+		s.Decisions.Outcome(ledger.Outcome{Node: "a", Pod: podID("new"), Result: c.result, Predicted: predicted, Seen: predicted, Error: c.err})
 		p, err := s.pod("default", "new")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a := p.Decisions[0]; a.Stage != c.stage || a.Why != c.why || len(a.Seen) != 1 || a.Seen[0].CPUs != predicted[0].CPUs.String() {
+		if a := p.Decisions[0]; a.Stage != c.stage || a.Why != c.why || len(a.Seen) != 1 || string(a.Seen[0].CPUs) != predicted[0].CPUs.String() {
 			t.Errorf("%s: %+v", c.result, a)
 		}
-		if p.Decisions[1].Stage != Judged {
+		if p.Decisions[1].Stage != document.Judged {
 			t.Errorf("%s: the attempt before is %s", c.result, p.Decisions[1].Stage)
 		}
 	}
-	s.Decisions.Outcome(ledger.Outcome{Pod: pod("another scheduler's")})
+	s.Decisions.Outcome(ledger.Outcome{Pod: podID("another scheduler's")})
 }
 
 func TestStages(t *testing.T) {
-	d := NewDecisions(time.Now).Begin(pod("p"))
-	stage := func(want Stage) {
+	d := NewDecisions(time.Now).Begin(podID("p"))
+	stage := func(want document.Stage) {
 		t.Helper()
 		if d.stage != want {
 			t.Errorf("stage %s, want %s", d.stage, want)
@@ -174,18 +175,18 @@ func TestStages(t *testing.T) {
 	}
 	d.Release()
 	d.Bound()
-	stage(Judged)
+	stage(document.Judged)
 	d.Reserve("a", nil)
-	stage(Reserved)
+	stage(document.Reserved)
 	d.Turn(nil)
-	stage(Turned)
+	stage(document.Turned)
 	d.Bound()
-	stage(Bound)
+	stage(document.Bound)
 	d.Release() // too late
-	stage(Bound)
+	stage(document.Bound)
 	d.Reserve("b", nil)
 	d.Release()
-	stage(Released)
+	stage(document.Released)
 }
 
 func TestQualities(t *testing.T) {
@@ -205,7 +206,7 @@ func TestOldestPrediction(t *testing.T) {
 	if got := w.Oldest(s); got != 30*time.Second {
 		t.Errorf("oldest prediction is %s old, want 30s", got)
 	}
-	s.Book.Assume("a", pod("foreign"), cpus(1))
+	s.Book.Assume("a", podID("foreign"), cpus(1))
 	later := noon.Add(2 * time.Minute)
 	s.Now = func() time.Time { return later }
 	if got := w.Oldest(s); got != time.Minute {
@@ -229,7 +230,7 @@ func TestOldestPrediction(t *testing.T) {
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	all := NewDecisions(time.Now)
 	for i := range MaxDecisions + 10 {
-		all.Begin(pod(fmt.Sprint(i)))
+		all.Begin(podID(fmt.Sprint(i)))
 	}
 	list := all.newest()
 	if len(list) != MaxDecisions || list[0].pod.Name != fmt.Sprint(MaxDecisions+9) || list[MaxDecisions-1].pod.Name != "10" {
@@ -237,7 +238,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	}
 	s := Source{Book: ledger.New(), Decisions: all, Now: time.Now}
 	for range 2 * maxShown {
-		all.Begin(pod("p"))
+		all.Begin(podID("p"))
 	}
 	if p, err := s.pod("default", "p"); err != nil || len(p.Decisions) != maxShown {
 		t.Errorf("%+v, %v", p, err)
@@ -248,7 +249,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 func TestNodesAnswerAtOnce(t *testing.T) {
 	for _, nodes := range []int{MaxNodes - 1, MaxNodes, MaxNodes + 1, 10 * MaxNodes} {
 		all := NewDecisions(time.Now)
-		d := all.Begin(pod("p"))
+		d := all.Begin(podID("p"))
 		s := Source{Book: ledger.New(), Decisions: all, Now: time.Now}
 		var group sync.WaitGroup
 		for g := range 8 {
@@ -281,7 +282,7 @@ func TestNodesAnswerAtOnce(t *testing.T) {
 				t.Errorf("%+v", n)
 			}
 		}
-		if !slices.IsSortedFunc(a.Nodes, func(a, b Answer) int { return strings.Compare(a.Node, b.Node) }) {
+		if !slices.IsSortedFunc(a.Nodes, func(a, b document.Verdict) int { return strings.Compare(a.Node, b.Node) }) {
 			t.Error("nodes are not in order")
 		}
 	}
@@ -291,7 +292,7 @@ func TestNodesAnswerAtOnce(t *testing.T) {
 // does not fit once.
 func TestTheRefusalOfANodeCounts(t *testing.T) {
 	all := NewDecisions(time.Now)
-	d := all.Begin(pod("p"))
+	d := all.Begin(podID("p"))
 	d.Fits("a")
 	d.Refused("a", []place.Reason{{Code: place.Short}}, nil)
 	p, err := Source{Book: ledger.New(), Decisions: all, Now: time.Now}.pod("default", "p")
@@ -302,7 +303,7 @@ func TestTheRefusalOfANodeCounts(t *testing.T) {
 
 func TestNothingIsRememberedOfNothing(t *testing.T) {
 	var all *Decisions
-	d := all.Begin(pod("p"))
+	d := all.Begin(podID("p"))
 	d.Fits("a")
 	d.Cost("a", 1)
 	d.Refused("a", nil, status("x"))
@@ -320,9 +321,9 @@ func TestNothingIsRememberedOfNothing(t *testing.T) {
 // What keeps pods off a node for a while is said with the node.
 func TestANodeInTrouble(t *testing.T) {
 	s := world(t)
-	s.Book.Assume("a", pod("refused"), cpus(1))
+	s.Book.Assume("a", podID("refused"), cpus(1))
 	s.Book.Refuse("uid-refused", place.TopologyAffinityError)
-	s.Book.Recover("a", pod("lost"), cpus(2))
+	s.Book.Recover("a", podID("lost"), cpus(2))
 	s.Book.Admitted("uid-lost")
 	s.Book.Overdue("uid-lost")
 	body := get(t, s, "nodes/a?format=text").Body.String()

@@ -3,219 +3,64 @@ package inspect
 import (
 	"fmt"
 	"io"
-	"slices"
+	"strings"
 	"text/tabwriter"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Nodes is the ledger at a glance, in order of name.
-type Nodes []Summary
+// nodes is the ledger at a glance, in order of name.
+type nodes []document.Node
 
-// Summary is one node at a glance.
-type Summary struct {
-	Name string `json:"name"`
-	// Quality of what is known: exact (who holds which CPU), coarse (how much of each numa is held) or
-	// none.
-	Quality string `json:"quality"`
-	// Problem says why what the node published was refused.
-	Problem string `json:"problem,omitempty"`
-	// AgeSeconds is how long ago the node's report last changed.
-	AgeSeconds *float64 `json:"ageSeconds,omitempty"`
-	NUMAs      int      `json:"numas"`
-	CPUs       int      `json:"cpus"`
-	FreeCPUs   int      `json:"freeCPUs"`
-	// Observed counts pods whose holdings the node reported, Predicted those on their way to it.
-	Observed  int `json:"observed"`
-	Predicted int `json:"predicted"`
-	// States counts the states in which the node may be: more than one where others bind pods to it, or where
-	// pods keep something from their init containers that a coarse node does not show.
-	States int `json:"states"`
-	// Unsettled: there may be more states, and no pod that holds anything fits before a report. Silent: a
-	// report is overdue. Refused says why pods were refused that should have fitted; their shapes are kept
-	// away until a report. Crowded: see ledger.Node.
-	Unsettled bool     `json:"unsettled,omitempty"`
-	Crowded   bool     `json:"crowded,omitempty"`
-	Silent    bool     `json:"silent,omitempty"`
-	Refused   []string `json:"refused,omitempty"`
-}
-
-// Node is all that the ledger knows of a node.
-type Node struct {
-	Summary
-	Machine  *Machine `json:"machine,omitempty"`
-	Rules    *Rules   `json:"rules,omitempty"`
-	Holdings []Holder `json:"holdings,omitempty"`
-}
-
-// Machine is the hardware, with what is free of it.
-type Machine struct {
-	NUMAs   []NUMA     `json:"numas"`
-	Devices []Resource `json:"devices,omitempty"`
-}
-
-// NUMA is one numa.
-type NUMA struct {
-	ID        int    `json:"id"`
-	CPUs      string `json:"cpus"`
-	FreeCPUs  string `json:"freeCPUs"`
-	Memory    []Kind `json:"memory,omitempty"`
-	Distances []int  `json:"distances,omitempty"`
-}
-
-// Kind is one kind of memory on a numa, in bytes.
-type Kind struct {
-	Kind        string `json:"kind"`
-	Allocatable int64  `json:"allocatable"`
-	Free        int64  `json:"free"`
-}
-
-// Resource counts the devices of one resource.
-type Resource struct {
-	Name    string `json:"name"`
-	Devices int    `json:"devices"`
-	Free    int    `json:"free"`
-}
-
-// Rules are the kubelet's, by its own names where they are not the defaults.
-type Rules struct {
-	TopologyManagerPolicy string   `json:"topologyManagerPolicy"`
-	TopologyManagerScope  string   `json:"topologyManagerScope"`
-	CPUManagerPolicy      string   `json:"cpuManagerPolicy"`
-	MemoryManagerPolicy   string   `json:"memoryManagerPolicy"`
-	ReservedCPUs          string   `json:"reservedCPUs,omitempty"`
-	Options               []string `json:"options,omitempty"`
-}
-
-// Holder is a pod that holds something, in the order in which the node admitted it.
-type Holder struct {
-	Namespace  string      `json:"namespace"`
-	Name       string      `json:"name"`
-	UID        string      `json:"uid"`
-	Source     string      `json:"source"`
-	Containers []Container `json:"containers"`
-	// InFlightSeconds is how long ago what it will hold was reserved, where it is predicted and this
-	// scheduler remembers it.
-	InFlightSeconds *float64 `json:"inFlightSeconds,omitempty"`
-}
-
-func (s Source) nodes() Nodes {
+func (s Source) nodes() nodes {
 	snap := s.Book.Snapshot()
-	out := Nodes{}
+	out := nodes{}
 	for _, name := range s.names(snap) {
-		out = append(out, s.summary(name, snap.Node(name)))
+		out = append(out, s.reported(document.SummaryOf(name, snap.Node(name))))
 	}
 	return out
 }
 
-func (s Source) summary(name string, n *ledger.Node) Summary {
-	out := Summary{Name: name, Quality: quality(n), Problem: s.problem(name), AgeSeconds: s.age(name)}
-	if n == nil {
-		return out
-	}
-	out.NUMAs, out.CPUs, out.FreeCPUs = len(n.Machine.NUMAs()), n.Machine.CPUs().Len(), n.Usage.FreeCPUs().Len()
-	out.States, out.Unsettled, out.Crowded, out.Silent = 1+len(n.Others), n.Unsettled, n.Crowded, n.Silent
-	for _, why := range n.Refused {
-		out.Refused = append(out.Refused, string(why))
-	}
-	slices.Sort(out.Refused)
-	for _, e := range n.Entries {
-		if e.Source == ledger.Predicted {
-			out.Predicted++
-		} else {
-			out.Observed++
-		}
-	}
-	return out
+// reported adds what is known of the node's reports.
+func (s Source) reported(n document.Node) document.Node {
+	n.Problem, n.AgeSeconds = s.problem(n.Name), s.age(n.Name)
+	return n
 }
 
-func (s Source) node(name string) (*Node, error) {
+// node is a document of a node with the rules in the form that is rendered.
+type node struct {
+	document.Node
+	rules place.Rules
+}
+
+func (s Source) node(name string) (*node, error) {
 	n := s.Book.Snapshot().Node(name)
-	out := &Node{Summary: s.summary(name, n)}
+	out := &node{Node: s.reported(document.NodeOf(name, n))}
 	if n == nil {
 		if out.Problem == "" {
 			return nil, fmt.Errorf("nothing is known of node %s: it has no layout", quoted(name))
 		}
 		return out, nil
 	}
-	out.Machine, out.Rules = machine(n), rules(n.Rules)
+	out.rules = n.Rules
 	since := s.Decisions.Reserved()
-	for _, e := range n.Entries {
-		h := Holder{Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: e.Pod.UID, Source: source(e.Source),
-			Containers: containers(n.Machine, e.Holdings)}
+	for i, e := range n.Entries {
 		if at, ok := since[e.Pod.UID]; ok && e.Source == ledger.Predicted {
 			age := s.Now().Sub(at).Seconds()
-			h.InFlightSeconds = &age
+			out.Holdings[i].InFlightSeconds = &age
 		}
-		out.Holdings = append(out.Holdings, h)
 	}
 	return out, nil
 }
 
-func source(s ledger.Source) string {
-	switch s {
-	case ledger.Observed:
-		return "observed"
-	case ledger.Counted:
-		return "counted"
-	}
-	return "predicted"
-}
-
-func machine(n *ledger.Node) *Machine {
-	out := &Machine{}
-	free := n.Usage.FreeCPUs()
-	for i, numa := range n.Machine.NUMAs() {
-		v := NUMA{ID: int(numa.ID), CPUs: numa.CPUs.String(), FreeCPUs: numa.CPUs.And(free).String(), Distances: numa.Distances}
-		for _, kind := range n.Machine.Kinds() {
-			if numa.Capacity(kind) > 0 {
-				v.Memory = append(v.Memory, Kind{kind, n.Usage.Allocatable(i, kind), n.Usage.FreeMemory(i, kind)})
-			}
-		}
-		out.NUMAs = append(out.NUMAs, v)
-	}
-	for _, r := range n.Machine.Resources() {
-		out.Devices = append(out.Devices, Resource{r.Name, len(r.Devices), len(n.Usage.FreeDevices(r.Name))})
-	}
-	return out
-}
-
-func rules(r place.Rules) *Rules {
-	out := &Rules{TopologyManagerPolicy: r.Topology.Policy.String(), TopologyManagerScope: r.Topology.Scope.String(),
-		CPUManagerPolicy: "none", MemoryManagerPolicy: "None", ReservedCPUs: r.CPU.Reserved.String()}
-	if r.CPU.Static {
-		out.CPUManagerPolicy = "static"
-	}
-	if r.Memory.Static {
-		out.MemoryManagerPolicy = "Static"
-	}
-	for _, o := range []struct {
-		name string
-		on   bool
-	}{
-		{"prefer-closest-numa-nodes", r.Topology.PreferClosest},
-		{fmt.Sprintf("max-allowable-numa-nodes=%d", r.Topology.MaxNUMAs), r.Topology.MaxNUMAs > 0},
-		{"full-pcpus-only", r.CPU.FullPCPUsOnly},
-		{"distribute-cpus-across-numa", r.CPU.DistributeAcrossNUMA},
-		{"align-by-socket", r.CPU.AlignBySocket},
-		{"distribute-cpus-across-cores", r.CPU.DistributeAcrossCores},
-		{"strict-cpu-reservation", r.CPU.StrictReservation},
-		{"prefer-align-cpus-by-uncorecache", r.CPU.PreferAlignByUncoreCaches},
-	} {
-		if o.on {
-			out.Options = append(out.Options, o.name)
-		}
-	}
-	return out
-}
-
-func (ns Nodes) text(w io.Writer) {
+func (ns nodes) text(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tQUALITY\tNUMAS\tFREE CPUS\tOBSERVED\tPREDICTED\tAGE\tPROBLEM")
+	fmt.Fprintln(t, "NODE\tQUALITY\tNUMA NODES\tFREE CPUS\tOBSERVED\tPREDICTED\tAGE\tPROBLEM")
 	for _, n := range ns {
-		printf(t, "%s\t%s\t%d\t%d/%d\t%d\t%d\t%s\t%s\n", n.Name, n.Quality, n.NUMAs, n.FreeCPUs, n.CPUs,
-			n.Observed, n.Predicted, seconds(n.AgeSeconds), dash(n.Problem))
+		printf(t, "%s\t%s\t%d\t%d/%d\t%d\t%d\t%s\t%s\n", n.Name, n.Quality, n.Summary.NUMAs, n.Summary.FreeCPUs,
+			n.Summary.CPUs, n.Summary.Observed, n.Summary.Predicted, seconds(n.AgeSeconds), dash(n.Problem))
 	}
 	_ = t.Flush()
 }
@@ -227,7 +72,7 @@ func seconds(age *float64) string {
 	return fmt.Sprintf("%.0fs", *age)
 }
 
-func (n *Node) text(w io.Writer) {
+func (n *node) text(w io.Writer) {
 	printf(w, "node %s: data %s", n.Name, n.Quality)
 	if n.AgeSeconds != nil {
 		printf(w, ", last report %s ago", seconds(n.AgeSeconds))
@@ -239,26 +84,51 @@ func (n *Node) text(w io.Writer) {
 	if n.Machine == nil {
 		return
 	}
-	r := n.Rules
-	printf(w, "rules: topology %s (%s), cpu %s, memory %s\n", r.TopologyManagerPolicy, r.TopologyManagerScope,
-		r.CPUManagerPolicy, r.MemoryManagerPolicy)
-	if r.ReservedCPUs != "" {
-		printf(w, "reserved: cpus %s\n", r.ReservedCPUs)
+	n.hardware(w)
+	n.state(w)
+	for _, h := range n.Holdings {
+		who := h.Namespace + "/" + h.Name
+		if h.UID == "" {
+			who = "unknown pods"
+		}
+		age := ""
+		if h.InFlightSeconds != nil {
+			age = ", reserved " + seconds(h.InFlightSeconds) + " ago"
+		}
+		printf(w, "%s (%s%s)\n", who, h.Source, age)
+		hold(w, " ", h.Containers)
 	}
-	for _, o := range r.Options {
-		printf(w, "option: %s\n", o)
+}
+
+// hardware writes the rules and what is free by NUMA node.
+func (n *node) hardware(w io.Writer) {
+	printf(w, "rules: %s\n", strings.Join(document.RuleItems(n.rules), ", "))
+	if n.Rules.ReservedCPUs != "" {
+		printf(w, "reserved: cpus %s\n", n.Rules.ReservedCPUs)
 	}
-	for _, numa := range n.Machine.NUMAs {
-		printf(w, "numa %d: cpus %s, free %s\n", numa.ID, dash(numa.CPUs), dash(numa.FreeCPUs))
+	for _, numa := range n.NUMAs {
+		printf(w, "NUMA node %d: cpus %s, free %s\n", numa.ID, dash(string(numa.CPUs)), dash(string(numa.FreeCPUs)))
 		for _, k := range numa.Memory {
 			printf(w, "  %s, %s free\n", place.Quantity(k.Kind, k.Allocatable), place.Quantity(k.Kind, k.Free))
 		}
 	}
-	for _, d := range n.Machine.Devices {
-		printf(w, "%s: %d free of %d\n", d.Name, d.Free, d.Devices)
+	free := map[string]int{}
+	for _, d := range n.FreeDevices {
+		free[d.Resource] = len(d.IDs)
 	}
+	for _, r := range n.Machine.Devices {
+		all := 0
+		for _, g := range r.Groups {
+			all += len(g.IDs)
+		}
+		printf(w, "%s: %d free of %d\n", r.Resource, free[r.Resource], all)
+	}
+}
+
+// state writes what keeps pods off the node.
+func (n *node) state(w io.Writer) {
 	if n.Unsettled {
-		fmt.Fprintln(w, "unsettled: what pods on their way got is not known; takes nobody who holds anything until it reports")
+		fmt.Fprintln(w, "unsettled: what assumed pods got is not known; no pod that holds anything fits before the node reports")
 	}
 	if n.Crowded {
 		fmt.Fprintln(w, "crowded: what pods keep from init containers counts wherever it may be; takes pods of one container, one by one")
@@ -267,22 +137,10 @@ func (n *Node) text(w io.Writer) {
 		fmt.Fprintln(w, "silent: a report is overdue")
 	}
 	for _, why := range n.Refused {
-		printf(w, "refused a pod that should have fitted (%s): pods like it are kept away until it reports\n", why)
+		printf(w, "refused a pod that should have fitted (%s): pods like it wait until the node reports\n", why)
 	}
 	if n.States > 1 {
-		printf(w, "one of %d states in which the node may be:\n", n.States)
-	}
-	for _, h := range n.Holdings {
-		who := h.Namespace + "/" + h.Name
-		if h.UID == "" {
-			who = "of unknown pods"
-		}
-		age := ""
-		if h.InFlightSeconds != nil {
-			age = ", reserved " + seconds(h.InFlightSeconds) + " ago"
-		}
-		printf(w, "%s (%s%s)\n", who, h.Source, age)
-		hold(w, " ", h.Containers)
+		printf(w, "one of %d possible states of the node:\n", n.States)
 	}
 }
 

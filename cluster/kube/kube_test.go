@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -221,11 +222,11 @@ func TestHoldingsNameNUMANodesByTheirIDs(t *testing.T) {
 	}
 	held := []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](1), Memory: []place.Block{
 		{Kind: "memory", NUMAs: 0b010, Bytes: 1 << 20}, {Kind: "hugepages-2Mi", NUMAs: 0b101, Bytes: 2 << 20}}}}
-	if got, want := Holdings(m, held), "c: cpus 1 1Mi memory numas 8 2Mi hugepages-2Mi numas 0,9"; got != want {
+	if got, want := document.Text(m, held), "c: cpus 1, 1Mi memory on NUMA node 8, 2Mi hugepages-2Mi on NUMA nodes 0,9"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	out := ledger.Outcome{Pod: ledger.PodID{Namespace: "default", Name: "p"}, Node: "n", Result: ledger.Wrong, Predicted: held[:1], Seen: nil}
-	if got := Describe(m, out); !strings.Contains(got, "numas 8 ") || strings.Contains(got, "numas 10") {
+	if got := Describe(m, out); !strings.Contains(got, "NUMA node 8,") || strings.Contains(got, "NUMA node 10") {
 		t.Errorf("outcome is told as %s", got)
 	}
 }

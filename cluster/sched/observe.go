@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -86,7 +87,7 @@ func (p *Plugin) reserved(s *state, node string, v place.Verdict, status *fwk.St
 		p.metrics.made()
 	}
 	if s.log.on(logDecision) {
-		s.log.info(logDecision, "Reserved", "node", node, "holdings", kube.Holdings(s.machine(node), v.Holdings))
+		s.log.info(logDecision, "Reserved", "node", node, "holdings", document.Text(s.machine(node), v.Holdings))
 	}
 	return status
 }
@@ -100,7 +101,7 @@ func (s *state) turned(node string, v place.Verdict, status *fwk.Status) *fwk.St
 	}
 	s.decision.Turn(v.Holdings)
 	if s.log.on(logData) {
-		s.log.info(logData, "Turn has come", "node", node, "holdings", kube.Holdings(s.machine(node), v.Holdings))
+		s.log.info(logData, "Turn has come", "node", node, "holdings", document.Text(s.machine(node), v.Holdings))
 	}
 	return status
 }

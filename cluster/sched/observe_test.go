@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -40,14 +41,14 @@ func remembering(t testing.TB, args string) (*Plugin, inspect.Source) {
 }
 
 // decisions asks as a person would.
-func decisions(t *testing.T, s inspect.Source, pod *v1.Pod) []inspect.Attempt {
+func decisions(t *testing.T, s inspect.Source, pod *v1.Pod) []document.Decision {
 	t.Helper()
 	w := httptest.NewRecorder()
 	inspect.Handler(s).ServeHTTP(w, httptest.NewRequest(http.MethodGet, inspect.Prefix+"pods/"+pod.Namespace+"/"+pod.Name, nil))
 	if w.Code == http.StatusNotFound {
 		return nil
 	}
-	var out inspect.Pod
+	var out document.PodDecisions
 	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
 		t.Fatalf("%v in %s", err, w.Body)
 	}
@@ -67,11 +68,11 @@ func TestDecisionsAreRemembered(t *testing.T) {
 		t.Fatal(status)
 	}
 	a := decisions(t, source, pod)[0]
-	if a.Stage != inspect.Judged || len(a.Nodes) != 3 {
+	if a.Stage != document.Judged || len(a.Nodes) != 3 {
 		t.Fatalf("%+v", a)
 	}
 	full, n, none := a.Nodes[0], a.Nodes[1], a.Nodes[2]
-	if full.Fits || len(full.Reasons) != 1 || full.Reasons[0].Code != place.OneNUMA || full.Reasons[0].Have != 6 {
+	if full.Fits || len(full.Reasons) != 1 || full.Reasons[0].Code != string(place.OneNUMA) || full.Reasons[0].Have != 6 {
 		t.Errorf("node full: %+v", full)
 	}
 	if !n.Fits || n.Cost == nil || *n.Cost <= 0 {
@@ -85,20 +86,20 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	if now := counted(t, p.metrics.predicted); now != made+1 {
 		t.Errorf("%v predictions are counted, want %v", now, made+1)
 	}
-	stage := func(want inspect.Stage) {
+	stage := func(want document.Stage) {
 		t.Helper()
 		if a := decisions(t, source, pod)[0]; a.Stage != want || a.Node != "n" || a.Predicted[0].CPUs != "0-11" {
 			t.Errorf("%+v, want %s", a, want)
 		}
 	}
-	stage(inspect.Reserved)
+	stage(document.Reserved)
 	fits(t, p.PreBind(t.Context(), cs, pod, "n"))
-	stage(inspect.Turned)
+	stage(document.Turned)
 	p.PostBind(t.Context(), cs, pod, "n")
-	stage(inspect.Bound)
+	stage(document.Bound)
 	p.feed.Pod(bind(pod, "n"))
 	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 3, p.book.Snapshot().Node("n").Entries...))
-	stage(inspect.Confirmed)
+	stage(document.Confirmed)
 }
 
 func TestDecisionsThatFail(t *testing.T) {
@@ -113,15 +114,15 @@ func TestDecisionsThatFail(t *testing.T) {
 	a, b := cycle(t, p, first), cycle(t, p, second)
 	fits(t, p.Reserve(t.Context(), a, first, "n"))
 	_ = p.Reserve(t.Context(), b, second, "n")
-	if d := decisions(t, source, second)[0]; d.Stage != inspect.Judged || !strings.Contains(d.Why, "node n: cannot align") {
+	if d := decisions(t, source, second)[0]; d.Stage != document.Judged || !strings.Contains(d.Why, "node n: cannot align") {
 		t.Errorf("a reservation that is refused: %+v", d)
 	}
 	p.Unreserve(t.Context(), a, first, "n")
-	if d := decisions(t, source, first)[0]; d.Stage != inspect.Released {
+	if d := decisions(t, source, first)[0]; d.Stage != document.Released {
 		t.Errorf("a pod that is not bound: %+v", d)
 	}
 	_ = cycle(t, p, first)
-	if d := decisions(t, source, first); len(d) != 2 || d[0].Stage != inspect.Judged {
+	if d := decisions(t, source, first); len(d) != 2 || d[0].Stage != document.Judged {
 		t.Errorf("a pod that is tried again: %+v", d)
 	}
 	plain := podOf("plain", "cpu=1")

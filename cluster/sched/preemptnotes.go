@@ -20,14 +20,14 @@ import (
 type plan struct {
 	node    string
 	pod     string // the preemptor, "namespace/name"
-	aim     string // the numas that it will use: "numa 0"
+	aim     string // the NUMA nodes that it will use: "NUMA node 0"
 	victims []victim
 }
 
 // victim is a pod of a plan.
 type victim struct {
 	uid        types.UID
-	name, held string // "namespace/name"; what it holds of the numas: "8 cpu on numa 0"
+	name, held string // "namespace/name"; what it holds: "8 cpu on NUMA node 0"
 }
 
 // maxNamed bounds the victims that an event names.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -37,5 +38,5 @@ func (r *rejections) came(o ledger.Outcome) {
 	pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: o.Pod.Namespace, Name: o.Pod.Name, UID: types.UID(o.Pod.UID)}
 	r.recorder.Eventf(pod, nil, v1.EventTypeWarning, "PlacementRefused", "Scheduling",
 		"node %s refused the pod (%s) though it was predicted to fit (%s); pods like it are kept off the node until it has reported again",
-		o.Node, o.Error, kube.Holdings(r.machine(o.Node), o.Predicted))
+		o.Node, o.Error, document.Text(r.machine(o.Node), o.Predicted))
 }

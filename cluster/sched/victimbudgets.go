@@ -2,18 +2,13 @@ package sched
 
 import (
 	"cmp"
-	"fmt"
-	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/api/document"
 )
 
 // budgets are the disruption budgets of a cluster, as kube-scheduler counts them: a budget is of the pods of
@@ -59,69 +54,15 @@ func (t *trial) plan(pods []*v1.Pod) plan {
 	for _, p := range pods {
 		uids = append(uids, string(p.UID))
 		e, _ := t.node.Entry(string(p.UID))
-		held := cmp.Or(holds(t.node.Machine, e.Holdings), "nothing of its numas")
+		held := cmp.Or(document.Amounts(t.node.Machine, e.Holdings), "nothing of its NUMA nodes")
 		if t.node.Unplaced(string(p.UID)) {
 			held = "a part of what is held there"
 		}
 		out.victims = append(out.victims, victim{p.UID, p.Namespace + "/" + p.Name, held})
 	}
-	out.aim = numas(t.node.Machine, t.node.Without(uids...).Place(t.state.pod, t.state.demand).NUMAs(t.node.Machine))
+	m := t.node.Machine
+	if on := t.node.Without(uids...).Place(t.state.pod, t.state.demand).NUMAs(m); on != 0 {
+		out.aim = document.NUMANodes(document.NUMAs(m, on))
+	}
 	return out
-}
-
-// numas names numas by their ids: "numa 0", "numas 0,8"; "" for none.
-func numas(m *topo.Machine, mask topo.Mask) string {
-	var ids []string
-	for _, i := range mask.Positions() {
-		ids = append(ids, fmt.Sprint(m.NUMAs()[i].ID))
-	}
-	switch len(ids) {
-	case 0:
-		return ""
-	case 1:
-		return "numa " + ids[0]
-	}
-	return "numas " + strings.Join(ids, ",")
-}
-
-// holds says how much some holdings are, and where: "8 cpu, 4Gi memory on numa 0"; "" for nothing.
-func holds(m *topo.Machine, hs []place.Holding) string {
-	var cpus idset.Set[idset.CPU]
-	devices := map[[2]string]bool{} // an init container leaves its own to later ones
-	var names []string
-	var on topo.Mask
-	sum := map[string]int64{}
-	add := func(name string, n int64) {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-		sum[name] += n
-	}
-	for _, h := range hs {
-		on |= h.NUMAs(m)
-		cpus = cpus.Union(h.CPUs)
-		for _, b := range h.Memory {
-			add(b.Kind, b.Bytes)
-		}
-		for _, d := range h.Devices {
-			for _, id := range d.IDs {
-				if key := [2]string{d.Resource, id}; !devices[key] {
-					devices[key] = true
-					add(d.Resource, 1)
-				}
-			}
-		}
-	}
-	var parts []string
-	if !cpus.Empty() {
-		parts = append(parts, place.Quantity("cpu", int64(cpus.Len())))
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		parts = append(parts, place.Quantity(name, sum[name]))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return strings.Join(parts, ", ") + " on " + numas(m, on)
 }

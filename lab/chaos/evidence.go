@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 )
 
@@ -56,7 +57,7 @@ func (r *run) decided(l life) time.Time {
 	w := httptest.NewRecorder()
 	path := inspect.Prefix + "pods/" + l.pod.Namespace + "/" + l.pod.Name
 	inspect.Handler(r.source()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
-	var p inspect.Pod
+	var p document.PodDecisions
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
 		return time.Time{} // nothing is remembered
 	}

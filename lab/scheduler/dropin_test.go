@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/sched"
 	"github.com/tenon-numa/tenon/lab"
@@ -163,17 +164,17 @@ func (p *program) inspected(ctx context.Context, t *testing.T) {
 			t.Errorf("%s with a wrong token: %d", path, code)
 		}
 	}
-	var node inspect.Node
+	var node document.Node
 	if err := json.Unmarshal([]byte(p.get(ctx, t, at, inspect.Prefix+"nodes/halves")), &node); err != nil {
 		t.Error(err)
 	}
-	if node.Quality != "exact" || node.FreeCPUs != 20 || len(node.Holdings) != 2 || node.Rules.TopologyManagerPolicy != "single-numa-node" {
+	if node.Quality != "exact" || node.Summary.FreeCPUs != 20 || len(node.Holdings) != 2 || node.Rules.TopologyManagerPolicy != "single-numa-node" {
 		t.Errorf("node halves: %+v", node)
 	}
-	var pod inspect.Pod
+	var pod document.PodDecisions
 	err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
 		err := json.Unmarshal([]byte(p.get(ctx, t, at, inspect.Prefix+"pods/default/quiet")), &pod)
-		return err == nil && pod.Decisions[0].Stage == inspect.Confirmed, err
+		return err == nil && pod.Decisions[0].Stage == document.Confirmed, err
 	})
 	if err != nil || pod.Decisions[0].Node != "halves" || pod.Decisions[0].Seen[0].CPUs == "" {
 		t.Errorf("pod quiet: %v, %+v", err, pod)

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
@@ -45,8 +46,8 @@ func TestLayoutsAndPodsAgree(t *testing.T) {
 			t.Fatalf("node %s is %+v in the ledger", want.Name, got)
 		}
 		for i, e := range got.Entries {
-			if e.Source != ledger.Observed || kube.Holdings(nil, e.Holdings) != kube.Holdings(nil, want.Entries[i].Holdings) {
-				t.Errorf("node %s: pod %s has %s, want %s", want.Name, e.Pod, kube.Holdings(nil, e.Holdings), kube.Holdings(nil, want.Entries[i].Holdings))
+			if e.Source != ledger.Observed || document.Text(nil, e.Holdings) != document.Text(nil, want.Entries[i].Holdings) {
+				t.Errorf("node %s: pod %s has %s, want %s", want.Name, e.Pod, document.Text(nil, e.Holdings), document.Text(nil, want.Entries[i].Holdings))
 			}
 		}
 	}

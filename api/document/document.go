@@ -1,0 +1,193 @@
+// Package document is what Tenon prints about nodes and pods for programs and people: the answers of the
+// scheduler's inspection endpoint, and the output of kubectl tenon with -o json and -o yaml. It also renders
+// holdings as text, so that the CLI, the drawings, events and logs use the same words.
+//
+// Invariant: what a NodeLayout stores has the types and the keys of NodeLayout here, too. Keys are stable: fields
+// may be added, and none is renamed or given another meaning. CPUs and NUMA nodes are ids in the Linux list format,
+// and memory is in bytes. Ids of CPUs and devices of coarse nodes are made up: they count, and mean nothing else.
+//
+// The package refuses to decide: it renders values that its callers computed, and Tenon reads no document back.
+package document
+
+import (
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Pod names a pod.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+}
+
+// PodOf returns the name of a pod.
+func PodOf(id ledger.PodID) Pod { return Pod{id.Namespace, id.Name, id.UID} }
+
+// Holder is a pod that holds something: NodeLayout's PodHoldings, and where they come from.
+type Holder struct {
+	Pod
+	// Source is observed, predicted or, on coarse nodes, counted.
+	Source     string          `json:"source"`
+	NUMAs      v1alpha1.IDList `json:"numas,omitempty"`
+	Containers []Container     `json:"containers"`
+	// InFlightSeconds is how long ago the prediction was reserved; nil where it is not a prediction, or where the
+	// scheduler does not remember its reservation.
+	InFlightSeconds *float64 `json:"inFlightSeconds,omitempty"`
+}
+
+// Container is what one container holds: NodeLayout's ContainerHolding, with the NUMA nodes of the whole.
+type Container struct {
+	// Name is empty for what the pod holds as a whole (pod-level resources).
+	Name string `json:"name,omitempty"`
+	// Kind is init or sidecar; empty for app.
+	Kind    string                 `json:"kind,omitempty"`
+	NUMAs   v1alpha1.IDList        `json:"numas,omitempty"`
+	CPUs    v1alpha1.IDList        `json:"cpus,omitempty"`
+	Memory  []v1alpha1.MemoryBlock `json:"memory,omitempty"`
+	Devices []Devices              `json:"devices,omitempty"`
+}
+
+// Devices are the devices of one resource: NodeLayout's HeldDevices, with their NUMA nodes.
+type Devices struct {
+	v1alpha1.HeldDevices
+	NUMAs v1alpha1.IDList `json:"numas,omitempty"`
+	// AnyOf is set where the kubelet may as well take other, equal devices.
+	AnyOf bool `json:"anyOf,omitempty"`
+}
+
+// HolderOf returns what a pod holds on a machine.
+func HolderOf(m *topo.Machine, e ledger.Entry) Holder {
+	source := [...]string{ledger.Predicted: "predicted", ledger.Observed: "observed", ledger.Counted: "counted"}[e.Source]
+	return Holder{Pod: PodOf(e.Pod), Source: source, NUMAs: Spread(m, e.Holdings), Containers: Containers(m, e.Holdings)}
+}
+
+// Containers returns holdings in their order. Where the machine is nil, NUMA nodes are positions instead of ids.
+func Containers(m *topo.Machine, hs []place.Holding) []Container {
+	return Each(hs, func(h place.Holding) Container {
+		c := Container{Name: h.Container, NUMAs: Spread(m, []place.Holding{h}), CPUs: v1alpha1.IDList(h.CPUs.String())}
+		if h.Kind != place.App {
+			c.Kind = KindName(h.Kind)
+		}
+		for _, b := range h.Memory {
+			c.Memory = append(c.Memory, v1alpha1.MemoryBlock{Kind: b.Kind, NUMAs: NUMAs(m, b.NUMAs), Bytes: b.Bytes})
+		}
+		for _, d := range h.Devices {
+			held := v1alpha1.HeldDevices{Resource: d.Resource, IDs: append([]string{}, d.IDs...)}
+			c.Devices = append(c.Devices, Devices{HeldDevices: held, NUMAs: NUMAs(m, d.NUMAs), AnyOf: d.Free})
+		}
+		return c
+	})
+}
+
+// Spread returns the NUMA nodes that holdings are on; none where the machine is nil.
+func Spread(m *topo.Machine, hs []place.Holding) v1alpha1.IDList {
+	if m == nil {
+		return ""
+	}
+	return NUMAs(m, place.Verdict{Holdings: hs}.NUMAs(m))
+}
+
+// NUMAs returns the ids of NUMA nodes. It returns positions where the machine is nil or has no such positions.
+func NUMAs(m *topo.Machine, on topo.Mask) v1alpha1.IDList {
+	if m == nil || on&^m.All() != 0 {
+		return v1alpha1.IDList(idset.Of(on.Positions()...).String())
+	}
+	return v1alpha1.IDList(idset.Of(m.IDs(on)...).String())
+}
+
+// Verdict is what one node would do with a pod, or what a scheduler remembers of that.
+type Verdict struct {
+	Node string `json:"node"`
+	// Quality says how the node is known: exact or coarse; empty in a decision of a scheduler.
+	Quality string `json:"quality,omitempty"`
+	Fits    bool   `json:"fits"`
+	// Cost is what a scheduler computed for a node that fits; the lowest is best.
+	Cost *int64 `json:"cost,omitempty"`
+	// Error is the error that the kubelet would give.
+	Error string `json:"error,omitempty"`
+	// Why stands for reasons where there are none: nothing is known of the node.
+	Why        string          `json:"why,omitempty"`
+	NUMAs      v1alpha1.IDList `json:"numas,omitempty"`
+	Containers []Container     `json:"containers,omitempty"`
+	Reasons    []Reason        `json:"reasons"`
+	// Inexact lists why the kubelet may do something else.
+	Inexact []v1alpha1.Inexact `json:"inexact,omitempty"`
+}
+
+// VerdictOf returns the verdict of place for a node.
+func VerdictOf(n *ledger.Node, v place.Verdict) Verdict {
+	return Verdict{Node: n.Name, Quality: n.Quality.String(), Fits: v.Fits(), Error: string(v.Error),
+		NUMAs: Spread(n.Machine, v.Holdings), Containers: Containers(n.Machine, v.Holdings),
+		Reasons: Each(v.Reasons, ReasonOf), Inexact: inexact(n)}
+}
+
+// Reason is one thing that a node lacks. Code is stable; Text is for people.
+type Reason struct {
+	Code string `json:"code"`
+	// Container is empty for the pod as a whole, Resource for several resources together.
+	Container string `json:"container,omitempty"`
+	Resource  string `json:"resource,omitempty"`
+	Want      int64  `json:"want"`
+	Have      int64  `json:"have"`
+	Width     int    `json:"width,omitempty"`
+	// With is the other resource where two do not go together; see place.Reason.
+	With string `json:"with,omitempty"`
+	Text string `json:"text"`
+}
+
+// ReasonOf returns a reason of place.
+func ReasonOf(r place.Reason) Reason {
+	return Reason{string(r.Code), r.Container, r.Resource, r.Want, r.Have, r.Width, r.With, r.Text()}
+}
+
+// Request is what one container asks for.
+type Request struct {
+	Name     string   `json:"name"`
+	Kind     string   `json:"kind"` // app, init or sidecar
+	MilliCPU int64    `json:"milliCPU"`
+	Memory   []Amount `json:"memory"`
+	Devices  []Count  `json:"devices"`
+}
+
+// Amount is memory of one kind.
+type Amount struct {
+	Kind  string `json:"kind"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Count is a number of devices of one resource.
+type Count struct {
+	Resource string `json:"resource"`
+	Count    int64  `json:"count"`
+}
+
+// RequestOf returns what a container asks for.
+func RequestOf(c place.Container) Request {
+	return Request{Name: c.Name, Kind: KindName(c.Kind), MilliCPU: c.MilliCPU,
+		Memory:  Each(c.Memory, func(a place.Amount) Amount { return Amount{a.Kind, a.Bytes} }),
+		Devices: Each(c.Devices, func(n place.Count) Count { return Count{n.Resource, n.N} }),
+	}
+}
+
+// KindName returns app, init or sidecar.
+func KindName(k place.Kind) string {
+	return [...]string{place.App: "app", place.Init: "init", place.Sidecar: "sidecar"}[k]
+}
+
+// QoSName returns the QoS class of a pod as Kubernetes names it.
+func QoSName(c place.QoS) string {
+	return [...]string{place.BestEffortQoS: "BestEffort", place.Burstable: "Burstable", place.Guaranteed: "Guaranteed"}[c]
+}
+
+// Each converts a slice. The result is never nil, so that JSON has [] and not null.
+func Each[A, B any](in []A, f func(A) B) []B {
+	out := make([]B, 0, len(in))
+	for _, a := range in {
+		out = append(out, f(a))
+	}
+	return out
+}

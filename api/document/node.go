@@ -1,0 +1,192 @@
+package document
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// None is the quality of a node of which nothing is known; the others are those of the ledger.
+const None = "none"
+
+// Node is what is known of a node: the sections machine, rules and holdings of its NodeLayout, and what follows
+// from them. The sections are missing where nothing is known of the node, and in lists of nodes at a glance.
+type Node struct {
+	Name string `json:"name"`
+	// Quality is exact (the holder of each CPU is known), coarse (amounts per NUMA node are known) or none.
+	Quality string `json:"quality"`
+	// From is NodeLayout, NodeResourceTopology or file.
+	From string `json:"from,omitempty"`
+	// Problem says why what the node published was refused.
+	Problem string `json:"problem,omitempty"`
+	// AgeSeconds is how long ago the node's report last changed.
+	AgeSeconds *float64 `json:"ageSeconds,omitempty"`
+	Summary    Summary  `json:"summary"`
+
+	// States counts the possible states of the node; holdings and what is free are those of one of them.
+	States int `json:"states"`
+	// Unsettled: there may be more states, and no pod that holds anything fits before the node reports.
+	Unsettled bool `json:"unsettled,omitempty"`
+	// Crowded: see ledger.Node.
+	Crowded bool `json:"crowded,omitempty"`
+	// Silent: a report of the node is overdue.
+	Silent bool `json:"silent,omitempty"`
+	// Refused says why the node refused pods that should have fitted. Pods like them wait for a report.
+	Refused []string `json:"refused,omitempty"`
+	// Warnings are what is unusual about the hardware or the report.
+	Warnings []string `json:"warnings,omitempty"`
+	// Inexact says why a prediction may differ from what the kubelet does, RestartHazards what goes wrong if the
+	// kubelet is restarted now.
+	Inexact        []v1alpha1.Inexact `json:"inexact,omitempty"`
+	RestartHazards []Hazard           `json:"restartHazards,omitempty"`
+
+	Machine *v1alpha1.Machine `json:"machine,omitempty"`
+	Rules   *v1alpha1.Rules   `json:"rules,omitempty"`
+	// FreeCPUs and FreeDevices are what a Guaranteed pod may get. NUMAs are the same by NUMA node.
+	FreeCPUs    v1alpha1.IDList        `json:"freeCPUs,omitempty"`
+	FreeDevices []v1alpha1.HeldDevices `json:"freeDevices,omitempty"`
+	NUMAs       []NUMA                 `json:"numas,omitempty"`
+	// Holdings are in the order in which the node admitted the pods.
+	Holdings []Holder `json:"holdings,omitempty"`
+}
+
+// Summary is a node in numbers: NodeLayout's summary, and what is free.
+type Summary struct {
+	v1alpha1.Summary
+	FreeCPUs int `json:"freeCPUs"`
+	// Observed counts the pods whose holdings the node reported, Predicted those that were assumed since.
+	Observed  int `json:"observed"`
+	Predicted int `json:"predicted"`
+}
+
+// NUMA is one NUMA node: what it has, and what is free of that.
+type NUMA struct {
+	ID           int32           `json:"id"`
+	CPUs         v1alpha1.IDList `json:"cpus"`
+	CPUCount     int             `json:"cpuCount"`
+	FreeCPUs     v1alpha1.IDList `json:"freeCPUs"`
+	FreeCPUCount int             `json:"freeCPUCount"`
+	Memory       []Memory        `json:"memory"`
+}
+
+// Memory is memory of one kind on one NUMA node. Allocatable is what the kubelet does not keep for the system, and
+// Free what a Guaranteed pod may get.
+type Memory struct {
+	Kind        string `json:"kind"`
+	Capacity    int64  `json:"capacity"`
+	Allocatable int64  `json:"allocatable"`
+	Free        int64  `json:"free"`
+}
+
+// Hazard is what goes wrong when the kubelet of a node restarts.
+type Hazard struct {
+	Code string `json:"code"`
+	// Stops: the kubelet does not start again; otherwise it starts and ends pods.
+	Stops bool   `json:"stops"`
+	Sure  bool   `json:"sure"`
+	Text  string `json:"text"`
+}
+
+// Problem is a node that cannot be judged or drawn, and why.
+type Problem struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason"`
+}
+
+// SummaryOf returns a node at a glance. A nil node is one of which nothing is known.
+func SummaryOf(name string, n *ledger.Node) Node {
+	out := Node{Name: name, Quality: None}
+	if n == nil || n.Machine == nil {
+		return out
+	}
+	out.Quality, out.From = n.Quality.String(), v1alpha1.Kind
+	if n.Quality == ledger.Coarse {
+		out.From = "NodeResourceTopology"
+	}
+	out.Summary.NUMAs, out.Summary.CPUs = int32(len(n.Machine.NUMAs())), int32(n.Machine.CPUs().Len())
+	out.Summary.Pods, out.Summary.FreeCPUs = int32(len(n.Entries)), n.Usage.FreeCPUs().Len()
+	for _, e := range n.Entries {
+		if e.Source == ledger.Predicted {
+			out.Summary.Predicted++
+		} else {
+			out.Summary.Observed++
+		}
+	}
+	out.States, out.Unsettled, out.Crowded, out.Silent = 1+len(n.Others), n.Unsettled, n.Crowded, n.Silent
+	for _, why := range n.Refused {
+		out.Refused = append(out.Refused, string(why))
+	}
+	slices.Sort(out.Refused)
+	return out
+}
+
+// NodeOf returns all that is known of a node. A nil node is one of which nothing is known.
+func NodeOf(name string, n *ledger.Node) Node {
+	out := SummaryOf(name, n)
+	if out.Quality == None {
+		return out
+	}
+	layout := v1alpha1.FromCore(name, n.Machine, n.Rules, nil, nil)
+	out.Machine, out.Rules = &layout.Machine, &layout.Rules
+	out.FreeCPUs = v1alpha1.IDList(n.Usage.FreeCPUs().String())
+	out.Inexact, out.RestartHazards = inexact(n), hazards(n)
+	for i := range n.Machine.NUMAs() {
+		out.NUMAs = append(out.NUMAs, numaOf(n.Usage, i))
+	}
+	for _, r := range n.Machine.Resources() {
+		var free []string
+		for _, d := range n.Usage.FreeDevices(r.Name) {
+			free = append(free, d.ID)
+		}
+		if len(free) > 0 {
+			out.FreeDevices = append(out.FreeDevices, v1alpha1.HeldDevices{Resource: r.Name, IDs: free})
+		}
+	}
+	for _, e := range n.Entries {
+		out.Holdings = append(out.Holdings, HolderOf(n.Machine, e))
+	}
+	return out
+}
+
+func numaOf(u *place.Usage, i int) NUMA {
+	n := u.Machine.NUMAs()[i]
+	free := n.CPUs.And(u.FreeCPUs())
+	out := NUMA{ID: int32(n.ID), CPUs: v1alpha1.IDList(n.CPUs.String()), CPUCount: n.CPUs.Len(),
+		FreeCPUs: v1alpha1.IDList(free.String()), FreeCPUCount: free.Len(), Memory: []Memory{}}
+	for _, kind := range u.Machine.Kinds() {
+		if all := n.Capacity(kind); all > 0 {
+			out.Memory = append(out.Memory, Memory{kind, all, u.Allocatable(i, kind), u.FreeMemory(i, kind)})
+		}
+	}
+	return out
+}
+
+func inexact(n *ledger.Node) (out []v1alpha1.Inexact) {
+	for _, r := range n.Inexact {
+		out = append(out, v1alpha1.Inexact{Code: string(r.Code), Message: r.Message})
+	}
+	return out
+}
+
+// Hazards returns the hazards of a restart of the node's kubelet. A coarse node reports nothing about them.
+func Hazards(n *ledger.Node) []place.Hazard {
+	if n.Quality == ledger.Coarse || n.Usage == nil {
+		return nil
+	}
+	return place.RestartHazards(n.Usage)
+}
+
+func hazards(n *ledger.Node) (out []Hazard) {
+	for _, h := range Hazards(n) {
+		out = append(out, Hazard{string(h.Code), h.Stops, h.Sure, h.Text()})
+	}
+	return out
+}
+
+// ByName orders problems by node and reason.
+func ByName(a, b Problem) int {
+	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Reason, b.Reason))
+}
