@@ -212,7 +212,7 @@ func (s *stage) full(name string) (low, mid *v1.Pod) {
 func TestTheLowestOnTheNUMAThatMattersGoes(t *testing.T) {
 	s := newStage(t)
 	s.full("n")
-	s.want(ranked(cpus("p", 8), 9), "n", "low-n", "preemption: evicts default/low-n (16 cpu on numa 0) from node n, to be aligned on numa 0")
+	s.want(ranked(cpus("p", 8), 9), "n", "low-n", "preemption: evicts default/low-n (16 cpu on NUMA node 0) from node n, to be aligned on NUMA node 0")
 	s.want(ranked(cpus("p", 8), 3), "n", "low-n", "")
 	s.want(ranked(cpus("p", 8), 1), "", "", "no pods of lower priority to evict")
 	s.want(ranked(cpus("p", 17), 9), "", "", "not helpful")
@@ -240,7 +240,7 @@ func TestMemoryGroupsOfHigherPriorities(t *testing.T) {
 	s.node("n", two, place.Restricted, group, holding(other, "0-7"))
 	s.runs("n", 9, wide)
 	s.runs("n", 1, other)
-	s.want(ranked(cpus("p", 16), 5), "", "", "serve another numa group")
+	s.want(ranked(cpus("p", 16), 5), "", "", "serve another group of NUMA nodes")
 }
 
 func TestWhatIsNotKnownEvictsNobody(t *testing.T) {
