@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -81,25 +84,56 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
+	return r.view(layouts.Items, nodes.Items, pods.Items, coarse, time.Now()), nil
+}
+
+// view computes the view of what was read at a time.
+func (r *Reader) view(layouts []v1alpha1.NodeLayout, nodes []v1.Node, pods []v1.Pod, coarse []*v1alpha2.NodeResourceTopology, at time.Time) *View {
 	book := ledger.New()
 	feed := NewFeed(book, nil, nil)
-	for i := range layouts.Items {
-		feed.Layout(&layouts.Items[i])
+	for i := range layouts {
+		feed.Layout(&layouts[i])
 	}
-	for i := range pods.Items {
-		feed.Pod(&pods.Items[i])
+	for i := range pods {
+		feed.Pod(&pods[i])
 	}
 	for _, o := range coarse {
 		feed.Topology(o)
 	}
 	feed.Begin()
+	for i := range layouts {
+		refusals(book, &layouts[i], pods, at)
+	}
 	snap := book.Snapshot()
 	r.notes = notes(feed, snap)
-	out := &View{Problems: problems(feed, snap, nodes.Items), Nodes: nodes.Items, Pods: pods.Items}
+	out := &View{Problems: problems(feed, snap, nodes), Nodes: nodes, Pods: pods}
 	for _, name := range snap.Names() {
 		out.States = append(out.States, snap.Node(name))
 	}
-	return out, nil
+	return out
+}
+
+// RefusedFor is how long pods of a shape that a node has refused are kept away from it at most. A report of the node
+// ends that sooner, but a node on which nothing changes reports nothing.
+const RefusedFor = 5 * time.Minute
+
+// refusals brings into a book which shapes a node has refused since it reported. A scheduler that ran all the time
+// keeps these away, too.
+func refusals(book *ledger.Book, l *v1alpha1.NodeLayout, pods []v1.Pod, at time.Time) {
+	for i := range pods {
+		pod := &pods[i]
+		why, refused := Rejection(pod)
+		if !refused || pod.Spec.NodeName != l.Name || compare(pod.ResourceVersion, l.ResourceVersion) <= 0 {
+			continue
+		}
+		// The kubelet's status manager sets the start time of a refused pod when it writes the refusal.
+		if start := pod.Status.StartTime; start == nil || at.Sub(start.Time) > RefusedFor {
+			continue
+		}
+		if spec, err := Pod(pod); err == nil {
+			book.RefusedBefore(l.Name, spec, why)
+		}
+	}
 }
 
 func problems(feed *Feed, snap *ledger.Snapshot, nodes []v1.Node) (out []Problem) {

@@ -215,7 +215,7 @@ func (b *Book) reserve(a *account, id PodID, p *place.Pod, d place.Demand) (v pl
 		return v, true, false
 	}
 	f := newFlight(id, p)
-	f.options = choices{of: [][]place.Holding{v.Holdings}}
+	f.demand, f.options = d, choices{of: [][]place.Holding{v.Holdings}}
 	return v, true, !b.board(a, f)
 }
 
@@ -342,8 +342,8 @@ func (b *Book) Admitted(uid string) (news bool) {
 }
 
 // Turn says whether a reserved pod may be bound now. If not, wait is closed when that may have changed.
-// If so, the prediction was made once more on what is known now; a pod that no longer fits loses its
-// booking and gets the refusal. A pod that is not booked is an error.
+// If so, the prediction was made once more on what is known now; a pod that no longer fits, or gets what its demand
+// does not allow, loses its booking and gets the refusal. A pod that is not booked is an error.
 func (b *Book) Turn(uid string) (v place.Verdict, wait <-chan struct{}, err error) {
 	a := b.carrier(uid)
 	defer b.close(a)
@@ -367,7 +367,11 @@ func (b *Book) Turn(uid string) (v place.Verdict, wait <-chan struct{}, err erro
 		a.sort()
 		b.renew(a)
 	}
-	return place.Verdict{Holdings: f.holdings()}, nil, nil
+	v = b.snap.Load().Node(a.name).granted(uid, f.pod, place.Verdict{Holdings: f.holdings()}, f.demand)
+	if !v.Fits() {
+		b.decline(a, uid)
+	}
+	return v, nil, nil
 }
 
 // Ahead returns the pods on their way to the pod's node that go before it, in that order.

@@ -1,10 +1,6 @@
 package ledger
 
-import (
-	"slices"
-
-	"github.com/tenon-numa/tenon/core/place"
-)
+import "slices"
 
 // Doubtful says why it is not known what the node holds, in a few words, or "": a report of it is overdue, or
 // the next one will tell in which of several states it is. A coarse node may be in several states for good.
@@ -18,17 +14,4 @@ func (n *Node) Doubtful() string {
 		return "node has not reported what assumed pods got"
 	}
 	return ""
-}
-
-// Might reports whether the pod fits in at least one of the states in which the node may be.
-func (n *Node) Might(p *place.Pod, d place.Demand) bool {
-	if n.alone(p, d).Fits() {
-		return true
-	}
-	for _, o := range n.Others {
-		if o.alone(p, d).Fits() {
-			return true
-		}
-	}
-	return false
 }

@@ -25,6 +25,11 @@ func (b *Book) Decline(uid string) {
 		return
 	}
 	defer b.close(a)
+	b.decline(a, uid)
+}
+
+// decline is Decline on the account of the pod's node.
+func (b *Book) decline(a *account, uid string) {
 	if a.flight(uid) == nil {
 		b.cancel(a, uid)
 		return
@@ -144,14 +149,30 @@ func (b *Book) Refuse(uid string, why place.Error) (o Outcome, ok bool) {
 	o = Outcome{Node: a.name, Pod: f.id, Result: Rejected, Predicted: f.holdings(), Error: why, Foreign: f.foreign}
 	ok = len(f.options.of) > 0 && a.layout != nil
 	if ok {
-		next := map[string]place.Error{f.shape: why}
-		if len(a.refused) < maxRefused {
-			maps.Copy(next, a.refused)
-		}
-		a.refused = next
+		a.keepAway(f.shape, why)
 	}
 	b.cancel(a, uid)
 	return o, ok
+}
+
+// RefusedBefore keeps pods of p's shape away from a node until it reports again: the node refused p before this book
+// was begun, and has not reported since. A node without a layout is left alone.
+func (b *Book) RefusedBefore(node string, p *place.Pod, why place.Error) {
+	a := b.open(node)
+	if a != nil && a.layout != nil {
+		a.keepAway(p.Shape(), why)
+		b.renew(a)
+	}
+	b.close(a)
+}
+
+// keepAway adds a shape to those that the node has refused.
+func (a *account) keepAway(shape string, why place.Error) {
+	next := map[string]place.Error{shape: why}
+	if len(a.refused) < maxRefused {
+		maps.Copy(next, a.refused)
+	}
+	a.refused = next
 }
 
 // Pardon lets shapes that a node has refused try again, though the node has not reported.

@@ -10,6 +10,8 @@ import (
 type flight struct {
 	id  PodID
 	pod *place.Pod
+	// demand is what Reserve was asked for, the zero Demand for a pod that somebody else bound.
+	demand place.Demand
 	// shape is pod.Shape().
 	shape string
 	// foreign: somebody else bound it, or this book did before it was lost.

@@ -37,7 +37,6 @@ type asked struct {
 	used uint64 // when it was last asked for; Index.mu guards it
 
 	pod    *place.Pod
-	shape  string
 	demand place.Demand
 	cost   int // see costOf
 
@@ -108,7 +107,7 @@ func (a *asked) giveBack(q *place.Question) {
 func (x *Index) Fits(n *Node, key string, p *place.Pod, d place.Demand) (fits bool) {
 	a := x.asked(kind{key, d}, p)
 	q := a.borrow()
-	fits = a.on(n, q)
+	fits = a.on(n, q, false)
 	a.giveBack(q)
 	return fits
 }
@@ -117,7 +116,7 @@ func (x *Index) asked(k kind, p *place.Pod) *asked {
 	if a := x.find(k); a != nil {
 		return a
 	}
-	fresh := &asked{question: place.NewQuestion(p), pod: p, shape: p.Shape(), demand: k.demand, cost: costOf(p)}
+	fresh := &asked{question: place.NewQuestion(p), pod: p, demand: k.demand, cost: costOf(p)}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if a := x.kinds[k]; a != nil {
@@ -184,7 +183,7 @@ func (a *asked) update(s *Snapshot, out []uint64, since uint64, q *place.Questio
 		var word [1]uint64
 		q.FitsAll(usages[:], word[:])
 		for rest := word[0]; rest != 0; rest &= rest - 1 {
-			if k := bits.TrailingZeros64(rest); !a.elsewhere(c.nodes[k], q) {
+			if k := bits.TrailingZeros64(rest); !a.on(c.nodes[k], q, true) {
 				word[0] &^= 1 << k
 			}
 		}
@@ -192,24 +191,17 @@ func (a *asked) update(s *Snapshot, out []uint64, since uint64, q *place.Questio
 	}
 }
 
-// on is Node.Place without holdings and reasons.
-func (a *asked) on(n *Node, q *place.Question) bool { return q.Fits(n.Usage) && a.elsewhere(n, q) }
-
-// elsewhere is on for a node whose likeliest state admits the pod.
-func (a *asked) elsewhere(n *Node, q *place.Question) bool {
-	if a.demand != (place.Demand{}) || n.doubts(a.pod) {
-		return n.Place(a.pod, a.demand).Fits()
-	}
-	for _, o := range n.Others {
-		if !q.Fits(o.Usage) {
-			return false
+// on reports whether the pod fits on a node. inFirst says that its first state is known to have room for the pod.
+func (a *asked) on(n *Node, q *place.Question, inFirst bool) bool {
+	return n.fit(a.pod, func(state *Node) bool {
+		switch {
+		case a.demand != (place.Demand{}):
+			return state.placeHere(a.pod, a.demand).Fits()
+		case inFirst && state == n:
+			return true
 		}
-	}
-	if len(n.Refused) == 0 {
-		return true
-	}
-	_, refused := n.Refused[a.shape]
-	return !refused
+		return q.Fits(state.Usage)
+	}, nil) == accepted
 }
 
 // Set is some nodes of a snapshot. It never changes.

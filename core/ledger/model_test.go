@@ -32,6 +32,8 @@ const (
 // model is one state of the whole.
 type model struct {
 	book *Book
+	// answered are the states of the node for which checkAnswers was called.
+	answered map[string]bool
 	pods []modelPod
 	// log is what was written to the API server of pods, seen how much of it the scheduler has seen: a
 	// watch tells in the order in which it was written.
@@ -404,6 +406,7 @@ func (m *model) restart() {
 // check holds in every state: nothing is held twice, and where nothing foreign interferes, one of the
 // states that the book thinks possible has what the node has given to the pods that the book knows.
 func (m *model) check(t *testing.T) {
+	m.checkAnswers(t)
 	n := m.book.Snapshot().Node("n")
 	if n.Unsettled {
 		return
@@ -542,7 +545,7 @@ func TestEveryInterleavingBesideALie(t *testing.T) {
 // begin returns the first state of a model.
 func begin(t *testing.T, pods []modelPod, reports int) *model {
 	l := smallLayout(t)
-	m := &model{book: New(), pods: pods, empty: l, told: &l, reports: reports, restarts: 1,
+	m := &model{book: New(), answered: map[string]bool{}, pods: pods, empty: l, told: &l, reports: reports, restarts: 1,
 		node: &node{usage: place.NewUsage(l.Machine, l.Rules)}}
 	m.book.Report("n", l)
 	return m

@@ -157,7 +157,7 @@ func judge(pod PodView, n *ledger.Node) place.Verdict {
 	if lacks := pod.Lacks[n.Name]; len(lacks) > 0 {
 		return place.Verdict{Error: insufficient, Reasons: lacks}
 	}
-	return n.Judge(pod.Pod, place.Place(n.Usage, pod.Pod), pod.Demand)
+	return n.Place(pod.Pod, pod.Demand)
 }
 
 // refused reports whether a kubelet turned the pod away at its door: the next pod like it is then what

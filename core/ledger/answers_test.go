@@ -1,0 +1,42 @@
+package ledger
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// checkAnswers holds in every state: whoever asks whether a pod fits gets one answer.
+func (m *model) checkAnswers(t *testing.T) {
+	n := m.book.Snapshot().Node("n")
+	key := fmt.Sprint(n.Unsettled, n.Refused)
+	for _, state := range append([]*Node{n}, n.Others...) {
+		key += "/" + m.describe(state.Entries)
+	}
+	if m.answered[key] {
+		return
+	}
+	m.answered[key] = true
+	index := NewIndex(8)
+	for _, p := range candidates {
+		for _, d := range []place.Demand{{}, {Policy: place.SingleNUMA, Scope: place.PerPod}} {
+			v := n.Place(p, d)
+			key := p.Shape()
+			on := index.Fits(n, key, p, d)
+			in := index.Fitting(m.book.Snapshot(), key, p, d).Has("n")
+			if on != v.Fits() || in != v.Fits() || d == (place.Demand{}) && n.Fits(p) != v.Fits() {
+				m.fail(t, "a pod of %s fits: %t by Place, %t by Fits, %t and %t by the index", key, v.Fits(), n.Fits(p), on, in)
+			}
+			if !v.Fits() && len(v.Reasons) == 0 {
+				m.fail(t, "a pod of %s is refused without a reason", key)
+			}
+			if got, ok := m.clone().book.Reserve("n", PodID{UID: "asked"}, p, d); !ok || got.Fits() != v.Fits() {
+				m.fail(t, "a pod of %s fits: %t by Place, %t by Reserve", key, v.Fits(), got.Fits())
+			}
+		}
+	}
+}
+
+// candidates are the pods for which every state is asked.
+var candidates = []*place.Pod{pod(2, 1), pod(6, 1), {QoS: place.Burstable, Containers: []place.Container{{Name: "c", MilliCPU: 500}}}}

@@ -1,0 +1,116 @@
+package ledger
+
+import "github.com/tenon-numa/tenon/core/place"
+
+// This file is the one answer to "does this pod fit on this node". Filter, Reserve, the turn, the index, preemption,
+// explain and simulate all come here; nobody else looks at the states of a node.
+//
+// The rule: a pod fits if it fits in every state that the node may be in, if all of these states are known or the pod
+// holds nothing there, and if the node has not refused a pod of its shape since it last reported.
+
+// Place says what the node will do with a pod. A pod that fits gets the holdings of the first state, which is the
+// likeliest one. A refusal has at least one reason.
+func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
+	var first, last place.Verdict
+	answer := n.fit(p, func(state *Node) bool {
+		last = state.placeHere(p, d)
+		if state == n {
+			first = last
+		}
+		return last.Fits()
+	}, func() bool { return len(first.Holdings) > 0 })
+	switch answer {
+	case noRoomInOther:
+		last.Reasons = append(last.Reasons, place.Reason{Code: place.Unsettled})
+		return last
+	case stateUnknown:
+		return place.Verdict{Error: place.TopologyAffinityError, Reasons: []place.Reason{{Code: place.Unsettled}}}
+	case shapeRefused:
+		why := n.Refused[p.Shape()]
+		return place.Verdict{Error: why, Reasons: []place.Reason{{Code: place.Refused, Resource: string(why)}}}
+	}
+	return first
+}
+
+// Fits reports whether Place returns a verdict that fits, for a pod that has no demand of its own. It costs much less.
+func (n *Node) Fits(p *place.Pod) bool {
+	return n.fit(p, func(state *Node) bool { return place.Fits(state.Usage, p) }, nil) == accepted
+}
+
+// Might reports whether the pod fits in at least one of the states in which the node may be.
+func (n *Node) Might(p *place.Pod, d place.Demand) bool {
+	if n.placeHere(p, d).Fits() {
+		return true
+	}
+	for _, other := range n.Others {
+		if other.placeHere(p, d).Fits() {
+			return true
+		}
+	}
+	return false
+}
+
+// answer says whether a pod fits, or what is in the way.
+type answer int
+
+const (
+	accepted answer = iota
+	noRoom
+	noRoomInOther
+	stateUnknown
+	shapeRefused
+)
+
+// fit applies the rule. in reports whether the pod fits in one state; it is called for n first, then for n's other
+// states, until it returns false. holds reports whether the pod holds something in the first state; nil computes it.
+func (n *Node) fit(p *place.Pod, in func(state *Node) bool, holds func() bool) answer {
+	if !in(n) {
+		return noRoom
+	}
+	for _, other := range n.Others {
+		if !in(other) {
+			return noRoomInOther
+		}
+	}
+	if n.Unsettled || n.Crowded && len(p.Containers) > 1 {
+		if holds == nil && len(place.Place(n.Usage, p).Holdings) > 0 || holds != nil && holds() {
+			return stateUnknown
+		}
+	}
+	if len(n.Refused) > 0 {
+		if _, refused := n.Refused[p.Shape()]; refused {
+			return shapeRefused
+		}
+	}
+	return accepted
+}
+
+// placeHere is Place in this state alone.
+func (n *Node) placeHere(p *place.Pod, d place.Demand) place.Verdict {
+	return n.Judge(p, place.Place(n.Usage, p), d)
+}
+
+// Judge is [place.Judge] in this state. A coarse node reports amounts only, so a wrong prediction may go unnoticed:
+// there a demand is satisfied only where the kubelet would refuse the pod otherwise.
+func (n *Node) Judge(p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
+	v = place.Judge(n.Usage, p, v, d)
+	if n.Quality != Coarse || !v.Fits() || !d.Binds() || n.Rules.Enforces(p, d) {
+		return v
+	}
+	return place.Verdict{Error: place.TopologyAffinityError, Reasons: []place.Reason{d.Reason(place.Reason{Code: place.Counted})}}
+}
+
+// granted is the verdict for a pod that has its turn: what it holds in the first state, or the refusal where what it
+// holds in some state does not satisfy its demand.
+func (n *Node) granted(uid string, p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
+	for _, other := range n.Others {
+		e, there := other.Entry(uid)
+		if !there {
+			continue // it holds nothing in that state
+		}
+		if w := other.Judge(p, place.Verdict{Holdings: e.Holdings}, d); !w.Fits() {
+			return w
+		}
+	}
+	return n.Judge(p, v, d)
+}
