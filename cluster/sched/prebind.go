@@ -87,7 +87,7 @@ func (p *Plugin) reported(node string) (out []ledger.PodID) {
 // plain amounts may have changed since kube-scheduler looked at them if the pod had to wait.
 func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, waited bool) *fwk.Status {
 	why := ""
-	if v = p.judge(s, node, v); !v.Fits() {
+	if !v.Fits() {
 		why = p.refusal(s.pod, v).Message()
 	} else if waited {
 		why = p.amounts.short(pod, node, append(p.book.Ahead(string(pod.UID)), p.reported(node)...))

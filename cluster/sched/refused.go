@@ -16,7 +16,7 @@ import (
 
 // pardonAfter is how long a shape that a node has refused is kept away from it at most. A report of the
 // node ends that sooner; but a node on which nothing changes reports nothing.
-const pardonAfter = 5 * time.Minute
+const pardonAfter = kube.RefusedFor
 
 // rejections deals with pods that were predicted to fit and that their node has refused: it tells their
 // owners, and sees to it that their shape is not kept away for ever.

@@ -35,25 +35,6 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	return p.reserved(s, node, v, nil)
 }
 
-// judge applies the pod's own demand to a fresh verdict, and to what the pod gets in the other states in which the
-// node may be.
-func (p *Plugin) judge(s *state, node string, v place.Verdict) place.Verdict {
-	n := p.book.Snapshot().Node(node)
-	if n == nil {
-		return v
-	}
-	for _, o := range n.Others {
-		e, ok := o.Entry(s.uid)
-		if !ok {
-			continue // it holds nothing there
-		}
-		if w := o.Judge(s.pod, place.Verdict{Holdings: e.Holdings}, s.demand); !w.Fits() {
-			return w
-		}
-	}
-	return n.Judge(s.pod, v, s.demand)
-}
-
 // Unreserve ends the booking of a pod that is not bound.
 func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
 	if s, ok := read(cs); ok {

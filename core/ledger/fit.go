@@ -87,12 +87,12 @@ func (n *Node) fit(p *place.Pod, in func(state *Node) bool, holds func() bool) a
 
 // placeHere is Place in this state alone.
 func (n *Node) placeHere(p *place.Pod, d place.Demand) place.Verdict {
-	return n.Judge(p, place.Place(n.Usage, p), d)
+	return n.judge(p, place.Place(n.Usage, p), d)
 }
 
-// Judge is [place.Judge] in this state. A coarse node reports amounts only, so a wrong prediction may go unnoticed:
+// judge is [place.Judge] in this state. A coarse node reports amounts only, so a wrong prediction may go unnoticed:
 // there a demand is satisfied only where the kubelet would refuse the pod otherwise.
-func (n *Node) Judge(p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
+func (n *Node) judge(p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
 	v = place.Judge(n.Usage, p, v, d)
 	if n.Quality != Coarse || !v.Fits() || !d.Binds() || n.Rules.Enforces(p, d) {
 		return v
@@ -108,9 +108,9 @@ func (n *Node) granted(uid string, p *place.Pod, v place.Verdict, d place.Demand
 		if !there {
 			continue // it holds nothing in that state
 		}
-		if w := other.Judge(p, place.Verdict{Holdings: e.Holdings}, d); !w.Fits() {
+		if w := other.judge(p, place.Verdict{Holdings: e.Holdings}, d); !w.Fits() {
 			return w
 		}
 	}
-	return n.Judge(p, v, d)
+	return n.judge(p, v, d)
 }
