@@ -34,7 +34,7 @@ type model struct {
 	book *Book
 	// answered are the states of the node for which checkAnswers was called.
 	answered map[string]bool
-	pods []modelPod
+	pods     []modelPod
 	// log is what was written to the API server of pods, seen how much of it the scheduler has seen: a
 	// watch tells in the order in which it was written.
 	log   []event
