@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/tenon-numa/tenon/api/quantity"
+	"github.com/tenon-numa/tenon/api/pod/quantity"
 )
 
 // kinds are the objects that have pods.

@@ -1,0 +1,175 @@
+package pod
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// The annotations that state a pod's own demand; see docs/demand.md.
+const (
+	PolicyAnnotation = "tenon.sh/numa-policy"
+	ScopeAnnotation  = "tenon.sh/numa-scope"
+	// AlignAnnotation lists the resources to align; IgnoreAnnotation lists those that need not be aligned. With one of
+	// them and no policy, the policy is single-numa-node.
+	AlignAnnotation  = "tenon.sh/align"
+	IgnoreAnnotation = "tenon.sh/align-ignore"
+
+	volcanoPolicy   = "volcano.sh/numa-topology-policy"
+	koordinatorSpec = "scheduling.koordinator.sh/numa-topology-spec"
+)
+
+// Bounds on a list of resources.
+const (
+	maxNames     = 16
+	maxNamesText = 2048 // bytes
+)
+
+// Demand reads a pod's own demand from its annotations. Tenon's annotations take precedence over those of Volcano and
+// Koordinator. A pod without annotations demands nothing. An annotation that is empty or has an unknown value is an
+// error. So is a demand that no node can satisfy because the pod never gets CPUs, memory or devices of its own.
+func Demand(p *v1.Pod) (d place.Demand, err error) {
+	var set bool
+	if d.Policy, set, err = policy(p); err != nil {
+		return place.Demand{}, err
+	}
+	if value, ok := p.Annotations[ScopeAnnotation]; ok {
+		if d.Scope, ok = place.ParseScope(value); !ok {
+			return place.Demand{}, unknown(p, ScopeAnnotation, value, "one of container, pod")
+		}
+	}
+	about, err := aboutOf(p)
+	switch {
+	case err != nil:
+		return place.Demand{}, err
+	case about == "":
+	case !set:
+		d.Policy = place.SingleNUMA
+	case !d.Binds():
+		return place.Demand{}, fmt.Errorf("pod %s/%s: annotation %s: the pod's policy is %s, which demands nothing",
+			p.Namespace, p.Name, about, d.Policy)
+	}
+	if !d.Binds() {
+		return d, nil
+	}
+	spec, err := ToPlace(p)
+	if err != nil {
+		return place.Demand{}, err
+	}
+	own := spec.Own()
+	if own == "" {
+		return place.Demand{}, fmt.Errorf("pod %s/%s: demands %s, and no node can give it CPUs, memory or devices "+
+			"of its own: want a Guaranteed pod or one that asks for devices", p.Namespace, p.Name, d.Policy)
+	}
+	if about == "" {
+		return d, nil
+	}
+	list, err := names(p, about, own)
+	switch {
+	case err != nil:
+		return place.Demand{}, err
+	case about == AlignAnnotation:
+		d.Align = list
+	case list == own:
+		return place.Demand{}, unknown(p, about, p.Annotations[about],
+			"fewer resources than all that it can get of its own")
+	default:
+		d.Ignore = list
+	}
+	return d, nil
+}
+
+// aboutOf returns the annotation that lists resources, or "".
+func aboutOf(p *v1.Pod) (annotation string, err error) {
+	_, aligns := p.Annotations[AlignAnnotation]
+	_, ignores := p.Annotations[IgnoreAnnotation]
+	switch {
+	case aligns && ignores:
+		return "", fmt.Errorf("pod %s/%s: annotations %s and %s are both there: want one",
+			p.Namespace, p.Name, AlignAnnotation, IgnoreAnnotation)
+	case aligns:
+		return AlignAnnotation, nil
+	case ignores:
+		return IgnoreAnnotation, nil
+	}
+	return "", nil
+}
+
+// names reads a list of resources. Each must be in own.
+func names(p *v1.Pod, annotation string, own place.Names) (place.Names, error) {
+	value := p.Annotations[annotation]
+	list := strings.Split(value, ",")
+	if len(value) > maxNamesText || len(list) > maxNames {
+		return "", unknown(p, annotation, value, fmt.Sprintf("at most %d resources", maxNames))
+	}
+	for i, name := range list {
+		if !own.Has(name) {
+			return "", unknown(p, annotation, name, "resources that it can get of its own: "+shortened(own.String(), 400))
+		}
+		if slices.Contains(list[:i], name) {
+			return "", unknown(p, annotation, value, "every resource once")
+		}
+	}
+	return place.NamesOf(list...), nil
+}
+
+// policy reads the policy of the first annotation that the pod has; set is false where no annotation names a policy.
+func policy(p *v1.Pod) (policy place.Policy, set bool, err error) {
+	for _, name := range [...]string{PolicyAnnotation, volcanoPolicy} {
+		if value, ok := p.Annotations[name]; ok {
+			policy, known := place.ParsePolicy(value)
+			if !known {
+				return place.None, true, unknown(p, name, value, "one of none, best-effort, restricted, single-numa-node")
+			}
+			return policy, true, nil
+		}
+	}
+	if value, ok := p.Annotations[koordinatorSpec]; ok {
+		return koordinator(p, value)
+	}
+	return place.None, false, nil
+}
+
+// koordinator reads Koordinator's JSON object. A preference for an exclusive NUMA node demands nothing; a requirement
+// is an error, since Tenon cannot keep others away from a NUMA node.
+func koordinator(p *v1.Pod, value string) (policy place.Policy, set bool, err error) {
+	var spec *struct {
+		Policy    string `json:"numaTopologyPolicy"`
+		Exclusive string `json:"singleNUMANodeExclusive"`
+	}
+	if err := json.Unmarshal([]byte(value), &spec); err != nil || spec == nil {
+		return place.None, true, unknown(p, koordinatorSpec, value, "a JSON object with numaTopologyPolicy")
+	}
+	if spec.Exclusive != "" && spec.Exclusive != "Preferred" {
+		return place.None, true, unknown(p, koordinatorSpec+": singleNUMANodeExclusive", spec.Exclusive, "Preferred")
+	}
+	switch spec.Policy {
+	case "":
+		return place.None, false, nil
+	case "BestEffort":
+		return place.BestEffort, true, nil
+	case "Restricted":
+		return place.Restricted, true, nil
+	case "SingleNUMANode":
+		return place.SingleNUMA, true, nil
+	}
+	return place.None, true, unknown(p, koordinatorSpec+": numaTopologyPolicy", spec.Policy,
+		"one of BestEffort, Restricted, SingleNUMANode")
+}
+
+func unknown(p *v1.Pod, annotation, value, want string) error {
+	return fmt.Errorf("pod %s/%s: annotation %s: unknown value %q: want %s",
+		p.Namespace, p.Name, annotation, shortened(value, 60), want)
+}
+
+func shortened(s string, most int) string {
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}

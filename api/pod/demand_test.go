@@ -1,0 +1,163 @@
+package pod
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+func TestDemand(t *testing.T) {
+	type notes = map[string]string
+	for name, c := range map[string]struct {
+		notes notes
+		want  place.Demand
+	}{
+		"none":   {notes{"other.io/numa": "x"}, place.Demand{}},
+		"policy": {notes{PolicyAnnotation: "single-numa-node"}, place.Demand{Policy: place.SingleNUMA}},
+		"policy and scope": {notes{PolicyAnnotation: "restricted", ScopeAnnotation: "pod"},
+			place.Demand{Policy: place.Restricted, Scope: place.PerPod}},
+		"asks for nothing": {notes{PolicyAnnotation: "none"}, place.Demand{}},
+		"Volcano":          {notes{volcanoPolicy: "best-effort"}, place.Demand{Policy: place.BestEffort}},
+		"Volcano and a scope": {notes{volcanoPolicy: "restricted", ScopeAnnotation: "pod"},
+			place.Demand{Policy: place.Restricted, Scope: place.PerPod}},
+		"Koordinator": {notes{koordinatorSpec: `{"numaTopologyPolicy":"SingleNUMANode"}`},
+			place.Demand{Policy: place.SingleNUMA}},
+		"Koordinator, nothing": {notes{koordinatorSpec: `{}`}, place.Demand{}},
+		"Koordinator, a preference": {
+			notes{koordinatorSpec: `{"numaTopologyPolicy":"Restricted","singleNUMANodeExclusive":"Preferred"}`},
+			place.Demand{Policy: place.Restricted}},
+		"resources": {notes{AlignAnnotation: "cpu,acme.com/gpu", PolicyAnnotation: "restricted"},
+			place.Demand{Policy: place.Restricted, Align: "acme.com/gpu,cpu"}},
+		"resources alone": {notes{AlignAnnotation: "memory,cpu", ScopeAnnotation: "pod"},
+			place.Demand{Policy: place.SingleNUMA, Scope: place.PerPod, Align: "cpu,memory"}},
+		"all but resources": {notes{IgnoreAnnotation: "memory"},
+			place.Demand{Policy: place.SingleNUMA, Ignore: "memory"}},
+		"Volcano and resources": {notes{volcanoPolicy: "restricted", AlignAnnotation: "cpu"},
+			place.Demand{Policy: place.Restricted, Align: "cpu"}},
+		"Koordinator and resources": {
+			notes{koordinatorSpec: `{"singleNUMANodeExclusive":"Preferred"}`, AlignAnnotation: "cpu"},
+			place.Demand{Policy: place.SingleNUMA, Align: "cpu"}},
+		"own goes before aliases": {notes{PolicyAnnotation: "none", volcanoPolicy: "restricted", koordinatorSpec: "{"},
+			place.Demand{}},
+	} {
+		p := podOf("p", exact("c", "cpu=2 memory=1Ki acme.com/gpu=1"))
+		p.Annotations = c.notes
+		if got, err := Demand(p); err != nil || got != c.want {
+			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
+		}
+	}
+}
+
+// A demand that is not understood is never a silent default.
+func TestDemandsThatAreNotUnderstoodAreErrors(t *testing.T) {
+	for _, c := range []struct{ note, value, want string }{
+		{PolicyAnnotation, "",
+			`annotation tenon.sh/numa-policy: unknown value "": want one of none, best-effort, restricted, single-numa-node`},
+		{PolicyAnnotation, "Single-NUMA-Node", `unknown value "Single-NUMA-Node"`},
+		{PolicyAnnotation, " restricted", `unknown value " restricted"`},
+		{ScopeAnnotation, "", `annotation tenon.sh/numa-scope: unknown value "": want one of container, pod`},
+		{ScopeAnnotation, "node", `annotation tenon.sh/numa-scope: unknown value "node"`},
+		{volcanoPolicy, "", `annotation volcano.sh/numa-topology-policy: unknown value ""`},
+		{volcanoPolicy, "strict", `unknown value "strict"`},
+		{koordinatorSpec, "",
+			`annotation scheduling.koordinator.sh/numa-topology-spec: unknown value "": want a JSON object with numaTopologyPolicy`},
+		{koordinatorSpec, "null", `unknown value "null"`},
+		{koordinatorSpec, "[]", `unknown value "[]"`},
+		{koordinatorSpec, `{"numaTopologyPolicy":"single-numa-node"}`,
+			`numa-topology-spec: numaTopologyPolicy: unknown value "single-numa-node"`},
+		{koordinatorSpec, `{"singleNUMANodeExclusive":"Required"}`,
+			`singleNUMANodeExclusive: unknown value "Required"`},
+		{AlignAnnotation, "",
+			`annotation tenon.sh/align: unknown value "": want resources that it can get of its own: acme.com/gpu, cpu, memory`},
+		{AlignAnnotation, "cpu,acme.com/gpus", `unknown value "acme.com/gpus"`},
+		{AlignAnnotation, "cpu, memory", `unknown value " memory"`},
+		{AlignAnnotation, "cpu,cpu", `unknown value "cpu,cpu": want every resource once`},
+		{AlignAnnotation, "hugepages-2Mi", `unknown value "hugepages-2Mi"`},
+		{AlignAnnotation, strings.Repeat("cpu,", 16) + "cpu", `want at most 16 resources`},
+		{IgnoreAnnotation, "gpu", `annotation tenon.sh/align-ignore: unknown value "gpu"`},
+		{IgnoreAnnotation, "acme.com/gpu,cpu,memory", `want fewer resources than all that it can get of its own`},
+		{PolicyAnnotation, strings.Repeat("x", 1<<18), `unknown value "` + strings.Repeat("x", 60) + `..."`},
+	} {
+		p := podOf("p", exact("c", "cpu=2 memory=1Ki acme.com/gpu=1"))
+		p.Annotations = map[string]string{c.note: c.value}
+		got, err := Demand(p)
+		prefix := "pod default/p: annotation " + c.note
+		if err == nil || !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %s", err, c.want)
+		}
+		if got != (place.Demand{}) {
+			t.Errorf("%s=%.40q is an error and demands %v", c.note, c.value, got)
+		}
+	}
+}
+
+// What can never be shown to be satisfied is refused with the pod, not node by node.
+func TestDemandsThatNoNodeCanSatisfyAreErrors(t *testing.T) {
+	type notes = map[string]string
+	burstable := podOf("p", box("c", "cpu=2 memory=1Ki", ""))
+	devices := podOf("p", box("c", "cpu=2 acme.com/gpu=1", "acme.com/gpu=1"))
+	whole := podOf("p", exact("c", "cpu=2 memory=1Ki"))
+	for _, c := range []struct {
+		pod   *v1.Pod
+		notes notes
+		want  string
+	}{
+		{burstable, notes{PolicyAnnotation: "restricted"},
+			"demands restricted, and no node can give it CPUs, memory or devices of its own"},
+		{burstable, notes{volcanoPolicy: "single-numa-node"}, "demands single-numa-node, and no node"},
+		{burstable, notes{PolicyAnnotation: "best-effort"}, ""},
+		{devices, notes{PolicyAnnotation: "restricted"}, ""},
+		{devices, notes{AlignAnnotation: "acme.com/gpu"}, ""},
+		{devices, notes{AlignAnnotation: "cpu,acme.com/gpu"},
+			`unknown value "cpu": want resources that it can get of its own: acme.com/gpu`},
+		{whole, notes{AlignAnnotation: "cpu", IgnoreAnnotation: "memory"},
+			"annotations tenon.sh/align and tenon.sh/align-ignore are both there"},
+		{whole, notes{AlignAnnotation: "cpu", PolicyAnnotation: "none"},
+			"annotation tenon.sh/align: the pod's policy is none, which demands nothing"},
+		{whole, notes{IgnoreAnnotation: "cpu", koordinatorSpec: `{"numaTopologyPolicy":"BestEffort"}`},
+			"the pod's policy is best-effort"},
+	} {
+		c.pod.Annotations = c.notes
+		d, err := Demand(c.pod)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: demand %+v, error %v, want %q", c.notes, d, err, c.want)
+		}
+	}
+}
+
+func FuzzDemand(f *testing.F) {
+	for _, v := range []string{"", "none", "restricted", "pod", "{}",
+		`{"numaTopologyPolicy":"Restricted"}`, "null", "\xff", `{"a":`, "cpu,acme.com/gpu", "cpu,,"} {
+		f.Add(v, v, v, v, v)
+	}
+	f.Fuzz(func(t *testing.T, policy, scope, volcano, koordinator, align string) {
+		for _, notes := range []map[string]string{
+			{PolicyAnnotation: policy, ScopeAnnotation: scope},
+			{volcanoPolicy: volcano, ScopeAnnotation: scope},
+			{koordinatorSpec: koordinator},
+			{AlignAnnotation: align},
+			{IgnoreAnnotation: align, PolicyAnnotation: policy},
+		} {
+			p := podOf("p", exact("c", "cpu=2 memory=1Ki acme.com/gpu=1"))
+			p.Annotations = notes
+			d, err := Demand(p)
+			_, scoped := notes[ScopeAnnotation]
+			switch {
+			case err != nil && (len(err.Error()) > 1000 || !utf8.ValidString(err.Error())):
+				t.Errorf("error of %d bytes: %q", len(err.Error()), err)
+			case err != nil && d != place.Demand{}:
+				t.Errorf("%v is an error and demands %v", notes, d)
+			case err == nil && scoped && notes[ScopeAnnotation] != d.Scope.String():
+				t.Errorf("scope %q is read as %s", notes[ScopeAnnotation], d.Scope)
+			case err == nil && notes[PolicyAnnotation] != "" && notes[PolicyAnnotation] != d.Policy.String():
+				t.Errorf("policy %q is read as %s", notes[PolicyAnnotation], d.Policy)
+			case err == nil && d.Align+d.Ignore != "" && len(align) != len(d.Align+d.Ignore):
+				t.Errorf("resources %q are read as %+v", align, d)
+			}
+		}
+	})
+}

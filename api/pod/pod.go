@@ -1,0 +1,103 @@
+// Package pod turns a v1.Pod into what the core decides by: a place.Pod and a place.Demand.
+//
+// It is a module of its own that needs k8s.io/api and k8s.io/apimachinery and no other module of Kubernetes, so a
+// program with libraries of another release can import it. Invariant: a translation is total. A value that is not
+// understood, or that is beyond every machine, is an error that names the pod, the container and the value, never a
+// silent default. Pods are neither changed nor kept, and the cost of a translation is bounded whatever quantities say.
+// The package refuses to validate what the API server validates.
+package pod
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-numa/tenon/api/pod/quantity"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// ToPlace returns what the kubelet's managers read of a pod. The API server must have set the pod's defaults: a
+// container without requests gets its limits as requests there. The quality of service class is the status's where the
+// status has one, and is computed otherwise.
+func ToPlace(p *v1.Pod) (*place.Pod, error) {
+	out := &place.Pod{QoS: class(p), PodLevel: podLevel(p)}
+	for i := range p.Spec.InitContainers {
+		c := &p.Spec.InitContainers[i]
+		kind := place.Init
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			kind = place.Sidecar
+		}
+		if err := add(out, c, kind); err != nil {
+			return nil, fmt.Errorf("pod %s/%s: init container %s: %w", p.Namespace, p.Name, c.Name, err)
+		}
+	}
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		if err := add(out, c, place.App); err != nil {
+			return nil, fmt.Errorf("pod %s/%s: container %s: %w", p.Namespace, p.Name, c.Name, err)
+		}
+	}
+	return out, nil
+}
+
+// add appends a container with its requests in ascending order of name.
+func add(out *place.Pod, c *v1.Container, kind place.Kind) error {
+	pc := place.Container{Name: c.Name, Kind: kind}
+	for name, q := range c.Resources.Requests {
+		switch {
+		case name == v1.ResourceCPU:
+			n, err := whole(name, q, 1000)
+			if err != nil {
+				return err
+			}
+			pc.MilliCPU = n
+		case name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix):
+			n, err := whole(name, q, 1)
+			if err != nil {
+				return err
+			}
+			// The kubelet reads a quantity as the API server writes it, so 1000m is one byte. Zero is not compared: with
+			// a large exponent the comparison would take very long.
+			fractional := !q.IsZero() && q.CmpInt64(n) != 0
+			pc.Memory = append(pc.Memory, place.Amount{Kind: string(name), Bytes: n, Fractional: fractional})
+		}
+	}
+	for name, q := range c.Resources.Limits {
+		if !extended(name) {
+			continue
+		}
+		n, err := whole(name, q, 1)
+		if err != nil {
+			return err
+		}
+		pc.Devices = append(pc.Devices, place.Count{Resource: string(name), N: n})
+	}
+	slices.SortFunc(pc.Memory, func(a, b place.Amount) int { return strings.Compare(a.Kind, b.Kind) })
+	slices.SortFunc(pc.Devices, func(a, b place.Count) int { return strings.Compare(a.Resource, b.Resource) })
+	out.Containers = append(out.Containers, pc)
+	return nil
+}
+
+// whole returns a quantity times scale, rounded up. A quantity beyond every machine is an error.
+func whole(name v1.ResourceName, q resource.Quantity, scale int64) (int64, error) {
+	if !quantity.Within(q, topo.MaxBytes) {
+		return 0, fmt.Errorf("%s: quantity %s is outside 0..%d", name, quantity.Text(q), int64(topo.MaxBytes))
+	}
+	switch {
+	case q.IsZero():
+		return 0, nil
+	case scale == 1000:
+		return q.MilliValue(), nil
+	}
+	return q.Value(), nil
+}
+
+// extended reports whether a device plugin may serve a resource. Native resources have no domain, or one that ends in
+// kubernetes.io.
+func extended(name v1.ResourceName) bool {
+	return strings.Contains(string(name), "/") && !strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
+}
