@@ -126,7 +126,7 @@ var budget = map[string]string{
 	"k8s.io/cri-api":                      "The container runtime that a lab kubelet talks to.",
 	"k8s.io/klog/v2":                      "The logger of Kubernetes' libraries.",
 	"k8s.io/kube-scheduler":               "The scheduler framework's interfaces.",
-	"k8s.io/kubectl":                      "The QoS class of a pod, computed as the kubelet computes it.",
+	"k8s.io/kubectl":                      "The QoS class of a pod as Kubernetes computes it, against which tests compare api/pod.",
 	"k8s.io/kubelet":                      "The kubelet's configuration and service types.",
 	"k8s.io/kubernetes":                   "The scheduler that the plugin runs in, and the kubelet that judges predictions.",
 	"k8s.io/mount-utils":                  "A lab kubelet takes a mounter; it gets one that mounts nothing.",

@@ -1,4 +1,4 @@
-// Package kube translates between the API server's objects and core values: Pod to place.Pod,
+// Package kube translates between the API server's objects and core values: Pod to place.Pod (by api/pod),
 // NodeLayout to ledger.Layout, and the event streams of both into a ledger.Book.
 //
 // Invariant: a translation is total: what it does not understand is an error that names the object and
@@ -7,19 +7,11 @@
 package kube
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	resourcehelper "k8s.io/component-helpers/resource"
-	"k8s.io/kubectl/pkg/util/qos"
 
-	"github.com/tenon-numa/tenon/api/pod/quantity"
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // ID names a pod for the ledger.
@@ -27,97 +19,19 @@ func ID(pod *v1.Pod) ledger.PodID {
 	return ledger.PodID{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// Pod translates what a node's managers look at. The pod is not changed and not kept.
-func Pod(pod *v1.Pod) (*place.Pod, error) {
-	out := &place.Pod{QoS: class(pod), PodLevel: resourcehelper.IsPodLevelResourcesSet(pod)}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		kind := place.Init
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
-			kind = place.Sidecar
-		}
-		if err := add(out, c, kind); err != nil {
-			return nil, fmt.Errorf("pod %s/%s: init container %s: %w", pod.Namespace, pod.Name, c.Name, err)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		if err := add(out, &pod.Spec.Containers[i], place.App); err != nil {
-			return nil, fmt.Errorf("pod %s/%s: container %s: %w", pod.Namespace, pod.Name, pod.Spec.Containers[i].Name, err)
-		}
-	}
-	return out, nil
-}
+// Pod returns what the kubelet's managers read of a pod; see package api/pod.
+func Pod(p *v1.Pod) (*place.Pod, error) { return pod.ToPlace(p) }
 
-func class(pod *v1.Pod) place.QoS {
-	// The API server sets the class in the status; for other pods it is computed from sums.
-	if pod.Status.QOSClass == "" {
-		pod = quantity.ClampPod(pod)
-	}
-	switch qos.GetPodQOS(pod) {
-	case v1.PodQOSGuaranteed:
-		return place.Guaranteed
-	case v1.PodQOSBurstable:
-		return place.Burstable
-	default:
-		return place.BestEffortQoS
-	}
-}
+// Demand returns a pod's own demand, by its annotations; see package api/pod.
+func Demand(p *v1.Pod) (place.Demand, error) { return pod.Demand(p) }
 
-func add(out *place.Pod, c *v1.Container, kind place.Kind) error {
-	pc := place.Container{Name: c.Name, Kind: kind}
-	for name, q := range c.Resources.Requests {
-		switch {
-		case name == v1.ResourceCPU:
-			n, err := whole(name, q, 1000)
-			if err != nil {
-				return err
-			}
-			pc.MilliCPU = n
-		case name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix):
-			n, err := whole(name, q, 1)
-			if err != nil {
-				return err
-			}
-			// The kubelet reads a quantity as the API server writes it, so 1000m is one byte. To compare zero costs
-			// as much as its exponent says, which may be anything.
-			pc.Memory = append(pc.Memory, place.Amount{Kind: string(name), Bytes: n, Fractional: !q.IsZero() && q.CmpInt64(n) != 0})
-		}
-	}
-	for name, q := range c.Resources.Limits {
-		if !extended(name) {
-			continue
-		}
-		n, err := whole(name, q, 1)
-		if err != nil {
-			return err
-		}
-		pc.Devices = append(pc.Devices, place.Count{Resource: string(name), N: n})
-	}
-	slices.SortFunc(pc.Memory, func(a, b place.Amount) int { return strings.Compare(a.Kind, b.Kind) })
-	slices.SortFunc(pc.Devices, func(a, b place.Count) int { return strings.Compare(a.Resource, b.Resource) })
-	out.Containers = append(out.Containers, pc)
-	return nil
-}
-
-// whole returns a quantity times scale, within the bounds of a machine.
-func whole(name v1.ResourceName, q resource.Quantity, scale int64) (int64, error) {
-	if !quantity.Within(q, topo.MaxBytes) {
-		return 0, fmt.Errorf("%s: quantity %s is outside 0..%d", name, quantity.Text(q), int64(topo.MaxBytes))
-	}
-	switch {
-	case q.IsZero():
-		return 0, nil
-	case scale == 1000:
-		return q.MilliValue(), nil
-	}
-	return q.Value(), nil
-}
-
-// extended reports whether a resource may be served by a device plugin: what is not native, as
-// Kubernetes tells them apart.
-func extended(name v1.ResourceName) bool {
-	return strings.Contains(string(name), "/") && !strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
-}
+// The annotations that state a pod's own demand; see package api/pod.
+const (
+	PolicyAnnotation = pod.PolicyAnnotation
+	ScopeAnnotation  = pod.ScopeAnnotation
+	AlignAnnotation  = pod.AlignAnnotation
+	IgnoreAnnotation = pod.IgnoreAnnotation
+)
 
 // Started reports whether the pod's kubelet has dealt with it: the kubelet sets startTime when it first
 // reports a pod that it admitted.
