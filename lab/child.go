@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/agent"
@@ -132,7 +132,7 @@ func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Conf
 		return err
 	}
 	return agent.Run(ctx, agent.Config{
-		Translate: kube.Pod, Publisher: zones, Labels: labels,
+		Translate: pod.ToPlace, Publisher: zones, Labels: labels,
 		NodeName: n.Name, Machine: hardware{n.Machine}, KubeletConfig: n.KubeletConfigPath,
 		PodResourcesSocket: n.PodResourcesSocket, StateDir: n.StateDir, REST: own, Logger: logger,
 	})

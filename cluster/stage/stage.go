@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/pod/quantity"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
@@ -112,7 +113,7 @@ func (s *Stage) Usual() []*place.Pod {
 	})
 	var out []*place.Pod
 	for _, p := range slices.Backward(all) {
-		if spec, err := kube.Pod(p); err == nil && !spec.Plain() && len(out) < score.Remembered {
+		if spec, err := podapi.ToPlace(p); err == nil && !spec.Plain() && len(out) < score.Remembered {
 			out = append(out, spec)
 		}
 	}
@@ -236,10 +237,10 @@ func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
 		Want: &whatif.Want{}, Unjudged: s.unjudged(&t.Pod.Spec)}
 	w := out.Want
 	var err error
-	if w.Pod, err = kube.Pod(t.Pod); err != nil {
+	if w.Pod, err = podapi.ToPlace(t.Pod); err != nil {
 		return nil, err
 	}
-	if w.Demand, err = kube.Demand(t.Pod); err != nil {
+	if w.Demand, err = podapi.Demand(t.Pod); err != nil {
 		return nil, err
 	}
 	if w.Type, err = scoringType(t.Pod); err != nil {

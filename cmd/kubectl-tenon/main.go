@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -75,11 +76,11 @@ func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, 
 	if err != nil {
 		return cli.PodView{}, err
 	}
-	core, err := kube.Pod(pod)
+	core, err := podapi.ToPlace(pod)
 	if err != nil {
 		return cli.PodView{}, err
 	}
-	demand, err := kube.Demand(pod)
+	demand, err := podapi.Demand(pod)
 	if err != nil {
 		return cli.PodView{}, err
 	}

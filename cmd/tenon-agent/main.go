@@ -40,7 +40,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/node/agent"
 	"github.com/tenon-numa/tenon/node/hardware"
 )
@@ -126,7 +126,7 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	cfg.Logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(stderr), textlogger.Verbosity(*verbose)))
 	klog.SetLogger(cfg.Logger)
 	cfg.Machine = &hardware.Source{File: *file, Log: cfg.Logger}
-	cfg.Translate = kube.Pod
+	cfg.Translate = pod.ToPlace
 	if err := ask.open(&cfg); err != nil {
 		return err
 	}

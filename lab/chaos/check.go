@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -153,7 +153,7 @@ func (r *run) waitInVain(ctx context.Context, lives []life) (out []string) {
 		if l.over() || !l.tenon() || l.pod.Spec.NodeName != "" {
 			continue
 		}
-		p, err := kube.Pod(l.pod)
+		p, err := podapi.ToPlace(l.pod)
 		if err != nil {
 			out = append(out, err.Error())
 			continue
@@ -221,7 +221,7 @@ func (r *run) probe(ctx context.Context) error {
 
 // room reports whether a node has room for a pod.
 func (r *run) room(ctx context.Context, pod *v1.Pod, node string) (bool, error) {
-	p, err := kube.Pod(pod)
+	p, err := podapi.ToPlace(pod)
 	if err != nil {
 		return false, err
 	}

@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 )
@@ -102,7 +102,7 @@ func (s *scene) judge(l life) refusal {
 		out.why, out.detail = again, s.readmission(l, at)
 		return out
 	}
-	p, err := kube.Pod(l.pod)
+	p, err := pod.ToPlace(l.pod)
 	if err != nil {
 		out.detail = err.Error()
 		return out

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/place/scenario"
 	"github.com/tenon-numa/tenon/lab/kubelet"
@@ -92,7 +92,7 @@ func (s *stage) bind(version uint64, pod *v1.Pod) life {
 	}
 	l := life{pod: pod, bound: at(version), started: at(version)}
 	s.lives, s.admissions = append(s.lives, l), append(s.admissions, a)
-	p, err := kube.Pod(pod)
+	p, err := podapi.ToPlace(pod)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -211,7 +212,7 @@ func (t *trial) replay() map[string][]place.Holding {
 		if !a.Admitted || t.foreign[a.UID] || l < 0 {
 			continue
 		}
-		p, err := kube.Pod(t.lives[l].pod)
+		p, err := pod.ToPlace(t.lives[l].pod)
 		if err != nil {
 			continue
 		}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	lab "github.com/tenon-numa/tenon/lab/kubelet"
@@ -156,7 +156,7 @@ func (c *contest) prepare(b *testing.B) {
 		c.usage = c.usage.Hold(c.real.Holding(pod.UID, "app"))
 	}
 	c.pod = guaranteed("asked", 8, int64(strings.Count(c.resources, "gpu")))
-	if c.asked, err = kube.Pod(c.pod); err != nil {
+	if c.asked, err = podapi.ToPlace(c.pod); err != nil {
 		b.Fatal(err)
 	}
 	c.pods = append(c.pods, c.pod)

@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/place/scenario"
 	lab "github.com/tenon-numa/tenon/lab/kubelet"
@@ -217,7 +217,7 @@ func acceptable(s *scenario.Scenario) bool {
 		}
 		pod := podOf(st)
 		pod.Status = v1.PodStatus{}
-		if p, err := kube.Pod(pod); err != nil || p.QoS != st.Pod.QoS || len(pod.Spec.Containers) == 0 {
+		if p, err := podapi.ToPlace(pod); err != nil || p.QoS != st.Pod.QoS || len(pod.Spec.Containers) == 0 {
 			return false
 		}
 	}

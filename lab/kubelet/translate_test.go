@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/place/scenario"
@@ -178,7 +178,7 @@ func requirements(c place.Container, class place.QoS) v1.ResourceRequirements {
 func mistranslated(pod *v1.Pod, p *place.Pod) (string, error) {
 	asWritten := pod.DeepCopy()
 	asWritten.Status = v1.PodStatus{} // the class is computed from the spec
-	read, err := kube.Pod(asWritten)
+	read, err := podapi.ToPlace(asWritten)
 	if err != nil {
 		return "", err
 	}

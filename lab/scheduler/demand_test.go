@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
@@ -59,7 +59,7 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 		Machines: fstest.MapFS{"pairs.txt": {Data: []byte(pairs)}, "pairs.yaml": {Data: []byte(pairsConfig)}},
 	}, scheduler.Tenon)
 	gpu, nic, both := workload.Amounts{"nvidia.com/gpu": "1"}, workload.Amounts{"rdma/hca": "1"}, workload.Amounts{"nvidia.com/gpu": "1", "rdma/hca": "1"}
-	together := map[string]string{kube.AlignAnnotation: "nvidia.com/gpu,rdma/hca"}
+	together := map[string]string{pod.AlignAnnotation: "nvidia.com/gpu,rdma/hca"}
 	// One after the other, each on the lowest numa that is left.
 	for _, p := range []*v1.Pod{burst("gpu", "split", gpu, nil), burst("nic-0", "split", nic, nil), burst("nic-1", "split", nic, nil)} {
 		w.runs(ctx, t, p)
@@ -75,7 +75,7 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 			t.Errorf("pod %s is on node %s, its devices on %d numas", name, p.Spec.NodeName, on)
 		}
 	}
-	w.create(ctx, t, burst("third", "", both, together), burst("typo", "", both, map[string]string{kube.AlignAnnotation: "nvidia.com/gpus"}))
+	w.create(ctx, t, burst("third", "", both, together), burst("typo", "", both, map[string]string{pod.AlignAnnotation: "nvidia.com/gpus"}))
 	_, why := w.await(ctx, t, "third", workload.Pending)
 	contains(t, "pod third", why, `1 cannot align container "c" (demands nvidia.com/gpu, rdma/hca on one NUMA node; `+
 		`node would use NUMA node 1 for nvidia.com/gpu, 0 for rdma/hca)`)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -366,7 +366,7 @@ func (w *world) unsettled() string {
 		case f != workload.Pending:
 			continue
 		}
-		spec, err := kube.Pod(p)
+		spec, err := pod.ToPlace(p)
 		if err != nil {
 			return err.Error()
 		}
