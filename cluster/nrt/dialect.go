@@ -246,7 +246,7 @@ func topologyRules(o *v1alpha2.NodeResourceTopology, numas int, n *notes) (t pla
 	topologyOptions(o.Attributes, &t, n)
 	// A kubelet with another policy than none does not start on a machine with more numas than its limit,
 	// which producers do not publish.
-	if t.Policy != place.None && cmp.Or(t.MaxNUMAs, place.DefaultMaxNUMAs) < numas {
+	if t.Policy != place.None && cmp.Or(t.MaxNUMAs, defaultMaxNUMAs) < numas {
 		t.MaxNUMAs = numas
 	}
 	return t, nil

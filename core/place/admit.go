@@ -16,9 +16,9 @@ import (
 //   - Scope pod: the families of the pod as a whole are merged once; every container gets that affinity.
 //   - Providers are asked in the order devices, CPUs, memory. The first refusal ends the walk.
 
-// DefaultMaxNUMAs is the most numas that a topology manager handles unless max-allowable-numa-nodes
+// defaultMaxNUMAs is the most numas that a topology manager handles unless max-allowable-numa-nodes
 // says otherwise (topologymanager/topology_manager.go).
-const DefaultMaxNUMAs = 8
+const defaultMaxNUMAs = 8
 
 // Place says what the node will do with the pod. It changes neither argument.
 func Place(u *Usage, p *Pod) Verdict {

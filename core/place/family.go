@@ -103,8 +103,8 @@ type tables struct {
 
 // room is memory for the tables of machines of up to eight numas, so that it can be on the stack.
 type room struct {
-	whole, free           [1 << DefaultMaxNUMAs]int64
-	able, fits, preferred [1 << DefaultMaxNUMAs]bool
+	whole, free           [1 << defaultMaxNUMAs]int64
+	able, fits, preferred [1 << defaultMaxNUMAs]bool
 }
 
 // tables returns tables for so many masks, in the room if it is large enough.

@@ -36,13 +36,6 @@ type ground struct {
 	costs                   costs
 }
 
-// Ground stands for what a usage does not change by holdings: machine and rules. Grounds of usages that
-// come of one origin are equal, and no others.
-type Ground struct{ ground *ground }
-
-// Ground returns the usage's ground.
-func (u *Usage) Ground() Ground { return Ground{u.ground} }
-
 // deviceSet is what of the devices of one resource does not change.
 type deviceSet struct {
 	name    string

@@ -60,8 +60,8 @@ type merging struct {
 
 // crossing is memory for what a merge holds on machines of up to eight numas.
 type crossing struct {
-	preferred     [1 << DefaultMaxNUMAs]bool
-	reached, turn [1 << DefaultMaxNUMAs]uint64
+	preferred     [1 << defaultMaxNUMAs]bool
+	reached, turn [1 << defaultMaxNUMAs]uint64
 }
 
 // merging returns a merge that has met no family.

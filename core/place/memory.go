@@ -173,7 +173,7 @@ func (a *admission) ownMask(c *Container, contains topo.Mask) (hint, bool) {
 		return hint{}, false
 	}
 	l := newLattice(a.u.Machine.All())
-	if len(l.at) > DefaultMaxNUMAs {
+	if len(l.at) > defaultMaxNUMAs {
 		before := a.work
 		if h, ok := a.wideMask(c, contains); !a.work.over() || len(l.at) > maxLattice {
 			return h, ok

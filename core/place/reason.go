@@ -45,7 +45,7 @@ const (
 	// NoDistances: prefer-closest-numa-nodes on a machine that tells no distances, so the kubelet does not
 	// start. The reason is permanent.
 	NoDistances Code = "no-distances"
-	// TooComplex: deciding this needs more steps than a verdict may make (MaxWork), or the pod has more
+	// TooComplex: deciding this needs more steps than a verdict may make (maxWork), or the pod has more
 	// containers that need alignment than a node is asked about (MaxContainers). No node is known to refuse.
 	TooComplex Code = "too-complex"
 	// Lacking: the node has not enough left of a plain amount, whatever its numas. Place never says so: it

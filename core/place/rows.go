@@ -2,39 +2,28 @@ package place
 
 import "github.com/tenon-numa/tenon/core/topo"
 
-// CPU is the name of the row of CPUs.
-const CPU = "cpu"
-
-// Row is one thing that a machine has, by position of the numa: CPUs, bytes of a kind of memory, or devices
-// of a resource. The caller must not change it.
-type Row struct {
-	Free []int64
-	// Whole is what each numa has where nothing is held: reserved CPUs and unhealthy devices count, reserved
-	// memory does not.
-	Whole []int64
-	// All is what is free on the whole node: devices that are on several numas once, those on none, too.
-	All int64
-}
-
-// Row returns a row by name: [CPU], a kind of memory, or a resource. It is empty where the machine has
-// nothing of that name.
-func (u *Usage) Row(name string) Row {
-	if name == CPU {
-		return Row{Free: u.amounts[:u.numas], Whole: u.whole[:u.numas], All: u.cpus}
+// Amounts returns how much of a resource is free, and how much there is where nothing is held, by position of the NUMA
+// node: CPUs of "cpu", bytes of a kind of memory, devices of any other resource. Of whole, reserved CPUs and unhealthy
+// devices are a part, reserved memory is not. A device that is on several NUMA nodes counts on each of them; total is
+// what is free on the whole node, and counts every device once. The slices are nil where the machine has no such
+// resource. The caller must not change them.
+func (u *Usage) Amounts(resource string) (free, whole []int64, total int64) {
+	if resource == "cpu" {
+		return u.amounts[:u.numas], u.whole[:u.numas], u.cpus
 	}
-	if k := u.kind(name); k >= 0 {
+	if k := u.kind(resource); k >= 0 {
 		from := u.memory(k)
-		r := Row{Free: u.amounts[from : from+u.numas], Whole: u.whole[from : from+u.numas]}
-		for _, n := range r.Free {
-			r.All += n
+		free, whole = u.amounts[from:from+u.numas], u.whole[from:from+u.numas]
+		for _, n := range free {
+			total += n
 		}
-		return r
+		return free, whole, total
 	}
-	if at, _, ok := u.resource(name); ok {
+	if at, _, ok := u.resource(resource); ok {
 		from := u.devices(at)
-		return Row{Free: u.amounts[from : from+u.numas], Whole: u.whole[from : from+u.numas], All: u.amounts[u.usable(at)]}
+		return u.amounts[from : from+u.numas], u.whole[from : from+u.numas], u.amounts[u.usable(at)]
 	}
-	return Row{}
+	return nil, nil, 0
 }
 
 // MemoryGroups returns the numas that have memory blocks, and those of them that share them with others:

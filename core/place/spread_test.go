@@ -173,7 +173,7 @@ func (c spreadCase) compare(t interface{ Fatalf(string, ...any) }) {
 		t.Fatalf("%+v: got %v, rest from %v, end %d; enumeration of %d sets says %v, rest from %v, end %d",
 			c, gotCombo, gotExtra, gotEnd, e.sets, combo, extra, end)
 	}
-	if most := map[bool]int{true: MaxWork / 10, false: MaxWork / 4}[len(c.free) <= 12]; w.steps > most && len(c.free) <= 16 {
+	if most := map[bool]int{true: maxWork / 10, false: maxWork / 4}[len(c.free) <= 12]; w.steps > most && len(c.free) <= 16 {
 		t.Fatalf("%+v: %d steps", c, w.steps)
 	}
 }

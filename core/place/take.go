@@ -27,7 +27,7 @@ const (
 	// endless: the kubelet hands out what does not divide evenly, group by group, to numas that have no
 	// group left, and does not stop; or it looks at more sets of numas than anybody waits for.
 	endless
-	// exhausted: which CPUs it picks cannot be found out within MaxWork.
+	// exhausted: which CPUs it picks cannot be found out within maxWork.
 	exhausted
 )
 

@@ -55,7 +55,7 @@ func Usable(m *topo.Machine, r Rules) []Reason {
 func barriers(m *topo.Machine, r Rules) (all, guaranteed []Reason) {
 	n, last := len(m.NUMAs()), lastID(m)
 	policy := r.Topology.Policy
-	if most := cmp.Or(r.Topology.MaxNUMAs, DefaultMaxNUMAs); policy != None && n > most {
+	if most := cmp.Or(r.Topology.MaxNUMAs, defaultMaxNUMAs); policy != None && n > most {
 		all = append(all, Reason{Code: Unsupported, Want: int64(n), Have: int64(most)})
 	}
 	outside := Reason{Code: NUMAID, Want: int64(last), Have: maxNUMAID, With: "topology policy " + policy.String()}

@@ -6,10 +6,10 @@ import "github.com/tenon-numa/tenon/core/topo"
 // of CPUs or one device costs: some nanoseconds. Steps are counted, never timed, so that the same question gets
 // the same answer everywhere.
 
-// MaxWork bounds the steps of one verdict: about five milliseconds. Beyond it the verdict is a refusal with the
+// maxWork bounds the steps of one verdict: about five milliseconds. Beyond it the verdict is a refusal with the
 // code [TooComplex]. Pods of twenty containers on machines of eight NUMA nodes take a tenth of it at most. On
 // sixteen NUMA nodes, where a kubelet takes seconds or minutes, one container may take most of it.
-const MaxWork = 5 << 20
+const maxWork = 5 << 20
 
 // MaxContainers bounds the containers of a pod that need alignment. Every node is asked about each of them, so
 // that a pod's cost is this number times that of one container, on every node. The largest pods that are known
@@ -25,15 +25,15 @@ type work struct{ steps int }
 // spend counts steps that are about to be made; it returns false where that is more than a verdict may make.
 // They are not to be made then.
 func (w *work) spend(n int) bool {
-	w.steps = min(w.steps+n, MaxWork+1)
-	return w.steps <= MaxWork
+	w.steps = min(w.steps+n, maxWork+1)
+	return w.steps <= maxWork
 }
 
 // over reports whether the verdict needs more steps than it may make.
-func (w *work) over() bool { return w.steps > MaxWork }
+func (w *work) over() bool { return w.steps > maxWork }
 
 // exhaust lets the verdict make no more steps.
-func (w *work) exhaust() { w.steps = MaxWork + 1 }
+func (w *work) exhaust() { w.steps = maxWork + 1 }
 
 // TooLarge returns why no node is asked about a pod: it has too many containers that need alignment. It is
 // empty for all other pods. The answer depends on the pod alone, so a caller with many nodes asks once.
@@ -61,7 +61,7 @@ func (p *Pod) aligns(i int) bool {
 
 // complex returns the refusal of a pod that takes too many steps.
 func (a *admission) complex() Verdict {
-	r := Reason{Code: TooComplex, Want: int64(len(a.pod.Containers)), Have: MaxWork, Width: len(a.u.Machine.NUMAs())}
+	r := Reason{Code: TooComplex, Want: int64(len(a.pod.Containers)), Have: maxWork, Width: len(a.u.Machine.NUMAs())}
 	return Verdict{Error: UnexpectedAdmissionError, Reasons: []Reason{r}}
 }
 
@@ -121,5 +121,5 @@ func (u *Usage) heavy(p *Pod) bool {
 		steps += 256 + u.costs.picking + (1+len(c.Memory))*(u.costs.family+16*u.numas) +
 			len(c.Devices)*(u.costs.devices+len(u.sets)+64)
 	}
-	return 2*steps > MaxWork // once more for the pod as a whole
+	return 2*steps > maxWork // once more for the pod as a whole
 }

@@ -118,7 +118,7 @@ func TestNoVerdictTakesTooManySteps(t *testing.T) {
 		if len(p.TooLarge()) == 0 && len(u.bars(true)) == 0 {
 			full.verdict()
 			brief.run()
-			if full.work.steps > MaxWork+1 || v.Fits() && full.work.steps > brief.work.steps {
+			if full.work.steps > maxWork+1 || v.Fits() && full.work.steps > brief.work.steps {
 				t.Fatalf("%d steps, %d for the quick answer", full.work.steps, brief.work.steps)
 			}
 			if full.work.over() != (!v.Fits() && v.Reasons[0].Code == TooComplex) {

@@ -151,11 +151,11 @@ func (s *space) fill(u *place.Usage) {
 	used, grouped := u.MemoryGroups()
 	s.single, s.joint = ^grouped, ^used
 	for c, name := range s.mix.columns {
-		r := u.Row(name)
-		s.free[c][wholeNode] = r.All
-		for i := range r.Free {
-			s.free[c][i] = r.Free[i]
-			s.most[c] = max(s.most[c], r.Whole[i])
+		free, whole, total := u.Amounts(name)
+		s.free[c][wholeNode] = total
+		for i := range free {
+			s.free[c][i] = free[i]
+			s.most[c] = max(s.most[c], whole[i])
 		}
 		if s.loose(u, c) {
 			s.most[c] = 0

@@ -8,7 +8,7 @@ import (
 )
 
 // cpu is the name of CPUs among resources.
-const cpu = place.CPU
+const cpu = "cpu"
 
 // fine is the unit in which shares are squared: a ten-thousandth.
 const fine = 10_000

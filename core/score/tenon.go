@@ -84,7 +84,7 @@ func short(u *place.Usage, p *place.Pod, used topo.Mask, left int64) (most int64
 
 // allCPUs counts the CPUs of some numas that are not reserved.
 func allCPUs(u *place.Usage, on topo.Mask) (count int64) {
-	whole := u.Row(cpu).Whole
+	_, whole, _ := u.Amounts(cpu)
 	for on != 0 {
 		var i int
 		i, on = next(on)
@@ -95,7 +95,7 @@ func allCPUs(u *place.Usage, on topo.Mask) (count int64) {
 
 // devicesOn counts the devices of some numas, free or not; one on several of them once for each.
 func devicesOn(u *place.Usage, resource string, on topo.Mask) (count int64) {
-	whole := u.Row(resource).Whole
+	_, whole, _ := u.Amounts(resource)
 	for on != 0 {
 		var i int
 		i, on = next(on)

@@ -59,7 +59,7 @@ func untouched(u *place.Usage, numa int) bool {
 		}
 	}
 	for at := range u.Machine.Resources() {
-		if r := u.Row(u.Machine.Resources()[at].Name); r.Free[numa] < r.Whole[numa] {
+		if free, whole, _ := u.Amounts(u.Machine.Resources()[at].Name); free[numa] < whole[numa] {
 			return false
 		}
 	}
@@ -68,12 +68,14 @@ func untouched(u *place.Usage, numa int) bool {
 
 // numaWorth is what a pod that wants all of a numa is worth.
 func numaWorth(u *place.Usage, numa int) int64 {
-	sum := worthCPU * u.Row(cpu).Whole[numa]
+	_, cpus, _ := u.Amounts(cpu)
+	sum := worthCPU * cpus[numa]
 	for _, kind := range u.Kinds() {
 		sum += u.Allocatable(numa, kind) / gigabyte
 	}
 	for at := range u.Machine.Resources() {
-		sum += worthDevice * u.Row(u.Machine.Resources()[at].Name).Whole[numa]
+		_, devices, _ := u.Amounts(u.Machine.Resources()[at].Name)
+		sum += worthDevice * devices[numa]
 	}
 	return sum
 }

@@ -126,7 +126,7 @@ func (d *drawing) topology(n int) {
 	// The kubelet looks distances up by id where it keeps them by position: with holes it panics.
 	last := d.s.Machine.NUMAs()[n-1]
 	r.PreferClosest = int(last.ID) == n-1 && len(last.Distances) > 0 && d.chance(3)
-	if n > place.DefaultMaxNUMAs || d.chance(10) {
+	if n > 8 || d.chance(10) { // 8 is the kubelet's default
 		r.MaxNUMAs = max(n, pick(d.r, 8, 16))
 	}
 }
