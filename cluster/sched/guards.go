@@ -35,7 +35,7 @@ func (s *state) strands(n *ledger.Node) bool {
 }
 
 func stranded(n *ledger.Node) bool {
-	for _, h := range place.RestartHazards(n.Usage) {
+	for _, h := range n.Usage.RestartHazards() {
 		if h.Code == place.NoSharedCPU {
 			return true
 		}

@@ -79,7 +79,7 @@ func dangers(n *ledger.Node) []place.Hazard {
 	if n.Quality != ledger.Exact || n.Usage == nil {
 		return nil
 	}
-	return slices.DeleteFunc(place.RestartHazards(n.Usage), func(h place.Hazard) bool { return !h.Sure })
+	return slices.DeleteFunc(n.Usage.RestartHazards(), func(h place.Hazard) bool { return !h.Sure })
 }
 
 func dangerCodes(all []place.Hazard) string {

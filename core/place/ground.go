@@ -31,7 +31,7 @@ type ground struct {
 	tidy bool
 	// selfish: numas differ in the distance to themselves, so the lowest of several is not the closest.
 	selfish bool
-	// barsAll and barsGuaranteed say why the node's kubelet serves no pod, and no Guaranteed pod; see Usable.
+	// barsAll and barsGuaranteed say why the node's kubelet serves no pod, and no Guaranteed pod; see Obstacles.
 	barsAll, barsGuaranteed []Reason
 	costs                   costs
 }

@@ -84,14 +84,14 @@ func (h Hazard) Text() string {
 	return string(h.Code)
 }
 
-// RestartHazards says what goes wrong if the kubelet of a node with this usage restarts, in the order of
-// the constants. Containers must be held one by one (see Hold), not added up. It allocates only for
+// RestartHazards returns what goes wrong if the kubelet of a node with this usage restarts, in the order of
+// the constants. Each holding must be that of one container, not a sum over containers. It allocates only for
 // what it returns.
 //
-// Not told by a usage, and so not returned: a pod whose init containers have ended asks for their memory
+// One hazard cannot be computed from a usage: a pod whose init containers have ended asks for their memory
 // once more, and is refused where there is no room (memorymanager/policy_static.go, Allocate; kubernetes
 // issue 123971).
-func RestartHazards(u *Usage) (out []Hazard) {
+func (u *Usage) RestartHazards() (out []Hazard) {
 	r := &u.Rules
 	if r.CPU.Static && r.CPU.StrictReservation && u.cpus == 0 && u.risk.cpus > 0 {
 		out = append(out, Hazard{Code: NoSharedCPU, Stops: true, Sure: true})

@@ -28,7 +28,7 @@ func hazards(t *testing.T, rules func(*place.Rules), groups map[int]place.Memory
 		Memory: place.MemoryRules{Static: true}}
 	rules(&r)
 	u := place.NewUsage(m, r).Hold(hs...).WithGroups(groups)
-	for _, h := range place.RestartHazards(u) {
+	for _, h := range u.RestartHazards() {
 		if !strings.Contains(h.Text(), "restart") || strings.Contains(h.Text(), string(h.Code)) {
 			t.Errorf("%s: the text for people is %q", h.Code, h.Text())
 		}

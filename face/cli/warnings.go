@@ -27,7 +27,7 @@ func hazards(n *ledger.Node) []place.Hazard {
 	if n.Quality == ledger.Coarse || n.Usage == nil {
 		return nil
 	}
-	return place.RestartHazards(n.Usage)
+	return n.Usage.RestartHazards()
 }
 
 func inexactOf(n *ledger.Node) []inexactDocument {

@@ -31,7 +31,7 @@ func (c *chain) usage(t *trial) (u *place.Usage, ok bool) {
 		t.resync()
 	}
 	real, err := t.usage()
-	if err != nil || c.mingled(real) || foretell(place.RestartHazards(real), place.MemoryState) {
+	if err != nil || c.mingled(real) || foretell(real.RestartHazards(), place.MemoryState) {
 		c.broken = true
 		return nil, false
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Restarts: managers are made anew on the files of those before, and admit the pods that they had, before any
-// device plugin has registered. What place.RestartHazards says is judged by what happens.
+// device plugin has registered. What RestartHazards says is judged by what happens.
 
 // errStopped ends a trial: the managers do not start again, as was foretold.
 var errStopped = fmt.Errorf("%w: they do not start again", errOver)
@@ -24,7 +24,7 @@ func (t *trial) restart() error {
 	if err != nil {
 		return err
 	}
-	hazards := place.RestartHazards(u)
+	hazards := u.RestartHazards()
 	// A container had a reserved CPU on a machine with unequal cores, and has ended. Holdings do not tell.
 	returned := u.Rules.CPU.StrictReservation && t.freeCPUs().AndLen(u.Rules.CPU.Reserved) > 0
 	if err := t.real.Stop(); err != nil {

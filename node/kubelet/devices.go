@@ -139,7 +139,7 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Ine
 // Unusable says why the kubelet serves no pods that need alignment on a machine with these rules, whatever they
 // are: its managers fail, or do not start.
 func Unusable(m *topo.Machine, r place.Rules) (why ledger.Inexact, is bool) {
-	reasons := place.Usable(m, r)
+	reasons := r.Obstacles(m)
 	if len(reasons) == 0 {
 		return why, false
 	}

@@ -37,7 +37,7 @@ func play(n *Node, s Step) []string {
 	case Free:
 		return showFree(n.Usage())
 	case Restart:
-		return showHazards(place.RestartHazards(n.Usage()))
+		return showHazards(n.Usage().RestartHazards())
 	default:
 		n.Do(s)
 		return nil

@@ -37,7 +37,7 @@ func upTo(n int) (out []int) {
 	return out
 }
 
-func TestUsableNamesWhatAKubeletCannotServe(t *testing.T) {
+func TestObstaclesNameWhatAKubeletCannotServe(t *testing.T) {
 	const panics = "its kubelet panics: NUMA node id 252 is above 63, under "
 	rules := func(p Policy, memory bool, most int) Rules {
 		return Rules{Topology: TopologyRules{Policy: p, MaxNUMAs: most}, CPU: CPURules{Static: true}, Memory: MemoryRules{Static: memory}}
@@ -68,7 +68,7 @@ func TestUsableNamesWhatAKubeletCannotServe(t *testing.T) {
 	} {
 		m := machineWith(t, false, c.ids...)
 		said := ""
-		for _, r := range Usable(m, c.rules) {
+		for _, r := range c.rules.Obstacles(m) {
 			said += r.Text()
 		}
 		if said != c.says {
@@ -87,7 +87,7 @@ func TestUsableNamesWhatAKubeletCannotServe(t *testing.T) {
 	}
 }
 
-func TestUsableWithPreferClosest(t *testing.T) {
+func TestObstaclesWithPreferClosest(t *testing.T) {
 	r := Rules{Topology: TopologyRules{Policy: Restricted, PreferClosest: true}}
 	for _, c := range []struct {
 		m    *topo.Machine
@@ -98,7 +98,7 @@ func TestUsableWithPreferClosest(t *testing.T) {
 		{machineWith(t, true, 0, 8), NUMAID},
 	} {
 		got := Code("")
-		for _, x := range Usable(c.m, r) {
+		for _, x := range r.Obstacles(c.m) {
 			got = x.Code
 		}
 		if got != c.says {
