@@ -142,7 +142,7 @@ func TestOutcomesAreSeenWithTheDecision(t *testing.T) {
 	predicted := s.Book.Snapshot().Node("a").Entries[1].Holdings
 	for _, c := range []struct {
 		result ledger.Result
-		err    place.Error
+		err    place.RefusalReason
 		stage  document.Stage
 		why    string
 	}{

@@ -43,8 +43,8 @@ func Ended(pod *v1.Pod) bool {
 }
 
 // Rejection returns why the pod's kubelet refused it for the sake of alignment.
-func Rejection(pod *v1.Pod) (why place.Error, ok bool) {
-	switch e := place.Error(pod.Status.Reason); e {
+func Rejection(pod *v1.Pod) (why place.RefusalReason, ok bool) {
+	switch e := place.RefusalReason(pod.Status.Reason); e {
 	case place.TopologyAffinityError, place.SMTAlignmentError, place.UnexpectedAdmissionError:
 		return e, pod.Status.Phase == v1.PodFailed
 	}

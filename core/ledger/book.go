@@ -60,7 +60,7 @@ type account struct {
 	doubts  map[string]bool // pods that may have left though the node reports them
 	buried  []string        // the pods in gone that no report has had, the oldest first
 	dead    []*flight       // those of them on a coarse node, for a report that accounts for one
-	refused map[string]place.Error
+	refused map[string]place.RefusalReason
 	news    int // see Node.News
 	silent  bool
 	now     int  // counts moments: turns, admissions

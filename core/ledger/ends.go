@@ -135,7 +135,7 @@ const maxRefused = 64
 
 // Refuse ends a pod that its node has refused. If a verdict said that it would fit, its shape is kept
 // away from the node until the node reports again, and ok is set.
-func (b *Book) Refuse(uid string, why place.Error) (o Outcome, ok bool) {
+func (b *Book) Refuse(uid string, why place.RefusalReason) (o Outcome, ok bool) {
 	a := b.carrier(uid)
 	if a == nil {
 		return o, false
@@ -157,7 +157,7 @@ func (b *Book) Refuse(uid string, why place.Error) (o Outcome, ok bool) {
 
 // RefusedBefore keeps pods of p's shape away from a node until it reports again: the node refused p before this book
 // was begun, and has not reported since. A node without a layout is left alone.
-func (b *Book) RefusedBefore(node string, p *place.Pod, why place.Error) {
+func (b *Book) RefusedBefore(node string, p *place.Pod, why place.RefusalReason) {
 	a := b.open(node)
 	if a != nil && a.layout != nil {
 		a.keepAway(p.Shape(), why)
@@ -167,8 +167,8 @@ func (b *Book) RefusedBefore(node string, p *place.Pod, why place.Error) {
 }
 
 // keepAway adds a shape to those that the node has refused.
-func (a *account) keepAway(shape string, why place.Error) {
-	next := map[string]place.Error{shape: why}
+func (a *account) keepAway(shape string, why place.RefusalReason) {
+	next := map[string]place.RefusalReason{shape: why}
 	if len(a.refused) < maxRefused {
 		maps.Copy(next, a.refused)
 	}

@@ -227,8 +227,8 @@ type Outcome struct {
 	Result    Result
 	Predicted []place.Holding
 	Seen      []place.Holding
-	Error     place.Error // where the result is Rejected
-	Foreign   bool        // the pod was bound by somebody else
+	Error     place.RefusalReason // where the result is Rejected
+	Foreign   bool                // the pod was bound by somebody else
 }
 
 // settle ends the flights of pods that the node now reports.

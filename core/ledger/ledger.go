@@ -124,7 +124,7 @@ type Node struct {
 	News int
 	// Refused are shapes of pods that the node refused though a verdict said otherwise, and why. They are
 	// kept away until the node has reported again.
-	Refused map[string]place.Error
+	Refused map[string]place.RefusalReason
 	// Inexact lists why predictions for this node may differ from what its kubelet does, as the last
 	// report says. It must not be changed.
 	Inexact []Inexact

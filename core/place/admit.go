@@ -131,7 +131,7 @@ type memoryKey struct {
 	kind string
 }
 
-func (a *admission) run() Error {
+func (a *admission) run() RefusalReason {
 	rules := a.u.Rules.Topology
 	hints, ok := policyTable[rules.Policy].hints, true
 	var h hint
@@ -171,7 +171,7 @@ func (a *admission) idle(i int) bool {
 }
 
 // allocate gives a container what it asks for, near its affinity.
-func (a *admission) allocate(i int, h hint) Error {
+func (a *admission) allocate(i int, h hint) RefusalReason {
 	if err := a.allocateDevices(i, h); err != "" {
 		return err
 	}

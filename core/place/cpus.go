@@ -70,7 +70,7 @@ func preferSockets(m *topo.Machine, l *lattice, f *family) {
 }
 
 // allocateCPUs gives a container its exclusive CPUs.
-func (a *admission) allocateCPUs(i int, h hint) Error {
+func (a *admission) allocateCPUs(i int, h hint) RefusalReason {
 	c := &a.pod.Containers[i]
 	want := int(a.wholeCPUs(c))
 	if want == 0 {
@@ -181,7 +181,7 @@ func (a *admission) near(mask topo.Mask) (out cpuSet) {
 
 // smt checks full-pcpus-only: CPUs are given out in whole cores, and a core with a reserved CPU is
 // nobody's (enforceSMTAlignment). What init containers leave does not count.
-func (a *admission) smt(c *Container, want int) Error {
+func (a *admission) smt(c *Container, want int) RefusalReason {
 	if !a.u.Rules.CPU.FullPCPUsOnly {
 		return ""
 	}

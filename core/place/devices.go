@@ -86,7 +86,7 @@ func (a *admission) countShared(l *lattice, at int, left devices, t tables) {
 }
 
 // allocateDevices gives a container its devices.
-func (a *admission) allocateDevices(i int, h hint) Error {
+func (a *admission) allocateDevices(i int, h hint) RefusalReason {
 	c := &a.pod.Containers[i]
 	for _, want := range c.Devices {
 		at, res, known := a.u.resource(want.Resource)

@@ -81,7 +81,7 @@ func (u *Usage) violates(mask topo.Mask) bool {
 }
 
 // allocateMemory assigns a container its memory.
-func (a *admission) allocateMemory(i int, h hint) Error {
+func (a *admission) allocateMemory(i int, h hint) RefusalReason {
 	c := &a.pod.Containers[i]
 	if !a.u.Rules.Memory.Static || !a.pod.Exclusive() {
 		return ""

@@ -236,21 +236,21 @@ func sortedBlocks(in []Block) []Block {
 	return out
 }
 
-// Error is the reason that a kubelet gives for refusing a pod; the empty Error admits.
-type Error string
+// RefusalReason is status.reason of a pod that its kubelet refused. It is empty where the kubelet admits the pod.
+type RefusalReason string
 
 // The kubelet's reasons (topologymanager/topology_manager.go, cpumanager/policy_static.go,
 // cm/admission/errors.go).
 const (
-	TopologyAffinityError    Error = "TopologyAffinityError"
-	SMTAlignmentError        Error = "SMTAlignmentError"
-	UnexpectedAdmissionError Error = "UnexpectedAdmissionError"
+	TopologyAffinityError    RefusalReason = "TopologyAffinityError"
+	SMTAlignmentError        RefusalReason = "SMTAlignmentError"
+	UnexpectedAdmissionError RefusalReason = "UnexpectedAdmissionError"
 )
 
 // Verdict is the answer of [Place].
 type Verdict struct {
 	// Error is empty where the node admits the pod.
-	Error Error
+	Error RefusalReason
 	// Holdings has one entry per container that holds something, in the order of Pod.Containers.
 	// It is what the node's managers record after the pod was admitted: an init container's blocks
 	// are already reduced by what later containers reuse.

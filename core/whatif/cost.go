@@ -96,7 +96,7 @@ type Refusal struct {
 	// Bar is why the shape may not go there at all; Error and Reasons are then empty.
 	Bar string
 	// Error is what the kubelets would say; empty where plain amounts are what is short.
-	Error place.Error
+	Error place.RefusalReason
 	// Reasons are those of all these nodes, with the most that one of them has.
 	Reasons []place.Reason
 }

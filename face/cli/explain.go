@@ -150,7 +150,7 @@ func newExplanation(pod PodView, nodes []*ledger.Node, problems []NodeProblem) *
 }
 
 // insufficient stands where a kubelet's reason would: the scheduler does not send the pod there.
-const insufficient place.Error = "Insufficient resources"
+const insufficient place.RefusalReason = "Insufficient resources"
 
 // judge says what becomes of the pod on a node; what the node lacks as a whole goes before alignment.
 func judge(pod PodView, n *ledger.Node) place.Verdict {
@@ -163,7 +163,7 @@ func judge(pod PodView, n *ledger.Node) place.Verdict {
 // refused reports whether a kubelet turned the pod away at its door: the next pod like it is then what
 // a person wants to know of.
 func (e *explanation) refused() bool {
-	switch place.Error(e.pod.Reason) {
+	switch place.RefusalReason(e.pod.Reason) {
 	case place.TopologyAffinityError, place.SMTAlignmentError, place.UnexpectedAdmissionError:
 		return e.pod.Phase == "Failed"
 	}

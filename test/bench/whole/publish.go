@@ -26,7 +26,7 @@ import (
 type statusWrite struct {
 	namespace, name string
 	uid             types.UID
-	refused         place.Error
+	refused         place.RefusalReason
 }
 
 // patch is the status as a merge patch, as the kubelet writes it.
