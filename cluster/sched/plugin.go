@@ -274,7 +274,7 @@ func (p *Plugin) refusal(pod *place.Pod, v place.Verdict) *fwk.Status {
 		reasons = append(reasons, p.text(pod, r))
 	}
 	if len(reasons) == 0 {
-		reasons = append(reasons, string(v.Error))
+		reasons = append(reasons, string(v.Refusal))
 	}
 	return fwk.NewStatus(fwk.Unschedulable, reasons...)
 }

@@ -228,7 +228,7 @@ func (p *Plugin) compute(s *state, n *ledger.Node) (cost int64, refusal *no) {
 		refusal.texts = append(refusal.texts, p.text(s.pod, r))
 	}
 	if len(refusal.texts) == 0 {
-		refusal.texts = []string{string(v.Error)}
+		refusal.texts = []string{string(v.Refusal)}
 	}
 	return 0, refusal
 }

@@ -24,10 +24,10 @@ func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
 		last.Reasons = append(last.Reasons, place.Reason{Code: place.Unsettled})
 		return last
 	case stateUnknown:
-		return place.Verdict{Error: place.TopologyAffinityError, Reasons: []place.Reason{{Code: place.Unsettled}}}
+		return place.Verdict{Refusal: place.TopologyAffinityError, Reasons: []place.Reason{{Code: place.Unsettled}}}
 	case shapeRefused:
 		why := n.Refused[p.Shape()]
-		return place.Verdict{Error: why, Reasons: []place.Reason{{Code: place.Refused, Resource: string(why)}}}
+		return place.Verdict{Refusal: why, Reasons: []place.Reason{{Code: place.Refused, Resource: string(why)}}}
 	}
 	return first
 }
@@ -97,7 +97,7 @@ func (n *Node) judge(p *place.Pod, v place.Verdict, d place.Demand) place.Verdic
 	if n.Quality != Coarse || !v.Fits() || !d.Binds() || n.Rules.Enforces(p, d) {
 		return v
 	}
-	return place.Verdict{Error: place.TopologyAffinityError, Reasons: []place.Reason{d.Reason(place.Reason{Code: place.Counted})}}
+	return place.Verdict{Refusal: place.TopologyAffinityError, Reasons: []place.Reason{d.Reason(place.Reason{Code: place.Counted})}}
 }
 
 // granted is the verdict for a pod that has its turn: what it holds in the first state, or the refusal where what it

@@ -23,10 +23,10 @@ const defaultMaxNUMAs = 8
 // Place says what the node will do with the pod. It changes neither argument.
 func Place(u *Usage, p *Pod) Verdict {
 	if bars := u.bars(p.Exclusive()); len(bars) > 0 {
-		return Verdict{Error: UnexpectedAdmissionError, Reasons: slices.Clone(bars)}
+		return Verdict{Refusal: UnexpectedAdmissionError, Reasons: slices.Clone(bars)}
 	}
 	if large := p.TooLarge(); len(large) > 0 {
-		return Verdict{Error: UnexpectedAdmissionError, Reasons: large}
+		return Verdict{Refusal: UnexpectedAdmissionError, Reasons: large}
 	}
 	a := admission{u: u, pod: p, taken: make([]Holding, len(p.Containers))}
 	return a.verdict()
@@ -38,7 +38,7 @@ func (a *admission) verdict() Verdict {
 		return a.complex()
 	}
 	if err != "" {
-		return Verdict{Error: err, Reasons: a.reasons, Chance: a.swayed}
+		return Verdict{Refusal: err, Reasons: a.reasons, Chance: a.swayed}
 	}
 	return Verdict{Holdings: a.holdings(), Chance: a.chance()}
 }

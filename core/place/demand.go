@@ -130,7 +130,7 @@ func Judge(u *Usage, p *Pod, v Verdict, d Demand) Verdict {
 		}
 	}
 	if len(j.reasons) > 0 {
-		v.Error, v.Holdings, v.Reasons = TopologyAffinityError, nil, append(v.Reasons, j.reasons...)
+		v.Refusal, v.Holdings, v.Reasons = TopologyAffinityError, nil, append(v.Reasons, j.reasons...)
 	}
 	return v
 }

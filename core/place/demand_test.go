@@ -117,7 +117,7 @@ func TestJudge(t *testing.T) {
 		d := drawnDemand(t)
 		j := place.Judge(u, p, v, d)
 		if !v.Fits() || !d.Binds() {
-			if j.Error != v.Error || len(j.Holdings) != len(v.Holdings) {
+			if j.Refusal != v.Refusal || len(j.Holdings) != len(v.Holdings) {
 				t.Fatalf("demand %+v turns %+v into %+v", d, v, j)
 			}
 			return

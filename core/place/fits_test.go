@@ -44,7 +44,7 @@ func TestFitsIsWhatPlaceSays(t *testing.T) {
 			q := place.NewQuestion(p)
 			fits, v := place.Fits(u, p), place.Place(u, p)
 			if fits != v.Fits() || q.Fits(u.Empty()) != place.Place(u.Empty(), p).Fits() || q.Fits(u) != v.Fits() {
-				t.Fatalf("Fits says %v, Place says %q %v %v\nof pod %+v", fits, v.Error, v.Reasons, v.Holdings, p)
+				t.Fatalf("Fits says %v, Place says %q %v %v\nof pod %+v", fits, v.Refusal, v.Reasons, v.Holdings, p)
 			}
 			if after := pictureOf(u); fmt.Sprint(before) != fmt.Sprint(after) {
 				t.Fatalf("Fits changed the usage from %+v to %+v", before, after)

@@ -249,13 +249,13 @@ const (
 
 // Verdict is the answer of [Place].
 type Verdict struct {
-	// Error is empty where the node admits the pod.
-	Error RefusalReason
+	// Refusal is empty where the node admits the pod.
+	Refusal RefusalReason
 	// Holdings has one entry per container that holds something, in the order of Pod.Containers.
 	// It is what the node's managers record after the pod was admitted: an init container's blocks
 	// are already reduced by what later containers reuse.
 	Holdings []Holding
-	// Reasons say what was missing, at least one where Error is set.
+	// Reasons say what was missing, at least one where Refusal is set.
 	Reasons []Reason
 	// Chance is set where the node may take devices of other numas than Holdings say (DeviceBlock.Loose), and
 	// on a refusal that rests on such devices. What later containers of the pod get that ask for the same
@@ -264,7 +264,7 @@ type Verdict struct {
 }
 
 // Fits reports whether the node admits the pod.
-func (v Verdict) Fits() bool { return v.Error == "" }
+func (v Verdict) Fits() bool { return v.Refusal == "" }
 
 // NUMAs returns the numas that the pod will use.
 func (v Verdict) NUMAs(m *topo.Machine) topo.Mask {

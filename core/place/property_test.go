@@ -178,7 +178,7 @@ func TestPlaceKeepsItsPromises(t *testing.T) {
 
 func checkRefusal(t *rapid.T, v place.Verdict) {
 	if len(v.Reasons) == 0 || len(v.Holdings) > 0 {
-		t.Fatalf("refused with %s: reasons %v, holdings %v", v.Error, v.Reasons, v.Holdings)
+		t.Fatalf("refused with %s: reasons %v, holdings %v", v.Refusal, v.Reasons, v.Holdings)
 	}
 	for _, r := range v.Reasons {
 		if text := r.Text(); r.Code == "" || !strings.HasPrefix(text, "cannot align ") {

@@ -62,7 +62,7 @@ func (p *Pod) aligns(i int) bool {
 // complex returns the refusal of a pod that takes too many steps.
 func (a *admission) complex() Verdict {
 	r := Reason{Code: TooComplex, Want: int64(len(a.pod.Containers)), Have: maxWork, Width: len(a.u.Machine.NUMAs())}
-	return Verdict{Error: UnexpectedAdmissionError, Reasons: []Reason{r}}
+	return Verdict{Refusal: UnexpectedAdmissionError, Reasons: []Reason{r}}
 }
 
 // costs bounds the steps of parts of an answer on one machine under its rules. A quick answer does without these

@@ -161,7 +161,7 @@ func TestOddMachinesAndPodsAreScored(t *testing.T) {
 		"nine numas of sixty-four":              {many, across, place.Verdict{Holdings: []place.Holding{{CPUs: nine}}}, []int64{2, 100, 100, 3}},
 		"pod-level resources":                   {odd, podLevel, place.Place(odd, podLevel), []int64{0, 0, 0, 0}},
 		"no containers":                         {odd, pod(t), place.Place(odd, pod(t)), []int64{0, 0, 0, 0}},
-		"a refusal":                             {odd, across, place.Verdict{Error: place.TopologyAffinityError}, []int64{0, 0, 0, 0}},
+		"a refusal":                             {odd, across, place.Verdict{Refusal: place.TopologyAffinityError}, []int64{0, 0, 0, 0}},
 	} {
 		var got []int64
 		for _, typ := range theirTypes {

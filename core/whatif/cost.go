@@ -147,7 +147,7 @@ func (p *Plan) why(i int, w *Want) Refusal {
 		return out
 	}
 	v := n.State.Place(w.Pod, w.Demand)
-	out.Error, out.Reasons = v.Error, slices.Clone(v.Reasons)
+	out.Error, out.Reasons = v.Refusal, slices.Clone(v.Reasons)
 	return out
 }
 

@@ -181,7 +181,7 @@ func holdingsOn(m *topo.Machine, hs []place.Holding) []holdingDocument {
 func (v verdictOn) document() verdictDocument {
 	m := v.node.Machine
 	return verdictDocument{Inexact: inexactOf(v.node),
-		Node: v.node.Name, Quality: v.node.Quality.String(), Fits: v.verdict.Fits(), Error: string(v.verdict.Error),
+		Node: v.node.Name, Quality: v.node.Quality.String(), Fits: v.verdict.Fits(), Error: string(v.verdict.Refusal),
 		NUMAs: ids(m, v.verdict.NUMAs(m)), Holdings: holdingsOn(m, v.verdict.Holdings),
 		Reasons: each(v.verdict.Reasons, reason),
 	}

@@ -155,7 +155,7 @@ const insufficient place.RefusalReason = "Insufficient resources"
 // judge says what becomes of the pod on a node; what the node lacks as a whole goes before alignment.
 func judge(pod PodView, n *ledger.Node) place.Verdict {
 	if lacks := pod.Lacks[n.Name]; len(lacks) > 0 {
-		return place.Verdict{Error: insufficient, Reasons: lacks}
+		return place.Verdict{Refusal: insufficient, Reasons: lacks}
 	}
 	return n.Place(pod.Pod, pod.Demand)
 }

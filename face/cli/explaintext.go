@@ -315,7 +315,7 @@ func refusal(v place.Verdict) string {
 	if len(v.Reasons) > 0 && v.Reasons[0].Code.OfDemand() {
 		return "Not as the pod demands"
 	}
-	return string(v.Error)
+	return string(v.Refusal)
 }
 
 func writeProblems(b *bufio.Writer, problems []NodeProblem, limit int) {

@@ -110,7 +110,7 @@ func (s *stage) bind(version uint64, pod *v1.Pod) life {
 	}
 	at := len(s.lives) - 1
 	s.lives[at].ended = l.bound
-	pod.Status.Phase, pod.Status.Reason = v1.PodFailed, string(v.Error)
+	pod.Status.Phase, pod.Status.Reason = v1.PodFailed, string(v.Refusal)
 	return s.lives[at]
 }
 

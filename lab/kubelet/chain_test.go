@@ -59,7 +59,7 @@ func (c *chain) admitted(t *trial, st scenario.Step, seen []place.Holding, sure 
 	}
 	if !v.Fits() {
 		return differs(aboutChain, "pod %s: the managers admit it, after %d predictions place says %q %v",
-			st.Name, c.length, v.Error, texts(v.Reasons))
+			st.Name, c.length, v.Refusal, texts(v.Reasons))
 	}
 	if err := t.same(st.Name, &st.Pod, v, seen, len(st.Pod.Containers)); err != nil {
 		return differs(aboutChain, "after %d predictions: %v", c.length, err)

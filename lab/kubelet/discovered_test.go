@@ -180,8 +180,8 @@ func (d *discovery) step(t *testing.T) bool {
 	d.pods = append(d.pods, pod)
 	d.mu.Unlock()
 	got := d.real.Admit(pod)
-	if v.Fits() != got.Admit || string(v.Error) != got.Reason {
-		t.Fatalf("%s: pod %s: the managers say %q (%s), place says %q %v", d.about, st.Pod.Shape(), got.Reason, got.Message, v.Error, v.Reasons)
+	if v.Fits() != got.Admit || string(v.Refusal) != got.Reason {
+		t.Fatalf("%s: pod %s: the managers say %q (%s), place says %q %v", d.about, st.Pod.Shape(), got.Reason, got.Message, v.Refusal, v.Reasons)
 	}
 	if !got.Admit {
 		d.drop(pod)

@@ -341,8 +341,8 @@ func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, go
 	all := sure == len(st.Pod.Containers)
 	why := t.excused(&st.Pod, v, got, mingled)
 	t.count.admission(v, got.Reason)
-	if why == "" && all && (string(v.Error) != got.Reason || v.Fits() != got.Admit) {
-		return differs(aboutVerdict, "pod %s: the managers say %q (%s), place says %q %v", st.Name, got.Reason, got.Message, v.Error, texts(v.Reasons))
+	if why == "" && all && (string(v.Refusal) != got.Reason || v.Fits() != got.Admit) {
+		return differs(aboutVerdict, "pod %s: the managers say %q (%s), place says %q %v", st.Name, got.Reason, got.Message, v.Refusal, texts(v.Reasons))
 	}
 	if why == "" && !all {
 		why = "the outcome depends on devices that are drawn"
@@ -423,7 +423,7 @@ func (t *trial) excused(p *place.Pod, v place.Verdict, got lifecycle.PodAdmitRes
 		return "a plugin fails when it is asked for its preference"
 	case wants(t.stranded):
 		return "a plugin that failed made the kubelet lose devices"
-	case mingled && (string(v.Error) != got.Reason || v.Fits() != got.Admit):
+	case mingled && (string(v.Refusal) != got.Reason || v.Fits() != got.Admit):
 		return "pods with memory of groups ended together, and the kubelet frees them in any order"
 	}
 	return ""

@@ -65,7 +65,7 @@ func TestChildPlays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v := place.Place(before, &f.Steps[last].Pod); !loops(v) {
-		t.Fatalf("place says %q %v", v.Error, texts(v.Reasons))
+		t.Fatalf("place says %q %v", v.Refusal, texts(v.Reasons))
 	}
 	pod := podOf(f.Steps[last])
 	tr.pods = append(tr.pods, pod)

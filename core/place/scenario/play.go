@@ -56,7 +56,7 @@ func showHazards(hs []place.Hazard) (out []string) {
 
 func showVerdict(m *topo.Machine, v place.Verdict) (out []string) {
 	if !v.Fits() {
-		out = append(out, "refused "+string(v.Error))
+		out = append(out, "refused "+string(v.Refusal))
 		for _, r := range v.Reasons {
 			out = append(out, r.Text())
 		}

@@ -291,7 +291,7 @@ func (s *nodes) admit(pod *v1.Pod) error {
 	if holds {
 		s.report(n)
 	}
-	s.words <- statusWrite{pod.Namespace, pod.Name, pod.UID, v.Error}
+	s.words <- statusWrite{pod.Namespace, pod.Name, pod.UID, v.Refusal}
 	return nil
 }
 
