@@ -11,9 +11,9 @@ import (
 // This file walks a pod through a node's admission. The rules are (topologymanager/scope_*.go):
 //
 //   - Policy none: every container is allocated in order, without affinity.
-//   - Scope container: for every container in order, init containers first, the families are merged
+//   - Scope container: for every container in order, init containers first, the hint sets are merged
 //     and the container is allocated at once, so that later ones see what earlier ones took.
-//   - Scope pod: the families of the pod as a whole are merged once; every container gets that affinity.
+//   - Scope pod: the hint sets of the pod as a whole are merged once; every container gets that affinity.
 //   - Providers are asked in the order devices, CPUs, memory. The first refusal ends the walk.
 
 // defaultMaxNUMAs is the most numas that a topology manager handles unless max-allowable-numa-nodes
@@ -53,7 +53,7 @@ func Fits(u *Usage, p *Pod) bool {
 		steps := 0
 		a = x.ask(u, &steps)
 	} else {
-		c := u.course(p)
+		c := u.podPlan(p)
 		a = c.ask(u)
 	}
 	return a == yes || a == unsure && fits(u, p)
@@ -204,7 +204,7 @@ func (a *admission) refuse(r ...Reason) {
 	}
 }
 
-// request is what the families are asked for: one container's wants, or the pod's.
+// request is what the hint sets are asked for: one container's wants, or the pod's.
 type request struct {
 	container string // empty for the pod
 	cpus      int64  // 0: no exclusive CPUs
@@ -333,15 +333,15 @@ func compareKinds(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// align merges the families of a request; ok is false where the policy refuses.
+// align merges the hint sets of a request; ok is false where the policy refuses.
 func (a *admission) align(r *request) (hint, bool) {
 	h, sure := a.plain(r)
 	if sure == yes {
 		return h, true
 	}
-	l := newLattice(a.universe(r))
-	if len(l.at) > maxLattice {
-		a.refuse(Reason{Code: Unsupported, Container: r.container, Want: int64(len(l.at)), Have: maxLattice})
+	l := newMaskSpace(a.universe(r))
+	if len(l.at) > maxMaskSpace {
+		a.refuse(Reason{Code: Unsupported, Container: r.container, Want: int64(len(l.at)), Have: maxMaskSpace})
 		return hint{}, false
 	}
 	if sure == unsure && !a.work.spend(l.size()/4) { // memory for the tables
@@ -360,14 +360,14 @@ func (a *admission) align(r *request) (hint, bool) {
 }
 
 // merge is align by tables of masks.
-func (a *admission) merge(l *lattice, row policyRow, r *request) (hint, bool) {
+func (a *admission) merge(l *maskSpace, row policyRow, r *request) (hint, bool) {
 	var space room
 	var cross crossing
 	t := space.tables(l.size())
 	m := cross.merging(row, l.size())
 	m.work = &a.work
-	for k := range r.families() {
-		f, choosy := a.family(l, r, k, t)
+	for k := range r.hintSets() {
+		f, choosy := a.hintSet(l, r, k, t)
 		if !choosy || !row.preferred && !a.work.spend(max(1, f.kinds)*reachSteps(len(l.at), l.size())) {
 			continue
 		}
@@ -379,7 +379,7 @@ func (a *admission) merge(l *lattice, row policyRow, r *request) (hint, bool) {
 	return m.decide(a.u, l)
 }
 
-// plain is align where no table of masks is needed: a single numa serves all families, or it is sure that
+// plain is align where no table of masks is needed: a single numa serves all hint sets, or it is sure that
 // the policy refuses.
 func (a *admission) plain(r *request) (h hint, sure answer) {
 	if a.tables || r.spare.any() || a.u.selfish && a.u.Rules.Topology.PreferClosest {
@@ -409,29 +409,29 @@ func (a *admission) plain(r *request) (h hint, sure answer) {
 	return h, unsure
 }
 
-// families returns how many families a request may have: devices, CPUs, memory.
-func (r *request) families() int { return len(r.devices) + 2 }
+// hintSets returns how many hint sets a request may have: devices, CPUs, memory.
+func (r *request) hintSets() int { return len(r.devices) + 2 }
 
-// family makes the k-th family in the tables; choosy is false where it has no opinion.
-func (a *admission) family(l *lattice, r *request, k int, t tables) (f family, choosy bool) {
+// hintSet makes the k-th hint set in the tables; choosy is false where it has no opinion.
+func (a *admission) hintSet(l *maskSpace, r *request, k int, t tables) (f hintSet, choosy bool) {
 	switch {
 	case k < len(r.devices):
-		return a.deviceFamily(l, r, r.devices[k], t)
+		return a.deviceHintSet(l, r, r.devices[k], t)
 	case k == len(r.devices) && r.cpus > 0:
-		return a.cpuFamily(l, r, t), true
+		return a.cpuHintSet(l, r, t), true
 	case k == len(r.devices)+1 && len(r.memory) > 0:
-		if f = a.memoryFamily(l, r, t); f.impossible && l.single {
+		if f = a.memoryHintSet(l, r, t); f.impossible && l.single {
 			// No single numa will do: whether others would decides if the manager has an opinion.
 			all := *l
 			all.single = false
-			f = a.memoryFamily(&all, r, t)
+			f = a.memoryHintSet(&all, r, t)
 		}
 		return f, !f.impossible
 	}
 	return f, false
 }
 
-// universe returns the numas that the families of a request range over.
+// universe returns the numas that the hint sets of a request range over.
 func (a *admission) universe(r *request) (out topo.Mask) {
 	for _, d := range r.devices {
 		_, res, _ := a.u.resource(d.Resource)

@@ -19,11 +19,11 @@ import (
 // cpuName is the resource name of CPUs in reasons.
 const cpuName = "cpu"
 
-func (a *admission) cpuFamily(l *lattice, r *request, t tables) family {
+func (a *admission) cpuHintSet(l *maskSpace, r *request, t tables) hintSet {
 	m := a.u.Machine
 	universe := l.dense(m.WithCPUs())
 	if !a.work.spend(10*l.count() + (2*len(l.at)+4)*a.u.costs.words) {
-		return family{resource: cpuName, impossible: true}
+		return hintSet{resource: cpuName, impossible: true}
 	}
 	usable := a.u.free.Union(r.spare.cpus)
 	for i, at := range l.at {
@@ -34,7 +34,8 @@ func (a *admission) cpuFamily(l *lattice, r *request, t tables) family {
 	l.sum(t.free)
 	t.open(l, universe)
 	t.demand(l, r.cpus)
-	f := t.close(l, family{resource: cpuName, want: r.cpus, total: int64(usable.Len()), width: bits.OnesCount(uint(universe))})
+	f := t.close(l, hintSet{resource: cpuName, want: r.cpus, total: int64(usable.Len()),
+		width: bits.OnesCount(uint(universe))})
 	for must := l.dense(m.MaskOfCPUs(r.spare.cpus)); must != 0; must &= must - 1 {
 		f.ties = append(f.ties, must&-must)
 	}
@@ -48,7 +49,7 @@ func (a *admission) cpuFamily(l *lattice, r *request, t tables) family {
 
 // preferSockets also prefers masks that span no more sockets than the width needs (align-by-socket,
 // isHintSocketAligned).
-func preferSockets(m *topo.Machine, l *lattice, f *family) {
+func preferSockets(m *topo.Machine, l *maskSpace, f *hintSet) {
 	perSocket := m.WithCPUs().Len() / len(m.Sockets())
 	if perSocket == 0 {
 		return

@@ -18,9 +18,9 @@ import (
 //     prediction then says so. A plugin that is asked for devices beside the affinity may prefer those
 //     without a NUMA node. Nobody but the kubelet knows which plugins have preferences.
 
-// deviceFamily returns the family of a device resource; choosy is false where it has no opinion, or no
+// deviceHintSet returns the hint set of a device resource; choosy is false where it has no opinion, or no
 // device plugin of the machine serves it: the device manager ignores such a resource.
-func (a *admission) deviceFamily(l *lattice, r *request, want Count, t tables) (f family, choosy bool) {
+func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables) (f hintSet, choosy bool) {
 	at, res, _ := a.u.resource(want.Resource)
 	universe := l.dense(res.NUMAs)
 	if universe == 0 {
@@ -28,10 +28,10 @@ func (a *admission) deviceFamily(l *lattice, r *request, want Count, t tables) (
 	}
 	shared := a.u.sets[at].shared
 	if !a.work.spend(10*l.count() + len(res.Devices)*(len(l.at)+4) + 2*shared*l.count()) {
-		return family{resource: want.Resource, impossible: true}, true
+		return hintSet{resource: want.Resource, impossible: true}, true
 	}
 	left := r.spare.devices[want.Resource]
-	f = family{resource: want.Resource, want: want.N, width: bits.OnesCount(uint(universe))}
+	f = hintSet{resource: want.Resource, want: want.N, width: bits.OnesCount(uint(universe))}
 	for i := range l.at {
 		t.whole[1<<i], t.free[1<<i] = 0, 0
 	}
@@ -66,7 +66,7 @@ func (a *admission) deviceFamily(l *lattice, r *request, want Count, t tables) (
 }
 
 // countShared adds the devices of several numas, each once to every mask that it touches.
-func (a *admission) countShared(l *lattice, at int, left devices, t tables) {
+func (a *admission) countShared(l *maskSpace, at int, left devices, t tables) {
 	taken := a.u.taken[at]
 	for i, d := range a.u.Machine.Resources()[at].Devices {
 		touch := l.dense(d.NUMAs)

@@ -7,7 +7,7 @@ import (
 )
 
 // This file finds the reasons of a refusal. It runs only after the verdict is known, and never changes
-// it: it makes the families again, one after the other in the same tables.
+// it: it makes the hint sets again, one after the other in the same tables.
 
 // need is what a merge wants of one resource.
 type need struct {
@@ -15,17 +15,17 @@ type need struct {
 	width    int
 }
 
-// explain says why the families of a request have no affinity that the policy admits.
-func (a *admission) explain(l *lattice, r *request) []Reason {
+// explain says why the hint sets of a request have no affinity that the policy admits.
+func (a *admission) explain(l *maskSpace, r *request) []Reason {
 	single := policyTable[a.u.Rules.Topology.Policy].single
-	if !a.work.spend(l.size() * (1 + r.families())) {
+	if !a.work.spend(l.size() * (1 + r.hintSets())) {
 		return nil
 	}
 	t := newTables(l.size())
 	var out []Reason
 	var needs []need
-	for k := range r.families() {
-		f, choosy := a.family(l, r, k, t)
+	for k := range r.hintSets() {
+		f, choosy := a.hintSet(l, r, k, t)
 		for i := 0; choosy && i < max(1, f.kinds); i++ {
 			if f.kinds > 0 {
 				f = a.ofKind(l, f, r.memory[i], t)
@@ -47,8 +47,8 @@ func (a *admission) explain(l *lattice, r *request) []Reason {
 	return []Reason{together(r.container, needs)}
 }
 
-// ofKind returns the joint family of memory with one kind's own amounts, in the same tables.
-func (a *admission) ofKind(l *lattice, joint family, w Amount, t tables) family {
+// ofKind returns the joint hint set of memory with one kind's own amounts, in the same tables.
+func (a *admission) ofKind(l *maskSpace, joint hintSet, w Amount, t tables) hintSet {
 	if a.work.spend(8 * l.size()) {
 		a.u.sumMemory(l, a.u.kind(w.Kind), t)
 	}
@@ -82,8 +82,8 @@ func uneven(needs []need) (Reason, bool) {
 		With: high.resource, Have: int64(high.width)}, low.width != high.width
 }
 
-// explain says why a family by itself cannot be served; bad is false where it could.
-func (f *family) explain(single bool) (r Reason, bad bool) {
+// explain says why a hint set by itself cannot be served; bad is false where it could.
+func (f *hintSet) explain(single bool) (r Reason, bad bool) {
 	if f.total < f.want {
 		return Reason{Code: Short, Resource: f.resource, Want: f.want, Have: f.total}, true
 	}
@@ -101,7 +101,7 @@ func (f *family) explain(single bool) (r Reason, bad bool) {
 
 // lack says what the masks of a width that contain some numas lack; bad is false where one has enough
 // of the resource, but not of what it is judged together with.
-func (f *family) lack(width, within int) (r Reason, bad bool) {
+func (f *hintSet) lack(width, within int) (r Reason, bad bool) {
 	r = Reason{Resource: f.resource, Want: f.want, Width: width}
 	able, untied := false, int64(0)
 	for d, free := range f.free {
@@ -131,8 +131,8 @@ func (f *family) lack(width, within int) (r Reason, bad bool) {
 
 // memoryReasons says why the memory manager could not assign a container's memory near an affinity.
 func (a *admission) memoryReasons(c *Container, h hint) []Reason {
-	l := newLattice(a.u.Machine.All())
-	if len(l.at) > maxLattice {
+	l := newMaskSpace(a.u.Machine.All())
+	if len(l.at) > maxMaskSpace {
 		return a.wideReasons(c)
 	}
 	r := request{memory: c.Memory, spare: a.spare}
@@ -140,7 +140,7 @@ func (a *admission) memoryReasons(c *Container, h hint) []Reason {
 		return nil
 	}
 	t := newTables(l.size())
-	joint := a.memoryFamily(&l, &r, t)
+	joint := a.memoryHintSet(&l, &r, t)
 	within, elsewhere := l.dense(h.mask), slices.Contains(joint.preferred, true)
 	barred := joint.impossible || !h.preferred || a.hasFree(h.mask, c.Memory)
 	var out, short []Reason

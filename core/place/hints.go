@@ -7,22 +7,22 @@ import (
 )
 
 // This file is the topology manager: which numas a container (or pod) shall be aligned to, given for
-// each resource the family of numa masks that can serve it (topologymanager/policy.go). The rules are:
+// each resource the set of numa masks that can serve it, its hint set (topologymanager/policy.go). The rules are:
 //
-//   - The kubelet picks one mask of every family in all combinations; the affinity of a combination is
+//   - The kubelet picks one mask of every hint set in all combinations; the affinity of a combination is
 //     the intersection of its masks. A combination is preferred if all its masks are equal and each is
-//     preferred by its family.
+//     preferred by its hint set.
 //   - A preferred affinity beats any other. Among preferred ones the narrowest wins, then (option
 //     prefer-closest-numa-nodes) the one with the shortest mean distance, then the lowest numas.
-//   - Without a preferred one: let w be the width of the narrowest mask of the family whose narrowest
+//   - Without a preferred one: let w be the width of the narrowest mask of the hint set whose narrowest
 //     mask is widest. An affinity of width w wins; else the widest of those narrower than w; else the
 //     narrowest of those wider than w; ties as above.
 //   - single-numa-node looks only at preferred masks of one numa.
 //
 // The outcome does not depend on the order of combinations, so they need not be enumerated: the
-// preferred masks are the intersection of the families' preferred masks, and all affinities that some
-// combination reaches are found by the AND-convolution of the families over the lattice of masks, in
-// n*2^n steps per family where the kubelet takes 2^n times as many for each.
+// preferred masks are the intersection of the hint sets' preferred masks, and all affinities that some
+// combination reaches are found by the AND-convolution of the hint sets over the mask space, in
+// n*2^n steps per hint set where the kubelet takes 2^n times as many for each.
 
 // hint is the topology manager's decision for one container. Not set means no affinity.
 type hint struct {
@@ -45,13 +45,13 @@ var policyTable = [...]policyRow{
 	SingleNUMA: {hints: true, single: true, preferred: true},
 }
 
-// merging is what the topology manager knows of the families that it has met so far.
+// merging is what the topology manager knows of the hint sets that it has met so far.
 type merging struct {
 	row policyRow
-	// possible: every family has a mask; choosing: some family has one.
+	// possible: every hint set has a mask; choosing: some hint set has one.
 	possible, choosing bool
-	preferred          []bool // masks that all choosy families prefer
-	// reached are the masks that are the intersection of one mask of every choosy family, and aim the
+	preferred          []bool // masks that all choosy hint sets prefer
+	// reached are the masks that are the intersection of one mask of every choosy hint set, and aim the
 	// width that an affinity should have which is not preferred. Only a policy that admits such wants them.
 	reached, turn []uint64
 	aim           int
@@ -64,7 +64,7 @@ type crossing struct {
 	reached, turn [1 << defaultMaxNUMAs]uint64
 }
 
-// merging returns a merge that has met no family.
+// merging returns a merge that has met no hint set.
 func (c *crossing) merging(row policyRow, size int) merging {
 	m := merging{row: row, possible: true}
 	if size > len(c.preferred) {
@@ -78,8 +78,8 @@ func (c *crossing) merging(row policyRow, size int) merging {
 	return m
 }
 
-// meet takes one more family into account.
-func (m *merging) meet(l *lattice, f *family) {
+// meet takes one more hint set into account.
+func (m *merging) meet(l *maskSpace, f *hintSet) {
 	if f.impossible {
 		m.possible = false
 		return
@@ -97,8 +97,8 @@ func (m *merging) meet(l *lattice, f *family) {
 	m.choosing = true
 }
 
-// reach intersects what is reached with the masks of one more family, once for each of its kinds.
-func (m *merging) reach(f *family) {
+// reach intersects what is reached with the masks of one more hint set, once for each of its kinds.
+func (m *merging) reach(f *hintSet) {
 	narrowest := len(m.preferred)
 	for k := range max(1, f.kinds) {
 		counts := m.turn
@@ -120,7 +120,7 @@ func (m *merging) reach(f *family) {
 }
 
 // decide returns the affinity; admit is false where the policy refuses.
-func (m *merging) decide(u *Usage, l *lattice) (h hint, admit bool) {
+func (m *merging) decide(u *Usage, l *maskSpace) (h hint, admit bool) {
 	if m.row.single {
 		h = m.decideSingle(u.Machine, l)
 	} else {
@@ -129,9 +129,9 @@ func (m *merging) decide(u *Usage, l *lattice) (h hint, admit bool) {
 	return h, h.preferred || !m.row.preferred
 }
 
-// decideSingle takes the lowest numa that every family prefers. On a machine where that numa is all
+// decideSingle takes the lowest numa that every hint set prefers. On a machine where that numa is all
 // there is, and where nobody minds, there is no affinity (policy_single_numa_node.go, Merge).
-func (m *merging) decideSingle(machine *topo.Machine, l *lattice) hint {
+func (m *merging) decideSingle(machine *topo.Machine, l *maskSpace) hint {
 	if !m.possible {
 		return hint{}
 	} else if !m.choosing {
@@ -146,7 +146,7 @@ func (m *merging) decideSingle(machine *topo.Machine, l *lattice) hint {
 	return hint{}
 }
 
-func (m *merging) decideAny(u *Usage, l *lattice) hint {
+func (m *merging) decideAny(u *Usage, l *maskSpace) hint {
 	if !m.choosing {
 		return hint{mask: u.Machine.All(), set: true, preferred: m.possible}
 	}
@@ -172,7 +172,7 @@ func (m *merging) decideAny(u *Usage, l *lattice) hint {
 
 // closer orders masks: narrower first, then by mean distance where the option asks for it, then by
 // lower numas (numa_info.go, Closest and Narrowest).
-func (m *merging) closer(u *Usage, l *lattice, a, b int) bool {
+func (m *merging) closer(u *Usage, l *maskSpace, a, b int) bool {
 	x, y := bits.OnesCount(uint(a)), bits.OnesCount(uint(b))
 	if x != y {
 		return x < y
@@ -235,7 +235,7 @@ func superset(x []uint64, sign int) {
 }
 
 // bestReached picks among affinities none of which is preferred, or 0 (policy.go, compare).
-func (m *merging) bestReached(u *Usage, l *lattice) (best int) {
+func (m *merging) bestReached(u *Usage, l *maskSpace) (best int) {
 	for d := 1; d < len(m.reached); d++ {
 		if m.reached[d] == 0 {
 			continue

@@ -16,12 +16,12 @@ import (
 //     fails when the memory is allocated.
 //   - If the merged affinity is too small for the memory it is widened to a mask of the manager's own.
 
-// memoryFamily returns the family of all memory kinds of a request together; its free amounts are those
+// memoryHintSet returns the hint set of all memory kinds of a request together; its free amounts are those
 // of the last kind, what init containers of the pod leave included. Where no numas will do, the manager
 // has no opinion.
-func (a *admission) memoryFamily(l *lattice, r *request, t tables) family {
+func (a *admission) memoryHintSet(l *maskSpace, r *request, t tables) hintSet {
 	if !a.work.spend(10*l.count() + len(r.memory)*(6*l.count()+len(r.spare.memory)*len(l.at))) {
-		return family{resource: topo.Memory, impossible: true}
+		return hintSet{resource: topo.Memory, impossible: true}
 	}
 	t.open(l, l.size()-1)
 	for _, w := range r.memory {
@@ -33,14 +33,14 @@ func (a *admission) memoryFamily(l *lattice, r *request, t tables) family {
 		}
 		t.demand(l, w.Bytes)
 	}
-	f := t.close(l, family{resource: topo.Memory, kinds: len(r.memory), width: len(a.u.Machine.NUMAs())})
+	f := t.close(l, hintSet{resource: topo.Memory, kinds: len(r.memory), width: len(a.u.Machine.NUMAs())})
 	a.u.keepGroups(l, f.fits)
 	f.prefer(l)
 	return f
 }
 
 // sumMemory fills the tables with the allocatable and free bytes of a kind, by its place in u.kinds.
-func (u *Usage) sumMemory(l *lattice, kind int, t tables) {
+func (u *Usage) sumMemory(l *maskSpace, kind int, t tables) {
 	for i, at := range l.at {
 		t.whole[1<<i], t.free[1<<i] = 0, 0
 		if kind >= 0 {
@@ -53,7 +53,7 @@ func (u *Usage) sumMemory(l *lattice, kind int, t tables) {
 }
 
 // keepGroups keeps of the fitting masks those to which the manager's groups let new memory be assigned.
-func (u *Usage) keepGroups(l *lattice, fits []bool) {
+func (u *Usage) keepGroups(l *maskSpace, fits []bool) {
 	for d := 1; d < len(fits); d = l.next(d) {
 		if !fits[d] {
 			continue
@@ -172,10 +172,10 @@ func (a *admission) ownMask(c *Container, contains topo.Mask) (hint, bool) {
 	if len(c.Memory) == 0 {
 		return hint{}, false
 	}
-	l := newLattice(a.u.Machine.All())
+	l := newMaskSpace(a.u.Machine.All())
 	if len(l.at) > defaultMaxNUMAs {
 		before := a.work
-		if h, ok := a.wideMask(c, contains); !a.work.over() || len(l.at) > maxLattice {
+		if h, ok := a.wideMask(c, contains); !a.work.over() || len(l.at) > maxMaskSpace {
 			return h, ok
 		}
 		a.work = before // tables tell what the search did not find out
@@ -183,7 +183,7 @@ func (a *admission) ownMask(c *Container, contains topo.Mask) (hint, bool) {
 	}
 	var space room
 	r := request{memory: c.Memory, spare: a.spare}
-	f := a.memoryFamily(&l, &r, space.tables(l.size()))
+	f := a.memoryHintSet(&l, &r, space.tables(l.size()))
 	if a.work.over() {
 		return hint{}, false
 	}

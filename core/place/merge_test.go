@@ -12,7 +12,7 @@ import (
 )
 
 // The twin of merge: it does what the topology manager's contract says literally. It forms every
-// combination of one hint of each family and compares the results one after the other, where merge
+// combination of one hint of each hint set and compares the results one after the other, where merge
 // convolves. Order matters to a comparison, so the twin also shuffles the combinations.
 
 // twinHint is one hint, or the affinity of a combination; mask 0 of a hint means "any numas".
@@ -29,11 +29,11 @@ type twin struct {
 	hints   [][]twinHint
 }
 
-// hintsOf turns families into lists of hints: a family that nothing serves is one hint without
+// hintsOf turns hint sets into lists of hints: a hint set that nothing serves is one hint without
 // preference that is not preferred.
-func hintsOf(l lattice, fams []family) [][]twinHint {
+func hintsOf(l maskSpace, sets []hintSet) [][]twinHint {
 	var out [][]twinHint
-	for _, f := range fams {
+	for _, f := range sets {
 		if f.impossible {
 			out = append(out, []twinHint{{0, false}})
 			continue
@@ -87,7 +87,7 @@ func (w twin) merge(shuffle func([]twinHint)) (mask topo.Mask, preferred, admit 
 	return best.mask, best.preferred, best.preferred || w.policy == BestEffort
 }
 
-// combinations returns the affinity of every combination. No families leave one combination: all numas.
+// combinations returns the affinity of every combination. No hint sets leave one combination: all numas.
 func (w twin) combinations() []twinHint {
 	type partial struct {
 		and       topo.Mask
@@ -203,10 +203,10 @@ func drawMachine(t *rapid.T, n int) *topo.Machine {
 	return m
 }
 
-// drawFamily makes any family that keeps the invariant of family: preferred implies fits, and some mask
-// fits unless the family is impossible.
-func drawFamily(t *rapid.T, l lattice, resource string) family {
-	f := family{resource: resource, fits: make([]bool, l.size()), preferred: make([]bool, l.size()), impossible: true}
+// drawHintSet makes any hint set that keeps the invariant of hint set: preferred implies fits, and some mask
+// fits unless the hint set is impossible.
+func drawHintSet(t *rapid.T, l maskSpace, resource string) hintSet {
+	f := hintSet{resource: resource, fits: make([]bool, l.size()), preferred: make([]bool, l.size()), impossible: true}
 	if rapid.IntRange(0, 9).Draw(t, "impossible") == 0 {
 		return f
 	}
@@ -236,26 +236,27 @@ func TestMergeAgreesWithEnumeration(t *testing.T) {
 	})
 }
 
-// compareMerges merges some families both ways. Policy none never merges.
+// compareMerges merges some hint sets both ways. Policy none never merges.
 func compareMerges(t *rapid.T, m *topo.Machine) {
 	u := NewUsage(m, Rules{Topology: TopologyRules{
 		Policy:        rapid.SampledFrom([]Policy{BestEffort, Restricted, SingleNUMA}).Draw(t, "policy"),
 		PreferClosest: rapid.Bool().Draw(t, "closest"),
 	}})
-	// The lattice of a request may leave out numas that matter to none of its resources.
-	l := newLattice(m.All())
+	// The mask space of a request may leave out numas that matter to none of its resources.
+	l := newMaskSpace(m.All())
 	if rapid.IntRange(0, 3).Draw(t, "part") == 0 {
-		l = newLattice(topo.Mask(rapid.Uint64Range(1, uint64(m.All())).Draw(t, "universe")))
+		l = newMaskSpace(topo.Mask(rapid.Uint64Range(1, uint64(m.All())).Draw(t, "universe")))
 	}
-	var fams []family
-	for i := range rapid.IntRange(0, 4).Draw(t, "families") {
-		fams = append(fams, drawFamily(t, l, fmt.Sprint("r", i)))
+	var sets []hintSet
+	for i := range rapid.IntRange(0, 4).Draw(t, "hintSets") {
+		sets = append(sets, drawHintSet(t, l, fmt.Sprint("r", i)))
 	}
-	w := twin{policy: u.Rules.Topology.Policy, closest: u.Rules.Topology.PreferClosest, machine: m, hints: hintsOf(l, fams)}
+	w := twin{policy: u.Rules.Topology.Policy, closest: u.Rules.Topology.PreferClosest, machine: m,
+		hints: hintsOf(l, sets)}
 	order := rapid.Uint64().Draw(t, "order")
 	mask, preferred, admit := w.merge(func(hs []twinHint) { shuffle(hs, order) })
 
-	h, ok := merge(u, l, fams)
+	h, ok := merge(u, l, sets)
 	if ok != admit {
 		t.Fatalf("admit = %v, enumeration says %v", ok, admit)
 	}

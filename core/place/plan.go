@@ -33,7 +33,7 @@ const maxRows = 8
 // row is what a request wants of one row of amounts.
 type row struct {
 	amount int64
-	on     topo.Mask // the numas that the family ranges over
+	on     topo.Mask // the numas that the hint set ranges over
 	at     int32     // where the row begins
 	stock  int32     // of devices: where the amount of all usable ones is; else 0
 }
@@ -58,7 +58,7 @@ type plan struct {
 	rows      [maxRows]row
 	choosy, n int
 	pinned    bool      // memory is assigned to numas
-	near      topo.Mask // the numas that all families range over
+	near      topo.Mask // the numas that all hint sets range over
 	// width is the number of numas that CPUs and devices prefer: 0 where there are none of them, -1 where
 	// they do not agree. memory is the one that memory prefers.
 	width, memory int
@@ -104,7 +104,7 @@ func (p *plan) make(u *Usage, r *request, exclusive bool) {
 	}
 	// The memory manager refuses a container that wants none, where nothing else says where.
 	p.hard = p.hard || exclusive && rules.Memory.Static && !p.pinned
-	p.never = p.never || universe.Len() > maxLattice && p.policy != None
+	p.never = p.never || universe.Len() > maxMaskSpace && p.policy != None
 }
 
 // ready is make for a pod that is alone.
@@ -121,7 +121,7 @@ func (p *plan) ready(u *Usage, pod *Pod) {
 	p.hard = p.hard || u.heavy(pod)
 }
 
-// want adds a family of CPUs or devices.
+// want adds a hint set of CPUs or devices.
 func (p *plan) want(g *ground, x row, shared bool) {
 	if !p.push(x) {
 		return
@@ -144,7 +144,7 @@ func (p *plan) want(g *ground, x row, shared bool) {
 	}
 }
 
-// wantMemory adds the family of memory.
+// wantMemory adds the hint set of memory.
 func (p *plan) wantMemory(g *ground, memory []Amount) {
 	least := 1
 	for _, m := range memory {
@@ -244,7 +244,7 @@ func (p *plan) single(u *Usage) answer {
 	return p.unlessMemoryHas(u)
 }
 
-// unlessMemoryHas is the answer where some family finds no numas to prefer: the memory manager has no
+// unlessMemoryHas is the answer where some hint set finds no numas to prefer: the memory manager has no
 // opinion if it has no numas at all, and others may then choose numas that happen to have the memory.
 func (p *plan) unlessMemoryHas(u *Usage) answer {
 	if p.memoryHas(u) {
@@ -253,7 +253,7 @@ func (p *plan) unlessMemoryHas(u *Usage) answer {
 	return unsure
 }
 
-// lowest returns the lowest numa that serves all families by itself, or -1.
+// lowest returns the lowest numa that serves all hint sets by itself, or -1.
 func (p *plan) lowest(u *Usage) int {
 	in := p.near
 	if p.pinned {
@@ -321,7 +321,7 @@ func (p *plan) memoryHas(u *Usage) bool {
 	return false
 }
 
-// preferred answers where all families have to prefer the same numas.
+// preferred answers where all hint sets have to prefer the same numas.
 func (p *plan) preferred(u *Usage, steps *int) answer {
 	if p.choosy == 0 && !p.pinned {
 		return yes
@@ -346,7 +346,7 @@ func (p *plan) preferred(u *Usage, steps *int) answer {
 	return p.unlessMemoryHas(u)
 }
 
-// common returns the width that all families prefer, or -1.
+// common returns the width that all hint sets prefer, or -1.
 func (p *plan) common() int {
 	switch {
 	case !p.pinned:
@@ -357,7 +357,7 @@ func (p *plan) common() int {
 	return -1
 }
 
-// onSeveral looks for w > 1 numas that serve all families together.
+// onSeveral looks for w > 1 numas that serve all hint sets together.
 func (p *plan) onSeveral(u *Usage, w int, steps *int) answer {
 	in, rows := p.near, p.rows[:p.n]
 	if p.pinned {
@@ -387,7 +387,7 @@ func (p *plan) nearby(u *Usage, steps *int) answer {
 		}
 		return unsure
 	}
-	in := u.all // what all families range over that have numas at all
+	in := u.all // what all hint sets range over that have numas at all
 	for k := range p.choosy {
 		if x := &p.rows[k]; x.stock == 0 || u.amounts[x.stock-1] >= x.amount {
 			in &= x.on

@@ -134,7 +134,7 @@ func plannedContainer(t *rapid.T, cpus, gigs int) Container {
 
 // planned is what plans say of a pod.
 func planned(u *Usage, p *Pod) answer {
-	c := u.course(p)
+	c := u.podPlan(p)
 	return c.ask(u)
 }
 

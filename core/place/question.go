@@ -11,8 +11,8 @@ type Question struct {
 }
 
 type met struct {
-	ground *ground
-	course course
+	ground  *ground
+	podPlan podPlan
 }
 
 // maxMet bounds what a question remembers: a cluster has a few kinds of machines.
@@ -24,7 +24,7 @@ func NewQuestion(p *Pod) *Question { return &Question{pod: p} }
 
 // Fits is [Fits] of the question's pod.
 func (q *Question) Fits(u *Usage) bool {
-	if a := q.course(u).ask(u); a != unsure {
+	if a := q.podPlan(u).ask(u); a != unsure {
 		return a == yes
 	}
 	return fits(u, q.pod)
@@ -40,11 +40,11 @@ func (q *Question) FitsAll(us []*Usage, out []uint64) {
 }
 
 func (q *Question) fits(us []*Usage) (out uint64) {
-	var courses [64]*course
+	var podPlans [64]*podPlan
 	var near int64
 	for i, u := range us {
 		if u != nil {
-			courses[i] = q.course(u)
+			podPlans[i] = q.podPlan(u)
 		}
 	}
 	for _, u := range us {
@@ -59,25 +59,25 @@ func (q *Question) fits(us []*Usage) (out uint64) {
 		if u == nil {
 			continue
 		}
-		if a := courses[i].ask(u); a == yes || a == unsure && fits(u, q.pod) {
+		if a := podPlans[i].ask(u); a == yes || a == unsure && fits(u, q.pod) {
 			out |= 1 << i
 		}
 	}
 	return out
 }
 
-func (q *Question) course(u *Usage) *course {
+func (q *Question) podPlan(u *Usage) *podPlan {
 	for _, m := range q.met {
 		if m.ground == u.ground {
-			return &m.course
+			return &m.podPlan
 		}
 	}
-	m := &met{u.ground, u.course(q.pod)}
+	m := &met{u.ground, u.podPlan(q.pod)}
 	if len(q.met) < maxMet {
 		q.met = append(q.met, m)
 	} else {
 		q.met[q.next] = m
 		q.next = (q.next + 1) % maxMet
 	}
-	return &m.course
+	return &m.podPlan
 }

@@ -70,8 +70,8 @@ func (a *admission) complex() Verdict {
 type costs struct {
 	words   int // going through one part of the CPUs
 	picking int // picking the CPUs of one container
-	family  int // one family, and merging it
-	devices int // one family of devices, and picking them
+	hintSet int // one hint set, and merging it
+	devices int // one hint set of devices, and picking them
 }
 
 func newCosts(m *topo.Machine, r *Rules, sets []deviceSet) (c costs) {
@@ -83,7 +83,7 @@ func newCosts(m *topo.Machine, r *Rules, sets []deviceSet) (c costs) {
 	if r.Memory.Static {
 		universe = m.All()
 	}
-	masks := 1 << uint(min(universe.Len(), maxLattice))
+	masks := 1 << uint(min(universe.Len(), maxMaskSpace))
 	c.words = 8 + 6*(int(m.CPUs().Max())/64+1)
 	cores := len(m.Cores())
 	if !nested(m) {
@@ -91,22 +91,22 @@ func newCosts(m *topo.Machine, r *Rules, sets []deviceSet) (c costs) {
 	}
 	c.picking = c.words*(16*(n+len(m.Sockets()))+20*cores) + 4*m.CPUs().Len()
 	if r.Topology.Policy != None || r.Memory.Static {
-		c.family = 20 * masks
+		c.hintSet = 20 * masks
 	}
 	if r.Topology.Policy == BestEffort {
-		c.family += reachSteps(n, masks)
+		c.hintSet += reachSteps(n, masks)
 	}
 	if r.Topology.PreferClosest && r.Topology.Policy != SingleNUMA {
-		c.family += 2 * n * n * masks
+		c.hintSet += 2 * n * n * masks
 	}
 	for at := range sets {
 		c.devices = max(c.devices, deviceSteps(len(m.Resources()[at].Devices), n)+2*sets[at].shared*masks)
 	}
-	c.devices += c.family
+	c.devices += c.hintSet
 	return c
 }
 
-// reachSteps returns the steps of intersecting a family's masks with what is reached (hints.go).
+// reachSteps returns the steps of intersecting a hint set's masks with what is reached (hints.go).
 func reachSteps(numas, masks int) int { return (2*numas + 4) * masks }
 
 // deviceSteps returns the steps of counting so many devices for the masks of some NUMA nodes, and of picking
@@ -118,7 +118,7 @@ func (u *Usage) heavy(p *Pod) bool {
 	steps := 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		steps += 256 + u.costs.picking + (1+len(c.Memory))*(u.costs.family+16*u.numas) +
+		steps += 256 + u.costs.picking + (1+len(c.Memory))*(u.costs.hintSet+16*u.numas) +
 			len(c.Devices)*(u.costs.devices+len(u.sets)+64)
 	}
 	return 2*steps > maxWork // once more for the pod as a whole

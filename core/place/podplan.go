@@ -2,11 +2,11 @@ package place
 
 import "github.com/tenon-numa/tenon/core/topo"
 
-// course is a pod of any number of containers, made ready for all usages of one ground. Containers are
+// podPlan is a pod of any number of containers, made ready for all usages of one ground. Containers are
 // admitted one after the other, so what an earlier one takes is taken off a copy of the amounts: that is
 // exact where it takes all from one numa. Pods with init containers, which leave what they had to others,
 // are left to the engine.
-type course struct {
+type podPlan struct {
 	// plans are those of the containers, in order; of a pod that is aligned as a whole, that of the pod.
 	plans []plan
 	whole bool
@@ -17,7 +17,7 @@ type course struct {
 // maxScratch bounds the amounts that are copied for pods of several containers.
 const maxScratch = 256
 
-func (u *Usage) course(p *Pod) (c course) {
+func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	if p.alone() {
 		c.plans = make([]plan, 1)
 		c.plans[0].ready(u, p)
@@ -57,8 +57,8 @@ func (u *Usage) course(p *Pod) (c course) {
 	return c
 }
 
-// ask says whether a usage of the course's ground admits the pod.
-func (c *course) ask(u *Usage) answer {
+// ask says whether a usage of the pod plan's ground admits the pod.
+func (c *podPlan) ask(u *Usage) answer {
 	steps := 0
 	switch {
 	case c.never:

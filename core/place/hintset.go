@@ -6,8 +6,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// lattice is the numas that matter to one request, as dense bits 0..n-1 in ascending order.
-type lattice struct {
+// maskSpace is the numas that matter to one request, as dense bits 0..n-1 in ascending order.
+type maskSpace struct {
 	at    []int // position of each dense bit
 	plain bool  // at[i] == i: dense bits are positions
 	// single: only masks of one numa matter, and only their entries in tables are kept.
@@ -16,24 +16,24 @@ type lattice struct {
 
 // maxLattice bounds the work for one request. The kubelet enumerates the same masks with far more work
 // for each, so no kubelet lives on a machine where this bound bites.
-const maxLattice = 16
+const maxMaskSpace = 16
 
-func newLattice(universe topo.Mask) lattice {
-	return lattice{at: universe.AppendPositions(make([]int, 0, topo.MaxNUMAs)), plain: universe&(universe+1) == 0}
+func newMaskSpace(universe topo.Mask) maskSpace {
+	return maskSpace{at: universe.AppendPositions(make([]int, 0, topo.MaxNUMAs)), plain: universe&(universe+1) == 0}
 }
 
 // next returns the mask that matters after d; the first is 1.
-func (l *lattice) next(d int) int {
+func (l *maskSpace) next(d int) int {
 	if l.single {
 		return d << 1
 	}
 	return d + 1
 }
 
-func (l *lattice) size() int { return 1 << len(l.at) }
+func (l *maskSpace) size() int { return 1 << len(l.at) }
 
 // count returns how many masks matter.
-func (l *lattice) count() int {
+func (l *maskSpace) count() int {
 	if l.single {
 		return len(l.at)
 	}
@@ -41,7 +41,7 @@ func (l *lattice) count() int {
 }
 
 // wide turns dense bits into a mask of positions.
-func (l *lattice) wide(d int) (out topo.Mask) {
+func (l *maskSpace) wide(d int) (out topo.Mask) {
 	if l.plain {
 		return topo.Mask(d)
 	}
@@ -51,8 +51,8 @@ func (l *lattice) wide(d int) (out topo.Mask) {
 	return out
 }
 
-// dense turns a mask of positions into dense bits; numas outside the lattice are dropped.
-func (l *lattice) dense(m topo.Mask) (out int) {
+// dense turns a mask of positions into dense bits; numas outside the mask space are dropped.
+func (l *maskSpace) dense(m topo.Mask) (out int) {
 	for i, p := range l.at {
 		out |= int(m>>uint(p)&1) << i
 	}
@@ -60,7 +60,7 @@ func (l *lattice) dense(m topo.Mask) (out int) {
 }
 
 // sum turns the amounts of single numas, at out[1<<i], into the amounts of all masks.
-func (l *lattice) sum(out []int64) {
+func (l *maskSpace) sum(out []int64) {
 	if l.single {
 		return
 	}
@@ -73,20 +73,20 @@ func (l *lattice) sum(out []int64) {
 	}
 }
 
-// family is the hints of one resource that has a preference. A resource that does not mind where it
-// comes from has no family. Slices are indexed by dense mask.
-type family struct {
+// hintSet is the hints of one resource that has a preference. A resource that does not mind where it
+// comes from has no hint set. Slices are indexed by dense mask.
+type hintSet struct {
 	resource string
 	want     int64
-	// kinds is how often the family counts, each time with a mask of its own choice: the memory manager
+	// kinds is how often the hint set counts, each time with a mask of its own choice: the memory manager
 	// answers once for every kind of memory. 0 means 1.
 	kinds int
-	// impossible: no numas will do. Nothing is preferred then, and the other families choose.
+	// impossible: no numas will do. Nothing is preferred then, and the other hint sets choose.
 	impossible bool
 	// width is the preferred number of numas: the fewest whose whole capacity would serve the want.
 	width int
 	// able masks have enough free, fitting ones also respect what earlier holdings rule out. Invariant:
-	// preferred implies fits, fits implies able; some mask fits unless the family is impossible.
+	// preferred implies fits, fits implies able; some mask fits unless the hint set is impossible.
 	able, fits, preferred []bool
 	// free is the amount that each mask has free, total what the whole node has.
 	free  []int64
@@ -95,7 +95,7 @@ type family struct {
 	ties []int
 }
 
-// tables is room for one family. Slices are indexed by dense mask; entry 0 is the empty mask.
+// tables is room for one hint set. Slices are indexed by dense mask; entry 0 is the empty mask.
 type tables struct {
 	whole, free           []int64 // amounts when nothing is held, and now
 	able, fits, preferred []bool
@@ -120,7 +120,7 @@ func newTables(size int) tables {
 }
 
 // open makes every mask within the universe able and preferred, until a demand says otherwise.
-func (t *tables) open(l *lattice, universe int) {
+func (t *tables) open(l *maskSpace, universe int) {
 	t.able[0], t.preferred[0] = false, false
 	for d := 1; d < len(t.able); d = l.next(d) {
 		ok := d&^universe == 0
@@ -130,7 +130,7 @@ func (t *tables) open(l *lattice, universe int) {
 
 // demand keeps as preferred the masks that have the amount when nothing is held, and as able those of
 // them that have it free.
-func (t *tables) demand(l *lattice, amount int64) {
+func (t *tables) demand(l *maskSpace, amount int64) {
 	whole, free, able, preferred := t.whole, t.free[:len(t.whole)], t.able[:len(t.whole)], t.preferred[:len(t.whole)]
 	for d := 1; d < len(whole); d = l.next(d) {
 		preferred[d] = preferred[d] && whole[d] >= amount
@@ -138,9 +138,9 @@ func (t *tables) demand(l *lattice, amount int64) {
 	}
 }
 
-// close ends the demands and returns the family with its tables: the width is that of the narrowest
+// close ends the demands and returns the hint set with its tables: the width is that of the narrowest
 // mask that is preferred so far, at most the one that f has, and every able mask fits.
-func (t *tables) close(l *lattice, f family) family {
+func (t *tables) close(l *maskSpace, f hintSet) hintSet {
 	for d := 1; d < len(t.preferred); d = l.next(d) {
 		if t.preferred[d] {
 			f.width = min(f.width, bits.OnesCount(uint(d)))
@@ -151,8 +151,8 @@ func (t *tables) close(l *lattice, f family) family {
 	return f
 }
 
-// prefer prefers the fitting masks of the family's width.
-func (f *family) prefer(l *lattice) {
+// prefer prefers the fitting masks of the hint set's width.
+func (f *hintSet) prefer(l *maskSpace) {
 	f.impossible = true
 	for d := 1; d < len(f.fits); d = l.next(d) {
 		f.impossible = f.impossible && !f.fits[d]
@@ -161,13 +161,13 @@ func (f *family) prefer(l *lattice) {
 }
 
 // tie keeps of the fitting masks those that touch every tie.
-func (f *family) tie(l *lattice) {
+func (f *hintSet) tie(l *maskSpace) {
 	for d := 1; len(f.ties) > 0 && d < len(f.fits); d = l.next(d) {
 		f.fits[d] = f.fits[d] && f.touches(d)
 	}
 }
 
-func (f *family) touches(d int) bool {
+func (f *hintSet) touches(d int) bool {
 	for _, t := range f.ties {
 		if d&t == 0 {
 			return false
