@@ -120,7 +120,7 @@ type Verdict struct {
 
 // VerdictOf returns the verdict of place for a node.
 func VerdictOf(n *ledger.Node, v place.Verdict) Verdict {
-	return Verdict{Node: n.Name, Quality: n.Quality.String(), Fits: v.Fits(), Error: string(v.Error),
+	return Verdict{Node: n.Name, Quality: n.Quality.String(), Fits: v.Fits(), Error: string(v.Refusal),
 		NUMAs: Spread(n.Machine, v.Holdings), Containers: Containers(n.Machine, v.Holdings),
 		Reasons: Each(v.Reasons, ReasonOf), Inexact: inexact(n)}
 }

@@ -176,7 +176,7 @@ func Hazards(n *ledger.Node) []place.Hazard {
 	if n.Quality == ledger.Coarse || n.Usage == nil {
 		return nil
 	}
-	return place.RestartHazards(n.Usage)
+	return n.Usage.RestartHazards()
 }
 
 func hazards(n *ledger.Node) (out []Hazard) {
