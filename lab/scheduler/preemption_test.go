@@ -313,7 +313,7 @@ func (w *world) later(ctx context.Context, t *testing.T) {
 	w.runs(ctx, t, on(node, high(cores("stays", 18))))
 	w.create(ctx, t, on(node, mid(cores("urgent", 24))))
 	_, why := w.await(ctx, t, "urgent-later", workload.Pending)
-	contains(t, "urgent", why, "best numa has 22 free")
+	contains(t, "urgent", why, "best NUMA node has 22 free")
 	if err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "ends-later", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
