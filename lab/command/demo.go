@@ -6,7 +6,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/demo"
 )
 
-// demoSeed is, of the first nine, the one whose counts of running pods come nearest to the means (README).
+// demoSeed is, of the first nine, the one whose counts of running pods come nearest to the means
+// (docs/packing.md).
 const demoSeed = 6
 
 // tryOut runs one workload under the default scheduler and under Tenon.
