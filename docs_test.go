@@ -94,18 +94,86 @@ func TestReadmeShowsTheGoldenMap(t *testing.T) {
 	t.Error("README.md: no ```text block equals face/draw/testdata/xeon.txt: copy the file there")
 }
 
+// A link leads to a file that exists, and to a heading that the file has.
 func TestLinksLeadSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
 	for _, name := range documents(t) {
-		for _, m := range link.FindAllStringSubmatch(document(t, name), -1) {
-			if strings.Contains(m[1], "://") {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
-				t.Errorf("%s: link to %s: %v", name, m[1], err)
+		for _, l := range links(t, name) {
+			if _, err := os.Stat(l.file); err != nil {
+				t.Errorf("%s: link to %s: %v", name, l.file, err)
+			} else if l.heading != "" && !slices.Contains(headings(document(t, l.file)), l.heading) {
+				t.Errorf("%s: %s has no heading #%s", name, l.file, l.heading)
 			}
 		}
 	}
+}
+
+// Every page begins with a title and a sentence that says for whom it is, and the index leads to it.
+func TestPagesSayForWhomAndAreReachable(t *testing.T) {
+	const index = "docs/README.md"
+	opening := regexp.MustCompile(`^# .+\n\nFor [a-z]+ `)
+	reached := map[string]bool{index: true}
+	for queue := []string{index}; len(queue) > 0; queue = queue[1:] {
+		for _, l := range links(t, queue[0]) {
+			if strings.HasPrefix(l.file, "docs/") && strings.HasSuffix(l.file, ".md") && !reached[l.file] {
+				reached[l.file] = true
+				queue = append(queue, l.file)
+			}
+		}
+	}
+	pages := 0
+	for _, name := range documents(t) {
+		if !strings.HasPrefix(name, "docs/") {
+			continue
+		}
+		pages++
+		if !reached[name] {
+			t.Errorf("%s: no links lead from %s to it", name, index)
+		}
+		if !opening.MatchString(document(t, name)) {
+			t.Errorf("%s does not begin with a title and a sentence that says for whom it is: want %s", name, opening)
+		}
+	}
+	if pages < 20 {
+		t.Errorf("%d pages were found, want at least 20", pages)
+	}
+}
+
+// link is a link to a file of this repository, by its path from the root, and to a heading in it or "".
+type link struct{ file, heading string }
+
+var markdownLink = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
+
+// links returns the links of a document outside fenced blocks; links to other sites are left out.
+func links(t *testing.T, name string) []link {
+	t.Helper()
+	var out []link
+	for _, m := range markdownLink.FindAllStringSubmatch(fenced.ReplaceAllString(document(t, name), ""), -1) {
+		if strings.Contains(m[1], "://") {
+			continue
+		}
+		file := name
+		if m[1] != "" {
+			file = filepath.ToSlash(filepath.Join(filepath.Dir(name), m[1]))
+		}
+		out = append(out, link{file, m[2]})
+	}
+	return out
+}
+
+var (
+	headingLine = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	punctuation = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// headings returns the names by which the headings of a document are linked to: lower case, without punctuation,
+// hyphens for spaces.
+func headings(text string) []string {
+	var out []string
+	for _, m := range headingLine.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		name := punctuation.ReplaceAllString(strings.ToLower(m[1]), "")
+		out = append(out, strings.ReplaceAll(name, " ", "-"))
+	}
+	return out
 }
 
 // Every path in the table "Where do I change" is there.
@@ -182,10 +250,13 @@ func document(t *testing.T, name string) string {
 	return string(data)
 }
 
+// fenced is a fenced block: its language and its text.
+var fenced = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+
 // blocks returns the fenced blocks of a document that are marked with a language.
 func blocks(text, language string) []string {
 	var out []string
-	for _, m := range regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+	for _, m := range fenced.FindAllStringSubmatch(text, -1) {
 		if m[1] == language {
 			out = append(out, m[2])
 		}
