@@ -9,31 +9,31 @@ import (
 	"testing"
 )
 
-// docs/design/kubelet.md is the contract that core/place models. Every rule names where it was read and what
-// shows it, and both are there.
+// docs/design/kubelet.md is the contract that core/place models. Every section of its behaviour names
+// where it was read and what shows it, and both are there.
 
 var quotedWord = regexp.MustCompile("`([^`]+)`")
 
-func TestEveryRuleOfTheContractIsShown(t *testing.T) {
+func TestEverySectionOfTheContractIsShown(t *testing.T) {
 	text := document(t, "docs/design/kubelet.md")
-	_, rules, ok := strings.Cut(text, "\n## Rules\n")
+	_, behaviour, ok := strings.Cut(text, "\n## Behaviour\n")
 	if !ok {
-		t.Fatal("docs/design/kubelet.md has no section Rules")
+		t.Fatal("docs/design/kubelet.md has no section Behaviour")
 	}
-	rules, _, _ = strings.Cut(rules, "\n## ")
-	sections := strings.Split(rules, "\n### ")[1:]
+	behaviour, _, _ = strings.Cut(behaviour, "\n## ")
+	sections := strings.Split(behaviour, "\n### ")[1:]
 	if len(sections) < 20 {
-		t.Errorf("%d rules, want at least 20", len(sections))
+		t.Errorf("%d sections, want at least 20", len(sections))
 	}
 	for _, s := range sections {
 		title, body, _ := strings.Cut(s, "\n")
 		_, read, ok := strings.Cut(body, "Read from: ")
 		if !ok || !strings.Contains(read, ".go`") {
-			t.Errorf("rule %q does not say which file it was read from", title)
+			t.Errorf("section %q does not say which file it was read from", title)
 		}
 		_, shown, ok := strings.Cut(body, "Shown by: ")
 		if !ok || !quotedWord.MatchString(shown) {
-			t.Errorf("rule %q names no scenario", title)
+			t.Errorf("section %q names no scenario", title)
 		}
 	}
 }
