@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/tenon-numa/tenon/cluster/nrt"
+	"github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/lab/control"
 )

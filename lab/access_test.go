@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/lab"
 )

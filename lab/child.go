@@ -18,9 +18,9 @@ import (
 
 	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/agent"
+	"github.com/tenon-numa/tenon/node/nrt"
 )
 
 // NodeInfo is what somebody who works on a node, such as an agent, has to know of it.

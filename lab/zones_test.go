@@ -17,18 +17,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	nrtapi "github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/node/nrt"
 )
 
 // The agent's NodeResourceTopology says of the node with the pod what its layout says, and kubectl
 // shows it.
 func zones(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.Interface) {
-	topologies, err := nrt.NewClient(c.RESTConfig())
+	topologies, err := nrtapi.NewClient(c.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func zones(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.In
 func mended(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.Interface) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	topologies, err := nrt.NewClient(c.RESTConfig())
+	topologies, err := nrtapi.NewClient(c.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,8 @@ import (
 // Pod is what a fingerprint is made of, and what is known of the pod beside.
 type Pod struct {
 	Namespace, Name string
-	// Exclusive is set where the pod holds something that zones count; see [Exclusive]. With the method
+	// Exclusive is set where the pod holds CPUs, memory or devices that zones count, other than those of ordinary
+	// init containers (scheduler-plugins, resourcerequests.AreExclusiveForPod). With the method
 	// "with-exclusive-resources", other pods are in no fingerprint.
 	Exclusive bool
 	// Ended is set where the pod ended lately: it is likelier not to be counted any more. A pod that is

@@ -12,6 +12,7 @@ import (
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2/helper"
 
+	"github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
@@ -158,6 +159,9 @@ func memorySet(z *v1alpha2.Zone) (set idset.Set[idset.NUMA], err error) {
 	return set, nil
 }
 
+// defaultMaxNUMAs is the kubelet's limit where an object names none.
+const defaultMaxNUMAs = nrt.DefaultMaxNUMAs
+
 // Names of attributes, labels and annotations that tell dialects apart.
 const (
 	attributeOptions      = "topologyManagerPolicyOptions"
@@ -218,7 +222,7 @@ func koordinated(o *v1alpha2.NodeResourceTopology, zones []zone, r *place.Rules,
 // topologyRules reads the topology manager's rules: attributes, or the word that came before them. A
 // policy or scope that is unknown is an error: whatever was foreseen by another would be wrong.
 func topologyRules(o *v1alpha2.NodeResourceTopology, numas int, n *notes) (t place.TopologyRules, err error) {
-	policy, scope := attribute(o.Attributes, attributePolicy), attribute(o.Attributes, attributeScope)
+	policy, scope := attribute(o.Attributes, nrt.AttributePolicy), attribute(o.Attributes, nrt.AttributeScope)
 	if len(o.TopologyPolicies) > 1 {
 		n.add("topologyPolicies has %d entries; the first counts", len(o.TopologyPolicies))
 	}
@@ -235,12 +239,12 @@ func topologyRules(o *v1alpha2.NodeResourceTopology, numas int, n *notes) (t pla
 	var ok bool
 	if policy != "" {
 		if t.Policy, ok = place.ParsePolicy(policy); !ok {
-			return t, fmt.Errorf("attribute %s: unknown value %q", attributePolicy, clip(policy))
+			return t, fmt.Errorf("attribute %s: unknown value %q", nrt.AttributePolicy, clip(policy))
 		}
 	}
 	if scope != "" {
 		if t.Scope, ok = place.ParseScope(scope); !ok {
-			return t, fmt.Errorf("attribute %s: unknown value %q", attributeScope, clip(scope))
+			return t, fmt.Errorf("attribute %s: unknown value %q", nrt.AttributeScope, clip(scope))
 		}
 	}
 	topologyOptions(o.Attributes, &t, n)
@@ -266,7 +270,7 @@ func formerRules(word string) (t place.TopologyRules, ok bool) {
 	}
 	for _, policy := range []place.Policy{place.None, place.BestEffort, place.Restricted, place.SingleNUMA} {
 		for _, scope := range []place.Scope{place.PerContainer, place.PerPod} {
-			if string(formerPolicy(policy, scope)) == word {
+			if string(nrt.FormerPolicy(policy, scope)) == word {
 				return place.TopologyRules{Policy: policy, Scope: scope}, true
 			}
 		}
@@ -277,8 +281,8 @@ func formerRules(word string) (t place.TopologyRules, ok bool) {
 // topologyOptions reads the topology manager's options, as attributes of their own or as the list that
 // the kubelet's flag takes ("name=value,name=value").
 func topologyOptions(list v1alpha2.AttributeList, t *place.TopologyRules, n *notes) {
-	if most := attribute(list, attributeMaxNUMAs); most != "" {
-		topologyOption(attributeMaxNUMAs, "max-allowable-numa-nodes", most, t, n)
+	if most := attribute(list, nrt.AttributeMaxNUMAs); most != "" {
+		topologyOption(nrt.AttributeMaxNUMAs, "max-allowable-numa-nodes", most, t, n)
 	}
 	if options := attribute(list, attributeOptions); options != "" {
 		for option := range strings.SplitSeq(options, ",") {

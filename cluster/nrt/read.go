@@ -1,3 +1,11 @@
+// Package nrt reads NodeResourceTopology (topology.node.k8s.io/v1alpha2 and v1alpha1), the format in which exporters
+// report what a node has on each NUMA node.
+//
+// [Typed] makes typed objects of what an informer receives, [Read] makes values of an object, and [Reading.Counted]
+// finds the pods that its amounts account for. Invariant: nothing that an object says costs more than a bound, and of
+// amounts that contradict each other, the one that promises less counts. An object that node/nrt wrote, read here and
+// written again has the same zones. The format cannot say which CPUs are free, who holds what, or what belongs
+// together; the package refuses to guess it, and refuses objects whose zones are not NUMA nodes.
 package nrt
 
 import (

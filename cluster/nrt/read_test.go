@@ -1,7 +1,7 @@
 package nrt_test
 
 import (
-	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,16 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/internal/golden"
 )
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const gi = 1 << 30
 
 // Every file in testdata/read is an object as some producer writes it; the file .txt beside it is what is
 // read.
@@ -100,44 +102,6 @@ func describe(r *nrt.Reading) string {
 }
 
 func usage(r *nrt.Reading) *place.Usage { return place.NewUsage(r.Machine, r.Rules).Hold(r.Held...) }
-
-func TestWhatIsWrittenIsReadBack(t *testing.T) {
-	for _, n := range []*ledger.Node{packets(t), holes(t), plain(t)} {
-		if text := thereAndBack(n); text != "" {
-			t.Errorf("%s: %s", n.Name, text)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		n := drawNode(t)
-		if n.Machine.CPUs().SubsetOf(n.Rules.CPU.Reserved) {
-			t.Skip("without any CPU to give out a static CPU manager looks like none")
-		}
-		if text := thereAndBack(n); text != "" {
-			t.Fatal(text)
-		}
-	})
-}
-
-// thereAndBack writes a node, reads it and writes what was read; the zones must be the same.
-func thereAndBack(n *ledger.Node) string {
-	first := nrt.FromCore(n)
-	r, err := nrt.Read(first)
-	if err != nil {
-		return err.Error()
-	}
-	second := nrt.FromCore(&ledger.Node{Name: n.Name, Machine: r.Machine, Rules: r.Rules, Usage: usage(r)})
-	a, _ := json.Marshal(first.Zones)
-	b, _ := json.Marshal(second.Zones)
-	switch {
-	case string(a) != string(b):
-		return fmt.Sprintf("wrote\n%s\nand after reading it\n%s", a, b)
-	case r.Rules.Topology.Policy != n.Rules.Topology.Policy || r.Rules.Topology.Scope != n.Rules.Topology.Scope:
-		return fmt.Sprintf("policy %v became %v", n.Rules.Topology, r.Rules.Topology)
-	case r.Fingerprint != nrt.Fingerprint(n) || len(r.Conditions) > 0:
-		return fmt.Sprintf("fingerprint %s became %s, conditions %q", nrt.Fingerprint(n), r.Fingerprint, r.Conditions)
-	}
-	return ""
-}
 
 // former is an object as the tests of NodeResourceTopologyMatch make them: amounts of two zones as
 // "resource capacity available", allocatable missing.

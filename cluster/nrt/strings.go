@@ -8,12 +8,14 @@ import (
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"github.com/k8stopologyawareschedwg/podfingerprint"
+
+	"github.com/tenon-numa/tenon/api/nrt"
 )
 
 // This file refuses and shortens texts of objects: they reach events, logs and terminals.
 
 // attributesRead are the attributes of an object whose values [Read] uses.
-var attributesRead = []string{attributePolicy, attributeScope, attributeMaxNUMAs, attributeOptions,
+var attributesRead = []string{nrt.AttributePolicy, nrt.AttributeScope, nrt.AttributeMaxNUMAs, attributeOptions,
 	attributeNRIPolicy, podfingerprint.Attribute, podfingerprint.AttributeMethod}
 
 // printable returns an error for the first text that Read uses and that has a character which cannot be

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 )
 
@@ -20,8 +21,8 @@ import (
 // [Typed] understands the objects of both.
 func Resources() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
-		v1alpha2.SchemeGroupVersion.WithResource(Resource),
-		v1alpha1.SchemeGroupVersion.WithResource(Resource),
+		v1alpha2.SchemeGroupVersion.WithResource(nrt.Resource),
+		v1alpha1.SchemeGroupVersion.WithResource(nrt.Resource),
 	}
 }
 
@@ -92,7 +93,7 @@ func trim(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	return o
 }
 
-// ours reports whether [Client.Apply] wrote all that there is of an object. An exporter that updates it,
+// ours reports whether nrt.Client.Apply wrote all that there is of an object. An exporter that updates it,
 // too, has a name of its own.
 func ours(o *v1alpha2.NodeResourceTopology) bool {
 	return len(o.ManagedFields) > 0 && !slices.ContainsFunc(o.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
@@ -103,7 +104,7 @@ func ours(o *v1alpha2.NodeResourceTopology) bool {
 // Upgrade returns an object of v1alpha1, which has the same zones and no attributes, as one of v1alpha2.
 func Upgrade(in *v1alpha1.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	out := &v1alpha2.NodeResourceTopology{
-		TypeMeta:         metav1.TypeMeta{APIVersion: v1alpha2.SchemeGroupVersion.String(), Kind: Kind},
+		TypeMeta:         metav1.TypeMeta{APIVersion: v1alpha2.SchemeGroupVersion.String(), Kind: nrt.Kind},
 		ObjectMeta:       *in.ObjectMeta.DeepCopy(),
 		TopologyPolicies: in.TopologyPolicies,
 	}

@@ -9,10 +9,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/node/agent"
 	"github.com/tenon-numa/tenon/node/gate"
 	"github.com/tenon-numa/tenon/node/metrics"
+	"github.com/tenon-numa/tenon/node/nrt"
 )
 
 // outlets are the flags of what the agent shows beside its layout.

@@ -28,8 +28,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/deploy/crd"
 	"github.com/tenon-numa/tenon/lab/control"

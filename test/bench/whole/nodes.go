@@ -22,13 +22,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
+	nrtapi "github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/nrt"
 )
 
 // This file and publish.go are one process that stands for the kubelets and the agents of all nodes. It admits
@@ -66,7 +67,7 @@ func (w *written) now() Written {
 type nodes struct {
 	pods    kubernetes.Interface
 	layouts *client.Client
-	zones   *nrt.Client // nil: they publish layouts only
+	zones   *nrtapi.Client // nil: they publish layouts only
 	of      map[string]*node
 	reports workqueue.TypedDelayingInterface[string] // nodes that have to publish
 	words   chan statusWrite                         // statuses that have to be written
@@ -174,7 +175,7 @@ func newNodes(cfg *rest.Config, topologies bool) (*nodes, error) {
 		return nil, err
 	}
 	if topologies {
-		s.zones, err = nrt.NewClient(cfg)
+		s.zones, err = nrtapi.NewClient(cfg)
 	}
 	return s, err
 }

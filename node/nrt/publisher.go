@@ -15,28 +15,29 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// Publisher keeps the NodeResourceTopology of one node true. It writes only what differs from what the
-// API server has. Where the server does not know the kind, it says so once and writes nothing; it asks
-// again whenever it is told to read. It is for one goroutine.
+// Publisher writes the NodeResourceTopology of one node where it differs from what the API server has. Where the server
+// does not know the kind, it logs so once and writes nothing; it tries again whenever it has to read. It is for one
+// goroutine.
 type Publisher struct {
-	client *Client
+	client *nrt.Client
 	labels []string
 	log    logr.Logger
 
-	published []byte // content, nil where nothing is known to be there
+	published []byte // content at the server; nil where it is not known, or there is no object
 	missing   bool   // the server does not know the kind
 }
 
-// NewPublisher returns a publisher that has not asked the server anything yet. Labels are the keys of those that
-// it is given to write; what others are on the object is left as it is.
+// NewPublisher returns a publisher that has sent no request yet. Labels are the keys of the labels that it compares
+// and writes; it leaves other labels of the object as they are.
 func NewPublisher(cfg *rest.Config, labels []string, log logr.Logger) (*Publisher, error) {
-	// Whoever calls Publish keeps a pace; a second limit in the client would only add delay.
+	// The caller of Publish limits its pace; a second limit in the client would only add delay.
 	rc := rest.CopyConfig(cfg)
 	rc.QPS = -1
-	c, err := NewClient(rc)
+	c, err := nrt.NewClient(rc)
 	if err != nil {
 		return nil, err
 	}
@@ -44,48 +45,49 @@ func NewPublisher(cfg *rest.Config, labels []string, log logr.Logger) (*Publishe
 }
 
 // Object names what is published, for logs and metrics.
-func (p *Publisher) Object() string { return Kind }
+func (p *Publisher) Object() string { return nrt.Kind }
 
 // Resource is where the objects are.
 func (p *Publisher) Resource() schema.GroupVersionResource {
-	return v1alpha2.SchemeGroupVersion.WithResource(Resource)
+	return v1alpha2.SchemeGroupVersion.WithResource(nrt.Resource)
 }
 
-// Publish writes the state of a node, as an object with the name, the labels and the owners of as. With
-// read, it compares with what the server answers to these options, otherwise with what it wrote last. It
-// returns the object as it was read or written, nil where it was neither.
-func (p *Publisher) Publish(ctx context.Context, n *ledger.Node, as metav1.ObjectMeta, read *metav1.GetOptions) (is metav1.Object, wrote bool, err error) {
+// Publish writes the object of a node, with the name, labels and owners of meta. With read options, it compares with
+// the object that it reads with them, otherwise with what it wrote last. It returns the object that it read or wrote,
+// nil where it did neither.
+func (p *Publisher) Publish(ctx context.Context, n *ledger.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
+	object metav1.Object, wrote bool, err error) {
 	if p.missing && read == nil {
 		return nil, false, nil
 	}
 	o := FromCore(n)
-	o.ObjectMeta = as
+	o.ObjectMeta = meta
 	now, err := p.content(o)
 	if err != nil {
 		return nil, false, err
 	}
-	// Where the kind is missing, to write tells whether it still is.
+	// Where the kind was missing, the write below finds out whether it still is.
 	if read != nil && !p.missing {
-		if is, err = p.read(ctx, as.Name, *read); err != nil {
+		if object, err = p.read(ctx, meta.Name, *read); err != nil {
 			return nil, false, err
 		}
 	}
 	if bytes.Equal(now, p.published) {
-		return is, false, nil
+		return object, false, nil
 	}
-	made, err := p.client.Apply(ctx, o)
+	applied, err := p.client.Apply(ctx, o)
 	if apierrors.IsNotFound(err) {
-		p.note(true)
+		p.setMissing(true)
 		return nil, false, nil
 	}
 	if err != nil {
-		p.published = nil // it may have been written nevertheless
+		p.published = nil // the server may have written it nevertheless
 		return nil, false, err
 	}
-	p.note(false)
+	p.setMissing(false)
 	p.published = now
-	p.log.V(1).Info("published", "kind", Kind, "zones", len(o.Zones), "bytes", len(now))
-	return made, true, nil
+	p.log.V(1).Info("published", "kind", nrt.Kind, "zones", len(o.Zones), "bytes", len(now))
+	return applied, true, nil
 }
 
 // read returns the object that the server has, nil where there is none.
@@ -93,7 +95,7 @@ func (p *Publisher) read(ctx context.Context, name string, as metav1.GetOptions)
 	p.published = nil
 	o, err := p.client.Get(ctx, name, as)
 	if apierrors.IsNotFound(err) {
-		return nil, nil // the object, or its kind: Apply tells which
+		return nil, nil // the object is missing, or its kind: Apply finds out which
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get NodeResourceTopology %s: %w", name, err)
@@ -102,18 +104,18 @@ func (p *Publisher) read(ctx context.Context, name string, as metav1.GetOptions)
 	return o, err
 }
 
-// note says once that the kind is missing, and once that it is there.
-func (p *Publisher) note(missing bool) {
+// setMissing records whether the server knows the kind, and logs when that changes.
+func (p *Publisher) setMissing(missing bool) {
 	switch {
 	case missing && !p.missing:
-		p.log.Info("the API server does not know NodeResourceTopology; publishing without it", "resource", v1alpha2.Resource(Resource).String())
+		p.log.Info("the API server does not know NodeResourceTopology; not publishing it", "resource", v1alpha2.Resource(nrt.Resource).String())
 	case !missing && p.missing:
 		p.log.Info("the API server knows NodeResourceTopology now")
 	}
 	p.missing = missing
 }
 
-// content is the part of an object that the publisher decides, in a form that can be compared.
+// content returns the part of an object that the publisher decides, in a form that can be compared.
 func (p *Publisher) content(o *v1alpha2.NodeResourceTopology) ([]byte, error) {
 	labels := maps.Clone(o.Labels)
 	maps.DeleteFunc(labels, func(key, _ string) bool { return !slices.Contains(p.labels, key) })

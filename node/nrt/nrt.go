@@ -1,13 +1,10 @@
-// Package nrt speaks NodeResourceTopology (topology.node.k8s.io/v1alpha2), the format in which schedulers
-// and tools tell each other what a node has on each numa.
+// Package nrt publishes the NodeResourceTopology (topology.node.k8s.io/v1alpha2) of one node, for schedulers and tools
+// that do not read NodeLayouts.
 //
-// Out: [FromCore] is pure translation; [Client] and [Publisher] bring its result to an API server. In:
-// [Read] takes apart what this or another producer wrote, of which [Typed] makes values; whom the amounts
-// account for is found by [Reading.Counted]. Invariant: in every zone and for every resource
-// available <= allocatable <= capacity, equal nodes give equal objects, and an object that was written
-// here, read, and written again has the same zones. The format cannot say which CPUs are free, who holds
-// what, or what belongs together; the package refuses to invent fields for it, because NodeLayout has
-// them, and refuses objects whose zones it cannot take for numas.
+// [FromCore] is pure translation; [Publisher] writes its result to an API server. Invariant: in every zone and for
+// every resource available <= allocatable <= capacity, and equal nodes give equal objects. The format has no fields
+// for which CPUs are free, who holds what, or what belongs together. The package refuses to invent any, because
+// NodeLayout has them.
 package nrt
 
 import (
@@ -19,47 +16,34 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Kind is the kind of the objects.
-const Kind = "NodeResourceTopology"
-
-// Names of attributes that readers look for, beside those of package podfingerprint. They are agreed
-// between producers and the scheduler plugin NodeResourceTopologyMatch, not part of the API's module.
-const (
-	attributePolicy   = "topologyManagerPolicy"
-	attributeScope    = "topologyManagerScope"
-	attributeMaxNUMAs = "topologyManagerMaxNUMANodes"
-)
-
-// defaultMaxNUMAs is the kubelet's limit where max-allowable-numa-nodes is not set.
-const defaultMaxNUMAs = 8
-
-// FromCore writes the state of a node as an object: a zone for every numa, in ascending order of id,
-// with the same resources in every zone. The amounts of a zone are
+// FromCore returns the object of a node: a zone for every NUMA node, in ascending order of id, with the same
+// resources in every zone. The amounts of a zone are
 //
-//   - cpu: the CPUs of the numa; those that are not reserved; those that nobody holds either;
-//   - memory and hugepages-SIZE, in bytes: what the numa has; what its hugepages and reservations leave
+//   - cpu: the CPUs of the NUMA node; without reserved CPUs; without CPUs that containers hold either;
+//   - memory and hugepages-SIZE, in bytes: what the NUMA node has; what its hugepages and reservations leave
 //     for Guaranteed pods; what the memory manager has free there;
-//   - devices: those near the numa; the healthy ones; the healthy ones that nobody holds. A device that
-//     is near several numas counts on each of them. Devices without a numa are in no zone, which readers
+//   - devices: those near the NUMA node; the healthy ones; the healthy ones that no container holds. A device near
+//     several NUMA nodes counts on each of them. Devices without a NUMA node are in no zone, which readers
 //     take to mean that the resource needs no alignment.
 //
-// Where a manager is not static, nothing is held of what it would hand out, and all that is allocatable
-// is available. Memory of a numa that belongs to a group of several counts as the memory manager counts
-// it on that numa, though it serves only pods that use the whole group.
+// Where a manager is not static, no container holds what it would assign, and all that is allocatable
+// is available. Memory of a NUMA node in a group of several counts as the memory manager counts
+// it on that NUMA node, though it serves only pods that use the whole group.
 //
 // The fingerprint is of the pods that hold something in a zone, method "with-exclusive-resources".
 func FromCore(n *ledger.Node) *v1alpha2.NodeResourceTopology {
 	t := n.Rules.Topology
 	out := &v1alpha2.NodeResourceTopology{
-		TypeMeta:         metav1.TypeMeta{APIVersion: v1alpha2.SchemeGroupVersion.String(), Kind: Kind},
+		TypeMeta:         metav1.TypeMeta{APIVersion: v1alpha2.SchemeGroupVersion.String(), Kind: nrt.Kind},
 		ObjectMeta:       metav1.ObjectMeta{Name: n.Name},
-		TopologyPolicies: []string{string(formerPolicy(t.Policy, t.Scope))},
+		TopologyPolicies: []string{string(nrt.FormerPolicy(t.Policy, t.Scope))},
 		Attributes:       attributes(n),
 	}
 	free := freeDevices(n.Usage)
@@ -83,7 +67,7 @@ func costs(m *topo.Machine, numa topo.NUMA) (out v1alpha2.CostList) {
 	return out
 }
 
-// resources are those of the numa at position i.
+// resources returns those of the NUMA node at position i.
 func resources(n *ledger.Node, i int, free [][]topo.Device) (out v1alpha2.ResourceInfoList) {
 	u, numa := n.Usage, n.Machine.NUMAs()[i]
 	out = append(out, info("cpu", resource.DecimalSI, int64(numa.CPUs.Len()),
@@ -93,8 +77,8 @@ func resources(n *ledger.Node, i int, free [][]topo.Device) (out v1alpha2.Resour
 		if kind == topo.Memory {
 			capacity = numa.Bytes
 		}
-		// A memory manager that reserves more than a NUMA node has counts an immense amount as allocatable, since it
-		// subtracts without a sign (memorymanager/policy_static.go). No reader could make sense of that.
+		// A memory manager that reserves more than a NUMA node has counts an immense amount as allocatable, because it
+		// subtracts unsigned numbers (memorymanager/policy_static.go). No reader expects that.
 		allocatable := min(u.Allocatable(i, kind), numa.Capacity(kind))
 		out = append(out, info(kind, resource.BinarySI, capacity, allocatable, min(u.FreeMemory(i, kind), allocatable)))
 	}
@@ -116,7 +100,7 @@ func resources(n *ledger.Node, i int, free [][]topo.Device) (out v1alpha2.Resour
 	return out
 }
 
-// aligned reports whether some device of the resource is near a numa.
+// aligned reports whether some device of the resource is near a NUMA node.
 func aligned(r topo.Resource) bool {
 	for _, d := range r.Devices {
 		if d.NUMAs != 0 {
@@ -152,40 +136,39 @@ func info(name string, f resource.Format, capacity, allocatable, available int64
 	}
 }
 
-// attributes are in ascending order of name.
+// attributes returns the attributes in ascending order of name.
 func attributes(n *ledger.Node) v1alpha2.AttributeList {
 	t := n.Rules.Topology
 	most := t.MaxNUMAs
 	if most == 0 {
-		most = defaultMaxNUMAs
+		most = nrt.DefaultMaxNUMAs
 	}
 	return v1alpha2.AttributeList{
 		{Name: podfingerprint.Attribute, Value: Fingerprint(n)},
 		{Name: podfingerprint.AttributeMethod, Value: podfingerprint.MethodWithExclusiveResources},
-		{Name: attributeMaxNUMAs, Value: strconv.Itoa(most)},
-		{Name: attributePolicy, Value: t.Policy.String()},
-		{Name: attributeScope, Value: t.Scope.String()},
+		{Name: nrt.AttributeMaxNUMAs, Value: strconv.Itoa(most)},
+		{Name: nrt.AttributePolicy, Value: t.Policy.String()},
+		{Name: nrt.AttributeScope, Value: t.Scope.String()},
 	}
 }
 
-// Fingerprint returns the fingerprint of the node's pods that hold something, in whatever order they
-// are. It knows pods by namespace and name alone: a pod that was made anew under the same name is the
-// same to it.
+// Fingerprint returns the fingerprint of the node's pods that hold something. It does not depend on their order, and
+// identifies pods by namespace and name alone: a pod that was deleted and created again counts as the same pod.
 func Fingerprint(n *ledger.Node) string {
 	fp := podfingerprint.NewFingerprint(len(n.Entries))
 	for _, e := range n.Entries {
-		if Exclusive(n.Machine, e) {
-			// The error is there for other versions; this one has none to give.
+		if exclusive(n.Machine, e) {
+			// This version of the fingerprint returns no error.
 			_ = fp.Add(e.Pod.Namespace, e.Pod.Name)
 		}
 	}
 	return fp.Sign()
 }
 
-// Exclusive reports whether a pod is in fingerprints of method "with-exclusive-resources": readers who
-// know the pod's spec and the zones expect it there. What ordinary init containers hold does not count
+// exclusive reports whether a pod belongs into fingerprints of method "with-exclusive-resources". Readers compute the
+// same from the pod's spec and the zones. What ordinary init containers hold does not count
 // for them, nor do devices that are in no zone (scheduler-plugins, resourcerequests.AreExclusiveForPod).
-func Exclusive(m *topo.Machine, e ledger.Entry) bool {
+func exclusive(m *topo.Machine, e ledger.Entry) bool {
 	for _, h := range e.Holdings {
 		if h.Kind == place.Init {
 			continue
@@ -200,18 +183,4 @@ func Exclusive(m *topo.Machine, e ledger.Entry) bool {
 		}
 	}
 	return false
-}
-
-// formerPolicy is what readers of the deprecated field topologyPolicies expect.
-func formerPolicy(p place.Policy, s place.Scope) v1alpha2.TopologyManagerPolicy {
-	byScope := map[place.Policy][2]v1alpha2.TopologyManagerPolicy{
-		place.BestEffort: {v1alpha2.BestEffortContainerLevel, v1alpha2.BestEffortPodLevel},
-		place.Restricted: {v1alpha2.RestrictedContainerLevel, v1alpha2.RestrictedPodLevel},
-		place.SingleNUMA: {v1alpha2.SingleNUMANodeContainerLevel, v1alpha2.SingleNUMANodePodLevel},
-	}
-	names, ok := byScope[p]
-	if !ok {
-		return v1alpha2.None
-	}
-	return names[s]
 }
