@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/node/metrics"
 )
 
-// containers asks the agent which containers run, and the host's cgroups for their memory.
+// containers gets the running containers from the agent, and their memory from the host's cgroups.
 type containers struct {
 	*cgroup.Tree
 	pods atomic.Pointer[func() []*v1.Pod] // nil until the agent runs
@@ -26,8 +26,8 @@ func (c *containers) Running() []cgroup.Container {
 	return cgroup.Running((*list)())
 }
 
-// memory returns what knows where the memory of containers is. It is nil where that is not asked for,
-// and where the host cannot tell, which is said.
+// memory returns the source of metrics of the memory of containers. It is nil where the flags ask for none. On a host
+// without cgroup v2 it is nil too, and the log says so.
 func (o *outlets) memory(cfg *agent.Config) (metrics.Memory, error) {
 	if o.cgroups == "" || o.containers == 0 {
 		return nil, nil

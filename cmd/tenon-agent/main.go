@@ -1,8 +1,8 @@
 // Command tenon-agent publishes the NodeLayout of the node that it runs on. "tenon-agent snapshot" writes
-// what it reads of the node's hardware as one text file, for a map or a report of a strange machine.
+// the files that discovery reads of the node's hardware as one text file, for a map or a bug report.
 //
-// It only reads its flags and wires the parts; it refuses arguments and flags that it does not know. It
-// writes nothing on the node. What it reads there, all of it as root only where the node keeps it so:
+// It only reads its flags and wires the parts; it refuses unknown arguments and flags. It
+// writes nothing on the node. It reads these files there, as root where only root may read them:
 //
 //	/sys, /proc                                   hardware; those of its container show the host's
 //	/var/lib/kubelet/cpu_manager_state            with memory_manager_state beside it
@@ -11,14 +11,14 @@
 //	/var/lib/kubelet/config.yaml                  --kubelet-config, and the directory of --kubelet-config-dir
 //	/var/lib/kubelet/pki/kubelet.crt              only where --kubelet-ca-file names it
 //
-// The files are replaced by renaming, so their directories are what a container must be given, not the
-// files themselves: /var/lib/kubelet, read-only. What it does at the API server:
+// The kubelet replaces the files by renaming, so a container needs their directory, not the
+// files themselves: /var/lib/kubelet, read-only. The agent makes these requests to the API server:
 //
 //	nodes                                         get, list, watch, its own
 //	pods                                          list, watch, those of its node
 //	nodelayouts.tenon.sh                          get, list, watch, create, patch, its own
 //	noderesourcetopologies.topology.node.k8s.io   the same, with --node-resource-topology
-//	nodes/configz                                 get, which the kubelet asks for, with --kubelet-config-source=auto or kubelet
+//	nodes/configz                                 get, checked by the kubelet, with --kubelet-config-source=auto or kubelet
 //	nodes/proxy                                   get, only with --kubelet-config-source=api-server
 //	tokenreviews, subjectaccessreviews            create, unless --metrics-authorization=false
 package main
@@ -50,7 +50,7 @@ func main() {
 	defer stop()
 	endAfter(ctx, stop, os.Exit)
 	if os.Getenv("GOGC") == "" {
-		// A node has better use for its memory than an agent that computes for milliseconds at a time.
+		// Memory on a node is for its pods, and the agent computes for milliseconds at a time only.
 		debug.SetGCPercent(50)
 	}
 	err := run(ctx, os.Args[1:], env{os.Getenv("NODE_NAME"), os.Getenv("NODE_IP")}, os.Stdout, os.Stderr)
@@ -62,13 +62,13 @@ func main() {
 	}
 }
 
-// endAfter makes a signal end the process whatever the agent waits for: the second one at once, and the first after
-// stopTime. Some system calls, such as those on a file system whose server is gone, end for nothing else.
+// endAfter makes a signal end the process whatever the agent waits for: the second signal at once, the first one after
+// stopTime. Some system calls, such as those on a file system whose server is gone, cannot be interrupted otherwise.
 func endAfter(ctx context.Context, stop func(), exit func(code int)) {
 	context.AfterFunc(ctx, func() {
 		stop()
 		time.AfterFunc(stopTime, func() {
-			fmt.Fprintf(os.Stderr, "tenon-agent: still at work %s after the signal to stop; stopping\n", stopTime)
+			fmt.Fprintf(os.Stderr, "tenon-agent: still running %s after the signal to stop; exiting\n", stopTime)
 			exit(1)
 		})
 	})
@@ -77,7 +77,7 @@ func endAfter(ctx context.Context, stop func(), exit func(code int)) {
 // stopTime is how long the agent may take to stop: less than its grace period in deploy/agent.
 const stopTime = 7 * time.Second
 
-// env is what the environment says of the node.
+// env is the node according to the environment.
 type env struct{ name, ip string }
 
 func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer) error {
@@ -90,21 +90,25 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	fs := flag.NewFlagSet("tenon-agent", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&cfg.NodeName, "node-name", node.name, "name of the Node; also NODE_NAME")
-	fs.StringVar(&cfg.KubeletConfig, "kubelet-config", "/var/lib/kubelet/config.yaml", "file of the KubeletConfiguration; none when empty")
-	fs.StringVar(&cfg.KubeletConfigDir, "kubelet-config-dir", "", "directory of its drop-in files, as the kubelet's --config-dir; none when empty")
-	fs.StringVar(&cfg.PodResourcesSocket, "podresources-socket", "/var/lib/kubelet/pod-resources/kubelet.sock", "socket of the kubelet's podresources service")
+	fs.StringVar(&cfg.KubeletConfig, "kubelet-config", "/var/lib/kubelet/config.yaml",
+		"file of the KubeletConfiguration; none when empty")
+	fs.StringVar(&cfg.KubeletConfigDir, "kubelet-config-dir", "",
+		"directory of its drop-in files, as the kubelet's --config-dir; none when empty")
+	fs.StringVar(&cfg.PodResourcesSocket, "podresources-socket", "/var/lib/kubelet/pod-resources/kubelet.sock",
+		"socket of the kubelet's podresources service")
 	fs.StringVar(&cfg.StateDir, "state-dir", "/var/lib/kubelet", "root directory of the kubelet, with its state files")
-	kubeconfig := fs.String("kubeconfig", "", "file to reach the API server with; in-cluster when empty")
+	kubeconfig := fs.String("kubeconfig", "", "kubeconfig file for the API server; in-cluster when empty")
 	file := fs.String("machine", "", "file with the text form of the machine, or a snapshot; this host's /sys when empty")
 	verbose := fs.Int("v", 0, "verbosity of the log")
 	var at pace
 	at.flags(fs)
-	var ask asking
-	ask.flags(fs, node.ip)
-	var show outlets
-	show.flags(fs)
+	var source configSource
+	source.flags(fs, node.ip)
+	var out outlets
+	out.flags(fs)
 	fs.Usage = func() {
-		fmt.Fprintln(stderr, "Usage:\n  tenon-agent [FLAGS]\n  tenon-agent snapshot    write this host's machine as one text file to stdout\n\nFlags:")
+		fmt.Fprintln(stderr, "Usage:\n  tenon-agent [FLAGS]\n"+
+			"  tenon-agent snapshot    write this host's machine as one text file to stdout\n\nFlags:")
 		fs.PrintDefaults()
 	}
 	if err := fs.Parse(args); err != nil {
@@ -127,10 +131,10 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	klog.SetLogger(cfg.Logger)
 	cfg.Machine = &hardware.Source{File: *file, Log: cfg.Logger}
 	cfg.Translate = pod.ToPlace
-	if err := ask.open(&cfg); err != nil {
+	if err := source.open(&cfg); err != nil {
 		return err
 	}
-	if err := show.open(ctx, &cfg); err != nil {
+	if err := out.open(ctx, &cfg); err != nil {
 		return err
 	}
 	return agent.Run(ctx, cfg)

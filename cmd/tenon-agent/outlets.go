@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/tenon-numa/tenon/node/agent"
-	"github.com/tenon-numa/tenon/node/gate"
+	"github.com/tenon-numa/tenon/node/authfilter"
 	"github.com/tenon-numa/tenon/node/metrics"
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
-// outlets are the flags of what the agent shows beside its layout.
+// outlets are the flags of what the agent publishes and serves beside its layout.
 type outlets struct {
 	zones                     bool
 	address, cert, key, debug string
@@ -28,18 +28,23 @@ type outlets struct {
 func (o *outlets) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&o.zones, "node-resource-topology", true, "publish NodeResourceTopology too, where the API server knows it")
 	fs.StringVar(&o.address, "metrics-address", ":9201", "address to serve /metrics on; none when empty")
-	fs.StringVar(&o.health, "health-address", ":9202", "address to serve /livez, /readyz and /healthz on, in plain HTTP; none when empty")
-	fs.StringVar(&o.cert, "metrics-tls-cert-file", "", "certificate for metrics; when empty, one that the agent makes for itself, or plain HTTP with --metrics-authorization=false")
+	fs.StringVar(&o.health, "health-address", ":9202",
+		"address to serve /livez, /readyz and /healthz on, in plain HTTP; none when empty")
+	fs.StringVar(&o.cert, "metrics-tls-cert-file", "",
+		"certificate for metrics; when empty, a self-signed one, or plain HTTP with --metrics-authorization=false")
 	fs.StringVar(&o.key, "metrics-tls-private-key-file", "", "key of the certificate for metrics")
-	fs.BoolVar(&o.authorize, "metrics-authorization", true, "serve metrics only to those whom the API server allows to get /metrics")
-	fs.IntVar(&o.pods, "metrics-pods", 256, "most pods with metrics of their own; 0 for none")
-	fs.IntVar(&o.containers, "metrics-containers", 256, "most containers with metrics of their memory; 0 for none")
-	fs.StringVar(&o.cgroups, "cgroup-root", "/sys/fs/cgroup", "where the host's cgroup v2 is mounted; no metrics of containers when empty")
+	fs.BoolVar(&o.authorize, "metrics-authorization", true,
+		"serve metrics only to users that the API server allows to get /metrics")
+	fs.IntVar(&o.pods, "metrics-pods", 256, "largest number of pods with metrics of their own; 0 for none")
+	fs.IntVar(&o.containers, "metrics-containers", 256,
+		"largest number of containers with metrics of their memory; 0 for none")
+	fs.StringVar(&o.cgroups, "cgroup-root", "/sys/fs/cgroup",
+		"where the host's cgroup v2 is mounted; no metrics of containers when empty")
 	fs.StringVar(&o.kubeletRoot, "kubelet-cgroup-root", "/", "cgroupRoot of the kubelet's configuration")
 	fs.StringVar(&o.debug, "debug-address", "", "loopback address to serve Go's profiles on; none when empty")
 }
 
-// open gives the agent its outlets. What listens is open when it returns, and serves until ctx ends.
+// open adds the outlets to cfg. When it returns, the servers listen; they serve until ctx ends.
 func (o *outlets) open(ctx context.Context, cfg *agent.Config) error {
 	if o.zones {
 		p, err := nrt.NewPublisher(cfg.REST, cfg.Labels, cfg.Logger)
@@ -61,7 +66,7 @@ func (o *outlets) open(ctx context.Context, cfg *agent.Config) error {
 	if o.address == "" {
 		return nil
 	}
-	guard, err := o.guard(cfg)
+	filter, err := o.authFilter(cfg)
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
@@ -69,11 +74,12 @@ func (o *outlets) open(ctx context.Context, cfg *agent.Config) error {
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	m, err := metrics.New(metrics.Options{Node: cfg.NodeName, Sys: os.DirFS("/sys"), Pods: o.pods, Memory: memory, Containers: o.containers})
+	m, err := metrics.New(metrics.Options{Node: cfg.NodeName, Sys: os.DirFS("/sys"), Pods: o.pods, Memory: memory,
+		Containers: o.containers})
 	if err != nil {
 		return err
 	}
-	h, err := m.Handler(guard)
+	h, err := m.Handler(filter)
 	if err != nil {
 		return err
 	}
@@ -102,8 +108,8 @@ func (o *outlets) openHealth(ctx context.Context, cfg *agent.Config) error {
 	return nil
 }
 
-// listen opens the address of the metrics. Who is asked for a token gets it by TLS: over plain HTTP it would be
-// everybody's soon.
+// listen opens the address of the metrics. Where clients send tokens, it speaks TLS: over plain HTTP, others on the
+// network could read the tokens.
 func (o *outlets) listen(node string, h http.Handler) (*metrics.Server, error) {
 	if o.authorize && o.cert == "" && o.key == "" {
 		return metrics.ListenSelfSigned(o.address, node, h)
@@ -111,19 +117,19 @@ func (o *outlets) listen(node string, h http.Handler) (*metrics.Server, error) {
 	return metrics.Listen(o.address, o.cert, o.key, h)
 }
 
-// guard returns what stands before the metrics, nil for nothing.
-func (o *outlets) guard(cfg *agent.Config) (func(http.Handler) http.Handler, error) {
+// authFilter returns the filter of requests for metrics, nil where all may pass.
+func (o *outlets) authFilter(cfg *agent.Config) (func(http.Handler) http.Handler, error) {
 	if !o.authorize {
 		return nil, nil
 	}
 	if (o.cert == "") != (o.key == "") {
 		return nil, errors.New("--metrics-tls-cert-file needs --metrics-tls-private-key-file, and the other way round")
 	}
-	g, err := gate.New(cfg.REST, cfg.Logger)
+	f, err := authfilter.New(cfg.REST, cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
-	return g.Guard, nil
+	return f.Wrap, nil
 }
 
 func serve(ctx context.Context, s *metrics.Server, cfg *agent.Config) {

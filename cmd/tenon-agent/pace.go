@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/node/agent"
 )
 
-// pace is the flags of how often the agent writes and reads, and of the labels that go with what it writes.
+// pace is the flags of how often the agent writes and reads, and of the labels that it copies.
 type pace struct {
 	write, resync, reread time.Duration
 	labels                string
@@ -17,12 +17,13 @@ type pace struct {
 
 func (p *pace) flags(fs *flag.FlagSet) {
 	fs.DurationVar(&p.write, "write-interval", agent.DefaultInterval, "least time between two writes of an object")
-	fs.DurationVar(&p.resync, "resync", agent.DefaultResync, "time between full looks at this host that no change asks for")
-	fs.DurationVar(&p.reread, "reread", agent.DefaultReread, "time between readings of what is published that no watch asks for; at least --resync")
-	fs.StringVar(&p.labels, "layout-labels", "", "labels to copy from the Node to what is published, a comma list of keys")
+	fs.DurationVar(&p.resync, "resync", agent.DefaultResync, "time between full reconciles that no change triggers")
+	fs.DurationVar(&p.reread, "reread", agent.DefaultReread,
+		"time between readings of published objects that no watch triggers; at least --resync")
+	fs.StringVar(&p.labels, "layout-labels", "", "keys of labels to copy from the Node to published objects, separated by commas")
 }
 
-// open gives the agent its pace and its labels.
+// open sets the pace and the labels in cfg.
 func (p *pace) open(cfg *agent.Config) error {
 	for _, d := range []struct {
 		flag             string

@@ -12,24 +12,30 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// asking is the flags of how the agent learns the kubelet's configuration.
-type asking struct{ source, address, ca string }
+// configSource is the flags of where the agent reads the kubelet's configuration.
+type configSource struct{ source, address, ca string }
 
-func (a *asking) flags(fs *flag.FlagSet, nodeIP string) {
-	fs.StringVar(&a.source, "kubelet-config-source", "auto", "who says the kubelet's configuration: kubelet, api-server (which asks the kubelet), files, or auto: files until the kubelet answers")
-	fs.StringVar(&a.address, "kubelet-address", nodeIP, "host, or host:port, to ask the kubelet at; also NODE_IP, and the node's name when empty")
-	fs.StringVar(&a.ca, "kubelet-ca-file", "", "certificates to verify the kubelet by, such as its own /var/lib/kubelet/pki/kubelet.crt; those of the API server when empty")
+func (c *configSource) flags(fs *flag.FlagSet, nodeIP string) {
+	fs.StringVar(&c.source, "kubelet-config-source", "auto",
+		"where to read the kubelet's configuration: kubelet, api-server (which asks the kubelet), files, "+
+			"or auto: files until the kubelet answers")
+	fs.StringVar(&c.address, "kubelet-address", nodeIP,
+		"host, or host:port, of the kubelet; also NODE_IP, and the node's name when empty")
+	fs.StringVar(&c.ca, "kubelet-ca-file", "",
+		"certificates that verify the kubelet, such as its own /var/lib/kubelet/pki/kubelet.crt; "+
+			"those of the API server when empty")
 }
 
-// silence is how long a kubelet that has never answered is left alone.
-const silence = 2 * time.Minute
+// askAgain is the pause after each request to a kubelet that has never answered.
+const askAgain = 2 * time.Minute
 
-// kubeletPort is where a kubelet serves unless told otherwise.
+// kubeletPort is the port on which a kubelet serves by default.
 const kubeletPort = "10250"
 
-func (a *asking) open(cfg *agent.Config) error {
+// open sets the source of the configuration in cfg.
+func (c *configSource) open(cfg *agent.Config) error {
 	files := kubelet.Files{File: cfg.KubeletConfig, Dir: cfg.KubeletConfigDir}
-	switch a.source {
+	switch c.source {
 	case "files":
 		cfg.Rules = files
 		return nil
@@ -39,20 +45,20 @@ func (a *asking) open(cfg *agent.Config) error {
 		return err
 	case "auto", "kubelet":
 	default:
-		return fmt.Errorf("--kubelet-config-source: unknown value %q", a.source)
+		return fmt.Errorf("--kubelet-config-source: unknown value %q", c.source)
 	}
-	e, err := kubelet.NewEndpoint(a.direct(cfg))
+	e, err := kubelet.NewEndpoint(c.direct(cfg))
 	cfg.Rules = e
-	if err == nil && a.source == "auto" {
-		cfg.Rules = &kubelet.Preferred{Kubelet: e, Files: files, Pause: silence}
+	if err == nil && c.source == "auto" {
+		cfg.Rules = &kubelet.Preferred{Kubelet: e, Files: files, Pause: askAgain}
 	}
 	return err
 }
 
-// direct is the agent's own identity at the kubelet instead of the API server.
-func (a *asking) direct(cfg *agent.Config) *rest.Config {
+// direct returns the client configuration for the kubelet: the identity of the agent, at the kubelet's address.
+func (c *configSource) direct(cfg *agent.Config) *rest.Config {
 	rc := rest.CopyConfig(cfg.REST)
-	host := a.address
+	host := c.address
 	if host == "" {
 		host = cfg.NodeName
 	}
@@ -60,8 +66,8 @@ func (a *asking) direct(cfg *agent.Config) *rest.Config {
 		host = net.JoinHostPort(host, kubeletPort)
 	}
 	rc.Host, rc.APIPath, rc.ServerName, rc.Proxy = "https://"+host, "", "", nil
-	if a.ca != "" {
-		rc.CAFile, rc.CAData = a.ca, nil
+	if c.ca != "" {
+		rc.CAFile, rc.CAData = c.ca, nil
 	}
 	return rc
 }

@@ -23,7 +23,7 @@ func TestSourcesOfTheConfiguration(t *testing.T) {
 		{"--kubelet-ca-file=/nowhere/ca.crt", "", "/nowhere/ca.crt"},
 	} {
 		fs := flag.NewFlagSet("test", flag.ContinueOnError)
-		var a asking
+		var a configSource
 		a.flags(fs, "")
 		if err := fs.Parse(strings.Fields(c.args)); err != nil {
 			t.Fatal(err)
@@ -40,8 +40,9 @@ func TestSourcesOfTheConfiguration(t *testing.T) {
 	}
 	for address, want := range map[string]string{"": "https://node-a:10250", "10.0.0.7": "https://10.0.0.7:10250",
 		"fd00::7": "https://[fd00::7]:10250", "10.0.0.7:20250": "https://10.0.0.7:20250"} {
-		a := asking{address: address}
-		if got := a.direct(&agent.Config{NodeName: "node-a", REST: &rest.Config{Host: "https://api:6443"}}).Host; got != want {
+		a := configSource{address: address}
+		cfg := &agent.Config{NodeName: "node-a", REST: &rest.Config{Host: "https://api:6443"}}
+		if got := a.direct(cfg).Host; got != want {
 			t.Errorf("address %q: asks at %s, want %s", address, got, want)
 		}
 	}

@@ -26,8 +26,8 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/authfilter"
 	"github.com/tenon-numa/tenon/node/cgroup"
-	"github.com/tenon-numa/tenon/node/gate"
 	"github.com/tenon-numa/tenon/node/metrics"
 )
 
@@ -155,11 +155,11 @@ func guard(t *testing.T) func(http.Handler) http.Handler {
 	})
 	api := httptest.NewServer(mux)
 	t.Cleanup(api.Close)
-	g, err := gate.New(&rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, logr.Discard())
+	g, err := authfilter.New(&rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.Guard
+	return g.Wrap
 }
 
 // certificate writes ca.crt, a certificate of 127.0.0.1 with its authority, and its key.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/lab/control"
-	"github.com/tenon-numa/tenon/node/gate"
+	"github.com/tenon-numa/tenon/node/authfilter"
 )
 
 const accounts = `
@@ -69,17 +69,17 @@ func TestGateOfMetrics(t *testing.T) {
 		{"somebody", "/metrics", token("somebody"), 403},
 		{"a forger", "/metrics", "forged", 401},
 	} {
-		// Rights that were just given are in force a moment later; a new gate remembers no refusal.
+		// Rights that were just given are in force a moment later; a new filter remembers no refusal.
 		var got int
 		err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
-			g, err := gate.New(agent, logr.Discard())
+			g, err := authfilter.New(agent, logr.Discard())
 			if err != nil {
 				return false, err
 			}
 			r := httptest.NewRequest("GET", c.path, nil)
 			r.Header.Set("Authorization", "Bearer "+c.token)
 			w := httptest.NewRecorder()
-			g.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret") })).ServeHTTP(w, r)
+			g.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret") })).ServeHTTP(w, r)
 			got = w.Code
 			return got == c.want, nil
 		})

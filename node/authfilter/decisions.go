@@ -1,4 +1,4 @@
-package gate
+package authfilter
 
 import (
 	"crypto/sha256"
@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// hash stands for a token and what it was used for, so that no token is kept.
+// hash identifies a token with a verb and a path. Tokens themselves are not kept.
 type hash [sha256.Size]byte
 
-// decisions keeps what was decided for a while. When it is full, what is the next to be forgotten goes.
+// decisions keeps decisions for a while. When it is full, it drops the one that would expire next.
 type decisions struct {
 	keep time.Duration
 
@@ -41,7 +41,7 @@ func (d *decisions) put(key hash, code int, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := d.known[key]; ok {
-		// It ended, or another request asked at the same time. Its place in the order would be wrong.
+		// It expired, or another request was reviewed at the same time. Its position in the order would be wrong.
 		for i, k := range d.order {
 			if k == key {
 				d.order = append(d.order[:i], d.order[i+1:]...)
@@ -51,7 +51,7 @@ func (d *decisions) put(key hash, code int, now time.Time) {
 	}
 	d.known[key] = decision{code, now.Add(d.keep)}
 	d.order = append(d.order, key)
-	for len(d.order) > maxKept || !now.Before(d.known[d.order[0]].until) {
+	for len(d.order) > maxDecisions || !now.Before(d.known[d.order[0]].until) {
 		delete(d.known, d.order[0])
 		d.order = d.order[1:]
 	}

@@ -1,4 +1,4 @@
-package gate
+package authfilter
 
 import (
 	"encoding/json"
@@ -62,18 +62,18 @@ func (a *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// opened returns a gate, a handler behind it, and what the time is for it.
-func opened(t *testing.T, a *reviewer) (*Gate, http.Handler, *time.Time) {
+// opened returns a filter, a handler behind it, and what the time is for it.
+func opened(t *testing.T, a *reviewer) (*Filter, http.Handler, *time.Time) {
 	t.Helper()
 	s := httptest.NewServer(a)
 	t.Cleanup(s.Close)
-	g, err := New(&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, logr.Discard())
+	f, err := New(&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Unix(1e9, 0)
-	g.now = func() time.Time { return now }
-	return g, g.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret") })), &now
+	f.now = func() time.Time { return now }
+	return f, f.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret") })), &now
 }
 
 func ask(h http.Handler, method, path, authorization string) *httptest.ResponseRecorder {
@@ -120,7 +120,7 @@ func TestDecisionsHoldForAWhile(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		asked int32
-	}{{0, 1}, {passFor - 1, 1}, {1, 2}, {passFor, 3}} {
+	}{{0, 1}, {allowFor - 1, 1}, {1, 2}, {allowFor, 3}} {
 		*now = now.Add(c.after)
 		if w := ask(h, "GET", "/metrics", "Bearer t-prometheus"); w.Code != 200 {
 			t.Errorf("answered %d", w.Code)
@@ -151,7 +151,7 @@ func TestAPIServerDown(t *testing.T) {
 	if w := ask(h, "GET", "/metrics", "Bearer t-prometheus"); w.Code != 200 {
 		t.Errorf("allowed a moment ago: %d", w.Code)
 	}
-	*now = now.Add(passFor)
+	*now = now.Add(allowFor)
 	if w := ask(h, "GET", "/metrics", "Bearer t-prometheus"); w.Code != 503 {
 		t.Errorf("allowed long ago: %d", w.Code)
 	}
@@ -162,20 +162,20 @@ func TestAPIServerDown(t *testing.T) {
 }
 
 func TestTooManyAsk(t *testing.T) {
-	a := &reviewer{hold: make(chan struct{}), held: make(chan struct{}, maxAsking)}
+	a := &reviewer{hold: make(chan struct{}), held: make(chan struct{}, maxReviews)}
 	_, h, _ := opened(t, a)
-	answers := make(chan int, maxAsking)
-	for i := range maxAsking {
+	answers := make(chan int, maxReviews)
+	for i := range maxReviews {
 		go func() { answers <- ask(h, "GET", "/metrics", fmt.Sprint("Bearer nobody", i)).Code }()
 	}
-	for range maxAsking {
+	for range maxReviews {
 		<-a.held
 	}
 	if w := ask(h, "GET", "/metrics", "Bearer t-prometheus"); w.Code != 429 {
 		t.Errorf("one more is answered %d", w.Code)
 	}
 	close(a.hold)
-	for range maxAsking {
+	for range maxReviews {
 		if code := <-answers; code != 401 {
 			t.Errorf("one of those that waited is answered %d", code)
 		}
@@ -185,7 +185,7 @@ func TestTooManyAsk(t *testing.T) {
 // Decisions are those of the last put, last no longer than they should, and are bounded.
 func TestDecisions(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		d := newDecisions(passFor)
+		d := newDecisions(allowFor)
 		now := time.Unix(1e9, 0)
 		model := map[hash]decision{}
 		for range rapid.IntRange(0, 600).Draw(r, "steps") {
@@ -194,11 +194,11 @@ func TestDecisions(t *testing.T) {
 			key := hash{byte(n), byte(n >> 8)}
 			code := rapid.SampledFrom([]int{200, 401, 403}).Draw(r, "code")
 			d.put(key, code, now)
-			model[key] = decision{code, now.Add(passFor)}
+			model[key] = decision{code, now.Add(allowFor)}
 			if got, ok := d.get(key, now); !ok || got != code {
 				r.Fatalf("just put %d, got %d, %v", code, got, ok)
 			}
-			if len(d.known) > maxKept || len(d.order) != len(d.known) {
+			if len(d.known) > maxDecisions || len(d.order) != len(d.known) {
 				r.Fatalf("%d decisions in an order of %d", len(d.known), len(d.order))
 			}
 		}
