@@ -90,7 +90,7 @@ func discovered(t *testing.T, file string) (*sysfs.Found, *cadvisorapi.MachineIn
 	return found, report, ok
 }
 
-func warned(found *sysfs.Found, name sysfs.Oddity) bool {
+func warned(found *sysfs.Found, name sysfs.Anomaly) bool {
 	return slices.ContainsFunc(found.Warnings, func(w sysfs.Warning) bool { return w.Name == name })
 }
 

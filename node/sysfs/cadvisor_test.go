@@ -212,7 +212,7 @@ func machineView(m *topo.Machine) view {
 // distances may differ, with a warning: the machine is left without them where they make no table.
 func judge(tree fs.FS) error {
 	found, err := sysfs.Discover(tree)
-	has := func(name sysfs.Oddity) bool {
+	has := func(name sysfs.Anomaly) bool {
 		return slices.ContainsFunc(found.Warnings, func(w sysfs.Warning) bool { return w.Name == name })
 	}
 	nodes, _, failure := sysinfo.GetNodesInfo(shown{tree: tree})
@@ -263,7 +263,7 @@ func rename(nodes []info.Node) {
 }
 
 // judgeHardware checks that differences between the two views are warned of, and nothing else is.
-func judgeHardware(found *sysfs.Found, has func(sysfs.Oddity) bool) error {
+func judgeHardware(found *sysfs.Found, has func(sysfs.Anomaly) bool) error {
 	if found.Hardware == nil {
 		if has(sysfs.KubeletCores) || has(sysfs.KubeletL3) {
 			return fmt.Errorf("the views are equal, but the warnings are %v", found.Warnings)

@@ -25,7 +25,7 @@ func TestCodesAreDocumented(t *testing.T) {
 		if !ok || spec.Type == nil || len(spec.Values) != 1 {
 			return true
 		}
-		if id, ok := spec.Type.(*ast.Ident); !ok || id.Name != "Oddity" {
+		if id, ok := spec.Type.(*ast.Ident); !ok || id.Name != "Anomaly" {
 			return true
 		}
 		code := strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`)

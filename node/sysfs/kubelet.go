@@ -206,7 +206,7 @@ func (t *tree) leading(file string) (int, bool) {
 func (t *tree) compareViews(theirs, ours *topo.Machine) {
 	for _, level := range []struct {
 		of   topo.Level
-		name Oddity
+		name Anomaly
 		what string
 	}{
 		{topo.Cores, KubeletCores, "the kubelet takes CPUs %s for one core, which has CPUs %s"},

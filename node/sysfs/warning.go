@@ -6,68 +6,68 @@ import (
 	"strings"
 )
 
-// Oddity is the name of something that a kernel, or the firmware below it, says and that discovery
-// could not believe, or that a person should know.
-type Oddity string
+// Anomaly is the code of something in /sys or /proc that discovery could not take as it is, or that a person should
+// know.
+type Anomaly string
 
-// The oddities.
+// The anomalies.
 const (
 	// Unreadable is a file or directory that is there and cannot be read, or is beyond its bound.
-	Unreadable Oddity = "unreadable"
+	Unreadable Anomaly = "unreadable"
 	// Malformed is a file whose text is not what the kernel's documents say; it counts as absent.
-	Malformed Oddity = "malformed"
+	Malformed Anomaly = "malformed"
 	// Missing is a file that every kernel has and this tree lacks.
-	Missing Oddity = "missing"
+	Missing Anomaly = "missing"
 	// CPUInNumas are CPUs that more than one numa claims. The kubelet counts such a CPU to the numa
 	// whose directory comes last by name (cadvisor utils/sysinfo, GetNodesInfo).
-	CPUInNumas Oddity = "cpu-in-numas"
+	CPUInNumas Anomaly = "cpu-in-numas"
 	// CPUWithoutNUMA are online CPUs that no numa has; the kubelet does not know of them.
-	CPUWithoutNUMA Oddity = "cpu-without-numa"
+	CPUWithoutNUMA Anomaly = "cpu-without-numa"
 	// NoNUMA is a kernel without numas; the kubelet takes each socket for one.
-	NoNUMA Oddity = "no-numa"
+	NoNUMA Anomaly = "no-numa"
 	// Siblings are lists of the threads of a core that contradict each other, or a core on two numas.
-	Siblings Oddity = "siblings"
+	Siblings Anomaly = "siblings"
 	// CPULinks are links of a NUMA node to other CPUs than its list has; the kubelet follows the links.
-	CPULinks Oddity = "cpu-links"
+	CPULinks Anomaly = "cpu-links"
 	// KubeletBlind is a file because of which cadvisor reports no topology. The machine is then the hardware's.
-	KubeletBlind Oddity = "kubelet-blind"
+	KubeletBlind Anomaly = "kubelet-blind"
 	// KubeletCount is a number of CPUs that is not the number of the CPUs that the kubelet has: those of
 	// several NUMA nodes count several times, and without NUMA nodes offline ones count, too.
-	KubeletCount Oddity = "kubelet-count"
+	KubeletCount Anomaly = "kubelet-count"
 	// KubeletMemory is memory that the kubelet's static memory manager does not count as it is.
-	KubeletMemory Oddity = "kubelet-memory"
+	KubeletMemory Anomaly = "kubelet-memory"
 	// NUMAIDs are ids outside 0..63, on which the kubelet's topology and memory managers panic.
-	NUMAIDs Oddity = "numa-ids"
+	NUMAIDs Anomaly = "numa-ids"
 	// KubeletCores are cores that the kubelet cuts otherwise: it knows a core by core_id and
 	// physical_package_id alone, which two dies of a package may share.
-	KubeletCores Oddity = "kubelet-cores"
+	KubeletCores Anomaly = "kubelet-cores"
 	// Sockets are packages without a usable number, which were given one.
-	Sockets Oddity = "sockets"
+	Sockets Anomaly = "sockets"
 	// Caches are lists of the CPUs that share a cache which contradict each other.
-	Caches Oddity = "caches"
+	Caches Anomaly = "caches"
 	// NoCache is missing knowledge of caches: L3 groups are then sockets, as for the kubelet.
-	NoCache Oddity = "no-cache"
+	NoCache Anomaly = "no-cache"
 	// KubeletL3 are L3 groups that the kubelet cuts otherwise: where a cache has no id, or is that of
 	// exactly one numa, it takes the socket for the group. Only prefer-align-cpus-by-uncorecache minds.
-	KubeletL3 Oddity = "kubelet-l3"
+	KubeletL3 Anomaly = "kubelet-l3"
 	// Distances are rows of distances that do not fit the numas; the machine has none then.
-	Distances Oddity = "distances"
+	Distances Anomaly = "distances"
 	// OddDistances are distances that were kept but say what hardware does not: asymmetric ones, or a
 	// numa no nearer to itself than to another.
-	OddDistances Oddity = "odd-distances"
+	OddDistances Anomaly = "odd-distances"
 	// SpecialMemory is a numa whose memory is not for ordinary pods.
-	SpecialMemory Oddity = "special-memory"
+	SpecialMemory Anomaly = "special-memory"
 	// UnknownNUMA is a PCI function on a numa that the machine lacks.
-	UnknownNUMA Oddity = "unknown-numa"
+	UnknownNUMA Anomaly = "unknown-numa"
 )
 
 // maxAlike bounds how many warnings of one kind are listed; the last of them counts the others. Kinds are few, as
 // every kind has a place in this package that warns, so none is ever left out.
 const maxAlike = 4
 
-// Warning is one oddity and where it was met.
+// Warning is one anomaly and where it was found.
 type Warning struct {
-	Name Oddity
+	Name Anomaly
 	File string // or directory, without the leading slash
 	Text string
 }
@@ -87,7 +87,7 @@ type kind struct {
 	more  int // beyond those
 }
 
-func (t *tree) warn(name Oddity, file, format string, args ...any) {
+func (t *tree) warn(name Anomaly, file, format string, args ...any) {
 	t.warnings.add(Warning{name, file, fmt.Sprintf(format, args...)}, format)
 }
 

@@ -57,14 +57,14 @@ var machines = []described{
 		numas:     []describedNUMA{{cpus: "0-1", mib: 256}, {cpus: "2-3", mib: 256}, {cpus: "4-5", mib: 256}, {cpus: "6-7", mib: 256}},
 		distances: [][]int{{10, 12, 21, 22}, {12, 10, 22, 23}, {21, 22, 10, 12}, {22, 23, 12, 10}},
 		// The kubelet drops a cache of exactly one numa, and takes the socket instead.
-		warnings: []sysfs.Oddity{sysfs.KubeletL3},
+		warnings: []sysfs.Anomaly{sysfs.KubeletL3},
 	},
 	{
 		name: "several L3 groups on each numa, CPUs dealt in turn, distances that differ by direction",
 		cpu:  smt, sockets: 4, dies: 2, cores: 1, threads: 2,
 		numas:     []describedNUMA{{cpus: "0-3,8-11", mib: 384}, {cpus: "4-7,12-15", mib: 384}},
 		distances: [][]int{{10, 25}, {21, 10}},
-		warnings:  []sysfs.Oddity{sysfs.OddDistances},
+		warnings:  []sysfs.Anomaly{sysfs.OddDistances},
 	},
 	{
 		name: "far memory: a numa without CPUs, and one whose memory was plugged in",
@@ -72,7 +72,7 @@ var machines = []described{
 		numas:     []describedNUMA{{cpus: "0-1", mib: 512}, {mib: 512}, {mib: 512, dimm: true, kind: sysfs.MovableMemory}},
 		distances: [][]int{{10, 17, 28}, {17, 10, 28}, {28, 28, 10}},
 		script:    "for f in /sys/devices/system/node/node2/memory*/state; do echo online_movable >$f; done",
-		warnings:  []sysfs.Oddity{sysfs.SpecialMemory},
+		warnings:  []sysfs.Anomaly{sysfs.SpecialMemory},
 	},
 	{
 		name: "a numa that has only CPUs, and one whose memory is offline",
@@ -103,13 +103,13 @@ var machines = []described{
 			{cpus: "2-3", mib: 512, hugepages: map[int]int{2 << 10: 16, 32 << 10: 1}},
 		},
 		distances: [][]int{{10, 15, 40}, {15, 10, 15}, {40, 15, 10}},
-		warnings:  []sysfs.Oddity{sysfs.NoCache},
+		warnings:  []sysfs.Anomaly{sysfs.NoCache},
 	},
 	{
 		name: "arm64 with threads and ids of numas that are not in a row",
 		arch: "arm64", cpu: "cortex-a72", sockets: 2, dies: 1, cores: 1, threads: 2,
 		numas:    []describedNUMA{{cpus: "0-1", mib: 512}, {absent: true}, {cpus: "2-3", mib: 512}},
-		warnings: []sysfs.Oddity{sysfs.NoCache},
+		warnings: []sysfs.Anomaly{sysfs.NoCache},
 	},
 }
 
@@ -196,7 +196,7 @@ func (m described) check(t *testing.T, found *sysfs.Found) {
 }
 
 func (m described) checkWarnings(t *testing.T, found *sysfs.Found, said []string) {
-	var odd []sysfs.Oddity
+	var odd []sysfs.Anomaly
 	var here []string
 	for _, w := range found.Warnings {
 		odd = append(odd, w.Name)

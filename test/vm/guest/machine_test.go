@@ -23,7 +23,7 @@ type described struct {
 	boot, script                  string   // of the kernel's command line; before discovery
 	offline                       idset.Set[idset.CPU]
 	l3OfSocket                    bool // nothing tells of caches
-	warnings                      []sysfs.Oddity
+	warnings                      []sysfs.Anomaly
 }
 
 type describedNUMA struct {
