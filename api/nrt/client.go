@@ -44,7 +44,8 @@ func (c *Client) Apply(ctx context.Context, o *v1alpha2.NodeResourceTopology) (*
 		return nil, fmt.Errorf("encode NodeResourceTopology %s: %w", o.Name, err)
 	}
 	force := true
-	out, err := c.Patch(ctx, o.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: client.FieldManager, Force: &force})
+	out, err := c.Patch(ctx, o.Name, types.ApplyPatchType, data,
+		metav1.PatchOptions{FieldManager: client.FieldManager, Force: &force})
 	if err != nil {
 		return nil, fmt.Errorf("apply NodeResourceTopology %s: %w", o.Name, err)
 	}

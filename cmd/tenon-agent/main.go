@@ -18,7 +18,7 @@
 //	pods                                          list, watch, those of its node
 //	nodelayouts.tenon.sh                          get, list, watch, create, patch, its own
 //	noderesourcetopologies.topology.node.k8s.io   the same, with --node-resource-topology
-//	nodes/configz                                 get, checked by the kubelet, with --kubelet-config-source=auto or kubelet
+//	nodes/configz                                 get, checked by the kubelet; --kubelet-config-source=auto or kubelet
 //	nodes/proxy                                   get, only with --kubelet-config-source=api-server
 //	tokenreviews, subjectaccessreviews            create, unless --metrics-authorization=false
 package main

@@ -20,7 +20,8 @@ func (p *pace) flags(fs *flag.FlagSet) {
 	fs.DurationVar(&p.resync, "resync", agent.DefaultResync, "time between full reconciles that no change triggers")
 	fs.DurationVar(&p.reread, "reread", agent.DefaultReread,
 		"time between readings of published objects that no watch triggers; at least --resync")
-	fs.StringVar(&p.labels, "layout-labels", "", "keys of labels to copy from the Node to published objects, separated by commas")
+	fs.StringVar(&p.labels, "layout-labels", "",
+		"keys of labels to copy from the Node to published objects, separated by commas")
 }
 
 // open sets the pace and the labels in cfg.

@@ -55,7 +55,8 @@ func (h *Health) Alive(now time.Time) error {
 	defer h.mu.Unlock()
 	if !h.began.IsZero() {
 		if d := now.Sub(h.began); d > maxReconcile {
-			return fmt.Errorf("a reconcile has been in progress for %s, at most %s is normal", d.Truncate(time.Second), maxReconcile)
+			return fmt.Errorf("a reconcile has been in progress for %s, at most %s is normal",
+				d.Truncate(time.Second), maxReconcile)
 		}
 		return nil
 	}
@@ -77,7 +78,8 @@ func (h *Health) Ready(now time.Time) error {
 	case h.succeeded.IsZero():
 		return fmt.Errorf("no reconcile has succeeded yet")
 	case d > h.max():
-		return fmt.Errorf("the last reconcile that succeeded ended %s ago, at most %s is normal", d.Truncate(time.Second), h.max())
+		return fmt.Errorf("the last reconcile that succeeded ended %s ago, at most %s is normal",
+			d.Truncate(time.Second), h.max())
 	}
 	return nil
 }

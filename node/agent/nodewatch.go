@@ -28,7 +28,8 @@ type nodeWatch struct {
 }
 
 // newNodeWatch returns a watch that calls onChange when a part of the Node changed that the agent needs.
-func newNodeWatch(nodes *objects.Client[*v1.Node, *v1.NodeList], name string, labels []string, onChange func()) *nodeWatch {
+func newNodeWatch(nodes *objects.Client[*v1.Node, *v1.NodeList], name string, labels []string,
+	onChange func()) *nodeWatch {
 	w := &nodeWatch{nodes: nodes, name: name, labels: labels}
 	from := source{
 		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },

@@ -108,7 +108,8 @@ func (p *Publisher) read(ctx context.Context, name string, as metav1.GetOptions)
 func (p *Publisher) setMissing(missing bool) {
 	switch {
 	case missing && !p.missing:
-		p.log.Info("the API server does not know NodeResourceTopology; not publishing it", "resource", v1alpha2.Resource(nrt.Resource).String())
+		p.log.Info("the API server does not know NodeResourceTopology; not publishing it",
+			"resource", v1alpha2.Resource(nrt.Resource).String())
 	case !missing && p.missing:
 		p.log.Info("the API server knows NodeResourceTopology now")
 	}
