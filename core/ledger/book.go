@@ -120,8 +120,11 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 			listed[e.Pod.UID] = true
 			a.dismiss(e.Pod.UID)
 		}
-		a.depart(listed)
-		out = a.settle()
+		ended := a.depart(listed)
+		out = a.settle(ended || slices.ContainsFunc(a.flights, func(f *flight) bool { return f.acked != 0 && !listed[f.id.UID] }))
+		for _, f := range a.flights {
+			f.uncertain = f.uncertain || ended && f.acked != 0 // its node is late to report it
+		}
 	}
 	b.account(a, before, counted)
 	b.renew(a)
@@ -266,7 +269,7 @@ func (b *Book) assumeOn(a *account, id PodID, p *place.Pod, lost bool) (again bo
 	if f.cost <= maxEffort && a.idle(p) {
 		return false
 	}
-	f.onto, f.turned, f.foreign, f.lost = a.empty, a.moment(), true, lost
+	f.onto, f.turned, f.foreign, f.uncertain = a.empty, a.moment(), true, lost
 	return !b.board(a, f)
 }
 
@@ -336,7 +339,7 @@ func (b *Book) Admitted(uid string) (news bool) {
 	a.advance(f)
 	f.acked = a.moment()
 	a.news++
-	f.keep()
+	a.keep(f)
 	b.renew(a)
 	return true
 }
@@ -413,7 +416,6 @@ func (a *account) blocked(me *flight) bool {
 			return differ && !a.inAnyOrder(me)
 		case f.turned == 0:
 			return true
-		case f.vanished: // that it is there and that it is not are states of the node
 		case f.acked != 0:
 			if f.vague() {
 				return true

@@ -122,7 +122,7 @@ func (a *account) raised(in map[string]bool) (out []*flight) {
 // certain reports whether it is known how much of every numa a flight to a coarse node takes: its options
 // differ in made-up ids at most.
 func (f *flight) certain(m *topo.Machine) bool {
-	if f.lost || f.options.more || len(f.options.of) == 0 {
+	if f.uncertain || f.options.more || len(f.options.of) == 0 {
 		return false
 	}
 	return !slices.ContainsFunc(f.options.of[1:], func(o []place.Holding) bool { return !level(m, f.options.of[0], o) })
@@ -251,7 +251,7 @@ func (a *account) guesses(old []Entry) (air, ended []guess) {
 			continue
 		}
 		air = append(air, guess{uid: f.id.UID, shape: f.shape, amounts: a.needed(f), acked: f.acked != 0,
-			sure: f.acked != 0 && a.looked(f), lost: f.lost})
+			sure: f.acked != 0 && a.looked(f), lost: f.uncertain})
 	}
 	for _, e := range old {
 		if _, left := a.gone[e.Pod.UID]; left {

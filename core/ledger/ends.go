@@ -68,7 +68,7 @@ func (b *Book) release(a *account, uid string) {
 	a.gone[uid] = true
 	a.news++
 	delete(a.doubts, uid)
-	a.released(uid)
+	a.released()
 	b.renew(a)
 }
 
@@ -78,7 +78,7 @@ func (b *Book) release(a *account, uid string) {
 func (b *Book) Vanish(uid string) {
 	if a := b.carrier(uid); a != nil {
 		if f := a.flight(uid); f != nil && a.tells() {
-			f.vanished = true
+			f.uncertain = true
 			a.news++
 			b.renew(a)
 		} else {
@@ -92,7 +92,7 @@ func (b *Book) Vanish(uid string) {
 		} else if a.flight(uid) == nil {
 			a.doubts[uid] = true
 			a.news++
-			a.released(uid)
+			a.released()
 			b.renew(a)
 		}
 	})
@@ -198,42 +198,24 @@ func (b *Book) cancel(a *account, uid string) {
 	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool { return f == me })
 	if me.turned != 0 {
 		a.news++
-		a.released(uid)
-		me.keep()
-		for _, f := range a.flights {
-			if f.turned != 0 && f.shape == me.shape && !f.before(me) && !me.before(f) {
-				f.kept = f.kept.or(me.kept) // they may have changed places
-			}
-		}
+		a.released()
+		a.exchanged(me)
 	}
 	b.renew(a)
 }
 
-// released notes that something was given back: pods on their way may have been admitted before that or
-// after it.
-func (a *account) released(uid string) {
+// released notes that something was given back. A pod on its way may have been admitted before that or after it, and
+// gets one thing or another: its node's report will tell.
+func (a *account) released() {
 	for _, f := range a.flights {
-		if f.turned != 0 {
-			f.keep()
-			f.caused(uid)
-			f.open = f.acked != 0 && !f.firm
+		switch {
+		case f.turned == 0 || a.base == nil:
+		case a.base.Quality == Coarse:
+			a.widen(f)
+		default:
+			f.uncertain = true
 		}
 	}
-}
-
-// maxCauses bounds the ends of others that are remembered of a pod on its way. One that has seen more keeps its
-// options until a report has it.
-const maxCauses = 64
-
-// caused notes that the end of a pod made this one keep its options.
-func (f *flight) caused(uid string) {
-	switch {
-	case slices.Contains(f.causes, ""):
-		return
-	case len(f.causes) == maxCauses:
-		uid = "" // no report settles that
-	}
-	f.causes = append(f.causes[:len(f.causes):len(f.causes)], uid)
 }
 
 // maxBuried bounds the pods that are remembered though no report ever had them.
@@ -255,26 +237,12 @@ func (a *account) bury(uid string) {
 	}
 }
 
-// depart takes which pods a report lists. A pod that an earlier one had, and this one has not, ended
-// before it: who ended and is in no report yet was admitted after that, unless it is known to be admitted
-// and the report just lacks it.
-func (a *account) depart(listed map[string]bool) {
-	for uid, reported := range a.gone {
-		if !reported || listed[uid] {
-			continue
-		}
-		delete(a.gone, uid)
-		for _, f := range a.flights {
-			f.settled(uid)
-		}
-	}
+// depart takes which pods a report lists, and reports whether pods have ended of which the book did not know: the last
+// report had them, and this one has not.
+func (a *account) depart(listed map[string]bool) (ended bool) {
+	maps.DeleteFunc(a.gone, func(uid string, reported bool) bool { return reported && !listed[uid] })
 	maps.DeleteFunc(a.doubts, func(uid string, _ bool) bool { return !listed[uid] })
-	if a.base == nil || !slices.ContainsFunc(a.base.Entries, func(e Entry) bool { return !listed[e.Pod.UID] }) {
-		return
-	}
-	for _, f := range a.flights {
-		f.open = f.open || f.acked != 0
-	}
+	return a.base != nil && slices.ContainsFunc(a.base.Entries, func(e Entry) bool { return !listed[e.Pod.UID] })
 }
 
 // Settle notes that a pod was known to be admitted long ago: what ends from now on ended after that.
@@ -282,7 +250,7 @@ func (b *Book) Settle(uid string) {
 	a := b.carrier(uid)
 	if a != nil {
 		if f := a.flight(uid); f != nil && f.acked != 0 {
-			f.firm = true
+			f.earlier.firm = true
 		}
 	}
 	b.close(a)

@@ -37,9 +37,10 @@ func (n *Node) Fits(p *place.Pod) bool {
 	return n.fit(p, func(state *Node) bool { return place.Fits(state.Usage, p) }, nil) == accepted
 }
 
-// Might reports whether the pod fits in at least one of the states in which the node may be.
+// Might reports whether the pod fits in at least one of the states in which the node may be, or, on an unsettled node,
+// without the pods of which it is not known what they hold.
 func (n *Node) Might(p *place.Pod, d place.Demand) bool {
-	if n.placeHere(p, d).Fits() {
+	if n.placeHere(p, d).Fits() || len(n.uncertain) > 0 && n.Without(n.uncertain...).placeHere(p, d).Fits() {
 		return true
 	}
 	for _, other := range n.Others {

@@ -16,28 +16,16 @@ type flight struct {
 	shape string
 	// foreign: somebody else bound it, or this book did before it was lost.
 	foreign bool
-	// lost: it was bound before the book was begun, and may hold anything.
-	lost bool
+	// uncertain: it may hold something else than was predicted. It was bound before the book was begun, or something was
+	// released while it was on its way. The node is unsettled until it has reported the pod.
+	uncertain bool
 	// turned is when it had its turn, that is, may have been bound; acked when it became known that the
 	// node has admitted it. Moments are counted by account.now; 0 is never.
 	turned, acked int
-	// vanished: its object is gone and nothing said that it ended. It may have been admitted or not; a report
-	// that has it tells, one that lacks it may be older.
-	vanished bool
 	// options are what it may hold, the likeliest first; none where it will hold nothing or nothing is known.
 	options choices
-	// kept are options that stay possible whatever is computed anew: the node may have admitted it before
-	// something was released, or is known to have admitted it already.
-	kept choices
-	// causes are the pods whose end made it keep options.
-	causes []string
-	// open: what is computed anew is possible beside kept. It is for a pod that is known to be admitted
-	// when the end of another is learned of: which of both came first, nobody has said.
-	open bool
-	// firm: too much time has passed since it was admitted for that.
-	firm bool
-	// past are options that were possible once; a report may be as old.
-	past choices
+	// earlier is for coarse nodes, which do not say who holds what; see earlier.go.
+	earlier earlier
 	// cost is what it takes to place the pod, see costOf; onto is the usage on which it was found not to be idle.
 	cost int
 	onto *place.Usage
@@ -111,7 +99,6 @@ func vague(hs []place.Holding) bool {
 func (a *account) queue() (shape string, mixed bool) {
 	for _, f := range a.flights {
 		switch {
-		case f.vanished:
 		case f.acked != 0:
 			mixed = mixed || f.vague()
 		default:
@@ -158,16 +145,14 @@ func (a *account) change(f *flight, with func(*flight) bool) {
 		switch {
 		case g == f || g.turned == 0:
 			return
-		case g.shape != f.shape || g.vanished || g.lost != f.lost || !with(g):
+		case g.shape != f.shape || g.uncertain != f.uncertain || !with(g):
 			continue
 		}
 		f.turned, g.turned = g.turned, f.turned
-		f.causes, g.causes = g.causes, f.causes
 		f.options, g.options = renamed(g.options, g.pod, f.pod), renamed(f.options, f.pod, g.pod)
-		f.kept, g.kept = renamed(g.kept, g.pod, f.pod), renamed(f.kept, f.pod, g.pod)
-		f.past, g.past = renamed(g.past, g.pod, f.pod), renamed(f.past, f.pod, g.pod)
+		f.earlier.kept, g.earlier.kept = renamed(g.earlier.kept, g.pod, f.pod), renamed(f.earlier.kept, f.pod, g.pod)
 		if g.acked != 0 {
-			g.keep()
+			a.keep(g)
 		}
 		a.sort()
 		return
@@ -194,20 +179,6 @@ func renamed(options choices, from, to *place.Pod) choices {
 // before reports whether the node admits f before g for sure.
 func (f *flight) before(g *flight) bool { return f.acked != 0 && f.acked <= g.turned }
 
-// keep makes sure that what is possible now stays possible.
-func (f *flight) keep() { f.kept = f.kept.or(f.options) }
-
-// settled notes that a report is later than the end of a pod.
-func (f *flight) settled(uid string) {
-	if f.acked != 0 || len(f.causes) == 0 {
-		return
-	}
-	f.causes = slices.DeleteFunc(slices.Clone(f.causes), func(c string) bool { return c == uid })
-	if len(f.causes) == 0 {
-		f.past, f.kept = f.options.or(f.past), choices{}
-	}
-}
-
 // Result says how a prediction came out.
 type Result string
 
@@ -231,8 +202,9 @@ type Outcome struct {
 	Foreign   bool                // the pod was bound by somebody else
 }
 
-// settle ends the flights of pods that the node now reports.
-func (a *account) settle() []Outcome {
+// settle ends the flights of pods that the node now reports. ended says that pods which the node had admitted may have
+// ended: what the others got then depends on whether these had ended before.
+func (a *account) settle(ended bool) []Outcome {
 	var out []Outcome
 	seen := map[string]Entry{}
 	for _, e := range a.layout.Entries {
@@ -248,13 +220,13 @@ func (a *account) settle() []Outcome {
 			continue
 		}
 		a.landed = append(a.landed, f.id.UID)
-		if len(f.options.of) == 0 || f.lost {
+		if len(f.options.of) == 0 {
 			continue
 		}
 		o := Outcome{Node: a.name, Pod: f.id, Result: Confirmed, Predicted: f.holdings(), Seen: e.Holdings, Foreign: f.foreign}
-		if !a.foresaw(f, e.Holdings, &left) && !a.late(f, e.Holdings, &left) {
-			if a.incomplete(f) || left < 0 {
-				continue // the node was unsettled because of it, or it takes too much to tell
+		if !a.foresaw(f, e.Holdings, &left) {
+			if ended || a.incomplete(f) || left < 0 {
+				continue // nobody could have predicted it, or it takes too much to compare
 			}
 			o.Result = Wrong
 		}
@@ -262,39 +234,6 @@ func (a *account) settle() []Outcome {
 	}
 	a.flights = rest
 	return out
-}
-
-// late reports whether the holdings are what the pod gets if pods that the new report lacks, though they
-// were there, had ended before it was admitted, after any number of the others that are new in the report. What it
-// takes is subtracted from left; below 0 it is given up.
-func (a *account) late(f *flight, holdings []place.Holding, left *int) bool {
-	if a.base == nil {
-		return false
-	}
-	listed, old := map[string]bool{}, map[string]bool{}
-	for _, e := range a.layout.Entries {
-		listed[e.Pod.UID] = true
-	}
-	var over []string
-	for _, e := range a.base.Entries {
-		if old[e.Pod.UID] = true; !listed[e.Pod.UID] {
-			over = append(over, e.Pod.UID)
-		}
-	}
-	u := a.base.Without(over...).Usage
-	for _, e := range append([]Entry{{}}, a.layout.Entries...) {
-		if old[e.Pod.UID] || e.Pod.UID == f.id.UID {
-			continue
-		}
-		if *left -= f.cost; *left < 0 {
-			return false
-		}
-		u = u.Hold(e.Holdings...)
-		if v := place.Place(u, f.pod); v.Fits() && matches(f.pod, v.Holdings, f.pod, holdings) {
-			return true
-		}
-	}
-	return false
 }
 
 // foresaw reports whether the holdings were predicted for the pod, or for a pod of the same shape that
@@ -305,7 +244,7 @@ func (a *account) foresaw(f *flight, seen []place.Holding, left *int) bool {
 			*left -= f.cost
 			return *left >= 0 && matches(g.pod, o, f.pod, seen)
 		}
-		return slices.ContainsFunc(g.options.of, may) || slices.ContainsFunc(g.past.of, may)
+		return slices.ContainsFunc(g.options.of, may)
 	}
 	return has(f) || slices.ContainsFunc(a.flights, func(g *flight) bool { return g != f && g.alike(f) && has(g) })
 }
@@ -313,7 +252,7 @@ func (a *account) foresaw(f *flight, seen []place.Holding, left *int) bool {
 // incomplete reports whether it was known that the pod, or one that may have changed places with it, may get what
 // is not among its options.
 func (a *account) incomplete(f *flight) bool {
-	return slices.ContainsFunc(a.flights, func(g *flight) bool { return g.alike(f) && (g.options.more || g.past.more) })
+	return slices.ContainsFunc(a.flights, func(g *flight) bool { return g.alike(f) && (g.options.more || g.uncertain) })
 }
 
 // alike reports whether g is f or may have changed places with it.

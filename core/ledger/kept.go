@@ -55,10 +55,11 @@ func (b *Book) Begun(uid string) (node string, changed bool) {
 		return "", false
 	}
 	if f := a.flight(uid); f != nil {
-		f.kept.of = slices.Clone(f.kept.of)
-		for i, o := range f.kept.of {
-			f.kept.of[i] = a.lasting(uid, o)
+		kept := slices.Clone(f.earlier.kept.of)
+		for i, o := range kept {
+			kept[i] = a.lasting(uid, o)
 		}
+		f.earlier.kept.of = kept
 	}
 	l := *a.layout
 	l.Entries = slices.Clone(l.Entries)

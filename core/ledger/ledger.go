@@ -134,6 +134,9 @@ type Node struct {
 	queue string
 	mixed bool
 
+	// uncertain are the UIDs of pods that may hold something else than their entries say, or nothing any more.
+	uncertain []string
+
 	groups   map[int]place.MemoryGroup
 	unplaced *unplaced // nil where it is known where everybody is
 }

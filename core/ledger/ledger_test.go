@@ -199,44 +199,54 @@ func TestInitMemoryThatIsGivenOnceMoreIsNoWrongPrediction(t *testing.T) {
 	}
 }
 
-func TestWhatWasReleasedInBetweenIsNoWrongPrediction(t *testing.T) {
-	b := New()
+// The node may have admitted pod 1 before or after pod 0 ended. Until its report tells, nothing that holds anything
+// fits there, and whatever the report says is no wrong prediction.
+func TestANodeIsUnsettledAfterARelease(t *testing.T) {
 	old := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(4, 1)).Holdings
-	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
-	before, _ := b.Reserve("n", id(1), pod(4, 1), place.Demand{})
-	b.Turn(id(1).UID)
-	b.Release(id(0).UID) // the node may have admitted pod 1 before or after this
-	for _, seen := range [][]place.Holding{before.Holdings, old} {
-		c := New()
-		c.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
-		c.Reserve("n", id(1), pod(4, 1), place.Demand{})
-		c.Turn(id(1).UID)
-		c.Release(id(0).UID)
-		if out := c.Report("n", layout(t, Entry{Pod: id(1), Holdings: seen})); len(out) != 1 || out[0].Result != Confirmed {
-			t.Errorf("seen %v: %+v", seen, out)
+	begin := func(admitted bool) *Book {
+		b := New()
+		b.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
+		b.Reserve("n", id(1), pod(4, 1), place.Demand{})
+		b.Turn(id(1).UID)
+		if admitted {
+			b.Admitted(id(1).UID)
 		}
+		if b.Snapshot().Node("n").Unsettled {
+			t.Error("the node is unsettled before anything is released")
+		}
+		b.Release(id(0).UID)
+		return b
 	}
-	wrong := slices.Clone(old)
-	wrong[0].CPUs = idset.Of[idset.CPU](20, 21, 22, 23)
-	if out := b.Report("n", layout(t, Entry{Pod: id(1), Holdings: wrong})); len(out) != 1 || out[0].Result != Wrong {
-		t.Errorf("a wrong prediction is not told: %+v", out)
+	b := begin(false)
+	before, _ := b.Snapshot().Node("n").Entry(id(1).UID)
+	for _, admitted := range []bool{false, true} {
+		for _, seen := range [][]place.Holding{before.Holdings, old} {
+			b := begin(admitted)
+			if n := b.Snapshot().Node("n"); !n.Unsettled || n.Place(pod(1, 1), place.Demand{}).Fits() {
+				t.Errorf("the node is unsettled: %t, and takes a pod", n.Unsettled)
+			}
+			b.Reserve("n", id(2), pod(1, 1), place.Demand{})
+			for _, o := range b.Report("n", layout(t, Entry{Pod: id(1), Holdings: seen})) {
+				if o.Result != Confirmed {
+					t.Errorf("seen %v: %+v", seen, o)
+				}
+			}
+			if n := b.Snapshot().Node("n"); n.Unsettled || !n.Place(pod(1, 1), place.Demand{}).Fits() {
+				t.Error("the node is unsettled after its report")
+			}
+		}
 	}
 }
 
-// A pod that was admitted keeps what it got when another one ends before the node has reported it.
-func TestAnAdmittedPodKeepsItsPrediction(t *testing.T) {
+// A report may be the first to tell that a pod has ended: pod 1 may have been admitted after that, too.
+func TestAnEndThatOnlyAReportTellsOfIsNoWrongPrediction(t *testing.T) {
+	old := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(4, 1)).Holdings
 	b := New()
-	b.Report("n", layout(t))
-	b.Reserve("n", id(0), pod(4, 1), place.Demand{})
-	got, _ := b.Reserve("n", id(1), pod(4, 1), place.Demand{})
-	for i := range 2 {
-		b.Turn(id(i).UID)
-		b.Admitted(id(i).UID)
-	}
-	b.Release(id(0).UID)
-	e, _ := b.Snapshot().Node("n").Entry(id(1).UID)
-	if !e.Holdings[0].Matches(got.Holdings[0]) {
-		t.Errorf("pod 1 is thought to hold %v, it was admitted with %v", e.Holdings, got.Holdings)
+	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
+	b.Reserve("n", id(1), pod(4, 1), place.Demand{})
+	b.Turn(id(1).UID)
+	for _, o := range b.Report("n", layout(t, Entry{Pod: id(1), Holdings: old})) {
+		t.Errorf("the report says %v: %+v", old, o)
 	}
 }
 
@@ -451,29 +461,28 @@ func BenchmarkReserveBesideManyOnTheirWay(b *testing.B) {
 // A pod that was deleted by force on its way may be there or not. A report that lacks it may be older than
 // its admission, so only one that has it, or time, tells.
 func TestAPodThatVanishedOnItsWay(t *testing.T) {
-	b := New()
-	b.Report("n", layout(t))
 	p := pod(20, 1)
-	got, _ := b.Reserve("n", id(0), p, place.Demand{})
-	b.Turn(id(0).UID)
-	b.Vanish(id(0).UID)
-	b.Report("n", layout(t))
-	for i, want := range []bool{true, false} {
-		v, _ := b.Reserve("n", id(i+1), p, place.Demand{})
-		if v.Fits() != want {
-			t.Fatalf("pod %d fits: %v, want %v", i+1, v.Fits(), want)
+	begin := func() (*Book, []place.Holding) {
+		b := New()
+		b.Report("n", layout(t))
+		got, _ := b.Reserve("n", id(0), p, place.Demand{})
+		b.Turn(id(0).UID)
+		b.Vanish(id(0).UID)
+		b.Report("n", layout(t))
+		if v, _ := b.Reserve("n", id(1), p, place.Demand{}); v.Fits() {
+			t.Error("a pod fits though nobody knows whether another one is there")
 		}
+		return b, got.Holdings
 	}
-	if v, wait, err := b.Turn(id(1).UID); wait != nil || err != nil || !v.Fits() {
-		t.Errorf("pod 1 may not go: %v, %v", v.Reasons, err)
+	b, got := begin()
+	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: got}))
+	if n := b.Snapshot().Node("n"); n.Unsettled || n.Usage.FreeCPUs().Len() != 40 {
+		t.Errorf("it is there: the node is unsettled: %t, and has %d CPUs free", n.Unsettled, n.Usage.FreeCPUs().Len())
 	}
-	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: got.Holdings}))
-	if n := b.Snapshot().Node("n"); len(n.Others) != 0 || n.Usage.FreeCPUs().Len() != 20 {
-		t.Errorf("%d CPUs are free in the first of %d states", n.Usage.FreeCPUs().Len(), 1+len(n.Others))
-	}
-	b.Report("n", layout(t))
-	if v, _ := b.Reserve("n", id(2), p, place.Demand{}); !v.Fits() {
-		t.Errorf("pod 2 does not fit: %v", v.Reasons)
+	b, _ = begin()
+	b.Unreserve(id(0).UID)
+	if n := b.Snapshot().Node("n"); n.Unsettled || n.Usage.FreeCPUs().Len() != 60 {
+		t.Errorf("it is given up: the node is unsettled: %t, and has %d CPUs free", n.Unsettled, n.Usage.FreeCPUs().Len())
 	}
 }
 
@@ -492,5 +501,21 @@ func TestATurnIsJudgedByTheRulesOfTheLastReport(t *testing.T) {
 	}
 	if b.Booked("n", id(0).UID) {
 		t.Error("a pod that no longer fits is still booked")
+	}
+}
+
+// A pod that was deleted by force counts until its node reports again, but its node may have room.
+func TestANodeMightHaveTheRoomOfAPodThatMayBeGone(t *testing.T) {
+	held := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(28, 1)).Holdings
+	b := New()
+	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: held}))
+	b.Reserve("n", id(1), pod(28, 1), place.Demand{})
+	p := pod(20, 1)
+	if b.Snapshot().Node("n").Might(p, place.Demand{}) {
+		t.Error("the node might take a pod, though it is full")
+	}
+	b.Vanish(id(0).UID)
+	if n := b.Snapshot().Node("n"); n.Fits(p) || !n.Might(p, place.Demand{}) {
+		t.Errorf("the pod fits: %t, might fit: %t", n.Fits(p), n.Might(p, place.Demand{}))
 	}
 }

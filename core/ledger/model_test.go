@@ -136,8 +136,8 @@ func (m *model) key() string {
 	slices.Sort(moments)
 	rank := func(at int) int { return slices.Index(slices.Compact(slices.Clone(moments)), at) }
 	for _, f := range a.flights {
-		fmt.Fprint(&b, f.id.UID, rank(f.turned), rank(f.acked), f.turned != 0, f.acked != 0)
-		for _, c := range []choices{f.options, f.kept, f.past} {
+		fmt.Fprint(&b, f.id.UID, rank(f.turned), rank(f.acked), f.turned != 0, f.acked != 0, f.uncertain)
+		for _, c := range []choices{f.options, f.earlier.kept} {
 			for _, o := range c.of {
 				b.WriteString(text(m.empty.Machine, o))
 			}

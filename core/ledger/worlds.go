@@ -96,7 +96,7 @@ func (a *account) worlds() (out []*world, sure bool) {
 func (a *account) search(s *search) (sure bool) {
 	n := a.turned()
 	*s = search{flights: a.flights[:n], done: make([]bool, n), seen: map[string]bool{}}
-	s.cut = slices.ContainsFunc(s.flights, func(f *flight) bool { return f.kept.more })
+	s.cut = slices.ContainsFunc(s.flights, func(f *flight) bool { return f.earlier.kept.more })
 	starts, known := a.starts()
 	for _, w := range starts {
 		s.follow(w, n)
@@ -112,20 +112,10 @@ func (a *account) search(s *search) (sure bool) {
 	return !s.cut && !s.lost() && known
 }
 
-// starts returns the node before the flights: as it reported, and where pods may have left it since, as
-// it would be without them.
+// starts returns the node before the flights. known is false where pods may have left it since it reported.
 func (a *account) starts() (out []*world, known bool) {
 	nodes := []*Node{a.base}
-	var left []string
-	for _, e := range a.base.Entries {
-		if a.doubts[e.Pod.UID] {
-			left = append(left, e.Pod.UID)
-		}
-	}
-	if len(left) > 0 {
-		nodes = append(nodes, a.base.Without(left...))
-	}
-	known = true
+	known = !slices.ContainsFunc(a.base.Entries, func(e Entry) bool { return a.doubts[e.Pod.UID] })
 	if a.base.Quality == Coarse {
 		nodes, known = a.scattered(a.base)
 	}
@@ -182,7 +172,7 @@ func (s *search) spend(f *flight) (ok bool) {
 // lost reports whether there is a pod that holds something, and nobody can say what.
 func (s *search) lost() bool {
 	for i, f := range s.flights {
-		if f.lost && slices.ContainsFunc(s.found, func(w *world) bool { return len(w.got[i]) > 0 }) {
+		if f.uncertain && slices.ContainsFunc(s.found, func(w *world) bool { return len(w.got[i]) > 0 }) {
 			return true
 		}
 	}
@@ -204,23 +194,15 @@ func (s *search) next(i, lo int) bool {
 	return true
 }
 
-// alternatives returns what the flight may get from the usage; nothing at all is an alternative too, and the
-// only one where it is refused. ok is false where the flight was admitted and cannot have been in this state.
+// alternatives returns what the flight may get from the usage: nothing where it is refused. ok is false where the flight
+// was admitted and cannot have been in this state.
 func alternatives(u *place.Usage, f *flight) (out [][]place.Holding, refused, ok bool) {
-	if out, refused, ok = admissions(u, f); f.vanished {
-		return append(slices.Clone(out), nil), refused, true // or it was deleted before the node saw it
-	}
-	return out, refused, ok
-}
-
-// admissions is alternatives for a pod whose object is there.
-func admissions(u *place.Usage, f *flight) (out [][]place.Holding, refused, ok bool) {
-	for _, o := range f.kept.of {
+	for _, o := range f.earlier.kept.of {
 		if o, free := redraw(u, o); free {
 			out = append(out, o)
 		}
 	}
-	if f.acked != 0 && !f.open && len(out) > 0 {
+	if f.acked != 0 && !f.earlier.open && len(out) > 0 {
 		return out, false, true
 	}
 	switch v := place.Place(u, f.pod); {
@@ -318,9 +300,7 @@ func (a *account) predict() *Node {
 					f.options = f.options.or(choices{of: [][]place.Holding{w.got[i]}})
 				}
 			}
-			if f.open {
-				f.kept, f.open = f.options, false
-			}
+			f.settleWidened()
 		}
 	}
 	nodes := make([]*Node, len(worlds))
@@ -345,7 +325,23 @@ func (a *account) predict() *Node {
 	}
 	nodes[0].Others, nodes[0].Unsettled = nodes[1:], !sure
 	nodes[0].queue, nodes[0].mixed = a.queue()
+	nodes[0].uncertain = a.uncertain()
 	return nodes[0]
+}
+
+// uncertain returns the UIDs of the pods whose holdings only the node's next report will tell.
+func (a *account) uncertain() (uids []string) {
+	for _, e := range a.base.Entries {
+		if a.doubts[e.Pod.UID] {
+			uids = append(uids, e.Pod.UID)
+		}
+	}
+	for _, f := range a.flights {
+		if f.uncertain {
+			uids = append(uids, f.id.UID)
+		}
+	}
+	return uids
 }
 
 // node returns the node in one of its states.
