@@ -106,6 +106,9 @@ func TestToPlace(t *testing.T) {
 			if text(got) != c.want {
 				t.Errorf("got  %s\nwant %s", text(got), c.want)
 			}
+			if err := got.Validate(); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

@@ -20,7 +20,10 @@ import (
 // says otherwise (topologymanager/topology_manager.go).
 const defaultMaxNUMAs = 8
 
-// Place says what the node will do with the pod. It changes neither argument.
+// Place returns what the node does with the pod: the holdings of every container, or why the kubelet refuses it. It
+// changes neither argument. The pod must be valid (see [Pod.Validate]); api/pod makes valid pods. Place bounds its own
+// work, so that no pod and no machine makes it take longer than some milliseconds: beyond that bound the verdict is a
+// refusal with the code [TooComplex].
 func Place(u *Usage, p *Pod) Verdict {
 	if bars := u.bars(p.Exclusive()); len(bars) > 0 {
 		return Verdict{Refusal: UnexpectedAdmissionError, Reasons: slices.Clone(bars)}
@@ -44,7 +47,8 @@ func (a *admission) verdict() Verdict {
 }
 
 // Fits reports whether the node will admit the pod: it is Place(u, p).Fits() without the ids and
-// reasons. For a pod of one container it allocates nothing. Who asks of many nodes makes a [Question].
+// reasons, and has the same preconditions. For a pod of one container it allocates nothing. For many nodes, use a
+// [Question].
 func Fits(u *Usage, p *Pod) bool {
 	a := unsure
 	if p.alone() {

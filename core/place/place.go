@@ -36,7 +36,7 @@ const (
 var policyNames = [...]string{"none", "best-effort", "restricted", "single-numa-node"}
 
 // String returns the kubelet's name of the policy.
-func (p Policy) String() string { return policyNames[p] }
+func (p Policy) String() string { return nameOf("policy", policyNames[:], int(p)) }
 
 // ParsePolicy reads the kubelet's name of a policy.
 func ParsePolicy(s string) (Policy, bool) {
@@ -56,7 +56,7 @@ const (
 var scopeNames = [...]string{"container", "pod"}
 
 // String returns the kubelet's name of the scope.
-func (s Scope) String() string { return scopeNames[s] }
+func (s Scope) String() string { return nameOf("scope", scopeNames[:], int(s)) }
 
 // ParseScope reads the kubelet's name of a scope.
 func ParseScope(s string) (Scope, bool) {

@@ -56,8 +56,8 @@ func (d devices) len() (n int) {
 	return n
 }
 
-// NewUsage returns the usage of a machine on which nothing is held. Reservations beyond what a numa
-// has count as all of it.
+// NewUsage returns the usage of a machine on which nothing is held. The rules must be valid for the machine (see
+// [Rules.Validate]). Memory reservations beyond what a NUMA node has count as all of it.
 func NewUsage(m *topo.Machine, r Rules) *Usage {
 	u := &Usage{Machine: m, Rules: r, ground: newGround(m, r)}
 	return u.Empty()

@@ -62,6 +62,18 @@ func (m Mask) First() int { return bits.TrailingZeros64(uint64(m)) }
 // Positions returns the positions in ascending order.
 func (m Mask) Positions() []int { return m.AppendPositions(nil) }
 
+// String names the positions, for example "positions 0,2". It does not name ids, which only a machine knows: see
+// [Machine.IDs].
+func (m Mask) String() string {
+	switch m.Len() {
+	case 0:
+		return "no position"
+	case 1:
+		return fmt.Sprintf("position %d", m.First())
+	}
+	return "positions " + idset.Of(m.Positions()...).String()
+}
+
 // AppendPositions adds the positions in ascending order to a slice.
 func (m Mask) AppendPositions(out []int) []int {
 	for ; m != 0; m &= m - 1 {

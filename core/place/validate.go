@@ -1,0 +1,132 @@
+package place
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// maxMilliCPU is the bound on a CPU request, in thousandths.
+const maxMilliCPU = topo.MaxBytes * 1000
+
+// Validate returns the first precondition of [Place] that the pod does not meet, or nil: known classes and kinds, init
+// containers before app containers, container names that are there and unique, amounts between 0 and the bounds of
+// package topo, and requests in ascending order without duplicates. The verdict for another pod has no meaning. Pods
+// that package api/pod makes of what an API server has accepted are valid.
+func (p *Pod) Validate() error {
+	if p.QoS < BestEffortQoS || p.QoS > Guaranteed {
+		return fmt.Errorf("validate pod: unknown %s", p.QoS)
+	}
+	names := make(map[string]bool, len(p.Containers))
+	last := Init
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if err := c.validate(); err != nil {
+			return fmt.Errorf("validate pod: container %q: %w", c.Name, err)
+		}
+		switch {
+		case names[c.Name]:
+			return fmt.Errorf("validate pod: container %q: a container before it has the same name", c.Name)
+		case c.Kind != App && last == App:
+			return fmt.Errorf("validate pod: container %q: an app container comes before this %s container", c.Name, c.Kind)
+		}
+		names[c.Name], last = true, c.Kind
+	}
+	return nil
+}
+
+func (c *Container) validate() error {
+	switch {
+	case c.Name == "":
+		return fmt.Errorf("it has no name")
+	case c.Kind < App || c.Kind > Sidecar:
+		return fmt.Errorf("unknown %s", c.Kind)
+	case c.MilliCPU < 0 || c.MilliCPU > maxMilliCPU:
+		return fmt.Errorf("%d thousandths of a CPU are outside 0..%d", c.MilliCPU, int64(maxMilliCPU))
+	}
+	for i, a := range c.Memory {
+		switch {
+		case !memoryKind(a.Kind):
+			return fmt.Errorf(`unknown kind of memory %q: want "memory" or "hugepages-SIZE"`, a.Kind)
+		case a.Bytes < 0 || a.Bytes > topo.MaxBytes:
+			return fmt.Errorf("%s: %d bytes are outside 0..%d", a.Kind, a.Bytes, int64(topo.MaxBytes))
+		case i > 0 && c.Memory[i-1].Kind >= a.Kind:
+			return fmt.Errorf("%s follows %s: want kinds of memory in ascending order, each once", a.Kind, c.Memory[i-1].Kind)
+		}
+	}
+	for i, d := range c.Devices {
+		switch {
+		case d.Resource == "":
+			return fmt.Errorf("a resource has no name")
+		case d.N < 0 || d.N > topo.MaxBytes:
+			return fmt.Errorf("%s: %d devices are outside 0..%d", d.Resource, d.N, int64(topo.MaxBytes))
+		case i > 0 && c.Devices[i-1].Resource >= d.Resource:
+			return fmt.Errorf("%s follows %s: want resources in ascending order, each once", d.Resource, c.Devices[i-1].Resource)
+		}
+	}
+	return nil
+}
+
+func memoryKind(name string) bool {
+	return name == topo.Memory || strings.HasPrefix(name, "hugepages-")
+}
+
+// Validate returns the first precondition of [NewUsage] on this machine that the rules do not meet, or nil: known
+// policies and scopes, and reservations of CPUs and NUMA nodes that the machine has, of amounts that are not negative.
+// A kubelet may refuse valid rules: see [Rules.Obstacles].
+func (r Rules) Validate(m *topo.Machine) error {
+	switch t := r.Topology; {
+	case t.Policy < None || t.Policy > SingleNUMA:
+		return fmt.Errorf("validate rules: unknown topology manager policy %d", int(t.Policy))
+	case t.Scope < PerContainer || t.Scope > PerPod:
+		return fmt.Errorf("validate rules: unknown topology manager scope %d", int(t.Scope))
+	case t.MaxNUMAs < 0:
+		return fmt.Errorf("validate rules: max-allowable-numa-nodes is %d: want 0 or more", t.MaxNUMAs)
+	}
+	if missing := r.CPU.Reserved.Minus(m.CPUs()); !missing.Empty() {
+		return fmt.Errorf("validate rules: reserved CPUs %s: the machine does not have them", missing)
+	}
+	type reservation struct {
+		numa idset.NUMA
+		kind string
+	}
+	met := map[reservation]bool{}
+	for _, x := range r.Memory.Reserved {
+		key := reservation{x.NUMA, x.Kind}
+		_, ok := m.Position(x.NUMA)
+		switch {
+		case !ok:
+			return fmt.Errorf("validate rules: reserved memory: the machine has no NUMA node %d", x.NUMA)
+		case !memoryKind(x.Kind):
+			return fmt.Errorf("validate rules: reserved memory of NUMA node %d: unknown kind %q", x.NUMA, x.Kind)
+		case x.Bytes < 0 || x.Bytes > topo.MaxBytes:
+			return fmt.Errorf("validate rules: reserved %s of NUMA node %d: %d bytes are outside 0..%d",
+				x.Kind, x.NUMA, x.Bytes, int64(topo.MaxBytes))
+		case met[key]:
+			return fmt.Errorf("validate rules: reserved %s of NUMA node %d is there twice", x.Kind, x.NUMA)
+		}
+		met[key] = true
+	}
+	return nil
+}
+
+// Validate returns the first precondition of [Judge] that the demand does not meet, or nil: a known policy and scope,
+// and at most one of Align and Ignore.
+func (d Demand) Validate() error {
+	switch {
+	case d.Policy < None || d.Policy > SingleNUMA:
+		return fmt.Errorf("validate demand: unknown policy %d", int(d.Policy))
+	case d.Scope < PerContainer || d.Scope > PerPod:
+		return fmt.Errorf("validate demand: unknown scope %d", int(d.Scope))
+	case d.Align != "" && d.Ignore != "":
+		return fmt.Errorf("validate demand: it has resources to align and resources to ignore: want one of them")
+	}
+	for _, names := range []Names{d.Align, d.Ignore} {
+		if NamesOf(names.List()...) != names {
+			return fmt.Errorf("validate demand: resources %q are not in ascending order, each once", string(names))
+		}
+	}
+	return nil
+}
