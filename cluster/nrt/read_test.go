@@ -1,7 +1,6 @@
 package nrt_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,8 +21,6 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 const gi = 1 << 30
 

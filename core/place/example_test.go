@@ -59,7 +59,7 @@ func ExamplePlace_whyNot() {
 	// Output:
 	// TopologyAffinityError
 	// one-numa: container main wants 8 cpu, at most 7 can be had
-	// cannot align container "main" (wants 8 cpu on one numa; best numa has 7 free)
+	// cannot align container "main" (wants 8 cpu on one NUMA node; best NUMA node has 7 free)
 }
 
 // What would the next ten pods get? A usage never changes: Hold returns another one with the holdings of the pod, so

@@ -84,7 +84,8 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	for _, r := range m.Resources() {
 		devices[r.Name] = r.Devices
 	}
-	if got, want := fmt.Sprint(devices), "map[x.io/any:[{a 0 false }] x.io/gpu:[{g0 1 false } {g1 3 false } {lost 2 true }]]"; got != want {
+	if got, want := fmt.Sprint(devices), "map[x.io/any:[{a no position false }] "+
+		"x.io/gpu:[{g0 position 0 false } {g1 positions 0-1 false } {lost position 1 true }]]"; got != want {
 		t.Errorf("devices are %s, want %s", got, want)
 	}
 	done := pod("done", "uid-d", kubelet.Container{Name: "main"})
@@ -98,8 +99,8 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "[{ns/a 1 [{init 1 1-2,9-10 [{memory 1 0}] [{x.io/gpu [g1] 3 false false}]} " +
-		"{main 0 1,9 [{memory 1 5}] [{x.io/gpu [lost] 2 false false}]}]} {ns/static 1 [{main 0 6 [] []}]}]"
+	want := "[{ns/a 1 [init: CPUs 1-2,9-10, 0 memory at NUMA position 0, 1 x.io/gpu (g1) at NUMA positions 0-1 " +
+		"main: CPUs 1,9, 5 memory at NUMA position 0, 1 x.io/gpu (lost) at NUMA position 1]} {ns/static 1 [main: CPUs 6]}]"
 	if got := fmt.Sprint(entries); got != want {
 		t.Errorf("entries are\n%s, want\n%s", got, want)
 	}
@@ -120,7 +121,7 @@ func TestDescribedDevicesKeepTheirRoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(m.Resources()[0].Devices), "[{g0 1 false pci0000:17} {g1 2 false }]"; got != want {
+	if got, want := fmt.Sprint(m.Resources()[0].Devices), "[{g0 position 0 false pci0000:17} {g1 position 1 false }]"; got != want {
 		t.Errorf("devices are %s, want %s", got, want)
 	}
 }
@@ -132,7 +133,7 @@ func TestServiceAloneIsEnoughWithoutFiles(t *testing.T) {
 			Topology: &podresources.TopologyInfo{Nodes: []*podresources.NUMANode{{ID: 4}, {ID: 0}}}}}}))
 	o := observe(t, s, fstest.MapFS{})
 	entries, err := o.Entries(twoNUMAs(t), apiPods{"ns/a": pod("a", "u", kubelet.Container{Name: "main"})})
-	if got, want := fmt.Sprint(entries), "[{ns/a 1 [{main 0 1,9 [{memory 3 7}] []}]}]"; err != nil || got != want {
+	if got, want := fmt.Sprint(entries), "[{ns/a 1 [main: CPUs 1,9, 7 memory at NUMA positions 0-1]}]"; err != nil || got != want {
 		t.Errorf("entries are %s, %v", got, err)
 	}
 }
@@ -223,7 +224,7 @@ func TestPodLevelHoldingsCountOnce(t *testing.T) {
 		kubelet.MemoryStateFile: {Data: []byte(`{"entries":{"u":{"main":[{"numaAffinity":[4],"type":"memory","size":3}]}},"podEntries":{"u":{"memoryBlocks":[{"numaAffinity":[4],"type":"memory","size":9}]}}}`)},
 	})
 	entries, err := o.Entries(twoNUMAs(t), apiPods{"ns/p": pod("p", "u", kubelet.Container{Name: "main"})})
-	if got, want := fmt.Sprint(entries), "[{ns/p 1 [{ 0 4-5 [{memory 2 9}] []}]}]"; err != nil || got != want {
+	if got, want := fmt.Sprint(entries), "[{ns/p 1 [: CPUs 4-5, 9 memory at NUMA position 1]}]"; err != nil || got != want {
 		t.Errorf("entries are %s, %v", got, err)
 	}
 }
