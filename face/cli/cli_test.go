@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -311,5 +312,29 @@ func TestMessagesCannotMoveTheCursor(t *testing.T) {
 	out, _, _ := run(t, c, "explain", "pod", "ml/refused")
 	if strings.ContainsAny(out, "\x1b\r") {
 		t.Error("a control character reached the terminal")
+	}
+}
+
+// Every command and flag is where people look for it.
+func TestFlagsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/kubectl-tenon.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := 0
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if flags++; !strings.Contains(string(page), "--"+f.Name) {
+				t.Errorf("docs/reference/kubectl-tenon.md does not say what --%s of %s is", f.Name, c.CommandPath())
+			}
+		})
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot(Setup{}))
+	if flags < 20 {
+		t.Errorf("%d flags were found", flags)
 	}
 }
