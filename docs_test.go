@@ -138,6 +138,50 @@ func TestPagesSayForWhomAndAreReachable(t *testing.T) {
 	}
 }
 
+// Every code that users meet is explained on its page: the constants of these types in core.
+func TestCodesAreExplained(t *testing.T) {
+	for kind, page := range map[string]string{
+		"Code":        "docs/reference/scheduler.md",
+		"InexactCode": "docs/reference/agent.md",
+		"HazardCode":  "docs/design/kubelet.md",
+	} {
+		text, codes := document(t, page), constants(t, kind)
+		if len(codes) < 5 {
+			t.Errorf("core has %d constants of a type %s, want at least 5", len(codes), kind)
+		}
+		for _, code := range codes {
+			if !strings.Contains(text, "`"+code+"`") {
+				t.Errorf("%s does not explain %s", page, code)
+			}
+		}
+	}
+}
+
+// constants returns the texts of the constants in core whose declaration names the type.
+func constants(t *testing.T, kind string) (out []string) {
+	t.Helper()
+	for _, p := range packages(t) {
+		if !match("core/...", p.path) {
+			continue
+		}
+		for _, f := range p.files {
+			ast.Inspect(f.syntax, func(n ast.Node) bool {
+				spec, ok := n.(*ast.ValueSpec)
+				if !ok || len(spec.Values) != 1 {
+					return true
+				}
+				if id, ok := spec.Type.(*ast.Ident); ok && id.Name == kind {
+					if lit, ok := spec.Values[0].(*ast.BasicLit); ok {
+						out = append(out, strings.Trim(lit.Value, `"`))
+					}
+				}
+				return true
+			})
+		}
+	}
+	return out
+}
+
 // link is a link to a file of this repository, by its path from the root, and to a heading in it or "".
 type link struct{ file, heading string }
 
