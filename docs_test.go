@@ -244,6 +244,29 @@ func TestArchitectureNamesFilesThatExist(t *testing.T) {
 	}
 }
 
+// Tenon's own words are few, and each is defined once.
+func TestOwnWordsAreFew(t *testing.T) {
+	const most = 15
+	_, section, ok := strings.Cut(document(t, "ARCHITECTURE.md"), "\n## Words\n")
+	if !ok {
+		t.Fatal("ARCHITECTURE.md has no section Words")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	var defined []string
+	for _, m := range regexp.MustCompile(`(?m)^\| ([a-z ]+) \|`).FindAllStringSubmatch(section, -1) {
+		if m[1] != "word" {
+			defined = append(defined, m[1])
+		}
+	}
+	if n := len(defined); n == 0 || n > most {
+		t.Errorf("ARCHITECTURE.md defines %d words, want 1 to %d: %q", n, most, defined)
+	}
+	slices.Sort(defined)
+	if n := len(slices.Compact(slices.Clone(defined))); n != len(defined) {
+		t.Errorf("ARCHITECTURE.md defines a word twice: %q", defined)
+	}
+}
+
 // Every KubeSchedulerConfiguration in the documents is one that the scheduler and the plugin take.
 func TestSchedulerConfigurationsDecode(t *testing.T) {
 	seen := 0
