@@ -5,6 +5,8 @@
 // understood, or that is beyond every machine, is an error that names the pod, the container and the value, never a
 // silent default. Pods are neither changed nor kept, and the cost of a translation is bounded whatever quantities say.
 // The package refuses to validate what the API server validates.
+//
+// Its exported names follow semantic versions, as those of module core do; see the documentation of package place.
 package pod
 
 import (

@@ -1,15 +1,3 @@
-// Package place says what a node will do with a pod: the very CPUs, memory blocks and devices that
-// each container will get, or why the pod is refused.
-//
-// The kubelet is deterministic, so its answer is computed, not guessed: [Place] takes a machine with
-// its rules and holdings (a [Usage]) and a [Pod], and returns a [Verdict]. It models the contract of
-// the kubelet's topology, CPU, memory and device managers (v1.36, pkg/kubelet/cm) as data: a topology
-// policy is a row of a table, a resource has a set of NUMA masks that serve it, its hint set. It does not enumerate combinations
-// of hints, as the kubelet does; see hints.go.
-//
-// Invariant: the same inputs give the same verdict, and no input is changed. The package refuses to
-// know anything of clusters, clocks or text files; "does not fit" is a verdict with reasons, never an
-// error.
 package place
 
 import (

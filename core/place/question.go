@@ -1,8 +1,8 @@
 package place
 
-// Question is a pod made ready to be asked about on many nodes. It remembers what it worked out for the
-// machines and rules that it has met, as long as their usages come of one origin (see [Usage.Empty]), so
-// that most answers are comparisons of a few numbers. It is not for several goroutines at once.
+// Question asks about one pod on many nodes. It keeps what depends on the pod, the machine and the rules, as long
+// as the usages are made from one another by [Usage.Hold] or [Usage.Empty]. Most answers then are comparisons of a
+// few numbers. A question is not for several goroutines at once.
 type Question struct {
 	pod *Pod
 	met []*met
@@ -18,11 +18,10 @@ type met struct {
 // maxMet bounds what a question remembers: a cluster has a few kinds of machines.
 const maxMet = 32
 
-// NewQuestion returns the question whether a pod fits. The pod must not be changed as long as the
-// question is used.
+// NewQuestion returns a question about a valid pod, which must not be changed as long as the question is used.
 func NewQuestion(p *Pod) *Question { return &Question{pod: p} }
 
-// Fits is [Fits] of the question's pod.
+// Fits reports whether the node admits the pod, as [Fits] does.
 func (q *Question) Fits(u *Usage) bool {
 	if a := q.podPlan(u).ask(u); a != unsure {
 		return a == yes
@@ -30,9 +29,9 @@ func (q *Question) Fits(u *Usage) bool {
 	return fits(u, q.pod)
 }
 
-// FitsAll asks of many usages at once: the bit of us[i] in the result, i%64 of word i/64, tells whether it
-// admits the pod. out must have a word for every 64 usages; nil usages admit nothing. Memory that is far
-// away is what takes time here, so it is fetched for many usages before the first of them is judged.
+// FitsAll asks about many usages at once: bit i%64 of out[i/64] is set if us[i] admits the pod. A nil usage admits
+// nothing. out must have a word for every 64 usages. It is faster than a loop over Fits, since it reads the memory
+// of many usages before it judges the first of them.
 func (q *Question) FitsAll(us []*Usage, out []uint64) {
 	for i := 0; i < len(us); i += 64 {
 		out[i/64] = q.fits(us[i:min(i+64, len(us))])
