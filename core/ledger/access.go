@@ -15,8 +15,8 @@ import (
 // the locks of two accounts.
 
 // newAccount returns an account on which nothing is known.
-func newAccount(node string) *account {
-	return &account{mu: &sync.Mutex{}, name: node, gone: map[string]bool{}, doubts: map[string]bool{},
+func newAccount(node string, l limits) *account {
+	return &account{mu: &sync.Mutex{}, limits: l, name: node, gone: map[string]bool{}, doubts: map[string]bool{},
 		ghosts: map[string]map[string]int64{}, excess: map[string]bool{}, changed: make(chan struct{})}
 }
 
@@ -42,7 +42,7 @@ func (b *Book) ensure(node string) *account {
 		b.mu.Lock()
 		a := b.nodes[node]
 		if a == nil {
-			a = newAccount(node)
+			a = newAccount(node, b.limits)
 			b.nodes[node] = a
 		}
 		b.mu.Unlock()

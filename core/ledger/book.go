@@ -22,14 +22,15 @@ type Book struct {
 	// where is the node of every pod on its way: the scheduler or the API server says so, never a report.
 	where map[string]string
 	// held says which nodes account for which pods. It decides about those nodes only.
-	held claims
+	held   claims
+	limits limits
 	// told is told of every change; see OnChange.
 	told func(node string)
 }
 
 // New returns an empty book.
 func New() *Book {
-	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: newClaims(), told: func(string) {}}
+	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: newClaims(), limits: limits{maxWorlds, maxSteps, maxOptions}, told: func(string) {}}
 	b.snap.Store(newSnapshot())
 	return b
 }
@@ -40,7 +41,8 @@ func (b *Book) Snapshot() *Snapshot { return b.snap.Load() }
 // account is what the book keeps of one node.
 type account struct {
 	mu      *sync.Mutex // guards all that follows
-	removed bool        // the book does not have this account any more
+	limits  limits
+	removed bool // the book does not have this account any more
 	name    string
 	layout  *Layout      // nil: the node has not said anything
 	base    *Node        // the layout without pods that ended

@@ -19,7 +19,7 @@ type earlier struct {
 // keep makes sure that what is possible for a pod now stays possible.
 func (a *account) keep(f *flight) {
 	if a.base != nil && a.base.Quality == Coarse {
-		f.earlier.kept = f.earlier.kept.or(f.options)
+		f.earlier.kept = f.earlier.kept.or(f.options, a.limits.options)
 	}
 }
 
@@ -34,7 +34,7 @@ func (a *account) exchanged(me *flight) {
 	a.keep(me)
 	for _, f := range a.flights {
 		if f.turned != 0 && f.shape == me.shape && !f.before(me) && !me.before(f) {
-			f.earlier.kept = f.earlier.kept.or(me.earlier.kept)
+			f.earlier.kept = f.earlier.kept.or(me.earlier.kept, a.limits.options)
 		}
 	}
 }

@@ -43,17 +43,13 @@ type choices struct {
 	more bool
 }
 
-// maxOptions bounds what is remembered of a pod that the node does not report while others come and go. It is a
-// variable like maxWorlds.
-var maxOptions = 8
-
-// or returns the choices of both, up to maxOptions.
-func (c choices) or(d choices) choices {
+// or returns the choices of both, at most so many.
+func (c choices) or(d choices, most int) choices {
 	out := choices{slices.Clone(c.of), c.more || d.more}
 	for _, o := range d.of {
 		switch {
 		case out.has(o):
-		case len(out.of) < maxOptions:
+		case len(out.of) < most:
 			out.of = append(out.of, o)
 		default:
 			out.more = true

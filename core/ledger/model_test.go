@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // The protocol between scheduler, node and agent, small enough to follow every interleaving: three pods,
@@ -34,7 +32,9 @@ type model struct {
 	book *Book
 	// answered are the states of the node for which checkAnswers was called.
 	answered map[string]bool
-	pods     []modelPod
+	// restarted are the states, but for what the book knew, in which the scheduler was restarted.
+	restarted map[digest]bool
+	pods      []modelPod
 	// log is what was written to the API server of pods, seen how much of it the scheduler has seen: a
 	// watch tells in the order in which it was written.
 	log   []event
@@ -49,7 +49,28 @@ type model struct {
 	// lies are the reports that are left of another node that lists all pods as its own; lied: it has made one.
 	lies  int
 	lied  bool
-	trace []string
+	trace *move
+}
+
+// move is what happened last; pod is -1 where it is about no pod.
+type move struct {
+	what   string
+	pod    int
+	before *move
+}
+
+// String returns all moves up to this one, in order.
+func (m *move) String() string {
+	var all []string
+	for ; m != nil; m = m.before {
+		if m.pod < 0 {
+			all = append(all, m.what)
+		} else {
+			all = append(all, fmt.Sprint(m.what, " ", m.pod))
+		}
+	}
+	slices.Reverse(all)
+	return strings.Join(all, ", ")
 }
 
 // event is what the API server was told of a pod: its binding, that it was admitted, that it has ended.
@@ -81,13 +102,13 @@ func (m *model) clone() *model {
 	out.log = slices.Clone(m.log)
 	out.node = &node{usage: m.node.usage, entries: slices.Clone(m.node.entries)}
 	out.taken = slices.Clone(m.taken)
-	out.trace = slices.Clone(m.trace)
 	return &out
 }
 
 // clone copies a book of few nodes.
 func (b *Book) clone() *Book {
 	out := New()
+	out.limits = b.limits
 	out.snap.Store(b.snap.Load())
 	maps.Copy(out.where, b.where)
 	maps.Copy(out.held.first, b.held.first)
@@ -108,51 +129,11 @@ func (b *Book) clone() *Book {
 	return out
 }
 
-// key is equal for states from which the same may follow.
-func (m *model) key() string {
-	var b strings.Builder
-	for _, p := range m.pods {
-		fmt.Fprint(&b, p.at, p.known, p.said, p.refused, p.clear, ";")
-	}
-	fmt.Fprint(&b, m.log[m.seen:], m.bindings(), m.reports, m.restarts, m.lies)
-	list := func(es []Entry) {
-		for _, e := range es {
-			b.WriteString("|" + e.Pod.UID + text(m.empty.Machine, e.Holdings))
-		}
-		b.WriteByte('/')
-	}
-	list(m.node.entries)
-	for _, l := range m.taken {
-		list(l.Entries)
-	}
-	if m.told != nil {
-		list(m.told.Entries)
-	}
-	a := m.book.nodes["n"]
-	var moments []int
-	for _, f := range a.flights {
-		moments = append(moments, f.turned, f.acked)
-	}
-	slices.Sort(moments)
-	rank := func(at int) int { return slices.Index(slices.Compact(slices.Clone(moments)), at) }
-	for _, f := range a.flights {
-		fmt.Fprint(&b, f.id.UID, rank(f.turned), rank(f.acked), f.turned != 0, f.acked != 0, f.uncertain)
-		for _, c := range []choices{f.options, f.earlier.kept} {
-			for _, o := range c.of {
-				b.WriteString(text(m.empty.Machine, o))
-			}
-			fmt.Fprint(&b, c.more)
-		}
-	}
-	fmt.Fprint(&b, slices.Sorted(maps.Keys(a.gone)), len(a.refused), a.buried, slices.Sorted(maps.Keys(a.doubts)))
-	return b.String()
-}
-
 // moves returns the states that may follow, each with what happened.
 func (m *model) moves(t *testing.T) (out []*model) {
-	try := func(what string, do func(*model) bool) {
+	try := func(what string, pod int, do func(*model) bool) {
 		n := m.clone()
-		n.trace = append(n.trace, what)
+		n.trace = &move{what, pod, m.trace}
 		if do(n) {
 			out = append(out, n)
 		}
@@ -171,28 +152,28 @@ func (m *model) moves(t *testing.T) (out []*model) {
 			{"tell of", p.at >= admitted && p.said != p.at, (*model).tell},
 		} {
 			if move.may {
-				try(fmt.Sprint(move.what, " ", i), func(n *model) bool { return move.do(n, t, i) })
+				try(move.what, i, func(n *model) bool { return move.do(n, t, i) })
 			}
 		}
 	}
 	if m.seen < len(m.log) {
-		try("see", func(n *model) bool { n.see(); return true })
+		try("see", -1, func(n *model) bool { n.see(); return true })
 	}
 	if m.reports > 0 {
-		try("take report", func(n *model) bool {
+		try("take report", -1, func(n *model) bool {
 			n.reports--
 			n.taken = append(n.taken, n.layout())
 			return true
 		})
 	}
 	if len(m.taken) > 0 {
-		try("deliver report", func(n *model) bool { n.deliver(t); return true })
+		try("deliver report", -1, func(n *model) bool { n.deliver(t); return true })
 	}
 	if m.lies > 0 {
-		try("lie", func(n *model) bool { n.lies, n.lied = n.lies-1, true; n.lie(); return true })
+		try("lie", -1, func(n *model) bool { n.lies, n.lied = n.lies-1, true; n.lie(); return true })
 	}
-	if m.restarts > 0 {
-		try("restart", func(n *model) bool { n.restart(); return true })
+	if m.restarts > 0 && m.firstRestart() {
+		try("restart", -1, func(n *model) bool { n.restart(); return true })
 	}
 	return out
 }
@@ -373,7 +354,9 @@ func (m *model) deliver(t *testing.T) {
 // restart begins with an empty book: what the API server has is all that is known.
 func (m *model) restart() {
 	m.restarts--
+	few := m.book.limits
 	m.book = New()
+	m.book.limits = few
 	if n := len(m.taken); n > 0 {
 		m.told, m.taken = &m.taken[n-1], nil
 	}
@@ -482,106 +465,5 @@ func (m *model) describe(es []Entry) string {
 
 func (m *model) fail(t *testing.T, format string, args ...any) {
 	t.Helper()
-	t.Fatalf("after %s: %s", strings.Join(m.trace, ", "), fmt.Sprintf(format, args...))
-}
-
-// depth is what to follow. 0: what takes seconds, also under the race detector; 1: nearly all cases with one report,
-// in a few minutes; 2: all of them, with two reports; 3: nodes may draw the devices that place foresees, too.
-var depth = flag.Int("model.depth", 0, "0 to 3: how many interleavings are followed")
-
-func TestEveryInterleaving(t *testing.T) {
-	own := func(cpus int64) modelPod { return modelPod{pod: pod(cpus, 1)} }
-	foreign := func(cpus int64) modelPod { return modelPod{pod: pod(cpus, 1), foreign: true} }
-	ends := func(p modelPod) modelPod { p.ends = true; return p }
-	nics := func(p modelPod, n int64) modelPod {
-		p.pod.Containers[0].Devices = []place.Count{{Resource: "nic", N: n}}
-		return p
-	}
-	for name, c := range map[string]struct {
-		depth int // from which on it is followed
-		// narrow is the depth from which on it is followed with low bounds, too.
-		narrow int
-		pods   []modelPod
-	}{
-		"three shapes":               {1, 2, []modelPod{own(2), own(3), own(4)}},
-		"two of a shape":             {1, 2, []modelPod{own(2), own(2), own(3)}},
-		"two of a shape, one ends":   {1, 1, []modelPod{ends(own(3)), own(3), own(4)}},
-		"all of a shape, two end":    {1, 1, []modelPod{ends(own(4)), ends(own(4)), own(4)}},
-		"one ends, another waits":    {0, 0, []modelPod{ends(own(6)), own(6), own(4)}},
-		"one is foreign":             {1, 2, []modelPod{own(2), foreign(3), own(4)}},
-		"a foreign one ends":         {1, 1, []modelPod{own(3), ends(foreign(4)), own(5)}},
-		"two are foreign":            {1, 2, []modelPod{foreign(2), foreign(3), own(4)}},
-		"devices of three shapes":    {0, 2, []modelPod{nics(own(2), 1), nics(own(3), 1), nics(own(1), 2)}},
-		"devices of one shape":       {2, 2, []modelPod{ends(nics(own(2), 1)), nics(own(2), 1), nics(own(3), 2)}},
-		"one with devices ends":      {2, 2, []modelPod{ends(nics(own(2), 2)), nics(own(3), 2), nics(own(1), 1)}},
-		"a foreign one has devices":  {1, 2, []modelPod{nics(own(2), 1), nics(foreign(3), 2), nics(own(1), 2)}},
-		"foreign ones take the room": {1, 2, []modelPod{foreign(5), foreign(6), own(4)}},
-	} {
-		reports := 1
-		if *depth >= 2 {
-			reports = 2
-		}
-		if c.depth > *depth {
-			continue
-		}
-		t.Run(name, func(t *testing.T) { t.Logf("%d states", explore(t, begin(t, c.pods, reports))) })
-		if c.narrow <= *depth {
-			t.Run(name+" few followed", func(t *testing.T) {
-				followFew(t)
-				t.Logf("%d states", explore(t, begin(t, c.pods, reports)))
-			})
-		}
-	}
-}
-
-// A node that lists the pods of another one does not change what is known of that one, in whatever order things
-// happen: all that holds without the lie holds with it.
-func TestEveryInterleavingBesideALie(t *testing.T) {
-	m := begin(t, []modelPod{{pod: pod(6, 1), ends: true}, {pod: pod(6, 1)}}, 1)
-	m.lies = 1
-	t.Logf("%d states", explore(t, m))
-}
-
-// begin returns the first state of a model.
-func begin(t *testing.T, pods []modelPod, reports int) *model {
-	l := smallLayout(t)
-	m := &model{book: New(), answered: map[string]bool{}, pods: pods, empty: l, told: &l, reports: reports, restarts: 1,
-		node: &node{usage: place.NewUsage(l.Machine, l.Rules)}}
-	m.book.Report("n", l)
-	return m
-}
-
-// followFew lowers the bounds until the test ends.
-func followFew(t *testing.T) {
-	worlds, steps, options := maxWorlds, maxSteps, maxOptions
-	t.Cleanup(func() { maxWorlds, maxSteps, maxOptions = worlds, steps, options })
-	maxWorlds, maxSteps, maxOptions = 2, 6, 2
-}
-
-// explore follows every move from every state once, and returns their number.
-func explore(t *testing.T, start *model) int {
-	seen := map[string]bool{start.key(): true}
-	for todo := []*model{start}; len(todo) > 0; {
-		m := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		m.check(t)
-		for _, n := range m.moves(t) {
-			if k := n.key(); !seen[k] {
-				seen[k] = true
-				todo = append(todo, n)
-			}
-		}
-	}
-	return len(seen)
-}
-
-// smallLayout is of a node of two numas with six CPUs each for pods.
-func smallLayout(t *testing.T) Layout {
-	m, err := topo.ParseMachine("numa 0 cpus 0-6 memory 32Gi\nnuma 1 socket 1 cpus 7-13 memory 32Gi\n" +
-		"device nic a0,a1,a2 numa 0\ndevice nic b0,b1,b2 numa 1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Layout{Machine: m, Rules: place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
-		CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 7)}}}
+	t.Fatalf("after %s: %s", m.trace, fmt.Sprintf(format, args...))
 }

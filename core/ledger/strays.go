@@ -37,7 +37,7 @@ func (a *account) scattered(base *Node) (out []*Node, sure bool) {
 		}
 		for _, lot := range a.lots(r.pod, a.shown(hs)) {
 			next := without(out, lot)
-			if len(next) == 0 || len(next) > maxWorlds {
+			if len(next) == 0 || len(next) > a.limits.worlds {
 				return out, false
 			}
 			out = next

@@ -17,12 +17,17 @@ import (
 // change places unnoticed; and where a pod has kept options, every one of them. That is one state nearly
 // always: own pods take turns, and a report settles what it shows.
 
-// maxWorlds bounds the states of a node, maxSteps the work of finding them. Nothing may be wrong where a bound is
-// reached, only less known: tests lower them.
-var (
-	maxWorlds = 16
-	maxSteps  = 256
+// maxWorlds bounds the states of a node, maxSteps the work of finding them, and maxOptions what is remembered of a pod
+// that its node does not report while others come and go.
+const (
+	maxWorlds  = 16
+	maxSteps   = 256
+	maxOptions = 8
 )
+
+// limits are these bounds in one book. Where one is reached, less is known and nothing is wrong; the model's test lowers
+// them.
+type limits struct{ worlds, steps, options int }
 
 // world is one state of a node that may be.
 type world struct {
@@ -67,6 +72,7 @@ func (w *world) blur(hs []place.Holding) []place.Holding {
 
 // search follows every order and option.
 type search struct {
+	limits  limits
 	flights []*flight // those that had their turn
 	done    []bool
 	found   []*world
@@ -95,7 +101,7 @@ func (a *account) worlds() (out []*world, sure bool) {
 // more than was found.
 func (a *account) search(s *search) (sure bool) {
 	n := a.turned()
-	*s = search{flights: a.flights[:n], done: make([]bool, n), seen: map[string]bool{}}
+	*s = search{limits: a.limits, flights: a.flights[:n], done: make([]bool, n), seen: map[string]bool{}}
 	s.cut = slices.ContainsFunc(s.flights, func(f *flight) bool { return f.earlier.kept.more })
 	starts, known := a.starts()
 	for _, w := range starts {
@@ -147,7 +153,7 @@ func (s *search) follow(w *world, left int) {
 		s.refuses = s.refuses || refused
 		s.done[i] = true
 		for _, o := range options {
-			if s.steps++; s.steps > maxSteps {
+			if s.steps++; s.steps > s.limits.steps {
 				s.cut, s.full = true, true
 			}
 			if s.full {
@@ -244,7 +250,7 @@ func (s *search) straight(w *world) *world {
 
 // add takes a state unless an equal one was found.
 func (s *search) add(w *world) {
-	if len(s.found) == maxWorlds {
+	if len(s.found) == s.limits.worlds {
 		s.cut, s.full = true, true
 		return
 	}
@@ -297,7 +303,7 @@ func (a *account) predict() *Node {
 			f.options = choices{more: partial}
 			for _, w := range worlds {
 				if len(w.got[i]) > 0 {
-					f.options = f.options.or(choices{of: [][]place.Holding{w.got[i]}})
+					f.options = f.options.or(choices{of: [][]place.Holding{w.got[i]}}, a.limits.options)
 				}
 			}
 			f.settleWidened()
