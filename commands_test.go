@@ -164,7 +164,8 @@ func (c commands) refuseGo(w []string) string {
 // refuseKubectl has the program parse the arguments, and print its help instead of running.
 func refuseKubectl(args []string) string {
 	var stderr strings.Builder
-	if code := cli.Run(context.Background(), append(slices.Clone(args), "--help"), io.Discard, &stderr, cli.Setup{}); code != 0 {
+	if code := cli.Run(context.Background(), append(slices.Clone(args), "--help"), io.Discard, &stderr,
+		cli.Setup{}); code != 0 {
 		return stderr.String()
 	}
 	return ""

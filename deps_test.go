@@ -103,10 +103,10 @@ var (
 // budget is every module that the code imports, with the reason for which it is worth its weight.
 var budget = map[string]string{
 	"github.com/google/go-cmp":            "Differences of long texts in failures of tests.",
-	"github.com/fsnotify/fsnotify":        "The agent learns of the kubelet's state files when they change, not by polling.",
+	"github.com/fsnotify/fsnotify":        "The agent learns of changes of the kubelet's state files without polling.",
 	"github.com/go-logr/logr":             "The logger's interface that Kubernetes' libraries take.",
-	"github.com/google/cadvisor":          "The types in which a lab kubelet is told its machine; the judge of what discovery finds.",
-	"github.com/prometheus/client_golang": "The agent's metrics; and the lab's kubelets register theirs, each in its own registry.",
+	"github.com/google/cadvisor":          "The machine of a lab kubelet; the judge of what discovery finds.",
+	"github.com/prometheus/client_golang": "The agent's metrics, and those of the lab's kubelets.",
 	"github.com/spf13/cobra":              "Command lines that behave like kubectl's and kube-scheduler's.",
 	"github.com/spf13/pflag":              "The flags of cobra.",
 	"go.etcd.io/etcd/server/v3":           "The lab's store, inside the process.",
@@ -121,7 +121,7 @@ var budget = map[string]string{
 	"k8s.io/api":                          "Pod, Node and the other objects of the API server.",
 	"k8s.io/apiextensions-apiserver":      "The lab installs CustomResourceDefinitions.",
 	"k8s.io/apimachinery":                 "Object metadata, quantities, schemes.",
-	"k8s.io/apiserver":                    "The lab's API server; the signal handler of kube-scheduler's command, and who may ask it.",
+	"k8s.io/apiserver":                    "The lab's API server; signals and authorization of the scheduler.",
 	"k8s.io/client-go":                    "Clients, informers, kubeconfig files.",
 	"k8s.io/component-base":               "Flags, logs and metrics as kube-scheduler has them.",
 	"k8s.io/component-helpers":            "Pod-level resources, counted as the kubelet counts them.",
@@ -130,14 +130,14 @@ var budget = map[string]string{
 	"k8s.io/kube-scheduler":               "The scheduler framework's interfaces.",
 	"k8s.io/kubectl":                      "The QoS class of a pod as Kubernetes computes it, against which tests compare api/pod.",
 	"k8s.io/kubelet":                      "The kubelet's configuration and service types.",
-	"k8s.io/kubernetes":                   "The scheduler that the plugin runs in, and the kubelet that judges predictions.",
+	"k8s.io/kubernetes":                   "The scheduler of the plugin, and the kubelet that judges predictions.",
 	"k8s.io/mount-utils":                  "A lab kubelet takes a mounter; it gets one that mounts nothing.",
 	"k8s.io/utils":                        "Pointers to values, and CPU sets as the kubelet's interfaces have them.",
 	"pgregory.net/rapid":                  "Property tests that shrink what they find.",
 	"sigs.k8s.io/yaml":                    "YAML as Kubernetes reads it, strictly.",
 
-	"github.com/k8stopologyawareschedwg/noderesourcetopology-api": "The types of NodeResourceTopology, which other schedulers read.",
-	"github.com/k8stopologyawareschedwg/podfingerprint":           "The fingerprint of a node's pods, as those schedulers compute it.",
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api": "The types of NodeResourceTopology.",
+	"github.com/k8stopologyawareschedwg/podfingerprint":           "The fingerprint of a node's pods.",
 }
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
@@ -227,7 +227,8 @@ func TestKubernetesStaysInItsPlace(t *testing.T) {
 
 func TestLightProgramsHaveNoBallast(t *testing.T) {
 	for _, program := range light {
-		out, err := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}}{{range .Imports}} {{.}}{{end}}", "./"+program).Output()
+		const format = "{{.ImportPath}}{{range .Imports}} {{.}}{{end}}"
+		out, err := exec.Command("go", "list", "-deps", "-f", format, "./"+program).Output()
 		if err != nil {
 			t.Fatalf("go list -deps ./%s: %v", program, err)
 		}
@@ -259,7 +260,7 @@ func reach(from string, imports map[string][]string, direct map[string]bool, way
 func TestBudget(t *testing.T) {
 	gm := goMod(t)
 	if len(gm.replaced) > 0 {
-		t.Errorf("a go.mod of the workspace replaces %s: whoever imports the module would build something else than its tests do",
+		t.Errorf("a go.mod of the workspace replaces %s: importers of the module would build other code than its tests",
 			strings.Join(gm.replaced, ", "))
 	}
 	for _, m := range gm.direct {

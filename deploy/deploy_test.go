@@ -74,7 +74,8 @@ func TestNoFileIsForgotten(t *testing.T) {
 		}
 		var want []string
 		for _, path := range there {
-			if name := filepath.Base(path); name != "kustomization.yaml" && path != "crd/topology.node.k8s.io_noderesourcetopologies.yaml" {
+			if name := filepath.Base(path); name != "kustomization.yaml" &&
+				path != "crd/topology.node.k8s.io_noderesourcetopologies.yaml" {
 				want = append(want, name)
 			}
 		}
@@ -200,7 +201,8 @@ func TestContainersAreConfined(t *testing.T) {
 		}
 		for _, c := range p.Containers {
 			s := c.SecurityContext
-			if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []v1.Capability{"ALL"}) ||
+			if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem ||
+				!slices.Equal(s.Capabilities.Drop, []v1.Capability{"ALL"}) ||
 				len(s.Capabilities.Add) > 0 || (s.Privileged != nil && *s.Privileged) {
 				t.Errorf("%s: security context %v", name, s)
 			}
@@ -246,7 +248,8 @@ func TestAgentSeesNoSecrets(t *testing.T) {
 
 // A role of Tenon's names what it allows: no wildcard, and nothing that leads to other rights.
 func TestRolesAreNarrow(t *testing.T) {
-	wide := []string{"*", "secrets", "nodes/proxy", "pods/exec", "serviceaccounts/token", "impersonate", "escalate", "bind"}
+	wide := []string{"*", "secrets", "nodes/proxy", "pods/exec", "serviceaccounts/token", "impersonate",
+		"escalate", "bind"}
 	seen := 0
 	for dir, list := range objects(t) {
 		for _, o := range list {
@@ -283,7 +286,8 @@ func TestNamespacesAndNetworksAreNarrow(t *testing.T) {
 				levels[o.Name] = o.Labels["pod-security.kubernetes.io/enforce"]
 			case *networkingv1.NetworkPolicy:
 				rules := o.Spec.Ingress
-				if len(rules) != 1 || len(rules[0].From) == 0 || len(rules[0].Ports) == 0 || !slices.Equal(o.Spec.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) {
+				if len(rules) != 1 || len(rules[0].From) == 0 || len(rules[0].Ports) == 0 ||
+					!slices.Equal(o.Spec.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) {
 					t.Errorf("%s: rules are %+v", o.Name, o.Spec)
 				}
 				closed[o.Namespace+"/"+o.Spec.PodSelector.MatchLabels["app.kubernetes.io/name"]] = true
@@ -294,10 +298,12 @@ func TestNamespacesAndNetworksAreNarrow(t *testing.T) {
 			}
 		}
 	}
-	if want := map[string]string{deploy.Namespace: "restricted", deploy.AgentNamespace: "privileged"}; !maps.Equal(levels, want) {
-		t.Errorf("levels of namespaces are %v, want %v", levels, want)
+	secured := map[string]string{deploy.Namespace: "restricted", deploy.AgentNamespace: "privileged"}
+	if !maps.Equal(levels, secured) {
+		t.Errorf("levels of namespaces are %v, want %v", levels, secured)
 	}
-	if want := map[string]string{deploy.Scheduler: deploy.Namespace, deploy.Agent: deploy.AgentNamespace}; !maps.Equal(where, want) {
+	want := map[string]string{deploy.Scheduler: deploy.Namespace, deploy.Agent: deploy.AgentNamespace}
+	if !maps.Equal(where, want) {
 		t.Errorf("workloads are in %v, want %v", where, want)
 	}
 	for name, namespace := range where {

@@ -25,7 +25,8 @@ func (c *Cluster) AgentConfig(ctx context.Context, node string) (*rest.Config, e
 }
 
 func agentConfig(ctx context.Context, administrator *rest.Config, node string) (*rest.Config, error) {
-	return control.As(ctx, administrator, control.Account{Namespace: deploy.AgentNamespace, Name: deploy.Agent, Node: node})
+	return control.As(ctx, administrator, control.Account{Namespace: deploy.AgentNamespace,
+		Name: deploy.Agent, Node: node})
 }
 
 // giveAccess writes the kubeconfig of the scheduler.
@@ -42,14 +43,16 @@ func (c *Cluster) giveAccess(ctx context.Context) error {
 // policies every second. It asks for what an agent whose token names no node may never do, as a dry run.
 func (c *Cluster) awaitPolicy(ctx context.Context) error {
 	forger := rest.CopyConfig(c.plane.Admin)
-	forger.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + deploy.AgentNamespace + ":" + deploy.Agent,
+	forger.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + deploy.AgentNamespace +
+		":" + deploy.Agent,
 		Groups: []string{"system:authenticated"}}
 	topologies, err := nrt.NewClient(forger)
 	if err != nil {
 		return err
 	}
 	// Not a create: the API server answers that two seconds late while the definition of the kind is new.
-	forged := []byte(`{"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": {"name": "nowhere"}, "zones": []}`)
+	forged := []byte(
+		`{"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": {"name": "nowhere"}, "zones": []}`)
 	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		_, err := topologies.Patch(ctx, "nowhere", types.ApplyPatchType, forged,
 			metav1.PatchOptions{FieldManager: "tenon-lab", DryRun: []string{metav1.DryRunAll}})

@@ -31,7 +31,8 @@ import (
 func TestAccess(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := lab.Start(ctx, lab.Config{Nodes: []lab.Node{{Name: "own", Machine: "laptop"}, {Name: "other", Machine: "laptop"}}})
+	c, err := lab.Start(ctx, lab.Config{Nodes: []lab.Node{{Name: "own", Machine: "laptop"},
+		{Name: "other", Machine: "laptop"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,8 @@ func schedulerRoles(ctx context.Context, t *testing.T, c *lab.Cluster) {
 // writes are the ways to change what a node says, each as a dry run, which admission judges like any other.
 var writes = map[string]func(ctx context.Context, w *writer, node string) error{
 	"apply layout": func(ctx context.Context, w *writer, node string) error {
-		return w.patch(ctx, node, "nodelayouts", v1alpha1.GroupVersion().String(), types.ApplyPatchType, `"kind":"`+v1alpha1.Kind+`"`)
+		return w.patch(ctx, node, "nodelayouts", v1alpha1.GroupVersion().String(), types.ApplyPatchType, `"kind":"`+
+			v1alpha1.Kind+`"`)
 	},
 	"patch layout": func(ctx context.Context, w *writer, node string) error {
 		return w.patch(ctx, node, "nodelayouts", v1alpha1.GroupVersion().String(), types.MergePatchType, `"sequence":9`)
@@ -142,7 +144,8 @@ var writes = map[string]func(ctx context.Context, w *writer, node string) error{
 		return w.layouts.Delete(ctx, node, metav1.DeleteOptions{DryRun: all})
 	},
 	"patch zones": func(ctx context.Context, w *writer, node string) error {
-		return w.patch(ctx, node, "noderesourcetopologies", v1alpha2.SchemeGroupVersion.String(), types.MergePatchType, `"zones":[]`)
+		return w.patch(ctx, node, "noderesourcetopologies", v1alpha2.SchemeGroupVersion.String(), types.MergePatchType,
+			`"zones":[]`)
 	},
 	"delete zones": func(ctx context.Context, w *writer, node string) error {
 		return w.zones.Delete(ctx, node, metav1.DeleteOptions{DryRun: all})
@@ -296,16 +299,18 @@ func judged(t *testing.T, what string, err error, words string) {
 		}
 	case err == nil:
 		t.Errorf("%s: not refused", what)
-	case !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") || !strings.Contains(err.Error(), words):
+	case !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") ||
+		!strings.Contains(err.Error(), words):
 		t.Errorf("%s: refused with %v, want the policy's words %q", what, err, words)
 	}
 }
 
 func eventually(ctx context.Context, t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		return holds(), nil
-	})
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 30*time.Second, true,
+		func(context.Context) (bool, error) {
+			return holds(), nil
+		})
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -317,14 +322,17 @@ func podToken(ctx context.Context, t *testing.T, admin kubernetes.Interface, acc
 	p := pod("agent", "own", v1.ResourceList{})
 	p.Namespace, p.Spec.ServiceAccountName = deploy.AgentNamespace, deploy.Agent
 	create(ctx, t, admin, p)
-	return token(ctx, t, admin, access, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Name})
+	return token(ctx, t, admin, access, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod",
+		Name: p.Name})
 }
 
 // token is an access of the agents' service account, bound to an object or, if that is nil, to none.
-func token(ctx context.Context, t *testing.T, admin kubernetes.Interface, access *rest.Config, bound *authenticationv1.BoundObjectReference) *rest.Config {
+func token(ctx context.Context, t *testing.T, admin kubernetes.Interface, access *rest.Config,
+	bound *authenticationv1.BoundObjectReference) *rest.Config {
 	t.Helper()
 	got, err := admin.CoreV1().ServiceAccounts(deploy.AgentNamespace).CreateToken(ctx, deploy.Agent,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,10 +51,11 @@ func TestParentDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	parent.Wait() // its error is that it was killed
-	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-		_, err := os.Stat(dir)
-		return errors.Is(err, fs.ErrNotExist), nil
-	})
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 20*time.Second, true,
+		func(context.Context) (bool, error) {
+			_, err := os.Stat(dir)
+			return errors.Is(err, fs.ErrNotExist), nil
+		})
 	if err != nil {
 		t.Errorf("directory %s is left after the death of the program", dir)
 	}

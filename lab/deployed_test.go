@@ -40,7 +40,8 @@ func TestAgentAsDeployed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	program := filepath.Join(t.TempDir(), "tenon-agent")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "../cmd/tenon-agent").CombinedOutput(); err != nil {
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "../cmd/tenon-agent")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the agent: %v\n%s", err, out)
 	}
 	c, err := lab.Start(ctx, lab.Config{NoAgents: true, Nodes: []lab.Node{{Name: "own", Machine: "xeon-2s"}}})
@@ -101,7 +102,8 @@ func runAgent(ctx context.Context, t *testing.T, c *lab.Cluster, program string)
 		t.Fatal(err)
 	}
 	spec, root := d.Spec.Template.Spec, c.NodeDir("own")
-	who := []string{fmt.Sprint("--reuid=", *spec.SecurityContext.RunAsUser), fmt.Sprint("--regid=", *spec.SecurityContext.RunAsGroup),
+	who := []string{fmt.Sprint("--reuid=", *spec.SecurityContext.RunAsUser),
+		fmt.Sprint("--regid=", *spec.SecurityContext.RunAsGroup),
 		"--clear-groups", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"}
 	// The lab's kubelet has its files elsewhere, and the machine is a described one.
 	args := slices.Concat(who, []string{"--", program}, spec.Containers[0].Args, []string{

@@ -29,7 +29,8 @@ import (
 func TestFaults(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	c, err := lab.Start(ctx, lab.Config{Apart: true, Nodes: []lab.Node{{Name: "a", Machine: "xeon-2s"}, {Name: "b", Machine: "gpu-8"}},
+	c, err := lab.Start(ctx, lab.Config{Apart: true, Nodes: []lab.Node{{Name: "a", Machine: "xeon-2s"},
+		{Name: "b", Machine: "gpu-8"}},
 		Progress: func(line string) { t.Log(line) }})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +47,8 @@ func TestFaults(t *testing.T) {
 	}()
 	written := followed(t, c)
 	user := kubernetes.NewForConfigOrDie(c.RESTConfig())
-	p := workload.Pod("held", workload.Guaranteed("c", workload.Amounts{"cpu": "4", "memory": "1Gi", "intel.com/sriov_vf": "1"}))
+	p := workload.Pod("held", workload.Guaranteed("c", workload.Amounts{"cpu": "4", "memory": "1Gi",
+		"intel.com/sriov_vf": "1"}))
 	p.Spec.NodeName = "a"
 	if err := workload.Create(ctx, user, p); err != nil {
 		t.Fatal(err)
@@ -57,7 +59,8 @@ func TestFaults(t *testing.T) {
 	if err := c.RestartAPIServer(ctx); err != nil {
 		t.Fatal(err)
 	}
-	restricted := strings.Replace(c.KubeletYAML("a"), "topologyManagerPolicy: single-numa-node", "topologyManagerPolicy: restricted", 1)
+	restricted := strings.Replace(c.KubeletYAML("a"), "topologyManagerPolicy: single-numa-node",
+		"topologyManagerPolicy: restricted", 1)
 	if err := c.RestartKubelet(ctx, "a", restricted); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +69,8 @@ func TestFaults(t *testing.T) {
 		t.Errorf("the pod held %s before the kubelet's restart, and %s after it", before, after)
 	}
 	phase(ctx, t, user, "held", v1.PodRunning)
-	p = workload.Pod("next", workload.Guaranteed("c", workload.Amounts{"cpu": "4", "memory": "1Gi", "intel.com/sriov_vf": "1"}))
+	p = workload.Pod("next", workload.Guaranteed("c", workload.Amounts{"cpu": "4", "memory": "1Gi",
+		"intel.com/sriov_vf": "1"}))
 	p.Spec.NodeName = "a"
 	if err := workload.Create(ctx, user, p); err != nil {
 		t.Fatal(err)
@@ -101,8 +105,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// followed follows what is written of pods. The function that it returns fails the test unless the versions grow, across
-// a restart of the API server, and the last one of each pod is the API server's.
+// followed follows what is written of pods. The function that it returns fails the test unless the versions grow,
+// across a restart of the API server, and the last one of each pod is the API server's.
 func followed(t *testing.T, c *lab.Cluster) func(kubernetes.Interface) {
 	var last int64
 	versions := map[string]int64{}
@@ -188,7 +192,8 @@ func phase(ctx context.Context, t *testing.T, user kubernetes.Interface, name st
 }
 
 // reported waits until the layout of node a is as it should be.
-func reported(ctx context.Context, t *testing.T, c *lab.Cluster, is func(*v1alpha1.NodeLayout) bool) *v1alpha1.NodeLayout {
+func reported(ctx context.Context, t *testing.T, c *lab.Cluster,
+	is func(*v1alpha1.NodeLayout) bool) *v1alpha1.NodeLayout {
 	t.Helper()
 	layouts, err := client.New(c.RESTConfig())
 	if err != nil {

@@ -226,7 +226,8 @@ func ready(p *v1.Pod) bool {
 }
 
 // await returns the pod when the condition holds.
-func await(ctx context.Context, t *testing.T, user kubernetes.Interface, name string, holds func(*v1.Pod) bool) *v1.Pod {
+func await(ctx context.Context, t *testing.T, user kubernetes.Interface, name string,
+	holds func(*v1.Pod) bool) *v1.Pod {
 	t.Helper()
 	pods := user.CoreV1().Pods("default")
 	only := fields.OneTermEqualSelector("metadata.name", name).String()
@@ -250,7 +251,8 @@ func await(ctx context.Context, t *testing.T, user kubernetes.Interface, name st
 	return last
 }
 
-func follow(ctx context.Context, t *testing.T, kind runtime.Object, lw cache.ListerWatcher, done watchtools.ConditionFunc) {
+func follow(ctx context.Context, t *testing.T, kind runtime.Object, lw cache.ListerWatcher,
+	done watchtools.ConditionFunc) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -287,7 +289,8 @@ func TestParseNodes(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
-	for _, bad := range []string{"", "0xlaptop", "201xlaptop", "150xlaptop,150xgpu-8", "Laptop", "99999999999999999999xlaptop"} {
+	for _, bad := range []string{"", "0xlaptop", "201xlaptop", "150xlaptop,150xgpu-8", "Laptop",
+		"99999999999999999999xlaptop"} {
 		if got, err := lab.ParseNodes(bad); err == nil {
 			t.Errorf("ParseNodes(%q) = %v, want an error", bad, got)
 		}

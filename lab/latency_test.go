@@ -47,7 +47,8 @@ func BenchmarkPublish(b *testing.B) {
 		for uid := range uids {
 			took = append(took, published.await(ctx, b, uid).Sub(given.await(ctx, b, uid)))
 		}
-		if err := user.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}); err != nil {
+		if err := user.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
+			metav1.ListOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		published.awaitGone(ctx, b)
@@ -88,12 +89,14 @@ func publishing(b *testing.B) (context.Context, *lab.Cluster, kubernetes.Interfa
 }
 
 // startPods binds so many pods of two CPUs each to every node and returns their UIDs.
-func startPods(ctx context.Context, b *testing.B, user kubernetes.Interface, nodes []lab.Node, round, each int) map[string]bool {
+func startPods(ctx context.Context, b *testing.B, user kubernetes.Interface, nodes []lab.Node, round,
+	each int) map[string]bool {
 	b.Helper()
 	uids := map[string]bool{}
 	for i := range each {
 		for _, n := range nodes {
-			p := workload.Pod(fmt.Sprintf("p-%d-%s-%d", round, n.Name, i), workload.Guaranteed("main", workload.Amounts{"cpu": "2", "memory": "1Gi"}))
+			p := workload.Pod(fmt.Sprintf("p-%d-%s-%d", round, n.Name, i),
+				workload.Guaranteed("main", workload.Amounts{"cpu": "2", "memory": "1Gi"}))
 			p.Spec.NodeName = n.Name
 			made, err := user.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{})
 			if err != nil {

@@ -34,7 +34,8 @@ func (w waiting) String() string {
 
 // awaitNodes returns when every node is ready with all its devices and, where agents run, its layout
 // is published. It fails at once where the nodes' process ends.
-func (c *Cluster) awaitNodes(ctx context.Context, described map[string]machines.Machine, noAgents bool, say func(string)) error {
+func (c *Cluster) awaitNodes(ctx context.Context, described map[string]machines.Machine, noAgents bool,
+	say func(string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -61,7 +62,8 @@ func (c *Cluster) awaitNodes(ctx context.Context, described map[string]machines.
 	return fmt.Errorf("wait for nodes %s: %w", missing, errors.Join(err, context.Cause(ctx)))
 }
 
-func (c *Cluster) awaitReady(ctx context.Context, described map[string]machines.Machine, missing waiting, say func(string)) error {
+func (c *Cluster) awaitReady(ctx context.Context, described map[string]machines.Machine, missing waiting,
+	say func(string)) error {
 	k, err := kubernetes.NewForConfig(c.plane.Admin)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)

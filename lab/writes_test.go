@@ -43,7 +43,8 @@ func benchmarkWrites(b *testing.B, each int) {
 		for uid := range startPods(ctx, b, user, nodes, round, each) {
 			published.await(ctx, b, uid)
 		}
-		if err := user.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		if err := user.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		published.awaitGone(ctx, b)
@@ -62,7 +63,8 @@ type tally struct {
 }
 
 func newTally() *tally {
-	return &tally{writes: map[string]int{}, bytes: map[string]int{}, pods: map[string]bool{}, change: make(chan struct{}, 1)}
+	return &tally{writes: map[string]int{}, bytes: map[string]int{}, pods: map[string]bool{},
+		change: make(chan struct{}, 1)}
 }
 
 // watch counts from now on; what is there already is no write.

@@ -65,7 +65,8 @@ func zones(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.In
 		t.Fatal(err)
 	}
 	for _, row := range table.Rows {
-		if got := fmt.Sprint(row.Cells[:3]); got != "[holes best-effort container]" && got != "[net single-numa-node container]" {
+		if got := fmt.Sprint(row.Cells[:3]); got != "[holes best-effort container]" &&
+			got != "[net single-numa-node container]" {
 			t.Errorf("kubectl shows %s", got)
 		}
 	}
@@ -117,7 +118,8 @@ func mended(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.I
 	if _, err := layouts.Patch(ctx, node, types.MergePatchType, damage, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := topologies.Patch(ctx, node, types.MergePatchType, []byte(`{"zones":[]}`), metav1.PatchOptions{}); err != nil {
+	if _, err := topologies.Patch(ctx, node, types.MergePatchType, []byte(`{"zones":[]}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	until("damage is undone", func(l *v1alpha1.NodeLayout, o *v1alpha2.NodeResourceTopology) bool {
@@ -163,7 +165,8 @@ func published(ctx context.Context, t *testing.T, c *lab.Cluster, name string) *
 	for _, e := range core.Entries {
 		u = u.Hold(e.Holdings...)
 	}
-	return &ledger.Node{Name: name, Machine: core.Machine, Rules: core.Rules, Entries: core.Entries, Usage: u.WithGroups(core.Groups)}
+	return &ledger.Node{Name: name, Machine: core.Machine, Rules: core.Rules, Entries: core.Entries,
+		Usage: u.WithGroups(core.Groups)}
 }
 
 // facts is everything of an object but its metadata.

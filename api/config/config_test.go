@@ -16,16 +16,24 @@ func raw(text string) *runtime.Unknown { return &runtime.Unknown{Raw: []byte(tex
 func TestDecode(t *testing.T) {
 	for text, want := range map[string]Args{
 		`{}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
-		`{"unknownNodes":"Refuse","turnTimeoutSeconds":5}`:          {UnknownNodes: Refuse, CoarseNodes: Allow, TurnTimeoutSeconds: 5},
-		"unknownNodes: AllowWithoutDemand\ncoarseNodes: Refuse\n":   {UnknownNodes: AllowWithoutDemand, CoarseNodes: Refuse, TurnTimeoutSeconds: 30},
-		`{"apiVersion":"tenon.sh/v1alpha1","kind":"TenonArgs"}`:     {APIVersion: "tenon.sh/v1alpha1", Kind: "TenonArgs", UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
-		`{"unknownNodes":"","coarseNodes":"Allow","apiVersion":""}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
-		`{"layoutSelector":"tenon.sh/shard in (a, b)"}`:             {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30, LayoutSelector: "tenon.sh/shard in (a, b)"},
-		`{"inexactNodes":"Refuse","keepRestartable":true,"podLogs":"Deny"}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30,
-			InexactNodes: Refuse, KeepRestartable: true, PodLogs: Deny},
+		`{"unknownNodes":"Refuse","turnTimeoutSeconds":5}`: {UnknownNodes: Refuse, CoarseNodes: Allow,
+			TurnTimeoutSeconds: 5},
+		"unknownNodes: AllowWithoutDemand\ncoarseNodes: Refuse\n": {UnknownNodes: AllowWithoutDemand, CoarseNodes: Refuse,
+			TurnTimeoutSeconds: 30},
+		`{"apiVersion":"tenon.sh/v1alpha1","kind":"TenonArgs"}`: {APIVersion: "tenon.sh/v1alpha1", Kind: "TenonArgs",
+			UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
+		`{"unknownNodes":"","coarseNodes":"Allow","apiVersion":""}`: {UnknownNodes: Allow, CoarseNodes: Allow,
+			TurnTimeoutSeconds: 30},
+		`{"layoutSelector":"tenon.sh/shard in (a, b)"}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30,
+			LayoutSelector: "tenon.sh/shard in (a, b)"},
+		`{"inexactNodes":"Refuse","keepRestartable":true,"podLogs":"Deny"}`: {UnknownNodes: Allow, CoarseNodes: Allow,
+			TurnTimeoutSeconds: 30,
+			InexactNodes:       Refuse, KeepRestartable: true, PodLogs: Deny},
 		`{"silentNodes":"Refuse"}`: {UnknownNodes: Allow, CoarseNodes: Allow, SilentNodes: Refuse, TurnTimeoutSeconds: 30},
-		"scoringStrategy:\n  type: MostAllocated\n  resources: [{name: cpu, weight: 3}, {name: memory, weight: 0}]\n": {UnknownNodes: Allow,
-			CoarseNodes: Allow, TurnTimeoutSeconds: 30, Strategy: Strategy{"MostAllocated", []Weight{{"cpu", 3}, {"memory", 1}}}},
+		"scoringStrategy:\n  type: MostAllocated\n  resources: [{name: cpu, weight: 3}, {name: memory, weight: 0}]\n": {
+			UnknownNodes: Allow,
+			CoarseNodes:  Allow, TurnTimeoutSeconds: 30, Strategy: Strategy{"MostAllocated",
+				[]Weight{{"cpu", 3}, {"memory", 1}}}},
 		`{"scoringStrategy":{"type":"Tenon"}}`: {UnknownNodes: Allow, CoarseNodes: Allow, TurnTimeoutSeconds: 30},
 	} {
 		for _, field := range []*string{&want.SilentNodes, &want.InexactNodes, &want.PodLogs} {
@@ -60,7 +68,8 @@ func TestDecode(t *testing.T) {
 		`{"strategy":{}}`:                                        "strategy",
 		`{"scoringStrategy":{"type":"Least"}}`:                   `scoringStrategy.type: unknown value "Least": want one of Tenon, LeastAllocated, MostAllocated, BalancedAllocation, LeastNUMANodes`,
 		`{"scoringStrategy":{"weight":1}}`:                       "weight",
-		`{"scoringStrategy":{"resources":[` + strings.Repeat(`{"name":"cpu"},`, 256) + `{"name":"cpu"}]}}`: "TenonArgs: scoringStrategy.resources: 257 resources",
+		`{"scoringStrategy":{"resources":[` + strings.Repeat(`{"name":"cpu"},`, 256) +
+			`{"name":"cpu"}]}}`: "TenonArgs: scoringStrategy.resources: 257 resources",
 		`{"notes":[]}`: "notes",
 		`[`:            "TenonArgs",
 	} {

@@ -88,7 +88,8 @@ func (c *Client[T, L]) In(namespace string) *Client[T, L] {
 
 // to makes a request to the resource.
 func (c *Client[T, L]) to(r *rest.Request, options runtime.Object) *rest.Request {
-	return r.NamespaceIfScoped(c.namespace, c.namespace != "").Resource(c.resource).VersionedParams(options, c.group.params)
+	return r.NamespaceIfScoped(c.namespace, c.namespace != "").Resource(c.resource).VersionedParams(options,
+		c.group.params)
 }
 
 // read does a request that an object answers.
@@ -140,7 +141,8 @@ func (c *Client[T, L]) UpdateStatus(ctx context.Context, in T, o metav1.UpdateOp
 }
 
 // Patch changes an object as data says, which is of the type.
-func (c *Client[T, L]) Patch(ctx context.Context, name string, t types.PatchType, data []byte, o metav1.PatchOptions) (T, error) {
+func (c *Client[T, L]) Patch(ctx context.Context, name string, t types.PatchType, data []byte,
+	o metav1.PatchOptions) (T, error) {
 	return c.read(ctx, c.to(c.group.server.Patch(t), &o).Name(name).Body(data))
 }
 

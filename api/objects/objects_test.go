@@ -38,7 +38,8 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.asked = append(r.asked, fmt.Sprintf("%s %s\naccepts %s\nagent %s\nbody %s %q",
 		q.Method, q.URL, q.Header.Get("Accept"), q.UserAgent(), q.Header.Get("Content-Type"), body))
 	r.mu.Unlock()
-	code, obj := http.StatusOK, runtime.Object(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "web", UID: "uid-web"}})
+	code, obj := http.StatusOK, runtime.Object(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "web",
+		UID: "uid-web"}})
 	switch {
 	case q.URL.Query().Get("watch") != "":
 		w.WriteHeader(http.StatusOK) // and nothing to tell
@@ -164,7 +165,8 @@ func TestPatchAsGeneratedClientsDo(t *testing.T) {
 }
 
 func TestRefusesTypesThatCannotBeRegistered(t *testing.T) {
-	_, err := objects.NewGroup(&rest.Config{}, v1.SchemeGroupVersion, func(*runtime.Scheme) error { return io.ErrUnexpectedEOF })
+	_, err := objects.NewGroup(&rest.Config{}, v1.SchemeGroupVersion,
+		func(*runtime.Scheme) error { return io.ErrUnexpectedEOF })
 	if err == nil || err.Error() != "register the types of v1: unexpected EOF" {
 		t.Errorf("error is %v", err)
 	}

@@ -22,7 +22,8 @@ func drawMachine(t *rapid.T) *topo.Machine {
 	var s topo.Spec
 	for _, id := range ids {
 		n := topo.NUMA{ID: idset.NUMA(id), Bytes: rapid.Int64Range(4<<30, 64<<30).Draw(t, "memory")}
-		for _, size := range rapid.SliceOfDistinct(rapid.SampledFrom([]int64{64 << 10, 2 << 20, 1 << 30}), rapid.ID[int64]).Draw(t, "sizes") {
+		for _, size := range rapid.SliceOfDistinct(rapid.SampledFrom([]int64{64 << 10, 2 << 20, 1 << 30}),
+			rapid.ID[int64]).Draw(t, "sizes") {
 			n.Hugepages = append(n.Hugepages, topo.Hugepages{PageSize: size, Count: rapid.Int64Range(0, 1).Draw(t, "pages")})
 		}
 		if ids[0]%2 == 0 {
@@ -41,8 +42,9 @@ func drawMachine(t *rapid.T) *topo.Machine {
 		}
 		cpus = cpus[n:]
 		s.Cores = append(s.Cores, topo.CoreSpec{
-			NUMA: idset.NUMA(rapid.SampledFrom(ids).Draw(t, "numa")), Socket: idset.Socket(rapid.IntRange(0, 2).Draw(t, "socket")),
-			L3: rapid.IntRange(0, 3).Draw(t, "l3"), CPUs: idset.Of(threads...)})
+			NUMA:   idset.NUMA(rapid.SampledFrom(ids).Draw(t, "numa")),
+			Socket: idset.Socket(rapid.IntRange(0, 2).Draw(t, "socket")),
+			L3:     rapid.IntRange(0, 3).Draw(t, "l3"), CPUs: idset.Of(threads...)})
 	}
 	for i := range rapid.IntRange(0, 12).Draw(t, "devices") {
 		s.Devices = append(s.Devices, topo.DeviceSpec{
@@ -94,9 +96,11 @@ func drawEntries(t *rapid.T, m *topo.Machine) (out []ledger.Entry) {
 		e := ledger.Entry{Source: ledger.Observed,
 			Pod: ledger.PodID{UID: fmt.Sprintf("u%d", i), Namespace: "ns", Name: fmt.Sprintf("p%d", i)}}
 		for c := range rapid.IntRange(0, 3).Draw(t, "containers") {
-			h := place.Holding{Container: fmt.Sprintf("c%d", c), Kind: place.Kind(rapid.IntRange(0, 2).Draw(t, "kind")), CPUs: drawCPUs(t, m)}
+			h := place.Holding{Container: fmt.Sprintf("c%d", c), Kind: place.Kind(rapid.IntRange(0, 2).Draw(t, "kind")),
+				CPUs: drawCPUs(t, m)}
 			for range rapid.IntRange(0, 2).Draw(t, "blocks") {
-				h.Memory = append(h.Memory, place.Block{Kind: rapid.SampledFrom([]string{"memory", "hugepages-2Mi"}).Draw(t, "kind"),
+				h.Memory = append(h.Memory, place.Block{Kind: rapid.SampledFrom([]string{"memory", "hugepages-2Mi"}).Draw(t,
+					"kind"),
 					NUMAs: drawMask(t, m), Bytes: rapid.Int64Range(0, 1<<40).Draw(t, "bytes")})
 			}
 			for _, r := range m.Resources() {
@@ -157,7 +161,8 @@ func big(t *testing.T) *NodeLayout {
 	var text strings.Builder
 	for n := range 8 {
 		a := n * 16
-		fmt.Fprintf(&text, "numa %d socket %d cpus %d-%d/%d-%d l3 2 memory 256Gi hugepages-2Mi 1024 hugepages-1Gi 16\n", n, n/4, a, a+15, 128+a, 128+a+15)
+		fmt.Fprintf(&text, "numa %d socket %d cpus %d-%d/%d-%d l3 2 memory 256Gi hugepages-2Mi 1024 hugepages-1Gi 16\n", n,
+			n/4, a, a+15, 128+a, 128+a+15)
 		fmt.Fprintf(&text, "distances 10 12 12 12 32 32 32 32\n")
 		fmt.Fprintf(&text, "device nvidia.com/gpu GPU-0a1b2c3d-0000-0000-0000-00000000000%d numa %d\n", n, n)
 		for v := range 16 {
@@ -176,7 +181,8 @@ func big(t *testing.T) *NodeLayout {
 			Memory: []place.Block{{Kind: topo.Memory, NUMAs: 1 << uint(at), Bytes: 8 << 30}}}
 		dev := m.Resources()[1].Devices[i]
 		h.Devices = []place.DeviceBlock{{Resource: "openshift.io/sriov_net", IDs: []string{dev.ID}, NUMAs: dev.NUMAs}}
-		entries = append(entries, ledger.Entry{Pod: ledger.PodID{UID: id, Namespace: "a-usual-namespace", Name: "deployment-name-5d8f7c9b6d-" + id[:5]},
+		entries = append(entries, ledger.Entry{Pod: ledger.PodID{UID: id, Namespace: "a-usual-namespace",
+			Name: "deployment-name-5d8f7c9b6d-" + id[:5]},
 			Source: ledger.Observed, Holdings: []place.Holding{h, {Container: "proxy", Kind: place.Sidecar,
 				Memory: []place.Block{{Kind: topo.Memory, NUMAs: 1 << uint(at), Bytes: 1 << 27}}}}})
 	}
@@ -205,8 +211,10 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 		want []string
 	}{
 		{"numa twice", func(l *NodeLayout) { l.Machine.NUMAs[1].ID = 0 }, []string{"machine", "numa 0 is named twice"}},
-		{"cpu in two numas", func(l *NodeLayout) { l.Machine.CPUs[2].CPUs[0] = "0-7" }, []string{"machine", "cpu 0 is in numa 0 and in numa 1"}},
-		{"5000 cpus", func(l *NodeLayout) { l.Machine.CPUs[0].CPUs = []IDList{"0-4999"} }, []string{"machine", "5000", "4096"}},
+		{"cpu in two numas", func(l *NodeLayout) { l.Machine.CPUs[2].CPUs[0] = "0-7" },
+			[]string{"machine", "cpu 0 is in numa 0 and in numa 1"}},
+		{"5000 cpus", func(l *NodeLayout) { l.Machine.CPUs[0].CPUs = []IDList{"0-4999"} },
+			[]string{"machine", "5000", "4096"}},
 		{"5000 cpus in two groups", func(l *NodeLayout) {
 			l.Machine.CPUs[0].CPUs, l.Machine.CPUs[1].CPUs = []IDList{"0-2499"}, []IDList{"2500-4999"}
 		}, []string{"cpus[1]", "more than 4096"}},
@@ -222,24 +230,32 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 		{"negative memory", func(l *NodeLayout) { l.Machine.NUMAs[3].Memory = -5 }, []string{"machine", "numa 3", "-5"}},
 		{"negative id", func(l *NodeLayout) { l.Machine.NUMAs[3].ID = -7 }, []string{"machine", "-7"}},
 		{"negative pages", func(l *NodeLayout) { l.Machine.NUMAs[2].Hugepages[0].Count = -1 }, []string{"numa 2", "-1"}},
-		{"page size", func(l *NodeLayout) { l.Machine.NUMAs[2].Hugepages[0].Size = "2MB" }, []string{"numa 2", "hugepages", "2MB"}},
+		{"page size", func(l *NodeLayout) { l.Machine.NUMAs[2].Hugepages[0].Size = "2MB" },
+			[]string{"numa 2", "hugepages", "2MB"}},
 		{"lanes", func(l *NodeLayout) { l.Machine.CPUs[0].CPUs[1] = "128-130" }, []string{"cpus[0]", "differ in length"}},
 		{"own sibling", func(l *NodeLayout) { l.Machine.CPUs[0].CPUs[1] = "0-7" }, []string{"cpus[0]", "twice"}},
 		{"no numa", func(l *NodeLayout) { l.Machine.NUMAs = nil }, []string{"machine", "numas: 0"}},
-		{"policy", func(l *NodeLayout) { l.Rules.TopologyManagerPolicy = "strict" }, []string{"rules", "topologyManagerPolicy", "strict"}},
+		{"policy", func(l *NodeLayout) { l.Rules.TopologyManagerPolicy = "strict" },
+			[]string{"rules", "topologyManagerPolicy", "strict"}},
 		{"scope", func(l *NodeLayout) { l.Rules.TopologyManagerScope = "" }, []string{"rules", "topologyManagerScope"}},
 		{"cpu policy", func(l *NodeLayout) { l.Rules.CPUManagerPolicy = "Static" }, []string{"cpuManagerPolicy", "Static"}},
-		{"memory policy", func(l *NodeLayout) { l.Rules.MemoryManagerPolicy = "static" }, []string{"memoryManagerPolicy", "static"}},
+		{"memory policy", func(l *NodeLayout) { l.Rules.MemoryManagerPolicy = "static" },
+			[]string{"memoryManagerPolicy", "static"}},
 		{"reserved cpu", func(l *NodeLayout) { l.Rules.ReservedCPUs = "900" }, []string{"reservedCPUs", "900"}},
-		{"reserved numa", func(l *NodeLayout) { l.Rules.ReservedMemory = []ReservedMemory{{NUMA: 9, Kind: "memory"}} }, []string{"reservedMemory", "numa 9"}},
-		{"reserved size", func(l *NodeLayout) { l.Rules.ReservedMemory = []ReservedMemory{{Kind: "memory", Bytes: -2}} }, []string{"reservedMemory", "-2"}},
-		{"reserved kind", func(l *NodeLayout) { l.Rules.ReservedMemory = []ReservedMemory{{Kind: "cpu"}} }, []string{"reservedMemory", "cpu"}},
+		{"reserved numa", func(l *NodeLayout) { l.Rules.ReservedMemory = []ReservedMemory{{NUMA: 9, Kind: "memory"}} },
+			[]string{"reservedMemory", "numa 9"}},
+		{"reserved size", func(l *NodeLayout) { l.Rules.ReservedMemory = []ReservedMemory{{Kind: "memory", Bytes: -2}} },
+			[]string{"reservedMemory", "-2"}},
+		{"reserved kind", func(l *NodeLayout) { l.Rules.ReservedMemory = []ReservedMemory{{Kind: "cpu"}} },
+			[]string{"reservedMemory", "cpu"}},
 		{"device twice", func(l *NodeLayout) {
 			g := l.Machine.Devices[0].Groups
 			g[1].IDs = g[0].IDs
 		}, []string{"nvidia.com/gpu", "twice"}},
-		{"held cpu", func(l *NodeLayout) { l.Holdings[4].Containers[0].CPUs = "999" }, []string{"holdings", "-00000", "\"main\"", "999"}},
-		{"held numa", func(l *NodeLayout) { l.Holdings[0].Containers[0].Memory[0].NUMAs = "8" }, []string{"holdings", "memory", "numa 8"}},
+		{"held cpu", func(l *NodeLayout) { l.Holdings[4].Containers[0].CPUs = "999" }, []string{"holdings", "-00000",
+			"\"main\"", "999"}},
+		{"held numa", func(l *NodeLayout) { l.Holdings[0].Containers[0].Memory[0].NUMAs = "8" },
+			[]string{"holdings", "memory", "numa 8"}},
 		{"held bytes", func(l *NodeLayout) { l.Holdings[0].Containers[0].Memory[0].Bytes = -1 }, []string{"holdings", "-1"}},
 		{"kind", func(l *NodeLayout) { l.Holdings[0].Containers[0].Kind = "ephemeral" }, []string{"kind", "ephemeral"}},
 		{"uid twice", func(l *NodeLayout) { l.Holdings[1].UID = l.Holdings[0].UID }, []string{"holdings", "uid", "twice"}},
@@ -250,7 +266,8 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 		{"negative free", func(l *NodeLayout) {
 			l.MemoryGroups = []MemoryGroup{{NUMA: 0, Group: "0-1", Free: []FreeMemory{{Kind: "memory", Bytes: -5}}}}
 		}, []string{"memoryGroups", "numa 0", "-5"}},
-		{"group", func(l *NodeLayout) { l.MemoryGroups = []MemoryGroup{{NUMA: 1, Group: "2-3"}} }, []string{"memoryGroups", "numa 1", "2-3"}},
+		{"group", func(l *NodeLayout) { l.MemoryGroups = []MemoryGroup{{NUMA: 1, Group: "2-3"}} },
+			[]string{"memoryGroups", "numa 1", "2-3"}},
 		{"sequence", func(l *NodeLayout) { l.Sequence = -1 }, []string{"sequence", "-1"}},
 	}
 	for _, c := range cases {
@@ -271,13 +288,16 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 }
 
 func FuzzCore(f *testing.F) {
-	m, err := topo.ParseMachine("numa 0 cpus 0-3/8-11 l3 2 memory 4Gi hugepages-2Mi 4\nnuma 8 cpus 4-5 memory 1Gi\ndistances 10 20\ndistances 20 10\ndevice a/b x,y numa 0,8")
+	m, err := topo.ParseMachine("numa 0 cpus 0-3/8-11 l3 2 memory 4Gi hugepages-2Mi 4\nnuma 8 cpus 4-5 memory 1Gi\n" +
+		"distances 10 20\ndistances 20 10\ndevice a/b x,y numa 0,8")
 	if err != nil {
 		f.Fatal(err)
 	}
-	l := FromCore("n", m, place.Rules{}, []ledger.Entry{{Pod: ledger.PodID{UID: "u", Namespace: "d", Name: "p"}, Holdings: []place.Holding{
-		{Container: "c", CPUs: idset.Of[idset.CPU](1, 9), Memory: []place.Block{{Kind: topo.Memory, NUMAs: 3, Bytes: 5}},
-			Devices: []place.DeviceBlock{{Resource: "a/b", IDs: []string{"x"}, NUMAs: 3}}}}}}, map[int]place.MemoryGroup{0: {NUMAs: 3}, 1: {NUMAs: 3}})
+	l := FromCore("n", m, place.Rules{}, []ledger.Entry{{Pod: ledger.PodID{UID: "u", Namespace: "d", Name: "p"},
+		Holdings: []place.Holding{
+			{Container: "c", CPUs: idset.Of[idset.CPU](1, 9), Memory: []place.Block{{Kind: topo.Memory, NUMAs: 3, Bytes: 5}},
+				Devices: []place.DeviceBlock{{Resource: "a/b", IDs: []string{"x"}, NUMAs: 3}}}}}}, map[int]place.MemoryGroup{0: {
+		NUMAs: 3}, 1: {NUMAs: 3}})
 	seed, err := json.Marshal(l)
 	if err != nil {
 		f.Fatal(err)

@@ -31,15 +31,18 @@ func TestLayoutOfALargeNodeIsSmall(t *testing.T) {
 	}
 	for i := range 110 {
 		name := fmt.Sprintf("checkout-service-7d9f8b6c5d-%05d", i)
-		entries = append(entries, ledger.Entry{Pod: ledger.PodID{UID: fmt.Sprintf("0b1c2d3e-4f50-6172-8394-%012d", i), Namespace: "production", Name: name},
+		entries = append(entries, ledger.Entry{Pod: ledger.PodID{UID: fmt.Sprintf("0b1c2d3e-4f50-6172-8394-%012d", i),
+			Namespace: "production", Name: name},
 			Source: ledger.Observed, Holdings: []place.Holding{{Container: "application",
-				CPUs:   idset.Of(idset.CPU(i), idset.CPU(128+i)),
-				Memory: []place.Block{{Kind: "memory", NUMAs: 1 << (i % 8), Bytes: 8 << 30}, {Kind: "hugepages-1Gi", NUMAs: 1 << (i % 8), Bytes: 1 << 30}}}}})
+				CPUs: idset.Of(idset.CPU(i), idset.CPU(128+i)),
+				Memory: []place.Block{{Kind: "memory", NUMAs: 1 << (i % 8), Bytes: 8 << 30},
+					{Kind: "hugepages-1Gi", NUMAs: 1 << (i % 8), Bytes: 1 << 30}}}}})
 	}
 	l := FromCore("a-node-of-a-cluster.example.com", m, place.Rules{}, entries, groups)
 	d := Detail{MemoryKinds: map[idset.NUMA]string{7: "dax"}}
 	for i := range 64 {
-		d.Functions = append(d.Functions, Function{Address: fmt.Sprintf("0000:%02x:00.0", i), Class: "infiniband", ID: "15b3:1021",
+		d.Functions = append(d.Functions, Function{Address: fmt.Sprintf("0000:%02x:00.0", i), Class: "infiniband",
+			ID:     "15b3:1021",
 			Driver: "mlx5_core", NUMAs: "7", Virtual: 64, VirtualDriver: "vfio-pci"})
 	}
 	l.Describe(d)
@@ -61,12 +64,14 @@ func TestLayoutOfALargeNodeIsSmall(t *testing.T) {
 // What is known of the devices' PCI roots reaches whoever reads the layout, and what is not known stays open.
 func TestRootsOfDevices(t *testing.T) {
 	m, err := topo.ParseMachine("numa 0 cpus 0-3\nnuma 1 cpus 4-7\ndevice acme.com/gpu GPU-7 numa 0\n" +
-		"device acme.com/nic 0000:17:00.1,0000:2A:00.1,0000:17:00.2,0000:99:00.0 numa 0\ndevice acme.com/nic 0000:c1:00.0 numa 1 unhealthy")
+		"device acme.com/nic 0000:17:00.1,0000:2A:00.1,0000:17:00.2,0000:99:00.0 numa 0\n" +
+		"device acme.com/nic 0000:c1:00.0 numa 1 unhealthy")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := FromCore("n", m, place.Rules{}, nil, nil)
-	l.Describe(Detail{Roots: map[string]string{"0000:17:00.1": "pci0000:16", "0000:17:00.2": "pci0000:16", "0000:2a:00.1": "pci0000:29", "0000:c1:00.0": "pci0000:c0"}})
+	l.Describe(Detail{Roots: map[string]string{"0000:17:00.1": "pci0000:16", "0000:17:00.2": "pci0000:16",
+		"0000:2a:00.1": "pci0000:29", "0000:c1:00.0": "pci0000:c0"}})
 	if n := len(l.Machine.Devices[1].Groups); n != 4 {
 		t.Errorf("%d groups: %+v", n, l.Machine.Devices[1].Groups)
 	}
@@ -74,14 +79,16 @@ func TestRootsOfDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, want := range map[string]string{"GPU-7": "", "0000:17:00.1": "pci0000:16", "0000:17:00.2": "pci0000:16", "0000:2A:00.1": "pci0000:29", "0000:99:00.0": "", "0000:c1:00.0": "pci0000:c0"} {
+	for id, want := range map[string]string{"GPU-7": "", "0000:17:00.1": "pci0000:16", "0000:17:00.2": "pci0000:16",
+		"0000:2A:00.1": "pci0000:29", "0000:99:00.0": "", "0000:c1:00.0": "pci0000:c0"} {
 		for _, r := range back.Machine.Resources() {
 			if d := r.Device(id); d.ID != "" && d.Root != want {
 				t.Errorf("device %s has root %q, want %q", id, d.Root, want)
 			}
 		}
 	}
-	if again := FromCore("n", back.Machine, place.Rules{}, nil, nil); !reflect.DeepEqual(again.Machine.Devices, l.Machine.Devices) {
+	again := FromCore("n", back.Machine, place.Rules{}, nil, nil)
+	if !reflect.DeepEqual(again.Machine.Devices, l.Machine.Devices) {
 		t.Errorf("published as %+v, then as %+v", l.Machine.Devices, again.Machine.Devices)
 	}
 	l.Machine.Devices[1].Groups[0].Root = strings.Repeat("x", 33)

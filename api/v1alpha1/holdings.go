@@ -55,7 +55,8 @@ func entries(m *topo.Machine, in []PodHoldings) ([]ledger.Entry, error) {
 				return nil, fmt.Errorf("pod %s: container %q: %w", id, clip(c.Name), err)
 			}
 			if bytes += (int(h.CPUs.Max()) + 63) / 64 * 8; bytes > MaxCPUSets {
-				return nil, fmt.Errorf("CPUs of containers: the sets take more than %d bytes: too many containers with high ids", MaxCPUSets)
+				return nil, fmt.Errorf("CPUs of containers: the sets take more than %d bytes: too many containers with high ids",
+					MaxCPUSets)
 			}
 			e.Holdings = append(e.Holdings, h)
 		}
@@ -69,7 +70,8 @@ func checkPod(id ledger.PodID) error {
 		field, value string
 		most         int
 		form         form
-	}{{"namespace", id.Namespace, maxLabel, label}, {"name", id.Name, topo.MaxName, dotted}, {"uid", id.UID, topo.MaxName, word}} {
+	}{{"namespace", id.Namespace, maxLabel, label}, {"name", id.Name, topo.MaxName, dotted},
+		{"uid", id.UID, topo.MaxName, word}} {
 		if err := checkText(f.field, f.value, 1, f.most, f.form); err != nil {
 			return fmt.Errorf("pod %q: %w", clip(id.String()), err)
 		}
@@ -147,7 +149,9 @@ func heldDevices(m *topo.Machine, in []HeldDevices) (out []place.DeviceBlock, er
 func DeviceNUMAs(m *topo.Machine, resource string, ids []string) (mask topo.Mask) {
 	r, _ := m.Resource(resource)
 	for _, id := range ids {
-		if i, ok := slices.BinarySearchFunc(r.Devices, id, func(d topo.Device, id string) int { return strings.Compare(d.ID, id) }); ok {
+		if i, ok := slices.BinarySearchFunc(r.Devices, id, func(d topo.Device, id string) int {
+			return strings.Compare(d.ID, id)
+		}); ok {
 			mask |= r.Devices[i].NUMAs
 		}
 	}

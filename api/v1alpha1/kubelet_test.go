@@ -54,14 +54,16 @@ func TestReasonsAreMadeToFit(t *testing.T) {
 	l := big(t)
 	var in []ledger.Inexact
 	for range 2 * MaxInexact {
-		in = append(in, ledger.Inexact{Code: ledger.KubeletUnusable, Message: "\x1b[31m\u202e" + strings.Repeat("ä", MaxMessage)})
+		in = append(in, ledger.Inexact{Code: ledger.KubeletUnusable, Message: "\x1b[31m\u202e" +
+			strings.Repeat("ä", MaxMessage)})
 	}
 	l.Inexact = FromInexact(in)
 	got, err := l.Core()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Inexact) != MaxInexact || len(got.Inexact[0].Message) != MaxMessage || strings.ContainsRune(got.Inexact[0].Message, '\x1b') {
+	if len(got.Inexact) != MaxInexact || len(got.Inexact[0].Message) != MaxMessage ||
+		strings.ContainsRune(got.Inexact[0].Message, '\x1b') {
 		t.Errorf("%d reasons, the first is %q", len(got.Inexact), got.Inexact[0].Message)
 	}
 }
@@ -72,9 +74,12 @@ func TestBadKubeletsAreRefused(t *testing.T) {
 		harm func(*NodeLayout)
 		want []string
 	}{
-		{"version", func(l *NodeLayout) { l.Kubelet.Version = "v1.36\x1b[2J" }, []string{"kubelet", "version", `"v1.36\x1b[2J"`}},
-		{"long version", func(l *NodeLayout) { l.Kubelet.Version = strings.Repeat("1", 65) }, []string{"version", "65", "64"}},
-		{"gate", func(l *NodeLayout) { l.Kubelet.FeatureGates = []FeatureGate{{Name: "A=true\r"}} }, []string{"featureGates", `"A=true\r"`}},
+		{"version", func(l *NodeLayout) { l.Kubelet.Version = "v1.36\x1b[2J" }, []string{"kubelet", "version",
+			`"v1.36\x1b[2J"`}},
+		{"long version", func(l *NodeLayout) { l.Kubelet.Version = strings.Repeat("1", 65) },
+			[]string{"version", "65", "64"}},
+		{"gate", func(l *NodeLayout) { l.Kubelet.FeatureGates = []FeatureGate{{Name: "A=true\r"}} },
+			[]string{"featureGates", `"A=true\r"`}},
 		{"gate twice", func(l *NodeLayout) {
 			l.Kubelet.FeatureGates = []FeatureGate{{Name: "A"}, {Name: "A", Enabled: true}}
 		}, []string{"featureGates", `"A" is named twice`}},

@@ -19,7 +19,8 @@ func TestTypedReadsWhatADynamicInformerGets(t *testing.T) {
 		t.Error("an agent's object has a status")
 	}
 	u := &unstructured.Unstructured{Object: raw}
-	if err := unstructured.SetNestedSlice(u.Object, []any{map[string]any{"manager": "tenon-agent"}}, "metadata", "managedFields"); err != nil {
+	if err := unstructured.SetNestedSlice(u.Object, []any{map[string]any{"manager": "tenon-agent"}}, "metadata",
+		"managedFields"); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Typed(u)
@@ -43,7 +44,8 @@ func TestOneUnreadableObjectStopsNoInformer(t *testing.T) {
 	if l.Name != "node-b" || l.ResourceVersion != "7" {
 		t.Errorf("object is %+v", l)
 	}
-	if _, err := l.Core(); err == nil || !strings.Contains(err.Error(), "node-b") || !strings.Contains(err.Error(), "decode") {
+	if _, err := l.Core(); err == nil || !strings.Contains(err.Error(), "node-b") ||
+		!strings.Contains(err.Error(), "decode") {
 		t.Errorf("Core says %v", err)
 	}
 	if _, err := Typed("text"); err == nil {

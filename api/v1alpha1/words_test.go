@@ -23,7 +23,8 @@ func TestFormsAreTheirPatterns(t *testing.T) {
 }
 
 // hostile has texts that change a terminal, or that mislead a reader.
-var hostile = []string{"a\x1b]0;x\ab", "a\rb", "a\nb", "a\x7fb", "a\u009bb", "a\u202eb", "a\u2066b", "a\u2028b", "a\ufeffb", "a\xffb", "a b", "a\x00b"}
+var hostile = []string{"a\x1b]0;x\ab", "a\rb", "a\nb", "a\x7fb", "a\u009bb", "a\u202eb", "a\u2066b", "a\u2028b",
+	"a\ufeffb", "a\xffb", "a b", "a\x00b"}
 
 // Nothing that a node sends reaches a log or a terminal as it is, but as a quotation.
 func TestHostileTextsAreRefusedAndQuoted(t *testing.T) {

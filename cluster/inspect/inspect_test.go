@@ -46,7 +46,8 @@ func world(t *testing.T) Source {
 		t.Fatal(err)
 	}
 	book := ledger.New()
-	held := place.Holding{Container: "c", CPUs: idset.Of[idset.CPU](4, 5), Memory: []place.Block{{Kind: topo.Memory, NUMAs: 1, Bytes: 2 << 30}},
+	held := place.Holding{Container: "c", CPUs: idset.Of[idset.CPU](4, 5),
+		Memory:  []place.Block{{Kind: topo.Memory, NUMAs: 1, Bytes: 2 << 30}},
 		Devices: []place.DeviceBlock{{Resource: "acme.com/gpu", IDs: []string{"gpu-0"}, NUMAs: 2}}}
 	book.Report("a", ledger.Layout{Machine: m,
 		Rules: place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA, PreferClosest: true},
@@ -75,7 +76,8 @@ func world(t *testing.T) Source {
 	}
 	d.Reserve("a", v.Holdings)
 	sidecar := cpus(1)
-	sidecar.Containers = append([]place.Container{{Kind: place.Sidecar, MilliCPU: 500, Devices: []place.Count{{Resource: "acme.com/nic", N: 1}}}}, sidecar.Containers...)
+	sidecar.Containers = append([]place.Container{{Kind: place.Sidecar, MilliCPU: 500,
+		Devices: []place.Count{{Resource: "acme.com/nic", N: 1}}}}, sidecar.Containers...)
 	mix := score.NewMix([]score.Share{{Pod: cpus(6), Weight: 5}, {Pod: sidecar, Weight: 1}})
 	s.Mix = func() *score.Mix { return mix }
 	return s
@@ -233,7 +235,8 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		all.Begin(podID(fmt.Sprint(i)))
 	}
 	list := all.newest()
-	if len(list) != MaxDecisions || list[0].pod.Name != fmt.Sprint(MaxDecisions+9) || list[MaxDecisions-1].pod.Name != "10" {
+	if len(list) != MaxDecisions || list[0].pod.Name != fmt.Sprint(MaxDecisions+9) ||
+		list[MaxDecisions-1].pod.Name != "10" {
 		t.Errorf("%d decisions from %s to %s", len(list), list[0].pod.Name, list[len(list)-1].pod.Name)
 	}
 	s := Source{Book: ledger.New(), Decisions: all, Now: time.Now}
@@ -327,12 +330,14 @@ func TestANodeInTrouble(t *testing.T) {
 	s.Book.Admitted("uid-lost")
 	s.Book.Overdue("uid-lost")
 	body := get(t, s, "nodes/a?format=text").Body.String()
-	for _, want := range []string{"unsettled: what", "silent: a report is overdue", "refused a pod that should have fitted (TopologyAffinityError)"} {
+	for _, want := range []string{"unsettled: what", "silent: a report is overdue",
+		"refused a pod that should have fitted (TopologyAffinityError)"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("%q is not said in:\n%s", want, body)
 		}
 	}
-	if body := get(t, s, "nodes/a").Body.String(); !strings.Contains(body, `"unsettled": true`) || !strings.Contains(body, `"silent": true`) {
+	if body := get(t, s, "nodes/a").Body.String(); !strings.Contains(body, `"unsettled": true`) ||
+		!strings.Contains(body, `"silent": true`) {
 		t.Errorf("answer %s", body)
 	}
 }

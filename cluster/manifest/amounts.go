@@ -41,7 +41,8 @@ func tame(path string, value any) error {
 		return tame(path, value.String())
 	case string:
 		// A name may have such a part; an amount begins with a number, and the exponent ends it.
-		if at := hugeExponent.FindStringIndex(value); at != nil && at[1] == len(value) && strings.Trim(value[:at[0]], "+-.0123456789") == "" {
+		if at := hugeExponent.FindStringIndex(value); at != nil && at[1] == len(value) &&
+			strings.Trim(value[:at[0]], "+-.0123456789") == "" {
 			return fmt.Errorf("%s: %q is not an amount", path, clip(value))
 		}
 	case []any:
@@ -137,7 +138,8 @@ func fill(p *v1.Pod) {
 		return
 	}
 	own := v1.ResourceList{}
-	for _, from := range []v1.ResourceList{resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{}), r.Limits} {
+	for _, from := range []v1.ResourceList{resourcehelper.AggregateContainerRequests(p,
+		resourcehelper.PodResourcesOptions{}), r.Limits} {
 		for name, q := range from {
 			if _, said := own[name]; !said && resourcehelper.IsSupportedPodLevelResource(name) {
 				own[name] = q
@@ -204,7 +206,8 @@ func checkAmounts(requests, limits v1.ResourceList) error {
 		shown := clip(string(name))
 		switch {
 		case !known:
-			return fmt.Errorf("%q is no resource: want cpu, memory, ephemeral-storage, hugepages-SIZE, or a name with a domain", shown)
+			return fmt.Errorf("%q is no resource: want cpu, memory, ephemeral-storage, hugepages-SIZE, or a name with a domain",
+				shown)
 		case limited && q.Cmp(limit) > 0:
 			return fmt.Errorf("%s: request %s is above the limit %s", shown, q.String(), limit.String())
 		case whole && (!limited || q.Cmp(limit) != 0):

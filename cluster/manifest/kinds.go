@@ -64,7 +64,8 @@ func daemons() []v1.Toleration {
 	for _, key := range []string{v1.TaintNodeNotReady, v1.TaintNodeUnreachable} {
 		out = append(out, v1.Toleration{Key: key, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
 	}
-	for _, key := range []string{v1.TaintNodeDiskPressure, v1.TaintNodeMemoryPressure, v1.TaintNodePIDPressure, v1.TaintNodeUnschedulable} {
+	for _, key := range []string{v1.TaintNodeDiskPressure, v1.TaintNodeMemoryPressure, v1.TaintNodePIDPressure,
+		v1.TaintNodeUnschedulable} {
 		out = append(out, v1.Toleration{Key: key, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule})
 	}
 	return out
@@ -83,7 +84,8 @@ func podOf(t v1.PodTemplateSpec) *v1.Pod {
 }
 
 // replicated is one pod where the object does not say how many.
-func replicated(kind string, meta metav1.ObjectMeta, t v1.PodTemplateSpec, field string, replicas *int32) (Template, error) {
+func replicated(kind string, meta metav1.ObjectMeta, t v1.PodTemplateSpec, field string,
+	replicas *int32) (Template, error) {
 	n, err := count(field, replicas)
 	return template(kind, meta, podOf(t), n), err
 }

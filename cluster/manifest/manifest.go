@@ -73,7 +73,10 @@ func Read(data []byte) (*File, error) {
 		return nil, fmt.Errorf("larger than %d bytes", MaxBytes)
 	}
 	r := reader{decoder: newDecoder()}
-	err := Documents(data, func(where string, text []byte) error { return r.object(where, text, schema.GroupVersionKind{}, 0) })
+	err := Documents(data, func(where string, text []byte) error {
+		return r.object(where, text, schema.GroupVersionKind{},
+			0)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +150,8 @@ func newDecoder() runtime.Decoder {
 			panic(err) // the types are constants
 		}
 	}
-	return runtimejson.NewSerializerWithOptions(runtimejson.DefaultMetaFactory, s, s, runtimejson.SerializerOptions{Strict: true})
+	return runtimejson.NewSerializerWithOptions(runtimejson.DefaultMetaFactory, s, s,
+		runtimejson.SerializerOptions{Strict: true})
 }
 
 // object reads an object; one of a typed list may leave its kind to the list.

@@ -40,7 +40,8 @@ func TestHowManyPodsAnObjectHas(t *testing.T) {
 		{workload("Job", "batch/v1", "  completions: 3\n"), 1, false},
 		{`{"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "x", "namespace": "ml"}, "spec": {"jobTemplate": {"spec": {"parallelism": 4,
 			"template": {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": 4, "nvidia.com/gpu": 1}}}]}}}}}}`, 4, false},
-		{"apiVersion: v1\nkind: Pod\nmetadata: {name: x, namespace: ml}\nspec:" + strings.ReplaceAll(container, "\n      ", "\n  "), 1, false},
+		{"apiVersion: v1\nkind: Pod\nmetadata: {name: x, namespace: ml}\nspec:" + strings.ReplaceAll(container, "\n      ",
+			"\n  "), 1, false},
 	} {
 		f, err := Read([]byte(c.text))
 		if err != nil {
@@ -108,7 +109,9 @@ func TestExportedPodsLoseTheirNode(t *testing.T) {
 
 // What only looks like a number with an exponent is none.
 func TestNamesMayLookLikeNumbers(t *testing.T) {
-	f, err := Read([]byte(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1e12345", "labels": {"hash": "7e12345ab"}}, "spec": {"containers": [{"name": "c", "image": "x:1.2e1000-b"}]}}`))
+	f, err := Read(
+		[]byte(
+			`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1e12345", "labels": {"hash": "7e12345ab"}}, "spec": {"containers": [{"name": "c", "image": "x:1.2e1000-b"}]}}`))
 	if err != nil || f.Templates[0].Name != "web-1e12345" {
 		t.Errorf("error %v", err)
 	}
@@ -121,34 +124,51 @@ func TestErrorsNameDocumentObjectAndField(t *testing.T) {
 		return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": ` + spec + `}`
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"typing error":      {replace("resources:", "resurces:"), `document 2: Deployment x: unknown field "spec.template.spec.containers[0].resurces"`},
-		"case":              {replace("containers:", "Containers:"), `document 2: Deployment x: unknown field "spec.template.spec.Containers"`},
-		"amount":            {replace("8Gi", "8Gigs"), `document 2: Deployment x: spec.template.spec.containers[0].resources.limits.memory: "8Gigs" is not an amount`},
-		"exponent":          {replace("8Gi", `"1e-1000000000"`), `document 2: Deployment x: spec.template.spec.containers[0].resources.limits.memory: "1e-1000000000" is not an amount`},
-		"exponent in JSON":  {pod(`{"overhead": {"cpu": 1e-1000000000}, "containers": [{"name": "a"}]}`), `document 1: Pod x: spec.overhead.cpu: "1e-1000000000" is not an amount`},
-		"below zero":        {replace(`"4"`, `"-4"`), `document 2: Deployment x: spec.template.spec.containers[0].resources.limits.cpu: "-4" is not an amount`},
-		"replicas":          {replace("spec:\n", "spec:\n  replicas: -1\n"), "document 2: Deployment x: spec.replicas: -1 is outside 0..100000"},
-		"many replicas":     {replace("spec:\n", "spec:\n  replicas: 100001\n"), "document 2: Deployment x: spec.replicas: 100001 is outside"},
-		"words as replicas": {replace("spec:\n", "spec:\n  replicas: three\n"), "document 2: Deployment x: json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas"},
-		"no name":           {replace("{name: x, namespace: ml}", "{}"), "document 2: Deployment : metadata.name is missing"},
-		"bad name":          {replace("name: x,", "name: X,"), `document 2: Deployment X: metadata.name: "X": a lowercase RFC 1123 subdomain`},
-		"no containers":     {pod(`{"containers": []}`), "document 1: Pod x: the pod has no containers"},
-		"twice":             {pod(`{"containers": [{"name": "a"}, {"name": "a"}]}`), `document 1: Pod x: containers[1]: name "a" is there twice`},
-		"above limit":       {pod(`{"containers": [{"name": "a", "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}]}`), "containers[0] (a): resources: cpu: request 2 is above the limit 1"},
+		"typing error": {replace("resources:", "resurces:"),
+			`document 2: Deployment x: unknown field "spec.template.spec.containers[0].resurces"`},
+		"case": {replace("containers:", "Containers:"),
+			`document 2: Deployment x: unknown field "spec.template.spec.Containers"`},
+		"amount": {replace("8Gi", "8Gigs"),
+			`document 2: Deployment x: spec.template.spec.containers[0].resources.limits.memory: "8Gigs" is not an amount`},
+		"exponent": {replace("8Gi", `"1e-1000000000"`),
+			`document 2: Deployment x: spec.template.spec.containers[0].resources.limits.memory: "1e-1000000000" is not an amount`},
+		"exponent in JSON": {pod(`{"overhead": {"cpu": 1e-1000000000}, "containers": [{"name": "a"}]}`),
+			`document 1: Pod x: spec.overhead.cpu: "1e-1000000000" is not an amount`},
+		"below zero": {replace(`"4"`, `"-4"`),
+			`document 2: Deployment x: spec.template.spec.containers[0].resources.limits.cpu: "-4" is not an amount`},
+		"replicas": {replace("spec:\n", "spec:\n  replicas: -1\n"),
+			"document 2: Deployment x: spec.replicas: -1 is outside 0..100000"},
+		"many replicas": {replace("spec:\n", "spec:\n  replicas: 100001\n"),
+			"document 2: Deployment x: spec.replicas: 100001 is outside"},
+		"words as replicas": {replace("spec:\n", "spec:\n  replicas: three\n"),
+			"document 2: Deployment x: json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas"},
+		"no name": {replace("{name: x, namespace: ml}", "{}"), "document 2: Deployment : metadata.name is missing"},
+		"bad name": {replace("name: x,", "name: X,"),
+			`document 2: Deployment X: metadata.name: "X": a lowercase RFC 1123 subdomain`},
+		"no containers": {pod(`{"containers": []}`), "document 1: Pod x: the pod has no containers"},
+		"twice": {pod(`{"containers": [{"name": "a"}, {"name": "a"}]}`),
+			`document 1: Pod x: containers[1]: name "a" is there twice`},
+		"above limit": {pod(`{"containers": [{"name": "a", "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}]}`),
+			"containers[0] (a): resources: cpu: request 2 is above the limit 1"},
 		"device without limit": {pod(`{"containers": [{"name": "a", "resources": {"requests": {"nvidia.com/gpu": 2}}}]}`),
 			"containers[0] (a): resources: nvidia.com/gpu: request and limit must be the same"},
-		"half a device": {pod(`{"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "500m"}}}]}`), "nvidia.com/gpu: 500m is not a whole number"},
-		"no resource":   {pod(`{"containers": [{"name": "a", "resources": {"limits": {"gpu": 1}}}]}`), `"gpu" is no resource`},
+		"half a device": {pod(`{"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "500m"}}}]}`),
+			"nvidia.com/gpu: 500m is not a whole number"},
+		"no resource": {pod(`{"containers": [{"name": "a", "resources": {"limits": {"gpu": 1}}}]}`),
+			`"gpu" is no resource`},
 		"yaml":          {"a: b: c", "document 1: "},
 		"twice in yaml": {replace("spec:\n", "spec:\n  replicas: 1\n  replicas: 2\n"), "document 2: "},
 		"scalar":        {"42", "document 1: not an object"},
 		"no kind":       {"{}", "document 1: apiVersion or kind is missing"},
 		"nothing":       {"", "no pods"},
 		"only services": {"apiVersion: v1\nkind: Service\nmetadata: {name: web}\n", "no pods"},
-		"item": {`{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}]}`,
+		"item": {
+			`{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}]}`,
 			"document 1, item 1: Pod x: the pod has no containers"},
-		"lists in lists": {strings.Repeat(`{"apiVersion": "v1", "kind": "List", "items": [`, 5) + strings.Repeat("]}", 5), "lists in lists"},
-		"cursor":         {strings.ReplaceAll(pod(`{"containers": []}`), `"x"`, `"\u001b[2J"`), "document 1: Pod ?[2J: metadata.name"},
+		"lists in lists": {strings.Repeat(`{"apiVersion": "v1", "kind": "List", "items": [`, 5) + strings.Repeat("]}", 5),
+			"lists in lists"},
+		"cursor": {strings.ReplaceAll(pod(`{"containers": []}`), `"x"`, `"\u001b[2J"`),
+			"document 1: Pod ?[2J: metadata.name"},
 	} {
 		f, err := Read([]byte(c.text))
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) && !strings.Contains(err.Error(), c.want) {
@@ -158,7 +178,8 @@ func TestErrorsNameDocumentObjectAndField(t *testing.T) {
 			t.Errorf("%s: something was read all the same", name)
 		}
 	}
-	if _, err := Read([]byte(strings.Repeat("---\n"+`{"apiVersion": "v1", "kind": "Service"}`+"\n", MaxObjects+1))); err == nil || !strings.Contains(err.Error(), "more than 10000 objects") {
+	many := strings.Repeat("---\n"+`{"apiVersion": "v1", "kind": "Service"}`+"\n", MaxObjects+1)
+	if _, err := Read([]byte(many)); err == nil || !strings.Contains(err.Error(), "more than 10000 objects") {
 		t.Errorf("too many objects: error %v", err)
 	}
 }
@@ -166,7 +187,8 @@ func TestErrorsNameDocumentObjectAndField(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add(workload("Deployment", "apps/v1", "  replicas: 3\n"))
 	f.Add(workload("Job", "batch/v1", "  completions: 3\n"))
-	f.Add(`{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}]}}]}`)
+	f.Add(
+		`{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}]}}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		file, err := Read([]byte(text))
 		if err != nil {

@@ -86,7 +86,8 @@ func (s *Stage) unjudged(p *v1.PodSpec) (out []string) {
 		asked bool
 		name  string
 	}{
-		{s.objects == nil && (len(p.NodeSelector) > 0 || p.Affinity != nil && p.Affinity.NodeAffinity != nil), "node selector and affinity (the nodes have no labels here)"},
+		{s.objects == nil && (len(p.NodeSelector) > 0 || p.Affinity != nil && p.Affinity.NodeAffinity != nil),
+			"node selector and affinity (the nodes have no labels here)"},
 		{p.Affinity != nil && p.Affinity.PodAffinity != nil, "pod affinity"},
 		{p.Affinity != nil && p.Affinity.PodAntiAffinity != nil, "pod anti-affinity"},
 		{len(p.TopologySpreadConstraints) > 0, "topology spread constraints"},
@@ -134,7 +135,8 @@ func scoringType(p *v1.Pod) (*score.Type, error) {
 	}
 	t, ok := score.ParseType(value)
 	if !ok {
-		return nil, fmt.Errorf("annotation %s: unknown value %.60q: want one of %s", strategyAnnotation, value, strings.Join(score.Names(), ", "))
+		return nil, fmt.Errorf("annotation %s: unknown value %.60q: want one of %s", strategyAnnotation, value,
+			strings.Join(score.Names(), ", "))
 	}
 	return &t, nil
 }

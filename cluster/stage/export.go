@@ -29,15 +29,18 @@ const MaxExport = 1 << 30
 const maxPods = 110
 
 // Export makes a stage of what "kubectl get nodelayouts,nodes,pods -A -o json" wrote, or YAML of the same.
-// NodeResourceTopologies count for nodes without a layout. Where there are no Nodes, what layouts say has to do: a machine less what its rules reserve is what all
-// pods may have, nobody but the holders in the layouts uses any of it, and nodes have no labels. Other kinds
-// of objects are passed over.
+// NodeResourceTopologies count for nodes without a layout. Where there are no Nodes, what layouts say has to do: a
+// machine less what its rules reserve is what all pods may have, nobody but the holders in the layouts uses any of it,
+// and nodes have no labels. Other kinds of objects are passed over.
 func Export(data []byte) (*Stage, []kube.Problem, error) {
 	if len(data) > MaxExport {
 		return nil, nil, fmt.Errorf("larger than %d bytes", int64(MaxExport))
 	}
 	var e export
-	if err := manifest.Documents(data, func(where string, text []byte) error { return e.object(where, text, schema.GroupVersionKind{}, 0) }); err != nil {
+	if err := manifest.Documents(data, func(where string, text []byte) error {
+		return e.object(where, text,
+			schema.GroupVersionKind{}, 0)
+	}); err != nil {
 		return nil, nil, err
 	}
 	book := ledger.New()

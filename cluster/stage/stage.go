@@ -171,7 +171,9 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 // On returns the pods that would be made anew if a node went away, the most important first, as the scheduler
 // takes them. stay counts those that go with it: of DaemonSets, and of the node's own files.
 func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
-	i, ok := slices.BinarySearchFunc(s.nodes, node, func(n whatif.Node, name string) int { return strings.Compare(n.Name, name) })
+	i, ok := slices.BinarySearchFunc(s.nodes, node, func(n whatif.Node, name string) int {
+		return strings.Compare(n.Name, name)
+	})
 	switch {
 	case !ok:
 		return nil, 0, fmt.Errorf("node %q is not there", node)
@@ -229,7 +231,8 @@ func (s *Stage) moved(p *v1.Pod) *whatif.Workload {
 	for i := range all.Why {
 		all.Why[i] = err.Error()
 	}
-	return &whatif.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1, Want: &whatif.Want{Pod: &place.Pod{}, Bars: all}}
+	return &whatif.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1,
+		Want: &whatif.Want{Pod: &place.Pod{}, Bars: all}}
 }
 
 func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {

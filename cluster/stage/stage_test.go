@@ -23,7 +23,8 @@ import (
 
 func node(name string, change func(*v1.Node)) v1.Node {
 	n := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}}}
-	n.Status.Allocatable = v1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("110")}
+	n.Status.Allocatable = v1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("16Gi"),
+		"pods": resource.MustParse("110")}
 	if change != nil {
 		change(&n)
 	}
@@ -33,7 +34,8 @@ func node(name string, change func(*v1.Node)) v1.Node {
 func running(name, on, cpu string, change func(*v1.Pod)) v1.Pod {
 	p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name, UID: types.UID("uid-" + name)}}
 	p.Spec.NodeName = on
-	p.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse(cpu)}}}}
+	p.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+		Requests: v1.ResourceList{"cpu": resource.MustParse(cpu)}}}}
 	p.Status.Phase = v1.PodRunning
 	if change != nil {
 		change(&p)
@@ -64,7 +66,8 @@ func read(t testing.TB, s *Stage, text string) *whatif.Workload {
 }
 
 func pod(spec string) string {
-	return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}]` + spec + `}}`
+	return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}]` + spec +
+		`}}`
 }
 
 func TestWherePodsMayNotGo(t *testing.T) {
@@ -73,23 +76,28 @@ func TestWherePodsMayNotGo(t *testing.T) {
 		node("cordoned", func(n *v1.Node) { n.Spec.Unschedulable = true }),
 		node("gpu", func(n *v1.Node) {
 			n.Labels["kind"] = "gpu"
-			n.Spec.Taints = []v1.Taint{{Key: "gpu", Value: "yes", Effect: v1.TaintEffectNoSchedule}, {Key: "soft", Effect: v1.TaintEffectPreferNoSchedule}}
+			n.Spec.Taints = []v1.Taint{{Key: "gpu", Value: "yes", Effect: v1.TaintEffectNoSchedule},
+				{Key: "soft", Effect: v1.TaintEffectPreferNoSchedule}}
 		}),
 		node("lost", func(n *v1.Node) {
 			n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute}}
 		}),
 	})
-	const all, affinity, taint, cordon = "", "node does not match the pod's node selector or affinity", "pod does not tolerate the taint gpu=yes:NoSchedule", "node is cordoned"
+	const all, affinity, taint, cordon = "", "node does not match the pod's node selector or affinity",
+		"pod does not tolerate the taint gpu=yes:NoSchedule", "node is cordoned"
 	const unreachable = "pod does not tolerate the taint node.kubernetes.io/unreachable:NoExecute"
 	// In order of names: cordoned, gpu, lost, plain.
 	for text, want := range map[string][4]string{
 		pod(""): {cordon, taint, unreachable, all},
-		pod(`, "tolerations": [{"key": "gpu", "operator": "Exists"}]`):                    {cordon, all, unreachable, all},
-		pod(`, "tolerations": [{"operator": "Exists"}]`):                                  {all, all, all, all},
-		pod(`, "tolerations": [{"operator": "Exists"}], "nodeSelector": {"kind": "gpu"}`): {affinity, all, affinity, affinity},
-		pod(`, "tolerations": [{"operator": "Exists"}], "nodeName": "plain"`):             {"pod names another node", "pod names another node", "pod names another node", all},
-		pod(`, "tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kind", "operator": "DoesNotExist"}]}]}}}`): {all, affinity, all, all},
-		`{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "x"}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}`:                                                                                     {all, taint, all, all},
+		pod(`, "tolerations": [{"key": "gpu", "operator": "Exists"}]`): {cordon, all, unreachable, all},
+		pod(`, "tolerations": [{"operator": "Exists"}]`):               {all, all, all, all},
+		pod(`, "tolerations": [{"operator": "Exists"}], "nodeSelector": {"kind": "gpu"}`): {affinity, all,
+			affinity, affinity},
+		pod(`, "tolerations": [{"operator": "Exists"}], "nodeName": "plain"`): {"pod names another node",
+			"pod names another node", "pod names another node", all},
+		pod(
+			`, "tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kind", "operator": "DoesNotExist"}]}]}}}`): {all, affinity, all, all},
+		`{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "x"}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}`: {all, taint, all, all},
 	} {
 		if got := read(t, s, text).Want.Bars.Why; !slices.Equal(got, want[:]) {
 			t.Errorf("%s\nis barred %q\nwant %q", text, got, want)
@@ -106,8 +114,10 @@ func TestWhatIsLeftOfNodes(t *testing.T) {
 		running("done", "a", "2", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }),
 		running("waits", "", "2", nil))
 	a, b := s.Nodes()[0], s.Nodes()[1]
-	if a.Left("cpu") != 4500 || a.Left("pods") != 108 || b.Left("cpu") != 8000 || b.Left("memory") != 16<<30 || b.State != nil {
-		t.Errorf("left of a: %d cpu, %d pods; of b: %d cpu, %d memory", a.Left("cpu"), a.Left("pods"), b.Left("cpu"), b.Left("memory"))
+	if a.Left("cpu") != 4500 || a.Left("pods") != 108 || b.Left("cpu") != 8000 || b.Left("memory") != 16<<30 ||
+		b.State != nil {
+		t.Errorf("left of a: %d cpu, %d pods; of b: %d cpu, %d memory", a.Left("cpu"), a.Left("pods"), b.Left("cpu"),
+			b.Left("memory"))
 	}
 	if s.Waiting() != 1 {
 		t.Errorf("%d pods wait, want 1", s.Waiting())
@@ -128,9 +138,11 @@ func TestPodsWithWildAmountsAreNamedAndHarmNoOthers(t *testing.T) {
 	s := made(t, []v1.Node{node("n", nil), node("liar", func(n *v1.Node) {
 		n.Status.Allocatable["cpu"] = resource.MustParse("1e2000000000")
 	})}, wild, running("bound", "n", "1e2000000000", func(p *v1.Pod) {
-		p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0], running("x", "", "0e2000000000", nil).Spec.Containers[0])
+		p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0], running("x", "", "0e2000000000",
+			nil).Spec.Containers[0])
 	}), running("small", "n", "1", nil))
-	if _, err := s.Like("ml", "wild"); err == nil || !strings.Contains(err.Error(), "cpu: quantity 9223372036854775807 is outside") {
+	if _, err := s.Like("ml", "wild"); err == nil ||
+		!strings.Contains(err.Error(), "cpu: quantity 9223372036854775807 is outside") {
 		t.Errorf("one more of a pod that asks for 1e2000000000 CPUs: %v", err)
 	}
 	if _, err := s.Like("ml", "small"); err != nil {
@@ -152,7 +164,11 @@ func TestPodsThatLoseTheirNode(t *testing.T) {
 	s := made(t, []v1.Node{node("a", nil), node("b", nil)},
 		running("late", "a", "1", at(3, 0)), running("early", "a", "1", at(1, 0)), running("important", "a", "1", at(9, 100)),
 		running("elsewhere", "b", "1", nil),
-		running("odd", "a", "1", func(p *v1.Pod) { at(9, 0)(p); p.Annotations = map[string]string{"tenon.sh/numa-policy": "sometimes"} }),
+		running("odd", "a", "1", func(p *v1.Pod) {
+			at(9, 0)(p)
+			p.Annotations = map[string]string{
+				"tenon.sh/numa-policy": "sometimes"}
+		}),
 		running("daemon", "a", "1", func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", Controller: &yes}}
 		}),
@@ -193,7 +209,8 @@ func TestWhatIsNotJudgedIsNamed(t *testing.T) {
 			t.Errorf("%s: %q is not judged, want %q", spec, got, want)
 		}
 	}
-	if got := read(t, bareStage, pod(`, "nodeSelector": {"a": "b"}`)).Unjudged; len(got) != 1 || !strings.HasPrefix(got[0], "node selector") {
+	if got := read(t, bareStage, pod(`, "nodeSelector": {"a": "b"}`)).Unjudged; len(got) != 1 ||
+		!strings.HasPrefix(got[0], "node selector") {
 		t.Errorf("without labels: %q is not judged", got)
 	}
 }
@@ -201,13 +218,19 @@ func TestWhatIsNotJudgedIsNamed(t *testing.T) {
 func TestBadWorkloadsAreNamed(t *testing.T) {
 	s := made(t, []v1.Node{node("a", nil)})
 	for text, want := range map[string]string{
-		strings.Replace(pod(""), `"name": "x"`, `"name": "x", "annotations": {"tenon.sh/numa-policy": "sometimes"}`, 1):                                                              `annotation tenon.sh/numa-policy: unknown value "sometimes"`,
-		strings.Replace(pod(""), `"name": "x"`, `"name": "x", "annotations": {"tenon.sh/scoring-strategy": "sometimes"}`, 1):                                                         `annotation tenon.sh/scoring-strategy: unknown value "sometimes": want one of Tenon`,
-		strings.Replace(pod(""), `{"name": "c"}`, `{"name": "c", "resources": {"limits": {"cpu": "9P"}}}`, 1):                                                                        "quantity 9P is outside",
-		strings.Replace(pod(""), `{"name": "c"}`, `{"name": "c", "resources": {"limits": {"ephemeral-storage": "9P"}}}`, 1):                                                          "ephemeral-storage: 9P is more than any node has",
-		pod(`, "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Near"}]}]}}}`): "node affinity",
+		strings.Replace(pod(""), `"name": "x"`, `"name": "x", "annotations": {"tenon.sh/numa-policy": "sometimes"}`,
+			1): `annotation tenon.sh/numa-policy: unknown value "sometimes"`,
+		strings.Replace(pod(""), `"name": "x"`, `"name": "x", "annotations": {"tenon.sh/scoring-strategy": "sometimes"}`,
+			1): `annotation tenon.sh/scoring-strategy: unknown value "sometimes": want one of Tenon`,
+		strings.Replace(pod(""), `{"name": "c"}`, `{"name": "c", "resources": {"limits": {"cpu": "9P"}}}`,
+			1): "quantity 9P is outside",
+		strings.Replace(pod(""), `{"name": "c"}`, `{"name": "c", "resources": {"limits": {"ephemeral-storage": "9P"}}}`,
+			1): "ephemeral-storage: 9P is more than any node has",
+		pod(
+			`, "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Near"}]}]}}}`): "node affinity",
 	} {
-		if _, _, err := s.Workloads([]byte(text), "default"); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "Pod default/x: ") {
+		if _, _, err := s.Workloads([]byte(text), "default"); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), "Pod default/x: ") {
 			t.Errorf("%s: error %v, want %q", text, err, want)
 		}
 	}
@@ -216,14 +239,18 @@ func TestBadWorkloadsAreNamed(t *testing.T) {
 // layout is the object of a node with two numas of eight CPUs, one of which a pod holds.
 func layout(t testing.TB, name string) *v1alpha1.NodeLayout {
 	t.Helper()
-	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-7 memory 8Gi\nnuma 1 socket 1 cpus 8-15 memory 8Gi\ndevice acme.com/nic n0 numa 0\n")
+	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-7 memory 8Gi\nnuma 1 socket 1 cpus 8-15 memory 8Gi\n" +
+		"device acme.com/nic n0 numa 0\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true, Reserved: m.CoreCPUs(0)}}
-	v := place.Place(place.NewUsage(m, r), &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 8000}}})
+	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true,
+		Reserved: m.CoreCPUs(0)}}
+	v := place.Place(place.NewUsage(m, r), &place.Pod{QoS: place.Guaranteed,
+		Containers: []place.Container{{Name: "c", MilliCPU: 8000}}})
 	return v1alpha1.FromCore(name, m, r, []ledger.Entry{
-		{Pod: ledger.PodID{UID: "uid-holder", Namespace: "ml", Name: "holder"}, Source: ledger.Observed, Holdings: v.Holdings}}, nil)
+		{Pod: ledger.PodID{UID: "uid-holder", Namespace: "ml", Name: "holder"}, Source: ledger.Observed,
+			Holdings: v.Holdings}}, nil)
 }
 
 func exported(t testing.TB, objects ...any) []byte {
@@ -264,10 +291,12 @@ func TestExportedClusters(t *testing.T) {
 		known   bool
 		why     string
 	}{
-		"layouts":                  {[]any{l}, 1, 7000, true, ""},
-		"layouts and pods":         {[]any{l, p, other}, 1, 5000, true, ""},
-		"layouts and nodes":        {[]any{l, withKind(node("a", nil)), withKind(node("b", nil))}, 2, 0, true, "b: no layout in the file"},
-		"layouts, nodes and pods":  {[]any{l, withKind(node("a", nil)), withKind(node("b", nil)), other}, 2, 6000, true, "b: no layout in the file"},
+		"layouts":          {[]any{l}, 1, 7000, true, ""},
+		"layouts and pods": {[]any{l, p, other}, 1, 5000, true, ""},
+		"layouts and nodes": {[]any{l, withKind(node("a", nil)), withKind(node("b", nil))}, 2, 0, true,
+			"b: no layout in the file"},
+		"layouts, nodes and pods": {[]any{l, withKind(node("a", nil)), withKind(node("b", nil)), other}, 2, 6000, true,
+			"b: no layout in the file"},
 		"a layout that is refused": {[]any{l, refused}, 1, 7000, true, "c: layout refused: "},
 	} {
 		s, problems, err := Export(exported(t, c.objects...))
@@ -277,17 +306,21 @@ func TestExportedClusters(t *testing.T) {
 		}
 		a := s.Nodes()[0]
 		if len(s.Nodes()) != c.nodes || a.Left("cpu") != c.cpu || (a.State != nil) != c.known {
-			t.Errorf("%s: %d nodes, %d cpu left of a, known %v; want %d, %d, %v", name, len(s.Nodes()), a.Left("cpu"), a.State != nil, c.nodes, c.cpu, c.known)
+			t.Errorf("%s: %d nodes, %d cpu left of a, known %v; want %d, %d, %v", name, len(s.Nodes()), a.Left("cpu"),
+				a.State != nil, c.nodes, c.cpu, c.known)
 		}
 		if a.State != nil && a.State.Usage.FreeCPUs().String() != "1-7" {
 			t.Errorf("%s: CPUs %s of a are free, want 1-7", name, a.State.Usage.FreeCPUs())
 		}
-		if got := fmt.Sprint(problems); c.why != "" && !strings.Contains(got, strings.Replace(c.why, ": ", " ", 1)) || c.why == "" && len(problems) > 0 {
+		if got := fmt.Sprint(problems); c.why != "" && !strings.Contains(got, strings.Replace(c.why, ": ", " ", 1)) ||
+			c.why == "" && len(problems) > 0 {
 			t.Errorf("%s: problems %s, want %q", name, got, c.why)
 		}
 	}
 	for text, want := range map[string]string{
-		"{}": "no Nodes", `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "x"}, "spec": 3}`: `document 1: Node "x": `, "3": "not an object",
+		"{}": "no Nodes",
+		`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "x"}, "spec": 3}`: `document 1: Node "x": `,
+		"3": "not an object",
 		string(exported(t, withKind(node("a", nil)), withKind(node("a", nil)))): `two nodes are named "a"`,
 	} {
 		if _, _, err := Export([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -315,17 +348,21 @@ func TestExportedTopologies(t *testing.T) {
 	if n == nil || n.Quality != ledger.Coarse || n.Usage.FreeCPUs().Len() != 7 {
 		t.Errorf("node a is known as %+v, want coarse with 7 free CPUs", n)
 	}
-	if len(problems) != 1 || problems[0].Node != "b" || !strings.HasPrefix(problems[0].Reason, "NodeResourceTopology refused: ") {
+	if len(problems) != 1 || problems[0].Node != "b" ||
+		!strings.HasPrefix(problems[0].Reason, "NodeResourceTopology refused: ") {
 		t.Errorf("problems %v, want one of node b", problems)
 	}
 }
 
 func TestExportsAreBounded(t *testing.T) {
 	text := strings.Replace(string(exported(t, withKind(node("a", nil)))), `"16Gi"`, `"1e-1000000000"`, 1)
-	if _, _, err := Export([]byte(text)); err == nil || !strings.Contains(err.Error(), `document 1, item 1: Node "a": status.allocatable.memory: "1e-1000000000" is not an amount`) {
+	if _, _, err := Export([]byte(text)); err == nil ||
+		!strings.Contains(err.Error(),
+			`document 1, item 1: Node "a": status.allocatable.memory: "1e-1000000000" is not an amount`) {
 		t.Errorf("error %v", err)
 	}
-	if _, _, err := Export([]byte(strings.Repeat(`{"apiVersion": "v1", "kind": "List", "items": [`, 9) + strings.Repeat("]}", 9))); err == nil || !strings.Contains(err.Error(), "lists in lists") {
+	if _, _, err := Export([]byte(strings.Repeat(`{"apiVersion": "v1", "kind": "List", "items": [`,
+		9) + strings.Repeat("]}", 9))); err == nil || !strings.Contains(err.Error(), "lists in lists") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -347,7 +384,8 @@ func TestCopiesOfAMachine(t *testing.T) {
 	if len(names) != 13 || names[0] != "b" || names[1] != "m-01" || names[12] != "m-12" {
 		t.Errorf("nodes are %v", names)
 	}
-	if b, m := s.Nodes()[0], s.Nodes()[1]; b.Left("cpu") != 8000 || m.Left("cpu") != 6500 || m.Left("memory") != 8<<30 || m.Left("pods") != 110 {
+	if b, m := s.Nodes()[0], s.Nodes()[1]; b.Left("cpu") != 8000 || m.Left("cpu") != 6500 || m.Left("memory") != 8<<30 ||
+		m.Left("pods") != 110 {
 		t.Errorf("left of b: %v; of m-01: %v", b.Allocatable, m.Allocatable)
 	}
 	for _, n := range []int{0, MaxNodes + 1} {
@@ -355,7 +393,8 @@ func TestCopiesOfAMachine(t *testing.T) {
 			t.Errorf("%d copies were made", n)
 		}
 	}
-	if _, err := Machines([]whatif.Machine{{Name: "m", Machine: m, Copies: 1}, {Name: "m", Machine: m, Copies: 1}}); err == nil || !strings.Contains(err.Error(), `two nodes are named "m"`) {
+	twice := []whatif.Machine{{Name: "m", Machine: m, Copies: 1}, {Name: "m", Machine: m, Copies: 1}}
+	if _, err := Machines(twice); err == nil || !strings.Contains(err.Error(), `two nodes are named "m"`) {
 		t.Errorf("two machines of one name: error %v", err)
 	}
 }
@@ -365,7 +404,9 @@ func FuzzExport(f *testing.F) {
 	l := layout(f, "a")
 	l.TypeMeta = metav1.TypeMeta{APIVersion: "tenon.sh/v1alpha1", Kind: "NodeLayout"}
 	f.Add(exported(f, l))
-	f.Add([]byte(`{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "x"}, "spec": {"nodeName": "a", "containers": [{"name": "c"}]}}]}`))
+	f.Add(
+		[]byte(
+			`{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "x"}, "spec": {"nodeName": "a", "containers": [{"name": "c"}]}}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, _, err := Export(text)
 		if err != nil {

@@ -58,7 +58,8 @@ func TestNodesWithOnlyATopologyAreShown(t *testing.T) {
 		}
 	}
 	out := says(ctx, t, c, "map")
-	for _, want := range []string{"edge   coarse  single-numa-node  container  2      26/32      0+", "silent  no layout: is the agent running?",
+	for _, want := range []string{"edge   coarse  single-numa-node  container  2      26/32      0+",
+		"silent  no layout: is the agent running?",
 		`twice   refused: NodeResourceTopology of node "twice": zone "node-0": numa 0 is named twice`,
 		"edge  NodeResourceTopology: attribute topologyManagerOptionNew is not understood"} {
 		if !strings.Contains(out, want) {
@@ -69,7 +70,8 @@ func TestNodesWithOnlyATopologyAreShown(t *testing.T) {
 	if err := workload.Create(ctx, c.Client, pod); err != nil {
 		t.Fatal(err)
 	}
-	if out := says(ctx, t, c, "explain", "pod", "waits"); !strings.Contains(out, "edge (coarse)  c          1      13 cpus numa 1") {
+	if out := says(ctx, t, c, "explain", "pod", "waits"); !strings.Contains(out,
+		"edge (coarse)  c          1      13 cpus numa 1") {
 		t.Errorf("explain does not judge the coarse node:\n%s", out)
 	}
 	var doc struct {
@@ -107,7 +109,8 @@ func nodes(ctx context.Context, t *testing.T, c *coarse.Cluster, names ...string
 func says(ctx context.Context, t *testing.T, c *coarse.Cluster, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if code := cli.Run(ctx, append(args, "--kubeconfig", c.Kubeconfig), &out, &errs, setup("test")); code != 0 || errs.Len() > 0 {
+	if code := cli.Run(ctx, append(args, "--kubeconfig", c.Kubeconfig), &out, &errs, setup("test")); code != 0 ||
+		errs.Len() > 0 {
 		t.Fatalf("%s: exit code %d: %s", strings.Join(args, " "), code, errs.String())
 	}
 	return out.String()

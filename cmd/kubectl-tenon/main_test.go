@@ -229,7 +229,8 @@ func mapSays(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	want := grants(ctx, t, c)
 	seen := 0
 	for _, n := range doc.Nodes {
-		free := idset.Of[idset.CPU](2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31)
+		free := idset.Of[idset.CPU](2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27,
+			28, 29, 30, 31)
 		for _, e := range n.Pods {
 			seen++
 			g, h := want[e.Pod.Name], e.Holdings[0]
@@ -308,7 +309,8 @@ func explainPending(ctx context.Context, t *testing.T, c *lab.Cluster) {
 		t.Fatal(err)
 	}
 	for _, v := range doc.Verdicts {
-		if v.Fits || len(v.Reasons) != 1 || v.Reasons[0].Code != "one-numa" || v.Reasons[0].Want != 15 || v.Reasons[0].Have > 14 {
+		if v.Fits || len(v.Reasons) != 1 || v.Reasons[0].Code != "one-numa" || v.Reasons[0].Want != 15 ||
+			v.Reasons[0].Have > 14 {
 			t.Errorf("verdict of node %s: %+v", v.Node, v)
 		}
 	}

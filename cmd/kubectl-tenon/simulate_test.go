@@ -107,11 +107,13 @@ func simulates(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	if again := simulate(2, "-f", file, "-o", "json", "--nodes", exportOf(ctx, t, c)); again != text {
 		t.Errorf("what was exported gives\n%s\nthe cluster gave\n%s", again, text)
 	}
-	if out := simulate(0, "--pod", "run-2", "--count", "max", "--kubeconfig", readOnly); !strings.Contains(out, "\nPod default/run-2  2 ") {
+	if out := simulate(0, "--pod", "run-2", "--count", "max", "--kubeconfig", readOnly); !strings.Contains(out,
+		"\nPod default/run-2  2 ") {
 		t.Errorf("two more of run-2 fit on numas with 4, 6, 14 and 14 free CPUs, but not here:\n%s", out)
 	}
 	simulate(0, "--without", grants(ctx, t, c)["run-1"].node, "--map", "--kubeconfig", readOnly)
-	if methods := seen(); len(methods) == 0 || slices.ContainsFunc(methods, func(m string) bool { return m != http.MethodGet }) {
+	if methods := seen(); len(methods) == 0 || slices.ContainsFunc(methods,
+		func(m string) bool { return m != http.MethodGet }) {
 		t.Errorf("the API server was asked for %v, want reading alone", methods)
 	}
 	var s simulation
@@ -255,7 +257,8 @@ func allocatable(ctx context.Context, t *testing.T, c *lab.Cluster) {
 		if name == v1.ResourceCPU {
 			want = q.MilliValue()
 		}
-		if _, known := got[string(name)]; name != v1.ResourceEphemeralStorage && (known || want > 0) && got[string(name)] != want {
+		if _, known := got[string(name)]; name != v1.ResourceEphemeralStorage && (known || want > 0) &&
+			got[string(name)] != want {
 			t.Errorf("of %s pods may have %d, the kubelet says %d", name, got[string(name)], want)
 		}
 	}

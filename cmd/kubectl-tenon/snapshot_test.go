@@ -26,7 +26,8 @@ func TestMapOfAnOddSnapshot(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := cli.Run(t.Context(), []string{"map", "--machine", "../../node/sysfs/testdata/lying-firmware.txtar"},
 		&out, &errs, cli.Setup{Machine: readMachine})
-	if want := "Warning: cpu-in-numas: "; code != 0 || !strings.Contains(errs.String(), want) || strings.Contains(out.String(), "Warning") {
+	if want := "Warning: cpu-in-numas: "; code != 0 || !strings.Contains(errs.String(), want) ||
+		strings.Contains(out.String(), "Warning") {
 		t.Errorf("exit code %d, want %q on stderr alone, got stderr\n%s\nstdout\n%s", code, want, errs.String(), out.String())
 	}
 }

@@ -11,7 +11,8 @@ func TestChoosingCostsAreBounded(t *testing.T) {
 			return len(gone) >= 3*n/4 // no small set works, so all that are cheap are tried
 		}}
 		for i := range n {
-			p.Victims = append(p.Victims, Victim{Priority: int32(i % 3), Started: int64(i), Budgets: []int{0}, Size: int64(i % 7)})
+			p.Victims = append(p.Victims, Victim{Priority: int32(i % 3), Started: int64(i), Budgets: []int{0},
+				Size: int64(i % 7)})
 			p.Groups = append(p.Groups, []int{i, (i + 1) % n})
 		}
 		_, ok = Choose(p)

@@ -48,14 +48,19 @@ func TestWhoHasToGo(t *testing.T) {
 		want    []int
 	}{
 		"one large rather than two small": {[]Victim{{}, {}, {}}, []held{{0, 4, 0}, {0, 4, 0}, {1, 8, 0}}, nil, set(2)},
-		"two small of low priority rather than one large of a higher one": {[]Victim{{Priority: 1}, {Priority: 1}, {Priority: 2}},
+		"two small of low priority rather than one large of a higher one": {[]Victim{{Priority: 1}, {Priority: 1},
+			{Priority: 2}},
 			[]held{{0, 4, 0}, {0, 4, 0}, {1, 8, 0}}, nil, set(0, 1)},
 		"the lowest, though others are on its numa": {[]Victim{{Priority: 9}, {Priority: 1}, {Priority: 5}},
 			[]held{{0, 4, 0}, {0, 8, 0}, {1, 8, 0}}, nil, set(1)},
-		"the younger one of equals":                           {[]Victim{{Started: 7}, {Started: 9}, {Started: 8}}, []held{{0, 8, 0}, {1, 8, 0}, {0, 8, 0}}, nil, set(1)},
-		"nobody whose budget is used up":                      {[]Victim{{Budgets: []int{0}}, {Priority: 5}}, []held{{0, 8, 0}, {1, 8, 0}}, []int{0}, set(1)},
-		"whose budget allows one, if one is all":              {[]Victim{{Budgets: []int{0}, Started: 2}, {Budgets: []int{0}, Started: 1}}, []held{{0, 8, 0}, {1, 8, 0}}, []int{1}, set(0)},
-		"a budget that is violated, where nothing else helps": {[]Victim{{Budgets: []int{0}}, {}}, []held{{0, 8, 0}, {1, 4, 0}}, []int{0}, set(0)},
+		"the younger one of equals": {[]Victim{{Started: 7}, {Started: 9}, {Started: 8}},
+			[]held{{0, 8, 0}, {1, 8, 0}, {0, 8, 0}}, nil, set(1)},
+		"nobody whose budget is used up": {[]Victim{{Budgets: []int{0}}, {Priority: 5}},
+			[]held{{0, 8, 0}, {1, 8, 0}}, []int{0}, set(1)},
+		"whose budget allows one, if one is all": {[]Victim{{Budgets: []int{0}, Started: 2},
+			{Budgets: []int{0}, Started: 1}}, []held{{0, 8, 0}, {1, 8, 0}}, []int{1}, set(0)},
+		"a budget that is violated, where nothing else helps": {[]Victim{{Budgets: []int{0}}, {}},
+			[]held{{0, 8, 0}, {1, 4, 0}}, []int{0}, set(0)},
 		"nobody": {[]Victim{{}, {}}, []held{{0, 4, 0}, {1, 7, 0}}, nil, nil},
 	} {
 		r := room{victims: c.held, wants: 8}
@@ -92,7 +97,8 @@ func TestOneAmongManyThatDoNotHelp(t *testing.T) {
 		victims = append(victims, Victim{})
 	}
 	asked := 0
-	got, ok := Choose(Problem{Victims: victims, Groups: r.groups(), Works: func(gone []int) bool { asked++; return r.works(gone) }})
+	got, ok := Choose(Problem{Victims: victims, Groups: r.groups(),
+		Works: func(gone []int) bool { asked++; return r.works(gone) }})
 	if !ok || !slices.Equal(got.Set, set(0)) {
 		t.Errorf("%v, want the first", got.Set)
 	}
@@ -104,8 +110,9 @@ func TestOneAmongManyThatDoNotHelp(t *testing.T) {
 func problem(t *rapid.T, least, most int) Problem {
 	p := Problem{Budgets: rapid.SliceOfN(rapid.IntRange(-1, 3), 0, 3).Draw(t, "budgets")}
 	for range rapid.IntRange(least, most).Draw(t, "victims") {
-		v := Victim{Priority: rapid.SampledFrom([]int32{-1 << 31, -5, 0, 1, 1 << 30}).Draw(t, "priority"), Started: rapid.Int64Range(0, 3).Draw(t, "started"),
-			Size: rapid.Int64Range(0, 9).Draw(t, "size")}
+		v := Victim{Priority: rapid.SampledFrom([]int32{-1 << 31, -5, 0, 1, 1 << 30}).Draw(t, "priority"),
+			Started: rapid.Int64Range(0, 3).Draw(t, "started"),
+			Size:    rapid.Int64Range(0, 9).Draw(t, "size")}
 		for b := range p.Budgets {
 			if rapid.IntRange(0, 3).Draw(t, "counts") == 0 {
 				v.Budgets = append(v.Budgets, b)
@@ -121,7 +128,8 @@ func furnish(t *rapid.T, p *Problem) {
 	r := room{wants: rapid.IntRange(1, 20).Draw(t, "wants"), much: rapid.IntRange(0, 10).Draw(t, "much"),
 		free: [2]int{rapid.IntRange(0, 4).Draw(t, "free 0"), rapid.IntRange(0, 4).Draw(t, "free 1")}}
 	for i := range p.Victims {
-		h := held{rapid.IntRange(0, 1).Draw(t, "numa"), rapid.IntRange(0, 8).Draw(t, "cpus"), rapid.IntRange(0, 3).Draw(t, "plain")}
+		h := held{rapid.IntRange(0, 1).Draw(t, "numa"), rapid.IntRange(0, 8).Draw(t, "cpus"),
+			rapid.IntRange(0, 3).Draw(t, "plain")}
 		r.victims = append(r.victims, h)
 		p.Victims[i].Size = int64(h.cpus)
 	}

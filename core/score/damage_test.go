@@ -24,7 +24,8 @@ func one(cpus, gigs, gpus int64) *place.Pod {
 }
 
 func drawnPod(t *rapid.T) *place.Pod {
-	return one(rapid.Int64Range(0, 9).Draw(t, "cpus"), rapid.Int64Range(1, 20).Draw(t, "gigs"), rapid.Int64Range(0, 3).Draw(t, "gpus"))
+	return one(rapid.Int64Range(0, 9).Draw(t, "cpus"), rapid.Int64Range(1, 20).Draw(t, "gigs"),
+		rapid.Int64Range(0, 3).Draw(t, "gpus"))
 }
 
 // drawnUsage is a machine of up to four numas on which something is held.
@@ -35,7 +36,8 @@ func drawnUsage(t *rapid.T, policy place.Policy) *place.Usage {
 		n := rapid.IntRange(1, 16).Draw(t, "cpus")
 		fmt.Fprintf(&b, "numa %d cpus %d-%d memory %dGi\n", 3*i, cpu, cpu+n-1, rapid.IntRange(1, 40).Draw(t, "memory"))
 		cpu += n
-		for g := range rapid.IntRange(max(0, 1-i), 4).Draw(t, "gpus") { // a resource that a machine has not is nobody's to refuse
+		// a resource that a machine has not is nobody's to refuse
+		for g := range rapid.IntRange(max(0, 1-i), 4).Draw(t, "gpus") {
 			fmt.Fprintf(&b, "device acme.com/gpu g%d-%d numa %d\n", i, g, 3*i)
 		}
 	}
@@ -43,7 +45,8 @@ func drawnUsage(t *rapid.T, policy place.Policy) *place.Usage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := place.NewUsage(m, place.Rules{Topology: place.TopologyRules{Policy: policy, Scope: place.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))},
+	u := place.NewUsage(m, place.Rules{Topology: place.TopologyRules{Policy: policy,
+		Scope: place.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))},
 		CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}})
 	for range rapid.IntRange(0, 6).Draw(t, "held") {
 		if v := place.Place(u, drawnPod(t)); v.Fits() {

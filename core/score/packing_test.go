@@ -14,7 +14,8 @@ const gpu = "acme.com/gpu"
 
 // gpuNode has two numas with 16 CPUs and 4 GPUs each.
 func gpuNode(tb testing.TB, policy place.Policy) *place.Usage {
-	return node{policy: policy, machine: "numa 0 socket 0 cpus 0-15 memory 64Gi\nnuma 1 socket 1 cpus 16-31 memory 64Gi\n" +
+	return node{policy: policy, machine: "numa 0 socket 0 cpus 0-15 memory 64Gi\n" +
+		"numa 1 socket 1 cpus 16-31 memory 64Gi\n" +
 		"distances 10 20\ndistances 20 10\ndevice acme.com/gpu a,b,c,d numa 0\ndevice acme.com/gpu e,f,g,h numa 1"}.usage(tb)
 }
 
@@ -173,7 +174,8 @@ func TestAKnownMixFillsMore(t *testing.T) {
 			return gpus, cpus
 		}
 		gpus, cpus := used(score.Strategy{Mix: score.NewMix(shares)})
-		for name, other := range map[string]score.Strategy{"no mix": {}, "MostAllocated": {Type: score.MostAllocated}, "LeastAllocated": {Type: score.LeastAllocated}} {
+		for name, other := range map[string]score.Strategy{"no mix": {}, "MostAllocated": {Type: score.MostAllocated},
+			"LeastAllocated": {Type: score.LeastAllocated}} {
 			if g, c := used(other); gpus <= g || 16*gpus+cpus <= 16*g+c {
 				t.Errorf("%v: %d GPUs and %d CPUs are used, under %s %d and %d", policy, gpus, cpus, name, g, c)
 			}

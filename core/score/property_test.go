@@ -54,7 +54,8 @@ func drawnMachine(t *rapid.T) string {
 func drawnPod(t *rapid.T) *place.Pod {
 	p := &place.Pod{QoS: place.QoS(rapid.IntRange(0, 2).Draw(t, "qos"))}
 	for i := range rapid.IntRange(0, 3).Draw(t, "containers") {
-		c := place.Container{Name: fmt.Sprint("c", i), MilliCPU: rapid.SampledFrom([]int64{0, 500, 1000, 3000, 6000}).Draw(t, "cpu")}
+		c := place.Container{Name: fmt.Sprint("c", i), MilliCPU: rapid.SampledFrom([]int64{0, 500, 1000, 3000, 6000}).Draw(t,
+			"cpu")}
 		if rapid.Bool().Draw(t, "init") && (i == 0 || p.Containers[i-1].Kind == place.Init) {
 			c.Kind = place.Init
 		}
@@ -78,9 +79,10 @@ func TestCostsKeepTheirBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		u := place.NewUsage(m, place.Rules{
-			Topology: place.TopologyRules{Policy: place.Policy(rapid.IntRange(0, 3).Draw(t, "policy")), Scope: place.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))},
-			CPU:      place.CPURules{Static: true},
-			Memory:   place.MemoryRules{Static: rapid.Bool().Draw(t, "static")},
+			Topology: place.TopologyRules{Policy: place.Policy(rapid.IntRange(0, 3).Draw(t, "policy")),
+				Scope: place.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))},
+			CPU:    place.CPURules{Static: true},
+			Memory: place.MemoryRules{Static: rapid.Bool().Draw(t, "static")},
 		})
 		for range 3 {
 			p := drawnPod(t)
@@ -118,8 +120,10 @@ func holdsAmounts(v place.Verdict) bool {
 func busy(tb testing.TB) (*place.Usage, *place.Pod, place.Verdict) {
 	var b strings.Builder
 	for i := range 8 {
-		fmt.Fprintf(&b, "numa %d socket %d cpus %d-%d/%d-%d l3 2 memory 64Gi hugepages-1Gi 4\n", i, i/4, 16*i, 16*i+15, 128+16*i, 143+16*i)
-		fmt.Fprintf(&b, "device acme.com/gpu g%d numa %d root pci0000:%d0\ndevice acme.com/nic n%d numa %d root pci0000:%d0\n", i, i, i, i, i, i)
+		fmt.Fprintf(&b, "numa %d socket %d cpus %d-%d/%d-%d l3 2 memory 64Gi hugepages-1Gi 4\n", i, i/4, 16*i, 16*i+15,
+			128+16*i, 143+16*i)
+		fmt.Fprintf(&b, "device acme.com/gpu g%d numa %d root pci0000:%d0\n"+
+			"device acme.com/nic n%d numa %d root pci0000:%d0\n", i, i, i, i, i, i)
 	}
 	for i := range 8 {
 		b.WriteString("distances")

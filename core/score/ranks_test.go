@@ -21,20 +21,24 @@ func TestScoresOfCosts(t *testing.T) {
 		s           score.Strategy
 		costs, want []int64
 	}{
-		"a single node":                  {own, []int64{77}, []int64{100}},
-		"a single node, and not known":   {own, []int64{own.Unknown()}, []int64{100}},
-		"equals":                         {own, []int64{one, one, one}, []int64{100, 100, 100}},
-		"one numa more":                  {own, []int64{one, 2 * one}, []int64{100, 60}},
-		"a term that counts less, too":   {own, []int64{one + term(5, 900), 2 * one}, []int64{100, 60}},
-		"every term":                     {own, []int64{one, one + term(1, 9), one + term(2, 9), one + term(3, 9)}, []int64{100, 40, 65, 85}},
-		"many numas are one step":        {own, []int64{9 * one, one}, []int64{60, 100}},
-		"what is dear squeezes nobody":   {own, []int64{one, one + term(3, 5), one + term(5, 1), 60 * one}, []int64{100, 75, 90, 35}},
-		"unknown nodes are last":         {own, []int64{one, own.Unknown(), 2 * one, own.Unknown()}, []int64{100, 0, 60, 0}},
-		"more steps than there is room":  {own, []int64{one, 2 * one, 3 * one, 4 * one}, []int64{100, 67, 34, 1}},
-		"a scale of its own":             {score.Strategy{Type: score.LeastAllocated}, []int64{27, 27, 100}, []int64{73, 73, 0}},
-		"the same with others":           {score.Strategy{Type: score.LeastAllocated}, []int64{27, 0}, []int64{73, 100}},
-		"no nodes":                       {own, nil, nil},
-		"nobody is known to another way": {score.Strategy{Type: score.MostAllocated}, []int64{score.Strategy{Type: score.MostAllocated}.Unknown()}, []int64{0}},
+		"a single node":                {own, []int64{77}, []int64{100}},
+		"a single node, and not known": {own, []int64{own.Unknown()}, []int64{100}},
+		"equals":                       {own, []int64{one, one, one}, []int64{100, 100, 100}},
+		"one numa more":                {own, []int64{one, 2 * one}, []int64{100, 60}},
+		"a term that counts less, too": {own, []int64{one + term(5, 900), 2 * one}, []int64{100, 60}},
+		"every term": {own, []int64{one, one + term(1, 9), one + term(2, 9), one + term(3, 9)},
+			[]int64{100, 40, 65, 85}},
+		"many numas are one step": {own, []int64{9 * one, one}, []int64{60, 100}},
+		"what is dear squeezes nobody": {own, []int64{one, one + term(3, 5), one + term(5, 1), 60 * one},
+			[]int64{100, 75, 90, 35}},
+		"unknown nodes are last":        {own, []int64{one, own.Unknown(), 2 * one, own.Unknown()}, []int64{100, 0, 60, 0}},
+		"more steps than there is room": {own, []int64{one, 2 * one, 3 * one, 4 * one}, []int64{100, 67, 34, 1}},
+		"a scale of its own": {score.Strategy{Type: score.LeastAllocated}, []int64{27, 27, 100},
+			[]int64{73, 73, 0}},
+		"the same with others": {score.Strategy{Type: score.LeastAllocated}, []int64{27, 0}, []int64{73, 100}},
+		"no nodes":             {own, nil, nil},
+		"nobody is known to another way": {score.Strategy{Type: score.MostAllocated},
+			[]int64{score.Strategy{Type: score.MostAllocated}.Unknown()}, []int64{0}},
 	} {
 		got := slices.Clone(c.costs)
 		if c.s.Scores(got); !slices.Equal(got, c.want) {

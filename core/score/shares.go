@@ -23,8 +23,8 @@ const fine = 10_000
 //     and the mean is taken, so two containers that fill a zone score like two that half fill it.
 //   - What counts is what the pod will hold, of resources that have numas. There a resource that the zones
 //     do not list makes a pod without a score.
-//   - A score where the pod has numas is at least 2, and 1 where the node is known coarsely. There an exact fit in LeastAllocated scores 0, which
-//     also says "does not fit"; such a zone is passed over.
+//   - A score where the pod has numas is at least 2, and 1 where the node is known coarsely. There an exact fit in
+//     LeastAllocated scores 0, which also says "does not fit"; such a zone is passed over.
 //   - One resource alone is balanced. There its variance is no number.
 func (s Strategy) share(u *place.Usage, v place.Verdict) int64 {
 	t := tally{strategy: s}

@@ -6,10 +6,10 @@ import (
 )
 
 // Tenon's cost is a number whose digits are the terms, the one that counts most first: numas, distance,
-// devices left short, whether the pod has to wait, locality, damage, CPUs left free. A digit is full at its maximum, and never reaches
-// into the next. A node that is known coarsely costs one numa more than the pod will use there: of nodes
-// that give it as many numas, an exact one is taken, and numas are not spent for it. A node of which
-// nothing is known costs more than all others.
+// devices left short, whether the pod has to wait, locality, damage, CPUs left free. A digit is full at its maximum,
+// and never reaches into the next. A node that is known coarsely costs one numa more than the pod will use there: of
+// nodes that give it as many numas, an exact one is taken, and numas are not spent for it. A node of which nothing is
+// known costs more than all others.
 const (
 	maxFree      = 1<<10 - 1
 	costDamage   = maxFree + 1 // per unit of damage, up to maxDamage

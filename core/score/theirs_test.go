@@ -11,7 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-var theirTypes = [...]score.Type{score.LeastAllocated, score.MostAllocated, score.BalancedAllocation, score.LeastNUMANodes}
+var theirTypes = [...]score.Type{score.LeastAllocated, score.MostAllocated, score.BalancedAllocation,
+	score.LeastNUMANodes}
 
 // twin is a machine of two equal numas.
 func twin(cpus int, memory string) string {
@@ -52,9 +53,12 @@ func TestNumbersOfSchedulerPlugins(t *testing.T) {
 		{score.LeastNUMANodes, pod(t, "cpu=2 memory=50Mi"), loose, place.PerContainer, []int64{94, 94, 94}},
 		{score.LeastNUMANodes, pod(t, "cpu=4 memory=50Mi"), loose, place.PerContainer, []int64{94, 82, 94}},
 		{score.LeastNUMANodes, pod(t, "cpu=6 memory=50Mi"), loose, place.PerContainer, []int64{82, 0, 94}},
-		{score.LeastNUMANodes, pod(t, "cpu=2 memory=50Mi", "cpu=2 memory=50Mi"), loose, place.PerContainer, []int64{94, 94, 94}},
-		{score.LeastNUMANodes, pod(t, "cpu=1 memory=50Mi", "cpu=3 memory=50Mi"), loose, place.PerContainer, []int64{94, 82, 94}},
-		{score.LeastNUMANodes, pod(t, "cpu=5 memory=50Mi", "cpu=3 memory=50Mi"), loose, place.PerContainer, []int64{82, 0, 94}},
+		{score.LeastNUMANodes, pod(t, "cpu=2 memory=50Mi", "cpu=2 memory=50Mi"), loose, place.PerContainer,
+			[]int64{94, 94, 94}},
+		{score.LeastNUMANodes, pod(t, "cpu=1 memory=50Mi", "cpu=3 memory=50Mi"), loose, place.PerContainer,
+			[]int64{94, 82, 94}},
+		{score.LeastNUMANodes, pod(t, "cpu=5 memory=50Mi", "cpu=3 memory=50Mi"), loose, place.PerContainer,
+			[]int64{82, 0, 94}},
 		{score.LeastNUMANodes, pod(t, "cpu=2 memory=50Mi", "cpu=2 memory=50Mi"), loose, place.PerPod, []int64{94, 82, 82}},
 		{score.LeastNUMANodes, pod(t, "cpu=5 memory=50Mi", "cpu=3 memory=50Mi"), loose, place.PerPod, []int64{82, 0, 82}},
 	} {
@@ -81,7 +85,8 @@ func TestLeastNUMANodesPrefersCloseNUMAs(t *testing.T) {
 	nodes := []node{{machine: four("0 1"), policy: place.BestEffort}, {machine: four("0 2"), policy: place.BestEffort}}
 	s := score.Strategy{Type: score.LeastNUMANodes}
 	for gpus, want := range map[int][]int64{1: {94, 94}, 2: {82, 76}} {
-		if got := scores(t, s, pod(t, fmt.Sprintf("cpu=2 memory=50Mi acme.com/gpu=%d", gpus)), nodes); !slices.Equal(got, want) {
+		asking := pod(t, fmt.Sprintf("cpu=2 memory=50Mi acme.com/gpu=%d", gpus))
+		if got := scores(t, s, asking, nodes); !slices.Equal(got, want) {
 			t.Errorf("%d GPUs: %d, want %d", gpus, got, want)
 		}
 	}
@@ -99,16 +104,26 @@ func TestCorrectionsOfSchedulerPlugins(t *testing.T) {
 	}{
 		// The kubelet takes numa 0 (4 of 8 CPUs free, memory half taken), there numa 1 counts as well.
 		"the numa that the kubelet will choose": {score.MostAllocated, pod(t, "cpu=4 memory=512Mi"), fullFirst, 75},
-		"numas of a best-effort node":           {score.LeastAllocated, pod(t, "cpu=12 memory=1Gi"), node{machine: twin(8, "1Gi"), policy: place.BestEffort}, 37},
-		"numas of a node with policy none":      {score.LeastAllocated, pod(t, "cpu=4 memory=512Mi"), node{machine: twin(8, "1Gi")}, 50},
-		"containers that fill a numa together":  {score.LeastAllocated, pod(t, "cpu=4 memory=512Mi", "cpu=4 memory=512Mi"), node{machine: twin(8, "1Gi"), policy: place.SingleNUMA, scope: place.PerPod}, 2},
-		"containers on a numa each":             {score.LeastAllocated, pod(t, "cpu=6 memory=512Mi", "cpu=6 memory=512Mi"), node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 37},
-		"an exact fit is no misfit":             {score.LeastAllocated, pod(t, "cpu=8 memory=1Gi"), node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 2},
-		"a resource that has no numas":          {score.MostAllocated, pod(t, "cpu=4 memory=512Mi acme.com/license=1"), node{machine: ephemeral, policy: place.SingleNUMA}, 50},
-		"nor keeps it numas from being counted": {score.LeastNUMANodes, pod(t, "cpu=4 memory=512Mi acme.com/license=1"), node{machine: ephemeral, policy: place.SingleNUMA}, 94},
-		"one resource is balanced":              {score.BalancedAllocation, pod(t, "cpu=4"), node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 100},
-		"the scale is one for all nodes":        {score.LeastNUMANodes, pod(t, "cpu=12"), node{machine: twin(8, "1Gi"), policy: place.BestEffort, max: 64}, 82},
-		"nothing that has numas":                {score.LeastNUMANodes, pod(t, "acme.com/license=1"), node{machine: ephemeral, policy: place.BestEffort}, 0},
+		"numas of a best-effort node": {score.LeastAllocated, pod(t, "cpu=12 memory=1Gi"),
+			node{machine: twin(8, "1Gi"), policy: place.BestEffort}, 37},
+		"numas of a node with policy none": {score.LeastAllocated, pod(t, "cpu=4 memory=512Mi"),
+			node{machine: twin(8, "1Gi")}, 50},
+		"containers that fill a numa together": {score.LeastAllocated, pod(t, "cpu=4 memory=512Mi", "cpu=4 memory=512Mi"),
+			node{machine: twin(8, "1Gi"), policy: place.SingleNUMA, scope: place.PerPod}, 2},
+		"containers on a numa each": {score.LeastAllocated, pod(t, "cpu=6 memory=512Mi", "cpu=6 memory=512Mi"),
+			node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 37},
+		"an exact fit is no misfit": {score.LeastAllocated, pod(t, "cpu=8 memory=1Gi"),
+			node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 2},
+		"a resource that has no numas": {score.MostAllocated, pod(t, "cpu=4 memory=512Mi acme.com/license=1"),
+			node{machine: ephemeral, policy: place.SingleNUMA}, 50},
+		"nor keeps it numas from being counted": {score.LeastNUMANodes, pod(t, "cpu=4 memory=512Mi acme.com/license=1"),
+			node{machine: ephemeral, policy: place.SingleNUMA}, 94},
+		"one resource is balanced": {score.BalancedAllocation, pod(t, "cpu=4"),
+			node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 100},
+		"the scale is one for all nodes": {score.LeastNUMANodes, pod(t, "cpu=12"),
+			node{machine: twin(8, "1Gi"), policy: place.BestEffort, max: 64}, 82},
+		"nothing that has numas": {score.LeastNUMANodes, pod(t, "acme.com/license=1"),
+			node{machine: ephemeral, policy: place.BestEffort}, 0},
 	} {
 		if got := scored(t, score.Strategy{Type: c.typ}, c.pod, c.node); got != c.want {
 			t.Errorf("%s: %v scores %d, want %d", name, c.typ, got, c.want)
@@ -117,7 +132,8 @@ func TestCorrectionsOfSchedulerPlugins(t *testing.T) {
 }
 
 func TestWeights(t *testing.T) {
-	p, n := pod(t, "cpu=2 memory=20Mi"), node{machine: twin(4, "500Mi"), policy: place.SingleNUMA} // cpu 50, memory 96 left
+	// cpu 50, memory 96 left
+	p, n := pod(t, "cpu=2 memory=20Mi"), node{machine: twin(4, "500Mi"), policy: place.SingleNUMA}
 	for _, c := range []struct {
 		weights []score.Weight
 		want    int64

@@ -71,7 +71,8 @@ func newCharging(c *cluster, r *chance) *charging {
 // synchronise takes over what a node reports, and forgets what was assumed.
 func (k *charging) synchronise(n int) {
 	c := k.cluster
-	k.nodes[n] = charged{zones: c.zones(c.nodes[n].state.usage), assumed: make(amounts, len(c.names)), views: make([]view, len(k.wants))}
+	k.nodes[n] = charged{zones: c.zones(c.nodes[n].state.usage), assumed: make(amounts, len(c.names)),
+		views: make([]view, len(k.wants))}
 }
 
 // zones returns what every numa has left, as exporters report it.

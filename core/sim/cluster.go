@@ -81,7 +81,8 @@ func (c *cluster) enter(n int, u *place.Usage, asked amounts) {
 	key := keyOf(nd.fleet, u, asked)
 	s := c.states[key]
 	if s == nil {
-		s = &state{key: key, fleet: nd.fleet, usage: u, asked: asked, answers: make([]answer, len(c.trace.Shapes)), at: len(c.live)}
+		s = &state{key: key, fleet: nd.fleet, usage: u, asked: asked, answers: make([]answer, len(c.trace.Shapes)),
+			at: len(c.live)}
 		c.states[key] = s
 		c.live = append(c.live, s)
 	}
@@ -190,7 +191,10 @@ func (c *cluster) stranded(s *state, resource int) int64 {
 			shapes = append(shapes, i)
 		}
 	}
-	slices.SortStableFunc(shapes, func(a, b int) int { return cmp.Compare(c.requests[a][resource], c.requests[b][resource]) })
+	slices.SortStableFunc(shapes, func(a, b int) int {
+		return cmp.Compare(c.requests[a][resource],
+			c.requests[b][resource])
+	})
 	u, asked := s.usage, slices.Clone(s.asked)
 	for _, i := range shapes {
 		for room(c.fleets[s.fleet], asked, c.requests[i]) {

@@ -54,7 +54,8 @@ type Column struct {
 // Compare runs all contenders on the trace of a script.
 func Compare(s *Script, c Contest) (*Comparison, error) {
 	if c.Runs < 1 || c.Runs > MaxRuns || c.Cases < 0 || c.Cases > MaxCases {
-		return nil, fmt.Errorf("compare on trace %s: %d runs, %d cases: want 1..%d and 0..%d", s.Name, c.Runs, c.Cases, MaxRuns, MaxCases)
+		return nil, fmt.Errorf("compare on trace %s: %d runs, %d cases: want 1..%d and 0..%d", s.Name, c.Runs, c.Cases,
+			MaxRuns, MaxCases)
 	}
 	out := &Comparison{Trace: s.Name, Source: s.Source, Seed: c.Seed, Runs: c.Runs}
 	for _, k := range Contenders() {

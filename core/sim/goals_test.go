@@ -83,13 +83,15 @@ func TestTenonPacksBest(t *testing.T) {
 		}
 		for _, k := range got.Columns[1:] {
 			if c.first && k.Stay.First > ours.Stay.First {
-				t.Errorf("%s: %q places %d pods until the first waits, Tenon %d", c.trace, k.Contender, k.Stay.First, ours.Stay.First)
+				t.Errorf("%s: %q places %d pods until the first waits, Tenon %d", c.trace, k.Contender, k.Stay.First,
+					ours.Stay.First)
 			}
 			if k.Stay.Given > ours.Stay.Given {
 				t.Errorf("%s: %q gives out %d of %s, Tenon %d", c.trace, k.Contender, k.Stay.Given, got.Scarce, ours.Stay.Given)
 			}
 			if c.first && k.Churn.Wait < ours.Churn.Wait {
-				t.Errorf("%s: pods wait for %d s under %q, for %d s under Tenon", c.trace, k.Churn.Wait, k.Contender, ours.Churn.Wait)
+				t.Errorf("%s: pods wait for %d s under %q, for %d s under Tenon", c.trace, k.Churn.Wait, k.Contender,
+					ours.Churn.Wait)
 			}
 		}
 		if blind := got.Columns[len(got.Columns)-1]; blind.Stay.Refused+blind.Churn.Refused == 0 {
@@ -111,7 +113,8 @@ func TestADayThatComesAtOnce(t *testing.T) {
 	}
 	for _, k := range got.Columns[1:] {
 		if 10*k.Stay.Placed > 10*ours.Placed-30*5 {
-			t.Errorf("%q places %d pods, Tenon %d: less than half a pod more in each run", k.Contender, k.Stay.Placed, ours.Placed)
+			t.Errorf("%q places %d pods, Tenon %d: less than half a pod more in each run", k.Contender,
+				k.Stay.Placed, ours.Placed)
 		}
 	}
 	for seed := uint64(1); seed <= 30; seed++ {
@@ -150,7 +153,8 @@ func TestSmallCasesComeCloseToTheOptimum(t *testing.T) {
 // The best packing of a small machine is known: one pod of four GPUs and four of one, or two of four.
 func TestPackingsAreAllThatPlaceAdmits(t *testing.T) {
 	tr := trace(t, "machines pair 1\n"+pair+wide+"shape one : main cpu=2 memory=4Gi acme.com/gpu=1\n"+
-		"shape two : main cpu=4 memory=8Gi acme.com/gpu=2\nshape node : main cpu=16 memory=64Gi acme.com/gpu=4\npod 0 1 one\n")
+		"shape two : main cpu=4 memory=8Gi acme.com/gpu=2\nshape node : main cpu=16 memory=64Gi acme.com/gpu=4\n"+
+		"pod 0 1 one\n")
 	got, ok := packings(tr.Fleets[0], tr.Shapes)
 	want := []counts{{0, 0, 1}, {0, 2, 0}, {2, 1, 0}, {4, 0, 0}}
 	if !ok || len(got) != len(want) {
@@ -162,7 +166,8 @@ func TestPackingsAreAllThatPlaceAdmits(t *testing.T) {
 		}
 	}
 	two := [][]counts{got, got}
-	for pods, fit := range map[counts]bool{{4, 0, 1}: true, {2, 1, 1}: true, {2, 3, 0}: true, {3, 1, 1}: false, {1, 4, 0}: false, {0, 0, 3}: false} {
+	for pods, fit := range map[counts]bool{{4, 0, 1}: true, {2, 1, 1}: true, {2, 3, 0}: true, {3, 1, 1}: false,
+		{1, 4, 0}: false, {0, 0, 3}: false} {
 		if packs(two, pods) != fit {
 			t.Errorf("two machines can have %v: want %v", pods, fit)
 		}

@@ -132,7 +132,8 @@ func (r *reader) line(line string, w []string) error {
 	case "shape":
 		return r.shape(line, w)
 	}
-	return fmt.Errorf("unknown word %q: want source, machines, numa, device, distances, core, rules, shape, pod or mix", w[0])
+	return fmt.Errorf("unknown word %q: want source, machines, numa, device, distances, core, rules, shape, pod or mix",
+		w[0])
 }
 
 func (r *reader) machines(w []string) error {
@@ -282,7 +283,8 @@ func number(s string, least, most int64) (int64, error) {
 func (s *Script) Trace(machines int, seed uint64) (*Trace, error) {
 	t := &Trace{Name: s.Name, Source: s.Source, Fleets: slices.Clone(s.fleets), Shapes: s.shapes}
 	if machines < 0 || machines > MaxMachines || machines > 0 && machines < len(s.fleets) {
-		return nil, fmt.Errorf("trace %s: %d machines: want %d, one of each kind, to %d", s.Name, machines, len(s.fleets), MaxMachines)
+		return nil, fmt.Errorf("trace %s: %d machines: want %d, one of each kind, to %d", s.Name, machines,
+			len(s.fleets), MaxMachines)
 	}
 	if machines > 0 {
 		scale(t.Fleets, machines)

@@ -98,7 +98,8 @@ func TestBadTracesAreNamed(t *testing.T) {
 }
 
 func TestMachinesAreScaled(t *testing.T) {
-	text := "machines a 30\n" + pair + strict + "machines b 1\n" + pair + wide + "shape s : main cpu=1 memory=1Gi\npod 0 1 s\n"
+	text := "machines a 30\n" + pair + strict + "machines b 1\n" + pair + wide +
+		"shape s : main cpu=1 memory=1Gi\npod 0 1 s\n"
 	s, err := Parse("t", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +120,8 @@ func TestMachinesAreScaled(t *testing.T) {
 
 // A text is a trace that can be run, or an error.
 func FuzzParse(f *testing.F) {
-	head := "machines m 2\nnuma 0 cpus 0-8 memory 9Gi\ndevice a/gpu g0,g1 numa 0\n" + strict + "shape s : main cpu=2 memory=4Gi a/gpu=1\n"
+	head := "machines m 2\nnuma 0 cpus 0-8 memory 9Gi\ndevice a/gpu g0,g1 numa 0\n" + strict +
+		"shape s : main cpu=2 memory=4Gi a/gpu=1\n"
 	f.Add(head + "pod 0 10 s\npod 3 5 s 4\n")
 	f.Add("source x\n" + head + "mix s 3 60,90\n")
 	f.Fuzz(func(t *testing.T, text string) {

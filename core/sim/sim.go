@@ -77,14 +77,16 @@ func (t *Trace) Check() error {
 	total := 0
 	for _, f := range t.Fleets {
 		if f.Machine == nil || f.Count < 1 || f.Count > MaxMachines-total {
-			return fmt.Errorf("trace %s: machines %s: %d of them; the most are %d of all kinds", t.Name, f.Name, f.Count, MaxMachines)
+			return fmt.Errorf("trace %s: machines %s: %d of them; the most are %d of all kinds", t.Name, f.Name,
+				f.Count, MaxMachines)
 		}
 		total += f.Count
 	}
 	last := int64(0)
 	for i, p := range t.Pods {
 		if p.At < last || p.At > MaxSeconds || p.For < 1 || p.For > MaxSeconds || p.Shape < 0 || p.Shape >= len(t.Shapes) {
-			return fmt.Errorf("trace %s: pod %d arrives at %d s for %d s as shape %d: out of order or bounds", t.Name, i, p.At, p.For, p.Shape)
+			return fmt.Errorf("trace %s: pod %d arrives at %d s for %d s as shape %d: out of order or bounds", t.Name, i, p.At,
+				p.For, p.Shape)
 		}
 		last = p.At
 	}
@@ -134,7 +136,8 @@ func Run(t *Trace, c Contender, o Options) (Tally, error) {
 		return Tally{}, err
 	}
 	if len(o.Usual) > len(t.Shapes) || slices.ContainsFunc(o.Usual, func(n int64) bool { return n < 0 || n > MaxPods }) {
-		return Tally{}, fmt.Errorf("run trace %s: what is usual, %v, is not of its %d shapes, or out of bounds", t.Name, o.Usual, len(t.Shapes))
+		return Tally{}, fmt.Errorf("run trace %s: what is usual, %v, is not of its %d shapes, or out of bounds", t.Name,
+			o.Usual, len(t.Shapes))
 	}
 	r := newReplay(t, c, o)
 	if err := r.run(); err != nil {

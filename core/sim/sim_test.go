@@ -88,7 +88,8 @@ pod 40 60  plain      # fits beside anything? no CPU is left: waits until 100
 // One pod cannot be kept on one numa, though the node as a whole has room: who does not know that sends it
 // there, and again.
 func TestTheBlindAreRefused(t *testing.T) {
-	tr := trace(t, "machines pair 1\n"+pair+strict+"shape six : main cpu=6 memory=1Gi\nshape four : main cpu=4 memory=1Gi\n"+
+	tr := trace(t, "machines pair 1\n"+pair+strict+
+		"shape six : main cpu=6 memory=1Gi\nshape four : main cpu=4 memory=1Gi\n"+
 		"pod 0 1000 six 2\npod 5 100 four\n")
 	sees, blind := tally(t, tr, "Tenon", Options{}), tally(t, tr, "blind", Options{})
 	if sees.Refused != 0 || sees.Wait != 995 {
@@ -219,7 +220,8 @@ func checkNodes(t *rapid.T, c *cluster) {
 			}
 		}
 		if memory > 64<<30 || cpus.Len() > m.CPUs().Len()-1 || !room(c.fleets[nd.fleet], make(amounts, len(c.names)), asked) {
-			t.Fatalf("node %d: %d bytes and CPUs %s are held, %v are asked for of %v", n, memory, cpus, asked, c.fleets[nd.fleet])
+			t.Fatalf("node %d: %d bytes and CPUs %s are held, %v are asked for of %v", n, memory, cpus, asked,
+				c.fleets[nd.fleet])
 		}
 	}
 }

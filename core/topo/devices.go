@@ -38,7 +38,8 @@ func (m *Machine) addDevices(in []DeviceSpec) error {
 		}
 		if d.Root != "" {
 			if err := checkName("root", d.Root); err != nil || len(d.Root) > MaxRoot {
-				return fmt.Errorf("device %s %s: PCI root of %d bytes is not a name of at most %d", d.Resource, d.ID, len(d.Root), MaxRoot)
+				return fmt.Errorf("device %s %s: PCI root of %d bytes is not a name of at most %d", d.Resource, d.ID,
+					len(d.Root), MaxRoot)
 			}
 		}
 		dev := Device{ID: d.ID, Unhealthy: d.Unhealthy, Root: d.Root}

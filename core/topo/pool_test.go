@@ -33,7 +33,8 @@ func pooledSpec(t *rapid.T) Spec {
 		}
 	}
 	for k := range few("devices", 2) {
-		d := DeviceSpec{Resource: fmt.Sprint("acme.com/", few("resource", 1)), ID: fmt.Sprint("d", k), Unhealthy: few("unhealthy", 1) == 1, Root: []string{"", "pci0000:17"}[few("root", 1)]}
+		d := DeviceSpec{Resource: fmt.Sprint("acme.com/", few("resource", 1)), ID: fmt.Sprint("d", k),
+			Unhealthy: few("unhealthy", 1) == 1, Root: []string{"", "pci0000:17"}[few("root", 1)]}
 		for i := range few("numas of the device", n) {
 			d.NUMAs = append(d.NUMAs, s.NUMAs[i].ID)
 		}

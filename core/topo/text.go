@@ -220,7 +220,8 @@ func (p *parser) device(w []string) error {
 		}
 	}
 	for id := range strings.SplitSeq(w[1], ",") {
-		p.text.Spec.Devices = append(p.text.Spec.Devices, DeviceSpec{Resource: w[0], ID: id, NUMAs: numas.List(), Unhealthy: unhealthy, Root: root})
+		p.text.Spec.Devices = append(p.text.Spec.Devices, DeviceSpec{Resource: w[0], ID: id, NUMAs: numas.List(),
+			Unhealthy: unhealthy, Root: root})
 	}
 	return nil
 }

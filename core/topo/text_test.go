@@ -31,17 +31,20 @@ device acme.com/nic 0000:17:00.2 numa 8 root pci0000:17 unhealthy
 	if ids := m.IDs(m.All()); len(ids) != 3 || ids[0] != 0 || ids[1] != 8 || ids[2] != 40 {
 		t.Errorf("numas %v", ids)
 	}
-	if at, _ := m.Position(8); m.NUMAs()[at].Capacity(topo.Memory) != 2<<30 || m.NUMAs()[at].Capacity("hugepages-2Mi") != 1<<30 {
+	if at, _ := m.Position(8); m.NUMAs()[at].Capacity(topo.Memory) != 2<<30 ||
+		m.NUMAs()[at].Capacity("hugepages-2Mi") != 1<<30 {
 		t.Errorf("numa 8 is %+v", m.NUMAs()[at])
 	}
 	if c, ok := m.CPU(11); !ok || c.Core != 9 || c.L3 != 9 || c.Socket != 1 || c.NUMA != 1 {
 		t.Errorf("cpu 11 is %+v", c)
 	}
-	if r, ok := m.Resource("acme.com/gpu"); !ok || len(r.Devices) != 3 || r.Devices[0].NUMAs != 3 || !r.Devices[1].Unhealthy || r.Devices[2].NUMAs != 0 {
+	if r, ok := m.Resource("acme.com/gpu"); !ok || len(r.Devices) != 3 || r.Devices[0].NUMAs != 3 ||
+		!r.Devices[1].Unhealthy || r.Devices[2].NUMAs != 0 {
 		t.Errorf("devices %+v", r)
 	}
 	r, _ := m.Resource("acme.com/nic")
-	if a, b := r.Device("0000:17:00.1"), r.Device("0000:17:00.2"); a.Root != "pci0000:17" || a.Unhealthy || b.Root != a.Root || !b.Unhealthy {
+	if a, b := r.Device("0000:17:00.1"), r.Device("0000:17:00.2"); a.Root != "pci0000:17" || a.Unhealthy ||
+		b.Root != a.Root || !b.Unhealthy {
 		t.Errorf("devices %+v", r)
 	}
 	if d := r.Device("other"); d.ID != "" || d.NUMAs != 0 {
@@ -65,8 +68,9 @@ func TestParseMachineRefuses(t *testing.T) {
 		head + "numa 1 memory 2Pi":                 "not a size",
 		head + "numa 1 memory 99999999Ti":          "not a size",
 		head + "numa 1 memory 1Gi hugepages-1Gi 2": "hugepages take",
-		head + "numa 1 memory 1Gi hugepages-2Mi 1 hugepages-2Mi 1":               "named twice",
-		head + "numa 1 memory 1Gi memory-kind tape":                              `memory kind "tape" is not gpu, dax or movable`,
+		head + "numa 1 memory 1Gi hugepages-2Mi 1 hugepages-2Mi 1": "named twice",
+		head +
+			"numa 1 memory 1Gi memory-kind tape": `memory kind "tape" is not gpu, dax or movable`,
 		head + "distances 10 20":                                                 "distances for",
 		head + "distances 10\ndistances 10":                                      "2 lines of distances for 1 numas",
 		head + "distances 99999":                                                 "not a number",
@@ -88,7 +92,8 @@ func TestParseMachineRefuses(t *testing.T) {
 }
 
 func FuzzParseMachine(f *testing.F) {
-	f.Add("numa 8 socket 1 cpus 8-9/10-11 l3 2 memory 4Gi hugepages-2Mi 512\nnuma 0 cpus 0\ndistances 10 20\ndistances 20 10\n" +
+	f.Add("numa 8 socket 1 cpus 8-9/10-11 l3 2 memory 4Gi hugepages-2Mi 512\nnuma 0 cpus 0\ndistances 10 20\n" +
+		"distances 20 10\n" +
 		"device acme.com/gpu a,b numa 0,8 unhealthy # why\ndevice acme.com/nic x numa none root pci0000:00\nsource here")
 	f.Add("numa 0 cpus 0-4095")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -504,7 +504,8 @@ func (m *Machine) Spec() Spec {
 	}
 	for _, r := range m.resources {
 		for _, d := range r.Devices {
-			s.Devices = append(s.Devices, DeviceSpec{Resource: r.Name, ID: d.ID, NUMAs: m.IDs(d.NUMAs), Unhealthy: d.Unhealthy, Root: d.Root})
+			s.Devices = append(s.Devices, DeviceSpec{Resource: r.Name, ID: d.ID, NUMAs: m.IDs(d.NUMAs), Unhealthy: d.Unhealthy,
+				Root: d.Root})
 		}
 	}
 	return s

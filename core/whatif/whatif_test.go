@@ -47,7 +47,8 @@ func single(t testing.TB) place.Rules {
 		t.Fatal(err)
 	}
 	return place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
-		CPU: place.CPURules{Static: true, Reserved: m.CoreCPUs(0).Union(m.CoreCPUs(1)).Union(m.CoreCPUs(16)).Union(m.CoreCPUs(17))}}
+		CPU: place.CPURules{Static: true, Reserved: m.CoreCPUs(0).Union(m.CoreCPUs(1)).Union(m.CoreCPUs(16)).Union(
+			m.CoreCPUs(17))}}
 }
 
 // pod is a Guaranteed pod of one container.
@@ -94,7 +95,8 @@ func TestFillStopsWhereNumasDo(t *testing.T) {
 		p := New([]Node{node(t, "a", pair, single(t)), node(t, "b", pair, single(t))}, Rules{})
 		out := fill(t, p, pod(c.cpus, c.gpus), 100)
 		if len(out.Placed) != c.want || len(out.Refusals) != 1 {
-			t.Fatalf("%d cpus, %d gpus: %d placed, %d kinds of refusal; want %d, 1", c.cpus, c.gpus, len(out.Placed), len(out.Refusals), c.want)
+			t.Fatalf("%d cpus, %d gpus: %d placed, %d kinds of refusal; want %d, 1", c.cpus, c.gpus, len(out.Placed),
+				len(out.Refusals), c.want)
 		}
 		r := out.Refusals[0]
 		if !slices.Equal(r.Nodes, []string{"a", "b"}) || r.Reasons[0].Code != c.code || r.Reasons[0].Have != c.have {
@@ -104,7 +106,8 @@ func TestFillStopsWhereNumasDo(t *testing.T) {
 }
 
 func TestPlainAmountsBarsAndNodesThatAreGone(t *testing.T) {
-	nodes := []Node{node(t, "a", pair, single(t)), node(t, "b", pair, single(t)), node(t, "c", pair, single(t)), node(t, "d", pair, single(t))}
+	nodes := []Node{node(t, "a", pair, single(t)), node(t, "b", pair, single(t)), node(t, "c", pair, single(t)),
+		node(t, "d", pair, single(t))}
 	nodes[0].Allocatable = Amounts{"cpu": 1500, "memory": 60 * gi, "pods": 110}
 	nodes[1].Used = Amounts{"pods": 110}
 	nodes[2].Gone = true
@@ -129,7 +132,8 @@ func TestRefusalsOfSeveralNodes(t *testing.T) {
 	nodes[1].Allocatable = Amounts{"cpu": 1500, "pods": 110, "memory": 60 * gi}
 	nodes[2].Allocatable = Amounts{"cpu": 1200, "pods": 110, "memory": 60 * gi}
 	w := &Want{Pod: &place.Pod{}, Needs: Amounts{"cpu": 1600, "pods": 1}}
-	want := []Refusal{{Nodes: []string{"a", "b", "c"}, Reasons: []place.Reason{{Code: place.Lacking, Resource: "cpu", Want: 2, Have: 1}}}}
+	want := []Refusal{{Nodes: []string{"a", "b", "c"}, Reasons: []place.Reason{{Code: place.Lacking, Resource: "cpu",
+		Want: 2, Have: 1}}}}
 	if out := fill(t, New(nodes, Rules{}), w, 1); !reflect.DeepEqual(out.Refusals, want) {
 		t.Errorf("refused for %+v, want %+v", out.Refusals, want)
 	}
@@ -145,7 +149,8 @@ func TestNodesOfWhichNothingIsKnown(t *testing.T) {
 		want  *Want
 		blind int
 	}{
-		{Allow, pod(14, 0), 4}, {Refuse, pod(14, 0), 0}, {AllowWithoutDemand, pod(14, 0), 4}, {AllowWithoutDemand, demanding, 0},
+		{Allow, pod(14, 0), 4}, {Refuse, pod(14, 0), 0}, {AllowWithoutDemand, pod(14, 0), 4},
+		{AllowWithoutDemand, demanding, 0},
 		{Refuse, &Want{Pod: &place.Pod{}, Needs: Amounts{"cpu": 14000, "pods": 1}}, 0},
 	} {
 		out := fill(t, New([]Node{blind, known}, Rules{Unknown: c.trust}), c.want, 6)
@@ -214,10 +219,13 @@ func cases(t *rapid.T) (nodes []Node, r Rules, wants []*Want) {
 		t.Fatal(err)
 	}
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
-		rules := place.Rules{Topology: place.TopologyRules{Policy: rapid.SampledFrom(policies).Draw(t, "policy"), Scope: place.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))},
+		rules := place.Rules{Topology: place.TopologyRules{Policy: rapid.SampledFrom(policies).Draw(t, "policy"),
+			Scope: place.Scope(rapid.IntRange(0, 1).Draw(t, "scope"))},
 			CPU: place.CPURules{Static: rapid.Bool().Draw(t, "static"), Reserved: base.CoreCPUs(0)}}
-		n := &ledger.Node{Name: fmt.Sprint("n", i), Machine: base, Rules: rules, Usage: place.NewUsage(base, rules), Quality: ledger.Quality(rapid.IntRange(0, 1).Draw(t, "quality"))}
-		x := Node{Name: n.Name, State: n, Allocatable: Amounts{"cpu": 31000, "memory": 60 * gi, "pods": rapid.Int64Range(1, 20).Draw(t, "pods"), "example.com/gpu": 2}}
+		n := &ledger.Node{Name: fmt.Sprint("n", i), Machine: base, Rules: rules, Usage: place.NewUsage(base, rules),
+			Quality: ledger.Quality(rapid.IntRange(0, 1).Draw(t, "quality"))}
+		x := Node{Name: n.Name, State: n, Allocatable: Amounts{"cpu": 31000, "memory": 60 * gi,
+			"pods": rapid.Int64Range(1, 20).Draw(t, "pods"), "example.com/gpu": 2}}
 		if rapid.IntRange(0, 5).Draw(t, "unknown") == 0 {
 			x.State = nil
 		}
@@ -251,7 +259,8 @@ func TestPlanIsItsSimpleTwin(t *testing.T) {
 			for i := range count {
 				at, low := -1, int64(math.MaxInt64)
 				for k := range twin.nodes {
-					if n := twin.nodes[k]; n.State != nil && !w.Pod.Plain() && len(lacks(&n, w.Needs)) == 0 && twin.distrusted(&n, w.Demand) == "" {
+					if n := twin.nodes[k]; n.State != nil && !w.Pod.Plain() && len(lacks(&n, w.Needs)) == 0 &&
+						twin.distrusted(&n, w.Demand) == "" {
 						if v := n.State.Place(w.Pod, w.Demand); v.Fits() == (twin.cost(k, w) == refused) {
 							t.Fatalf("node %s: a verdict that fits: %v; the cost says otherwise", n.Name, v.Fits())
 						}
@@ -301,7 +310,8 @@ func mix(wants []*Want) *score.Mix {
 func TestUsual(t *testing.T) {
 	old, new := pod(1, 0), pod(2, 1)
 	past := slices.Repeat([]*place.Pod{old.Pod}, score.Remembered)
-	for count, want := range map[int][]*place.Pod{1: {old.Pod}, 100: {old.Pod, new.Pod}, 900: {new.Pod, old.Pod}, 5000: {new.Pod}} {
+	for count, want := range map[int][]*place.Pod{1: {old.Pod}, 100: {old.Pod, new.Pod}, 900: {new.Pod, old.Pod},
+		5000: {new.Pod}} {
 		var got []*place.Pod
 		for _, s := range Usual(past, []*Workload{{Want: new, Count: count}}).Shares() {
 			got = append(got, s.Pod)

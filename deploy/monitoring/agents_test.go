@@ -55,7 +55,8 @@ device x.io/nic a,b numa 0
 		Memory:  []place.Block{{Kind: "memory", NUMAs: 2, Bytes: 4 * gi}, {Kind: "hugepages-1Gi", NUMAs: 1, Bytes: gi}},
 		Devices: []place.DeviceBlock{{Resource: "x.io/nic", IDs: []string{"a"}, NUMAs: 1}}}
 	return &ledger.Node{Machine: m, Rules: r, Usage: place.NewUsage(m, r).Hold(held),
-		Entries: []ledger.Entry{{Pod: ledger.PodID{UID: "u", Namespace: "shop", Name: "db"}, Holdings: []place.Holding{held}}}}
+		Entries: []ledger.Entry{{Pod: ledger.PodID{UID: "u", Namespace: "shop", Name: "db"},
+			Holdings: []place.Holding{held}}}}
 }
 
 // kernel is a tree of /sys whose counters are higher at every look.
@@ -67,7 +68,8 @@ type kernel struct {
 func (k *kernel) Open(name string) (fs.File, error) {
 	n := k.looks.Add(1)
 	k.also()
-	return fstest.MapFS{name: {Data: fmt.Appendf(nil, "numa_hit %d\nnuma_miss %d\nnuma_foreign %d\ninterleave_hit %d\nlocal_node %d\nother_node %d\n",
+	return fstest.MapFS{name: {Data: fmt.Appendf(nil,
+		"numa_hit %d\nnuma_miss %d\nnuma_foreign %d\ninterleave_hit %d\nlocal_node %d\nother_node %d\n",
 		90*n, 10*n, 10*n, n, 80*n, 20*n)}}.Open(name)
 }
 
@@ -75,7 +77,8 @@ func (k *kernel) Open(name string) (fs.File, error) {
 type cgroups struct{ *cgroup.Tree }
 
 func (cgroups) Running() []cgroup.Container {
-	return []cgroup.Container{{Namespace: "shop", Pod: "db", Name: "app", UID: "u", QOS: v1.PodQOSGuaranteed, ID: "containerd://1"},
+	return []cgroup.Container{{Namespace: "shop", Pod: "db", Name: "app", UID: "u", QOS: v1.PodQOSGuaranteed,
+		ID: "containerd://1"},
 		{Namespace: "shop", Pod: "db", Name: "gone", UID: "u", QOS: v1.PodQOSGuaranteed, ID: "containerd://2"}}
 }
 
@@ -146,13 +149,14 @@ func guard(t *testing.T) func(http.Handler) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(in)
 	})
-	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", func(w http.ResponseWriter, r *http.Request) {
-		var in authorizationapi.SubjectAccessReview
-		_ = json.NewDecoder(r.Body).Decode(&in)
-		in.Status.Allowed = in.Spec.NonResourceAttributes.Path == "/metrics" && in.Spec.NonResourceAttributes.Verb == "get"
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(in)
-	})
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews",
+		func(w http.ResponseWriter, r *http.Request) {
+			var in authorizationapi.SubjectAccessReview
+			_ = json.NewDecoder(r.Body).Decode(&in)
+			in.Status.Allowed = in.Spec.NonResourceAttributes.Path == "/metrics" && in.Spec.NonResourceAttributes.Verb == "get"
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(in)
+		})
 	api := httptest.NewServer(mux)
 	t.Cleanup(api.Close)
 	g, err := authfilter.New(&rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, logr.Discard())

@@ -56,7 +56,8 @@ type prometheus struct {
 // start runs Prometheus with the configuration prometheus.yml in a directory until the test ends.
 func start(t *testing.T, dir string) *prometheus {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program(t, "prometheus"), "--config.file="+filepath.Join(dir, "prometheus.yaml"),
+	cmd := exec.CommandContext(t.Context(), program(t, "prometheus"), "--config.file="+
+		filepath.Join(dir, "prometheus.yaml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
@@ -166,10 +167,11 @@ func (p *prometheus) query(ctx context.Context, expr string) ([]sample, error) {
 func eventually(t *testing.T, what string, p *prometheus, f func(context.Context) error) {
 	t.Helper()
 	var last error
-	if err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		last = f(ctx)
-		return last == nil, nil
-	}); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			last = f(ctx)
+			return last == nil, nil
+		}); err != nil {
 		t.Fatalf("%s: %v, %v; prometheus says\n%s", what, err, last, p.logged())
 	}
 }
@@ -267,7 +269,8 @@ func fillsTheDashboard(t *testing.T, p *prometheus) {
 		return
 	}
 	// What the share of pages is made of is what it is named for.
-	got, err := p.query(t.Context(), `round(rate(numa_node_memory_numa_hit_total{node="node-1"}[10s]) / (rate(numa_node_memory_numa_hit_total[10s]) + rate(numa_node_memory_numa_foreign_total[10s])), 0.01)`)
+	got, err := p.query(t.Context(),
+		`round(rate(numa_node_memory_numa_hit_total{node="node-1"}[10s]) / (rate(numa_node_memory_numa_hit_total[10s]) + rate(numa_node_memory_numa_foreign_total[10s])), 0.01)`)
 	if err != nil || got[0].value() != .9 {
 		t.Errorf("share of pages got where wanted is %v, %v, want 0.9", got, err)
 	}

@@ -137,7 +137,8 @@ func (p Panel) write(w io.Writer, x, y, width int) {
 			long = int(math.Round(b.Value / most * float64(room)))
 		}
 		fmt.Fprintf(w, "<text x=\"%d\" y=\"%d\">%s</text>", x, top+11, escaped(b.Label))
-		fmt.Fprintf(w, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>", class, from, top, max(1, long), barSize)
+		fmt.Fprintf(w, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>", class, from, top,
+			max(1, long), barSize)
 		fmt.Fprintf(w, "<text x=\"%d\" y=\"%d\">%s</text>\n", from+max(1, long)+5, top+11, escaped(b.Text))
 	}
 }

@@ -59,7 +59,8 @@ func node(t testing.TB, name, text string, p place.Policy, entries ...ledger.Ent
 	r := place.Rules{
 		Topology: place.TopologyRules{Policy: p},
 		CPU:      place.CPURules{Static: true, Reserved: m.CoreCPUs(m.Cores()[0])},
-		Memory:   place.MemoryRules{Static: true, Reserved: []place.Reserved{{NUMA: m.NUMAs()[0].ID, Kind: topo.Memory, Bytes: gi}}},
+		Memory: place.MemoryRules{Static: true, Reserved: []place.Reserved{
+			{NUMA: m.NUMAs()[0].ID, Kind: topo.Memory, Bytes: gi}}},
 	}
 	u := place.NewUsage(m, r)
 	for _, e := range entries {
@@ -82,13 +83,15 @@ func id(name string) ledger.PodID {
 	return ledger.PodID{UID: "uid-of-" + n, Namespace: ns, Name: n}
 }
 
-func entry(t testing.TB, name string, s ledger.Source, list string, memGi int64, on topo.Mask, gpus ...string) ledger.Entry {
+func entry(t testing.TB, name string, s ledger.Source, list string, memGi int64, on topo.Mask,
+	gpus ...string) ledger.Entry {
 	t.Helper()
 	set, err := idset.Parse[idset.CPU](list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := place.Holding{Container: "main", CPUs: set, Memory: []place.Block{{Kind: topo.Memory, NUMAs: on, Bytes: memGi * gi}}}
+	h := place.Holding{Container: "main", CPUs: set,
+		Memory: []place.Block{{Kind: topo.Memory, NUMAs: on, Bytes: memGi * gi}}}
 	if len(gpus) > 0 {
 		h.Devices = []place.DeviceBlock{{Resource: "nvidia.com/gpu", IDs: gpus, NUMAs: on}}
 	}
@@ -96,7 +99,8 @@ func entry(t testing.TB, name string, s ledger.Source, list string, memGi int64,
 }
 
 func wanting(cpus, memGi, gpus int64) *place.Pod {
-	c := place.Container{Name: "main", MilliCPU: cpus * 1000, Memory: []place.Amount{{Kind: topo.Memory, Bytes: memGi * gi}}}
+	c := place.Container{Name: "main", MilliCPU: cpus * 1000,
+		Memory: []place.Amount{{Kind: topo.Memory, Bytes: memGi * gi}}}
 	if gpus > 0 {
 		c.Devices = []place.Count{{Resource: "nvidia.com/gpu", N: gpus}}
 	}
@@ -104,7 +108,8 @@ func wanting(cpus, memGi, gpus int64) *place.Pod {
 }
 
 func small(t testing.TB) cluster {
-	sidecar := place.Container{Name: "metrics", Kind: place.Sidecar, MilliCPU: 500, Memory: []place.Amount{{Kind: topo.Memory, Bytes: gi}}}
+	sidecar := place.Container{Name: "metrics", Kind: place.Sidecar, MilliCPU: 500,
+		Memory: []place.Amount{{Kind: topo.Memory, Bytes: gi}}}
 	withSidecar := wanting(8, 48, 1)
 	withSidecar.Containers = []place.Container{sidecar, withSidecar.Containers[0]}
 	return cluster{

@@ -29,13 +29,16 @@ device vendor.example/nic 1-0000,1-0001 numa 1
 distances 10 21
 distances 21 10
 `)
-	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 16)},
+	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true,
+		Reserved: idset.Of[idset.CPU](0, 16)},
 		Memory: place.MemoryRules{Static: true}}
 	holds := func(cpus ...idset.CPU) []place.Holding {
 		return []place.Holding{{CPUs: idset.Of(cpus...), Memory: []place.Block{{Kind: topo.Memory, NUMAs: 2, Bytes: gi}}}}
 	}
-	l := ledger.Layout{Machine: m, Rules: r, Amounts: &ledger.Amounts{Held: holds(17, 18, 19), Counts: map[string]bool{"uid-old": true}}}
-	l.Amounts.Held = append(l.Amounts.Held, place.Holding{Devices: []place.DeviceBlock{{Resource: "vendor.example/nic", IDs: []string{"1-0000"}, NUMAs: 2}}})
+	l := ledger.Layout{Machine: m, Rules: r, Amounts: &ledger.Amounts{Held: holds(17, 18, 19),
+		Counts: map[string]bool{"uid-old": true}}}
+	l.Amounts.Held = append(l.Amounts.Held, place.Holding{Devices: []place.DeviceBlock{{Resource: "vendor.example/nic",
+		IDs: []string{"1-0000"}, NUMAs: 2}}})
 	memory := []place.Amount{{Kind: topo.Memory, Bytes: gi}}
 	old := pod(place.Guaranteed, place.Container{Name: "prepare", Kind: place.Init, MilliCPU: 6000, Memory: memory},
 		place.Container{Name: "serve", MilliCPU: 2000, Memory: memory})
@@ -44,7 +47,8 @@ distances 21 10
 	b.Recover("edge", id("old"), old)
 	b.Admitted("uid-old")
 	b.Report("edge", l)
-	fresh := pod(place.Guaranteed, place.Container{Name: "c", MilliCPU: 12000, Memory: memory, Devices: []place.Count{{Resource: "vendor.example/nic", N: 2}}})
+	fresh := pod(place.Guaranteed, place.Container{Name: "c", MilliCPU: 12000, Memory: memory,
+		Devices: []place.Count{{Resource: "vendor.example/nic", N: 2}}})
 	b.Begun("uid-old")
 	if v, ok := b.Reserve("edge", id("fresh"), fresh, place.Demand{}); !ok || !v.Fits() {
 		t.Fatalf("the pod is refused: %v", v.Reasons)

@@ -67,13 +67,16 @@ func (a *app) compareCommand() *cobra.Command {
 			return f.write(c.OutOrStdout(), found)
 		},
 	}
-	c.Flags().StringVar(&f.trace, "trace", "gpu", strings.Join(sim.Names(), ", ")+", "+allTraces+" but "+sim.Demo+", or a file")
-	c.Flags().IntVar(&f.contest.Machines, "nodes", 0, "how many machines, in the proportions of the trace; 0 for as many as it says")
+	c.Flags().StringVar(&f.trace, "trace", "gpu", strings.Join(sim.Names(), ", ")+", "+allTraces+" but "+
+		sim.Demo+", or a file")
+	c.Flags().IntVar(&f.contest.Machines, "nodes", 0,
+		"how many machines, in the proportions of the trace; 0 for as many as it says")
 	c.Flags().Uint64Var(&f.contest.Seed, "seed", 1, "the first seed")
 	c.Flags().IntVar(&f.contest.Runs, "runs", 1, "how many seeds; numbers are means over them")
 	c.Flags().IntVar(&f.contest.Cases, "cases", 0, "how many small cases are also solved exactly")
 	c.Flags().StringVarP(&f.output, "output", "o", "table", `output format: "table", "json" or "svg"`)
-	c.Flags().StringVar(&f.page, "page", "", "write the tables into this Markdown file, between its markers, and the picture beside it")
+	c.Flags().StringVar(&f.page, "page", "",
+		"write the tables into this Markdown file, between its markers, and the picture beside it")
 	return c
 }
 
@@ -131,7 +134,8 @@ func readTrace(path string) (string, error) {
 }
 
 // compare runs the contest on each trace, and tells a person how far it is.
-func (f compareFlags) compare(ctx context.Context, stderr io.Writer, scripts []*sim.Script) (out []*sim.Comparison, err error) {
+func (f compareFlags) compare(ctx context.Context, stderr io.Writer, scripts []*sim.Script) (out []*sim.Comparison,
+	err error) {
 	for _, s := range scripts {
 		say := compareProgress{w: stderr, trace: s.Name, terminal: isTerminal(stderr)}
 		contest := f.contest

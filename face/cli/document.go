@@ -161,7 +161,8 @@ func ids(m *topo.Machine, on topo.Mask) []idset.NUMA {
 
 func entryOn(m *topo.Machine, e ledger.Entry) entryDocument {
 	source := [...]string{ledger.Predicted: "predicted", ledger.Observed: "observed", ledger.Counted: "counted"}[e.Source]
-	return entryDocument{podRef(e.Pod), source, ids(m, place.Verdict{Holdings: e.Holdings}.NUMAs(m)), holdingsOn(m, e.Holdings)}
+	return entryDocument{podRef(e.Pod), source, ids(m, place.Verdict{Holdings: e.Holdings}.NUMAs(m)),
+		holdingsOn(m, e.Holdings)}
 }
 
 func holdingsOn(m *topo.Machine, hs []place.Holding) []holdingDocument {

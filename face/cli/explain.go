@@ -175,7 +175,10 @@ func (e *explanation) ended() bool { return e.pod.Phase == "Succeeded" || e.pod.
 
 // sortedNodes returns the nodes that can be judged, in order of names.
 func sortedNodes(in []*ledger.Node) []*ledger.Node {
-	out := slices.DeleteFunc(slices.Clone(in), func(n *ledger.Node) bool { return n == nil || n.Machine == nil || n.Usage == nil })
+	out := slices.DeleteFunc(slices.Clone(in), func(n *ledger.Node) bool {
+		return n == nil || n.Machine == nil ||
+			n.Usage == nil
+	})
 	slices.SortFunc(out, func(a, b *ledger.Node) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }

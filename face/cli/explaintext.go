@@ -20,7 +20,8 @@ const (
 	fewNodes  = 20 // nodes shown of a group without --all
 )
 
-var qosNames = [...]string{place.BestEffortQoS: "BestEffort", place.Burstable: "Burstable", place.Guaranteed: "Guaranteed"}
+var qosNames = [...]string{place.BestEffortQoS: "BestEffort", place.Burstable: "Burstable",
+	place.Guaranteed: "Guaranteed"}
 
 var kindNames = [...]string{place.App: "app", place.Init: "init", place.Sidecar: "sidecar"}
 
@@ -125,7 +126,8 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 	case e.holds == nil:
 		fmt.Fprintf(b, "\nNode %s has not reported that it holds anything.\n", e.pod.Node)
 		return
-	case e.holds.Source == ledger.Counted && !slices.ContainsFunc(e.holds.Holdings, func(h place.Holding) bool { return h.Kind != place.Init }):
+	case e.holds.Source == ledger.Counted && !slices.ContainsFunc(e.holds.Holdings,
+		func(h place.Holding) bool { return h.Kind != place.Init }):
 		fmt.Fprintf(b, "\nNode %s reports amounts only: which of them are the pod's is not known. Beside them it keeps\n"+
 			"from its init containers %s, or as much elsewhere.\n", e.pod.Node, draw.ItemsOn(e.home, e.holds.Holdings...))
 		return
@@ -147,7 +149,8 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 	}
 	fmt.Fprintf(b, "; the node's policy is %s per %s.\n", rule.Policy, rule.Scope)
 	if e.holds.Source == ledger.Predicted && len(e.home.Inexact) > 0 {
-		writeWrapped(b, "", "The kubelet may do something else ("+inexactCodes(e.home)+"); kubectl tenon map "+e.home.Name+" says why.")
+		writeWrapped(b, "", "The kubelet may do something else ("+inexactCodes(e.home)+"); kubectl tenon map "+
+			e.home.Name+" says why.")
 	}
 }
 

@@ -87,7 +87,8 @@ func (f mapFlags) check(args []string) error {
 }
 
 // mapNodes returns what is to be drawn, what cannot be drawn, and what is odd about the former.
-func (a *app) mapNodes(c *cobra.Command, file string, args []string) (nodes []*ledger.Node, problems, notes []NodeProblem, err error) {
+func (a *app) mapNodes(c *cobra.Command, file string, args []string) (nodes []*ledger.Node, problems,
+	notes []NodeProblem, err error) {
 	if file != "" {
 		n, err := a.readMachine(file, c.ErrOrStderr())
 		return []*ledger.Node{n}, nil, nil, err

@@ -111,22 +111,31 @@ func (a *app) simulateCommand() *cobra.Command {
 
 func (f *simulateFlags) bind(c *cobra.Command) {
 	s := c.Flags()
-	s.StringArrayVarP(&f.files, "filename", "f", nil, `workload file, "-" for stdin: Pods, Deployments and the like; repeatable`)
+	s.StringArrayVarP(&f.files, "filename", "f", nil,
+		`workload file, "-" for stdin: Pods, Deployments and the like; repeatable`)
 	s.StringVar(&f.pod, "pod", "", "[NAMESPACE/]NAME of a pod that is there: so many more of it as --count says")
-	s.StringVar(&f.count, "count", "", `so many of each workload instead of what it says; "max" for as many as fit, each by itself`)
-	s.StringArrayVar(&f.without, "without", nil, "node that goes away: its pods are placed anew, before all others; repeatable")
-	s.StringArrayVar(&f.machines, "machines", nil, "FILE[=COPIES] of a machine, as text or snapshot, instead of a cluster; repeatable")
-	s.StringArrayVar(&f.configs, "kubelet-config", nil, "KubeletConfiguration of the machines: one for all, or one for each")
+	s.StringVar(&f.count, "count", "",
+		`so many of each workload instead of what it says; "max" for as many as fit, each by itself`)
+	s.StringArrayVar(&f.without, "without", nil,
+		"node that goes away: its pods are placed anew, before all others; repeatable")
+	s.StringArrayVar(&f.machines, "machines", nil,
+		"FILE[=COPIES] of a machine, as text or snapshot, instead of a cluster; repeatable")
+	s.StringArrayVar(&f.configs, "kubelet-config", nil,
+		"KubeletConfiguration of the machines: one for all, or one for each")
 	s.StringVar(&f.nodes, "nodes", "", `file of "kubectl get nodelayouts,nodes,pods -A -o json", instead of a cluster`)
-	s.StringVar(&f.policy, "topology-manager-policy", "", "of the kubelets of --machines, in place of --kubelet-config, as the other flags of the kubelet")
+	s.StringVar(&f.policy, "topology-manager-policy", "",
+		"of the kubelets of --machines, in place of --kubelet-config, as the other flags of the kubelet")
 	s.StringVar(&f.scope, "topology-manager-scope", "", "of the kubelets of --machines: container or pod")
 	s.StringVar(&f.cpus, "cpu-manager-policy", "", "of the kubelets of --machines: none or static")
 	s.StringVar(&f.reservedCPUs, "reserved-cpus", "", "CPUs that these kubelets keep for the system, such as 0-1,64-65")
 	s.StringVar(&f.memory, "memory-manager-policy", "", "of the kubelets of --machines: None or Static")
-	s.StringVar(&f.reservedMemory, "reserved-memory", "", "memory that these kubelets keep for the system, such as 0:memory=2Gi;1:memory=2Gi")
+	s.StringVar(&f.reservedMemory, "reserved-memory", "",
+		"memory that these kubelets keep for the system, such as 0:memory=2Gi;1:memory=2Gi")
 	s.StringVar(&f.strategy, "strategy", score.Tenon.String(), "how nodes are scored: "+strings.Join(score.Names(), ", "))
-	s.StringVar(&f.unknown, "unknown-nodes", "Allow", "nodes of whose numas nothing is known: Allow, AllowWithoutDemand or Refuse, as the scheduler's argument")
-	s.StringVar(&f.coarse, "coarse-nodes", "Allow", "nodes that have only a NodeResourceTopology: Allow or Refuse, as the scheduler's argument")
+	s.StringVar(&f.unknown, "unknown-nodes", "Allow",
+		"nodes of whose numas nothing is known: Allow, AllowWithoutDemand or Refuse, as the scheduler's argument")
+	s.StringVar(&f.coarse, "coarse-nodes", "Allow",
+		"nodes that have only a NodeResourceTopology: Allow or Refuse, as the scheduler's argument")
 	s.BoolVar(&f.maps, "map", false, "draw the nodes that change, before and after")
 	s.BoolVar(&f.drawing.all, "all", false, "no limit on the workloads, nodes and maps shown")
 	s.StringVar(&f.drawing.color, "color", "auto", `"always", "never", or "auto": on a terminal, unless NO_COLOR is set`)
@@ -188,7 +197,8 @@ func trust(flag, value string, known ...string) (whatif.Trust, error) {
 	if !slices.Contains(known, value) {
 		return 0, fmt.Errorf("--%s %q is not known: want one of %s", flag, value, strings.Join(known, ", "))
 	}
-	return map[string]whatif.Trust{"Allow": whatif.Allow, "AllowWithoutDemand": whatif.AllowWithoutDemand, "Refuse": whatif.Refuse}[value], nil
+	return map[string]whatif.Trust{"Allow": whatif.Allow, "AllowWithoutDemand": whatif.AllowWithoutDemand,
+		"Refuse": whatif.Refuse}[value], nil
 }
 
 func (a *app) simulate(c *cobra.Command, f simulateFlags) error {

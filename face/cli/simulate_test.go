@@ -119,7 +119,8 @@ func gpuCluster(t testing.TB) []byte {
 	}
 	pods := map[string]v1.Pod{}
 	for _, x := range []struct{ name, node, cpu, memory, gpu string }{
-		{"wide-0", "gpu-a", "28", "100Gi", "1"}, {"wide-1", "gpu-a", "28", "100Gi", "1"}, {"trainer-0", "gpu-b", "24", "100Gi", "1"},
+		{"wide-0", "gpu-a", "28", "100Gi", "1"}, {"wide-1", "gpu-a", "28", "100Gi", "1"},
+		{"trainer-0", "gpu-b", "24", "100Gi", "1"},
 		{"web-0", "gpu-b", "500m", "1Gi", ""}, {"waits", "", "100", "1Gi", ""},
 	} {
 		pods["ml/"+x.name] = runningPod(x.name, x.node, x.cpu, x.memory, x.gpu)
@@ -175,9 +176,12 @@ func TestSimulationsWriteAsDrawn(t *testing.T) {
 		line string
 		code int
 	}{
-		"simulate-machines.txt": {"-f testdata/simulate-train.yaml --machines " + lab + "gpu-8.txt=2 --kubelet-config " + lab + "gpu-8.yaml", 2},
-		"simulate-fits.txt":     {"-f testdata/simulate-train.yaml --machines " + lab + "gpu-8.txt=3 --kubelet-config " + lab + "gpu-8.yaml", 0},
-		"simulate-max.txt":      {"-f testdata/simulate-train.yaml --count max --machines " + lab + "gpu-8.txt=100 --kubelet-config " + lab + "gpu-8.yaml", 0},
+		"simulate-machines.txt": {"-f testdata/simulate-train.yaml --machines " + lab + "gpu-8.txt=2 --kubelet-config " +
+			lab + "gpu-8.yaml", 2},
+		"simulate-fits.txt": {"-f testdata/simulate-train.yaml --machines " + lab + "gpu-8.txt=3 --kubelet-config " +
+			lab + "gpu-8.yaml", 0},
+		"simulate-max.txt": {"-f testdata/simulate-train.yaml --count max --machines " + lab +
+			"gpu-8.txt=100 --kubelet-config " + lab + "gpu-8.yaml", 0},
 		"simulate-cluster.txt":  {"-f testdata/simulate-train.yaml", 2},
 		"simulate-pod.txt":      {"--pod ml/wide-1 --count 3", 2},
 		"simulate-podmax.txt":   {"--pod ml/wide-1 --count max", 0},
@@ -185,8 +189,10 @@ func TestSimulationsWriteAsDrawn(t *testing.T) {
 		"simulate-without2.txt": {"--without gpu-b", 2},
 		"simulate-refuse.txt":   {"-f testdata/simulate-one.yaml --unknown-nodes Refuse", 2},
 		"simulate-map.txt": {"-f testdata/simulate-one.yaml --map --machines testdata/simulate-pair.txt " +
-			"--topology-manager-policy single-numa-node --cpu-manager-policy static --reserved-cpus 0 --memory-manager-policy Static --reserved-memory 0:memory=1Gi", 0},
-		"simulate.json": {"-f testdata/simulate-one.yaml --count 3 -o json --machines testdata/simulate-pair.txt --kubelet-config testdata/simulate-kubelet.yaml", 2},
+			"--topology-manager-policy single-numa-node --cpu-manager-policy static --reserved-cpus 0 " +
+			"--memory-manager-policy Static --reserved-memory 0:memory=1Gi", 0},
+		"simulate.json": {"-f testdata/simulate-one.yaml --count 3 -o json --machines testdata/simulate-pair.txt " +
+			"--kubelet-config testdata/simulate-kubelet.yaml", 2},
 	} {
 		out, errs, code := simulate(t, cluster, "", strings.Fields(c.line)...)
 		if code != c.code || errs != "" {
@@ -231,7 +237,8 @@ func TestWorkloadsFromStdin(t *testing.T) {
 	}
 	out, errs, code := simulate(t, nil, string(text)+"---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n",
 		"-f", "-", "--machines", "testdata/simulate-pair.txt")
-	if code != 0 || !strings.Contains(out, "Pod ml/one") || errs != "Warning: -, document 2: Service web (v1) has no pods that are known here\n" {
+	if code != 0 || !strings.Contains(out, "Pod ml/one") ||
+		errs != "Warning: -, document 2: Service web (v1) has no pods that are known here\n" {
 		t.Errorf("exit code %d, stdout\n%s\nstderr %q", code, out, errs)
 	}
 }
@@ -239,7 +246,8 @@ func TestWorkloadsFromStdin(t *testing.T) {
 // How many more fit is an answer, whatever it is.
 func TestExitCodes(t *testing.T) {
 	file := t.TempDir() + "/d.yaml"
-	const text = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec:\n  template:\n    spec:\n      containers:\n      - {name: c, resources: {limits: {cpu: %d, memory: 1Gi}}}\n"
+	const text = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec:\n  template:\n    spec:\n" +
+		"      containers:\n      - {name: c, resources: {limits: {cpu: %d, memory: 1Gi}}}\n"
 	for _, c := range []struct {
 		cpus int
 		args string
@@ -262,7 +270,8 @@ func TestExitCodes(t *testing.T) {
 // The namespace of the command line is for objects that do not say theirs.
 func TestNamespaces(t *testing.T) {
 	const text = "apiVersion: v1\nkind: Pod\nmetadata: {name: x%s}\nspec: {containers: [{name: c}]}\n"
-	for _, c := range []struct{ own, flag, want string }{{"", "", "default"}, {"", "db", "db"}, {", namespace: ml", "db", "ml"}} {
+	for _, c := range []struct{ own, flag, want string }{{"", "", "default"}, {"", "db", "db"},
+		{", namespace: ml", "db", "ml"}} {
 		args := []string{"-f", "-", "--machines", "testdata/simulate-pair.txt"}
 		if c.flag != "" {
 			args = append(args, "-n", c.flag)
@@ -277,48 +286,68 @@ func TestErrorsOfSimulate(t *testing.T) {
 	cluster := gpuCluster(t)
 	const one, pair = "-f testdata/simulate-one.yaml ", "--machines testdata/simulate-pair.txt "
 	for line, want := range map[string]string{
-		"":                                                         "error: say what to place: -f FILE, --pod NAME or --without NODE",
-		one + pair + "--nodes x":                                   "error: --machines and --nodes cannot both be given",
-		"--pod x --count 1 " + pair:                                "error: --machines have no pods",
-		"--pod ml/wide-0":                                          "error: --pod needs --count",
-		"--without gpu-a --count 3":                                "error: --count needs",
-		one + "--without gpu-a --count max":                        "error: --count max and --without cannot both be given",
-		one + "--count some":                                       `error: --count "some": want 1..100000 or max`,
-		one + "--count 0":                                          `error: --count "0": want 1..100000 or max`,
-		one + "--count 100001":                                     `error: --count "100001"`,
-		one + "--strategy Best":                                    `error: --strategy "Best" is not known: want one of Tenon, LeastAllocated`,
-		one + "--unknown-nodes Maybe":                              `error: --unknown-nodes "Maybe" is not known: want one of Allow, AllowWithoutDemand, Refuse`,
-		one + "--coarse-nodes Maybe":                               `error: --coarse-nodes "Maybe" is not known`,
-		one + "-o yaml":                                            `error: output format "yaml" is not known`,
-		one + "--color pink":                                       `error: --color "pink" is not known`,
-		"-f testdata/absent.yaml":                                  "error: open workload file: open testdata/absent.yaml: no such file or directory",
-		"-f testdata/simulate-pair.txt":                            "error: workload file testdata/simulate-pair.txt: document 1: ",
-		"--without nowhere":                                        `error: --without: node "nowhere" is not there`,
-		"--pod ml/nobody --count 1":                                "error: --pod: pod ml/nobody is not there",
-		"--pod ML/x --count 1":                                     `error: "ML" is not the name of a namespace`,
-		one + "--kubelet-config x":                                 "error: the kubelet's configuration is of --machines, and there are none",
-		one + "--reserved-cpus 0":                                  "error: the kubelet's configuration is of --machines, and there are none",
-		one + "--nodes testdata/simulate.json":                     "error: nodes file testdata/simulate.json: ",
-		one + "--machines testdata/absent":                         "error: open machine file: ",
-		one + "--machines testdata/simulate-pair.txt=0":            `error: --machines "testdata/simulate-pair.txt=0": want FILE or FILE=COPIES, 1..100000 of them`,
-		one + "--machines testdata/simulate-pair.txt=30000":        "error: machine simulate-pair: 30000 copies: want 1..20000",
-		one + pair + pair:                                          `error: two nodes are named "simulate-pair"`,
-		one + pair + "--kubelet-config a --kubelet-config b":       "error: 2 --kubelet-config for 1 --machines: want one for all, or one for each",
-		one + pair + "--kubelet-config testdata/simulate-pair.txt": "error: kubelet configuration testdata/simulate-pair.txt for machine simulate-pair: parse: ",
-		one + pair + "--kubelet-config testdata/simulate-kubelet.yaml --reserved-cpus 0": "error: --kubelet-config and flags of the kubelet cannot both be given",
-		one + pair + "--topology-manager-policy some":                                    `error: flags of the kubelet for machine simulate-pair: topologyManagerPolicy: unknown value "some"`,
-		one + pair + "--cpu-manager-policy static":                                       "error: flags of the kubelet for machine simulate-pair: cpuManagerPolicy: static needs reservedSystemCPUs",
-		one + pair + "--cpu-manager-policy static --reserved-cpus 99":                    "error: flags of the kubelet for machine simulate-pair: reservedSystemCPUs: machine has no cpu 99",
-		one + pair + "--memory-manager-policy Static --reserved-memory 0=1Gi":            `error: --reserved-memory: "0=1Gi": want NUMA:KIND=AMOUNT`,
-		one + pair + "--memory-manager-policy Static --reserved-memory 0:memory":         `error: --reserved-memory: "memory": want KIND=AMOUNT`,
-		one + pair + "--memory-manager-policy Static --reserved-memory 7:memory=1Gi":     "error: flags of the kubelet for machine simulate-pair: reservedMemory: ",
+		"": "error: say what to place: -f FILE, --pod NAME or " +
+			"--without NODE",
+		one + pair + "--nodes x":            "error: --machines and --nodes cannot both be given",
+		"--pod x --count 1 " + pair:         "error: --machines have no pods",
+		"--pod ml/wide-0":                   "error: --pod needs --count",
+		"--without gpu-a --count 3":         "error: --count needs",
+		one + "--without gpu-a --count max": "error: --count max and --without cannot both be given",
+		one + "--count some":                `error: --count "some": want 1..100000 or max`,
+		one + "--count 0":                   `error: --count "0": want 1..100000 or max`,
+		one + "--count 100001":              `error: --count "100001"`,
+		one +
+			"--strategy Best": `error: --strategy "Best" is not known: want one of Tenon, LeastAllocated`,
+		one +
+			"--unknown-nodes Maybe": `error: --unknown-nodes "Maybe" is not known: want one of Allow, AllowWithoutDemand, Refuse`,
+		one + "--coarse-nodes Maybe": `error: --coarse-nodes "Maybe" is not known`,
+		one + "-o yaml":              `error: output format "yaml" is not known`,
+		one + "--color pink":         `error: --color "pink" is not known`,
+		"-f testdata/absent.yaml": "error: open workload file: open " +
+			"testdata/absent.yaml: no such file or directory",
+		"-f testdata/simulate-pair.txt": "error: workload file testdata/simulate-pair.txt: " +
+			"document 1: ",
+		"--without nowhere": `error: --without: node "nowhere" is not there`,
+		"--pod ml/nobody --count 1": "error: --pod: pod ml/nobody is " +
+			"not there",
+		"--pod ML/x --count 1": `error: "ML" is not the name of a namespace`,
+		one + "--kubelet-config x": "error: the kubelet's " +
+			"configuration is of --machines, and there are none",
+		one + "--reserved-cpus 0": "error: the kubelet's " +
+			"configuration is of --machines, and there are none",
+		one + "--nodes testdata/simulate.json": "error: nodes file " +
+			"testdata/simulate.json: ",
+		one + "--machines testdata/absent": "error: open machine file: ",
+		one +
+			"--machines testdata/simulate-pair.txt=0": `error: --machines "testdata/simulate-pair.txt=0": want FILE or FILE=COPIES, 1..100000 of them`,
+		one + "--machines testdata/simulate-pair.txt=30000": "error: machine simulate-pair: 30000 copies: want 1..20000",
+		one + pair + pair: `error: two nodes are named "simulate-pair"`,
+		one + pair + "--kubelet-config a --kubelet-config b": "error: 2 --kubelet-config for " +
+			"1 --machines: want one for all, or one for each",
+		one + pair + "--kubelet-config testdata/simulate-pair.txt": "error: kubelet configuration " +
+			"testdata/simulate-pair.txt for machine simulate-pair: parse: ",
+		one + pair + "--kubelet-config testdata/simulate-kubelet.yaml --reserved-cpus 0": "error: --kubelet-config and " +
+			"flags of the kubelet cannot both be given",
+		one + pair +
+			"--topology-manager-policy some": `error: flags of the kubelet for machine simulate-pair: topologyManagerPolicy: unknown value "some"`,
+		one + pair + "--cpu-manager-policy static": "error: flags of the kubelet for " +
+			"machine simulate-pair: cpuManagerPolicy: static needs reservedSystemCPUs",
+		one + pair + "--cpu-manager-policy static --reserved-cpus 99": "error: flags of the kubelet for " +
+			"machine simulate-pair: reservedSystemCPUs: machine has no cpu 99",
+		one + pair + "--memory-manager-policy Static --reserved-memory " +
+			"0=1Gi": `error: --reserved-memory: "0=1Gi": want NUMA:KIND=AMOUNT`,
+		one + pair + "--memory-manager-policy Static --reserved-memory " +
+			"0:memory": `error: --reserved-memory: "memory": want KIND=AMOUNT`,
+		one + pair + "--memory-manager-policy Static --reserved-memory 7:memory=1Gi": "error: flags of the kubelet for " +
+			"machine simulate-pair: reservedMemory: ",
 	} {
 		out, errs, code := simulate(t, cluster, "", strings.Fields(line)...)
 		if code != 1 || out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q; want 1, nothing, %q", line, code, out, errs, want)
 		}
 	}
-	if _, errs, code := simulate(t, nil, "", strings.Fields(one)...); code != 1 || errs != "error: read the cluster: no cluster here\n" {
+	if _, errs, code := simulate(t, nil, "", strings.Fields(one)...); code != 1 ||
+		errs != "error: read the cluster: no cluster here\n" {
 		t.Errorf("without a cluster: exit code %d, stderr %q", code, errs)
 	}
 }
@@ -344,19 +373,26 @@ func TestCoarseNodesAreNamed(t *testing.T) {
 	exact, coarse := node(t, "exact", xeon, place.SingleNUMA), node(t, "coarse", xeon, place.SingleNUMA)
 	coarse.Quality = ledger.Coarse
 	s := plain{
-		nodes: []whatif.Node{{Name: "coarse", State: coarse, Allocatable: all}, {Name: "exact", State: exact, Allocatable: all}},
+		nodes: []whatif.Node{{Name: "coarse", State: coarse, Allocatable: all},
+			{Name: "exact", State: exact, Allocatable: all}},
 		pod: &whatif.Workload{Kind: "Pod", Namespace: "ml", Name: "x", Count: 1,
-			Want: &whatif.Want{Pod: wanting(20, 10, 1), Needs: whatif.Amounts{"cpu": 20000, "memory": 10 * gi, "nvidia.com/gpu": 1, "pods": 1}}},
+			Want: &whatif.Want{Pod: wanting(20, 10, 1), Needs: whatif.Amounts{"cpu": 20000, "memory": 10 * gi,
+				"nvidia.com/gpu": 1, "pods": 1}}},
 	}
-	from := Stages{Cluster: func(context.Context, Kubeconfig) (Stage, []NodeProblem, string, error) { return s, nil, "ml", nil }}
+	from := Stages{Cluster: func(context.Context, Kubeconfig) (Stage, []NodeProblem, string, error) {
+		return s,
+			nil, "ml", nil
+	}}
 	for flag, want := range map[string][]string{
 		"Allow": {"Pod ml/x  3       3       -         exact 2 · coarse 1\n", "coarse (coarse)  0 → 1",
 			"Of 1 node only amounts are known, numa by numa; the CPUs and devices of pods there are made up:\n  coarse\n"},
-		"Refuse": {"Pod ml/x  3       2       1         exact 2\n", "  node coarse: node has a NodeResourceTopology and no layout\n",
+		"Refuse": {"Pod ml/x  3       2       1         exact 2\n",
+			"  node coarse: node has a NodeResourceTopology and no layout\n",
 			"pods that need alignment do not go there: coarse\n"},
 	} {
 		var out, errs bytes.Buffer
-		Run(t.Context(), []string{"simulate", "--pod", "x", "--count", "3", "--coarse-nodes", flag}, &out, &errs, Setup{Stages: from})
+		Run(t.Context(), []string{"simulate", "--pod", "x", "--count", "3", "--coarse-nodes", flag}, &out, &errs,
+			Setup{Stages: from})
 		for _, w := range want {
 			if !strings.Contains(out.String(), w) {
 				t.Errorf("--coarse-nodes %s does not say %q:\n%s%s", flag, w, out.String(), errs.String())
@@ -387,12 +423,15 @@ func TestProgress(t *testing.T) {
 
 // Everything that a simulation takes is one list of pods: the bound is on all of them.
 func TestSimulationsAreBounded(t *testing.T) {
-	many := strings.Repeat("---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  replicas: 60000\n  template: {spec: {containers: [{name: c}]}}\n", 2)
-	if _, errs, code := simulate(t, nil, many, "-f", "-", "--machines", "testdata/simulate-pair.txt"); code != 1 || errs != "error: more than 100000 pods\n" {
+	many := strings.Repeat("---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  replicas: 60000\n"+
+		"  template: {spec: {containers: [{name: c}]}}\n", 2)
+	if _, errs, code := simulate(t, nil, many, "-f", "-", "--machines", "testdata/simulate-pair.txt"); code != 1 ||
+		errs != "error: more than 100000 pods\n" {
 		t.Errorf("exit code %d, stderr %q", code, errs)
 	}
 	// 110 pods are what a kubelet takes; as many as fit of a pod that asks for nothing is that.
-	out, errs, code := simulate(t, nil, many[:strings.LastIndex(many, "---")], "-f", "-", "--count", "max", "--machines", "testdata/simulate-pair.txt")
+	out, errs, code := simulate(t, nil, many[:strings.LastIndex(many, "---")], "-f", "-", "--count", "max", "--machines",
+		"testdata/simulate-pair.txt")
 	if code != 0 || errs != "" || !strings.Contains(out, "Deployment default/x  110 ") {
 		t.Errorf("exit code %d, stderr %q:\n%s", code, errs, out)
 	}
@@ -400,7 +439,8 @@ func TestSimulationsAreBounded(t *testing.T) {
 
 // as is a pod of one Guaranteed container, with annotations.
 func as(limits, annotations string) string {
-	return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "annotations": {` + annotations + `}}, "spec": {"containers": [{"name": "c", "resources": {"limits": {` + limits + `}}}]}}`
+	return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "annotations": {` + annotations +
+		`}}, "spec": {"containers": [{"name": "c", "resources": {"limits": {` + limits + `}}}]}}`
 }
 
 // The machines of the lab, by hand: what fits on an empty one, and what stops the next pod.
@@ -420,7 +460,8 @@ func TestHowOftenShapesFit(t *testing.T) {
 		{"gpu-8", as(`"cpu": 1, "memory": "600Gi"`, ""), 2, place.Group, "memory", 840 * gi},
 		{"gpu-8", as(`"cpu": 1, "memory": "1Gi", "nvidia.com/gpu": 1`, ""), 8, place.Lacking, "nvidia.com/gpu", 0},
 		// Two numas of 27 whole cores, 32 GiB of large pages and four functions for pods.
-		{"xeon-2s", as(`"cpu": 12, "memory": "4Gi", "hugepages-1Gi": "8Gi", "intel.com/sriov_vf": 3`, ""), 2, place.Lacking, "intel.com/sriov_vf", 2},
+		{"xeon-2s", as(`"cpu": 12, "memory": "4Gi", "hugepages-1Gi": "8Gi", "intel.com/sriov_vf": 3`, ""), 2, place.Lacking,
+			"intel.com/sriov_vf", 2},
 		{"xeon-2s", as(`"cpu": 20, "memory": "1Gi"`, ""), 4, place.OneNUMA, "cpu", 14},
 		{"xeon-2s", as(`"cpu": 2, "memory": "1Gi", "hugepages-1Gi": "12Gi"`, ""), 4, place.Group, "hugepages-1Gi", 16 * gi},
 		{"xeon-2s", as(`"cpu": 3, "memory": "1Gi"`, ""), 0, place.SMT, "cpu", 108},
@@ -443,8 +484,10 @@ func TestHowOftenShapesFit(t *testing.T) {
 			t.Errorf("%s: %s: refused for %+v, want one kind of refusal", c.machine, c.pod, w.Refusals)
 			continue
 		}
-		if r := w.Refusals[0].Reasons[0]; w.Placed != c.fits || place.Code(r.Code) != c.code || r.Resource != c.resource || r.Have != c.have {
-			t.Errorf("%s: %s: %d fit, then %s (%s, %s has %d); want %d, %s of %s with %d", c.machine, c.pod, w.Placed, r.Text, r.Code, r.Resource, r.Have,
+		if r := w.Refusals[0].Reasons[0]; w.Placed != c.fits || place.Code(r.Code) != c.code || r.Resource != c.resource ||
+			r.Have != c.have {
+			t.Errorf("%s: %s: %d fit, then %s (%s, %s has %d); want %d, %s of %s with %d", c.machine, c.pod, w.Placed, r.Text,
+				r.Code, r.Resource, r.Have,
 				c.fits, c.code, c.resource, c.have)
 		}
 	}

@@ -99,7 +99,10 @@ func (s *simulation) document() simulationDocument {
 		Rounds: each(s.rounds, func(r round) roundDocument {
 			return roundDocument{
 				Workloads: each(r.tasks, func(t *task) workloadDocument { return t.document(r.plan) }),
-				Nodes:     each(r.plan.Changed(), func(i int) changeDocument { return changed(r.plan.Before()[i], r.plan.Nodes()[i]) }),
+				Nodes: each(r.plan.Changed(), func(i int) changeDocument {
+					return changed(r.plan.Before()[i],
+						r.plan.Nodes()[i])
+				}),
 			}
 		}),
 		NotKnown: each(s.problems, problem), Coarse: append([]string{}, s.coarse()...),
@@ -112,7 +115,9 @@ func (t *task) document(p *whatif.Plan) workloadDocument {
 		Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, From: t.from, QoS: qosNames[w.Want.Pod.QoS],
 		Containers: each(w.Want.Pod.Containers, want), Unjudged: append([]string{}, w.Unjudged...),
 		Placed: t.placed(), NoPlace: t.left(), Bounded: t.most && t.placed() == t.wanted,
-		Placements: each(t.outcome.Placed, func(x whatif.Placement) placementDocument { return placementOn(p.Nodes()[x.Node], x) }),
+		Placements: each(t.outcome.Placed, func(x whatif.Placement) placementDocument {
+			return placementOn(p.Nodes()[x.Node], x)
+		}),
 		Refusals: each(t.outcome.Refusals, func(r whatif.Refusal) refusalDocument {
 			return refusalDocument{r.Nodes, r.Bar, string(r.Error), each(r.Reasons, reason)}
 		}),
@@ -124,7 +129,8 @@ func (t *task) document(p *whatif.Plan) workloadDocument {
 }
 
 func placementOn(n whatif.Node, x whatif.Placement) placementDocument {
-	d := placementDocument{Pod: x.Pod.String(), Node: n.Name, Known: n.State != nil, NUMAs: []idset.NUMA{}, Holdings: []holdingDocument{}}
+	d := placementDocument{Pod: x.Pod.String(), Node: n.Name, Known: n.State != nil, NUMAs: []idset.NUMA{},
+		Holdings: []holdingDocument{}}
 	if n.State != nil {
 		m := n.State.Machine
 		d.NUMAs, d.Holdings = ids(m, place.Verdict{Holdings: x.Holdings}.NUMAs(m)), holdingsOn(m, x.Holdings)

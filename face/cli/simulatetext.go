@@ -93,7 +93,8 @@ func (s *simulation) writeScene(b *bufio.Writer) {
 		fmt.Fprintln(b, ".")
 	}
 	if n := s.stage.Waiting(); n > 0 {
-		fmt.Fprintf(b, "%s for a node now, and no room is kept for %s.\n", choose(n, "1 pod waits", fmt.Sprintf("%d pods wait", n)), choose(n, "it", "them"))
+		fmt.Fprintf(b, "%s for a node now, and no room is kept for %s.\n",
+			choose(n, "1 pod waits", fmt.Sprintf("%d pods wait", n)), choose(n, "it", "them"))
 	}
 	fmt.Fprintln(b)
 }
@@ -134,7 +135,8 @@ func (s *simulation) writeTasks(b *bufio.Writer, limit int) {
 		}
 	}
 	if blind > 0 {
-		fmt.Fprintf(b, "\n%s on nodes of whose numas nothing is known.\n", choose(blind, "1 of these is", fmt.Sprintf("%d of these are", blind)))
+		fmt.Fprintf(b, "\n%s on nodes of whose numas nothing is known.\n", choose(blind, "1 of these is",
+			fmt.Sprintf("%d of these are", blind)))
 	}
 }
 

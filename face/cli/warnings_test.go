@@ -19,7 +19,8 @@ func doubtful(t *testing.T) cluster {
 	for _, n := range c.nodes {
 		switch n.Name {
 		case "gpu-b":
-			n.Inexact = []ledger.Inexact{{Code: ledger.RulesFromFiles, Message: "the kubelet's configz endpoint does not answer"},
+			n.Inexact = []ledger.Inexact{{Code: ledger.RulesFromFiles,
+				Message: "the kubelet's configz endpoint does not answer"},
 				{Code: ledger.UnhealthyDevices, Message: "nvidia.com/gpu: 4 in capacity, 3 listed"}}
 		case "plain-1":
 			n.Rules.CPU.StrictReservation = true
@@ -74,12 +75,14 @@ func TestNothingRawReachesTheTerminal(t *testing.T) {
 	c.pods["ml/refused"] = p
 	c.pods["default/"+hostile] = p
 	for _, args := range [][]string{{"map"}, {"map", "--all"}, {"map", "gpu-b"}, {"map", hostile}, {"map", "no" + hostile},
-		{"explain", "pod", "ml/refused"}, {"explain", "pod", "ml/refused", "--all"}, {"explain", "pod", hostile}, {"explain", hostile},
+		{"explain", "pod", "ml/refused"}, {"explain", "pod", "ml/refused", "--all"}, {"explain", "pod", hostile},
+		{"explain", hostile},
 		{"map", "--machine", hostile}, {"map", "-o", hostile}, {hostile}, {"map", "--" + hostile}} {
 		out, errs, _ := run(t, c, args...)
 		for at, r := range out + errs {
 			text := (out + errs)[max(0, at-60):min(len(out+errs), at+20)]
-			if _, width := utf8.DecodeRuneInString((out + errs)[at:]); r == utf8.RuneError && width == 1 || r != '\n' && !unicode.IsPrint(r) {
+			if _, width := utf8.DecodeRuneInString((out + errs)[at:]); r == utf8.RuneError && width == 1 || r != '\n' &&
+				!unicode.IsPrint(r) {
 				t.Errorf("%q: %q in %q", args, r, text)
 				break
 			}

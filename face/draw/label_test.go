@@ -81,8 +81,10 @@ numa 1 memory 64Gi memory-kind dax
 numa 2 memory 64Gi memory-kind gpu
 numa 3 memory 64Gi memory-kind movable
 `, true, 160)
-	for _, want := range []string{"DAX memory only", "GPU memory only", "movable memory only", "│ DAX memory ", "│ GPU memory ",
-		"│ ------", "│ ======", "│ ~~~~~~", "- free DAX memory (PMEM, CXL, HBM)", "= free GPU memory", "~ free movable memory"} {
+	for _, want := range []string{"DAX memory only", "GPU memory only", "movable memory only", "│ DAX memory ",
+		"│ GPU memory ",
+		"│ ------", "│ ======", "│ ~~~~~~", "- free DAX memory (PMEM, CXL, HBM)", "= free GPU memory",
+		"~ free movable memory"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
@@ -117,9 +119,11 @@ func TestDistancesOfManyNUMANodesAreShort(t *testing.T) {
 			}
 			return 32
 		}, " numas 8-15  12 to each other · 32 to numas 0-7,16-63"},
-		"a line":           {func(i, j int) int { return 10 + 2*apart(i, j) }, " numas 0,63  12 to 136"},
-		"no symmetry":      {func(i, j int) int { return 10 + min(1, apart(i, j))*((i*7919+j*104729)%200) }, "\n numas 1,10,19,28,37,46  11 to 206\n"},
-		"another way back": {func(i, j int) int { return 10 + min(1, apart(i, j))*(1+i) }, " numa 15  26\n and of 48 more sets of numas\n"},
+		"a line": {func(i, j int) int { return 10 + 2*apart(i, j) }, " numas 0,63  12 to 136"},
+		"no symmetry": {func(i, j int) int { return 10 + min(1, apart(i, j))*((i*7919+j*104729)%200) },
+			"\n numas 1,10,19,28,37,46  11 to 206\n"},
+		"another way back": {func(i, j int) int { return 10 + min(1, apart(i, j))*(1+i) },
+			" numa 15  26\n and of 48 more sets of numas\n"},
 	} {
 		out := drawMachine(t, numaNodes(64, c.distance), true, 80)
 		_, table, _ := strings.Cut(out, " distances")

@@ -41,7 +41,8 @@ func (p *picture) machineItems() []string {
 	if p.coarse() {
 		return []string{plural(len(m.NUMAs()), "numa"), plural(cpus, "CPU"), place.Quantity(topo.Memory, bytes)}
 	}
-	return []string{plural(len(m.Sockets()), "socket"), plural(len(m.NUMAs()), "numa"), cpuText, place.Quantity(topo.Memory, bytes)}
+	return []string{plural(len(m.Sockets()), "socket"), plural(len(m.NUMAs()), "numa"), cpuText,
+		place.Quantity(topo.Memory, bytes)}
 }
 
 func plural(n int, word string) string {

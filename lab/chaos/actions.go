@@ -33,7 +33,10 @@ var actions = []action{
 	{"foreign pods", 8, func(r *run, ctx context.Context) error { return r.create(ctx, 1+r.rand.IntN(4), 100) }},
 	{"pods of both", 12, func(r *run, ctx context.Context) error { return r.create(ctx, 4+r.rand.IntN(8), 30) }},
 	{"pods finish", 10, func(r *run, ctx context.Context) error { return r.finish(ctx, r.some(1+r.rand.IntN(5))) }},
-	{"pods deleted", 10, func(r *run, ctx context.Context) error { return r.remove(ctx, r.doomed(1+r.rand.IntN(5)), nil) }},
+	{"pods deleted", 10, func(r *run, ctx context.Context) error {
+		return r.remove(ctx, r.doomed(1+r.rand.IntN(5)),
+			nil)
+	}},
 	{"pods deleted by force", 8, func(r *run, ctx context.Context) error {
 		return r.remove(ctx, r.doomed(1+r.rand.IntN(4)), ptr.To[int64](0))
 	}},
@@ -146,7 +149,8 @@ func (r *run) try(ctx context.Context, do func() error) (err error) {
 func (r *run) remove(ctx context.Context, names []string, grace *int64) error {
 	for _, name := range names {
 		err := r.try(ctx, func() error {
-			err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: grace})
+			err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, name,
+				metav1.DeleteOptions{GracePeriodSeconds: grace})
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
@@ -179,7 +183,8 @@ func (r *run) bound(ctx context.Context) error {
 		fate, _ := workload.FateOf(l.pod)
 		return !l.over() && fate == workload.Waiting && l.pod.Spec.NodeName == ""
 	}
-	err := r.record.until(ctx, "all pods have a fate", func(lives []life) bool { return !slices.ContainsFunc(lives, waits) })
+	err := r.record.until(ctx, "all pods have a fate",
+		func(lives []life) bool { return !slices.ContainsFunc(lives, waits) })
 	if err == nil {
 		return nil
 	}
@@ -231,7 +236,8 @@ func (r *run) restartServer(ctx context.Context) error {
 }
 
 // policies are what a kubelet is restarted with, in turn. Other managers' policies would need empty nodes.
-var policies = [][2]string{{"restricted", "container"}, {"best-effort", "container"}, {"single-numa-node", "pod"}, {"restricted", "pod"},
+var policies = [][2]string{{"restricted", "container"}, {"best-effort", "container"}, {"single-numa-node", "pod"},
+	{"restricted", "pod"},
 	{"single-numa-node", "container"}}
 
 var (

@@ -53,7 +53,8 @@ func ofAttackers(node string) bool { return node == liar || node == absurd || no
 func (r *run) admitAttackers(ctx context.Context) error {
 	r.attackers.layouts = map[string]*client.Client{}
 	for _, name := range []string{liar, absurd, mute} {
-		has := v1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("110")}
+		has := v1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("256Gi"),
+			"pods": resource.MustParse("110")}
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: has, Allocatable: has},
 			Spec: v1.NodeSpec{Taints: []v1.Taint{{Key: "lab.tenon.sh/attackers", Effect: v1.TaintEffectNoSchedule}}}}
 		if _, err := r.client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
@@ -148,7 +149,8 @@ func (r *run) touch(ctx context.Context, names []string) error {
 	for _, name := range names {
 		patch := fmt.Appendf(nil, `{"metadata": {"annotations": {"lab.tenon.sh/touched": "%d"}}}`, r.attackers.lies)
 		err := r.try(ctx, func() error {
-			_, err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err := r.client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, name, types.MergePatchType, patch,
+				metav1.PatchOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
@@ -204,7 +206,8 @@ func (r *run) bindByHand(ctx context.Context) (err error) {
 	for range 1 + r.rand.IntN(3) {
 		p := r.handMade(workload.Guaranteed("c", workload.Amounts{"cpu": pick(r.rand, "2", "4"), "memory": "64Mi"}))
 		for i := range pick(r.rand, 20, 100, 300) {
-			c := workload.Guaranteed(fmt.Sprint("init-", i), workload.Amounts{"cpu": pick(r.rand, "2", "4", "6"), "memory": "1Gi"})
+			c := workload.Guaranteed(fmt.Sprint("init-", i), workload.Amounts{"cpu": pick(r.rand, "2", "4", "6"),
+				"memory": "1Gi"})
 			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
 		}
 		if err := r.add(ctx, p); err != nil {

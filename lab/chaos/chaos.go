@@ -76,7 +76,8 @@ func (r Result) Table() string {
 }
 
 // nodes are those of every run: one numa or none, a whole pod on one numa, as few numas as can be.
-var nodes = []lab.Node{{Name: "single", Machine: "xeon-2s"}, {Name: "whole", Machine: "gpu-8"}, {Name: "few", Machine: "xeon-snc2"}}
+var nodes = []lab.Node{{Name: "single", Machine: "xeon-2s"}, {Name: "whole", Machine: "gpu-8"},
+	{Name: "few", Machine: "xeon-snc2"}}
 
 // roundTimeout bounds a round, and actionTimeout one action. A pod may wait half a minute for its turn on each of the
 // nodes, one after the other, before it is told that it fits nowhere.

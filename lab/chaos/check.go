@@ -61,7 +61,8 @@ func restless(lives []life) (out []string) {
 	return out
 }
 
-// check compares the book with what the managers have, until they agree or patience ends, and reports whether they agree.
+// check compares the book with what the managers have, until they agree or patience ends, and reports whether they
+// agree.
 func (r *run) check(ctx context.Context) bool {
 	return r.await(ctx, func() []string {
 		lives, _ := r.record.all()

@@ -86,7 +86,8 @@ func (r *run) knowledge(ctx context.Context, node string) string {
 	if l, err := r.layouts.Get(ctx, node, metav1.GetOptions{}); err != nil {
 		out += err.Error() + "\n"
 	} else {
-		out += fmt.Sprintf("layout: version %s, sequence %d, agent %+v, conditions %v\n", l.ResourceVersion, l.Sequence, l.Agent, l.Status.Conditions)
+		out += fmt.Sprintf("layout: version %s, sequence %d, agent %+v, conditions %v\n", l.ResourceVersion, l.Sequence,
+			l.Agent, l.Status.Conditions)
 		for _, p := range l.Holdings {
 			out += fmt.Sprintf("  %s %s\n", p.UID, p.Name)
 		}

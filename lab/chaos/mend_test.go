@@ -76,7 +76,8 @@ func TestANodeThatEndedIsStartedAgain(t *testing.T) {
 	if err := r.add(ctx, again); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.record.until(ctx, "the next pod runs", func(lives []life) bool { return len(lives) == 2 && runs(lives) }); err != nil {
+	next := func(lives []life) bool { return len(lives) == 2 && runs(lives) }
+	if err := r.record.until(ctx, "the next pod runs", next); err != nil {
 		now, _ := r.client.CoreV1().Pods("default").Get(t.Context(), "q", metav1.GetOptions{})
 		t.Errorf("%v: %+v", err, now.Status)
 	}

@@ -26,14 +26,16 @@ func pick[T any](r *rand.Rand, xs ...T) T { return xs[r.IntN(len(xs))] }
 var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 	func(r *rand.Rand, name string) *v1.Pod { // whole cores
 		n := pick(r, 2, 2, 4, 6, 8, 12)
-		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(n), "memory": fmt.Sprint(n) + "Gi"}))
+		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(n), "memory": fmt.Sprint(n) +
+			"Gi"}))
 	},
 	func(r *rand.Rand, name string) *v1.Pod { // most of a numa
 		n := pick(r, 16, 20, 24)
 		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(n), "memory": "16Gi"}))
 	},
 	func(r *rand.Rand, name string) *v1.Pod { // more than a numa, where that may be
-		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": pick(r, "24", "28", "32"), "memory": pick(r, "20Gi", "100Gi")}))
+		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": pick(r, "24", "28", "32"),
+			"memory": pick(r, "20Gi", "100Gi")}))
 	},
 	func(r *rand.Rand, name string) *v1.Pod { // GPUs, their ports
 		n := pick(r, 1, 1, 2, 3)
@@ -42,7 +44,8 @@ var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 	},
 	func(r *rand.Rand, name string) *v1.Pod { // a device, and no CPU of its own
 		return workload.Pod(name, workload.Burstable("c", workload.Amounts{"cpu": "500m", "memory": "1Gi"},
-			workload.Amounts{pick[v1.ResourceName](r, "nvidia.com/gpu", "intel.com/qat", "intel.com/sriov_vf", "example.com/license"): "1"}))
+			workload.Amounts{pick[v1.ResourceName](r, "nvidia.com/gpu", "intel.com/qat", "intel.com/sriov_vf",
+				"example.com/license"): "1"}))
 	},
 	func(r *rand.Rand, name string) *v1.Pod { // hugepages and a network function
 		n := pick(r, 1, 1, 2)
@@ -53,7 +56,8 @@ var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 		p := workload.Pod(name, workload.Guaranteed("a", workload.Amounts{"cpu": pick(r, "2", "4"), "memory": "2Gi"}),
 			workload.Guaranteed("b", workload.Amounts{"cpu": pick(r, "2", "6"), "memory": "1Gi"}))
 		if r.IntN(2) == 0 {
-			p.Spec.InitContainers = append(p.Spec.InitContainers, workload.Guaranteed("init", workload.Amounts{"cpu": "4", "memory": "3Gi"}))
+			p.Spec.InitContainers = append(p.Spec.InitContainers,
+				workload.Guaranteed("init", workload.Amounts{"cpu": "4", "memory": "3Gi"}))
 		}
 		if r.IntN(2) == 0 {
 			side := workload.Guaranteed("side", workload.Amounts{"cpu": pick(r, "500m", "2"), "memory": "256Mi"})
@@ -63,7 +67,8 @@ var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 		return p
 	},
 	func(r *rand.Rand, name string) *v1.Pod { // what no manager aligns
-		return workload.Pod(name, workload.Burstable("c", workload.Amounts{"cpu": pick(r, "250m", "1"), "memory": "512Mi"}, nil))
+		return workload.Pod(name, workload.Burstable("c", workload.Amounts{"cpu": pick(r, "250m", "1"), "memory": "512Mi"},
+			nil))
 	},
 }
 

@@ -39,8 +39,8 @@ const (
 	again blame = "the pod ran, and a restarted kubelet refused it"
 )
 
-// A scheduler knew what it had received when the pod got its turn. A scheduler that has ended does not tell when that was:
-// then it is taken for a while before the binding was stored.
+// A scheduler knew what it had received when the pod got its turn. A scheduler that has ended does not tell when that
+// was: then it is taken for a while before the binding was stored.
 const (
 	// lag is how long it may take from the turn until the binding is in the store.
 	lag = 500 * time.Millisecond
@@ -130,9 +130,10 @@ func lastOf(all []admission, is func(admission) bool) int {
 // that is killed may not have written it yet.
 func (s *scene) admittedBefore(l life, at int) bool {
 	e := s.admissions[at]
-	return l.started.known() && l.started.at.Before(e.Began) || slices.ContainsFunc(s.admissions[:at], func(a admission) bool {
-		return a.UID == e.UID && a.Admitted && a.Began.Before(e.Began)
-	})
+	return l.started.known() && l.started.at.Before(e.Began) ||
+		slices.ContainsFunc(s.admissions[:at], func(a admission) bool {
+			return a.UID == e.UID && a.Admitted && a.Began.Before(e.Began)
+		})
 }
 
 // readmission tells what differs from the pod's first admission.

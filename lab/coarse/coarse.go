@@ -91,7 +91,8 @@ func (c *Cluster) Undefine(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make client for definitions: %w", err)
 	}
-	definitions := all.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := all.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
 	name := nrt.Resource + "." + v1alpha2.SchemeGroupVersion.Group
 	if err := definitions.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete definition %s: %w", name, err)
@@ -207,7 +208,8 @@ func (c *Cluster) admit(ctx context.Context, p *v1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("encode status of pod %s: %w", p.Name, err)
 	}
-	_, err = c.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = c.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{},
+		"status")
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("write status of pod %s: %w", p.Name, err)
 	}

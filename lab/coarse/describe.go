@@ -38,7 +38,8 @@ func amount(i int, text string) (v1.ResourceName, string) {
 func Topology(node, policy, zones string) *v1alpha2.NodeResourceTopology {
 	name, scope, _ := strings.Cut(policy, "/")
 	o := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: node}, Zones: v1alpha2.ZoneList{},
-		Attributes: v1alpha2.AttributeList{{Name: "topologyManagerPolicy", Value: name}, {Name: "topologyManagerScope", Value: scope}}}
+		Attributes: v1alpha2.AttributeList{{Name: "topologyManagerPolicy", Value: name}, {Name: "topologyManagerScope",
+			Value: scope}}}
 	for i, z := range strings.Fields(zones) {
 		zone := v1alpha2.Zone{Name: fmt.Sprintf("node-%d", i), Type: "Node"}
 		for k, part := range strings.Split(z, "/") {
@@ -51,7 +52,8 @@ func Topology(node, policy, zones string) *v1alpha2.NodeResourceTopology {
 				has = append(has, has[len(has)-1])
 			}
 			zone.Resources = append(zone.Resources, v1alpha2.ResourceInfo{Name: string(r),
-				Available: resource.MustParse(has[0]), Allocatable: resource.MustParse(has[1]), Capacity: resource.MustParse(has[2])})
+				Available: resource.MustParse(has[0]), Allocatable: resource.MustParse(has[1]),
+				Capacity: resource.MustParse(has[2])})
 		}
 		o.Zones = append(o.Zones, zone)
 	}

@@ -38,7 +38,8 @@ var dynamicCases = []dynamic{
 			w.runs(t, "two")
 		}},
 	// Others keep the second one waiting, though two devices are free on the other numa.
-	{name: "devices", policy: single, nodes: map[string]string{"devices-a": "30/60Gi/nic0:2 30/62Gi/nic0:2", "devices-b": "10/14Gi/nic2 8/10Gi/nic2"},
+	{name: "devices", policy: single, nodes: map[string]string{"devices-a": "30/60Gi/nic0:2 30/62Gi/nic0:2",
+		"devices-b": "10/14Gi/nic2 8/10Gi/nic2"},
 		run: func(t *testing.T, w *world) {
 			w.pod(t, "devices", "one", "-/-/nic2")
 			w.pod(t, "devices", "two", "-/-/nic2")
@@ -226,7 +227,8 @@ func foreign(t *testing.T, w *world) {
 	w.runs(t, "theirs")
 	for _, reason := range []string{"Probing", "Ready", "Probing", "Ready"} {
 		patch := []byte(`{"status":{"message":"` + reason + `"}}`)
-		_, err := w.Client.CoreV1().Pods("default").Patch(w.ctx, "static", types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, err := w.Client.CoreV1().Pods("default").Patch(w.ctx, "static", types.MergePatchType, patch, metav1.PatchOptions{},
+			"status")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,8 +252,10 @@ func leftover(t *testing.T, w *world) {
 	w.waits(t, "two", noContainer)
 	w.pod(t, "leftover", "memory", "2/30Gi")
 	w.waits(t, "memory", noContainer)
-	began := []byte(`{"status":{"containerStatuses":[{"name":"c1","image":"","imageID":"","ready":true,"restartCount":0,"state":{"running":{}}}]}}`)
-	if _, err := w.Client.CoreV1().Pods("default").Patch(w.ctx, "one", types.MergePatchType, began, metav1.PatchOptions{}, "status"); err != nil {
+	began := []byte(
+		`{"status":{"containerStatuses":[{"name":"c1","image":"","imageID":"","ready":true,"restartCount":0,"state":{"running":{}}}]}}`)
+	if _, err := w.Client.CoreV1().Pods("default").Patch(w.ctx, "one", types.MergePatchType, began, metav1.PatchOptions{},
+		"status"); err != nil {
 		t.Fatal(err)
 	}
 	w.runs(t, "memory")

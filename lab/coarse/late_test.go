@@ -18,7 +18,8 @@ import (
 )
 
 // started returns a cluster of its own with a scheduler, which finds what was done before.
-func started(t *testing.T, start func(context.Context, string) (*coarse.Cluster, error), profiles string, before ...func(*world)) *world {
+func started(t *testing.T, start func(context.Context, string) (*coarse.Cluster, error), profiles string,
+	before ...func(*world)) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -37,7 +38,10 @@ func started(t *testing.T, start func(context.Context, string) (*coarse.Cluster,
 func TestLeftoversOfPodsThatWereThereBefore(t *testing.T) {
 	w := started(t, coarse.Start, scheduler.Tenon, func(w *world) {
 		w.node(t, "before", "before-a")
-		w.pod(t, "before", "one", "init:16/4Gi 4/4Gi", func(p *v1.Pod) { p.Spec.NodeName, p.Spec.NodeSelector = "before-a", nil })
+		w.pod(t, "before", "one", "init:16/4Gi 4/4Gi", func(p *v1.Pod) {
+			p.Spec.NodeName, p.Spec.NodeSelector = "before-a",
+				nil
+		})
 		w.runs(t, "one")
 		w.report(t, coarse.Signed(coarse.Topology("before-a", single, "0:32/60Gi 28:32/56Gi:60Gi"), "one"))
 	})

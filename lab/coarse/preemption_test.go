@@ -60,7 +60,8 @@ var preemptionCases = []dynamic{
 	// Pods of three priorities on two numas: the lowest one that is in the way goes.
 	{name: "mixed", policy: single, nodes: map[string]string{"mixed-a": "8/8Gi 8/8Gi"},
 		run: func(t *testing.T, w *world) {
-			for _, p := range []struct{ name, class, what string }{{"medium", "medium", "6/4Gi"}, {"low", "low", "5/4Gi"}, {"top", "high", "2/1Gi"}, {"little", "low", "2/1Gi"}} {
+			for _, p := range []struct{ name, class, what string }{{"medium", "medium", "6/4Gi"}, {"low", "low", "5/4Gi"},
+				{"top", "high", "2/1Gi"}, {"little", "low", "2/1Gi"}} {
 				w.pod(t, "mixed", p.name, p.what, priority(p.class))
 				w.runs(t, p.name)
 			}
@@ -88,7 +89,8 @@ var preemptionCases = []dynamic{
 		}},
 	{name: "devices-held", policy: single, nodes: map[string]string{"devices-held-a": "8/8Gi/gpu2 8/8Gi/gpu2"},
 		run: func(t *testing.T, w *world) {
-			for _, p := range []struct{ name, class, what string }{{"holder", "low", "2/1Gi/gpu2"}, {"computes", "low", "4/1Gi"}, {"other", "medium", "2/1Gi/gpu2"}} {
+			for _, p := range []struct{ name, class, what string }{{"holder", "low", "2/1Gi/gpu2"}, {"computes", "low", "4/1Gi"},
+				{"other", "medium", "2/1Gi/gpu2"}} {
 				w.pod(t, "devices-held", p.name, p.what, priority(p.class))
 				w.runs(t, p.name)
 			}
@@ -118,7 +120,10 @@ func TestPreemptionAfterARestart(t *testing.T) {
 	if err := c.Schedule(scheduler.Tenon); err != nil {
 		t.Fatal(err)
 	}
-	w.knows(t, "restart-a", func(n *ledger.Node) bool { return n != nil && n.Quality == ledger.Coarse && len(n.Entries) > 0 })
+	w.knows(t, "restart-a", func(n *ledger.Node) bool {
+		return n != nil && n.Quality == ledger.Coarse &&
+			len(n.Entries) > 0
+	})
 	// Nobody but "small" can have given 3 CPUs to one numa.
 	w.pod(t, "restart", "great", "4/4Gi", priority("high"))
 	w.runs(t, "great")

@@ -25,14 +25,16 @@ const shardLabel = "tenon.sh/shard"
 // sharded is the profile of a scheduler of its own shard.
 func sharded(name, shard string) string {
 	profile := strings.Replace(scheduler.Tenon, "default-scheduler", name, 1)
-	return strings.Replace(profile, "unknownNodes: Refuse", fmt.Sprintf("layoutSelector: %s=%s, unknownNodes: Refuse", shardLabel, shard), 1)
+	return strings.Replace(profile, "unknownNodes: Refuse", fmt.Sprintf("layoutSelector: %s=%s, unknownNodes: Refuse",
+		shardLabel, shard), 1)
 }
 
 // puts puts a node into a shard, with its layout, as its agent does.
 func (w *world) puts(t *testing.T, node, shard string) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, shardLabel, shard)
-	if _, err := w.Client.CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := w.Client.CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	m, err := topo.ParseMachine("numa 0 cpus 0-7 memory 8Gi\nnuma 1 socket 1 cpus 8-15 memory 8Gi")

@@ -46,7 +46,8 @@ type plain struct {
 const single = "single-numa-node/container"
 
 // cluster starts a cluster of nodes without kubelets, which ends with the test.
-func cluster(ctx context.Context, t *testing.T, start func(context.Context, string) (*coarse.Cluster, error)) *coarse.Cluster {
+func cluster(ctx context.Context, t *testing.T, start func(context.Context, string) (*coarse.Cluster,
+	error)) *coarse.Cluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "coarse")
 	if err != nil {

@@ -75,7 +75,8 @@ func printMachines(out io.Writer) error {
 		}
 		k := m.Kubelet
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%d\n", m.Name, m.Topo.CPUs().Len(), len(m.Topo.NUMAs()),
-			k.TopologyManagerPolicy, orDefault(k.TopologyManagerScope, "container"), k.CPUManagerPolicy, k.MemoryManagerPolicy, devices)
+			k.TopologyManagerPolicy, orDefault(k.TopologyManagerScope, "container"), k.CPUManagerPolicy, k.MemoryManagerPolicy,
+			devices)
 	}
 	return w.Flush()
 }
@@ -122,7 +123,8 @@ func up(s Scheduler) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, s, f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.nodes, "nodes", "", `machines of the nodes, a comma list of MACHINE or COUNTxMACHINE (default: one of each)`)
+	flags.StringVar(&f.nodes, "nodes", "",
+		`machines of the nodes, a comma list of MACHINE or COUNTxMACHINE (default: one of each)`)
 	flags.StringVar(&f.machines, "machines", "", "directory with machines of your own, NAME.txt and NAME.yaml each")
 	flags.StringVar(&f.dir, "dir", "", "where the cluster's directory is made; keep it short (default: memory)")
 	return cmd

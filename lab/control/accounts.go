@@ -30,7 +30,8 @@ func As(ctx context.Context, administrator *rest.Config, a Account) (*rest.Confi
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	want := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenLife.Seconds()))}}
+	want := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: new(int64(tokenLife.Seconds()))}}
 	if a.Node != "" {
 		want.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: a.Node}
 	}

@@ -64,7 +64,8 @@ const stopTimeout = 20 * time.Second
 // Start starts a control plane and returns when it is ready and the CRDs are established. The
 // context bounds the start only; the control plane runs until Stop.
 func Start(ctx context.Context, o Options) (*Plane, error) {
-	p := &Plane{dir: o.Dir, authorization: o.Authorization, address: "127.0.0.1:0", served: make(chan error, 1), tokens: map[string]string{}}
+	p := &Plane{dir: o.Dir, authorization: o.Authorization, address: "127.0.0.1:0", served: make(chan error, 1),
+		tokens: map[string]string{}}
 	if err := p.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start control plane: %w", err), p.Stop())
 	}

@@ -53,7 +53,8 @@ metadata: {name: joiner, namespace: workshop}
 func TestPlane(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), Nodes: []string{"one", "two"}, CRDs: [][]byte{[]byte(crd)},
+	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), Nodes: []string{"one", "two"},
+		CRDs:      [][]byte{[]byte(crd)},
 		Manifests: [][]byte{[]byte(access)}})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +98,8 @@ func nodeIdentity(ctx context.Context, t *testing.T, p *control.Plane) {
 		t.Fatal(err)
 	}
 	nodes := client(t, c).CoreV1().Nodes()
-	if _, err := nodes.Create(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := nodes.Create(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
 	if _, err := nodes.Get(ctx, "two", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
@@ -115,7 +117,8 @@ func serviceAccount(ctx context.Context, t *testing.T, p *control.Plane) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		me, err := client(t, c).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		me, err := client(t, c).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +129,8 @@ func serviceAccount(ctx context.Context, t *testing.T, p *control.Plane) {
 			t.Errorf("the token is of node %q, want %q", got, node)
 		}
 	}
-	if _, err := control.As(ctx, p.Admin, control.Account{Namespace: "workshop", Name: "joiner", Node: "none"}); !apierrors.IsNotFound(err) {
+	unknown := control.Account{Namespace: "workshop", Name: "joiner", Node: "none"}
+	if _, err := control.As(ctx, p.Admin, unknown); !apierrors.IsNotFound(err) {
 		t.Errorf("a token for a node that is not there: error %v", err)
 	}
 }
@@ -150,10 +154,11 @@ func install(ctx context.Context, t *testing.T, p *control.Plane) {
 
 func badManifests(ctx context.Context, t *testing.T, p *control.Plane) {
 	for manifest, want := range map[string]string{
-		"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x, namespace: workshop}\nscrets: []": `.screts: field not declared in schema`,
-		"apiVersion: v1\nkind: Wegde\nmetadata: {name: x}":                                           "Wegde",
-		"apiVersion: v1\nkind: Namespace":                                                            "has no kind or no name",
-		"a: 1\na: 2":                                                                                 `"a" already set`,
+		"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x, namespace: workshop}\n" +
+			"screts: []": `.screts: field not declared in schema`,
+		"apiVersion: v1\nkind: Wegde\nmetadata: {name: x}": "Wegde",
+		"apiVersion: v1\nkind: Namespace":                  "has no kind or no name",
+		"a: 1\na: 2":                                       `"a" already set`,
 	} {
 		if err := p.Apply(ctx, []byte(manifest)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is refused with %v, want %q", manifest, err, want)
@@ -184,8 +189,9 @@ func oldVersions(ctx context.Context, t *testing.T, p *control.Plane) {
 			t.Fatal(err)
 		}
 		defer w.Stop()
-		pod, err := pods.Create(ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1.PodSpec{ServiceAccountName: "joiner",
-			NodeName: "one", Containers: []v1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
+		pod, err := pods.Create(ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"},
+			Spec: v1.PodSpec{ServiceAccountName: "joiner",
+				NodeName: "one", Containers: []v1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,12 +211,14 @@ func oldVersions(ctx context.Context, t *testing.T, p *control.Plane) {
 				break
 			}
 		}
-		list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=p", ResourceVersion: last.ResourceVersion,
+		list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=p",
+			ResourceVersion:      last.ResourceVersion,
 			ResourceVersionMatch: metav1.ResourceVersionMatchExact})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !fails && len(list.Items) > 0 || fails && (len(list.Items) != 1 || list.Items[0].Status.Reason != pod.Status.Reason) {
+		if !fails && len(list.Items) > 0 || fails &&
+			(len(list.Items) != 1 || list.Items[0].Status.Reason != pod.Status.Reason) {
 			t.Errorf("the pod fails: %v; at the version of its event it is %+v", fails, list.Items)
 		}
 	}

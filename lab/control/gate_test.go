@@ -40,7 +40,8 @@ func TestGateOfMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), Manifests: append(deploy.Access(), []byte(accounts), rights)})
+	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), Manifests: append(deploy.Access(),
+		[]byte(accounts), rights)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,8 @@ func TestAgentsReadTheirOwnPodsOnly(t *testing.T) {
 	dir := t.TempDir()
 	config := copied(t, dir, "authorization.yaml", "/etc/kubernetes", dir)
 	copied(t, dir, "nobody.kubeconfig", "", "")
-	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), Manifests: deploy.Access(), Authorization: config, Nodes: []string{"own", "other"}})
+	p, err := control.Start(ctx, control.Options{Dir: t.TempDir(), Manifests: deploy.Access(), Authorization: config,
+		Nodes: []string{"own", "other"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,12 +37,14 @@ func TestAgentsReadTheirOwnPodsOnly(t *testing.T) {
 	}()
 	admin := kubernetes.NewForConfigOrDie(p.Admin)
 	for _, name := range []string{"own", "other"} {
-		if _, err := admin.CoreV1().Nodes().Create(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := admin.CoreV1().Nodes().Create(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	as := func(node string) kubernetes.Interface {
-		access, err := control.As(ctx, p.Admin, control.Account{Namespace: deploy.AgentNamespace, Name: deploy.Agent, Node: node})
+		access, err := control.As(ctx, p.Admin, control.Account{Namespace: deploy.AgentNamespace,
+			Name: deploy.Agent, Node: node})
 		if err != nil {
 			t.Fatal(err)
 		}

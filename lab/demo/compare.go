@@ -52,7 +52,8 @@ func compare(w io.Writer, nodes []lab.Node, rounds []round) error {
 	table(&b, rows)
 	for _, r := range rounds {
 		if r.predicted > 0 {
-			fmt.Fprintf(&b, "\n%s predicted the holdings of %d pods; the kubelets did otherwise for %d.\n", r.name, r.predicted, r.wrong)
+			fmt.Fprintf(&b, "\n%s predicted the holdings of %d pods; the kubelets did otherwise for %d.\n", r.name,
+				r.predicted, r.wrong)
 		}
 		if r.firstPending != "" && r.predicted > 0 {
 			fmt.Fprintf(&b, "\nWhy pod %s waits:\n%s", r.firstPending, wrap(r.firstReason))

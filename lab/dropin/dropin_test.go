@@ -20,14 +20,17 @@ var values = []struct {
 }{
 	{"topologyManagerPolicy", []string{"none", "restricted", "best-effort", "single-numa-node", `""`, "[]"}},
 	{"topologyManagerScope", []string{"pod", "container"}},
-	{"topologyManagerPolicyOptions", []string{`{prefer-closest-numa-nodes: "true"}`, `{max-allowable-numa-nodes: "9"}`, `{}`, `{prefer-closest-numa-nodes: null}`}},
+	{"topologyManagerPolicyOptions", []string{`{prefer-closest-numa-nodes: "true"}`, `{max-allowable-numa-nodes: "9"}`,
+		`{}`, `{prefer-closest-numa-nodes: null}`}},
 	{"cpuManagerPolicy", []string{"static", "none"}},
-	{"cpuManagerPolicyOptions", []string{`{full-pcpus-only: "true"}`, `{full-pcpus-only: "false", strict-cpu-reservation: "true"}`, `{strict-cpu-reservation: null}`}},
+	{"cpuManagerPolicyOptions", []string{`{full-pcpus-only: "true"}`,
+		`{full-pcpus-only: "false", strict-cpu-reservation: "true"}`, `{strict-cpu-reservation: null}`}},
 	{"systemReserved", []string{`{cpu: 500m}`, `{cpu: "1", memory: 1Gi}`, `{memory: 2Gi}`, `{cpu: null}`}},
 	{"kubeReserved", []string{`{cpu: 1500m}`, `{memory: 1Gi}`}},
 	{"reservedSystemCPUs", []string{`"0"`, `0-1`, `""`}},
 	{"memoryManagerPolicy", []string{"Static", "None"}},
-	{"reservedMemory", []string{`[{numaNode: 0, limits: {memory: 1Gi}}]`, `[{numaNode: 1, limits: {memory: 2Gi, hugepages-1Gi: 1Gi}}]`, `[]`}},
+	{"reservedMemory", []string{`[{numaNode: 0, limits: {memory: 1Gi}}]`,
+		`[{numaNode: 1, limits: {memory: 2Gi, hugepages-1Gi: 1Gi}}]`, `[]`}},
 	{"maxPods", []string{"100"}},
 	{"syncFrequency", []string{"10s"}},
 }
@@ -59,7 +62,8 @@ func TestAgentMergesAsTheKubelet(t *testing.T) {
 		files := kubelet.Files{File: filepath.Join(home, "config.yaml"), Dir: filepath.Join(home, "d")}
 		write(t, files.File, draw(t, false))
 		write(t, filepath.Join(files.Dir, "readme.txt"), "[")
-		for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"b.conf", "05/z.conf", "a.conf"}), rapid.ID[string]).Draw(t, "files") {
+		for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"b.conf", "05/z.conf", "a.conf"}),
+			rapid.ID[string]).Draw(t, "files") {
 			write(t, filepath.Join(files.Dir, name), draw(t, true))
 		}
 		theirs, err := Merge(files.File, files.Dir)

@@ -51,7 +51,8 @@ type contest struct {
 // others may use the computer too.
 func BenchmarkAgainstTheKubelet(b *testing.B) {
 	klog.SetLogger(logr.Discard())
-	rows := []string{fmt.Sprintf("%-6s%-18s%-16s%5s  %-6s%12s%12s%12s", "numas", "policy", "resources", "pods", "what", "kubelet", "place", "x faster")}
+	rows := []string{fmt.Sprintf("%-6s%-18s%-16s%5s  %-6s%12s%12s%12s", "numas", "policy", "resources", "pods", "what",
+		"kubelet", "place", "x faster")}
 	for _, c := range contests() {
 		c.prepare(b)
 		for _, what := range []string{"merge", "admit"} {

@@ -28,7 +28,8 @@ func (t *trial) same(name string, p *place.Pod, v place.Verdict, seen []place.Ho
 	if ok {
 		return nil
 	}
-	return differs(aboutHoldings, "pod %s: the managers gave %v, place said %v", name, shown(t.node.Machine, seen), shown(t.node.Machine, v.Holdings))
+	return differs(aboutHoldings, "pod %s: the managers gave %v, place said %v", name, shown(t.node.Machine, seen),
+		shown(t.node.Machine, v.Holdings))
 }
 
 func holdingOf(hs []place.Holding, container string) place.Holding {

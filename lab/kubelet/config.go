@@ -29,7 +29,8 @@ const diskBytes = 100 << 30
 
 // effective returns the configuration as the kubelet sees it: the kubelet's own defaults applied and
 // its own validation passed. The second result is the same in the versioned form, for the file.
-func effective(c *configv1beta1.KubeletConfiguration) (*config.KubeletConfiguration, *configv1beta1.KubeletConfiguration, error) {
+func effective(c *configv1beta1.KubeletConfiguration) (*config.KubeletConfiguration,
+	*configv1beta1.KubeletConfiguration, error) {
 	s, _, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make kubelet scheme: %w", err)

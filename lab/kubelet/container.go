@@ -108,7 +108,8 @@ func (c *containerManager) UpdateAllocatedResourcesStatus(p *v1.Pod, s *v1.PodSt
 
 func (c *containerManager) Updates() <-chan resourceupdates.Update { return c.Device.Updates() }
 
-func (c *containerManager) GetResources(ctx context.Context, p *v1.Pod, k *v1.Container) (*kubecontainer.RunContainerOptions, error) {
+func (c *containerManager) GetResources(ctx context.Context, p *v1.Pod,
+	k *v1.Container) (*kubecontainer.RunContainerOptions, error) {
 	d, err := c.Device.GetDeviceRunContainerOptions(ctx, p, k)
 	if err != nil || d == nil {
 		return &kubecontainer.RunContainerOptions{}, err
@@ -200,7 +201,8 @@ func (c *containerManager) InternalContainerLifecycle() cm.InternalContainerLife
 // containerLifecycle writes the managers' decisions into each container, as the kubelet's own does.
 type containerLifecycle struct{ c *containerManager }
 
-func (l containerLifecycle) PreCreateContainer(logger klog.Logger, p *v1.Pod, k *v1.Container, config *runtimeapi.ContainerConfig) error {
+func (l containerLifecycle) PreCreateContainer(logger klog.Logger, p *v1.Pod, k *v1.Container,
+	config *runtimeapi.ContainerConfig) error {
 	if s := l.c.CPU.GetCPUAffinity(string(p.UID), k.Name); !s.IsEmpty() {
 		config.Linux.Resources.CpusetCpus = s.String()
 	}

@@ -364,6 +364,7 @@ func (c *tally) notJudged() string {
 		fmt.Fprintf(&b, "  %-84s %8d %6.2f\n", why, c.skipped[why], 100*float64(c.skipped[why])/all)
 	}
 	fmt.Fprintf(&b, "  %-84s %8d %6.2f\n", "all", sum, 100*float64(sum)/all)
-	fmt.Fprintf(&b, "  %d more admissions were not made, as the managers contradicted themselves or did not start again\n", c.lost)
+	fmt.Fprintf(&b, "  %d more admissions were not made, as the managers contradicted themselves or did not start again\n",
+		c.lost)
 	return b.String()
 }

@@ -58,7 +58,8 @@ func TestDiscoveredMachines(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d pods were admitted, %d refused, %d machines came to contradict themselves", admitted, refused, contradictions)
+	t.Logf("%d pods were admitted, %d refused, %d machines came to contradict themselves", admitted, refused,
+		contradictions)
 	if admitted < 400 || refused < 100 || contradictions > 10 {
 		t.Errorf("too few pods were admitted or refused, or too many machines contradict themselves")
 	}
@@ -193,7 +194,10 @@ func (d *discovery) step(t *testing.T) bool {
 			seen = append(seen, h)
 		}
 	}
-	if !slices.EqualFunc(v.Holdings, seen, func(a, b place.Holding) bool { return a.Container == b.Container && a.Matches(b) }) {
+	if !slices.EqualFunc(v.Holdings, seen, func(a, b place.Holding) bool {
+		return a.Container == b.Container &&
+			a.Matches(b)
+	}) {
 		t.Fatalf("%s: pod %s: the managers gave %v, place said %v", d.about, st.Pod.Shape(), seen, v.Holdings)
 	}
 	d.held[pod.Name] = seen
@@ -274,7 +278,8 @@ func TestManagersFailOnLargeIDs(t *testing.T) {
 	if d.dir, err = os.MkdirTemp(judgeDir(t), "d"); err != nil {
 		t.Fatal(err)
 	}
-	if d.real, err = lab.NewReportedManagers(t.Context(), d.dir, d.s.Machine, report, configuration(d.s), d.active); err != nil {
+	if d.real, err = lab.NewReportedManagers(t.Context(), d.dir, d.s.Machine, report, configuration(d.s),
+		d.active); err != nil {
 		t.Fatal(err)
 	}
 	defer d.end()

@@ -106,7 +106,8 @@ func (d *drawing) class() string {
 
 func (d *drawing) topology(n int) {
 	r := &d.s.Rules.Topology
-	r.Policy = pick(d.r, place.None, place.BestEffort, place.BestEffort, place.Restricted, place.Restricted, place.Restricted, place.SingleNUMA, place.SingleNUMA)
+	r.Policy = pick(d.r, place.None, place.BestEffort, place.BestEffort, place.Restricted, place.Restricted,
+		place.Restricted, place.SingleNUMA, place.SingleNUMA)
 	if n > 4 && d.chance(4) {
 		r.Policy = pick(d.r, place.SingleNUMA, place.SingleNUMA, place.SingleNUMA, place.None)
 	}
@@ -145,7 +146,8 @@ func (d *drawing) cpuRules() {
 			r.Reserved = r.Reserved.With(cpus[d.r.IntN(len(cpus))])
 		}
 	}
-	for _, o := range []*bool{&r.FullPCPUsOnly, &r.DistributeAcrossNUMA, &r.AlignBySocket, &r.DistributeAcrossCores, &r.StrictReservation, &r.PreferAlignByUncoreCaches} {
+	for _, o := range []*bool{&r.FullPCPUsOnly, &r.DistributeAcrossNUMA, &r.AlignBySocket, &r.DistributeAcrossCores,
+		&r.StrictReservation, &r.PreferAlignByUncoreCaches} {
 		*o = d.chance(4)
 	}
 	// What does not go together (cpumanager/policy_options.go).
@@ -237,7 +239,8 @@ func (d *drawing) machine(n int) (spec topo.Spec) {
 	for _, name := range resources()[:pick(d.r, 0, 1, 2, 2, 3)] {
 		mode := d.r.IntN(16)
 		for k := range d.r.IntN(8) {
-			dev := topo.DeviceSpec{Resource: name, ID: fmt.Sprintf("d%d", k), Unhealthy: d.chance(10), NUMAs: []idset.NUMA{ids[d.r.IntN(n)]}}
+			dev := topo.DeviceSpec{Resource: name, ID: fmt.Sprintf("d%d", k), Unhealthy: d.chance(10),
+				NUMAs: []idset.NUMA{ids[d.r.IntN(n)]}}
 			switch d.r.IntN(14) {
 			case 0:
 				dev.NUMAs = nil

@@ -71,7 +71,8 @@ type wants struct {
 
 // pod draws a pod that looks at what is free: mostly Guaranteed, some with init containers and sidecars.
 func (d *drawing) pod(u *place.Usage) (p place.Pod) {
-	p.QoS = pick(d.r, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed,
+	p.QoS = pick(d.r, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Guaranteed,
+		place.Guaranteed,
 		place.Guaranteed, place.Guaranteed, place.Burstable, place.BestEffortQoS)
 	p.PodLevel = p.QoS != place.BestEffortQoS && d.chance(15)
 	w := wants{qos: p.QoS, apps: pick(d.r, 1, 1, 1, 2, 2, 3), free: map[string]int{}, all: map[string]int{}}

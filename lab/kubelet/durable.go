@@ -78,7 +78,8 @@ func (r containerRuntime) after(err error) error {
 	return r.keep()
 }
 
-func (r containerRuntime) RunPodSandbox(ctx context.Context, c *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+func (r containerRuntime) RunPodSandbox(ctx context.Context, c *runtimeapi.PodSandboxConfig,
+	handler string) (string, error) {
 	id, err := r.FakeRuntimeService.RunPodSandbox(ctx, c, handler)
 	return id, r.after(err)
 }
@@ -91,7 +92,8 @@ func (r containerRuntime) RemovePodSandbox(ctx context.Context, id string) error
 	return r.after(r.FakeRuntimeService.RemovePodSandbox(ctx, id))
 }
 
-func (r containerRuntime) CreateContainer(ctx context.Context, sandbox string, c *runtimeapi.ContainerConfig, s *runtimeapi.PodSandboxConfig) (string, error) {
+func (r containerRuntime) CreateContainer(ctx context.Context, sandbox string, c *runtimeapi.ContainerConfig,
+	s *runtimeapi.PodSandboxConfig) (string, error) {
 	id, err := r.FakeRuntimeService.CreateContainer(ctx, sandbox, c, s)
 	return id, r.after(err)
 }
@@ -124,7 +126,8 @@ func (k *Kubelet) Finish(uid string) error {
 }
 
 // containersOf lists the containers that a runtime has from before, and the ids of those that run.
-func containersOf(ctx context.Context, r internalapi.RuntimeService) (containermap.ContainerMap, sets.Set[string], error) {
+func containersOf(ctx context.Context, r internalapi.RuntimeService) (containermap.ContainerMap,
+	sets.Set[string], error) {
 	found, running := containermap.NewContainerMap(), sets.New[string]()
 	list, err := r.ListContainers(ctx, nil)
 	if err != nil {

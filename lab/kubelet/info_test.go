@@ -26,7 +26,8 @@ distances 80 80 10
 	}
 	info := kubelet.MachineInfo("m", m)
 	if info.NumCores != 12 || info.NumPhysicalCores != 6 || info.NumSockets != 2 || info.MemoryCapacity != 13<<30 {
-		t.Errorf("%d CPUs, %d cores, %d sockets, %d bytes", info.NumCores, info.NumPhysicalCores, info.NumSockets, info.MemoryCapacity)
+		t.Errorf("%d CPUs, %d cores, %d sockets, %d bytes", info.NumCores, info.NumPhysicalCores, info.NumSockets,
+			info.MemoryCapacity)
 	}
 	pages := []cadvisorapi.HugePagesInfo{{PageSize: 2048, NumPages: 768}, {PageSize: 1 << 20, NumPages: 2}}
 	if !slices.Equal(info.HugePages, pages) {

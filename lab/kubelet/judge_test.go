@@ -229,7 +229,8 @@ func (t *trial) usage() (*place.Usage, error) {
 	}
 	var entries []ledger.Entry
 	for _, p := range t.node.Pods {
-		entries = append(entries, ledger.Entry{Pod: ledger.PodID{UID: p.Name, Namespace: "default", Name: p.Name}, Holdings: p.Holdings})
+		entries = append(entries, ledger.Entry{Pod: ledger.PodID{UID: p.Name, Namespace: "default", Name: p.Name},
+			Holdings: p.Holdings})
 	}
 	o := kubelet.Observation{Memory: state}
 	return t.node.Usage().WithGroups(o.Groups(t.node.Machine, t.node.Rules, entries, byName{})), nil
@@ -335,7 +336,8 @@ func (t *trial) admit(st scenario.Step) error {
 }
 
 // judge compares a verdict with the managers' answer, and what it says with what they recorded.
-func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, got lifecycle.PodAdmitResult, mingled bool) error {
+func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, got lifecycle.PodAdmitResult,
+	mingled bool) error {
 	pod := t.pod(st.Name)
 	sure := t.sure(&st.Pod, v)
 	all := sure == len(st.Pod.Containers)

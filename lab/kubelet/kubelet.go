@@ -107,7 +107,8 @@ func Start(ctx context.Context, o Options) (*Kubelet, error) {
 }
 
 // dependencies hands the kubelet the described machine where it expects a host.
-func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration, containers containerRuntime) (*kubelet.Dependencies, error) {
+func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration, containers containerRuntime) (
+	*kubelet.Dependencies, error) {
 	// By default a pod whose first sync failed, as happens to a few of thousands, waits a minute for the next.
 	c.SyncFrequency.Duration = 10 * time.Second
 	info := MachineInfo(o.Node, o.Machine)

@@ -13,4 +13,5 @@ import (
 // /var/lib/kubelet/device-plugins; a kubelet in a directory of its own needs the socket as a parameter.
 //
 //go:linkname newDeviceManager k8s.io/kubernetes/pkg/kubelet/cm/devicemanager.newManagerImpl
-func newDeviceManager(logger klog.Logger, socket string, topology []cadvisorapi.Node, store topologymanager.Store) (*devicemanager.ManagerImpl, error)
+func newDeviceManager(logger klog.Logger, socket string, topology []cadvisorapi.Node, store topologymanager.Store) (
+	*devicemanager.ManagerImpl, error)

@@ -56,10 +56,11 @@ type Managers struct {
 // are kept in dir, which must exist, be empty, and be short (a socket's path has at most 107 bytes);
 // a memory file system makes them fast.
 //
-// pods lists the active pods; goroutines of the managers call it, too. A pod must be listed while it is admitted, or its first container's
-// share is freed while the second is served; a pod that is no longer listed is freed by [Managers.Collect],
-// and at the latest by the next admission.
-func NewManagers(ctx context.Context, dir string, m *topo.Machine, c *configv1beta1.KubeletConfiguration, pods func() []*v1.Pod) (*Managers, error) {
+// pods lists the active pods; goroutines of the managers call it, too. A pod must be listed while it is admitted, or
+// its first container's share is freed while the second is served; a pod that is no longer listed is freed by
+// [Managers.Collect], and at the latest by the next admission.
+func NewManagers(ctx context.Context, dir string, m *topo.Machine, c *configv1beta1.KubeletConfiguration,
+	pods func() []*v1.Pod) (*Managers, error) {
 	internal, _, err := effective(withoutHost(c))
 	if err != nil {
 		return nil, err
@@ -90,31 +91,36 @@ func (m *Managers) connect(ctx context.Context, machine *topo.Machine) error {
 	return nil
 }
 
-func compose(logger klog.Logger, dir string, m *topo.Machine, info *cadvisorapi.MachineInfo, c *config.KubeletConfiguration) (*Managers, error) {
+func compose(logger klog.Logger, dir string, m *topo.Machine, info *cadvisorapi.MachineInfo,
+	c *config.KubeletConfiguration) (*Managers, error) {
 	a, err := newAllocatable(c, info)
 	if err != nil {
 		return nil, err
 	}
 	out := &Managers{machine: m, info: info, allocatable: a, socket: filepath.Join(dir, "device-plugins", "kubelet.sock")}
 	if len(out.socket) > maxSocketPath {
-		return nil, fmt.Errorf("socket path %s has %d bytes, the most is %d: use a shorter directory", out.socket, len(out.socket), maxSocketPath)
+		return nil, fmt.Errorf("socket path %s has %d bytes, the most is %d: use a shorter directory", out.socket,
+			len(out.socket), maxSocketPath)
 	}
 	if extra := a.cpus.Difference(cpusOf(m)); !extra.IsEmpty() {
 		return nil, fmt.Errorf("reservedSystemCPUs: machine has no CPU %s", extra)
 	}
-	out.Topology, err = topologymanager.NewManager(info.Topology, c.TopologyManagerPolicy, c.TopologyManagerScope, c.TopologyManagerPolicyOptions)
+	out.Topology, err = topologymanager.NewManager(info.Topology, c.TopologyManagerPolicy, c.TopologyManagerScope,
+		c.TopologyManagerPolicyOptions)
 	if err != nil {
 		return nil, fmt.Errorf("make topology manager: %w", err)
 	}
 	if out.Device, err = newDeviceManager(logger, out.socket, info.Topology, out.Topology); err != nil {
 		return nil, fmt.Errorf("make device manager: %w", err)
 	}
-	out.CPU, err = cpumanager.NewManager(logger, c.CPUManagerPolicy, c.CPUManagerPolicyOptions, c.CPUManagerReconcilePeriod.Duration,
+	out.CPU, err = cpumanager.NewManager(logger, c.CPUManagerPolicy, c.CPUManagerPolicyOptions,
+		c.CPUManagerReconcilePeriod.Duration,
 		info, a.cpus, a.reservation(), dir, out.Topology)
 	if err != nil {
 		return nil, fmt.Errorf("make CPU manager: %w", err)
 	}
-	out.Memory, err = memorymanager.NewManager(logger, c.MemoryManagerPolicy, info, a.reservation(), c.ReservedMemory, dir, out.Topology)
+	out.Memory, err = memorymanager.NewManager(logger, c.MemoryManagerPolicy, info, a.reservation(), c.ReservedMemory,
+		dir, out.Topology)
 	if err != nil {
 		return nil, fmt.Errorf("make memory manager: %w", err)
 	}

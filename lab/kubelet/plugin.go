@@ -22,15 +22,18 @@ func (p plugin) API() api.DevicePluginClient { return p }
 func (p plugin) Resource() string            { return p.name }
 func (p plugin) SocketPath() string          { return "" }
 
-func (p plugin) GetDevicePluginOptions(context.Context, *api.Empty, ...grpc.CallOption) (*api.DevicePluginOptions, error) {
+func (p plugin) GetDevicePluginOptions(context.Context, *api.Empty,
+	...grpc.CallOption) (*api.DevicePluginOptions, error) {
 	return &api.DevicePluginOptions{GetPreferredAllocationAvailable: p.prefer != nil}, nil
 }
 
-func (p plugin) ListAndWatch(context.Context, *api.Empty, ...grpc.CallOption) (grpc.ServerStreamingClient[api.ListAndWatchResponse], error) {
+func (p plugin) ListAndWatch(context.Context, *api.Empty,
+	...grpc.CallOption) (grpc.ServerStreamingClient[api.ListAndWatchResponse], error) {
 	return nil, errors.New("devices in memory are announced directly")
 }
 
-func (p plugin) GetPreferredAllocation(_ context.Context, r *api.PreferredAllocationRequest, _ ...grpc.CallOption) (*api.PreferredAllocationResponse, error) {
+func (p plugin) GetPreferredAllocation(_ context.Context, r *api.PreferredAllocationRequest,
+	_ ...grpc.CallOption) (*api.PreferredAllocationResponse, error) {
 	out := &api.PreferredAllocationResponse{}
 	for _, c := range r.ContainerRequests {
 		ids, err := p.prefer(c.AvailableDeviceIDs, c.MustIncludeDeviceIDs, int(c.AllocationSize))
@@ -42,10 +45,12 @@ func (p plugin) GetPreferredAllocation(_ context.Context, r *api.PreferredAlloca
 	return out, nil
 }
 
-func (p plugin) Allocate(_ context.Context, r *api.AllocateRequest, _ ...grpc.CallOption) (*api.AllocateResponse, error) {
+func (p plugin) Allocate(_ context.Context, r *api.AllocateRequest,
+	_ ...grpc.CallOption) (*api.AllocateResponse, error) {
 	return plugins.Grant(r), nil
 }
 
-func (p plugin) PreStartContainer(context.Context, *api.PreStartContainerRequest, ...grpc.CallOption) (*api.PreStartContainerResponse, error) {
+func (p plugin) PreStartContainer(context.Context, *api.PreStartContainerRequest,
+	...grpc.CallOption) (*api.PreStartContainerResponse, error) {
 	return &api.PreStartContainerResponse{}, nil
 }

@@ -81,7 +81,8 @@ func playBoth(ctx context.Context, dir string, s *scenario.Scenario) error {
 			return err
 		}
 		if st.Do == scenario.Admit && own.Has(st.Name) != t.node.Has(st.Name) {
-			return differs(aboutVerdict, "pod %s: the file has it %v, the managers %v", st.Name, own.Has(st.Name), t.node.Has(st.Name))
+			return differs(aboutVerdict, "pod %s: the file has it %v, the managers %v", st.Name, own.Has(st.Name),
+				t.node.Has(st.Name))
 		}
 		own.Pods = append([]scenario.Held(nil), own.Pods...)
 		for i := range own.Pods { // where the file shows one outcome of several, go on with what came out
@@ -130,11 +131,13 @@ func TestPlantedFaultIsFoundAndMadeSmall(t *testing.T) {
 	if err := replay(dir, small, s.extras, place.Place, &tally{}); err != nil {
 		t.Errorf("what is left shows more than the fault: %v", err)
 	}
-	if n := len(small.Steps); n != 1 || len(small.Steps[0].Pod.Containers) != 1 || small.Steps[0].Pod.Containers[0].MilliCPU > 4000 {
+	if n := len(small.Steps); n != 1 || len(small.Steps[0].Pod.Containers) != 1 ||
+		small.Steps[0].Pod.Containers[0].MilliCPU > 4000 {
 		t.Errorf("%d steps are left, want one pod with one container of three CPUs or so", n)
 	}
 	if n := len(small.Machine.NUMAs()); n != 2 || small.Machine.CPUs().Len() > 8 || len(small.Machine.Resources()) > 0 {
-		t.Errorf("a machine of %d numas, %d CPUs and %d resources is left", n, small.Machine.CPUs().Len(), len(small.Machine.Resources()))
+		t.Errorf("a machine of %d numas, %d CPUs and %d resources is left", n, small.Machine.CPUs().Len(),
+			len(small.Machine.Resources()))
 	}
 	text, err := small.Played()
 	if err != nil {

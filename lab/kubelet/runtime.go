@@ -59,7 +59,8 @@ func complete(c *cri.FakeContainer) {
 
 // ListPodSandbox is called by every relist of the kubelet, so here the fake's log of calls, which
 // grows for ever, is cut.
-func (r containerRuntime) ListPodSandbox(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+func (r containerRuntime) ListPodSandbox(ctx context.Context,
+	f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	r.Lock()
 	r.Called = nil
 	r.Unlock()

@@ -97,7 +97,8 @@ func reserveMemory(c *configv1beta1.KubeletConfiguration, reserved []place.Reser
 		if !ok {
 			i = len(c.ReservedMemory)
 			at[x.NUMA] = i
-			c.ReservedMemory = append(c.ReservedMemory, configv1beta1.MemoryReservation{NumaNode: int32(x.NUMA), Limits: v1.ResourceList{}})
+			c.ReservedMemory = append(c.ReservedMemory, configv1beta1.MemoryReservation{NumaNode: int32(x.NUMA),
+				Limits: v1.ResourceList{}})
 		}
 		c.ReservedMemory[i].Limits[v1.ResourceName(x.Kind)] = *resource.NewQuantity(x.Bytes, resource.BinarySI)
 	}

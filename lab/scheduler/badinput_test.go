@@ -96,7 +96,8 @@ var bad = map[string]struct {
 	"numa-twice": {spoil: func(l *v1alpha1.NodeLayout) { l.Machine.NUMAs[1].ID = 0 },
 		refused: `machine.numas[1]: Duplicate value: {"id":0}`},
 	"negative": {spoil: func(l *v1alpha1.NodeLayout) { l.Machine.NUMAs[0].Memory = -1 },
-		refused: "machine.numas[0].memory: Invalid value: -1: machine.numas[0].memory in body should be greater than or equal to 0"},
+		refused: "machine.numas[0].memory: Invalid value: -1: machine.numas[0].memory in body should be greater than or " +
+			"equal to 0"},
 	"cpu-twice": {spoil: func(l *v1alpha1.NodeLayout) { l.Machine.CPUs[1].CPUs[0] = "31-62" },
 		malformed: `layout of node "cpu-twice": machine: cpu 31 is in numa 0 and in numa 1`},
 	"many-cpus": {spoil: func(l *v1alpha1.NodeLayout) { l.Machine.CPUs[0].CPUs[0] = "0-4999" },
@@ -119,7 +120,8 @@ func TestBadInputHarmsNothingElse(t *testing.T) {
 	for name, c := range bad {
 		t.Run(name, func(t *testing.T) {
 			w.addNode(ctx, t, name)
-			l := &v1alpha1.NodeLayout{ObjectMeta: metav1.ObjectMeta{Name: name}, Machine: *good.Machine.DeepCopy(), Rules: good.Rules}
+			l := &v1alpha1.NodeLayout{ObjectMeta: metav1.ObjectMeta{Name: name}, Machine: *good.Machine.DeepCopy(),
+				Rules: good.Rules}
 			c.spoil(l)
 			_, err := layouts.Create(ctx, l, metav1.CreateOptions{})
 			switch {
@@ -144,7 +146,8 @@ func TestBadInputHarmsNothingElse(t *testing.T) {
 	})
 	t.Run("an annotation", func(t *testing.T) { unknownAnnotation(ctx, t, w) })
 	t.Run("an argument", func(t *testing.T) {
-		_, err := scheduler.Start(t.TempDir(), w.SchedulerKubeconfig, strings.Replace(scheduler.Tenon, "unknownNodes", "unknownNode", 1), nil)
+		_, err := scheduler.Start(t.TempDir(), w.SchedulerKubeconfig, strings.Replace(scheduler.Tenon, "unknownNodes",
+			"unknownNode", 1), nil)
 		if err == nil {
 			t.Fatal("a scheduler with an unknown argument starts")
 		}
@@ -206,7 +209,8 @@ func unknownAnnotation(ctx context.Context, t *testing.T, w *world) {
 	_, why := w.await(ctx, t, "strict", workload.Pending)
 	contains(t, "the pod", why, want)
 	err := wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
-		events, err := w.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=strict"})
+		events, err := w.client.CoreV1().Events("default").List(ctx,
+			metav1.ListOptions{FieldSelector: "involvedObject.name=strict"})
 		if err != nil {
 			return false, err
 		}
@@ -221,11 +225,13 @@ func unknownAnnotation(ctx context.Context, t *testing.T, w *world) {
 		t.Errorf("no event names the annotation: %v", err)
 	}
 	w.runs(ctx, t, cores("beside-strict", 2))
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{"tenon.sh/numa-policy": "single-numa-node"}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		"tenon.sh/numa-policy": "single-numa-node"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.client.CoreV1().Pods("default").Patch(ctx, "strict", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Pods("default").Patch(ctx, "strict", types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.await(ctx, t, "strict", workload.Running)
@@ -234,7 +240,8 @@ func unknownAnnotation(ctx context.Context, t *testing.T, w *world) {
 // addNode makes a Node object behind which there is no kubelet.
 func (w *world) addNode(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	has := v1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("128Gi"), "pods": resource.MustParse("110")}
+	has := v1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("128Gi"),
+		"pods": resource.MustParse("110")}
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: has, Allocatable: has}}
 	if _, err := w.client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -242,7 +249,8 @@ func (w *world) addNode(ctx context.Context, t *testing.T, name string) {
 }
 
 // awaitCondition waits for a layout's condition and returns its message.
-func awaitCondition(ctx context.Context, t *testing.T, layouts *client.Client, name string, want metav1.ConditionStatus) (message string) {
+func awaitCondition(ctx context.Context, t *testing.T, layouts *client.Client, name string,
+	want metav1.ConditionStatus) (message string) {
 	t.Helper()
 	err := wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
 		l, err := layouts.Get(ctx, name, metav1.GetOptions{})

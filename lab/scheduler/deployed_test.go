@@ -42,7 +42,8 @@ func TestSchedulerAsDeployed(t *testing.T) {
 	if !ok {
 		t.Fatalf("the configuration has no %q", connection)
 	}
-	program := startProgram(ctx, t, c, fmt.Sprintf("%s%s  kubeconfig: %q\n%s", before, connection, c.SchedulerKubeconfig, after))
+	program := startProgram(ctx, t, c, fmt.Sprintf("%s%s  kubeconfig: %q\n%s", before, connection, c.SchedulerKubeconfig,
+		after))
 	placed(ctx, t, c)
 	program.kill()
 	if text := program.said(t); strings.Contains(strings.ToLower(text), "forbidden") {

@@ -55,7 +55,8 @@ func ask(ctx context.Context, t *testing.T, method, url, token, body string) (in
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	// The certificate is the scheduler's own, made at its start.
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true}}
 	answer, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +128,8 @@ func TestConfigurationOfSchedulerPlugins(t *testing.T) {
 	w.runs(ctx, t, named(cores("heard", 2), "topo-aware-scheduler"))
 	p.await(ctx, t, regexp.MustCompile(`"Reserved" .*pod="default/heard" node="halves"`))
 	metrics := p.get(ctx, t, p.secure, "/metrics")
-	for _, want := range []string{"tenon_predictions_made_total 3\n", `tenon_nodes{quality="exact"} 1`, `tenon_nodes{quality="none"} 0`,
+	for _, want := range []string{"tenon_predictions_made_total 3\n", `tenon_nodes{quality="exact"} 1`,
+		`tenon_nodes{quality="none"} 0`,
 		"tenon_oldest_prediction_seconds "} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics has no %q", want)

@@ -37,7 +37,8 @@ profiles:
 `
 
 func configured(c *lab.Cluster, election string) string {
-	return replica + election + fmt.Sprintf("clientConnection: {kubeconfig: %q, qps: 1000, burst: 1000}\n", c.SchedulerKubeconfig)
+	return replica + election + fmt.Sprintf("clientConnection: {kubeconfig: %q, qps: 1000, burst: 1000}\n",
+		c.SchedulerKubeconfig)
 }
 
 // ours makes pods ask for Tenon's scheduler.

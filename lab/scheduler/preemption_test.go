@@ -50,7 +50,8 @@ var scenes = []scene{
 	{"misfit", "uneven", []*v1.Pod{low(cores("full", 20)), low(cores("bystander", 4))}, high(cores("wide", 34)),
 		nil, `1 cannot align container "c" (wants 34 cpu on one NUMA node; best NUMA node has 30 free)`},
 	// The numas of the others have as much: what counts is who is on them.
-	{"lowest", "halves", []*v1.Pod{low(cores("low", 20)), mid(cores("mid", 20)), low(cores("little", 4))}, high(cores("urgent", 24)),
+	{"lowest", "halves", []*v1.Pod{low(cores("low", 20)), mid(cores("mid", 20)), low(cores("little", 4))},
+		high(cores("urgent", 24)),
 		[]string{"low"}, "evicts default/low-lowest"},
 	{"both", "halves", []*v1.Pod{mid(cores("mid", 20)), low(cores("low", 20)), mid(cores("little", 4))}, high(cores("urgent", 24)),
 		[]string{"low"}, "to be aligned on NUMA node 1"},
@@ -84,13 +85,15 @@ func lingering(p *v1.Pod) *v1.Pod { p.Finalizers = []string{hold}; return p }
 func guarded(p *v1.Pod) *v1.Pod { p.Labels = map[string]string{"guarded": "yes"}; return p }
 
 func gpus(name string, cpu, gpu int) *v1.Pod {
-	return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(cpu), "memory": "1Gi", "nvidia.com/gpu": fmt.Sprint(gpu)}))
+	return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(cpu), "memory": "1Gi",
+		"nvidia.com/gpu": fmt.Sprint(gpu)}))
 }
 
 // beginning is a pod whose init container takes more than what runs afterwards.
 func beginning(name string, first, then int) *v1.Pod {
 	p := cores(name, then)
-	p.Spec.InitContainers = []v1.Container{workload.Guaranteed("init", workload.Amounts{"cpu": fmt.Sprint(first), "memory": "1Gi"})}
+	p.Spec.InitContainers = []v1.Container{workload.Guaranteed("init", workload.Amounts{"cpu": fmt.Sprint(first),
+		"memory": "1Gi"})}
 	return p
 }
 
@@ -108,8 +111,9 @@ func on(node string, p *v1.Pod) *v1.Pod {
 func TestPreemption(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	cfg := lab.Config{Machines: fstest.MapFS{"uneven.txt": {Data: []byte(uneven)}, "uneven.yaml": {Data: []byte(halvesConfig)},
-		"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(halvesConfig)}}}
+	cfg := lab.Config{Machines: fstest.MapFS{"uneven.txt": {Data: []byte(uneven)},
+		"uneven.yaml": {Data: []byte(halvesConfig)},
+		"halves.txt":  {Data: []byte(halves)}, "halves.yaml": {Data: []byte(halvesConfig)}}}
 	for _, s := range scenes {
 		cfg.Nodes = append(cfg.Nodes, lab.Node{Name: s.name, Machine: s.machine})
 	}
@@ -146,7 +150,8 @@ func (w *world) furnish(ctx context.Context, t *testing.T) {
 		err := wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
 			p := cores("probe", 1)
 			p.Spec.PriorityClassName = name
-			_, err := w.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := w.client.CoreV1().Pods(p.Namespace).Create(ctx, p,
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err == nil, nil
 		})
 		if err != nil {
@@ -154,8 +159,10 @@ func (w *world) furnish(ctx context.Context, t *testing.T) {
 		}
 	}
 	pdb := &policy.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "guard", Namespace: metav1.NamespaceDefault},
-		Spec: policy.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "yes"}}}}
-	if _, err := w.client.PolicyV1().PodDisruptionBudgets(pdb.Namespace).Create(ctx, pdb, metav1.CreateOptions{}); err != nil {
+		Spec: policy.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{
+			"guarded": "yes"}}}}
+	if _, err := w.client.PolicyV1().PodDisruptionBudgets(pdb.Namespace).Create(ctx, pdb,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -221,7 +228,8 @@ func (w *world) notes(ctx context.Context, t *testing.T, pod, reason string) (sa
 // release lets a lingering pod go.
 func (w *world) release(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	_, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	_, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, name, types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +275,8 @@ func (w *world) patient(ctx context.Context, t *testing.T) {
 	const node = "waits"
 	w.runs(ctx, t, on(node, lingering(mid(cores("leaving", 28)))))
 	w.runs(ctx, t, on(node, low(cores("cheap", 28))))
-	if err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "leaving-waits", metav1.DeleteOptions{}); err != nil {
+	if err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "leaving-waits",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := w.pods.Until(ctx, func([]*v1.Pod) bool { return w.pod(t, "leaving-waits").DeletionTimestamp != nil })
@@ -326,8 +335,10 @@ func (w *world) later(ctx context.Context, t *testing.T) {
 func TestStormOfPriorities(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	w := start(ctx, t, lab.Config{Nodes: []lab.Node{{Name: "a", Machine: "halves"}, {Name: "b", Machine: "halves"}, {Name: "c", Machine: "halves"}},
-		Machines: fstest.MapFS{"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(halvesConfig)}}}, scheduler.Tenon)
+	w := start(ctx, t, lab.Config{Nodes: []lab.Node{{Name: "a", Machine: "halves"}, {Name: "b", Machine: "halves"},
+		{Name: "c", Machine: "halves"}},
+		Machines: fstest.MapFS{"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(halvesConfig)}}},
+		scheduler.Tenon)
 	w.furnish(ctx, t)
 	const seed, rounds, size = 7, 4, 25
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -378,7 +389,8 @@ func (w *world) unsettled() string {
 				}
 			}
 			if snap.Node(name).Without(lower...).Fits(spec) {
-				return fmt.Sprintf("pod %s waits, and without those of lower priority it would fit on node %s (it says %q)", p.Name, name, why)
+				return fmt.Sprintf("pod %s waits, and without those of lower priority it would fit on node %s (it says %q)",
+					p.Name, name, why)
 			}
 		}
 	}

@@ -54,15 +54,17 @@ func startProgram(ctx context.Context, t *testing.T, c *lab.Cluster, config stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{cmd: exec.CommandContext(ctx, os.Args[0]), log: log.Name(), secure: l.Addr().String(), token: c.RESTConfig().BearerToken}
+	p := &program{cmd: exec.CommandContext(ctx, os.Args[0]), log: log.Name(), secure: l.Addr().String(),
+		token: c.RESTConfig().BearerToken}
 	l.Close()
 	_, port, err := net.SplitHostPort(p.secure)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// In a cluster it finds the API server by itself, for its own port's sake too.
-	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=--config=%s --bind-address=127.0.0.1 --secure-port=%s --inspection-address=127.0.0.1:0 "+
-		"--authentication-kubeconfig=%[4]s --authorization-kubeconfig=%[4]s", programEnv, file, port, c.SchedulerKubeconfig))
+	p.cmd.Env = append(os.Environ(), fmt.Sprintf(
+		"%s=--config=%s --bind-address=127.0.0.1 --secure-port=%s --inspection-address=127.0.0.1:0 "+
+			"--authentication-kubeconfig=%[4]s --authorization-kubeconfig=%[4]s", programEnv, file, port, c.SchedulerKubeconfig))
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -51,7 +51,8 @@ func TestWaitingPodsAreTriedWhenThatHelps(t *testing.T) {
 		Nodes:    []lab.Node{{Name: "halves", Machine: "halves"}},
 		Machines: fstest.MapFS{"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(halvesConfig)}},
 	}, scheduler.Tenon)
-	calm := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "calm"}, Value: 1000, PreemptionPolicy: ptr.To(v1.PreemptNever)}
+	calm := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "calm"}, Value: 1000,
+		PreemptionPolicy: ptr.To(v1.PreemptNever)}
 	if _, err := w.client.SchedulingV1().PriorityClasses().Create(ctx, calm, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,8 @@ func TestWaitingPodsAreTriedWhenThatHelps(t *testing.T) {
 		len(large), first, again, rounds, 2*(passers+rounds))
 	// An end that the pod's object and the node's report tell apart, because the machine is busy, wakes twice.
 	if most := 3 * rounds; again > most {
-		t.Errorf("%d attempts failed after each pod was tried, want at most %d: two kinds in each round, and some twice", again, most)
+		t.Errorf("%d attempts failed after each pod was tried, want at most %d: two kinds in each round, and some twice",
+			again, most)
 	}
 	if slack := len(large) / 10; first > len(large)+slack {
 		t.Errorf("%d attempts failed before anything had changed, %d pods wait", first, len(large))

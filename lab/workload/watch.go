@@ -146,7 +146,8 @@ func Create(ctx context.Context, client kubernetes.Interface, pods ...*v1.Pod) e
 
 // Clear deletes all pods of the default namespace and waits until they are gone.
 func (w *Watch) Clear(ctx context.Context, client kubernetes.Interface) error {
-	err := client.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	err := client.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("delete pods: %w", err)
 	}

@@ -128,11 +128,14 @@ func Day(seed uint64, scale int) []*v1.Pod {
 			out = append(out, Pod(fmt.Sprintf("%s-%d", name, i+1), *c.DeepCopy()))
 		}
 	}
-	add(2, "train-3gpu", Guaranteed("trainer", Amounts{"cpu": "24", "memory": "96Gi", "nvidia.com/gpu": "3", "rdma/hca": "3"}))
+	add(2, "train-3gpu", Guaranteed("trainer", Amounts{"cpu": "24", "memory": "96Gi", "nvidia.com/gpu": "3",
+		"rdma/hca": "3"}))
 	add(2, "train-2gpu", Guaranteed("trainer", Amounts{"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "2"}))
 	add(2, "infer", Burstable("model", Amounts{"cpu": "2", "memory": "8Gi"}, Amounts{"nvidia.com/gpu": "1"}))
-	add(2, "upf", Guaranteed("upf", Amounts{"cpu": "12", "memory": "4Gi", "hugepages-1Gi": "8Gi", "intel.com/sriov_vf": "3"}))
-	add(2, "dns", Guaranteed("dns", Amounts{"cpu": "4", "memory": "2Gi", "hugepages-1Gi": "2Gi", "intel.com/sriov_vf": "1"}))
+	add(2, "upf", Guaranteed("upf", Amounts{"cpu": "12", "memory": "4Gi", "hugepages-1Gi": "8Gi",
+		"intel.com/sriov_vf": "3"}))
+	add(2, "dns", Guaranteed("dns", Amounts{"cpu": "4", "memory": "2Gi", "hugepages-1Gi": "2Gi",
+		"intel.com/sriov_vf": "1"}))
 	add(14, "solver", Guaranteed("solver", Amounts{"cpu": "20", "memory": "20Gi"}))
 	add(6, "render", Guaranteed("render", Amounts{"cpu": "16", "memory": "24Gi"}))
 	add(8, "build", Guaranteed("build", Amounts{"cpu": "12", "memory": "12Gi"}))

@@ -107,7 +107,8 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := Open(fixture(t, "v1"), "/"); !errors.Is(err, ErrVersion) {
 		t.Errorf("cgroup v1: error %v", err)
 	}
-	for _, root := range []string{"/..", "/a b", "/x/../y", strings.Repeat("/x", maxParents+1), "/" + strings.Repeat("x", maxName+1)} {
+	for _, root := range []string{"/..", "/a b", "/x/../y", strings.Repeat("/x", maxParents+1), "/" +
+		strings.Repeat("x", maxName+1)} {
 		if _, err := Open(fixture(t, "systemd"), root); err == nil || !strings.Contains(err.Error(), "kubelet's root") {
 			t.Errorf("root %.20q: error %v", root, err)
 		}
@@ -116,7 +117,8 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestMemoryRefuses(t *testing.T) {
 	tree := open(t, "systemd", "")
-	good := Container{Namespace: "ns", Pod: "p", Name: "c", UID: guaranteed, QOS: v1.PodQOSGuaranteed, ID: "containerd://aaaa1111"}
+	good := Container{Namespace: "ns", Pod: "p", Name: "c", UID: guaranteed, QOS: v1.PodQOSGuaranteed,
+		ID: "containerd://aaaa1111"}
 	for _, c := range []struct {
 		change func(*Container)
 		want   string
@@ -133,12 +135,14 @@ func TestMemoryRefuses(t *testing.T) {
 	} {
 		bad := good
 		c.change(&bad)
-		if _, err := tree.Memory(bad); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "ns/p/c") {
+		if _, err := tree.Memory(bad); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "ns/p/c") {
 			t.Errorf("%+v: error %v does not say %q and the container", bad, err, c.want)
 		}
 	}
 	dir := "kubepods.slice/kubepods-podu.slice/cri-containerd-a.scope/"
-	huge, err := Open(fstest.MapFS{"cgroup.controllers": {}, dir + "memory.numa_stat": {Data: make([]byte, maxStat+1)}}, "")
+	huge, err := Open(fstest.MapFS{"cgroup.controllers": {}, dir + "memory.numa_stat": {Data: make([]byte, maxStat+1)}},
+		"")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +156,10 @@ func TestRunning(t *testing.T) {
 	at := func(s int64) *metav1.Time { return &metav1.Time{Time: time.Unix(s, 0)} }
 	status := func(name, id string) v1.ContainerStatus { return v1.ContainerStatus{Name: name, ContainerID: id} }
 	young := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "young", UID: "y"}, Status: v1.PodStatus{
-		StartTime: at(9), QOSClass: v1.PodQOSBurstable, ContainerStatuses: []v1.ContainerStatus{status("c", "containerd://3")}}}
-	old := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "old", UID: "mirror", Annotations: map[string]string{staticHash: "hash"}},
+		StartTime: at(9), QOSClass: v1.PodQOSBurstable, ContainerStatuses: []v1.ContainerStatus{
+			status("c", "containerd://3")}}}
+	old := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "old", UID: "mirror",
+		Annotations: map[string]string{staticHash: "hash"}},
 		Status: v1.PodStatus{StartTime: at(1), QOSClass: v1.PodQOSGuaranteed,
 			InitContainerStatuses: []v1.ContainerStatus{status("sidecar", "containerd://1")},
 			ContainerStatuses:     []v1.ContainerStatus{status("app", "containerd://2"), status("waits", "")}}}
@@ -161,7 +167,8 @@ func TestRunning(t *testing.T) {
 	for _, c := range Running([]*v1.Pod{young, old}) {
 		got = append(got, strings.Join([]string{c.String(), c.UID, string(c.QOS), c.ID}, " "))
 	}
-	want := "b/old/sidecar hash Guaranteed containerd://1, b/old/app hash Guaranteed containerd://2, a/young/c y Burstable containerd://3"
+	want := "b/old/sidecar hash Guaranteed containerd://1, b/old/app hash Guaranteed containerd://2, a/young/c y " +
+		"Burstable containerd://3"
 	if s := strings.Join(got, ", "); s != want {
 		t.Errorf("running are %s, want %s", s, want)
 	}
@@ -217,7 +224,8 @@ func TestPathsStayInTheTree(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab-_./\x00é")))
 		c := Container{UID: text.Draw(r, "UID"), QOS: v1.PodQOSBurstable,
-			ID: rapid.SampledFrom([]string{"containerd://", "cri-o://", "docker://", ""}).Draw(r, "runtime") + text.Draw(r, "ID")}
+			ID: rapid.SampledFrom([]string{"containerd://", "cri-o://", "docker://", ""}).Draw(r, "runtime") + text.Draw(r,
+				"ID")}
 		paths, err := tree.paths(c)
 		if err != nil {
 			return

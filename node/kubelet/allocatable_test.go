@@ -25,7 +25,8 @@ device acme.com/nic n2 numa 1 unhealthy
 		cpu, memory, pods int64
 	}{
 		{"", 32000, 60*gi - 100<<20, 110},
-		{"systemReserved: {cpu: 500m, memory: 1Gi}\nkubeReserved: {cpu: \"1\", memory: 2Gi}\nevictionHard: {memory.available: 1Gi}\n", 30500, 56 * gi, 110},
+		{"systemReserved: {cpu: 500m, memory: 1Gi}\nkubeReserved: {cpu: \"1\", memory: 2Gi}\n" +
+			"evictionHard: {memory.available: 1Gi}\n", 30500, 56 * gi, 110},
 		{"reservedSystemCPUs: 0-1,16\nkubeReserved: {cpu: \"8\"}\n", 29000, 60*gi - 100<<20, 110},
 		{"evictionHard: {memory.available: 25%}\nmaxPods: 500\n", 32000, 44 * gi, 500},
 		{"evictionHard: {nodefs.available: 10%}\npodsPerCore: 2\n", 32000, 60 * gi, 64},
@@ -38,8 +39,9 @@ device acme.com/nic n2 numa 1 unhealthy
 		}
 	}
 	for text, want := range map[string]string{
-		"kubeReserved: {memory: lots}\n":             `kubeReserved: memory: "lots" is not an amount in 0..1Pi`,
-		"evictionHard: {memory.available: 200%}\n":   `evictionHard: memory.available: "200%" is not an amount or a percentage`,
+		"kubeReserved: {memory: lots}\n": `kubeReserved: memory: "lots" is not an amount in 0..1Pi`,
+		"evictionHard: {memory.available: " +
+			"200%}\n": `evictionHard: memory.available: "200%" is not an amount or a percentage`,
 		"evictionHard: {memory.available: little}\n": `evictionHard: memory.available: "little"`,
 		"reservedSystemCPUs: all\n":                  "reservedSystemCPUs: ",
 	} {

@@ -56,10 +56,12 @@ aFieldOfTomorrow: 1
 	}
 	want := place.Rules{
 		Topology: place.TopologyRules{Policy: place.Restricted, Scope: place.PerPod, PreferClosest: true, MaxNUMAs: 12},
-		CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 8), FullPCPUsOnly: true, DistributeAcrossNUMA: true,
-			StrictReservation: true, PreferAlignByUncoreCaches: true},
+		CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 8), FullPCPUsOnly: true,
+			DistributeAcrossNUMA: true,
+			StrictReservation:    true, PreferAlignByUncoreCaches: true},
 		Memory: place.MemoryRules{Static: true, Reserved: []place.Reserved{
-			{NUMA: 0, Kind: "hugepages-1Gi", Bytes: 1 << 30}, {NUMA: 0, Kind: "memory", Bytes: 1 << 30}, {NUMA: 1, Kind: "memory", Bytes: 200 << 20}}},
+			{NUMA: 0, Kind: "hugepages-1Gi", Bytes: 1 << 30}, {NUMA: 0, Kind: "memory", Bytes: 1 << 30},
+			{NUMA: 1, Kind: "memory", Bytes: 200 << 20}}},
 	}
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("rules are\n%+v, want\n%+v", got, want)
@@ -141,7 +143,8 @@ func TestBadConfigurationNamesTheField(t *testing.T) {
 }
 
 func FuzzParseConfiguration(f *testing.F) {
-	f.Add([]byte(header + "cpuManagerPolicy: static\nreservedSystemCPUs: '0'\nreservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]"))
+	f.Add([]byte(header + "cpuManagerPolicy: static\nreservedSystemCPUs: '0'\n" +
+		"reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if c, err := ParseConfiguration(data); err == nil && c.ReserveCPUs < 0 {
 			t.Fatalf("%d CPUs to reserve", c.ReserveCPUs)

@@ -130,7 +130,8 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Ine
 			continue
 		}
 		out = append(out, ledger.Inexact{Code: ledger.UnhealthyDevices, Message: fmt.Sprintf(
-			"%s: %d devices are listed as healthy, %d more are unhealthy; the NUMA nodes of %d of these are taken from earlier reports",
+			"%s: %d devices are listed as healthy, %d more are unhealthy; the NUMA nodes of %d of these are taken from "+
+				"earlier reports",
 			name, len(s.healthy), n, len(named))})
 	}
 	return out

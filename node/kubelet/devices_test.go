@@ -17,7 +17,8 @@ func gpu(id string, numa idset.NUMA) kubelet.Device {
 }
 
 func holder(devices ...kubelet.Device) kubelet.Listed {
-	return kubelet.Listed{Namespace: "ns", Name: "p", Containers: []kubelet.ListedContainer{{Name: "main", Devices: devices}}}
+	return kubelet.Listed{Namespace: "ns", Name: "p", Containers: []kubelet.ListedContainer{
+		{Name: "main", Devices: devices}}}
 }
 
 // What the kubelet counts and does not list is unhealthy; what it neither counts nor lists is gone.
@@ -31,15 +32,21 @@ func TestUnhealthyDevicesAreThoseThatTheNodeCounts(t *testing.T) {
 		{"all healthy", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 2}}, "g1 g2", ""},
 		{"one unhealthy, never seen", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 3}}, "g1 g2",
 			"2 devices are listed as healthy, 1 more are unhealthy; the NUMA nodes of 0 of"},
-		{"one unhealthy, seen before", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 3}, Known: []kubelet.Device{gpu("g0", 4), gpu("g1", 0)}},
+		{"one unhealthy, seen before", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 3},
+			Known: []kubelet.Device{gpu("g0", 4), gpu("g1", 0)}},
 			"!g0 g1 g2", "1 more are unhealthy; the NUMA nodes of 1 of"},
-		{"one unhealthy, held", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 3}, Listed: []kubelet.Listed{holder(gpu("g3", 4))},
-			Known: []kubelet.Device{gpu("g0", 4)}}, "g1 g2 !g3", "1 more are unhealthy"},
-		{"held by a container, and its plugin has it no longer", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 2},
-			Listed: []kubelet.Listed{holder(gpu("g1", 0), gpu("g3", 4))}}, "g1 g2", ""},
-		{"replaced by another", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 2}, Known: []kubelet.Device{gpu("g0", 4)}}, "g1 g2", ""},
-		{"the Node's status is late", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 0}, Known: []kubelet.Device{gpu("g0", 4)}}, "g1 g2", ""},
-		{"the Node does not say", kubelet.Observation{Listed: []kubelet.Listed{holder(gpu("g3", 4))}}, "g1 g2 !g3", "1 more are unhealthy"},
+		{"one unhealthy, held", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 3},
+			Listed: []kubelet.Listed{holder(gpu("g3", 4))},
+			Known:  []kubelet.Device{gpu("g0", 4)}}, "g1 g2 !g3", "1 more are unhealthy"},
+		{"held by a container, and its plugin has it no longer",
+			kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 2},
+				Listed: []kubelet.Listed{holder(gpu("g1", 0), gpu("g3", 4))}}, "g1 g2", ""},
+		{"replaced by another", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 2},
+			Known: []kubelet.Device{gpu("g0", 4)}}, "g1 g2", ""},
+		{"the Node's status is late", kubelet.Observation{Capacity: map[string]int64{"x.io/gpu": 0},
+			Known: []kubelet.Device{gpu("g0", 4)}}, "g1 g2", ""},
+		{"the Node does not say", kubelet.Observation{Listed: []kubelet.Listed{holder(gpu("g3", 4))}}, "g1 g2 !g3",
+			"1 more are unhealthy"},
 	} {
 		c.o.Allocatable = healthy
 		m, err := c.o.Machine(twoNUMAs(t))
@@ -58,7 +65,8 @@ func TestUnhealthyDevicesAreThoseThatTheNodeCounts(t *testing.T) {
 			t.Errorf("%s: devices are %s, want %s", c.what, s, c.want)
 		}
 		why := c.o.Unhealthy(m, place.Rules{Topology: place.TopologyRules{Policy: place.Restricted}})
-		if (len(why) > 0) != (c.says != "") || len(why) > 0 && (why[0].Code != ledger.UnhealthyDevices || !strings.Contains(why[0].Message, c.says)) {
+		if (len(why) > 0) != (c.says != "") || len(why) > 0 && (why[0].Code != ledger.UnhealthyDevices ||
+			!strings.Contains(why[0].Message, c.says)) {
 			t.Errorf("%s: reasons are %v, want %q", c.what, why, c.says)
 		}
 		if why := c.o.Unhealthy(m, place.Rules{}); len(why) > 0 {
@@ -82,7 +90,8 @@ func TestFreeUnhealthyDevicesDecide(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := place.NewUsage(m, place.Rules{Topology: place.TopologyRules{Policy: place.Restricted}})
-	p := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "main", Devices: []place.Count{{Resource: "x.io/gpu", N: 4}}}}}
+	p := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{
+		{Name: "main", Devices: []place.Count{{Resource: "x.io/gpu", N: 4}}}}}
 	if v := place.Place(u, p); v.Fits() {
 		t.Errorf("four devices of six fit, as %v; the kubelet says TopologyAffinityError", v.Holdings)
 	}
@@ -94,10 +103,12 @@ func TestMachinesThatNoKubeletCanUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hints, memory := place.Rules{Topology: place.TopologyRules{Policy: place.BestEffort}}, place.Rules{Memory: place.MemoryRules{Static: true}}
+	hints, memory := place.Rules{Topology: place.TopologyRules{Policy: place.BestEffort}},
+		place.Rules{Memory: place.MemoryRules{Static: true}}
 	for _, r := range []place.Rules{hints, memory} {
 		why, is := kubelet.Unusable(wide, r)
-		if !is || why.Code != ledger.KubeletUnusable || !strings.Contains(why.Message, "255") || !strings.Contains(why.Message, "topologyManagerPolicy none") {
+		if !is || why.Code != ledger.KubeletUnusable || !strings.Contains(why.Message, "255") ||
+			!strings.Contains(why.Message, "topologyManagerPolicy none") {
 			t.Errorf("%v, %+v", is, why)
 		}
 		if _, is := kubelet.Unusable(twoNUMAs(t), r); is {

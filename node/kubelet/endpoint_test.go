@@ -63,7 +63,8 @@ func TestKubeletTellsItsConfiguration(t *testing.T) {
 			t.Errorf("configuration is %+v", c)
 		}
 	}
-	if got := strings.Join(s.asked, " "); got != "/configz Bearer secret /api/v1/nodes/node-a/proxy/configz Bearer secret" {
+	if got := strings.Join(s.asked, " "); got != "/configz Bearer secret /api/v1/nodes/node-a/proxy/configz Bearer "+
+		"secret" {
 		t.Errorf("asked for %s", got)
 	}
 }
@@ -78,7 +79,8 @@ func TestAnswersThatAreNoConfiguration(t *testing.T) {
 		status     int
 		body, want string
 	}{
-		{403, "Forbidden (user=system:serviceaccount:x, verb=get, resource=nodes, subresource=configz)", "subresource=configz"},
+		{403, "Forbidden (user=system:serviceaccount:x, verb=get, resource=nodes, subresource=configz)",
+			"subresource=configz"},
 		{302, "", "302"},
 		{200, "", "parse"},
 		{200, `{"componentconfig":{}}`, "no kubeletconfig"},
@@ -88,7 +90,8 @@ func TestAnswersThatAreNoConfiguration(t *testing.T) {
 		{0, "", "EOF"},
 	} {
 		s.status, s.body = c.status, c.body
-		if _, err := e.Configuration(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "/configz") {
+		if _, err := e.Configuration(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "/configz") {
 			t.Errorf("%d %.60q: error %v does not say %s and the address", c.status, c.body, err, c.want)
 		}
 	}

@@ -39,7 +39,8 @@ systemReserved: {cpu: 1500m}
 memoryManagerPolicy: Static
 reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 1, limits: {memory: 1Gi}}]
 `, map[string]string{
-		"20-late.conf":  header + "topologyManagerPolicy: best-effort\ncpuManagerPolicyOptions: {strict-cpu-reservation: null}",
+		"20-late.conf": header + "topologyManagerPolicy: best-effort\n" +
+			"cpuManagerPolicyOptions: {strict-cpu-reservation: null}",
 		"10-early.conf": header + "topologyManagerPolicy: none\nkubeReserved: {cpu: \"2\"}\nsystemReserved: {cpu: 500m}",
 		"sub/00.conf":   header + "reservedMemory: [{numaNode: 1, limits: {memory: 2Gi}}]",
 		"30-note.yaml":  "this: [is not read",

@@ -60,7 +60,8 @@ func TestTooManyGatesAreRefused(t *testing.T) {
 	for i := range maxGates + 1 {
 		fmt.Fprintf(&b, "  G%d: true\n", i)
 	}
-	if _, err := ParseConfiguration([]byte(header + "featureGates:\n" + b.String())); err == nil || !strings.Contains(err.Error(), "featureGates") {
+	if _, err := ParseConfiguration([]byte(header + "featureGates:\n" + b.String())); err == nil ||
+		!strings.Contains(err.Error(), "featureGates") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -73,7 +74,8 @@ func TestOnlyTheModelledReleaseIsExact(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"": "does not say", "v1.35.3": "v1.35.3", "v1.37.0": "1.36", "v2.36.0": "v2.36.0", "v1.36.0-beta.1": "before release",
-		"v1.36.0-rc.0": "before release", "v0.0.0-master+$Format:%H$": `"v0.0.0-master+$Format:%H$"`, "v1.36.0\x1b[2J": `\x1b[2J`, "1.3": "1.3",
+		"v1.36.0-rc.0": "before release", "v0.0.0-master+$Format:%H$": `"v0.0.0-master+$Format:%H$"`,
+		"v1.36.0\x1b[2J": `\x1b[2J`, "1.3": "1.3",
 	} {
 		why, ok := Release(text)
 		if ok || why.Code != ledger.UnknownKubeletVersion || !strings.Contains(why.Message, want) {

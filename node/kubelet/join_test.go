@@ -71,10 +71,14 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 		kubelettest.Pod("ns", "done", &podresources.ContainerResources{Name: "main", CpuIds: []int64{3}}),
 		kubelettest.Pod("ns", "static", &podresources.ContainerResources{Name: "main"}))
 	o := observe(t, s, fstest.MapFS{
-		kubelet.CPUStateFile: {Data: []byte(`{"policyName":"static","entries":{"uid-a":{"init":"1-2,9-10","main":"1,9"},"gone":{"main":"5"},"hash":{"main":"6"}}}`)},
+		kubelet.CPUStateFile: {
+			Data: []byte(
+				`{"policyName":"static","entries":{"uid-a":{"init":"1-2,9-10","main":"1,9"},"gone":{"main":"5"},"hash":{"main":"6"}}}`)},
 		kubelet.MemoryStateFile: {Data: []byte(`{"machineState":{"0":{"cells":[0,4]},"4":{"cells":[0,4]}},"entries":{
 			"uid-a":{"init":[{"numaAffinity":[0],"type":"memory","size":0}],"main":[{"numaAffinity":[0],"type":"memory","size":5}]}}}`)},
-		kubelet.DeviceStateFile: {Data: []byte(`{"Data":{"PodDeviceEntries":[{"PodUID":"uid-a","ContainerName":"init","ResourceName":"x.io/gpu","DeviceIDs":{"0":["g1"],"4":["g1"]}}]}}`)},
+		kubelet.DeviceStateFile: {
+			Data: []byte(
+				`{"Data":{"PodDeviceEntries":[{"PodUID":"uid-a","ContainerName":"init","ResourceName":"x.io/gpu","DeviceIDs":{"0":["g1"],"4":["g1"]}}]}}`)},
 	})
 	m, err := o.Machine(twoNUMAs(t))
 	if err != nil {
@@ -104,7 +108,8 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	if got := fmt.Sprint(entries); got != want {
 		t.Errorf("entries are\n%s, want\n%s", got, want)
 	}
-	if got := o.Groups(m, place.Rules{Memory: place.MemoryRules{Static: true}}, entries, pods); len(got) != 1 || got[0].NUMAs != 3 {
+	if got := o.Groups(m, place.Rules{Memory: place.MemoryRules{Static: true}}, entries, pods); len(got) != 1 ||
+		got[0].NUMAs != 3 {
 		t.Errorf("groups are %v, want numa 0 with numa 4: numa 4 itself has no block of a known pod", got)
 	}
 }
@@ -113,7 +118,8 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 func TestDescribedDevicesKeepTheirRoots(t *testing.T) {
 	s := &kubelettest.Service{}
 	s.SetDevices(kubelettest.Device("x.io/gpu", "g0", 0), kubelettest.Device("x.io/gpu", "g1", 4))
-	described, err := topo.ParseMachine("numa 0 cpus 0-3\nnuma 4 cpus 4-7\ndevice x.io/gpu g0 numa 4 root pci0000:17\ndevice x.io/gpu g2 numa 4 root pci0000:2a")
+	described, err := topo.ParseMachine("numa 0 cpus 0-3\nnuma 4 cpus 4-7\ndevice x.io/gpu g0 numa 4 root pci0000:17\n" +
+		"device x.io/gpu g2 numa 4 root pci0000:2a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +174,8 @@ func TestGroupsThatHoldingsDoNotTell(t *testing.T) {
 		return fmt.Sprintf(`{"cells":%s,"memoryMap":{"memory":{"reserved":%d,"free":%d}}}`, cells, reserved<<30, free<<30)
 	}
 	state := func(numa0, numa4, mine, others string) string {
-		return `{"machineState":{"0":` + numa0 + `,"4":` + numa4 + `},"entries":{"u":{"main":[` + mine + `]},"gone":{"main":[` + others + `]}}}`
+		return `{"machineState":{"0":` + numa0 + `,"4":` + numa4 + `},"entries":{"u":{"main":[` + mine +
+			`]},"gone":{"main":[` + others + `]}}}`
 	}
 	block := func(numas string, size int64) string {
 		return fmt.Sprintf(`{"numaAffinity":%s,"type":"memory","size":%d}`, numas, size<<30)
@@ -177,13 +184,15 @@ func TestGroupsThatHoldingsDoNotTell(t *testing.T) {
 	for _, c := range []struct{ what, state, want string }{
 		{"a numa alone", state(numa("[0]", 3, 13), numa("[4]", 0, 16), block("[0]", 3), ""), "map[]"},
 		{"a group, filled from below", state(numa("[0,4]", 16, 0), numa("[0,4]", 4, 12), block("[0,4]", 20), ""), "map[]"},
-		{"a group, filled around others that are gone", state(numa("[0,4]", 10, 6), numa("[0,4]", 10, 6), block("[0,4]", 20), ""),
+		{"a group, filled around others that are gone", state(numa("[0,4]", 10, 6), numa("[0,4]", 10, 6),
+			block("[0,4]", 20), ""),
 			fmt.Sprintf("map[0:{3 [{memory %d}]} 1:{3 [{memory %d}]}]", 6*g, 6*g)},
 		{"a group of which one numa was last used alone",
 			state(numa("[0]", 6, 10), numa("[0,4]", 0, 16), block("[0,4]", 3)+","+block("[0]", 3), ""), "map[]"},
 		{"a group whose wide block has gone", state(numa("[0,4]", 3, 13), numa("[4]", 0, 16), block("[0]", 3), ""),
 			fmt.Sprintf("map[0:{3 [{memory %d}]}]", 13*g)},
-		{"what an ended pod had is as good as free", state(numa("[0]", 5, 11), numa("[4]", 2, 14), block("[0]", 3), block("[0]", 2)+","+block("[4]", 2)), "map[]"},
+		{"what an ended pod had is as good as free", state(numa("[0]", 5, 11), numa("[4]", 2, 14), block("[0]", 3),
+			block("[0]", 2)+","+block("[4]", 2)), "map[]"},
 		{"a block that ends takes what another has on its lowest numa",
 			state(numa("[0]", 4, 12), numa("[0,4]", 4, 12), block("[0]", 4), block("[0,4]", 4)),
 			fmt.Sprintf("map[0:{1 [{memory %d}]} 1:{2 [{memory %d}]}]", 16*g, 12*g)},
@@ -207,7 +216,8 @@ func TestOnePodsContradictionHarmsNoOther(t *testing.T) {
 	if m == nil || err == nil || !strings.Contains(err.Error(), "numa 7") {
 		t.Errorf("machine %v, error %v", m, err)
 	}
-	entries, err := o.Entries(m, apiPods{"ns/bad": pod("bad", "b", kubelet.Container{Name: "main"}), "ns/good": pod("good", "g", kubelet.Container{Name: "main"})})
+	entries, err := o.Entries(m, apiPods{"ns/bad": pod("bad", "b", kubelet.Container{Name: "main"}),
+		"ns/good": pod("good", "g", kubelet.Container{Name: "main"})})
 	if err == nil || !strings.Contains(err.Error(), "ns/bad") || !strings.Contains(err.Error(), "cpu 77") {
 		t.Errorf("error is %v", err)
 	}
@@ -220,8 +230,10 @@ func TestPodLevelHoldingsCountOnce(t *testing.T) {
 	s := &kubelettest.Service{}
 	s.SetPods(kubelettest.Pod("ns", "p", &podresources.ContainerResources{Name: "main", CpuIds: []int64{4}}))
 	o := observe(t, s, fstest.MapFS{
-		kubelet.CPUStateFile:    {Data: []byte(`{"entries":{"u":{"main":"4"}},"podEntries":{"u":{"cpuSet":"4-5"}}}`)},
-		kubelet.MemoryStateFile: {Data: []byte(`{"entries":{"u":{"main":[{"numaAffinity":[4],"type":"memory","size":3}]}},"podEntries":{"u":{"memoryBlocks":[{"numaAffinity":[4],"type":"memory","size":9}]}}}`)},
+		kubelet.CPUStateFile: {Data: []byte(`{"entries":{"u":{"main":"4"}},"podEntries":{"u":{"cpuSet":"4-5"}}}`)},
+		kubelet.MemoryStateFile: {
+			Data: []byte(
+				`{"entries":{"u":{"main":[{"numaAffinity":[4],"type":"memory","size":3}]}},"podEntries":{"u":{"memoryBlocks":[{"numaAffinity":[4],"type":"memory","size":9}]}}}`)},
 	})
 	entries, err := o.Entries(twoNUMAs(t), apiPods{"ns/p": pod("p", "u", kubelet.Container{Name: "main"})})
 	if got, want := fmt.Sprint(entries), "[{ns/p 1 [: CPUs 4-5, 9 memory at NUMA position 1]}]"; err != nil || got != want {

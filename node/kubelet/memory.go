@@ -15,7 +15,8 @@ import (
 //
 // The manager keeps what ended pods had until it next admits a pod, and a pod that it is admitting may
 // have no entry yet. So what is returned is what the manager would have after it gave all that back.
-func (o Observation) Groups(m *topo.Machine, r place.Rules, entries []ledger.Entry, pods Pods) map[int]place.MemoryGroup {
+func (o Observation) Groups(m *topo.Machine, r place.Rules, entries []ledger.Entry,
+	pods Pods) map[int]place.MemoryGroup {
 	if o.Memory == nil || !r.Memory.Static {
 		return nil
 	}

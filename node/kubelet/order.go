@@ -37,8 +37,9 @@ func (o Observation) ReleaseOrder(r place.Rules, entries []ledger.Entry, pods Po
 	}
 	for _, kind := range slices.Sorted(maps.Keys(ended)) {
 		if o.Memory.ordered(kind, ended[kind]) {
-			return ledger.Inexact{Code: ledger.ReleaseOrder, Message: fmt.Sprintf("the kubelet still has to release %s of %d ended pods; "+
-				"which NUMA nodes then have how much of it free depends on an order that it leaves to chance", kind, count)}, true
+			return ledger.Inexact{Code: ledger.ReleaseOrder,
+				Message: fmt.Sprintf("the kubelet still has to release %s of %d ended pods; "+
+					"which NUMA nodes then have how much of it free depends on an order that it leaves to chance", kind, count)}, true
 		}
 	}
 	return why, false
@@ -87,7 +88,8 @@ func (s *MemoryState) part(kind string, blocks []MemoryBlock) map[idset.NUMA]*ta
 	for _, b := range blocks {
 		for id := range b.NUMAs.All() {
 			if _, ok := s.Cells[id]; ok && out[id] == nil {
-				out[id] = &table{free: map[string]uint64{kind: s.Free[id][kind]}, reserved: map[string]uint64{kind: s.Used[id][kind]}}
+				out[id] = &table{free: map[string]uint64{kind: s.Free[id][kind]},
+					reserved: map[string]uint64{kind: s.Used[id][kind]}}
 			}
 		}
 	}

@@ -36,17 +36,21 @@ func TestUndeterminedReleasesAreSaid(t *testing.T) {
 		{"nobody has ended", 3, 0, block("[0]", 3), "", "", "", false},
 		{"two on one NUMA node each", 3, 3, "", block("[0]", 3), block("[4]", 3), "", false},
 		{"one on both, alone", 3, 3, "", block("[0,4]", 6), "", "", false},
-		{"one on both that leaves the other nothing to release, or not", 4, 2, "", block("[0,4]", 4), block("[0]", 2), "", true},
+		{"one on both that leaves the other nothing to release, or not", 4, 2, "", block("[0,4]", 4), block("[0]", 2), "",
+			true},
 		{"one on both beside one that runs", 4, 2, block("[0]", 2), block("[0,4]", 4), "", "", false},
 		{"two on both, which release all", 6, 2, "", block("[0,4]", 4), block("[0,4]", 4), "", false},
 		{"more than can be tried", 9, 3, "", block("[0,4]", 6), "", many, true},
 		{"many on one NUMA node each", 6, 3, "", block("[4]", 3), "", many, false},
 	} {
 		numa := func(reserved int64) string {
-			return fmt.Sprintf(`{"cells":[0,4],"memoryMap":{"memory":{"reserved":%d,"free":%d}}}`, reserved<<30, (16-reserved)<<30)
+			return fmt.Sprintf(`{"cells":[0,4],"memoryMap":{"memory":{"reserved":%d,"free":%d}}}`, reserved<<30,
+				(16-reserved)<<30)
 		}
-		o := observe(t, s, fstest.MapFS{kubelet.MemoryStateFile: {Data: []byte(`{"machineState":{"0":` + numa(c.numa0) + `,"4":` + numa(c.numa4) +
-			`},"entries":{"u":{"main":[` + c.mine + `]},"a":{"main":[` + c.a + `]},"b":{"main":[` + c.b + `]}` + c.more + `}}`)}})
+		o := observe(t, s, fstest.MapFS{kubelet.MemoryStateFile: {Data: []byte(`{"machineState":{"0":` + numa(c.numa0) +
+			`,"4":` + numa(c.numa4) +
+			`},"entries":{"u":{"main":[` + c.mine + `]},"a":{"main":[` + c.a + `]},"b":{"main":[` + c.b + `]}` +
+			c.more + `}}`)}})
 		entries, err := o.Entries(twoNUMAs(t), pods)
 		if err != nil {
 			t.Fatal(err)

@@ -75,7 +75,8 @@ func (p *PodResources) List(ctx context.Context) ([]Listed, error) {
 		for _, c := range pod.GetContainers() {
 			lc, err := listedContainer(c)
 			if err != nil {
-				return nil, fmt.Errorf("list podresources: pod %s/%s container %q: %w", clip(l.Namespace), clip(l.Name), clip(c.GetName()), err)
+				return nil, fmt.Errorf("list podresources: pod %s/%s container %q: %w", clip(l.Namespace), clip(l.Name),
+					clip(c.GetName()), err)
 			}
 			l.Containers = append(l.Containers, lc)
 		}

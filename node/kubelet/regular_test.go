@@ -42,7 +42,8 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range []Files{{File: filepath.Join(dir, "20.conf")}, {Dir: dir}} {
-		if _, err := f.Configuration(t.Context()); err == nil || !strings.Contains(err.Error(), "20.conf") || !strings.Contains(err.Error(), "not a regular file") {
+		if _, err := f.Configuration(t.Context()); err == nil || !strings.Contains(err.Error(), "20.conf") ||
+			!strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("%+v: error %v", f, err)
 		}
 	}

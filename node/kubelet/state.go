@@ -132,8 +132,9 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return nil, fmt.Errorf("parse %s: %w", MemoryStateFile, err)
 	}
-	out := &MemoryState{Policy: in.PolicyName, Cells: map[idset.NUMA]idset.Set[idset.NUMA]{}, Reserved: map[string]uint64{},
-		Free: map[idset.NUMA]map[string]uint64{}, Used: map[idset.NUMA]map[string]uint64{},
+	out := &MemoryState{Policy: in.PolicyName, Cells: map[idset.NUMA]idset.Set[idset.NUMA]{},
+		Reserved: map[string]uint64{},
+		Free:     map[idset.NUMA]map[string]uint64{}, Used: map[idset.NUMA]map[string]uint64{},
 		Containers: map[string]map[string][]MemoryBlock{}, Pods: map[string][]MemoryBlock{}}
 	for key, n := range in.MachineState {
 		id, err := strconv.Atoi(key)

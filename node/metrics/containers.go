@@ -46,7 +46,8 @@ func (m *Metrics) collectMemory(c collection) {
 			c.memory(memory, k.namespace, k.pod, k.name)
 		}
 	}
-	for state, n := range map[string]int{"shown": shown, "omitted": omitted, "missing": missing, "unreadable": unreadable} {
+	for state, n := range map[string]int{"shown": shown, "omitted": omitted, "missing": missing,
+		"unreadable": unreadable} {
 		c.gauge(c.d.containers, float64(n), state)
 	}
 }

@@ -22,7 +22,8 @@ type containers struct {
 func (c containers) Running() []cgroup.Container { return c.running }
 
 func guaranteed(pod, name, id string) cgroup.Container {
-	return cgroup.Container{Namespace: "ns", Pod: pod, Name: name, UID: pod, QOS: v1.PodQOSGuaranteed, ID: "containerd://" + id}
+	return cgroup.Container{Namespace: "ns", Pod: pod, Name: name, UID: pod, QOS: v1.PodQOSGuaranteed,
+		ID: "containerd://" + id}
 }
 
 // memory is of four containers: one whose memory is partly away, one that may run anywhere, one without

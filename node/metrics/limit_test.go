@@ -201,7 +201,8 @@ func TestLimitedIsFair(t *testing.T) {
 				closed[evicted] = true
 				for _, x := range open {
 					if of(x.source) > of(evicted.source) {
-						r.Fatalf("a connection of %s goes, which has %d; %s has %d", evicted.source, of(evicted.source), x.source, of(x.source))
+						r.Fatalf("a connection of %s goes, which has %d; %s has %d", evicted.source, of(evicted.source),
+							x.source, of(x.source))
 					}
 				}
 				remove(evicted)

@@ -62,14 +62,16 @@ device x.io/seat s numa none
 	for _, e := range entries {
 		u = u.Hold(e.Holdings...)
 	}
-	why := []ledger.Inexact{{Code: ledger.UnhealthyDevices}, {Code: ledger.RulesFromFiles}, {Code: ledger.UnhealthyDevices}}
+	why := []ledger.Inexact{{Code: ledger.UnhealthyDevices}, {Code: ledger.RulesFromFiles},
+		{Code: ledger.UnhealthyDevices}}
 	return &ledger.Node{Name: "n", Machine: m, Rules: r, Entries: entries, Usage: u, Inexact: why}
 }
 
 // sys is a tree of /sys on which one numa has counters and the other has nonsense.
 func sys() fs.FS {
 	return fstest.MapFS{
-		"devices/system/node/node0/numastat": {Data: []byte("numa_hit 12\nnuma_miss 3\nnuma_foreign 4\ninterleave_hit 5\nlocal_node 6\nother_node 9\n")},
+		"devices/system/node/node0/numastat": {Data: []byte(
+			"numa_hit 12\nnuma_miss 3\nnuma_foreign 4\ninterleave_hit 5\nlocal_node 6\nother_node 9\n")},
 		"devices/system/node/node8/numastat": {Data: []byte("numa_hit many\n")},
 	}
 }
@@ -137,7 +139,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	document, _, _ = bytes.Cut(document, []byte("\n## Scheduler\n"))
 	var documented []string
-	for _, match := range regexp.MustCompile("`((?:numa_node|tenon)_[a-z_]+)`").FindAllStringSubmatch(string(document), -1) {
+	for _, match := range regexp.MustCompile("`((?:numa_node|tenon)_[a-z_]+)`").FindAllStringSubmatch(string(document),
+		-1) {
 		documented = append(documented, match[1])
 	}
 	var real []string
@@ -185,7 +188,8 @@ func TestPodsAreBounded(t *testing.T) {
 		m.RecordNode(n, 1)
 		got := scrape(t, m)
 		if strings.Contains(got, `pod="first"`) != c.first || strings.Contains(got, `pod="second"`) != c.second ||
-			!strings.Contains(got, "numa_node_cpus{") || !strings.Contains(got, `tenon_agent_pods_omitted{node="node-a"} `+c.omitted+"\n") {
+			!strings.Contains(got, "numa_node_cpus{") || !strings.Contains(got, `tenon_agent_pods_omitted{node="node-a"} `+
+			c.omitted+"\n") {
 			t.Errorf("with %d pods:\n%s", c.most, got)
 		}
 	}
@@ -195,7 +199,8 @@ func TestPodsAreBounded(t *testing.T) {
 func TestOddPodsHurtNobody(t *testing.T) {
 	n := node(t)
 	n.Entries[1].Pod = n.Entries[0].Pod
-	n.Entries = append(n.Entries, ledger.Entry{Pod: ledger.PodID{Namespace: "\xff", Name: "odd"}, Holdings: n.Entries[0].Holdings})
+	n.Entries = append(n.Entries, ledger.Entry{Pod: ledger.PodID{Namespace: "\xff", Name: "odd"},
+		Holdings: n.Entries[0].Holdings})
 	m := made(t, Options{Pods: 10})
 	m.RecordNode(n, 1)
 	if got := scrape(t, m); !strings.Contains(got, `pod="odd"`) || !strings.Contains(got, `pod="first"`) {

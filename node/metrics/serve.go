@@ -32,11 +32,13 @@ const (
 // by what it makes of the handler; /healthz, which says nothing but that the agent runs, is for anybody.
 func (m *Metrics) Handler(guard func(http.Handler) http.Handler) (http.Handler, error) {
 	r := prometheus.NewRegistry()
-	if err := errors.Join(m.Register(r), r.Register(collectors.NewBuildInfoCollector()), r.Register(collectors.NewGoCollector()),
+	if err := errors.Join(m.Register(r), r.Register(collectors.NewBuildInfoCollector()),
+		r.Register(collectors.NewGoCollector()),
 		r.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	scrape := promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes})
+	scrape := promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError,
+		MaxRequestsInFlight: maxScrapes})
 	if guard != nil {
 		scrape = guard(scrape)
 	}

@@ -73,7 +73,8 @@ func TestServe(t *testing.T) {
 	}
 	run(t, s)
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	if got := get(t, c, "http://"+s.Address()+"/metrics"); !strings.Contains(got, `numa_node_cpus_count{node="node-a",numa_node="8"} 4`) ||
+	if got := get(t, c, "http://"+s.Address()+"/metrics"); !strings.Contains(got,
+		`numa_node_cpus_count{node="node-a",numa_node="8"} 4`) ||
 		!strings.Contains(got, "go_goroutines") {
 		t.Errorf("scrape is\n%s", got)
 	}
@@ -129,7 +130,8 @@ func TestGuard(t *testing.T) {
 }
 
 func TestProfilesStayOnTheMachine(t *testing.T) {
-	for _, bad := range []string{":6060", "0.0.0.0:6060", "[::]:6060", "example.com:6060", "10.0.0.1:6060", "127.0.0.1", ""} {
+	for _, bad := range []string{":6060", "0.0.0.0:6060", "[::]:6060", "example.com:6060", "10.0.0.1:6060",
+		"127.0.0.1", ""} {
 		if _, err := ListenProfiles(bad); err == nil {
 			t.Errorf("profiles are served on %q", bad)
 		}

@@ -64,7 +64,8 @@ func (t *tree) groups(cores []topo.CoreSpec, cpus map[idset.CPU]cpu) {
 		}
 	}
 	if found < len(cores) {
-		t.warn(NoCache, path.Join(cpuDir, "cpu*/cache"), "%d of %d cores tell of no last-level cache: their L3 group is the socket",
+		t.warn(NoCache, path.Join(cpuDir, "cpu*/cache"),
+			"%d of %d cores tell of no last-level cache: their L3 group is the socket",
 			len(cores)-found, len(cores))
 	}
 	t.checkShared(cores, caches, cpus)

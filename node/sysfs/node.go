@@ -123,7 +123,8 @@ func (t *tree) share(nodes []node, online cpuSet) error {
 		taken = taken.Union(nodes[i].cpus)
 	}
 	if !twice.Empty() {
-		t.warn(CPUInNumas, nodeDir, "CPUs %s are in several numas: each was given to the last by name, as the kubelet does", clip(twice.String()))
+		t.warn(CPUInNumas, nodeDir, "CPUs %s are in several numas: each was given to the last by name, as the kubelet does",
+			clip(twice.String()))
 	}
 	left := online.Minus(taken)
 	switch {
@@ -316,7 +317,8 @@ func (t *tree) packageNodes(byPackage map[int]cpuSet) []node {
 		out = append(out, n)
 	}
 	t.warn(KubeletMemory, nodeDir, "the kubelet counts no memory and no hugepages per NUMA node: "+
-		"a static memory manager gives out memory without limit where some is reserved, none elsewhere, and fails on pods that want hugepages")
+		"a static memory manager gives out memory without limit where some is reserved, none elsewhere, and fails on pods "+
+		"that want hugepages")
 	if len(out) == 1 {
 		out[0].whole = t.meminfo("proc/meminfo")
 		out[0].pages = t.hugepages("sys/kernel/mm/hugepages")
@@ -367,7 +369,8 @@ func (t *tree) kinds(nodes []node) map[idset.NUMA]MemoryKind {
 			out[n.id] = OrdinaryMemory
 		default:
 			out[n.id] = cmp.Or(special[n.id], MovableMemory)
-			t.warn(SpecialMemory, n.dir(), "%s of %s memory, which is not for ordinary pods; the kubelet counts the numa all the same",
+			t.warn(SpecialMemory, n.dir(),
+				"%s of %s memory, which is not for ordinary pods; the kubelet counts the numa all the same",
 				topo.FormatBytes(n.bytes), out[n.id])
 		}
 	}

@@ -43,7 +43,8 @@ func TestParseMeminfo(t *testing.T) {
 func TestParseNames(t *testing.T) {
 	for name, want := range map[string]bool{
 		"0000:00:1f.7": true, "10000:00:04.0": true, "0008:01:00.0": true,
-		"0000:00:1f.8": false, "000:00:00.0": false, "0000:00:1f": false, "0000:0:1f.0": false, "0000:00:1g.0": false, "": false,
+		"0000:00:1f.8": false, "000:00:00.0": false, "0000:00:1f": false, "0000:0:1f.0": false, "0000:00:1g.0": false,
+		"":              false,
 		"0000:00:00.00": false, "pci0000:00": false,
 	} {
 		if got := isAddress(name); got != want {
@@ -55,7 +56,8 @@ func TestParseNames(t *testing.T) {
 			t.Errorf("%q: %d, %v", name, got, err)
 		}
 	}
-	for _, name := range []string{"hugepages-0kB", "hugepages-2048", "2048kB", "hugepages--1kB", "hugepages-99999999999999999kB"} {
+	for _, name := range []string{"hugepages-0kB", "hugepages-2048", "2048kB", "hugepages--1kB",
+		"hugepages-99999999999999999kB"} {
 		if got, err := parseHugepagesName(name); err == nil {
 			t.Errorf("%q: %d", name, got)
 		}
@@ -136,7 +138,8 @@ func FuzzNumaStatus(f *testing.F) {
 // Any file that makes a machine makes the same machine again out of its snapshot.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("numa 0 cpus 0-3 memory 1Gi\ndistances 10"))
-	f.Add([]byte(snapshotTitle + "\n-- sys/devices/system/cpu/online --\n0-1\n-- sys/bus/pci/devices/0000:00:00.0 -> x --\n"))
+	f.Add([]byte(snapshotTitle + "\n-- sys/devices/system/cpu/online --\n0-1\n" +
+		"-- sys/bus/pci/devices/0000:00:00.0 -> x --\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		found, err := Read(data)
 		if err != nil || !IsSnapshot(data) {

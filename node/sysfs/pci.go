@@ -107,7 +107,8 @@ func (t *tree) function(address string, m *topo.Machine) Function {
 func rootOf(dir string) string {
 	for name := range strings.SplitSeq(dir, "/") {
 		domain, bus, ok := strings.Cut(strings.TrimPrefix(name, "pci"), ":")
-		if ok && strings.HasPrefix(name, "pci") && len(domain) >= 4 && len(domain) <= 8 && len(bus) == 2 && isHex(domain+bus) {
+		if ok && strings.HasPrefix(name, "pci") && len(domain) >= 4 && len(domain) <= 8 && len(bus) == 2 &&
+			isHex(domain+bus) {
 			return name
 		}
 	}

@@ -23,7 +23,8 @@ import (
 func drawSpec(t *rapid.T) topo.Spec {
 	ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 300), 1, 6, rapid.ID).Draw(t, "numas")
 	slices.Sort(ids)
-	sizes := rapid.SliceOfNDistinct(rapid.SampledFrom([]int64{64 << 10, 2 << 20, 1 << 30}), 0, 3, rapid.ID).Draw(t, "sizes")
+	sizes := rapid.SliceOfNDistinct(rapid.SampledFrom([]int64{64 << 10, 2 << 20, 1 << 30}), 0, 3,
+		rapid.ID).Draw(t, "sizes")
 	slices.Sort(sizes)
 	var s topo.Spec
 	for range ids {
@@ -109,7 +110,8 @@ func TestNoOtherMachineInSilence(t *testing.T) {
 		m := drawMachine(t)
 		k := show(m)
 		name := rapid.SampledFrom(slices.Sorted(maps.Keys(k))).Draw(t, "file")
-		switch harm := rapid.SampledFrom([]string{"removed", "empty", "NUL", "garbage", "huge", "a directory"}).Draw(t, "harm"); harm {
+		switch harm := rapid.SampledFrom([]string{"removed", "empty", "NUL", "garbage", "huge", "a directory"}).Draw(t,
+			"harm"); harm {
 		case "removed":
 			delete(k, name)
 			k[path.Dir(name)] = &fstest.MapFile{Mode: fs.ModeDir} // a file can be missing, its directory stays
@@ -154,7 +156,8 @@ func TestSnapshotKeepsWhatDiscoveryReads(t *testing.T) {
 
 // A snapshot that is written reads back as the same tree, whatever names, links and texts the tree has.
 func TestSnapshotWritesOnlyWhatItReadsBack(t *testing.T) {
-	odd := rapid.SampledFrom([]string{"a", " ", " -> ", "\\", "\n", "\r", "-- x --", "\n-- x --\n", "..", "\x00", strings.Repeat("long", 150)})
+	odd := rapid.SampledFrom([]string{"a", " ", " -> ", "\\", "\n", "\r", "-- x --", "\n-- x --\n", "..", "\x00",
+		strings.Repeat("long", 150)})
 	text := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(odd, 1, 3).Draw(t, "parts"), "") })
 	written, refused := 0, 0
 	outer := t

@@ -31,7 +31,8 @@ func TestSnapshotIsAnonymous(t *testing.T) {
 	k := devices(t)
 	secret := "00:1b:21:aa:bb:cc"
 	for _, name := range []string{"proc/cpuinfo", "proc/sys/kernel/hostname", "sys/class/dmi/id/product_serial",
-		"sys/devices/pci0000:00/0000:00:03.0/0000:05:00.1/net/eth0/address", "sys/devices/pci0000:00/0000:00:03.0/0000:05:00.1/vpd",
+		"sys/devices/pci0000:00/0000:00:03.0/0000:05:00.1/net/eth0/address",
+		"sys/devices/pci0000:00/0000:00:03.0/0000:05:00.1/vpd",
 		"sys/devices/system/node/node0/numastat", "sys/devices/system/cpu/cpu0/topology/ppin", "proc/meminfo"} {
 		k.put(name, "%s", secret)
 	}
@@ -70,7 +71,8 @@ func TestSnapshotIsAFileSystem(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, data, err)
 		}
 	}
-	if to, err := fs.ReadLink(s, "sys/bus/pci/devices/0000:00:06.0"); err != nil || to != "../../../devices/pci0000:00/0000:00:06.0" {
+	if to, err := fs.ReadLink(s, "sys/bus/pci/devices/0000:00:06.0"); err != nil ||
+		to != "../../../devices/pci0000:00/0000:00:06.0" {
 		t.Errorf("link leads to %q, %v", to, err)
 	}
 	// fstest wants every link to lead somewhere, and in a snapshot those to drivers do not.
@@ -107,7 +109,8 @@ func TestReadRefuses(t *testing.T) {
 	for i := range 65 {
 		fmt.Fprintf(&many, "-- sys/devices/system/node/node%d/cpulist --\n%d\n", i, i)
 	}
-	if _, err := sysfs.Read([]byte(many.String())); err == nil || !strings.Contains(err.Error(), "65 numas, the most is 64") {
+	if _, err := sysfs.Read([]byte(many.String())); err == nil ||
+		!strings.Contains(err.Error(), "65 numas, the most is 64") {
 		t.Errorf("65 numas: %v", err)
 	}
 }

@@ -42,7 +42,8 @@ func superchip() (*topo.Machine, error) {
 }
 
 func rules(p place.Policy) place.Rules {
-	return place.Rules{Topology: place.TopologyRules{Policy: p, MaxNUMAs: 64}, CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}}
+	return place.Rules{Topology: place.TopologyRules{Policy: p, MaxNUMAs: 64}, CPU: place.CPURules{Static: true},
+		Memory: place.MemoryRules{Static: true}}
 }
 
 // pod asks for CPUs, GiB of memory and of hugepages, and GPUs, in one container.
@@ -93,7 +94,8 @@ type free [][4]int64
 func freeOf(u *place.Usage) free {
 	out := make(free, len(u.Machine.NUMAs()))
 	for i, n := range u.Machine.NUMAs() {
-		out[i] = [4]int64{int64(n.CPUs.AndLen(u.FreeCPUs())), u.FreeMemory(i, topo.Memory), u.FreeMemory(i, pages), u.FreeDevicesOn(0, 1<<uint(i))}
+		out[i] = [4]int64{int64(n.CPUs.AndLen(u.FreeCPUs())), u.FreeMemory(i, topo.Memory), u.FreeMemory(i, pages),
+			u.FreeDevicesOn(0, 1<<uint(i))}
 	}
 	return out
 }

@@ -91,7 +91,8 @@ func (f frame) y(t float64) float64 {
 func (f frame) grid(b *strings.Builder) {
 	for e := f.low; e <= f.high; e++ {
 		t := math.Exp2(e)
-		fmt.Fprintf(b, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+		fmt.Fprintf(b, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "+
+			"text-anchor=\"end\">%g</text>\n",
 			f.from, f.y(t), f.from+f.width, f.y(t), f.from-8, f.y(t)+4, t)
 	}
 }
@@ -110,7 +111,8 @@ func (f frame) draw(b *strings.Builder, ls []line) {
 func key(b *strings.Builder, ls []line, from int) {
 	for i, l := range ls {
 		at := above + 20 + 24*i
-		fmt.Fprintf(b, "<path class=\"%s\" d=\"M%d %d h20\"/><text x=\"%d\" y=\"%d\">%s</text>\n", l.class, from, at-4, from+28, at, l.name)
+		fmt.Fprintf(b, "<path class=\"%s\" d=\"M%d %d h20\"/><text x=\"%d\" y=\"%d\">%s</text>\n", l.class, from, at-4,
+			from+28, at, l.name)
 	}
 }
 
@@ -120,14 +122,18 @@ func drawGrowth(all []result) string {
 	f := frameOf(ls, left, chartWidth-left-right)
 	f.low = min(f.low, 0)
 	var b strings.Builder
-	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n<style>%s</style>\n", chartWidth, chartHeight, style)
-	fmt.Fprintf(&b, "<text class=\"title\" x=\"%d\" y=\"22\">Time of a yes or no, as a multiple of a plain loop over two numas</text>\n", left)
+	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n<style>%s</style>\n",
+		chartWidth, chartHeight, style)
+	fmt.Fprintf(&b, "<text class=\"title\" x=\"%d\" y=\"22\">Time of a yes or no, as a multiple of a plain loop over "+
+		"two numas</text>\n", left)
 	f.grid(&b)
 	for _, n := range []int{2, 4, 8, 16} {
-		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d numas</text>\n", f.x(float64(n)), chartHeight-below+20, n)
+		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d numas</text>\n", f.x(float64(n)),
+			chartHeight-below+20, n)
 	}
 	if top := math.Exp2(f.high); top > 8 {
-		fmt.Fprintf(&b, "<line class=\"guide\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\">linear</text>\n",
+		fmt.Fprintf(&b,
+			"<line class=\"guide\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\">linear</text>\n",
 			f.x(2), f.y(top/8), f.x(16), f.y(top), f.x(2)+4, f.y(top/8)-14)
 	}
 	f.draw(&b, ls)

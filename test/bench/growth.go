@@ -39,9 +39,12 @@ func growthLayer(ctx context.Context, o options) (found, error) {
 		return found{}, err
 	}
 	nodes := plot{title: "nodes", unit: "nodes", cells: cells[:byNodes], x: func(s synthetic.Size) int { return s.Nodes }}
-	numas := plot{title: "numas of 1,000 nodes", unit: "numas", cells: cells[byNodes:], x: func(s synthetic.Size) int { return s.NUMAs }}
-	text := where() + "\n\n![CPU time of a pod by the number of nodes and of numas](performance-growth.svg)\n\n" + nodes.table() + "\n" + numas.table()
-	return found{page: performancePage, tables: []table{{"growth", text}}, charts: map[string]string{"performance-growth.svg": drawPlots(nodes, numas)}}, nil
+	numas := plot{title: "numas of 1,000 nodes", unit: "numas", cells: cells[byNodes:],
+		x: func(s synthetic.Size) int { return s.NUMAs }}
+	text := where() + "\n\n![CPU time of a pod by the number of nodes and of numas](performance-growth.svg)\n\n" +
+		nodes.table() + "\n" + numas.table()
+	return found{page: performancePage, tables: []table{{"growth", text}},
+		charts: map[string]string{"performance-growth.svg": drawPlots(nodes, numas)}}, nil
 }
 
 // plot is a growth.
@@ -72,7 +75,8 @@ func (p plot) table() string {
 	for _, g := range growers {
 		fmt.Fprintf(&b, " | %s", brief(g.name))
 	}
-	b.WriteString(" | Tenon / plain | memory, plain | memory, Tenon |\n|---:" + strings.Repeat("|---:", len(growers)+3) + "|\n")
+	b.WriteString(" | Tenon / plain | memory, plain | memory, Tenon |\n|---:" + strings.Repeat("|---:", len(growers)+3) +
+		"|\n")
 	for _, c := range p.cells {
 		fmt.Fprintf(&b, "| %d", p.x(c.size))
 		for _, g := range growers {
@@ -124,7 +128,8 @@ func drawPlots(plots ...plot) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n<style>%s</style>\n",
 		len(plots)*plotWidth+keyWidth, chartHeight, style)
-	fmt.Fprintf(&b, "<text class=\"title\" x=\"%d\" y=\"22\">CPU time of a pod's scheduling cycle in us, half full</text>\n", left)
+	fmt.Fprintf(&b,
+		"<text class=\"title\" x=\"%d\" y=\"22\">CPU time of a pod's scheduling cycle in us, half full</text>\n", left)
 	for i, p := range plots {
 		ls := p.curves()
 		if len(ls) == 0 {
@@ -134,7 +139,8 @@ func drawPlots(plots ...plot) string {
 		f.grid(&b)
 		for _, c := range p.cells {
 			x := p.x(c.size)
-			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n", f.x(float64(x)), chartHeight-below+20, x)
+			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n", f.x(float64(x)),
+				chartHeight-below+20, x)
 		}
 		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\">%s</text>\n", f.from, chartHeight-10, p.title)
 		f.draw(&b, ls)

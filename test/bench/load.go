@@ -66,7 +66,8 @@ func weigh(rounds int) (out []weight, err error) {
 // first pod were.
 func parts(d *definition, l *v1alpha1.NodeLayout) (all, single int, err error) {
 	alone := *l
-	alone.Machine, alone.Rules, alone.Summary, alone.MemoryGroups = v1alpha1.Machine{}, v1alpha1.Rules{}, v1alpha1.Summary{}, nil
+	alone.Machine, alone.Rules, alone.Summary, alone.MemoryGroups = v1alpha1.Machine{}, v1alpha1.Rules{},
+		v1alpha1.Summary{}, nil
 	w, _, err := d.measure(&alone)
 	if err != nil || len(l.Holdings) == 0 {
 		return w.stored, 0, err

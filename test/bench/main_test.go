@@ -30,7 +30,8 @@ func TestPagesAreWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"### One node", "| single-numa-node | CPUs, memory |", "| restricted | two numas |", "| 100 |", "| a node |",
+	for _, want := range []string{"### One node", "| single-numa-node | CPUs, memory |", "| restricted | two numas |",
+		"| 100 |", "| a node |",
 		"<!-- measured: plugin -->", "<!-- measured: growth -->", "<!-- measured: whole -->"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page lacks %q", want)
@@ -74,7 +75,8 @@ func TestOptionsAreBounded(t *testing.T) {
 			t.Errorf("%+v is accepted", o)
 		}
 	}
-	if err := run(t.Context(), options{docs: true, dir: "/nowhere", rounds: 1, nodes: 100}); err == nil || !strings.Contains(err.Error(), "/nowhere") {
+	if err := run(t.Context(), options{docs: true, dir: "/nowhere", rounds: 1, nodes: 100}); err == nil ||
+		!strings.Contains(err.Error(), "/nowhere") {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }

@@ -71,12 +71,14 @@ func (k kind) detail() v1alpha1.Detail {
 	for n := range k.numas {
 		near, bus := v1alpha1.IDList(fmt.Sprint(n)), 0x11+n*0x10
 		for g := range k.gpus {
-			d.Functions = append(d.Functions, v1alpha1.Function{Address: fmt.Sprintf("0000:%02x:00.0", bus+1+g), Class: "gpu", ID: "10de:2330", Driver: "nvidia", NUMAs: near})
+			d.Functions = append(d.Functions, v1alpha1.Function{Address: fmt.Sprintf("0000:%02x:00.0", bus+1+g), Class: "gpu",
+				ID: "10de:2330", Driver: "nvidia", NUMAs: near})
 		}
 		d.Functions = append(d.Functions,
 			v1alpha1.Function{Address: address(n, 0), Class: "nic", ID: "15b3:1021", Driver: "mlx5_core", NUMAs: near,
 				Virtual: int32(k.functions), VirtualDriver: "vfio-pci"},
-			v1alpha1.Function{Address: fmt.Sprintf("0000:%02x:00.0", bus+8), Class: "nvme", ID: "144d:a80a", Driver: "nvme", NUMAs: near})
+			v1alpha1.Function{Address: fmt.Sprintf("0000:%02x:00.0", bus+8), Class: "nvme", ID: "144d:a80a",
+				Driver: "nvme", NUMAs: near})
 		for f := range k.functions {
 			d.Roots[address(n, 1+f)] = fmt.Sprintf("pci0000:%02x", bus-1)
 		}
@@ -138,14 +140,16 @@ func (k kind) node(pods int) (*ledger.Node, error) {
 		}
 		n.Usage = n.Usage.Hold(v.Holdings...)
 		n.Entries = append(n.Entries, ledger.Entry{Source: ledger.Observed, Holdings: v.Holdings, Pod: ledger.PodID{
-			UID: fmt.Sprintf("6f0e8a52-3b1d-4c7f-9d2e-%012d", i), Namespace: "team-payments", Name: fmt.Sprintf("inference-5d8f7c9b6d-%05d", i)}})
+			UID: fmt.Sprintf("6f0e8a52-3b1d-4c7f-9d2e-%012d", i), Namespace: "team-payments",
+			Name: fmt.Sprintf("inference-5d8f7c9b6d-%05d", i)}})
 	}
 	return n, nil
 }
 
 // owner is what an agent writes into its objects beside the content.
 func owner(node string) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: "0b6a5d1e-7c2f-4a39-8e10-5f4d3c2b1a09"}}
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node,
+		UID: "0b6a5d1e-7c2f-4a39-8e10-5f4d3c2b1a09"}}
 }
 
 // layout is the object as an agent applies it.
@@ -155,7 +159,8 @@ func (k kind) layout(n *ledger.Node) (*v1alpha1.NodeLayout, error) {
 	l.Rules.From = v1alpha1.FromKubelet
 	l.Sequence = 1<<20 + 4711
 	l.OwnerReferences = owner(n.Name)
-	l.Agent = v1alpha1.Agent{ID: "3f9d0c7e-52ab-4e16-b1a8-90c4d7e6f512", Since: metav1.NewMicroTime(time.Date(2026, 11, 21, 5, 30, 0, 123456000, time.UTC))}
+	l.Agent = v1alpha1.Agent{ID: "3f9d0c7e-52ab-4e16-b1a8-90c4d7e6f512",
+		Since: metav1.NewMicroTime(time.Date(2026, 11, 21, 5, 30, 0, 123456000, time.UTC))}
 	if _, err := l.Core(); err != nil {
 		return nil, fmt.Errorf("layout of %d pods: %w", len(n.Entries), err)
 	}

@@ -37,7 +37,8 @@ func coreLayer(ctx context.Context, o options) (found, error) {
 			return found{}, fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	return found{page: performancePage, tables: []table{{"core", p.text()}}, charts: map[string]string{"performance.svg": drawGrowth(p.growth)}}, nil
+	return found{page: performancePage, tables: []table{{"core", p.text()}},
+		charts: map[string]string{"performance.svg": drawGrowth(p.growth)}}, nil
 }
 
 // text writes the section of the page.
@@ -95,7 +96,8 @@ numas. The exponent is that of the growth from 2 to 16 numas: 1 is linear, 2 qua
 		fmt.Fprintf(b, " %.1f |\n", math.Log2(r.again/first.again)/3)
 		i += 3
 	}
-	b.WriteString("\nA machine of 36 numas, two of which have CPUs and GPUs, and whose memory is not pinned:\n\n| policy | again | once | verdict |\n|---|---:|---:|---:|\n")
+	b.WriteString("\nA machine of 36 numas, two of which have CPUs and GPUs, and whose memory is not pinned:\n\n" +
+		"| policy | again | once | verdict |\n|---|---:|---:|---:|\n")
 	for _, r := range p.growth {
 		if r.numas > 16 {
 			fmt.Fprintf(b, "| %s | %.1f | %.1f | %.0f |\n", r.policy, r.again/r.plain, r.once/r.plain, r.verdict/r.plain)
@@ -116,7 +118,8 @@ nodes.
 |---:|---:|---:|---:|---:|---:|---:|---:|
 `)
 	for _, x := range p.passes {
-		fmt.Fprintf(b, "| %d | %.1f | %.1f | %.4f | %.3f | %.2f | %.0f us | %.0f ns |\n", x.nodes, x.nodewise/x.plain, x.first/x.plain,
+		fmt.Fprintf(b, "| %d | %.1f | %.1f | %.4f | %.3f | %.2f | %.0f us | %.0f ns |\n", x.nodes, x.nodewise/x.plain,
+			x.first/x.plain,
 			x.none/x.plain, x.one/x.plain, x.some/x.plain, x.plain, x.plain*1e3/float64(x.nodes))
 	}
 	b.WriteString("\n")

@@ -84,7 +84,8 @@ func pluginLayer(ctx context.Context, o options) (found, error) {
 func pluginTables(cells []cell) string {
 	var b strings.Builder
 	b.WriteString(where() + "\n\n")
-	b.WriteString("| nodes | full | Tenon / plain | Match / plain | Tenon adds | Match adds | Match / Tenon |\n|---:|---:|---:|---:|---:|---:|---:|\n")
+	b.WriteString("| nodes | full | Tenon / plain | Match / plain | Tenon adds | Match adds | Match / Tenon |\n" +
+		"|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, c := range cells {
 		plain, tenon, peerPlain, peer := c.of(rounds.Plain), c.of(rounds.Tenon), c.of(rounds.PeerPlain), c.of(rounds.Peer)
 		if plain == nil || tenon == nil || peerPlain == nil || peer == nil {
@@ -98,10 +99,12 @@ func pluginTables(cells []cell) string {
 		fmt.Fprintf(&b, "| %d | %d %% | %.2f | %.1f | %+.0f us | %+.0f us | %s |\n", c.size.Nodes, c.size.Full,
 			tenon.CPU/plain.CPU, peer.CPU/peerPlain.CPU, added/1e3, theirs/1e3, times)
 	}
-	b.WriteString("\n| nodes | full | scheduler | CPU of a pod | allocated | allocations | filtered | refused |\n|---:|---:|---|---:|---:|---:|---:|---:|\n")
+	b.WriteString("\n| nodes | full | scheduler | CPU of a pod | allocated | allocations | filtered | refused |\n" +
+		"|---:|---:|---|---:|---:|---:|---:|---:|\n")
 	for _, c := range cells {
 		for _, r := range c.results {
-			fmt.Fprintf(&b, "| %d | %d %% | %s | %.0f us | %s | %.0f | %.0f | %d of %d |\n", c.size.Nodes, c.size.Full, brief(r.Contender),
+			fmt.Fprintf(&b, "| %d | %d %% | %s | %.0f us | %s | %.0f | %.0f | %d of %d |\n", c.size.Nodes, c.size.Full,
+				brief(r.Contender),
 				r.CPU/1e3, size(int64(r.Bytes)), r.Allocations, r.Evaluated, r.Refused, r.Placed+r.Refused)
 		}
 	}

@@ -13,8 +13,10 @@ import (
 func told(size synthetic.Size, plain, tenon, peerPlain, peer float64) cell {
 	c := cell{size: size}
 	for i, cpu := range []float64{plain, tenon, peerPlain, peer} {
-		c.results = append(c.results, rounds.Result{Contender: []string{rounds.Plain, rounds.Tenon, rounds.PeerPlain, rounds.Peer}[i],
-			CPU: cpu * 1e3, Bytes: 123456, Allocations: 7890, Evaluated: 400, Placed: 238, Refused: 2, Memory: 1 << 30, Peak: 1 << 31})
+		c.results = append(c.results, rounds.Result{Contender: []string{rounds.Plain, rounds.Tenon, rounds.PeerPlain,
+			rounds.Peer}[i],
+			CPU: cpu * 1e3, Bytes: 123456, Allocations: 7890, Evaluated: 400, Placed: 238, Refused: 2, Memory: 1 << 30,
+			Peak: 1 << 31})
 	}
 	return c
 }
@@ -51,7 +53,8 @@ func TestGrowthIsTold(t *testing.T) {
 	last := p.cells[2].of(rounds.Peer)
 	last.Slow, last.CPU = true, 2.5e9
 	text := p.table()
-	for _, want := range []string{"| exponent | 1.00 | 1.00 | 0.00 |", "| 2.5 s, not warm |", "| 10.00 | 1024, 2048 MiB | 1024, 2048 MiB |"} {
+	for _, want := range []string{"| exponent | 1.00 | 1.00 | 0.00 |", "| 2.5 s, not warm |",
+		"| 10.00 | 1024, 2048 MiB | 1024, 2048 MiB |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)
 		}

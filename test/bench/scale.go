@@ -74,7 +74,8 @@ func sizes(all []weight) string {
 			name string
 			wire
 		}{{"NodeLayout", w.layout}, {"NodeResourceTopology", w.topology}} {
-			fmt.Fprintf(&b, "| %d, %d | %d | %s | %d | %d | %d | %d | %d |\n", w.cpus(), w.numas, w.pods, o.name, o.apply, o.stored, o.managed, o.event, o.meta)
+			fmt.Fprintf(&b, "| %d, %d | %d | %s | %d | %d | %d | %d | %d |\n", w.cpus(), w.numas, w.pods, o.name, o.apply,
+				o.stored, o.managed, o.event, o.meta)
 		}
 	}
 	return b.String()
@@ -83,10 +84,12 @@ func sizes(all []weight) string {
 func timeTable(all []weight) string {
 	var b strings.Builder
 	b.WriteString(where() + "\n\n")
-	b.WriteString("| CPUs, numas | pods | agent: to JSON | scheduler: from JSON to core values | CPUs at 200 writes/s |\n|---|---:|---:|---:|---:|\n")
+	b.WriteString("| CPUs, numas | pods | agent: to JSON | scheduler: from JSON to core values | CPUs at 200 writes/s " +
+		"|\n|---|---:|---:|---:|---:|\n")
 	for _, w := range all {
 		l := reckoned[0].load(w)
-		fmt.Fprintf(&b, "| %d, %d | %d | %.0f us | %.0f us | %.2f |\n", w.cpus(), w.numas, w.pods, w.encode/1e3, w.decode/1e3, l.decoding)
+		fmt.Fprintf(&b, "| %d, %d | %d | %.0f us | %.0f us | %.2f |\n", w.cpus(), w.numas, w.pods, w.encode/1e3,
+			w.decode/1e3, l.decoding)
 	}
 	return b.String()
 }
@@ -128,8 +131,10 @@ func (d demand) table(b *strings.Builder, all []weight) {
 func plan(all []weight) string {
 	var b strings.Builder
 	d := reckoned[1]
-	fmt.Fprintf(&b, "%d nodes, %.0f pods/s start and as many end; MB/s that etcd writes, and what it has with 10 minutes of history:\n\n", d.nodes, d.churn)
-	b.WriteString("| every node has | as today | without topologies | holdings alone | one for each pod |\n|---|---:|---:|---:|---:|\n")
+	fmt.Fprintf(&b, "%d nodes, %.0f pods/s start and as many end; MB/s that etcd writes, and what it has with 10 "+
+		"minutes of history:\n\n", d.nodes, d.churn)
+	b.WriteString("| every node has | as today | without topologies | holdings alone | one for each pod |\n" +
+		"|---|---:|---:|---:|---:|\n")
 	for _, w := range all {
 		if w.pods == 0 {
 			continue

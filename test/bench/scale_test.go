@@ -41,7 +41,8 @@ func TestScalePageIsOfToday(t *testing.T) {
 // Objects that a kube-apiserver stored, of agents of the lab, are measured as it stored them: their managedFields
 // have the same fields.
 func TestStoredAsAnAPIServerStores(t *testing.T) {
-	for file, definition := range map[string][]byte{"nodelayouts.json": crd.YAML(), "noderesourcetopologies.json": crd.NodeResourceTopology()} {
+	for file, definition := range map[string][]byte{"nodelayouts.json": crd.YAML(),
+		"noderesourcetopologies.json": crd.NodeResourceTopology()} {
 		data, err := os.ReadFile(filepath.Join("testdata", file))
 		if err != nil {
 			t.Fatal(err)
@@ -126,7 +127,8 @@ func TestScalePageKeepsItsWords(t *testing.T) {
 	if strings.Contains(page, "old\n") || strings.Contains(page, "NaN") || strings.Contains(page, "%!") {
 		t.Errorf("page is\n%s", page)
 	}
-	for _, want := range []string{"# Words\n", "words after sizes\n", "words after times\n", "| 256, 8 | 110 | NodeLayout |"} {
+	for _, want := range []string{"# Words\n", "words after sizes\n", "words after times\n",
+		"| 256, 8 | 110 | NodeLayout |"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("page lacks %q", want)
 		}

@@ -51,7 +51,8 @@ func define(crd []byte) (*definition, error) {
 		if err != nil {
 			return nil, fmt.Errorf("types of %s: %w", kind.Kind, err)
 		}
-		m, err := managedfields.NewDefaultCRDFieldManager(types, asIs{}, runtime.NewScheme(), unstructuredscheme.NewUnstructuredCreator(),
+		m, err := managedfields.NewDefaultCRDFieldManager(types, asIs{}, runtime.NewScheme(),
+			unstructuredscheme.NewUnstructuredCreator(),
 			kind, kind.GroupVersion(), "", nil)
 		return &definition{m}, err
 	}
@@ -60,12 +61,17 @@ func define(crd []byte) (*definition, error) {
 
 // typesOf gives make the schema of one kind, whatever type make has for schemas. Metadata is typed as far as
 // agents write it: an API server knows it better than a definition says.
-func typesOf[S any](make func(map[string]*S, bool) (managedfields.TypeConverter, error), kind schema.GroupVersionKind, text map[string]any) (managedfields.TypeConverter, error) {
-	text["x-kubernetes-group-version-kind"] = []any{map[string]any{"group": kind.Group, "version": kind.Version, "kind": kind.Kind}}
+func typesOf[S any](make func(map[string]*S, bool) (managedfields.TypeConverter, error), kind schema.GroupVersionKind,
+	text map[string]any) (managedfields.TypeConverter, error) {
+	text["x-kubernetes-group-version-kind"] = []any{map[string]any{"group": kind.Group, "version": kind.Version,
+		"kind": kind.Kind}}
 	word := map[string]any{"type": "string"}
-	owner := map[string]any{"type": "object", "x-kubernetes-map-type": "atomic", "properties": map[string]any{"apiVersion": word, "kind": word, "name": word, "uid": word}}
-	text["properties"].(map[string]any)["metadata"] = map[string]any{"type": "object", "properties": map[string]any{"name": word,
-		"ownerReferences": map[string]any{"type": "array", "items": owner, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": []any{"uid"}}}}
+	owner := map[string]any{"type": "object", "x-kubernetes-map-type": "atomic",
+		"properties": map[string]any{"apiVersion": word, "kind": word, "name": word, "uid": word}}
+	text["properties"].(map[string]any)["metadata"] = map[string]any{"type": "object",
+		"properties": map[string]any{"name": word,
+			"ownerReferences": map[string]any{"type": "array", "items": owner, "x-kubernetes-list-type": "map",
+				"x-kubernetes-list-map-keys": []any{"uid"}}}}
 	data, err := json.Marshal(map[string]any{kind.Kind: text})
 	if err != nil {
 		return nil, err

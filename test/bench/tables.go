@@ -52,7 +52,8 @@ func oneNode(rounds int) (out []result, err error) {
 
 func measured(rounds int, us []*place.Usage, policy, request string, p *place.Pod) result {
 	ns := compare(rounds, on(us, p))
-	r := result{policy: policy, request: request, numas: len(us[0].Machine.NUMAs()), plain: ns[0], again: ns[1], once: ns[2], verdict: ns[3]}
+	r := result{policy: policy, request: request, numas: len(us[0].Machine.NUMAs()), plain: ns[0], again: ns[1],
+		once: ns[2], verdict: ns[3]}
 	for _, u := range us {
 		if place.Fits(u, p) {
 			r.fits++
@@ -156,7 +157,8 @@ func own(l ledger.Layout, node int) ledger.Layout {
 	out := l
 	out.Entries = nil
 	for k, e := range l.Entries {
-		id := ledger.PodID{UID: fmt.Sprintf("a6a6a6a6-0000-4000-%06d-%06d", node, k), Namespace: "default", Name: fmt.Sprintf("pod-%d-%d", node, k)}
+		id := ledger.PodID{UID: fmt.Sprintf("a6a6a6a6-0000-4000-%06d-%06d", node, k), Namespace: "default",
+			Name: fmt.Sprintf("pod-%d-%d", node, k)}
 		hs := append([]place.Holding(nil), e.Holdings...)
 		for i := range hs {
 			hs[i].CPUs = idset.Of(hs[i].CPUs.List()...)

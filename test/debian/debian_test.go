@@ -11,7 +11,8 @@ import (
 func TestDirNamesWhatIsMissing(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	_, err := Dir("arm64", "busybox-static")
-	if missing := (*MissingError)(nil); !errors.As(err, &missing) || !strings.Contains(err.Error(), "busybox-static:arm64") {
+	if missing := (*MissingError)(nil); !errors.As(err, &missing) ||
+		!strings.Contains(err.Error(), "busybox-static:arm64") {
 		t.Errorf("a package that is not there: %v", err)
 	}
 	for _, bad := range []string{"", "..", "../x", "a/b", "-o", "A", strings.Repeat("a", 101)} {
@@ -36,7 +37,8 @@ func TestUnpackLeavesWhatIsThere(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(root, "linux-image-cloud-amd64", "boot"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := Unpack(t.Context(), "amd64", "linux-image-cloud-amd64", func(line string) { t.Errorf("progress: %s", line) }); err != nil {
+	if err := Unpack(t.Context(), "amd64", "linux-image-cloud-amd64",
+		func(line string) { t.Errorf("progress: %s", line) }); err != nil {
 		t.Error(err)
 	}
 	// Half a package is none, and does not stay.

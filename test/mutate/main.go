@@ -141,7 +141,8 @@ func own() []check {
 func checks() []check {
 	return []check{
 		{"./lab/kubelet", "TestPlaceAgreesWithTheManagers", "", regexp.MustCompile(`(?m)^.*?(seed \d+: [a-z].*)$`)},
-		{"./lab/kubelet", "TestScenarioFilesAreWhatTheManagersDo", "scenario ", regexp.MustCompile(`(?m)^ +--- FAIL: TestScenarioFiles\w*/(\w+)`)},
+		{"./lab/kubelet", "TestScenarioFilesAreWhatTheManagersDo", "scenario ",
+			regexp.MustCompile(`(?m)^ +--- FAIL: TestScenarioFiles\w*/(\w+)`)},
 	}
 }
 

@@ -57,7 +57,8 @@ func (c *Client) Apply(ctx context.Context, l *v1alpha1.NodeLayout) (*v1alpha1.N
 		return nil, fmt.Errorf("encode layout %s: %w", l.Name, err)
 	}
 	force := true
-	out, err := c.Patch(ctx, l.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: FieldManager, Force: &force})
+	out, err := c.Patch(ctx, l.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: FieldManager,
+		Force: &force})
 	if err != nil {
 		return nil, fmt.Errorf("apply layout %s: %w", l.Name, err)
 	}

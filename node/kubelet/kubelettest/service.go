@@ -56,14 +56,16 @@ func (s *Service) SetDevices(devices ...*podresources.ContainerDevices) {
 }
 
 // List implements the service.
-func (s *Service) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+func (s *Service) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse,
+	error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &podresources.ListPodResourcesResponse{PodResources: s.pods}, nil
 }
 
 // GetAllocatableResources implements the service.
-func (s *Service) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+func (s *Service) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (
+	*podresources.AllocatableResourcesResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &podresources.AllocatableResourcesResponse{Devices: s.devices}, nil

@@ -20,7 +20,8 @@ import (
 
 func main() {
 	plain := flag.Bool("plain", false, "kube-scheduler as it is")
-	cycle.Main(func(ctx context.Context, opts *options.Options) (*schedconfig.CompletedConfig, *scheduler.Scheduler, error) {
+	cycle.Main(func(ctx context.Context, opts *options.Options) (*schedconfig.CompletedConfig, *scheduler.Scheduler,
+		error) {
 		if *plain {
 			return app.Setup(ctx, opts)
 		}

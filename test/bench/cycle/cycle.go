@@ -152,7 +152,8 @@ func (d *driver) one(ctx context.Context, pod *v1.Pod) (wire.Place, int, error) 
 	where := wire.Place{Pod: pod.Name}
 	fw, ok := d.sched.Profiles[pod.Spec.SchedulerName]
 	if !ok {
-		return where, 0, fmt.Errorf("pod %s is for the scheduler %q, of which there is no profile", pod.Name, pod.Spec.SchedulerName)
+		return where, 0, fmt.Errorf("pod %s is for the scheduler %q, of which there is no profile", pod.Name,
+			pod.Spec.SchedulerName)
 	}
 	enqueue(ctx, d.sched, pod)
 	info, err := d.sched.NextPod(d.log)

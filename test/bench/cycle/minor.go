@@ -16,7 +16,8 @@ func enqueue(ctx context.Context, s *scheduler.Scheduler, pod *v1.Pod) {
 	s.SchedulingQueue.Add(ctx, pod)
 }
 
-func choose(ctx context.Context, s *scheduler.Scheduler, fw framework.Framework, state fwk.CycleState, info *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
+func choose(ctx context.Context, s *scheduler.Scheduler, fw framework.Framework, state fwk.CycleState,
+	info *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
 	if err := snapshot(s, fw, klog.FromContext(ctx)); err != nil {
 		return scheduler.ScheduleResult{}, err
 	}

@@ -36,7 +36,8 @@ func main() {
 	case "kube-scheduler":
 		os.Exit(cli.Run(app.NewSchedulerCommand(plugin)))
 	case "driven":
-		cycle.Main(func(ctx context.Context, opts *options.Options) (*schedconfig.CompletedConfig, *scheduler.Scheduler, error) {
+		cycle.Main(func(ctx context.Context, opts *options.Options) (*schedconfig.CompletedConfig, *scheduler.Scheduler,
+			error) {
 			return app.Setup(ctx, opts, plugin)
 		})
 	default:

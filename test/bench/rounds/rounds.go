@@ -114,7 +114,8 @@ func Measure(ctx context.Context, all []Contender, o Options, progress io.Writer
 
 // begin starts the contenders and warms them up, as many at once as there are CPUs: their first lists take longest,
 // and the most memory. It returns those that have started, whatever became of the others.
-func begin(ctx context.Context, all []Contender, dir, url string, pods []*v1.Pod, o Options, progress io.Writer) (turns []*turn, err error) {
+func begin(ctx context.Context, all []Contender, dir, url string, pods []*v1.Pod, o Options,
+	progress io.Writer) (turns []*turn, err error) {
 	type begun struct {
 		turn *turn
 		err  error
@@ -140,7 +141,8 @@ func begin(ctx context.Context, all []Contender, dir, url string, pods []*v1.Pod
 		}
 		turns = append(turns, b.turn)
 		if b.err == nil {
-			fmt.Fprintf(progress, "  %s: ready after %.1f s, %d MiB\n", b.turn.Contender, b.turn.ready.Seconds(), b.turn.Memory>>20)
+			fmt.Fprintf(progress, "  %s: ready after %.1f s, %d MiB\n", b.turn.Contender, b.turn.ready.Seconds(),
+				b.turn.Memory>>20)
 		}
 	}
 	return turns, err
@@ -169,7 +171,8 @@ func start(ctx context.Context, c Contender, home, url string, pods []*v1.Pod) (
 		return nil, err
 	}
 	t := &turn{Result: Result{Contender: c.Name}, pods: pods}
-	t.cmd = exec.CommandContext(ctx, c.Command[0], append(c.Command[1:len(c.Command):len(c.Command)], "-config", config)...)
+	t.cmd = exec.CommandContext(ctx, c.Command[0], append(c.Command[1:len(c.Command):len(c.Command)],
+		"-config", config)...)
 	t.cmd.Stderr = &tail{}
 	if t.in, err = t.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)

@@ -172,7 +172,8 @@ func (s *Server) topology(w http.ResponseWriter, name string) {
 // stream writes a list of one object for each node, without having all of it at once.
 func (s *Server) stream(w http.ResponseWriter, apiVersion, kind string, at func(i int) any) {
 	w.Header().Set("Content-Type", texts)
-	fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":%q},"items":[`, kind, apiVersion, version)
+	fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":%q},"items":[`, kind,
+		apiVersion, version)
 	out := json.NewEncoder(w)
 	for i := range s.cluster.Nodes {
 		if i > 0 {
@@ -225,25 +226,30 @@ func encoded(w http.ResponseWriter, list func() ([]byte, error)) {
 // groups answers who asks which groups there are.
 func (s *Server) groups(w http.ResponseWriter, what string) {
 	if what == "api" {
-		answer(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"}})
+		answer(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"},
+			Versions: []string{"v1"}})
 		return
 	}
 	list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
 	for _, gv := range []schema.GroupVersion{v1alpha1.GroupVersion(), v1alpha2.SchemeGroupVersion} {
 		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
-		list.Groups = append(list.Groups, metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+		list.Groups = append(list.Groups, metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v},
+			PreferredVersion: v})
 	}
 	answer(w, http.StatusOK, list)
 }
 
 func (s *Server) resources(w http.ResponseWriter, gv schema.GroupVersion) {
-	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String()}
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: gv.String()}
 	verbs := metav1.Verbs{"get", "list", "watch"}
 	switch gv {
 	case v1alpha1.GroupVersion():
-		list.APIResources = []metav1.APIResource{{Name: v1alpha1.NodeLayoutResource().Resource, SingularName: "nodelayout", Kind: v1alpha1.Kind, Verbs: verbs}}
+		list.APIResources = []metav1.APIResource{{Name: v1alpha1.NodeLayoutResource().Resource, SingularName: "nodelayout",
+			Kind: v1alpha1.Kind, Verbs: verbs}}
 	case v1alpha2.SchemeGroupVersion:
-		list.APIResources = []metav1.APIResource{{Name: topologies, SingularName: "noderesourcetopology", Kind: "NodeResourceTopology", Verbs: verbs}}
+		list.APIResources = []metav1.APIResource{{Name: topologies, SingularName: "noderesourcetopology",
+			Kind: "NodeResourceTopology", Verbs: verbs}}
 	case schema.GroupVersion{Version: "v1"}:
 	default:
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, gv.String()+" is not served")

@@ -30,7 +30,8 @@ func TestClusterIsListed(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	cfg := &rest.Config{Host: s.URL(), ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf"}}
+	cfg := &rest.Config{Host: s.URL(), ContentConfig: rest.ContentConfig{
+		ContentType: "application/vnd.kubernetes.protobuf"}}
 	k := kubernetes.NewForConfigOrDie(cfg)
 	pods, err := k.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(pods.Items) != len(c.Pods) {
@@ -44,14 +45,16 @@ func TestClusterIsListed(t *testing.T) {
 	if nodes, err := k.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil || len(nodes.Items) != 20 {
 		t.Errorf("nodes: %v, %v", nodes, err)
 	}
-	if sets, err := k.AppsV1().ReplicaSets("").List(t.Context(), metav1.ListOptions{}); err != nil || len(sets.Items) != 0 {
+	if sets, err := k.AppsV1().ReplicaSets("").List(t.Context(), metav1.ListOptions{}); err != nil ||
+		len(sets.Items) != 0 {
 		t.Errorf("replica sets: %v, %v", sets, err)
 	}
 	layouts, err := client.New(&rest.Config{Host: s.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, err := layouts.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 20 || list.Items[7].Name != c.Nodes[7].Name {
+	if list, err := layouts.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 20 ||
+		list.Items[7].Name != c.Nodes[7].Name {
 		t.Errorf("layouts: %v", err)
 	}
 	if list, err := nrt.List(t.Context(), &rest.Config{Host: s.URL()}); err != nil || len(list) != 20 {

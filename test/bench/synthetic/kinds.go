@@ -150,7 +150,8 @@ func kindOf(m machines.Machine, share int) (*kind, error) {
 	if err != nil {
 		return nil, fmt.Errorf("allocatable of machine %s: %w", m.Name, err)
 	}
-	k := &kind{Machine: m, share: share, rules: rules, empty: place.NewUsage(m.Topo, rules), allocatable: v1.ResourceList{}}
+	k := &kind{Machine: m, share: share, rules: rules, empty: place.NewUsage(m.Topo, rules),
+		allocatable: v1.ResourceList{}}
 	for name, n := range amounts {
 		k.allocatable[v1.ResourceName(name)] = *quantity(name, n)
 	}

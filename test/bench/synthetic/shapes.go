@@ -34,13 +34,20 @@ type shape struct {
 func running() ([]*shape, error) {
 	guaranteed := func(a workload.Amounts) v1.Container { return workload.Guaranteed("app", a) }
 	all := []*shape{
-		{name: "svc-4", stays: 10, comes: 5, pod: workload.Pod("", guaranteed(workload.Amounts{"cpu": "4", "memory": "8Gi"}))},
-		{name: "svc-8", stays: 20, comes: 4, pod: workload.Pod("", guaranteed(workload.Amounts{"cpu": "8", "memory": "16Gi"}))},
-		{name: "svc-16", stays: 40, comes: 3, pod: workload.Pod("", guaranteed(workload.Amounts{"cpu": "16", "memory": "32Gi"}))},
-		{name: "train", stays: 20, comes: 2, pod: workload.Pod("", guaranteed(workload.Amounts{"cpu": "16", "memory": "60Gi", gpus: "1"}))},
-		{name: "upf", stays: 15, comes: 1, pod: workload.Pod("", guaranteed(workload.Amounts{"cpu": "8", "memory": "4Gi", "hugepages-1Gi": "4Gi", functions: "1"}))},
-		{name: "web", stays: 10, comes: 3, pod: workload.Pod("", workload.Burstable("web", workload.Amounts{"cpu": "1", "memory": "1Gi"}, nil))},
-		{name: "once", comes: 2, once: true, pod: workload.Pod("", guaranteed(workload.Amounts{"cpu": "4", "memory": "8Gi"}))},
+		{name: "svc-4", stays: 10, comes: 5, pod: workload.Pod("",
+			guaranteed(workload.Amounts{"cpu": "4", "memory": "8Gi"}))},
+		{name: "svc-8", stays: 20, comes: 4, pod: workload.Pod("",
+			guaranteed(workload.Amounts{"cpu": "8", "memory": "16Gi"}))},
+		{name: "svc-16", stays: 40, comes: 3, pod: workload.Pod("",
+			guaranteed(workload.Amounts{"cpu": "16", "memory": "32Gi"}))},
+		{name: "train", stays: 20, comes: 2, pod: workload.Pod("",
+			guaranteed(workload.Amounts{"cpu": "16", "memory": "60Gi", gpus: "1"}))},
+		{name: "upf", stays: 15, comes: 1, pod: workload.Pod("",
+			guaranteed(workload.Amounts{"cpu": "8", "memory": "4Gi", "hugepages-1Gi": "4Gi", functions: "1"}))},
+		{name: "web", stays: 10, comes: 3, pod: workload.Pod("",
+			workload.Burstable("web", workload.Amounts{"cpu": "1", "memory": "1Gi"}, nil))},
+		{name: "once", comes: 2, once: true, pod: workload.Pod("",
+			guaranteed(workload.Amounts{"cpu": "4", "memory": "8Gi"}))},
 	}
 	for _, s := range all {
 		s.pod.Spec.SchedulerName = v1.DefaultSchedulerName

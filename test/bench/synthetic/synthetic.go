@@ -46,7 +46,8 @@ type Size struct {
 
 func (s Size) check() error {
 	if s.Nodes < 1 || s.Nodes > MaxNodes || s.Full < 0 || s.Full > MaxFull {
-		return fmt.Errorf("make cluster of %d nodes, %d %% full: 1 to %d nodes and at most %d %% are possible", s.Nodes, s.Full, MaxNodes, MaxFull)
+		return fmt.Errorf("make cluster of %d nodes, %d %% full: 1 to %d nodes and at most %d %% are possible", s.Nodes,
+			s.Full, MaxNodes, MaxFull)
 	}
 	if !slices.Contains([]int{0, 1, 2, 4, 8, 16, 36}, s.NUMAs) {
 		return fmt.Errorf("make machines of %d numas: 1, 2, 4, 8, 16 and 36 are possible", s.NUMAs)

@@ -159,7 +159,8 @@ func TestMachinesOfManyNUMAs(t *testing.T) {
 }
 
 func TestSizesAreBounded(t *testing.T) {
-	for _, s := range []synthetic.Size{{}, {Nodes: -1}, {Nodes: 1, Full: 98}, {Nodes: 1, NUMAs: 37}, {Nodes: 1, NUMAs: 3}, {Nodes: synthetic.MaxNodes + 1}} {
+	for _, s := range []synthetic.Size{{}, {Nodes: -1}, {Nodes: 1, Full: 98}, {Nodes: 1, NUMAs: 37}, {Nodes: 1, NUMAs: 3},
+		{Nodes: synthetic.MaxNodes + 1}} {
 		if _, err := synthetic.Make(s, 1); err == nil {
 			t.Errorf("%+v is made", s)
 		}

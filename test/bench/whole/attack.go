@@ -98,7 +98,8 @@ func (t *target) lie(ctx context.Context, l *v1alpha1.NodeLayout, sequence int64
 		if err != nil {
 			return err
 		}
-		l.ObjectMeta = metav1.ObjectMeta{Name: name, ResourceVersion: now.ResourceVersion, OwnerReferences: now.OwnerReferences}
+		l.ObjectMeta = metav1.ObjectMeta{Name: name, ResourceVersion: now.ResourceVersion,
+			OwnerReferences: now.OwnerReferences}
 		l.Sequence = now.Sequence + 1 + sequence
 		l.Summary = v1alpha1.Summary{NUMAs: int32(len(l.Machine.NUMAs)), Pods: int32(len(l.Holdings))}
 		_, err = t.layouts.Update(ctx, l, metav1.UpdateOptions{})
@@ -126,7 +127,8 @@ func nameOthersPods(ctx context.Context, t *target) error {
 	lie.Holdings = nil
 	for _, p := range others {
 		lie.Holdings = append(lie.Holdings, v1alpha1.PodHoldings{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID),
-			Containers: []v1alpha1.ContainerHolding{{Name: "app", Memory: []v1alpha1.MemoryBlock{{Kind: "memory", NUMAs: "0", Bytes: 0}}}}})
+			Containers: []v1alpha1.ContainerHolding{{Name: "app",
+				Memory: []v1alpha1.MemoryBlock{{Kind: "memory", NUMAs: "0", Bytes: 0}}}}})
 	}
 	return every(ctx, 20*time.Millisecond, func(i int) error {
 		if i%25 == 0 {
@@ -146,7 +148,8 @@ func nameOthersPods(ctx context.Context, t *target) error {
 
 // manyMachines describes a machine of the highest CPU ids, each time with another byte of memory.
 func manyMachines(ctx context.Context, t *target) error {
-	rules := v1alpha1.Rules{TopologyManagerPolicy: "none", TopologyManagerScope: "container", CPUManagerPolicy: "none", MemoryManagerPolicy: "None"}
+	rules := v1alpha1.Rules{TopologyManagerPolicy: "none", TopologyManagerScope: "container", CPUManagerPolicy: "none",
+		MemoryManagerPolicy: "None"}
 	for i := range 1100 {
 		l := &v1alpha1.NodeLayout{Rules: rules, Machine: v1alpha1.Machine{
 			NUMAs: []v1alpha1.NUMA{{ID: 0, Memory: int64(1<<40 + i)}},
@@ -163,7 +166,8 @@ func manyMachines(ctx context.Context, t *target) error {
 func costlyMachine(ctx context.Context, t *target) error {
 	const numas, each = 64, 64
 	l := &v1alpha1.NodeLayout{Rules: v1alpha1.Rules{TopologyManagerPolicy: "none", TopologyManagerScope: "container",
-		CPUManagerPolicy: "static", CPUManagerPolicyOptions: v1alpha1.CPUOptions{DistributeCPUsAcrossNUMA: true}, MemoryManagerPolicy: "None"}}
+		CPUManagerPolicy: "static", CPUManagerPolicyOptions: v1alpha1.CPUOptions{DistributeCPUsAcrossNUMA: true},
+		MemoryManagerPolicy: "None"}}
 	held := ""
 	for n := range numas {
 		first := n * each
@@ -196,8 +200,9 @@ func pod(name string, inits int, wants map[v1.ResourceName]string) *v1.Pod {
 		list[k] = resource.MustParse(q)
 	}
 	c := v1.Container{Name: "app", Image: "app", Resources: v1.ResourceRequirements{Requests: list, Limits: list}}
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault}, Spec: v1.PodSpec{Containers: []v1.Container{c},
-		TerminationGracePeriodSeconds: ptr.To[int64](0)}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault},
+		Spec: v1.PodSpec{Containers: []v1.Container{c},
+			TerminationGracePeriodSeconds: ptr.To[int64](0)}}
 	for i := range inits {
 		c.Name = fmt.Sprintf("i%d", i)
 		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
@@ -280,7 +285,8 @@ func boundByHand(ctx context.Context, t *target) error {
 		if i < 1500 {
 			return nil
 		}
-		err := t.client.CoreV1().Pods(p.Namespace).Delete(ctx, fmt.Sprintf("hand-%d", i-1500), metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+		err := t.client.CoreV1().Pods(p.Namespace).Delete(ctx, fmt.Sprintf("hand-%d", i-1500),
+			metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -55,7 +55,8 @@ func (c Contender) start(dir string, p *plane, qps int) (*process, string, error
 		return nil, "", fmt.Errorf("find a port for %s: %w", c.Name, err)
 	}
 	cmd := exec.Command(c.Program, append(slices.Clone(c.Args), "--config", file, "--bind-address=127.0.0.1",
-		fmt.Sprintf("--secure-port=%d", port), "--authentication-kubeconfig", p.kubeconfig, "--authorization-kubeconfig", p.kubeconfig)...)
+		fmt.Sprintf("--secure-port=%d", port), "--authentication-kubeconfig", p.kubeconfig, "--authorization-kubeconfig",
+		p.kubeconfig)...)
 	cmd.Env = append(os.Environ(), c.Env...)
 	s, err := startProcess(c.Name, cmd, nil, filepath.Join(dir, "scheduler.log"))
 	return s, fmt.Sprintf("https://127.0.0.1:%d", port), err

@@ -61,8 +61,10 @@ func Endure(ctx context.Context, o Options, attacks []Attack) (out []Endured, er
 }
 
 func (e Endured) line() string {
-	s := fmt.Sprintf("%s: %s: p50 %d -> %d ms, p99 %d -> %d ms, most %d ms, %d of %d not bound; memory %d -> %d MiB; %.1f CPU s",
-		e.Contender, e.Attack, e.Calm.P50.Milliseconds(), e.Attacked.P50.Milliseconds(), e.Calm.P99.Milliseconds(), e.Attacked.P99.Milliseconds(),
+	s := fmt.Sprintf("%s: %s: p50 %d -> %d ms, p99 %d -> %d ms, most %d ms, %d of %d not bound; memory %d -> %d MiB; "+
+		"%.1f CPU s",
+		e.Contender, e.Attack, e.Calm.P50.Milliseconds(), e.Attacked.P50.Milliseconds(), e.Calm.P99.Milliseconds(),
+		e.Attacked.P99.Milliseconds(),
 		e.Attacked.Max.Milliseconds(), e.Attacked.Unbound, e.Attacked.Pods, e.Calmly>>20, e.Peak>>20, e.CPU.Seconds())
 	if e.Ended != "" {
 		s += "; the scheduler ended"
@@ -146,7 +148,8 @@ func wait(ctx context.Context, d time.Duration) {
 
 // ordinary lets ordinary pods come at a steady pace, and measures how long each waits for a node. The first waits for
 // the scheduler to start, so it is not counted in a calm round.
-func (a *arena) ordinary(ctx context.Context, s *stage, seen *follower, p *process, name string, pods []*v1.Pod) (Waits, error) {
+func (a *arena) ordinary(ctx context.Context, s *stage, seen *follower, p *process, name string,
+	pods []*v1.Pod) (Waits, error) {
 	born := map[types.UID]time.Time{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -237,7 +240,8 @@ func ReportEndured(all []Endured) string {
 			memory = "it died"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %d -> %d | %d -> %d | %d | %d of %d | %s | %.1f |\n", e.Attack, e.By, e.Contender,
-			ms(e.Calm.P50), ms(e.Attacked.P50), ms(e.Calm.P99), ms(e.Attacked.P99), ms(e.Attacked.Max), e.Attacked.Unbound, e.Attacked.Pods, memory, e.CPU.Seconds())
+			ms(e.Calm.P50), ms(e.Attacked.P50), ms(e.Calm.P99), ms(e.Attacked.P99), ms(e.Attacked.Max), e.Attacked.Unbound,
+			e.Attacked.Pods, memory, e.CPU.Seconds())
 	}
 	return b.String()
 }

@@ -11,7 +11,8 @@ import (
 // A pod that got no node waits until the measurement ends: it must not make an attack look harmless.
 func TestPodsWithoutNodeCountUntilTheEnd(t *testing.T) {
 	start := time.Unix(1000, 0)
-	f := &follower{bindings: []binding{{pod: "quick", at: start.Add(10 * time.Millisecond)}, {pod: "elsewhere", at: start}}}
+	f := &follower{bindings: []binding{{pod: "quick", at: start.Add(10 * time.Millisecond)},
+		{pod: "elsewhere", at: start}}}
 	w := f.waits(map[types.UID]time.Time{"quick": start, "never": start}, start.Add(30*time.Second))
 	if w.Pods != 2 || w.Unbound != 1 || w.Max != 30*time.Second || w.P99 != 30*time.Second {
 		t.Errorf("got %+v, want one of two pods unbound, which waited 30 s", w)

@@ -44,7 +44,8 @@ func TestManagersRefuseWhatDoesNotFit(t *testing.T) {
 	for _, n := range got.Refused {
 		refused += n
 	}
-	if want == 0 || refused != want || got.Admitted != len(pods)-want || got.Differ != 0 || got.Before != 0 || got.Nodes != 1 {
+	if want == 0 || refused != want || got.Admitted != len(pods)-want || got.Differ != 0 || got.Before != 0 ||
+		got.Nodes != 1 {
 		t.Errorf("the managers say %+v, want %d refused of %d", got, want, len(pods))
 	}
 	i := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })

@@ -114,7 +114,8 @@ func runNodes(ctx context.Context, in io.Reader, answers *json.Encoder) error {
 	if err := json.NewDecoder(in).Decode(&job); err != nil {
 		return fmt.Errorf("read job: %w", err)
 	}
-	cfg := &rest.Config{Host: job.Host, BearerToken: job.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: job.CA}}
+	cfg := &rest.Config{Host: job.Host, BearerToken: job.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
+		CAData: job.CA}}
 	s, err := newNodes(cfg, job.Topologies)
 	if err != nil {
 		return err
@@ -205,7 +206,8 @@ func (s *nodes) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		n := &node{name: l.Name, machine: c.Machine, rules: c.Rules, entries: c.Entries, sequence: l.Sequence, told: l.Sequence,
+		n := &node{name: l.Name, machine: c.Machine, rules: c.Rules, entries: c.Entries, sequence: l.Sequence,
+			told:     l.Sequence,
 			admitted: map[types.UID]bool{}, usage: place.NewUsage(c.Machine, c.Rules)}
 		for _, e := range c.Entries {
 			n.usage = n.usage.Hold(e.Holdings...)
@@ -316,7 +318,8 @@ func (n *node) layout() (*v1alpha1.NodeLayout, *ledger.Node) {
 	l := v1alpha1.FromCore(n.name, n.machine, n.rules, n.entries, nil)
 	l.Sequence = n.sequence
 	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.name, UID: n.owner}}
-	return l, &ledger.Node{Name: n.name, Machine: n.machine, Rules: n.rules, Entries: slices.Clone(n.entries), Usage: n.usage}
+	return l, &ledger.Node{Name: n.name, Machine: n.machine, Rules: n.rules, Entries: slices.Clone(n.entries),
+		Usage: n.usage}
 }
 
 // topology is the node in the form that other schedulers read.

@@ -53,7 +53,8 @@ func startPlane(dir, log string, topologies bool) (*plane, error) {
 		return nil, err
 	}
 	return &plane{process: p, kubeconfig: a.Admin, scheduler: a.Scheduler,
-		admin: &rest.Config{Host: a.Host, BearerToken: a.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}}}, nil
+		admin: &rest.Config{Host: a.Host, BearerToken: a.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
+			CAData: a.CA}}}, nil
 }
 
 // spent says how much CPU time the control plane has taken so far.
@@ -88,7 +89,8 @@ func runPlane(ctx context.Context, in io.Reader, answers *json.Encoder) (err err
 	if err := control.WriteKubeconfig(scheduler, deploy.Scheduler, access); err != nil {
 		return err
 	}
-	if err := answers.Encode(planeAnswer{Host: p.Admin.Host, Token: p.Admin.BearerToken, CA: p.Admin.CAData, Admin: p.Kubeconfig, Scheduler: scheduler}); err != nil {
+	if err := answers.Encode(planeAnswer{Host: p.Admin.Host, Token: p.Admin.BearerToken, CA: p.Admin.CAData,
+		Admin: p.Kubeconfig, Scheduler: scheduler}); err != nil {
 		return err
 	}
 	<-ctx.Done()

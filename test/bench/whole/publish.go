@@ -63,7 +63,8 @@ func (s *nodes) write(ctx context.Context, w statusWrite) error {
 		return err
 	}
 	for {
-		_, err = s.pods.CoreV1().Pods(w.namespace).Patch(ctx, w.name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
+		_, err = s.pods.CoreV1().Pods(w.namespace).Patch(ctx, w.name, types.StrategicMergePatchType, data,
+			metav1.PatchOptions{}, "status")
 		if !busy(err) {
 			return err
 		}
@@ -122,7 +123,8 @@ func (s *nodes) publishTopology(ctx context.Context, n *node, state *ledger.Node
 	if err != nil {
 		return fmt.Errorf("encode topology %s: %w", n.name, err)
 	}
-	_, err = s.zones.Patch(ctx, n.name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: client.FieldManager, Force: new(true)})
+	_, err = s.zones.Patch(ctx, n.name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: client.FieldManager,
+		Force: new(true)})
 	if err != nil {
 		return fmt.Errorf("apply topology %s: %w", n.name, err)
 	}

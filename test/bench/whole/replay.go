@@ -76,7 +76,8 @@ func judge(ctx context.Context, c *synthetic.Cluster, arrived map[string][]*v1.P
 }
 
 // judgeNode judges one node.
-func judgeNode(ctx context.Context, dir string, c *synthetic.Cluster, i int, before, arrived []*v1.Pod, note func(func(*Judged))) error {
+func judgeNode(ctx context.Context, dir string, c *synthetic.Cluster, i int, before, arrived []*v1.Pod,
+	note func(func(*Judged))) error {
 	own, err := os.MkdirTemp(dir, "n")
 	if err != nil {
 		return err
@@ -85,7 +86,8 @@ func judgeNode(ctx context.Context, dir string, c *synthetic.Cluster, i int, bef
 	m := c.Machine(i)
 	static := m.Kubelet.CPUManagerPolicy == "static"
 	j := &court{looping: make(chan struct{}), ended: !static}
-	if j.real, err = kubelet.NewManagers(klog.NewContext(ctx, logr.Discard()), own, m.Topo, m.Kubelet, j.active); err != nil {
+	if j.real, err = kubelet.NewManagers(klog.NewContext(ctx, logr.Discard()), own, m.Topo, m.Kubelet,
+		j.active); err != nil {
 		return fmt.Errorf("start the managers: %w", err)
 	}
 	defer j.real.Stop()

@@ -41,7 +41,8 @@ func sizes(rounds []Round) (out []int) {
 
 func figures(rounds []Round) string {
 	var b strings.Builder
-	b.WriteString("| scheduler | bound | pods/s | 10-90 % | on nodes | told | CPU s | memory | start | refused |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+	b.WriteString("| scheduler | bound | pods/s | 10-90 % | on nodes | told | CPU s | memory | start | refused |\n" +
+		"|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, r := range rounds {
 		cut := ""
 		if r.Cut > 0 {
@@ -51,7 +52,8 @@ func figures(rounds []Round) string {
 		if r.Start > 0 {
 			start += " s"
 		}
-		fmt.Fprintf(&b, "| %s | %d%s | %s | %s | %s | %s | %s | %d MiB | %s | %d |\n", r.Contender, r.Bound, cut, rate(r.Rate), rate(r.Slope),
+		fmt.Fprintf(&b, "| %s | %d%s | %s | %s | %s | %s | %s | %d MiB | %s | %d |\n", r.Contender, r.Bound, cut,
+			rate(r.Rate), rate(r.Slope),
 			rate(r.Ran), rate(r.Told), seconds(r.CPU, 2), r.Peak>>20, start, r.Refused())
 	}
 	return b.String() + "\n"
@@ -79,11 +81,14 @@ func ratios(rounds []Round) string {
 	}
 	first := all[names[0]]
 	var b strings.Builder
-	fmt.Fprintf(&b, "| best, as multiples of %s | pods/s | 10-90 %% | on nodes | told | CPU | memory |\n|---|---:|---:|---:|---:|---:|---:|\n", names[0])
+	fmt.Fprintf(&b, "| best, as multiples of %s | pods/s | 10-90 %% | on nodes | told | CPU | memory |\n"+
+		"|---|---:|---:|---:|---:|---:|---:|\n", names[0])
 	for _, name := range names[1:] {
 		x := all[name]
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", name, times(x.rate, first.rate), times(x.slope, first.slope),
-			times(x.ran, first.ran), times(x.told, first.told), times(x.cpu.Seconds(), first.cpu.Seconds()), times(float64(x.peak), float64(first.peak)))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", name, times(x.rate, first.rate),
+			times(x.slope, first.slope),
+			times(x.ran, first.ran), times(x.told, first.told), times(x.cpu.Seconds(), first.cpu.Seconds()),
+			times(float64(x.peak), float64(first.peak)))
 	}
 	return b.String() + "\n"
 }

@@ -39,11 +39,13 @@ func evenly(n int, seconds float64) (at []float64) {
 // A round that was cut has the rate of all the time that it had, however early its pods were bound.
 func TestRoundThatWasCutHasItsRate(t *testing.T) {
 	r := ofBindings("slow", 98, 0, 0.1, 0.2)
-	if r.Bound != 3 || r.Took != 98*time.Second || r.Rate < 0.0204 || r.Rate > 0.0205 || r.Ran < 0.0306 || r.Ran > 0.0307 || r.Told != r.Ran || r.Slope != 0 {
+	if r.Bound != 3 || r.Took != 98*time.Second || r.Rate < 0.0204 || r.Rate > 0.0205 || r.Ran < 0.0306 ||
+		r.Ran > 0.0307 || r.Told != r.Ran || r.Slope != 0 {
 		t.Errorf("measured: %+v", r)
 	}
 	r = ofBindings("quick", 0, evenly(5000, 50)...)
-	if r.Took != 50*time.Second || r.Rate < 99.9 || r.Rate > 100 || r.Ran < 98 || r.Ran > 98.1 || r.Told < 83.3 || r.Told > 83.4 || r.Slope < 99.9 || r.Slope > 100.1 {
+	if r.Took != 50*time.Second || r.Rate < 99.9 || r.Rate > 100 || r.Ran < 98 || r.Ran > 98.1 || r.Told < 83.3 ||
+		r.Told > 83.4 || r.Slope < 99.9 || r.Slope > 100.1 {
 		t.Errorf("measured: %+v", r)
 	}
 }

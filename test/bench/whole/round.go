@@ -47,8 +47,10 @@ func (r Round) line() string {
 	if r.Cut > 0 {
 		cut = fmt.Sprintf(" in %.0fs (cut)", r.Cut.Seconds())
 	}
-	return fmt.Sprintf("%s: %d of %d pods bound%s, %s/s (10-90 %%: %s/s; on nodes: %s/s; told: %s/s), CPU s per 1,000: %s, control plane %s; %d MiB, start %s s; %d refused by kubelets (%d differ), judged in %.0fs",
-		r.Contender, r.Bound, r.Pods, cut, rate(r.Rate), rate(r.Slope), rate(r.Ran), rate(r.Told), seconds(r.CPU, 2), seconds(r.PlaneCPU, 2), r.Peak>>20, seconds(r.Start, 1), r.Refused(), r.Judged.Differ, r.JudgedIn.Seconds())
+	return fmt.Sprintf("%s: %d of %d pods bound%s, %s/s (10-90 %%: %s/s; on nodes: %s/s; told: %s/s), CPU s per 1,000: "+
+		"%s, control plane %s; %d MiB, start %s s; %d refused by kubelets (%d differ), judged in %.0fs",
+		r.Contender, r.Bound, r.Pods, cut, rate(r.Rate), rate(r.Slope), rate(r.Ran), rate(r.Told), seconds(r.CPU, 2),
+		seconds(r.PlaneCPU, 2), r.Peak>>20, seconds(r.Start, 1), r.Refused(), r.Judged.Differ, r.JudgedIn.Seconds())
 }
 
 // rate is a number per second; of a small one two digits are told.
@@ -159,8 +161,8 @@ const telling = 10 * time.Second
 // sampling is how often it is looked how far a scheduler is.
 const sampling = 50 * time.Millisecond
 
-// play runs the scheduler until it has bound all pods, and what the nodes say of them is published; or until it binds no
-// more, with pods left.
+// play runs the scheduler until it has bound all pods, and what the nodes say of them is published; or until it binds
+// no more, with pods left.
 func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower, r *Round) (end ends, err error) {
 	began := time.Now()
 	p, address, err := c.start(s.dir, s.plane, a.QPS)
@@ -197,7 +199,8 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 
 // bind waits until the scheduler, which was started when it began, has bound all pods, or binds no more, and returns
 // when the round was cut, if it was.
-func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage, seen *follower, r *Round) (cut time.Time, err error) {
+func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage, seen *follower,
+	r *Round) (cut time.Time, err error) {
 	m := meter{scheduler: p, plane: s.plane.process}
 	tick := time.NewTicker(sampling)
 	defer tick.Stop()

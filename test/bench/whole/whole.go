@@ -62,7 +62,8 @@ func Run(ctx context.Context, o Options) (out []Round, err error) {
 // with prepares a cluster, plays on it, and removes it.
 func (o Options) with(ctx context.Context, play func(*arena) error) (err error) {
 	if o.Pods < 1 || o.Pods > 100_000 || o.Rounds < 1 || len(o.Contenders) == 0 {
-		return fmt.Errorf("run %d rounds of %d contenders with %d pods: at least one of each, and at most 100000 pods", o.Rounds, len(o.Contenders), o.Pods)
+		return fmt.Errorf("run %d rounds of %d contenders with %d pods: at least one of each, and at most 100000 pods",
+			o.Rounds, len(o.Contenders), o.Pods)
 	}
 	if o.QPS == 0 {
 		o.QPS = QPS

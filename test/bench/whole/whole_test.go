@@ -65,18 +65,21 @@ func TestWholeContestOfASmallCluster(t *testing.T) {
 		if j := r.Judged; j.Before > 0 || j.Differ > 0 || j.Admitted+r.Refused() != pods {
 			t.Errorf("%s: the kubelet's managers say otherwise than the nodes did: %+v", r.Contender, j)
 		}
-		if r.Rate <= 0 || r.Slope <= 0 || r.Told <= 0 || r.Told > r.Ran || r.Peak <= 0 || r.Start <= 0 || r.PlaneCPU < 0 || r.Written.Statuses != pods || r.Written.Layouts == 0 {
+		if r.Rate <= 0 || r.Slope <= 0 || r.Told <= 0 || r.Told > r.Ran || r.Peak <= 0 || r.Start <= 0 || r.PlaneCPU < 0 ||
+			r.Written.Statuses != pods || r.Written.Layouts == 0 {
 			t.Errorf("%s: not measured: %+v", r.Contender, r)
 		}
 	}
 	if with, without := rounds[0].Written, rounds[1].Written; with.Topologies != with.Layouts || without.Topologies != 0 {
-		t.Errorf("topologies: %d, want as many as layouts (%d); %d, want none", with.Topologies, with.Layouts, without.Topologies)
+		t.Errorf("topologies: %d, want as many as layouts (%d); %d, want none", with.Topologies, with.Layouts,
+			without.Topologies)
 	}
 	if n := rounds[1].Refused(); n > 0 {
 		t.Errorf("kubelets refuse %d pods that Tenon bound: %v", n, rounds[1].Judged.Refused)
 	}
 	text := whole.Report(rounds)
-	for _, want := range []string{"20 nodes, 60 pods", "| kube-scheduler | 60 |", "| Tenon | 60 |", "as multiples of kube-scheduler"} {
+	for _, want := range []string{"20 nodes, 60 pods", "| kube-scheduler | 60 |", "| Tenon | 60 |",
+		"as multiples of kube-scheduler"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
 		}

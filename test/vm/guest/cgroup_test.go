@@ -45,8 +45,10 @@ func TestMemoryOfContainers(t *testing.T) {
 		t.Fatalf("the guest says %q", files)
 	}
 	tree, err := cgroup.Open(fstest.MapFS{"cgroup.controllers": {},
-		"kubepods/podu/c0/memory.numa_stat": {Data: []byte(files[0])}, "kubepods/podu/c0/cpuset.cpus.effective": {Data: []byte(files[1])},
-		"kubepods/podu/c1/memory.numa_stat": {Data: []byte(files[2])}, "kubepods/podu/c1/cpuset.cpus.effective": {Data: []byte(files[3])},
+		"kubepods/podu/c0/memory.numa_stat": {Data: []byte(files[0])}, "kubepods/podu/c0/cpuset.cpus.effective": {
+			Data: []byte(files[1])},
+		"kubepods/podu/c1/memory.numa_stat": {Data: []byte(files[2])}, "kubepods/podu/c1/cpuset.cpus.effective": {
+			Data: []byte(files[3])},
 	}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +59,8 @@ func TestMemoryOfContainers(t *testing.T) {
 			t.Fatalf("%v in\n%s", err, files[2*i])
 		}
 		a := m.NUMAs[idset.NUMA(i)]
-		if m.CPUs.String() != "2-3" || a.Anon < 32<<20 || a.Anon > 40<<20 || a.File < 16<<20 || a.File > 24<<20 || a.Kernel <= 0 {
+		if m.CPUs.String() != "2-3" || a.Anon < 32<<20 || a.Anon > 40<<20 || a.File < 16<<20 || a.File > 24<<20 ||
+			a.Kernel <= 0 {
 			t.Errorf("%s has %+v on numa %d, and CPUs %s", id, a, i, m.CPUs)
 		}
 		// Pages of programs that were in memory before are charged to whoever read them first.

@@ -54,7 +54,8 @@ var machines = []described{
 	{
 		name: "four numas of two sockets, each with two dies",
 		cpu:  smt, sockets: 2, dies: 2, cores: 2, threads: 1,
-		numas:     []describedNUMA{{cpus: "0-1", mib: 256}, {cpus: "2-3", mib: 256}, {cpus: "4-5", mib: 256}, {cpus: "6-7", mib: 256}},
+		numas: []describedNUMA{{cpus: "0-1", mib: 256}, {cpus: "2-3", mib: 256}, {cpus: "4-5", mib: 256},
+			{cpus: "6-7", mib: 256}},
 		distances: [][]int{{10, 12, 21, 22}, {12, 10, 22, 23}, {21, 22, 10, 12}, {22, 23, 12, 10}},
 		// The kubelet drops a cache of exactly one numa, and takes the socket instead.
 		warnings: []sysfs.Anomaly{sysfs.KubeletL3},

@@ -53,7 +53,9 @@ func image(t *testing.T, init string) string {
 }
 
 func TestDiskAndNetwork(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello guest") }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "hello guest")
+	}))
 	t.Cleanup(server.Close)
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	if err != nil {
@@ -61,7 +63,8 @@ func TestDiskAndNetwork(t *testing.T) {
 	}
 	c := small()
 	c.Network, c.Modules, c.Dir = true, []string{"overlay", "ext4"}, t.TempDir()
-	c.Disk = image(t, "#!/bin/busybox sh\n/bin/busybox echo the init of the disk >/dev/console\nwhile :; do /bin/busybox sleep 9; done\n")
+	c.Disk = image(t,
+		"#!/bin/busybox sh\n/bin/busybox echo the init of the disk >/dev/console\nwhile :; do /bin/busybox sleep 9; done\n")
 	c.Files = map[string]File{"/etc/conf/name": {Data: []byte("n1\n")}}
 	g := boot(t, c)
 

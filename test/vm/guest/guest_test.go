@@ -51,7 +51,8 @@ func TestScripts(t *testing.T) {
 	c.Files = map[string]File{"/etc/greeting": {Data: []byte("good\x00day\n"), Mode: 0o600}}
 	g := boot(t, c)
 
-	if got, want := run(t, g, "cat /etc/greeting; stat -c %a /etc/greeting; echo to stderr >&2"), "good\x00day\n600\nto stderr\n"; got != want {
+	if got, want := run(t, g, "cat /etc/greeting; stat -c %a /etc/greeting; echo to stderr >&2"),
+		"good\x00day\n600\nto stderr\n"; got != want {
 		t.Errorf("the script wrote %q, want %q", got, want)
 	}
 	_, err := g.Run(t.Context(), "echo some text; exit 7")
@@ -66,7 +67,8 @@ func TestScripts(t *testing.T) {
 	if _, err := g.Run(t.Context(), strings.Repeat("#", MaxScript+1)); err == nil {
 		t.Error("a script that is too long was taken")
 	}
-	if _, err := g.Run(t.Context(), "head -c 9000000 /dev/zero"); err == nil || !strings.Contains(err.Error(), "9000000 bytes") {
+	if _, err := g.Run(t.Context(), "head -c 9000000 /dev/zero"); err == nil ||
+		!strings.Contains(err.Error(), "9000000 bytes") {
 		t.Errorf("too much output: %v", err)
 	}
 	// A script that is given up does not take the next one's place.
@@ -78,7 +80,8 @@ func TestScripts(t *testing.T) {
 	if got := run(t, g, "echo next"); got != "next\n" {
 		t.Errorf("after a script that was given up: %q", got)
 	}
-	if _, err := g.Run(t.Context(), "echo the end is near >/dev/console; echo o >/proc/sysrq-trigger; sleep 60"); err == nil ||
+	const off = "echo the end is near >/dev/console; echo o >/proc/sysrq-trigger; sleep 60"
+	if _, err := g.Run(t.Context(), off); err == nil ||
 		!strings.Contains(err.Error(), "the guest died") || !strings.Contains(err.Error(), "the end is near") {
 		t.Errorf("a guest that dies: %v", err)
 	}
@@ -89,7 +92,8 @@ func TestAGuestThatStandsStill(t *testing.T) {
 	g := boot(t, small())
 	run(t, g, "echo 'watchdog: BUG: soft lockup - CPU#0 stuck for 23s! [sh:1]' >/dev/console") // a busy host
 	run(t, g, "true")
-	_, err := g.Run(t.Context(), "echo 'watchdog: BUG: soft lockup - CPU#0 stuck for 75s! [sh:1]' >/dev/console; sleep 600")
+	_, err := g.Run(t.Context(),
+		"echo 'watchdog: BUG: soft lockup - CPU#0 stuck for 75s! [sh:1]' >/dev/console; sleep 600")
 	if !errors.Is(err, ErrHung) {
 		t.Errorf("error %v", err)
 	}
@@ -98,7 +102,8 @@ func TestAGuestThatStandsStill(t *testing.T) {
 
 // A guest with more CPUs than the host has them emulated by one thread.
 func TestThreadsOfAGuest(t *testing.T) {
-	for smp, want := range map[string]string{"2": "multi", "4,sockets=2,cores=2,threads=1": "multi", "cpus=5,maxcpus=8": "single", "16": "single"} {
+	for smp, want := range map[string]string{"2": "multi", "4,sockets=2,cores=2,threads=1": "multi",
+		"cpus=5,maxcpus=8": "single", "16": "single"} {
 		if got := accelerator([]string{"-machine", "q35", "-smp", smp}, 4); got != "tcg,thread="+want {
 			t.Errorf("-smp %s on 4 CPUs: %s, want %s", smp, got, want)
 		}

@@ -93,12 +93,14 @@ func TestModulesComeAfterWhatTheyNeed(t *testing.T) {
 		}
 		names = append(names, m.name)
 	}
-	for _, order := range [][2]string{{"virtio_ring", "virtio"}, {"virtio", "virtio_net"}, {"net_failover", "virtio_net"}, {"virtio", "virtio_pci"}} {
+	for _, order := range [][2]string{{"virtio_ring", "virtio"}, {"virtio", "virtio_net"}, {"net_failover", "virtio_net"},
+		{"virtio", "virtio_pci"}} {
 		if a, b := slices.Index(names, order[0]), slices.Index(names, order[1]); a < 0 || b < a {
 			t.Errorf("%s does not come before %s in %q", order[0], order[1], names)
 		}
 	}
-	if _, err := load(p.Modules, []string{"no_such_module"}); err == nil || !strings.Contains(err.Error(), `"no_such_module"`) {
+	if _, err := load(p.Modules, []string{"no_such_module"}); err == nil ||
+		!strings.Contains(err.Error(), `"no_such_module"`) {
 		t.Errorf("a module that the kernel lacks: %v", err)
 	}
 }

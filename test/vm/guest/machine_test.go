@@ -59,7 +59,8 @@ func (m described) config() Config {
 	if m.arch == "arm64" {
 		board = "virt"
 	}
-	smp := fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", m.sockets*m.dies*m.cores*m.threads, m.sockets, m.cores, m.threads)
+	smp := fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", m.sockets*m.dies*m.cores*m.threads, m.sockets,
+		m.cores, m.threads)
 	if m.dies > 1 {
 		smp += fmt.Sprintf(",dies=%d", m.dies)
 	}
@@ -129,7 +130,8 @@ func (m described) deviceArgs() (out []string) {
 		default:
 			if !bridged[d.numa] {
 				bridged[d.numa] = true
-				out = append(out, "-device", fmt.Sprintf("pxb-pcie,id=bridge%d,bus=pcie.0,bus_nr=%d,numa_node=%d", d.numa, 32*(d.numa+1), d.numa))
+				out = append(out, "-device", fmt.Sprintf("pxb-pcie,id=bridge%d,bus=pcie.0,bus_nr=%d,numa_node=%d", d.numa,
+					32*(d.numa+1), d.numa))
 			}
 			out = append(out, "-device", fmt.Sprintf("pcie-root-port,id=port%d,bus=bridge%d,chassis=%d", i, d.numa, i+1),
 				"-device", fmt.Sprintf("%s,bus=port%d", d.qemu, i))

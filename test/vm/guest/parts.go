@@ -110,7 +110,8 @@ func only(dir string, patterns ...string) (string, error) {
 			return found[0], nil
 		}
 	}
-	return "", fmt.Errorf("%s has not exactly one %s: remove the directory to have the package unpacked anew", dir, patterns[0])
+	return "", fmt.Errorf("%s has not exactly one %s: remove the directory to have the package unpacked anew",
+		dir, patterns[0])
 }
 
 // accelerator returns how QEMU translates: with a thread for each CPU of the guest where the host has a CPU for
@@ -134,8 +135,10 @@ func accelerator(qemu []string, hostCPUs int) string {
 // args is QEMU's command line.
 func args(c Config, p *Parts, initrd string, shellFD int) []string {
 	a, _ := find(cmp.Or(c.Arch, "amd64"))
-	line := fmt.Sprintf("console=%s quiet loglevel=4 panic=-1 mitigations=off %s guest.shell=%s", a.console, a.append, a.shell)
-	out := []string{"-accel", accelerator(c.Args, runtime.NumCPU()), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+	line := fmt.Sprintf("console=%s quiet loglevel=4 panic=-1 mitigations=off %s guest.shell=%s", a.console,
+		a.append, a.shell)
+	out := []string{"-accel", accelerator(c.Args, runtime.NumCPU()), "-nodefaults", "-no-user-config", "-display",
+		"none", "-no-reboot",
 		"-kernel", p.Kernel, "-initrd", initrd, "-append", strings.TrimSpace(line + " " + c.Append),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-chardev", fmt.Sprintf("socket,id=shell,fd=%d", shellFD)}

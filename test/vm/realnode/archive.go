@@ -38,7 +38,8 @@ func imageArchive(program []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write image manifest: %w", err)
 	}
-	return tarball(tarFile{"manifest.json", manifest, 0o644}, tarFile{"config.json", config, 0o644}, tarFile{"layer.tar", layer, 0o644})
+	return tarball(tarFile{"manifest.json", manifest, 0o644}, tarFile{"config.json", config, 0o644},
+		tarFile{"layer.tar", layer, 0o644})
 }
 
 type tarFile struct {
@@ -52,7 +53,8 @@ func tarball(files ...tarFile) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, f := range files {
-		h := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
+		h := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: time.Unix(0, 0),
+			Format: tar.FormatUSTAR}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, fmt.Errorf("archive %s: %w", f.name, err)
 		}

@@ -93,7 +93,8 @@ func checkHost() error {
 
 // fill lays out the files of a node below a directory.
 func fill(tree, bin, busybox string) error {
-	for _, dir := range []string{"dev", "proc", "sys", "run", "tmp", "root", "bin", "sbin", "usr/bin", "usr/sbin", "var/log", "var/lib"} {
+	for _, dir := range []string{"dev", "proc", "sys", "run", "tmp", "root", "bin", "sbin", "usr/bin", "usr/sbin",
+		"var/log", "var/lib"} {
 		if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {
 			return err
 		}

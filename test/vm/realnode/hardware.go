@@ -43,7 +43,8 @@ func hardware(m *topo.Machine) (args []string, cmdline string, err error) {
 				node += ",cpus=" + part
 			}
 		}
-		nodes = append(nodes, "-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM", i, n.Bytes/mebibyte), "-numa", node)
+		nodes = append(nodes, "-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM", i, n.Bytes/mebibyte),
+			"-numa", node)
 		for j, d := range n.Distances {
 			if j != i {
 				distances = append(distances, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", i, j, d))

@@ -133,7 +133,8 @@ func (n *Node) join(ctx context.Context, c Config) error {
 	if err := n.startAgent(ctx, c); err != nil {
 		return fmt.Errorf("start its agent: %w", err)
 	}
-	if err := n.awaitNode(ctx, c.Admin, func(n *v1.Node) bool { return ready(n) && counted(n, c.Machine.Topo) }); err != nil {
+	whole := func(n *v1.Node) bool { return ready(n) && counted(n, c.Machine.Topo) }
+	if err := n.awaitNode(ctx, c.Admin, whole); err != nil {
 		return errors.Join(fmt.Errorf("wait until it is ready: %w", err), n.explain("kubelet"))
 	}
 	n.say("ready")
@@ -262,7 +263,8 @@ func (n *Node) only(o metav1.ListOptions) metav1.ListOptions {
 }
 
 // await waits for an event, or until the guest has died.
-func (n *Node) await(ctx context.Context, object apiruntime.Object, lw *cache.ListWatch, done func(watch.Event) (bool, error)) error {
+func (n *Node) await(ctx context.Context, object apiruntime.Object, lw *cache.ListWatch,
+	done func(watch.Event) (bool, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {

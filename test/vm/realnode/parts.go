@@ -47,7 +47,8 @@ func parts(release string) []part {
 			tags: "no_btrfs no_devmapper no_zfs no_aufs", packages: under("github.com/containerd/containerd/v2/cmd/",
 				"containerd", "containerd-shim-runc-v2", "ctr")},
 		// The kubelet gives every sandbox the runtime's seccomp profile, so runc must know seccomp.
-		{name: "runc", dir: "test/vm/realnode/parts/runc", ldflags: staticC, tags: "seccomp netgo osusergo urfave_cli_no_docs",
+		{name: "runc", dir: "test/vm/realnode/parts/runc", ldflags: staticC,
+			tags:     "seccomp netgo osusergo urfave_cli_no_docs",
 			packages: []string{"github.com/opencontainers/runc"}},
 		{name: "network plugins", dir: "test/vm/realnode/parts/cni", env: noC, ldflags: "-s -w",
 			packages: under("github.com/containernetworking/plugins/plugins/", "main/ptp", "main/loopback", "ipam/host-local")},
@@ -124,7 +125,8 @@ func checkLinker(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Stdin = strings.NewReader("int main(void) { return 0; }\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return &guest.MissingError{Package: "gcc libc6-dev libseccomp-dev", Err: fmt.Errorf("%s: %w: %s", words[0], err, last(string(out), 400))}
+		return &guest.MissingError{Package: "gcc libc6-dev libseccomp-dev", Err: fmt.Errorf("%s: %w: %s", words[0], err,
+			last(string(out), 400))}
 	}
 	return nil
 }

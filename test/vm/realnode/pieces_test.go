@@ -96,7 +96,8 @@ func untar(t *testing.T, data []byte) map[string]string {
 
 // A guest finds the host's API server, and still checks whose certificate it shows.
 func TestKubeconfig(t *testing.T) {
-	access := &rest.Config{Host: "https://127.0.0.1:6443", BearerToken: "t", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("ca")}}
+	access := &rest.Config{Host: "https://127.0.0.1:6443", BearerToken: "t", TLSClientConfig: rest.TLSClientConfig{
+		CAData: []byte("ca")}}
 	data, err := kubeconfig(access)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +136,8 @@ func TestParseProcesses(t *testing.T) {
 	if err != nil || len(got) != 2 {
 		t.Fatalf("%d processes, %v", len(got), err)
 	}
-	if p := got[0]; p.PID != 33 || p.PodUID != "77aa" || p.Container != "c2" || p.CPUs.String() != "2-3" || p.Mems.String() != "0" || len(p.Pages) != 0 {
+	if p := got[0]; p.PID != 33 || p.PodUID != "77aa" || p.Container != "c2" || p.CPUs.String() != "2-3" ||
+		p.Mems.String() != "0" || len(p.Pages) != 0 {
 		t.Errorf("first process is %+v", p)
 	}
 	if p := got[1]; p.PodUID != "0b6f" || p.CPUs.String() != "0-1,6" || p.Pages[3] != 3292 {

@@ -17,6 +17,7 @@ func enqueue(ctx context.Context, s *scheduler.Scheduler, pod *v1.Pod) {
 }
 
 // choose finds the nodes up to date: SchedulePod does that itself.
-func choose(ctx context.Context, s *scheduler.Scheduler, fw framework.Framework, state fwk.CycleState, info *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
+func choose(ctx context.Context, s *scheduler.Scheduler, fw framework.Framework, state fwk.CycleState,
+	info *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
 	return s.SchedulePod(ctx, fw, state, info.Pod)
 }

@@ -92,7 +92,8 @@ func run(ctx context.Context, args []string) error {
 	for i, n := range sizes {
 		say(fmt.Sprintf("%d nodes, %d %% full, %d pods come, %d rounds each", n, f.full, f.pods, turns[i]))
 		got, err := whole.Run(ctx, whole.Options{Size: synthetic.Size{Nodes: n, Full: f.full}, Seed: f.seed, Pods: f.pods,
-			Contenders: schedulers, Rounds: turns[i], QPS: f.qps, Quiet: f.quiet, Most: f.most, Profiles: f.profiles, Progress: say})
+			Contenders: schedulers, Rounds: turns[i], QPS: f.qps, Quiet: f.quiet, Most: f.most, Profiles: f.profiles,
+			Progress: say})
 		if err != nil {
 			return err
 		}
@@ -122,13 +123,15 @@ func (f flags) underAttack(ctx context.Context, schedulers []whole.Contender, no
 			attacks = append(attacks, whole.Attacks()[n-1])
 		}
 	}
-	if i := slices.IndexFunc(schedulers, func(c whole.Contender) bool { return c.Name == rounds.Tenon }); f.before != "" && i >= 0 {
+	if i := slices.IndexFunc(schedulers, func(c whole.Contender) bool { return c.Name == rounds.Tenon }); f.before != "" &&
+		i >= 0 {
 		old := schedulers[i]
 		old.Name, old.Program = old.Name+", before", f.before
 		schedulers = append(schedulers, old)
 	}
-	got, err := whole.Endure(ctx, whole.Options{Size: synthetic.Size{Nodes: nodes, Full: f.full}, Seed: f.seed, Contenders: schedulers,
-		Rounds: 1, QPS: f.qps, Profiles: f.profiles, Progress: say}, attacks)
+	got, err := whole.Endure(ctx, whole.Options{Size: synthetic.Size{Nodes: nodes, Full: f.full}, Seed: f.seed,
+		Contenders: schedulers,
+		Rounds:     1, QPS: f.qps, Profiles: f.profiles, Progress: say}, attacks)
 	fmt.Println(where() + "\n\n" + whole.ReportEndured(got))
 	return err
 }
@@ -198,7 +201,8 @@ func contender(ctx context.Context, dir, word string) (whole.Contender, error) {
 			return whole.Contender{}, err
 		}
 		program, err := programs.Peer(ctx, dir)
-		return whole.Contender{Name: rounds.Peer, Program: program, Args: []string{"kube-scheduler"}, Profile: profile, Topologies: true}, err
+		return whole.Contender{Name: rounds.Peer, Program: program, Args: []string{"kube-scheduler"}, Profile: profile,
+			Topologies: true}, err
 	case "older":
 		program, err := programs.Peer(ctx, dir)
 		return whole.Contender{Name: rounds.PeerPlain, Program: program, Args: []string{"kube-scheduler"}}, err

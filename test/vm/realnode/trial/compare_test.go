@@ -84,7 +84,8 @@ func (a allowed) String() string { return fmt.Sprintf("CPUs %s mems %s", a.cpus,
 func (w *world) promised(ctx context.Context, t *testing.T, node string) (out map[string]allowed, late []string) {
 	t.Helper()
 	var doc mapDocument
-	if err := json.Unmarshal([]byte(w.kubectl(ctx, t, "map", node, "-o", "json")), &doc); err != nil || len(doc.Nodes) != 1 {
+	if err := json.Unmarshal([]byte(w.kubectl(ctx, t, "map", node, "-o", "json")), &doc); err != nil ||
+		len(doc.Nodes) != 1 {
 		t.Fatalf("map of node %s: %d nodes, %v", node, len(doc.Nodes), err)
 	}
 	n := doc.Nodes[0]
@@ -134,7 +135,8 @@ func cpus(t *testing.T, text string) idset.Set[idset.CPU] {
 // running returns the pods that run on a node, by name.
 func (w *world) running(ctx context.Context, t *testing.T, node string) map[string]*v1.Pod {
 	t.Helper()
-	list, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	list, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx,
+		metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,8 @@ func found(ctx context.Context, t *testing.T, w *world) {
 			}
 			// The kernel keeps some for itself.
 			if g.Bytes > n.Bytes || g.Bytes < n.Bytes*3/4 {
-				t.Errorf("node %s: numa %d has %s, was built with %s", name, n.ID, topo.FormatBytes(g.Bytes), topo.FormatBytes(n.Bytes))
+				t.Errorf("node %s: numa %d has %s, was built with %s", name, n.ID, topo.FormatBytes(g.Bytes),
+					topo.FormatBytes(n.Bytes))
 			}
 		}
 	}
@@ -160,11 +161,13 @@ func deaths(ctx context.Context, t *testing.T, w *world) {
 // lives runs pods of many shapes, and asks the kernel what their processes may use.
 func lives(ctx context.Context, t *testing.T, w *world) {
 	// The CPUs follow the devices; those on no numa bind nothing.
-	solo := on("two", tenon, "solo", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "128Mi", "example.com/vf": "2", "example.com/seat": "1"}))
+	solo := on("two", tenon, "solo", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "128Mi",
+		"example.com/vf": "2", "example.com/seat": "1"}))
 	solo.Spec.InitContainers = []v1.Container{first("2", "128Mi")}
 	pods := []*v1.Pod{
 		// The other numa has too few pages.
-		on("two", tenon, "huge", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "128Mi", "hugepages-2Mi": "96Mi"})),
+		on("two", tenon, "huge", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "128Mi",
+			"hugepages-2Mi": "96Mi"})),
 		solo,
 		on("two", tenon, "web-two", workload.Burstable("c", workload.Amounts{"cpu": "200m", "memory": "64Mi"}, nil)),
 		// Too much for one numa: of two, those on one socket.
@@ -219,7 +222,8 @@ func restart(ctx context.Context, t *testing.T, w *world) {
 	if err := w.nodes["four"].RestartKubelet(ctx); err != nil {
 		t.Fatal(err)
 	}
-	w.create(ctx, t, on("four", tenon, "late", guaranteed("c", "4", "64Mi")), on("four", tenon, "later", guaranteed("c", "300m", "64Mi")))
+	w.create(ctx, t, on("four", tenon, "late", guaranteed("c", "4", "64Mi")),
+		on("four", tenon, "later", guaranteed("c", "300m", "64Mi")))
 	w.await(ctx, t, "late", workload.Running)
 	w.await(ctx, t, "later", workload.Running)
 	w.seen.await(ctx, t, "late", "later")

@@ -57,7 +57,8 @@ func start(ctx context.Context, t *testing.T) *world {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{seen: &outcomes{changed: make(chan struct{})}, nodes: map[string]*realnode.Node{}, made: map[string]machines.Machine{}}
+	w := &world{seen: &outcomes{changed: make(chan struct{})}, nodes: map[string]*realnode.Node{},
+		made: map[string]machines.Machine{}}
 	for _, name := range names {
 		if w.made[name], err = machines.Read(os.DirFS("testdata"), name); err != nil {
 			t.Fatal(err)
@@ -120,7 +121,8 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say
 			nodes[i], errs[i] = realnode.Start(ctx, realnode.Config{Name: name, Machine: w.made[name], Disk: disk,
 				Kubelet: access, Admin: w.plane.Admin, Progress: say,
 				Agent: func(ctx context.Context) (*rest.Config, error) {
-					return control.As(ctx, w.plane.Admin, control.Account{Namespace: deploy.AgentNamespace, Name: deploy.Agent, Node: name})
+					return control.As(ctx, w.plane.Admin, control.Account{Namespace: deploy.AgentNamespace,
+						Name: deploy.Agent, Node: name})
 				}})
 		})
 	}
