@@ -15,7 +15,9 @@ const module = "github.com/tenon-numa/tenon"
 
 // pure is the part of the standard library that decides nothing about the world: no files, network,
 // clock, chance, logs, reflection or goroutines.
-var pure = words(`bufio cmp container/heap errors fmt io iter maps math math/bits slices strconv strings unicode unicode/utf8`)
+var pure = words(
+	`bufio cmp container/heap errors fmt io iter maps math math/bits slices strconv strings unicode unicode/utf8`,
+)
 
 // floor is what the non-test code of the packages that match a pattern may import.
 type floor struct {
@@ -46,11 +48,21 @@ var floors = []floor{
 	// Floor 1: wire types.
 	{"api/document", nil, words(`core/... api/v1alpha1`), nil},
 	{"api/config", nil, words(`core/...`), words(`k8s.io/apimachinery sigs.k8s.io/yaml`)},
-	{"api/nrt", nil, words(`core/place api/objects api/v1alpha1/client`), append(words(`k8s.io/apimachinery k8s.io/client-go`), topologies...)},
+	{
+		"api/nrt",
+		nil,
+		words(`core/place api/objects api/v1alpha1/client`),
+		append(words(`k8s.io/apimachinery k8s.io/client-go`), topologies...),
+	},
 	{"api/objects", nil, nil, words(`k8s.io/api k8s.io/apimachinery k8s.io/client-go`)},
 	{"api/pod", nil, words(`core/place core/topo api/pod/quantity`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"api/pod/quantity", nil, nil, words(`k8s.io/api k8s.io/apimachinery`)},
-	{"api/v1alpha1/client", nil, words(`core/... api/objects api/v1alpha1`), words(`k8s.io/apimachinery k8s.io/client-go`)},
+	{
+		"api/v1alpha1/client",
+		nil,
+		words(`core/... api/objects api/v1alpha1`),
+		words(`k8s.io/apimachinery k8s.io/client-go`),
+	},
 	{"api/v1alpha1", nil, words(`core/...`), words(`k8s.io/apimachinery`)},
 	{"deploy/crd", words(`embed`), nil, nil},
 	{"deploy", words(`embed`), nil, nil},
@@ -59,20 +71,39 @@ var floors = []floor{
 	// Floor 2: hands. Each reaches down, and to what its own folder has below it.
 	{"node/agent", nil, words(`core/... api/... node/desired node/kubelet`), onNode},
 	// What is to be published is a pure function of what was observed.
-	{"node/desired", append(words(`reflect time`), pure...), words(`core/... api/v1alpha1 node/kubelet`), words(`k8s.io/api k8s.io/apimachinery`)},
+	{
+		"node/desired",
+		append(words(`reflect time`), pure...),
+		words(`core/... api/v1alpha1 node/kubelet`),
+		words(`k8s.io/api k8s.io/apimachinery`),
+	},
 	{"node/cgroup", nil, words(`core/idset`), words(`k8s.io/api`)},
 	{"node/hardware", nil, words(`core/idset core/topo api/v1alpha1 node/sysfs`), words(`github.com/go-logr/logr`)},
 	{"node/metrics", nil, words(`core/... node/cgroup`), words(`github.com/prometheus/client_golang`)},
-	{"node/nrt", nil, words(`core/... api/nrt`), append(words(`github.com/go-logr/logr k8s.io/apimachinery k8s.io/client-go`), topologies...)},
+	{
+		"node/nrt",
+		nil,
+		words(`core/... api/nrt`),
+		append(words(`github.com/go-logr/logr k8s.io/apimachinery k8s.io/client-go`), topologies...),
+	},
 	{"node/sysfs", nil, words(`core/idset core/topo`), words(`golang.org/x/tools`)},
 	{"node/...", nil, words(`core/... api/...`), onNode},
 	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},
 	{"cluster/nrt", nil, words(`core/... api/...`), append(topologies, inCluster...)},
 	{"cluster/manifest", nil, words(`api/pod/quantity`), inCluster},
-	{"cluster/stage", nil, words(`core/... api/... cluster/kube cluster/manifest cluster/nrt`), append(topologies, inCluster...)},
+	{
+		"cluster/stage",
+		nil,
+		words(`core/... api/... cluster/kube cluster/manifest cluster/nrt`),
+		append(topologies, inCluster...),
+	},
 	{"cluster/inspect", nil, words(`core/... api/document`), nil},
 	{"cluster/sched", nil, words(`core/... api/... cluster/inspect cluster/kube cluster/nrt`),
-		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes github.com/spf13/cobra`), inCluster...)},
+		append(
+			words(
+				`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes github.com/spf13/cobra`,
+			),
+			inCluster...)},
 	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
 	{"face/...", nil, words(`core/... api/... face/...`),
@@ -86,7 +117,12 @@ var floors = []floor{
 	// Beside the house.
 	{"internal/golden", nil, nil, words(`github.com/google/go-cmp`)},
 	{"test", nil, words(`test/debian`), nil},
-	{"test/bench/...", nil, words(`core/... api/... deploy/... node/kubelet node/nrt cluster/... lab/... test/bench/...`), all()},
+	{
+		"test/bench/...",
+		nil,
+		words(`core/... api/... deploy/... node/kubelet node/nrt cluster/... lab/... test/bench/...`),
+		all(),
+	},
 	{"test/vm/...", nil, words(`core/... api/... lab/... test/debian test/vm/...`), all()},
 	{"test/...", nil, nil, nil},
 	{".", nil, nil, nil},
@@ -95,8 +131,10 @@ var floors = []floor{
 var (
 	onNode = words(`github.com/fsnotify/fsnotify github.com/go-logr/logr google.golang.org/grpc k8s.io/api
 		k8s.io/apimachinery k8s.io/client-go k8s.io/klog/v2 k8s.io/kubelet sigs.k8s.io/yaml`)
-	topologies = words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api github.com/k8stopologyawareschedwg/podfingerprint`)
-	inCluster  = words(`k8s.io/api k8s.io/apimachinery
+	topologies = words(
+		`github.com/k8stopologyawareschedwg/noderesourcetopology-api github.com/k8stopologyawareschedwg/podfingerprint`,
+	)
+	inCluster = words(`k8s.io/api k8s.io/apimachinery
 		k8s.io/client-go k8s.io/component-helpers k8s.io/klog/v2 k8s.io/kubectl sigs.k8s.io/yaml`)
 )
 
@@ -116,25 +154,28 @@ var budget = map[string]string{
 	"golang.org/x/tools":                  "The txtar format, in which the snapshot of a machine is one text file.",
 	"google.golang.org/grpc":              "The kubelet's podresources and device plugin services.",
 	"github.com/tenon-numa/tenon":         "The product, for the modules that measure it and that boot nodes.",
-	"github.com/tenon-numa/tenon/api/pod": "Pods as the core has them, a module of its own for programs with other Kubernetes libraries.",
-	"github.com/tenon-numa/tenon/core":    "Floor 0, a module of its own so that programs with other Kubernetes libraries can import it.",
-	"k8s.io/api":                          "Pod, Node and the other objects of the API server.",
-	"k8s.io/apiextensions-apiserver":      "The lab installs CustomResourceDefinitions.",
-	"k8s.io/apimachinery":                 "Object metadata, quantities, schemes.",
-	"k8s.io/apiserver":                    "The lab's API server; signals and authorization of the scheduler.",
-	"k8s.io/client-go":                    "Clients, informers, kubeconfig files.",
-	"k8s.io/component-base":               "Flags, logs and metrics as kube-scheduler has them.",
-	"k8s.io/component-helpers":            "Pod-level resources, counted as the kubelet counts them.",
-	"k8s.io/cri-api":                      "The container runtime that a lab kubelet talks to.",
-	"k8s.io/klog/v2":                      "The logger of Kubernetes' libraries.",
-	"k8s.io/kube-scheduler":               "The scheduler framework's interfaces.",
-	"k8s.io/kubectl":                      "The QoS class of a pod as Kubernetes computes it, against which tests compare api/pod.",
-	"k8s.io/kubelet":                      "The kubelet's configuration and service types.",
-	"k8s.io/kubernetes":                   "The scheduler of the plugin, and the kubelet that judges predictions.",
-	"k8s.io/mount-utils":                  "A lab kubelet takes a mounter; it gets one that mounts nothing.",
-	"k8s.io/utils":                        "Pointers to values, and CPU sets as the kubelet's interfaces have them.",
-	"pgregory.net/rapid":                  "Property tests that shrink what they find.",
-	"sigs.k8s.io/yaml":                    "YAML as Kubernetes reads it, strictly.",
+	"github.com/tenon-numa/tenon/api/pod": "Pods as the core has them, a module of its own for programs with other " +
+		"Kubernetes libraries.",
+	"github.com/tenon-numa/tenon/core": "Floor 0, a module of its own so that programs with other Kubernetes " +
+		"libraries can import it.",
+	"k8s.io/api":                     "Pod, Node and the other objects of the API server.",
+	"k8s.io/apiextensions-apiserver": "The lab installs CustomResourceDefinitions.",
+	"k8s.io/apimachinery":            "Object metadata, quantities, schemes.",
+	"k8s.io/apiserver":               "The lab's API server; signals and authorization of the scheduler.",
+	"k8s.io/client-go":               "Clients, informers, kubeconfig files.",
+	"k8s.io/component-base":          "Flags, logs and metrics as kube-scheduler has them.",
+	"k8s.io/component-helpers":       "Pod-level resources, counted as the kubelet counts them.",
+	"k8s.io/cri-api":                 "The container runtime that a lab kubelet talks to.",
+	"k8s.io/klog/v2":                 "The logger of Kubernetes' libraries.",
+	"k8s.io/kube-scheduler":          "The scheduler framework's interfaces.",
+	"k8s.io/kubectl": "The QoS class of a pod as Kubernetes computes it, against which tests " +
+		"compare api/pod.",
+	"k8s.io/kubelet":     "The kubelet's configuration and service types.",
+	"k8s.io/kubernetes":  "The scheduler of the plugin, and the kubelet that judges predictions.",
+	"k8s.io/mount-utils": "A lab kubelet takes a mounter; it gets one that mounts nothing.",
+	"k8s.io/utils":       "Pointers to values, and CPU sets as the kubelet's interfaces have them.",
+	"pgregory.net/rapid": "Property tests that shrink what they find.",
+	"sigs.k8s.io/yaml":   "YAML as Kubernetes reads it, strictly.",
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api": "The types of NodeResourceTopology.",
 	"github.com/k8stopologyawareschedwg/podfingerprint":           "The fingerprint of a node's pods.",

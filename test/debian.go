@@ -74,7 +74,8 @@ func (r *runner) install(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		root = []string{"sudo", "-n"}
 	}
-	apt := slices.Concat(root, []string{"apt-get", "install", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"})
+	apt := slices.Concat(root, []string{"apt-get", "install", "-y", "--no-install-recommends", "-o",
+		"DPkg::Lock::Timeout=120"})
 	update := slices.Concat(root, []string{"apt-get", "update"})
 	all := slices.Concat(apt, names(missing))
 	r.say("installing Debian packages: %s", strings.Join(all, " "))

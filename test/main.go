@@ -1,16 +1,18 @@
-// Command test runs every test of the modules in go.work in the order in which failures are cheapest to learn of:
-// go vet, then under the race detector every package that does not link a kubelet or an API server, what
-// answers of the core cost beside what they did, then the others, and last those that boot real nodes. First of all it gets the Debian packages that some
-// tests need.
+// Command test runs every check of the modules in go.work, the quickest first: whether generated files are current,
+// go vet, the packages that link neither a kubelet nor an API server (under the race detector), the work that the
+// core does beside a recorded baseline, the other packages, the linters, and the tests on real nodes. Before all
+// that it installs the Debian packages that some tests need.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
+//	go run ./test verify           only generated files and the rules of the repository
+//	go run ./test lint             only the linters
 //	go run ./test race [ARGS...]   only the heavy packages, under the race detector
 //	go run ./test node [ARGS...]   only the tests on real nodes
-//	go run ./test packages         only gets the Debian packages
+//	go run ./test packages         only installs the Debian packages
 //
-// Invariant: it says what it runs before it runs it, and the last lines and the exit code say how it
-// came out. It refuses to pass in silence for less than it says: what cannot be tested here is said
-// when that is known and again at the end (NOT RUN), and with CI set in the environment it is a failure.
+// Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. It
+// refuses to pass in silence for less: what cannot be tested on this machine is printed at once and again at the
+// end (NOT RUN), and is a failure when CI is set in the environment.
 package main
 
 import (
@@ -22,6 +24,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -33,19 +36,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	r := &runner{out: os.Stdout, began: time.Now()}
-	err := r.debianPackages(ctx)
-	switch args := os.Args[1:]; {
-	case len(args) > 0 && args[0] == "packages":
-		if r.done = append(r.done, "Debian packages"); err == nil && len(r.untested) > 0 {
-			err = errors.New("some Debian packages cannot be had")
-		}
-	case len(args) > 0 && args[0] == "node":
-		err = errors.Join(err, r.realNodes(ctx, args[1:]))
-	case len(args) > 0 && args[0] == "race":
-		err = errors.Join(err, r.all(ctx, args[1:], true))
-	default:
-		err = errors.Join(err, r.all(ctx, args, false))
-	}
+	err := r.run(ctx, os.Args[1:])
 	for _, line := range r.untested {
 		r.say("%s", line)
 	}
@@ -55,6 +46,33 @@ func main() {
 		os.Exit(1)
 	}
 	r.say("PASS: %s", strings.Join(r.done, ", "))
+}
+
+// run does what the command line asks for.
+func (r *runner) run(ctx context.Context, args []string) error {
+	what := ""
+	if len(args) > 0 {
+		what = args[0]
+	}
+	switch what {
+	case "verify":
+		return r.verify(ctx)
+	case "lint":
+		return r.lint(ctx)
+	}
+	err := r.debianPackages(ctx)
+	switch what {
+	case "packages":
+		if r.done = append(r.done, "Debian packages"); err == nil && len(r.untested) > 0 {
+			err = errors.New("some Debian packages cannot be had")
+		}
+		return err
+	case "node":
+		return errors.Join(err, r.realNodes(ctx, args[1:]))
+	case "race":
+		return errors.Join(err, r.all(ctx, args[1:], true))
+	}
+	return errors.Join(err, r.all(ctx, args, false))
 }
 
 // runner runs steps, one at a time.
@@ -90,9 +108,10 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	}
 	errs := []error{raceErr}
 	if !raceHeavy {
-		errs = append(errs, r.step(ctx, "vet", "vet", "work"),
+		errs = append(errs, r.verify(ctx), r.step(ctx, "vet", "vet", "work"),
 			r.test(ctx, "light", race, args, light),
-			r.step(ctx, "every interleaving", "test", "-timeout", "40m", "./core/ledger", "-run", "TestEveryInterleaving", "-model.depth", "1"),
+			r.step(ctx, "every interleaving", "test", "-timeout", "40m", "./core/ledger", "-run", "TestEveryInterleaving",
+				"-model.depth", "1"),
 			r.step(ctx, "effort of the core", "run", "./test/effort"))
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
@@ -129,23 +148,23 @@ const heartbeat = 30 * time.Second
 
 // step runs one go command.
 func (r *runner) step(ctx context.Context, name string, args ...string) error {
-	return r.watched(ctx, io.Discard, name, args...)
+	return r.program(ctx, io.Discard, name, append([]string{"go"}, args...)...)
 }
 
-// watched runs one go command and shows its output to a writer too.
-func (r *runner) watched(ctx context.Context, also io.Writer, name string, args ...string) error {
+// program runs one command line as a step, and copies its output to a writer.
+func (r *runner) program(ctx context.Context, copies io.Writer, name string, line ...string) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: not run: %w", name, context.Cause(ctx))
 	}
-	r.say("%s: go %s", name, shorten(args))
+	r.say("%s: %s", name, shorten(line))
 	began := time.Now()
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	alive, stop := context.WithCancel(ctx)
 	defer stop()
 	w := &loud{r: r, spoke: make(chan struct{}, 1)}
 	go w.beat(alive, name, began)
-	out := io.MultiWriter(w, also)
+	out := io.MultiWriter(w, copies)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Run(); err != nil {
 		r.say("%s: failed after %s", name, time.Since(began).Round(time.Second))
@@ -186,7 +205,7 @@ func (w *loud) beat(ctx context.Context, name string, began time.Time) {
 
 // shorten prints a command line with at most a few packages.
 func shorten(args []string) string {
-	const most = 6
+	const most = 7
 	if len(args) <= most {
 		return strings.Join(args, " ")
 	}
@@ -219,6 +238,30 @@ func lacking(env []string, look func(string) (string, error)) string {
 		return "no C compiler " + cc[0] + " (on Debian: apt-get install gcc libc6-dev)"
 	}
 	return ""
+}
+
+// modules lists the folders of the workspace's modules, from the root: "." first, then "./core" and so on.
+func modules(ctx context.Context) ([]string, error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("list modules: %w", err)
+	}
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list modules: go list: %w", err)
+	}
+	var dirs []string
+	for dir := range strings.Lines(string(out)) {
+		rel, err := filepath.Rel(root, strings.TrimSpace(dir))
+		if err != nil {
+			return nil, fmt.Errorf("list modules: %w", err)
+		}
+		if rel != "." {
+			rel = "./" + rel
+		}
+		dirs = append(dirs, rel)
+	}
+	return dirs, nil
 }
 
 // packages lists the packages of the workspace that have tests: light ones, and heavy ones whose test program links

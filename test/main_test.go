@@ -47,7 +47,8 @@ func TestRaceDetectorNeedsCgoAndACompiler(t *testing.T) {
 // A test that was skipped must not pass for one that ran.
 func TestSkippedTestsAreSeen(t *testing.T) {
 	s := &skips{}
-	for _, part := range []string{"=== RUN   TestA\n    a_test.go:7: buil", "ding\n--- PASS: TestA (1s)\n    b_test.go:9: no busybox\n--- SK", "IP: TestB (0.00s)\nPASS\n"} {
+	for _, part := range []string{"=== RUN   TestA\n    a_test.go:7: buil",
+		"ding\n--- PASS: TestA (1s)\n    b_test.go:9: no busybox\n--- SK", "IP: TestB (0.00s)\nPASS\n"} {
 		if n, err := s.Write([]byte(part)); n != len(part) || err != nil {
 			t.Fatal(n, err)
 		}

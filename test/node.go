@@ -20,16 +20,16 @@ const hungTries = 6
 // the trial builds programs itself.
 func (r *runner) realNodes(ctx context.Context, args []string) error {
 	const name = "real nodes"
-	line := slices.Concat([]string{"test", "-v", "-count=1", "-timeout", "35m"}, args, []string{trial})
+	line := slices.Concat([]string{"go", "test", "-v", "-count=1", "-timeout", "35m"}, args, []string{trial})
 	seen := &skips{}
-	err := r.watched(ctx, seen, name, line...)
+	err := r.program(ctx, seen, name, line...)
 	for range hungTries - 1 {
 		if err == nil || !seen.hung {
 			break
 		}
 		r.say("%s: a guest stood still, which is QEMU's fault and not the nodes': once more", name)
 		seen = &skips{}
-		err = r.watched(ctx, seen, name, line...)
+		err = r.program(ctx, seen, name, line...)
 	}
 	if err != nil || len(seen.why) == 0 {
 		return err

@@ -35,25 +35,32 @@ func holdings() []place.Holding {
 	free.Free = true
 	return []place.Holding{
 		{Container: "init", Kind: place.Init, Devices: []place.DeviceBlock{gpu}},
-		{Container: "main", CPUs: idset.Of[idset.CPU](8, 9, 16), Memory: []place.Block{{Kind: topo.Memory, NUMAs: 6, Bytes: gi}},
-			Devices: []place.DeviceBlock{free}},
+		{
+			Container: "main",
+			CPUs:      idset.Of[idset.CPU](8, 9, 16),
+			Memory:    []place.Block{{Kind: topo.Memory, NUMAs: 6, Bytes: gi}},
+			Devices:   []place.DeviceBlock{free},
+		},
 	}
 }
 
 func TestHoldingsAsText(t *testing.T) {
 	m, hs := machine(t), holdings()
 	for what, c := range map[string]struct{ got, want string }{
-		"containers": {Text(m, hs), "init: acme.com/gpu gpu-0; main: cpus 8-9,16, 1Gi memory on NUMA nodes 8-9, acme.com/gpu ~gpu-0"},
-		"together":   {strings.Join(Items(m, hs...), " | "), "cpus 8-9,16 | 1Gi memory on NUMA nodes 8-9 | acme.com/gpu ~gpu-0"},
+		"containers": {Text(m, hs), "init: acme.com/gpu gpu-0; main: cpus 8-9,16, 1Gi memory on NUMA nodes 8-9, " +
+			"acme.com/gpu ~gpu-0"},
+		"together": {strings.Join(Items(m, hs...), " | "), "cpus 8-9,16 | 1Gi memory on NUMA nodes 8-9 | " +
+			"acme.com/gpu ~gpu-0"},
 		"counted": {strings.Join(Counts(m, hs...), " | "),
 			"2 cpus on NUMA node 8 | 1 cpu on NUMA node 9 | 1Gi memory on NUMA nodes 8-9 | 1 acme.com/gpu on NUMA node 8"},
-		"amounts":              {Amounts(m, hs), "3 cpu, 1 acme.com/gpu, 1Gi memory on NUMA nodes 8-9"},
-		"nothing":              {Text(m, nil), "nothing"},
-		"no amounts":           {Amounts(m, nil), ""},
-		"a machine that left":  {Text(nil, hs[:1]), "init: acme.com/gpu gpu-0"},
-		"positions":            {Containers(nil, hs)[1].Items()[1], "1Gi memory on NUMA nodes 1-2"},
-		"a name from outside":  {Container{Name: "a\x1b[2J"}.Text(), `"a\x1b[2J": `},
-		"a device without one": {Containers(m, []place.Holding{{Memory: []place.Block{{Kind: topo.Memory}}}})[0].Items()[0], "0 memory on no NUMA node"},
+		"amounts":             {Amounts(m, hs), "3 cpu, 1 acme.com/gpu, 1Gi memory on NUMA nodes 8-9"},
+		"nothing":             {Text(m, nil), "nothing"},
+		"no amounts":          {Amounts(m, nil), ""},
+		"a machine that left": {Text(nil, hs[:1]), "init: acme.com/gpu gpu-0"},
+		"positions":           {Containers(nil, hs)[1].Items()[1], "1Gi memory on NUMA nodes 1-2"},
+		"a name from outside": {Container{Name: "a\x1b[2J"}.Text(), `"a\x1b[2J": `},
+		"a device without one": {Containers(m,
+			[]place.Holding{{Memory: []place.Block{{Kind: topo.Memory}}}})[0].Items()[0], "0 memory on no NUMA node"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %q, want %q", what, c.got, c.want)
@@ -75,8 +82,14 @@ func TestManyIDsAreCounted(t *testing.T) {
 func TestANodeIsALayoutAndMore(t *testing.T) {
 	m := machine(t)
 	u := place.NewUsage(m, place.Rules{CPU: place.CPURules{Static: true}}).Hold(holdings()...)
-	n := &ledger.Node{Name: "a", Machine: m, Rules: u.Rules, Usage: u, Entries: []ledger.Entry{{Pod: ledger.PodID{UID: "u"},
-		Source: ledger.Predicted, Holdings: holdings()}}}
+	n := &ledger.Node{
+		Name:    "a",
+		Machine: m,
+		Rules:   u.Rules,
+		Usage:   u,
+		Entries: []ledger.Entry{{Pod: ledger.PodID{UID: "u"},
+			Source: ledger.Predicted, Holdings: holdings()}},
+	}
 	text, err := json.Marshal(NodeOf("a", n))
 	if err != nil {
 		t.Fatal(err)
@@ -95,8 +108,17 @@ func TestANodeIsALayoutAndMore(t *testing.T) {
 }
 
 func TestRulesAsText(t *testing.T) {
-	r := place.Rules{Topology: place.TopologyRules{Policy: place.Restricted, MaxNUMAs: 16}, CPU: place.CPURules{Static: true, FullPCPUsOnly: true}}
-	want := []string{"restricted per container", "CPUs static", "memory not pinned", "full-pcpus-only", "max-allowable-numa-nodes=16"}
+	r := place.Rules{
+		Topology: place.TopologyRules{Policy: place.Restricted, MaxNUMAs: 16},
+		CPU:      place.CPURules{Static: true, FullPCPUsOnly: true},
+	}
+	want := []string{
+		"restricted per container",
+		"CPUs static",
+		"memory not pinned",
+		"full-pcpus-only",
+		"max-allowable-numa-nodes=16",
+	}
 	if got := RuleItems(r); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -152,12 +152,15 @@ func TestOutcomesAreSeenWithTheDecision(t *testing.T) {
 		{ledger.Wrong, "", "wrong", ""},
 		{ledger.Rejected, place.SMTAlignmentError, "rejected", "node a: SMTAlignmentError"},
 	} {
-		s.Decisions.Outcome(ledger.Outcome{Node: "a", Pod: podID("new"), Result: c.result, Predicted: predicted, Seen: predicted, Error: c.err})
+		s.Decisions.Outcome(
+			ledger.Outcome{Node: "a", Pod: podID("new"), Result: c.result, Predicted: predicted, Seen: predicted, Error: c.err},
+		)
 		p, err := s.pod("default", "new")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a := p.Decisions[0]; a.Stage != c.stage || a.Why != c.why || len(a.Seen) != 1 || string(a.Seen[0].CPUs) != predicted[0].CPUs.String() {
+		if a := p.Decisions[0]; a.Stage != c.stage || a.Why != c.why || len(a.Seen) != 1 ||
+			string(a.Seen[0].CPUs) != predicted[0].CPUs.String() {
 			t.Errorf("%s: %+v", c.result, a)
 		}
 		if p.Decisions[1].Stage != document.Judged {

@@ -128,10 +128,16 @@ func (n *node) hardware(w io.Writer) {
 // state writes what keeps pods off the node.
 func (n *node) state(w io.Writer) {
 	if n.Unsettled {
-		fmt.Fprintln(w, "unsettled: what assumed pods got is not known; no pod that holds anything fits before the node reports")
+		fmt.Fprintln(
+			w,
+			"unsettled: what assumed pods got is not known; no pod that holds anything fits before the node reports",
+		)
 	}
 	if n.Crowded {
-		fmt.Fprintln(w, "crowded: what pods keep from init containers counts wherever it may be; takes pods of one container, one by one")
+		fmt.Fprintln(
+			w,
+			"crowded: what pods keep from init containers counts wherever it may be; takes pods of one container, one by one",
+		)
 	}
 	if n.Silent {
 		fmt.Fprintln(w, "silent: a report is overdue")

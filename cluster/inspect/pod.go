@@ -39,7 +39,10 @@ func (d *Decision) view(snap *ledger.Snapshot) document.Decision {
 		m = n.Machine
 	}
 	out := document.Decision{UID: d.pod.UID, Time: d.at.UTC(), Stage: d.stage, Why: d.why, Node: d.node,
-		Predicted: document.Containers(m, d.predicted), Seen: document.Containers(m, d.seen), MoreNodes: d.judged.Load() > MaxNodes}
+		Predicted: document.Containers(
+			m,
+			d.predicted,
+		), Seen: document.Containers(m, d.seen), MoreNodes: d.judged.Load() > MaxNodes}
 	if !d.turned.IsZero() {
 		out.Turned = d.turned.UTC()
 	}

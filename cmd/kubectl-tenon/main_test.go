@@ -288,7 +288,8 @@ func explainRunning(ctx context.Context, t *testing.T, c *lab.Cluster) {
 func explainPending(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	text := ok(ctx, t, c, "explain", "pod", "default/wait")
 	words := strings.Join(strings.Fields(text), " ")
-	for _, w := range []string{"Pod default/wait (Guaranteed) waits for a node", "fits on none of 2 nodes", "TopologyAffinityError on ",
+	for _, w := range []string{"Pod default/wait (Guaranteed) waits for a node", "fits on none of 2 nodes",
+		"TopologyAffinityError on ",
 		`cannot align container "c" (wants 15 cpu on one NUMA node; best NUMA node has 14 free)`} {
 		if !strings.Contains(words, w) {
 			t.Errorf("explain does not say %q:\n%s", w, text)

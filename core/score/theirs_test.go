@@ -174,10 +174,12 @@ func TestOddMachinesAndPodsAreScored(t *testing.T) {
 		want []int64 // of the four strategies
 	}{
 		"sparse ids, no memory beside the CPUs": {odd, across, place.Place(odd, across), []int64{81, 18, 99, 82}},
-		"nine numas of sixty-four":              {many, across, place.Verdict{Holdings: []place.Holding{{CPUs: nine}}}, []int64{2, 100, 100, 3}},
-		"pod-level resources":                   {odd, podLevel, place.Place(odd, podLevel), []int64{0, 0, 0, 0}},
-		"no containers":                         {odd, pod(t), place.Place(odd, pod(t)), []int64{0, 0, 0, 0}},
-		"a refusal":                             {odd, across, place.Verdict{Refusal: place.TopologyAffinityError}, []int64{0, 0, 0, 0}},
+		"nine numas of sixty-four": {many, across, place.Verdict{Holdings: []place.Holding{{CPUs: nine}}},
+			[]int64{2, 100, 100, 3}},
+		"pod-level resources": {odd, podLevel, place.Place(odd, podLevel), []int64{0, 0, 0, 0}},
+		"no containers":       {odd, pod(t), place.Place(odd, pod(t)), []int64{0, 0, 0, 0}},
+		"a refusal": {odd, across, place.Verdict{Refusal: place.TopologyAffinityError},
+			[]int64{0, 0, 0, 0}},
 	} {
 		var got []int64
 		for _, typ := range theirTypes {

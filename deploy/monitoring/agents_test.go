@@ -159,7 +159,10 @@ func guard(t *testing.T) func(http.Handler) http.Handler {
 		})
 	api := httptest.NewServer(mux)
 	t.Cleanup(api.Close)
-	g, err := authfilter.New(&rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, logr.Discard())
+	g, err := authfilter.New(
+		&rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
+		logr.Discard(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,10 @@ type deed struct {
 
 func deeds(t *testing.T) []deed {
 	small := machine(t, "numa 0 cpus 0-5 memory 32Gi\nnuma 1 socket 1 cpus 6-11 memory 32Gi")
-	l := ledger.Layout{Machine: small, Rules: place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true}}}
+	l := ledger.Layout{
+		Machine: small,
+		Rules:   place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true}},
+	}
 	out := []deed{
 		{"report", func(b *ledger.Book) { b.Report("n", l) }},
 		{"lost", func(b *ledger.Book) { b.Recover("n", podID("lost"), smallPod(4)) }},
@@ -60,7 +63,15 @@ func TestExplainSaysWhatTheSchedulerDoes(t *testing.T) {
 			names = append(names, d.name)
 		}
 		n := b.Snapshot().Node("n")
-		several, unsettled, refused = several+min(1, len(n.Others)), unsettled+one(n.Unsettled), refused+min(1, len(n.Refused))
+		several, unsettled, refused = several+min(
+			1,
+			len(n.Others),
+		), unsettled+one(
+			n.Unsettled,
+		), refused+min(
+			1,
+			len(n.Refused),
+		)
 		for _, cpus := range []int64{3, 5, 6} {
 			pod := PodView{ID: podID("x"), Pod: smallPod(cpus)}
 			said := newExplanation(pod, []*ledger.Node{n}, nil).verdicts[0].verdict
@@ -80,7 +91,12 @@ func TestExplainSaysWhatTheSchedulerDoes(t *testing.T) {
 	}
 	walk()
 	if several == 0 || unsettled == 0 || refused == 0 {
-		t.Errorf("%d nodes were in several states, %d unsettled, %d had refused a pod: want some of each", several, unsettled, refused)
+		t.Errorf(
+			"%d nodes were in several states, %d unsettled, %d had refused a pod: want some of each",
+			several,
+			unsettled,
+			refused,
+		)
 	}
 }
 

@@ -182,7 +182,15 @@ func (d *discovery) step(t *testing.T) bool {
 	d.mu.Unlock()
 	got := d.real.Admit(pod)
 	if v.Fits() != got.Admit || string(v.Refusal) != got.Reason {
-		t.Fatalf("%s: pod %s: the managers say %q (%s), place says %q %v", d.about, st.Pod.Shape(), got.Reason, got.Message, v.Refusal, v.Reasons)
+		t.Fatalf(
+			"%s: pod %s: the managers say %q (%s), place says %q %v",
+			d.about,
+			st.Pod.Shape(),
+			got.Reason,
+			got.Message,
+			v.Refusal,
+			v.Reasons,
+		)
 	}
 	if !got.Admit {
 		d.drop(pod)

@@ -344,7 +344,15 @@ func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, go
 	why := t.excused(&st.Pod, v, got, mingled)
 	t.count.admission(v, got.Reason)
 	if why == "" && all && (string(v.Refusal) != got.Reason || v.Fits() != got.Admit) {
-		return differs(aboutVerdict, "pod %s: the managers say %q (%s), place says %q %v", st.Name, got.Reason, got.Message, v.Refusal, texts(v.Reasons))
+		return differs(
+			aboutVerdict,
+			"pod %s: the managers say %q (%s), place says %q %v",
+			st.Name,
+			got.Reason,
+			got.Message,
+			v.Refusal,
+			texts(v.Reasons),
+		)
 	}
 	if why == "" && !all {
 		why = "the outcome depends on devices that are drawn"

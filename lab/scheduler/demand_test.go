@@ -58,7 +58,14 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 		Nodes:    []lab.Node{{Name: "joint", Machine: "pairs"}, {Name: "split", Machine: "pairs"}},
 		Machines: fstest.MapFS{"pairs.txt": {Data: []byte(pairs)}, "pairs.yaml": {Data: []byte(pairsConfig)}},
 	}, scheduler.Tenon)
-	gpu, nic, both := workload.Amounts{"nvidia.com/gpu": "1"}, workload.Amounts{"rdma/hca": "1"}, workload.Amounts{"nvidia.com/gpu": "1", "rdma/hca": "1"}
+	gpu, nic, both := workload.Amounts{
+		"nvidia.com/gpu": "1",
+	}, workload.Amounts{
+		"rdma/hca": "1",
+	}, workload.Amounts{
+		"nvidia.com/gpu": "1",
+		"rdma/hca":       "1",
+	}
 	together := map[string]string{pod.AlignAnnotation: "nvidia.com/gpu,rdma/hca"}
 	// One after the other, each on the lowest numa that is left.
 	for _, p := range []*v1.Pod{burst("gpu", "split", gpu, nil), burst("nic-0", "split", nic, nil),
@@ -76,13 +83,22 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 			t.Errorf("pod %s is on node %s, its devices on %d numas", name, p.Spec.NodeName, on)
 		}
 	}
-	w.create(ctx, t, burst("third", "", both, together), burst("typo", "", both, map[string]string{pod.AlignAnnotation: "nvidia.com/gpus"}))
+	w.create(
+		ctx,
+		t,
+		burst("third", "", both, together),
+		burst("typo", "", both, map[string]string{pod.AlignAnnotation: "nvidia.com/gpus"}),
+	)
 	_, why := w.await(ctx, t, "third", workload.Pending)
 	contains(t, "pod third", why, `1 cannot align container "c" (demands nvidia.com/gpu, rdma/hca on one NUMA node; `+
 		`node would use NUMA node 1 for nvidia.com/gpu, 0 for rdma/hca)`)
 	_, why = w.await(ctx, t, "typo", workload.Pending)
-	contains(t, "pod typo", why,
-		`annotation tenon.sh/align: unknown value "nvidia.com/gpus": want resources that it can get of its own: nvidia.com/gpu, rdma/hca`)
+	contains(
+		t,
+		"pod typo",
+		why,
+		`annotation tenon.sh/align: unknown value "nvidia.com/gpus": want resources that it can get of its own: nvidia.com/gpu, rdma/hca`,
+	)
 
 	// Who does not mind gets what is left; when that goes with the other NIC, the numas match.
 	w.runs(ctx, t, burst("careless", "", both, nil))

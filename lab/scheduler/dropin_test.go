@@ -114,7 +114,12 @@ func TestConfigurationOfSchedulerPlugins(t *testing.T) {
 	w.runs(ctx, t, named(cores("quiet", 20), "topo-aware-scheduler"))
 	w.create(ctx, t, named(cores("third", 20), "topo-aware-scheduler"))
 	_, why := w.await(ctx, t, "third", workload.Pending)
-	contains(t, "pod third", why, `1 cannot align container "c" (wants 20 cpu on one NUMA node; best NUMA node has 10 free)`)
+	contains(
+		t,
+		"pod third",
+		why,
+		`1 cannot align container "c" (wants 20 cpu on one NUMA node; best NUMA node has 10 free)`,
+	)
 
 	p.inspected(ctx, t)
 	p.await(ctx, t, regexp.MustCompile(`"Reserved" .*pod="default/loud" node="halves"`))
@@ -170,7 +175,8 @@ func (p *program) inspected(ctx context.Context, t *testing.T) {
 	if err := json.Unmarshal([]byte(p.get(ctx, t, at, inspect.Prefix+"nodes/halves")), &node); err != nil {
 		t.Error(err)
 	}
-	if node.Quality != "exact" || node.Summary.FreeCPUs != 20 || len(node.Holdings) != 2 || node.Rules.TopologyManagerPolicy != "single-numa-node" {
+	if node.Quality != "exact" || node.Summary.FreeCPUs != 20 || len(node.Holdings) != 2 ||
+		node.Rules.TopologyManagerPolicy != "single-numa-node" {
 		t.Errorf("node halves: %+v", node)
 	}
 	var pod document.PodDecisions
@@ -182,5 +188,10 @@ func (p *program) inspected(ctx context.Context, t *testing.T) {
 		t.Errorf("pod quiet: %v, %+v", err, pod)
 	}
 	text := p.get(ctx, t, at, inspect.Prefix+"pods/default/third?format=text")
-	contains(t, "the decision on pod third", text, `cannot align container "c" (wants 20 cpu on one NUMA node; best NUMA node has 10 free)`)
+	contains(
+		t,
+		"the decision on pod third",
+		text,
+		`cannot align container "c" (wants 20 cpu on one NUMA node; best NUMA node has 10 free)`,
+	)
 }

@@ -46,27 +46,75 @@ type scene struct {
 // Of an empty node of the machine "halves", each numa has 30 CPUs.
 var scenes = []scene{
 	{"helps", "uneven", []*v1.Pod{low(cores("victim", 20)), low(cores("bystander", 4))}, high(cores("urgent", 16)),
-		[]string{"victim"}, "evicts default/victim (20 cpu, 1Gi memory on NUMA node 0) from node helps, to be aligned on NUMA node 0"},
+		[]string{
+			"victim",
+		}, "evicts default/victim (20 cpu, 1Gi memory on NUMA node 0) from node helps, to be aligned on NUMA node 0"},
 	{"misfit", "uneven", []*v1.Pod{low(cores("full", 20)), low(cores("bystander", 4))}, high(cores("wide", 34)),
 		nil, `1 cannot align container "c" (wants 34 cpu on one NUMA node; best NUMA node has 30 free)`},
 	// The numas of the others have as much: what counts is who is on them.
 	{"lowest", "halves", []*v1.Pod{low(cores("low", 20)), mid(cores("mid", 20)), low(cores("little", 4))},
 		high(cores("urgent", 24)),
 		[]string{"low"}, "evicts default/low-lowest"},
-	{"both", "halves", []*v1.Pod{mid(cores("mid", 20)), low(cores("low", 20)), mid(cores("little", 4))}, high(cores("urgent", 24)),
-		[]string{"low"}, "to be aligned on NUMA node 1"},
+	{
+		"both",
+		"halves",
+		[]*v1.Pod{mid(cores("mid", 20)), low(cores("low", 20)), mid(cores("little", 4))},
+		high(cores("urgent", 24)),
+		[]string{"low"},
+		"to be aligned on NUMA node 1",
+	},
 	// kube-scheduler spares the oldest first, and evicts two for one.
-	{"fewest", "halves", []*v1.Pod{low(cores("large", 24)), low(cores("small", 12)), low(cores("tiny", 12))}, high(cores("urgent", 28)),
-		[]string{"large"}, "to be aligned on NUMA node 0"},
-	{"held", "halves", []*v1.Pod{high(cores("holder", 28)), low(cores("other", 10))}, mid(cores("urgent", 25)), []string{"other"}, "NUMA node 1"},
-	{"above", "halves", []*v1.Pod{high(cores("holder", 28)), high(cores("other", 10))}, mid(cores("urgent", 25)), nil, "preemption: 0/1"},
-	{"equal", "halves", []*v1.Pod{mid(cores("one", 28)), mid(cores("two", 28))}, mid(cores("three", 25)), nil, "preemption: 0/1"},
-	{"never", "halves", []*v1.Pod{low(cores("one", 28)), low(cores("two", 28))}, calm(cores("urgent", 25)), nil, "preemptionPolicy=Never"},
+	{
+		"fewest",
+		"halves",
+		[]*v1.Pod{low(cores("large", 24)), low(cores("small", 12)), low(cores("tiny", 12))},
+		high(cores("urgent", 28)),
+		[]string{"large"},
+		"to be aligned on NUMA node 0",
+	},
+	{
+		"held",
+		"halves",
+		[]*v1.Pod{high(cores("holder", 28)), low(cores("other", 10))},
+		mid(cores("urgent", 25)),
+		[]string{"other"},
+		"NUMA node 1",
+	},
+	{
+		"above",
+		"halves",
+		[]*v1.Pod{high(cores("holder", 28)), high(cores("other", 10))},
+		mid(cores("urgent", 25)),
+		nil,
+		"preemption: 0/1",
+	},
+	{
+		"equal",
+		"halves",
+		[]*v1.Pod{mid(cores("one", 28)), mid(cores("two", 28))},
+		mid(cores("three", 25)),
+		nil,
+		"preemption: 0/1",
+	},
+	{
+		"never",
+		"halves",
+		[]*v1.Pod{low(cores("one", 28)), low(cores("two", 28))},
+		calm(cores("urgent", 25)),
+		nil,
+		"preemptionPolicy=Never",
+	},
 	{"init", "halves", []*v1.Pod{low(beginning("begins", 24, 2)), mid(cores("other", 24))}, high(cores("urgent", 28)),
 		[]string{"begins"}, "evicts default/begins-init (24 cpu"},
 	// Everybody together has enough CPUs without anybody going; only GPUs lack.
-	{"gpus", "gpu-8", []*v1.Pod{low(gpus("trains", 8, 4)), low(cores("computes", 40)), mid(gpus("infers", 8, 4)), low(cores("more", 40))},
-		high(gpus("urgent", 8, 2)), []string{"trains"}, "4 nvidia.com/gpu on NUMA node 0"},
+	{
+		"gpus",
+		"gpu-8",
+		[]*v1.Pod{low(gpus("trains", 8, 4)), low(cores("computes", 40)), mid(gpus("infers", 8, 4)), low(cores("more", 40))},
+		high(gpus("urgent", 8, 2)),
+		[]string{"trains"},
+		"4 nvidia.com/gpu on NUMA node 0",
+	},
 	{"budget", "halves", []*v1.Pod{low(guarded(cores("guarded", 24))), mid(cores("free", 24))}, high(cores("urgent", 28)),
 		[]string{"free"}, "evicts default/free-budget"},
 }
@@ -323,7 +371,8 @@ func (w *world) later(ctx context.Context, t *testing.T) {
 	w.create(ctx, t, on(node, mid(cores("urgent", 24))))
 	_, why := w.await(ctx, t, "urgent-later", workload.Pending)
 	contains(t, "urgent", why, "best NUMA node has 22 free")
-	if err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "ends-later", metav1.DeleteOptions{}); err != nil {
+	if err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, "ends-later",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.await(ctx, t, "urgent-later", workload.Running)

@@ -67,7 +67,10 @@ func opened(t *testing.T, a *reviewer) (*Filter, http.Handler, *time.Time) {
 	t.Helper()
 	s := httptest.NewServer(a)
 	t.Cleanup(s.Close)
-	f, err := New(&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, logr.Discard())
+	f, err := New(
+		&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
+		logr.Discard(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,12 +73,14 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	o := observe(t, s, fstest.MapFS{
 		kubelet.CPUStateFile: {
 			Data: []byte(
-				`{"policyName":"static","entries":{"uid-a":{"init":"1-2,9-10","main":"1,9"},"gone":{"main":"5"},"hash":{"main":"6"}}}`)},
+				`{"policyName":"static","entries":{"uid-a":{"init":"1-2,9-10","main":"1,9"},"gone":{"main":"5"},"hash":{"main":"6"}}}`,
+			)},
 		kubelet.MemoryStateFile: {Data: []byte(`{"machineState":{"0":{"cells":[0,4]},"4":{"cells":[0,4]}},"entries":{
 			"uid-a":{"init":[{"numaAffinity":[0],"type":"memory","size":0}],"main":[{"numaAffinity":[0],"type":"memory","size":5}]}}}`)},
 		kubelet.DeviceStateFile: {
 			Data: []byte(
-				`{"Data":{"PodDeviceEntries":[{"PodUID":"uid-a","ContainerName":"init","ResourceName":"x.io/gpu","DeviceIDs":{"0":["g1"],"4":["g1"]}}]}}`)},
+				`{"Data":{"PodDeviceEntries":[{"PodUID":"uid-a","ContainerName":"init","ResourceName":"x.io/gpu","DeviceIDs":{"0":["g1"],"4":["g1"]}}]}}`,
+			)},
 	})
 	m, err := o.Machine(twoNUMAs(t))
 	if err != nil {
@@ -127,7 +129,8 @@ func TestDescribedDevicesKeepTheirRoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(m.Resources()[0].Devices), "[{g0 position 0 false pci0000:17} {g1 position 1 false }]"; got != want {
+	if got, want := fmt.Sprint(m.Resources()[0].Devices), "[{g0 position 0 false pci0000:17} {g1 position 1 false "+
+		"}]"; got != want {
 		t.Errorf("devices are %s, want %s", got, want)
 	}
 }
@@ -139,7 +142,8 @@ func TestServiceAloneIsEnoughWithoutFiles(t *testing.T) {
 			Topology: &podresources.TopologyInfo{Nodes: []*podresources.NUMANode{{ID: 4}, {ID: 0}}}}}}))
 	o := observe(t, s, fstest.MapFS{})
 	entries, err := o.Entries(twoNUMAs(t), apiPods{"ns/a": pod("a", "u", kubelet.Container{Name: "main"})})
-	if got, want := fmt.Sprint(entries), "[{ns/a 1 [main: CPUs 1,9, 7 memory at NUMA positions 0-1]}]"; err != nil || got != want {
+	if got, want := fmt.Sprint(entries), "[{ns/a 1 [main: CPUs 1,9, 7 memory at NUMA positions 0-1]}]"; err != nil ||
+		got != want {
 		t.Errorf("entries are %s, %v", got, err)
 	}
 }
@@ -233,10 +237,12 @@ func TestPodLevelHoldingsCountOnce(t *testing.T) {
 		kubelet.CPUStateFile: {Data: []byte(`{"entries":{"u":{"main":"4"}},"podEntries":{"u":{"cpuSet":"4-5"}}}`)},
 		kubelet.MemoryStateFile: {
 			Data: []byte(
-				`{"entries":{"u":{"main":[{"numaAffinity":[4],"type":"memory","size":3}]}},"podEntries":{"u":{"memoryBlocks":[{"numaAffinity":[4],"type":"memory","size":9}]}}}`)},
+				`{"entries":{"u":{"main":[{"numaAffinity":[4],"type":"memory","size":3}]}},"podEntries":{"u":{"memoryBlocks":[{"numaAffinity":[4],"type":"memory","size":9}]}}}`,
+			)},
 	})
 	entries, err := o.Entries(twoNUMAs(t), apiPods{"ns/p": pod("p", "u", kubelet.Container{Name: "main"})})
-	if got, want := fmt.Sprint(entries), "[{ns/p 1 [: CPUs 4-5, 9 memory at NUMA position 1]}]"; err != nil || got != want {
+	if got, want := fmt.Sprint(entries), "[{ns/p 1 [: CPUs 4-5, 9 memory at NUMA position 1]}]"; err != nil ||
+		got != want {
 		t.Errorf("entries are %s, %v", got, err)
 	}
 }

@@ -69,7 +69,8 @@ func newDescs() descs {
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	d := m.descs
 	for _, x := range []*prometheus.Desc{d.count, d.cpus, d.memory, d.hugepages, d.devices, d.distance, d.rules, d.inexact,
-		d.sequence, d.observed, d.pods, d.omitted, d.podCPUs, d.podMemory, d.podDevices, d.containers, d.containerMemory, d.remote} {
+		d.sequence, d.observed, d.pods, d.omitted, d.podCPUs, d.podMemory, d.podDevices, d.containers, d.containerMemory,
+		d.remote} {
 		ch <- x
 	}
 	for _, c := range kernelCounters() {

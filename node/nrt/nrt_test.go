@@ -64,7 +64,10 @@ device example.com/license seat numa none
 `, place.Rules{
 		Topology: place.TopologyRules{Policy: place.SingleNUMA},
 		CPU:      place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 4, 8, 12)},
-		Memory:   place.MemoryRules{Static: true, Reserved: []place.Reserved{{NUMA: 0, Kind: "memory", Bytes: gi}, {NUMA: 1, Kind: "memory", Bytes: gi}}},
+		Memory: place.MemoryRules{
+			Static:   true,
+			Reserved: []place.Reserved{{NUMA: 0, Kind: "memory", Bytes: gi}, {NUMA: 1, Kind: "memory", Bytes: gi}},
+		},
 	}, asks{"dpdk-0", 2, []place.Amount{{Kind: "hugepages-1Gi", Bytes: 4 * gi}, {Kind: "memory", Bytes: 2 * gi}},
 		[]place.Count{{Resource: "intel.com/sriov_vf", N: 1}}},
 		asks{"dpdk-1", 5, []place.Amount{{Kind: "memory", Bytes: 3 * gi}}, nil})
@@ -152,8 +155,10 @@ func TestFingerprintIsOfWhatReadersExpect(t *testing.T) {
 		{"memory alone", place.Holding{Memory: block}, true},
 		{"a sidecar's memory", place.Holding{Kind: place.Sidecar, Memory: block}, true},
 		{"memory of an init container that ended", place.Holding{Kind: place.Init, Memory: block}, false},
-		{"a device near a numa", place.Holding{Devices: []place.DeviceBlock{{Resource: "x.io/nic", IDs: []string{"a"}, NUMAs: 1}}}, true},
-		{"a device near none", place.Holding{Devices: []place.DeviceBlock{{Resource: "x.io/seat", IDs: []string{"s"}}}}, false},
+		{"a device near a numa", place.Holding{Devices: []place.DeviceBlock{{Resource: "x.io/nic", IDs: []string{"a"},
+			NUMAs: 1}}}, true},
+		{"a device near none", place.Holding{Devices: []place.DeviceBlock{{Resource: "x.io/seat", IDs: []string{"s"}}}},
+			false},
 	} {
 		n := pods(t, "ns/pod")
 		n.Entries[0].Holdings = []place.Holding{c.h}
@@ -192,7 +197,12 @@ func drawNode(t *rapid.T) *ledger.Node {
 	ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 255), 1, 6, rapid.ID[int]).Draw(t, "numas")
 	text, next := "", 0
 	for _, id := range ids {
-		text += fmt.Sprintf("numa %d memory %dGi hugepages-2Mi %d", id, rapid.IntRange(1, 64).Draw(t, "memory"), rapid.IntRange(0, 512).Draw(t, "pages"))
+		text += fmt.Sprintf(
+			"numa %d memory %dGi hugepages-2Mi %d",
+			id,
+			rapid.IntRange(1, 64).Draw(t, "memory"),
+			rapid.IntRange(0, 512).Draw(t, "pages"),
+		)
 		if count := rapid.IntRange(0, 8).Draw(t, "cpus"); count > 0 || next == 0 {
 			text += fmt.Sprintf(" cpus %d-%d", next, next+count)
 			next += count + 1
@@ -219,7 +229,10 @@ func drawNode(t *rapid.T) *ledger.Node {
 	}
 	n := &ledger.Node{Name: "n", Machine: m, Rules: r, Usage: place.NewUsage(m, r)}
 	for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
-		p := asks{cpus: int64(rapid.IntRange(0, 10).Draw(t, "cpu")), memory: []place.Amount{{Kind: "memory", Bytes: int64(rapid.IntRange(1, 40).Draw(t, "bytes")) * gi}}}
+		p := asks{
+			cpus:   int64(rapid.IntRange(0, 10).Draw(t, "cpu")),
+			memory: []place.Amount{{Kind: "memory", Bytes: int64(rapid.IntRange(1, 40).Draw(t, "bytes")) * gi}},
+		}
 		if len(m.Resources()) > 0 {
 			p.devices = []place.Count{{Resource: "x.io/dev", N: int64(rapid.IntRange(0, 2).Draw(t, "want"))}}
 		}

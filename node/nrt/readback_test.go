@@ -37,7 +37,14 @@ func thereAndBack(n *ledger.Node) string {
 	if err != nil {
 		return err.Error()
 	}
-	second := nrt.FromCore(&ledger.Node{Name: n.Name, Machine: r.Machine, Rules: r.Rules, Usage: place.NewUsage(r.Machine, r.Rules).Hold(r.Held...)})
+	second := nrt.FromCore(
+		&ledger.Node{
+			Name:    n.Name,
+			Machine: r.Machine,
+			Rules:   r.Rules,
+			Usage:   place.NewUsage(r.Machine, r.Rules).Hold(r.Held...),
+		},
+	)
 	a, _ := json.Marshal(first.Zones)
 	b, _ := json.Marshal(second.Zones)
 	switch {

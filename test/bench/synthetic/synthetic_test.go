@@ -47,7 +47,8 @@ func TestLayoutsAndPodsAgree(t *testing.T) {
 		}
 		for i, e := range got.Entries {
 			if e.Source != ledger.Observed || document.Text(nil, e.Holdings) != document.Text(nil, want.Entries[i].Holdings) {
-				t.Errorf("node %s: pod %s has %s, want %s", want.Name, e.Pod, document.Text(nil, e.Holdings), document.Text(nil, want.Entries[i].Holdings))
+				t.Errorf("node %s: pod %s has %s, want %s", want.Name, e.Pod, document.Text(nil, e.Holdings), document.Text(nil,
+					want.Entries[i].Holdings))
 			}
 		}
 	}

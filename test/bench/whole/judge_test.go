@@ -57,7 +57,8 @@ func TestManagersRefuseWhatDoesNotFit(t *testing.T) {
 
 func TestWhatSchedulersSayIsToldWithoutNumbers(t *testing.T) {
 	for message, want := range map[string]string{
-		"0/5 nodes are available: 2 Insufficient cpu, 3 cannot align container \"app\" (wants 4 cpu on one NUMA node; best NUMA node has 2 free). preemption: 0/5 nodes": "Insufficient cpu, cannot align container",
+		"0/5 nodes are available: 2 Insufficient cpu, 3 cannot align container \"app\" (wants 4 cpu on one NUMA node; " +
+			"best NUMA node has 2 free). preemption: 0/5 nodes": "Insufficient cpu, cannot align container",
 		"0/12 nodes are available: 12 Insufficient memory.": "Insufficient memory",
 		"something else": "something else",
 	} {

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// verify checks the files themselves: that generated ones are what their sources give, and what the tests of the
+// root package hold, such as formatting and the lengths of lines and files.
+func (r *runner) verify(ctx context.Context) error {
+	return errors.Join(r.generated(ctx), r.step(ctx, "rules of the repository", "test", "-count=1", "."))
+}
+
+// lint runs the linters of .golangci.yaml on every module of the workspace.
+func (r *runner) lint(ctx context.Context) error {
+	modules, err := modules(ctx)
+	if err != nil {
+		return err
+	}
+	line := []string{filepath.Join("tools", "run"), "lint", "golangci-lint", "run"}
+	for _, dir := range modules {
+		line = append(line, dir+"/...")
+	}
+	return r.program(ctx, io.Discard, "lint", line...)
+}
+
+// sources are the folders in which go generate writes, from the root.
+var sources = []string{"api", filepath.Join("deploy", "crd")}
+
+// generated runs go generate, and fails where a file is another one afterwards. The file then is current.
+func (r *runner) generated(ctx context.Context) error {
+	const name = "generated files"
+	before, err := contents(sources)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := r.step(ctx, name, "generate", "./api/..."); err != nil {
+		return err
+	}
+	after, err := contents(sources)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if stale := changed(before, after); len(stale) > 0 {
+		r.done = slices.DeleteFunc(r.done, func(s string) bool { return s == name })
+		return fmt.Errorf("%s: these were not current, and are now: %s", name, strings.Join(stale, ", "))
+	}
+	return nil
+}
+
+// contents reads every file below some folders.
+func contents(dirs []string) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			out[name], err = os.ReadFile(name)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// changed returns the names of files that only one of the two has, or that differ, in ascending order.
+func changed(a, b map[string][]byte) (names []string) {
+	for name, data := range a {
+		if other, ok := b[name]; !ok || !bytes.Equal(data, other) {
+			names = append(names, name)
+		}
+	}
+	for name := range b {
+		if _, ok := a[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
