@@ -37,6 +37,20 @@ func newAmounts(f informers.SharedInformerFactory) (*amounts, error) {
 	return &amounts{nodes: f.Core().V1().Nodes().Lister(), pods: pods.GetIndexer()}, nil
 }
 
+// on returns the pods that are bound to a node as far as the informer knows.
+func (a *amounts) on(node string) (out []*v1.Pod) {
+	pods, err := a.pods.ByIndex(byNode, node)
+	if err != nil {
+		return nil
+	}
+	for _, o := range pods {
+		if p, ok := o.(*v1.Pod); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // short says what a node has too little of for a pod beside those that are bound to it and those of the others
 // that are not bound as far as the informer knows, or "". What is not in memory is not short of anything: the kubelet will tell.
 func (a *amounts) short(pod *v1.Pod, node string, more []ledger.PodID) string {

@@ -15,10 +15,14 @@ import (
 // the book, so that the pod that wakes sees it, whichever handler runs first.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	out := []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: eventResource(v1alpha1.NodeLayoutResource()), ActionType: fwk.Add | fwk.Update | fwk.Delete}, QueueingHintFn: p.layoutChanged},
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update | fwk.Delete}, QueueingHintFn: p.podChanged},
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, QueueingHintFn: p.nodeAdded},
 	}
+	if p.retries != nil {
+		return out, nil // what nodes report is in informers of the plugin's own, and wakes pods without hints
+	}
+	out = append(out, fwk.ClusterEventWithHint{QueueingHintFn: p.layoutChanged,
+		Event: fwk.ClusterEvent{Resource: eventResource(v1alpha1.NodeLayoutResource()), ActionType: fwk.Add | fwk.Update | fwk.Delete}})
 	if p.topology != nil {
 		out = append(out, fwk.ClusterEventWithHint{QueueingHintFn: p.topologyChanged,
 			Event: fwk.ClusterEvent{Resource: eventResource(*p.topology), ActionType: fwk.Add | fwk.Update | fwk.Delete}})
@@ -62,6 +66,9 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 	}
 	if gone.Spec.NodeName != "" {
 		p.feed.Leave(gone)
+		if p.retries != nil && p.mayEvict(pod, gone) {
+			return fwk.Queue, nil
+		}
 		return p.hint(pod, gone.Spec.NodeName), nil
 	}
 	if node := gone.Status.NominatedNodeName; node != "" {
@@ -93,6 +100,12 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queueing
 		return fwk.Queue, nil
 	}
 	p.sleepers.touch(n.Name, "new "+string(n.UID)+n.ResourceVersion)
+	if p.retries != nil {
+		s, status := translate(pod)
+		if status == nil && p.accepts(s, p.book.Snapshot().Node(n.Name)) {
+			return fwk.Queue, nil
+		}
+	}
 	return p.hint(pod, n.Name), nil
 }
 
@@ -103,6 +116,9 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	if p.sleepers.knows(string(pod.UID)) {
 		p.sleepers.told(node)
 		return fwk.QueueSkip
+	}
+	if p.retries.has(string(pod.UID)) {
+		return fwk.QueueSkip // it is activated if that helps
 	}
 	s, status := translate(pod)
 	if status != nil {

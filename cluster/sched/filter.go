@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -20,10 +21,18 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	}
 	name := info.Node().Name
 	slot := s.slot(info, name)
-	if slot >= 0 && s.fits != nil && s.fits.In(slot) && len(s.overlay) == 0 && s.vain == nil && !p.choosy() {
+	if slot >= 0 && s.fits != nil && s.fits.In(slot) && len(s.overlay) == 0 && s.backoff == nil && !p.choosy() {
 		return s.answered(name, nil, nil)
 	}
-	return p.judged(s, name, slot)
+	status := p.judged(s, name, slot)
+	if o := s.overlay[name]; status.IsSuccess() || o != nil && len(o.removed) > 0 {
+		return status // of a trial of DefaultPreemption nothing follows
+	}
+	if n, _ := s.snap.At(slot); p.lags(s, n, info) {
+		return fwk.AsStatus(fmt.Errorf("node %s: pods that were evicted have left, and the ledger has not released them yet", name))
+	}
+	p.retries.refused(s, slot)
+	return status
 }
 
 // choosy reports whether the profile keeps pods away from nodes that would take them.
@@ -54,7 +63,7 @@ func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 	if o != nil && !o.spares(s.pod) {
 		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "pods that are nominated to the node would lose their place"))
 	}
-	if at, in := s.vain[name]; in && at == n.News {
+	if at, in := s.backoff[name]; in && at == n.News {
 		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "node has not reported pods that it must admit before this one"))
 	}
 	return s.answered(name, nil, nil)

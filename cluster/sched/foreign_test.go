@@ -72,14 +72,14 @@ func raw(text string) string {
 // outlets is a scheduler's parts with all that leaves it.
 type outlets struct {
 	t        *testing.T
-	s        *parts
+	s        *sources
 	log      func() string
 	recorder *events.FakeRecorder
 }
 
 func newOutlets(t *testing.T) *outlets {
 	logger, text := logged(t, 6)
-	s := newShared(logger, nil)
+	s := newSources(logger, Options{})
 	o := &outlets{t: t, s: s, log: text, recorder: events.NewFakeRecorder(1000)}
 	s.reports.recorder = quotedEvents{o.recorder}
 	s.rejections = &rejections{recorder: quotedEvents{o.recorder}, pardon: s.Book.Pardon, machine: s.machine, logger: quoting(logger),

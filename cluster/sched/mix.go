@@ -2,14 +2,11 @@ package sched
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	schedconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
@@ -103,17 +100,4 @@ func (u *usual) learn(pods []*v1.Pod) {
 	for _, k := range slices.Backward(last) {
 		u.asked(k.uid, k.pod)
 	}
-}
-
-// own returns the pods that are there and that some profile of the scheduler is or was asked to schedule.
-func own(cc *schedconfig.CompletedConfig) ([]*v1.Pod, error) {
-	all, err := cc.InformerFactory.Core().V1().Pods().Lister().List(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	names := map[string]bool{}
-	for i := range cc.ComponentConfig.Profiles {
-		names[cc.ComponentConfig.Profiles[i].SchedulerName] = true
-	}
-	return slices.DeleteFunc(all, func(p *v1.Pod) bool { return !names[p.Spec.SchedulerName] }), nil
 }

@@ -60,7 +60,7 @@ func (s *state) name(names sets.Set[string]) *fwk.PreFilterResult {
 func (p *Plugin) fit(s *state, all int) sets.Set[string] {
 	names := make(sets.Set[string], s.fits.Len())
 	for n := range s.fits.All() {
-		if at, vain := s.vain[n.Name]; p.knows(n) && !p.shuns(n) && !(vain && at == n.News) && p.guards(s, n) == nil {
+		if at, waited := s.backoff[n.Name]; p.knows(n) && !p.shuns(n) && !(waited && at == n.News) && p.guards(s, n) == nil {
 			names.Insert(n.Name)
 		}
 	}

@@ -66,7 +66,6 @@ func newTown(t *testing.T) *town {
 	p, source := remembering(t, refuse)
 	c := &town{t: t, source: source, asked: map[string]bool{}}
 	c.shared = &Shared{Book: p.book, Feed: p.feed, Ready: p.ready, Decisions: p.decisions}
-	c.shared.find.Do(func() {}) // no API is served
 	return c
 }
 
@@ -148,7 +147,7 @@ func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- end
 	}
 	list := profiles(c.t, text)
 	c.shared.plugins, c.shared.preempts = nil, preempters(list, klog.Background())
-	registry := frameworkruntime.Registry{Name: named(Name, c.shared), notes: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return noter{c}, nil },
+	registry := frameworkruntime.Registry{Name: c.shared.Factory(Name), notes: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return noter{c}, nil },
 		"Early": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return early{}, nil }}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
@@ -354,7 +353,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 		for _, info := range infos {
 			if n := p.book.Snapshot().Node(info.Node().Name); n != nil && rapid.IntRange(0, 5).Draw(rt, "vain") == 0 {
 				odd++
-				p.vain.note(string(pod.UID), n.Name, n.News-rapid.IntRange(0, 1).Draw(rt, "since"))
+				p.backoff.add(string(pod.UID), n.Name, n.News-rapid.IntRange(0, 1).Draw(rt, "since"))
 			}
 		}
 		cs := framework.NewCycleState()

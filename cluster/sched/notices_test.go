@@ -227,7 +227,7 @@ func TestOneSharedCPUMayBeKept(t *testing.T) {
 
 func TestHealthNamesWhatIsMissing(t *testing.T) {
 	logger, _ := logged(t, 0)
-	s := newShared(logger, nil)
+	s := newSources(logger, Options{})
 	check := func(want string) {
 		t.Helper()
 		err := s.healthy()

@@ -115,7 +115,7 @@ func (s *state) released(node string) {
 // PostBind notes that the pod is bound. Configurations for scheduler-plugins enable the plugin here, too.
 func (p *Plugin) PostBind(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
 	if s, ok := read(cs); ok {
-		p.vain.forget(string(pod.UID))
+		p.backoff.remove(string(pod.UID))
 		s.decision.Bound()
 		s.log.info(logData, "Bound", "node", node)
 	}

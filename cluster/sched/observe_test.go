@@ -33,7 +33,7 @@ func remembering(t testing.TB, args string) (*Plugin, inspect.Source) {
 	s := &Shared{Book: book, Ready: ready, Decisions: inspect.NewDecisions(time.Now), metrics: newMetrics()}
 	s.Feed = kube.NewFeed(book, s.came, nil)
 	s.Feed.Begin()
-	p, err := New(s)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
+	p, err := s.Factory(Name)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

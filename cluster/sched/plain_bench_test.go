@@ -43,7 +43,7 @@ func BenchmarkAgainstPlain(b *testing.B) {
 			y.compare(b, y.open(b, "plain", plainProfile(b)), y.open(b, "tenon", shippedProfile(b)))
 		})
 	}
-	for _, nodes := range []int{500, 5000, 15000} {
+	for _, nodes := range []int{100, 500, 5000, 15000} {
 		for _, full := range []int{50, 95} {
 			run(nodes, full, 32, false)
 		}
@@ -183,7 +183,6 @@ func (y *yard) open(b testing.TB, name string, list []schedapi.KubeSchedulerProf
 	c := &contender{name: name}
 	old, _ := remembering(b, refuse)
 	c.shared = &Shared{Book: old.book, Feed: old.feed, Ready: old.ready, Decisions: old.decisions, metrics: old.metrics}
-	c.shared.find.Do(func() {}) // no API is served
 	if err := complete(list, logger); err != nil {
 		b.Fatal(err)
 	}
@@ -192,7 +191,7 @@ func (y *yard) open(b testing.TB, name string, list []schedapi.KubeSchedulerProf
 	factory := informers.NewSharedInformerFactory(client, 0)
 	var err error
 	c.sched, err = scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
-		scheduler.WithProfiles(list...), scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: named(Name, c.shared)}))
+		scheduler.WithProfiles(list...), scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: c.shared.Factory(Name)}))
 	if err != nil {
 		b.Fatal(err)
 	}

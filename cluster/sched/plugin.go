@@ -10,16 +10,13 @@ package sched
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -36,16 +33,18 @@ const Name = config.Tenon
 
 // Plugin is the plugin of one profile. Plugins of several profiles share one book.
 type Plugin struct {
-	name      string // under which the profile enables it
-	args      config.Args
-	strategy  score.Strategy // of pods that do not say it themselves
-	book      *ledger.Book
-	feed      *kube.Feed
-	ready     <-chan struct{} // closed when the book holds what the API server had at the start
-	replies   *replies
-	index     *ledger.Index
-	vain      *vain
-	sleepers  *sleepers // nil: every pod is woken by hints of its own
+	name     string // under which the profile enables it
+	args     config.Args
+	strategy score.Strategy // of pods that do not say it themselves
+	book     *ledger.Book
+	feed     *kube.Feed
+	ready    <-chan struct{} // closed when the book holds what the API server had at the start
+	replies  *replies
+	index    *ledger.Index
+	backoff  *nodeBackoff
+	// sleepers or retries wake pods; where both are nil, hints wake every pod by itself.
+	sleepers  *sleepers
+	retries   *retries
 	logger    klog.Logger
 	decisions *inspect.Decisions
 	metrics   *schedulerMetrics
@@ -81,89 +80,6 @@ var (
 	_ fwk.SignPlugin          = (*Plugin)(nil)
 )
 
-// Shared is what the plugins of all profiles of one scheduler have in common.
-type Shared struct {
-	Book *ledger.Book
-	Feed *kube.Feed
-	// Ready is closed when the feed has begun.
-	Ready <-chan struct{}
-	// Decisions remembers what was decided, for those who ask later; nil remembers nothing.
-	Decisions *inspect.Decisions
-
-	metrics *schedulerMetrics // nil: nothing is counted
-	// rejections is told of pods that nodes refused; nil until there is a client.
-	rejections *rejections
-	replies    *replies
-	index      *ledger.Index
-	amounts    *amounts // nil until there is a client
-	odd        once
-	lines      *lineLimit
-	demands    once
-	vain       vain
-	sleepers   *sleepers // nil until there is a scheduler
-	usual      usual
-	plugins    []*Plugin // of all profiles, once the scheduler is set up
-
-	// topology is where NodeResourceTopologies are served, or nil; see topologies.
-	find     sync.Once
-	topology *schema.GroupVersionResource
-	findErr  error
-	// percentage is percentageOfNodesToScore of profiles that do not say it; 0: kube-scheduler decides.
-	percentage int32
-	// preempts are the arguments of preemption by the names of the profiles that preempt with the plugin.
-	preempts map[string]*schedapi.DefaultPreemptionArgs
-}
-
-// New returns the factory of the plugin over what the profiles share, under its own name.
-func New(s *Shared) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-	return named(Name, s)
-}
-
-// named returns the factory of the plugin under one of its names.
-func named(name string, s *Shared) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-	if s.lines == nil {
-		s.lines = newLineLimit(s.metrics)
-	}
-	if s.replies == nil {
-		s.replies, s.index = newReplies(), ledger.NewIndex(maxKinds)
-	}
-	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		args, err := config.Decode(name, obj)
-		if err != nil {
-			return nil, err
-		}
-		if h != nil { // tests that serve no API have none
-			if _, err := s.topologies(ctx, h.KubeConfig()); err != nil {
-				return nil, err
-			}
-			if s.amounts == nil {
-				if s.amounts, err = newAmounts(h.SharedInformerFactory()); err != nil {
-					return nil, err
-				}
-			}
-		}
-		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book, feed: s.Feed, ready: s.Ready, replies: s.replies, index: s.index, vain: &s.vain,
-			logger: loggerOf(ctx), decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, lines: s.lines, demands: &s.demands, usual: &s.usual, handle: h, amounts: s.amounts, percentage: s.percentage}
-		if args := s.preempts[profileOf(h)]; args != nil {
-			if p.preemption, err = newPreemption(ctx, p, args); err != nil {
-				return nil, err
-			}
-		}
-		s.plugins = append(s.plugins, p)
-		for _, note := range args.Notes {
-			p.logger.Info("Argument for "+name+" means something else here", "profile", h.ProfileName(), "argument", note)
-		}
-		return p, nil
-	}
-}
-
-func profileOf(h fwk.Handle) string {
-	if h == nil {
-		return ""
-	}
-	return h.ProfileName()
-}
-
 // Name returns the name under which the profile enables the plugin.
 func (p *Plugin) Name() string { return p.name }
 
@@ -181,14 +97,15 @@ type state struct {
 	spots   *spots
 	fits    *ledger.Set
 	replied *replied
-	// vain are the nodes where the pod waited in vain; see vain.
-	vain map[string]int
+	// backoff are the nodes on which the pod's wait for its turn timed out; see nodeBackoff.
+	backoff map[string]int
 	// wish is the scoring that the pod asks for, or nil; strategy is what it gets.
 	wish     *score.Type
 	strategy score.Strategy
 	// overlay are nodes as they would be with pods added or removed (preemption, nominated pods).
 	// Invariant: what is in here is never written; AddPod and RemovePod replace it.
-	overlay map[string]*overlay
+	overlay  map[string]*overlay
+	refusals *refusedPod // nil where nobody retries the pod
 	// only are the nodes that PreFilter has named, or nil; whole says that it shall name none.
 	only  sets.Set[string]
 	whole bool

@@ -44,7 +44,7 @@ func newPlugin(t *testing.T, args string) *Plugin {
 
 func pluginOf(t *testing.T, s *Shared, args string) *Plugin {
 	t.Helper()
-	p, err := New(s)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
+	p, err := s.Factory(Name)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 		"turnTimeoutSeconds: 4000":      "turnTimeoutSeconds: 4000 is outside 1..3600",
 		"scoringStrategy: {type: Best}": `scoringStrategy.type: unknown value "Best"`,
 	} {
-		_, err := New(&Shared{})(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
+		_, err := (&Shared{}).Factory(Name)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)
 		}

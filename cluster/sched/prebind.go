@@ -62,7 +62,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		case <-wait:
 		case <-ctx.Done():
 			if n := p.book.Snapshot().Node(node); n != nil {
-				p.vain.note(string(pod.UID), node, n.News)
+				p.backoff.add(string(pod.UID), node, n.News)
 			}
 			return s.turned(node, v, fwk.AsStatus(context.Cause(ctx)))
 		}

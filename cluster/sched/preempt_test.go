@@ -158,10 +158,9 @@ func (s *stage) framework(pod *v1.Pod) framework.Framework {
 	}
 	list := profiles(s.t, fmt.Sprintf(few, s.name, s.args))
 	shared := &Shared{Book: s.p.book, Feed: s.p.feed, Ready: s.p.ready}
-	shared.find.Do(func() {}) // no API is served
 	shared.preempts = preempters(list, klog.Background())
 	registry := plugins.NewInTreeRegistry()
-	if err := registry.Register(s.name, named(s.name, shared)); err != nil {
+	if err := registry.Register(s.name, shared.Factory(s.name)); err != nil {
 		s.t.Fatal(err)
 	}
 	if s.queue == nil {

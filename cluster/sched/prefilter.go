@@ -34,6 +34,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	p.usually(s)
 	p.sleepers.begin(p, pod, s)
 	p.look(s, nodes)
+	p.retries.begin(p, pod, s)
 	cs.Write(stateKey, s)
 	p.last.Store(&current{cs, s})
 	return p.narrow(ctx, cs, s, pod, nodes), nil
@@ -45,7 +46,7 @@ func (p *Plugin) look(s *state, nodes []fwk.NodeInfo) {
 	s.spots = p.spotted.of(s.snap, nodes)
 	s.replied = p.replies.of(question{p, s.key, s.demand, s.strategy.Type}, s.strategy.Mix, s.snap.Slots())
 	s.fits = p.fitting(s)
-	s.vain = p.vain.of(s.uid)
+	s.backoff = p.backoff.of(s.uid)
 }
 
 // PreFilterExtensions returns the plugin.

@@ -11,7 +11,7 @@ import (
 
 // An administrator finds what is wrong with a node's report as events on the node, each once.
 func TestWhatIsOddAboutAReportIsAnEvent(t *testing.T) {
-	s := newShared(klog.Background(), nil)
+	s := newSources(klog.Background(), Options{})
 	recorder := events.NewFakeRecorder(10)
 	s.reports.recorder = recorder
 	s.Feed.Begin()

@@ -23,7 +23,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	}
 	v, known := p.book.Reserve(node, kube.ID(pod), s.pod, s.demand)
 	if !known || !v.Fits() {
-		p.sleepers.again(string(pod.UID)) // other nodes fitted, too, and no event will tell
+		p.again(pod)
 	}
 	if !known {
 		return p.reserved(s, node, v, p.unknown(s, nil, node))
@@ -32,7 +32,19 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return p.reserved(s, node, v, p.refusal(s.pod, v))
 	}
 	p.sleepers.gone(string(pod.UID))
+	p.retries.forget(string(pod.UID))
 	return p.reserved(s, node, v, nil)
+}
+
+// again has a pod tried again that was refused though a node had been chosen: other nodes fitted, too, and no event
+// will tell.
+func (p *Plugin) again(pod *v1.Pod) {
+	switch {
+	case p.sleepers != nil:
+		p.sleepers.again(string(pod.UID))
+	case p.handle != nil:
+		p.handle.Activate(p.logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+	}
 }
 
 // Unreserve ends the booking of a pod that is not bound.

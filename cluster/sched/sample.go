@@ -54,7 +54,7 @@ func (p *Plugin) sample(ctx context.Context, cs fwk.CycleState, s *state, pod *v
 
 // mayName reports whether nodes that fit may be left out.
 func (p *Plugin) mayName(s *state, pod *v1.Pod) bool {
-	return s.vain == nil && !p.choosy() && p.percent() == 0 && !particular(pod) && p.handle != nil && len(p.handle.Extenders()) == 0
+	return s.backoff == nil && !p.choosy() && p.percent() == 0 && !particular(pod) && p.handle != nil && len(p.handle.Extenders()) == 0
 }
 
 // particular reports whether a pod asks for something of nodes that few of them may have, or have more of than

@@ -91,7 +91,7 @@ func TestScoringStrategies(t *testing.T) {
 		{config.Match, `{"scoringStrategy":{"type":"LeastNUMANodes"}}`, "", []int64{94, 94, 0}},
 	} {
 		first := newPlugin(t, "")
-		made, err := named(c.plugin, &Shared{Book: first.book, Feed: first.feed, Ready: first.ready})(t.Context(), &runtime.Unknown{Raw: []byte(c.args)}, nil)
+		made, err := (&Shared{Book: first.book, Feed: first.feed, Ready: first.ready}).Factory(c.plugin)(t.Context(), &runtime.Unknown{Raw: []byte(c.args)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

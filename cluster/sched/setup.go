@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
@@ -18,10 +17,12 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// setUp makes a kube-scheduler with the plugin, and says which nodes are its own.
-func setUp(ctx context.Context, opts *options.Options, s *parts) (*schedconfig.CompletedConfig, *scheduler.Scheduler, labels.Selector, error) {
+// setUp makes a kube-scheduler with the plugin, and what its profiles share.
+func setUp(ctx context.Context, opts *options.Options, onOutcome func(ledger.Outcome)) (*Shared, *schedconfig.CompletedConfig,
+	*scheduler.Scheduler, error) {
 	logger := loggerOf(ctx)
 	cc, err := configure(ctx, opts)
 	if err != nil {
@@ -31,10 +32,6 @@ func setUp(ctx context.Context, opts *options.Options, s *parts) (*schedconfig.C
 	if err := complete(profiles, logger); err != nil {
 		return nil, nil, nil, err
 	}
-	s.preempts = preempters(profiles, logger)
-	if percentage := cc.ComponentConfig.PercentageOfNodesToScore; percentage != nil {
-		s.percentage = *percentage
-	}
 	selector, err := confine(profiles)
 	if err != nil {
 		return nil, nil, nil, err
@@ -42,8 +39,13 @@ func setUp(ctx context.Context, opts *options.Options, s *parts) (*schedconfig.C
 	if err := follows(cc, selector); err != nil {
 		return nil, nil, nil, err
 	}
-	sched, err := create(ctx, cc, opts, s.Shared, &border{selector})
-	return cc, sched, selector, err
+	s := NewShared(logger, Options{OnOutcome: onOutcome, Informers: cc.DynInformerFactory, Nodes: selector})
+	s.preempts = preempters(profiles, logger)
+	if percentage := cc.ComponentConfig.PercentageOfNodesToScore; percentage != nil {
+		s.percentage = *percentage
+	}
+	sched, err := create(ctx, cc, opts, s, &border{selector})
+	return s, cc, sched, err
 }
 
 // configure reads a kube-scheduler's flags and configuration as its own command does. app.Setup would make the
@@ -76,7 +78,7 @@ func create(ctx context.Context, cc *schedconfig.CompletedConfig, opts *options.
 		scheduler.WithComponentConfigVersion(conf.APIVersion),
 		scheduler.WithProfiles(conf.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
-			config.Tenon: named(config.Tenon, s), config.Match: named(config.Match, s),
+			config.Tenon: s.Factory(config.Tenon), config.Match: s.Factory(config.Match),
 			shardName: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return b, nil }}),
 		scheduler.WithBuildFrameworkCapturer(func(p schedapi.KubeSchedulerProfile) { profiles = append(profiles, p) }),
 		scheduler.WithPercentageOfNodesToScore(conf.PercentageOfNodesToScore),

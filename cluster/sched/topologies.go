@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	schedconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 
@@ -29,17 +28,15 @@ import (
 // lookup is how often it is looked whether NodeResourceTopologies are served by now.
 const lookup = 10 * time.Second
 
-// topologies is where the API server serves NodeResourceTopologies, as it was found at the start; nil
-// where it did not, or did not let this scheduler read them. The framework takes no informer later, and one
-// of what cannot be read would keep the scheduler from ever starting.
-func (s *Shared) topologies(ctx context.Context, cfg *rest.Config) (*schema.GroupVersionResource, error) {
-	s.find.Do(func() {
-		var why string
-		if s.topology, why, s.findErr = findTopologies(ctx, cfg); why != "" {
-			loggerOf(ctx).Info("NodeResourceTopologies are not followed yet: nodes without a layout are unknown", "reason", why)
-		}
-	})
-	return s.topology, s.findErr
+// findTopologies sets topology to where the API server serves NodeResourceTopologies, or to nil where it does not, or
+// does not let this scheduler read them. The framework takes no informer later, and an informer of what cannot be read
+// would keep the scheduler from ever starting.
+func (s *sources) findTopologies(ctx context.Context) (err error) {
+	var why string
+	if s.topology, why, err = findTopologies(ctx, s.config); why != "" {
+		s.logger.Info("NodeResourceTopologies are not followed yet: nodes without a layout are unknown", "reason", why)
+	}
+	return err
 }
 
 // findTopologies returns where NodeResourceTopologies can be read, or nil and why they cannot.
@@ -86,20 +83,21 @@ func eventResource(r schema.GroupVersionResource) fwk.EventResource {
 	return fwk.EventResource(r.Resource + "." + r.Version + "." + r.Group)
 }
 
-// followTopologies lets the scheduler's own informer of NodeResourceTopologies fill the book, and returns
-// whether its first list is in. Where there are none, it returns nil, and they are followed once they are
-// there.
-func followTopologies(ctx context.Context, cc *schedconfig.CompletedConfig, s *parts) (cache.InformerSynced, error) {
+// followTopologies lets an informer of NodeResourceTopologies fill the book. Where they are not served yet, they are
+// followed once they are.
+func (s *sources) followTopologies(ctx context.Context) error {
 	if s.topology == nil {
-		go s.awaitTopologies(ctx, cc)
-		return nil, nil
+		go s.awaitTopologies(ctx)
+		return nil
 	}
-	return s.fill(cc, *s.topology, s.Feed.Topologies())
+	synced, err := s.fill(*s.topology, s.Feed.Topologies())
+	s.synced["NodeResourceTopologies"] = synced
+	return err
 }
 
-// fill has an informer of NodeResourceTopologies tell a handler of them.
-func (s *parts) fill(cc *schedconfig.CompletedConfig, r schema.GroupVersionResource, to cache.ResourceEventHandler) (cache.InformerSynced, error) {
-	i := cc.DynInformerFactory.ForResource(r).Informer()
+// fill adds a handler to the informer of NodeResourceTopologies.
+func (s *sources) fill(r schema.GroupVersionResource, to cache.ResourceEventHandler) (cache.InformerSynced, error) {
+	i := s.dynamic.ForResource(r).Informer()
 	if err := i.SetTransform(nrt.Typed); err != nil {
 		return nil, fmt.Errorf("decode NodeResourceTopologies: %w", err)
 	}
@@ -107,35 +105,34 @@ func (s *parts) fill(cc *schedconfig.CompletedConfig, r schema.GroupVersionResou
 	if err != nil {
 		return nil, fmt.Errorf("follow NodeResourceTopologies: %w", err)
 	}
-	if _, err := i.AddEventHandler(s.heardCoarse); err != nil {
+	if _, err := i.AddEventHandler(s.topologyTimes); err != nil {
 		return nil, fmt.Errorf("follow NodeResourceTopologies: %w", err)
 	}
 	return h.HasSynced, nil
 }
 
-// awaitTopologies looks for NodeResourceTopologies until they can be read, and then follows them. The
-// definition may be installed, or the right be given, while the scheduler runs.
-func (s *parts) awaitTopologies(ctx context.Context, cc *schedconfig.CompletedConfig) {
-	logger := loggerOf(ctx)
+// awaitTopologies polls until NodeResourceTopologies can be read, and then follows them. The definition may be
+// installed, or the right be granted, while the scheduler runs.
+func (s *sources) awaitTopologies(ctx context.Context) {
 	_ = poll.PollUntilContextCancel(ctx, lookup, false, func(ctx context.Context) (bool, error) {
-		r, _, err := findTopologies(ctx, cc.KubeConfig)
+		r, _, err := findTopologies(ctx, s.config)
 		if err == nil && r != nil {
-			_, err = s.fill(cc, *r, s.late())
+			_, err = s.fill(*r, s.late())
 		}
 		if err != nil {
-			logger.V(2).Info("NodeResourceTopologies not found, will try again", "error", err.Error())
+			s.logger.V(2).Info("NodeResourceTopologies not found, will try again", "error", err.Error())
 		}
 		return err == nil && r != nil, nil
 	})
 	if ctx.Err() == nil {
-		logger.Info("NodeResourceTopologies are followed from now on")
-		cc.DynInformerFactory.Start(ctx.Done())
+		s.logger.Info("NodeResourceTopologies are followed from now on")
+		s.dynamic.Start(ctx.Done())
 	}
 }
 
 // late returns the handler of an informer of which the framework does not know: it does itself what
 // topologyChanged does elsewhere.
-func (s *parts) late() cache.ResourceEventHandler {
+func (s *sources) late() cache.ResourceEventHandler {
 	feed := s.Feed.Topologies()
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, first bool) {
@@ -188,15 +185,15 @@ func (p *Plugin) topologyChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (f
 
 // reported returns when a node was last heard of by what is known of it: its layout, or its
 // NodeResourceTopology.
-func (s *parts) reported(node string) time.Time {
+func (s *sources) reported(node string) time.Time {
 	if n := s.Book.Snapshot().Node(node); n != nil && n.Quality == ledger.Coarse {
-		return s.heardCoarse.of(node)
+		return s.topologyTimes.of(node)
 	}
-	return s.heard.of(node)
+	return s.layoutTimes.of(node)
 }
 
 // problem returns why what a node says of itself was refused, or "".
-func (s *parts) problem(node string) string {
+func (s *sources) problem(node string) string {
 	if why := s.Feed.Problem(node); why != "" {
 		return why
 	}

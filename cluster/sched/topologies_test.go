@@ -119,15 +119,15 @@ func TestNodesKnownExactlyGoBeforeThoseKnownCoarsely(t *testing.T) {
 
 // The age of a node is that of what is known of it, whatever else is published of it.
 func TestTheAgeOfANodeIsThatOfWhatIsKnown(t *testing.T) {
-	s := newShared(klog.Background(), nil)
+	s := newSources(klog.Background(), Options{})
 	now := time.Unix(1000, 0)
-	s.heard, s.heardCoarse = newHeard(func() time.Time { return now }), newHeard(func() time.Time { return now.Add(time.Minute) })
+	s.layoutTimes, s.topologyTimes = newReportTimes(func() time.Time { return now }), newReportTimes(func() time.Time { return now.Add(time.Minute) })
 	s.Feed.Begin()
 	l, o := layout(t, "n", two, place.SingleNUMA, 1), topology("n", 2, 16, 16)
 	s.Feed.Layout(l)
-	s.heard.OnAdd(l, true)
+	s.layoutTimes.OnAdd(l, true)
 	s.Feed.Topology(o)
-	s.heardCoarse.OnAdd(o, true)
+	s.topologyTimes.OnAdd(o, true)
 	if got := s.reported("n"); !got.Equal(now) {
 		t.Errorf("the exact node reported at %v", got)
 	}
@@ -154,13 +154,13 @@ func TestAPodThatIsCountedWhileItsEndIsLookedInto(t *testing.T) {
 	fits(t, p.PreBind(t.Context(), cs, pod, "n"))
 	pod = bind(pod, "n")
 	p.feed.Pod(pod)
-	f := newFates(p.feed, p.book.Booked, p.book.Doubted, nil, p.logger)
+	f := newTerminations(p.feed, p.book.Booked, p.book.Doubted, nil, p.logger)
 	f.OnDelete(pod)
 	if f.queue.Len() != 1 {
 		t.Fatal("nobody finds out how the pod ended")
 	}
 	p.feed.Topology(topology("n", 2, 12, 16))
-	f.look(t.Context(), pod)
+	f.resolve(t.Context(), pod)
 	fits(t, filter(t, p, cycle(t, p, cpus("q", 16)), "n"))
 	if free := p.book.Snapshot().Node("n").Usage.FreeCPUs().Len(); free != 32 {
 		t.Errorf("%d CPUs are free, want all 32", free)

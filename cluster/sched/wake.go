@@ -85,13 +85,8 @@ func (w *sleepers) ends() cache.ResourceEventHandler {
 			if p.Spec.NodeName != "" {
 				w.gone(string(p.UID))
 			}
-			old, ok := was.(*v1.Pod)
-			if !ok || old.Spec.NodeName != "" {
-				return
-			}
-			node := old.Status.NominatedNodeName
-			if kept := p.Spec.NodeName == "" && p.Status.NominatedNodeName == node; node != "" && node != p.Spec.NodeName && !kept {
-				w.touch(node, "free "+string(p.UID)+p.ResourceVersion)
+			if node, event, ok := freedNomination(was, o); ok {
+				w.touch(node, event)
 			}
 		},
 		DeleteFunc: func(o any) {
@@ -103,6 +98,19 @@ func (w *sleepers) ends() cache.ResourceEventHandler {
 			}
 		},
 	}
+}
+
+// freedNomination returns the node that a pod was nominated to and does not take, if an update of the pod says so, and
+// a name of the event.
+func freedNomination(before, after any) (node, event string, ok bool) {
+	old, was := before.(*v1.Pod)
+	now, is := after.(*v1.Pod)
+	if !was || !is || old.Spec.NodeName != "" {
+		return "", "", false
+	}
+	node = old.Status.NominatedNodeName
+	kept := now.Spec.NodeName == "" && now.Status.NominatedNodeName == node
+	return node, "free " + string(now.UID) + now.ResourceVersion, node != "" && node != now.Spec.NodeName && !kept
 }
 
 // run has pods tried that are woken, until the context ends.
@@ -135,14 +143,4 @@ func (s *Shared) try(woken []wokenPod) {
 		p.logger.V(logData).Info("Pods are tried again", "pods", len(list), "first", klog.KObj(woken[0].pod))
 		p.handle.Activate(p.logger, list)
 	}
-}
-
-// wake has pods that wait for a node not wait for an event that would tell of what has changed it: the book has
-// learned of that by itself, as how a pod ended that was read late.
-func (s *Shared) wake(node string) { s.sleepers.told(node) }
-
-// pardon lets shapes that a node has refused try again.
-func (s *Shared) pardon(node string) {
-	s.Book.Pardon(node)
-	s.wake(node)
 }

@@ -30,11 +30,11 @@ func TestWhatIsLearnedLateWakesWhoWaits(t *testing.T) {
 	defer cancel()
 	refused := pod.DeepCopy()
 	refused.Status.Phase, refused.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
-	f := newFates(p.feed, p.book.Booked, p.book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
+	f := newTerminations(p.feed, p.book.Booked, p.book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
 		return refused, nil
 	}, p.logger)
 	woken := make(chan fwk.QueueingHint, 1)
-	f.wake = func(node string) { woken <- p.hint(cpus("r", 8), node) }
+	f.released = func(node string) { woken <- p.hint(cpus("r", 8), node) }
 	go f.run(ctx)
 	f.OnDelete(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: pod})
 	if hint := <-woken; hint != fwk.Queue {

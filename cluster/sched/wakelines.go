@@ -368,7 +368,7 @@ func (w *sleepers) serve(l *line, node string, on *residents) (woken []*waiter) 
 	p, at, n, room := l.key.plugin, w.changed[node], w.snapshot().Node(node), -1
 	for i := 0; i < len(l.asleep); i++ {
 		x := l.asleep[i]
-		if x.tried >= at || x.others.has(node) || p.evicts(x.pod) || n != nil && p.vain.is(string(x.pod.UID), node, n.News) {
+		if x.tried >= at || x.others.has(node) || p.evicts(x.pod) || n != nil && p.backoff.has(string(x.pod.UID), node, n.News) {
 			continue
 		}
 		if room < 0 {

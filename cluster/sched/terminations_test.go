@@ -50,12 +50,12 @@ func TestAPodOnItsWayThatEndsIsReadOnceMore(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			reads, gone := 0, make(chan *v1.Pod, 1)
-			f := newFates(p.feed, p.book.Booked, p.book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
+			f := newTerminations(p.feed, p.book.Booked, p.book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
 				reads++
 				return c.now, c.errs[reads-1]
 			}, p.logger)
-			let := f.gone
-			f.gone = func(p *v1.Pod) { let(p); gone <- p }
+			let := f.release
+			f.release = func(p *v1.Pod) { let(p); gone <- p }
 			go f.run(ctx)
 			f.OnDelete(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: pod})
 			<-gone
@@ -91,11 +91,11 @@ func TestAPodThatWasRefusedAndDeletedAtOnce(t *testing.T) {
 			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 			pod := bind(cpus("p", 4), "n")
 			p.feed.Pod(pod)
-			f := newFates(p.feed, p.book.Booked, p.book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
+			f := newTerminations(p.feed, p.book.Booked, p.book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
 				return nil, apierrors.NewNotFound(schema.GroupResource{}, "p")
 			}, p.logger)
-			f.left = func(context.Context, *v1.Pod) (*v1.Pod, error) { return c.then, c.err }
-			f.look(t.Context(), pod)
+			f.getAt = func(context.Context, *v1.Pod) (*v1.Pod, error) { return c.then, c.err }
+			f.resolve(t.Context(), pod)
 			if left := !p.book.Booked("n", string(pod.UID)); left != c.left {
 				t.Errorf("the pod has left its node: %v, want %v", left, c.left)
 			}
@@ -138,7 +138,7 @@ func TestAPodThatIsNotOnItsWayIsLetGo(t *testing.T) {
 	p := newPlugin(t, refuse)
 	pod := bind(cpus("p", 4), "n")
 	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(pod, "0-3")))
-	f := newFates(p.feed, p.book.Booked, p.book.Doubted, nil, p.logger)
+	f := newTerminations(p.feed, p.book.Booked, p.book.Doubted, nil, p.logger)
 	ended := pod.DeepCopy()
 	ended.Status.Phase = v1.PodSucceeded
 	f.OnDelete(ended)

@@ -1,0 +1,50 @@
+package sched
+
+import "sync"
+
+// nodeBackoff records on which nodes a pod's wait for its turn timed out. The pod is kept away from such a node until
+// the ledger learns something new of it: the node would be chosen again for the same reasons, and the pod would wait
+// as long once more, though another node may have room. The zero nodeBackoff is empty.
+type nodeBackoff struct {
+	mu   sync.RWMutex
+	pods map[string]map[string]int // by UID and node: ledger.Node.News at the time
+}
+
+// maxBackoffs bounds the pods that are recorded. One that is forgotten waits once more.
+const maxBackoffs = 1024
+
+// add records that a wait timed out when the ledger's news of the node had this number.
+func (b *nodeBackoff) add(uid, node string, news int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pods == nil || len(b.pods) >= maxBackoffs {
+		b.pods = map[string]map[string]int{}
+	}
+	if b.pods[uid] == nil {
+		b.pods[uid] = map[string]int{}
+	}
+	b.pods[uid][node] = news
+}
+
+// has reports whether the pod's wait on the node timed out and the ledger has learned nothing of the node since.
+func (b *nodeBackoff) has(uid, node string, news int) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	at, ok := b.pods[uid][node]
+	return ok && at == news
+}
+
+// of returns the news of the nodes on which the pod's wait timed out, by node, as of that time. The caller must not
+// change it. It does not change while the pod is in a scheduling cycle.
+func (b *nodeBackoff) of(uid string) map[string]int {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.pods[uid]
+}
+
+// remove forgets a pod.
+func (b *nodeBackoff) remove(uid string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.pods, uid)
+}

@@ -1,0 +1,105 @@
+package sched
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// activator is a handle that records which pods are activated.
+type activator struct {
+	fwk.Handle
+	pods []string
+}
+
+func (a *activator) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	for name := range pods {
+		a.pods = append(a.pods, name)
+	}
+}
+
+func (*activator) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
+
+// retrying returns a plugin as it is in somebody else's scheduler, with two full nodes.
+func retrying(t *testing.T) (*Plugin, *activator) {
+	p, a := newPlugin(t, refuse), &activator{}
+	p.retries, p.handle = newRetries(p.book.Snapshot), a
+	for i, node := range []string{"a", "b"} {
+		p.feed.Layout(layout(t, node, two, place.SingleNUMA, i+1, holding(cpus("x-"+node, 14), "0-13"), holding(cpus("y-"+node, 14), "16-29")))
+	}
+	return p, a
+}
+
+func (r *retries) names(node string) (out []string) {
+	for _, pods := range r.fitting(node) {
+		for name := range pods {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func TestARefusedPodIsRetriedWhenANodeThatRefusedItTakesIt(t *testing.T) {
+	p, a := retrying(t)
+	cs := cycle(t, p, cpus("p", 4))
+	if status := filter(t, p, cs, "a"); status.IsSuccess() {
+		t.Fatal("a full node takes the pod")
+	}
+	if got := p.retries.names("a"); got != nil {
+		t.Errorf("%v are retried though nothing has changed", got)
+	}
+	// Node b did not refuse the pod: some other plugin keeps it from there.
+	p.feed.Layout(layout(t, "b", two, place.SingleNUMA, 10))
+	if got := p.retries.names("b"); got != nil {
+		t.Errorf("%v are retried for a node that this plugin did not refuse", got)
+	}
+	p.feed.Layout(layout(t, "a", two, place.SingleNUMA, 11))
+	if got := p.retries.names("a"); len(got) != 1 || got[0] != "default/p" {
+		t.Errorf("%v are retried, want the pod", got)
+	}
+	// The ledger did not have node c when the pod was tried.
+	p.feed.Layout(layout(t, "c", two, place.SingleNUMA, 12))
+	if got := p.retries.names("c"); len(got) != 1 {
+		t.Errorf("%v are retried for a new node, want the pod", got)
+	}
+	if len(a.pods) > 0 {
+		t.Errorf("%v are activated during their attempt", a.pods)
+	}
+	p.retries.forget("uid-p")
+	if got := p.retries.names("a"); got != nil {
+		t.Errorf("%v are retried though they are gone", got)
+	}
+}
+
+// A node that changes between the snapshot of an attempt and its refusal would wake nobody.
+func TestAnAttemptOnAnOldStateIsMadeAgain(t *testing.T) {
+	p, a := retrying(t)
+	cs := cycle(t, p, cpus("p", 4))
+	p.feed.Layout(layout(t, "a", two, place.SingleNUMA, 10))
+	p.feed.Layout(layout(t, "b", two, place.SingleNUMA, 11))
+	filter(t, p, cs, "a")
+	filter(t, p, cs, "b")
+	if len(a.pods) != 1 || a.pods[0] != "default/p" {
+		t.Errorf("%v are activated, want the pod once", a.pods)
+	}
+}
+
+// A pod that left and that the waiting pod could not have evicted may have kept others safe.
+func TestTheEndOfAnImportantPodLetsOthersPreempt(t *testing.T) {
+	p, _ := retrying(t)
+	p.amounts = inMemory(t, nodeInfo("a").Node(), ranked(bind(cpus("x-a", 14), "a"), 1), ranked(bind(cpus("y-a", 14), "a"), 9))
+	pod := ranked(cpus("p", 15), 5)
+	cs := cycle(t, p, pod)
+	filter(t, p, cs, "a")
+	for priority, want := range map[int32]fwk.QueueingHint{4: fwk.QueueSkip, 9: fwk.Queue} {
+		gone := ranked(bind(cpus("gone", 1), "a"), priority)
+		hint, err := p.podChanged(p.logger, pod, gone, nil)
+		if err != nil || hint != want {
+			t.Errorf("the end of a pod of priority %d: hint %v, error %v, want %v", priority, hint, err, want)
+		}
+	}
+}

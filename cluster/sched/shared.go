@@ -1,0 +1,132 @@
+package sched
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/inspect"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// Shared is what the plugins of all profiles of one scheduler have in common.
+type Shared struct {
+	Book *ledger.Book
+	Feed *kube.Feed
+	// Ready is closed when the feed has begun.
+	Ready <-chan struct{}
+	// Decisions records what was decided, for inspection; nil records nothing.
+	Decisions *inspect.Decisions
+
+	metrics *schedulerMetrics // nil: nothing is counted
+	// rejections receives pods that nodes refused; nil until there is a client.
+	rejections *rejections
+	replies    *replies
+	index      *ledger.Index
+	amounts    *amounts // nil until there is a client
+	odd        once
+	lines      *lineLimit
+	demands    once
+	backoff    nodeBackoff
+	// sleepers wake pods in schedulers of Tenon's own, retries in others; at most one of them is not nil.
+	sleepers *sleepers
+	retries  *retries
+	usual    usual
+	plugins  []*Plugin // of all profiles, once the scheduler is set up
+
+	// sources fill the book from the API server, begun by the first profile that starts them; nil in tests.
+	sources  *sources
+	started  sync.Once
+	startErr error
+	// topology is where NodeResourceTopologies are served, or nil; see topologies.go.
+	topology *schema.GroupVersionResource
+	// percentage is percentageOfNodesToScore of profiles that do not say it; 0: kube-scheduler decides.
+	percentage int32
+	// preempts are the arguments of preemption by the names of the profiles that preempt with the plugin.
+	preempts map[string]*schedapi.DefaultPreemptionArgs
+}
+
+// Factory makes the plugin of one profile. It is kube-scheduler's frameworkruntime.PluginFactory.
+type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error)
+
+// Factory returns the factory of the plugin under one of its names, over s.
+func (s *Shared) Factory(name string) Factory {
+	if s.lines == nil {
+		s.lines = newLineLimit(s.metrics)
+	}
+	if s.replies == nil {
+		s.replies, s.index = newReplies(), ledger.NewIndex(maxKinds)
+	}
+	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		args, err := config.Decode(name, obj)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.start(ctx, args, h); err != nil {
+			return nil, err
+		}
+		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book,
+			feed: s.Feed, ready: s.Ready, replies: s.replies, index: s.index, backoff: &s.backoff, logger: loggerOf(ctx),
+			decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, lines: s.lines, demands: &s.demands, usual: &s.usual,
+			handle: h, amounts: s.amounts, retries: s.retries, percentage: s.percentage}
+		if args := s.preempts[profileOf(h)]; args != nil {
+			if p.preemption, err = newPreemption(ctx, p, args); err != nil {
+				return nil, err
+			}
+		}
+		s.plugins = append(s.plugins, p)
+		for _, note := range args.Notes {
+			p.logger.Info("Argument for "+name+" means something else here", "profile", h.ProfileName(), "argument", note)
+		}
+		return p, nil
+	}
+}
+
+// start begins to fill the book, once for all profiles. In tests there is no handle, or there are no sources.
+func (s *Shared) start(ctx context.Context, args config.Args, h fwk.Handle) (err error) {
+	if h == nil {
+		return nil
+	}
+	if s.amounts == nil {
+		if s.amounts, err = newAmounts(h.SharedInformerFactory()); err != nil {
+			return err
+		}
+	}
+	if s.sources == nil {
+		return nil
+	}
+	if err := s.sources.serves(args); err != nil {
+		return err
+	}
+	s.started.Do(func() { s.startErr = s.sources.start(ctx, h) })
+	return s.startErr
+}
+
+func profileOf(h fwk.Handle) string {
+	if h == nil {
+		return ""
+	}
+	return h.ProfileName()
+}
+
+// wake retries pods that may fit a node after a change of the ledger that no event announces. It returns at once.
+func (s *Shared) wake(node string) {
+	switch {
+	case s.sleepers != nil:
+		s.sleepers.told(node)
+	case s.retries != nil:
+		s.retries.change(node)
+	}
+}
+
+// pardon lets shapes that a node has refused try again.
+func (s *Shared) pardon(node string) {
+	s.Book.Pardon(node)
+	s.wake(node)
+}
