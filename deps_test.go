@@ -98,12 +98,13 @@ var floors = []floor{
 		append(topologies, inCluster...),
 	},
 	{"cluster/inspect", nil, words(`core/... api/document`), nil},
+	{"cluster/profiles", nil, words(`api/config`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"cluster/sched", nil, words(`core/... api/... cluster/inspect cluster/kube cluster/nrt`),
-		append(
-			words(
-				`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes github.com/spf13/cobra`,
-			),
-			inCluster...)},
+		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
+			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+	{"cluster/server", nil, words(`core/ledger api/... cluster/inspect cluster/nrt cluster/profiles cluster/sched`),
+		append(words(`k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes
+			github.com/spf13/cobra`), inCluster...)},
 	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
 	{"face/...", nil, words(`core/... api/... face/...`),
@@ -183,7 +184,7 @@ var budget = map[string]string{
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
 // seconds and can be tested under the race detector at no cost.
-var heavy = words(`cluster/sched lab/... cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
+var heavy = words(`cluster/profiles cluster/sched cluster/server lab/... cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
 
 // light are programs that must not link k8s.io/kubernetes, not even by way of other packages.
 var light = words(`cmd/kubectl-tenon cmd/tenon-agent`)

@@ -44,7 +44,7 @@ func (r *registry) of(ctx context.Context, f informers.SharedInformerFactory) *S
 	if r.all == nil {
 		r.all = map[informers.SharedInformerFactory]*Shared{}
 	}
-	s := NewShared(loggerOf(ctx), Options{})
+	s := NewShared(Logger(ctx), Options{})
 	r.all[f] = s
 	context.AfterFunc(ctx, func() {
 		r.mu.Lock()

@@ -17,8 +17,8 @@ import (
 // This file shows strings of nodes and users, wherever they leave the scheduler: klog writes a value with a line
 // break as it is, escape sequences included, and an event is read in terminals.
 
-// loggerOf returns the logger of the plugin, which shows every value by [printable.Text].
-func loggerOf(ctx context.Context) klog.Logger { return quoting(klog.FromContext(ctx)).WithName(Name) }
+// Logger returns the logger of the plugin, which shows every value by [printable.Text].
+func Logger(ctx context.Context) klog.Logger { return quoting(klog.FromContext(ctx)).WithName(Name) }
 
 // quoting returns a logger that writes to l.
 func quoting(l klog.Logger) klog.Logger {

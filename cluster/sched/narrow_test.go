@@ -29,6 +29,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/cluster/inspect"
+	"github.com/tenon-numa/tenon/cluster/profiles"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -145,8 +146,8 @@ func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- end
 	if c.early {
 		text = strings.Replace(text, "{name: Notes}", "{name: Notes}, {name: Early}", 1)
 	}
-	list := profiles(c.t, text)
-	c.shared.plugins, c.shared.preempts = nil, preempters(list, klog.Background())
+	list := profilesOf(c.t, text)
+	c.shared.plugins, c.shared.options.Preemption = nil, profiles.Preemptors(list, klog.Background())
 	registry := frameworkruntime.Registry{Name: c.shared.Factory(Name), notes: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return noter{c}, nil },
 		"Early": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return early{}, nil }}
 	factory := informers.NewSharedInformerFactory(client, 0)

@@ -25,6 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/profiles"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -159,7 +160,7 @@ type contender struct {
 }
 
 func plainProfile(b testing.TB) []schedapi.KubeSchedulerProfile {
-	return profiles(b, "- schedulerName: default-scheduler\n")
+	return profilesOf(b, "- schedulerName: default-scheduler\n")
 }
 
 // shippedProfile is that of deploy/scheduler.
@@ -183,10 +184,10 @@ func (y *yard) open(b testing.TB, name string, list []schedapi.KubeSchedulerProf
 	c := &contender{name: name}
 	old, _ := remembering(b, refuse)
 	c.shared = &Shared{Book: old.book, Feed: old.feed, Ready: old.ready, Decisions: old.decisions, metrics: old.metrics}
-	if err := complete(list, logger); err != nil {
+	if err := profiles.Complete(list, logger); err != nil {
 		b.Fatal(err)
 	}
-	c.shared.preempts = preempters(list, logger)
+	c.shared.options.Preemption = profiles.Preemptors(list, logger)
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	var err error

@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/profiles"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -156,9 +157,9 @@ func (s *stage) framework(pod *v1.Pod) framework.Framework {
 			s.t.Fatal(err)
 		}
 	}
-	list := profiles(s.t, fmt.Sprintf(few, s.name, s.args))
+	list := profilesOf(s.t, fmt.Sprintf(few, s.name, s.args))
 	shared := &Shared{Book: s.p.book, Feed: s.p.feed, Ready: s.p.ready}
-	shared.preempts = preempters(list, klog.Background())
+	shared.options.Preemption = profiles.Preemptors(list, klog.Background())
 	registry := plugins.NewInTreeRegistry()
 	if err := registry.Register(s.name, shared.Factory(s.name)); err != nil {
 		s.t.Fatal(err)
@@ -444,46 +445,5 @@ func TestPreemptionForAlignmentCanBeDisabled(t *testing.T) {
 	s.runs("n", 1, podOf("plain", "cpu=98"))
 	if node, _, says := s.attempt(ranked(cpus("p", 8), 9)); node != "n" {
 		t.Errorf("no room is made of plain amounts: %s", says)
-	}
-}
-
-func TestWhoPreempts(t *testing.T) {
-	const in = "- plugins: "
-	for name, c := range map[string]struct {
-		plugins, plugin string
-		by, enqueue     string // who runs at postFilter of Tenon and DefaultPreemption, and whether at preEnqueue
-	}{
-		"multiPoint":               {"{multiPoint: {enabled: [{name: Tenon}]}}", Name, Name, Name},
-		"filter":                   {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}}", "NodeResourceTopologyMatch", "NodeResourceTopologyMatch", "NodeResourceTopologyMatch"},
-		"score only":               {"{score: {enabled: [{name: Tenon}]}}", Name, "DefaultPreemption", ""},
-		"no preemption":            {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: DefaultPreemption}]}}", Name, "", ""},
-		"no preemption at all":     {"{filter: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: '*'}]}}", Name, "", ""},
-		"kube-scheduler's":         {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: Tenon}]}}", Name, "DefaultPreemption", ""},
-		"instead of the default's": {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {enabled: [{name: DefaultPreemption}], disabled: [{name: '*'}]}}", Name, Name, Name},
-		"without the plugin":       {"{}", Name, "DefaultPreemption", ""},
-	} {
-		list := profiles(t, in+c.plugins+"\n")
-		if err := complete(list, klog.Background()); err != nil {
-			t.Fatal(err)
-		}
-		args := preempters(list, klog.Background())
-		pl := list[0].Plugins
-		preempts := args["default-scheduler"] != nil
-		if preempts != (c.by == c.plugin) {
-			t.Errorf("%s: the plugin preempts: %v", name, preempts)
-		}
-		if theirs := enabledAt(pl, &pl.PostFilter, "DefaultPreemption"); theirs != (c.by == "DefaultPreemption") {
-			t.Errorf("%s: DefaultPreemption preempts: %v", name, theirs)
-		}
-		if preempts && (!enabledAt(pl, &pl.PostFilter, c.plugin) || !enabledAt(pl, &pl.PreEnqueue, c.enqueue)) {
-			t.Errorf("%s: the plugin preempts, and runs at %+v and %+v", name, pl.PostFilter, pl.PreEnqueue)
-		}
-		if preempts && args["default-scheduler"].MinCandidateNodesAbsolute != 100 {
-			t.Errorf("%s: arguments %+v", name, args["default-scheduler"])
-		}
-	}
-	list := profiles(t, "- plugins: {multiPoint: {enabled: [{name: Tenon}]}}\n  pluginConfig: [{name: DefaultPreemption, args: {minCandidateNodesAbsolute: 7}}]\n")
-	if a := preempters(list, klog.Background())["default-scheduler"]; a == nil || a.MinCandidateNodesAbsolute != 7 {
-		t.Errorf("the profile's arguments for preemption are lost: %+v", a)
 	}
 }

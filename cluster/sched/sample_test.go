@@ -30,7 +30,7 @@ func TestWhereAllNodesFitFewAreAsked(t *testing.T) {
 // Who says how many nodes are scored, or asks for what few nodes have, gets all nodes looked at.
 func TestNobodyIsLeftOutWhoMayMatter(t *testing.T) {
 	for name, change := range map[string]func(c *town, p *v1.Pod){
-		"percentageOfNodesToScore": func(c *town, _ *v1.Pod) { c.shared.percentage = 100 },
+		"percentageOfNodesToScore": func(c *town, _ *v1.Pod) { c.shared.options.PercentageOfNodesToScore = 100 },
 		"selector":                 func(_ *town, p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "node-444"} },
 		"affinity": func(_ *town, p *v1.Pod) {
 			p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.PreferredSchedulingTerm{

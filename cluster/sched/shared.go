@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	fwk "k8s.io/kube-scheduler/framework"
-	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/cluster/inspect"
@@ -46,10 +45,7 @@ type Shared struct {
 	startErr error
 	// topology is where NodeResourceTopologies are served, or nil; see topologies.go.
 	topology *schema.GroupVersionResource
-	// percentage is percentageOfNodesToScore of profiles that do not say it; 0: kube-scheduler decides.
-	percentage int32
-	// preempts are the arguments of preemption by the names of the profiles that preempt with the plugin.
-	preempts map[string]*schedapi.DefaultPreemptionArgs
+	options  Options
 }
 
 // Factory makes the plugin of one profile. It is kube-scheduler's frameworkruntime.PluginFactory.
@@ -72,10 +68,10 @@ func (s *Shared) Factory(name string) Factory {
 			return nil, err
 		}
 		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book,
-			feed: s.Feed, ready: s.Ready, replies: s.replies, index: s.index, backoff: &s.backoff, logger: loggerOf(ctx),
+			feed: s.Feed, ready: s.Ready, replies: s.replies, index: s.index, backoff: &s.backoff, logger: Logger(ctx),
 			decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, lines: s.lines, demands: &s.demands, usual: &s.usual,
-			handle: h, amounts: s.amounts, retries: s.retries, percentage: s.percentage}
-		if args := s.preempts[profileOf(h)]; args != nil {
+			handle: h, amounts: s.amounts, retries: s.retries, percentage: s.options.PercentageOfNodesToScore}
+		if args := s.options.Preemption[profileOf(h)]; args != nil {
 			if p.preemption, err = newPreemption(ctx, p, args); err != nil {
 				return nil, err
 			}

@@ -194,7 +194,7 @@ func TestTheShippedProfileSignsWithoutDefaultConstraints(t *testing.T) {
   - name: PodTopologySpread
     args: {defaultingType: List, defaultConstraints: []}
 `} {
-		c := y.open(t, "tenon", profiles(t, "- plugins: {multiPoint: {enabled: [{name: Tenon, weight: 10}]}}"+args))
+		c := y.open(t, "tenon", profilesOf(t, "- plugins: {multiPoint: {enabled: [{name: Tenon, weight: 10}]}}"+args))
 		signed = append(signed, c.f.SignPod(t.Context(), cpus("p", 2)) != nil)
 	}
 	if signed[0] || !signed[1] {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -38,6 +39,11 @@ type Options struct {
 	Informers dynamicinformer.DynamicSharedInformerFactory
 	// Nodes, if not nil, selects the nodes that inspection and metrics show.
 	Nodes labels.Selector
+	// Preemption are the arguments of preemption, by the names of the profiles that preempt with the plugin instead of
+	// with DefaultPreemption.
+	Preemption map[string]*schedapi.DefaultPreemptionArgs
+	// PercentageOfNodesToScore is that of profiles that do not set it; 0 leaves it to kube-scheduler.
+	PercentageOfNodesToScore int32
 }
 
 // NewShared returns what the profiles of one scheduler share. The first profile that is made by its Factory begins
@@ -47,7 +53,6 @@ func NewShared(logger klog.Logger, o Options) *Shared { return newSources(logger
 // sources fill the book of a scheduler from the API server, and report there what is wrong with what they read.
 type sources struct {
 	*Shared
-	options    Options
 	logger     klog.Logger
 	conditions *conditions
 	reports    *reports
@@ -65,7 +70,7 @@ type sources struct {
 func newSources(logger klog.Logger, o Options) *sources {
 	logger = quoting(logger)
 	ready := make(chan struct{})
-	s := &Shared{Book: ledger.New(), Ready: ready, Decisions: inspect.NewDecisions(time.Now), metrics: newMetrics()}
+	s := &Shared{Book: ledger.New(), Ready: ready, Decisions: inspect.NewDecisions(time.Now), metrics: newMetrics(), options: o}
 	written := newConditions(logger, func(node string) []ledger.Inexact {
 		if n := s.Book.Snapshot().Node(node); n != nil {
 			return n.Inexact
@@ -95,7 +100,7 @@ func newSources(logger klog.Logger, o Options) *sources {
 	seen := &notices{snapshot: s.Book.Snapshot, event: problems.event, last: map[string]notice{},
 		judge: func(node string) { written.queue.AddAfter(node, time.Second) }}
 	s.Feed.OnReport(seen.reported)
-	s.sources = &sources{Shared: s, options: o, logger: logger, conditions: written, reports: problems, ready: ready,
+	s.sources = &sources{Shared: s, logger: logger, conditions: written, reports: problems, ready: ready,
 		layoutTimes: newReportTimes(time.Now), topologyTimes: newReportTimes(time.Now),
 		names: func() []string { return nil }}
 	return s.sources

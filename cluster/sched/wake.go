@@ -15,8 +15,20 @@ import (
 // This file connects the sleepers with kube-scheduler: it tells them how attempts end, and puts those that are
 // woken into its queue.
 
-// rest makes pods that the plugins refuse sleep until something helps them. It is called once, before the
-// scheduler and the informers run.
+// Extend gives a scheduler what needs more than the framework's public interfaces. It is called once, after the
+// scheduler is made and before it and the informers run.
+func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
+	s.rest(sched)
+	if len(s.plugins) == 0 {
+		// Nobody would read the book, and following every pod of a cluster costs memory and work.
+		Logger(ctx).Info("No profile enables the plugin: layouts and pods are not followed")
+		s.metrics.measure(s.Inspection(), s.Feed.Paced)
+		return
+	}
+	go s.sleepers.run(ctx, s.try)
+}
+
+// rest makes pods that the plugins refuse sleep until something helps them.
 func (s *Shared) rest(sched *scheduler.Scheduler) {
 	s.sleepers = newSleepers(s.Book.Snapshot)
 	s.Book.OnChange(s.sleepers.change)

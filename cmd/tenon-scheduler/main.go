@@ -11,9 +11,9 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 
-	"github.com/tenon-numa/tenon/cluster/sched"
+	tenon "github.com/tenon-numa/tenon/cluster/server"
 )
 
 func main() {
-	os.Exit(cli.Run(sched.NewCommand(server.SetupSignalContext())))
+	os.Exit(cli.Run(tenon.NewCommand(server.SetupSignalContext())))
 }

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/tenon-numa/tenon/cluster/sched"
+	"github.com/tenon-numa/tenon/cluster/server"
 	"github.com/tenon-numa/tenon/lab"
 )
 
@@ -21,7 +21,7 @@ import (
 const programEnv = "TENON_TEST_SCHEDULER"
 
 func beScheduler(args string) {
-	cmd := sched.NewCommand(context.Background())
+	cmd := server.NewCommand(context.Background())
 	cmd.SetArgs(strings.Fields(args))
 	if err := cmd.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

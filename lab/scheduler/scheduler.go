@@ -23,6 +23,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/sched"
+	"github.com/tenon-numa/tenon/cluster/server"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
@@ -142,7 +143,7 @@ func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer)
 	func(context.Context) error, *sched.Shared, error) {
 	configz.Delete("componentconfig") // a process-wide name; a scheduler that ran before leaves it
 	if tenon {
-		s, err := sched.Prepare(ctx, opts, o.Outcome)
+		s, err := server.Prepare(ctx, opts, o.Outcome)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -162,7 +163,7 @@ func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer)
 }
 
 // follow observes the informers from which the scheduler's own handlers take pods and layouts.
-func (o Observer) follow(s *sched.Scheduler) error {
+func (o Observer) follow(s *server.Scheduler) error {
 	if o.Delivered == nil {
 		return nil
 	}

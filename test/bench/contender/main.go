@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
 
-	"github.com/tenon-numa/tenon/cluster/sched"
+	"github.com/tenon-numa/tenon/cluster/server"
 	"github.com/tenon-numa/tenon/test/bench/cycle"
 )
 
@@ -25,7 +25,7 @@ func main() {
 		if *plain {
 			return app.Setup(ctx, opts)
 		}
-		s, err := sched.Prepare(ctx, opts, nil)
+		s, err := server.Prepare(ctx, opts, nil)
 		if err != nil {
 			return nil, nil, err
 		}

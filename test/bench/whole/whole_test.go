@@ -13,7 +13,7 @@ import (
 	"k8s.io/component-base/cli"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	"github.com/tenon-numa/tenon/cluster/sched"
+	tenon "github.com/tenon-numa/tenon/cluster/server"
 	"github.com/tenon-numa/tenon/test/bench/rounds"
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 	"github.com/tenon-numa/tenon/test/bench/whole"
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	case "plain":
 		os.Exit(cli.Run(app.NewSchedulerCommand()))
 	case "tenon":
-		os.Exit(cli.Run(sched.NewCommand(server.SetupSignalContext())))
+		os.Exit(cli.Run(tenon.NewCommand(server.SetupSignalContext())))
 	}
 	os.Exit(m.Run())
 }

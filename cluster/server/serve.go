@@ -1,4 +1,4 @@
-package sched
+package server
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/tenon-numa/tenon/cluster/inspect"
+	"github.com/tenon-numa/tenon/cluster/sched"
 )
 
 // DefaultInspection is where inspection is served. kube-scheduler has no place for further paths at its
@@ -31,7 +32,7 @@ const requestTimeout = 30 * time.Second
 // [inspect.Prefix]. It returns the address that it listens on. Without a secure port nothing is served,
 // and the address is nil.
 func (s *Scheduler) Inspect(ctx context.Context, address string) (net.Addr, error) {
-	logger := loggerOf(ctx)
+	logger := sched.Logger(ctx)
 	if s.config.SecureServing == nil || s.config.SecureServing.Cert == nil {
 		logger.Info("Inspection is off, as the secure port is", "address", address)
 		return nil, nil

@@ -1,4 +1,8 @@
-package sched
+// Package profiles completes the profiles of a kube-scheduler's configuration for Tenon's plugin.
+//
+// It only changes what a configuration says; it runs nothing. Invariant: a point at which a profile disables the
+// plugin by name stays without it. The package refuses profiles that contradict themselves or each other.
+package profiles
 
 import (
 	"fmt"
@@ -18,11 +22,11 @@ type point struct {
 	set  *schedapi.PluginSet
 }
 
-// complete adds the extension points without which the plugin cannot keep its promise to profiles that
+// Complete adds the extension points without which the plugin cannot keep its promise to profiles that
 // enable it at some points only: configurations written for scheduler-plugins name filter, score and
 // reserve. They go behind all others, as with multiPoint. A point at which the profile disables the
 // plugin by name stays without it.
-func complete(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) error {
+func Complete(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) error {
 	for i := range profiles {
 		pl := profiles[i].Plugins
 		if pl == nil {
@@ -83,11 +87,11 @@ func needed(pl *schedapi.Plugins, name string) (out []point) {
 	return out
 }
 
-// preempters gives the plugin the place of DefaultPreemption in profiles that filter with it and preempt, and
+// Preemptors gives the plugin the place of DefaultPreemption in profiles that filter with it and preempt, and
 // returns the arguments for preemption there. Two that preempt would evict for a pod what the other spares: the
 // first that finds victims wins. A profile that disables the plugin by name at postFilter keeps
 // DefaultPreemption, and one that has neither does not preempt.
-func preempters(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) map[string]*schedapi.DefaultPreemptionArgs {
+func Preemptors(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) map[string]*schedapi.DefaultPreemptionArgs {
 	out := map[string]*schedapi.DefaultPreemptionArgs{}
 	for i := range profiles {
 		pl := profiles[i].Plugins
@@ -97,7 +101,7 @@ func preempters(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) ma
 		for _, name := range []string{config.Tenon, config.Match} {
 			if preempts(pl, name) {
 				out[profiles[i].SchedulerName] = preemptionArgs(profiles[i].PluginConfig)
-				logger.V(logDecision).Info("Plugin preempts in place of "+names.DefaultPreemption, "profile", profiles[i].SchedulerName, "plugin", name)
+				logger.V(2).Info("Plugin preempts in place of "+names.DefaultPreemption, "profile", profiles[i].SchedulerName, "plugin", name)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package sched
+package profiles
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 )
 
-// profiles reads profiles as kube-scheduler does, with its defaults.
-func profiles(t testing.TB, list string) []schedapi.KubeSchedulerProfile {
+// profilesOf reads profiles as kube-scheduler does, with its defaults.
+func profilesOf(t testing.TB, list string) []schedapi.KubeSchedulerProfile {
 	t.Helper()
 	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" + list
 	obj, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
@@ -66,9 +66,9 @@ func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
 			"preFilter preScore score", "Plugin only scores nodes"},
 		"another plugin": {"{filter: {enabled: [{name: Other}]}}", "Tenon", "", ""},
 	} {
-		list := profiles(t, "- schedulerName: one\n  plugins: "+c.plugins+"\n")
+		list := profilesOf(t, "- schedulerName: one\n  plugins: "+c.plugins+"\n")
 		logger, text := logged(t, 0)
-		if err := complete(list, logger); err != nil {
+		if err := Complete(list, logger); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := at(list[0].Plugins, c.plugin); got != c.want {
@@ -78,7 +78,7 @@ func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
 			t.Errorf("%s: logged %q, want %q", name, said, c.says)
 		}
 		again := fmt.Sprintf("%+v", list[0].Plugins)
-		if err := complete(list, klog.Background()); err != nil || fmt.Sprintf("%+v", list[0].Plugins) != again {
+		if err := Complete(list, klog.Background()); err != nil || fmt.Sprintf("%+v", list[0].Plugins) != again {
 			t.Errorf("%s: a complete profile is changed (%v)", name, err)
 		}
 	}
@@ -86,8 +86,8 @@ func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
 
 // Added points come behind those of other plugins: a pod that waits for its turn has its volumes by then.
 func TestAddedPointsAreTheLast(t *testing.T) {
-	list := profiles(t, "- plugins: {preBind: {enabled: [{name: Other}]}, filter: {enabled: [{name: NodeResourceTopologyMatch}]}}\n")
-	if err := complete(list, klog.Background()); err != nil {
+	list := profilesOf(t, "- plugins: {preBind: {enabled: [{name: Other}]}, filter: {enabled: [{name: NodeResourceTopologyMatch}]}}\n")
+	if err := Complete(list, klog.Background()); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -100,22 +100,63 @@ func TestAddedPointsAreTheLast(t *testing.T) {
 }
 
 func TestOneProfileHasThePluginOnce(t *testing.T) {
-	list := profiles(t, `
+	list := profilesOf(t, `
 - schedulerName: one
   plugins: {multiPoint: {enabled: [{name: Tenon}]}}
 - schedulerName: both
   plugins: {multiPoint: {enabled: [{name: Tenon}]}, score: {enabled: [{name: NodeResourceTopologyMatch}]}}
 `)
-	err := complete(list, klog.Background())
+	err := Complete(list, klog.Background())
 	if want := `profile "both" enables the plugins Tenon and NodeResourceTopologyMatch: they are the same plugin under two names: remove one`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	if err := complete(profiles(t, `
+	if err := Complete(profilesOf(t, `
 - schedulerName: one
   plugins: {multiPoint: {enabled: [{name: Tenon}]}}
 - schedulerName: two
   plugins: {multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}
 `), klog.Background()); err != nil {
 		t.Errorf("one name each: %v", err)
+	}
+}
+
+func TestWhoPreempts(t *testing.T) {
+	const in = "- plugins: "
+	for name, c := range map[string]struct {
+		plugins, plugin string
+		by, enqueue     string // who runs at postFilter of Tenon and DefaultPreemption, and whether at preEnqueue
+	}{
+		"multiPoint":               {"{multiPoint: {enabled: [{name: Tenon}]}}", "Tenon", "Tenon", "Tenon"},
+		"filter":                   {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}}", "NodeResourceTopologyMatch", "NodeResourceTopologyMatch", "NodeResourceTopologyMatch"},
+		"score only":               {"{score: {enabled: [{name: Tenon}]}}", "Tenon", "DefaultPreemption", ""},
+		"no preemption":            {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: DefaultPreemption}]}}", "Tenon", "", ""},
+		"no preemption at all":     {"{filter: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: '*'}]}}", "Tenon", "", ""},
+		"kube-scheduler's":         {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: Tenon}]}}", "Tenon", "DefaultPreemption", ""},
+		"instead of the default's": {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {enabled: [{name: DefaultPreemption}], disabled: [{name: '*'}]}}", "Tenon", "Tenon", "Tenon"},
+		"without the plugin":       {"{}", "Tenon", "DefaultPreemption", ""},
+	} {
+		list := profilesOf(t, in+c.plugins+"\n")
+		if err := Complete(list, klog.Background()); err != nil {
+			t.Fatal(err)
+		}
+		args := Preemptors(list, klog.Background())
+		pl := list[0].Plugins
+		preempts := args["default-scheduler"] != nil
+		if preempts != (c.by == c.plugin) {
+			t.Errorf("%s: the plugin preempts: %v", name, preempts)
+		}
+		if theirs := enabledAt(pl, &pl.PostFilter, "DefaultPreemption"); theirs != (c.by == "DefaultPreemption") {
+			t.Errorf("%s: DefaultPreemption preempts: %v", name, theirs)
+		}
+		if preempts && (!enabledAt(pl, &pl.PostFilter, c.plugin) || !enabledAt(pl, &pl.PreEnqueue, c.enqueue)) {
+			t.Errorf("%s: the plugin preempts, and runs at %+v and %+v", name, pl.PostFilter, pl.PreEnqueue)
+		}
+		if preempts && args["default-scheduler"].MinCandidateNodesAbsolute != 100 {
+			t.Errorf("%s: arguments %+v", name, args["default-scheduler"])
+		}
+	}
+	list := profilesOf(t, "- plugins: {multiPoint: {enabled: [{name: Tenon}]}}\n  pluginConfig: [{name: DefaultPreemption, args: {minCandidateNodesAbsolute: 7}}]\n")
+	if a := Preemptors(list, klog.Background())["default-scheduler"]; a == nil || a.MinCandidateNodesAbsolute != 7 {
+		t.Errorf("the profile's arguments for preemption are lost: %+v", a)
 	}
 }

@@ -1,4 +1,9 @@
-package sched
+// Package server is tenon-scheduler: kube-scheduler with Tenon's plugin and what is served beside it.
+//
+// It wires what kube-scheduler's own command wires, with the plugin's extras: profiles are completed, informers are
+// shared with the framework's hints, and inspection is served. Invariant: without the plugin in a profile nothing of
+// Tenon runs. The package refuses configurations that kube-scheduler refuses.
+package server
 
 import (
 	"context"
@@ -11,12 +16,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 
 	"github.com/tenon-numa/tenon/cluster/inspect"
+	"github.com/tenon-numa/tenon/cluster/sched"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
 // Scheduler is a kube-scheduler with the plugin, ready to run.
 type Scheduler struct {
-	Shared *Shared
+	Shared *sched.Shared
 	config *schedconfig.CompletedConfig
 	sched  *scheduler.Scheduler
 	source inspect.Source
@@ -25,19 +31,12 @@ type Scheduler struct {
 // Prepare sets a kube-scheduler up as its own command does, with the plugin and its book. onOutcome, if not nil,
 // receives how every prediction came out.
 func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.Outcome)) (*Scheduler, error) {
-	s, cc, sched, err := setUp(ctx, opts, onOutcome)
+	shared, cc, s, err := setUp(ctx, opts, onOutcome)
 	if err != nil {
 		return nil, fmt.Errorf("set up scheduler: %w", err)
 	}
-	s.rest(sched)
-	if len(s.plugins) == 0 {
-		// Nobody would read the book, and following every pod of a cluster costs memory and work.
-		loggerOf(ctx).Info("No profile enables the plugin: layouts and pods are not followed")
-		s.metrics.measure(s.Inspection(), s.Feed.Paced)
-	} else {
-		go s.sleepers.run(ctx, s.try)
-	}
-	return &Scheduler{Shared: s, config: cc, sched: sched, source: s.Inspection()}, nil
+	shared.Extend(ctx, s)
+	return &Scheduler{Shared: shared, config: cc, sched: s, source: shared.Inspection()}, nil
 }
 
 // Run schedules until the context ends.
@@ -46,7 +45,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return app.Run(ctx, s.config, s.sched)
 }
 
-// Parts returns the kube-scheduler and its configuration, for who drives it by hand instead of by Run.
+// Parts returns the kube-scheduler and its configuration, for a caller that drives it by hand instead of by Run.
 func (s *Scheduler) Parts() (*schedconfig.CompletedConfig, *scheduler.Scheduler) {
 	return s.config, s.sched
 }

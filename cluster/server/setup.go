@@ -1,4 +1,4 @@
-package sched
+package server
 
 import (
 	"context"
@@ -17,35 +17,37 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/profiles"
+	"github.com/tenon-numa/tenon/cluster/sched"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
 // setUp makes a kube-scheduler with the plugin, and what its profiles share.
-func setUp(ctx context.Context, opts *options.Options, onOutcome func(ledger.Outcome)) (*Shared, *schedconfig.CompletedConfig,
+func setUp(ctx context.Context, opts *options.Options, onOutcome func(ledger.Outcome)) (*sched.Shared, *schedconfig.CompletedConfig,
 	*scheduler.Scheduler, error) {
-	logger := loggerOf(ctx)
+	logger := sched.Logger(ctx)
 	cc, err := configure(ctx, opts)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	profiles := cc.ComponentConfig.Profiles
-	if err := complete(profiles, logger); err != nil {
+	list := cc.ComponentConfig.Profiles
+	if err := profiles.Complete(list, logger); err != nil {
 		return nil, nil, nil, err
 	}
-	selector, err := confine(profiles)
+	selector, err := profiles.Confine(list)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if err := follows(cc, selector); err != nil {
+	if err := selectReports(cc, selector); err != nil {
 		return nil, nil, nil, err
 	}
-	s := NewShared(logger, Options{OnOutcome: onOutcome, Informers: cc.DynInformerFactory, Nodes: selector})
-	s.preempts = preempters(profiles, logger)
+	o := sched.Options{OnOutcome: onOutcome, Informers: cc.DynInformerFactory, Nodes: selector, Preemption: profiles.Preemptors(list, logger)}
 	if percentage := cc.ComponentConfig.PercentageOfNodesToScore; percentage != nil {
-		s.percentage = *percentage
+		o.PercentageOfNodesToScore = *percentage
 	}
-	sched, err := create(ctx, cc, opts, s, &border{selector})
-	return s, cc, sched, err
+	shared := sched.NewShared(logger, o)
+	s, err := create(ctx, cc, opts, shared, &profiles.Shard{Selector: selector})
+	return shared, cc, s, err
 }
 
 // configure reads a kube-scheduler's flags and configuration as its own command does. app.Setup would make the
@@ -69,18 +71,18 @@ func configure(ctx context.Context, opts *options.Options) (*schedconfig.Complet
 
 // create makes the scheduler of a configuration, with the plugin under both of its names. Of what the
 // configuration says nothing may be left out here: whatever app.Setup hands to scheduler.New is in this list.
-func create(ctx context.Context, cc *schedconfig.CompletedConfig, opts *options.Options, s *Shared, b *border) (*scheduler.Scheduler, error) {
+func create(ctx context.Context, cc *schedconfig.CompletedConfig, opts *options.Options, s *sched.Shared, shard *profiles.Shard) (*scheduler.Scheduler, error) {
 	conf := &cc.ComponentConfig
-	var profiles []schedapi.KubeSchedulerProfile // as the frameworks were built
-	sched, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
+	var built []schedapi.KubeSchedulerProfile // as the frameworks were built
+	made, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
 		func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) },
 		scheduler.WithKubeConfig(cc.KubeConfig),
 		scheduler.WithComponentConfigVersion(conf.APIVersion),
 		scheduler.WithProfiles(conf.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
 			config.Tenon: s.Factory(config.Tenon), config.Match: s.Factory(config.Match),
-			shardName: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return b, nil }}),
-		scheduler.WithBuildFrameworkCapturer(func(p schedapi.KubeSchedulerProfile) { profiles = append(profiles, p) }),
+			profiles.ShardName: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return shard, nil }}),
+		scheduler.WithBuildFrameworkCapturer(func(p schedapi.KubeSchedulerProfile) { built = append(built, p) }),
 		scheduler.WithPercentageOfNodesToScore(conf.PercentageOfNodesToScore),
 		scheduler.WithParallelism(conf.Parallelism),
 		scheduler.WithExtenders(conf.Extenders...),
@@ -91,5 +93,5 @@ func create(ctx context.Context, cc *schedconfig.CompletedConfig, opts *options.
 	if err != nil {
 		return nil, err
 	}
-	return sched, options.LogOrWriteConfig(klog.FromContext(ctx), opts.WriteConfigTo, conf, profiles)
+	return made, options.LogOrWriteConfig(klog.FromContext(ctx), opts.WriteConfigTo, conf, built)
 }

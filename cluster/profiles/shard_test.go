@@ -1,4 +1,4 @@
-package sched
+package profiles
 
 import (
 	"slices"
@@ -31,17 +31,17 @@ func filtersOf(p schedapi.KubeSchedulerProfile) (out []string) {
 // Profiles with the plugin take pods to the nodes that the selector matches and to no others.
 func TestProfilesAreConfinedToTheirShard(t *testing.T) {
 	const selector = "shard in (b,a),zone!=z"
-	list := profiles(t, withSelector("one", selector, "}")+withSelector("two", selector, "}, filter: {disabled: [{name: '*'}]}")+"- schedulerName: plain\n")
-	s, err := confine(list)
+	list := profilesOf(t, withSelector("one", selector, "}")+withSelector("two", selector, "}, filter: {disabled: [{name: '*'}]}")+"- schedulerName: plain\n")
+	s, err := Confine(list)
 	if err != nil || s.String() != "shard in (a,b),zone!=z" {
 		t.Fatalf("selector %v, %v", s, err)
 	}
 	for i, want := range []bool{true, true, false} {
-		if got := filtersOf(list[i]); (got[0] == shardName) != want || slices.Contains(got, shardName) != want {
+		if got := filtersOf(list[i]); (got[0] == ShardName) != want || slices.Contains(got, ShardName) != want {
 			t.Errorf("profile %d has the filters %v", i, got)
 		}
 	}
-	b := border{s}
+	b := Shard{s}
 	for labels, want := range map[string]bool{"shard=a": true, "shard=b,zone=y": true, "shard=b,zone=z": false, "shard=c": false, "": false} {
 		info := framework.NewNodeInfo()
 		info.SetNode(labelled(labels))
@@ -67,7 +67,7 @@ func TestNodesThatEnterAShardWakePods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := border{s}
+	b := Shard{s}
 	for _, c := range []struct {
 		before, after any
 		want          fwk.QueueingHint
@@ -83,9 +83,9 @@ func TestNodesThatEnterAShardWakePods(t *testing.T) {
 }
 
 func TestNobodyIsConfinedWithoutASelector(t *testing.T) {
-	list := profiles(t, withSelector("one", "", "}"))
-	s, err := confine(list)
-	if err != nil || !s.Empty() || slices.Contains(filtersOf(list[0]), shardName) {
+	list := profilesOf(t, withSelector("one", "", "}"))
+	s, err := Confine(list)
+	if err != nil || !s.Empty() || slices.Contains(filtersOf(list[0]), ShardName) {
 		t.Errorf("selector %v, %v, filters %v", s, err, filtersOf(list[0]))
 	}
 }
@@ -96,7 +96,7 @@ func TestSelectorsThatAreRefused(t *testing.T) {
 		withSelector("one", "shard=a", "}") + withSelector("two", "", "}"):        `layoutSelectors "shard=a" and ""`,
 		withSelector("one", "=", "}"):                                             `profile "one": TenonArgs: layoutSelector`,
 	} {
-		if _, err := confine(profiles(t, list)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Confine(profilesOf(t, list)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\nerror %v does not say %q", list, err, want)
 		}
 	}
