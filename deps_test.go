@@ -40,6 +40,7 @@ var floors = []floor{
 	{"core/score", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/sim", pure, words(`core/topo core/place core/place/scenario core/score`), nil},
 	{"core/evict", pure, nil, nil},
+	{"core/wake", pure, nil, nil},
 	// The ledger has the only locks in core, and keeps nothing of machines that no node has any more.
 	{"core/ledger", append(words(`sync sync/atomic weak`), pure...), words(`core/idset core/topo core/place`), nil},
 

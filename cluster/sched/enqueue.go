@@ -72,7 +72,7 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 		return p.hint(pod, gone.Spec.NodeName), nil
 	}
 	if node := gone.Status.NominatedNodeName; node != "" {
-		p.sleepers.touch(node, "free "+string(gone.UID)+gone.ResourceVersion)
+		p.waiting.touch(node, "free "+string(gone.UID)+gone.ResourceVersion)
 		return p.hint(pod, node), nil
 	}
 	return fwk.QueueSkip, nil
@@ -99,7 +99,7 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queueing
 	if !ok {
 		return fwk.Queue, nil
 	}
-	p.sleepers.touch(n.Name, "new "+string(n.UID)+n.ResourceVersion)
+	p.waiting.touch(n.Name, "new "+string(n.UID)+n.ResourceVersion)
 	if p.retries != nil {
 		s, status := translate(pod)
 		if status == nil && p.accepts(s, p.book.Snapshot().Node(n.Name)) {
@@ -109,12 +109,12 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queueing
 	return p.hint(pod, n.Name), nil
 }
 
-// hint places the pod on the one node that changed. A pod that sleeps is not woken by the hint: the framework
+// hint places the pod on the one node that changed. A pod that waits is not woken by the hint: the framework
 // asks for every pod by itself and in no order, and what has changed may help one of thousands. It is known
 // now that the framework has taken in the event.
 func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
-	if p.sleepers.knows(string(pod.UID)) {
-		p.sleepers.told(node)
+	if p.waiting.has(string(pod.UID)) {
+		p.waiting.observed(node)
 		return fwk.QueueSkip
 	}
 	if p.retries.has(string(pod.UID)) {

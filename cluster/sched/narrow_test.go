@@ -167,7 +167,7 @@ func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- end
 		if why, ok := status.AsError().(*framework.FitError); ok {
 			e.by = slices.Sorted(maps.Keys(why.Diagnosis.UnschedulablePlugins))
 			if o := refusedByOthers(c.shared.plugins[0], status); o != nil {
-				e.others = fmt.Sprint(o.but, slices.Sorted(maps.Keys(o.names)))
+				e.others = fmt.Sprint(o.But, slices.Sorted(maps.Keys(o.Names)))
 			}
 		}
 		ends <- e

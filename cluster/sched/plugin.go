@@ -42,8 +42,8 @@ type Plugin struct {
 	replies  *replies
 	index    *ledger.Index
 	backoff  *nodeBackoff
-	// sleepers or retries wake pods; where both are nil, hints wake every pod by itself.
-	sleepers  *sleepers
+	// waiting or retries wake pods; where both are nil, hints wake every pod by itself.
+	waiting   *waiting
 	retries   *retries
 	logger    klog.Logger
 	decisions *inspect.Decisions

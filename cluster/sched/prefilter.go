@@ -32,7 +32,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 		return nil, fwk.AsStatus(err)
 	}
 	p.usually(s)
-	p.sleepers.begin(p, pod, s)
+	p.waiting.begin(p, pod, s)
 	p.look(s, nodes)
 	p.retries.begin(p, pod, s)
 	cs.Write(stateKey, s)

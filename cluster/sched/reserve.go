@@ -31,7 +31,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	if !v.Fits() {
 		return p.reserved(s, node, v, p.refusal(s.pod, v))
 	}
-	p.sleepers.gone(string(pod.UID))
+	p.waiting.remove(string(pod.UID))
 	p.retries.forget(string(pod.UID))
 	return p.reserved(s, node, v, nil)
 }
@@ -40,8 +40,8 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 // will tell.
 func (p *Plugin) again(pod *v1.Pod) {
 	switch {
-	case p.sleepers != nil:
-		p.sleepers.again(string(pod.UID))
+	case p.waiting != nil:
+		p.waiting.reconsider(string(pod.UID))
 	case p.handle != nil:
 		p.handle.Activate(p.logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 	}

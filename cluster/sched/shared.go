@@ -33,11 +33,11 @@ type Shared struct {
 	lines      *lineLimit
 	demands    once
 	backoff    nodeBackoff
-	// sleepers wake pods in schedulers of Tenon's own, retries in others; at most one of them is not nil.
-	sleepers *sleepers
-	retries  *retries
-	usual    usual
-	plugins  []*Plugin // of all profiles, once the scheduler is set up
+	// waiting wakes pods in schedulers of Tenon's own, retries in others; at most one of them is not nil.
+	waiting *waiting
+	retries *retries
+	usual   usual
+	plugins []*Plugin // of all profiles, once the scheduler is set up
 
 	// sources fill the book from the API server, begun by the first profile that starts them; nil in tests.
 	sources  *sources
@@ -114,8 +114,8 @@ func profileOf(h fwk.Handle) string {
 // wake retries pods that may fit a node after a change of the ledger that no event announces. It returns at once.
 func (s *Shared) wake(node string) {
 	switch {
-	case s.sleepers != nil:
-		s.sleepers.told(node)
+	case s.waiting != nil:
+		s.waiting.observed(node)
 	case s.retries != nil:
 		s.retries.change(node)
 	}

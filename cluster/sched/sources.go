@@ -215,8 +215,8 @@ func (s *sources) followPods(ctx context.Context, h fwk.Handle) error {
 func (s *sources) waitingPods() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
-			if s.sleepers != nil {
-				s.sleepers.ends().OnUpdate(before, after)
+			if s.waiting != nil {
+				s.waiting.ends().OnUpdate(before, after)
 				return
 			}
 			if p, ok := after.(*v1.Pod); ok && p.Spec.NodeName != "" {
@@ -227,8 +227,8 @@ func (s *sources) waitingPods() cache.ResourceEventHandler {
 			}
 		},
 		DeleteFunc: func(o any) {
-			if s.sleepers != nil {
-				s.sleepers.ends().OnDelete(o)
+			if s.waiting != nil {
+				s.waiting.ends().OnDelete(o)
 				return
 			}
 			if t, ok := o.(cache.DeletedFinalStateUnknown); ok {

@@ -10,9 +10,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/core/wake"
 )
 
-// This file connects the sleepers with kube-scheduler: it tells them how attempts end, and puts those that are
+// This file connects the waiting pods with kube-scheduler: it tells them how attempts end, and puts those that are
 // woken into its queue.
 
 // Extend gives a scheduler what needs more than the framework's public interfaces. It is called once, after the
@@ -25,15 +27,15 @@ func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
 		s.metrics.measure(s.Inspection(), s.Feed.Paced)
 		return
 	}
-	go s.sleepers.run(ctx, s.try)
+	go s.waiting.run(ctx, s.try)
 }
 
-// rest makes pods that the plugins refuse sleep until something helps them.
+// rest makes pods that the plugins refuse wait until something helps them.
 func (s *Shared) rest(sched *scheduler.Scheduler) {
-	s.sleepers = newSleepers(s.Book.Snapshot)
-	s.Book.OnChange(s.sleepers.change)
+	s.waiting = newWaiting(s.Book.Snapshot)
+	s.Book.OnChange(s.waiting.change)
 	for _, p := range s.plugins {
-		p.sleepers = s.sleepers
+		p.waiting = s.waiting
 	}
 	next := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, info *framework.QueuedPodInfo, status *fwk.Status,
@@ -48,9 +50,9 @@ func (s *Shared) rest(sched *scheduler.Scheduler) {
 		}
 		// Once the pod is in the queue again, the next attempt may begin at any time.
 		pod, others := info.Pod, refusedByOthers(s.pluginOf(f.ProfileName()), status)
-		attempt := s.sleepers.current(string(pod.UID))
+		attempt := s.waiting.attempt(string(pod.UID))
 		next(ctx, f, info, status, nominating, start)
-		s.sleepers.failed(pod, attempt, others)
+		s.waiting.failed(s.pluginOf(f.ProfileName()), pod, attempt, others)
 	}
 }
 
@@ -65,29 +67,29 @@ func (s *Shared) pluginOf(profile string) *Plugin {
 
 // refusedByOthers returns the nodes that a pod was refused by others than the plugin, or nil if the plugin did
 // not refuse it at all.
-func refusedByOthers(p *Plugin, status *fwk.Status) *nodeSet {
+func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
 	why, ok := status.AsError().(*framework.FitError)
 	if p == nil || !ok || !why.Diagnosis.UnschedulablePlugins.Has(p.name) && !why.Diagnosis.PendingPlugins.Has(p.name) {
 		return nil
 	}
-	out := &nodeSet{names: map[string]bool{}}
+	out := &wake.Nodes{Names: map[string]bool{}}
 	nodes := why.Diagnosis.NodeToStatus
 	if nodes == nil {
 		return out
 	}
 	// The framework gives a reason for nodes that it did not even ask about where other plugins ruled them out.
-	out.but = len(nodes.AbsentNodesStatus().Reasons()) > 0
+	out.But = len(nodes.AbsentNodesStatus().Reasons()) > 0
 	nodes.ForEachExplicitNode(func(node string, s *fwk.Status) {
-		if (s.Plugin() == p.name) == out.but {
-			out.names[node] = true
+		if (s.Plugin() == p.name) == out.But {
+			out.Names[node] = true
 		}
 	})
 	return out
 }
 
-// ends tells the sleepers of pods that are there no more, or that somebody else has bound, and of nodes that are
+// ends tells the waiting pods of pods that are there no more, or that somebody else has bound, and of nodes that are
 // promised to a pod no more since it went elsewhere.
-func (w *sleepers) ends() cache.ResourceEventHandler {
+func (w *waiting) ends() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(was, o any) {
 			p, ok := o.(*v1.Pod)
@@ -95,7 +97,7 @@ func (w *sleepers) ends() cache.ResourceEventHandler {
 				return
 			}
 			if p.Spec.NodeName != "" {
-				w.gone(string(p.UID))
+				w.remove(string(p.UID))
 			}
 			if node, event, ok := freedNomination(was, o); ok {
 				w.touch(node, event)
@@ -106,7 +108,7 @@ func (w *sleepers) ends() cache.ResourceEventHandler {
 				o = t.Obj
 			}
 			if p, ok := o.(*v1.Pod); ok {
-				w.gone(string(p.UID))
+				w.remove(string(p.UID))
 			}
 		},
 	}
@@ -126,7 +128,7 @@ func freedNomination(before, after any) (node, event string, ok bool) {
 }
 
 // run has pods tried that are woken, until the context ends.
-func (w *sleepers) run(ctx context.Context, try func([]wokenPod)) {
+func (w *waiting) run(ctx context.Context, try func([]wokenPod)) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/wake"
 )
 
 // loop is the part of kube-scheduler that pods go through: one after the other, the most important first.
@@ -34,16 +35,16 @@ type loop struct {
 
 func newLoop(t *testing.T, p *Plugin, nodes ...string) *loop {
 	l := &loop{t: t, p: p, nodes: nodes, bound: map[string]*v1.Pod{}, tries: map[string]int{}, vetoes: map[string]map[string]bool{}}
-	p.sleepers = newSleepers(p.book.Snapshot)
-	p.sleepers.later = func(_ time.Duration, do func()) { l.due = append(l.due, do) }
-	p.book.OnChange(p.sleepers.change)
+	p.waiting = newWaiting(p.book.Snapshot)
+	p.waiting.later = func(_ time.Duration, do func()) { l.due = append(l.due, do) }
+	p.book.OnChange(p.waiting.change)
 	return l
 }
 
 // run lets everything happen that is due, and returns how many attempts that made.
 func (l *loop) run() (attempts int) {
 	for {
-		for woken, more := l.p.sleepers.next(); more; woken, more = l.p.sleepers.next() {
+		for woken, more := l.p.waiting.next(); more; woken, more = l.p.waiting.next() {
 			for _, x := range woken {
 				l.queue = append(l.queue, x.pod)
 			}
@@ -66,10 +67,10 @@ func (l *loop) attempt(pod *v1.Pod) {
 	if _, status := l.p.PreFilter(l.t.Context(), cs, pod, nil); !status.IsSuccess() {
 		l.t.Fatalf("PreFilter: %v", status)
 	}
-	others, ours := &nodeSet{names: map[string]bool{}}, false
+	others, ours := &wake.Nodes{Names: map[string]bool{}}, false
 	for _, n := range l.nodes {
 		if l.vetoes[uid][n] {
-			others.names[n] = true
+			others.Names[n] = true
 			continue
 		}
 		if !l.p.Filter(l.t.Context(), cs, pod, nodeInfo(n)).IsSuccess() {
@@ -85,7 +86,7 @@ func (l *loop) attempt(pod *v1.Pod) {
 	if !ours {
 		others = nil
 	}
-	l.p.sleepers.failed(pod, l.p.sleepers.current(uid), others)
+	l.p.waiting.failed(l.p, pod, l.p.waiting.attempt(uid), others)
 }
 
 // end deletes a pod that has run; the framework learns of it.
@@ -94,7 +95,7 @@ func (l *loop) end(pod *v1.Pod) {
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	delete(l.bound, string(pod.UID))
 	l.p.feed.PodGone(gone)
-	l.p.sleepers.told(pod.Spec.NodeName)
+	l.p.waiting.observed(pod.Spec.NodeName)
 }
 
 // report has a node report what it is known to have.
@@ -106,7 +107,7 @@ func (l *loop) report(node string) {
 		entries = append(entries, ledger.Entry{Pod: e.Pod, Holdings: e.Holdings})
 	}
 	l.p.book.Report(node, ledger.Layout{Machine: n.Machine, Rules: n.Rules, Entries: entries})
-	l.p.sleepers.told(node)
+	l.p.waiting.observed(node)
 }
 
 func important(p *v1.Pod, priority int) *v1.Pod {
@@ -115,15 +116,22 @@ func important(p *v1.Pod, priority int) *v1.Pod {
 	return p
 }
 
-// stranded returns the pods that sleep though a node would take them.
+// waits says of every pod of the queue whether it waits.
+func (l *loop) waits() map[string]bool {
+	out := map[string]bool{}
+	l.p.waiting.queue.Each(func(uid string, _ *podClass, waits bool) { out[uid] = waits })
+	return out
+}
+
+// stranded returns the pods that wait though a node would take them.
 func (l *loop) stranded() (out []string) {
-	for uid, x := range l.p.sleepers.pods {
+	l.p.waiting.queue.Each(func(uid string, c *podClass, _ bool) {
 		for _, n := range l.nodes {
-			if !l.vetoes[uid][n] && l.p.accepts(x.line.state, l.p.book.Snapshot().Node(n)) {
+			if !l.vetoes[uid][n] && l.p.accepts(c.state, l.p.book.Snapshot().Node(n)) {
 				out = append(out, uid+" fits "+n)
 			}
 		}
-	}
+	})
 	slices.Sort(out)
 	return out
 }
@@ -165,14 +173,13 @@ func TestAChangeWakesAsManyPodsAsItHelps(t *testing.T) {
 	for range 3 { // without news
 		l.report("other")
 	}
-	p.sleepers.asked = 0
 	if n := l.run(); n != 0 {
 		t.Errorf("reports without news lead to %d attempts", n)
 	}
-	p.sleepers.asked = 0
+	before := p.waiting.queue.Asked()
 	l.end(held[0])
-	if n := l.run(); n != 1 || p.sleepers.asked > 11 {
-		t.Errorf("a place for one pod leads to %d attempts after %d questions, want 1 after 10 and one more", n, p.sleepers.asked)
+	if n := l.run(); n != 1 || p.waiting.queue.Asked()-before > 11 {
+		t.Errorf("a place for one pod leads to %d attempts after %d questions, want 1 after 10 and one more", n, p.waiting.queue.Asked()-before)
 	}
 	if l.bound["uid-p4990"] == nil {
 		t.Errorf("the most important pod did not get the place: %v", slices.Collect(maps.Keys(l.bound)))
@@ -208,7 +215,7 @@ func TestAPlaceThatIsNotTakenWakesTheNext(t *testing.T) {
 	}
 
 	l.end(held[1])
-	woken, _ := p.sleepers.next()
+	woken, _ := p.waiting.next()
 	if len(woken) != 1 || woken[0].pod.Name != "p3" {
 		t.Fatalf("woken is %v", woken)
 	}
@@ -218,7 +225,7 @@ func TestAPlaceThatIsNotTakenWakesTheNext(t *testing.T) {
 	for _, do := range l.due {
 		do()
 	}
-	if !p.sleepers.pods["uid-p3"].asleep {
+	if !l.waits()["uid-p3"] {
 		t.Error("pod p3 is taken to be tried for ever")
 	}
 	l.report("n")
@@ -312,16 +319,16 @@ func TestAPromiseThatIsOver(t *testing.T) {
 	if _, status := p.PreFilter(t.Context(), framework.NewCycleState(), thief, nil); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	p.sleepers.failed(thief, p.sleepers.current("uid-thief"), &nodeSet{names: map[string]bool{}})
+	p.waiting.failed(p, thief, p.waiting.attempt("uid-thief"), &wake.Nodes{Names: map[string]bool{}})
 	promised := cpus("promised", 16)
 	promised.Status.NominatedNodeName = "n"
 	same := promised.DeepCopy()
 	same.ResourceVersion = "2"
-	p.sleepers.ends().OnUpdate(promised, same)
+	p.waiting.ends().OnUpdate(promised, same)
 	if n := l.run(); n != 0 {
 		t.Errorf("an update that ends no promise leads to %d attempts", n)
 	}
-	p.sleepers.ends().OnUpdate(same, bind(same, "elsewhere"))
+	p.waiting.ends().OnUpdate(same, bind(same, "elsewhere"))
 	if n := l.run(); n != 1 || l.bound["uid-thief"] == nil {
 		t.Errorf("the end of a promise leads to %d attempts, and the pod has no place", n)
 	}
@@ -337,7 +344,7 @@ func TestNobodyIsForgotten(outer *testing.T) {
 			p.feed.Layout(layout(outer, l.nodes[i], two, place.SingleNUMA, 1))
 		}
 		changes, begun := 0, map[string]int{}
-		p.book.OnChange(func(node string) { changes++; p.sleepers.change(node) })
+		p.book.OnChange(func(node string) { changes++; p.waiting.change(node) })
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{"pod", "pod", "pod", "end", "end", "report", "delete", "tick"}).Draw(t, "step") {
 			case "pod":
@@ -355,8 +362,8 @@ func TestNobodyIsForgotten(outer *testing.T) {
 			case "report":
 				l.report(rapid.SampledFrom(l.nodes).Draw(t, "node"))
 			case "delete":
-				uid := some(t, p.sleepers.pods)
-				p.sleepers.gone(uid)
+				uid := some(t, l.waits())
+				p.waiting.remove(uid)
 				l.queue = slices.DeleteFunc(l.queue, func(p *v1.Pod) bool { return string(p.UID) == uid })
 			case "tick":
 				for _, do := range l.due {
@@ -380,8 +387,8 @@ func TestNobodyIsForgotten(outer *testing.T) {
 				t.Fatalf("pod %s was tried %d times, and %d changes came", uid, n, changes-begun[uid])
 			}
 		}
-		for uid, x := range p.sleepers.pods {
-			if !x.asleep {
+		for uid, waits := range l.waits() {
+			if !waits {
 				t.Fatalf("pod %s is taken to be tried", uid)
 			}
 		}
@@ -417,11 +424,11 @@ func TestWhoRefusedAPodWhere(t *testing.T) {
 		t.Errorf("a pod that the plugin did not refuse is refused by others on %v", got)
 	}
 	got := refusedByOthers(p, failure(nil, p.Name(), "NodeResourcesFit"))
-	if got.has("a") || !got.has("b") || got.has("new") {
+	if got.Has("a") || !got.Has("b") || got.Has("new") {
 		t.Errorf("others refuse it on %v, want b", got)
 	}
 	got = refusedByOthers(p, failure(fwk.NewStatus(fwk.Unschedulable, "not that node"), p.Name(), "NodeAffinity"))
-	if got.has("a") || !got.has("b") || !got.has("new") {
+	if got.Has("a") || !got.Has("b") || !got.Has("new") {
 		t.Errorf("others refuse it on all but %v, want a", got)
 	}
 }
@@ -439,7 +446,7 @@ func TestAPodThatLostItsNodeIsTriedOnTheOthers(t *testing.T) {
 	if status := p.Reserve(t.Context(), cs, pod, "n"); status.IsSuccess() {
 		t.Fatal("a place that is taken is reserved")
 	}
-	p.sleepers.failed(pod, p.sleepers.current("uid-p"), &nodeSet{})
+	p.waiting.failed(l.p, pod, p.waiting.attempt("uid-p"), &wake.Nodes{})
 	if n := l.run(); n != 1 || l.bound["uid-p"] == nil {
 		t.Errorf("%d attempts, the pod is bound to %v", n, l.bound["uid-p"])
 	}

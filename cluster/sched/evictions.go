@@ -65,34 +65,41 @@ func (r *residents) split(n *ledger.Node, rank int32, seed maphash.Seed) (leavin
 	return leaving, lower, others
 }
 
-// clearing is a node, and pods of one priority that would make room for themselves there.
-type clearing struct {
+// evictions remembers where pods of one class were woken because they may evict others: once for each set of pods that
+// stay. The zero evictions is empty.
+type evictions struct {
+	// woken has a sum of the UIDs of the pods that stay.
+	woken map[eviction]uint64
+}
+
+// eviction is a node, and the pods of one priority that may evict others there.
+type eviction struct {
 	node string
 	rank int32
 }
 
-// maxClearings bounds what is remembered of a line; what is forgotten is tried once more.
-const maxClearings = 1024
+// maxEvictions bounds what is remembered of a class; what is forgotten is tried once more.
+const maxEvictions = 1024
 
-// clears reports whether a pod that does not fit the node would do so without all pods of lower priority, which
-// was not tried yet beside those who stay there. It is true once for the pods of a line that have one priority.
-func (l *line) clears(x *waiter, n *ledger.Node, on *residents) bool {
-	p, rank := l.key.plugin, corev1helpers.PodPriority(x.pod)
+// mayEvict reports whether a pod of the class that does not fit the node would do so without all pods of lower priority,
+// and pods of its priority were not woken for that yet, beside those who stay there.
+func (c *podClass) mayEvict(x wokenPod, n *ledger.Node, on *residents, seed maphash.Seed) bool {
+	p, rank := c.plugin, corev1helpers.PodPriority(x.pod)
 	if n == nil || p.preemption == nil || p.args.KeepVictims || !p.knows(n) || n.Doubtful() != "" ||
 		x.pod.Spec.PreemptionPolicy != nil && *x.pod.Spec.PreemptionPolicy == v1.PreemptNever || on.of(p.amounts).lowest >= rank {
 		return false
 	}
-	leaving, lower, others := on.split(n, rank, l.seed)
-	key := clearing{n.Name, rank}
-	if was, tried := l.clearings[key]; tried && was == others || len(lower) == 0 {
+	leaving, lower, others := on.split(n, rank, seed)
+	key := eviction{n.Name, rank}
+	if was, tried := c.woken[key]; tried && was == others || len(lower) == 0 {
 		return false
 	}
-	if n = n.Without(leaving...); len(leaving) > 0 && p.aligns(l.state, n) || !p.aligns(l.state, n.Without(lower...)) {
+	if n = n.Without(leaving...); len(leaving) > 0 && p.aligns(c.state, n) || !p.aligns(c.state, n.Without(lower...)) {
 		return false
 	}
-	if l.clearings == nil || len(l.clearings) >= maxClearings {
-		l.clearings = map[clearing]uint64{}
+	if c.woken == nil || len(c.woken) >= maxEvictions {
+		c.woken = map[eviction]uint64{}
 	}
-	l.clearings[key] = others
+	c.woken[key] = others
 	return true
 }
