@@ -32,7 +32,10 @@ func Complete(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) erro
 		if pl == nil {
 			continue
 		}
-		names := slices.DeleteFunc([]string{config.Tenon, config.Match}, func(n string) bool { return !enabledSomewhere(pl, n) })
+		names := slices.DeleteFunc(
+			[]string{config.Tenon, config.Match},
+			func(n string) bool { return !enabledSomewhere(pl, n) },
+		)
 		if len(names) > 1 {
 			return fmt.Errorf("profile %q enables the plugins %s: they are the same plugin under two names: remove one",
 				profiles[i].SchedulerName, strings.Join(names, " and "))
@@ -91,7 +94,10 @@ func needed(pl *schedapi.Plugins, name string) (out []point) {
 // returns the arguments for preemption there. Two that preempt would evict for a pod what the other spares: the
 // first that finds victims wins. A profile that disables the plugin by name at postFilter keeps
 // DefaultPreemption, and one that has neither does not preempt.
-func Preemptors(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) map[string]*schedapi.DefaultPreemptionArgs {
+func Preemptors(
+	profiles []schedapi.KubeSchedulerProfile,
+	logger klog.Logger,
+) map[string]*schedapi.DefaultPreemptionArgs {
 	out := map[string]*schedapi.DefaultPreemptionArgs{}
 	for i := range profiles {
 		pl := profiles[i].Plugins
@@ -101,7 +107,8 @@ func Preemptors(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) ma
 		for _, name := range []string{config.Tenon, config.Match} {
 			if preempts(pl, name) {
 				out[profiles[i].SchedulerName] = preemptionArgs(profiles[i].PluginConfig)
-				logger.V(2).Info("Plugin preempts in place of "+names.DefaultPreemption, "profile", profiles[i].SchedulerName, "plugin", name)
+				logger.V(2).
+					Info("Plugin preempts in place of "+names.DefaultPreemption, "profile", profiles[i].SchedulerName, "plugin", name)
 			}
 		}
 	}
@@ -115,7 +122,9 @@ func preempts(pl *schedapi.Plugins, name string) bool {
 	if !enabledAt(pl, &pl.Filter, name) || has(after.Disabled, name) || !theirs && !has(after.Enabled, name) {
 		return false
 	}
-	if at := slices.IndexFunc(after.Enabled, func(p schedapi.Plugin) bool { return p.Name == names.DefaultPreemption }); at >= 0 {
+	if at := slices.IndexFunc(after.Enabled, func(p schedapi.Plugin) bool {
+		return p.Name == names.DefaultPreemption
+	}); at >= 0 {
 		after.Enabled = slices.Delete(slices.Clone(after.Enabled), at, at+1)
 		if !has(after.Enabled, name) {
 			after.Enabled = slices.Insert(after.Enabled, at, schedapi.Plugin{Name: name})
@@ -145,7 +154,16 @@ func preemptionArgs(all []schedapi.PluginConfig) *schedapi.DefaultPreemptionArgs
 // points are those that the plugin serves, and some that scheduler-plugins' plugin serves: a profile
 // that names the plugin there enables it.
 func points(pl *schedapi.Plugins) []*schedapi.PluginSet {
-	return []*schedapi.PluginSet{&pl.MultiPoint, &pl.PreFilter, &pl.Filter, &pl.PreScore, &pl.Score, &pl.Reserve, &pl.PreBind, &pl.PostBind}
+	return []*schedapi.PluginSet{
+		&pl.MultiPoint,
+		&pl.PreFilter,
+		&pl.Filter,
+		&pl.PreScore,
+		&pl.Score,
+		&pl.Reserve,
+		&pl.PreBind,
+		&pl.PostBind,
+	}
 }
 
 func enabledSomewhere(pl *schedapi.Plugins, name string) bool {

@@ -26,7 +26,8 @@ func profilesOf(t testing.TB, list string) []schedapi.KubeSchedulerProfile {
 // at lists the extension points at which a plugin runs, and those where it is the last.
 func at(pl *schedapi.Plugins, name string) string {
 	var out []string
-	for _, p := range []point{{"preFilter", &pl.PreFilter}, {"filter", &pl.Filter}, {"preScore", &pl.PreScore}, {"score", &pl.Score},
+	for _, p := range []point{{"preFilter", &pl.PreFilter}, {"filter", &pl.Filter}, {"preScore", &pl.PreScore},
+		{"score", &pl.Score},
 		{"reserve", &pl.Reserve}, {"preBind", &pl.PreBind}, {"postBind", &pl.PostBind}} {
 		if enabledAt(pl, p.set, name) {
 			out = append(out, p.name)
@@ -45,22 +46,28 @@ func logged(t *testing.T, verbosity int) (klog.Logger, func() string) {
 func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
 	const all = "preFilter filter preScore score reserve preBind"
 	for name, c := range map[string]struct{ plugins, plugin, want, says string }{
-		"filter and score": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}, score: {enabled: [{name: NodeResourceTopologyMatch}]}}",
+		"filter and score": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}, score: {enabled: [{name: " +
+			"NodeResourceTopologyMatch}]}}",
 			"NodeResourceTopologyMatch", all, `points="preFilter,preScore,reserve,preBind"`},
-		"filter, reserve and score": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}, reserve: {enabled: [{name: NodeResourceTopologyMatch}]}, " +
+		"filter, reserve and score": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}, reserve: {enabled: " +
+			"[{name: NodeResourceTopologyMatch}]}, " +
 			"score: {enabled: [{name: NodeResourceTopologyMatch, weight: 5}]}}", "NodeResourceTopologyMatch", all, `points="preFilter,preScore,preBind"`},
-		"postBind, too": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}, postBind: {enabled: [{name: NodeResourceTopologyMatch}]}}",
+		"postBind, too": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}, postBind: {enabled: [{name: " +
+			"NodeResourceTopologyMatch}]}}",
 			"NodeResourceTopologyMatch", "preFilter filter reserve preBind postBind", `points="preFilter,reserve,preBind"`},
 		"filter, and no other filters": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}], disabled: [{name: '*'}]}}",
 			"NodeResourceTopologyMatch", "preFilter filter reserve preBind", `points="preFilter,reserve,preBind"`},
-		"multiPoint":           {"{multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}", "NodeResourceTopologyMatch", all + " postBind", ""},
+		"multiPoint": {"{multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}",
+			"NodeResourceTopologyMatch", all + " postBind", ""},
 		"multiPoint, own name": {"{multiPoint: {enabled: [{name: Tenon, weight: 10}]}}", "Tenon", all + " postBind", ""},
 		"own name, filter":     {"{filter: {enabled: [{name: Tenon}]}}", "Tenon", "preFilter filter reserve preBind", `points="preFilter,reserve,preBind"`},
 		"multiPoint without score": {"{multiPoint: {enabled: [{name: Tenon}]}, score: {disabled: [{name: Tenon}]}}", "Tenon",
 			"preFilter filter preScore reserve preBind postBind", ""},
-		"multiPoint, and no reservations at all": {"{multiPoint: {enabled: [{name: Tenon}]}, reserve: {disabled: [{name: '*'}]}}", "Tenon",
+		"multiPoint, and no reservations at all": {"{multiPoint: {enabled: [{name: Tenon}]}, reserve: {disabled: " +
+			"[{name: '*'}]}}", "Tenon",
 			all + " postBind", `points="reserve"`},
-		"reserve disabled by name": {"{multiPoint: {enabled: [{name: Tenon}]}, reserve: {disabled: [{name: Tenon}]}}", "Tenon",
+		"reserve disabled by name": {"{multiPoint: {enabled: [{name: Tenon}]}, reserve: {disabled: [{name: " +
+			"Tenon}]}}", "Tenon",
 			"preFilter filter preScore score preBind postBind", `Plugin disabled at extension points that it needs: kubelets may refuse pods of this profile`},
 		"score only": {"{score: {enabled: [{name: NodeResourceTopologyMatch}]}}", "NodeResourceTopologyMatch",
 			"preFilter preScore score", "Plugin only scores nodes"},
@@ -86,7 +93,10 @@ func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
 
 // Added points come behind those of other plugins: a pod that waits for its turn has its volumes by then.
 func TestAddedPointsAreTheLast(t *testing.T) {
-	list := profilesOf(t, "- plugins: {preBind: {enabled: [{name: Other}]}, filter: {enabled: [{name: NodeResourceTopologyMatch}]}}\n")
+	list := profilesOf(
+		t,
+		"- plugins: {preBind: {enabled: [{name: Other}]}, filter: {enabled: [{name: NodeResourceTopologyMatch}]}}\n",
+	)
 	if err := Complete(list, klog.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +117,8 @@ func TestOneProfileHasThePluginOnce(t *testing.T) {
   plugins: {multiPoint: {enabled: [{name: Tenon}]}, score: {enabled: [{name: NodeResourceTopologyMatch}]}}
 `)
 	err := Complete(list, klog.Background())
-	if want := `profile "both" enables the plugins Tenon and NodeResourceTopologyMatch: they are the same plugin under two names: remove one`; err == nil || err.Error() != want {
+	if want := `profile "both" enables the plugins Tenon and NodeResourceTopologyMatch: they are the same plugin under two names: remove one`; err == nil ||
+		err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	if err := Complete(profilesOf(t, `
@@ -126,14 +137,19 @@ func TestWhoPreempts(t *testing.T) {
 		plugins, plugin string
 		by, enqueue     string // who runs at postFilter of Tenon and DefaultPreemption, and whether at preEnqueue
 	}{
-		"multiPoint":               {"{multiPoint: {enabled: [{name: Tenon}]}}", "Tenon", "Tenon", "Tenon"},
-		"filter":                   {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}}", "NodeResourceTopologyMatch", "NodeResourceTopologyMatch", "NodeResourceTopologyMatch"},
-		"score only":               {"{score: {enabled: [{name: Tenon}]}}", "Tenon", "DefaultPreemption", ""},
-		"no preemption":            {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: DefaultPreemption}]}}", "Tenon", "", ""},
-		"no preemption at all":     {"{filter: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: '*'}]}}", "Tenon", "", ""},
-		"kube-scheduler's":         {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: Tenon}]}}", "Tenon", "DefaultPreemption", ""},
-		"instead of the default's": {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {enabled: [{name: DefaultPreemption}], disabled: [{name: '*'}]}}", "Tenon", "Tenon", "Tenon"},
-		"without the plugin":       {"{}", "Tenon", "DefaultPreemption", ""},
+		"multiPoint": {"{multiPoint: {enabled: [{name: Tenon}]}}", "Tenon", "Tenon", "Tenon"},
+		"filter": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}}",
+			"NodeResourceTopologyMatch", "NodeResourceTopologyMatch", "NodeResourceTopologyMatch"},
+		"score only": {"{score: {enabled: [{name: Tenon}]}}", "Tenon", "DefaultPreemption", ""},
+		"no preemption": {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: " +
+			"DefaultPreemption}]}}", "Tenon", "", ""},
+		"no preemption at all": {"{filter: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: " +
+			"'*'}]}}", "Tenon", "", ""},
+		"kube-scheduler's": {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {disabled: [{name: " +
+			"Tenon}]}}", "Tenon", "DefaultPreemption", ""},
+		"instead of the default's": {"{multiPoint: {enabled: [{name: Tenon}]}, postFilter: {enabled: [{name: " +
+			"DefaultPreemption}], disabled: [{name: '*'}]}}", "Tenon", "Tenon", "Tenon"},
+		"without the plugin": {"{}", "Tenon", "DefaultPreemption", ""},
 	} {
 		list := profilesOf(t, in+c.plugins+"\n")
 		if err := Complete(list, klog.Background()); err != nil {
@@ -155,7 +171,11 @@ func TestWhoPreempts(t *testing.T) {
 			t.Errorf("%s: arguments %+v", name, args["default-scheduler"])
 		}
 	}
-	list := profilesOf(t, "- plugins: {multiPoint: {enabled: [{name: Tenon}]}}\n  pluginConfig: [{name: DefaultPreemption, args: {minCandidateNodesAbsolute: 7}}]\n")
+	list := profilesOf(
+		t,
+		"- plugins: {multiPoint: {enabled: [{name: Tenon}]}}\n  pluginConfig: [{name: DefaultPreemption, args: "+
+			"{minCandidateNodesAbsolute: 7}}]\n",
+	)
 	if a := Preemptors(list, klog.Background())["default-scheduler"]; a == nil || a.MinCandidateNodesAbsolute != 7 {
 		t.Errorf("the profile's arguments for preemption are lost: %+v", a)
 	}

@@ -18,7 +18,8 @@ import (
 const ShardName = "TenonShard"
 
 // Shard is a scheduler plugin that keeps all pods of a profile, also those that hold nothing, to the nodes that a
-// selector matches by their labels. It is a plugin of its own because Tenon's is not asked about pods that hold nothing.
+// selector matches by their labels. It is a plugin of its own because Tenon's is not asked about pods that hold
+// nothing.
 // NodeAffinity's addedAffinity would do the same, but in Kubernetes 1.36 wakes no pod when a node comes to match it.
 type Shard struct{ Selector labels.Selector }
 
@@ -77,7 +78,13 @@ func Confine(profiles []schedapi.KubeSchedulerProfile) (labels.Selector, error) 
 		case first == "":
 			said, first = text, p.SchedulerName
 		case text != said:
-			return nil, fmt.Errorf("profiles %q and %q have the layoutSelectors %q and %q: profiles of one scheduler share one", first, p.SchedulerName, said, text)
+			return nil, fmt.Errorf(
+				"profiles %q and %q have the layoutSelectors %q and %q: profiles of one scheduler share one",
+				first,
+				p.SchedulerName,
+				said,
+				text,
+			)
 		}
 		if text != "" {
 			enclose(p.Plugins)

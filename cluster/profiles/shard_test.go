@@ -16,7 +16,10 @@ import (
 
 // withSelector is a profile with the plugin, and with further lines.
 func withSelector(name, selector string, more ...string) string {
-	return "- schedulerName: " + name + "\n  plugins: {multiPoint: {enabled: [{name: Tenon}]" + strings.Join(more, "") + "}\n" +
+	return "- schedulerName: " + name + "\n  plugins: {multiPoint: {enabled: [{name: Tenon}]" + strings.Join(
+		more,
+		"",
+	) + "}\n" +
 		"  pluginConfig:\n  - {name: Tenon, args: {layoutSelector: '" + selector + "'}}\n"
 }
 
@@ -31,7 +34,18 @@ func filtersOf(p schedapi.KubeSchedulerProfile) (out []string) {
 // Profiles with the plugin take pods to the nodes that the selector matches and to no others.
 func TestProfilesAreConfinedToTheirShard(t *testing.T) {
 	const selector = "shard in (b,a),zone!=z"
-	list := profilesOf(t, withSelector("one", selector, "}")+withSelector("two", selector, "}, filter: {disabled: [{name: '*'}]}")+"- schedulerName: plain\n")
+	list := profilesOf(
+		t,
+		withSelector(
+			"one",
+			selector,
+			"}",
+		)+withSelector(
+			"two",
+			selector,
+			"}, filter: {disabled: [{name: '*'}]}",
+		)+"- schedulerName: plain\n",
+	)
 	s, err := Confine(list)
 	if err != nil || s.String() != "shard in (a,b),zone!=z" {
 		t.Fatalf("selector %v, %v", s, err)
@@ -42,11 +56,13 @@ func TestProfilesAreConfinedToTheirShard(t *testing.T) {
 		}
 	}
 	b := Shard{s}
-	for labels, want := range map[string]bool{"shard=a": true, "shard=b,zone=y": true, "shard=b,zone=z": false, "shard=c": false, "": false} {
+	for labels, want := range map[string]bool{"shard=a": true, "shard=b,zone=y": true, "shard=b,zone=z": false,
+		"shard=c": false, "": false} {
 		info := framework.NewNodeInfo()
 		info.SetNode(labelled(labels))
 		status := b.Filter(t.Context(), nil, nil, info)
-		if status.IsSuccess() != want || !want && !strings.Contains(status.Message(), "not in this scheduler's shard, shard in (a,b),zone!=z") {
+		if status.IsSuccess() != want ||
+			!want && !strings.Contains(status.Message(), "not in this scheduler's shard, shard in (a,b),zone!=z") {
 			t.Errorf("labels %q: %v", labels, status)
 		}
 	}

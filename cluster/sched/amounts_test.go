@@ -30,7 +30,9 @@ func TestPlainAmountsAreCountedAtTheTurnOfAPodThatWaited(t *testing.T) {
 				a, b := cpus("a", 16), cpus("b", 4) // if b came first, a would be refused: b waits
 				foreign := bind(podOf("f", "cpu=8 memory=1Gi"), "n")
 				p.amounts = inMemory(t, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"},
-					Status: v1.NodeStatus{Allocatable: podOf("", "cpu=26 memory=64Gi pods=10").Spec.Containers[0].Resources.Requests}}, a, b, foreign)
+					Status: v1.NodeStatus{
+						Allocatable: podOf("", "cpu=26 memory=64Gi pods=10").Spec.Containers[0].Resources.Requests,
+					}}, a, b, foreign)
 				csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
 				done := make(chan *fwk.Status, 1)
 				go func() { done <- p.PreBind(t.Context(), csB, b, "n") }()

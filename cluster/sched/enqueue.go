@@ -22,7 +22,10 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		return out, nil // what nodes report is in informers of the plugin's own, and wakes pods without hints
 	}
 	out = append(out, fwk.ClusterEventWithHint{QueueingHintFn: p.layoutChanged,
-		Event: fwk.ClusterEvent{Resource: eventResource(v1alpha1.NodeLayoutResource()), ActionType: fwk.Add | fwk.Update | fwk.Delete}})
+		Event: fwk.ClusterEvent{
+			Resource:   eventResource(v1alpha1.NodeLayoutResource()),
+			ActionType: fwk.Add | fwk.Update | fwk.Delete,
+		}})
 	if p.topology != nil {
 		out = append(out, fwk.ClusterEventWithHint{QueueingHintFn: p.topologyChanged,
 			Event: fwk.ClusterEvent{Resource: eventResource(*p.topology), ActionType: fwk.Add | fwk.Update | fwk.Delete}})

@@ -29,7 +29,8 @@ func TestTheFrameworkKnowsWhatWakesAPod(t *testing.T) {
 	for _, e := range events {
 		seen[e.Event.Resource] = e.Event.ActionType
 	}
-	if seen["nodelayouts.v1alpha1.tenon.sh"] != fwk.Add|fwk.Update|fwk.Delete || seen[fwk.Pod] != fwk.Update|fwk.Delete || seen[fwk.Node] != fwk.Add {
+	if seen["nodelayouts.v1alpha1.tenon.sh"] != fwk.Add|fwk.Update|fwk.Delete || seen[fwk.Pod] != fwk.Update|fwk.Delete ||
+		seen[fwk.Node] != fwk.Add {
 		t.Errorf("events %v", seen)
 	}
 }
@@ -47,7 +48,12 @@ func TestALayoutWakesThePodsThatFitIt(t *testing.T) {
 	p.feed.Layout(layout(t, "other", two, place.SingleNUMA, 1))
 	hint, err = p.layoutChanged(logger, pod, full("n", 1), full("n", 2))
 	wakes(t, hint, err, false)
-	hint, err = p.layoutChanged(logger, pod, full("n", 2), layout(t, "n", two, place.SingleNUMA, 3, holding(cpus("x", 10), "0-9")))
+	hint, err = p.layoutChanged(
+		logger,
+		pod,
+		full("n", 2),
+		layout(t, "n", two, place.SingleNUMA, 3, holding(cpus("x", 10), "0-9")),
+	)
 	wakes(t, hint, err, true)
 	fits(t, filter(t, p, cycle(t, p, pod), "n"))
 	p.feed.Layout(full("n", 2)) // the informer's handler, at last

@@ -86,7 +86,8 @@ const maxEvictions = 1024
 func (c *podClass) mayEvict(x wokenPod, n *ledger.Node, on *residents, seed maphash.Seed) bool {
 	p, rank := c.plugin, corev1helpers.PodPriority(x.pod)
 	if n == nil || p.preemption == nil || p.args.KeepVictims || !p.knows(n) || n.Doubtful() != "" ||
-		x.pod.Spec.PreemptionPolicy != nil && *x.pod.Spec.PreemptionPolicy == v1.PreemptNever || on.of(p.amounts).lowest >= rank {
+		x.pod.Spec.PreemptionPolicy != nil &&
+			*x.pod.Spec.PreemptionPolicy == v1.PreemptNever || on.of(p.amounts).lowest >= rank {
 		return false
 	}
 	leaving, lower, others := on.split(n, rank, seed)

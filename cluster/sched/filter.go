@@ -29,7 +29,9 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 		return status // of a trial of DefaultPreemption nothing follows
 	}
 	if n, _ := s.snap.At(slot); p.lags(s, n, info) {
-		return fwk.AsStatus(fmt.Errorf("node %s: pods that were evicted have left, and the ledger has not released them yet", name))
+		return fwk.AsStatus(
+			fmt.Errorf("node %s: pods that were evicted have left, and the ledger has not released them yet", name),
+		)
 	}
 	p.retries.refused(s, slot)
 	return status
@@ -61,10 +63,18 @@ func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 		return s.answered(name, nil, status)
 	}
 	if o != nil && !o.spares(s.pod) {
-		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "pods that are nominated to the node would lose their place"))
+		return s.answered(
+			name,
+			nil,
+			fwk.NewStatus(fwk.Unschedulable, "pods that are nominated to the node would lose their place"),
+		)
 	}
 	if at, in := s.backoff[name]; in && at == n.News {
-		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "node has not reported pods that it must admit before this one"))
+		return s.answered(
+			name,
+			nil,
+			fwk.NewStatus(fwk.Unschedulable, "node has not reported pods that it must admit before this one"),
+		)
 	}
 	return s.answered(name, nil, nil)
 }

@@ -57,7 +57,8 @@ func texts(v reflect.Value, path string, do func(path string, field reflect.Valu
 // raw returns the first thing of a text that nobody should have to read, or "".
 func raw(text string) string {
 	for i, r := range text {
-		if _, width := utf8.DecodeRuneInString(text[i:]); r == utf8.RuneError && width == 1 || r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+		if _, width := utf8.DecodeRuneInString(text[i:]); r == utf8.RuneError && width == 1 ||
+			r != '\n' && r != '\t' && !unicode.IsPrint(r) {
 			return fmt.Sprintf("%q in %q", r, text[max(0, i-80):min(len(text), i+20)])
 		}
 	}
@@ -82,8 +83,13 @@ func newOutlets(t *testing.T) *outlets {
 	s := newSources(logger, Options{})
 	o := &outlets{t: t, s: s, log: text, recorder: events.NewFakeRecorder(1000)}
 	s.reports.recorder = quotedEvents{o.recorder}
-	s.rejections = &rejections{recorder: quotedEvents{o.recorder}, pardon: s.Book.Pardon, machine: s.machine, logger: quoting(logger),
-		later: func(time.Duration, func()) {}}
+	s.rejections = &rejections{
+		recorder: quotedEvents{o.recorder},
+		pardon:   s.Book.Pardon,
+		machine:  s.machine,
+		logger:   quoting(logger),
+		later:    func(time.Duration, func()) {},
+	}
 	close(s.ready)
 	s.Feed.Begin()
 	return o
@@ -101,8 +107,14 @@ func (o *outlets) clean(what string, nodes ...string) {
 	for len(o.recorder.Events) > 0 {
 		check("event", <-o.recorder.Events)
 	}
-	source := inspect.Source{Book: o.s.Book, Problem: o.s.problem, Decisions: o.s.Decisions, Mix: o.s.usual.mix, Now: time.Now,
-		Names: func() []string { return nodes }}
+	source := inspect.Source{
+		Book:      o.s.Book,
+		Problem:   o.s.problem,
+		Decisions: o.s.Decisions,
+		Mix:       o.s.usual.mix,
+		Now:       time.Now,
+		Names:     func() []string { return nodes },
+	}
 	paths := []string{"nodes", "mix", "pods/default/p"}
 	for _, n := range nodes {
 		paths = append(paths, "nodes/"+n)
@@ -159,7 +171,11 @@ func TestNothingRawOfANodeLeavesTheScheduler(t *testing.T) {
 
 func TestNothingRawOfATopologyLeavesTheScheduler(t *testing.T) {
 	var paths []string
-	texts(reflect.ValueOf(topology("n", 1, 16, 16)), "topology", func(path string, _ reflect.Value) { paths = append(paths, path) })
+	texts(
+		reflect.ValueOf(topology("n", 1, 16, 16)),
+		"topology",
+		func(path string, _ reflect.Value) { paths = append(paths, path) },
+	)
 	for _, one := range append(paths, "") {
 		o := newOutlets(t)
 		x := topology("n", 1, 16, 16)
@@ -205,13 +221,30 @@ func TestNothingRawOfAPodLeavesTheScheduler(t *testing.T) {
 func TestNothingRawOfAnOutcomeLeavesTheScheduler(t *testing.T) {
 	for _, result := range []ledger.Result{ledger.Wrong, ledger.Rejected} {
 		o := newOutlets(t)
-		held := []place.Holding{{Container: hostile, Devices: []place.DeviceBlock{{Resource: hostile, IDs: []string{hostile}}},
-			Memory: []place.Block{{Kind: hostile, NUMAs: 1, Bytes: 1}}}}
-		out := ledger.Outcome{Pod: ledger.PodID{UID: hostile, Namespace: hostile, Name: hostile}, Node: hostile, Result: result,
-			Error: hostile, Predicted: held, Seen: held}
+		held := []place.Holding{
+			{Container: hostile, Devices: []place.DeviceBlock{{Resource: hostile, IDs: []string{hostile}}},
+				Memory: []place.Block{{Kind: hostile, NUMAs: 1, Bytes: 1}}},
+		}
+		out := ledger.Outcome{
+			Pod:       ledger.PodID{UID: hostile, Namespace: hostile, Name: hostile},
+			Node:      hostile,
+			Result:    result,
+			Error:     hostile,
+			Predicted: held,
+			Seen:      held,
+		}
 		o.s.rejections.came(out)
-		o.s.rejections.logger.Info("A node did not do what was predicted", "outcome", kube.Describe(nil, out), "pods", []string{hostile},
-			"error", fmt.Errorf("read: %s", hostile), "node", out.Pod)
+		o.s.rejections.logger.Info(
+			"A node did not do what was predicted",
+			"outcome",
+			kube.Describe(nil, out),
+			"pods",
+			[]string{hostile},
+			"error",
+			fmt.Errorf("read: %s", hostile),
+			"node",
+			out.Pod,
+		)
 		o.s.rejections.logger.WithValues("pod", hostile).Error(fmt.Errorf("%s", hostile), "Refused")
 		o.clean(string(result))
 	}

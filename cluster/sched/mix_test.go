@@ -20,8 +20,12 @@ func TestScoreKeepsWhatUsualPodsNeed(t *testing.T) {
 	first := newPlugin(t, refuse)
 	shared := &Shared{Book: first.book, Feed: first.feed, Ready: first.ready}
 	p, other := pluginOf(t, shared, refuse), pluginOf(t, shared, "{}")
-	p.feed.Layout(layout(t, "four", "numa 0 cpus 0-15 memory 64Gi\ndevice acme.com/gpu a,b,c,d numa 0", place.SingleNUMA, 1))
-	p.feed.Layout(layout(t, "three", "numa 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a,b,c numa 0", place.SingleNUMA, 1))
+	p.feed.Layout(
+		layout(t, "four", "numa 0 cpus 0-15 memory 64Gi\ndevice acme.com/gpu a,b,c,d numa 0", place.SingleNUMA, 1),
+	)
+	p.feed.Layout(
+		layout(t, "three", "numa 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a,b,c numa 0", place.SingleNUMA, 1),
+	)
 	one := podOf("one", "cpu=1 memory=1Gi acme.com/gpu=1")
 	if got := scores(t, p, one, "four", "three"); !slices.Equal(got, []int64{100, 90}) {
 		t.Errorf("scores %v before anything else was asked for: the fuller node is the better one", got)

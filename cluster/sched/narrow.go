@@ -25,7 +25,13 @@ import (
 
 // narrow returns the nodes that can take the pod as far as this plugin knows, or nil where a list of them costs
 // more than it saves, and where there are none: then every node has to say why.
-func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *state, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
+func (p *Plugin) narrow(
+	ctx context.Context,
+	cs fwk.CycleState,
+	s *state,
+	pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) *fwk.PreFilterResult {
 	// Without PostFilter nobody would ask the nodes that are left out. Pods of a group are tried on parts of
 	// the cluster, and PostFilter is not told of which.
 	if p.preemption == nil || p.preemption.runner == nil || pod.Spec.SchedulingGroup != nil {
@@ -163,7 +169,12 @@ type widened struct {
 // widen asks the nodes that were left out, if any, and adds what they say to what is known of the others. It
 // returns the state of an attempt that leaves nobody out. The attempt is begun again on the same snapshot:
 // where what another plugin and this one leave over is nothing, the framework has not begun it with all plugins.
-func (pre *preemption) widen(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, m fwk.NodeToStatusReader) (fwk.CycleState, error) {
+func (pre *preemption) widen(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	m fwk.NodeToStatusReader,
+) (fwk.CycleState, error) {
 	s, narrowed := read(cs)
 	all, ok := m.(*framework.NodeToStatus)
 	if !narrowed || s.only == nil || !ok {
@@ -195,7 +206,13 @@ func (pre *preemption) widen(ctx context.Context, cs fwk.CycleState, pod *v1.Pod
 }
 
 // ask has all plugins filter the nodes that have not said anything yet, but those that other plugins leave out.
-func (pre *preemption) ask(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, among *fwk.PreFilterResult, d *framework.Diagnosis) error {
+func (pre *preemption) ask(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	among *fwk.PreFilterResult,
+	d *framework.Diagnosis,
+) error {
 	nodes, err := pre.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
@@ -203,7 +220,10 @@ func (pre *preemption) ask(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	absent := fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	if !among.AllNodes() {
 		// These are kube-scheduler's words.
-		absent = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(d.UnschedulablePlugins)))
+		absent = fwk.NewStatus(
+			fwk.UnschedulableAndUnresolvable,
+			fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(d.UnschedulablePlugins)),
+		)
 	}
 	d.NodeToStatus.SetAbsentNodesStatus(absent)
 	said := map[string]bool{}
@@ -237,7 +257,8 @@ func (pre *preemption) ask(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 // the last word. A rejection at Reserve or later is another matter: it tells of one node only, and leaves nobody out.
 func (pre *preemption) overtaken(ctx context.Context, pod *v1.Pod, why *framework.FitError) error {
 	c, all := pre.plugin.last.Load(), why.Diagnosis.NodeToStatus
-	if c == nil || c.state.uid != string(pod.UID) || c.state.only == nil || all == nil || len(all.AbsentNodesStatus().Reasons()) == 0 {
+	if c == nil || c.state.uid != string(pod.UID) || c.state.only == nil || all == nil ||
+		len(all.AbsentNodesStatus().Reasons()) == 0 {
 		return nil
 	}
 	pre.widened.mu.Lock()

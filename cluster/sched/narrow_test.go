@@ -72,7 +72,11 @@ func newTown(t *testing.T) *town {
 
 // node adds a node with a label of its name, whose numas are free but for what pods of low priority hold.
 func (c *town) node(name string, held ...string) {
-	has := v1.ResourceList{"cpu": resource.MustParse("100"), "memory": resource.MustParse("1Ti"), "pods": resource.MustParse("110")}
+	has := v1.ResourceList{
+		"cpu":    resource.MustParse("100"),
+		"memory": resource.MustParse("1Ti"),
+		"pods":   resource.MustParse("110"),
+	}
 	c.nodes = append(c.nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}},
 		Status: v1.NodeStatus{Capacity: has, Allocatable: has}})
 	var entries []ledger.Entry
@@ -148,11 +152,21 @@ func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- end
 	}
 	list := profilesOf(c.t, text)
 	c.shared.plugins, c.shared.options.Preemption = nil, profiles.Preemptors(list, klog.Background())
-	registry := frameworkruntime.Registry{Name: c.shared.Factory(Name), notes: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return noter{c}, nil },
-		"Early": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return early{}, nil }}
+	registry := frameworkruntime.Registry{
+		Name:    c.shared.Factory(Name),
+		notes:   func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return noter{c}, nil },
+		"Early": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return early{}, nil },
+	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
-		scheduler.WithProfiles(list...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
+	sched, err := scheduler.New(
+		ctx,
+		client,
+		factory,
+		nil,
+		profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
+		scheduler.WithProfiles(list...),
+		scheduler.WithFrameworkOutOfTreeRegistry(registry),
+	)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -200,7 +214,12 @@ type early struct{}
 
 func (early) Name() string { return "Early" }
 
-func (early) PostFilter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (early) PostFilter(
+	context.Context,
+	fwk.CycleState,
+	*v1.Pod,
+	fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
 	return nil, fwk.NewStatus(fwk.Success)
 }
 
@@ -216,7 +235,8 @@ func TestNothingIsLostToAPostFilterThatComesBefore(t *testing.T) {
 		pod.Spec.NodeSelector = map[string]string{"name": "node-007"}
 		ends[i] = town.schedules(pod)
 	}
-	if e := ends[0]; !slices.Contains(e.by, Name) || !strings.Contains(e.why, `1 cannot align container "c" (wants 8 cpu; node has 2 free)`) {
+	if e := ends[0]; !slices.Contains(e.by, Name) ||
+		!strings.Contains(e.why, `1 cannot align container "c" (wants 8 cpu; node has 2 free)`) {
 		t.Errorf("%+v", e)
 	}
 	if a, b := fmt.Sprintf("%+v", ends[0]), fmt.Sprintf("%+v", ends[1]); a != b {
@@ -276,8 +296,16 @@ func TestNodesThatWereLeftOutAreAskedBeforePreemption(t *testing.T) {
 	selects := func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "node-007"} }
 	names := func(p *v1.Pod) {
 		// kube-scheduler's plugin for this names nodes before they are filtered, as ours does: none is left.
-		term := v1.NodeSelectorTerm{MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"node-007"}}}}
-		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{term}}}}
+		term := v1.NodeSelectorTerm{
+			MatchFields: []v1.NodeSelectorRequirement{
+				{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"node-007"}},
+			},
+		}
+		p.Spec.Affinity = &v1.Affinity{
+			NodeAffinity: &v1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{term}},
+			},
+		}
 	}
 	const lacks = `1 cannot align container "c" (wants 8 cpu; node has 2 free)`
 	for _, c := range []struct {
@@ -317,7 +345,8 @@ func TestNodesThatWereLeftOutAreAskedBeforePreemption(t *testing.T) {
 // of them in vain.
 func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		args := rapid.SampledFrom([]string{refuse, "", "{unknownNodes: AllowWithoutDemand, silentNodes: Refuse}", "{unknownNodes: Refuse, silentNodes: Refuse}", "{unknownNodes: Allow, coarseNodes: Refuse}"}).Draw(rt, "args")
+		args := rapid.SampledFrom([]string{refuse, "", "{unknownNodes: AllowWithoutDemand, silentNodes: Refuse}", "{unknownNodes: Refuse, silentNodes: Refuse}", "{unknownNodes: Allow, coarseNodes: Refuse}"}).
+			Draw(rt, "args")
 		p := newPlugin(t, args)
 		p.preemption = &preemption{runner: struct{ prefilters }{}}
 		var infos []fwk.NodeInfo
@@ -329,15 +358,29 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 				continue
 			}
 			if rapid.IntRange(0, 4).Draw(rt, "coarse") == 0 {
-				p.feed.Topology(topology(name, i+1, rapid.Int64Range(0, 16).Draw(rt, "free"), rapid.Int64Range(0, 16).Draw(rt, "free")))
+				p.feed.Topology(
+					topology(name, i+1, rapid.Int64Range(0, 16).Draw(rt, "free"), rapid.Int64Range(0, 16).Draw(rt, "free")),
+				)
 				odd++
 				continue
 			}
 			var held []ledger.Entry
 			if n := rapid.IntRange(0, 16).Draw(rt, "held"); n > 0 {
-				held = append(held, holding(cpus("x-"+name, n), fmt.Sprintf("0-%d", n-1)), holding(cpus("y-"+name, n), fmt.Sprintf("16-%d", 15+n)))
+				held = append(
+					held,
+					holding(cpus("x-"+name, n), fmt.Sprintf("0-%d", n-1)),
+					holding(cpus("y-"+name, n), fmt.Sprintf("16-%d", 15+n)),
+				)
 			}
-			p.feed.Layout(layout(t, name, two, rapid.SampledFrom([]place.Policy{place.None, place.BestEffort, place.SingleNUMA}).Draw(rt, "policy"), i+1, held...))
+			p.feed.Layout(
+				layout(
+					t,
+					name,
+					two,
+					rapid.SampledFrom([]place.Policy{place.None, place.BestEffort, place.SingleNUMA}).Draw(rt, "policy"),
+					i+1,
+					held...),
+			)
 			if len(held) > 0 && rapid.IntRange(0, 4).Draw(rt, "silent") == 0 {
 				odd++
 				p.book.Vanish("uid-x-" + name)
@@ -345,7 +388,9 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 			}
 		}
 		for i := range rapid.IntRange(0, 3).Draw(rt, "gone") { // nodes that kube-scheduler does not know any more
-			p.feed.Layout(layout(t, fmt.Sprintf("gone-%d", i), two, place.SingleNUMA, 100+i, holding(cpus(fmt.Sprint("z", i), 32), "0-31")))
+			p.feed.Layout(
+				layout(t, fmt.Sprintf("gone-%d", i), two, place.SingleNUMA, 100+i, holding(cpus(fmt.Sprint("z", i), 32), "0-31")),
+			)
 		}
 		pod := cpus("p", rapid.IntRange(1, 20).Draw(rt, "wants"))
 		if rapid.Bool().Draw(rt, "demands") {

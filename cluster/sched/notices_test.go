@@ -30,8 +30,14 @@ func strict(t *testing.T, node string, version int, entries ...ledger.Entry) *v1
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := v1alpha1.FromCore(node, m, place.Rules{Topology: place.TopologyRules{Policy: place.BestEffort}, Memory: place.MemoryRules{Static: true},
-		CPU: place.CPURules{Static: true, StrictReservation: true, Reserved: idset.Of[idset.CPU](0)}}, entries, nil)
+	l := v1alpha1.FromCore(
+		node,
+		m,
+		place.Rules{Topology: place.TopologyRules{Policy: place.BestEffort}, Memory: place.MemoryRules{Static: true},
+			CPU: place.CPURules{Static: true, StrictReservation: true, Reserved: idset.Of[idset.CPU](0)}},
+		entries,
+		nil,
+	)
 	l.ResourceVersion = string(rune('0' + version))
 	return l
 }
@@ -39,7 +45,9 @@ func strict(t *testing.T, node string, version int, entries ...ledger.Entry) *v1
 func inexact(l *v1alpha1.NodeLayout, codes ...ledger.InexactCode) *v1alpha1.NodeLayout {
 	l.Inexact = nil
 	for _, c := range codes {
-		l.Inexact = append(l.Inexact, v1alpha1.FromInexact([]ledger.Inexact{{Code: c, Message: "because of " + string(c)}})...)
+		l.Inexact = append(
+			l.Inexact,
+			v1alpha1.FromInexact([]ledger.Inexact{{Code: c, Message: "because of " + string(c)}})...)
 	}
 	return l
 }
@@ -72,7 +80,9 @@ func TestNodesThatBecomeInexactAreToldOfOnce(t *testing.T) {
 	say(1)
 	o.told()
 	say(2, ledger.RulesFromFiles)
-	o.told("Warning PredictionsInexact predictions for the node may differ from what its kubelet does: rules-from-files: because of rules-from-files")
+	o.told(
+		"Warning PredictionsInexact predictions for the node may differ from what its kubelet does: rules-from-files: because of rules-from-files",
+	)
 	say(3, ledger.RulesFromFiles)
 	o.told()
 	say(4, ledger.RulesFromFiles, ledger.UnhealthyDevices)
@@ -90,7 +100,9 @@ func TestNodesWhoseKubeletWouldNotRestartAreNamed(t *testing.T) {
 	o.s.Feed.Layout(strict(t, "n", 1, holding(full, "1-30")))
 	o.told()
 	o.s.Feed.Layout(strict(t, "n", 2, holding(full, "1-31")))
-	o.told("Warning KubeletRestartHazard kubelet will not restart: containers hold every CPU that is not reserved; free one CPU")
+	o.told(
+		"Warning KubeletRestartHazard kubelet will not restart: containers hold every CPU that is not reserved; free one CPU",
+	)
 	g := newGauges(inspect.Source{Book: o.s.Book, Now: time.Now})
 	if got := gathered(t, g); !strings.Contains(got, `tenon_restart_hazards{hazard="no-shared-cpu",node="n"} 1`) {
 		t.Errorf("metrics: %s", got)
@@ -117,7 +129,17 @@ func gathered(t *testing.T, g *gauges) string {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, l.GetName()+`="`+l.GetValue()+`"`)
 			}
-			out.WriteString(f.GetName() + "{" + strings.Join(labels, ",") + "} " + strconv.FormatFloat(m.GetGauge().GetValue(), 'g', -1, 64) + "\n")
+			out.WriteString(
+				f.GetName() + "{" + strings.Join(
+					labels,
+					",",
+				) + "} " + strconv.FormatFloat(
+					m.GetGauge().GetValue(),
+					'g',
+					-1,
+					64,
+				) + "\n",
+			)
 		}
 	}
 	return out.String()
@@ -126,9 +148,20 @@ func gathered(t *testing.T, g *gauges) string {
 // A node may send codes that nobody knows; the metric's labels stay few.
 func TestNodesAreCountedByKnownCodes(t *testing.T) {
 	o := newOutlets(t)
-	o.s.Feed.Layout(inexact(layout(t, "a", two, place.SingleNUMA, 1), ledger.RulesFromFiles, ledger.RulesFromFiles, "made-up", "made-up-too"))
+	o.s.Feed.Layout(
+		inexact(
+			layout(t, "a", two, place.SingleNUMA, 1),
+			ledger.RulesFromFiles,
+			ledger.RulesFromFiles,
+			"made-up",
+			"made-up-too",
+		),
+	)
 	o.s.Feed.Layout(inexact(layout(t, "b", two, place.SingleNUMA, 2), ledger.RulesFromFiles))
-	got := gathered(t, newGauges(inspect.Source{Book: o.s.Book, Now: time.Now, Healthy: func() error { return errors.New("not yet") }}))
+	got := gathered(
+		t,
+		newGauges(inspect.Source{Book: o.s.Book, Now: time.Now, Healthy: func() error { return errors.New("not yet") }}),
+	)
 	for _, want := range []string{`tenon_nodes_inexact{code="rules-from-files"} 2`, `tenon_nodes_inexact{code="other"} 1`,
 		`tenon_nodes_inexact{code="release-order"} 0`, `tenon_feed_running{} 0`} {
 		if !strings.Contains(got, want+"\n") {

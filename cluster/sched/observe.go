@@ -37,8 +37,20 @@ func (a *attempt) read(s *state) {
 	if !a.log.on(logData) {
 		return
 	}
-	a.log.info(logData, "Pod read", "shape", bounded(s.shape), "policy", s.demand.Policy.String(), "scope", s.demand.Scope.String(),
-		"align", s.demand.Align.String(), "ignore", s.demand.Ignore.String())
+	a.log.info(
+		logData,
+		"Pod read",
+		"shape",
+		bounded(s.shape),
+		"policy",
+		s.demand.Policy.String(),
+		"scope",
+		s.demand.Scope.String(),
+		"align",
+		s.demand.Align.String(),
+		"ignore",
+		s.demand.Ignore.String(),
+	)
 }
 
 // answered notes what a node said of the pod, and returns the status. What is computed on the way to a

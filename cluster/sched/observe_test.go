@@ -44,7 +44,8 @@ func remembering(t testing.TB, args string) (*Plugin, inspect.Source) {
 func decisions(t *testing.T, s inspect.Source, pod *v1.Pod) []document.Decision {
 	t.Helper()
 	w := httptest.NewRecorder()
-	inspect.Handler(s).ServeHTTP(w, httptest.NewRequest(http.MethodGet, inspect.Prefix+"pods/"+pod.Namespace+"/"+pod.Name, nil))
+	inspect.Handler(s).
+		ServeHTTP(w, httptest.NewRequest(http.MethodGet, inspect.Prefix+"pods/"+pod.Namespace+"/"+pod.Name, nil))
 	if w.Code == http.StatusNotFound {
 		return nil
 	}
@@ -57,7 +58,9 @@ func decisions(t *testing.T, s inspect.Source, pod *v1.Pod) []document.Decision 
 
 func TestDecisionsAreRemembered(t *testing.T) {
 	p, source := remembering(t, refuse)
-	p.feed.Layout(layout(t, "full", two, place.SingleNUMA, 1, holding(cpus("x", 10), "0-9"), holding(cpus("y", 10), "16-25")))
+	p.feed.Layout(
+		layout(t, "full", two, place.SingleNUMA, 1, holding(cpus("x", 10), "0-9"), holding(cpus("y", 10), "16-25")),
+	)
 	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2))
 	pod := cpus("p", 12)
 	cs := cycle(t, p, pod)
@@ -114,7 +117,8 @@ func TestDecisionsThatFail(t *testing.T) {
 	a, b := cycle(t, p, first), cycle(t, p, second)
 	fits(t, p.Reserve(t.Context(), a, first, "n"))
 	_ = p.Reserve(t.Context(), b, second, "n")
-	if d := decisions(t, source, second)[0]; d.Stage != document.Judged || !strings.Contains(d.Why, "node n: cannot align") {
+	if d := decisions(t, source, second)[0]; d.Stage != document.Judged ||
+		!strings.Contains(d.Why, "node n: cannot align") {
 		t.Errorf("a reservation that is refused: %+v", d)
 	}
 	p.Unreserve(t.Context(), a, first, "n")

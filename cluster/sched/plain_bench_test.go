@@ -103,11 +103,23 @@ numa 1 socket 1 cpus 32-63 memory 128Gi
 func newYard(b testing.TB, nodes, full int) *yard {
 	y := &yard{held: map[string][]ledger.Entry{}, fresh: 32}
 	random := rand.New(rand.NewPCG(1, 2))
-	has := v1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("110")}
+	has := v1.ResourceList{
+		"cpu":    resource.MustParse("64"),
+		"memory": resource.MustParse("256Gi"),
+		"pods":   resource.MustParse("110"),
+	}
 	for i := range nodes {
 		name := fmt.Sprintf("node-%05d", i)
-		y.nodes = append(y.nodes, &v1.Node{Status: v1.NodeStatus{Capacity: has, Allocatable: has}, ObjectMeta: metav1.ObjectMeta{Name: name,
-			Labels: map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%3), v1.LabelArchStable: "amd64", v1.LabelOSStable: "linux"}}})
+		y.nodes = append(
+			y.nodes,
+			&v1.Node{Status: v1.NodeStatus{Capacity: has, Allocatable: has}, ObjectMeta: metav1.ObjectMeta{Name: name,
+				Labels: map[string]string{
+					v1.LabelHostname:     name,
+					v1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%3),
+					v1.LabelArchStable:   "amd64",
+					v1.LabelOSStable:     "linux",
+				}}},
+		)
 		for numa := range 2 {
 			free := random.IntN(33)
 			if full > 50 {
@@ -134,7 +146,14 @@ func (y *yard) hold(node string, first, n int) {
 
 // pods returns pods that come, of six kinds and of new ones.
 func (y *yard) pods(n int) (out []*v1.Pod) {
-	kinds := []string{"cpu=2 memory=4Gi", "cpu=4 memory=8Gi", "cpu=4 memory=16Gi", "cpu=8 memory=16Gi", "cpu=8 memory=32Gi", "cpu=12 memory=16Gi"}
+	kinds := []string{
+		"cpu=2 memory=4Gi",
+		"cpu=4 memory=8Gi",
+		"cpu=4 memory=16Gi",
+		"cpu=8 memory=16Gi",
+		"cpu=8 memory=32Gi",
+		"cpu=12 memory=16Gi",
+	}
 	for range n {
 		amounts := kinds[y.came%len(kinds)]
 		if y.came%y.fresh == y.fresh-1 {
@@ -191,8 +210,16 @@ func (y *yard) open(b testing.TB, name string, list []schedapi.KubeSchedulerProf
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	var err error
-	c.sched, err = scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
-		scheduler.WithProfiles(list...), scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: c.shared.Factory(Name)}))
+	c.sched, err = scheduler.New(
+		ctx,
+		client,
+		factory,
+		nil,
+		profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
+		scheduler.WithProfiles(
+			list...),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: c.shared.Factory(Name)}),
+	)
 	if err != nil {
 		b.Fatal(err)
 	}

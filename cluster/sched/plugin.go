@@ -181,7 +181,14 @@ func translate(pod *v1.Pod) (*state, *fwk.Status) {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
 	shape := cp.Shape()
-	return &state{uid: string(pod.UID), pod: cp, key: keyOf(shape, cp.Containers), shape: shape, demand: demand, wish: wish}, nil
+	return &state{
+		uid:    string(pod.UID),
+		pod:    cp,
+		key:    keyOf(shape, cp.Containers),
+		shape:  shape,
+		demand: demand,
+		wish:   wish,
+	}, nil
 }
 
 // refusal turns a verdict's reasons into a status.

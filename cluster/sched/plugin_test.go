@@ -52,13 +52,23 @@ func pluginOf(t *testing.T, s *Shared, args string) *Plugin {
 }
 
 // layout makes the layout of a node with static managers; versions are resource versions.
-func layout(t testing.TB, node, machine string, policy place.Policy, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
+func layout(
+	t testing.TB,
+	node, machine string,
+	policy place.Policy,
+	version int,
+	entries ...ledger.Entry,
+) *v1alpha1.NodeLayout {
 	t.Helper()
 	m, err := topo.ParseMachine(machine)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := place.Rules{Topology: place.TopologyRules{Policy: policy}, CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}}
+	r := place.Rules{
+		Topology: place.TopologyRules{Policy: policy},
+		CPU:      place.CPURules{Static: true},
+		Memory:   place.MemoryRules{Static: true},
+	}
 	l := v1alpha1.FromCore(node, m, r, entries, nil)
 	l.ResourceVersion = fmt.Sprint(version)
 	return l
@@ -82,7 +92,9 @@ func podOf(name, amounts string) *v1.Pod {
 	}
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list, Limits: list}}}},
+		Spec: v1.PodSpec{
+			Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list, Limits: list}}},
+		},
 	}
 }
 
@@ -184,9 +196,18 @@ func TestPlainPodsPassAtNoCost(t *testing.T) {
 
 func TestADemandThatIsNotUnderstoodIsNamed(t *testing.T) {
 	p := newPlugin(t, refuse)
-	_, status := p.PreFilter(t.Context(), framework.NewCycleState(), noted(cpus("p", 2), kube.PolicyAnnotation, "strict"), nil)
-	says(t, status, fwk.UnschedulableAndUnresolvable,
-		`pod default/p: annotation tenon.sh/numa-policy: unknown value "strict": want one of none, best-effort, restricted, single-numa-node`)
+	_, status := p.PreFilter(
+		t.Context(),
+		framework.NewCycleState(),
+		noted(cpus("p", 2), kube.PolicyAnnotation, "strict"),
+		nil,
+	)
+	says(
+		t,
+		status,
+		fwk.UnschedulableAndUnresolvable,
+		`pod default/p: annotation tenon.sh/numa-policy: unknown value "strict": want one of none, best-effort, restricted, single-numa-node`,
+	)
 }
 
 func TestArgumentsAreChecked(t *testing.T) {
@@ -217,7 +238,9 @@ func TestFilterSaysWhatTheNodeLacks(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("x", 4), "0-3")))
 	fits(t, filter(t, p, cycle(t, p, cpus("p", 16)), "n"))
-	p.feed.Layout(layout(t, "full", two, place.SingleNUMA, 2, holding(cpus("y", 15), "0-14"), holding(cpus("z", 16), "16-31")))
+	p.feed.Layout(
+		layout(t, "full", two, place.SingleNUMA, 2, holding(cpus("y", 15), "0-14"), holding(cpus("z", 16), "16-31")),
+	)
 	says(t, filter(t, p, cycle(t, p, cpus("p", 2)), "full"), fwk.Unschedulable,
 		`cannot align container "c" (wants 2 cpu; node has 1 free)`)
 	// Where the empty machine would not do, preemption need not look.
@@ -231,13 +254,28 @@ func TestFilterSaysWhatTheNodeLacks(t *testing.T) {
 // What no node can give is said of the pod, once, and not passed over.
 func TestADemandThatNoNodeCanSatisfyIsRefusedWithThePod(t *testing.T) {
 	p := newPlugin(t, refuse)
-	_, status := p.PreFilter(t.Context(), framework.NewCycleState(), noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "restricted"), nil)
-	says(t, status, fwk.UnschedulableAndUnresolvable, "pod default/p: demands restricted, and no node can give it CPUs, memory or "+
-		"devices of its own: want a Guaranteed pod or one that asks for devices")
+	_, status := p.PreFilter(
+		t.Context(),
+		framework.NewCycleState(),
+		noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "restricted"),
+		nil,
+	)
+	says(
+		t,
+		status,
+		fwk.UnschedulableAndUnresolvable,
+		"pod default/p: demands restricted, and no node can give it CPUs, memory or "+
+			"devices of its own: want a Guaranteed pod or one that asks for devices",
+	)
 	typo := noted(podOf("p", "cpu=2 acme.com/gpu=1"), kube.AlignAnnotation, "acme.com/gpus")
 	_, status = p.PreFilter(t.Context(), framework.NewCycleState(), typo, nil)
-	says(t, status, fwk.UnschedulableAndUnresolvable, `pod default/p: annotation tenon.sh/align: unknown value "acme.com/gpus": `+
-		`want resources that it can get of its own: acme.com/gpu`)
+	says(
+		t,
+		status,
+		fwk.UnschedulableAndUnresolvable,
+		`pod default/p: annotation tenon.sh/align: unknown value "acme.com/gpus": `+
+			`want resources that it can get of its own: acme.com/gpu`,
+	)
 }
 
 // A node's own policy may be weaker than what the pod demands.

@@ -64,7 +64,8 @@ func TestLinesOfAPod(t *testing.T) {
 func TestALogLevelThatIsNotUnderstoodIsIgnored(t *testing.T) {
 	for _, level := range []string{"11", "-1", "debug", " 4", "4.0", strings.Repeat("9", 1<<17)} {
 		text := lines(t, 0, level)
-		if n := strings.Count(text, "\n"); n != 1 || !strings.Contains(text, `annotation="tenon.sh/log-level"`) || len(text) > 400 {
+		if n := strings.Count(text, "\n"); n != 1 || !strings.Contains(text, `annotation="tenon.sh/log-level"`) ||
+			len(text) > 400 {
 			t.Errorf("level %.20q: %d lines: %.500s", level, n, text)
 		}
 	}
@@ -111,7 +112,8 @@ func TestLinesThatPodsAskForAreBounded(t *testing.T) {
 	// Each of the pods asks for two lines or three.
 	var suppressed, written int
 	if _, err := fmt.Sscanf(last()[strings.Index(last(), "suppressed="):], "suppressed=%d logged=%d", &suppressed, &written); err != nil ||
-		written != maxPodLines || suppressed < maxPodLines || suppressed > 2*maxPodLines {
+		written != maxPodLines || suppressed < maxPodLines ||
+		suppressed > 2*maxPodLines {
 		t.Errorf("last line %s (%v)", last(), err)
 	}
 	attempt(1)

@@ -14,7 +14,12 @@ import (
 // PreBindPreFlight skips pods that hold nothing of the node, and those whose turn it is: they have it from here on.
 // Of all others kube-scheduler first writes which node they wait for (status.nominatedNodeName), a request to the API
 // server for each pod and an event for all who watch pods.
-func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+func (p *Plugin) PreBindPreFlight(
+	_ context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	node string,
+) (*fwk.PreBindPreFlightResult, *fwk.Status) {
 	s, ok := read(cs)
 	if !ok || !p.book.Booked(node, string(pod.UID)) {
 		return nil, fwk.NewStatus(fwk.Skip)

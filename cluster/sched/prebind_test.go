@@ -59,7 +59,8 @@ func TestPodsOfOneShapeDoNotWait(t *testing.T) {
 	if _, s := p.PreBindPreFlight(t.Context(), csB, b, "n"); s.Code() != fwk.Skip {
 		t.Errorf("PreBindPreFlight of pod b: %s", s.Message())
 	}
-	if result, status := p.PreBindPreFlight(t.Context(), csOther, other, "n"); !status.IsSuccess() || result == nil || !result.AllowParallel {
+	if result, status := p.PreBindPreFlight(t.Context(), csOther, other, "n"); !status.IsSuccess() || result == nil ||
+		!result.AllowParallel {
 		t.Errorf("PreBindPreFlight of a pod that has to wait: %v, %s", result, status.Message())
 	}
 	fits(t, p.PreBind(t.Context(), csA, a, "n"))
@@ -184,8 +185,12 @@ func TestTheDemandIsHeldAtTheTurn(t *testing.T) {
 	a := noted(cpus("a", 10), "tenon.sh/numa-policy", "single-numa-node")
 	cs := reserve(t, p, a, "n")
 	p.feed.Layout(layout(t, "n", two, place.BestEffort, 2, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "16-23")))
-	says(t, p.PreBind(t.Context(), cs, a, "n"), fwk.Error,
-		`node n no longer fits: cannot align container "c" (demands one NUMA node; node would use NUMA nodes 0-1 for cpu, 0-1 for memory)`)
+	says(
+		t,
+		p.PreBind(t.Context(), cs, a, "n"),
+		fwk.Error,
+		`node n no longer fits: cannot align container "c" (demands one NUMA node; node would use NUMA nodes 0-1 for cpu, 0-1 for memory)`,
+	)
 	if p.book.Booked("n", string(a.UID)) {
 		t.Error("the pod keeps its booking")
 	}
@@ -204,8 +209,12 @@ func TestTheDemandIsHeldInEveryStateAtTheTurn(t *testing.T) {
 	cs := reserve(t, p, a, "n")
 	p.feed.Layout(layout(t, "n", two, place.BestEffort, 2, holding(cpus("x", 8), "0-7")))
 	p.feed.Pod(bind(cpus("z", 8), "n"))
-	says(t, p.PreBind(t.Context(), cs, a, "n"), fwk.Error,
-		`node n no longer fits: cannot align pod (demands one NUMA node; node would use NUMA nodes 0-1 for cpu, 0-1 for memory)`)
+	says(
+		t,
+		p.PreBind(t.Context(), cs, a, "n"),
+		fwk.Error,
+		`node n no longer fits: cannot align pod (demands one NUMA node; node would use NUMA nodes 0-1 for cpu, 0-1 for memory)`,
+	)
 	if p.book.Booked("n", string(a.UID)) {
 		t.Error("the pod keeps its booking")
 	}

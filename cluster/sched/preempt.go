@@ -43,7 +43,12 @@ var (
 // newPreemption returns the preemption of a profile. Where the arguments say that nobody is to be evicted for
 // alignment, it is kube-scheduler's as it is.
 func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreemptionArgs) (*preemption, error) {
-	d, err := defaultpreemption.New(ctx, args, p.handle, feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
+	d, err := defaultpreemption.New(
+		ctx,
+		args,
+		p.handle,
+		feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("set up preemption of profile %q: %w", p.handle.ProfileName(), err)
 	}
@@ -66,7 +71,12 @@ func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 }
 
 // PostFilter makes room for a pod that fits nowhere, by the eviction of others.
-func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, m fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (p *Plugin) PostFilter(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	m fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.preemption == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
@@ -78,14 +88,20 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 }
 
 // PostFilter evicts nobody where waiting is enough.
-func (pre *preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, m fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (pre *preemption) PostFilter(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	m fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
 	s, ok := read(cs)
 	if !ok || pre.plugin.args.KeepVictims {
 		return pre.DefaultPreemption.PostFilter(ctx, cs, pod, m)
 	}
 	uid := string(pod.UID)
 	pre.plans.begin(uid)
-	if may, _ := pre.PodEligibleToPreemptOthers(ctx, pod, m.Get(pod.Status.NominatedNodeName)); may && pod.Spec.SchedulingGroup == nil {
+	if may, _ := pre.PodEligibleToPreemptOthers(ctx, pod, m.Get(pod.Status.NominatedNodeName)); may &&
+		pod.Spec.SchedulingGroup == nil {
 		nodes, err := m.NodesForStatusCode(pre.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
 		if err != nil {
 			return nil, fwk.AsStatus(fmt.Errorf("list nodes that refused pod %s/%s: %w", pod.Namespace, pod.Name, err))
@@ -130,7 +146,12 @@ func (pre *preemption) waiting(s *state, kept *fwk.PostFilterResult, why string)
 
 // leaves finds a node where the pod fits once pods that are being deleted have gone. Where those of lower
 // priority are enough, its place there is kept, as if it had evicted them.
-func (pre *preemption) leaves(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PostFilterResult, string) {
+func (pre *preemption) leaves(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) (*fwk.PostFilterResult, string) {
 	var node, kept string
 	for _, info := range nodes {
 		if !slices.ContainsFunc(info.GetPods(), pre.isLeaving) {
@@ -150,7 +171,9 @@ func (pre *preemption) leaves(ctx context.Context, cs fwk.CycleState, pod *v1.Po
 	}
 	switch {
 	case kept != "":
-		return framework.NewPostFilterResultWithNominatedNode(kept), "fits on node " + kept + " once pods that are being deleted there have gone"
+		return framework.NewPostFilterResultWithNominatedNode(
+			kept,
+		), "fits on node " + kept + " once pods that are being deleted there have gone"
 	case node != "":
 		return nil, "fits on node " + node + " once pods that are being deleted there have gone"
 	}

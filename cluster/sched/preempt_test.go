@@ -72,8 +72,15 @@ func (s *stage) node(name, machine string, pol place.Policy, entries ...ledger.E
 }
 
 func (s *stage) bare(name string) {
-	has := v1.ResourceList{"cpu": resource.MustParse("100"), "memory": resource.MustParse("1Ti"), "pods": resource.MustParse("110")}
-	s.nodes = append(s.nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: has, Allocatable: has}})
+	has := v1.ResourceList{
+		"cpu":    resource.MustParse("100"),
+		"memory": resource.MustParse("1Ti"),
+		"pods":   resource.MustParse("110"),
+	}
+	s.nodes = append(
+		s.nodes,
+		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: has, Allocatable: has}},
+	)
 }
 
 // runs adds a pod that runs on a node, and returns it.
@@ -165,7 +172,11 @@ func (s *stage) framework(pod *v1.Pod) framework.Framework {
 		s.t.Fatal(err)
 	}
 	if s.queue == nil {
-		s.queue = internalqueue.NewTestQueueWithObjects(s.t.Context(), func(a, b fwk.QueuedPodInfo) bool { return false }, s.nominated)
+		s.queue = internalqueue.NewTestQueueWithObjects(
+			s.t.Context(),
+			func(a, b fwk.QueuedPodInfo) bool { return false },
+			s.nominated,
+		)
 	}
 	f, err := frameworkruntime.NewFramework(s.t.Context(), registry, &list[0], frameworkOptions(client, factory,
 		internalcache.NewSnapshot(pods, s.nodes), s.queue)...)
@@ -198,7 +209,16 @@ func (s *stage) want(pod *v1.Pod, node, goes, says string) {
 	s.t.Helper()
 	at, who, said := s.attempt(pod)
 	if at != node || strings.Join(who, " ") != goes || !strings.Contains(said, says) {
-		s.t.Errorf("pod %s is promised node %q, %v go, and it says %q; want node %q, %q, and %q", pod.Name, at, who, said, node, goes, says)
+		s.t.Errorf(
+			"pod %s is promised node %q, %v go, and it says %q; want node %q, %q, and %q",
+			pod.Name,
+			at,
+			who,
+			said,
+			node,
+			goes,
+			says,
+		)
 	}
 }
 
@@ -212,7 +232,12 @@ func (s *stage) full(name string) (low, mid *v1.Pod) {
 func TestTheLowestOnTheNUMAThatMattersGoes(t *testing.T) {
 	s := newStage(t)
 	s.full("n")
-	s.want(ranked(cpus("p", 8), 9), "n", "low-n", "preemption: evicts default/low-n (16 cpu on NUMA node 0) from node n, to be aligned on NUMA node 0")
+	s.want(
+		ranked(cpus("p", 8), 9),
+		"n",
+		"low-n",
+		"preemption: evicts default/low-n (16 cpu on NUMA node 0) from node n, to be aligned on NUMA node 0",
+	)
 	s.want(ranked(cpus("p", 8), 3), "n", "low-n", "")
 	s.want(ranked(cpus("p", 8), 1), "", "", "no pods of lower priority to evict")
 	s.want(ranked(cpus("p", 17), 9), "", "", "not helpful")
@@ -236,7 +261,10 @@ func TestNobodyGoesWhereHigherOnesHoldWhatIsNeeded(t *testing.T) {
 func TestMemoryGroupsOfHigherPriorities(t *testing.T) {
 	s := newStage(t)
 	wide, other := podOf("wide", "cpu=2 memory=100Gi"), cpus("other", 8)
-	group := ledger.Entry{Pod: kube.ID(wide), Holdings: []place.Holding{{Container: "c", Memory: []place.Block{{Kind: "memory", NUMAs: 3, Bytes: 100 << 30}}}}}
+	group := ledger.Entry{
+		Pod:      kube.ID(wide),
+		Holdings: []place.Holding{{Container: "c", Memory: []place.Block{{Kind: "memory", NUMAs: 3, Bytes: 100 << 30}}}},
+	}
 	s.node("n", two, place.Restricted, group, holding(other, "0-7"))
 	s.runs("n", 9, wide)
 	s.runs("n", 1, other)
@@ -278,7 +306,18 @@ func (s *stage) flies() {
 // falls has the node fall silent: it still reports a pod that was deleted by force long ago.
 func (s *stage) falls() {
 	gone := cpus("gone", 1)
-	s.p.feed.Layout(layout(s.t, "n", two+"\n", place.SingleNUMA, 50, holding(s.pods[0], "0-14"), holding(gone, "15"), holding(s.pods[1], "16-31")))
+	s.p.feed.Layout(
+		layout(
+			s.t,
+			"n",
+			two+"\n",
+			place.SingleNUMA,
+			50,
+			holding(s.pods[0], "0-14"),
+			holding(gone, "15"),
+			holding(s.pods[1], "16-31"),
+		),
+	)
 	s.p.book.Vanish(string(gone.UID))
 	s.p.book.Overdue(string(gone.UID))
 	if !s.p.book.Snapshot().Node("n").Silent {

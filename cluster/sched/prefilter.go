@@ -11,7 +11,12 @@ import (
 
 // PreFilter reads the pod once, takes a snapshot, and names the nodes that can take the pod where these are few.
 // Pods that nobody would align skip the plugin.
-func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (p *Plugin) PreFilter(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
 	if s, again := read(cs); again && s.whole {
 		return nil, nil
 	}
@@ -53,7 +58,13 @@ func (p *Plugin) look(s *state, nodes []fwk.NodeInfo) {
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
 // AddPod evaluates the node as if the pod were on it too: a nominated pod, or a victim spared.
-func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *v1.Pod, add fwk.PodInfo, info fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) AddPod(
+	_ context.Context,
+	cs fwk.CycleState,
+	_ *v1.Pod,
+	add fwk.PodInfo,
+	info fwk.NodeInfo,
+) *fwk.Status {
 	s, ok := read(cs)
 	if !ok {
 		return nil
@@ -67,7 +78,13 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *v1.Pod, add fwk
 }
 
 // RemovePod evaluates the node as if the pod were not on it: a victim.
-func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *v1.Pod, remove fwk.PodInfo, info fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) RemovePod(
+	_ context.Context,
+	cs fwk.CycleState,
+	_ *v1.Pod,
+	remove fwk.PodInfo,
+	info fwk.NodeInfo,
+) *fwk.Status {
 	s, ok := read(cs)
 	if !ok || p.args.KeepVictims {
 		return nil

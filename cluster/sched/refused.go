@@ -35,8 +35,22 @@ func (r *rejections) came(o ledger.Outcome) {
 	r.logger.Info("A node refused a pod that was predicted to fit", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name),
 		"node", o.Node, "reason", o.Error, "outcome", kube.Describe(r.machine(o.Node), o))
 	r.later(pardonAfter, func() { r.pardon(o.Node) })
-	pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: o.Pod.Namespace, Name: o.Pod.Name, UID: types.UID(o.Pod.UID)}
-	r.recorder.Eventf(pod, nil, v1.EventTypeWarning, "PlacementRefused", "Scheduling",
+	pod := &v1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "Pod",
+		Namespace:  o.Pod.Namespace,
+		Name:       o.Pod.Name,
+		UID:        types.UID(o.Pod.UID),
+	}
+	r.recorder.Eventf(
+		pod,
+		nil,
+		v1.EventTypeWarning,
+		"PlacementRefused",
+		"Scheduling",
 		"node %s refused the pod (%s) though it was predicted to fit (%s); pods like it are kept off the node until it has reported again",
-		o.Node, o.Error, document.Text(r.machine(o.Node), o.Predicted))
+		o.Node,
+		o.Error,
+		document.Text(r.machine(o.Node), o.Predicted),
+	)
 }

@@ -21,8 +21,13 @@ func TestARefusedShapeIsKeptAwayForAWhile(t *testing.T) {
 	p := newPlugin(t, refuse)
 	recorder := events.NewFakeRecorder(8)
 	var due []func()
-	r := &rejections{recorder: recorder, pardon: p.book.Pardon, machine: (&Shared{Book: p.book}).machine, logger: klog.Background(),
-		later: func(_ time.Duration, do func()) { due = append(due, do) }}
+	r := &rejections{
+		recorder: recorder,
+		pardon:   p.book.Pardon,
+		machine:  (&Shared{Book: p.book}).machine,
+		logger:   klog.Background(),
+		later:    func(_ time.Duration, do func()) { due = append(due, do) },
+	}
 	p.feed = kube.NewFeed(p.book, r.came, nil)
 	p.feed.Begin()
 	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
@@ -32,7 +37,10 @@ func TestARefusedShapeIsKeptAwayForAWhile(t *testing.T) {
 	x.Status.Phase, x.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
 	p.feed.PodGone(x)
 	status := filter(t, p, cycle(t, p, cpus("y", 16)), "n")
-	if !slices.Equal(status.Reasons(), []string{"node refused such a pod (TopologyAffinityError) and has not reported since"}) {
+	if !slices.Equal(
+		status.Reasons(),
+		[]string{"node refused such a pod (TopologyAffinityError) and has not reported since"},
+	) {
 		t.Errorf("status %v", status)
 	}
 	fits(t, filter(t, p, cycle(t, p, cpus("z", 15)), "n"))

@@ -12,7 +12,17 @@ import (
 func TestWhatNodesSayIsRemembered(t *testing.T) {
 	p := newPlugin(t, refuse)
 	for i := range 200 {
-		p.feed.Layout(layout(t, fmt.Sprintf("n%d", i), two, place.SingleNUMA, i+1, holding(cpus(fmt.Sprintf("x%d", i), 12), "0-11"), holding(cpus(fmt.Sprintf("y%d", i), 12), "16-27")))
+		p.feed.Layout(
+			layout(
+				t,
+				fmt.Sprintf("n%d", i),
+				two,
+				place.SingleNUMA,
+				i+1,
+				holding(cpus(fmt.Sprintf("x%d", i), 12), "0-11"),
+				holding(cpus(fmt.Sprintf("y%d", i), 12), "16-27"),
+			),
+		)
 	}
 	pod := cpus("p", 8)
 	asked := func() (said int, s *state) {
@@ -30,7 +40,8 @@ func TestWhatNodesSayIsRemembered(t *testing.T) {
 		t.Errorf("%d nodes have said something before they were asked", said)
 	}
 	for slot := range s.snap.Slots() {
-		if _, no := p.reply(s, slot); no == nil || no.texts[0] != `cannot align container "c" (wants 8 cpu on one NUMA node; best NUMA node has 4 free)` {
+		if _, no := p.reply(s, slot); no == nil ||
+			no.texts[0] != `cannot align container "c" (wants 8 cpu on one NUMA node; best NUMA node has 4 free)` {
 			t.Fatalf("slot %d says %+v", slot, no)
 		}
 	}

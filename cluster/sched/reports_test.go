@@ -45,7 +45,10 @@ func TestWhatIsOddAboutAReportIsAnEvent(t *testing.T) {
 	said("Warning NodeResourceTopologyRefused NodeResourceTopology of node \"n\": object has no zone")
 	long := topology("n", 6, 16, 16)
 	for range 12 {
-		long.Attributes = append(long.Attributes, v1alpha2.AttributeInfo{Name: "topologyManagerOption" + strings.Repeat("x", 500+len(long.Attributes)), Value: "1"})
+		long.Attributes = append(
+			long.Attributes,
+			v1alpha2.AttributeInfo{Name: "topologyManagerOption" + strings.Repeat("x", 500+len(long.Attributes)), Value: "1"},
+		)
 	}
 	s.Feed.Topology(long)
 	said("Warning NodeResourceTopologyOdd")

@@ -50,8 +50,13 @@ func (r *retries) begin(p *Plugin, pod *v1.Pod, s *state) {
 	if r == nil {
 		return
 	}
-	s.refusals = &refusedPod{plugin: p, pod: pod, roster: s.snap.Roster(), nodes: make([]atomic.Uint64, s.snap.Slots()/64+1),
-		state: &state{pod: s.pod, key: s.key, demand: s.demand}}
+	s.refusals = &refusedPod{
+		plugin: p,
+		pod:    pod,
+		roster: s.snap.Roster(),
+		nodes:  make([]atomic.Uint64, s.snap.Slots()/64+1),
+		state:  &state{pod: s.pod, key: s.key, demand: s.demand},
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pods[s.uid] = s.refusals

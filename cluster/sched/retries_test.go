@@ -29,7 +29,17 @@ func retrying(t *testing.T) (*Plugin, *activator) {
 	p, a := newPlugin(t, refuse), &activator{}
 	p.retries, p.handle = newRetries(p.book.Snapshot), a
 	for i, node := range []string{"a", "b"} {
-		p.feed.Layout(layout(t, node, two, place.SingleNUMA, i+1, holding(cpus("x-"+node, 14), "0-13"), holding(cpus("y-"+node, 14), "16-29")))
+		p.feed.Layout(
+			layout(
+				t,
+				node,
+				two,
+				place.SingleNUMA,
+				i+1,
+				holding(cpus("x-"+node, 14), "0-13"),
+				holding(cpus("y-"+node, 14), "16-29"),
+			),
+		)
 	}
 	return p, a
 }
@@ -91,7 +101,12 @@ func TestAnAttemptOnAnOldStateIsMadeAgain(t *testing.T) {
 // A pod that left and that the waiting pod could not have evicted may have kept others safe.
 func TestTheEndOfAnImportantPodLetsOthersPreempt(t *testing.T) {
 	p, _ := retrying(t)
-	p.amounts = inMemory(t, nodeInfo("a").Node(), ranked(bind(cpus("x-a", 14), "a"), 1), ranked(bind(cpus("y-a", 14), "a"), 9))
+	p.amounts = inMemory(
+		t,
+		nodeInfo("a").Node(),
+		ranked(bind(cpus("x-a", 14), "a"), 1),
+		ranked(bind(cpus("y-a", 14), "a"), 9),
+	)
 	pod := ranked(cpus("p", 15), 5)
 	cs := cycle(t, p, pod)
 	filter(t, p, cs, "a")

@@ -37,7 +37,8 @@ func (p *Plugin) sample(ctx context.Context, cs fwk.CycleState, s *state, pod *v
 		return nil
 	}
 	// Where many nodes have pods that keep others away, it takes too long to begin the attempt twice.
-	if keep, err := p.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList(); err != nil || len(keep) > sampleSize {
+	if keep, err := p.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList(); err != nil ||
+		len(keep) > sampleSize {
 		return nil
 	}
 	slots := p.rest(s, p.cheapest(s, sampleSize/2))
@@ -54,7 +55,8 @@ func (p *Plugin) sample(ctx context.Context, cs fwk.CycleState, s *state, pod *v
 
 // mayName reports whether nodes that fit may be left out.
 func (p *Plugin) mayName(s *state, pod *v1.Pod) bool {
-	return s.backoff == nil && !p.choosy() && p.percent() == 0 && !particular(pod) && p.handle != nil && len(p.handle.Extenders()) == 0
+	return s.backoff == nil && !p.choosy() && p.percent() == 0 && !particular(pod) && p.handle != nil &&
+		len(p.handle.Extenders()) == 0
 }
 
 // particular reports whether a pod asks for something of nodes that few of them may have, or have more of than
@@ -63,7 +65,10 @@ func particular(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	return spec.Affinity != nil || len(spec.NodeSelector) > 0 || len(spec.TopologySpreadConstraints) > 0 ||
 		len(spec.ResourceClaims) > 0 || spec.NodeName != "" || pod.Status.NominatedNodeName != "" ||
-		slices.ContainsFunc(spec.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+		slices.ContainsFunc(
+			spec.Volumes,
+			func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil },
+		)
 }
 
 // cheapest returns the slots of the nodes that cost least, as far as it is known what they cost, unordered.

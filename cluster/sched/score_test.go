@@ -91,7 +91,13 @@ func TestScoringStrategies(t *testing.T) {
 		{config.Match, `{"scoringStrategy":{"type":"LeastNUMANodes"}}`, "", []int64{94, 94, 0}},
 	} {
 		first := newPlugin(t, "")
-		made, err := (&Shared{Book: first.book, Feed: first.feed, Ready: first.ready}).Factory(c.plugin)(t.Context(), &runtime.Unknown{Raw: []byte(c.args)}, nil)
+		made, err := (&Shared{Book: first.book, Feed: first.feed, Ready: first.ready}).Factory(
+			c.plugin,
+		)(
+			t.Context(),
+			&runtime.Unknown{Raw: []byte(c.args)},
+			nil,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,8 +118,13 @@ func TestAScoringStrategyThatIsNotKnownIsNamed(t *testing.T) {
 	p := newPlugin(t, "")
 	for value, quoted := range map[string]string{"": `""`, "mostAllocated": `"mostAllocated"`, strings.Repeat("x", 999): `"` + strings.Repeat("x", 60) + `..."`} {
 		_, status := p.PreFilter(t.Context(), framework.NewCycleState(), noted(cpus("p", 2), strategyAnnotation, value), nil)
-		says(t, status, fwk.UnschedulableAndUnresolvable, `pod default/p: annotation tenon.sh/scoring-strategy: unknown value `+quoted+
-			`: want one of Tenon, LeastAllocated, MostAllocated, BalancedAllocation, LeastNUMANodes`)
+		says(
+			t,
+			status,
+			fwk.UnschedulableAndUnresolvable,
+			`pod default/p: annotation tenon.sh/scoring-strategy: unknown value `+quoted+
+				`: want one of Tenon, LeastAllocated, MostAllocated, BalancedAllocation, LeastNUMANodes`,
+		)
 	}
 }
 

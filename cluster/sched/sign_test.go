@@ -33,7 +33,11 @@ func sign(t rapid.TB, p *Plugin, pod *v1.Pod) string {
 
 // drawnAsk is a pod that nodes align, and that may ask for anything that a pod can ask for.
 func drawnAsk(t *rapid.T, name string) *v1.Pod {
-	amounts := fmt.Sprintf("cpu=%d memory=%dGi", rapid.IntRange(1, 2).Draw(t, "cpus"), rapid.IntRange(1, 2).Draw(t, "memory"))
+	amounts := fmt.Sprintf(
+		"cpu=%d memory=%dGi",
+		rapid.IntRange(1, 2).Draw(t, "cpus"),
+		rapid.IntRange(1, 2).Draw(t, "memory"),
+	)
 	if rapid.Bool().Draw(t, "gpu") {
 		amounts += " acme.com/gpu=1"
 	}

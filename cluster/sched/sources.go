@@ -70,7 +70,13 @@ type sources struct {
 func newSources(logger klog.Logger, o Options) *sources {
 	logger = quoting(logger)
 	ready := make(chan struct{})
-	s := &Shared{Book: ledger.New(), Ready: ready, Decisions: inspect.NewDecisions(time.Now), metrics: newMetrics(), options: o}
+	s := &Shared{
+		Book:      ledger.New(),
+		Ready:     ready,
+		Decisions: inspect.NewDecisions(time.Now),
+		metrics:   newMetrics(),
+		options:   o,
+	}
 	written := newConditions(logger, func(node string) []ledger.Inexact {
 		if n := s.Book.Snapshot().Node(node); n != nil {
 			return n.Inexact
@@ -178,7 +184,11 @@ func servesLayouts(config *rest.Config) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("API server has no %s.%s: install the NodeLayout definition", v1alpha1.NodeLayoutResource().Resource, gv)
+	return fmt.Errorf(
+		"API server has no %s.%s: install the NodeLayout definition",
+		v1alpha1.NodeLayoutResource().Resource,
+		gv,
+	)
 }
 
 func (s *sources) followLayouts() error {
@@ -197,9 +207,15 @@ func (s *sources) followLayouts() error {
 
 func (s *sources) followPods(ctx context.Context, h fwk.Handle) error {
 	pods, api := h.SharedInformerFactory().Core().V1().Pods().Informer(), h.ClientSet()
-	ends := newTerminations(s.Feed, s.Book.Booked, s.Book.Doubted, func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
-		return api.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-	}, s.logger)
+	ends := newTerminations(
+		s.Feed,
+		s.Book.Booked,
+		s.Book.Doubted,
+		func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+			return api.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		s.logger,
+	)
 	ends.released, ends.getAt = s.wake, podAt(api)
 	into, err := pods.AddEventHandler(ends)
 	if err != nil {

@@ -41,7 +41,12 @@ func (l *spotted) of(snap *ledger.Snapshot, nodes []fwk.NodeInfo) *spots {
 	if old != nil && old.first == &nodes[0] && old.count == len(nodes) && old.roster == snap.Roster() {
 		return old
 	}
-	out := &spots{roster: snap.Roster(), first: &nodes[0], count: len(nodes), at: make(map[*framework.NodeInfo]spot, len(nodes))}
+	out := &spots{
+		roster: snap.Roster(),
+		first:  &nodes[0],
+		count:  len(nodes),
+		at:     make(map[*framework.NodeInfo]spot, len(nodes)),
+	}
 	same := old != nil && old.roster == out.roster
 	for _, info := range nodes {
 		at, ok := info.(*framework.NodeInfo)

@@ -123,7 +123,9 @@ func TestThePodOfAnEventIsReadAtItsVersion(t *testing.T) {
 		t.Fatalf("%d lists", len(asked))
 	}
 	o := asked[0].ListOptions
-	if o.ResourceVersion != "4711" || o.ResourceVersionMatch != metav1.ResourceVersionMatchExact || o.FieldSelector != "metadata.name=p" || asked[0].Namespace != pod.Namespace {
+	if o.ResourceVersion != "4711" || o.ResourceVersionMatch != metav1.ResourceVersionMatchExact ||
+		o.FieldSelector != "metadata.name=p" ||
+		asked[0].Namespace != pod.Namespace {
 		t.Errorf("asked for %+v", o)
 	}
 }

@@ -63,7 +63,11 @@ func findTopologies(ctx context.Context, cfg *rest.Config) (r *schema.GroupVersi
 }
 
 // readable returns the resource if this scheduler may list it.
-func readable(ctx context.Context, cfg *rest.Config, r schema.GroupVersionResource) (*schema.GroupVersionResource, string, error) {
+func readable(
+	ctx context.Context,
+	cfg *rest.Config,
+	r schema.GroupVersionResource,
+) (*schema.GroupVersionResource, string, error) {
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, "", fmt.Errorf("make client for %s: %w", r.GroupResource(), err)

@@ -20,8 +20,16 @@ func topology(node string, version int, free ...int64) *v1alpha2.NodeResourceTop
 	o := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: node, ResourceVersion: fmt.Sprint(version)},
 		TopologyPolicies: []string{string(v1alpha2.SingleNUMANodeContainerLevel)}}
 	for i, n := range free {
-		o.Zones = append(o.Zones, v1alpha2.Zone{Name: fmt.Sprintf("node-%d", i), Type: "Node", Resources: v1alpha2.ResourceInfoList{
-			{Name: "cpu", Capacity: resource.MustParse("16"), Allocatable: resource.MustParse("16"), Available: *resource.NewQuantity(n, resource.DecimalSI)}}})
+		o.Zones = append(
+			o.Zones,
+			v1alpha2.Zone{Name: fmt.Sprintf("node-%d", i), Type: "Node", Resources: v1alpha2.ResourceInfoList{
+				{
+					Name:        "cpu",
+					Capacity:    resource.MustParse("16"),
+					Allocatable: resource.MustParse("16"),
+					Available:   *resource.NewQuantity(n, resource.DecimalSI),
+				}}},
+		)
 	}
 	return o
 }
@@ -30,7 +38,12 @@ func TestNodesWithOnlyAReportAreJudgedByIt(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.feed.Topology(topology("n", 1, 4, 12))
 	fits(t, filter(t, p, cycle(t, p, cpus("p", 12)), "n"))
-	says(t, filter(t, p, cycle(t, p, cpus("p", 13)), "n"), fwk.Unschedulable, `cannot align container "c" (wants 13 cpu on one NUMA node; best NUMA node has 12 free)`)
+	says(
+		t,
+		filter(t, p, cycle(t, p, cpus("p", 13)), "n"),
+		fwk.Unschedulable,
+		`cannot align container "c" (wants 13 cpu on one NUMA node; best NUMA node has 12 free)`,
+	)
 
 	p.feed.Topology(topology("n", 2))
 	says(t, filter(t, p, cycle(t, p, cpus("p", 1)), "n"), fwk.UnschedulableAndUnresolvable,
@@ -88,7 +101,8 @@ func TestReportsAreFollowedWhereTheyAreServed(t *testing.T) {
 		}
 		got := 0
 		for _, e := range events {
-			if e.Event.Resource == "noderesourcetopologies.v1alpha2.topology.node.k8s.io" && e.Event.ActionType == fwk.Add|fwk.Update|fwk.Delete {
+			if e.Event.Resource == "noderesourcetopologies.v1alpha2.topology.node.k8s.io" &&
+				e.Event.ActionType == fwk.Add|fwk.Update|fwk.Delete {
 				got++
 			}
 		}
@@ -108,7 +122,9 @@ func TestNodesKnownExactlyGoBeforeThoseKnownCoarsely(t *testing.T) {
 	if got[0] != 0 || got[0] >= got[1] || got[1] >= got[2] {
 		t.Errorf("scores of an unknown, a coarse and an exact node: %v", got)
 	}
-	p.feed.Layout(layout(t, "exact", two, place.BestEffort, 3, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "16-23")))
+	p.feed.Layout(
+		layout(t, "exact", two, place.BestEffort, 3, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "16-23")),
+	)
 	p.feed.Layout(layout(t, "wide", two+"numa 2 socket 2 cpus 32-47 memory 64Gi\n", place.BestEffort, 4,
 		holding(cpus("x", 11), "0-10"), holding(cpus("y", 11), "16-26"), holding(cpus("z", 11), "32-42")))
 	got = scores(t, p, cpus("p", 12), "wide", "coarse")
@@ -121,7 +137,11 @@ func TestNodesKnownExactlyGoBeforeThoseKnownCoarsely(t *testing.T) {
 func TestTheAgeOfANodeIsThatOfWhatIsKnown(t *testing.T) {
 	s := newSources(klog.Background(), Options{})
 	now := time.Unix(1000, 0)
-	s.layoutTimes, s.topologyTimes = newReportTimes(func() time.Time { return now }), newReportTimes(func() time.Time { return now.Add(time.Minute) })
+	s.layoutTimes, s.topologyTimes = newReportTimes(
+		func() time.Time { return now },
+	), newReportTimes(
+		func() time.Time { return now.Add(time.Minute) },
+	)
 	s.Feed.Begin()
 	l, o := layout(t, "n", two, place.SingleNUMA, 1), topology("n", 2, 16, 16)
 	s.Feed.Layout(l)

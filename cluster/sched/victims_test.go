@@ -32,12 +32,20 @@ func crowd(t *rapid.T, s *stage, pol place.Policy) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := place.Rules{Topology: place.TopologyRules{Policy: pol}, CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}}
+	r := place.Rules{
+		Topology: place.TopologyRules{Policy: pol},
+		CPU:      place.CPURules{Static: true},
+		Memory:   place.MemoryRules{Static: true},
+	}
 	u := place.NewUsage(m, r)
 	var entries []ledger.Entry
 	var pods []*v1.Pod
 	for i := range rapid.IntRange(1, 9).Draw(t, "pods") {
-		text := fmt.Sprintf("cpu=%d memory=%dGi", rapid.IntRange(1, 10).Draw(t, "cpu"), rapid.IntRange(1, 12).Draw(t, "memory"))
+		text := fmt.Sprintf(
+			"cpu=%d memory=%dGi",
+			rapid.IntRange(1, 10).Draw(t, "cpu"),
+			rapid.IntRange(1, 12).Draw(t, "memory"),
+		)
 		if rapid.IntRange(0, 2).Draw(t, "device") == 0 {
 			text += fmt.Sprintf(" acme.com/gpu=%d", rapid.IntRange(1, 2).Draw(t, "gpu"))
 		}
@@ -67,7 +75,17 @@ func TestVictimsAreTheCheapest(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStage(t)
 		crowd(rt, s, rapid.SampledFrom([]place.Policy{place.SingleNUMA, place.Restricted}).Draw(rt, "policy"))
-		pod := ranked(podOf("urgent", fmt.Sprintf("cpu=%d memory=1Gi acme.com/gpu=%d", rapid.IntRange(1, 12).Draw(rt, "cpu"), rapid.IntRange(0, 2).Draw(rt, "gpu"))), 4)
+		pod := ranked(
+			podOf(
+				"urgent",
+				fmt.Sprintf(
+					"cpu=%d memory=1Gi acme.com/gpu=%d",
+					rapid.IntRange(1, 12).Draw(rt, "cpu"),
+					rapid.IntRange(0, 2).Draw(rt, "gpu"),
+				),
+			),
+			4,
+		)
 		cp, err := kube.Pod(pod)
 		if err != nil {
 			rt.Fatal(err)

@@ -34,7 +34,14 @@ type loop struct {
 }
 
 func newLoop(t *testing.T, p *Plugin, nodes ...string) *loop {
-	l := &loop{t: t, p: p, nodes: nodes, bound: map[string]*v1.Pod{}, tries: map[string]int{}, vetoes: map[string]map[string]bool{}}
+	l := &loop{
+		t:      t,
+		p:      p,
+		nodes:  nodes,
+		bound:  map[string]*v1.Pod{},
+		tries:  map[string]int{},
+		vetoes: map[string]map[string]bool{},
+	}
 	p.waiting = newWaiting(p.book.Snapshot)
 	p.waiting.later = func(_ time.Duration, do func()) { l.due = append(l.due, do) }
 	p.book.OnChange(p.waiting.change)
@@ -179,7 +186,11 @@ func TestAChangeWakesAsManyPodsAsItHelps(t *testing.T) {
 	before := p.waiting.queue.Asked()
 	l.end(held[0])
 	if n := l.run(); n != 1 || p.waiting.queue.Asked()-before > 11 {
-		t.Errorf("a place for one pod leads to %d attempts after %d questions, want 1 after 10 and one more", n, p.waiting.queue.Asked()-before)
+		t.Errorf(
+			"a place for one pod leads to %d attempts after %d questions, want 1 after 10 and one more",
+			n,
+			p.waiting.queue.Asked()-before,
+		)
 	}
 	if l.bound["uid-p4990"] == nil {
 		t.Errorf("the most important pod did not get the place: %v", slices.Collect(maps.Keys(l.bound)))
@@ -348,7 +359,10 @@ func TestNobodyIsForgotten(outer *testing.T) {
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{"pod", "pod", "pod", "end", "end", "report", "delete", "tick"}).Draw(t, "step") {
 			case "pod":
-				pod := important(cpus(fmt.Sprint("p", i), rapid.SampledFrom([]int{3, 8, 16}).Draw(t, "cpus")), rapid.IntRange(0, 3).Draw(t, "priority"))
+				pod := important(
+					cpus(fmt.Sprint("p", i), rapid.SampledFrom([]int{3, 8, 16}).Draw(t, "cpus")),
+					rapid.IntRange(0, 3).Draw(t, "priority"),
+				)
 				l.vetoes[string(pod.UID)] = map[string]bool{}
 				for _, n := range l.nodes {
 					l.vetoes[string(pod.UID)][n] = rapid.Bool().Draw(t, "veto")
@@ -409,7 +423,10 @@ func TestWhoRefusedAPodWhere(t *testing.T) {
 	ours := fwk.NewStatus(fwk.Unschedulable).WithPlugin(p.Name())
 	theirs := fwk.NewStatus(fwk.Unschedulable).WithPlugin("NodeResourcesFit")
 	failure := func(absent *fwk.Status, plugins ...string) *fwk.Status {
-		fit := &framework.FitError{Pod: cpus("p", 1), Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}}
+		fit := &framework.FitError{
+			Pod:       cpus("p", 1),
+			Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()},
+		}
 		fit.Diagnosis.NodeToStatus.Set("a", ours)
 		fit.Diagnosis.NodeToStatus.Set("b", theirs)
 		if absent != nil {

@@ -10,7 +10,9 @@ import (
 
 // People who come from scheduler-plugins search events for its texts.
 func TestAProfileOfTheOtherPluginUsesItsTexts(t *testing.T) {
-	pod := &place.Pod{Containers: []place.Container{{Name: "i", Kind: place.Init}, {Name: "s", Kind: place.Sidecar}, {Name: "c"}}}
+	pod := &place.Pod{
+		Containers: []place.Container{{Name: "i", Kind: place.Init}, {Name: "s", Kind: place.Sidecar}, {Name: "c"}},
+	}
 	short := func(container string) place.Reason {
 		return place.Reason{Code: place.Short, Container: container, Resource: "cpu", Want: 8, Have: 4}
 	}

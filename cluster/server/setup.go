@@ -23,7 +23,11 @@ import (
 )
 
 // setUp makes a kube-scheduler with the plugin, and what its profiles share.
-func setUp(ctx context.Context, opts *options.Options, onOutcome func(ledger.Outcome)) (*sched.Shared, *schedconfig.CompletedConfig,
+func setUp(
+	ctx context.Context,
+	opts *options.Options,
+	onOutcome func(ledger.Outcome),
+) (*sched.Shared, *schedconfig.CompletedConfig,
 	*scheduler.Scheduler, error) {
 	logger := sched.Logger(ctx)
 	cc, err := configure(ctx, opts)
@@ -41,7 +45,12 @@ func setUp(ctx context.Context, opts *options.Options, onOutcome func(ledger.Out
 	if err := selectReports(cc, selector); err != nil {
 		return nil, nil, nil, err
 	}
-	o := sched.Options{OnOutcome: onOutcome, Informers: cc.DynInformerFactory, Nodes: selector, Preemption: profiles.Preemptors(list, logger)}
+	o := sched.Options{
+		OnOutcome:  onOutcome,
+		Informers:  cc.DynInformerFactory,
+		Nodes:      selector,
+		Preemption: profiles.Preemptors(list, logger),
+	}
 	if percentage := cc.ComponentConfig.PercentageOfNodesToScore; percentage != nil {
 		o.PercentageOfNodesToScore = *percentage
 	}
@@ -71,7 +80,13 @@ func configure(ctx context.Context, opts *options.Options) (*schedconfig.Complet
 
 // create makes the scheduler of a configuration, with the plugin under both of its names. Of what the
 // configuration says nothing may be left out here: whatever app.Setup hands to scheduler.New is in this list.
-func create(ctx context.Context, cc *schedconfig.CompletedConfig, opts *options.Options, s *sched.Shared, shard *profiles.Shard) (*scheduler.Scheduler, error) {
+func create(
+	ctx context.Context,
+	cc *schedconfig.CompletedConfig,
+	opts *options.Options,
+	s *sched.Shared,
+	shard *profiles.Shard,
+) (*scheduler.Scheduler, error) {
 	conf := &cc.ComponentConfig
 	var built []schedapi.KubeSchedulerProfile // as the frameworks were built
 	made, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,

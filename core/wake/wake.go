@@ -83,7 +83,8 @@ type pod[K comparable, C, P any] struct {
 // New returns an empty queue. order is the order in which pods of a class are woken; it must be total.
 func New[K comparable, C, P any](rules Rules[C, P], order func(a, b P) int) *Queue[K, C, P] {
 	return &Queue[K, C, P]{rules: rules, order: order, pods: map[string]*pod[K, C, P]{}, classes: map[K]*class[K, C, P]{},
-		changed: map[string]int{}, held: map[string]bool{}, due: map[string]map[*class[K, C, P]]bool{}, touched: map[string]string{}}
+		changed: map[string]int{}, held: map[string]bool{}, due: map[string]map[*class[K, C, P]]bool{},
+		touched: map[string]string{}}
 }
 
 // Begin notes that a pod is tried. It is called before the state of nodes is read that the pod is tried on.

@@ -61,6 +61,7 @@ require (
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
 	github.com/stoewer/go-strcase v1.3.0 // indirect
+	github.com/tenon-numa/tenon/api/pod v0.1.0 // indirect
 	github.com/tenon-numa/tenon/core v0.1.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.etcd.io/etcd/api/v3 v3.6.8 // indirect
@@ -111,7 +112,6 @@ require (
 	k8s.io/kms v0.36.3 // indirect
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a // indirect
 	k8s.io/kube-scheduler v0.36.3 // indirect
-	k8s.io/kubectl v0.36.3 // indirect
 	k8s.io/kubelet v0.36.3 // indirect
 	k8s.io/streaming v0.36.3 // indirect
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // indirect
@@ -126,3 +126,5 @@ replace (
 	github.com/tenon-numa/tenon => ../..
 	github.com/tenon-numa/tenon/core => ../../core
 )
+
+replace github.com/tenon-numa/tenon/api/pod v0.1.0 => ../../api/pod

@@ -68,6 +68,25 @@ func (w *world) await(ctx context.Context, t *testing.T, name string, fate workl
 	return pod, why
 }
 
+// says waits until a pending pod gives a reason.
+func (w *world) says(ctx context.Context, t *testing.T, name, want string) {
+	t.Helper()
+	why := ""
+	_, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		for _, p := range pods {
+			if p.Name == name {
+				var f workload.Fate
+				f, why = workload.FateOf(p)
+				return f == workload.Pending && strings.Contains(why, want)
+			}
+		}
+		return false
+	})
+	if err != nil {
+		t.Fatalf("pod %s does not say %q: %v (it says %q)", name, want, err, why)
+	}
+}
+
 // runs fails the test unless a pod is placed and runs.
 func (w *world) runs(ctx context.Context, t *testing.T, pods ...*v1.Pod) {
 	t.Helper()
