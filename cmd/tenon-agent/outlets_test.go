@@ -78,10 +78,10 @@ func TestOutletsThatCannotBeOpened(t *testing.T) {
 func TestMemoryOfContainers(t *testing.T) {
 	root := t.TempDir()
 	o := outlets{cgroups: root, containers: 1}
-	var said []string
-	cfg := agent.Config{Logger: funcr.New(func(_, args string) { said = append(said, args) }, funcr.Options{})}
-	if m, err := o.memory(&cfg); m != nil || err != nil || len(said) != 1 || !strings.Contains(said[0], "only cgroup v2") {
-		t.Errorf("without cgroup v2: %v, error %v, said %q", m, err, said)
+	var logged []string
+	cfg := agent.Config{Logger: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})}
+	if m, err := o.memory(&cfg); m != nil || err != nil || len(logged) != 1 || !strings.Contains(logged[0], "only cgroup v2") {
+		t.Errorf("without cgroup v2: %v, error %v, logged %q", m, err, logged)
 	}
 	dir := filepath.Join(root, "kubepods/podu/0a")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -101,7 +101,8 @@ func TestMemoryOfContainers(t *testing.T) {
 		t.Errorf("before the agent runs there are %v", got)
 	}
 	cfg.Pods(func() []*v1.Pod {
-		return []*v1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Status: v1.PodStatus{QOSClass: v1.PodQOSGuaranteed,
+		return []*v1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Status: v1.PodStatus{
+			QOSClass:          v1.PodQOSGuaranteed,
 			ContainerStatuses: []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://0a"}}}}}
 	})
 	for _, c := range m.Running() {
@@ -114,7 +115,7 @@ func TestMemoryOfContainers(t *testing.T) {
 	}
 }
 
-// Every flag is where people look for it.
+// Every flag is documented.
 func TestOutletsAreDocumented(t *testing.T) {
 	document, err := os.ReadFile("../../docs/reference/agent.md")
 	if err != nil {
@@ -129,9 +130,9 @@ func TestOutletsAreDocumented(t *testing.T) {
 	})
 }
 
-// Unless somebody switches it off, metrics are there only for those whom the API server allows, by TLS, and the
-// health is there for anybody on a port of its own.
-func TestMetricsBehindTheGate(t *testing.T) {
+// By default, metrics are served over TLS and only to users that the API server allows. Health is served to
+// anybody, on a port of its own.
+func TestMetricsBehindTheAuthFilter(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	certificate(t, cert, key)
@@ -141,7 +142,8 @@ func TestMetricsBehindTheGate(t *testing.T) {
 		want         int
 	}{
 		{"by default", "https", nil, 401},
-		{"with a certificate", "https", []string{"--metrics-tls-cert-file", cert, "--metrics-tls-private-key-file", key}, 401},
+		{"with a certificate", "https",
+			[]string{"--metrics-tls-cert-file", cert, "--metrics-tls-private-key-file", key}, 401},
 		{"switched off", "http", []string{"--metrics-authorization=false"}, 200},
 	} {
 		metrics, health := free(t), free(t)
@@ -161,7 +163,7 @@ func TestMetricsBehindTheGate(t *testing.T) {
 	}
 }
 
-// free returns an address that nobody listens on.
+// free returns an address on which nothing listens.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -174,7 +176,8 @@ func free(t *testing.T) string {
 
 func status(t *testing.T, url string) int {
 	t.Helper()
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	insecure := &tls.Config{InsecureSkipVerify: true}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: insecure}}
 	resp, err := c.Get(url)
 	if err != nil {
 		t.Fatal(err)

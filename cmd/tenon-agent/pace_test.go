@@ -26,10 +26,12 @@ func paced(t *testing.T, args string) (cfg agent.Config, err error) {
 
 func TestPaceOfTheAgent(t *testing.T) {
 	cfg, err := paced(t, "")
-	if err != nil || cfg.Interval != 200*time.Millisecond || cfg.Resync != 30*time.Second || cfg.Reread != 10*time.Minute || cfg.Labels != nil {
+	if err != nil || cfg.Interval != 200*time.Millisecond || cfg.Resync != 30*time.Second ||
+		cfg.Reread != 10*time.Minute || cfg.Labels != nil {
 		t.Errorf("by default: %+v, %v", cfg, err)
 	}
-	cfg, err = paced(t, "--write-interval=1s --resync=1m --reread=1m --layout-labels=tenon.sh/shard,topology.kubernetes.io/zone")
+	cfg, err = paced(t, "--write-interval=1s --resync=1m --reread=1m "+
+		"--layout-labels=tenon.sh/shard,topology.kubernetes.io/zone")
 	if err != nil || cfg.Interval != time.Second || cfg.Resync != time.Minute || cfg.Reread != time.Minute ||
 		!slices.Equal(cfg.Labels, []string{"tenon.sh/shard", "topology.kubernetes.io/zone"}) {
 		t.Errorf("as asked for: %+v, %v", cfg, err)
@@ -56,7 +58,7 @@ func TestPaceThatIsRefused(t *testing.T) {
 	}
 }
 
-// Every flag is where people look for it.
+// Every flag is documented.
 func TestPaceIsDocumented(t *testing.T) {
 	document, err := os.ReadFile("../../docs/reference/agent.md")
 	if err != nil {

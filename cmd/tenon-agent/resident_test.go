@@ -52,9 +52,11 @@ func BenchmarkResident(b *testing.B) {
 	s.Serve(b, filepath.Join(dir, "kubelet.sock"))
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
-	cmd := exec.CommandContext(ctx, program, "--node-name=busy", "--kubeconfig="+n.kubeconfig(b, server.URL), "--machine="+busyMachine,
+	cmd := exec.CommandContext(ctx, program,
+		"--node-name=busy", "--kubeconfig="+n.kubeconfig(b, server.URL), "--machine="+busyMachine,
 		"--kubelet-config="+filepath.Join(dir, "config.yaml"), "--kubelet-config-source=files", "--state-dir="+dir,
-		"--podresources-socket="+filepath.Join(dir, "kubelet.sock"), "--metrics-address=127.0.0.1:0", "--health-address=127.0.0.1:0")
+		"--podresources-socket="+filepath.Join(dir, "kubelet.sock"),
+		"--metrics-address=127.0.0.1:0", "--health-address=127.0.0.1:0")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
@@ -94,7 +96,8 @@ func (n *busyNode) files(b *testing.B, round int) {
 	for i := range busyPods {
 		uid := fmt.Sprintf("uid-%03d", i)
 		cpu[uid] = map[string]string{"main": n.cpus(i, round)}
-		memory[uid] = map[string]any{"main": []any{map[string]any{"numaAffinity": []int{i % 8}, "type": "memory", "size": 2 << 30}}}
+		block := map[string]any{"numaAffinity": []int{i % 8}, "type": "memory", "size": 2 << 30}
+		memory[uid] = map[string]any{"main": []any{block}}
 	}
 	for i := range 8 {
 		used := uint64((busyPods-i+7)/8) * 2 << 30
@@ -142,7 +145,8 @@ func (n *busyNode) pods() (out []v1.Pod) {
 	for i := range busyPods {
 		uid := fmt.Sprintf("uid-%03d", i)
 		out = append(out, v1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprintf("pod-%03d", i), UID: types.UID(uid), ResourceVersion: "1",
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprintf("pod-%03d", i),
+				UID: types.UID(uid), ResourceVersion: "1",
 				Annotations: map[string]string{"kubectl.kubernetes.io/last-applied-configuration": filler}},
 			Spec:   v1.PodSpec{NodeName: "busy", Containers: []v1.Container{{Name: "main", Image: "registry.example/app:1"}}},
 			Status: v1.PodStatus{Phase: v1.PodRunning, StartTime: &metav1.Time{Time: time.Unix(int64(i), 0)}}})
@@ -179,16 +183,20 @@ func (n *busyNode) server() http.Handler {
 		}
 	}
 	mux.HandleFunc("GET /api/v1/nodes/busy", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "busy", UID: "uid-of-node"}})
+		reply(w, v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+			ObjectMeta: metav1.ObjectMeta{Name: "busy", UID: "uid-of-node"}})
 	})
 	mux.HandleFunc("GET /api/v1/nodes", list(metav1.PartialObjectMetadataList{
-		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
-		Items: []metav1.PartialObjectMetadata{{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+		Items: []metav1.PartialObjectMetadata{{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
 			ObjectMeta: metav1.ObjectMeta{Name: "busy", UID: "uid-of-node"}}}}))
 	mux.HandleFunc("GET /api/v1/pods", list(v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
 		ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: n.pods()}))
 	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/nodelayouts", list(metav1.PartialObjectMetadataList{
-		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}))
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: "1"}}))
 	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/nodelayouts/busy", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 	})

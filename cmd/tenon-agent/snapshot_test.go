@@ -36,7 +36,8 @@ func TestSnapshotCommand(t *testing.T) {
 }
 
 func TestSnapshotRefusesArguments(t *testing.T) {
-	if err := run(t.Context(), []string{"snapshot", "x"}, env{}, io.Discard, io.Discard); err == nil || err.Error() != `unexpected argument "x"` {
+	err := run(t.Context(), []string{"snapshot", "x"}, env{}, io.Discard, io.Discard)
+	if err == nil || err.Error() != `unexpected argument "x"` {
 		t.Errorf("got %v", err)
 	}
 }

@@ -23,6 +23,9 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet/kubelettest"
 )
 
+// configKind is the beginning of a KubeletConfiguration.
+const configKind = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
 // described is a machine that needs no discovery.
 type described struct{ m *topo.Machine }
 
@@ -55,9 +58,7 @@ func emptyNode(t *testing.T, name string) *node {
 			t.Fatal(err)
 		}
 	}
-	n.write("config.yaml", `apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-topologyManagerPolicy: single-numa-node
+	n.write("config.yaml", configKind+`topologyManagerPolicy: single-numa-node
 cpuManagerPolicy: static
 kubeReserved: {cpu: "1"}
 `)
@@ -122,7 +123,7 @@ func start(t *testing.T, cfg Config) {
 	})
 }
 
-// await returns the first layout written that is as wanted.
+// await returns the first written layout for which ok is true.
 func await(t *testing.T, a *api, what string, ok func(*v1alpha1.NodeLayout) bool) *v1alpha1.NodeLayout {
 	t.Helper()
 	deadline := time.After(60 * time.Second)
@@ -151,7 +152,8 @@ func TestAgentPublishesWhatTheKubeletDoes(t *testing.T) {
 	n := newNode(t, "node-a")
 	start(t, n.config(rc, testr.New(t)))
 	l := await(t, a, "at the start", func(*v1alpha1.NodeLayout) bool { return true })
-	if l.Name != "node-a" || l.Sequence != 1 || l.Rules.TopologyManagerPolicy != "single-numa-node" || l.Rules.ReservedCPUs != "0" {
+	if l.Name != "node-a" || l.Sequence != 1 || l.Rules.TopologyManagerPolicy != "single-numa-node" ||
+		l.Rules.ReservedCPUs != "0" {
 		t.Errorf("first layout is %+v", l)
 	}
 	if o := l.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].Name != "node-a" || o[0].UID != "uid-of-node" {
@@ -168,11 +170,13 @@ func TestAgentPublishesWhatTheKubeletDoes(t *testing.T) {
 	if l.Sequence < 2 {
 		t.Errorf("sequence is %d", l.Sequence)
 	}
-	// The second pod started earlier by its own clock, yet it was seen later.
+	// The second pod has an earlier start time, but the agent observes it later.
 	a.addPod(t, n.pod("second", 100))
 	n.service.SetPods(listed("second"), listed("first"))
 	n.cpus(`{"uid-first":{"main":"5"},"uid-second":{"main":"6-7"}}`)
-	await(t, a, "in the order of admission", func(l *v1alpha1.NodeLayout) bool { return held(l) == "ns/first=5 ns/second=6-7" })
+	await(t, a, "in the order of admission", func(l *v1alpha1.NodeLayout) bool {
+		return held(l) == "ns/first=5 ns/second=6-7"
+	})
 
 	n.service.SetPods(listed("second"))
 	n.cpus(`{"uid-first":{"main":"5"},"uid-second":{"main":"6-7"} }`)
@@ -190,7 +194,7 @@ func TestAgentOutlivesTheKubeletAndTheServer(t *testing.T) {
 	a.addPod(t, n.pod("p", 1))
 	n.cpus(`{"uid-p":{"main":"5"}}`)
 	n.service.SetPods(listed("p"))
-	n.write("config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ntopologyManagerPolicy: restricted\n")
+	n.write("config.yaml", configKind+"topologyManagerPolicy: restricted\n")
 	n.serve()
 	await(t, a, "after the kubelet restarted", func(l *v1alpha1.NodeLayout) bool {
 		return held(l) == "ns/p=5" && l.Rules.TopologyManagerPolicy == "restricted"
@@ -233,8 +237,8 @@ func TestUnchangedLayoutIsNotWritten(t *testing.T) {
 		}
 	}
 	first := newTestReconciler(t, n.config(rc, logr.Discard()))
-	reconcile(first, true, "first look")
-	reconcile(first, false, "second look")
+	reconcile(first, true, "first reconcile")
+	reconcile(first, false, "second reconcile")
 	n.cpus(`{"uid-y":{"main":"6"},"uid-x":{"main":"5"}}`)
 	reconcile(first, false, "the same content in another order")
 	a.deleteLayout("node-a")
@@ -278,27 +282,28 @@ func TestBadConfigIsRefused(t *testing.T) {
 
 func TestPace(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
-	p := pace{settle: 8 * time.Millisecond, maxSettle: 25 * time.Millisecond, observe: 50 * time.Millisecond, write: 200 * time.Millisecond}
+	p := pace{settle: 8 * time.Millisecond, maxSettle: 25 * time.Millisecond, observe: 50 * time.Millisecond,
+		write: 200 * time.Millisecond}
 	want := func(what string, got time.Time, ms int) {
 		t.Helper()
 		if !got.Equal(at(ms)) {
-			t.Errorf("%s: look at %d ms, want %d ms", what, got.Sub(at(0)).Milliseconds(), ms)
+			t.Errorf("%s: reconcile at %d ms, want %d ms", what, got.Sub(at(0)).Milliseconds(), ms)
 		}
 	}
 	want("first change", p.change(at(0)), 8)
 	want("another one", p.change(at(5)), 13)
 	want("more without rest", p.change(at(20)), 25)
 	if again := p.reconciled(at(25), true, nil); !again.IsZero() {
-		t.Errorf("looks again without a change")
+		t.Errorf("reconciles again without a change")
 	}
 	want("a change after a write", p.change(at(30)), 225)
 	p.reconciled(at(225), false, nil)
-	want("a change after a look", p.change(at(230)), 275)
+	want("a change after a reconcile", p.change(at(230)), 275)
 	fail := fmt.Errorf("down")
 	for i, most := range []int{100, 200, 400} {
 		again := p.reconciled(at(1000), false, fail)
 		if again.Before(at(1000+most/2)) || again.After(at(1000+most)) {
-			t.Errorf("failure %d: next look %s later, want about %d ms", i, again.Sub(at(1000)), most)
+			t.Errorf("failure %d: next reconcile %s later, want about %d ms", i, again.Sub(at(1000)), most)
 		}
 	}
 	for range 100 {

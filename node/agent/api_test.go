@@ -31,7 +31,7 @@ type api struct {
 	revision int64
 	watching map[string][]chan metav1.WatchEvent // of metadata, by the plural name of the kind
 	blinded  bool                                // whether watches of metadata are forbidden
-	mute     bool                                // whether no watch of metadata tells anything
+	mute     bool                                // whether watches of metadata send nothing
 	requests int
 	read     map[string]int // GET requests of one object that a cache does not answer, by kind
 	node     v1.Node        // the same for each name
@@ -60,8 +60,9 @@ func emptyAPI() *api {
 	return &api{layouts: map[string]*v1alpha1.NodeLayout{}, written: make(chan *v1alpha1.NodeLayout, 1000),
 		topologies: map[string]*v1alpha2.NodeResourceTopology{}, zonesSent: make(chan *v1alpha2.NodeResourceTopology, 1000),
 		watching: map[string][]chan metav1.WatchEvent{}, read: map[string]int{},
-		node: v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{UID: "uid-of-node"},
-			Status: v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v" + kubelet.Modelled + ".3"}}}}
+		node: v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+			ObjectMeta: metav1.ObjectMeta{UID: "uid-of-node"},
+			Status:     v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v" + kubelet.Modelled + ".3"}}}}
 }
 
 func (a *api) handler() http.Handler {
@@ -113,7 +114,8 @@ func (a *api) servePods(w http.ResponseWriter, r *http.Request) {
 	if q.Get("watch") == "" {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		list := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+		list := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
+			ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 		for _, p := range a.pods {
 			if p.Spec.NodeName == node {
 				list.Items = append(list.Items, p)
@@ -135,7 +137,8 @@ func (a *api) serveMeta(kind string) http.HandlerFunc {
 		q := r.URL.Query()
 		name, ok := strings.CutPrefix(q.Get("fieldSelector"), "metadata.name=")
 		whole := kind == "nodes"
-		if q.Get("sendInitialEvents") != "" || !ok || whole == strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		partly := strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
+		if q.Get("sendInitialEvents") != "" || !ok || whole == partly {
 			refuse(w, 422, metav1.StatusReasonInvalid)
 			return
 		}
@@ -149,7 +152,8 @@ func (a *api) serveMeta(kind string) http.HandlerFunc {
 			defer a.mu.Unlock()
 			if whole {
 				answer(w, 200, v1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"},
-					ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.revision, 10)}, Items: []v1.Node{a.nodeNamed(name)}})
+					ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.revision, 10)},
+					Items:    []v1.Node{a.nodeNamed(name)}})
 				return
 			}
 			list := metav1.PartialObjectMetadataList{
@@ -161,7 +165,7 @@ func (a *api) serveMeta(kind string) http.HandlerFunc {
 			answer(w, 200, list)
 			return
 		}
-		// What happened while nobody watched is not told: the client has to list.
+		// Changes from before the watch are not sent: the client has to list.
 		if since := q.Get("resourceVersion"); since != strconv.FormatInt(a.revision, 10) && !a.mute {
 			a.mu.Unlock()
 			refuse(w, 410, metav1.StatusReasonExpired)
@@ -190,10 +194,10 @@ func partial(m metav1.ObjectMeta) *metav1.PartialObjectMetadata {
 		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: m}
 }
 
-// tell sends an event of an object to all watchers of its kind; the lock is held.
-func (a *api) tell(kind, event string, m metav1.ObjectMeta) { a.send(kind, event, partial(m)) }
+// notify sends an event of an object to all watchers of its kind; the lock is held.
+func (a *api) notify(kind, event string, m metav1.ObjectMeta) { a.send(kind, event, partial(m)) }
 
-// send is tell for an object of any form.
+// send is notify for an object of any form.
 func (a *api) send(kind, event string, o any) {
 	if a.mute {
 		return
@@ -226,7 +230,7 @@ func (a *api) getNode(w http.ResponseWriter, r *http.Request) {
 	answer(w, 200, a.nodeNamed(r.PathValue("name")))
 }
 
-// changeNode changes what every Node is.
+// changeNode changes the Node of every name.
 func (a *api) changeNode(name string, change func(*v1.Node)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -302,11 +306,12 @@ func (a *api) store(l *v1alpha1.NodeLayout) {
 	a.revision++
 	before, kind := a.layouts[l.Name], "MODIFIED"
 	if before == nil {
-		before, kind = &v1alpha1.NodeLayout{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("layout-", a.revision))}}, "ADDED"
+		uid := types.UID(fmt.Sprint("layout-", a.revision))
+		before, kind = &v1alpha1.NodeLayout{ObjectMeta: metav1.ObjectMeta{UID: uid}}, "ADDED"
 	}
 	l.UID, l.Generation, l.ResourceVersion = before.UID, before.Generation+1, strconv.FormatInt(a.revision, 10)
 	a.layouts[l.Name] = l
-	a.tell("nodelayouts", kind, l.ObjectMeta)
+	a.notify("nodelayouts", kind, l.ObjectMeta)
 }
 
 const topologyPath = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{name}"
@@ -352,11 +357,12 @@ func (a *api) storeTopology(o *v1alpha2.NodeResourceTopology) {
 	a.revision++
 	before, kind := a.topologies[o.Name], "MODIFIED"
 	if before == nil {
-		before, kind = &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("topology-", a.revision))}}, "ADDED"
+		uid := types.UID(fmt.Sprint("topology-", a.revision))
+		before, kind = &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{UID: uid}}, "ADDED"
 	}
 	o.UID, o.Generation, o.ResourceVersion = before.UID, before.Generation+1, strconv.FormatInt(a.revision, 10)
 	a.topologies[o.Name] = o
-	a.tell("noderesourcetopologies", kind, o.ObjectMeta)
+	a.notify("noderesourcetopologies", kind, o.ObjectMeta)
 }
 
 // relabel changes a layout's metadata, which its generation does not count.
@@ -368,7 +374,7 @@ func (a *api) relabel(name, key, value string) {
 	l.Labels = maps.Clone(l.Labels)
 	l.Labels[key], l.ResourceVersion = value, strconv.FormatInt(a.revision, 10)
 	a.layouts[name] = &l
-	a.tell("nodelayouts", "MODIFIED", l.ObjectMeta)
+	a.notify("nodelayouts", "MODIFIED", l.ObjectMeta)
 }
 
 // set changes what the server does.
@@ -390,7 +396,7 @@ func (a *api) addPod(t *testing.T, p v1.Pod) {
 	a.mu.Lock()
 	a.pods = append(a.pods, p)
 	a.mu.Unlock()
-	a.tellPod(t, "ADDED", p)
+	a.notifyPod(t, "ADDED", p)
 }
 
 func (a *api) changePod(t *testing.T, p v1.Pod) {
@@ -402,10 +408,10 @@ func (a *api) changePod(t *testing.T, p v1.Pod) {
 		}
 	}
 	a.mu.Unlock()
-	a.tellPod(t, "MODIFIED", p)
+	a.notifyPod(t, "MODIFIED", p)
 }
 
-func (a *api) tellPod(t *testing.T, kind string, p v1.Pod) {
+func (a *api) notifyPod(t *testing.T, kind string, p v1.Pod) {
 	t.Helper()
 	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	p.ResourceVersion = "2"
@@ -430,7 +436,7 @@ func (a *api) deleteLayout(name string) {
 		a.revision++
 		gone := l.ObjectMeta
 		gone.ResourceVersion = strconv.FormatInt(a.revision, 10)
-		a.tell("nodelayouts", "DELETED", gone)
+		a.notify("nodelayouts", "DELETED", gone)
 	}
 }
 
@@ -440,7 +446,7 @@ func (a *api) refuseNext(n int) {
 	a.refuse = n
 }
 
-// holdNext has the next write of a layout stay on its way.
+// holdNext delays the next write of a layout, and answers it with an error.
 func (a *api) holdNext() { a.set(func() { a.hold = true }) }
 
 func (a *api) loseNext(n int) {

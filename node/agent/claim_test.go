@@ -11,7 +11,7 @@ import (
 
 const standingBy = "standing by"
 
-// Of two agents on one node the later one goes on; the other says so once. Neither writes more for it.
+// Of two agents on one node the later one writes; the other logs once that it stands by. Neither writes more often.
 func TestTwoAgentsOnOneNode(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var first, second journal
@@ -44,7 +44,7 @@ func TestTwoAgentsOnOneNode(t *testing.T) {
 	})
 }
 
-// An agent that stands by takes over when what is published stays wrong: the other has gone.
+// An agent that stands by takes over when the layout stays wrong: the other agent is gone.
 func TestAgentThatStandsByTakesOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var log journal
@@ -66,7 +66,7 @@ func TestAgentThatStandsByTakesOver(t *testing.T) {
 	})
 }
 
-// Two machines whose agents were given one name contend ever less.
+// Agents of two machines with one name take over from each other less and less often.
 func TestTwoMachinesOfOneName(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var log journal
@@ -95,7 +95,8 @@ func TestClaimsAreOrdered(t *testing.T) {
 		a, b v1alpha1.Agent
 		want bool
 	}{
-		{at(1, "x"), at(2, "a"), true}, {at(2, "a"), at(1, "x"), false}, {at(1, "a"), at(1, "b"), true}, {at(1, "a"), at(1, "a"), false},
+		{at(1, "x"), at(2, "a"), true}, {at(2, "a"), at(1, "x"), false},
+		{at(1, "a"), at(1, "b"), true}, {at(1, "a"), at(1, "a"), false},
 	} {
 		if got := c.a.Before(c.b); got != c.want {
 			t.Errorf("%+v before %+v is %v", c.a, c.b, got)

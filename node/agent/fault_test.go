@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// want fails the test where the layout is not there, or pods hold otherwise.
+// want fails the test where there is no layout, or its pods hold something else.
 func (w *world) want(what, holdings string) {
 	w.t.Helper()
 	if l := w.layout(); l == nil || held(l) != holdings {
@@ -59,27 +59,28 @@ func TestSocketGoneAndBack(t *testing.T) {
 	})
 }
 
-// A kubelet that starts with another policy writes its state file anew. That alone makes the agent read
-// the configuration again.
+// A kubelet that starts with another policy writes its state file again, and that triggers the agent to read
+// the configuration.
 func TestKubeletRestartedWithAnotherPolicy(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.config(logr.Discard()))
-		w.write("config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ntopologyManagerPolicy: restricted\n")
+		w.write("config.yaml", configKind+"topologyManagerPolicy: restricted\n")
 		w.write(kubelet.CPUStateFile, `{"policyName":"none","defaultCpuSet":""}`)
 		w.touched()
 		pass(time.Second)
-		if r := w.layout().Rules; r.TopologyManagerPolicy != "restricted" || r.CPUManagerPolicy != "none" || r.From != v1alpha1.FromFiles {
+		if r := w.layout().Rules; r.TopologyManagerPolicy != "restricted" || r.CPUManagerPolicy != "none" ||
+			r.From != v1alpha1.FromFiles {
 			t.Errorf("rules are %+v", r)
 		}
 	})
 }
 
-// Rules that cannot be read any more stay as they were, holdings are still published, and the log says so.
+// Rules that cannot be read again stay, holdings are still published, and the log says so.
 func TestConfigurationThatCannotBeReadAnyMore(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var log journal
 		w.start(w.config(log.logger()))
-		w.write("config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ntopologyManagerPolicy: of-tomorrow\n")
+		w.write("config.yaml", configKind+"topologyManagerPolicy: of-tomorrow\n")
 		w.agents[0].triggers.everything()
 		pass(time.Second)
 		w.run("p", "5")
@@ -126,18 +127,19 @@ func TestHalfWrittenStateFile(t *testing.T) {
 	})
 }
 
-// Files that never agree with themselves are believed after a while, and changes of them at once from then on.
-func TestContradictionThatStaysIsBorneOnce(t *testing.T) {
+// State files that keep contradicting themselves are accepted after a while, and then their changes at once.
+func TestContradictionThatStaysIsAcceptedOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config(logr.Discard())
-		told := &account{wrote: map[string]int{}, failed: map[string]int{}}
-		cfg.Recorder = told
+		rec := &recorder{wrote: map[string]int{}, failed: map[string]int{}}
+		cfg.Recorder = rec
 		w.start(cfg)
 		w.api.addPod(t, w.pod("p", 1))
 		w.service.SetPods(listed("p"))
 		pass(time.Second)
-		hold := func(shared, held string) { // of 8 CPUs, 6 and 7 are nobody's
-			w.write(kubelet.CPUStateFile, `{"policyName":"static","defaultCpuSet":"`+shared+`","entries":{"uid-p":{"main":"`+held+`"}}}`)
+		hold := func(shared, held string) { // of 8 CPUs, 6 and 7 are in no set
+			w.write(kubelet.CPUStateFile, `{"policyName":"static","defaultCpuSet":"`+shared+
+				`","entries":{"uid-p":{"main":"`+held+`"}}}`)
 			w.touched()
 		}
 		hold("0-3", "4-5")
@@ -145,35 +147,34 @@ func TestContradictionThatStaysIsBorneOnce(t *testing.T) {
 		w.want("at first", "")
 		pass(3 * time.Second)
 		w.want("after a while", "ns/p=4-5")
-		reconciles := told.reconciles.Load()
+		reconciles := rec.reconciles.Load()
 		hold("0-2,4", "3,5")
 		pass(300 * time.Millisecond)
 		w.want("from then on", "ns/p=3,5")
-		if n := told.reconciles.Load() - reconciles; n != 1 {
+		if n := rec.reconciles.Load() - reconciles; n != 1 {
 			t.Errorf("%d reconciles, want 1", n)
 		}
 	})
 }
 
-// While the API server is away the agent asks now and then; when it is back, the latest state is written
-// once.
+// While the API server is away the agent retries at growing pauses. When it is back, the latest state is written once.
 func TestServerAwayForAMinute(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config(logr.Discard())
-		told := &account{wrote: map[string]int{}, failed: map[string]int{}}
-		cfg.Recorder = told
+		rec := &recorder{wrote: map[string]int{}, failed: map[string]int{}}
+		cfg.Recorder = rec
 		w.start(cfg)
 		w.api.addPod(t, w.pod("p", 1))
 		w.service.SetPods(listed("p"))
 		pass(time.Second)
-		writes, reconciles := w.writes(), told.reconciles.Load()
+		writes, reconciles := w.writes(), rec.reconciles.Load()
 		w.server.set(true)
 		for i := range 6 {
 			w.cpus(fmt.Sprintf(`{"uid-p":{"main":"%d"}}`, 1+i))
 			w.touched()
 			pass(10 * time.Second)
 		}
-		if n := told.reconciles.Load() - reconciles; n > 40 {
+		if n := rec.reconciles.Load() - reconciles; n > 40 {
 			t.Errorf("%d reconciles in a minute without the server", n)
 		}
 		w.server.set(false)
@@ -186,9 +187,9 @@ func TestServerAwayForAMinute(t *testing.T) {
 	})
 }
 
-// A write that was held up on its way brings an old layout back, and the agent ends before it can mend that. The next
-// one must not go on from the old sequence: readers know a later one, and would not believe it.
-func TestAnAgentGoesOnAfterALateWriteOfTheOneBefore(t *testing.T) {
+// A delayed write brings an old layout back, and the agent ends before it can correct that. The next agent must not
+// continue from the old sequence: readers have received a higher one, and would ignore its layouts.
+func TestSequenceAfterADelayedWriteOfAnEarlierAgent(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop := w.start(w.config(logr.Discard()))
 		w.run("p", "5")
@@ -233,12 +234,12 @@ func TestDeletedLayoutIsWrittenAgainAtOnce(t *testing.T) {
 func TestChangedLayoutIsWrittenAgainAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		cfg := w.config(logr.Discard())
-		told := &account{wrote: map[string]int{}, failed: map[string]int{}}
-		cfg.Recorder = told
+		rec := &recorder{wrote: map[string]int{}, failed: map[string]int{}}
+		cfg.Recorder = rec
 		w.start(cfg)
 		w.run("p", "5")
 		pass(time.Second)
-		reconciles := told.reconciles.Load()
+		reconciles := rec.reconciles.Load()
 		edited := *w.layout()
 		edited.Holdings = nil
 		w.api.mu.Lock()
@@ -246,8 +247,8 @@ func TestChangedLayoutIsWrittenAgainAtOnce(t *testing.T) {
 		w.api.mu.Unlock()
 		pass(300 * time.Millisecond)
 		w.want("after somebody edited it", "ns/p=5")
-		// The agent's own write makes it look no more.
-		if n := told.reconciles.Load() - reconciles; n != 1 {
+		// The agent's own write triggers no reconcile.
+		if n := rec.reconciles.Load() - reconciles; n != 1 {
 			t.Errorf("%d reconciles, want 1", n)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// stuck is a machine that cannot be read to an end, as a file that never answers.
+// stuck is a machine whose reading does not end, like a file on a server that is gone.
 type stuck struct {
 	described
 	on   atomic.Bool
@@ -39,7 +39,7 @@ func wantHealth(t *testing.T, h *Health, what, alive, ready string) {
 	}
 }
 
-// Probes see whether looks go on and succeed, not whether the process answers.
+// Probes report whether reconciles go on and succeed, not whether the process answers.
 func TestHealth(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var h Health
@@ -63,7 +63,7 @@ func TestHealth(t *testing.T) {
 
 		m.on.Store(true)
 		pass(DefaultResync + maxReconcile + 10*time.Second)
-		wantHealth(t, &h, "in a look that does not end", "in progress", "in progress")
+		wantHealth(t, &h, "in a reconcile that does not end", "in progress", "in progress")
 		m.on.Store(false)
 		close(m.free)
 		pass(time.Minute)

@@ -30,7 +30,7 @@ func (w *world) codes() string {
 
 const fromFiles = string(ledger.RulesFromFiles)
 
-// What is published says which kubelet it is of, and why it may do otherwise than predicted.
+// The layout names the version of its kubelet, and why the kubelet may differ from predictions.
 func TestLayoutSaysWhyItIsInexact(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.config(logr.Discard()))
@@ -53,7 +53,8 @@ featureGates: {PodLevelResourceManagers: true, CPUManagerPolicyAlphaOptions: tru
 			t.Errorf("reasons are %q, want %q", got, want)
 		}
 		k := w.layout().Kubelet
-		if k.Version != "v1.37.1" || len(k.FeatureGates) != 2 || k.FeatureGates[1].Name != "PodLevelResourceManagers" || !k.FeatureGates[1].Enabled {
+		if k.Version != "v1.37.1" || len(k.FeatureGates) != 2 || !k.FeatureGates[1].Enabled ||
+			k.FeatureGates[1].Name != "PodLevelResourceManagers" {
 			t.Errorf("kubelet is %+v", k)
 		}
 		w.api.changeNode(w.name, func(n *v1.Node) { n.Status.NodeInfo.KubeletVersion = "v0.0.0-master+$Format:%H$" })
@@ -64,7 +65,7 @@ featureGates: {PodLevelResourceManagers: true, CPUManagerPolicyAlphaOptions: tru
 	})
 }
 
-// A device that becomes unhealthy is not listed any more: the Node's capacity says that it is still there.
+// The kubelet does not list unhealthy devices; the Node's capacity still counts them.
 func TestLayoutHasUnhealthyDevices(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		count := func(n string) {

@@ -65,7 +65,7 @@ func (w *wire) dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// set cuts all connections and refuses new ones, or ends that.
+// set closes all connections and refuses new ones, or accepts them again.
 func (w *wire) set(cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,11 +109,12 @@ func (w *world) config(log logr.Logger) Config {
 	overAPI := func(ctx context.Context, _, _ string) (net.Conn, error) { return w.server.dial(ctx) }
 	cfg := w.node.config(&rest.Config{Host: "http://api", Dial: overAPI}, log)
 	cfg.Interval = DefaultInterval
-	cfg.dial = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return w.socket.dial(ctx) })}
+	overSocket := func(ctx context.Context, _ string) (net.Conn, error) { return w.socket.dial(ctx) }
+	cfg.dial = []grpc.DialOption{grpc.WithContextDialer(overSocket)}
 	return cfg
 }
 
-// start runs an agent until it is stopped or the test ends, and returns when it has nothing more to do.
+// start runs an agent until it is stopped or the test ends, and returns when the agent is idle.
 func (w *world) start(cfg Config) (stop func()) {
 	w.t.Helper()
 	a, err := newAgent(cfg)
@@ -142,7 +143,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// touched tells the agents that state files changed.
+// touched triggers a reconcile of the agents, as changed state files do.
 func (w *world) touched() {
 	for _, a := range w.agents {
 		a.triggers.holdings()
@@ -190,7 +191,7 @@ func (j *journal) logger() logr.Logger {
 	}, funcr.Options{})
 }
 
-// count counts lines that say something.
+// count counts the lines that contain a text.
 func (j *journal) count(what string) (n int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

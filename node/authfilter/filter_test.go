@@ -22,7 +22,7 @@ import (
 type reviewer struct {
 	down   atomic.Bool
 	hold   chan struct{} // where not nil, a TokenReview is answered when it is closed
-	held   chan struct{} // told of each review that waits
+	held   chan struct{} // receives for each review that waits
 	tokens atomic.Int32
 	access atomic.Int32
 }
@@ -67,10 +67,8 @@ func opened(t *testing.T, a *reviewer) (*Filter, http.Handler, *time.Time) {
 	t.Helper()
 	s := httptest.NewServer(a)
 	t.Cleanup(s.Close)
-	f, err := New(
-		&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
-		logr.Discard(),
-	)
+	content := rest.ContentConfig{ContentType: "application/json"}
+	f, err := New(&rest.Config{Host: s.URL, ContentConfig: content}, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +143,7 @@ func TestDecisionsHoldForAWhile(t *testing.T) {
 	}
 }
 
-// An API server that is down lets nobody in, but those it allowed a moment ago, and no decision is kept of it.
+// While the API server is down, only requests that it allowed a moment ago pass, and no decision is kept.
 func TestAPIServerDown(t *testing.T) {
 	a := &reviewer{}
 	_, h, now := opened(t, a)

@@ -63,7 +63,7 @@ type State struct {
 	// startup says how long the kubelet has not listed pods whose resources its managers hold.
 	startup startup
 	// withDevices and published are the machines that were built last: of the kubelet's devices, and of the layout.
-	// They are built anew only where their descriptions change.
+	// They are built again only where their descriptions change.
 	withDevices, published builtMachine
 }
 

@@ -74,28 +74,28 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 	detail := v1alpha1.Detail{Functions: []v1alpha1.Function{{Address: "0000:17:00.0", Class: "nic"}}}
 	known.Detail = detail
 	files, stale := string(ledger.RulesFromFiles), " "+string(ledger.StaleFacts)
-	effective := configuration(t, staticConfig)
+	static, none := configuration(t, staticConfig), kubelet.Configuration{}
+	effective, elsewhere := static, static
 	effective.Effective = true
+	elsewhere.ReserveCPUs, elsewhere.Rules.CPU.Reserved = 0, idset.Of[idset.CPU](64)
+	unreadable := v1alpha1.Detail{}
+	again := known.WithMachine(nil, unreadable, fails).WithMachine(machine(t), detail, nil)
 	for what, c := range map[string]struct {
 		facts               Facts
 		want, codes, faults string
 	}{
 		"nothing was read":    {Facts{}, "nothing", "", ""},
 		"machine never known": {Facts{}.WithMachine(nil, detail, fails), "nothing, error", "", ""},
-		"configuration never known": {Facts{}.WithMachine(machine(t), detail,
-			nil).WithConfiguration(kubelet.Configuration{}, fails), "nothing, error", "", ""},
+		"configuration never known": {Facts{}.WithMachine(machine(t), detail, nil).WithConfiguration(none, fails),
+			"nothing, error", "", ""},
 		"all known": {known, "layout []", files, ""},
-		"machine unreadable": {known.WithMachine(nil, v1alpha1.Detail{},
-			fails).WithConfiguration(configuration(t, staticConfig), nil), "layout [], error", files + stale, "fails"},
-		"detail unreadable": {known.WithMachine(machine(t), v1alpha1.Detail{}, fails), "layout []", files,
-			"fails"},
-		"configuration unreadable": {known.WithConfiguration(kubelet.Configuration{}, fails), "layout [], error",
-			files + stale, ""},
+		"machine unreadable": {known.WithMachine(nil, unreadable, fails).WithConfiguration(static, nil),
+			"layout [], error", files + stale, "fails"},
+		"detail unreadable":            {known.WithMachine(machine(t), unreadable, fails), "layout []", files, "fails"},
+		"configuration unreadable":     {known.WithConfiguration(none, fails), "layout [], error", files + stale, ""},
 		"configuration of the kubelet": {known.WithConfiguration(effective, nil), "layout []", "", ""},
-		"readable again": {known.WithMachine(nil, v1alpha1.Detail{}, fails).WithMachine(machine(t), detail,
-			nil), "layout []", files, ""},
-		"rules that fit on no machine": {known.WithConfiguration(configuration(t, strings.Replace(staticConfig,
-			"kubeReserved: {cpu: \"1\"}", "reservedSystemCPUs: \"64\"", 1)), nil), "layout [], error", files + stale, ""},
+		"readable again":               {again, "layout []", files, ""},
+		"rules that fit on no machine": {known.WithConfiguration(elsewhere, nil), "layout [], error", files + stale, ""},
 	} {
 		o := observed(t)
 		o.Facts = c.facts
@@ -106,8 +106,8 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 		if got := codes(r.Layout); got != c.codes {
 			t.Errorf("%s: reasons are %q, want %q", what, got, c.codes)
 		}
-		if got := fmt.Sprint(errors.Join(r.Faults...)); c.faults == "" && len(r.Faults) > 0 ||
-			!strings.Contains(got, c.faults) {
+		got := fmt.Sprint(errors.Join(r.Faults...))
+		if c.faults == "" && len(r.Faults) > 0 || !strings.Contains(got, c.faults) {
 			t.Errorf("%s: faults are %s, want %q", what, got, c.faults)
 		}
 		if len(r.Layout.Machine.Functions) != 1 || r.Layout.Rules.ReservedCPUs != "0" {

@@ -56,11 +56,8 @@ func facts(t failer) Facts {
 func observed(t failer) Observation {
 	t.Helper()
 	o := Observation{Facts: facts(t), Pods: Pods{},
-		Node: Node{
-			UID:            "uid-of-node",
-			KubeletVersion: "v" + kubelet.Modelled + ".3",
-			Capacity:       map[string]int64{"x.io/gpu": 2},
-		}}
+		Node: Node{UID: "uid-of-node", KubeletVersion: "v" + kubelet.Modelled + ".3",
+			Capacity: map[string]int64{"x.io/gpu": 2}}}
 	o.Kubelet.Allocatable = []kubelet.Device{gpu("g0", 0), gpu("g1", 1)}
 	return o.cpus(t, "0-7", "{}")
 }
@@ -72,9 +69,8 @@ func gpu(id string, numa idset.NUMA) kubelet.Device {
 // cpus returns the observation with a cpu_manager_state.
 func (o Observation) cpus(t failer, shared, entries string) Observation {
 	t.Helper()
-	s, err := kubelet.ParseCPUState(
-		fmt.Appendf(nil, `{"policyName":"static","defaultCpuSet":%q,"entries":%s}`, shared, entries),
-	)
+	text := fmt.Sprintf(`{"policyName":"static","defaultCpuSet":%q,"entries":%s}`, shared, entries)
+	s, err := kubelet.ParseCPUState([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

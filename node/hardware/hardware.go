@@ -1,8 +1,8 @@
 // Package hardware reads the hardware of one node: its machine, and the detail that a NodeLayout shows beside it.
 //
-// Invariant: one call of [Source.ReadMachine] reads every file of /sys and /proc, or the machine file, once, and
-// never looks at what an earlier call returned except to log anomalies only when they change. The package refuses
-// machine files above a fixed size. It does not describe devices, which the kubelet reports.
+// Invariant: one call of [Source.ReadMachine] reads every file of /sys and /proc, or the machine file, once. The only
+// state between calls are the anomalies that were logged last. The package refuses machine files above a fixed size,
+// and describes no devices, which the kubelet reports.
 package hardware
 
 import (

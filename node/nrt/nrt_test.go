@@ -64,10 +64,8 @@ device example.com/license seat numa none
 `, place.Rules{
 		Topology: place.TopologyRules{Policy: place.SingleNUMA},
 		CPU:      place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 4, 8, 12)},
-		Memory: place.MemoryRules{
-			Static:   true,
-			Reserved: []place.Reserved{{NUMA: 0, Kind: "memory", Bytes: gi}, {NUMA: 1, Kind: "memory", Bytes: gi}},
-		},
+		Memory: place.MemoryRules{Static: true,
+			Reserved: []place.Reserved{{NUMA: 0, Kind: "memory", Bytes: gi}, {NUMA: 1, Kind: "memory", Bytes: gi}}},
 	}, asks{"dpdk-0", 2, []place.Amount{{Kind: "hugepages-1Gi", Bytes: 4 * gi}, {Kind: "memory", Bytes: 2 * gi}},
 		[]place.Count{{Resource: "intel.com/sriov_vf", N: 1}}},
 		asks{"dpdk-1", 5, []place.Amount{{Kind: "memory", Bytes: 3 * gi}}, nil})
@@ -146,6 +144,9 @@ func TestFingerprintIsTheAgreedOne(t *testing.T) {
 
 func TestFingerprintIsOfWhatReadersExpect(t *testing.T) {
 	block := []place.Block{{Kind: "memory", NUMAs: 1, Bytes: 1}}
+	device := func(resource, id string, numas topo.Mask) place.Holding {
+		return place.Holding{Devices: []place.DeviceBlock{{Resource: resource, IDs: []string{id}, NUMAs: numas}}}
+	}
 	for _, c := range []struct {
 		name string
 		h    place.Holding
@@ -155,10 +156,8 @@ func TestFingerprintIsOfWhatReadersExpect(t *testing.T) {
 		{"memory alone", place.Holding{Memory: block}, true},
 		{"a sidecar's memory", place.Holding{Kind: place.Sidecar, Memory: block}, true},
 		{"memory of an init container that ended", place.Holding{Kind: place.Init, Memory: block}, false},
-		{"a device near a numa", place.Holding{Devices: []place.DeviceBlock{{Resource: "x.io/nic", IDs: []string{"a"},
-			NUMAs: 1}}}, true},
-		{"a device near none", place.Holding{Devices: []place.DeviceBlock{{Resource: "x.io/seat", IDs: []string{"s"}}}},
-			false},
+		{"a device near a NUMA node", device("x.io/nic", "a", 1), true},
+		{"a device near none", device("x.io/seat", "s", 0), false},
 	} {
 		n := pods(t, "ns/pod")
 		n.Entries[0].Holdings = []place.Holding{c.h}
@@ -197,12 +196,8 @@ func drawNode(t *rapid.T) *ledger.Node {
 	ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 255), 1, 6, rapid.ID[int]).Draw(t, "numas")
 	text, next := "", 0
 	for _, id := range ids {
-		text += fmt.Sprintf(
-			"numa %d memory %dGi hugepages-2Mi %d",
-			id,
-			rapid.IntRange(1, 64).Draw(t, "memory"),
-			rapid.IntRange(0, 512).Draw(t, "pages"),
-		)
+		text += fmt.Sprintf("numa %d memory %dGi hugepages-2Mi %d", id,
+			rapid.IntRange(1, 64).Draw(t, "memory"), rapid.IntRange(0, 512).Draw(t, "pages"))
 		if count := rapid.IntRange(0, 8).Draw(t, "cpus"); count > 0 || next == 0 {
 			text += fmt.Sprintf(" cpus %d-%d", next, next+count)
 			next += count + 1
@@ -229,10 +224,8 @@ func drawNode(t *rapid.T) *ledger.Node {
 	}
 	n := &ledger.Node{Name: "n", Machine: m, Rules: r, Usage: place.NewUsage(m, r)}
 	for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
-		p := asks{
-			cpus:   int64(rapid.IntRange(0, 10).Draw(t, "cpu")),
-			memory: []place.Amount{{Kind: "memory", Bytes: int64(rapid.IntRange(1, 40).Draw(t, "bytes")) * gi}},
-		}
+		p := asks{cpus: int64(rapid.IntRange(0, 10).Draw(t, "cpu"))}
+		p.memory = []place.Amount{{Kind: "memory", Bytes: int64(rapid.IntRange(1, 40).Draw(t, "bytes")) * gi}}
 		if len(m.Resources()) > 0 {
 			p.devices = []place.Count{{Resource: "x.io/dev", N: int64(rapid.IntRange(0, 2).Draw(t, "want"))}}
 		}

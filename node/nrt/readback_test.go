@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
+// An object that is written here, read by cluster/nrt and written again has the same zones.
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	for _, n := range []*ledger.Node{packets(t), holes(t), plain(t)} {
 		if text := thereAndBack(n); text != "" {
@@ -37,14 +38,8 @@ func thereAndBack(n *ledger.Node) string {
 	if err != nil {
 		return err.Error()
 	}
-	second := nrt.FromCore(
-		&ledger.Node{
-			Name:    n.Name,
-			Machine: r.Machine,
-			Rules:   r.Rules,
-			Usage:   place.NewUsage(r.Machine, r.Rules).Hold(r.Held...),
-		},
-	)
+	usage := place.NewUsage(r.Machine, r.Rules).Hold(r.Held...)
+	second := nrt.FromCore(&ledger.Node{Name: n.Name, Machine: r.Machine, Rules: r.Rules, Usage: usage})
 	a, _ := json.Marshal(first.Zones)
 	b, _ := json.Marshal(second.Zones)
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
-// freeCPUs returns the free CPUs that each zone of an object says.
+// freeCPUs returns the free CPUs of each zone of an object.
 func freeCPUs(o *v1alpha2.NodeResourceTopology) (out string) {
 	for _, z := range o.Zones {
 		for _, r := range z.Resources {
@@ -30,7 +30,7 @@ func freeCPUs(o *v1alpha2.NodeResourceTopology) (out string) {
 	return out
 }
 
-// awaitZones returns the first object written that says these free CPUs.
+// awaitZones returns the first written object with these free CPUs.
 func awaitZones(t *testing.T, a *api, want string) *v1alpha2.NodeResourceTopology {
 	t.Helper()
 	deadline, last := time.After(60*time.Second), "nothing"
@@ -62,7 +62,8 @@ func TestZonesArePublishedBesideTheLayout(t *testing.T) {
 	n := newNode(t, "node-a")
 	start(t, withZones(t, n.config(rc, logr.Discard()), logr.Discard()))
 	first := awaitZones(t, a, "node-0=3 node-1=4 ")
-	if o := first.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].Name != "node-a" || o[0].UID != "uid-of-node" {
+	o := first.OwnerReferences
+	if len(o) != 1 || o[0].Kind != "Node" || o[0].Name != "node-a" || o[0].UID != "uid-of-node" {
 		t.Errorf("owners are %+v", o)
 	}
 	a.addPod(t, n.pod("p", 1))
@@ -85,16 +86,17 @@ func TestUnchangedZonesAreNotWritten(t *testing.T) {
 		}
 	}
 	r := newTestReconciler(t, withZones(t, n.config(rc, logr.Discard()), logr.Discard()))
-	reconcile(r, 1, "first look")
-	reconcile(r, 1, "second look")
-	reconcile(newTestReconciler(t, withZones(t, n.config(rc, logr.Discard()), logr.Discard())), 1, "a new agent on the same node")
+	reconcile(r, 1, "first reconcile")
+	reconcile(r, 1, "second reconcile")
+	second := newTestReconciler(t, withZones(t, n.config(rc, logr.Discard()), logr.Discard()))
+	reconcile(second, 1, "a new agent on the same node")
 	a.mu.Lock()
 	delete(a.topologies, "node-a")
 	a.mu.Unlock()
 	reconcile(r, 2, "deleted object")
 }
 
-// Without the kind there is no failure and one line of log; when it appears, the next full look writes.
+// Without the kind nothing fails and the log says so once. When the kind appears, the next full reconcile writes.
 func TestZonesWithoutTheirKind(t *testing.T) {
 	a, rc := newAPI(t)
 	n := newNode(t, "node-a")
@@ -129,21 +131,22 @@ func (broken) Resource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: "brokens"}
 }
 
-func (broken) Publish(context.Context, *ledger.Node, metav1.ObjectMeta, *metav1.GetOptions) (metav1.Object, bool, error) {
+func (broken) Publish(context.Context, *ledger.Node, metav1.ObjectMeta, *metav1.GetOptions) (
+	metav1.Object, bool, error) {
 	return nil, false, errors.New("down")
 }
 
-// account keeps what a recorder received.
-type account struct {
-	saw        int64
+// recorder is a Recorder that counts.
+type recorder struct {
+	sequence   int64
 	reconciles atomic.Int64 // read while an agent runs
 	wrote      map[string]int
 	failed     map[string]int
 }
 
-func (a *account) RecordNode(_ *ledger.Node, sequence int64) { a.saw = sequence }
+func (a *recorder) RecordNode(_ *ledger.Node, sequence int64) { a.sequence = sequence }
 
-func (a *account) RecordWrite(object string, err error) {
+func (a *recorder) RecordWrite(object string, err error) {
 	if err != nil {
 		a.failed[object]++
 	} else {
@@ -151,25 +154,25 @@ func (a *account) RecordWrite(object string, err error) {
 	}
 }
 
-func (a *account) RecordReconcile(time.Duration, bool, error) { a.reconciles.Add(1) }
+func (a *recorder) RecordReconcile(time.Duration, bool, error) { a.reconciles.Add(1) }
 
 func TestLayoutIsWrittenWhateverThePublisherDoes(t *testing.T) {
 	a, rc := newAPI(t)
 	cfg := newNode(t, "node-a").config(rc, logr.Discard())
-	told := &account{wrote: map[string]int{}, failed: map[string]int{}}
-	cfg.Publisher, cfg.Recorder = broken{}, told
+	rec := &recorder{wrote: map[string]int{}, failed: map[string]int{}}
+	cfg.Publisher, cfg.Recorder = broken{}, rec
 	wrote, err := newTestReconciler(t, cfg).reconcile(t.Context(), true)
 	if !wrote || err == nil || len(a.written) != 1 {
 		t.Errorf("wrote %v, error %v, %d layouts", wrote, err, len(a.written))
 	}
-	if told.saw != 1 || told.wrote["NodeLayout"] != 1 || told.failed["Broken"] != 1 {
-		t.Errorf("recorder received %+v", told)
+	if rec.sequence != 1 || rec.wrote["NodeLayout"] != 1 || rec.failed["Broken"] != 1 {
+		t.Errorf("recorder received %+v", rec)
 	}
 }
 
-// A write that stays on its way may be done at any time later. Readers must know by its sequence that it is old,
-// so another one follows, even where nothing has changed in the end.
-func TestAWriteThatStaysOnItsWay(t *testing.T) {
+// A delayed write may be carried out at any time. Readers must recognise it as old by its sequence, so another write
+// follows, even where the content is as before.
+func TestDelayedWrite(t *testing.T) {
 	for _, next := range []string{"7", "5"} {
 		a, rc := newAPI(t)
 		n := newNode(t, "node-a")
@@ -188,7 +191,8 @@ func TestAWriteThatStaysOnItsWay(t *testing.T) {
 		reconcile("6", true)
 		reconcile(next, false)
 		if got := a.layouts["node-a"]; held(got) != "ns/x="+next || got.Sequence <= a.held.Sequence {
-			t.Errorf("%s with sequence %d is published, while %s with %d is on its way", held(got), got.Sequence, held(a.held), a.held.Sequence)
+			t.Errorf("%s with sequence %d is published, while %s with %d is delayed",
+				held(got), got.Sequence, held(a.held), a.held.Sequence)
 		}
 		writes := a.writes
 		reconcile(next, false)
@@ -198,8 +202,8 @@ func TestAWriteThatStaysOnItsWay(t *testing.T) {
 	}
 }
 
-// A write that was done though its answer was lost is not taken for one that was not done: what came
-// back to the state before it is written too, and sequences go on growing.
+// A write whose answer was lost counts as carried out: a change back to the content before it is written too, and
+// sequences keep growing.
 func TestLostAnswer(t *testing.T) {
 	a, rc := newAPI(t)
 	n := newNode(t, "node-a")

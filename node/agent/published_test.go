@@ -16,13 +16,13 @@ const (
 )
 
 // published starts an agent that publishes both objects, with the labels of a zone and a shard.
-func (w *world) published(told *account) {
+func (w *world) published(rec *recorder) {
 	w.t.Helper()
 	w.api.install()
 	cfg := w.config(logr.Discard())
 	cfg.Labels = []string{zone, shard}
-	if told != nil {
-		cfg.Recorder = told
+	if rec != nil {
+		cfg.Recorder = rec
 	}
 	w.start(withZones(w.t, cfg, logr.Discard()))
 	w.run("p", "5")
@@ -30,8 +30,8 @@ func (w *world) published(told *account) {
 	w.want("at first", "ns/p=5")
 }
 
-// damage has somebody take holdings from the layout and zones from the topology.
-func (w *world) damage() {
+// tamper removes the holdings of the layout and the zones of the topology, as somebody else.
+func (w *world) tamper() {
 	w.api.set(func() {
 		l, o := *w.api.layouts[w.name], *w.api.topologies[w.name]
 		l.Holdings, o.Zones = nil, nil
@@ -40,12 +40,18 @@ func (w *world) damage() {
 	})
 }
 
-// mended reports whether both objects are what the agent says.
-func (w *world) mended() (ok bool) {
+// restored reports whether both objects are as the agent published them.
+func (w *world) restored() (ok bool) {
 	w.api.set(func() {
 		ok = held(w.api.layouts[w.name]) == "ns/p=5" && freeCPUs(w.api.topologies[w.name]) == "node-0=3 node-1=3 "
 	})
 	return ok
+}
+
+// metadata returns the metadata of both objects.
+func (w *world) metadata() map[string]metav1.ObjectMeta {
+	return map[string]metav1.ObjectMeta{
+		"layout": w.api.layouts[w.name].ObjectMeta, "topology": w.api.topologies[w.name].ObjectMeta}
 }
 
 // reads returns how many requests for single objects etcd had to answer, by kind.
@@ -54,18 +60,18 @@ func (w *world) reads() (out map[string]int) {
 	return out
 }
 
-// In a quiet hour the agent looks every 30 seconds and writes nothing. Etcd is asked for the layout every 10
-// minutes and for nothing else; what is asked of the API server are the renewals of four watches, at most every
-// 5 minutes, and three objects every 10 minutes.
+// In a quiet hour the agent reconciles every 30 seconds and writes nothing. It reads the layout from etcd every 10
+// minutes and nothing else. Its other requests renew four watches, at most every 5 minutes, and read three objects from
+// the API server's cache every 10 minutes.
 func TestQuietHour(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		told := &account{wrote: map[string]int{}, failed: map[string]int{}}
-		w.published(told)
+		rec := &recorder{wrote: map[string]int{}, failed: map[string]int{}}
+		w.published(rec)
 		pass(DefaultResync) // watches are open now
-		writes, reconciles, requests, before := w.writes(), told.reconciles.Load(), w.requests(), w.reads()
+		writes, reconciles, requests, before := w.writes(), rec.reconciles.Load(), w.requests(), w.reads()
 		pass(time.Hour)
-		if w.writes() != writes || told.reconciles.Load()-reconciles > 120 {
-			t.Errorf("%d writes and %d reconciles", w.writes()-writes, told.reconciles.Load()-reconciles)
+		if w.writes() != writes || rec.reconciles.Load()-reconciles > 120 {
+			t.Errorf("%d writes and %d reconciles", w.writes()-writes, rec.reconciles.Load()-reconciles)
 		}
 		if n := w.requests() - requests; n > 4*12+3*6 {
 			t.Errorf("%d requests in an hour", n)
@@ -82,62 +88,64 @@ func TestQuietHour(t *testing.T) {
 	})
 }
 
-func TestDamageIsMendedAtOnce(t *testing.T) {
+func TestTamperingIsUndoneAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.published(nil)
 		before := w.reads()
-		w.damage()
+		w.tamper()
 		pass(time.Second)
-		if !w.mended() {
+		if !w.restored() {
 			t.Errorf("layout %+v, topology %+v", w.api.layouts[w.name], w.api.topologies[w.name])
 		}
 		after := w.reads()
-		if l, o := after["nodelayouts"]-before["nodelayouts"], after["noderesourcetopologies"]-before["noderesourcetopologies"]; l != 1 || o != 1 {
+		l := after["nodelayouts"] - before["nodelayouts"]
+		o := after["noderesourcetopologies"] - before["noderesourcetopologies"]
+		if l != 1 || o != 1 {
 			t.Errorf("etcd is asked %d times for the layout and %d for the topology, want once", l, o)
 		}
 	})
 }
 
-func TestDamageThatNoWatchTellsOfIsMended(t *testing.T) {
+func TestTamperingThatNoWatchReportsIsUndone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.published(nil)
 		pass(DefaultResync)
 		w.api.set(func() { w.api.mute = true })
-		w.damage()
+		w.tamper()
 		pass(DefaultReread + DefaultResync)
-		if !w.mended() {
+		if !w.restored() {
 			t.Errorf("layout %+v, topology %+v", w.api.layouts[w.name], w.api.topologies[w.name])
 		}
 	})
 }
 
-// An agent that may not watch reads at every full look, as often as it looks at its own host.
-func TestDamageIsMendedWithoutAWatch(t *testing.T) {
+// An agent that may not watch reads what is published in every full reconcile.
+func TestTamperingIsUndoneWithoutAWatch(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.api.set(func() { w.api.blinded = true })
 		w.published(nil)
-		w.damage()
+		w.tamper()
 		pass(DefaultResync + time.Second)
-		if !w.mended() {
+		if !w.restored() {
 			t.Errorf("layout %+v, topology %+v", w.api.layouts[w.name], w.api.topologies[w.name])
 		}
 	})
 }
 
-// What is done to the objects while the connection is lost is seen when it is back.
-func TestDamageWhileTheConnectionIsLost(t *testing.T) {
+// Changes of the objects while the connection is lost are found when it is back.
+func TestTamperingWhileTheConnectionIsLost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.published(nil)
 		pass(DefaultResync)
 		w.server.set(true)
-		w.damage()
+		w.tamper()
 		pass(time.Minute)
 		w.server.set(false)
 		pass(time.Minute)
-		if !w.mended() {
+		if !w.restored() {
 			t.Errorf("layout %+v, topology %+v", w.api.layouts[w.name], w.api.topologies[w.name])
 		}
-		// And watches are what it goes by again.
+		// It relies on watches again.
 		before := w.reads()["nodelayouts"]
 		pass(5 * time.Minute)
 		if n := w.reads()["nodelayouts"] - before; n > 1 {
@@ -146,13 +154,14 @@ func TestDamageWhileTheConnectionIsLost(t *testing.T) {
 	})
 }
 
-// A Node that was made anew owns what is published at once: the collector would delete what the old one owned.
-func TestNodeMadeAnew(t *testing.T) {
+// A Node that was deleted and created again owns what is published at once: the garbage collector would delete the
+// objects of the old one.
+func TestNodeIsCreatedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.published(nil)
 		w.api.changeNode(w.name, func(n *v1.Node) { n.UID = "uid-of-the-next" })
 		pass(time.Second)
-		for what, m := range map[string]metav1.ObjectMeta{"layout": w.api.layouts[w.name].ObjectMeta, "topology": w.api.topologies[w.name].ObjectMeta} {
+		for what, m := range w.metadata() {
 			if len(m.OwnerReferences) != 1 || m.OwnerReferences[0].UID != "uid-of-the-next" {
 				t.Errorf("%s is owned by %+v", what, m.OwnerReferences)
 			}
@@ -160,7 +169,7 @@ func TestNodeMadeAnew(t *testing.T) {
 	})
 }
 
-// Labels of the Node are those of what is published, and follow it; what others label stays theirs.
+// Published objects have the labels of the Node and follow its changes; labels from others stay.
 func TestLabelsFollowTheNode(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.api.node.Labels = map[string]string{zone: "a", "other": "x"}
@@ -168,7 +177,7 @@ func TestLabelsFollowTheNode(t *testing.T) {
 		want := func(what string, labels map[string]string) {
 			t.Helper()
 			pass(time.Second)
-			for kind, m := range map[string]metav1.ObjectMeta{"layout": w.api.layouts[w.name].ObjectMeta, "topology": w.api.topologies[w.name].ObjectMeta} {
+			for kind, m := range w.metadata() {
 				if !maps.Equal(pick(m.Labels, []string{zone, shard, "other"}), labels) {
 					t.Errorf("%s: %s has labels %v, want %v", what, kind, m.Labels, labels)
 				}
@@ -191,8 +200,8 @@ func TestLabelsFollowTheNode(t *testing.T) {
 	})
 }
 
-// A server that does not know the kind of topologies is asked for one once in each full look, which costs it no
-// read of etcd, and the kind is found when it is there.
+// Where the server does not know the kind of topologies, each full reconcile tries one write, which reads nothing from
+// etcd. It succeeds once the kind is installed.
 func TestTopologiesWhoseKindIsMissing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(withZones(t, w.config(logr.Discard()), logr.Discard()))

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Whoever looks for the containers of a pod gets those that run, with their IDs.
+// Trimmed pods keep the containers that run, with their IDs.
 func TestTrimmedPodsNameTheirRunningContainers(t *testing.T) {
 	runs := v1.ContainerState{Running: &v1.ContainerStateRunning{}}
 	p := &v1.Pod{Status: v1.PodStatus{

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// A kubelet that has just started lists no pods for a while. What they hold stays published.
+// A kubelet that has just started lists no pods for a while. Their holdings stay published.
 func TestKubeletThatStartsListsNoPods(t *testing.T) {
 	for _, restarted := range []bool{false, true} { // the agent, too
 		inWorld(t, func(t *testing.T, w *world) {
@@ -34,8 +34,8 @@ func TestKubeletThatStartsListsNoPods(t *testing.T) {
 	}
 }
 
-// Of pods that are taken up one after the other, none is missed, though no file changes.
-func TestKubeletTakesUpPodsOneByOne(t *testing.T) {
+// A starting kubelet admits its pods one by one. All of them are published, though no file changes.
+func TestKubeletAdmitsPodsOneByOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"p", "q"} {
 			w.api.addPod(t, w.pod(name, 1))
@@ -50,8 +50,9 @@ func TestKubeletTakesUpPodsOneByOne(t *testing.T) {
 	})
 }
 
-// What a kubelet holds for pods that it has not taken up yet is not free: who was sent there would be refused.
-func TestNoPodIsMissedWhileAKubeletTakesThemUp(t *testing.T) {
+// What a starting kubelet holds for pods that it has not listed yet is not published as free: it would refuse other
+// pods there.
+func TestNoPodIsMissedWhileAKubeletStarts(t *testing.T) {
 	for _, restarted := range []bool{false, true} { // the agent, too
 		inWorld(t, func(t *testing.T, w *world) {
 			for _, name := range []string{"p", "q"} {
@@ -86,8 +87,8 @@ func TestNoPodIsMissedWhileAKubeletTakesThemUp(t *testing.T) {
 	}
 }
 
-// A pod whose end only the kubelet knows of keeps nothing from being published for longer than a start takes.
-func TestPodThatIsNeverTakenUp(t *testing.T) {
+// A pod that has ended, without a status that says so, delays layouts for no longer than a start takes.
+func TestPodThatIsNeverListed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.config(logr.Discard()))
 		w.run("p", "5")
