@@ -110,10 +110,10 @@ func TestKindsOfPodsAreShortAndDistinct(t *testing.T) {
 }
 
 func TestRefusalsAreBoundedInBytes(t *testing.T) {
-	r := newReplies().of(question{}, nil, 1)
+	r := newAnswers().of(question{}, nil, 1)
 	kept := 0
 	for i := range 100 {
-		long := &no{reasons: []place.Reason{{Container: strings.Repeat("c", 4000) + fmt.Sprint(i)}}}
+		long := &nodeRefusal{reasons: []place.Reason{{Container: strings.Repeat("c", 4000) + fmt.Sprint(i)}}}
 		if r.number(long) != 0 {
 			kept += 4000
 		}
@@ -126,7 +126,7 @@ func TestRefusalsAreBoundedInBytes(t *testing.T) {
 			t.Errorf("%d kinds are remembered of %d nodes, want %d", got, slots, want)
 		}
 	}
-	all := newReplies()
+	all := newAnswers()
 	for i := range 100 {
 		all.of(question{key: fmt.Sprint(i)}, nil, 100_000)
 	}
@@ -137,7 +137,7 @@ func TestRefusalsAreBoundedInBytes(t *testing.T) {
 
 // Every score computes what each pod of the mix would get: pods of very many containers are no part of it.
 func TestTheMixIsLearnedFromOrdinaryPods(t *testing.T) {
-	var u usual
+	var u workload
 	for i := range score.Remembered {
 		u.asked(fmt.Sprint(i), mustPod(t, many("p", maxLearned)))
 	}
@@ -177,9 +177,9 @@ func TestNodesAreAskedAboutALargePodOnlyWhenTheyHaveTo(t *testing.T) {
 	}
 	s, _ := read(cycle(t, p, many("q", 100)))
 	slot, _ := s.snap.Slot("n")
-	p.reply(s, slot)
+	p.answer(s, slot)
 	again, _ := read(cycle(t, p, many("r", 100)))
-	if allocs := testing.AllocsPerRun(10, func() { p.reply(again, slot) }); allocs > 0 {
+	if allocs := testing.AllocsPerRun(10, func() { p.answer(again, slot) }); allocs > 0 {
 		t.Errorf("a node that did not change is asked again: %v allocations", allocs)
 	}
 }
@@ -202,7 +202,7 @@ func TestLargePodsAreLookedAtOnFewNodes(t *testing.T) {
 			t.Errorf("an app of %d CPUs has room on %d nodes, gets a place %t", size, room, fits)
 		}
 		asked := 0
-		for k, r := range c.shared.replies.kinds {
+		for k, r := range c.shared.answers.kinds {
 			for slot := range 100 {
 				if s, _ := translate(pod); k.key == s.key && r.cell(slot).since.Load() != 0 {
 					asked++

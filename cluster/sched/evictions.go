@@ -10,11 +10,11 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// A pod that does not fit a node which has changed may make room for itself there: without all pods of lower
-// priority it did not fit before, and fits now, because somebody else has gone. Only that is a reason to try it
-// again; who comes and goes among those of lower priority changes nothing.
+// This file finds pods that may preempt on a node that has changed: without all pods of lower priority they did not fit
+// before, and fit now, because another pod has left. Only then they are tried again; pods of lower priority that come
+// and go change nothing.
 
-// residents are the pods of a node that may have to go, read when they are asked for.
+// residents are the pods of a node that may be evicted, read on first use.
 type residents struct {
 	node   string
 	read   bool

@@ -12,8 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// Filter keeps the pod from nodes whose managers would refuse it. For nearly all nodes that take the pod,
-// PreFilter knows that already.
+// Filter refuses nodes whose kubelet would refuse the pod. PreFilter has already computed nearly all nodes that fit.
 func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	s, ok := p.state(cs)
 	if !ok {
@@ -22,7 +21,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	name := info.Node().Name
 	slot := s.slot(info, name)
 	if slot >= 0 && s.fits != nil && s.fits.In(slot) && len(s.overlay) == 0 && s.backoff == nil && !p.choosy() {
-		return s.answered(name, nil, nil)
+		return s.filtered(name, nil, nil)
 	}
 	status := p.judged(s, name, slot)
 	if o := s.overlay[name]; status.IsSuccess() || o != nil && len(o.removed) > 0 {
@@ -37,13 +36,13 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	return status
 }
 
-// choosy reports whether the profile keeps pods away from nodes that would take them.
+// choosy reports whether the profile's arguments keep pods from nodes where they fit.
 func (p *Plugin) choosy() bool {
 	return p.args.CoarseNodes == config.Refuse || p.args.SilentNodes == config.Refuse ||
 		p.args.InexactNodes == config.Refuse || p.args.KeepRestartable
 }
 
-// judged is Filter of a node in a slot, -1 if the ledger does not know it.
+// judged is Filter for a node in a slot, -1 if the ledger does not have the node.
 func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 	n, _ := s.snap.At(slot)
 	o := s.overlay[name]
@@ -51,49 +50,48 @@ func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 		n = o.base
 	}
 	if !p.knows(n) {
-		return s.answered(name, nil, p.unknown(s, n, name))
+		return s.filtered(name, nil, p.unknown(s, n, name))
 	}
 	if p.shuns(n) {
-		return s.answered(name, nil, fwk.NewStatus(fwk.Unschedulable, "node's agent is silent: a report is overdue"))
+		return s.filtered(name, nil, fwk.NewStatus(fwk.Unschedulable, "node's agent is silent: a report is overdue"))
 	}
-	if no := p.refuses(s, n, o, slot); no != nil {
-		return s.answered(name, no.reasons, no.status())
+	if r := p.refuses(s, n, o, slot); r != nil {
+		return s.filtered(name, r.reasons, r.status())
 	}
 	if status := p.guards(s, n); status != nil {
-		return s.answered(name, nil, status)
+		return s.filtered(name, nil, status)
 	}
 	if o != nil && !o.spares(s.pod) {
-		return s.answered(
+		return s.filtered(
 			name,
 			nil,
 			fwk.NewStatus(fwk.Unschedulable, "pods that are nominated to the node would lose their place"),
 		)
 	}
 	if at, in := s.backoff[name]; in && at == n.News {
-		return s.answered(
+		return s.filtered(
 			name,
 			nil,
 			fwk.NewStatus(fwk.Unschedulable, "node has not reported pods that it must admit before this one"),
 		)
 	}
-	return s.answered(name, nil, nil)
+	return s.filtered(name, nil, nil)
 }
 
-// refuses says why a node cannot take the pod, nil if it can. What is not as it is, but as it would be, is nobody
-// else's to know.
-func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay, slot int) *no {
+// refuses returns why the pod does not fit on a node, nil if it does. Results for hypothetical nodes are not cached.
+func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay, slot int) *nodeRefusal {
 	switch {
 	case o != nil:
-		_, no := p.compute(s, n)
-		return no
+		_, r := p.compute(s, n)
+		return r
 	case s.fits != nil && s.fits.In(slot):
 		return nil
 	}
-	_, no := p.reply(s, slot)
-	return no
+	_, r := p.answer(s, slot)
+	return r
 }
 
-// unknown decides on a node of which nothing is known, or too little.
+// unknown decides on a node that the ledger does not have, or has only a NodeResourceTopology of.
 func (p *Plugin) unknown(s *state, n *ledger.Node, node string) *fwk.Status {
 	if n != nil {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node has a NodeResourceTopology and no layout")

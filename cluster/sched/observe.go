@@ -14,25 +14,25 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// attempt is what is noted of one scheduling cycle, for those who ask later. It decides nothing.
+// attempt records one scheduling cycle, for inspection and logs. It decides nothing.
 type attempt struct {
 	log      podLog
 	decision *inspect.Decision
 }
 
-// begin begins to note an attempt to schedule a pod.
+// begin begins the record of an attempt to schedule a pod.
 func (p *Plugin) begin(pod *v1.Pod) attempt {
 	return attempt{log: p.podLog(pod), decision: p.decisions.Begin(kube.ID(pod))}
 }
 
-// failed notes that a pod is not understood, and returns the status.
+// failed records that a pod is invalid, and returns the status.
 func (a attempt) failed(status *fwk.Status) *fwk.Status {
 	a.decision.Refuse(status.Message())
 	a.log.info(logDecision, "Pod not understood", "reason", status.Message())
 	return status
 }
 
-// read notes what was read of a pod.
+// read logs what was read of a pod.
 func (a *attempt) read(s *state) {
 	if !a.log.on(logData) {
 		return
@@ -53,9 +53,9 @@ func (a *attempt) read(s *state) {
 	)
 }
 
-// answered notes what a node said of the pod, and returns the status. What is computed on the way to a
-// preemption is about a node that might be, and is not noted.
-func (s *state) answered(node string, reasons []place.Reason, status *fwk.Status) *fwk.Status {
+// filtered records the result of Filter for a node, and returns it. Results for hypothetical nodes, during preemption,
+// are not recorded.
+func (s *state) filtered(node string, reasons []place.Reason, status *fwk.Status) *fwk.Status {
 	if len(s.overlay) > 0 {
 		if o, ok := s.overlay[node]; ok && len(o.removed) > 0 {
 			return status
@@ -75,10 +75,10 @@ func (s *state) answered(node string, reasons []place.Reason, status *fwk.Status
 	return status
 }
 
-// noting reports whether what one more node says would be noted or logged.
+// noting reports whether one more result of Filter would be recorded or logged.
 func (s *state) noting() bool { return s.decision.Open() || s.log.on(logRefusal) }
 
-// costs notes the cost of a node, and returns it.
+// costs records the cost of a node, and returns it.
 func (s *state) costs(node string, cost int64) int64 {
 	s.decision.Cost(node, cost)
 	if s.log.on(logNode) {
@@ -87,7 +87,7 @@ func (s *state) costs(node string, cost int64) int64 {
 	return cost
 }
 
-// reserved notes a reservation that was made or refused, and returns the status.
+// reserved records a reservation that was made or refused, and returns the status.
 func (p *Plugin) reserved(s *state, node string, v place.Verdict, status *fwk.Status) *fwk.Status {
 	if !status.IsSuccess() {
 		s.decision.Refuse("node " + node + ": " + status.Message())
@@ -104,7 +104,7 @@ func (p *Plugin) reserved(s *state, node string, v place.Verdict, status *fwk.St
 	return status
 }
 
-// turned notes how the wait for a turn ended, and returns the status.
+// turned records how the wait for a turn ended, and returns the status.
 func (s *state) turned(node string, v place.Verdict, status *fwk.Status) *fwk.Status {
 	if !status.IsSuccess() {
 		s.decision.Refuse("node " + node + ": " + status.Message())
@@ -118,13 +118,13 @@ func (s *state) turned(node string, v place.Verdict, status *fwk.Status) *fwk.St
 	return status
 }
 
-// released notes that a pod is not bound after all.
+// released records that a pod is not bound after all.
 func (s *state) released(node string) {
 	s.decision.Release()
 	s.log.info(logDecision, "Released", "node", node)
 }
 
-// PostBind notes that the pod is bound. Configurations for scheduler-plugins enable the plugin here, too.
+// PostBind records that the pod is bound. Configurations for scheduler-plugins enable the plugin here, too.
 func (p *Plugin) PostBind(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
 	if s, ok := read(cs); ok {
 		p.backoff.remove(string(pod.UID))
@@ -149,8 +149,8 @@ func (s *Shared) machine(node string) *topo.Machine {
 	return nil
 }
 
-// came notes how a prediction came out.
-func (s *Shared) came(o ledger.Outcome) {
+// onOutcome records how a prediction came out.
+func (s *Shared) onOutcome(o ledger.Outcome) {
 	s.metrics.outcome(o, s.Book.Snapshot().Node(o.Node))
 	s.Decisions.Outcome(o)
 }

@@ -31,7 +31,7 @@ func remembering(t testing.TB, args string) (*Plugin, inspect.Source) {
 	book, ready := ledger.New(), make(chan struct{})
 	close(ready)
 	s := &Shared{Book: book, Ready: ready, Decisions: inspect.NewDecisions(time.Now), metrics: newMetrics()}
-	s.Feed = kube.NewFeed(book, s.came, nil)
+	s.Feed = kube.NewFeed(book, s.onOutcome, nil)
 	s.Feed.Begin()
 	p, err := s.Factory(Name)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// overlay is a node as it would be without some of its pods and with others. What a node gives a pod
-// depends on who else is there, so every change is computed from the node as it is.
+// overlay is a hypothetical node: without some of its pods and with others. What a node gives a pod depends on the other
+// pods there, so every change is computed from the real node.
 type overlay struct {
 	removed []string // UIDs
 	added   []addition
@@ -51,8 +51,8 @@ func (o *overlay) remove(uid string) {
 	o.removed = append(o.removed, uid)
 }
 
-// spares reports whether the pods that are added can still come once a pod that comes before them is there:
-// it is admitted first, wherever the node puts it. Those that could not come anyway do not count.
+// spares reports whether the added pods still fit after p, which is admitted first. Added pods that do not fit without p
+// do not count.
 func (o *overlay) spares(p *place.Pod) bool {
 	if len(o.added) == 0 {
 		return true
@@ -67,8 +67,8 @@ func (o *overlay) spares(p *place.Pod) bool {
 	return true
 }
 
-// arrive lets those that are added come, one after the other, each when those have gone for whose end it
-// waits, and says who of them fits.
+// arrive admits the added pods one after the other, each after the pods have left whose end it waits for, and returns
+// which of them fit.
 func (o *overlay) arrive(n *ledger.Node) []bool {
 	out := make([]bool, len(o.added))
 	for i, a := range o.added {

@@ -39,7 +39,7 @@ type Plugin struct {
 	book     *ledger.Book
 	feed     *kube.Feed
 	ready    <-chan struct{} // closed when the book holds what the API server had at the start
-	replies  *replies
+	answers  *answers
 	index    *ledger.Index
 	backoff  *nodeBackoff
 	// waiting or retries wake pods; where both are nil, hints wake every pod by itself.
@@ -48,14 +48,14 @@ type Plugin struct {
 	logger    klog.Logger
 	decisions *inspect.Decisions
 	metrics   *schedulerMetrics
-	odd       *once
+	warned    *once
 	lines     *lineLimit // nil in tests: nothing is bounded
 	demands   *once      // kinds of pods with demands that nodes were asked about
-	usual     *usual
+	workload  *workload
 	handle    fwk.Handle // nil in tests that serve no API
 	// percentage is percentageOfNodesToScore of profiles that do not say it; 0: kube-scheduler decides.
-	percentage int32
-	spotted    spotted
+	percentage  int32
+	nodeIndexes nodeIndexes
 	// last is the state of the cycle that was begun last.
 	last atomic.Pointer[current]
 	// next is the slot from which the next sample takes nodes by turns.
@@ -92,23 +92,23 @@ type state struct {
 	shape  string // of the pod
 	demand place.Demand
 	snap   *ledger.Snapshot
-	// spots are where the nodes of kube-scheduler's list are in snap, fits those of snap that take the pod, or
-	// nil where that was not asked, and replied is what others of the pod's kind were told by nodes.
-	spots   *spots
+	// index maps kube-scheduler's nodes to slots of snap. fits are the nodes of snap where the pod fits, or nil where
+	// that was not computed. answers are those to the pod's kind.
+	index   *nodeIndex
 	fits    *ledger.Set
-	replied *replied
+	answers *kindAnswers
 	// backoff are the nodes on which the pod's wait for its turn timed out; see nodeBackoff.
 	backoff map[string]int
-	// wish is the scoring that the pod asks for, or nil; strategy is what it gets.
+	// wish is the scoring strategy that the pod asks for, or nil; strategy is the one that is used.
 	wish     *score.Type
 	strategy score.Strategy
-	// overlay are nodes as they would be with pods added or removed (preemption, nominated pods).
-	// Invariant: what is in here is never written; AddPod and RemovePod replace it.
+	// overlay has hypothetical nodes, with pods added or removed (preemption, nominated pods).
+	// Invariant: values are not changed; AddPod and RemovePod replace them.
 	overlay  map[string]*overlay
 	refusals *refusedPod // nil where nobody retries the pod
-	// only are the nodes that PreFilter has named, or nil; whole says that it shall name none.
-	only  sets.Set[string]
-	whole bool
+	// named are the nodes in PreFilter's result, or nil; unnarrowed makes PreFilter name none.
+	named      sets.Set[string]
+	unnarrowed bool
 	attempt
 }
 
@@ -120,8 +120,8 @@ func (s *state) Clone() fwk.StateData {
 	return &out
 }
 
-// current is a cycle and its state: so the state is at hand for each of the many nodes of the cycle, though not
-// for those who were given a clone of it.
+// current is the latest cycle and its state, which saves a lookup for each of its many nodes. Clones of a cycle's state
+// are looked up.
 type current struct {
 	cs    fwk.CycleState
 	state *state
@@ -144,7 +144,7 @@ func read(cs fwk.CycleState) (*state, bool) {
 	return s, ok
 }
 
-// node returns what is known of a node in this cycle, or nil.
+// node returns the state of a node in this cycle, hypothetical changes included, or nil.
 func (s *state) node(name string) *ledger.Node {
 	if o, ok := s.overlay[name]; ok {
 		return o.node
@@ -160,7 +160,7 @@ func (s *state) takes(n *ledger.Node) bool {
 	return n.Place(s.pod, s.demand).Fits()
 }
 
-// translate reads a pod; a status is returned where it asks for what is not understood.
+// translate converts a pod. If the pod asks for something invalid, it returns a status instead.
 func translate(pod *v1.Pod) (*state, *fwk.Status) {
 	if why := tooLarge(pod); why != "" {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)

@@ -43,7 +43,7 @@ func (p *Plugin) podLog(pod *v1.Pod) podLog {
 		level, err := strconv.Atoi(text)
 		if err == nil && 0 <= level && level <= maxLogLevel {
 			l.level = level
-		} else if p.odd.first(string(pod.UID)) && l.lines.take(p.logger) {
+		} else if p.warned.first(string(pod.UID)) && l.lines.take(p.logger) {
 			l.logger.Info("Annotation ignored: want a number from 0 to 10", "annotation", LogAnnotation, "value", clip(text))
 		}
 	}

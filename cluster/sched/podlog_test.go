@@ -112,7 +112,8 @@ func TestLinesThatPodsAskForAreBounded(t *testing.T) {
 	// Each of the pods asks for two lines or three.
 	var suppressed, written int
 	if _, err := fmt.Sscanf(last()[strings.Index(last(), "suppressed="):], "suppressed=%d logged=%d", &suppressed, &written); err != nil ||
-		written != maxPodLines || suppressed < maxPodLines ||
+		written != maxPodLines ||
+		suppressed < maxPodLines ||
 		suppressed > 2*maxPodLines {
 		t.Errorf("last line %s (%v)", last(), err)
 	}

@@ -11,9 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// PreBindPreFlight skips pods that hold nothing of the node, and those whose turn it is: they have it from here on.
-// Of all others kube-scheduler first writes which node they wait for (status.nominatedNodeName), a request to the API
-// server for each pod and an event for all who watch pods.
+// PreBindPreFlight skips pods that hold nothing of the node, and pods whose turn it is, which have it from then on. For
+// all other pods kube-scheduler first writes status.nominatedNodeName: one request and one watch event per pod.
 func (p *Plugin) PreBindPreFlight(
 	_ context.Context,
 	cs fwk.CycleState,
@@ -42,11 +41,11 @@ func (p *Plugin) PreBindPreFlight(
 	return nil, fwk.NewStatus(fwk.Skip)
 }
 
-// PreBind waits for the pod's turn on its node, so that the node admits pods in the order in which they
-// were predicted. A pod that no longer fits when its turn comes is scheduled anew.
+// PreBind waits for the pod's turn on its node, so that the node admits pods in the order in which they were predicted.
+// A pod that no longer fits when its turn comes is scheduled again.
 //
-// That is an error to the framework, as with its own plugins: a pod that is merely unschedulable would wait for
-// some event, and those that other nodes have room may be over.
+// It then returns an error, as kube-scheduler's own plugins do. An unschedulable pod would wait for an event, and the
+// events that announced room on other nodes may be over.
 func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
 	if !ok {
@@ -74,7 +73,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	}
 }
 
-// reported returns the pods that a node has reported: a report may overtake the binding of a pod that is in it.
+// reported returns the pods in a node's report. A report may arrive before the binding of a pod in it.
 func (p *Plugin) reported(node string) (out []ledger.PodID) {
 	n := p.book.Snapshot().Node(node)
 	if n == nil {
@@ -88,8 +87,8 @@ func (p *Plugin) reported(node string) (out []ledger.PodID) {
 	return out
 }
 
-// takes says whether a node still takes a pod whose turn has come; if not, the turn is given back. The
-// plain amounts may have changed since kube-scheduler looked at them if the pod had to wait.
+// takes checks whether a node still takes a pod whose turn has come, and gives the turn back if not. If the pod had to
+// wait, the plain amounts may have changed since kube-scheduler checked them.
 func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, waited bool) *fwk.Status {
 	why := ""
 	if !v.Fits() {

@@ -148,12 +148,12 @@ func TestATurnThatDoesNotComeIsToldOf(t *testing.T) {
 		cs := reserve(t, p, b, "n")
 		says(t, p.PreBind(t.Context(), cs, b, "n"), fwk.Error,
 			"no turn on node n after 7s: a pod before it was not reported as admitted")
-		const vain = "node has not reported pods that it must admit before this one"
+		const timedOut = "node has not reported pods that it must admit before this one"
 		p.Unreserve(t.Context(), cs, b, "n")
-		says(t, filter(t, p, cycle(t, p, b), "n"), fwk.Unschedulable, vain)
+		says(t, filter(t, p, cycle(t, p, b), "n"), fwk.Unschedulable, timedOut)
 		fits(t, filter(t, p, cycle(t, p, cpus("c", 6)), "n"))
 		reserve(t, p, cpus("d", 4), "n") // which is no news
-		says(t, filter(t, p, cycle(t, p, b), "n"), fwk.Unschedulable, vain)
+		says(t, filter(t, p, cycle(t, p, b), "n"), fwk.Unschedulable, timedOut)
 		p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2))
 		cs = reserve(t, p, b, "n")
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -31,8 +31,8 @@ type preemption struct {
 	plans  *plans
 	waits  *waits
 	// runner begins attempts again; nil in a framework that cannot.
-	runner  prefilters
-	widened widened
+	runner prefilters
+	full   fullDiagnosis
 }
 
 var (
@@ -57,7 +57,7 @@ func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreempt
 	pre.runner, _ = p.handle.(prefilters)
 	if !p.args.KeepVictims {
 		d.Evaluator.Interface = pre
-		d.Executor.PreemptPod = pre.told(d.Executor.PreemptPod)
+		d.Executor.PreemptPod = pre.explained(d.Executor.PreemptPod)
 	}
 	return pre, nil
 }
@@ -80,7 +80,7 @@ func (p *Plugin) PostFilter(
 	if p.preemption == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
-	cs, err := p.preemption.widen(ctx, cs, pod, m)
+	cs, err := p.preemption.askAll(ctx, cs, pod, m)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
@@ -270,8 +270,8 @@ func (p *Plugin) awaits(pod *v1.Pod, node string) bool {
 	return p.preemption != nil && p.preemption.waits.of(string(pod.UID), node)
 }
 
-// never reports whether the pod would not even fit if nobody were on the node: nobody need be evicted there.
-// The pod's own demand does not count: who else is there decides whether what a node gives satisfies it.
-func (p *Plugin) never(s *state, n *ledger.Node) bool {
+// permanent reports whether the pod would not fit on the empty node either: no eviction helps there. The pod's own demand
+// does not count, since the other pods decide whether what the node gives satisfies it.
+func (p *Plugin) permanent(s *state, n *ledger.Node) bool {
 	return !place.Fits(n.Usage.Empty(), s.pod)
 }

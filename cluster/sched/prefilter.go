@@ -9,15 +9,15 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 )
 
-// PreFilter reads the pod once, takes a snapshot, and names the nodes that can take the pod where these are few.
-// Pods that nobody would align skip the plugin.
+// PreFilter converts the pod once, takes a snapshot of the ledger, and names the nodes where the pod fits if these are
+// few. Pods that no kubelet aligns skip the plugin.
 func (p *Plugin) PreFilter(
 	ctx context.Context,
 	cs fwk.CycleState,
 	pod *v1.Pod,
 	nodes []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	if s, again := read(cs); again && s.whole {
+	if s, again := read(cs); again && s.unnarrowed {
 		return nil, nil
 	}
 	s, status := translate(pod)
@@ -36,7 +36,7 @@ func (p *Plugin) PreFilter(
 	if err := p.waitReady(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	p.usually(s)
+	p.learn(s)
 	p.waiting.begin(p, pod, s)
 	p.look(s, nodes)
 	p.retries.begin(p, pod, s)
@@ -45,11 +45,11 @@ func (p *Plugin) PreFilter(
 	return p.narrow(ctx, cs, s, pod, nodes), nil
 }
 
-// look takes a snapshot, and what is known of the pod's kind there.
+// look takes a snapshot, and finds the cached answers to the pod's kind.
 func (p *Plugin) look(s *state, nodes []fwk.NodeInfo) {
 	s.snap = p.book.Snapshot()
-	s.spots = p.spotted.of(s.snap, nodes)
-	s.replied = p.replies.of(question{p, s.key, s.demand, s.strategy.Type}, s.strategy.Mix, s.snap.Slots())
+	s.index = p.nodeIndexes.of(s.snap, nodes)
+	s.answers = p.answers.of(question{p, s.key, s.demand, s.strategy.Type}, s.strategy.Mix, s.snap.Slots())
 	s.fits = p.fitting(s)
 	s.backoff = p.backoff.of(s.uid)
 }
@@ -71,7 +71,7 @@ func (p *Plugin) AddPod(
 	}
 	cp, err := kube.Pod(add.GetPod())
 	if err != nil {
-		return nil // beyond any machine: it holds nothing
+		return nil // no machine could take it: it holds nothing
 	}
 	s.change(info.Node().Name, func(o *overlay) { o.add(kube.ID(add.GetPod()), cp, p.leaving(add.GetPod(), info)) })
 	return nil

@@ -11,12 +11,12 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// This file names some of the nodes that can take a pod where many can. kube-scheduler would look at
-// hundreds of them, whichever come first. Named are those that cost least of all that are known, and as many
-// one after the other, so that kube-scheduler looks at fewer and the best are among them.
+// This file names a sample of the nodes where a pod fits, if they are many. kube-scheduler would filter and score
+// hundreds of them, whichever come first. The sample is those of least cached cost, and as many others in turn, so that
+// kube-scheduler asks fewer and the best are among them.
 //
-// Invariant: an attempt is never lost by that. Some of the named nodes have passed all filters of the profile
-// before they are named, and nothing that a filter reads changes during an attempt.
+// Invariant: no attempt fails because of it. Some of the sample have passed all filters of the profile before, and
+// nothing that a filter reads changes during an attempt.
 
 const (
 	// sampleSize is how many nodes are named: of so many, kube-scheduler scores 100, as many as in a small cluster.
@@ -59,8 +59,8 @@ func (p *Plugin) mayName(s *state, pod *v1.Pod) bool {
 		len(p.handle.Extenders()) == 0
 }
 
-// particular reports whether a pod asks for something of nodes that few of them may have, or have more of than
-// others, besides resources. Which of them are looked at then makes a difference.
+// particular reports whether a pod asks for properties of nodes besides resources: then it matters which nodes are
+// asked.
 func particular(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	return spec.Affinity != nil || len(spec.NodeSelector) > 0 || len(spec.TopologySpreadConstraints) > 0 ||
@@ -71,7 +71,7 @@ func particular(pod *v1.Pod) bool {
 		)
 }
 
-// cheapest returns the slots of the nodes that cost least, as far as it is known what they cost, unordered.
+// cheapest returns the slots of the nodes of least cached cost, unordered.
 func (p *Plugin) cheapest(s *state, most int) []int {
 	type known struct {
 		cost int64
@@ -92,7 +92,7 @@ func (p *Plugin) cheapest(s *state, most int) []int {
 		}
 	}
 	for slot := range s.fits.Slots() {
-		cost, ok := s.replied.known(slot, s.snap)
+		cost, ok := s.answers.known(slot, s.snap)
 		switch {
 		case !ok:
 		case len(least) < most:
@@ -136,15 +136,15 @@ func (p *Plugin) rest(s *state, slots []int) []int {
 	return slots
 }
 
-// prove reports whether some of the nodes pass all filters. The attempt is begun on a copy of its state: before
-// all plugins have begun it, nobody can filter. Other plugins that name nodes, too, decide by themselves.
+// prove reports whether some of the nodes pass all filters. It runs PreFilter of all plugins on a copy of the state, since
+// none can filter before. If another plugin names nodes, too, it reports false.
 func (p *Plugin) prove(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, names sets.Set[string]) bool {
 	cs = cs.Clone()
 	s, ok := read(cs)
 	if !ok {
 		return false
 	}
-	s.whole, s.attempt = true, attempt{}
+	s.unnarrowed, s.attempt = true, attempt{}
 	result, status, _ := p.preemption.runner.RunPreFilterPlugins(ctx, cs, pod)
 	if !status.IsSuccess() || !result.AllNodes() {
 		return false
@@ -163,7 +163,7 @@ func (p *Plugin) prove(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, name
 }
 
 // known returns the cost of a node in a slot of a snapshot, if it is known.
-func (r *replied) known(slot int, snap *ledger.Snapshot) (cost int64, ok bool) {
+func (r *kindAnswers) known(slot int, snap *ledger.Snapshot) (cost int64, ok bool) {
 	rows := *r.rows.Load()
 	at := rows[slot/rowSize].Load()
 	if at == nil {

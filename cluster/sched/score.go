@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// PreScore drops pods that Filter did not look at.
+// PreScore skips pods that PreFilter skipped.
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if _, ok := read(cs); !ok {
 		return fwk.NewStatus(fwk.Skip)
@@ -28,7 +28,7 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk
 	return s.costs(name, p.costOf(s, name, s.slot(info, name))), nil
 }
 
-// costOf returns the cost of a node in a slot, -1 if the ledger does not know it.
+// costOf returns the cost of a node in a slot, -1 if the ledger does not have the node.
 func (p *Plugin) costOf(s *state, name string, slot int) int64 {
 	if o := s.overlay[name]; o != nil {
 		return s.cost(o.node, o.node.Place(s.pod, s.demand))
@@ -38,8 +38,8 @@ func (p *Plugin) costOf(s *state, name string, slot int) int64 {
 			return s.strategy.Unknown()
 		}
 	}
-	cost, no := p.reply(s, slot)
-	if no != nil {
+	cost, refusal := p.answer(s, slot)
+	if refusal != nil {
 		// The profile scores with the plugin and does not filter with it.
 		n, _ := s.snap.At(slot)
 		return s.cost(n, place.Verdict{})

@@ -26,18 +26,18 @@ type Shared struct {
 	metrics *schedulerMetrics // nil: nothing is counted
 	// rejections receives pods that nodes refused; nil until there is a client.
 	rejections *rejections
-	replies    *replies
+	answers    *answers
 	index      *ledger.Index
 	amounts    *amounts // nil until there is a client
-	odd        once
+	warned     once
 	lines      *lineLimit
 	demands    once
 	backoff    nodeBackoff
 	// waiting wakes pods in schedulers of Tenon's own, retries in others; at most one of them is not nil.
-	waiting *waiting
-	retries *retries
-	usual   usual
-	plugins []*Plugin // of all profiles, once the scheduler is set up
+	waiting  *waiting
+	retries  *retries
+	workload workload
+	plugins  []*Plugin // of all profiles, once the scheduler is set up
 
 	// sources fill the book from the API server, begun by the first profile that starts them; nil in tests.
 	sources  *sources
@@ -56,8 +56,8 @@ func (s *Shared) Factory(name string) Factory {
 	if s.lines == nil {
 		s.lines = newLineLimit(s.metrics)
 	}
-	if s.replies == nil {
-		s.replies, s.index = newReplies(), ledger.NewIndex(maxKinds)
+	if s.answers == nil {
+		s.answers, s.index = newAnswers(), ledger.NewIndex(maxKinds)
 	}
 	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		args, err := config.Decode(name, obj)
@@ -68,8 +68,8 @@ func (s *Shared) Factory(name string) Factory {
 			return nil, err
 		}
 		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book,
-			feed: s.Feed, ready: s.Ready, replies: s.replies, index: s.index, backoff: &s.backoff, logger: Logger(ctx),
-			decisions: s.Decisions, metrics: s.metrics, odd: &s.odd, lines: s.lines, demands: &s.demands, usual: &s.usual,
+			feed: s.Feed, ready: s.Ready, answers: s.answers, index: s.index, backoff: &s.backoff, logger: Logger(ctx),
+			decisions: s.Decisions, metrics: s.metrics, warned: &s.warned, lines: s.lines, demands: &s.demands, workload: &s.workload,
 			handle: h, amounts: s.amounts, retries: s.retries, percentage: s.options.PercentageOfNodesToScore}
 		if args := s.options.Preemption[profileOf(h)]; args != nil {
 			if p.preemption, err = newPreemption(ctx, p, args); err != nil {

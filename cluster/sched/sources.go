@@ -84,9 +84,9 @@ func newSources(logger klog.Logger, o Options) *sources {
 		return nil
 	})
 	s.Feed = kube.NewFeed(s.Book, func(x ledger.Outcome) {
-		s.came(x)
+		s.onOutcome(x)
 		if s.rejections != nil {
-			s.rejections.came(x)
+			s.rejections.onOutcome(x)
 		}
 		if x.Result == ledger.Wrong {
 			logger.Info("A node did not do what was predicted", "pod", klog.KRef(x.Pod.Namespace, x.Pod.Name),
@@ -263,7 +263,7 @@ func (s *sources) begin(ctx context.Context) {
 		return
 	}
 	s.Feed.Begin()
-	s.usual.learn(s.ownPods())
+	s.workload.learn(s.ownPods())
 	close(s.ready)
 }
 
@@ -303,7 +303,7 @@ func nodeNames(h fwk.Handle, selector labels.Selector) func() []string {
 // Inspection returns what inspection and metrics show of the scheduler.
 func (s *Shared) Inspection() inspect.Source {
 	from := s.sources
-	return inspect.Source{Book: s.Book, Decisions: s.Decisions, Mix: s.usual.mix, Now: time.Now,
+	return inspect.Source{Book: s.Book, Decisions: s.Decisions, Mix: s.workload.mix, Now: time.Now,
 		Problem: from.problem, Names: from.names, Reported: from.reported, Healthy: from.healthy}
 }
 

@@ -141,18 +141,18 @@ func (s *sources) late() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, first bool) {
 			feed.OnAdd(o, first)
-			s.told(nil, o)
+			s.topologyReported(nil, o)
 		},
 		UpdateFunc: func(before, o any) {
 			feed.OnUpdate(before, o)
-			s.told(before, o)
+			s.topologyReported(before, o)
 		},
 		DeleteFunc: feed.OnDelete,
 	}
 }
 
 // told wakes pods that fit a node of which an object tells something else than before.
-func (s *Shared) told(before, o any) {
+func (s *Shared) topologyReported(before, o any) {
 	now, ok := o.(*v1alpha2.NodeResourceTopology)
 	if !ok {
 		return

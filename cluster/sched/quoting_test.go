@@ -111,7 +111,7 @@ func (o *outlets) clean(what string, nodes ...string) {
 		Book:      o.s.Book,
 		Problem:   o.s.problem,
 		Decisions: o.s.Decisions,
-		Mix:       o.s.usual.mix,
+		Mix:       o.s.workload.mix,
 		Now:       time.Now,
 		Names:     func() []string { return nodes },
 	}
@@ -233,7 +233,7 @@ func TestNothingRawOfAnOutcomeLeavesTheScheduler(t *testing.T) {
 			Predicted: held,
 			Seen:      held,
 		}
-		o.s.rejections.came(out)
+		o.s.rejections.onOutcome(out)
 		o.s.rejections.logger.Info(
 			"A node did not do what was predicted",
 			"outcome",

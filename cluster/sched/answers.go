@@ -14,27 +14,26 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// This file remembers what nodes say to kinds of pods: what it costs to have the pod there, or why it cannot be
-// there. What a node says holds until it changes, and the version of its slot tells whether it has.
+// This file caches the answers of nodes by kinds of pods: the cost of the pod on the node, or why it does not fit. An
+// answer holds until the node changes, which the version of the node's slot shows.
 //
-// Of a node and a kind 16 bytes are kept and nothing that points to the node; the reasons of many nodes are the
-// same and are kept once.
+// An answer takes 16 bytes and holds no pointer to the node. Equal reasons of many nodes are kept once.
 
-// maxKinds bounds the kinds that are remembered: a cluster has few at a time, and forgetting costs only time.
+// maxKinds bounds the kinds in the cache. A cluster has few at a time, and a miss costs only time.
 const maxKinds = 256
 
-// What is remembered is bounded in bytes, too. maxCellBytes is for the cells of all kinds, and maxReasons and
-// maxReasonBytes for the refusals of one; others are worked out whenever they are asked for.
+// The cache is bounded in bytes, too: maxCellBytes for the cells of all kinds, maxReasons and maxReasonBytes for the
+// refusals of one kind. Refusals beyond that are computed whenever they are needed.
 const (
 	maxCellBytes   = 64 << 20
 	maxReasons     = 4096
 	maxReasonBytes = 128 << 10
 )
 
-// most returns how many kinds are remembered of a cluster of so many nodes.
+// most returns how many kinds are cached for a cluster of so many nodes.
 func most(slots int) int { return max(8, min(maxKinds, maxCellBytes/16/max(1, slots))) }
 
-// question is what of a pod, and of the profile that schedules it, decides what nodes say.
+// question is what decides a node's answer: properties of the pod, and of the profile that schedules it.
 type question struct {
 	plugin *Plugin
 	key    string
@@ -42,18 +41,18 @@ type question struct {
 	by     score.Type
 }
 
-// replies are what nodes say, by kinds of pods. Those of the kind that was not asked for longest give way.
-type replies struct {
+// answers is the cache, by kinds of pods. The least recently used kind gives way.
+type answers struct {
 	mu    sync.Mutex
-	kinds map[question]*replied
+	kinds map[question]*kindAnswers
 	now   uint64 // counts questions
 }
 
-func newReplies() *replies { return &replies{kinds: map[question]*replied{}} }
+func newAnswers() *answers { return &answers{kinds: map[question]*kindAnswers{}} }
 
-// replied is what nodes say to one kind, and what they cost by one mix.
-type replied struct {
-	used uint64 // replies.mu guards it
+// kindAnswers are the answers of nodes to one kind, with costs by one workload mix.
+type kindAnswers struct {
+	used uint64 // answers.mu guards it
 	mix  *score.Mix
 	// rows are by slot; they are made when they are written to, and never moved.
 	rows atomic.Pointer[[]atomic.Pointer[row]]
@@ -61,21 +60,21 @@ type replied struct {
 	mu       sync.Mutex
 	numbers  map[string]int
 	bytes    int // of the refusals that are remembered
-	refusals atomic.Pointer[[]*no]
+	refusals atomic.Pointer[[]*nodeRefusal]
 }
 
 const rowSize = 64
 
 type row [rowSize]cell
 
-// cell is what one node says: at the version since, it costs so much, or, below 0, refuses by the reason of that
-// number. since is taken while somebody writes the cell.
+// cell is the answer of one node at the version since: its cost, or, below 0, the number of a refusal. since is taken
+// while a goroutine writes the cell.
 type cell struct {
 	since atomic.Uint64
 	says  atomic.Int64
 }
 
-// taken is no version, nor is 0.
+// taken marks a cell that is being written. Neither taken nor 0 is a version.
 const taken = math.MaxUint64
 
 func (c *cell) read(since uint64) (says int64, ok bool) {
@@ -86,7 +85,7 @@ func (c *cell) read(since uint64) (says int64, ok bool) {
 	return says, c.since.Load() == since
 }
 
-// write does nothing where somebody else writes: what is not remembered is worked out again.
+// write does nothing while another goroutine writes the cell: what is not cached is computed again.
 func (c *cell) write(since uint64, says int64) {
 	if old := c.since.Load(); old != taken && c.since.CompareAndSwap(old, taken) {
 		c.says.Store(says)
@@ -94,23 +93,23 @@ func (c *cell) write(since uint64, says int64) {
 	}
 }
 
-// no is why a node cannot take a pod. never: it could not if nobody were on it.
-type no struct {
-	reasons []place.Reason
-	texts   []string
-	never   bool
+// nodeRefusal is why a pod does not fit on a node. permanent means that it would not fit on the empty node either.
+type nodeRefusal struct {
+	reasons   []place.Reason
+	texts     []string
+	permanent bool
 }
 
-// status is the refusal for the framework, which writes on what it is given.
-func (n *no) status() *fwk.Status {
-	if n.never {
+// status returns a new status for the framework, which changes the statuses that it receives.
+func (n *nodeRefusal) status() *fwk.Status {
+	if n.permanent {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, n.texts...)
 	}
 	return fwk.NewStatus(fwk.Unschedulable, n.texts...)
 }
 
-// of returns what is remembered of a kind, by the mix that it is scored by now.
-func (r *replies) of(k question, mix *score.Mix, slots int) *replied {
+// of returns the answers to a kind with costs by mix, empty if the kind is new or was scored by another mix.
+func (r *answers) of(k question, mix *score.Mix, slots int) *kindAnswers {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now++
@@ -119,7 +118,7 @@ func (r *replies) of(k question, mix *score.Mix, slots int) *replied {
 		for out == nil && len(r.kinds) >= most(slots) {
 			r.forget()
 		}
-		out = &replied{mix: mix, numbers: map[string]int{}}
+		out = &kindAnswers{mix: mix, numbers: map[string]int{}}
 		r.kinds[k] = out
 	}
 	out.used = r.now
@@ -127,8 +126,8 @@ func (r *replies) of(k question, mix *score.Mix, slots int) *replied {
 	return out
 }
 
-// forget drops the kind that was not asked for longest.
-func (r *replies) forget() {
+// forget drops the least recently used kind.
+func (r *answers) forget() {
 	var oldest question
 	least := r.now
 	for k, v := range r.kinds {
@@ -139,8 +138,8 @@ func (r *replies) forget() {
 	delete(r.kinds, oldest)
 }
 
-// grow makes room for so many slots; replies.mu is held.
-func (r *replied) grow(slots int) {
+// grow makes room for so many slots; answers.mu is held.
+func (r *kindAnswers) grow(slots int) {
 	need := (slots + rowSize - 1) / rowSize
 	old := r.rows.Load()
 	if old != nil && len(*old) >= need {
@@ -156,7 +155,7 @@ func (r *replied) grow(slots int) {
 }
 
 // cell returns the cell of a slot that grow has made room for.
-func (r *replied) cell(slot int) *cell {
+func (r *kindAnswers) cell(slot int) *cell {
 	at := &(*r.rows.Load())[slot/rowSize]
 	got := at.Load()
 	if got == nil {
@@ -166,9 +165,9 @@ func (r *replied) cell(slot int) *cell {
 	return &got[slot%rowSize]
 }
 
-// number returns the number, below 0, under which a refusal is remembered; 0 where there are too many.
-func (r *replied) number(n *no) int64 {
-	key := fmt.Sprintf("%t %v", n.never, n.reasons)
+// number returns the number, below 0, of a cached refusal; 0 where there are too many.
+func (r *kindAnswers) number(n *nodeRefusal) int64 {
+	key := fmt.Sprintf("%t %v", n.permanent, n.reasons)
 	if len(n.reasons) == 0 {
 		key += strings.Join(n.texts, "\n")
 	}
@@ -189,27 +188,27 @@ func (r *replied) number(n *no) int64 {
 	return int64(-len(list))
 }
 
-func (r *replied) list() []*no {
+func (r *kindAnswers) list() []*nodeRefusal {
 	if l := r.refusals.Load(); l != nil {
 		return *l
 	}
 	return nil
 }
 
-// reply returns what it costs to have the pod on the node in a slot, or why it cannot be there.
-func (p *Plugin) reply(s *state, slot int) (cost int64, refusal *no) {
+// answer returns the cost of the pod on the node in a slot, or why it does not fit.
+func (p *Plugin) answer(s *state, slot int) (cost int64, refusal *nodeRefusal) {
 	n, since := s.snap.At(slot)
-	c := s.replied.cell(slot)
+	c := s.answers.cell(slot)
 	if says, ok := c.read(since); ok {
 		if says >= 0 {
 			return says, nil
 		}
-		return 0, s.replied.list()[-1-says]
+		return 0, s.answers.list()[-1-says]
 	}
 	cost, refusal = p.compute(s, n)
 	says := cost
 	if refusal != nil {
-		if says = s.replied.number(refusal); says == 0 {
+		if says = s.answers.number(refusal); says == 0 {
 			return 0, refusal
 		}
 	}
@@ -217,13 +216,13 @@ func (p *Plugin) reply(s *state, slot int) (cost int64, refusal *no) {
 	return cost, refusal
 }
 
-// compute is reply of a node in any state, of which nothing is remembered.
-func (p *Plugin) compute(s *state, n *ledger.Node) (cost int64, refusal *no) {
+// compute is answer for a node in any state, without the cache.
+func (p *Plugin) compute(s *state, n *ledger.Node) (cost int64, refusal *nodeRefusal) {
 	v := n.Place(s.pod, s.demand)
 	if v.Fits() {
 		return s.cost(n, v), nil
 	}
-	refusal = &no{reasons: v.Reasons, never: p.never(s, n)}
+	refusal = &nodeRefusal{reasons: v.Reasons, permanent: p.permanent(s, n)}
 	for _, r := range v.Reasons {
 		refusal.texts = append(refusal.texts, p.text(s.pod, r))
 	}
@@ -233,7 +232,7 @@ func (p *Plugin) compute(s *state, n *ledger.Node) (cost int64, refusal *no) {
 	return 0, refusal
 }
 
-// cost is what it costs to have the pod where a verdict puts it.
+// cost returns the cost of the pod where a verdict puts it.
 func (s *state) cost(n *ledger.Node, v place.Verdict) int64 {
 	cost := s.strategy.Cost(n.Usage, s.pod, v, n.Quality == ledger.Coarse)
 	if n.Waits(s.shape) {

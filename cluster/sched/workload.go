@@ -14,22 +14,22 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// usual is what the cluster usually runs, as one scheduler learns it from the pods that it is asked to
-// schedule. The zero usual knows of none.
-type usual struct {
+// workload learns the cluster's workload profile, a mix of pod shapes, from the pods that one scheduler is asked to
+// schedule. The zero workload has seen none.
+type workload struct {
 	mu     sync.Mutex
 	recent *score.Recent
-	// taken is the mix that nodes are scored by. It is what recent says, but for what makes no difference: with
-	// every other mix, each cost that is remembered has to be worked out again.
+	// taken is the mix that nodes are scored by. It follows recent only when the difference matters: a new mix makes
+	// all cached costs invalid.
 	taken *score.Mix
 }
 
 // drift is by how much the weights of two mixes, 512 together, may differ in all before they count as two.
 const drift = 24
 
-// asked remembers a pod that is to be scheduled, and returns the mix that its nodes are scored by, and
-// whether it is another one than before.
-func (u *usual) asked(uid string, p *place.Pod) (mix *score.Mix, renewed bool) {
+// asked adds a pod that is to be scheduled, and returns the mix that its nodes are scored by, and whether the mix is
+// new.
+func (u *workload) asked(uid string, p *place.Pod) (mix *score.Mix, renewed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.recent == nil {
@@ -42,8 +42,7 @@ func (u *usual) asked(uid string, p *place.Pod) (mix *score.Mix, renewed bool) {
 	return u.taken, renewed
 }
 
-// differ reports whether the weights of two mixes differ by more than drift, or what they say of pods that
-// were not seen yet.
+// differ reports whether the weights of two mixes differ by more than drift, or their shares of unseen pods differ.
 func differ(a, b *score.Mix) bool {
 	if a.Unseen() != b.Unseen() {
 		return true
@@ -62,24 +61,24 @@ func differ(a, b *score.Mix) bool {
 	return sum > drift
 }
 
-// usually gives the strategy of a pod that is to be scheduled what the cluster usually runs.
-func (p *Plugin) usually(s *state) {
-	mix, renewed := p.usual.asked(s.uid, s.pod)
+// learn adds a pod to the workload profile, and sets the mix of the pod's strategy.
+func (p *Plugin) learn(s *state) {
+	mix, renewed := p.workload.asked(s.uid, s.pod)
 	if s.strategy.Mix = mix; renewed && s.log.on(logData) {
 		s.log.info(logData, "Mix renewed", "pods", inspect.Text(mix))
 	}
 }
 
 // mix returns the latest mix.
-func (u *usual) mix() *score.Mix {
+func (u *workload) mix() *score.Mix {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.taken
 }
 
-// learn remembers pods as if they had been asked for in the order in which they were created. So a
-// scheduler that has just started knows what the one before it knew, but for pods that have ended.
-func (u *usual) learn(pods []*v1.Pod) {
+// learn adds pods as if they had been scheduled in the order of their creation. A scheduler that has just started so
+// has the profile of the one before it, but for pods that have terminated.
+func (u *workload) learn(pods []*v1.Pod) {
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(string(a.UID), string(b.UID)))
 	})

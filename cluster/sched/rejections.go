@@ -28,7 +28,7 @@ type rejections struct {
 	machine  func(node string) *topo.Machine
 }
 
-func (r *rejections) came(o ledger.Outcome) {
+func (r *rejections) onOutcome(o ledger.Outcome) {
 	if o.Result != ledger.Rejected || len(o.Predicted) == 0 {
 		return
 	}

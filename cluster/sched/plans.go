@@ -193,9 +193,9 @@ func (w *waits) of(uid, node string) bool {
 // evictor is what evicts one pod: frameworkpreemption.Executor.PreemptPod.
 type evictor = func(context.Context, frameworkpreemption.Candidate, frameworkpreemption.ExecutorPreemptor, *v1.Pod, string) error
 
-// told has victims told for whom they go, and why of all pods they: the event that kube-scheduler gives them
-// has the preemptor's UID, and the condition that it is a pod of a higher priority.
-func (pre *preemption) told(evict evictor) evictor {
+// explained wraps an evictor to record an event on each victim that names the preemptor and says why this pod was chosen.
+// kube-scheduler's own event has the preemptor's UID only.
+func (pre *preemption) explained(evict evictor) evictor {
 	return func(ctx context.Context, c frameworkpreemption.Candidate, by frameworkpreemption.ExecutorPreemptor, pod *v1.Pod, plugin string) error {
 		// The next attempt of the preemptor may begin, and plan anew, as soon as the victim is gone.
 		p, ok := pre.plans.of(string(by.UID()), c.Name())

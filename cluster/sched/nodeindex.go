@@ -9,43 +9,43 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// spots says in which slot of the ledger the nodes of kube-scheduler's snapshot are, so that nobody looks for a
-// name among thousands for every node that is asked. kube-scheduler keeps the NodeInfo of a node at its address
-// as long as the node is there, and lists them anew only where nodes come or go; where it should not, the name
-// that is remembered with the address tells. A spots never changes.
-type spots struct {
+// nodeIndex maps the nodes of kube-scheduler's snapshot to slots of the ledger, so that Filter and Score look up no
+// name among thousands. kube-scheduler keeps the NodeInfo of a node at its address as long as the node exists, and lists
+// them anew only when nodes join or leave. Should it not, the name that is kept with the address shows it. A nodeIndex
+// does not change.
+type nodeIndex struct {
 	roster ledger.Roster
-	// first and count are of the list that was read.
+	// first and count identify the list that was read.
 	first *fwk.NodeInfo
 	count int
-	at    map[*framework.NodeInfo]spot
+	at    map[*framework.NodeInfo]indexedNode
 	// unknown are the names of the nodes that the ledger does not know.
 	unknown []string
 }
 
-// spot is where a node is in the ledger; slot is -1 where the ledger does not know it.
-type spot struct {
+// indexedNode is a node and its slot, -1 if the ledger does not have it.
+type indexedNode struct {
 	name string
 	slot int
 }
 
-// spotted are the latest spots of one profile.
-type spotted struct{ last atomic.Pointer[spots] }
+// nodeIndexes holds the latest index of one profile.
+type nodeIndexes struct{ last atomic.Pointer[nodeIndex] }
 
-// of returns the spots of a list of nodes in a snapshot; of no nodes there are none to remember.
-func (l *spotted) of(snap *ledger.Snapshot, nodes []fwk.NodeInfo) *spots {
+// of returns the index of a list of nodes, built only if the list or the ledger's nodes have changed.
+func (l *nodeIndexes) of(snap *ledger.Snapshot, nodes []fwk.NodeInfo) *nodeIndex {
 	if len(nodes) == 0 {
-		return &spots{}
+		return &nodeIndex{}
 	}
 	old := l.last.Load()
 	if old != nil && old.first == &nodes[0] && old.count == len(nodes) && old.roster == snap.Roster() {
 		return old
 	}
-	out := &spots{
+	out := &nodeIndex{
 		roster: snap.Roster(),
 		first:  &nodes[0],
 		count:  len(nodes),
-		at:     make(map[*framework.NodeInfo]spot, len(nodes)),
+		at:     make(map[*framework.NodeInfo]indexedNode, len(nodes)),
 	}
 	same := old != nil && old.roster == out.roster
 	for _, info := range nodes {
@@ -53,7 +53,7 @@ func (l *spotted) of(snap *ledger.Snapshot, nodes []fwk.NodeInfo) *spots {
 		if info.Node() == nil {
 			continue
 		}
-		known := spot{info.Node().Name, -1}
+		known := indexedNode{info.Node().Name, -1}
 		if before, was := old.remembers(at, known.name); same && was {
 			known = before
 		} else if slot, in := snap.Slot(known.name); in {
@@ -71,9 +71,9 @@ func (l *spotted) of(snap *ledger.Snapshot, nodes []fwk.NodeInfo) *spots {
 }
 
 // remembers returns where the node of a NodeInfo is, if the NodeInfo is among those that were read.
-func (l *spots) remembers(info *framework.NodeInfo, name string) (spot, bool) {
+func (l *nodeIndex) remembers(info *framework.NodeInfo, name string) (indexedNode, bool) {
 	if l == nil || info == nil {
-		return spot{}, false
+		return indexedNode{}, false
 	}
 	known, ok := l.at[info]
 	return known, ok && known.name == name
@@ -82,7 +82,7 @@ func (l *spots) remembers(info *framework.NodeInfo, name string) (spot, bool) {
 // slot returns the slot of a node by its name, -1 where the ledger does not know the node.
 func (s *state) slot(info fwk.NodeInfo, name string) int {
 	if at, ok := info.(*framework.NodeInfo); ok {
-		if known, ok := s.spots.remembers(at, name); ok {
+		if known, ok := s.index.remembers(at, name); ok {
 			return known.slot
 		}
 	}

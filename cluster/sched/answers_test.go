@@ -29,7 +29,7 @@ func TestWhatNodesSayIsRemembered(t *testing.T) {
 		s, _ = read(cycle(t, p, pod))
 		for slot := range s.snap.Slots() {
 			_, since := s.snap.At(slot)
-			if _, ok := s.replied.cell(slot).read(since); ok {
+			if _, ok := s.answers.cell(slot).read(since); ok {
 				said++
 			}
 		}
@@ -40,12 +40,12 @@ func TestWhatNodesSayIsRemembered(t *testing.T) {
 		t.Errorf("%d nodes have said something before they were asked", said)
 	}
 	for slot := range s.snap.Slots() {
-		if _, no := p.reply(s, slot); no == nil ||
+		if _, no := p.answer(s, slot); no == nil ||
 			no.texts[0] != `cannot align container "c" (wants 8 cpu on one NUMA node; best NUMA node has 4 free)` {
 			t.Fatalf("slot %d says %+v", slot, no)
 		}
 	}
-	if n := len(s.replied.list()); n != 1 {
+	if n := len(s.answers.list()); n != 1 {
 		t.Errorf("%d reasons are kept of nodes that all have the same", n)
 	}
 	p.feed.Layout(layout(t, "n7", two, place.SingleNUMA, 1000))
@@ -53,7 +53,7 @@ func TestWhatNodesSayIsRemembered(t *testing.T) {
 		t.Errorf("%d of 200 nodes are not asked again, one has changed", said)
 	}
 	if slot, _ := s.snap.Slot("n7"); true {
-		if cost, no := p.reply(s, slot); no != nil || cost <= 0 {
+		if cost, no := p.answer(s, slot); no != nil || cost <= 0 {
 			t.Errorf("the node that is free now says %d, %+v", cost, no)
 		}
 	}
@@ -68,11 +68,11 @@ func TestKindsOfPodsAreForgotten(t *testing.T) {
 		fits(t, filter(t, p, cycle(t, p, podOf(fmt.Sprint("p", i), fmt.Sprintf("cpu=1 memory=%dMi", i+1))), "n"))
 		fits(t, filter(t, p, cycle(t, p, known), "n"))
 	}
-	if n := len(p.replies.kinds); n != maxKinds {
+	if n := len(p.answers.kinds); n != maxKinds {
 		t.Errorf("%d kinds are remembered, want %d", n, maxKinds)
 	}
 	s, _ := read(cycle(t, p, known))
-	if p.replies.kinds[question{p, s.key, s.demand, s.strategy.Type}] == nil {
+	if p.answers.kinds[question{p, s.key, s.demand, s.strategy.Type}] == nil {
 		t.Error("the kind that always comes is forgotten")
 	}
 }

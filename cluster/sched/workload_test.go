@@ -40,7 +40,7 @@ func TestScoreKeepsWhatUsualPodsNeed(t *testing.T) {
 
 // A scheduler that is started anew learns from the pods that are there what the one before it was asked for.
 func TestTheMixIsThereAfterARestart(t *testing.T) {
-	var before, after usual
+	var before, after workload
 	var pods []*v1.Pod
 	for i := range 3000 {
 		p := cpus(fmt.Sprint("p", i), 1+i/1000)
@@ -72,7 +72,7 @@ func TestTheMixIsThereAfterARestart(t *testing.T) {
 
 // People can see what a scheduler takes for usual.
 func TestTheMixCanBeLookedAt(t *testing.T) {
-	var u usual
+	var u workload
 	if text := inspect.Text(u.mix()); text != "" {
 		t.Errorf("a scheduler that was asked for nothing says %q", text)
 	}
@@ -86,7 +86,7 @@ func TestTheMixCanBeLookedAt(t *testing.T) {
 // While a cluster runs what it always runs, the mix stays the very same, and what placements cost by it is known:
 // a few pods of other kinds make no difference.
 func TestTheMixStaysWhileTheClusterRunsTheSame(t *testing.T) {
-	var u usual
+	var u workload
 	renewals, taken := 0, u.mix()
 	for i := range 4096 {
 		p := cpus(fmt.Sprint("p", i), 1+i%6)

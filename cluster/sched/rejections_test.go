@@ -28,7 +28,7 @@ func TestARefusedShapeIsKeptAwayForAWhile(t *testing.T) {
 		logger:   klog.Background(),
 		later:    func(_ time.Duration, do func()) { due = append(due, do) },
 	}
-	p.feed = kube.NewFeed(p.book, r.came, nil)
+	p.feed = kube.NewFeed(p.book, r.onOutcome, nil)
 	p.feed.Begin()
 	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	x := bind(cpus("x", 16), "n")
