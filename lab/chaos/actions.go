@@ -1,9 +1,11 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -257,8 +259,8 @@ func (r *run) restartKubelet(ctx context.Context, node string, other bool) error
 	r.say("kubelet of node %s: %s", node, rules{value(policyLine, yaml), value(scopeLine, yaml)})
 	delete(r.stopped, node)
 	err := r.startKubelet(ctx, node, yaml)
-	if err != nil && strings.Contains(err.Error(), torn) {
-		if err = r.removeTorn(node); err == nil {
+	if file := tornFile(err); file != "" {
+		if err = r.removeTorn(node, file); err == nil {
 			err = r.startKubelet(ctx, node, yaml)
 		}
 	}
@@ -266,16 +268,29 @@ func (r *run) restartKubelet(ctx context.Context, node string, other bool) error
 }
 
 // removeTorn removes the file without which a kubelet starts again that was killed between two writes of it.
-func (r *run) removeTorn(node string) error {
-	r.say("the kubelet of node %s was killed between two writes of its memory manager; its file is removed, "+
-		"as its log asks for", node)
-	return os.Remove(filepath.Join(r.cluster.NodeDir(node), "memory_manager_state"))
+func (r *run) removeTorn(node, file string) error {
+	r.say("the kubelet of node %s was killed between two writes of its state; %s is removed, as its log asks for",
+		node, file)
+	return os.Remove(filepath.Join(r.cluster.NodeDir(node), file))
 }
 
-// torn is what a kubelet says that was killed between two writes of its memory manager's file. It does not start
-// again before somebody removes that (memorymanager/policy_static.go, Start). It says so some time after it started,
-// so it may have obeyed orders before (see mend).
-const torn = "expected machine state is different from the real one"
+// torn is what a kubelet says that was killed between two writes of a manager's state file, by that file. It does not
+// start again before somebody removes the file (Start of memorymanager/policy_static.go, validateState of
+// cpumanager/policy_static.go). It says so some time after it started, so it may have obeyed orders before (see mend).
+var torn = map[string]string{
+	"memory_manager_state": "expected machine state is different from the real one",
+	"cpu_manager_state":    "doesn't match with CPUs in state",
+}
+
+// tornFile returns the state file that keeps a kubelet from starting, or "".
+func tornFile(err error) string {
+	for _, file := range slices.Sorted(maps.Keys(torn)) {
+		if err != nil && strings.Contains(err.Error(), torn[file]) {
+			return file
+		}
+	}
+	return ""
+}
 
 // startKubelet kills a kubelet and starts it, and returns when it is up, which is when it obeys orders.
 func (r *run) startKubelet(ctx context.Context, node, yaml string) (err error) {
@@ -283,8 +298,12 @@ func (r *run) startKubelet(ctx context.Context, node, yaml string) (err error) {
 		return err
 	}
 	pollErr := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
-		err = r.cluster.StartAgent(ctx, node)
-		return err == nil || strings.Contains(err.Error(), torn), nil
+		if err = r.cluster.StartAgent(ctx, node); err == nil {
+			return true, nil
+		}
+		ended := r.cluster.NodeErr(node)
+		err = cmp.Or(ended, err)
+		return ended != nil || tornFile(err) != "", nil
 	})
 	return errors.Join(pollErr, err)
 }

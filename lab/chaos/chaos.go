@@ -260,9 +260,9 @@ func (r *run) mend(ctx context.Context) error {
 		if err == nil {
 			continue
 		}
-		if strings.Contains(err.Error(), torn) {
-			r.broke("a kubelet was killed between two writes of its memory manager", fmt.Errorf("node %s: %w", n.Name, err))
-			if err := r.removeTorn(n.Name); err != nil {
+		if file := tornFile(err); file != "" {
+			r.broke("a kubelet was killed between two writes of "+file, fmt.Errorf("node %s: %w", n.Name, err))
+			if err := r.removeTorn(n.Name, file); err != nil {
 				return fmt.Errorf("start node %s again: %w", n.Name, err)
 			}
 		} else {

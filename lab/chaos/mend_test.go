@@ -10,15 +10,24 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager"
+	cpu "k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
+	memory "k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
 
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// A kubelet that cannot start, because it was killed between two writes of its memory manager's file, is counted and
-// started again, and the run goes on.
+// A kubelet that cannot start, because it was killed between two writes of a state file, is counted and started again,
+// and the run goes on.
 func TestANodeThatEndedIsStartedAgain(t *testing.T) {
+	for file, tear := range map[string]func(*testing.T, string){
+		"cpu_manager_state": tearCPUs, "memory_manager_state": tearMemory} {
+		t.Run(file, func(t *testing.T) { startedAgain(t, file, tear) })
+	}
+}
+
+func startedAgain(t *testing.T, file string, tear func(*testing.T, string)) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	c, err := lab.Start(ctx, lab.Config{Apart: true, Nodes: []lab.Node{{Name: "a", Machine: "xeon-2s"}}})
@@ -50,7 +59,7 @@ func TestANodeThatEndedIsStartedAgain(t *testing.T) {
 	if err := r.record.until(ctx, "the pod runs", runs); err != nil {
 		t.Fatal(err)
 	}
-	tear(t, filepath.Join(c.NodeDir("a"), "memory_manager_state"))
+	tear(t, filepath.Join(c.NodeDir("a"), file))
 	if err := c.RestartKubelet(ctx, "a", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +71,7 @@ func TestANodeThatEndedIsStartedAgain(t *testing.T) {
 	if err := r.mend(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if n := r.result.Breakdowns["a kubelet was killed between two writes of its memory manager"]; n != 1 {
+	if n := r.result.Breakdowns["a kubelet was killed between two writes of "+file]; n != 1 {
 		t.Errorf("counted %v", r.result.Breakdowns)
 	}
 	if err := c.Err(); err != nil {
@@ -83,18 +92,29 @@ func TestANodeThatEndedIsStartedAgain(t *testing.T) {
 	}
 }
 
-// tear changes the memory manager's file to what it is between two writes: memory is taken that no container has.
-func tear(t *testing.T, path string) {
+// tearMemory changes the memory manager's file to what it is between two writes: memory is taken that no container has.
+func tearMemory(t *testing.T, path string) {
+	file := &memory.MemoryManagerCheckpointV1{}
+	rewrite(t, path, file, func() { clear(file.Entries) })
+}
+
+// tearCPUs changes the CPU manager's file to what it is between two writes: no container has the CPUs that are not shared.
+func tearCPUs(t *testing.T, path string) {
+	file := &cpu.CPUManagerCheckpointV2{}
+	rewrite(t, path, file, func() { clear(file.Entries) })
+}
+
+// rewrite changes a state file of a kubelet.
+func rewrite(t *testing.T, path string, file checkpointmanager.Checkpoint, change func()) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := &state.MemoryManagerCheckpointV1{}
 	if err := file.UnmarshalCheckpoint(text); err != nil {
 		t.Fatal(err)
 	}
-	clear(file.Entries)
+	change()
 	if text, err = file.MarshalCheckpoint(); err != nil {
 		t.Fatal(err)
 	}

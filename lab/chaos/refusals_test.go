@@ -185,6 +185,30 @@ func TestAForeignPodExcusesWhatFollows(t *testing.T) {
 	s.want(s.bind(8, cores("refused", 8)), overtaken)
 }
 
+// What was gone before the scheduler began is nothing that it had not received. The nodes of the pods that were placed
+// beside it are as reported: they are not placed again without it.
+func TestPodsOfAnEarlierSchedulerExcuseNothing(t *testing.T) {
+	s := newStage(t)
+	nic := func(p *v1.Pod) *v1.Pod {
+		p.Spec.Containers[0].Resources.Limits["example.com/nic"] = resource.MustParse("1")
+		p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits
+		return p
+	}
+	s.bind(3, cores("full", 8))
+	s.bind(4, cores("half", 4)) // on the other NUMA node
+	s.end(5, "full")
+	s.bind(6, nic(cores("early", 1))) // has the first device, so the next pod gets the second one
+	s.bind(7, nic(cores("stays", 1)))
+	s.end(8, "early")
+	s.received.began = at(9)
+	for _, name := range []string{"full", "half", "stays"} {
+		s.received.bound[name] = time.Time{}
+	}
+	s.received.over["full"] = time.Time{}
+	s.bind(10, foreign(nic(cores("foreign", 8))))
+	s.want(s.bind(11, nic(cores("refused", 8))), overtaken)
+}
+
 // A restart excuses a refusal only if its rules, its devices or its pods that are gone cause it, and the scheduler had
 // not received a layout since.
 func TestARestartExcusesOnlyWhatItCauses(t *testing.T) {

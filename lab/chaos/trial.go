@@ -44,6 +44,9 @@ func (t *trial) find() {
 		if l.pod.Spec.NodeName != t.life.pod.Spec.NodeName || l.pod.UID == t.life.pod.UID || !l.bound.known() {
 			continue
 		}
+		if l.over() && l.end().version < t.received.began.version {
+			continue // the scheduler read all pods later, so it knew that this one is not there
+		}
 		others := !l.tenon() || l.bound.version <= t.received.began.version // or a scheduler of Tenon's before this one
 		if others && !t.received.knewBound(uid, by) {
 			t.foreign[uid] = true
