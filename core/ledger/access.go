@@ -76,7 +76,7 @@ func (b *Book) close(a *account) {
 	if a == nil {
 		return
 	}
-	if a.layout == nil && len(a.flights) == 0 && len(a.excess) == 0 {
+	if a.layout == nil && len(a.assumed) == 0 && len(a.excess) == 0 {
 		b.mu.Lock()
 		delete(b.nodes, a.name)
 		b.mu.Unlock()
@@ -176,7 +176,7 @@ func (b *Book) publish(n *Node) {
 	b.mu.Lock()
 	b.snap.Store(b.snap.Load().set(n))
 	b.mu.Unlock()
-	b.told(n.Name)
+	b.onChange(n.Name)
 }
 
 // withdraw makes a node unknown.
@@ -184,5 +184,5 @@ func (b *Book) withdraw(node string) {
 	b.mu.Lock()
 	b.snap.Store(b.snap.Load().drop(node))
 	b.mu.Unlock()
-	b.told(node)
+	b.onChange(node)
 }

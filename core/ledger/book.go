@@ -24,13 +24,13 @@ type Book struct {
 	// held says which nodes account for which pods. It decides about those nodes only.
 	held   claims
 	limits limits
-	// told is told of every change; see OnChange.
-	told func(node string)
+	// onChange is called for every node whose state changes; see OnChange.
+	onChange func(node string)
 }
 
 // New returns an empty book.
 func New() *Book {
-	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: newClaims(), limits: limits{maxWorlds, maxSteps, maxOptions}, told: func(string) {}}
+	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: newClaims(), limits: limits{maxStates, maxSteps, maxOptions}, onChange: func(string) {}}
 	b.snap.Store(newSnapshot())
 	return b
 }
@@ -38,7 +38,8 @@ func New() *Book {
 // Snapshot returns the state of all nodes now.
 func (b *Book) Snapshot() *Snapshot { return b.snap.Load() }
 
-// account is what the book keeps of one node.
+// account is what the book keeps of one node. base and assumed decide the node's state; the rest is what reports and
+// events have left to be remembered.
 type account struct {
 	mu      *sync.Mutex // guards all that follows
 	limits  limits
@@ -47,8 +48,8 @@ type account struct {
 	layout  *Layout      // nil: the node has not said anything
 	base    *Node        // the layout without pods that ended
 	empty   *place.Usage // the node with nothing on it
-	// flights are those that had their turn, in that order, then those that wait.
-	flights []*flight
+	// assumed are the pods that had their turn, in that order, then those that wait for it.
+	assumed []*assumedPod
 	// gone are the UIDs of pods that ended while the node accounts, or may still account, for them; true
 	// for those that it has reported.
 	gone map[string]bool
@@ -59,9 +60,9 @@ type account struct {
 	begun   map[string]bool // pods whose init containers are over
 	// totals are the amounts of the last coarse report that was understood.
 	totals  *totals
-	doubts  map[string]bool // pods that may have left though the node reports them
+	doubts  map[string]bool // pods that may have ended though the last report lists them
 	buried  []string        // the pods in gone that no report has had, the oldest first
-	dead    []*flight       // those of them on a coarse node, for a report that accounts for one
+	dead    []*assumedPod   // those of them on a coarse node, for a report that accounts for one
 	refused map[string]place.RefusalReason
 	news    int // see Node.News
 	silent  bool
@@ -90,8 +91,8 @@ func (a *account) wake() {
 	a.changed = make(chan struct{})
 }
 
-func (a *account) flight(uid string) *flight {
-	for _, f := range a.flights {
+func (a *account) find(uid string) *assumedPod {
+	for _, f := range a.assumed {
 		if f.id.UID == uid {
 			return f
 		}
@@ -123,8 +124,8 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 			a.dismiss(e.Pod.UID)
 		}
 		ended := a.depart(listed)
-		out = a.settle(ended || slices.ContainsFunc(a.flights, func(f *flight) bool { return f.acked != 0 && !listed[f.id.UID] }))
-		for _, f := range a.flights {
+		out = a.settle(ended || slices.ContainsFunc(a.assumed, func(f *assumedPod) bool { return f.acked != 0 && !listed[f.id.UID] }))
+		for _, f := range a.assumed {
 			f.uncertain = f.uncertain || ended && f.acked != 0 // its node is late to report it
 		}
 	}
@@ -143,10 +144,10 @@ func (a *account) idle(p *place.Pod) bool {
 	return v.Fits() && len(v.Holdings) == 0
 }
 
-// land ends the flights of idle pods.
+// land drops the assumed pods that are idle.
 func (a *account) land() {
 	effort := 0
-	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool {
+	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(f *assumedPod) bool {
 		if f.onto == a.empty {
 			return false // it was asked before
 		}
@@ -180,10 +181,10 @@ func (b *Book) Forget(node string) {
 	a.wake()
 }
 
-// OnChange has a callback told of every node whose state has changed, or is not known any more, once the
+// OnChange sets a callback for every node whose state has changed, or is not known any more, once the
 // snapshot has it. It is called before the first change; the callback must not call the book for anything
 // but a snapshot, and must not take long.
-func (b *Book) OnChange(told func(node string)) { b.told = told }
+func (b *Book) OnChange(do func(node string)) { b.onChange = do }
 
 // Reserve computes the verdict for a pod once more and, where it fits, books what it will hold on the
 // node; a pod that will hold nothing there needs no booking and gets none. A pod that is booked already
@@ -209,7 +210,7 @@ func (b *Book) reserve(a *account, id PodID, p *place.Pod, d place.Demand) (v pl
 	if a.base == nil {
 		return v, false, false
 	}
-	if f := a.flight(id.UID); f != nil {
+	if f := a.find(id.UID); f != nil {
 		return place.Verdict{Holdings: f.holdings()}, true, false
 	}
 	if at, on := b.at(id.UID); on && at != a.name {
@@ -219,7 +220,7 @@ func (b *Book) reserve(a *account, id PodID, p *place.Pod, d place.Demand) (v pl
 	if len(v.Holdings) == 0 {
 		return v, true, false
 	}
-	f := newFlight(id, p)
+	f := newAssumed(id, p)
 	f.demand, f.options = d, choices{of: [][]place.Holding{v.Holdings}}
 	return v, true, !b.board(a, f)
 }
@@ -250,7 +251,7 @@ func (b *Book) assumeOn(a *account, id PodID, p *place.Pod, lost bool) (again bo
 	if a.excess[id.UID] {
 		return false
 	}
-	if f := a.flight(id.UID); f != nil {
+	if f := a.find(id.UID); f != nil {
 		if f.turned == 0 {
 			f.turned = a.moment()
 			a.sort()
@@ -267,7 +268,7 @@ func (b *Book) assumeOn(a *account, id PodID, p *place.Pod, lost bool) (again bo
 	if b.holds(a.name, id.UID) {
 		return false
 	}
-	f := newFlight(id, p)
+	f := newAssumed(id, p)
 	if f.cost <= maxEffort && a.idle(p) {
 		return false
 	}
@@ -291,8 +292,8 @@ func (b *Book) unlessOn(node, uid string) {
 	}
 }
 
-// board takes a flight on, unless the pod is on its way to another node.
-func (b *Book) board(a *account, f *flight) (ok bool) {
+// board adds an assumed pod, unless the pod is assumed on another node.
+func (b *Book) board(a *account, f *assumedPod) (ok bool) {
 	if !b.send(f.id.UID, a.name) {
 		return false
 	}
@@ -303,17 +304,17 @@ func (b *Book) board(a *account, f *flight) (ok bool) {
 			return true // the state of the node says already that there are too many
 		}
 	} else {
-		a.flights = append(a.flights[:len(a.flights):len(a.flights)], f)
+		a.assumed = append(a.assumed[:len(a.assumed):len(a.assumed)], f)
 		a.sort()
 	}
 	b.renew(a)
 	return true
 }
 
-// sort puts flights that had their turn before those that wait.
+// sort puts pods that had their turn before those that wait for it.
 func (a *account) sort() {
-	a.flights = slices.Clone(a.flights)
-	slices.SortStableFunc(a.flights, func(f, g *flight) int {
+	a.assumed = slices.Clone(a.assumed)
+	slices.SortStableFunc(a.assumed, func(f, g *assumedPod) int {
 		switch {
 		case f.turned == 0 && g.turned == 0:
 			return 0
@@ -334,11 +335,11 @@ func (b *Book) Admitted(uid string) (news bool) {
 		return false
 	}
 	defer b.close(a)
-	f := a.flight(uid)
+	f := a.find(uid)
 	if f == nil || f.turned == 0 || f.acked != 0 {
 		return false
 	}
-	a.advance(f)
+	a.admitted(f)
 	f.acked = a.moment()
 	a.news++
 	a.keep(f)
@@ -352,10 +353,10 @@ func (b *Book) Admitted(uid string) (news bool) {
 func (b *Book) Turn(uid string) (v place.Verdict, wait <-chan struct{}, err error) {
 	a := b.carrier(uid)
 	defer b.close(a)
-	if a == nil || a.base == nil || a.flight(uid) == nil {
+	if a == nil || a.base == nil || a.find(uid) == nil {
 		return v, nil, fmt.Errorf("pod %s is not reserved on any node", uid)
 	}
-	f := a.flight(uid)
+	f := a.find(uid)
 	if f.turned == 0 {
 		if a.overrun() || a.blocked(f) {
 			return v, a.changed, nil
@@ -386,7 +387,7 @@ func (b *Book) Ahead(uid string) (out []PodID) {
 		return nil
 	}
 	defer b.close(a)
-	for _, f := range a.flights {
+	for _, f := range a.assumed {
 		if f.id.UID == uid {
 			break
 		}
@@ -395,11 +396,11 @@ func (b *Book) Ahead(uid string) (out []PodID) {
 	return out
 }
 
-// offers reports whether a waiting flight fits in any state of the node. refusal does not fit if it is
+// offers reports whether a waiting pod fits in any state of the node. refusal does not fit if it is
 // refused in one of them; settled is false where there may be more states.
-func (a *account) offers(f *flight) (fits bool, refusal place.Verdict, settled bool) {
-	worlds, settled := a.worlds()
-	for _, w := range worlds {
+func (a *account) offers(f *assumedPod) (fits bool, refusal place.Verdict, settled bool) {
+	states, settled := a.states()
+	for _, w := range states {
 		if v := place.Place(w.usage, f.pod); v.Fits() {
 			fits = true
 		} else {
@@ -410,19 +411,19 @@ func (a *account) offers(f *flight) (fits bool, refusal place.Verdict, settled b
 }
 
 // blocked reports whether a pod must wait for one before it.
-func (a *account) blocked(me *flight) bool {
+func (a *account) blocked(me *assumedPod) bool {
 	differ := false
-	for _, f := range a.flights {
+	for _, f := range a.assumed {
 		switch {
 		case f == me:
 			return differ && !a.inAnyOrder(me)
 		case f.turned == 0:
 			return true
 		case f.acked != 0:
-			if f.vague() {
+			if f.unsureDevices() {
 				return true
 			}
-		case a.odd(f):
+		case a.noticeable(f):
 			return true
 		case f.shape != me.shape:
 			differ = true
@@ -437,7 +438,7 @@ const maxTogether = 4
 
 // inAnyOrder reports whether a pod may be bound beside others that had their turn: in whatever order the node
 // admits them, it takes all, and in few ways, of which each says what is left.
-func (a *account) inAnyOrder(me *flight) bool {
+func (a *account) inAnyOrder(me *assumedPod) bool {
 	if a.base.Quality != Exact {
 		return false // amounts do not tell which order it was
 	}
@@ -447,8 +448,8 @@ func (a *account) inAnyOrder(me *flight) bool {
 	if !a.search(&s) || s.refuses || len(s.found) > maxTogether {
 		return false
 	}
-	return !slices.ContainsFunc(s.found, func(w *world) bool {
-		return slices.ContainsFunc(w.got, vague)
+	return !slices.ContainsFunc(s.found, func(w *nodeState) bool {
+		return slices.ContainsFunc(w.got, unsureDevices)
 	})
 }
 

@@ -37,7 +37,7 @@ func (a *account) believed(before *Layout) (out []Entry) {
 	return slices.DeleteFunc(slices.Clone(before.Entries), func(e Entry) bool { return e.Pod.UID == "" })
 }
 
-// count takes the amounts of a coarse node: it ends the flights that they account for, and makes entries
+// count takes the amounts of a coarse node: it ends the assumed pods that they account for, and makes entries
 // of what is known of them.
 func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	if before != nil && before.Amounts == nil {
@@ -91,10 +91,10 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	return out
 }
 
-// ends takes the flights that the amounts account for from those that are on their way, and returns them.
-func (a *account) ends(in map[string]bool) (out []*flight) {
-	rest := a.flights[:0:0]
-	for _, f := range a.flights {
+// ends removes the pods that the amounts account for from the assumed ones, and returns them.
+func (a *account) ends(in map[string]bool) (out []*assumedPod) {
+	rest := a.assumed[:0:0]
+	for _, f := range a.assumed {
 		if f.turned != 0 && in[f.id.UID] {
 			out = append(out, f)
 			a.landed = append(a.landed, f.id.UID)
@@ -102,14 +102,14 @@ func (a *account) ends(in map[string]bool) (out []*flight) {
 			rest = append(rest, f)
 		}
 	}
-	a.flights = rest
+	a.assumed = rest
 	return out
 }
 
-// raised returns the flights that ended before this report, which accounts for them all the same: it was
+// raised returns the pods that ended before this report, which accounts for them all the same: it was
 // on its way. What they held is free already.
-func (a *account) raised(in map[string]bool) (out []*flight) {
-	a.dead = slices.DeleteFunc(slices.Clone(a.dead), func(f *flight) bool {
+func (a *account) raised(in map[string]bool) (out []*assumedPod) {
+	a.dead = slices.DeleteFunc(slices.Clone(a.dead), func(f *assumedPod) bool {
 		if !in[f.id.UID] {
 			return false
 		}
@@ -119,9 +119,9 @@ func (a *account) raised(in map[string]bool) (out []*flight) {
 	return out
 }
 
-// certain reports whether it is known how much of every numa a flight to a coarse node takes: its options
+// certain reports whether it is known how much of every NUMA node a pod on a coarse node takes: its options
 // differ in made-up ids at most.
-func (f *flight) certain(m *topo.Machine) bool {
+func (f *assumedPod) certain(m *topo.Machine) bool {
 	if f.uncertain || f.options.more || len(f.options.of) == 0 {
 		return false
 	}
@@ -140,7 +140,7 @@ func level(m *topo.Machine, a, b []place.Holding) bool {
 }
 
 // apart returns the first of the options whose made-up ids nobody else has.
-func (f *flight) apart(u *place.Usage) []place.Holding {
+func (f *assumedPod) apart(u *place.Usage) []place.Holding {
 	for _, o := range f.options.of {
 		if o, free := redraw(u, o); free {
 			return o
@@ -241,12 +241,12 @@ func (a *account) mayCountTwice(now map[string]int64, old []Entry, air []guess, 
 	maps.DeleteFunc(a.ghosts, func(uid string, amounts map[string]int64) bool { return past[uid] || !may(amounts) })
 	return len(a.ghosts) > 0 ||
 		slices.ContainsFunc(air, func(g guess) bool { return !out[g.uid] && may(g.amounts) }) ||
-		slices.ContainsFunc(a.dead, func(f *flight) bool { return !past[f.id.UID] && may(a.needed(f)) })
+		slices.ContainsFunc(a.dead, func(f *assumedPod) bool { return !past[f.id.UID] && may(a.needed(f)) })
 }
 
 // guesses returns the assumed pods and the pods that ended. A report may account for any of them.
 func (a *account) guesses(old []Entry) (air, ended []guess) {
-	for _, f := range a.flights {
+	for _, f := range a.assumed {
 		if f.turned == 0 {
 			continue
 		}
@@ -282,7 +282,7 @@ func (a *account) departed() (out []guess) {
 
 // looked reports whether the exporter has looked at the node since a pod was admitted: a report came between that
 // and this one, or there was time enough. An exporter that has not reported since the pod was bound may have stopped.
-func (a *account) looked(f *flight) bool {
+func (a *account) looked(f *assumedPod) bool {
 	m := a.layout.Amounts
 	if m.Again {
 		return m.Seen[f.id.UID] && a.totals != nil && f.turned < a.totals.at
@@ -295,8 +295,8 @@ func (a *account) forgets(r resident) bool {
 	return a.layout.Amounts.Again && a.layout.Amounts.Past[r.id.UID]
 }
 
-// needed returns the amounts that a report shows of a flight.
-func (a *account) needed(f *flight) map[string]int64 {
+// needed returns the amounts that a report shows of an assumed pod.
+func (a *account) needed(f *assumedPod) map[string]int64 {
 	hs := f.holdings()
 	if len(hs) == 0 {
 		hs, _ = a.needs(f.pod)

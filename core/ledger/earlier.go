@@ -17,22 +17,22 @@ type earlier struct {
 }
 
 // keep makes sure that what is possible for a pod now stays possible.
-func (a *account) keep(f *flight) {
+func (a *account) keep(f *assumedPod) {
 	if a.base != nil && a.base.Quality == Coarse {
 		f.earlier.kept = f.earlier.kept.or(f.options, a.limits.options)
 	}
 }
 
 // widen is keep for a pod that was on its way when something was released.
-func (a *account) widen(f *flight) {
+func (a *account) widen(f *assumedPod) {
 	a.keep(f)
 	f.earlier.open = f.acked != 0 && !f.earlier.firm
 }
 
 // exchanged notes that a pod has ended which may have had what was predicted for others of its shape.
-func (a *account) exchanged(me *flight) {
+func (a *account) exchanged(me *assumedPod) {
 	a.keep(me)
-	for _, f := range a.flights {
+	for _, f := range a.assumed {
 		if f.turned != 0 && f.shape == me.shape && !f.before(me) && !me.before(f) {
 			f.earlier.kept = f.earlier.kept.or(me.earlier.kept, a.limits.options)
 		}
@@ -40,7 +40,7 @@ func (a *account) exchanged(me *flight) {
 }
 
 // settleWidened ends widen: from here on, what was computed anew is what was possible, too.
-func (f *flight) settleWidened() {
+func (f *assumedPod) settleWidened() {
 	if f.earlier.open {
 		f.earlier.kept, f.earlier.open = f.options, false
 	}

@@ -36,7 +36,7 @@ func (a *account) choose(now map[string]int64, old []Entry, air, ended []guess, 
 			at = least[i]
 		}
 		for k, uid := range group {
-			if f := a.flight(uid); at < 0 && f != nil && a.layout.Amounts.Seen[uid] {
+			if f := a.find(uid); at < 0 && f != nil && a.layout.Amounts.Seen[uid] {
 				at = k
 			}
 		}

@@ -30,11 +30,11 @@ func (b *Book) Decline(uid string) {
 
 // decline is Decline on the account of the pod's node.
 func (b *Book) decline(a *account, uid string) {
-	if a.flight(uid) == nil {
+	if a.find(uid) == nil {
 		b.cancel(a, uid)
 		return
 	}
-	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool { return f.id.UID == uid })
+	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(f *assumedPod) bool { return f.id.UID == uid })
 	b.arrive(uid)
 	a.news++
 	b.renew(a)
@@ -49,7 +49,7 @@ func (b *Book) Release(uid string) {
 	b.eachHolder(uid, func(a *account) { b.release(a, uid) })
 }
 
-// drop ends the flight of a pod that has ended. A report that is late may have the pod.
+// drop ends an assumed pod that has ended. A report that comes late may still list it.
 func (b *Book) drop(a *account, uid string) {
 	if a.layout != nil {
 		a.bury(uid)
@@ -77,7 +77,7 @@ func (b *Book) release(a *account, uid string) {
 // a node that is coarse, or without a layout, cannot tell, and the pod counts as ended.
 func (b *Book) Vanish(uid string) {
 	if a := b.carrier(uid); a != nil {
-		if f := a.flight(uid); f != nil && a.tells() {
+		if f := a.find(uid); f != nil && a.tells() {
 			f.uncertain = true
 			a.news++
 			b.renew(a)
@@ -89,7 +89,7 @@ func (b *Book) Vanish(uid string) {
 	b.eachHolder(uid, func(a *account) {
 		if !a.tells() {
 			b.release(a, uid)
-		} else if a.flight(uid) == nil {
+		} else if a.find(uid) == nil {
 			a.doubts[uid] = true
 			a.news++
 			a.released()
@@ -141,7 +141,7 @@ func (b *Book) Refuse(uid string, why place.RefusalReason) (o Outcome, ok bool) 
 		return o, false
 	}
 	defer b.close(a)
-	f := a.flight(uid)
+	f := a.find(uid)
 	if f == nil {
 		b.cancel(a, uid)
 		return o, false
@@ -185,7 +185,7 @@ func (b *Book) Pardon(node string) {
 	b.close(a)
 }
 
-// cancel ends the flight of a pod that is on its way to the node.
+// cancel removes a pod from those that are assumed on the node.
 func (b *Book) cancel(a *account, uid string) {
 	b.arrive(uid)
 	if a.excess[uid] {
@@ -194,8 +194,8 @@ func (b *Book) cancel(a *account, uid string) {
 		}
 		return
 	}
-	me := a.flight(uid)
-	a.flights = slices.DeleteFunc(slices.Clone(a.flights), func(f *flight) bool { return f == me })
+	me := a.find(uid)
+	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(f *assumedPod) bool { return f == me })
 	if me.turned != 0 {
 		a.news++
 		a.released()
@@ -207,7 +207,7 @@ func (b *Book) cancel(a *account, uid string) {
 // released notes that something was given back. A pod on its way may have been admitted before that or after it, and
 // gets one thing or another: its node's report will tell.
 func (a *account) released() {
-	for _, f := range a.flights {
+	for _, f := range a.assumed {
 		switch {
 		case f.turned == 0 || a.base == nil:
 		case a.base.Quality == Coarse:
@@ -226,7 +226,7 @@ func (a *account) bury(uid string) {
 	if _, there := a.gone[uid]; there {
 		return
 	}
-	if f := a.flight(uid); f != nil && a.layout.Amounts != nil {
+	if f := a.find(uid); f != nil && a.layout.Amounts != nil {
 		a.dead = append(a.dead[max(0, len(a.dead)+1-maxBuried):len(a.dead):len(a.dead)], f)
 	}
 	a.gone[uid] = false
@@ -249,7 +249,7 @@ func (a *account) depart(listed map[string]bool) (ended bool) {
 func (b *Book) Settle(uid string) {
 	a := b.carrier(uid)
 	if a != nil {
-		if f := a.flight(uid); f != nil && f.acked != 0 {
+		if f := a.find(uid); f != nil && f.acked != 0 {
 			f.earlier.firm = true
 		}
 	}
@@ -262,7 +262,7 @@ func (b *Book) Overdue(uid string) {
 		if a.base == nil || a.base.Quality != Exact || a.silent {
 			return
 		}
-		if f := a.flight(uid); f != nil && len(f.options.of) > 0 || f == nil && a.doubts[uid] {
+		if f := a.find(uid); f != nil && len(f.options.of) > 0 || f == nil && a.doubts[uid] {
 			a.silent = true
 			b.renew(a)
 		}

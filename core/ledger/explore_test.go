@@ -60,7 +60,7 @@ func TestEveryInterleaving(t *testing.T) {
 			t.Run(name+" few followed", func(t *testing.T) {
 				t.Parallel()
 				m := begin(t, c.pods, reports)
-				few := limits{worlds: 2, steps: 6, options: 2}
+				few := limits{states: 2, steps: 6, options: 2}
 				m.book.limits, m.book.nodes["n"].limits = few, few
 				explore(t, m)
 			})
@@ -149,13 +149,13 @@ func (m *model) protocol(b []byte) []byte {
 func (m *model) beliefs(b []byte) []byte {
 	a := m.book.nodes["n"]
 	var moments []int
-	for _, f := range a.flights {
+	for _, f := range a.assumed {
 		moments = append(moments, f.turned, f.acked)
 	}
 	slices.Sort(moments)
 	moments = slices.Compact(moments)
 	rank := func(at int) byte { return byte(slices.Index(moments, at)) }
-	for _, f := range a.flights {
+	for _, f := range a.assumed {
 		b = append(b, f.id.UID...)
 		b = append(b, rank(f.turned), rank(f.acked), bit(f.turned != 0)|bit(f.acked != 0)<<1|bit(f.uncertain)<<2)
 		for _, o := range f.options.of {

@@ -28,15 +28,15 @@ func costOf(p *place.Pod) int { return max(1, len(p.Containers)) }
 
 // room reports whether one more pod on its way can be followed. Pods that this scheduler has reserved are: it
 // reserves on nodes only of which it knows what they have free.
-func (a *account) room(f *flight) bool {
+func (a *account) room(f *assumedPod) bool {
 	if f.turned == 0 {
 		return true
 	}
-	if len(a.excess) > 0 || len(a.flights) >= maxFollowed {
+	if len(a.excess) > 0 || len(a.assumed) >= maxFollowed {
 		return false
 	}
 	containers := f.cost
-	for _, g := range a.flights {
+	for _, g := range a.assumed {
 		containers += g.cost
 	}
 	return containers <= maxContainers
@@ -59,20 +59,20 @@ func (a *account) overrun() bool {
 	return a.flooded > 0 || len(a.excess) > 0
 }
 
-// turned is the number of the flights that had their turn.
+// turned returns the number of the assumed pods that had their turn.
 func (a *account) turned() (n int) {
-	for n < len(a.flights) && a.flights[n].turned != 0 {
+	for n < len(a.assumed) && a.assumed[n].turned != 0 {
 		n++
 	}
 	return n
 }
 
-// flood notes that what the flights got takes too much work.
+// flood records that it takes too much work to compute what the assumed pods got.
 func (a *account) flood() { a.flooded = max(1, a.turned()) }
 
 // unfollowed is the node where there are too many pods on their way: as it reported, and unsettled.
 func (a *account) unfollowed() *Node {
-	for _, f := range a.flights {
+	for _, f := range a.assumed {
 		if f.turned != 0 {
 			f.options.more = true
 		}

@@ -65,7 +65,7 @@ func TestManyPodsOnANodeThatDoesNotAnswer(t *testing.T) {
 				if last := n.Inexact; len(last) != 1 || last[0].Code != PodsUnreported {
 					t.Errorf("reasons %v do not say that pods are unreported", last)
 				}
-				if n := len(b.nodes["n"].flights); n > maxFollowed {
+				if n := len(b.nodes["n"].assumed); n > maxFollowed {
 					t.Errorf("%d pods are followed, at most %d are meant", n, maxFollowed)
 				}
 			}
@@ -180,7 +180,7 @@ func TestBooksAreForManyGoroutines(t *testing.T) {
 	}
 	all.Wait()
 	for uid, node := range b.where {
-		if b.nodes[node].flight(uid) == nil {
+		if b.nodes[node].find(uid) == nil {
 			t.Errorf("pod %s is said to be on its way to node %s and is not", uid, node)
 		}
 	}
@@ -192,7 +192,7 @@ func TestBooksAreForManyGoroutines(t *testing.T) {
 	}
 	for _, n := range nodes {
 		b.Report(n, layout(t))
-		if got := b.Snapshot().Node(n); len(got.Entries) > 0 || got.Unsettled || len(got.Others) > 0 || len(b.nodes[n].flights) > 0 {
+		if got := b.Snapshot().Node(n); len(got.Entries) > 0 || got.Unsettled || len(got.Others) > 0 || len(b.nodes[n].assumed) > 0 {
 			t.Errorf("node %s: %d entries, unsettled %v", n, len(got.Entries), got.Unsettled)
 		}
 	}

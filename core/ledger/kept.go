@@ -54,7 +54,7 @@ func (b *Book) Begun(uid string) (node string, changed bool) {
 	if a.layout == nil {
 		return "", false
 	}
-	if f := a.flight(uid); f != nil {
+	if f := a.find(uid); f != nil {
 		kept := slices.Clone(f.earlier.kept.of)
 		for i, o := range kept {
 			kept[i] = a.lasting(uid, o)

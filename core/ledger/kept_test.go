@@ -276,7 +276,7 @@ func TestManyPodsKeepSomething(t *testing.T) {
 	}
 	b.Report("n", k.report(true))
 	n := b.Snapshot().Node("n")
-	if n.Unsettled || len(n.Others) >= maxWorlds {
+	if n.Unsettled || len(n.Others) >= maxStates {
 		t.Fatalf("the node is unsettled, with %d other states", len(n.Others))
 	}
 	if !n.Fits(square(8)) {

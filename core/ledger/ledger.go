@@ -1,17 +1,16 @@
-// Package ledger keeps, for every node of a cluster, the machine, the rules, and who holds what of it:
-// holdings that the node reported (observed) and holdings that were computed for pods on their way
-// (predicted).
+// Package ledger keeps, for every node of a cluster, its machine, its rules, and the holdings of its pods. A holding is
+// observed if the node reported it, and predicted if it was computed for an assumed pod: one that is reserved or bound, and
+// is in no report yet.
 //
-// [Book] and [Index] have the only locks in core; everything that a book hands out is an immutable [Node] or [Snapshot], so
-// any number of readers decide without locks. It refuses to reserve what does not fit: the verdict is
-// computed again under the lock, whatever the caller believed.
+// A [Book] takes events and returns immutable values, [Node] and [Snapshot], so any number of readers decide without locks.
+// Whether a pod fits is answered in one place, [Node.Place]. A book refuses to reserve what does not fit: it computes the
+// verdict again under the lock.
 //
-// The order in which a node admits pods decides what each gets, and a kubelet sorts what reaches it
-// together by creation time. So pods on their way to one node take turns (see [Book.Turn]): a pod may
-// be bound when every pod before it is known to have been admitted or has the same shape, because equal
-// shapes may change places without anybody else noticing. What the book cannot order, because somebody
-// else binds it or because something was released in between, leaves several states in which the node
-// may be ([Node.Others]), and a verdict has to hold in all of them.
+// What a pod gets depends on the order in which its node admits pods, and a kubelet sorts by creation time what reaches it
+// together. So assumed pods take turns ([Book.Turn]). A pod may be bound when every pod before it is known to be admitted,
+// has the same shape, or fits together with it in any order. Pods that other schedulers bind take no turn: the node may
+// then be in several states ([Node.Others]), and a verdict holds if it holds in all of them. What a pod got beside a
+// release is not known: the node is unsettled until its next report ([Node.Unsettled]). docs/order.md explains the rules.
 package ledger
 
 import (
@@ -107,30 +106,31 @@ type Node struct {
 	Entries []Entry
 	// Usage is the machine with all entries held.
 	Usage *place.Usage
-	// Others are the other states in which the node may be, at most maxWorlds, none of which has others.
-	// They differ in what pods on their way got.
+	// Others are the other states in which the node may be, fewer than maxStates. They have no Others. They differ in
+	// what assumed pods hold.
 	Others []*Node
-	// Unsettled: there may be more states than Others tell. No pod fits before the node has reported.
+	// Unsettled: the node may be in a state that is neither this one nor among Others. Until it reports, only pods fit
+	// that hold nothing.
 	Unsettled bool
 	// Crowded: what pods keep from their init containers may be in more places than Others tell, and counts
 	// in all of them, or a report may account for pods that are charged beside it. Pods of several containers do
 	// not fit: what one of them gets decides about the next, and with more free than is counted it may get
 	// something else.
 	Crowded bool
-	// Silent: a report of the node is overdue. What is known of it are its last report and predictions.
+	// Silent: a report of the node is overdue.
 	Silent bool
-	// News counts what was learned of the node and of pods on their way to it: reports, admissions, ends. Whoever
-	// waited in vain for news need not wait again before it changes.
+	// News counts the reports, admissions and ends that were received for the node. A pod whose wait for its turn timed
+	// out need not try again before News changes.
 	News int
-	// Refused are shapes of pods that the node refused though a verdict said otherwise, and why. They are
-	// kept away until the node has reported again.
+	// Refused has the shapes of pods that the node refused though Place said that they fit, and the errors. Pods of these
+	// shapes do not fit before the node has reported again.
 	Refused map[string]place.RefusalReason
 	// Inexact lists why predictions for this node may differ from what its kubelet does, as the last
 	// report says. It must not be changed.
 	Inexact []Inexact
 
-	// queue is the shape of the pods on their way that the node has not admitted yet; mixed: they are of
-	// several, or what they get is left to the node.
+	// queue is the shape of the assumed pods that are not known to be admitted; mixed: they have several shapes, or it is
+	// not sure what they hold.
 	queue string
 	mixed bool
 

@@ -119,10 +119,10 @@ func (b *Book) clone() *Book {
 		c := *a
 		c.gone, c.counted, c.doubts = maps.Clone(a.gone), maps.Clone(a.counted), maps.Clone(a.doubts)
 		c.mu, c.changed, c.excess = &sync.Mutex{}, make(chan struct{}), maps.Clone(a.excess)
-		c.flights = nil
-		for _, f := range a.flights {
+		c.assumed = nil
+		for _, f := range a.assumed {
 			g := *f
-			c.flights = append(c.flights, &g)
+			c.assumed = append(c.assumed, &g)
 		}
 		out.nodes[name] = &c
 	}

@@ -26,7 +26,7 @@ func (a *account) stray(uid string) {
 // to a node of which not all states are followed: what that one gets depends on them.
 func (a *account) scattered(base *Node) (out []*Node, sure bool) {
 	out, a.hazy = a.kept(base)
-	sure = !a.hazy || len(a.flights) == 0 || a.flights[0].turned == 0
+	sure = !a.hazy || len(a.assumed) == 0 || a.assumed[0].turned == 0
 	if len(a.strays) > maxStrays {
 		return out, false
 	}
@@ -37,7 +37,7 @@ func (a *account) scattered(base *Node) (out []*Node, sure bool) {
 		}
 		for _, lot := range a.lots(r.pod, a.shown(hs)) {
 			next := without(out, lot)
-			if len(next) == 0 || len(next) > a.limits.worlds {
+			if len(next) == 0 || len(next) > a.limits.states {
 				return out, false
 			}
 			out = next

@@ -52,7 +52,7 @@ func (n *Node) lacking(uids []string) *Node {
 		hs, _ := told.needs(p)
 		for _, lot := range told.lots(p, told.shown(hs)) {
 			next := without(nodes, lot)
-			if len(next) == 0 || len(next) > maxWorlds {
+			if len(next) == 0 || len(next) > maxStates {
 				sure = false
 				break
 			}

@@ -6,40 +6,40 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// flight is a pod on its way to a node: reserved, perhaps bound, not yet observed there.
-type flight struct {
+// assumedPod is a pod that is reserved on a node or bound to it, and is not in a report of the node yet.
+type assumedPod struct {
 	id  PodID
 	pod *place.Pod
-	// demand is what Reserve was asked for, the zero Demand for a pod that somebody else bound.
+	// demand is the pod's own demand; the zero Demand for a pod that another scheduler bound.
 	demand place.Demand
 	// shape is pod.Shape().
 	shape string
-	// foreign: somebody else bound it, or this book did before it was lost.
+	// foreign: another scheduler bound it, or this one did before it was restarted.
 	foreign bool
 	// uncertain: it may hold something else than was predicted. It was bound before the book was begun, or something was
 	// released while it was on its way. The node is unsettled until it has reported the pod.
 	uncertain bool
-	// turned is when it had its turn, that is, may have been bound; acked when it became known that the
-	// node has admitted it. Moments are counted by account.now; 0 is never.
+	// turned is the moment from which on it may have been bound, acked the moment when the pod's status showed that the
+	// node had admitted it. account.now counts moments; 0 is never.
 	turned, acked int
-	// options are what it may hold, the likeliest first; none where it will hold nothing or nothing is known.
+	// options are what it holds in the states of the node, the likeliest first. There are none where it holds nothing.
 	options choices
 	// earlier is for coarse nodes, which do not say who holds what; see earlier.go.
 	earlier earlier
-	// cost is what it takes to place the pod, see costOf; onto is the usage on which it was found not to be idle.
+	// cost is what it costs to place the pod, see costOf; onto is the empty node on which it was found not to be idle.
 	cost int
 	onto *place.Usage
 }
 
-// newFlight returns a flight of a pod that waits for its turn.
-func newFlight(id PodID, p *place.Pod) *flight {
-	return &flight{id: id, pod: p, shape: p.Shape(), cost: costOf(p)}
+// newAssumed returns an assumed pod that waits for its turn.
+func newAssumed(id PodID, p *place.Pod) *assumedPod {
+	return &assumedPod{id: id, pod: p, shape: p.Shape(), cost: costOf(p)}
 }
 
-// choices are holdings of which a pod has one lot.
+// choices are alternatives: a pod holds what one of them says.
 type choices struct {
 	of [][]place.Holding
-	// more: or it has something else, since not everything that is possible was followed or remembered.
+	// more: it may hold something else, too. Not everything that is possible was followed or remembered.
 	more bool
 }
 
@@ -66,20 +66,19 @@ func same(a, b []place.Holding) bool {
 	return slices.EqualFunc(a, b, func(x, y place.Holding) bool { return x.Matches(y) && y.Matches(x) })
 }
 
-// holdings are what the flight is most likely to get.
-func (f *flight) holdings() []place.Holding {
+// holdings returns the first of the pod's options, or nil.
+func (f *assumedPod) holdings() []place.Holding {
 	if len(f.options.of) == 0 {
 		return nil
 	}
 	return f.options.of[0]
 }
 
-// vague reports whether one cannot say what a pod after this one will find: not even the numas of the devices
-// that the node draws are sure, and its report will tell. Which devices of a numa they are is nothing to pods after
-// it: they find as many of each kind (see redraw).
-func (f *flight) vague() bool { return slices.ContainsFunc(f.options.of, vague) }
+// unsureDevices reports whether the NUMA nodes of the pod's devices are not sure. The node's report will tell. Which devices
+// of one NUMA node they are does not matter to pods after it: these find as many of each kind (see redraw).
+func (f *assumedPod) unsureDevices() bool { return slices.ContainsFunc(f.options.of, unsureDevices) }
 
-func vague(hs []place.Holding) bool {
+func unsureDevices(hs []place.Holding) bool {
 	for _, h := range hs {
 		for _, d := range h.Devices {
 			if d.Loose || d.Free && d.NUMAs.Len() > 1 {
@@ -90,15 +89,15 @@ func vague(hs []place.Holding) bool {
 	return false
 }
 
-// queue returns the shape of the pods that are on their way and not admitted; mixed is true where whoever comes
-// has to wait, or may have to.
+// queue returns the shape of the assumed pods that are not known to be admitted. mixed is set where a pod that is reserved
+// now may have to wait, whatever its shape.
 func (a *account) queue() (shape string, mixed bool) {
-	for _, f := range a.flights {
+	for _, f := range a.assumed {
 		switch {
 		case f.acked != 0:
-			mixed = mixed || f.vague()
+			mixed = mixed || f.unsureDevices()
 		default:
-			mixed = mixed || a.odd(f) || shape != "" && shape != f.shape
+			mixed = mixed || a.noticeable(f) || shape != "" && shape != f.shape
 			shape = f.shape
 		}
 	}
@@ -109,39 +108,37 @@ func (a *account) queue() (shape string, mixed bool) {
 // is bound.
 func (n *Node) Waits(shape string) bool { return n.mixed || n.queue != "" && n.queue != shape }
 
-// odd reports whether pods of its shape may not change places with it unnoticed. The report of a coarse node does
-// not tell one drawn device from another, so there nothing may be drawn.
-func (a *account) odd(f *flight) bool {
-	return f.vague() || a.base.Quality == Coarse && !place.Verdict{Holdings: f.holdings()}.Exact()
+// noticeable reports whether it makes a difference to later pods when f changes places with a pod of its shape. The report
+// of a coarse node does not tell one device from another, so there no choice among devices is possible.
+func (a *account) noticeable(f *assumedPod) bool {
+	return f.unsureDevices() || a.base.Quality == Coarse && !place.Verdict{Holdings: f.holdings()}.Exact()
 }
 
-// Of pods of equal shape that were bound together nobody says which one the node admitted first. Each has a part: a
-// moment of its turn and what is predicted for it. It is as if the node had admitted them in the order of their
-// parts; so whoever is known to be admitted takes the first part that is left. That matters where a pod of another
-// shape comes between them.
+// Nobody reports in which order a node admitted pods of equal shape that were bound together. So each has a slot: the moment
+// of its turn, and its prediction. The pod that is known to be admitted takes the first slot that is left. That matters
+// where a pod of another shape comes between them.
 
-// advance gives a pod that is admitted the first part of its shape whose pod is not known to be admitted.
-func (a *account) advance(f *flight) {
-	a.change(f, func(g *flight) bool { return g.acked == 0 })
+// admitted gives a pod that is known to be admitted the first slot of its shape whose pod is not known to be admitted.
+func (a *account) admitted(f *assumedPod) {
+	a.swapEarlier(f, func(g *assumedPod) bool { return g.acked == 0 })
 }
 
-// arrange gives pods that a report lists the first parts of their shapes: those that it does not list were admitted
-// after it was made.
-func (a *account) arrange(listed func(uid string) bool) {
-	for _, f := range a.flights {
+// reported gives pods that a report lists the first slots of their shapes: pods that it does not list were admitted later.
+func (a *account) reported(listed func(uid string) bool) {
+	for _, f := range a.assumed {
 		if f.turned != 0 && listed(f.id.UID) {
-			a.change(f, func(g *flight) bool { return !listed(g.id.UID) })
+			a.swapEarlier(f, func(g *assumedPod) bool { return !listed(g.id.UID) })
 		}
 	}
 }
 
-// change has a pod change parts with the first one of its shape before it of which with says so.
-func (a *account) change(f *flight, with func(*flight) bool) {
-	for _, g := range a.flights {
+// swapEarlier exchanges f's slot with that of the first pod of the same shape before it for which accept returns true.
+func (a *account) swapEarlier(f *assumedPod, accept func(*assumedPod) bool) {
+	for _, g := range a.assumed {
 		switch {
 		case g == f || g.turned == 0:
 			return
-		case g.shape != f.shape || g.uncertain != f.uncertain || !with(g):
+		case g.shape != f.shape || g.uncertain != f.uncertain || !accept(g):
 			continue
 		}
 		f.turned, g.turned = g.turned, f.turned
@@ -155,7 +152,7 @@ func (a *account) change(f *flight, with func(*flight) bool) {
 	}
 }
 
-// renamed returns what a pod may hold as another one of its shape would hold it.
+// renamed returns choices of a pod with the container names of another pod of its shape.
 func renamed(options choices, from, to *place.Pod) choices {
 	name := map[string]string{}
 	for i, c := range from.Containers {
@@ -172,8 +169,8 @@ func renamed(options choices, from, to *place.Pod) choices {
 	return out
 }
 
-// before reports whether the node admits f before g for sure.
-func (f *flight) before(g *flight) bool { return f.acked != 0 && f.acked <= g.turned }
+// before reports whether the node certainly admits f before g: f was known to be admitted when g had its turn.
+func (f *assumedPod) before(g *assumedPod) bool { return f.acked != 0 && f.acked <= g.turned }
 
 // Result says how a prediction came out.
 type Result string
@@ -187,7 +184,7 @@ const (
 	Rejected Result = "rejected"
 )
 
-// Outcome is one prediction met by an observation.
+// Outcome says how one prediction came out.
 type Outcome struct {
 	Node      string
 	Pod       PodID
@@ -195,21 +192,22 @@ type Outcome struct {
 	Predicted []place.Holding
 	Seen      []place.Holding
 	Error     place.RefusalReason // where the result is Rejected
-	Foreign   bool                // the pod was bound by somebody else
+	Foreign   bool                // another scheduler bound the pod
 }
 
-// settle ends the flights of pods that the node now reports. ended says that pods which the node had admitted may have
-// ended: what the others got then depends on whether these had ended before.
+// settle takes the pods that the node now reports from the assumed ones, and compares what was predicted with what was
+// reported. ended says that pods which the node had admitted may have ended. What others got depends on whether that was
+// before their admission, so what was not predicted is then not counted as wrong.
 func (a *account) settle(ended bool) []Outcome {
 	var out []Outcome
 	seen := map[string]Entry{}
 	for _, e := range a.layout.Entries {
 		seen[e.Pod.UID] = e
 	}
-	a.arrange(func(uid string) bool { _, ok := seen[uid]; return ok })
-	rest := a.flights[:0:0]
+	a.reported(func(uid string) bool { _, ok := seen[uid]; return ok })
+	rest := a.assumed[:0:0]
 	left := maxEffort
-	for _, f := range a.flights {
+	for _, f := range a.assumed {
 		e, ok := seen[f.id.UID]
 		if !ok {
 			rest = append(rest, f)
@@ -228,31 +226,30 @@ func (a *account) settle(ended bool) []Outcome {
 		}
 		out = append(out, o)
 	}
-	a.flights = rest
+	a.assumed = rest
 	return out
 }
 
-// foresaw reports whether the holdings were predicted for the pod, or for a pod of the same shape that
-// had its turn together with it. What it takes is subtracted from left; below 0 it is given up.
-func (a *account) foresaw(f *flight, seen []place.Holding, left *int) bool {
-	has := func(g *flight) bool {
+// foresaw reports whether the holdings were predicted for the pod, or for a pod of the same shape that had its turn together
+// with it. Every comparison takes f.cost from left; below 0 the answer is false.
+func (a *account) foresaw(f *assumedPod, seen []place.Holding, left *int) bool {
+	has := func(g *assumedPod) bool {
 		may := func(o []place.Holding) bool {
 			*left -= f.cost
 			return *left >= 0 && matches(g.pod, o, f.pod, seen)
 		}
 		return slices.ContainsFunc(g.options.of, may)
 	}
-	return has(f) || slices.ContainsFunc(a.flights, func(g *flight) bool { return g != f && g.alike(f) && has(g) })
+	return has(f) || slices.ContainsFunc(a.assumed, func(g *assumedPod) bool { return g != f && g.alike(f) && has(g) })
 }
 
-// incomplete reports whether it was known that the pod, or one that may have changed places with it, may get what
-// is not among its options.
-func (a *account) incomplete(f *flight) bool {
-	return slices.ContainsFunc(a.flights, func(g *flight) bool { return g.alike(f) && (g.options.more || g.uncertain) })
+// incomplete reports whether the pod, or one that may have changed places with it, may hold what is not in its options.
+func (a *account) incomplete(f *assumedPod) bool {
+	return slices.ContainsFunc(a.assumed, func(g *assumedPod) bool { return g.alike(f) && (g.options.more || g.uncertain) })
 }
 
 // alike reports whether g is f or may have changed places with it.
-func (g *flight) alike(f *flight) bool { return g == f || g.shape == f.shape && g.turned != 0 }
+func (g *assumedPod) alike(f *assumedPod) bool { return g == f || g.shape == f.shape && g.turned != 0 }
 
 // matches compares what was predicted for a pod with what was seen of a pod of the same shape, container by
 // container; the names of the other pod's containers may be others. Memory of an init container may be gone:

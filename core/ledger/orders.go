@@ -10,35 +10,34 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file works out in which states a node may be, given what it reported and who is on the way.
+// This file computes the states in which a node may be, given its last report and the pods that are assumed there.
 //
-// Pods that were bound are admitted in an order that is sure only where one was known to be admitted
-// before the next was bound. Every order that is possible is followed, but for pods of equal shape, which
-// change places unnoticed; and where a pod has kept options, every one of them. That is one state nearly
-// always: own pods take turns, and a report settles what it shows.
+// The order of admission is sure between two pods only where the first was known to be admitted when the second had its
+// turn. All other orders are followed, except between pods of equal shape, whose order makes no difference. There is one
+// state nearly always: pods of this scheduler take turns, and a report settles the order of the pods that it shows.
 
-// maxWorlds bounds the states of a node, maxSteps the work of finding them, and maxOptions what is remembered of a pod
+// maxStates bounds the states of a node, maxSteps the work of finding them, and maxOptions what is remembered of a pod
 // that its node does not report while others come and go.
 const (
-	maxWorlds  = 16
+	maxStates  = 16
 	maxSteps   = 256
 	maxOptions = 8
 )
 
 // limits are these bounds in one book. Where one is reached, less is known and nothing is wrong; the model's test lowers
 // them.
-type limits struct{ worlds, steps, options int }
+type limits struct{ states, steps, options int }
 
-// world is one state of a node that may be.
-type world struct {
-	base  *Node // what the node has beside the flights
+// nodeState is one state in which the node may be.
+type nodeState struct {
+	base  *Node // the node without assumed pods
 	usage *place.Usage
-	// got[i] is what the i-th flight holds; nil: nothing, or it is refused.
+	// got[i] is what the i-th assumed pod holds. It is nil where the pod holds nothing or is refused.
 	got [][]place.Holding
 }
 
-func (w *world) with(i int, hs []place.Holding) *world {
-	out := &world{base: w.base, usage: w.usage, got: slices.Clone(w.got)}
+func (w *nodeState) with(i int, hs []place.Holding) *nodeState {
+	out := &nodeState{base: w.base, usage: w.usage, got: slices.Clone(w.got)}
 	out.got[i] = hs
 	if len(hs) > 0 {
 		out.usage = w.usage.Hold(hs...)
@@ -48,7 +47,7 @@ func (w *world) with(i int, hs []place.Holding) *world {
 
 // blur marks devices as any of several where somebody before took any of several of the same resource:
 // their number is sure, and nobody knows which are left.
-func (w *world) blur(hs []place.Holding) []place.Holding {
+func (w *nodeState) blur(hs []place.Holding) []place.Holding {
 	drawn := map[string]bool{}
 	for _, got := range w.got {
 		for _, h := range got {
@@ -70,12 +69,12 @@ func (w *world) blur(hs []place.Holding) []place.Holding {
 	return out
 }
 
-// search follows every order and option.
+// search follows every order of admission.
 type search struct {
 	limits  limits
-	flights []*flight // those that had their turn
+	assumed []*assumedPod // those that had their turn
 	done    []bool
-	found   []*world
+	found   []*nodeState
 	seen    map[string]bool
 	steps   int
 	effort  int // see maxEffort
@@ -89,20 +88,19 @@ type search struct {
 	refuses bool
 }
 
-// worlds returns the states in which the node may be once the flights that had their turn are admitted:
-// at least one, the likeliest first. sure is false where there may be more.
-func (a *account) worlds() (out []*world, sure bool) {
+// states returns the states in which the node may be once all pods that had their turn are admitted. There is at least one;
+// the likeliest is the first. sure is false where there may be more.
+func (a *account) states() (out []*nodeState, sure bool) {
 	var s search
 	sure = a.search(&s)
 	return s.found, sure
 }
 
-// search follows every order and option of the flights that had their turn. sure is false where there may be
-// more than was found.
+// search finds the states for states and predict. sure is false where there may be more than it found.
 func (a *account) search(s *search) (sure bool) {
 	n := a.turned()
-	*s = search{limits: a.limits, flights: a.flights[:n], done: make([]bool, n), seen: map[string]bool{}}
-	s.cut = slices.ContainsFunc(s.flights, func(f *flight) bool { return f.earlier.kept.more })
+	*s = search{limits: a.limits, assumed: a.assumed[:n], done: make([]bool, n), seen: map[string]bool{}}
+	s.cut = slices.ContainsFunc(s.assumed, func(f *assumedPod) bool { return f.earlier.kept.more })
 	starts, known := a.starts()
 	for _, w := range starts {
 		s.follow(w, n)
@@ -110,7 +108,7 @@ func (a *account) search(s *search) (sure bool) {
 	if len(s.found) == 0 {
 		// The node did what no order explains, or there are too many: take the order of binding.
 		s.cut = true
-		s.found = []*world{s.straight(starts[0])}
+		s.found = []*nodeState{s.straight(starts[0])}
 	}
 	if a.effort += s.effort; s.spent {
 		s.found = starts[:1]
@@ -118,28 +116,28 @@ func (a *account) search(s *search) (sure bool) {
 	return !s.cut && !s.lost() && known
 }
 
-// starts returns the node before the flights. known is false where pods may have left it since it reported.
-func (a *account) starts() (out []*world, known bool) {
+// starts returns the node before the assumed. known is false where pods may have left it since it reported.
+func (a *account) starts() (out []*nodeState, known bool) {
 	nodes := []*Node{a.base}
 	known = !slices.ContainsFunc(a.base.Entries, func(e Entry) bool { return a.doubts[e.Pod.UID] })
 	if a.base.Quality == Coarse {
 		nodes, known = a.scattered(a.base)
 	}
 	for _, n := range nodes {
-		out = append(out, &world{base: n, usage: n.Usage, got: make([][]place.Holding, len(a.flights))})
+		out = append(out, &nodeState{base: n, usage: n.Usage, got: make([][]place.Holding, len(a.assumed))})
 	}
 	return out, known
 }
 
-// follow admits every flight that may be the next.
-func (s *search) follow(w *world, left int) {
+// follow admits every pod that may be the next, and then all others. left pods are not admitted yet in state w.
+func (s *search) follow(w *nodeState, left int) {
 	if left == 0 {
 		s.add(w)
 		return
 	}
 	lo := slices.Index(s.done, false)
-	for i := lo; i < len(s.flights) && !s.full; i++ {
-		f := s.flights[i]
+	for i := lo; i < len(s.assumed) && !s.full; i++ {
+		f := s.assumed[i]
 		if s.done[i] || !s.next(i, lo) {
 			continue
 		}
@@ -166,7 +164,7 @@ func (s *search) follow(w *world, left int) {
 }
 
 // spend takes what a placement of the pod costs from what is left; ok is false where that is too little.
-func (s *search) spend(f *flight) (ok bool) {
+func (s *search) spend(f *assumedPod) (ok bool) {
 	if s.effort+f.cost > maxEffort {
 		s.spent, s.cut, s.full = true, true, true
 		return false
@@ -175,21 +173,21 @@ func (s *search) spend(f *flight) (ok bool) {
 	return true
 }
 
-// lost reports whether there is a pod that holds something, and nobody can say what.
+// lost reports whether an uncertain pod holds something.
 func (s *search) lost() bool {
-	for i, f := range s.flights {
-		if f.uncertain && slices.ContainsFunc(s.found, func(w *world) bool { return len(w.got[i]) > 0 }) {
+	for i, f := range s.assumed {
+		if f.uncertain && slices.ContainsFunc(s.found, func(w *nodeState) bool { return len(w.got[i]) > 0 }) {
 			return true
 		}
 	}
 	return false
 }
 
-// next reports whether the i-th flight may be admitted before all others that are left, which begin at lo.
+// next reports whether the i-th pod may be admitted before all others that are left. The first that is left is lo.
 func (s *search) next(i, lo int) bool {
-	f := s.flights[i]
-	for j := lo; j < len(s.flights); j++ {
-		g := s.flights[j]
+	f := s.assumed[i]
+	for j := lo; j < len(s.assumed); j++ {
+		g := s.assumed[j]
 		if s.done[j] || j == i {
 			continue
 		}
@@ -200,9 +198,9 @@ func (s *search) next(i, lo int) bool {
 	return true
 }
 
-// alternatives returns what the flight may get from the usage: nothing where it is refused. ok is false where the flight
-// was admitted and cannot have been in this state.
-func alternatives(u *place.Usage, f *flight) (out [][]place.Holding, refused, ok bool) {
+// alternatives returns what the pod may get from the usage: nil holdings where it is refused. ok is false where the pod is
+// known to be admitted and does not fit, so that this was not the order.
+func alternatives(u *place.Usage, f *assumedPod) (out [][]place.Holding, refused, ok bool) {
 	for _, o := range f.earlier.kept.of {
 		if o, free := redraw(u, o); free {
 			out = append(out, o)
@@ -235,9 +233,9 @@ func distinct(in [][]place.Holding) (out [][]place.Holding) {
 	return out
 }
 
-// straight admits in binding order, and passes over what does not fit.
-func (s *search) straight(w *world) *world {
-	for i, f := range s.flights {
+// straight admits pods in the order of their turns, and skips those that do not fit.
+func (s *search) straight(w *nodeState) *nodeState {
+	for i, f := range s.assumed {
 		if !s.spend(f) {
 			return w
 		}
@@ -249,13 +247,13 @@ func (s *search) straight(w *world) *world {
 }
 
 // add takes a state unless an equal one was found.
-func (s *search) add(w *world) {
-	if len(s.found) == s.limits.worlds {
+func (s *search) add(w *nodeState) {
+	if len(s.found) == s.limits.states {
 		s.cut, s.full = true, true
 		return
 	}
 	var key strings.Builder
-	if len(s.flights) > 0 {
+	if len(s.assumed) > 0 {
 		for _, got := range w.got {
 			key.WriteString(text(w.usage.Machine, got) + "\n")
 		}
@@ -283,25 +281,25 @@ func text(m *topo.Machine, hs []place.Holding) string {
 	return b.String()
 }
 
-// predict works out the states, and what every flight gets in them.
+// predict computes the states of the node, and what every assumed pod gets in them.
 func (a *account) predict() *Node {
 	if a.overrun() {
 		return a.unfollowed()
 	}
 	var s search
 	sure := a.search(&s)
-	for _, f := range a.flights[len(s.flights):] {
+	for _, f := range a.assumed[len(s.assumed):] {
 		s.effort += len(s.found) * f.cost
 	}
 	if s.spent || s.effort > maxEffort {
 		a.flood()
 		return a.unfollowed()
 	}
-	worlds, partial := s.found, s.cut || s.lost()
-	for i, f := range a.flights {
+	states, partial := s.found, s.cut || s.lost()
+	for i, f := range a.assumed {
 		if f.turned != 0 {
 			f.options = choices{more: partial}
-			for _, w := range worlds {
+			for _, w := range states {
 				if len(w.got[i]) > 0 {
 					f.options = f.options.or(choices{of: [][]place.Holding{w.got[i]}}, a.limits.options)
 				}
@@ -309,9 +307,9 @@ func (a *account) predict() *Node {
 			f.settleWidened()
 		}
 	}
-	nodes := make([]*Node, len(worlds))
-	for k, w := range worlds {
-		for i, f := range a.flights {
+	nodes := make([]*Node, len(states))
+	for k, w := range states {
+		for i, f := range a.assumed {
 			if f.turned != 0 {
 				continue
 			}
@@ -342,7 +340,7 @@ func (a *account) uncertain() (uids []string) {
 			uids = append(uids, e.Pod.UID)
 		}
 	}
-	for _, f := range a.flights {
+	for _, f := range a.assumed {
 		if f.uncertain {
 			uids = append(uids, f.id.UID)
 		}
@@ -351,10 +349,10 @@ func (a *account) uncertain() (uids []string) {
 }
 
 // node returns the node in one of its states.
-func (a *account) node(w *world) *Node {
+func (a *account) node(w *nodeState) *Node {
 	n := *w.base
 	n.Entries = slices.Clone(n.Entries)
-	for i, f := range a.flights {
+	for i, f := range a.assumed {
 		if len(w.got[i]) > 0 {
 			n.Entries = append(n.Entries, Entry{Pod: f.id, Source: Predicted, Holdings: w.got[i]})
 		}
