@@ -16,16 +16,16 @@ func (a *account) entries(old, fresh []Entry, in map[string]bool) (out []Entry, 
 		}
 	}
 	if a.layout.Amounts.Counts == nil {
-		if !holds || !within(a.known(fresh, nil, in, func(guess) bool { return false }), a.totals.held) {
+		if !holds || !within(a.known(fresh, nil, in, func(guess) bool { return false }), a.coarse.totals.held) {
 			out, _ = a.attribute(nil)
 			a.suspect()
 		}
 		return out, agrees
 	}
-	for uid, r := range a.counted {
+	for uid, r := range a.coarse.counted {
 		if in[uid] {
 			r.absent = false
-			a.counted[uid] = r
+			a.coarse.counted[uid] = r
 		}
 	}
 	return out, agrees
@@ -33,8 +33,8 @@ func (a *account) entries(old, fresh []Entry, in map[string]bool) (out []Entry, 
 
 // suspect notes that any of the pods that were counted may have left.
 func (a *account) suspect() {
-	for uid, r := range a.counted {
+	for uid, r := range a.coarse.counted {
 		r.absent = true
-		a.counted[uid] = r
+		a.coarse.counted[uid] = r
 	}
 }

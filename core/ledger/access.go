@@ -17,7 +17,7 @@ import (
 // newAccount returns an account on which nothing is known.
 func newAccount(node string, l limits) *account {
 	return &account{mu: &sync.Mutex{}, limits: l, name: node, gone: map[string]bool{}, doubts: map[string]bool{},
-		ghosts: map[string]map[string]int64{}, excess: map[string]bool{}, changed: make(chan struct{})}
+		coarse: coarseState{ghosts: map[string]map[string]int64{}}, excess: map[string]bool{}, changed: make(chan struct{})}
 }
 
 // open returns the account of a node, locked, or nil where there is none.
@@ -124,7 +124,7 @@ func (b *Book) account(a *account, before *Layout, counted map[string]resident) 
 			b.held.drop(e.Pod.UID, a.name)
 		}
 	}
-	for uid := range a.counted {
+	for uid := range a.coarse.counted {
 		b.held.put(uid, a.name)
 	}
 	if a.layout != nil {

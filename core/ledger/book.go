@@ -42,39 +42,33 @@ func (b *Book) Snapshot() *Snapshot { return b.snap.Load() }
 // events have left to be remembered.
 type account struct {
 	mu      *sync.Mutex // guards all that follows
-	limits  limits
-	removed bool // the book does not have this account any more
+	removed bool        // the book does not have this account any more
 	name    string
-	layout  *Layout      // nil: the node has not said anything
-	base    *Node        // the layout without pods that ended
-	empty   *place.Usage // the node with nothing on it
+	limits  limits
+
+	layout *Layout      // the last report; nil: there is none
+	base   *Node        // the last report without pods that have ended since
+	empty  *place.Usage // the node with nothing on it
+	silent bool         // see Node.Silent
 	// assumed are the pods that had their turn, in that order, then those that wait for it.
 	assumed []*assumedPod
-	// gone are the UIDs of pods that ended while the node accounts, or may still account, for them; true
-	// for those that it has reported.
-	gone map[string]bool
-	// counted are the pods that are in the amounts of a coarse node. strays are those that ended since the
-	// last report, or are in it nevertheless, and had no entry of their own.
-	counted map[string]resident
-	strays  []resident
-	begun   map[string]bool // pods whose init containers are over
-	// totals are the amounts of the last coarse report that was understood.
-	totals  *totals
-	doubts  map[string]bool // pods that may have ended though the last report lists them
-	buried  []string        // the pods in gone that no report has had, the oldest first
-	dead    []*assumedPod   // those of them on a coarse node, for a report that accounts for one
+	// gone has the UIDs of pods that have ended and that a report may list nevertheless; true for those that the last
+	// report lists. buried has the others, the oldest first.
+	gone   map[string]bool
+	buried []string
+	// doubts has the UIDs of pods that may have ended though the last report lists them.
+	doubts map[string]bool
+	// refused is Node.Refused.
 	refused map[string]place.RefusalReason
-	news    int // see Node.News
-	silent  bool
-	now     int  // counts moments: turns, admissions
-	hazy    bool // what pods of a coarse node keep is in more places than are followed
-	blurred bool // more may be free on a coarse node than is counted
-	// ghosts are the amounts of pods that ended, are not given back, and may be in the amounts of a coarse node still.
-	ghosts  map[string]map[string]int64
+	// coarse is what is inferred where the node reports amounts only.
+	coarse coarseState
+
+	now     int           // counts moments: turns, admissions
+	news    int           // see Node.News
 	changed chan struct{} // closed and renewed at every change
-	landed  []string      // pods that the report which is being taken has, see Book.account
-	// excess are pods on their way beyond what is followed, flooded how many pods were on their way when it was
-	// found that there are too many; see flood.go.
+	landed  []string      // pods that the report lists which is being taken, see Book.account
+	// excess are pods that are not followed because there are too many. flooded is how many assumed pods there were when
+	// that was found, 0 if it was not; see flood.go.
 	excess  map[string]bool
 	flooded int
 	effort  int // all that was spent on placements, see maxEffort
@@ -105,7 +99,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	empty := b.grounds.of(l.Machine, l.Rules)
 	a := b.ensure(node)
 	defer b.close(a)
-	before, counted := a.layout, a.counted
+	before, counted := a.layout, a.coarse.counted
 	a.news++
 	if l.Amounts == nil || !l.Amounts.Again {
 		a.refused = nil
@@ -117,7 +111,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 		counted = maps.Clone(counted)
 		out = b.count(a, before)
 	} else {
-		a.counted, a.strays, a.totals = nil, nil, nil
+		a.coarse.counted, a.coarse.strays, a.coarse.totals = nil, nil, nil
 		listed := map[string]bool{}
 		for _, e := range l.Entries {
 			listed[e.Pod.UID] = true
@@ -169,14 +163,14 @@ func (b *Book) Forget(node string) {
 		return
 	}
 	defer b.close(a)
-	before, counted := a.layout, a.counted
+	before, counted := a.layout, a.coarse.counted
 	a.layout, a.base, a.empty, a.refused, a.silent, a.flooded = nil, nil, nil, nil, false, 0
-	a.counted, a.strays, a.totals = nil, nil, nil
+	a.coarse.counted, a.coarse.strays, a.coarse.totals = nil, nil, nil
 	b.account(a, before, counted)
 	clear(a.gone)
 	clear(a.doubts)
-	a.buried, a.dead, a.blurred = nil, nil, false
-	clear(a.ghosts)
+	a.buried, a.coarse.dead, a.coarse.blurred = nil, nil, false
+	clear(a.coarse.ghosts)
 	b.withdraw(node)
 	a.wake()
 }

@@ -20,6 +20,27 @@ import (
 // An exporter that repeats itself makes no event, because the API server drops writes that change nothing. So
 // the caller says which pods were admitted so long ago that the exporter has looked since ([Amounts].Seen).
 
+// coarseState is what is inferred of a node that reports amounts only. It is empty for other nodes.
+type coarseState struct {
+	// counted are the pods that the amounts account for, by UID.
+	counted map[string]resident
+	// strays are counted pods without an entry of their own that ended since the last report, or that this report
+	// accounts for all the same.
+	strays []resident
+	// begun has the UIDs of pods whose init containers are over.
+	begun map[string]bool
+	// totals are the amounts of the last report that was understood.
+	totals *totals
+	// dead are pods that ended before a report accounted for them. One that comes late may.
+	dead []*assumedPod
+	// hazy: what pods keep of their init containers is in more places than are followed.
+	hazy bool
+	// blurred: more may be free than is counted.
+	blurred bool
+	// ghosts are the amounts of pods that ended and are not given back, because the reported amounts may still have them.
+	ghosts map[string]map[string]int64
+}
+
 // totals are amounts of the whole node by resource; "cpu" counts CPUs.
 type totals struct {
 	held map[string]int64
@@ -42,17 +63,17 @@ func (a *account) believed(before *Layout) (out []Entry) {
 func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	if before != nil && before.Amounts == nil {
 		// The node was exact: what it reported is in these amounts, and nobody knows where.
-		a.counted = map[string]resident{}
+		a.coarse.counted = map[string]resident{}
 		for _, e := range before.Entries {
-			a.counted[e.Pod.UID] = resident{id: e.Pod}
+			a.coarse.counted[e.Pod.UID] = resident{id: e.Pod}
 		}
 	}
-	if a.counted == nil {
-		a.counted = map[string]resident{}
+	if a.coarse.counted == nil {
+		a.coarse.counted = map[string]resident{}
 	}
 	old := a.believed(before)
 	in := a.accounted(old)
-	a.strays = slices.DeleteFunc(slices.Clone(a.strays), func(r resident) bool { return !in[r.id.UID] })
+	a.coarse.strays = slices.DeleteFunc(slices.Clone(a.coarse.strays), func(r resident) bool { return !in[r.id.UID] })
 	old = slices.DeleteFunc(old, func(e Entry) bool {
 		_, left := a.gone[e.Pod.UID]
 		return left && !in[e.Pod.UID]
@@ -60,7 +81,7 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	landed := a.ends(in)
 	fresh := old
 	last := b.snap.Load().Node(a.name)
-	foreseen := !a.hazy && (last == nil || !last.Unsettled) // what was predicted is all that may have come
+	foreseen := !a.coarse.hazy && (last == nil || !last.Unsettled) // what was predicted is all that may have come
 	u := place.NewUsage(a.layout.Machine, a.layout.Rules).Hold(holdings(old)...)
 	raised := a.raised(in)
 	for _, f := range slices.Concat(landed, raised) {
@@ -74,11 +95,11 @@ func (b *Book) count(a *account, before *Layout) (out []Outcome) {
 	a.layout.Entries = entries
 	for _, f := range raised {
 		if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Pod.UID == f.id.UID }) {
-			a.strays = append(a.strays[:len(a.strays):len(a.strays)], resident{id: f.id, pod: f.pod})
+			a.coarse.strays = append(a.coarse.strays[:len(a.coarse.strays):len(a.coarse.strays)], resident{id: f.id, pod: f.pod})
 		}
 	}
 	for _, f := range landed {
-		a.counted[f.id.UID] = resident{id: f.id, pod: f.pod}
+		a.coarse.counted[f.id.UID] = resident{id: f.id, pod: f.pod}
 		if foreseen && f.certain(a.layout.Machine) {
 			o := Outcome{Node: a.name, Pod: f.id, Result: Wrong, Predicted: f.holdings(), Foreign: f.foreign}
 			if agrees {
@@ -109,7 +130,7 @@ func (a *account) ends(in map[string]bool) (out []*assumedPod) {
 // raised returns the pods that ended before this report, which accounts for them all the same: it was
 // on its way. What they held is free already.
 func (a *account) raised(in map[string]bool) (out []*assumedPod) {
-	a.dead = slices.DeleteFunc(slices.Clone(a.dead), func(f *assumedPod) bool {
+	a.coarse.dead = slices.DeleteFunc(slices.Clone(a.coarse.dead), func(f *assumedPod) bool {
 		if !in[f.id.UID] {
 			return false
 		}
@@ -168,10 +189,10 @@ func (a *account) tidy() {
 		entry[e.Pod.UID] = true
 	}
 	stray := func(uid string) bool {
-		return slices.ContainsFunc(a.strays, func(r resident) bool { return r.id.UID == uid })
+		return slices.ContainsFunc(a.coarse.strays, func(r resident) bool { return r.id.UID == uid })
 	}
 	for uid := range a.gone {
-		delete(a.counted, uid)
+		delete(a.coarse.counted, uid)
 		if !entry[uid] && !stray(uid) {
 			delete(a.gone, uid)
 		}
@@ -190,11 +211,11 @@ func (a *account) accounted(old []Entry) map[string]bool {
 		maps.Copy(out, m.Counts)
 		a.choose(t.held, old, air, ended, out)
 		t.from = t.held
-	case a.totals == nil:
+	case a.coarse.totals == nil:
 		if first(t.held, air, out) {
 			t.from = t.held
 		}
-	case m.Again && a.totals.from == nil:
+	case m.Again && a.coarse.totals.from == nil:
 		for _, g := range air {
 			out[g.uid], open[g.uid] = g.sure, true
 		}
@@ -202,29 +223,29 @@ func (a *account) accounted(old []Entry) map[string]bool {
 			out[g.uid] = !g.stray
 		}
 	default:
-		before := a.totals.held
+		before := a.coarse.totals.held
 		if m.Again {
-			before = a.totals.from
+			before = a.coarse.totals.from
 		}
 		t.from, open = explain(t.held, before, slices.Concat(air, a.departed()), ended, out)
 	}
-	for _, r := range a.strays {
+	for _, r := range a.coarse.strays {
 		if a.forgets(r) {
 			out[r.id.UID] = false
 		}
 	}
-	if m.Counts == nil && a.totals != nil && a.enter(t.held, old, air, open, out) {
+	if m.Counts == nil && a.coarse.totals != nil && a.enter(t.held, old, air, open, out) {
 		t.from = nil
 		for _, g := range ended {
 			out[g.uid] = false // whatever they held, what is held now is held
-			a.ghosts[g.uid] = g.amounts
+			a.coarse.ghosts[g.uid] = g.amounts
 		}
 	}
-	a.blurred = m.Counts == nil && a.mayCountTwice(t.held, old, air, out)
-	if t.at = a.moment(); m.Again && a.totals != nil {
-		t.at = a.totals.at
+	a.coarse.blurred = m.Counts == nil && a.mayCountTwice(t.held, old, air, out)
+	if t.at = a.moment(); m.Again && a.coarse.totals != nil {
+		t.at = a.coarse.totals.at
 	}
-	a.totals = t
+	a.coarse.totals = t
 	return out
 }
 
@@ -238,10 +259,10 @@ func (a *account) mayCountTwice(now map[string]int64, old []Entry, air []guess, 
 		return len(amounts) > 0 && within(all, now)
 	}
 	past := a.layout.Amounts.Past
-	maps.DeleteFunc(a.ghosts, func(uid string, amounts map[string]int64) bool { return past[uid] || !may(amounts) })
-	return len(a.ghosts) > 0 ||
+	maps.DeleteFunc(a.coarse.ghosts, func(uid string, amounts map[string]int64) bool { return past[uid] || !may(amounts) })
+	return len(a.coarse.ghosts) > 0 ||
 		slices.ContainsFunc(air, func(g guess) bool { return !out[g.uid] && may(g.amounts) }) ||
-		slices.ContainsFunc(a.dead, func(f *assumedPod) bool { return !past[f.id.UID] && may(a.needed(f)) })
+		slices.ContainsFunc(a.coarse.dead, func(f *assumedPod) bool { return !past[f.id.UID] && may(a.needed(f)) })
 }
 
 // guesses returns the assumed pods and the pods that ended. A report may account for any of them.
@@ -258,7 +279,7 @@ func (a *account) guesses(old []Entry) (air, ended []guess) {
 			ended = append(ended, guess{uid: e.Pod.UID, amounts: sum(a.shown(e.Holdings))})
 		}
 	}
-	for _, r := range a.strays {
+	for _, r := range a.coarse.strays {
 		if hs, ok := a.needs(r.pod); ok && !a.forgets(r) {
 			ended = append(ended, guess{uid: r.id.UID, amounts: sum(a.shown(hs)), stray: true})
 		}
@@ -272,7 +293,7 @@ const maxDeparted = 6
 // departed returns those pods, the last ones. Each counts by itself, whatever its shape: one that runs may have come
 // instead, and that makes a difference.
 func (a *account) departed() (out []guess) {
-	for _, f := range a.dead[max(0, len(a.dead)-maxDeparted):] {
+	for _, f := range a.coarse.dead[max(0, len(a.coarse.dead)-maxDeparted):] {
 		if !a.layout.Amounts.Past[f.id.UID] {
 			out = append(out, guess{uid: f.id.UID, shape: "ended " + f.id.UID, amounts: a.needed(f)})
 		}
@@ -285,9 +306,9 @@ func (a *account) departed() (out []guess) {
 func (a *account) looked(f *assumedPod) bool {
 	m := a.layout.Amounts
 	if m.Again {
-		return m.Seen[f.id.UID] && a.totals != nil && f.turned < a.totals.at
+		return m.Seen[f.id.UID] && a.coarse.totals != nil && f.turned < a.coarse.totals.at
 	}
-	return m.Seen[f.id.UID] || a.totals != nil && f.acked < a.totals.at
+	return m.Seen[f.id.UID] || a.coarse.totals != nil && f.acked < a.coarse.totals.at
 }
 
 // forgets reports whether a stray does not count any more: it ended so long ago that the last report is without it.

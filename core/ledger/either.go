@@ -110,7 +110,7 @@ func (a *account) amountsOf(old []Entry, air, ended []guess) func(uid string) (a
 	for _, e := range old {
 		known[e.Pod.UID] = sum(a.shown(e.Holdings))
 	}
-	for _, f := range a.dead {
+	for _, f := range a.coarse.dead {
 		known[f.id.UID] = a.needed(f)
 	}
 	for _, list := range [][]guess{air, ended} {
@@ -122,7 +122,7 @@ func (a *account) amountsOf(old []Entry, air, ended []guess) func(uid string) (a
 		if amounts, ok := known[uid]; ok {
 			return amounts, true
 		}
-		r, resident := a.counted[uid]
+		r, resident := a.coarse.counted[uid]
 		if !resident {
 			return nil, true
 		}
@@ -173,7 +173,7 @@ func (a *account) known(old []Entry, air []guess, out map[string]bool, but func(
 	for _, e := range old {
 		charge(e.Pod.UID)
 	}
-	for uid := range a.counted {
+	for uid := range a.coarse.counted {
 		charge(uid)
 	}
 	return total

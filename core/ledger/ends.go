@@ -118,7 +118,7 @@ func (b *Book) Doubt(there func(uid string) bool) {
 
 // doubt notes which of the pods that the node accounts for are not there.
 func (a *account) doubt(there func(uid string) bool) {
-	for uid := range a.counted {
+	for uid := range a.coarse.counted {
 		if !there(uid) {
 			a.doubts[uid] = true
 		}
@@ -227,7 +227,7 @@ func (a *account) bury(uid string) {
 		return
 	}
 	if f := a.find(uid); f != nil && a.layout.Amounts != nil {
-		a.dead = append(a.dead[max(0, len(a.dead)+1-maxBuried):len(a.dead):len(a.dead)], f)
+		a.coarse.dead = append(a.coarse.dead[max(0, len(a.coarse.dead)+1-maxBuried):len(a.coarse.dead):len(a.coarse.dead)], f)
 	}
 	a.gone[uid] = false
 	a.buried = append(a.buried[:len(a.buried):len(a.buried)], uid)

@@ -43,14 +43,14 @@ func (b *Book) Begun(uid string) (node string, changed bool) {
 		a = b.countedOn(uid)
 	}
 	defer b.close(a)
-	if a == nil || a.begun[uid] || a.layout != nil && a.layout.Amounts == nil {
+	if a == nil || a.coarse.begun[uid] || a.layout != nil && a.layout.Amounts == nil {
 		return "", false
 	}
-	if a.begun == nil {
-		a.begun = map[string]bool{}
+	if a.coarse.begun == nil {
+		a.coarse.begun = map[string]bool{}
 	}
-	maps.DeleteFunc(a.begun, func(uid string, _ bool) bool { return !b.holds(a.name, uid) && !b.Booked(a.name, uid) })
-	a.begun[uid] = true
+	maps.DeleteFunc(a.coarse.begun, func(uid string, _ bool) bool { return !b.holds(a.name, uid) && !b.Booked(a.name, uid) })
+	a.coarse.begun[uid] = true
 	if a.layout == nil {
 		return "", false
 	}
@@ -79,7 +79,7 @@ func (b *Book) countedOn(uid string) *account {
 	for _, node := range b.holders(uid) {
 		a := b.open(node)
 		if a != nil {
-			if _, is := a.counted[uid]; is {
+			if _, is := a.coarse.counted[uid]; is {
 				return a
 			}
 		}
@@ -90,7 +90,7 @@ func (b *Book) countedOn(uid string) *account {
 
 // lasting returns holdings without memory that the node has taken back.
 func (a *account) lasting(uid string, hs []place.Holding) []place.Holding {
-	if !a.begun[uid] {
+	if !a.coarse.begun[uid] {
 		return hs
 	}
 	out := slices.Clone(hs)
@@ -163,7 +163,7 @@ func (a *account) keepers(base *Node) (out []keeper) {
 	if a.layout.Amounts.Whole {
 		return nil
 	}
-	for uid, r := range a.counted {
+	for uid, r := range a.coarse.counted {
 		if _, left := a.gone[uid]; left || r.pod == nil || !inits(r.pod) {
 			continue
 		}
@@ -276,7 +276,7 @@ func (a *account) kept(base *Node) (out []*Node, hazy bool) {
 	}
 	for _, s := range states {
 		n := *s.node
-		n.Crowded = hazy || a.blurred
+		n.Crowded = hazy || a.coarse.blurred
 		out = append(out, &n)
 	}
 	return out, hazy

@@ -15,8 +15,8 @@ const maxStrays = 3
 
 // stray notes the end of a pod that is counted without an entry of its own.
 func (a *account) stray(uid string) {
-	if r, ok := a.counted[uid]; ok && !r.absent && a.layout != nil && a.layout.Amounts != nil {
-		a.strays = append(a.strays[:len(a.strays):len(a.strays)], r)
+	if r, ok := a.coarse.counted[uid]; ok && !r.absent && a.layout != nil && a.layout.Amounts != nil {
+		a.coarse.strays = append(a.coarse.strays[:len(a.coarse.strays):len(a.coarse.strays)], r)
 	}
 }
 
@@ -25,12 +25,12 @@ func (a *account) stray(uid string) {
 // false where there are too many, or one may have been on several numas, and where somebody is on the way
 // to a node of which not all states are followed: what that one gets depends on them.
 func (a *account) scattered(base *Node) (out []*Node, sure bool) {
-	out, a.hazy = a.kept(base)
-	sure = !a.hazy || len(a.assumed) == 0 || a.assumed[0].turned == 0
-	if len(a.strays) > maxStrays {
+	out, a.coarse.hazy = a.kept(base)
+	sure = !a.coarse.hazy || len(a.assumed) == 0 || a.assumed[0].turned == 0
+	if len(a.coarse.strays) > maxStrays {
 		return out, false
 	}
-	for _, r := range a.strays {
+	for _, r := range a.coarse.strays {
 		hs, ok := a.needs(r.pod)
 		if !ok {
 			continue // it never held anything that is known

@@ -10,11 +10,11 @@ type unplaced struct {
 
 // unplaced returns them for a node of such entries, or nil.
 func (a *account) unplaced(base *Node) *unplaced {
-	if base.Quality != Coarse || len(a.counted) == 0 {
+	if base.Quality != Coarse || len(a.coarse.counted) == 0 {
 		return nil
 	}
 	out := &unplaced{pods: map[string]*place.Pod{}, layout: a.layout}
-	for uid, r := range a.counted {
+	for uid, r := range a.coarse.counted {
 		_, left := a.gone[uid]
 		if _, known := base.Entry(uid); !known && !left {
 			out.pods[uid] = r.pod
