@@ -40,3 +40,41 @@ func (m *model) checkAnswers(t *testing.T) {
 
 // candidates are the pods for which every state is asked.
 var candidates = []*place.Pod{pod(2, 1), pod(6, 1), {QoS: place.Burstable, Containers: []place.Container{{Name: "c", MilliCPU: 500}}}}
+
+// checkProgress holds in every state in which nothing is on its way to the book: once the node has dealt with all pods
+// that are bound, and has reported, nothing is left open. The node is settled, and of the pods that wait for their turn
+// at least one has it.
+func (m *model) checkProgress(t *testing.T) {
+	if m.seen < len(m.log) || len(m.taken) > 0 || m.reports > 0 {
+		return
+	}
+	n := m.clone()
+	for i := range n.pods {
+		if n.pods[i].at == bound {
+			n.admit(t, i)
+		}
+		if p := n.pods[i]; p.at >= admitted && p.said != p.at {
+			n.tell(t, i)
+		}
+	}
+	for n.seen < len(n.log) {
+		n.see()
+	}
+	n.taken = append(n.taken, n.layout())
+	n.deliver(t)
+	if n.book.Snapshot().Node("n").Unsettled {
+		m.fail(t, "the node is unsettled after a report of all pods")
+	}
+	var waiting, turns int
+	for i, p := range n.pods {
+		if p.at == reserved {
+			waiting++
+			if _, wait, err := n.book.Turn(id(i).UID); err == nil && wait == nil {
+				turns++
+			}
+		}
+	}
+	if waiting > 0 && turns == 0 {
+		m.fail(t, "%d pods wait for their turns, and none has it", waiting)
+	}
+}

@@ -390,6 +390,7 @@ func (m *model) restart() {
 // states that the book thinks possible has what the node has given to the pods that the book knows.
 func (m *model) check(t *testing.T) {
 	m.checkAnswers(t)
+	m.checkProgress(t)
 	n := m.book.Snapshot().Node("n")
 	if n.Unsettled {
 		return
