@@ -246,12 +246,27 @@ func (s *search) straight(w *nodeState) *nodeState {
 	return w
 }
 
-// add takes a state unless an equal one was found.
+// add takes a state unless an equal one was found. Nearly always there is one state, and nothing to compare.
 func (s *search) add(w *nodeState) {
+	if len(s.found) == 1 {
+		s.seen[s.key(s.found[0])] = true
+	}
+	if len(s.found) > 0 {
+		key := s.key(w)
+		if s.seen[key] {
+			return
+		}
+		s.seen[key] = true
+	}
 	if len(s.found) == s.limits.states {
 		s.cut, s.full = true, true
 		return
 	}
+	s.found = append(s.found, w)
+}
+
+// key is equal for equal states.
+func (s *search) key(w *nodeState) string {
 	var key strings.Builder
 	if len(s.assumed) > 0 {
 		for _, got := range w.got {
@@ -259,10 +274,7 @@ func (s *search) add(w *nodeState) {
 		}
 	}
 	fmt.Fprintf(&key, "%p", w.base)
-	if !s.seen[key.String()] {
-		s.seen[key.String()] = true
-		s.found = append(s.found, w)
-	}
+	return key.String()
 }
 
 // text is equal for holdings that differ at most in containers' names, and in which devices of the same numas are drawn.
