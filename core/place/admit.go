@@ -16,7 +16,7 @@ import (
 //   - Scope pod: the hint sets of the pod as a whole are merged once; every container gets that affinity.
 //   - Providers are asked in the order devices, CPUs, memory. The first refusal ends the walk.
 
-// defaultMaxNUMAs is the most numas that a topology manager handles unless max-allowable-numa-nodes
+// defaultMaxNUMAs is the most NUMA nodes that a topology manager handles unless max-allowable-numa-nodes
 // says otherwise (topologymanager/topology_manager.go).
 const defaultMaxNUMAs = 8
 
@@ -128,7 +128,7 @@ type spare struct {
 
 func (s *spare) any() bool { return !s.cpus.Empty() || s.memory != nil || s.devices != nil }
 
-// memoryKey: memory is reused only on exactly the same numas (memorymanager/policy_static.go,
+// memoryKey: memory is reused only on exactly the same NUMA nodes (memorymanager/policy_static.go,
 // getPodReusableMemory).
 type memoryKey struct {
 	mask topo.Mask
@@ -195,7 +195,7 @@ func (a *admission) holdings() []Holding {
 	return out
 }
 
-// chance reports whether the numas of some devices were left to chance.
+// chance reports whether the NUMA nodes of some devices were left to chance.
 func (a *admission) chance() bool {
 	return slices.ContainsFunc(a.taken, func(h Holding) bool {
 		return slices.ContainsFunc(h.Devices, func(d DeviceBlock) bool { return d.Loose })
@@ -383,7 +383,7 @@ func (a *admission) merge(l *maskSpace, row policyRow, r *request) (hint, bool) 
 	return m.decide(a.u, l)
 }
 
-// plain is align where no table of masks is needed: a single numa serves all hint sets, or it is sure that
+// plain is align where no table of masks is needed: a single NUMA node serves all hint sets, or it is sure that
 // the policy refuses.
 func (a *admission) plain(r *request) (h hint, sure answer) {
 	if a.tables || r.spare.any() || a.u.selfish && a.u.Rules.Topology.PreferClosest {
@@ -425,7 +425,7 @@ func (a *admission) hintSet(l *maskSpace, r *request, k int, t tables) (f hintSe
 		return a.cpuHintSet(l, r, t), true
 	case k == len(r.devices)+1 && len(r.memory) > 0:
 		if f = a.memoryHintSet(l, r, t); f.impossible && l.single {
-			// No single numa will do: whether others would decides if the manager has an opinion.
+			// No single NUMA node will do: whether others would decides if the manager has an opinion.
 			all := *l
 			all.single = false
 			f = a.memoryHintSet(&all, r, t)
@@ -435,7 +435,7 @@ func (a *admission) hintSet(l *maskSpace, r *request, k int, t tables) (f hintSe
 	return f, false
 }
 
-// universe returns the numas that the hint sets of a request range over.
+// universe returns the NUMA nodes that the hint sets of a request range over.
 func (a *admission) universe(r *request) (out topo.Mask) {
 	for _, d := range r.devices {
 		_, res, _ := a.u.resource(d.Resource)

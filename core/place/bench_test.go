@@ -48,7 +48,8 @@ func parsed(tb testing.TB, text string) *topo.Machine {
 }
 
 func benchPod(cpus, gigs, gpus int64) *place.Pod {
-	c := place.Container{Name: "app", MilliCPU: cpus * 1000, Memory: []place.Amount{{Kind: topo.Memory, Bytes: gigs << 30}}}
+	c := place.Container{Name: "app", MilliCPU: cpus * 1000,
+		Memory: []place.Amount{{Kind: topo.Memory, Bytes: gigs << 30}}}
 	if gpus > 0 {
 		c.Devices = []place.Count{{Resource: "acme.com/gpu", N: gpus}}
 	}

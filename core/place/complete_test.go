@@ -14,7 +14,8 @@ func TestHoldingsInTheMiddleOfAnAdmissionAreNotWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := Rules{Topology: TopologyRules{Policy: SingleNUMA}, CPU: CPURules{Static: true}, Memory: MemoryRules{Static: true}}
-	pod := &Pod{QoS: Guaranteed, Containers: []Container{{Name: "c", MilliCPU: 2000, Memory: []Amount{{Kind: topo.Memory, Bytes: 1 << 30}},
+	pod := &Pod{QoS: Guaranteed, Containers: []Container{{Name: "c", MilliCPU: 2000,
+		Memory:  []Amount{{Kind: topo.Memory, Bytes: 1 << 30}},
 		Devices: []Count{{"acme.com/gpu", 1}, {"acme.com/unknown", 1}}}}}
 	h := Holding{Container: "c", Devices: []DeviceBlock{{Resource: "acme.com/gpu", IDs: []string{"a"}, NUMAs: 1}}}
 	for _, step := range []struct {

@@ -11,8 +11,8 @@ import (
 // This file is the CPU manager's static policy (cpumanager/policy_static.go). The rules are:
 //
 //   - Only whole CPUs of Guaranteed pods are exclusive.
-//   - The preferred width counts all CPUs of a numa, reserved and held ones too; what fits counts free
-//     ones, and those that the pod's init containers leave, whose numas every mask must contain.
+//   - The preferred width counts all CPUs of a NUMA node, reserved and held ones too; what fits counts free
+//     ones, and those that the pod's init containers leave, whose NUMA nodes every mask must contain.
 //   - CPUs inside the affinity are taken first, the rest from anywhere.
 //   - An init container's CPUs stay the pod's until the pod ends, and later containers may take them.
 
@@ -55,7 +55,7 @@ func preferSockets(m *topo.Machine, l *maskSpace, f *hintSet) {
 		return
 	}
 	need := (f.width + perSocket - 1) / perSocket
-	var sockets []int // the numas of each, as a dense mask
+	var sockets []int // the NUMA nodes of each, as a dense mask
 	for _, s := range m.Groups(topo.Sockets) {
 		sockets = append(sockets, l.dense(m.MaskOfCPUs(s.CPUs)))
 	}
@@ -90,7 +90,8 @@ func (a *admission) allocateCPUs(i int, h hint) RefusalReason {
 		a.work.spend(a.u.costs.picking) // as if they were picked, so that Fits is what Place says
 	}
 	if end != picked {
-		a.refuse(a.u.notPicked(end, Reason{Container: c.Name, Resource: cpuName, Want: int64(want), Have: int64(usable.Len())}))
+		a.refuse(a.u.notPicked(end,
+			Reason{Container: c.Name, Resource: cpuName, Want: int64(want), Have: int64(usable.Len())}))
 		return UnexpectedAdmissionError
 	}
 	if brief {
@@ -163,7 +164,7 @@ func even(m *topo.Machine) bool {
 	return true
 }
 
-// near returns the CPUs that belong to an affinity: those of its numas, or with align-by-socket those
+// near returns the CPUs that belong to an affinity: those of its NUMA nodes, or with align-by-socket those
 // of their sockets (getAlignedCPUs).
 func (a *admission) near(mask topo.Mask) (out cpuSet) {
 	m := a.u.Machine

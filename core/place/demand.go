@@ -13,20 +13,20 @@ import (
 // This file judges outcomes by what a pod itself demands. The rules are ours, since no kubelet knows
 // demands:
 //
-//   - What counts is what the node's managers tie to numas, not what the node's policy is called.
-//   - What is tied to no numa cannot be promised: a demand that nothing shows is not satisfied.
-//   - A device of several numas is near each of them, as it is for the kubelet.
+//   - What counts is what the node's managers tie to NUMA nodes, not what the node's policy is called.
+//   - What is tied to no NUMA node cannot be promised: a demand that nothing shows is not satisfied.
+//   - A device of several NUMA nodes is near each of them, as it is for the kubelet.
 //   - Where the kubelet takes any of several devices, the demand has to hold whichever it takes.
 
 // Demand is what a pod asks of the outcome, whatever the node's own policy is called: the zero Demand
 // asks for nothing. It is comparable.
 type Demand struct {
 	// Policy None and BestEffort ask for nothing. SingleNUMA asks that everything that a container (or the
-	// pod) holds lies on one numa, Restricted that it lies on no more numas than the widest of its
+	// pod) holds lies on one NUMA node, Restricted that it lies on no more NUMA nodes than the widest of its
 	// resources needs on this machine when nothing is held.
 	Policy Policy
 	Scope  Scope
-	// Align, if not empty, are the resources that the demand is about; each must be tied to numas. Without
+	// Align, if not empty, are the resources that the demand is about; each must be tied to NUMA nodes. Without
 	// it the demand is about everything that the node's managers hand out, but for what Ignore names.
 	Align, Ignore Names
 }
@@ -108,7 +108,7 @@ func (r Rules) Enforces(p *Pod, d Demand) bool {
 	case slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Kind != App }):
 		return false // memory of a kind that only these ask for is not aligned (see podRequest)
 	}
-	// One numa for the pod is one for each container; a width that the pod needs is not one that each needs.
+	// One NUMA node for the pod is one for each container; a width that the pod needs is not one that each needs.
 	return row.single || d.Scope == PerPod
 }
 
@@ -147,8 +147,8 @@ type judgement struct {
 	fewest   map[string][]int64     // what fewestDevices found, by resource
 }
 
-// Reason returns the refusal of a demand for a cause that lies in no numa: all of its resources, or those
-// that the reason names already, and how many numas it allows; 0 where that depends on what is held.
+// Reason returns the refusal of a demand for a cause that lies in no NUMA node: all of its resources, or those
+// that the reason names already, and how many NUMA nodes it allows; 0 where that depends on what is held.
 func (d Demand) Reason(r Reason) Reason {
 	if r.Resource == "" {
 		r.Resource = d.Align.String()
@@ -161,7 +161,7 @@ func (d Demand) Reason(r Reason) Reason {
 
 func (j *judgement) refuse(r Reason) { j.reasons = append(j.reasons, j.d.Reason(r)) }
 
-// untied refuses what the node ties to no numa.
+// untied refuses what the node ties to no NUMA node.
 func (j *judgement) untied() {
 	at := j.places(j.all)
 	for _, name := range j.d.Align.List() {
@@ -174,7 +174,7 @@ func (j *judgement) untied() {
 	}
 }
 
-// drawn refuses what depends on chance: where the numas of a container's devices do, so does the
+// drawn refuses what depends on chance: where the NUMA nodes of a container's devices do, so does the
 // affinity of the next container that asks for such devices, and what is left to all after that one. An
 // affinity for the pod as a whole is chosen before, and without a topology policy there is none.
 func (j *judgement) drawn() {
@@ -217,7 +217,7 @@ func (j *judgement) group(g group) {
 		most = max(1, j.needed(g.holdings))
 	}
 	sure, maybe, draws := j.masks(g.holdings)
-	// Whichever devices are drawn: all that may be are near the same numas, or each is on one more.
+	// Whichever devices are drawn: all that may be are near the same NUMA nodes, or each is on one more.
 	if within(append(slices.Clone(sure), maybe...), most) || within(sure, most-draws) {
 		return
 	}
@@ -232,7 +232,7 @@ func (j *judgement) group(g group) {
 		Want: int64(most), Have: int64(used.Len()), With: strings.Join(where, ", ")})
 }
 
-// places returns the numas of every resource that the demand is about, where it is tied to some.
+// places returns the NUMA nodes of every resource that the demand is about, where it is tied to some.
 func (j *judgement) places(hs []Holding) map[string]topo.Mask {
 	out := map[string]topo.Mask{}
 	note := func(name string, on topo.Mask) {
@@ -255,8 +255,8 @@ func (j *judgement) places(hs []Holding) map[string]topo.Mask {
 	return out
 }
 
-// masks returns what holdings must be near: of what is sure, every numa of CPUs and memory, and some numa
-// of every device; of what is left to chance, some numa of every device that may be taken, and how many
+// masks returns what holdings must be near: of what is sure, every NUMA node of CPUs and memory, and some NUMA node
+// of every device; of what is left to chance, some NUMA node of every device that may be taken, and how many
 // are.
 func (j *judgement) masks(hs []Holding) (sure, maybe []topo.Mask, draws int) {
 	each := func(m topo.Mask) {
@@ -290,8 +290,8 @@ func (j *judgement) masks(hs []Holding) (sure, maybe []topo.Mask, draws int) {
 	return sure, maybe, draws
 }
 
-// candidates returns the numas of each device that the node may take instead of those of a block: any that
-// nobody else holds. Of a block whose numas are sure there are none. The caller must not change the result.
+// candidates returns the NUMA nodes of each device that the node may take instead of those of a block: any that
+// nobody else holds. Of a block whose NUMA nodes are sure there are none. The caller must not change the result.
 func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 	at, res, ok := j.u.resource(b.Resource)
 	if !b.Loose || j.enforced || !ok {
@@ -322,11 +322,11 @@ func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 	return out
 }
 
-// maxShared bounds the devices of several numas of which it is tried near which of them they are best
+// maxShared bounds the devices of several NUMA nodes of which it is tried near which of them they are best
 // counted; of more kinds of them, each counts for the lowest.
 const maxShared = 6
 
-// within reports whether some numas, at most as many as most, touch all masks; a mask of no numa is near
+// within reports whether some NUMA nodes, at most as many as most, touch all masks; a mask of no NUMA node is near
 // to all.
 func within(masks []topo.Mask, most int) bool {
 	var base topo.Mask
@@ -349,8 +349,8 @@ func within(masks []topo.Mask, most int) bool {
 	return base.Len() <= most
 }
 
-// fewestTouching returns how many numas beside those of base are needed to touch all masks, at most maxShared
-// of them. For every set of masks it finds the fewest numas that touch the set.
+// fewestTouching returns how many NUMA nodes beside those of base are needed to touch all masks, at most maxShared
+// of them. For every set of masks it finds the fewest NUMA nodes that touch the set.
 func fewestTouching(base topo.Mask, masks []topo.Mask) int {
 	var fewest [1 << maxShared]int
 	all := 0
@@ -375,7 +375,7 @@ func fewestTouching(base topo.Mask, masks []topo.Mask) int {
 	return fewest[all]
 }
 
-// needed returns the fewest numas that the widest resource of some holdings needs on the empty machine.
+// needed returns the fewest NUMA nodes that the widest resource of some holdings needs on the empty machine.
 // CPUs and devices that a container takes over from an init container count once; of memory the init
 // container then has the less.
 func (j *judgement) needed(hs []Holding) int {
@@ -412,7 +412,7 @@ func (j *judgement) needed(hs []Holding) int {
 	return w
 }
 
-// fewestDevices returns how many numas, each time the one that adds most to those before it, have n devices.
+// fewestDevices returns how many NUMA nodes, each time the one that adds most to those before it, have n devices.
 func (j *judgement) fewestDevices(res topo.Resource, n int64) int {
 	sums, ok := j.fewest[res.Name]
 	if !ok {
@@ -426,10 +426,10 @@ func (j *judgement) fewestDevices(res topo.Resource, n int64) int {
 	return min(at, len(sums)-1)
 }
 
-// sumsOfDevices returns how many devices the first numas have, 0 of them, 1 and so on, each time the numa that
-// adds most, the lowest of equal ones.
+// sumsOfDevices returns how many devices the first NUMA nodes have, 0 of them, 1 and so on, each time the NUMA node
+// that adds most, the lowest of equal ones.
 func sumsOfDevices(res topo.Resource, numas int) []int64 {
-	more := make([]int64, numas) // devices of a numa that are on none of those in use
+	more := make([]int64, numas) // devices of a NUMA node that are on none of those in use
 	for i := range res.Devices {
 		add(more, res.Devices[i].NUMAs, 1)
 	}
@@ -453,7 +453,7 @@ func sumsOfDevices(res topo.Resource, numas int) []int64 {
 	return out
 }
 
-// fewest returns how many numas, the largest first, add up to n; all of them where they do not.
+// fewest returns how many NUMA nodes, the largest first, add up to n; all of them where they do not.
 func fewest(m *topo.Machine, n int64, value func(i int) int64) int {
 	var values [topo.MaxNUMAs]int64
 	numas := len(m.NUMAs())

@@ -148,11 +148,13 @@ func TestJudge(t *testing.T) {
 }
 
 func drawnDemand(t *rapid.T) place.Demand {
-	names := place.NamesOf(rapid.SliceOfDistinct(rapid.SampledFrom([]string{"cpu", "memory", "acme.com/gpu", "acme.com/nic"}),
+	names := place.NamesOf(rapid.SliceOfDistinct(
+		rapid.SampledFrom([]string{"cpu", "memory", "acme.com/gpu", "acme.com/nic"}),
 		rapid.ID[string]).Draw(t, "names")...)
 	d := place.Demand{
-		Policy: rapid.SampledFrom([]place.Policy{place.None, place.BestEffort, place.Restricted, place.SingleNUMA}).Draw(t, "demand"),
-		Scope:  rapid.SampledFrom([]place.Scope{place.PerContainer, place.PerPod}).Draw(t, "demand scope"),
+		Policy: rapid.SampledFrom([]place.Policy{
+			place.None, place.BestEffort, place.Restricted, place.SingleNUMA}).Draw(t, "demand"),
+		Scope: rapid.SampledFrom([]place.Scope{place.PerContainer, place.PerPod}).Draw(t, "demand scope"),
 	}
 	if rapid.Bool().Draw(t, "align") {
 		d.Align = names
@@ -262,7 +264,8 @@ func TestWhatANodeEnforcesNeedsNoJudge(t *testing.T) {
 			return
 		}
 		if j := place.Judge(u, p, v, d); !j.Fits() && j.Reasons[0].Code == place.Demanded {
-			t.Fatalf("rules %+v enforce %+v, and the node would give %+v: %s", u.Rules.Topology, d, v.Holdings, j.Reasons[0].Text())
+			t.Fatalf("rules %+v enforce %+v, and the node would give %+v: %s",
+				u.Rules.Topology, d, v.Holdings, j.Reasons[0].Text())
 		}
 	})
 }

@@ -9,11 +9,11 @@ import (
 
 // This file is the device manager (devicemanager/topology_hints.go and manager.go). The rules are:
 //
-//   - Pods of any QoS class. A resource none of whose devices has a numa has no opinion.
-//   - Masks range over the numas that have devices of the resource. The preferred width counts all
-//     devices, held and unhealthy ones too; a device of several numas counts for every mask it touches.
+//   - Pods of any QoS class. A resource none of whose devices has a NUMA node has no opinion.
+//   - Masks range over the NUMA nodes that have devices of the resource. The preferred width counts all
+//     devices, held and unhealthy ones too; a device of several NUMA nodes counts for every mask it touches.
 //   - What init containers of the pod leave is taken first; then devices that touch the affinity, then
-//     other devices with a numa, then devices without.
+//     other devices with a NUMA node, then devices without.
 //   - Among equals the kubelet takes any (it ranges over a map), or asks the plugin which it prefers: the
 //     prediction then says so. A plugin that is asked for devices beside the affinity may prefer those
 //     without a NUMA node. Nobody but the kubelet knows which plugins have preferences.
@@ -65,7 +65,7 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 	return f, true
 }
 
-// countShared adds the devices of several numas, each once to every mask that it touches.
+// countShared adds the devices of several NUMA nodes, each once to every mask that it touches.
 func (a *admission) countShared(l *maskSpace, at int, left devices, t tables) {
 	taken := a.u.taken[at]
 	for i, d := range a.u.Machine.Resources()[at].Devices {

@@ -64,7 +64,7 @@ func together(container string, needs []need) Reason {
 	return Reason{Code: Together, Container: container, Resource: strings.Join(names, ", ")}
 }
 
-// uneven names two resources that need different numbers of numas.
+// uneven names two resources that need different numbers of NUMA nodes.
 func uneven(needs []need) (Reason, bool) {
 	if len(needs) == 0 {
 		return Reason{}, false
@@ -99,7 +99,7 @@ func (f *hintSet) explain(single bool) (r Reason, bad bool) {
 	return f.lack(width, 0)
 }
 
-// lack says what the masks of a width that contain some numas lack; bad is false where one has enough
+// lack says what the masks of a width that contain some NUMA nodes lack; bad is false where one has enough
 // of the resource, but not of what it is judged together with.
 func (f *hintSet) lack(width, within int) (r Reason, bad bool) {
 	r = Reason{Resource: f.resource, Want: f.want, Width: width}
@@ -150,7 +150,7 @@ func (a *admission) memoryReasons(c *Container, h hint) []Reason {
 		needs = append(needs, need{f.resource, f.width})
 		why, bad := Reason{Code: Group, Resource: f.resource, Want: f.want, Have: f.total}, barred
 		if !barred {
-			// Some numas would do, but not the preferred number of them with the affinity among them.
+			// Some NUMA nodes would do, but not the preferred number of them with the affinity among them.
 			if why, bad = f.lack(max(f.width, bits.OnesCount(uint(within))), within); elsewhere && why.Code != Group {
 				why.Code = Chosen
 			}

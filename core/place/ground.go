@@ -10,8 +10,8 @@ import (
 // ground is what of a usage does not depend on what is held. It is made once and shared by all usages
 // of one origin, so that what a question has learned of it (see plan.go) holds for all of them.
 //
-// Amounts of a ground and of its usages are rows of one number for each numa, by position: row 0 is
-// CPUs, then every kind of memory, then the devices of every resource that touch the numa.
+// Amounts of a ground and of its usages are rows of one number for each NUMA node, by position: row 0 is
+// CPUs, then every kind of memory, then the devices of every resource that touch the NUMA node.
 type ground struct {
 	numas int
 	all   topo.Mask
@@ -26,10 +26,10 @@ type ground struct {
 	nobodys cpuSet
 	even    bool
 	perCore int // CPUs of a core, the mean
-	// tidy: the machine is even, and sockets lie inside numas or numas inside sockets, so that CPUs are taken
+	// tidy: the machine is even, and sockets lie inside NUMA nodes or NUMA nodes inside sockets, so that CPUs are taken
 	// as many as are wanted.
 	tidy bool
-	// selfish: numas differ in the distance to themselves, so the lowest of several is not the closest.
+	// selfish: NUMA nodes differ in the distance to themselves, so the lowest of several is not the closest.
 	selfish bool
 	// barsAll and barsGuaranteed say why the node's kubelet serves no pod, and no Guaranteed pod; see Obstacles.
 	barsAll, barsGuaranteed []Reason
@@ -41,7 +41,7 @@ type deviceSet struct {
 	name    string
 	numas   topo.Mask // that some device is on
 	healthy int
-	shared  int // devices that touch several numas
+	shared  int // devices that touch several NUMA nodes
 }
 
 // wrapped stands for the kubelet's amount of memory where more is reserved, or in hugepages, than a NUMA node
@@ -80,7 +80,7 @@ func newGround(m *topo.Machine, r Rules) *ground {
 	return g
 }
 
-// nested reports whether the smaller of sockets and numas lie inside the larger.
+// nested reports whether the smaller of sockets and NUMA nodes lie inside the larger.
 func nested(m *topo.Machine) bool {
 	inner, outer := topo.NUMAs, topo.Sockets
 	if len(m.Sockets()) >= m.WithCPUs().Len() {
@@ -94,7 +94,7 @@ func nested(m *topo.Machine) bool {
 	return true
 }
 
-// add adds n to the entries of the numas of a mask.
+// add adds n to the entries of the NUMA nodes of a mask.
 func add(row []int64, on topo.Mask, n int64) {
 	for ; on != 0; on &= on - 1 {
 		row[on.First()] += n
@@ -104,7 +104,7 @@ func add(row []int64, on topo.Mask, n int64) {
 func (g *ground) rows(resources int) int { return 1 + len(g.kinds) + resources }
 
 // memory and devices return where the row of a kind or resource begins, near and usable where the
-// number of its free devices is: of those that are on some numa, and of all. They follow the rows.
+// number of its free devices is: of those that are on some NUMA node, and of all. They follow the rows.
 func (g *ground) memory(kind int) int      { return (1 + kind) * g.numas }
 func (g *ground) devices(resource int) int { return (1 + len(g.kinds) + resource) * g.numas }
 func (g *ground) near(resource int) int    { return len(g.whole) + 2*resource }

@@ -6,18 +6,18 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file is the topology manager: which numas a container (or pod) shall be aligned to, given for
-// each resource the set of numa masks that can serve it, its hint set (topologymanager/policy.go). The rules are:
+// This file is the topology manager: which NUMA nodes a container (or pod) shall be aligned to, given for
+// each resource the set of NUMA node masks that can serve it, its hint set (topologymanager/policy.go). The rules are:
 //
 //   - The kubelet picks one mask of every hint set in all combinations; the affinity of a combination is
 //     the intersection of its masks. A combination is preferred if all its masks are equal and each is
 //     preferred by its hint set.
 //   - A preferred affinity beats any other. Among preferred ones the narrowest wins, then (option
-//     prefer-closest-numa-nodes) the one with the shortest mean distance, then the lowest numas.
+//     prefer-closest-numa-nodes) the one with the shortest mean distance, then the lowest NUMA nodes.
 //   - Without a preferred one: let w be the width of the narrowest mask of the hint set whose narrowest
 //     mask is widest. An affinity of width w wins; else the widest of those narrower than w; else the
 //     narrowest of those wider than w; ties as above.
-//   - single-numa-node looks only at preferred masks of one numa.
+//   - single-numa-node looks only at preferred masks of one NUMA node.
 //
 // The outcome does not depend on the order of combinations, so they need not be enumerated: the
 // preferred masks are the intersection of the hint sets' preferred masks, and all affinities that some
@@ -34,7 +34,7 @@ type hint struct {
 // policyRow is one topology policy: a row of data, not a class.
 type policyRow struct {
 	hints     bool // asks for hints at all
-	single    bool // only masks of one numa
+	single    bool // only masks of one NUMA node
 	preferred bool // refuses what is not preferred
 }
 
@@ -58,7 +58,7 @@ type merging struct {
 	work          *work
 }
 
-// crossing is memory for what a merge holds on machines of up to eight numas.
+// crossing is memory for what a merge holds on machines of up to eight NUMA nodes.
 type crossing struct {
 	preferred     [1 << defaultMaxNUMAs]bool
 	reached, turn [1 << defaultMaxNUMAs]uint64
@@ -129,7 +129,7 @@ func (m *merging) decide(u *Usage, l *maskSpace) (h hint, admit bool) {
 	return h, h.preferred || !m.row.preferred
 }
 
-// decideSingle takes the lowest numa that every hint set prefers. On a machine where that numa is all
+// decideSingle takes the lowest NUMA node that every hint set prefers. On a machine where that NUMA node is all
 // there is, and where nobody minds, there is no affinity (policy_single_numa_node.go, Merge).
 func (m *merging) decideSingle(machine *topo.Machine, l *maskSpace) hint {
 	if !m.possible {
@@ -171,7 +171,7 @@ func (m *merging) decideAny(u *Usage, l *maskSpace) hint {
 }
 
 // closer orders masks: narrower first, then by mean distance where the option asks for it, then by
-// lower numas (numa_info.go, Closest and Narrowest).
+// lower NUMA nodes (numa_info.go, Closest and Narrowest).
 func (m *merging) closer(u *Usage, l *maskSpace, a, b int) bool {
 	x, y := bits.OnesCount(uint(a)), bits.OnesCount(uint(b))
 	if x != y {
@@ -185,7 +185,7 @@ func (m *merging) closer(u *Usage, l *maskSpace, a, b int) bool {
 	return a < b
 }
 
-// meanDistance is the mean over all ordered pairs of numas of a mask, each with itself included.
+// meanDistance is the mean over all ordered pairs of NUMA nodes of a mask, each with itself included.
 func meanDistance(m *topo.Machine, mask topo.Mask) float64 {
 	var sum, n float64
 	for a := mask; a != 0; a &= a - 1 {
@@ -246,7 +246,8 @@ func (m *merging) bestReached(u *Usage, l *maskSpace) (best int) {
 		}
 		class, n := m.rank(d)
 		bestClass, bestN := m.rank(best)
-		if class < bestClass || (class == bestClass && n < bestN) || (class == bestClass && n == bestN && m.closer(u, l, d, best)) {
+		if class < bestClass || (class == bestClass && n < bestN) ||
+			(class == bestClass && n == bestN && m.closer(u, l, d, best)) {
 			best = d
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// maskSpace is the numas that matter to one request, as dense bits 0..n-1 in ascending order.
+// maskSpace is the NUMA nodes that matter to one request, as dense bits 0..n-1 in ascending order.
 type maskSpace struct {
 	at    []int // position of each dense bit
 	plain bool  // at[i] == i: dense bits are positions
-	// single: only masks of one numa matter, and only their entries in tables are kept.
+	// single: only masks of one NUMA node matter, and only their entries in tables are kept.
 	single bool
 }
 
@@ -51,7 +51,7 @@ func (l *maskSpace) wide(d int) (out topo.Mask) {
 	return out
 }
 
-// dense turns a mask of positions into dense bits; numas outside the mask space are dropped.
+// dense turns a mask of positions into dense bits; NUMA nodes outside the mask space are dropped.
 func (l *maskSpace) dense(m topo.Mask) (out int) {
 	for i, p := range l.at {
 		out |= int(m>>uint(p)&1) << i
@@ -59,7 +59,7 @@ func (l *maskSpace) dense(m topo.Mask) (out int) {
 	return out
 }
 
-// sum turns the amounts of single numas, at out[1<<i], into the amounts of all masks.
+// sum turns the amounts of single NUMA nodes, at out[1<<i], into the amounts of all masks.
 func (l *maskSpace) sum(out []int64) {
 	if l.single {
 		return
@@ -81,9 +81,9 @@ type hintSet struct {
 	// kinds is how often the hint set counts, each time with a mask of its own choice: the memory manager
 	// answers once for every kind of memory. 0 means 1.
 	kinds int
-	// impossible: no numas will do. Nothing is preferred then, and the other hint sets choose.
+	// impossible: no NUMA nodes will do. Nothing is preferred then, and the other hint sets choose.
 	impossible bool
-	// width is the preferred number of numas: the fewest whose whole capacity would serve the want.
+	// width is the preferred number of NUMA nodes: the fewest whose whole capacity would serve the want.
 	width int
 	// able masks have enough free, fitting ones also respect what earlier holdings rule out. Invariant:
 	// preferred implies fits, fits implies able; some mask fits unless the hint set is impossible.
@@ -101,7 +101,7 @@ type tables struct {
 	able, fits, preferred []bool
 }
 
-// room is memory for the tables of machines of up to eight numas, so that it can be on the stack.
+// room is memory for the tables of machines of up to eight NUMA nodes, so that it can be on the stack.
 type room struct {
 	whole, free           [1 << defaultMaxNUMAs]int64
 	able, fits, preferred [1 << defaultMaxNUMAs]bool

@@ -9,15 +9,15 @@ import (
 // This file is the memory manager's Static policy (memorymanager/policy_static.go). The rules are:
 //
 //   - Only Guaranteed pods. Memory and hugepages of every size are judged together: one mask must serve
-//     all, and the preferred width is the fewest numas whose allocatable amounts would.
-//   - A numa that is part of a group of several serves no single-numa use; a numa in single-numa use
+//     all, and the preferred width is the fewest NUMA nodes whose allocatable amounts would.
+//   - A NUMA node that is part of a group of several serves no single-numa use; a NUMA node in single-numa use
 //     joins no group; groups that are not equal do not overlap.
 //   - Where no mask serves, the manager has no opinion in the merge (it returns no hints), and the pod
 //     fails when the memory is allocated.
 //   - If the merged affinity is too small for the memory it is widened to a mask of the manager's own.
 
 // memoryHintSet returns the hint set of all memory kinds of a request together; its free amounts are those
-// of the last kind, what init containers of the pod leave included. Where no numas will do, the manager
+// of the last kind, what init containers of the pod leave included. Where no NUMA nodes will do, the manager
 // has no opinion.
 func (a *admission) memoryHintSet(l *maskSpace, r *request, t tables) hintSet {
 	if !a.work.spend(10*l.count() + len(r.memory)*(6*l.count()+len(r.spare.memory)*len(l.at))) {
@@ -66,7 +66,7 @@ func (u *Usage) keepGroups(l *maskSpace, fits []bool) {
 	}
 }
 
-// violates reports whether a group of several numas meets single-numa use or another group
+// violates reports whether a group of several NUMA nodes meets single-numa use or another group
 // (isAffinityViolatingNUMAAllocations).
 func (u *Usage) violates(mask topo.Mask) bool {
 	if mask.Len() == 1 {
@@ -121,7 +121,7 @@ func (a *admission) bookMemory(i int) {
 	a.leaveMemory(i)
 }
 
-// memoryMask returns the numas that the memory is assigned to, given the merged affinity.
+// memoryMask returns the NUMA nodes that the memory is assigned to, given the merged affinity.
 func (a *admission) memoryMask(c *Container, h hint) (topo.Mask, bool) {
 	if !h.set {
 		own, ok := a.ownMask(c, 0)
@@ -151,10 +151,10 @@ func (a *admission) hasFree(mask topo.Mask, want []Amount) bool {
 	return true
 }
 
-// freeOn returns the bytes of a kind that the numas of a mask have free together.
+// freeOn returns the bytes of a kind that the NUMA nodes of a mask have free together.
 func (u *Usage) freeOn(mask topo.Mask, kind string) int64 { return u.kindOn(u.amounts, mask, kind) }
 
-// kindOn adds up the amounts of a kind on the numas of a mask.
+// kindOn adds up the amounts of a kind on the NUMA nodes of a mask.
 func (u *Usage) kindOn(amounts []int64, mask topo.Mask, kind string) (sum int64) {
 	k := u.kind(kind)
 	if k < 0 {

@@ -31,8 +31,9 @@ const maxNUMAID = 63
 // (maxSets). With more, the kubelet counts as endless.
 const maxMemorySets = 20
 
-// Obstacles returns why a kubelet with these rules cannot serve pods that need alignment on a machine, whatever is held.
-// It is empty where the kubelet can. The reasons are permanent: only another configuration or machine removes them.
+// Obstacles returns why a kubelet with these rules cannot serve pods that need alignment on a machine, whatever is
+// held. It is empty where the kubelet can. The reasons are permanent: only another configuration or machine removes
+// them.
 func (r Rules) Obstacles(m *topo.Machine) []Reason {
 	all, guaranteed := barriers(m, r)
 	out := append(all, guaranteed...)

@@ -40,7 +40,8 @@ func upTo(n int) (out []int) {
 func TestObstaclesNameWhatAKubeletCannotServe(t *testing.T) {
 	const panics = "its kubelet panics: NUMA node id 252 is above 63, under "
 	rules := func(p Policy, memory bool, most int) Rules {
-		return Rules{Topology: TopologyRules{Policy: p, MaxNUMAs: most}, CPU: CPURules{Static: true}, Memory: MemoryRules{Static: memory}}
+		return Rules{Topology: TopologyRules{Policy: p, MaxNUMAs: most}, CPU: CPURules{Static: true},
+			Memory: MemoryRules{Static: memory}}
 	}
 	guaranteed := &Pod{QoS: Guaranteed, Containers: []Container{{Name: "c", MilliCPU: 1000,
 		Memory: []Amount{{Kind: topo.Memory, Bytes: 1 << 30}}}}}
@@ -54,12 +55,16 @@ func TestObstaclesNameWhatAKubeletCannotServe(t *testing.T) {
 	}{
 		{"high ids, policy none", []int{0, 252}, rules(None, false, 0), "", true, true},
 		{"high ids, static memory", []int{0, 252}, rules(None, true, 0), panics + "the static memory manager", false, true},
-		{"high ids, best-effort", []int{0, 252}, rules(BestEffort, false, 0), panics + "topology policy best-effort", false, false},
-		{"high ids, restricted", []int{0, 252}, rules(Restricted, true, 0), panics + "topology policy restricted", false, false},
-		{"high ids, single-numa-node", []int{0, 252}, rules(SingleNUMA, false, 0), panics + "topology policy single-numa-node", false, false},
+		{"high ids, best-effort", []int{0, 252}, rules(BestEffort, false, 0),
+			panics + "topology policy best-effort", false, false},
+		{"high ids, restricted", []int{0, 252}, rules(Restricted, true, 0),
+			panics + "topology policy restricted", false, false},
+		{"high ids, single-numa-node", []int{0, 252}, rules(SingleNUMA, false, 0),
+			panics + "topology policy single-numa-node", false, false},
 		{"the highest id that works", []int{0, 63}, rules(Restricted, true, 0), "", true, true},
 		{"nine NUMA nodes, policy none", upTo(9), rules(None, true, 0), "", true, true},
-		{"nine NUMA nodes", upTo(9), rules(Restricted, true, 0), "cannot align pod (machine has 9 NUMA nodes, its kubelet handles 8)", false, false},
+		{"nine NUMA nodes", upTo(9), rules(Restricted, true, 0),
+			"cannot align pod (machine has 9 NUMA nodes, its kubelet handles 8)", false, false},
 		{"nine NUMA nodes that are allowed", upTo(9), rules(Restricted, true, 9), "", true, true},
 		{"twenty NUMA nodes, static memory", upTo(20), rules(None, true, 0), "", true, true},
 		{"24 NUMA nodes, static memory", upTo(24), rules(None, true, 0),
@@ -122,8 +127,10 @@ func TestPodsOfTooManyContainersAreRefusedAlike(t *testing.T) {
 		says string
 	}{
 		{"as many as may be", pod(Guaranteed, MaxContainers, own), ""},
-		{"one more", pod(Guaranteed, MaxContainers+1, own), "pod has 129 containers that need alignment, more than 128; use fewer containers"},
-		{"with devices", pod(Burstable, 8000, device), "pod has 8000 containers that need alignment, more than 128; use fewer containers"},
+		{"one more", pod(Guaranteed, MaxContainers+1, own),
+			"pod has 129 containers that need alignment, more than 128; use fewer containers"},
+		{"with devices", pod(Burstable, 8000, device),
+			"pod has 8000 containers that need alignment, more than 128; use fewer containers"},
 		{"that ask for nothing of their own", pod(Burstable, 8000, own), ""},
 	} {
 		said := ""

@@ -97,7 +97,7 @@ type MemoryRules struct {
 	Reserved []Reserved
 }
 
-// Reserved is memory of one kind that a numa keeps for the system.
+// Reserved is memory of one kind that a NUMA node keeps for the system.
 type Reserved struct {
 	NUMA  idset.NUMA
 	Kind  string // "memory" or "hugepages-SIZE"
@@ -169,9 +169,9 @@ type Holding struct {
 	Devices   []DeviceBlock
 }
 
-// Block is memory of one kind that a container holds on a set of numas. Bytes may be 0: an app
+// Block is memory of one kind that a container holds on a set of NUMA nodes. Bytes may be 0: an app
 // container that reuses all memory of an init container leaves such a block behind, and it still
-// counts as an assignment of its numas.
+// counts as an assignment of its NUMA nodes.
 type Block struct {
 	Kind  string
 	NUMAs topo.Mask
@@ -184,16 +184,16 @@ type DeviceBlock struct {
 	IDs      []string // ascending
 	NUMAs    topo.Mask
 	// Free is set on a prediction where the kubelet takes any of several devices (it ranges over a
-	// map): the count, and as a rule the numas, are then sure, the ids are one possible choice.
+	// map): the count, and as a rule the NUMA nodes, are then sure, the ids are one possible choice.
 	Free bool
-	// Loose is set on a prediction where even the numas of the devices depend on that choice.
+	// Loose is set on a prediction where even the NUMA nodes of the devices depend on that choice.
 	Loose bool
 }
 
 // Empty reports whether the holding takes nothing of the machine.
 func (h Holding) Empty() bool { return h.CPUs.Empty() && len(h.Memory) == 0 && len(h.Devices) == 0 }
 
-// NUMAs returns every numa that the holding has a part of.
+// NUMAs returns every NUMA node that the holding has a part of.
 func (h Holding) NUMAs(m *topo.Machine) topo.Mask {
 	out := m.MaskOfCPUs(h.CPUs)
 	for _, b := range h.Memory {
@@ -245,7 +245,7 @@ type Verdict struct {
 	Holdings []Holding
 	// Reasons say what was missing, at least one where Refusal is set.
 	Reasons []Reason
-	// Chance is set where the node may take devices of other numas than Holdings say (DeviceBlock.Loose), and
+	// Chance is set where the node may take devices of other NUMA nodes than Holdings say (DeviceBlock.Loose), and
 	// on a refusal that rests on such devices. What later containers of the pod get that ask for the same
 	// resource, and whether they are refused, is then one possible outcome; all else is sure.
 	Chance bool
@@ -254,7 +254,7 @@ type Verdict struct {
 // Fits reports whether the node admits the pod.
 func (v Verdict) Fits() bool { return v.Refusal == "" }
 
-// NUMAs returns the numas that the pod will use.
+// NUMAs returns the NUMA nodes that the pod will use.
 func (v Verdict) NUMAs(m *topo.Machine) topo.Mask {
 	var out topo.Mask
 	for _, h := range v.Holdings {

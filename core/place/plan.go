@@ -8,11 +8,11 @@ import (
 // depends on the request and the machine only is worked out first, as a plan; then a usage is asked by
 // comparing rows of amounts. That is exact where it answers, for these reasons:
 //
-//   - CPUs and devices that no several numas share add up. Whether a mask has enough is then a sum, and
-//     where a single numa has enough, no table is needed.
-//   - Memory goes to a single numa that is in no group, to several that have no blocks at all, or to a
+//   - CPUs and devices that no several NUMA nodes share add up. Whether a mask has enough is then a sum, and
+//     where a single NUMA node has enough, no table is needed.
+//   - Memory goes to a single NUMA node that is in no group, to several that have no blocks at all, or to a
 //     group as it is (memory.go). Everything that the manager may say is among these.
-//   - The outcome of best-effort matters to memory alone, and where no numas are grouped, memory fits
+//   - The outcome of best-effort matters to memory alone, and where no NUMA nodes are grouped, memory fits
 //     next to any affinity that comes of a mask that serves it: either it is that mask, or the manager
 //     widens the affinity to it.
 //
@@ -33,7 +33,7 @@ const maxRows = 8
 // row is what a request wants of one row of amounts.
 type row struct {
 	amount int64
-	on     topo.Mask // the numas that the hint set ranges over
+	on     topo.Mask // the NUMA nodes that the hint set ranges over
 	at     int32     // where the row begins
 	stock  int32     // of devices: where the amount of all usable ones is; else 0
 }
@@ -49,17 +49,17 @@ type plan struct {
 	policy Policy
 	never  bool // no usage of the ground serves it
 	hard   bool // only the engine can tell
-	// doubt: a yes is not sure, since CPUs are spread; narrow: neither is that no numas are preferred,
+	// doubt: a yes is not sure, since CPUs are spread; narrow: neither is that no NUMA nodes are preferred,
 	// since whole sockets are preferred too.
 	doubt, narrow bool
 	cores         bool // only whole cores
 	cpus          int64
-	// rows[:choosy] are CPUs and devices that are on some numa, rows[choosy:n] kinds of memory.
+	// rows[:choosy] are CPUs and devices that are on some NUMA node, rows[choosy:n] kinds of memory.
 	rows      [maxRows]row
 	choosy, n int
-	pinned    bool      // memory is assigned to numas
-	near      topo.Mask // the numas that all hint sets range over
-	// width is the number of numas that CPUs and devices prefer: 0 where there are none of them, -1 where
+	pinned    bool      // memory is assigned to NUMA nodes
+	near      topo.Mask // the NUMA nodes that all hint sets range over
+	// width is the number of NUMA nodes that CPUs and devices prefer: 0 where there are none of them, -1 where
 	// they do not agree. memory is the one that memory prefers.
 	width, memory int
 	stocks        [maxRows]stock
@@ -133,7 +133,7 @@ func (p *plan) want(g *ground, x row, shared bool) {
 	w := 1
 	if least := fewestOf(g.whole[x.at:][:g.numas], x.amount); least > 1 {
 		if w = min(least, x.on.Len()); shared {
-			w = -1 // devices of several numas do not add up
+			w = -1 // devices of several NUMA nodes do not add up
 			p.hard = p.hard || p.policy == Restricted
 		}
 	}
@@ -164,7 +164,7 @@ func (p *plan) wantMemory(g *ground, memory []Amount) {
 	if !p.wide() {
 		return
 	}
-	// Kinds together may need more numas than each alone.
+	// Kinds together may need more NUMA nodes than each alone.
 	steps := 0
 	for p.memory = least; p.memory <= g.numas; p.memory++ {
 		switch spans(g.whole, p.rows[p.choosy:p.n], g.all, p.memory, &steps) {
@@ -177,7 +177,7 @@ func (p *plan) wantMemory(g *ground, memory []Amount) {
 	}
 }
 
-// wide reports whether masks of several numas may be preferred.
+// wide reports whether masks of several NUMA nodes may be preferred.
 func (p *plan) wide() bool { return p.policy == Restricted || p.policy == BestEffort }
 
 func (p *plan) push(x row) bool {
@@ -190,7 +190,7 @@ func (p *plan) push(x row) bool {
 	return true
 }
 
-// ask says whether a usage of the plan's ground admits the pod. It adds what it looks for several numas to steps.
+// ask says whether a usage of the plan's ground admits the pod. It adds what it looks for several NUMA nodes to steps.
 func (p *plan) ask(u *Usage, steps *int) answer {
 	if p.never {
 		return no
@@ -244,8 +244,8 @@ func (p *plan) single(u *Usage) answer {
 	return p.unlessMemoryHas(u)
 }
 
-// unlessMemoryHas is the answer where some hint set finds no numas to prefer: the memory manager has no
-// opinion if it has no numas at all, and others may then choose numas that happen to have the memory.
+// unlessMemoryHas is the answer where some hint set finds no NUMA nodes to prefer: the memory manager has no
+// opinion if it has no NUMA nodes at all, and others may then choose NUMA nodes that happen to have the memory.
 func (p *plan) unlessMemoryHas(u *Usage) answer {
 	if p.memoryHas(u) {
 		return no
@@ -253,7 +253,7 @@ func (p *plan) unlessMemoryHas(u *Usage) answer {
 	return unsure
 }
 
-// lowest returns the lowest numa that serves all hint sets by itself, or -1.
+// lowest returns the lowest NUMA node that serves all hint sets by itself, or -1.
 func (p *plan) lowest(u *Usage) int {
 	in := p.near
 	if p.pinned {
@@ -262,7 +262,7 @@ func (p *plan) lowest(u *Usage) int {
 	return first(u.amounts, p.rows[:p.n], in)
 }
 
-// first returns the lowest numa of a mask that has all that rows want, or -1.
+// first returns the lowest NUMA node of a mask that has all that rows want, or -1.
 func first(amounts []int64, rows []row, in topo.Mask) int {
 	for ; in != 0; in &= in - 1 {
 		if i := in.First(); hasAll(amounts, rows, i) {
@@ -272,7 +272,7 @@ func first(amounts []int64, rows []row, in topo.Mask) int {
 	return -1
 }
 
-// hasAll reports whether a numa has all that rows want.
+// hasAll reports whether a NUMA node has all that rows want.
 func hasAll(amounts []int64, rows []row, i int) bool {
 	for k := range rows {
 		if amounts[int(rows[k].at)+i] < rows[k].amount {
@@ -282,17 +282,17 @@ func hasAll(amounts []int64, rows []row, i int) bool {
 	return true
 }
 
-// serves reports whether some numa of a mask has the memory by itself.
+// serves reports whether some NUMA node of a mask has the memory by itself.
 func (p *plan) serves(u *Usage, in topo.Mask) bool {
 	return first(u.amounts, p.rows[p.choosy:p.n], in) >= 0
 }
 
-// together reports whether the numas of a mask have the memory together.
+// together reports whether the NUMA nodes of a mask have the memory together.
 func (p *plan) together(u *Usage, in topo.Mask) bool {
 	return addUp(u.amounts, p.rows[p.choosy:p.n], in)
 }
 
-// addUp reports whether the numas of a mask have together all that rows want.
+// addUp reports whether the NUMA nodes of a mask have together all that rows want.
 func addUp(amounts []int64, rows []row, in topo.Mask) bool {
 	for k := range rows {
 		sum := int64(0)
@@ -306,7 +306,7 @@ func addUp(amounts []int64, rows []row, in topo.Mask) bool {
 	return true
 }
 
-// memoryHas reports whether some numas would serve the memory: one that is in no group, several without
+// memoryHas reports whether some NUMA nodes would serve the memory: one that is in no group, several without
 // blocks, or a group.
 func (p *plan) memoryHas(u *Usage) bool {
 	unused := u.all &^ u.used
@@ -321,7 +321,7 @@ func (p *plan) memoryHas(u *Usage) bool {
 	return false
 }
 
-// preferred answers where all hint sets have to prefer the same numas.
+// preferred answers where all hint sets have to prefer the same NUMA nodes.
 func (p *plan) preferred(u *Usage, steps *int) answer {
 	if p.choosy == 0 && !p.pinned {
 		return yes
@@ -357,7 +357,7 @@ func (p *plan) common() int {
 	return -1
 }
 
-// onSeveral looks for w > 1 numas that serve all hint sets together.
+// onSeveral looks for w > 1 NUMA nodes that serve all hint sets together.
 func (p *plan) onSeveral(u *Usage, w int, steps *int) answer {
 	in, rows := p.near, p.rows[:p.n]
 	if p.pinned {
@@ -387,7 +387,7 @@ func (p *plan) nearby(u *Usage, steps *int) answer {
 		}
 		return unsure
 	}
-	in := u.all // what all hint sets range over that have numas at all
+	in := u.all // what all hint sets range over that have NUMA nodes at all
 	for k := range p.choosy {
 		if x := &p.rows[k]; x.stock == 0 || u.amounts[x.stock-1] >= x.amount {
 			in &= x.on

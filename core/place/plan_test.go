@@ -84,7 +84,8 @@ func plannedHolding(t *rapid.T, m *topo.Machine) (h Holding) {
 		h.CPUs = h.CPUs.With(rapid.SampledFrom(all).Draw(t, "cpu"))
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "blocks") {
-		h.Memory = append(h.Memory, Block{rapid.SampledFrom([]string{topo.Memory, topo.Memory, "hugepages-1Gi"}).Draw(t, "kind"),
+		h.Memory = append(h.Memory, Block{
+			rapid.SampledFrom([]string{topo.Memory, topo.Memory, "hugepages-1Gi"}).Draw(t, "kind"),
 			mask(), int64(rapid.IntRange(0, 4).Draw(t, "gigs")) << 30})
 	}
 	for _, res := range m.Resources() {
@@ -122,7 +123,8 @@ func plannedContainer(t *rapid.T, cpus, gigs int) Container {
 		c.Memory = append(c.Memory, Amount{Kind: "hugepages-2Mi", Bytes: int64(rapid.IntRange(0, 1).Draw(t, "pages")) << 21})
 	}
 	if rapid.IntRange(0, 19).Draw(t, "memory") > 0 {
-		c.Memory = append(c.Memory, Amount{Kind: topo.Memory, Bytes: int64(min(gigs, rapid.SampledFrom([]int{0, 1, 2, 4, 9, 20}).Draw(t, "gigs"))) << 30})
+		c.Memory = append(c.Memory, Amount{Kind: topo.Memory,
+			Bytes: int64(min(gigs, rapid.SampledFrom([]int{0, 1, 2, 4, 9, 20}).Draw(t, "gigs"))) << 30})
 	}
 	for _, resource := range []string{"acme.com/gpu", "acme.com/nic", "acme.com/none"} {
 		if n := rapid.SampledFrom([]int{-1, -1, 0, 1, 1, 2, 3}).Draw(t, resource); n >= 0 {
@@ -202,7 +204,8 @@ func TestPlanSaysWhatTheEngineSays(t *testing.T) {
 			t.Errorf("%s: the cases are one-sided", x.what)
 		}
 		if all := x.tally[no] + x.tally[yes] + x.tally[unsure]; x.tally[unsure]*100 > all*x.unsure {
-			t.Errorf("%s: %d of %d answers are left to the engine, at most %d %% are meant", x.what, x.tally[unsure], all, x.unsure)
+			t.Errorf("%s: %d of %d answers are left to the engine, at most %d %% are meant",
+				x.what, x.tally[unsure], all, x.unsure)
 		}
 	}
 }

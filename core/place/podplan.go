@@ -4,7 +4,7 @@ import "github.com/tenon-numa/tenon/core/topo"
 
 // podPlan is a pod of any number of containers, made ready for all usages of one ground. Containers are
 // admitted one after the other, so what an earlier one takes is taken off a copy of the amounts: that is
-// exact where it takes all from one numa. Pods with init containers, which leave what they had to others,
+// exact where it takes all from one NUMA node. Pods with init containers, which leave what they had to others,
 // are left to the engine.
 type podPlan struct {
 	// plans are those of the containers, in order; of a pod that is aligned as a whole, that of the pod.
@@ -28,7 +28,8 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	}
 	rules := &u.Rules
 	c.whole = rules.Topology.Policy != None && rules.Topology.Scope == PerPod
-	c.hard = u.heavy(p) || !u.tidy || u.selfish || rules.CPU.PreferAlignByUncoreCaches || len(u.whole)+2*len(u.sets) > maxScratch
+	c.hard = u.heavy(p) || !u.tidy || u.selfish || rules.CPU.PreferAlignByUncoreCaches ||
+		len(u.whole)+2*len(u.sets) > maxScratch
 	for i := range p.Containers {
 		kind := p.Containers[i].Kind
 		c.hard = c.hard || kind == Init || kind == Sidecar && c.whole
@@ -100,7 +101,7 @@ func (p *plan) askWhole(u *Usage, steps *int) answer {
 	return a
 }
 
-// one returns the numa to which the topology manager aligns what the plan wants, or -1 where it takes
+// one returns the NUMA node to which the topology manager aligns what the plan wants, or -1 where it takes
 // several, or none.
 func (p *plan) one(u *Usage) int {
 	if u.numas == 1 || p.narrow || p.policy == None || !policyTable[p.policy].single && p.common() != 1 {
@@ -119,7 +120,7 @@ func (p *plan) book(u *Usage) bool {
 		return false
 	}
 	i, from := p.one(u), 0
-	if p.policy == None { // no numas of CPUs and devices are looked at; memory goes to the lowest that has it
+	if p.policy == None { // no NUMA nodes of CPUs and devices are looked at; memory goes to the lowest that has it
 		i, from = first(u.amounts, p.rows[p.choosy:p.n], u.all&^u.grouped), p.choosy
 	}
 	if i < 0 && p.policy != None || p.pinned && (i < 0 || u.grouped != 0) {
@@ -133,7 +134,7 @@ func (p *plan) book(u *Usage) bool {
 		x := &p.rows[k]
 		if x.stock != 0 && x.amount > 0 {
 			if u.sets[(int(x.stock)-len(u.whole))/2].shared > 0 {
-				return false // other numas have these devices too
+				return false // other NUMA nodes have these devices too
 			}
 			u.amounts[x.stock-1] -= x.amount
 		}

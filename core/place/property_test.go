@@ -39,12 +39,14 @@ func drawnMachine(t *rapid.T) *topo.Machine {
 			l3 := 1 + rapid.IntRange(0, 1).Draw(t, "l3")*(1-cores%2)
 			fmt.Fprintf(&b, " socket %d cpus %s l3 %d", i/perSocket, strings.Join(lanes, "/"), l3)
 		}
-		fmt.Fprintf(&b, " memory %dGi hugepages-1Gi %d\n", rapid.IntRange(4, 16).Draw(t, "memory"), rapid.IntRange(0, 2).Draw(t, "pages"))
+		fmt.Fprintf(&b, " memory %dGi hugepages-1Gi %d\n",
+			rapid.IntRange(4, 16).Draw(t, "memory"), rapid.IntRange(0, 2).Draw(t, "pages"))
 	}
 	last := ids[all-1]
 	for _, resource := range []string{"acme.com/gpu", "acme.com/nic"} {
 		for k := range rapid.IntRange(0, 5).Draw(t, resource) {
-			where := rapid.SampledFrom([]string{"none", "0", fmt.Sprint(last), fmt.Sprint(last), fmt.Sprintf("0,%d", last)}).Draw(t, "where")
+			where := rapid.SampledFrom([]string{
+				"none", "0", fmt.Sprint(last), fmt.Sprint(last), fmt.Sprintf("0,%d", last)}).Draw(t, "where")
 			health := rapid.SampledFrom([]string{"", "", "", " unhealthy"}).Draw(t, "health")
 			fmt.Fprintf(&b, "device %s d%d numa %s%s\n", resource, k, where, health)
 		}
@@ -57,17 +59,20 @@ func drawnMachine(t *rapid.T) *topo.Machine {
 }
 
 func drawnRules(t *rapid.T, m *topo.Machine) (r place.Rules) {
-	r.Topology.Policy = rapid.SampledFrom([]place.Policy{place.None, place.BestEffort, place.Restricted, place.SingleNUMA}).Draw(t, "policy")
+	r.Topology.Policy = rapid.SampledFrom([]place.Policy{
+		place.None, place.BestEffort, place.Restricted, place.SingleNUMA}).Draw(t, "policy")
 	r.Topology.Scope = rapid.SampledFrom([]place.Scope{place.PerContainer, place.PerPod}).Draw(t, "scope")
 	r.CPU.Static = rapid.IntRange(0, 4).Draw(t, "static CPUs") > 0
 	r.CPU.Reserved = idset.Of(m.CPUs().List()[:rapid.IntRange(0, 2).Draw(t, "reserved")%m.CPUs().Len()]...)
 	c := &r.CPU
-	for _, option := range []*bool{&c.FullPCPUsOnly, &c.DistributeAcrossNUMA, &c.AlignBySocket, &c.DistributeAcrossCores, &c.PreferAlignByUncoreCaches} {
+	for _, option := range []*bool{
+		&c.FullPCPUsOnly, &c.DistributeAcrossNUMA, &c.AlignBySocket, &c.DistributeAcrossCores, &c.PreferAlignByUncoreCaches} {
 		*option = rapid.IntRange(0, 4).Draw(t, "option") == 4
 	}
 	// The kubelet refuses options that contradict each other (cpumanager/policy_options.go).
 	c.AlignBySocket = c.AlignBySocket && r.Topology.Policy != place.SingleNUMA
-	c.DistributeAcrossCores = c.DistributeAcrossCores && !c.FullPCPUsOnly && !c.DistributeAcrossNUMA && !c.PreferAlignByUncoreCaches
+	c.DistributeAcrossCores = c.DistributeAcrossCores && !c.FullPCPUsOnly &&
+		!c.DistributeAcrossNUMA && !c.PreferAlignByUncoreCaches
 	c.PreferAlignByUncoreCaches = c.PreferAlignByUncoreCaches && !c.DistributeAcrossNUMA
 	r.Memory.Static = rapid.IntRange(0, 3).Draw(t, "static memory") > 0
 	for _, n := range m.NUMAs() {
@@ -77,7 +82,8 @@ func drawnRules(t *rapid.T, m *topo.Machine) (r place.Rules) {
 }
 
 func drawnPod(t *rapid.T) *place.Pod {
-	p := &place.Pod{QoS: rapid.SampledFrom([]place.QoS{place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Burstable}).Draw(t, "qos")}
+	p := &place.Pod{QoS: rapid.SampledFrom([]place.QoS{
+		place.Guaranteed, place.Guaranteed, place.Guaranteed, place.Burstable}).Draw(t, "qos")}
 	p.PodLevel = rapid.IntRange(0, 9).Draw(t, "pod level") == 0
 	for i := range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "inits") {
 		kind := rapid.SampledFrom([]place.Kind{place.Init, place.Init, place.Sidecar}).Draw(t, "kind")
@@ -97,7 +103,8 @@ func drawnContainer(t *rapid.T, name string, kind place.Kind) place.Container {
 	if rapid.IntRange(0, 3).Draw(t, "pages") == 0 {
 		c.Memory = append(c.Memory, place.Amount{Kind: "hugepages-1Gi", Bytes: 1 << 30})
 	}
-	c.Memory = append(c.Memory, place.Amount{Kind: topo.Memory, Bytes: int64(rapid.SampledFrom([]int{1, 2, 4, 10}).Draw(t, "memory")) << 30})
+	c.Memory = append(c.Memory, place.Amount{Kind: topo.Memory,
+		Bytes: int64(rapid.SampledFrom([]int{1, 2, 4, 10}).Draw(t, "memory")) << 30})
 	for _, resource := range []string{"acme.com/gpu", "acme.com/nic", "acme.com/unknown"} {
 		if n := rapid.SampledFrom([]int{-1, -1, -1, 0, 1, 1, 2}).Draw(t, resource); n >= 0 {
 			c.Devices = append(c.Devices, place.Count{Resource: resource, N: int64(n)})
@@ -254,7 +261,8 @@ func checkAmounts(t *rapid.T, u *place.Usage, p *place.Pod, c place.Container, h
 		}
 		pinned := u.Rules.Memory.Static && p.Exclusive()
 		// Later containers may have taken an init container's memory over.
-		if pinned && (blocks != 1 || got > want.Bytes || (c.Kind != place.Init && got != want.Bytes)) || !pinned && blocks > 0 {
+		if pinned && (blocks != 1 || got > want.Bytes || (c.Kind != place.Init && got != want.Bytes)) ||
+			!pinned && blocks > 0 {
 			t.Fatalf("container %s asks for %d of %s and gets %d in %d blocks", c.Name, want.Bytes, want.Kind, got, blocks)
 		}
 	}

@@ -26,8 +26,8 @@ func (u *Usage) Amounts(resource string) (free, whole []int64, total int64) {
 	return nil, nil, 0
 }
 
-// MemoryGroups returns the numas that have memory blocks, and those of them that share them with others:
-// the first take no block that reaches further, the second none on a single numa.
+// MemoryGroups returns the NUMA nodes that have memory blocks, and those of them that share them with others:
+// the first take no block that reaches further, the second none on a single NUMA node.
 func (u *Usage) MemoryGroups() (used, grouped topo.Mask) { return u.used, u.grouped }
 
 // FreeDevice reports whether the i-th device of the resource at position at in Machine.Resources is healthy,

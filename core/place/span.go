@@ -40,7 +40,7 @@ func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int,
 	if len(rows) == 1 {
 		return yes // those with most are enough
 	}
-	if w <= 1 { // each row has a numa that serves it; they need one for all
+	if w <= 1 { // each row has a NUMA node that serves it; they need one for all
 		for ; in != 0; in &= in - 1 {
 			if enough(amounts, rows, &need, in.First()) {
 				return yes
@@ -71,7 +71,7 @@ func enough(amounts []int64, rows []row, need *[maxRows]int64, i int) bool {
 	return true
 }
 
-// fewestOf returns how many numas, those with most first, add up to an amount: one more than there are
+// fewestOf returns how many NUMA nodes, those with most first, add up to an amount: one more than there are
 // where they do not.
 func fewestOf(row []int64, amount int64) int {
 	all := topo.Mask(1)<<uint(len(row)) - 1

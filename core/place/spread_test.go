@@ -173,7 +173,8 @@ func (c spreadCase) compare(t interface{ Fatalf(string, ...any) }) {
 		t.Fatalf("%+v: got %v, rest from %v, end %d; enumeration of %d sets says %v, rest from %v, end %d",
 			c, gotCombo, gotExtra, gotEnd, e.sets, combo, extra, end)
 	}
-	if most := map[bool]int{true: maxWork / 10, false: maxWork / 4}[len(c.free) <= 12]; w.steps > most && len(c.free) <= 16 {
+	most := map[bool]int{true: maxWork / 10, false: maxWork / 4}[len(c.free) <= 12]
+	if w.steps > most && len(c.free) <= 16 {
 		t.Fatalf("%+v: %d steps", c, w.steps)
 	}
 }
@@ -240,7 +241,8 @@ func TestDeviationRoundsTheMean(t *testing.T) {
 	for _, x := range free {
 		sum, squares = sum+int64(x), squares+int64(x*x)
 	}
-	if got, want := deviation(len(free), sum, squares), int64(math.Round(deviates(free)*1000)); got != want || want != 19048 {
+	got, want := deviation(len(free), sum, squares), int64(math.Round(deviates(free)*1000))
+	if got != want || want != 19048 {
 		t.Errorf("%d thousandths, want %d", got, want)
 	}
 }

@@ -10,11 +10,11 @@ import (
 
 // This file picks CPUs out of a set as the CPU manager does (cpumanager/cpu_assignment.go). The rules are:
 //
-//   - Whole sockets, then whole numas (the other way round where there are no fewer sockets than numas),
+//   - Whole sockets, then whole NUMA nodes (the other way round where there are no fewer sockets than NUMA nodes),
 //     then whole L3 groups (option), then whole cores, then single CPUs.
 //   - Everywhere the part with the fewest free CPUs goes first, ties by the lower id; parts are sorted
 //     inside the part above them.
-//   - distribute-cpus-across-numa spreads a want evenly over the fewest numas that can take it evenly.
+//   - distribute-cpus-across-numa spreads a want evenly over the fewest NUMA nodes that can take it evenly.
 
 type cpuSet = idset.Set[idset.CPU]
 
@@ -24,8 +24,8 @@ type ending int
 const (
 	failed ending = iota
 	picked
-	// endless: the kubelet hands out what does not divide evenly, group by group, to numas that have no
-	// group left, and does not stop; or it looks at more sets of numas than anybody waits for.
+	// endless: the kubelet hands out what does not divide evenly, group by group, to NUMA nodes that have no
+	// group left, and does not stop; or it looks at more sets of NUMA nodes than anybody waits for.
 	endless
 	// exhausted: which CPUs it picks cannot be found out within maxWork.
 	exhausted
@@ -58,7 +58,7 @@ type picker struct {
 	picked idset.Bits[idset.CPU]
 	rest   idset.Bits[idset.CPU] // what partsOf has not put into a part yet
 	need   int
-	// numaFirst: sockets lie inside numas, or are as many.
+	// numaFirst: sockets lie inside NUMA nodes, or are as many.
 	numaFirst bool
 	spread    bool // distribute-cpus-across-cores
 	words     int  // steps of one part
@@ -67,7 +67,8 @@ type picker struct {
 
 func (u *Usage) picker(from cpuSet, n int, w work) picker {
 	m := u.Machine
-	return picker{m: m, free: from.And(m.CPUs()).Bits(), need: n, work: w, words: u.costs.words, spread: u.Rules.CPU.DistributeAcrossCores,
+	return picker{m: m, free: from.And(m.CPUs()).Bits(), need: n, work: w, words: u.costs.words,
+		spread:    u.Rules.CPU.DistributeAcrossCores,
 		numaFirst: len(m.Sockets()) >= m.WithCPUs().Len()}
 }
 
@@ -106,7 +107,7 @@ func (p *picker) take(s cpuSet) {
 	p.need -= s.Len()
 }
 
-// part is a numa, socket, L3 group or core with its number of free CPUs.
+// part is a NUMA node, socket, L3 group or core with its number of free CPUs.
 type part struct {
 	*topo.Group
 	free int
@@ -132,7 +133,7 @@ func (p *picker) partsOf(out []part, set cpuSet, level topo.Level) []part {
 	return out
 }
 
-// numas and sockets return the parts that have free CPUs, the inner ones sorted inside the outer ones.
+// NUMA nodes and sockets return the parts that have free CPUs, the inner ones sorted inside the outer ones.
 func (p *picker) numas() []part {
 	if p.numaFirst {
 		return p.partsOf(nil, p.m.CPUs(), topo.NUMAs)

@@ -20,22 +20,22 @@ type Usage struct {
 	amounts []int64
 	// cpus is the sum of the row of CPUs, halves how many of these are on cores that have a reserved CPU.
 	cpus, halves int64
-	// used are the numas that have memory blocks, grouped those of them whose group has several numas.
+	// used are the NUMA nodes that have memory blocks, grouped those of them whose group has several NUMA nodes.
 	used, grouped topo.Mask
 
 	Machine *topo.Machine
 	Rules   Rules
 	// free are the CPUs that can be given out: not reserved, not held.
 	free idset.Set[idset.CPU]
-	// cells[numa] is what the memory manager keeps of a numa.
+	// cells[numa] is what the memory manager keeps of a NUMA node.
 	cells []cell
 	// taken[resource] are the held devices, in the machine's order of resources.
 	taken []devices
 	risk  risk
 }
 
-// cell is the memory manager's state of a numa: the number of memory blocks on it, and the group of
-// numas of the latest of them (memorymanager/state, NUMANodeState).
+// cell is the memory manager's state of a NUMA node: the number of memory blocks on it, and the group of
+// NUMA nodes of the latest of them (memorymanager/state, NUMANodeState).
 type cell struct {
 	blocks int
 	group  topo.Mask
@@ -95,7 +95,7 @@ func (u *Usage) setFree(free idset.Set[idset.CPU]) {
 	}
 }
 
-// count adds n usable devices on the numas of a mask.
+// count adds n usable devices on the NUMA nodes of a mask.
 func (u *Usage) count(resource int, on topo.Mask, n int64) {
 	add(u.amounts[u.devices(resource):], on, n)
 	u.amounts[u.usable(resource)] += n
@@ -132,18 +132,18 @@ func (u *Usage) Hold(hs ...Holding) *Usage {
 	return out
 }
 
-// MemoryGroup is what a memory manager says of a numa where that does not follow from the holdings.
+// MemoryGroup is what a memory manager says of a NUMA node where that does not follow from the holdings.
 type MemoryGroup struct {
-	NUMAs topo.Mask // the numas of the latest block on this numa
-	Free  []Amount  // what the numa itself has free; kinds that are not named follow from the holdings
+	NUMAs topo.Mask // the NUMA nodes of the latest block on this NUMA node
+	Free  []Amount  // what the NUMA node itself has free; kinds that are not named follow from the holdings
 }
 
 // WithGroups returns the usage with the memory groups that the node's memory manager reports, by
-// position of the numa. Holdings do not tell them: a block on several numas does not say how much of it
-// is on which, when it ends the manager gives back what the lowest of its numas has, whoever's that was
+// position of the NUMA node. Holdings do not tell them: a block on several NUMA nodes does not say how much of it
+// is on which, when it ends the manager gives back what the lowest of its NUMA nodes has, whoever's that was
 // (memorymanager/policy_static.go, releaseMemory), and after a container was put on a part of a group,
-// the group that counts is the latest. A numa without blocks is in no group, whatever is reported.
-// Amounts beyond what the numa has count as all of it.
+// the group that counts is the latest. A NUMA node without blocks is in no group, whatever is reported.
+// Amounts beyond what the NUMA node has count as all of it.
 func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
 	if len(groups) == 0 {
 		return u
@@ -167,7 +167,7 @@ func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
 	return out
 }
 
-// MemoryGroup returns what WithGroups would have to be told of the numa at position i to change nothing.
+// MemoryGroup returns what WithGroups would have to be told of the NUMA node at position i to change nothing.
 func (u *Usage) MemoryGroup(i int) MemoryGroup {
 	out := MemoryGroup{NUMAs: u.cells[i].group}
 	for k, kind := range u.kinds {
@@ -187,7 +187,7 @@ func (u *Usage) clone() *Usage {
 	return &out
 }
 
-// group puts the numa at position i into a group.
+// group puts the NUMA node at position i into a group.
 func (u *Usage) group(i int, mask topo.Mask) {
 	u.cells[i].group = mask
 	if u.grouped &^= 1 << uint(i); mask.Len() > 1 {
@@ -233,7 +233,7 @@ func deviceIndex(r topo.Resource, id string) (int, bool) {
 	return slices.BinarySearchFunc(r.Devices, id, func(d topo.Device, id string) int { return strings.Compare(d.ID, id) })
 }
 
-// assign books bytes on the numas of a mask, lowest numa first, as far as each has them free
+// assign books bytes on the NUMA nodes of a mask, lowest NUMA node first, as far as each has them free
 // (memorymanager/policy_static.go, updateMachineState).
 func (u *Usage) assign(kind string, on topo.Mask, bytes int64) {
 	k := u.kind(kind)
@@ -258,10 +258,10 @@ func (u *Usage) Kinds() []string { return u.kinds }
 // FreeCPUs returns the CPUs that can be given to a container.
 func (u *Usage) FreeCPUs() idset.Set[idset.CPU] { return u.free }
 
-// FreeMemory returns the bytes of a kind that the numa at position i has free for Guaranteed pods.
+// FreeMemory returns the bytes of a kind that the NUMA node at position i has free for Guaranteed pods.
 func (u *Usage) FreeMemory(i int, kind string) int64 { return u.amount(u.amounts, i, kind) }
 
-// Allocatable returns the bytes of a kind that the numa at position i has for Guaranteed pods.
+// Allocatable returns the bytes of a kind that the NUMA node at position i has for Guaranteed pods.
 func (u *Usage) Allocatable(i int, kind string) int64 { return u.amount(u.whole, i, kind) }
 
 func (u *Usage) amount(table []int64, numa int, kind string) int64 {
@@ -288,7 +288,7 @@ func (u *Usage) FreeDevices(resource string) []topo.Device {
 	return out
 }
 
-// FreeDevicesOn counts the healthy devices that nobody holds and that are on some numa of a mask, of the
+// FreeDevicesOn counts the healthy devices that nobody holds and that are on some NUMA node of a mask, of the
 // resource at position at in Machine.Resources.
 func (u *Usage) FreeDevicesOn(at int, mask topo.Mask) (count int64) {
 	if mask.Len() == 1 {

@@ -40,8 +40,10 @@ func TestPodValidate(t *testing.T) {
 		},
 		`container "i": -1 thousandths of a CPU are outside 0..`: func(p *place.Pod) { p.Containers[0].MilliCPU = -1 },
 		`container "i": 9223372036854775807 thousandths`:         func(p *place.Pod) { p.Containers[0].MilliCPU = 1<<63 - 1 },
-		`unknown kind of memory "ram"`:                           func(p *place.Pod) { p.Containers[2].Memory[0].Kind = "ram" },
-		"memory: -1 bytes are outside 0..":                       func(p *place.Pod) { p.Containers[2].Memory[1].Bytes = -1 },
+		`unknown kind of memory "ram"`: func(p *place.Pod) {
+			p.Containers[2].Memory[0].Kind = "ram"
+		},
+		"memory: -1 bytes are outside 0..": func(p *place.Pod) { p.Containers[2].Memory[1].Bytes = -1 },
 		"memory: 1125899906842625 bytes are outside": func(p *place.Pod) {
 			p.Containers[2].Memory[1].Bytes = topo.MaxBytes + 1
 		},

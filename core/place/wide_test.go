@@ -26,7 +26,8 @@ func TestWideMemoryIsWhatTablesSay(t *testing.T) {
 		}
 		c := Container{Memory: []Amount{{Kind: topo.Memory, Bytes: rapid.Int64Range(0, 40).Draw(t, "memory") << 30}}}
 		if rapid.Bool().Draw(t, "pages") {
-			c.Memory = append(c.Memory, Amount{Kind: "hugepages-1Gi", Bytes: rapid.Int64Range(0, 8).Draw(t, "pages wanted") << 30})
+			c.Memory = append(c.Memory, Amount{Kind: "hugepages-1Gi",
+				Bytes: rapid.Int64Range(0, 8).Draw(t, "pages wanted") << 30})
 		}
 		contains := topo.Mask(0)
 		if rapid.Bool().Draw(t, "widen") {

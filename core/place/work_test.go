@@ -45,7 +45,8 @@ func extremeMachine(t *rapid.T) *topo.Machine {
 			if rapid.IntRange(0, 7).Draw(t, "shared") == 0 {
 				ids = append(ids, idset.NUMA((d+1)%n))
 			}
-			s.Devices = append(s.Devices, topo.DeviceSpec{Resource: fmt.Sprint("acme.com/r", r), ID: fmt.Sprint("d", d), NUMAs: ids[:1+min(len(ids)-1, n-1)]})
+			s.Devices = append(s.Devices, topo.DeviceSpec{Resource: fmt.Sprint("acme.com/r", r),
+				ID: fmt.Sprint("d", d), NUMAs: ids[:1+min(len(ids)-1, n-1)]})
 		}
 	}
 	m, err := topo.New(s)
@@ -64,7 +65,8 @@ func extremeRules(t *rapid.T, m *topo.Machine) (r Rules) {
 	r.Topology = TopologyRules{Policy: Policy(rapid.IntRange(0, 3).Draw(t, "policy")),
 		Scope: Scope(rapid.IntRange(0, 1).Draw(t, "scope")), PreferClosest: flip("closest"), MaxNUMAs: 64}
 	r.CPU = CPURules{Static: true, FullPCPUsOnly: flip("full cores"), DistributeAcrossNUMA: flip("distribute"),
-		AlignBySocket: flip("by socket"), PreferAlignByUncoreCaches: flip("by cache"), DistributeAcrossCores: flip("across cores")}
+		AlignBySocket: flip("by socket"), PreferAlignByUncoreCaches: flip("by cache"),
+		DistributeAcrossCores: flip("across cores")}
 	if flip("reserved") {
 		r.CPU.Reserved = idset.Of(m.CPUs().List()[:1]...)
 	}
@@ -81,7 +83,8 @@ func extremePod(t *rapid.T, m *topo.Machine) *Pod {
 	cpus := max(1, rapid.SampledFrom([]int{1, 3, free / 3, free / count, free - 1}).Draw(t, "cpus"))
 	var c Container
 	c.MilliCPU = 1000 * int64(cpus)
-	c.Memory = []Amount{{Kind: topo.Memory, Bytes: int64(rapid.SampledFrom([]int{1, 100, 1100, 5000}).Draw(t, "gigs")) << 30}}
+	c.Memory = []Amount{{Kind: topo.Memory,
+		Bytes: int64(rapid.SampledFrom([]int{1, 100, 1100, 5000}).Draw(t, "gigs")) << 30}}
 	for _, kind := range m.Kinds()[1:] {
 		if rapid.Bool().Draw(t, "pages") {
 			c.Memory = append(c.Memory, Amount{Kind: kind, Bytes: 1 << 18})

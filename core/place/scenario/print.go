@@ -145,7 +145,8 @@ func l3Groups(m *topo.Machine, cores []topo.CPU) (n int, ok bool) {
 
 func coreLines(m *topo.Machine, numa int) (out []string) {
 	for _, c := range coresOf(m, numa) {
-		out = append(out, fmt.Sprintf("core %s numa %d socket %d l3 %d", m.CoreCPUs(c.Core), m.NUMAs()[numa].ID, c.Socket, c.L3))
+		out = append(out, fmt.Sprintf("core %s numa %d socket %d l3 %d",
+			m.CoreCPUs(c.Core), m.NUMAs()[numa].ID, c.Socket, c.L3))
 	}
 	return out
 }

@@ -31,7 +31,8 @@ func sameWhenWritten(t *testing.T, f *scenario.File) {
 	if !reflect.DeepEqual(again.Machine.Spec(), f.Machine.Spec()) {
 		t.Fatalf("machine %+v is written as %+v:\n%s", f.Machine.Spec(), again.Machine.Spec(), text)
 	}
-	if fmt.Sprint(again.Rules, again.ReserveCPUs) != fmt.Sprint(f.Rules, f.ReserveCPUs) || !reflect.DeepEqual(again.Steps, f.Steps) {
+	if fmt.Sprint(again.Rules, again.ReserveCPUs) != fmt.Sprint(f.Rules, f.ReserveCPUs) ||
+		!reflect.DeepEqual(again.Steps, f.Steps) {
 		t.Fatalf("written as:\n%s", text)
 	}
 	if second := again.Text(); second != text {
@@ -79,7 +80,8 @@ func outputs(text string) string {
 func TestMachinesThatNumaLinesCannotSay(t *testing.T) {
 	for _, text := range []string{
 		"numa 0\nnuma 1\ncore 0,4 numa 0 socket 0 l3 0\ncore 1 numa 0 socket 0 l3 0\ncore 2 numa 1 socket 0 l3 0\nrules\n",
-		"numa 0 memory 1Gi\nnuma 3\ncore 0 numa 0 socket 0 l3 0\ncore 1 numa 0 socket 1 l3 1\ncore 2,3 numa 3 socket 1 l3 2\nrules\n",
+		"numa 0 memory 1Gi\nnuma 3\ncore 0 numa 0 socket 0 l3 0\n" +
+			"core 1 numa 0 socket 1 l3 1\ncore 2,3 numa 3 socket 1 l3 2\nrules\n",
 	} {
 		f := parse(t, text)
 		sameWhenWritten(t, f)
@@ -223,7 +225,8 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(string(text))
 	}
-	f.Add("numa 0\ncore 0,4 numa 0 socket 0 l3 0\nrules reserve-cpus=1 cpu=static\nadmit a : init i cpu=1500m / c\nstart a\nunhealthy x y")
+	f.Add("numa 0\ncore 0,4 numa 0 socket 0 l3 0\nrules reserve-cpus=1 cpu=static\n" +
+		"admit a : init i cpu=1500m / c\nstart a\nunhealthy x y")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := scenario.Parse("case", text)
 		if err != nil {

@@ -220,7 +220,9 @@ func fewerNUMAs(s *Scenario) iter.Seq[*Scenario] {
 					}
 				}
 				spec.Cores = slices.DeleteFunc(spec.Cores, func(c topo.CoreSpec) bool { return c.NUMA == n.ID })
-				spec.Devices = slices.DeleteFunc(spec.Devices, func(d topo.DeviceSpec) bool { return slices.Contains(d.NUMAs, n.ID) })
+				spec.Devices = slices.DeleteFunc(spec.Devices, func(d topo.DeviceSpec) bool {
+					return slices.Contains(d.NUMAs, n.ID)
+				})
 				if !yield(spec) {
 					return
 				}
@@ -339,7 +341,9 @@ func fewerRules(s *Scenario) iter.Seq[*Scenario] {
 		on(s.ReserveCPUs == 0, func(c *Scenario) { c.Rules.CPU.Reserved = c.Rules.CPU.Reserved.Minus(idset.Of(id)) })
 	}
 	for i, x := range r.Memory.Reserved {
-		on(x.Kind != topo.Memory, func(c *Scenario) { c.Rules.Memory.Reserved = slices.Delete(c.Rules.Memory.Reserved, i, i+1) })
+		on(x.Kind != topo.Memory, func(c *Scenario) {
+			c.Rules.Memory.Reserved = slices.Delete(c.Rules.Memory.Reserved, i, i+1)
+		})
 	}
 	return func(yield func(*Scenario) bool) {
 		for _, change := range changes {
