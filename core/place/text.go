@@ -57,8 +57,9 @@ func (c Container) String() string {
 	return fmt.Sprintf("%s container %s: %s", c.Kind, c.Name, listed(parts))
 }
 
-// Text renders the holding in one line: CPUs, memory and devices with their NUMA nodes, by their ids. Where m is nil,
-// NUMA nodes are named by their positions, and the text says so.
+// Text renders the holding in one line: the container, with its kind where it is no app container, then CPUs, memory
+// and devices with their NUMA nodes, by their ids. Where m is nil, NUMA nodes are named by their positions, and the
+// text says so.
 func (h Holding) Text(m *topo.Machine) string {
 	var parts []string
 	if !h.CPUs.Empty() {
@@ -74,7 +75,11 @@ func (h Holding) Text(m *topo.Machine) string {
 		}
 		parts = append(parts, s+")"+where(m, d.NUMAs))
 	}
-	return h.Container + ": " + listed(parts)
+	name := h.Container
+	if h.Kind != App {
+		name = h.Kind.String() + " " + name
+	}
+	return name + ": " + listed(parts)
 }
 
 // String is Text without a machine.

@@ -136,14 +136,14 @@ func TestTextsNameNUMANodes(t *testing.T) {
 		"2 acme.com/gpu (g0,g1 or others) on NUMA node 0, 1 acme.com/nic (n)"
 	const withPositions = "c: CPUs 4-5, 1536Mi memory at NUMA positions 1-2, 2Mi hugepages-2Mi at NUMA position 1, " +
 		"2 acme.com/gpu (g0,g1 or others) at NUMA position 0, 1 acme.com/nic (n)"
-	empty := place.Holding{Container: "d"}
+	empty := place.Holding{Container: "d", Kind: place.Init}
 	verdict := place.Verdict{Holdings: []place.Holding{h, empty}}
 	refusal := place.Verdict{Refusal: place.TopologyAffinityError, Reasons: []place.Reason{
 		{Code: place.OneNUMA, Container: "c", Resource: "cpu", Want: 9, Have: 4}, {Code: place.Unsettled}}}
 	for _, c := range []struct{ got, want string }{
-		{h.Text(m), withIDs}, {h.String(), withPositions}, {empty.String(), "d: nothing"},
+		{h.Text(m), withIDs}, {h.String(), withPositions}, {empty.String(), "init d: nothing"},
 		{topo.Mask(0).String(), "no position"},
-		{verdict.Text(m), "fits: " + withIDs + "; d: nothing"}, {verdict.String(), "fits: " + withPositions + "; d: nothing"},
+		{verdict.Text(m), "fits: " + withIDs + "; init d: nothing"}, {verdict.String(), "fits: " + withPositions + "; init d: nothing"},
 		{place.Verdict{}.String(), "fits: nothing of the pod is aligned"},
 		{refusal.String(),
 			"does not fit (TopologyAffinityError): " + refusal.Reasons[0].Text() + "; " + refusal.Reasons[1].String()},

@@ -105,7 +105,7 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "[{ns/a 1 [init: CPUs 1-2,9-10, 0 memory at NUMA position 0, 1 x.io/gpu (g1) at NUMA positions 0-1 " +
+	want := "[{ns/a 1 [init init: CPUs 1-2,9-10, 0 memory at NUMA position 0, 1 x.io/gpu (g1) at NUMA positions 0-1 " +
 		"main: CPUs 1,9, 5 memory at NUMA position 0, 1 x.io/gpu (lost) at NUMA position 1]} {ns/static 1 [main: CPUs 6]}]"
 	if got := fmt.Sprint(entries); got != want {
 		t.Errorf("entries are\n%s, want\n%s", got, want)
