@@ -69,7 +69,7 @@ func ExampleUsage_Hold() {
 	for i := range 10 {
 		verdict := place.Place(node, pod)
 		if !verdict.Fits() {
-			fmt.Printf("pod %d has no place: %s\n", i+1, verdict.Reasons[0])
+			fmt.Printf("pod %d has no place: %s\n", i+1, verdict.Reasons[0].Text())
 			break
 		}
 		fmt.Printf("pod %d %s\n", i+1, verdict.Text(node.Machine))

@@ -120,9 +120,6 @@ func (v Verdict) Text(m *topo.Machine) string {
 // String is Text without a machine.
 func (v Verdict) String() string { return v.Text(nil) }
 
-// String is Text.
-func (r Reason) String() string { return r.Text() }
-
 func listed(parts []string) string {
 	if len(parts) == 0 {
 		return "nothing"

@@ -146,7 +146,7 @@ func TestTextsNameNUMANodes(t *testing.T) {
 		{verdict.Text(m), "fits: " + withIDs + "; init d: nothing"}, {verdict.String(), "fits: " + withPositions + "; init d: nothing"},
 		{place.Verdict{}.String(), "fits: nothing of the pod is aligned"},
 		{refusal.String(),
-			"does not fit (TopologyAffinityError): " + refusal.Reasons[0].Text() + "; " + refusal.Reasons[1].String()},
+			"does not fit (TopologyAffinityError): " + refusal.Reasons[0].Text() + "; " + refusal.Reasons[1].Text()},
 		{validPod().String(),
 			"Guaranteed: init container i: 1 CPUs; sidecar container s: nothing; app container a: 1.5 CPUs, " +
 				"2Mi hugepages-2Mi, 1 memory, 1 acme.com/gpu, 0 acme.com/nic; app container b: nothing"},
