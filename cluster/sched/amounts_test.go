@@ -16,17 +16,17 @@ import (
 func TestPlainAmountsAreCountedAtTheTurnOfAPodThatWaited(t *testing.T) {
 	held := holding(cpus("held", 12), "16-27")
 	for name, ends := range map[string]func(*Plugin, *v1.Pod){
-		"the pod before is admitted": func(p *Plugin, a *v1.Pod) { p.feed.Pod(admitted(a, "n")) },
+		"the pod before is admitted": func(p *Plugin, a *v1.Pod) { p.Feed.Pod(admitted(a, "n")) },
 		// As after a restart of the API server: the pod is on its way no more, and in the informer it is on no
 		// node yet.
 		"a layout that has it comes before its binding": func(p *Plugin, a *v1.Pod) {
-			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, held, holding(a, "0-15")))
+			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, held, holding(a, "0-15")))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPlugin(t, refuse)
-				p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, held))
+				p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, held))
 				a, b := cpus("a", 16), cpus("b", 4) // if b came first, a would be refused: b waits
 				foreign := bind(podOf("f", "cpu=8 memory=1Gi"), "n")
 				p.amounts = inMemory(t, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"},
@@ -43,7 +43,7 @@ func TestPlainAmountsAreCountedAtTheTurnOfAPodThatWaited(t *testing.T) {
 				}
 				ends(p, a)
 				says(t, <-done, fwk.Error, "node n no longer fits: insufficient cpu (wants 4; node has 2 left)")
-				if p.book.Booked("n", string(b.UID)) {
+				if p.Book.Booked("n", string(b.UID)) {
 					t.Error("the pod keeps its booking")
 				}
 			})

@@ -12,7 +12,7 @@ import (
 func TestWhatNodesSayIsRemembered(t *testing.T) {
 	p := newPlugin(t, refuse)
 	for i := range 200 {
-		p.feed.Layout(
+		p.Feed.Layout(
 			layout(
 				t,
 				fmt.Sprintf("n%d", i),
@@ -48,7 +48,7 @@ func TestWhatNodesSayIsRemembered(t *testing.T) {
 	if n := len(s.answers.list()); n != 1 {
 		t.Errorf("%d reasons are kept of nodes that all have the same", n)
 	}
-	p.feed.Layout(layout(t, "n7", two, place.SingleNUMA, 1000))
+	p.Feed.Layout(layout(t, "n7", two, place.SingleNUMA, 1000))
 	if said, s = asked(); said != 199 {
 		t.Errorf("%d of 200 nodes are not asked again, one has changed", said)
 	}
@@ -62,7 +62,7 @@ func TestWhatNodesSayIsRemembered(t *testing.T) {
 // Kinds of pods beyond the bound cost time, and no memory: those that were asked for longest ago are forgotten.
 func TestKindsOfPodsAreForgotten(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	known := cpus("known", 4)
 	for i := range 2 * maxKinds {
 		fits(t, filter(t, p, cycle(t, p, podOf(fmt.Sprint("p", i), fmt.Sprintf("cpu=1 memory=%dMi", i+1))), "n"))

@@ -29,7 +29,7 @@ func many(name string, inits int) *v1.Pod {
 func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.metrics = newMetrics()
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	// shared is a pod with so many containers beside the ordinary ones that hold nothing of their own.
 	shared := func(pod *v1.Pod, count int) *v1.Pod {
 		for i := range count {
@@ -166,7 +166,7 @@ func TestTheSearchForVictimsIsBounded(t *testing.T) {
 // Of a large pod no node is asked in advance, and each is asked once while it does not change.
 func TestNodesAreAskedAboutALargePodOnlyWhenTheyHaveTo(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	for inits, indexed := range map[int]bool{maxIndexed - 1: true, maxIndexed: false} {
 		cs := cycle(t, p, many("p", inits))
 		s, _ := read(cs)

@@ -40,14 +40,14 @@ func (p *Plugin) layoutChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk
 		if !ok {
 			return fwk.Queue, nil
 		}
-		p.feed.LayoutGone(l)
+		p.Feed.LayoutGone(l)
 		return p.hint(pod, l.Name), nil
 	}
 	l, ok := obj.(*v1alpha1.NodeLayout)
 	if !ok {
 		return fwk.Queue, nil
 	}
-	p.feed.Layout(l)
+	p.Feed.Layout(l)
 	return p.hint(pod, l.Name), nil
 }
 
@@ -57,7 +57,7 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 		if now.UID == pod.UID {
 			return asksAnew(before, now), nil
 		}
-		p.feed.Pod(now)
+		p.Feed.Pod(now)
 		if kube.Started(now) && p.awaits(pod, now.Spec.NodeName) {
 			return fwk.Queue, nil
 		}
@@ -68,7 +68,7 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 		return fwk.QueueSkip, nil
 	}
 	if gone.Spec.NodeName != "" {
-		p.feed.Leave(gone)
+		p.Feed.Leave(gone)
 		if p.retries != nil && p.mayEvict(pod, gone) {
 			return fwk.Queue, nil
 		}
@@ -105,7 +105,7 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queueing
 	p.waiting.touch(n.Name, "new "+string(n.UID)+n.ResourceVersion)
 	if p.retries != nil {
 		s, status := translate(pod)
-		if status == nil && p.accepts(s, p.book.Snapshot().Node(n.Name)) {
+		if status == nil && p.accepts(s, p.Book.Snapshot().Node(n.Name)) {
 			return fwk.Queue, nil
 		}
 	}
@@ -130,7 +130,7 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	if p.awaits(pod, node) {
 		return fwk.Queue
 	}
-	if p.accepts(s, p.book.Snapshot().Node(node)) {
+	if p.accepts(s, p.Book.Snapshot().Node(node)) {
 		return fwk.Queue
 	}
 	return fwk.QueueSkip

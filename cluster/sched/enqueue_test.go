@@ -45,7 +45,7 @@ func TestALayoutWakesThePodsThatFitIt(t *testing.T) {
 	}
 	hint, err := p.layoutChanged(logger, pod, nil, full("n", 1))
 	wakes(t, hint, err, false)
-	p.feed.Layout(layout(t, "other", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "other", two, place.SingleNUMA, 1))
 	hint, err = p.layoutChanged(logger, pod, full("n", 1), full("n", 2))
 	wakes(t, hint, err, false)
 	hint, err = p.layoutChanged(
@@ -56,14 +56,14 @@ func TestALayoutWakesThePodsThatFitIt(t *testing.T) {
 	)
 	wakes(t, hint, err, true)
 	fits(t, filter(t, p, cycle(t, p, pod), "n"))
-	p.feed.Layout(full("n", 2)) // the informer's handler, at last
+	p.Feed.Layout(full("n", 2)) // the informer's handler, at last
 	fits(t, filter(t, p, cycle(t, p, pod), "n"))
 
 	bad := layout(t, "n", two, place.SingleNUMA, 4)
 	bad.Machine.CPUs[1].CPUs = []v1alpha1.IDList{"15-30"}
 	hint, err = p.layoutChanged(logger, pod, nil, bad)
 	wakes(t, hint, err, false)
-	if p.feed.Problem("n") == "" {
+	if p.Feed.Problem("n") == "" {
 		t.Error("the broken layout is not in the book")
 	}
 }
@@ -92,8 +92,8 @@ func TestAPodWakesWhenItAsksForSomethingElse(t *testing.T) {
 func TestADeletedPodWakesThoseThatFitItsNode(t *testing.T) {
 	p := newPlugin(t, refuse)
 	x := bind(cpus("x", 16), "n")
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(x, "0-15"), holding(cpus("y", 16), "16-31")))
-	p.feed.Layout(layout(t, "other", two, place.SingleNUMA, 1, holding(cpus("z", 1), "0")))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(x, "0-15"), holding(cpus("y", 16), "16-31")))
+	p.Feed.Layout(layout(t, "other", two, place.SingleNUMA, 1, holding(cpus("z", 1), "0")))
 	logger, pod := klog.Background(), cpus("p", 16)
 	hint, err := p.podChanged(logger, pod, cpus("waiting", 1), nil)
 	wakes(t, hint, err, false)
@@ -112,7 +112,7 @@ func TestADeletedPodWakesThoseThatFitItsNode(t *testing.T) {
 // The framework says "deleted", too, of a pod that could not be bound and will be tried again.
 func TestAPodThatCouldNotBeBoundComesBack(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	x := cpus("x", 16)
 	cs := cycle(t, p, x)
 	fits(t, p.Reserve(t.Context(), cs, x, "n"))
@@ -120,8 +120,8 @@ func TestAPodThatCouldNotBeBoundComesBack(t *testing.T) {
 	hint, err := p.podChanged(klog.Background(), cpus("p", 16), bind(x, "n"), nil)
 	wakes(t, hint, err, true)
 	fits(t, p.Reserve(t.Context(), cycle(t, p, x), x, "n"))
-	p.feed.Pod(bind(x, "n"))
-	if n := p.book.Snapshot().Node("n"); n.Usage.FreeCPUs().Len() != 16 {
+	p.Feed.Pod(bind(x, "n"))
+	if n := p.Book.Snapshot().Node("n"); n.Usage.FreeCPUs().Len() != 16 {
 		t.Errorf("%d CPUs are free, want 16", n.Usage.FreeCPUs().Len())
 	}
 }
@@ -129,7 +129,7 @@ func TestAPodThatCouldNotBeBoundComesBack(t *testing.T) {
 // Pods that were kept away from a node for a nominated pod can have it when the nomination ends.
 func TestTheEndOfANominationWakes(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	before := cpus("x", 16)
 	before.Status.NominatedNodeName = "n"
 	hint, err := p.podChanged(klog.Background(), cpus("p", 16), before, nil)
@@ -141,11 +141,11 @@ func TestTheEndOfANominationWakes(t *testing.T) {
 // Another scheduler's pod: it wakes nobody, and what it takes is seen at once.
 func TestAForeignPodIsBooked(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	x := cpus("x", 16)
 	hint, err := p.podChanged(klog.Background(), cpus("p", 4), x, bind(x, "n"))
 	wakes(t, hint, err, false)
-	if n := p.book.Snapshot().Node("n"); n.Usage.FreeCPUs().Len() != 16 {
+	if n := p.Book.Snapshot().Node("n"); n.Usage.FreeCPUs().Len() != 16 {
 		t.Errorf("%d CPUs are free, want 16", n.Usage.FreeCPUs().Len())
 	}
 }
@@ -153,7 +153,7 @@ func TestAForeignPodIsBooked(t *testing.T) {
 func TestANewNodeWakesWhereItIsLetIn(t *testing.T) {
 	for args, want := range map[string]bool{refuse: false, "": true} {
 		p := newPlugin(t, args)
-		p.feed.Layout(layout(t, "known", two, place.SingleNUMA, 1))
+		p.Feed.Layout(layout(t, "known", two, place.SingleNUMA, 1))
 		for node, want := range map[string]bool{"new": want, "known": true} {
 			n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
 			hint, err := p.nodeAdded(klog.Background(), cpus("p", 4), nil, n)

@@ -99,10 +99,10 @@ func (p *Plugin) unknown(s *state, n *ledger.Node, node string) *fwk.Status {
 	if p.lets(s) {
 		return nil
 	}
-	if why := p.feed.Problem(node); why != "" {
+	if why := p.Feed.Problem(node); why != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node layout is refused: "+printable.Text(why))
 	}
-	if why := p.feed.TopologyProblem(node); why != "" {
+	if why := p.Feed.TopologyProblem(node); why != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "what the node reports is refused: "+printable.Text(why))
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node has no layout")

@@ -117,7 +117,7 @@ func (p *Plugin) percent() int {
 	if f, ok := p.handle.(interface{ PercentageOfNodesToScore() *int32 }); ok && f.PercentageOfNodesToScore() != nil {
 		return int(*f.PercentageOfNodesToScore())
 	}
-	return int(p.percentage)
+	return int(p.options.PercentageOfNodesToScore)
 }
 
 // fitting returns the nodes where the pod fits, or nil if that costs too much.

@@ -66,7 +66,7 @@ func newTown(t *testing.T) *town {
 	metrics.Register()
 	p, source := remembering(t, refuse)
 	c := &town{t: t, source: source, asked: map[string]bool{}}
-	c.shared = &Shared{Book: p.book, Feed: p.feed, Ready: p.ready, Decisions: p.decisions}
+	c.shared = &Shared{Book: p.Book, Feed: p.Feed, Ready: p.Ready, Decisions: p.Decisions}
 	return c
 }
 
@@ -358,7 +358,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 				continue
 			}
 			if rapid.IntRange(0, 4).Draw(rt, "coarse") == 0 {
-				p.feed.Topology(
+				p.Feed.Topology(
 					topology(name, i+1, rapid.Int64Range(0, 16).Draw(rt, "free"), rapid.Int64Range(0, 16).Draw(rt, "free")),
 				)
 				odd++
@@ -372,7 +372,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 					holding(cpus("y-"+name, n), fmt.Sprintf("16-%d", 15+n)),
 				)
 			}
-			p.feed.Layout(
+			p.Feed.Layout(
 				layout(
 					t,
 					name,
@@ -383,12 +383,12 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 			)
 			if len(held) > 0 && rapid.IntRange(0, 4).Draw(rt, "silent") == 0 {
 				odd++
-				p.book.Vanish("uid-x-" + name)
-				p.book.Overdue("uid-x-" + name)
+				p.Book.Vanish("uid-x-" + name)
+				p.Book.Overdue("uid-x-" + name)
 			}
 		}
 		for i := range rapid.IntRange(0, 3).Draw(rt, "gone") { // nodes that kube-scheduler does not know any more
-			p.feed.Layout(
+			p.Feed.Layout(
 				layout(t, fmt.Sprintf("gone-%d", i), two, place.SingleNUMA, 100+i, holding(cpus(fmt.Sprint("z", i), 32), "0-31")),
 			)
 		}
@@ -397,7 +397,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 			pod = noted(pod, "tenon.sh/numa-policy", "single-numa-node")
 		}
 		for _, info := range infos {
-			if n := p.book.Snapshot().Node(info.Node().Name); n != nil && rapid.IntRange(0, 5).Draw(rt, "vain") == 0 {
+			if n := p.Book.Snapshot().Node(info.Node().Name); n != nil && rapid.IntRange(0, 5).Draw(rt, "vain") == 0 {
 				odd++
 				p.backoff.add(string(pod.UID), n.Name, n.News-rapid.IntRange(0, 1).Draw(rt, "since"))
 			}
@@ -418,7 +418,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 			}
 			if lets {
 				fits++
-				if p.book.Snapshot().Node(name) != nil {
+				if p.Book.Snapshot().Node(name) != nil {
 					known++
 				}
 			}

@@ -220,8 +220,8 @@ func core(t *testing.T, l *v1alpha1.NodeLayout) []ledger.Inexact {
 func TestInexactNodesMayBeRefused(t *testing.T) {
 	for args, refused := range map[string]bool{"{}": false, `{"inexactNodes":"Allow"}`: false, `{"inexactNodes":"Refuse"}`: true} {
 		p := newPlugin(t, args)
-		p.feed.Layout(inexact(layout(t, "n", two, place.SingleNUMA, 1), ledger.UnknownKubeletVersion))
-		p.feed.Layout(layout(t, "exact", two, place.SingleNUMA, 2))
+		p.Feed.Layout(inexact(layout(t, "n", two, place.SingleNUMA, 1), ledger.UnknownKubeletVersion))
+		p.Feed.Layout(layout(t, "exact", two, place.SingleNUMA, 2))
 		cs := cycle(t, p, cpus("p", 4))
 		fits(t, filter(t, p, cs, "exact"))
 		status := filter(t, p, cs, "n")
@@ -233,7 +233,7 @@ func TestInexactNodesMayBeRefused(t *testing.T) {
 			t.Errorf("status %v, want %s", status, want)
 		}
 		s, _ := read(cs)
-		if p.accepts(s, p.book.Snapshot().Node("n")) == refused {
+		if p.accepts(s, p.Book.Snapshot().Node("n")) == refused {
 			t.Errorf("%s: a waiting pod would be woken wrongly", args)
 		}
 	}
@@ -243,7 +243,7 @@ func TestInexactNodesMayBeRefused(t *testing.T) {
 func TestOneSharedCPUMayBeKept(t *testing.T) {
 	for args, keeps := range map[string]bool{"{}": false, `{"keepRestartable":true}`: true} {
 		p := newPlugin(t, args)
-		p.feed.Layout(strict(t, "n", 1))
+		p.Feed.Layout(strict(t, "n", 1))
 		fits(t, filter(t, p, cycle(t, p, cpus("p", 30)), "n"))
 		status := filter(t, p, cycle(t, p, cpus("p", 31)), "n")
 		if status.IsSuccess() == keeps {
@@ -253,7 +253,7 @@ func TestOneSharedCPUMayBeKept(t *testing.T) {
 			t.Errorf("status %v names no remedy", status)
 		}
 		other := layout(t, "m", two, place.BestEffort, 2)
-		p.feed.Layout(other)
+		p.Feed.Layout(other)
 		fits(t, filter(t, p, cycle(t, p, cpus("p", 32)), "m"))
 	}
 }

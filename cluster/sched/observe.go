@@ -22,7 +22,7 @@ type attempt struct {
 
 // begin begins the record of an attempt to schedule a pod.
 func (p *Plugin) begin(pod *v1.Pod) attempt {
-	return attempt{log: p.podLog(pod), decision: p.decisions.Begin(kube.ID(pod))}
+	return attempt{log: p.podLog(pod), decision: p.Decisions.Begin(kube.ID(pod))}
 }
 
 // failed records that a pod is invalid, and returns the status.

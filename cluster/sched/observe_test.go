@@ -58,10 +58,10 @@ func decisions(t *testing.T, s inspect.Source, pod *v1.Pod) []document.Decision 
 
 func TestDecisionsAreRemembered(t *testing.T) {
 	p, source := remembering(t, refuse)
-	p.feed.Layout(
+	p.Feed.Layout(
 		layout(t, "full", two, place.SingleNUMA, 1, holding(cpus("x", 10), "0-9"), holding(cpus("y", 10), "16-25")),
 	)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2))
 	pod := cpus("p", 12)
 	cs := cycle(t, p, pod)
 	for _, node := range []string{"n", "full", "none"} {
@@ -100,14 +100,14 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	stage(document.Turned)
 	p.PostBind(t.Context(), cs, pod, "n")
 	stage(document.Bound)
-	p.feed.Pod(bind(pod, "n"))
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 3, p.book.Snapshot().Node("n").Entries...))
+	p.Feed.Pod(bind(pod, "n"))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 3, p.Book.Snapshot().Node("n").Entries...))
 	stage(document.Confirmed)
 }
 
 func TestDecisionsThatFail(t *testing.T) {
 	p, source := remembering(t, refuse)
-	p.feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1))
 	odd := noted(cpus("odd", 2), kube.PolicyAnnotation, "strict")
 	_, _ = p.PreFilter(t.Context(), framework.NewCycleState(), odd, nil)
 	if a := decisions(t, source, odd)[0]; !strings.Contains(a.Why, `unknown value "strict"`) {
@@ -140,7 +140,7 @@ func TestDecisionsThatFail(t *testing.T) {
 func TestPreemptionIsNotADecision(t *testing.T) {
 	p, source := remembering(t, refuse)
 	victim := cpus("victim", 10)
-	p.feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1, holding(victim, "0-9")))
+	p.Feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1, holding(victim, "0-9")))
 	pod := cpus("p", 10)
 	cs := cycle(t, p, pod)
 	filter(t, p, cs, "n")
@@ -182,8 +182,8 @@ func counted(t *testing.T, m metrics.CounterMetric) float64 {
 func TestOutcomesAreCounted(t *testing.T) {
 	m := newMetrics()
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.Restricted, 1))
-	n := p.book.Snapshot().Node("n")
+	p.Feed.Layout(layout(t, "n", two, place.Restricted, 1))
+	n := p.Book.Snapshot().Node("n")
 	a, b := holding(cpus("p", 2), "0-1").Holdings, holding(cpus("p", 2), "2-3").Holdings
 	withMemory := holding(cpus("p", 2), "0-1").Holdings
 	withMemory[0].Memory = []place.Block{{Kind: "memory", NUMAs: 1, Bytes: 1}}
@@ -257,7 +257,7 @@ func BenchmarkFilter(b *testing.B) {
 		b.Run(fmt.Sprintf("remember=%v", remember), func(b *testing.B) {
 			p, _ := remembering(b, refuse)
 			if !remember {
-				p.decisions = nil
+				p.Decisions = nil
 			}
 			infos := make([]fwk.NodeInfo, 1000)
 			for i := range infos {
@@ -267,7 +267,7 @@ func BenchmarkFilter(b *testing.B) {
 				if i%2 == 0 {
 					held = append(held, holding(cpus("x", 10), "0-9"), holding(cpus("y", 10), "16-25"))
 				}
-				p.feed.Layout(layout(b, name, two, place.SingleNUMA, i+1, held...))
+				p.Feed.Layout(layout(b, name, two, place.SingleNUMA, i+1, held...))
 			}
 			pod := cpus("p", 12)
 			b.ReportAllocs()

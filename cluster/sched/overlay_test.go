@@ -48,7 +48,7 @@ func (d dryRun) wantFit(want bool, when string) {
 func preempt(t *testing.T) (d dryRun, a, b, plain *v1.Pod) {
 	p := newPlugin(t, refuse)
 	a, b, plain = cpus("a", 16), cpus("b", 16), podOf("plain", "cpu=1")
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(a, "0-15"), holding(b, "16-31")))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(a, "0-15"), holding(b, "16-31")))
 	return dryRun{t, p, cycle(t, p, cpus("high", 12)), nodeInfo("n")}, a, b, plain
 }
 
@@ -72,7 +72,7 @@ func TestADryRunChangesNothingElse(t *testing.T) {
 	d.without(b)
 	one.clone().with(a).wantFit(false, "with a again")
 	one.wantFit(true, "after a clone was changed")
-	if n := d.p.book.Snapshot().Node("n"); len(n.Entries) != 2 || !n.Usage.FreeCPUs().Empty() {
+	if n := d.p.Book.Snapshot().Node("n"); len(n.Entries) != 2 || !n.Usage.FreeCPUs().Empty() {
 		t.Errorf("the book has %v", n.Entries)
 	}
 	other.node = nodeInfo("unknown")

@@ -202,7 +202,7 @@ func (y *yard) open(b testing.TB, name string, list []schedapi.KubeSchedulerProf
 	ctx, logger := b.Context(), klog.Background()
 	c := &contender{name: name}
 	old, _ := remembering(b, refuse)
-	c.shared = &Shared{Book: old.book, Feed: old.feed, Ready: old.ready, Decisions: old.decisions, metrics: old.metrics}
+	c.shared = &Shared{Book: old.Book, Feed: old.Feed, Ready: old.Ready, Decisions: old.Decisions, metrics: old.metrics}
 	if err := profiles.Complete(list, logger); err != nil {
 		b.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -21,7 +20,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/api/config"
-	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -31,39 +29,22 @@ import (
 // Name is the plugin's own name in KubeSchedulerConfiguration.
 const Name = config.Tenon
 
-// Plugin is the plugin of one profile. Plugins of several profiles share one book.
+// Plugin is the plugin of one profile.
 type Plugin struct {
+	*Shared
 	name     string // under which the profile enables it
 	args     config.Args
-	strategy score.Strategy // of pods that do not say it themselves
-	book     *ledger.Book
-	feed     *kube.Feed
-	ready    <-chan struct{} // closed when the book holds what the API server had at the start
-	answers  *answers
-	index    *ledger.Index
-	backoff  *nodeBackoff
-	// waiting or retries wake pods; where both are nil, hints wake every pod by itself.
-	waiting   *waiting
-	retries   *retries
-	logger    klog.Logger
-	decisions *inspect.Decisions
-	metrics   *schedulerMetrics
-	warned    *once
-	lines     *lineLimit // nil in tests: nothing is bounded
-	demands   *once      // kinds of pods with demands that nodes were asked about
-	workload  *workload
-	handle    fwk.Handle // nil in tests that serve no API
-	// percentage is percentageOfNodesToScore of profiles that do not say it; 0: kube-scheduler decides.
-	percentage  int32
+	strategy score.Strategy // of pods that do not ask for one
+	logger   klog.Logger
+	handle   fwk.Handle // nil in tests that serve no API
+
 	nodeIndexes nodeIndexes
 	// last is the state of the cycle that was begun last.
 	last atomic.Pointer[current]
-	// next is the slot from which the next sample takes nodes by turns.
+	// next is the slot from which the next sample takes nodes in turn.
 	next atomic.Int64
 	// preemption is nil where the profile preempts without this plugin, or not at all.
 	preemption *preemption
-	topology   *schema.GroupVersionResource // nil: NodeResourceTopologies are not followed
-	amounts    *amounts                     // nil in tests that serve no API
 }
 
 var (
@@ -207,12 +188,12 @@ func (p *Plugin) refusal(pod *place.Pod, v place.Verdict) *fwk.Status {
 // an empty book.
 func (p *Plugin) waitReady(ctx context.Context) error {
 	select {
-	case <-p.ready:
+	case <-p.Ready:
 		return nil
 	default:
 	}
 	select {
-	case <-p.ready:
+	case <-p.Ready:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for node layouts and pods: %w", context.Cause(ctx))

@@ -236,9 +236,9 @@ func TestNothingIsPlacedBeforeTheBookIsComplete(t *testing.T) {
 
 func TestFilterSaysWhatTheNodeLacks(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("x", 4), "0-3")))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("x", 4), "0-3")))
 	fits(t, filter(t, p, cycle(t, p, cpus("p", 16)), "n"))
-	p.feed.Layout(
+	p.Feed.Layout(
 		layout(t, "full", two, place.SingleNUMA, 2, holding(cpus("y", 15), "0-14"), holding(cpus("z", 16), "16-31")),
 	)
 	says(t, filter(t, p, cycle(t, p, cpus("p", 2)), "full"), fwk.Unschedulable,
@@ -281,7 +281,7 @@ func TestADemandThatNoNodeCanSatisfyIsRefusedWithThePod(t *testing.T) {
 // A node's own policy may be weaker than what the pod demands.
 func TestFilterHoldsThePodsOwnDemand(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.BestEffort, 1))
+	p.Feed.Layout(layout(t, "n", two, place.BestEffort, 1))
 	fits(t, filter(t, p, cycle(t, p, cpus("p", 20)), "n"))
 	demanding := noted(cpus("p", 20), kube.PolicyAnnotation, "single-numa-node")
 	cs := cycle(t, p, demanding)
@@ -289,7 +289,7 @@ func TestFilterHoldsThePodsOwnDemand(t *testing.T) {
 	says(t, filter(t, p, cs, "n"), fwk.Unschedulable, why)
 	says(t, p.Reserve(t.Context(), cs, demanding, "n"), fwk.Unschedulable, why)
 	p.Unreserve(t.Context(), cs, demanding, "n")
-	if n := p.book.Snapshot().Node("n"); len(n.Entries) > 0 {
+	if n := p.Book.Snapshot().Node("n"); len(n.Entries) > 0 {
 		t.Errorf("%v is held after the refusal", n.Entries)
 	}
 	fits(t, filter(t, p, cycle(t, p, noted(cpus("p", 16), kube.PolicyAnnotation, "single-numa-node")), "n"))
@@ -308,8 +308,8 @@ func TestUnknownNodes(t *testing.T) {
 		p := newPlugin(t, args)
 		l := layout(t, "broken", two, place.SingleNUMA, 1)
 		l.Machine.CPUs[1].CPUs = []v1alpha1.IDList{"15-30"}
-		p.feed.Layout(l)
-		p.feed.Layout(layout(t, "known", two, place.SingleNUMA, 2))
+		p.Feed.Layout(l)
+		p.Feed.Layout(layout(t, "known", two, place.SingleNUMA, 2))
 		pod := cpus("p", 4)
 		cs := cycle(t, p, pod)
 		fits(t, filter(t, p, cs, "known"))

@@ -15,8 +15,8 @@ func lines(t *testing.T, verbosity int, level string) string {
 	p := newPlugin(t, refuse)
 	logger, text := logged(t, verbosity)
 	p.logger = logger
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-	p.feed.Layout(layout(t, "small", "numa 0 cpus 0-1 memory 64Gi", place.SingleNUMA, 2))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "small", "numa 0 cpus 0-1 memory 64Gi", place.SingleNUMA, 2))
 	pod := cpus("p", 4)
 	if level != "" {
 		pod = noted(pod, LogAnnotation, level)
@@ -90,7 +90,7 @@ func TestLinesThatPodsAskForAreBounded(t *testing.T) {
 	p.logger = logger
 	var due []func()
 	p.lines = &lineLimit{later: func(_ time.Duration, do func()) { due = append(due, do) }}
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	attempt := func(pods int) {
 		for i := range pods {
 			pod := noted(cpus(fmt.Sprint("p", i), 4), LogAnnotation, "10")
@@ -133,7 +133,7 @@ func TestLinesThatTheVerbosityAsksForAreNotBounded(t *testing.T) {
 	logger, text := logged(t, 6)
 	p.logger = logger
 	p.lines = &lineLimit{later: func(time.Duration, func()) { t.Error("a line is counted") }}
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	for i := range maxPodLines {
 		filter(t, p, cycle(t, p, noted(cpus(fmt.Sprint("p", i), 4), LogAnnotation, "10")), "n")
 	}
@@ -146,7 +146,7 @@ func TestPodsMayBeDeniedLines(t *testing.T) {
 	p := newPlugin(t, `{"podLogs":"Deny"}`)
 	logger, text := logged(t, 0)
 	p.logger = logger
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	for _, level := range []string{"10", "nonsense"} {
 		pod := noted(cpus("p", 4), LogAnnotation, level)
 		filter(t, p, cycle(t, p, pod), "n")

@@ -20,14 +20,14 @@ func (p *Plugin) PreBindPreFlight(
 	node string,
 ) (*fwk.PreBindPreFlightResult, *fwk.Status) {
 	s, ok := read(cs)
-	if !ok || !p.book.Booked(node, string(pod.UID)) {
+	if !ok || !p.Book.Booked(node, string(pod.UID)) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	later := &fwk.PreBindPreFlightResult{AllowParallel: true}
 	if p.handle != nil && p.handle.GetWaitingPod(pod.UID) != nil {
 		return later, nil // somebody else holds it up, and whoever has its turn holds up others
 	}
-	v, wait, err := p.book.Turn(string(pod.UID))
+	v, wait, err := p.Book.Turn(string(pod.UID))
 	if wait != nil {
 		return later, nil
 	}
@@ -55,7 +55,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		fmt.Errorf("no turn on node %s after %s: a pod before it was not reported as admitted", node, p.turnTimeout()))
 	defer cancel()
 	for waited := false; ; waited = true {
-		v, wait, err := p.book.Turn(string(pod.UID))
+		v, wait, err := p.Book.Turn(string(pod.UID))
 		if err != nil {
 			return s.turned(node, v, fwk.AsStatus(err))
 		}
@@ -65,7 +65,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			if n := p.book.Snapshot().Node(node); n != nil {
+			if n := p.Book.Snapshot().Node(node); n != nil {
 				p.backoff.add(string(pod.UID), node, n.News)
 			}
 			return s.turned(node, v, fwk.AsStatus(context.Cause(ctx)))
@@ -75,7 +75,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 
 // reported returns the pods in a node's report. A report may arrive before the binding of a pod in it.
 func (p *Plugin) reported(node string) (out []ledger.PodID) {
-	n := p.book.Snapshot().Node(node)
+	n := p.Book.Snapshot().Node(node)
 	if n == nil {
 		return nil
 	}
@@ -94,11 +94,11 @@ func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, wait
 	if !v.Fits() {
 		why = p.refusal(s.pod, v).Message()
 	} else if waited {
-		why = p.amounts.short(pod, node, append(p.book.Ahead(string(pod.UID)), p.reported(node)...))
+		why = p.amounts.short(pod, node, append(p.Book.Ahead(string(pod.UID)), p.reported(node)...))
 	}
 	if why == "" {
 		return nil
 	}
-	p.book.Decline(string(pod.UID))
+	p.Book.Decline(string(pod.UID))
 	return fwk.AsStatus(fmt.Errorf("node %s no longer fits: %s", node, why))
 }

@@ -33,7 +33,7 @@ func admitted(p *v1.Pod, node string) *v1.Pod {
 
 func TestReserveDecidesOnWhatIsThereNow(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1))
 	a, b := cpus("a", 10), cpus("b", 10)
 	csA, csB := cycle(t, p, a), cycle(t, p, b)
 	fits(t, filter(t, p, csA, "n"))
@@ -49,7 +49,7 @@ func TestReserveDecidesOnWhatIsThereNow(t *testing.T) {
 
 func TestPodsOfOneShapeDoNotWait(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("held", 12), "16-27")))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("held", 12), "16-27")))
 	a, b, other := cpus("a", 8), cpus("b", 8), cpus("other", 4) // if that came first, b would be refused
 	csA, csB, csOther := reserve(t, p, a, "n"), reserve(t, p, b, "n"), reserve(t, p, other, "n")
 	// Who need not wait has its turn at once, and kube-scheduler writes nothing of it before it is bound.
@@ -70,7 +70,7 @@ func TestPodsOfOneShapeDoNotWait(t *testing.T) {
 func TestAPodWaitsUntilTheOneBeforeItIsAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlugin(t, refuse)
-		p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("held", 12), "16-27")))
+		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("held", 12), "16-27")))
 		a, b := cpus("a", 16), cpus("b", 4) // if b came first, a would be refused
 		csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
 		done := make(chan *fwk.Status, 1)
@@ -85,11 +85,11 @@ func TestAPodWaitsUntilTheOneBeforeItIsAdmitted(t *testing.T) {
 		waits("before pod a had its turn")
 		fits(t, p.PreBind(t.Context(), csA, a, "n"))
 		waits("when pod a had its turn")
-		p.feed.Pod(bind(a, "n"))
+		p.Feed.Pod(bind(a, "n"))
 		waits("when pod a was bound")
-		p.feed.Layout(layout(t, "other", two, place.SingleNUMA, 2))
+		p.Feed.Layout(layout(t, "other", two, place.SingleNUMA, 2))
 		waits("when another node reported")
-		p.feed.Pod(admitted(a, "n"))
+		p.Feed.Pod(admitted(a, "n"))
 		fits(t, <-done)
 	})
 }
@@ -97,7 +97,7 @@ func TestAPodWaitsUntilTheOneBeforeItIsAdmitted(t *testing.T) {
 // Where the order does not matter to whether pods fit, nobody waits for the kubelet's word.
 func TestPodsThatFitInAnyOrderDoNotWait(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	for _, pod := range []*v1.Pod{cpus("a", 4), cpus("b", 6)} {
 		cs := reserve(t, p, pod, "n")
 		if _, s := p.PreBindPreFlight(t.Context(), cs, pod, "n"); s.Code() != fwk.Skip {
@@ -109,20 +109,20 @@ func TestPodsThatFitInAnyOrderDoNotWait(t *testing.T) {
 func TestTheWaitForATurnEnds(t *testing.T) {
 	for name, end := range map[string]func(p *Plugin, cs fwk.CycleState, a *v1.Pod){
 		"the pod before is not bound": func(p *Plugin, cs fwk.CycleState, a *v1.Pod) { p.Unreserve(t.Context(), cs, a, "n") },
-		"the pod before is deleted":   func(p *Plugin, _ fwk.CycleState, a *v1.Pod) { p.feed.PodGone(a) },
+		"the pod before is deleted":   func(p *Plugin, _ fwk.CycleState, a *v1.Pod) { p.Feed.PodGone(a) },
 		"the pod before is refused": func(p *Plugin, _ fwk.CycleState, a *v1.Pod) {
 			a = bind(a, "n")
 			a.Status.Phase = v1.PodFailed
-			p.feed.Pod(a)
+			p.Feed.Pod(a)
 		},
 		"the node reports the pod before": func(p *Plugin, _ fwk.CycleState, a *v1.Pod) {
-			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, p.book.Snapshot().Node("n").Entries[0]))
+			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, p.Book.Snapshot().Node("n").Entries[0]))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPlugin(t, refuse)
-				p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+				p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 				a, b := cpus("a", 4), cpus("b", 6)
 				csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
 				done := make(chan *fwk.Status, 1)
@@ -142,7 +142,7 @@ func TestTheWaitForATurnEnds(t *testing.T) {
 func TestATurnThatDoesNotComeIsToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlugin(t, "turnTimeoutSeconds: 7")
-		p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 		reserve(t, p, cpus("a", 4), "n")
 		b := cpus("b", 6)
 		cs := reserve(t, p, b, "n")
@@ -154,7 +154,7 @@ func TestATurnThatDoesNotComeIsToldOf(t *testing.T) {
 		fits(t, filter(t, p, cycle(t, p, cpus("c", 6)), "n"))
 		reserve(t, p, cpus("d", 4), "n") // which is no news
 		says(t, filter(t, p, cycle(t, p, b), "n"), fwk.Unschedulable, timedOut)
-		p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2))
+		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2))
 		cs = reserve(t, p, b, "n")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("scheduler ends"))
@@ -164,10 +164,10 @@ func TestATurnThatDoesNotComeIsToldOf(t *testing.T) {
 
 func TestAPodThatNoLongerFitsAtItsTurnIsScheduledAnew(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1))
 	a := cpus("a", 10)
 	cs := reserve(t, p, a, "n")
-	p.feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 2, holding(cpus("static", 8), "0-7")))
+	p.Feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 2, holding(cpus("static", 8), "0-7")))
 	says(t, p.PreBind(t.Context(), cs, a, "n"), fwk.Error,
 		`node n no longer fits: cannot align container "c" (wants 10 cpu; node has 8 free)`)
 	if s := p.PreBind(t.Context(), cs, a, "n"); s.Code() != fwk.Error {
@@ -181,17 +181,17 @@ func TestAPodThatNoLongerFitsAtItsTurnIsScheduledAnew(t *testing.T) {
 // The pod's own demand counts at its turn, too: the node may have changed for the worse.
 func TestTheDemandIsHeldAtTheTurn(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.BestEffort, 1))
+	p.Feed.Layout(layout(t, "n", two, place.BestEffort, 1))
 	a := noted(cpus("a", 10), "tenon.sh/numa-policy", "single-numa-node")
 	cs := reserve(t, p, a, "n")
-	p.feed.Layout(layout(t, "n", two, place.BestEffort, 2, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "16-23")))
+	p.Feed.Layout(layout(t, "n", two, place.BestEffort, 2, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "16-23")))
 	says(
 		t,
 		p.PreBind(t.Context(), cs, a, "n"),
 		fwk.Error,
 		`node n no longer fits: cannot align container "c" (demands one NUMA node; node would use NUMA nodes 0-1 for cpu, 0-1 for memory)`,
 	)
-	if p.book.Booked("n", string(a.UID)) {
+	if p.Book.Booked("n", string(a.UID)) {
 		t.Error("the pod keeps its booking")
 	}
 }
@@ -200,22 +200,22 @@ func TestTheDemandIsHeldAtTheTurn(t *testing.T) {
 // is the likelier: where the other is first, both containers get NUMA node 1, and where it is not, one gets its place.
 func TestTheDemandIsHeldInEveryStateAtTheTurn(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.BestEffort, 1, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "8-15")))
+	p.Feed.Layout(layout(t, "n", two, place.BestEffort, 1, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "8-15")))
 	a := noted(cpus("a", 8), "tenon.sh/numa-policy", "single-numa-node")
 	a.Annotations["tenon.sh/numa-scope"] = "pod"
 	second := *a.Spec.Containers[0].DeepCopy()
 	second.Name = "d"
 	a.Spec.Containers = append(a.Spec.Containers, second)
 	cs := reserve(t, p, a, "n")
-	p.feed.Layout(layout(t, "n", two, place.BestEffort, 2, holding(cpus("x", 8), "0-7")))
-	p.feed.Pod(bind(cpus("z", 8), "n"))
+	p.Feed.Layout(layout(t, "n", two, place.BestEffort, 2, holding(cpus("x", 8), "0-7")))
+	p.Feed.Pod(bind(cpus("z", 8), "n"))
 	says(
 		t,
 		p.PreBind(t.Context(), cs, a, "n"),
 		fwk.Error,
 		`node n no longer fits: cannot align pod (demands one NUMA node; node would use NUMA nodes 0-1 for cpu, 0-1 for memory)`,
 	)
-	if p.book.Booked("n", string(a.UID)) {
+	if p.Book.Booked("n", string(a.UID)) {
 		t.Error("the pod keeps its booking")
 	}
 }

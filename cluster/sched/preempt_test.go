@@ -68,7 +68,7 @@ func newStage(t *testing.T) *stage {
 func (s *stage) node(name, machine string, pol place.Policy, entries ...ledger.Entry) {
 	s.t.Helper()
 	s.bare(name)
-	s.p.feed.Layout(layout(s.t, name, machine, pol, len(s.nodes), entries...))
+	s.p.Feed.Layout(layout(s.t, name, machine, pol, len(s.nodes), entries...))
 }
 
 func (s *stage) bare(name string) {
@@ -89,7 +89,7 @@ func (s *stage) runs(node string, priority int32, p *v1.Pod) *v1.Pod {
 	start := metav1.NewTime(s.now.Add(time.Duration(len(s.pods)) * time.Second))
 	p.Status = v1.PodStatus{Phase: v1.PodRunning, StartTime: &start}
 	s.pods = append(s.pods, p)
-	s.p.feed.Pod(p)
+	s.p.Feed.Pod(p)
 	return p
 }
 
@@ -127,9 +127,9 @@ func (s *stage) attempt(pod *v1.Pod) (node string, goes []string, says string) {
 		}
 		statuses.Set(info.Node().Name, status)
 	}
-	before := s.p.book.Snapshot()
+	before := s.p.Book.Snapshot()
 	result, status := f.RunPostFilterPlugins(ctx, s.cs, pod, statuses)
-	if s.p.book.Snapshot() != before {
+	if s.p.Book.Snapshot() != before {
 		s.t.Error("the book is another one after the preemption")
 	}
 	if result != nil && result.NominatingInfo != nil {
@@ -165,7 +165,7 @@ func (s *stage) framework(pod *v1.Pod) framework.Framework {
 		}
 	}
 	list := profilesOf(s.t, fmt.Sprintf(few, s.name, s.args))
-	shared := &Shared{Book: s.p.book, Feed: s.p.feed, Ready: s.p.ready}
+	shared := &Shared{Book: s.p.Book, Feed: s.p.Feed, Ready: s.p.Ready}
 	shared.options.Preemption = profiles.Preemptors(list, klog.Background())
 	registry := plugins.NewInTreeRegistry()
 	if err := registry.Register(s.name, shared.Factory(s.name)); err != nil {
@@ -297,8 +297,8 @@ func TestWhatIsNotKnownEvictsNobody(t *testing.T) {
 func (s *stage) flies() {
 	flying := podOf("flying", "cpu=1500m memory=1Gi")
 	s.pods = append(s.pods, bind(ranked(flying, 9), "n"))
-	s.p.feed.Pod(s.pods[len(s.pods)-1])
-	if _, is := s.p.book.Snapshot().Node("n").Entry(string(flying.UID)); !is {
+	s.p.Feed.Pod(s.pods[len(s.pods)-1])
+	if _, is := s.p.Book.Snapshot().Node("n").Entry(string(flying.UID)); !is {
 		s.t.Fatal("nobody is on the way")
 	}
 }
@@ -306,7 +306,7 @@ func (s *stage) flies() {
 // falls has the node fall silent: it still reports a pod that was deleted by force long ago.
 func (s *stage) falls() {
 	gone := cpus("gone", 1)
-	s.p.feed.Layout(
+	s.p.Feed.Layout(
 		layout(
 			s.t,
 			"n",
@@ -318,20 +318,20 @@ func (s *stage) falls() {
 			holding(s.pods[1], "16-31"),
 		),
 	)
-	s.p.book.Vanish(string(gone.UID))
-	s.p.book.Overdue(string(gone.UID))
-	if !s.p.book.Snapshot().Node("n").Silent {
+	s.p.Book.Vanish(string(gone.UID))
+	s.p.Book.Overdue(string(gone.UID))
+	if !s.p.Book.Snapshot().Node("n").Silent {
 		s.t.Fatal("the node is not silent")
 	}
 }
 
 // refuses has the node refuse a pod of 8 CPUs that was predicted to fit.
 func (s *stage) refuses() {
-	s.p.feed.Layout(layout(s.t, "n", two, place.SingleNUMA, 60))
+	s.p.Feed.Layout(layout(s.t, "n", two, place.SingleNUMA, 60))
 	pod := cpus("x", 8)
-	s.p.feed.Pod(bind(pod, "n"))
-	s.p.book.Refuse(string(pod.UID), place.TopologyAffinityError)
-	l := s.p.book.Snapshot().Node("n")
+	s.p.Feed.Pod(bind(pod, "n"))
+	s.p.Book.Refuse(string(pod.UID), place.TopologyAffinityError)
+	l := s.p.Book.Snapshot().Node("n")
 	if len(l.Refused) == 0 {
 		s.t.Fatal("the node has refused nothing")
 	}
@@ -342,7 +342,7 @@ func TestAReportIsWaitedForBeforeOthersAreEvicted(t *testing.T) {
 	s := newStage(t)
 	low, _ := s.full("n")
 	s.full("other")
-	s.p.book.Vanish(string(low.UID)) // it runs still, or does not
+	s.p.Book.Vanish(string(low.UID)) // it runs still, or does not
 	s.pods = s.pods[1:]
 	pod := ranked(cpus("p", 8), 9)
 	s.want(pod, "", "", "evicts nobody: node n may have room")

@@ -47,7 +47,7 @@ func (p *Plugin) PreFilter(
 
 // look takes a snapshot, and finds the cached answers to the pod's kind.
 func (p *Plugin) look(s *state, nodes []fwk.NodeInfo) {
-	s.snap = p.book.Snapshot()
+	s.snap = p.Book.Snapshot()
 	s.index = p.nodeIndexes.of(s.snap, nodes)
 	s.answers = p.answers.of(question{p, s.key, s.demand, s.strategy.Type}, s.strategy.Mix, s.snap.Slots())
 	s.fits = p.fitting(s)

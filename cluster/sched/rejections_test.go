@@ -23,19 +23,19 @@ func TestARefusedShapeIsKeptAwayForAWhile(t *testing.T) {
 	var due []func()
 	r := &rejections{
 		recorder: recorder,
-		pardon:   p.book.Pardon,
-		machine:  (&Shared{Book: p.book}).machine,
+		pardon:   p.Book.Pardon,
+		machine:  (&Shared{Book: p.Book}).machine,
 		logger:   klog.Background(),
 		later:    func(_ time.Duration, do func()) { due = append(due, do) },
 	}
-	p.feed = kube.NewFeed(p.book, r.onOutcome, nil)
-	p.feed.Begin()
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed = kube.NewFeed(p.Book, r.onOutcome, nil)
+	p.Feed.Begin()
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	x := bind(cpus("x", 16), "n")
-	p.feed.Pod(x)
+	p.Feed.Pod(x)
 	x = x.DeepCopy()
 	x.Status.Phase, x.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
-	p.feed.PodGone(x)
+	p.Feed.PodGone(x)
 	status := filter(t, p, cycle(t, p, cpus("y", 16)), "n")
 	if !slices.Equal(
 		status.Reasons(),
@@ -56,20 +56,20 @@ func TestARefusedShapeIsKeptAwayForAWhile(t *testing.T) {
 
 func TestSilentNodes(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	x := bind(cpus("x", 1), "n")
-	p.book.Assume("n", kube.ID(x), mustPod(t, x))
-	p.book.Admitted(string(x.UID))
-	p.book.Overdue(string(x.UID))
+	p.Book.Assume("n", kube.ID(x), mustPod(t, x))
+	p.Book.Admitted(string(x.UID))
+	p.Book.Overdue(string(x.UID))
 	pod := cpus("y", 1)
 	fits(t, filter(t, p, cycle(t, p, pod), "n"))
 	p.args.SilentNodes = config.Refuse
 	if status := filter(t, p, cycle(t, p, pod), "n"); status.Message() != "node's agent is silent: a report is overdue" {
 		t.Errorf("status %v", status)
 	}
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, holding(x, "0")))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, holding(x, "0")))
 	fits(t, filter(t, p, cycle(t, p, pod), "n"))
-	p.book.Overdue(string(x.UID)) // which is reported by now
+	p.Book.Overdue(string(x.UID)) // which is reported by now
 	fits(t, filter(t, p, cycle(t, p, pod), "n"))
 }
 

@@ -18,10 +18,10 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return nil
 	}
 	p.leftOut(ctx, cs, pod, s)
-	if n := p.book.Snapshot().Node(node); n != nil && !p.knows(n) {
+	if n := p.Book.Snapshot().Node(node); n != nil && !p.knows(n) {
 		return p.reserved(s, node, place.Verdict{}, p.unknown(s, n, node))
 	}
-	v, known := p.book.Reserve(node, kube.ID(pod), s.pod, s.demand)
+	v, known := p.Book.Reserve(node, kube.ID(pod), s.pod, s.demand)
 	if !known || !v.Fits() {
 		p.again(pod)
 	}
@@ -50,7 +50,7 @@ func (p *Plugin) again(pod *v1.Pod) {
 // Unreserve ends the booking of a pod that is not bound.
 func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
 	if s, ok := read(cs); ok {
-		p.book.Unreserve(string(pod.UID))
+		p.Book.Unreserve(string(pod.UID))
 		s.released(node)
 	}
 }

@@ -152,7 +152,7 @@ func (x *refusedPod) key() string { return x.pod.Namespace + "/" + x.pod.Name }
 // could not have evicted.
 func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
 	rank := corev1.PodPriority(pod)
-	n := p.book.Snapshot().Node(gone.Spec.NodeName)
+	n := p.Book.Snapshot().Node(gone.Spec.NodeName)
 	if n == nil || p.amounts == nil || corev1.PodPriority(gone) < rank ||
 		pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
 		return false

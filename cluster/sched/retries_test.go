@@ -27,9 +27,9 @@ func (*activator) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
 // retrying returns a plugin as it is in somebody else's scheduler, with two full nodes.
 func retrying(t *testing.T) (*Plugin, *activator) {
 	p, a := newPlugin(t, refuse), &activator{}
-	p.retries, p.handle = newRetries(p.book.Snapshot), a
+	p.retries, p.handle = newRetries(p.Book.Snapshot), a
 	for i, node := range []string{"a", "b"} {
-		p.feed.Layout(
+		p.Feed.Layout(
 			layout(
 				t,
 				node,
@@ -63,16 +63,16 @@ func TestARefusedPodIsRetriedWhenANodeThatRefusedItTakesIt(t *testing.T) {
 		t.Errorf("%v are retried though nothing has changed", got)
 	}
 	// Node b did not refuse the pod: some other plugin keeps it from there.
-	p.feed.Layout(layout(t, "b", two, place.SingleNUMA, 10))
+	p.Feed.Layout(layout(t, "b", two, place.SingleNUMA, 10))
 	if got := p.retries.names("b"); got != nil {
 		t.Errorf("%v are retried for a node that this plugin did not refuse", got)
 	}
-	p.feed.Layout(layout(t, "a", two, place.SingleNUMA, 11))
+	p.Feed.Layout(layout(t, "a", two, place.SingleNUMA, 11))
 	if got := p.retries.names("a"); len(got) != 1 || got[0] != "default/p" {
 		t.Errorf("%v are retried, want the pod", got)
 	}
 	// The ledger did not have node c when the pod was tried.
-	p.feed.Layout(layout(t, "c", two, place.SingleNUMA, 12))
+	p.Feed.Layout(layout(t, "c", two, place.SingleNUMA, 12))
 	if got := p.retries.names("c"); len(got) != 1 {
 		t.Errorf("%v are retried for a new node, want the pod", got)
 	}
@@ -89,8 +89,8 @@ func TestARefusedPodIsRetriedWhenANodeThatRefusedItTakesIt(t *testing.T) {
 func TestAnAttemptOnAnOldStateIsMadeAgain(t *testing.T) {
 	p, a := retrying(t)
 	cs := cycle(t, p, cpus("p", 4))
-	p.feed.Layout(layout(t, "a", two, place.SingleNUMA, 10))
-	p.feed.Layout(layout(t, "b", two, place.SingleNUMA, 11))
+	p.Feed.Layout(layout(t, "a", two, place.SingleNUMA, 10))
+	p.Feed.Layout(layout(t, "b", two, place.SingleNUMA, 11))
 	filter(t, p, cs, "a")
 	filter(t, p, cs, "b")
 	if len(a.pods) != 1 || a.pods[0] != "default/p" {

@@ -38,8 +38,8 @@ func TestScorePrefersTheNodeThatWastesLeast(t *testing.T) {
 	half := cpus("half", 8)
 	p := newPlugin(t, refuse)
 	const machine = "numa 0 socket 0 cpus 0-15 memory 64Gi"
-	p.feed.Layout(layout(t, "fuller", machine, place.BestEffort, 1, holding(half, "0-7")))
-	p.feed.Layout(layout(t, "empty", machine, place.BestEffort, 1))
+	p.Feed.Layout(layout(t, "fuller", machine, place.BestEffort, 1, holding(half, "0-7")))
+	p.Feed.Layout(layout(t, "empty", machine, place.BestEffort, 1))
 	if got := scores(t, p, cpus("p", 4), "fuller", "empty"); !slices.Equal(got, []int64{fwk.MaxNodeScore, 85}) {
 		t.Errorf("scores %v, want [%d 85]", got, fwk.MaxNodeScore)
 	}
@@ -53,8 +53,8 @@ func TestScorePrefersTheNodeThatWastesLeast(t *testing.T) {
 func TestAPodGoesWhereItNeedNotWait(t *testing.T) {
 	p := newPlugin(t, refuse)
 	const machine = "numa 0 socket 0 cpus 0-15 memory 64Gi"
-	p.feed.Layout(layout(t, "fuller", machine, place.BestEffort, 1, holding(cpus("half", 8), "0-7")))
-	p.feed.Layout(layout(t, "empty", machine, place.BestEffort, 1))
+	p.Feed.Layout(layout(t, "fuller", machine, place.BestEffort, 1, holding(cpus("half", 8), "0-7")))
+	p.Feed.Layout(layout(t, "empty", machine, place.BestEffort, 1))
 	first := cpus("first", 2)
 	fits(t, p.Reserve(t.Context(), cycle(t, p, first), first, "fuller"))
 	for _, c := range []struct {
@@ -65,10 +65,10 @@ func TestAPodGoesWhereItNeedNotWait(t *testing.T) {
 			t.Errorf("pod %s on its way beside first: scores %v of fuller and empty", c.pod.Name, got)
 		}
 	}
-	if _, wait, err := p.book.Turn(string(first.UID)); wait != nil || err != nil {
+	if _, wait, err := p.Book.Turn(string(first.UID)); wait != nil || err != nil {
 		t.Fatal("the only pod on its way has to wait: ", err)
 	}
-	p.book.Admitted(string(first.UID))
+	p.Book.Admitted(string(first.UID))
 	if got := scores(t, p, cpus("other", 4), "fuller", "empty"); got[0] <= got[1] {
 		t.Errorf("the pod before it is admitted, and yet scores are %v", got)
 	}
@@ -91,7 +91,7 @@ func TestScoringStrategies(t *testing.T) {
 		{config.Match, `{"scoringStrategy":{"type":"LeastNUMANodes"}}`, "", []int64{94, 94, 0}},
 	} {
 		first := newPlugin(t, "")
-		made, err := (&Shared{Book: first.book, Feed: first.feed, Ready: first.ready}).Factory(
+		made, err := (&Shared{Book: first.Book, Feed: first.Feed, Ready: first.ready}).Factory(
 			c.plugin,
 		)(
 			t.Context(),
@@ -102,8 +102,8 @@ func TestScoringStrategies(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := made.(*Plugin)
-		p.feed.Layout(layout(t, "fuller", machine, place.BestEffort, 1, holding(cpus("half", 8), "0-7")))
-		p.feed.Layout(layout(t, "empty", machine, place.BestEffort, 1))
+		p.Feed.Layout(layout(t, "fuller", machine, place.BestEffort, 1, holding(cpus("half", 8), "0-7")))
+		p.Feed.Layout(layout(t, "empty", machine, place.BestEffort, 1))
 		pod := cpus("p", 4)
 		if c.asks != "" {
 			pod = noted(pod, strategyAnnotation, c.asks)
@@ -130,10 +130,10 @@ func TestAScoringStrategyThatIsNotKnownIsNamed(t *testing.T) {
 
 func TestAlignedNodesGoBeforeLooseOnesAndThoseBeforeUnknownOnes(t *testing.T) {
 	p := newPlugin(t, "")
-	p.feed.Layout(layout(t, "spread", two, place.BestEffort, 1))
+	p.Feed.Layout(layout(t, "spread", two, place.BestEffort, 1))
 	loose := layout(t, "loose", two, place.None, 1)
 	loose.Rules.CPUManagerPolicy, loose.Rules.MemoryManagerPolicy = "none", "None"
-	p.feed.Layout(loose)
+	p.Feed.Layout(loose)
 	got := scores(t, p, cpus("p", 32), "unknown", "loose", "spread")
 	if got[0] != 0 || got[1] <= got[0] || got[2] <= got[1] || got[2] != fwk.MaxNodeScore {
 		t.Errorf("scores %v", got)
@@ -143,8 +143,8 @@ func TestAlignedNodesGoBeforeLooseOnesAndThoseBeforeUnknownOnes(t *testing.T) {
 // Score reads what the dry run says, not only the book.
 func TestScoreCountsNominatedPods(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "a", two, place.SingleNUMA, 1))
-	p.feed.Layout(layout(t, "b", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "a", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "b", two, place.SingleNUMA, 1))
 	pod := cpus("p", 4)
 	cs := cycle(t, p, pod)
 	before, _ := p.Score(t.Context(), cs, pod, nodeInfo("a"))

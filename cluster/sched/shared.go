@@ -23,15 +23,15 @@ type Shared struct {
 	// Decisions records what was decided, for inspection; nil records nothing.
 	Decisions *inspect.Decisions
 
-	metrics *schedulerMetrics // nil: nothing is counted
+	metrics *schedulerMetrics // nil counts nothing
 	// rejections receives pods that nodes refused; nil until there is a client.
 	rejections *rejections
 	answers    *answers
 	index      *ledger.Index
 	amounts    *amounts // nil until there is a client
-	warned     once
-	lines      *lineLimit
-	demands    once
+	warned     once       // pods whose log annotation was reported as invalid
+	lines      *lineLimit // nil in tests: nothing is bounded
+	demands    once       // kinds of pods with demands for which all nodes were asked
 	backoff    nodeBackoff
 	// waiting wakes pods in schedulers of Tenon's own, retries in others; at most one of them is not nil.
 	waiting  *waiting
@@ -67,10 +67,7 @@ func (s *Shared) Factory(name string) Factory {
 		if err := s.start(ctx, args, h); err != nil {
 			return nil, err
 		}
-		p := &Plugin{name: name, args: args, strategy: args.Strategy.Scoring(), topology: s.topology, book: s.Book,
-			feed: s.Feed, ready: s.Ready, answers: s.answers, index: s.index, backoff: &s.backoff, logger: Logger(ctx),
-			decisions: s.Decisions, metrics: s.metrics, warned: &s.warned, lines: s.lines, demands: &s.demands, workload: &s.workload,
-			handle: h, amounts: s.amounts, retries: s.retries, percentage: s.options.PercentageOfNodesToScore}
+		p := &Plugin{Shared: s, name: name, args: args, strategy: args.Strategy.Scoring(), logger: Logger(ctx), handle: h}
 		if args := s.options.Preemption[profileOf(h)]; args != nil {
 			if p.preemption, err = newPreemption(ctx, p, args); err != nil {
 				return nil, err

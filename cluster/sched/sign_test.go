@@ -65,7 +65,7 @@ func TestPodsOfOneSignatureAreAnsweredAlike(t *testing.T) {
 		for k, held := range []string{"0", "0-14", "0-15,17-31"} {
 			name := fmt.Sprintf("n%d-%d", i, k)
 			names = append(names, name)
-			p.feed.Layout(layout(t, name, machine, policy, 10*i+k+1, holding(cpus("held-"+name, 1), held)))
+			p.Feed.Layout(layout(t, name, machine, policy, 10*i+k+1, holding(cpus("held-"+name, 1), held)))
 		}
 	}
 	answers := func(pod *v1.Pod) (out string) {

@@ -39,18 +39,18 @@ func TestAPodOnItsWayThatEndsIsReadOnceMore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := remembering(t, refuse)
-			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 			pod := cpus("p", 4)
 			cs := reserve(t, p, pod, "n")
 			fits(t, p.PreBind(t.Context(), cs, pod, "n"))
 			pod = bind(pod, "n")
-			p.feed.Pod(pod)
+			p.Feed.Pod(pod)
 			before := refusals(t, p)
 
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			reads, gone := 0, make(chan *v1.Pod, 1)
-			f := newTerminations(p.feed, p.book.Booked, p.book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
+			f := newTerminations(p.Feed, p.Book.Booked, p.Book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
 				reads++
 				return c.now, c.errs[reads-1]
 			}, p.logger)
@@ -88,18 +88,18 @@ func TestAPodThatWasRefusedAndDeletedAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := remembering(t, refuse)
-			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 			pod := bind(cpus("p", 4), "n")
-			p.feed.Pod(pod)
-			f := newTerminations(p.feed, p.book.Booked, p.book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
+			p.Feed.Pod(pod)
+			f := newTerminations(p.Feed, p.Book.Booked, p.Book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
 				return nil, apierrors.NewNotFound(schema.GroupResource{}, "p")
 			}, p.logger)
 			f.getAt = func(context.Context, *v1.Pod) (*v1.Pod, error) { return c.then, c.err }
 			f.resolve(t.Context(), pod)
-			if left := !p.book.Booked("n", string(pod.UID)); left != c.left {
+			if left := !p.Book.Booked("n", string(pod.UID)); left != c.left {
 				t.Errorf("the pod has left its node: %v, want %v", left, c.left)
 			}
-			if n := p.book.Snapshot().Node("n"); (len(n.Entries)+len(n.Others) == 0) != c.left {
+			if n := p.Book.Snapshot().Node("n"); (len(n.Entries)+len(n.Others) == 0) != c.left {
 				t.Errorf("%v is held", n.Entries)
 			}
 		})
@@ -139,16 +139,16 @@ func refusals(t *testing.T, p *Plugin) float64 {
 func TestAPodThatIsNotOnItsWayIsLetGo(t *testing.T) {
 	p := newPlugin(t, refuse)
 	pod := bind(cpus("p", 4), "n")
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(pod, "0-3")))
-	f := newTerminations(p.feed, p.book.Booked, p.book.Doubted, nil, p.logger)
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(pod, "0-3")))
+	f := newTerminations(p.Feed, p.Book.Booked, p.Book.Doubted, nil, p.logger)
 	ended := pod.DeepCopy()
 	ended.Status.Phase = v1.PodSucceeded
 	f.OnDelete(ended)
-	if n := p.book.Snapshot().Node("n"); len(n.Entries) > 0 {
+	if n := p.Book.Snapshot().Node("n"); len(n.Entries) > 0 {
 		t.Errorf("%v is held", n.Entries)
 	}
 	f.OnAdd(bind(cpus("q", 4), "n"), false)
-	if n := p.book.Snapshot().Node("n"); len(n.Entries) != 1 {
+	if n := p.Book.Snapshot().Node("n"); len(n.Entries) != 1 {
 		t.Errorf("%v is held, want what pod q will hold", n.Entries)
 	}
 	f.OnDelete("no pod")

@@ -173,15 +173,15 @@ func (p *Plugin) topologyChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (f
 		if !ok {
 			return fwk.Queue, nil
 		}
-		p.feed.TopologyGone(o)
+		p.Feed.TopologyGone(o)
 		return p.hint(pod, o.Name), nil
 	}
 	o, ok := obj.(*v1alpha2.NodeResourceTopology)
 	if !ok {
 		return fwk.Queue, nil
 	}
-	p.feed.Topology(o)
-	if n := p.book.Snapshot().Node(o.Name); n != nil && n.Quality == ledger.Exact {
+	p.Feed.Topology(o)
+	if n := p.Book.Snapshot().Node(o.Name); n != nil && n.Quality == ledger.Exact {
 		return fwk.QueueSkip, nil
 	}
 	return p.hint(pod, o.Name), nil

@@ -36,7 +36,7 @@ func topology(node string, version int, free ...int64) *v1alpha2.NodeResourceTop
 
 func TestNodesWithOnlyAReportAreJudgedByIt(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Topology(topology("n", 1, 4, 12))
+	p.Feed.Topology(topology("n", 1, 4, 12))
 	fits(t, filter(t, p, cycle(t, p, cpus("p", 12)), "n"))
 	says(
 		t,
@@ -45,7 +45,7 @@ func TestNodesWithOnlyAReportAreJudgedByIt(t *testing.T) {
 		`cannot align container "c" (wants 13 cpu on one NUMA node; best NUMA node has 12 free)`,
 	)
 
-	p.feed.Topology(topology("n", 2))
+	p.Feed.Topology(topology("n", 2))
 	says(t, filter(t, p, cycle(t, p, cpus("p", 1)), "n"), fwk.UnschedulableAndUnresolvable,
 		`what the node reports is refused: NodeResourceTopology of node "n": object has no zone`)
 }
@@ -54,7 +54,7 @@ func TestNodesWithOnlyAReportAreJudgedByIt(t *testing.T) {
 func TestNodesWithOnlyAReportMayBeRefused(t *testing.T) {
 	for _, unknown := range []string{"Allow", "AllowWithoutDemand", "Refuse"} {
 		p := newPlugin(t, "coarseNodes: Refuse\nunknownNodes: "+unknown)
-		p.feed.Topology(topology("n", 1, 16, 16))
+		p.Feed.Topology(topology("n", 1, 16, 16))
 		pod, node := cpus("p", 4), nodeInfo("n").Node().Name
 		cs := cycle(t, p, pod)
 		const why = "node has a NodeResourceTopology and no layout"
@@ -84,7 +84,7 @@ func TestAReportWakesThePodsThatFitIt(t *testing.T) {
 	hint, err = p.topologyChanged(logger, pod, nil, "no object")
 	wakes(t, hint, err, true)
 
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 4)) // tells more, and wakes by itself
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 4)) // tells more, and wakes by itself
 	hint, err = p.topologyChanged(logger, pod, nil, topology("n", 5, 16, 16))
 	wakes(t, hint, err, false)
 }
@@ -116,16 +116,16 @@ func TestReportsAreFollowedWhereTheyAreServed(t *testing.T) {
 // numas are not spent for it.
 func TestNodesKnownExactlyGoBeforeThoseKnownCoarsely(t *testing.T) {
 	p := newPlugin(t, "")
-	p.feed.Layout(layout(t, "exact", two, place.BestEffort, 1))
-	p.feed.Topology(topology("coarse", 2, 16, 12)) // fuller, which counts less
+	p.Feed.Layout(layout(t, "exact", two, place.BestEffort, 1))
+	p.Feed.Topology(topology("coarse", 2, 16, 12)) // fuller, which counts less
 	got := scores(t, p, cpus("p", 12), "unknown", "coarse", "exact")
 	if got[0] != 0 || got[0] >= got[1] || got[1] >= got[2] {
 		t.Errorf("scores of an unknown, a coarse and an exact node: %v", got)
 	}
-	p.feed.Layout(
+	p.Feed.Layout(
 		layout(t, "exact", two, place.BestEffort, 3, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "16-23")),
 	)
-	p.feed.Layout(layout(t, "wide", two+"numa 2 socket 2 cpus 32-47 memory 64Gi\n", place.BestEffort, 4,
+	p.Feed.Layout(layout(t, "wide", two+"numa 2 socket 2 cpus 32-47 memory 64Gi\n", place.BestEffort, 4,
 		holding(cpus("x", 11), "0-10"), holding(cpus("y", 11), "16-26"), holding(cpus("z", 11), "32-42")))
 	got = scores(t, p, cpus("p", 12), "wide", "coarse")
 	if got[0] >= got[1] {
@@ -168,21 +168,21 @@ func TestTheAgeOfANodeIsThatOfWhatIsKnown(t *testing.T) {
 // A report that comes while it is found out how a pod ended may account for it: it has ended all the same.
 func TestAPodThatIsCountedWhileItsEndIsLookedInto(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Topology(topology("n", 1, 16, 16))
+	p.Feed.Topology(topology("n", 1, 16, 16))
 	pod := cpus("p", 4)
 	cs := reserve(t, p, pod, "n")
 	fits(t, p.PreBind(t.Context(), cs, pod, "n"))
 	pod = bind(pod, "n")
-	p.feed.Pod(pod)
-	f := newTerminations(p.feed, p.book.Booked, p.book.Doubted, nil, p.logger)
+	p.Feed.Pod(pod)
+	f := newTerminations(p.Feed, p.Book.Booked, p.Book.Doubted, nil, p.logger)
 	f.OnDelete(pod)
 	if f.queue.Len() != 1 {
 		t.Fatal("nobody finds out how the pod ended")
 	}
-	p.feed.Topology(topology("n", 2, 12, 16))
+	p.Feed.Topology(topology("n", 2, 12, 16))
 	f.resolve(t.Context(), pod)
 	fits(t, filter(t, p, cycle(t, p, cpus("q", 16)), "n"))
-	if free := p.book.Snapshot().Node("n").Usage.FreeCPUs().Len(); free != 32 {
+	if free := p.Book.Snapshot().Node("n").Usage.FreeCPUs().Len(); free != 32 {
 		t.Errorf("%d CPUs are free, want all 32", free)
 	}
 }

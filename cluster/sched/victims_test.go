@@ -90,7 +90,7 @@ func TestVictimsAreTheCheapest(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		n := s.p.book.Snapshot().Node("n")
+		n := s.p.Book.Snapshot().Node("n")
 		if n.Fits(cp) {
 			return
 		}

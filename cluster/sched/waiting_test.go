@@ -42,9 +42,9 @@ func newLoop(t *testing.T, p *Plugin, nodes ...string) *loop {
 		tries:  map[string]int{},
 		vetoes: map[string]map[string]bool{},
 	}
-	p.waiting = newWaiting(p.book.Snapshot)
+	p.waiting = newWaiting(p.Book.Snapshot)
 	p.waiting.later = func(_ time.Duration, do func()) { l.due = append(l.due, do) }
-	p.book.OnChange(p.waiting.change)
+	p.Book.OnChange(p.waiting.change)
 	return l
 }
 
@@ -101,19 +101,19 @@ func (l *loop) end(pod *v1.Pod) {
 	gone := pod.DeepCopy()
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	delete(l.bound, string(pod.UID))
-	l.p.feed.PodGone(gone)
+	l.p.Feed.PodGone(gone)
 	l.p.waiting.observed(pod.Spec.NodeName)
 }
 
 // report has a node report what it is known to have.
 func (l *loop) report(node string) {
 	l.version++
-	n := l.p.book.Snapshot().Node(node)
+	n := l.p.Book.Snapshot().Node(node)
 	var entries []ledger.Entry
 	for _, e := range n.Entries {
 		entries = append(entries, ledger.Entry{Pod: e.Pod, Holdings: e.Holdings})
 	}
-	l.p.book.Report(node, ledger.Layout{Machine: n.Machine, Rules: n.Rules, Entries: entries})
+	l.p.Book.Report(node, ledger.Layout{Machine: n.Machine, Rules: n.Rules, Entries: entries})
 	l.p.waiting.observed(node)
 }
 
@@ -134,7 +134,7 @@ func (l *loop) waits() map[string]bool {
 func (l *loop) stranded() (out []string) {
 	l.p.waiting.queue.Each(func(uid string, c *podClass, _ bool) {
 		for _, n := range l.nodes {
-			if !l.vetoes[uid][n] && l.p.accepts(c.state, l.p.book.Snapshot().Node(n)) {
+			if !l.vetoes[uid][n] && l.p.accepts(c.state, l.p.Book.Snapshot().Node(n)) {
 				out = append(out, uid+" fits "+n)
 			}
 		}
@@ -150,9 +150,9 @@ func full(t testing.TB, p *Plugin, node string) (held []*v1.Pod) {
 		pod := bind(cpus(fmt.Sprintf("%s-%d", node, i), 8), node)
 		held, entries = append(held, pod), append(entries, holding(pod, cpuList))
 	}
-	p.feed.Layout(layout(t, node, two, place.SingleNUMA, 1, entries...))
+	p.Feed.Layout(layout(t, node, two, place.SingleNUMA, 1, entries...))
 	for _, pod := range held {
-		p.feed.Pod(pod)
+		p.Feed.Pod(pod)
 	}
 	return held
 }
@@ -256,7 +256,7 @@ func TestAChangeWaitsForTheFramework(t *testing.T) {
 	l.run()
 	gone := held[0].DeepCopy()
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	p.feed.PodGone(gone)
+	p.Feed.PodGone(gone)
 	if n := l.run(); n != 0 {
 		t.Errorf("%d attempts before the framework knows", n)
 	}
@@ -271,7 +271,7 @@ func TestAChangeWaitsForTheFramework(t *testing.T) {
 	l.run()
 	gone = held[1].DeepCopy()
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	p.feed.PodGone(gone)
+	p.Feed.PodGone(gone)
 	for _, do := range l.due { // no event that the framework would hint at
 		do()
 	}
@@ -285,7 +285,7 @@ func TestAChangeWaitsForTheFramework(t *testing.T) {
 func TestEventsOfWhichTheBookKnowsNothing(t *testing.T) {
 	p := newPlugin(t, "")
 	full(t, p, "n")
-	p.feed.Layout(layout(t, "m", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "m", two, place.SingleNUMA, 1))
 	l := newLoop(t, p, "n")
 	joins := func(node string, pods ...*v1.Pod) (attempts int) {
 		l.nodes = append(l.nodes, node)
@@ -325,7 +325,7 @@ func TestEventsOfWhichTheBookKnowsNothing(t *testing.T) {
 func TestAPromiseThatIsOver(t *testing.T) {
 	p := newPlugin(t, "")
 	l := newLoop(t, p, "n")
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	thief := important(cpus("thief", 8), 0)
 	if _, status := p.PreFilter(t.Context(), framework.NewCycleState(), thief, nil); !status.IsSuccess() {
 		t.Fatal(status)
@@ -352,10 +352,10 @@ func TestNobodyIsForgotten(outer *testing.T) {
 		l := newLoop(outer, p)
 		for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
 			l.nodes = append(l.nodes, fmt.Sprintf("n%d", i))
-			p.feed.Layout(layout(outer, l.nodes[i], two, place.SingleNUMA, 1))
+			p.Feed.Layout(layout(outer, l.nodes[i], two, place.SingleNUMA, 1))
 		}
 		changes, begun := 0, map[string]int{}
-		p.book.OnChange(func(node string) { changes++; p.waiting.change(node) })
+		p.Book.OnChange(func(node string) { changes++; p.waiting.change(node) })
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{"pod", "pod", "pod", "end", "end", "report", "delete", "tick"}).Draw(t, "step") {
 			case "pod":
@@ -453,13 +453,13 @@ func TestWhoRefusedAPodWhere(t *testing.T) {
 // A pod was refused after a node had been chosen for it. Others had fitted, too, and nothing will happen there.
 func TestAPodThatLostItsNodeIsTriedOnTheOthers(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("x", 16), "0-15")))
-	p.feed.Layout(layout(t, "m", two, place.SingleNUMA, 1, holding(cpus("y", 16), "0-15")))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("x", 16), "0-15")))
+	p.Feed.Layout(layout(t, "m", two, place.SingleNUMA, 1, holding(cpus("y", 16), "0-15")))
 	l := newLoop(t, p, "m")
 	pod := important(cpus("p", 16), 0)
 	cs := cycle(t, p, pod)
 	fits(t, filter(t, p, cs, "n"))
-	p.feed.Pod(bind(cpus("foreign", 16), "n"))
+	p.Feed.Pod(bind(cpus("foreign", 16), "n"))
 	if status := p.Reserve(t.Context(), cs, pod, "n"); status.IsSuccess() {
 		t.Fatal("a place that is taken is reserved")
 	}
@@ -474,7 +474,7 @@ func TestWhateverMakesRoomWakes(t *testing.T) {
 	half := holding(cpus("half", 16), "0-15")
 	x, unlike := cpus("x", 16), podOf("x", "cpu=16 memory=2Gi") // on the other half
 	base := func(t *testing.T, p *Plugin, entries ...ledger.Entry) {
-		p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, append([]ledger.Entry{half}, entries...)...))
+		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, append([]ledger.Entry{half}, entries...)...))
 	}
 	for name, c := range map[string]struct {
 		args    string
@@ -487,44 +487,44 @@ func TestWhateverMakesRoomWakes(t *testing.T) {
 		}, func(t *testing.T, p *Plugin) { p.Unreserve(t.Context(), cycle(t, p, x), x, "n") }},
 		"a pod is refused by its kubelet": {refuse, func(t *testing.T, p *Plugin) {
 			base(t, p)
-			p.feed.Pod(bind(unlike, "n"))
+			p.Feed.Pod(bind(unlike, "n"))
 		}, func(t *testing.T, p *Plugin) {
 			gone := bind(unlike, "n")
 			gone.Status.Phase, gone.Status.Reason = v1.PodFailed, string(place.UnexpectedAdmissionError)
-			p.feed.PodGone(gone)
+			p.Feed.PodGone(gone)
 		}},
 		"a pod that vanished on its way is given up": {refuse, func(t *testing.T, p *Plugin) {
 			base(t, p)
-			p.feed.Pod(bind(x, "n"))
-			p.book.Vanish(string(x.UID))
-		}, func(_ *testing.T, p *Plugin) { p.book.Unreserve(string(x.UID)) }},
+			p.Feed.Pod(bind(x, "n"))
+			p.Book.Vanish(string(x.UID))
+		}, func(_ *testing.T, p *Plugin) { p.Book.Unreserve(string(x.UID)) }},
 		"a report tells that a pod has gone which had vanished": {refuse, func(t *testing.T, p *Plugin) {
 			base(t, p, holding(x, "16-31"))
-			p.feed.Pod(bind(x, "n"))
-			p.book.Vanish(string(x.UID))
+			p.Feed.Pod(bind(x, "n"))
+			p.Book.Vanish(string(x.UID))
 		}, func(t *testing.T, p *Plugin) {
-			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, half))
+			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, half))
 		}},
 		"a quarantine ends": {refuse, func(t *testing.T, p *Plugin) {
 			base(t, p)
-			p.feed.Pod(bind(x, "n"))
-			p.book.Refuse(string(x.UID), place.TopologyAffinityError)
-		}, func(_ *testing.T, p *Plugin) { p.book.Pardon("n") }},
+			p.Feed.Pod(bind(x, "n"))
+			p.Book.Refuse(string(x.UID), place.TopologyAffinityError)
+		}, func(_ *testing.T, p *Plugin) { p.Book.Pardon("n") }},
 		"a silent node reports": {refuse + "\nsilentNodes: Refuse", func(t *testing.T, p *Plugin) {
 			base(t, p)
 			late := bind(podOf("late", "cpu=1 memory=1Gi"), "n")
-			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 2))
-			p.feed.Pod(late)
-			p.book.Admitted(string(late.UID))
-			p.book.Overdue(string(late.UID))
+			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2))
+			p.Feed.Pod(late)
+			p.Book.Admitted(string(late.UID))
+			p.Book.Overdue(string(late.UID))
 		}, func(t *testing.T, p *Plugin) {
-			p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 3))
+			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 3))
 		}},
 		"a layout that was refused is mended": {refuse, func(t *testing.T, p *Plugin) {
 			bad := layout(t, "n", two, place.SingleNUMA, 2)
 			bad.Machine.CPUs[1].CPUs = bad.Machine.CPUs[0].CPUs
-			p.feed.Layout(bad)
-		}, func(t *testing.T, p *Plugin) { p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 3)) }},
+			p.Feed.Layout(bad)
+		}, func(t *testing.T, p *Plugin) { p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 3)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlugin(t, c.args)

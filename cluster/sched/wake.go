@@ -36,9 +36,6 @@ func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
 func (s *Shared) rest(sched *scheduler.Scheduler) {
 	s.waiting = newWaiting(s.Book.Snapshot)
 	s.Book.OnChange(s.waiting.change)
-	for _, p := range s.plugins {
-		p.waiting = s.waiting
-	}
 	next := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, info *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time) {

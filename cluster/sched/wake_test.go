@@ -15,12 +15,12 @@ import (
 // that would tell: the pod never held anything. Who waits is told when that is known.
 func TestWhatIsLearnedLateWakesWhoWaits(t *testing.T) {
 	p, _ := remembering(t, refuse)
-	p.feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("other", 16), "16-31")))
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("other", 16), "16-31")))
 	pod := cpus("p", 12)
 	cs := reserve(t, p, pod, "n")
 	fits(t, p.PreBind(t.Context(), cs, pod, "n"))
 	pod = bind(pod, "n")
-	p.feed.Pod(pod)
+	p.Feed.Pod(pod)
 	waiting := cpus("q", 12)
 	if hint, err := p.podChanged(p.logger, waiting, pod, nil); err != nil || hint != fwk.QueueSkip {
 		t.Fatalf("the deletion of a pod that may run still has the hint %v, error %v", hint, err)
@@ -30,7 +30,7 @@ func TestWhatIsLearnedLateWakesWhoWaits(t *testing.T) {
 	defer cancel()
 	refused := pod.DeepCopy()
 	refused.Status.Phase, refused.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
-	f := newTerminations(p.feed, p.book.Booked, p.book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
+	f := newTerminations(p.Feed, p.Book.Booked, p.Book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
 		return refused, nil
 	}, p.logger)
 	woken := make(chan fwk.QueueingHint, 1)

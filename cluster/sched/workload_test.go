@@ -18,12 +18,12 @@ import (
 // fewer CPUs; what is usual is what any profile of the scheduler is asked for.
 func TestScoreKeepsWhatUsualPodsNeed(t *testing.T) {
 	first := newPlugin(t, refuse)
-	shared := &Shared{Book: first.book, Feed: first.feed, Ready: first.ready}
+	shared := &Shared{Book: first.Book, Feed: first.Feed, Ready: first.Ready}
 	p, other := pluginOf(t, shared, refuse), pluginOf(t, shared, "{}")
-	p.feed.Layout(
+	p.Feed.Layout(
 		layout(t, "four", "numa 0 cpus 0-15 memory 64Gi\ndevice acme.com/gpu a,b,c,d numa 0", place.SingleNUMA, 1),
 	)
-	p.feed.Layout(
+	p.Feed.Layout(
 		layout(t, "three", "numa 0 cpus 0-31 memory 64Gi\ndevice acme.com/gpu a,b,c numa 0", place.SingleNUMA, 1),
 	)
 	one := podOf("one", "cpu=1 memory=1Gi acme.com/gpu=1")
