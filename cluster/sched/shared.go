@@ -28,7 +28,7 @@ type Shared struct {
 	rejections *rejections
 	answers    *answers
 	index      *ledger.Index
-	amounts    *amounts // nil until there is a client
+	amounts    *amounts   // nil until there is a client
 	warned     once       // pods whose log annotation was reported as invalid
 	lines      *lineLimit // nil in tests: nothing is bounded
 	demands    once       // kinds of pods with demands for which all nodes were asked
