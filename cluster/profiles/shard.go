@@ -19,8 +19,8 @@ const ShardName = "TenonShard"
 
 // Shard is a scheduler plugin that keeps all pods of a profile, also those that hold nothing, to the nodes that a
 // selector matches by their labels. It is a plugin of its own because Tenon's is not asked about pods that hold
-// nothing.
-// NodeAffinity's addedAffinity would do the same, but in Kubernetes 1.36 wakes no pod when a node comes to match it.
+// nothing. NodeAffinity's addedAffinity would do the same, but in Kubernetes 1.36 wakes no pod when a node comes to
+// match it.
 type Shard struct{ Selector labels.Selector }
 
 var (

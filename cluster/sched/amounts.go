@@ -51,8 +51,8 @@ func (a *amounts) on(node string) (out []*v1.Pod) {
 	return out
 }
 
-// short says what a node has too little of for a pod beside those that are bound to it and those of the others
-// that are not bound as far as the informer knows, or "". What is not in memory is not short of anything: the kubelet will tell.
+// short says what a node has too little of for a pod beside those that are bound to it and those of the others that are
+// not bound as far as the informer knows, or "". What is not in memory is not short of anything: the kubelet will tell.
 func (a *amounts) short(pod *v1.Pod, node string, more []ledger.PodID) string {
 	if a == nil {
 		return ""

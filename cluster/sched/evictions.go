@@ -81,8 +81,8 @@ type eviction struct {
 // maxEvictions bounds what is remembered of a class; what is forgotten is tried once more.
 const maxEvictions = 1024
 
-// mayEvict reports whether a pod of the class that does not fit the node would do so without all pods of lower priority,
-// and pods of its priority were not woken for that yet, beside those who stay there.
+// mayEvict reports whether a pod of the class that does not fit the node would do so without all pods of lower
+// priority, and pods of its priority were not woken for that yet, beside those who stay there.
 func (c *podClass) mayEvict(x wokenPod, n *ledger.Node, on *residents, seed maphash.Seed) bool {
 	p, rank := c.plugin, corev1helpers.PodPriority(x.pod)
 	if n == nil || p.preemption == nil || p.args.KeepVictims || !p.knows(n) || n.Doubtful() != "" ||

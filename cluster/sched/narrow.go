@@ -21,19 +21,13 @@ import (
 // the diagnosis of a failed attempt is replaced. BenchmarkAgainstPlain pays for it: on 5,000 nodes that are 95 % full a
 // cycle takes a quarter of kube-scheduler's own.
 //
-// Invariant: Filter would refuse every node that is left out. If no named node takes the pod, the others are filtered as
-// well, and the attempt ends as if none had been left out: with every node's own reason, and with every node where
+// Invariant: Filter would refuse every node that is left out. If no named node takes the pod, the others are filtered
+// as well, and the attempt ends as if none had been left out: with every node's own reason, and with every node where
 // preemption may help.
 
-// narrow returns the nodes where the pod fits by this plugin, or nil if a list of them costs more than it saves. It is nil
-// for no nodes, too: every node has to give its reason.
-func (p *Plugin) narrow(
-	ctx context.Context,
-	cs fwk.CycleState,
-	s *state,
-	pod *v1.Pod,
-	nodes []fwk.NodeInfo,
-) *fwk.PreFilterResult {
+// narrow returns the nodes where the pod fits by this plugin, or nil if a list of them costs more than it saves. It is
+// nil for no nodes, too: every node has to give its reason.
+func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *state, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	// Without PostFilter nobody would ask the nodes that are left out. Pods of a group are tried on parts of
 	// the cluster, and PostFilter is not told of which.
 	if p.preemption == nil || p.preemption.runner == nil || pod.Spec.SchedulingGroup != nil {

@@ -10,9 +10,9 @@ import (
 )
 
 // nodeIndex maps the nodes of kube-scheduler's snapshot to slots of the ledger, so that Filter and Score look up no
-// name among thousands. kube-scheduler keeps the NodeInfo of a node at its address as long as the node exists, and lists
-// them anew only when nodes join or leave. Should it not, the name that is kept with the address shows it. A nodeIndex
-// does not change.
+// name among thousands. kube-scheduler keeps the NodeInfo of a node at its address as long as the node exists, and
+// lists them anew only when nodes join or leave. Should it not, the name that is kept with the address shows it. A
+// nodeIndex does not change.
 type nodeIndex struct {
 	roster ledger.Roster
 	// first and count identify the list that was read.

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// overlay is a hypothetical node: without some of its pods and with others. What a node gives a pod depends on the other
-// pods there, so every change is computed from the real node.
+// overlay is a hypothetical node: without some of its pods and with others. What a node gives a pod depends on the
+// other pods there, so every change is computed from the real node.
 type overlay struct {
 	removed []string // UIDs
 	added   []addition
@@ -51,8 +51,8 @@ func (o *overlay) remove(uid string) {
 	o.removed = append(o.removed, uid)
 }
 
-// spares reports whether the added pods still fit after p, which is admitted first. Added pods that do not fit without p
-// do not count.
+// spares reports whether the added pods still fit after p, which is admitted first. Added pods that do not fit without
+// p do not count.
 func (o *overlay) spares(p *place.Pod) bool {
 	if len(o.added) == 0 {
 		return true

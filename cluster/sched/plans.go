@@ -193,8 +193,8 @@ func (w *waits) of(uid, node string) bool {
 // evictor is what evicts one pod: frameworkpreemption.Executor.PreemptPod.
 type evictor = func(context.Context, frameworkpreemption.Candidate, frameworkpreemption.ExecutorPreemptor, *v1.Pod, string) error
 
-// explained wraps an evictor to record an event on each victim that names the preemptor and says why this pod was chosen.
-// kube-scheduler's own event has the preemptor's UID only.
+// explained wraps an evictor to record an event on each victim that names the preemptor and says why this pod was
+// chosen. kube-scheduler's own event has the preemptor's UID only.
 func (pre *preemption) explained(evict evictor) evictor {
 	return func(ctx context.Context, c frameworkpreemption.Candidate, by frameworkpreemption.ExecutorPreemptor, pod *v1.Pod, plugin string) error {
 		// The next attempt of the preemptor may begin, and plan anew, as soon as the victim is gone.

@@ -19,9 +19,11 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// preemption is kube-scheduler's own preemption with another choice of victims on one node, and more
-// patience. Who may preempt, which node is taken, how victims are evicted, and that the pod stays out of the
-// queue meanwhile, is kube-scheduler's.
+// preemption is kube-scheduler's DefaultPreemption with another choice of victims on one node, and with waits for
+// reports before it evicts. kube-scheduler's code decides which pods may preempt, chooses the node, evicts the victims
+// and keeps the pod out of the queue meanwhile. Exchanging the evaluator needs more than the framework's public
+// interfaces, so only profiles that Options.Preemption names get it; TestPreemption in lab/scheduler has the scenes
+// that pay for it.
 type preemption struct {
 	*defaultpreemption.DefaultPreemption
 	plugin *Plugin
@@ -62,7 +64,8 @@ func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreempt
 	return pre, nil
 }
 
-// PreEnqueue keeps a pod out of the queue while its victims are being evicted.
+// PreEnqueue keeps a pod out of the queue while its victims are being evicted. Without preemption of its own the plugin
+// lets every pod in.
 func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	if p.preemption == nil {
 		return nil
@@ -70,13 +73,9 @@ func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	return p.preemption.PreEnqueue(ctx, pod)
 }
 
-// PostFilter makes room for a pod that fits nowhere, by the eviction of others.
-func (p *Plugin) PostFilter(
-	ctx context.Context,
-	cs fwk.CycleState,
-	pod *v1.Pod,
-	m fwk.NodeToStatusReader,
-) (*fwk.PostFilterResult, *fwk.Status) {
+// PostFilter makes room for a pod that fits nowhere, by the eviction of others. Without preemption of its own it leaves
+// that to DefaultPreemption.
+func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, m fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.preemption == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
@@ -131,7 +130,7 @@ func (pre *preemption) PostFilter(
 	return result, fwk.NewStatus(fwk.Success, "preemption: evicts "+plan.text())
 }
 
-// waiting is the status of a pod that waits; it is a success where the pod's place is kept meanwhile.
+// waiting returns the status of a pod that waits, a success if it is nominated to a node meanwhile.
 func (pre *preemption) waiting(s *state, kept *fwk.PostFilterResult, why string) *fwk.Status {
 	s.log.info(logDecision, "Evicts nobody", "reason", why)
 	text := "preemption: evicts nobody: " + why
@@ -144,14 +143,9 @@ func (pre *preemption) waiting(s *state, kept *fwk.PostFilterResult, why string)
 	return fwk.NewStatus(fwk.Unschedulable, text)
 }
 
-// leaves finds a node where the pod fits once pods that are being deleted have gone. Where those of lower
-// priority are enough, its place there is kept, as if it had evicted them.
-func (pre *preemption) leaves(
-	ctx context.Context,
-	cs fwk.CycleState,
-	pod *v1.Pod,
-	nodes []fwk.NodeInfo,
-) (*fwk.PostFilterResult, string) {
+// leaves returns a node where the pod fits once pods that are being deleted have left, and says so. If those of lower
+// priority suffice, the pod is nominated to the node, as if it had evicted them.
+func (pre *preemption) leaves(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PostFilterResult, string) {
 	var node, kept string
 	for _, info := range nodes {
 		if !slices.ContainsFunc(info.GetPods(), pre.isLeaving) {
@@ -181,13 +175,13 @@ func (pre *preemption) leaves(
 }
 
 const (
-	// patience is how long a pod waits for news that may show that it fits, before it preempts.
+	// patience is how long a pod waits for a report that may show that it fits, before it preempts.
 	patience = 30 * time.Second
-	// catchUp is later than the ledger takes to learn of a pod's end from the API server.
+	// catchUp is longer than an end of a pod takes from the API server to the ledger.
 	catchUp = time.Second
 )
 
-// settles says for news of which node the pod waits: the node may be in a state in which it fits.
+// settles returns for which node's report the pod waits, since it may fit there, or "".
 func (pre *preemption) settles(s *state, pod *v1.Pod, nodes []fwk.NodeInfo, m fwk.NodeToStatusReader) string {
 	uid := string(pod.UID)
 	for _, info := range nodes {
@@ -213,8 +207,8 @@ func (pre *preemption) settles(s *state, pod *v1.Pod, nodes []fwk.NodeInfo, m fw
 	return ""
 }
 
-// strangers returns the UIDs of pods that the ledger has on a node and the scheduler has not: they have been
-// deleted, and the ledger is about to learn of it. A static pod is known to the scheduler by its mirror.
+// strangers returns the UIDs of pods that the ledger has on a node and kube-scheduler does not: they have been deleted,
+// and the event has not reached the ledger yet. kube-scheduler has the mirror pod of a static pod.
 func strangers(n *ledger.Node, info fwk.NodeInfo) (out []string) {
 	here := map[string]bool{"": true}
 	for _, p := range info.GetPods() {
@@ -238,9 +232,8 @@ func (pre *preemption) refused(s *state, n *ledger.Node) bool {
 	return is
 }
 
-// retry has a pod that waits since then tried again after a while, should no news of a node do so before: only pods that this plugin
-// has refused are woken by its events, and others may want to preempt, too. What waits ever longer is tried ever
-// more seldom.
+// retry activates a pod after a delay that grows with the time since it began to wait. This plugin's events wake only
+// pods that it has refused, and pods that others refused may want to preempt, too.
 func (pre *preemption) retry(pod *v1.Pod, since time.Time) {
 	if uid := string(pod.UID); pre.waits.arm(uid) {
 		pre.later(min(max(pre.now().Sub(since), catchUp), patience), func() {
@@ -250,7 +243,7 @@ func (pre *preemption) retry(pod *v1.Pod, since time.Time) {
 	}
 }
 
-// again has a pod tried again if it still waits.
+// again activates a pod if it still waits.
 func (pre *preemption) again(pod *v1.Pod) {
 	now, err := pre.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
 	if err == nil && now.UID == pod.UID && now.Spec.NodeName == "" && now.DeletionTimestamp == nil {
@@ -258,20 +251,20 @@ func (pre *preemption) again(pod *v1.Pod) {
 	}
 }
 
-// evicts reports whether the evictions for a pod are going on: kube-scheduler keeps it out of its queue meanwhile, and
-// it would not be tried if it were woken. The end of its last victim changes the node once more.
+// evicts reports whether victims of a pod are being evicted. kube-scheduler keeps the pod out of its queue meanwhile,
+// so there is no use in waking it. The end of its last victim changes the node once more.
 func (p *Plugin) evicts(pod *v1.Pod) bool {
 	return p.preemption != nil && p.preemption.Executor.IsPodRunningPreemption(pod.UID)
 }
 
-// awaits reports whether the pod waits for news of a node, though it does not fit there as far as is known:
-// what the news will be decides whether it has to preempt, and whom.
+// awaits reports whether the pod waits for a report of a node where it does not fit now. The report decides whether the
+// pod has to preempt, and whom.
 func (p *Plugin) awaits(pod *v1.Pod, node string) bool {
 	return p.preemption != nil && p.preemption.waits.of(string(pod.UID), node)
 }
 
-// permanent reports whether the pod would not fit on the empty node either: no eviction helps there. The pod's own demand
-// does not count, since the other pods decide whether what the node gives satisfies it.
+// permanent reports whether the pod would not fit on the empty node either: no eviction helps there. The pod's own
+// demand does not count, since the other pods decide whether what the node gives satisfies it.
 func (p *Plugin) permanent(s *state, n *ledger.Node) bool {
 	return !place.Fits(n.Usage.Empty(), s.pod)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Reserve books what the pod will hold. The verdict is computed again under the ledger's lock, because the node may have
-// changed since Filter.
+// Reserve books what the pod will hold. The verdict is computed again under the ledger's lock, because the node may
+// have changed since Filter.
 func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
 	if !ok {

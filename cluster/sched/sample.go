@@ -136,8 +136,8 @@ func (p *Plugin) rest(s *state, slots []int) []int {
 	return slots
 }
 
-// prove reports whether some of the nodes pass all filters. It runs PreFilter of all plugins on a copy of the state, since
-// none can filter before. If another plugin names nodes, too, it reports false.
+// prove reports whether some of the nodes pass all filters. It runs PreFilter of all plugins on a copy of the state,
+// since none can filter before. If another plugin names nodes, too, it reports false.
 func (p *Plugin) prove(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, names sets.Set[string]) bool {
 	cs = cs.Clone()
 	s, ok := read(cs)

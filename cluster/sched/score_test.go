@@ -91,13 +91,8 @@ func TestScoringStrategies(t *testing.T) {
 		{config.Match, `{"scoringStrategy":{"type":"LeastNUMANodes"}}`, "", []int64{94, 94, 0}},
 	} {
 		first := newPlugin(t, "")
-		made, err := (&Shared{Book: first.Book, Feed: first.Feed, Ready: first.ready}).Factory(
-			c.plugin,
-		)(
-			t.Context(),
-			&runtime.Unknown{Raw: []byte(c.args)},
-			nil,
-		)
+		factory := (&Shared{Book: first.Book, Feed: first.Feed, Ready: first.Ready}).Factory(c.plugin)
+		made, err := factory(t.Context(), &runtime.Unknown{Raw: []byte(c.args)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

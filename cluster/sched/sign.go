@@ -27,7 +27,7 @@ const signatureKey = "tenon.sh/alignment"
 //   - its demand, which decides about unknown nodes, too: signed;
 //   - the strategy that it asks for: signed; that of the profile, and the profile's arguments, are the same for
 //     all pods that are batched;
-//   - the nodes where it waits in vain, and who is nominated to a node before it: not signed. The framework has all
+//   - the nodes of its nodeBackoff, and the pods that are nominated to a node: not signed. The framework has all
 //     filters look at the node that it takes from the batch, for the very pod;
 //   - names of containers: in reasons only.
 //

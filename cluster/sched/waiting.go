@@ -17,9 +17,9 @@ import (
 	"github.com/tenon-numa/tenon/core/wake"
 )
 
-// waiting are the pods that this plugin has refused or is trying, in a scheduler of Tenon's own. core/wake decides which
-// of them are tried again, and when; waiting gives it a lock and timers, and answers for nodes by the ledger. Methods on
-// a nil *waiting do nothing.
+// waiting are the pods that this plugin has refused or is trying, in a scheduler of Tenon's own. core/wake decides
+// which of them are tried again, and when; waiting gives it a lock and timers, and answers for nodes by the ledger.
+// Methods on a nil *waiting do nothing.
 type waiting struct {
 	mu     sync.Mutex
 	queue  *wake.Queue[classKey, *podClass, wokenPod]
@@ -111,7 +111,8 @@ func (w *waiting) failed(p *Plugin, pod *v1.Pod, attempt int, others *wake.Nodes
 	w.locked(func() { w.queue.Fail(string(pod.UID), wokenPod{p, pod}, attempt, others) })
 }
 
-// reconsider has a pod tried on every node again, whatever it was tried on: it was refused though a node had been chosen.
+// reconsider has a pod tried on every node again, whatever it was tried on: it was refused though a node had been
+// chosen.
 func (w *waiting) reconsider(uid string) {
 	w.locked(func() {
 		if w.queue.Has(uid) {

@@ -85,7 +85,8 @@ func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
 	return out
 }
 
-// ends returns a handler that removes pods that were deleted or bound, and notes nodes whose nominated pod went elsewhere.
+// ends returns a handler that removes pods that were deleted or bound, and notes nodes whose nominated pod went
+// elsewhere.
 func (w *waiting) ends() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(was, o any) {
