@@ -275,7 +275,7 @@ func TestHealthNamesWhatIsMissing(t *testing.T) {
 	check("first list is not in: layouts, pods")
 	in = true
 	check("what was read at the start is not in the ledger yet")
-	close(s.Ready)
+	close(s.ready)
 	check("")
 }
 

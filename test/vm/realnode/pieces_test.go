@@ -3,6 +3,7 @@ package realnode
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -80,7 +81,7 @@ func untar(t *testing.T, data []byte) map[string]string {
 	out := map[string]string{}
 	for r := tar.NewReader(bytes.NewReader(data)); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out
 		}
 		if err != nil {
