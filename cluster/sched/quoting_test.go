@@ -90,7 +90,7 @@ func newOutlets(t *testing.T) *outlets {
 		logger:   quoting(logger),
 		later:    func(time.Duration, func()) {},
 	}
-	close(s.Ready)
+	close(s.ready)
 	s.Feed.Begin()
 	return o
 }
