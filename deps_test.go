@@ -109,7 +109,7 @@ var floors = []floor{
 	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
 	{"face/...", nil, words(`core/... api/... face/...`),
-		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/client-go`)},
+		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/cli-runtime k8s.io/client-go sigs.k8s.io/yaml`)},
 	{"lab/machines", nil, words(`core/...`), words(`k8s.io/kubelet sigs.k8s.io/yaml`)},
 	{"lab/...", nil, words(`core/... api/... deploy/... node/... cluster/... lab/...`), all()},
 
@@ -164,6 +164,7 @@ var budget = map[string]string{
 	"k8s.io/apiextensions-apiserver": "The lab installs CustomResourceDefinitions.",
 	"k8s.io/apimachinery":            "Object metadata, quantities, schemes.",
 	"k8s.io/apiserver":               "The lab's API server; signals and authorization of the scheduler.",
+	"k8s.io/cli-runtime":             "Tables as kubectl prints them; of this module, its package printers alone.",
 	"k8s.io/client-go":               "Clients, informers, kubeconfig files.",
 	"k8s.io/component-base":          "Flags, logs and metrics as kube-scheduler has them.",
 	"k8s.io/component-helpers":       "Pod-level resources, counted as the kubelet counts them.",

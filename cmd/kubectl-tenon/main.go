@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -63,13 +64,21 @@ func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {
 // cluster gives the reader the form that the commands ask for.
 type cluster struct{ reader *kube.Reader }
 
-func (c cluster) Nodes(ctx context.Context) ([]*ledger.Node, []cli.NodeProblem, error) {
+func (c cluster) Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error) {
 	nodes, problems, err := c.reader.Nodes(ctx)
 	return nodes, nodeProblems(problems), err
 }
 
 // Notes are of the nodes that Nodes returned last.
-func (c cluster) Notes() []cli.NodeProblem { return nodeProblems(c.reader.Notes()) }
+func (c cluster) Notes() []document.Problem { return nodeProblems(c.reader.Notes()) }
+
+// NodeNames are names to complete.
+func (c cluster) NodeNames(ctx context.Context) ([]string, error) { return c.reader.NodeNames(ctx) }
+
+// PodNames are names to complete, of one namespace.
+func (c cluster) PodNames(ctx context.Context, namespace string) ([]string, error) {
+	return c.reader.PodNames(ctx, namespace)
+}
 
 func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, error) {
 	pod, err := c.reader.Pod(ctx, namespace, name)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/face/cli"
@@ -203,22 +204,10 @@ func grants(ctx context.Context, t *testing.T, c *lab.Cluster) map[string]grant 
 	return out
 }
 
-// mapDocument is the part of "map -o json" that the test looks at.
+// mapDocument is "map -o json" as far as the test looks at it.
 type mapDocument struct {
-	Nodes []struct {
-		Name, FreeCPUs string
-		Pods           []entry
-	}
-	NotDrawn []any
-}
-
-type entry struct {
-	Pod      struct{ Name string }
-	Source   string
-	Holdings []struct {
-		CPUs    string
-		Devices []struct{ IDs []string }
-	}
+	Nodes    []document.Node
+	NotDrawn []document.Problem
 }
 
 func mapSays(ctx context.Context, t *testing.T, c *lab.Cluster) {
@@ -229,18 +218,17 @@ func mapSays(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	want := grants(ctx, t, c)
 	seen := 0
 	for _, n := range doc.Nodes {
-		free := idset.Of[idset.CPU](2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27,
-			28, 29, 30, 31)
-		for _, e := range n.Pods {
+		free := idset.Of[idset.CPU](2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31)
+		for _, e := range n.Holdings {
 			seen++
-			g, h := want[e.Pod.Name], e.Holdings[0]
+			g, h := want[e.Name], e.Containers[0]
 			var devices []string
 			for _, d := range h.Devices {
 				devices = append(devices, d.IDs...)
 			}
-			if e.Source != "observed" || n.Name != g.node || h.CPUs != g.cpus || !slices.Equal(devices, g.devices) {
+			if e.Source != "observed" || n.Name != g.node || string(h.CPUs) != g.cpus || !slices.Equal(devices, g.devices) {
 				t.Errorf("map says that pod %s has CPUs %s and devices %v on node %s (%s), its kubelet says %v",
-					e.Pod.Name, h.CPUs, devices, n.Name, e.Source, g)
+					e.Name, h.CPUs, devices, n.Name, e.Source, g)
 			}
 			held, err := idset.Parse[idset.CPU](g.cpus)
 			if err != nil {
@@ -248,7 +236,7 @@ func mapSays(ctx context.Context, t *testing.T, c *lab.Cluster) {
 			}
 			free = free.Minus(held)
 		}
-		if n.FreeCPUs != free.String() {
+		if string(n.FreeCPUs) != free.String() {
 			t.Errorf("map says that CPUs %s of node %s are free, want %s", n.FreeCPUs, n.Name, free)
 		}
 	}
@@ -277,7 +265,7 @@ func explainRunning(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	g := grants(ctx, t, c)["run-1"]
 	text := ok(ctx, t, c, "explain", "pod", "run-1")
 	for _, w := range []string{"Pod default/run-1 (Guaranteed) is running on node " + g.node, "It holds (observed",
-		g.cpus, g.devices[0], g.devices[1], "All in all it is on one numa"} {
+		g.cpus, g.devices[0], g.devices[1], "Together that is on NUMA node "} {
 		if !strings.Contains(text, w) {
 			t.Errorf("explain does not say %q:\n%s", w, text)
 		}
@@ -287,11 +275,10 @@ func explainRunning(ctx context.Context, t *testing.T, c *lab.Cluster) {
 
 func explainPending(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	text := ok(ctx, t, c, "explain", "pod", "default/wait")
-	words := strings.Join(strings.Fields(text), " ")
-	for _, w := range []string{"Pod default/wait (Guaranteed) waits for a node", "fits on none of 2 nodes",
-		"TopologyAffinityError on ",
+	flat := words(text)
+	for _, w := range []string{"Pod default/wait (Guaranteed) waits for a node", "fits on none of 2 nodes", "TopologyAffinityError on ",
 		`cannot align container "c" (wants 15 cpu on one NUMA node; best NUMA node has 14 free)`} {
-		if !strings.Contains(words, w) {
+		if !strings.Contains(flat, w) {
 			t.Errorf("explain does not say %q:\n%s", w, text)
 		}
 	}

@@ -16,7 +16,7 @@ func TestMapOfASnapshot(t *testing.T) {
 	if code != 0 || errs.Len() > 0 {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
-	if want := "2 sockets · 2 numas · 16 CPUs (8 cores) · 128Gi memory"; !strings.Contains(out.String(), want) {
+	if want := "2 sockets · 2 NUMA nodes · 16 CPUs (8 cores) · 128Gi memory"; !strings.Contains(out.String(), want) {
 		t.Errorf("%q is not in\n%s", want, out.String())
 	}
 }

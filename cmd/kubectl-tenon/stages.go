@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/place"
@@ -18,7 +19,7 @@ func stages() cli.Stages {
 	return cli.Stages{Cluster: readCluster, Export: readExport, Machines: readMachines, Kubelet: readKubelet}
 }
 
-func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []cli.NodeProblem, string, error) {
+func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {
 	cfg, namespace, err := k.Load()
 	if err != nil {
 		return nil, nil, "", err
@@ -34,7 +35,7 @@ func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []cli.NodePr
 	return s, nodeProblems(problems), namespace, nil
 }
 
-func readExport(data []byte) (cli.Stage, []cli.NodeProblem, error) {
+func readExport(data []byte) (cli.Stage, []document.Problem, error) {
 	s, problems, err := stage.Export(data)
 	if err != nil {
 		return nil, nil, err
@@ -50,10 +51,10 @@ func readMachines(list []whatif.Machine) (cli.Stage, error) {
 	return s, nil
 }
 
-func nodeProblems(in []kube.Problem) []cli.NodeProblem {
-	out := make([]cli.NodeProblem, 0, len(in))
+func nodeProblems(in []kube.Problem) []document.Problem {
+	out := make([]document.Problem, 0, len(in))
 	for _, p := range in {
-		out = append(out, cli.NodeProblem{Node: p.Node, Reason: p.Reason})
+		out = append(out, document.Problem{Node: p.Node, Reason: p.Reason})
 	}
 	return out
 }

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -27,15 +28,9 @@ import (
 // Cluster is what the commands ask of a cluster.
 type Cluster interface {
 	// Nodes returns the nodes of which something is known, and why the others are not among them.
-	Nodes(ctx context.Context) ([]*ledger.Node, []NodeProblem, error)
+	Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error)
 	// Pod returns one pod; where there is none, the error is the API server's NotFound.
 	Pod(ctx context.Context, namespace, name string) (PodView, error)
-}
-
-// NodeProblem is a node that cannot be judged.
-type NodeProblem struct {
-	Node   string
-	Reason string // why what it says of itself is missing or was refused
 }
 
 // PodView is a pod as the commands see it.
@@ -120,18 +115,26 @@ func newRoot(s Setup) *cobra.Command {
 	a := &app{setup: s}
 	root := &cobra.Command{
 		Use:   "kubectl-tenon",
-		Short: "See where pods fit on the numas of your nodes, and why",
-		Long: `See where pods fit on the numas of your nodes, and why.
+		Short: "See on which NUMA nodes of your cluster pods fit, and why",
+		Long: `See on which NUMA nodes of your cluster pods fit, and why.
 
-The commands compute what every node's kubelet will do with a pod: the very CPUs, memory and
-devices it will assign, or the very error it will give. They only read.`,
-		Example:           "  kubectl tenon explain pod ml/trainer-0\n  kubectl tenon map node-a",
-		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+The commands compute what the kubelet of every node will do with a pod: which CPUs, memory and
+devices it will assign, or which error it will give. They read and change nothing.
+
+To complete names of pods and nodes behind "kubectl tenon", put this script on your PATH as
+kubectl_complete-tenon:
+
+  #!/bin/sh
+  kubectl tenon __complete "$@"`,
+		Example:       "  kubectl tenon explain pod ml/trainer-0\n  kubectl tenon map node-a",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
+		SilenceErrors: true,
+		SilenceUsage:  true,
 	}
 	a.kube.bind(root.PersistentFlags())
+	complete(root, "context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return a.kube.contexts(), cobra.ShellCompDirectiveNoFileComp
+	})
 	root.AddCommand(a.explainCommand(), a.mapCommand(), a.simulateCommand(), a.compareCommand(), a.versionCommand())
 	return root
 }

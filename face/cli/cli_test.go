@@ -16,7 +16,9 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -29,11 +31,11 @@ const gi = 1 << 30
 // cluster is a cluster as plain data.
 type cluster struct {
 	nodes    []*ledger.Node
-	problems []NodeProblem
+	problems []document.Problem
 	pods     map[string]PodView
 }
 
-func (c cluster) Nodes(context.Context) ([]*ledger.Node, []NodeProblem, error) {
+func (c cluster) Nodes(context.Context) ([]*ledger.Node, []document.Problem, error) {
 	return c.nodes, c.problems, nil
 }
 
@@ -126,9 +128,9 @@ func small(t testing.TB) cluster {
 				entry(t, "ml/wide-3", ledger.Observed, "16-29,48-61", 100, 2, "gpu-1-0")),
 			node(t, "plain-1", "numa 0 cpus 0-7 memory 32Gi\n", place.Restricted),
 		},
-		problems: []NodeProblem{
-			{"edge-2", "its layout was refused: numa 3: 7 distances for 2 numas"},
-			{"edge-1", "no NodeLayout has been published; is tenon-agent running there?"},
+		problems: []document.Problem{
+			{Node: "edge-2", Reason: "its layout was refused: numa 3: 7 distances for 2 numas"},
+			{Node: "edge-1", Reason: "no NodeLayout has been published; is tenon-agent running there?"},
 		},
 		pods: map[string]PodView{
 			"ml/trainer-9": {ID: id("ml/trainer-9"), Pod: withSidecar, Phase: "Pending"},
@@ -159,7 +161,7 @@ func run(t testing.TB, c Cluster, args ...string) (stdout, stderr string, code i
 			if c == nil {
 				return nil, "", errors.New("no cluster here")
 			}
-			return c, k.Namespace, nil
+			return c, k.Namespace(), nil
 		},
 	})
 	return out.String(), errs.String(), code
@@ -181,7 +183,11 @@ func TestCommandsWriteAsDrawn(t *testing.T) {
 		"explain-align.txt":     "explain pod ml/paired",
 		"explain-plain.txt":     "explain pod web",
 		"explain-done.txt":      "explain pod done",
+		"explain.yaml":          "explain pod ml/split -o yaml",
+		"explain-names.txt":     "explain pod ml/trainer-9 -o name",
 		"map.txt":               "map",
+		"map-names.txt":         "map -o name",
+		"map-wide.txt":          "map -o wide",
 		"map-node.txt":          "map gpu-a",
 		"map-node.json":         "map plain-1 -o json",
 		"map-file.txt":          "map --machine testdata/machine.txt",
@@ -200,9 +206,11 @@ func answers(t *testing.T, c Cluster, file, line string) {
 	}
 	golden.Check(t, filepath.Join("testdata", file), out)
 	if strings.HasSuffix(file, ".txt") {
-		checkWidth(t, out)
-	} else if !json.Valid([]byte(out)) {
-		t.Errorf("%s: not JSON", line)
+		if !strings.Contains(line, "-o wide") {
+			checkWidth(t, out)
+		}
+	} else if text, err := yaml.YAMLToJSON([]byte(out)); err != nil || !json.Valid(text) {
+		t.Errorf("%s: neither JSON nor YAML", line)
 	}
 }
 
@@ -226,7 +234,7 @@ func TestErrorsAreWordedAsKubectlDoes(t *testing.T) {
 		"explain pod ML/x":                       `error: "ML" is not the name of a namespace`,
 		"explain pod ml/a/b":                     `error: "a/b" is not the name of a pod`,
 		"explain pod -n db ml/x":                 `error: pod "ml/x" is not in the namespace "db" of --namespace`,
-		"explain pod ml/trainer-0 -o yaml":       `error: output format "yaml" is not known`,
+		"explain pod ml/trainer-0 -o xml":        `error: output format "xml" is not known`,
 		"explain pod":                            "error: accepts 1 arg(s), received 0",
 		"explain":                                "error: say what to explain",
 		"map nowhere":                            `error: node "nowhere" is not known`,
@@ -295,7 +303,7 @@ func TestManyNodesAreSummarised(t *testing.T) {
 		c.nodes = append(c.nodes, node(t, fmt.Sprintf("more-%02d", i), xeon, place.SingleNUMA))
 	}
 	out, _, _ := run(t, c, "map")
-	if strings.Contains(out, "numa 0") || !strings.Contains(out, "--all") {
+	if strings.Contains(out, "NUMA node 0") || !strings.Contains(out, "--all") {
 		t.Errorf("45 nodes were drawn without --all:\n%s", out)
 	}
 	out, _, _ = run(t, c, "explain", "pod", "ml/trainer-9")

@@ -3,6 +3,7 @@ package cli
 import (
 	"testing"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -12,10 +13,10 @@ import (
 // noted is a cluster that also says what is odd.
 type noted struct {
 	cluster
-	notes []NodeProblem
+	notes []document.Problem
 }
 
-func (n noted) Notes() []NodeProblem { return n.notes }
+func (n noted) Notes() []document.Problem { return n.notes }
 
 // mixed is a cluster of an exact node, a coarse one, and one of which nothing is known. On the coarse one
 // runs a pod that was predicted, one that was there before and keeps CPUs from its init container, and
@@ -59,10 +60,10 @@ distances 21 10
 	small := pod(place.Guaranteed, place.Container{Name: "c", MilliCPU: 2000, Memory: memory})
 	return noted{cluster{
 		nodes:    []*ledger.Node{node(t, "exact", xeon, place.SingleNUMA), b.Snapshot().Node("edge")},
-		problems: []NodeProblem{{"new", "no layout: is the agent running?"}},
+		problems: []document.Problem{{Node: "new", Reason: "no layout: is the agent running?"}},
 		pods: map[string]PodView{"ml/old": view("old", "edge", old), "ml/fresh": view("fresh", "edge", fresh),
 			"ml/else": view("else", "edge", small), "ml/waits": view("waits", "", small)},
-	}, []NodeProblem{{"edge", "NodeResourceTopology: resource example/odd is passed over"}, {"exact", "not asked for"}}}
+	}, []document.Problem{{Node: "edge", Reason: "NodeResourceTopology: resource example/odd is passed over"}, {Node: "exact", Reason: "not asked for"}}}
 }
 
 func pod(q place.QoS, cs ...place.Container) *place.Pod { return &place.Pod{QoS: q, Containers: cs} }

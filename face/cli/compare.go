@@ -40,8 +40,9 @@ const allTraces = "all"
 
 // compareFlags are the choices of the compare command.
 type compareFlags struct {
-	trace, output, page string
-	contest             sim.Contest
+	trace, page string
+	output      output
+	contest     sim.Contest
 }
 
 func (a *app) compareCommand() *cobra.Command {
@@ -67,23 +68,19 @@ func (a *app) compareCommand() *cobra.Command {
 			return f.write(c.OutOrStdout(), found)
 		},
 	}
-	c.Flags().StringVar(&f.trace, "trace", "gpu", strings.Join(sim.Names(), ", ")+", "+allTraces+" but "+
-		sim.Demo+", or a file")
-	c.Flags().IntVar(&f.contest.Machines, "nodes", 0,
-		"how many machines, in the proportions of the trace; 0 for as many as it says")
-	c.Flags().Uint64Var(&f.contest.Seed, "seed", 1, "the first seed")
-	c.Flags().IntVar(&f.contest.Runs, "runs", 1, "how many seeds; numbers are means over them")
-	c.Flags().IntVar(&f.contest.Cases, "cases", 0, "how many small cases are also solved exactly")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", `output format: "table", "json" or "svg"`)
-	c.Flags().StringVar(&f.page, "page", "",
-		"write the tables into this Markdown file, between its markers, and the picture beside it")
+	c.Flags().StringVar(&f.trace, "trace", "gpu", "Trace to replay: "+strings.Join(sim.Names(), ", ")+", a file, or "+allTraces+" for all of these but "+sim.Demo+".")
+	c.Flags().IntVar(&f.contest.Machines, "nodes", 0, "Number of machines, in the proportions of the trace; 0 is the number that the trace has.")
+	c.Flags().Uint64Var(&f.contest.Seed, "seed", 1, "First seed.")
+	c.Flags().IntVar(&f.contest.Runs, "runs", 1, "Number of seeds; the numbers shown are means over them.")
+	c.Flags().IntVar(&f.contest.Cases, "cases", 0, "Number of small cases to solve exactly, too.")
+	f.output.bind(c, "table", "json", "yaml", "svg")
+	complete(c, "trace", cobra.FixedCompletions(append(sim.Names(), allTraces), cobra.ShellCompDirectiveDefault))
+	c.Flags().StringVar(&f.page, "page", "", "Markdown file to write the tables into, between its markers. The picture is written beside it.")
 	return c
 }
 
 func (f compareFlags) check() error {
 	switch {
-	case !slices.Contains([]string{"table", "json", "svg"}, f.output):
-		return fmt.Errorf("output format %q is not known: want table, json or svg", f.output)
 	case f.contest.Machines < 0 || f.contest.Machines > sim.MaxMachines:
 		return fmt.Errorf("--nodes %d is outside 0..%d", f.contest.Machines, sim.MaxMachines)
 	case f.contest.Runs < 1 || f.contest.Runs > sim.MaxRuns:
@@ -91,7 +88,7 @@ func (f compareFlags) check() error {
 	case f.contest.Cases < 0 || f.contest.Cases > sim.MaxCases:
 		return fmt.Errorf("--cases %d is outside 0..%d", f.contest.Cases, sim.MaxCases)
 	}
-	return nil
+	return f.output.check()
 }
 
 // scripts reads the traces that are asked for.
@@ -191,10 +188,10 @@ func (f compareFlags) write(w io.Writer, found []*sim.Comparison) error {
 	if f.page != "" {
 		return writePage(f.page, found)
 	}
-	switch f.output {
-	case "json":
-		return writeJSON(w, comparisonsOf(found))
-	case "svg":
+	if done, err := f.output.write(w, comparisonsOf(found), nil); done {
+		return err
+	}
+	if f.output.format == "svg" {
 		return drawComparisons(w, found)
 	}
 	for i, c := range found {

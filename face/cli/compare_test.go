@@ -98,7 +98,7 @@ func TestCompareNamesWhatIsWrong(t *testing.T) {
 	for line, want := range map[string]string{
 		"compare --trace nowhere":                              `error: trace "nowhere" is none of alibaba, demo, gpu, telco, and no file`,
 		"compare --trace testdata/version.txt":                 `error: read trace: testdata/version.txt:1: unknown word "kubectl-tenon"`,
-		"compare -o yaml":                                      `error: output format "yaml" is not known: want table, json or svg`,
+		"compare -o xml":                                       `error: output format "xml" is not known: want one of table, json, yaml, svg`,
 		"compare --nodes -1":                                   "error: --nodes -1 is outside 0..20000",
 		"compare --runs 0":                                     "error: --runs 0 is outside 1..100",
 		"compare --cases 10001":                                "error: --cases 10001 is outside 0..10000",

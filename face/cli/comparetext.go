@@ -38,7 +38,7 @@ func compareRows(c *sim.Comparison) []compareRow {
 		{"longest wait, s", func(_ *sim.Comparison, k sim.Column) string { return fmt.Sprint(k.Churn.Longest) }},
 		{"never placed", churn(func(t sim.Tally) int { return t.Pods - t.Placed })},
 		{"refusals by kubelets", churn(func(t sim.Tally) int { return t.Refused })},
-		{"numas per pod", func(_ *sim.Comparison, k sim.Column) string {
+		{"NUMA nodes per pod", func(_ *sim.Comparison, k sim.Column) string {
 			return hundredths(100*k.Churn.NUMAs, int64(k.Churn.Aligned))
 		}},
 		{"mean distance", func(_ *sim.Comparison, k sim.Column) string {

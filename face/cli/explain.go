@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -36,44 +37,41 @@ func (a *app) explainCommand() *cobra.Command {
 		},
 	}
 	var all bool
-	var output string
+	var out output
 	pod := &cobra.Command{
 		Use:     "pod [NAMESPACE/]NAME",
 		Aliases: []string{"pods", "po"},
 		Short:   "Say where a pod fits and why, or what it holds",
 		Long: `Say where a pod fits and why, or what it holds.
 
-For a pod that waits, every node is asked what its kubelet would do with it now: which CPUs, memory
-and devices it would get there, or why it would be refused. For a pod that is bound, its holdings
-are shown. Plain amounts and numa alignment are judged: taints, affinity and the like are the
-scheduler's. Nodes that have a NodeResourceTopology and no layout are judged by it, and marked coarse.`,
+For a pod that waits, the command computes what the kubelet of every node would do with it now:
+which CPUs, memory and devices the pod would get there, or why it would be refused. For a bound pod
+it shows what the pod holds. The command judges amounts and NUMA alignment, and not taints, affinity
+and other rules of the scheduler. It judges a node that has a NodeResourceTopology and no layout by
+those amounts, and marks it coarse.
+
+With -o name the command prints the nodes on which the pod fits.`,
 		Example: explainPodExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := out.check(); err != nil {
 				return err
 			}
 			e, err := a.explain(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return writeJSON(c.OutOrStdout(), e.document())
+			if done, err := out.write(c.OutOrStdout(), e.document(), e.fitting()); done {
+				return err
 			}
 			return e.write(c.OutOrStdout(), all)
 		},
 	}
-	pod.Flags().BoolVar(&all, "all", false, "for a bound pod also the other nodes; and no limit on the nodes shown")
-	pod.Flags().StringVarP(&output, "output", "o", "", `output format: "json" or nothing for people`)
+	pod.Flags().BoolVar(&all, "all", false, "For a bound pod, show the other nodes, too. Show every node, however many there are.")
+	out.bind(pod, "json", "yaml", "name")
+	pod.ValidArgsFunction = first(a.podNames)
 	group.AddCommand(pod)
 	return group
-}
-
-func checkOutput(o string) error {
-	if o != "" && o != "json" {
-		return fmt.Errorf("output format %q is not known: want json or nothing", o)
-	}
-	return nil
 }
 
 // explanation is everything that is known about one pod.
@@ -84,7 +82,7 @@ type explanation struct {
 	holds *ledger.Entry
 	// verdicts are those of all nodes but the one where the pod holds something, in order of names.
 	verdicts []verdictOn
-	problems []NodeProblem
+	problems []document.Problem
 }
 
 type verdictOn struct {
@@ -117,11 +115,12 @@ func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
 
 // podName reads "NAMESPACE/NAME" or "NAME"; an empty namespace is left to the kubeconfig.
 func (a *app) podName(ref string) (namespace, name string, err error) {
+	chosen := a.kube.Namespace()
 	namespace, name, both := strings.Cut(ref, "/")
 	if !both {
-		namespace, name = a.kube.Namespace, ref
-	} else if a.kube.Namespace != "" && a.kube.Namespace != namespace {
-		return "", "", fmt.Errorf("pod %q is not in the namespace %q of --namespace", ref, a.kube.Namespace)
+		namespace, name = chosen, ref
+	} else if chosen != "" && chosen != namespace {
+		return "", "", fmt.Errorf("pod %q is not in the namespace %q of --namespace", ref, chosen)
 	}
 	if bad := validation.IsDNS1123Label(namespace); len(bad) > 0 && (both || namespace != "") {
 		return "", "", fmt.Errorf("%q is not the name of a namespace: %s", namespace, bad[0])
@@ -132,7 +131,7 @@ func (a *app) podName(ref string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-func newExplanation(pod PodView, nodes []*ledger.Node, problems []NodeProblem) *explanation {
+func newExplanation(pod PodView, nodes []*ledger.Node, problems []document.Problem) *explanation {
 	e := &explanation{pod: pod, problems: sortedProblems(problems)}
 	for _, n := range sortedNodes(nodes) {
 		if n.Name == pod.Node {
@@ -160,6 +159,16 @@ func judge(pod PodView, n *ledger.Node) place.Verdict {
 	return n.Place(pod.Pod, pod.Demand)
 }
 
+// fitting are the nodes on which the pod fits, as kubectl names them.
+func (e *explanation) fitting() (out []string) {
+	for _, v := range e.verdicts {
+		if v.verdict.Fits() {
+			out = append(out, "node/"+v.node.Name)
+		}
+	}
+	return out
+}
+
 // refused reports whether a kubelet turned the pod away at its door: the next pod like it is then what
 // a person wants to know of.
 func (e *explanation) refused() bool {
@@ -183,10 +192,6 @@ func sortedNodes(in []*ledger.Node) []*ledger.Node {
 	return out
 }
 
-func sortedProblems(in []NodeProblem) []NodeProblem {
-	out := slices.Clone(in)
-	slices.SortFunc(out, func(a, b NodeProblem) int {
-		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Reason, b.Reason))
-	})
-	return out
+func sortedProblems(in []document.Problem) []document.Problem {
+	return slices.SortedFunc(slices.Values(in), document.ByName)
 }

@@ -8,10 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/face/draw"
 )
 
@@ -19,11 +18,6 @@ const (
 	textWidth = draw.DefaultWidth
 	fewNodes  = 20 // nodes shown of a group without --all
 )
-
-var qosNames = [...]string{place.BestEffortQoS: "BestEffort", place.Burstable: "Burstable",
-	place.Guaranteed: "Guaranteed"}
-
-var kindNames = [...]string{place.App: "app", place.Init: "init", place.Sidecar: "sidecar"}
 
 // write renders the explanation for people.
 func (e *explanation) write(w io.Writer, all bool) error {
@@ -49,7 +43,7 @@ func (e *explanation) write(w io.Writer, all bool) error {
 // writePod says what the pod is and what it asks for.
 func (e *explanation) writePod(b *bufio.Writer) {
 	p := e.pod
-	qos := qosNames[p.Pod.QoS]
+	qos := document.QoSName(p.Pod.QoS)
 	switch {
 	case e.refused():
 		fmt.Fprintf(b, "Pod %s (%s) was refused by the kubelet of node %s", p.ID, qos, p.Node)
@@ -70,7 +64,7 @@ func (e *explanation) writePod(b *bufio.Writer) {
 	fmt.Fprintln(b)
 	rows := [][]string{{"CONTAINER", "KIND", "WANTS"}}
 	for _, c := range p.Pod.Containers {
-		rows = append(rows, []string{c.Name, kindNames[c.Kind], wants(c)})
+		rows = append(rows, []string{c.Name, document.KindName(c.Kind), wants(c)})
 	}
 	writeTable(b, rows)
 	switch {
@@ -134,20 +128,13 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 	}
 	fmt.Fprintf(b, "\nIt holds (%s):\n\n", sourceText(e.holds.Source))
 	m := e.home.Machine
-	rows := [][]string{{"CONTAINER", "NUMAS", "ALIGNED", "HOLDS"}}
+	rows := [][]string{{"CONTAINER", "NUMA", "ALIGNED", "HOLDS"}}
 	for _, h := range e.holds.Holdings {
-		on := h.NUMAs(m)
-		rows = append(rows, []string{h.Container, numaIDs(m, on), yes(on.Len() <= 1), items(e.home, h)})
+		rows = append(rows, []string{h.Container, spread(e.home, h), yes(h.NUMAs(m).Len() <= 1), items(e.home, h)})
 	}
 	writeTable(b, rows)
-	whole := place.Verdict{Holdings: e.holds.Holdings}.NUMAs(m)
 	rule := e.home.Rules.Topology
-	if whole.Len() > 1 {
-		fmt.Fprintf(b, "\nAll in all it is spread over numas %s", numaIDs(m, whole))
-	} else {
-		fmt.Fprintf(b, "\nAll in all it is on one numa")
-	}
-	fmt.Fprintf(b, "; the node's policy is %s per %s.\n", rule.Policy, rule.Scope)
+	fmt.Fprintf(b, "\nTogether that is on %s; the node's policy is %s per %s.\n", document.NUMANodes(document.Spread(m, e.holds.Holdings)), rule.Policy, rule.Scope)
 	if e.holds.Source == ledger.Predicted && len(e.home.Inexact) > 0 {
 		writeWrapped(b, "", "The kubelet may do something else ("+inexactCodes(e.home)+"); kubectl tenon map "+
 			e.home.Name+" says why.")
@@ -178,13 +165,6 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-func numaIDs(m *topo.Machine, on topo.Mask) string {
-	if on == 0 {
-		return "-"
-	}
-	return idset.Of(m.IDs(on)...).String()
 }
 
 func items(n *ledger.Node, h place.Holding) string {
@@ -243,10 +223,10 @@ func nodes(n int) string {
 }
 
 func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
-	rows := [][]string{{"NODE", "CONTAINER", "NUMAS", "GETS"}}
+	rows := [][]string{{"NODE", "CONTAINER", "NUMA", "GETS"}}
 	choice, coarse, inexact := false, false, map[string]bool{}
 	for _, v := range fits[:min(limit, len(fits))] {
-		m, name := v.node.Machine, v.node.Name
+		name := v.node.Name
 		if v.node.Quality == ledger.Coarse {
 			name, coarse = name+" (coarse)", true
 		}
@@ -257,7 +237,7 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 			rows = append(rows, []string{name, "-", "-", "its share of CPUs and memory, nothing of its own"})
 		}
 		for _, h := range v.verdict.Holdings {
-			rows = append(rows, []string{name, h.Container, numaIDs(m, h.NUMAs(m)), items(v.node, h)})
+			rows = append(rows, []string{name, h.Container, spread(v.node, h), items(v.node, h)})
 			name = ""
 		}
 		choice = choice || v.node.Quality == ledger.Exact && !v.verdict.Exact()
@@ -267,7 +247,7 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 		fmt.Fprintf(b, "... and on %d more (--all shows them)\n", more)
 	}
 	if coarse {
-		fmt.Fprintln(b, "\n(coarse) known by the amounts of its NodeResourceTopology alone")
+		fmt.Fprintln(b, "\n(coarse) only the amounts of its NodeResourceTopology are known")
 	}
 	for _, codes := range slices.Sorted(maps.Keys(inexact)) {
 		fmt.Fprintln(b)
@@ -321,19 +301,18 @@ func refusal(v place.Verdict) string {
 	return string(v.Refusal)
 }
 
-func writeProblems(b *bufio.Writer, problems []NodeProblem, limit int) {
-	rows := [][]string{{"NODE", "WHY"}}
-	for _, p := range problems[:min(limit, len(problems))] {
-		rows = append(rows, []string{p.Node, p.Reason})
-	}
-	writeTable(b, rows)
+func writeProblems(b *bufio.Writer, problems []document.Problem, limit int) {
+	_ = problemTable("REASON", problems[:min(limit, len(problems))]).write(b, false)
 	if more := len(problems) - limit; more > 0 {
 		fmt.Fprintf(b, "... and %d more (--all shows them)\n", more)
 	}
 }
 
-// writeTable needs no error: the bufio.Writer keeps it until Flush.
-func writeTable(b *bufio.Writer, rows [][]string) { _ = draw.Table(b, rows, textWidth) }
+// writeTable writes rows of which the first has the headings. It needs no error: the bufio.Writer keeps it until
+// Flush.
+func writeTable(b *bufio.Writer, rows [][]string) {
+	_ = table{heads: rows[0], rows: rows[1:]}.write(b, false)
+}
 
 // writeWrapped writes words in lines of textWidth behind an indent, continuation lines two deeper.
 func writeWrapped(b *bufio.Writer, indent, text string) {

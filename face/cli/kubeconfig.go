@@ -2,35 +2,43 @@ package cli
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubeconfig is which cluster a person chose on the command line; empty fields are left to the
-// kubeconfig file, which is found as kubectl finds it.
+// Kubeconfig is which cluster a person chose on the command line, by the flags that kubectl has. What is not chosen
+// is left to the kubeconfig file, which is found as kubectl finds it.
 type Kubeconfig struct {
-	Path      string
-	Context   string
-	Namespace string
+	path   string
+	chosen clientcmd.ConfigOverrides
 }
 
+// Namespace is what --namespace says; empty where it is not given.
+func (k Kubeconfig) Namespace() string { return k.chosen.Context.Namespace }
+
+// bind declares the flags. The ConfigFlags of k8s.io/cli-runtime declare the same ones, but link the clients of
+// every API and kustomize, which doubles the size of the program and its memory.
 func (k *Kubeconfig) bind(f *pflag.FlagSet) {
-	f.StringVar(&k.Path, "kubeconfig", "", "path to the kubeconfig file to use")
-	f.StringVar(&k.Context, "context", "", "name of the kubeconfig context to use")
-	f.StringVarP(&k.Namespace, "namespace", "n", "", "namespace of the pod")
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.ClusterOverrideFlags.APIServer.ShortName = "s"
+	names.AuthOverrideFlags.Username.LongName, names.AuthOverrideFlags.Password.LongName = "", ""
+	f.StringVar(&k.path, clientcmd.RecommendedConfigPathFlag, "", "Path to the kubeconfig file to use for CLI requests.")
+	clientcmd.BindOverrideFlags(&k.chosen, f, names)
+}
+
+func (k Kubeconfig) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = k.path
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &k.chosen)
 }
 
 // Load reads the kubeconfig and returns how to reach its cluster, and the namespace it chooses.
 func (k Kubeconfig) Load() (*rest.Config, string, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = k.Path
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{
-		CurrentContext: k.Context,
-		Context:        clientcmdapi.Context{Namespace: k.Namespace},
-	})
+	loader := k.loader()
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return nil, "", fmt.Errorf("load kubeconfig: %w", err)
@@ -40,4 +48,13 @@ func (k Kubeconfig) Load() (*rest.Config, string, error) {
 		return nil, "", fmt.Errorf("read the namespace of the kubeconfig: %w", err)
 	}
 	return config, namespace, nil
+}
+
+// contexts are the names of the contexts in the kubeconfig, in order; none where it cannot be read.
+func (k Kubeconfig) contexts() []string {
+	all, err := k.loader().RawConfig()
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(all.Contexts))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -32,10 +33,15 @@ const mapExample = `  # All nodes
   # A machine described in a file, without a cluster
   kubectl tenon map --machine epyc.txt`
 
+const colorHelp = `When to use colour. One of: (auto, always, never). "auto" is on a terminal, unless NO_COLOR is set.`
+
+var colors = []string{"auto", "always", "never"}
+
 // mapFlags are the choices of the map command.
 type mapFlags struct {
-	all                    bool
-	output, machine, color string
+	all            bool
+	output         output
+	machine, color string
 }
 
 func (a *app) mapCommand() *cobra.Command {
@@ -45,9 +51,11 @@ func (a *app) mapCommand() *cobra.Command {
 		Short: "Draw machines: which CPUs, memory and devices are free, reserved, or held by which pod",
 		Long: `Draw machines: which CPUs, memory and devices are free, reserved, or held by which pod.
 
-Without NODE a summary of all nodes comes first, and then their maps where they are few. Nodes are
-known by their layouts. Those that have none are known by their NodeResourceTopology, and marked
-coarse: it tells amounts, not which CPUs and devices they are.`,
+Without NODE the command prints a table of all nodes, and then their maps if there are few. It knows
+a node by its layout. A node that has none is known by its NodeResourceTopology and marked coarse: that
+object has amounts, and not which CPUs and devices they are.
+
+With -o wide the command prints the table alone, with all columns.`,
 		Example: mapExample,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -58,8 +66,12 @@ coarse: it tells amounts, not which CPUs and devices they are.`,
 			if err != nil {
 				return err
 			}
-			if f.output == "json" {
-				return writeJSON(c.OutOrStdout(), mapDocumentOf(nodes, problems, notes, f.machine != ""))
+			doc := mapDocumentOf(nodes, problems, notes, f.machine != "")
+			if done, err := f.output.write(c.OutOrStdout(), doc, nodeRefs(nodes)); done {
+				return err
+			}
+			if f.output.format == "wide" {
+				return writeSummary(c.OutOrStdout(), nodes, problems, true)
 			}
 			if err := f.write(c.OutOrStdout(), nodes, problems, len(args) == 0 && f.machine == ""); err != nil {
 				return err
@@ -67,10 +79,12 @@ coarse: it tells amounts, not which CPUs and devices they are.`,
 			return writeNotes(c.OutOrStdout(), sortedProblems(slices.Concat(notes, warnings(nodes))))
 		},
 	}
-	c.Flags().BoolVar(&f.all, "all", false, "draw every node, however many there are")
-	c.Flags().StringVar(&f.machine, "machine", "", "draw the machine that this file describes; needs no cluster")
-	c.Flags().StringVar(&f.color, "color", "auto", `"always", "never", or "auto": on a terminal, unless NO_COLOR is set`)
-	c.Flags().StringVarP(&f.output, "output", "o", "", `output format: "json" or nothing for people`)
+	c.Flags().BoolVar(&f.all, "all", false, "Draw every node, however many there are.")
+	c.Flags().StringVar(&f.machine, "machine", "", "Draw the machine that this file describes, without a cluster.")
+	c.Flags().StringVar(&f.color, "color", "auto", colorHelp)
+	f.output.bind(c, "json", "yaml", "name", "wide")
+	complete(c, "color", choices(colors...))
+	c.ValidArgsFunction = first(a.nodeNames)
 	return c
 }
 
@@ -78,17 +92,22 @@ func (f mapFlags) check(args []string) error {
 	if f.machine != "" && len(args) > 0 {
 		return errors.New("a NODE and --machine cannot both be given")
 	}
-	switch f.color {
-	case "auto", "always", "never":
-	default:
+	if !slices.Contains(colors, f.color) {
 		return fmt.Errorf("--color %q is not known: want auto, always or never", f.color)
 	}
-	return checkOutput(f.output)
+	return f.output.check()
 }
 
-// mapNodes returns what is to be drawn, what cannot be drawn, and what is odd about the former.
-func (a *app) mapNodes(c *cobra.Command, file string, args []string) (nodes []*ledger.Node, problems,
-	notes []NodeProblem, err error) {
+// nodeRefs names nodes as kubectl does.
+func nodeRefs(nodes []*ledger.Node) (out []string) {
+	for _, n := range nodes {
+		out = append(out, "node/"+n.Name)
+	}
+	return out
+}
+
+// mapNodes returns the nodes to draw, those that cannot be drawn, and warnings about the former.
+func (a *app) mapNodes(c *cobra.Command, file string, args []string) (nodes []*ledger.Node, problems, notes []document.Problem, err error) {
 	if file != "" {
 		n, err := a.readMachine(file, c.ErrOrStderr())
 		return []*ledger.Node{n}, nil, nil, err
@@ -109,7 +128,7 @@ func (a *app) mapNodes(c *cobra.Command, file string, args []string) (nodes []*l
 	}
 	for _, n := range nodes {
 		if n.Name == args[0] {
-			others := func(p NodeProblem) bool { return p.Node != n.Name }
+			others := func(p document.Problem) bool { return p.Node != n.Name }
 			return []*ledger.Node{n}, nil, slices.DeleteFunc(notes, others), nil
 		}
 	}
@@ -121,24 +140,20 @@ func (a *app) mapNodes(c *cobra.Command, file string, args []string) (nodes []*l
 	return nil, nil, nil, fmt.Errorf("node %q is not known", args[0])
 }
 
-// noter is a [Cluster] that also says what is odd about what nodes report of themselves, those that Nodes
+// noter is a [Cluster] that also says has warnings about the reports of the nodes that Nodes
 // returned last.
-type noter interface{ Notes() []NodeProblem }
+type noter interface{ Notes() []document.Problem }
 
-func writeNotes(w io.Writer, notes []NodeProblem) error {
+func writeNotes(w io.Writer, notes []document.Problem) error {
 	if len(notes) == 0 {
 		return nil
 	}
-	rows := [][]string{{"NODE", "WARNINGS"}}
-	for _, n := range notes {
-		rows = append(rows, []string{n.Node, n.Reason})
-	}
 	fmt.Fprintln(w)
-	return draw.Table(w, rows, draw.DefaultWidth)
+	return problemTable("WARNINGS", notes).write(w, false)
 }
 
-// readMachine makes a node, on which nothing is held, of a machine file. What is odd about the machine
-// goes to stderr, as kubectl's warnings do.
+// readMachine makes a node, on which nothing is held, of a machine file. Warnings about the machine
+// go to stderr, as kubectl's warnings do.
 func (a *app) readMachine(path string, stderr io.Writer) (*ledger.Node, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -173,9 +188,9 @@ func parseMachine(data []byte) (*topo.Machine, []string, error) {
 	return m, nil, err
 }
 
-func (f mapFlags) write(w io.Writer, nodes []*ledger.Node, problems []NodeProblem, summary bool) error {
+func (f mapFlags) write(w io.Writer, nodes []*ledger.Node, problems []document.Problem, summary bool) error {
 	if summary {
-		if err := writeSummary(w, nodes, problems); err != nil {
+		if err := writeSummary(w, nodes, problems, false); err != nil {
 			return err
 		}
 		if len(nodes) > fewMaps && !f.all {
@@ -195,10 +210,10 @@ func (f mapFlags) write(w io.Writer, nodes []*ledger.Node, problems []NodeProble
 	return nil
 }
 
-func writeSummary(w io.Writer, nodes []*ledger.Node, problems []NodeProblem) error {
+func writeSummary(w io.Writer, nodes []*ledger.Node, problems []document.Problem, wide bool) error {
 	switch {
 	case len(nodes) > 0:
-		if err := draw.Summary(w, nodes); err != nil {
+		if err := writeNodes(w, nodes, wide); err != nil {
 			return err
 		}
 	default:
@@ -209,12 +224,8 @@ func writeSummary(w io.Writer, nodes []*ledger.Node, problems []NodeProblem) err
 	if len(problems) == 0 {
 		return nil
 	}
-	rows := [][]string{{"NODE", "WHY IT CANNOT BE DRAWN"}}
-	for _, p := range problems {
-		rows = append(rows, []string{p.Node, p.Reason})
-	}
 	fmt.Fprintln(w)
-	return draw.Table(w, rows, draw.DefaultWidth)
+	return problemTable("NOT DRAWN BECAUSE", problems).write(w, false)
 }
 
 // options fits the drawing to where it goes: a terminal may be wider than the default and show colour.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -38,9 +39,9 @@ type Stage interface {
 // Stages are the ways to get a stage; each is for one kind of source.
 type Stages struct {
 	// Cluster reads a cluster, and says which namespace the kubeconfig chooses.
-	Cluster func(ctx context.Context, k Kubeconfig) (s Stage, problems []NodeProblem, namespace string, err error)
+	Cluster func(ctx context.Context, k Kubeconfig) (s Stage, problems []document.Problem, namespace string, err error)
 	// Export reads what kubectl wrote of a cluster.
-	Export func(data []byte) (Stage, []NodeProblem, error)
+	Export func(data []byte) (Stage, []document.Problem, error)
 	// Machines makes nodes of machines.
 	Machines func([]whatif.Machine) (Stage, error)
 	// Kubelet reads a KubeletConfiguration for a machine: its rules, and what it lets pods have.
@@ -64,13 +65,12 @@ func (unfit) Error() string { return "not all pods have a place" }
 
 const simulateLong = `Say how many pods would fit, where, and what stops the next one.
 
-Pods are placed one after the other as the scheduler would, on the cluster as it is now, on what
-kubectl wrote of a cluster, or on machines that are described in files. Nothing is created: the
-cluster is only read. Labels, taints, plain amounts and numas are judged; what else a pod asks for
-is named and not judged.
+The command places pods one after the other, as the scheduler would, on the cluster as it is now, on
+what kubectl wrote of a cluster, or on machines that files describe. It only reads and creates
+nothing. It judges labels, taints, amounts and NUMA alignment, and names what else a pod asks for.
 
-The exit code is 0 where all pods have a place, 2 where some have none, and 1 after an error. How
-many more fit (--count max) is an answer whatever it is: 0.`
+The exit code is 0 if all pods have a place, 2 if some have none, and 1 after an error. With
+--count max it is 0 however many pods fit.`
 
 const simulateExample = `  # Would this fit today?
   kubectl tenon simulate -f train.yaml
@@ -88,7 +88,8 @@ const simulateExample = `  # Would this fit today?
 type simulateFlags struct {
 	files, without, machines, configs []string
 	pod, count, nodes                 string
-	strategy, unknown, coarse, output string
+	strategy, unknown, coarse         string
+	output                            output
 	drawing                           mapFlags
 	maps                              bool
 	policy, scope, cpus, memory       string
@@ -105,42 +106,46 @@ func (a *app) simulateCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.simulate(c, f) },
 	}
-	f.bind(c)
+	f.bind(a, c)
 	return c
 }
 
-func (f *simulateFlags) bind(c *cobra.Command) {
+func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	s := c.Flags()
-	s.StringArrayVarP(&f.files, "filename", "f", nil,
-		`workload file, "-" for stdin: Pods, Deployments and the like; repeatable`)
-	s.StringVar(&f.pod, "pod", "", "[NAMESPACE/]NAME of a pod that is there: so many more of it as --count says")
-	s.StringVar(&f.count, "count", "",
-		`so many of each workload instead of what it says; "max" for as many as fit, each by itself`)
-	s.StringArrayVar(&f.without, "without", nil,
-		"node that goes away: its pods are placed anew, before all others; repeatable")
-	s.StringArrayVar(&f.machines, "machines", nil,
-		"FILE[=COPIES] of a machine, as text or snapshot, instead of a cluster; repeatable")
-	s.StringArrayVar(&f.configs, "kubelet-config", nil,
-		"KubeletConfiguration of the machines: one for all, or one for each")
-	s.StringVar(&f.nodes, "nodes", "", `file of "kubectl get nodelayouts,nodes,pods -A -o json", instead of a cluster`)
-	s.StringVar(&f.policy, "topology-manager-policy", "",
-		"of the kubelets of --machines, in place of --kubelet-config, as the other flags of the kubelet")
-	s.StringVar(&f.scope, "topology-manager-scope", "", "of the kubelets of --machines: container or pod")
-	s.StringVar(&f.cpus, "cpu-manager-policy", "", "of the kubelets of --machines: none or static")
-	s.StringVar(&f.reservedCPUs, "reserved-cpus", "", "CPUs that these kubelets keep for the system, such as 0-1,64-65")
-	s.StringVar(&f.memory, "memory-manager-policy", "", "of the kubelets of --machines: None or Static")
-	s.StringVar(&f.reservedMemory, "reserved-memory", "",
-		"memory that these kubelets keep for the system, such as 0:memory=2Gi;1:memory=2Gi")
-	s.StringVar(&f.strategy, "strategy", score.Tenon.String(), "how nodes are scored: "+strings.Join(score.Names(), ", "))
-	s.StringVar(&f.unknown, "unknown-nodes", "Allow",
-		"nodes of whose numas nothing is known: Allow, AllowWithoutDemand or Refuse, as the scheduler's argument")
-	s.StringVar(&f.coarse, "coarse-nodes", "Allow",
-		"nodes that have only a NodeResourceTopology: Allow or Refuse, as the scheduler's argument")
-	s.BoolVar(&f.maps, "map", false, "draw the nodes that change, before and after")
-	s.BoolVar(&f.drawing.all, "all", false, "no limit on the workloads, nodes and maps shown")
-	s.StringVar(&f.drawing.color, "color", "auto", `"always", "never", or "auto": on a terminal, unless NO_COLOR is set`)
-	s.StringVarP(&f.output, "output", "o", "", `output format: "json" or nothing for people`)
+	s.StringArrayVarP(&f.files, "filename", "f", nil, `File with workloads: Pods, Deployments and others; "-" is stdin. This flag can be repeated.`)
+	s.StringVar(&f.pod, "pod", "", "Existing pod to replicate, [NAMESPACE/]NAME; see --count.")
+	s.StringVar(&f.count, "count", "", `Number of pods of each workload, in place of its replicas; "max" is as many as fit, each workload by itself.`)
+	s.StringArrayVar(&f.without, "without", nil, "Node to take away. Its pods are placed again, before all others. This flag can be repeated.")
+	s.StringArrayVar(&f.machines, "machines", nil, "FILE[=COPIES] of a machine, as text or snapshot, in place of a cluster. This flag can be repeated.")
+	s.StringArrayVar(&f.configs, "kubelet-config", nil, "File with the KubeletConfiguration of --machines: one for all, or one for each.")
+	s.StringVar(&f.nodes, "nodes", "", `File with the output of "kubectl get nodelayouts,nodes,pods -A -o json", in place of a cluster.`)
+	s.StringVar(&f.policy, "topology-manager-policy", "", "Policy of the kubelets of --machines, in place of that in --kubelet-config.")
+	s.StringVar(&f.scope, "topology-manager-scope", "", "Scope of the kubelets of --machines. One of: (container, pod).")
+	s.StringVar(&f.cpus, "cpu-manager-policy", "", "CPU manager policy of the kubelets of --machines. One of: (none, static).")
+	s.StringVar(&f.reservedCPUs, "reserved-cpus", "", "CPUs that the kubelets of --machines keep for the system, such as 0-1,64-65.")
+	s.StringVar(&f.memory, "memory-manager-policy", "", "Memory manager policy of the kubelets of --machines. One of: (None, Static).")
+	s.StringVar(&f.reservedMemory, "reserved-memory", "", "Memory that the kubelets of --machines keep for the system, such as 0:memory=2Gi;1:memory=2Gi.")
+	s.StringVar(&f.strategy, "strategy", score.Tenon.String(), "Strategy that scores nodes. One of: ("+strings.Join(score.Names(), ", ")+").")
+	s.StringVar(&f.unknown, "unknown-nodes", "Allow", "What to do with nodes whose NUMA nodes are not known. One of: ("+strings.Join(unknownNodes, ", ")+").")
+	s.StringVar(&f.coarse, "coarse-nodes", "Allow", "What to do with nodes that have only a NodeResourceTopology. One of: ("+strings.Join(coarseNodes, ", ")+").")
+	s.BoolVar(&f.maps, "map", false, "Draw the nodes that change, before and after.")
+	s.BoolVar(&f.drawing.all, "all", false, "Show all workloads, nodes and maps, however many there are.")
+	s.StringVar(&f.drawing.color, "color", "auto", colorHelp)
+	f.output.bind(c, "json", "yaml")
+	for flag, values := range map[string][]string{"strategy": score.Names(), "unknown-nodes": unknownNodes, "coarse-nodes": coarseNodes,
+		"color": colors, "topology-manager-scope": {"container", "pod"}, "cpu-manager-policy": {"none", "static"},
+		"memory-manager-policy": {"None", "Static"}, "topology-manager-policy": {"none", "best-effort", "restricted", "single-numa-node"}} {
+		complete(c, flag, choices(values...))
+	}
+	complete(c, "pod", a.podNames)
+	complete(c, "without", a.nodeNames)
 }
+
+// The choices of the arguments of the scheduler that have these names.
+var (
+	unknownNodes = []string{"Allow", "AllowWithoutDemand", "Refuse"}
+	coarseNodes  = []string{"Allow", "Refuse"}
+)
 
 // check returns the rules, and how many of each workload are asked for: 0 for what the workload says, -1 for
 // as many as fit.
@@ -162,7 +167,7 @@ func (f *simulateFlags) check() (r whatif.Rules, count int, err error) {
 	if err := f.drawing.check(nil); err != nil {
 		return r, 0, err
 	}
-	if err := checkOutput(f.output); err != nil {
+	if err := f.output.check(); err != nil {
 		return r, 0, err
 	}
 	if count, err = f.counted(); err != nil {
@@ -172,10 +177,10 @@ func (f *simulateFlags) check() (r whatif.Rules, count int, err error) {
 	if r.Strategy.Type, ok = score.ParseType(f.strategy); !ok {
 		return r, 0, fmt.Errorf("--strategy %q is not known: want one of %s", f.strategy, strings.Join(score.Names(), ", "))
 	}
-	if r.Unknown, err = trust("unknown-nodes", f.unknown, "Allow", "AllowWithoutDemand", "Refuse"); err != nil {
+	if r.Unknown, err = trust("unknown-nodes", f.unknown, unknownNodes...); err != nil {
 		return r, 0, err
 	}
-	r.Coarse, err = trust("coarse-nodes", f.coarse, "Allow", "Refuse")
+	r.Coarse, err = trust("coarse-nodes", f.coarse, coarseNodes...)
 	return r, count, err
 }
 
@@ -218,9 +223,8 @@ func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 	if err := s.run(tasks, progressOn(c.Context(), c.ErrOrStderr())); err != nil {
 		return err
 	}
-	if f.output == "json" {
-		err = writeJSON(c.OutOrStdout(), s.document())
-	} else {
+	done, err := f.output.write(c.OutOrStdout(), s.document(), nil)
+	if !done {
 		err = s.write(c.OutOrStdout(), f)
 	}
 	if err == nil && s.left() > 0 && !s.most {
@@ -230,7 +234,7 @@ func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 }
 
 // stage gets the nodes from where the flags say; source says of these in words.
-func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []NodeProblem, source string, err error) {
+func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []document.Problem, source string, err error) {
 	from := a.setup.Stages
 	switch {
 	case len(f.machines) > 0:
@@ -256,12 +260,12 @@ func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []Node
 	if s, problems, namespace, err = from.Cluster(c.Context(), a.kube); err != nil {
 		return nil, nil, "", fmt.Errorf("read the cluster: %w", err)
 	}
-	a.kube.Namespace = cmp.Or(a.kube.Namespace, namespace)
+	a.kube.chosen.Context.Namespace = cmp.Or(a.kube.Namespace(), namespace)
 	return s, problems, "the cluster", nil
 }
 
 // tasks are what is to be placed, in order: pods that lose their node, files, the pod that is there. What is
-// odd goes to stderr, as kubectl's warnings do.
+// unusual goes to stderr, as kubectl's warnings do.
 func (a *app) tasks(c *cobra.Command, f simulateFlags, s *simulation, count int) (out []*task, err error) {
 	slices.Sort(f.without)
 	for _, node := range slices.Compact(f.without) {
@@ -274,7 +278,7 @@ func (a *app) tasks(c *cobra.Command, f simulateFlags, s *simulation, count int)
 			out = append(out, &task{workload: w, wanted: w.Count, from: node})
 		}
 	}
-	namespace := cmp.Or(a.kube.Namespace, "default")
+	namespace := cmp.Or(a.kube.Namespace(), "default")
 	for _, file := range f.files {
 		data, err := readBounded(file, "workload file", maxWorkload, c.InOrStdin())
 		if err != nil {

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -20,9 +22,9 @@ type simulationDocument struct {
 	Without []leavingDocument `json:"without"`
 	Waiting int               `json:"waiting"` // pods without a node, for which no room is kept
 	// Rounds is one round, or one for each workload where as many as fit are asked for.
-	Rounds   []roundDocument   `json:"rounds"`
-	NotKnown []problemDocument `json:"notKnown"` // nodes of whose numas nothing is known
-	Coarse   []string          `json:"coarse"`   // nodes of which only amounts are known, numa by numa
+	Rounds   []roundDocument    `json:"rounds"`
+	NotKnown []document.Problem `json:"notKnown"` // nodes of whose numas nothing is known
+	Coarse   []string           `json:"coarse"`   // nodes of which only amounts are known, numa by numa
 }
 
 type leavingDocument struct {
@@ -42,7 +44,7 @@ type workloadDocument struct {
 	Name       string              `json:"name"`
 	From       string              `json:"from,omitempty"` // the node that its pod loses
 	QoS        string              `json:"qos"`
-	Containers []wantDocument      `json:"containers"`
+	Containers []document.Request  `json:"containers"`
 	Unjudged   []string            `json:"unjudged"`
 	Wanted     *int                `json:"wanted,omitempty"` // absent: as many as fit
 	Placed     int                 `json:"placed"`
@@ -53,18 +55,18 @@ type workloadDocument struct {
 }
 
 type placementDocument struct {
-	Pod      string            `json:"pod"`
-	Node     string            `json:"node"`
-	Known    bool              `json:"known"` // whether the node's numas are known
-	NUMAs    []idset.NUMA      `json:"numas"`
-	Holdings []holdingDocument `json:"holdings"`
+	Pod        string               `json:"pod"`
+	Node       string               `json:"node"`
+	Known      bool                 `json:"known"` // whether the node's numas are known
+	NUMAs      v1alpha1.IDList      `json:"numas"`
+	Containers []document.Container `json:"containers"`
 }
 
 type refusalDocument struct {
-	Nodes   []string         `json:"nodes"`
-	Bar     string           `json:"bar,omitempty"`   // why the pod may not go there at all
-	Error   string           `json:"error,omitempty"` // the kubelet's reason for refusing
-	Reasons []reasonDocument `json:"reasons"`         // have is the most that one of the nodes has
+	Nodes   []string          `json:"nodes"`
+	Bar     string            `json:"bar,omitempty"`   // why the pod may not go there at all
+	Error   string            `json:"error,omitempty"` // the kubelet's reason for refusing
+	Reasons []document.Reason `json:"reasons"`         // have is the most that one of the nodes has
 }
 
 type changeDocument struct {
@@ -87,39 +89,34 @@ type wasIsDocument struct {
 }
 
 type freeDocument struct {
-	CPUs    string           `json:"cpus"`
-	Memory  []amountDocument `json:"memory"`
-	Devices []countDocument  `json:"devices"`
+	CPUs    string            `json:"cpus"`
+	Memory  []document.Amount `json:"memory"`
+	Devices []document.Count  `json:"devices"`
 }
 
 func (s *simulation) document() simulationDocument {
 	return simulationDocument{
 		Kind: "Simulation", Strategy: s.rules.Strategy.Type.String(), Fits: s.left() == 0, Waiting: s.stage.Waiting(),
-		Without: each(s.gone, func(g leaving) leavingDocument { return leavingDocument{g.node, g.moved, g.stay} }),
-		Rounds: each(s.rounds, func(r round) roundDocument {
+		Without: document.Each(s.gone, func(g leaving) leavingDocument { return leavingDocument{g.node, g.moved, g.stay} }),
+		Rounds: document.Each(s.rounds, func(r round) roundDocument {
 			return roundDocument{
-				Workloads: each(r.tasks, func(t *task) workloadDocument { return t.document(r.plan) }),
-				Nodes: each(r.plan.Changed(), func(i int) changeDocument {
-					return changed(r.plan.Before()[i],
-						r.plan.Nodes()[i])
-				}),
+				Workloads: document.Each(r.tasks, func(t *task) workloadDocument { return t.document(r.plan) }),
+				Nodes:     document.Each(r.plan.Changed(), func(i int) changeDocument { return changed(r.plan.Before()[i], r.plan.Nodes()[i]) }),
 			}
 		}),
-		NotKnown: each(s.problems, problem), Coarse: append([]string{}, s.coarse()...),
+		NotKnown: append([]document.Problem{}, s.problems...), Coarse: append([]string{}, s.coarse()...),
 	}
 }
 
 func (t *task) document(p *whatif.Plan) workloadDocument {
 	w := t.workload
 	d := workloadDocument{
-		Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, From: t.from, QoS: qosNames[w.Want.Pod.QoS],
-		Containers: each(w.Want.Pod.Containers, want), Unjudged: append([]string{}, w.Unjudged...),
+		Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, From: t.from, QoS: document.QoSName(w.Want.Pod.QoS),
+		Containers: document.Each(w.Want.Pod.Containers, document.RequestOf), Unjudged: append([]string{}, w.Unjudged...),
 		Placed: t.placed(), NoPlace: t.left(), Bounded: t.most && t.placed() == t.wanted,
-		Placements: each(t.outcome.Placed, func(x whatif.Placement) placementDocument {
-			return placementOn(p.Nodes()[x.Node], x)
-		}),
-		Refusals: each(t.outcome.Refusals, func(r whatif.Refusal) refusalDocument {
-			return refusalDocument{r.Nodes, r.Bar, string(r.Error), each(r.Reasons, reason)}
+		Placements: document.Each(t.outcome.Placed, func(x whatif.Placement) placementDocument { return placementOn(p.Nodes()[x.Node], x) }),
+		Refusals: document.Each(t.outcome.Refusals, func(r whatif.Refusal) refusalDocument {
+			return refusalDocument{r.Nodes, r.Bar, string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
 		}),
 	}
 	if !t.most {
@@ -129,11 +126,10 @@ func (t *task) document(p *whatif.Plan) workloadDocument {
 }
 
 func placementOn(n whatif.Node, x whatif.Placement) placementDocument {
-	d := placementDocument{Pod: x.Pod.String(), Node: n.Name, Known: n.State != nil, NUMAs: []idset.NUMA{},
-		Holdings: []holdingDocument{}}
+	d := placementDocument{Pod: x.Pod.String(), Node: n.Name, Known: n.State != nil, Containers: []document.Container{}}
 	if n.State != nil {
 		m := n.State.Machine
-		d.NUMAs, d.Holdings = ids(m, place.Verdict{Holdings: x.Holdings}.NUMAs(m)), holdingsOn(m, x.Holdings)
+		d.NUMAs, d.Containers = document.Spread(m, x.Holdings), document.Containers(m, x.Holdings)
 	}
 	return d
 }
@@ -157,15 +153,15 @@ func changed(before, after whatif.Node) changeDocument {
 
 func freeOn(u *place.Usage, i int) freeDocument {
 	n := u.Machine.NUMAs()[i]
-	d := freeDocument{CPUs: n.CPUs.And(u.FreeCPUs()).String(), Memory: []amountDocument{}, Devices: []countDocument{}}
+	d := freeDocument{CPUs: n.CPUs.And(u.FreeCPUs()).String(), Memory: []document.Amount{}, Devices: []document.Count{}}
 	for _, k := range u.Kinds() {
 		if n.Capacity(k) > 0 {
-			d.Memory = append(d.Memory, amountDocument{k, u.FreeMemory(i, k)})
+			d.Memory = append(d.Memory, document.Amount{Kind: k, Bytes: u.FreeMemory(i, k)})
 		}
 	}
 	for at, r := range u.Machine.Resources() {
 		if slices.ContainsFunc(r.Devices, func(x topo.Device) bool { return x.NUMAs.Has(i) }) {
-			d.Devices = append(d.Devices, countDocument{r.Name, u.FreeDevicesOn(at, 1<<uint(i))})
+			d.Devices = append(d.Devices, document.Count{Resource: r.Name, Count: u.FreeDevicesOn(at, 1<<uint(i))})
 		}
 	}
 	return d

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -17,7 +18,7 @@ type simulation struct {
 	source   string
 	rules    whatif.Rules
 	most     bool // --count max
-	problems []NodeProblem
+	problems []document.Problem
 	gone     []leaving
 	rounds   []round
 }

@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// joint is between items of the last column of a table (draw.Table).
-	joint = " · "
 	// fewOn are the nodes of a workload that are named, fewOf the nodes of a refusal.
 	fewOn = 6
 	fewOf = 3
@@ -37,7 +35,7 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 		s.writeNodes(b, s.rounds[0].plan, limit)
 	}
 	if len(s.problems) > 0 {
-		fmt.Fprintf(b, "\nOf %s nothing is known of numas: %s.\n\n", nodes(len(s.problems)), [...]string{
+		fmt.Fprintf(b, "\nThe NUMA nodes of %s are not known: %s.\n\n", nodes(len(s.problems)), [...]string{
 			whatif.Allow:              "pods may go there, and their kubelets may refuse them",
 			whatif.AllowWithoutDemand: "pods without a demand of their own may go there, and their kubelets may refuse them",
 			whatif.Refuse:             "pods that need alignment do not go there",
@@ -69,7 +67,7 @@ func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
 		list += fmt.Sprintf(" and %d more (--all shows them)", more)
 	}
 	fmt.Fprintln(b)
-	writeWrapped(b, "", fmt.Sprintf("Of %s only amounts are known, numa by numa; %s: %s", nodes(len(names)), what, list))
+	writeWrapped(b, "", fmt.Sprintf("%s only amounts per NUMA node; %s: %s", choose(len(names), "1 node reports", nodes(len(names))+" report"), what, list))
 }
 
 // coarse returns the names of the nodes of which only amounts are known.
@@ -135,8 +133,7 @@ func (s *simulation) writeTasks(b *bufio.Writer, limit int) {
 		}
 	}
 	if blind > 0 {
-		fmt.Fprintf(b, "\n%s on nodes of whose numas nothing is known.\n", choose(blind, "1 of these is",
-			fmt.Sprintf("%d of these are", blind)))
+		fmt.Fprintf(b, "\n%s on nodes whose NUMA nodes are not known.\n", choose(blind, "1 of these is", fmt.Sprintf("%d of these are", blind)))
 	}
 }
 
@@ -305,7 +302,7 @@ func nodeRows(before, after whatif.Node) [][]string {
 	out := [][]string{{name, arrow(fmt.Sprint(before.Used["pods"]), fmt.Sprint(after.Used["pods"])), "all",
 		arrow(cores(before.Left("cpu")), cores(after.Left("cpu"))), strings.Join(items, joint)}}
 	if after.State == nil {
-		return append(out, []string{"", "", "?", "-", "what is on its numas is not known"})
+		return append(out, []string{"", "", "?", "-", "its NUMA nodes are not known"})
 	}
 	for i, n := range after.State.Machine.NUMAs() {
 		was, is := before.State.Usage, after.State.Usage

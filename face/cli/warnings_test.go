@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -68,7 +69,7 @@ func TestNothingRawReachesTheTerminal(t *testing.T) {
 	odd := *n
 	odd.Name = hostile
 	c.nodes = append(c.nodes, &odd)
-	c.problems = append(c.problems, NodeProblem{hostile, hostile})
+	c.problems = append(c.problems, document.Problem{Node: hostile, Reason: hostile})
 	p := c.pods["ml/refused"]
 	p.Reason, p.Message = hostile, hostile
 	p.Pod.Containers[0].Name = hostile

@@ -95,7 +95,7 @@ func framed(l line, outer int) line {
 // boxTop is the upper border with the numa's id and socket.
 func (p *picture) boxTop(n topo.NUMA, outer int) line {
 	right := p.socketText(n)
-	left := clipText(fmt.Sprintf("numa %d", n.ID), outer-6)
+	left := clipText(fmt.Sprintf("NUMA node %d", n.ID), outer-6)
 	fill := outer - len(left) - len(right) - 8
 	if fill < 1 || right == "" {
 		right, fill = "", outer-len(left)-7

@@ -50,7 +50,7 @@ func (p *picture) distances(width int) []line {
 	return out
 }
 
-// distanceList says "12 to numas 1-3" instead of a row of the table. NUMA nodes that have equal distances to all
+// distanceList says "12 to NUMA nodes 1-3" instead of a row of the table. NUMA nodes that have equal distances to all
 // others, and one distance among themselves, share a line.
 func (p *picture) distanceList(width int) []line {
 	sets := p.twins()
@@ -124,10 +124,10 @@ func (p *picture) distanceSpans(width int) []line {
 		on[span{slices.Min(others), slices.Max(others)}] |= 1 << uint(i)
 	}
 	spans := slices.SortedFunc(maps.Keys(on), func(a, b span) int { return on[a].First() - on[b].First() })
-	out := []line{text(bold, " distances to other numas")}
+	out := []line{text(bold, " distances to other NUMA nodes")}
 	for i, s := range spans {
 		if i == manyNUMAs {
-			rest := fmt.Sprintf(" and of %d more sets of numas", len(spans)-i)
+			rest := fmt.Sprintf(" and of %d more sets of NUMA nodes", len(spans)-i)
 			return append(out, text(faint, "%s", rest).clip(width))
 		}
 		item := fmt.Sprintf("%d to %d", s.nearest, s.farthest)

@@ -208,28 +208,6 @@ func TestMapLooksAsDrawn(t *testing.T) {
 	}
 }
 
-func TestSummaryOfAllNodes(t *testing.T) {
-	var nodes []*ledger.Node
-	for name, d := range pictures(t) {
-		nodes = append(nodes, d.node(t, name))
-	}
-	nodes[0].Name = strings.Repeat("a-very-long-node-name.", 6)
-	var b bytes.Buffer
-	if err := Summary(&b, nodes); err != nil {
-		t.Fatal(err)
-	}
-	checkWidth(t, b.String(), DefaultWidth)
-	nodes = nodes[:0]
-	for name, d := range pictures(t) {
-		nodes = append(nodes, d.node(t, name))
-	}
-	b.Reset()
-	if err := Summary(&b, nodes); err != nil {
-		t.Fatal(err)
-	}
-	golden.Check(t, "testdata/summary.txt", b.String())
-}
-
 var ansi = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 func checkWidth(t interface{ Fatalf(string, ...any) }, s string, width int) {

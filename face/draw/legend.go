@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -19,12 +20,12 @@ func (p *picture) heading(width int) []line {
 	out = append(out, wrap(plain, p.machineItems(), width)...)
 	if p.coarse() {
 		out = append(out, wrap(plain, []string{"coarse: known by the amounts of its NodeResourceTopology",
-			"which CPUs and devices are whose is not told, the signs count them"}, width)...)
+			"the holders of single CPUs and devices are not reported, the signs count them"}, width)...)
 	}
 	if n := len(p.node.Others); n > 0 {
-		out = append(out, wrap(plain, []string{fmt.Sprintf("drawn is one of %d states in which it may be", n+1)}, width)...)
+		out = append(out, wrap(plain, []string{fmt.Sprintf("one of %d possible states of the node", n+1)}, width)...)
 	}
-	return append(out, wrap(faint, ruleItems(p.node.Rules), width)...)
+	return append(out, wrap(faint, document.RuleItems(p.node.Rules), width)...)
 }
 
 func (p *picture) machineItems() []string {
@@ -39,10 +40,9 @@ func (p *picture) machineItems() []string {
 		cpuText = plural(cpus, "CPU")
 	}
 	if p.coarse() {
-		return []string{plural(len(m.NUMAs()), "numa"), plural(cpus, "CPU"), place.Quantity(topo.Memory, bytes)}
+		return []string{plural(len(m.NUMAs()), "NUMA node"), plural(cpus, "CPU"), place.Quantity(topo.Memory, bytes)}
 	}
-	return []string{plural(len(m.Sockets()), "socket"), plural(len(m.NUMAs()), "numa"), cpuText,
-		place.Quantity(topo.Memory, bytes)}
+	return []string{plural(len(m.Sockets()), "socket"), plural(len(m.NUMAs()), "NUMA node"), cpuText, place.Quantity(topo.Memory, bytes)}
 }
 
 func plural(n int, word string) string {
@@ -50,39 +50,6 @@ func plural(n int, word string) string {
 		return "1 " + word
 	}
 	return fmt.Sprintf("%d %ss", n, word)
-}
-
-// ruleItems names what decides on the node, in the kubelet's words.
-func ruleItems(r place.Rules) []string {
-	align := fmt.Sprintf("%s per %s", r.Topology.Policy, r.Topology.Scope)
-	if r.Topology.Policy == place.None {
-		align = "no alignment"
-	}
-	out := []string{align, "CPUs " + staticText(r.CPU.Static), "memory " + staticText(r.Memory.Static)}
-	for _, o := range []struct {
-		on   bool
-		name string
-	}{
-		{r.CPU.FullPCPUsOnly, "full-pcpus-only"},
-		{r.CPU.DistributeAcrossNUMA, "distribute-cpus-across-numa"},
-		{r.CPU.AlignBySocket, "align-by-socket"},
-		{r.CPU.DistributeAcrossCores, "distribute-cpus-across-cores"},
-		{r.CPU.StrictReservation, "strict-cpu-reservation"},
-		{r.CPU.PreferAlignByUncoreCaches, "prefer-align-cpus-by-uncorecache"},
-		{r.Topology.PreferClosest, "prefer-closest-numa-nodes"},
-	} {
-		if o.on {
-			out = append(out, o.name)
-		}
-	}
-	return out
-}
-
-func staticText(static bool) string {
-	if static {
-		return "static"
-	}
-	return "not pinned"
 }
 
 // sharedDevices draws the devices that belong to several numas, or to none.
@@ -142,7 +109,7 @@ func (p *picture) legend(width int) []line {
 
 func ownerName(o owner) string {
 	if o.entry.Pod.UID == "" && o.entry.Source == ledger.Counted {
-		return "nobody knows whose"
+		return "unknown pods"
 	}
 	return Printable(o.entry.Pod.String())
 }
@@ -169,7 +136,7 @@ func hang(head line, body []line) []line {
 func (p *picture) reservedItems() []string {
 	var out []string
 	if cpus := p.node.Rules.CPU.Reserved; !cpus.Empty() && p.coarse() {
-		out = append(out, p.cpuCounts(cpus)...)
+		out = append(out, document.CPUCounts(p.machine, cpus)...)
 	} else if !cpus.Empty() {
 		out = append(out, "cpus "+cpus.String())
 	}
@@ -189,7 +156,7 @@ func (p *picture) reservedItems() []string {
 		return cmp.Or(cmp.Compare(on[a].First(), on[b].First()), strings.Compare(a.kind, b.kind))
 	})
 	for _, a := range keys {
-		s := place.Quantity(a.kind, a.bytes) + " " + p.numaList(on[a])
+		s := place.Quantity(a.kind, a.bytes) + " on " + p.numaList(on[a])
 		if on[a].Len() > 1 {
 			s = place.Quantity(a.kind, a.bytes) + " on each of " + p.numaList(on[a])
 		}

@@ -2,11 +2,10 @@ package draw
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -96,31 +95,6 @@ func newPicture(n *ledger.Node) *picture {
 // coarse reports whether ids of the node are made up.
 func (p *picture) coarse() bool { return p.node != nil && p.node.Quality == ledger.Coarse }
 
-// cpuCounts says how many of some CPUs are on each numa.
-func (p *picture) cpuCounts(cpus idset.Set[idset.CPU]) (out []string) {
-	for i, n := range p.machine.NUMAs() {
-		if count := n.CPUs.AndLen(cpus); count > 0 {
-			out = append(out, plural(count, "cpu")+" "+p.numaList(1<<uint(i)))
-		}
-	}
-	return out
-}
-
-// deviceCounts says how many of some devices are on each set of numas.
-func (p *picture) deviceCounts(d place.DeviceBlock) (out []string) {
-	count := map[topo.Mask]int{}
-	r, _ := p.machine.Resource(d.Resource)
-	for _, dev := range r.Devices {
-		if slices.Contains(d.IDs, dev.ID) {
-			count[dev.NUMAs]++
-		}
-	}
-	for _, on := range slices.Sorted(maps.Keys(count)) {
-		out = append(out, fmt.Sprintf("%d %s %s", count[on], Printable(d.Resource), p.numaList(on)))
-	}
-	return out
-}
-
 // fillMemory replays the entries: only the order in which they came says which numa of a group of
 // numas gave how much.
 func (p *picture) fillMemory() {
@@ -201,16 +175,9 @@ func rounded(n int64) string {
 	return fmt.Sprintf("%.1f%s", float64(n)/float64(unit), name)
 }
 
-// numaList renders a mask by ids, for example "numa 0" or "numas 0-1".
+// numaList names the NUMA nodes of a mask.
 func (p *picture) numaList(m topo.Mask) string {
-	ids := p.machine.IDs(m)
-	switch len(ids) {
-	case 0:
-		return "no numa"
-	case 1:
-		return fmt.Sprintf("numa %d", ids[0])
-	}
-	return "numas " + idset.Of(ids...).String()
+	return document.NUMANodes(document.NUMAs(p.machine, m))
 }
 
 // balance cuts n things into rows of at most fit: rows of equal length where that costs little.
@@ -225,73 +192,10 @@ func balance(n, fit int) int {
 	return (n + rows - 1) / rows
 }
 
-// holdItems says what holdings take together, for example "cpus 1-4,33-36", "24Gi memory numa 0".
+// holdItems says what holdings take together: how much, where the ids of the node are made up.
 func (p *picture) holdItems(hs []place.Holding) []string {
-	var out []string
-	sum := merge(hs)
-	switch {
-	case sum.CPUs.Empty():
-	case p.coarse():
-		out = append(out, p.cpuCounts(sum.CPUs)...)
-	default:
-		out = append(out, "cpus "+sum.CPUs.String())
+	if p.coarse() {
+		return document.Counts(p.machine, hs...)
 	}
-	for _, b := range sum.Memory {
-		out = append(out, place.Quantity(b.Kind, b.Bytes)+" "+p.numaList(b.NUMAs))
-	}
-	for _, d := range sum.Devices {
-		if p.coarse() {
-			out = append(out, p.deviceCounts(d)...)
-			continue
-		}
-		about := " "
-		if d.Free {
-			about = " ~"
-		}
-		slices.Sort(d.IDs)
-		out = append(out, Printable(d.Resource)+about+idList(slices.Compact(d.IDs)))
-	}
-	return out
-}
-
-// merge adds up holdings: memory by kind and numas, devices by resource.
-func merge(hs []place.Holding) (sum place.Holding) {
-	for _, h := range hs {
-		sum.CPUs = sum.CPUs.Union(h.CPUs)
-		for _, b := range h.Memory {
-			i := slices.IndexFunc(sum.Memory, func(x place.Block) bool { return x.Kind == b.Kind && x.NUMAs == b.NUMAs })
-			if i < 0 {
-				sum.Memory = append(sum.Memory, b)
-				continue
-			}
-			sum.Memory[i].Bytes += b.Bytes
-		}
-		for _, d := range h.Devices {
-			i := slices.IndexFunc(sum.Devices, func(x place.DeviceBlock) bool { return x.Resource == d.Resource })
-			if i < 0 {
-				d.IDs = slices.Clone(d.IDs)
-				sum.Devices = append(sum.Devices, d)
-				continue
-			}
-			sum.Devices[i].IDs = append(sum.Devices[i].IDs, d.IDs...)
-			sum.Devices[i].Free = sum.Devices[i].Free || d.Free
-		}
-	}
-	return sum
-}
-
-// idList joins ids, the first few of them where they are long.
-func idList(ids []string) string {
-	const room = 60
-	out := ""
-	for i, id := range ids {
-		if i > 0 && len(out)+len(id) > room {
-			return fmt.Sprintf("%s,+%d more", out, len(ids)-i)
-		}
-		if i > 0 {
-			out += ","
-		}
-		out += Printable(id)
-	}
-	return out
+	return document.Items(p.machine, hs...)
 }

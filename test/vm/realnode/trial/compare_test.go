@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -27,11 +28,11 @@ type mapCluster struct {
 	reader *kube.Reader
 }
 
-func (c mapCluster) Nodes(ctx context.Context) ([]*ledger.Node, []cli.NodeProblem, error) {
+func (c mapCluster) Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error) {
 	nodes, problems, err := c.reader.Nodes(ctx)
-	var out []cli.NodeProblem
+	var out []document.Problem
 	for _, p := range problems {
-		out = append(out, cli.NodeProblem{Node: p.Node, Reason: p.Reason})
+		out = append(out, document.Problem{Node: p.Node, Reason: p.Reason})
 	}
 	return nodes, out, err
 }

@@ -1,0 +1,35 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxOffered bounds the names that are read to be offered to a person who types one.
+const maxOffered = 500
+
+// NodeNames returns names of nodes; of very many only the first ones.
+func (r *Reader) NodeNames(ctx context.Context) (out []string, err error) {
+	nodes, err := r.cluster.Nodes.List(ctx, metav1.ListOptions{Limit: maxOffered})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		out = append(out, nodes.Items[i].Name)
+	}
+	return out, nil
+}
+
+// PodNames returns names of the pods of a namespace; of very many only the first ones.
+func (r *Reader) PodNames(ctx context.Context, namespace string) (out []string, err error) {
+	pods, err := r.cluster.Pods.List(ctx, metav1.ListOptions{FieldSelector: "metadata.namespace=" + namespace, Limit: maxOffered})
+	if err != nil {
+		return nil, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
+	}
+	for i := range pods.Items {
+		out = append(out, pods.Items[i].Name)
+	}
+	return out, nil
+}

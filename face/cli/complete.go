@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// This file completes arguments in a shell. A name that cannot be read is not offered: completion reports no errors.
+
+// namer is a [Cluster] that also lists names, for completion.
+type namer interface {
+	// NodeNames returns names of nodes, PodNames names of pods in a namespace. Both may leave some out where there are
+	// very many.
+	NodeNames(ctx context.Context) ([]string, error)
+	PodNames(ctx context.Context, namespace string) ([]string, error)
+}
+
+type completion = func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
+
+// first completes the first argument only.
+func first(f completion) completion {
+	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return f(c, args, begun)
+	}
+}
+
+func (a *app) nodeNames(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if cluster, _, err := a.connect(); err == nil {
+		if n, ok := cluster.(namer); ok {
+			names, _ = n.NodeNames(c.Context())
+		}
+	}
+	return beginning(names, begun), cobra.ShellCompDirectiveNoFileComp
+}
+
+// podNames completes NAME and NAMESPACE/NAME.
+func (a *app) podNames(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if cluster, chosen, err := a.connect(); err == nil {
+		if n, ok := cluster.(namer); ok {
+			namespace, _, both := strings.Cut(begun, "/")
+			if !both {
+				namespace = chosen
+			}
+			names, _ = n.PodNames(c.Context(), namespace)
+			for i := range names {
+				if both {
+					names[i] = namespace + "/" + names[i]
+				}
+			}
+		}
+	}
+	return beginning(names, begun), cobra.ShellCompDirectiveNoFileComp
+}
+
+func beginning(names []string, begun string) (out []string) {
+	for _, n := range names {
+		if strings.HasPrefix(n, begun) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// complete sets the completion of a flag that the command has.
+func complete(c *cobra.Command, flag string, f completion) {
+	if err := c.RegisterFlagCompletionFunc(flag, f); err != nil {
+		panic(err) // the flag is not declared
+	}
+}
+
+func choices(values ...string) completion {
+	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+}

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/face/draw"
+)
+
+// writeNodes writes a table of one line per node: what decides there and how much is free. How each node is known
+// is a column where some are coarse, and with "-o wide". A "+" behind the pods says that unknown pods hold something,
+// too.
+func writeNodes(w io.Writer, nodes []*ledger.Node, wide bool) error {
+	t := table{
+		heads: []string{"NODE", "KNOWN", "POLICY", "SCOPE", "NUMA", "CPUS FREE", "MEMORY FREE", "PODS", "DEVICES FREE"},
+		wide:  []string{"KNOWN", "MEMORY FREE"},
+	}
+	if slices.ContainsFunc(nodes, func(n *ledger.Node) bool { return n.Quality == ledger.Coarse }) {
+		t.wide = t.wide[1:]
+	}
+	for _, n := range nodes {
+		t.rows = append(t.rows, nodeRow(n, wide))
+	}
+	return t.write(w, wide)
+}
+
+func nodeRow(n *ledger.Node, wide bool) []string {
+	name := n.Name
+	if len(n.Inexact) > 0 {
+		name += inexactMark
+	}
+	cpus := fmt.Sprintf("%d/%d", n.Usage.FreeCPUs().Len(), n.Machine.CPUs().Len())
+	switch {
+	case n.Rules.CPU.Static:
+	case n.Quality == ledger.Coarse:
+		cpus = "unknown"
+	default:
+		cpus = fmt.Sprintf("%d shared", n.Machine.CPUs().Len())
+	}
+	return []string{name, n.Quality.String(), n.Rules.Topology.Policy.String(), n.Rules.Topology.Scope.String(),
+		fmt.Sprint(len(n.Machine.NUMAs())), cpus, freeMemory(n), podCount(n), freeDevices(n, wide)}
+}
+
+// freeMemory is what a Guaranteed pod may get, and all of it, of ordinary memory.
+func freeMemory(n *ledger.Node) string {
+	if !n.Rules.Memory.Static {
+		return "not pinned"
+	}
+	var free, all int64
+	for i, x := range n.Machine.NUMAs() {
+		free, all = free+n.Usage.FreeMemory(i, topo.Memory), all+x.Capacity(topo.Memory)
+	}
+	return roundBytes(free) + "/" + roundBytes(all)
+}
+
+// roundBytes is an amount of memory without its name.
+func roundBytes(n int64) string {
+	s := place.Quantity(topo.Memory, n)
+	return s[:len(s)-len(" "+topo.Memory)]
+}
+
+func podCount(n *ledger.Node) string {
+	unknown := func(e ledger.Entry) bool { return e.Source == ledger.Counted && e.Pod.UID == "" }
+	if slices.ContainsFunc(n.Entries, unknown) {
+		return fmt.Sprintf("%d+", len(n.Entries)-1)
+	}
+	return fmt.Sprint(len(n.Entries))
+}
+
+// freeDevices counts the free devices of each resource, with "-o wide" of all of them, else as far as the least last
+// column has room.
+func freeDevices(n *ledger.Node, wide bool) string {
+	const room = leastLast - len(", +64 more")
+	out := ""
+	all := n.Machine.Resources()
+	for i, r := range all {
+		item := fmt.Sprintf("%s %d/%d", r.Name[strings.LastIndexByte(r.Name, '/')+1:], len(n.Usage.FreeDevices(r.Name)), len(r.Devices))
+		last := i == len(all)-1
+		switch {
+		case out == "" && !wide:
+			out = draw.Clip(item, room)
+		case out == "":
+			out = item
+		case !wide && len(out)+len(item)+2 > room && !(last && len(out)+len(item)+2 <= leastLast):
+			return fmt.Sprintf("%s, +%d more", out, len(all)-i)
+		default:
+			out += ", " + item
+		}
+	}
+	if out == "" {
+		return "-"
+	}
+	return out
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// output is what "-o" says; empty is text for people.
+type output struct {
+	format  string
+	allowed []string
+}
+
+// bind declares "-o" with the formats that the command has.
+func (o *output) bind(c *cobra.Command, allowed ...string) {
+	o.allowed = allowed
+	c.Flags().StringVarP(&o.format, "output", "o", "", "Output format. One of: ("+strings.Join(allowed, ", ")+").")
+	complete(c, "output", choices(allowed...))
+}
+
+func (o *output) check() error {
+	if o.format != "" && !slices.Contains(o.allowed, o.format) {
+		return fmt.Errorf("output format %q is not known: want one of %s", o.format, strings.Join(o.allowed, ", "))
+	}
+	return nil
+}
+
+// write writes a document where the format is json or yaml, and names where it is name; done reports whether it was.
+func (o *output) write(w io.Writer, doc any, names []string) (done bool, err error) {
+	switch o.format {
+	case "json":
+		return true, writeJSON(w, doc)
+	case "yaml":
+		text, err := yaml.Marshal(doc)
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		if err != nil {
+			return true, fmt.Errorf("write YAML: %w", err)
+		}
+		return true, nil
+	case "name":
+		for _, n := range names {
+			if _, err := fmt.Fprintln(w, n); err != nil {
+				return true, fmt.Errorf("write names: %w", err)
+			}
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+func writeJSON(w io.Writer, doc any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(doc); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}
