@@ -85,7 +85,7 @@ func (in *Machine) core() (s topo.Spec, err error) {
 	for _, n := range in.NUMAs {
 		t, err := n.core()
 		if err != nil {
-			return s, fmt.Errorf("numa %d: %w", n.ID, err)
+			return s, fmt.Errorf("NUMA node %d: %w", n.ID, err)
 		}
 		s.NUMAs = append(s.NUMAs, t)
 	}
@@ -260,13 +260,13 @@ func reserved(m *topo.Machine, in []ReservedMemory) (out []place.Reserved, err e
 			return nil, err
 		}
 		if err := checkKind(r.Kind); err != nil {
-			return nil, fmt.Errorf("numa %d: %w", r.NUMA, err)
+			return nil, fmt.Errorf("NUMA node %d: %w", r.NUMA, err)
 		}
 		if err := bytesWithin(r.Kind, r.Bytes, topo.MaxBytes); err != nil {
-			return nil, fmt.Errorf("numa %d: %w", r.NUMA, err)
+			return nil, fmt.Errorf("NUMA node %d: %w", r.NUMA, err)
 		}
 		if k := (key{r.NUMA, r.Kind}); seen[k] {
-			return nil, fmt.Errorf("numa %d: %s is named twice", r.NUMA, r.Kind)
+			return nil, fmt.Errorf("NUMA node %d: %s is named twice", r.NUMA, r.Kind)
 		} else {
 			seen[k] = true
 		}
@@ -283,21 +283,21 @@ func groups(m *topo.Machine, in []MemoryGroup) (map[int]place.MemoryGroup, error
 	for _, g := range in {
 		at, ok := m.Position(idset.NUMA(g.NUMA))
 		if !ok {
-			return nil, fmt.Errorf("machine has no numa %d", g.NUMA)
+			return nil, fmt.Errorf("machine has no NUMA node %d", g.NUMA)
 		}
 		if _, twice := out[at]; twice {
-			return nil, fmt.Errorf("numa %d is named twice", g.NUMA)
+			return nil, fmt.Errorf("NUMA node %d is named twice", g.NUMA)
 		}
 		mask, err := maskOf(m, g.Group)
 		if err != nil {
-			return nil, fmt.Errorf("numa %d: %w", g.NUMA, err)
+			return nil, fmt.Errorf("NUMA node %d: %w", g.NUMA, err)
 		}
 		if !mask.Has(at) {
-			return nil, fmt.Errorf("numa %d is not in its group %q", g.NUMA, clip(string(g.Group)))
+			return nil, fmt.Errorf("NUMA node %d is not in its group %q", g.NUMA, clip(string(g.Group)))
 		}
 		free, err := g.free()
 		if err != nil {
-			return nil, fmt.Errorf("numa %d: free: %w", g.NUMA, err)
+			return nil, fmt.Errorf("NUMA node %d: free: %w", g.NUMA, err)
 		}
 		out[at] = place.MemoryGroup{NUMAs: mask, Free: free}
 	}

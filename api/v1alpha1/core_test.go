@@ -212,9 +212,9 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 		harm func(*NodeLayout)
 		want []string
 	}{
-		{"numa twice", func(l *NodeLayout) { l.Machine.NUMAs[1].ID = 0 }, []string{"machine", "numa 0 is named twice"}},
+		{"numa twice", func(l *NodeLayout) { l.Machine.NUMAs[1].ID = 0 }, []string{"machine", "NUMA node 0 is named twice"}},
 		{"cpu in two numas", func(l *NodeLayout) { l.Machine.CPUs[2].CPUs[0] = "0-7" },
-			[]string{"machine", "cpu 0 is in numa 0 and in numa 1"}},
+			[]string{"machine", "cpu 0 is in NUMA node 0 and in NUMA node 1"}},
 		{"5000 cpus", func(l *NodeLayout) { l.Machine.CPUs[0].CPUs = []IDList{"0-4999"} },
 			[]string{"machine", "5000", "4096"}},
 		{"5000 cpus in two groups", func(l *NodeLayout) {
@@ -229,11 +229,11 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 				l.Holdings[0].Containers = append(l.Holdings[0].Containers, ContainerHolding{Name: "c", CPUs: "16383"})
 			}
 		}, []string{"holdings", "sets", "high ids"}},
-		{"negative memory", func(l *NodeLayout) { l.Machine.NUMAs[3].Memory = -5 }, []string{"machine", "numa 3", "-5"}},
+		{"negative memory", func(l *NodeLayout) { l.Machine.NUMAs[3].Memory = -5 }, []string{"machine", "NUMA node 3", "-5"}},
 		{"negative id", func(l *NodeLayout) { l.Machine.NUMAs[3].ID = -7 }, []string{"machine", "-7"}},
-		{"negative pages", func(l *NodeLayout) { l.Machine.NUMAs[2].Hugepages[0].Count = -1 }, []string{"numa 2", "-1"}},
+		{"negative pages", func(l *NodeLayout) { l.Machine.NUMAs[2].Hugepages[0].Count = -1 }, []string{"NUMA node 2", "-1"}},
 		{"page size", func(l *NodeLayout) { l.Machine.NUMAs[2].Hugepages[0].Size = "2MB" },
-			[]string{"numa 2", "hugepages", "2MB"}},
+			[]string{"NUMA node 2", "hugepages", "2MB"}},
 		{"lanes", func(l *NodeLayout) { l.Machine.CPUs[0].CPUs[1] = "128-130" }, []string{"cpus[0]", "differ in length"}},
 		{"own sibling", func(l *NodeLayout) { l.Machine.CPUs[0].CPUs[1] = "0-7" }, []string{"cpus[0]", "twice"}},
 		{"no numa", func(l *NodeLayout) { l.Machine.NUMAs = nil }, []string{"machine", "numas: 0"}},
@@ -245,7 +245,7 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 			[]string{"memoryManagerPolicy", "static"}},
 		{"reserved cpu", func(l *NodeLayout) { l.Rules.ReservedCPUs = "900" }, []string{"reservedCPUs", "900"}},
 		{"reserved numa", func(l *NodeLayout) { l.Rules.ReservedMemory = []ReservedMemory{{NUMA: 9, Kind: "memory"}} },
-			[]string{"reservedMemory", "numa 9"}},
+			[]string{"reservedMemory", "NUMA node 9"}},
 		{"reserved size", func(l *NodeLayout) { l.Rules.ReservedMemory = []ReservedMemory{{Kind: "memory", Bytes: -2}} },
 			[]string{"reservedMemory", "-2"}},
 		{"reserved kind", func(l *NodeLayout) { l.Rules.ReservedMemory = []ReservedMemory{{Kind: "cpu"}} },
@@ -257,19 +257,19 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 		{"held cpu", func(l *NodeLayout) { l.Holdings[4].Containers[0].CPUs = "999" }, []string{"holdings", "-00000",
 			"\"main\"", "999"}},
 		{"held numa", func(l *NodeLayout) { l.Holdings[0].Containers[0].Memory[0].NUMAs = "8" },
-			[]string{"holdings", "memory", "numa 8"}},
+			[]string{"holdings", "memory", "NUMA node 8"}},
 		{"held bytes", func(l *NodeLayout) { l.Holdings[0].Containers[0].Memory[0].Bytes = -1 }, []string{"holdings", "-1"}},
 		{"kind", func(l *NodeLayout) { l.Holdings[0].Containers[0].Kind = "ephemeral" }, []string{"kind", "ephemeral"}},
 		{"uid twice", func(l *NodeLayout) { l.Holdings[1].UID = l.Holdings[0].UID }, []string{"holdings", "uid", "twice"}},
 		{"no uid", func(l *NodeLayout) { l.Holdings[1].UID = "" }, []string{"holdings", "uid"}},
 		{"free twice", func(l *NodeLayout) {
 			l.MemoryGroups = []MemoryGroup{{NUMA: 0, Group: "0-1", Free: []FreeMemory{{Kind: "memory"}, {Kind: "memory"}}}}
-		}, []string{"memoryGroups", "numa 0", "memory is named twice"}},
+		}, []string{"memoryGroups", "NUMA node 0", "memory is named twice"}},
 		{"negative free", func(l *NodeLayout) {
 			l.MemoryGroups = []MemoryGroup{{NUMA: 0, Group: "0-1", Free: []FreeMemory{{Kind: "memory", Bytes: -5}}}}
-		}, []string{"memoryGroups", "numa 0", "-5"}},
+		}, []string{"memoryGroups", "NUMA node 0", "-5"}},
 		{"group", func(l *NodeLayout) { l.MemoryGroups = []MemoryGroup{{NUMA: 1, Group: "2-3"}} },
-			[]string{"memoryGroups", "numa 1", "2-3"}},
+			[]string{"memoryGroups", "NUMA node 1", "2-3"}},
 		{"sequence", func(l *NodeLayout) { l.Sequence = -1 }, []string{"sequence", "-1"}},
 	}
 	for _, c := range cases {

@@ -58,7 +58,7 @@ func world(t *testing.T) Source {
 	s := Source{Book: book, Decisions: NewDecisions(clock), Now: func() time.Time { return noon.Add(90 * time.Second) },
 		Names: func() []string { return []string{"unknown", "a", "refused"} },
 		Problem: func(node string) string {
-			return map[string]string{"refused": "cpu 7 is in numa 0 and in numa 1"}[node]
+			return map[string]string{"refused": "cpu 7 is in NUMA node 0 and in NUMA node 1"}[node]
 		},
 		Reported: func(node string) time.Time { return map[string]time.Time{"a": noon.Add(time.Minute)}[node] }}
 

@@ -184,7 +184,7 @@ func TestATopologyMayChangeAsItLikes(t *testing.T) {
 		wantAmounts(t, book, "n", "unknown")
 	}
 	want := []string{`NodeResourceTopology of node "n": object has no zone`,
-		`NodeResourceTopology of node "n": zone "node-0": numa 0 is named twice`}
+		`NodeResourceTopology of node "n": zone "node-0": NUMA node 0 is named twice`}
 	if !slices.Equal(told, want) || f.TopologyProblem("n") != want[1] {
 		t.Errorf("told %q, problem %q, want %q", told, f.TopologyProblem("n"), want)
 	}

@@ -103,7 +103,7 @@ func TestARefusedLayoutCostsItsOwnNodeOnly(t *testing.T) {
 	f.Layout(broken(t, "a", 3))
 	wantHeld(t, book, "a", "unknown")
 	wantHeld(t, book, "b", "")
-	const why = `layout of node "a": machine: cpu 7 is in numa 0 and in numa 1`
+	const why = `layout of node "a": machine: cpu 7 is in NUMA node 0 and in NUMA node 1`
 	if got := f.Problem("a"); got != why {
 		t.Errorf("problem of a: %q, want %q", got, why)
 	}

@@ -75,7 +75,7 @@ func numas(in v1alpha2.ZoneList) ([]zone, error) {
 			return nil, err
 		}
 		if _, twice := found[id]; twice {
-			return nil, fmt.Errorf("zone %q: numa %d is named twice", clip(z.Name), id)
+			return nil, fmt.Errorf("zone %q: NUMA node %d is named twice", clip(z.Name), id)
 		}
 		found[id] = z
 	}
@@ -83,10 +83,10 @@ func numas(in v1alpha2.ZoneList) ([]zone, error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no zone stands for a numa")
+		return nil, fmt.Errorf("no zone stands for a NUMA node")
 	}
 	if len(found) > topo.MaxNUMAs {
-		return nil, fmt.Errorf("object has %d numas, the most is %d", len(found), topo.MaxNUMAs)
+		return nil, fmt.Errorf("object has %d NUMA nodes, the most is %d", len(found), topo.MaxNUMAs)
 	}
 	var out []zone
 	for _, id := range slices.Sorted(maps.Keys(found)) {
@@ -103,7 +103,7 @@ func numaID(z *v1alpha2.Zone) (idset.NUMA, error) {
 	case zoneTypeNUMA:
 		prefix = "NUMA node #"
 	default:
-		return 0, fmt.Errorf("zone %q: type %q does not say which numa it is", clip(z.Name), clip(z.Type))
+		return 0, fmt.Errorf("zone %q: type %q does not say which NUMA node it is", clip(z.Name), clip(z.Type))
 	}
 	digits, ok := strings.CutPrefix(z.Name, prefix)
 	id, err := strconv.Atoi(digits)
@@ -145,7 +145,7 @@ func substitute(found map[idset.NUMA]*v1alpha2.Zone, others []*v1alpha2.Zone) er
 	for i, z := range others {
 		for id := range sets[i].All() {
 			if !covered[id] {
-				return fmt.Errorf("zone %q: numa %d of its memory set has no zone", clip(z.Name), id)
+				return fmt.Errorf("zone %q: NUMA node %d of its memory set has no zone", clip(z.Name), id)
 			}
 		}
 	}

@@ -301,7 +301,7 @@ func TestUnknownNodes(t *testing.T) {
 		none, broken string
 	}{
 		refuse: {fwk.UnschedulableAndUnresolvable, "node has no layout",
-			`node layout is refused: layout of node "broken": machine: cpu 15 is in numa 0 and in numa 1`},
+			`node layout is refused: layout of node "broken": machine: cpu 15 is in NUMA node 0 and in NUMA node 1`},
 		"":                    {fwk.Success, "", ""},
 		"unknownNodes: Allow": {fwk.Success, "", ""},
 	} {

@@ -59,7 +59,7 @@ func TestNodesWithOnlyATopologyAreShown(t *testing.T) {
 	}
 	out := says(ctx, t, c, "map")
 	for _, want := range []string{"edge coarse single-numa-node container 2 26/32 0+", "silent no layout: is the agent running?",
-		`twice refused: NodeResourceTopology of node "twice": zone "node-0": numa 0 is named twice`,
+		`twice refused: NodeResourceTopology of node "twice": zone "node-0": NUMA node 0 is named twice`,
 		"edge NodeResourceTopology: attribute topologyManagerOptionNew is not understood"} {
 		if !strings.Contains(words(out), want) {
 			t.Errorf("map does not say %q:\n%s", want, out)

@@ -46,7 +46,7 @@ func (m *Machine) addDevices(in []DeviceSpec) error {
 		for _, id := range d.NUMAs {
 			at, ok := m.Position(id)
 			if !ok {
-				return fmt.Errorf("device %s %s: machine has no numa %d", d.Resource, d.ID, id)
+				return fmt.Errorf("device %s %s: machine has no NUMA node %d", d.Resource, d.ID, id)
 			}
 			dev.NUMAs |= 1 << uint(at)
 		}

@@ -140,12 +140,12 @@ func (p *parser) numa(w []string) error {
 			err = fmt.Errorf("unknown word %q", word)
 		}
 		if err != nil {
-			return fmt.Errorf("numa %d: %w", id, err)
+			return fmt.Errorf("NUMA node %d: %w", id, err)
 		}
 	}
 	p.text.Spec.NUMAs = append(p.text.Spec.NUMAs, n)
 	if err := p.cores(n.ID, idset.Socket(socket), threads, groups); err != nil {
-		return fmt.Errorf("numa %d: %w", id, err)
+		return fmt.Errorf("NUMA node %d: %w", id, err)
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func (p *parser) distances() error {
 		return nil
 	}
 	if len(p.dist) != n {
-		return fmt.Errorf("%d lines of distances for %d numas", len(p.dist), n)
+		return fmt.Errorf("%d lines of distances for %d NUMA nodes", len(p.dist), n)
 	}
 	order := make([]int, n)
 	for i := range order {

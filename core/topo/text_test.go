@@ -55,13 +55,13 @@ device acme.com/nic 0000:17:00.2 numa 8 root pci0000:17 unhealthy
 func TestParseMachineRefuses(t *testing.T) {
 	const head = "numa 0 cpus 0-3 memory 1Gi\n"
 	for text, want := range map[string]string{
-		"":                                         "no numa",
+		"":                                         "no NUMA node",
 		"numa 0":                                   "no CPU",
 		"numa 0 cpus 0 cpus":                       "line 1: numa: want an id and then pairs",
 		"numa -1 cpus 0":                           "not a number",
 		"numa 99999 cpus 0":                        "not a number",
 		head + "numa 0 cpus 4":                     "named twice",
-		head + "numa 1 cpus 3":                     "cpu 3 is in numa 0 and in numa 1",
+		head + "numa 1 cpus 3":                     "cpu 3 is in NUMA node 0 and in NUMA node 1",
 		head + "numa 1 cpus 4-5/6":                 "differ in length",
 		head + "numa 1 cpus 4-6 l3 2":              "cannot be cut",
 		head + "numa 1 l3 0 cpus 4":                "cannot be cut",
@@ -72,9 +72,9 @@ func TestParseMachineRefuses(t *testing.T) {
 		head +
 			"numa 1 memory 1Gi memory-kind tape": `memory kind "tape" is not gpu, dax or movable`,
 		head + "distances 10 20":                                                 "distances for",
-		head + "distances 10\ndistances 10":                                      "2 lines of distances for 1 numas",
+		head + "distances 10\ndistances 10":                                      "2 lines of distances for 1 NUMA nodes",
 		head + "distances 99999":                                                 "not a number",
-		head + "device acme.com/gpu a numa 1":                                    "machine has no numa 1",
+		head + "device acme.com/gpu a numa 1":                                    "machine has no NUMA node 1",
 		head + "device acme.com/gpu a":                                           "want RESOURCE IDS numa LIST",
 		head + "device acme.com/gpu a numa 0 root":                               "want RESOURCE IDS numa LIST [root NAME]",
 		head + "device acme.com/gpu a numa 0 unhealthy root r":                   "want RESOURCE IDS numa LIST [root NAME]",

@@ -212,23 +212,23 @@ func (m *Machine) grow(bytes int) error {
 
 func (m *Machine) addNUMAs(in []NUMA) error {
 	if len(in) == 0 {
-		return fmt.Errorf("machine has no numa")
+		return fmt.Errorf("machine has no NUMA node")
 	}
 	if len(in) > MaxNUMAs {
-		return fmt.Errorf("machine has %d numas, the most is %d", len(in), MaxNUMAs)
+		return fmt.Errorf("machine has %d NUMA nodes, the most is %d", len(in), MaxNUMAs)
 	}
 	m.numas = slices.Clone(in)
 	slices.SortStableFunc(m.numas, func(a, b NUMA) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range m.numas {
 		n := &m.numas[i]
 		if !idset.Valid(int(n.ID)) {
-			return fmt.Errorf("numa id %d is outside 0..%d", n.ID, idset.Max)
+			return fmt.Errorf("NUMA node id %d is outside 0..%d", n.ID, idset.Max)
 		}
 		if i > 0 && m.numas[i-1].ID == n.ID {
-			return fmt.Errorf("numa %d is named twice", n.ID)
+			return fmt.Errorf("NUMA node %d is named twice", n.ID)
 		}
 		if err := checkNUMA(n, len(m.numas)); err != nil {
-			return fmt.Errorf("numa %d: %w", n.ID, err)
+			return fmt.Errorf("NUMA node %d: %w", n.ID, err)
 		}
 		n.CPUs = idset.Set[idset.CPU]{}
 		n.Hugepages = slices.Clone(n.Hugepages)
@@ -266,7 +266,7 @@ func checkNUMA(n *NUMA, count int) error {
 		return fmt.Errorf("hugepages take %d bytes of %d bytes of memory", total, n.Bytes)
 	}
 	if d := len(n.Distances); d != 0 && d != count {
-		return fmt.Errorf("%d distances for %d numas", d, count)
+		return fmt.Errorf("%d distances for %d NUMA nodes", d, count)
 	}
 	for _, d := range n.Distances {
 		if d < 0 || d > MaxDist {
@@ -307,10 +307,10 @@ func (m *Machine) addCores(in []CoreSpec) error {
 func (m *Machine) addCore(c CoreSpec, l3 idset.L3) error {
 	at, ok := m.Position(c.NUMA)
 	if !ok {
-		return fmt.Errorf("core of CPUs %s: machine has no numa %d", c.CPUs, c.NUMA)
+		return fmt.Errorf("core of CPUs %s: machine has no NUMA node %d", c.CPUs, c.NUMA)
 	}
 	if c.CPUs.Empty() {
-		return fmt.Errorf("core in numa %d has no CPU", c.NUMA)
+		return fmt.Errorf("core in NUMA node %d has no CPU", c.NUMA)
 	}
 	if !idset.Valid(int(c.Socket)) {
 		return fmt.Errorf("core of CPUs %s: socket %d is outside 0..%d", c.CPUs, c.Socket, idset.Max)
@@ -321,9 +321,9 @@ func (m *Machine) addCore(c CoreSpec, l3 idset.L3) error {
 	core := idset.Core(c.CPUs.Min())
 	for id := range c.CPUs.All() {
 		if old := m.cpus[id]; old.NUMA >= 0 && old.NUMA != at {
-			return fmt.Errorf("cpu %d is in numa %d and in numa %d", id, m.numas[old.NUMA].ID, c.NUMA)
+			return fmt.Errorf("cpu %d is in NUMA node %d and in NUMA node %d", id, m.numas[old.NUMA].ID, c.NUMA)
 		} else if old.NUMA >= 0 {
-			return fmt.Errorf("cpu %d is in two cores of numa %d", id, c.NUMA)
+			return fmt.Errorf("cpu %d is in two cores of NUMA node %d", id, c.NUMA)
 		}
 		m.cpus[id] = CPU{ID: id, Core: core, L3: l3, Socket: c.Socket, NUMA: at}
 	}
@@ -400,7 +400,7 @@ func (m *Machine) MaskOf(ids ...idset.NUMA) (Mask, error) {
 	for _, id := range ids {
 		at, ok := m.Position(id)
 		if !ok {
-			return 0, fmt.Errorf("machine has no numa %d", id)
+			return 0, fmt.Errorf("machine has no NUMA node %d", id)
 		}
 		out |= 1 << uint(at)
 	}

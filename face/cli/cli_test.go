@@ -129,7 +129,7 @@ func small(t testing.TB) cluster {
 			node(t, "plain-1", "numa 0 cpus 0-7 memory 32Gi\n", place.Restricted),
 		},
 		problems: []document.Problem{
-			{Node: "edge-2", Reason: "its layout was refused: numa 3: 7 distances for 2 numas"},
+			{Node: "edge-2", Reason: "its layout was refused: NUMA node 3: 7 distances for 2 NUMA nodes"},
 			{Node: "edge-1", Reason: "no NodeLayout has been published; is tenon-agent running there?"},
 		},
 		pods: map[string]PodView{

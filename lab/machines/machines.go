@@ -139,11 +139,11 @@ func (m Machine) check() error {
 	for _, r := range m.Kubelet.ReservedMemory {
 		at, ok := m.Topo.Position(idset.NUMA(r.NumaNode))
 		if !ok {
-			return fmt.Errorf("reservedMemory: machine has no numa %d", r.NumaNode)
+			return fmt.Errorf("reservedMemory: machine has no NUMA node %d", r.NumaNode)
 		}
 		for kind, q := range r.Limits {
 			if have := m.Topo.NUMAs()[at].Capacity(string(kind)); q.Sign() < 0 || q.Value() > have {
-				return fmt.Errorf("reservedMemory: numa %d has %s of %s, cannot reserve %s",
+				return fmt.Errorf("reservedMemory: NUMA node %d has %s of %s, cannot reserve %s",
 					r.NumaNode, topo.FormatBytes(have), kind, q.String())
 			}
 		}

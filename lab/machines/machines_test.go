@@ -56,8 +56,8 @@ func TestReadRefuses(t *testing.T) {
 		{"m", text, header + "cpuManagerPolcy: static\n", "cpuManagerPolcy"},
 		{"m", text, "kind: KubeletConfiguration\n", "apiVersion"},
 		{"m", text, header + "reservedSystemCPUs: 3-4\n", "no CPU 4"},
-		{"m", text, header + "reservedMemory: [{numaNode: 7, limits: {memory: 1Gi}}]\n", "no numa 7"},
-		{"m", text, header + "reservedMemory: [{numaNode: 0, limits: {memory: 5Gi}}]\n", "numa 0 has 4Gi"},
+		{"m", text, header + "reservedMemory: [{numaNode: 7, limits: {memory: 1Gi}}]\n", "no NUMA node 7"},
+		{"m", text, header + "reservedMemory: [{numaNode: 0, limits: {memory: 5Gi}}]\n", "NUMA node 0 has 4Gi"},
 	} {
 		fsys := fstest.MapFS{"m.txt": {Data: []byte(tc.text)}, "m.yaml": {Data: []byte(tc.yaml)}}
 		if _, err := machines.Read(fsys, tc.name); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -118,7 +118,7 @@ var bad = map[string]struct {
 		refused: "machine.numas[0].memory: Invalid value: -1: machine.numas[0].memory in body should be greater than or " +
 			"equal to 0"},
 	"cpu-twice": {spoil: func(l *v1alpha1.NodeLayout) { l.Machine.CPUs[1].CPUs[0] = "31-62" },
-		malformed: `layout of node "cpu-twice": machine: cpu 31 is in numa 0 and in numa 1`},
+		malformed: `layout of node "cpu-twice": machine: cpu 31 is in NUMA node 0 and in NUMA node 1`},
 	"many-cpus": {spoil: func(l *v1alpha1.NodeLayout) { l.Machine.CPUs[0].CPUs[0] = "0-4999" },
 		malformed: `layout of node "many-cpus": machine: cpus[0]: CPUs of a thread list: 5000 is outside 1..4096`},
 }

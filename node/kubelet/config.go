@@ -220,10 +220,10 @@ func memoryRules(in *kubeletv1beta1.KubeletConfiguration, r *place.MemoryRules) 
 	seen := map[int32]bool{}
 	for _, x := range in.ReservedMemory {
 		if x.NumaNode < 0 || !idset.Valid(int(x.NumaNode)) {
-			return fmt.Errorf("reservedMemory: numa %d is outside 0..%d", x.NumaNode, idset.Max)
+			return fmt.Errorf("reservedMemory: NUMA node %d is outside 0..%d", x.NumaNode, idset.Max)
 		}
 		if seen[x.NumaNode] {
-			return fmt.Errorf("reservedMemory: numa %d is named twice", x.NumaNode)
+			return fmt.Errorf("reservedMemory: NUMA node %d is named twice", x.NumaNode)
 		}
 		seen[x.NumaNode] = true
 		var part []place.Reserved

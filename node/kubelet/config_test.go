@@ -117,10 +117,10 @@ func TestBadConfigurationNamesTheField(t *testing.T) {
 		{"{cpuManagerPolicy: static, kubeReserved: {cpu: 1e30}}", "kubeReserved"},
 		{"memoryManagerPolicy: static", "memoryManagerPolicy"},
 		{"memoryManagerPolicy: Static", "reservedMemory"},
-		{"reservedMemory: [{numaNode: -1, limits: {memory: 1Gi}}]", "numa -1"},
+		{"reservedMemory: [{numaNode: -1, limits: {memory: 1Gi}}]", "NUMA node -1"},
 		{"reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]", "cpu"},
 		{"reservedMemory: [{numaNode: 0, limits: {memory: 2Pi}}]", "memory"},
-		{"reservedMemory: [{numaNode: 0}, {numaNode: 0}]", "numa 0 is named twice"},
+		{"reservedMemory: [{numaNode: 0}, {numaNode: 0}]", "NUMA node 0 is named twice"},
 	} {
 		text := header + c.text
 		if strings.HasPrefix(c.text, "{") {

@@ -93,7 +93,7 @@ func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Mac
 			if _, ok := m.Position(id); ok {
 				spec.NUMAs = append(spec.NUMAs, id)
 			} else {
-				faults = append(faults, fmt.Errorf("device %s %s: machine has no numa %d", d.Resource, d.ID, id))
+				faults = append(faults, fmt.Errorf("device %s %s: machine has no NUMA node %d", d.Resource, d.ID, id))
 			}
 		}
 		s.Devices = append(s.Devices, spec)

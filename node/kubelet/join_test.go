@@ -217,7 +217,7 @@ func TestOnePodsContradictionHarmsNoOther(t *testing.T) {
 		kubelettest.Pod("ns", "good", &podresources.ContainerResources{Name: "main", CpuIds: []int64{1}}))
 	o := observe(t, s, fstest.MapFS{})
 	m, err := o.Machine(twoNUMAs(t))
-	if m == nil || err == nil || !strings.Contains(err.Error(), "numa 7") {
+	if m == nil || err == nil || !strings.Contains(err.Error(), "NUMA node 7") {
 		t.Errorf("machine %v, error %v", m, err)
 	}
 	entries, err := o.Entries(m, apiPods{"ns/bad": pod("bad", "b", kubelet.Container{Name: "main"}),

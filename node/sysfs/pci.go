@@ -133,7 +133,7 @@ func (t *tree) numaNode(dir string, m *topo.Machine) idset.NUMA {
 		}
 		if m != nil {
 			if _, ok := m.Position(id); !ok {
-				t.warn(UnknownNUMA, dir+"/numa_node", "the machine has no numa %d: counts as none", id)
+				t.warn(UnknownNUMA, dir+"/numa_node", "the machine has no NUMA node %d: counts as none", id)
 				continue
 			}
 		}

@@ -90,7 +90,7 @@ func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"numa x":                               "line 1",
 		"tenon machine snapshot, version 2\n":  "line 1",
-		"":                                     "no numa",
+		"":                                     "no NUMA node",
 		title:                                  "no CPU is online",
 		title + "-- ../x --\n":                 `"../x" is not a path`,
 		title + "-- /sys/x --\n":               `"/sys/x" is not a path`,

@@ -145,7 +145,7 @@ func TestParseRefuses(t *testing.T) {
 		head + "rules magic":                                           "do not know \"magic\"",
 		head + "core 9 numa 0 socket 0\nrules":                         "case:2: core: want",
 		head + "core 9 numa 0 socket x l3 0\nrules":                    "socket",
-		head + "core 9 numa 7 socket 0 l3 0\nrules":                    "machine has no numa 7",
+		head + "core 9 numa 7 socket 0 l3 0\nrules":                    "machine has no NUMA node 7",
 		head + "numa 0 cpus 9\nrules":                                  "named twice",
 		strings.Repeat("\n", scenario.MaxLines):                        "the most is",
 	} {
