@@ -58,7 +58,8 @@ func TestNodesWithOnlyATopologyAreShown(t *testing.T) {
 		}
 	}
 	out := says(ctx, t, c, "map")
-	for _, want := range []string{"edge coarse single-numa-node container 2 26/32 0+", "silent no layout: is the agent running?",
+	for _, want := range []string{"edge coarse single-numa-node container 2 26/32 0+",
+		"silent no layout: is the agent running?",
 		`twice refused: NodeResourceTopology of node "twice": zone "node-0": NUMA node 0 is named twice`,
 		"edge NodeResourceTopology: attribute topologyManagerOptionNew is not understood"} {
 		if !strings.Contains(words(out), want) {
@@ -69,7 +70,8 @@ func TestNodesWithOnlyATopologyAreShown(t *testing.T) {
 	if err := workload.Create(ctx, c.Client, pod); err != nil {
 		t.Fatal(err)
 	}
-	if out := says(ctx, t, c, "explain", "pod", "waits"); !strings.Contains(words(out), "edge (coarse) c 1 13 cpus on NUMA node 1") {
+	if out := says(ctx, t, c, "explain", "pod", "waits"); !strings.Contains(words(out),
+		"edge (coarse) c 1 13 cpus on NUMA node 1") {
 		t.Errorf("explain does not judge the coarse node:\n%s", out)
 	}
 	var doc struct {

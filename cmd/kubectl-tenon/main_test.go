@@ -218,7 +218,8 @@ func mapSays(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	want := grants(ctx, t, c)
 	seen := 0
 	for _, n := range doc.Nodes {
-		free := idset.Of[idset.CPU](2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31)
+		free := idset.Of[idset.CPU](2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27,
+			28, 29, 30, 31)
 		for _, e := range n.Holdings {
 			seen++
 			g, h := want[e.Name], e.Containers[0]
@@ -276,7 +277,8 @@ func explainRunning(ctx context.Context, t *testing.T, c *lab.Cluster) {
 func explainPending(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	text := ok(ctx, t, c, "explain", "pod", "default/wait")
 	flat := words(text)
-	for _, w := range []string{"Pod default/wait (Guaranteed) waits for a node", "fits on none of 2 nodes", "TopologyAffinityError on ",
+	for _, w := range []string{"Pod default/wait (Guaranteed) waits for a node", "fits on none of 2 nodes",
+		"TopologyAffinityError on ",
 		`cannot align container "c" (wants 15 cpu on one NUMA node; best NUMA node has 14 free)`} {
 		if !strings.Contains(flat, w) {
 			t.Errorf("explain does not say %q:\n%s", w, text)

@@ -107,7 +107,8 @@ func simulates(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	if again := simulate(2, "-f", file, "-o", "json", "--nodes", exportOf(ctx, t, c)); again != text {
 		t.Errorf("what was exported gives\n%s\nthe cluster gave\n%s", again, text)
 	}
-	if out := simulate(0, "--pod", "run-2", "--count", "max", "--kubeconfig", readOnly); !strings.Contains(out, "\nPod default/run-2   2 ") {
+	if out := simulate(0, "--pod", "run-2", "--count", "max", "--kubeconfig", readOnly); !strings.Contains(out,
+		"\nPod default/run-2   2 ") {
 		t.Errorf("two more of run-2 fit on numas with 4, 6, 14 and 14 free CPUs, but not here:\n%s", out)
 	}
 	simulate(0, "--without", grants(ctx, t, c)["run-1"].node, "--map", "--kubeconfig", readOnly)

@@ -63,7 +63,8 @@ distances 21 10
 		problems: []document.Problem{{Node: "new", Reason: "no layout: is the agent running?"}},
 		pods: map[string]PodView{"ml/old": view("old", "edge", old), "ml/fresh": view("fresh", "edge", fresh),
 			"ml/else": view("else", "edge", small), "ml/waits": view("waits", "", small)},
-	}, []document.Problem{{Node: "edge", Reason: "NodeResourceTopology: resource example/odd is passed over"}, {Node: "exact", Reason: "not asked for"}}}
+	}, []document.Problem{{Node: "edge", Reason: "NodeResourceTopology: resource example/odd is passed over"},
+		{Node: "exact", Reason: "not asked for"}}}
 }
 
 func pod(q place.QoS, cs ...place.Container) *place.Pod { return &place.Pod{QoS: q, Containers: cs} }

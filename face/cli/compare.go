@@ -68,14 +68,17 @@ func (a *app) compareCommand() *cobra.Command {
 			return f.write(c.OutOrStdout(), found)
 		},
 	}
-	c.Flags().StringVar(&f.trace, "trace", "gpu", "Trace to replay: "+strings.Join(sim.Names(), ", ")+", a file, or "+allTraces+" for all of these but "+sim.Demo+".")
-	c.Flags().IntVar(&f.contest.Machines, "nodes", 0, "Number of machines, in the proportions of the trace; 0 is the number that the trace has.")
+	c.Flags().StringVar(&f.trace, "trace", "gpu", "Trace to replay: "+strings.Join(sim.Names(), ", ")+", a file, or "+
+		allTraces+" for all of these but "+sim.Demo+".")
+	c.Flags().IntVar(&f.contest.Machines, "nodes", 0,
+		"Number of machines, in the proportions of the trace; 0 is the number that the trace has.")
 	c.Flags().Uint64Var(&f.contest.Seed, "seed", 1, "First seed.")
 	c.Flags().IntVar(&f.contest.Runs, "runs", 1, "Number of seeds; the numbers shown are means over them.")
 	c.Flags().IntVar(&f.contest.Cases, "cases", 0, "Number of small cases to solve exactly, too.")
 	f.output.bind(c, "table", "json", "yaml", "svg")
 	complete(c, "trace", cobra.FixedCompletions(append(sim.Names(), allTraces), cobra.ShellCompDirectiveDefault))
-	c.Flags().StringVar(&f.page, "page", "", "Markdown file to write the tables into, between its markers. The picture is written beside it.")
+	c.Flags().StringVar(&f.page, "page", "",
+		"Markdown file to write the tables into, between its markers. The picture is written beside it.")
 	return c
 }
 

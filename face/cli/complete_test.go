@@ -26,7 +26,8 @@ func (named) PodNames(_ context.Context, namespace string) ([]string, error) {
 func TestNamesAreCompleted(t *testing.T) {
 	c := named{small(t)}
 	file := filepath.Join(t.TempDir(), "config")
-	const config = "apiVersion: v1\nkind: Config\ncontexts:\n- {name: west, context: {cluster: c}}\n- {name: east, context: {cluster: c}}\n"
+	const config = "apiVersion: v1\nkind: Config\ncontexts:\n- {name: west, context: {cluster: c}}\n" +
+		"- {name: east, context: {cluster: c}}\n"
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func TestNamesAreCompleted(t *testing.T) {
 		args = append(append([]string{"__complete"}, strings.Fields(args[0])...), args[1:]...)
 		out, _, code := run(t, c, args...)
 		offered, directive, _ := strings.Cut(out, ":")
-		if got := strings.Join(strings.Fields(offered), " "); code != 0 || got != want || directive != "4\n" && directive != "36\n" {
+		if got := strings.Join(strings.Fields(offered), " "); code != 0 || got != want || directive != "4\n" &&
+			directive != "36\n" {
 			t.Errorf("%s: exit code %d, %q, directive %q; want %q", line, code, got, directive, want)
 		}
 	}
@@ -57,7 +59,8 @@ func TestNamesAreCompleted(t *testing.T) {
 }
 
 func TestTheShellsScriptIsWritten(t *testing.T) {
-	if out, errs, code := run(t, nil, "completion", "bash"); code != 0 || errs != "" || !strings.Contains(out, "__complete") {
+	if out, errs, code := run(t, nil, "completion", "bash"); code != 0 || errs != "" ||
+		!strings.Contains(out, "__complete") {
 		t.Errorf("exit code %d, stderr %q, %d bytes", code, errs, len(out))
 	}
 }

@@ -35,8 +35,11 @@ func (e *explanation) document() explanationDocument {
 		Kind: "PodExplanation", Pod: document.PodOf(p.ID), QoS: document.QoSName(p.Pod.QoS), Phase: p.Phase,
 		Node: p.Node, Reason: p.Reason, Message: p.Message,
 		Containers: document.Each(p.Pod.Containers, document.RequestOf),
-		Verdicts:   document.Each(e.verdicts, func(v verdictOn) document.Verdict { return document.VerdictOf(v.node, v.verdict) }),
-		NotJudged:  append([]document.Problem{}, e.problems...),
+		Verdicts: document.Each(e.verdicts, func(v verdictOn) document.Verdict {
+			return document.VerdictOf(v.node,
+				v.verdict)
+		}),
+		NotJudged: append([]document.Problem{}, e.problems...),
 	}
 	if e.holds != nil {
 		holds := document.HolderOf(e.home.Machine, *e.holds)

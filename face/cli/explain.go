@@ -67,7 +67,8 @@ With -o name the command prints the nodes on which the pod fits.`,
 			return e.write(c.OutOrStdout(), all)
 		},
 	}
-	pod.Flags().BoolVar(&all, "all", false, "For a bound pod, show the other nodes, too. Show every node, however many there are.")
+	pod.Flags().BoolVar(&all, "all", false,
+		"For a bound pod, show the other nodes, too. Show every node, however many there are.")
 	out.bind(pod, "json", "yaml", "name")
 	pod.ValidArgsFunction = first(a.podNames)
 	group.AddCommand(pod)

@@ -134,7 +134,8 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 	}
 	writeTable(b, rows)
 	rule := e.home.Rules.Topology
-	fmt.Fprintf(b, "\nTogether that is on %s; the node's policy is %s per %s.\n", document.NUMANodes(document.Spread(m, e.holds.Holdings)), rule.Policy, rule.Scope)
+	fmt.Fprintf(b, "\nTogether that is on %s; the node's policy is %s per %s.\n",
+		document.NUMANodes(document.Spread(m, e.holds.Holdings)), rule.Policy, rule.Scope)
 	if e.holds.Source == ledger.Predicted && len(e.home.Inexact) > 0 {
 		writeWrapped(b, "", "The kubelet may do something else ("+inexactCodes(e.home)+"); kubectl tenon map "+
 			e.home.Name+" says why.")

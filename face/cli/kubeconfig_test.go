@@ -41,7 +41,8 @@ contexts:
 		}
 		return c.Host, c.Impersonate.UserName, c.BearerToken, namespace
 	}
-	if server, as, token, namespace := load(); server != "https://a.example" || as != "" || token != "secret" || namespace != "ml" {
+	if server, as, token, namespace := load(); server != "https://a.example" || as != "" || token != "secret" ||
+		namespace != "ml" {
 		t.Errorf("the file: %s, as %q, token %q, namespace %s", server, as, token, namespace)
 	}
 	server, as, token, namespace := load("--context", "two", "--as", "alice", "--token", "other", "-n", "db")

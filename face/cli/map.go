@@ -107,7 +107,8 @@ func nodeRefs(nodes []*ledger.Node) (out []string) {
 }
 
 // mapNodes returns the nodes to draw, those that cannot be drawn, and warnings about the former.
-func (a *app) mapNodes(c *cobra.Command, file string, args []string) (nodes []*ledger.Node, problems, notes []document.Problem, err error) {
+func (a *app) mapNodes(c *cobra.Command, file string, args []string) (nodes []*ledger.Node, problems,
+	notes []document.Problem, err error) {
 	if file != "" {
 		n, err := a.readMachine(file, c.ErrOrStderr())
 		return []*ledger.Node{n}, nil, nil, err

@@ -79,7 +79,8 @@ func freeDevices(n *ledger.Node, wide bool) string {
 	out := ""
 	all := n.Machine.Resources()
 	for i, r := range all {
-		item := fmt.Sprintf("%s %d/%d", r.Name[strings.LastIndexByte(r.Name, '/')+1:], len(n.Usage.FreeDevices(r.Name)), len(r.Devices))
+		item := fmt.Sprintf("%s %d/%d", r.Name[strings.LastIndexByte(r.Name, '/')+1:], len(n.Usage.FreeDevices(r.Name)),
+			len(r.Devices))
 		last := i == len(all)-1
 		switch {
 		case out == "" && !wide:

@@ -112,29 +112,45 @@ func (a *app) simulateCommand() *cobra.Command {
 
 func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	s := c.Flags()
-	s.StringArrayVarP(&f.files, "filename", "f", nil, `File with workloads: Pods, Deployments and others; "-" is stdin. This flag can be repeated.`)
+	s.StringArrayVarP(&f.files, "filename", "f", nil,
+		`File with workloads: Pods, Deployments and others; "-" is stdin. This flag can be repeated.`)
 	s.StringVar(&f.pod, "pod", "", "Existing pod to replicate, [NAMESPACE/]NAME; see --count.")
-	s.StringVar(&f.count, "count", "", `Number of pods of each workload, in place of its replicas; "max" is as many as fit, each workload by itself.`)
-	s.StringArrayVar(&f.without, "without", nil, "Node to take away. Its pods are placed again, before all others. This flag can be repeated.")
-	s.StringArrayVar(&f.machines, "machines", nil, "FILE[=COPIES] of a machine, as text or snapshot, in place of a cluster. This flag can be repeated.")
-	s.StringArrayVar(&f.configs, "kubelet-config", nil, "File with the KubeletConfiguration of --machines: one for all, or one for each.")
-	s.StringVar(&f.nodes, "nodes", "", `File with the output of "kubectl get nodelayouts,nodes,pods -A -o json", in place of a cluster.`)
-	s.StringVar(&f.policy, "topology-manager-policy", "", "Policy of the kubelets of --machines, in place of that in --kubelet-config.")
+	s.StringVar(&f.count, "count", "",
+		`Number of pods of each workload, in place of its replicas; "max" is as many as fit, each workload by itself.`)
+	s.StringArrayVar(&f.without, "without", nil,
+		"Node to take away. Its pods are placed again, before all others. This flag can be repeated.")
+	s.StringArrayVar(&f.machines, "machines", nil,
+		"FILE[=COPIES] of a machine, as text or snapshot, in place of a cluster. This flag can be repeated.")
+	s.StringArrayVar(&f.configs, "kubelet-config", nil,
+		"File with the KubeletConfiguration of --machines: one for all, or one for each.")
+	s.StringVar(&f.nodes, "nodes", "",
+		`File with the output of "kubectl get nodelayouts,nodes,pods -A -o json", in place of a cluster.`)
+	s.StringVar(&f.policy, "topology-manager-policy", "",
+		"Policy of the kubelets of --machines, in place of that in --kubelet-config.")
 	s.StringVar(&f.scope, "topology-manager-scope", "", "Scope of the kubelets of --machines. One of: (container, pod).")
-	s.StringVar(&f.cpus, "cpu-manager-policy", "", "CPU manager policy of the kubelets of --machines. One of: (none, static).")
-	s.StringVar(&f.reservedCPUs, "reserved-cpus", "", "CPUs that the kubelets of --machines keep for the system, such as 0-1,64-65.")
-	s.StringVar(&f.memory, "memory-manager-policy", "", "Memory manager policy of the kubelets of --machines. One of: (None, Static).")
-	s.StringVar(&f.reservedMemory, "reserved-memory", "", "Memory that the kubelets of --machines keep for the system, such as 0:memory=2Gi;1:memory=2Gi.")
-	s.StringVar(&f.strategy, "strategy", score.Tenon.String(), "Strategy that scores nodes. One of: ("+strings.Join(score.Names(), ", ")+").")
-	s.StringVar(&f.unknown, "unknown-nodes", "Allow", "What to do with nodes whose NUMA nodes are not known. One of: ("+strings.Join(unknownNodes, ", ")+").")
-	s.StringVar(&f.coarse, "coarse-nodes", "Allow", "What to do with nodes that have only a NodeResourceTopology. One of: ("+strings.Join(coarseNodes, ", ")+").")
+	s.StringVar(&f.cpus, "cpu-manager-policy", "",
+		"CPU manager policy of the kubelets of --machines. One of: (none, static).")
+	s.StringVar(&f.reservedCPUs, "reserved-cpus", "",
+		"CPUs that the kubelets of --machines keep for the system, such as 0-1,64-65.")
+	s.StringVar(&f.memory, "memory-manager-policy", "",
+		"Memory manager policy of the kubelets of --machines. One of: (None, Static).")
+	s.StringVar(&f.reservedMemory, "reserved-memory", "",
+		"Memory that the kubelets of --machines keep for the system, such as 0:memory=2Gi;1:memory=2Gi.")
+	s.StringVar(&f.strategy, "strategy", score.Tenon.String(), "Strategy that scores nodes. One of: ("+
+		strings.Join(score.Names(), ", ")+").")
+	s.StringVar(&f.unknown, "unknown-nodes", "Allow", "What to do with nodes whose NUMA nodes are not known. One of: ("+
+		strings.Join(unknownNodes, ", ")+").")
+	s.StringVar(&f.coarse, "coarse-nodes", "Allow",
+		"What to do with nodes that have only a NodeResourceTopology. One of: ("+strings.Join(coarseNodes, ", ")+").")
 	s.BoolVar(&f.maps, "map", false, "Draw the nodes that change, before and after.")
 	s.BoolVar(&f.drawing.all, "all", false, "Show all workloads, nodes and maps, however many there are.")
 	s.StringVar(&f.drawing.color, "color", "auto", colorHelp)
 	f.output.bind(c, "json", "yaml")
-	for flag, values := range map[string][]string{"strategy": score.Names(), "unknown-nodes": unknownNodes, "coarse-nodes": coarseNodes,
-		"color": colors, "topology-manager-scope": {"container", "pod"}, "cpu-manager-policy": {"none", "static"},
-		"memory-manager-policy": {"None", "Static"}, "topology-manager-policy": {"none", "best-effort", "restricted", "single-numa-node"}} {
+	for flag, values := range map[string][]string{"strategy": score.Names(), "unknown-nodes": unknownNodes,
+		"coarse-nodes": coarseNodes,
+		"color":        colors, "topology-manager-scope": {"container", "pod"}, "cpu-manager-policy": {"none", "static"},
+		"memory-manager-policy": {"None", "Static"}, "topology-manager-policy": {"none", "best-effort", "restricted",
+			"single-numa-node"}} {
 		complete(c, flag, choices(values...))
 	}
 	complete(c, "pod", a.podNames)
@@ -234,7 +250,8 @@ func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 }
 
 // stage gets the nodes from where the flags say; source says of these in words.
-func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []document.Problem, source string, err error) {
+func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []document.Problem,
+	source string, err error) {
 	from := a.setup.Stages
 	switch {
 	case len(f.machines) > 0:

@@ -287,41 +287,60 @@ func TestErrorsOfSimulate(t *testing.T) {
 	cluster := gpuCluster(t)
 	const one, pair = "-f testdata/simulate-one.yaml ", "--machines testdata/simulate-pair.txt "
 	for line, want := range map[string]string{
-		"":                                                         "error: say what to place: -f FILE, --pod NAME or --without NODE",
-		one + pair + "--nodes x":                                   "error: --machines and --nodes cannot both be given",
-		"--pod x --count 1 " + pair:                                "error: --machines have no pods",
-		"--pod ml/wide-0":                                          "error: --pod needs --count",
-		"--without gpu-a --count 3":                                "error: --count needs",
-		one + "--without gpu-a --count max":                        "error: --count max and --without cannot both be given",
-		one + "--count some":                                       `error: --count "some": want 1..100000 or max`,
-		one + "--count 0":                                          `error: --count "0": want 1..100000 or max`,
-		one + "--count 100001":                                     `error: --count "100001"`,
-		one + "--strategy Best":                                    `error: --strategy "Best" is not known: want one of Tenon, LeastAllocated`,
-		one + "--unknown-nodes Maybe":                              `error: --unknown-nodes "Maybe" is not known: want one of Allow, AllowWithoutDemand, Refuse`,
-		one + "--coarse-nodes Maybe":                               `error: --coarse-nodes "Maybe" is not known`,
-		one + "-o xml":                                             `error: output format "xml" is not known`,
-		one + "--color pink":                                       `error: --color "pink" is not known`,
-		"-f testdata/absent.yaml":                                  "error: open workload file: open testdata/absent.yaml: no such file or directory",
-		"-f testdata/simulate-pair.txt":                            "error: workload file testdata/simulate-pair.txt: document 1: ",
-		"--without nowhere":                                        `error: --without: node "nowhere" is not there`,
-		"--pod ml/nobody --count 1":                                "error: --pod: pod ml/nobody is not there",
-		"--pod ML/x --count 1":                                     `error: "ML" is not the name of a namespace`,
-		one + "--kubelet-config x":                                 "error: the kubelet's configuration is of --machines, and there are none",
-		one + "--reserved-cpus 0":                                  "error: the kubelet's configuration is of --machines, and there are none",
-		one + "--nodes testdata/simulate.json":                     "error: nodes file testdata/simulate.json: ",
-		one + "--machines testdata/absent":                         "error: open machine file: ",
-		one + "--machines testdata/simulate-pair.txt=0":            `error: --machines "testdata/simulate-pair.txt=0": want FILE or FILE=COPIES, 1..100000 of them`,
-		one + "--machines testdata/simulate-pair.txt=30000":        "error: machine simulate-pair: 30000 copies: want 1..20000",
-		one + pair + pair:                                          `error: two nodes are named "simulate-pair"`,
-		one + pair + "--kubelet-config a --kubelet-config b":       "error: 2 --kubelet-config for 1 --machines: want one for all, or one for each",
-		one + pair + "--kubelet-config testdata/simulate-pair.txt": "error: kubelet configuration testdata/simulate-pair.txt for machine simulate-pair: parse: ",
-		one + pair + "--kubelet-config testdata/simulate-kubelet.yaml --reserved-cpus 0": "error: --kubelet-config and flags of the kubelet cannot both be given",
-		one + pair + "--topology-manager-policy some":                                    `error: flags of the kubelet for machine simulate-pair: topologyManagerPolicy: unknown value "some"`,
-		one + pair + "--cpu-manager-policy static":                                       "error: flags of the kubelet for machine simulate-pair: cpuManagerPolicy: static needs reservedSystemCPUs",
-		one + pair + "--cpu-manager-policy static --reserved-cpus 99":                    "error: flags of the kubelet for machine simulate-pair: reservedSystemCPUs: machine has no cpu 99",
-		one + pair + "--memory-manager-policy Static --reserved-memory 0=1Gi":            `error: --reserved-memory: "0=1Gi": want NUMA:KIND=AMOUNT`,
-		one + pair + "--memory-manager-policy Static --reserved-memory 0:memory":         `error: --reserved-memory: "memory": want KIND=AMOUNT`,
-		one + pair + "--memory-manager-policy Static --reserved-memory 7:memory=1Gi":     "error: flags of the kubelet for machine simulate-pair: reservedMemory: ",
+		"": "error: say what to place: -f FILE, --pod NAME or " +
+			"--without NODE",
+		one + pair + "--nodes x":            "error: --machines and --nodes cannot both be given",
+		"--pod x --count 1 " + pair:         "error: --machines have no pods",
+		"--pod ml/wide-0":                   "error: --pod needs --count",
+		"--without gpu-a --count 3":         "error: --count needs",
+		one + "--without gpu-a --count max": "error: --count max and --without cannot both be given",
+		one + "--count some":                `error: --count "some": want 1..100000 or max`,
+		one + "--count 0":                   `error: --count "0": want 1..100000 or max`,
+		one + "--count 100001":              `error: --count "100001"`,
+		one +
+			"--strategy Best": `error: --strategy "Best" is not known: want one of Tenon, LeastAllocated`,
+		one +
+			"--unknown-nodes Maybe": `error: --unknown-nodes "Maybe" is not known: want one of Allow, AllowWithoutDemand, Refuse`,
+		one + "--coarse-nodes Maybe": `error: --coarse-nodes "Maybe" is not known`,
+		one + "-o xml":               `error: output format "xml" is not known`,
+		one + "--color pink":         `error: --color "pink" is not known`,
+		"-f testdata/absent.yaml": "error: open workload file: open " +
+			"testdata/absent.yaml: no such file or directory",
+		"-f testdata/simulate-pair.txt": "error: workload file testdata/simulate-pair.txt: " +
+			"document 1: ",
+		"--without nowhere": `error: --without: node "nowhere" is not there`,
+		"--pod ml/nobody --count 1": "error: --pod: pod ml/nobody is " +
+			"not there",
+		"--pod ML/x --count 1": `error: "ML" is not the name of a namespace`,
+		one + "--kubelet-config x": "error: the kubelet's " +
+			"configuration is of --machines, and there are none",
+		one + "--reserved-cpus 0": "error: the kubelet's " +
+			"configuration is of --machines, and there are none",
+		one + "--nodes testdata/simulate.json": "error: nodes file " +
+			"testdata/simulate.json: ",
+		one + "--machines testdata/absent": "error: open machine file: ",
+		one +
+			"--machines testdata/simulate-pair.txt=0": `error: --machines "testdata/simulate-pair.txt=0": want FILE or FILE=COPIES, 1..100000 of them`,
+		one + "--machines testdata/simulate-pair.txt=30000": "error: machine simulate-pair: 30000 copies: want 1..20000",
+		one + pair + pair: `error: two nodes are named "simulate-pair"`,
+		one + pair + "--kubelet-config a --kubelet-config b": "error: 2 --kubelet-config for " +
+			"1 --machines: want one for all, or one for each",
+		one + pair + "--kubelet-config testdata/simulate-pair.txt": "error: kubelet configuration " +
+			"testdata/simulate-pair.txt for machine simulate-pair: parse: ",
+		one + pair + "--kubelet-config testdata/simulate-kubelet.yaml --reserved-cpus 0": "error: --kubelet-config and " +
+			"flags of the kubelet cannot both be given",
+		one + pair +
+			"--topology-manager-policy some": `error: flags of the kubelet for machine simulate-pair: topologyManagerPolicy: unknown value "some"`,
+		one + pair + "--cpu-manager-policy static": "error: flags of the kubelet for " +
+			"machine simulate-pair: cpuManagerPolicy: static needs reservedSystemCPUs",
+		one + pair + "--cpu-manager-policy static --reserved-cpus 99": "error: flags of the kubelet for " +
+			"machine simulate-pair: reservedSystemCPUs: machine has no cpu 99",
+		one + pair + "--memory-manager-policy Static --reserved-memory " +
+			"0=1Gi": `error: --reserved-memory: "0=1Gi": want NUMA:KIND=AMOUNT`,
+		one + pair + "--memory-manager-policy Static --reserved-memory " +
+			"0:memory": `error: --reserved-memory: "memory": want KIND=AMOUNT`,
+		one + pair + "--memory-manager-policy Static --reserved-memory 7:memory=1Gi": "error: flags of the kubelet for " +
+			"machine simulate-pair: reservedMemory: ",
 	} {
 		out, errs, code := simulate(t, cluster, "", strings.Fields(line)...)
 		if code != 1 || out != "" || !strings.Contains(errs, want) {
@@ -361,11 +380,15 @@ func TestCoarseNodesAreNamed(t *testing.T) {
 			Want: &whatif.Want{Pod: wanting(20, 10, 1), Needs: whatif.Amounts{"cpu": 20000, "memory": 10 * gi,
 				"nvidia.com/gpu": 1, "pods": 1}}},
 	}
-	from := Stages{Cluster: func(context.Context, Kubeconfig) (Stage, []document.Problem, string, error) { return s, nil, "ml", nil }}
+	from := Stages{Cluster: func(context.Context, Kubeconfig) (Stage, []document.Problem, string, error) {
+		return s,
+			nil, "ml", nil
+	}}
 	for flag, want := range map[string][]string{
 		"Allow": {"Pod ml/x   3        3        -          exact 2 · coarse 1\n", "coarse (coarse)   0 → 1",
 			"1 node reports only amounts per NUMA node; the CPUs and devices of pods there are made up: coarse\n"},
-		"Refuse": {"Pod ml/x   3        2        1          exact 2\n", "  node coarse: node has a NodeResourceTopology and no layout\n",
+		"Refuse": {"Pod ml/x   3        2        1          exact 2\n",
+			"  node coarse: node has a NodeResourceTopology and no layout\n",
 			"pods that need alignment do not go there: coarse\n"},
 	} {
 		var out, errs bytes.Buffer
@@ -408,7 +431,8 @@ func TestSimulationsAreBounded(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q", code, errs)
 	}
 	// 110 pods are what a kubelet takes; as many as fit of a pod that asks for nothing is that.
-	out, errs, code := simulate(t, nil, many[:strings.LastIndex(many, "---")], "-f", "-", "--count", "max", "--machines", "testdata/simulate-pair.txt")
+	out, errs, code := simulate(t, nil, many[:strings.LastIndex(many, "---")], "-f", "-", "--count", "max", "--machines",
+		"testdata/simulate-pair.txt")
 	if code != 0 || errs != "" || !strings.Contains(out, "Deployment default/x   110 ") {
 		t.Errorf("exit code %d, stderr %q:\n%s", code, errs, out)
 	}

@@ -101,7 +101,10 @@ func (s *simulation) document() simulationDocument {
 		Rounds: document.Each(s.rounds, func(r round) roundDocument {
 			return roundDocument{
 				Workloads: document.Each(r.tasks, func(t *task) workloadDocument { return t.document(r.plan) }),
-				Nodes:     document.Each(r.plan.Changed(), func(i int) changeDocument { return changed(r.plan.Before()[i], r.plan.Nodes()[i]) }),
+				Nodes: document.Each(r.plan.Changed(), func(i int) changeDocument {
+					return changed(r.plan.Before()[i],
+						r.plan.Nodes()[i])
+				}),
 			}
 		}),
 		NotKnown: append([]document.Problem{}, s.problems...), Coarse: append([]string{}, s.coarse()...),
@@ -114,7 +117,9 @@ func (t *task) document(p *whatif.Plan) workloadDocument {
 		Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, From: t.from, QoS: document.QoSName(w.Want.Pod.QoS),
 		Containers: document.Each(w.Want.Pod.Containers, document.RequestOf), Unjudged: append([]string{}, w.Unjudged...),
 		Placed: t.placed(), NoPlace: t.left(), Bounded: t.most && t.placed() == t.wanted,
-		Placements: document.Each(t.outcome.Placed, func(x whatif.Placement) placementDocument { return placementOn(p.Nodes()[x.Node], x) }),
+		Placements: document.Each(t.outcome.Placed, func(x whatif.Placement) placementDocument {
+			return placementOn(p.Nodes()[x.Node], x)
+		}),
 		Refusals: document.Each(t.outcome.Refusals, func(r whatif.Refusal) refusalDocument {
 			return refusalDocument{r.Nodes, r.Bar, string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
 		}),

@@ -67,7 +67,8 @@ func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
 		list += fmt.Sprintf(" and %d more (--all shows them)", more)
 	}
 	fmt.Fprintln(b)
-	writeWrapped(b, "", fmt.Sprintf("%s only amounts per NUMA node; %s: %s", choose(len(names), "1 node reports", nodes(len(names))+" report"), what, list))
+	writeWrapped(b, "", fmt.Sprintf("%s only amounts per NUMA node; %s: %s", choose(len(names), "1 node reports",
+		nodes(len(names))+" report"), what, list))
 }
 
 // coarse returns the names of the nodes of which only amounts are known.
@@ -133,7 +134,8 @@ func (s *simulation) writeTasks(b *bufio.Writer, limit int) {
 		}
 	}
 	if blind > 0 {
-		fmt.Fprintf(b, "\n%s on nodes whose NUMA nodes are not known.\n", choose(blind, "1 of these is", fmt.Sprintf("%d of these are", blind)))
+		fmt.Fprintf(b, "\n%s on nodes whose NUMA nodes are not known.\n", choose(blind, "1 of these is",
+			fmt.Sprintf("%d of these are", blind)))
 	}
 }
 

@@ -119,9 +119,11 @@ func TestDistancesOfManyNUMANodesAreShort(t *testing.T) {
 			}
 			return 32
 		}, " NUMA nodes 8-15  12 to each other · 32 to NUMA nodes 0-7,16-63"},
-		"a line":           {func(i, j int) int { return 10 + 2*apart(i, j) }, " NUMA nodes 0,63  12 to 136"},
-		"no symmetry":      {func(i, j int) int { return 10 + min(1, apart(i, j))*((i*7919+j*104729)%200) }, "\n NUMA nodes 1,10,19,28,37,46  11 to 206\n"},
-		"another way back": {func(i, j int) int { return 10 + min(1, apart(i, j))*(1+i) }, " NUMA node 15  26\n and of 48 more sets of NUMA nodes\n"},
+		"a line": {func(i, j int) int { return 10 + 2*apart(i, j) }, " NUMA nodes 0,63  12 to 136"},
+		"no symmetry": {func(i, j int) int { return 10 + min(1, apart(i, j))*((i*7919+j*104729)%200) },
+			"\n NUMA nodes 1,10,19,28,37,46  11 to 206\n"},
+		"another way back": {func(i, j int) int { return 10 + min(1, apart(i, j))*(1+i) },
+			" NUMA node 15  26\n and of 48 more sets of NUMA nodes\n"},
 	} {
 		out := drawMachine(t, numaNodes(64, c.distance), true, 80)
 		_, table, _ := strings.Cut(out, " distances")

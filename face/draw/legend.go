@@ -42,7 +42,8 @@ func (p *picture) machineItems() []string {
 	if p.coarse() {
 		return []string{plural(len(m.NUMAs()), "NUMA node"), plural(cpus, "CPU"), place.Quantity(topo.Memory, bytes)}
 	}
-	return []string{plural(len(m.Sockets()), "socket"), plural(len(m.NUMAs()), "NUMA node"), cpuText, place.Quantity(topo.Memory, bytes)}
+	return []string{plural(len(m.Sockets()), "socket"), plural(len(m.NUMAs()), "NUMA node"), cpuText,
+		place.Quantity(topo.Memory, bytes)}
 }
 
 func plural(n int, word string) string {

@@ -98,7 +98,8 @@ func tearMemory(t *testing.T, path string) {
 	rewrite(t, path, file, func() { clear(file.Entries) })
 }
 
-// tearCPUs changes the CPU manager's file to what it is between two writes: no container has the CPUs that are not shared.
+// tearCPUs changes the CPU manager's file to what it is between two writes: no container has the CPUs that are not
+// shared.
 func tearCPUs(t *testing.T, path string) {
 	file := &cpu.CPUManagerCheckpointV2{}
 	rewrite(t, path, file, func() { clear(file.Entries) })
