@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// The annotations that state a pod's own demand; see docs/demand.md.
+// The annotations that state a pod's own demand; see docs/reference/pod-annotations.md.
 const (
 	PolicyAnnotation = "tenon.sh/numa-policy"
 	ScopeAnnotation  = "tenon.sh/numa-scope"

@@ -10,7 +10,8 @@
 // together. So assumed pods take turns ([Book.Turn]). A pod may be bound when every pod before it is known to be admitted,
 // has the same shape, or fits together with it in any order. Pods that other schedulers bind take no turn: the node may
 // then be in several states ([Node.Others]), and a verdict holds if it holds in all of them. What a pod got beside a
-// release is not known: the node is unsettled until its next report ([Node.Unsettled]). docs/order.md explains the rules.
+// release is not known: the node is unsettled until its next report ([Node.Unsettled]). docs/design/order.md explains the
+// rules.
 package ledger
 
 import (
