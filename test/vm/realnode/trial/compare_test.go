@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -55,21 +56,8 @@ func (w *world) picture(ctx context.Context, t *testing.T, node string) string {
 	return w.kubectl(ctx, t, "map", node)
 }
 
-// mapDocument is what of kubectl tenon map -o json is compared.
-type mapDocument struct {
-	Nodes []struct {
-		ReservedCPUs, FreeCPUs string
-		NUMAs                  []struct{ ID idset.NUMA }
-		Pods                   []struct {
-			Pod      struct{ Name string }
-			Source   string
-			Holdings []struct {
-				Container, CPUs string
-				Memory          []struct{ NUMAs []idset.NUMA }
-			}
-		}
-	}
-}
+// mapDocument is the part of kubectl tenon map -o json that is compared.
+type mapDocument struct{ Nodes []document.Node }
 
 // allowed is what a container may use.
 type allowed struct {
@@ -90,9 +78,9 @@ func (w *world) promised(ctx context.Context, t *testing.T, node string) (out ma
 		t.Fatalf("map of node %s: %d nodes, %v", node, len(doc.Nodes), err)
 	}
 	n := doc.Nodes[0]
-	rest := allowed{cpus: cpus(t, n.FreeCPUs).Union(cpus(t, n.ReservedCPUs))}
+	rest := allowed{cpus: ids[idset.CPU](t, n.FreeCPUs).Union(ids[idset.CPU](t, n.Rules.ReservedCPUs))}
 	for _, numa := range n.NUMAs {
-		rest.mems = rest.mems.With(numa.ID)
+		rest.mems = rest.mems.With(idset.NUMA(numa.ID))
 	}
 	out = map[string]allowed{}
 	for name, p := range w.running(ctx, t, node) {
@@ -100,33 +88,34 @@ func (w *world) promised(ctx context.Context, t *testing.T, node string) (out ma
 			out[name+"/"+c.Name] = rest
 		}
 	}
-	for _, p := range n.Pods {
+	for _, p := range n.Holdings {
 		if p.Source != "observed" {
-			late = append(late, "what pod "+p.Pod.Name+" holds is "+p.Source)
+			late = append(late, "what pod "+p.Name+" holds is "+p.Source)
 		}
-		for _, h := range p.Holdings {
-			a, ok := out[p.Pod.Name+"/"+h.Container]
+		for _, h := range p.Containers {
+			a, ok := out[p.Name+"/"+h.Name]
 			if !ok {
 				continue
 			}
 			if h.CPUs != "" {
-				a.cpus = cpus(t, h.CPUs)
+				a.cpus = ids[idset.CPU](t, h.CPUs)
 			}
 			if len(h.Memory) > 0 {
 				a.mems = idset.Set[idset.NUMA]{}
 			}
 			for _, b := range h.Memory {
-				a.mems = a.mems.Union(idset.Of(b.NUMAs...))
+				a.mems = a.mems.Union(ids[idset.NUMA](t, b.NUMAs))
 			}
-			out[p.Pod.Name+"/"+h.Container] = a
+			out[p.Name+"/"+h.Name] = a
 		}
 	}
 	return out, late
 }
 
-func cpus(t *testing.T, text string) idset.Set[idset.CPU] {
+// ids reads a list of ids.
+func ids[T idset.CPU | idset.NUMA](t *testing.T, list v1alpha1.IDList) idset.Set[T] {
 	t.Helper()
-	out, err := idset.Parse[idset.CPU](text)
+	out, err := idset.Parse[T](string(list))
 	if err != nil {
 		t.Fatal(err)
 	}
