@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// None is the quality of a node of which nothing is known; the others are those of the ledger.
+// None is the quality of a node without a usable report; the ledger has the other qualities.
 const None = "none"
 
 // Node is what is known of a node: the sections machine, rules and holdings of its NodeLayout, and what follows
@@ -96,7 +96,7 @@ type Problem struct {
 	Reason string `json:"reason"`
 }
 
-// SummaryOf returns a node at a glance. A nil node is one of which nothing is known.
+// SummaryOf returns a node in numbers. A nil node is one without a usable report.
 func SummaryOf(name string, n *ledger.Node) Node {
 	out := Node{Name: name, Quality: None}
 	if n == nil || n.Machine == nil {
@@ -123,7 +123,7 @@ func SummaryOf(name string, n *ledger.Node) Node {
 	return out
 }
 
-// NodeOf returns all that is known of a node. A nil node is one of which nothing is known.
+// NodeOf returns the document of a node. A nil node is one without a usable report.
 func NodeOf(name string, n *ledger.Node) Node {
 	out := SummaryOf(name, n)
 	if out.Quality == None {

@@ -85,7 +85,7 @@ func (c *cell) read(since uint64) (says int64, ok bool) {
 	return says, c.since.Load() == since
 }
 
-// write does nothing while another goroutine writes the cell: what is not cached is computed again.
+// write does nothing while another goroutine writes the cell. An answer that is not cached is computed again.
 func (c *cell) write(since uint64, says int64) {
 	if old := c.since.Load(); old != taken && c.since.CompareAndSwap(old, taken) {
 		c.says.Store(says)

@@ -17,7 +17,7 @@ import (
 // retries activates refused pods when a node that refused them takes them. It needs nothing of kube-scheduler but
 // Handle.Activate, and is what wakes pods in somebody else's main program.
 //
-// Queueing hints would not do there: an informer of the plugin's own may be behind the event of which a hint is told,
+// Queueing hints would not do there: the plugin's own informer may lag behind the event that calls a hint,
 // and the ledger also changes without any event, such as when a grace period ends.
 //
 // Invariant: a pod is activated whenever the ledger changes so that the plugin lets it on a node which the plugin

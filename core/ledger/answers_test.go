@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// checkAnswers holds in every state: whoever asks whether a pod fits gets one answer.
+// checkAnswers checks in every state that all callers get the same answer to whether a pod fits.
 func (m *model) checkAnswers(t *testing.T) {
 	n := m.book.Snapshot().Node("n")
 	key := fmt.Sprint(n.Unsettled, n.Refused)

@@ -237,8 +237,8 @@ func (a *account) bury(uid string) {
 	}
 }
 
-// depart takes which pods a report lists, and reports whether pods have ended of which the book did not know: the last
-// report had them, and this one has not.
+// depart takes the pods that a report lists. It reports whether a pod of the last report is missing whose end the book
+// did not know.
 func (a *account) depart(listed map[string]bool) (ended bool) {
 	maps.DeleteFunc(a.gone, func(uid string, reported bool) bool { return reported && !listed[uid] })
 	maps.DeleteFunc(a.doubts, func(uid string, _ bool) bool { return !listed[uid] })

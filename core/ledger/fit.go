@@ -3,7 +3,7 @@ package ledger
 import "github.com/tenon-numa/tenon/core/place"
 
 // This file is the one answer to "does this pod fit on this node". Filter, Reserve, the turn, the index, preemption,
-// explain and simulate all come here; nobody else looks at the states of a node.
+// explain and simulate all call it.
 //
 // The rule: a pod fits if it fits in every state that the node may be in, if all of these states are known or the pod
 // holds nothing there, and if the node has not refused a pod of its shape since it last reported.
