@@ -160,3 +160,44 @@ func TestSpreadingOnKnownMachines(t *testing.T) {
 		t.Log(name)
 	}
 }
+
+// TestSixteenNUMANodesNeedNoTables: a question about one container on a machine of sixteen equal NUMA nodes is
+// answered without tables of their 65,536 masks, under each policy, and as Place answers it.
+func TestSixteenNUMANodesNeedNoTables(t *testing.T) {
+	var b strings.Builder
+	for i := range 16 {
+		fmt.Fprintf(&b, "numa %d socket %d cpus %d-%d/%d-%d l3 1 memory 64Gi hugepages-1Gi 8\n",
+			i, i/8, 8*i, 8*i+7, 128+8*i, 128+8*i+7)
+		fmt.Fprintf(&b, "device acme.com/gpu g%02d,h%02d numa %d\n", i, i, i)
+	}
+	m, err := topo.ParseMachine(b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := func(cpus, gigs, pages, gpus int64) *Pod {
+		return &Pod{QoS: Guaranteed, Containers: []Container{{Name: "app", MilliCPU: 1000 * cpus,
+			Memory:  []Amount{{Kind: "hugepages-1Gi", Bytes: pages << 30}, {Kind: topo.Memory, Bytes: gigs << 30}},
+			Devices: []Count{{"acme.com/gpu", gpus}}}}}
+	}
+	one, two := pod(4, 8, 1, 1), pod(18, 80, 9, 3)
+	for _, policy := range []Policy{None, BestEffort, Restricted, SingleNUMA} {
+		u := NewUsage(m, Rules{Topology: TopologyRules{Policy: policy, MaxNUMAs: 16}, CPU: CPURules{Static: true},
+			Memory: MemoryRules{Static: true}})
+		for i := 0; ; i++ {
+			for _, p := range []*Pod{one, two} {
+				q := NewQuestion(p)
+				if q.podPlan(u).ask(u) == unsure {
+					t.Fatalf("%v with %d pods: tables decide about a pod of %d mCPU", policy, i, p.Containers[0].MilliCPU)
+				}
+				if v := Place(u, p); q.Fits(u) != v.Fits() {
+					t.Fatalf("%v with %d pods: a question says %v, Place %+v", policy, i, q.Fits(u), v)
+				}
+			}
+			v := Place(u, pod(1+int64(i%4), 2, int64(i%9/8), int64(i%7/6)))
+			if !v.Fits() {
+				break
+			}
+			u = u.Hold(v.Holdings...)
+		}
+	}
+}

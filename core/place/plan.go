@@ -64,6 +64,8 @@ type plan struct {
 	width, memory int
 	stocks        [maxRows]stock
 	stocked       int
+	merging       int      // the most steps of merging all hint sets by tables
+	dear          dearness // whether these are too many
 }
 
 // make makes a request of one app container ready; the plan was the zero plan.
@@ -105,6 +107,7 @@ func (p *plan) make(u *Usage, r *request, exclusive bool) {
 	// The memory manager refuses a container that wants none, where nothing else says where.
 	p.hard = p.hard || exclusive && rules.Memory.Static && !p.pinned
 	p.never = p.never || universe.Len() > maxMaskSpace && p.policy != None
+	p.merging, p.dear = u.mergeSteps(r, universe.Len())
 }
 
 // ready is make for a pod that is alone.
@@ -118,7 +121,8 @@ func (p *plan) ready(u *Usage, pod *Pod) {
 		r.memory = c.Memory
 	}
 	p.make(u, &r, exclusive)
-	p.hard = p.hard || u.heavy(pod)
+	steps, choice := p.tabling()
+	p.hard = p.hard || u.heavy(pod, steps, choice)
 }
 
 // want adds a hint set of CPUs or devices.
@@ -210,14 +214,17 @@ func (p *plan) ask(u *Usage, steps *int) answer {
 		return no
 	}
 	a := unsure
-	switch p.policy {
-	case None:
+	switch {
+	case p.dear == dear, p.dear == dearer && u.grouped == 0:
+		a = p.untabled(u)
+	case p.dear == dearer: // whether memory has hints would have to be found out
+	case p.policy == None:
 		a = p.anywhere(u)
-	case SingleNUMA:
+	case p.policy == SingleNUMA:
 		a = p.single(u)
-	case Restricted:
+	case p.policy == Restricted:
 		a = p.preferred(u, steps)
-	case BestEffort:
+	case p.policy == BestEffort:
 		a = p.nearby(u, steps)
 	}
 	if a == yes && p.doubt {
@@ -229,6 +236,18 @@ func (p *plan) ask(u *Usage, steps *int) answer {
 // anywhere answers where no topology manager is asked: only memory may fail.
 func (p *plan) anywhere(u *Usage) answer {
 	if !p.pinned || p.memoryHas(u) {
+		return yes
+	}
+	return no
+}
+
+// untabled answers where tables would take too many steps: the verdict is too complex unless one NUMA node that
+// all hint sets prefer serves them.
+func (p *plan) untabled(u *Usage) answer {
+	switch {
+	case u.selfish && u.Rules.Topology.PreferClosest:
+		return unsure
+	case !p.narrow && p.common() == 1 && p.lowest(u) >= 0:
 		return yes
 	}
 	return no

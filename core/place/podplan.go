@@ -28,7 +28,7 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	}
 	rules := &u.Rules
 	c.whole = rules.Topology.Policy != None && rules.Topology.Scope == PerPod
-	c.hard = u.heavy(p) || !u.tidy || u.selfish || rules.CPU.PreferAlignByUncoreCaches ||
+	c.hard = !u.tidy || u.selfish || rules.CPU.PreferAlignByUncoreCaches ||
 		len(u.whole)+2*len(u.sets) > maxScratch
 	for i := range p.Containers {
 		kind := p.Containers[i].Kind
@@ -55,6 +55,12 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 			c.plans[i] = own
 		}
 	}
+	steps, choice := 0, false
+	for i := range c.plans {
+		n, own := c.plans[i].tabling()
+		steps, choice = steps+n, choice || own
+	}
+	c.hard = u.heavy(p, steps, choice)
 	return c
 }
 
@@ -95,7 +101,7 @@ func (p *plan) askWhole(u *Usage, steps *int) answer {
 		// Whole cores are counted container by container. An earlier one may take a lone CPU of a core with a
 		// reserved CPU, and leave the whole cores to the next one.
 		return unsure
-	case a == no && !p.never && p.pinned && !(policyTable[p.policy].preferred && p.memoryHas(u)):
+	case a == no && !p.never && p.dear == cheap && p.pinned && !(policyTable[p.policy].preferred && p.memoryHas(u)):
 		return unsure // containers may find memory apart from each other
 	}
 	return a

@@ -68,41 +68,36 @@ func (a *admission) complex() Verdict {
 // costs bounds the steps of parts of an answer on one machine under its rules. A quick answer does without these
 // parts, and must not be yes where the full engine would take too many steps.
 type costs struct {
-	words   int // going through one part of the CPUs
-	picking int // picking the CPUs of one container
-	hintSet int // one hint set, and merging it
-	devices int // one hint set of devices, and picking them
+	words     int // going through one part of the CPUs
+	picking   int // picking the CPUs of one container
+	ownMask   int // the memory manager's own choice of NUMA nodes, for each kind of memory and once more
+	devices   int // looking for and picking the devices of one resource, beside its table
+	shared    int // counting the devices of one resource that several NUMA nodes share, for each mask
+	sockets   int // sockets that each mask of CPUs is compared with
+	distances int // comparing the distances of two masks
 }
 
 func newCosts(m *topo.Machine, r *Rules, sets []deviceSet) (c costs) {
 	n := len(m.NUMAs())
-	universe := m.WithCPUs() // of what pods may ask for together
-	for at := range sets {
-		universe |= sets[at].numas
-	}
-	if r.Memory.Static {
-		universe = m.All()
-	}
-	masks := 1 << uint(min(universe.Len(), maxMaskSpace))
 	c.words = 8 + 6*(int(m.CPUs().Max())/64+1)
 	cores := len(m.Cores())
 	if !nested(m) {
 		cores *= n // a core may be listed once for every NUMA node that its socket is in
 	}
 	c.picking = c.words*(16*(n+len(m.Sockets()))+20*cores) + 4*m.CPUs().Len()
-	if r.Topology.Policy != None || r.Memory.Static {
-		c.hintSet = 20 * masks
+	if r.Memory.Static {
+		c.ownMask = 2*tableCost<<min(n, maxMaskSpace) + 16*n
 	}
-	if r.Topology.Policy == BestEffort {
-		c.hintSet += reachSteps(n, masks)
+	if r.CPU.AlignBySocket {
+		c.sockets = len(m.Sockets())
 	}
-	if r.Topology.PreferClosest && r.Topology.Policy != SingleNUMA {
-		c.hintSet += 2 * n * n * masks
+	if r.Topology.PreferClosest {
+		c.distances = 2 * n * n
 	}
 	for at := range sets {
-		c.devices = max(c.devices, deviceSteps(len(m.Resources()[at].Devices), n)+2*sets[at].shared*masks)
+		c.devices = max(c.devices, deviceSteps(len(m.Resources()[at].Devices), n))
+		c.shared = max(c.shared, 2*sets[at].shared)
 	}
-	c.devices += c.hintSet
 	return c
 }
 
@@ -113,13 +108,78 @@ func reachSteps(numas, masks int) int { return (2*numas + 4) * masks }
 // some of them.
 func deviceSteps(devices, numas int) int { return devices * (numas + 80) }
 
-// heavy reports whether the full engine may take too many steps for a pod without init containers.
-func (u *Usage) heavy(p *Pod) bool {
-	steps := 0
+// dearness says of which usages it is known that merging a request's hint sets takes too many steps.
+type dearness int8
+
+const (
+	cheap     dearness = iota
+	dearer             // of those where memory has hints
+	dear               // of all
+	tableCost = 10     // steps of one entry of a hint set's tables, and 6 more for each kind of memory
+)
+
+// mergeSteps returns the most steps of merging the hint sets of a request without tables of init containers,
+// which range over so many NUMA nodes, and whether these are too many in any case.
+func (u *Usage) mergeSteps(r *request, numas int) (most int, d dearness) {
+	policy := u.Rules.Topology.Policy
+	if policy == None || numas > maxMaskSpace {
+		return 0, cheap
+	}
+	size := 1 << numas
+	masks, reach := size, 0
+	if policyTable[policy].single {
+		masks = numas
+	} else if !policyTable[policy].preferred {
+		reach = reachSteps(numas, size)
+	}
+	least, all := size/4, 2*u.costs.distances*masks
+	for _, d := range r.devices {
+		if at := u.resourceAt(d.Resource); at >= 0 && u.sets[at].numas != 0 {
+			least += tableCost*masks + reach
+			all += u.costs.devices + u.costs.shared*masks
+		}
+	}
+	if r.cpus > 0 {
+		least += tableCost*masks + reach
+		all += (2*numas+4)*u.costs.words + u.costs.sockets*size
+	}
+	memory := 0
+	if kinds := len(r.memory); kinds > 0 {
+		least += (tableCost + 6*kinds) * masks
+		memory = kinds * reach
+		if policyTable[policy].single { // asked once more, of all masks
+			all += (tableCost + 6*kinds) * size
+		}
+	}
+	switch {
+	case least > maxWork:
+		d = dear
+	case least+memory > maxWork:
+		d = dearer
+	}
+	return least + memory + all, d
+}
+
+// heavy reports whether the full engine may take too many steps before it admits a pod without init containers.
+// The arguments are the sums of what [plan.tabling] returns for its requests.
+func (u *Usage) heavy(p *Pod, tabling int, choice bool) bool {
+	steps := tabling
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		steps += 256 + u.costs.picking + (1+len(c.Memory))*(u.costs.hintSet+16*u.numas) +
-			len(c.Devices)*(u.costs.devices+len(u.sets)+64)
+		steps += 256 + u.costs.picking + len(c.Memory)*16*u.numas +
+			len(c.Devices)*(u.costs.devices+2*len(u.sets)+64)
+		if choice {
+			steps += (1 + len(c.Memory)) * u.costs.ownMask
+		}
 	}
-	return 2*steps > maxWork // once more for the pod as a whole
+	return steps > maxWork
+}
+
+// tabling returns the most steps that tables may take before a request is admitted, and whether the memory manager
+// may choose NUMA nodes of its own then. Where tables take too many steps in any case, it is admitted without.
+func (p *plan) tabling() (steps int, choice bool) {
+	if p.dear != cheap {
+		return 0, false
+	}
+	return p.merging, !policyTable[p.policy].preferred
 }
