@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -41,22 +42,50 @@ func (r *run) settle(ctx context.Context) error {
 	err := r.record.until(ctx, "all pods settle", func(lives []life) bool { return len(restless(lives)) == 0 })
 	if err != nil {
 		lives, _ := r.record.all()
-		r.fault("%v: %s", err, strings.Join(restless(lives), ", "))
+		if all := r.untold(restless(lives)); len(all) > 0 {
+			var b strings.Builder
+			for _, l := range all {
+				b.WriteString("\n" + r.inspect("pods/"+l.pod.Namespace+"/"+l.pod.Name))
+			}
+			r.fault("%v: %s%s", err, strings.Join(statesOf(all), ", "), b.String())
+		}
 	}
 	return nil
 }
 
+// untold leaves out pods for which the scheduler has found no node. kube-scheduler writes that into a pod's status
+// once: where the API server is restarted at that moment, the pod seems to wait for its first attempt until the next.
+func (r *run) untold(lives []life) (out []life) {
+	for _, l := range lives {
+		if stage := r.lastStage(l); l.pod.Spec.NodeName != "" || stage != document.Judged && stage != document.Released {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
 // restless are pods that must not stay as they are.
-func restless(lives []life) (out []string) {
+func restless(lives []life) (out []life) {
 	for _, l := range lives {
 		fate, _ := workload.FateOf(l.pod)
-		switch {
-		case l.gone.known(), ofAttackers(l.pod.Spec.NodeName):
-		case l.pod.DeletionTimestamp != nil:
-			out = append(out, l.pod.Name+" is being deleted")
-		case !l.over() && fate == workload.Waiting:
-			out = append(out, fmt.Sprintf("%s waits (node %q)", l.pod.Name, l.pod.Spec.NodeName))
+		if l.gone.known() || ofAttackers(l.pod.Spec.NodeName) {
+			continue
 		}
+		if l.pod.DeletionTimestamp != nil || !l.over() && fate == workload.Waiting {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// statesOf says what restless pods wait for.
+func statesOf(lives []life) (out []string) {
+	for _, l := range lives {
+		state := fmt.Sprintf("%s waits (node %q)", l.pod.Name, l.pod.Spec.NodeName)
+		if l.pod.DeletionTimestamp != nil {
+			state = l.pod.Name + " is being deleted"
+		}
+		out = append(out, state)
 	}
 	return out
 }

@@ -54,19 +54,39 @@ type evidence struct {
 
 // decided is when the pod got its turn in the decision by which it was bound. r.mu must be held.
 func (r *run) decided(l life) time.Time {
+	for _, d := range r.decisions(l) {
+		if d.Node == l.pod.Spec.NodeName && d.Time.Before(l.bound.at) {
+			return d.Turned
+		}
+	}
+	return time.Time{}
+}
+
+// lastStage is how far the pod got in its last attempt; empty where the scheduler remembers none.
+func (r *run) lastStage(l life) document.Stage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if all := r.decisions(l); len(all) > 0 {
+		return all[0].Stage
+	}
+	return ""
+}
+
+// decisions are what the scheduler remembers of attempts to schedule a pod, the last one first. r.mu must be held.
+func (r *run) decisions(l life) (out []document.Decision) {
 	w := httptest.NewRecorder()
 	path := inspect.Prefix + "pods/" + l.pod.Namespace + "/" + l.pod.Name
 	inspect.Handler(r.source()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 	var p document.PodDecisions
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
-		return time.Time{} // nothing is remembered
+		return nil // nothing is remembered
 	}
-	for _, a := range p.Decisions {
-		if a.UID == string(l.pod.UID) && a.Node == l.pod.Spec.NodeName && a.Time.Before(l.bound.at) {
-			return a.Turned
+	for _, d := range p.Decisions {
+		if d.UID == string(l.pod.UID) {
+			out = append(out, d)
 		}
 	}
-	return time.Time{}
+	return out
 }
 
 // source is what inspection of the scheduler reads. r.mu must be held.

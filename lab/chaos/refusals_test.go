@@ -299,6 +299,42 @@ func TestAnEndExcusesOnlyWhomMoreRoomIsWorseFor(t *testing.T) {
 	})
 }
 
+// TestAnEndExcusesWhatFollows: a pod of Tenon's went where it did because another one had ended, which the scheduler
+// could not have received: the managers release what a pod holds before anybody is told that it has ended.
+func TestAnEndExcusesWhatFollows(t *testing.T) {
+	nic := func(p *v1.Pod) *v1.Pod {
+		p.Spec.Containers[0].Resources.Limits["example.com/nic"] = resource.MustParse("1")
+		p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits
+		return p
+	}
+	for _, c := range []struct {
+		what        string
+		told, heard uint64 // when the end was written, and when the scheduler received it
+		want        blame
+	}{
+		{"the end was written before", 7, 0, roomier},
+		{"the end was written later", 12, 0, roomier},
+		{"the scheduler had received it", 7, 8, knowable},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := newStage(t)
+			s.bind(3, cores("full", 8))
+			s.bind(4, nic(cores("other", 1))) // on the other NUMA node, with its only device
+			s.end(5, "full")
+			s.received.over["full"] = at(5).at
+			s.bind(6, cores("ends", 4))
+			s.end(7, "ends")
+			s.bind(9, cores("moved", 6)) // beside the pod that has ended it would be on the other NUMA node
+			i := slices.IndexFunc(s.lives, func(l life) bool { return l.pod.Name == "ends" })
+			s.lives[i].ended = at(c.told)
+			if c.heard > 0 {
+				s.received.over["ends"] = at(c.heard).at
+			}
+			s.want(s.bind(10, nic(cores("refused", 4))), c.want)
+		})
+	}
+}
+
 // Plain amounts are counted with and without foreign pods, too.
 func TestForeignPodsExcuseAmounts(t *testing.T) {
 	s := newStage(t)

@@ -51,7 +51,8 @@ func (t *trial) find() {
 		if others && !t.received.knewBound(uid, by) {
 			t.foreign[uid] = true
 		}
-		if l.over() && !t.received.knewOver(uid, by) && l.end().version < t.life.ended.version {
+		over := l.over() && l.end().version < t.life.ended.version || t.released(uid) < len(t.admissions)
+		if over && !t.received.knewOver(uid, by) {
 			t.ended[uid] = true
 		}
 	}
@@ -107,8 +108,8 @@ func (t *trial) names(uids map[string]bool) string {
 // fits reports whether place admits the pod in the state of the refusal without some things.
 func (t *trial) fits(w without) bool {
 	var other map[string][]place.Holding
-	if w.foreign {
-		other = t.replay()
+	if w.foreign || w.ended {
+		other = t.replay(without{foreign: w.foreign, ended: w.ended})
 	}
 	return place.Place(t.usage(t.at, w, other), t.pod).Fits()
 }
@@ -204,27 +205,50 @@ func (t *trial) all(resource string) place.Holding {
 	return place.Holding{Devices: []place.DeviceBlock{b}}
 }
 
-// replay places the pods that were admitted since the first foreign one, without the foreign ones, and returns what
-// each holds then, where that is not what it got.
-func (t *trial) replay() map[string][]place.Holding {
+// replay places the pods that were admitted since the first foreign one without the foreign ones, and those since a pod
+// had ended beside that one. It returns what each holds then, where that is not what it got.
+func (t *trial) replay(w without) map[string][]place.Holding {
 	other := map[string][]place.Holding{}
-	first := slices.IndexFunc(t.admissions, func(a admission) bool { return t.foreign[a.UID] && a.Admitted })
-	for i := max(0, first); i < t.at; i++ {
+	first := t.at
+	if w.foreign {
+		if i := slices.IndexFunc(t.admissions, func(a admission) bool { return t.foreign[a.UID] && a.Admitted }); i >= 0 {
+			first = min(first, i)
+		}
+	}
+	if w.ended {
+		for uid := range t.ended {
+			first = min(first, t.released(uid))
+		}
+	}
+	for i := first; i < t.at; i++ {
 		a := t.admissions[i]
 		l := slices.IndexFunc(t.lives, func(l life) bool { return string(l.pod.UID) == a.UID })
-		if !a.Admitted || t.foreign[a.UID] || l < 0 {
+		if !a.Admitted || w.foreign && t.foreign[a.UID] || l < 0 {
 			continue
 		}
 		p, err := pod.ToPlace(t.lives[l].pod)
 		if err != nil {
 			continue
 		}
-		v := place.Place(t.usage(i, without{foreign: true}, other), p)
+		v := place.Place(t.usage(i, w, other), p)
 		if v.Fits() && !slices.EqualFunc(v.Holdings, t.admissions[i+1].held[a.UID], place.Holding.Matches) {
 			other[a.UID] = v.Holdings
 		}
 	}
 	return other
+}
+
+// released is the first admission, up to the refusal, at which the managers had released what a pod held before, which
+// they do before its end is written; without one it is the number of all admissions.
+func (t *trial) released(uid string) int {
+	held := false
+	for i, a := range t.admissions[:t.at+1] {
+		has := len(a.held[uid]) > 0
+		if held = held || has; held && (!has || a.releases(uid)) {
+			return i
+		}
+	}
+	return len(t.admissions)
 }
 
 // amounts is the cause where the kubelet has too little of a plain amount (lifecycle/predicate.go). The managers have
