@@ -6,8 +6,9 @@ T = 10s
 CHAOS = 1h
 
 D = 2
+REGISTRY = ghcr.io/tenon-numa
 
-.PHONY: help demo up test test-node race model bench bench-core bench-plugin bench-growth bench-whole bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build clean sim
+.PHONY: help demo up test test-node race model bench bench-core bench-plugin bench-growth bench-whole bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart push clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -80,8 +81,9 @@ fuzz: ## Run every fuzz target for T (make fuzz T=1m)
 tidy: ## Write go.mod and go.sum of every module of the workspace anew
 	tools/tidy
 
-generate: ## Write generated code and the custom resource definition anew
+generate: ## Write generated code, the custom resource definition, and what is made of the chart anew
 	go generate ./api/...
+	tools/release/run chart
 
 verify: ## Fail if generated files are not current, or a rule of the repository is broken
 	go run ./test verify
@@ -89,8 +91,17 @@ verify: ## Fail if generated files are not current, or a rule of the repository 
 lint: ## Run the linters (the first time some minutes to build them)
 	go run ./test lint
 
+images: ## Build the images of all programs into dist/images, for amd64 and arm64 (the first time 20 minutes)
+	tools/release/run images
+
+chart: ## Write the package of the Helm chart into dist
+	tools/release/run package
+
+push: images chart ## Send images and chart to REGISTRY (make push REGISTRY=localhost:5000/tenon)
+	tools/release/run push -registry $(REGISTRY)
+
 build: ## Build all programs into bin/
 	go build -o bin/ ./cmd/...
 
-clean: ## Remove bin/
-	rm -rf bin
+clean: ## Remove bin/ and dist/
+	rm -rf bin dist

@@ -1,7 +1,7 @@
 // Command test runs every check of the modules in go.work, the quickest first: whether generated files are current,
 // go vet, the packages that link neither a kubelet nor an API server (under the race detector), the work that the
-// core does beside a recorded baseline, the other packages, and the tests on real nodes. Before all that it installs
-// the Debian packages that some tests need.
+// core does beside a recorded baseline, the other packages, images and chart, and the tests on real nodes. Before all
+// that it installs the Debian packages that some tests need.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
 //	go run ./test verify           only generated files and the rules of the repository
@@ -116,9 +116,15 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {
-		errs = append(errs, r.realNodes(ctx, args))
+		errs = append(errs, r.release(ctx), r.realNodes(ctx, args))
 	}
 	return errors.Join(errs...)
+}
+
+// release tests what makes images and the chart. That module is not part of the workspace.
+func (r *runner) release(ctx context.Context) error {
+	line := []string{"env", "GOWORK=off", "go", "-C", filepath.Join("tools", "release"), "test", "./..."}
+	return r.program(ctx, io.Discard, "images and chart", line...)
 }
 
 // test runs the tests of some packages as one step.

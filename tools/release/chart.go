@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tenon-numa/tenon/tools/release/chart"
+)
+
+// generate writes everything in deploy that is made of something else there.
+func generate(_ context.Context, o *options, stdout io.Writer) error {
+	deploy := filepath.Join(o.source.Root, "deploy")
+	files, err := chart.Generate(deploy)
+	if err != nil {
+		return err
+	}
+	if err := writeChanged(deploy, files, stdout); err != nil {
+		return err
+	}
+	c, err := chart.Load(filepath.Join(deploy, "chart"), "")
+	if err != nil {
+		return err
+	}
+	made, err := chart.Manifests(c)
+	if err != nil {
+		return err
+	}
+	files = map[string][]byte{}
+	for name, text := range made {
+		files[name] = []byte(text)
+	}
+	return writeChanged(deploy, files, stdout)
+}
+
+// writeChanged writes those of the files that are not what they should be, and names them.
+func writeChanged(dir string, files map[string][]byte, stdout io.Writer) error {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if old, err := os.ReadFile(path); err == nil && string(old) == string(files[name]) {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("make a folder for %s: %w", name, err)
+		}
+		if err := os.WriteFile(path, files[name], 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		fmt.Fprintln(stdout, "wrote deploy/"+name)
+	}
+	return nil
+}
+
+// pack writes the chart's package.
+func pack(_ context.Context, o *options, stdout io.Writer) error {
+	c, err := chart.Load(filepath.Join(o.source.Root, "deploy", "chart"), o.source.Version)
+	if err != nil {
+		return err
+	}
+	data, err := chart.Package(c, o.source.Date)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return fmt.Errorf("make the folder of the release: %w", err)
+	}
+	path := filepath.Join(o.out, fmt.Sprintf("%s-%s.tgz", c.Name(), o.source.Version))
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		return fmt.Errorf("write the chart's package: %w", err)
+	}
+	fmt.Fprintln(stdout, path)
+	return nil
+}

@@ -1,0 +1,270 @@
+package chart_test
+
+import (
+	"bytes"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	helm "helm.sh/helm/v4/pkg/registry"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/tenon-numa/tenon/tools/release/chart"
+)
+
+const deploy = "../../../deploy"
+
+func render(t *testing.T, values map[string]any) (map[string]string, error) {
+	t.Helper()
+	c, err := chart.Load(filepath.Join(deploy, "chart"), "1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chart.Render(c, values, "tenon-system")
+}
+
+// objects returns the objects of all files, by kind and name.
+func objects(t *testing.T, values map[string]any) map[string]*unstructured.Unstructured {
+	t.Helper()
+	files, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*unstructured.Unstructured{}
+	for name, text := range files {
+		for d := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096); ; {
+			var u unstructured.Unstructured
+			if err := d.Decode(&u.Object); err != nil {
+				if err.Error() != "EOF" {
+					t.Fatalf("%s: %v\n%s", name, err, text)
+				}
+				break
+			}
+			if len(u.Object) > 0 {
+				out[u.GetKind()+" "+u.GetName()] = &u
+			}
+		}
+	}
+	return out
+}
+
+// TestNothingHasDrifted: what is made of the schema, the templates and other files is as they are.
+func TestNothingHasDrifted(t *testing.T) {
+	files, err := chart.Generate(deploy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := chart.Load(filepath.Join(deploy, "chart"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := chart.Manifests(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range made {
+		files[name] = []byte(text)
+	}
+	if len(made) < 8 {
+		t.Errorf("only %d manifests are made of the chart", len(made))
+	}
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(deploy, filepath.FromSlash(name)))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("deploy/%s is not what it is made of (%v): run tools/release/run chart", name, err)
+		}
+	}
+}
+
+func TestHelmLint(t *testing.T) {
+	result := lint.RunAll(filepath.Join(deploy, "chart"), map[string]any{}, "tenon-system")
+	for _, m := range result.Messages {
+		if m.Severity > 1 {
+			t.Error(m)
+		}
+	}
+}
+
+// TestWrongValuesAreRefused: each with a message that names the value.
+func TestWrongValuesAreRefused(t *testing.T) {
+	for path, value := range map[string]any{
+		"image.tag":                   "a tag",
+		"image.pullPolicy":            "Sometimes",
+		"agent.namespace":             "Tenon_Agents",
+		"agent.digest":                "sha256:12",
+		"agent.kubelet.directory":     "var/lib/kubelet",
+		"agent.kubelet.hidden":        []any{"../etc"},
+		"agent.maxUnavailable":        0,
+		"agent.goMemLimit":            "lots",
+		"scheduler.mode":              "third",
+		"scheduler.replicas":          0,
+		"scheduler.logFormat":         "xml",
+		"scheduler.weight":            1000,
+		"scheduler.profiles":          []any{map[string]any{"name": "x"}},
+		"scheduler.replica":           2, // a word that is misspelt
+		"networkPolicy.enabled":       "yes",
+		"monitoring.labels":           map[string]any{"a": 1},
+		"agent.nodeSelector":          []any{"numa"},
+		"crds.nodeResourceTopologies": true,
+	} {
+		values := map[string]any{}
+		keys := strings.Split(path, ".")
+		at := values
+		for _, k := range keys[:len(keys)-1] {
+			next := map[string]any{}
+			at[k] = next
+			at = next
+		}
+		last := keys[len(keys)-1]
+		at[last] = value
+		_, err := render(t, values)
+		if err == nil {
+			t.Errorf("%s: %v is taken", path, value)
+		} else if !strings.Contains(err.Error(), last) {
+			t.Errorf("%s: %v is refused with a message that does not name it: %v", path, value, err)
+		}
+	}
+}
+
+// TestModes: which schedulerName pods have to ask for.
+func TestModes(t *testing.T) {
+	cases := map[string]map[string]any{
+		"schedulerName: tenon-scheduler":   {},
+		"schedulerName: numa":              {"name": "numa"},
+		"schedulerName: default-scheduler": {"mode": "only"},
+		"schedulerName: hpc":               {"profiles": []any{map[string]any{"schedulerName": "hpc"}}},
+	}
+	for want, scheduler := range cases {
+		all := objects(t, map[string]any{"scheduler": scheduler})
+		text, _, _ := unstructured.NestedString(all["ConfigMap tenon-scheduler"].Object, "data", "scheduler.yaml")
+		if strings.Count(text, "- schedulerName:") != 1 || !strings.Contains(text, want) {
+			t.Errorf("%v: configuration\n%s\nwant %s", scheduler, text, want)
+		}
+	}
+}
+
+// TestAChangedConfigurationRestartsTheScheduler: its pods have an annotation that changes with it.
+func TestAChangedConfigurationRestartsTheScheduler(t *testing.T) {
+	sum := func(values map[string]any) string {
+		d := objects(t, values)["Deployment tenon-scheduler"]
+		s, _, _ := unstructured.NestedString(d.Object, "spec", "template", "metadata", "annotations", "checksum/config")
+		return s
+	}
+	one, two := sum(nil), sum(map[string]any{"scheduler": map[string]any{"qps": 100}})
+	if one == "" || one == two {
+		t.Errorf("checksums %q and %q", one, two)
+	}
+}
+
+// TestSwitches: what is off is not made, and what is optional is made when it is on.
+func TestSwitches(t *testing.T) {
+	off := func(group string) map[string]any { return map[string]any{group: map[string]any{"enabled": false}} }
+	for name, c := range map[string]struct {
+		values map[string]any
+		gone   string
+	}{
+		"agent":     {off("agent"), "DaemonSet tenon-agent"},
+		"scheduler": {off("scheduler"), "Deployment tenon-scheduler"},
+		"policy":    {off("admissionPolicy"), "ValidatingAdmissionPolicy tenon-agent-writes-its-own-node"},
+		"network":   {off("networkPolicy"), "NetworkPolicy tenon-agent"},
+		"budget":    {map[string]any{"scheduler": map[string]any{"replicas": 1}}, "PodDisruptionBudget tenon-scheduler"},
+		"crds":      {map[string]any{"crds": map[string]any{"install": false}}, "CustomResourceDefinition nodelayouts.tenon.sh"},
+	} {
+		if objects(t, nil)[c.gone] == nil {
+			t.Errorf("%s: there is no %s by default", name, c.gone)
+		}
+		if objects(t, c.values)[c.gone] != nil {
+			t.Errorf("%s: there is still a %s", name, c.gone)
+		}
+	}
+	all := objects(t, map[string]any{
+		"monitoring": map[string]any{"podMonitor": true, "alerts": true, "dashboard": true},
+		"openshift":  map[string]any{"enabled": true},
+		"crds":       map[string]any{"nodeResourceTopology": true},
+	})
+	for _, want := range []string{"PodMonitor tenon-agent", "PodMonitor tenon-scheduler", "PrometheusRule tenon",
+		"ConfigMap tenon-dashboard", "SecurityContextConstraints tenon-agent",
+		"CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io"} {
+		if all[want] == nil {
+			t.Errorf("there is no %s", want)
+		}
+	}
+}
+
+// TestThePolicyFollowsTheNamespace: it names the agent's service account.
+func TestThePolicyFollowsTheNamespace(t *testing.T) {
+	files, err := render(t, map[string]any{"agent": map[string]any{"namespace": "numa-agents"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(files["policy/policy.yaml"], "'system:serviceaccount:numa-agents:tenon-agent'") {
+		t.Error(files["policy/policy.yaml"])
+	}
+	for name, text := range files {
+		if strings.Contains(text, "tenon-agents") {
+			t.Errorf("%s still names tenon-agents", name)
+		}
+	}
+}
+
+// TestPackage: the same chart and date give the same archive, with the release's version in it.
+func TestPackage(t *testing.T) {
+	c, err := chart.Load(filepath.Join(deploy, "chart"), "1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	date := time.Unix(1_790_000_000, 0)
+	one, err := chart.Package(c, date)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := chart.Package(c, date)
+	if err != nil || !bytes.Equal(one, two) {
+		t.Errorf("two packages differ (%v)", err)
+	}
+	again, err := loader.LoadArchive(bytes.NewReader(one))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Metadata.Version != "1.2.3" || again.Metadata.AppVersion != "1.2.3" || len(again.Templates) != len(c.Templates) {
+		t.Errorf("version %s with %d templates", again.Metadata.Version, len(again.Templates))
+	}
+}
+
+// TestHelmPullsWhatWasPushed: Helm's own client gets the chart from a registry.
+func TestHelmPullsWhatWasPushed(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	c, err := chart.Load(filepath.Join(deploy, "chart"), "1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := strings.TrimPrefix(server.URL, "http://")
+	sent, err := chart.Push(t.Context(), c, time.Unix(1_790_000_000, 0), host+"/charts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := helm.NewClient(helm.ClientOptPlainHTTP(), helm.ClientOptWriter(io.Discard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.Pull(host + "/charts/tenon:1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(sent, got.Manifest.Digest) || got.Chart.Meta.Version != "1.2.3" {
+		t.Errorf("pulled %s of version %s, pushed %s", got.Manifest.Digest, got.Chart.Meta.Version, sent)
+	}
+	if _, err := loader.LoadArchive(bytes.NewReader(got.Chart.Data)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,121 @@
+package chart
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"sigs.k8s.io/yaml"
+)
+
+// Load reads the chart of a folder and gives it a version.
+func Load(dir, version string) (*chart.Chart, error) {
+	c, err := loader.LoadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read chart %s: %w", dir, err)
+	}
+	if version != "" {
+		c.Metadata.Version, c.Metadata.AppVersion = version, version
+	}
+	return c, nil
+}
+
+// Render returns the files that the chart's templates make of values, by their names without the chart's own.
+func Render(c *chart.Chart, values map[string]any, namespace string) (map[string]string, error) {
+	options := common.ReleaseOptions{Name: "tenon", Namespace: namespace, Revision: 1, IsInstall: true}
+	all, err := util.ToRenderValues(c, values, options, common.DefaultCapabilities)
+	if err != nil {
+		return nil, fmt.Errorf("values of the chart: %w", err)
+	}
+	files, err := engine.Render(c, all)
+	if err != nil {
+		return nil, fmt.Errorf("render the chart: %w", err)
+	}
+	out := map[string]string{}
+	for name, text := range files {
+		if text = strings.TrimSpace(text); text != "" && path.Ext(name) == ".yaml" {
+			out[strings.TrimPrefix(name, c.Name()+"/templates/")] = text + "\n"
+		}
+	}
+	return out, nil
+}
+
+// manifests are the values of the manifests that are applied without Helm. Their images have the name of a
+// development build, which a kustomization changes.
+const manifests = `
+kustomize: true
+image: {registry: localhost, tag: dev}
+crds: {install: false}
+`
+
+// Manifests returns the files below deploy that are made of the chart.
+func Manifests(c *chart.Chart) (map[string]string, error) {
+	values := map[string]any{}
+	if err := yaml.Unmarshal([]byte(manifests), &values); err != nil {
+		return nil, fmt.Errorf("values of the manifests: %w", err)
+	}
+	return Render(c, values, "tenon-system")
+}
+
+// copied are files of the chart that are made elsewhere, by their sources in deploy: Helm reads nothing outside the
+// chart's folder.
+func copied() map[string]string {
+	return map[string]string{
+		"crd/tenon.sh_nodelayouts.yaml":                        "files/nodelayouts.tenon.sh.yaml",
+		"crd/topology.node.k8s.io_noderesourcetopologies.yaml": "files/noderesourcetopologies.topology.node.k8s.io.yaml",
+		"monitoring/alerts.yaml":                               "files/alerts.yaml",
+	}
+}
+
+// Generate returns everything below deploy that is made of something else, by its path there: first what the chart
+// needs, then the manifests that are made of it.
+func Generate(deploy string) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	sources := copied()
+	dashboards, err := filepath.Glob(filepath.Join(deploy, "monitoring", "*dashboard*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("find dashboards: %w", err)
+	}
+	for _, file := range dashboards {
+		sources["monitoring/"+filepath.Base(file)] = "files/dashboards/" + filepath.Base(file)
+	}
+	for from, to := range sources {
+		data, err := os.ReadFile(filepath.Join(deploy, filepath.FromSlash(from)))
+		if err != nil {
+			return nil, fmt.Errorf("read what the chart needs: %w", err)
+		}
+		out["chart/"+to] = data
+	}
+	schema, err := os.ReadFile(filepath.Join(deploy, "chart", "values.schema.json"))
+	if err != nil {
+		return nil, fmt.Errorf("read the schema of values: %w", err)
+	}
+	if out["chart/values.yaml"], err = Values(schema); err != nil {
+		return nil, err
+	}
+	if out["chart/README.md"], err = readme(schema); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// readme returns the page of the chart.
+func readme(schema []byte) ([]byte, error) {
+	table, err := Table(schema)
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte(`<!-- Made of values.schema.json by tools/release/run chart; change that file. -->
+# The chart of Tenon
+
+For administrators who install Tenon with Helm. [Install](../../docs/howto/install.md) has the steps.
+
+`), table...), nil
+}

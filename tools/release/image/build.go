@@ -1,0 +1,144 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Program is one of Tenon's programs that runs in a container.
+type Program struct {
+	Name        string // of the folder below cmd, and of the image
+	Description string
+	Ports       []string // in the form of an image's configuration: "9201/tcp"
+}
+
+// Programs are those that have images.
+func Programs() []Program {
+	return []Program{
+		{"tenon-agent", "Publishes a node's NUMA topology, kubelet rules and holdings as a NodeLayout.",
+			[]string{"9201/tcp", "9202/tcp"}},
+		{"tenon-scheduler", "kube-scheduler with Tenon's plugin: NUMA-aware placement.", []string{"10259/tcp"}},
+	}
+}
+
+// Source is what images are made of.
+type Source struct {
+	Root    string    // of the repository
+	Version string    // of the release, without a v, as it is the tag of the images: 0.2.0
+	Commit  string    // 40 hexadecimal digits
+	Date    time.Time // of the commit: the only date in an image
+}
+
+// user is the one that images run as; it has no name and owns nothing. The agent's manifest says otherwise, and why.
+const user = "65532:65532"
+
+// Compile builds a program of the folder cmd/NAME for a platform into a file.
+func (s Source) Compile(ctx context.Context, name string, on v1.Platform, path string) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", path, err)
+	}
+	// Without gRPC's traces, which use templates, the linker leaves out the methods that nothing calls: the agent is
+	// a sixth smaller on disk, and a tenth in memory.
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
+		"-ldflags", "-s -w -buildid= "+s.stamp(), "-o", path, "./cmd/"+name)
+	cmd.Dir = s.Root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK="+filepath.Join(s.Root, "go.work"), "GOFLAGS=",
+		"GOOS="+on.OS, "GOARCH="+on.Architecture, "GOAMD64=v1", "GOARM64=v8.0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s for %s: %w\n%s", name, on, err, lastOf(out))
+	}
+	return nil
+}
+
+// stamp returns the linker's flags that tell a program its version.
+func (s Source) stamp() string {
+	const at = "-X github.com/tenon-numa/tenon/internal/version."
+	return at + "tag=v" + s.Version + " " + at + "commit=" + s.Commit
+}
+
+// lastOf returns the end of what a command printed.
+func lastOf(out []byte) []byte {
+	const most = 4 << 10
+	return out[max(0, len(out)-most):]
+}
+
+// Image makes the image of a program that was compiled to a file.
+func (s Source) Image(p Program, on v1.Platform, path string) (v1.Image, error) {
+	packed, err := s.layer(path, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed)), nil }
+	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching,
+		tarball.WithCompressionLevel(gzip.BestCompression))
+	if err != nil {
+		return nil, fmt.Errorf("pack %s: %w", p.Name, err)
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	img, err := mutate.Append(base, mutate.Addendum{Layer: layer,
+		History: v1.History{Created: v1.Time{Time: s.Date}, CreatedBy: "tools/release images"}})
+	if err != nil {
+		return nil, fmt.Errorf("add the program's layer: %w", err)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("read the image's configuration: %w", err)
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Variant, config.Created = on.OS, on.Architecture, on.Variant, v1.Time{Time: s.Date}
+	config.Config = v1.Config{User: user, Entrypoint: []string{"/" + p.Name}, WorkingDir: "/", Labels: s.Labels(p),
+		ExposedPorts: map[string]struct{}{}}
+	for _, port := range p.Ports {
+		config.Config.ExposedPorts[port] = struct{}{}
+	}
+	if img, err = mutate.ConfigFile(img, config); err != nil {
+		return nil, fmt.Errorf("configure the image: %w", err)
+	}
+	return mutate.Annotations(img, s.Labels(p)).(v1.Image), nil
+}
+
+// Labels are the OCI annotations of a program's image.
+func (s Source) Labels(p Program) map[string]string {
+	const at = "org.opencontainers.image."
+	return map[string]string{
+		at + "title": p.Name, at + "description": p.Description, at + "licenses": "Apache-2.0",
+		at + "source": "https://github.com/tenon-numa/tenon", at + "version": s.Version, at + "revision": s.Commit,
+		at + "created": s.Date.UTC().Format(time.RFC3339),
+	}
+}
+
+// layer returns a tar file of one program at the root, which is root's and nobody may write.
+func (s Source) layer(path, name string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read program: %w", err)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	h := tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o555, Size: int64(len(data)), ModTime: s.Date.UTC()}
+	if err = w.WriteHeader(&h); err == nil {
+		_, err = w.Write(data)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pack %s: %w", name, err)
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,199 @@
+package image_test
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"github.com/tenon-numa/tenon/tools/release/image"
+)
+
+var (
+	source = image.Source{Version: "1.2.3", Commit: strings.Repeat("ab", 20), Date: time.Unix(1_790_000_000, 0)}
+	agent  = image.Programs()[0]
+	amd64  = v1.Platform{OS: "linux", Architecture: "amd64"}
+	arm64  = v1.Platform{OS: "linux", Architecture: "arm64"}
+)
+
+// program is the file of a program with dependencies, which stands for the agent.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "tenon-image-test-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "program")
+	cmd := exec.Command("go", "build", "-o", path, "./testdata/program")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := program(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// store makes images of the program for two platforms.
+func store(t *testing.T) (dir string, built []image.Built) {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	if built, err = source.Store(agent, []image.Binary{{amd64, path}, {arm64, path}}, "example.com/tenon", dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir, built
+}
+
+// TestSameSourcesGiveTheSameDigests: folders and the clock have no say.
+func TestSameSourcesGiveTheSameDigests(t *testing.T) {
+	one, first := store(t)
+	two, second := store(t)
+	for i := range first {
+		if first[i] != second[i] {
+			t.Errorf("%+v, then %+v", first[i], second[i])
+		}
+	}
+	if len(first) != 3 || first[0].Digest == first[1].Digest {
+		t.Errorf("images %+v, want one for each platform and a list", first)
+	}
+	a, errA := os.ReadFile(filepath.Join(one, "tenon-agent.tar"))
+	b, errB := os.ReadFile(filepath.Join(two, "tenon-agent.tar"))
+	if errA != nil || errB != nil || string(a) != string(b) {
+		t.Errorf("the archives differ (%v, %v)", errA, errB)
+	}
+}
+
+// TestAnArchiveNamesItsImage: containerd reads the name from the annotation, others the tag.
+func TestAnArchiveNamesItsImage(t *testing.T) {
+	dir, _ := store(t)
+	f, err := os.Open(filepath.Join(dir, "tenon-agent.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var index v1.IndexManifest
+	for r := tar.NewReader(f); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if h.Name == "index.json" {
+			if err := json.NewDecoder(r).Decode(&index); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(index.Manifests) != 3 {
+		t.Fatalf("%d entries, want the list of images and two bills of materials", len(index.Manifests))
+	}
+	if got := index.Manifests[0].Annotations["io.containerd.image.name"]; got != "example.com/tenon/tenon-agent:1.2.3" {
+		t.Errorf("name %q", got)
+	}
+}
+
+// TestPushedImagesCanBePulled: from a registry one gets each platform's image, which is valid and runs as nobody, and
+// as its referrer what it is made of.
+func TestPushedImagesCanBePulled(t *testing.T) {
+	dir, built := store(t)
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://") + "/numa"
+	sent, err := image.Push(t.Context(), filepath.Join(dir, "tenon-agent"), host, "1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(sent, built[2].Digest) {
+		t.Errorf("pushed %s, want the list %s", sent, built[2].Digest)
+	}
+	ref, err := name.ParseReference(host + "/tenon-agent:1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, platform := range []v1.Platform{amd64, arm64} {
+		img, err := remote.Image(ref, remote.WithPlatform(platform))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := validate.Image(img); err != nil {
+			t.Error(err)
+		}
+		config, err := img.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.Architecture != platform.Architecture || config.Config.User != "65532:65532" ||
+			len(config.Config.Entrypoint) != 1 || config.Config.Entrypoint[0] != "/tenon-agent" {
+			t.Errorf("configuration %+v", config)
+		}
+		checkBill(t, ref, img)
+	}
+}
+
+func checkBill(t *testing.T, ref name.Reference, img v1.Image) {
+	t.Helper()
+	digest, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	referrers, err := remote.Referrers(ref.Context().Digest(digest.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := referrers.IndexManifest()
+	if err != nil || len(list.Manifests) != 1 || list.Manifests[0].ArtifactType != "application/spdx+json" {
+		t.Fatalf("referrers %+v, %v: want one SPDX document", list, err)
+	}
+	bill, err := remote.Image(ref.Context().Digest(list.Manifests[0].Digest.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := bill.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("%d layers, %v", len(layers), err)
+	}
+	r, err := layers[0].Compressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var doc struct {
+		Version  string `json:"spdxVersion"`
+		Packages []struct{ Name, VersionInfo string }
+	}
+	if err := json.NewDecoder(r).Decode(&doc); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{}
+	for _, p := range doc.Packages {
+		names[p.Name] = p.VersionInfo
+	}
+	if doc.Version != "SPDX-2.3" || names["tenon-agent"] != "1.2.3" || names["stdlib"] == "" ||
+		names["github.com/google/go-containerregistry"] == "" {
+		t.Errorf("%s with packages %v", doc.Version, names)
+	}
+}

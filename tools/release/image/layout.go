@@ -1,0 +1,189 @@
+package image
+
+import (
+	"archive/tar"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Built is one image of a release.
+type Built struct {
+	Name     string `json:"name"`     // tenon-agent
+	Platform string `json:"platform"` // linux/amd64; empty for the list of all platforms
+	Digest   string `json:"digest"`
+	Size     int64  `json:"bytes"` // compressed; 0 for the list
+}
+
+// Write compiles a program for each platform and stores its images.
+func (s Source) Write(ctx context.Context, p Program, on []v1.Platform, registry, out string) ([]Built, error) {
+	work, err := os.MkdirTemp("", "tenon-image-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for programs: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	var files []Binary
+	for _, platform := range on {
+		b := Binary{platform, filepath.Join(work, platform.Architecture)}
+		if err := s.Compile(ctx, p.Name, platform, b.Path); err != nil {
+			return nil, err
+		}
+		files = append(files, b)
+	}
+	return s.Store(p, files, registry, out)
+}
+
+// Binary is a program that was compiled for a platform.
+type Binary struct {
+	Platform v1.Platform
+	Path     string
+}
+
+// Store writes the images of a program into out/NAME, an OCI image layout, and as one file, out/NAME.tar, which
+// `ctr images import` and `podman load` take. The name of the image is registry/NAME:VERSION.
+func (s Source) Store(p Program, files []Binary, registry, out string) ([]Built, error) {
+	dir := filepath.Join(out, p.Name)
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, fmt.Errorf("make room for %s: %w", p.Name, err)
+	}
+	list := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	var built []Built
+	var attached []v1.Image
+	for _, f := range files {
+		img, bill, err := s.one(p, f)
+		if err != nil {
+			return nil, err
+		}
+		b, err := describe(p.Name, f.Platform, img)
+		if err != nil {
+			return nil, err
+		}
+		built, attached = append(built, b), append(attached, bill)
+		list = mutate.AppendManifests(list, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &f.Platform}})
+	}
+	list = mutate.Annotations(list, s.Labels(p)).(v1.ImageIndex)
+	digest, err := list.Digest()
+	if err != nil {
+		return nil, fmt.Errorf("digest of %s: %w", p.Name, err)
+	}
+	built = append(built, Built{Name: p.Name, Digest: digest.String()})
+	if err := store(dir, registry+"/"+p.Name+":"+s.Version, s.Version, list, attached); err != nil {
+		return nil, fmt.Errorf("store %s: %w", p.Name, err)
+	}
+	return built, s.pack(dir, dir+".tar")
+}
+
+// one makes the image of a program for a platform, and its bill of materials.
+func (s Source) one(p Program, b Binary) (img, bill v1.Image, err error) {
+	if img, err = s.Image(p, b.Platform, b.Path); err != nil {
+		return nil, nil, err
+	}
+	document, err := s.BillOfMaterials(p.Name, b.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	bill, err = Attach(document, img)
+	return img, bill, err
+}
+
+func describe(name string, on v1.Platform, img v1.Image) (Built, error) {
+	digest, err := img.Digest()
+	if err != nil {
+		return Built{}, fmt.Errorf("digest of %s: %w", name, err)
+	}
+	manifest, err := img.Manifest()
+	if err != nil {
+		return Built{}, fmt.Errorf("manifest of %s: %w", name, err)
+	}
+	b := Built{Name: name, Platform: on.String(), Digest: digest.String(), Size: manifest.Config.Size}
+	for _, l := range manifest.Layers {
+		b.Size += l.Size
+	}
+	return b, nil
+}
+
+// store writes a list of images, and what is attached to each of them, as an OCI image layout. Both names are
+// annotations: containerd reads the whole name, others the tag.
+func store(dir, name, tag string, list v1.ImageIndex, attached []v1.Image) error {
+	at, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return fmt.Errorf("begin the layout: %w", err)
+	}
+	names := map[string]string{"io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag}
+	if err := at.AppendIndex(list, layout.WithAnnotations(names)); err != nil {
+		return fmt.Errorf("write the images: %w", err)
+	}
+	for _, a := range attached {
+		if err := at.WriteImage(a); err != nil {
+			return fmt.Errorf("write an attachment: %w", err)
+		}
+		d, err := partial.Descriptor(a)
+		if err != nil {
+			return fmt.Errorf("describe an attachment: %w", err)
+		}
+		d.ArtifactType = string(spdxType)
+		if err := at.AppendDescriptor(*d); err != nil {
+			return fmt.Errorf("list an attachment: %w", err)
+		}
+	}
+	return nil
+}
+
+// pack writes a folder as a tar file, in the order of names and with the release's date.
+func (s Source) pack(dir, path string) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("create archive: %w", err)
+	}
+	defer func() {
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}()
+	w := tar.NewWriter(f)
+	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return s.add(w, dir, file)
+	})
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func (s Source) add(w *tar.Writer, dir, file string) error {
+	name, err := filepath.Rel(dir, file)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // was only read
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	h := tar.Header{Typeflag: tar.TypeReg, Name: filepath.ToSlash(name), Mode: 0o644, Size: info.Size(), ModTime: s.Date.UTC()}
+	if err := w.WriteHeader(&h); err != nil {
+		return err
+	}
+	_, err = io.Copy(w, f)
+	return err
+}

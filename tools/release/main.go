@@ -1,0 +1,174 @@
+// Release makes what a release of Tenon consists of, and pushes it. Run it from anywhere in the repository:
+//
+//	tools/release/run images            # images as OCI layouts and tar files, with bills of materials
+//	tools/release/run push -registry R  # images and chart
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/tenon-numa/tenon/tools/release/chart"
+	"github.com/tenon-numa/tenon/tools/release/image"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// command is one of the things that can be made.
+type command struct {
+	name, what string
+	run        func(ctx context.Context, o *options, stdout io.Writer) error
+}
+
+func commands() []command {
+	return []command{
+		{"images", "build the images of all programs into OUT/images, and print their digests", images},
+		{"chart", "make the chart's values, its documentation and the manifests in deploy anew", generate},
+		{"package", "write the chart's package into OUT", pack},
+		{"push", "send the images of OUT/images and the chart's package to REGISTRY", push},
+	}
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	all := commands()
+	i := -1
+	if len(args) > 0 {
+		i = slices.IndexFunc(all, func(c command) bool { return c.name == args[0] })
+	}
+	if i < 0 {
+		var b strings.Builder
+		b.WriteString("want one of these commands:")
+		for _, c := range all {
+			fmt.Fprintf(&b, "\n  %-10s %s", c.name, c.what)
+		}
+		return errors.New(b.String())
+	}
+	o := &options{}
+	flags := o.flags(all[i].name)
+	if err := flags.Parse(args[1:]); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%s takes flags only, but there is %q", all[i].name, flags.Arg(0))
+	}
+	if err := o.complete(ctx); err != nil {
+		return err
+	}
+	return all[i].run(ctx, o, stdout)
+}
+
+// options are what all commands have in common.
+type options struct {
+	source    image.Source
+	registry  string
+	out       string
+	output    string
+	platforms []v1.Platform
+}
+
+func (o *options) flags(name string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.StringVar(&o.source.Version, "version", "", "version of the release, as v0.2.0 or 0.2.0 (default: that of the "+
+		"tag at HEAD, else 0.0.0-dev.COMMIT)")
+	flags.StringVar(&o.registry, "registry", "ghcr.io/tenon-numa", "registry and folder of the images")
+	flags.StringVar(&o.out, "out", "", "folder for what is made (default: dist in the repository)")
+	flags.StringVar(&o.output, "o", "", "json, or a table")
+	flags.Func("platforms", "platforms of the images (default: linux/amd64,linux/arm64)", func(text string) error {
+		o.platforms = nil
+		for _, t := range strings.Split(text, ",") {
+			p, err := v1.ParsePlatform(t)
+			if err != nil || p.OS != "linux" || p.Architecture == "" {
+				return fmt.Errorf("platform %q is not of the form linux/ARCHITECTURE", t)
+			}
+			o.platforms = append(o.platforms, *p)
+		}
+		return nil
+	})
+	return flags
+}
+
+// complete finds out what no flag has said.
+func (o *options) complete(ctx context.Context) (err error) {
+	if o.source, err = readSource(ctx, o.source.Version); err != nil {
+		return err
+	}
+	if o.platforms == nil {
+		o.platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
+	}
+	if o.out == "" {
+		o.out = filepath.Join(o.source.Root, "dist")
+	}
+	if o.output != "" && o.output != "json" {
+		return fmt.Errorf("-o %s: want json, or no -o for a table", o.output)
+	}
+	return nil
+}
+
+func images(ctx context.Context, o *options, stdout io.Writer) error {
+	var all []image.Built
+	for _, p := range image.Programs() {
+		fmt.Fprintf(os.Stderr, "build %s %s\n", p.Name, o.source.Version)
+		built, err := o.source.Write(ctx, p, o.platforms, o.registry, filepath.Join(o.out, "images"))
+		if err != nil {
+			return err
+		}
+		all = append(all, built...)
+	}
+	if o.output == "json" {
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(all)
+	}
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "IMAGE\tPLATFORM\tMB\tDIGEST")
+	for _, b := range all {
+		if b.Platform == "" {
+			fmt.Fprintf(w, "%s\tall\t\t%s\n", b.Name, b.Digest)
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\t%.1f\t%s\n", b.Name, b.Platform, float64(b.Size)/1e6, b.Digest)
+	}
+	return w.Flush()
+}
+
+func push(ctx context.Context, o *options, stdout io.Writer) error {
+	for _, p := range image.Programs() {
+		sent, err := image.Push(ctx, filepath.Join(o.out, "images", p.Name), o.registry, o.source.Version)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(stdout, sent)
+	}
+	c, err := chart.Load(filepath.Join(o.source.Root, "deploy", "chart"), o.source.Version)
+	if err != nil {
+		return err
+	}
+	sent, err := chart.Push(ctx, c, o.source.Date, o.registry+"/charts")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, sent)
+	return nil
+}
