@@ -8,7 +8,7 @@ CHAOS = 1h
 D = 2
 REGISTRY = ghcr.io/tenon-numa
 
-.PHONY: help demo up test test-node race model bench bench-core bench-plugin bench-growth bench-whole bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart push clean sim
+.PHONY: help demo up test test-node race model bench bench-core bench-plugin bench-growth bench-whole bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart release push clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -96,6 +96,9 @@ images: ## Build the images of all programs into dist/images, for amd64 and arm6
 
 chart: ## Write the package of the Helm chart into dist
 	tools/release/run package
+
+release: ## Write everything that a release's page has into dist (make release VERSION=v0.2.0)
+	tools/release/run release -version $(VERSION)
 
 push: images chart ## Send images and chart to REGISTRY (make push REGISTRY=localhost:5000/tenon)
 	tools/release/run push -registry $(REGISTRY)

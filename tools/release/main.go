@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -42,6 +41,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"images", "build the images of all programs into OUT/images, and print their digests", images},
+		{"release", "write everything that a release's page has into OUT", release},
 		{"chart", "make the chart's values, its documentation and the manifests in deploy anew", generate},
 		{"package", "write the chart's package into OUT", pack},
 		{"push", "send the images of OUT/images and the chart's package to REGISTRY", push},
@@ -127,19 +127,12 @@ func (o *options) complete(ctx context.Context) (err error) {
 }
 
 func images(ctx context.Context, o *options, stdout io.Writer) error {
-	var all []image.Built
-	for _, p := range image.Programs() {
-		fmt.Fprintf(os.Stderr, "build %s %s\n", p.Name, o.source.Version)
-		built, err := o.source.Write(ctx, p, o.platforms, o.registry, filepath.Join(o.out, "images"))
-		if err != nil {
-			return err
-		}
-		all = append(all, built...)
+	all, err := buildImages(ctx, o)
+	if err != nil {
+		return err
 	}
 	if o.output == "json" {
-		e := json.NewEncoder(stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(all)
+		return encode(stdout, all)
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "IMAGE\tPLATFORM\tMB\tDIGEST")
