@@ -109,7 +109,7 @@ func runAgent(ctx context.Context, t *testing.T, c *lab.Cluster, program string)
 	args := slices.Concat(who, []string{"--", program}, spec.Containers[0].Args, []string{
 		"--kubeconfig=" + kubeconfig, "--kubelet-config=" + filepath.Join(root, "config.yaml"), "--state-dir=" + root,
 		"--podresources-socket=" + filepath.Join(root, "pod-resources", "kubelet.sock"),
-		"--machine=machines/xeon-2s.txt", "--metrics-address=127.0.0.1:0", "--health-address=127.0.0.1:0"})
+		"--machine=machines/xeon-2s.txt", "--machine-force", "--metrics-address=127.0.0.1:0", "--health-address=127.0.0.1:0"})
 	log = filepath.Join(t.TempDir(), "log")
 	file, err := os.Create(log)
 	if err != nil {

@@ -42,6 +42,8 @@ type Node struct {
 	// kubelet is restarted now.
 	Inexact        []v1alpha1.Inexact `json:"inexact,omitempty"`
 	RestartHazards []Hazard           `json:"restartHazards,omitempty"`
+	// Unaligned is what the kubelet's settings do not align.
+	Unaligned []Unaligned `json:"unaligned,omitempty"`
 
 	Machine *v1alpha1.Machine `json:"machine,omitempty"`
 	Rules   *v1alpha1.Rules   `json:"rules,omitempty"`
@@ -90,6 +92,15 @@ type Hazard struct {
 	Text  string `json:"text"`
 }
 
+// Unaligned is what a kubelet does not align because of one setting.
+type Unaligned struct {
+	Code   string `json:"code"`
+	What   string `json:"what"`
+	Remedy string `json:"remedy"`
+	// Choice: the setting is one of several sensible ones.
+	Choice bool `json:"choice,omitempty"`
+}
+
 // Problem is a node that cannot be judged or drawn, and why.
 type Problem struct {
 	Node   string `json:"node"`
@@ -132,7 +143,7 @@ func NodeOf(name string, n *ledger.Node) Node {
 	layout := v1alpha1.FromCore(name, n.Machine, n.Rules, nil, nil)
 	out.Machine, out.Rules = &layout.Machine, &layout.Rules
 	out.FreeCPUs = v1alpha1.IDList(n.Usage.FreeCPUs().String())
-	out.Inexact, out.RestartHazards = inexact(n), hazards(n)
+	out.Inexact, out.RestartHazards, out.Unaligned = inexact(n), hazards(n), unaligned(n)
 	for i := range n.Machine.NUMAs() {
 		out.NUMAs = append(out.NUMAs, numaOf(n.Usage, i))
 	}
@@ -184,6 +195,25 @@ func hazards(n *ledger.Node) (out []Hazard) {
 		out = append(out, Hazard{string(h.Code), h.Stops, h.Sure, h.Text()})
 	}
 	return out
+}
+
+// unaligned returns what the node's kubelet does not align. A coarse node reports nothing about it.
+func unaligned(n *ledger.Node) (out []Unaligned) {
+	if n.Quality == ledger.Coarse {
+		return nil
+	}
+	for _, u := range n.Rules.Unaligned(n.Machine) {
+		out = append(out, Unaligned{string(u.Code), u.What, u.Remedy, u.Choice})
+	}
+	return out
+}
+
+// Forgotten returns what the node's kubelet does not align though nobody chose that, see place.Rules.Forgotten.
+func Forgotten(n *ledger.Node) []place.Unaligned {
+	if n.Quality == ledger.Coarse || n.Usage == nil {
+		return nil
+	}
+	return n.Rules.Forgotten(n.Machine)
 }
 
 // ByName orders problems by node and reason.

@@ -104,9 +104,14 @@ const ConditionAccepted = "Accepted"
 // has no such condition.
 const ConditionExact = "Exact"
 
+// ConditionAligned is the condition that the scheduler sets on a layout that it uses: False, with settings of the
+// kubelet as message, where the rules leave something unaligned that nobody chose, such as the default policies.
+// It is True once that is over. A layout that never left anything unaligned has no such condition.
+const ConditionAligned = "Aligned"
+
 // NodeLayoutStatus is what the scheduler made of the layout.
 type NodeLayoutStatus struct {
-	// conditions are Accepted and Exact.
+	// conditions are Accepted, Exact and Aligned.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,11 +13,13 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // conditions writes the conditions of layouts: Accepted of those that are refused, Exact of those that say why
-// predictions may differ. It takes both back when that is over. Other layouts are not written to.
+// predictions may differ, Aligned of those whose kubelet has no policy. It takes them back when that is over. Other
+// layouts are not written to.
 type conditions struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 	logger klog.Logger
@@ -82,17 +85,36 @@ func judge(l *v1alpha1.NodeLayout, reasons []ledger.Inexact) (changed bool) {
 		c.ObservedGeneration = l.Generation
 		changed = meta.SetStatusCondition(&l.Status.Conditions, c) || changed
 	}
-	if _, err := l.Core(); err != nil {
+	core, err := l.Core()
+	if err != nil {
 		set(metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: "Malformed",
 			Message: clipNote(printable.Text(err.Error()))})
 		// Nothing is predicted from it.
-		return meta.RemoveStatusCondition(&l.Status.Conditions, v1alpha1.ConditionExact) || changed
+		changed = meta.RemoveStatusCondition(&l.Status.Conditions, v1alpha1.ConditionExact) || changed
+		return meta.RemoveStatusCondition(&l.Status.Conditions, v1alpha1.ConditionAligned) || changed
 	}
 	set(metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Understood"})
 	if len(reasons) > 0 || meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact) != nil {
 		set(exactness(reasons))
 	}
+	forgotten := core.Rules.Forgotten(core.Machine)
+	if len(forgotten) > 0 || meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionAligned) != nil {
+		set(alignment(forgotten))
+	}
 	return changed
+}
+
+// alignment is the condition Aligned for what a kubelet leaves unaligned.
+func alignment(forgotten []place.Unaligned) metav1.Condition {
+	if len(forgotten) == 0 {
+		return metav1.Condition{Type: v1alpha1.ConditionAligned, Status: metav1.ConditionTrue, Reason: "PoliciesSet"}
+	}
+	var texts []string
+	for _, u := range forgotten {
+		texts = append(texts, u.Text())
+	}
+	return metav1.Condition{Type: v1alpha1.ConditionAligned, Status: metav1.ConditionFalse, Reason: "PolicyMissing",
+		Message: clipNote(strings.Join(texts, "; "))}
 }
 
 // exactness is the condition Exact for some reasons why predictions may differ.

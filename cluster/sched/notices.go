@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -22,7 +23,7 @@ const (
 )
 
 // notices tells administrators when predictions for a node become inexact, and when a restart of its kubelet
-// becomes dangerous: an event for each change, and the condition Exact of the layout.
+// becomes dangerous: an event for each change, and the conditions of the layout.
 type notices struct {
 	snapshot func() *ledger.Snapshot
 	event    func(node, kind, reason, note string)
@@ -53,7 +54,7 @@ func (n *notices) reported(l *v1alpha1.NodeLayout) {
 		n.last[l.Name] = now
 	}
 	n.mu.Unlock()
-	if stale(l, node.Inexact) {
+	if stale(l, node) {
 		n.judge(l.Name)
 	}
 	switch {
@@ -121,13 +122,17 @@ func messages(in []ledger.Inexact) string {
 	return strings.Join(out, "; ")
 }
 
-// stale reports whether the condition Exact of a layout has to be written. A layout that never was inexact is not
-// written to.
-func stale(l *v1alpha1.NodeLayout, reasons []ledger.Inexact) bool {
-	c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact)
-	want := exactness(reasons)
+// stale reports whether the conditions Exact and Aligned of a layout have to be written. A layout that never was
+// inexact, and never left anything unaligned, is not written to.
+func stale(l *v1alpha1.NodeLayout, n *ledger.Node) bool {
+	return outdated(l, exactness(n.Inexact)) || outdated(l, alignment(n.Rules.Forgotten(n.Machine)))
+}
+
+// outdated reports whether a condition has to be written. One that was never set has to be where it is not True.
+func outdated(l *v1alpha1.NodeLayout, want metav1.Condition) bool {
+	c := meta.FindStatusCondition(l.Status.Conditions, want.Type)
 	if c == nil {
-		return len(reasons) > 0
+		return want.Status != metav1.ConditionTrue
 	}
 	return c.Status != want.Status || c.Message != want.Message
 }

@@ -185,7 +185,7 @@ func TestTheConditionExactFollowsTheLayout(t *testing.T) {
 		if c == nil || c.Status != want || c.Message != message {
 			t.Errorf("condition %+v, want %s: %s", c, want, message)
 		}
-		if stale(l, core(t, l)) {
+		if stale(l, &ledger.Node{Machine: known(t, l).Machine, Rules: known(t, l).Rules, Inexact: core(t, l)}) {
 			t.Error("the condition that was written would be written again")
 		}
 		if judge(l, core(t, l)) {
@@ -208,13 +208,42 @@ func TestTheConditionExactFollowsTheLayout(t *testing.T) {
 }
 
 // core returns why predictions may differ as a layout says it.
-func core(t *testing.T, l *v1alpha1.NodeLayout) []ledger.Inexact {
+func core(t *testing.T, l *v1alpha1.NodeLayout) []ledger.Inexact { return known(t, l).Inexact }
+
+// known returns the values that a layout describes.
+func known(t *testing.T, l *v1alpha1.NodeLayout) v1alpha1.Layout {
 	t.Helper()
 	c, err := l.Core()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Inexact
+	return c
+}
+
+// A layout of a kubelet with default policies has a condition that names the settings, until they are set.
+func TestTheConditionAlignedNamesTheSettings(t *testing.T) {
+	l := layout(t, "n", two, place.SingleNUMA, 1)
+	node := func() *ledger.Node {
+		return &ledger.Node{Machine: known(t, l).Machine, Rules: known(t, l).Rules}
+	}
+	aligned := func() *metav1.Condition {
+		return meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionAligned)
+	}
+	if judge(l, nil); aligned() != nil || stale(l, node()) {
+		t.Errorf("a layout that leaves nothing unaligned has condition %+v", aligned())
+	}
+	l.Rules.TopologyManagerPolicy = "none"
+	if !stale(l, node()) || !judge(l, nil) || stale(l, node()) {
+		t.Error("the condition is not written once")
+	}
+	if c := aligned(); c == nil || c.Status != metav1.ConditionFalse ||
+		!strings.Contains(c.Message, "set topologyManagerPolicy: single-numa-node") {
+		t.Errorf("condition %+v", c)
+	}
+	l.Rules.TopologyManagerPolicy = "restricted"
+	if !stale(l, node()) || !judge(l, nil) || aligned().Status != metav1.ConditionTrue || aligned().Message != "" {
+		t.Errorf("the policy is set: condition %+v", aligned())
+	}
 }
 
 func TestInexactNodesMayBeRefused(t *testing.T) {

@@ -99,6 +99,8 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	fs.StringVar(&cfg.StateDir, "state-dir", "/var/lib/kubelet", "root directory of the kubelet, with its state files")
 	kubeconfig := fs.String("kubeconfig", "", "kubeconfig file for the API server; in-cluster when empty")
 	file := fs.String("machine", "", "file with the text form of the machine, or a snapshot; this host's /sys when empty")
+	force := fs.Bool("machine-force", false,
+		"publish --machine even where /sys or Node.status.capacity contradicts it; for tests")
 	verbose := fs.Int("v", 0, "verbosity of the log")
 	var at pace
 	at.flags(fs)
@@ -129,7 +131,13 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	}
 	cfg.Logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(stderr), textlogger.Verbosity(*verbose)))
 	klog.SetLogger(cfg.Logger)
-	cfg.Machine = &hardware.Source{File: *file, Log: cfg.Logger}
+	machine := &hardware.Source{File: *file, Log: cfg.Logger}
+	if !*force {
+		if err := machine.Verify(); err != nil {
+			return fmt.Errorf("%w (for tests, --machine-force publishes it all the same)", err)
+		}
+	}
+	cfg.Machine, cfg.CheckCapacity = machine, *file != "" && !*force
 	cfg.Translate = pod.ToPlace
 	if err := source.open(&cfg); err != nil {
 		return err

@@ -53,7 +53,7 @@ func BenchmarkResident(b *testing.B) {
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
 	cmd := exec.CommandContext(ctx, program,
-		"--node-name=busy", "--kubeconfig="+n.kubeconfig(b, server.URL), "--machine="+busyMachine,
+		"--node-name=busy", "--kubeconfig="+n.kubeconfig(b, server.URL), "--machine="+busyMachine, "--machine-force",
 		"--kubelet-config="+filepath.Join(dir, "config.yaml"), "--kubelet-config-source=files", "--state-dir="+dir,
 		"--podresources-socket="+filepath.Join(dir, "kubelet.sock"),
 		"--metrics-address=127.0.0.1:0", "--health-address=127.0.0.1:0")

@@ -54,7 +54,7 @@ func mapDocumentOf(nodes []*ledger.Node, problems, notes []document.Problem, fil
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
 		if file {
-			n.From = "file"
+			n.From, n.Unaligned = "file", nil // a machine file has no kubelet
 		}
 		for _, x := range notes {
 			if x.Node == n.Name {

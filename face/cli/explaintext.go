@@ -29,6 +29,10 @@ func (e *explanation) write(w io.Writer, all bool) error {
 	case e.ended():
 	default:
 		e.writeHolds(b)
+		if e.home != nil {
+			apart := e.holds != nil && place.Verdict{Holdings: e.holds.Holdings}.NUMAs(e.home.Machine).Len() > 1
+			writeUnaligned(b, []*ledger.Node{e.home}, e.pod.Pod, apart, 1)
+		}
 		if all {
 			fmt.Fprintf(b, "\nIf it were on another node:\n")
 			e.writeVerdicts(b, all)
@@ -117,6 +121,9 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 	case e.holds == nil && e.home.Quality == ledger.Coarse:
 		fmt.Fprintf(b, "\nNode %s reports amounts only: which of them are the pod's is not known.\n", e.pod.Node)
 		return
+	case e.holds == nil && holdsNothing(e.home, e.pod.Pod):
+		fmt.Fprintf(b, "\nIt holds nothing of its own: by its kubelet's settings, node %s pins nothing for it.\n", e.pod.Node)
+		return
 	case e.holds == nil:
 		fmt.Fprintf(b, "\nNode %s has not reported that it holds anything.\n", e.pod.Node)
 		return
@@ -198,6 +205,11 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 	default:
 		fmt.Fprintf(b, "\n%s fits on %d of %s. There it would get:\n\n", e.subject(), len(fits), nodes(judged))
 		writeFits(b, fits, limit)
+		var on []*ledger.Node
+		for _, v := range fits {
+			on = append(on, v.node)
+		}
+		writeUnaligned(b, on, e.pod.Pod, false, limit)
 	}
 	if len(refused) > 0 {
 		fmt.Fprintf(b, "\nIt would be refused on %s:\n", nodes(len(refused)))

@@ -76,7 +76,10 @@ With -o wide the command prints the table alone, with all columns.`,
 			if err := f.write(c.OutOrStdout(), nodes, problems, len(args) == 0 && f.machine == ""); err != nil {
 				return err
 			}
-			return writeNotes(c.OutOrStdout(), sortedProblems(slices.Concat(notes, warnings(nodes))))
+			if f.machine == "" {
+				notes = sortedProblems(slices.Concat(notes, warnings(nodes)))
+			}
+			return writeNotes(c.OutOrStdout(), notes)
 		},
 	}
 	c.Flags().BoolVar(&f.all, "all", false, "Draw every node, however many there are.")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,7 +22,26 @@ func warnings(nodes []*ledger.Node) (out []document.Problem) {
 			out = append(out, document.Problem{Node: n.Name, Reason: h.Text()})
 		}
 	}
-	return out
+	return append(out, forgotten(nodes)...)
+}
+
+// forgotten are the rows of what settings of kubelets do not align: one for each setting, since on a cluster that is
+// not configured it is the same on every node.
+func forgotten(nodes []*ledger.Node) (out []document.Problem) {
+	on := map[string][]string{}
+	for _, n := range nodes {
+		for _, u := range document.Forgotten(n) {
+			on[u.Text()] = append(on[u.Text()], n.Name)
+		}
+	}
+	for text, names := range on {
+		first := names[0]
+		if more := len(names) - 1; more > 0 {
+			first += fmt.Sprintf(" and %d more", more)
+		}
+		out = append(out, document.Problem{Node: first, Reason: "not aligned: " + text})
+	}
+	return sortedProblems(out)
 }
 
 // inexactMark stands behind the name of a node for which predictions may be inexact.

@@ -125,7 +125,7 @@ func newReconciler(cfg Config, t *triggers) (*reconciler, error) {
 	}
 	return &reconciler{
 		observer: &observer{
-			machine:   cfg.Machine,
+			machine: cfg.Machine, checkCapacity: cfg.CheckCapacity,
 			rules:     cfg.Rules,
 			service:   service,
 			root:      kubelet.Dir(cfg.StateDir),

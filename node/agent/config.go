@@ -61,6 +61,9 @@ type Config struct {
 	// NodeName is the name of the Node, and of the layout.
 	NodeName string
 	Machine  MachineReader
+	// CheckCapacity: a machine with other CPUs or memory than Node.status.capacity is refused. It is for machines that
+	// are described in a file; one that is read on the node is as the kubelet reads it.
+	CheckCapacity bool
 	// KubeletConfig is the path of the KubeletConfiguration, for example /var/lib/kubelet/config.yaml, and
 	// KubeletConfigDir the directory of its drop-in files; each is empty where the kubelet has none.
 	KubeletConfig, KubeletConfigDir string

@@ -67,7 +67,8 @@ func (w *nodeWatch) current() desired.Node {
 // learn keeps what an agent needs of a Node, and reports whether it is new.
 func (w *nodeWatch) learn(node *v1.Node) (changed bool) {
 	now := desired.Node{UID: node.UID, Labels: pick(node.Labels, w.labels),
-		KubeletVersion: node.Status.NodeInfo.KubeletVersion, Capacity: map[string]int64{}}
+		KubeletVersion: node.Status.NodeInfo.KubeletVersion, Capacity: map[string]int64{},
+		CPUs: node.Status.Capacity.Cpu().Value(), Memory: node.Status.Capacity.Memory().Value()}
 	for name, q := range node.Status.Capacity {
 		if count, ok := q.AsInt64(); ok && strings.Contains(string(name), "/") {
 			now.Capacity[string(name)] = count

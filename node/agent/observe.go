@@ -20,6 +20,8 @@ type observer struct {
 	node      *nodeWatch
 	pods      *podWatch
 	published *published
+	// checkCapacity: see Config.CheckCapacity.
+	checkCapacity bool
 }
 
 // observe reads the node and what is published of it. full reads everything; otherwise the machine and the
@@ -43,6 +45,11 @@ func (o *observer) observe(ctx context.Context, facts desired.Facts, full bool) 
 	due := full && o.published.due(out.Time)
 	if out.Node, err = o.node.get(ctx, due || full && !o.node.open()); err != nil {
 		return out, err
+	}
+	if o.checkCapacity {
+		if err := fitsCapacity(out.Facts.Machine, out.Node); err != nil {
+			return out, err
+		}
 	}
 	if err := o.published.refresh(ctx, out.Time, full, due); err != nil {
 		return out, err

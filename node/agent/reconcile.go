@@ -3,11 +3,13 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/node/desired"
 )
 
@@ -23,7 +25,7 @@ type reconciler struct {
 	recorder Recorder
 	again    func() // triggers another reconcile
 	log      logr.Logger
-	logged   struct{ faults, reasons string } // what was logged last
+	logged   struct{ faults, reasons, rules string } // what was logged last
 }
 
 // reconcile reports whether anything was written. full reads everything again.
@@ -44,6 +46,7 @@ func (r *reconciler) reconcile(ctx context.Context, full bool) (wrote bool, err 
 		return false, d.Err
 	}
 	r.logReasons(d.Layout.Inexact)
+	r.logRules(d.Node)
 	wrote, err = r.apply(ctx, d)
 	return wrote, errors.Join(err, d.Err)
 }
@@ -92,4 +95,29 @@ func (r *reconciler) logReasons(reasons []v1alpha1.Inexact) {
 		r.log.Info("predictions for this node may differ from what its kubelet does", "reasons", text)
 		r.logged.reasons = text
 	}
+}
+
+// logRules logs what the kubelet aligns by its configuration, at the start and when that changes: one line with the
+// policies, and one for each thing that it does not align, with the setting that would.
+func (r *reconciler) logRules(n *ledger.Node) {
+	unaligned := n.Rules.Unaligned(n.Machine)
+	policies := []any{"topologyManagerPolicy", n.Rules.Topology.Policy, "topologyManagerScope", n.Rules.Topology.Scope,
+		"cpuManagerPolicy", policy(n.Rules.CPU.Static, "static", "none"),
+		"memoryManagerPolicy", policy(n.Rules.Memory.Static, "Static", "None")}
+	text := fmt.Sprint(policies, unaligned)
+	if text == r.logged.rules {
+		return
+	}
+	r.logged.rules = text
+	r.log.Info("read the kubelet's policies", policies...)
+	for _, u := range unaligned {
+		r.log.Info("the kubelet does not align everything", "notAligned", u.What, "remedy", u.Remedy)
+	}
+}
+
+func policy(static bool, set, unset string) string {
+	if static {
+		return set
+	}
+	return unset
 }

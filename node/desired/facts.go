@@ -94,10 +94,12 @@ type Node struct {
 	KubeletVersion string
 	// Capacity is the number of devices of each extended resource, unhealthy ones included.
 	Capacity map[string]int64
+	// CPUs and Memory, in bytes, are what the kubelet found on the machine; 0: it has not reported them.
+	CPUs, Memory int64
 }
 
 // Equal reports whether two Nodes are the same to an agent.
 func (n Node) Equal(o Node) bool {
 	return n.UID == o.UID && n.KubeletVersion == o.KubeletVersion && maps.Equal(n.Labels, o.Labels) &&
-		maps.Equal(n.Capacity, o.Capacity)
+		maps.Equal(n.Capacity, o.Capacity) && n.CPUs == o.CPUs && n.Memory == o.Memory
 }

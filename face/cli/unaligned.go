@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// This file says what kubelets do not align because of their settings, and which settings would.
+
+// unaligned is what the kubelet of a node does not align for a pod. Settings that are a choice count only where the
+// pod is apart: it is on several NUMA nodes. A coarse node does not report its settings.
+func unaligned(n *ledger.Node, p *place.Pod, apart bool) []place.Unaligned {
+	if n.Quality == ledger.Coarse || p.Plain() {
+		return nil
+	}
+	return slices.DeleteFunc(n.Rules.Unaligned(n.Machine), func(u place.Unaligned) bool {
+		switch u.Code {
+		case place.SharedCPUs, place.MemoryAnywhere:
+			return !p.Exclusive()
+		case place.ContainersApart:
+			return !apart || len(p.Containers) < 2
+		}
+		return u.Choice && !apart
+	})
+}
+
+// holdsNothing reports whether the kubelet of the node, by its settings, assigns nothing to the pod.
+func holdsNothing(n *ledger.Node, p *place.Pod) bool {
+	v := place.Place(place.NewUsage(n.Machine, n.Rules), p)
+	return n.Quality == ledger.Exact && v.Fits() && len(v.Holdings) == 0
+}
+
+// writeUnaligned says what the kubelets of nodes do not align for a pod. Nodes that leave the same unaligned share a
+// paragraph; there are at most limit names in it.
+func writeUnaligned(b *bufio.Writer, on []*ledger.Node, p *place.Pod, apart bool, limit int) {
+	groups := map[string][]string{}
+	for _, n := range on {
+		var texts []string
+		for _, u := range unaligned(n, p, apart) {
+			texts = append(texts, u.Text())
+		}
+		if len(texts) > 0 {
+			key := strings.Join(texts, "\n")
+			groups[key] = append(groups[key], n.Name)
+		}
+	}
+	if len(groups) == 0 {
+		return
+	}
+	fmt.Fprintln(b, "\nNot aligned for it, by settings of kubelets:")
+	for _, key := range slices.SortedFunc(maps.Keys(groups), func(x, y string) int {
+		return strings.Compare(groups[x][0], groups[y][0])
+	}) {
+		names := groups[key]
+		list := strings.Join(names[:min(limit, len(names))], ", ")
+		if more := len(names) - limit; more > 0 {
+			list += fmt.Sprintf(" and %d more (--all shows them)", more)
+		}
+		writeWrapped(b, "  ", list)
+		for line := range strings.SplitSeq(key, "\n") {
+			writeWrapped(b, "    ", line)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/desired"
+)
+
+// memoryShare is the part of a machine's memory by which two descriptions of it may differ: what the kernel keeps for
+// itself differs from boot to boot.
+const memoryShare = 16
+
+// fitsCapacity returns an error that names each difference between a machine and what the kubelet reports of it as
+// Node.status.capacity. What the kubelet has not reported yet makes no difference.
+func fitsCapacity(m *topo.Machine, n desired.Node) error {
+	var errs []error
+	if cpus := int64(m.CPUs().Len()); n.CPUs != 0 && cpus != n.CPUs {
+		errs = append(errs, fmt.Errorf("%d CPUs, the node has %d", cpus, n.CPUs))
+	}
+	var memory int64
+	for _, numa := range m.NUMAs() {
+		memory += numa.Bytes
+	}
+	if n.Memory != 0 && max(memory, n.Memory)-min(memory, n.Memory) > n.Memory/memoryShare {
+		errs = append(errs, fmt.Errorf("%s memory, the node has %s", topo.FormatBytes(memory), topo.FormatBytes(n.Memory)))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the machine file contradicts Node.status.capacity, nothing is published: %w", errors.Join(errs...))
+}
