@@ -39,7 +39,7 @@ var floors = []floor{
 	{"core/place/scenario", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/score", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/sim", pure, words(`core/topo core/place core/place/scenario core/score`), nil},
-	{"core/evict", pure, nil, nil},
+	{"core/evict", pure, words(`core/topo core/place`), nil},
 	{"core/wake", pure, nil, nil},
 	// The ledger has the only locks in core, and keeps nothing of machines that no node has any more.
 	{"core/ledger", append(words(`sync sync/atomic weak`), pure...), words(`core/idset core/topo core/place`), nil},
@@ -100,7 +100,9 @@ var floors = []floor{
 	},
 	{"cluster/inspect", nil, words(`core/... api/document`), nil},
 	{"cluster/profiles", nil, words(`api/config`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"cluster/sched", nil, words(`core/... api/... cluster/inspect cluster/kube cluster/nrt`),
+	{"cluster/preempt", nil, words(`core/... api/document cluster/kube`), append(words(`k8s.io/apiserver
+		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+	{"cluster/sched", nil, words(`core/... api/... cluster/inspect cluster/kube cluster/nrt cluster/preempt`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"cluster/server", nil, words(`core/ledger api/... cluster/inspect cluster/nrt cluster/profiles cluster/sched`),
@@ -186,7 +188,7 @@ var budget = map[string]string{
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
 // seconds and can be tested under the race detector at no cost.
-var heavy = words(`cluster/profiles cluster/sched cluster/server lab/... cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
+var heavy = words(`cluster/profiles cluster/preempt cluster/sched cluster/server lab/... cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
 
 // light are programs that must not link k8s.io/kubernetes, not even by way of other packages.
 var light = words(`cmd/kubectl-tenon cmd/tenon-agent`)

@@ -39,6 +39,9 @@ func newAmounts(f informers.SharedInformerFactory) (*amounts, error) {
 
 // on returns the pods that are bound to a node as far as the informer knows.
 func (a *amounts) on(node string) (out []*v1.Pod) {
+	if a == nil {
+		return nil
+	}
 	pods, err := a.pods.ByIndex(byNode, node)
 	if err != nil {
 		return nil

@@ -32,9 +32,6 @@ const (
 	// maxLearned bounds the containers of pods that the mix is learned from. Every score of every pod computes what
 	// each pod of the mix would get.
 	maxLearned = 32
-	// maxTrialWork bounds the search for victims on one node, in containers judged. A pod of 32 containers may be
-	// tried a thousand times, which is as often as any is.
-	maxTrialWork = 32 << 10
 )
 
 // oversized says why a pod costs too much to be judged on any node, or "".

@@ -150,19 +150,6 @@ func TestTheMixIsLearnedFromOrdinaryPods(t *testing.T) {
 	}
 }
 
-// The search for victims on a node ends after so much work, with the best set that it has found.
-func TestTheSearchForVictimsIsBounded(t *testing.T) {
-	s := &state{pod: mustPod(t, many("p", 999))}
-	tr := &trial{state: s, pre: &preemption{plugin: newPlugin(t, refuse)}}
-	tries := 0
-	for tr.afford() {
-		tries++
-	}
-	if tries < 10 || tries*len(s.pod.Containers) > maxTrialWork+2*len(s.pod.Containers) {
-		t.Errorf("a pod of %d containers is tried %d times", len(s.pod.Containers), tries)
-	}
-}
-
 // Of a large pod no node is asked in advance, and each is asked once while it does not change.
 func TestNodesAreAskedAboutALargePodOnlyWhenTheyHaveTo(t *testing.T) {
 	p := newPlugin(t, refuse)

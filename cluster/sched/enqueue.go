@@ -58,7 +58,7 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 			return asksAnew(before, now), nil
 		}
 		p.Feed.Pod(now)
-		if kube.Started(now) && p.awaits(pod, now.Spec.NodeName) {
+		if kube.Started(now) && p.evicting().Awaits(pod, now.Spec.NodeName) {
 			return fwk.Queue, nil
 		}
 		return fwk.QueueSkip, nil
@@ -127,7 +127,7 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	if status != nil {
 		return fwk.QueueSkip // still not understood
 	}
-	if p.awaits(pod, node) {
+	if p.evicting().Awaits(pod, node) {
 		return fwk.Queue
 	}
 	if p.accepts(s, p.Book.Snapshot().Node(node)) {

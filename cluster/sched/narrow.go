@@ -234,7 +234,7 @@ func (pre *preemption) ask(
 		}
 	}, pre.plugin.name)
 	if fits.Load() {
-		pre.retry(pod, pre.now()) // something has changed since nodes were named, and nobody will tell
+		pre.Retry(pod) // something has changed since nodes were named, and nobody will tell
 	}
 	for i, status := range statuses {
 		switch name := nodes[i].Node().Name; {

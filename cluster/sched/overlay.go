@@ -88,14 +88,7 @@ func (p *Plugin) leaving(nominated *v1.Pod, info fwk.NodeInfo) (out []string) {
 			out = append(out, string(p.GetPod().UID))
 		}
 	}
-	if p.preemption == nil {
-		return out
-	}
-	plan, _ := p.preemption.plans.of(string(nominated.UID), info.Node().Name)
-	for _, v := range plan.victims {
-		out = append(out, string(v.uid))
-	}
-	return out
+	return append(out, p.evicting().Victims(nominated, info.Node().Name)...)
 }
 
 // change replaces the overlay of a node; a node of which nothing is known has none.

@@ -43,9 +43,9 @@ func (d dryRun) wantFit(want bool, when string) {
 	}
 }
 
-// preempt begins to schedule a pod of 12 CPUs on a node that the pods a and b fill, and where a plain
+// evictAll begins to schedule a pod of 12 CPUs on a node that the pods a and b fill, and where a plain
 // pod runs.
-func preempt(t *testing.T) (d dryRun, a, b, plain *v1.Pod) {
+func evictAll(t *testing.T) (d dryRun, a, b, plain *v1.Pod) {
 	p := newPlugin(t, refuse)
 	a, b, plain = cpus("a", 16), cpus("b", 16), podOf("plain", "cpu=1")
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(a, "0-15"), holding(b, "16-31")))
@@ -53,7 +53,7 @@ func preempt(t *testing.T) (d dryRun, a, b, plain *v1.Pod) {
 }
 
 func TestVictimsAreSparedInAnyOrder(t *testing.T) {
-	d, a, b, plain := preempt(t)
+	d, a, b, plain := evictAll(t)
 	d.wantFit(false, "before")
 	d.without(a, b, plain).wantFit(true, "without anybody")
 	d.with(plain).wantFit(true, "with the plain pod spared")
@@ -64,7 +64,7 @@ func TestVictimsAreSparedInAnyOrder(t *testing.T) {
 }
 
 func TestADryRunChangesNothingElse(t *testing.T) {
-	d, a, b, _ := preempt(t)
+	d, a, b, _ := evictAll(t)
 	one, other := d.clone(), d.clone()
 	one.without(a).wantFit(true, "without a")
 	other.wantFit(false, "in another clone")
@@ -80,7 +80,7 @@ func TestADryRunChangesNothingElse(t *testing.T) {
 }
 
 func TestNominatedPodsCount(t *testing.T) {
-	d, a, b, plain := preempt(t)
+	d, a, b, plain := evictAll(t)
 	nominated, much := cpus("nominated", 12), cpus("much", 30)
 	d.without(a).wantFit(true, "without a")
 	d.with(nominated, plain, nominated).wantFit(false, "with a nominated pod where a was")

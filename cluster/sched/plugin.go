@@ -134,12 +134,7 @@ func (s *state) node(name string) *ledger.Node {
 }
 
 // takes reports whether a node, in whatever state, takes the pod, its own demand included.
-func (s *state) takes(n *ledger.Node) bool {
-	if s.demand.Policy == place.None {
-		return n.Fits(s.pod)
-	}
-	return n.Place(s.pod, s.demand).Fits()
-}
+func (s *state) takes(n *ledger.Node) bool { return n.Takes(s.pod, s.demand) }
 
 // translate converts a pod. If the pod asks for something invalid, it returns a status instead.
 func translate(pod *v1.Pod) (*state, *fwk.Status) {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/preempt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -153,8 +154,7 @@ func (x *refusedPod) key() string { return x.pod.Namespace + "/" + x.pod.Name }
 func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
 	rank := corev1.PodPriority(pod)
 	n := p.Book.Snapshot().Node(gone.Spec.NodeName)
-	if n == nil || p.amounts == nil || corev1.PodPriority(gone) < rank ||
-		pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
+	if n == nil || p.amounts == nil || corev1.PodPriority(gone) < rank || !preempt.Preempts(pod) {
 		return false
 	}
 	var lower []string
@@ -175,7 +175,7 @@ func (p *Plugin) lags(s *state, n *ledger.Node, info fwk.NodeInfo) bool {
 	}
 	for _, promised := range p.handle.NominatedPodsForNode(n.Name) {
 		if string(promised.GetPod().UID) == s.uid {
-			left := strangers(n, info)
+			left := preempt.Departed(n, info)
 			return len(left) > 0 && s.takes(n.Without(left...))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/preempt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/wake"
@@ -50,7 +51,8 @@ type classKey struct {
 type podClass struct {
 	plugin *Plugin
 	state  *state // of any of them
-	evictions
+	// openings are where pods of the class were woken to evict others.
+	openings preempt.Openings
 }
 
 // wokenPod is a pod to be tried again by the profile of a plugin.
@@ -160,18 +162,25 @@ type nodeRules struct {
 	*waiting
 	name string
 	node *ledger.Node // nil if the ledger does not know it
-	on   *residents
+	// residents returns the pods of the node.
+	residents func(*amounts) *preempt.Residents
 }
 
 // At implements wake.Rules.
 func (w *waiting) At(node string) wake.Node[*podClass, wokenPod] {
-	return nodeRules{w, node, w.snapshot().Node(node), &residents{node: node}}
+	var here *preempt.Residents
+	return nodeRules{w, node, w.snapshot().Node(node), func(a *amounts) *preempt.Residents {
+		if here == nil {
+			here = preempt.NewResidents(a.on(node))
+		}
+		return here
+	}}
 }
 
 // Bars implements wake.Node: a pod whose victims are being evicted is not tried, nor one whose wait on the node timed
 // out as long as nothing is learned of the node.
 func (r nodeRules) Bars(x wokenPod) bool {
-	return x.plugin.evicts(x.pod) || r.node != nil && x.plugin.backoff.has(string(x.pod.UID), r.name, r.node.News)
+	return x.plugin.evicting().Evicts(x.pod) || r.node != nil && x.plugin.backoff.has(string(x.pod.UID), r.name, r.node.News)
 }
 
 // Room implements wake.Node.
@@ -179,7 +188,12 @@ func (r nodeRules) Room(c *podClass, most int) int { return c.plugin.room(c.stat
 
 // Forces implements wake.Node: a pod is woken if it waits for news of the node, or may evict others there.
 func (r nodeRules) Forces(c *podClass, x wokenPod, room int) bool {
-	return x.plugin.awaits(x.pod, r.name) || room == 0 && c.mayEvict(x, r.node, r.on, r.seed)
+	p := x.plugin
+	if p.evicting().Awaits(x.pod, r.name) {
+		return true
+	}
+	return room == 0 && p.preemption != nil && !p.args.KeepVictims && p.knows(r.node) && preempt.Preempts(x.pod) &&
+		c.openings.Opens(x.pod, c.state.pod, c.state.demand, r.node, r.residents(p.amounts), r.seed)
 }
 
 // accepts reports whether a node takes a pod, n being what is known of it or nil.

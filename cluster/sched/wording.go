@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/preempt"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -14,12 +15,12 @@ import (
 // notHelpful is what kube-scheduler says of nodes where evicting pods does not help.
 const notHelpful = "Preemption is not helpful for scheduling"
 
-// noVictims says that no pod of a node has a lower priority.
-func (p *Plugin) noVictims() string {
+// preemptionTexts are the phrases of statuses after preemption.
+func (p *Plugin) preemptionTexts() preempt.Texts {
 	if p.name == config.Match {
-		return "No preemption victims found for incoming pod"
+		return preempt.Texts{NoVictims: "No preemption victims found for incoming pod", Waits: notHelpful}
 	}
-	return "no pods of lower priority to evict"
+	return preempt.Texts{NoVictims: "no pods of lower priority to evict"}
 }
 
 // text renders a reason why a node refuses a pod.

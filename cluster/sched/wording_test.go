@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/tenon-numa/tenon/api/config"
@@ -30,11 +29,10 @@ func TestAProfileOfTheOtherPluginUsesItsTexts(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]bool{config.Tenon: false, config.Match: true} {
-		pre := &preemption{plugin: &Plugin{name: name}}
-		says := pre.waiting(&state{}, nil, "pods are leaving").Message()
-		if strings.Contains(says, notHelpful) != want || !strings.Contains(says, "pods are leaving") {
-			t.Errorf("%s: %q", name, says)
-		}
+	if got := (&Plugin{name: config.Match}).preemptionTexts().Waits; got != notHelpful {
+		t.Errorf("a pod that waits says %q", got)
+	}
+	if got := (&Plugin{name: config.Tenon}).preemptionTexts().Waits; got != "" {
+		t.Errorf("a pod that waits says %q", got)
 	}
 }

@@ -37,6 +37,21 @@ func (n *Node) Fits(p *place.Pod) bool {
 	return n.fit(p, func(state *Node) bool { return place.Fits(state.Usage, p) }, nil) == accepted
 }
 
+// Takes reports whether Place returns a verdict that fits. For a pod without a demand it costs as little as Fits.
+func (n *Node) Takes(p *place.Pod, d place.Demand) bool {
+	if d.Policy == place.None {
+		return n.Fits(p)
+	}
+	return n.Place(p, d).Fits()
+}
+
+// FitsEmpty reports whether Fits would be true if no pod were on the node and it had refused none. Where it is false,
+// no eviction makes room for the pod.
+func (n *Node) FitsEmpty(p *place.Pod) bool {
+	empty := Node{Name: n.Name, Machine: n.Machine, Rules: n.Rules, Quality: n.Quality, Usage: n.Usage.Empty()}
+	return empty.Fits(p)
+}
+
 // Might reports whether the pod fits in at least one of the states in which the node may be, or, on an unsettled node,
 // without the pods of which it is not known what they hold.
 func (n *Node) Might(p *place.Pod, d place.Demand) bool {

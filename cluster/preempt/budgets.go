@@ -1,14 +1,10 @@
-package sched
+package preempt
 
 import (
-	"cmp"
-
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/tenon-numa/tenon/api/document"
 )
 
 // budgets are the disruption budgets of a cluster, as kube-scheduler counts them: a budget is of the pods of
@@ -40,29 +36,6 @@ func (b budgets) of(p *v1.Pod) (out []int) {
 		if !counted && len(p.Labels) > 0 && pdb.Namespace == p.Namespace && b.selectors[i].Matches(labels.Set(p.Labels)) {
 			out = append(out, i)
 		}
-	}
-	return out
-}
-
-// plan says who has to go, what of which numas each holds, and where the pod will be.
-func (t *trial) plan(pods []*v1.Pod) plan {
-	out := plan{node: t.info.Node().Name, pod: t.pod.Namespace + "/" + t.pod.Name}
-	uids := make([]string, 0, len(pods)+len(t.leaving))
-	for _, p := range t.leaving {
-		uids = append(uids, string(p.GetPod().UID))
-	}
-	for _, p := range pods {
-		uids = append(uids, string(p.UID))
-		e, _ := t.node.Entry(string(p.UID))
-		held := cmp.Or(document.Amounts(t.node.Machine, e.Holdings), "nothing of its NUMA nodes")
-		if t.node.Unplaced(string(p.UID)) {
-			held = "a part of what is held there"
-		}
-		out.victims = append(out.victims, victim{p.UID, p.Namespace + "/" + p.Name, held})
-	}
-	m := t.node.Machine
-	if on := t.node.Without(uids...).Place(t.state.pod, t.state.demand).NUMAs(m); on != 0 {
-		out.aim = document.NUMANodes(document.NUMAs(m, on))
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package sched
+package preempt
 
 import (
 	"cmp"
@@ -90,7 +90,7 @@ func TestVictimsAreTheCheapest(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		n := s.p.Book.Snapshot().Node("n")
+		n := s.p.book.Snapshot().Node("n")
 		if n.Fits(cp) {
 			return
 		}
@@ -167,4 +167,17 @@ func called(pods []*v1.Pod) (out []string) {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// The search for victims on a node ends after so much work, with the best set that it has found.
+func TestTheSearchForVictimsIsBounded(t *testing.T) {
+	pod := &place.Pod{Containers: make([]place.Container, 1000)}
+	tr := &trial{Attempt: Attempt{Pod: pod}, pre: &Preemption{plugin: &least{}}}
+	tries := 0
+	for tr.afford() {
+		tries++
+	}
+	if tries < 10 || tries*len(pod.Containers) > maxTrialWork+2*len(pod.Containers) {
+		t.Errorf("a pod of %d containers is tried %d times", len(pod.Containers), tries)
+	}
 }

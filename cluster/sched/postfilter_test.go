@@ -8,7 +8,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	policy "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,9 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
-	"k8s.io/utils/ptr"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/profiles"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -39,9 +36,6 @@ type stage struct {
 	args  string
 	nodes []*v1.Node
 	pods  []*v1.Pod
-	pdbs  []*policy.PodDisruptionBudget
-	now   time.Time
-	later []time.Duration // after which something was to be done
 	queue *internalqueue.PriorityQueue
 	// nominated are pods that wait, of which the queue knows.
 	nominated []runtime.Object
@@ -61,7 +55,7 @@ const few = `
 func newStage(t *testing.T) *stage {
 	metrics.Register() // once per process, as kube-scheduler does
 	p := newPlugin(t, refuse)
-	return &stage{t: t, p: p, name: Name, args: refuse, now: time.Now()}
+	return &stage{t: t, p: p, name: Name, args: refuse}
 }
 
 // node adds a node that has a layout, with plain amounts for much more.
@@ -86,7 +80,7 @@ func (s *stage) bare(name string) {
 // runs adds a pod that runs on a node, and returns it.
 func (s *stage) runs(node string, priority int32, p *v1.Pod) *v1.Pod {
 	p = bind(ranked(p, priority), node)
-	start := metav1.NewTime(s.now.Add(time.Duration(len(s.pods)) * time.Second))
+	start := metav1.NewTime(time.Now().Add(time.Duration(len(s.pods)) * time.Second))
 	p.Status = v1.PodStatus{Phase: v1.PodRunning, StartTime: &start}
 	s.pods = append(s.pods, p)
 	s.p.Feed.Pod(p)
@@ -101,7 +95,7 @@ func ranked(p *v1.Pod, priority int32) *v1.Pod {
 
 // deleted marks a pod of the stage as being deleted, with a grace period that ends then.
 func (s *stage) deleted(p *v1.Pod, end time.Duration) {
-	at := metav1.NewTime(s.now.Add(end))
+	at := metav1.NewTime(time.Now().Add(end))
 	p.DeletionTimestamp = &at
 }
 
@@ -135,12 +129,10 @@ func (s *stage) attempt(pod *v1.Pod) (node string, goes []string, says string) {
 	if result != nil && result.NominatingInfo != nil {
 		node = result.NominatedNodeName
 	}
-	if plan, ok := s.p.preemption.plans.of(string(pod.UID), node); ok {
-		for _, v := range plan.victims {
-			goes = append(goes, strings.TrimPrefix(v.name, "default/"))
-		}
-		slices.Sort(goes)
+	for _, uid := range s.p.preemption.Victims(pod, node) {
+		goes = append(goes, strings.TrimPrefix(uid, "uid-"))
 	}
+	slices.Sort(goes)
 	return node, goes, status.Message()
 }
 
@@ -156,11 +148,6 @@ func (s *stage) framework(pod *v1.Pod) framework.Framework {
 	}
 	for _, p := range append(slices.Clone(pods), pod) {
 		if err := factory.Core().V1().Pods().Informer().GetStore().Add(p); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	for _, b := range s.pdbs {
-		if err := factory.Policy().V1().PodDisruptionBudgets().Informer().GetStore().Add(b); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -183,13 +170,7 @@ func (s *stage) framework(pod *v1.Pod) framework.Framework {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	old := s.p.preemption
 	s.p = shared.plugins[0]
-	if old != nil {
-		s.p.preemption.waits, s.p.preemption.plans = old.waits, old.plans
-	}
-	s.p.preemption.now = func() time.Time { return s.now }
-	s.p.preemption.later = func(d time.Duration, _ func()) { s.later = append(s.later, d) }
 	return f
 }
 
@@ -229,7 +210,8 @@ func (s *stage) full(name string) (low, mid *v1.Pod) {
 	return s.runs(name, 1, low), s.runs(name, 5, mid)
 }
 
-func TestTheLowestOnTheNUMAThatMattersGoes(t *testing.T) {
+// The plugin evicts for alignment: the pod that holds the NUMA node, and not the one that costs least.
+func TestPodsAreEvictedForAlignment(t *testing.T) {
 	s := newStage(t)
 	s.full("n")
 	s.want(
@@ -238,191 +220,7 @@ func TestTheLowestOnTheNUMAThatMattersGoes(t *testing.T) {
 		"low-n",
 		"preemption: evicts default/low-n (16 cpu on NUMA node 0) from node n, to be aligned on NUMA node 0",
 	)
-	s.want(ranked(cpus("p", 8), 3), "n", "low-n", "")
-	s.want(ranked(cpus("p", 8), 1), "", "", "no pods of lower priority to evict")
 	s.want(ranked(cpus("p", 17), 9), "", "", "not helpful")
-	never := ranked(cpus("p", 8), 9)
-	never.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
-	s.want(never, "", "", "preemptionPolicy=Never")
-}
-
-func TestNobodyGoesWhereHigherOnesHoldWhatIsNeeded(t *testing.T) {
-	s := newStage(t)
-	a, b, c := cpus("a", 8), cpus("b", 8), cpus("c", 16)
-	s.node("n", two, place.SingleNUMA, holding(a, "0-7"), holding(b, "8-15"), holding(c, "16-31"))
-	s.runs("n", 9, a)
-	s.runs("n", 1, b)
-	s.runs("n", 9, c)
-	s.want(ranked(cpus("p", 9), 5), "", "", `1 cannot align container "c" (wants 9 cpu; node has 8 free)`)
-	s.want(ranked(cpus("p", 8), 5), "n", "b", "")
-}
-
-// Memory of one group on two numas keeps a pod from either of them, whoever else goes.
-func TestMemoryGroupsOfHigherPriorities(t *testing.T) {
-	s := newStage(t)
-	wide, other := podOf("wide", "cpu=2 memory=100Gi"), cpus("other", 8)
-	group := ledger.Entry{
-		Pod:      kube.ID(wide),
-		Holdings: []place.Holding{{Container: "c", Memory: []place.Block{{Kind: "memory", NUMAs: 3, Bytes: 100 << 30}}}},
-	}
-	s.node("n", two, place.Restricted, group, holding(other, "0-7"))
-	s.runs("n", 9, wide)
-	s.runs("n", 1, other)
-	s.want(ranked(cpus("p", 16), 5), "", "", "serve another group of NUMA nodes")
-}
-
-func TestWhatIsNotKnownEvictsNobody(t *testing.T) {
-	for name, c := range map[string]struct {
-		doubt func(*stage)
-		says  string
-	}{
-		"on its way": {(*stage).flies, "pods are on their way to the node"},
-		"silent":     {(*stage).falls, "node's agent is silent"},
-		"refused":    {(*stage).refuses, "node refused such a pod"},
-	} {
-		s := newStage(t)
-		s.full("n")
-		c.doubt(s)
-		s.want(ranked(cpus("p", 8), 9), "", "", c.says)
-		if !s.p.awaits(ranked(cpus("p", 8), 9), "n") {
-			t.Errorf("%s: news of the node do not wake the pod", name)
-		}
-		if !slices.Equal(s.later, []time.Duration{catchUp}) {
-			t.Errorf("%s: the pod is tried again after %v", name, s.later)
-		}
-	}
-}
-
-// flies has a third pod on its way to the node.
-func (s *stage) flies() {
-	flying := podOf("flying", "cpu=1500m memory=1Gi")
-	s.pods = append(s.pods, bind(ranked(flying, 9), "n"))
-	s.p.Feed.Pod(s.pods[len(s.pods)-1])
-	if _, is := s.p.Book.Snapshot().Node("n").Entry(string(flying.UID)); !is {
-		s.t.Fatal("nobody is on the way")
-	}
-}
-
-// falls has the node fall silent: it still reports a pod that was deleted by force long ago.
-func (s *stage) falls() {
-	gone := cpus("gone", 1)
-	s.p.Feed.Layout(
-		layout(
-			s.t,
-			"n",
-			two+"\n",
-			place.SingleNUMA,
-			50,
-			holding(s.pods[0], "0-14"),
-			holding(gone, "15"),
-			holding(s.pods[1], "16-31"),
-		),
-	)
-	s.p.Book.Vanish(string(gone.UID))
-	s.p.Book.Overdue(string(gone.UID))
-	if !s.p.Book.Snapshot().Node("n").Silent {
-		s.t.Fatal("the node is not silent")
-	}
-}
-
-// refuses has the node refuse a pod of 8 CPUs that was predicted to fit.
-func (s *stage) refuses() {
-	s.p.Feed.Layout(layout(s.t, "n", two, place.SingleNUMA, 60))
-	pod := cpus("x", 8)
-	s.p.Feed.Pod(bind(pod, "n"))
-	s.p.Book.Refuse(string(pod.UID), place.TopologyAffinityError)
-	l := s.p.Book.Snapshot().Node("n")
-	if len(l.Refused) == 0 {
-		s.t.Fatal("the node has refused nothing")
-	}
-}
-
-// A node that may have room, as its report will tell, is waited for; not for ever.
-func TestAReportIsWaitedForBeforeOthersAreEvicted(t *testing.T) {
-	s := newStage(t)
-	low, _ := s.full("n")
-	s.full("other")
-	s.p.Book.Vanish(string(low.UID)) // it runs still, or does not
-	s.pods = s.pods[1:]
-	pod := ranked(cpus("p", 8), 9)
-	s.want(pod, "", "", "evicts nobody: node n may have room")
-	s.want(pod, "", "", "evicts nobody: node n may have room")
-	if !slices.Equal(s.later, []time.Duration{catchUp}) {
-		t.Errorf("the pod is tried again after %v", s.later)
-	}
-	s.now = s.now.Add(patience + time.Second)
-	s.want(pod, "other", "low-other", "")
-	if s.p.awaits(pod, "n") {
-		t.Error("the pod has made room, and waits still")
-	}
-}
-
-// The scheduler's cache may know earlier than the ledger that a victim has gone.
-func TestNobodyElseGoesWhileTheLedgerLearnsOfAVictimsEnd(t *testing.T) {
-	s := newStage(t)
-	s.full("n")
-	s.pods = s.pods[1:]
-	pod := ranked(cpus("p", 8), 9)
-	s.want(pod, "", "", "evicts nobody: node n may have room: pods have just left it")
-	if !slices.Equal(s.later, []time.Duration{catchUp}) {
-		t.Errorf("the pod is tried again after %v", s.later)
-	}
-}
-
-func TestPodsThatAreBeingDeleted(t *testing.T) {
-	pod := ranked(cpus("p", 8), 3)
-	s := newStage(t)
-	low, mid := s.full("n")
-	s.full("other")
-	s.deleted(low, 20*time.Second)
-	s.want(pod, "n", "", "evicts nobody: fits on node n once pods that are being deleted there have gone")
-
-	low.DeletionTimestamp = nil
-	s.deleted(mid, 20*time.Second) // of a higher priority: no place is promised, and nobody goes
-	s.want(pod, "", "", "evicts nobody: fits on node n")
-
-	s.deleted(mid, -2*time.Minute) // it hangs
-	s.pods[2].Spec.Priority = ptr.To[int32](0)
-	s.want(pod, "other", "low-other", "")
-
-	s.deleted(low, time.Hour) // a long grace period
-	s.want(pod, "other", "low-other", "")
-}
-
-func TestDisruptionBudgets(t *testing.T) {
-	s := newStage(t)
-	low, mid := s.full("n")
-	budget := func(allowed int32, of ...*v1.Pod) {
-		for _, p := range of {
-			p.Labels = map[string]string{"app": "x"}
-		}
-		s.pdbs = []*policy.PodDisruptionBudget{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"},
-			Spec:   policy.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}},
-			Status: policy.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed}}}
-	}
-	budget(0, low)
-	s.want(ranked(cpus("p", 8), 9), "n", "mid-n", "")
-	budget(1, low)
-	s.want(ranked(cpus("p", 8), 9), "n", "low-n", "")
-	// kube-scheduler counts the budget down for those that it spares, too.
-	budget(1, low, mid)
-	s.want(ranked(cpus("p", 8), 9), "n", "low-n", "")
-	budget(0, low, mid)
-	s.want(ranked(cpus("p", 8), 9), "n", "low-n", "")
-	s.pdbs[0].Status.DisruptedPods = map[string]metav1.Time{mid.Name: {}}
-	s.want(ranked(cpus("p", 8), 9), "n", "mid-n", "")
-}
-
-// Two evictions of low priority cost less than one of a higher one, also where only plain amounts need one.
-func TestPlainAmountsAndNUMAsTogether(t *testing.T) {
-	s := newStage(t)
-	a, b, plain := cpus("a", 8), cpus("b", 16), podOf("plain", "cpu=70")
-	s.node("n", two, place.SingleNUMA, holding(a, "0-7"), holding(b, "16-31"))
-	s.runs("n", 1, a)
-	s.runs("n", 5, b)
-	s.runs("n", 1, plain)
-	s.runs("n", 1, podOf("bystander", "cpu=1"))
-	s.want(ranked(cpus("p", 16), 9), "n", "a plain", "")
 }
 
 // A pod that nobody aligns, and nodes of which nothing is known, are kube-scheduler's own.

@@ -1,19 +1,18 @@
-package sched
+package preempt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	frameworkpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
-	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/api/document"
 )
 
 // plan is who has to go from a node, and why there.
@@ -56,6 +55,29 @@ func (p plan) to() string {
 // note says to a victim why it has to go.
 func (p plan) note(v victim) string {
 	return fmt.Sprintf("evicted from node %s for pod %s%s; it held %s", p.node, p.pod, p.to(), v.held)
+}
+
+// plan says who has to go, which amounts of which NUMA nodes each holds, and where the pod will be.
+func (t *trial) plan(pods []*v1.Pod) plan {
+	out := plan{node: t.info.Node().Name, pod: t.pod.Namespace + "/" + t.pod.Name}
+	uids := make([]string, 0, len(pods)+len(t.leaving))
+	for _, p := range t.leaving {
+		uids = append(uids, string(p.GetPod().UID))
+	}
+	for _, p := range pods {
+		uids = append(uids, string(p.UID))
+		e, _ := t.node.Entry(string(p.UID))
+		held := cmp.Or(document.Amounts(t.node.Machine, e.Holdings), "nothing of its NUMA nodes")
+		if t.node.Unplaced(string(p.UID)) {
+			held = "a part of what is held there"
+		}
+		out.victims = append(out.victims, victim{p.UID, p.Namespace + "/" + p.Name, held})
+	}
+	m := t.node.Machine
+	if on := t.node.Without(uids...).Place(t.Pod, t.Demand).NUMAs(m); on != 0 {
+		out.aim = document.NUMANodes(document.NUMAs(m, on))
+	}
+	return out
 }
 
 // maxNotes bounds the pods of which plans and waits are remembered: those that are tried last.
@@ -125,78 +147,15 @@ func (p *plans) doubted(uid string) []string {
 	return nil
 }
 
-// waits remember which pods wait for news of which nodes, and since when.
-type waits struct {
-	mu    sync.Mutex
-	pods  map[string]wait
-	order []string
-	armed map[string]bool // by UID: the pod will be tried again in any case
-}
-
-type wait struct {
-	since time.Time
-	nodes []string
-}
-
-// note notes for which nodes a pod waits, if any, and returns since when it waits for any.
-func (w *waits) note(uid string, nodes []string, now time.Time) time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	old, known := w.pods[uid]
-	if len(nodes) == 0 {
-		delete(w.pods, uid)
-		return now
-	}
-	if w.pods == nil {
-		w.pods = map[string]wait{}
-	}
-	if !known {
-		old.since = now
-		if w.order = append(w.order, uid); len(w.order) > maxNotes {
-			delete(w.pods, w.order[0])
-			w.order = w.order[1:]
-		}
-	}
-	w.pods[uid] = wait{old.since, nodes}
-	return old.since
-}
-
-func (w *waits) forget(uid string) { w.note(uid, nil, time.Time{}) }
-
-// arm notes that a pod will be tried again in any case; it reports whether that is news.
-func (w *waits) arm(uid string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.armed[uid] {
-		return false
-	}
-	if w.armed == nil {
-		w.armed = map[string]bool{}
-	}
-	w.armed[uid] = true
-	return true
-}
-
-func (w *waits) disarm(uid string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.armed, uid)
-}
-
-// of reports whether a pod waits for news of a node.
-func (w *waits) of(uid, node string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Contains(w.pods[uid].nodes, node)
-}
-
 // evictor is what evicts one pod: frameworkpreemption.Executor.PreemptPod.
-type evictor = func(context.Context, frameworkpreemption.Candidate, frameworkpreemption.ExecutorPreemptor, *v1.Pod, string) error
+type evictor = func(context.Context, frameworkpreemption.Candidate, frameworkpreemption.ExecutorPreemptor, *v1.Pod,
+	string) error
 
 // explained wraps an evictor to record an event on each victim that names the preemptor and says why this pod was
 // chosen. kube-scheduler's own event has the preemptor's UID only.
-func (pre *preemption) explained(evict evictor) evictor {
-	return func(ctx context.Context, c frameworkpreemption.Candidate, by frameworkpreemption.ExecutorPreemptor, pod *v1.Pod, plugin string) error {
+func (pre *Preemption) explained(evict evictor) evictor {
+	return func(ctx context.Context, c frameworkpreemption.Candidate, by frameworkpreemption.ExecutorPreemptor,
+		pod *v1.Pod, plugin string) error {
 		// The next attempt of the preemptor may begin, and plan anew, as soon as the victim is gone.
 		p, ok := pre.plans.of(string(by.UID()), c.Name())
 		if err := evict(ctx, c, by, pod, plugin); err != nil || !ok {
@@ -206,8 +165,8 @@ func (pre *preemption) explained(evict evictor) evictor {
 		if i < 0 {
 			return nil
 		}
-		pre.handle.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(pod, by.Obj(), v1.EventTypeNormal,
-			"PreemptedForAlignment", "Preempting", "%s", clipNote(printable.Text(p.note(p.victims[i]))))
+		pre.Recorder.Eventf(pod, by.Obj(), v1.EventTypeNormal, "PreemptedForAlignment", "Preempting", "%s",
+			p.note(p.victims[i]))
 		return nil
 	}
 }

@@ -1,4 +1,4 @@
-package sched
+package preempt
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
@@ -21,14 +22,20 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
+// chooser is kube-scheduler's DefaultPreemption with another choice of victims on one node.
+type chooser struct {
+	*defaultpreemption.DefaultPreemption
+	pre *Preemption
+}
+
 // SelectVictimsOnNode chooses who has to go from a node so that the pod fits: the cheapest set of pods of
 // lower priority, each set proven by the verdict without them and by all filters. The node and the state are
 // copies. On nodes of which nothing is known, and for pods that nobody would align, kube-scheduler chooses.
-func (pre *preemption) SelectVictimsOnNode(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
+func (c chooser) SelectVictimsOnNode(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 	pdbs []*policy.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
-	t := pre.trial(ctx, cs, pod, info)
+	t := c.pre.trial(ctx, cs, pod, info)
 	if t == nil {
-		return pre.DefaultPreemption.SelectVictimsOnNode(ctx, cs, pod, info, pdbs)
+		return c.DefaultPreemption.SelectVictimsOnNode(ctx, cs, pod, info, pdbs)
 	}
 	v, status := t.possible()
 	if !status.IsSuccess() {
@@ -36,7 +43,7 @@ func (pre *preemption) SelectVictimsOnNode(ctx context.Context, cs fwk.CycleStat
 	}
 	choice, ok := evict.Choose(t.problem(v, pdbs))
 	if !ok && t.promised() {
-		pre.plans.doubt(string(pod.UID), t.node.Name)
+		c.pre.plans.doubt(string(pod.UID), t.node.Name)
 	}
 	switch {
 	case t.err != nil:
@@ -51,19 +58,19 @@ func (pre *preemption) SelectVictimsOnNode(ctx context.Context, cs fwk.CycleStat
 		out = append(out, t.victims[i].GetPod())
 	}
 	slices.SortStableFunc(out, t.important)
-	pre.plans.put(string(pod.UID), t.plan(out))
+	c.pre.plans.put(string(pod.UID), t.plan(out))
 	return out, choice.Cost.Violations, nil
 }
 
 // trial is a node on which it is tried who has to go.
 type trial struct {
-	pre   *preemption
-	ctx   context.Context
-	cs    fwk.CycleState
-	state *state
-	pod   *v1.Pod
-	info  fwk.NodeInfo
-	node  *ledger.Node
+	Attempt
+	pre  *Preemption
+	ctx  context.Context
+	cs   fwk.CycleState
+	pod  *v1.Pod
+	info fwk.NodeInfo
+	node *ledger.Node
 	// victims may be evicted; leaving are being deleted, and will have gone soon, whoever they are.
 	victims, leaving []fwk.PodInfo
 
@@ -74,16 +81,16 @@ type trial struct {
 }
 
 // trial returns a trial, which changes the node and the state; nil where the plugin does not judge the node.
-func (pre *preemption) trial(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *trial {
-	s, ok := read(cs)
+func (pre *Preemption) trial(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *trial {
+	a, ok := pre.plugin.Attempt(cs)
 	if !ok {
 		return nil
 	}
-	n := s.node(info.Node().Name)
-	if !pre.plugin.knows(n) {
+	n := a.Node(info.Node().Name)
+	if n == nil {
 		return nil
 	}
-	t := &trial{pre: pre, ctx: ctx, cs: cs, state: s, pod: pod, info: info, node: n, gone: map[string]fwk.PodInfo{}}
+	t := &trial{Attempt: a, pre: pre, ctx: ctx, cs: cs, pod: pod, info: info, node: n, gone: map[string]fwk.PodInfo{}}
 	for _, p := range info.GetPods() {
 		switch {
 		case pre.isLeaving(p):
@@ -99,13 +106,13 @@ func (pre *preemption) trial(ctx context.Context, cs fwk.CycleState, pod *v1.Pod
 // one that will have gone soon. One whose time is long over hangs, and nobody knows for how long.
 const soon = time.Minute
 
-func (pre *preemption) isLeaving(p fwk.PodInfo) bool {
+func (pre *Preemption) isLeaving(p fwk.PodInfo) bool {
 	d := p.GetPod().DeletionTimestamp
 	return d != nil && pre.now().Sub(d.Time).Abs() <= soon
 }
 
 func (t *trial) mayGo(p fwk.PodInfo) bool {
-	return corev1.PodPriority(p.GetPod()) < corev1.PodPriority(t.pod) && t.pre.IsEligiblePod(t.info, p, t.pod)
+	return corev1.PodPriority(p.GetPod()) < corev1.PodPriority(t.pod) && t.pre.upstream.IsEligiblePod(t.info, p, t.pod)
 }
 
 // lower returns the pods among some that are of lower priority than the pod.
@@ -127,7 +134,7 @@ func (t *trial) doubtful() string {
 	if why := t.node.Doubtful(); why != "" {
 		return why
 	}
-	if len(strangers(t.node, t.info)) > 0 {
+	if len(Departed(t.node, t.info)) > 0 {
 		return "pods have just left the node"
 	}
 	here := map[string]*v1.Pod{}
@@ -143,16 +150,18 @@ func (t *trial) doubtful() string {
 }
 
 // worded is the status of a verdict that refuses the pod.
-func (t *trial) worded(v place.Verdict) *fwk.Status { return t.pre.plugin.refusal(t.state.pod, v) }
+func (t *trial) worded(v place.Verdict) *fwk.Status {
+	return fwk.NewStatus(fwk.Unschedulable, t.pre.plugin.Reasons(t.Pod, v)...)
+}
 
 // possible returns the verdict with all possible victims gone, or why nobody is evicted from the node.
 func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 	if len(t.victims) == 0 {
-		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, t.pre.plugin.noVictims())
+		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, t.pre.Texts.NoVictims)
 	}
 	n := t.without(slices.Concat(t.leaving, t.victims))
-	v = n.Place(t.state.pod, t.state.demand)
-	if !n.Might(t.state.pod, t.state.demand) {
+	v = n.Place(t.Pod, t.Demand)
+	if !n.Might(t.Pod, t.Demand) {
 		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, t.worded(v).Reasons()...)
 	}
 	why := t.doubtful()
@@ -169,7 +178,7 @@ func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 // promised reports whether the node is promised to others that this pod must spare. Where they will be decides
 // whether it finds room, so it is tried again.
 func (t *trial) promised() bool {
-	return slices.ContainsFunc(t.pre.handle.NominatedPodsForNode(t.node.Name), func(p fwk.PodInfo) bool {
+	return slices.ContainsFunc(t.pre.Handle.NominatedPodsForNode(t.node.Name), func(p fwk.PodInfo) bool {
 		return p.GetPod().UID != t.pod.UID && corev1.PodPriority(p.GetPod()) >= corev1.PodPriority(t.pod)
 	})
 }
@@ -186,13 +195,13 @@ func (t *trial) without(pods []fwk.PodInfo) *ledger.Node {
 // works reports whether the pod fits without some pods: first what the ledger says, which costs little, then
 // what all filters say, with pods that are nominated to the node.
 func (t *trial) works(pods []fwk.PodInfo) bool {
-	if t.err != nil || !t.afford() || !t.pre.plugin.aligns(t.state, t.without(pods)) {
+	if t.err != nil || !t.afford() || !t.without(pods).Takes(t.Pod, t.Demand) {
 		return false
 	}
 	if t.err = t.let(pods); t.err != nil {
 		return false
 	}
-	status := t.pre.handle.RunFilterPluginsWithNominatedPods(t.ctx, t.cs, t.pod, t.info)
+	status := t.pre.Handle.RunFilterPluginsWithNominatedPods(t.ctx, t.cs, t.pod, t.info)
 	if t.refusal == nil {
 		t.refusal = status
 	}
@@ -202,23 +211,19 @@ func (t *trial) works(pods []fwk.PodInfo) bool {
 	return status.IsSuccess()
 }
 
+// maxTrialWork bounds the search for victims on one node, in containers judged. A pod of 32 containers may be tried a
+// thousand times, which is as often as any is.
+const maxTrialWork = 32 << 10
+
 // afford reports whether one more set may be tried. Once none may, the cheapest set so far is taken.
 func (t *trial) afford() bool {
 	if t.work > maxTrialWork {
 		return false
 	}
-	if t.work += len(t.state.pod.Containers); t.work > maxTrialWork {
-		t.pre.plugin.metrics.exceeds(budgetVictims)
+	if t.work += len(t.Pod.Containers); t.work > maxTrialWork {
+		t.pre.plugin.CutShort()
 	}
 	return true
-}
-
-// aligns is Place without the memory of verdicts: what might be is asked for once.
-func (p *Plugin) aligns(s *state, n *ledger.Node) bool {
-	if s.demand.Policy == place.None {
-		return n.Fits(s.pod)
-	}
-	return n.Place(s.pod, s.demand).Fits()
 }
 
 // let makes state and node such that exactly these pods are gone.
@@ -238,13 +243,13 @@ func (t *trial) let(pods []fwk.PodInfo) error {
 				return fmt.Errorf("remove pod %s: %w", klog.KObj(p.GetPod()), err)
 			}
 			t.gone[uid] = p
-			if s := t.pre.handle.RunPreFilterExtensionRemovePod(t.ctx, t.cs, t.pod, p, t.info); !s.IsSuccess() {
+			if s := t.pre.Handle.RunPreFilterExtensionRemovePod(t.ctx, t.cs, t.pod, p, t.info); !s.IsSuccess() {
 				return fmt.Errorf("remove pod %s: %w", klog.KObj(p.GetPod()), s.AsError())
 			}
 		case is && !shall:
 			t.info.AddPodInfo(p)
 			delete(t.gone, uid)
-			if s := t.pre.handle.RunPreFilterExtensionAddPod(t.ctx, t.cs, t.pod, p, t.info); !s.IsSuccess() {
+			if s := t.pre.Handle.RunPreFilterExtensionAddPod(t.ctx, t.cs, t.pod, p, t.info); !s.IsSuccess() {
 				return fmt.Errorf("put pod %s back: %w", klog.KObj(p.GetPod()), s.AsError())
 			}
 		}
@@ -270,76 +275,8 @@ func (t *trial) problem(v place.Verdict, pdbs []*policy.PodDisruptionBudget) evi
 			on[i] |= h.NUMAs(t.node.Machine)
 		}
 		p.Victims = append(p.Victims, evict.Victim{Priority: corev1.PodPriority(x.GetPod()), Started: started(x.GetPod()),
-			Budgets: budgets.of(x.GetPod()), Size: size(t.node.Machine, e.Holdings)})
+			Budgets: budgets.of(x.GetPod()), Size: evict.Size(t.node.Machine, e.Holdings)})
 	}
-	p.Groups = groups(t.node.Machine, on, v.NUMAs(t.node.Machine).Len())
+	p.Groups = evict.Groups(t.node.Machine, on, v.NUMAs(t.node.Machine).Len())
 	return p
-}
-
-// maxGroups bounds the sets of numas where it is tried to make room.
-const maxGroups = 64
-
-// groups are the victims that hold something on some numas, for every set of numas of at most the width that
-// the pod will have; and the same with those that hold nothing of any numa, whose plain amounts may be needed.
-func groups(m *topo.Machine, on []topo.Mask, width int) (out [][]int) {
-	all := m.All()
-	for _, mask := range masks(all, max(1, width)) {
-		var some, more []int
-		for i, is := range on {
-			if is&mask != 0 {
-				some = append(some, i)
-			}
-			if is&mask != 0 || is == 0 {
-				more = append(more, i)
-			}
-		}
-		out = append(out, some, more)
-	}
-	return out
-}
-
-// masks are the sets of at most width numas, the small ones first; of many, only single numas.
-func masks(all topo.Mask, width int) (out []topo.Mask) {
-	const most = 10 // numas of which pairs and more are looked at
-	for w := 1; w <= width && (w == 1 || all.Len() <= most); w++ {
-		out = combine(out, 0, all.Positions(), w)
-	}
-	return out[:min(len(out), maxGroups)]
-}
-
-// combine appends a mask with every choice of w positions.
-func combine(out []topo.Mask, mask topo.Mask, from []int, w int) []topo.Mask {
-	if w == 0 {
-		return append(out, mask)
-	}
-	for i, at := range from {
-		out = combine(out, mask|1<<uint(at), from[i+1:], w-1)
-	}
-	return out
-}
-
-// size is how much of a machine some holdings are, in millionths of each resource, added up.
-func size(m *topo.Machine, hs []place.Holding) (out int64) {
-	part := func(n, of int64) {
-		if of > 0 {
-			out += int64(float64(n) / float64(of) * 1e6)
-		}
-	}
-	bytes := map[string]int64{}
-	for _, n := range m.NUMAs() {
-		for _, k := range m.Kinds() {
-			bytes[k] += n.Capacity(k)
-		}
-	}
-	for _, h := range hs {
-		part(int64(h.CPUs.Len()), int64(m.CPUs().Len()))
-		for _, b := range h.Memory {
-			part(b.Bytes, bytes[b.Kind])
-		}
-		for _, d := range h.Devices {
-			r, _ := m.Resource(d.Resource)
-			part(int64(len(d.IDs)), int64(len(r.Devices)))
-		}
-	}
-	return out
 }

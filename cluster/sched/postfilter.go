@@ -1,0 +1,113 @@
+package sched
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/tenon-numa/tenon/cluster/preempt"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// preemption is the preemption of a profile that preempts with the plugin.
+type preemption struct {
+	*preempt.Preemption
+	plugin *Plugin
+	handle fwk.Handle
+	// runner begins attempts again; nil in a framework that cannot.
+	runner prefilters
+	full   fullDiagnosis
+}
+
+var (
+	_ fwk.PostFilterPlugin = (*Plugin)(nil)
+	_ fwk.PreEnqueuePlugin = (*Plugin)(nil)
+)
+
+// newPreemption returns the preemption of a profile.
+func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreemptionArgs) (*preemption, error) {
+	inner, err := preempt.New(ctx, victims{p}, preempt.Config{
+		Name:        p.name,
+		Args:        args,
+		Handle:      p.handle,
+		Logger:      p.logger,
+		Recorder:    quotedEvents{p.handle.EventRecorder()},
+		Texts:       p.preemptionTexts(),
+		KeepVictims: p.args.KeepVictims,
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &preemption{Preemption: inner, plugin: p, handle: p.handle}
+	out.runner, _ = p.handle.(prefilters)
+	return out, nil
+}
+
+// PreEnqueue keeps a pod out of the queue while its victims are being evicted. Without preemption of its own the plugin
+// lets every pod in.
+func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
+	if p.preemption == nil {
+		return nil
+	}
+	return p.preemption.PreEnqueue(ctx, pod)
+}
+
+// PostFilter makes room for a pod that fits nowhere, by the eviction of others. Without preemption of its own it leaves
+// that to DefaultPreemption.
+func (p *Plugin) PostFilter(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	m fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
+	if p.preemption == nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	cs, err := p.preemption.askAll(ctx, cs, pod, m)
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	return p.preemption.PostFilter(ctx, cs, pod, m)
+}
+
+// victims answers preempt.Plugin for a plugin.
+type victims struct{ *Plugin }
+
+// Attempt implements preempt.Plugin.
+func (p victims) Attempt(cs fwk.CycleState) (preempt.Attempt, bool) {
+	s, ok := read(cs)
+	if !ok {
+		return preempt.Attempt{}, false
+	}
+	judged := func(name string) *ledger.Node {
+		if n := s.node(name); p.knows(n) {
+			return n
+		}
+		return nil
+	}
+	log := func(msg string, pairs ...any) { s.log.info(logDecision, msg, pairs...) }
+	return preempt.Attempt{Pod: s.pod, Demand: s.demand, Node: judged, Log: log}, true
+}
+
+// Reasons implements preempt.Plugin.
+func (p victims) Reasons(pod *place.Pod, v place.Verdict) []string {
+	return p.refusal(pod, v).Reasons()
+}
+
+// CutShort implements preempt.Plugin.
+func (p victims) CutShort() { p.metrics.exceeds(budgetVictims) }
+
+// evicting returns the plugin's preemption, or nil.
+func (p *Plugin) evicting() *preempt.Preemption {
+	if p.preemption == nil {
+		return nil
+	}
+	return p.preemption.Preemption
+}
+
+// permanent reports whether the pod would not fit on the empty node either: no eviction helps there. The pod's own
+// demand does not count, since the other pods decide whether what the node gives satisfies it.
+func (p *Plugin) permanent(s *state, n *ledger.Node) bool { return !n.FitsEmpty(s.pod) }

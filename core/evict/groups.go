@@ -1,0 +1,75 @@
+package evict
+
+import (
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// maxGroups bounds the sets of NUMA nodes on which room is looked for.
+const maxGroups = 64
+
+// Groups returns sets of victims that are likely to be enough, for Problem.Groups: those that hold something on a set
+// of NUMA nodes, for every set of at most width NUMA nodes, and the same with the victims that hold nothing of any NUMA
+// node, whose plain amounts may be needed. on has the NUMA nodes of each victim's holdings.
+func Groups(m *topo.Machine, on []topo.Mask, width int) (out [][]int) {
+	all := m.All()
+	for _, mask := range masks(all, max(1, width)) {
+		var some, more []int
+		for i, is := range on {
+			if is&mask != 0 {
+				some = append(some, i)
+			}
+			if is&mask != 0 || is == 0 {
+				more = append(more, i)
+			}
+		}
+		out = append(out, some, more)
+	}
+	return out
+}
+
+// masks returns the sets of at most width NUMA nodes, the small ones first; of many, only single NUMA nodes.
+func masks(all topo.Mask, width int) (out []topo.Mask) {
+	const most = 10 // NUMA nodes of which pairs and more are looked at
+	for w := 1; w <= width && (w == 1 || all.Len() <= most); w++ {
+		out = combine(out, 0, all.Positions(), w)
+	}
+	return out[:min(len(out), maxGroups)]
+}
+
+// combine appends a mask with every choice of w positions.
+func combine(out []topo.Mask, mask topo.Mask, from []int, w int) []topo.Mask {
+	if w == 0 {
+		return append(out, mask)
+	}
+	for i, at := range from {
+		out = combine(out, mask|1<<uint(at), from[i+1:], w-1)
+	}
+	return out
+}
+
+// Size returns how much of a machine some holdings are, for Victim.Size: millionths of each resource, added up.
+func Size(m *topo.Machine, hs []place.Holding) (out int64) {
+	part := func(n, of int64) {
+		if of > 0 {
+			out += int64(float64(n) / float64(of) * 1e6)
+		}
+	}
+	bytes := map[string]int64{}
+	for _, n := range m.NUMAs() {
+		for _, k := range m.Kinds() {
+			bytes[k] += n.Capacity(k)
+		}
+	}
+	for _, h := range hs {
+		part(int64(h.CPUs.Len()), int64(m.CPUs().Len()))
+		for _, b := range h.Memory {
+			part(b.Bytes, bytes[b.Kind])
+		}
+		for _, d := range h.Devices {
+			r, _ := m.Resource(d.Resource)
+			part(int64(len(d.IDs)), int64(len(r.Devices)))
+		}
+	}
+	return out
+}
