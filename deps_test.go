@@ -41,8 +41,14 @@ var floors = []floor{
 	{"core/sim", pure, words(`core/topo core/place core/place/scenario core/score`), nil},
 	{"core/evict", pure, words(`core/topo core/place`), nil},
 	{"core/wake", pure, nil, nil},
+	{"core/estimate", pure, words(`core/idset core/topo core/place`), nil},
 	// The ledger has the only locks in core, and keeps nothing of machines that no node has any more.
-	{"core/ledger", append(words(`sync sync/atomic weak`), pure...), words(`core/idset core/topo core/place`), nil},
+	{
+		"core/ledger",
+		append(words(`sync sync/atomic weak`), pure...),
+		words(`core/estimate core/idset core/topo core/place`),
+		nil,
+	},
 
 	{"core/whatif", pure, words(`core/idset core/topo core/place core/score core/ledger`), nil},
 

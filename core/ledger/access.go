@@ -17,7 +17,7 @@ import (
 // newAccount returns an account on which nothing is known.
 func newAccount(node string, l limits) *account {
 	return &account{mu: &sync.Mutex{}, limits: l, name: node, gone: map[string]bool{}, doubts: map[string]bool{},
-		coarse: coarseState{ghosts: map[string]map[string]int64{}}, excess: map[string]bool{}, changed: make(chan struct{})}
+		excess: map[string]bool{}, changed: make(chan struct{})}
 }
 
 // open returns the account of a node, locked, or nil where there is none.
@@ -113,10 +113,10 @@ func (b *Book) arrive(uid string) {
 
 // account notes which pods a node accounts for after a report, instead of those before it, and that the pods
 // that have landed are not on their way any more. It does all at once: who looks for a pod finds it.
-func (b *Book) account(a *account, before *Layout, counted map[string]resident) {
+func (b *Book) account(a *account, before *Layout, counted []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for uid := range counted {
+	for _, uid := range counted {
 		b.held.drop(uid, a.name)
 	}
 	if before != nil {
@@ -124,14 +124,12 @@ func (b *Book) account(a *account, before *Layout, counted map[string]resident) 
 			b.held.drop(e.Pod.UID, a.name)
 		}
 	}
-	for uid := range a.coarse.counted {
+	for _, uid := range a.counted() {
 		b.held.put(uid, a.name)
 	}
 	if a.layout != nil {
 		for _, e := range a.layout.Entries {
-			if e.Pod.UID != "" {
-				b.held.put(e.Pod.UID, a.name)
-			}
+			b.held.put(e.Pod.UID, a.name)
 		}
 	}
 	for _, uid := range a.landed {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 
+	"github.com/tenon-numa/tenon/core/estimate"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -24,8 +25,8 @@ type assumedPod struct {
 	turned, acked int
 	// options are what it holds in the states of the node, the likeliest first. There are none where it holds nothing.
 	options choices
-	// earlier is for coarse nodes, which do not say who holds what; see earlier.go.
-	earlier earlier
+	// past is for estimated nodes, which do not say who holds what. It is empty on exact nodes.
+	past estimate.Past
 	// cost is what it costs to place the pod, see costOf; onto is the empty node on which it was found not to be idle.
 	cost int
 	onto *place.Usage
@@ -43,23 +44,28 @@ type choices struct {
 	more bool
 }
 
-// or returns the choices of both, at most so many.
-func (c choices) or(d choices, most int) choices {
-	out := choices{slices.Clone(c.of), c.more || d.more}
-	for _, o := range d.of {
-		switch {
-		case out.has(o):
-		case len(out.of) < most:
-			out.of = append(out.of, o)
-		default:
-			out.more = true
-		}
+// add adds holdings that are not there yet, unless there are so many.
+func (c *choices) add(o []place.Holding, most int) {
+	switch {
+	case has(c.of, o):
+	case len(c.of) < most:
+		c.of = append(c.of, o)
+	default:
+		c.more = true
 	}
-	return out
 }
 
-func (c choices) has(o []place.Holding) bool {
-	return slices.ContainsFunc(c.of, func(x []place.Holding) bool { return same(x, o) })
+func has(options [][]place.Holding, o []place.Holding) bool {
+	return slices.ContainsFunc(options, func(x []place.Holding) bool { return same(x, o) })
+}
+
+// each returns the choices changed by a function.
+func (c choices) each(do func([]place.Holding) []place.Holding) choices {
+	out := choices{more: c.more}
+	for _, o := range c.of {
+		out.of = append(out.of, do(o))
+	}
+	return out
 }
 
 func same(a, b []place.Holding) bool {
@@ -108,10 +114,9 @@ func (a *account) queue() (shape string, mixed bool) {
 // is bound.
 func (n *Node) Waits(shape string) bool { return n.mixed || n.queue != "" && n.queue != shape }
 
-// noticeable reports whether it makes a difference to later pods when f changes places with a pod of its shape. The report
-// of a coarse node does not tell one device from another, so there no choice among devices is possible.
+// noticeable reports whether it makes a difference to later pods when f changes places with a pod of its shape.
 func (a *account) noticeable(f *assumedPod) bool {
-	return f.unsureDevices() || a.base.Quality == Coarse && !place.Verdict{Holdings: f.holdings()}.Exact()
+	return f.unsureDevices() || a.estimated() && f.choosesDevices()
 }
 
 // Nobody reports in which order a node admitted pods of equal shape that were bound together. So each has a slot: the moment
@@ -142,31 +147,28 @@ func (a *account) swapEarlier(f *assumedPod, accept func(*assumedPod) bool) {
 			continue
 		}
 		f.turned, g.turned = g.turned, f.turned
-		f.options, g.options = renamed(g.options, g.pod, f.pod), renamed(f.options, f.pod, g.pod)
-		f.earlier.kept, g.earlier.kept = renamed(g.earlier.kept, g.pod, f.pod), renamed(f.earlier.kept, f.pod, g.pod)
-		if g.acked != 0 {
-			a.keep(g)
+		f.options, g.options = g.options.each(renamed(g.pod, f.pod)), f.options.each(renamed(f.pod, g.pod))
+		if a.estimated() {
+			a.swapPasts(f, g)
 		}
 		a.sort()
 		return
 	}
 }
 
-// renamed returns choices of a pod with the container names of another pod of its shape.
-func renamed(options choices, from, to *place.Pod) choices {
+// renamed returns a function that gives holdings of a pod the container names of another pod of its shape.
+func renamed(from, to *place.Pod) func([]place.Holding) []place.Holding {
 	name := map[string]string{}
 	for i, c := range from.Containers {
 		name[c.Name] = to.Containers[i].Name
 	}
-	out := choices{more: options.more}
-	for _, hs := range options.of {
+	return func(hs []place.Holding) []place.Holding {
 		hs = slices.Clone(hs)
 		for i := range hs {
 			hs[i].Container = name[hs[i].Container]
 		}
-		out.of = append(out.of, hs)
+		return hs
 	}
-	return out
 }
 
 // before reports whether the node certainly admits f before g: f was known to be admitted when g had its turn.

@@ -2,11 +2,11 @@ package ledger
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/tenon-numa/tenon/core/estimate"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -60,8 +60,8 @@ type account struct {
 	doubts map[string]bool
 	// refused is Node.Refused.
 	refused map[string]place.RefusalReason
-	// coarse is what is inferred where the node reports amounts only.
-	coarse coarseState
+	// estimate is what is inferred where the node reports amounts only; see estimated.go. It is nil on exact nodes.
+	estimate *estimate.Node
 
 	now     int           // counts moments: turns, admissions
 	news    int           // see Node.News
@@ -99,7 +99,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	empty := b.grounds.of(l.Machine, l.Rules)
 	a := b.ensure(node)
 	defer b.close(a)
-	before, counted := a.layout, a.coarse.counted
+	before, counted := a.layout, a.counted()
 	a.news++
 	if l.Amounts == nil || !l.Amounts.Again {
 		a.refused = nil
@@ -108,10 +108,9 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	a.land()
 	var out []Outcome
 	if l.Amounts != nil {
-		counted = maps.Clone(counted)
-		out = b.count(a, before)
+		out = b.reportAmounts(a, before)
 	} else {
-		a.coarse.counted, a.coarse.strays, a.coarse.totals = nil, nil, nil
+		a.stopEstimating()
 		listed := map[string]bool{}
 		for _, e := range l.Entries {
 			listed[e.Pod.UID] = true
@@ -163,14 +162,13 @@ func (b *Book) Forget(node string) {
 		return
 	}
 	defer b.close(a)
-	before, counted := a.layout, a.coarse.counted
+	before, counted := a.layout, a.counted()
 	a.layout, a.base, a.empty, a.refused, a.silent, a.flooded = nil, nil, nil, nil, false, 0
-	a.coarse.counted, a.coarse.strays, a.coarse.totals = nil, nil, nil
+	a.forgetAmounts()
 	b.account(a, before, counted)
 	clear(a.gone)
 	clear(a.doubts)
-	a.buried, a.coarse.dead, a.coarse.blurred = nil, nil, false
-	clear(a.coarse.ghosts)
+	a.buried = nil
 	b.withdraw(node)
 	a.wake()
 }
@@ -336,7 +334,9 @@ func (b *Book) Admitted(uid string) (news bool) {
 	a.admitted(f)
 	f.acked = a.moment()
 	a.news++
-	a.keep(f)
+	if a.estimated() {
+		a.keep(f)
+	}
 	b.renew(a)
 	return true
 }
@@ -355,13 +355,13 @@ func (b *Book) Turn(uid string) (v place.Verdict, wait <-chan struct{}, err erro
 		if a.overrun() || a.blocked(f) {
 			return v, a.changed, nil
 		}
-		fits, refusal, settled := a.offers(f)
-		if fits && (!settled || !refusal.Fits()) {
-			return v, a.changed, nil // it fits if things are as they may be: the node's report will tell
+		n := a.withoutWaiting()
+		if v = n.Place(f.pod, place.Demand{}); !v.Fits() && n.mayFitLater(f.pod) {
+			return place.Verdict{}, a.changed, nil
 		}
-		if !fits {
+		if !v.Fits() {
 			b.cancel(a, uid)
-			return refusal, nil, nil
+			return v, nil, nil
 		}
 		f.turned = a.moment()
 		a.sort()
@@ -388,20 +388,6 @@ func (b *Book) Ahead(uid string) (out []PodID) {
 		out = append(out, f.id)
 	}
 	return out
-}
-
-// offers reports whether a waiting pod fits in any state of the node. refusal does not fit if it is
-// refused in one of them; settled is false where there may be more states.
-func (a *account) offers(f *assumedPod) (fits bool, refusal place.Verdict, settled bool) {
-	states, settled := a.states()
-	for _, w := range states {
-		if v := place.Place(w.usage, f.pod); v.Fits() {
-			fits = true
-		} else {
-			refusal = v
-		}
-	}
-	return fits, refusal, settled
 }
 
 // blocked reports whether a pod must wait for one before it.
@@ -433,7 +419,7 @@ const maxTogether = 4
 // inAnyOrder reports whether a pod may be bound beside others that had their turn: in whatever order the node
 // admits them, it takes all, and in few ways, of which each says what is left.
 func (a *account) inAnyOrder(me *assumedPod) bool {
-	if a.base.Quality != Exact {
+	if a.estimated() {
 		return false // amounts do not tell which order it was
 	}
 	me.turned = a.now + 1
@@ -456,25 +442,28 @@ func (b *Book) renew(a *account) {
 	}
 	base := &Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent, News: a.news,
 		Inexact: l.Inexact}
-	if l.Amounts != nil {
-		base.Quality = Coarse
+	if a.estimated() {
+		a.estimateBase(base)
+	} else {
+		a.observe(base)
 	}
+	a.base = base
+	b.publish(a.predict())
+}
+
+// observe gives a node what its last report lists, without pods that have ended since.
+func (a *account) observe(base *Node) {
 	var left []Entry
-	for _, e := range l.Entries {
+	for _, e := range a.layout.Entries {
 		if _, ended := a.gone[e.Pod.UID]; ended {
 			left = append(left, e)
 			continue
 		}
-		if l.Amounts == nil {
-			e.Source = Observed
-		}
+		e.Source = Observed
 		base.Entries = append(base.Entries, e)
 	}
-	base.groups = untouched(l.Groups, left)
+	base.groups = untouched(a.layout.Groups, left)
 	base.Usage = a.empty.Hold(holdings(base.Entries)...).WithGroups(base.groups)
-	base.unplaced = a.unplaced(base)
-	a.base = base
-	b.publish(a.predict())
 }
 
 // Booked reports whether the pod is on its way to the node.

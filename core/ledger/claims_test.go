@@ -135,7 +135,11 @@ func state(n *Node) string {
 			out += fmt.Sprintf("%s=%+v ", name, v.Field(i))
 		}
 	}
-	out += "free=" + n.Usage.FreeCPUs().String() + " " + left(n.Usage) + "\n"
+	out += "free=" + n.Usage.FreeCPUs().String()
+	for i := range n.Machine.NUMAs() {
+		out += fmt.Sprint(" ", n.Usage.MemoryGroup(i))
+	}
+	out += "\n"
 	for _, o := range n.Others {
 		out += state(o)
 	}

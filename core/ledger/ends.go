@@ -62,10 +62,10 @@ func (b *Book) release(a *account, uid string) {
 	if a.gone[uid] {
 		return // the end of a pod is told by more than one event
 	}
-	if _, entry := a.base.Entry(uid); !entry {
-		a.stray(uid)
-	}
 	a.gone[uid] = true
+	if a.estimated() {
+		a.estimate.End(uid)
+	}
 	a.news++
 	delete(a.doubts, uid)
 	a.released()
@@ -99,7 +99,7 @@ func (b *Book) Vanish(uid string) {
 }
 
 // tells reports whether the node's reports say which pods hold what.
-func (a *account) tells() bool { return a.layout != nil && a.layout.Amounts == nil }
+func (a *account) tells() bool { return a.layout != nil && !a.estimated() }
 
 // Doubt takes which pods there are, when the book is begun. One that a node reports and that is not there
 // has ended, or was deleted by force; the node is then in either of two states until it reports again.
@@ -118,13 +118,13 @@ func (b *Book) Doubt(there func(uid string) bool) {
 
 // doubt notes which of the pods that the node accounts for are not there.
 func (a *account) doubt(there func(uid string) bool) {
-	for uid := range a.coarse.counted {
+	for _, uid := range a.counted() {
 		if !there(uid) {
 			a.doubts[uid] = true
 		}
 	}
 	for _, e := range a.layout.Entries {
-		if e.Pod.UID != "" && !there(e.Pod.UID) {
+		if !there(e.Pod.UID) {
 			a.doubts[e.Pod.UID] = true
 		}
 	}
@@ -199,7 +199,9 @@ func (b *Book) cancel(a *account, uid string) {
 	if me.turned != 0 {
 		a.news++
 		a.released()
-		a.exchanged(me)
+		if a.estimated() {
+			a.exchanged(me)
+		}
 	}
 	b.renew(a)
 }
@@ -210,7 +212,7 @@ func (a *account) released() {
 	for _, f := range a.assumed {
 		switch {
 		case f.turned == 0 || a.base == nil:
-		case a.base.Quality == Coarse:
+		case a.estimated():
 			a.widen(f)
 		default:
 			f.uncertain = true
@@ -226,8 +228,8 @@ func (a *account) bury(uid string) {
 	if _, there := a.gone[uid]; there {
 		return
 	}
-	if f := a.find(uid); f != nil && a.layout.Amounts != nil {
-		a.coarse.dead = append(a.coarse.dead[max(0, len(a.coarse.dead)+1-maxBuried):len(a.coarse.dead):len(a.coarse.dead)], f)
+	if f := a.find(uid); f != nil && a.estimated() {
+		a.estimate.EndEarly(f.forEstimate())
 	}
 	a.gone[uid] = false
 	a.buried = append(a.buried[:len(a.buried):len(a.buried)], uid)
@@ -245,21 +247,10 @@ func (a *account) depart(listed map[string]bool) (ended bool) {
 	return a.base != nil && slices.ContainsFunc(a.base.Entries, func(e Entry) bool { return !listed[e.Pod.UID] })
 }
 
-// Settle notes that a pod was known to be admitted long ago: what ends from now on ended after that.
-func (b *Book) Settle(uid string) {
-	a := b.carrier(uid)
-	if a != nil {
-		if f := a.find(uid); f != nil && f.acked != 0 {
-			f.earlier.firm = true
-		}
-	}
-	b.close(a)
-}
-
 // Overdue notes that a report was due long ago which tells of the pod. If none has, the node is silent.
 func (b *Book) Overdue(uid string) {
 	late := func(a *account) {
-		if a.base == nil || a.base.Quality != Exact || a.silent {
+		if !a.tells() || a.silent {
 			return
 		}
 		if f := a.find(uid); f != nil && len(f.options.of) > 0 || f == nil && a.doubts[uid] {

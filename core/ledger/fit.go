@@ -66,6 +66,14 @@ func (n *Node) Might(p *place.Pod, d place.Demand) bool {
 	return false
 }
 
+// mayFitLater reports whether a pod that Place refuses may fit after all: it fits in one of the states, and the node's
+// next report will say which state it is. What a refused shape or a crowded node is waiting for may take long, so a pod
+// does not wait with them.
+func (n *Node) mayFitLater(p *place.Pod) bool {
+	_, refused := n.Refused[p.Shape()]
+	return !refused && !n.crowds(p) && n.Might(p, place.Demand{})
+}
+
 // answer says whether a pod fits, or what is in the way.
 type answer int
 
@@ -88,7 +96,7 @@ func (n *Node) fit(p *place.Pod, in func(state *Node) bool, holds func() bool) a
 			return noRoomInOther
 		}
 	}
-	if n.Unsettled || n.Crowded && len(p.Containers) > 1 {
+	if n.Unsettled || n.crowds(p) {
 		if holds == nil && len(place.Place(n.Usage, p).Holdings) > 0 || holds != nil && holds() {
 			return stateUnknown
 		}
@@ -106,14 +114,14 @@ func (n *Node) placeHere(p *place.Pod, d place.Demand) place.Verdict {
 	return n.judge(p, place.Place(n.Usage, p), d)
 }
 
-// judge is [place.Judge] in this state. A coarse node reports amounts only, so a wrong prediction may go unnoticed:
-// there a demand is satisfied only where the kubelet would refuse the pod otherwise.
+// judge is [place.Judge] in this state.
 func (n *Node) judge(p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
 	v = place.Judge(n.Usage, p, v, d)
-	if n.Quality != Coarse || !v.Fits() || !d.Binds() || n.Rules.Enforces(p, d) {
-		return v
+	if v.Fits() && n.unnoticed(p, d) {
+		return place.Verdict{Refusal: place.TopologyAffinityError,
+			Reasons: []place.Reason{d.Reason(place.Reason{Code: place.Counted})}}
 	}
-	return place.Verdict{Refusal: place.TopologyAffinityError, Reasons: []place.Reason{d.Reason(place.Reason{Code: place.Counted})}}
+	return v
 }
 
 // granted is the verdict for a pod that has its turn: what it holds in the first state, or the refusal where what it

@@ -15,6 +15,7 @@
 package ledger
 
 import (
+	"github.com/tenon-numa/tenon/core/estimate"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 )
@@ -74,28 +75,6 @@ type Layout struct {
 	Inexact []Inexact
 }
 
-// Amounts is what a coarse node says of its holdings. The ids of its CPUs and devices are made up: they
-// count, numa by numa, and nothing else.
-type Amounts struct {
-	// Held is what is held, by anybody.
-	Held []place.Holding
-	// Whole: Held has what pods keep from their init containers, too. The kubelet does not list that, and
-	// who asks it for lists takes it for free.
-	Whole bool
-	// Counts says of the UIDs of pods whether Held accounts for them; nil where the node does not tell
-	// which pods it has seen.
-	Counts map[string]bool
-	// Either are groups of UIDs of which Counts does not decide: Held accounts for exactly one pod of each
-	// group. The node knows pods by name, and names come again.
-	Either [][]string
-	// Seen are UIDs of pods that were admitted so long ago that Held accounts for them, unless the exporter
-	// has stopped. Past are UIDs of pods that ended so long ago that Held does not account for them.
-	Seen, Past map[string]bool
-	// Again: the node has reported nothing new. Seen, Past, Counts and Either say what is known by now of its
-	// last report.
-	Again bool
-}
-
 // Node is the state of one node at one moment. It never changes; the next state is another Node.
 type Node struct {
 	Name    string
@@ -138,8 +117,9 @@ type Node struct {
 	// uncertain are the UIDs of pods that may hold something else than their entries say, or nothing any more.
 	uncertain []string
 
-	groups   map[int]place.MemoryGroup
-	unplaced *unplaced // nil where it is known where everybody is
+	groups map[int]place.MemoryGroup
+	// unplaced are the pods of an estimated node of which it is not known what they hold; nil on other nodes.
+	unplaced *estimate.Unplaced
 }
 
 // Without returns the node as it would be if the pods with these UIDs were not there.

@@ -519,3 +519,23 @@ func TestANodeMightHaveTheRoomOfAPodThatMayBeGone(t *testing.T) {
 		t.Errorf("the pod fits: %t, might fit: %t", n.Fits(p), n.Might(p, place.Demand{}))
 	}
 }
+
+// A pod is judged once more at its turn, by the same rules as when it was reserved: if the node has refused a pod of its
+// shape meanwhile, it does not go there.
+func TestATurnIsNotTakenOnANodeThatRefusesTheShape(t *testing.T) {
+	b := New()
+	b.Report("n", layout(t))
+	p := pod(4, 4)
+	if v, _ := b.Reserve("n", id(0), p, place.Demand{}); !v.Fits() {
+		t.Fatalf("the pod is refused: %v", v.Reasons)
+	}
+	b.Assume("n", id(1), p)
+	b.Refuse(id(1).UID, place.TopologyAffinityError)
+	v, wait, err := b.Turn(id(0).UID)
+	if err != nil || wait != nil || v.Fits() || len(v.Reasons) != 1 || v.Reasons[0].Code != place.Refused {
+		t.Errorf("the pod may go: %v, %v", v, err)
+	}
+	if b.Booked("n", id(0).UID) {
+		t.Error("its booking remains")
+	}
+}

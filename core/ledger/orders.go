@@ -88,19 +88,25 @@ type search struct {
 	refuses bool
 }
 
-// states returns the states in which the node may be once all pods that had their turn are admitted. There is at least one;
-// the likeliest is the first. sure is false where there may be more.
-func (a *account) states() (out []*nodeState, sure bool) {
+// withoutWaiting returns the node once all pods that had their turn are admitted, without those that wait for it.
+func (a *account) withoutWaiting() *Node {
 	var s search
-	sure = a.search(&s)
-	return s.found, sure
+	sure := a.search(&s)
+	nodes := make([]*Node, len(s.found))
+	for i, w := range s.found {
+		n := *w.base
+		n.Usage, nodes[i] = w.usage, &n
+	}
+	nodes[0].Others, nodes[0].Unsettled = nodes[1:], !sure
+	return nodes[0]
 }
 
-// search finds the states for states and predict. sure is false where there may be more than it found.
+// search finds the states in which the node may be once all pods that had their turn are admitted. There is at least one;
+// the likeliest is the first. sure is false where there may be more than it found.
 func (a *account) search(s *search) (sure bool) {
 	n := a.turned()
 	*s = search{limits: a.limits, assumed: a.assumed[:n], done: make([]bool, n), seen: map[string]bool{}}
-	s.cut = slices.ContainsFunc(s.assumed, func(f *assumedPod) bool { return f.earlier.kept.more })
+	s.cut = slices.ContainsFunc(s.assumed, func(f *assumedPod) bool { return f.past.More() })
 	starts, known := a.starts()
 	for _, w := range starts {
 		s.follow(w, n)
@@ -119,9 +125,10 @@ func (a *account) search(s *search) (sure bool) {
 // starts returns the node before the assumed. known is false where pods may have left it since it reported.
 func (a *account) starts() (out []*nodeState, known bool) {
 	nodes := []*Node{a.base}
-	known = !slices.ContainsFunc(a.base.Entries, func(e Entry) bool { return a.doubts[e.Pod.UID] })
-	if a.base.Quality == Coarse {
-		nodes, known = a.scattered(a.base)
+	if a.estimated() {
+		nodes, known = a.estimatedStates()
+	} else {
+		known = !slices.ContainsFunc(a.base.Entries, func(e Entry) bool { return a.doubts[e.Pod.UID] })
 	}
 	for _, n := range nodes {
 		out = append(out, &nodeState{base: n, usage: n.Usage, got: make([][]place.Holding, len(a.assumed))})
@@ -201,12 +208,8 @@ func (s *search) next(i, lo int) bool {
 // alternatives returns what the pod may get from the usage: nil holdings where it is refused. ok is false where the pod is
 // known to be admitted and does not fit, so that this was not the order.
 func alternatives(u *place.Usage, f *assumedPod) (out [][]place.Holding, refused, ok bool) {
-	for _, o := range f.earlier.kept.of {
-		if o, free := redraw(u, o); free {
-			out = append(out, o)
-		}
-	}
-	if f.acked != 0 && !f.earlier.open && len(out) > 0 {
+	out, only := f.past.Options(u) // there are none on exact nodes
+	if f.acked != 0 && only {
 		return out, false, true
 	}
 	switch v := place.Place(u, f.pod); {
@@ -226,7 +229,7 @@ func alternatives(u *place.Usage, f *assumedPod) (out [][]place.Holding, refused
 // distinct drops holdings that are there already.
 func distinct(in [][]place.Holding) (out [][]place.Holding) {
 	for _, o := range in {
-		if !(choices{of: out}).has(o) {
+		if !has(out, o) {
 			out = append(out, o)
 		}
 	}
@@ -293,6 +296,20 @@ func text(m *topo.Machine, hs []place.Holding) string {
 	return b.String()
 }
 
+// ids returns the ids of devices that are sure, and the numas of those that are drawn.
+func ids(m *topo.Machine, b place.DeviceBlock) []string {
+	if !b.Free {
+		return b.IDs
+	}
+	r, _ := m.Resource(b.Resource)
+	out := make([]string, len(b.IDs))
+	for i, id := range b.IDs {
+		out[i] = "any@" + strconv.FormatUint(uint64(r.Device(id).NUMAs), 2)
+	}
+	slices.Sort(out)
+	return out
+}
+
 // predict computes the states of the node, and what every assumed pod gets in them.
 func (a *account) predict() *Node {
 	if a.overrun() {
@@ -313,10 +330,10 @@ func (a *account) predict() *Node {
 			f.options = choices{more: partial}
 			for _, w := range states {
 				if len(w.got[i]) > 0 {
-					f.options = f.options.or(choices{of: [][]place.Holding{w.got[i]}}, a.limits.options)
+					f.options.add(w.got[i], a.limits.options)
 				}
 			}
-			f.settleWidened()
+			f.past.Close(f.options.of, f.options.more)
 		}
 	}
 	nodes := make([]*Node, len(states))

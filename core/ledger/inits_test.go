@@ -419,3 +419,22 @@ func believes(t *rapid.T) {
 		"": func(*rapid.T) {},
 	})
 }
+
+// An init container may hold all that a pod holds: then the amounts show nothing of the pod, and nothing else may be held.
+func TestAPodThatKeepsAllThatItHolds(t *testing.T) {
+	k, b := newKubelet(t), New()
+	k.rules.Topology.Scope = place.PerPod
+	k.renew()
+	p := &place.Pod{QoS: place.Burstable, Containers: []place.Container{
+		{Name: "init", Kind: place.Init, Devices: []place.Count{{Resource: gpu, N: 2}}}, {Name: "app"}}}
+	if !k.admit(id(0), p) {
+		t.Fatal("the kubelet refuses the pod")
+	}
+	b.Recover("n", id(0), p)
+	b.Admitted(id(0).UID)
+	b.Report("n", k.report(true))
+	n := b.Snapshot().Node("n")
+	if len(n.Others) != 1 || room(n.Usage, 0).gpus+room(n.Others[0].Usage, 0).gpus != 2+4 {
+		t.Errorf("of NUMA node 0 %+v is free in the first of %d states", room(n.Usage, 0), 1+len(n.Others))
+	}
+}

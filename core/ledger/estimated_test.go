@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -262,59 +260,6 @@ func TestWhatFitsACoarseNodeIsTaken(t *testing.T) {
 			t.Fatalf("free CPUs are %v, the node has %v", got, want)
 		}
 	})
-}
-
-func TestExplain(t *testing.T) {
-	cpu := func(n int64) map[string]int64 { return map[string]int64{"cpu": n} }
-	for name, c := range map[string]struct {
-		now, before map[string]int64
-		air, ended  []int64
-		want        []bool // who is counted
-	}{
-		"came":                      {cpu(6), cpu(2), []int64{4}, nil, []bool{true}},
-		"did not come":              {cpu(2), cpu(2), []int64{4}, nil, []bool{false}},
-		"one of two came":           {cpu(6), cpu(2), []int64{4, 3}, nil, []bool{true, false}},
-		"either of two":             {cpu(6), cpu(2), []int64{4, 4}, nil, []bool{false, false}},
-		"both":                      {cpu(10), cpu(2), []int64{4, 4}, nil, []bool{true, true}},
-		"left":                      {cpu(2), cpu(6), nil, []int64{4}, []bool{false}},
-		"has not left":              {cpu(6), cpu(6), nil, []int64{4}, []bool{true}},
-		"one came, one left":        {cpu(5), cpu(6), []int64{3}, []int64{4}, []bool{true, false}},
-		"equal ones changed places": {cpu(6), cpu(6), []int64{4}, []int64{4}, []bool{false, true}},
-		"nothing explains it":       {cpu(9), cpu(6), []int64{4}, []int64{4}, []bool{false, true}},
-	} {
-		var air, ended []guess
-		for i, n := range c.air {
-			air = append(air, guess{uid: id(i).UID, shape: fmt.Sprint(i), amounts: cpu(n)})
-		}
-		for i, n := range c.ended {
-			ended = append(ended, guess{uid: id(i + len(c.air)).UID, amounts: cpu(n)})
-		}
-		out := map[string]bool{}
-		explain(c.now, c.before, air, ended, out)
-		var got []bool
-		for i := range c.want {
-			got = append(got, out[id(i).UID])
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}
-
-// Of a pod that must be in the amounts it is clear whose place it took; of pods of one shape it does not
-// matter which of them came.
-func TestExplainWithWhatIsSure(t *testing.T) {
-	four := map[string]int64{"cpu": 4}
-	out := map[string]bool{}
-	explain(four, four, []guess{{uid: "came", shape: "x", amounts: four, sure: true, acked: true}}, []guess{{uid: "left", amounts: four}}, out)
-	if !out["came"] || out["left"] {
-		t.Errorf("%v, want that one came and the other left", out)
-	}
-	clear(out)
-	explain(four, map[string]int64{}, []guess{{uid: "unknown", shape: "x", amounts: four}, {uid: "admitted", shape: "x", amounts: four, acked: true}}, nil, out)
-	if out["unknown"] || !out["admitted"] {
-		t.Errorf("%v, want the one that is known to be admitted", out)
-	}
 }
 
 // The end of a pod is told by more than one event.

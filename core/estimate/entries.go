@@ -1,0 +1,111 @@
+package estimate
+
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file divides the amounts of a report among the pods that it contains.
+//
+// Pods may also have left the amounts though their end is not known yet. Where the node does not say which pods it
+// counts, it is then not known which have left. What such a pod held is not given back when its end becomes known,
+// since the amounts may be without it already; the next report shows what is free.
+
+// assign makes the node's entries: of the pods whose part was known (old), and of those that this report contains
+// (fresh has both). agrees is false where fresh would hold more than the report shows.
+func (x *reading) assign(old, fresh []Entry) (agrees bool) {
+	var fits bool
+	if x.entries, agrees = x.attribute(fresh); !agrees {
+		if x.entries, fits = x.attribute(old); !fits {
+			x.entries, _ = x.attribute(nil)
+		}
+	}
+	if x.amounts.Counts != nil {
+		for uid, c := range x.counted {
+			if x.in[uid] {
+				c.absent = false
+				x.counted[uid] = c
+			}
+		}
+		return agrees
+	}
+	if !agrees && !fits || !x.total(fresh, nil, nil).within(x.held) {
+		x.entries, _ = x.attribute(nil)
+		for uid, c := range x.counted {
+			c.absent = true // any of them may have left
+			x.counted[uid] = c
+		}
+	}
+	return agrees
+}
+
+// attribute returns entries for pods, and one for what is held beyond them, NUMA node by NUMA node. agrees is false
+// where the pods would hold more of a NUMA node than is held, or than there is with what they keep besides.
+func (n *Node) attribute(pods []Entry) (out []Entry, agrees bool) {
+	m := n.empty.Machine
+	held := n.empty.Hold(n.amounts.Held...)
+	mine := n.empty.Hold(n.shown(holdings(pods))...)
+	all := n.empty.Hold(holdings(pods)...)
+	rest := place.Holding{}
+	var cpus []idset.CPU
+	for i, numa := range m.NUMAs() {
+		left := numa.CPUs.And(all.FreeCPUs())
+		more := numa.CPUs.AndLen(mine.FreeCPUs()) - numa.CPUs.AndLen(held.FreeCPUs())
+		if more < 0 || more > left.Len() {
+			return nil, false
+		}
+		cpus = append(cpus, left.List()[:more]...)
+		for _, kind := range m.Kinds() {
+			switch more := mine.FreeMemory(i, kind) - held.FreeMemory(i, kind); {
+			case more < 0 || more > all.FreeMemory(i, kind):
+				return nil, false
+			case more > 0:
+				rest.Memory = append(rest.Memory, place.Block{Kind: kind, NUMAs: 1 << uint(i), Bytes: more})
+			}
+		}
+	}
+	rest.CPUs = idset.Of(cpus...)
+	for _, r := range m.Resources() {
+		d, ok := beyond(r.Name, mine, held, all)
+		if !ok {
+			return nil, false
+		}
+		if len(d.IDs) > 0 {
+			rest.Devices = append(rest.Devices, d)
+		}
+	}
+	out = slices.Clone(pods)
+	if !rest.Empty() {
+		out = append(out, Entry{Holdings: []place.Holding{rest}})
+	}
+	return out, true
+}
+
+// beyond returns devices of a resource for what is held beyond what pods show (mine), of those that these leave free
+// with what they keep besides (all).
+func beyond(resource string, mine, held, all *place.Usage) (out place.DeviceBlock, ok bool) {
+	more := map[topo.Mask]int{}
+	for _, d := range mine.FreeDevices(resource) {
+		more[d.NUMAs]++
+	}
+	for _, d := range held.FreeDevices(resource) {
+		more[d.NUMAs]--
+	}
+	out.Resource = resource
+	for _, d := range all.FreeDevices(resource) {
+		if more[d.NUMAs] > 0 {
+			more[d.NUMAs]--
+			out.IDs = append(out.IDs, d.ID)
+			out.NUMAs |= d.NUMAs
+		}
+	}
+	for _, n := range more {
+		if n != 0 {
+			return out, false
+		}
+	}
+	return out, true
+}

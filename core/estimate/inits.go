@@ -1,0 +1,270 @@
+package estimate
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file counts what pods keep from their init containers.
+//
+// A kubelet takes back what init containers held, and the other containers do not use, when the pod ends (cpumanager,
+// devicemanager), or when the next container starts (memorymanager, AddContainer). Its podresources service does not
+// list ordinary init containers, so an exporter that asks this service shows all this as free. Where a pod was
+// predicted, it is known what it keeps, and where. Of another pod that is counted it is known how much it keeps: that
+// is on any one of the NUMA nodes where there is room, and the node is in one state for each.
+
+// maxKept bounds those states. Beyond it, the smallest parts count on every NUMA node where they may be, and the node
+// is crowded.
+const maxKept = 8
+
+// lasting returns holdings without memory that the node has taken back.
+func (n *Node) lasting(uid string, hs []place.Holding) []place.Holding {
+	if !n.started[uid] {
+		return hs
+	}
+	return Started(hs)
+}
+
+// Started returns what is left of a pod's holdings once its init containers are over: all but their memory.
+func Started(hs []place.Holding) []place.Holding {
+	out := slices.Clone(hs)
+	for i := range out {
+		if out[i].Kind == place.Init {
+			out[i].Memory = nil
+		}
+	}
+	return slices.DeleteFunc(out, func(h place.Holding) bool { return h.Empty() })
+}
+
+// leftovers returns what every init container of a pod leaves that no other container of it has.
+func leftovers(hs []place.Holding) (out []place.Holding) {
+	var cpus idset.Set[idset.CPU]
+	devices := map[[2]string]bool{}
+	note := func(h place.Holding) {
+		cpus = cpus.Union(h.CPUs)
+		for _, d := range h.Devices {
+			for _, id := range d.IDs {
+				devices[[2]string{d.Resource, id}] = true
+			}
+		}
+	}
+	for _, h := range hs {
+		if h.Kind != place.Init {
+			note(h)
+		}
+	}
+	for _, h := range hs {
+		if h.Kind != place.Init {
+			continue
+		}
+		left := place.Holding{Container: h.Container, Kind: place.Init, CPUs: h.CPUs.Minus(cpus)}
+		left.Memory = slices.DeleteFunc(slices.Clone(h.Memory), func(b place.Block) bool { return b.Bytes == 0 })
+		for _, d := range h.Devices {
+			d.IDs = slices.DeleteFunc(slices.Clone(d.IDs), func(id string) bool { return devices[[2]string{d.Resource, id}] })
+			if len(d.IDs) > 0 {
+				left.Devices = append(left.Devices, d)
+			}
+		}
+		note(h)
+		if !left.Empty() {
+			out = append(out, left)
+		}
+	}
+	return out
+}
+
+// part is what a pod keeps on one NUMA node.
+type part struct {
+	id        PodID
+	container string
+	takes     quantities
+	// beside is what the reports show of the pod, where that is certainly on the same NUMA node; otherwise nil.
+	beside quantities
+	// vague: this is the most that it may be, or it may be on several NUMA nodes.
+	vague bool
+}
+
+// kept returns what pods keep of which it is not known where it is, the largest parts first.
+func (n *Node) kept() (out []part) {
+	if n.whole {
+		return nil
+	}
+	for uid, c := range n.counted {
+		if n.ended[uid] || c.spec == nil || !hasInits(c.spec) || n.base.entry(uid) >= 0 {
+			continue
+		}
+		hs, ok := n.takes(c.spec)
+		if !ok {
+			continue
+		}
+		k := part{id: c.id}
+		if n.together(c.spec, hs) {
+			if left := leftovers(n.lasting(uid, hs)); len(left) > 0 {
+				k.container, k.takes, k.beside = left[0].Container, quantitiesOf(left), quantitiesOf(n.shown(hs))
+				out = append(out, k)
+			}
+			continue
+		}
+		hs, k.vague = unshared(c.spec, n.lasting(uid, hs))
+		k.vague = k.vague || n.wide(c.spec)
+		for _, h := range leftovers(hs) {
+			k.container, k.takes = h.Container, quantitiesOf([]place.Holding{h})
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, func(x, y part) int {
+		return cmp.Or(cmp.Compare(y.takes["cpu"], x.takes["cpu"]), cmp.Compare(y.takes[topo.Memory], x.takes[topo.Memory]),
+			strings.Compare(x.id.UID, y.id.UID), strings.Compare(x.container, y.container))
+	})
+	return out
+}
+
+func hasInits(p *place.Pod) bool {
+	return slices.ContainsFunc(p.Containers, func(c place.Container) bool { return c.Kind == place.Init })
+}
+
+// unshared returns the holdings of a pod as they are if its containers got memory on different NUMA nodes: then they
+// use none of each other's. changed reports whether that makes a difference. CPUs and devices that are left tie the
+// next container to their NUMA nodes, so they are shared.
+func unshared(p *place.Pod, hs []place.Holding) (out []place.Holding, changed bool) {
+	out = slices.Clone(hs)
+	for i, h := range out {
+		at := slices.IndexFunc(p.Containers, func(c place.Container) bool { return c.Name == h.Container })
+		if h.Kind != place.Init || at < 0 {
+			continue
+		}
+		out[i].Memory = slices.Clone(h.Memory)
+		for j, b := range h.Memory {
+			for _, want := range p.Containers[at].Memory {
+				if want.Kind == b.Kind && want.Bytes != b.Bytes {
+					out[i].Memory[j].Bytes, changed = want.Bytes, true
+				}
+			}
+		}
+	}
+	return out, changed
+}
+
+// lodging is a state of the node with parts in their places. rest is the state with less that nobody is known to hold:
+// what reports show of the pods whose part has its place does not show where others are.
+type lodging struct{ state, rest State }
+
+// withInits returns the states in which the node may be, given what pods keep. Sure is false where these are not all.
+func (n *Node) withInits() States {
+	lodgings, sure := []lodging{{n.base, n.base}}, true
+	for _, k := range n.kept() {
+		next := k.onAny(lodgings)
+		if len(next) == 0 && k.beside != nil {
+			k.beside = nil // the amounts do not show it on any one NUMA node, whatever the rules say
+			next = k.onAny(lodgings)
+		}
+		switch {
+		case len(next) == 0:
+			next, sure = each(lodgings, k.spread), false
+		case len(next) > maxKept:
+			next, sure = each(lodgings, k.onAll), false
+		}
+		lodgings, sure = next, sure && !k.vague
+	}
+	out := States{Sure: sure}
+	for _, l := range lodgings {
+		out.All = append(out.All, l.state)
+	}
+	return out
+}
+
+func each(lodgings []lodging, do func(State) State) []lodging {
+	out := slices.Clone(lodgings)
+	for i := range out {
+		out[i].state = do(out[i].state)
+	}
+	return out
+}
+
+// onAny returns the states that follow: the part is on any one NUMA node, in each of them. Equal states are one.
+func (k *part) onAny(lodgings []lodging) (out []lodging) {
+	seen := map[string]bool{}
+	for _, l := range lodgings {
+		for i := range l.state.Usage.Machine.NUMAs() {
+			next, ok := lodging{rest: l.rest}, true
+			if k.beside != nil {
+				if next.rest, ok = l.rest.without(i, k.beside); !ok {
+					continue
+				}
+			}
+			if next.state, ok = k.on(l.state, i); !ok {
+				continue
+			}
+			if key := next.state.key() + next.rest.key(); !seen[key] {
+				seen[key], out = true, append(out, next)
+			}
+		}
+	}
+	return out
+}
+
+// on returns the state with the part on one NUMA node; ok is false where there is no room.
+func (k *part) on(s State, i int) (out State, ok bool) {
+	h, missing := k.take(s.Usage, i, k.takes)
+	if len(missing) > 0 {
+		return s, false
+	}
+	return s.hold(k.id, h), true
+}
+
+// onAll returns the state with the part on every NUMA node that has room for it.
+func (k *part) onAll(s State) State {
+	for i := range s.Usage.Machine.NUMAs() {
+		s, _ = k.on(s, i)
+	}
+	return s
+}
+
+// spread returns the state with the part on as many NUMA nodes as it takes, as far as there is room.
+func (k *part) spread(s State) State {
+	left := k.takes
+	for i := range s.Usage.Machine.NUMAs() {
+		var h place.Holding
+		if h, left = k.take(s.Usage, i, left); !h.Empty() {
+			s = s.hold(k.id, h)
+		}
+	}
+	return s
+}
+
+// take takes of quantities what one NUMA node has free, and returns what is missing.
+func (k *part) take(u *place.Usage, i int, q quantities) (h place.Holding, missing quantities) {
+	h, missing = place.Holding{Container: k.container, Kind: place.Init}, maps.Clone(q)
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		want, got := q[name], int64(0)
+		if name == "cpu" {
+			cpus := u.Machine.NUMAs()[i].CPUs.And(u.FreeCPUs()).List()
+			got = min(want, int64(len(cpus)))
+			h.CPUs = idset.Of(cpus[:got]...)
+		} else if slices.Contains(u.Kinds(), name) {
+			if got = min(want, u.FreeMemory(i, name)); got > 0 {
+				h.Memory = append(h.Memory, place.Block{Kind: name, NUMAs: 1 << uint(i), Bytes: got})
+			}
+		} else {
+			d := place.DeviceBlock{Resource: name}
+			for _, free := range u.FreeDevices(name) {
+				if free.NUMAs.Has(i) && got < want {
+					d.IDs, d.NUMAs, got = append(d.IDs, free.ID), d.NUMAs|free.NUMAs, got+1
+				}
+			}
+			if got > 0 {
+				h.Devices = append(h.Devices, d)
+			}
+		}
+		if missing[name] -= got; missing[name] == 0 {
+			delete(missing, name)
+		}
+	}
+	return h, missing
+}

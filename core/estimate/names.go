@@ -1,0 +1,99 @@
+package estimate
+
+import (
+	"maps"
+	"slices"
+)
+
+// This file decides between pods of one name. A node that says which pods it counts knows them by name, and a pod may
+// have the name of one that ended.
+
+// choose decides which pod of each group of equal names the amounts contain. It tries every choice of one pod per
+// group that adds up, with all other counted pods, to the amounts. Where several pods of a group remain possible, it
+// counts one that is sure; where none is sure, the group stays undecided.
+func (x *reading) choose() {
+	groups := x.amounts.Either
+	if len(groups) == 0 {
+		return
+	}
+	takes := x.takesOf(x.old, slices.Concat(x.pods, x.gone)...)
+	for _, group := range groups {
+		for _, uid := range group {
+			delete(x.in, uid)
+		}
+	}
+	total, complete := quantities{}, true
+	for uid, in := range x.in {
+		amounts, ok := takes(uid)
+		if complete = complete && (!in || ok); in {
+			total.add(amounts, 1)
+		}
+	}
+	common := choices(x.held, total, groups, takes)
+	for i, group := range groups {
+		at := -1
+		if complete && len(common) > 0 {
+			at = common[i]
+		}
+		for k, uid := range group {
+			if at < 0 && x.amounts.Seen[uid] && slices.ContainsFunc(x.bound, func(p Pod) bool { return p.ID.UID == uid }) {
+				at = k
+			}
+		}
+		for k, uid := range group {
+			x.in[uid] = k == at
+		}
+		if at < 0 {
+			x.leave(group)
+		}
+	}
+}
+
+// leave counts the ended pods of a group as before.
+func (x *reading) leave(group []string) {
+	for _, c := range x.gone {
+		if slices.Contains(group, c.uid) {
+			x.in[c.uid] = !c.moved
+		}
+	}
+}
+
+// choices returns for each group the position of the pod that all choices have in common that make the total what is
+// held, or -1. It returns nil where there is no such choice, or where there are too many to try.
+func choices(held, total quantities, groups [][]string, takes func(string) (quantities, bool)) (common []int) {
+	n := 1
+	for _, group := range groups {
+		if n *= len(group); n > maxSets {
+			return nil
+		}
+	}
+	pick := make([]int, 0, len(groups))
+	var try func(total quantities)
+	try = func(total quantities) {
+		if len(pick) == len(groups) {
+			if !maps.Equal(total, held) {
+				return
+			}
+			if common == nil {
+				common = slices.Clone(pick)
+			}
+			for i := range pick {
+				if common[i] != pick[i] {
+					common[i] = -1
+				}
+			}
+			return
+		}
+		for k, uid := range groups[len(pick)] {
+			amounts, ok := takes(uid)
+			if !ok {
+				continue
+			}
+			pick = append(pick, k)
+			try(total.plus(amounts, 1))
+			pick = pick[:len(pick)-1]
+		}
+	}
+	try(total)
+	return common
+}

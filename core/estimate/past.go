@@ -1,0 +1,187 @@
+package estimate
+
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Past is what a bound pod may have got, whatever is predicted for it now. A node that says who holds what is not known
+// until its next report, which comes within a second. Amounts come once a minute and say it of nobody, so all that was
+// possible for a pod stays possible. The zero Past is that of a pod of which nothing has to be remembered.
+type Past struct {
+	options [][]place.Holding
+	more    bool
+	// open: what is predicted now is possible, too. The pod was known to be admitted when the end of another became known,
+	// and nobody says which came first.
+	open bool
+	// firm: it was admitted so long ago that what ends now ended after that.
+	firm bool
+}
+
+// Keep remembers holdings that are possible, at most so many. more: others are possible, too.
+func (p *Past) Keep(options [][]place.Holding, more bool, most int) {
+	out := slices.Clone(p.options)
+	p.more = p.more || more
+	for _, o := range options {
+		switch {
+		case slices.ContainsFunc(out, func(x []place.Holding) bool { return same(x, o) }):
+		case len(out) < most:
+			out = append(out, o)
+		default:
+			p.more = true
+		}
+	}
+	p.options = out
+}
+
+func same(a, b []place.Holding) bool {
+	return slices.EqualFunc(a, b, func(x, y place.Holding) bool { return x.Matches(y) && y.Matches(x) })
+}
+
+// KeepAll remembers what other remembers.
+func (p *Past) KeepAll(other Past, most int) { p.Keep(other.options, other.more, most) }
+
+// Widen notes that something was given back while the pod was on its way. admitted: it was known to be admitted.
+func (p *Past) Widen(admitted bool) { p.open = admitted && !p.firm }
+
+// Close ends Widen with what is predicted by now: that was possible, too.
+func (p *Past) Close(options [][]place.Holding, more bool) {
+	if p.open {
+		p.options, p.more, p.open = options, more, false
+	}
+}
+
+// Settle notes that the pod was admitted so long ago that what ends from now on ended after that.
+func (p *Past) Settle() { p.firm = true }
+
+// More reports whether something else was possible that is not remembered.
+func (p *Past) More() bool { return p.more }
+
+// Map returns what is remembered, changed by a function.
+func (p *Past) Map(do func([]place.Holding) []place.Holding) Past {
+	out := *p
+	out.options = nil
+	for _, o := range p.options {
+		out.options = append(out.options, do(o))
+	}
+	return out
+}
+
+// Swap exchanges what is possible of two pods of one shape: the other way round it may have been, too.
+func Swap(p, q *Past) {
+	p.options, q.options = q.options, p.options
+	p.more, q.more = q.more, p.more
+}
+
+// Options returns what is remembered and possible on the usage. only: nothing else is possible for a pod that is known
+// to be admitted.
+func (p *Past) Options(u *place.Usage) (out [][]place.Holding, only bool) {
+	for _, o := range p.options {
+		if o, ok := redraw(u, o); ok {
+			out = append(out, o)
+		}
+	}
+	return out, !p.open && len(out) > 0
+}
+
+// free returns the first of a pod's options whose made-up ids nobody else has.
+func free(u *place.Usage, p *Pod) []place.Holding {
+	for _, o := range p.Options {
+		if o, ok := redraw(u, o); ok {
+			return o
+		}
+	}
+	return p.first()
+}
+
+// redraw returns holdings that were predicted, as they are possible in the usage. Where a kubelet takes any of several
+// devices, the ids in a prediction are one choice of many, and later pods can tell no more than how many devices are
+// on each set of NUMA nodes. So ids that somebody holds are replaced by free ones on the same NUMA nodes, or they
+// would count once for both. ok is false where the CPUs or devices are not there, or nothing was predicted.
+func redraw(u *place.Usage, hs []place.Holding) (out []place.Holding, ok bool) {
+	for _, h := range hs {
+		if !h.CPUs.SubsetOf(u.FreeCPUs()) {
+			return nil, false
+		}
+	}
+	d := draw{usage: u, free: map[string][]topo.Device{}, id: map[string]map[string]string{}}
+	for _, drawn := range []bool{false, true} { // what is sure comes first
+		for _, h := range hs {
+			for _, b := range h.Devices {
+				if b.Free == drawn && !d.claim(b) {
+					return nil, false
+				}
+			}
+		}
+	}
+	return d.apply(hs), len(hs) > 0
+}
+
+// draw replaces ids of devices; a pod's containers may have devices in common.
+type draw struct {
+	usage *place.Usage
+	free  map[string][]topo.Device     // devices that nobody holds, the pod included, by resource
+	id    map[string]map[string]string // the new id of a device by resource and predicted id
+	moved bool                         // some id is another one
+}
+
+// claim takes the devices of a block, and reports whether they are there.
+func (d *draw) claim(b place.DeviceBlock) bool {
+	if d.id[b.Resource] == nil {
+		d.id[b.Resource], d.free[b.Resource] = map[string]string{}, d.usage.FreeDevices(b.Resource)
+	}
+	var others []string
+	for _, id := range b.IDs {
+		if d.id[b.Resource][id] != "" {
+			continue
+		}
+		if !d.take(b.Resource, id, func(x topo.Device) bool { return x.ID == id }) {
+			others = append(others, id)
+		}
+	}
+	if len(others) > 0 && !b.Free {
+		return false
+	}
+	r, _ := d.usage.Machine.Resource(b.Resource)
+	for _, id := range others {
+		device := r.Device(id)
+		if device.ID == "" || !d.take(b.Resource, id, func(x topo.Device) bool { return x.NUMAs == device.NUMAs }) {
+			return false
+		}
+		d.moved = true
+	}
+	return true
+}
+
+// take replaces the id by that of the first free device for which will returns true.
+func (d *draw) take(resource, id string, will func(topo.Device) bool) bool {
+	at := slices.IndexFunc(d.free[resource], will)
+	if at < 0 {
+		return false
+	}
+	d.id[resource][id] = d.free[resource][at].ID
+	d.free[resource] = slices.Delete(d.free[resource], at, at+1)
+	return true
+}
+
+// apply returns the holdings with the new ids.
+func (d *draw) apply(hs []place.Holding) []place.Holding {
+	if !d.moved {
+		return hs
+	}
+	out := slices.Clone(hs)
+	for i, h := range out {
+		out[i].Devices = slices.Clone(h.Devices)
+		for j, b := range h.Devices {
+			ids := make([]string, len(b.IDs))
+			for k, id := range b.IDs {
+				ids[k] = d.id[b.Resource][id]
+			}
+			slices.Sort(ids)
+			out[i].Devices[j].IDs = ids
+		}
+	}
+	return out
+}
