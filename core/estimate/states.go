@@ -20,7 +20,7 @@ type State struct {
 // States are states in which the node may be, the likeliest first; there is at least one.
 type States struct {
 	All []State
-	// Sure: there are no others. It does not say that if only Crowded does.
+	// Sure: there are no others, but for those that Crowded stands for.
 	Sure bool
 	// Crowded: what pods keep of their init containers may be in more places than All says, and counts in all of them, or
 	// the amounts contain pods that are charged beside them. With more free than is counted, a pod of several containers
