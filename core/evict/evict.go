@@ -157,6 +157,8 @@ func Choose(p Problem) (out Choice, ok bool) {
 // beyond looks for a better set where there are too many to try all.
 func (s *search) beyond(all []int) {
 	s.spare(all, s.smallFirst(all))
+	// Budgets that all victims together violate may hold once most of them are taken back.
+	s.spare(all, s.p.byImportance(all))
 	pools := [][]int{}
 	for _, g := range s.p.Groups {
 		if g = s.normal(g); len(g) > 0 && len(g) < len(all) && s.tests < maxTests && s.works(g) {
