@@ -42,7 +42,8 @@ var floors = []floor{
 	{"core/evict", pure, words(`core/topo core/place`), nil},
 	{"core/wake", pure, nil, nil},
 	{"core/estimate", pure, words(`core/idset core/topo core/place`), nil},
-	// The ledger has the only locks in core, and keeps nothing of machines that no node has any more.
+	// The ledger and the table of answers have the only locks in core. The ledger keeps nothing of machines that no
+	// node has any more.
 	{
 		"core/ledger",
 		append(words(`sync sync/atomic weak`), pure...),
@@ -50,6 +51,13 @@ var floors = []floor{
 		nil,
 	},
 
+	{
+		"core/answers",
+		append(words(`sync sync/atomic`), pure...),
+		words(`core/ledger core/place core/score core/topo`),
+		nil,
+	},
+	{"core/sample", pure, nil, nil},
 	{"core/whatif", pure, words(`core/idset core/topo core/place core/score core/ledger`), nil},
 
 	// Floor 1: wire types.
@@ -106,9 +114,12 @@ var floors = []floor{
 	},
 	{"cluster/inspect", nil, words(`core/... api/document`), nil},
 	{"cluster/profiles", nil, words(`api/config`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+	{"cluster/candidates", nil, words(`core/answers core/ledger core/sample`),
+		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"cluster/preempt", nil, words(`core/... api/document cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"cluster/sched", nil, words(`core/... api/... cluster/inspect cluster/kube cluster/nrt cluster/preempt`),
+	{"cluster/sched", nil, words(`core/... api/... cluster/candidates cluster/inspect cluster/kube cluster/nrt
+		cluster/preempt`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"cluster/server", nil, words(`core/ledger api/... cluster/inspect cluster/nrt cluster/profiles cluster/sched`),
@@ -194,7 +205,8 @@ var budget = map[string]string{
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
 // seconds and can be tested under the race detector at no cost.
-var heavy = words(`cluster/profiles cluster/preempt cluster/sched cluster/server lab/... cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
+var heavy = words(`cluster/candidates cluster/preempt cluster/profiles cluster/sched cluster/server lab/...
+	cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
 
 // light are programs that must not link k8s.io/kubernetes, not even by way of other packages.
 var light = words(`cmd/kubectl-tenon cmd/tenon-agent`)

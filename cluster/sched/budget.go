@@ -1,13 +1,10 @@
 package sched
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
@@ -23,11 +20,7 @@ const (
 	// maxIndexed bounds the containers of a pod for which PreFilter asks all nodes in advance. For a larger pod
 	// kube-scheduler runs Filter on nodes until enough fit, on several CPUs at once.
 	maxIndexed = 16
-	// fewNodes is how many nodes are named for a large pod, and maxAsked bounds the containers that are judged to
-	// find them.
-	fewNodes = 16
-	maxAsked = 64 << 10
-	// maxKeyText bounds the text of a kind of pods. Memories of kinds keep it many times.
+	// maxKeyText bounds the text of a kind of pods. The table of answers keeps it.
 	maxKeyText = 256
 	// maxLearned bounds the containers of pods that the mix is learned from. Every score of every pod computes what
 	// each pod of the mix would get.
@@ -70,35 +63,6 @@ func exceedsBudget(pod *v1.Pod) bool {
 
 // large reports whether a node's answer about the pod takes long.
 func (s *state) large() bool { return len(s.pod.Containers) > maxIndexed }
-
-// few returns some nodes that can take a large pod, or nil where they are not found soon: kube-scheduler would ask
-// hundreds. Where few nodes can take it, each says so once, and what it says is remembered.
-func (p *Plugin) few(ctx context.Context, cs fwk.CycleState, s *state, pod *v1.Pod,
-	nodes []fwk.NodeInfo) sets.Set[string] {
-	if len(nodes) <= fewNodes || !p.mayName(s, pod) {
-		return nil
-	}
-	names, from := sets.New[string](), int(p.next.Load())
-	for i := range nodes {
-		at := (from + i) % len(nodes)
-		info := nodes[at]
-		if info.Node() == nil {
-			continue
-		}
-		if i*len(s.pod.Containers) > maxAsked || len(names) == fewNodes {
-			p.next.Store(int64(at))
-			break
-		}
-		name := info.Node().Name
-		if slot := s.slot(info, name); slot >= 0 && p.judged(s, name, slot).IsSuccess() {
-			names.Insert(name)
-		}
-	}
-	if len(names) < proven || !p.prove(ctx, cs, pod, names) {
-		return nil
-	}
-	return names
-}
 
 // keyOf returns a text of bounded length that is equal exactly for pods that get equal verdicts: those of one
 // shape whose containers have the same names, since reasons speak of these.

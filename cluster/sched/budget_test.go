@@ -10,6 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
 )
@@ -109,32 +110,6 @@ func TestKindsOfPodsAreShortAndDistinct(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreBoundedInBytes(t *testing.T) {
-	r := newAnswers().of(question{}, nil, 1)
-	kept := 0
-	for i := range 100 {
-		long := &nodeRefusal{reasons: []place.Reason{{Container: strings.Repeat("c", 4000) + fmt.Sprint(i)}}}
-		if r.number(long) != 0 {
-			kept += 4000
-		}
-	}
-	if kept == 0 || kept > maxReasonBytes {
-		t.Errorf("%d bytes of reasons are kept", kept)
-	}
-	for slots, want := range map[int]int{0: maxKinds, 1000: maxKinds, 15_000: maxKinds, 100_000: 41, 1 << 30: 8} {
-		if got := most(slots); got != want {
-			t.Errorf("%d kinds are remembered of %d nodes, want %d", got, slots, want)
-		}
-	}
-	all := newAnswers()
-	for i := range 100 {
-		all.of(question{key: fmt.Sprint(i)}, nil, 100_000)
-	}
-	if len(all.kinds) > most(100_000) {
-		t.Errorf("%d kinds are remembered", len(all.kinds))
-	}
-}
-
 // Every score computes what each pod of the mix would get: pods of very many containers are no part of it.
 func TestTheMixIsLearnedFromOrdinaryPods(t *testing.T) {
 	var u workload
@@ -189,14 +164,15 @@ func TestLargePodsAreLookedAtOnFewNodes(t *testing.T) {
 			t.Errorf("an app of %d CPUs has room on %d nodes, gets a place %t", size, room, fits)
 		}
 		asked := 0
-		for k, r := range c.shared.answers.kinds {
-			for slot := range 100 {
-				if s, _ := translate(pod); k.key == s.key && r.cell(slot).since.Load() != 0 {
-					asked++
-				}
+		s, _ := translate(pod)
+		row := c.shared.answers.Find(answers.Kind{Profile: c.shared.plugins[0].profile, Pod: s.key,
+			By: c.shared.plugins[0].strategy.Type})
+		for slot := range 100 {
+			if row.Has(c.shared.Book.Snapshot(), slot) {
+				asked++
 			}
 		}
-		if size == 2 && (asked < fewNodes || asked > 2*fewNodes) {
+		if size == 2 && (asked < 16 || asked > 32) {
 			t.Errorf("%d nodes were asked where nearly all have room", asked)
 		}
 	}

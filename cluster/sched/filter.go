@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/printable"
 )
@@ -56,7 +57,7 @@ func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 		return s.filtered(name, nil, fwk.NewStatus(fwk.Unschedulable, "node's agent is silent: a report is overdue"))
 	}
 	if r := p.refuses(s, n, o, slot); r != nil {
-		return s.filtered(name, r.reasons, r.status())
+		return s.filtered(name, r.Reasons, refused(r))
 	}
 	if status := p.guards(s, n); status != nil {
 		return s.filtered(name, nil, status)
@@ -79,7 +80,7 @@ func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 }
 
 // refuses returns why the pod does not fit on a node, nil if it does. Results for hypothetical nodes are not cached.
-func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay, slot int) *nodeRefusal {
+func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay, slot int) *answers.Refusal {
 	switch {
 	case o != nil:
 		_, r := p.compute(s, n)
@@ -96,7 +97,7 @@ func (p *Plugin) unknown(s *state, n *ledger.Node, node string) *fwk.Status {
 	if n != nil {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node has a NodeResourceTopology and no layout")
 	}
-	if p.lets(s) {
+	if p.letsUnknown(s) {
 		return nil
 	}
 	if why := p.Feed.Problem(node); why != "" {

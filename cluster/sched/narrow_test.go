@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -28,10 +29,12 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-numa/tenon/cluster/candidates"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/profiles"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/sample"
 )
 
 // town is a cluster of which only the scheduler is real: kube-scheduler as it is, with the plugin, and before it
@@ -171,7 +174,7 @@ func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- end
 		c.t.Fatal(err)
 	}
 	if c.every {
-		c.shared.plugins[0].preemption.runner = nil
+		c.shared.plugins[0].candidates = nil
 	}
 	sched.FailureHandler = func(_ context.Context, _ framework.Framework, _ *framework.QueuedPodInfo, status *fwk.Status, n *fwk.NominatingInfo, _ time.Time) {
 		e := ending{why: status.AsError().Error()}
@@ -340,6 +343,14 @@ func TestNodesThatWereLeftOutAreAskedBeforePreemption(t *testing.T) {
 	}
 }
 
+// bare is a handle that can begin attempts and nothing else.
+type bare struct{ fwk.Handle }
+
+func (bare) RunPreFilterPlugins(context.Context, fwk.CycleState, *v1.Pod) (*fwk.PreFilterResult, *fwk.Status,
+	sets.Set[string]) {
+	return nil, nil, nil
+}
+
 // The names are those of the nodes that let the pod on when they are asked one by one, Filter says the same, and
 // nodes are named only where that pays. Nodes may be unknown, coarse or silent, and the pod may have waited for some
 // of them in vain.
@@ -348,7 +359,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 		args := rapid.SampledFrom([]string{refuse, "", "{unknownNodes: AllowWithoutDemand, silentNodes: Refuse}", "{unknownNodes: Refuse, silentNodes: Refuse}", "{unknownNodes: Allow, coarseNodes: Refuse}"}).
 			Draw(rt, "args")
 		p := newPlugin(t, args)
-		p.preemption = &preemption{runner: struct{ prefilters }{}}
+		p.candidates = candidates.New(bare{}, 0)
 		var infos []fwk.NodeInfo
 		odd := 0 // nodes that take the pod, and where it may not go
 		for i := range rapid.IntRange(3, 20).Draw(rt, "nodes") {
@@ -426,10 +437,10 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 				rt.Errorf("node %s is named: %v; Filter lets the pod on it: %v", name, !lets, lets)
 			}
 		}
-		if !result.AllNodes() && !p.pays(len(result.NodeNames), len(infos)) {
+		if !result.AllNodes() && !sample.NamesAll(len(result.NodeNames), len(infos), 0) {
 			rt.Errorf("%d of %d nodes are named", len(result.NodeNames), len(infos))
 		}
-		if result.AllNodes() && known > 0 && odd == 0 && p.pays(fits, len(infos)) {
+		if result.AllNodes() && known > 0 && odd == 0 && sample.NamesAll(fits, len(infos), 0) {
 			rt.Errorf("%d of %d nodes fit, and all are asked", fits, len(infos))
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"runtime/pprof"
 	"syscall"
 	"testing"
 
@@ -67,6 +68,8 @@ func (y *yard) compare(b *testing.B, all ...*contender) {
 		pods := y.pods(turn)
 		for i, c := range all {
 			cpu, garbage := used(b), allocated()
+			// A profile of the run is divided by scheduler: go tool pprof -tagfocus scheduler=tenon.
+			pprof.SetGoroutineLabels(pprof.WithLabels(b.Context(), pprof.Labels("scheduler", c.name)))
 			for _, pod := range pods {
 				c.schedule(b, pod)
 			}

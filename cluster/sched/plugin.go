@@ -20,7 +20,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/candidates"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
@@ -38,11 +40,13 @@ type Plugin struct {
 	logger   klog.Logger
 	handle   fwk.Handle // nil in tests that serve no API
 
-	nodeIndexes nodeIndexes
+	profile string // tells the profiles of the scheduler apart
+
+	nodes candidates.Latest
 	// last is the state of the cycle that was begun last.
 	last atomic.Pointer[current]
-	// next is the slot from which the next sample takes nodes in turn.
-	next atomic.Int64
+	// candidates leaves nodes out of attempts; nil where the profile leaves none out.
+	candidates *candidates.Selector
 	// preemption is nil where the profile preempts without this plugin, or not at all.
 	preemption *preemption
 }
@@ -73,11 +77,11 @@ type state struct {
 	shape  string // of the pod
 	demand place.Demand
 	snap   *ledger.Snapshot
-	// index maps kube-scheduler's nodes to slots of snap. fits are the nodes of snap where the pod fits, or nil where
+	// nodes maps kube-scheduler's nodes to slots of snap. fits are the nodes of snap where the pod fits, or nil where
 	// that was not computed. answers are those to the pod's kind.
-	index   *nodeIndex
+	nodes   *candidates.Nodes
 	fits    *ledger.Set
-	answers *kindAnswers
+	answers *answers.Row
 	// backoff are the nodes on which the pod's wait for its turn timed out; see nodeBackoff.
 	backoff map[string]int
 	// wish is the scoring strategy that the pod asks for, or nil; strategy is the one that is used.
@@ -124,6 +128,9 @@ func read(cs fwk.CycleState) (*state, bool) {
 	s, ok := d.(*state)
 	return s, ok
 }
+
+// slot returns the slot of a node by its name, -1 where the ledger does not know the node.
+func (s *state) slot(info fwk.NodeInfo, name string) int { return s.nodes.Slot(s.snap, info, name) }
 
 // node returns the state of a node in this cycle, hypothetical changes included, or nil.
 func (s *state) node(name string) *ledger.Node {

@@ -15,11 +15,6 @@ import (
 // preemption is the preemption of a profile that preempts with the plugin.
 type preemption struct {
 	*preempt.Preemption
-	plugin *Plugin
-	handle fwk.Handle
-	// runner begins attempts again; nil in a framework that cannot.
-	runner prefilters
-	full   fullDiagnosis
 }
 
 var (
@@ -41,9 +36,7 @@ func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreempt
 	if err != nil {
 		return nil, err
 	}
-	out := &preemption{Preemption: inner, plugin: p, handle: p.handle}
-	out.runner, _ = p.handle.(prefilters)
-	return out, nil
+	return &preemption{Preemption: inner}, nil
 }
 
 // PreEnqueue keeps a pod out of the queue while its victims are being evicted. Without preemption of its own the plugin
@@ -66,7 +59,7 @@ func (p *Plugin) PostFilter(
 	if p.preemption == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
-	cs, err := p.preemption.askAll(ctx, cs, pod, m)
+	cs, err := p.askAll(ctx, cs, pod, m)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}

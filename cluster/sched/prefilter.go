@@ -45,12 +45,11 @@ func (p *Plugin) PreFilter(
 	return p.narrow(ctx, cs, s, pod, nodes), nil
 }
 
-// look takes a snapshot, and finds the cached answers to the pod's kind.
+// look takes a snapshot, and finds the answers to the pod's kind.
 func (p *Plugin) look(s *state, nodes []fwk.NodeInfo) {
 	s.snap = p.Book.Snapshot()
-	s.index = p.nodeIndexes.of(s.snap, nodes)
-	s.answers = p.answers.of(question{p, s.key, s.demand, s.strategy.Type}, s.strategy.Mix, s.snap.Slots())
-	s.fits = p.fitting(s)
+	s.nodes = p.nodes.Of(s.snap, nodes)
+	p.ask(s)
 	s.backoff = p.backoff.of(s.uid)
 }
 

@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/core/sample"
 )
 
 // roomy is a town of so many nodes where every pod fits.
@@ -22,8 +24,8 @@ func TestWhereAllNodesFitFewAreAsked(t *testing.T) {
 	if e := c.schedules(cpus("p", 8)); e.node == "" {
 		t.Fatal(e.why)
 	}
-	if n := len(c.asked); n < 100 || n > sampleSize {
-		t.Errorf("%d nodes were asked, want 100 to %d", n, sampleSize)
+	if n := len(c.asked); n < 100 || n > sample.Size {
+		t.Errorf("%d nodes were asked, want 100 to %d", n, sample.Size)
 	}
 }
 
@@ -44,7 +46,7 @@ func TestNobodyIsLeftOutWhoMayMatter(t *testing.T) {
 			if e.node == "" {
 				t.Fatal(e.why)
 			}
-			if n := len(c.asked); n <= sampleSize {
+			if n := len(c.asked); n <= sample.Size {
 				t.Errorf("only %d nodes were asked", n)
 			}
 		})
@@ -80,7 +82,7 @@ func TestTheNodeThatCostsLeastIsAmongTheNamed(t *testing.T) {
 	p, cs, pod := c.shared.plugins[0], framework.NewCycleState(), podOf("p", "cpu=4 memory=8Gi")
 	result, status, _ := c.f.RunPreFilterPlugins(t.Context(), cs, pod)
 	fits(t, status)
-	if result.AllNodes() || len(result.NodeNames) > sampleSize {
+	if result.AllNodes() || len(result.NodeNames) > sample.Size {
 		t.Fatal("no sample is named")
 	}
 	s, _ := read(cs)

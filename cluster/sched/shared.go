@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -9,8 +10,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/candidates"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
@@ -26,12 +29,10 @@ type Shared struct {
 	metrics *schedulerMetrics // nil counts nothing
 	// rejections receives pods that nodes refused; nil until there is a client.
 	rejections *rejections
-	answers    *answers
-	index      *ledger.Index
+	answers    answers.Table
 	amounts    *amounts   // nil until there is a client
 	warned     once       // pods whose log annotation was reported as invalid
 	lines      *lineLimit // nil in tests: nothing is bounded
-	demands    once       // kinds of pods with demands for which all nodes were asked
 	backoff    nodeBackoff
 	// waiting wakes pods in schedulers of Tenon's own, retries in others; at most one of them is not nil.
 	waiting  *waiting
@@ -56,9 +57,6 @@ func (s *Shared) Factory(name string) Factory {
 	if s.lines == nil {
 		s.lines = newLineLimit(s.metrics)
 	}
-	if s.answers == nil {
-		s.answers, s.index = newAnswers(), ledger.NewIndex(maxKinds)
-	}
 	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		args, err := config.Decode(name, obj)
 		if err != nil {
@@ -67,11 +65,13 @@ func (s *Shared) Factory(name string) Factory {
 		if err := s.start(ctx, args, h); err != nil {
 			return nil, err
 		}
-		p := &Plugin{Shared: s, name: name, args: args, strategy: args.Strategy.Scoring(), logger: Logger(ctx), handle: h}
+		p := &Plugin{Shared: s, name: name, args: args, strategy: args.Strategy.Scoring(), logger: Logger(ctx), handle: h,
+			profile: fmt.Sprintf("%d %s", len(s.plugins), profileOf(h))}
 		if args := s.options.Preemption[profileOf(h)]; args != nil {
 			if p.preemption, err = newPreemption(ctx, p, args); err != nil {
 				return nil, err
 			}
+			p.candidates = candidates.New(h, s.options.PercentageOfNodesToScore)
 		}
 		s.plugins = append(s.plugins, p)
 		for _, note := range args.Notes {

@@ -11,8 +11,11 @@ func (p *Plugin) knows(n *ledger.Node) bool {
 	return n != nil && (n.Quality == ledger.Exact || p.args.CoarseNodes != config.Refuse)
 }
 
-// lets reports whether the pod may go to nodes of which nothing is known.
-func (p *Plugin) lets(s *state) bool {
+// shuns reports whether the profile keeps pods from a node because its agent is silent.
+func (p *Plugin) shuns(n *ledger.Node) bool { return n.Silent && p.args.SilentNodes == config.Refuse }
+
+// letsUnknown reports whether the pod may go to nodes of which nothing is known.
+func (p *Plugin) letsUnknown(s *state) bool {
 	switch p.args.UnknownNodes {
 	case config.Allow:
 		return true

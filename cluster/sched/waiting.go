@@ -200,7 +200,7 @@ func (r nodeRules) Forces(c *podClass, x wokenPod, room int) bool {
 func (p *Plugin) accepts(s *state, n *ledger.Node) bool {
 	switch {
 	case n == nil:
-		return p.lets(s)
+		return p.letsUnknown(s)
 	case !p.knows(n) || n.Silent && p.args.SilentNodes == config.Refuse:
 		return false
 	}

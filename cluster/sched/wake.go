@@ -39,12 +39,11 @@ func (s *Shared) rest(sched *scheduler.Scheduler) {
 	next := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, info *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time) {
-		if p := s.pluginOf(f.ProfileName()); p != nil && p.preemption != nil {
+		if p := s.pluginOf(f.ProfileName()); p != nil {
 			if why, ok := status.AsError().(*framework.FitError); ok {
-				if err := p.preemption.askAllUnlessDone(ctx, info.Pod, why); err != nil {
+				if err := p.amend(ctx, info.Pod, why); err != nil {
 					p.logger.Error(err, "Nodes that were left out are not known to refuse the pod", "pod", klog.KObj(info.Pod))
 				}
-				p.preemption.amend(why)
 			}
 		}
 		// Once the pod is in the queue again, the next attempt may begin at any time.

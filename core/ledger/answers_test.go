@@ -18,13 +18,12 @@ func (m *model) checkAnswers(t *testing.T) {
 		return
 	}
 	m.answered[key] = true
-	index := NewIndex(8)
 	for _, p := range candidates {
 		for _, d := range []place.Demand{{}, {Policy: place.SingleNUMA, Scope: place.PerPod}} {
 			v := n.Place(p, d)
 			key := p.Shape()
-			on := index.Fits(n, key, p, d)
-			in := index.Fitting(m.book.Snapshot(), key, p, d).Has("n")
+			index := NewIndex(p, d)
+			on, in := index.Fits(n), index.Fitting(m.book.Snapshot()).Has("n")
 			if on != v.Fits() || in != v.Fits() || d == (place.Demand{}) && n.Fits(p) != v.Fits() {
 				m.fail(t, "a pod of %s fits: %t by Place, %t by Fits, %t and %t by the index", key, v.Fits(), n.Fits(p), on, in)
 			}

@@ -13,7 +13,6 @@ import (
 func BenchmarkEffort(b *testing.B) {
 	const nodes = 1000
 	p := pod(16, 16)
-	key := p.Shape()
 	var pool topo.Pool
 	l := halfFull(b, &pool)
 	full := func() *Book {
@@ -28,19 +27,19 @@ func BenchmarkEffort(b *testing.B) {
 		once func() func()
 	}{
 		{"index:nothing-changed", func() func() {
-			s, x := full().Snapshot(), NewIndex(1)
-			return func() { x.Fitting(s, key, p, place.Demand{}) }
+			s, x := full().Snapshot(), NewIndex(p, place.Demand{})
+			return func() { x.Fitting(s) }
 		}},
 		{"index:first", func() func() {
 			s := full().Snapshot()
-			return func() { NewIndex(1).Fitting(s, key, p, place.Demand{}) }
+			return func() { NewIndex(p, place.Demand{}).Fitting(s) }
 		}},
 		{"reserve,ask,unreserve", func() func() {
-			book, x := full(), NewIndex(1)
+			book, x := full(), NewIndex(p, place.Demand{})
 			id := PodID{UID: "on its way"}
 			return func() {
 				book.Reserve("node-00042", id, p, place.Demand{})
-				x.Fitting(book.Snapshot(), key, p, place.Demand{})
+				x.Fitting(book.Snapshot())
 				book.Unreserve(id.UID)
 			}
 		}},

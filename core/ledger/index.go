@@ -9,36 +9,13 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Index remembers for kinds of pods on which nodes they fit. What it answers is what [Node.Place] says of
-// every node; asked again, it asks only nodes that have changed since. All methods may be called by any
-// goroutine.
+// Index remembers on which nodes the pods of one kind fit. What it answers is what [Node.Place] says of every node;
+// asked again, it asks only nodes that have changed since. All methods may be called by any goroutine.
 //
-// It keeps one bit for every node and kind of pod, and no node: a snapshot that nobody else holds is free
-// to go.
+// It keeps one bit for every node, and no node: a snapshot that nobody else holds is free to go.
 type Index struct {
-	mu    sync.Mutex
-	kinds map[kind]*asked
-	most  int
-	cost  int    // containers of all kinds
-	now   uint64 // counts questions
-}
-
-// maxAsked bounds the containers of all kinds together, since pods of thousands of containers take megabytes.
-const maxAsked = 64 << 10
-
-// kind is what of a pod decides where it fits.
-type kind struct {
-	key    string
-	demand place.Demand
-}
-
-// asked is what is known of one kind of pods.
-type asked struct {
-	used uint64 // when it was last asked for; Index.mu guards it
-
 	pod    *place.Pod
 	demand place.Demand
-	cost   int // see costOf
 
 	asking   sync.Mutex // while nodes are asked by this question
 	question *place.Question
@@ -51,121 +28,75 @@ type asked struct {
 	origin  *origin
 }
 
-// NewIndex returns an index of at most so many kinds of pods, at least one; those that were not asked for
-// longest give way.
-func NewIndex(kinds int) *Index {
-	return &Index{kinds: map[kind]*asked{}, most: max(1, kinds)}
+// NewIndex returns an index of pods that have the shape of p and demand d.
+func NewIndex(p *place.Pod, d place.Demand) *Index {
+	return &Index{pod: p, demand: d, question: place.NewQuestion(p)}
 }
 
-// Fitting returns the nodes of a snapshot on which the pod fits, its demand included. Pods that are asked
-// for by one key and with one demand must have the same shape.
-func (x *Index) Fitting(s *Snapshot, key string, p *place.Pod, d place.Demand) *Set {
-	a := x.asked(kind{key, d}, p)
-	fits, since, origin := a.known()
+// Fitting returns the nodes of a snapshot on which the pod fits, its demand included.
+func (x *Index) Fitting(s *Snapshot) *Set {
+	fits, since, origin := x.known()
 	if origin != s.origin || s.version < since {
 		fits, since = nil, 0
 	}
 	if fits == nil || since != s.version {
-		fits = a.renew(s, fits, since)
-		a.learn(s, fits)
+		fits = x.renew(s, fits, since)
+		x.learn(s, fits)
 	}
 	return &Set{snap: s, words: fits}
 }
 
-func (a *asked) known() (fits []uint64, version uint64, origin *origin) {
-	a.mu.Lock()
-	fits, version, origin = a.fits, a.version, a.origin
-	a.mu.Unlock()
+// Fits is Fitting for a single node, in whatever state it is. Nothing is remembered of the node.
+func (x *Index) Fits(n *Node) (fits bool) {
+	q := x.borrow()
+	fits = x.on(n, q, false)
+	x.giveBack(q)
+	return fits
+}
+
+func (x *Index) known() (fits []uint64, version uint64, origin *origin) {
+	x.mu.Lock()
+	fits, version, origin = x.fits, x.version, x.origin
+	x.mu.Unlock()
 	return fits, version, origin
 }
 
 // learn remembers what was found for a snapshot, unless more is known.
-func (a *asked) learn(s *Snapshot, fits []uint64) {
-	a.mu.Lock()
-	if a.origin != s.origin || a.version < s.version {
-		a.fits, a.version, a.origin = fits, s.version, s.origin
+func (x *Index) learn(s *Snapshot, fits []uint64) {
+	x.mu.Lock()
+	if x.origin != s.origin || x.version < s.version {
+		x.fits, x.version, x.origin = fits, s.version, s.origin
 	}
-	a.mu.Unlock()
+	x.mu.Unlock()
 }
 
 // borrow returns a question that nobody else asks until it is returned: nobody waits for another one's answers,
 // which are for thousands of nodes. Mostly nobody else asks, and what the question has learned serves again.
-func (a *asked) borrow() *place.Question {
-	if a.asking.TryLock() {
-		return a.question
+func (x *Index) borrow() *place.Question {
+	if x.asking.TryLock() {
+		return x.question
 	}
-	return place.NewQuestion(a.pod)
+	return place.NewQuestion(x.pod)
 }
 
-func (a *asked) giveBack(q *place.Question) {
-	if q == a.question {
-		a.asking.Unlock()
+func (x *Index) giveBack(q *place.Question) {
+	if q == x.question {
+		x.asking.Unlock()
 	}
-}
-
-// Fits is Fitting for a single node, in whatever state it is. Nothing is remembered of the node.
-func (x *Index) Fits(n *Node, key string, p *place.Pod, d place.Demand) (fits bool) {
-	a := x.asked(kind{key, d}, p)
-	q := a.borrow()
-	fits = a.on(n, q, false)
-	a.giveBack(q)
-	return fits
-}
-
-func (x *Index) asked(k kind, p *place.Pod) *asked {
-	if a := x.find(k); a != nil {
-		return a
-	}
-	fresh := &asked{question: place.NewQuestion(p), pod: p, demand: k.demand, cost: costOf(p)}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if a := x.kinds[k]; a != nil {
-		return a // somebody else was quicker
-	}
-	for len(x.kinds) >= x.most || len(x.kinds) > 0 && x.cost+fresh.cost > maxAsked {
-		x.forget()
-	}
-	x.kinds[k], x.cost, fresh.used = fresh, x.cost+fresh.cost, x.now
-	return fresh
-}
-
-// find returns what is known of a kind, or nil.
-func (x *Index) find(k kind) *asked {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.now++
-	a := x.kinds[k]
-	if a != nil {
-		a.used = x.now
-	}
-	return a
-}
-
-// forget drops the kind that was not asked for longest.
-func (x *Index) forget() {
-	var oldest kind
-	least := ^uint64(0)
-	for k, a := range x.kinds {
-		if a.used < least {
-			oldest, least = k, a.used
-		}
-	}
-	x.cost -= x.kinds[oldest].cost
-	delete(x.kinds, oldest)
 }
 
 // renew asks the nodes that have changed since a version for which fits holds.
-func (a *asked) renew(s *Snapshot, fits []uint64, since uint64) (out []uint64) {
+func (x *Index) renew(s *Snapshot, fits []uint64, since uint64) (out []uint64) {
 	out = make([]uint64, len(s.chunks))
 	copy(out, fits)
-	q := a.borrow()
-	a.update(s, out, since, q)
-	a.giveBack(q)
+	q := x.borrow()
+	x.update(s, out, since, q)
+	x.giveBack(q)
 	return out
 }
 
 // update asks the nodes that have changed since a version for which out holds.
-func (a *asked) update(s *Snapshot, out []uint64, since uint64, q *place.Question) {
+func (x *Index) update(s *Snapshot, out []uint64, since uint64, q *place.Question) {
 	for i, c := range s.chunks {
 		if c.latest <= since {
 			continue
@@ -183,7 +114,7 @@ func (a *asked) update(s *Snapshot, out []uint64, since uint64, q *place.Questio
 		var word [1]uint64
 		q.FitsAll(usages[:], word[:])
 		for rest := word[0]; rest != 0; rest &= rest - 1 {
-			if k := bits.TrailingZeros64(rest); !a.on(c.nodes[k], q, true) {
+			if k := bits.TrailingZeros64(rest); !x.on(c.nodes[k], q, true) {
 				word[0] &^= 1 << k
 			}
 		}
@@ -192,11 +123,11 @@ func (a *asked) update(s *Snapshot, out []uint64, since uint64, q *place.Questio
 }
 
 // on reports whether the pod fits on a node. inFirst says that its first state is known to have room for the pod.
-func (a *asked) on(n *Node, q *place.Question, inFirst bool) bool {
-	return n.fit(a.pod, func(state *Node) bool {
+func (x *Index) on(n *Node, q *place.Question, inFirst bool) bool {
+	return n.fit(x.pod, func(state *Node) bool {
 		switch {
-		case a.demand != (place.Demand{}):
-			return state.placeHere(a.pod, a.demand).Fits()
+		case x.demand != (place.Demand{}):
+			return state.placeHere(x.pod, x.demand).Fits()
 		case inFirst && state == n:
 			return true
 		}

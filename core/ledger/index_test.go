@@ -26,16 +26,25 @@ func fitting(s *Snapshot, p *place.Pod, d place.Demand) (out []string) {
 	return out
 }
 
-// indexed is a book under a random history, with an index that is asked now and then.
+// indexed is a book under a random history, with indexes that are asked now and then.
 type indexed struct {
-	t     *rapid.T
-	book  *Book
-	index *Index
-	old   *Snapshot // an earlier one
-	was   map[string]*Node
-	next  int
-	nodes []string
-	laid  map[string]Layout
+	t       *rapid.T
+	book    *Book
+	indexes map[string]*Index // by kind of pods
+	old     *Snapshot         // an earlier one
+	was     map[string]*Node
+	next    int
+	nodes   []string
+	laid    map[string]Layout
+}
+
+// index returns the index of a kind of pods.
+func (x *indexed) index(p *place.Pod, d place.Demand) *Index {
+	kind := fmt.Sprintf("%s %+v", p.Shape(), d)
+	if x.indexes[kind] == nil {
+		x.indexes[kind] = NewIndex(p, d)
+	}
+	return x.indexes[kind]
 }
 
 func (x *indexed) pod(tag string) *place.Pod {
@@ -87,7 +96,7 @@ func (x *indexed) check() {
 	p := x.pod(rapid.SampledFrom([]string{"c", "d"}).Draw(x.t, "container"))
 	d := rapid.SampledFrom([]place.Demand{{}, {}, {Policy: place.SingleNUMA}, {Policy: place.Restricted, Scope: place.PerPod}}).Draw(x.t, "demand")
 	for _, s := range []*Snapshot{x.book.Snapshot(), x.old, x.book.Snapshot()} {
-		set := x.index.Fitting(s, p.Shape(), p, d)
+		set := x.index(p, d).Fitting(s)
 		want := fitting(s, p, d)
 		if got := set.Names(); !slices.Equal(got, want) || set.Len() != len(want) {
 			x.t.Fatalf("index says %v (%d), the nodes say %v", got, set.Len(), want)
@@ -96,7 +105,7 @@ func (x *indexed) check() {
 			if set.Has(name) != slices.Contains(want, name) {
 				x.t.Fatalf("set has node %s: %v", name, set.Has(name))
 			}
-			if n := s.Node(name); n != nil && x.index.Fits(n, p.Shape(), p, d) != slices.Contains(want, name) {
+			if n := s.Node(name); n != nil && x.index(p, d).Fits(n) != slices.Contains(want, name) {
 				x.t.Fatalf("index says of node %s alone: %v", name, !slices.Contains(want, name))
 			}
 		}
@@ -121,11 +130,10 @@ func (x *indexed) keep() {
 	}
 }
 
-// Whatever happens to a cluster, whichever snapshot is asked about, and however few kinds of pods are
-// remembered: the index says what every node says, and an old snapshot stays what it was.
+// Whatever happens to a cluster, and whichever snapshot is asked about: the index says what every node says, and an old snapshot stays what it was.
 func TestIndexSaysWhatTheNodesSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		x := &indexed{t: t, book: New(), index: NewIndex(rapid.IntRange(1, 8).Draw(t, "kinds"))}
+		x := &indexed{t: t, book: New(), indexes: map[string]*Index{}}
 		for i := range rapid.SampledFrom([]int{1, 1, 2, 70}).Draw(t, "nodes") {
 			x.nodes = append(x.nodes, fmt.Sprint("n", i))
 			if i%3 == 0 {
@@ -212,17 +220,16 @@ func crowd(tb testing.TB, nodes, pods int) *Book {
 // but for one word for every 64.
 func TestIndexAllocatesLittle(t *testing.T) {
 	b := crowd(t, 300, 1)
-	x, p := NewIndex(4), pod(8, 8)
-	key := p.Shape()
-	x.Fitting(b.Snapshot(), key, p, place.Demand{})
-	if n := testing.AllocsPerRun(10, func() { x.Fitting(b.Snapshot(), key, p, place.Demand{}) }); n > 1 {
+	x := NewIndex(pod(8, 8), place.Demand{})
+	x.Fitting(b.Snapshot())
+	if n := testing.AllocsPerRun(10, func() { x.Fitting(b.Snapshot()) }); n > 1 {
 		t.Errorf("%v allocations where nothing has changed, want 1: the set", n)
 	}
 	s := b.Snapshot()
 	other := s.set(s.Node("n00017"))
 	if n := testing.AllocsPerRun(10, func() {
-		x.Fitting(s, key, p, place.Demand{})
-		x.Fitting(other, key, p, place.Demand{})
+		x.Fitting(s)
+		x.Fitting(other)
 	}); n > 4 {
 		t.Errorf("%v allocations where a node has changed, want 4: words and set, twice", n)
 	}
@@ -231,8 +238,8 @@ func TestIndexAllocatesLittle(t *testing.T) {
 // An index keeps no snapshot alive: a state that nobody else holds would be the whole cluster's memory.
 func TestIndexKeepsNoNode(t *testing.T) {
 	b := crowd(t, 10, 1)
-	x := NewIndex(4)
-	x.Fitting(b.Snapshot(), "k", pod(8, 8), place.Demand{})
+	x := NewIndex(pod(8, 8), place.Demand{})
+	x.Fitting(b.Snapshot())
 	gone := make(chan struct{})
 	runtime.AddCleanup(b.Snapshot().Node("n00003"), func(done chan struct{}) { close(done) }, gone)
 	b.Forget("n00003")
@@ -242,7 +249,7 @@ func TestIndexKeepsNoNode(t *testing.T) {
 		runtime.GC()
 		select {
 		case <-gone:
-			x.Fitting(b.Snapshot(), "k", pod(8, 8), place.Demand{})
+			x.Fitting(b.Snapshot())
 			return
 		default:
 		}
@@ -252,14 +259,18 @@ func TestIndexKeepsNoNode(t *testing.T) {
 
 func TestIndexServesManyAtOnce(t *testing.T) {
 	b := crowd(t, 70, 0)
-	x := NewIndex(2)
+	var kinds []*place.Pod
+	var indexes []*Index
+	for i := range 3 {
+		kinds = append(kinds, pod(int64(1+i*14), 1))
+		indexes = append(indexes, NewIndex(kinds[i], place.Demand{}))
+	}
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 40 {
-				p := pod(int64(1+(g+i)%3*14), 1)
-				s := b.Snapshot()
-				if got, want := x.Fitting(s, p.Shape(), p, place.Demand{}).Names(), fitting(s, p, place.Demand{}); !slices.Equal(got, want) {
+				k, s := (g+i)%3, b.Snapshot()
+				if got, want := indexes[k].Fitting(s).Names(), fitting(s, kinds[k], place.Demand{}); !slices.Equal(got, want) {
 					t.Errorf("index says %v, the nodes say %v", got, want)
 				}
 				b.Reserve(fmt.Sprintf("n%05d", (g*40+i)%70), id(g*1000+i), pod(20, 1), place.Demand{})
@@ -275,32 +286,13 @@ func TestAskingTheIndexDoesNotWait(t *testing.T) {
 	for i := range 10 {
 		b.Report(fmt.Sprint("n", i), layout(t))
 	}
-	p, x := pod(4, 1), NewIndex(1)
-	a := x.asked(kind{p.Shape(), place.Demand{}}, p)
-	a.asking.Lock() // as if nodes were being asked
-	defer a.asking.Unlock()
-	if n := x.Fitting(b.Snapshot(), p.Shape(), p, place.Demand{}).Len(); n != 10 {
+	x := NewIndex(pod(4, 1), place.Demand{})
+	x.asking.Lock() // as if nodes were being asked
+	defer x.asking.Unlock()
+	if n := x.Fitting(b.Snapshot()).Len(); n != 10 {
 		t.Errorf("the pod fits on %d of 10 nodes", n)
 	}
-	if !x.Fits(b.Snapshot().Node("n0"), p.Shape(), p, place.Demand{}) {
+	if !x.Fits(b.Snapshot().Node("n0")) {
 		t.Error("the pod does not fit on n0")
-	}
-}
-
-// Pods of thousands of containers are not remembered by the hundred.
-func TestTheIndexIsBoundedInContainers(t *testing.T) {
-	b := New()
-	b.Report("n", layout(t))
-	x := NewIndex(256)
-	for i := range 50 {
-		p := fat(i, 4000)
-		x.Fitting(b.Snapshot(), p.Shape(), p, place.Demand{})
-	}
-	cost := 0
-	for _, a := range x.kinds {
-		cost += a.cost
-	}
-	if cost > maxAsked || cost != x.cost || len(x.kinds) < 10 {
-		t.Errorf("%d kinds with %d containers are remembered, %d are counted; at most %d are meant", len(x.kinds), cost, x.cost, maxAsked)
 	}
 }

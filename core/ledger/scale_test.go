@@ -131,7 +131,6 @@ func TestAReportAllocatesTheSameInAnyCluster(t *testing.T) {
 // BenchmarkIndex asks where a pod fits: of all nodes, and again after one has changed.
 func BenchmarkIndex(b *testing.B) {
 	p := pod(16, 16)
-	key := p.Shape()
 	for _, nodes := range []int{100, 1000, 10000} {
 		var pool topo.Pool
 		l := halfFull(b, &pool)
@@ -142,14 +141,14 @@ func BenchmarkIndex(b *testing.B) {
 		s := book.Snapshot()
 		b.Run(fmt.Sprint(nodes, " nodes/first"), func(b *testing.B) {
 			for b.Loop() {
-				NewIndex(1).Fitting(s, key, p, place.Demand{})
+				NewIndex(p, place.Demand{}).Fitting(s)
 			}
 		})
 		b.Run(fmt.Sprint(nodes, " nodes/one changed"), func(b *testing.B) {
-			x := NewIndex(1)
+			x := NewIndex(p, place.Demand{})
 			for b.Loop() {
 				s = s.set(s.Node("node-00042"))
-				x.Fitting(s, key, p, place.Demand{})
+				x.Fitting(s)
 			}
 		})
 	}

@@ -50,7 +50,7 @@ func TestASlotAndAVersionStandForAState(t *testing.T) {
 				rt.Fatalf("one roster stands for %v and for %v", old, list)
 			}
 			rosters[s.Roster()] = list
-			set := NewIndex(1).Fitting(s, "key", pod(2, 1), place.Demand{})
+			set := NewIndex(pod(2, 1), place.Demand{}).Fitting(s)
 			from := rapid.IntRange(0, s.Slots()).Draw(rt, "from")
 			var want []int
 			for slot := range s.Slots() {

@@ -186,10 +186,10 @@ func passes(most, rounds int) (out []pass, err error) {
 
 func onePass(b *ledger.Book, have []free, rounds int) pass {
 	p := pod(16, 16, 0, 1)
-	want, key, nodes, state := wantOf(p), p.Shape(), len(have), b.Snapshot()
-	index := ledger.NewIndex(1)
+	want, nodes, state := wantOf(p), len(have), b.Snapshot()
+	index := ledger.NewIndex(p, place.Demand{})
 	gone := ledger.PodID{UID: "on its way"}
-	ask := func(x *ledger.Index, s *ledger.Snapshot) int { return x.Fitting(s, key, p, place.Demand{}).Len() }
+	ask := func(x *ledger.Index, s *ledger.Snapshot) int { return x.Fitting(s).Len() }
 	change := func(count int) {
 		for i := range count {
 			name := nodeName(i * nodes / count)
@@ -223,7 +223,7 @@ func onePass(b *ledger.Book, have []free, rounds int) pass {
 	ns := compare(rounds, []subject{
 		loop("plain loop", nil, plainly),
 		loop("every node", nil, nodewise),
-		loop("first", nil, func() int { return ask(ledger.NewIndex(1), state) }),
+		loop("first", nil, func() int { return ask(ledger.NewIndex(p, place.Demand{}), state) }),
 		loop("nothing changed", nil, again),
 		loop("one changed", func() { change(1) }, again),
 		loop("some changed", func() { change(max(1, nodes/100)) }, again),

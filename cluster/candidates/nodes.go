@@ -1,0 +1,93 @@
+package candidates
+
+import (
+	"sync/atomic"
+
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// Nodes maps the nodes of kube-scheduler's snapshot to slots of the ledger, so that Filter and Score look up no name
+// among thousands. kube-scheduler keeps the NodeInfo of a node at its address as long as the node exists, and lists
+// them anew only when nodes join or leave. Should it not, the name that is kept with the address shows it. A Nodes does
+// not change; the zero Nodes is of no nodes.
+type Nodes struct {
+	roster ledger.Roster
+	// first and count identify the list that was read.
+	first *fwk.NodeInfo
+	count int
+	at    map[*framework.NodeInfo]place
+	// unknown are the names of the nodes that the ledger does not know.
+	unknown []string
+}
+
+// place is a node and its slot, -1 if the ledger does not have it.
+type place struct {
+	name string
+	slot int
+}
+
+// Latest holds the Nodes of the list that was read last.
+type Latest struct{ nodes atomic.Pointer[Nodes] }
+
+// Of returns the Nodes of a list, made anew only if the list or the ledger's nodes have changed.
+func (l *Latest) Of(snap *ledger.Snapshot, list []fwk.NodeInfo) *Nodes {
+	if len(list) == 0 {
+		return &Nodes{}
+	}
+	old := l.nodes.Load()
+	if old != nil && old.first == &list[0] && old.count == len(list) && old.roster == snap.Roster() {
+		return old
+	}
+	out := &Nodes{
+		roster: snap.Roster(),
+		first:  &list[0],
+		count:  len(list),
+		at:     make(map[*framework.NodeInfo]place, len(list)),
+	}
+	same := old != nil && old.roster == out.roster
+	for _, info := range list {
+		at, ok := info.(*framework.NodeInfo)
+		if info.Node() == nil {
+			continue
+		}
+		known := place{info.Node().Name, -1}
+		if before, was := old.remembers(at, known.name); same && was {
+			known = before
+		} else if slot, in := snap.Slot(known.name); in {
+			known.slot = slot
+		}
+		if ok {
+			out.at[at] = known
+		}
+		if known.slot < 0 {
+			out.unknown = append(out.unknown, known.name)
+		}
+	}
+	l.nodes.Store(out)
+	return out
+}
+
+// remembers returns where the node of a NodeInfo is, if the NodeInfo is among those that were read.
+func (n *Nodes) remembers(info *framework.NodeInfo, name string) (place, bool) {
+	if n == nil || info == nil {
+		return place{}, false
+	}
+	known, ok := n.at[info]
+	return known, ok && known.name == name
+}
+
+// Slot returns the slot of a node in a snapshot, by its NodeInfo and name, -1 where the ledger does not know the node.
+func (n *Nodes) Slot(snap *ledger.Snapshot, info fwk.NodeInfo, name string) int {
+	if at, ok := info.(*framework.NodeInfo); ok {
+		if known, ok := n.remembers(at, name); ok {
+			return known.slot
+		}
+	}
+	if slot, ok := snap.Slot(name); ok {
+		return slot
+	}
+	return -1
+}

@@ -1,0 +1,56 @@
+package candidates
+
+import (
+	"context"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/tenon-numa/tenon/core/sample"
+)
+
+// mayLeaveOut reports whether nodes that fit may be left out.
+func (c *Selector) mayLeaveOut(a *Attempt) bool {
+	return !a.Picky && c.percent == 0 && !particular(a.Pod) && len(c.handle.Extenders()) == 0
+}
+
+// particular reports whether a pod asks for properties of nodes besides resources: then it matters which nodes are
+// asked.
+func particular(pod *v1.Pod) bool {
+	spec := &pod.Spec
+	return spec.Affinity != nil || len(spec.NodeSelector) > 0 || len(spec.TopologySpreadConstraints) > 0 ||
+		len(spec.ResourceClaims) > 0 || spec.NodeName != "" || pod.Status.NominatedNodeName != "" ||
+		slices.ContainsFunc(
+			spec.Volumes,
+			func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil },
+		)
+}
+
+// manyKeepOthersAway reports whether many nodes have pods that keep others away: then it takes too long to begin the
+// attempt twice.
+func (c *Selector) manyKeepOthersAway() bool {
+	keep, err := c.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList()
+	return err != nil || len(keep) > sample.Size
+}
+
+// proven reports whether some of the nodes pass all filters. It runs PreFilter of all plugins on a copy of the state,
+// since none can filter before. If another plugin names nodes, too, it reports false.
+func (c *Selector) proven(ctx context.Context, a *Attempt, names sets.Set[string]) bool {
+	cs := a.Again()
+	result, status, _ := c.begin.RunPreFilterPlugins(ctx, cs, a.Pod)
+	if !status.IsSuccess() || !result.AllNodes() {
+		return false
+	}
+	nodes, passed := c.handle.SnapshotSharedLister().NodeInfos(), 0
+	for name := range names {
+		info, err := nodes.Get(name)
+		if err != nil || !c.handle.RunFilterPluginsWithNominatedPods(ctx, cs, a.Pod, info).IsSuccess() {
+			return false
+		}
+		if passed++; passed == sample.Proven {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,183 @@
+package answers
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
+)
+
+// maxReasons and maxReasonBytes bound the refusals of a row. Those beyond are computed whenever they are needed.
+const (
+	maxReasons     = 4096
+	maxReasonBytes = 128 << 10
+)
+
+// Row is the answers of nodes to one kind of pods, by slots. Equal refusals of many nodes are kept once, and a cell has
+// no pointer to a node.
+type Row struct {
+	used uint64 // Table.mu guards it
+	fits *fits
+	mix  *score.Mix
+	// cells are in blocks by slot. Blocks are made when they are written to, and never moved.
+	cells atomic.Pointer[[]atomic.Pointer[block]]
+
+	mu       sync.Mutex
+	numbers  map[string]int
+	bytes    int // of the refusals that are remembered
+	refusals atomic.Pointer[[]*Refusal]
+}
+
+const (
+	blockSize = 64
+	cellBytes = 16
+)
+
+type block [blockSize]cell
+
+// cell is the answer of one node at the version since: its cost, or, below 0, the number of a refusal. since is taken
+// while a goroutine writes the cell.
+type cell struct {
+	since atomic.Uint64
+	says  atomic.Int64
+}
+
+// taken marks a cell that is being written. Neither taken nor 0 is a version.
+const taken = math.MaxUint64
+
+func (c *cell) read(since uint64) (says int64, ok bool) {
+	if c.since.Load() != since {
+		return 0, false
+	}
+	says = c.says.Load()
+	return says, c.since.Load() == since
+}
+
+// write does nothing while another goroutine writes the cell. An answer that is not cached is computed again.
+func (c *cell) write(since uint64, says int64) {
+	if old := c.since.Load(); old != taken && c.since.CompareAndSwap(old, taken) {
+		c.says.Store(says)
+		c.since.Store(since)
+	}
+}
+
+// Refusal is why a pod does not fit on a node. It does not change.
+type Refusal struct {
+	Reasons []place.Reason
+	// Texts are the reasons as they are shown; there is at least one.
+	Texts []string
+	// Permanent means that the pod would not fit on the empty node either.
+	Permanent bool
+}
+
+// Answer returns the cost of the pod on the node in a slot of a snapshot, or why it does not fit there. ask computes an
+// answer that is not there, from the node. The slot must be one that Table.Row was called for.
+func (r *Row) Answer(s *ledger.Snapshot, slot int,
+	ask func(*ledger.Node) (int64, *Refusal)) (cost int64, refusal *Refusal) {
+	n, since := s.At(slot)
+	c := r.cell(slot)
+	if says, ok := c.read(since); ok {
+		if says >= 0 {
+			return says, nil
+		}
+		return 0, r.list()[-1-says]
+	}
+	cost, refusal = ask(n)
+	says := cost
+	if refusal != nil {
+		if says = r.number(refusal); says == 0 {
+			return 0, refusal
+		}
+	}
+	c.write(since, says)
+	return cost, refusal
+}
+
+// Has reports whether Answer has the answer of a slot of a snapshot.
+func (r *Row) Has(s *ledger.Snapshot, slot int) bool {
+	_, ok := r.read(s, slot)
+	return ok
+}
+
+// Costs yields, of some nodes, the slots whose costs are there, and the costs.
+func (r *Row) Costs(s *ledger.Snapshot, of *ledger.Set) iter.Seq2[int, int64] {
+	return func(yield func(int, int64) bool) {
+		for slot := range of.Slots() {
+			if says, ok := r.read(s, slot); ok && says >= 0 && !yield(slot, says) {
+				return
+			}
+		}
+	}
+}
+
+func (r *Row) read(s *ledger.Snapshot, slot int) (says int64, ok bool) {
+	b := (*r.cells.Load())[slot/blockSize].Load()
+	if b == nil {
+		return 0, false
+	}
+	return b[slot%blockSize].read(s.Since(slot))
+}
+
+// grow makes room for so many slots; Table.mu is held.
+func (r *Row) grow(slots int) {
+	need := (slots + blockSize - 1) / blockSize
+	old := r.cells.Load()
+	if old != nil && len(*old) >= need {
+		return
+	}
+	next := make([]atomic.Pointer[block], need+need/8)
+	if old != nil {
+		for i := range *old {
+			next[i].Store((*old)[i].Load())
+		}
+	}
+	r.cells.Store(&next)
+}
+
+// cell returns the cell of a slot that grow has made room for.
+func (r *Row) cell(slot int) *cell {
+	at := &(*r.cells.Load())[slot/blockSize]
+	got := at.Load()
+	if got == nil {
+		at.CompareAndSwap(nil, &block{})
+		got = at.Load()
+	}
+	return &got[slot%blockSize]
+}
+
+// number returns the number, below 0, of a refusal that is kept; 0 where there are too many.
+func (r *Row) number(n *Refusal) int64 {
+	key := fmt.Sprintf("%t %v", n.Permanent, n.Reasons)
+	if len(n.Reasons) == 0 {
+		key += strings.Join(n.Texts, "\n")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := r.list()
+	if i, ok := r.numbers[key]; ok {
+		return int64(-1 - i)
+	}
+	size := 2 * len(key) // the reasons, and their texts
+	if len(list) >= maxReasons || r.bytes+size > maxReasonBytes {
+		return 0
+	}
+	r.bytes += size
+	r.numbers[key] = len(list)
+	list = append(list, n)
+	r.refusals.Store(&list)
+	return int64(-len(list))
+}
+
+// list returns the refusals that are kept.
+func (r *Row) list() []*Refusal {
+	if l := r.refusals.Load(); l != nil {
+		return *l
+	}
+	return nil
+}

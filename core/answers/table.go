@@ -1,0 +1,117 @@
+// Package answers remembers what nodes answer to kinds of pods: whether such a pod fits, and its cost or why it does
+// not fit. One table serves all profiles of a scheduler; a row of it is one kind of pods.
+//
+// Invariant: an answer of a node holds until the node changes, which the version of its slot shows. Costs hold for one
+// mix, besides. Nothing else makes an answer invalid, and nothing that the table does not have is guessed.
+//
+// The table is bounded in rows, cells, bytes of reasons and containers; the row that was not asked for longest gives
+// way, and a missing answer costs only time. It keeps no node alive. All methods may be called by any goroutine.
+package answers
+
+import (
+	"sync"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
+)
+
+const (
+	// maxKinds bounds the rows. A cluster has few kinds of pods at a time.
+	maxKinds = 256
+	// minKinds rows are kept however large the cluster is.
+	minKinds = 8
+	// maxCellBytes bounds the cells of all rows.
+	maxCellBytes = 64 << 20
+	// maxContainers bounds the containers of all kinds: pods of thousands of containers take megabytes.
+	maxContainers = 64 << 10
+)
+
+// Kind is what decides the answer of a node. Pods of one kind have the same shape.
+type Kind struct {
+	// Profile names what the answers depend on besides the pod: arguments and weights of a scheduler's profile.
+	Profile string
+	// Pod is equal for pods that nodes answer alike, and bounded in length.
+	Pod    string
+	Demand place.Demand
+	By     score.Type
+}
+
+// Table has a row for each kind. The zero Table is empty.
+type Table struct {
+	mu         sync.Mutex
+	rows       map[Kind]*Row
+	containers int    // of all kinds
+	now        uint64 // counts calls of Row
+}
+
+// most returns how many rows are kept for a cluster of so many slots.
+func most(slots int) int { return max(minKinds, min(maxKinds, maxCellBytes/cellBytes/max(1, slots))) }
+
+// Row returns the answers to a kind, with costs by mix, and room for so many slots. first reports whether the table
+// had no row of that kind. The pod must not change.
+func (t *Table) Row(k Kind, pod *place.Pod, mix *score.Mix, slots int) (row *Row, first bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.now++
+	row = t.rows[k]
+	switch {
+	case row == nil:
+		row, first = &Row{fits: &fits{pod: pod, demand: k.Demand}, mix: mix, numbers: map[string]int{}}, true
+		for n := len(pod.Containers); len(t.rows) > 0 && (len(t.rows) >= most(slots) || t.containers+n > maxContainers); {
+			t.forget()
+		}
+		if t.rows == nil {
+			t.rows = map[Kind]*Row{}
+		}
+		t.rows[k], t.containers = row, t.containers+len(pod.Containers)
+	case row.mix != mix:
+		row = &Row{fits: row.fits, mix: mix, numbers: map[string]int{}}
+		t.rows[k] = row
+	}
+	row.used = t.now
+	row.grow(slots)
+	return row, first
+}
+
+// Find returns the row of a kind, or nil where there is none. It does not count as use.
+func (t *Table) Find(k Kind) *Row {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rows[k]
+}
+
+// Len returns the number of rows.
+func (t *Table) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.rows)
+}
+
+// forget drops the row that was not asked for longest. There is one.
+func (t *Table) forget() {
+	var oldest Kind
+	least := ^uint64(0)
+	for k, r := range t.rows {
+		if r.used < least {
+			oldest, least = k, r.used
+		}
+	}
+	t.containers -= len(t.rows[oldest].fits.pod.Containers)
+	delete(t.rows, oldest)
+}
+
+// fits is where a kind of pods fits, whatever the mix. The index is made when it is asked for.
+type fits struct {
+	pod    *place.Pod
+	demand place.Demand
+	once   sync.Once
+	index  *ledger.Index
+}
+
+// Fitting returns the nodes of a snapshot on which the pod fits, its demand included.
+func (r *Row) Fitting(s *ledger.Snapshot) *ledger.Set {
+	f := r.fits
+	f.once.Do(func() { f.index = ledger.NewIndex(f.pod, f.demand) })
+	return f.index.Fitting(s)
+}
