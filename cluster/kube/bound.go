@@ -89,9 +89,10 @@ func (b boundPods) on(node string) []*boundPod {
 // beyondInits reports whether the first container after ordinary init containers of a pod has started: of its app
 // containers, since all init containers are over then.
 func beyondInits(pod *v1.Pod) bool {
-	return len(pod.Spec.InitContainers) > 0 && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s v1.ContainerStatus) bool {
+	started := func(s v1.ContainerStatus) bool {
 		return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
-	})
+	}
+	return len(pod.Spec.InitContainers) > 0 && slices.ContainsFunc(pod.Status.ContainerStatuses, started)
 }
 
 // bound returns when a pod was bound, as far as its status says.

@@ -205,9 +205,18 @@ func TestAtTheStartPodsGoBeforeReadings(t *testing.T) {
 		object *v1alpha2.NodeResourceTopology
 		want   string
 	}{
-		"no fingerprint":           {topologyOf("n", 1, 4, 8), "coarse free 0 8 somebody=4(counted) next=4(predicted) unsettled"},
-		"a fingerprint of one pod": {signed(topologyOf("n", 1, 4, 8), "runs", "web"), "coarse free 0 8 somebody=4(counted) next=4(predicted) unsettled"},
-		"a fingerprint of both":    {signed(topologyOf("n", 1, 0, 8), "runs", "web", "next"), "coarse free 0 8 somebody=8(counted)"},
+		"no fingerprint": {
+			topologyOf("n", 1, 4, 8),
+			"coarse free 0 8 somebody=4(counted) next=4(predicted) unsettled",
+		},
+		"a fingerprint of one pod": {
+			signed(topologyOf("n", 1, 4, 8), "runs", "web"),
+			"coarse free 0 8 somebody=4(counted) next=4(predicted) unsettled",
+		},
+		"a fingerprint of both": {
+			signed(topologyOf("n", 1, 0, 8), "runs", "web", "next"),
+			"coarse free 0 8 somebody=8(counted)",
+		},
 	} {
 		book := ledger.New()
 		f := NewFeed(book, nil, nil)

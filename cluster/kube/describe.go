@@ -14,5 +14,6 @@ func Describe(m *topo.Machine, o ledger.Outcome) string {
 	if o.Result == ledger.Rejected {
 		return fmt.Sprintf("pod %s on node %s: refused (%s): predicted %s", o.Pod, o.Node, o.Error, predicted)
 	}
-	return fmt.Sprintf("pod %s on node %s: %s: predicted %s, seen %s", o.Pod, o.Node, o.Result, predicted, document.Text(m, o.Seen))
+	return fmt.Sprintf("pod %s on node %s: %s: predicted %s, seen %s", o.Pod, o.Node, o.Result, predicted,
+		document.Text(m, o.Seen))
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Feed brings the events of pods, layouts and NodeResourceTopologies into a book. An informer's handlers bring the events of an
-// object in order; queueing hints bring the same events once more, before or after that, and what is
-// older than what is known changes nothing.
+// Feed writes the events of pods, layouts and NodeResourceTopologies into a book. The handlers of an informer receive
+// the events of an object in order. Queueing hints may bring the same events again, earlier or later: an event that is
+// older than the recorded version of its object changes nothing.
 type Feed struct {
 	book *ledger.Book
 	// onOutcome is told how predictions came out, onRefused of layouts that were refused, and with a
@@ -85,8 +85,9 @@ func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(n
 		onRefused = func(string, error) {}
 	}
 	return &Feed{book: book, onOutcome: onOutcome, onRefused: onRefused,
-		onTopology: func(string, error) {}, onFreed: func(string) {}, onReport: func(*v1alpha1.NodeLayout) {}, onOdd: func(string, []string) {},
-		bound: newBoundPods(), versions: map[string]version{}, problems: map[string]string{},
+		onTopology: func(string, error) {}, onOdd: func(string, []string) {}, onFreed: func(string) {},
+		onReport: func(*v1alpha1.NodeLayout) {},
+		bound:    newBoundPods(), versions: map[string]version{}, problems: map[string]string{},
 		exact: map[string]bool{}, coarse: map[string]*coarse{},
 		paces: map[string]*pace{}, now: time.Now,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}

@@ -51,7 +51,9 @@ func broken(t *testing.T, node string, version int) *v1alpha1.NodeLayout {
 func bind(p *v1.Pod, node string, at time.Time) *v1.Pod {
 	p = p.DeepCopy()
 	p.Spec.NodeName = node
-	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)}}
+	p.Status.Conditions = []v1.PodCondition{
+		{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)},
+	}
 	return p
 }
 
@@ -165,7 +167,8 @@ func TestPodsBoundBeforeBeginAreBookedInBindingOrder(t *testing.T) {
 	f := NewFeed(book, nil, nil)
 	f.Layout(layoutOf(t, "n", 1))
 	late, early, unbound, same := four("late"), four("early"), four("unbound"), four("also-early")
-	for _, p := range []*v1.Pod{bind(late, "n", noon.Add(time.Minute)), bind(same, "n", noon), unbound, bind(early, "n", noon)} {
+	late = bind(late, "n", noon.Add(time.Minute))
+	for _, p := range []*v1.Pod{late, bind(same, "n", noon), unbound, bind(early, "n", noon)} {
 		if p.Name == "early" {
 			p.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
 		} else {
@@ -196,8 +199,10 @@ func TestPodsThatEndReleaseWhatTheyHold(t *testing.T) {
 	succeeded, failed := p.DeepCopy(), p.DeepCopy()
 	succeeded.Status.Phase, failed.Status.Phase = v1.PodSucceeded, v1.PodFailed
 	for name, end := range map[string]func(f *Feed){
-		"deleted":            func(f *Feed) { f.Pods().OnDelete(failed) },
-		"deleted, not seen":  func(f *Feed) { f.Pods().OnDelete(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: failed}) },
+		"deleted": func(f *Feed) { f.Pods().OnDelete(failed) },
+		"deleted, not seen": func(f *Feed) {
+			f.Pods().OnDelete(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: failed})
+		},
 		"succeeded":          func(f *Feed) { f.Pods().OnUpdate(p, succeeded) },
 		"failed":             func(f *Feed) { f.Pods().OnUpdate(p, failed) },
 		"twice":              func(f *Feed) { f.Pod(failed); f.PodGone(failed) },

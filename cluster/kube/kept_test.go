@@ -26,7 +26,9 @@ func staged(name string) *v1.Pod {
 // running returns the pod as its kubelet reports it once its container runs.
 func running(p *v1.Pod) *v1.Pod {
 	p = start(p)
-	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+	p.Status.ContainerStatuses = []v1.ContainerStatus{
+		{Name: "c", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
+	}
 	return p
 }
 
@@ -55,7 +57,10 @@ func TestInitContainersThatNoTopologyShows(t *testing.T) {
 		begin func(f *Feed)
 		cpus  string
 	}{
-		"there before": {func(f *Feed) { f.Pod(start(staged("p"))); f.Begin() }, "coarse free 2 8 somebody=2(counted) p=4(counted)"},
+		"there before": {func(f *Feed) {
+			f.Pod(start(staged("p")))
+			f.Begin()
+		}, "coarse free 2 8 somebody=2(counted) p=4(counted)"},
 		"foreign": {func(f *Feed) {
 			f.Begin()
 			f.Topology(signed(withMemory(topologyOf("n", 1, 8, 8), "16Gi", "16Gi")))
@@ -120,6 +125,7 @@ func TestAKoordletTellsWhoHoldsCPUs(t *testing.T) {
 	wantAmounts(t, book, "n", "coarse free 2 5 somebody=9(counted)")
 	f.Pod(cpus("late", 4))
 	wantAmounts(t, book, "n", "coarse free 2 1 somebody=9(counted) late=4(predicted)")
-	f.Topology(object(2, `[{"uid":"uid-p","cpuset":"0-5"},{"uid":"uid-q","cpuset":"8-10"},{"uid":"uid-late","cpuset":"11-14"}]`))
+	f.Topology(object(2, `[{"uid":"uid-p","cpuset":"0-5"},{"uid":"uid-q","cpuset":"8-10"},`+
+		`{"uid":"uid-late","cpuset":"11-14"}]`))
 	wantAmounts(t, book, "n", "coarse free 2 1 late=4(counted) somebody=9(counted)")
 }

@@ -63,17 +63,21 @@ func TestLacksOfQuantitiesWithWildExponents(t *testing.T) {
 
 // A NUMA node is named as the kernel names it, not by its bit in a mask.
 func TestHoldingsNameNUMANodesByTheirIDs(t *testing.T) {
-	m, err := topo.New(topo.Spec{NUMAs: []topo.NUMA{{ID: 0, Bytes: 1 << 30}, {ID: 8, Bytes: 1 << 30}, {ID: 9, Bytes: 1 << 30}},
-		Cores: []topo.CoreSpec{{NUMA: 0, CPUs: idset.Of[idset.CPU](0)}, {NUMA: 8, CPUs: idset.Of[idset.CPU](1)}}})
+	m, err := topo.New(topo.Spec{
+		NUMAs: []topo.NUMA{{ID: 0, Bytes: 1 << 30}, {ID: 8, Bytes: 1 << 30}, {ID: 9, Bytes: 1 << 30}},
+		Cores: []topo.CoreSpec{{NUMA: 0, CPUs: idset.Of[idset.CPU](0)}, {NUMA: 8, CPUs: idset.Of[idset.CPU](1)}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	held := []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](1), Memory: []place.Block{
 		{Kind: "memory", NUMAs: 0b010, Bytes: 1 << 20}, {Kind: "hugepages-2Mi", NUMAs: 0b101, Bytes: 2 << 20}}}}
-	if got, want := document.Text(m, held), "c: cpus 1, 1Mi memory on NUMA node 8, 2Mi hugepages-2Mi on NUMA nodes 0,9"; got != want {
+	const want = "c: cpus 1, 1Mi memory on NUMA node 8, 2Mi hugepages-2Mi on NUMA nodes 0,9"
+	if got := document.Text(m, held); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	out := ledger.Outcome{Pod: ledger.PodID{Namespace: "default", Name: "p"}, Node: "n", Result: ledger.Wrong, Predicted: held[:1], Seen: nil}
+	out := ledger.Outcome{Pod: ledger.PodID{Namespace: "default", Name: "p"}, Node: "n", Result: ledger.Wrong,
+		Predicted: held[:1]}
 	if got := Describe(m, out); !strings.Contains(got, "NUMA node 8,") || strings.Contains(got, "NUMA node 10") {
 		t.Errorf("outcome is told as %s", got)
 	}

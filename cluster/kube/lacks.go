@@ -56,7 +56,8 @@ func lacks(want, allocatable, used v1.ResourceList) (out []place.Reason) {
 		left := allocatable[name].DeepCopy()
 		left.Sub(used[name])
 		if q.Sign() > 0 && q.Cmp(left) > 0 {
-			out = append(out, place.Reason{Code: place.Lacking, Resource: string(name), Want: q.Value(), Have: max(0, left.Value())})
+			out = append(out, place.Reason{Code: place.Lacking, Resource: string(name),
+				Want: q.Value(), Have: max(0, left.Value())})
 		}
 	}
 	slices.SortFunc(out, func(a, b place.Reason) int { return strings.Compare(a.Resource, b.Resource) })

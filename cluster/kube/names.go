@@ -24,7 +24,8 @@ func (r *Reader) NodeNames(ctx context.Context) (out []string, err error) {
 
 // PodNames returns names of the pods of a namespace; of very many only the first ones.
 func (r *Reader) PodNames(ctx context.Context, namespace string) (out []string, err error) {
-	pods, err := r.cluster.Pods.List(ctx, metav1.ListOptions{FieldSelector: "metadata.namespace=" + namespace, Limit: maxOffered})
+	in := metav1.ListOptions{FieldSelector: "metadata.namespace=" + namespace, Limit: maxOffered}
+	pods, err := r.cluster.Pods.List(ctx, in)
 	if err != nil {
 		return nil, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
 	}

@@ -88,7 +88,8 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 }
 
 // view computes the view of what was read at a time.
-func (r *Reader) view(layouts []v1alpha1.NodeLayout, nodes []v1.Node, pods []v1.Pod, coarse []*v1alpha2.NodeResourceTopology, at time.Time) *View {
+func (r *Reader) view(layouts []v1alpha1.NodeLayout, nodes []v1.Node, pods []v1.Pod,
+	coarse []*v1alpha2.NodeResourceTopology, at time.Time) *View {
 	book := ledger.New()
 	feed := NewFeed(book, nil, nil)
 	for i := range layouts {

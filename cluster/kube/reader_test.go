@@ -28,7 +28,8 @@ func TestAReaderKnowsWhichShapesANodeHasRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			refused := bind(four("p"), "n", noon)
 			refused.ResourceVersion = c.pod
-			refused.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "TopologyAffinityError", StartTime: &metav1.Time{Time: noon}}
+			refused.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "TopologyAffinityError",
+				StartTime: &metav1.Time{Time: noon}}
 			l := layoutOf(t, "n", 1)
 			l.ResourceVersion = c.layout
 			v := (&Reader{}).view([]v1alpha1.NodeLayout{*l}, nil, []v1.Pod{*refused}, nil, noon.Add(c.ago))

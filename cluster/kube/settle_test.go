@@ -88,8 +88,9 @@ func wideMiB(version int, first, second [3]int64) *v1alpha2.NodeResourceTopology
 			if r.name == "memory" {
 				n <<= 20
 			}
-			z.Resources = append(z.Resources, v1alpha2.ResourceInfo{Name: r.name, Capacity: *resource.NewQuantity(r.all, resource.DecimalSI),
-				Allocatable: *resource.NewQuantity(r.all, resource.DecimalSI), Available: *resource.NewQuantity(n, resource.DecimalSI)})
+			all := *resource.NewQuantity(r.all, resource.DecimalSI)
+			z.Resources = append(z.Resources, v1alpha2.ResourceInfo{Name: r.name, Capacity: all, Allocatable: all,
+				Available: *resource.NewQuantity(n, resource.DecimalSI)})
 		}
 		o.Zones = append(o.Zones, z)
 	}
@@ -160,7 +161,8 @@ func TestNamesThatComeAgainAreToldApartByTheirAmounts(t *testing.T) {
 		}
 		f.Topology(signed(wide(3+2*round, [3]int64{6, 12, 5}, [3]int64{7, 22, 5}), "web-0", "web-1"))
 		if !fits(t, book, "cpu=7 memory=20Gi") {
-			t.Fatalf("round %d: 7 CPUs and 22Gi are free, and a pod of 7 and 20Gi is refused: %s, doubt %q", round, amounts(book, "n"), book.Snapshot().Node("n").Doubtful())
+			t.Fatalf("round %d: 7 CPUs and 22Gi are free, and a pod of 7 and 20Gi is refused: %s, doubt %q", round,
+				amounts(book, "n"), book.Snapshot().Node("n").Doubtful())
 		}
 		for _, p := range next {
 			f.PodGone(deleting(start(p)))
@@ -172,8 +174,10 @@ func TestNamesThatComeAgainAreToldApartByTheirAmounts(t *testing.T) {
 // API server makes no event of that.
 func TestAReportThatIsOnlyRepeatedEndsTheDoubt(t *testing.T) {
 	for name, fingerprint := range map[string]func(*v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology{
-		"no fingerprint":                  func(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology { return o },
-		"a fingerprint of pods not known": func(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology { return signed(o, "p", "hidden") },
+		"no fingerprint": func(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology { return o },
+		"a fingerprint of pods not known": func(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
+			return signed(o, "p", "hidden")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			book := ledger.New()
@@ -341,7 +345,8 @@ func (n *wideNode) draw() *v1.Pod {
 	p := member(name, fmt.Sprint("uid-", n.next), text)
 	if n.stages {
 		part := func(most int) string {
-			return fmt.Sprintf("cpu=%d memory=%dGi", rapid.IntRange(1, most).Draw(n.t, "cpus"), rapid.IntRange(1, most).Draw(n.t, "gib"))
+			some := rapid.IntRange(1, most)
+			return fmt.Sprintf("cpu=%d memory=%dGi", some.Draw(n.t, "cpus"), some.Draw(n.t, "gib"))
 		}
 		p.Spec.InitContainers = []v1.Container{exact("i", part(10))}
 		if rapid.Bool().Draw(n.t, "two") {
@@ -483,7 +488,8 @@ func (n *wideNode) usesAll() {
 			n.t.Fatal(err)
 		}
 		if !s.Fits(spec) {
-			n.t.Fatalf("NUMA node %d has %s free, and a pod of as much is refused: %s, %d other states", i, text, amounts(n.book, "n"), len(s.Others))
+			n.t.Fatalf("NUMA node %d has %s free, and a pod of as much is refused: %s, %d other states", i, text,
+				amounts(n.book, "n"), len(s.Others))
 		}
 	}
 }

@@ -36,7 +36,8 @@ func newExporting(t *rapid.T) *exporting {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &exporting{book: ledger.New(), version: 1, objects: map[string]*v1.Pod{}, empty: place.NewUsage(r.Machine, r.Rules)}
+	e := &exporting{book: ledger.New(), version: 1, objects: map[string]*v1.Pod{}}
+	e.empty = place.NewUsage(r.Machine, r.Rules)
 	e.usage = e.empty
 	e.feed = NewFeed(e.book, nil, nil)
 	e.feed.later = func(time.Duration, func()) {}
@@ -143,7 +144,8 @@ func TestWhatIsLetInIsAdmitted(t *testing.T) {
 		read()
 		n := e.book.Snapshot().Node("n")
 		for i, numa := range e.usage.Machine.NUMAs() {
-			if got, want := n.Machine.NUMAs()[i].CPUs.AndLen(n.Usage.FreeCPUs()), numa.CPUs.AndLen(e.usage.FreeCPUs()); got != want {
+			got, want := n.Machine.NUMAs()[i].CPUs.AndLen(n.Usage.FreeCPUs()), numa.CPUs.AndLen(e.usage.FreeCPUs())
+			if got != want {
 				t.Fatalf("%s, and %d of numa %d are free; the kubelet holds %v", amounts(e.book, "n"), want, numa.ID, e.pods)
 			}
 		}

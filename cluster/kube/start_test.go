@@ -31,7 +31,8 @@ func benchmarkStart(b *testing.B, match bool) {
 		var names []string
 		var entries []ledger.Entry
 		for k := range each {
-			p := start(bind(podOf(fmt.Sprintf("p-%d-%d", i, k), exact("c", "cpu=4 memory=4Gi")), node, noon.Add(time.Duration(k)*time.Second)))
+			p := podOf(fmt.Sprintf("p-%d-%d", i, k), exact("c", "cpu=4 memory=4Gi"))
+			p = start(bind(p, node, noon.Add(time.Duration(k)*time.Second)))
 			pods, names = append(pods, p), append(names, p.Name)
 			entries = append(entries, ledger.Entry{Pod: ID(p)})
 		}
@@ -70,7 +71,11 @@ func benchmarkStart(b *testing.B, match bool) {
 func largeLayout(b *testing.B, node string, entries []ledger.Entry) *v1alpha1.NodeLayout {
 	b.Helper()
 	m := machineOf(b, "numa 0 cpus 0-63 memory 256Gi\nnuma 1 socket 1 cpus 64-127 memory 256Gi")
-	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}}
+	r := place.Rules{
+		Topology: place.TopologyRules{Policy: place.SingleNUMA},
+		CPU:      place.CPURules{Static: true},
+		Memory:   place.MemoryRules{Static: true},
+	}
 	u := place.NewUsage(m, r)
 	for i := range entries {
 		p, err := Pod(podOf("p", exact("c", "cpu=4 memory=4Gi")))

@@ -119,7 +119,8 @@ func (b *building) book(i int, kind string, capacity int64, a amount) {
 	a.allocatable = min(a.allocatable, capacity)
 	a.available = min(a.available, a.allocatable)
 	if bytes := capacity - a.allocatable; bytes > 0 {
-		b.rules.Memory.Reserved = append(b.rules.Memory.Reserved, place.Reserved{NUMA: b.zones[i].id, Kind: kind, Bytes: bytes})
+		reserved := place.Reserved{NUMA: b.zones[i].id, Kind: kind, Bytes: bytes}
+		b.rules.Memory.Reserved = append(b.rules.Memory.Reserved, reserved)
 	}
 	if bytes := a.allocatable - a.available; bytes > 0 {
 		b.held.Memory = append(b.held.Memory, place.Block{Kind: kind, NUMAs: 1 << uint(i), Bytes: bytes})

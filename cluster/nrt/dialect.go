@@ -172,9 +172,11 @@ const (
 	annotationCPUManager  = "kubelet.koordinator.sh/cpu-manager-policy"
 )
 
-// rulesOf reads the rules, but for reservations, and which pods hold what the zones count, where that is
-// said.
-func rulesOf(o *v1alpha2.NodeResourceTopology, zones []zone, n *notes) (r place.Rules, pods map[string]bool, err error) {
+// rulesOf returns the rules without reservations. pods are the UIDs of the pods whose CPUs the zones count; nil where
+// the object does not name them.
+func rulesOf(o *v1alpha2.NodeResourceTopology, zones []zone, n *notes) (
+	r place.Rules, pods map[string]bool, err error,
+) {
 	if policy := attribute(o.Attributes, attributeNRIPolicy); policy != "" {
 		n.add("policy %s of an NRI plugin decides on this node, not the kubelet: "+
 			"nothing counts as held or aligned", policy)
@@ -199,7 +201,9 @@ func isMemory(name string) bool { return name == topo.Memory || strings.HasPrefi
 
 // koordinated takes back what the zones of a koordlet only seem to say, and returns the pods that hold CPUs;
 // nil where no manager gives out any.
-func koordinated(o *v1alpha2.NodeResourceTopology, zones []zone, r *place.Rules, n *notes) (pods map[string]bool, err error) {
+func koordinated(o *v1alpha2.NodeResourceTopology, zones []zone, r *place.Rules, n *notes) (
+	pods map[string]bool, err error,
+) {
 	var manager managerPolicy
 	if text := o.Annotations[annotationCPUManager]; text != "" {
 		if err := json.Unmarshal([]byte(text), &manager); err != nil {

@@ -86,7 +86,8 @@ func readKoordlet(annotations map[string]string) (k koordlet, err error) {
 	numa := map[idset.CPU]idset.NUMA{}
 	for _, c := range cpus.Detail {
 		if !idset.Valid(c.ID) || !idset.Valid(c.Node) {
-			return k, fmt.Errorf("annotation %s: CPU %d on NUMA node %d: want 0..%d", annotationCPUTopology, c.ID, c.Node, idset.Max)
+			return k, fmt.Errorf("annotation %s: CPU %d on NUMA node %d: want 0..%d", annotationCPUTopology, c.ID, c.Node,
+				idset.Max)
 		}
 		numa[idset.CPU(c.ID)] = idset.NUMA(c.Node)
 		k.CPUs[idset.NUMA(c.Node)]++

@@ -247,7 +247,8 @@ func resourceName(name string, n *notes) (string, error) {
 		return topo.Hugepages{PageSize: size}.Kind(), nil
 	case slices.Contains(wholeNode, name):
 		return "", nil
-	case !strings.Contains(name, "/") || slices.ContainsFunc(noDevices, func(d string) bool { return strings.Contains(name, d) }):
+	case !strings.Contains(name, "/") ||
+		slices.ContainsFunc(noDevices, func(d string) bool { return strings.Contains(name, d) }):
 		n.add("resource %s is not one that a device plugin serves; it is passed over", name)
 		return "", nil
 	}

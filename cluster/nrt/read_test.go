@@ -88,7 +88,8 @@ func describe(r *nrt.Reading) string {
 				}
 			}
 			notNear := func(d topo.Device) bool { return !near(d) }
-			fmt.Fprintf(&b, "  %s: %d of %d, free %d\n", res.Name, able, all, len(slices.DeleteFunc(u.FreeDevices(res.Name), notNear)))
+			free := slices.DeleteFunc(u.FreeDevices(res.Name), notNear)
+			fmt.Fprintf(&b, "  %s: %d of %d, free %d\n", res.Name, able, all, len(free))
 		}
 	}
 	fmt.Fprintf(&b, "fingerprint %q method %q\n", r.Fingerprint, r.Method)
@@ -103,12 +104,16 @@ func usage(r *nrt.Reading) *place.Usage { return place.NewUsage(r.Machine, r.Rul
 // former is an object as the tests of NodeResourceTopologyMatch make them: amounts of two zones as
 // "resource capacity available", allocatable missing.
 func former(policy v1alpha2.TopologyManagerPolicy, names [2]string, zones ...string) *v1alpha2.NodeResourceTopology {
-	o := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: "former"}, TopologyPolicies: []string{string(policy)}}
+	o := &v1alpha2.NodeResourceTopology{
+		ObjectMeta:       metav1.ObjectMeta{Name: "former"},
+		TopologyPolicies: []string{string(policy)},
+	}
 	for i, text := range zones {
 		z := v1alpha2.Zone{Name: names[i], Type: "Node"}
 		for part := range strings.SplitSeq(text, ",") {
 			w := strings.Fields(part)
-			z.Resources = append(z.Resources, v1alpha2.ResourceInfo{Name: w[0], Capacity: resource.MustParse(w[1]), Available: resource.MustParse(w[2])})
+			z.Resources = append(z.Resources, v1alpha2.ResourceInfo{Name: w[0],
+				Capacity: resource.MustParse(w[1]), Available: resource.MustParse(w[2])})
 		}
 		o.Zones = append(o.Zones, z)
 	}
@@ -122,7 +127,8 @@ func TestFormerNodesJudgePodsAsTheyShould(t *testing.T) {
 		"N1": former(v1alpha2.SingleNUMANodeContainerLevel, two,
 			"cpu 20 4,memory 8Gi 8Gi,vendor/nic1 30 10", "cpu 30 8,memory 8Gi 8Gi,vendor/nic1 30 10"),
 		"N2": former(v1alpha2.SingleNUMANodeContainerLevel, two,
-			"cpu 20 2,memory 8Gi 4Gi,hugepages-2Mi 128Mi 128Mi,vendor/nic1 30 5", "cpu 30 4,memory 8Gi 4Gi,hugepages-2Mi 128Mi 128Mi,vendor/nic1 30 2"),
+			"cpu 20 2,memory 8Gi 4Gi,hugepages-2Mi 128Mi 128Mi,vendor/nic1 30 5",
+			"cpu 30 4,memory 8Gi 4Gi,hugepages-2Mi 128Mi 128Mi,vendor/nic1 30 2"),
 		"N3": former(v1alpha2.SingleNUMANodePodLevel, two,
 			"cpu 20 2,memory 8Gi 4Gi,vendor/nic1 30 5", "cpu 30 4,memory 8Gi 4Gi,vendor/nic1 30 2"),
 		"N4": former(v1alpha2.SingleNUMANodePodLevel, [2]string{"node-0", "node-50"},
@@ -132,7 +138,8 @@ func TestFormerNodesJudgePodsAsTheyShould(t *testing.T) {
 		"N5": former(v1alpha2.SingleNUMANodeContainerLevel, two, "cpu 20 4,memory 4Gi 4Gi", "cpu 20 4,memory 4Gi 4Gi"),
 		// TestNodeResourceTopologyMultiContainerPodScope, and node 1 of the tests of its cache.
 		"host": former(v1alpha2.SingleNUMANodePodLevel, two,
-			"cpu 30 30,memory 60Gi 60Gi,hugepages-2Mi 384Mi 384Mi,vendor/nic1 16 16", "cpu 32 32,memory 64Gi 64Gi,hugepages-2Mi 512Mi 512Mi,vendor/nic1 32 32"),
+			"cpu 30 30,memory 60Gi 60Gi,hugepages-2Mi 384Mi 384Mi,vendor/nic1 16 16",
+			"cpu 32 32,memory 64Gi 64Gi,hugepages-2Mi 512Mi 512Mi,vendor/nic1 32 32"),
 		"n1": former(v1alpha2.SingleNUMANodeContainerLevel, two, "cpu 30 30,memory 60Gi 60Gi", "cpu 30 30,memory 62Gi 62Gi"),
 		// TestTopologyMatchPlugin: memory that no zone lists.
 		"foo": former(v1alpha2.SingleNUMANodeContainerLevel, two, "foo 2 2", "foo 2 2"),
@@ -213,21 +220,25 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{many + zone("node-64", "Node", ""), "65 NUMA nodes, the most is 64"},
 		{zone("socket #0", "socket", ""), "no zone stands for a NUMA node"},
 		{zone("node-0", "Node", some("cpu", "1")+","+some("cpu", "1")), `resource "cpu" is named twice`},
-		{zone("node-0", "Node", some("hugepages-1024Mi", "1Gi")+","+some("hugepages-1Gi", "1Gi")), `resource "hugepages-1Gi" is named twice`},
+		{zone("node-0", "Node", some("hugepages-1024Mi", "1Gi")+","+some("hugepages-1Gi", "1Gi")),
+			`resource "hugepages-1Gi" is named twice`},
 		{zone("node-0", "Node", some("hugepages-big", "1Gi")), `resource "hugepages-big"`},
 		{zone("node-0", "Node", some("cpu", "-1")), `resource "cpu": capacity is outside`},
 		{zone("node-0", "Node", some("cpu", "5k")), "more than 4096 CPUs"},
 		{zone("node-0", "Node", some("memory", "2Pi")), `resource "memory": capacity is outside`},
 		{zone("node-0", "Node", some("memory", "900Ti")+","+some("hugepages-1Gi", "900Ti")), "NUMA node 0: memory of"},
 		{zone("node-0", "Node", some("x.io/shares", "5000")), `resource "x.io/shares": more than 4096 devices`},
-		{zone("node-0", "Node", some("cpu", "1e-1000000000")), `zone "node-0": resource "cpu": capacity "1e-1000000000" is no amount`},
+		{zone("node-0", "Node", some("cpu", "1e-1000000000")),
+			`zone "node-0": resource "cpu": capacity "1e-1000000000" is no amount`},
 		{zone("node-0", "Node", some("cpu", "1e99")), `resource "cpu": capacity is outside`},
 		{zone("node-0", "Node", some("cpu", "many")), "object does not decode"},
 		{zone("node-0", "Node", some("x.io/ä", "1")), "not printable ASCII"},
-		{zone("node-0", "Node", some("cpu", "1")) + policy("strict"), `attribute topologyManagerPolicy: unknown value "strict"`},
+		{zone("node-0", "Node", some("cpu", "1")) + policy("strict"),
+			`attribute topologyManagerPolicy: unknown value "strict"`},
 	} {
 		u := &unstructured.Unstructured{}
-		text := `{"apiVersion":"topology.node.k8s.io/v1alpha2","kind":"NodeResourceTopology","metadata":{"name":"bad"},"zones":[` + c.zones + `]}`
+		text := `{"apiVersion":"topology.node.k8s.io/v1alpha2","kind":"NodeResourceTopology",` +
+			`"metadata":{"name":"bad"},"zones":[` + c.zones + `]}`
 		if err := u.UnmarshalJSON([]byte(text)); err != nil {
 			t.Fatalf("%v in %s", err, text)
 		}
@@ -236,7 +247,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = nrt.Read(o.(*v1alpha2.NodeResourceTopology))
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), `NodeResourceTopology of node "bad": `) {
+		const object = `NodeResourceTopology of node "bad": `
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), object) {
 			t.Errorf("error is %v, want one with %q", err, c.want)
 		}
 	}
@@ -263,7 +275,8 @@ func TestTypedTakesEveryForm(t *testing.T) {
 			Annotations: map[string]string{"node.koordinator.sh/cpu-topology": "large"}},
 		TopologyPolicies: []string{"BestEffortPodLevel"},
 		Zones: v1alpha1.ZoneList{{Name: "node-3", Type: "Node", Costs: v1alpha1.CostList{{Name: "node-3", Value: 11}},
-			Resources: v1alpha1.ResourceInfoList{{Name: "cpu", Capacity: resource.MustParse("2"), Allocatable: resource.MustParse("2"), Available: resource.MustParse("1")}}}},
+			Resources: v1alpha1.ResourceInfoList{{Name: "cpu", Capacity: resource.MustParse("2"),
+				Allocatable: resource.MustParse("2"), Available: resource.MustParse("1")}}}},
 	}
 	want := ""
 	for _, o := range []any{first.DeepCopy(), nrt.Upgrade(first)} {
@@ -280,7 +293,8 @@ func TestTypedTakesEveryForm(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := describe(r)
-		if !strings.Contains(text, "topology best-effort by pod") || !strings.Contains(text, "numa 3 distances [11]\n  cpu 0-1: 2 of 2, free 1\n") {
+		if !strings.Contains(text, "topology best-effort by pod") ||
+			!strings.Contains(text, "numa 3 distances [11]\n  cpu 0-1: 2 of 2, free 1\n") {
 			t.Errorf("reads\n%s", text)
 		}
 		if want != "" && text != want {

@@ -24,8 +24,10 @@ func TestWhoseAmountsAreWhole(t *testing.T) {
 		"an exporter that lies":  {[]string{"exporter"}, false},
 		"the agent, several ops": {[]string{client.FieldManager, client.FieldManager}, true},
 	} {
-		o := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"tenon.sh/whole": "true"}},
-			Zones: v1alpha2.ZoneList{{Name: "node-0", Type: "Node"}}}
+		o := &v1alpha2.NodeResourceTopology{
+			ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"tenon.sh/whole": "true"}},
+			Zones:      v1alpha2.ZoneList{{Name: "node-0", Type: "Node"}},
+		}
 		for _, m := range c.managers {
 			o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Manager: m})
 		}

@@ -80,7 +80,8 @@ func TestMemoryOfContainers(t *testing.T) {
 	o := outlets{cgroups: root, containers: 1}
 	var logged []string
 	cfg := agent.Config{Logger: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})}
-	if m, err := o.memory(&cfg); m != nil || err != nil || len(logged) != 1 || !strings.Contains(logged[0], "only cgroup v2") {
+	m, err := o.memory(&cfg)
+	if m != nil || err != nil || len(logged) != 1 || !strings.Contains(logged[0], "only cgroup v2") {
 		t.Errorf("without cgroup v2: %v, error %v, logged %q", m, err, logged)
 	}
 	dir := filepath.Join(root, "kubepods/podu/0a")
@@ -93,7 +94,7 @@ func TestMemoryOfContainers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m, err := o.memory(&cfg)
+	m, err = o.memory(&cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

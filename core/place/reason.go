@@ -96,7 +96,8 @@ type Reason struct {
 func (r Reason) Text() string {
 	switch r.Code {
 	case Lacking:
-		return "insufficient " + r.Resource + " (wants " + amount(r.Resource, r.Want) + "; node has " + amount(r.Resource, r.Have) + " left)"
+		return "insufficient " + r.Resource + " (wants " + amount(r.Resource, r.Want) + "; node has " +
+			amount(r.Resource, r.Have) + " left)"
 	case Unsettled:
 		return "node has not reported what assumed pods got"
 	case Refused:
@@ -184,7 +185,8 @@ func (r Reason) loops() string {
 	if r.With == "" {
 		return "try sets of NUMA nodes endlessly under distribute-cpus-across-numa"
 	}
-	return "loop forever under full-pcpus-only and distribute-cpus-across-numa, as CPUs " + r.With + " are reserved without their siblings"
+	return "loop forever under full-pcpus-only and distribute-cpus-across-numa, as CPUs " + r.With +
+		" are reserved without their siblings"
 }
 
 // demands says what the pod itself asks for.

@@ -143,7 +143,8 @@ func TestTextsNameNUMANodes(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{h.Text(m), withIDs}, {h.String(), withPositions}, {empty.String(), "init d: nothing"},
 		{topo.Mask(0).String(), "no position"},
-		{verdict.Text(m), "fits: " + withIDs + "; init d: nothing"}, {verdict.String(), "fits: " + withPositions + "; init d: nothing"},
+		{verdict.Text(m), "fits: " + withIDs + "; init d: nothing"},
+		{verdict.String(), "fits: " + withPositions + "; init d: nothing"},
 		{place.Verdict{}.String(), "fits: nothing of the pod is aligned"},
 		{refusal.String(),
 			"does not fit (TopologyAffinityError): " + refusal.Reasons[0].Text() + "; " + refusal.Reasons[1].Text()},
