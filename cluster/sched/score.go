@@ -10,10 +10,29 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// PreScore skips pods that PreFilter skipped.
-func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if _, ok := read(cs); !ok {
+// fewChanged bounds the costs that PreScore computes. Score computes many at once, on all CPUs.
+const fewChanged = 32
+
+// PreScore skips pods that PreFilter skipped. It computes the costs of nodes that have changed, if they are few: most
+// costs are in the table of answers. Score is called on new goroutines, whose small stacks would be copied for it.
+func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	s, ok := p.state(cs)
+	if !ok {
 		return fwk.NewStatus(fwk.Skip)
+	}
+	changed := make([]int, 0, fewChanged)
+	for _, info := range nodes {
+		slot := s.slot(info, info.Node().Name)
+		if slot < 0 || s.answers.Has(s.snap, slot) {
+			continue
+		}
+		if len(changed) == fewChanged {
+			return nil
+		}
+		changed = append(changed, slot)
+	}
+	for _, slot := range changed {
+		p.answer(s, slot)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ type Row struct {
 	cells atomic.Pointer[[]atomic.Pointer[block]]
 
 	mu       sync.Mutex
-	numbers  map[string]int
+	numbers  map[refusalKey]int
 	bytes    int // of the refusals that are remembered
 	refusals atomic.Pointer[[]*Refusal]
 }
@@ -151,19 +151,50 @@ func (r *Row) cell(slot int) *cell {
 	return &got[slot%blockSize]
 }
 
+// refusalKey is equal for equal refusals. Most have one reason.
+type refusalKey struct {
+	permanent bool
+	first     place.Reason
+	more      string
+}
+
+func (n *Refusal) key() refusalKey {
+	switch out := (refusalKey{permanent: n.Permanent}); len(n.Reasons) {
+	case 0:
+		out.more = strings.Join(n.Texts, "\n")
+		return out
+	case 1:
+		out.first = n.Reasons[0]
+		return out
+	default:
+		out.first, out.more = n.Reasons[0], fmt.Sprint(n.Reasons[1:])
+		return out
+	}
+}
+
+// size is about how many bytes a refusal takes.
+func (n *Refusal) size() int {
+	const reason = 128 // more than a Refusal or a Reason without its texts
+	out := reason
+	for _, r := range n.Reasons {
+		out += reason + len(r.Container) + len(r.Resource) + len(r.With)
+	}
+	for _, t := range n.Texts {
+		out += len(t)
+	}
+	return out
+}
+
 // number returns the number, below 0, of a refusal that is kept; 0 where there are too many.
 func (r *Row) number(n *Refusal) int64 {
-	key := fmt.Sprintf("%t %v", n.Permanent, n.Reasons)
-	if len(n.Reasons) == 0 {
-		key += strings.Join(n.Texts, "\n")
-	}
+	key := n.key()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := r.list()
 	if i, ok := r.numbers[key]; ok {
 		return int64(-1 - i)
 	}
-	size := 2 * len(key) // the reasons, and their texts
+	size := n.size()
 	if len(list) >= maxReasons || r.bytes+size > maxReasonBytes {
 		return 0
 	}

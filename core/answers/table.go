@@ -57,7 +57,7 @@ func (t *Table) Row(k Kind, pod *place.Pod, mix *score.Mix, slots int) (row *Row
 	row = t.rows[k]
 	switch {
 	case row == nil:
-		row, first = &Row{fits: &fits{pod: pod, demand: k.Demand}, mix: mix, numbers: map[string]int{}}, true
+		row, first = &Row{fits: &fits{pod: pod, demand: k.Demand}, mix: mix, numbers: map[refusalKey]int{}}, true
 		for n := len(pod.Containers); len(t.rows) > 0 && (len(t.rows) >= most(slots) || t.containers+n > maxContainers); {
 			t.forget()
 		}
@@ -66,7 +66,7 @@ func (t *Table) Row(k Kind, pod *place.Pod, mix *score.Mix, slots int) (row *Row
 		}
 		t.rows[k], t.containers = row, t.containers+len(pod.Containers)
 	case row.mix != mix:
-		row = &Row{fits: row.fits, mix: mix, numbers: map[string]int{}}
+		row = &Row{fits: row.fits, mix: mix, numbers: map[refusalKey]int{}}
 		t.rows[k] = row
 	}
 	row.used = t.now
