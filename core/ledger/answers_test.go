@@ -18,23 +18,37 @@ func (m *model) checkAnswers(t *testing.T) {
 		return
 	}
 	m.answered[key] = true
-	for _, p := range candidates {
+	if why := disagreement(m.book, candidates, func() *Book { return m.clone().book }); why != "" {
+		m.fail(t, "%s", why)
+	}
+}
+
+// disagreement asks in every way whether pods fit on node n, and says where two answers differ. Filter asks Node.Fits,
+// Node.Place or an index; explain, simulate and preemption ask Node.Place; Reserve decides. book returns a book in the
+// same state that may be changed; nil leaves Reserve out.
+func disagreement(b *Book, pods []*place.Pod, book func() *Book) string {
+	n := b.Snapshot().Node("n")
+	for _, p := range pods {
 		for _, d := range []place.Demand{{}, {Policy: place.SingleNUMA, Scope: place.PerPod}} {
-			v := n.Place(p, d)
-			key := p.Shape()
-			index := NewIndex(p, d)
-			on, in := index.Fits(n), index.Fitting(m.book.Snapshot()).Has("n")
+			v, key, index := n.Place(p, d), p.Shape(), NewIndex(p, d)
+			on, in := index.Fits(n), index.Fitting(b.Snapshot()).Has("n")
 			if on != v.Fits() || in != v.Fits() || d == (place.Demand{}) && n.Fits(p) != v.Fits() {
-				m.fail(t, "a pod of %s fits: %t by Place, %t by Fits, %t and %t by the index", key, v.Fits(), n.Fits(p), on, in)
+				return fmt.Sprintf("a pod of %s fits: %t by Place, %t by Fits, %t and %t by the index",
+					key, v.Fits(), n.Fits(p), on, in)
 			}
 			if !v.Fits() && len(v.Reasons) == 0 {
-				m.fail(t, "a pod of %s is refused without a reason", key)
+				return fmt.Sprintf("a pod of %s is refused without a reason", key)
 			}
-			if got, ok := m.clone().book.Reserve("n", PodID{UID: "asked"}, p, d); !ok || got.Fits() != v.Fits() {
-				m.fail(t, "a pod of %s fits: %t by Place, %t by Reserve", key, v.Fits(), got.Fits())
+			if book == nil {
+				continue
+			}
+			got, ok := book().Reserve("n", PodID{UID: "asked"}, p, d)
+			if !ok || got.Fits() != v.Fits() || fmt.Sprint(got.Reasons) != fmt.Sprint(v.Reasons) {
+				return fmt.Sprintf("of a pod of %s, Place says %v, and Reserve %v", key, v, got)
 			}
 		}
 	}
+	return ""
 }
 
 // candidates are the pods for which every state is asked.

@@ -416,7 +416,12 @@ func believes(t *rapid.T) {
 			b = restarted(k, specs, begun)
 			b.Report("n", k.report(signed))
 		},
-		"": func(*rapid.T) {},
+		"": func(t *rapid.T) {
+			pods := append(slices.Clone(candidates), square(24), staged(part{4, 4, 1}, part{2, 2, 0}))
+			if why := disagreement(b, pods, nil); why != "" {
+				t.Fatal(why)
+			}
+		},
 	})
 }
 

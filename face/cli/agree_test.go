@@ -47,8 +47,9 @@ func smallPod(cpus int64) *place.Pod {
 		{Name: "c", MilliCPU: 1000 * cpus, Memory: []place.Amount{{Kind: topo.Memory, Bytes: gi}}}}}
 }
 
-// Whatever three things have happened to a node, explain says of a pod what the scheduler finds when it reserves the
-// node for it: also where the node may be in several states, is unsettled, or has refused such a pod.
+// Whatever three things have happened to a node, explain says of a pod what the scheduler finds when it filters the
+// node, by itself or by its index of nodes, and when it reserves it: also where the node may be in several states, is
+// unsettled, or has refused such a pod.
 func TestExplainSaysWhatTheSchedulerDoes(t *testing.T) {
 	all := deeds(t)
 	var several, unsettled, refused int
@@ -75,6 +76,16 @@ func TestExplainSaysWhatTheSchedulerDoes(t *testing.T) {
 		for _, cpus := range []int64{3, 5, 6} {
 			pod := PodView{ID: podID("x"), Pod: smallPod(cpus)}
 			said := newExplanation(pod, []*ledger.Node{n}, nil).verdicts[0].verdict
+			index, key := ledger.NewIndex(1), pod.Pod.Shape()
+			for by, fits := range map[string]bool{
+				"the node":             n.Fits(pod.Pod),
+				"the index":            index.Fits(n, key, pod.Pod, pod.Demand),
+				"the index of a whole": index.Fitting(b.Snapshot(), key, pod.Pod, pod.Demand).Has("n"),
+			} {
+				if fits != said.Fits() {
+					t.Fatalf("after %s: explain says %v, by %s the pod fits: %t", strings.Join(names, ", "), said, by, fits)
+				}
+			}
 			v, _ := b.Reserve("n", podID("x"), pod.Pod, pod.Demand)
 			if said.Fits() != v.Fits() || fmt.Sprint(said.Reasons) != fmt.Sprint(v.Reasons) {
 				t.Fatalf("after %s: explain says %v, the scheduler %v", strings.Join(names, ", "), said, v)
