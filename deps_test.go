@@ -118,10 +118,14 @@ var floors = []floor{
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"cluster/preempt", nil, words(`core/... api/document cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"cluster/sched", nil, words(`core/... api/... cluster/candidates cluster/inspect cluster/kube cluster/nrt
-		cluster/preempt`),
+	{"cluster/report", nil, words(`core/... api/... cluster/inspect cluster/kube`), append(words(`k8s.io/utils`), inCluster...)},
+	{
+		"cluster/sched",
+		nil,
+		words(`core/... api/... cluster/candidates cluster/inspect cluster/kube cluster/nrt cluster/preempt cluster/report`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
-			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
+	},
 	{"cluster/server", nil, words(`core/ledger api/... cluster/inspect cluster/nrt cluster/profiles cluster/sched`),
 		append(words(`k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes
 			github.com/spf13/cobra`), inCluster...)},
@@ -195,7 +199,7 @@ var budget = map[string]string{
 	"k8s.io/kubelet":     "The kubelet's configuration and service types.",
 	"k8s.io/kubernetes":  "The scheduler of the plugin, and the kubelet that judges predictions.",
 	"k8s.io/mount-utils": "A lab kubelet takes a mounter; it gets one that mounts nothing.",
-	"k8s.io/utils":       "Pointers to values, and CPU sets as the kubelet's interfaces have them.",
+	"k8s.io/utils":       "Pointers to values, bounded caches, and CPU sets as the kubelet's interfaces have them.",
 	"pgregory.net/rapid": "Property tests that shrink what they find.",
 	"sigs.k8s.io/yaml":   "YAML as Kubernetes reads it, strictly.",
 

@@ -4,6 +4,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -11,7 +12,7 @@ import (
 // guards says why the profile keeps the pod away from a node that would take it, nil if it does not.
 func (p *Plugin) guards(s *state, n *ledger.Node) *fwk.Status {
 	if p.args.InexactNodes == config.Refuse && len(n.Inexact) > 0 && s.holds(n) {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "predictions for the node are inexact ("+codes(n.Inexact)+
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "predictions for the node are inexact ("+report.Codes(n.Inexact)+
 			"): mend what its NodeLayout lists as inexact, or set inexactNodes: Allow")
 	}
 	if p.args.KeepRestartable && s.strands(n) {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/tenon-numa/tenon/cluster/inspect"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -229,7 +230,7 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 		ch <- metrics.NewLazyConstMetric(g.inexact, metrics.GaugeValue, float64(n), code)
 	}
 	for n := range g.source.Book.Snapshot().All() {
-		for _, h := range dangers(n) {
+		for _, h := range report.Hazards(n) {
 			ch <- metrics.NewLazyConstMetric(g.hazards, metrics.GaugeValue, 1, n.Name, string(h.Code))
 		}
 	}

@@ -1,11 +1,10 @@
 package sched
 
 import (
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -19,7 +18,7 @@ func lines(t *testing.T, verbosity int, level string) string {
 	p.Feed.Layout(layout(t, "small", "numa 0 cpus 0-1 memory 64Gi", place.SingleNUMA, 2))
 	pod := cpus("p", 4)
 	if level != "" {
-		pod = noted(pod, LogAnnotation, level)
+		pod = noted(pod, report.LogAnnotation, level)
 	}
 	for range 2 {
 		cs := cycle(t, p, pod)
@@ -71,84 +70,13 @@ func TestALogLevelThatIsNotUnderstoodIsIgnored(t *testing.T) {
 	}
 }
 
-func TestOnceIsBounded(t *testing.T) {
-	var o once
-	for i := range 3 * maxSeen {
-		if !o.first(fmt.Sprint(i)) {
-			t.Fatalf("number %d is not the first", i)
-		}
-	}
-	if o.first("same") == o.first("same") || len(o.seen) > maxSeen {
-		t.Errorf("%d keys are remembered", len(o.seen))
-	}
-}
-
-// Whoever may create pods may ask for lines about them; the log has room for so many in a minute.
-func TestLinesThatPodsAskForAreBounded(t *testing.T) {
-	p := newPlugin(t, refuse)
-	logger, text := logged(t, 0)
-	p.logger = logger
-	var due []func()
-	p.lines = &lineLimit{later: func(_ time.Duration, do func()) { due = append(due, do) }}
-	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-	attempt := func(pods int) {
-		for i := range pods {
-			pod := noted(cpus(fmt.Sprint("p", i), 4), LogAnnotation, "10")
-			filter(t, p, cycle(t, p, pod), "n")
-		}
-	}
-	attempt(maxPodLines)
-	if n := strings.Count(text(), "\n"); n != maxPodLines {
-		t.Fatalf("%d lines, want %d", n, maxPodLines)
-	}
-	if len(due) != 1 {
-		t.Fatalf("the minute ends %d times", len(due))
-	}
-	due[0]()
-	last := func() string {
-		all := strings.Split(strings.TrimSpace(text()), "\n")
-		return all[len(all)-1]
-	}
-	// Each of the pods asks for two lines or three.
-	var suppressed, written int
-	if _, err := fmt.Sscanf(last()[strings.Index(last(), "suppressed="):], "suppressed=%d logged=%d", &suppressed, &written); err != nil ||
-		written != maxPodLines ||
-		suppressed < maxPodLines ||
-		suppressed > 2*maxPodLines {
-		t.Errorf("last line %s (%v)", last(), err)
-	}
-	attempt(1)
-	if !strings.Contains(last(), "Node fits") {
-		t.Errorf("nothing is logged in the next minute: %s", last())
-	}
-	due[1]()
-	if !strings.Contains(last(), "Node fits") {
-		t.Errorf("a minute in which nothing was suppressed is told of: %s", last())
-	}
-}
-
-// What the verbosity asks for is not bounded, nor does it use up the bound.
-func TestLinesThatTheVerbosityAsksForAreNotBounded(t *testing.T) {
-	p := newPlugin(t, refuse)
-	logger, text := logged(t, 6)
-	p.logger = logger
-	p.lines = &lineLimit{later: func(time.Duration, func()) { t.Error("a line is counted") }}
-	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-	for i := range maxPodLines {
-		filter(t, p, cycle(t, p, noted(cpus(fmt.Sprint("p", i), 4), LogAnnotation, "10")), "n")
-	}
-	if n := strings.Count(text(), "Node fits"); n != maxPodLines {
-		t.Errorf("%d lines, want %d", n, maxPodLines)
-	}
-}
-
 func TestPodsMayBeDeniedLines(t *testing.T) {
 	p := newPlugin(t, `{"podLogs":"Deny"}`)
 	logger, text := logged(t, 0)
 	p.logger = logger
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	for _, level := range []string{"10", "nonsense"} {
-		pod := noted(cpus("p", 4), LogAnnotation, level)
+		pod := noted(cpus("p", 4), report.LogAnnotation, level)
 		filter(t, p, cycle(t, p, pod), "n")
 		if _, status := p.SignPod(t.Context(), pod); !status.IsSuccess() {
 			t.Errorf("the pod is not batched: %v", status)

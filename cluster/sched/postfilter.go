@@ -8,6 +8,7 @@ import (
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/tenon-numa/tenon/cluster/preempt"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -24,13 +25,14 @@ var (
 
 // newPreemption returns the preemption of a profile.
 func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreemptionArgs) (*preemption, error) {
+	words := report.Words(p.name)
 	inner, err := preempt.New(ctx, victims{p}, preempt.Config{
 		Name:        p.name,
 		Args:        args,
 		Handle:      p.handle,
 		Logger:      p.logger,
-		Recorder:    quotedEvents{p.handle.EventRecorder()},
-		Texts:       p.preemptionTexts(),
+		Recorder:    report.QuotedEvents(p.handle.EventRecorder()),
+		Texts:       preempt.Texts{NoVictims: words.NoVictims(), Waits: words.NotHelpful()},
 		KeepVictims: p.args.KeepVictims,
 	})
 	if err != nil {
@@ -81,7 +83,7 @@ func (p victims) Attempt(cs fwk.CycleState) (preempt.Attempt, bool) {
 		}
 		return nil
 	}
-	log := func(msg string, pairs ...any) { s.log.info(logDecision, msg, pairs...) }
+	log := func(msg string, pairs ...any) { s.Log.Info(report.LevelDecision, msg, pairs...) }
 	return preempt.Attempt{Pod: s.pod, Demand: s.demand, Node: judged, Log: log}, true
 }
 

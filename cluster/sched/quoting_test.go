@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -82,13 +83,12 @@ func newOutlets(t *testing.T) *outlets {
 	logger, text := logged(t, 6)
 	s := newSources(logger, Options{})
 	o := &outlets{t: t, s: s, log: text, recorder: events.NewFakeRecorder(1000)}
-	s.reports.recorder = quotedEvents{o.recorder}
+	s.events.To(o.recorder)
 	s.rejections = &rejections{
-		recorder: quotedEvents{o.recorder},
-		pardon:   s.Book.Pardon,
-		machine:  s.machine,
-		logger:   quoting(logger),
-		later:    func(time.Duration, func()) {},
+		events:  s.events,
+		pardon:  s.Book.Pardon,
+		machine: s.machine,
+		later:   func(time.Duration, func()) {},
 	}
 	close(s.ready)
 	s.Feed.Begin()
@@ -159,7 +159,7 @@ func TestNothingRawOfANodeLeavesTheScheduler(t *testing.T) {
 		o := newOutlets(t)
 		o.s.Feed.Layout(l)
 		p := pluginOf(t, o.s.Shared, refuse)
-		p.logger = quoting(p.logger)
+		p.logger = report.Quoting(p.logger)
 		pod := cpus("p", 16)
 		status := filter(t, p, cycle(t, p, pod), "n")
 		if bad := raw(status.Message()); bad != "" {
@@ -197,13 +197,13 @@ func TestNothingRawOfATopologyLeavesTheScheduler(t *testing.T) {
 // The API server lets annotations be anything.
 func TestNothingRawOfAPodLeavesTheScheduler(t *testing.T) {
 	for _, annotation := range []string{kube.PolicyAnnotation, kube.ScopeAnnotation, kube.AlignAnnotation, kube.IgnoreAnnotation,
-		LogAnnotation, strategyAnnotation, "volcano.sh/numa-topology-policy", "scheduling.koordinator.sh/numa-topology-spec"} {
+		report.LogAnnotation, strategyAnnotation, "volcano.sh/numa-topology-policy", "scheduling.koordinator.sh/numa-topology-spec"} {
 		for _, value := range []string{hostile, `{"numaTopologyPolicy":"` + hostile + `"}`, "{\"singleNUMANodeExclusive\":\"\\u001b[31m\"}"} {
 			o := newOutlets(t)
 			o.s.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 			p := pluginOf(t, o.s.Shared, refuse)
 			logger, text := logged(t, 6)
-			p.logger = quoting(logger)
+			p.logger = report.Quoting(logger)
 			pod := noted(cpus("p", 4), annotation, value)
 			_, status := p.PreFilter(t.Context(), framework.NewCycleState(), pod, nil)
 			if bad := raw(status.Message()); bad != "" {
@@ -234,7 +234,7 @@ func TestNothingRawOfAnOutcomeLeavesTheScheduler(t *testing.T) {
 			Seen:      held,
 		}
 		o.s.rejections.onOutcome(out)
-		o.s.rejections.logger.Info(
+		o.s.logger.Info(
 			"A node did not do what was predicted",
 			"outcome",
 			kube.Describe(nil, out),
@@ -245,7 +245,7 @@ func TestNothingRawOfAnOutcomeLeavesTheScheduler(t *testing.T) {
 			"node",
 			out.Pod,
 		)
-		o.s.rejections.logger.WithValues("pod", hostile).Error(fmt.Errorf("%s", hostile), "Refused")
+		o.s.logger.WithValues("pod", hostile).Error(fmt.Errorf("%s", hostile), "Refused")
 		o.clean(string(result))
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -21,12 +22,13 @@ func TestARefusedShapeIsKeptAwayForAWhile(t *testing.T) {
 	p := newPlugin(t, refuse)
 	recorder := events.NewFakeRecorder(8)
 	var due []func()
+	told := report.NewEvents(klog.Background())
+	told.To(recorder)
 	r := &rejections{
-		recorder: recorder,
-		pardon:   p.Book.Pardon,
-		machine:  (&Shared{Book: p.Book}).machine,
-		logger:   klog.Background(),
-		later:    func(_ time.Duration, do func()) { due = append(due, do) },
+		events:  told,
+		pardon:  p.Book.Pardon,
+		machine: (&Shared{Book: p.Book}).machine,
+		later:   func(_ time.Duration, do func()) { due = append(due, do) },
 	}
 	p.Feed = kube.NewFeed(p.Book, r.onOutcome, nil)
 	p.Feed.Begin()

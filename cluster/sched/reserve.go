@@ -51,6 +51,6 @@ func (p *Plugin) again(pod *v1.Pod) {
 func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
 	if s, ok := read(cs); ok {
 		p.Book.Unreserve(string(pod.UID))
-		s.released(node)
+		s.Released(node)
 	}
 }

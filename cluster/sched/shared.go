@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/candidates"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
@@ -30,9 +31,8 @@ type Shared struct {
 	// rejections receives pods that nodes refused; nil until there is a client.
 	rejections *rejections
 	answers    answers.Table
-	amounts    *amounts   // nil until there is a client
-	warned     once       // pods whose log annotation was reported as invalid
-	lines      *lineLimit // nil in tests: nothing is bounded
+	amounts    *amounts      // nil until there is a client
+	lines      *report.Lines // nil before the first factory
 	backoff    nodeBackoff
 	// waiting wakes pods in schedulers of Tenon's own, retries in others; at most one of them is not nil.
 	waiting  *waiting
@@ -55,7 +55,7 @@ type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, er
 // Factory returns the factory of the plugin under one of its names, over s.
 func (s *Shared) Factory(name string) Factory {
 	if s.lines == nil {
-		s.lines = newLineLimit(s.metrics)
+		s.lines = report.NewLines(s.metrics.suppresses)
 	}
 	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		args, err := config.Decode(name, obj)

@@ -5,6 +5,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/report"
 )
 
 // signature is all that Filter and Score read of a pod, in a form that is written the same way every time.
@@ -46,7 +49,7 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 	if pod.Spec.SchedulingGroup != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "where the pod fits depends on others of its group")
 	}
-	if _, logs := p.logLevel(pod); logs {
+	if _, logs := pod.Annotations[report.LogAnnotation]; logs && p.args.PodLogs != config.Deny {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "what every node says of the pod is logged")
 	}
 	return []fwk.SignFragment{{Key: signatureKey, Value: signed(s)}}, nil

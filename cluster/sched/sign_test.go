@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -108,7 +109,7 @@ func TestPodsThatDependOnMoreAreNotSigned(t *testing.T) {
 	p := newPlugin(t, refuse)
 	group := cpus("p", 2)
 	group.Spec.SchedulingGroup = &v1.PodSchedulingGroup{}
-	for name, pod := range map[string]*v1.Pod{"group": group, "logged": noted(cpus("p", 2), LogAnnotation, "6"),
+	for name, pod := range map[string]*v1.Pod{"group": group, "logged": noted(cpus("p", 2), report.LogAnnotation, "6"),
 		"not understood": noted(cpus("p", 2), kube.PolicyAnnotation, "strict")} {
 		if _, status := p.SignPod(t.Context(), pod); status.IsSuccess() {
 			t.Errorf("%s: signed", name)

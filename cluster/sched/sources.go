@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
@@ -54,8 +55,8 @@ func NewShared(logger klog.Logger, o Options) *Shared { return newSources(logger
 type sources struct {
 	*Shared
 	logger     klog.Logger
-	conditions *conditions
-	reports    *reports
+	conditions *report.Conditions
+	events     *report.Events
 	// layoutTimes and topologyTimes are when the last object of each node was received.
 	layoutTimes, topologyTimes *reportTimes
 	ready                      chan struct{} // closed when the feed has begun
@@ -68,7 +69,8 @@ type sources struct {
 }
 
 func newSources(logger klog.Logger, o Options) *sources {
-	logger = quoting(logger)
+	logger = report.Quoting(logger)
+	said := report.NewEvents(logger)
 	ready := make(chan struct{})
 	s := &Shared{
 		Book:      ledger.New(),
@@ -77,7 +79,7 @@ func newSources(logger klog.Logger, o Options) *sources {
 		metrics:   newMetrics(),
 		options:   o,
 	}
-	written := newConditions(logger, func(node string) []ledger.Inexact {
+	written := report.NewConditions(logger, func(node string) []ledger.Inexact {
 		if n := s.Book.Snapshot().Node(node); n != nil {
 			return n.Inexact
 		}
@@ -89,24 +91,23 @@ func newSources(logger klog.Logger, o Options) *sources {
 			s.rejections.onOutcome(x)
 		}
 		if x.Result == ledger.Wrong {
-			logger.Info("A node did not do what was predicted", "pod", klog.KRef(x.Pod.Namespace, x.Pod.Name),
-				"node", x.Node, "outcome", kube.Describe(s.machine(x.Node), x))
+			said.Wrong(s.machine(x.Node), x)
 		}
 		if o.OnOutcome != nil {
 			o.OnOutcome(x)
 		}
-	}, written.judged(func(node string, err error) {
+	}, written.Judged(func(node string, err error) {
 		s.metrics.refused()
-		logger.Error(err, "Layout refused", "node", node)
+		said.LayoutRefused(node, err)
 	}))
-	problems := &reports{metrics: s.metrics, logger: logger}
-	s.Feed.OnRefusedTopology(problems.refused)
-	s.Feed.OnOddTopology(problems.odd)
+	s.Feed.OnRefusedTopology(func(node string, err error) {
+		s.metrics.refusedTopology()
+		said.TopologyRefused(node, err)
+	})
+	s.Feed.OnOddTopology(said.TopologyOdd)
 	s.Feed.OnFreed(s.wake)
-	seen := &notices{snapshot: s.Book.Snapshot, event: problems.event, last: map[string]notice{},
-		judge: func(node string) { written.queue.AddAfter(node, time.Second) }}
-	s.Feed.OnReport(seen.reported)
-	s.sources = &sources{Shared: s, logger: logger, conditions: written, reports: problems, ready: ready,
+	s.Feed.OnReport(report.NewNotices(s.Book.Snapshot, said, written.Later).Reported)
+	s.sources = &sources{Shared: s, logger: logger, conditions: written, events: said, ready: ready,
 		layoutTimes: newReportTimes(time.Now), topologyTimes: newReportTimes(time.Now),
 		names: func() []string { return nil }}
 	return s.sources
@@ -141,10 +142,9 @@ func (s *sources) start(ctx context.Context, h fwk.Handle) error {
 	if err != nil {
 		return err
 	}
-	recorder := quotedEvents{h.EventRecorder()}
-	s.reports.recorder = recorder
-	s.rejections = &rejections{recorder: recorder, pardon: s.pardon, machine: s.machine,
-		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }, logger: s.logger}
+	s.events.To(h.EventRecorder())
+	s.rejections = &rejections{events: s.events, pardon: s.pardon, machine: s.machine,
+		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 	s.synced = map[string]cache.InformerSynced{}
 	if err := s.followLayouts(); err != nil {
 		return fmt.Errorf("follow layouts: %w", err)
@@ -161,7 +161,7 @@ func (s *sources) start(ctx context.Context, h fwk.Handle) error {
 		go s.retries.run(ctx)
 		s.dynamic.Start(ctx.Done())
 	}
-	go s.conditions.run(ctx, writer)
+	go s.conditions.Run(ctx, writer)
 	go s.begin(ctx)
 	s.names = nodeNames(h, s.options.Nodes)
 	s.metrics.measure(s.Inspection(), s.Feed.Paced)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/report"
 )
 
 // terminations handles the pod events of kube-scheduler's informer, and finds out how assumed pods terminated.
@@ -105,14 +106,14 @@ func (t *terminations) resolve(ctx context.Context, last *v1.Pod) {
 		t.queue.Forget(last)
 		last = now
 	case err != nil && !apierrors.IsNotFound(err) && t.queue.NumRequeues(last) < maxReads:
-		t.logger.V(logData).Info("Pod not read, will try again", "pod", klog.KObj(last), "error", err.Error())
+		t.logger.V(report.LevelData).Info("Pod not read, will try again", "pod", klog.KObj(last), "error", err.Error())
 		t.queue.AddRateLimited(last)
 		return
 	default:
 		t.queue.Forget(last)
 		// Controllers delete a pod as soon as its kubelet has refused it, and create another one of that name.
 		if then, err := t.getAt(ctx, last); err != nil {
-			t.logger.V(logData).Info("State at termination not read", "pod", klog.KObj(last), "error", err.Error())
+			t.logger.V(report.LevelData).Info("State at termination not read", "pod", klog.KObj(last), "error", err.Error())
 		} else if then != nil && then.UID == last.UID && kube.Ended(then) {
 			last = then
 		}

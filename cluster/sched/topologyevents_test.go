@@ -13,7 +13,7 @@ import (
 func TestWhatIsOddAboutAReportIsAnEvent(t *testing.T) {
 	s := newSources(klog.Background(), Options{})
 	recorder := events.NewFakeRecorder(10)
-	s.reports.recorder = recorder
+	s.events.To(recorder)
 	s.Feed.Begin()
 	said := func(want ...string) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/wake"
 )
 
@@ -151,7 +152,7 @@ func (s *Shared) try(woken []wokenPod) {
 	}
 	s.metrics.wakes(len(woken))
 	for p, list := range pods {
-		p.logger.V(logData).Info("Pods are tried again", "pods", len(list), "first", klog.KObj(woken[0].pod))
+		report.TriedAgain(p.logger, len(list), woken[0].pod)
 		p.handle.Activate(p.logger, list)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
 )
@@ -64,8 +65,8 @@ func differ(a, b *score.Mix) bool {
 // learn adds a pod to the workload profile, and sets the mix of the pod's strategy.
 func (p *Plugin) learn(s *state) {
 	mix, renewed := p.workload.asked(s.uid, s.pod)
-	if s.strategy.Mix = mix; renewed && s.log.on(logData) {
-		s.log.info(logData, "Mix renewed", "pods", inspect.Text(mix))
+	if s.strategy.Mix = mix; renewed && s.Log.On(report.LevelData) {
+		s.Log.Info(report.LevelData, "Mix renewed", "pods", inspect.Text(mix))
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/inspect"
-	"github.com/tenon-numa/tenon/cluster/sched"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
@@ -109,7 +109,7 @@ func TestConfigurationOfSchedulerPlugins(t *testing.T) {
 	}
 	t.Cleanup(w.pods.Stop)
 	loud := named(cores("loud", 20), "topo-aware-scheduler")
-	loud.Annotations = map[string]string{sched.LogAnnotation: "6"}
+	loud.Annotations = map[string]string{report.LogAnnotation: "6"}
 	w.runs(ctx, t, loud)
 	w.runs(ctx, t, named(cores("quiet", 20), "topo-aware-scheduler"))
 	w.create(ctx, t, named(cores("third", 20), "topo-aware-scheduler"))

@@ -1,4 +1,4 @@
-package sched
+package report
 
 import (
 	"slices"
@@ -22,11 +22,11 @@ const (
 	eventSafe    = "KubeletRestartSafe"
 )
 
-// notices tells administrators when predictions for a node become inexact, and when a restart of its kubelet
+// Notices tells administrators when predictions for a node become inexact, and when a restart of its kubelet
 // becomes dangerous: an event for each change, and the conditions of the layout.
-type notices struct {
+type Notices struct {
 	snapshot func() *ledger.Snapshot
-	event    func(node, kind, reason, note string)
+	events   *Events
 	// judge has the conditions of a layout written anew.
 	judge func(node string)
 
@@ -38,14 +38,19 @@ type notices struct {
 // notice is what there is to tell of one node: codes, in order.
 type notice struct{ inexact, hazards string }
 
-// reported takes a layout that is in the book.
-func (n *notices) reported(l *v1alpha1.NodeLayout) {
+// NewNotices returns what tells changes by events, and has the conditions of a layout judged where they are stale.
+func NewNotices(snapshot func() *ledger.Snapshot, e *Events, judge func(node string)) *Notices {
+	return &Notices{snapshot: snapshot, events: e, judge: judge, last: map[string]notice{}}
+}
+
+// Reported takes a layout that is in the ledger.
+func (n *Notices) Reported(l *v1alpha1.NodeLayout) {
 	node := n.snapshot().Node(l.Name)
 	if node == nil {
 		return
 	}
-	dangers := dangers(node)
-	now := notice{codes(node.Inexact), dangerCodes(dangers)}
+	dangers := Hazards(node)
+	now := notice{Codes(node.Inexact), dangerCodes(dangers)}
 	n.mu.Lock()
 	before := n.last[l.Name]
 	if now == (notice{}) {
@@ -60,23 +65,23 @@ func (n *notices) reported(l *v1alpha1.NodeLayout) {
 	switch {
 	case now.inexact == before.inexact:
 	case now.inexact == "":
-		n.event(l.Name, v1.EventTypeNormal, eventExact,
+		n.events.node(l.Name, v1.EventTypeNormal, eventExact,
 			"no reason is known any more why a prediction for the node may differ from what its kubelet does")
 	default:
-		n.event(l.Name, v1.EventTypeWarning, eventInexact,
+		n.events.node(l.Name, v1.EventTypeWarning, eventInexact,
 			"predictions for the node may differ from what its kubelet does: "+messages(node.Inexact))
 	}
 	switch {
 	case now.hazards == before.hazards:
 	case now.hazards == "":
-		n.event(l.Name, v1.EventTypeNormal, eventSafe, "a restart of the node's kubelet is safe again")
+		n.events.node(l.Name, v1.EventTypeNormal, eventSafe, "a restart of the node's kubelet is safe again")
 	default:
-		n.event(l.Name, v1.EventTypeWarning, eventHazard, hazardTexts(dangers))
+		n.events.node(l.Name, v1.EventTypeWarning, eventHazard, hazardTexts(dangers))
 	}
 }
 
-// dangers returns the restart hazards that are certain. The others get no event; kubectl tenon shows them.
-func dangers(n *ledger.Node) []place.Hazard {
+// Hazards returns the restart hazards of a node that are certain. The others get no event; kubectl tenon shows them.
+func Hazards(n *ledger.Node) []place.Hazard {
 	if n.Quality != ledger.Exact || n.Usage == nil {
 		return nil
 	}
@@ -99,8 +104,8 @@ func hazardTexts(all []place.Hazard) string {
 	return strings.Join(out, "; ")
 }
 
-// codes returns the kinds of reasons, each once and in order.
-func codes(in []ledger.Inexact) string {
+// Codes returns the codes of some reasons, each once and in order, joined by commas.
+func Codes(in []ledger.Inexact) string {
 	var out []string
 	for _, r := range in {
 		out = append(out, string(r.Code))

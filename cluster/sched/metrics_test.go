@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 
@@ -52,65 +50,14 @@ func inexact(l *v1alpha1.NodeLayout, codes ...ledger.InexactCode) *v1alpha1.Node
 	return l
 }
 
-func (o *outlets) told(want ...string) {
-	o.t.Helper()
-	for _, w := range want {
-		select {
-		case e := <-o.recorder.Events:
-			if !strings.Contains(e, w) {
-				o.t.Errorf("event %q, want %q", e, w)
-			}
-		default:
-			o.t.Errorf("no event that says %q", w)
-		}
-	}
-	if len(o.recorder.Events) > 0 {
-		o.t.Errorf("one event more: %s", <-o.recorder.Events)
-	}
-}
-
-// An administrator sees as an event, once, that predictions for a node have become inexact, and that they are exact
-// again.
-func TestNodesThatBecomeInexactAreToldOfOnce(t *testing.T) {
+// A node that is filled so that its kubelet does not survive a restart is counted.
+func TestRestartHazardsAreCounted(t *testing.T) {
 	o := newOutlets(t)
-	say := func(version int, codes ...ledger.InexactCode) {
-		l := layout(t, "n", two, place.SingleNUMA, version)
-		o.s.Feed.Layout(inexact(l, codes...))
-	}
-	say(1)
-	o.told()
-	say(2, ledger.RulesFromFiles)
-	o.told(
-		"Warning PredictionsInexact predictions for the node may differ from what its kubelet does: rules-from-files: because of rules-from-files",
-	)
-	say(3, ledger.RulesFromFiles)
-	o.told()
-	say(4, ledger.RulesFromFiles, ledger.UnhealthyDevices)
-	o.told("rules-from-files: because of rules-from-files; unhealthy-devices: ")
-	say(5)
-	o.told("Normal PredictionsExact")
-	say(6)
-	o.told()
-}
-
-// A node may be filled so that its kubelet does not survive a restart. It runs well until then, so an event says it.
-func TestNodesWhoseKubeletWouldNotRestartAreNamed(t *testing.T) {
-	o := newOutlets(t)
-	full := bind(cpus("p", 31), "n")
-	o.s.Feed.Layout(strict(t, "n", 1, holding(full, "1-30")))
-	o.told()
-	o.s.Feed.Layout(strict(t, "n", 2, holding(full, "1-31")))
-	o.told(
-		"Warning KubeletRestartHazard kubelet will not restart: containers hold every CPU that is not reserved; free one CPU",
-	)
+	o.s.Feed.Layout(strict(t, "n", 1, holding(bind(cpus("p", 31), "n"), "1-31")))
 	g := newGauges(inspect.Source{Book: o.s.Book, Now: time.Now})
 	if got := gathered(t, g); !strings.Contains(got, `tenon_restart_hazards{hazard="no-shared-cpu",node="n"} 1`) {
 		t.Errorf("metrics: %s", got)
 	}
-	o.s.Feed.Layout(strict(t, "n", 3, holding(full, "1-31")))
-	o.told()
-	o.s.Feed.Layout(strict(t, "n", 4))
-	o.told("Normal KubeletRestartSafe")
 }
 
 // gathered returns what gauges say, one line each.
@@ -170,79 +117,6 @@ func TestNodesAreCountedByKnownCodes(t *testing.T) {
 	}
 	if strings.Contains(got, "made-up") {
 		t.Errorf("metrics have what a node made up: %s", got)
-	}
-}
-
-func TestTheConditionExactFollowsTheLayout(t *testing.T) {
-	l := layout(t, "n", two, place.SingleNUMA, 1)
-	judge(l, core(t, l))
-	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact); c != nil {
-		t.Errorf("a layout that never was inexact has condition %+v", c)
-	}
-	check := func(want metav1.ConditionStatus, message string) {
-		t.Helper()
-		c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact)
-		if c == nil || c.Status != want || c.Message != message {
-			t.Errorf("condition %+v, want %s: %s", c, want, message)
-		}
-		if stale(l, &ledger.Node{Machine: known(t, l).Machine, Rules: known(t, l).Rules, Inexact: core(t, l)}) {
-			t.Error("the condition that was written would be written again")
-		}
-		if judge(l, core(t, l)) {
-			t.Error("judging once more changes something")
-		}
-	}
-	inexact(l, ledger.UnhealthyDevices)
-	if !judge(l, core(t, l)) {
-		t.Error("nothing is written")
-	}
-	check(metav1.ConditionFalse, "unhealthy-devices: because of unhealthy-devices")
-	inexact(l)
-	judge(l, core(t, l))
-	check(metav1.ConditionTrue, "")
-	l.Machine.NUMAs = nil
-	judge(l, nil)
-	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact); c != nil {
-		t.Errorf("a layout that is refused has condition %+v", c)
-	}
-}
-
-// core returns why predictions may differ as a layout says it.
-func core(t *testing.T, l *v1alpha1.NodeLayout) []ledger.Inexact { return known(t, l).Inexact }
-
-// known returns the values that a layout describes.
-func known(t *testing.T, l *v1alpha1.NodeLayout) v1alpha1.Layout {
-	t.Helper()
-	c, err := l.Core()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// A layout of a kubelet with default policies has a condition that names the settings, until they are set.
-func TestTheConditionAlignedNamesTheSettings(t *testing.T) {
-	l := layout(t, "n", two, place.SingleNUMA, 1)
-	node := func() *ledger.Node {
-		return &ledger.Node{Machine: known(t, l).Machine, Rules: known(t, l).Rules}
-	}
-	aligned := func() *metav1.Condition {
-		return meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionAligned)
-	}
-	if judge(l, nil); aligned() != nil || stale(l, node()) {
-		t.Errorf("a layout that leaves nothing unaligned has condition %+v", aligned())
-	}
-	l.Rules.TopologyManagerPolicy = "none"
-	if !stale(l, node()) || !judge(l, nil) || stale(l, node()) {
-		t.Error("the condition is not written once")
-	}
-	if c := aligned(); c == nil || c.Status != metav1.ConditionFalse ||
-		!strings.Contains(c.Message, "set topologyManagerPolicy: single-numa-node") {
-		t.Errorf("condition %+v", c)
-	}
-	l.Rules.TopologyManagerPolicy = "restricted"
-	if !stale(l, node()) || !judge(l, nil) || aligned().Status != metav1.ConditionTrue || aligned().Message != "" {
-		t.Errorf("the policy is set: condition %+v", aligned())
 	}
 }
 

@@ -1,8 +1,9 @@
-package sched
+package report
 
 import (
 	"context"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,23 +18,28 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// conditions writes the conditions of layouts: Accepted of those that are refused, Exact of those that say why
+// Conditions writes the conditions of layouts: Accepted of those that are refused, Exact of those that say why
 // predictions may differ, Aligned of those whose kubelet has no policy. It takes them back when that is over. Other
 // layouts are not written to.
-type conditions struct {
+type Conditions struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 	logger klog.Logger
 	// inexact says why predictions for a node may differ, as the ledger has it.
 	inexact func(node string) []ledger.Inexact
 }
 
-func newConditions(logger klog.Logger, inexact func(node string) []ledger.Inexact) *conditions {
-	return &conditions{logger: logger, inexact: inexact, queue: workqueue.NewTypedRateLimitingQueue(
+// NewConditions returns what writes conditions once Run is called. inexact returns why predictions for a node may
+// differ.
+func NewConditions(logger klog.Logger, inexact func(node string) []ledger.Inexact) *Conditions {
+	return &Conditions{logger: logger, inexact: inexact, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.DefaultTypedControllerRateLimiter[string]())}
 }
 
-// judged returns the callback for refused layouts, which also does what next says.
-func (c *conditions) judged(next func(node string, err error)) func(node string, err error) {
+// Later has the conditions of a layout judged soon, when more changes may have come.
+func (c *Conditions) Later(node string) { c.queue.AddAfter(node, time.Second) }
+
+// Judged returns a callback for layouts that were read, with the error if one was refused. It passes errors to next.
+func (c *Conditions) Judged(next func(node string, err error)) func(node string, err error) {
 	return func(node string, err error) {
 		if err != nil {
 			next(node, err)
@@ -42,7 +48,8 @@ func (c *conditions) judged(next func(node string, err error)) func(node string,
 	}
 }
 
-func (c *conditions) run(ctx context.Context, w *client.Client) {
+// Run writes conditions until the context ends.
+func (c *Conditions) Run(ctx context.Context, w *client.Client) {
 	go func() {
 		<-ctx.Done()
 		c.queue.ShutDown()

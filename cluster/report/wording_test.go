@@ -1,4 +1,4 @@
-package sched
+package report
 
 import (
 	"testing"
@@ -23,16 +23,15 @@ func TestAProfileOfTheOtherPluginUsesItsTexts(t *testing.T) {
 		{"", `cannot align pod`, `cannot align pod`},
 	} {
 		for name, want := range map[string]string{config.Tenon: c.tenon, config.Match: c.match} {
-			p := &Plugin{name: name}
-			if got := p.text(pod, short(c.container)); got != want+rest {
+			if got := Words(name).Reason(pod, short(c.container)); got != want+rest {
 				t.Errorf("%s: %q, want %q", name, got, want+rest)
 			}
 		}
 	}
-	if got := (&Plugin{name: config.Match}).preemptionTexts().Waits; got != notHelpful {
+	if got := Words(config.Match).NotHelpful(); got != "Preemption is not helpful for scheduling" {
 		t.Errorf("a pod that waits says %q", got)
 	}
-	if got := (&Plugin{name: config.Tenon}).preemptionTexts().Waits; got != "" {
+	if got := Words(config.Tenon).NotHelpful(); got != "" {
 		t.Errorf("a pod that waits says %q", got)
 	}
 }

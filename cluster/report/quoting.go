@@ -1,7 +1,12 @@
-package sched
+// Package report tells people what the scheduler finds: lines about pods and nodes in the log, events on pods and
+// nodes, the conditions of layouts, and the words of refusals.
+//
+// Invariant: it decides nothing, and nothing waits for it. Strings of nodes and users leave it printable and bounded,
+// and a change is told once. It refuses to log more for pods that ask for lines than [Lines] allows, and writes to no
+// layout whose conditions are current.
+package report
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -14,14 +19,11 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// This file shows strings of nodes and users, wherever they leave the scheduler: klog writes a value with a line
-// break as it is, escape sequences included, and an event is read in terminals.
+// This file makes strings of nodes and users printable, wherever they leave the scheduler: klog writes a value with a
+// line break as it is, escape sequences included, and an event is read in terminals.
 
-// Logger returns the logger of the plugin, which shows every value by [printable.Text].
-func Logger(ctx context.Context) klog.Logger { return quoting(klog.FromContext(ctx)).WithName(Name) }
-
-// quoting returns a logger that writes to l.
-func quoting(l klog.Logger) klog.Logger {
+// Quoting returns a logger that writes to l and shows every value by [printable.Text].
+func Quoting(l klog.Logger) klog.Logger {
 	sink := l.GetSink()
 	if _, done := sink.(quotingSink); done || sink == nil {
 		return l
@@ -96,6 +98,10 @@ func shown(v any) any {
 	}
 	return v
 }
+
+// QuotedEvents returns a recorder that writes to r, shows every argument by [printable.Text], and shortens notes to
+// what the API server accepts.
+func QuotedEvents(r events.EventRecorder) events.EventRecorder { return quotedEvents{r} }
 
 // quotedEvents records events whose arguments are shown.
 type quotedEvents struct{ events.EventRecorder }

@@ -1,0 +1,83 @@
+package report
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Reasons of events on nodes that report by a NodeResourceTopology. The object is its writer's, and nothing
+// is written to it.
+const (
+	topologyRefused = "NodeResourceTopologyRefused"
+	topologyOdd     = "NodeResourceTopologyOdd"
+)
+
+// Events tells by the log and by events what is wrong with what nodes report and do. Events on nodes are shown by
+// kubectl describe node, events on pods by kubectl describe pod.
+type Events struct {
+	logger   klog.Logger
+	recorder events.EventRecorder // nil until To
+}
+
+// NewEvents returns Events that only log, until To is called.
+func NewEvents(logger klog.Logger) *Events { return &Events{logger: logger} }
+
+// To records events by a recorder from now on. It is called before anything is reported.
+func (e *Events) To(r events.EventRecorder) { e.recorder = QuotedEvents(r) }
+
+// TopologyRefused reports a NodeResourceTopology that cannot be read.
+func (e *Events) TopologyRefused(node string, err error) {
+	e.logger.Error(err, "NodeResourceTopology refused", "node", node)
+	e.node(node, v1.EventTypeWarning, topologyRefused, err.Error())
+}
+
+// TopologyOdd reports what in a NodeResourceTopology was not understood or put right.
+func (e *Events) TopologyOdd(node string, conditions []string) {
+	e.logger.Info("NodeResourceTopology is not understood as a whole", "node", node, "conditions", conditions)
+	e.node(node, v1.EventTypeWarning, topologyOdd, strings.Join(conditions, "; "))
+}
+
+// LayoutRefused reports a layout that cannot be read. Its condition Accepted says why.
+func (e *Events) LayoutRefused(node string, err error) {
+	e.logger.Error(err, "Layout refused", "node", node)
+}
+
+// Wrong reports a prediction that its node did not meet. m is the node's machine, or nil.
+func (e *Events) Wrong(m *topo.Machine, o ledger.Outcome) {
+	e.logger.Info("A node did not do what was predicted", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name),
+		"node", o.Node, "outcome", kube.Describe(m, o))
+}
+
+// Rejected tells the owner of a pod that its node refused the pod though it was predicted to fit. m is the node's
+// machine, or nil.
+func (e *Events) Rejected(m *topo.Machine, o ledger.Outcome) {
+	e.logger.Info("A node refused a pod that was predicted to fit", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name),
+		"node", o.Node, "reason", o.Error, "outcome", kube.Describe(m, o))
+	if e.recorder == nil {
+		return
+	}
+	pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: o.Pod.Namespace, Name: o.Pod.Name,
+		UID: types.UID(o.Pod.UID)}
+	e.recorder.Eventf(pod, nil, v1.EventTypeWarning, "PlacementRefused", "Scheduling",
+		"node %s refused the pod (%s) though it was predicted to fit (%s); "+
+			"pods like it are kept off the node until it has reported again",
+		o.Node, o.Error, document.Text(m, o.Predicted))
+}
+
+func (e *Events) node(node, kind, reason, note string) {
+	if e.recorder == nil {
+		return
+	}
+	// The UID is what kubelets and kubectl describe take for it.
+	at := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}
+	e.recorder.Eventf(at, nil, kind, reason, "Reading", "%s", clipNote(note))
+}

@@ -1,0 +1,210 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// desk is a ledger whose changes are told by events.
+type desk struct {
+	t        *testing.T
+	feed     *kube.Feed
+	recorder *events.FakeRecorder
+}
+
+func newDesk(t *testing.T) *desk {
+	book := ledger.New()
+	d := &desk{t: t, feed: kube.NewFeed(book, nil, nil), recorder: events.NewFakeRecorder(100)}
+	e := NewEvents(klog.Background())
+	e.To(d.recorder)
+	d.feed.OnReport(NewNotices(book.Snapshot, e, func(string) {}).Reported)
+	d.feed.Begin()
+	return d
+}
+
+// layoutOf makes the layout of a node with two NUMA nodes of 16 CPUs; versions are resource versions.
+func layoutOf(t *testing.T, version int, r place.Rules, entries ...ledger.Entry) *v1alpha1.NodeLayout {
+	t.Helper()
+	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-15 memory 64Gi\nnuma 1 socket 1 cpus 16-31 memory 64Gi\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := v1alpha1.FromCore("n", m, r, entries, nil)
+	l.ResourceVersion = fmt.Sprint(version)
+	return l
+}
+
+func layout(t *testing.T, version int, policy place.Policy) *v1alpha1.NodeLayout {
+	return layoutOf(t, version, place.Rules{Topology: place.TopologyRules{Policy: policy},
+		CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}})
+}
+
+// strict is a layout under strict-cpu-reservation with CPU 0 reserved.
+func strict(t *testing.T, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
+	return layoutOf(t, version, place.Rules{Topology: place.TopologyRules{Policy: place.BestEffort},
+		Memory: place.MemoryRules{Static: true},
+		CPU:    place.CPURules{Static: true, StrictReservation: true, Reserved: idset.Of[idset.CPU](0)}}, entries...)
+}
+
+// holding is a pod that the node says to hold these CPUs.
+func holding(cpus string) ledger.Entry {
+	set, err := idset.Parse[idset.CPU](cpus)
+	if err != nil {
+		panic(err)
+	}
+	return ledger.Entry{Pod: ledger.PodID{UID: "uid-p", Namespace: "default", Name: "p"},
+		Holdings: []place.Holding{{Container: "c", CPUs: set}}}
+}
+
+func inexact(l *v1alpha1.NodeLayout, codes ...ledger.InexactCode) *v1alpha1.NodeLayout {
+	l.Inexact = nil
+	for _, c := range codes {
+		l.Inexact = append(
+			l.Inexact,
+			v1alpha1.FromInexact([]ledger.Inexact{{Code: c, Message: "because of " + string(c)}})...)
+	}
+	return l
+}
+
+func (o *desk) told(want ...string) {
+	o.t.Helper()
+	for _, w := range want {
+		select {
+		case e := <-o.recorder.Events:
+			if !strings.Contains(e, w) {
+				o.t.Errorf("event %q, want %q", e, w)
+			}
+		default:
+			o.t.Errorf("no event that says %q", w)
+		}
+	}
+	if len(o.recorder.Events) > 0 {
+		o.t.Errorf("one event more: %s", <-o.recorder.Events)
+	}
+}
+
+// An administrator sees as an event, once, that predictions for a node have become inexact, and that they are exact
+// again.
+func TestNodesThatBecomeInexactAreToldOfOnce(t *testing.T) {
+	o := newDesk(t)
+	say := func(version int, codes ...ledger.InexactCode) {
+		l := layout(t, version, place.SingleNUMA)
+		o.feed.Layout(inexact(l, codes...))
+	}
+	say(1)
+	o.told()
+	say(2, ledger.RulesFromFiles)
+	o.told(
+		"Warning PredictionsInexact predictions for the node may differ from what its kubelet does: " +
+			"rules-from-files: because of rules-from-files",
+	)
+	say(3, ledger.RulesFromFiles)
+	o.told()
+	say(4, ledger.RulesFromFiles, ledger.UnhealthyDevices)
+	o.told("rules-from-files: because of rules-from-files; unhealthy-devices: ")
+	say(5)
+	o.told("Normal PredictionsExact")
+	say(6)
+	o.told()
+}
+
+// A node may be filled so that its kubelet does not survive a restart. It runs well until then, so an event says it.
+func TestNodesWhoseKubeletWouldNotRestartAreNamed(t *testing.T) {
+	o := newDesk(t)
+	o.feed.Layout(strict(t, 1, holding("1-30")))
+	o.told()
+	o.feed.Layout(strict(t, 2, holding("1-31")))
+	o.told(
+		"Warning KubeletRestartHazard kubelet will not restart: containers hold every CPU that is not reserved; free one CPU",
+	)
+	o.feed.Layout(strict(t, 3, holding("1-31")))
+	o.told()
+	o.feed.Layout(strict(t, 4))
+	o.told("Normal KubeletRestartSafe")
+}
+
+func TestTheConditionExactFollowsTheLayout(t *testing.T) {
+	l := layout(t, 1, place.SingleNUMA)
+	judge(l, core(t, l))
+	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact); c != nil {
+		t.Errorf("a layout that never was inexact has condition %+v", c)
+	}
+	check := func(want metav1.ConditionStatus, message string) {
+		t.Helper()
+		c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact)
+		if c == nil || c.Status != want || c.Message != message {
+			t.Errorf("condition %+v, want %s: %s", c, want, message)
+		}
+		if stale(l, &ledger.Node{Machine: known(t, l).Machine, Rules: known(t, l).Rules, Inexact: core(t, l)}) {
+			t.Error("the condition that was written would be written again")
+		}
+		if judge(l, core(t, l)) {
+			t.Error("judging once more changes something")
+		}
+	}
+	inexact(l, ledger.UnhealthyDevices)
+	if !judge(l, core(t, l)) {
+		t.Error("nothing is written")
+	}
+	check(metav1.ConditionFalse, "unhealthy-devices: because of unhealthy-devices")
+	inexact(l)
+	judge(l, core(t, l))
+	check(metav1.ConditionTrue, "")
+	l.Machine.NUMAs = nil
+	judge(l, nil)
+	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact); c != nil {
+		t.Errorf("a layout that is refused has condition %+v", c)
+	}
+}
+
+// core returns why predictions may differ as a layout says it.
+func core(t *testing.T, l *v1alpha1.NodeLayout) []ledger.Inexact { return known(t, l).Inexact }
+
+// known returns the values that a layout describes.
+func known(t *testing.T, l *v1alpha1.NodeLayout) v1alpha1.Layout {
+	t.Helper()
+	c, err := l.Core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A layout of a kubelet with default policies has a condition that names the settings, until they are set.
+func TestTheConditionAlignedNamesTheSettings(t *testing.T) {
+	l := layout(t, 1, place.SingleNUMA)
+	node := func() *ledger.Node {
+		return &ledger.Node{Machine: known(t, l).Machine, Rules: known(t, l).Rules}
+	}
+	aligned := func() *metav1.Condition {
+		return meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionAligned)
+	}
+	if judge(l, nil); aligned() != nil || stale(l, node()) {
+		t.Errorf("a layout that leaves nothing unaligned has condition %+v", aligned())
+	}
+	l.Rules.TopologyManagerPolicy = "none"
+	if !stale(l, node()) || !judge(l, nil) || stale(l, node()) {
+		t.Error("the condition is not written once")
+	}
+	if c := aligned(); c == nil || c.Status != metav1.ConditionFalse ||
+		!strings.Contains(c.Message, "set topologyManagerPolicy: single-numa-node") {
+		t.Errorf("condition %+v", c)
+	}
+	l.Rules.TopologyManagerPolicy = "restricted"
+	if !stale(l, node()) || !judge(l, nil) || aligned().Status != metav1.ConditionTrue || aligned().Message != "" {
+		t.Errorf("the policy is set: condition %+v", aligned())
+	}
+}

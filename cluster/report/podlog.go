@@ -1,0 +1,142 @@
+package report
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
+)
+
+// LogAnnotation lets the lines about a pod be logged as if the scheduler's verbosity were so high.
+const LogAnnotation = "tenon.sh/log-level"
+
+// maxLogLevel is beyond the highest verbosity that anything here is logged at.
+const maxLogLevel = 10
+
+// The verbosities of lines about a pod.
+const (
+	LevelDecision = 2 // what was reserved, or why not
+	LevelData     = 4 // what was read of the pod; waits
+	LevelRefusal  = 5 // every node that refuses
+	LevelNode     = 6 // every node that fits, and its cost
+)
+
+// PodLog logs lines about one pod; every line has the pod's key. The zero PodLog logs nothing.
+type PodLog struct {
+	logger klog.Logger
+	plain  klog.Logger // without the pod's key
+	level  int         // of the pod's annotation
+	most   int         // the highest verbosity at which lines are logged, of those above
+	lines  *Lines
+}
+
+// NewPodLog returns the log of a pod. What is logged is decided once for an attempt to schedule the pod, so that asking
+// costs nothing for each of many nodes. annotated is whether the pod's LogAnnotation counts; lines bounds what is
+// logged for its sake, and nil bounds nothing.
+func NewPodLog(logger klog.Logger, pod *v1.Pod, annotated bool, lines *Lines) PodLog {
+	l := PodLog{plain: logger, logger: logger.WithValues("pod", klog.KObj(pod)), level: -1, lines: lines}
+	if text, ok := pod.Annotations[LogAnnotation]; ok && annotated {
+		level, err := strconv.Atoi(text)
+		if err == nil && 0 <= level && level <= maxLogLevel {
+			l.level = level
+		} else if lines.first(string(pod.UID)) && lines.take(logger) {
+			l.logger.Info("Annotation ignored: want a number from 0 to 10", "annotation", LogAnnotation, "value", clip(text))
+		}
+	}
+	for _, v := range [...]int{LevelDecision, LevelData, LevelRefusal, LevelNode} {
+		if v <= l.level || l.logger.V(v).Enabled() {
+			l.most = v
+		}
+	}
+	return l
+}
+
+func clip(text string) string {
+	const most = 60
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}
+
+// On reports whether lines of a verbosity are logged.
+func (l *PodLog) On(v int) bool { return v <= l.most }
+
+// Info logs a line about the pod if lines of this verbosity are logged.
+func (l *PodLog) Info(v int, msg string, pairs ...any) {
+	switch {
+	case !l.On(v):
+	case l.logger.V(v).Enabled():
+		l.logger.V(v).WithCallDepth(1).Info(msg, pairs...)
+	case v <= l.level && l.lines.take(l.plain):
+		l.logger.WithCallDepth(1).Info(msg, pairs...)
+	}
+}
+
+// maxPodLines bounds the lines in a minute that are logged only because annotations of pods ask for them. Whoever
+// may create pods may ask, and one attempt logs a line for every node.
+const maxPodLines = 600
+
+// maxWarned bounds the pods whose annotation was reported as invalid; after many others it is reported again.
+const maxWarned = 1024
+
+// Lines counts the lines that annotations ask for, of all pods together. A nil *Lines bounds nothing.
+type Lines struct {
+	later    func(time.Duration, func())
+	suppress func()
+	warned   *lru.Cache // UIDs of pods
+	mu       sync.Mutex
+	// lines and suppressed are of the minute that the first line began.
+	lines, suppressed int
+}
+
+// NewLines returns Lines of no line. suppress is called for each line that is not logged.
+func NewLines(suppress func()) *Lines {
+	return &Lines{suppress: suppress, warned: lru.New(maxWarned),
+		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
+}
+
+// first reports whether a pod was not warned of yet.
+func (l *Lines) first(uid string) bool {
+	if l == nil {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, warned := l.warned.Get(uid)
+	l.warned.Add(uid, nil)
+	return !warned
+}
+
+// take reports whether one more line may be logged. When the minute is over, the logger says how many could not.
+func (l *Lines) take(logger klog.Logger) bool {
+	if l == nil {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lines == 0 {
+		l.later(time.Minute, func() { l.renew(logger) })
+	}
+	if l.lines == maxPodLines {
+		l.suppressed++
+		l.suppress()
+		return false
+	}
+	l.lines++
+	return true
+}
+
+func (l *Lines) renew(logger klog.Logger) {
+	l.mu.Lock()
+	n := l.suppressed
+	l.lines, l.suppressed = 0, 0
+	l.mu.Unlock()
+	if n > 0 {
+		logger.Info("Lines about pods were suppressed: too many pods ask for them", "suppressed", n, "logged", maxPodLines,
+			"annotation", LogAnnotation)
+	}
+}

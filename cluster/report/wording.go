@@ -1,0 +1,52 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// Words is the name under which a profile enables the plugin, which decides how refusals are worded: under the name of
+// scheduler-plugins' NodeResourceTopologyMatch by the texts of its v0.34.7 (pkg/noderesourcetopology/filter.go), since
+// people search events for these.
+type Words string
+
+// NotHelpful is what kube-scheduler says of nodes where evicting pods does not help. It is added to the status of a pod
+// that waits instead of evicting others, where the profile's wording has it, and "" elsewhere.
+func (w Words) NotHelpful() string {
+	if w == config.Match {
+		return "Preemption is not helpful for scheduling"
+	}
+	return ""
+}
+
+// NoVictims says that no pod of a node has a lower priority.
+func (w Words) NoVictims() string {
+	if w == config.Match {
+		return "No preemption victims found for incoming pod"
+	}
+	return "no pods of lower priority to evict"
+}
+
+// Reason renders a reason why a node refuses a pod.
+func (w Words) Reason(pod *place.Pod, r place.Reason) string {
+	text := r.Text()
+	if w != config.Match || r.Container == "" {
+		return text
+	}
+	at := slices.IndexFunc(pod.Containers, func(c place.Container) bool { return c.Name == r.Container })
+	if at < 0 {
+		return text
+	}
+	const begins = "cannot align container "
+	rest, aligns := strings.CutPrefix(text, begins)
+	switch kind := pod.Containers[at].Kind; {
+	case aligns && kind == place.Init:
+		return "cannot align init container " + rest
+	case aligns && kind == place.Sidecar:
+		return "cannot align sidecar container " + rest
+	}
+	return text
+}
