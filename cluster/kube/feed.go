@@ -24,8 +24,8 @@ import (
 // older than the recorded version of its object changes nothing.
 type Feed struct {
 	book *ledger.Book
-	// onOutcome is told how predictions came out, onRefused of layouts that were refused, and with a
-	// nil error of those mended since.
+	// onOutcome receives the outcomes of predictions. onRefused receives the layouts that were rejected, and a nil error
+	// when the node's layout is accepted again.
 	onOutcome func(ledger.Outcome)
 	onRefused func(node string, err error)
 
@@ -40,7 +40,7 @@ type Feed struct {
 	// exact has the nodes whose layout is understood, coarse those that have a NodeResourceTopology.
 	exact  map[string]bool
 	coarse map[string]*coarse
-	// onTopology is told of NodeResourceTopologies that were refused.
+	// onTopology receives the NodeResourceTopologies that were rejected.
 	onTopology func(node string, err error)
 	onOdd      func(node string, conditions []string)
 	onFreed    func(node string)
@@ -68,12 +68,12 @@ type version struct {
 	late     *v1alpha1.NodeLayout // what was refused as late, and is the newest of the API server
 }
 
-// lateGrace is how long a layout that comes in late is refused. Its agent sees that its own write came in late, and
-// writes anew within a second. A layout that nobody writes anew in that time is what its node says: a forged
-// sequence, which no agent can exceed, keeps nobody out for longer.
+// lateGrace is how long a layout with an older sequence is rejected. Its agent sees that the write arrived late, and
+// writes again within a second. A layout that is not written again in that time is accepted, so that a forged sequence
+// that no agent can exceed blocks a node for lateGrace at most.
 const lateGrace = 10 * time.Second
 
-// vanishGrace is how long a pod that was deleted by force may be on its way without a report of its node.
+// vanishGrace is how long a pod that was deleted by force counts as assumed without a report of its node.
 const vanishGrace = 30 * time.Second
 
 // NewFeed returns a feed into a book. The callbacks may be nil; they must not call the feed.
@@ -128,7 +128,7 @@ func (f *Feed) Begin() {
 	defer f.mu.Unlock()
 	f.begun = true
 	pods := slices.SortedFunc(maps.Values(f.bound.pods), (*boundPod).compare)
-	// All are on their way before any is known to be admitted: how the nodes ordered them, nobody says.
+	// All are assumed before any is admitted, because no object has the order in which the nodes admitted them.
 	for _, p := range pods {
 		put(p, f.book.Recover)
 	}

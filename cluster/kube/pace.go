@@ -95,7 +95,7 @@ func (f *Feed) catchUp(node string) {
 	do()
 }
 
-// forgetPaces drops the paces of nodes that have no layout and were not heard of lately, once there are twice as
+// forgetPaces drops the paces of nodes that have no layout and had no recent event, once there are twice as
 // many as there were when that was done last.
 func (f *Feed) forgetPaces(now time.Time) {
 	if len(f.paces) < f.sweep {

@@ -30,7 +30,7 @@ type Reader struct {
 	notes   []Problem
 }
 
-// Problem is a node of which nothing is known, and why: what it says of itself is missing or was refused.
+// Problem is a node without usable data, and why: its layout or topology is missing or was rejected.
 type Problem struct{ Node, Reason string }
 
 // NewReader returns a reader of the cluster that cfg names.

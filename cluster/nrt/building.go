@@ -13,13 +13,13 @@ import (
 
 // building makes up a machine that has the amounts of the zones, with what is reserved and held of it.
 type building struct {
-	zones []zone // ascending ids; positions are those of the machine's numas
+	zones []zone // ascending ids; positions are those of the machine's NUMA nodes
 	rules place.Rules
 	spec  topo.Spec
 	held  place.Holding
 }
 
-// Distances of the SLIT that a zone does not tell: what firmware says where it knows no better.
+// Distances that are used where a zone has none: the defaults of firmware (SLIT).
 const (
 	localDistance  = 10
 	remoteDistance = 20
@@ -46,7 +46,7 @@ func (b *building) describe(n *notes) error {
 	return nil
 }
 
-// cpus makes CPUs of consecutive ids: of each numa first the reserved ones, then those that are held,
+// cpus makes CPUs of consecutive ids: of each NUMA node first the reserved ones, then those that are held,
 // then the free ones.
 func (b *building) cpus() error {
 	total := int64(0)
@@ -80,8 +80,8 @@ func (b *building) cpus() error {
 	return nil
 }
 
-// memory gives the numa at position i its memory and hugepages. Producers differ in whether the capacity
-// of memory includes hugepages (as in MemTotal of the numa) or not (Koordinator); what is allocatable
+// memory gives the NUMA node at position i its memory and hugepages. Producers differ in whether the capacity
+// of memory includes hugepages (as in MemTotal of the NUMA node) or not (Koordinator); what is allocatable
 // never does, so the capacity is at least the sum.
 func (b *building) memory(i int, n *notes) {
 	z, numa := b.zones[i], &b.spec.NUMAs[i]
@@ -127,7 +127,7 @@ func (b *building) book(i int, kind string, capacity int64, a amount) {
 	}
 }
 
-// devices makes the devices of every resource: of each numa first those that are held, then the free
+// devices makes the devices of every resource: of each NUMA node first those that are held, then the free
 // ones, then those that are not allocatable, as unhealthy. A resource with capacity 0 in all zones gets one
 // unhealthy device of no NUMA node.
 func (b *building) devices() error {

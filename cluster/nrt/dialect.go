@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file knows what producers say in ways of their own. The dialects are:
+// This file reads what some producers write in forms of their own. The dialects are:
 //
 //   - resource-topology-exporter and NFD: zones of type Node; policy and scope as attributes. A kubelet
 //     without a static CPU manager allocates no CPUs, and then they list none, or CPUs none of which is
@@ -28,10 +28,10 @@ import (
 //   - Koordinator's koordlet: every zone lists CPUs and memory, whatever the kubelet's managers do; the
 //     CPU manager's policy is in an annotation, the memory manager's is not said. What is available is
 //     all that is allocatable, whoever holds it; whose CPUs are whose is in annotations, too (koordlet.go).
-//   - The NRI plugins: a tree of zones, of which a numa is left out where it is the only one of its die
+//   - The NRI plugins: a tree of zones, of which a NUMA node is left out where it is the only one of its die
 //     or socket; amounts of a policy that works while the kubelet's managers are off.
 
-// zone is a zone that stands for a numa.
+// zone is a zone that stands for a NUMA node.
 type zone struct {
 	*v1alpha2.Zone
 	id      idset.NUMA
@@ -39,16 +39,16 @@ type zone struct {
 	unset   bool // the object has no allocatable amounts; see withoutAllocatable
 }
 
-// Types of zones of the NRI plugin topology-aware that are numas, and parts of numas.
+// Types of zones of the NRI plugin topology-aware that are NUMA nodes, and parts of NUMA nodes.
 const (
 	zoneTypeNUMA = "numa node"
 	zoneTypeL3   = "L3 cache"
 )
 
-// around are types of zones that are made of numas; what they say, the zones of their numas say too.
+// around are types of zones that contain NUMA nodes. They repeat what the zones of their NUMA nodes have.
 var around = []string{"virtual node", "socket", "Socket", "die"}
 
-// attributeMemorySet names the numas of a zone of the NRI plugins, as a list.
+// attributeMemorySet names the NUMA nodes of a zone of the NRI plugins, as a list.
 const attributeMemorySet = "memory set"
 
 // numas returns the zones that stand for numas, in ascending order of id.
@@ -95,7 +95,7 @@ func numas(in v1alpha2.ZoneList) ([]zone, error) {
 	return out, nil
 }
 
-// numaID reads the numa that a zone stands for from its type and name.
+// numaID reads the NUMA node that a zone stands for from its type and name.
 func numaID(z *v1alpha2.Zone) (idset.NUMA, error) {
 	prefix := "node-"
 	switch z.Type {
@@ -113,8 +113,8 @@ func numaID(z *v1alpha2.Zone) (idset.NUMA, error) {
 	return idset.NUMA(id), nil
 }
 
-// substitute finds zones that stand for numas without zones of their own: their memory is that numa's
-// alone. A numa that only shares a zone with others is an error, since it would be missing.
+// substitute finds zones that stand for NUMA nodes without zones of their own: their memory is that numa's
+// alone. A NUMA node that only shares a zone with others is an error, since it would be missing.
 func substitute(found map[idset.NUMA]*v1alpha2.Zone, others []*v1alpha2.Zone) error {
 	covered := map[idset.NUMA]bool{}
 	for id, z := range found {
@@ -252,7 +252,7 @@ func topologyRules(o *v1alpha2.NodeResourceTopology, numas int, n *notes) (t pla
 		}
 	}
 	topologyOptions(o.Attributes, &t, n)
-	// A kubelet with another policy than none does not start on a machine with more numas than its limit,
+	// A kubelet with another policy than none does not start on a machine with more NUMA nodes than its limit,
 	// which producers do not publish.
 	if t.Policy != place.None && cmp.Or(t.MaxNUMAs, defaultMaxNUMAs) < numas {
 		t.MaxNUMAs = numas

@@ -31,7 +31,7 @@ type koordlet struct {
 	Held     map[idset.NUMA]int64 `json:"held,omitempty"`
 	// Pods are the UIDs of pods that hold them, by whatever containers.
 	Pods []string `json:"pods,omitempty"`
-	// Fault says why that cannot be told.
+	// Fault is why that is unknown.
 	Fault string `json:"fault,omitempty"`
 }
 
@@ -130,7 +130,7 @@ func koordletHeld(o *v1alpha2.NodeResourceTopology, zones []zone) (pods map[stri
 		return nil, fmt.Errorf("annotation %s: %w", annotationHeld, err)
 	}
 	if k.Fault != "" {
-		return nil, fmt.Errorf("who holds CPUs is not told: %s", k.Fault)
+		return nil, fmt.Errorf("the pods that hold CPUs are unknown: %s", k.Fault)
 	}
 	for i, z := range zones {
 		a := z.amounts[cpu]

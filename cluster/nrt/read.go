@@ -32,21 +32,21 @@ const (
 	maxMalformed  = 300 // bytes of why an object does not decode
 )
 
-// Reading is what a NodeResourceTopology tells of a node: amounts on every numa, and neither which CPUs
+// Reading is what a NodeResourceTopology tells of a node: amounts on every NUMA node, and neither which CPUs
 // and devices these are nor who holds them. Ids are made up so that the amounts are right.
 type Reading struct {
-	// Machine has the numas of the zones. CPU ids are consecutive, numa by numa; every CPU is a core of
-	// its own, every numa a socket with one L3 cache. Where no zone lists CPUs, every numa has one, since
+	// Machine has the NUMA nodes of the zones. CPU ids are consecutive, numa by numa; every CPU is a core of
+	// its own, every NUMA node a socket with one L3 cache. Where no zone lists CPUs, every NUMA node has one, since
 	// a machine cannot be without. Devices are named after their numa, "0-0003"; those that are not
-	// allocatable are unhealthy. A device that the producer counts on two numas is two devices.
+	// allocatable are unhealthy. A device that the producer counts on two NUMA nodes is two devices.
 	Machine *topo.Machine
 	// Rules are the topology manager's as the object says, and the other managers' as the zones suggest:
 	// kubelets list CPUs and memory only where a static policy gives them out. What is capacity but not
-	// allocatable is reserved, CPUs as the lowest ids of each numa.
+	// allocatable is reserved, CPUs as the lowest ids of each NUMA node.
 	Rules place.Rules
 	// Held is one holding of everything that is allocatable but not available, or empty: the CPUs next to
 	// the reserved ones, one block per kind of memory and numa, the lowest devices. Whether memory belongs
-	// to a group of several numas is not in the object; it counts as held on each numa by itself.
+	// to a group of several NUMA nodes is not in the object; it counts as held on each NUMA node by itself.
 	Held []place.Holding
 	// Pods are the UIDs of all pods that Held accounts for, where the object tells; otherwise nil.
 	Pods map[string]bool
@@ -65,7 +65,7 @@ type Reading struct {
 // updater and of this package, and what Koordinator's koordlet and the NRI plugins say in the same words.
 //
 // The error names the node and the zone, resource or attribute that is wrong, and is the first of those
-// that there are: a zone that cannot stand for a numa, a numa that is named twice, an amount beyond the
+// that there are: a zone that cannot stand for a NUMA node, a NUMA node that is named twice, an amount beyond the
 // bounds of package topo or below 0, an unknown policy. Of amounts that contradict each other, the one
 // that promises less counts, with a condition: what is available is at most what is allocatable and at
 // least 0. There are two exceptions. Allocatable may be above capacity, since the kubelet is trusted more than
@@ -234,7 +234,7 @@ const (
 	hugepages = "hugepages-"
 )
 
-// resourceName returns the name under which a resource counts, "" where it is none that a numa has.
+// resourceName returns the name under which a resource counts, "" where it is none that a NUMA node has.
 func resourceName(name string, n *notes) (string, error) {
 	switch {
 	case name == cpu || name == topo.Memory:
@@ -256,7 +256,7 @@ func resourceName(name string, n *notes) (string, error) {
 }
 
 var (
-	// wholeNode are resources that belong to no numa.
+	// wholeNode are resources that belong to no NUMA node.
 	wholeNode = []string{"ephemeral-storage", "storage", "pods"}
 	// noDevices are domains whose resources no device plugin can serve (Kubernetes' own, in which
 	// Koordinator counts batch-cpu by the thousandth) or does serve (shares of GPUs).

@@ -22,7 +22,7 @@ var attributesRead = []string{nrt.AttributePolicy, nrt.AttributeScope, nrt.Attri
 // printed, such as a control character or a change of writing direction.
 func printable(o *v1alpha2.NodeResourceTopology) error {
 	if len(o.Zones) > maxZones {
-		return nil // numas has the error
+		return nil // function numas returns the error
 	}
 	for i := range o.Zones {
 		if err := printableZone(&o.Zones[i]); err != nil {

@@ -29,7 +29,7 @@ func Resources() []schema.GroupVersionResource {
 // annotationMalformed is how Typed tells Read of an object that does not decode.
 const annotationMalformed = "tenon.sh/malformed"
 
-// annotationWhole is how Typed tells Read that an object was written here, and by nobody else.
+// annotationWhole marks, from Typed to Read, an object that only Tenon wrote.
 const annotationWhole = "tenon.sh/whole"
 
 // kept are the annotations that Read looks at. Others may be large: a koordlet lists every CPU in one.

@@ -22,7 +22,7 @@ import (
 //
 // The lists of "cpus" are the threads of the cores: the k-th CPU of every list is a thread of the
 // k-th core, so "cpus 0-15,32-47" is 32 cores and "cpus 0-15/32-47" is 16 cores of two threads. "l3 N"
-// cuts the cores of the numa, in order, into N groups of equal size (1 when absent).
+// cuts the cores of the NUMA node, in order, into N groups of equal size (1 when absent).
 // KIND is gpu, dax or movable, where the memory is not ordinary.
 // SIZE is a number with an optional unit Ki, Mi, Gi, Ti. The order of lines does not matter, but for distances.
 
@@ -226,7 +226,7 @@ func (p *parser) device(w []string) error {
 	return nil
 }
 
-// distances hands the rows to the numas in ascending order of ids.
+// distances assigns the rows to the NUMA nodes in ascending order of ids.
 func (p *parser) distances() error {
 	n := len(p.text.Spec.NUMAs)
 	if len(p.dist) == 0 {

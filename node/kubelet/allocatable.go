@@ -21,7 +21,7 @@ const (
 
 // Allocatable returns what a kubelet with a KubeletConfiguration lets all pods of a machine have together,
 // as its Node would say in status.allocatable: "cpu" in thousandths, "pods" in pieces, memory and hugepages
-// in bytes, and the healthy devices of every resource. Disks are not told: a machine does not say its own.
+// in bytes, and the healthy devices of every resource. Disks are left out, because a machine does not describe them.
 func Allocatable(data []byte, m *topo.Machine) (map[string]int64, error) {
 	var in kubeletv1beta1.KubeletConfiguration
 	if err := decode(data, &in); err != nil {

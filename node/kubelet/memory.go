@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Groups returns what the memory manager has of each numa, by position, where that does not follow from
+// Groups returns what the memory manager has of each NUMA node, by position, where that does not follow from
 // the entries: another group, or other amounts that are free. Entries are those of the same observation.
 //
 // The manager keeps what ended pods had until it next admits a pod, and a pod that it is admitting may
@@ -66,7 +66,7 @@ func differ(said, follows place.MemoryGroup) bool {
 	return false
 }
 
-// table is what the memory manager has of one numa.
+// table is what the memory manager has of one NUMA node.
 type table struct {
 	cells          idset.Set[idset.NUMA]
 	assignments    int
@@ -131,7 +131,7 @@ func (s *MemoryState) blocks(uid string) (out []MemoryBlock) {
 	return out
 }
 
-// release gives a block back as the manager does: each of its numas in turn gives what it has assigned,
+// release gives a block back as the manager does: each of its NUMA nodes in turn gives what it has assigned,
 // to whomever (memorymanager/policy_static.go, releaseMemory).
 func release(tables map[idset.NUMA]*table, b MemoryBlock) {
 	left := uint64(b.Bytes)

@@ -135,7 +135,7 @@ func readDevices(in []*podresources.ContainerDevices) ([]Device, error) {
 	return mergeDevices(out)
 }
 
-// topologyNUMAs reads numas; a number below 0 is how drivers say that they know none.
+// topologyNUMAs reads NUMA nodes; a number below 0 is how drivers say that they know none.
 func topologyNUMAs(t *podresources.TopologyInfo) (idset.Set[idset.NUMA], error) {
 	var numas []int64
 	for _, n := range t.GetNodes() {

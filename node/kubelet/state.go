@@ -83,7 +83,7 @@ func (s *CPUState) entry(key string, raw json.RawMessage) (int, error) {
 	return len(byName), nil
 }
 
-// MemoryBlock is memory of one kind on a set of numas, by their ids. Bytes may be 0.
+// MemoryBlock is memory of one kind on a set of NUMA nodes, by their ids. Bytes may be 0.
 type MemoryBlock struct {
 	Kind  string
 	NUMAs idset.Set[idset.NUMA]
@@ -93,13 +93,13 @@ type MemoryBlock struct {
 // MemoryState is memory_manager_state (pkg/kubelet/cm/memorymanager/state).
 type MemoryState struct {
 	Policy string
-	// Cells are the groups of numas as the memory manager last used them, by numa.
+	// Cells are the groups of NUMA nodes as the memory manager last used them, by numa.
 	Cells map[idset.NUMA]idset.Set[idset.NUMA]
-	// Reserved is what all numas together say is assigned, in bytes by kind.
+	// Reserved is what all NUMA nodes together say is assigned, in bytes by kind.
 	Reserved map[string]uint64
-	// Free is what every numa says is not assigned, in bytes by kind.
+	// Free is what every NUMA node says is not assigned, in bytes by kind.
 	Free map[idset.NUMA]map[string]uint64
-	// Used is what every numa says is assigned to containers, in bytes by kind.
+	// Used is what every NUMA node says is assigned to containers, in bytes by kind.
 	Used map[idset.NUMA]map[string]uint64
 	// Containers are blocks by pod UID and container.
 	Containers map[string]map[string][]MemoryBlock
@@ -206,7 +206,7 @@ func memoryBlock(kind string, size uint64) (MemoryBlock, error) {
 	return MemoryBlock{Kind: k, Bytes: int64(size)}, nil
 }
 
-// Device is one device of a resource, with the ids of its numas; none where it has no affinity.
+// Device is one device of a resource, with the ids of its NUMA nodes; none where it has no affinity.
 type Device struct {
 	Resource string
 	ID       string
@@ -225,7 +225,7 @@ func ParseDeviceState(data []byte) (*DeviceState, error) {
 		Data struct {
 			PodDeviceEntries []struct {
 				PodUID, ContainerName, ResourceName string
-				// The keys are numas; -1 is for devices without affinity.
+				// The keys are NUMA nodes; -1 is for devices without affinity.
 				DeviceIDs map[string][]string
 			}
 		}

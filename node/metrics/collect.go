@@ -168,7 +168,7 @@ func (c collection) numa(i int, numa topo.NUMA) {
 	}
 }
 
-// devices sends the devices of each resource, for the numas that have some.
+// devices sends the devices of each resource, for the NUMA nodes that have some.
 func (c collection) devices() {
 	for _, r := range c.n.Machine.Resources() {
 		free := c.n.Usage.FreeDevices(r.Name)

@@ -5,7 +5,7 @@
 // is left out and counted, the rest is served. Series are bounded by the machine, Options.Pods and
 // Options.Containers. The package refuses to serve profiles to anybody but the machine itself.
 //
-// The family numa_node_* has a label numa_node, the id of a numa, and type: "capacity" is what exists,
+// The family numa_node_* has a label numa_node, the id of a NUMA node, and type: "capacity" is what exists,
 // "allocatable" what reservations leave, "allocated" what containers hold of that, "free" the rest.
 package metrics
 
@@ -25,7 +25,7 @@ import (
 type Options struct {
 	// Node is the name of the Node: the label node of every metric.
 	Node string
-	// Sys is the tree of /sys, for the kernel's counters of each numa; nil leaves them out.
+	// Sys is the tree of /sys, for the kernel's counters of each NUMA node; nil leaves them out.
 	Sys fs.FS
 	// Pods is the most pods whose holdings are shown, oldest first; 0 shows none.
 	Pods int

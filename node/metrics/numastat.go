@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counter is one of the kernel's counters of a numa, in pages (mm/vmstat.c, numa_stat_item).
+// counter is one of the kernel's counters of a NUMA node, in pages (mm/vmstat.c, numa_stat_item).
 type counter struct{ name, help string }
 
 func kernelCounters() []counter {
@@ -28,7 +28,7 @@ func kernelCounters() []counter {
 // maxNumastat bounds the file in bytes; kernels write some 150.
 const maxNumastat = 4096
 
-// collectNumastat sends the kernel's counters of every numa. A numa without readable counters, as on a
+// collectNumastat sends the kernel's counters of every NUMA node. A NUMA node without readable counters, as on a
 // computer that is not the described machine, has none.
 func (m *Metrics) collectNumastat(c collection) {
 	for _, numa := range c.n.Machine.NUMAs() {

@@ -56,7 +56,7 @@ func (c collection) add(sum map[holding]float64, e ledger.Entry) {
 	}
 }
 
-// list writes the numas of a mask as Linux does, and "none" for none.
+// list writes the NUMA nodes of a mask as Linux does, and "none" for none.
 func (c collection) list(mask topo.Mask) string {
 	if mask == 0 {
 		return "none"

@@ -83,7 +83,7 @@ func (t *tree) hardwareCores(nodes []node, cpus map[idset.CPU]cpu) []topo.CoreSp
 	return out
 }
 
-// threads returns the CPUs of the core of a CPU: those that it names, are in its numa and are not yet of
+// threads returns the CPUs of the core of a CPU: those that it names, are in its NUMA node and are not yet of
 // another core.
 func (t *tree) threads(id idset.CPU, n node, left cpuSet, cpus map[idset.CPU]cpu) cpuSet {
 	file := topologyFile(id, "core_cpus_list")

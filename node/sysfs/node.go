@@ -31,8 +31,8 @@ func (n node) dir() string { return nodeFile(n.id) }
 
 func nodeFile(id idset.NUMA) string { return fmt.Sprintf("%s/node%d", nodeDir, id) }
 
-// nodes reads every numa that has a directory, in ascending order of ids; a numa that is offline has
-// none. There are no nodes at all where the kernel knows of no numas.
+// nodes reads every NUMA node that has a directory, in ascending order of ids; a NUMA node that is offline has
+// none. There are no nodes at all where the kernel knows of no NUMA nodes.
 func (t *tree) nodes(online cpuSet) ([]node, error) {
 	list := t.numbered(nodeDir, "node")
 	if len(list) > topo.MaxNUMAs {
@@ -108,7 +108,7 @@ func (t *tree) cpulist(n node) (cpuSet, bool) {
 	return t.cpus(n.dir(), []string{"cpulist"}, []string{"cpumap"})
 }
 
-// share gives every CPU to one numa: where several claim it, to the one whose directory comes last by
+// share gives every CPU to one NUMA node: where several claim it, to the one whose directory comes last by
 // name, because that one's claim stays with the kubelet (cadvisor reads node*/cpu* in that order).
 func (t *tree) share(nodes []node, online cpuSet) error {
 	order := make([]int, len(nodes))
@@ -141,7 +141,7 @@ func (t *tree) share(nodes []node, online cpuSet) error {
 	return nil
 }
 
-// meminfo reads MemTotal in bytes from nodeN/meminfo, or from /proc/meminfo. Without it a numa has no
+// meminfo reads MemTotal in bytes from nodeN/meminfo, or from /proc/meminfo. Without it a NUMA node has no
 // memory, for the kubelet too.
 func (t *tree) meminfo(file string) int64 {
 	n, ok := value(t, file, parseMeminfo)
@@ -183,7 +183,7 @@ func (t *tree) hugepages(dir string) []topo.Hugepages {
 	return slices.CompactFunc(out, func(a, b topo.Hugepages) bool { return a.PageSize == b.PageSize })
 }
 
-// distances reads the row of every numa from nodeN/distance. The k-th number of a row is the distance to
+// distances reads the row of every NUMA node from nodeN/distance. The k-th number of a row is the distance to
 // the k-th numa that is online, not to numa k (drivers/base/node.c, node_read_distance). Rows that do
 // not fit leave the whole machine without distances: half a table misleads.
 func (t *tree) distances(nodes []node) {
@@ -211,8 +211,8 @@ func (t *tree) distances(nodes []node) {
 	t.checkDistances(nodes)
 }
 
-// columns returns for every numa its column in a row of distances with the given length, or nil. The
-// columns are the numas that are online; some trees show those that are possible.
+// columns returns for every NUMA node its column in a row of distances with the given length, or nil. The
+// columns are the NUMA nodes that are online; some trees show those that are possible.
 func (t *tree) columns(nodes []node, length int) []int {
 	for _, name := range []string{"online", "possible"} {
 		set, _ := ids[idset.NUMA](t, path.Join(nodeDir, name))
@@ -236,7 +236,7 @@ func (t *tree) columns(nodes []node, length int) []int {
 	return own
 }
 
-// positions returns where in a list every numa is, or nil where one is not.
+// positions returns where in a list every NUMA node is, or nil where one is not.
 func positions(nodes []node, list []idset.NUMA) []int {
 	var out []int
 	for _, n := range nodes {
@@ -331,16 +331,16 @@ func known(byPackage map[int]cpuSet, id int) bool {
 	return ok
 }
 
-// MemoryKind says what the memory of a numa is.
+// MemoryKind says what the memory of a NUMA node is.
 type MemoryKind string
 
 // The kinds of memory. What is not ordinary is not for pods that do not ask for it: it is slow, or a
-// device's own, and the kernel keeps its own data out of it. The kubelet counts the numa and its memory
+// device's own, and the kernel keeps its own data out of it. The kubelet counts the NUMA node and its memory
 // all the same.
 const (
 	OrdinaryMemory MemoryKind = "ordinary"
 	NoMemory       MemoryKind = "none"
-	// GPUMemory is of a GPU that shows its memory as a numa (NVIDIA Grace Hopper and later).
+	// GPUMemory is of a GPU that shows its memory as a NUMA node (NVIDIA Grace Hopper and later).
 	GPUMemory = MemoryKind(topo.GPUMemory)
 	// DAXMemory was added as a DAX device: persistent memory, CXL or high-bandwidth memory.
 	DAXMemory = MemoryKind(topo.DAXMemory)
@@ -348,7 +348,7 @@ const (
 	MovableMemory = MemoryKind(topo.MovableMemory)
 )
 
-// kinds tells memory apart by has_memory and has_normal_memory: a numa in the first and not in the second
+// kinds tells memory apart by has_memory and has_normal_memory: a NUMA node in the first and not in the second
 // has movable memory only, as hot-added PMEM, CXL and GPU memory is (Documentation/ABI/stable/sysfs-devices-node).
 func (t *tree) kinds(nodes []node) map[idset.NUMA]MemoryKind {
 	memory, known := ids[idset.NUMA](t, nodeDir+"/has_memory")
@@ -377,7 +377,7 @@ func (t *tree) kinds(nodes []node) map[idset.NUMA]MemoryKind {
 	return out
 }
 
-// targetNode reads the numas that DAX devices become, from /sys/bus/dax/devices/daxN.M/target_node
+// targetNode reads the NUMA nodes that DAX devices become, from /sys/bus/dax/devices/daxN.M/target_node
 // (Documentation/ABI/testing/sysfs-bus-dax).
 func (t *tree) targetNode(out map[idset.NUMA]MemoryKind) {
 	for _, name := range t.names(daxDir) {
@@ -387,7 +387,7 @@ func (t *tree) targetNode(out map[idset.NUMA]MemoryKind) {
 	}
 }
 
-// numaStatus reads the numas of GPU memory from /proc/driver/nvidia/gpus/<address>/numa_status.
+// numaStatus reads the NUMA nodes of GPU memory from /proc/driver/nvidia/gpus/<address>/numa_status.
 func (t *tree) numaStatus(out map[idset.NUMA]MemoryKind) {
 	for _, name := range t.names(gpuDir) {
 		if !isAddress(strings.ToLower(name)) {

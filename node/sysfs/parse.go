@@ -120,7 +120,7 @@ func isHex(s string) bool {
 	return true
 }
 
-// parseNumaStatus finds the numa of a GPU's memory, in the lines "Node: 255" and "Status: online" of
+// parseNumaStatus finds the NUMA node of a GPU's memory, in the lines "Node: 255" and "Status: online" of
 // the NVIDIA driver; -1 is none.
 func parseNumaStatus(s string) (idset.NUMA, error) {
 	for line := range strings.Lines(s) {

@@ -13,7 +13,7 @@ import (
 
 // This file reads /sys/bus/pci/devices (Documentation/ABI/testing/sysfs-bus-pci).
 
-// Nowhere is the numa of a function that nothing places. It is never taken for numa 0.
+// Nowhere is the NUMA node of a function that nothing places. It is never taken for numa 0.
 const Nowhere idset.NUMA = -1
 
 // Function is one PCI function.
@@ -47,7 +47,7 @@ const (
 const maxFunctions = 1 << 14
 
 // PCI reads the PCI functions of a tree in ascending order of address. Numas that are not of the machine
-// count as none; with a nil machine every numa is believed.
+// count as none; with a nil machine every NUMA node is believed.
 func PCI(fsys fs.FS, m *topo.Machine) ([]Function, []Warning, error) {
 	return NewSurvey(fsys).Functions(m)
 }

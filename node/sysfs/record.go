@@ -46,7 +46,7 @@ func (r *record) directory(name string) {
 	}
 }
 
-// emptyDirs returns the directories in which nothing was read; the others are told by their files.
+// emptyDirs returns the directories in which no file was read; the paths of files imply the others.
 func (r *record) emptyDirs() []string {
 	full := map[string]bool{}
 	for _, names := range []map[string]string{r.files, r.links} {

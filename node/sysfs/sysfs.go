@@ -34,7 +34,7 @@ type Found struct {
 	// Hardware is the machine as the hardware is, or nil where that is the same. Its cores, sockets, L3 groups and
 	// memory may differ, and it may have CPUs that the kubelet leaves out.
 	Hardware *topo.Machine
-	// Kinds says for every numa of the machine what its memory is.
+	// Kinds says for every NUMA node of the machine what its memory is.
 	Kinds    map[idset.NUMA]MemoryKind
 	Warnings []Warning // in the order in which they were met, each once
 }

@@ -18,14 +18,14 @@ const (
 	Malformed Anomaly = "malformed"
 	// Missing is a file that every kernel has and this tree lacks.
 	Missing Anomaly = "missing"
-	// CPUInNumas are CPUs that more than one numa claims. The kubelet counts such a CPU to the numa
+	// CPUInNumas are CPUs that more than one NUMA node claims. The kubelet counts such a CPU to the NUMA node
 	// whose directory comes last by name (cadvisor utils/sysinfo, GetNodesInfo).
 	CPUInNumas Anomaly = "cpu-in-numas"
-	// CPUWithoutNUMA are online CPUs that no numa has; the kubelet does not know of them.
+	// CPUWithoutNUMA are online CPUs that no NUMA node has; the kubelet does not know of them.
 	CPUWithoutNUMA Anomaly = "cpu-without-numa"
-	// NoNUMA is a kernel without numas; the kubelet takes each socket for one.
+	// NoNUMA is a kernel without NUMA nodes; the kubelet takes each socket for one.
 	NoNUMA Anomaly = "no-numa"
-	// Siblings are lists of the threads of a core that contradict each other, or a core on two numas.
+	// Siblings are lists of the threads of a core that contradict each other, or a core on two NUMA nodes.
 	Siblings Anomaly = "siblings"
 	// CPULinks are links of a NUMA node to other CPUs than its list has; the kubelet follows the links.
 	CPULinks Anomaly = "cpu-links"
@@ -48,16 +48,16 @@ const (
 	// NoCache is missing knowledge of caches: L3 groups are then sockets, as for the kubelet.
 	NoCache Anomaly = "no-cache"
 	// KubeletL3 are L3 groups that the kubelet cuts otherwise: where a cache has no id, or is that of
-	// exactly one numa, it takes the socket for the group. Only prefer-align-cpus-by-uncorecache minds.
+	// exactly one NUMA node, it takes the socket for the group. Only prefer-align-cpus-by-uncorecache minds.
 	KubeletL3 Anomaly = "kubelet-l3"
-	// Distances are rows of distances that do not fit the numas; the machine has none then.
+	// Distances are rows of distances that do not fit the NUMA nodes; the machine has none then.
 	Distances Anomaly = "distances"
 	// OddDistances are distances that were kept but say what hardware does not: asymmetric ones, or a
 	// numa no nearer to itself than to another.
 	OddDistances Anomaly = "odd-distances"
-	// SpecialMemory is a numa whose memory is not for ordinary pods.
+	// SpecialMemory is a NUMA node whose memory is not for ordinary pods.
 	SpecialMemory Anomaly = "special-memory"
-	// UnknownNUMA is a PCI function on a numa that the machine lacks.
+	// UnknownNUMA is a PCI function on a NUMA node that the machine lacks.
 	UnknownNUMA Anomaly = "unknown-numa"
 )
 
