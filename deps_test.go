@@ -118,6 +118,7 @@ var floors = []floor{
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"cluster/preempt", nil, words(`core/... api/document cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+	{"cluster/profiles/profilestest", nil, nil, words(`k8s.io/klog/v2 k8s.io/kubernetes`)},
 	{"cluster/report", nil, words(`core/... api/... cluster/inspect cluster/kube`), append(words(`k8s.io/utils`), inCluster...)},
 	{
 		"cluster/sched",
@@ -209,7 +210,7 @@ var budget = map[string]string{
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
 // seconds and can be tested under the race detector at no cost.
-var heavy = words(`cluster/candidates cluster/preempt cluster/profiles cluster/sched cluster/server lab/...
+var heavy = words(`cluster/candidates cluster/preempt cluster/profiles/... cluster/sched cluster/server lab/...
 	cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
 
 // light are programs that must not link k8s.io/kubernetes, not even by way of other packages.

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-numa/tenon/lab/logtail"
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
@@ -173,30 +172,5 @@ func (c *child) failure() error {
 	if c.stopping.Load() {
 		return nil
 	}
-	return fmt.Errorf("the nodes' process ended (%v); the end of its log:\n%s", c.err, tail(c.logPath))
-}
-
-// tail returns the last lines of a log, or those in which a Go program says why it could not go on.
-func tail(path string) string {
-	const bytesMost, linesMost = 256 << 10, 15
-	f, err := os.Open(path)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > bytesMost {
-		f.Seek(-bytesMost, io.SeekEnd)
-	}
-	b, err := io.ReadAll(f)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(string(bytes.TrimSpace(b)), "\n")
-	// It may be followed by the state of hundreds of goroutines, and by what other processes write to the same log.
-	for i, l := range lines {
-		if strings.HasPrefix(l, "panic: ") || strings.HasPrefix(l, "fatal error: ") {
-			return strings.Join(lines[i:min(len(lines), i+2*linesMost)], "\n")
-		}
-	}
-	return strings.Join(lines[max(0, len(lines)-linesMost):], "\n")
+	return fmt.Errorf("the nodes' process ended (%v); the end of its log:\n%s", c.err, logtail.Read(c.logPath))
 }

@@ -7,21 +7,10 @@ import (
 	"testing"
 
 	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
-)
 
-// profilesOf reads profiles as kube-scheduler does, with its defaults.
-func profilesOf(t testing.TB, list string) []schedapi.KubeSchedulerProfile {
-	t.Helper()
-	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" + list
-	obj, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return obj.(*schedapi.KubeSchedulerConfiguration).Profiles
-}
+	"github.com/tenon-numa/tenon/cluster/profiles/profilestest"
+)
 
 // at lists the extension points at which a plugin runs, and those where it is the last.
 func at(pl *schedapi.Plugins, name string) string {
@@ -34,12 +23,6 @@ func at(pl *schedapi.Plugins, name string) string {
 		}
 	}
 	return strings.Join(out, " ")
-}
-
-// logged returns a logger and what it logged.
-func logged(t *testing.T, verbosity int) (klog.Logger, func() string) {
-	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(verbosity)))
-	return logger, func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
 }
 
 // The profiles are as the manifests of scheduler-plugins, its deployer and its operators write them.
@@ -73,8 +56,8 @@ func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
 			"preFilter preScore score", "Plugin only scores nodes"},
 		"another plugin": {"{filter: {enabled: [{name: Other}]}}", "Tenon", "", ""},
 	} {
-		list := profilesOf(t, "- schedulerName: one\n  plugins: "+c.plugins+"\n")
-		logger, text := logged(t, 0)
+		list := profilestest.Profiles(t, "- schedulerName: one\n  plugins: "+c.plugins+"\n")
+		logger, text := profilestest.Logger(t, 0)
 		if err := Complete(list, logger); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -93,7 +76,7 @@ func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
 
 // Added points come behind those of other plugins: a pod that waits for its turn has its volumes by then.
 func TestAddedPointsAreTheLast(t *testing.T) {
-	list := profilesOf(
+	list := profilestest.Profiles(
 		t,
 		"- plugins: {preBind: {enabled: [{name: Other}]}, filter: {enabled: [{name: NodeResourceTopologyMatch}]}}\n",
 	)
@@ -110,7 +93,7 @@ func TestAddedPointsAreTheLast(t *testing.T) {
 }
 
 func TestOneProfileHasThePluginOnce(t *testing.T) {
-	list := profilesOf(t, `
+	list := profilestest.Profiles(t, `
 - schedulerName: one
   plugins: {multiPoint: {enabled: [{name: Tenon}]}}
 - schedulerName: both
@@ -121,7 +104,7 @@ func TestOneProfileHasThePluginOnce(t *testing.T) {
 		err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	if err := Complete(profilesOf(t, `
+	if err := Complete(profilestest.Profiles(t, `
 - schedulerName: one
   plugins: {multiPoint: {enabled: [{name: Tenon}]}}
 - schedulerName: two
@@ -151,7 +134,7 @@ func TestWhoPreempts(t *testing.T) {
 			"DefaultPreemption}], disabled: [{name: '*'}]}}", "Tenon", "Tenon", "Tenon"},
 		"without the plugin": {"{}", "Tenon", "DefaultPreemption", ""},
 	} {
-		list := profilesOf(t, in+c.plugins+"\n")
+		list := profilestest.Profiles(t, in+c.plugins+"\n")
 		if err := Complete(list, klog.Background()); err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +154,7 @@ func TestWhoPreempts(t *testing.T) {
 			t.Errorf("%s: arguments %+v", name, args["default-scheduler"])
 		}
 	}
-	list := profilesOf(
+	list := profilestest.Profiles(
 		t,
 		"- plugins: {multiPoint: {enabled: [{name: Tenon}]}}\n  pluginConfig: [{name: DefaultPreemption, args: "+
 			"{minCandidateNodesAbsolute: 7}}]\n",

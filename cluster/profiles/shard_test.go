@@ -12,6 +12,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/cluster/profiles/profilestest"
 )
 
 // withSelector is a profile with the plugin, and with further lines.
@@ -34,7 +36,7 @@ func filtersOf(p schedapi.KubeSchedulerProfile) (out []string) {
 // Profiles with the plugin take pods to the nodes that the selector matches and to no others.
 func TestProfilesAreConfinedToTheirShard(t *testing.T) {
 	const selector = "shard in (b,a),zone!=z"
-	list := profilesOf(
+	list := profilestest.Profiles(
 		t,
 		withSelector(
 			"one",
@@ -99,7 +101,7 @@ func TestNodesThatEnterAShardWakePods(t *testing.T) {
 }
 
 func TestNobodyIsConfinedWithoutASelector(t *testing.T) {
-	list := profilesOf(t, withSelector("one", "", "}"))
+	list := profilestest.Profiles(t, withSelector("one", "", "}"))
 	s, err := Confine(list)
 	if err != nil || !s.Empty() || slices.Contains(filtersOf(list[0]), ShardName) {
 		t.Errorf("selector %v, %v, filters %v", s, err, filtersOf(list[0]))
@@ -112,7 +114,7 @@ func TestSelectorsThatAreRefused(t *testing.T) {
 		withSelector("one", "shard=a", "}") + withSelector("two", "", "}"):        `layoutSelectors "shard=a" and ""`,
 		withSelector("one", "=", "}"):                                             `profile "one": TenonArgs: layoutSelector`,
 	} {
-		if _, err := Confine(profilesOf(t, list)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Confine(profilestest.Profiles(t, list)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\nerror %v does not say %q", list, err, want)
 		}
 	}

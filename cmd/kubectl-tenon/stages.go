@@ -65,7 +65,7 @@ func readKubelet(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, e
 	if err != nil {
 		return place.Rules{}, nil, err
 	}
-	rules, err := c.On(m, place.ReserveCPUs)
+	rules, err := c.On(m)
 	if err != nil {
 		return place.Rules{}, nil, err
 	}

@@ -208,10 +208,10 @@ func coresOf(m *topo.Machine, s cpuSet) cpuSet {
 
 func cpusPerCore(m *topo.Machine) int { return m.CPUs().Len() / len(m.Cores()) }
 
-// ReserveCPUs returns the CPUs that a kubelet reserves when it is given an amount, not a list: the
-// first n that its own packing takes of the whole machine (cpumanager/policy_static.go, NewStaticPolicy).
-// A machine with fewer is an error.
-func ReserveCPUs(m *topo.Machine, r CPURules, n int) (idset.Set[idset.CPU], error) {
+// Reserve returns the n CPUs of m that a kubelet reserves when its configuration has a number and no list: those that
+// its static CPU manager takes first of the empty machine (cpumanager/policy_static.go, NewStaticPolicy). It ignores
+// r.Reserved. A machine with fewer than n CPUs is an error.
+func (r CPURules) Reserve(m *topo.Machine, n int) (idset.Set[idset.CPU], error) {
 	r.Reserved = idset.Set[idset.CPU]{}
 	u := NewUsage(m, Rules{CPU: r})
 	if n >= 0 {

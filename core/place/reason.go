@@ -12,60 +12,60 @@ type Code string
 
 // The codes. They are stable: events, the CLI and metrics use them.
 const (
-	// OneNUMA: no single numa has as much as the container (or pod) wants.
+	// OneNUMA: no single NUMA node has as much as the container (or pod) wants.
 	OneNUMA Code = "one-numa"
-	// Width: the want fits on the numas together, but not on as few as the policy demands.
+	// Width: the want fits on the NUMA nodes together, but not on as few as the policy demands.
 	Width Code = "width"
 	// Together: every resource fits by itself, but no NUMA nodes have all of them.
 	Together Code = "together"
-	// Widths: every resource fits by itself, but on different numbers of numas, and the policy wants all
+	// Widths: every resource fits by itself, but on different numbers of NUMA nodes, and the policy wants all
 	// on the same.
 	Widths Code = "widths"
-	// Reuse: what an init container of the pod holds ties the container to numas that lack the rest.
+	// Reuse: what an init container of the pod holds ties the container to NUMA nodes that lack the rest.
 	Reuse Code = "reuse"
 	// Short: the whole machine has not enough free.
 	Short Code = "short"
 	// SMT: full-pcpus-only, and the CPUs are not whole cores.
 	SMT Code = "smt"
-	// Endless: under distribute-cpus-across-numa the CPU manager would search for numas to spread the CPUs
+	// Endless: under distribute-cpus-across-numa the CPU manager would search for NUMA nodes to spread the CPUs
 	// over, and not stop. No pod would be served on the node any more.
 	Endless Code = "endless"
-	// Group: memory is free, but on numas that already serve another group of numas
+	// Group: memory is free, but on NUMA nodes that already serve another group of NUMA nodes
 	// (memorymanager/policy_static.go: single- and multi-numa use never mix).
 	Group Code = "group"
 	// Fraction: the want is not a whole number of bytes, and the node's memory manager is static.
 	Fraction Code = "fraction"
-	// Chosen: numas that would do are not those that were chosen for the pod by what counts in its sum.
+	// Chosen: the pod's NUMA nodes were chosen for other resources, and have not enough of this one.
 	Chosen Code = "chosen"
 	// Unsupported: the machine is beyond what this kubelet's topology manager handles.
 	Unsupported Code = "unsupported"
 	// NUMAID: a NUMA node's id is too high for this kubelet's configuration, so the kubelet panics. The reason
 	// is permanent.
 	NUMAID Code = "numa-id"
-	// NoDistances: prefer-closest-numa-nodes on a machine that tells no distances, so the kubelet does not
-	// start. The reason is permanent.
+	// NoDistances: prefer-closest-numa-nodes on a machine without NUMA distances, so the kubelet does not start. The
+	// reason is permanent.
 	NoDistances Code = "no-distances"
 	// TooComplex: deciding this needs more steps than a verdict may make (maxWork), or the pod has more
 	// containers that need alignment than a node is asked about (MaxContainers). No node is known to refuse.
 	TooComplex Code = "too-complex"
-	// Lacking: the node has not enough left of a plain amount, whatever its numas. Place never says so: it
-	// knows no plain amounts; those who do use it beside the reasons of place.
+	// Lacking: the node has not enough left of an amount that no NUMA node counts, such as pods. Place never returns
+	// this code; callers that compare such amounts add it.
 	Lacking Code = "lacking"
 	// Demanded: the node would place the pod, but not as the pod itself demands.
 	Demanded Code = "demanded"
-	// Untied: the pod demands that something is aligned that the node ties to no numa: its managers do not
-	// hand it out, or not to such a pod, or its devices have no numa.
+	// Untied: the pod demands alignment of a resource that the node does not align: its managers do not assign it, or
+	// not to such a pod, or its devices have no NUMA node.
 	Untied Code = "untied"
 	// Drawn: whether the demand is satisfied depends on which devices of With the node takes.
 	Drawn Code = "drawn"
 	// Counted: the node reports amounts only, and its kubelet would not refuse the pod if the prediction were
-	// wrong. Place never says so: it does not know how well a node is known.
+	// wrong. Place never returns this code.
 	Counted Code = "counted"
-	// Unsettled: it is not known yet what pods on their way to the node got, and in one of the states that
-	// are possible there is no room. Place never says so: it judges one state.
+	// Unsettled: the node has not reported yet what assumed pods got, and the pod does not fit in one of the possible
+	// states. Place never returns this code: it judges one state.
 	Unsettled Code = "unsettled"
-	// Refused: the node refused such a pod, for the reason in Resource, though a verdict said that it
-	// would not. Place never says so either.
+	// Refused: the node refused such a pod, for the reason in Resource, although a verdict predicted admission.
+	// Place never returns this code.
 	Refused Code = "refused"
 )
 
@@ -80,9 +80,9 @@ type Reason struct {
 	// Want is what was asked for, Have the most that could be had under the rule of Code. CPUs and
 	// devices count pieces, memory counts bytes.
 	Want, Have int64
-	// Width is the number of numas that the policy allows for this want, where Code is Width. Where Code
-	// is Widths, the resource needs Want numas, and the resource With needs Have. Where Code is Demanded,
-	// With are the numas of each resource that the demand is about. Where Code is Endless, With are the
+	// Width is the number of NUMA nodes that the policy allows for this want, where Code is Width. Where Code
+	// is Widths, the resource needs Want NUMA nodes, and the resource With needs Have. Where Code is Demanded,
+	// With are the NUMA nodes of each resource that the demand is about. Where Code is Endless, With are the
 	// reserved CPUs whose siblings are not reserved, under full-pcpus-only. Where Code is TooComplex, Want is
 	// the number of containers, Have the bound, and Width the number of NUMA nodes of the machine, 0 where it
 	// is the pod alone that is too large. Where Code is NUMAID, Want is the id, Have the highest that would do,
@@ -90,6 +90,9 @@ type Reason struct {
 	Width int
 	With  string
 }
+
+// String returns Text. Two reasons may have one text: compare the values themselves.
+func (r Reason) String() string { return r.Text() }
 
 // Text renders the reason for people. Equal reasons on several nodes give equal texts, so that the
 // scheduler's event groups and counts them.

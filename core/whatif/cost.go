@@ -158,7 +158,7 @@ func (r Refusal) key() string {
 		if amount(x.Code) {
 			x.Have = 0
 		}
-		fmt.Fprintf(&b, "\n%+v", x)
+		fmt.Fprintf(&b, "\n%#v", x) // every field: two reasons may have one text
 	}
 	return b.String()
 }

@@ -64,23 +64,17 @@ func TestExplainSaysWhatTheSchedulerDoes(t *testing.T) {
 			names = append(names, d.name)
 		}
 		n := b.Snapshot().Node("n")
-		several, unsettled, refused = several+min(
-			1,
-			len(n.Others),
-		), unsettled+one(
-			n.Unsettled,
-		), refused+min(
-			1,
-			len(n.Refused),
-		)
+		several += min(1, len(n.Others))
+		unsettled += one(n.Unsettled)
+		refused += min(1, len(n.Refused))
 		for _, cpus := range []int64{3, 5, 6} {
 			pod := PodView{ID: podID("x"), Pod: smallPod(cpus)}
 			said := newExplanation(pod, []*ledger.Node{n}, nil).verdicts[0].verdict
-			index, key := ledger.NewIndex(1), pod.Pod.Shape()
+			index := ledger.NewIndex(pod.Pod, pod.Demand)
 			for by, fits := range map[string]bool{
 				"the node":             n.Fits(pod.Pod),
-				"the index":            index.Fits(n, key, pod.Pod, pod.Demand),
-				"the index of a whole": index.Fitting(b.Snapshot(), key, pod.Pod, pod.Demand).Has("n"),
+				"the index":            index.Fits(n),
+				"the index of a whole": index.Fitting(b.Snapshot()).Has("n"),
 			} {
 				if fits != said.Fits() {
 					t.Fatalf("after %s: explain says %v, by %s the pod fits: %t", strings.Join(names, ", "), said, by, fits)

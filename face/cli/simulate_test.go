@@ -52,7 +52,7 @@ func stages(exported []byte) Stages {
 			if err != nil {
 				return place.Rules{}, nil, err
 			}
-			r, err := c.On(m, place.ReserveCPUs)
+			r, err := c.On(m)
 			if err != nil {
 				return place.Rules{}, nil, err
 			}

@@ -214,7 +214,7 @@ func (c *contest) configure(b *testing.B) (*configv1beta1.KubeletConfiguration, 
 	if err != nil {
 		b.Fatal(err)
 	}
-	rules, err := parsed.On(c.machine, place.ReserveCPUs)
+	rules, err := parsed.On(c.machine)
 	if err != nil {
 		b.Fatal(err)
 	}

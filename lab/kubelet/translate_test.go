@@ -117,7 +117,7 @@ func rulesOf(c *configv1beta1.KubeletConfiguration, m *topo.Machine) (place.Rule
 	if err != nil {
 		return place.Rules{}, err
 	}
-	return parsed.On(m, place.ReserveCPUs)
+	return parsed.On(m)
 }
 
 // podOf makes the pod of a step. Guaranteed and Burstable pods, and resources of pods, are as the API

@@ -66,7 +66,9 @@ func TestThePluginInSomebodyElsesMain(t *testing.T) {
 		}
 	})
 	w := &world{Cluster: c, client: kubernetes.NewForConfigOrDie(c.RESTConfig()), seen: &outcomes{}}
-	startOther(ctx, t, program, fmt.Sprintf(ordinary, c.SchedulerKubeconfig))
+	config := configFile(t, fmt.Sprintf(ordinary, c.SchedulerKubeconfig))
+	launch(t, exec.CommandContext(ctx, program, "--config="+config, "--bind-address=127.0.0.1", "--secure-port=0",
+		"-v=2"))
 	if w.pods, err = workload.Follow(ctx, w.client); err != nil {
 		t.Fatal(err)
 	}
@@ -97,31 +99,4 @@ func TestThePluginInSomebodyElsesMain(t *testing.T) {
 		t.Errorf("one pod goes for the urgent one; there are %s", workload.Count(pods))
 	}
 	noRefusal(t, pods)
-}
-
-// startOther starts a kube-scheduler that is not tenon-scheduler. It ends with the test at the latest.
-func startOther(ctx context.Context, t *testing.T, binary, config string) {
-	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "scheduler.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	cmd := exec.CommandContext(ctx, binary, "--config="+file, "--bind-address=127.0.0.1", "--secure-port=0", "-v=2")
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p := &program{cmd: cmd, log: log.Name()}
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			t.Logf("the scheduler says:\n%s", p.said(t))
-		}
-	})
 }

@@ -29,58 +29,76 @@ func beScheduler(args string) {
 	}
 }
 
-// program is tenon-scheduler in a process of its own.
+// program is a kube-scheduler in a process of its own.
 type program struct {
 	cmd    *exec.Cmd
 	log    string // file
-	secure string // address of kube-scheduler's own port
-	token  string // of an administrator
+	secure string // address of kube-scheduler's own port; of tenon-scheduler only
+	token  string // of an administrator; of tenon-scheduler only
 }
 
-// startProgram starts the program with a configuration. It ends with the test at the latest.
+// startProgram starts tenon-scheduler with a configuration. It ends with the test at the latest.
 func startProgram(ctx context.Context, t *testing.T, c *lab.Cluster, config string) *program {
 	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "scheduler.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{cmd: exec.CommandContext(ctx, os.Args[0]), log: log.Name(), secure: l.Addr().String(),
-		token: c.RESTConfig().BearerToken}
-	l.Close()
-	_, port, err := net.SplitHostPort(p.secure)
+	secure := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(secure)
 	if err != nil {
 		t.Fatal(err)
 	}
+	cmd := exec.CommandContext(ctx, os.Args[0])
 	// In a cluster it finds the API server by itself, for its own port's sake too.
-	p.cmd.Env = append(os.Environ(), fmt.Sprintf(
+	cmd.Env = append(os.Environ(), fmt.Sprintf(
 		"%s=--config=%s --bind-address=127.0.0.1 --secure-port=%s --inspection-address=127.0.0.1:0 "+
-			"--authentication-kubeconfig=%[4]s --authorization-kubeconfig=%[4]s", programEnv, file, port, c.SchedulerKubeconfig))
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := p.cmd.Start(); err != nil {
+			"--authentication-kubeconfig=%[4]s --authorization-kubeconfig=%[4]s",
+		programEnv, configFile(t, config), port, c.SchedulerKubeconfig))
+	p := launch(t, cmd)
+	p.secure, p.token = secure, c.RESTConfig().BearerToken
+	return p
+}
+
+// configFile writes a scheduler's configuration to a file and returns its name.
+func configFile(t *testing.T, config string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// launch starts a scheduler whose output goes to a file. It ends with the test at the latest. Where the test failed,
+// the end of its output is logged.
+func launch(t *testing.T, cmd *exec.Cmd) *program {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	p := &program{cmd: cmd, log: log.Name()}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			said := p.said(t)
+			text := p.said(t)
 			const most = 20_000
-			t.Logf("a scheduler says:\n%s", said[max(0, len(said)-most):])
+			t.Logf("output of %s:\n%s", filepath.Base(cmd.Path), text[max(0, len(text)-most):])
 		}
 	})
 	return p
 }
 
-// kill ends the program with no chance to say good-bye.
+// kill ends the program at once.
 func (p *program) kill() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait() // its error is that it was killed

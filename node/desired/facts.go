@@ -51,7 +51,7 @@ func (f Facts) WithMachine(m *topo.Machine, d v1alpha1.Detail, err error) Facts 
 func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	var rules place.Rules
 	if err == nil {
-		if rules, err = c.On(f.Machine, place.ReserveCPUs); err != nil {
+		if rules, err = c.On(f.Machine); err != nil {
 			err = fmt.Errorf("kubelet configuration: %w", err)
 		}
 	}

@@ -26,17 +26,13 @@ type Configuration struct {
 	// ReserveCPUs is the number of CPUs that the static CPU manager reserves by itself: the sum of
 	// systemReserved and kubeReserved, rounded up. It is 0 where reservedSystemCPUs names them.
 	ReserveCPUs int
-	// Effective says that the kubelet itself told it, flags included; false is what its files say.
+	// Effective is true where the kubelet itself reported the values, flags included, and false where its files were read.
 	Effective bool
 	// Gates are the feature gates that concern the managers, as far as the configuration sets them.
 	Gates map[string]bool
-	// Doubt is why the kubelet was not believed, or not asked, where files were read instead; nil where
-	// nobody wanted to ask it.
+	// Doubt is why the files were read instead of the kubelet's endpoint; nil where the endpoint was not to be used.
 	Doubt error
 }
-
-// Reserve picks the n CPUs of a machine that the static CPU manager reserves when it has a number only.
-type Reserve func(m *topo.Machine, opts place.CPURules, n int) (idset.Set[idset.CPU], error)
 
 // ParseConfiguration reads a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) as YAML or JSON. As
 // for the kubelet, fields that it does not know count for nothing; what it knows and would refuse to
@@ -86,17 +82,14 @@ func configuration(in *kubeletv1beta1.KubeletConfiguration) (c Configuration, er
 	return c, memoryRules(in, &c.Rules.Memory)
 }
 
-// On returns the rules on a machine: reserved CPUs and numas are checked against it, and CPUs that
-// are reserved by number are picked.
-func (c Configuration) On(m *topo.Machine, reserve Reserve) (place.Rules, error) {
+// On returns the rules on a machine. Where the configuration reserves a number of CPUs, it picks the CPUs as the static
+// CPU manager does. A reserved CPU or NUMA node that the machine lacks is an error.
+func (c Configuration) On(m *topo.Machine) (place.Rules, error) {
 	r := c.Rules
 	if c.ReserveCPUs > 0 && r.CPU.Static {
-		if reserve == nil {
-			return r, fmt.Errorf("reserve %d CPUs: reservedSystemCPUs is not set, and nothing picks them", c.ReserveCPUs)
-		}
-		set, err := reserve(m, r.CPU, c.ReserveCPUs)
+		set, err := r.CPU.Reserve(m, c.ReserveCPUs)
 		if err != nil {
-			return r, fmt.Errorf("reserve %d CPUs: %w", c.ReserveCPUs, err)
+			return r, err
 		}
 		r.CPU.Reserved = set
 	}

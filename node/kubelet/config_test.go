@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -50,7 +49,7 @@ aFieldOfTomorrow: 1
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.On(machine(t), nil)
+	got, err := c.On(machine(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,17 +86,13 @@ kubeReserved: {cpu: 501m, memory: 1Gi}
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.On(machine(t), func(_ *topo.Machine, _ place.CPURules, n int) (idset.Set[idset.CPU], error) {
-		if n != 2 {
-			return idset.Set[idset.CPU]{}, errors.New("1001m is not rounded up to 2")
-		}
-		return idset.Of[idset.CPU](0, 8), nil
-	})
+	got, err := c.On(machine(t)) // 1001m are rounded up to 2 CPUs
 	if err != nil || got.CPU.Reserved.String() != "0,8" {
 		t.Errorf("reserved %q, %v", got.CPU.Reserved, err)
 	}
-	if _, err := c.On(machine(t), nil); err == nil || !strings.Contains(err.Error(), "reserve 2 CPUs") {
-		t.Errorf("without a picker: %v", err)
+	c.ReserveCPUs = 1 << 12
+	if _, err := c.On(machine(t)); err == nil || !strings.Contains(err.Error(), "reserve 4096 CPUs of") {
+		t.Errorf("more than the machine has: %v", err)
 	}
 }
 
@@ -137,7 +132,7 @@ func TestBadConfigurationNamesTheField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := far.On(machine(t), nil); err == nil || !strings.Contains(err.Error(), "cpu 99") {
+	if _, err := far.On(machine(t)); err == nil || !strings.Contains(err.Error(), "cpu 99") {
 		t.Errorf("cpu 99: %v", err)
 	}
 }

@@ -128,7 +128,7 @@ func (p *parser) finish() error {
 	if !f.Rules.CPU.Reserved.Empty() {
 		return fmt.Errorf("rules: reserved and reserve-cpus are both given")
 	}
-	f.Rules.CPU.Reserved, err = place.ReserveCPUs(f.Machine, f.Rules.CPU, f.ReserveCPUs)
+	f.Rules.CPU.Reserved, err = f.Rules.CPU.Reserve(f.Machine, f.ReserveCPUs)
 	return err
 }
 

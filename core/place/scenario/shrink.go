@@ -205,7 +205,7 @@ func (s *Scenario) fit() bool {
 		return true
 	}
 	var err error
-	s.Rules.CPU.Reserved, err = place.ReserveCPUs(s.Machine, s.Rules.CPU, s.ReserveCPUs)
+	s.Rules.CPU.Reserved, err = s.Rules.CPU.Reserve(s.Machine, s.ReserveCPUs)
 	return err == nil
 }
 

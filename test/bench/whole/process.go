@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tenon-numa/tenon/lab/logtail"
 )
 
 // process is a child of this one. It ends when it is told to, and when this process dies.
@@ -74,7 +76,8 @@ func (p *process) run(started chan<- error, answers io.Closer) {
 // hear reads what the child says next.
 func (p *process) hear(into any) error {
 	if err := p.answers.Decode(into); err != nil {
-		return fmt.Errorf("%s ended or says what is no answer (%w); the end of its log:\n%s", p.name, err, tail(p.log))
+		return fmt.Errorf("%s ended or says what is no answer (%w); the end of its log:\n%s", p.name, err,
+			logtail.Read(p.log))
 	}
 	return nil
 }
@@ -82,7 +85,7 @@ func (p *process) hear(into any) error {
 // ask sends the child a signal, and reads what it says next, unless the context ends before that; then the child ends.
 func (p *process) ask(ctx context.Context, signal syscall.Signal, into any) error {
 	if err := p.cmd.Process.Signal(signal); err != nil {
-		return fmt.Errorf("ask %s: %w; the end of its log:\n%s", p.name, err, tail(p.log))
+		return fmt.Errorf("ask %s: %w; the end of its log:\n%s", p.name, err, logtail.Read(p.log))
 	}
 	over := context.AfterFunc(ctx, func() { p.cmd.Process.Kill() })
 	defer over()
@@ -96,7 +99,7 @@ func (p *process) ask(ctx context.Context, signal syscall.Signal, into any) erro
 func (p *process) failure() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("%s ended (%v); the end of its log:\n%s", p.name, p.err, tail(p.log))
+		return fmt.Errorf("%s ended (%v); the end of its log:\n%s", p.name, p.err, logtail.Read(p.log))
 	default:
 		return nil
 	}
@@ -168,25 +171,4 @@ func (p *process) peak() (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("read the memory of %s: no VmHWM", p.name)
-}
-
-// tail returns the last lines of a log.
-func tail(path string) string {
-	const most, lines = 64 << 10, 15
-	f, err := os.Open(path)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > most {
-		if _, err := f.Seek(-most, io.SeekEnd); err != nil {
-			return err.Error()
-		}
-	}
-	text, err := io.ReadAll(f)
-	if err != nil {
-		return err.Error()
-	}
-	all := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

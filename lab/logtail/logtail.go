@@ -1,0 +1,43 @@
+// Package logtail reads the part of a child process's log that explains why the process ended.
+//
+// Invariant: the text is bounded, whatever the log's size. A log that cannot be read gives the text of the error: the
+// caller already reports a failure, and the log only explains it.
+package logtail
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+)
+
+const (
+	maxBytes = 256 << 10
+	maxLines = 15
+)
+
+// Read returns the last lines of a log. Where a Go program has written a panic or a fatal error, it returns the lines
+// from there on instead: stacks of hundreds of goroutines may follow, and other processes may write to the same log.
+func Read(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > maxBytes {
+		if _, err := f.Seek(-maxBytes, io.SeekEnd); err != nil {
+			return err.Error()
+		}
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxBytes))
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(string(bytes.TrimSpace(text)), "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			return strings.Join(lines[i:min(len(lines), i+2*maxLines)], "\n")
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-maxLines):], "\n")
+}
