@@ -138,6 +138,8 @@ func (c commands) refuse(w []string) string {
 		return missingFile(w[1:])
 	case ".ci/run", "tools/tidy":
 		return missingFile([]string{"-f", w[0]})
+	case "promtool":
+		return missingFile([]string{"-f", w[len(w)-1]})
 	case "export", "git", "cd":
 		return ""
 	}

@@ -61,6 +61,29 @@ func (s Source) Qualities() map[string]int {
 	return out
 }
 
+// States counts the nodes that take fewer pods than they have room for, or none, by why: "silent", "unsettled",
+// "refused". Every state is there; a node may be in several.
+func (s Source) States() map[string]int {
+	out := map[string]int{"silent": 0, "unsettled": 0, "refused": 0}
+	snap := s.Book.Snapshot()
+	for _, name := range s.names(snap) {
+		if s.problem(name) != "" {
+			out["refused"]++
+		}
+		n := snap.Node(name)
+		if n == nil {
+			continue
+		}
+		if n.Silent {
+			out["silent"]++
+		}
+		if n.Unsettled {
+			out["unsettled"]++
+		}
+	}
+	return out
+}
+
 func quality(n *ledger.Node) string {
 	if n == nil {
 		return document.None

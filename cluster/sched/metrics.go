@@ -2,6 +2,7 @@ package sched
 
 import (
 	"strconv"
+	"time"
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -25,6 +26,7 @@ type schedulerMetrics struct {
 	topologies  *metrics.Counter
 	exceeded    *metrics.CounterVec
 	suppressed  *metrics.Counter
+	turns       *metrics.Histogram
 }
 
 func counter(name, help string) *metrics.CounterOpts {
@@ -61,14 +63,47 @@ func newMetrics() *schedulerMetrics {
 		suppressed: metrics.NewCounter(counter("pod_log_lines_suppressed_total",
 			"Lines that annotations of pods ask for and that were not logged, because too many pods ask.")),
 	}
+	m.turns = metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: "tenon", Name: "turn_wait_seconds",
+		Help:    "Time that pods waited for their turn on their node. Pods that did not wait do not count.",
+		Buckets: metrics.ExponentialBuckets(0.01, 2, 14), StabilityLevel: metrics.ALPHA})
 	// A second scheduler in one process finds the names taken; its counters are then not served.
 	for _, c := range []metrics.Registerable{m.predicted, m.woken, m.predictions, m.wrong, m.rejected, m.foreign, m.layouts, m.topologies,
-		m.exceeded, m.suppressed} {
+		m.exceeded, m.suppressed, m.turns} {
 		if err := legacyregistry.Register(c); err != nil {
 			metrics.NewKubeRegistry().MustRegister(c)
 		}
 	}
+	m.zero()
 	return m
+}
+
+// zero makes every series that can be foreseen exist before its first event: an increase from nothing to 1 is none to
+// Prometheus.
+func (m *schedulerMetrics) zero() {
+	for _, result := range []ledger.Result{ledger.Confirmed, ledger.Wrong, ledger.Rejected} {
+		for _, exact := range []bool{true, false} {
+			m.predictions.WithLabelValues(string(result), strconv.FormatBool(exact))
+		}
+	}
+	for _, p := range []place.Policy{place.None, place.BestEffort, place.Restricted, place.SingleNUMA} {
+		for _, what := range []string{"cpus", "memory", "devices", "containers"} {
+			m.wrong.WithLabelValues(p.String(), what)
+		}
+	}
+	for _, why := range []place.RefusalReason{place.TopologyAffinityError, place.SMTAlignmentError,
+		place.UnexpectedAdmissionError} {
+		m.rejected.WithLabelValues(string(why))
+	}
+	for _, what := range []string{budgetPod, budgetVictims} {
+		m.exceeded.WithLabelValues(what)
+	}
+}
+
+// waited counts a wait for a turn, however it ended.
+func (m *schedulerMetrics) waited(since time.Time) {
+	if m != nil {
+		m.turns.Observe(time.Since(since).Seconds())
+	}
 }
 
 // measure serves what is measured when somebody asks. Of a second scheduler in one process that is
@@ -175,6 +210,7 @@ type gauges struct {
 	source  inspect.Source
 	waiting inspect.Waiting
 	nodes   *metrics.Desc
+	states  *metrics.Desc
 	oldest  *metrics.Desc
 	inexact *metrics.Desc
 	hazards *metrics.Desc
@@ -188,6 +224,9 @@ func newGauges(s inspect.Source) *gauges {
 	return &gauges{source: s,
 		nodes: metrics.NewDesc("tenon_nodes", "Nodes, by the quality of what is known of them (exact, coarse, none).",
 			[]string{"quality"}, nil, metrics.ALPHA, ""),
+		states: metrics.NewDesc("tenon_nodes_state", "Nodes in a state in which they take fewer pods or none: silent "+
+			"(a report is overdue), unsettled (pods that hold anything wait for a report), refused (the report was refused).",
+			[]string{"state"}, nil, metrics.ALPHA, ""),
 		oldest: metrics.NewDesc(
 			"tenon_oldest_prediction_seconds",
 			"Age of the oldest prediction that its node has not reported yet; 0 where there is none.",
@@ -213,6 +252,7 @@ func newGauges(s inspect.Source) *gauges {
 // DescribeWithStability implements metrics.StableCollector.
 func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- g.nodes
+	ch <- g.states
 	ch <- g.oldest
 	ch <- g.inexact
 	ch <- g.hazards
@@ -224,6 +264,9 @@ func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	for quality, n := range g.source.Qualities() {
 		ch <- metrics.NewLazyConstMetric(g.nodes, metrics.GaugeValue, float64(n), quality)
+	}
+	for state, n := range g.source.States() {
+		ch <- metrics.NewLazyConstMetric(g.states, metrics.GaugeValue, float64(n), state)
 	}
 	ch <- metrics.NewLazyConstMetric(g.oldest, metrics.GaugeValue, g.waiting.Oldest(g.source).Seconds())
 	for code, n := range g.inexactNodes() {

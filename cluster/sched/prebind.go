@@ -3,6 +3,7 @@ package sched
 import (
 	"context"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -54,7 +55,13 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	ctx, cancel := context.WithTimeoutCause(ctx, p.turnTimeout(),
 		fmt.Errorf("no turn on node %s after %s: a pod before it was not reported as admitted", node, p.turnTimeout()))
 	defer cancel()
-	for waited := false; ; waited = true {
+	began, waited := time.Now(), false
+	defer func() {
+		if waited {
+			p.metrics.waited(began)
+		}
+	}()
+	for {
 		v, wait, err := p.Book.Turn(string(pod.UID))
 		if err != nil {
 			return s.turned(node, v, fwk.AsStatus(err))
@@ -62,6 +69,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		if wait == nil {
 			return s.turned(node, v, p.takes(s, pod, node, v, waited))
 		}
+		waited = true
 		select {
 		case <-wait:
 		case <-ctx.Done():

@@ -21,10 +21,10 @@ type board struct {
 	Templating struct{ List []struct{ Name string } }
 }
 
-func dashboard(t *testing.T) board {
+func dashboard(t *testing.T, file string) board {
 	t.Helper()
 	var out board
-	if err := json.Unmarshal(read(t, "dashboard.json"), &out); err != nil {
+	if err := json.Unmarshal(read(t, file), &out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -41,9 +41,19 @@ func (b board) queries() map[string][]string {
 	return out
 }
 
-// Every panel says what it shows, has queries of its own names, and lies on no other.
-func TestDashboardIsWhole(t *testing.T) {
-	b := dashboard(t)
+// Every panel of a dashboard says what it shows, has queries of its own names, and lies on no other.
+func TestDashboardsAreWhole(t *testing.T) {
+	nodes, scheduler := dashboard(t, "dashboard.json"), dashboard(t, "scheduler.json")
+	whole(t, nodes, `node=~"$node"`, "process_")
+	whole(t, scheduler, `job=~"tenon-scheduler.*"`, "numa_node_")
+	if len(nodes.Templating.List) != 2 || len(scheduler.Templating.List) != 2 {
+		t.Errorf("variables are %v and %v, want two each", nodes.Templating.List, scheduler.Templating.List)
+	}
+}
+
+// whole checks a dashboard whose queries contain one of two texts.
+func whole(t *testing.T, b board, selects, or string) {
+	t.Helper()
 	ids := map[int]bool{}
 	taken := map[[2]int]string{}
 	for _, p := range b.Panels {
@@ -63,13 +73,10 @@ func TestDashboardIsWhole(t *testing.T) {
 			}
 		}
 		for _, x := range p.Targets {
-			if !strings.Contains(x.Expr, `node=~"$node"`) && !strings.Contains(x.Expr, "process_") {
-				t.Errorf("panel %q: %s does not ask for the chosen nodes", p.Title, x.Expr)
+			if !strings.Contains(x.Expr, selects) && !strings.Contains(x.Expr, or) {
+				t.Errorf("panel %q: %s does not say %s", p.Title, x.Expr, selects)
 			}
 		}
-	}
-	if len(b.Templating.List) != 2 {
-		t.Errorf("variables are %v, want datasource and node", b.Templating.List)
 	}
 }
 
@@ -102,6 +109,41 @@ func TestAlertsAreDocumentedAndTried(t *testing.T) {
 		}
 		if !strings.Contains(tests, "alertname: "+name+"\n") {
 			t.Errorf("testdata/alerts_test.yaml does not try %s", name)
+		}
+	}
+}
+
+// Each alert names a page that exists, has its name, and says what to do; and the list of alerts has it.
+func TestAlertsHaveRunbooks(t *testing.T) {
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string
+				Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(read(t, "alerts.yaml"), &rules); err != nil {
+		t.Fatal(err)
+	}
+	list := string(read(t, "../../docs/howto/monitor.md"))
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			name, ok := strings.CutPrefix(r.Annotations["runbook_url"],
+				"https://github.com/tenon-numa/tenon/blob/main/docs/howto/runbooks/")
+			if !ok {
+				t.Errorf("%s has the runbook %q", r.Alert, r.Annotations["runbook_url"])
+				continue
+			}
+			page := string(read(t, "../../docs/howto/runbooks/"+name))
+			for _, want := range []string{"# " + r.Alert + "\n", "## Meaning\n", "## See it\n", "## Do\n"} {
+				if !strings.Contains(page, want) {
+					t.Errorf("%s lacks %q", name, want)
+				}
+			}
+			if !strings.Contains(list, "["+r.Alert+"](runbooks/"+name+")") {
+				t.Errorf("docs/howto/monitor.md does not list %s", r.Alert)
+			}
 		}
 	}
 }
@@ -178,7 +220,8 @@ func TestKustomizationIsWhole(t *testing.T) {
 	for _, f := range named {
 		read(t, f)
 	}
-	if want := []string{"podmonitor.yaml", "prometheusrule.yaml", "dashboard.json"}; !slices.Equal(named, want) {
+	if want := []string{"podmonitor.yaml", "prometheusrule.yaml", "dashboard.json",
+		"scheduler.json"}; !slices.Equal(named, want) {
 		t.Errorf("files are %v, want %v", named, want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -190,6 +191,7 @@ func scraping(t *testing.T) *prometheus {
 		{"evaluation_interval: 30s", "evaluation_interval: 1s"},
 		{"node-1.example:9201", serve(t, agent(t, "node-1"), "", "", guard(t))},
 		{"node-2.example:9201", serve(t, agent(t, "node-2"), cert, key, guard(t))},
+		{"scheduler-1.example:10259", scheduler(t)},
 	} {
 		if strings.Count(config, r[0]) != 1 {
 			t.Fatalf("prometheus.yaml does not say %q once", r[0])
@@ -205,9 +207,9 @@ func scraping(t *testing.T) *prometheus {
 // dashboard.
 func TestPrometheusReadsTheAgents(t *testing.T) {
 	p := scraping(t)
-	eventually(t, "both agents are up", p, func(ctx context.Context) error {
+	eventually(t, "both agents and the scheduler are up", p, func(ctx context.Context) error {
 		up, err := p.query(ctx, "sum(up == 1)")
-		if err == nil && up[0].value() != 2 {
+		if err == nil && up[0].value() != 3 {
 			err = fmt.Errorf("%v are up", up[0].value())
 		}
 		return err
@@ -253,8 +255,10 @@ func TestPrometheusReadsTheAgents(t *testing.T) {
 }
 
 func fillsTheDashboard(t *testing.T, p *prometheus) {
-	variables := strings.NewReplacer("$node", ".*", "$__rate_interval", "10s")
-	for title, exprs := range dashboard(t).queries() {
+	variables := strings.NewReplacer("$node", ".*", "$__rate_interval", "10s", "$cpus", "2")
+	queries := dashboard(t, "dashboard.json").queries()
+	maps.Copy(queries, dashboard(t, "scheduler.json").queries())
+	for title, exprs := range queries {
 		for _, expr := range exprs {
 			eventually(t, title, p, func(ctx context.Context) error {
 				_, err := p.query(ctx, variables.Replace(expr))
@@ -286,18 +290,22 @@ func evaluatesTheAlerts(t *testing.T, p *prometheus) {
 		if len(got.Groups) == 0 {
 			return errors.New("no rules")
 		}
-		for _, r := range got.Groups[0].Rules {
-			if r.Health == "unknown" {
-				return fmt.Errorf("%s is not evaluated yet", r.Name)
+		for _, g := range got.Groups {
+			for _, r := range g.Rules {
+				if r.Health == "unknown" {
+					return fmt.Errorf("%s is not evaluated yet", r.Name)
+				}
 			}
 		}
 		return nil
 	})
 	var names []string
-	for _, r := range got.Groups[0].Rules {
-		names = append(names, r.Name)
-		if r.Health != "ok" || r.LastError != "" {
-			t.Errorf("rule %+v", r)
+	for _, g := range got.Groups {
+		for _, r := range g.Rules {
+			names = append(names, r.Name)
+			if r.Health != "ok" || r.LastError != "" {
+				t.Errorf("rule %+v", r)
+			}
 		}
 	}
 	if want := alertNames(t); !slices.Equal(names, want) {
@@ -305,16 +313,11 @@ func evaluatesTheAlerts(t *testing.T, p *prometheus) {
 	}
 }
 
+// The files pass as they are shipped.
 func TestPromtool(t *testing.T) {
 	tool := program(t, "promtool")
-	dir := t.TempDir()
-	for _, f := range []string{"prometheus.yaml", "alerts.yaml"} {
-		write(t, filepath.Join(dir, f), read(t, f))
-	}
-	certificate(t, dir)
-	write(t, filepath.Join(dir, "token"), []byte(token))
 	for _, args := range [][]string{
-		{"check", "config", filepath.Join(dir, "prometheus.yaml")},
+		{"check", "config", "prometheus.yaml"},
 		{"check", "rules", "--lint-fatal", "alerts.yaml"},
 		{"test", "rules", "testdata/alerts_test.yaml"},
 	} {
