@@ -34,6 +34,9 @@ type Holder struct {
 	Source     string          `json:"source"`
 	NUMAs      v1alpha1.IDList `json:"numas,omitempty"`
 	Containers []Container     `json:"containers"`
+	// Misaligned: it holds parts of more NUMA nodes, or of more distant ones, than it would on the empty machine. Only
+	// kubectl tenon says so.
+	Misaligned bool `json:"misaligned,omitempty"`
 	// InFlightSeconds is how long ago the prediction was reserved; nil where it is not a prediction, or where the
 	// scheduler does not remember its reservation.
 	InFlightSeconds *float64 `json:"inFlightSeconds,omitempty"`

@@ -96,7 +96,7 @@ func TestANodeIsALayoutAndMore(t *testing.T) {
 	}
 	for _, want := range []string{`"machine":{"numas":[{"id":0,"memory":17179869184},`, `"rules":{"topologyManagerPolicy":"none",`,
 		`"uid":"u","source":"predicted","numas":"8-9","containers":[{"name":"init","kind":"init","numas":"8","devices":[`,
-		`"summary":{"numas":3,"cpus":24,"pods":1,"freeCPUs":21,"observed":0,"predicted":1}`,
+		`"summary":{"numas":3,"cpus":24,"pods":1,"freeCPUs":21,"largestFreeNUMA":8,"observed":0,"predicted":1}`,
 		`{"resource":"acme.com/gpu","ids":["gpu-0"],"numas":"8","anyOf":true}`, `"freeDevices":[{"resource":"acme.com/gpu","ids":["gpu-1"]}]`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%s is not in\n%s", want, text)

@@ -55,10 +55,9 @@ type Node struct {
 	Holdings []Holder `json:"holdings,omitempty"`
 }
 
-// Summary is a node in numbers: NodeLayout's summary, and what is free.
+// Summary is a node in numbers: NodeLayout's summary, and how the holdings are known.
 type Summary struct {
 	v1alpha1.Summary
-	FreeCPUs int `json:"freeCPUs"`
 	// Observed counts the pods whose holdings the node reported, Predicted those that were assumed since.
 	Observed  int `json:"observed"`
 	Predicted int `json:"predicted"`
@@ -117,8 +116,7 @@ func SummaryOf(name string, n *ledger.Node) Node {
 	if n.Quality == ledger.Coarse {
 		out.From = "NodeResourceTopology"
 	}
-	out.Summary.NUMAs, out.Summary.CPUs = int32(len(n.Machine.NUMAs())), int32(n.Machine.CPUs().Len())
-	out.Summary.Pods, out.Summary.FreeCPUs = int32(len(n.Entries)), n.Usage.FreeCPUs().Len()
+	out.Summary.Summary = v1alpha1.SummaryOf(n.Machine, n.Usage.FreeCPUs(), len(n.Entries))
 	for _, e := range n.Entries {
 		if e.Source == ledger.Predicted {
 			out.Summary.Predicted++

@@ -24,7 +24,7 @@ func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entr
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Machine:    fromMachine(m),
 		Rules:      fromRules(r),
-		Summary:    Summary{NUMAs: int32(len(m.NUMAs())), CPUs: int32(m.CPUs().Len()), Pods: int32(len(entries))},
+		Summary:    SummaryOf(m, freeCPUs(m, r, entries), len(entries)),
 	}
 	for _, e := range entries {
 		p := PodHoldings{Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: e.Pod.UID}
@@ -44,6 +44,27 @@ func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entr
 		l.MemoryGroups = append(l.MemoryGroups, g)
 	}
 	return l
+}
+
+// SummaryOf returns the summary of a machine on which these CPUs are free, and so many pods hold something.
+func SummaryOf(m *topo.Machine, free idset.Set[idset.CPU], pods int) Summary {
+	out := Summary{NUMAs: int32(len(m.NUMAs())), CPUs: int32(m.CPUs().Len()), Pods: int32(pods),
+		FreeCPUs: int32(free.Len())}
+	for _, n := range m.NUMAs() {
+		out.LargestFreeNUMA = max(out.LargestFreeNUMA, int32(n.CPUs.AndLen(free)))
+	}
+	return out
+}
+
+// freeCPUs returns the CPUs that nobody holds and that are not reserved.
+func freeCPUs(m *topo.Machine, r place.Rules, entries []ledger.Entry) idset.Set[idset.CPU] {
+	free := m.CPUs().Minus(r.CPU.Reserved)
+	for _, e := range entries {
+		for _, h := range e.Holdings {
+			free = free.Minus(h.CPUs)
+		}
+	}
+	return free
 }
 
 func fromMachine(m *topo.Machine) (out Machine) {

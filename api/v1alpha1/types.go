@@ -30,10 +30,14 @@ const (
 // +kubebuilder:resource:scope=Cluster,path=nodelayouts,shortName=nl,categories=tenon
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.rules.topologyManagerPolicy`
-// +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.rules.topologyManagerScope`
+// +kubebuilder:printcolumn:name="Scope",type=string,JSONPath=`.rules.topologyManagerScope`,priority=1
 // +kubebuilder:printcolumn:name="NUMAs",type=integer,JSONPath=`.summary.numas`
 // +kubebuilder:printcolumn:name="CPUs",type=integer,JSONPath=`.summary.cpus`
+// +kubebuilder:printcolumn:name="Free",type=integer,JSONPath=`.summary.freeCPUs`
+// +kubebuilder:printcolumn:name="Largest NUMA Free",type=integer,JSONPath=`.summary.largestFreeNUMA`
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.summary.pods`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Exact",type=string,JSONPath=`.status.conditions[?(@.type=="Exact")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NodeLayout struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -147,6 +151,12 @@ type Summary struct {
 	CPUs int32 `json:"cpus"`
 	// pods is the number of pods that hold something.
 	Pods int32 `json:"pods"`
+	// freeCPUs is the number of CPUs that no container holds and that are not reserved for the system.
+	// +optional
+	FreeCPUs int32 `json:"freeCPUs"`
+	// largestFreeNUMA is the number of free CPUs of the NUMA node that has the most of them.
+	// +optional
+	LargestFreeNUMA int32 `json:"largestFreeNUMA"`
 }
 
 // Machine is the hardware of one node.

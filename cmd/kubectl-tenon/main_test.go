@@ -325,7 +325,9 @@ func columns(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	for _, col := range table.ColumnDefinitions {
 		names = append(names, col.Name)
 	}
-	if want := []string{"Name", "Policy", "Scope", "NUMAs", "CPUs", "Pods", "Age"}; !slices.Equal(names, want) {
+	want := []string{"Name", "Policy", "Scope", "NUMAs", "CPUs", "Free", "Largest NUMA Free", "Pods", "Accepted",
+		"Exact", "Age"}
+	if !slices.Equal(names, want) {
 		t.Fatalf("columns %v, want %v", names, want)
 	}
 	for i, row := range table.Rows {
@@ -333,7 +335,8 @@ func columns(ctx context.Context, t *testing.T, c *lab.Cluster) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := regexp.MustCompile(`^\["` + c.Nodes[i].Name + `","single-numa-node","container",2,32,[012],"[0-9]+s"\]$`)
+		want := regexp.MustCompile(`^\["` + c.Nodes[i].Name + `","single-numa-node","container",2,32,(10|18|20|28),(6|14),[012],` +
+			`(null|"True"),(null|"False"),"[0-9]+s"\]$`)
 		if !want.Match(text) {
 			t.Errorf("row %s, want %s", text, want)
 		}
