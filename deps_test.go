@@ -127,7 +127,7 @@ var floors = []floor{
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},
-	{"cluster/server", nil, words(`core/ledger api/... cluster/inspect cluster/nrt cluster/profiles cluster/sched`),
+	{"cluster/server", nil, words(`core/ledger api/... cluster/inspect cluster/nrt cluster/profiles cluster/sched internal/version`),
 		append(words(`k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes
 			github.com/spf13/cobra`), inCluster...)},
 	{"face/chart", nil, nil, nil},
@@ -135,12 +135,13 @@ var floors = []floor{
 	{"face/...", nil, words(`core/... api/... face/...`),
 		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/cli-runtime k8s.io/client-go sigs.k8s.io/yaml`)},
 	{"lab/machines", nil, words(`core/...`), words(`k8s.io/kubelet sigs.k8s.io/yaml`)},
-	{"lab/...", nil, words(`core/... api/... deploy/... node/... cluster/... lab/...`), all()},
+	{"lab/...", nil, words(`core/... api/... deploy/... node/... cluster/... lab/... internal/version`), all()},
 
 	// Floor 3: wiring.
-	{"cmd/...", nil, words(`core/... api/... deploy/... node/... cluster/... face/... lab/... cmd/...`), all()},
+	{"cmd/...", nil, words(`core/... api/... deploy/... node/... cluster/... face/... lab/... cmd/... internal/version`), all()},
 
 	// Beside the house.
+	{"internal/version", append(words(`runtime/debug`), pure...), nil, nil},
 	{"internal/golden", nil, nil, words(`github.com/google/go-cmp`)},
 	{"test", nil, words(`test/debian`), nil},
 	{

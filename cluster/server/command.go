@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
 	"github.com/tenon-numa/tenon/cluster/inspect"
+	"github.com/tenon-numa/tenon/internal/version"
 )
 
 // NewCommand returns the command of a kube-scheduler with the plugin; it takes all of kube-scheduler's
@@ -36,6 +37,11 @@ configuration; enable the plugin in a profile, by this name or as NodeResourceTo
 		SilenceUsage:      true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return opts.ComponentGlobalsRegistry.Set() },
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// What verflag prints is set by the linker in Kubernetes' own builds, and says nothing in others.
+			if f := cmd.Flags().Lookup("version"); f != nil && f.Value.String() == "true" {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Line("tenon-scheduler"))
+				return err
+			}
 			verflag.PrintAndExitIfRequested()
 			gate := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 			if err := logsapi.ValidateAndApply(opts.Logs, gate); err != nil {

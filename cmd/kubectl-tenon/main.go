@@ -6,8 +6,12 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"runtime/debug"
+	"path/filepath"
+	"strings"
 	"syscall"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
@@ -15,12 +19,13 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/face/cli"
+	"github.com/tenon-numa/tenon/internal/version"
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := cli.Run(ctx, os.Args[1:], os.Stdout, os.Stderr, setup(version()))
+	code := cli.Run(ctx, arguments(os.Args[0], os.Args[1:]), os.Stdout, os.Stderr, setup(version.Text()))
 	stop()
 	os.Exit(code)
 }
@@ -29,12 +34,16 @@ func setup(version string) cli.Setup {
 	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Stages: stages()}
 }
 
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
+// arguments are those of the command line. kubectl completes the arguments of a plugin by a program that is named
+// kubectl_complete-NAME; a link of that name to this one will do.
+func arguments(program string, args []string) []string {
+	if name := strings.TrimSuffix(filepath.Base(program), ".exe"); name == completer {
+		return append([]string{cobra.ShellCompRequestCmd}, args...)
 	}
-	return "unknown"
+	return args
 }
+
+const completer = "kubectl_complete-tenon"
 
 // readMachine takes a machine's text form and the snapshot of a machine.
 func readMachine(data []byte) (*topo.Machine, []string, error) {
@@ -80,11 +89,44 @@ func (c cluster) PodNames(ctx context.Context, namespace string) ([]string, erro
 	return c.reader.PodNames(ctx, namespace)
 }
 
+// Changes receives after something has changed.
+func (c cluster) Changes(ctx context.Context) (<-chan struct{}, error) { return c.reader.Changes(ctx) }
+
 func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, error) {
 	pod, err := c.reader.Pod(ctx, namespace, name)
 	if err != nil {
 		return cli.PodView{}, err
 	}
+	view, err := podView(pod)
+	if err != nil {
+		return cli.PodView{}, err
+	}
+	view.Lacks, err = c.reader.Lacks(ctx, pod)
+	return view, err
+}
+
+// Pods leaves out pods that are not understood: no scheduler of Tenon's takes them.
+func (c cluster) Pods(ctx context.Context, namespace string) (out []cli.PodView, err error) {
+	pods, err := c.reader.Pods(ctx, namespace)
+	return podViews(pods), err
+}
+
+// PodsOf finds the pods of a workload.
+func (c cluster) PodsOf(ctx context.Context, kind, namespace, name string) ([]cli.PodView, error) {
+	pods, err := c.reader.PodsOf(ctx, kind, namespace, name)
+	return podViews(pods), err
+}
+
+func podViews(pods []v1.Pod) (out []cli.PodView) {
+	for i := range pods {
+		if view, err := podView(&pods[i]); err == nil {
+			out = append(out, view)
+		}
+	}
+	return out
+}
+
+func podView(pod *v1.Pod) (cli.PodView, error) {
 	core, err := podapi.ToPlace(pod)
 	if err != nil {
 		return cli.PodView{}, err
@@ -93,10 +135,6 @@ func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, 
 	if err != nil {
 		return cli.PodView{}, err
 	}
-	lacks, err := c.reader.Lacks(ctx, pod)
-	if err != nil {
-		return cli.PodView{}, err
-	}
-	return cli.PodView{Lacks: lacks, ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName,
+	return cli.PodView{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName,
 		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message}, nil
 }

@@ -41,6 +41,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/internal/version"
 	"github.com/tenon-numa/tenon/node/agent"
 	"github.com/tenon-numa/tenon/node/hardware"
 )
@@ -102,6 +103,7 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	force := fs.Bool("machine-force", false,
 		"publish --machine even where /sys or Node.status.capacity contradicts it; for tests")
 	verbose := fs.Int("v", 0, "verbosity of the log")
+	show := fs.Bool("version", false, "print the version and exit")
 	var at pace
 	at.flags(fs)
 	var source configSource
@@ -119,6 +121,10 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	if fs.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
+	if *show {
+		_, err := fmt.Fprintln(stdout, version.Line("tenon-agent"))
+		return err
+	}
 	err := at.open(&cfg)
 	if err != nil {
 		return err
@@ -131,6 +137,7 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	}
 	cfg.Logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(stderr), textlogger.Verbosity(*verbose)))
 	klog.SetLogger(cfg.Logger)
+	cfg.Logger.Info("Starting tenon-agent", "version", version.Text())
 	machine := &hardware.Source{File: *file, Log: cfg.Logger}
 	if !*force {
 		if err := machine.Verify(); err != nil {

@@ -31,6 +31,9 @@ type Cluster interface {
 	Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error)
 	// Pod returns one pod; where there is none, the error is the API server's NotFound.
 	Pod(ctx context.Context, namespace, name string) (PodView, error)
+	// Pods returns the pods of a namespace, or of all where it is empty, without Lacks. Pods that are not understood
+	// are left out.
+	Pods(ctx context.Context, namespace string) ([]PodView, error)
 }
 
 // PodView is a pod as the commands see it.
@@ -121,21 +124,22 @@ func newRoot(s Setup) *cobra.Command {
 The commands compute what the kubelet of every node will do with a pod: which CPUs, memory and
 devices it will assign, or which error it will give. They read and change nothing.
 
-To complete names of pods and nodes behind "kubectl tenon", put this script on your PATH as
-kubectl_complete-tenon:
+To complete names of pods and nodes behind "kubectl tenon", link the plugin to a second name beside it:
 
-  #!/bin/sh
-  kubectl tenon __complete "$@"`,
+  ln -s kubectl-tenon kubectl_complete-tenon`,
 		Example:       "  kubectl tenon explain pod ml/trainer-0\n  kubectl tenon map node-a",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
+		Version:       s.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("kubectl-tenon {{.Version}}\n")
 	a.kube.bind(root.PersistentFlags())
 	complete(root, "context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return a.kube.contexts(), cobra.ShellCompDirectiveNoFileComp
 	})
-	root.AddCommand(a.explainCommand(), a.mapCommand(), a.simulateCommand(), a.compareCommand(), a.versionCommand())
+	root.AddCommand(a.explainCommand(), a.mapCommand(), a.podsCommand(), a.topCommand(), a.simulateCommand(),
+		a.compareCommand(), a.versionCommand())
 	return root
 }
 

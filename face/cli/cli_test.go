@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -45,6 +47,21 @@ func (c cluster) Pod(_ context.Context, namespace, name string) (PodView, error)
 		return PodView{}, fmt.Errorf("get pod: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name))
 	}
 	return p, nil
+}
+
+func (c cluster) Pods(_ context.Context, namespace string) (out []PodView, err error) {
+	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
+		if p := c.pods[name]; namespace == "" || p.ID.Namespace == namespace {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// PodsOf takes a workload's name for the beginning of the names of its pods.
+func (c cluster) PodsOf(ctx context.Context, kind, namespace, name string) ([]PodView, error) {
+	pods, err := c.Pods(ctx, namespace)
+	return slices.DeleteFunc(pods, func(p PodView) bool { return !strings.HasPrefix(p.ID.Name, name+"-") }), err
 }
 
 func machine(t testing.TB, text string) *topo.Machine {
@@ -191,6 +208,17 @@ func TestCommandsWriteAsDrawn(t *testing.T) {
 		"map-node.txt":          "map gpu-a",
 		"map-node.json":         "map plain-1 -o json",
 		"map-file.txt":          "map --machine testdata/machine.txt",
+		"explain-slash.txt":     "explain pod/split -n ml",
+		"explain-node.txt":      "explain node/gpu-d",
+		"explain-workload.txt":  "explain deploy/trainer -n ml",
+		"explain-workload.json": "explain statefulset ml/trainer -o json",
+		"explain-no-pods.txt":   "explain job ml/nothing",
+		"pods.txt":              "pods -A",
+		"pods-wide.txt":         "pods -n ml -o wide",
+		"pods-misaligned.txt":   "pods -A --misaligned",
+		"pods-misaligned.json":  "pods ml/split -o json",
+		"pods-none.txt":         "pods -n ml --node gpu-b --misaligned",
+		"pods-names.txt":        "pods -A --node gpu-c -o name",
 		"version.txt":           "version",
 	} {
 		answers(t, c, file, line)
@@ -237,6 +265,13 @@ func TestErrorsAreWordedAsKubectlDoes(t *testing.T) {
 		"explain pod ml/trainer-0 -o xml":        `error: output format "xml" is not known`,
 		"explain pod":                            "error: accepts 1 arg(s), received 0",
 		"explain":                                "error: say what to explain",
+		"explain x":                              `error: "x": want TYPE/NAME, for example pod/trainer-0`,
+		"explain ml/trainer-0":                   `error: "ml" is no type that can be explained`,
+		"explain node/nowhere":                   `error: node "nowhere" is not known`,
+		"pods ml/split db/x":                     `pods of several namespaces need -A`,
+		"pods -A x":                              "error: a NAME and --all-namespaces cannot both be given",
+		"map --machine x -w":                     "error: --machine and --watch cannot both be given",
+		"map -w":                                 "error: --watch: the cluster cannot be followed",
 		"map nowhere":                            `error: node "nowhere" is not known`,
 		"map edge-1":                             `error: node "edge-1" cannot be drawn: no NodeLayout`,
 		"map gpu-a --machine x":                  "error: a NODE and --machine cannot both be given",

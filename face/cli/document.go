@@ -48,15 +48,19 @@ func (e *explanation) document() explanationDocument {
 	return d
 }
 
-func mapDocumentOf(nodes []*ledger.Node, problems, notes []document.Problem, file bool) mapDocument {
-	d := mapDocument{Kind: "MachineMap", NotDrawn: append([]document.Problem{}, problems...),
-		Nodes: document.Each(nodes, func(n *ledger.Node) document.Node { return document.NodeOf(n.Name, n) })}
+// document is the document of a scene, which is of a machine file or of a cluster.
+func (s scene) document(file bool) mapDocument {
+	d := mapDocument{Kind: "MachineMap", NotDrawn: append([]document.Problem{}, s.problems...),
+		Nodes: document.Each(s.nodes, func(n *ledger.Node) document.Node { return document.NodeOf(n.Name, n) })}
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
 		if file {
 			n.From, n.Unaligned = "file", nil // a machine file has no kubelet
 		}
-		for _, x := range notes {
+		for k := range n.Holdings {
+			n.Holdings[k].Misaligned = s.misaligned[n.Holdings[k].UID]
+		}
+		for _, x := range s.notes {
 			if x.Node == n.Name {
 				n.Warnings = append(n.Warnings, x.Reason)
 			}

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,16 +27,12 @@ const explainPodExample = `  # Why does this pod wait, and where would it fit?
 
 func (a *app) explainCommand() *cobra.Command {
 	group := &cobra.Command{
-		Use:     "explain",
+		Use:     "explain TYPE/NAME",
 		Short:   "Say where a pod fits and why, or what it holds",
-		Example: "  kubectl tenon explain pod ml/trainer-0",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return errors.New(`say what to explain, for example "kubectl tenon explain pod ml/trainer-0"`)
-		},
+		Long:    explainLong,
+		Example: explainExample,
 	}
-	var all bool
-	var out output
+	var f explainFlags
 	pod := &cobra.Command{
 		Use:     "pod [NAMESPACE/]NAME",
 		Aliases: []string{"pods", "po"},
@@ -53,26 +48,28 @@ those amounts, and marks it coarse.
 With -o name the command prints the nodes on which the pod fits.`,
 		Example: explainPodExample,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := out.check(); err != nil {
-				return err
-			}
-			e, err := a.explain(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if done, err := out.write(c.OutOrStdout(), e.document(), e.fitting()); done {
-				return err
-			}
-			return e.write(c.OutOrStdout(), all)
-		},
+		RunE:    func(c *cobra.Command, args []string) error { return a.explainPod(c, f, args[0]) },
 	}
-	pod.Flags().BoolVar(&all, "all", false,
-		"For a bound pod, show the other nodes, too. Show every node, however many there are.")
-	out.bind(pod, "json", "yaml", "name")
+	f.bind(pod)
 	pod.ValidArgsFunction = first(a.podNames)
 	group.AddCommand(pod)
+	a.explainOthers(group)
 	return group
+}
+
+// explainPod explains one pod.
+func (a *app) explainPod(c *cobra.Command, f explainFlags, ref string) error {
+	if err := f.output.check(); err != nil {
+		return err
+	}
+	e, err := a.explain(c.Context(), ref)
+	if err != nil {
+		return err
+	}
+	if done, err := f.output.write(c.OutOrStdout(), e.document(), e.fitting()); done {
+		return err
+	}
+	return e.write(c.OutOrStdout(), f.all || f.output.format == "wide")
 }
 
 // explanation is everything that is known about one pod.

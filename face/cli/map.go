@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ var colors = []string{"auto", "always", "never"}
 
 // mapFlags are the choices of the map command.
 type mapFlags struct {
-	all            bool
+	all, watch     bool
 	output         output
 	machine, color string
 }
@@ -62,36 +63,46 @@ With -o wide the command prints the table alone, with all columns.`,
 			if err := f.check(args); err != nil {
 				return err
 			}
-			nodes, problems, notes, err := a.mapNodes(c, f.machine, args)
-			if err != nil {
-				return err
-			}
-			doc := mapDocumentOf(nodes, problems, notes, f.machine != "")
-			if done, err := f.output.write(c.OutOrStdout(), doc, nodeRefs(nodes)); done {
-				return err
-			}
-			if f.output.format == "wide" {
-				return writeSummary(c.OutOrStdout(), nodes, problems, true)
-			}
-			if err := f.write(c.OutOrStdout(), nodes, problems, len(args) == 0 && f.machine == ""); err != nil {
-				return err
-			}
-			if f.machine == "" {
-				notes = sortedProblems(slices.Concat(notes, warnings(nodes)))
-			}
-			return writeNotes(c.OutOrStdout(), notes)
+			return a.repeat(c, f.watch, func(ctx context.Context, w io.Writer) error { return a.drawMap(ctx, c, w, f, args) })
 		},
 	}
 	c.Flags().BoolVar(&f.all, "all", false, "Draw every node, however many there are.")
 	c.Flags().StringVar(&f.machine, "machine", "", "Draw the machine that this file describes, without a cluster.")
 	c.Flags().StringVar(&f.color, "color", "auto", colorHelp)
+	bindWatch(c, &f.watch)
 	f.output.bind(c, "json", "yaml", "name", "wide")
 	complete(c, "color", choices(colors...))
 	c.ValidArgsFunction = first(a.nodeNames)
 	return c
 }
 
+// drawMap writes the map once.
+func (a *app) drawMap(ctx context.Context, c *cobra.Command, w io.Writer, f mapFlags, args []string) error {
+	s, err := a.scene(ctx, c, f.machine, args)
+	if err != nil {
+		return err
+	}
+	if done, err := f.output.write(w, s.document(f.machine != ""), nodeRefs(s.nodes)); done {
+		return err
+	}
+	if f.output.format == "wide" {
+		return writeSummary(w, s.nodes, s.problems, true)
+	}
+	o := f.options(c.OutOrStdout())
+	o.Misaligned = s.misaligned
+	if err := f.write(w, s, o, len(args) == 0 && f.machine == ""); err != nil {
+		return err
+	}
+	if f.machine != "" {
+		return writeNotes(w, s.notes)
+	}
+	return writeNotes(w, sortedProblems(slices.Concat(s.notes, warnings(s.nodes))))
+}
+
 func (f mapFlags) check(args []string) error {
+	if f.machine != "" && f.watch {
+		return errors.New("--machine and --watch cannot both be given: a file does not change")
+	}
 	if f.machine != "" && len(args) > 0 {
 		return errors.New("a NODE and --machine cannot both be given")
 	}
@@ -109,39 +120,59 @@ func nodeRefs(nodes []*ledger.Node) (out []string) {
 	return out
 }
 
-// mapNodes returns the nodes to draw, those that cannot be drawn, and warnings about the former.
-func (a *app) mapNodes(c *cobra.Command, file string, args []string) (nodes []*ledger.Node, problems,
-	notes []document.Problem, err error) {
+// scene is what a map shows: the nodes to draw, those that cannot be drawn, warnings about the former, and the UIDs of
+// their misaligned pods.
+type scene struct {
+	nodes           []*ledger.Node
+	problems, notes []document.Problem
+	misaligned      map[string]bool
+}
+
+// scene reads the machine file, or the cluster; args may name one of its nodes.
+func (a *app) scene(ctx context.Context, c *cobra.Command, file string, args []string) (s scene, err error) {
 	if file != "" {
 		n, err := a.readMachine(file, c.ErrOrStderr())
-		return []*ledger.Node{n}, nil, nil, err
+		return scene{nodes: []*ledger.Node{n}}, err
 	}
 	cluster, _, err := a.connect()
 	if err != nil {
-		return nil, nil, nil, err
+		return s, err
 	}
-	if nodes, problems, err = cluster.Nodes(c.Context()); err != nil {
-		return nil, nil, nil, fmt.Errorf("read the nodes: %w", err)
+	if s.nodes, s.problems, err = cluster.Nodes(ctx); err != nil {
+		return s, fmt.Errorf("read the nodes: %w", err)
 	}
-	nodes, problems = sortedNodes(nodes), sortedProblems(problems)
+	pods, err := cluster.Pods(ctx, "")
+	if err != nil {
+		return s, fmt.Errorf("read the pods: %w", err)
+	}
+	s.nodes, s.problems = sortedNodes(s.nodes), sortedProblems(s.problems)
 	if n, ok := cluster.(noter); ok {
-		notes = sortedProblems(n.Notes())
+		s.notes = sortedProblems(n.Notes())
 	}
-	if len(args) == 0 {
-		return nodes, problems, notes, nil
+	if len(args) > 0 {
+		if err := s.only(args[0]); err != nil {
+			return s, err
+		}
 	}
-	for _, n := range nodes {
-		if n.Name == args[0] {
+	s.misaligned = alignmentsOf(s.nodes, pods).marks()
+	return s, nil
+}
+
+// only drops all nodes but one.
+func (s *scene) only(name string) error {
+	for _, n := range s.nodes {
+		if n.Name == name {
 			others := func(p document.Problem) bool { return p.Node != n.Name }
-			return []*ledger.Node{n}, nil, slices.DeleteFunc(notes, others), nil
+			s.nodes, s.problems, s.notes = []*ledger.Node{n}, nil, slices.DeleteFunc(s.notes, others)
+			return nil
 		}
 	}
-	for _, p := range problems {
-		if p.Node == args[0] {
-			return nil, nil, nil, fmt.Errorf("node %q cannot be drawn: %s", p.Node, p.Reason)
+	for _, p := range s.problems {
+		if p.Node == name {
+			return fmt.Errorf("node %q cannot be drawn: %s", p.Node, p.Reason)
 		}
 	}
-	return nil, nil, nil, fmt.Errorf("node %q is not known", args[0])
+	return fmt.Errorf("node %q is not known", name)
 }
 
 // noter is a [Cluster] that also says has warnings about the reports of the nodes that Nodes
@@ -192,18 +223,17 @@ func parseMachine(data []byte) (*topo.Machine, []string, error) {
 	return m, nil, err
 }
 
-func (f mapFlags) write(w io.Writer, nodes []*ledger.Node, problems []document.Problem, summary bool) error {
+func (f mapFlags) write(w io.Writer, s scene, o draw.Options, summary bool) error {
 	if summary {
-		if err := writeSummary(w, nodes, problems, false); err != nil {
+		if err := writeSummary(w, s.nodes, s.problems, false); err != nil {
 			return err
 		}
-		if len(nodes) > fewMaps && !f.all {
+		if len(s.nodes) > fewMaps && !f.all {
 			_, err := fmt.Fprintln(w, "\nName a node, or say --all, to see maps.")
 			return err
 		}
 	}
-	o := f.options(w)
-	for i, n := range nodes {
+	for i, n := range s.nodes {
 		if i > 0 || summary {
 			fmt.Fprintln(w)
 		}

@@ -33,6 +33,8 @@ type Options struct {
 	Color bool
 	// Width is the most columns that a line may take; 0 means DefaultWidth. It is held to 40..400.
 	Width int
+	// Misaligned are the UIDs of pods that get a mark in the legend.
+	Misaligned map[string]bool
 }
 
 // ColorWanted reports whether a person would see colour on f: it is a terminal that is not "dumb",
@@ -52,6 +54,7 @@ func Map(w io.Writer, n *ledger.Node, o Options) error {
 	}
 	width := o.width()
 	p := newPicture(n)
+	p.misaligned = o.Misaligned
 	var out []line
 	for i, part := range [][]line{
 		slices.Concat(p.heading(width), p.boxes(width), p.sharedDevices(width)), p.distances(width), p.legend(width),

@@ -93,6 +93,9 @@ func (p *picture) legend(width int) []line {
 		if o.entry.Source == ledger.Predicted {
 			mark = "*"
 		}
+		if p.misaligned[o.entry.Pod.UID] {
+			mark = "!"
+		}
 		head := text(plain, " ").add(o.style, sign).add(plain, mark+" ").add(bold, clipText(ownerName(o), column))
 		items := p.holdItems(o.entry.Holdings)
 		if len(items) == 0 {
@@ -183,6 +186,9 @@ func (p *picture) signKey(width int) []line {
 	}
 	if slices.ContainsFunc(p.node.Entries, func(e ledger.Entry) bool { return e.Source == ledger.Predicted }) {
 		items = append(items, "* predicted, not yet reported by the node")
+	}
+	if slices.ContainsFunc(p.node.Entries, func(e ledger.Entry) bool { return p.misaligned[e.Pod.UID] }) {
+		items = append(items, "! misaligned, see kubectl tenon pods")
 	}
 	// The joint of wrap is the sign of what is free, so the key has blanks of its own.
 	l := line(nil)

@@ -62,11 +62,13 @@ type picture struct {
 	node    *ledger.Node
 	machine *topo.Machine
 	owners  []owner
-	cpus    map[idset.CPU]int         // owner
-	devices map[string]map[string]int // resource, id: owner
-	memory  [][]kindUse               // by numa position
-	l3      bool                      // a border between L3 groups is drawn somewhere
-	used    map[rune]bool             // signs that were drawn, for the legend
+	// misaligned are UIDs.
+	misaligned map[string]bool
+	cpus       map[idset.CPU]int         // owner
+	devices    map[string]map[string]int // resource, id: owner
+	memory     [][]kindUse               // by numa position
+	l3         bool                      // a border between L3 groups is drawn somewhere
+	used       map[rune]bool             // signs that were drawn, for the legend
 }
 
 func newPicture(n *ledger.Node) *picture {

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/internal/version"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/machines"
 )
@@ -41,9 +42,13 @@ func New(s Scheduler, draw Draw) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tenon-lab",
 		Short:         "A Kubernetes cluster of strange machines on one computer",
+		Version:       version.Text(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetVersionTemplate("tenon-lab {{.Version}}\n")
+	// Kubernetes' packages register a flag of this name for all commands, which prints another version.
+	root.PersistentFlags().Bool("version", false, "Print the version and quit.")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(up(s), tryOut(draw), list())
 	return root

@@ -1,0 +1,82 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+)
+
+// workloads are the kinds whose pods [Reader.PodsOf] finds, with the resource of each.
+var workloads = map[string]schema.GroupVersionResource{
+	"deployment":  {Group: "apps", Version: "v1", Resource: "deployments"},
+	"statefulset": {Group: "apps", Version: "v1", Resource: "statefulsets"},
+	"daemonset":   {Group: "apps", Version: "v1", Resource: "daemonsets"},
+	"replicaset":  {Group: "apps", Version: "v1", Resource: "replicasets"},
+	"job":         {Group: "batch", Version: "v1", Resource: "jobs"},
+}
+
+// PodsOf returns the pods of a workload: those that its selector selects and that it, or a ReplicaSet of its name, controls.
+// kind is in lower case, such as "deployment". Where there is no such workload, the error is the API server's NotFound.
+func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1.Pod, error) {
+	of, ok := workloads[kind]
+	if !ok {
+		return nil, fmt.Errorf("kind %q has no pods that are known here", kind)
+	}
+	data, err := r.raw(ctx, of, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	var object struct {
+		Spec struct {
+			Selector *metav1.LabelSelector `json:"selector"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(data, &object); err != nil {
+		return nil, fmt.Errorf("decode %s %s/%s: %w", kind, namespace, name, err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("selector of %s %s/%s: %w", kind, namespace, name, err)
+	}
+	list, err := r.cluster.Pods.In(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return nil, fmt.Errorf("list pods of %s %s/%s: %w", kind, namespace, name, err)
+	}
+	return slices.DeleteFunc(list.Items, func(p v1.Pod) bool { return !controls(kind, name, &p) }), nil
+}
+
+// raw returns an object as JSON, so that its types need not be linked.
+func (r *Reader) raw(ctx context.Context, of schema.GroupVersionResource, namespace, name string) ([]byte, error) {
+	gv := of.GroupVersion()
+	cfg := rest.CopyConfig(r.cfg)
+	cfg.APIPath, cfg.GroupVersion = "/apis", &gv
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
+	server, err := rest.RESTClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client of %s: %w", gv, err)
+	}
+	return server.Get().Namespace(namespace).Resource(of.Resource).Name(name).SetHeader("Accept", runtime.ContentTypeJSON).
+		Do(ctx).Raw()
+}
+
+// controls reports whether a workload controls a pod. The ReplicaSets of a Deployment have its name and a hash.
+func controls(kind, name string, p *v1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	switch {
+	case owner == nil:
+		return false
+	case kind == "deployment" && owner.Kind == "ReplicaSet":
+		at := strings.LastIndexByte(owner.Name, '-')
+		return at >= 0 && owner.Name[:at] == name
+	}
+	return strings.EqualFold(owner.Kind, kind) && owner.Name == name
+}

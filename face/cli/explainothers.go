@@ -1,0 +1,272 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// This file explains nodes and the pods of workloads, and takes TYPE/NAME as kubectl does.
+
+const explainLong = `Say where a pod fits and why, or what it holds. TYPE is pod, node, deployment, statefulset, daemonset,
+replicaset or job, or kubectl's short form of one.
+
+Of a node the command draws the map and lists what its pods hold. Of a workload it lists the pods, and
+explains one that waits or that a kubelet has refused.`
+
+const explainExample = `  kubectl tenon explain pod/trainer-0
+  kubectl tenon explain node/node-a
+  kubectl tenon explain deploy/trainer -n ml`
+
+// explainFlags are the choices of explain.
+type explainFlags struct {
+	all    bool
+	output output
+}
+
+func (f *explainFlags) bind(c *cobra.Command) {
+	c.Flags().BoolVar(&f.all, "all", false,
+		"For a bound pod, show the other nodes, too. Show every node, however many there are.")
+	f.output.bind(c, "json", "yaml", "name", "wide")
+}
+
+// workloadLister is a [Cluster] that also finds the pods of workloads.
+type workloadLister interface {
+	// PodsOf returns the pods of a workload. kind is one of the keys of workloadTypes.
+	PodsOf(ctx context.Context, kind, namespace, name string) ([]PodView, error)
+}
+
+// workloadTypes are the kinds of workloads, and kubectl's other names for each.
+var workloadTypes = map[string][]string{
+	"deployment":  {"deployments", "deploy"},
+	"statefulset": {"statefulsets", "sts"},
+	"daemonset":   {"daemonsets", "ds"},
+	"replicaset":  {"replicasets", "rs"},
+	"job":         {"jobs"},
+}
+
+// explainOthers makes the group take TYPE/NAME, and adds the commands of the other types.
+func (a *app) explainOthers(group *cobra.Command) {
+	var f explainFlags
+	f.bind(group)
+	group.Args = cobra.MaximumNArgs(1)
+	group.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return errors.New(`say what to explain, for example "kubectl tenon explain pod ml/trainer-0"`)
+		}
+		return a.explainReference(c, f, args[0])
+	}
+	group.ValidArgsFunction = first(a.references)
+	node := &cobra.Command{
+		Use:     "node NAME",
+		Aliases: []string{"nodes", "no"},
+		Short:   "Draw a node, and list what its pods hold",
+		Example: "  kubectl tenon explain node node-a",
+		Args:    cobra.ExactArgs(1),
+	}
+	var onNode explainFlags
+	onNode.bind(node)
+	node.RunE = func(c *cobra.Command, args []string) error { return a.explainNode(c, onNode, args[0]) }
+	node.ValidArgsFunction = first(a.nodeNames)
+	group.AddCommand(node)
+	for kind, aliases := range workloadTypes {
+		c := &cobra.Command{
+			Use:     kind + " [NAMESPACE/]NAME",
+			Aliases: aliases,
+			Short:   "List the pods of a " + kind + ", and explain one that waits",
+			Example: "  kubectl tenon explain " + kind + " ml/trainer",
+			Args:    cobra.ExactArgs(1),
+		}
+		own := &explainFlags{}
+		own.bind(c)
+		c.RunE = func(c *cobra.Command, args []string) error { return a.explainWorkload(c, *own, kind, args[0]) }
+		group.AddCommand(c)
+	}
+}
+
+// explainReference explains TYPE/NAME.
+func (a *app) explainReference(c *cobra.Command, f explainFlags, ref string) error {
+	kind, name, ok := strings.Cut(ref, "/")
+	if !ok {
+		return fmt.Errorf("%q: want TYPE/NAME, for example pod/trainer-0", ref)
+	}
+	switch kind {
+	case "pod", "pods", "po":
+		return a.explainPod(c, f, name)
+	case "node", "nodes", "no":
+		return a.explainNode(c, f, name)
+	}
+	for known, aliases := range workloadTypes {
+		if kind == known || slices.Contains(aliases, kind) {
+			return a.explainWorkload(c, f, known, name)
+		}
+	}
+	return fmt.Errorf("%q is no type that can be explained: want pod, node, deployment, statefulset, daemonset, "+
+		"replicaset or job; a pod of another namespace is pod/NAME -n NAMESPACE, or pod NAMESPACE/NAME", kind)
+}
+
+// references completes TYPE/NAME for pods and nodes.
+func (a *app) references(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	kind, name, both := strings.Cut(begun, "/")
+	var names []string
+	switch {
+	case !both:
+		return beginning([]string{"deployment/", "job/", "node/", "pod/", "statefulset/"}, begun),
+			cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	case slices.Contains([]string{"pod", "pods", "po"}, kind):
+		names, _ = a.podNames(c, nil, name)
+	case slices.Contains([]string{"node", "nodes", "no"}, kind):
+		names, _ = a.nodeNames(c, nil, name)
+	}
+	for i := range names {
+		names[i] = kind + "/" + names[i]
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// explainNode draws a node and lists what its pods hold.
+func (a *app) explainNode(c *cobra.Command, f explainFlags, name string) error {
+	if err := f.output.check(); err != nil {
+		return err
+	}
+	w := c.OutOrStdout()
+	if err := a.drawMap(c.Context(), c, w, mapFlags{output: f.output, color: "auto"}, []string{name}); err != nil {
+		return err
+	}
+	if f.output.format != "" {
+		return nil
+	}
+	l, err := a.alignments(c.Context(), podsFlags{everywhere: true, node: name}, nil)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return l.write(w, podsFlags{})
+}
+
+// workloadExplanation is the pods of a workload, and the explanation of one of them.
+type workloadExplanation struct {
+	kind, namespace, name string
+	pods                  []PodView
+	list                  *alignments
+	one                   *explanation // nil where no pod waits or was refused
+}
+
+// explainWorkload lists the pods of a workload, and explains the first one that waits or was refused.
+func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string) error {
+	if err := f.output.check(); err != nil {
+		return err
+	}
+	namespace, name, err := a.podName(ref)
+	if err != nil {
+		return err
+	}
+	cluster, chosen, err := a.connect()
+	if err != nil {
+		return err
+	}
+	lister, ok := cluster.(workloadLister)
+	if !ok {
+		return fmt.Errorf("the pods of a %s cannot be read", kind)
+	}
+	x := workloadExplanation{kind: kind, namespace: cmp.Or(namespace, chosen, "default"), name: name}
+	if x.pods, err = lister.PodsOf(c.Context(), kind, x.namespace, name); err != nil {
+		return err
+	}
+	nodes, problems, err := cluster.Nodes(c.Context())
+	if err != nil {
+		return fmt.Errorf("read the nodes: %w", err)
+	}
+	slices.SortFunc(x.pods, func(a, b PodView) int { return strings.Compare(a.ID.Name, b.ID.Name) })
+	x.list = alignmentsOf(sortedNodes(nodes), x.pods)
+	for _, p := range x.pods {
+		if p.Node == "" {
+			// The pod is read again, with what nodes lack for it.
+			if p, err = cluster.Pod(c.Context(), p.ID.Namespace, p.ID.Name); err != nil {
+				return err
+			}
+			x.one = newExplanation(p, nodes, problems)
+			break
+		}
+		if e := newExplanation(p, nodes, problems); e.refused() && x.one == nil {
+			x.one = e
+		}
+	}
+	if done, err := f.output.write(c.OutOrStdout(), x.document(), x.names()); done {
+		return err
+	}
+	return x.write(c.OutOrStdout(), f)
+}
+
+func (x *workloadExplanation) names() (out []string) {
+	for _, p := range x.pods {
+		out = append(out, "pod/"+p.ID.Name)
+	}
+	return out
+}
+
+func (x *workloadExplanation) write(w io.Writer, f explainFlags) error {
+	if len(x.pods) == 0 {
+		_, err := fmt.Fprintf(w, "%s %s/%s has no pods; kubectl tenon simulate -f FILE says where they would fit.\n",
+			x.kind, x.namespace, x.name)
+		return err
+	}
+	t := table{heads: []string{"POD", "STATUS", "NODE", "NUMA", "ALIGNED"}}
+	for _, p := range x.pods {
+		t.rows = append(t.rows, x.row(p))
+	}
+	if err := t.write(w, f.output.format == "wide"); err != nil || x.one == nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return x.one.write(w, f.all || f.output.format == "wide")
+}
+
+func (x *workloadExplanation) row(p PodView) []string {
+	row := []string{p.ID.Name, cmp.Or(p.Reason, p.Phase), cmp.Or(p.Node, "-"), "-", "-"}
+	for _, l := range x.list.pods {
+		if l.entry.Pod.UID == p.ID.UID {
+			row[3], row[4] = spread(l.node, l.entry.Holdings...), yes(!l.misaligned())
+		}
+	}
+	return row
+}
+
+// workloadExplanationDocument is what explain writes of a workload with "-o json" and "-o yaml".
+type workloadExplanationDocument struct {
+	Kind      string                `json:"kind"` // "WorkloadExplanation"
+	Type      string                `json:"type"`
+	Namespace string                `json:"namespace"`
+	Name      string                `json:"name"`
+	Pods      []workloadPodDocument `json:"pods"`
+	// Explained is the first pod that waits or that a kubelet has refused.
+	Explained *explanationDocument `json:"explained,omitempty"`
+	Holding   []alignmentDocument  `json:"holding"`
+}
+
+type workloadPodDocument struct {
+	document.Pod
+	Phase  string `json:"phase"`
+	Reason string `json:"reason,omitempty"`
+	Node   string `json:"node,omitempty"`
+}
+
+func (x *workloadExplanation) document() workloadExplanationDocument {
+	d := workloadExplanationDocument{Kind: "WorkloadExplanation", Type: x.kind, Namespace: x.namespace, Name: x.name,
+		Holding: x.list.document().Pods, Pods: document.Each(x.pods, func(p PodView) workloadPodDocument {
+			return workloadPodDocument{document.PodOf(p.ID), p.Phase, p.Reason, p.Node}
+		})}
+	if x.one != nil {
+		one := x.one.document()
+		d.Explained = &one
+	}
+	return d
+}

@@ -1,0 +1,415 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+const podsLong = `List pods that hold CPUs, memory or devices, and on which NUMA nodes.
+
+A container is misaligned where it holds parts of more NUMA nodes, or of more distant ones, than it
+would on the empty machine. Where the node's scope is the pod, its containers count together.
+A kubelet whose topology manager policy is none aligns nothing; there the comparison is with the
+policy best-effort. BEST is that extent, and NOW says where the pod would be aligned if it were
+created again now: "here" is the node that it is on.
+
+Without -n or -A the command lists the namespace that the kubeconfig chooses.`
+
+const podsExample = `  # Which pods are badly placed?
+  kubectl tenon pods -A --misaligned
+
+  # What do the pods of one node hold?
+  kubectl tenon pods -A --node node-a -o wide`
+
+// podsFlags are the choices of the command.
+type podsFlags struct {
+	everywhere, misaligned, watch bool
+	node                          string
+	output                        output
+}
+
+func (a *app) podsCommand() *cobra.Command {
+	var f podsFlags
+	c := &cobra.Command{
+		Use:     "pods [NAME...]",
+		Aliases: []string{"pod", "po"},
+		Short:   "List what pods hold on which NUMA nodes, and which of them are misaligned",
+		Long:    podsLong,
+		Example: podsExample,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.output.check(); err != nil {
+				return err
+			}
+			if f.everywhere && len(args) > 0 {
+				return errors.New("a NAME and --all-namespaces cannot both be given")
+			}
+			return a.repeat(c, f.watch, func(ctx context.Context, w io.Writer) error {
+				l, err := a.alignments(ctx, f, args)
+				if err != nil {
+					return err
+				}
+				if done, err := f.output.write(w, l.document(), l.names()); done {
+					return err
+				}
+				return l.write(w, f)
+			})
+		},
+	}
+	c.Flags().BoolVarP(&f.everywhere, "all-namespaces", "A", false, "List the pods of all namespaces.")
+	c.Flags().BoolVar(&f.misaligned, "misaligned", false, "List only pods that are misaligned.")
+	c.Flags().StringVar(&f.node, "node", "", "List only pods on this node.")
+	bindWatch(c, &f.watch)
+	f.output.bind(c, "json", "yaml", "name", "wide")
+	complete(c, "node", a.nodeNames)
+	c.ValidArgsFunction = a.podNames
+	return c
+}
+
+// aligned is one pod, and what it holds compared with what it could hold.
+type aligned struct {
+	node  *ledger.Node
+	entry ledger.Entry
+	units []place.Alignment
+	// now are the nodes on which a misaligned pod would be aligned now, its own node first.
+	now []*ledger.Node
+}
+
+func (p aligned) misaligned() bool { return place.Misaligned(p.units) }
+
+// alignments are pods in order of namespace and name, and the nodes whose pods cannot be judged.
+type alignments struct {
+	pods     []aligned
+	problems []document.Problem
+}
+
+// alignments lists the pods that the flags and names select.
+func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*alignments, error) {
+	cluster, namespace, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	if namespace = cmp.Or(a.kube.Namespace(), namespace, "default"); f.everywhere {
+		namespace = ""
+	}
+	for i, ref := range names {
+		ns, name, err := a.podName(ref)
+		if err != nil {
+			return nil, err
+		}
+		if len(names) == 1 && ns != "" {
+			namespace = ns
+		}
+		if ns != "" && ns != namespace {
+			return nil, fmt.Errorf("pod %s is not in the namespace %q: pods of several namespaces need -A", ref, namespace)
+		}
+		names[i] = name
+	}
+	nodes, problems, err := cluster.Nodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the nodes: %w", err)
+	}
+	pods, err := cluster.Pods(ctx, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("read the pods: %w", err)
+	}
+	if len(names) > 0 {
+		pods = slices.DeleteFunc(pods, func(p PodView) bool { return !slices.Contains(names, p.ID.Name) })
+	}
+	nodes = sortedNodes(nodes)
+	out := alignmentsOf(nodes, pods)
+	out.problems = append(out.problems, problems...)
+	out.keep(f)
+	out.findRoom(nodes, pods)
+	return out, nil
+}
+
+// keep drops what the flags do not select.
+func (l *alignments) keep(f podsFlags) {
+	l.pods = slices.DeleteFunc(l.pods, func(p aligned) bool {
+		return f.misaligned && !p.misaligned() || f.node != "" && p.node.Name != f.node
+	})
+	l.problems = sortedProblems(slices.DeleteFunc(l.problems, func(p document.Problem) bool {
+		return f.node != "" && p.Node != f.node
+	}))
+}
+
+// alignmentsOf compares what pods hold with what they could. A coarse node does not report whose its amounts are.
+func alignmentsOf(nodes []*ledger.Node, pods []PodView) *alignments {
+	out := &alignments{}
+	byUID := viewsByUID(pods)
+	for _, n := range nodes {
+		if n.Quality == ledger.Coarse {
+			out.problems = append(out.problems, document.Problem{Node: n.Name,
+				Reason: "it reports amounts only: which of them are a pod's is not known"})
+			continue
+		}
+		ideal := n.Usage.Ideal()
+		for _, e := range n.Entries {
+			p, ok := byUID[e.Pod.UID]
+			if !ok || p.Pod == nil {
+				continue
+			}
+			if units := place.Alignments(ideal, p.Pod, e.Holdings); len(units) > 0 {
+				out.pods = append(out.pods, aligned{node: n, entry: e, units: units})
+			}
+		}
+	}
+	slices.SortFunc(out.pods, func(a, b aligned) int {
+		return cmp.Or(strings.Compare(a.entry.Pod.Namespace, b.entry.Pod.Namespace),
+			strings.Compare(a.entry.Pod.Name, b.entry.Pod.Name))
+	})
+	return out
+}
+
+func viewsByUID(pods []PodView) map[string]PodView {
+	out := map[string]PodView{}
+	for _, p := range pods {
+		out[p.ID.UID] = p
+	}
+	return out
+}
+
+// findRoom says of the misaligned pods where they would be aligned now.
+func (l *alignments) findRoom(nodes []*ledger.Node, pods []PodView) {
+	s := search{nodes: nodes, ideals: map[string]*place.Usage{}, found: map[string][]*ledger.Node{}}
+	byUID := viewsByUID(pods)
+	for i := range l.pods {
+		if p := &l.pods[i]; p.misaligned() {
+			p.now = s.now(byUID[p.entry.Pod.UID], p.node)
+		}
+	}
+}
+
+// marks are the UIDs of the misaligned pods, for maps.
+func (l *alignments) marks() map[string]bool {
+	out := map[string]bool{}
+	for _, p := range l.pods {
+		if p.misaligned() {
+			out[p.entry.Pod.UID] = true
+		}
+	}
+	return out
+}
+
+// search looks for nodes on which pods would be aligned now.
+type search struct {
+	nodes  []*ledger.Node
+	ideals map[string]*place.Usage // by node
+	found  map[string][]*ledger.Node
+}
+
+func (s search) ideal(n *ledger.Node) *place.Usage {
+	if s.ideals[n.Name] == nil {
+		s.ideals[n.Name] = n.Usage.Ideal()
+	}
+	return s.ideals[n.Name]
+}
+
+// now returns the nodes on which a pod would be aligned if it were created again, its own node first. Pods of equal
+// shape and demand share the search among the other nodes.
+func (s search) now(p PodView, home *ledger.Node) (out []*ledger.Node) {
+	if s.fits(p, home.Without(p.ID.UID)) {
+		out = append(out, home)
+	}
+	key := fmt.Sprintf("%s %v", p.Pod.Shape(), p.Demand)
+	if _, known := s.found[key]; !known {
+		s.found[key] = nil
+		for _, n := range s.nodes {
+			if n.Quality == ledger.Exact && s.fits(p, n) {
+				s.found[key] = append(s.found[key], n)
+			}
+		}
+	}
+	for _, n := range s.found[key] {
+		if n != home {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// fits reports whether a node would take the pod and align it.
+func (s search) fits(p PodView, n *ledger.Node) bool {
+	v := n.Place(p.Pod, p.Demand)
+	return v.Fits() && !place.Misaligned(place.Alignments(s.ideal(n), p.Pod, v.Holdings))
+}
+
+// names are the pods as kubectl names them.
+func (l *alignments) names() (out []string) {
+	for _, p := range l.pods {
+		out = append(out, "pod/"+p.entry.Pod.Name)
+	}
+	return out
+}
+
+// write renders the list for people.
+func (l *alignments) write(w io.Writer, f podsFlags) error {
+	wide := f.output.format == "wide"
+	t := table{heads: []string{"POD", "CONTAINER", "NODE", "NUMA", "DISTANCE", "ALIGNED", "BEST", "NOW"}}
+	if wide {
+		t.heads = append(t.heads, "HOLDS")
+	}
+	bad := 0
+	for _, p := range l.pods {
+		name := p.entry.Pod.String()
+		if p.misaligned() {
+			bad++
+		}
+		for _, u := range p.units {
+			row := []string{name, cmp.Or(u.Container, "(all)"), p.node.Name, extentNUMAs(p.node.Machine, u.Held),
+				distanceText(u.Held), yes(!u.Misaligned()), "-", "-"}
+			if u.Misaligned() {
+				row[6], row[7] = bestText(u.Best), p.nowText()
+			}
+			if wide {
+				row = append(row, strings.Join(document.Items(p.node.Machine, u.Holdings...), joint))
+			}
+			t.rows = append(t.rows, row)
+		}
+	}
+	switch {
+	case len(t.rows) == 0 && f.misaligned:
+		if _, err := fmt.Fprintln(w, "No pod is misaligned."); err != nil {
+			return err
+		}
+	case len(t.rows) == 0:
+		if _, err := fmt.Fprintln(w, "No pod holds CPUs, memory or devices of its own."); err != nil {
+			return err
+		}
+	default:
+		if err := t.write(w, wide); err != nil {
+			return err
+		}
+	}
+	l.writeRemedies(w, bad)
+	if len(l.problems) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	return problemTable("NOT JUDGED BECAUSE", l.problems).write(w, false)
+}
+
+// writeRemedies says what to do about misaligned pods.
+func (l *alignments) writeRemedies(w io.Writer, bad int) {
+	if bad == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s misaligned. ", choose(bad, "1 pod is", fmt.Sprintf("%d pods are", bad)))
+	fmt.Fprintf(w, "To align %s, create it again while NOW names a node.\n", choose(bad, "it", "one"))
+	lax := map[place.Policy][]string{}
+	for _, p := range l.pods {
+		policy := p.node.Rules.Topology.Policy
+		if p.misaligned() && policy < place.Restricted && !slices.Contains(lax[policy], p.node.Name) {
+			lax[policy] = append(lax[policy], p.node.Name)
+		}
+	}
+	for _, policy := range []place.Policy{place.None, place.BestEffort} {
+		if names := lax[policy]; len(names) > 0 {
+			slices.Sort(names)
+			list := strings.Join(names[:min(fewOf, len(names))], ", ")
+			if more := len(names) - fewOf; more > 0 {
+				list += fmt.Sprintf(" and %d more", more)
+			}
+			fmt.Fprintf(w, "topologyManagerPolicy is %s on %s: %s.\n", policy, list, [...]string{
+				place.None:       "nothing is aligned there, restricted would be strict",
+				place.BestEffort: "the kubelet also admits pods that it cannot align",
+			}[policy])
+		}
+	}
+}
+
+func extentNUMAs(m *topo.Machine, e place.Extent) string { return string(document.NUMAs(m, e.NUMAs)) }
+
+func distanceText(e place.Extent) string {
+	if e.Distance == 0 {
+		return "-"
+	}
+	return fmt.Sprint(e.Distance)
+}
+
+// bestText says on how many NUMA nodes a pod could be, and at which distance: which ones does not matter.
+func bestText(e place.Extent) string {
+	out := fmt.Sprintf("%d NUMA", e.NUMAs.Len())
+	if e.Distance > 0 {
+		out += fmt.Sprintf(" at %d", e.Distance)
+	}
+	return out
+}
+
+// nowText names the first nodes on which the pod would be aligned now.
+func (p aligned) nowText() string {
+	var names []string
+	for _, n := range p.now {
+		name := n.Name
+		if n == p.node {
+			name = "here"
+		}
+		names = append(names, name)
+	}
+	switch {
+	case len(names) == 0:
+		return "nowhere"
+	case len(names) > 2:
+		return fmt.Sprintf("%s, +%d more", names[0], len(names)-1)
+	}
+	return strings.Join(names, ", ")
+}
+
+// alignmentsDocument is what pods writes with "-o json" and "-o yaml".
+type alignmentsDocument struct {
+	Kind      string              `json:"kind"` // "PodAlignments"
+	Pods      []alignmentDocument `json:"pods"`
+	NotJudged []document.Problem  `json:"notJudged"`
+}
+
+type alignmentDocument struct {
+	document.Holder
+	Node  string         `json:"node"`
+	Units []unitDocument `json:"units"`
+	// AlignedOn are nodes on which a misaligned pod would be aligned if it were created again now.
+	AlignedOn []string `json:"alignedOn,omitempty"`
+}
+
+// unitDocument is a container, or a pod as a whole where the scope of the node is the pod.
+type unitDocument struct {
+	Container  string         `json:"container,omitempty"`
+	Misaligned bool           `json:"misaligned"`
+	Held       extentDocument `json:"held"`
+	Best       extentDocument `json:"best"` // on the empty machine
+}
+
+type extentDocument struct {
+	NUMAs v1alpha1.IDList `json:"numas"`
+	// Distance is the longest between two of the NUMA nodes; 0 where it is not known.
+	Distance int64 `json:"distance"`
+}
+
+func (l *alignments) document() alignmentsDocument {
+	return alignmentsDocument{Kind: "PodAlignments", NotJudged: append([]document.Problem{}, l.problems...),
+		Pods: document.Each(l.pods, func(p aligned) alignmentDocument {
+			m := p.node.Machine
+			extent := func(e place.Extent) extentDocument { return extentDocument{document.NUMAs(m, e.NUMAs), e.Distance} }
+			d := alignmentDocument{Holder: document.HolderOf(m, p.entry), Node: p.node.Name,
+				Units: document.Each(p.units, func(u place.Alignment) unitDocument {
+					return unitDocument{u.Container, u.Misaligned(), extent(u.Held), extent(u.Best)}
+				})}
+			d.Misaligned = p.misaligned()
+			for _, n := range p.now {
+				d.AlignedOn = append(d.AlignedOn, n.Name)
+			}
+			return d
+		})}
+}

@@ -1,0 +1,416 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/pod/quantity"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+const topLong = `Show how fragmented nodes are: the most that is free on one NUMA node beside what is free in all,
+and how many more pods of a shape fit.
+
+A shape is what one Guaranteed pod of one container asks for. Devices are named by their resource, or
+by the part behind the slash where only one resource ends like that. Without --shape the command takes
+the shapes that the cluster runs most.`
+
+const topExample = `  # Where is the room, and for how many pods of the usual shapes?
+  kubectl tenon top
+
+  # For how many pods of this shape?
+  kubectl tenon top --shape cpu=4,memory=8Gi,gpu=1`
+
+const (
+	fewShapes  = 3     // shapes of the workload profile that are shown
+	mostShapes = 8     // shapes that may be asked for
+	maxSlots   = 10000 // pods of a shape on a node that are counted
+)
+
+// topFlags are the choices of the command.
+type topFlags struct {
+	shapes []string
+	watch  bool
+	output output
+}
+
+func (a *app) topCommand() *cobra.Command {
+	var f topFlags
+	c := &cobra.Command{
+		Use:     "top [NODE...]",
+		Short:   "Show the largest free NUMA node of each node, and how many more pods fit",
+		Long:    topLong,
+		Example: topExample,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.output.check(); err != nil {
+				return err
+			}
+			return a.repeat(c, f.watch, func(ctx context.Context, w io.Writer) error {
+				t, err := a.top(ctx, f, args)
+				if err != nil {
+					return err
+				}
+				if done, err := f.output.write(w, t, t.names()); done {
+					return err
+				}
+				return t.write(w, f.output.format == "wide")
+			})
+		},
+	}
+	c.Flags().StringArrayVar(&f.shapes, "shape", nil,
+		"RESOURCE=AMOUNT[,RESOURCE=AMOUNT...] of a pod, such as cpu=4,memory=8Gi,gpu=1. This flag can be repeated.")
+	bindWatch(c, &f.watch)
+	f.output.bind(c, "json", "yaml", "name", "wide")
+	c.ValidArgsFunction = a.nodeNames
+	return c
+}
+
+// capacity is what top writes with "-o json" and "-o yaml".
+type capacity struct {
+	Kind   string   `json:"kind"` // "NodeCapacity"
+	Shapes []shape  `json:"shapes"`
+	Nodes  []roomOn `json:"nodes"`
+	// NotKnown are nodes without a usable report.
+	NotKnown []document.Problem `json:"notKnown"`
+}
+
+// shape is pods of which slots are counted.
+type shape struct {
+	Containers []document.Request `json:"containers"`
+	// Percent is how many of the pods that the cluster runs have the shape; absent where the shape was asked for.
+	Percent int64 `json:"percent,omitempty"`
+	// Slots is how many more pods fit, all nodes together.
+	Slots int `json:"slots"`
+
+	pod  *place.Pod
+	text string
+}
+
+// roomOn is what is free on one node.
+type roomOn struct {
+	Name    string `json:"name"`
+	Quality string `json:"quality"`
+	Policy  string `json:"policy"`
+	CPUs    *room  `json:"cpus,omitempty"` // absent where the kubelet does not pin CPUs
+	// Memory and hugepages are in bytes, and absent where the kubelet does not pin them.
+	Memory  []room `json:"memory"`
+	Devices []room `json:"devices"`
+	Slots   []int  `json:"slots"` // by shape
+}
+
+// room is what is free of one resource: in all, and on the NUMA node that has the most.
+type room struct {
+	Resource string `json:"resource"`
+	Largest  int64  `json:"largest"`
+	Free     int64  `json:"free"`
+}
+
+// top reads the nodes and counts.
+func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, error) {
+	stage, problems, _, err := a.setup.Stages.Cluster(ctx, a.kube)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster: %w", err)
+	}
+	nodes := slices.Clone(stage.Nodes())
+	if len(names) > 0 {
+		for _, name := range names {
+			if !slices.ContainsFunc(nodes, func(n whatif.Node) bool { return n.Name == name }) {
+				return nil, fmt.Errorf("node %q is not known", name)
+			}
+		}
+		nodes = slices.DeleteFunc(nodes, func(n whatif.Node) bool { return !slices.Contains(names, n.Name) })
+		problems = slices.DeleteFunc(problems, func(p document.Problem) bool { return !slices.Contains(names, p.Node) })
+	}
+	out := &capacity{Kind: "NodeCapacity", Nodes: []roomOn{},
+		NotKnown: append([]document.Problem{}, sortedProblems(problems)...)}
+	if out.Shapes, err = shapesOf(f.shapes, nodes); err != nil {
+		return nil, err
+	}
+	if len(f.shapes) == 0 {
+		out.Shapes = usualShapes(stage.Usual())
+	}
+	for _, n := range nodes {
+		if n.State == nil {
+			continue
+		}
+		r := roomOf(n)
+		for i := range out.Shapes {
+			slots := slotsFor(out.Shapes[i].pod, n)
+			r.Slots = append(r.Slots, slots)
+			out.Shapes[i].Slots += slots
+		}
+		out.Nodes = append(out.Nodes, r)
+	}
+	return out, nil
+}
+
+// roomOf says what is free on a node.
+func roomOf(n whatif.Node) roomOn {
+	u := n.State.Usage
+	out := roomOn{Name: n.Name, Quality: n.State.Quality.String(), Policy: u.Rules.Topology.Policy.String(),
+		Memory: []room{}, Devices: []room{}, Slots: []int{}}
+	if u.Rules.CPU.Static {
+		cpus := room{Resource: "cpu", Free: int64(u.FreeCPUs().Len())}
+		for _, x := range u.Machine.NUMAs() {
+			cpus.Largest = max(cpus.Largest, int64(x.CPUs.AndLen(u.FreeCPUs())))
+		}
+		out.CPUs = &cpus
+	}
+	if u.Rules.Memory.Static {
+		for _, k := range u.Kinds() {
+			r, all := room{Resource: k}, int64(0)
+			for i, x := range u.Machine.NUMAs() {
+				free := u.FreeMemory(i, k)
+				r.Largest, r.Free, all = max(r.Largest, free), r.Free+free, all+x.Capacity(k)
+			}
+			if all > 0 || k == topo.Memory {
+				out.Memory = append(out.Memory, r)
+			}
+		}
+	}
+	for at, res := range u.Machine.Resources() {
+		r := room{Resource: res.Name, Free: int64(len(u.FreeDevices(res.Name)))}
+		for i := range u.Machine.NUMAs() {
+			r.Largest = max(r.Largest, u.FreeDevicesOn(at, 1<<uint(i)))
+		}
+		out.Devices = append(out.Devices, r)
+	}
+	return out
+}
+
+// slotsFor counts the pods of a shape that fit on a node beside what is there.
+func slotsFor(p *place.Pod, n whatif.Node) int {
+	name := func(i int) ledger.PodID { return ledger.PodID{UID: fmt.Sprintf("slot-%d", i)} }
+	plan := whatif.New([]whatif.Node{n}, whatif.Rules{})
+	out, err := plan.Fill(&whatif.Want{Pod: p, Needs: needsOf(p)}, maxSlots, name, func() error { return nil })
+	if err != nil {
+		return 0 // only the step function returns errors
+	}
+	return len(out.Placed)
+}
+
+// needsOf is what a pod asks of a node as a whole: its containers together, or its largest init container.
+func needsOf(p *place.Pod) whatif.Amounts {
+	sum, most := whatif.Amounts{}, whatif.Amounts{}
+	for _, c := range p.Containers {
+		one := whatif.Amounts{"cpu": c.MilliCPU}
+		for _, m := range c.Memory {
+			one[m.Kind] = m.Bytes
+		}
+		for _, d := range c.Devices {
+			one[d.Resource] = d.N
+		}
+		if c.Kind != place.Init {
+			sum = sum.Add(one)
+			continue
+		}
+		for name, amount := range one {
+			most[name] = max(most[name], amount)
+		}
+	}
+	for name, amount := range most {
+		sum[name] = max(sum[name], amount)
+	}
+	sum["pods"] = 1
+	return sum
+}
+
+// usualShapes are the shapes that most of the pods have.
+func usualShapes(pods []*place.Pod) (out []shape) {
+	all := whatif.Usual(pods, nil).Shares()
+	total := int64(0)
+	for _, s := range all {
+		total += s.Weight
+	}
+	for _, s := range all {
+		out = append(out, shape{Containers: document.Each(s.Pod.Containers, document.RequestOf),
+			Percent: s.Weight * 100 / total, pod: s.Pod, text: demandText(s.Pod)})
+	}
+	slices.SortStableFunc(out, func(a, b shape) int {
+		return cmp.Or(cmp.Compare(b.Percent, a.Percent), strings.Compare(a.text, b.text))
+	})
+	return out[:min(fewShapes, len(out))]
+}
+
+func demandText(p *place.Pod) string {
+	var out []string
+	for _, c := range p.Containers {
+		out = append(out, document.Demand(c))
+	}
+	return strings.Join(out, " + ")
+}
+
+// shapesOf reads --shape.
+func shapesOf(args []string, nodes []whatif.Node) (out []shape, err error) {
+	if len(args) > mostShapes {
+		return nil, fmt.Errorf("--shape: %d shapes, at most %d", len(args), mostShapes)
+	}
+	names := map[string]bool{}
+	for _, n := range nodes {
+		if n.State == nil {
+			continue
+		}
+		for _, k := range n.State.Machine.Kinds() {
+			names[k] = true
+		}
+		for _, r := range n.State.Machine.Resources() {
+			names[r.Name] = true
+		}
+	}
+	for _, arg := range args {
+		c := place.Container{Name: "main"}
+		for item := range strings.SplitSeq(arg, ",") {
+			if err := addTo(&c, item, slices.Sorted(maps.Keys(names))); err != nil {
+				return nil, fmt.Errorf("--shape %q: %w", arg, err)
+			}
+		}
+		slices.SortFunc(c.Memory, func(a, b place.Amount) int { return strings.Compare(a.Kind, b.Kind) })
+		slices.SortFunc(c.Devices, func(a, b place.Count) int { return strings.Compare(a.Resource, b.Resource) })
+		p := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{c}}
+		out = append(out, shape{Containers: document.Each(p.Containers, document.RequestOf), pod: p, text: demandText(p)})
+	}
+	return out, nil
+}
+
+// addTo adds one RESOURCE=AMOUNT to a container. known are the kinds of memory and the devices that nodes have.
+func addTo(c *place.Container, item string, known []string) error {
+	name, value, ok := strings.Cut(item, "=")
+	q, err := resource.ParseQuantity(value)
+	if !ok || err != nil || q.Sign() <= 0 || !quantity.Within(q, whatif.MaxAmount/1000) {
+		return fmt.Errorf("%q: want RESOURCE=AMOUNT, for example cpu=4 or memory=8Gi", item)
+	}
+	if name == "cpu" {
+		if c.MilliCPU != 0 {
+			return fmt.Errorf("cpu is given twice")
+		}
+		c.MilliCPU = q.MilliValue()
+		return nil
+	}
+	if name != topo.Memory && !strings.HasPrefix(name, "hugepages-") {
+		if name, err = deviceNamed(name, known); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(c.Devices, func(d place.Count) bool { return d.Resource == name }) {
+			return fmt.Errorf("%s is given twice", name)
+		}
+		c.Devices = append(c.Devices, place.Count{Resource: name, N: q.Value()})
+		return nil
+	}
+	if slices.ContainsFunc(c.Memory, func(a place.Amount) bool { return a.Kind == name }) {
+		return fmt.Errorf("%s is given twice", name)
+	}
+	c.Memory = append(c.Memory, place.Amount{Kind: name, Bytes: q.Value()})
+	return nil
+}
+
+// deviceNamed finds the resource that a name is, or that ends with the name behind a slash.
+func deviceNamed(name string, known []string) (string, error) {
+	var ends []string
+	for _, k := range known {
+		if k == name {
+			return k, nil
+		}
+		if strings.HasSuffix(k, "/"+name) {
+			ends = append(ends, k)
+		}
+	}
+	switch {
+	case len(ends) == 1:
+		return ends[0], nil
+	case len(ends) > 1:
+		return "", fmt.Errorf("%q may be %s: write one of them", name, strings.Join(ends, " or "))
+	}
+	return "", fmt.Errorf("no node has %q: known are cpu, %s", name, strings.Join(known, ", "))
+}
+
+// names are the nodes as kubectl names them.
+func (t *capacity) names() (out []string) {
+	for _, n := range t.Nodes {
+		out = append(out, "node/"+n.Name)
+	}
+	return out
+}
+
+// write renders the table for people. The columns of shapes have letters, which the lines below explain.
+func (t *capacity) write(w io.Writer, wide bool) error {
+	if len(t.Nodes) == 0 {
+		_, err := fmt.Fprintln(w, "No node has a layout or a NodeResourceTopology.")
+		if err != nil || len(t.NotKnown) == 0 {
+			return err
+		}
+		fmt.Fprintln(w)
+		return problemTable("NOT KNOWN BECAUSE", t.NotKnown).write(w, false)
+	}
+	rows := table{heads: []string{"NODE", "POLICY", "CPUS", "MEMORY"}, wide: []string{"POLICY"}}
+	for i := range t.Shapes {
+		rows.heads = append(rows.heads, "FIT "+string(rune('A'+i)))
+	}
+	rows.heads = append(rows.heads, "OTHERS")
+	for _, n := range t.Nodes {
+		rows.rows = append(rows.rows, n.row())
+	}
+	if len(t.Shapes) > 0 && len(t.Nodes) > 1 {
+		total := []string{"all nodes", "", "", ""}
+		for _, s := range t.Shapes {
+			total = append(total, fmt.Sprint(s.Slots))
+		}
+		rows.rows = append(rows.rows, append(total, ""))
+	}
+	if err := rows.write(w, wide); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nAmounts are the most that is free on one NUMA node, and what is free on all: 14/30.")
+	for i, s := range t.Shapes {
+		line := fmt.Sprintf("FIT %c  more pods of %s", 'A'+i, s.text)
+		if s.Percent > 0 {
+			line += fmt.Sprintf(" (%d %% of the pods here)", s.Percent)
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return fmt.Errorf("write shapes: %w", err)
+		}
+	}
+	if len(t.NotKnown) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	return problemTable("NOT KNOWN BECAUSE", t.NotKnown).write(w, false)
+}
+
+func (n roomOn) row() []string {
+	name, cpus, memory := n.Name, "shared", "not pinned"
+	if n.Quality == ledger.Coarse.String() {
+		name += " (coarse)"
+	}
+	if n.CPUs != nil {
+		cpus = fmt.Sprintf("%d/%d", n.CPUs.Largest, n.CPUs.Free)
+	}
+	var others []string
+	for _, m := range n.Memory {
+		text := roundBytes(m.Largest) + "/" + roundBytes(m.Free)
+		if m.Resource == topo.Memory {
+			memory = text
+		} else {
+			others = append(others, m.Resource+" "+text)
+		}
+	}
+	for _, d := range n.Devices {
+		others = append(others, fmt.Sprintf("%s %d/%d", d.Resource, d.Largest, d.Free))
+	}
+	row := []string{name, n.Policy, cpus, memory}
+	for _, s := range n.Slots {
+		row = append(row, fmt.Sprint(s))
+	}
+	return append(row, cmp.Or(strings.Join(others, joint), "-"))
+}

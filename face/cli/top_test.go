@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/tenon-numa/tenon/internal/golden"
+)
+
+func TestTopWritesAsDrawn(t *testing.T) {
+	exported := gpuCluster(t)
+	for file, line := range map[string]string{
+		"top.txt":       "top",
+		"top-wide.txt":  "top -o wide",
+		"top-shape.txt": "top --shape cpu=8,memory=16Gi,gpu=1 --shape cpu=31",
+		"top.json":      "top gpu-b --shape cpu=8,memory=16Gi -o json",
+		"top-names.txt": "top -o name",
+	} {
+		var out, errs bytes.Buffer
+		if code := Run(t.Context(), strings.Fields(line), &out, &errs, Setup{Stages: stages(exported)}); code != 0 {
+			t.Errorf("%s: exit code %d, stderr %q", line, code, errs.String())
+		}
+		golden.Check(t, "testdata/"+file, out.String())
+		if strings.HasSuffix(file, ".txt") && !strings.Contains(line, "wide") {
+			checkWidth(t, out.String())
+		}
+	}
+}
+
+func TestTopNamesWhatIsWrong(t *testing.T) {
+	exported := gpuCluster(t)
+	for line, want := range map[string]string{
+		"top nowhere":                        `error: node "nowhere" is not known`,
+		"top --shape cpu":                    `error: --shape "cpu": "cpu": want RESOURCE=AMOUNT`,
+		"top --shape cpu=-1":                 `want RESOURCE=AMOUNT`,
+		"top --shape cpu=9e18":               `want RESOURCE=AMOUNT`,
+		"top --shape cpu=1,cpu=2":            "cpu is given twice",
+		"top --shape gpu=1,nvidia.com/gpu=1": "nvidia.com/gpu is given twice",
+		"top --shape tpu=1":                  `no node has "tpu": known are cpu, memory, nvidia.com/gpu`,
+		"top -o xml":                         `error: output format "xml" is not known`,
+	} {
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), strings.Fields(line), &out, &errs, Setup{Stages: stages(exported)})
+		if code != 1 || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: exit code %d, stderr %q; want %q", line, code, errs.String(), want)
+		}
+	}
+}

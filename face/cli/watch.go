@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// This file repeats commands whenever the cluster changes.
+
+// changer is a [Cluster] that can be followed.
+type changer interface {
+	// Changes returns a channel that receives when nodes, layouts or pods have changed, until ctx ends. Several changes
+	// may be one receive.
+	Changes(ctx context.Context) (<-chan struct{}, error)
+}
+
+// watchPause is the least time between two outputs.
+const watchPause = time.Second
+
+// clearScreen moves a terminal's cursor to the upper left and clears what is there.
+const clearScreen = "\x1b[H\x1b[2J"
+
+func bindWatch(c *cobra.Command, watch *bool) {
+	c.Flags().BoolVarP(watch, "watch", "w", false, "After the output, write it again whenever it has changed.")
+}
+
+// repeat writes the output of do; with --watch again whenever it has changed, until the command is interrupted.
+func (a *app) repeat(c *cobra.Command, watch bool, do func(ctx context.Context, w io.Writer) error) error {
+	ctx, w := c.Context(), c.OutOrStdout()
+	if !watch {
+		return do(ctx, w)
+	}
+	cluster, _, err := a.connect()
+	if err != nil {
+		return err
+	}
+	follow, ok := cluster.(changer)
+	if !ok {
+		return errors.New("--watch: the cluster cannot be followed")
+	}
+	changes, err := follow.Changes(ctx)
+	if err != nil {
+		return fmt.Errorf("follow the cluster: %w", err)
+	}
+	return again(ctx, w, changes, time.After, do)
+}
+
+// again writes the output of do now and after changes, if it differs from the one before. pause returns a channel that
+// receives when the next output may follow.
+func again(ctx context.Context, w io.Writer, changes <-chan struct{}, pause func(time.Duration) <-chan time.Time,
+	do func(ctx context.Context, w io.Writer) error) error {
+	screen, on := w.(*os.File)
+	on = on && term.IsTerminal(int(screen.Fd()))
+	var last []byte
+	for {
+		var out bytes.Buffer
+		err := do(ctx, &out)
+		if ctx.Err() != nil {
+			return nil // interrupted
+		}
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(out.Bytes(), last) {
+			text := out.Bytes()
+			if on {
+				text = append([]byte(clearScreen), text...)
+			} else if last != nil {
+				text = append([]byte("\n"), text...)
+			}
+			if _, err := w.Write(text); err != nil {
+				return fmt.Errorf("write output: %w", err)
+			}
+			last = bytes.Clone(out.Bytes())
+		}
+		if !received(ctx, pause(watchPause)) || !received(ctx, changes) {
+			return nil
+		}
+	}
+}
+
+// received waits until the channel receives, and reports whether it did before ctx ended or the channel was closed.
+func received[T any](ctx context.Context, c <-chan T) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case _, ok := <-c:
+		return ok
+	}
+}

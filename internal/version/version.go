@@ -1,0 +1,64 @@
+// Package version says which program this is: its version and commit, the Kubernetes release that it is built for, and
+// the Go release. All of it is what the go command records in a binary; nothing is set by a linker's flags, and the
+// package refuses to guess what is not recorded.
+package version
+
+import (
+	"cmp"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
+
+// Text returns the version of this program in one line, for example
+// "v0.1.0 (commit 4f63f781c2aa, Kubernetes 1.36.3, go1.26.0)".
+func Text() string {
+	info, _ := debug.ReadBuildInfo()
+	return text(info)
+}
+
+// Line returns the program's name and [Text], as --version prints them.
+func Line(program string) string { return program + " " + Text() }
+
+func text(info *debug.BuildInfo) string {
+	if info == nil {
+		return "unknown version"
+	}
+	setting := func(key string) string {
+		for _, s := range info.Settings {
+			if s.Key == key {
+				return s.Value
+			}
+		}
+		return ""
+	}
+	var parts []string
+	if commit := setting("vcs.revision"); commit != "" {
+		commit = "commit " + commit[:min(12, len(commit))]
+		if setting("vcs.modified") == "true" {
+			commit += " with changes"
+		}
+		parts = append(parts, commit)
+	}
+	if release := kubernetes(info.Deps); release != "" {
+		parts = append(parts, "Kubernetes "+release)
+	}
+	return cmp.Or(info.Main.Version, "(devel)") + " (" + strings.Join(append(parts, info.GoVersion), ", ") + ")"
+}
+
+// kubernetes returns the release of Kubernetes' libraries: version 0.36.3 of a library is of release 1.36.3.
+func kubernetes(deps []*debug.Module) string {
+	i := slices.IndexFunc(deps, func(m *debug.Module) bool { return m.Path == "k8s.io/apimachinery" })
+	if i < 0 {
+		return ""
+	}
+	m := deps[i]
+	if m.Replace != nil {
+		m = m.Replace
+	}
+	minor, ok := strings.CutPrefix(m.Version, "v0.")
+	if !ok {
+		return ""
+	}
+	return "1." + minor
+}
