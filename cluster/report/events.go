@@ -73,6 +73,14 @@ func (e *Events) Rejected(m *topo.Machine, o ledger.Outcome) {
 		o.Node, o.Error, document.Text(m, o.Predicted))
 }
 
+// Misaligned tells the owner of a pod that it holds more NUMA nodes, or more distant ones, than it would on the empty
+// machine.
+func (e *Events) Misaligned(pod *v1.Pod, note string) {
+	if e.recorder != nil {
+		e.recorder.Eventf(pod, nil, v1.EventTypeWarning, "Misaligned", "Reading", "%s", clipNote(note))
+	}
+}
+
 func (e *Events) node(node, kind, reason, note string) {
 	if e.recorder == nil {
 		return

@@ -108,9 +108,9 @@ func (m *schedulerMetrics) waited(since time.Time) {
 
 // measure serves what is measured when somebody asks. Of a second scheduler in one process that is
 // nothing: the names are taken.
-func (*schedulerMetrics) measure(s inspect.Source, putOff func() int64) {
+func (*schedulerMetrics) measure(s inspect.Source, putOff func() int64, misaligned func() int) {
 	g := newGauges(s)
-	g.putOff = putOff
+	g.putOff, g.misaligned = putOff, misaligned
 	_ = legacyregistry.CustomRegister(g)
 }
 
@@ -218,6 +218,9 @@ type gauges struct {
 	paced   *metrics.Desc
 	// putOff counts events of layouts that were put off; nil in tests.
 	putOff func() int64
+	spread *metrics.Desc
+	// misaligned counts misaligned pods; nil in tests.
+	misaligned func() int
 }
 
 func newGauges(s inspect.Source) *gauges {
@@ -244,6 +247,9 @@ func newGauges(s inspect.Source) *gauges {
 			[]string{"node", "hazard"}, nil, metrics.ALPHA, ""),
 		feed: metrics.NewDesc("tenon_feed_running",
 			"1 if what nodes and pods report has been read and is followed, 0 while it is not.", nil, nil, metrics.ALPHA, ""),
+		spread: metrics.NewDesc("tenon_pods_misaligned",
+			"Pods that hold parts of more NUMA nodes, or of more distant ones, than they would on the empty machine.",
+			nil, nil, metrics.ALPHA, ""),
 		paced: metrics.NewDesc("tenon_layouts_put_off_total",
 			"Layouts that were not read at once because their node writes faster than its pace.", nil, nil, metrics.ALPHA, ""),
 	}
@@ -258,6 +264,7 @@ func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- g.hazards
 	ch <- g.feed
 	ch <- g.paced
+	ch <- g.spread
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -284,6 +291,9 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	ch <- metrics.NewLazyConstMetric(g.feed, metrics.GaugeValue, running)
 	if g.putOff != nil {
 		ch <- metrics.NewLazyConstMetric(g.paced, metrics.CounterValue, float64(g.putOff()))
+	}
+	if g.misaligned != nil {
+		ch <- metrics.NewLazyConstMetric(g.spread, metrics.GaugeValue, float64(g.misaligned()))
 	}
 }
 

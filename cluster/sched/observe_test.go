@@ -229,8 +229,8 @@ func TestOutcomesAreCounted(t *testing.T) {
 func TestMetricsOfASecondScheduler(t *testing.T) {
 	_, source := remembering(t, refuse)
 	a, b := newMetrics(), newMetrics()
-	a.measure(source, nil)
-	b.measure(source, nil)
+	a.measure(source, nil, nil)
+	b.measure(source, nil, nil)
 	a.made()
 	if counted(t, a.predicted) != 1 || counted(t, b.predicted) != 0 {
 		t.Error("one counts for the other")

@@ -57,6 +57,7 @@ type sources struct {
 	logger     klog.Logger
 	conditions *report.Conditions
 	events     *report.Events
+	misaligned *misaligned
 	// layoutTimes and topologyTimes are when the last object of each node was received.
 	layoutTimes, topologyTimes *reportTimes
 	ready                      chan struct{} // closed when the feed has begun
@@ -106,8 +107,13 @@ func newSources(logger klog.Logger, o Options) *sources {
 	})
 	s.Feed.OnOddTopology(said.TopologyOdd)
 	s.Feed.OnFreed(s.wake)
-	s.Feed.OnReport(report.NewNotices(s.Book.Snapshot, said, written.Later).Reported)
-	s.sources = &sources{Shared: s, logger: logger, conditions: written, events: said, ready: ready,
+	notices := report.NewNotices(s.Book.Snapshot, said, written.Later)
+	spread := &misaligned{snapshot: s.Book.Snapshot, since: time.Now(), on: map[string]map[string]bool{}, tell: said}
+	s.Feed.OnReport(func(l *v1alpha1.NodeLayout) {
+		notices.Reported(l)
+		spread.reported(l)
+	})
+	s.sources = &sources{Shared: s, logger: logger, conditions: written, events: said, misaligned: spread, ready: ready,
 		layoutTimes: newReportTimes(time.Now), topologyTimes: newReportTimes(time.Now),
 		names: func() []string { return nil }}
 	return s.sources
@@ -143,6 +149,7 @@ func (s *sources) start(ctx context.Context, h fwk.Handle) error {
 		return err
 	}
 	s.events.To(h.EventRecorder())
+	s.misaligned.pods = s.amounts.on
 	s.rejections = &rejections{events: s.events, pardon: s.pardon, machine: s.machine,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 	s.synced = map[string]cache.InformerSynced{}
@@ -164,7 +171,7 @@ func (s *sources) start(ctx context.Context, h fwk.Handle) error {
 	go s.conditions.Run(ctx, writer)
 	go s.begin(ctx)
 	s.names = nodeNames(h, s.options.Nodes)
-	s.metrics.measure(s.Inspection(), s.Feed.Paced)
+	s.metrics.measure(s.Inspection(), s.Feed.Paced, s.misaligned.count)
 	return nil
 }
 

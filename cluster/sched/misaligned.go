@@ -1,0 +1,136 @@
+package sched
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// misaligned counts misaligned pods as nodes report them, and writes an event for each of them once. Pods that started
+// before the scheduler get no event: the one that ran then has written it.
+type misaligned struct {
+	snapshot func() *ledger.Snapshot
+	pods     func(node string) []*v1.Pod
+	tell     *report.Events
+	since    time.Time
+
+	mu sync.Mutex
+	// on says of the reported pods of each node, by UID, whether they are misaligned.
+	on map[string]map[string]bool
+}
+
+// reported takes a layout that is in the book. Only pods that no report had before are judged.
+func (m *misaligned) reported(l *v1alpha1.NodeLayout) {
+	node := m.snapshot().Node(l.Name)
+	if node == nil || m.pods == nil {
+		return
+	}
+	m.mu.Lock()
+	before := m.on[l.Name]
+	m.mu.Unlock()
+	now := map[string]bool{}
+	var specs map[string]*v1.Pod
+	for _, e := range node.Entries {
+		if was, known := before[e.Pod.UID]; known {
+			now[e.Pod.UID] = was
+			continue
+		}
+		if e.Source != ledger.Observed {
+			continue
+		}
+		if place.ExtentOf(node.Machine, e.Holdings...).NUMAs.Len() < 2 {
+			now[e.Pod.UID] = false
+			continue
+		}
+		if specs == nil {
+			specs = podsByUID(m.pods(l.Name))
+		}
+		// A pod that the informer does not have yet is judged with the next report.
+		if pod := specs[e.Pod.UID]; pod != nil {
+			now[e.Pod.UID] = m.judge(node, pod, e)
+		}
+	}
+	m.mu.Lock()
+	m.on[l.Name] = now
+	m.mu.Unlock()
+}
+
+func podsByUID(pods []*v1.Pod) map[string]*v1.Pod {
+	out := map[string]*v1.Pod{}
+	for _, p := range pods {
+		out[string(p.UID)] = p
+	}
+	return out
+}
+
+// judge reports whether a pod is misaligned, and writes the event if it is.
+func (m *misaligned) judge(node *ledger.Node, pod *v1.Pod, e ledger.Entry) bool {
+	spec, err := kube.Pod(pod)
+	if err != nil {
+		return false
+	}
+	all := place.Alignments(node.Usage.Ideal(), spec, e.Holdings)
+	if !place.Misaligned(all) {
+		return false
+	}
+	if start := pod.Status.StartTime; start == nil || !start.Time.Before(m.since) {
+		m.tell.Misaligned(pod, misalignedText(node, all))
+	}
+	return true
+}
+
+// misalignedText says what is misaligned, and which policy allowed it.
+func misalignedText(node *ledger.Node, all []place.Alignment) string {
+	var out []string
+	for _, a := range all {
+		if !a.Misaligned() {
+			continue
+		}
+		who := "the pod"
+		if a.Container != "" {
+			who = fmt.Sprintf("container %q", a.Container)
+		}
+		out = append(out, fmt.Sprintf("%s holds parts of %s, and on the empty node would hold parts of %s", who,
+			extentText(node.Machine, a.Held), extentText(node.Machine, a.Best)))
+	}
+	return fmt.Sprintf("node %s (topologyManagerPolicy %s): %s", node.Name, node.Rules.Topology.Policy,
+		strings.Join(out, "; "))
+}
+
+func extentText(m *topo.Machine, e place.Extent) string {
+	text := document.NUMANodes(document.NUMAs(m, e.NUMAs))
+	if e.Distance > 0 && e.NUMAs.Len() > 1 {
+		text += fmt.Sprintf(" (distance %d)", e.Distance)
+	}
+	return text
+}
+
+// count returns the number of misaligned pods on the nodes that are known.
+func (m *misaligned) count() (n int) {
+	known := m.snapshot()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for node, pods := range m.on {
+		if known.Node(node) == nil {
+			delete(m.on, node)
+			continue
+		}
+		for _, bad := range pods {
+			if bad {
+				n++
+			}
+		}
+	}
+	return n
+}
