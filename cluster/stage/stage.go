@@ -131,6 +131,27 @@ func (s *Stage) Waiting() (n int) {
 	return n
 }
 
+// Pending returns the pods that have no node, the most important first, as the scheduler takes them.
+func (s *Stage) Pending() (out []*whatif.Workload) {
+	var pods []*v1.Pod
+	for i := range s.pods {
+		if p := &s.pods[i]; p.Spec.NodeName == "" && !kube.Ended(p) {
+			pods = append(pods, p)
+		}
+	}
+	slices.SortFunc(pods, inOrder)
+	for _, p := range pods {
+		out = append(out, s.moved(p))
+	}
+	return out
+}
+
+// inOrder puts the more important of two pods first, and the older one of equal ones.
+func inOrder(a, b *v1.Pod) int {
+	return cmp.Or(cmp.Compare(priority(b), priority(a)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
 // Workloads reads a workload file. Objects that do not say their namespace get the one that is given. left
 // names the objects that have no pods as far as is known.
 func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload, left []string, err error) {
@@ -190,10 +211,7 @@ func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
 			pods = append(pods, p)
 		}
 	}
-	slices.SortFunc(pods, func(a, b *v1.Pod) int {
-		return cmp.Or(cmp.Compare(priority(b), priority(a)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(pods, inOrder)
 	for _, p := range pods {
 		out = append(out, s.moved(p))
 	}

@@ -30,6 +30,8 @@ type Stage interface {
 	Like(namespace, name string) (*whatif.Workload, error)
 	// On returns the pods that would be made anew if a node went away, and counts those that go with it.
 	On(node string) (pods []*whatif.Workload, stay int, err error)
+	// Pending returns the pods that have no node, in the order in which the scheduler takes them.
+	Pending() []*whatif.Workload
 	// Usual returns the pods that the cluster was asked for lately, the newest last.
 	Usual() []*place.Pod
 	// Waiting counts the pods that have no node.
@@ -81,6 +83,9 @@ const simulateExample = `  # Would this fit today?
   # Do the pods of a node find another place, when it fails or is drained?
   kubectl tenon simulate --without node-a
 
+  # Would the pods that wait fit without a node?
+  kubectl tenon simulate --pending --without node-a
+
   # How many nodes of a machine does this need? No cluster is asked
   kubectl tenon simulate -f train.yaml --machines gpu-8.txt=10 --kubelet-config gpu-8.yaml --map`
 
@@ -91,7 +96,7 @@ type simulateFlags struct {
 	strategy, unknown, coarse         string
 	output                            output
 	drawing                           mapFlags
-	maps                              bool
+	maps, pending                     bool
 	policy, scope, cpus, memory       string
 	reservedCPUs, reservedMemory      string
 }
@@ -119,6 +124,8 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 		`Number of pods of each workload, in place of its replicas; "max" is as many as fit, each workload by itself.`)
 	s.StringArrayVar(&f.without, "without", nil,
 		"Node to take away. Its pods are placed again, before all others. This flag can be repeated.")
+	s.BoolVar(&f.pending, "pending", false,
+		"Place the pods that wait for a node, too, before those of files and after those of --without.")
 	s.StringArrayVar(&f.machines, "machines", nil,
 		"FILE[=COPIES] of a machine, as text or snapshot, in place of a cluster. This flag can be repeated.")
 	s.StringArrayVar(&f.configs, "kubelet-config", nil,
@@ -167,12 +174,14 @@ var (
 // as many as fit.
 func (f *simulateFlags) check() (r whatif.Rules, count int, err error) {
 	switch {
-	case len(f.files) == 0 && f.pod == "" && len(f.without) == 0:
-		return r, 0, errors.New("say what to place: -f FILE, --pod NAME or --without NODE")
+	case len(f.files) == 0 && f.pod == "" && len(f.without) == 0 && !f.pending:
+		return r, 0, errors.New("say what to place: -f FILE, --pod NAME, --pending or --without NODE")
 	case len(f.machines) > 0 && f.nodes != "":
 		return r, 0, errors.New("--machines and --nodes cannot both be given")
-	case len(f.machines) > 0 && (f.pod != "" || len(f.without) > 0):
-		return r, 0, errors.New("--machines have no pods: --pod and --without need a cluster or --nodes")
+	case len(f.machines) > 0 && (f.pod != "" || len(f.without) > 0 || f.pending):
+		return r, 0, errors.New("--machines have no pods: --pod, --pending and --without need a cluster or --nodes")
+	case f.count == "max" && f.pending:
+		return r, 0, errors.New("--count max and --pending cannot both be given")
 	case f.pod != "" && f.count == "":
 		return r, 0, errors.New("--pod needs --count N or --count max")
 	case f.count != "" && len(f.files) == 0 && f.pod == "":
@@ -295,6 +304,11 @@ func (a *app) tasks(c *cobra.Command, f simulateFlags, s *simulation, count int)
 			out = append(out, &task{workload: w, wanted: w.Count, from: node})
 		}
 	}
+	if s.pending = f.pending; f.pending {
+		for _, w := range s.stage.Pending() {
+			out = append(out, &task{workload: w, wanted: w.Count, waiting: true})
+		}
+	}
 	namespace := cmp.Or(a.kube.Namespace(), "default")
 	for _, file := range f.files {
 		data, err := readBounded(file, "workload file", maxWorkload, c.InOrStdin())
@@ -332,7 +346,7 @@ func counted(tasks []*task, count int) error {
 	total := 0
 	for _, t := range tasks {
 		switch {
-		case t.from != "" || count == 0 || t.workload.PerNode:
+		case t.from != "" || t.waiting || count == 0 || t.workload.PerNode:
 		case count < 0:
 			t.wanted, t.most = maxSimulated, true
 		default:

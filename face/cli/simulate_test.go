@@ -173,6 +173,10 @@ func runningPod(name, on, cpu, memory, gpu string) v1.Pod {
 
 func TestSimulationsWriteAsDrawn(t *testing.T) {
 	cluster := gpuCluster(t)
+	if out, _, code := simulate(t, cluster, "", "--pending"); code != exitUnfit ||
+		strings.Contains(out, "no room is kept") || !strings.Contains(out, "Pod ml/waits has no place") {
+		t.Errorf("--pending: exit code %d, %s", code, out)
+	}
 	for file, c := range map[string]struct {
 		line string
 		code int
@@ -287,8 +291,8 @@ func TestErrorsOfSimulate(t *testing.T) {
 	cluster := gpuCluster(t)
 	const one, pair = "-f testdata/simulate-one.yaml ", "--machines testdata/simulate-pair.txt "
 	for line, want := range map[string]string{
-		"": "error: say what to place: -f FILE, --pod NAME or " +
-			"--without NODE",
+		"": "error: say what to place: -f FILE, --pod NAME, " +
+			"--pending or --without NODE",
 		one + pair + "--nodes x":            "error: --machines and --nodes cannot both be given",
 		"--pod x --count 1 " + pair:         "error: --machines have no pods",
 		"--pod ml/wide-0":                   "error: --pod needs --count",
@@ -366,6 +370,7 @@ func (p plain) Workloads([]byte, string) ([]*whatif.Workload, []string, error) {
 func (p plain) Like(string, string) (*whatif.Workload, error) { return p.pod, nil }
 func (p plain) On(string) ([]*whatif.Workload, int, error)    { return nil, 0, nil }
 func (p plain) Usual() []*place.Pod                           { return nil }
+func (p plain) Pending() []*whatif.Workload                   { return nil }
 func (p plain) Waiting() int                                  { return 0 }
 
 // Nodes of which only amounts are known are named, and taken after all others.

@@ -18,6 +18,7 @@ type simulation struct {
 	source   string
 	rules    whatif.Rules
 	most     bool // --count max
+	pending  bool // pods that wait are placed, too
 	problems []document.Problem
 	gone     []leaving
 	rounds   []round
@@ -41,6 +42,7 @@ type task struct {
 	wanted   int
 	most     bool   // as many as fit, up to wanted
 	from     string // the node that it loses, if it does
+	waiting  bool   // it is a pod of the cluster that has no node
 	outcome  whatif.Outcome
 }
 

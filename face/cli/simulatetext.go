@@ -91,7 +91,7 @@ func (s *simulation) writeScene(b *bufio.Writer) {
 		}
 		fmt.Fprintln(b, ".")
 	}
-	if n := s.stage.Waiting(); n > 0 {
+	if n := s.stage.Waiting(); n > 0 && !s.pending {
 		fmt.Fprintf(b, "%s for a node now, and no room is kept for %s.\n",
 			choose(n, "1 pod waits", fmt.Sprintf("%d pods wait", n)), choose(n, "it", "them"))
 	}
