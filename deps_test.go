@@ -58,7 +58,7 @@ var floors = []floor{
 		nil,
 	},
 	{"core/sample", pure, nil, nil},
-	{"core/whatif", pure, words(`core/idset core/topo core/place core/score core/ledger`), nil},
+	{"core/whatif", pure, words(`core/evict core/idset core/topo core/place core/score core/ledger`), nil},
 
 	// Floor 1: wire types.
 	{"api/document", nil, words(`core/... api/v1alpha1`), nil},

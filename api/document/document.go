@@ -10,6 +10,8 @@
 package document
 
 import (
+	"strings"
+
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -119,6 +121,8 @@ type Verdict struct {
 	Reasons    []Reason        `json:"reasons"`
 	// Inexact lists why the kubelet may do something else.
 	Inexact []v1alpha1.Inexact `json:"inexact,omitempty"`
+	// Way is how the node gets room, where it has none now and that is known.
+	Way *Way `json:"way,omitempty"`
 }
 
 // VerdictOf returns the verdict of place for a node.
@@ -139,12 +143,39 @@ type Reason struct {
 	Width     int    `json:"width,omitempty"`
 	// With is the other resource where two do not go together; see place.Reason.
 	With string `json:"with,omitempty"`
+	// When says what has to happen first: never, changed (the pod or the node), or later.
+	When string `json:"when"`
 	Text string `json:"text"`
+	// Remedy says what to change, or what to wait for.
+	Remedy string `json:"remedy,omitempty"`
 }
 
 // ReasonOf returns a reason of place.
 func ReasonOf(r place.Reason) Reason {
-	return Reason{string(r.Code), r.Container, r.Resource, r.Want, r.Have, r.Width, r.With, r.Text()}
+	return Reason{Code: string(r.Code), Container: r.Container, Resource: r.Resource, Want: r.Want, Have: r.Have,
+		Width: r.Width, With: r.With, When: string(r.When()), Text: r.Text(), Remedy: r.Remedy()}
+}
+
+// Way is how a node gets room for a pod: the fewest pods that were found whose end makes room.
+type Way struct {
+	Pods    []Pod     `json:"pods"`
+	Missing []Missing `json:"missing"`
+}
+
+// Missing is an amount that these pods have to give back: on NUMA nodes, or of the node as a whole where NUMAs is empty.
+type Missing struct {
+	Resource string          `json:"resource"`
+	More     int64           `json:"more"`
+	NUMAs    v1alpha1.IDList `json:"numas,omitempty"`
+}
+
+// Text renders the amount, for example "24 more cpu on NUMA node 1".
+func (m Missing) Text() string {
+	n, resource, _ := strings.Cut(place.Quantity(m.Resource, m.More), " ")
+	if m.NUMAs == "" {
+		return n + " more " + resource
+	}
+	return n + " more " + resource + " on " + NUMANodes(m.NUMAs)
 }
 
 // Request is what one container asks for.

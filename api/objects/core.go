@@ -8,8 +8,9 @@ import (
 
 // Core is what programs read of the API server's core group.
 type Core struct {
-	Nodes *Client[*v1.Node, *v1.NodeList]
-	Pods  *Client[*v1.Pod, *v1.PodList]
+	Nodes  *Client[*v1.Node, *v1.NodeList]
+	Pods   *Client[*v1.Pod, *v1.PodList]
+	Events *Client[*v1.Event, *v1.EventList]
 }
 
 // NewCore returns the core group of the server that cfg names. It asks for protobuf, which costs both
@@ -25,5 +26,7 @@ func NewCore(cfg *rest.Config) (*Core, error) {
 	return &Core{
 		Nodes: NewClient(g, "nodes", func() *v1.Node { return &v1.Node{} }, func() *v1.NodeList { return &v1.NodeList{} }),
 		Pods:  NewClient(g, "pods", func() *v1.Pod { return &v1.Pod{} }, func() *v1.PodList { return &v1.PodList{} }),
+		Events: NewClient(g, "events", func() *v1.Event { return &v1.Event{} },
+			func() *v1.EventList { return &v1.EventList{} }),
 	}, nil
 }

@@ -109,7 +109,9 @@ func names(p *v1.Pod, annotation string, own place.Names) (place.Names, error) {
 	}
 	for i, name := range list {
 		if !own.Has(name) {
-			return "", unknown(p, annotation, name, "resources that it can get of its own: "+shortened(own.String(), 400))
+			return "", fmt.Errorf("pod %s/%s: annotation %s: %q is not a resource that the pod can get of its own: "+
+				"let the pod ask for it, or name some of: %s", p.Namespace, p.Name, annotation, shortened(name, 60),
+				shortened(own.String(), 400))
 		}
 		if slices.Contains(list[:i], name) {
 			return "", unknown(p, annotation, value, "every resource once")

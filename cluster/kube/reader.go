@@ -69,7 +69,8 @@ func (r *Reader) Nodes(ctx context.Context) ([]*ledger.Node, []Problem, error) {
 // View reads the cluster.
 func (r *Reader) View(ctx context.Context) (*View, error) {
 	layouts, err := r.layouts.List(ctx, metav1.ListOptions{})
-	if err != nil {
+	undefined := apierrors.IsNotFound(err)
+	if err != nil && !undefined {
 		return nil, fmt.Errorf("list node layouts: %w", err)
 	}
 	nodes, err := r.cluster.Nodes.List(ctx, metav1.ListOptions{})
@@ -84,7 +85,14 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
-	return r.view(layouts.Items, nodes.Items, pods.Items, coarse, time.Now()), nil
+	v := r.view(layouts.Items, nodes.Items, pods.Items, coarse, time.Now())
+	if undefined {
+		for i := range v.Problems {
+			v.Problems[i].Reason = "the definition of NodeLayout is not installed (kubectl apply -f deploy/crd), and the " +
+				"node has no NodeResourceTopology"
+		}
+	}
+	return v, nil
 }
 
 // view computes the view of what was read at a time.

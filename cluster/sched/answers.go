@@ -3,6 +3,7 @@ package sched
 import (
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -41,7 +42,10 @@ func (p *Plugin) compute(s *state, n *ledger.Node) (cost int64, refusal *answers
 		return s.cost(n, v), nil
 	}
 	refusal = &answers.Refusal{Reasons: v.Reasons, Permanent: p.permanent(s, n)}
-	for _, r := range v.Reasons {
+	if refusal.Permanent && p.name != config.Match {
+		refusal.Reasons = n.Never(s.pod)
+	}
+	for _, r := range refusal.Reasons {
 		refusal.Texts = append(refusal.Texts, p.text(s.pod, r))
 	}
 	if len(refusal.Texts) == 0 {

@@ -245,10 +245,10 @@ func TestFilterSaysWhatTheNodeLacks(t *testing.T) {
 		`cannot align container "c" (wants 2 cpu; node has 1 free)`)
 	// Where the empty machine would not do, preemption need not look.
 	says(t, filter(t, p, cycle(t, p, cpus("p", 17)), "n"), fwk.UnschedulableAndUnresolvable,
-		`cannot align container "c" (wants 17 cpu on one NUMA node; best NUMA node has 16 free)`)
+		`never on this machine: container "c" wants 17 cpu on one NUMA node; the largest has 16`)
 	says(t, filter(t, p, cycle(t, p, podOf("p", "cpu=17 memory=65Gi")), "n"), fwk.UnschedulableAndUnresolvable,
-		`cannot align container "c" (wants 17 cpu on one NUMA node; best NUMA node has 16 free), `+
-			`cannot align container "c" (wants 65Gi memory on one NUMA node; best NUMA node has 64Gi free)`)
+		`never on this machine: container "c" wants 17 cpu on one NUMA node; the largest has 16, `+
+			`never on this machine: container "c" wants 65Gi memory on one NUMA node; the largest has 64Gi`)
 }
 
 // What no node can give is said of the pod, once, and not passed over.
@@ -273,8 +273,8 @@ func TestADemandThatNoNodeCanSatisfyIsRefusedWithThePod(t *testing.T) {
 		t,
 		status,
 		fwk.UnschedulableAndUnresolvable,
-		`pod default/p: annotation tenon.sh/align: unknown value "acme.com/gpus": `+
-			`want resources that it can get of its own: acme.com/gpu`,
+		`pod default/p: annotation tenon.sh/align: "acme.com/gpus" is not a resource that the `+
+			`pod can get of its own: let the pod ask for it, or name some of: acme.com/gpu`,
 	)
 }
 

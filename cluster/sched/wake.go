@@ -45,6 +45,7 @@ func (s *Shared) rest(sched *scheduler.Scheduler) {
 				if err := p.amend(ctx, info.Pod, why); err != nil {
 					p.logger.Error(err, "Nodes that were left out are not known to refuse the pod", "pod", klog.KObj(info.Pod))
 				}
+				p.word(info.Pod, why)
 			}
 		}
 		// Once the pod is in the queue again, the next attempt may begin at any time.

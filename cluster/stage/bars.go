@@ -3,6 +3,8 @@ package stage
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -10,12 +12,14 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 // This file says where a pod may not go for reasons that are neither amounts nor numas, as kube-scheduler's
-// plugins NodeName, NodeUnschedulable, TaintToleration and NodeAffinity do.
+// plugins NodeName, NodeUnschedulable, TaintToleration, NodeAffinity and NodePorts do. Taints and affinity are judged
+// by the functions that these plugins call (k8s.io/component-helpers).
 
 // wishes is all of a pod that decides where it is barred.
 type wishes struct {
@@ -23,6 +27,7 @@ type wishes struct {
 	Selector    map[string]string
 	Affinity    *v1.NodeSelector
 	Tolerations []v1.Toleration
+	Ports       []hostPort
 }
 
 // barred returns where a pod may not go; pods with the same wishes share what is returned.
@@ -30,7 +35,8 @@ func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 	if s.objects == nil {
 		return nil, nil
 	}
-	w := wishes{Node: p.Spec.NodeName, Selector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations}
+	w := wishes{Node: p.Spec.NodeName, Selector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations,
+		Ports: hostPorts(&p.Spec)}
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		w.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
@@ -41,10 +47,10 @@ func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 	if b := s.bars[string(text)]; b != nil {
 		return b, nil
 	}
-	b := &whatif.Bars{Why: make([]string, len(s.objects))}
-	affinity := nodeaffinity.GetRequiredNodeAffinity(p)
+	b := &whatif.Bars{Why: make([][]place.Reason, len(s.objects))}
+	f := newFilters(p)
 	for i, n := range s.objects {
-		if b.Why[i], err = bar(n, p, affinity); err != nil {
+		if b.Why[i], err = f.bar(n, s.on[n.Name]); err != nil {
 			return nil, err
 		}
 	}
@@ -52,27 +58,49 @@ func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 	return b, nil
 }
 
-func bar(n *v1.Node, p *v1.Pod, affinity nodeaffinity.RequiredNodeAffinity) (string, error) {
+// filters are what a pod asks of a node apart from amounts and NUMA nodes.
+type filters struct {
+	pod      *v1.Pod
+	affinity nodeaffinity.RequiredNodeAffinity // without the node selector
+	ports    []hostPort
+}
+
+func newFilters(p *v1.Pod) *filters {
+	plain := &v1.Pod{Spec: v1.PodSpec{Affinity: p.Spec.Affinity}}
+	return &filters{pod: p, affinity: nodeaffinity.GetRequiredNodeAffinity(plain), ports: hostPorts(&p.Spec)}
+}
+
+// bar returns all reasons why the pod may not go to a node on which these pods are.
+func (f *filters) bar(n *v1.Node, on []*v1.Pod) (out []place.Reason, err error) {
+	p := f.pod
 	if p.Spec.NodeName != "" && p.Spec.NodeName != n.Name {
-		return "pod names another node", nil
+		out = append(out, place.Reason{Code: place.NamesOther, With: p.Spec.NodeName})
 	}
 	cordon := v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
 	if n.Spec.Unschedulable && !tolerated(p, cordon) {
-		return "node is cordoned", nil
+		out = append(out, place.Reason{Code: place.Cordoned})
 	}
 	for _, t := range n.Spec.Taints {
-		if t.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(p, t) {
-			return "pod does not tolerate the taint " + t.ToString(), nil
+		// The node controller taints nodes that are cordoned: one reason is enough.
+		if t.Effect == v1.TaintEffectPreferNoSchedule || n.Spec.Unschedulable && t.MatchTaint(&cordon) || tolerated(p, t) {
+			continue
+		}
+		out = append(out, place.Reason{Code: place.Tainted, Resource: t.ToString()})
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
+		want := p.Spec.NodeSelector[key]
+		if has, labelled := n.Labels[key]; has != want || !labelled {
+			out = append(out, place.Reason{Code: place.Unselected, Resource: key + "=" + want, With: has})
 		}
 	}
-	ok, err := affinity.Match(n)
+	ok, err := f.affinity.Match(n)
 	if err != nil {
-		return "", fmt.Errorf("node affinity: %w", err)
+		return nil, fmt.Errorf("node affinity: %w", err)
 	}
 	if !ok {
-		return "node does not match the pod's node selector or affinity", nil
+		out = append(out, place.Reason{Code: place.OtherAffinity})
 	}
-	return "", nil
+	return append(out, f.taken(on)...), nil
 }
 
 // tolerated leaves out the operators Lt and Gt, which are behind a gate that is off by default in 1.36.
@@ -91,7 +119,7 @@ func (s *Stage) unjudged(p *v1.PodSpec) (out []string) {
 		{p.Affinity != nil && p.Affinity.PodAffinity != nil, "pod affinity"},
 		{p.Affinity != nil && p.Affinity.PodAntiAffinity != nil, "pod anti-affinity"},
 		{len(p.TopologySpreadConstraints) > 0, "topology spread constraints"},
-		{ports(p), "host ports"},
+		{len(hostPorts(p)) > 0, "host ports of pods that are not there yet"},
 		{volumes(p), "volumes"},
 		{len(p.ResourceClaims) > 0, "resource claims"},
 		{len(p.SchedulingGates) > 0, "scheduling gates"},
@@ -101,17 +129,6 @@ func (s *Stage) unjudged(p *v1.PodSpec) (out []string) {
 		}
 	}
 	return out
-}
-
-func ports(p *v1.PodSpec) bool {
-	for i := range p.Containers {
-		for _, port := range p.Containers[i].Ports {
-			if port.HostPort != 0 || p.HostNetwork {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // volumes reports whether a pod has volumes that may tie it to some nodes.

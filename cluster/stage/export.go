@@ -189,9 +189,10 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 
 // nodesOf makes nodes of states and, where there are any, pods.
 func nodesOf(states []*ledger.Node, pods []v1.Pod) (out []whatif.Node) {
-	used := asked(pods)
+	on := residents(pods)
 	for _, n := range states {
-		x := whatif.Node{Name: n.Name, State: n, Allocatable: allocatable(n), Used: used[n.Name]}
+		x := whatif.Node{Name: n.Name, State: n, Allocatable: allocatable(n)}
+		x.Used, x.Pods = asked(on[n.Name])
 		if len(pods) == 0 {
 			x.Used = held(n)
 		}

@@ -35,6 +35,7 @@ type Stage struct {
 	// objects are by position; nil where nobody says what labels and taints the nodes have.
 	objects []*v1.Node
 	pods    []v1.Pod
+	on      map[string][]*v1.Pod    // those that have not ended, by node
 	bars    map[string]*whatif.Bars // by what of a pod they depend on
 }
 
@@ -56,13 +57,14 @@ func assemble(nodes []v1.Node, states []*ledger.Node, pods []v1.Pod) (*Stage, er
 	for _, n := range states {
 		known[n.Name] = n
 	}
-	s := &Stage{pods: pods, bars: map[string]*whatif.Bars{}}
-	used := asked(pods)
+	s := &Stage{pods: pods, on: residents(pods), bars: map[string]*whatif.Bars{}}
 	for i := range nodes {
 		n := &nodes[i]
 		all, _ := amounts(n.Status.Allocatable)
 		s.objects = append(s.objects, n)
-		s.nodes = append(s.nodes, whatif.Node{Name: n.Name, State: known[n.Name], Allocatable: all, Used: used[n.Name]})
+		x := whatif.Node{Name: n.Name, State: known[n.Name], Allocatable: all}
+		x.Used, x.Pods = asked(s.on[n.Name])
+		s.nodes = append(s.nodes, x)
 	}
 	return s, distinct(s.nodes)
 }
@@ -86,16 +88,25 @@ func distinct(nodes []whatif.Node) error {
 	return nil
 }
 
-// asked adds up, by node, what pods ask for. What is beyond bounds counts as the bound.
-func asked(pods []v1.Pod) map[string]whatif.Amounts {
-	out := map[string]whatif.Amounts{}
+// residents returns the pods that are bound to nodes and have not ended, by node.
+func residents(pods []v1.Pod) map[string][]*v1.Pod {
+	out := map[string][]*v1.Pod{}
 	for i := range pods {
 		if p := &pods[i]; p.Spec.NodeName != "" && !kube.Ended(p) {
-			needs, _ := needs(p)
-			out[p.Spec.NodeName] = out[p.Spec.NodeName].Add(needs)
+			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], p)
 		}
 	}
 	return out
+}
+
+// asked adds up what the pods of a node ask for. What is beyond bounds counts as the bound.
+func asked(pods []*v1.Pod) (sum whatif.Amounts, each []whatif.Resident) {
+	for _, p := range pods {
+		needs, _ := needs(p)
+		sum = sum.Add(needs)
+		each = append(each, whatif.Resident{Pod: kube.ID(p), Needs: needs, Stays: bound(p)})
+	}
+	return sum, each
 }
 
 // Nodes returns the nodes in ascending order of name. The caller must not change them.
@@ -189,6 +200,16 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 	return nil, fmt.Errorf("pod %s/%s is not there", namespace, name)
 }
 
+// Existing returns what a pod that is there asks of nodes, as if it had none: itself, and not one more of it.
+func (s *Stage) Existing(p *v1.Pod) (*whatif.Workload, error) {
+	free := p.DeepCopy()
+	free.Spec.NodeName = ""
+	return s.workload(manifest.Template{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1, Pod: free})
+}
+
+// Pods returns all pods. The caller must not change them.
+func (s *Stage) Pods() []v1.Pod { return s.pods }
+
 // On returns the pods that would be made anew if a node went away, the most important first, as the scheduler
 // takes them. stay counts those that go with it: of DaemonSets, and of the node's own files.
 func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
@@ -245,9 +266,9 @@ func (s *Stage) moved(p *v1.Pod) *whatif.Workload {
 			return w
 		}
 	}
-	all := &whatif.Bars{Why: make([]string, len(s.nodes))}
+	all := &whatif.Bars{Why: make([][]place.Reason, len(s.nodes))}
 	for i := range all.Why {
-		all.Why[i] = err.Error()
+		all.Why[i] = []place.Reason{{Code: place.NoPod, Resource: err.Error()}}
 	}
 	return &whatif.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1,
 		Want: &whatif.Want{Pod: &place.Pod{}, Bars: all}}

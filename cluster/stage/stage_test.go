@@ -70,6 +70,14 @@ func pod(spec string) string {
 		`}}`
 }
 
+func texts(all []place.Reason) string {
+	var out []string
+	for _, r := range all {
+		out = append(out, r.Text())
+	}
+	return strings.Join(out, "; ")
+}
+
 func TestWherePodsMayNotGo(t *testing.T) {
 	s := made(t, []v1.Node{
 		node("plain", nil),
@@ -83,23 +91,31 @@ func TestWherePodsMayNotGo(t *testing.T) {
 			n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute}}
 		}),
 	})
-	const all, affinity, taint, cordon = "", "node does not match the pod's node selector or affinity",
-		"pod does not tolerate the taint gpu=yes:NoSchedule", "node is cordoned"
+	const all, taint, cordon = "", "pod does not tolerate the taint gpu=yes:NoSchedule", "node is cordoned"
+	const affinity, selector = "node does not match the pod's required node affinity",
+		"node has no label kind=gpu, which the pod's node selector wants"
+	const other = "pod names another node (plain)"
 	const unreachable = "pod does not tolerate the taint node.kubernetes.io/unreachable:NoExecute"
 	// In order of names: cordoned, gpu, lost, plain.
 	for text, want := range map[string][4]string{
 		pod(""): {cordon, taint, unreachable, all},
 		pod(`, "tolerations": [{"key": "gpu", "operator": "Exists"}]`): {cordon, all, unreachable, all},
 		pod(`, "tolerations": [{"operator": "Exists"}]`):               {all, all, all, all},
-		pod(`, "tolerations": [{"operator": "Exists"}], "nodeSelector": {"kind": "gpu"}`): {affinity, all,
-			affinity, affinity},
-		pod(`, "tolerations": [{"operator": "Exists"}], "nodeName": "plain"`): {"pod names another node",
-			"pod names another node", "pod names another node", all},
+		pod(`, "tolerations": [{"operator": "Exists"}], "nodeSelector": {"kind": "gpu"}`): {selector, all,
+			selector, selector},
+		pod(`, "tolerations": [{"operator": "Exists"}], "nodeName": "plain"`): {other, other, other, all},
+		pod(`, "nodeName": "plain", "nodeSelector": {"kind": "gpu"}`): {other + "; " + cordon + "; " + selector,
+			other + "; " + taint, other + "; " + unreachable + "; " + selector, selector},
+		pod(`, "hostNetwork": true, "tolerations": [{"operator": "Exists"}]`): {all, all, all, all},
 		pod(
 			`, "tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kind", "operator": "DoesNotExist"}]}]}}}`): {all, affinity, all, all},
 		`{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "x"}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}`: {all, taint, all, all},
 	} {
-		if got := read(t, s, text).Want.Bars.Why; !slices.Equal(got, want[:]) {
+		var got []string
+		for _, why := range read(t, s, text).Want.Bars.Why {
+			got = append(got, texts(why))
+		}
+		if !slices.Equal(got, want[:]) {
 			t.Errorf("%s\nis barred %q\nwant %q", text, got, want)
 		}
 	}
@@ -184,7 +200,7 @@ func TestPodsThatLoseTheirNode(t *testing.T) {
 	if want := []string{"important", "early", "late", "odd"}; !slices.Equal(names, want) || stay != 2 {
 		t.Errorf("moved %v, %d stay; want %v, 2", names, stay, want)
 	}
-	if why := moved[3].Want.Bars.Why[1]; !strings.Contains(why, `unknown value "sometimes"`) {
+	if why := texts(moved[3].Want.Bars.Why[1]); !strings.Contains(why, `unknown value "sometimes"`) {
 		t.Errorf("a pod that no scheduler takes may go to b, or not because of %q", why)
 	}
 	if _, _, err := s.On("c"); err == nil {

@@ -90,7 +90,7 @@ func nodes(ctx context.Context, t *testing.T, c *coarse.Cluster, names ...string
 	t.Helper()
 	for _, name := range names {
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Allocatable: v1.ResourceList{
-			"cpu": resource.MustParse("28"), "memory": resource.MustParse("16Gi")}}}
+			"cpu": resource.MustParse("28"), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("110")}}}
 		if _, err := c.Client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/face/cli"
@@ -101,8 +102,7 @@ func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, 
 	if err != nil {
 		return cli.PodView{}, err
 	}
-	view.Lacks, err = c.reader.Lacks(ctx, pod)
-	return view, err
+	return view, c.around(ctx, pod, &view)
 }
 
 // Pods leaves out pods that are not understood: no scheduler of Tenon's takes them.
@@ -137,4 +137,26 @@ func podView(pod *v1.Pod) (cli.PodView, error) {
 	}
 	return cli.PodView{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName,
 		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message}, nil
+}
+
+// around reads what kube-scheduler's own filters look at, and how far a pod without a node has come.
+func (c cluster) around(ctx context.Context, pod *v1.Pod, out *cli.PodView) error {
+	s, _, err := stage.Read(ctx, c.reader)
+	if err != nil {
+		return err
+	}
+	w, err := s.Existing(pod)
+	if err != nil {
+		return err
+	}
+	out.Needs, out.Unjudged, out.Around = w.Want.Needs, w.Unjudged, map[string]cli.Around{}
+	for i, n := range s.Nodes() {
+		out.Around[n.Name] = cli.Around{Node: n, Barred: w.Want.Barred(i)}
+	}
+	if pod.Spec.NodeName != "" {
+		return nil
+	}
+	how, err := c.reader.Scheduling(ctx, pod, s.Pods())
+	out.Scheduling = &how
+	return err
 }

@@ -89,6 +89,8 @@ type Reason struct {
 	// and With what cannot handle it.
 	Width int
 	With  string
+	// Never: the pod would not get it on the empty machine either. Have is then of the empty machine.
+	Never bool
 }
 
 // String returns Text. Two reasons may have one text: compare the values themselves.
@@ -97,8 +99,15 @@ func (r Reason) String() string { return r.Text() }
 // Text renders the reason for people. Equal reasons on several nodes give equal texts, so that the
 // scheduler's event groups and counts them.
 func (r Reason) Text() string {
+	if text, ok := r.barred(); ok {
+		return text
+	}
 	switch r.Code {
 	case Lacking:
+		if r.Never {
+			return "never on this node: wants " + Quantity(r.Resource, r.Want) + "; it has " +
+				amount(r.Resource, r.Have) + " for pods"
+		}
 		return "insufficient " + r.Resource + " (wants " + amount(r.Resource, r.Want) + "; node has " +
 			amount(r.Resource, r.Have) + " left)"
 	case Unsettled:
@@ -116,6 +125,9 @@ func (r Reason) Text() string {
 	if r.Container != "" {
 		who = fmt.Sprintf("container %q", r.Container)
 	}
+	if r.Never {
+		return "never on this machine: " + who + " " + r.detail()
+	}
 	return "cannot align " + who + " (" + r.detail() + ")"
 }
 
@@ -123,8 +135,14 @@ func (r Reason) detail() string {
 	want := "wants " + Quantity(r.Resource, r.Want)
 	switch r.Code {
 	case OneNUMA:
+		if r.Never {
+			return want + " on one NUMA node; the largest has " + amount(r.Resource, r.Have)
+		}
 		return want + " on one NUMA node; best NUMA node has " + amount(r.Resource, r.Have) + " free"
 	case Width:
+		if r.Never {
+			return fmt.Sprintf("%s on %s; the largest %s %s", want, numas(r.Width), has(r.Width), amount(r.Resource, r.Have))
+		}
 		return fmt.Sprintf("%s on %s; best %s %s free", want, numas(r.Width), has(r.Width), amount(r.Resource, r.Have))
 	case Together:
 		return "each resource fits, but no NUMA node has all of " + r.Resource + " together"
@@ -133,8 +151,14 @@ func (r Reason) detail() string {
 	case Reuse:
 		return want + " next to what its init containers hold; best has " + amount(r.Resource, r.Have)
 	case Short:
+		if r.Never {
+			return want + "; it has " + amount(r.Resource, r.Have) + " for pods"
+		}
 		return want + "; node has " + amount(r.Resource, r.Have) + " free"
 	case SMT:
+		if r.Have >= r.Want {
+			return want + ", which are not whole cores"
+		}
 		return want + " as whole cores; has " + amount(r.Resource, r.Have)
 	case Endless:
 		if r.Resource == topo.Memory {

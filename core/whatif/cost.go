@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file says what a pod costs on a node, and why it does not fit there. Both ask in the same order: what
-// the scheduler's other plugins would say, then the numas.
+// This file says what a pod costs on a node, in the order in which answers are cheap, and groups the nodes that have no
+// room. judge.go says why a node has none.
 
 func (p *Plan) strategy(w *Want) score.Strategy {
 	s := p.rules.Strategy
@@ -28,11 +28,11 @@ func (p *Plan) strategy(w *Want) score.Strategy {
 func (p *Plan) cost(i int, w *Want) int64 {
 	n := &p.nodes[i]
 	switch {
-	case n.Gone || w.Bars.at(i) != "" || len(lacks(n, w.Needs)) > 0:
+	case n.Gone || len(w.Bars.at(i)) > 0 || len(lacks(n, w.Needs)) > 0:
 		return refused
 	case w.Pod.Plain():
 		return crowding(n, w.Needs)
-	case p.distrusted(n, w.Demand) != "":
+	case len(p.rules.distrusts(n, w.Demand)) > 0:
 		return refused
 	case n.State == nil:
 		return p.strategy(w).Unknown()
@@ -46,36 +46,8 @@ func (p *Plan) cost(i int, w *Want) int64 {
 	return p.strategy(w).Cost(n.State.Usage, w.Pod, v, n.State.Quality == ledger.Coarse)
 }
 
-// distrusted says why too little is known of a node for pods that need alignment, or "".
-func (p *Plan) distrusted(n *Node, d place.Demand) string {
-	switch {
-	case n.State == nil && !p.rules.Unknown.lets(d):
-		return "nothing is known of the node's NUMA nodes"
-	case n.State != nil && n.State.Quality == ledger.Coarse && !p.rules.Coarse.lets(d):
-		return "node has a NodeResourceTopology and no layout"
-	}
-	return ""
-}
-
 func (t Trust) lets(d place.Demand) bool {
 	return t == Allow || t == AllowWithoutDemand && !d.Binds()
-}
-
-// lacks says which plain amounts a node has too little of left. CPUs are rounded so that the want is above
-// what the node has left in whole numbers too.
-func lacks(n *Node, needs Amounts) (out []place.Reason) {
-	for name, want := range needs {
-		left := n.Left(name)
-		if want <= 0 || want <= left {
-			continue
-		}
-		if name == "cpu" {
-			want, left = (want+999)/1000, left/1000
-		}
-		out = append(out, place.Reason{Code: place.Lacking, Resource: name, Want: want, Have: left})
-	}
-	slices.SortFunc(out, func(a, b place.Reason) int { return strings.Compare(a.Resource, b.Resource) })
-	return out
 }
 
 // crowding is the cost where numas do not count: how full the node will be of CPUs, memory and pods, in the
@@ -93,11 +65,9 @@ func crowding(n *Node, needs Amounts) (cost int64) {
 // Refusal is nodes that refuse a shape for the same reasons, whatever amount each of them has.
 type Refusal struct {
 	Nodes []string // ascending
-	// Bar is why the shape may not go there at all; Error and Reasons are then empty.
-	Bar string
-	// Error is what the kubelets would say; empty where plain amounts are what is short.
+	// Error is what the kubelets would say if the pod came now; empty where they would admit it.
 	Error place.RefusalReason
-	// Reasons are those of all these nodes, with the most that one of them has.
+	// Reasons are those of all these nodes, with the most that one of them has, in the order of [Judgement].
 	Reasons []place.Reason
 }
 
@@ -109,7 +79,8 @@ func (p *Plan) refusals(w *Want, nodes []int) []Refusal {
 		if p.nodes[i].Gone {
 			continue
 		}
-		r := p.why(i, w)
+		j := p.rules.Judge(&p.nodes[i], w, w.Bars.at(i))
+		r := Refusal{[]string{p.nodes[i].Name}, j.Verdict.Refusal, j.Reasons}
 		k := r.key()
 		g := groups[k]
 		if g == nil {
@@ -133,27 +104,9 @@ func (p *Plan) refusals(w *Want, nodes []int) []Refusal {
 	return out
 }
 
-// why says why a node has no room.
-func (p *Plan) why(i int, w *Want) Refusal {
-	n := &p.nodes[i]
-	out := Refusal{Nodes: []string{n.Name}}
-	if out.Bar = w.Bars.at(i); out.Bar != "" {
-		return out
-	}
-	if out.Reasons = lacks(n, w.Needs); len(out.Reasons) > 0 {
-		return out
-	}
-	if out.Bar = p.distrusted(n, w.Demand); out.Bar != "" || n.State == nil {
-		return out
-	}
-	v := n.State.Place(w.Pod, w.Demand)
-	out.Error, out.Reasons = v.Refusal, slices.Clone(v.Reasons)
-	return out
-}
-
 func (r Refusal) key() string {
 	var b strings.Builder
-	b.WriteString(r.Bar + "\n" + string(r.Error))
+	b.WriteString(string(r.Error))
 	for _, x := range r.Reasons {
 		if amount(x.Code) {
 			x.Have = 0

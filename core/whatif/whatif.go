@@ -1,6 +1,7 @@
 // Package whatif places pods that are not there on a cluster as it is: how many fit, where, and what stops
 // the next one.
 //
+// [Rules.Judge] is the one answer to "does this pod fit on this node, and why not": explain, simulate and tests ask it.
 // A [Plan] is the cluster's nodes and what has been placed on them so far. It answers as the scheduler would:
 // a node's own verdict ([ledger.Node.Place]) in all its possible states, the plain amounts that are left, and
 // of the nodes that fit the one that costs least. Invariant: what a plan was made of is never changed, and the
@@ -56,8 +57,18 @@ type Node struct {
 	// Allocatable is what all pods together may ask of the node, numas apart; Used is what they have asked
 	// for. Both have the number of pods as "pods". They are never changed.
 	Allocatable, Used Amounts
+	// Pods are the pods that Used counts, as far as they are known one by one. They are never changed.
+	Pods []Resident
 	// Gone: the node is there no more, and takes nothing.
 	Gone bool
+}
+
+// Resident is a pod on a node, and what it asks of the node.
+type Resident struct {
+	Pod   ledger.PodID
+	Needs Amounts
+	// Stays: it ends with the node only, as pods of DaemonSets do.
+	Stays bool
 }
 
 // Left returns how much of a resource pods may still ask for.
@@ -81,13 +92,13 @@ type Rules struct {
 	Strategy score.Strategy
 }
 
-// Bars says why a shape may not go to a node at all, by position of the node, "" where it may. Shapes with
-// the same Bars are barred alike.
-type Bars struct{ Why []string }
+// Bars says why a shape may not go to a node at all, by position of the node, none where it may: what others than the
+// kubelet's managers say, amounts apart. Shapes with the same Bars are barred alike.
+type Bars struct{ Why [][]place.Reason }
 
-func (b *Bars) at(i int) string {
+func (b *Bars) at(i int) []place.Reason {
 	if b == nil || i >= len(b.Why) {
-		return ""
+		return nil
 	}
 	return b.Why[i]
 }
@@ -103,6 +114,9 @@ type Want struct {
 	// Bars says where it may not go; nil: nowhere.
 	Bars *Bars
 }
+
+// Barred returns what Bars says of the node at a position.
+func (w *Want) Barred(at int) []place.Reason { return w.Bars.at(at) }
 
 // Plan is a cluster on which pods are placed, one after the other. It is not for several goroutines.
 type Plan struct {
@@ -199,7 +213,7 @@ func (p *Plan) Fill(w *Want, count int, name func(i int) ledger.PodID, step func
 func (p *Plan) Each(w *Want, name func(i int) ledger.PodID, step func() error) (out Outcome, wanted int, err error) {
 	var full []int
 	for i := range p.nodes {
-		if p.nodes[i].Gone || w.Bars.at(i) != "" {
+		if p.nodes[i].Gone || len(w.Bars.at(i)) > 0 {
 			continue
 		}
 		if err := step(); err != nil {

@@ -112,12 +112,13 @@ func TestPlainAmountsBarsAndNodesThatAreGone(t *testing.T) {
 	nodes[1].Used = Amounts{"pods": 110}
 	nodes[2].Gone = true
 	w := pod(2, 0)
-	w.Bars = &Bars{Why: []string{"", "", "", "node is cordoned"}}
+	w.Bars = &Bars{Why: [][]place.Reason{3: {{Code: place.Cordoned}}}}
 	out := fill(t, New(nodes, Rules{}), w, 1)
 	want := []Refusal{
-		{Nodes: []string{"a"}, Reasons: []place.Reason{{Code: place.Lacking, Resource: "cpu", Want: 2, Have: 1}}},
+		{Nodes: []string{"a"}, Reasons: []place.Reason{
+			{Code: place.Lacking, Resource: "cpu", Want: 2, Have: 1, Never: true}}},
 		{Nodes: []string{"b"}, Reasons: []place.Reason{{Code: place.Lacking, Resource: "pods", Want: 1, Have: 0}}},
-		{Nodes: []string{"d"}, Bar: "node is cordoned"},
+		{Nodes: []string{"d"}, Reasons: []place.Reason{{Code: place.Cordoned}}},
 	}
 	if len(out.Placed) != 0 || !reflect.DeepEqual(out.Refusals, want) {
 		t.Errorf("placed %v, refused for %+v; want %+v", out.Placed, out.Refusals, want)
@@ -133,7 +134,7 @@ func TestRefusalsOfSeveralNodes(t *testing.T) {
 	nodes[2].Allocatable = Amounts{"cpu": 1200, "pods": 110, "memory": 60 * gi}
 	w := &Want{Pod: &place.Pod{}, Needs: Amounts{"cpu": 1600, "pods": 1}}
 	want := []Refusal{{Nodes: []string{"a", "b", "c"}, Reasons: []place.Reason{{Code: place.Lacking, Resource: "cpu",
-		Want: 2, Have: 1}}}}
+		Want: 2, Have: 1, Never: true}}}}
 	if out := fill(t, New(nodes, Rules{}), w, 1); !reflect.DeepEqual(out.Refusals, want) {
 		t.Errorf("refused for %+v, want %+v", out.Refusals, want)
 	}
@@ -187,7 +188,7 @@ func TestEachPutsOneOnEveryNode(t *testing.T) {
 	nodes := []Node{node(t, "a", pair, single(t)), node(t, "b", pair, single(t)), node(t, "c", pair, single(t))}
 	nodes[1].Used = Amounts{"cpu": 28000}
 	w := pod(2, 0)
-	w.Bars = &Bars{Why: []string{"", "", "other kind of node"}}
+	w.Bars = &Bars{Why: [][]place.Reason{2: {{Code: place.OtherAffinity}}}}
 	out, wanted, err := New(nodes, Rules{}).Each(w, named, on)
 	if err != nil || wanted != 2 || len(out.Placed) != 1 || out.Placed[0].Node != 0 {
 		t.Fatalf("%d wanted, placed %+v, error %v; want 2, one on node a", wanted, out.Placed, err)
@@ -259,11 +260,8 @@ func TestPlanIsItsSimpleTwin(t *testing.T) {
 			for i := range count {
 				at, low := -1, int64(math.MaxInt64)
 				for k := range twin.nodes {
-					if n := twin.nodes[k]; n.State != nil && !w.Pod.Plain() && len(lacks(&n, w.Needs)) == 0 &&
-						twin.distrusted(&n, w.Demand) == "" {
-						if v := n.State.Place(w.Pod, w.Demand); v.Fits() == (twin.cost(k, w) == refused) {
-							t.Fatalf("node %s: a verdict that fits: %v; the cost says otherwise", n.Name, v.Fits())
-						}
+					if fits := r.Judge(&twin.nodes[k], w, nil).Fits(); fits == (twin.cost(k, w) == refused) {
+						t.Fatalf("node %s: it is judged that the pod fits: %v; the cost says otherwise", nodes[k].Name, fits)
 					}
 					if c := twin.cost(k, w); c < low {
 						at, low = k, c

@@ -69,7 +69,7 @@ func TestExplainSaysWhatTheSchedulerDoes(t *testing.T) {
 		refused += min(1, len(n.Refused))
 		for _, cpus := range []int64{3, 5, 6} {
 			pod := PodView{ID: podID("x"), Pod: smallPod(cpus)}
-			said := newExplanation(pod, []*ledger.Node{n}, nil).verdicts[0].verdict
+			said := newExplanation(pod, []*ledger.Node{n}, nil).verdicts[0].judged.Verdict
 			index := ledger.NewIndex(pod.Pod, pod.Demand)
 			for by, fits := range map[string]bool{
 				"the node":             n.Fits(pod.Pod),

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/draw"
 )
 
@@ -43,14 +44,27 @@ type PodView struct {
 	// Demand is what the pod asks of the outcome by its annotations.
 	Demand place.Demand
 	Node   string // where it is bound; empty while it waits for a node
-	// Lacks says of nodes, by name, which plain amounts they have too little of left for the pod: CPUs,
-	// memory and other resources as the scheduler counts them, numas apart.
-	Lacks map[string][]place.Reason
+	// Needs are the plain amounts that the pod asks for, and Around is what others than the kubelet's managers look at on
+	// nodes, by name. Where a node is missing, nobody but its kubelet is asked.
+	Needs  whatif.Amounts
+	Around map[string]Around
+	// Unjudged is what else the pod asks of nodes and no command looks at, in words.
+	Unjudged []string
+	// Scheduling is how far a pod without a node has come; nil where that is not known.
+	Scheduling *document.Scheduling
 	// Phase is the pod's status.phase: Pending, Running, Succeeded, Failed or Unknown.
 	Phase string
 	// Reason and Message are status.reason and status.message, where a kubelet says why it refused
 	// the pod, for example "TopologyAffinityError".
 	Reason, Message string
+}
+
+// Around is what kube-scheduler's own filters look at on a node.
+type Around struct {
+	// Node has the plain amounts and the pods of the node; its State does not count.
+	Node whatif.Node
+	// Barred are the reasons of the filters that judge neither amounts nor NUMA nodes.
+	Barred []place.Reason
 }
 
 // Connect makes a cluster of kubeconfig choices. It also returns the namespace that these choose.

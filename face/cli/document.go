@@ -4,6 +4,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 // explanationDocument is what explain writes with "-o json" and "-o yaml"; package document says what holds for it.
@@ -18,8 +19,12 @@ type explanationDocument struct {
 	Message    string             `json:"message,omitempty"`
 	Containers []document.Request `json:"containers"`
 	Holds      *document.Holder   `json:"holds,omitempty"` // what it holds on Node
-	Verdicts   []document.Verdict `json:"verdicts"`        // of the nodes where it holds nothing
-	NotJudged  []document.Problem `json:"notJudged"`
+	// Scheduling is how far a pod without a node has come; absent where that is not known.
+	Scheduling *document.Scheduling `json:"scheduling,omitempty"`
+	// Unjudged is what else the pod asks of nodes, in words.
+	Unjudged  []string           `json:"unjudged"`
+	Verdicts  []document.Verdict `json:"verdicts"` // of the nodes where it holds nothing
+	NotJudged []document.Problem `json:"notJudged"`
 }
 
 // mapDocument is what map writes with "-o json" and "-o yaml".
@@ -35,10 +40,8 @@ func (e *explanation) document() explanationDocument {
 		Kind: "PodExplanation", Pod: document.PodOf(p.ID), QoS: document.QoSName(p.Pod.QoS), Phase: p.Phase,
 		Node: p.Node, Reason: p.Reason, Message: p.Message,
 		Containers: document.Each(p.Pod.Containers, document.RequestOf),
-		Verdicts: document.Each(e.verdicts, func(v verdictOn) document.Verdict {
-			return document.VerdictOf(v.node,
-				v.verdict)
-		}),
+		Scheduling: p.Scheduling, Unjudged: append([]string{}, p.Unjudged...),
+		Verdicts:  document.Each(e.verdicts, verdictOn.document),
 		NotJudged: append([]document.Problem{}, e.problems...),
 	}
 	if e.holds != nil {
@@ -46,6 +49,36 @@ func (e *explanation) document() explanationDocument {
 		d.Holds = &holds
 	}
 	return d
+}
+
+func (v verdictOn) document() document.Verdict {
+	n := v.node
+	if n == nil {
+		n = &ledger.Node{Name: v.name}
+	}
+	d := document.VerdictOf(n, v.judged.Verdict)
+	d.Fits, d.Reasons = v.judged.Fits(), document.Each(v.judged.Reasons, document.ReasonOf)
+	if v.node == nil {
+		d.Quality = document.None
+	}
+	if !d.Fits {
+		d.NUMAs, d.Containers = "", nil
+	}
+	if v.way != nil {
+		d.Way = &document.Way{Pods: document.Each(v.way.Pods, document.PodOf), Missing: v.missing()}
+	}
+	return d
+}
+
+// missing are the amounts that the pods of the way have to give back.
+func (v verdictOn) missing() []document.Missing {
+	return document.Each(v.way.Missing, func(m whatif.Missing) document.Missing {
+		out := document.Missing{Resource: m.Resource, More: m.More}
+		if m.NUMAs != 0 {
+			out.NUMAs = document.NUMAs(v.node.Machine, m.NUMAs)
+		}
+		return out
+	})
 }
 
 // document is the document of a scene, which is of a machine file or of a cluster.

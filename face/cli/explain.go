@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 const explainPodExample = `  # Why does this pod wait, and where would it fit?
@@ -39,11 +40,14 @@ func (a *app) explainCommand() *cobra.Command {
 		Short:   "Say where a pod fits and why, or what it holds",
 		Long: `Say where a pod fits and why, or what it holds.
 
-For a pod that waits, the command computes what the kubelet of every node would do with it now:
-which CPUs, memory and devices the pod would get there, or why it would be refused. For a bound pod
-it shows what the pod holds. The command judges amounts and NUMA alignment, and not taints, affinity
-and other rules of the scheduler. It judges a node that has a NodeResourceTopology and no layout by
-those amounts, and marks it coarse.
+For a pod that waits, the command says how far its scheduler has come, and what the kubelet of every
+node would do with it now: which CPUs, memory and devices the pod would get there, or all reasons
+why it would not. What can never be comes first; each reason has a remedy. For what is only short
+now, it names the fewest pods whose end makes room. For a bound pod it shows what the pod holds.
+
+It judges what simulate judges: taints, cordons, node selector and node affinity, host ports, plain
+amounts and NUMA alignment. It names what else the pod asks for and nothing here judges. A node that
+has a NodeResourceTopology and no layout is judged by those amounts, and marked coarse.
 
 With -o name the command prints the nodes on which the pod fits.`,
 		Example: explainPodExample,
@@ -80,12 +84,16 @@ type explanation struct {
 	holds *ledger.Entry
 	// verdicts are those of all nodes but the one where the pod holds something, in order of names.
 	verdicts []verdictOn
+	// problems are of the nodes of which nothing is known and that nothing else keeps the pod from.
 	problems []document.Problem
 }
 
+// verdictOn is what is to be said of the pod on a node. The node is nil where nothing is known of its NUMA nodes.
 type verdictOn struct {
-	node    *ledger.Node
-	verdict place.Verdict
+	name   string
+	node   *ledger.Node
+	judged whatif.Judgement
+	way    *whatif.Way // nil where it is not known how the node gets room
 }
 
 func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
@@ -141,27 +149,59 @@ func newExplanation(pod PodView, nodes []*ledger.Node, problems []document.Probl
 				continue
 			}
 		}
-		e.verdicts = append(e.verdicts, verdictOn{n, judge(pod, n)})
+		e.judge(n.Name, n)
 	}
+	e.problems = slices.DeleteFunc(e.problems, func(p document.Problem) bool {
+		_, known := pod.Around[p.Node]
+		return known && p.Node != pod.Node && !e.judge(p.Node, nil)
+	})
+	slices.SortStableFunc(e.verdicts, func(a, b verdictOn) int { return strings.Compare(a.name, b.name) })
+	e.findWays()
 	return e
 }
 
-// insufficient stands where a kubelet's reason would: the scheduler does not send the pod there.
-const insufficient place.RefusalReason = "Insufficient resources"
-
-// judge says what becomes of the pod on a node; what the node lacks as a whole goes before alignment.
-func judge(pod PodView, n *ledger.Node) place.Verdict {
-	if lacks := pod.Lacks[n.Name]; len(lacks) > 0 {
-		return place.Verdict{Refusal: insufficient, Reasons: lacks}
+// judge adds the verdict on a node, and reports whether the pod fits there. A node of which nothing is known and that
+// nothing else keeps the pod from is not judged.
+func (e *explanation) judge(name string, n *ledger.Node) (fits bool) {
+	at, rules := e.on(name, n), whatif.Rules{}
+	v := verdictOn{name: name, node: n, judged: rules.Judge(&at, e.want(), e.pod.Around[name].Barred)}
+	if n != nil || !v.judged.Fits() {
+		e.verdicts = append(e.verdicts, v)
 	}
-	return n.Place(pod.Pod, pod.Demand)
+	return v.judged.Fits()
+}
+
+func (e *explanation) on(name string, n *ledger.Node) whatif.Node {
+	out := e.pod.Around[name].Node
+	out.Name, out.State = name, n
+	return out
+}
+
+func (e *explanation) want() *whatif.Want {
+	return &whatif.Want{Pod: e.pod.Pod, Demand: e.pod.Demand, Needs: e.pod.Needs}
+}
+
+// findWays looks for whom to wait for on the first nodes that only lack something now.
+func (e *explanation) findWays() {
+	left := fewNodes
+	for i := range e.verdicts {
+		v := &e.verdicts[i]
+		if v.judged.Fits() || v.judged.When() != place.Later || len(e.pod.Around[v.name].Barred) > 0 || left == 0 {
+			continue
+		}
+		left--
+		at, rules := e.on(v.name, v.node), whatif.Rules{}
+		if way, ok := rules.Way(&at, e.want()); ok {
+			v.way = &way
+		}
+	}
 }
 
 // fitting are the nodes on which the pod fits, as kubectl names them.
 func (e *explanation) fitting() (out []string) {
 	for _, v := range e.verdicts {
-		if v.verdict.Fits() {
-			out = append(out, "node/"+v.node.Name)
+		if v.judged.Fits() {
+			out = append(out, "node/"+v.name)
 		}
 	}
 	return out

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -17,6 +18,7 @@ import (
 const (
 	textWidth = draw.DefaultWidth
 	fewNodes  = 20 // nodes shown of a group without --all
+	fewWays   = 5
 )
 
 // write renders the explanation for people.
@@ -62,6 +64,7 @@ func (e *explanation) writePod(b *bufio.Writer) {
 	if said := strings.Trim(p.Reason+": "+p.Message, ": "); said != "" {
 		writeWrapped(b, "  ", "Its status says "+said)
 	}
+	e.writeScheduling(b)
 	if p.Demand.Policy != place.None {
 		writeWrapped(b, "", "By its annotations it demands "+demanded(p.Demand)+".")
 	}
@@ -76,6 +79,21 @@ func (e *explanation) writePod(b *bufio.Writer) {
 		fmt.Fprintln(b, "\nIts resources are set for the pod as a whole: no kubelet aligns them.")
 	case p.Pod.Plain():
 		fmt.Fprintf(b, "\nIt asks for no devices and is %s: no kubelet aligns anything for it.\n", qos)
+	}
+}
+
+// writeScheduling says how far the scheduler of a pod without a node has come.
+func (e *explanation) writeScheduling(b *bufio.Writer) {
+	s := e.pod.Scheduling
+	if s == nil {
+		return
+	}
+	writeWrapped(b, "", s.Text())
+	if remedy := s.Remedy(); remedy != "" {
+		writeWrapped(b, "  ", "Remedy: "+remedy+".")
+	}
+	if s.Message != "" {
+		writeWrapped(b, "  ", "It says: "+s.Message)
 	}
 }
 
@@ -186,7 +204,7 @@ func items(n *ledger.Node, h place.Holding) string {
 func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 	var fits, refused []verdictOn
 	for _, v := range e.verdicts {
-		if v.verdict.Fits() {
+		if v.judged.Fits() {
 			fits = append(fits, v)
 		} else {
 			refused = append(refused, v)
@@ -214,6 +232,11 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 	if len(refused) > 0 {
 		fmt.Fprintf(b, "\nIt would be refused on %s:\n", nodes(len(refused)))
 		writeRefusals(b, refused, limit)
+		writeWays(b, refused)
+	}
+	if asked := e.pod.Unjudged; len(asked) > 0 && e.pod.Node == "" {
+		fmt.Fprintln(b)
+		writeWrapped(b, "", "It also asks for what is not judged here: "+strings.Join(asked, ", ")+".")
 	}
 	if len(e.problems) > 0 {
 		fmt.Fprintf(b, "\nNot judged, %s:\n\n", nodes(len(e.problems)))
@@ -246,14 +269,14 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 		if len(v.node.Inexact) > 0 {
 			name, inexact[inexactCodes(v.node)] = name+inexactMark, true
 		}
-		if len(v.verdict.Holdings) == 0 {
+		if len(v.judged.Verdict.Holdings) == 0 {
 			rows = append(rows, []string{name, "-", "-", "its share of CPUs and memory, nothing of its own"})
 		}
-		for _, h := range v.verdict.Holdings {
+		for _, h := range v.judged.Verdict.Holdings {
 			rows = append(rows, []string{name, h.Container, spread(v.node, h), items(v.node, h)})
 			name = ""
 		}
-		choice = choice || v.node.Quality == ledger.Exact && !v.verdict.Exact()
+		choice = choice || v.node.Quality == ledger.Exact && !v.judged.Verdict.Exact()
 	}
 	writeTable(b, rows)
 	if more := len(fits) - limit; more > 0 {
@@ -271,47 +294,89 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 	}
 }
 
-// writeRefusals groups nodes that refuse for the same reasons; large groups come first.
+// writeRefusals groups nodes that refuse for the same reasons: what can never be comes first, then large groups.
 func writeRefusals(b *bufio.Writer, refused []verdictOn, limit int) {
-	groups := map[string][]string{}
+	groups := map[string][]verdictOn{}
 	for _, v := range refused {
-		key := refusal(v.verdict)
-		for _, r := range v.verdict.Reasons {
-			key += "\n" + r.Text()
-		}
-		name := v.node.Name
-		if len(v.node.Inexact) > 0 {
-			name += inexactMark
-		}
-		groups[key] = append(groups[key], name)
+		key := fmt.Sprint(refusal(v), v.judged.Reasons)
+		groups[key] = append(groups[key], v)
 	}
 	keys := slices.SortedFunc(maps.Keys(groups), func(x, y string) int {
-		if d := len(groups[y]) - len(groups[x]); d != 0 {
-			return d
-		}
-		return strings.Compare(x, y)
+		return cmp.Or(groups[x][0].judged.When().Compare(groups[y][0].judged.When()), len(groups[y])-len(groups[x]),
+			strings.Compare(x, y))
 	})
 	for _, key := range keys {
-		names := groups[key]
-		list := strings.Join(names[:min(limit, len(names))], ", ")
-		if more := len(names) - limit; more > 0 {
-			list += fmt.Sprintf(" and %d more (--all shows them)", more)
-		}
-		lines := strings.Split(key, "\n")
+		first := groups[key][0]
 		fmt.Fprintln(b)
-		writeWrapped(b, "  ", lines[0]+" on "+list)
-		for _, reason := range lines[1:] {
-			writeWrapped(b, "    ", reason)
+		writeWrapped(b, "  ", refusal(first)+" on "+nodeList(groups[key], limit))
+		for _, r := range first.judged.Reasons {
+			writeWrapped(b, "    ", r.Text())
+			if remedy := r.Remedy(); remedy != "" {
+				writeWrapped(b, "      ", "Remedy: "+remedy+".")
+			}
 		}
 	}
 }
 
-// refusal names who would say no: the kubelet, or the pod by its own demand.
-func refusal(v place.Verdict) string {
-	if len(v.Reasons) > 0 && v.Reasons[0].Code.OfDemand() {
-		return "Not as the pod demands"
+// nodeList lists nodes by name.
+func nodeList(group []verdictOn, limit int) string {
+	var names []string
+	for _, v := range group {
+		name := v.name
+		if v.node != nil && len(v.node.Inexact) > 0 {
+			name += inexactMark
+		}
+		names = append(names, name)
 	}
-	return string(v.Refusal)
+	list := strings.Join(names[:min(limit, len(names))], ", ")
+	if more := len(names) - limit; more > 0 {
+		list += fmt.Sprintf(" and %d more (--all shows them)", more)
+	}
+	return list
+}
+
+// refusal says how long it lasts, and who would say no: the kubelet, or the pod by its own demand.
+func refusal(v verdictOn) string {
+	s := map[place.When]string{place.Never: "Never", place.Changed: "Not without a change",
+		place.Later: "Not now"}[v.judged.When()]
+	all := v.judged.Verdict.Reasons
+	switch {
+	case len(all) > 0 && all[0].Code.OfDemand():
+		s += " as the pod demands"
+	case v.judged.Verdict.Refusal != "":
+		s += " (" + string(v.judged.Verdict.Refusal) + ")"
+	}
+	return s
+}
+
+// writeWays says whom to wait for: the nodes where the fewest pods have to end come first.
+func writeWays(b *bufio.Writer, refused []verdictOn) {
+	var ways []verdictOn
+	for _, v := range refused {
+		if v.way != nil {
+			ways = append(ways, v)
+		}
+	}
+	if len(ways) == 0 {
+		return
+	}
+	slices.SortStableFunc(ways, func(x, y verdictOn) int { return len(x.way.Pods) - len(y.way.Pods) })
+	fmt.Fprintf(b, "\nWhom to wait for, the fewest pods whose end makes room:\n\n")
+	rows := [][]string{{"NODE", "PODS", "MISSING"}}
+	for _, v := range ways[:min(fewWays, len(ways))] {
+		var pods, missing []string
+		for _, p := range v.way.Pods {
+			pods = append(pods, p.String())
+		}
+		for _, m := range v.missing() {
+			missing = append(missing, m.Text())
+		}
+		rows = append(rows, []string{v.name, strings.Join(pods, joint), cmp.Or(strings.Join(missing, joint), "-")})
+	}
+	writeTable(b, rows)
+	if more := len(ways) - fewWays; more > 0 {
+		fmt.Fprintf(b, "... or on %s, where no fewer would have to end\n", nodes(more)+" more")
+	}
 }
 
 func writeProblems(b *bufio.Writer, problems []document.Problem, limit int) {

@@ -3,6 +3,7 @@ package cli
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -121,13 +122,24 @@ func (t *task) document(p *whatif.Plan) workloadDocument {
 			return placementOn(p.Nodes()[x.Node], x)
 		}),
 		Refusals: document.Each(t.outcome.Refusals, func(r whatif.Refusal) refusalDocument {
-			return refusalDocument{r.Nodes, r.Bar, string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
+			return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
 		}),
 	}
 	if !t.most {
 		d.Wanted = &t.wanted
 	}
 	return d
+}
+
+// bar joins the reasons that do not pass by themselves.
+func bar(r whatif.Refusal) string {
+	var out []string
+	for _, x := range r.Reasons {
+		if x.When() == place.Changed {
+			out = append(out, x.Text())
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 func placementOn(n whatif.Node, x whatif.Placement) placementDocument {

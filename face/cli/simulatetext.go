@@ -254,9 +254,6 @@ func onWhich(r whatif.Refusal, all bool) string {
 
 // refusalTexts are the reasons in the words of explain.
 func refusalTexts(r whatif.Refusal) []string {
-	if r.Bar != "" {
-		return []string{r.Bar}
-	}
 	var out []string
 	for _, x := range r.Reasons {
 		out = append(out, x.Text())

@@ -115,7 +115,7 @@ var fatal = []struct {
 	{"two", "wide", "", workload.Amounts{"cpu": "6", "memory": "128Mi"},
 		"TopologyAffinityError", "wants 6 cpu on one NUMA node; best NUMA node has 4 free"},
 	{"two", "odd", "", workload.Amounts{"cpu": "3", "memory": "128Mi"},
-		"SMTAlignmentError", "wants 3 cpu as whole cores; has 6"},
+		"SMTAlignmentError", "wants 3 cpu, which are not whole cores"},
 	// The container would get the CPUs of its init container, but the kubelet asks first whether there are
 	// as many whole cores beside them (cpumanager/policy_static.go, Allocate).
 	{"two", "again", "4", workload.Amounts{"cpu": "4", "memory": "128Mi"},

@@ -1,0 +1,82 @@
+package document
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Scheduling is what an API server tells of the scheduling of a pod that has no node.
+type Scheduling struct {
+	// Scheduler is spec.schedulerName.
+	Scheduler string          `json:"scheduler"`
+	State     SchedulingState `json:"state"`
+	// Seen are the schedulers that have left a trace: an event, or a pod that they bound or refused.
+	Seen []string `json:"seen"`
+	// Gates are the scheduling gates of a gated pod.
+	Gates []string `json:"gates,omitempty"`
+	// Node is the node that was chosen.
+	Node string `json:"node,omitempty"`
+	// Since is when the scheduler first refused the pod, and Tried when it last did; zero where that is not known.
+	Since time.Time `json:"since,omitzero"`
+	Tried time.Time `json:"tried,omitzero"`
+	// Message is what the scheduler said last.
+	Message string `json:"message,omitempty"`
+}
+
+// SchedulingState is how far a pod without a node has come.
+type SchedulingState string
+
+// The states of a pod without a node.
+const (
+	Gated    SchedulingState = "gated"    // its scheduling gates keep it from every scheduler
+	Unseen   SchedulingState = "unseen"   // its scheduler has left no trace
+	Untried  SchedulingState = "untried"  // its scheduler has left traces, and none of this pod
+	Refused  SchedulingState = "refused"  // no node took it; it is tried again when something changes
+	Chosen   SchedulingState = "chosen"   // a node was chosen: it waits for its turn, or for victims to end
+	NotKnown SchedulingState = "notKnown" // the events cannot be read
+)
+
+// Text says in one or two sentences what the pod waits for, apart from nodes.
+func (s Scheduling) Text() string {
+	name := s.Scheduler
+	switch s.State {
+	case Gated:
+		return "No scheduler looks at it before its scheduling gates are removed: " + strings.Join(s.Gates, ", ") + "."
+	case Unseen:
+		return fmt.Sprintf("No scheduler named %q has been seen: "+
+			"there is no event of one, and no pod that it bound or refused.", name)
+	case Untried:
+		return fmt.Sprintf("Scheduler %s has not tried it yet.", name)
+	case Chosen:
+		return fmt.Sprintf("Scheduler %s has chosen node %s: the pod waits there for its turn, or for victims to end.",
+			name, s.Node)
+	case Refused:
+		text := "Scheduler " + name + " has found no node for it"
+		if !s.Since.IsZero() {
+			text += " since " + s.Since.UTC().Format(time.RFC3339)
+		}
+		if !s.Tried.IsZero() {
+			text += ", and tried it last at " + s.Tried.UTC().Format(time.RFC3339)
+		}
+		return text + ". It backs off, and tries again when something has changed."
+	}
+	return "Its scheduler is " + name + "."
+}
+
+// Remedy says what to do where waiting does not help, or "".
+func (s Scheduling) Remedy() string {
+	switch s.State {
+	case Gated:
+		return "remove the gates, or look at the controller that should"
+	case Unseen:
+		if len(s.Seen) == 0 {
+			return "start a scheduler of that name"
+		}
+		return "create the pod anew with one of these as spec.schedulerName, or start a scheduler of that name: " +
+			strings.Join(s.Seen, ", ")
+	case Untried:
+		return "if it lasts, look at the log and the leader of that scheduler"
+	}
+	return ""
+}

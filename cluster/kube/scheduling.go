@@ -1,0 +1,113 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// This file says what the API server knows of the scheduling of a pod that has no node: whose it is, and how far it has
+// come. A scheduler has no object of its own. It leaves traces: events, pods that it bound, and pods that it refused.
+
+// Scheduling reads how far a pod without a node has come. pods are all pods.
+func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []v1.Pod) (document.Scheduling, error) {
+	events, err := r.cluster.Events.In(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
+		"involvedObject.uid": string(pod.UID), "reason": failedScheduling}.String()})
+	if apierrors.IsForbidden(err) {
+		return scheduling(pod, pods, nil, nil), nil
+	}
+	if err != nil {
+		return document.Scheduling{}, fmt.Errorf("list events of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	// The API server answers for "source" by the component of an old event and the controller of a new one.
+	some, err := r.cluster.Events.List(ctx, metav1.ListOptions{Limit: 1,
+		FieldSelector: fields.Set{"source": pod.Spec.SchedulerName}.String()})
+	if apierrors.IsForbidden(err) {
+		return scheduling(pod, pods, events.Items, nil), nil
+	}
+	if err != nil {
+		return document.Scheduling{}, fmt.Errorf("list events of scheduler %s: %w", pod.Spec.SchedulerName, err)
+	}
+	speaks := len(some.Items) > 0
+	return scheduling(pod, pods, events.Items, &speaks), nil
+}
+
+const failedScheduling = "FailedScheduling"
+
+// scheduling judges by the failures of the pod and by whether there are events of its scheduler; nil: nobody knows.
+func scheduling(pod *v1.Pod, pods []v1.Pod, failures []v1.Event, speaks *bool) document.Scheduling {
+	out := document.Scheduling{Scheduler: pod.Spec.SchedulerName, Seen: schedulers(pods), Node: pod.Status.NominatedNodeName}
+	for _, g := range pod.Spec.SchedulingGates {
+		out.Gates = append(out.Gates, g.Name)
+	}
+	for i := range failures {
+		if at := lastSeen(&failures[i]); at.After(out.Tried) {
+			out.Tried, out.Message = at, cmp.Or(failures[i].Message, out.Message)
+		}
+	}
+	refused := condition(pod)
+	if refused != nil {
+		out.Since, out.Message = refused.LastTransitionTime.Time, cmp.Or(refused.Message, out.Message)
+	}
+	switch {
+	case len(out.Gates) > 0:
+		out.State = document.Gated
+	case out.Node != "":
+		out.State = document.Chosen
+	case refused != nil:
+		out.State = document.Refused
+	case slices.Contains(out.Seen, out.Scheduler) || speaks != nil && *speaks:
+		out.State = document.Untried
+	case speaks == nil:
+		out.State = document.NotKnown
+	default:
+		out.State = document.Unseen
+	}
+	return out
+}
+
+// condition returns the refusal of the pod by its scheduler, or nil.
+func condition(pod *v1.Pod) *v1.PodCondition {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason != v1.PodReasonSchedulingGated {
+			return c
+		}
+	}
+	return nil
+}
+
+func lastSeen(e *v1.Event) time.Time {
+	last := e.EventTime.Time
+	if e.LastTimestamp.After(last) {
+		last = e.LastTimestamp.Time
+	}
+	if s := e.Series; s != nil && s.LastObservedTime.After(last) {
+		last = s.LastObservedTime.Time
+	}
+	return last
+}
+
+// schedulers returns the names of the schedulers that have bound or refused pods, in ascending order. Mirror pods have
+// a name in them and no scheduler.
+func schedulers(pods []v1.Pod) []string {
+	seen := map[string]bool{}
+	for i := range pods {
+		p := &pods[i]
+		_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
+		if !mirror && p.Spec.SchedulerName != "" && (p.Spec.NodeName != "" || condition(p) != nil) {
+			seen[p.Spec.SchedulerName] = true
+		}
+	}
+	return append([]string{}, slices.Sorted(maps.Keys(seen))...)
+}

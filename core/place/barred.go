@@ -1,0 +1,213 @@
+package place
+
+import (
+	"strconv"
+	"strings"
+)
+
+// This file has the reasons of others than the kubelet's managers why a pod does not go to a node: what kube-scheduler's
+// own filters say, and what is not known of the node. Place never says them. They are reasons of the same kind, so that
+// one list has all that keeps a pod from a node.
+
+// The codes. Resource names what the node has or the pod asks for, With the other side, where there is one.
+const (
+	// NamesOther: the pod names another node (With) in spec.nodeName.
+	NamesOther Code = "names-other-node"
+	// Cordoned: the node is marked as unschedulable, and the pod does not tolerate that.
+	Cordoned Code = "cordoned"
+	// Tainted: the pod does not tolerate the taint in Resource.
+	Tainted Code = "tainted"
+	// Unselected: the node does not have the label in Resource (KEY=VALUE) of the pod's node selector. With is the
+	// value that it has, if any.
+	Unselected Code = "unselected"
+	// OtherAffinity: the node does not match the required node affinity of the pod.
+	OtherAffinity Code = "node-affinity"
+	// PortTaken: the pod in With has the host port in Resource, such as "8080/TCP".
+	PortTaken Code = "host-port"
+	// NoLayout: nothing is known of the node's NUMA nodes, and the scheduler is told to refuse such nodes.
+	NoLayout Code = "no-layout"
+	// AmountsOnly: the node has a NodeResourceTopology and no layout, and the scheduler is told to refuse such nodes.
+	AmountsOnly Code = "amounts-only"
+	// NoPod: no scheduler takes such a pod; Resource says why.
+	NoPod Code = "bad-pod"
+)
+
+// When says what has to happen before a pod fits that a reason keeps away.
+type When string
+
+const (
+	// Never: not on this machine under its kubelet's configuration, whatever ends there.
+	Never When = "never"
+	// Changed: not before the pod or the node is changed, whatever ends there.
+	Changed When = "changed"
+	// Later: when pods have ended, or the node has reported.
+	Later When = "later"
+)
+
+// order is by what a user has to know first.
+func (w When) order() int {
+	switch w {
+	case Never:
+		return 0
+	case Changed:
+		return 1
+	}
+	return 2
+}
+
+// Compare is negative if w comes before x: what can never be comes first.
+func (w When) Compare(x When) int { return w.order() - x.order() }
+
+// When returns what has to happen before the reason no longer holds.
+func (r Reason) When() When {
+	switch r.Code {
+	case NamesOther, Cordoned, Tainted, Unselected, OtherAffinity, NoLayout, AmountsOnly, NoPod, Untied, Counted:
+		return Changed
+	case Unsupported, NUMAID, NoDistances, Endless, Fraction, TooComplex:
+		return Never
+	}
+	if r.Never {
+		return Never
+	}
+	return Later
+}
+
+// barred renders the reasons of this file; ok is false for all others.
+func (r Reason) barred() (text string, ok bool) {
+	switch r.Code {
+	case NamesOther:
+		return "pod names another node (" + r.With + ")", true
+	case Cordoned:
+		return "node is cordoned", true
+	case Tainted:
+		return "pod does not tolerate the taint " + r.Resource, true
+	case Unselected:
+		if r.With == "" {
+			return "node has no label " + r.Resource + ", which the pod's node selector wants", true
+		}
+		return "node has the label value " + r.With + ", and the pod's node selector wants " + r.Resource, true
+	case OtherAffinity:
+		return "node does not match the pod's required node affinity", true
+	case PortTaken:
+		return "host port " + r.Resource + " is taken by pod " + r.With, true
+	case NoLayout:
+		return "nothing is known of the node's NUMA nodes", true
+	case AmountsOnly:
+		return "node has a NodeResourceTopology and no layout", true
+	case NoPod:
+		return r.Resource, true
+	}
+	return "", false
+}
+
+// Remedy says in one sentence what removes the reason: what to change on the pod or on the node, or what to wait for.
+// Whom to wait for follows from what pods hold, and is not in it.
+func (r Reason) Remedy() string {
+	if s := r.change(); s != "" {
+		return s
+	}
+	switch r.Code {
+	case Unsettled:
+		return "wait for the node's next report, normally less than a second; if it lasts, look at the node's agent"
+	case Refused:
+		return "wait for the node's next report, 5 minutes at most; then report a wrong prediction"
+	case PortTaken:
+		return "wait for that pod to end, or give the pod another host port"
+	case Drawn:
+		return "wait for pods that hold " + r.With + " to end, or relax the pod's demand"
+	case Demanded:
+		return "relax the pod's demand (annotation tenon.sh/numa-policy), or wait for pods to end"
+	}
+	return r.resize()
+}
+
+// change is the remedy of what does not pass by itself.
+func (r Reason) change() string {
+	switch r.Code {
+	case NamesOther:
+		return "leave out spec.nodeName, so that the scheduler chooses"
+	case Cordoned:
+		return "kubectl uncordon the node, when it is meant to take pods again"
+	case Tainted:
+		return "remove the taint, or add a toleration to the pod"
+	case Unselected:
+		return "label the node, or change the pod's nodeSelector"
+	case OtherAffinity:
+		return "label the node, or change the pod's nodeAffinity"
+	case NoLayout:
+		return "run tenon-agent on the node, or set unknownNodes: Allow in the scheduler's arguments"
+	case AmountsOnly:
+		return "run tenon-agent on the node, or set coarseNodes: Allow in the scheduler's arguments"
+	case NoPod:
+		return "correct the pod"
+	case Unsupported:
+		return "raise max-allowable-numa-nodes in topologyManagerPolicyOptions"
+	case NUMAID:
+		return "use topology policy none without the static memory manager on this node"
+	case NoDistances:
+		return "switch prefer-closest-numa-nodes off on this node"
+	case Endless:
+		return r.ends()
+	case Fraction:
+		return "write " + r.whole() + " in the pod"
+	case TooComplex:
+		return "use fewer containers or resources in the pod"
+	case Untied:
+		return "name it in tenon.sh/align-ignore, or let the node's managers align it (cpuManagerPolicy, memoryManagerPolicy)"
+	case Counted:
+		return "run tenon-agent on the node, or leave out the pod's demand"
+	case Widths:
+		return r.even()
+	}
+	return ""
+}
+
+func (r Reason) ends() string {
+	if r.With != "" {
+		return "reserve whole cores (reservedSystemCPUs with all siblings) on this node"
+	}
+	return "change the manager policies or options of this node's kubelet"
+}
+
+// even is the remedy where resources of a container need different numbers of NUMA nodes.
+func (r Reason) even() string {
+	return "let " + r.Resource + " and " + r.With + " need equally many NUMA nodes: ask for more " + r.Resource +
+		" or less " + r.With + "; or use a node with policy best-effort"
+}
+
+// resize is the remedy where an amount is too large: forever, or for what is free now.
+func (r Reason) resize() string {
+	most := strconv.FormatInt(r.Have, 10)
+	if r.Resource != "" && r.Code != Together {
+		most = Quantity(r.Resource, r.Have)
+	}
+	wait := "wait for pods to end, or "
+	if r.Never {
+		wait = ""
+	}
+	switch r.Code {
+	case Together:
+		return wait + "ask for less of " + strings.ReplaceAll(r.Resource, ", ", " or ")
+	case SMT:
+		if r.Have >= r.Want {
+			return "ask for a whole number of cores: a multiple of the threads of a core"
+		}
+		return wait + "ask for a multiple of the threads of a core, at most " + most
+	case Group:
+		return wait + "keep pods that need one NUMA node and pods that need several on different nodes, by node labels"
+	case Reuse:
+		return wait + "let init containers ask for no more than the containers after them"
+	case OneNUMA, Width:
+		if r.Have <= 0 {
+			return wait + "use another node"
+		}
+		return wait + "ask for at most " + most + ", or use a node whose policy allows more NUMA nodes"
+	}
+	if r.Never && r.Have > 0 {
+		return "ask for less, or use a larger machine"
+	}
+	if r.Have <= 0 || r.Resource == "" || r.Resource == "pods" {
+		return wait + "use another node"
+	}
+	return wait + "ask for at most " + most
+}

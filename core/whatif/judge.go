@@ -1,0 +1,260 @@
+package whatif
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/evict"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file is the one judgement of a pod on a node: what the kubelet's managers will do, what is left of plain
+// amounts, what kube-scheduler's other filters say, and whether enough is known of the node.
+
+// Judgement is all that is to be said of a pod on a node.
+type Judgement struct {
+	// Verdict is what the node's kubelet would do now, whatever else is in the way. It has no holdings where nothing
+	// is known of the node's NUMA nodes (Blind) or where the pod is plain.
+	Verdict place.Verdict
+	Blind   bool
+	// Reasons are all that keep the pod from the node: what can never be, then what does not pass by itself, then what
+	// is short now. The pod fits if there are none.
+	Reasons []place.Reason
+}
+
+// Fits reports whether the pod may go to the node.
+func (j Judgement) Fits() bool { return len(j.Reasons) == 0 }
+
+// When returns what has to happen before the pod fits, by the reason that lasts longest.
+func (j Judgement) When() place.When {
+	if j.Fits() {
+		return place.Later
+	}
+	return j.Reasons[0].When()
+}
+
+// Judge says all that there is to be said of a pod on a node. barred is what the caller knows beside it.
+func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
+	out := Judgement{Reasons: slices.Concat(barred, lacks(n, w.Needs))}
+	if w.Pod.Plain() {
+		return out.sorted()
+	}
+	out.Reasons = append(out.Reasons, r.distrusts(n, w.Demand)...)
+	if n.State == nil {
+		out.Blind = true
+		return out.sorted()
+	}
+	out.Verdict = n.State.Place(w.Pod, w.Demand)
+	if out.Verdict.Fits() {
+		return out.sorted()
+	}
+	never := n.State.Never(w.Pod)
+	for _, x := range append(never, out.Verdict.Reasons...) {
+		if !slices.ContainsFunc(out.Reasons, func(y place.Reason) bool { return says(y, x) }) {
+			out.Reasons = append(out.Reasons, x)
+		}
+	}
+	return out.sorted()
+}
+
+// says reports whether a reason says all that another one would add: the same for good, or of the node as a whole.
+func says(y, x place.Reason) bool {
+	switch {
+	case y.Never && y.Container == x.Container && y.Resource == x.Resource:
+		return true
+	case y.Code == place.Lacking && x.Code == place.Short && y.Resource == x.Resource:
+		return y.Never || !x.Never
+	}
+	return y == x
+}
+
+func (j Judgement) sorted() Judgement {
+	slices.SortStableFunc(j.Reasons, func(a, b place.Reason) int { return a.When().Compare(b.When()) })
+	return j
+}
+
+// distrusts says why too little is known of a node for pods that need alignment.
+func (r Rules) distrusts(n *Node, d place.Demand) []place.Reason {
+	switch {
+	case n.State == nil && !r.Unknown.lets(d):
+		return []place.Reason{{Code: place.NoLayout}}
+	case n.State != nil && n.State.Quality == ledger.Coarse && !r.Coarse.lets(d):
+		return []place.Reason{{Code: place.AmountsOnly}}
+	}
+	return nil
+}
+
+// lacks says which plain amounts a node has too little of left, or has not at all. CPUs are rounded so that the want is
+// above what the node has in whole numbers too.
+func lacks(n *Node, needs Amounts) (out []place.Reason) {
+	for name, want := range needs {
+		have := n.Left(name)
+		if want <= 0 || want <= have {
+			continue
+		}
+		never := want > n.Allocatable[name]
+		if never {
+			have = n.Allocatable[name]
+		}
+		if name == "cpu" {
+			want, have = (want+999)/1000, have/1000
+		}
+		out = append(out, place.Reason{Code: place.Lacking, Resource: name, Want: want, Have: have, Never: never})
+	}
+	slices.SortFunc(out, func(a, b place.Reason) int { return strings.Compare(a.Resource, b.Resource) })
+	return out
+}
+
+// Way is how a node gets room for a pod: the fewest pods, as far as a bounded search finds, after whose end it fits.
+type Way struct {
+	Pods []ledger.PodID // ascending by namespace and name
+	// Missing is what is short now where the pod would then be.
+	Missing []Missing
+}
+
+// Missing is an amount that pods have to give back: of NUMA nodes, or of the node as a whole where there are none.
+type Missing struct {
+	Resource string
+	More     int64 // "cpu" in pieces
+	NUMAs    topo.Mask
+}
+
+// Way finds the way for a node that has no room now. ok is false where no end of pods helps, or nobody knows the pods.
+func (r Rules) Way(n *Node, w *Want) (way Way, ok bool) {
+	pods := n.leavers()
+	gone := func(set []int) *Node { return n.after(pods, set) }
+	groups := map[topo.Mask][]int{}
+	for i, x := range pods {
+		if e, held := n.entry(x.Pod.UID); held {
+			on := place.Verdict{Holdings: e.Holdings}.NUMAs(n.State.Machine)
+			groups[on] = append(groups[on], i)
+		}
+	}
+	p := evict.Problem{Works: func(set []int) bool { return r.Judge(gone(set), w, nil).Fits() }}
+	for _, x := range pods {
+		p.Victims = append(p.Victims, evict.Victim{Size: x.Needs["cpu"]})
+	}
+	for _, on := range slices.Sorted(maps.Keys(groups)) {
+		p.Groups = append(p.Groups, groups[on])
+	}
+	best, ok := evict.Choose(p)
+	if !ok {
+		return way, false
+	}
+	for _, i := range best.Set {
+		way.Pods = append(way.Pods, pods[i].Pod)
+	}
+	slices.SortFunc(way.Pods, func(a, b ledger.PodID) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	way.Missing = missing(n, w, r.Judge(gone(best.Set), w, nil).Verdict)
+	return way, true
+}
+
+// leavers are the pods of the node that may end.
+func (n *Node) leavers() (out []Resident) {
+	for _, x := range n.Pods {
+		if !x.Stays {
+			out = append(out, x)
+		}
+	}
+	if n.State == nil {
+		return out
+	}
+	for _, e := range n.State.Entries {
+		if !slices.ContainsFunc(n.Pods, func(x Resident) bool { return x.Pod.UID == e.Pod.UID }) {
+			out = append(out, Resident{Pod: e.Pod})
+		}
+	}
+	return out
+}
+
+func (n *Node) entry(uid string) (ledger.Entry, bool) {
+	if n.State == nil {
+		return ledger.Entry{}, false
+	}
+	return n.State.Entry(uid)
+}
+
+// after is the node once some pods have ended.
+func (n *Node) after(pods []Resident, gone []int) *Node {
+	out := *n
+	out.Used = Amounts{}.Add(n.Used)
+	var uids []string
+	for _, i := range gone {
+		uids = append(uids, pods[i].Pod.UID)
+		for name, x := range pods[i].Needs {
+			out.Used[name] = max(0, out.Used[name]-x)
+		}
+	}
+	if n.State != nil {
+		out.State = n.State.Without(uids...)
+	}
+	return &out
+}
+
+// missing says what is short now where a verdict would put a pod, and of the node as a whole.
+func missing(n *Node, w *Want, v place.Verdict) (out []Missing) {
+	for _, r := range lacks(n, w.Needs) {
+		out = append(out, Missing{Resource: r.Resource, More: r.Want - r.Have})
+	}
+	if n.State == nil {
+		return out
+	}
+	for _, x := range asks(n.State.Machine, v) {
+		if free := freeOn(n.State.Usage, x.NUMAs, x.Resource); x.More > free {
+			x.More -= free
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// asks adds up what a verdict gives, by resource and NUMA nodes, in the order of names.
+func asks(m *topo.Machine, v place.Verdict) (out []Missing) {
+	add := func(resource string, n int64, on topo.Mask) {
+		same := func(x Missing) bool { return x.Resource == resource && x.NUMAs == on }
+		if i := slices.IndexFunc(out, same); i >= 0 {
+			out[i].More += n
+		} else if on != 0 {
+			out = append(out, Missing{resource, n, on})
+		}
+	}
+	for _, h := range v.Holdings {
+		if h.Kind == place.Init {
+			continue
+		}
+		add("cpu", int64(h.CPUs.Len()), place.Holding{CPUs: h.CPUs}.NUMAs(m))
+		for _, b := range h.Memory {
+			add(b.Kind, b.Bytes, b.NUMAs)
+		}
+		for _, d := range h.Devices {
+			add(d.Resource, int64(len(d.IDs)), d.NUMAs)
+		}
+	}
+	slices.SortFunc(out, func(a, b Missing) int {
+		return cmp.Or(strings.Compare(a.Resource, b.Resource), cmp.Compare(a.NUMAs, b.NUMAs))
+	})
+	return out
+}
+
+// freeOn is how much of a resource some NUMA nodes have free.
+func freeOn(u *place.Usage, on topo.Mask, resource string) (n int64) {
+	for at, r := range u.Machine.Resources() {
+		if r.Name == resource {
+			return u.FreeDevicesOn(at, on)
+		}
+	}
+	for _, i := range on.Positions() {
+		if resource == "cpu" {
+			n += int64(u.Machine.NUMAs()[i].CPUs.AndLen(u.FreeCPUs()))
+		} else {
+			n += u.FreeMemory(i, resource)
+		}
+	}
+	return n
+}

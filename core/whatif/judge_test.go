@@ -1,0 +1,94 @@
+package whatif
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// A way leads to room: once its pods have ended the pod fits, and none of them can be spared. Where something can
+// never be, there is no way.
+func TestWaysLeadToRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes, r, wants := cases(t)
+		r.Unknown, r.Coarse = Allow, Allow
+		n := nodes[0]
+		for i, w := range wants {
+			id := ledger.PodID{UID: fmt.Sprint("u", i), Namespace: "ml", Name: fmt.Sprint("p", i)}
+			if !r.Judge(&n, w, nil).Fits() {
+				continue
+			}
+			if n.State != nil {
+				n.State, _ = n.State.With(id, w.Pod)
+			}
+			n.Used = n.Used.Add(w.Needs)
+			n.Pods = append(n.Pods, Resident{Pod: id, Needs: w.Needs, Stays: i == 1})
+		}
+		for _, w := range wants {
+			w := &Want{Pod: wider(w.Pod), Needs: Amounts{"cpu": 2 * w.Needs["cpu"], "pods": 1}}
+			j := r.Judge(&n, w, nil)
+			if j.Fits() {
+				continue
+			}
+			way, ok := r.Way(&n, w)
+			if ok && j.When() == place.Never {
+				t.Fatalf("%v for ever, and yet there is room after %v", j.Reasons, way.Pods)
+			}
+			if ok {
+				leads(t, r, &n, w, way)
+			}
+		}
+	})
+}
+
+func wider(p *place.Pod) *place.Pod {
+	out := *p
+	out.Containers = slices.Clone(p.Containers)
+	for i := range out.Containers {
+		out.Containers[i].MilliCPU *= 2
+	}
+	return &out
+}
+
+func leads(t *rapid.T, r Rules, n *Node, w *Want, way Way) {
+	pods := n.leavers()
+	var set []int
+	for _, id := range way.Pods {
+		set = append(set, slices.IndexFunc(pods, func(x Resident) bool { return x.Pod == id }))
+	}
+	slices.Sort(set)
+	if !r.Judge(n.after(pods, set), w, nil).Fits() {
+		t.Fatalf("no room after %v", way.Pods)
+	}
+	if len(set) > 1 && r.Judge(n.after(pods, set[1:]), w, nil).Fits() {
+		t.Fatalf("of %v one can be spared", way.Pods)
+	}
+}
+
+// A shortage that passes hides nothing: 120 CPUs are not on one NUMA node of 16, whether or not there are 20 left.
+func TestWhatCanNeverBeComesFirst(t *testing.T) {
+	n := node(t, "a", pair, single(t))
+	w := pod(20, 0)
+	n.Used = Amounts{"cpu": 25000, "pods": 3}
+	j := Rules{}.Judge(&n, w, []place.Reason{{Code: place.Cordoned}})
+	var got []string
+	for _, x := range j.Reasons {
+		got = append(got, fmt.Sprintf("%s: %s", x.When(), x.Text()))
+		if x.Remedy() == "" {
+			t.Errorf("%s: no remedy", x.Text())
+		}
+	}
+	want := []string{
+		`never: never on this machine: container "c" wants 20 cpu on one NUMA node; the largest has 14`,
+		"changed: node is cordoned",
+		"later: insufficient cpu (wants 20; node has 3 left)",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the reasons are\n%q\nwant\n%q", got, want)
+	}
+}
