@@ -162,7 +162,7 @@ type Way struct {
 	Missing []Missing `json:"missing"`
 }
 
-// Missing is an amount that these pods have to give back: on NUMA nodes, or of the node as a whole where NUMAs is empty.
+// Missing is an amount that these pods have to give back: on NUMA nodes, or of the node as a whole without NUMAs.
 type Missing struct {
 	Resource string          `json:"resource"`
 	More     int64           `json:"more"`
