@@ -18,8 +18,8 @@ const rewatch = time.Second
 // watcher begins a watch of one resource.
 type watcher func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 
-// Changes returns a channel that receives after nodes, layouts or pods have changed, until ctx ends. Several changes may
-// be one receive. The error is that of the first watch; later watches begin again after errors.
+// Changes returns a channel that receives after nodes, layouts or pods have changed, until ctx ends. Several changes
+// may be one receive. The error is that of the first watch; later watches begin again after errors.
 func (r *Reader) Changes(ctx context.Context) (<-chan struct{}, error) {
 	out := make(chan struct{}, 1)
 	for what, begin := range map[string]watcher{"node layouts": r.layouts.Watch, "nodes": r.cluster.Nodes.Watch,
@@ -33,8 +33,8 @@ func (r *Reader) Changes(ctx context.Context) (<-chan struct{}, error) {
 	return out, nil
 }
 
-// follow passes on that something has changed. A watch without a version begins with what is there, so nothing is missed
-// between two of them.
+// follow passes on that something has changed. A watch without a version begins with what is there, so nothing is
+// missed between two of them.
 func follow(ctx context.Context, w watch.Interface, begin watcher, changed chan<- struct{}) {
 	_ = wait.PollUntilContextCancel(ctx, rewatch, true, func(ctx context.Context) (bool, error) {
 		if w == nil {

@@ -46,7 +46,8 @@ const failedScheduling = "FailedScheduling"
 
 // scheduling judges by the failures of the pod and by whether there are events of its scheduler; nil: nobody knows.
 func scheduling(pod *v1.Pod, pods []v1.Pod, failures []v1.Event, speaks *bool) document.Scheduling {
-	out := document.Scheduling{Scheduler: pod.Spec.SchedulerName, Seen: schedulers(pods), Node: pod.Status.NominatedNodeName}
+	out := document.Scheduling{Scheduler: pod.Spec.SchedulerName, Seen: schedulers(pods),
+		Node: pod.Status.NominatedNodeName}
 	for _, g := range pod.Spec.SchedulingGates {
 		out.Gates = append(out.Gates, g.Name)
 	}

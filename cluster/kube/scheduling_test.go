@@ -42,8 +42,10 @@ func TestHowFarAPodHasCome(t *testing.T) {
 		{"a name with a slip", waits(nil), nil, &no, document.Unseen, `No scheduler named "tenon-sheduler" has been seen`},
 		{"events of the scheduler", waits(nil), nil, &yes, document.Untried, "has not tried it yet"},
 		{"events may not be read", waits(nil), nil, nil, document.NotKnown, "Its scheduler is tenon-sheduler."},
-		{"refused", waits(refused), failure, &yes, document.Refused, "since 2026-01-02T12:00:00Z, and tried it last at 2026-01-02T12:01:00Z"},
-		{"waits for its turn", waits(func(p *v1.Pod) { p.Status.NominatedNodeName = "a" }), nil, &yes, document.Chosen, "has chosen node a"},
+		{"refused", waits(refused), failure, &yes, document.Refused,
+			"since 2026-01-02T12:00:00Z, and tried it last at 2026-01-02T12:01:00Z"},
+		{"waits for its turn", waits(func(p *v1.Pod) { p.Status.NominatedNodeName = "a" }), nil, &yes,
+			document.Chosen, "has chosen node a"},
 		{"gated", waits(func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "queue"}} }), nil, &no,
 			document.Gated, "scheduling gates are removed: queue."},
 	} {

@@ -24,8 +24,9 @@ var workloads = map[string]schema.GroupVersionResource{
 	"job":         {Group: "batch", Version: "v1", Resource: "jobs"},
 }
 
-// PodsOf returns the pods of a workload: those that its selector selects and that it, or a ReplicaSet of its name, controls.
-// kind is in lower case, such as "deployment". Where there is no such workload, the error is the API server's NotFound.
+// PodsOf returns the pods of a workload: those that its selector selects and that it, or a ReplicaSet of its name,
+// controls. kind is in lower case, such as "deployment". Where there is no such workload, the error is the API server's
+// NotFound.
 func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1.Pod, error) {
 	of, ok := workloads[kind]
 	if !ok {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// This file has the reasons of others than the kubelet's managers why a pod does not go to a node: what kube-scheduler's
-// own filters say, and what is not known of the node. Place never says them. They are reasons of the same kind, so that
-// one list has all that keeps a pod from a node.
+// This file has the reasons of others than the kubelet's managers why a pod does not go to a node: what
+// kube-scheduler's own filters say, and what is not known of the node. Place never says them. They are reasons of the
+// same kind, so that one list has all that keeps a pod from a node.
 
 // The codes. Resource names what the node has or the pod asks for, With the other side, where there is one.
 const (
