@@ -1,6 +1,6 @@
 // Package version says which program this is: its version and commit, the Kubernetes release that it is built for, and
-// the Go release. All of it is what the go command records in a binary; nothing is set by a linker's flags, and the
-// package refuses to guess what is not recorded.
+// the Go release. All of it is what the go command records in a binary, but for releases, whose version and commit are
+// set by tools/release. The package refuses to guess what is not recorded.
 package version
 
 import (
@@ -10,17 +10,20 @@ import (
 	"strings"
 )
 
+// tag and commit are those of a release; tools/release sets them by the linker's flag -X.
+var tag, commit string
+
 // Text returns the version of this program in one line, for example
 // "v0.1.0 (commit 4f63f781c2aa, Kubernetes 1.36.3, go1.26.0)".
 func Text() string {
 	info, _ := debug.ReadBuildInfo()
-	return text(info)
+	return text(info, tag, commit)
 }
 
 // Line returns the program's name and [Text], as --version prints them.
 func Line(program string) string { return program + " " + Text() }
 
-func text(info *debug.BuildInfo) string {
+func text(info *debug.BuildInfo, tag, commit string) string {
 	if info == nil {
 		return "unknown version"
 	}
@@ -33,9 +36,10 @@ func text(info *debug.BuildInfo) string {
 		return ""
 	}
 	var parts []string
-	if commit := setting("vcs.revision"); commit != "" {
+	changed := commit == "" && setting("vcs.modified") == "true"
+	if commit = cmp.Or(commit, setting("vcs.revision")); commit != "" {
 		commit = "commit " + commit[:min(12, len(commit))]
-		if setting("vcs.modified") == "true" {
+		if changed {
 			commit += " with changes"
 		}
 		parts = append(parts, commit)
@@ -43,7 +47,7 @@ func text(info *debug.BuildInfo) string {
 	if release := kubernetes(info.Deps); release != "" {
 		parts = append(parts, "Kubernetes "+release)
 	}
-	return cmp.Or(info.Main.Version, "(devel)") + " (" + strings.Join(append(parts, info.GoVersion), ", ") + ")"
+	return cmp.Or(tag, info.Main.Version, "(devel)") + " (" + strings.Join(append(parts, info.GoVersion), ", ") + ")"
 }
 
 // kubernetes returns the release of Kubernetes' libraries: version 0.36.3 of a library is of release 1.36.3.

@@ -16,8 +16,13 @@ func TestText(t *testing.T) {
 			Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"},
 				{Key: "vcs.modified", Value: "true"}}},
 	} {
-		if got := text(info); got != want {
+		if got := text(info, "", ""); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	release := &debug.BuildInfo{GoVersion: "go1.26.0", Main: debug.Module{Version: "(devel)"}}
+	want := "v0.2.0 (commit abcdef012345, go1.26.0)"
+	if got := text(release, "v0.2.0", "abcdef0123456789"); got != want {
+		t.Errorf("a release: %q, want %q", got, want)
 	}
 }

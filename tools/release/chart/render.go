@@ -79,7 +79,7 @@ func copied() map[string]string {
 func Generate(deploy string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	sources := copied()
-	dashboards, err := filepath.Glob(filepath.Join(deploy, "monitoring", "*dashboard*.json"))
+	dashboards, err := filepath.Glob(filepath.Join(deploy, "monitoring", "*.json"))
 	if err != nil {
 		return nil, fmt.Errorf("find dashboards: %w", err)
 	}
