@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
@@ -180,4 +181,53 @@ func TestTheSearchForVictimsIsBounded(t *testing.T) {
 	if tries < 10 || tries*len(pod.Containers) > maxTrialWork+2*len(pod.Containers) {
 		t.Errorf("a pod of %d containers is tried %d times", len(pod.Containers), tries)
 	}
+}
+
+// upstream returns whom kube-scheduler's DefaultPreemption would evict from the only node.
+func (s *stage) upstream(pod *v1.Pod) []*v1.Pod {
+	s.t.Helper()
+	f, cs := s.framework(pod), framework.NewCycleState()
+	if _, status, _ := f.RunPreFilterPlugins(s.t.Context(), cs, pod); !status.IsSuccess() {
+		s.t.Fatal(status.Message())
+	}
+	info, err := f.SnapshotSharedLister().NodeInfos().Get("n")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	out, _, _ := s.p.pre.upstream.SelectVictimsOnNode(s.t.Context(), cs, pod, info.Snapshot(), nil)
+	return out
+}
+
+// The victims never cost more than those of DefaultPreemption with the same filters, which is why the evaluator is
+// exchanged. The test logs how often they cost less.
+func TestVictimsCostNoMoreThanThoseOfDefaultPreemption(t *testing.T) {
+	cases, less, ours, theirs := 0, 0, 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newStage(t)
+		crowd(rt, s, rapid.SampledFrom([]place.Policy{place.SingleNUMA, place.Restricted}).Draw(rt, "policy"))
+		pod := ranked(podOf("urgent", fmt.Sprintf("cpu=%d memory=1Gi", rapid.IntRange(1, 12).Draw(rt, "cpu"))), 4)
+		cp, err := kube.Pod(pod)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if s.p.book.Snapshot().Node("n").Fits(cp) {
+			return
+		}
+		_, goes, _ := s.attempt(pod)
+		mine, other := s.named(goes), s.upstream(pod)
+		if len(mine) == 0 || len(other) == 0 {
+			if len(mine) != len(other) {
+				rt.Fatalf("%v go, and by DefaultPreemption %v", called(mine), called(other))
+			}
+			return
+		}
+		cases, ours, theirs = cases+1, ours+len(mine), theirs+len(other)
+		switch c := compare(mine, other); {
+		case c > 0:
+			rt.Fatalf("%v go, which costs more than %v", called(mine), called(other))
+		case c < 0:
+			less++
+		}
+	})
+	t.Logf("%d preemptions: %d cost less; %d pods are evicted, by DefaultPreemption %d", cases, less, ours, theirs)
 }
