@@ -161,7 +161,7 @@ func TestBadInputHarmsNothingElse(t *testing.T) {
 		_, why := w.await(ctx, t, "wide", workload.Pending)
 		contains(t, "the pod", why, "0/5 nodes are available", "2 node has no layout",
 			"1 node layout is refused: "+bad["cpu-twice"].malformed, "1 node layout is refused: "+bad["many-cpus"].malformed,
-			`1 cannot align container "c" (wants 32 cpu on one NUMA node; best NUMA node has 30 free)`)
+			`1 never on this machine: container "c" wants 32 cpu on one NUMA node; the largest has 30`)
 	})
 	t.Run("an annotation", func(t *testing.T) { unknownAnnotation(ctx, t, w) })
 	t.Run("an argument", func(t *testing.T) {

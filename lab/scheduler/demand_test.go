@@ -97,7 +97,8 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 		t,
 		"pod typo",
 		why,
-		`annotation tenon.sh/align: unknown value "nvidia.com/gpus": want resources that it can get of its own: nvidia.com/gpu, rdma/hca`,
+		`annotation tenon.sh/align: "nvidia.com/gpus" is not a resource that the pod can get of its own: let the pod ask for `+
+			`it, or name some of: nvidia.com/gpu, rdma/hca`,
 	)
 
 	// Who does not mind gets what is left; when that goes with the other NIC, the numas match.
