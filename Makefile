@@ -13,7 +13,7 @@ REGISTRY = ghcr.io/tenon-numa
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
 
-demo: ## Run one workload under the default scheduler and under Tenon, and compare
+demo: ## Show in a minute what Tenon is for, beside the default scheduler
 	go run ./cmd/tenon-lab demo
 
 up: ## Start a cluster in one process, for kubectl

@@ -130,6 +130,7 @@ var floors = []floor{
 	{"cluster/server", nil, words(`core/ledger api/... cluster/inspect cluster/nrt cluster/profiles cluster/sched internal/version`),
 		append(words(`k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes
 			github.com/spf13/cobra`), inCluster...)},
+	{"face/cast", nil, nil, nil},
 	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
 	{"face/...", nil, words(`core/... api/... face/...`),

@@ -11,17 +11,10 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	v1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-numa/tenon/api/document"
-	podapi "github.com/tenon-numa/tenon/api/pod"
-	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/cluster/stage"
-	"github.com/tenon-numa/tenon/core/ledger"
-	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/cmd/plugin"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/internal/version"
-	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
 func main() {
@@ -31,9 +24,7 @@ func main() {
 	os.Exit(code)
 }
 
-func setup(version string) cli.Setup {
-	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Stages: stages()}
-}
+func setup(version string) cli.Setup { return plugin.Setup(version) }
 
 // arguments are those of the command line. kubectl completes the arguments of a plugin by a program that is named
 // kubectl_complete-NAME; a link of that name to this one will do.
@@ -45,118 +36,3 @@ func arguments(program string, args []string) []string {
 }
 
 const completer = "kubectl_complete-tenon"
-
-// readMachine takes a machine's text form and the snapshot of a machine.
-func readMachine(data []byte) (*topo.Machine, []string, error) {
-	found, err := sysfs.Read(data)
-	if err != nil {
-		return nil, nil, err
-	}
-	var warnings []string
-	for _, w := range found.Warnings {
-		warnings = append(warnings, w.String())
-	}
-	return found.Machine, warnings, nil
-}
-
-func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {
-	cfg, namespace, err := k.Load()
-	if err != nil {
-		return nil, "", err
-	}
-	r, err := kube.NewReader(cfg)
-	if err != nil {
-		return nil, "", err
-	}
-	return cluster{r}, namespace, nil
-}
-
-// cluster gives the reader the form that the commands ask for.
-type cluster struct{ reader *kube.Reader }
-
-func (c cluster) Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error) {
-	nodes, problems, err := c.reader.Nodes(ctx)
-	return nodes, nodeProblems(problems), err
-}
-
-// Notes are of the nodes that Nodes returned last.
-func (c cluster) Notes() []document.Problem { return nodeProblems(c.reader.Notes()) }
-
-// NodeNames are names to complete.
-func (c cluster) NodeNames(ctx context.Context) ([]string, error) { return c.reader.NodeNames(ctx) }
-
-// PodNames are names to complete, of one namespace.
-func (c cluster) PodNames(ctx context.Context, namespace string) ([]string, error) {
-	return c.reader.PodNames(ctx, namespace)
-}
-
-// Changes receives after something has changed.
-func (c cluster) Changes(ctx context.Context) (<-chan struct{}, error) { return c.reader.Changes(ctx) }
-
-func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, error) {
-	pod, err := c.reader.Pod(ctx, namespace, name)
-	if err != nil {
-		return cli.PodView{}, err
-	}
-	view, err := podView(pod)
-	if err != nil {
-		return cli.PodView{}, err
-	}
-	return view, c.around(ctx, pod, &view)
-}
-
-// Pods leaves out pods that are not understood: no scheduler of Tenon's takes them.
-func (c cluster) Pods(ctx context.Context, namespace string) (out []cli.PodView, err error) {
-	pods, err := c.reader.Pods(ctx, namespace)
-	return podViews(pods), err
-}
-
-// PodsOf finds the pods of a workload.
-func (c cluster) PodsOf(ctx context.Context, kind, namespace, name string) ([]cli.PodView, error) {
-	pods, err := c.reader.PodsOf(ctx, kind, namespace, name)
-	return podViews(pods), err
-}
-
-func podViews(pods []v1.Pod) (out []cli.PodView) {
-	for i := range pods {
-		if view, err := podView(&pods[i]); err == nil {
-			out = append(out, view)
-		}
-	}
-	return out
-}
-
-func podView(pod *v1.Pod) (cli.PodView, error) {
-	core, err := podapi.ToPlace(pod)
-	if err != nil {
-		return cli.PodView{}, err
-	}
-	demand, err := podapi.Demand(pod)
-	if err != nil {
-		return cli.PodView{}, err
-	}
-	return cli.PodView{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName,
-		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message}, nil
-}
-
-// around reads what kube-scheduler's own filters look at, and how far a pod without a node has come.
-func (c cluster) around(ctx context.Context, pod *v1.Pod, out *cli.PodView) error {
-	s, _, err := stage.Read(ctx, c.reader)
-	if err != nil {
-		return err
-	}
-	w, err := s.Existing(pod)
-	if err != nil {
-		return err
-	}
-	out.Needs, out.Unjudged, out.Around = w.Want.Needs, w.Unjudged, map[string]cli.Around{}
-	for i, n := range s.Nodes() {
-		out.Around[n.Name] = cli.Around{Node: n, Barred: w.Want.Barred(i)}
-	}
-	if pod.Spec.NodeName != "" {
-		return nil
-	}
-	how, err := c.reader.Scheduling(ctx, pod, s.Pods())
-	out.Scheduling = &how
-	return err
-}

@@ -244,7 +244,7 @@ func allocatable(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, got, err := readKubelet([]byte(config), m)
+	_, got, err := setup("test").Stages.Kubelet([]byte(config), m)
 	if err != nil {
 		t.Fatal(err)
 	}

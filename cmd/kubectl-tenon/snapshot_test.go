@@ -12,7 +12,7 @@ import (
 func TestMapOfASnapshot(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := cli.Run(t.Context(), []string{"map", "--machine", "../../node/sysfs/testdata/two-sockets.txtar"},
-		&out, &errs, cli.Setup{Machine: readMachine})
+		&out, &errs, cli.Setup{Machine: setup("test").Machine})
 	if code != 0 || errs.Len() > 0 {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
@@ -25,7 +25,7 @@ func TestMapOfASnapshot(t *testing.T) {
 func TestMapOfAnOddSnapshot(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := cli.Run(t.Context(), []string{"map", "--machine", "../../node/sysfs/testdata/lying-firmware.txtar"},
-		&out, &errs, cli.Setup{Machine: readMachine})
+		&out, &errs, cli.Setup{Machine: setup("test").Machine})
 	if want := "Warning: cpu-in-numas: "; code != 0 || !strings.Contains(errs.String(), want) ||
 		strings.Contains(out.String(), "Warning") {
 		t.Errorf("exit code %d, want %q on stderr alone, got stderr\n%s\nstdout\n%s", code, want, errs.String(), out.String())

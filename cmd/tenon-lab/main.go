@@ -1,26 +1,34 @@
 // Command tenon-lab runs a Kubernetes cluster of described machines with real kubelets on one
-// computer. It only wires lab/command to a scheduler and to pictures; it refuses nothing by itself.
+// computer. It only wires lab/command to a scheduler, to pictures and to the commands of the kubectl plugin; it
+// refuses nothing by itself.
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
+	"github.com/tenon-numa/tenon/cmd/plugin"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/face/cast"
+	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/face/draw"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/command"
+	"github.com/tenon-numa/tenon/lab/demo"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 )
 
 func main() {
 	lab.MaybeChild()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command.New(withTenon, picture).ExecuteContext(ctx)
+	err := command.New(withTenon, command.Show{Draw: picture, Explain: explain, Record: record}).ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "tenon-lab:", err)
@@ -33,6 +41,28 @@ func withTenon(c *lab.Cluster) (command.Running, error) {
 	return scheduler.Start(c.Dir, c.SchedulerKubeconfig, scheduler.Tenon, nil)
 }
 
-func picture(w io.Writer, n *ledger.Node) error {
-	return draw.Map(w, n, draw.Options{Color: draw.ColorWanted(os.Stdout)})
+func picture(w io.Writer, n *ledger.Node, width int, color bool) error {
+	return draw.Map(w, n, draw.Options{Color: color || draw.ColorWanted(os.Stdout), Width: width})
+}
+
+// explain runs the command of the kubectl plugin.
+func explain(ctx context.Context, kubeconfig, pod string) (string, error) {
+	var out, problems bytes.Buffer
+	args := []string{"explain", "pod", pod, "--kubeconfig", kubeconfig}
+	if cli.Run(ctx, args, &out, &problems, plugin.Setup("")) != 0 {
+		return "", errors.New("explain pod " + pod + ": " + strings.TrimSpace(problems.String()))
+	}
+	return out.String(), nil
+}
+
+// record writes the pages of the demonstration as recordings.
+func record(pages []demo.Page, asciicast, svg io.Writer) error {
+	var out []cast.Page
+	for _, p := range pages {
+		out = append(out, cast.Page(p))
+	}
+	if err := cast.Write(asciicast, "tenon-lab demo", out); err != nil {
+		return err
+	}
+	return cast.Draw(svg, "tenon-lab demo", out)
 }

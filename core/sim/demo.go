@@ -1,9 +1,9 @@
 package sim
 
-// demo is the day of the lab's demonstration (lab/workload.Day, on one machine of each kind of the lab's
-// catalogue): all pods are asked for at once, and they fit if every one goes to the right place.
+// demo is one machine of each kind of the lab's catalogue and pods that are asked for at once. They fit if every one
+// goes to the right place.
 const demo = `
-source the machines and pods of "tenon-lab demo", all asked for at once
+source one machine of each kind of the lab, and pods that fit if each goes to the right place, all at once
 machines epyc-nps4 1
 numa 0 socket 0 cpus 0-15/128-143 l3 2 memory 64Gi
 numa 1 socket 0 cpus 16-31/144-159 l3 2 memory 64Gi

@@ -29,7 +29,7 @@ const compareExample = `  # Jobs of 1 to 8 GPUs on machines with two sockets
   # Your own machines and pods, or a mix of them
   kubectl tenon compare --trace pods.txt --nodes 500 --runs 3
 
-  # The pods and machines of "tenon-lab demo", in a hundred orders of arrival
+  # 72 pods for the machines of the lab, in a hundred orders of arrival
   kubectl tenon compare --trace demo --runs 100
 
   # All that are large, as a picture

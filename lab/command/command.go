@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/internal/version"
 	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/demo"
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
@@ -33,12 +34,19 @@ type Running interface {
 	Stop() error
 }
 
-// Draw draws one machine.
-type Draw func(io.Writer, *ledger.Node) error
+// Show is how results are shown to people. Fields may be nil: what needs them is then left out.
+type Show struct {
+	// Draw draws one node within a width, in colour on a terminal or where color is set.
+	Draw func(w io.Writer, n *ledger.Node, width int, color bool) error
+	// Explain returns what "kubectl tenon explain pod" prints of a pod.
+	Explain func(ctx context.Context, kubeconfig, pod string) (string, error)
+	// Record writes pages as an asciicast and as an SVG.
+	Record func(pages []demo.Page, cast, svg io.Writer) error
+}
 
 // New returns the command of tenon-lab. Without a scheduler, "up" starts a cluster in which pods are
 // bound by hand.
-func New(s Scheduler, draw Draw) *cobra.Command {
+func New(s Scheduler, show Show) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tenon-lab",
 		Short:         "A Kubernetes cluster of strange machines on one computer",
@@ -50,7 +58,7 @@ func New(s Scheduler, draw Draw) *cobra.Command {
 	// Kubernetes' packages register a flag of this name for all commands, which prints another version.
 	root.PersistentFlags().Bool("version", false, "Print the version and quit.")
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(up(s), tryOut(draw), list())
+	root.AddCommand(up(s), tryOut(show), list())
 	return root
 }
 

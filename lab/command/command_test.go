@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 func TestMachinesFitATerminal(t *testing.T) {
 	var out bytes.Buffer
-	cmd := command.New(nil, nil)
+	cmd := command.New(nil, command.Show{})
 	cmd.SetArgs([]string{"machines"})
 	cmd.SetOut(&out)
 	if err := cmd.Execute(); err != nil {
@@ -55,7 +55,7 @@ func TestUp(t *testing.T) {
 		running = true
 		interrupt()
 		return stopper{&running}, nil
-	}, nil)
+	}, command.Show{})
 	cmd.SetArgs([]string{"up", "--nodes", "laptop", "--dir", base})
 	cmd.SetOut(out)
 	cmd.SetErr(io.Discard)
@@ -75,7 +75,7 @@ func TestUp(t *testing.T) {
 
 func TestUpRefuses(t *testing.T) {
 	for flag, want := range map[string]string{"--nodes=0xlaptop": "count is outside", "--nodes=vax": "no machine"} {
-		cmd := command.New(nil, nil)
+		cmd := command.New(nil, command.Show{})
 		cmd.SetArgs([]string{"up", flag, "--dir", t.TempDir()})
 		cmd.SetOut(io.Discard)
 		cmd.SetErr(io.Discard)

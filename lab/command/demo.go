@@ -1,45 +1,132 @@
 package command
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/lab/demo"
 )
 
-// demoSeed is, of the first nine, the one whose counts of running pods come nearest to the means
-// (docs/packing.md).
-const demoSeed = 6
+// demoFlags are the flags of "demo".
+type demoFlags struct {
+	acts, dir, cast, svg string
+	seed                 uint64
+	seeds                int
+	json                 bool
+}
 
-// tryOut runs one workload under the default scheduler and under Tenon.
-func tryOut(draw Draw) *cobra.Command {
-	var f upFlags
-	var o demo.Options
-	maps := true
+// tryOut plays the demonstration.
+func tryOut(show Show) *cobra.Command {
+	var f demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run one workload under the default scheduler and under Tenon, and compare",
+		Short: "Show in a minute what Tenon is for, beside the default scheduler",
+		Long: `Show in a minute what Tenon is for, beside the default scheduler.
+
+  a  three pods that kubelets refuse under the default scheduler, and that run under Tenon
+  b  a busy cluster: the same pods in the same order under both schedulers, means of several seeds
+  c  why a pod waits, and how it runs once there is room
+  d  2,000 simulated machines that are filled with GPU jobs
+
+The first three acts run on six real kubelets on this computer. Containers do not run; what they hold is real.`,
 		Example: `  tenon-lab demo
-  tenon-lab demo --seed 3
-  tenon-lab demo --scale 2 --nodes 2xepyc-nps4,2xgpu-8,2xsparse,2xxeon-2s,2xxeon-snc2,2xlaptop`,
+  tenon-lab demo --act a,c
+  tenon-lab demo --act b --seed 1 --seeds 20
+  tenon-lab demo --json > demo.json
+  tenon-lab demo --act a,c,d --cast demo.cast --svg docs/demo.svg`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := f.config(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			o.Lab, o.Out = cfg, cmd.OutOrStdout()
-			if maps {
-				o.Draw = draw
-			}
-			return demo.Run(cmd.Context(), o)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, show) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.nodes, "nodes", "", "machines of the nodes, as for up (default: one of each)")
-	flags.StringVar(&f.machines, "machines", "", "directory with machines of your own, NAME.txt and NAME.yaml each")
+	flags.StringVar(&f.acts, "act", "", "acts to play, a comma list of a, b, c, d (default: all)")
+	flags.Uint64Var(&f.seed, "seed", 1, "first seed of the order in which pods arrive in b, and the seed of d")
+	flags.IntVar(&f.seeds, "seeds", 3, fmt.Sprintf("number of seeds in b, 1 to %d", demo.MaxSeeds))
+	flags.BoolVar(&f.json, "json", false, "print JSON")
+	flags.StringVar(&f.cast, "cast", "", "file for a recording in the asciicast v2 format, for asciinema")
+	flags.StringVar(&f.svg, "svg", "", "file for the recording as an SVG")
 	flags.StringVar(&f.dir, "dir", "", "where the cluster's directory is made; keep it short (default: memory)")
-	flags.IntVar(&o.Scale, "scale", 1, "how often the workload is repeated, for larger clusters")
-	flags.Uint64Var(&o.Seed, "seed", demoSeed, "seed of the order in which the pods arrive")
-	flags.BoolVar(&maps, "maps", true, "draw the machines at the end")
 	return cmd
+}
+
+func (f demoFlags) run(cmd *cobra.Command, show Show) error {
+	acts, err := demo.ParseActs(f.acts)
+	if err != nil {
+		return err
+	}
+	if f.seeds < 1 || f.seeds > demo.MaxSeeds {
+		return fmt.Errorf("--seeds %d is outside 1..%d", f.seeds, demo.MaxSeeds)
+	}
+	began := time.Now()
+	found, err := demo.Run(cmd.Context(), demo.Options{Dir: f.dir, Acts: acts, Seed: f.seed, Seeds: f.seeds,
+		Explain: show.Explain, Progress: func(line string) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%5.1fs  %s\n", time.Since(began).Seconds(), line)
+		}})
+	if err != nil {
+		return err
+	}
+	if err := f.record(found, show); err != nil {
+		return err
+	}
+	return f.print(cmd.OutOrStdout(), found, show)
+}
+
+func (f demoFlags) print(w io.Writer, found *demo.Found, show Show) error {
+	if f.json {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(found.Demo)
+	}
+	pages, err := found.Pages(show.on(false))
+	if err != nil {
+		return err
+	}
+	for _, p := range pages {
+		if _, err := fmt.Fprintf(w, "\n%s", p.Text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record writes the recordings that are asked for.
+func (f demoFlags) record(found *demo.Found, show Show) error {
+	if f.cast == "" && f.svg == "" {
+		return nil
+	}
+	if show.Record == nil {
+		return errors.New("record the demonstration: this program has no recorder")
+	}
+	pages, err := found.Pages(show.on(true))
+	if err != nil {
+		return err
+	}
+	var cast, svg bytes.Buffer
+	if err := show.Record(pages, &cast, &svg); err != nil {
+		return fmt.Errorf("record the demonstration: %w", err)
+	}
+	for file, data := range map[string][]byte{f.cast: cast.Bytes(), f.svg: svg.Bytes()} {
+		if file == "" {
+			continue
+		}
+		if err := os.WriteFile(file, data, 0o644); err != nil {
+			return fmt.Errorf("write the recording: %w", err)
+		}
+	}
+	return nil
+}
+
+// on returns how nodes are drawn: for a recording in colour, otherwise as on this terminal.
+func (s Show) on(recording bool) demo.Draw {
+	if s.Draw == nil {
+		return nil
+	}
+	return func(w io.Writer, n *ledger.Node, width int) error { return s.Draw(w, n, width, recording) }
 }

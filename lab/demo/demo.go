@@ -1,19 +1,23 @@
-// Package demo shows what Tenon is for: one workload, run twice on the same real kubelets, first under
-// the plain kube-scheduler and then with Tenon, and the two results side by side.
+// Package demo shows what Tenon is for, in four acts: pods that die under the default scheduler and run under
+// Tenon; a busy cluster under both; why a pod waits, and what ends that; and the same on thousands of machines.
 //
-// Invariant: every number that it prints was counted in the run; both rounds start from empty machines
-// and get the same pods in the same order. The package refuses to play a controller beyond what any
-// does: a pod that a kubelet refused is created anew, a few times.
+// The first three acts run on one lab cluster with real kubelets, the last one is simulated. Invariant: every number
+// and every sentence of a kubelet that the package returns was observed in the run; both schedulers begin with empty
+// machines and get the same pods in the same order. The package refuses to play a controller beyond what any does: a
+// pod that a kubelet refused is created anew, a few times.
 package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/lab"
@@ -21,92 +25,195 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// Options of a demonstration.
-type Options struct {
-	Lab   lab.Config
-	Scale int    // how often the workload is repeated, for larger clusters; 1..20
-	Seed  uint64 // of the order of arrival
-	Out   io.Writer
-	// Draw draws one machine; it may be nil.
-	Draw func(io.Writer, *ledger.Node) error
-}
+// Act is a part of the demonstration.
+type Act string
 
+// The acts, in the order in which they are shown.
 const (
-	maxScale     = 20
-	roundTimeout = 5 * time.Minute
-	// quiet is how long nothing must change before a round counts as settled: a scheduler without
-	// events to go by tries a refused shape again within this time.
-	quiet = 3 * time.Second
+	Story   Act = "a" // three pods, one after the other
+	Busy    Act = "b" // a busy cluster
+	Waiting Act = "c" // why a pod waits
+	Packing Act = "d" // thousands of machines
 )
 
-// Run runs the demonstration and writes the comparison to Out. Progress goes where o.Lab says.
-func Run(ctx context.Context, o Options) (err error) {
-	if o.Scale < 1 || o.Scale > maxScale {
-		return fmt.Errorf("scale of the workload: %d is outside 1..%d", o.Scale, maxScale)
+// Acts are all acts.
+func Acts() []Act { return []Act{Story, Busy, Waiting, Packing} }
+
+// ParseActs reads a comma list of acts; an empty one is all of them.
+func ParseActs(list string) (out []Act, err error) {
+	if list == "" {
+		return Acts(), nil
 	}
-	say := o.Lab.Progress
-	if say == nil {
-		say = func(string) {}
+	for word := range strings.SplitSeq(list, ",") {
+		if !slices.Contains(Acts(), Act(word)) {
+			return nil, fmt.Errorf("act %q is none of a, b, c, d", word)
+		}
+		out = append(out, Act(word))
 	}
-	c, err := lab.Start(ctx, o.Lab)
+	return out, nil
+}
+
+// Options of a demonstration.
+type Options struct {
+	// Dir is where the cluster's directory is made, as in [lab.Config].
+	Dir  string
+	Acts []Act
+	// Seed is the first of the Seeds seeds of the order in which the pods of [Busy] arrive, and the seed of [Packing].
+	Seed  uint64
+	Seeds int // 1..MaxSeeds
+	// Explain writes what "kubectl tenon explain pod" prints of a pod. [Waiting] needs it.
+	Explain func(ctx context.Context, kubeconfig, pod string) (string, error)
+	// Progress, if not nil, receives each step, one line at a time.
+	Progress func(line string)
+}
+
+// MaxSeeds bounds Options.Seeds.
+const MaxSeeds = 100
+
+const (
+	actTimeout = 2 * time.Minute
+	// quiet is how long nothing must change before a round counts as settled: a scheduler without
+	// events to go by tries a refused shape again within this time.
+	quiet = 2500 * time.Millisecond
+)
+
+// Found is what was found out.
+type Found struct {
+	document.Demo
+	// Died and Ran are the nodes on which the first pod of the story died under the default scheduler, and ran under
+	// Tenon, as they were then. They are nil without that act.
+	Died, Ran *ledger.Node
+}
+
+// Run plays the acts.
+func Run(ctx context.Context, o Options) (found *Found, err error) {
+	if o.Seeds < 1 || o.Seeds > MaxSeeds {
+		return nil, fmt.Errorf("%d seeds are outside 1..%d", o.Seeds, MaxSeeds)
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	found = &Found{}
+	if slices.ContainsFunc(o.Acts, func(a Act) bool { return a != Packing }) {
+		if err := o.onCluster(ctx, found); err != nil {
+			return nil, err
+		}
+	}
+	if o.plays(Packing) {
+		if found.Packing, err = packing(ctx, o.Seed, o.Progress); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func (o Options) plays(a Act) bool { return slices.Contains(o.Acts, a) }
+
+// onCluster plays the acts that need kubelets.
+func (o Options) onCluster(ctx context.Context, found *Found) (err error) {
+	d, err := open(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if stopErr := c.Stop(); err == nil {
-			err = stopErr
-		}
-	}()
-	d, err := newDemo(ctx, o, c, say)
-	if err != nil {
-		return err
-	}
-	defer d.pods.Stop()
-	var rounds []round
-	for _, profile := range []struct{ name, yaml string }{{"default", scheduler.Plain}, {"Tenon", scheduler.Tenon}} {
-		say(fmt.Sprintf("the workload under the %s scheduler (seed %d)", profile.name, o.Seed))
-		r, err := d.round(ctx, profile.name, profile.yaml)
-		if err != nil {
-			return fmt.Errorf("round of the %s scheduler: %w", profile.name, err)
-		}
-		say(r.summary())
-		rounds = append(rounds, r)
-		if profile.yaml != scheduler.Tenon {
-			say("all pods are deleted, the machines are empty again")
-			if err := d.clear(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	if o.Draw != nil {
-		if err := d.draw(ctx, o.Out, o.Draw); err != nil {
+	defer func() { err = errors.Join(err, d.close()) }()
+	if o.plays(Story) || o.plays(Waiting) {
+		if err := d.few(ctx, found); err != nil {
 			return err
 		}
 	}
-	return compare(o.Out, c.Nodes, rounds)
+	if o.plays(Busy) {
+		found.Busy, err = d.busy(ctx)
+	}
+	return err
 }
 
-// demo is a cluster with what the rounds need of it.
+// demo is a cluster with what the acts need of it.
 type demo struct {
 	Options
 	cluster *lab.Cluster
 	client  kubernetes.Interface
 	reader  *kube.Reader
 	pods    *workload.Watch
-	say     func(string)
 }
 
-func newDemo(ctx context.Context, o Options, c *lab.Cluster, say func(string)) (*demo, error) {
-	d := &demo{Options: o, cluster: c, say: say}
-	var err error
-	if d.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
-	}
-	if d.reader, err = kube.NewReader(c.RESTConfig()); err != nil {
+// open starts the cluster.
+func open(ctx context.Context, o Options) (d *demo, err error) {
+	d = &demo{Options: o}
+	d.cluster, err = lab.Start(ctx, lab.Config{Nodes: fleet(), Machines: machineFiles(), Dir: o.Dir, Progress: o.Progress})
+	if err != nil {
 		return nil, err
 	}
+	if err = d.connect(ctx); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+func (d *demo) connect(ctx context.Context) (err error) {
+	if d.client, err = kubernetes.NewForConfig(d.cluster.RESTConfig()); err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	if d.reader, err = kube.NewReader(d.cluster.RESTConfig()); err != nil {
+		return err
+	}
 	d.pods, err = workload.Follow(ctx, d.client)
-	return d, err
+	return err
+}
+
+func (d *demo) close() error {
+	if d.pods != nil {
+		d.pods.Stop()
+	}
+	return d.cluster.Stop()
+}
+
+// under runs play while one scheduler is at work.
+func (d *demo) under(profiles string, onOutcome func(ledger.Outcome), play func() error) error {
+	s, err := scheduler.Start(d.cluster.Dir, d.cluster.SchedulerKubeconfig, profiles, onOutcome)
+	if err != nil {
+		return err
+	}
+	return errors.Join(play(), s.Stop())
+}
+
+// poll is how often the layouts are read while a state of the nodes is waited for.
+const poll = 50 * time.Millisecond
+
+// await waits until the nodes are as done says, which returns what is missing or "".
+func (d *demo) await(ctx context.Context, done func([]*ledger.Node) string) ([]*ledger.Node, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("not so after %s", actTimeout))
+	defer cancel()
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	for {
+		nodes, _, err := d.reader.Nodes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		missing := done(nodes)
+		if missing == "" {
+			return nodes, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for nodes (%s): %w", missing, context.Cause(ctx))
+		}
+	}
+}
+
+// reported waits until the nodes have reported all pods that hold something.
+func (d *demo) reported(ctx context.Context) ([]*ledger.Node, error) {
+	return d.await(ctx, func(nodes []*ledger.Node) string {
+		for _, n := range nodes {
+			for _, e := range n.Entries {
+				if e.Source == ledger.Predicted {
+					return fmt.Sprintf("node %s has not reported pod %s", n.Name, e.Pod.Name)
+				}
+			}
+		}
+		return ""
+	})
 }
 
 // clear deletes all pods and waits until no machine has anything held.
@@ -114,38 +221,15 @@ func (d *demo) clear(ctx context.Context) error {
 	if err := d.pods.Clear(ctx, d.client); err != nil {
 		return err
 	}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		nodes, _, err := d.reader.Nodes(ctx)
-		if err != nil {
-			return err
-		}
+	_, err := d.await(ctx, func(nodes []*ledger.Node) string {
 		held := 0
 		for _, n := range nodes {
 			held += len(n.Entries)
 		}
 		if held == 0 {
-			return nil
+			return ""
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for empty machines (%d pods still hold something): %w", held, context.Cause(ctx))
-		}
-	}
-}
-
-func (d *demo) draw(ctx context.Context, w io.Writer, draw func(io.Writer, *ledger.Node) error) error {
-	nodes, _, err := d.reader.Nodes(ctx)
-	if err != nil {
-		return err
-	}
-	for _, n := range nodes {
-		if err := draw(w, n); err != nil {
-			return fmt.Errorf("draw %s: %w", n.Name, err)
-		}
-		fmt.Fprintln(w)
-	}
-	return nil
+		return fmt.Sprintf("%d pods still hold something", held)
+	})
+	return err
 }

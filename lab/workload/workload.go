@@ -117,31 +117,3 @@ func Mix(seed uint64, prefix string, n int) []*v1.Pod {
 	}
 	return out
 }
-
-// Day returns what one cluster of the built-in machines is asked for in a day: it fits, if every pod
-// goes to the right place. The seed decides the order of arrival; scale is for clusters of so many
-// machines of each kind.
-func Day(seed uint64, scale int) []*v1.Pod {
-	var out []*v1.Pod
-	add := func(count int, name string, c v1.Container) {
-		for i := range count * scale {
-			out = append(out, Pod(fmt.Sprintf("%s-%d", name, i+1), *c.DeepCopy()))
-		}
-	}
-	add(2, "train-3gpu", Guaranteed("trainer", Amounts{"cpu": "24", "memory": "96Gi", "nvidia.com/gpu": "3",
-		"rdma/hca": "3"}))
-	add(2, "train-2gpu", Guaranteed("trainer", Amounts{"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "2"}))
-	add(2, "infer", Burstable("model", Amounts{"cpu": "2", "memory": "8Gi"}, Amounts{"nvidia.com/gpu": "1"}))
-	add(2, "upf", Guaranteed("upf", Amounts{"cpu": "12", "memory": "4Gi", "hugepages-1Gi": "8Gi",
-		"intel.com/sriov_vf": "3"}))
-	add(2, "dns", Guaranteed("dns", Amounts{"cpu": "4", "memory": "2Gi", "hugepages-1Gi": "2Gi",
-		"intel.com/sriov_vf": "1"}))
-	add(14, "solver", Guaranteed("solver", Amounts{"cpu": "20", "memory": "20Gi"}))
-	add(6, "render", Guaranteed("render", Amounts{"cpu": "16", "memory": "24Gi"}))
-	add(8, "build", Guaranteed("build", Amounts{"cpu": "12", "memory": "12Gi"}))
-	add(14, "app", Guaranteed("app", Amounts{"cpu": "4", "memory": "8Gi"}))
-	add(20, "web", Burstable("web", Amounts{"cpu": "500m", "memory": "512Mi"}, nil))
-	r := rand.New(rand.NewPCG(seed, 2))
-	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
-	return out
-}

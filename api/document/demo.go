@@ -1,0 +1,102 @@
+package document
+
+// Demo is what "tenon-lab demo" has found out, by acts. An act that was not played is nil.
+type Demo struct {
+	Story   *DemoStory   `json:"story,omitempty"`
+	Busy    *DemoBusy    `json:"busy,omitempty"`
+	Waiting *DemoWaiting `json:"waiting,omitempty"`
+	Packing *DemoPacking `json:"packing,omitempty"`
+}
+
+// DemoStory is the act about single pods: what became of the same pods under two schedulers.
+type DemoStory struct {
+	Pods []DemoPod `json:"pods"`
+}
+
+// DemoPod is one pod under both schedulers.
+type DemoPod struct {
+	Name    string   `json:"name"`
+	Wants   string   `json:"wants"`
+	Default DemoFate `json:"default"`
+	Tenon   DemoFate `json:"tenon"`
+}
+
+// DemoFate is what became of a pod.
+type DemoFate struct {
+	// Node is the last node that the pod was bound to, empty if there was none.
+	Node    string `json:"node,omitempty"`
+	Running bool   `json:"running"`
+	// Refusals is how often a kubelet refused the pod; Reason and Message are what it said last.
+	Refusals int    `json:"refusals"`
+	Reason   string `json:"reason,omitempty"`
+	Message  string `json:"message,omitempty"`
+	// Holds is what a running pod holds.
+	Holds string `json:"holds,omitempty"`
+}
+
+// DemoBusy is the act about a busy cluster: the same pods in the same order, for several seeds of that order.
+type DemoBusy struct {
+	Nodes  int         `json:"nodes"`
+	Rounds []DemoRound `json:"rounds"`
+}
+
+// DemoRound is one seed under one scheduler.
+type DemoRound struct {
+	Seed      uint64 `json:"seed"`
+	Scheduler string `json:"scheduler"`
+	Asked     int    `json:"asked"`
+	Running   int    `json:"running"`
+	// Refused counts refusals by kubelets by their reason; GaveUp counts the pods that were refused at every try.
+	Refused map[string]int `json:"refused"`
+	GaveUp  int            `json:"gaveUp"`
+	Pending int            `json:"pending"`
+	// LastBound is the time from the creation of the first pod until the last one was bound.
+	LastBound float64 `json:"lastBoundSeconds"`
+	// IdleGPUs and IdleFunctions are free although pods that want them do not run.
+	IdleGPUs      int64 `json:"idleGPUs"`
+	IdleFunctions int64 `json:"idleNetworkFunctions"`
+	// Predicted counts the pods of which Tenon predicted what they hold, Wrong those that got something else.
+	Predicted int `json:"predicted"`
+	Wrong     int `json:"wrong"`
+}
+
+// Refusals is the sum of Refused.
+func (r DemoRound) Refusals() (n int) {
+	for _, k := range r.Refused {
+		n += k
+	}
+	return n
+}
+
+// DemoWaiting is the act about a pod that waits.
+type DemoWaiting struct {
+	Pod string `json:"pod"`
+	// Why is what "kubectl tenon explain pod" prints while the pod waits, After what it prints once it runs.
+	Why   string `json:"why"`
+	After string `json:"after"`
+	// Ends is the pod whose end makes room, on Node, and Seconds how long the pod took to run then.
+	Ends    string  `json:"ends"`
+	Node    string  `json:"node"`
+	Seconds float64 `json:"seconds"`
+}
+
+// DemoPacking is the act about many machines, which are simulated.
+type DemoPacking struct {
+	Source     string          `json:"source"`
+	Machines   int             `json:"machines"`
+	Asked      int             `json:"asked"`
+	Seed       uint64          `json:"seed"`
+	Schedulers []DemoContender `json:"schedulers"`
+}
+
+// DemoContender is one way of choosing nodes.
+type DemoContender struct {
+	Name string `json:"name"`
+	// First is how many pods were placed before the first one waited, Placed how many in all.
+	First  int `json:"placedBeforeOneWaits"`
+	Placed int `json:"placed"`
+	// Refused counts refusals by kubelets; IdleGPUs are free although waiting pods want as many.
+	Refused  int   `json:"refused"`
+	GPUs     int64 `json:"gpus"`
+	IdleGPUs int64 `json:"idleGPUs"`
+}

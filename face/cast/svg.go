@@ -1,0 +1,120 @@
+package cast
+
+import (
+	"bufio"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// Sizes of the picture, in pixels.
+const (
+	letter = 8.4 // of 14 pixel monospaced text
+	pitch  = 17  // from line to line
+	edge   = 16
+)
+
+const sheet = `text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#c9d1d9;white-space:pre}
+.b{font-weight:700}.p{fill:#7ee787}
+`
+
+// Draw writes the pages as an SVG that shows one after the other, each for the time that it takes to read, again and
+// again. Where animations are off, it shows the first page.
+func Draw(w io.Writer, title string, pages []Page) error {
+	screens, columns, lines, err := layout(pages)
+	if err != nil {
+		return err
+	}
+	width, height := int(float64(columns)*letter)+2*edge, lines*pitch+2*edge
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n<title>%s</title>\n", width,
+		height, escaped(title))
+	fmt.Fprintf(b, "<style>%s%s</style>\n", sheet, turns(screens))
+	fmt.Fprintf(b, "<rect width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#0d1117\"/>\n", width, height)
+	for i, s := range screens {
+		fmt.Fprintf(b, "<g class=\"s%d\">\n", i)
+		row(b, 0, []span{{prompt, style{}}, {s.command, style{bold: true}}}, " class=\"p\"")
+		for at, line := range s.lines {
+			row(b, at+1, line, "")
+		}
+		b.WriteString("</g>\n")
+	}
+	b.WriteString("</svg>\n")
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("write the picture: %w", err)
+	}
+	return nil
+}
+
+// turns is the style sheet by which screens take turns.
+func turns(screens []screen) string {
+	if len(screens) == 1 {
+		return ""
+	}
+	total := 0.0
+	for _, s := range screens {
+		total += s.stays()
+	}
+	var b strings.Builder
+	from := 0.0
+	for i, s := range screens {
+		to := from + s.stays()
+		first := "hidden"
+		if i == 0 {
+			first = "visible"
+		}
+		fmt.Fprintf(&b, ".s%d{visibility:%s;animation:k%d %.1fs step-end infinite}\n@keyframes k%d{0%%{visibility:%s}", i, first,
+			i, total, i, first)
+		if i > 0 {
+			fmt.Fprintf(&b, "%.2f%%{visibility:visible}", 100*from/total)
+		}
+		if i < len(screens)-1 {
+			fmt.Fprintf(&b, "%.2f%%{visibility:hidden}", 100*to/total)
+		}
+		b.WriteString("}\n")
+		from = to
+	}
+	b.WriteString("@media (prefers-reduced-motion){[class^=s]{animation:none}}\n")
+	return b.String()
+}
+
+// row draws a line of text: backgrounds first, then spans, each as wide as its letters whatever the font is.
+func row(b *bufio.Writer, at int, line []span, class string) {
+	y, x := edge+at*pitch, float64(edge)
+	var text strings.Builder
+	for _, s := range line {
+		n := utf8.RuneCountInString(s.text)
+		wide := float64(n) * letter
+		if s.style.bg != 0 {
+			fmt.Fprintf(b, "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>", x, y, wide, pitch, hex(s.style.bg))
+		}
+		if strings.TrimSpace(s.text) != "" {
+			look := ""
+			if s.style.bold {
+				look += " class=\"b\""
+			}
+			if s.style.fg != 0 {
+				look += fmt.Sprintf(" style=\"fill:%s\"", hex(s.style.fg))
+			}
+			fmt.Fprintf(&text, "<tspan x=\"%.1f\" textLength=\"%.1f\" lengthAdjust=\"spacingAndGlyphs\"%s>%s</tspan>", x, wide, look,
+				escaped(s.text))
+		}
+		x += wide
+	}
+	if text.Len() > 0 {
+		fmt.Fprintf(b, "<text y=\"%d\"%s>%s</text>", y+13, class, text.String())
+	}
+	if len(line) > 0 {
+		b.WriteByte('\n')
+	}
+}
+
+func escaped(s string) string {
+	var b strings.Builder
+	if err := xml.EscapeText(&b, []byte(s)); err != nil {
+		return "" // a strings.Builder does not fail
+	}
+	return b.String()
+}

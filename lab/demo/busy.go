@@ -1,0 +1,175 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// The schedulers, as they are named in results.
+const (
+	byDefault = "default"
+	byTenon   = "Tenon"
+)
+
+// busy plays the act about a busy cluster.
+func (d *demo) busy(ctx context.Context) (*document.DemoBusy, error) {
+	out := &document.DemoBusy{Nodes: len(d.cluster.Nodes)}
+	for seed := d.Seed; seed < d.Seed+uint64(d.Seeds); seed++ {
+		for _, by := range []struct{ name, profiles string }{{byDefault, scheduler.Plain}, {byTenon, scheduler.Tenon}} {
+			r, err := d.round(ctx, by.name, by.profiles, seed)
+			if err != nil {
+				return nil, fmt.Errorf("busy cluster under the %s scheduler, seed %d: %w", by.name, seed, err)
+			}
+			d.Progress(fmt.Sprintf("seed %d, %s scheduler: %d of %d pods run, %d refusals, last bound after %.1f s", seed,
+				by.name, r.Running, r.Asked, r.Refusals(), r.LastBound))
+			out.Rounds = append(out.Rounds, r)
+			if err := d.clear(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// tries is how often a pod is created that kubelets refuse, as by a Job with backoffLimit 2.
+const tries = 3
+
+// round lets one scheduler place the pods of one seed.
+func (d *demo) round(ctx context.Context, name, profiles string, seed uint64) (document.DemoRound, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("not settled after %s", actTimeout))
+	defer cancel()
+	wanted := busyPods(seed)
+	r := document.DemoRound{Seed: seed, Scheduler: name, Asked: len(wanted), Refused: map[string]int{}}
+	var mu sync.Mutex
+	count := func(o ledger.Outcome) {
+		mu.Lock()
+		defer mu.Unlock()
+		r.Predicted++
+		if o.Result == ledger.Wrong {
+			r.Wrong++
+		}
+	}
+	var pods []*v1.Pod
+	err := d.under(profiles, count, func() (err error) {
+		began := time.Now()
+		if err = workload.Create(ctx, d.client, wanted...); err == nil {
+			pods, err = d.play(ctx, &r, began)
+		}
+		return err
+	})
+	if err != nil {
+		return r, err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return r, d.count(ctx, pods, &r)
+}
+
+// play lets the round run until nothing has changed for a while. A pod that a kubelet refused is counted,
+// and created anew at once while it has tries left.
+func (d *demo) play(ctx context.Context, r *document.DemoRound, began time.Time) ([]*v1.Pod, error) {
+	counted := map[string]bool{} // refused pods, by UID
+	bound := map[string]bool{}   // by UID
+	still := time.NewTimer(quiet)
+	defer still.Stop()
+	for {
+		pods, changed := d.pods.Pods()
+		for _, p := range pods {
+			uid := string(p.UID)
+			if p.Spec.NodeName != "" && !bound[uid] {
+				bound[uid] = true
+				r.LastBound = time.Since(began).Seconds()
+			}
+			if f, why := workload.FateOf(p); f == workload.Refused && !counted[uid] {
+				counted[uid] = true
+				r.Refused[why]++
+				more, err := d.again(ctx, p)
+				if err != nil {
+					return pods, err
+				}
+				if !more {
+					r.GaveUp++
+				}
+			}
+		}
+		select {
+		case <-changed:
+			still.Reset(quiet)
+		case <-still.C:
+			if workload.Settled(1)(pods) {
+				return pods, nil
+			}
+			still.Reset(quiet)
+		case <-ctx.Done():
+			return pods, fmt.Errorf("wait for pods (%s): %w", workload.Count(pods), context.Cause(ctx))
+		}
+	}
+}
+
+// again creates a refused pod anew, and reports false if it has had its tries.
+func (d *demo) again(ctx context.Context, p *v1.Pod) (more bool, err error) {
+	name, more := retryName(p.Name)
+	if !more {
+		return false, nil
+	}
+	if err := d.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
+		return true, fmt.Errorf("delete refused pod %s: %w", p.Name, err)
+	}
+	fresh := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace}, Spec: *p.Spec.DeepCopy()}
+	fresh.Spec.NodeName, fresh.Spec.Tolerations, fresh.Spec.Priority = "", nil, nil
+	return true, workload.Create(ctx, d.client, fresh)
+}
+
+var retrySuffix = regexp.MustCompile(`-try([0-9])$`)
+
+// retryName names the next try of a pod: x, x-try2, x-try3; more is false after the last.
+func retryName(name string) (next string, more bool) {
+	m := retrySuffix.FindStringSubmatch(name)
+	if m == nil {
+		return name + "-try2", true
+	}
+	try := int(m[1][0]-'0') + 1
+	return retrySuffix.ReplaceAllString(name, fmt.Sprintf("-try%d", try)), try <= tries
+}
+
+// count looks at the end of a round: who runs, and which devices are idle although pods want them.
+func (d *demo) count(ctx context.Context, pods []*v1.Pod, r *document.DemoRound) error {
+	wanted := map[v1.ResourceName]int64{}
+	for _, p := range pods {
+		switch f, _ := workload.FateOf(p); f {
+		case workload.Running:
+			r.Running++
+			continue
+		case workload.Pending:
+			r.Pending++
+		}
+		for i := range p.Spec.Containers {
+			for name, q := range p.Spec.Containers[i].Resources.Requests {
+				wanted[name] += q.Value()
+			}
+		}
+	}
+	nodes, err := d.reported(ctx)
+	if err != nil {
+		return err
+	}
+	idle := func(resource string) (free int64) {
+		for _, n := range nodes {
+			free += int64(len(n.Usage.FreeDevices(resource)))
+		}
+		return min(free, wanted[v1.ResourceName(resource)])
+	}
+	r.IdleGPUs, r.IdleFunctions = idle(gpu), idle(functions)
+	return nil
+}

@@ -1,0 +1,260 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// few plays the acts about few pods. Every pod is created when the one before it has settled, so that the same happens
+// in every run.
+func (d *demo) few(ctx context.Context, found *Found) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("not settled after %s", actTimeout))
+	defer cancel()
+	if err := d.cordon(ctx, true); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.cordon(ctx, false)) }()
+	var blind []document.DemoFate
+	if d.plays(Story) {
+		d.Progress("three pods under the default scheduler")
+		if err := d.under(scheduler.Plain, nil, func() (err error) { blind, found.Died, err = d.tell(ctx); return err }); err != nil {
+			return fmt.Errorf("story under the default scheduler: %w", err)
+		}
+		if err := d.clear(ctx); err != nil {
+			return err
+		}
+	}
+	d.Progress("the same pods under Tenon")
+	err = d.under(scheduler.Tenon, nil, func() error {
+		fates, ran, err := d.tell(ctx)
+		if err != nil {
+			return fmt.Errorf("story under Tenon: %w", err)
+		}
+		if d.plays(Story) {
+			found.Ran, found.Story = ran, together(blind, fates)
+		}
+		if d.plays(Waiting) {
+			d.Progress("one more pod, which has to wait")
+			found.Waiting, err = d.wait(ctx)
+		}
+		return err
+	})
+	return errors.Join(err, d.clear(ctx))
+}
+
+// cordon closes the nodes that are not part of the acts about few pods, or opens them again.
+func (d *demo) cordon(ctx context.Context, closed bool) error {
+	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, closed)
+	for _, name := range spare() {
+		_, err := d.client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if err != nil {
+			return fmt.Errorf("cordon node %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// together pairs what became of the pods under both schedulers.
+func together(blind, tenon []document.DemoFate) *document.DemoStory {
+	out := &document.DemoStory{}
+	for i, p := range arrivals() {
+		out.Pods = append(out.Pods, document.DemoPod{Name: p.Name, Wants: wants(p), Default: blind[i], Tenon: tenon[i]})
+	}
+	return out
+}
+
+// tell creates the residents and then the pods of the story. It returns what became of these, and the node on which
+// the first of them ended.
+func (d *demo) tell(ctx context.Context) (fates []document.DemoFate, node *ledger.Node, err error) {
+	for _, p := range residents() {
+		fate, err := d.one(ctx, p)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !fate.Running {
+			return nil, nil, fmt.Errorf("pod %s does not run on %s: %s: %s", p.Name, fate.Node, fate.Reason, fate.Message)
+		}
+	}
+	for _, p := range arrivals() {
+		fate, err := d.one(ctx, p)
+		if err != nil {
+			return nil, nil, err
+		}
+		fates = append(fates, fate)
+	}
+	nodes, err := d.reported(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	at := slices.IndexFunc(nodes, func(n *ledger.Node) bool { return n.Name == fates[0].Node })
+	if at < 0 {
+		return nil, nil, fmt.Errorf("pod %s got no node: %s", arrivals()[0].Name, fates[0].Message)
+	}
+	return fates, nodes[at], nil
+}
+
+// one creates a pod, again where a kubelet refuses it, and returns what became of it when the nodes have reported that.
+func (d *demo) one(ctx context.Context, p *v1.Pod) (out document.DemoFate, err error) {
+	if err := workload.Create(ctx, d.client, p); err != nil {
+		return out, err
+	}
+	for name := p.Name; ; {
+		now, err := d.settled(ctx, name)
+		if err != nil {
+			return out, err
+		}
+		fate, why := workload.FateOf(now)
+		switch fate {
+		case workload.Running:
+			out.Node, out.Running = now.Spec.NodeName, true
+			out.Holds, err = d.holds(ctx, now)
+			return out, err
+		case workload.Pending:
+			out.Message = why
+			return out, nil
+		}
+		out.Node, out.Reason, out.Message = now.Spec.NodeName, now.Status.Reason, now.Status.Message
+		out.Refusals++
+		more, err := d.again(ctx, now)
+		if err != nil || !more {
+			return out, err
+		}
+		name, _ = retryName(name)
+	}
+}
+
+// settled waits until a pod runs, was refused or waits for a node.
+func (d *demo) settled(ctx context.Context, name string) (found *v1.Pod, err error) {
+	_, err = d.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		at := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.Name == name })
+		if at < 0 {
+			return false
+		}
+		found = pods[at]
+		fate, _ := workload.FateOf(found)
+		return fate != workload.Waiting
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: %w", name, err)
+	}
+	return found, nil
+}
+
+// holds waits until the node of a pod has reported it, and returns what it holds as text.
+func (d *demo) holds(ctx context.Context, p *v1.Pod) (text string, err error) {
+	_, err = d.await(ctx, func(nodes []*ledger.Node) string {
+		for _, n := range nodes {
+			if e, ok := n.Entry(string(p.UID)); ok && e.Source == ledger.Observed {
+				text = document.Text(n.Machine, e.Holdings)
+				return ""
+			}
+		}
+		return "pod " + p.Name + " is not reported"
+	})
+	return text, err
+}
+
+// wait creates a pod that no node takes, asks why, ends the pod in its way, and returns how it came to run.
+func (d *demo) wait(ctx context.Context) (*document.DemoWaiting, error) {
+	p := latecomer()
+	fate, err := d.one(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if fate.Node != "" {
+		return nil, fmt.Errorf("pod %s does not wait: it went to node %s", p.Name, fate.Node)
+	}
+	out := &document.DemoWaiting{Pod: p.Name}
+	if out.Why, err = d.Explain(ctx, d.cluster.KubeconfigPath, p.Name); err != nil {
+		return nil, err
+	}
+	if out.Ends, out.Node, err = d.remedy(ctx, p); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := d.client.CoreV1().Pods(p.Namespace).Delete(ctx, out.Ends, metav1.DeleteOptions{}); err != nil {
+		return nil, fmt.Errorf("end pod %s: %w", out.Ends, err)
+	}
+	_, err = d.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		return slices.ContainsFunc(pods, func(x *v1.Pod) bool { return x.Name == p.Name && x.Status.Phase == v1.PodRunning })
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pod %s after the end of %s: %w", p.Name, out.Ends, err)
+	}
+	out.Seconds = time.Since(began).Seconds()
+	if _, err := d.reported(ctx); err != nil {
+		return nil, err
+	}
+	out.After, err = d.Explain(ctx, d.cluster.KubeconfigPath, p.Name)
+	return out, err
+}
+
+// remedy returns the resident whose end makes room for a pod, and its node: of several the one that holds the fewest
+// GPUs, and of these the first one that came.
+func (d *demo) remedy(ctx context.Context, p *v1.Pod) (name, node string, err error) {
+	want, err := kube.Pod(p)
+	if err != nil {
+		return "", "", err
+	}
+	demand, err := kube.Demand(p)
+	if err != nil {
+		return "", "", err
+	}
+	nodes, err := d.reported(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	fewest := 0
+	for _, r := range residents() {
+		for _, n := range nodes {
+			at := slices.IndexFunc(n.Entries, func(e ledger.Entry) bool { return e.Pod.Name == r.Name })
+			if at < 0 {
+				continue
+			}
+			rest := n.Without(n.Entries[at].Pod.UID)
+			held := len(rest.Usage.FreeDevices(gpu)) - len(n.Usage.FreeDevices(gpu))
+			if held == 0 || !rest.Place(want, demand).Fits() {
+				continue
+			}
+			if name == "" || held < fewest {
+				name, node, fewest = r.Name, n.Name, held
+			}
+		}
+	}
+	if name == "" {
+		return "", "", fmt.Errorf("no pod whose end makes room for %s", p.Name)
+	}
+	return name, node, nil
+}
+
+// wants is what a pod asks for, as text.
+func wants(p *v1.Pod) string {
+	var out []string
+	for i := range p.Spec.Containers {
+		r := p.Spec.Containers[i].Resources.Requests
+		for _, name := range []v1.ResourceName{gpu, functions, v1.ResourceCPU, v1.ResourceMemory, "hugepages-1Gi"} {
+			if q, ok := r[name]; ok {
+				_, short, found := strings.Cut(string(name), "/")
+				if !found {
+					short = string(name)
+				}
+				out = append(out, q.String()+" "+short)
+			}
+		}
+	}
+	return strings.Join(out, " · ")
+}
