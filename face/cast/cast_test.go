@@ -27,7 +27,8 @@ func TestWrite(t *testing.T) {
 	}
 	d := json.NewDecoder(&b)
 	var head struct{ Version, Width, Height int }
-	if err := d.Decode(&head); err != nil || head.Version != 2 || head.Width != len("$ tenon-lab demo --act a")+1 || head.Height != 4 {
+	width := len("$ tenon-lab demo --act a") + 1
+	if err := d.Decode(&head); err != nil || head.Version != 2 || head.Width != width || head.Height != 4 {
 		t.Fatalf("header %+v, error %v", head, err)
 	}
 	var shown strings.Builder

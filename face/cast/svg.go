@@ -29,7 +29,8 @@ func Draw(w io.Writer, title string, pages []Page) error {
 	}
 	width, height := int(float64(columns)*letter)+2*edge, lines*pitch+2*edge
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n<title>%s</title>\n", width,
+	const svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n<title>%s</title>\n"
+	fmt.Fprintf(b, svg, width,
 		height, escaped(title))
 	fmt.Fprintf(b, "<style>%s%s</style>\n", sheet, turns(screens))
 	fmt.Fprintf(b, "<rect width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#0d1117\"/>\n", width, height)
@@ -65,7 +66,8 @@ func turns(screens []screen) string {
 		if i == 0 {
 			first = "visible"
 		}
-		fmt.Fprintf(&b, ".s%d{visibility:%s;animation:k%d %.1fs step-end infinite}\n@keyframes k%d{0%%{visibility:%s}", i, first,
+		const step = ".s%d{visibility:%s;animation:k%d %.1fs step-end infinite}\n@keyframes k%d{0%%{visibility:%s}"
+		fmt.Fprintf(&b, step, i, first,
 			i, total, i, first)
 		if i > 0 {
 			fmt.Fprintf(&b, "%.2f%%{visibility:visible}", 100*from/total)
@@ -88,7 +90,8 @@ func row(b *bufio.Writer, at int, line []span, class string) {
 		n := utf8.RuneCountInString(s.text)
 		wide := float64(n) * letter
 		if s.style.bg != 0 {
-			fmt.Fprintf(b, "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>", x, y, wide, pitch, hex(s.style.bg))
+			fmt.Fprintf(b, "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>", x, y, wide, pitch,
+				hex(s.style.bg))
 		}
 		if strings.TrimSpace(s.text) != "" {
 			look := ""
@@ -98,7 +101,8 @@ func row(b *bufio.Writer, at int, line []span, class string) {
 			if s.style.fg != 0 {
 				look += fmt.Sprintf(" style=\"fill:%s\"", hex(s.style.fg))
 			}
-			fmt.Fprintf(&text, "<tspan x=\"%.1f\" textLength=\"%.1f\" lengthAdjust=\"spacingAndGlyphs\"%s>%s</tspan>", x, wide, look,
+			const tspan = "<tspan x=\"%.1f\" textLength=\"%.1f\" lengthAdjust=\"spacingAndGlyphs\"%s>%s</tspan>"
+			fmt.Fprintf(&text, tspan, x, wide, look,
 				escaped(s.text))
 		}
 		x += wide

@@ -31,7 +31,11 @@ func (d *demo) few(ctx context.Context, found *Found) (err error) {
 	var blind []document.DemoFate
 	if d.plays(Story) {
 		d.Progress("three pods under the default scheduler")
-		if err := d.under(scheduler.Plain, nil, func() (err error) { blind, found.Died, err = d.tell(ctx); return err }); err != nil {
+		tell := func() (err error) {
+			blind, found.Died, err = d.tell(ctx)
+			return err
+		}
+		if err := d.under(scheduler.Plain, nil, tell); err != nil {
 			return fmt.Errorf("story under the default scheduler: %w", err)
 		}
 		if err := d.clear(ctx); err != nil {

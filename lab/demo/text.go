@@ -61,12 +61,14 @@ func (f *Found) result() string {
 	if s := f.Story; s != nil {
 		blind, tenon := runs(s)
 		of := len(s.Pods)
-		rows = append(rows, row{fmt.Sprintf("a  %d pods, one after the other: running", of), fmt.Sprint(blind), fmt.Sprint(tenon)})
+		rows = append(rows, row{fmt.Sprintf("a  %d pods, one after the other: running", of), fmt.Sprint(blind),
+			fmt.Sprint(tenon)})
 	}
 	if b := f.Busy; b != nil {
 		d, t := mean(b, byDefault), mean(b, byTenon)
 		rows = append(rows,
-			row{fmt.Sprintf("b  %d pods at once, mean of %s: running", d.asked, seeds(d.rounds)), tenth(d.running), tenth(t.running)},
+			row{fmt.Sprintf("b  %d pods at once, mean of %s: running", d.asked, seeds(d.rounds)), tenth(d.running),
+				tenth(t.running)},
 			row{"   refused by kubelets", tenth(d.refusals), tenth(t.refusals)},
 			row{"   last pod bound after", tenth(d.last) + " s", tenth(t.last) + " s"})
 	}
@@ -148,7 +150,8 @@ func (f *Found) maps(draw Draw) (string, error) {
 		node *ledger.Node
 		head string
 	}{
-		{f.Died, fmt.Sprintf("Default: %s %s %s here", first.Name, gave(first.Default), times(max(1, first.Default.Refusals)))},
+		{f.Died, fmt.Sprintf("Default: %s %s %s here", first.Name, gave(first.Default),
+			times(max(1, first.Default.Refusals)))},
 		{f.Ran, fmt.Sprintf("Tenon: %s runs here", first.Name)},
 	} {
 		var b strings.Builder
@@ -255,20 +258,23 @@ func busy(x *document.DemoBusy) string {
 		{"network functions idle that pods want", tenth(d.functions), tenth(t.functions)},
 		{"seconds until the last pod was bound", tenth(d.last), tenth(t.last)},
 	}))
-	b.WriteString("\nseed      running          refusals       last bound, s\n      default  Tenon   default  Tenon   default  Tenon\n")
+	b.WriteString("\nseed      running          refusals       last bound, s\n" +
+		"      default  Tenon   default  Tenon   default  Tenon\n")
 	for i := 0; i+1 < len(x.Rounds); i += 2 {
 		d, t := x.Rounds[i], x.Rounds[i+1]
 		fmt.Fprintf(&b, "%4d  %7d  %5d   %7d  %5d   %7.1f  %5.1f\n", d.Seed, d.Running, t.Running, d.Refusals(), t.Refusals(),
 			d.LastBound, t.LastBound)
 	}
-	fmt.Fprintf(&b, "\nTenon predicted what %d pods hold; for %d of them the kubelets did otherwise.\n", t.predicted, t.wrong)
+	fmt.Fprintf(&b, "\nTenon predicted what %d pods hold; for %d of them the kubelets did otherwise.\n", t.predicted,
+		t.wrong)
 	return b.String()
 }
 
 // waiting tells the act about a pod that waits.
 func waiting(w *document.DemoWaiting) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "c. Why does %s wait?\n\n$ kubectl tenon explain pod %s\n%s\n", w.Pod, w.Pod, strings.TrimRight(w.Why, "\n"))
+	fmt.Fprintf(&b, "c. Why does %s wait?\n\n$ kubectl tenon explain pod %s\n%s\n", w.Pod, w.Pod,
+		strings.TrimRight(w.Why, "\n"))
 	fmt.Fprintf(&b, "\n$ kubectl delete pod %s    # on %s, so that the room is in one place\n", w.Ends, w.Node)
 	fmt.Fprintf(&b, "%s runs %.1f s later.\n", w.Pod, w.Seconds)
 	fmt.Fprintf(&b, "\n$ kubectl tenon explain pod %s\n%s\n", w.Pod, strings.TrimRight(w.After, "\n"))
@@ -280,7 +286,8 @@ func packingText(p *document.DemoPacking) string {
 	d, t := p.Schedulers[0], p.Schedulers[1]
 	number := func(n int) string { return fmt.Sprint(n) }
 	var b strings.Builder
-	fmt.Fprintf(&b, "d. %d simulated machines with %d GPUs, %d pods that stay (seed %d).\n\n", p.Machines, t.GPUs, p.Asked, p.Seed)
+	fmt.Fprintf(&b, "d. %d simulated machines with %d GPUs, %d pods that stay (seed %d).\n\n", p.Machines, t.GPUs,
+		p.Asked, p.Seed)
 	b.WriteString(table([]row{
 		{"pods placed before the first one waits", number(d.First), number(t.First)},
 		{"pods placed in the end", number(d.Placed), number(t.Placed)},
