@@ -29,7 +29,8 @@ func Draw(w io.Writer, title string, pages []Page) error {
 	}
 	width, height := int(float64(columns)*letter)+2*edge, lines*pitch+2*edge
 	b := bufio.NewWriter(w)
-	const svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n<title>%s</title>\n"
+	const svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" xml:space=\"preserve\" viewBox=\"0 0 %d %d\" role=\"img\">\n" +
+		"<title>%s</title>\n"
 	fmt.Fprintf(b, svg, width,
 		height, escaped(title))
 	fmt.Fprintf(b, "<style>%s%s</style>\n", sheet, turns(screens))
