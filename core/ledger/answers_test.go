@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/place"
@@ -43,7 +44,7 @@ func disagreement(b *Book, pods []*place.Pod, book func() *Book) string {
 				continue
 			}
 			got, ok := book().Reserve("n", PodID{UID: "asked"}, p, d)
-			if !ok || got.Fits() != v.Fits() || fmt.Sprint(got.Reasons) != fmt.Sprint(v.Reasons) {
+			if !ok || got.Fits() != v.Fits() || !slices.Equal(got.Reasons, v.Reasons) {
 				return fmt.Sprintf("of a pod of %s, Place says %v, and Reserve %v", key, v, got)
 			}
 		}
