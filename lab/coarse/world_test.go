@@ -222,7 +222,7 @@ func (w *world) waits(t *testing.T, name, why string) {
 		for _, p := range pods {
 			if p.Name == name {
 				fate, said = workload.FateOf(p)
-				return fate == workload.Running || fate == workload.Pending && strings.Contains(said, why)
+				return fate == workload.Running || fate == workload.Pending && says(said, why)
 			}
 		}
 		return false
@@ -230,6 +230,12 @@ func (w *world) waits(t *testing.T, name, why string) {
 	if err != nil || fate == workload.Running {
 		t.Fatalf("pod %s is %s (%q), want it to wait and say %q (%v)", name, fate, said, why, err)
 	}
+}
+
+// says reports whether a pod was told why it waits: that what is free does not do, or that the empty node would not.
+func says(said, why string) bool {
+	who, align := strings.CutPrefix(why, "cannot align ")
+	return strings.Contains(said, why) || align && strings.Contains(said, "never on this machine: "+who)
 }
 
 // knows waits until the scheduler knows of a node what is wanted: what happens next then meets the last
