@@ -38,6 +38,9 @@ func (c mapCluster) Nodes(ctx context.Context) ([]*ledger.Node, []document.Probl
 	return nodes, out, err
 }
 
+// Pods are none: which of them are misaligned is not compared here.
+func (c mapCluster) Pods(context.Context, string) ([]cli.PodView, error) { return nil, nil }
+
 // kubectl runs a command of kubectl tenon.
 func (w *world) kubectl(ctx context.Context, t *testing.T, args ...string) string {
 	t.Helper()

@@ -113,7 +113,7 @@ var fatal = []struct {
 	why, reason string
 }{
 	{"two", "wide", "", workload.Amounts{"cpu": "6", "memory": "128Mi"},
-		"TopologyAffinityError", "wants 6 cpu on one NUMA node; best NUMA node has 4 free"},
+		"TopologyAffinityError", "wants 6 cpu on one NUMA node; the largest has 4"},
 	{"two", "odd", "", workload.Amounts{"cpu": "3", "memory": "128Mi"},
 		"SMTAlignmentError", "wants 3 cpu, which are not whole cores"},
 	// The container would get the CPUs of its init container, but the kubelet asks first whether there are
