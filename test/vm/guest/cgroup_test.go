@@ -37,7 +37,7 @@ ls /tree/cgroup.controllers
 
 // A real kernel's counters say where the memory of a container is.
 func TestMemoryOfContainers(t *testing.T) {
-	g := boot(t, Config{Arch: "amd64", Args: []string{"-machine", "q35", "-cpu", "max", "-smp", "4", "-m", "512",
+	g := booted(t, Config{Arch: "amd64", Args: []string{"-machine", "q35", "-cpu", "max", "-smp", "4", "-m", "512",
 		"-object", "memory-backend-ram,id=m0,size=256M", "-numa", "node,nodeid=0,cpus=0-1,memdev=m0",
 		"-object", "memory-backend-ram,id=m1,size=256M", "-numa", "node,nodeid=1,cpus=2-3,memdev=m1"}})
 	files := strings.Split(run(t, g, fill), "END\n")

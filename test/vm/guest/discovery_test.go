@@ -132,7 +132,7 @@ func TestDiscovery(t *testing.T) {
 			if c.Files, err = programs[cmp.Or(m.arch, "amd64")](); err != nil {
 				t.Fatal(err)
 			}
-			g := boot(t, c)
+			g := booted(t, c)
 			if m.script != "" {
 				run(t, g, m.script)
 			}

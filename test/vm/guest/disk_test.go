@@ -66,7 +66,7 @@ func TestDiskAndNetwork(t *testing.T) {
 	c.Disk = image(t,
 		"#!/bin/busybox sh\n/bin/busybox echo the init of the disk >/dev/console\nwhile :; do /bin/busybox sleep 9; done\n")
 	c.Files = map[string]File{"/etc/conf/name": {Data: []byte("n1\n")}}
-	g := boot(t, c)
+	g := booted(t, c)
 
 	busy := "/bin/busybox "
 	if got := run(t, g, busy+"cat /etc/from /etc/conf/name"); got != "disk\nn1\n" {

@@ -57,8 +57,12 @@ type File struct {
 	Mode fs.FileMode
 }
 
-// bootTimeout bounds a boot; on a busy computer of two cores it takes some ten seconds.
-const bootTimeout = 5 * time.Minute
+// A boot takes some ten seconds on a busy computer of two cores. One that has not come up after bootPatience is
+// given up for another, which has bootTimeout and one thread for all CPUs: see [ErrHung].
+const (
+	bootPatience = 2 * time.Minute
+	bootTimeout  = 5 * time.Minute
+)
 
 // Guest is a guest that runs.
 type Guest struct {
@@ -74,12 +78,28 @@ type Guest struct {
 
 // Boot starts a guest and returns when its shell answers. An error of a guest that does not come up ends
 // with the last lines of its console. Missing packages are a [*MissingError].
-func Boot(ctx context.Context, c Config) (_ *Guest, err error) {
+func Boot(ctx context.Context, c Config) (*Guest, error) {
 	parts, err := Find(c.Arch)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, bootTimeout, fmt.Errorf("no shell after %s", bootTimeout))
+	g, first := boot(ctx, c, parts, accelerator(c.Args, runtime.NumCPU()), bootPatience)
+	if !errors.Is(first, errSilent) || ctx.Err() != nil {
+		return g, first
+	}
+	g, err = boot(ctx, c, parts, oneThread, bootTimeout)
+	if err != nil {
+		err = fmt.Errorf("%w\nand the boot before it: %w", err, first)
+	}
+	return g, err
+}
+
+// errSilent is a guest whose shell does not answer in time.
+var errSilent = errors.New("no shell")
+
+// boot boots once.
+func boot(ctx context.Context, c Config, parts *Parts, accel string, limit time.Duration) (_ *Guest, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %s", errSilent, limit))
 	defer cancel()
 	g := &Guest{done: make(chan struct{})}
 	if g.tmp, err = os.MkdirTemp("", "guest-"); err != nil {
@@ -92,7 +112,7 @@ func Boot(ctx context.Context, c Config) (_ *Guest, err error) {
 	if g.console, err = newConsole(c.Dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("boot guest: %w", err), os.RemoveAll(g.tmp))
 	}
-	if err := g.start(c, parts, initrd); err != nil {
+	if err := g.start(parts.QEMU, args(c, parts, accel, initrd)); err != nil {
 		return nil, errors.Join(fmt.Errorf("boot guest: %w", err), g.console.close(), os.RemoveAll(g.tmp))
 	}
 	if err := g.shell.ready(ctx); err != nil {
@@ -101,15 +121,17 @@ func Boot(ctx context.Context, c Config) (_ *Guest, err error) {
 	return g, nil
 }
 
+// shellFD is QEMU's file descriptor of the shell's serial port: the first of ExtraFiles.
+const shellFD = 3
+
 // start starts QEMU with one end of a pair of sockets as the serial port of the shell.
-func (g *Guest) start(c Config, p *Parts, initrd string) error {
+func (g *Guest) start(qemu string, args []string) error {
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return err
 	}
 	defer theirs.Close()
-	const shellFD = 3 // the first of ExtraFiles
-	g.cmd = exec.Command(p.QEMU, args(c, p, initrd, shellFD)...)
+	g.cmd = exec.Command(qemu, args...)
 	g.cmd.ExtraFiles = []*os.File{theirs}
 	g.cmd.Stdout, g.cmd.Stderr = g.console, g.console
 	// Its own process group: an interrupt at the terminal is for the program that closes the guest.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // small is the smallest guest.
@@ -22,8 +23,8 @@ func skip(t *testing.T, err error) {
 	t.Fatal(err)
 }
 
-// boot boots a guest, or skips the test.
-func boot(t *testing.T, c Config) *Guest {
+// booted boots a guest, or skips the test.
+func booted(t *testing.T, c Config) *Guest {
 	t.Helper()
 	g, err := Boot(t.Context(), c)
 	if err != nil {
@@ -49,7 +50,7 @@ func run(t *testing.T, g *Guest, script string) string {
 func TestScripts(t *testing.T) {
 	c := small()
 	c.Files = map[string]File{"/etc/greeting": {Data: []byte("good\x00day\n"), Mode: 0o600}}
-	g := boot(t, c)
+	g := booted(t, c)
 
 	if got, want := run(t, g, "cat /etc/greeting; stat -c %a /etc/greeting; echo to stderr >&2"),
 		"good\x00day\n600\nto stderr\n"; got != want {
@@ -89,7 +90,7 @@ func TestScripts(t *testing.T) {
 
 // A guest that stands still is ended, and whoever waits for it learns why.
 func TestAGuestThatStandsStill(t *testing.T) {
-	g := boot(t, small())
+	g := booted(t, small())
 	run(t, g, "echo 'watchdog: BUG: soft lockup - CPU#0 stuck for 23s! [sh:1]' >/dev/console") // a busy host
 	run(t, g, "true")
 	_, err := g.Run(t.Context(),
@@ -110,5 +111,21 @@ func TestThreadsOfAGuest(t *testing.T) {
 	}
 	if got := accelerator([]string{"-machine", "q35"}, 1); got != "tcg,thread=multi" {
 		t.Errorf("one CPU on one: %s", got)
+	}
+}
+
+// A boot that is given up says so, and leaves nothing behind: the boot after it must not meet it.
+func TestABootThatIsGivenUp(t *testing.T) {
+	parts, err := Find("amd64")
+	if err != nil {
+		skip(t, err)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	c := small()
+	if g, err := boot(t.Context(), c, parts, oneThread, time.Millisecond); !errors.Is(err, errSilent) {
+		t.Fatalf("guest %v, error %v", g, err)
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

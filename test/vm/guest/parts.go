@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,6 +113,9 @@ func only(dir string, patterns ...string) (string, error) {
 		dir, patterns[0])
 }
 
+// oneThread is the accelerator in which one thread runs all CPUs of the guest in turn.
+const oneThread = "tcg,thread=single"
+
 // accelerator returns how QEMU translates: with a thread for each CPU of the guest where the host has a CPU for
 // each, and otherwise with one thread that runs them in turn. Threads that outnumber the host's CPUs spend
 // their time in waiting for locks whose holders the host does not run just then, at worst until the guest
@@ -127,17 +129,17 @@ func accelerator(qemu []string, hostCPUs int) string {
 		}
 	}
 	if cpus > hostCPUs {
-		return "tcg,thread=single"
+		return oneThread
 	}
 	return "tcg,thread=multi"
 }
 
 // args is QEMU's command line.
-func args(c Config, p *Parts, initrd string, shellFD int) []string {
+func args(c Config, p *Parts, accel, initrd string) []string {
 	a, _ := find(cmp.Or(c.Arch, "amd64"))
 	line := fmt.Sprintf("console=%s quiet loglevel=4 panic=-1 mitigations=off %s guest.shell=%s", a.console,
 		a.append, a.shell)
-	out := []string{"-accel", accelerator(c.Args, runtime.NumCPU()), "-nodefaults", "-no-user-config", "-display",
+	out := []string{"-accel", accel, "-nodefaults", "-no-user-config", "-display",
 		"none", "-no-reboot",
 		"-kernel", p.Kernel, "-initrd", initrd, "-append", strings.TrimSpace(line + " " + c.Append),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
