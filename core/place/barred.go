@@ -36,11 +36,11 @@ const (
 type When string
 
 const (
-	// Never: not on this machine under its kubelet's configuration, whatever ends there.
+	// Never means not on this machine under its kubelet's configuration, whatever ends there.
 	Never When = "never"
-	// Changed: not before the pod or the node is changed, whatever ends there.
+	// Changed means not before the pod or the node is changed, whatever ends there.
 	Changed When = "changed"
-	// Later: when pods have ended, or the node has reported.
+	// Later means when pods have ended, or the node has reported.
 	Later When = "later"
 )
 
@@ -194,6 +194,9 @@ func (r Reason) resize() string {
 		}
 		return wait + "ask for a multiple of the threads of a core, at most " + most
 	case Group:
+		if r.Never {
+			return "let the memory of every container of the pod need equally many NUMA nodes"
+		}
 		return wait + "keep pods that need one NUMA node and pods that need several on different nodes, by node labels"
 	case Reuse:
 		return wait + "let init containers ask for no more than the containers after them"

@@ -166,6 +166,9 @@ func (r Reason) detail() string {
 		}
 		return want + "; its kubelet would " + r.loops()
 	case Group:
+		if r.Never { // the machine is empty, so only the pod itself can have groups there
+			return want + "; other containers of the pod use the NUMA nodes alone or in another group"
+		}
 		return want + "; free memory is on NUMA nodes that serve another group of NUMA nodes"
 	case Chosen:
 		return want + " on the NUMA nodes chosen for the pod; they have " + amount(r.Resource, r.Have) + " free"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // A way leads to room: once its pods have ended the pod fits, and none of them can be spared. Where something can
@@ -90,5 +91,28 @@ func TestWhatCanNeverBeComesFirst(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the reasons are\n%q\nwant\n%q", got, want)
+	}
+}
+
+// No other pod is in the way on an empty machine. Where the memory manager keeps a container from memory there, the
+// pod's own containers use it in another way.
+func TestOwnContainersThatNeedOtherNUMANodesAreNamed(t *testing.T) {
+	r := single(t)
+	r.Topology.Policy, r.Memory.Static = place.BestEffort, true
+	n, w := node(t, "a", pair, r), pod(2, 0)
+	wide := place.Container{Name: "wide", MilliCPU: 2000, Memory: []place.Amount{{Kind: topo.Memory, Bytes: 40 * gi}}}
+	w.Pod.Containers = append(w.Pod.Containers, wide)
+	j := Rules{}.Judge(&n, w, nil)
+	if len(j.Reasons) != 1 {
+		t.Fatalf("reasons: %q", j.Reasons)
+	}
+	const text = `never on this machine: container "wide" wants 40Gi memory; other containers of the pod use the ` +
+		`NUMA nodes alone or in another group`
+	if got := j.Reasons[0].Text(); got != text {
+		t.Errorf("the reason is\n%s\nwant\n%s", got, text)
+	}
+	const remedy = "let the memory of every container of the pod need equally many NUMA nodes"
+	if got := j.Reasons[0].Remedy(); got != remedy {
+		t.Errorf("the remedy is\n%s\nwant\n%s", got, remedy)
 	}
 }
