@@ -217,7 +217,7 @@ func holds(ctx context.Context, t *testing.T, c *lab.Cluster, uid string, want b
 	reported(ctx, t, c, func(l *v1alpha1.NodeLayout) bool {
 		cpus = ""
 		for _, h := range l.Holdings {
-			if string(h.UID) == uid {
+			if h.UID == uid {
 				cpus = string(h.Containers[0].CPUs)
 			}
 		}

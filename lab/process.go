@@ -132,7 +132,7 @@ func (c *child) run(started chan<- error) {
 		return
 	}
 	c.err = c.cmd.Wait()
-	c.close()
+	_ = c.close() // it was only read
 	close(c.done)
 }
 
@@ -142,7 +142,7 @@ const childPatience = 5 * time.Second
 // stop ends the process and returns when it is gone.
 func (c *child) stop() error {
 	c.stopping.Store(true)
-	json.NewEncoder(c.stdin).Encode(order{Do: doStop}) // both fail only where the process is gone
+	_ = json.NewEncoder(c.stdin).Encode(order{Do: doStop}) // both fail only where the process is gone
 	c.stdin.Close()
 	select {
 	case <-c.done:
@@ -172,5 +172,5 @@ func (c *child) failure() error {
 	if c.stopping.Load() {
 		return nil
 	}
-	return fmt.Errorf("the nodes' process ended (%v); the end of its log:\n%s", c.err, logtail.Read(c.logPath))
+	return fmt.Errorf("the nodes' process ended (%w); the end of its log:\n%s", c.err, logtail.Read(c.logPath))
 }

@@ -1,7 +1,7 @@
 // Command test runs every check of the modules in go.work, the quickest first: whether generated files are current,
 // go vet, the packages that link neither a kubelet nor an API server (under the race detector), the work that the
-// core does beside a recorded baseline, the other packages, images and chart, and the tests on real nodes. Before all
-// that it installs the Debian packages that some tests need.
+// core does beside a recorded baseline, the other packages, images and chart, the linters, and the tests on real nodes.
+// Before all that it installs the Debian packages that some tests need.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
 //	go run ./test verify           only generated files and the rules of the repository
@@ -58,7 +58,11 @@ func (r *runner) run(ctx context.Context, args []string) error {
 	case "verify":
 		return r.verify(ctx)
 	case "lint":
-		return r.lint(ctx)
+		err := r.lint(ctx)
+		if err == nil && len(r.untested) > 0 {
+			err = errors.New("the linters did not run")
+		}
+		return err
 	}
 	err := r.debianPackages(ctx)
 	switch what {
@@ -116,7 +120,7 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {
-		errs = append(errs, r.release(ctx), r.realNodes(ctx, args))
+		errs = append(errs, r.release(ctx), r.lint(ctx), r.realNodes(ctx, args))
 	}
 	return errors.Join(errs...)
 }

@@ -19,11 +19,19 @@ func (r *runner) verify(ctx context.Context) error {
 	return errors.Join(r.generated(ctx), r.step(ctx, "rules of the repository", "test", "-count=1", "."))
 }
 
-// lint runs the linters of .golangci.yaml on every module of the workspace.
+// lint runs the linters of .golangci.yaml on every module of the workspace. A computer that cannot get the linters'
+// source cannot run them: that is reported, and an error only in continuous integration.
 func (r *runner) lint(ctx context.Context) error {
 	modules, err := modules(ctx)
 	if err != nil {
 		return err
+	}
+	build := []string{"env", "GOWORK=off", "go", "-C", filepath.Join("tools", "lint"), "tool", "-n", "golangci-lint"}
+	if err := r.program(ctx, io.Discard, "build of the linters", build...); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return r.notRun("the linters: golangci-lint cannot be built here: %v", err)
 	}
 	line := []string{filepath.Join("tools", "run"), "lint", "golangci-lint", "run"}
 	for _, dir := range modules {

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 )
 
 func TestEveryChangedFileIsNamed(t *testing.T) {
@@ -31,6 +34,28 @@ func TestEveryChangedFileIsNamed(t *testing.T) {
 	}
 	if got := changed(after, after); len(got) > 0 {
 		t.Errorf("changed files without a change: %q", got)
+	}
+}
+
+// A computer without a way to the module proxy must not pass for one whose code was linted.
+func TestLintersThatCannotBeBuiltAreReported(t *testing.T) {
+	t.Chdir("..")
+	t.Setenv("GOPROXY", "off")
+	t.Setenv("GOFLAGS", "")
+	for _, c := range []struct {
+		ci   string
+		fail bool
+	}{{"", false}, {"1", true}} {
+		t.Setenv("CI", c.ci)
+		t.Setenv("GOMODCACHE", t.TempDir())
+		var out bytes.Buffer
+		r := &runner{out: &out, began: time.Now()}
+		if err := r.lint(t.Context()); (err != nil) != c.fail {
+			t.Errorf("CI=%q: error %v, want one: %v", c.ci, err, c.fail)
+		}
+		if len(r.untested) != 1 || !strings.Contains(out.String(), "NOT RUN: the linters") || len(r.done) > 0 {
+			t.Errorf("CI=%q: done %q, not run %q, output:\n%s", c.ci, r.done, r.untested, out.String())
+		}
 	}
 }
 

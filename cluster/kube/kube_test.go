@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/idset"
@@ -34,11 +33,6 @@ func box(name, requests, limits string) v1.Container {
 
 // exact is a container whose limits are its requests.
 func exact(name, amounts string) v1.Container { return box(name, amounts, amounts) }
-
-func sidecar(c v1.Container) v1.Container {
-	c.RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
-	return c
-}
 
 func podOf(name string, containers ...v1.Container) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},

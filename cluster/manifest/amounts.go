@@ -129,7 +129,7 @@ func parse(text string) (resource.Quantity, error) {
 // fill gives a pod the requests that the API server gives it where it says limits only
 // (pkg/apis/core/v1/defaults.go, SetDefaults_Pod).
 func fill(p *v1.Pod) {
-	each(p, func(_ string, c *v1.Container) error {
+	_ = each(p, func(_ string, c *v1.Container) error {
 		c.Resources.Requests = requests(c.Resources.Requests, c.Resources.Limits)
 		return nil
 	})

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -91,7 +92,7 @@ func (c *contender) attempt(b testing.TB, pod *v1.Pod) bool {
 		b.Fatal(err)
 	}
 	_, err = c.sched.SchedulePod(b.Context(), c.f, framework.NewCycleState(), &framework.QueuedPodInfo{PodInfo: info})
-	if _, fits := err.(*framework.FitError); err != nil && !fits {
+	if why := (*framework.FitError)(nil); err != nil && !errors.As(err, &why) {
 		b.Fatal(err)
 	}
 	return err == nil

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -181,7 +182,7 @@ func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- end
 		if n != nil {
 			e.promised = n.NominatedNodeName
 		}
-		if why, ok := status.AsError().(*framework.FitError); ok {
+		if why := (*framework.FitError)(nil); errors.As(status.AsError(), &why) {
 			e.by = slices.Sorted(maps.Keys(why.Diagnosis.UnschedulablePlugins))
 			if o := refusedByOthers(c.shared.plugins[0], status); o != nil {
 				e.others = fmt.Sprint(o.But, slices.Sorted(maps.Keys(o.Names)))

@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -251,7 +250,7 @@ func (y *yard) open(b testing.TB, name string, list []schedapi.KubeSchedulerProf
 
 // schedule chooses a node for a pod and reserves it, as kube-scheduler's scheduling cycle does.
 func (c *contender) schedule(b testing.TB, pod *v1.Pod) {
-	ctx, logger := context.Context(b.Context()), klog.Background()
+	ctx, logger := b.Context(), klog.Background()
 	if err := c.sched.Cache.UpdateSnapshot(logger, c.f.SnapshotSharedLister().(*internalcache.Snapshot)); err != nil {
 		b.Fatal(err)
 	}

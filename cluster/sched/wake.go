@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,7 +42,7 @@ func (s *Shared) rest(sched *scheduler.Scheduler) {
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, info *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time) {
 		if p := s.pluginOf(f.ProfileName()); p != nil {
-			if why, ok := status.AsError().(*framework.FitError); ok {
+			if why := (*framework.FitError)(nil); errors.As(status.AsError(), &why) {
 				if err := p.amend(ctx, info.Pod, why); err != nil {
 					p.logger.Error(err, "Nodes that were left out are not known to refuse the pod", "pod", klog.KObj(info.Pod))
 				}
@@ -67,8 +68,8 @@ func (s *Shared) pluginOf(profile string) *Plugin {
 
 // refusedByOthers returns the nodes that other plugins refused a pod, or nil if this plugin did not refuse it at all.
 func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
-	why, ok := status.AsError().(*framework.FitError)
-	if p == nil || !ok || !why.Diagnosis.UnschedulablePlugins.Has(p.name) && !why.Diagnosis.PendingPlugins.Has(p.name) {
+	var why *framework.FitError
+	if p == nil || !errors.As(status.AsError(), &why) || !why.Diagnosis.UnschedulablePlugins.Has(p.name) && !why.Diagnosis.PendingPlugins.Has(p.name) {
 		return nil
 	}
 	out := &wake.Nodes{Names: map[string]bool{}}

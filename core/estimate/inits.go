@@ -192,7 +192,8 @@ func (k *part) onAny(lodgings []lodging) (out []lodging) {
 	seen := map[string]bool{}
 	for _, l := range lodgings {
 		for i := range l.state.Usage.Machine.NUMAs() {
-			next, ok := lodging{rest: l.rest}, true
+			var ok bool
+			next := lodging{rest: l.rest}
 			if k.beside != nil {
 				if next.rest, ok = l.rest.without(i, k.beside); !ok {
 					continue

@@ -178,11 +178,11 @@ func (f *assumedPod) before(g *assumedPod) bool { return f.acked != 0 && f.acked
 type Result string
 
 const (
-	// Confirmed: the node gave what was predicted.
+	// Confirmed means that the node gave what was predicted.
 	Confirmed Result = "confirmed"
-	// Wrong: the node gave something else.
+	// Wrong means that the node gave something else.
 	Wrong Result = "wrong"
-	// Rejected: the node refused a pod that was predicted to fit.
+	// Rejected means that the node refused a pod that was predicted to fit.
 	Rejected Result = "rejected"
 )
 
@@ -250,8 +250,8 @@ func (a *account) incomplete(f *assumedPod) bool {
 	return slices.ContainsFunc(a.assumed, func(g *assumedPod) bool { return g.alike(f) && (g.options.more || g.uncertain) })
 }
 
-// alike reports whether g is f or may have changed places with it.
-func (g *assumedPod) alike(f *assumedPod) bool { return g == f || g.shape == f.shape && g.turned != 0 }
+// alike reports whether f is g or may have changed places with it.
+func (f *assumedPod) alike(g *assumedPod) bool { return f == g || f.shape == g.shape && f.turned != 0 }
 
 // matches compares what was predicted for a pod with what was seen of a pod of the same shape, container by
 // container; the names of the other pod's containers may be others. Memory of an init container may be gone:

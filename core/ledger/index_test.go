@@ -35,7 +35,6 @@ type indexed struct {
 	was     map[string]*Node
 	next    int
 	nodes   []string
-	laid    map[string]Layout
 }
 
 // index returns the index of a kind of pods.

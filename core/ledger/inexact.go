@@ -7,37 +7,37 @@ import "slices"
 type InexactCode string
 
 const (
-	// UnknownKubeletVersion: the kubelet is of a release that package place does not model, or its
+	// UnknownKubeletVersion means that the kubelet is of a release that package place does not model, or its
 	// release is not known.
 	UnknownKubeletVersion InexactCode = "unknown-kubelet-version"
-	// UnmodelledFeatureGate: a feature gate of the kubelet's resource managers has a value that package
+	// UnmodelledFeatureGate means that a feature gate of the kubelet's resource managers has a value that package
 	// place does not model.
 	UnmodelledFeatureGate InexactCode = "unmodelled-feature-gate"
-	// UnhealthyDevices: the kubelet counts devices that it does not list, so how many NUMA nodes a
+	// UnhealthyDevices means that the kubelet counts devices that it does not list, so how many NUMA nodes a
 	// request needs is not known for some resource.
 	UnhealthyDevices InexactCode = "unhealthy-devices"
-	// RulesFromFiles: the rules come from the kubelet's configuration files, which lack its flags and
+	// RulesFromFiles means that the rules come from the kubelet's configuration files, which lack its flags and
 	// may have changed since it started.
 	RulesFromFiles InexactCode = "rules-from-files"
-	// KubeletUnusable: on this machine the kubelet's managers fail with this configuration, whatever the
+	// KubeletUnusable means that on this machine the kubelet's managers fail with this configuration, whatever the
 	// pod.
 	KubeletUnusable InexactCode = "kubelet-unusable"
-	// ReleaseOrder: the memory manager has still to release the memory of ended pods, and what is then
+	// ReleaseOrder means that the memory manager has still to release the memory of ended pods, and what is then
 	// free on each NUMA node depends on an order that the kubelet does not determine.
 	ReleaseOrder InexactCode = "release-order"
-	// HoldingsOmitted: the kubelet lists a pod whose holdings contradict the machine, and the report
+	// HoldingsOmitted means that the kubelet lists a pod whose holdings contradict the machine, and the report
 	// leaves that pod out.
 	HoldingsOmitted InexactCode = "holdings-omitted"
-	// DeviceLocality: devices name NUMA nodes that the machine lacks; the report has them without these.
+	// DeviceLocality means that devices name NUMA nodes that the machine lacks; the report has them without these.
 	DeviceLocality InexactCode = "device-locality"
-	// StateInconsistent: the kubelet's state files contradict each other or its configuration.
+	// StateInconsistent means that the kubelet's state files contradict each other or its configuration.
 	StateInconsistent InexactCode = "state-inconsistent"
-	// StaleFacts: the machine or the rules are as they were last read, because reading them again failed.
+	// StaleFacts means that the machine or the rules are as they were last read, because reading them again failed.
 	StaleFacts InexactCode = "stale-facts"
-	// PodsUnreported: so many pods are bound to the node and in no report of it that what they got is not
+	// PodsUnreported means that so many pods are bound to the node and in no report of it that what they got is not
 	// predicted. No pod that holds anything is sent there. The scheduler finds this, no report says it.
 	PodsUnreported InexactCode = "pods-unreported"
-	// ReportContradicted: the report lists pods that the API server has on another node. What it lists counts
+	// ReportContradicted means that the report lists pods that the API server has on another node. What it lists counts
 	// on this node, and says nothing about the other one. The scheduler finds this, no report says it.
 	ReportContradicted InexactCode = "report-contradicted"
 )

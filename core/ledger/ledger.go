@@ -52,9 +52,9 @@ type Entry struct {
 type Quality int
 
 const (
-	// Exact: the node says who holds which CPU, memory block and device.
+	// Exact means that the node says who holds which CPU, memory block and device.
 	Exact Quality = iota
-	// Coarse: the node says how much of each numa is held; ids are made up.
+	// Coarse means that the node says how much of each NUMA node is held; ids are made up.
 	Coarse
 )
 

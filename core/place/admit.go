@@ -50,7 +50,7 @@ func (a *admission) verdict() Verdict {
 // reasons, and has the same preconditions. For a pod of one container it allocates nothing. For many nodes, use a
 // [Question].
 func Fits(u *Usage, p *Pod) bool {
-	a := unsure
+	var a answer
 	if p.alone() {
 		var x plan
 		x.ready(u, p)
@@ -137,8 +137,9 @@ type memoryKey struct {
 
 func (a *admission) run() RefusalReason {
 	rules := a.u.Rules.Topology
-	hints, ok := policyTable[rules.Policy].hints, true
+	hints := policyTable[rules.Policy].hints
 	var h hint
+	var ok bool
 	if hints && rules.Scope == PerPod {
 		r := a.podRequest()
 		if h, ok = a.align(&r); !ok {

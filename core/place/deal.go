@@ -226,7 +226,7 @@ func (s *spreading) extra(combo []int) ([]int, ending) {
 		return nil, exhausted
 	}
 	least := int64(impossible)
-	for size := range len(seats) {
+	for size := range seats {
 		least = min(least, d.least(size+1))
 	}
 	limit := s.bound(shares+least) - shares

@@ -84,7 +84,7 @@ func fewestOf(row []int64, amount int64) int {
 	copy(sorted[:], row)
 	slices.Sort(sorted[:len(row)])
 	sum := int64(0)
-	for n := range len(row) {
+	for n := range row {
 		if sum += sorted[len(row)-1-n]; sum >= amount {
 			return n + 1
 		}

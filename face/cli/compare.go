@@ -122,7 +122,7 @@ func readTrace(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("trace %q is none of %s, and no file: %w", path, strings.Join(sim.Names(), ", "), err)
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxMachineBytes+1))
 	if err != nil {
 		return "", fmt.Errorf("read trace file %s: %w", path, err)

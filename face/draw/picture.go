@@ -67,7 +67,6 @@ type picture struct {
 	cpus       map[idset.CPU]int         // owner
 	devices    map[string]map[string]int // resource, id: owner
 	memory     [][]kindUse               // by numa position
-	l3         bool                      // a border between L3 groups is drawn somewhere
 	used       map[rune]bool             // signs that were drawn, for the legend
 }
 

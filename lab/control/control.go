@@ -197,7 +197,7 @@ func (p *Plane) writeTokens(path string, nodes []string) error {
 	var b strings.Builder
 	for _, name := range names {
 		secret := make([]byte, 16)
-		rand.Read(secret) // never fails, by its documentation
+		_, _ = rand.Read(secret) // never fails, by its documentation
 		p.tokens[name] = hex.EncodeToString(secret)
 		fmt.Fprintf(&b, "%s,%s,%s,%s\n", p.tokens[name], name, name, groups[name])
 	}

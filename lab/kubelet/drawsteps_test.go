@@ -173,7 +173,7 @@ func (d *drawing) container(name string, w *wants) place.Container {
 // milli draws a CPU request: mostly a part of what some numa has free.
 func (d *drawing) milli(w *wants) int64 {
 	part := func(n int) int { return 1 + d.r.IntN(max(1, n)) }
-	n := 1
+	var n int
 	switch d.r.IntN(10) {
 	case 0, 1, 2, 3, 4:
 		n = part(w.cpu[0] / (w.apps + 1))

@@ -82,7 +82,7 @@ func Serve(ctx context.Context, registration string, m *topo.Machine) error {
 	if err != nil {
 		return fmt.Errorf("dial kubelet registration: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := await(ctx, conn); err != nil {
 		return fmt.Errorf("wait for kubelet registration: %w", err)
 	}
@@ -94,7 +94,7 @@ func Serve(ctx context.Context, registration string, m *topo.Machine) error {
 		}
 		g := grpc.NewServer()
 		api.RegisterDevicePluginServer(g, &server{list: List(m, r), stop: ctx.Done()})
-		go g.Serve(l)
+		go func() { _ = g.Serve(l) }() // it fails where the listener does; then kubelets say that the plugin is gone
 		context.AfterFunc(ctx, g.Stop)
 		_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
 			Version: api.Version, Endpoint: endpoint, ResourceName: r.Name, Options: &api.DevicePluginOptions{},

@@ -75,7 +75,7 @@ func newAgent(cfg Config) (*agent, error) {
 // run reconciles until ctx ends. watchFiles triggers reconciles when files change.
 func (a *agent) run(ctx context.Context, watchFiles func(context.Context)) {
 	o := a.reconciler.observer
-	defer o.service.Close()
+	defer func() { _ = o.service.Close() }() // it is only read
 	if a.cfg.Pods != nil {
 		a.cfg.Pods(o.pods.list)
 	}

@@ -112,10 +112,12 @@ const (
 	DefaultResync   = 30 * time.Second
 	DefaultReread   = 10 * time.Minute
 
-	MinInterval, MaxInterval = 10 * time.Millisecond, time.Minute
-	MinResync, MaxResync     = time.Second, time.Hour
-	MaxReread                = 24 * time.Hour
-	MaxLabels                = 16
+	MinInterval = 10 * time.Millisecond
+	MaxInterval = time.Minute
+	MinResync   = time.Second
+	MaxResync   = time.Hour
+	MaxReread   = 24 * time.Hour
+	MaxLabels   = 16
 )
 
 func (c *Config) check() error {

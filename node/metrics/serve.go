@@ -144,7 +144,7 @@ func (s *Server) Run(ctx context.Context) error {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if s.http.Shutdown(end) != nil {
-			s.http.Close()
+			_ = s.http.Close() // Serve returns either way
 		}
 	})
 	defer stop()

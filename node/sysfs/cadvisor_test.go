@@ -222,7 +222,7 @@ func judge(tree fs.FS) error {
 	}
 	if failure != nil || cores == 0 {
 		if err == nil && !has(sysfs.KubeletBlind) {
-			return fmt.Errorf("the kubelet has no machine (%v), and nothing says so: %v", failure, found.Warnings)
+			return fmt.Errorf("the kubelet has no machine (%w), and nothing says so: %v", failure, found.Warnings)
 		}
 		return nil
 	}

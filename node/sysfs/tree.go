@@ -163,7 +163,7 @@ func (t *tree) readDir(dir string) ([]string, error) {
 		return nil, errors.New("not a directory")
 	}
 	entries, err := d.ReadDir(maxEntries + 1)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	if len(entries) > maxEntries {

@@ -95,7 +95,7 @@ func removeHalves(root string) error {
 }
 
 // lock makes a directory and waits until no other process unpacks into it.
-func lock(dir string) (unlock func() error, err error) {
+func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
@@ -106,7 +106,7 @@ func lock(dir string) (unlock func() error, err error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the cache: %w", err), f.Close())
 	}
-	return f.Close, nil
+	return func() { f.Close() }, nil
 }
 
 // archDir carries a version, so that another layout of the cache would not meet this one.

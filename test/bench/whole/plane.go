@@ -49,8 +49,7 @@ func startPlane(dir, log string, topologies bool) (*plane, error) {
 	}
 	var a planeAnswer
 	if err := p.hear(&a); err != nil {
-		p.stop()
-		return nil, err
+		return nil, errors.Join(err, p.stop())
 	}
 	return &plane{process: p, kubeconfig: a.Admin, scheduler: a.Scheduler,
 		admin: &rest.Config{Host: a.Host, BearerToken: a.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{

@@ -87,7 +87,7 @@ func (p *process) ask(ctx context.Context, signal syscall.Signal, into any) erro
 	if err := p.cmd.Process.Signal(signal); err != nil {
 		return fmt.Errorf("ask %s: %w; the end of its log:\n%s", p.name, err, logtail.Read(p.log))
 	}
-	over := context.AfterFunc(ctx, func() { p.cmd.Process.Kill() })
+	over := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })
 	defer over()
 	if err := p.hear(into); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
@@ -99,7 +99,7 @@ func (p *process) ask(ctx context.Context, signal syscall.Signal, into any) erro
 func (p *process) failure() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("%s ended (%v); the end of its log:\n%s", p.name, p.err, logtail.Read(p.log))
+		return fmt.Errorf("%s ended (%w); the end of its log:\n%s", p.name, p.err, logtail.Read(p.log))
 	default:
 		return nil
 	}

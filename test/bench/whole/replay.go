@@ -90,7 +90,7 @@ func judgeNode(ctx context.Context, dir string, c *synthetic.Cluster, i int, bef
 		j.active); err != nil {
 		return fmt.Errorf("start the managers: %w", err)
 	}
-	defer j.real.Stop()
+	defer func() { _ = j.real.Stop() }() // its folder is removed with all that it could leave
 	if static {
 		<-j.looping
 	}

@@ -236,8 +236,11 @@ func build(dir, arch string) (map[string]File, error) {
 	for _, source := range []string{"../../../cmd/tenon-agent", "./testdata/cadvisor"} {
 		// go test takes a result from its cache unless a file that the test itself opened has changed.
 		sources, err := filepath.Glob(source + "/*.go")
-		if err != nil || len(sources) == 0 {
-			return nil, fmt.Errorf("no sources in %s: %v", source, err)
+		if err != nil {
+			return nil, fmt.Errorf("list sources: %w", err)
+		}
+		if len(sources) == 0 {
+			return nil, fmt.Errorf("no sources in %s", source)
 		}
 		for _, file := range sources {
 			if _, err := os.ReadFile(file); err != nil {

@@ -22,7 +22,6 @@ type described struct {
 	args, modules                 []string // what is not described by the rest
 	boot, script                  string   // of the kernel's command line; before discovery
 	offline                       idset.Set[idset.CPU]
-	l3OfSocket                    bool // nothing tells of caches
 	warnings                      []sysfs.Anomaly
 }
 

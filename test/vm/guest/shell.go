@@ -51,12 +51,12 @@ func (s *shell) within(ctx context.Context) (release func()) {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
-		s.conn.SetDeadline(time.Unix(1, 0))
+		_ = s.conn.SetDeadline(time.Unix(1, 0)) // it fails on a closed connection only, which ends reading, too
 	})
 	return func() {
 		if !stop() {
 			<-ended
-			s.conn.SetDeadline(time.Time{})
+			_ = s.conn.SetDeadline(time.Time{})
 		}
 	}
 }
