@@ -7,6 +7,8 @@ CHAOS = 1h
 
 D = 2
 REGISTRY = ghcr.io/tenon-numa
+VERSION ?=
+export REGISTRY VERSION
 
 .PHONY: help demo up test test-node race model bench bench-core bench-plugin bench-growth bench-whole bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart release push clean sim
 
@@ -92,16 +94,16 @@ lint: ## Run the linters (the first time some minutes to build them)
 	go run ./test lint
 
 images: ## Build the images of all programs into dist/images, for amd64 and arm64 (the first time 20 minutes)
-	tools/release/run images
+	tools/release/run images -version "$$VERSION"
 
 chart: ## Write the package of the Helm chart into dist
-	tools/release/run package
+	tools/release/run package -version "$$VERSION"
 
 release: ## Write everything that a release's page has into dist (make release VERSION=v0.2.0)
-	tools/release/run release -version $(VERSION)
+	tools/release/run release -version "$$VERSION"
 
 push: images chart ## Send images and chart to REGISTRY (make push REGISTRY=localhost:5000/tenon)
-	tools/release/run push -registry $(REGISTRY)
+	tools/release/run push -registry "$$REGISTRY" -version "$$VERSION"
 
 build: ## Build all programs into bin/
 	go build -o bin/ ./cmd/...

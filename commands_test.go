@@ -74,17 +74,24 @@ func TestWorkflowsRunWhatExists(t *testing.T) {
 		}
 		for _, name := range names {
 			var w struct {
-				Jobs map[string]struct {
+				Permissions map[string]string
+				Jobs        map[string]struct {
 					Strategy struct{ Matrix map[string][]string }
-					Steps    []struct{ Run string }
+					Steps    []struct{ Run, Uses string }
 				}
 			}
 			if err := yaml.Unmarshal([]byte(document(t, name)), &w); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
+			if w.Jobs != nil && w.Permissions == nil {
+				t.Errorf("%s: permissions: want those that all jobs need, or {}", name)
+			}
 			for _, job := range w.Jobs {
 				var lines []string
 				for _, s := range job.Steps {
+					if s.Uses != "" && !pinned.MatchString(s.Uses) {
+						t.Errorf("%s: action %s is not pinned by a commit's hash", name, s.Uses)
+					}
 					lines = append(lines, matrix.ReplaceAllString(s.Run, ""))
 				}
 				for _, target := range job.Strategy.Matrix["target"] {
@@ -105,6 +112,9 @@ func TestWorkflowsRunWhatExists(t *testing.T) {
 		t.Errorf("workflows have %d commands, want at least 3", seen)
 	}
 }
+
+// pinned is an action with the hash of a commit, which nobody can move as they can a tag.
+var pinned = regexp.MustCompile(`^[a-z-]+/[a-z-]+@[0-9a-f]{40}$`)
 
 // commands knows what a command line may say.
 type commands struct {
@@ -136,11 +146,11 @@ func (c commands) refuse(w []string) string {
 			return refuseKubectl(w[2:])
 		}
 		return missingFile(w[1:])
-	case ".ci/run", "tools/tidy":
+	case ".ci/run", "tools/tidy", "tools/release/run":
 		return missingFile([]string{"-f", w[0]})
 	case "promtool":
 		return missingFile([]string{"-f", w[len(w)-1]})
-	case "export", "git", "cd":
+	case "export", "git", "cd", "diff", "echo", "gh", "sh":
 		return ""
 	}
 	return c.refuseProgram(filepath.Base(w[0]), w[1:])

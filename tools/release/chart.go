@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	helm "helm.sh/helm/v4/pkg/chart/v2"
+
 	"github.com/tenon-numa/tenon/tools/release/chart"
 )
 
@@ -55,9 +57,17 @@ func writeChanged(dir string, files map[string][]byte, stdout io.Writer) error {
 	return nil
 }
 
+// chart returns the chart with the release's version.
+func (o *options) chart() (*helm.Chart, error) {
+	return chart.Load(filepath.Join(o.source.Root, "deploy", "chart"), o.source.Version)
+}
+
 // pack writes the chart's package.
-func pack(_ context.Context, o *options, stdout io.Writer) error {
-	c, err := chart.Load(filepath.Join(o.source.Root, "deploy", "chart"), o.source.Version)
+func pack(_ context.Context, o *options, stdout io.Writer) error { return writeChart(o, o.out, stdout) }
+
+// writeChart writes the chart's package into a folder.
+func writeChart(o *options, folder string, stdout io.Writer) error {
+	c, err := o.chart()
 	if err != nil {
 		return err
 	}
@@ -65,10 +75,10 @@ func pack(_ context.Context, o *options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("make the folder of the release: %w", err)
 	}
-	path := filepath.Join(o.out, fmt.Sprintf("%s-%s.tgz", c.Name(), o.source.Version))
+	path := filepath.Join(folder, fmt.Sprintf("%s-%s.tgz", c.Name(), o.source.Version))
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return fmt.Errorf("write the chart's package: %w", err)
 	}

@@ -82,6 +82,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 // options are what all commands have in common.
 type options struct {
 	source    image.Source
+	tagged    bool // the commit has the tag of the version
 	registry  string
 	out       string
 	output    string
@@ -111,7 +112,7 @@ func (o *options) flags(name string) *flag.FlagSet {
 
 // complete finds out what no flag has said.
 func (o *options) complete(ctx context.Context) (err error) {
-	if o.source, err = readSource(ctx, o.source.Version); err != nil {
+	if o.source, o.tagged, err = readSource(ctx, o.source.Version); err != nil {
 		return err
 	}
 	if o.platforms == nil {
@@ -134,7 +135,12 @@ func images(ctx context.Context, o *options, stdout io.Writer) error {
 	if o.output == "json" {
 		return encode(stdout, all)
 	}
-	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	return printImages(stdout, all)
+}
+
+// printImages prints the table of images; the size is that of what a node downloads.
+func printImages(out io.Writer, all []image.Built) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "IMAGE\tPLATFORM\tMB\tDIGEST")
 	for _, b := range all {
 		if b.Platform == "" {
@@ -154,7 +160,7 @@ func push(ctx context.Context, o *options, stdout io.Writer) error {
 		}
 		fmt.Fprintln(stdout, sent)
 	}
-	c, err := chart.Load(filepath.Join(o.source.Root, "deploy", "chart"), o.source.Version)
+	c, err := o.chart()
 	if err != nil {
 		return err
 	}

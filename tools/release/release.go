@@ -11,14 +11,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/tenon-numa/tenon/tools/release/chart"
 	"github.com/tenon-numa/tenon/tools/release/image"
 	"github.com/tenon-numa/tenon/tools/release/page"
 )
+
+// plugin is the program that kubectl finds as kubectl tenon.
+const plugin = "kubectl-tenon"
 
 // plugins are the platforms of the kubectl plugin.
 func plugins() (out []v1.Platform) {
@@ -30,32 +33,38 @@ func plugins() (out []v1.Platform) {
 	return out
 }
 
+// folder is where the files of a release's page are, and nothing else is.
+func (o *options) folder() string { return filepath.Join(o.out, "v"+o.source.Version) }
+
 // release makes everything that a release's page has, and prints what is to be signed.
 func release(ctx context.Context, o *options, stdout io.Writer) error {
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
-		return fmt.Errorf("make the folder of the release: %w", err)
-	}
 	changelog, err := os.ReadFile(filepath.Join(o.source.Root, "CHANGELOG.md"))
 	if err != nil {
 		return fmt.Errorf("read the changelog: %w", err)
 	}
-	notes, err := page.Notes(string(changelog), o.source.Version, strings.HasPrefix(o.source.Version, "0.0.0-"))
+	notes, err := page.Notes(string(changelog), o.source.Version, !o.tagged)
 	if err != nil {
 		return err
+	}
+	if err := os.RemoveAll(o.folder()); err != nil {
+		return fmt.Errorf("make room for the release: %w", err)
+	}
+	if err := os.MkdirAll(o.folder(), 0o755); err != nil {
+		return fmt.Errorf("make the folder of the release: %w", err)
 	}
 	built, err := buildImages(ctx, o)
 	if err != nil {
 		return err
 	}
-	subjects, err := listImages(o, built)
+	pushed, err := listPushed(o, built)
 	if err != nil {
 		return err
 	}
-	archives, err := archive(ctx, o)
+	archives, err := archiveAll(ctx, o)
 	if err != nil {
 		return err
 	}
-	if err := pack(ctx, o, io.Discard); err != nil {
+	if err := writeChart(o, o.folder(), io.Discard); err != nil {
 		return err
 	}
 	base := "https://github.com/tenon-numa/tenon/releases/download/v" + o.source.Version
@@ -63,32 +72,60 @@ func release(ctx context.Context, o *options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{"tenon.yaml": krew, "NOTES.md": []byte(notes)}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(o.out, name), data, 0o644); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
+	if err := o.write("tenon.yaml", krew); err != nil {
+		return err
+	}
+	if err := o.write("NOTES.md", []byte(notes)); err != nil {
+		return err
+	}
+	return finish(ctx, o, pushed, stdout)
+}
+
+// write writes a file of the release's page.
+func (o *options) write(name string, data []byte) error {
+	if err := os.WriteFile(filepath.Join(o.folder(), name), data, 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// listPushed writes the list of what a registry gets, with digests, and the bills of materials of the images. It
+// returns the list as subjects of provenance.
+func listPushed(o *options, built []image.Built) (subjects []page.Subject, err error) {
+	var b bytes.Buffer
+	add := func(name, digest, platform string) {
+		fmt.Fprintln(&b, strings.TrimSpace(name+"@"+digest+" "+platform))
+		subjects = append(subjects, page.Subject{Name: name,
+			Digest: map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}})
+	}
+	for _, i := range built {
+		add(fmt.Sprintf("%s/%s:%s", o.registry, i.Name, o.source.Version), i.Digest, i.Platform)
+		if i.Platform == "" {
+			continue
+		}
+		file := image.BillName(i.Name, i.Platform)
+		bill, err := os.ReadFile(filepath.Join(o.out, "images", file))
+		if err != nil {
+			return nil, fmt.Errorf("read the bill of materials of %s: %w", i.Name, err)
+		}
+		if err := o.write(file, bill); err != nil {
+			return nil, err
 		}
 	}
-	return finish(ctx, o, subjects, stdout)
+	c, err := o.chart()
+	if err != nil {
+		return nil, err
+	}
+	digest, err := chart.Digest(c, o.source.Date)
+	if err != nil {
+		return nil, err
+	}
+	add(fmt.Sprintf("%s/charts/%s:%s", o.registry, c.Name(), o.source.Version), digest, "")
+	return subjects, o.write("images.txt", b.Bytes())
 }
 
-// listImages writes the list of images with their digests, and returns them as what provenance is about.
-func listImages(o *options, built []image.Built) (subjects []page.Subject, err error) {
-	var b bytes.Buffer
-	for _, i := range built {
-		name := fmt.Sprintf("%s/%s:%s", o.registry, i.Name, o.source.Version)
-		fmt.Fprintf(&b, "%s@%s %s\n", name, i.Digest, i.Platform)
-		subjects = append(subjects, page.Subject{Name: name, Digest: map[string]string{"sha256": strings.TrimPrefix(i.Digest, "sha256:")}})
-	}
-	if err := os.WriteFile(filepath.Join(o.out, "images.txt"), b.Bytes(), 0o644); err != nil {
-		return nil, fmt.Errorf("write the list of images: %w", err)
-	}
-	return subjects, nil
-}
-
-// archive builds the kubectl plugin for all platforms.
-func archive(ctx context.Context, o *options) (out []page.Archive, err error) {
-	const plugin = "kubectl-tenon"
+// archiveAll builds the kubectl plugin for all platforms.
+func archiveAll(ctx context.Context, o *options) (out []page.Archive, err error) {
 	license, err := os.ReadFile(filepath.Join(o.source.Root, "LICENSE"))
 	if err != nil {
 		return nil, fmt.Errorf("read the license: %w", err)
@@ -104,51 +141,61 @@ func archive(ctx context.Context, o *options) (out []page.Archive, err error) {
 		if err := o.source.Compile(ctx, plugin, on, path); err != nil {
 			return nil, err
 		}
-		program, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("read program: %w", err)
-		}
-		a := page.Archive{OS: on.OS, Arch: on.Architecture,
-			Name: fmt.Sprintf("%s_v%s_%s_%s.tar.gz", plugin, o.source.Version, on.OS, on.Architecture)}
-		files := []page.File{{Name: plugin, Mode: 0o755, Data: program}, {Name: "LICENSE", Mode: 0o644, Data: license}}
-		pack := page.TarGz
-		if on.OS == "windows" {
-			files[0].Name += ".exe"
-			a.Name, pack = strings.TrimSuffix(a.Name, ".tar.gz")+".zip", page.Zip
-		}
-		data, err := pack(files, o.source.Date)
+		a, err := archive(o, on, path, license)
 		if err != nil {
 			return nil, err
-		}
-		bill, err := o.source.BillOfMaterials(plugin, path)
-		if err != nil {
-			return nil, err
-		}
-		sum := sha256.Sum256(data)
-		a.SHA256 = hex.EncodeToString(sum[:])
-		if err := os.WriteFile(filepath.Join(o.out, a.Name), data, 0o644); err != nil {
-			return nil, fmt.Errorf("write %s: %w", a.Name, err)
-		}
-		if err := os.WriteFile(filepath.Join(o.out, a.Name+".spdx.json"), bill, 0o644); err != nil {
-			return nil, fmt.Errorf("write the bill of materials of %s: %w", a.Name, err)
 		}
 		out = append(out, a)
 	}
 	return out, nil
 }
 
+// archive packs a compiled kubectl plugin, and writes its bill of materials.
+func archive(o *options, on v1.Platform, path string, license []byte) (a page.Archive, err error) {
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return a, fmt.Errorf("read program: %w", err)
+	}
+	stem := fmt.Sprintf("%s_v%s_%s_%s", plugin, o.source.Version, on.OS, on.Architecture)
+	a = page.Archive{OS: on.OS, Arch: on.Architecture, Name: stem + ".tar.gz"}
+	files := []page.File{{Name: plugin, Mode: 0o755, Data: program}, {Name: "LICENSE", Mode: 0o644, Data: license}}
+	pack := page.TarGz
+	if on.OS == "windows" {
+		files[0].Name += ".exe"
+		a.Name, pack = stem+".zip", page.Zip
+	}
+	data, err := pack(files, o.source.Date)
+	if err != nil {
+		return a, err
+	}
+	bill, err := o.source.BillOfMaterials(plugin, path)
+	if err != nil {
+		return a, err
+	}
+	sum := sha256.Sum256(data)
+	a.SHA256 = hex.EncodeToString(sum[:])
+	if err := o.write(a.Name, data); err != nil {
+		return a, err
+	}
+	return a, o.write(stem+".spdx.json", bill)
+}
+
+// Files that are about all others of the page.
+const (
+	sumsFile       = "SHA256SUMS"
+	provenanceFile = "provenance.intoto.json"
+)
+
 // finish writes the checksums of all files and the statement of provenance, and says what is to be signed.
-func finish(ctx context.Context, o *options, subjects []page.Subject, stdout io.Writer) error {
-	entries, err := os.ReadDir(o.out)
+func finish(ctx context.Context, o *options, pushed []page.Subject, stdout io.Writer) error {
+	entries, err := os.ReadDir(o.folder())
 	if err != nil {
 		return fmt.Errorf("read the folder of the release: %w", err)
 	}
 	var sums bytes.Buffer
+	var subjects []page.Subject
 	for _, e := range entries {
-		if e.IsDir() || slices.Contains([]string{"SHA256SUMS", "provenance.intoto.json"}, e.Name()) {
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join(o.out, e.Name()))
+		data, err := os.ReadFile(filepath.Join(o.folder(), e.Name()))
 		if err != nil {
 			return fmt.Errorf("read %s: %w", e.Name(), err)
 		}
@@ -157,27 +204,56 @@ func finish(ctx context.Context, o *options, subjects []page.Subject, stdout io.
 		fmt.Fprintf(&sums, "%s  %s\n", text, e.Name())
 		subjects = append(subjects, page.Subject{Name: e.Name(), Digest: map[string]string{"sha256": text}})
 	}
+	if err := o.write(sumsFile, sums.Bytes()); err != nil {
+		return err
+	}
 	version, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
 	if err != nil {
 		return fmt.Errorf("ask for Go's version: %w", err)
 	}
-	statement, err := page.Provenance(subjects, o.source.Version, o.source.Commit, strings.TrimSpace(string(version)))
+	statement, err := page.Provenance(append(subjects, pushed...), o.source.Version, o.source.Commit,
+		strings.TrimSpace(string(version)))
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{"SHA256SUMS": sums.Bytes(), "provenance.intoto.json": statement} {
-		if err := os.WriteFile(filepath.Join(o.out, name), data, 0o644); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
-		}
+	if err := o.write(provenanceFile, statement); err != nil {
+		return err
 	}
-	fmt.Fprintf(stdout, "%sin %s\n\nSign, with the key of the project:\n", sums.String(), o.out)
-	fmt.Fprintf(stdout, "  cosign sign-blob %s\n", filepath.Join(o.out, "SHA256SUMS"))
-	fmt.Fprintf(stdout, "  cosign attest-blob --predicate %s (the statement as it is)\n", filepath.Join(o.out, "provenance.intoto.json"))
-	for _, s := range subjects {
-		if strings.HasPrefix(s.Name, o.registry+"/") {
-			fmt.Fprintf(stdout, "  cosign sign %s@sha256:%s\n", s.Name, s.Digest["sha256"])
-		}
+	fmt.Fprintf(stdout, "%s\nThese files are in %s.\n", sums.String(), o.folder())
+	if !o.tagged {
+		fmt.Fprintf(stdout, "\nThis is a trial: commit %.12s has no tag v%s.\n", o.source.Commit, o.source.Version)
 	}
+	return toSign(o, pushed, stdout)
+}
+
+// toSign prints what is to be signed, as commands, and writes them to a file beside the folder of the release: what is
+// on the release's page, then what is in the registry. The list of an image is signed with all images that it lists.
+func toSign(o *options, pushed []page.Subject, stdout io.Writer) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "#!/bin/sh\n# Run this in the folder v%s, after make push; cosign asks for an identity, or takes "+
+		"the one of a workflow.\nset -eu\n", o.source.Version)
+	fmt.Fprintf(&b, "cosign sign-blob --yes --bundle %s.sigstore.json %s\n", sumsFile, sumsFile)
+	fmt.Fprintf(&b, "cosign attest-blob --yes --bundle provenance.sigstore.json --statement %s\n", provenanceFile)
+	signed := map[string]string{} // repository and tag -> digest; the list of all platforms comes last
+	var order []string
+	for _, s := range pushed {
+		if signed[s.Name] == "" {
+			order = append(order, s.Name)
+		}
+		signed[s.Name] = s.Digest["sha256"]
+	}
+	for _, name := range order {
+		fmt.Fprintf(&b, "cosign sign --yes --recursive %s@sha256:%s\n", strings.TrimSuffix(name, ":"+o.source.Version), signed[name])
+	}
+	path := filepath.Join(o.out, "sign.sh")
+	if err := os.WriteFile(path, b.Bytes(), 0o755); err != nil {
+		return fmt.Errorf("write what is to be signed: %w", err)
+	}
+	fmt.Fprintf(stdout, "\nSend images and chart to the registry (make push REGISTRY=%s VERSION=v%s). Then sign, by %s:\n\n", o.registry,
+		o.source.Version, path)
+	_, commands, _ := strings.Cut(b.String(), "set -eu\n")
+	fmt.Fprintf(stdout, "%s\nThe page of the release gets all files of %s, with the two bundles that cosign writes there.\n",
+		commands, o.folder())
 	return nil
 }
 
@@ -190,6 +266,13 @@ func buildImages(ctx context.Context, o *options) (all []image.Built, err error)
 			return nil, err
 		}
 		all = append(all, built...)
+	}
+	var b bytes.Buffer
+	if err := printImages(&b, all); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(o.out, "images", "images.txt"), b.Bytes(), 0o644); err != nil {
+		return nil, fmt.Errorf("write the table of images: %w", err)
 	}
 	return all, nil
 }

@@ -13,24 +13,39 @@ import (
 	"github.com/tenon-numa/tenon/tools/release/image"
 )
 
-// semver is a version as releases have it (https://semver.org).
-var semver = regexp.MustCompile(`^v?(\d{1,6}\.\d{1,6}\.\d{1,6}(-[0-9A-Za-z.-]{1,64})?)$`)
+// semver is a version as releases have it (https://semver.org), without metadata of a build, which tags of images
+// cannot have.
+var semver = regexp.MustCompile(`^v?((0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})(-` +
+	`(0|[1-9]\d{0,8}|\d{0,8}[A-Za-z-][0-9A-Za-z-]{0,40})(\.(0|[1-9]\d{0,8}|\d{0,8}[A-Za-z-][0-9A-Za-z-]{0,40})){0,4})?)$`)
 
-// readSource asks git what a release is made of. A version that is not for development needs a tree without changes.
-func readSource(ctx context.Context, version string) (s image.Source, err error) {
+// parseVersion returns a version without its v.
+func parseVersion(text string) (string, error) {
+	m := semver.FindStringSubmatch(text)
+	if m == nil {
+		return "", fmt.Errorf("version %q is not of the form v1.2.3 or v1.2.3-rc.1", text)
+	}
+	return m[1], nil
+}
+
+// forDevelopment reports whether a version is one of no release.
+func forDevelopment(version string) bool { return strings.HasPrefix(version, "0.0.0-") }
+
+// readSource asks git what a release is made of, and whether that is tagged as the version. A version that is not for
+// development needs a tree without changes, and no other commit may have its tag.
+func readSource(ctx context.Context, version string) (s image.Source, tagged bool, err error) {
 	if s.Root, err = git(ctx, "rev-parse", "--show-toplevel"); err != nil {
-		return s, err
+		return s, false, err
 	}
 	if s.Commit, err = git(ctx, "rev-parse", "HEAD"); err != nil {
-		return s, err
+		return s, false, err
 	}
 	date, err := git(ctx, "show", "-s", "--format=%ct", "HEAD")
 	if err != nil {
-		return s, err
+		return s, false, err
 	}
 	seconds, err := strconv.ParseInt(date, 10, 64)
 	if err != nil {
-		return s, fmt.Errorf("date of the commit: %w", err)
+		return s, false, fmt.Errorf("date of the commit: %w", err)
 	}
 	s.Date = time.Unix(seconds, 0).UTC()
 	if version == "" {
@@ -40,20 +55,33 @@ func readSource(ctx context.Context, version string) (s image.Source, err error)
 			version = "0.0.0-dev." + s.Commit[:12]
 		}
 	}
-	m := semver.FindStringSubmatch(version)
-	if m == nil {
-		return s, fmt.Errorf("version %q is not of the form v1.2.3 or v1.2.3-rc.1", version)
+	if s.Version, err = parseVersion(version); err != nil || forDevelopment(s.Version) {
+		return s, false, err
 	}
-	s.Version = m[1]
-	if strings.HasPrefix(s.Version, "0.0.0-") {
-		return s, nil
-	}
+	tagged, err = checkRelease(ctx, s)
+	return s, tagged, err
+}
+
+// checkRelease refuses to make a release of what is not in its commit, or of another commit than the tagged one.
+func checkRelease(ctx context.Context, s image.Source) (tagged bool, err error) {
 	changed, err := git(ctx, "status", "--porcelain")
-	if err == nil && changed != "" {
-		err = fmt.Errorf("version %s is to be made of commit %.12s, but files have changed since (commit them, or take a "+
-			"version 0.0.0-NAME):\n%s", s.Version, s.Commit, changed)
+	if err != nil {
+		return false, err
 	}
-	return s, err
+	if changed != "" {
+		return false, fmt.Errorf("version %s is to be made of commit %.12s, but files have changed since (commit them, or "+
+			"take a version 0.0.0-NAME):\n%s", s.Version, s.Commit, changed)
+	}
+	// --verify with --quiet fails without a message where there is no such tag.
+	of, err := git(ctx, "rev-parse", "--quiet", "--verify", "refs/tags/v"+s.Version+"^{commit}")
+	if err != nil {
+		return false, nil
+	}
+	if of != s.Commit {
+		return false, fmt.Errorf("tag v%s is at commit %.12s, and HEAD is %.12s: check out the tag, or take another version",
+			s.Version, of, s.Commit)
+	}
+	return true, nil
 }
 
 func git(ctx context.Context, args ...string) (string, error) {

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,16 +31,8 @@ func Push(ctx context.Context, c *chart.Chart, date time.Time, registry string) 
 	if err != nil {
 		return "", fmt.Errorf("name the chart: %w", err)
 	}
-	content, err := Package(c, date)
+	a, err := asArtifact(c, date)
 	if err != nil {
-		return "", err
-	}
-	config, err := json.Marshal(c.Metadata)
-	if err != nil {
-		return "", fmt.Errorf("encode the chart's metadata: %w", err)
-	}
-	a := artifact{config: static.NewLayer(config, configType), content: static.NewLayer(content, contentType)}
-	if a.manifest, err = a.describe(c, date); err != nil {
 		return "", err
 	}
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
@@ -51,11 +44,34 @@ func Push(ctx context.Context, c *chart.Chart, date time.Time, registry string) 
 	if err := remote.Put(tag, a, options...); err != nil {
 		return "", fmt.Errorf("push %s: %w", tag, err)
 	}
-	digest, _, err := v1.SHA256(strings.NewReader(string(a.manifest)))
+	digest, err := a.digest()
 	if err != nil {
-		return "", fmt.Errorf("digest of %s: %w", tag, err)
+		return "", err
 	}
-	return tag.Context().Digest(digest.String()).String(), nil
+	return tag.Context().Digest(digest).String(), nil
+}
+
+// Digest returns the digest that the chart has in every registry.
+func Digest(c *chart.Chart, date time.Time) (string, error) {
+	a, err := asArtifact(c, date)
+	if err != nil {
+		return "", err
+	}
+	return a.digest()
+}
+
+func asArtifact(c *chart.Chart, date time.Time) (a artifact, err error) {
+	content, err := Package(c, date)
+	if err != nil {
+		return a, err
+	}
+	config, err := json.Marshal(c.Metadata)
+	if err != nil {
+		return a, fmt.Errorf("encode the chart's metadata: %w", err)
+	}
+	a = artifact{config: static.NewLayer(config, configType), content: static.NewLayer(content, contentType)}
+	a.manifest, err = a.describe(c, date)
+	return a, err
 }
 
 // artifact is a chart's manifest in a registry.
@@ -67,6 +83,14 @@ type artifact struct {
 func (a artifact) RawManifest() ([]byte, error) { return a.manifest, nil }
 
 func (a artifact) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
+
+func (a artifact) digest() (string, error) {
+	digest, _, err := v1.SHA256(bytes.NewReader(a.manifest))
+	if err != nil {
+		return "", fmt.Errorf("digest of the chart: %w", err)
+	}
+	return digest.String(), nil
+}
 
 func (a artifact) describe(c *chart.Chart, date time.Time) ([]byte, error) {
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Annotations: map[string]string{

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -49,18 +50,27 @@ type Binary struct {
 	Path     string
 }
 
+// BillName is the name of the file beside a layout with the bill of materials of its image for a platform.
+func BillName(program, platform string) string {
+	return program + "_" + strings.ReplaceAll(platform, "/", "_") + ".spdx.json"
+}
+
 // Store writes the images of a program into out/NAME, an OCI image layout, and as one file, out/NAME.tar, which
-// `ctr images import` and `podman load` take. The name of the image is registry/NAME:VERSION.
+// `ctr images import` and `podman load` take. The name of the image is registry/NAME:VERSION. The bills of materials,
+// which the layout has too, are written beside it.
 func (s Source) Store(p Program, files []Binary, registry, out string) ([]Built, error) {
 	dir := filepath.Join(out, p.Name)
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, fmt.Errorf("make room for %s: %w", p.Name, err)
 	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of images: %w", err)
+	}
 	list := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var built []Built
 	var attached []v1.Image
 	for _, f := range files {
-		img, bill, err := s.one(p, f)
+		img, bill, err := s.one(p, f, out)
 		if err != nil {
 			return nil, err
 		}
@@ -83,14 +93,17 @@ func (s Source) Store(p Program, files []Binary, registry, out string) ([]Built,
 	return built, s.pack(dir, dir+".tar")
 }
 
-// one makes the image of a program for a platform, and its bill of materials.
-func (s Source) one(p Program, b Binary) (img, bill v1.Image, err error) {
+// one makes the image of a program for a platform, and its bill of materials, which it also writes into a folder.
+func (s Source) one(p Program, b Binary, out string) (img, bill v1.Image, err error) {
 	if img, err = s.Image(p, b.Platform, b.Path); err != nil {
 		return nil, nil, err
 	}
 	document, err := s.BillOfMaterials(p.Name, b.Path)
 	if err != nil {
 		return nil, nil, err
+	}
+	if err := os.WriteFile(filepath.Join(out, BillName(p.Name, b.Platform.String())), document, 0o644); err != nil {
+		return nil, nil, fmt.Errorf("write the bill of materials of %s: %w", p.Name, err)
 	}
 	bill, err = Attach(document, img)
 	return img, bill, err

@@ -6,32 +6,36 @@ import (
 )
 
 // Notes returns the part of a changelog (https://keepachangelog.com) that is about a version, without its heading.
-// Where the version has no part yet, Unreleased is taken if unreleased allows it.
-func Notes(changelog, version string, unreleased bool) (string, error) {
-	var out []string
-	in, found := false, false
-	wanted := func(heading string) bool {
-		name := strings.Trim(strings.Fields(strings.TrimPrefix(heading, "## ") + " ?")[0], "[]")
-		return strings.TrimPrefix(name, "v") == version || unreleased && name == "Unreleased"
+// Where the version has no part yet, that of Unreleased is returned if trial allows it.
+func Notes(changelog, version string, trial bool) (string, error) {
+	text := part(changelog, version)
+	if text == "" && trial {
+		text = part(changelog, "Unreleased")
 	}
+	if text == "" {
+		return "", fmt.Errorf("CHANGELOG.md says nothing of version %s: add a heading \"## %s - DATE\" with what has changed",
+			version, version)
+	}
+	return text + "\n", nil
+}
+
+// part returns what is below the heading of a version, up to the next one.
+func part(changelog, version string) string {
+	var out []string
+	in := false
 	for line := range strings.Lines(changelog) {
 		line = strings.TrimRight(line, "\r\n")
-		if strings.HasPrefix(line, "## ") {
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
 			if in {
 				break
 			}
-			in = wanted(line)
-			found = found || in
+			name, _, _ := strings.Cut(heading, " ")
+			in = strings.TrimPrefix(strings.Trim(name, "[]"), "v") == version
 			continue
 		}
 		if in {
 			out = append(out, line)
 		}
 	}
-	text := strings.TrimSpace(strings.Join(out, "\n"))
-	if !found || text == "" {
-		return "", fmt.Errorf("CHANGELOG.md says nothing of version %s: add a heading \"## %s - DATE\" with what has changed",
-			version, version)
-	}
-	return text + "\n", nil
+	return strings.TrimSpace(strings.Join(out, "\n"))
 }

@@ -36,8 +36,11 @@ func TestNotes(t *testing.T) {
 	if got, err := page.Notes(changelog, "0.3.0", false); err == nil || !strings.Contains(err.Error(), "0.3.0") {
 		t.Errorf("a version without a part: %q, %v", got, err)
 	}
-	if got, err := page.Notes(changelog, "0.0.0-dev.1", true); err != nil || got != "- to come\n" {
-		t.Errorf("a development version: %q, %v", got, err)
+	if got, err := page.Notes(changelog, "0.3.0", true); err != nil || got != "- to come\n" {
+		t.Errorf("a trial: %q, %v", got, err)
+	}
+	if got, err := page.Notes(changelog, "0.1.0", true); err != nil || got != "- first\n" {
+		t.Errorf("a trial of a version that the changelog has: %q, %v", got, err)
 	}
 }
 

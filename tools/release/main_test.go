@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	helm "helm.sh/helm/v4/pkg/registry"
+
+	"github.com/tenon-numa/tenon/tools/release/image"
+	"github.com/tenon-numa/tenon/tools/release/page"
+)
+
+func TestParseVersion(t *testing.T) {
+	for text, want := range map[string]string{
+		"v0.2.0": "0.2.0", "0.2.0": "0.2.0", "v1.0.0-rc.1": "1.0.0-rc.1", "0.0.0-dev.4f63f781c2aa": "0.0.0-dev.4f63f781c2aa",
+	} {
+		if got, err := parseVersion(text); err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "v", "v0.2", "0.2.0.1", "v01.2.0", "V0.2.0", "latest", "v0.2.0-", "v0.2.0-rc..1",
+		"v0.2.0-rc.01", "v0.2.0+build", "v0.2.0 ", "../v0.2.0", "v0.2.0-$(id)", "v9999999.0.0"} {
+		if got, err := parseVersion(text); err == nil || !strings.Contains(err.Error(), "v1.2.3") {
+			t.Errorf("%q is taken for version %q (%v), want an error that shows the form", text, got, err)
+		}
+	}
+}
+
+// repository makes a git repository with one commit in a folder of its own, and goes there.
+func repository(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("CHANGELOG.md", []byte("# Changelog\n\n## Unreleased\n\n- to come\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	runGit(t, "init", "-q")
+	commit(t)
+}
+
+func commit(t *testing.T) {
+	t.Helper()
+	runGit(t, "add", "-A")
+	runGit(t, "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "--allow-empty", "-m", "change")
+}
+
+func runGit(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
+		t.Fatalf("git %v: %v: %s", args, err, out)
+	}
+}
+
+// TestAReleaseIsMadeOfItsTag: files that have changed and a tag at another commit are refused, before anything is built.
+func TestAReleaseIsMadeOfItsTag(t *testing.T) {
+	repository(t)
+	refused := func(want string) {
+		t.Helper()
+		err := run(t.Context(), []string{"release", "-version", "v0.2.0"}, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	runGit(t, "tag", "v0.2.0")
+	refused(`CHANGELOG.md says nothing of version 0.2.0`)
+	if err := os.WriteFile("new", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	refused("files have changed since")
+	commit(t)
+	refused("tag v0.2.0 is at commit")
+
+	s, tagged, err := readSource(t.Context(), "v0.3.0")
+	if err != nil || tagged || s.Version != "0.3.0" {
+		t.Errorf("a version without a tag: %+v, %v, %v, want a trial", s, tagged, err)
+	}
+	runGit(t, "tag", "v0.3.0")
+	if s, tagged, err = readSource(t.Context(), ""); err != nil || !tagged || s.Version != "0.3.0" {
+		t.Errorf("no version at a tag: %+v, %v, %v, want the tag", s, tagged, err)
+	}
+}
+
+// built writes images of a small program into the folder of a release that has no others.
+func built(t *testing.T) *options {
+	t.Helper()
+	o := &options{out: t.TempDir(), registry: "example.com/tenon",
+		platforms: []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}}
+	var err error
+	if o.source, _, err = readSource(t.Context(), "0.0.0-test"); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	if out, err := exec.Command("go", "build", "-o", program, "./image/testdata/program").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, p := range image.Programs() {
+		var files []image.Binary
+		for _, platform := range o.platforms {
+			files = append(files, image.Binary{Platform: platform, Path: program})
+		}
+		if _, err := o.source.Store(p, files, o.registry, filepath.Join(o.out, "images")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}
+
+// TestPush sends images and chart to a registry, where Helm's own client finds the chart.
+func TestPush(t *testing.T) {
+	o := built(t)
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://") + "/numa"
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"push", "-registry", host, "-version", "0.0.0-test", "-out", o.out}, &out); err != nil {
+		t.Fatal(err)
+	}
+	sent := strings.Fields(out.String())
+	if len(sent) != 3 {
+		t.Fatalf("sent %q, want two images and the chart", sent)
+	}
+	for i, name := range []string{"/tenon-agent@sha256:", "/tenon-scheduler@sha256:", "/charts/tenon@sha256:"} {
+		if !strings.HasPrefix(sent[i], host+name) {
+			t.Errorf("sent %s, want %s%s", sent[i], host, name)
+		}
+	}
+	client, err := helm.NewClient(helm.ClientOptPlainHTTP(), helm.ClientOptWriter(io.Discard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.Pull(host + "/charts/tenon:0.0.0-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := loader.LoadArchive(bytes.NewReader(got.Chart.Data))
+	if err != nil || c.Metadata.AppVersion != "0.0.0-test" || !strings.HasSuffix(sent[2], got.Manifest.Digest) {
+		t.Errorf("the chart in the registry is %+v with digest %s (%v), want %s", c.Metadata, got.Manifest.Digest, err, sent[2])
+	}
+}
+
+// TestFilesOfARelease: every file has its checksum, provenance names every file and everything in the registry, and what
+// is to be signed is printed with its digest.
+func TestFilesOfARelease(t *testing.T) {
+	o := built(t)
+	if err := os.Mkdir(o.folder(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var all []image.Built
+	for _, p := range image.Programs() {
+		for i, platform := range []string{"linux/amd64", "linux/arm64", ""} {
+			all = append(all, image.Built{Name: p.Name, Platform: platform, Digest: "sha256:" + strings.Repeat(string(rune('a'+i)), 64)})
+		}
+	}
+	pushed, err := listPushed(o, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeChart(o, o.folder(), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := finish(t.Context(), o, pushed, &out); err != nil {
+		t.Fatal(err)
+	}
+	checkSums(t, o.folder())
+	data, err := os.ReadFile(filepath.Join(o.folder(), provenanceFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var statement struct{ Subject []page.Subject }
+	if err := json.Unmarshal(data, &statement); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(statement.Subject); n != 6+7 {
+		t.Errorf("provenance of %d subjects, want 6 files, 6 images and the chart", n)
+	}
+	for _, want := range []string{
+		"cosign sign --yes --recursive example.com/tenon/tenon-agent@sha256:" + strings.Repeat("c", 64) + "\n",
+		"cosign sign --yes --recursive example.com/tenon/charts/tenon@sha256:", "cosign sign-blob --yes --bundle SHA256SUMS",
+		"This is a trial",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
+
+// checkSums verifies the checksums of a folder by the program that users have.
+func checkSums(t *testing.T, folder string) {
+	t.Helper()
+	cmd := exec.Command("sha256sum", "--check", "--strict", sumsFile)
+	cmd.Dir = folder
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK\n") != 6 {
+		t.Errorf("%v, want 6 files that are as they should be:\n%s", err, out)
+	}
+}
