@@ -22,9 +22,6 @@ const (
 	maxIndexed = 16
 	// maxKeyText bounds the text of a kind of pods. The table of answers keeps it.
 	maxKeyText = 256
-	// maxLearned bounds the containers of pods that the mix is learned from. Every score of every pod computes what
-	// each pod of the mix would get.
-	maxLearned = 32
 )
 
 // oversized says why a pod costs too much to be judged on any node, or "".

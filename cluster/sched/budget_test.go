@@ -10,21 +10,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/score"
 )
 
 // many is a pod with so many init containers, each of another name.
-func many(name string, inits int) *v1.Pod {
-	pod := cpus(name, 2)
-	for i := range inits {
-		c := *pod.Spec.Containers[0].DeepCopy()
-		c.Name = fmt.Sprintf("init-%d", i)
-		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
-	}
-	return pod
-}
+func many(name string, inits int) *v1.Pod { return kubetest.Many(name, inits) }
 
 // A pod that costs too much is refused once, before any node is asked, with a remedy.
 func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
@@ -107,21 +99,6 @@ func TestKindsOfPodsAreShortAndDistinct(t *testing.T) {
 			}
 			seen[s.key] = what
 		}
-	}
-}
-
-// Every score computes what each pod of the mix would get: pods of very many containers are no part of it.
-func TestTheMixIsLearnedFromOrdinaryPods(t *testing.T) {
-	var u workload
-	for i := range score.Remembered {
-		u.asked(fmt.Sprint(i), mustPod(t, many("p", maxLearned)))
-	}
-	if got := len(u.mix().Shares()); got != 0 {
-		t.Errorf("the mix has %d kinds of pods", got)
-	}
-	mix, _ := u.asked("x", mustPod(t, many("q", maxLearned-1)))
-	if len(mix.Shares()) != 1 {
-		t.Errorf("the mix has %d kinds of pods, want 1", len(mix.Shares()))
 	}
 }
 

@@ -15,29 +15,15 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/inspect"
-	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // strict is a layout under strict-cpu-reservation with CPU 0 reserved.
 func strict(t *testing.T, node string, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
-	m, err := topo.ParseMachine(two)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := v1alpha1.FromCore(
-		node,
-		m,
-		place.Rules{Topology: place.TopologyRules{Policy: place.BestEffort}, Memory: place.MemoryRules{Static: true},
-			CPU: place.CPURules{Static: true, StrictReservation: true, Reserved: idset.Of[idset.CPU](0)}},
-		entries,
-		nil,
-	)
-	l.ResourceVersion = string(rune('0' + version))
-	return l
+	return kubetest.Strict(t, node, version, entries...)
 }
 
 func inexact(l *v1alpha1.NodeLayout, codes ...ledger.InexactCode) *v1alpha1.NodeLayout {

@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -39,6 +40,14 @@ func (a attempt) failed(status *fwk.Status) *fwk.Status {
 
 // read logs what was read of a pod.
 func (a *attempt) read(s *state) { a.Read(bounded(s.shape), s.demand) }
+
+// learn adds a pod to the workload profile, and sets the mix of the pod's strategy.
+func (p *Plugin) learn(s *state) {
+	mix, renewed := p.workload.Add(s.uid, s.pod)
+	if s.strategy.Mix = mix; renewed && s.Log.On(report.LevelData) {
+		s.Log.Info(report.LevelData, "Mix renewed", "pods", inspect.Text(mix))
+	}
+}
 
 // filtered records the result of Filter for a node, and returns it. Results for hypothetical nodes, during preemption,
 // are not recorded.

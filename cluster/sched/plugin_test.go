@@ -3,33 +3,26 @@ package sched
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
-	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/topo"
 )
 
 const refuse = "unknownNodes: Refuse"
 
-// two is a machine of two numas with 16 CPUs each.
-const two = `
-numa 0 socket 0 cpus 0-15 memory 64Gi
-numa 1 socket 1 cpus 16-31 memory 64Gi
-`
+// two is a machine of two NUMA nodes with 16 CPUs each.
+const two = kubetest.Two
 
 // newPlugin returns a plugin whose book is complete, and empty.
 func newPlugin(t *testing.T, args string) *Plugin {
@@ -52,65 +45,25 @@ func pluginOf(t *testing.T, s *Shared, args string) *Plugin {
 }
 
 // layout makes the layout of a node with static managers; versions are resource versions.
-func layout(
-	t testing.TB,
-	node, machine string,
-	policy place.Policy,
-	version int,
-	entries ...ledger.Entry,
-) *v1alpha1.NodeLayout {
+func layout(t testing.TB, node, machine string, policy place.Policy, version int,
+	entries ...ledger.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
-	m, err := topo.ParseMachine(machine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := place.Rules{
-		Topology: place.TopologyRules{Policy: policy},
-		CPU:      place.CPURules{Static: true},
-		Memory:   place.MemoryRules{Static: true},
-	}
-	l := v1alpha1.FromCore(node, m, r, entries, nil)
-	l.ResourceVersion = fmt.Sprint(version)
-	return l
+	return kubetest.Layout(t, node, machine, policy, version, entries...)
 }
 
 // holding is a pod that the node says to hold these CPUs.
-func holding(p *v1.Pod, cpus string) ledger.Entry {
-	set, err := idset.Parse[idset.CPU](cpus)
-	if err != nil {
-		panic(err)
-	}
-	return ledger.Entry{Pod: kube.ID(p), Holdings: []place.Holding{{Container: "c", CPUs: set}}}
-}
+func holding(p *v1.Pod, cpus string) ledger.Entry { return kubetest.Holding(p, cpus) }
 
 // podOf returns a pod of one container, Guaranteed where there are CPUs and memory: "cpu=4 memory=1Gi".
-func podOf(name, amounts string) *v1.Pod {
-	list := v1.ResourceList{}
-	for _, f := range strings.Fields(amounts) {
-		key, q, _ := strings.Cut(f, "=")
-		list[v1.ResourceName(key)] = resource.MustParse(q)
-	}
-	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec: v1.PodSpec{
-			Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list, Limits: list}}},
-		},
-	}
-}
+func podOf(name, amounts string) *v1.Pod { return kubetest.Pod(name, amounts) }
 
-func cpus(name string, n int) *v1.Pod { return podOf(name, fmt.Sprintf("cpu=%d memory=1Gi", n)) }
+func cpus(name string, n int) *v1.Pod { return kubetest.CPUs(name, n) }
 
 func noted(p *v1.Pod, annotation, value string) *v1.Pod {
-	p = p.DeepCopy()
-	p.Annotations = map[string]string{annotation: value}
-	return p
+	return kubetest.Annotated(p, annotation, value)
 }
 
-func bind(p *v1.Pod, node string) *v1.Pod {
-	p = p.DeepCopy()
-	p.Spec.NodeName = node
-	return p
-}
+func bind(p *v1.Pod, node string) *v1.Pod { return kubetest.Bound(p, node) }
 
 func nodeInfo(name string) fwk.NodeInfo {
 	n := framework.NewNodeInfo()

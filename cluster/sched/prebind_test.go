@@ -7,11 +7,11 @@ import (
 	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -25,11 +25,7 @@ func reserve(t *testing.T, p *Plugin, pod *v1.Pod, node string) fwk.CycleState {
 }
 
 // admitted is the pod as it is when its kubelet has dealt with it.
-func admitted(p *v1.Pod, node string) *v1.Pod {
-	p = bind(p, node)
-	p.Status.StartTime = &metav1.Time{}
-	return p
-}
+func admitted(p *v1.Pod, node string) *v1.Pod { return kubetest.Admitted(p, node) }
 
 func TestReserveDecidesOnWhatIsThereNow(t *testing.T) {
 	p := newPlugin(t, refuse)

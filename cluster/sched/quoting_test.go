@@ -111,7 +111,7 @@ func (o *outlets) clean(what string, nodes ...string) {
 		Book:      o.s.Book,
 		Problem:   o.s.problem,
 		Decisions: o.s.Decisions,
-		Mix:       o.s.workload.mix,
+		Mix:       o.s.workload.Mix,
 		Now:       time.Now,
 		Names:     func() []string { return nodes },
 	}

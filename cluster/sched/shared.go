@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/cluster/workload"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
@@ -37,7 +38,7 @@ type Shared struct {
 	// waiting wakes pods in schedulers of Tenon's own, retries in others; at most one of them is not nil.
 	waiting  *waiting
 	retries  *retries
-	workload workload
+	workload workload.Profile
 	plugins  []*Plugin // of all profiles, once the scheduler is set up
 
 	// sources fill the book from the API server, begun by the first profile that starts them; nil in tests.

@@ -270,7 +270,7 @@ func (s *sources) begin(ctx context.Context) {
 		return
 	}
 	s.Feed.Begin()
-	s.workload.learn(s.ownPods())
+	s.workload.Learn(s.ownPods())
 	close(s.ready)
 }
 
@@ -310,7 +310,7 @@ func nodeNames(h fwk.Handle, selector labels.Selector) func() []string {
 // Inspection returns what inspection and metrics show of the scheduler.
 func (s *Shared) Inspection() inspect.Source {
 	from := s.sources
-	return inspect.Source{Book: s.Book, Decisions: s.Decisions, Mix: s.workload.mix, Now: time.Now,
+	return inspect.Source{Book: s.Book, Decisions: s.Decisions, Mix: s.workload.Mix, Now: time.Now,
 		Problem: from.problem, Names: from.names, Reported: from.reported, Healthy: from.healthy}
 }
 

@@ -1,0 +1,24 @@
+package score
+
+// drift is by how much the weights of two mixes, 512 together, may differ in all before they count as two.
+const drift = 24
+
+// Differs reports whether scoring by another mix may choose other nodes: whether the weights of both differ by more
+// than a little, or their shares of unseen pods differ.
+func (m *Mix) Differs(from *Mix) bool {
+	if m.Unseen() != from.Unseen() {
+		return true
+	}
+	apart := map[string]int64{}
+	for _, s := range m.Shares() {
+		apart[s.Pod.Shape()] += s.Weight
+	}
+	for _, s := range from.Shares() {
+		apart[s.Pod.Shape()] -= s.Weight
+	}
+	sum := int64(0)
+	for _, w := range apart {
+		sum += max(w, -w)
+	}
+	return sum > drift
+}
