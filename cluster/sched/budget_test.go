@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
+	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -21,7 +22,7 @@ func many(name string, inits int) *v1.Pod { return kubetest.Many(name, inits) }
 // A pod that costs too much is refused once, before any node is asked, with a remedy.
 func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.metrics = newMetrics()
+	p.metrics = metrics.NewCounters()
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	// shared is a pod with so many containers beside the ordinary ones that hold nothing of their own.
 	shared := func(pod *v1.Pod, count int) *v1.Pod {
@@ -49,7 +50,7 @@ func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
 			t.Error("such pods are batched")
 		}
 	}
-	if got := counted(t, p.metrics.exceeded.WithLabelValues(budgetPod)); got != 2 {
+	if got := counted(t, p.metrics, "tenon_budgets_exceeded_total", metrics.BudgetPod); got != 2 {
 		t.Errorf("%v pods are counted as too expensive, want 2", got)
 	}
 	fits(t, filter(t, p, cycle(t, p, many("q", place.MaxContainers-1)), "n"))

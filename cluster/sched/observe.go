@@ -82,7 +82,7 @@ func (p *Plugin) reserved(s *state, node string, v place.Verdict, status *fwk.St
 	}
 	s.Reserved(node, s.machine(node), v.Holdings)
 	if len(v.Holdings) > 0 {
-		p.metrics.made()
+		p.metrics.Made()
 	}
 	return status
 }
@@ -128,6 +128,6 @@ func (s *Shared) machine(node string) *topo.Machine {
 
 // onOutcome records how a prediction came out.
 func (s *Shared) onOutcome(o ledger.Outcome) {
-	s.metrics.outcome(o, s.Book.Snapshot().Node(o.Node))
+	s.metrics.Outcome(o, s.Book.Snapshot().Node(o.Node))
 	s.Decisions.Outcome(o)
 }

@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
-	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -30,7 +29,7 @@ func remembering(t testing.TB, args string) (*Plugin, inspect.Source) {
 	t.Helper()
 	book, ready := ledger.New(), make(chan struct{})
 	close(ready)
-	s := &Shared{Book: book, Ready: ready, Decisions: inspect.NewDecisions(time.Now), metrics: newMetrics()}
+	s := &Shared{Book: book, Ready: ready, Decisions: inspect.NewDecisions(time.Now), metrics: metrics.NewCounters()}
 	s.Feed = kube.NewFeed(book, s.onOutcome, nil)
 	s.Feed.Begin()
 	p, err := s.Factory(Name)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
@@ -84,9 +83,9 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	if none.Fits || none.Why != "node has no layout" {
 		t.Errorf("node none: %+v", none)
 	}
-	made := counted(t, p.metrics.predicted)
+	made := counted(t, p.metrics, "tenon_predictions_made_total")
 	fits(t, p.Reserve(t.Context(), cs, pod, "n"))
-	if now := counted(t, p.metrics.predicted); now != made+1 {
+	if now := counted(t, p.metrics, "tenon_predictions_made_total"); now != made+1 {
 		t.Errorf("%v predictions are counted, want %v", now, made+1)
 	}
 	stage := func(want document.Stage) {
@@ -170,84 +169,26 @@ func TestUnknownNodesLetPodsWithoutADemandIn(t *testing.T) {
 	}
 }
 
-func counted(t *testing.T, m metrics.CounterMetric) float64 {
+// counted returns what a counter has counted, by its name and the values of its labels.
+func counted(t *testing.T, m *metrics.Counters, name string, labels ...string) float64 {
 	t.Helper()
-	n, err := testutil.GetCounterMetricValue(m)
+	families, err := m.Gatherer().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
-}
-
-func TestOutcomesAreCounted(t *testing.T) {
-	m := newMetrics()
-	p := newPlugin(t, refuse)
-	p.Feed.Layout(layout(t, "n", two, place.Restricted, 1))
-	n := p.Book.Snapshot().Node("n")
-	a, b := holding(cpus("p", 2), "0-1").Holdings, holding(cpus("p", 2), "2-3").Holdings
-	withMemory := holding(cpus("p", 2), "0-1").Holdings
-	withMemory[0].Memory = []place.Block{{Kind: "memory", NUMAs: 1, Bytes: 1}}
-	withDevice := holding(cpus("p", 2), "0-1").Holdings
-	withDevice[0].Devices = []place.DeviceBlock{{Resource: "acme.com/gpu", IDs: []string{"0"}}}
-	for _, o := range []ledger.Outcome{
-		{Result: ledger.Confirmed, Predicted: a, Seen: a},
-		{Result: ledger.Confirmed, Predicted: a, Seen: a, Foreign: true},
-		{Result: ledger.Wrong, Predicted: a, Seen: b},
-		{Result: ledger.Wrong, Predicted: a, Seen: withMemory},
-		{Result: ledger.Wrong, Predicted: a, Seen: withDevice},
-		{Result: ledger.Wrong, Predicted: a},
-		{Result: ledger.Rejected, Predicted: a, Error: place.TopologyAffinityError},
-	} {
-		m.outcome(o, n)
-	}
-	m.outcome(ledger.Outcome{Result: ledger.Wrong, Predicted: a, Seen: b}, nil)
-	of := func(want float64, m metrics.CounterMetric) {
-		t.Helper()
-		if got := counted(t, m); got != want {
-			t.Errorf("%v are counted, want %v", got, want)
-		}
-	}
-	of(2, m.predictions.WithLabelValues("confirmed", "true"))
-	of(4, m.predictions.WithLabelValues("wrong", "true"))
-	of(1, m.predictions.WithLabelValues("wrong", "false")) // of the node nothing is known any more
-	of(1, m.predictions.WithLabelValues("rejected", "true"))
-	inexact := *n
-	inexact.Inexact = []ledger.Inexact{{Code: ledger.RulesFromFiles}}
-	m.outcome(ledger.Outcome{Result: ledger.Confirmed, Predicted: a, Seen: a}, &inexact)
-	of(1, m.predictions.WithLabelValues("confirmed", "false"))
-	for labels, want := range map[[2]string]float64{{"restricted", "cpus"}: 1, {"restricted", "memory"}: 1, {"restricted", "devices"}: 1,
-		{"restricted", "containers"}: 1, {"unknown", "cpus"}: 1} {
-		of(want, m.wrong.WithLabelValues(labels[0], labels[1]))
-	}
-	of(1, m.rejected.WithLabelValues("TopologyAffinityError"))
-	of(1, m.foreign)
-	(*schedulerMetrics)(nil).outcome(ledger.Outcome{}, nil)
-	(*schedulerMetrics)(nil).made()
-}
-
-// Two schedulers in one process count each for itself; the first one's are served.
-func TestMetricsOfASecondScheduler(t *testing.T) {
-	_, source := remembering(t, refuse)
-	a, b := newMetrics(), newMetrics()
-	a.measure(source, nil, nil)
-	b.measure(source, nil, nil)
-	a.made()
-	if counted(t, a.predicted) != 1 || counted(t, b.predicted) != 0 {
-		t.Error("one counts for the other")
-	}
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := map[string]bool{}
 	for _, f := range families {
-		served[f.GetName()] = true
-	}
-	for _, name := range []string{"tenon_nodes", "tenon_oldest_prediction_seconds", "tenon_predictions_made_total", "tenon_foreign_pods_total"} {
-		if !served[name] {
-			t.Errorf("%s is not served", name)
+		for _, one := range f.GetMetric() {
+			var values []string
+			for _, l := range one.GetLabel() {
+				values = append(values, l.GetValue())
+			}
+			if f.GetName() == name && slices.Equal(values, labels) {
+				return one.GetCounter().GetValue()
+			}
 		}
 	}
+	t.Fatalf("no counter %s %v", name, labels)
+	return 0
 }
 
 // BenchmarkFilter filters 1000 nodes, half of which fit, for one pod after another. Remembering what

@@ -7,6 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
+	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/cluster/preempt"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -93,7 +94,7 @@ func (p victims) Reasons(pod *place.Pod, v place.Verdict) []string {
 }
 
 // CutShort implements preempt.Plugin.
-func (p victims) CutShort() { p.metrics.exceeds(budgetVictims) }
+func (p victims) CutShort() { p.metrics.Exceeded(metrics.BudgetVictims) }
 
 // evicting returns the plugin's preemption, or nil.
 func (p *Plugin) evicting() *preempt.Preemption {

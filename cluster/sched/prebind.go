@@ -58,7 +58,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	began, waited := time.Now(), false
 	defer func() {
 		if waited {
-			p.metrics.waited(began)
+			p.metrics.Waited(began)
 		}
 	}()
 	for {
@@ -102,7 +102,7 @@ func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, wait
 	if !v.Fits() {
 		why = p.refusal(s.pod, v).Message()
 	} else if waited {
-		why = p.amounts.short(pod, node, append(p.Book.Ahead(string(pod.UID)), p.reported(node)...))
+		why = p.amounts.Short(pod, node, append(p.Book.Ahead(string(pod.UID)), p.reported(node)...))
 	}
 	if why == "" {
 		return nil

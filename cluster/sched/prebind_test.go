@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/amounts"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -217,16 +218,16 @@ func TestTheDemandIsHeldInEveryStateAtTheTurn(t *testing.T) {
 }
 
 // inMemory is what informers have of a node and some pods.
-func inMemory(t *testing.T, n *v1.Node, pods ...*v1.Pod) *amounts {
+func inMemory(t *testing.T, n *v1.Node, pods ...*v1.Pod) *amounts.Amounts {
 	t.Helper()
 	client := fake.NewClientset()
 	f := informers.NewSharedInformerFactory(client, 0)
-	a, err := newAmounts(f)
+	a, err := amounts.New(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range pods {
-		err = errors.Join(err, a.pods.Add(p))
+		err = errors.Join(err, f.Core().V1().Pods().Informer().GetIndexer().Add(p))
 	}
 	if err = errors.Join(err, f.Core().V1().Nodes().Informer().GetIndexer().Add(n)); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/metrics"
 )
 
 // PreFilter converts the pod once, takes a snapshot of the ledger, and names the nodes where the pod fits if these are
@@ -23,7 +24,7 @@ func (p *Plugin) PreFilter(
 	s, status := translate(pod)
 	if status != nil {
 		if exceedsBudget(pod) {
-			p.metrics.exceeds(budgetPod)
+			p.metrics.Exceeded(metrics.BudgetPod)
 		}
 		return nil, p.begin(pod).failed(status)
 	}

@@ -109,7 +109,7 @@ func (r *retries) run(ctx context.Context) {
 			return
 		}
 		for p, pods := range r.fitting(node) {
-			p.metrics.wakes(len(pods))
+			p.metrics.Woken(len(pods))
 			p.handle.Activate(p.logger, pods)
 		}
 		r.changed.Done(node)
@@ -158,7 +158,7 @@ func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
 		return false
 	}
 	var lower []string
-	for _, other := range p.amounts.on(n.Name) {
+	for _, other := range p.amounts.On(n.Name) {
 		if corev1.PodPriority(other) < rank {
 			lower = append(lower, string(other.UID))
 		}

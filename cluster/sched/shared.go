@@ -10,9 +10,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/amounts"
 	"github.com/tenon-numa/tenon/cluster/candidates"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/cluster/workload"
 	"github.com/tenon-numa/tenon/core/answers"
@@ -28,12 +30,12 @@ type Shared struct {
 	// Decisions records what was decided, for inspection; nil records nothing.
 	Decisions *inspect.Decisions
 
-	metrics *schedulerMetrics // nil counts nothing
+	metrics *metrics.Counters // nil counts nothing
 	// rejections receives pods that nodes refused; nil until there is a client.
 	rejections *rejections
 	answers    answers.Table
-	amounts    *amounts      // nil until there is a client
-	lines      *report.Lines // nil before the first factory
+	amounts    *amounts.Amounts // nil until there is a client
+	lines      *report.Lines    // nil before the first factory
 	backoff    nodeBackoff
 	// waiting wakes pods in schedulers of Tenon's own, retries in others; at most one of them is not nil.
 	waiting  *waiting
@@ -56,7 +58,7 @@ type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, er
 // Factory returns the factory of the plugin under one of its names, over s.
 func (s *Shared) Factory(name string) Factory {
 	if s.lines == nil {
-		s.lines = report.NewLines(s.metrics.suppresses)
+		s.lines = report.NewLines(s.metrics.Suppressed)
 	}
 	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		args, err := config.Decode(name, obj)
@@ -88,7 +90,7 @@ func (s *Shared) start(ctx context.Context, args config.Args, h fwk.Handle) (err
 		return nil
 	}
 	if s.amounts == nil {
-		if s.amounts, err = newAmounts(h.SharedInformerFactory()); err != nil {
+		if s.amounts, err = amounts.New(h.SharedInformerFactory()); err != nil {
 			return err
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
@@ -77,7 +78,7 @@ func newSources(logger klog.Logger, o Options) *sources {
 		Book:      ledger.New(),
 		Ready:     ready,
 		Decisions: inspect.NewDecisions(time.Now),
-		metrics:   newMetrics(),
+		metrics:   metrics.NewCounters(),
 		options:   o,
 	}
 	written := report.NewConditions(logger, func(node string) []ledger.Inexact {
@@ -98,11 +99,11 @@ func newSources(logger klog.Logger, o Options) *sources {
 			o.OnOutcome(x)
 		}
 	}, written.Judged(func(node string, err error) {
-		s.metrics.refused()
+		s.metrics.LayoutRefused()
 		said.LayoutRefused(node, err)
 	}))
 	s.Feed.OnRefusedTopology(func(node string, err error) {
-		s.metrics.refusedTopology()
+		s.metrics.TopologyRefused()
 		said.TopologyRefused(node, err)
 	})
 	s.Feed.OnOddTopology(said.TopologyOdd)
@@ -149,7 +150,7 @@ func (s *sources) start(ctx context.Context, h fwk.Handle) error {
 		return err
 	}
 	s.events.To(h.EventRecorder())
-	s.misaligned.pods = s.amounts.on
+	s.misaligned.pods = s.amounts.On
 	s.rejections = &rejections{events: s.events, pardon: s.pardon, machine: s.machine,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 	s.synced = map[string]cache.InformerSynced{}
@@ -171,7 +172,7 @@ func (s *sources) start(ctx context.Context, h fwk.Handle) error {
 	go s.conditions.Run(ctx, writer)
 	go s.begin(ctx)
 	s.names = nodeNames(h, s.options.Nodes)
-	s.metrics.measure(s.Inspection(), s.Feed.Paced, s.misaligned.count)
+	metrics.Measure(s.Inspection(), s.Feed.Paced, s.misaligned.count)
 	return nil
 }
 
@@ -280,8 +281,8 @@ func (s *sources) ownPods() (out []*v1.Pod) {
 	for _, p := range s.plugins {
 		profiles[profileOf(p.handle)] = true
 	}
-	for _, o := range s.amounts.pods.List() {
-		if p, ok := o.(*v1.Pod); ok && profiles[p.Spec.SchedulerName] {
+	for _, p := range s.amounts.Pods() {
+		if profiles[p.Spec.SchedulerName] {
 			out = append(out, p)
 		}
 	}

@@ -132,7 +132,7 @@ func TestThePodOfAnEventIsReadAtItsVersion(t *testing.T) {
 
 func refusals(t *testing.T, p *Plugin) float64 {
 	t.Helper()
-	return counted(t, p.metrics.rejected.WithLabelValues(string(place.TopologyAffinityError)))
+	return counted(t, p.metrics, "tenon_pods_refused_total", string(place.TopologyAffinityError))
 }
 
 // Pods that nobody waits for are let go at once, and read by nobody.

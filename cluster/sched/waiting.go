@@ -12,6 +12,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/amounts"
 	"github.com/tenon-numa/tenon/cluster/preempt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -163,15 +164,15 @@ type nodeRules struct {
 	name string
 	node *ledger.Node // nil if the ledger does not know it
 	// residents returns the pods of the node.
-	residents func(*amounts) *preempt.Residents
+	residents func(*amounts.Amounts) *preempt.Residents
 }
 
 // At implements wake.Rules.
 func (w *waiting) At(node string) wake.Node[*podClass, wokenPod] {
 	var here *preempt.Residents
-	return nodeRules{w, node, w.snapshot().Node(node), func(a *amounts) *preempt.Residents {
+	return nodeRules{w, node, w.snapshot().Node(node), func(a *amounts.Amounts) *preempt.Residents {
 		if here == nil {
-			here = preempt.NewResidents(a.on(node))
+			here = preempt.NewResidents(a.On(node))
 		}
 		return here
 	}}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/wake"
 )
@@ -28,7 +29,7 @@ func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
 	if len(s.plugins) == 0 {
 		// Nobody would read the book, and following every pod of a cluster costs memory and work.
 		Logger(ctx).Info("No profile enables the plugin: layouts and pods are not followed")
-		s.metrics.measure(s.Inspection(), s.Feed.Paced, s.sources.misaligned.count)
+		metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.misaligned.count)
 		return
 	}
 	go s.waiting.run(ctx, s.try)
@@ -152,7 +153,7 @@ func (s *Shared) try(woken []wokenPod) {
 		}
 		pods[x.plugin][x.pod.Namespace+"/"+x.pod.Name] = x.pod
 	}
-	s.metrics.wakes(len(woken))
+	s.metrics.Woken(len(woken))
 	for p, list := range pods {
 		report.TriedAgain(p.logger, len(list), woken[0].pod)
 		p.handle.Activate(p.logger, list)

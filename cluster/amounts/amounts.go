@@ -1,4 +1,9 @@
-package sched
+// Package amounts reads the plain amounts of nodes, and the pods that are bound to them, from kube-scheduler's own
+// informers.
+//
+// Invariant: it makes no request and changes nothing; what it returns is as old as the informers. A node or pod that is
+// not in memory is not short of anything: the kubelet will refuse the pod. A nil *Amounts has no nodes.
+package amounts
 
 import (
 	"fmt"
@@ -13,17 +18,17 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// amounts knows the plain amounts of nodes as they are now. kube-scheduler looks at them when it chooses a
-// node; a pod that waits for its turn after that may find that somebody else bound pods meanwhile.
-type amounts struct {
+// Amounts has the plain amounts of nodes as they are now. kube-scheduler looks at them when it chooses a node. While a
+// pod waits for its turn after that, another scheduler may bind pods to the node.
+type Amounts struct {
 	nodes corelisters.NodeLister
 	pods  cache.Indexer
 }
 
 const byNode = "tenon.sh/node"
 
-// newAmounts has pods indexed by their node; it must be called before the informers are started.
-func newAmounts(f informers.SharedInformerFactory) (*amounts, error) {
+// New has pods indexed by their node. It must be called before the informers are started.
+func New(f informers.SharedInformerFactory) (*Amounts, error) {
 	pods := f.Core().V1().Pods().Informer()
 	err := pods.AddIndexers(cache.Indexers{byNode: func(o any) ([]string, error) {
 		if p, ok := o.(*v1.Pod); ok && p.Spec.NodeName != "" {
@@ -34,11 +39,11 @@ func newAmounts(f informers.SharedInformerFactory) (*amounts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index pods by node: %w", err)
 	}
-	return &amounts{nodes: f.Core().V1().Nodes().Lister(), pods: pods.GetIndexer()}, nil
+	return &Amounts{nodes: f.Core().V1().Nodes().Lister(), pods: pods.GetIndexer()}, nil
 }
 
-// on returns the pods that are bound to a node as far as the informer knows.
-func (a *amounts) on(node string) (out []*v1.Pod) {
+// On returns the pods that are bound to a node as far as the informer knows.
+func (a *Amounts) On(node string) (out []*v1.Pod) {
 	if a == nil {
 		return nil
 	}
@@ -54,9 +59,19 @@ func (a *amounts) on(node string) (out []*v1.Pod) {
 	return out
 }
 
-// short says what a node has too little of for a pod beside those that are bound to it and those of the others that are
-// not bound as far as the informer knows, or "". What is not in memory is not short of anything: the kubelet will tell.
-func (a *amounts) short(pod *v1.Pod, node string, more []ledger.PodID) string {
+// Pods returns all pods that the informer has.
+func (a *Amounts) Pods() (out []*v1.Pod) {
+	for _, o := range a.pods.List() {
+		if p, ok := o.(*v1.Pod); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Short says what a node has too little of for a pod beside those that are bound to it and those of more that are not
+// bound as far as the informer knows, or "".
+func (a *Amounts) Short(pod *v1.Pod, node string, more []ledger.PodID) string {
 	if a == nil {
 		return ""
 	}

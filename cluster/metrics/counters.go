@@ -1,0 +1,204 @@
+// Package metrics counts and measures what a scheduler with the plugin does, and serves it with kube-scheduler's own
+// metrics.
+//
+// Invariant: series that can be foreseen exist before their first event, and a label has only values that this release
+// knows: nodes and pods cannot make up others. The package refuses to serve a second scheduler of one process, since
+// the names are taken; its counters count all the same.
+package metrics
+
+import (
+	"strconv"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// Counters count events of one scheduler. Methods on a nil *Counters count nothing.
+type Counters struct {
+	predicted   *metrics.Counter
+	woken       *metrics.Counter
+	predictions *metrics.CounterVec
+	wrong       *metrics.CounterVec
+	rejected    *metrics.CounterVec
+	foreign     *metrics.Counter
+	layouts     *metrics.Counter
+	topologies  *metrics.Counter
+	exceeded    *metrics.CounterVec
+	suppressed  *metrics.Counter
+	turns       *metrics.Histogram
+	own         metrics.KubeRegistry
+}
+
+func counter(name, help string) *metrics.CounterOpts {
+	return &metrics.CounterOpts{Subsystem: "tenon", Name: name, Help: help, StabilityLevel: metrics.ALPHA}
+}
+
+// NewCounters returns counters at 0, and serves them. If a scheduler in this process serves its own already, these
+// are not served.
+func NewCounters() *Counters {
+	m := &Counters{
+		predicted: metrics.NewCounter(counter("predictions_made_total",
+			"Predictions that were reserved, of what a pod will hold on its node.")),
+		woken: metrics.NewCounter(counter("pods_woken_total",
+			"Pods that were refused and are tried again because a node may have room for them now.")),
+		predictions: metrics.NewCounterVec(counter("predictions_total",
+			"Predictions met by what the node did, by result (confirmed, wrong, rejected), and by whether "+
+				"predictions for the node were exact."),
+			[]string{"result", "exact"}),
+		wrong: metrics.NewCounterVec(counter("predictions_wrong_total",
+			"Wrong predictions, by the node's topology manager policy and by what differs first (cpus, memory, "+
+				"devices, containers)."),
+			[]string{"policy", "differs"}),
+		rejected: metrics.NewCounterVec(counter("pods_refused_total",
+			"Pods that a kubelet refused though they were predicted to fit, by its reason."), []string{"reason"}),
+		foreign: metrics.NewCounter(counter("foreign_pods_total",
+			"Pods bound by somebody else, of which the node has reported what they hold.")),
+		layouts: metrics.NewCounter(counter("layouts_refused_total",
+			"Node layouts that could not be read and were refused.")),
+		topologies: metrics.NewCounter(counter("noderesourcetopologies_refused_total",
+			"NodeResourceTopologies of nodes without a layout that could not be read and were refused.")),
+		exceeded: metrics.NewCounterVec(counter("budgets_exceeded_total",
+			"Work that was not done because it would cost too much, by what it was (pod: a pod was refused; "+
+				"victims: no further sets of victims were tried)."),
+			[]string{"what"}),
+		suppressed: metrics.NewCounter(counter("pod_log_lines_suppressed_total",
+			"Lines that annotations of pods ask for and that were not logged, because too many pods ask.")),
+	}
+	m.turns = metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: "tenon", Name: "turn_wait_seconds",
+		Help:    "Time that pods waited for their turn on their node. Pods that did not wait do not count.",
+		Buckets: metrics.ExponentialBuckets(0.01, 2, 14), StabilityLevel: metrics.ALPHA})
+	m.own = metrics.NewKubeRegistry()
+	for _, c := range []metrics.Registerable{m.predicted, m.woken, m.predictions, m.wrong, m.rejected, m.foreign,
+		m.layouts, m.topologies, m.exceeded, m.suppressed, m.turns} {
+		m.own.MustRegister(c)
+		_ = legacyregistry.Register(c) // a second scheduler in one process finds the name taken
+	}
+	m.zero()
+	return m
+}
+
+// zero makes every series that can be foreseen exist before its first event: an increase from nothing to 1 is none to
+// Prometheus.
+func (m *Counters) zero() {
+	for _, result := range []ledger.Result{ledger.Confirmed, ledger.Wrong, ledger.Rejected} {
+		for _, exact := range []bool{true, false} {
+			m.predictions.WithLabelValues(string(result), strconv.FormatBool(exact))
+		}
+	}
+	for _, p := range []place.Policy{place.None, place.BestEffort, place.Restricted, place.SingleNUMA} {
+		for _, what := range []string{"cpus", "memory", "devices", "containers"} {
+			m.wrong.WithLabelValues(p.String(), what)
+		}
+	}
+	for _, why := range []place.RefusalReason{place.TopologyAffinityError, place.SMTAlignmentError,
+		place.UnexpectedAdmissionError} {
+		m.rejected.WithLabelValues(string(why))
+	}
+	for _, what := range []string{BudgetPod, BudgetVictims} {
+		m.exceeded.WithLabelValues(what)
+	}
+}
+
+// Gatherer returns where this scheduler's counters can be read, served or not.
+func (m *Counters) Gatherer() metrics.Gatherer { return m.own }
+
+// Waited counts a wait for a turn, however it ended.
+func (m *Counters) Waited(since time.Time) {
+	if m != nil {
+		m.turns.Observe(time.Since(since).Seconds())
+	}
+}
+
+// Made counts a prediction that was reserved.
+func (m *Counters) Made() {
+	if m != nil {
+		m.predicted.Inc()
+	}
+}
+
+// Woken counts pods that are tried again.
+func (m *Counters) Woken(pods int) {
+	if m != nil {
+		m.woken.Add(float64(pods))
+	}
+}
+
+// Outcome counts how a prediction came out; n is the node as it is known now, or nil.
+func (m *Counters) Outcome(o ledger.Outcome, n *ledger.Node) {
+	if m == nil {
+		return
+	}
+	m.predictions.WithLabelValues(string(o.Result), strconv.FormatBool(n != nil && len(n.Inexact) == 0)).Inc()
+	if o.Foreign {
+		m.foreign.Inc()
+	}
+	switch o.Result {
+	case ledger.Wrong:
+		policy := "unknown"
+		if n != nil {
+			policy = n.Rules.Topology.Policy.String()
+		}
+		m.wrong.WithLabelValues(policy, differs(o.Predicted, o.Seen)).Inc()
+	case ledger.Rejected:
+		m.rejected.WithLabelValues(string(o.Error)).Inc()
+	}
+}
+
+// Exceeded counts work that is not done because it would cost too much.
+func (m *Counters) Exceeded(what string) {
+	if m != nil {
+		m.exceeded.WithLabelValues(what).Inc()
+	}
+}
+
+// What may cost too much.
+const (
+	BudgetPod     = "pod"     // to judge a pod
+	BudgetVictims = "victims" // to try further sets of victims
+)
+
+// Suppressed counts a line about a pod that is not logged.
+func (m *Counters) Suppressed() {
+	if m != nil {
+		m.suppressed.Inc()
+	}
+}
+
+// LayoutRefused counts a layout that could not be read.
+func (m *Counters) LayoutRefused() {
+	if m != nil {
+		m.layouts.Inc()
+	}
+}
+
+// TopologyRefused counts a NodeResourceTopology that could not be read.
+func (m *Counters) TopologyRefused() {
+	if m != nil {
+		m.topologies.Inc()
+	}
+}
+
+// differs says what of a prediction is wrong, container by container.
+func differs(predicted, seen []place.Holding) string {
+	if len(predicted) != len(seen) {
+		return "containers"
+	}
+	for i, p := range predicted {
+		s := seen[i]
+		if p.Matches(s) {
+			continue
+		}
+		if !p.CPUs.Equal(s.CPUs) {
+			return "cpus"
+		}
+		if p.Devices = s.Devices; p.Matches(s) {
+			return "devices"
+		}
+		return "memory"
+	}
+	return "containers"
+}
