@@ -112,6 +112,12 @@ var floors = []floor{
 		words(`core/... api/... cluster/kube cluster/manifest cluster/nrt`),
 		append(topologies, inCluster...),
 	},
+	{
+		"cluster/live",
+		nil,
+		words(`core/ledger api/objects api/v1alpha1 cluster/kube cluster/nrt`),
+		append(topologies, inCluster...),
+	},
 	{"cluster/inspect", nil, words(`core/... api/document`), nil},
 	{"cluster/profiles", nil, words(`api/config`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"cluster/candidates", nil, words(`core/answers core/ledger core/sample`),

@@ -1,0 +1,100 @@
+package live
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Change is what has changed since the last one that a follower received.
+type Change struct {
+	Version uint64
+	// Nodes are names of nodes, and Pods names of pods as "namespace/name", each in ascending order. They may be gone.
+	Nodes, Pods []string
+	// All: more has changed than is named; everything is to be read again.
+	All bool
+}
+
+// maxNamed bounds the names that are kept for one follower.
+const maxNamed = 4096
+
+// changes passes on what changes to followers. The zero value has none.
+type changes struct {
+	mu        sync.Mutex
+	version   uint64
+	followers map[*Follower]bool
+}
+
+// Follower receives changes. A slow one receives several at once, and of very many only that there were some.
+type Follower struct {
+	of          *changes
+	wake        chan struct{} // has one element while something is pending
+	all         bool
+	nodes, pods map[string]bool
+}
+
+func (c *changes) now() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.version
+}
+
+func (c *changes) follow() *Follower {
+	f := &Follower{of: c, wake: make(chan struct{}, 1), nodes: map[string]bool{}, pods: map[string]bool{}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.followers == nil {
+		c.followers = map[*Follower]bool{}
+	}
+	c.followers[f] = true
+	return f
+}
+
+// Close ends a follower.
+func (f *Follower) Close() {
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	delete(f.of.followers, f)
+}
+
+func (c *changes) node(name string)     { c.add(func(f *Follower) { f.nodes[name] = true }) }
+func (c *changes) pod(name string)      { c.add(func(f *Follower) { f.pods[name] = true }) }
+func (c *changes) everything()          { c.add(func(f *Follower) { f.all = true }) }
+func (f *Follower) named() int          { return len(f.nodes) + len(f.pods) }
+func sorted(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
+
+func (c *changes) add(note func(*Follower)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version++
+	for f := range c.followers {
+		if note(f); f.named() > maxNamed {
+			f.all = true
+		}
+		if f.all {
+			clear(f.nodes)
+			clear(f.pods)
+		}
+		select {
+		case f.wake <- struct{}{}:
+		default: // it is awake already
+		}
+	}
+}
+
+// Next waits until something has changed since the last call, and returns it. The error is that of ctx.
+func (f *Follower) Next(ctx context.Context) (Change, error) {
+	select {
+	case <-ctx.Done():
+		return Change{}, ctx.Err()
+	case <-f.wake:
+	}
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	out := Change{Version: f.of.version, Nodes: sorted(f.nodes), Pods: sorted(f.pods), All: f.all}
+	f.all = false
+	clear(f.nodes)
+	clear(f.pods)
+	return out, nil
+}

@@ -1,0 +1,102 @@
+package live
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/nrt"
+)
+
+// follow starts a source for each resource, and returns them.
+func (v *View) follow(ctx context.Context, cfg *rest.Config, namespaces []string) ([]*source, error) {
+	core, err := objects.NewCore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	custom, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client of custom resources: %w", err)
+	}
+	all := []*source{
+		lists(core.Nodes, &source{resource: "nodes", trim: trimmed(trimNode), put: v.putNode, gone: v.nodeGone}),
+		v.custom(custom, v1alpha1.NodeLayoutResource(), &source{trim: v1alpha1.Typed, put: v.putLayout,
+			gone: v.layoutGone}),
+	}
+	all = append(all, v.podSources(ctx, core, namespaces)...)
+	if r, ok := servedTopologies(ctx, custom); ok {
+		all = append(all, v.custom(custom, r, &source{optional: true, trim: nrt.Typed, put: v.putTopology,
+			gone: v.topologyGone}))
+	}
+	for _, s := range all {
+		s.view, s.first, s.kept = v, make(chan struct{}), map[types.NamespacedName]any{}
+		go s.run(ctx)
+	}
+	return all, nil
+}
+
+// podSources returns the source of all pods or, where the identity may not list them, one for each namespace.
+func (v *View) podSources(ctx context.Context, core *objects.Core, namespaces []string) (out []*source) {
+	in := func(where string) *source {
+		return &source{resource: "pods", where: where, trim: trimmed(trimPod), put: v.putPod, gone: v.podGone}
+	}
+	_, err := core.Pods.List(ctx, metav1.ListOptions{Limit: 1})
+	if !apierrors.IsForbidden(err) || len(namespaces) == 0 {
+		return []*source{lists(core.Pods, in("in all namespaces"))}
+	}
+	v.limit("pods in all namespaces", "you may not list pods in all namespaces")
+	for _, namespace := range namespaces {
+		out = append(out, lists(core.Pods.In(namespace), in("in namespace "+namespace)))
+	}
+	return out
+}
+
+// servedTopologies returns where NodeResourceTopologies can be read.
+func servedTopologies(ctx context.Context, custom dynamic.Interface) (schema.GroupVersionResource, bool) {
+	for _, r := range nrt.Resources() {
+		if _, err := custom.Resource(r).List(ctx, metav1.ListOptions{Limit: 1}); !apierrors.IsNotFound(err) {
+			return r, true
+		}
+	}
+	return schema.GroupVersionResource{}, false
+}
+
+// lists lets a source read by a typed client.
+func lists[T objects.Object, L runtime.Object](c *objects.Client[T, L], s *source) *source {
+	s.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }
+	s.watch = c.Watch
+	return s
+}
+
+// custom lets a source read custom resources. An object that does not decode then harms no other.
+func (v *View) custom(c dynamic.Interface, r schema.GroupVersionResource, s *source) *source {
+	s.resource = r.Resource
+	s.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return c.Resource(r).List(ctx, o)
+	}
+	s.watch = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		return c.Resource(r).Watch(ctx, o)
+	}
+	return s
+}
+
+// trimmed makes a transform of a function for one type. Other objects pass unchanged.
+func trimmed[T v1.Pod | v1.Node](trim func(*T) *T) func(any) (any, error) {
+	return func(obj any) (any, error) {
+		if o, ok := obj.(*T); ok {
+			return trim(o), nil
+		}
+		return obj, nil
+	}
+}

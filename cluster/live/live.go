@@ -1,0 +1,223 @@
+// Package live keeps what one identity may read of a cluster in memory, as it changes: nodes, pods, and what nodes
+// report, in the ledger that a scheduler keeps of them.
+//
+// Invariant: the view holds only what the identity was given by the API server. What it may not read, or what is not
+// served, is a [Limit], and everything else is there all the same. Memory is bounded by the number of nodes and pods
+// and by the bytes of the pods; what is beyond a bound is left out and named by a Limit. The package only reads: it
+// asks the API server for lists and watches of four resources and for nothing else. It refuses to judge; cluster/stage
+// and core do.
+package live
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// Bounds say how much of a cluster a view keeps.
+type Bounds struct {
+	Nodes, Pods int
+	Bytes       int64 // of pods, as they are kept
+}
+
+// Standard are the bounds for clusters of the sizes that Kubernetes supports, and some more.
+func Standard() Bounds { return Bounds{Nodes: 10_000, Pods: 200_000, Bytes: 256 << 20} }
+
+// Options say what a view follows.
+type Options struct {
+	// Namespaces are those whose pods are followed where the identity may not list the pods of all.
+	Namespaces []string
+	Bounds     Bounds
+}
+
+// maxNamespaces bounds the namespaces that are followed one by one.
+const maxNamespaces = 32
+
+// Limit is a resource that the view lacks as a whole or in part, and why.
+type Limit struct{ Resource, Reason string }
+
+// View is what one identity may read of a cluster. Its methods may be called from any goroutine.
+type View struct {
+	book    *ledger.Book
+	feed    *kube.Feed
+	bounds  Bounds
+	changes changes
+	ready   chan struct{}
+
+	mu       sync.Mutex
+	nodes    map[string]*v1.Node
+	pods     pods
+	limits   map[string]string // by resource
+	rejected bool              // the API server does not accept the identity any more
+}
+
+// Start follows the cluster that cfg names, with the rights that cfg has, until ctx ends.
+func Start(ctx context.Context, cfg *rest.Config, o Options) (*View, error) {
+	ctx = klog.NewContext(ctx, klog.Logger{}) // limits say what fails, and the log of a person's program is the terminal
+	v := newView(o.Bounds)
+	all, err := v.follow(ctx, cfg, o.Namespaces[:min(len(o.Namespaces), maxNamespaces)])
+	if err != nil {
+		return nil, err
+	}
+	go v.begin(ctx, all)
+	return v, nil
+}
+
+func newView(b Bounds) *View {
+	book := ledger.New()
+	v := &View{book: book, feed: kube.NewFeed(book, nil, nil), bounds: b, ready: make(chan struct{}),
+		nodes: map[string]*v1.Node{}, pods: newPods(), limits: map[string]string{}}
+	book.OnChange(v.changes.node)
+	return v
+}
+
+// begin waits until every resource was listed or refused, and then lets the feed book what was there.
+func (v *View) begin(ctx context.Context, all []*source) {
+	for _, s := range all {
+		select {
+		case <-s.first:
+		case <-ctx.Done():
+			return
+		}
+	}
+	v.feed.Begin()
+	v.recall(all)
+	close(v.ready)
+	v.changes.everything()
+}
+
+// recall tells the feed which pods nodes have refused lately.
+func (v *View) recall(all []*source) {
+	var refused []v1.Pod
+	v.mu.Lock()
+	for p := range v.pods.all() {
+		if _, is := kube.Rejection(p); is {
+			refused = append(refused, *p)
+		}
+	}
+	v.mu.Unlock()
+	for _, s := range all {
+		for _, l := range s.known() {
+			if layout := layoutOf(l); layout != nil && len(refused) > 0 {
+				v.feed.RefusedBefore(layout, refused)
+			}
+		}
+	}
+}
+
+// Ready returns a channel that is closed once every resource was listed or refused.
+func (v *View) Ready() <-chan struct{} { return v.ready }
+
+// Rejected reports whether the API server rejects the identity: its token has expired, for example.
+func (v *View) Rejected() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.rejected
+}
+
+// Limits returns what the view lacks, in ascending order of resource.
+func (v *View) Limits() (out []Limit) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(v.limits)) {
+		out = append(out, Limit{name, v.limits[name]})
+	}
+	return out
+}
+
+// limit notes why a resource cannot be read, or with "" that it can.
+func (v *View) limit(resource, reason string) {
+	v.mu.Lock()
+	was := v.limits[resource]
+	if v.limits[resource] = reason; reason == "" {
+		delete(v.limits, resource)
+	}
+	v.mu.Unlock()
+	if was != reason {
+		v.changes.everything()
+	}
+}
+
+// Snapshot returns the states of the nodes that report.
+func (v *View) Snapshot() *ledger.Snapshot { return v.book.Snapshot() }
+
+// Version is a number that grows whenever something has changed.
+func (v *View) Version() uint64 { return v.changes.now() }
+
+// Follow returns a follower that receives what changes from now on. The caller closes it.
+func (v *View) Follow() *Follower { return v.changes.follow() }
+
+// Nodes returns the nodes as they are known, in ascending order of name. They must not be changed. Of their metadata
+// and status they have what pods are judged by.
+func (v *View) Nodes() []*v1.Node {
+	v.mu.Lock()
+	out := slices.Collect(maps.Values(v.nodes))
+	v.mu.Unlock()
+	slices.SortFunc(out, func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Pod returns a pod, or nil. It has what pods are judged by.
+func (v *View) Pod(namespace, name string) *v1.Pod {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if r := v.pods.kept[types.NamespacedName{Namespace: namespace, Name: name}]; r != nil {
+		return r.pod()
+	}
+	return nil
+}
+
+// Pods returns what is listed of the pods that accept returns true for, in ascending order of namespace and name.
+func (v *View) Pods(accept func(Pod) bool) (out []Pod) {
+	v.mu.Lock()
+	for _, r := range v.pods.kept {
+		if p := r.listed(); accept(p) {
+			out = append(out, p)
+		}
+	}
+	v.mu.Unlock()
+	slices.SortFunc(out, Pod.compare)
+	return out
+}
+
+// View returns the whole as a [kube.Reader] returns it. It copies a kilobyte of each pod.
+func (v *View) View() *kube.View {
+	out := &kube.View{}
+	for _, n := range v.Nodes() {
+		out.Nodes = append(out.Nodes, *n)
+	}
+	snap := v.book.Snapshot()
+	for _, name := range snap.Names() {
+		out.States = append(out.States, snap.Node(name))
+	}
+	out.Problems = v.feed.Problems(out.Nodes)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out.Pods = make([]v1.Pod, 0, len(v.pods.kept))
+	for _, key := range v.pods.keys() {
+		out.Pods = append(out.Pods, *v.pods.kept[key].pod())
+	}
+	return out
+}
+
+// Problems says why nothing is known of the NUMA nodes of some nodes.
+func (v *View) Problems() []kube.Problem {
+	var nodes []v1.Node
+	for _, n := range v.Nodes() {
+		nodes = append(nodes, *n)
+	}
+	return v.feed.Problems(nodes)
+}
+
+// Notes returns what is to be known beside the states of nodes; see [kube.Reader.Notes].
+func (v *View) Notes() []kube.Problem { return v.feed.Notes() }

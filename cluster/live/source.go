@@ -1,0 +1,338 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+)
+
+// source follows one resource by a reflector. It is the reflector's store and keeps of an object only what it needs to
+// report its end; the view keeps the rest.
+type source struct {
+	view *View
+	// resource and where name it for people, such as "pods" and "in namespace ml".
+	resource, where string
+	// optional: that the resource is not served is no limit.
+	optional bool
+	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	trim     cache.TransformFunc
+	put      func(obj any) (keep any)
+	gone     func(obj any)
+
+	first chan struct{} // closed when the resource was listed or refused
+	once  sync.Once
+	mu    sync.Mutex
+	kept  map[types.NamespacedName]any
+}
+
+// page is how many objects are read at once where a list is not streamed.
+const page = 500
+
+// run follows the resource until ctx ends. The reflector tries again after errors, at growing intervals up to half a
+// minute, so that a right that is granted later counts.
+func (s *source) run(ctx context.Context) {
+	from := &cache.ListWatch{ListWithContextFunc: s.listTrimmed, WatchFuncWithContext: s.watched}
+	r := cache.NewReflectorWithOptions(from, nil, s, cache.ReflectorOptions{Name: "console-" + s.resource})
+	r.WatchListPageSize = page
+	r.RunWithContext(ctx)
+}
+
+func (s *source) watched(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := s.watch(ctx, o)
+	s.noted(err)
+	return w, err
+}
+
+// listTrimmed reads one page, so that only what is kept of it stays in memory.
+func (s *source) listTrimmed(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	if o.ResourceVersion == "0" {
+		o.ResourceVersion = "" // the API server ignores pages of a list from its cache
+	}
+	list, err := s.list(ctx, o)
+	s.noted(err)
+	if err != nil {
+		return nil, err
+	}
+	out := &metav1.List{}
+	head, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, fmt.Errorf("read list of %s: %w", s.resource, err)
+	}
+	out.ResourceVersion, out.Continue = head.GetResourceVersion(), head.GetContinue()
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		x, err := s.trim(o)
+		if item, ok := x.(runtime.Object); ok && err == nil {
+			out.Items = append(out.Items, runtime.RawExtension{Object: item})
+		}
+		return err
+	})
+	return out, err
+}
+
+// noted records why the resource cannot be read, or that it can.
+func (s *source) noted(err error) {
+	switch {
+	case err == nil, apierrors.IsInvalid(err), apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+		s.view.limit(s.name(), "")
+		return
+	case apierrors.IsNotFound(err) && s.optional:
+		s.view.limit(s.name(), "")
+	case apierrors.IsNotFound(err):
+		s.view.limit(s.name(), "the API server does not serve "+s.resource)
+	case apierrors.IsForbidden(err):
+		s.view.limit(s.name(), "you may not list "+s.name())
+	case apierrors.IsUnauthorized(err):
+		s.view.limit(s.name(), "the API server does not accept your credentials any more")
+		s.view.reject()
+	default:
+		s.view.limit(s.name(), fmt.Sprintf("cannot be read: %.200s", err))
+	}
+	s.once.Do(func() { close(s.first) })
+}
+
+func (s *source) name() string {
+	if s.where == "" {
+		return s.resource
+	}
+	return s.resource + " " + s.where
+}
+
+func (v *View) reject() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.rejected = true
+}
+
+// Transformer returns what the reflector applies to streamed lists.
+func (s *source) Transformer() cache.TransformFunc { return s.trim }
+
+// Add takes an object that is new.
+func (s *source) Add(obj any) error { return s.Update(obj) }
+
+// Update takes an object that has changed.
+func (s *source) Update(obj any) error {
+	x, err := s.trim(obj)
+	if err != nil {
+		return err
+	}
+	s.take(x)
+	return nil
+}
+
+func (s *source) take(obj any) {
+	key, ok := keyOf(obj)
+	if !ok {
+		return
+	}
+	keep := s.put(obj)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if keep == nil {
+		delete(s.kept, key)
+	} else {
+		s.kept[key] = keep
+	}
+}
+
+// Delete takes an object that is gone.
+func (s *source) Delete(obj any) error {
+	x, err := s.trim(obj)
+	if err != nil {
+		return err
+	}
+	key, ok := keyOf(x)
+	if !ok {
+		return nil
+	}
+	s.mu.Lock()
+	delete(s.kept, key)
+	s.mu.Unlock()
+	s.gone(x)
+	return nil
+}
+
+// Replace takes the whole list. What is not in it any more is gone.
+func (s *source) Replace(list []any, _ string) error {
+	there := map[types.NamespacedName]bool{}
+	for _, o := range list {
+		if key, ok := keyOf(o); ok {
+			there[key] = true
+		}
+		if err := s.Update(o); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	var lost []any
+	for key, o := range s.kept {
+		if !there[key] {
+			lost = append(lost, o)
+			delete(s.kept, key)
+		}
+	}
+	s.mu.Unlock()
+	for _, o := range lost {
+		s.gone(o)
+	}
+	s.once.Do(func() { close(s.first) })
+	return nil
+}
+
+// Resync does nothing: the view has what it was given.
+func (s *source) Resync() error { return nil }
+
+// known returns what is kept, in no order.
+func (s *source) known() (out []any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.kept {
+		out = append(out, o)
+	}
+	return out
+}
+
+func keyOf(obj any) (types.NamespacedName, bool) {
+	if r, ok := obj.(*record); ok {
+		return types.NamespacedName{Namespace: r.meta.Namespace, Name: r.meta.Name}, true
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}, true
+}
+
+func (v *View) putNode(obj any) any {
+	n, ok := obj.(*v1.Node)
+	if !ok {
+		return nil
+	}
+	v.mu.Lock()
+	old := v.nodes[n.Name]
+	full := old == nil && len(v.nodes) >= v.bounds.Nodes
+	if !full {
+		v.nodes[n.Name] = n
+	}
+	v.mu.Unlock()
+	if full {
+		v.limit("more nodes", fmt.Sprintf("only %d nodes are kept", v.bounds.Nodes))
+		return nil
+	}
+	if old == nil || !sameNode(old, n) {
+		v.changes.node(n.Name)
+	}
+	return n
+}
+
+// sameNode ignores what changes with every report of a kubelet.
+func sameNode(a, b *v1.Node) bool {
+	return a.Spec.Unschedulable == b.Spec.Unschedulable && slices.Equal(a.Spec.Taints, b.Spec.Taints) &&
+		reflect.DeepEqual(a.Status, b.Status) && reflect.DeepEqual(a.Labels, b.Labels)
+}
+
+func (v *View) nodeGone(obj any) {
+	n, ok := obj.(*v1.Node)
+	if !ok {
+		return
+	}
+	v.mu.Lock()
+	delete(v.nodes, n.Name)
+	v.mu.Unlock()
+	v.changes.node(n.Name)
+}
+
+func (v *View) putPod(obj any) any {
+	p, ok := obj.(*v1.Pod)
+	if !ok {
+		return nil
+	}
+	v.mu.Lock()
+	kept, changed, err := v.pods.put(p, v.bounds)
+	var r *record
+	if kept {
+		r = v.pods.kept[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]
+	}
+	v.mu.Unlock()
+	if err != nil || !kept {
+		v.limit("more pods", fmt.Sprintf("only %d pods of together %d MiB are kept", v.bounds.Pods, v.bounds.Bytes>>20))
+		return nil
+	}
+	v.feed.Pod(p)
+	if changed {
+		v.changes.pod(p.Namespace + "/" + p.Name)
+	}
+	return r
+}
+
+func (v *View) podGone(obj any) {
+	p, ok := obj.(*v1.Pod)
+	if r, kept := obj.(*record); kept {
+		p, ok = r.pod(), true
+	}
+	if !ok {
+		return
+	}
+	v.mu.Lock()
+	v.pods.drop(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+	v.mu.Unlock()
+	v.feed.PodGone(p)
+	v.changes.pod(p.Namespace + "/" + p.Name)
+}
+
+// named is what is kept of a layout or a topology: what its end is reported by.
+func named(m metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: m.GetName(), UID: m.GetUID(), ResourceVersion: m.GetResourceVersion()}
+}
+
+func (v *View) putLayout(obj any) any {
+	l, ok := obj.(*v1alpha1.NodeLayout)
+	if !ok {
+		return nil
+	}
+	v.feed.Layout(l)
+	return &v1alpha1.NodeLayout{ObjectMeta: named(l)}
+}
+
+func (v *View) layoutGone(obj any) {
+	if l, ok := obj.(*v1alpha1.NodeLayout); ok {
+		v.feed.LayoutGone(l)
+		v.changes.node(l.Name)
+	}
+}
+
+// layoutOf returns what is kept of a layout, or nil for other objects.
+func layoutOf(obj any) *v1alpha1.NodeLayout {
+	l, _ := obj.(*v1alpha1.NodeLayout)
+	return l
+}
+
+func (v *View) putTopology(obj any) any {
+	o, ok := obj.(*v1alpha2.NodeResourceTopology)
+	if !ok {
+		return nil
+	}
+	v.feed.Topology(o)
+	return &v1alpha2.NodeResourceTopology{ObjectMeta: named(o)}
+}
+
+func (v *View) topologyGone(obj any) {
+	if o, ok := obj.(*v1alpha2.NodeResourceTopology); ok {
+		v.feed.TopologyGone(o)
+		v.changes.node(o.Name)
+	}
+}

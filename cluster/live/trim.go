@@ -1,0 +1,105 @@
+package live
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// This file strips objects of what no pod is judged by. Environments, volumes and labels may hold what is nobody's
+// business here, and they are most of the bytes.
+
+// maxText bounds the texts of a status that are kept.
+const maxText = 2 << 10
+
+// trimPod removes from a pod what it is not judged by.
+func trimPod(p *v1.Pod) *v1.Pod {
+	out := &v1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta)}
+	s := &p.Spec
+	out.Spec = v1.PodSpec{NodeName: s.NodeName, SchedulerName: s.SchedulerName, Priority: s.Priority,
+		PriorityClassName: s.PriorityClassName, NodeSelector: s.NodeSelector, Affinity: s.Affinity,
+		Tolerations: s.Tolerations, TopologySpreadConstraints: s.TopologySpreadConstraints, Overhead: s.Overhead,
+		Resources: s.Resources, ResourceClaims: s.ResourceClaims, SchedulingGates: s.SchedulingGates,
+		HostNetwork: s.HostNetwork, InitContainers: trimContainers(s.InitContainers),
+		Containers: trimContainers(s.Containers), Volumes: trimVolumes(s.Volumes)}
+	t := &p.Status
+	out.Status = v1.PodStatus{Phase: t.Phase, Reason: clip(t.Reason), Message: clip(t.Message),
+		NominatedNodeName: t.NominatedNodeName, StartTime: t.StartTime, QOSClass: t.QOSClass}
+	for i := range t.Conditions {
+		if c := t.Conditions[i]; c.Type == v1.PodScheduled {
+			c.Message = clip(c.Message)
+			out.Status.Conditions = []v1.PodCondition{c}
+		}
+	}
+	// Whether a container has started matters for pods with init containers alone.
+	if len(s.InitContainers) > 0 && slices.ContainsFunc(t.ContainerStatuses, begun) {
+		running := v1.ContainerState{Running: &v1.ContainerStateRunning{}}
+		out.Status.ContainerStatuses = []v1.ContainerStatus{{State: running}}
+	}
+	return out
+}
+
+func begun(s v1.ContainerStatus) bool {
+	return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
+}
+
+func clip(s string) string { return strings.Clone(s[:min(len(s), maxText)]) }
+
+func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp}
+	for key, value := range m.Annotations {
+		if strings.HasPrefix(key, "tenon.sh/") || key == v1.MirrorPodAnnotationKey {
+			if out.Annotations == nil {
+				out.Annotations = map[string]string{}
+			}
+			out.Annotations[key] = clip(value)
+		}
+	}
+	if o := metav1.GetControllerOfNoCopy(m); o != nil {
+		out.OwnerReferences = []metav1.OwnerReference{*o}
+	}
+	return out
+}
+
+// trimContainers keeps names, resources, host ports and whether an init container is a sidecar.
+func trimContainers(in []v1.Container) (out []v1.Container) {
+	for i := range in {
+		c := v1.Container{Name: in[i].Name, Resources: in[i].Resources, RestartPolicy: in[i].RestartPolicy}
+		for _, p := range in[i].Ports {
+			if p.HostPort > 0 {
+				c.Ports = append(c.Ports, p)
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// trimVolumes keeps one volume that may tie the pod to nodes.
+func trimVolumes(in []v1.Volume) []v1.Volume {
+	for i := range in {
+		if in[i].PersistentVolumeClaim != nil || in[i].Ephemeral != nil {
+			claim := &v1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}
+			return []v1.Volume{{Name: "claim", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: claim}}}
+		}
+	}
+	return nil
+}
+
+// trimNode keeps a node's labels, taints, amounts and readiness.
+func trimNode(n *v1.Node) *v1.Node {
+	out := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion,
+		CreationTimestamp: n.CreationTimestamp, Labels: n.Labels},
+		Spec:   v1.NodeSpec{Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable},
+		Status: v1.NodeStatus{Allocatable: n.Status.Allocatable}}
+	out.Status.NodeInfo.KubeletVersion = n.Status.NodeInfo.KubeletVersion
+	for _, c := range n.Status.Conditions {
+		if c.Type == v1.NodeReady {
+			out.Status.Conditions = []v1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return out
+}
