@@ -43,7 +43,7 @@ bench-core: ## Measure the core beside a plain loop (2 minutes)
 bench-plugin: ## Measure scheduling cycles beside two other schedulers (10 minutes; the first time 10 to build)
 	go run ./test/bench -plugin
 
-bench-growth: ## Measure how these grow with nodes and numas (10 minutes)
+bench-growth: ## Measure how these grow with nodes and NUMA nodes (10 minutes)
 	go run ./test/bench -growth
 
 bench-whole: ## Measure the same schedulers on whole clusters (15 minutes)

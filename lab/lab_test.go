@@ -123,7 +123,7 @@ func aligned(ctx context.Context, t *testing.T, c *lab.Cluster, user kubernetes.
 	}
 	for _, d := range held.Devices {
 		if len(d.Topology.GetNodes()) != 1 || d.Topology.Nodes[0].ID != 0 {
-			t.Errorf("device %v is not on numa 0", d)
+			t.Errorf("device %v is not on NUMA node 0", d)
 		}
 	}
 	if len(held.Devices) != 2 || len(held.Memory) != 2 {
@@ -158,7 +158,7 @@ func layout(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	})
 }
 
-// More CPUs than a numa has: the kubelet's own topology manager refuses.
+// More CPUs than a NUMA node has: the kubelet's own topology manager refuses.
 func refused(ctx context.Context, t *testing.T, user kubernetes.Interface) {
 	create(ctx, t, user, pod("wide", "net", v1.ResourceList{
 		"cpu": resource.MustParse("60"), "memory": resource.MustParse("2Gi")}))

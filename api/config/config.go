@@ -31,7 +31,7 @@ const (
 
 // What to do with a node that is not known well enough: UnknownNodes, CoarseNodes, SilentNodes and InexactNodes.
 const (
-	Allow  = "Allow"  // let pods in, as a scheduler that knows nothing of numas would; prefer known nodes
+	Allow  = "Allow"  // let pods in, as a scheduler that knows nothing of NUMA nodes would; prefer known nodes
 	Refuse = "Refuse" // keep pods that need alignment away
 	// AllowWithoutDemand lets pods in that demand nothing of their own, and keeps the others away: what
 	// they demand cannot be promised there. It is a value of UnknownNodes.
@@ -48,7 +48,7 @@ type Args struct {
 	// AllowWithoutDemand; Allow when empty.
 	UnknownNodes string `json:"unknownNodes,omitempty"`
 	// CoarseNodes is for nodes of which only a NodeResourceTopology is known: Allow or Refuse; Allow when
-	// empty. Such a node says how much each numa has left, and not which CPUs and who holds them.
+	// empty. Such a node says how much each NUMA node has left, and not which CPUs and who holds them.
 	CoarseNodes string `json:"coarseNodes,omitempty"`
 	// SilentNodes is for nodes whose agent ought to have reported a pod a minute ago and has not: Allow or
 	// Refuse; Allow when empty. Such a node is known by its last report and by predictions.

@@ -19,7 +19,7 @@ type Layout struct {
 	Rules   place.Rules
 	// Entries are the observed holdings, in the order of the object.
 	Entries []ledger.Entry
-	// Groups are the memory manager's groups by position of the numa in Machine.NUMAs; a numa that is
+	// Groups are the memory manager's groups by position of the NUMA node in Machine.NUMAs; a NUMA node that is
 	// missing has the group that its holdings say.
 	Groups map[int]place.MemoryGroup
 	// Inexact lists why predictions for the node may differ from what its kubelet does.

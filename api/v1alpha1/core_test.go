@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// drawMachine makes any machine: sparse numas, numas without CPUs or memory, cores of unequal thread
+// drawMachine makes any machine: sparse NUMA nodes, NUMA nodes without CPUs or memory, cores of unequal thread
 // counts with CPU numbers in any order.
 func drawMachine(t *rapid.T) *topo.Machine {
 	ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 300), 1, 8, rapid.ID[int]).Draw(t, "numa ids")
@@ -198,7 +198,7 @@ func TestFullNodeStaysSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(data) >= 64<<10 {
-		t.Errorf("256 CPUs, 8 numas and 110 pods take %d bytes, want less than 64 KiB", len(data))
+		t.Errorf("256 CPUs, 8 NUMA nodes and 110 pods take %d bytes, want less than 64 KiB", len(data))
 	}
 	t.Logf("%d bytes", len(data))
 	if l.Summary != (Summary{NUMAs: 8, CPUs: 256, Pods: 110, FreeCPUs: 36, LargestFreeNUMA: 32}) {
@@ -213,7 +213,7 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 		want []string
 	}{
 		{"numa twice", func(l *NodeLayout) { l.Machine.NUMAs[1].ID = 0 }, []string{"machine", "NUMA node 0 is named twice"}},
-		{"cpu in two numas", func(l *NodeLayout) { l.Machine.CPUs[2].CPUs[0] = "0-7" },
+		{"cpu in two NUMA nodes", func(l *NodeLayout) { l.Machine.CPUs[2].CPUs[0] = "0-7" },
 			[]string{"machine", "cpu 0 is in NUMA node 0 and in NUMA node 1"}},
 		{"5000 cpus", func(l *NodeLayout) { l.Machine.CPUs[0].CPUs = []IDList{"0-4999"} },
 			[]string{"machine", "5000", "4096"}},
@@ -236,7 +236,7 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 			[]string{"NUMA node 2", "hugepages", "2MB"}},
 		{"lanes", func(l *NodeLayout) { l.Machine.CPUs[0].CPUs[1] = "128-130" }, []string{"cpus[0]", "differ in length"}},
 		{"own sibling", func(l *NodeLayout) { l.Machine.CPUs[0].CPUs[1] = "0-7" }, []string{"cpus[0]", "twice"}},
-		{"no numa", func(l *NodeLayout) { l.Machine.NUMAs = nil }, []string{"machine", "numas: 0"}},
+		{"no NUMA node", func(l *NodeLayout) { l.Machine.NUMAs = nil }, []string{"machine", "numas: 0"}},
 		{"policy", func(l *NodeLayout) { l.Rules.TopologyManagerPolicy = "strict" },
 			[]string{"rules", "topologyManagerPolicy", "strict"}},
 		{"scope", func(l *NodeLayout) { l.Rules.TopologyManagerScope = "" }, []string{"rules", "topologyManagerScope"}},
@@ -244,7 +244,7 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 		{"memory policy", func(l *NodeLayout) { l.Rules.MemoryManagerPolicy = "static" },
 			[]string{"memoryManagerPolicy", "static"}},
 		{"reserved cpu", func(l *NodeLayout) { l.Rules.ReservedCPUs = "900" }, []string{"reservedCPUs", "900"}},
-		{"reserved numa", func(l *NodeLayout) { l.Rules.ReservedMemory = []ReservedMemory{{NUMA: 9, Kind: "memory"}} },
+		{"reserved NUMA node", func(l *NodeLayout) { l.Rules.ReservedMemory = []ReservedMemory{{NUMA: 9, Kind: "memory"}} },
 			[]string{"reservedMemory", "NUMA node 9"}},
 		{"reserved size", func(l *NodeLayout) { l.Rules.ReservedMemory = []ReservedMemory{{Kind: "memory", Bytes: -2}} },
 			[]string{"reservedMemory", "-2"}},
@@ -256,7 +256,7 @@ func TestBadLayoutsAreRefusedByName(t *testing.T) {
 		}, []string{"nvidia.com/gpu", "twice"}},
 		{"held cpu", func(l *NodeLayout) { l.Holdings[4].Containers[0].CPUs = "999" }, []string{"holdings", "-00000",
 			"\"main\"", "999"}},
-		{"held numa", func(l *NodeLayout) { l.Holdings[0].Containers[0].Memory[0].NUMAs = "8" },
+		{"held NUMA node", func(l *NodeLayout) { l.Holdings[0].Containers[0].Memory[0].NUMAs = "8" },
 			[]string{"holdings", "memory", "NUMA node 8"}},
 		{"held bytes", func(l *NodeLayout) { l.Holdings[0].Containers[0].Memory[0].Bytes = -1 }, []string{"holdings", "-1"}},
 		{"kind", func(l *NodeLayout) { l.Holdings[0].Containers[0].Kind = "ephemeral" }, []string{"kind", "ephemeral"}},

@@ -19,7 +19,7 @@ const (
 //
 // +kubebuilder:object:generate=false
 type Detail struct {
-	// MemoryKinds are the numas whose memory is not ordinary, with the word that NUMA.MemoryKind has.
+	// MemoryKinds are the NUMA nodes whose memory is not ordinary, with the word that NUMA.MemoryKind has.
 	MemoryKinds map[idset.NUMA]string
 	// Functions may be more than a layout has room for.
 	Functions []Function

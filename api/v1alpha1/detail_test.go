@@ -54,7 +54,7 @@ func TestLayoutOfALargeNodeIsSmall(t *testing.T) {
 		t.Errorf("%d bytes", len(data))
 	}
 	if got := l.Machine.NUMAs[7].MemoryKind; got != "dax" || l.Machine.NUMAs[6].MemoryKind != "" {
-		t.Errorf("memory of numa 7 is %q", got)
+		t.Errorf("memory of NUMA node 7 is %q", got)
 	}
 	if _, err := l.Core(); err != nil {
 		t.Error(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // FromCore writes core values as the object of a node. Equal values give equal objects. Entries keep
-// their order; groups are by position. Reservations of one numa and kind are added up, as core reads
+// their order; groups are by position. Reservations of one NUMA node and kind are added up, as core reads
 // them. Predictions have no form here: the caller gives observed entries.
 func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entry,
 	groups map[int]place.MemoryGroup) *NodeLayout {

@@ -144,7 +144,7 @@ func heldDevices(m *topo.Machine, in []HeldDevices) (out []place.DeviceBlock, er
 	return out, nil
 }
 
-// DeviceNUMAs returns the numas of devices, as the machine says; a device that the machine does not
+// DeviceNUMAs returns the NUMA nodes of devices, as the machine says; a device that the machine does not
 // have (its plugin has gone) has none.
 func DeviceNUMAs(m *topo.Machine, resource string, ids []string) (mask topo.Mask) {
 	r, _ := m.Resource(resource)
@@ -158,7 +158,7 @@ func DeviceNUMAs(m *topo.Machine, resource string, ids []string) (mask topo.Mask
 	return mask
 }
 
-// numaList writes the ids of the numas of a mask.
+// numaList writes the ids of the NUMA nodes of a mask.
 func numaList(m *topo.Machine, mask topo.Mask) IDList {
 	return IDList(idset.Of(m.IDs(mask)...).String())
 }

@@ -11,14 +11,14 @@ const (
 	MaxCPUSets    = 2 << 20 // bytes of the CPU sets of all containers; a set takes a byte for every 8 ids
 	MaxBlocks     = 4096    // memory blocks, or devices of one resource, of one container
 	MaxHeld       = 64      // device resources of one container
-	MaxBytes      = 1 << 56 // a memory block of one container on 64 numas of 1 PiB
+	MaxBytes      = 1 << 56 // a memory block of one container on 64 NUMA nodes of 1 PiB
 	MaxAllowable  = 1 << 16 // max-allowable-numa-nodes
 	MaxFunctions  = 256     // PCI functions, virtual ones not counted
 	MaxSequence   = 1<<53 - 1
 	maxLabel      = 63      // bytes of the name of a namespace, or of a container
 	maxAgent      = 64      // bytes of an agent's id
 	maxThreads    = 64      // threads of one core
-	maxReserved   = 64 * 65 // reservations: every kind on every numa
+	maxReserved   = 64 * 65 // reservations: every kind on every NUMA node
 	maxMalformed  = 1 << 10 // bytes of a kept decoding error
 )
 
@@ -74,8 +74,8 @@ type NodeLayout struct {
 	// +kubebuilder:validation:MaxItems=2048
 	// +optional
 	Holdings []PodHoldings `json:"holdings,omitempty"`
-	// memoryGroups are what the memory manager says of numas of which it does not follow from machine, rules
-	// and holdings: the group that it last used the numa in, or what the numa has free.
+	// memoryGroups are the NUMA nodes whose state in the memory manager does not follow from machine, rules and
+	// holdings: the group in which the manager last used the NUMA node, or what is free there.
 	// +listType=map
 	// +listMapKey=numa
 	// +kubebuilder:validation:MaxItems=64
@@ -123,7 +123,7 @@ type NodeLayoutStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// IDList is a set of CPU or numa ids in the Linux list format, for example "0-3,8"; the empty text is
+// IDList is a set of CPU or NUMA node ids in the Linux list format, for example "0-3,8"; the empty text is
 // the empty set.
 //
 // +kubebuilder:validation:MaxLength=24576
@@ -145,7 +145,7 @@ type Agent struct {
 
 // Summary is for the columns of kubectl.
 type Summary struct {
-	// numas is the number of numas.
+	// numas is the number of NUMA nodes.
 	NUMAs int32 `json:"numas"`
 	// cpus is the number of logical CPUs.
 	CPUs int32 `json:"cpus"`
@@ -208,7 +208,7 @@ type Function struct {
 	// +kubebuilder:validation:Pattern=`^[-+.:_0-9A-Za-z]*$`
 	// +optional
 	Driver string `json:"driver,omitempty"`
-	// numas that it is near; absent where nothing says so.
+	// numas are the NUMA nodes that it is near; absent where nothing says so.
 	// +optional
 	NUMAs IDList `json:"numas,omitempty"`
 	// virtual is the number of its virtual functions (SR-IOV).
@@ -242,7 +242,7 @@ type NUMA struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Hugepages []Hugepages `json:"hugepages,omitempty"`
-	// distances are the ACPI SLIT distances to every numa, in ascending order of numa ids (10 is local);
+	// distances are the ACPI SLIT distances to every NUMA node, in ascending order of NUMA node ids (10 is local);
 	// absent where unknown.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -267,9 +267,9 @@ type Hugepages struct {
 	Count int64 `json:"count"`
 }
 
-// CPUGroup is cores with one numa, socket, L3 group and number of threads.
+// CPUGroup is cores with one NUMA node, socket, L3 group and number of threads.
 type CPUGroup struct {
-	// numa that the cores are in.
+	// numa is the NUMA node that the cores are in.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16383
 	NUMA int32 `json:"numa"`
@@ -294,16 +294,16 @@ type Resource struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[!-~]*$`
 	Resource string `json:"resource"`
-	// groups are the devices with equal numas, PCI root and health.
+	// groups are the devices with equal NUMA nodes, PCI root and health.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4096
 	Groups []DeviceGroup `json:"groups"`
 }
 
-// DeviceGroup is devices of one resource with equal numas, PCI root and health.
+// DeviceGroup is devices of one resource with equal NUMA nodes, PCI root and health.
 type DeviceGroup struct {
-	// numas that the devices are near; empty where the plugin says none.
+	// numas are the NUMA nodes that the devices are near; empty where the plugin says none.
 	// +optional
 	NUMAs IDList `json:"numas,omitempty"`
 	// root is the PCI host bridge that the devices are below, for example "pci0000:17", by the name that
@@ -313,7 +313,7 @@ type DeviceGroup struct {
 	// +optional
 	Root string `json:"root,omitempty"`
 	// unhealthy devices are not given to anybody, but they count where the kubelet computes how many
-	// numas a request needs.
+	// NUMA nodes a request needs.
 	// +optional
 	Unhealthy bool `json:"unhealthy,omitempty"`
 	// ids of the devices.
@@ -347,7 +347,7 @@ type Rules struct {
 	ReservedCPUs IDList `json:"reservedCPUs,omitempty"`
 	// +kubebuilder:validation:Enum=None;Static
 	MemoryManagerPolicy string `json:"memoryManagerPolicy"`
-	// reservedMemory is what the memory manager keeps for the system, per numa and kind.
+	// reservedMemory is what the memory manager keeps for the system, per NUMA node and kind.
 	// +listType=map
 	// +listMapKey=numa
 	// +listMapKey=kind
@@ -383,7 +383,7 @@ type CPUOptions struct {
 	PreferAlignCPUsByUncoreCache bool `json:"prefer-align-cpus-by-uncorecache,omitempty"`
 }
 
-// ReservedMemory is memory of one kind that one numa keeps for the system.
+// ReservedMemory is memory of one kind that one NUMA node keeps for the system.
 type ReservedMemory struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16383
@@ -434,7 +434,7 @@ type ContainerHolding struct {
 	// cpus are exclusive CPUs.
 	// +optional
 	CPUs IDList `json:"cpus,omitempty"`
-	// memory blocks; one of 0 bytes is all that reuse by a later container left, and still ties its numas.
+	// memory blocks; one of 0 bytes is all that reuse by a later container left, and still ties its NUMA nodes.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=4096
 	// +optional
@@ -446,7 +446,7 @@ type ContainerHolding struct {
 	Devices []HeldDevices `json:"devices,omitempty"`
 }
 
-// MemoryBlock is memory of one kind on a set of numas.
+// MemoryBlock is memory of one kind on a set of NUMA nodes.
 type MemoryBlock struct {
 	// kind is "memory" or "hugepages-SIZE".
 	// +kubebuilder:validation:MinLength=1
@@ -459,7 +459,7 @@ type MemoryBlock struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// HeldDevices is devices of one resource. Their numas are those that machine.devices says.
+// HeldDevices is devices of one resource. Their NUMA nodes are those that machine.devices says.
 type HeldDevices struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -474,17 +474,17 @@ type HeldDevices struct {
 	IDs []string `json:"ids"`
 }
 
-// MemoryGroup is the group of numas that the memory manager serves together with this one.
+// MemoryGroup is the group of NUMA nodes that the memory manager serves together with this one.
 type MemoryGroup struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16383
 	NUMA int32 `json:"numa"`
-	// group has the numa itself, too.
+	// group has the NUMA node itself, too.
 	// +kubebuilder:validation:MinLength=1
 	Group IDList `json:"group"`
-	// free is what the numa itself has free for pods, in bytes by kind: a block on several numas does not
+	// free is what the NUMA node itself has free for pods, in bytes by kind: a block on several NUMA nodes does not
 	// say how much of it is on which, and when such a block ends the manager gives back whatever its lowest
-	// numas have.
+	// NUMA nodes have.
 	// +listType=map
 	// +listMapKey=kind
 	// +kubebuilder:validation:MaxItems=64

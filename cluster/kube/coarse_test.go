@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// topologyOf is the object of a node of two numas with 8 CPUs and 16Gi each, under single-numa-node by
+// topologyOf is the object of a node of two NUMA nodes with 8 CPUs and 16Gi each, under single-numa-node by
 // container; free says how many CPUs each has left.
 func topologyOf(node string, version int, free ...int64) *v1alpha2.NodeResourceTopology {
 	o := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: node, ResourceVersion: fmt.Sprint(version)},
@@ -46,7 +46,7 @@ func signed(o *v1alpha2.NodeResourceTopology, pods ...string) *v1alpha2.NodeReso
 	return o
 }
 
-// amounts writes how many CPUs each numa of a node has free in all states, and who holds how many.
+// amounts writes how many CPUs each NUMA node of a node has free in all states, and who holds how many.
 func amounts(b *ledger.Book, node string) string {
 	n := b.Snapshot().Node(node)
 	if n == nil {
@@ -151,7 +151,7 @@ func TestOldVersionsOfATopologyChangeNothing(t *testing.T) {
 	wantAmounts(t, book, "n", "coarse free 8 8")
 }
 
-// Numas come and go under any ids, and what cannot be read costs its own node only.
+// NUMA nodes come and go under any ids, and what cannot be read costs its own node only.
 func TestATopologyMayChangeAsItLikes(t *testing.T) {
 	book := ledger.New()
 	f := NewFeed(book, nil, nil)

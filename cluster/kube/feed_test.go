@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// layoutOf is the layout of a node of two numas with 8 CPUs each; CPUs 0 and 8 are reserved.
+// layoutOf is the layout of a node of two NUMA nodes with 8 CPUs each; CPUs 0 and 8 are reserved.
 func layoutOf(t *testing.T, node string, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	m := machineOf(t, "numa 0 cpus 0-7 memory 16Gi\nnuma 1 socket 1 cpus 8-15 memory 16Gi")
@@ -40,7 +40,7 @@ func machineOf(t testing.TB, text string) *topo.Machine {
 	return m
 }
 
-// broken is a layout with a CPU in two numas.
+// broken is a layout with a CPU in two NUMA nodes.
 func broken(t *testing.T, node string, version int) *v1alpha1.NodeLayout {
 	l := layoutOf(t, node, version)
 	l.Machine.CPUs[1].CPUs = []v1alpha1.IDList{"7-14"}

@@ -32,7 +32,7 @@ func running(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// withMemory adds 16Gi of memory to every numa, of which so many are free.
+// withMemory adds 16Gi of memory to every NUMA node, of which so many are free.
 func withMemory(o *v1alpha2.NodeResourceTopology, free ...string) *v1alpha2.NodeResourceTopology {
 	for i := range o.Zones {
 		all := resource.MustParse("16Gi")

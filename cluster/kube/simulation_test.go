@@ -146,7 +146,7 @@ func TestWhatIsLetInIsAdmitted(t *testing.T) {
 		for i, numa := range e.usage.Machine.NUMAs() {
 			got, want := n.Machine.NUMAs()[i].CPUs.AndLen(n.Usage.FreeCPUs()), numa.CPUs.AndLen(e.usage.FreeCPUs())
 			if got != want {
-				t.Fatalf("%s, and %d of numa %d are free; the kubelet holds %v", amounts(e.book, "n"), want, numa.ID, e.pods)
+				t.Fatalf("%s, and %d of NUMA node %d are free; the kubelet holds %v", amounts(e.book, "n"), want, numa.ID, e.pods)
 			}
 		}
 	})

@@ -51,7 +51,7 @@ var around = []string{"virtual node", "socket", "Socket", "die"}
 // attributeMemorySet names the NUMA nodes of a zone of the NRI plugins, as a list.
 const attributeMemorySet = "memory set"
 
-// numas returns the zones that stand for numas, in ascending order of id.
+// numas returns the zones that stand for NUMA nodes, in ascending order of id.
 func numas(in v1alpha2.ZoneList) ([]zone, error) {
 	if len(in) == 0 {
 		return nil, fmt.Errorf("object has no zone")
@@ -113,7 +113,7 @@ func numaID(z *v1alpha2.Zone) (idset.NUMA, error) {
 	return idset.NUMA(id), nil
 }
 
-// substitute finds zones that stand for NUMA nodes without zones of their own: their memory is that numa's
+// substitute finds zones that stand for NUMA nodes without zones of their own: their memory is that NUMA node's
 // alone. A NUMA node that only shares a zone with others is an error, since it would be missing.
 func substitute(found map[idset.NUMA]*v1alpha2.Zone, others []*v1alpha2.Zone) error {
 	covered := map[idset.NUMA]bool{}
@@ -124,7 +124,7 @@ func substitute(found map[idset.NUMA]*v1alpha2.Zone, others []*v1alpha2.Zone) er
 			return err
 		}
 		for id := range set.All() {
-			covered[id] = true // memory without CPUs, which the plugins add to the closest numa
+			covered[id] = true // memory without CPUs, which the plugins add to the closest NUMA node
 		}
 	}
 	sets := make([]idset.Set[idset.NUMA], len(others))
@@ -137,7 +137,7 @@ func substitute(found map[idset.NUMA]*v1alpha2.Zone, others []*v1alpha2.Zone) er
 			continue
 		}
 		id := sets[i].Min()
-		// Of a zone and its parent with the same numa, the inner one is closer to it.
+		// Of a zone and its parent with the same NUMA node, the inner one is closer to it.
 		if old := found[id]; !covered[id] || (old != nil && slices.Contains(others, old) && z.Parent == old.Name) {
 			found[id], covered[id] = z, true
 		}

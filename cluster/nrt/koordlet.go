@@ -12,7 +12,7 @@ import (
 
 // This file reads who holds CPUs where a koordlet reports. Its zones do not say it: all that there is, by an
 // administrator's choice even more, is available. The koordlet writes the CPUs of pods that a kubelet's static
-// CPU manager has, those that are reserved, and which CPU is on which numa, into annotations, as JSON.
+// CPU manager has, those that are reserved, and which CPU is on which NUMA node, into annotations, as JSON.
 
 const (
 	annotationCPUTopology = "node.koordinator.sh/cpu-topology"
@@ -25,7 +25,7 @@ const (
 
 // koordlet is who holds how many CPUs of a node.
 type koordlet struct {
-	// CPUs are all, reserved and held ones by numa.
+	// CPUs are all, reserved and held ones by NUMA node.
 	CPUs     map[idset.NUMA]int64 `json:"cpus,omitempty"`
 	Reserved map[idset.NUMA]int64 `json:"reserved,omitempty"`
 	Held     map[idset.NUMA]int64 `json:"held,omitempty"`

@@ -35,9 +35,9 @@ const (
 // Reading is what a NodeResourceTopology tells of a node: amounts on every NUMA node, and neither which CPUs
 // and devices these are nor who holds them. Ids are made up so that the amounts are right.
 type Reading struct {
-	// Machine has the NUMA nodes of the zones. CPU ids are consecutive, numa by numa; every CPU is a core of
+	// Machine has the NUMA nodes of the zones. CPU ids are consecutive, NUMA node by NUMA node; every CPU is a core of
 	// its own, every NUMA node a socket with one L3 cache. Where no zone lists CPUs, every NUMA node has one, since
-	// a machine cannot be without. Devices are named after their numa, "0-0003"; those that are not
+	// a machine cannot be without. Devices are named after their NUMA node, "0-0003"; those that are not
 	// allocatable are unhealthy. A device that the producer counts on two NUMA nodes is two devices.
 	Machine *topo.Machine
 	// Rules are the topology manager's as the object says, and the other managers' as the zones suggest:
@@ -45,7 +45,7 @@ type Reading struct {
 	// allocatable is reserved, CPUs as the lowest ids of each NUMA node.
 	Rules place.Rules
 	// Held is one holding of everything that is allocatable but not available, or empty: the CPUs next to
-	// the reserved ones, one block per kind of memory and numa, the lowest devices. Whether memory belongs
+	// the reserved ones, one block per kind of memory and NUMA node, the lowest devices. Whether memory belongs
 	// to a group of several NUMA nodes is not in the object; it counts as held on each NUMA node by itself.
 	Held []place.Holding
 	// Pods are the UIDs of all pods that Held accounts for, where the object tells; otherwise nil.

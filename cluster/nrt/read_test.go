@@ -67,7 +67,8 @@ func typed(t *testing.T, file string) *v1alpha2.NodeResourceTopology {
 func describe(r *nrt.Reading) string {
 	var b strings.Builder
 	t, u := r.Rules.Topology, usage(r)
-	fmt.Fprintf(&b, "topology %s by %s, at most %d numas, closest %v\n", t.Policy, t.Scope, t.MaxNUMAs, t.PreferClosest)
+	fmt.Fprintf(&b, "topology %s by %s, at most %d NUMA nodes, closest %v\n", t.Policy, t.Scope, t.MaxNUMAs,
+		t.PreferClosest)
 	fmt.Fprintf(&b, "cpu manager static %v, memory manager static %v\n", r.Rules.CPU.Static, r.Rules.Memory.Static)
 	for i, numa := range r.Machine.NUMAs() {
 		free := numa.CPUs.Minus(r.Rules.CPU.Reserved)
@@ -160,28 +161,28 @@ func TestFormerNodesJudgePodsAsTheyShould(t *testing.T) {
 		pod        *place.Pod
 		fits       bool
 	}{
-		{"N1", "all of a numa", guaranteed("memory", 8*gi, 8), true},
-		{"N1", "a CPU more than a numa has", guaranteed("memory", gi, 9), false},
-		{"N1", "two containers, one on each numa", guaranteed("memory", 2*gi, 4, 8), true},
-		{"N2", "hugepages of a numa", guaranteed("hugepages-2Mi", 64<<20, 2), true},
-		{"N2", "hugepages of both numas", guaranteed("hugepages-2Mi", 256<<20, 2), false},
-		{"N2", "devices of a numa", nics("vendor/nic1", 5), true},
-		{"N2", "more devices than a numa has", nics("vendor/nic1", 6), false},
+		{"N1", "all of a NUMA node", guaranteed("memory", 8*gi, 8), true},
+		{"N1", "a CPU more than a NUMA node has", guaranteed("memory", gi, 9), false},
+		{"N1", "two containers, one on each NUMA node", guaranteed("memory", 2*gi, 4, 8), true},
+		{"N2", "hugepages of a NUMA node", guaranteed("hugepages-2Mi", 64<<20, 2), true},
+		{"N2", "hugepages of both NUMA nodes", guaranteed("hugepages-2Mi", 256<<20, 2), false},
+		{"N2", "devices of a NUMA node", nics("vendor/nic1", 5), true},
+		{"N2", "more devices than a NUMA node has", nics("vendor/nic1", 6), false},
 		{"N2", "devices that only the node has", nics("vendor.com/nicNoNUMA", 3), true},
-		{"N3", "a pod within a numa", guaranteed("memory", gi, 1, 1, 1), true},
-		{"N3", "a pod beyond a numa", guaranteed("memory", gi, 3, 3, 3), false},
-		{"N3", "devices of both numas", nics("vendor/nic1", 6), false},
-		{"N4", "a pod within the numa with the high id", guaranteed("memory", gi, 1, 1, 1), true},
+		{"N3", "a pod within a NUMA node", guaranteed("memory", gi, 1, 1, 1), true},
+		{"N3", "a pod beyond a NUMA node", guaranteed("memory", gi, 3, 3, 3), false},
+		{"N3", "devices of both NUMA nodes", nics("vendor/nic1", 6), false},
+		{"N4", "a pod within the NUMA node with the high id", guaranteed("memory", gi, 1, 1, 1), true},
 		{"N4", "a pod beyond it", guaranteed("memory", gi, 2, 2, 1), false},
 		{"N4, as a kubelet cannot have it", "a pod where the kubelet panics", guaranteed("memory", gi, 1, 1, 1), false},
 		{"N5", "devices that no zone lists", nics("vendor/nic1", 20), true},
-		{"host", "a pod that fills a numa", guaranteed("memory", 10*gi, 2, 4, 26), true},
-		{"host", "a pod beyond every numa", guaranteed("memory", 10*gi, 2, 8, 26), false},
-		{"host", "more memory than a numa has", guaranteed("memory", 24*gi, 1, 1, 1), false},
-		{"host", "hugepages of the second numa", guaranteed("hugepages-2Mi", 512<<20, 1), true},
-		{"host", "devices of the second numa", nics("vendor/nic1", 26), true},
-		{"host", "devices beyond every numa", nics("vendor/nic1", 52), false},
-		{"n1", "two containers of which one numa takes one", guaranteed("memory", 24*gi, 16, 16), true},
+		{"host", "a pod that fills a NUMA node", guaranteed("memory", 10*gi, 2, 4, 26), true},
+		{"host", "a pod beyond every NUMA node", guaranteed("memory", 10*gi, 2, 8, 26), false},
+		{"host", "more memory than a NUMA node has", guaranteed("memory", 24*gi, 1, 1, 1), false},
+		{"host", "hugepages of the second NUMA node", guaranteed("hugepages-2Mi", 512<<20, 1), true},
+		{"host", "devices of the second NUMA node", nics("vendor/nic1", 26), true},
+		{"host", "devices beyond every NUMA node", nics("vendor/nic1", 52), false},
+		{"n1", "two containers of which one NUMA node takes one", guaranteed("memory", 24*gi, 16, 16), true},
 		{"foo", "CPUs and memory of managers that are off", guaranteed("memory", 5*gi, 4), true},
 	} {
 		r, err := nrt.Read(nodes[c.node])
@@ -265,7 +266,7 @@ func TestNumasOfARunningKubeletAreNeverTooMany(t *testing.T) {
 	}
 	pod := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 4000}}}
 	if v := place.Place(usage(r), pod); !v.Fits() {
-		t.Errorf("pod is refused on a machine with 36 numas, 2 of them with CPUs: %v", v.Reasons)
+		t.Errorf("pod is refused on a machine with 36 NUMA nodes, 2 of them with CPUs: %v", v.Reasons)
 	}
 }
 

@@ -43,7 +43,7 @@ func TestNobodyGoesWhereHigherOnesHoldWhatIsNeeded(t *testing.T) {
 	s.want(ranked(cpus("p", 8), 5), "n", "b", "")
 }
 
-// Memory of one group on two numas keeps a pod from either of them, whoever else goes.
+// Memory of one group on two NUMA nodes keeps a pod from either of them, whoever else goes.
 func TestMemoryGroupsOfHigherPriorities(t *testing.T) {
 	s := newStage(t)
 	wide, other := podOf("wide", "cpu=2 memory=100Gi"), cpus("other", 8)

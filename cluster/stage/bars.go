@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// This file says where a pod may not go for reasons that are neither amounts nor numas, as kube-scheduler's
+// This file says where a pod may not go for reasons that are neither amounts nor NUMA nodes, as kube-scheduler's
 // plugins NodeName, NodeUnschedulable, TaintToleration, NodeAffinity and NodePorts do. Taints and affinity are judged
 // by the functions that these plugins call (k8s.io/component-helpers).
 

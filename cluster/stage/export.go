@@ -202,7 +202,7 @@ func nodesOf(states []*ledger.Node, pods []v1.Pod) (out []whatif.Node) {
 }
 
 // allocatable is what a machine and its rules leave to pods. A kubelet with a static memory manager reserves
-// as much by numa as it does in all, so that is exact; without one, all memory counts.
+// as much by NUMA node as it does in all, so that is exact; without one, all memory counts.
 func allocatable(n *ledger.Node) whatif.Amounts {
 	out := whatif.Amounts{"pods": maxPods, "ephemeral-storage": whatif.MaxAmount,
 		"cpu": int64(n.Machine.CPUs().Minus(n.Rules.CPU.Reserved).Len()) * 1000}

@@ -1,7 +1,7 @@
 // Package stage sets the scene of a simulation: the nodes of a cluster with what all pods ask of them, and
 // the pods that are to be placed, as the scheduler sees both.
 //
-// It says where a pod may not go by the labels, taints and names of nodes, and leaves amounts and numas to
+// It says where a pod may not go by the labels, taints and names of nodes, and leaves amounts and NUMA nodes to
 // core. Invariant: it only reads, and a [Stage] does not change once it is made. The package refuses to judge
 // what depends on other pods or on volumes; it names that, pod by pod.
 package stage
@@ -39,7 +39,7 @@ type Stage struct {
 	bars    map[string]*whatif.Bars // by what of a pod they depend on
 }
 
-// Read reads a cluster. The problems are of nodes of whose numas nothing is known.
+// Read reads a cluster. The problems are of nodes of whose NUMA nodes nothing is known.
 func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []kube.Problem, error) {
 	v, err := cluster.View(ctx)
 	if err != nil {

@@ -252,7 +252,7 @@ func TestBadWorkloadsAreNamed(t *testing.T) {
 	}
 }
 
-// layout is the object of a node with two numas of eight CPUs, one of which a pod holds.
+// layout is the object of a node with two NUMA nodes of eight CPUs, one of which a pod holds.
 func layout(t testing.TB, name string) *v1alpha1.NodeLayout {
 	t.Helper()
 	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-7 memory 8Gi\nnuma 1 socket 1 cpus 8-15 memory 8Gi\n" +

@@ -27,9 +27,9 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// What is asked of a cluster on whose numas 4, 6, 14 and 14 CPUs are free, and on all but the first two NICs.
+// What is asked of a cluster on whose NUMA nodes 4, 6, 14 and 14 CPUs are free, and on all but the first two NICs.
 // Of 5 CPUs five pods fit, which leaves 4, 1, 4 and 4 CPUs; of 2 CPUs with a NIC four, for lack of CPUs on the
-// second numa and of NICs on the first; plain ones where they please. So whichever node is taken first, the
+// second NUMA node and of NICs on the first; plain ones where they please. So whichever node is taken first, the
 // numbers are the same.
 const asked = `
 apiVersion: apps/v1
@@ -109,7 +109,7 @@ func simulates(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	}
 	if out := simulate(0, "--pod", "run-2", "--count", "max", "--kubeconfig", readOnly); !strings.Contains(out,
 		"\nPod default/run-2   2 ") {
-		t.Errorf("two more of run-2 fit on numas with 4, 6, 14 and 14 free CPUs, but not here:\n%s", out)
+		t.Errorf("two more of run-2 fit on NUMA nodes with 4, 6, 14 and 14 free CPUs, but not here:\n%s", out)
 	}
 	simulate(0, "--without", grants(ctx, t, c)["run-1"].node, "--map", "--kubeconfig", readOnly)
 	if methods := seen(); len(methods) == 0 || slices.ContainsFunc(methods,

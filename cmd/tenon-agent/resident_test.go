@@ -34,7 +34,7 @@ const (
 )
 
 // BenchmarkResident runs the program, built with the tags of the images, on a node of 256 CPUs and
-// 8 numas with 110 pods, changes what they hold again and again, and reports what the kernel says of its memory:
+// 8 NUMA nodes with 110 pods, changes what they hold again and again, and reports what the kernel says of its memory:
 // now (rss), at most (peak), and how much of it is not the program's own file (anon); and the size of its layout.
 func BenchmarkResident(b *testing.B) {
 	dir := b.TempDir()

@@ -28,7 +28,7 @@ type Problem struct {
 	Victims []Victim
 	// Budgets are the disruptions that disruption budgets still allow; at 0 or below every one violates.
 	Budgets []int
-	// Groups are sets of victims, as indices, one of which is likely to be enough: those on the same numas.
+	// Groups are sets of victims, as indices, one of which is likely to be enough: those on the same NUMA nodes.
 	Groups [][]int
 	// Works reports whether the pod fits once these victims have gone. They are ascending indices, which
 	// Works must not keep. It may be asked for any set, and need not be monotone: that a set works does not

@@ -8,10 +8,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// held is what a victim holds of two numas, and of the node as a whole.
+// held is what a victim holds of two NUMA nodes, and of the node as a whole.
 type held struct{ numa, cpus, plain int }
 
-// room is a node of two numas on which a pod wants so many CPUs of one of them, and so much of the node.
+// room is a node of two NUMA nodes on which a pod wants so many CPUs of one of them, and so much of the node.
 type room struct {
 	victims     []held
 	free        [2]int
@@ -28,7 +28,7 @@ func (r room) works(gone []int) bool {
 	return max(free[0], free[1]) >= r.wants && plain >= r.much
 }
 
-// groups are the victims by numa.
+// groups are the victims by NUMA node.
 func (r room) groups() [][]int {
 	out := make([][]int, 2)
 	for i, v := range r.victims {
@@ -51,7 +51,7 @@ func TestWhoHasToGo(t *testing.T) {
 		"two small of low priority rather than one large of a higher one": {[]Victim{{Priority: 1}, {Priority: 1},
 			{Priority: 2}},
 			[]held{{0, 4, 0}, {0, 4, 0}, {1, 8, 0}}, nil, set(0, 1)},
-		"the lowest, though others are on its numa": {[]Victim{{Priority: 9}, {Priority: 1}, {Priority: 5}},
+		"the lowest, though others are on its NUMA node": {[]Victim{{Priority: 9}, {Priority: 1}, {Priority: 5}},
 			[]held{{0, 4, 0}, {0, 8, 0}, {1, 8, 0}}, nil, set(1)},
 		"the younger one of equals": {[]Victim{{Started: 7}, {Started: 9}, {Started: 8}},
 			[]held{{0, 8, 0}, {1, 8, 0}, {0, 8, 0}}, nil, set(1)},
@@ -74,7 +74,7 @@ func TestWhoHasToGo(t *testing.T) {
 	}
 }
 
-// Sixteen pods of one priority, eight on each numa: those of one numa go, and no others.
+// Sixteen pods of one priority, eight on each NUMA node: those of one NUMA node go, and no others.
 func TestManyOfOnePriority(t *testing.T) {
 	r := room{wants: 16}
 	var victims []Victim
@@ -84,7 +84,7 @@ func TestManyOfOnePriority(t *testing.T) {
 	}
 	got, ok := Choose(Problem{Victims: victims, Groups: r.groups(), Works: r.works})
 	if want := set(9, 11, 13, 15); !ok || !slices.Equal(got.Set, want) {
-		t.Errorf("%v, want the four youngest of numa 1, %v", got.Set, want)
+		t.Errorf("%v, want the four youngest of NUMA node 1, %v", got.Set, want)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package idset holds sets of small ids (CPU, core, L3 group, socket, numa), one Go type per kind of id.
+// Package idset holds sets of small ids (CPU, core, L3 group, socket, NUMA node), one Go type per kind of id.
 //
 // A Set is a value: every operation returns a new Set and no operation changes one, so sets may be
 // shared between goroutines and kept in maps of immutable state. The text form is the Linux list

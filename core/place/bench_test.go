@@ -13,7 +13,7 @@ import (
 // times depend on the machine they run on. BenchmarkAgainstTheKubelet in lab/kubelet compares with the
 // kubelet's own managers.
 
-// benchMachine has n numas of 256 CPUs together, two threads a core, on two sockets; two GPUs a numa.
+// benchMachine has n NUMA nodes of 256 CPUs together, two threads a core, on two sockets; two GPUs a NUMA node.
 func benchMachine(tb testing.TB, n int) *topo.Machine {
 	var b strings.Builder
 	cores := 128 / n
@@ -25,7 +25,7 @@ func benchMachine(tb testing.TB, n int) *topo.Machine {
 	return parsed(tb, b.String())
 }
 
-// superchips has 36 numas: two with CPUs and GPUs, 34 for the memory of GPU instances.
+// superchips has 36 NUMA nodes: two with CPUs and GPUs, 34 for the memory of GPU instances.
 func superchips(tb testing.TB) *topo.Machine {
 	var b strings.Builder
 	for i := range 36 {

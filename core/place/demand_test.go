@@ -141,7 +141,7 @@ func TestJudge(t *testing.T) {
 		}
 		for _, g := range groups {
 			if bad := misaligned(m, u, g, d, u.Rules.Enforces(p, d)); bad != "" {
-				t.Fatalf("one numa is demanded (%+v), and is not what %+v may be: %s", d, g, bad)
+				t.Fatalf("one NUMA node is demanded (%+v), and is not what %+v may be: %s", d, g, bad)
 			}
 		}
 	})
@@ -172,7 +172,7 @@ func concerns(d place.Demand, resource string) bool {
 }
 
 // misaligned tries all devices that the node may take for those of loose blocks, and says which choice is
-// near no one numa, or "". The machine is empty but for the pod.
+// near no one NUMA node, or "". The machine is empty but for the pod.
 func misaligned(m *topo.Machine, u *place.Usage, hs []place.Holding, d place.Demand, enforced bool) string {
 	choices := [][]topo.Mask{nil} // every way in which the pieces may lie, as what each is near
 	extend := func(by [][]topo.Mask) {
@@ -194,7 +194,7 @@ func misaligned(m *topo.Machine, u *place.Usage, hs []place.Holding, d place.Dem
 		}
 		for _, b := range h.Memory {
 			if concerns(d, b.Kind) && b.NUMAs.Len() > 1 {
-				return fmt.Sprintf("%s on several numas", b.Kind)
+				return fmt.Sprintf("%s on several NUMA nodes", b.Kind)
 			} else if concerns(d, b.Kind) {
 				extend([][]topo.Mask{{b.NUMAs}})
 			}

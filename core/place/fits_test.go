@@ -79,7 +79,7 @@ func TestAnswersAllocateLittle(t *testing.T) {
 		v := place.Place(c.usage, c.pod)
 		most := 30.0
 		if strings.Contains(c.name, "refused") {
-			most = 90 // several numas, or reasons
+			most = 90 // several NUMA nodes, or reasons
 		}
 		if n := testing.AllocsPerRun(10, func() { place.Place(c.usage, c.pod) }); n > most {
 			t.Errorf("%s: %v allocations of a verdict, at most %v are meant", c.name, n, most)

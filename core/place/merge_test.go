@@ -50,7 +50,7 @@ func hintsOf(l maskSpace, sets []hintSet) [][]twinHint {
 }
 
 // keepSingle drops what single-numa-node does not look at: hints that are not preferred or have more
-// than one numa.
+// than one NUMA node.
 func keepSingle(in [][]twinHint) [][]twinHint {
 	var out [][]twinHint
 	for _, hs := range in {
@@ -87,7 +87,7 @@ func (w twin) merge(shuffle func([]twinHint)) (mask topo.Mask, preferred, admit 
 	return best.mask, best.preferred, best.preferred || w.policy == BestEffort
 }
 
-// combinations returns the affinity of every combination. No hint sets leave one combination: all numas.
+// combinations returns the affinity of every combination. No hint sets leave one combination: all NUMA nodes.
 func (w twin) combinations() []twinHint {
 	type partial struct {
 		and       topo.Mask
@@ -179,7 +179,7 @@ func (w twin) distance(m topo.Mask) (sum int) {
 	return sum
 }
 
-// drawMachine makes a machine of n numas, some far from each other.
+// drawMachine makes a machine of n NUMA nodes, some far from each other.
 func drawMachine(t *rapid.T, n int) *topo.Machine {
 	var b strings.Builder
 	for i := range n {
@@ -242,7 +242,7 @@ func compareMerges(t *rapid.T, m *topo.Machine) {
 		Policy:        rapid.SampledFrom([]Policy{BestEffort, Restricted, SingleNUMA}).Draw(t, "policy"),
 		PreferClosest: rapid.Bool().Draw(t, "closest"),
 	}})
-	// The mask space of a request may leave out numas that matter to none of its resources.
+	// The mask space of a request may leave out NUMA nodes that matter to none of its resources.
 	l := newMaskSpace(m.All())
 	if rapid.IntRange(0, 3).Draw(t, "part") == 0 {
 		l = newMaskSpace(topo.Mask(rapid.Uint64Range(1, uint64(m.All())).Draw(t, "universe")))

@@ -15,10 +15,10 @@ import (
 // A plan must say what the engine says, or that it is not sure; and it must be sure nearly always, since
 // the engine takes a hundred times as long.
 
-// plannedMachine has up to six numas that differ in everything that plans look at.
+// plannedMachine has up to six NUMA nodes that differ in everything that plans look at.
 func plannedMachine(t *rapid.T) *topo.Machine {
 	n := rapid.SampledFrom([]int{1, 2, 2, 3, 4, 4, 6}).Draw(t, "numas")
-	equal := rapid.Bool().Draw(t, "equal numas")
+	equal := rapid.Bool().Draw(t, "equal NUMA nodes")
 	var b strings.Builder
 	next := 0
 	for i := range n {

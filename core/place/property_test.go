@@ -16,8 +16,8 @@ import (
 
 // What holds for every machine, rules and pods: see TestPlaceKeepsItsPromises.
 
-// drawnMachine makes a machine: sparse numa ids, threads, L3 groups, numas without CPUs, hugepages,
-// devices of none, one or several numas, some unhealthy. Its sockets are equal: on machines with unequal
+// drawnMachine makes a machine: sparse NUMA node ids, threads, L3 groups, NUMA nodes without CPUs, hugepages,
+// devices of none, one or several NUMA nodes, some unhealthy. Its sockets are equal: on machines with unequal
 // ones the kubelet itself gives out CPUs that are held (testdata/unequal_sockets_give_out_reserved_cpus.txt).
 func drawnMachine(t *rapid.T) *topo.Machine {
 	n := rapid.IntRange(1, 4).Draw(t, "numas with CPUs")
@@ -299,7 +299,7 @@ func checkBooked(t *rapid.T, before, after *place.Usage, v place.Verdict) {
 			was += before.FreeMemory(i, k)
 			is += after.FreeMemory(i, k)
 			if after.FreeMemory(i, k) < 0 {
-				t.Fatalf("numa at %d has %d bytes of %s free", i, after.FreeMemory(i, k), k)
+				t.Fatalf("NUMA node at %d has %d bytes of %s free", i, after.FreeMemory(i, k), k)
 			}
 		}
 		for _, h := range v.Holdings {
@@ -327,7 +327,7 @@ func checkBooked(t *rapid.T, before, after *place.Usage, v place.Verdict) {
 	}
 }
 
-// Under single-numa-node with CPU and memory pinned, every admitted app container is on one numa.
+// Under single-numa-node with CPU and memory pinned, every admitted app container is on one NUMA node.
 func TestSingleNUMAMeansOneNUMA(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawnMachine(t)
@@ -339,7 +339,7 @@ func TestSingleNUMAMeansOneNUMA(t *testing.T) {
 			v := place.Place(u, drawnPod(t))
 			for _, h := range v.Holdings {
 				if n := (place.Holding{CPUs: h.CPUs}).NUMAs(m).Len(); n > 1 {
-					t.Fatalf("container %s has CPUs %s on %d numas", h.Container, h.CPUs, n)
+					t.Fatalf("container %s has CPUs %s on %d NUMA nodes", h.Container, h.CPUs, n)
 				}
 			}
 			u = u.Hold(v.Holdings...)

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// described is a machine of n numas whose distances are told by a function.
+// described is a machine of n NUMA nodes whose distances are told by a function.
 func described(t *testing.T, n int, told func(i, j int) int) *topo.Machine {
 	t.Helper()
 	var b strings.Builder
@@ -51,7 +51,7 @@ func TestClosestAgreesWithEnumeration(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		told  func(i, j int) int
-		exact int // up to this many numas
+		exact int // up to this many NUMA nodes
 	}{"tree": {tree, 8}, "twisted": {twisted, 2}} {
 		m := described(t, 8, c.told)
 		least := map[int]int64{}
@@ -63,7 +63,7 @@ func TestClosestAgreesWithEnumeration(t *testing.T) {
 		for n := 1; n <= 8; n++ {
 			got := closest(m, topo.Mask(1)<<uint(n)-1)
 			if got < least[n] || (n <= c.exact && got != least[n]) {
-				t.Errorf("%s: the closest %d numas have the sum %d, the least is %d", name, n, got, least[n])
+				t.Errorf("%s: the closest %d NUMA nodes have the sum %d, the least is %d", name, n, got, least[n])
 			}
 		}
 	}

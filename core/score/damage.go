@@ -10,38 +10,38 @@ import (
 // shapes of the mix can use afterwards. Every node gives the pod the same, so the one that loses least for
 // the mix is the one whose fragments grow least. Three things are different:
 //
-//   - Where the node's policy aligns a shape, its room is counted numa by numa: devices on one numa and
+//   - Where the node's policy aligns a shape, its room is counted NUMA node by NUMA node: devices on one NUMA node and
 //     CPUs on another are of no use to it, though the node has both.
 //   - Whole pods are counted. There all GPUs of a node are usable as soon as one such task fits, so the
 //     last ones, for which no CPUs are left, are no fragment.
 //   - All that managers assign is worth something, not GPUs alone.
 //
 // Pods are counted by amounts, one shape at a time, and not placed. That is what place would find for
-// shapes of one container on one numa, but for options of the CPU manager, and close to it for others.
+// shapes of one container on one NUMA node, but for options of the CPU manager, and close to it for others.
 
 // maxPods bounds how many pods of a shape are counted; no machine has CPUs for more.
 const maxPods = topo.MaxCPUs
 
-// wholeNode is where a column has what the node has, behind what each numa has.
+// wholeNode is where a column has what the node has, behind what each NUMA node has.
 const wholeNode = topo.MaxNUMAs
 
-// plenty stands in a numa's place in columns of which numas say nothing.
+// plenty stands in a NUMA node's place in columns of which NUMA nodes say nothing.
 const plenty = topo.MaxBytes
 
 // space is what a node has free for the shapes of a mix.
 type space struct {
 	mix  *Mix
-	free [maxColumns][topo.MaxNUMAs + 1]int64 // by column, then by position of the numa
-	most [maxColumns]int64                    // what the largest numa has in all, free or not
-	// single and joint are the numas that have memory for pods on one numa, and for those on several: a
-	// numa of a group has none for the first, one with blocks none for the second (place, memory.go).
+	free [maxColumns][topo.MaxNUMAs + 1]int64 // by column, then by position of the NUMA node
+	most [maxColumns]int64                    // what the largest NUMA node has in all, free or not
+	// single and joint are the NUMA nodes that have memory for pods on one NUMA node, and for those on several: a
+	// NUMA node of a group has none for the first, one with blocks none for the second (place, memory.go).
 	single, joint topo.Mask
 }
 
-// plan says what is counted of a shape on each numa.
+// plan says what is counted of a shape on each NUMA node.
 type plan struct {
 	needs []need
-	over  int64 // how many numas share the needs; 0: the node never aligns the shape
+	over  int64 // how many NUMA nodes share the needs; 0: the node never aligns the shape
 }
 
 // damage returns what the verdict takes away from the mix: the sum of the pods of each shape that are no
@@ -85,7 +85,7 @@ func (s *shape) value(policy place.Policy, node, aligned int64) int64 {
 	return 2 * aligned * s.worth * s.weight
 }
 
-// plan says how a node aligns a shape: on as few numas as its amounts need, each with an equal part.
+// plan says how a node aligns a shape: on as few NUMA nodes as its amounts need, each with an equal part.
 func (s *space) plan(of *shape, r *place.TopologyRules, numas int64) plan {
 	if r.Policy == place.None {
 		return plan{}
@@ -108,7 +108,7 @@ func (s *space) plan(of *shape, r *place.TopologyRules, numas int64) plan {
 // whole returns how many pods some parts make.
 func (p plan) whole(parts int64) int64 { return parts / max(1, p.over) }
 
-// parts counts on some numas the parts that a plan makes of the shape at i.
+// parts counts on some NUMA nodes the parts that a plan makes of the shape at i.
 func (s *space) parts(i int, p plan, on topo.Mask) (sum int64) {
 	if p.over == 0 {
 		return 0
@@ -166,7 +166,7 @@ func (s *space) fill(u *place.Usage) {
 	}
 }
 
-// loose reports whether the node aligns nothing of a column: its manager is off, or the devices have no numas.
+// loose reports whether the node aligns nothing of a column: its manager is off, or the devices have no NUMA nodes.
 func (s *space) loose(u *place.Usage, c int) bool {
 	switch {
 	case c == 0:
@@ -204,7 +204,7 @@ func (s *space) takeCPUs(m *topo.Machine, f *firsts, at int) {
 	}
 }
 
-// takeMemory books bytes on the lowest numas of a block first, as the memory manager does.
+// takeMemory books bytes on the lowest NUMA nodes of a block first, as the memory manager does.
 func (s *space) takeMemory(b place.Block) {
 	if b.NUMAs.Len() > 1 {
 		s.single &^= b.NUMAs

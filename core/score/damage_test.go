@@ -28,7 +28,7 @@ func drawnPod(t *rapid.T) *place.Pod {
 		rapid.Int64Range(0, 3).Draw(t, "gpus"))
 }
 
-// drawnUsage is a machine of up to four numas on which something is held.
+// drawnUsage is a machine of up to four NUMA nodes on which something is held.
 func drawnUsage(t *rapid.T, policy place.Policy) *place.Usage {
 	var b strings.Builder
 	cpu := 0

@@ -5,7 +5,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// The scale of LeastNUMANodes: every numa takes a step, being close gives half a step back. One numa is
+// The scale of LeastNUMANodes: every NUMA node takes a step, being close gives half a step back. One NUMA node is
 // 88 or 94, two are 76 or 82, eight are 4 or 10.
 const (
 	step      = Max / 8
@@ -14,18 +14,18 @@ const (
 	farAway = 255
 )
 
-// fewest scores by how many numas the widest of the pod's containers will use, or the pod as a whole
+// fewest scores by how many NUMA nodes the widest of the pod's containers will use, or the pod as a whole
 // where the scope is the pod, and by whether they are as close as that many can be. The formula is that
 // of scheduler-plugins (least_numa.go), the rest is different:
 //
-//   - The numas are those of the verdict. There they are the lowest of the fewest that would do, which
+//   - The NUMA nodes are those of the verdict. There they are the lowest of the fewest that would do, which
 //     the kubelet need not choose, and which other resources may forbid.
-//   - No combination need list every resource that the pod asks for. There one resource without numas,
+//   - No combination need list every resource that the pod asks for. There one resource without NUMA nodes,
 //     such as ephemeral-storage, lets no combination do, and all nodes score 0.
 //   - Every node has the same scale. There a step is 100/max-allowable-numa-nodes: the same pod on one
-//     numa scores more on a node that allows more, and beyond 50 there is no half step left. Sets of more
-//     than 8 numas are all alike here.
-//   - Closeness is not looked for in all sets of numas, of which there are 2 to their number.
+//     NUMA node scores more on a node that allows more, and beyond 50 there is no half step left. Sets of more
+//     than 8 NUMA nodes are all alike here.
+//   - Closeness is not looked for in all sets of NUMA nodes, of which there are 2 to their number.
 func fewest(u *place.Usage, v place.Verdict) int64 {
 	var known closests
 	if u.Rules.Topology.Scope == place.PerPod {
@@ -40,7 +40,7 @@ func fewest(u *place.Usage, v place.Verdict) int64 {
 	return score
 }
 
-// width scores a set of numas, 0 for none.
+// width scores a set of NUMA nodes, 0 for none.
 func width(m *topo.Machine, used topo.Mask, known *closests) int64 {
 	n := int64(used.Len())
 	if n == 0 {
@@ -56,7 +56,7 @@ func width(m *topo.Machine, used topo.Mask, known *closests) int64 {
 	return score
 }
 
-// distance returns the distance between two numas, or farAway.
+// distance returns the distance between two NUMA nodes, or farAway.
 func distance(m *topo.Machine, i, j int) int64 {
 	if row := m.NUMAs()[i].Distances; j < len(row) {
 		return int64(row[j])
@@ -64,17 +64,17 @@ func distance(m *topo.Machine, i, j int) int64 {
 	return farAway
 }
 
-// sum returns the sum of the distances between all pairs of numas, a numa and itself included.
+// sum returns the sum of the distances between all pairs of NUMA nodes, a NUMA node and itself included.
 func sum(m *topo.Machine, on topo.Mask) int64 {
 	total, pairs := distances(m, on)
 	n := int64(on.Len())
 	return total + farAway*(n*n-pairs)
 }
 
-// closests remembers least sums of distances by the number of numas, of all and of those with CPUs.
+// closests remembers least sums of distances by the number of NUMA nodes, of all and of those with CPUs.
 type closests [2][topo.MaxNUMAs + 1]int64
 
-// closest is the function of that name, worked out once for each number of numas.
+// closest is the function of that name, worked out once for each number of NUMA nodes.
 func (c *closests) closest(m *topo.Machine, used topo.Mask) int64 {
 	kind := 0
 	if used&^m.WithCPUs() == 0 {
@@ -87,10 +87,10 @@ func (c *closests) closest(m *topo.Machine, used topo.Mask) int64 {
 	return c[kind][n]
 }
 
-// closest returns the least sum that was found for as many numas as there are in used. From every numa a
-// set is grown by the one that is closest to all in it. For one and two numas, and where distances are
+// closest returns the least sum that was found for as many NUMA nodes as there are in used. From every NUMA node a
+// set is grown by the one that is closest to all in it. For one and two NUMA nodes, and where distances are
 // those of a tree (sockets, dies), that is the least there is; elsewhere a set may pass for closest that
-// is not quite. Numas without CPUs are no alternative for those with.
+// is not quite. NUMA nodes without CPUs are no alternative for those with.
 func closest(m *topo.Machine, used topo.Mask) int64 {
 	among := m.All()
 	if used&^m.WithCPUs() == 0 {
@@ -110,7 +110,7 @@ func closest(m *topo.Machine, used topo.Mask) int64 {
 	return best
 }
 
-// grow returns the sum of a set of count numas that is grown from one.
+// grow returns the sum of a set of count NUMA nodes that is grown from one.
 func grow(m *topo.Machine, among topo.Mask, first, count int) int64 {
 	var to [topo.MaxNUMAs]int64 // by position: what it adds to the sum
 	for rest := among; rest != 0; {

@@ -12,7 +12,7 @@ import (
 
 const gpu = "acme.com/gpu"
 
-// gpuNode has two numas with 16 CPUs and 4 GPUs each.
+// gpuNode has two NUMA nodes with 16 CPUs and 4 GPUs each.
 func gpuNode(tb testing.TB, policy place.Policy) *place.Usage {
 	return node{policy: policy, machine: "numa 0 socket 0 cpus 0-15 memory 64Gi\n" +
 		"numa 1 socket 1 cpus 16-31 memory 64Gi\n" +

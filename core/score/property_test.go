@@ -14,7 +14,7 @@ import (
 
 var allTypes = append([]score.Type{score.Tenon}, theirTypes[:]...)
 
-// drawnMachine has one to six numas with sparse ids; some lack CPUs, memory, or distances.
+// drawnMachine has one to six NUMA nodes with sparse ids; some lack CPUs, memory, or distances.
 func drawnMachine(t *rapid.T) string {
 	var b strings.Builder
 	count, cpu, id := rapid.IntRange(1, 6).Draw(t, "numas"), 0, 0
@@ -71,7 +71,7 @@ func drawnPod(t *rapid.T) *place.Pod {
 }
 
 // Whatever a machine and a pod are like: no cost is above that of an unknown node, every score is in
-// 0..100, and one that the other strategies give to holdings on numas is at least 1.
+// 0..100, and one that the other strategies give to holdings on NUMA nodes is at least 1.
 func TestCostsKeepTheirBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := topo.ParseMachine(drawnMachine(t))
@@ -116,7 +116,7 @@ func holdsAmounts(v place.Verdict) bool {
 	return false
 }
 
-// busy is a machine of eight numas on which much is held, and a pod that spans some of it.
+// busy is a machine of eight NUMA nodes on which much is held, and a pod that spans some of it.
 func busy(tb testing.TB) (*place.Usage, *place.Pod, place.Verdict) {
 	var b strings.Builder
 	for i := range 8 {

@@ -2,7 +2,7 @@
 // each: a usage, the pod, and its verdict, which has the very holdings that the node would give.
 //
 // Invariant: a cost is an integer that depends on nothing but its arguments and costs no allocation;
-// lower is better. The package refuses to guess numas: it scores those that the verdict names, whatever
+// lower is better. The package refuses to guess NUMA nodes: it scores those that the verdict names, whatever
 // the node's policy is called, and no others.
 package score
 
@@ -19,11 +19,11 @@ type Type int
 // The types. All but the first have the names, the formulas and the scale of scheduler-plugins
 // (pkg/noderesourcetopology); where they differ from it, a comment at the formula says why.
 const (
-	Tenon              Type = iota // fewest numas, then least waste; see tenon.go
-	LeastAllocated                 // most of the pod's numas left free; see shares.go
+	Tenon              Type = iota // fewest NUMA nodes, then least waste; see tenon.go
+	LeastAllocated                 // most of the pod's NUMA nodes left free; see shares.go
 	MostAllocated                  // least of them left free
 	BalancedAllocation             // resources of them taken in equal parts
-	LeastNUMANodes                 // fewest numas, the closest ones; see numas.go
+	LeastNUMANodes                 // fewest NUMA nodes, the closest ones; see numas.go
 )
 
 var names = [...]string{"Tenon", "LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"}
@@ -107,7 +107,7 @@ func upstream(score int64, coarse bool) int64 {
 
 // Wait is what is added to the cost of a node that would not let the pod be bound at once. A pod that waits
 // for another one's admission keeps whoever comes after it waiting, too: while many pods come, it is better
-// that each kind of them goes to nodes of its own. Numas, distance and devices are not given up for that.
+// that each kind of them goes to nodes of its own. NUMA nodes, distance and devices are not given up for that.
 func (s Strategy) Wait() int64 {
 	if s.Type == Tenon {
 		return costWait

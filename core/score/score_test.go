@@ -96,7 +96,7 @@ func ownCost(tb testing.TB, s score.Strategy, p *place.Pod, n node) int64 {
 	return s.Cost(u, p, v, false)
 }
 
-// What is known coarsely costs a numa more, what pins nothing more than any numas, and what is unknown most.
+// What is known coarsely costs a NUMA node more, what pins nothing more than any NUMA nodes, and what is unknown most.
 func TestTenonPrefersNodesThatAreKnown(t *testing.T) {
 	two := node{machine: "numa 0 cpus 0-7 memory 8Gi\nnuma 1 cpus 8-15 memory 8Gi", policy: place.BestEffort}
 	u, p := two.usage(t), pod(t, "cpu=4 memory=1Gi")
@@ -106,11 +106,11 @@ func TestTenonPrefersNodesThatAreKnown(t *testing.T) {
 	loose := place.NewUsage(u.Machine, place.Rules{})
 	exact, coarse := s.Cost(u, p, one, false), s.Cost(u, p, one, true)
 	if wide := s.Cost(u, p, both, false); exact >= coarse || coarse >= s.Cost(u, p, both, true) || exact >= wide {
-		t.Errorf("one numa costs %d, and %d where it is known coarsely; two cost %d", exact, coarse, wide)
+		t.Errorf("one NUMA node costs %d, and %d where it is known coarsely; two cost %d", exact, coarse, wide)
 	}
 	pinsNothing := s.Cost(loose, p, place.Place(loose, p), false)
 	if wide := s.Cost(u, p, both, false); pinsNothing <= wide || pinsNothing >= s.Unknown() {
-		t.Errorf("a node that pins nothing costs %d, two numas %d, an unknown node %d", pinsNothing, wide, s.Unknown())
+		t.Errorf("a node that pins nothing costs %d, two NUMA nodes %d, an unknown node %d", pinsNothing, wide, s.Unknown())
 	}
 }
 

@@ -13,17 +13,17 @@ const cpu = "cpu"
 // fine is the unit in which shares are squared: a ten-thousandth.
 const fine = 10_000
 
-// share scores by the parts that the pod takes of what its numas have free, resource by resource. The
+// share scores by the parts that the pod takes of what its NUMA nodes have free, resource by resource. The
 // formulas and their rounding are those of scheduler-plugins (least_allocated.go, most_allocated.go,
 // balanced_allocation.go); these things are different:
 //
-//   - The numas are those of the verdict, together, for every policy. There it is the worst of all zones
+//   - The NUMA nodes are those of the verdict, together, for every policy. There it is the worst of all zones
 //     that would do, with policy single-numa-node only, so a zone that the kubelet will not choose decides.
 //   - All containers count together. There each is held against zones from which the others took nothing,
 //     and the mean is taken, so two containers that fill a zone score like two that half fill it.
-//   - What counts is what the pod will hold, of resources that have numas. There a resource that the zones
+//   - What counts is what the pod will hold, of resources that have NUMA nodes. There a resource that the zones
 //     do not list makes a pod without a score.
-//   - A score where the pod has numas is at least 2, and 1 where the node is known coarsely. There an exact fit in
+//   - A score where the pod has NUMA nodes is at least 2, and 1 where the node is known coarsely. There an exact fit in
 //     LeastAllocated scores 0, which also says "does not fit"; such a zone is passed over.
 //   - One resource alone is balanced. There its variance is no number.
 func (s Strategy) share(u *place.Usage, v place.Verdict) int64 {
@@ -55,12 +55,12 @@ type tally struct {
 	parts, squaredParts int64 // of taken, not weighted, in units of fine
 }
 
-// add counts a resource of which the pod holds some, out of what was free on its numas.
+// add counts a resource of which the pod holds some, out of what was free on its NUMA nodes.
 func (t *tally) add(resource string, held, free int64) {
 	if held <= 0 {
 		return
 	}
-	if free <= 0 { // a device that is shared with an init container, or has no numa of its own
+	if free <= 0 { // a device that is shared with an init container, or has no NUMA node of its own
 		held, free = 1, 1
 	}
 	held = min(held, free)
@@ -119,7 +119,7 @@ func (t *tally) memory(u *place.Usage, hs []place.Holding, used topo.Mask) {
 	}
 }
 
-// devices counts those that have numas, and every one once, though an init container may have left it.
+// devices counts those that have NUMA nodes, and every one once, though an init container may have left it.
 func (t *tally) devices(u *place.Usage, f *firsts, used topo.Mask) {
 	for at := range u.Machine.Resources() {
 		name, held := u.Machine.Resources()[at].Name, int64(0)

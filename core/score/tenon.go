@@ -5,11 +5,11 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Tenon's cost is a number whose digits are the terms, the one that counts most first: numas, distance,
+// Tenon's cost is a number whose digits are the terms, the one that counts most first: NUMA nodes, distance,
 // devices left short, whether the pod has to wait, locality, damage, CPUs left free. A digit is full at its maximum,
-// and never reaches into the next. A node that is known coarsely costs one numa more than the pod will use there: of
-// nodes that give it as many numas, an exact one is taken, and numas are not spent for it. A node of which nothing is
-// known costs more than all others.
+// and never reaches into the next. A node that is known coarsely costs one NUMA node more than the pod will use there:
+// of nodes that give it as many NUMA nodes, an exact one is taken, and NUMA nodes are not spent for it. A node of which
+// nothing is known costs more than all others.
 const (
 	maxFree      = 1<<10 - 1
 	costDamage   = maxFree + 1 // per unit of damage, up to maxDamage
@@ -23,21 +23,21 @@ const (
 	maxDistance  = 1<<8 - 1
 	costNUMA     = costDistance * (maxDistance + 1)
 	costCoarse   = costNUMA
-	costLoose    = costCoarse + costNUMA                  // above all numas of a node that is known coarsely
+	costLoose    = costCoarse + costNUMA                  // above all NUMA nodes of a node that is known coarsely
 	costUnknown  = (topo.MaxNUMAs+2)*costNUMA + costLoose // above a node that pins nothing, known coarsely, too
 )
 
-// own costs the numas that the pod will really use: how many; how far they are from each other; whether CPUs
+// own costs the NUMA nodes that the pod will really use: how many; how far they are from each other; whether CPUs
 // are left there for the free devices that the pod has no use for; how many last-level caches its
 // containers, and PCI roots its devices, are spread over without need; what the mix loses; and how many of
-// the CPUs stay free, so that whole numas are kept for those who need them.
+// the CPUs stay free, so that whole NUMA nodes are kept for those who need them.
 //
 // What is left short counts more than locality and damage: whoever needs a device can be on no other node,
 // and a pod that waits has no cache at all.
 func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 	used := v.NUMAs(u.Machine)
 	if used == 0 {
-		// The node pins nothing: the pod may run anywhere on it, which is worse than any numa of its own.
+		// The node pins nothing: the pod may run anywhere on it, which is worse than any NUMA node of its own.
 		return int64(len(u.Machine.NUMAs()))*costNUMA + costLoose
 	}
 	free := freeCPUs(u, used)
@@ -55,7 +55,7 @@ func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 		min(free, maxFree)
 }
 
-// short returns how many times the CPUs that are left free on the numas are too few for the devices left free
+// short returns how many times the CPUs that are left free on the NUMA nodes are too few for the devices left free
 // there: the part of the devices that is free divided by the part of the CPUs, rounded down, for the resource
 // for which that is most. Devices that the pod wants itself do not count. A pod that wants devices has to be
 // beside some: of those that it has no use for, it counts whether they are left short, and not how much.
@@ -82,7 +82,7 @@ func short(u *place.Usage, p *place.Pod, used topo.Mask, left int64) (most int64
 	return most
 }
 
-// allCPUs counts the CPUs of some numas that are not reserved.
+// allCPUs counts the CPUs of some NUMA nodes that are not reserved.
 func allCPUs(u *place.Usage, on topo.Mask) (count int64) {
 	_, whole, _ := u.Amounts(cpu)
 	for on != 0 {
@@ -93,7 +93,7 @@ func allCPUs(u *place.Usage, on topo.Mask) (count int64) {
 	return count
 }
 
-// devicesOn counts the devices of some numas, free or not; one on several of them once for each.
+// devicesOn counts the devices of some NUMA nodes, free or not; one on several of them once for each.
 func devicesOn(u *place.Usage, resource string, on topo.Mask) (count int64) {
 	_, whole, _ := u.Amounts(resource)
 	for on != 0 {
@@ -115,7 +115,7 @@ func wants(p *place.Pod, resource string) bool {
 	return false
 }
 
-// freeCPUs counts the CPUs of some numas that can be given out.
+// freeCPUs counts the CPUs of some NUMA nodes that can be given out.
 func freeCPUs(u *place.Usage, on topo.Mask) (count int64) {
 	for on != 0 {
 		var i int
@@ -125,14 +125,14 @@ func freeCPUs(u *place.Usage, on topo.Mask) (count int64) {
 	return count
 }
 
-// The distances that Linux takes where firmware tells none: of a numa to itself, and to others. A machine
+// The distances that Linux takes where firmware tells none: of a NUMA node to itself, and to others. A machine
 // that tells them must not lose to one that does not.
 const (
 	localDistance  = 10
 	remoteDistance = 20
 )
 
-// meanDistance returns the mean over all pairs of numas, a numa and itself included, of their distances.
+// meanDistance returns the mean over all pairs of NUMA nodes, a NUMA node and itself included, of their distances.
 func meanDistance(m *topo.Machine, on topo.Mask) int64 {
 	total, pairs := distances(m, on)
 	if pairs == 0 {
@@ -142,7 +142,7 @@ func meanDistance(m *topo.Machine, on topo.Mask) int64 {
 	return total / max(1, pairs)
 }
 
-// distances returns the sum of the distances that the machine tells between all pairs of numas, a numa
+// distances returns the sum of the distances that the machine tells between all pairs of NUMA nodes, a NUMA node
 // and itself included, and the number of these pairs.
 func distances(m *topo.Machine, on topo.Mask) (total, pairs int64) {
 	for from := on; from != 0; {

@@ -26,7 +26,7 @@ func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 		held, busy    string   // CPUs that are held on the better one, and on the worse
 		usual         []string // the mix; nil: one of pods that have no room anywhere
 	}{
-		"fewer numas, though more is left": {term: numas, pod: "cpu=16 memory=1Gi",
+		"fewer NUMA nodes, though more is left": {term: numas, pod: "cpu=16 memory=1Gi",
 			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\nnuma 1 socket 1 cpus 32-63 memory 64Gi",
 			worse:  "numa 0 socket 0 cpus 0-7 memory 64Gi\nnuma 1 socket 1 cpus 8-15 memory 64Gi"},
 		"numas closer together, though more is left": {term: distance, pod: "cpu=12 memory=1Gi",
@@ -86,7 +86,8 @@ func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 		"memory that usual pods need stays, though more CPUs are left": {term: damage, pod: "cpu=4 memory=4Gi",
 			usual:  []string{"cpu=2 memory=62Gi"},
 			better: "numa 0 socket 0 cpus 0-15 memory 32Gi", worse: "numa 0 socket 0 cpus 0-7 memory 64Gi"},
-		"both numas stay for usual pods that need both, though more CPUs are left": {term: damage, pod: "cpu=2 memory=1Gi",
+		"both NUMA nodes stay for usual pods that need both, though more CPUs are left": {term: damage,
+			pod:   "cpu=2 memory=1Gi",
 			usual: []string{"cpu=12 memory=2Gi acme.com/gpu=2"},
 			better: "numa 0 socket 0 cpus 0-11 memory 64Gi\nnuma 1 socket 1 cpus 12-19 memory 64Gi\n" +
 				"device acme.com/gpu a numa 0",
@@ -103,7 +104,8 @@ func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 			usual:  []string{"cpu=8 memory=1Gi"},
 			better: "numa 0 socket 0 cpus 0-15 memory 64Gi",
 			worse:  "numa 0 socket 0 cpus 0-14 memory 64Gi\ndevice acme.com/gpu a numa 0", busy: "0-2"},
-		"a numa on which nobody is stays whole, as long as nobody knows who comes": {term: damage, pod: "cpu=4 memory=1Gi",
+		"a NUMA node on which nobody is stays whole, as long as nobody knows who comes": {term: damage,
+			pod:    "cpu=4 memory=1Gi",
 			usual:  []string{},
 			better: "numa 0 socket 0 cpus 0-31 memory 64Gi", held: "0-7", worse: "numa 0 socket 0 cpus 0-15 memory 64Gi"},
 		"a sick device is no loss": {term: short, pod: "cpu=8 memory=1Gi",
@@ -112,7 +114,7 @@ func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 		"devices that the pod itself wants are no loss": {term: free, pod: "cpu=8 memory=1Gi acme.com/gpu=1",
 			better: "numa 0 socket 0 cpus 0-8 memory 64Gi\ndevice acme.com/gpu a,b numa 0",
 			worse:  "numa 0 socket 0 cpus 0-15 memory 64Gi\ndevice acme.com/gpu a,b numa 0"},
-		"the fuller numa": {term: free, pod: "cpu=4 memory=1Gi", held: "0-7",
+		"the fuller NUMA node": {term: free, pod: "cpu=4 memory=1Gi", held: "0-7",
 			better: "numa 0 socket 0 cpus 0-15 memory 64Gi", worse: "numa 0 socket 0 cpus 0-15 memory 64Gi"},
 	} {
 		t.Run(name, func(t *testing.T) {

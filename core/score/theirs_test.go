@@ -14,7 +14,7 @@ import (
 var theirTypes = [...]score.Type{score.LeastAllocated, score.MostAllocated, score.BalancedAllocation,
 	score.LeastNUMANodes}
 
-// twin is a machine of two equal numas.
+// twin is a machine of two equal NUMA nodes.
 func twin(cpus int, memory string) string {
 	return fmt.Sprintf("numa 0 cpus 0-%d memory %s\nnuma 1 cpus %d-%d memory %s\ndistances 10 20\ndistances 20 10",
 		cpus-1, memory, cpus, 2*cpus-1, memory)
@@ -68,7 +68,7 @@ func TestNumbersOfSchedulerPlugins(t *testing.T) {
 	}
 }
 
-// four has four numas in two pairs; the GPUs of the first are in one pair, those of the second are not.
+// four has four NUMA nodes in two pairs; the GPUs of the first are in one pair, those of the second are not.
 func four(gpus string) string {
 	var b strings.Builder
 	for i := range 4 {
@@ -102,27 +102,28 @@ func TestCorrectionsOfSchedulerPlugins(t *testing.T) {
 		node node
 		want int64
 	}{
-		// The kubelet takes numa 0 (4 of 8 CPUs free, memory half taken), there numa 1 counts as well.
-		"the numa that the kubelet will choose": {score.MostAllocated, pod(t, "cpu=4 memory=512Mi"), fullFirst, 75},
+		// The kubelet takes NUMA node 0 (4 of 8 CPUs free, memory half taken), there NUMA node 1 counts as well.
+		"the NUMA node that the kubelet will choose": {score.MostAllocated, pod(t, "cpu=4 memory=512Mi"), fullFirst, 75},
 		"numas of a best-effort node": {score.LeastAllocated, pod(t, "cpu=12 memory=1Gi"),
 			node{machine: twin(8, "1Gi"), policy: place.BestEffort}, 37},
 		"numas of a node with policy none": {score.LeastAllocated, pod(t, "cpu=4 memory=512Mi"),
 			node{machine: twin(8, "1Gi")}, 50},
-		"containers that fill a numa together": {score.LeastAllocated, pod(t, "cpu=4 memory=512Mi", "cpu=4 memory=512Mi"),
+		"containers that fill a NUMA node together": {score.LeastAllocated,
+			pod(t, "cpu=4 memory=512Mi", "cpu=4 memory=512Mi"),
 			node{machine: twin(8, "1Gi"), policy: place.SingleNUMA, scope: place.PerPod}, 2},
-		"containers on a numa each": {score.LeastAllocated, pod(t, "cpu=6 memory=512Mi", "cpu=6 memory=512Mi"),
+		"containers on a NUMA node each": {score.LeastAllocated, pod(t, "cpu=6 memory=512Mi", "cpu=6 memory=512Mi"),
 			node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 37},
 		"an exact fit is no misfit": {score.LeastAllocated, pod(t, "cpu=8 memory=1Gi"),
 			node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 2},
-		"a resource that has no numas": {score.MostAllocated, pod(t, "cpu=4 memory=512Mi acme.com/license=1"),
+		"a resource that has no NUMA nodes": {score.MostAllocated, pod(t, "cpu=4 memory=512Mi acme.com/license=1"),
 			node{machine: ephemeral, policy: place.SingleNUMA}, 50},
-		"nor keeps it numas from being counted": {score.LeastNUMANodes, pod(t, "cpu=4 memory=512Mi acme.com/license=1"),
+		"nor keeps it NUMA nodes from being counted": {score.LeastNUMANodes, pod(t, "cpu=4 memory=512Mi acme.com/license=1"),
 			node{machine: ephemeral, policy: place.SingleNUMA}, 94},
 		"one resource is balanced": {score.BalancedAllocation, pod(t, "cpu=4"),
 			node{machine: twin(8, "1Gi"), policy: place.SingleNUMA}, 100},
 		"the scale is one for all nodes": {score.LeastNUMANodes, pod(t, "cpu=12"),
 			node{machine: twin(8, "1Gi"), policy: place.BestEffort, max: 64}, 82},
-		"nothing that has numas": {score.LeastNUMANodes, pod(t, "acme.com/license=1"),
+		"nothing that has NUMA nodes": {score.LeastNUMANodes, pod(t, "acme.com/license=1"),
 			node{machine: ephemeral, policy: place.BestEffort}, 0},
 	} {
 		if got := scored(t, score.Strategy{Type: c.typ}, c.pod, c.node); got != c.want {
@@ -174,7 +175,7 @@ func TestOddMachinesAndPodsAreScored(t *testing.T) {
 		want []int64 // of the four strategies
 	}{
 		"sparse ids, no memory beside the CPUs": {odd, across, place.Place(odd, across), []int64{81, 18, 99, 82}},
-		"nine numas of sixty-four": {many, across, place.Verdict{Holdings: []place.Holding{{CPUs: nine}}},
+		"nine NUMA nodes of sixty-four": {many, across, place.Verdict{Holdings: []place.Holding{{CPUs: nine}}},
 			[]int64{2, 100, 100, 3}},
 		"pod-level resources": {odd, podLevel, place.Place(odd, podLevel), []int64{0, 0, 0, 0}},
 		"no containers":       {odd, pod(t), place.Place(odd, pod(t)), []int64{0, 0, 0, 0}},

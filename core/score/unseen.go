@@ -6,7 +6,7 @@ import (
 )
 
 // A mix that was learned from few pods says little of those to come. So it always has one pod more, that
-// nobody has asked for yet: it wants all of a numa or all of a node, each as likely. To go where nobody is
+// nobody has asked for yet: it wants all of a NUMA node or all of a node, each as likely. To go where nobody is
 // takes its room away. That one pod weighs as much as each that was seen (the rule of succession), so after
 // fullWeight of them it is forgotten.
 
@@ -47,7 +47,7 @@ func (m *Mix) broken(u *place.Usage, used topo.Mask) (sum int64) {
 	return sum
 }
 
-// untouched reports whether nothing of a numa is held.
+// untouched reports whether nothing of a NUMA node is held.
 func untouched(u *place.Usage, numa int) bool {
 	cpus := u.Machine.NUMAs()[numa].CPUs
 	if cpus.AndLen(u.FreeCPUs())+cpus.AndLen(u.Rules.CPU.Reserved) < cpus.Len() {
@@ -66,7 +66,7 @@ func untouched(u *place.Usage, numa int) bool {
 	return true
 }
 
-// numaWorth is what a pod that wants all of a numa is worth.
+// numaWorth is what a pod that wants all of a NUMA node is worth.
 func numaWorth(u *place.Usage, numa int) int64 {
 	_, cpus, _ := u.Amounts(cpu)
 	sum := worthCPU * cpus[numa]

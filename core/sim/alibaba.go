@@ -10,7 +10,7 @@ package sim
 // exclusive; memory is the 75th percentile of the pods of such a size, but for the smallest, which are two.
 // The 3078 pods that ask for a part of a GPU get a whole one: without a sharing device plugin, that is
 // what they would have to ask for. Models of GPUs are all alike. Two CPUs and 1Gi are added to every
-// machine, for the system. The trace says nothing of numas: machines with more than 32 CPUs have two here,
+// machine, for the system. The trace says nothing of NUMA nodes: machines with more than 32 CPUs have two here,
 // with half of everything each; two machines of a kind of their own are left out.
 const alibaba = `
 source sizes and durations of cluster-trace-gpu-v2023 (Weng et al., USENIX ATC '23)

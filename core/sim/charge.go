@@ -75,7 +75,7 @@ func (k *charging) synchronise(n int) {
 		views: make([]view, len(k.wants))}
 }
 
-// zones returns what every numa has left, as exporters report it.
+// zones returns what every NUMA node has left, as exporters report it.
 func (c *cluster) zones(u *place.Usage) []amounts {
 	out := make([]amounts, len(u.Machine.NUMAs()))
 	for i, numa := range u.Machine.NUMAs() {

@@ -43,7 +43,7 @@ type state struct {
 	key     string
 	fleet   int
 	usage   *place.Usage
-	asked   amounts // what the pods ask for as a whole, numas apart
+	asked   amounts // what the pods ask for as a whole, NUMA nodes apart
 	answers []answer
 	nodes   []int
 	at      int // index in cluster.live

@@ -18,11 +18,11 @@ type kind int
 
 const (
 	foresees kind = iota // knows what every kubelet will do: core/place and core/score
-	charges              // subtracts a pod from every numa until the node reports; see charge.go
+	charges              // subtracts a pod from every NUMA node until the node reports; see charge.go
 	blind                // knows amounts of whole nodes; see blind.go
 )
 
-// ReportSeconds is how often nodes report to the contender that charges every numa: the default of the
+// ReportSeconds is how often nodes report to the contender that charges every NUMA node: the default of the
 // exporters that it is used with.
 const ReportSeconds = 60
 
@@ -34,7 +34,7 @@ func Contenders() []Contender {
 		{"Most\nAllocated", foresees, score.Strategy{Type: score.MostAllocated}},
 		{"Balanced\nAllocat.", foresees, score.Strategy{Type: score.BalancedAllocation}},
 		{"LeastNUMA\nNodes", foresees, score.Strategy{Type: score.LeastNUMANodes}},
-		{"charge\nall numas", charges, score.Strategy{}},
+		{"charge\nall zones", charges, score.Strategy{}},
 		{"blind", blind, score.Strategy{}},
 	}
 }

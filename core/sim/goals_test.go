@@ -21,7 +21,7 @@ func script(t testing.TB, name string) *Script {
 }
 
 // Whenever a job of four or eight GPUs finds no node, the jobs that are there could not have been kept
-// together better: they need as many numas, and as many whole machines, as leave none for it.
+// together better: they need as many NUMA nodes, and as many whole machines, as leave none for it.
 func TestNoGPUJobWaitsThatCouldHaveBeenKeptTogether(t *testing.T) {
 	s := script(t, "gpu")
 	waited := 0
@@ -47,7 +47,7 @@ func TestNoGPUJobWaitsThatCouldHaveBeenKeptTogether(t *testing.T) {
 			numas := 2*n[8] + n[4] + (2*n[2]+n[1]+3)/4
 			free := 2*tr.Machines() - numas
 			if shape == "four" && free >= 1 || shape == "eight" && free >= 2 {
-				t.Errorf("seed %d: job %d of shape %s waits, and %d numas could be free", seed, pod, shape, free)
+				t.Errorf("seed %d: job %d of shape %s waits, and %d NUMA nodes could be free", seed, pod, shape, free)
 			}
 		}
 		if err := r.run(); err != nil {

@@ -119,9 +119,9 @@ type Tally struct {
 	Wait    int64 // seconds from arrival to the node that took the pod, or to the end
 	Longest int64 // the longest of these
 
-	Aligned  int   // placed pods that hold something of numas
+	Aligned  int   // placed pods that hold something of NUMA nodes
 	NUMAs    int64 // of these, how many
-	Distance int64 // of these, the mean distance of the numas to each other, in hundredths
+	Distance int64 // of these, the mean distance of the NUMA nodes to each other, in hundredths
 
 	// Of the trace's scarce resource, at the end.
 	Capacity int64 // all that pods can have

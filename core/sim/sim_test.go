@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// pair is a machine of two numas with 8 CPUs and 2 GPUs for pods on each.
+// pair is a machine of two NUMA nodes with 8 CPUs and 2 GPUs for pods on each.
 const pair = `
 numa 0 socket 0 cpus 0-8 memory 33Gi
 numa 1 socket 1 cpus 9-16 memory 32Gi
@@ -70,7 +70,7 @@ func tally(t testing.TB, tr *Trace, name string, o Options) Tally {
 // What happens to a few pods can be worked out by hand.
 func TestAFewPods(t *testing.T) {
 	tr := trace(t, "machines pair 1\n"+pair+strict+shapes+`
-pod 0  100 numa 2     # one numa each
+pod 0  100 numa 2     # one NUMA node each
 pod 10 50  small      # waits until both are gone, at 100, then runs until 150
 pod 20 50  card 2     # the same
 pod 30 1   node       # never fits on one numa
@@ -85,7 +85,7 @@ pod 40 60  plain      # fits beside anything? no CPU is left: waits until 100
 	}
 }
 
-// One pod cannot be kept on one numa, though the node as a whole has room: who does not know that sends it
+// One pod cannot be kept on one NUMA node, though the node as a whole has room: who does not know that sends it
 // there, and again.
 func TestTheBlindAreRefused(t *testing.T) {
 	tr := trace(t, "machines pair 1\n"+pair+strict+
@@ -101,23 +101,23 @@ func TestTheBlindAreRefused(t *testing.T) {
 	}
 }
 
-// Two pods of one numa each fill the node. Who charges each to both numas sends the second only after the
+// Two pods of one NUMA node each fill the node. Who charges each to both NUMA nodes sends the second only after the
 // node has reported where the first is.
 func TestChargingEveryNUMAStrandsTheOther(t *testing.T) {
 	tr := trace(t, "machines pair 1\n"+pair+strict+shapes+"pod 0 1000 numa 2\n")
 	if got := tally(t, tr, "Tenon", Options{}); got.AtOnce != 2 {
 		t.Errorf("Tenon: %+v, want both placed at once", got)
 	}
-	got := tally(t, tr, "charge\nall numas", Options{})
+	got := tally(t, tr, "charge\nall zones", Options{})
 	if got.AtOnce != 1 || got.Placed != 2 || got.Longest != ReportSeconds || got.Refused != 0 {
-		t.Errorf("charge every numa: %+v, want the second placed with the report at %d s", got, ReportSeconds)
+		t.Errorf("charge every NUMA node: %+v, want the second placed with the report at %d s", got, ReportSeconds)
 	}
 }
 
 // A departure is not seen before the next report either, though the amounts of the whole node are.
 func TestChargingEveryNUMAForgetsDeparturesLate(t *testing.T) {
 	tr := trace(t, "machines pair 1\n"+pair+strict+shapes+"pod 0 10 numa\npod 20 10 numa\n")
-	got := tally(t, tr, "charge\nall numas", Options{})
+	got := tally(t, tr, "charge\nall zones", Options{})
 	if got.AtOnce != 1 || got.Longest != ReportSeconds-20 {
 		t.Errorf("%+v, want the second pod to wait for the report at %d s", got, ReportSeconds)
 	}
@@ -127,7 +127,7 @@ func TestChargingEveryNUMAForgetsDeparturesLate(t *testing.T) {
 func TestChargingEveryNUMADoesNotKnowRestricted(t *testing.T) {
 	tr := trace(t, "machines pair 1\n"+pair+wide+"shape six : main cpu=6 memory=1Gi\nshape four : main cpu=4 memory=1Gi\n"+
 		"pod 0 100 six 2\npod 5 100 four\n")
-	if got := tally(t, tr, "charge\nall numas", Options{}); got.Refused == 0 {
+	if got := tally(t, tr, "charge\nall zones", Options{}); got.Refused == 0 {
 		t.Errorf("%+v, want refusals", got)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file is the view of kube-scheduler's NodeResourcesFit: amounts of whole nodes, without numas. Every
+// This file is the view of kube-scheduler's NodeResourcesFit: amounts of whole nodes, without NUMA nodes. Every
 // contender keeps to it, since it runs in every profile.
 
 const cpuName = "cpu"
@@ -184,7 +184,7 @@ func (f *fullness) beyond() bool {
 	return false
 }
 
-// meanDistance returns the mean distance of some numas to each other, each to itself included, in
+// meanDistance returns the mean distance of some NUMA nodes to each other, each to itself included, in
 // hundredths; 0 where the machine tells none.
 func meanDistance(m *topo.Machine, on topo.Mask) int64 {
 	sum, pairs := int64(0), int64(0)

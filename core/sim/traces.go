@@ -24,7 +24,7 @@ func texts() map[string]string {
 
 // telco is made up, of what network functions commonly ask for: packet processing on whole cores with
 // hugepages and virtual functions of network cards, and ordinary services beside it. Half of the machines
-// have two numas with a card each; the others have four, with a card for each two, so that every pod
+// have two NUMA nodes with a card each; the others have four, with a card for each two, so that every pod
 // without a virtual function can be in the way of one that needs it.
 const telco = `
 source made up: DPDK pods with whole cores, hugepages and SR-IOV functions, and services beside them

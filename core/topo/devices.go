@@ -20,7 +20,7 @@ type Device struct {
 type Resource struct {
 	Name    string
 	Devices []Device
-	NUMAs   Mask // the numas that some device is on
+	NUMAs   Mask // the NUMA nodes that some device is on
 	Rooted  bool // the PCI root of some device is known
 }
 

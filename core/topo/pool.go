@@ -44,7 +44,7 @@ func (p *Pool) New(s Spec) (*Machine, error) {
 	return m, err
 }
 
-// hardware is a text that is equal for descriptions of equal numas and cores.
+// hardware is a text that is equal for descriptions of equal NUMA nodes and cores.
 func (s Spec) hardware() (b []byte) {
 	put := func(n int64) { b = append(strconv.AppendInt(b, n, 36), ' ') }
 	put(int64(len(s.NUMAs)))

@@ -16,7 +16,7 @@ import (
 //	# a comment, to the end of the line
 //	source TEXT                    where the facts come from; kept, not interpreted
 //	numa ID [socket N] [cpus LIST[/LIST...]] [l3 N] [memory SIZE] [memory-kind KIND] [hugepages-SIZE COUNT]...
-//	distances D D D ...            one line per numa, in ascending order of numa ids
+//	distances D D D ...            one line per NUMA node, in ascending order of their ids
 //	device RESOURCE IDS numa LIST  IDS is a comma list; "numa none" for no affinity; "root NAME" (the PCI
 //	                               host bridge above the devices) and then "unhealthy" may follow
 //

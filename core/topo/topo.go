@@ -1,12 +1,12 @@
-// Package topo describes one machine: its CPUs, cores, L3 groups, sockets, numas with memory,
+// Package topo describes one machine: its CPUs, cores, L3 groups, sockets, NUMA nodes with memory,
 // hugepages and distances, and its devices.
 //
 // A [Machine] is an immutable value: it is checked once, by [New], and then shared by everybody
-// without locks or copies. Numas are kept in ascending order of their ids, and algorithms speak of
+// without locks or copies. NUMA nodes are kept in ascending order of their ids, and algorithms speak of
 // them by position in that order (a [Mask] is a set of positions), so sparse ids such as 0, 8, 250
 // cost nothing and never index a slice.
 //
-// The package refuses machines that contradict themselves (a CPU in two numas, a numa named twice)
+// The package refuses machines that contradict themselves (a CPU in two NUMA nodes, a NUMA node named twice)
 // and sizes beyond its bounds; it never mends them in silence.
 package topo
 
@@ -23,10 +23,10 @@ import (
 // Bounds on what a description from outside may say.
 const (
 	MaxCPUs    = 4096    // CPUs of a machine
-	MaxNUMAs   = 64      // numas of a machine: what a Mask can hold
+	MaxNUMAs   = 64      // NUMA nodes of a machine: what a Mask can hold
 	MaxDevices = 4096    // devices of one resource
 	MaxKinds   = 64      // resources with devices, and hugepage sizes
-	MaxBytes   = 1 << 50 // memory or hugepages of one numa: 1 PiB
+	MaxBytes   = 1 << 50 // memory or hugepages of one NUMA node: 1 PiB
 	MaxName    = 253     // length of a resource name or device id
 	MaxRoot    = 32      // length of the name of a PCI root
 	MaxDist    = 1 << 16 // a distance of the SLIT; firmware uses 10..255
@@ -46,14 +46,14 @@ const (
 // ("hugepages-2Mi", "hugepages-1Gi").
 const Memory = "memory"
 
-// Mask is a set of numas by their position in [Machine.NUMAs]. Comparing two masks as numbers gives
+// Mask is a set of NUMA nodes by their position in [Machine.NUMAs]. Comparing two masks as numbers gives
 // the same answer as comparing the kubelet's bitmasks of ids, because positions keep the order of ids.
 type Mask uint64
 
-// Len returns the number of numas in the mask.
+// Len returns the number of NUMA nodes in the mask.
 func (m Mask) Len() int { return bits.OnesCount64(uint64(m)) }
 
-// Has reports whether the numa at position i is in the mask.
+// Has reports whether the NUMA node at position i is in the mask.
 func (m Mask) Has(i int) bool { return m>>uint(i)&1 != 0 }
 
 // First returns the lowest position, or 64 for the empty mask.
@@ -94,7 +94,7 @@ type CPU struct {
 	NUMA   int          // position in Machine.NUMAs, not an id
 }
 
-// Hugepages are the pages of one size that a numa holds.
+// Hugepages are the pages of one size that a NUMA node holds.
 type Hugepages struct {
 	PageSize int64 // bytes
 	Count    int64 // pages
@@ -113,20 +113,20 @@ const (
 	MovableMemory MemoryKind = "movable" // not for the kernel's own data, and nothing says whose
 )
 
-// NUMA is one numa of a machine. It may lack CPUs (CXL, HBM), memory, or both.
+// NUMA is one NUMA node of a machine. It may lack CPUs (CXL, HBM), memory, or both.
 type NUMA struct {
 	ID        idset.NUMA
 	CPUs      idset.Set[idset.CPU]
-	Bytes     int64       // all memory, hugepages included, as MemTotal of the numa says; 0 where that is not known
+	Bytes     int64       // MemTotal of the NUMA node, hugepages included; 0 where that is not known
 	Hugepages []Hugepages // ascending page size
-	Distances []int       // to every numa, by position; 10 is local. Empty when unknown
+	Distances []int       // to every NUMA node, by position; 10 is local. Empty when unknown
 	// MemoryKind says whose memory it is where it is not ordinary. The kubelet counts it all the same.
 	MemoryKind MemoryKind
 }
 
 // Machine is one machine. It is made by [New] and never changes.
 type Machine struct {
-	// Invariant: numas are in strictly ascending order of id; every CPU is in exactly one of them.
+	// Invariant: NUMA nodes are in strictly ascending order of id; every CPU is in exactly one of them.
 	numas []NUMA
 	// Invariant: cpus[id].ID == id, or cpus[id].NUMA == -1 where the machine has no such CPU.
 	cpus    []CPU
@@ -146,7 +146,7 @@ type Machine struct {
 	bare *Machine
 }
 
-// Spec is the open description that [New] checks. CPUs name their numa by id here.
+// Spec is the open description that [New] checks. CPUs name their NUMA node by id here.
 type Spec struct {
 	NUMAs   []NUMA // CPUs may be left empty: they are taken from Cores
 	Cores   []CoreSpec
@@ -360,19 +360,19 @@ func distinct[T ~int](in []T) []T {
 	return slices.Compact(in)
 }
 
-// NUMAs returns the numas in ascending order of id. The caller must not change it; so it is with
+// NUMAs returns the NUMA nodes in ascending order of id. The caller must not change it; so it is with
 // every slice that a Machine returns.
 func (m *Machine) NUMAs() []NUMA { return m.numas }
 
-// Position returns where in NUMAs the numa with this id is.
+// Position returns where in NUMAs the NUMA node with this id is.
 func (m *Machine) Position(id idset.NUMA) (int, bool) {
 	return slices.BinarySearchFunc(m.numas, id, func(n NUMA, id idset.NUMA) int { return cmp.Compare(n.ID, id) })
 }
 
-// All returns the mask of every numa.
+// All returns the mask of every NUMA node.
 func (m *Machine) All() Mask { return Mask(^uint64(0) >> (64 - uint(len(m.numas)))) }
 
-// WithCPUs returns the mask of the numas that have CPUs.
+// WithCPUs returns the mask of the NUMA nodes that have CPUs.
 func (m *Machine) WithCPUs() Mask {
 	var out Mask
 	for i := range m.numas {
@@ -383,7 +383,7 @@ func (m *Machine) WithCPUs() Mask {
 	return out
 }
 
-// IDs returns the ids of the numas in a mask, ascending.
+// IDs returns the ids of the NUMA nodes in a mask, ascending.
 func (m *Machine) IDs(mask Mask) []idset.NUMA {
 	var out []idset.NUMA
 	for _, i := range mask.Positions() {
@@ -394,7 +394,7 @@ func (m *Machine) IDs(mask Mask) []idset.NUMA {
 	return out
 }
 
-// MaskOf returns the mask of the numas with these ids; an id that the machine lacks is an error.
+// MaskOf returns the mask of the NUMA nodes with these ids; an id that the machine lacks is an error.
 func (m *Machine) MaskOf(ids ...idset.NUMA) (Mask, error) {
 	var out Mask
 	for _, id := range ids {
@@ -427,7 +427,7 @@ func (m *Machine) L3s() []idset.L3 { return m.l3s }
 // Sockets returns the sockets in ascending order.
 func (m *Machine) Sockets() []idset.Socket { return m.sockets }
 
-// MaskOfCPUs returns the numas that the CPUs of a set are in.
+// MaskOfCPUs returns the NUMA nodes that the CPUs of a set are in.
 func (m *Machine) MaskOfCPUs(s idset.Set[idset.CPU]) Mask {
 	var out Mask
 	for i := range m.numas {
@@ -452,7 +452,7 @@ func (m *Machine) Resource(name string) (r Resource, ok bool) {
 	return m.resources[i], true
 }
 
-// Kinds returns the memory kinds that some numa of the machine has, "memory" first, then hugepages
+// Kinds returns the memory kinds that some NUMA node of the machine has, "memory" first, then hugepages
 // by page size.
 func (m *Machine) Kinds() []string {
 	var sizes []int64
@@ -469,7 +469,7 @@ func (m *Machine) Kinds() []string {
 	return out
 }
 
-// Capacity returns the bytes of a memory kind that the numa has. Ordinary memory is what hugepages
+// Capacity returns the bytes of a memory kind that the NUMA node has. Ordinary memory is what hugepages
 // of every size leave of it (kubelet memorymanager/policy_static.go, getDefaultMachineState).
 func (n NUMA) Capacity(kind string) int64 { return max(0, n.Balance(kind)) }
 

@@ -50,7 +50,7 @@ func (t Trust) lets(d place.Demand) bool {
 	return t == Allow || t == AllowWithoutDemand && !d.Binds()
 }
 
-// crowding is the cost where numas do not count: how full the node will be of CPUs, memory and pods, in the
+// crowding is the cost where NUMA nodes do not count: how full the node will be of CPUs, memory and pods, in the
 // manner of kube-scheduler's NodeResourcesFit, which by default takes the emptiest node.
 func crowding(n *Node, needs Amounts) (cost int64) {
 	const whole = 1 << 10

@@ -6,7 +6,7 @@
 // a node's own verdict ([ledger.Node.Place]) in all its possible states, the plain amounts that are left, and
 // of the nodes that fit the one that costs least. Invariant: what a plan was made of is never changed, and the
 // same pods in the same order give the same places. The package refuses to know why a pod may not go to a
-// node for other reasons than amounts and numas: the caller says so ([Bars]).
+// node for other reasons than amounts and NUMA nodes: the caller says so ([Bars]).
 package whatif
 
 import (
@@ -52,9 +52,9 @@ func (a Amounts) text() string {
 // Node is one node at one moment of a simulation.
 type Node struct {
 	Name string
-	// State is what is known of its numas and of who holds what; nil where nothing is.
+	// State is what is known of its NUMA nodes and of who holds what; nil where nothing is.
 	State *ledger.Node
-	// Allocatable is what all pods together may ask of the node, numas apart; Used is what they have asked
+	// Allocatable is what all pods together may ask of the node, NUMA nodes apart; Used is what they have asked
 	// for. Both have the number of pods as "pods". They are never changed.
 	Allocatable, Used Amounts
 	// Pods are the pods that Used counts, as far as they are known one by one. They are never changed.

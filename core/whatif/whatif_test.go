@@ -18,7 +18,7 @@ import (
 
 const gi = 1 << 30
 
-// pair has two numas of 14 CPUs for pods each, and one GPU beside each.
+// pair has two NUMA nodes of 14 CPUs for pods each, and one GPU beside each.
 const pair = `
 numa 0 socket 0 cpus 0-15 memory 32Gi
 numa 1 socket 1 cpus 16-31 memory 32Gi
@@ -40,7 +40,7 @@ func node(t testing.TB, name, text string, r place.Rules) Node {
 	return Node{Name: name, State: n, Allocatable: all}
 }
 
-// single are the rules of a node that keeps two CPUs of each numa of pair.
+// single are the rules of a node that keeps two CPUs of each NUMA node of pair.
 func single(t testing.TB) place.Rules {
 	m, err := topo.ParseMachine(pair)
 	if err != nil {
@@ -77,8 +77,8 @@ func fill(t testing.TB, p *Plan, w *Want, count int) Outcome {
 	return out
 }
 
-// A node has 28 CPUs for pods, 14 on each numa. Of 8 CPUs one pod fits on each numa, where plain amounts would
-// let three in; of 7 CPUs two do, and then plain amounts are what is short.
+// A node has 28 CPUs for pods, 14 on each NUMA node. Of 8 CPUs one pod fits on each NUMA node, where plain amounts
+// would let three in; of 7 CPUs two do, and then plain amounts are what is short.
 func TestFillStopsWhereNumasDo(t *testing.T) {
 	for _, c := range []struct {
 		cpus, gpus int64

@@ -33,7 +33,7 @@ import (
 
 const gi = 1 << 30
 
-// state is that of a node with two numas, hugepages, a device and a pod that holds some of each.
+// state is that of a node with two NUMA nodes, hugepages, a device and a pod that holds some of each.
 func state(t *testing.T) *ledger.Node {
 	t.Helper()
 	m, err := topo.ParseMachine(`
@@ -73,7 +73,7 @@ func (k *kernel) Open(name string) (fs.File, error) {
 		90*n, 10*n, 10*n, n, 80*n, 20*n)}}.Open(name)
 }
 
-// cgroups has one container, which runs on numa 8 and has a quarter of its memory on numa 0.
+// cgroups has one container, which runs on NUMA node 8 and has a quarter of its memory on NUMA node 0.
 type cgroups struct{ *cgroup.Tree }
 
 func (cgroups) Running() []cgroup.Container {

@@ -101,7 +101,7 @@ func simulate(t testing.TB, exported []byte, stdin string, args ...string) (stdo
 
 const lab = "../../lab/machines/"
 
-// A cluster of three nodes with numas of 32 CPUs and two GPUs each, and one that says nothing. wide-0 and
+// A cluster of three nodes with NUMA nodes of 32 CPUs and two GPUs each, and one that says nothing. wide-0 and
 // wide-1 are on gpu-a, the second not reported yet; trainer-0 is on gpu-b; gpu-c is empty and cordoned.
 func gpuCluster(t testing.TB) []byte {
 	t.Helper()
@@ -458,24 +458,24 @@ func TestHowOftenShapesFit(t *testing.T) {
 		resource     string
 		have         int64
 	}{
-		// Two numas of four GPUs, 112 CPUs and 1020 GiB, four CPUs of the first being the system's; whole
-		// pods go to one numa.
+		// Two NUMA nodes of four GPUs, 112 CPUs and 1020 GiB, four CPUs of the first being the system's; whole
+		// pods go to one NUMA node.
 		{"gpu-8", as(`"cpu": 8, "memory": "8Gi", "nvidia.com/gpu": 4`, ""), 2, place.Lacking, "nvidia.com/gpu", 0},
 		{"gpu-8", as(`"cpu": 8, "memory": "8Gi", "nvidia.com/gpu": 5`, ""), 0, place.OneNUMA, "nvidia.com/gpu", 4},
 		{"gpu-8", as(`"cpu": 60, "memory": "8Gi", "nvidia.com/gpu": 2`, ""), 2, place.OneNUMA, "cpu", 52},
 		{"gpu-8", as(`"cpu": 1, "memory": "600Gi"`, ""), 2, place.Group, "memory", 840 * gi},
 		{"gpu-8", as(`"cpu": 1, "memory": "1Gi", "nvidia.com/gpu": 1`, ""), 8, place.Lacking, "nvidia.com/gpu", 0},
-		// Two numas of 27 whole cores, 32 GiB of large pages and four functions for pods.
+		// Two NUMA nodes of 27 whole cores, 32 GiB of large pages and four functions for pods.
 		{"xeon-2s", as(`"cpu": 12, "memory": "4Gi", "hugepages-1Gi": "8Gi", "intel.com/sriov_vf": 3`, ""), 2, place.Lacking,
 			"intel.com/sriov_vf", 2},
 		{"xeon-2s", as(`"cpu": 20, "memory": "1Gi"`, ""), 4, place.OneNUMA, "cpu", 14},
 		{"xeon-2s", as(`"cpu": 2, "memory": "1Gi", "hugepages-1Gi": "12Gi"`, ""), 4, place.Group, "hugepages-1Gi", 16 * gi},
 		{"xeon-2s", as(`"cpu": 3, "memory": "1Gi"`, ""), 0, place.SMT, "cpu", 108},
-		// Eight numas of 32 CPUs and 64 GiB, less four of each on the first; as few numas as can be.
+		// Eight NUMA nodes of 32 CPUs and 64 GiB, less four of each on the first; as few of them as can be.
 		{"epyc-nps4", as(`"cpu": 12, "memory": "1Gi"`, ""), 16, place.OneNUMA, "cpu", 8},
 		{"epyc-nps4", as(`"cpu": 40, "memory": "1Gi"`, ""), 0, place.Widths, "memory", 2},
 		{"epyc-nps4", as(`"cpu": 40, "memory": "100Gi"`, ""), 4, place.Group, "memory", 108 * gi},
-		// Two numas of 60 CPUs for pods; aligned where possible, and admitted anyway.
+		// Two NUMA nodes of 60 CPUs for pods; aligned where possible, and admitted anyway.
 		{"sparse", as(`"cpu": 35, "memory": "1Gi"`, ""), 3, place.Lacking, "cpu", 15},
 		{"sparse", as(`"cpu": 35, "memory": "1Gi"`, `"tenon.sh/numa-policy": "single-numa-node"`), 2, place.Demanded, "", 2},
 	} {

@@ -24,8 +24,8 @@ type simulationDocument struct {
 	Waiting int               `json:"waiting"` // pods without a node, for which no room is kept
 	// Rounds is one round, or one for each workload where as many as fit are asked for.
 	Rounds   []roundDocument    `json:"rounds"`
-	NotKnown []document.Problem `json:"notKnown"` // nodes of whose numas nothing is known
-	Coarse   []string           `json:"coarse"`   // nodes of which only amounts are known, numa by numa
+	NotKnown []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
+	Coarse   []string           `json:"coarse"`   // nodes of which only amounts are known, by NUMA node
 }
 
 type leavingDocument struct {
@@ -58,7 +58,7 @@ type workloadDocument struct {
 type placementDocument struct {
 	Pod        string               `json:"pod"`
 	Node       string               `json:"node"`
-	Known      bool                 `json:"known"` // whether the node's numas are known
+	Known      bool                 `json:"known"` // whether the node's NUMA nodes are known
 	NUMAs      v1alpha1.IDList      `json:"numas"`
 	Containers []document.Container `json:"containers"`
 }
@@ -72,7 +72,7 @@ type refusalDocument struct {
 
 type changeDocument struct {
 	Name  string          `json:"name"`
-	Left  []leftDocument  `json:"left"` // what the scheduler may still give out, numas apart
+	Left  []leftDocument  `json:"left"` // what the scheduler may still give out, whatever the NUMA nodes
 	NUMAs []wasIsDocument `json:"numas"`
 }
 

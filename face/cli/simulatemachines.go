@@ -102,7 +102,7 @@ func (f simulateFlags) kubeletFlags() map[string]any {
 	return out
 }
 
-// configuration makes a KubeletConfiguration of flags. What is reserved by numa is reserved in all, as the
+// configuration makes a KubeletConfiguration of flags. What is reserved by NUMA node is reserved in all, as the
 // kubelet demands.
 func (f simulateFlags) configuration(fields map[string]any) ([]byte, error) {
 	out := map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}

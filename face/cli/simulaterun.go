@@ -56,7 +56,7 @@ func (t *task) left() int {
 	return t.wanted - t.placed()
 }
 
-// blind counts the pods on nodes of whose numas nothing is known.
+// blind counts the pods on nodes of whose NUMA nodes nothing is known.
 func (t *task) blind() (n int) {
 	for _, p := range t.outcome.Placed {
 		if p.Blind {

@@ -264,7 +264,7 @@ func refusalTexts(r whatif.Refusal) []string {
 	return out
 }
 
-// writeNodes is the table of the nodes that changed: what is left of each as a whole, and of its numas.
+// writeNodes is the table of the nodes that changed: what is left of each as a whole, and of its NUMA nodes.
 func (s *simulation) writeNodes(b *bufio.Writer, p *whatif.Plan, limit int) {
 	changed := p.Changed()
 	if len(changed) == 0 {
@@ -281,7 +281,7 @@ func (s *simulation) writeNodes(b *bufio.Writer, p *whatif.Plan, limit int) {
 	}
 }
 
-// nodeRows is a line for the node as a whole, as the scheduler counts it, and one for every numa.
+// nodeRows is a line for the node as a whole, as the scheduler counts it, and one for every NUMA node.
 func nodeRows(before, after whatif.Node) [][]string {
 	var items []string
 	kinds := []string{topo.Memory}
@@ -318,7 +318,7 @@ func nodeRows(before, after whatif.Node) [][]string {
 	return out
 }
 
-// numaItems is what a numa has free beside CPUs.
+// numaItems is what a NUMA node has free beside CPUs.
 func numaItems(was, is *place.Usage, i int) (out []string) {
 	n := is.Machine.NUMAs()[i]
 	for _, k := range is.Kinds() {

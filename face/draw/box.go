@@ -16,7 +16,7 @@ const (
 	leastBox = 24 // columns of a box with its frame; four of them fit in 100
 )
 
-// boxes draws every numa, side by side where they fit.
+// boxes draws every NUMA node, side by side where they fit.
 func (p *picture) boxes(width int) []line {
 	numas := p.machine.NUMAs()
 	least, most := leastBox, 0
@@ -37,7 +37,7 @@ func (p *picture) boxes(width int) []line {
 	return out
 }
 
-// boxWidths returns the least width in which a numa is drawn well, and the width beyond which it
+// boxWidths returns the least width in which a NUMA node is drawn well, and the width beyond which it
 // gains nothing.
 func (p *picture) boxWidths(i int) (least, most int) {
 	const frameAndBlanks, fewRuns = 4, 4
@@ -74,7 +74,7 @@ func beside(boxes [][]line, outer int) []line {
 	return out
 }
 
-// box draws one numa.
+// box draws one NUMA node.
 func (p *picture) box(i, outer int) []line {
 	inner := outer - 4
 	n := p.machine.NUMAs()[i]
@@ -92,7 +92,7 @@ func framed(l line, outer int) line {
 	return out.add(frame, " │")
 }
 
-// boxTop is the upper border with the numa's id and socket.
+// boxTop is the upper border with the NUMA node's id and socket.
 func (p *picture) boxTop(n topo.NUMA, outer int) line {
 	right := p.socketText(n)
 	left := clipText(fmt.Sprintf("NUMA node %d", n.ID), outer-6)

@@ -1,4 +1,4 @@
-// Package draw renders machines as text: which CPUs, memory and devices of every numa are reserved,
+// Package draw renders machines as text: which CPUs, memory and devices of every NUMA node are reserved,
 // free, or held by which pod.
 //
 // Invariant: the same node gives the same text, no line is wider than Options.Width runes, and
@@ -43,7 +43,7 @@ func ColorWanted(f *os.File) bool {
 	return f != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
-// Map draws one node: a box per numa, devices that belong to no single numa, distances, and a legend
+// Map draws one node: a box per NUMA node, devices that belong to no single NUMA node, distances, and a legend
 // that says what every pod holds. The error is the writer's, or names a node without a machine.
 func Map(w io.Writer, n *ledger.Node, o Options) error {
 	if n == nil {

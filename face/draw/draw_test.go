@@ -55,7 +55,7 @@ func cpus(t testing.TB, list string) idset.Set[idset.CPU] {
 	return s
 }
 
-// hold is a container with CPUs and memory on the numas at the positions of a mask.
+// hold is a container with CPUs and memory on the NUMA nodes at the positions of a mask.
 func hold(t testing.TB, list string, memGi int64, on topo.Mask, devs ...place.DeviceBlock) place.Holding {
 	h := place.Holding{Container: "main", CPUs: cpus(t, list), Devices: devs}
 	if memGi > 0 {
@@ -254,14 +254,14 @@ func TestMapAgreesWithUsage(t *testing.T) {
 		for i := range n.Machine.NUMAs() {
 			for _, u := range p.memory[i] {
 				if want := n.Usage.FreeMemory(i, u.kind); u.free != want {
-					t.Errorf("%s: numa at %d: %s free is drawn as %d, usage has %d", name, i, u.kind, u.free, want)
+					t.Errorf("%s: NUMA node at %d: %s free is drawn as %d, usage has %d", name, i, u.kind, u.free, want)
 				}
 				sum := u.reserved + u.free
 				for _, s := range u.shares {
 					sum += s.bytes
 				}
 				if sum != u.capacity {
-					t.Errorf("%s: numa at %d: %s adds up to %d of %d", name, i, u.kind, sum, u.capacity)
+					t.Errorf("%s: NUMA node at %d: %s adds up to %d of %d", name, i, u.kind, sum, u.capacity)
 				}
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// A numa's CPUs are drawn as a grid: a column is a core, the rows below each other are its threads.
+// A NUMA node's CPUs are drawn as a grid: a column is a core, the rows below each other are its threads.
 // Cores stand in runs of up to eight, and a run never crosses the border of an L3 group.
 
 const runLength = 8
@@ -46,7 +46,7 @@ func (p *picture) runs(numa int) []run {
 	return out
 }
 
-// grid draws the CPUs of a numa within a width.
+// grid draws the CPUs of a NUMA node within a width.
 func (p *picture) grid(numa, width int) []line {
 	runs := p.runs(numa)
 	if len(runs) == 0 {

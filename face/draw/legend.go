@@ -53,7 +53,7 @@ func plural(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
-// sharedDevices draws the devices that belong to several numas, or to none.
+// sharedDevices draws the devices that belong to several NUMA nodes, or to none.
 func (p *picture) sharedDevices(width int) []line {
 	var out []line
 	for _, r := range p.machine.Resources() {
@@ -136,7 +136,7 @@ func hang(head line, body []line) []line {
 	return out
 }
 
-// reservedItems says what the system keeps. Equal amounts on several numas share an item.
+// reservedItems says what the system keeps. Equal amounts on several NUMA nodes share an item.
 func (p *picture) reservedItems() []string {
 	var out []string
 	if cpus := p.node.Rules.CPU.Reserved; !cpus.Empty() && p.coarse() {

@@ -44,13 +44,13 @@ func newOwner(i int, e ledger.Entry) owner {
 	return o
 }
 
-// share is the bytes that an owner has of one memory kind on one numa.
+// share is the bytes that an owner has of one memory kind on one NUMA node.
 type share struct {
 	owner int
 	bytes int64
 }
 
-// kindUse is one memory kind of one numa; capacity = reserved + shares + free.
+// kindUse is one memory kind of one NUMA node; capacity = reserved + shares + free.
 type kindUse struct {
 	kind                     string
 	capacity, reserved, free int64
@@ -66,7 +66,7 @@ type picture struct {
 	misaligned map[string]bool
 	cpus       map[idset.CPU]int         // owner
 	devices    map[string]map[string]int // resource, id: owner
-	memory     [][]kindUse               // by numa position
+	memory     [][]kindUse               // by NUMA node position
 	used       map[rune]bool             // signs that were drawn, for the legend
 }
 
@@ -96,8 +96,8 @@ func newPicture(n *ledger.Node) *picture {
 // coarse reports whether ids of the node are made up.
 func (p *picture) coarse() bool { return p.node != nil && p.node.Quality == ledger.Coarse }
 
-// fillMemory replays the entries: only the order in which they came says which numa of a group of
-// numas gave how much.
+// fillMemory replays the entries: only the order in which they came says which NUMA node of a group of
+// NUMA nodes gave how much.
 func (p *picture) fillMemory() {
 	u := place.NewUsage(p.machine, p.node.Rules)
 	for i, n := range p.machine.NUMAs() {

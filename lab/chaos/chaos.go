@@ -75,7 +75,7 @@ func (r Result) Table() string {
 	return b.String()
 }
 
-// nodes are those of every run: one numa or none, a whole pod on one numa, as few numas as can be.
+// nodes are those of every run: one NUMA node or none, a whole pod on one NUMA node, as few NUMA nodes as can be.
 var nodes = []lab.Node{{Name: "single", Machine: "xeon-2s"}, {Name: "whole", Machine: "gpu-8"},
 	{Name: "few", Machine: "xeon-snc2"}}
 

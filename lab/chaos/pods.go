@@ -22,18 +22,18 @@ const stopSeconds = 10
 
 func pick[T any](r *rand.Rand, xs ...T) T { return xs[r.IntN(len(xs))] }
 
-// shapes are what pods ask for: few of some thing and much of another, on one numa and on several.
+// shapes are what pods ask for: few of some thing and much of another, on one NUMA node and on several.
 var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 	func(r *rand.Rand, name string) *v1.Pod { // whole cores
 		n := pick(r, 2, 2, 4, 6, 8, 12)
 		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(n), "memory": fmt.Sprint(n) +
 			"Gi"}))
 	},
-	func(r *rand.Rand, name string) *v1.Pod { // most of a numa
+	func(r *rand.Rand, name string) *v1.Pod { // most of a NUMA node
 		n := pick(r, 16, 20, 24)
 		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(n), "memory": "16Gi"}))
 	},
-	func(r *rand.Rand, name string) *v1.Pod { // more than a numa, where that may be
+	func(r *rand.Rand, name string) *v1.Pod { // more than a NUMA node, where that may be
 		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": pick(r, "24", "28", "32"),
 			"memory": pick(r, "20Gi", "100Gi")}))
 	},

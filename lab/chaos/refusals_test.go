@@ -180,7 +180,7 @@ func TestAForeignPodExcusesWhatFollows(t *testing.T) {
 	s := newStage(t)
 	s.bind(3, cores("first", 3))
 	s.bind(5, foreign(cores("foreign", 3)))
-	s.bind(6, cores("second", 5)) // on the other numa than it was predicted for
+	s.bind(6, cores("second", 5)) // on the other NUMA node than it was predicted for
 	s.end(7, "foreign")
 	s.want(s.bind(8, cores("refused", 8)), overtaken)
 }

@@ -31,7 +31,7 @@ func amount(i int, text string) (v1.ResourceName, string) {
 	return [...]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}[min(i, 1)], text
 }
 
-// Topology describes a node's zones: "4/8Gi/nic2 0:4/8Gi/nic2" are two numas, node-0 with 4 CPUs, 8Gi and
+// Topology describes a node's zones: "4/8Gi/nic2 0:4/8Gi/nic2" are two NUMA nodes, node-0 with 4 CPUs, 8Gi and
 // 2 devices, node-1 with none of its 4 CPUs available. "3:4:6" are three available of four allocatable of
 // six; what is not said is as the one before it. A part "-" leaves the resource out. The policy is of the
 // form "single-numa-node/container".

@@ -37,7 +37,7 @@ var dynamicCases = []dynamic{
 			w.runs(t, "one")
 			w.runs(t, "two")
 		}},
-	// Others keep the second one waiting, though two devices are free on the other numa.
+	// Others keep the second one waiting, though two devices are free on the other NUMA node.
 	{name: "devices", policy: single, nodes: map[string]string{"devices-a": "30/60Gi/nic0:2 30/62Gi/nic0:2",
 		"devices-b": "10/14Gi/nic2 8/10Gi/nic2"},
 		run: func(t *testing.T, w *world) {
@@ -48,7 +48,7 @@ var dynamicCases = []dynamic{
 			w.runs(t, "two")
 			w.waits(t, "three", noContainer)
 		}},
-	// Others keep the second one waiting until a report: whatever numa the first one has, the other has 30.
+	// Others keep the second one waiting until a report: whatever NUMA node the first one has, the other has 30.
 	{name: "burst", policy: single, nodes: map[string]string{"burst-a": zonesA, "burst-b": zonesB}, run: burst},
 	{name: "whole", policy: single, nodes: map[string]string{"whole-a": zonesA}, run: whole},
 	{name: "signed", policy: single, nodes: map[string]string{"signed-a": zonesA}, run: fingerprinted},
@@ -116,7 +116,7 @@ func scope(t *testing.T, w *world) {
 	w.runs(t, "one")
 }
 
-// A pod of more importance takes the numa of one of less, whatever it is known from: here the report that
+// A pod of more importance takes the NUMA node of one of less, whatever it is known from: here the report that
 // came in between accounts for the victim.
 func preempts(t *testing.T, w *world) {
 	w.pod(t, "victim", "small", "4/4Gi", priority("low"))
@@ -139,7 +139,7 @@ func preemptsNot(t *testing.T, w *world) {
 	w.runs(t, "first")
 }
 
-// A node's report may come late, be malformed, change its numas and their ids, and go away.
+// A node's report may come late, be malformed, change its NUMA nodes and their ids, and go away.
 func late(t *testing.T, w *world) {
 	w.pod(t, "late", "one", "4/4Gi")
 	w.waits(t, "one", "node has no layout")

@@ -19,9 +19,9 @@ const (
 	noPod       = "cannot align pod"
 )
 
-// oneNUMA are nodes that align to a single numa.
+// oneNUMA are nodes that align to a single NUMA node.
 var oneNUMA = []plain{
-	{name: "a Guaranteed pod finds the numa that has enough", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 0:4/8Gi",
+	{name: "a Guaranteed pod finds the NUMA node that has enough", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 0:4/8Gi",
 		pod: "4/5Gi", want: "n2"},
 	{name: "CPUs of a Burstable pod are not aligned", n1: "4/8Gi 0:4/8Gi", n2: "2/8Gi 2/8Gi",
 		pod: "burstable:4", want: "any"},
@@ -33,22 +33,24 @@ var oneNUMA = []plain{
 	{name: "zones that list no memory align none, Guaranteed", n1: "2 2", n2: "4/-/nic1 0:4/-/nic1",
 		pod: "4/20Gi", want: "n2"},
 	{name: "a pod without requests goes anywhere", n1: "0:2/0:8Gi", n2: "0:2/0:8Gi", pod: "-", want: "any"},
-	{name: "the fullest numas", strategy: "MostAllocated", n1: "2/8Gi 2/8Gi", n2: "1/4Gi 1/4Gi", pod: "1/4Gi", want: "n2"},
-	{name: "the numas of which CPUs and memory are used alike", strategy: "BalancedAllocation", n1: "4/50Gi 4/50Gi",
+	{name: "the fullest NUMA nodes", strategy: "MostAllocated", n1: "2/8Gi 2/8Gi", n2: "1/4Gi 1/4Gi", pod: "1/4Gi",
+		want: "n2"},
+	{name: "the NUMA nodes of which CPUs and memory are used alike", strategy: "BalancedAllocation", n1: "4/50Gi 4/50Gi",
 		n2: "6/6Gi 6/6Gi", pod: "2/2Gi", want: "n2"},
-	{name: "the emptiest numas", strategy: "LeastAllocated", n1: "2/8Gi 2/8Gi", n2: "1/4Gi 1/4Gi",
+	{name: "the emptiest NUMA nodes", strategy: "LeastAllocated", n1: "2/8Gi 2/8Gi", n2: "1/4Gi 1/4Gi",
 		pod: "1/4Gi", want: "n1"},
-	// Tenon's own scoring fills the numas that are used.
+	// Tenon's own scoring fills the NUMA nodes that are used.
 	{name: "numas are filled", n1: "2/8Gi 2/8Gi", n2: "1/4Gi 1/4Gi", pod: "1/4Gi", want: "n2"},
 	{name: "containers of a pod together", policy: "single-numa-node/pod", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/8Gi",
 		pod: "2/4Gi 2/4Gi", want: "n2"},
-	{name: "two containers, each on a numa", n1: "6/8Gi 2/8Gi", n2: "4/8Gi 4/8Gi", pod: "3/5Gi 3/5Gi", want: "n2"},
-	{name: "an init container needs a numa too", n1: "3/8Gi 3/8Gi", n2: "4/8Gi 4/8Gi", pod: "init:4/4Gi 2/4Gi",
+	{name: "two containers, each on a NUMA node", n1: "6/8Gi 2/8Gi", n2: "4/8Gi 4/8Gi", pod: "3/5Gi 3/5Gi", want: "n2"},
+	{name: "an init container needs a NUMA node too", n1: "3/8Gi 3/8Gi", n2: "4/8Gi 4/8Gi", pod: "init:4/4Gi 2/4Gi",
 		want: "n2"},
-	{name: "two containers on numas of different size", n1: "4/8Gi 2/8Gi", n2: "3/8Gi 3/8Gi",
+	{name: "two containers on NUMA nodes of different size", n1: "4/8Gi 2/8Gi", n2: "3/8Gi 3/8Gi",
 		pod: "4/4Gi 2/4Gi", want: "n1"},
-	{name: "an init container has no numa", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/8Gi", pod: "init:4/10Gi 2/4Gi", want: noInit},
-	{name: "the second container has no numa", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi", pod: "4/4Gi 4/6Gi",
+	{name: "an init container has no NUMA node", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/8Gi", pod: "init:4/10Gi 2/4Gi",
+		want: noInit},
+	{name: "the second container has no NUMA node", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi", pod: "4/4Gi 4/6Gi",
 		want: noContainer},
 	{name: "three containers together", policy: "single-numa-node/pod", n1: "2/4Gi/nic5 4/4Gi/nic2",
 		n2:  "0:4/0:4Gi 0:4/0:4Gi",
@@ -62,20 +64,20 @@ var oneNUMA = []plain{
 		pod: "-/-/nic3", want: "any"},
 }
 
-// fewest are nodes that prefer few numas, and take what they get.
+// fewest are nodes that prefer few NUMA nodes, and take what they get.
 var fewest = []plain{
-	{name: "fewest numas", policy: "best-effort/pod", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi", pod: "4/4Gi", want: "n2"},
-	{name: "fewest numas, init container", policy: "best-effort/pod", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
+	{name: "fewest NUMA nodes", policy: "best-effort/pod", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi", pod: "4/4Gi", want: "n2"},
+	{name: "fewest NUMA nodes, init container", policy: "best-effort/pod", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
 		pod: "init:2/6Gi 2/4Gi", want: "any"},
-	{name: "fewest numas, containers together", policy: "best-effort/pod", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
+	{name: "fewest NUMA nodes, containers together", policy: "best-effort/pod", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
 		pod: "2/4Gi 2/4Gi", want: "n2"},
-	{name: "fewest numas, containers apart", policy: "best-effort/container", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
+	{name: "fewest NUMA nodes, containers apart", policy: "best-effort/container", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
 		pod: "2/4Gi 2/6Gi", want: "any"},
-	{name: "fewest numas, init container apart", policy: "best-effort/container", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
-		pod: "init:2/6Gi 2/4Gi", want: "any"},
-	{name: "fewest numas, three and one together", policy: "best-effort/pod", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
+	{name: "fewest NUMA nodes, init container apart", policy: "best-effort/container", n1: "2/8Gi 2/8Gi",
+		n2: "4/8Gi 4/3Gi", pod: "init:2/6Gi 2/4Gi", want: "any"},
+	{name: "fewest NUMA nodes, three and one together", policy: "best-effort/pod", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
 		pod: "3/4Gi 1/4Gi", want: "n2"},
-	{name: "fewest numas, three and one apart", policy: "best-effort/container", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
+	{name: "fewest NUMA nodes, three and one apart", policy: "best-effort/container", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
 		pod: "3/4Gi 1/4Gi", want: "n2"},
 	{name: "only one node has enough, together", policy: "best-effort/pod", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
 		pod: "3/4Gi 4/6Gi", want: "n2"},
@@ -83,10 +85,11 @@ var fewest = []plain{
 	// the second one no memory of node-0 and node-1 together, and neither has 6Gi: UnexpectedAdmissionError.
 	{name: "only one node has enough, apart", policy: "best-effort/container", n1: "2/8Gi 2/8Gi", n2: "4/8Gi 4/3Gi",
 		pod: "3/4Gi 4/6Gi", want: "0/"},
-	{name: "far numas are better than none", policy: "best-effort/container", n1: "2/8Gi/gpu1 2/8Gi/gpu0:1 2/8Gi/gpu1",
+	{name: "far NUMA nodes are better than none", policy: "best-effort/container",
+		n1:  "2/8Gi/gpu1 2/8Gi/gpu0:1 2/8Gi/gpu1",
 		n2:  "4/8Gi/gpu0:1 4/3Gi/gpu0:1",
 		pod: "4/4Gi/gpu2", want: "n1"},
-	{name: "near numas are better than far ones", policy: "best-effort/container",
+	{name: "near NUMA nodes are better than far ones", policy: "best-effort/container",
 		n1: "2/8Gi/gpu1 2/8Gi/gpu0:1 2/8Gi/gpu1",
 		n2: "4/8Gi/gpu1 4/8Gi/gpu1 4/3Gi/gpu0:1", pod: "4/4Gi/gpu2", want: "n2"},
 }
@@ -94,21 +97,21 @@ var fewest = []plain{
 // subtle are rules of the kubelet that are easily missed, as far as amounts tell. The others need to be
 // known exactly, and are tried where they are:
 //
-//	memory groups of several numas         core/place/testdata, lab/kubelet (differential test)
+//	memory groups of several NUMA nodes    core/place/testdata, lab/kubelet (differential test)
 //	whole cores (full-pcpus-only)          the same
 //	resources of the pod as a whole        the same, and cluster/kube
-//	dozens of numas                        core/place (bounds, benchmarks)
+//	dozens of NUMA nodes                   core/place (bounds, benchmarks)
 //	dry runs of preemption change nothing  cluster/sched (overlay), lab/scheduler
 //	no request and no lock in Filter       cluster/sched
 var subtle = []plain{
-	{name: "how many numas are allowed follows from what they have, not from what is left for pods",
+	{name: "how many NUMA nodes are allowed follows from what they have, not from what is left for pods",
 		policy: "restricted/container",
 		n1:     "30:30:32/60Gi 30:30:32/60Gi", n2: "0:30:32/60Gi 0:30:32/60Gi", pod: "31/4Gi", want: noContainer},
 	{name: "memory and hugepages are judged together", policy: "restricted/container",
 		n1: "8/16Gi/hp1Gi 8/16Gi/hp1Gi", n2: "8/0:16Gi/hp0:1Gi 8/0:16Gi/hp0:1Gi", pod: "1500m/20Gi/hp512Mi", want: "n1"},
-	{name: "CPUs of an init container tie the pod to its numa", n1: "30:40/60Gi 40/60Gi", n2: "0:40/60Gi 0:40/60Gi",
+	{name: "CPUs of an init container tie the pod to its NUMA node", n1: "30:40/60Gi 40/60Gi", n2: "0:40/60Gi 0:40/60Gi",
 		pod: "init:1/1Gi 32/1Gi", want: noContainer},
-	{name: "CPUs of an init container tie the pod to a numa with reserved CPUs", n1: "13:13:16/60Gi 16/60Gi",
+	{name: "CPUs of an init container tie the pod to a NUMA node with reserved CPUs", n1: "13:13:16/60Gi 16/60Gi",
 		n2:  "0:16/60Gi 0:16/60Gi",
 		pod: "init:1/1Gi 14/1Gi", want: noContainer},
 }
@@ -119,7 +122,7 @@ const (
 	full   = "0:30/0:60Gi/hp0:384Mi/nic0:16 0:32/0:64Gi/hp0:512Mi/nic0:32"
 )
 
-// containers are pods of several containers on a node that aligns each to a single numa.
+// containers are pods of several containers on a node that aligns each to a single NUMA node.
 func containers() []plain {
 	cases := []plain{
 		{name: "devices and hugepages", pod: "2/6Gi/hp500Mi/nic16 2/6Gi/hp50Mi/nic8", want: "n1"},
@@ -158,7 +161,7 @@ func containers() []plain {
 		cases[i].n1, cases[i].n2 = useful, full
 	}
 	together := []plain{
-		{name: "together, all that a numa has", pod: "2/2Gi/hp512Mi/nic10 4/8Gi/hp0Mi/nic6 26/32Gi/-/nic10", want: "n1"},
+		{name: "together, all that a NUMA node has", pod: "2/2Gi/hp512Mi/nic10 4/8Gi/hp0Mi/nic6 26/32Gi/-/nic10", want: "n1"},
 		{name: "together, CPUs", pod: "2/2Gi 8/8Gi 26/32Gi", want: noPod},
 		{name: "together, memory", pod: "2/4Gi 4/16Gi 26/52Gi", want: noPod},
 		{name: "together, hugepages", pod: "2/2Gi/hp256Mi 4/8Gi/hp258Mi", want: noPod},
@@ -170,7 +173,7 @@ func containers() []plain {
 	return cases
 }
 
-// ephemeral are pods that ask for storage, which no numa has.
+// ephemeral are pods that ask for storage, which no NUMA node has.
 func ephemeral() []plain {
 	return []plain{
 		{name: "storage of a Guaranteed pod", n1: useful, n2: full, pod: "2/4Gi/eph1Gi 2/4Gi 4/8Gi/eph2Gi", want: "n1"},

@@ -57,7 +57,7 @@ var preemptionCases = []dynamic{
 			w.waits(t, "great", "preemption: 0/")
 			w.runs(t, "beside")
 		}},
-	// Pods of three priorities on two numas: the lowest one that is in the way goes.
+	// Pods of three priorities on two NUMA nodes: the lowest one that is in the way goes.
 	{name: "mixed", policy: single, nodes: map[string]string{"mixed-a": "8/8Gi 8/8Gi"},
 		run: func(t *testing.T, w *world) {
 			for _, p := range []struct{ name, class, what string }{{"medium", "medium", "6/4Gi"}, {"low", "low", "5/4Gi"},
@@ -124,7 +124,7 @@ func TestPreemptionAfterARestart(t *testing.T) {
 		return n != nil && n.Quality == ledger.Coarse &&
 			len(n.Entries) > 0
 	})
-	// Nobody but "small" can have given 3 CPUs to one numa.
+	// Nobody but "small" can have given 3 CPUs to one NUMA node.
 	w.pod(t, "restart", "great", "4/4Gi", priority("high"))
 	w.runs(t, "great")
 	w.gone(t, "small")

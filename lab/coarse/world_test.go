@@ -124,7 +124,7 @@ func (w *world) prepare(t *testing.T, i int, p plain) {
 	}
 }
 
-// withCosts adds the distances of a machine of three numas: the first and the last are far apart.
+// withCosts adds the distances of a machine of three NUMA nodes: the first and the last are far apart.
 func withCosts(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	matrix := [][]int64{{10, 12, 20}, {12, 10, 12}, {20, 12, 10}}
 	if len(o.Zones) != len(matrix) {

@@ -113,7 +113,7 @@ func contests() (out []*contest) {
 	return out
 }
 
-// text describes a machine of 256 CPUs; one of 36 numas has CPUs and GPUs on two, as GB200 has.
+// text describes a machine of 256 CPUs; one of 36 NUMA nodes has CPUs and GPUs on two, as GB200 has.
 func (c *contest) text() string {
 	var b strings.Builder
 	for i := range c.numas {

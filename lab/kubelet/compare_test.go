@@ -107,7 +107,7 @@ func (t *trial) left(about, when string, u *place.Usage, devices int) error {
 		for i, n := range t.node.Machine.NUMAs() {
 			for kind, table := range state[int(n.ID)].MemoryMap {
 				if have := u.FreeMemory(i, string(kind)); int64(table.Free) != have {
-					return differs(about, "%s: numa %d has %d bytes of %s free, place has %d", when, n.ID, table.Free, kind, have)
+					return differs(about, "%s: NUMA node %d has %d bytes of %s free, place has %d", when, n.ID, table.Free, kind, have)
 				}
 			}
 		}

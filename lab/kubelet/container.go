@@ -172,7 +172,7 @@ func (c *containerManager) GetAllocatableDevices() []*podresources.ContainerDevi
 	return devices(c.Device.GetAllocatableDevices())
 }
 
-// devices gives one entry per device and numa, as the kubelet does, in a stable order.
+// devices gives one entry per device and NUMA node, as the kubelet does, in a stable order.
 func devices(in devicemanager.ResourceDeviceInstances) []*podresources.ContainerDevices {
 	var out []*podresources.ContainerDevices
 	for resource, instances := range in {

@@ -28,8 +28,8 @@ type drawing struct {
 	refused bool // the last pod was
 	waiting []string
 	extras
-	wide   bool // pods want memory of several numas, and hugepages
-	spread bool // CPUs are spread over numas in whole cores, some of which are half reserved
+	wide   bool // pods want memory of several NUMA nodes, and hugepages
+	spread bool // CPUs are spread over NUMA nodes in whole cores, some of which are half reserved
 }
 
 // extras is what a scenario file cannot say.
@@ -94,13 +94,13 @@ func (d *drawing) class() string {
 	n, policy := len(d.s.Machine.NUMAs()), d.s.Rules.Topology.Policy
 	switch {
 	case n <= 4:
-		return fmt.Sprintf("%d numas", n)
+		return fmt.Sprintf("%d NUMA nodes", n)
 	case n > 8:
-		return fmt.Sprintf("9-12 numas, %v", policy)
+		return fmt.Sprintf("9-12 NUMA nodes, %v", policy)
 	case policy == place.None || policy == place.SingleNUMA:
-		return "5-8 numas, none or single-numa-node"
+		return "5-8 NUMA nodes, none or single-numa-node"
 	default:
-		return "5-8 numas, best-effort or restricted"
+		return "5-8 NUMA nodes, best-effort or restricted"
 	}
 }
 
@@ -182,7 +182,7 @@ func (d *drawing) halfReserved() {
 	}
 }
 
-// memoryRules reserves no more than a numa has: the kubelet subtracts without looking.
+// memoryRules reserves no more than a NUMA node has: the kubelet subtracts without looking.
 func (d *drawing) memoryRules() {
 	r := &d.s.Rules.Memory
 	for _, n := range d.s.Machine.NUMAs() {
@@ -212,7 +212,7 @@ func (d *drawing) memoryRules() {
 	r.Reserved = all
 }
 
-// machine draws the description of a machine of n numas.
+// machine draws the description of a machine of n NUMA nodes.
 func (d *drawing) machine(n int) (spec topo.Spec) {
 	ids := d.ids(n)
 	for i := range n {
@@ -265,7 +265,7 @@ func (d *drawing) machine(n int) (spec topo.Spec) {
 	return spec
 }
 
-// ids draws numa ids: mostly without holes, at most 63, which is what the kubelet's bitmasks hold.
+// ids draws NUMA node ids: mostly without holes, at most 63, which is what the kubelet's bitmasks hold.
 func (d *drawing) ids(n int) (out []idset.NUMA) {
 	if !d.chance(4) {
 		for i := range n {
@@ -305,7 +305,7 @@ func (d *drawing) cores(ids []idset.NUMA) (out []topo.CoreSpec) {
 		groups := pick(d.r, 1, 1, 2, 3)
 		for k := range count {
 			c := topo.CoreSpec{NUMA: id, Socket: idset.Socket(i * sockets / n), L3: l3 + k*groups/count}
-			if split { // a numa of two sockets
+			if split { // a NUMA node of two sockets
 				c.Socket = idset.Socket(2*i + k*2/count)
 			}
 			if across { // one L3 cache for a socket
@@ -319,7 +319,7 @@ func (d *drawing) cores(ids []idset.NUMA) (out []topo.CoreSpec) {
 	return out
 }
 
-// evenCores draws as many cores of two threads for every numa.
+// evenCores draws as many cores of two threads for every NUMA node.
 func (d *drawing) evenCores(ids []idset.NUMA) (out []topo.CoreSpec) {
 	per, sockets := pick(d.r, 3, 4, 4, 6), pick(d.r, 1, 2)
 	for i, id := range ids {
@@ -361,7 +361,7 @@ func (d *drawing) number(cores []topo.CoreSpec) {
 				}
 			}
 		}
-		if d.chance(3) && !mixed { // numas take turns
+		if d.chance(3) && !mixed { // NUMA nodes take turns
 			per := total / threads
 			turn := d.r.Perm(per)
 			for k := range slots {

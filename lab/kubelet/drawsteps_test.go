@@ -58,11 +58,11 @@ func (d *drawing) health(m *topo.Machine) scenario.Step {
 type wants struct {
 	qos     place.QoS
 	apps    int
-	cpu     [2]int // most free CPUs of a numa, and of all
+	cpu     [2]int // most free CPUs of a NUMA node, and of all
 	memory  [2]int64
-	edge    int   // CPUs of some numa, held and reserved ones too: where widths change
-	edgeMem int64 // memory of some numa, but for what is reserved
-	pair    int64 // memory that two numas have free
+	edge    int   // CPUs of some NUMA node, held and reserved ones too: where widths change
+	edgeMem int64 // memory of some NUMA node, but for what is reserved
+	pair    int64 // memory that two NUMA nodes have free
 	devices []string
 	pages   []string
 	free    map[string]int // healthy devices that nobody holds
@@ -170,7 +170,7 @@ func (d *drawing) container(name string, w *wants) place.Container {
 	return c
 }
 
-// milli draws a CPU request: mostly a part of what some numa has free.
+// milli draws a CPU request: mostly a part of what some NUMA node has free.
 func (d *drawing) milli(w *wants) int64 {
 	part := func(n int) int { return 1 + d.r.IntN(max(1, n)) }
 	var n int
@@ -199,7 +199,7 @@ func (d *drawing) milli(w *wants) int64 {
 	return int64(n) * 1000
 }
 
-// bytes draws a memory request: mostly small beside what some numa has free.
+// bytes draws a memory request: mostly small beside what some NUMA node has free.
 func (d *drawing) bytes(w *wants) int64 {
 	part := func(n int64) int64 { return (1 + d.r.Int64N(max(1, n>>28))) << 28 }
 	if d.wide && !d.chance(3) {

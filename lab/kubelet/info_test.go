@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/kubelet"
 )
 
-// A machine with holes in its ids, two threads per core, two L3 groups on one numa, and a numa
+// A machine with holes in its ids, two threads per core, two L3 groups on one NUMA node, and a NUMA node
 // without CPUs, as cadvisor reports it.
 func TestMachineInfo(t *testing.T) {
 	m, err := topo.ParseMachine(`
@@ -38,7 +38,7 @@ distances 80 80 10
 		ids = append(ids, n.Id)
 	}
 	if !slices.Equal(ids, []int{0, 8, 16}) || len(info.Topology[2].Cores) != 0 {
-		t.Fatalf("numas %v, want 0, 8 and 16 without CPUs", ids)
+		t.Fatalf("NUMA nodes %v, want 0, 8 and 16 without CPUs", ids)
 	}
 	n := info.Topology[1]
 	if !slices.Equal(n.Distances, []uint64{20, 10, 80}) || n.Memory != 8<<30 || len(n.HugePages) != 2 {
@@ -48,7 +48,7 @@ distances 80 80 10
 	for i, w := range want {
 		c := n.Cores[i]
 		if c.SocketID != w.socket || c.UncoreCaches[0].Id != w.l3 || !slices.Equal(c.Threads, []int{w.a, w.b}) {
-			t.Errorf("core %d of numa 8 is %+v, want %+v", i, c, w)
+			t.Errorf("core %d of NUMA node 8 is %+v, want %+v", i, c, w)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (t *trial) connect(ctx context.Context) error {
 }
 
 // reservable refuses what the memory manager takes and then miscounts: it subtracts reservations from
-// what a numa has in unsigned numbers (memorymanager/policy_static.go, getDefaultMachineState).
+// what a NUMA node has in unsigned numbers (memorymanager/policy_static.go, getDefaultMachineState).
 func reservable(m *topo.Machine, r place.Rules) error {
 	if !r.Memory.Static {
 		return nil

@@ -202,7 +202,7 @@ func (m *Managers) Holding(pod types.UID, container string) place.Holding {
 }
 
 func (m *Managers) maskOf(id idset.NUMA) topo.Mask {
-	mask, _ := m.machine.MaskOf(id) // the managers know only numas of this machine
+	mask, _ := m.machine.MaskOf(id) // the managers know only NUMA nodes of this machine
 	return mask
 }
 

@@ -92,12 +92,12 @@ func TestSingleNUMAMachine(t *testing.T) {
 		t.Errorf("CPUs %s, want 1-2,57-58", got)
 	}
 	if len(h.Devices) != 1 || len(h.Devices[0].IDs) != 2 || h.Devices[0].NUMAs != 1 {
-		t.Errorf("devices %+v, want two of numa 0", h.Devices)
+		t.Errorf("devices %+v, want two of NUMA node 0", h.Devices)
 	}
 	kinds := map[string]int64{}
 	for _, b := range h.Memory {
 		if kinds[b.Kind] += b.Bytes; b.NUMAs != 1 {
-			t.Errorf("block %+v is not on numa 0", b)
+			t.Errorf("block %+v is not on NUMA node 0", b)
 		}
 	}
 	if kinds["memory"] != 2<<30 || kinds["hugepages-1Gi"] != 4<<30 {
@@ -107,11 +107,11 @@ func TestSingleNUMAMachine(t *testing.T) {
 	a.admit(t, "odd", "SMTAlignmentError", map[v1.ResourceName]string{"cpu": "3", "memory": "2Gi"})
 }
 
-// Numas 0, 8 and the CPU-less 16 are positions 0, 1 and 2.
+// NUMA nodes 0, 8 and the CPU-less 16 are positions 0, 1 and 2.
 func TestMemoryWithoutCPUs(t *testing.T) {
 	h := managers(t, "sparse").admit(t, "big", "", map[v1.ResourceName]string{"cpu": "4", "memory": "300Gi"})
 	if h.CPUs.Len() != 4 || len(h.Memory) != 1 || h.Memory[0].NUMAs.Len() != 2 {
-		t.Errorf("holding %+v, want memory of two numas", h)
+		t.Errorf("holding %+v, want memory of two NUMA nodes", h)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestCollectFreesWhatNoActivePodHolds(t *testing.T) {
 		t.Errorf("pod that is gone still holds %+v", h)
 	}
 	if h := a.admit(t, "three", "", all); h.Devices[0].NUMAs.Len() != 1 {
-		t.Errorf("devices %+v, want one numa", h.Devices)
+		t.Errorf("devices %+v, want one NUMA node", h.Devices)
 	}
 }
 

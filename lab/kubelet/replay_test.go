@@ -94,7 +94,7 @@ func playBoth(ctx context.Context, dir string, s *scenario.Scenario) error {
 	return nil
 }
 
-// planted is place.Place with a fault: three CPUs or more on the second numa lose their lowest one to
+// planted is place.Place with a fault: three CPUs or more on the second NUMA node lose their lowest one to
 // the lowest CPU of the machine.
 func planted(u *place.Usage, p *place.Pod) place.Verdict {
 	v := place.Place(u, p)
@@ -136,7 +136,7 @@ func TestPlantedFaultIsFoundAndMadeSmall(t *testing.T) {
 		t.Errorf("%d steps are left, want one pod with one container of three CPUs or so", n)
 	}
 	if n := len(small.Machine.NUMAs()); n != 2 || small.Machine.CPUs().Len() > 8 || len(small.Machine.Resources()) > 0 {
-		t.Errorf("a machine of %d numas, %d CPUs and %d resources is left", n, small.Machine.CPUs().Len(),
+		t.Errorf("a machine of %d NUMA nodes, %d CPUs and %d resources is left", n, small.Machine.CPUs().Len(),
 			len(small.Machine.Resources()))
 	}
 	text, err := small.Played()

@@ -40,7 +40,7 @@ func TestNUMAsPerMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(m.Topo.NUMAs()); got != n {
-			t.Errorf("%s has %d numas, want %d", name, got, n)
+			t.Errorf("%s has %d NUMA nodes, want %d", name, got, n)
 		}
 	}
 }

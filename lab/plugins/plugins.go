@@ -1,7 +1,7 @@
 // Package plugins is device plugins for the devices that a machine's description has.
 //
 // There is no hardware behind them: every allocation succeeds and gives a container nothing. But the
-// kubelet counts the devices, learns their numas, and says which container got which. Invariant: what is
+// kubelet counts the devices, learns their NUMA nodes, and says which container got which. Invariant: what is
 // announced is what the machine has. The package refuses to renew a registration: a kubelet that restarts
 // does not learn of the devices again.
 package plugins
@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// List is what a device plugin announces of a resource. A device without numas has no topology at all: an
+// List is what a device plugin announces of a resource. A device without NUMA nodes has no topology at all: an
 // empty one would mean "on no numa".
 func List(m *topo.Machine, r topo.Resource) *api.ListAndWatchResponse {
 	out := &api.ListAndWatchResponse{}

@@ -50,7 +50,7 @@ func burst(name, node string, devices workload.Amounts, notes map[string]string)
 }
 
 // The kubelets' policy is best-effort, and the pod is Burstable: it is the pod's own demand that keeps it from
-// a node on which the GPU and the NIC that are left are on two numas.
+// a node on which the GPU and the NIC that are left are on two NUMA nodes.
 func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -67,7 +67,7 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 		"rdma/hca":       "1",
 	}
 	together := map[string]string{pod.AlignAnnotation: "nvidia.com/gpu,rdma/hca"}
-	// One after the other, each on the lowest numa that is left.
+	// One after the other, each on the lowest NUMA node that is left.
 	for _, p := range []*v1.Pod{burst("gpu", "split", gpu, nil), burst("nic-0", "split", nic, nil),
 		burst("nic-1", "split", nic, nil)} {
 		w.runs(ctx, t, p)
@@ -80,7 +80,7 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 	for _, name := range []string{"first", "second"} {
 		p, _ := w.await(ctx, t, name, workload.Running)
 		if on := w.numas(ctx, t, p); p.Spec.NodeName != "joint" || on != 1 {
-			t.Errorf("pod %s is on node %s, its devices on %d numas", name, p.Spec.NodeName, on)
+			t.Errorf("pod %s is on node %s, its devices on %d NUMA nodes", name, p.Spec.NodeName, on)
 		}
 	}
 	w.create(
@@ -101,7 +101,7 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 			`it, or name some of: nvidia.com/gpu, rdma/hca`,
 	)
 
-	// Who does not mind gets what is left; when that goes with the other NIC, the numas match.
+	// Who does not mind gets what is left; when that goes with the other NIC, the NUMA nodes match.
 	w.runs(ctx, t, burst("careless", "", both, nil))
 	if p, _ := w.await(ctx, t, "careless", workload.Running); p.Spec.NodeName != "split" || w.numas(ctx, t, p) != 2 {
 		t.Errorf("pod careless is on node %s, or its devices are together", p.Spec.NodeName)
@@ -110,14 +110,14 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 	w.ends(ctx, t, "nic-1")
 	p, _ := w.await(ctx, t, "third", workload.Running)
 	if on := w.numas(ctx, t, p); p.Spec.NodeName != "split" || on != 1 {
-		t.Errorf("pod third is on node %s, its devices on %d numas", p.Spec.NodeName, on)
+		t.Errorf("pod third is on node %s, its devices on %d NUMA nodes", p.Spec.NodeName, on)
 	}
 	pods, _ := w.pods.Pods()
 	noRefusal(t, pods)
 	w.seen.check(t)
 }
 
-// numas returns on how many numas the devices are that the pod's kubelet gave it.
+// numas returns on how many NUMA nodes the devices are that the pod's kubelet gave it.
 func (w *world) numas(ctx context.Context, t *testing.T, pod *v1.Pod) (n int) {
 	t.Helper()
 	layouts, err := client.New(w.RESTConfig())

@@ -77,7 +77,7 @@ func TestThePluginInSomebodyElsesMain(t *testing.T) {
 
 	t.Log("scheduler is started")
 	second := func(p *v1.Pod) *v1.Pod { p.Spec.SchedulerName = "second-scheduler"; return p }
-	// The node as a whole has 24 CPUs left, and each numa 12.
+	// The node as a whole has 24 CPUs left, and each NUMA node 12.
 	w.runs(ctx, t, low(cores("first", 18)), second(low(cores("other", 18))))
 	t.Log("two pods run")
 	w.create(ctx, t, low(cores("waits", 20)))

@@ -33,7 +33,7 @@ distances 21 10
 `
 
 // scene is a node with pods on it, one after the other, and a pod that evicts some of them or nobody. Pods
-// are admitted on the lowest numa where they fit.
+// are admitted on the lowest NUMA node where they fit.
 type scene struct {
 	name, machine string
 	pods          []*v1.Pod
@@ -43,7 +43,7 @@ type scene struct {
 	says string
 }
 
-// Of an empty node of the machine "halves", each numa has 30 CPUs.
+// Of an empty node of the machine "halves", each NUMA node has 30 CPUs.
 var scenes = []scene{
 	{"helps", "uneven", []*v1.Pod{low(cores("victim", 20)), low(cores("bystander", 4))}, high(cores("urgent", 16)),
 		[]string{
@@ -51,7 +51,7 @@ var scenes = []scene{
 		}, "evicts default/victim (20 cpu, 1Gi memory on NUMA node 0) from node helps, to be aligned on NUMA node 0"},
 	{"misfit", "uneven", []*v1.Pod{low(cores("full", 20)), low(cores("bystander", 4))}, high(cores("wide", 34)),
 		nil, `1 cannot align container "c" (wants 34 cpu on one NUMA node; best NUMA node has 30 free)`},
-	// The numas of the others have as much: what counts is who is on them.
+	// The NUMA nodes of the others have as much: what counts is who is on them.
 	{"lowest", "halves", []*v1.Pod{low(cores("low", 20)), mid(cores("mid", 20)), low(cores("little", 4))},
 		high(cores("urgent", 24)),
 		[]string{"low"}, "evicts default/low-lowest"},
@@ -295,7 +295,7 @@ func (w *world) gone(ctx context.Context, t *testing.T, name string) {
 }
 
 // A pod for which two have to go is promised the place of the first one that has gone, too. One of lower
-// priority would fit on the other numa, but its kubelet would put it there; so it waits.
+// priority would fit on the other NUMA node, but its kubelet would put it there; so it waits.
 func (w *world) promised(ctx context.Context, t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -145,7 +145,7 @@ reservedMemory:
 - {numaNode: 1, limits: {memory: 2Gi}}
 `
 
-// Schedulers that charge every numa for a pod until a report arrives leave the second one pending.
+// Schedulers that charge every NUMA node for a pod until a report arrives leave the second one pending.
 func TestTwoPodsOfHalfANodeRunAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

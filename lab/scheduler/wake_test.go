@@ -56,7 +56,7 @@ func TestWaitingPodsAreTriedWhenThatHelps(t *testing.T) {
 	if _, err := w.client.SchedulingV1().PriorityClasses().Create(ctx, calm, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// On each numa 14 CPUs are left: the node as a whole has enough for any of the waiting pods.
+	// On each NUMA node 14 CPUs are left: the node as a whole has enough for any of the waiting pods.
 	w.runs(ctx, t, cores("first", 16), cores("other", 16))
 	before := failures(t)
 	var large []*v1.Pod

@@ -1,4 +1,4 @@
-// Package cgroup says on which numas the memory of a node's containers is, as cgroup v2 counts it.
+// Package cgroup says on which NUMA nodes the memory of a node's containers is, as cgroup v2 counts it.
 //
 // Invariant: a container is found by what the API server says of it (the UID and the QoS class of its
 // pod, the runtime's ID of the container), whether the kubelet's cgroup driver is systemd or cgroupfs,
@@ -25,7 +25,7 @@ var ErrVersion = errors.New("not a tree of cgroup v2")
 const (
 	maxName    = 253      // of one cgroup, in bytes; a file's name has at most 255
 	maxParents = 16       // of the kubelet's root
-	maxStat    = 1 << 20  // memory.numa_stat, in bytes; kernels write some 1 KiB per numa
+	maxStat    = 1 << 20  // memory.numa_stat, in bytes; kernels write some 1 KiB per NUMA node
 	maxCPUs    = 64 << 10 // cpuset.cpus.effective, in bytes
 )
 
@@ -65,11 +65,11 @@ func Open(root fs.FS, kubeletRoot string) (*Tree, error) {
 type Memory struct {
 	// CPUs are those on which the container may run; empty where the kernel does not say.
 	CPUs idset.Set[idset.CPU]
-	// NUMAs has an Amount for every numa that the kernel knows.
+	// NUMAs has an Amount for every NUMA node that the kernel knows.
 	NUMAs map[idset.NUMA]Amount
 }
 
-// Amount is memory on one numa, in bytes. It does not include hugepages, which are not charged so.
+// Amount is memory on one NUMA node, in bytes. It does not include hugepages, which are not charged so.
 type Amount struct {
 	Anon   int64 // of processes, without files behind it
 	File   int64 // page cache, shared memory and tmpfs
@@ -119,7 +119,7 @@ func (t *Tree) memory(dir, stat string) (Memory, error) {
 	return Memory{CPUs: cpus, NUMAs: numas}, nil
 }
 
-// Remote returns which share, 0 to 1, of the container's own memory (Anon and File) is on other numas
+// Remote returns which share, 0 to 1, of the container's own memory (Anon and File) is on other NUMA nodes
 // than those given. It is false where there is no such memory.
 func (m Memory) Remote(home idset.Set[idset.NUMA]) (share float64, ok bool) {
 	var all, away float64

@@ -186,10 +186,10 @@ func TestStat(t *testing.T) {
 		{"anon N0=1 N0=1\nfile N0=1", "N0 is there twice"},
 		{"anon N0=-1\nfile N0=1", "bytes are not a number"},
 		{"anon N0=4503599627370497\nfile N0=1", "bytes are not a number"},
-		{"anon N99999=1\nfile N0=1", "not a numa"},
-		{"anon N-1=1\nfile N0=1", "not a numa"},
-		{"anon 0=1\nfile N0=1", "not a numa"},
-		{"anon N0\nfile N0=1", "not a numa"},
+		{"anon N99999=1\nfile N0=1", "not a NUMA node"},
+		{"anon N-1=1\nfile N0=1", "not a NUMA node"},
+		{"anon 0=1\nfile N0=1", "not a NUMA node"},
+		{"anon N0\nfile N0=1", "not a NUMA node"},
 	} {
 		_, err := parseStat(c.text)
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
@@ -209,7 +209,7 @@ func FuzzStat(f *testing.F) {
 		}
 		for numa, a := range numas {
 			if !idset.Valid(int(numa)) || min(a.Anon, a.File, a.Kernel) < 0 {
-				t.Errorf("numa %d has %+v", numa, a)
+				t.Errorf("NUMA node %d has %+v", numa, a)
 			}
 		}
 		if share, _ := (Memory{NUMAs: numas}).Remote(idset.Of[idset.NUMA](0)); share < 0 || share > 1 {

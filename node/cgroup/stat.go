@@ -74,7 +74,7 @@ func parsePair(word string) (idset.NUMA, int64, error) {
 	number, isNUMA := strings.CutPrefix(name, "N")
 	id, err := strconv.ParseUint(number, 10, 31)
 	if !ok || !isNUMA || err != nil || !idset.Valid(int(id)) {
-		return 0, 0, fmt.Errorf("%q is not a numa and its bytes", clip(word))
+		return 0, 0, fmt.Errorf("%q is not a NUMA node and its bytes", clip(word))
 	}
 	bytes, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || bytes > maxBytes {

@@ -223,10 +223,10 @@ func memoryRules(in *kubeletv1beta1.KubeletConfiguration, r *place.MemoryRules) 
 		for kind, q := range x.Limits {
 			k, err := memoryKind(string(kind))
 			if err != nil {
-				return fmt.Errorf("reservedMemory: numa %d: %w", x.NumaNode, err)
+				return fmt.Errorf("reservedMemory: NUMA node %d: %w", x.NumaNode, err)
 			}
 			if q.Sign() < 0 || q.CmpInt64(topo.MaxBytes) > 0 {
-				return fmt.Errorf("reservedMemory: numa %d: %s: %s is outside 0..1Pi", x.NumaNode, k, q.String())
+				return fmt.Errorf("reservedMemory: NUMA node %d: %s: %s is outside 0..1Pi", x.NumaNode, k, q.String())
 			}
 			part = append(part, place.Reserved{NUMA: idset.NUMA(x.NumaNode), Kind: k, Bytes: q.Value()})
 		}

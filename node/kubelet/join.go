@@ -252,7 +252,7 @@ func blocks(m *topo.Machine, in []MemoryBlock) (out []place.Block, err error) {
 			return nil, fmt.Errorf("%s: %w", b.Kind, err)
 		}
 		if mask == 0 {
-			return nil, fmt.Errorf("%s: block has no numa", b.Kind)
+			return nil, fmt.Errorf("%s: block has no NUMA node", b.Kind)
 		}
 		out = append(out, place.Block{Kind: b.Kind, NUMAs: mask, Bytes: b.Bytes})
 	}

@@ -112,7 +112,7 @@ func TestFilesAndServiceAreJoined(t *testing.T) {
 	}
 	if got := o.Groups(m, place.Rules{Memory: place.MemoryRules{Static: true}}, entries, pods); len(got) != 1 ||
 		got[0].NUMAs != 3 {
-		t.Errorf("groups are %v, want numa 0 with numa 4: numa 4 itself has no block of a known pod", got)
+		t.Errorf("groups are %v, want NUMA node 0 with NUMA node 4: NUMA node 4 itself has no block of a known pod", got)
 	}
 }
 
@@ -186,18 +186,18 @@ func TestGroupsThatHoldingsDoNotTell(t *testing.T) {
 	}
 	const g = 1 << 30
 	for _, c := range []struct{ what, state, want string }{
-		{"a numa alone", state(numa("[0]", 3, 13), numa("[4]", 0, 16), block("[0]", 3), ""), "map[]"},
+		{"a NUMA node alone", state(numa("[0]", 3, 13), numa("[4]", 0, 16), block("[0]", 3), ""), "map[]"},
 		{"a group, filled from below", state(numa("[0,4]", 16, 0), numa("[0,4]", 4, 12), block("[0,4]", 20), ""), "map[]"},
 		{"a group, filled around others that are gone", state(numa("[0,4]", 10, 6), numa("[0,4]", 10, 6),
 			block("[0,4]", 20), ""),
 			fmt.Sprintf("map[0:{3 [{memory %d}]} 1:{3 [{memory %d}]}]", 6*g, 6*g)},
-		{"a group of which one numa was last used alone",
+		{"a group of which one NUMA node was last used alone",
 			state(numa("[0]", 6, 10), numa("[0,4]", 0, 16), block("[0,4]", 3)+","+block("[0]", 3), ""), "map[]"},
 		{"a group whose wide block has gone", state(numa("[0,4]", 3, 13), numa("[4]", 0, 16), block("[0]", 3), ""),
 			fmt.Sprintf("map[0:{3 [{memory %d}]}]", 13*g)},
 		{"what an ended pod had is as good as free", state(numa("[0]", 5, 11), numa("[4]", 2, 14), block("[0]", 3),
 			block("[0]", 2)+","+block("[4]", 2)), "map[]"},
-		{"a block that ends takes what another has on its lowest numa",
+		{"a block that ends takes what another has on its lowest NUMA node",
 			state(numa("[0]", 4, 12), numa("[0,4]", 4, 12), block("[0]", 4), block("[0,4]", 4)),
 			fmt.Sprintf("map[0:{1 [{memory %d}]} 1:{2 [{memory %d}]}]", 16*g, 12*g)},
 		{"the machine has less than its firmware says", state(numa("[0]", 3, 12), numa("[4]", 0, 15), block("[0]", 3), ""),

@@ -120,7 +120,7 @@ func (p *PodResources) Devices(ctx context.Context) ([]Device, error) {
 	return out, nil
 }
 
-// readDevices reads devices from the service, which has one entry per resource, devices and numa.
+// readDevices reads devices from the service, which has one entry per resource, devices and NUMA node.
 func readDevices(in []*podresources.ContainerDevices) ([]Device, error) {
 	var out []Device
 	for _, d := range in {

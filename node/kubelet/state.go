@@ -93,7 +93,7 @@ type MemoryBlock struct {
 // MemoryState is memory_manager_state (pkg/kubelet/cm/memorymanager/state).
 type MemoryState struct {
 	Policy string
-	// Cells are the groups of NUMA nodes as the memory manager last used them, by numa.
+	// Cells are the groups of NUMA nodes as the memory manager last used them, by NUMA node.
 	Cells map[idset.NUMA]idset.Set[idset.NUMA]
 	// Reserved is what all NUMA nodes together say is assigned, in bytes by kind.
 	Reserved map[string]uint64
@@ -139,13 +139,13 @@ func ParseMemoryState(data []byte) (*MemoryState, error) {
 	for key, n := range in.MachineState {
 		id, err := strconv.Atoi(key)
 		if err != nil || !idset.Valid(id) || n == nil {
-			return nil, fmt.Errorf("%s: machineState: %q is not a numa", MemoryStateFile, clip(key))
+			return nil, fmt.Errorf("%s: machineState: %q is not a NUMA node", MemoryStateFile, clip(key))
 		}
 		if out.Cells[idset.NUMA(id)], err = ids[idset.NUMA](n.Cells); err != nil {
-			return nil, fmt.Errorf("%s: cells of numa %d: %w", MemoryStateFile, id, err)
+			return nil, fmt.Errorf("%s: cells of NUMA node %d: %w", MemoryStateFile, id, err)
 		}
 		if err := within("memory kinds", len(n.MemoryMap), maxBlocks); err != nil {
-			return nil, fmt.Errorf("%s: numa %d: %w", MemoryStateFile, id, err)
+			return nil, fmt.Errorf("%s: NUMA node %d: %w", MemoryStateFile, id, err)
 		}
 		free, used := map[string]uint64{}, map[string]uint64{}
 		for kind, table := range n.MemoryMap {
@@ -263,7 +263,7 @@ func ParseDeviceState(data []byte) (*DeviceState, error) {
 func deviceNUMA(key string) (idset.Set[idset.NUMA], error) {
 	n, err := strconv.Atoi(key)
 	if err != nil || n < -1 || n > idset.Max {
-		return idset.Set[idset.NUMA]{}, fmt.Errorf("DeviceIDs: %q is not a numa", clip(key))
+		return idset.Set[idset.NUMA]{}, fmt.Errorf("DeviceIDs: %q is not a NUMA node", clip(key))
 	}
 	if n < 0 {
 		return idset.Set[idset.NUMA]{}, nil

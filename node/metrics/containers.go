@@ -52,7 +52,7 @@ func (m *Metrics) collectMemory(c collection) {
 	}
 }
 
-// memory sends one container's. Numas that the machine does not have are left out of the series, as they
+// memory sends one container's. NUMA nodes that the machine does not have are left out of the series, as they
 // would have no bound, but not of the share.
 func (c collection) memory(m cgroup.Memory, labels ...string) {
 	for _, numa := range c.n.Machine.NUMAs() {

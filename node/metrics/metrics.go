@@ -82,7 +82,7 @@ func New(o Options) (*Metrics, error) {
 	m.failed = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_look_errors_total",
 		Help: "Reconciles that failed to read or to publish something."})
 	m.unreadable = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_numastat_errors_total",
-		Help: "Counters of a numa that could not be read from sysfs."})
+		Help: "Counters of a NUMA node that could not be read from sysfs."})
 	m.hidden = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_cgroup_errors_total",
 		Help: "Containers whose cgroup could not be read."})
 	m.latency = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tenon_agent_publish_latency_seconds",

@@ -26,7 +26,7 @@ import (
 
 const gi = 1 << 30
 
-// node has two numas with devices and hugepages, and two pods that hold something.
+// node has two NUMA nodes with devices and hugepages, and two pods that hold something.
 func node(t *testing.T) *ledger.Node {
 	t.Helper()
 	m, err := topo.ParseMachine(`
@@ -67,7 +67,7 @@ device x.io/seat s numa none
 	return &ledger.Node{Name: "n", Machine: m, Rules: r, Entries: entries, Usage: u, Inexact: why}
 }
 
-// sys is a tree of /sys on which one numa has counters and the other has nonsense.
+// sys is a tree of /sys on which one NUMA node has counters and the other has nonsense.
 func sys() fs.FS {
 	return fstest.MapFS{
 		"devices/system/node/node0/numastat": {Data: []byte(

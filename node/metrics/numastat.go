@@ -16,12 +16,12 @@ type counter struct{ name, help string }
 
 func kernelCounters() []counter {
 	return []counter{
-		{"numa_hit", "Pages that the kernel wanted on the numa and got there."},
-		{"numa_miss", "Pages that the kernel wanted on another numa and got on this one."},
-		{"numa_foreign", "Pages that the kernel wanted on the numa and got on another one."},
-		{"interleave_hit", "Pages that an interleaving policy wanted on the numa and got there."},
-		{"local_node", "Pages on the numa for a process that ran on its CPUs."},
-		{"other_node", "Pages on the numa for a process that ran elsewhere."},
+		{"numa_hit", "Pages that the kernel wanted on the NUMA node and got there."},
+		{"numa_miss", "Pages that the kernel wanted on another NUMA node and got on this one."},
+		{"numa_foreign", "Pages that the kernel wanted on the NUMA node and got on another one."},
+		{"interleave_hit", "Pages that an interleaving policy wanted on the NUMA node and got there."},
+		{"local_node", "Pages on the NUMA node for a process that ran on its CPUs."},
+		{"other_node", "Pages on the NUMA node for a process that ran elsewhere."},
 	}
 }
 

@@ -50,7 +50,7 @@ func node(t *testing.T, name, machine string, r place.Rules, pods ...asks) *ledg
 
 const gi = 1 << 30
 
-// packets has hugepages, devices, and CPUs reserved on both numas.
+// packets has hugepages, devices, and CPUs reserved on both NUMA nodes.
 func packets(t *testing.T) *ledger.Node {
 	return node(t, "packets", `
 numa 0 socket 0 cpus 0-3/8-11 memory 32Gi hugepages-2Mi 0 hugepages-1Gi 8
@@ -71,7 +71,7 @@ device example.com/license seat numa none
 		asks{"dpdk-1", 5, []place.Amount{{Kind: "memory", Bytes: 3 * gi}}, nil})
 }
 
-// holes has sparse ids, a numa without CPUs, a device near two numas, and memory over two numas.
+// holes has sparse ids, a NUMA node without CPUs, a device near two NUMA nodes, and memory over two NUMA nodes.
 func holes(t *testing.T) *ledger.Node {
 	return node(t, "holes", `
 numa 0 cpus 0-7 memory 16Gi
@@ -172,7 +172,7 @@ func TestAmountsAreInOrder(t *testing.T) {
 		n := drawNode(t)
 		o := nrt.FromCore(n)
 		if len(o.Zones) != len(n.Machine.NUMAs()) {
-			t.Fatalf("%d zones for %d numas", len(o.Zones), len(n.Machine.NUMAs()))
+			t.Fatalf("%d zones for %d NUMA nodes", len(o.Zones), len(n.Machine.NUMAs()))
 		}
 		for _, z := range o.Zones {
 			if len(z.Resources) != len(o.Zones[0].Resources) {

@@ -95,7 +95,8 @@ func (t *tree) threads(id idset.CPU, n node, left cpuSet, cpus map[idset.CPU]cpu
 	}
 	core := idset.Of(known...)
 	if elsewhere := core.Minus(n.cpus); !elsewhere.Empty() {
-		t.warn(Siblings, file, "CPUs %s of the core are not in numa %d: the core was cut", clip(elsewhere.String()), n.id)
+		t.warn(Siblings, file, "CPUs %s of the core are not in NUMA node %d: the core was cut",
+			clip(elsewhere.String()), n.id)
 	}
 	if other := core.And(n.cpus).Minus(left); !other.Empty() {
 		t.warn(Siblings, file, "CPUs %s of the core are of another core already", clip(other.String()))

@@ -26,7 +26,7 @@ distances 21 10
 var made = map[string]func(testing.TB) kernel{
 	"two-sockets": func(t testing.TB) kernel { return show(machine(t, xeon)) },
 
-	// Sub-numa clusters: CPUs are dealt to the numas in turn, and two numas share their socket's L3.
+	// Sub-numa clusters: CPUs are dealt to the NUMA nodes in turn, and two NUMA nodes share their socket's L3.
 	"snc": func(t testing.TB) kernel {
 		s := machine(t, `
 numa 0 socket 0 cpus 0,4,8/16,20,24 memory 32Gi
@@ -59,7 +59,7 @@ distances 40 40 10
 `))
 	},
 
-	// Rows of distances count numas, not ids.
+	// Rows of distances count NUMA nodes, not ids.
 	"very-sparse": func(t testing.TB) kernel {
 		var text strings.Builder
 		for i, id := range []int{0, 1, 2, 33, 34, 45, 72, 73} {
@@ -72,7 +72,7 @@ distances 40 40 10
 		return show(machine(t, text.String()))
 	},
 
-	// Numa 2 is a CXL expander, numa 9 the memory of a GPU, and nobody knows what numa 10 is.
+	// NUMA node 2 is a CXL expander, NUMA node 9 the memory of a GPU, and nobody knows what NUMA node 10 is.
 	"special-memory": func(t testing.TB) kernel {
 		k := show(machine(t, `
 numa 0 socket 0 cpus 0-3 memory 64Gi
@@ -94,7 +94,7 @@ distances 30 30 30 30 30 10
 		return k
 	},
 
-	// CPU 9, a thread of core 1, is offline: numas still list it, siblings and caches do not.
+	// CPU 9, a thread of core 1, is offline: NUMA nodes still list it, siblings and caches do not.
 	"offline-cpu": func(t testing.TB) kernel {
 		s := machine(t, xeon).Spec()
 		for i, c := range s.Cores {
@@ -116,7 +116,7 @@ distances 30 30 30 30 30 10
 		return k
 	},
 
-	// Firmware that gives all CPUs to every numa.
+	// Firmware that gives all CPUs to every NUMA node.
 	"lying-firmware": func(t testing.TB) kernel {
 		k := show(machine(t, `
 numa 0 socket 0 cpus 0-7 memory 8Gi
@@ -190,7 +190,7 @@ distances 20 20 10
 		return k
 	},
 
-	// Four L3 groups on a numa without ids of caches.
+	// Four L3 groups on a NUMA node without ids of caches.
 	"no-cache-ids": func(t testing.TB) kernel {
 		k := show(machine(t, "numa 0 socket 36 cpus 0-7 l3 4 memory 16Gi hugepages-64Ki 0 hugepages-512Mi 2\ndistances 10"))
 		k.remove(cpuDir + "/cpu*/cache/index*/id")
@@ -210,7 +210,7 @@ distances 20 20 10
 		return k
 	},
 
-	// Distances that depend on the direction, rows of which one counts the numa that is offline too.
+	// Distances that depend on the direction, rows of which one counts the NUMA node that is offline too.
 	"odd-distances": func(t testing.TB) kernel {
 		k := show(machine(t, `
 numa 0 socket 0 cpus 0,1 memory 8Gi
@@ -245,7 +245,7 @@ distances 31 10
 		return k
 	},
 
-	// A kernel without numas: memory is known for the whole machine alone.
+	// A kernel without NUMA nodes: memory is known for the whole machine alone.
 	"no-numas": func(t testing.TB) kernel {
 		k := show(machine(t, "numa 0 socket 3 cpus 0-1 memory 1Gi\ndistances 10"))
 		k.remove(nodeDir)
@@ -268,12 +268,12 @@ func devices(t testing.TB) kernel {
 	k.pci("0000:00/0000:00:1f.0", 0x060100, 0x8086, 0x1bc9, -1)
 	k.pci("0000:00/0000:00:02.0", 0x030000, 0x1a03, 0x2000, 0) // the console of a baseboard controller
 	k.pci("0000:00/0000:00:06.0", 0x0b4000, 0x8086, 0x4940, 0)
-	// The bridge knows its numa, the switch below it and the GPU do not.
+	// The bridge knows its NUMA node, the switch below it and the GPU do not.
 	k.pci("0000:16/0000:16:01.0", 0x060400, 0x8086, 0x352a, 1)
 	k.pci("0000:16/0000:16:01.0/0000:17:00.0", 0x060400, 0x11f8, 0x4128, -1)
 	gpu := k.pci("0000:16/0000:16:01.0/0000:17:00.0/0000:18:00.0", 0x030200, 0x10de, 0x2330, -1)
 	k.link(gpu+"/driver", "../../../../../bus/pci/drivers/nvidia")
-	// Two functions of one card on two numas, and virtual functions of the second.
+	// Two functions of one card on two NUMA nodes, and virtual functions of the second.
 	k.pci("0000:00/0000:00:03.0", 0x060400, 0x8086, 0x3c04, 0)
 	k.pci("0000:00/0000:00:03.0/0000:05:00.0", 0x020000, 0x8086, 0x1521, 0)
 	nic := k.pci("0000:00/0000:00:03.0/0000:05:00.1", 0x020000, 0x8086, 0x1521, 1)
@@ -283,7 +283,7 @@ func devices(t testing.TB) kernel {
 		k.link(vf+"/physfn", "../0000:05:00.1")
 	}
 	k.pci("0000:80/0000:80:01.0", 0x020700, 0x15b3, 0x1021, 1)
-	k.pci("0000:80/0000:80:02.0", 0x120000, 0x1002, 0x74a1, 7) // no such numa
+	k.pci("0000:80/0000:80:02.0", 0x120000, 0x1002, 0x74a1, 7) // no such NUMA node
 	k.pci("10000:00/10000:00:04.0", 0x010802, 0x144d, 0xa80a, -1)
 	return k
 }

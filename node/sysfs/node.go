@@ -36,7 +36,7 @@ func nodeFile(id idset.NUMA) string { return fmt.Sprintf("%s/node%d", nodeDir, i
 func (t *tree) nodes(online cpuSet) ([]node, error) {
 	list := t.numbered(nodeDir, "node")
 	if len(list) > topo.MaxNUMAs {
-		return nil, fmt.Errorf("machine in /%s: %d numas, the most is %d", nodeDir, len(list), topo.MaxNUMAs)
+		return nil, fmt.Errorf("machine in /%s: %d NUMA nodes, the most is %d", nodeDir, len(list), topo.MaxNUMAs)
 	}
 	var out []node
 	for _, id := range list {
@@ -123,20 +123,20 @@ func (t *tree) share(nodes []node, online cpuSet) error {
 		taken = taken.Union(nodes[i].cpus)
 	}
 	if !twice.Empty() {
-		t.warn(CPUInNumas, nodeDir, "CPUs %s are in several numas: each was given to the last by name, as the kubelet does",
-			clip(twice.String()))
+		t.warn(CPUInNumas, nodeDir,
+			"CPUs %s are in several NUMA nodes: each was given to the last by name, as the kubelet does", clip(twice.String()))
 	}
 	left := online.Minus(taken)
 	switch {
 	case left.Empty():
 	case !taken.Empty():
-		t.warn(CPUWithoutNUMA, nodeDir, "CPUs %s are in no numa: left out, as the kubelet does", clip(left.String()))
+		t.warn(CPUWithoutNUMA, nodeDir, "CPUs %s are in no NUMA node: left out, as the kubelet does", clip(left.String()))
 	case len(nodes) == 1:
-		t.warn(CPUWithoutNUMA, nodes[0].dir(), "no CPU is in the only numa: all were given to it")
+		t.warn(CPUWithoutNUMA, nodes[0].dir(), "no CPU is in the only NUMA node: all were given to it")
 		t.fails(nodes[0].dir(), "no CPU is in the only NUMA node")
 		nodes[0].cpus = left
 	default:
-		return fmt.Errorf("machine in /%s: none of %d numas has a CPU that is online", nodeDir, len(nodes))
+		return fmt.Errorf("machine in /%s: none of %d NUMA nodes has a CPU that is online", nodeDir, len(nodes))
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (t *tree) share(nodes []node, online cpuSet) error {
 func (t *tree) meminfo(file string) int64 {
 	n, ok := value(t, file, parseMeminfo)
 	if !ok {
-		t.warn(Missing, file, "no MemTotal: the numa counts as one without memory")
+		t.warn(Missing, file, "no MemTotal: the NUMA node counts as one without memory")
 		if text, ok := t.text(file); ok && !strings.Contains(text, "MemTotal:") {
 			t.fails(file, "no MemTotal")
 		}
@@ -184,7 +184,7 @@ func (t *tree) hugepages(dir string) []topo.Hugepages {
 }
 
 // distances reads the row of every NUMA node from nodeN/distance. The k-th number of a row is the distance to
-// the k-th numa that is online, not to numa k (drivers/base/node.c, node_read_distance). Rows that do
+// the k-th NUMA node that is online, not to NUMA node k (drivers/base/node.c, node_read_distance). Rows that do
 // not fit leave the whole machine without distances: half a table misleads.
 func (t *tree) distances(nodes []node) {
 	var rows [][]int
@@ -196,7 +196,7 @@ func (t *tree) distances(nodes []node) {
 		}
 		columns := t.columns(nodes, len(row))
 		if !ok || columns == nil {
-			t.warn(Distances, file, "no row that fits %d numas: the machine is left without distances", len(nodes))
+			t.warn(Distances, file, "no row that fits %d NUMA nodes: the machine is left without distances", len(nodes))
 			return
 		}
 		own := make([]int, len(columns))
@@ -221,7 +221,8 @@ func (t *tree) columns(nodes []node, length int) []int {
 		}
 		if at := positions(nodes, set.List()); at != nil {
 			if name != "online" {
-				t.warn(OddDistances, path.Join(nodeDir, name), "rows of distances have a column for numas that are offline too")
+				t.warn(OddDistances, path.Join(nodeDir, name),
+					"rows of distances have a column for NUMA nodes that are offline too")
 			}
 			return at
 		}
@@ -256,12 +257,12 @@ func (t *tree) checkDistances(nodes []node) {
 			switch {
 			case i == j:
 			case there <= n.distances[i]:
-				t.warn(OddDistances, path.Join(n.dir(), "distance"), "numa %d is no nearer to itself (%d) than to numa %d (%d)",
-					n.id, n.distances[i], m.id, there)
+				t.warn(OddDistances, path.Join(n.dir(), "distance"),
+					"NUMA node %d is no nearer to itself (%d) than to NUMA node %d (%d)", n.id, n.distances[i], m.id, there)
 				return
 			case there != back && i < j:
-				t.warn(OddDistances, path.Join(n.dir(), "distance"), "numa %d is %d from numa %d, and %d the other way round",
-					m.id, there, n.id, back)
+				t.warn(OddDistances, path.Join(n.dir(), "distance"),
+					"NUMA node %d is %d from NUMA node %d, and %d the other way round", m.id, there, n.id, back)
 				return
 			}
 		}
@@ -271,7 +272,7 @@ func (t *tree) checkDistances(nodes []node) {
 // packages makes NUMA nodes of sockets, for a kernel that has none, as cadvisor does (utils/sysinfo,
 // getCPUTopology). They have neither memory nor hugepages for the kubelet.
 func (t *tree) packages(online cpuSet) []node {
-	t.warn(NoNUMA, nodeDir, "the kernel knows of no numas: each socket counts as one, as for the kubelet")
+	t.warn(NoNUMA, nodeDir, "the kernel knows of no NUMA nodes: each socket counts as one, as for the kubelet")
 	dirs := t.numbered(cpuDir, "cpu")
 	t.counted = len(dirs)
 	byPackage := map[int]cpuSet{}
@@ -370,7 +371,7 @@ func (t *tree) kinds(nodes []node) map[idset.NUMA]MemoryKind {
 		default:
 			out[n.id] = cmp.Or(special[n.id], MovableMemory)
 			t.warn(SpecialMemory, n.dir(),
-				"%s of %s memory, which is not for ordinary pods; the kubelet counts the numa all the same",
+				"%s of %s memory, which is not for ordinary pods; the kubelet counts the NUMA node all the same",
 				topo.FormatBytes(n.bytes), out[n.id])
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // This file reads /sys/bus/pci/devices (Documentation/ABI/testing/sysfs-bus-pci).
 
-// Nowhere is the NUMA node of a function that nothing places. It is never taken for numa 0.
+// Nowhere is the NUMA node of a function that nothing places. It is never taken for NUMA node 0.
 const Nowhere idset.NUMA = -1
 
 // Function is one PCI function.
@@ -46,7 +46,7 @@ const (
 
 const maxFunctions = 1 << 14
 
-// PCI reads the PCI functions of a tree in ascending order of address. Numas that are not of the machine
+// PCI reads the PCI functions of a tree in ascending order of address. NUMA nodes that are not of the machine
 // count as none; with a nil machine every NUMA node is believed.
 func PCI(fsys fs.FS, m *topo.Machine) ([]Function, []Warning, error) {
 	return NewSurvey(fsys).Functions(m)

@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
-// drawSpec draws a machine: sparse numa ids, numas without CPUs or memory, CPU ids in any order, cores
-// of one to four threads, L3 groups and sockets across numas, hugepages, distances.
+// drawSpec draws a machine: sparse NUMA node ids, NUMA nodes without CPUs or memory, CPU ids in any order, cores
+// of one to four threads, L3 groups and sockets across NUMA nodes, hugepages, distances.
 func drawSpec(t *rapid.T) topo.Spec {
 	ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 300), 1, 6, rapid.ID).Draw(t, "numas")
 	slices.Sort(ids)

@@ -110,8 +110,8 @@ func TestReadRefuses(t *testing.T) {
 		fmt.Fprintf(&many, "-- sys/devices/system/node/node%d/cpulist --\n%d\n", i, i)
 	}
 	if _, err := sysfs.Read([]byte(many.String())); err == nil ||
-		!strings.Contains(err.Error(), "65 numas, the most is 64") {
-		t.Errorf("65 numas: %v", err)
+		!strings.Contains(err.Error(), "65 NUMA nodes, the most is 64") {
+		t.Errorf("65 NUMA nodes: %v", err)
 	}
 }
 

@@ -8,7 +8,7 @@
 // what was believed instead.
 //
 // Invariant: nothing is doubted in silence. What is not a description of a machine at all (no CPU, more
-// numas or CPUs than [topo] holds) is refused with one error, and so are files, directories, ids and
+// NUMA nodes or CPUs than [topo] holds) is refused with one error, and so are files, directories, ids and
 // counts beyond fixed bounds, each by name. The package only reads; nothing in it but [Host] knows of
 // the operating system.
 //

@@ -53,7 +53,7 @@ const (
 	// Distances are rows of distances that do not fit the NUMA nodes; the machine has none then.
 	Distances Anomaly = "distances"
 	// OddDistances are distances that were kept but say what hardware does not: asymmetric ones, or a
-	// numa no nearer to itself than to another.
+	// NUMA node no nearer to itself than to another.
 	OddDistances Anomaly = "odd-distances"
 	// SpecialMemory is a NUMA node whose memory is not for ordinary pods.
 	SpecialMemory Anomaly = "special-memory"

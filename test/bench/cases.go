@@ -13,7 +13,7 @@ const (
 	pages = "hugepages-1Gi"
 )
 
-// spec describes a machine of n numas on two sockets; each has as many CPUs, in cores of two threads, 64
+// spec describes a machine of n NUMA nodes on two sockets; each has as many CPUs, in cores of two threads, 64
 // GiB and two GPUs.
 func spec(n, cpus int) (topo.Spec, error) {
 	var b strings.Builder
@@ -27,7 +27,7 @@ func spec(n, cpus int) (topo.Spec, error) {
 	return text.Spec, err
 }
 
-// superchip has 36 numas, two of them with CPUs and GPUs; the others are the memory of GPU instances.
+// superchip has 36 NUMA nodes, two of them with CPUs and GPUs; the others are the memory of GPU instances.
 func superchip() (*topo.Machine, error) {
 	var b strings.Builder
 	for i := range 36 {
@@ -88,7 +88,7 @@ func fill(m *topo.Machine, r place.Rules) []*place.Usage {
 	return out
 }
 
-// free is what a plain loop looks at: CPUs, memory, hugepages and GPUs of every numa.
+// free is what a plain loop looks at: CPUs, memory, hugepages and GPUs of every NUMA node.
 type free [][4]int64
 
 func freeOf(u *place.Usage) free {
@@ -117,7 +117,7 @@ func wantOf(p *place.Pod) (want [4]int64) {
 	return want
 }
 
-// plain counts the numas that have as much of everything as is wanted.
+// plain counts the NUMA nodes that have as much of everything as is wanted.
 func plain(have free, want *[4]int64) (n int) {
 	cpus, memory, huge, gpus := want[0], want[1], want[2], want[3]
 	for i := range have {

@@ -116,7 +116,7 @@ func key(b *strings.Builder, ls []line, from int) {
 	}
 }
 
-// drawGrowth draws how answers of the core grow with numas.
+// drawGrowth draws how answers of the core grow with NUMA nodes.
 func drawGrowth(all []result) string {
 	ls := lines(all)
 	f := frameOf(ls, left, chartWidth-left-right)
@@ -125,10 +125,10 @@ func drawGrowth(all []result) string {
 	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n<style>%s</style>\n",
 		chartWidth, chartHeight, style)
 	fmt.Fprintf(&b, "<text class=\"title\" x=\"%d\" y=\"22\">Time of a yes or no, as a multiple of a plain loop over "+
-		"two numas</text>\n", left)
+		"two NUMA nodes</text>\n", left)
 	f.grid(&b)
 	for _, n := range []int{2, 4, 8, 16} {
-		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d numas</text>\n", f.x(float64(n)),
+		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d NUMA nodes</text>\n", f.x(float64(n)),
 			chartHeight-below+20, n)
 	}
 	if top := math.Exp2(f.high); top > 8 {

@@ -18,7 +18,7 @@ type grower struct{ name, class string }
 
 var growers = [...]grower{{rounds.Plain, "plain"}, {rounds.Tenon, "a"}, {rounds.Peer, "d"}}
 
-// growthLayer measures half full clusters of more and more nodes, and of machines with more and more numas.
+// growthLayer measures half full clusters of more and more nodes, and of machines with more and more NUMA nodes.
 func growthLayer(ctx context.Context, o options) (found, error) {
 	var sizes []synthetic.Size
 	for _, n := range []int{100, 1000, 5000, 20000} {
@@ -39,9 +39,9 @@ func growthLayer(ctx context.Context, o options) (found, error) {
 		return found{}, err
 	}
 	nodes := plot{title: "nodes", unit: "nodes", cells: cells[:byNodes], x: func(s synthetic.Size) int { return s.Nodes }}
-	numas := plot{title: "numas of 1,000 nodes", unit: "numas", cells: cells[byNodes:],
+	numas := plot{title: "NUMA nodes of 1,000 nodes", unit: "NUMA nodes", cells: cells[byNodes:],
 		x: func(s synthetic.Size) int { return s.NUMAs }}
-	text := where() + "\n\n![CPU time of a pod by the number of nodes and of numas](performance-growth.svg)\n\n" +
+	text := where() + "\n\n![CPU time of a pod by the number of nodes and of NUMA nodes](performance-growth.svg)\n\n" +
 		nodes.table() + "\n" + numas.table()
 	return found{page: performancePage, tables: []table{{"growth", text}},
 		charts: map[string]string{"performance-growth.svg": drawPlots(nodes, numas)}}, nil

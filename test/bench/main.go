@@ -70,7 +70,7 @@ type found struct {
 var layers = []layer{
 	{"core", "answers of the core beside a plain loop, and memory", coreLayer},
 	{"plugin", "scheduling cycles of kube-scheduler, with plugins and without", pluginLayer},
-	{"growth", "how scheduling cycles grow with nodes and numas", growthLayer},
+	{"growth", "how scheduling cycles grow with nodes and NUMA nodes", growthLayer},
 	{"whole", "whole clusters, with etcd, API server and schedulers in processes of their own", wholeLayer},
 	{"scale", "what nodes write to an API server", scaleLayer},
 }

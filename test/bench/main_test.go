@@ -30,7 +30,7 @@ func TestPagesAreWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"### One node", "| single-numa-node | CPUs, memory |", "| restricted | two numas |",
+	for _, want := range []string{"### One node", "| single-numa-node | CPUs, memory |", "| restricted | two NUMA nodes |",
 		"| 100 |", "| a node |",
 		"<!-- measured: plugin -->", "<!-- measured: growth -->", "<!-- measured: whole -->"} {
 		if !strings.Contains(string(page), want) {

@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
-// kind is a machine of which objects are measured. Every numa has 32 CPUs, 256 GiB, and as many GPUs and
+// kind is a machine of which objects are measured. Every NUMA node has 32 CPUs, 256 GiB, and as many GPUs and
 // virtual functions of one network card.
 type kind struct{ numas, gpus, functions int }
 
@@ -30,7 +30,7 @@ var crowds = [...]int{0, 30, 110}
 
 const (
 	vf    = "openshift.io/sriov_net"
-	apart = 32 // distance of numas on other sockets
+	apart = 32 // distance of NUMA nodes on other sockets
 )
 
 func (k kind) machine() (*topo.Machine, error) {
@@ -60,12 +60,12 @@ func (k kind) machine() (*topo.Machine, error) {
 	return topo.ParseMachine(b.String())
 }
 
-// address is of a virtual function on the card of a numa, from 1 on; 0 is the card itself.
+// address is of a virtual function on the card of a NUMA node, from 1 on; 0 is the card itself.
 func address(numa, function int) string {
 	return fmt.Sprintf("0000:%02x:%02x.%d", 0x11+numa*0x10, function/8, function%8)
 }
 
-// detail is what /sys says beyond the machine: a GPU, a network card and a disk on every numa.
+// detail is what /sys says beyond the machine: a GPU, a network card and a disk on every NUMA node.
 func (k kind) detail() v1alpha1.Detail {
 	d := v1alpha1.Detail{Roots: map[string]string{}}
 	for n := range k.numas {

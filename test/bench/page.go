@@ -25,7 +25,7 @@ func coreLayer(ctx context.Context, o options) (found, error) {
 		do   func() error
 	}{
 		{"one node", func() error { p.one, err = oneNode(o.rounds); return err }},
-		{"growth with numas", func() error { p.growth, err = growth(o.rounds); return err }},
+		{"growth with NUMA nodes", func() error { p.growth, err = growth(o.rounds); return err }},
 		{"clusters", func() error { p.passes, err = passes(o.nodes, o.rounds); return err }},
 		{"memory", func() error { p.memory, err = memory(o.nodes); return err }},
 	} {
@@ -55,7 +55,7 @@ func (p *page) text() string {
 func (p *page) writeOne(b *strings.Builder) {
 	b.WriteString(`### One node
 
-A node of 8 numas with 256 CPUs and 16 GPUs. *Again* is a question that was asked before of such a machine
+A node of 8 NUMA nodes with 256 CPUs and 16 GPUs. *Again* is a question that was asked before of such a machine
 (` + "`place.Question`" + `, as the index of the ledger and the scheduler ask), *once* is ` + "`place.Fits`" + `, *verdict* is
 ` + "`place.Place`" + ` with the ids of everything that the pod gets or with the reasons why it does not fit. All are
 multiples of the plain loop.
@@ -71,15 +71,15 @@ multiples of the plain loop.
 }
 
 func (p *page) writeGrowth(b *strings.Builder) {
-	b.WriteString(`### Growth with numas
+	b.WriteString(`### Growth with NUMA nodes
 
-Machines of 2 to 16 equal numas with 16 CPUs each. The pod wants CPUs, memory, hugepages and GPUs of one
-numa, or so much that it takes two. Times are those of *again*, as multiples of the plain loop over as many
-numas. The exponent is that of the growth from 2 to 16 numas: 1 is linear, 2 quadratic.
+Machines of 2 to 16 equal NUMA nodes with 16 CPUs each. The pod wants CPUs, memory, hugepages and GPUs of one
+NUMA node, or so much that it takes two. Times are those of *again*, as multiples of the plain loop over as many
+NUMA nodes. The exponent is that of the growth from 2 to 16 NUMA nodes: 1 is linear, 2 quadratic.
 
-![Time of a yes or no by the number of numas](performance.svg)
+![Time of a yes or no by the number of NUMA nodes](performance.svg)
 
-| policy | the pod wants | 2 numas | 4 | 8 | 16 | exponent |
+| policy | the pod wants | 2 NUMA nodes | 4 | 8 | 16 | exponent |
 |---|---|---:|---:|---:|---:|---:|
 `)
 	for i := 0; i < len(p.growth); i++ {
@@ -96,7 +96,7 @@ numas. The exponent is that of the growth from 2 to 16 numas: 1 is linear, 2 qua
 		fmt.Fprintf(b, " %.1f |\n", math.Log2(r.again/first.again)/3)
 		i += 3
 	}
-	b.WriteString("\nA machine of 36 numas, two of which have CPUs and GPUs, and whose memory is not pinned:\n\n" +
+	b.WriteString("\nA machine of 36 NUMA nodes, two of which have CPUs and GPUs, and whose memory is not pinned:\n\n" +
 		"| policy | again | once | verdict |\n|---|---:|---:|---:|\n")
 	for _, r := range p.growth {
 		if r.numas > 16 {
@@ -109,7 +109,7 @@ numas. The exponent is that of the growth from 2 to 16 numas: 1 is linear, 2 qua
 func (p *page) writePasses(b *strings.Builder) {
 	b.WriteString(`### Clusters
 
-Where does a pod fit, in a cluster of equal nodes of 8 numas from empty to full? *First* is the index of the
+Where does a pod fit, in a cluster of equal nodes of 8 NUMA nodes from empty to full? *First* is the index of the
 ledger (` + "`ledger.Index`" + `) that has never seen such a pod, then one that has, after nothing, one node, and one node
 in a hundred has changed. *Every node* asks each with ` + "`Node.Fits`" + `. All are multiples of one plain loop over all
 nodes.
@@ -129,7 +129,7 @@ func (p *page) writeMemory(b *strings.Builder) {
 	m := p.memory
 	fmt.Fprintf(b, `### Memory
 
-A book of %d nodes of 8 numas with 256 CPUs and ten pods each, of ten kinds of machines:
+A book of %d nodes of 8 NUMA nodes with 256 CPUs and ten pods each, of ten kinds of machines:
 
 | | |
 |---|---:|

@@ -66,7 +66,7 @@ func sizeTables(all []weight) (out []table) {
 
 func sizes(all []weight) string {
 	var b strings.Builder
-	b.WriteString(`| CPUs, numas | pods | object | sent | in etcd | of that managedFields | event | event of metadata |
+	b.WriteString(`| CPUs, NUMA nodes | pods | object | sent | in etcd | of that managedFields | event | event of metadata |
 |---|---:|---|---:|---:|---:|---:|---:|
 `)
 	for _, w := range all {
@@ -84,8 +84,8 @@ func sizes(all []weight) string {
 func timeTable(all []weight) string {
 	var b strings.Builder
 	b.WriteString(where() + "\n\n")
-	b.WriteString("| CPUs, numas | pods | agent: to JSON | scheduler: from JSON to core values | CPUs at 200 writes/s " +
-		"|\n|---|---:|---:|---:|---:|\n")
+	b.WriteString("| CPUs, NUMA nodes | pods | agent: to JSON | scheduler: from JSON to core values | " +
+		"CPUs at 200 writes/s |\n|---|---:|---:|---:|---:|\n")
 	for _, w := range all {
 		l := reckoned[0].load(w)
 		fmt.Fprintf(&b, "| %d, %d | %d | %.0f us | %.0f us | %.2f |\n", w.cpus(), w.numas, w.pods, w.encode/1e3,

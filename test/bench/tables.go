@@ -22,7 +22,7 @@ type result struct {
 
 var policies = [...]place.Policy{place.None, place.SingleNUMA, place.Restricted, place.BestEffort}
 
-// oneNode measures answers about one node of 8 numas and 256 CPUs.
+// oneNode measures answers about one node of 8 NUMA nodes and 256 CPUs.
 func oneNode(rounds int) (out []result, err error) {
 	s, err := spec(8, 32)
 	if err != nil {
@@ -41,8 +41,8 @@ func oneNode(rounds int) (out []result, err error) {
 			{"CPUs, memory", pod(8, 8, 0, 0)},
 			{"CPUs, memory, hugepages, GPU", pod(8, 8, 1, 1)},
 			{"the same in two containers", beside(pod(8, 8, 1, 1))},
-			{"more CPUs than a numa has", pod(40, 8, 0, 0)},
-			{"more GPUs than a numa has", pod(8, 8, 0, 3)},
+			{"more CPUs than a NUMA node has", pod(40, 8, 0, 0)},
+			{"more GPUs than a NUMA node has", pod(8, 8, 0, 3)},
 		} {
 			out = append(out, measured(rounds, us, policy.String(), x.request, x.pod))
 		}
@@ -68,7 +68,7 @@ func grown(rounds int, us []*place.Usage, policy, request string, p *place.Pod) 
 	return result{policy: policy, request: request, numas: len(us[0].Machine.NUMAs()), plain: ns[0], again: ns[1]}
 }
 
-// growth measures the same on machines of more and more equal numas.
+// growth measures the same on machines of more and more equal NUMA nodes.
 func growth(rounds int) (out []result, err error) {
 	for _, policy := range policies[1:] {
 		var all [][]*place.Usage
@@ -84,11 +84,11 @@ func growth(rounds int) (out []result, err error) {
 			all = append(all, fill(m, rules(policy)))
 		}
 		for _, us := range all {
-			out = append(out, grown(rounds, us, policy.String(), "one numa", pod(8, 8, 1, 1)))
+			out = append(out, grown(rounds, us, policy.String(), "one NUMA node", pod(8, 8, 1, 1)))
 		}
 		for _, us := range all {
 			if policy != place.SingleNUMA {
-				out = append(out, grown(rounds, us, policy.String(), "two numas", pod(24, 80, 9, 3)))
+				out = append(out, grown(rounds, us, policy.String(), "two NUMA nodes", pod(24, 80, 9, 3)))
 			}
 		}
 		m, err := superchip()
@@ -97,7 +97,7 @@ func growth(rounds int) (out []result, err error) {
 		}
 		r := rules(policy)
 		r.Memory.Static = false
-		out = append(out, measured(rounds, fill(m, r), policy.String(), "36 numas, two with CPUs", pod(8, 8, 0, 1)))
+		out = append(out, measured(rounds, fill(m, r), policy.String(), "36 NUMA nodes, two with CPUs", pod(8, 8, 0, 1)))
 	}
 	return out, nil
 }
@@ -240,7 +240,7 @@ type footprint struct {
 	empty, perPod, all, machine int64
 }
 
-// memory measures what a book takes: of nodes of 8 numas and 256 CPUs, empty and half full, and ten kinds
+// memory measures what a book takes: of nodes of 8 NUMA nodes and 256 CPUs, empty and half full, and ten kinds
 // of machines.
 func memory(nodes int) (f footprint, err error) {
 	f.nodes = nodes

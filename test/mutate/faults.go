@@ -16,7 +16,7 @@ func faults() []fault {
 		{"SMT check counts reserved siblings", at + "cpus.go",
 			"whole := int(a.u.cpus - a.u.halves)",
 			"whole := int(a.u.cpus)"},
-		{"align-by-socket takes from numas only", at + "cpus.go",
+		{"align-by-socket takes from NUMA nodes only", at + "cpus.go",
 			"if m.MaskOfCPUs(s.CPUs)&mask != 0 {",
 			"if m.MaskOfCPUs(s.CPUs)&mask&0 != 0 {"},
 		{"packing prefers the most free", at + "take.go",

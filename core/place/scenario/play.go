@@ -109,7 +109,7 @@ func numaIDs(m *topo.Machine, mask topo.Mask) string {
 	return idset.Of(m.IDs(mask)...).String()
 }
 
-// showFree lists what each numa has left; devices of several numas are listed at each.
+// showFree lists what each NUMA node has left; devices of several NUMA nodes are listed at each.
 func showFree(u *place.Usage) (out []string) {
 	for i, n := range u.Machine.NUMAs() {
 		s := fmt.Sprintf("numa %d:", n.ID)

@@ -35,7 +35,7 @@ func (s *Scenario) Played() (string, error) {
 	return f.Play(), nil
 }
 
-// machineLines writes a machine: numas with their CPUs where the short form can say them, else with a
+// machineLines writes a machine: NUMA nodes with their CPUs where the short form can say them, else with a
 // line per core.
 func machineLines(m *topo.Machine) (out []string) {
 	var distances, cores []string
@@ -67,7 +67,7 @@ func machineLines(m *topo.Machine) (out []string) {
 	return out
 }
 
-// coresOf returns the cores of the numa at a position, ascending.
+// coresOf returns the cores of the NUMA node at a position, ascending.
 func coresOf(m *topo.Machine, numa int) (out []topo.CPU) {
 	for _, id := range m.Cores() {
 		if c, _ := m.CPU(idset.CPU(id)); c.NUMA == numa {
@@ -77,7 +77,7 @@ func coresOf(m *topo.Machine, numa int) (out []topo.CPU) {
 	return out
 }
 
-// shortCores writes the CPUs of a numa as lists of threads; ok is false where they do not say all.
+// shortCores writes the CPUs of a NUMA node as lists of threads; ok is false where they do not say all.
 func shortCores(m *topo.Machine, numa int) (text string, ok bool) {
 	cores := coresOf(m, numa)
 	if len(cores) == 0 {
@@ -112,8 +112,8 @@ func shortCores(m *topo.Machine, numa int) (text string, ok bool) {
 	return text, true
 }
 
-// l3Groups returns the number of L3 groups of a numa's cores; ok is false unless the groups are the
-// numa's own, equal, in the order of the cores, and named by their lowest CPUs.
+// l3Groups returns the number of L3 groups of a NUMA node's cores; ok is false unless the groups are the
+// NUMA node's own, equal, in the order of the cores, and named by their lowest CPUs.
 func l3Groups(m *topo.Machine, cores []topo.CPU) (n int, ok bool) {
 	all := 0 // CPUs of the machine in the groups
 	for i, c := range cores {

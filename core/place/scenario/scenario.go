@@ -6,7 +6,7 @@
 //
 //	# a comment, to the end of the line: why the case matters, and which kubelet file or KEP says so
 //	numa ... / device ... / distances ...   the machine, as topo.ParseText reads it
-//	core CPUS numa N socket N l3 N          one core of a numa whose line names no CPUs, for machines that
+//	core CPUS numa N socket N l3 N          one core of a NUMA node whose line names no CPUs, for machines that
 //	                                        numa lines cannot say; l3 is the id of its L3 group: the kubelet
 //	                                        sorts groups by id (numa lines use the lowest CPU as id)
 //	rules KEY=VALUE... WORD...              once, before the first step; what is absent is off:
@@ -28,15 +28,15 @@
 //	restart                                 the kubelet restarts: shows what that endangers
 //	unhealthy RESOURCE IDS                  devices fail, and with "healthy" come back; IDS is a comma list
 //	healthy RESOURCE IDS
-//	free                                    shows what each numa has left
+//	free                                    shows what each NUMA node has left
 //
 // The lines after a step that start with "> " are what must happen; [File.Play] writes them. A
 // container's line is
 //
 //	> NAME: cpus 1-4 memory 4Gi@0 acme.com/gpu a,b@0
 //
-// with numa ids after the @. Where the kubelet takes any of several devices the line says "any 2@0", and
-// where even the numas are left to chance "any 2 of 0-1"; what later lines then say is one possible
+// with NUMA node ids after the @. Where the kubelet takes any of several devices the line says "any 2@0", and
+// where even the NUMA nodes are left to chance "any 2 of 0-1"; what later lines then say is one possible
 // outcome.
 //
 // Invariant: a scenario that was read is written as a text that reads as the same scenario. The package

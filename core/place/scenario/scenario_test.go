@@ -75,7 +75,7 @@ func outputs(text string) string {
 	return b.String()
 }
 
-// Cores of different threads in one numa, an L3 group over two numas, a numa of two sockets: machines
+// Cores of different threads in one NUMA node, an L3 group over two NUMA nodes, a NUMA node of two sockets: machines
 // that need a line per core.
 func TestMachinesThatNumaLinesCannotSay(t *testing.T) {
 	for _, text := range []string{
@@ -177,7 +177,7 @@ admit three : init i cpu=2 memory=1Gi / c cpu=4 memory=2Gi acme.com/gpu=3 acme.c
 remove one
 admit four : c cpu=8 memory=8Gi hugepages-1Gi=2Gi
 `)
-	// The fault: a container with two GPUs or more, of a machine with more than one numa.
+	// The fault: a container with two GPUs or more, of a machine with more than one NUMA node.
 	fails := func(s *scenario.Scenario) bool {
 		for _, st := range s.Steps {
 			for _, c := range st.Pod.Containers {

@@ -10,7 +10,7 @@ import (
 )
 
 // Shrink returns a smaller scenario for which fails is still true: it drops steps, containers, requests,
-// numas, devices, cores and rules, one after the other, as long as fails agrees, and asks at most tries
+// NUMA nodes, devices, cores and rules, one after the other, as long as fails agrees, and asks at most tries
 // times. fails must be true for s itself, and false for what it cannot judge; s is not changed.
 func Shrink(s *Scenario, fails func(*Scenario) bool, tries int) *Scenario {
 	for progress := true; progress; {
@@ -231,7 +231,7 @@ func fewerNUMAs(s *Scenario) iter.Seq[*Scenario] {
 	})
 }
 
-// fewerDevices drops devices, heals them, and leaves them fewer numas.
+// fewerDevices drops devices, heals them, and leaves them fewer NUMA nodes.
 func fewerDevices(s *Scenario) iter.Seq[*Scenario] {
 	return onMachine(s, func(yield func(topo.Spec) bool) {
 		for i := range s.Machine.Spec().Devices {
@@ -354,7 +354,7 @@ func fewerRules(s *Scenario) iter.Seq[*Scenario] {
 	}
 }
 
-// plainIDs numbers numas from 0 without holes.
+// plainIDs numbers NUMA nodes from 0 without holes.
 func plainIDs(s *Scenario) iter.Seq[*Scenario] {
 	return func(yield func(*Scenario) bool) {
 		spec, changed := s.Machine.Spec(), false

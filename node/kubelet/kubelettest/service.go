@@ -76,7 +76,7 @@ func Pod(namespace, name string, containers ...*podresources.ContainerResources)
 	return &podresources.PodResources{Namespace: namespace, Name: name, Containers: containers}
 }
 
-// Device makes an entry for one device on one numa; numa -1 is one without topology.
+// Device makes an entry for one device on one NUMA node; NUMA node -1 is one without topology.
 func Device(resource, id string, numa int64) *podresources.ContainerDevices {
 	d := &podresources.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}}
 	if numa >= 0 {

@@ -96,15 +96,15 @@ func mix() (out []*kind, err error) {
 	return out, nil
 }
 
-// Sizes of a machine whose numas are counted, all numas together.
+// Sizes of a machine whose NUMA nodes are counted, all NUMA nodes together.
 const (
 	wholeCPUs, wholeMemory, wholePages = 576, 2304, 288 // memory in GiB, and so many pages of a GiB
 	wholeDevices                       = 144            // of each sort
 )
 
-// counted returns one kind of machine, which is the same but for the numas that it is divided into. Of more than 16
-// two have everything, as on machines whose GPUs' memory makes numas: their kubelets do not pin memory, because no
-// kubelet works through that many numas for one pod.
+// counted returns one kind of machine, which is the same but for the NUMA nodes that it is divided into. Of more than
+// 16 two have everything, as on machines whose GPUs' memory makes NUMA nodes: their kubelets do not pin memory, because
+// no kubelet works through that many NUMA nodes for one pod.
 func counted(numas int) ([]*kind, error) {
 	parts, config := numas, fmt.Sprintf(oneOfMany, fmt.Sprintf("0,%d", wholeCPUs/2))
 	if numas > 16 {

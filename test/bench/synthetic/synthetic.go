@@ -39,8 +39,8 @@ type Size struct {
 	// Full is the share of all CPUs that pods have, in percent, 0..MaxFull. Of single nodes it is spread
 	// evenly: those of a cluster that is 95 % full are between 90 and 100 % full.
 	Full int
-	// NUMAs is 0 for the mix of machines, or how many numas every machine has: 1, 2, 4, 8 or 16, all equal, or 36, two
-	// of which have everything. Machines are of the same size then, whatever they are divided into.
+	// NUMAs is 0 for the mix of machines, or how many NUMA nodes every machine has: 1, 2, 4, 8 or 16, all equal, or 36,
+	// two of which have everything. Machines are of the same size then, whatever they are divided into.
 	NUMAs int
 }
 
@@ -50,7 +50,7 @@ func (s Size) check() error {
 			s.Full, MaxNodes, MaxFull)
 	}
 	if !slices.Contains([]int{0, 1, 2, 4, 8, 16, 36}, s.NUMAs) {
-		return fmt.Errorf("make machines of %d numas: 1, 2, 4, 8, 16 and 36 are possible", s.NUMAs)
+		return fmt.Errorf("make machines of %d NUMA nodes: 1, 2, 4, 8, 16 and 36 are possible", s.NUMAs)
 	}
 	return nil
 }

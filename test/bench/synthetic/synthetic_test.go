@@ -147,14 +147,14 @@ func TestMachinesOfManyNUMAs(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 36} {
 		c := made(t, synthetic.Size{Nodes: 3, Full: 50, NUMAs: n})
 		if got := len(c.Layout(0).Machine.NUMAs); got != n {
-			t.Errorf("%d numas, want %d", got, n)
+			t.Errorf("%d NUMA nodes, want %d", got, n)
 		}
 		held := 0
 		for _, s := range c.States {
 			held += len(s.Entries)
 		}
 		if held < 10 {
-			t.Errorf("%d numas: %d pods hold something", n, held)
+			t.Errorf("%d NUMA nodes: %d pods hold something", n, held)
 		}
 		if m := c.Machine(0); m.Topo != c.States[0].Machine {
 			t.Errorf("machine %s is not that of the node", m.Name)

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/node/cgroup"
 )
 
-// fill makes two containers as a kubelet with the driver cgroupfs does, both on the CPUs of numa 1, one
-// with the memory of numa 0 and one with that of numa 1. Each has 32 MiB in a process and 16 MiB in
+// fill makes two containers as a kubelet with the driver cgroupfs does, both on the CPUs of NUMA node 1, one
+// with the memory of NUMA node 0 and one with that of NUMA node 1. Each has 32 MiB in a process and 16 MiB in
 // tmpfs while its files are read: dd waits with its buffer for somebody who reads.
 const fill = `
 set -e
@@ -61,7 +61,7 @@ func TestMemoryOfContainers(t *testing.T) {
 		a := m.NUMAs[idset.NUMA(i)]
 		if m.CPUs.String() != "2-3" || a.Anon < 32<<20 || a.Anon > 40<<20 || a.File < 16<<20 || a.File > 24<<20 ||
 			a.Kernel <= 0 {
-			t.Errorf("%s has %+v on numa %d, and CPUs %s", id, a, i, m.CPUs)
+			t.Errorf("%s has %+v on NUMA node %d, and CPUs %s", id, a, i, m.CPUs)
 		}
 		// Pages of programs that were in memory before are charged to whoever read them first.
 		share, ok := m.Remote(idset.Of[idset.NUMA](1))

@@ -52,23 +52,23 @@ var machines = []described{
 		offline: set("5"),
 	},
 	{
-		name: "four numas of two sockets, each with two dies",
+		name: "four NUMA nodes of two sockets, each with two dies",
 		cpu:  smt, sockets: 2, dies: 2, cores: 2, threads: 1,
 		numas: []describedNUMA{{cpus: "0-1", mib: 256}, {cpus: "2-3", mib: 256}, {cpus: "4-5", mib: 256},
 			{cpus: "6-7", mib: 256}},
 		distances: [][]int{{10, 12, 21, 22}, {12, 10, 22, 23}, {21, 22, 10, 12}, {22, 23, 12, 10}},
-		// The kubelet drops a cache of exactly one numa, and takes the socket instead.
+		// The kubelet drops a cache of exactly one NUMA node, and takes the socket instead.
 		warnings: []sysfs.Anomaly{sysfs.KubeletL3},
 	},
 	{
-		name: "several L3 groups on each numa, CPUs dealt in turn, distances that differ by direction",
+		name: "several L3 groups on each NUMA node, CPUs dealt in turn, distances that differ by direction",
 		cpu:  smt, sockets: 4, dies: 2, cores: 1, threads: 2,
 		numas:     []describedNUMA{{cpus: "0-3,8-11", mib: 384}, {cpus: "4-7,12-15", mib: 384}},
 		distances: [][]int{{10, 25}, {21, 10}},
 		warnings:  []sysfs.Anomaly{sysfs.OddDistances},
 	},
 	{
-		name: "far memory: a numa without CPUs, and one whose memory was plugged in",
+		name: "far memory: a NUMA node without CPUs, and one whose memory was plugged in",
 		cpu:  smt, sockets: 1, dies: 1, cores: 2, threads: 1,
 		numas:     []describedNUMA{{cpus: "0-1", mib: 512}, {mib: 512}, {mib: 512, dimm: true, kind: sysfs.MovableMemory}},
 		distances: [][]int{{10, 17, 28}, {17, 10, 28}, {28, 28, 10}},
@@ -76,7 +76,7 @@ var machines = []described{
 		warnings:  []sysfs.Anomaly{sysfs.SpecialMemory},
 	},
 	{
-		name: "a numa that has only CPUs, and one whose memory is offline",
+		name: "a NUMA node that has only CPUs, and one whose memory is offline",
 		cpu:  smt, sockets: 2, dies: 1, cores: 2, threads: 1,
 		numas: []describedNUMA{
 			{cpus: "0-1", mib: 512},
@@ -86,7 +86,7 @@ var machines = []described{
 		distances: [][]int{{10, 20, 30}, {20, 10, 30}, {30, 30, 10}},
 	},
 	{
-		name: "a numa that has nothing, and devices behind it",
+		name: "a NUMA node that has nothing, and devices behind it",
 		cpu:  smt, sockets: 3, dies: 1, cores: 1, threads: 1,
 		numas:     []describedNUMA{{cpus: "0", mib: 384}, {absent: true}, {cpus: "1", mib: 384}, {cpus: "2", mib: 384}},
 		distances: [][]int{{10, 12, 13, 14}, {12, 10, 15, 16}, {13, 15, 10, 17}, {14, 16, 17, 10}},
@@ -96,7 +96,7 @@ var machines = []described{
 		},
 	},
 	{
-		name: "arm64 with hugepages and a numa that has nothing",
+		name: "arm64 with hugepages and a NUMA node that has nothing",
 		arch: "arm64", cpu: "cortex-a72", sockets: 2, dies: 1, cores: 2, threads: 1,
 		numas: []describedNUMA{
 			{cpus: "0-1", mib: 512, hugepages: map[int]int{64: 16, 2 << 10: 8}},
@@ -107,7 +107,7 @@ var machines = []described{
 		warnings:  []sysfs.Anomaly{sysfs.NoCache},
 	},
 	{
-		name: "arm64 with threads and ids of numas that are not in a row",
+		name: "arm64 with threads and ids of NUMA nodes that are not in a row",
 		arch: "arm64", cpu: "cortex-a72", sockets: 2, dies: 1, cores: 1, threads: 2,
 		numas:    []describedNUMA{{cpus: "0-1", mib: 512}, {absent: true}, {cpus: "2-3", mib: 512}},
 		warnings: []sysfs.Anomaly{sysfs.NoCache},
@@ -188,10 +188,10 @@ func (m described) check(t *testing.T, found *sysfs.Found) {
 			most = 0
 		}
 		if n.Bytes > most || n.Bytes < most/4*3 {
-			t.Errorf("numa %d has %d bytes, want nearly %d", n.ID, n.Bytes, most)
+			t.Errorf("NUMA node %d has %d bytes, want nearly %d", n.ID, n.Bytes, most)
 		}
 		if kind := found.Kinds[n.ID]; kind != cmp.Or(d.kind, sysfs.OrdinaryMemory) {
-			t.Errorf("memory of numa %d is %q, want %q", n.ID, kind, d.kind)
+			t.Errorf("memory of NUMA node %d is %q, want %q", n.ID, kind, d.kind)
 		}
 	}
 }
@@ -221,10 +221,10 @@ func (m described) checkDevices(t *testing.T, fsys fs.FS) {
 		var numas []string
 		for _, f := range functions {
 			if f.Vendor == d.vendor && f.Device == d.device && (f.Physical != "") == d.virtual {
-				numas = append(numas, fmt.Sprintf("%s on numa %d", f.Kind, f.NUMA))
+				numas = append(numas, fmt.Sprintf("%s on NUMA node %d", f.Kind, f.NUMA))
 			}
 		}
-		if want := []string{fmt.Sprintf("%s on numa %d", d.kind, m.id(d.numa))}; !slices.Equal(numas, want) {
+		if want := []string{fmt.Sprintf("%s on NUMA node %d", d.kind, m.id(d.numa))}; !slices.Equal(numas, want) {
 			t.Errorf("%s is %q, want %q", d.qemu, numas, want)
 		}
 	}

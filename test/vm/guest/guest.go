@@ -30,7 +30,7 @@ import (
 type Config struct {
 	// Arch is Debian's name of the architecture, "amd64" or "arm64"; empty means amd64.
 	Arch string
-	// Args are QEMU's: machine, CPUs, memory, numas, devices. Accelerator, kernel, serial ports, disk
+	// Args are QEMU's: machine, CPUs, memory, NUMA nodes, devices. Accelerator, kernel, serial ports, disk
 	// and network are added.
 	Args []string
 	// Append is the kernel's command line beyond what the guest itself needs.

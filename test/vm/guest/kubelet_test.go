@@ -23,7 +23,7 @@ func checkKubelet(t *testing.T, found *sysfs.Found, text string) {
 	ours, theirs := found.Machine.Spec(), kubeletSpec(nodes)
 	for i, n := range theirs.NUMAs {
 		if i < len(ours.NUMAs) && ours.NUMAs[i].Bytes != n.Bytes {
-			t.Errorf("numa %d has %d bytes, and %d for the kubelet", n.ID, ours.NUMAs[i].Bytes, n.Bytes)
+			t.Errorf("NUMA node %d has %d bytes, and %d for the kubelet", n.ID, ours.NUMAs[i].Bytes, n.Bytes)
 		}
 	}
 	if got, want := describe(ours), describe(theirs); !slices.Equal(got, want) {

@@ -31,7 +31,7 @@ type describedNUMA struct {
 	hugepages map[int]int      // pages by size in KiB
 	dimm      bool             // the memory is plugged in, and not there when the kernel starts
 	offline   bool             // nobody brings that memory online
-	absent    bool             // the kernel does not show the numa
+	absent    bool             // the kernel does not show the NUMA node
 	kind      sysfs.MemoryKind // empty: ordinary
 }
 
@@ -118,7 +118,7 @@ func (m described) numaArgs(i int, n describedNUMA) (out []string) {
 	return out
 }
 
-// deviceArgs puts the devices of every numa below a host bridge of its own.
+// deviceArgs puts the devices of every NUMA node below a host bridge of its own.
 func (m described) deviceArgs() (out []string) {
 	bridged := map[int]bool{}
 	for i, d := range m.devices {
@@ -176,7 +176,7 @@ func (m described) spec() topo.Spec {
 	return out
 }
 
-// id is the kernel's of a numa. A device tree names ids, and ACPI domains, to which the kernel gives ids
+// id is the kernel's of a NUMA node. A device tree names ids, and ACPI domains, to which the kernel gives ids
 // in a row.
 func (m described) id(numa int) idset.NUMA {
 	id := numa

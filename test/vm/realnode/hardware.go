@@ -34,7 +34,7 @@ func hardware(m *topo.Machine) (args []string, cmdline string, err error) {
 			return nil, "", fmt.Errorf("numa ids are not 0 to %d", len(m.NUMAs())-1)
 		}
 		if n.Bytes <= 0 || n.Bytes%mebibyte != 0 {
-			return nil, "", fmt.Errorf("numa %d has %d bytes of memory, want a multiple of 1Mi", n.ID, n.Bytes)
+			return nil, "", fmt.Errorf("NUMA node %d has %d bytes of memory, want a multiple of 1Mi", n.ID, n.Bytes)
 		}
 		total += n.Bytes
 		node := fmt.Sprintf("node,nodeid=%d,memdev=m%d", i, i)
@@ -72,7 +72,7 @@ func shape(m *topo.Machine) (sockets, threads int, err error) {
 	case cpus.Len() == 0 || cpus.Len() > maxCPUs || cpus.Min() != 0 || int(cpus.Max()) != cpus.Len()-1:
 		return 0, 0, fmt.Errorf("CPUs are %s, want 0 to at most %d", cpus, maxCPUs-1)
 	case len(m.NUMAs()) > maxNUMAs:
-		return 0, 0, fmt.Errorf("%d numas, at most %d", len(m.NUMAs()), maxNUMAs)
+		return 0, 0, fmt.Errorf("%d NUMA nodes, at most %d", len(m.NUMAs()), maxNUMAs)
 	}
 	sockets, threads = len(m.Sockets()), m.CoreCPUs(cores[0]).Len()
 	each := cpus.Len() / sockets
@@ -91,7 +91,7 @@ func shape(m *topo.Machine) (sockets, threads int, err error) {
 	return sockets, threads, nil
 }
 
-// hugepages reserves each numa's pages at boot (Documentation/admin-guide/kernel-parameters, hugepages).
+// hugepages reserves each NUMA node's pages at boot (Documentation/admin-guide/kernel-parameters, hugepages).
 func hugepages(m *topo.Machine) string {
 	bySize := map[int64][]string{}
 	var sizes []int64

@@ -1,5 +1,5 @@
 // Package realnode is a node of a lab cluster on which containers really run: a virtual machine with the
-// numas of a described machine, and on it Linux, containerd, runc, an unmodified kubelet, and Tenon's
+// NUMA nodes of a described machine, and on it Linux, containerd, runc, an unmodified kubelet, and Tenon's
 // agent. It is the last judge: what a container may use is what the kernel says of its processes.
 //
 // Third-party programs are built from source by modules of their own below parts/, with pinned versions

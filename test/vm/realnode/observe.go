@@ -19,7 +19,7 @@ type Process struct {
 	// CPUs and Mems are what it may use: Cpus_allowed_list and Mems_allowed_list of /proc/PID/status.
 	CPUs idset.Set[idset.CPU]
 	Mems idset.Set[idset.NUMA]
-	// Pages are its anonymous pages by the numa that they lie on (/proc/PID/numa_maps).
+	// Pages are its anonymous pages by the NUMA node that they lie on (/proc/PID/numa_maps).
 	Pages map[idset.NUMA]int64
 }
 

@@ -186,10 +186,10 @@ func (w *world) compare(ctx context.Context, t *testing.T, node string) {
 	got := w.kernel(ctx, t, node)
 	for _, c := range slices.Sorted(maps.Keys(got)) {
 		p := got[c]
-		t.Logf("node %s: %s: %s, pages by numa %v", node, c, allowed{p.CPUs, p.Mems}, p.Pages)
+		t.Logf("node %s: %s: %s, pages by NUMA node %v", node, c, allowed{p.CPUs, p.Mems}, p.Pages)
 		for numa, n := range p.Pages {
 			if n > 0 && !p.Mems.Has(numa) {
-				t.Errorf("node %s: %s has %d pages on numa %d, may use numas %s", node, c, n, numa, p.Mems)
+				t.Errorf("node %s: %s has %d pages on NUMA node %d, may use NUMA nodes %s", node, c, n, numa, p.Mems)
 			}
 		}
 	}

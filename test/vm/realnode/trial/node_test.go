@@ -52,14 +52,14 @@ func found(ctx context.Context, t *testing.T, w *world) {
 		for i, n := range want.NUMAs() {
 			g := got.NUMAs()[i]
 			if !slices.Equal(g.Distances, n.Distances) {
-				t.Errorf("node %s: distances of numa %d are %v, want %v", name, n.ID, g.Distances, n.Distances)
+				t.Errorf("node %s: distances of NUMA node %d are %v, want %v", name, n.ID, g.Distances, n.Distances)
 			}
 			if fmt.Sprint(pages(g)) != fmt.Sprint(pages(n)) {
-				t.Errorf("node %s: hugepages of numa %d are %v, want %v", name, n.ID, pages(g), pages(n))
+				t.Errorf("node %s: hugepages of NUMA node %d are %v, want %v", name, n.ID, pages(g), pages(n))
 			}
 			// The kernel keeps some for itself.
 			if g.Bytes > n.Bytes || g.Bytes < n.Bytes*3/4 {
-				t.Errorf("node %s: numa %d has %s, was built with %s", name, n.ID, topo.FormatBytes(g.Bytes),
+				t.Errorf("node %s: NUMA node %d has %s, was built with %s", name, n.ID, topo.FormatBytes(g.Bytes),
 					topo.FormatBytes(n.Bytes))
 			}
 		}
@@ -120,10 +120,10 @@ var fatal = []struct {
 	// as many whole cores beside them (cpumanager/policy_static.go, Allocate).
 	{"two", "again", "4", workload.Amounts{"cpu": "4", "memory": "128Mi"},
 		"SMTAlignmentError", "wants 4 cpu as whole cores; has 2"},
-	// The pages are on one numa, the network function on the other.
+	// The pages are on one NUMA node, the network function on the other.
 	{"two", "torn", "", workload.Amounts{"cpu": "2", "memory": "128Mi", "hugepages-2Mi": "96Mi", "example.com/vf": "1"},
 		"TopologyAffinityError", "example.com/vf"},
-	// Eight CPUs need two numas, and the memory one.
+	// Eight CPUs need two NUMA nodes, and the memory one.
 	{"four", "lean", "", workload.Amounts{"cpu": "8", "memory": "64Mi"},
 		"TopologyAffinityError", "needs one NUMA node for memory but 2 for cpu"},
 }
@@ -160,17 +160,17 @@ func deaths(ctx context.Context, t *testing.T, w *world) {
 
 // lives runs pods of many shapes, and asks the kernel what their processes may use.
 func lives(ctx context.Context, t *testing.T, w *world) {
-	// The CPUs follow the devices; those on no numa bind nothing.
+	// The CPUs follow the devices; those on no NUMA node bind nothing.
 	solo := on("two", tenon, "solo", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "128Mi",
 		"example.com/vf": "2", "example.com/seat": "1"}))
 	solo.Spec.InitContainers = []v1.Container{first("2", "128Mi")}
 	pods := []*v1.Pod{
-		// The other numa has too few pages.
+		// The other NUMA node has too few pages.
 		on("two", tenon, "huge", workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "128Mi",
 			"hugepages-2Mi": "96Mi"})),
 		solo,
 		on("two", tenon, "web-two", workload.Burstable("c", workload.Amounts{"cpu": "200m", "memory": "64Mi"}, nil)),
-		// Too much for one numa: of two, those on one socket.
+		// Too much for one NUMA node: of two, those on one socket.
 		on("four", tenon, "broad", guaranteed("c", "8", "900Mi")),
 		on("four", tenon, "pair", guaranteed("a", "2", "128Mi"), guaranteed("b", "500m", "64Mi")),
 		on("four", tenon, "small", guaranteed("c", "2", "64Mi")),
@@ -190,13 +190,13 @@ func lives(ctx context.Context, t *testing.T, w *world) {
 		w.compare(ctx, t, name)
 	}
 	if got := w.numas(ctx, t, "two", "huge"); got != "0" {
-		t.Errorf("pod huge is on numas %s, want 0: the other has 64Mi of hugepages", got)
+		t.Errorf("pod huge is on NUMA nodes %s, want 0: the other has 64Mi of hugepages", got)
 	}
 	if got := w.numas(ctx, t, "two", "solo"); got != "1" {
-		t.Errorf("pod solo is on numas %s, want 1: the devices are there", got)
+		t.Errorf("pod solo is on NUMA nodes %s, want 1: the devices are there", got)
 	}
 	if got := w.numas(ctx, t, "four", "broad"); got != "2-3" {
-		t.Errorf("pod broad is on numas %s, want 2-3: the only two on one socket that have 8 CPUs", got)
+		t.Errorf("pod broad is on NUMA nodes %s, want 2-3: the only two on one socket that have 8 CPUs", got)
 	}
 }
 
@@ -231,7 +231,7 @@ func restart(ctx context.Context, t *testing.T, w *world) {
 	after := w.kernel(ctx, t, "four")
 	for c, p := range before {
 		if q := after[c]; p.PID != q.PID || !p.Mems.Equal(q.Mems) {
-			t.Errorf("%s was process %d on numas %s, and is %d on %s", c, p.PID, p.Mems, q.PID, q.Mems)
+			t.Errorf("%s was process %d on NUMA nodes %s, and is %d on %s", c, p.PID, p.Mems, q.PID, q.Mems)
 		}
 	}
 }

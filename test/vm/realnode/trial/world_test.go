@@ -293,7 +293,7 @@ func (w *world) reader(t *testing.T) *kube.Reader {
 	return r
 }
 
-// numas returns the numas that a pod is on, by the map.
+// numas returns the NUMA nodes that a pod is on, by the map.
 func (w *world) numas(ctx context.Context, t *testing.T, node, pod string) string {
 	t.Helper()
 	n := w.drawn(ctx, t, node)
