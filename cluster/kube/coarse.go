@@ -11,29 +11,28 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// This file feeds nodes of which only a NodeResourceTopology is known. A layout that is understood goes
-// before it: the object is then kept, and is what counts as soon as there is no such layout any more.
+// This file feeds the ledger's book with nodes that have only a NodeResourceTopology. A valid layout takes precedence:
+// the NodeResourceTopology is then kept, and used again when the node has no valid layout any more.
 
-// coarse is what is kept of the NodeResourceTopology of a node.
+// coarse is the state of a node's NodeResourceTopology.
 type coarse struct {
 	object *v1alpha2.NodeResourceTopology // the newest
 	// counts: the book has the amounts of this object, or of one before it.
 	counts  bool
-	problem string // why the object was refused, or ""
-	// conditions are what of the object was not understood or put right.
+	problem string // why the object was rejected, or ""
+	// conditions say which parts of the object were not understood, or were corrected.
 	conditions []string
-	// ended are pods that ended lately and may be in the amounts still, the first to end first.
+	// ended are pods that ended recently and may still be in the amounts, the first to end first.
 	ended []*boundPod
-	// misses counts the readings in a row whose fingerprint was of no pods that were thought of.
+	// misses counts consecutive readings whose fingerprint matched no set of pods that was tried.
 	misses int
-	// told: the last reading said which pods it accounts for.
-	told bool
+	// accounted: the last reading said which pods its amounts contain.
+	accounted bool
 	// past are the UIDs of the last pods that ended longer than settlePeriod ago.
 	past []string
 }
 
-// Topologies returns the handlers for an informer of NodeResourceTopologies, of which [nrt.Typed] made
-// typed objects.
+// Topologies returns the handlers for an informer of NodeResourceTopologies, whose transform is [nrt.Typed].
 func (f *Feed) Topologies() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { each(o, f.Topology) },
@@ -42,12 +41,12 @@ func (f *Feed) Topologies() cache.ResourceEventHandler {
 	}
 }
 
-// OnRefusedTopology has a callback told of NodeResourceTopologies that cannot be read, each reason once
-// in a row. It is called before the first event, and the callback must not call the feed.
-func (f *Feed) OnRefusedTopology(told func(node string, err error)) { f.onTopology = told }
+// OnRefusedTopology registers a callback for NodeResourceTopologies that cannot be read. The same error is reported
+// once until it changes. Call it before the first event; the callback must not call the feed.
+func (f *Feed) OnRefusedTopology(refused func(node string, err error)) { f.onTopology = refused }
 
-// Topology takes a NodeResourceTopology that was added or changed. The object is not changed, and kept.
-// Before Begin it waits: whom the amounts account for cannot be told before the pods are known.
+// Topology receives a NodeResourceTopology that was added or changed. It keeps the object and does not change it.
+// Before Begin the object waits: which pods the amounts contain cannot be found before the pods are known.
 func (f *Feed) Topology(o *v1alpha2.NodeResourceTopology) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,8 +66,7 @@ func (f *Feed) Topology(o *v1alpha2.NodeResourceTopology) {
 	f.count(o.Name, c)
 }
 
-// TopologyGone takes a NodeResourceTopology that was deleted. If a newer one of that name is known
-// already, it stays.
+// TopologyGone receives a NodeResourceTopology that was deleted. A newer one of the same name stays.
 func (f *Feed) TopologyGone(o *v1alpha2.NodeResourceTopology) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,8 +94,8 @@ func (f *Feed) TopologyProblem(node string) string {
 	return ""
 }
 
-// TopologyConditions returns what of the NodeResourceTopology by which a node is known was not understood
-// or put right.
+// TopologyConditions says which parts of a node's NodeResourceTopology were not understood, or were corrected. It is
+// nil for a node whose NodeResourceTopology is not used.
 func (f *Feed) TopologyConditions(node string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,18 +105,20 @@ func (f *Feed) TopologyConditions(node string) []string {
 	return nil
 }
 
-// OnOddTopology has a callback told of what of NodeResourceTopologies was not understood or put right, each
-// time that is something else. It is called before the first event, and the callback must not call the feed.
-func (f *Feed) OnOddTopology(told func(node string, conditions []string)) { f.onOdd = told }
+// OnTopologyConditions registers a callback for the conditions of a node's NodeResourceTopology, called when they
+// change and are not empty. Call it before the first event; the callback must not call the feed.
+func (f *Feed) OnTopologyConditions(changed func(node string, conditions []string)) {
+	f.onConditions = changed
+}
 
-// beginCoarse brings the objects that waited into the book.
+// beginCoarse books the objects that waited for Begin.
 func (f *Feed) beginCoarse() {
 	for _, node := range slices.Sorted(maps.Keys(f.coarse)) {
 		f.count(node, f.coarse[node])
 	}
 }
 
-// unlaid notes that a node has no layout that is understood any more: what else is known of it counts.
+// unlaid records that a node has no valid layout any more. Its NodeResourceTopology is used from now on, if it has one.
 func (f *Feed) unlaid(node string) {
 	delete(f.exact, node)
 	c := f.coarse[node]
@@ -131,7 +131,7 @@ func (f *Feed) unlaid(node string) {
 	}
 }
 
-// laid notes that a node has a layout that is understood.
+// laid records that a node has a valid layout.
 func (f *Feed) laid(node string) {
 	f.exact[node] = true
 	if c := f.coarse[node]; c != nil {
@@ -139,7 +139,7 @@ func (f *Feed) laid(node string) {
 	}
 }
 
-// count brings the amounts of a node into the book, unless it has better.
+// count reports a node's amounts to the book, unless the node has a valid layout.
 func (f *Feed) count(node string, c *coarse) {
 	if !f.begun || f.exact[node] {
 		return
@@ -156,19 +156,19 @@ func (f *Feed) count(node string, c *coarse) {
 	}
 	c.problem = ""
 	if !slices.Equal(c.conditions, r.Conditions) && len(r.Conditions) > 0 {
-		f.onOdd(node, r.Conditions)
+		f.onConditions(node, r.Conditions)
 	}
 	c.conditions = r.Conditions
 	if !c.counts {
 		f.recount(node, c)
 	}
 	counts, either := f.accounted(node, c, r)
-	c.told = counts != nil
+	c.accounted = counts != nil
 	f.report(node, c, r, &ledger.Amounts{Counts: counts, Either: either})
 	c.counts = true
 }
 
-// report brings amounts and what is known of them into the book.
+// report reports amounts to the book, and which pods they contain.
 func (f *Feed) report(node string, c *coarse, r *nrt.Reading, a *ledger.Amounts) {
 	a.Held, a.Whole = r.Held, r.Whole
 	a.Seen, a.Past = f.seen(node, c)
@@ -178,8 +178,7 @@ func (f *Feed) report(node string, c *coarse, r *nrt.Reading, a *ledger.Amounts)
 	f.chosen(c, a.Either)
 }
 
-// recount books all pods of a node of whose amounts nothing was known so far: the first reading says
-// which of them are in the amounts.
+// recount books all pods of a node again before its first reading, which then says which of them its amounts contain.
 func (f *Feed) recount(node string, c *coarse) {
 	c.ended, c.past, c.misses = nil, nil, 0
 	pods := f.bound.on(node)
@@ -193,7 +192,7 @@ func (f *Feed) recount(node string, c *coarse) {
 	}
 }
 
-// begin notes that a pod's init containers are over, and has told of the node where that frees memory.
+// begin records that a pod's init containers have ended, and reports the node as freed where that frees memory.
 func (f *Feed) begin(p *boundPod) {
 	if p.spec == nil || !p.begun {
 		return
@@ -203,7 +202,7 @@ func (f *Feed) begin(p *boundPod) {
 	}
 }
 
-// OnFreed has a callback told of nodes where a pod may fit that did not, though no report came: something
-// became free that reports do not show, or what was known of the node is gone. It is called before the
-// first event; the callback runs by itself.
-func (f *Feed) OnFreed(told func(node string)) { f.onFreed = told }
+// OnFreed registers a callback for nodes on which a pod may fit now although no report arrived: something became free
+// that reports do not show, or the node's object is gone. Call it before the first event. The callback runs in a
+// goroutine of its own, and may call the feed.
+func (f *Feed) OnFreed(freed func(node string)) { f.onFreed = freed }

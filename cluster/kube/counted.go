@@ -11,20 +11,18 @@ import (
 )
 
 const (
-	// maxUncertain bounds the pods of a node of which it is not known whether its amounts account for
-	// them: up to 2 to that number of fingerprints are made, while the feed stands still. Pods beyond
-	// that count as is likeliest.
+	// maxUncertain bounds the pods of a node that its amounts may or may not contain: up to 2 to that number of
+	// fingerprints are computed while the feed is locked. For further pods the likelier answer is assumed.
 	maxUncertain = 8
-	// maxMisses is after how many fingerprints that are of no pods known here only the likeliest pods
-	// are tried: some exporters count pods that have ended, or leave out others, for as long as they run.
+	// maxMisses is the number of consecutive fingerprints without a match after which only the likeliest set of pods
+	// is tried: some exporters always count pods that have ended, or leave out others.
 	maxMisses = 3
 )
 
-// accounted says which pods the amounts of a node account for, by the fingerprint that came with them, or
-// because the object has a list of them; nil
-// where it does not tell. The pods of the last fingerprint that was understood are in this one too,
-// unless they ended; those that were bound since may be, and those that ended since may still be. either are
-// groups of pods of one name: the fingerprint is of exactly one of each.
+// accounted says which pods the amounts of a node contain, by UID: by the object's own list of pods, or by its
+// fingerprint. counts is nil where neither says so. The pods of the last fingerprint that matched are in this one too,
+// unless they ended; those bound since then may be in it, and those that ended since then may still be. either are
+// groups of pods of one name: the fingerprint contains exactly one pod of each group.
 func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[string]bool, either [][]string) {
 	if r.Pods != nil || r.Fingerprint == "" {
 		return r.Pods, nil
@@ -36,7 +34,7 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[str
 	for _, p := range pods {
 		switch {
 		case !noticed(p.spec, r):
-			out[p.id.UID] = true // no fingerprint tells; it holds nothing that the amounts count
+			out[p.id.UID] = true // fingerprints leave it out; it holds nothing that the amounts count
 		case p.counted:
 			out[p.id.UID], sure = true, append(sure, named(p, false))
 		default:
@@ -48,7 +46,7 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[str
 	if c.misses >= maxMisses {
 		most = 0
 	}
-	// The first pods to be bound are the likeliest to be counted, the last ones to end to be counted still.
+	// Pods that were bound first are likelier to be counted; pods that ended last are likelier to be counted still.
 	late := min(len(ended), max(most/2, most-len(fresh)))
 	early := max(0, len(fresh)-(most-late))
 	for _, p := range fresh[:early] {
@@ -100,8 +98,8 @@ func uids(pods []*boundPod, at []int, to map[string]bool) (out []string) {
 	return out
 }
 
-// chosen notes for groups of pods of one name which of them the book has found in the amounts: one that runs and
-// is not on its way any more. The others have left.
+// chosen records for groups of pods of one name which of them the book found in the amounts: the one that runs and is
+// no longer assumed. The others have left the amounts.
 func (f *Feed) chosen(c *coarse, either [][]string) {
 	for _, group := range either {
 		at := slices.IndexFunc(group, func(uid string) bool {
@@ -117,8 +115,8 @@ func (f *Feed) chosen(c *coarse, either [][]string) {
 	}
 }
 
-// left notes whether a fingerprint is of a pod that ended, and reports whether no later one will be: once it
-// was counted and is no more, and otherwise after a few readings, which may have been on their way.
+// left records whether a fingerprint contained a pod that has ended, and reports whether no later one will: after the
+// pod was counted and then was not, or, if it never was, after a few readings, which may be older than its end.
 func (p *boundPod) left(counted bool) bool {
 	if counted {
 		p.counted, p.passed = true, 0
@@ -132,9 +130,9 @@ func named(p *boundPod, ended bool) nrt.Pod {
 	return nrt.Pod{Namespace: p.id.Namespace, Name: p.id.Name, Exclusive: true, Ended: ended}
 }
 
-// noticed reports whether a pod is in fingerprints of a reading's method once its amounts are counted:
-// either all pods are, or those that hold something that the managers of the node hand out. Init
-// containers do not count for who makes them.
+// noticed reports whether fingerprints of the reading's method contain the pod once its amounts are counted. They
+// contain either all pods, or those whose containers hold something of the node's managers; init containers do not
+// count.
 func noticed(spec *place.Pod, r *nrt.Reading) bool {
 	if r.Method != podfingerprint.MethodWithExclusiveResources {
 		return true
@@ -162,7 +160,7 @@ func has(m *topo.Machine, resource string) bool {
 	return ok
 }
 
-// left notes that a pod of a node has ended.
+// left records that a pod of the node has ended.
 func (c *coarse) left(p *boundPod) {
 	c.ended = append(c.ended, p)
 	if len(c.ended) > maxUncertain {

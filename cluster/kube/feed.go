@@ -42,9 +42,10 @@ type Feed struct {
 	coarse map[string]*coarse
 	// onTopology receives the NodeResourceTopologies that were rejected.
 	onTopology func(node string, err error)
-	onOdd      func(node string, conditions []string)
-	onFreed    func(node string)
-	onReport   func(l *v1alpha1.NodeLayout)
+	// onConditions receives conditions of NodeResourceTopologies that changed.
+	onConditions func(node string, conditions []string)
+	onFreed      func(node string)
+	onReport     func(l *v1alpha1.NodeLayout)
 	// ended has the UIDs of pods that will never hold anything again, dropped and goneTopologies the
 	// resource versions of objects that were deleted: what hints still tell of them is old.
 	ended, dropped, goneTopologies memory
@@ -85,7 +86,7 @@ func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(n
 		onRefused = func(string, error) {}
 	}
 	return &Feed{book: book, onOutcome: onOutcome, onRefused: onRefused,
-		onTopology: func(string, error) {}, onOdd: func(string, []string) {}, onFreed: func(string) {},
+		onTopology: func(string, error) {}, onConditions: func(string, []string) {}, onFreed: func(string) {},
 		onReport: func(*v1alpha1.NodeLayout) {},
 		bound:    newBoundPods(), versions: map[string]version{}, problems: map[string]string{},
 		exact: map[string]bool{}, coarse: map[string]*coarse{},

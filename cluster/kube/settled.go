@@ -8,15 +8,15 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// This file ends doubts about nodes with amounts only by time. An exporter that finds nothing new writes the same
-// object, and the API server makes no event of that: a report that nobody understands would never be followed by
-// another one.
+// This file settles nodes that report amounts only when enough time has passed. An exporter that finds nothing new
+// writes the same object, and the API server sends no event for that. So a report whose fingerprint matched no pods
+// may be the last one, and is read again later.
 
 const (
-	// settlePeriod is how long an exporter takes to look at its node again, and its report to come. By default
-	// resource-topology-exporter and NFD's topology updater look once a minute.
+	// settlePeriod is how long it takes at most until an exporter has read its node again and its report has arrived.
+	// By default resource-topology-exporter and NFD's topology updater read their node once a minute.
 	settlePeriod = 2 * time.Minute
-	// maxPast bounds the pods that ended longer ago and are remembered for a node.
+	// maxPast bounds the pods of a node that ended longer ago than settlePeriod and are remembered.
 	maxPast = 64
 )
 
@@ -34,8 +34,8 @@ func (f *Feed) seen(node string, c *coarse) (seen, past map[string]bool) {
 	return seen, past
 }
 
-// settled notes that a pod was admitted longer than settlePeriod ago. Where the amounts are not known to account
-// for it, the last report of its node is read again.
+// settled records that a pod was admitted longer than settlePeriod ago. If it is not known whether the amounts of its
+// node contain the pod, the node's last report is read again.
 func (f *Feed) settled(p *boundPod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -43,13 +43,12 @@ func (f *Feed) settled(p *boundPod) {
 		return // it ended since
 	}
 	p.settled = true
-	if c := f.coarse[p.node]; c != nil && c.counts && (f.doubtful(p.node) || f.book.Booked(p.node, p.id.UID)) {
+	if c := f.coarse[p.node]; c != nil && c.counts && (f.unsettled(p.node) || f.book.Booked(p.node, p.id.UID)) {
 		f.again(p.node, c)
 	}
 }
 
-// over notes that a pod ended longer than settlePeriod ago. Where its node is in doubt, the last report is read
-// again.
+// over records that a pod ended longer than settlePeriod ago. If its node is unsettled, the last report is read again.
 func (f *Feed) over(p *boundPod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,24 +59,25 @@ func (f *Feed) over(p *boundPod) {
 	}
 	c.past = append(c.past, p.id.UID)
 	c.past = slices.Clone(c.past[max(0, len(c.past)-maxPast):])
-	if f.doubtful(p.node) {
+	if f.unsettled(p.node) {
 		f.again(p.node, c)
 	}
 }
 
-func (f *Feed) doubtful(node string) bool {
+func (f *Feed) unsettled(node string) bool {
 	n := f.book.Snapshot().Node(node)
 	return n != nil && n.Unsettled
 }
 
-// again reads the last report of a node again, with what the time that has passed says of pods.
+// again reads the last report of a node again: pods that were admitted or ended longer than settlePeriod ago are
+// certain now.
 func (f *Feed) again(node string, c *coarse) {
 	r, err := nrt.ReadOn(c.object, f.machines.New)
 	if err != nil {
-		return // it was refused when it came
+		return // it was rejected when it arrived
 	}
 	a := &ledger.Amounts{Again: true}
-	if c.told {
+	if c.accounted {
 		if a.Counts = f.byNow(node, c, r); a.Counts == nil {
 			return // the report is older than that
 		}
@@ -86,8 +86,8 @@ func (f *Feed) again(node string, c *coarse) {
 	f.later(0, func() { f.onFreed(node) })
 }
 
-// byNow says which pods the amounts of a node account for, if the exporter has looked since pods were admitted,
-// and ended, longer than settlePeriod ago; nil where the fingerprint does not agree.
+// byNow says which pods the amounts of a node contain, by UID. It assumes that the exporter has read the node since
+// the pods that were admitted or ended longer than settlePeriod ago. It is nil where the fingerprint contradicts that.
 func (f *Feed) byNow(node string, c *coarse, r *nrt.Reading) map[string]bool {
 	if r.Pods != nil {
 		return nil

@@ -106,7 +106,7 @@ func newSources(logger klog.Logger, o Options) *sources {
 		s.metrics.TopologyRefused()
 		said.TopologyRefused(node, err)
 	})
-	s.Feed.OnOddTopology(said.TopologyOdd)
+	s.Feed.OnTopologyConditions(said.TopologyOdd)
 	s.Feed.OnFreed(s.wake)
 	notices := report.NewNotices(s.Book.Snapshot, said, written.Later)
 	spread := &misaligned{snapshot: s.Book.Snapshot, since: time.Now(), on: map[string]map[string]bool{}, tell: said}
