@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -52,7 +53,7 @@ func (b boundPods) put(pod *v1.Pod) *boundPod {
 	p := b.pods[string(pod.UID)]
 	if p == nil {
 		p = &boundPod{id: ID(pod), node: pod.Spec.NodeName, at: bound(pod), created: pod.CreationTimestamp.Time}
-		if spec, err := Pod(pod); err == nil && !spec.Plain() {
+		if spec, err := apipod.ToPlace(pod); err == nil && !spec.Plain() {
 			p.spec = spec
 		}
 		on := b.nodes[p.node]

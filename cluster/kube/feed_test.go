@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -270,7 +271,7 @@ func TestAPodThatItsNodeRefusesIsToldAndItsShapeKeptAway(t *testing.T) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 	fits := func(name, amounts string) bool {
-		p, err := Pod(podOf(name, exact("c", amounts)))
+		p, err := pod.ToPlace(podOf(name, exact("c", amounts)))
 		if err != nil {
 			t.Fatal(err)
 		}

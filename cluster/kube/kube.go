@@ -9,7 +9,6 @@ package kube
 import (
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -18,20 +17,6 @@ import (
 func ID(pod *v1.Pod) ledger.PodID {
 	return ledger.PodID{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
 }
-
-// Pod returns what the kubelet's managers read of a pod; see package api/pod.
-func Pod(p *v1.Pod) (*place.Pod, error) { return pod.ToPlace(p) }
-
-// Demand returns a pod's own demand, by its annotations; see package api/pod.
-func Demand(p *v1.Pod) (place.Demand, error) { return pod.Demand(p) }
-
-// The annotations that state a pod's own demand; see package api/pod.
-const (
-	PolicyAnnotation = pod.PolicyAnnotation
-	ScopeAnnotation  = pod.ScopeAnnotation
-	AlignAnnotation  = pod.AlignAnnotation
-	IgnoreAnnotation = pod.IgnoreAnnotation
-)
 
 // Started reports whether the pod's kubelet has dealt with it: the kubelet sets startTime when it first
 // reports a pod that it admitted.

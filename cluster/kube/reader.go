@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/objects"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/nrt"
@@ -139,7 +140,7 @@ func refusals(book *ledger.Book, l *v1alpha1.NodeLayout, pods []v1.Pod, at time.
 		if start := pod.Status.StartTime; start == nil || at.Sub(start.Time) > RefusedFor {
 			continue
 		}
-		if spec, err := Pod(pod); err == nil {
+		if spec, err := apipod.ToPlace(pod); err == nil {
 			book.RefusedBefore(l.Name, spec, why)
 		}
 	}

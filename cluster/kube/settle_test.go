@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -107,7 +108,7 @@ func member(name, uid, amounts string) *v1.Pod {
 // own has the scheduler book a pod, bind it, and see it run.
 func own(t *testing.T, b *ledger.Book, f *Feed, p *v1.Pod) {
 	t.Helper()
-	spec, err := Pod(p)
+	spec, err := apipod.ToPlace(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func own(t *testing.T, b *ledger.Book, f *Feed, p *v1.Pod) {
 
 func fits(t *testing.T, b *ledger.Book, amounts string) bool {
 	t.Helper()
-	spec, err := Pod(podOf("probe", exact("c", amounts)))
+	spec, err := apipod.ToPlace(podOf("probe", exact("c", amounts)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,7 +359,7 @@ func (n *wideNode) draw() *v1.Pod {
 
 // admit has the kubelet admit a pod, if it does.
 func (n *wideNode) admit(p *v1.Pod) bool {
-	spec, err := Pod(p)
+	spec, err := apipod.ToPlace(p)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -375,7 +376,7 @@ func (n *wideNode) admit(p *v1.Pod) bool {
 
 // bind has the scheduler bind a pod, if it does; the kubelet then has to admit it.
 func (n *wideNode) bind(p *v1.Pod) {
-	spec, err := Pod(p)
+	spec, err := apipod.ToPlace(p)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -483,7 +484,7 @@ func (n *wideNode) usesAll() {
 			continue
 		}
 		text := fmt.Sprintf("cpu=%d memory=%dGi", cpus, gib)
-		spec, err := Pod(podOf("probe", exact("c", text)))
+		spec, err := apipod.ToPlace(podOf("probe", exact("c", text)))
 		if err != nil {
 			n.t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"pgregory.net/rapid"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -49,7 +50,7 @@ func newExporting(t *rapid.T) *exporting {
 // bind places a pod as a scheduler does, if the book lets it.
 func (e *exporting) bind(t *rapid.T, name string, n int) {
 	pod := cpus(name, n)
-	p, err := Pod(pod)
+	p, err := apipod.ToPlace(pod)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -78,7 +79,7 @@ func largeLayout(b *testing.B, node string, entries []ledger.Entry) *v1alpha1.No
 	}
 	u := place.NewUsage(m, r)
 	for i := range entries {
-		p, err := Pod(podOf("p", exact("c", "cpu=4 memory=4Gi")))
+		p, err := pod.ToPlace(podOf("p", exact("c", "cpu=4 memory=4Gi")))
 		if err != nil {
 			b.Fatal(err)
 		}

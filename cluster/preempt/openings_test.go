@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -21,7 +21,7 @@ func TestANodeOpensWhenAPodThatStayedHasLeft(t *testing.T) {
 	seed, memory := maphash.MakeSeed(), &Openings{}
 	opens := func(pod *v1.Pod, residents ...*v1.Pod) bool {
 		t.Helper()
-		p, err := kube.Pod(pod)
+		p, err := apipod.ToPlace(pod)
 		if err != nil {
 			t.Fatal(err)
 		}

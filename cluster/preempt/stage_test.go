@@ -28,6 +28,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/idset"
@@ -95,7 +96,7 @@ func (l *least) PreFilterExtensions() fwk.PreFilterExtensions { return l }
 
 func (l *least) PreFilter(_ context.Context, cs fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (
 	*fwk.PreFilterResult, *fwk.Status) {
-	p, err := kube.Pod(pod)
+	p, err := apipod.ToPlace(pod)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}

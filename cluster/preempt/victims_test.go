@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -51,7 +52,7 @@ func crowd(t *rapid.T, s *stage, pol place.Policy) {
 			text += fmt.Sprintf(" acme.com/gpu=%d", rapid.IntRange(1, 2).Draw(t, "gpu"))
 		}
 		p := podOf(fmt.Sprintf("p%d", i), text)
-		cp, err := kube.Pod(p)
+		cp, err := apipod.ToPlace(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +88,7 @@ func TestVictimsAreTheCheapest(t *testing.T) {
 			),
 			4,
 		)
-		cp, err := kube.Pod(pod)
+		cp, err := apipod.ToPlace(pod)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -206,7 +207,7 @@ func TestVictimsCostNoMoreThanThoseOfDefaultPreemption(t *testing.T) {
 		s := newStage(t)
 		crowd(rt, s, rapid.SampledFrom([]place.Policy{place.SingleNUMA, place.Restricted}).Draw(rt, "policy"))
 		pod := ranked(podOf("urgent", fmt.Sprintf("cpu=%d memory=1Gi", rapid.IntRange(1, 12).Draw(rt, "cpu"))), 4)
-		cp, err := kube.Pod(pod)
+		cp, err := apipod.ToPlace(pod)
 		if err != nil {
 			rt.Fatal(err)
 		}

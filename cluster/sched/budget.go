@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -54,7 +54,7 @@ func exceedsBudget(pod *v1.Pod) bool {
 	if tooLarge(pod) != "" {
 		return true
 	}
-	cp, err := kube.Pod(pod)
+	cp, err := apipod.ToPlace(pod)
 	return err == nil && oversized(cp) != ""
 }
 

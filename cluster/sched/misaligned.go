@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -76,7 +76,7 @@ func podsByUID(pods []*v1.Pod) map[string]*v1.Pod {
 
 // judge reports whether a pod is misaligned, and writes the event if it is.
 func (m *misaligned) judge(node *ledger.Node, pod *v1.Pod, e ledger.Entry) bool {
-	spec, err := kube.Pod(pod)
+	spec, err := apipod.ToPlace(pod)
 	if err != nil {
 		return false
 	}

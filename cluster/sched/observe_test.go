@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/api/document"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/metrics"
@@ -107,7 +108,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 func TestDecisionsThatFail(t *testing.T) {
 	p, source := remembering(t, refuse)
 	p.Feed.Layout(layout(t, "n", "numa 0 cpus 0-15 memory 64Gi", place.SingleNUMA, 1))
-	odd := noted(cpus("odd", 2), kube.PolicyAnnotation, "strict")
+	odd := noted(cpus("odd", 2), apipod.PolicyAnnotation, "strict")
 	_, _ = p.PreFilter(t.Context(), framework.NewCycleState(), odd, nil)
 	if a := decisions(t, source, odd)[0]; !strings.Contains(a.Why, `unknown value "strict"`) {
 		t.Errorf("a pod that is not understood: %+v", a)
@@ -156,7 +157,7 @@ func TestUnknownNodesLetPodsWithoutADemandIn(t *testing.T) {
 	for policy, lets := range map[string]bool{"": true, "none": true, "best-effort": true, "restricted": false, "single-numa-node": false} {
 		pod := cpus("p", 4)
 		if policy != "" {
-			pod = noted(pod, kube.PolicyAnnotation, policy)
+			pod = noted(pod, apipod.PolicyAnnotation, policy)
 		}
 		cs := cycle(t, p, pod)
 		if s := filter(t, p, cs, "none"); s.IsSuccess() != lets {

@@ -24,7 +24,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/profiles"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -164,7 +164,7 @@ func (y *yard) pods(n int) (out []*v1.Pod) {
 		}
 		pod := podOf(fmt.Sprintf("p%d", y.came), amounts)
 		if y.demand {
-			pod = noted(pod, kube.PolicyAnnotation, "single-numa-node")
+			pod = noted(pod, apipod.PolicyAnnotation, "single-numa-node")
 		}
 		out = append(out, pod)
 		y.came++

@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
@@ -118,10 +119,10 @@ func TestPlainPodsPassAtNoCost(t *testing.T) {
 		"burstable":                        {podOf("p", "cpu=2"), true},
 		"guaranteed":                       {cpus("p", 2), false},
 		"burstable with a device":          {podOf("p", "cpu=2 acme.com/gpu=1"), false},
-		"burstable that is not understood": {noted(podOf("p", ""), kube.PolicyAnnotation, "strict"), false},
+		"burstable that is not understood": {noted(podOf("p", ""), apipod.PolicyAnnotation, "strict"), false},
 		"guaranteed without a whole CPU":   {podOf("p", "cpu=1500m memory=1Gi"), false},
-		"burstable that demands nothing":   {noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "best-effort"), true},
-		"burstable that demands":           {noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "restricted"), false},
+		"burstable that demands nothing":   {noted(podOf("p", "cpu=2"), apipod.PolicyAnnotation, "best-effort"), true},
+		"burstable that demands":           {noted(podOf("p", "cpu=2"), apipod.PolicyAnnotation, "restricted"), false},
 	} {
 		fragments, status := p.SignPod(t.Context(), c.pod)
 		if c.plain && !status.IsSuccess() || len(fragments) > 0 == c.plain && status.IsSuccess() {
@@ -152,7 +153,7 @@ func TestADemandThatIsNotUnderstoodIsNamed(t *testing.T) {
 	_, status := p.PreFilter(
 		t.Context(),
 		framework.NewCycleState(),
-		noted(cpus("p", 2), kube.PolicyAnnotation, "strict"),
+		noted(cpus("p", 2), apipod.PolicyAnnotation, "strict"),
 		nil,
 	)
 	says(
@@ -210,7 +211,7 @@ func TestADemandThatNoNodeCanSatisfyIsRefusedWithThePod(t *testing.T) {
 	_, status := p.PreFilter(
 		t.Context(),
 		framework.NewCycleState(),
-		noted(podOf("p", "cpu=2"), kube.PolicyAnnotation, "restricted"),
+		noted(podOf("p", "cpu=2"), apipod.PolicyAnnotation, "restricted"),
 		nil,
 	)
 	says(
@@ -220,7 +221,7 @@ func TestADemandThatNoNodeCanSatisfyIsRefusedWithThePod(t *testing.T) {
 		"pod default/p: demands restricted, and no node can give it CPUs, memory or "+
 			"devices of its own: want a Guaranteed pod or one that asks for devices",
 	)
-	typo := noted(podOf("p", "cpu=2 acme.com/gpu=1"), kube.AlignAnnotation, "acme.com/gpus")
+	typo := noted(podOf("p", "cpu=2 acme.com/gpu=1"), apipod.AlignAnnotation, "acme.com/gpus")
 	_, status = p.PreFilter(t.Context(), framework.NewCycleState(), typo, nil)
 	says(
 		t,
@@ -236,7 +237,7 @@ func TestFilterHoldsThePodsOwnDemand(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.BestEffort, 1))
 	fits(t, filter(t, p, cycle(t, p, cpus("p", 20)), "n"))
-	demanding := noted(cpus("p", 20), kube.PolicyAnnotation, "single-numa-node")
+	demanding := noted(cpus("p", 20), apipod.PolicyAnnotation, "single-numa-node")
 	cs := cycle(t, p, demanding)
 	const why = `cannot align container "c" (demands one NUMA node; node would use NUMA nodes 0-1 for cpu, 0-1 for memory)`
 	says(t, filter(t, p, cs, "n"), fwk.Unschedulable, why)
@@ -245,7 +246,7 @@ func TestFilterHoldsThePodsOwnDemand(t *testing.T) {
 	if n := p.Book.Snapshot().Node("n"); len(n.Entries) > 0 {
 		t.Errorf("%v is held after the refusal", n.Entries)
 	}
-	fits(t, filter(t, p, cycle(t, p, noted(cpus("p", 16), kube.PolicyAnnotation, "single-numa-node")), "n"))
+	fits(t, filter(t, p, cycle(t, p, noted(cpus("p", 16), apipod.PolicyAnnotation, "single-numa-node")), "n"))
 }
 
 func TestUnknownNodes(t *testing.T) {

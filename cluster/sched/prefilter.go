@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/metrics"
 )
@@ -69,7 +70,7 @@ func (p *Plugin) AddPod(
 	if !ok {
 		return nil
 	}
-	cp, err := kube.Pod(add.GetPod())
+	cp, err := apipod.ToPlace(add.GetPod())
 	if err != nil {
 		return nil // no machine could take it: it holds nothing
 	}

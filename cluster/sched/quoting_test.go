@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/report"
@@ -196,7 +197,7 @@ func TestNothingRawOfATopologyLeavesTheScheduler(t *testing.T) {
 
 // The API server lets annotations be anything.
 func TestNothingRawOfAPodLeavesTheScheduler(t *testing.T) {
-	for _, annotation := range []string{kube.PolicyAnnotation, kube.ScopeAnnotation, kube.AlignAnnotation, kube.IgnoreAnnotation,
+	for _, annotation := range []string{apipod.PolicyAnnotation, apipod.ScopeAnnotation, apipod.AlignAnnotation, apipod.IgnoreAnnotation,
 		report.LogAnnotation, strategyAnnotation, "volcano.sh/numa-topology-policy", "scheduling.koordinator.sh/numa-topology-spec"} {
 		for _, value := range []string{hostile, `{"numaTopologyPolicy":"` + hostile + `"}`, "{\"singleNUMANodeExclusive\":\"\\u001b[31m\"}"} {
 			o := newOutlets(t)

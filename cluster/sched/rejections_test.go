@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-numa/tenon/api/config"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/place"
@@ -77,7 +78,7 @@ func TestSilentNodes(t *testing.T) {
 
 func mustPod(t *testing.T, pod *v1.Pod) *place.Pod {
 	t.Helper()
-	p, err := kube.Pod(pod)
+	p, err := apipod.ToPlace(pod)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -46,8 +46,8 @@ func drawnAsk(t *rapid.T, name string) *v1.Pod {
 	pod.Spec.Containers[0].Name = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "container")
 	pod.Annotations = map[string]string{"other": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "other")}
 	for annotation, values := range map[string][]string{
-		kube.PolicyAnnotation: {"", "restricted", "single-numa-node"}, strategyAnnotation: {"", "LeastAllocated"},
-		kube.AlignAnnotation: {"", "cpu"}, kube.ScopeAnnotation: {"", "pod"},
+		apipod.PolicyAnnotation: {"", "restricted", "single-numa-node"}, strategyAnnotation: {"", "LeastAllocated"},
+		apipod.AlignAnnotation: {"", "cpu"}, apipod.ScopeAnnotation: {"", "pod"},
 	} {
 		if v := rapid.SampledFrom(values).Draw(t, annotation); v != "" {
 			pod.Annotations[annotation] = v
@@ -110,7 +110,7 @@ func TestPodsThatDependOnMoreAreNotSigned(t *testing.T) {
 	group := cpus("p", 2)
 	group.Spec.SchedulingGroup = &v1.PodSchedulingGroup{}
 	for name, pod := range map[string]*v1.Pod{"group": group, "logged": noted(cpus("p", 2), report.LogAnnotation, "6"),
-		"not understood": noted(cpus("p", 2), kube.PolicyAnnotation, "strict")} {
+		"not understood": noted(cpus("p", 2), apipod.PolicyAnnotation, "strict")} {
 		if _, status := p.SignPod(t.Context(), pod); status.IsSuccess() {
 			t.Errorf("%s: signed", name)
 		}

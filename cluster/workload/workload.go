@@ -14,7 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
 )
@@ -68,7 +68,7 @@ func (u *Profile) Learn(pods []*v1.Pod) {
 			break
 		}
 		// What is not understood is not scheduled either.
-		if p, err := kube.Pod(pod); err == nil && !p.Plain() {
+		if p, err := apipod.ToPlace(pod); err == nil && !p.Plain() {
 			last = append(last, known{string(pod.UID), p})
 		}
 	}

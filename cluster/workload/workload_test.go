@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/inspect"
-	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
@@ -95,7 +95,7 @@ func TestTheMixIsLearnedFromOrdinaryPods(t *testing.T) {
 
 func converted(t *testing.T, pod *v1.Pod) *place.Pod {
 	t.Helper()
-	p, err := kube.Pod(pod)
+	p, err := apipod.ToPlace(pod)
 	if err != nil {
 		t.Fatal(err)
 	}

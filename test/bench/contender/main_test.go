@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/test/bench/rounds"
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
@@ -92,7 +92,7 @@ func replay(t *testing.T, o rounds.Options, pods map[string]*v1.Pod, r rounds.Re
 		if p.Node == "" {
 			continue
 		}
-		cp, err := kube.Pod(pods[p.Pod])
+		cp, err := pod.ToPlace(pods[p.Pod])
 		if err != nil {
 			t.Fatal(err)
 		}

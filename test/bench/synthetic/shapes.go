@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
@@ -57,7 +57,7 @@ func running() ([]*shape, error) {
 				Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300)})
 		}
 		var err error
-		if s.place, err = kube.Pod(s.pod); err != nil {
+		if s.place, err = apipod.ToPlace(s.pod); err != nil {
 			return nil, fmt.Errorf("shape %s: %w", s.name, err)
 		}
 		s.requests = s.pod.Spec.Containers[0].Resources.Requests

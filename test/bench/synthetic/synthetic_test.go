@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -132,7 +133,7 @@ func TestEqualSeedsGiveEqualClusters(t *testing.T) {
 	}
 	shapes := map[string]int{}
 	for _, p := range many {
-		cp, err := kube.Pod(p)
+		cp, err := pod.ToPlace(p)
 		if err != nil {
 			t.Fatal(err)
 		}

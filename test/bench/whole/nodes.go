@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	nrtapi "github.com/tenon-numa/tenon/api/nrt"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/kube"
@@ -273,7 +274,7 @@ func (s *nodes) admit(pod *v1.Pod) error {
 	if n == nil {
 		return fmt.Errorf("pod %s is on node %s, which has no layout", pod.Name, pod.Spec.NodeName)
 	}
-	spec, err := kube.Pod(pod)
+	spec, err := apipod.ToPlace(pod)
 	if err != nil {
 		return err
 	}
