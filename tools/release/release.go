@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -156,6 +157,11 @@ func archive(o *options, on v1.Platform, path string, license []byte) (a page.Ar
 	if err != nil {
 		return a, fmt.Errorf("read program: %w", err)
 	}
+	if on.OS == runtime.GOOS && on.Architecture == runtime.GOARCH {
+		if err := saysItsVersion(o, path); err != nil {
+			return a, err
+		}
+	}
 	stem := fmt.Sprintf("%s_v%s_%s_%s", plugin, o.source.Version, on.OS, on.Architecture)
 	a = page.Archive{OS: on.OS, Arch: on.Architecture, Name: stem + ".tar.gz"}
 	files := []page.File{{Name: plugin, Mode: 0o755, Data: program}, {Name: "LICENSE", Mode: 0o644, Data: license}}
@@ -178,6 +184,20 @@ func archive(o *options, on v1.Platform, path string, license []byte) (a page.Ar
 		return a, err
 	}
 	return a, o.write(stem+".spdx.json", bill)
+}
+
+// saysItsVersion runs a program of this machine's platform, and fails where it says another version or commit.
+func saysItsVersion(o *options, path string) error {
+	out, err := exec.Command(path, "--version").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ask %s for its version: %w: %s", filepath.Base(path), err, out)
+	}
+	for _, want := range []string{"v" + o.source.Version + " ", "commit " + o.source.Commit[:12], "Kubernetes 1."} {
+		if !strings.Contains(string(out), want) {
+			return fmt.Errorf("%s says of its version %q, want %q in it", filepath.Base(path), out, want)
+		}
+	}
+	return nil
 }
 
 // Files that are about all others of the page.
