@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"regexp"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -32,4 +35,13 @@ func TestSignalEndsAStuckAgent(t *testing.T) {
 			t.Errorf("%s after the signal: exit %d", stopTime, code.Load())
 		}
 	})
+}
+
+func TestVersion(t *testing.T) {
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"--version"}, env{}, &out, io.Discard)
+	want := regexp.MustCompile(`^tenon-agent \S+ \(.*Kubernetes 1\.36\.\d+, go1\.\d+.*\)\n$`)
+	if err != nil || !want.MatchString(out.String()) {
+		t.Errorf("--version prints %q, %v, want %s", out.String(), err, want)
+	}
 }

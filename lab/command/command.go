@@ -59,6 +59,9 @@ func New(s Scheduler, show Show) *cobra.Command {
 	root.PersistentFlags().Bool("version", false, "Print the version and quit.")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(up(s), tryOut(show), list())
+	for _, c := range root.Commands() {
+		c.Version = root.Version // --version of a command prints the program's
+	}
 	return root
 }
 

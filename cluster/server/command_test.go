@@ -1,0 +1,21 @@
+package server_test
+
+import (
+	"bytes"
+	"regexp"
+	"testing"
+
+	"github.com/tenon-numa/tenon/cluster/server"
+)
+
+// kube-scheduler's own --version says nothing in programs that Kubernetes' scripts have not built.
+func TestVersion(t *testing.T) {
+	var out bytes.Buffer
+	cmd := server.NewCommand(t.Context())
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"--version"})
+	want := regexp.MustCompile(`^tenon-scheduler \S+ \(.*Kubernetes 1\.36\.\d+, go1\.\d+.*\)\n$`)
+	if err := cmd.ExecuteContext(t.Context()); err != nil || !want.MatchString(out.String()) {
+		t.Errorf("--version prints %q, %v, want %s", out.String(), err, want)
+	}
+}
