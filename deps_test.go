@@ -124,9 +124,10 @@ var floors = []floor{
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"cluster/preempt", nil, words(`core/... api/document cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), inCluster},
+	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
 	{"cluster/amounts", nil, words(`core/ledger cluster/kube`), inCluster},
 	{"cluster/metrics", nil, words(`core/... cluster/inspect cluster/report`), words(`k8s.io/component-base`)},
+	{"cluster/terminations", nil, words(`core/ledger cluster/kube cluster/report`), inCluster},
 	{"cluster/workload", nil, words(`core/place core/score cluster/kube`), inCluster},
 	{"cluster/profiles/profilestest", nil, nil, words(`k8s.io/klog/v2 k8s.io/kubernetes`)},
 	{"cluster/report", nil, words(`core/... api/... cluster/inspect cluster/kube`), append(words(`k8s.io/utils`), inCluster...)},
@@ -134,8 +135,7 @@ var floors = []floor{
 		"cluster/sched",
 		nil,
 		words(`core/... api/... cluster/amounts cluster/candidates cluster/inspect cluster/kube cluster/metrics cluster/nrt
-			cluster/preempt cluster/report
-			cluster/workload`),
+			cluster/preempt cluster/report cluster/terminations cluster/workload`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},

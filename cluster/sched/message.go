@@ -1,16 +1,12 @@
 package sched
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
-
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/report"
 )
 
 // This file words the event of an attempt that failed. kube-scheduler lists reasons in the order of their texts, cuts the
@@ -18,12 +14,8 @@ import (
 // what can never be comes first, then what most nodes say, and the list ends with a whole reason.
 
 const (
-	// maxMessage leaves room in an event for the number of nodes and what preemption says.
-	maxMessage = 800
 	// maxShort bounds the nodes refused for plain amounts that are asked for more.
-	maxShort = 64
-	// neverBegins is how place.Reason.Text begins where no end of a pod helps.
-	neverBegins = "never "
+	maxShort    = 64
 	amountsName = "NodeResourcesFit"
 )
 
@@ -50,7 +42,7 @@ func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 			counts[reason] += absent
 		}
 	}
-	d.PreFilterMsg = message(counts)
+	d.PreFilterMsg = report.NoNode(counts)
 }
 
 // nevers returns why a node would not take the pod of the last attempt without any pod.
@@ -67,38 +59,4 @@ func (p *Plugin) nevers(uid, node string) (out []string) {
 		out = append(out, p.text(c.state.pod, r))
 	}
 	return out
-}
-
-// message lists reasons with the numbers of nodes.
-func message(counts map[string]int) string {
-	type item struct {
-		text  string
-		count int
-	}
-	var all []item
-	for text, n := range counts {
-		all = append(all, item{text, n})
-	}
-	first := func(x item) int {
-		if strings.HasPrefix(x.text, neverBegins) {
-			return 0
-		}
-		return 1
-	}
-	slices.SortFunc(all, func(x, y item) int {
-		return cmp.Or(first(x)-first(y), y.count-x.count, strings.Compare(x.text, y.text))
-	})
-	var b strings.Builder
-	for i, x := range all {
-		next := fmt.Sprintf("%d %s", x.count, x.text)
-		if b.Len() > 0 {
-			next = ", " + next
-		}
-		if b.Len() > 0 && b.Len()+len(next) > maxMessage {
-			fmt.Fprintf(&b, ", and %d other reasons", len(all)-i)
-			break
-		}
-		b.WriteString(next)
-	}
-	return b.String()
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -28,6 +27,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/cluster/terminations"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
@@ -58,7 +58,7 @@ type sources struct {
 	logger     klog.Logger
 	conditions *report.Conditions
 	events     *report.Events
-	misaligned *misaligned
+	misaligned *report.Misaligned
 	// layoutTimes and topologyTimes are when the last object of each node was received.
 	layoutTimes, topologyTimes *reportTimes
 	ready                      chan struct{} // closed when the feed has begun
@@ -109,10 +109,10 @@ func newSources(logger klog.Logger, o Options) *sources {
 	s.Feed.OnTopologyConditions(said.TopologyOdd)
 	s.Feed.OnFreed(s.wake)
 	notices := report.NewNotices(s.Book.Snapshot, said, written.Later)
-	spread := &misaligned{snapshot: s.Book.Snapshot, since: time.Now(), on: map[string]map[string]bool{}, tell: said}
+	spread := report.NewMisaligned(s.Book.Snapshot, said, time.Now())
 	s.Feed.OnReport(func(l *v1alpha1.NodeLayout) {
 		notices.Reported(l)
-		spread.reported(l)
+		spread.Reported(l)
 	})
 	s.sources = &sources{Shared: s, logger: logger, conditions: written, events: said, misaligned: spread, ready: ready,
 		layoutTimes: newReportTimes(time.Now), topologyTimes: newReportTimes(time.Now),
@@ -150,7 +150,7 @@ func (s *sources) start(ctx context.Context, h fwk.Handle) error {
 		return err
 	}
 	s.events.To(h.EventRecorder())
-	s.misaligned.pods = s.amounts.On
+	s.misaligned.Of(s.amounts.On)
 	s.rejections = &rejections{events: s.events, pardon: s.pardon, machine: s.machine,
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 	s.synced = map[string]cache.InformerSynced{}
@@ -172,7 +172,7 @@ func (s *sources) start(ctx context.Context, h fwk.Handle) error {
 	go s.conditions.Run(ctx, writer)
 	go s.begin(ctx)
 	s.names = nodeNames(h, s.options.Nodes)
-	metrics.Measure(s.Inspection(), s.Feed.Paced, s.misaligned.count)
+	metrics.Measure(s.Inspection(), s.Feed.Paced, s.misaligned.Count)
 	return nil
 }
 
@@ -215,22 +215,13 @@ func (s *sources) followLayouts() error {
 
 func (s *sources) followPods(ctx context.Context, h fwk.Handle) error {
 	pods, api := h.SharedInformerFactory().Core().V1().Pods().Informer(), h.ClientSet()
-	ends := newTerminations(
-		s.Feed,
-		s.Book.Booked,
-		s.Book.Doubted,
-		func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
-			return api.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		},
-		s.logger,
-	)
-	ends.released, ends.getAt = s.wake, podAt(api)
+	ends := terminations.New(s.Feed, s.Book, api, s.wake, s.logger)
 	into, err := pods.AddEventHandler(ends)
 	if err != nil {
 		return err
 	}
 	s.synced["pods"] = into.HasSynced
-	go ends.run(ctx)
+	go ends.Run(ctx)
 	_, err = pods.AddEventHandler(s.waitingPods())
 	return err
 }

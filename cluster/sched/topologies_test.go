@@ -1,37 +1,20 @@
 package sched
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// topology is the report of a node of two numas with 16 CPUs each, of which so many are free.
 func topology(node string, version int, free ...int64) *v1alpha2.NodeResourceTopology {
-	o := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: node, ResourceVersion: fmt.Sprint(version)},
-		TopologyPolicies: []string{string(v1alpha2.SingleNUMANodeContainerLevel)}}
-	for i, n := range free {
-		o.Zones = append(
-			o.Zones,
-			v1alpha2.Zone{Name: fmt.Sprintf("node-%d", i), Type: "Node", Resources: v1alpha2.ResourceInfoList{
-				{
-					Name:        "cpu",
-					Capacity:    resource.MustParse("16"),
-					Allocatable: resource.MustParse("16"),
-					Available:   *resource.NewQuantity(n, resource.DecimalSI),
-				}}},
-		)
-	}
-	return o
+	return kubetest.Topology(node, version, free...)
 }
 
 func TestNodesWithOnlyAReportAreJudgedByIt(t *testing.T) {
@@ -162,27 +145,5 @@ func TestTheAgeOfANodeIsThatOfWhatIsKnown(t *testing.T) {
 	}
 	if s.Book.Snapshot().Node("n") != nil {
 		t.Error("a node whose report is refused is known")
-	}
-}
-
-// A report that comes while it is found out how a pod ended may account for it: it has ended all the same.
-func TestAPodThatIsCountedWhileItsEndIsLookedInto(t *testing.T) {
-	p := newPlugin(t, refuse)
-	p.Feed.Topology(topology("n", 1, 16, 16))
-	pod := cpus("p", 4)
-	cs := reserve(t, p, pod, "n")
-	fits(t, p.PreBind(t.Context(), cs, pod, "n"))
-	pod = bind(pod, "n")
-	p.Feed.Pod(pod)
-	f := newTerminations(p.Feed, p.Book.Booked, p.Book.Doubted, nil, p.logger)
-	f.OnDelete(pod)
-	if f.queue.Len() != 1 {
-		t.Fatal("nobody finds out how the pod ended")
-	}
-	p.Feed.Topology(topology("n", 2, 12, 16))
-	f.resolve(t.Context(), pod)
-	fits(t, filter(t, p, cycle(t, p, cpus("q", 16)), "n"))
-	if free := p.Book.Snapshot().Node("n").Usage.FreeCPUs().Len(); free != 32 {
-		t.Errorf("%d CPUs are free, want all 32", free)
 	}
 }

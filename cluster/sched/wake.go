@@ -29,7 +29,7 @@ func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
 	if len(s.plugins) == 0 {
 		// Nobody would read the book, and following every pod of a cluster costs memory and work.
 		Logger(ctx).Info("No profile enables the plugin: layouts and pods are not followed")
-		metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.misaligned.count)
+		metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.misaligned.Count)
 		return
 	}
 	go s.waiting.run(ctx, s.try)

@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/terminations"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -30,12 +32,10 @@ func TestWhatIsLearnedLateWakesWhoWaits(t *testing.T) {
 	defer cancel()
 	refused := pod.DeepCopy()
 	refused.Status.Phase, refused.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
-	f := newTerminations(p.Feed, p.Book.Booked, p.Book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
-		return refused, nil
-	}, p.logger)
 	woken := make(chan fwk.QueueingHint, 1)
-	f.released = func(node string) { woken <- p.hint(cpus("r", 8), node) }
-	go f.run(ctx)
+	released := func(node string) { woken <- p.hint(cpus("r", 8), node) }
+	f := terminations.New(p.Feed, p.Book, fake.NewClientset(refused), released, p.logger)
+	go f.Run(ctx)
 	f.OnDelete(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: pod})
 	if hint := <-woken; hint != fwk.Queue {
 		t.Errorf("a pod that fits has the hint %v when it is woken", hint)

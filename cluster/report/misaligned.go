@@ -1,4 +1,4 @@
-package sched
+package report
 
 import (
 	"fmt"
@@ -11,18 +11,17 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// misaligned counts misaligned pods as nodes report them, and writes an event for each of them once. Pods that started
+// Misaligned counts misaligned pods as nodes report them, and writes an event for each of them once. Pods that started
 // before the scheduler get no event: the one that ran then has written it.
-type misaligned struct {
+type Misaligned struct {
 	snapshot func() *ledger.Snapshot
 	pods     func(node string) []*v1.Pod
-	tell     *report.Events
+	tell     *Events
 	since    time.Time
 
 	mu sync.Mutex
@@ -30,8 +29,16 @@ type misaligned struct {
 	on map[string]map[string]bool
 }
 
-// reported takes a layout that is in the book. Only pods that no report had before are judged.
-func (m *misaligned) reported(l *v1alpha1.NodeLayout) {
+// NewMisaligned counts the misaligned pods of a ledger, and tells of those that start after since.
+func NewMisaligned(snapshot func() *ledger.Snapshot, tell *Events, since time.Time) *Misaligned {
+	return &Misaligned{snapshot: snapshot, tell: tell, since: since, on: map[string]map[string]bool{}}
+}
+
+// Of sets what returns the pods of a node. No pod is judged before. It is called before anything is reported.
+func (m *Misaligned) Of(pods func(node string) []*v1.Pod) { m.pods = pods }
+
+// Reported takes a layout that is in the ledger. Only pods that no report had before are judged.
+func (m *Misaligned) Reported(l *v1alpha1.NodeLayout) {
 	node := m.snapshot().Node(l.Name)
 	if node == nil || m.pods == nil {
 		return
@@ -75,7 +82,7 @@ func podsByUID(pods []*v1.Pod) map[string]*v1.Pod {
 }
 
 // judge reports whether a pod is misaligned, and writes the event if it is.
-func (m *misaligned) judge(node *ledger.Node, pod *v1.Pod, e ledger.Entry) bool {
+func (m *Misaligned) judge(node *ledger.Node, pod *v1.Pod, e ledger.Entry) bool {
 	spec, err := apipod.ToPlace(pod)
 	if err != nil {
 		return false
@@ -116,8 +123,8 @@ func extentText(m *topo.Machine, e place.Extent) string {
 	return text
 }
 
-// count returns the number of misaligned pods on the nodes that are known.
-func (m *misaligned) count() (n int) {
+// Count returns the number of misaligned pods on the nodes that are known.
+func (m *Misaligned) Count() (n int) {
 	known := m.snapshot()
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,4 +1,12 @@
-package sched
+// Package terminations finds out how assumed pods terminated, and releases them in the ledger.
+//
+// kube-scheduler's informer follows only pods that have not terminated. When a pod terminates, the informer delivers a
+// deletion with the pod's state from before: it does not say whether a kubelet refused the pod, nor why. The package
+// therefore reads such a pod from the API server once more.
+//
+// Invariant: every assumed pod that leaves the informer is released in the end, in the state in which it terminated or,
+// where that cannot be read, in its last known state. The package does not read pods that nobody waits for.
+package terminations
 
 import (
 	"context"
@@ -15,14 +23,11 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// terminations handles the pod events of kube-scheduler's informer, and finds out how assumed pods terminated.
-//
-// That informer follows only pods that have not terminated. When a pod terminates, the informer delivers a deletion
-// with the pod's state from before: it does not say whether a kubelet refused the pod, nor why. terminations
-// therefore reads such a pod from the API server once more.
-type terminations struct {
+// Terminations handles the pod events of kube-scheduler's informer.
+type Terminations struct {
 	cache.ResourceEventHandler // handles adds and updates
 	// assumed reports whether the ledger expects the node to admit the pod.
 	assumed func(node, uid string) bool
@@ -34,7 +39,7 @@ type terminations struct {
 	getAt func(ctx context.Context, last *v1.Pod) (*v1.Pod, error)
 	// release brings the end of a pod into the ledger.
 	release func(*v1.Pod)
-	// released is called with the node afterwards, since no event announces that the node has room again.
+	// released is called with the node afterwards.
 	released func(node string)
 	queue    workqueue.TypedRateLimitingInterface[*v1.Pod]
 	logger   klog.Logger
@@ -43,23 +48,27 @@ type terminations struct {
 const (
 	// maxReads is how often a read of one pod is retried after errors.
 	maxReads = 5
-	// reportWait is how long terminations waits for the node's own report about a pod before it reads the pod.
+	// reportWait is how long Terminations waits for the node's own report about a pod before it reads the pod.
 	reportWait = 5 * time.Second
 	// graceOver is longer than the grace period of cluster/kube for an assumed pod that was deleted by force.
 	graceOver = 35 * time.Second
 )
 
-func newTerminations(feed *kube.Feed, assumed func(node, uid string) bool, doubted func(uid string) bool,
-	get func(ctx context.Context, namespace, name string) (*v1.Pod, error), logger klog.Logger) *terminations {
-	return &terminations{ResourceEventHandler: feed.Pods(), assumed: assumed, doubted: doubted, get: get,
-		getAt:   func(context.Context, *v1.Pod) (*v1.Pod, error) { return nil, nil },
-		release: feed.PodGone, released: func(string) {}, logger: logger,
+// New returns the handler of pod events that fills the ledger by a feed. released is called with a node whose pod has
+// been released, since no event announces that the node has room again.
+func New(feed *kube.Feed, book *ledger.Book, client kubernetes.Interface, released func(node string),
+	logger klog.Logger) *Terminations {
+	return &Terminations{ResourceEventHandler: feed.Pods(), assumed: book.Booked, doubted: book.Doubted,
+		get: func(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+			return client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		getAt: podAt(client), release: feed.PodGone, released: released, logger: logger,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*v1.Pod]())}
 }
 
 // OnDelete releases a pod that was not assumed, and queues an assumed pod to be read. A pod that its node still
 // reports is read only if the node does not report its end within reportWait.
-func (t *terminations) OnDelete(o any) {
+func (t *Terminations) OnDelete(o any) {
 	last := o
 	if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		last = tombstone.Obj
@@ -75,8 +84,8 @@ func (t *terminations) OnDelete(o any) {
 	t.queue.Add(p)
 }
 
-// run processes queued pods until the context ends.
-func (t *terminations) run(ctx context.Context) {
+// Run processes queued pods until the context ends.
+func (t *Terminations) Run(ctx context.Context) {
 	context.AfterFunc(ctx, t.queue.ShutDown)
 	for {
 		p, quit := t.queue.Get()
@@ -89,7 +98,7 @@ func (t *terminations) run(ctx context.Context) {
 }
 
 // resolve releases a pod in the state in which it terminated, or in its last known state where that cannot be read.
-func (t *terminations) resolve(ctx context.Context, last *v1.Pod) {
+func (t *Terminations) resolve(ctx context.Context, last *v1.Pod) {
 	uid := string(last.UID)
 	if !t.assumed(last.Spec.NodeName, uid) && !t.doubted(uid) {
 		// The node has reported, or the grace period is over. The report may be older than the pod's end.

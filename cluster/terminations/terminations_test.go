@@ -1,4 +1,4 @@
-package sched
+package terminations
 
 import (
 	"context"
@@ -14,14 +14,38 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
+// followed is a ledger that a feed fills, and how its predictions came out.
+type followed struct {
+	Book     *ledger.Book
+	Feed     *kube.Feed
+	outcomes []ledger.Result
+}
+
+func newFollowed() *followed {
+	p := &followed{Book: ledger.New()}
+	p.Feed = kube.NewFeed(p.Book, func(o ledger.Outcome) { p.outcomes = append(p.outcomes, o.Result) }, nil)
+	p.Feed.Begin()
+	return p
+}
+
+// terminations handles the events of pods whose state get returns.
+func (p *followed) terminations(get func(ctx context.Context, namespace, name string) (*v1.Pod, error)) *Terminations {
+	t := New(p.Feed, p.Book, fake.NewClientset(), func(string) {}, klog.Background())
+	t.get, t.getAt = get, func(context.Context, *v1.Pod) (*v1.Pod, error) { return nil, nil }
+	return t
+}
+
 // What the informer delivers of a pod that ended is what the pod was before.
 func TestAPodOnItsWayThatEndsIsReadOnceMore(t *testing.T) {
-	refused := admitted(cpus("p", 4), "n")
+	refused := kubetest.Admitted(kubetest.CPUs("p", 4), "n")
 	refused.Status.Phase, refused.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
 	another := refused.DeepCopy()
 	another.UID = "uid-another"
@@ -31,39 +55,36 @@ func TestAPodOnItsWayThatEndsIsReadOnceMore(t *testing.T) {
 		want []ledger.Result
 		log  int // reads
 	}{
-		"refused":             {refused, []error{nil}, []ledger.Result{ledger.Rejected}, 1},
-		"refused, told late":  {refused, []error{errors.New("timeout"), errors.New("timeout"), nil}, []ledger.Result{ledger.Rejected}, 3},
+		"refused": {refused, []error{nil}, []ledger.Result{ledger.Rejected}, 1},
+		"refused, read late": {refused, []error{errors.New("timeout"), errors.New("timeout"), nil},
+			[]ledger.Result{ledger.Rejected}, 3},
 		"deleted":             {nil, []error{apierrors.NewNotFound(schema.GroupResource{}, "p")}, nil, 1},
 		"deleted, made again": {another, []error{nil}, nil, 1},
-		"never told":          {nil, slices.Repeat([]error{errors.New("timeout")}, maxReads+1), nil, maxReads + 1},
+		"never read":          {nil, slices.Repeat([]error{errors.New("timeout")}, maxReads+1), nil, maxReads + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, _ := remembering(t, refuse)
-			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-			pod := cpus("p", 4)
-			cs := reserve(t, p, pod, "n")
-			fits(t, p.PreBind(t.Context(), cs, pod, "n"))
-			pod = bind(pod, "n")
+			p := newFollowed()
+			p.Feed.Layout(kubetest.Layout(t, "n", kubetest.Two, place.SingleNUMA, 1))
+			pod := kubetest.Bound(kubetest.CPUs("p", 4), "n")
 			p.Feed.Pod(pod)
-			before := refusals(t, p)
 
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			reads, gone := 0, make(chan *v1.Pod, 1)
-			f := newTerminations(p.Feed, p.Book.Booked, p.Book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
+			f := p.terminations(func(context.Context, string, string) (*v1.Pod, error) {
 				reads++
 				return c.now, c.errs[reads-1]
-			}, p.logger)
+			})
 			let := f.release
 			f.release = func(p *v1.Pod) { let(p); gone <- p }
-			go f.run(ctx)
+			go f.Run(ctx)
 			f.OnDelete(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: pod})
 			<-gone
 			if reads != c.log {
 				t.Errorf("the pod is read %d times, want %d", reads, c.log)
 			}
-			if got := refusals(t, p) - before; int(got) != len(c.want) {
-				t.Errorf("%v refusals are counted, want %d", got, len(c.want))
+			if !slices.Equal(p.outcomes, c.want) {
+				t.Errorf("outcomes %v, want %v", p.outcomes, c.want)
 			}
 		})
 	}
@@ -72,9 +93,11 @@ func TestAPodOnItsWayThatEndsIsReadOnceMore(t *testing.T) {
 // A controller deletes a pod as soon as its kubelet has refused it: the pod is not there to be read, and no report
 // will ever have it. What the pod was when it left the informer tells.
 func TestAPodThatWasRefusedAndDeletedAtOnce(t *testing.T) {
-	refused := admitted(cpus("p", 4), "n")
+	refused := kubetest.Admitted(kubetest.CPUs("p", 4), "n")
 	refused.Status.Phase, refused.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
-	running := admitted(cpus("p", 4), "n")
+	running := kubetest.Admitted(kubetest.CPUs("p", 4), "n")
+	another := refused.DeepCopy()
+	another.UID = "uid-another"
 	for name, c := range map[string]struct {
 		then *v1.Pod
 		err  error
@@ -84,16 +107,16 @@ func TestAPodThatWasRefusedAndDeletedAtOnce(t *testing.T) {
 		"deleted by force":      {nil, nil, false},
 		"another event's":       {running, nil, false},
 		"too long ago to tell":  {nil, apierrors.NewResourceExpired("compacted"), false},
-		"another pod's version": {func() *v1.Pod { p := refused.DeepCopy(); p.UID = "uid-another"; return p }(), nil, false},
+		"another pod's version": {another, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, _ := remembering(t, refuse)
-			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-			pod := bind(cpus("p", 4), "n")
+			p := newFollowed()
+			p.Feed.Layout(kubetest.Layout(t, "n", kubetest.Two, place.SingleNUMA, 1))
+			pod := kubetest.Bound(kubetest.CPUs("p", 4), "n")
 			p.Feed.Pod(pod)
-			f := newTerminations(p.Feed, p.Book.Booked, p.Book.Doubted, func(context.Context, string, string) (*v1.Pod, error) {
+			f := p.terminations(func(context.Context, string, string) (*v1.Pod, error) {
 				return nil, apierrors.NewNotFound(schema.GroupResource{}, "p")
-			}, p.logger)
+			})
 			f.getAt = func(context.Context, *v1.Pod) (*v1.Pod, error) { return c.then, c.err }
 			f.resolve(t.Context(), pod)
 			if left := !p.Book.Booked("n", string(pod.UID)); left != c.left {
@@ -114,7 +137,7 @@ func TestThePodOfAnEventIsReadAtItsVersion(t *testing.T) {
 		asked = append(asked, a.(clienttesting.ListActionImpl))
 		return true, &v1.PodList{}, nil
 	})
-	pod := bind(cpus("p", 4), "n")
+	pod := kubetest.Bound(kubetest.CPUs("p", 4), "n")
 	pod.ResourceVersion = "4711"
 	if got, err := podAt(client)(t.Context(), pod); got != nil || err != nil {
 		t.Errorf("%v, %v", got, err)
@@ -130,29 +153,42 @@ func TestThePodOfAnEventIsReadAtItsVersion(t *testing.T) {
 	}
 }
 
-func refusals(t *testing.T, p *Plugin) float64 {
-	t.Helper()
-	return counted(t, p.metrics, "tenon_pods_refused_total", string(place.TopologyAffinityError))
-}
-
 // Pods that nobody waits for are let go at once, and read by nobody.
 func TestAPodThatIsNotOnItsWayIsLetGo(t *testing.T) {
-	p := newPlugin(t, refuse)
-	pod := bind(cpus("p", 4), "n")
-	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(pod, "0-3")))
-	f := newTerminations(p.Feed, p.Book.Booked, p.Book.Doubted, nil, p.logger)
+	p := newFollowed()
+	pod := kubetest.Bound(kubetest.CPUs("p", 4), "n")
+	p.Feed.Layout(kubetest.Layout(t, "n", kubetest.Two, place.SingleNUMA, 1, kubetest.Holding(pod, "0-3")))
+	f := p.terminations(nil)
 	ended := pod.DeepCopy()
 	ended.Status.Phase = v1.PodSucceeded
 	f.OnDelete(ended)
 	if n := p.Book.Snapshot().Node("n"); len(n.Entries) > 0 {
 		t.Errorf("%v is held", n.Entries)
 	}
-	f.OnAdd(bind(cpus("q", 4), "n"), false)
+	f.OnAdd(kubetest.Bound(kubetest.CPUs("q", 4), "n"), false)
 	if n := p.Book.Snapshot().Node("n"); len(n.Entries) != 1 {
 		t.Errorf("%v is held, want what pod q will hold", n.Entries)
 	}
 	f.OnDelete("no pod")
 	if f.queue.Len() > 0 {
 		t.Error("a pod waits to be read")
+	}
+}
+
+// A report that comes while it is found out how a pod ended may account for it: it has ended all the same.
+func TestAPodThatIsCountedWhileItsEndIsLookedInto(t *testing.T) {
+	p := newFollowed()
+	p.Feed.Topology(kubetest.Topology("n", 1, 16, 16))
+	pod := kubetest.Bound(kubetest.CPUs("p", 4), "n")
+	p.Feed.Pod(pod)
+	f := p.terminations(nil)
+	f.OnDelete(pod)
+	if f.queue.Len() != 1 {
+		t.Fatal("nobody finds out how the pod ended")
+	}
+	p.Feed.Topology(kubetest.Topology("n", 2, 12, 16))
+	f.resolve(t.Context(), pod)
+	if free := p.Book.Snapshot().Node("n").Usage.FreeCPUs().Len(); free != 32 {
+		t.Errorf("%d CPUs are free, want all 32", free)
 	}
 }
