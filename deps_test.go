@@ -128,14 +128,21 @@ var floors = []floor{
 	{"cluster/amounts", nil, words(`core/ledger cluster/kube`), inCluster},
 	{"cluster/metrics", nil, words(`core/... cluster/inspect cluster/report`), words(`k8s.io/component-base`)},
 	{"cluster/terminations", nil, words(`core/ledger cluster/kube cluster/report`), inCluster},
+	{
+		"cluster/follow",
+		nil,
+		words(`core/ledger core/topo api/v1alpha1 api/v1alpha1/client cluster/amounts cluster/kube cluster/metrics
+			cluster/nrt cluster/report cluster/terminations`),
+		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/kube-scheduler`), inCluster...),
+	},
 	{"cluster/workload", nil, words(`core/place core/score cluster/kube`), inCluster},
 	{"cluster/profiles/profilestest", nil, nil, words(`k8s.io/klog/v2 k8s.io/kubernetes`)},
 	{"cluster/report", nil, words(`core/... api/... cluster/inspect cluster/kube`), append(words(`k8s.io/utils`), inCluster...)},
 	{
 		"cluster/sched",
 		nil,
-		words(`core/... api/... cluster/amounts cluster/candidates cluster/inspect cluster/kube cluster/metrics cluster/nrt
-			cluster/preempt cluster/report cluster/terminations cluster/workload`),
+		words(`core/... api/... cluster/amounts cluster/candidates cluster/follow cluster/inspect cluster/kube
+			cluster/metrics cluster/preempt cluster/report cluster/workload`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},

@@ -3,12 +3,15 @@ package sched
 import (
 	"context"
 
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
 )
 
 // EventsToRegister says what may make a refused pod schedulable. Every hint first brings its event into
@@ -134,4 +137,30 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 		return fwk.Queue
 	}
 	return fwk.QueueSkip
+}
+
+// topologyChanged wakes a pod if it fits the node that reported, and the report is what is known of it.
+func (p *Plugin) topologyChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk.QueueingHint, error) {
+	if obj == nil {
+		o, ok := before.(*v1alpha2.NodeResourceTopology)
+		if !ok {
+			return fwk.Queue, nil
+		}
+		p.Feed.TopologyGone(o)
+		return p.hint(pod, o.Name), nil
+	}
+	o, ok := obj.(*v1alpha2.NodeResourceTopology)
+	if !ok {
+		return fwk.Queue, nil
+	}
+	p.Feed.Topology(o)
+	if n := p.Book.Snapshot().Node(o.Name); n != nil && n.Quality == ledger.Exact {
+		return fwk.QueueSkip, nil
+	}
+	return p.hint(pod, o.Name), nil
+}
+
+// eventResource is how the framework names the informer of a resource: resource.version.group.
+func eventResource(r schema.GroupVersionResource) fwk.EventResource {
+	return fwk.EventResource(r.Resource + "." + r.Version + "." + r.Group)
 }

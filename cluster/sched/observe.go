@@ -118,16 +118,11 @@ func (s *state) machine(node string) *topo.Machine {
 	return nil
 }
 
-// machine returns the machine of a node, or nil.
-func (s *Shared) machine(node string) *topo.Machine {
-	if n := s.Book.Snapshot().Node(node); n != nil {
-		return n.Machine
-	}
-	return nil
-}
-
 // onOutcome records how a prediction came out.
 func (s *Shared) onOutcome(o ledger.Outcome) {
 	s.metrics.Outcome(o, s.Book.Snapshot().Node(o.Node))
 	s.Decisions.Outcome(o)
+	if s.options.OnOutcome != nil {
+		s.options.OnOutcome(o)
+	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/report"
-	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -75,24 +74,17 @@ func raw(text string) string {
 // outlets is a scheduler's parts with all that leaves it.
 type outlets struct {
 	t        *testing.T
-	s        *sources
+	s        *Shared
 	log      func() string
 	recorder *events.FakeRecorder
 }
 
 func newOutlets(t *testing.T) *outlets {
 	logger, text := logged(t, 6)
-	s := newSources(logger, Options{})
+	s := NewShared(logger, Options{})
 	o := &outlets{t: t, s: s, log: text, recorder: events.NewFakeRecorder(1000)}
-	s.events.To(o.recorder)
-	s.rejections = &rejections{
-		events:  s.events,
-		pardon:  s.Book.Pardon,
-		machine: s.machine,
-		later:   func(time.Duration, func()) {},
-	}
-	close(s.ready)
-	s.Feed.Begin()
+	s.sources.Report(o.recorder)
+	s.sources.Begin()
 	return o
 }
 
@@ -110,7 +102,7 @@ func (o *outlets) clean(what string, nodes ...string) {
 	}
 	source := inspect.Source{
 		Book:      o.s.Book,
-		Problem:   o.s.problem,
+		Problem:   o.s.sources.Problem,
 		Decisions: o.s.Decisions,
 		Mix:       o.s.workload.Mix,
 		Now:       time.Now,
@@ -159,7 +151,7 @@ func TestNothingRawOfANodeLeavesTheScheduler(t *testing.T) {
 		})
 		o := newOutlets(t)
 		o.s.Feed.Layout(l)
-		p := pluginOf(t, o.s.Shared, refuse)
+		p := pluginOf(t, o.s, refuse)
 		p.logger = report.Quoting(p.logger)
 		pod := cpus("p", 16)
 		status := filter(t, p, cycle(t, p, pod), "n")
@@ -187,7 +179,7 @@ func TestNothingRawOfATopologyLeavesTheScheduler(t *testing.T) {
 			}
 		})
 		o.s.Feed.Topology(x)
-		p := pluginOf(t, o.s.Shared, refuse)
+		p := pluginOf(t, o.s, refuse)
 		if bad := raw(filter(t, p, cycle(t, p, cpus("p", 16)), "n").Message()); bad != "" {
 			t.Errorf("%s: status: %s", one, bad)
 		}
@@ -202,7 +194,7 @@ func TestNothingRawOfAPodLeavesTheScheduler(t *testing.T) {
 		for _, value := range []string{hostile, `{"numaTopologyPolicy":"` + hostile + `"}`, "{\"singleNUMANodeExclusive\":\"\\u001b[31m\"}"} {
 			o := newOutlets(t)
 			o.s.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-			p := pluginOf(t, o.s.Shared, refuse)
+			p := pluginOf(t, o.s, refuse)
 			logger, text := logged(t, 6)
 			p.logger = report.Quoting(logger)
 			pod := noted(cpus("p", 4), annotation, value)
@@ -215,38 +207,5 @@ func TestNothingRawOfAPodLeavesTheScheduler(t *testing.T) {
 			}
 			o.clean(annotation, "n")
 		}
-	}
-}
-
-// The log line about a refused or differently served pod quotes every name in what the node holds.
-func TestNothingRawOfAnOutcomeLeavesTheScheduler(t *testing.T) {
-	for _, result := range []ledger.Result{ledger.Wrong, ledger.Rejected} {
-		o := newOutlets(t)
-		held := []place.Holding{
-			{Container: hostile, Devices: []place.DeviceBlock{{Resource: hostile, IDs: []string{hostile}}},
-				Memory: []place.Block{{Kind: hostile, NUMAs: 1, Bytes: 1}}},
-		}
-		out := ledger.Outcome{
-			Pod:       ledger.PodID{UID: hostile, Namespace: hostile, Name: hostile},
-			Node:      hostile,
-			Result:    result,
-			Error:     hostile,
-			Predicted: held,
-			Seen:      held,
-		}
-		o.s.rejections.onOutcome(out)
-		o.s.logger.Info(
-			"A node did not do what was predicted",
-			"outcome",
-			kube.Describe(nil, out),
-			"pods",
-			[]string{hostile},
-			"error",
-			fmt.Errorf("read: %s", hostile),
-			"node",
-			out.Pod,
-		)
-		o.s.logger.WithValues("pod", hostile).Error(fmt.Errorf("%s", hostile), "Refused")
-		o.clean(string(result))
 	}
 }

@@ -2,16 +2,24 @@ package sched
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/cluster/amounts"
 	"github.com/tenon-numa/tenon/cluster/candidates"
+	"github.com/tenon-numa/tenon/cluster/follow"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/metrics"
@@ -31,12 +39,10 @@ type Shared struct {
 	Decisions *inspect.Decisions
 
 	metrics *metrics.Counters // nil counts nothing
-	// rejections receives pods that nodes refused; nil until there is a client.
-	rejections *rejections
-	answers    answers.Table
-	amounts    *amounts.Amounts // nil until there is a client
-	lines      *report.Lines    // nil before the first factory
-	backoff    nodeBackoff
+	answers answers.Table
+	amounts *amounts.Amounts // nil until there is a client
+	lines   *report.Lines    // nil before the first factory
+	backoff nodeBackoff
 	// waiting wakes pods in schedulers of Tenon's own, retries in others; at most one of them is not nil.
 	waiting  *waiting
 	retries  *retries
@@ -44,12 +50,39 @@ type Shared struct {
 	plugins  []*Plugin // of all profiles, once the scheduler is set up
 
 	// sources fill the book from the API server, begun by the first profile that starts them; nil in tests.
-	sources  *sources
+	sources  *follow.Sources
 	started  sync.Once
 	startErr error
-	// topology is where NodeResourceTopologies are served, or nil; see topologies.go.
+	// topology is where NodeResourceTopologies are served, or nil.
 	topology *schema.GroupVersionResource
 	options  Options
+}
+
+// Options are what a main program may do for the plugin. The zero Options asks for nothing.
+type Options struct {
+	// OnOutcome, if not nil, receives how every prediction came out. It must return quickly.
+	OnOutcome func(ledger.Outcome)
+	// Informers, if not nil, makes the informers of NodeLayouts and NodeResourceTopologies, and is started by the
+	// caller. It must be kube-scheduler's own: queueing hints then share the plugin's informers. Otherwise the plugin
+	// starts informers of its own and registers no hints for what nodes report.
+	Informers dynamicinformer.DynamicSharedInformerFactory
+	// Nodes, if not nil, selects the nodes that inspection and metrics show.
+	Nodes labels.Selector
+	// Preemption are the arguments of preemption, by the names of the profiles that preempt with the plugin instead of
+	// with DefaultPreemption.
+	Preemption map[string]*schedapi.DefaultPreemptionArgs
+	// PercentageOfNodesToScore is that of profiles that do not set it; 0 leaves it to kube-scheduler.
+	PercentageOfNodesToScore int32
+}
+
+// NewShared returns what the profiles of one scheduler share. The first profile that is made by its Factory begins
+// to follow the API server.
+func NewShared(logger klog.Logger, o Options) *Shared {
+	s := &Shared{Decisions: inspect.NewDecisions(time.Now), metrics: metrics.NewCounters(), options: o}
+	s.sources = follow.New(logger, follow.Options{OnOutcome: s.onOutcome, Wake: s.wake, Counters: s.metrics,
+		Informers: o.Informers, Nodes: o.Nodes})
+	s.Book, s.Feed, s.Ready = s.sources.Book, s.sources.Feed, s.sources.Ready()
+	return s
 }
 
 // Factory makes the plugin of one profile. It is kube-scheduler's frameworkruntime.PluginFactory.
@@ -97,12 +130,65 @@ func (s *Shared) start(ctx context.Context, args config.Args, h fwk.Handle) (err
 	if s.sources == nil {
 		return nil
 	}
-	if err := s.sources.serves(args); err != nil {
-		return err
+	if args.LayoutSelector != "" && s.options.Informers == nil {
+		return errors.New("layoutSelector: only tenon-scheduler keeps all pods of a profile to the selected nodes: " +
+			"run tenon-scheduler, or remove it")
 	}
-	s.started.Do(func() { s.startErr = s.sources.start(ctx, h) })
+	s.started.Do(func() { s.startErr = s.follow(ctx, h) })
 	return s.startErr
 }
+
+// follow begins to follow the API server.
+func (s *Shared) follow(ctx context.Context, h fwk.Handle) error {
+	if s.options.Informers == nil {
+		s.retries = newRetries(s.Book.Snapshot)
+		s.Book.OnChange(s.retries.change)
+	}
+	if err := s.sources.Start(ctx, h, s.amounts, func() { s.workload.Learn(s.ownPods()) }); err != nil {
+		return err
+	}
+	if _, err := h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(s.waitingPods()); err != nil {
+		return fmt.Errorf("follow waiting pods: %w", err)
+	}
+	if s.retries != nil {
+		go s.retries.run(ctx)
+	}
+	s.topology = s.sources.Topologies()
+	s.measure()
+	return nil
+}
+
+// ownPods returns the pods that the profiles with the plugin schedule or have scheduled.
+func (s *Shared) ownPods() (out []*v1.Pod) {
+	profiles := map[string]bool{}
+	for _, p := range s.plugins {
+		profiles[profileOf(p.handle)] = true
+	}
+	for _, p := range s.amounts.Pods() {
+		if profiles[p.Spec.SchedulerName] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Inspection returns what inspection and metrics show of the scheduler.
+func (s *Shared) Inspection() inspect.Source {
+	from := s.sources
+	return inspect.Source{Book: s.Book, Decisions: s.Decisions, Mix: s.workload.Mix, Now: time.Now,
+		Problem: from.Problem, Names: from.Names, Reported: from.Reported, Healthy: s.healthy}
+}
+
+// healthy returns what keeps the book from being filled, or nil.
+func (s *Shared) healthy() error {
+	if len(s.plugins) == 0 {
+		return errors.New("no profile enables the plugin: layouts and pods are not followed")
+	}
+	return s.sources.Healthy()
+}
+
+// measure serves what is measured when somebody asks.
+func (s *Shared) measure() { metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.Misaligned) }
 
 func profileOf(h fwk.Handle) string {
 	if h == nil {
@@ -119,10 +205,4 @@ func (s *Shared) wake(node string) {
 	case s.retries != nil:
 		s.retries.change(node)
 	}
-}
-
-// pardon lets shapes that a node has refused try again.
-func (s *Shared) pardon(node string) {
-	s.Book.Pardon(node)
-	s.wake(node)
 }

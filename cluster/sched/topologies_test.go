@@ -2,7 +2,6 @@ package sched
 
 import (
 	"testing"
-	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"k8s.io/klog/v2"
@@ -113,37 +112,5 @@ func TestNodesKnownExactlyGoBeforeThoseKnownCoarsely(t *testing.T) {
 	got = scores(t, p, cpus("p", 12), "wide", "coarse")
 	if got[0] >= got[1] {
 		t.Errorf("scores of a node that gives three numas, and a coarse one that gives one: %v", got)
-	}
-}
-
-// The age of a node is that of what is known of it, whatever else is published of it.
-func TestTheAgeOfANodeIsThatOfWhatIsKnown(t *testing.T) {
-	s := newSources(klog.Background(), Options{})
-	now := time.Unix(1000, 0)
-	s.layoutTimes, s.topologyTimes = newReportTimes(
-		func() time.Time { return now },
-	), newReportTimes(
-		func() time.Time { return now.Add(time.Minute) },
-	)
-	s.Feed.Begin()
-	l, o := layout(t, "n", two, place.SingleNUMA, 1), topology("n", 2, 16, 16)
-	s.Feed.Layout(l)
-	s.layoutTimes.OnAdd(l, true)
-	s.Feed.Topology(o)
-	s.topologyTimes.OnAdd(o, true)
-	if got := s.reported("n"); !got.Equal(now) {
-		t.Errorf("the exact node reported at %v", got)
-	}
-	l.ResourceVersion = "3"
-	s.Feed.LayoutGone(l)
-	if got := s.reported("n"); !got.Equal(now.Add(time.Minute)) {
-		t.Errorf("the coarse node reported at %v", got)
-	}
-	s.Feed.Topology(topology("n", 4))
-	if got := s.problem("n"); got != `NodeResourceTopology of node "n": object has no zone` {
-		t.Errorf("problem %q", got)
-	}
-	if s.Book.Snapshot().Node("n") != nil {
-		t.Error("a node whose report is refused is known")
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/wake"
 )
@@ -29,7 +28,7 @@ func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
 	if len(s.plugins) == 0 {
 		// Nobody would read the book, and following every pod of a cluster costs memory and work.
 		Logger(ctx).Info("No profile enables the plugin: layouts and pods are not followed")
-		metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.misaligned.Count)
+		s.measure()
 		return
 	}
 	go s.waiting.run(ctx, s.try)
@@ -157,5 +156,35 @@ func (s *Shared) try(woken []wokenPod) {
 	for p, list := range pods {
 		report.TriedAgain(p.logger, len(list), woken[0].pod)
 		p.handle.Activate(p.logger, list)
+	}
+}
+
+// waitingPods returns the handler of pod events that concern pods which wait for room.
+func (s *Shared) waitingPods() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			if s.waiting != nil {
+				s.waiting.ends().OnUpdate(before, after)
+				return
+			}
+			if p, ok := after.(*v1.Pod); ok && p.Spec.NodeName != "" {
+				s.retries.forget(string(p.UID))
+			}
+			if node, _, ok := freedNomination(before, after); ok {
+				s.wake(node)
+			}
+		},
+		DeleteFunc: func(o any) {
+			if s.waiting != nil {
+				s.waiting.ends().OnDelete(o)
+				return
+			}
+			if t, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = t.Obj
+			}
+			if p, ok := o.(*v1.Pod); ok {
+				s.retries.forget(string(p.UID))
+			}
+		},
 	}
 }

@@ -1,0 +1,82 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/nrt"
+)
+
+// servesLayouts returns an error if the API server does not serve layouts: their informer would wait for ever.
+func servesLayouts(config *rest.Config) error {
+	known, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make discovery client: %w", err)
+	}
+	gv := v1alpha1.GroupVersion().String()
+	list, err := known.ServerResourcesForGroupVersion(gv)
+	if err != nil {
+		return fmt.Errorf("find resources of %s (is the NodeLayout definition installed?): %w", gv, err)
+	}
+	for i := range list.APIResources {
+		if list.APIResources[i].Name == v1alpha1.NodeLayoutResource().Resource {
+			return nil
+		}
+	}
+	return fmt.Errorf(
+		"API server has no %s.%s: install the NodeLayout definition",
+		v1alpha1.NodeLayoutResource().Resource,
+		gv,
+	)
+}
+
+// findTopologies returns where NodeResourceTopologies can be read, or nil and why they cannot.
+func findTopologies(ctx context.Context, cfg *rest.Config) (r *schema.GroupVersionResource, why string, err error) {
+	known, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, "", fmt.Errorf("make discovery client: %w", err)
+	}
+	for _, r := range nrt.Resources() {
+		list, err := known.ServerResourcesForGroupVersion(r.GroupVersion().String())
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("find resources of %s: %w", r.GroupVersion(), err)
+		}
+		for i := range list.APIResources {
+			if list.APIResources[i].Name == r.Resource {
+				return readable(ctx, cfg, r)
+			}
+		}
+	}
+	return nil, "the API server does not serve them", nil
+}
+
+// readable returns the resource if this scheduler may list it.
+func readable(
+	ctx context.Context,
+	cfg *rest.Config,
+	r schema.GroupVersionResource,
+) (*schema.GroupVersionResource, string, error) {
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, "", fmt.Errorf("make client for %s: %w", r.GroupResource(), err)
+	}
+	_, err = client.Resource(r).List(ctx, metav1.ListOptions{Limit: 1})
+	if apierrors.IsForbidden(err) {
+		return nil, err.Error(), nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("list %s: %w", r.GroupResource(), err)
+	}
+	return &r, "", nil
+}

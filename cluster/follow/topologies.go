@@ -1,0 +1,126 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	poll "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-numa/tenon/cluster/nrt"
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// lookup is how often it is looked whether NodeResourceTopologies are served by now.
+const lookup = 10 * time.Second
+
+// findTopologies sets topology to where the API server serves NodeResourceTopologies, or to nil where it does not, or
+// does not let this scheduler read them. The framework takes no informer later, and an informer of what cannot be read
+// would keep the scheduler from ever starting.
+func (s *Sources) findTopologies(ctx context.Context) (err error) {
+	var why string
+	if s.topology, why, err = findTopologies(ctx, s.config); why != "" {
+		s.logger.Info("NodeResourceTopologies are not followed yet: nodes without a layout are unknown", "reason", why)
+	}
+	return err
+}
+
+// followTopologies lets an informer of NodeResourceTopologies fill the book. Where they are not served yet, they are
+// followed once they are.
+func (s *Sources) followTopologies(ctx context.Context) error {
+	if s.topology == nil {
+		go s.awaitTopologies(ctx)
+		return nil
+	}
+	synced, err := s.fill(*s.topology, s.Feed.Topologies())
+	s.synced["NodeResourceTopologies"] = synced
+	return err
+}
+
+// fill adds a handler to the informer of NodeResourceTopologies.
+func (s *Sources) fill(r schema.GroupVersionResource, to cache.ResourceEventHandler) (cache.InformerSynced, error) {
+	i := s.dynamic.ForResource(r).Informer()
+	if err := i.SetTransform(nrt.Typed); err != nil {
+		return nil, fmt.Errorf("decode NodeResourceTopologies: %w", err)
+	}
+	h, err := i.AddEventHandler(to)
+	if err != nil {
+		return nil, fmt.Errorf("follow NodeResourceTopologies: %w", err)
+	}
+	if _, err := i.AddEventHandler(s.topologyTimes); err != nil {
+		return nil, fmt.Errorf("follow NodeResourceTopologies: %w", err)
+	}
+	return h.HasSynced, nil
+}
+
+// awaitTopologies polls until NodeResourceTopologies can be read, and then follows them. The definition may be
+// installed, or the right be granted, while the scheduler runs.
+func (s *Sources) awaitTopologies(ctx context.Context) {
+	_ = poll.PollUntilContextCancel(ctx, lookup, false, func(ctx context.Context) (bool, error) {
+		r, _, err := findTopologies(ctx, s.config)
+		if err == nil && r != nil {
+			_, err = s.fill(*r, s.late())
+		}
+		if err != nil {
+			s.logger.V(2).Info("NodeResourceTopologies not found, will try again", "error", err.Error())
+		}
+		return err == nil && r != nil, nil
+	})
+	if ctx.Err() == nil {
+		s.logger.Info("NodeResourceTopologies are followed from now on")
+		s.dynamic.Start(ctx.Done())
+	}
+}
+
+// late returns the handler of an informer that the framework does not know. It wakes pods itself, as there are no
+// queueing hints for its events.
+func (s *Sources) late() cache.ResourceEventHandler {
+	feed := s.Feed.Topologies()
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(o any, first bool) {
+			feed.OnAdd(o, first)
+			s.topologyReported(nil, o)
+		},
+		UpdateFunc: func(before, o any) {
+			feed.OnUpdate(before, o)
+			s.topologyReported(before, o)
+		},
+		DeleteFunc: feed.OnDelete,
+	}
+}
+
+// topologyReported wakes pods that fit a node whose NodeResourceTopology has changed, if the node is judged by it.
+func (s *Sources) topologyReported(before, o any) {
+	now, ok := o.(*v1alpha2.NodeResourceTopology)
+	if !ok {
+		return
+	}
+	if old, ok := before.(*v1alpha2.NodeResourceTopology); ok && equality.Semantic.DeepEqual(old.Zones, now.Zones) &&
+		slices.Equal(old.Attributes, now.Attributes) && slices.Equal(old.TopologyPolicies, now.TopologyPolicies) {
+		return
+	}
+	if n := s.Book.Snapshot().Node(now.Name); n == nil || n.Quality == ledger.Coarse {
+		s.options.Wake(now.Name)
+	}
+}
+
+// Reported returns when a node was last received, by its layout or, if that is missing, its NodeResourceTopology.
+func (s *Sources) Reported(node string) time.Time {
+	if n := s.Book.Snapshot().Node(node); n != nil && n.Quality == ledger.Coarse {
+		return s.topologyTimes.of(node)
+	}
+	return s.layoutTimes.of(node)
+}
+
+// Problem returns why what a node publishes was refused, or "".
+func (s *Sources) Problem(node string) string {
+	if why := s.Feed.Problem(node); why != "" {
+		return why
+	}
+	return s.Feed.TopologyProblem(node)
+}
