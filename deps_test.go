@@ -57,6 +57,7 @@ var floors = []floor{
 		words(`core/ledger core/place core/score core/topo`),
 		nil,
 	},
+	{"core/overlay", pure, words(`core/ledger core/place`), nil},
 	{"core/sample", pure, nil, nil},
 	{"core/whatif", pure, words(`core/evict core/idset core/topo core/place core/score core/ledger`), nil},
 
@@ -135,6 +136,7 @@ var floors = []floor{
 			cluster/nrt cluster/report cluster/terminations`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/kube-scheduler`), inCluster...),
 	},
+	{"cluster/request", nil, words(`core/place core/score cluster/kube`), inCluster},
 	{"cluster/workload", nil, words(`core/place core/score cluster/kube`), inCluster},
 	{"cluster/profiles/profilestest", nil, nil, words(`k8s.io/klog/v2 k8s.io/kubernetes`)},
 	{"cluster/report", nil, words(`core/... api/... cluster/inspect cluster/kube`), append(words(`k8s.io/utils`), inCluster...)},
@@ -142,7 +144,7 @@ var floors = []floor{
 		"cluster/sched",
 		nil,
 		words(`core/... api/... cluster/amounts cluster/candidates cluster/follow cluster/inspect cluster/kube
-			cluster/metrics cluster/preempt cluster/report cluster/workload`),
+			cluster/metrics cluster/preempt cluster/report cluster/request cluster/workload`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},

@@ -2,11 +2,9 @@ package sched
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -36,7 +34,7 @@ func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
 	device := podOf("d", "cpu=1 memory=1Gi acme.com/gpu=1")
 	for want, pod := range map[string]*v1.Pod{
 		"pod has 129 containers that need alignment, more than 128; use fewer containers": many("p", place.MaxContainers),
-		"pod has 1001 containers, more than 1000; use fewer containers":                   shared(device, maxContainers),
+		"pod has 1001 containers, more than 1000; use fewer containers":                   shared(device, 1000),
 	} {
 		cs := framework.NewCycleState()
 		_, status := p.PreFilter(t.Context(), cs, pod, nil)
@@ -56,50 +54,6 @@ func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
 	fits(t, filter(t, p, cycle(t, p, many("q", place.MaxContainers-1)), "n"))
 	if _, status := p.PreFilter(t.Context(), framework.NewCycleState(), shared(podOf("r", "cpu=100m"), 7000), nil); !status.IsSkip() {
 		t.Errorf("a pod that nobody would align: status %v", status)
-	}
-}
-
-// Events of other objects are many, and every waiting pod is asked about each: the containers of a pod that is too large
-// are not read for that. Nobody could read those of this one.
-func TestContainersOfATooLargePodAreNotRead(t *testing.T) {
-	pod := many("p", place.MaxContainers)
-	pod.Status.QOSClass = v1.PodQOSGuaranteed
-	pod.Spec.InitContainers[0].Resources.Requests[v1.ResourceMemory] = resource.MustParse("-1")
-	want := "pod has 129 containers that need alignment, more than 128; use fewer containers"
-	if _, status := translate(pod); status.Message() != want {
-		t.Errorf("status %v, want %s", status, want)
-	}
-	if pod.Spec.InitContainers = pod.Spec.InitContainers[1:]; tooLarge(pod) != "" {
-		t.Error("a pod within the bound is too large")
-	}
-}
-
-// Memories are bounded in bytes: pods of many containers with long names take no more than others.
-func TestKindsOfPodsAreShortAndDistinct(t *testing.T) {
-	seen := map[string]string{}
-	for _, inits := range []int{0, 1, 2, 50, 100, 101} {
-		for _, change := range []string{"", "name", "cpu"} {
-			pod := many("p", inits)
-			last := &pod.Spec.Containers[0]
-			switch change {
-			case "name":
-				last.Name = strings.Repeat("z", 63)
-			case "cpu":
-				last.Resources = cpus("x", 3).Spec.Containers[0].Resources
-			}
-			s, status := translate(pod)
-			if status != nil {
-				t.Fatal(status)
-			}
-			if len(s.key) > maxKeyText || len(signed(s).Shape) > maxKeyText {
-				t.Errorf("%d init containers: key of %d bytes, signature of %d", inits, len(s.key), len(signed(s).Shape))
-			}
-			what := fmt.Sprintf("%d %s", inits, change)
-			if other, taken := seen[s.key]; taken {
-				t.Errorf("pods %q and %q have one key", what, other)
-			}
-			seen[s.key] = what
-		}
 	}
 }
 

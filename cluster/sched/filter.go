@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/overlay"
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
@@ -25,7 +26,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 		return s.filtered(name, nil, nil)
 	}
 	status := p.judged(s, name, slot)
-	if o := s.overlay[name]; status.IsSuccess() || o != nil && len(o.removed) > 0 {
+	if o := s.overlay[name]; status.IsSuccess() || o != nil && o.Removes() {
 		return status // of a trial of DefaultPreemption nothing follows
 	}
 	if n, _ := s.snap.At(slot); p.lags(s, n, info) {
@@ -48,7 +49,7 @@ func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 	n, _ := s.snap.At(slot)
 	o := s.overlay[name]
 	if o != nil {
-		n = o.base
+		n = o.Base
 	}
 	if !p.knows(n) {
 		return s.filtered(name, nil, p.unknown(s, n, name))
@@ -62,7 +63,7 @@ func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 	if status := p.guards(s, n); status != nil {
 		return s.filtered(name, nil, status)
 	}
-	if o != nil && !o.spares(s.pod) {
+	if o != nil && !o.Spares(s.pod) {
 		return s.filtered(
 			name,
 			nil,
@@ -80,7 +81,7 @@ func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 }
 
 // refuses returns why the pod does not fit on a node, nil if it does. Results for hypothetical nodes are not cached.
-func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay, slot int) *answers.Refusal {
+func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay.Node, slot int) *answers.Refusal {
 	switch {
 	case o != nil:
 		_, r := p.compute(s, n)

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/cluster/request"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -39,7 +40,7 @@ func (a attempt) failed(status *fwk.Status) *fwk.Status {
 }
 
 // read logs what was read of a pod.
-func (a *attempt) read(s *state) { a.Read(bounded(s.shape), s.demand) }
+func (a *attempt) read(s *state) { a.Read(request.Bounded(s.shape), s.demand) }
 
 // learn adds a pod to the workload profile, and sets the mix of the pod's strategy.
 func (p *Plugin) learn(s *state) {
@@ -53,7 +54,7 @@ func (p *Plugin) learn(s *state) {
 // are not recorded.
 func (s *state) filtered(node string, reasons []place.Reason, status *fwk.Status) *fwk.Status {
 	if len(s.overlay) > 0 {
-		if o, ok := s.overlay[node]; ok && len(o.removed) > 0 {
+		if o, ok := s.overlay[node]; ok && o.Removes() {
 			return status
 		}
 	}

@@ -13,17 +13,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/tenon-numa/tenon/api/config"
-	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/candidates"
+	"github.com/tenon-numa/tenon/cluster/request"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/overlay"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
 )
@@ -88,8 +88,7 @@ type state struct {
 	wish     *score.Type
 	strategy score.Strategy
 	// overlay has hypothetical nodes, with pods added or removed (preemption, nominated pods).
-	// Invariant: values are not changed; AddPod and RemovePod replace them.
-	overlay  map[string]*overlay
+	overlay  overlay.Nodes
 	refusals *refusedPod // nil where nobody retries the pod
 	// named are the nodes in PreFilter's result, or nil; unnarrowed makes PreFilter name none.
 	named      sets.Set[string]
@@ -135,7 +134,7 @@ func (s *state) slot(info fwk.NodeInfo, name string) int { return s.nodes.Slot(s
 // node returns the state of a node in this cycle, hypothetical changes included, or nil.
 func (s *state) node(name string) *ledger.Node {
 	if o, ok := s.overlay[name]; ok {
-		return o.node
+		return o.Full
 	}
 	return s.snap.Node(name)
 }
@@ -143,36 +142,21 @@ func (s *state) node(name string) *ledger.Node {
 // takes reports whether a node, in whatever state, takes the pod, its own demand included.
 func (s *state) takes(n *ledger.Node) bool { return n.Takes(s.pod, s.demand) }
 
-// translate converts a pod. If the pod asks for something invalid, it returns a status instead.
+// translate reads what a pod asks for. If that is invalid, it returns a status instead.
 func translate(pod *v1.Pod) (*state, *fwk.Status) {
-	if why := tooLarge(pod); why != "" {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
-	}
-	cp, err := apipod.ToPlace(pod)
+	r, err := request.Of(pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
-	if why := oversized(cp); why != "" {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
-	}
-	demand, err := apipod.Demand(pod)
-	if err != nil {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
-	}
-	wish, err := scoringType(pod)
-	if err != nil {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
-	}
-	shape := cp.Shape()
-	return &state{
-		uid:    string(pod.UID),
-		pod:    cp,
-		key:    keyOf(shape, cp.Containers),
-		shape:  shape,
-		demand: demand,
-		wish:   wish,
-	}, nil
+	return &state{uid: r.UID, pod: r.Pod, key: r.Key, shape: r.Shape, demand: r.Demand, wish: r.Strategy}, nil
 }
+
+// maxIndexed bounds the containers of a pod for which PreFilter asks all nodes in advance. For a larger pod
+// kube-scheduler runs Filter on nodes until enough fit, on several CPUs at once.
+const maxIndexed = 16
+
+// large reports whether a node's answer about the pod takes long.
+func (s *state) large() bool { return len(s.pod.Containers) > maxIndexed }
 
 // refusal turns a verdict's reasons into a status.
 func (p *Plugin) refusal(pod *place.Pod, v place.Verdict) *fwk.Status {

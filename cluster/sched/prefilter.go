@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	"errors"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -9,6 +10,9 @@ import (
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/metrics"
+	"github.com/tenon-numa/tenon/cluster/request"
+	"github.com/tenon-numa/tenon/core/overlay"
+	"github.com/tenon-numa/tenon/core/score"
 )
 
 // PreFilter converts the pod once, takes a snapshot of the ledger, and names the nodes where the pod fits if these are
@@ -24,7 +28,7 @@ func (p *Plugin) PreFilter(
 	}
 	s, status := translate(pod)
 	if status != nil {
-		if exceedsBudget(pod) {
+		if _, err := request.Of(pod); isTooLarge(err) {
 			p.metrics.Exceeded(metrics.BudgetPod)
 		}
 		return nil, p.begin(pod).failed(status)
@@ -74,7 +78,9 @@ func (p *Plugin) AddPod(
 	if err != nil {
 		return nil // no machine could take it: it holds nothing
 	}
-	s.change(info.Node().Name, func(o *overlay) { o.add(kube.ID(add.GetPod()), cp, p.leaving(add.GetPod(), info)) })
+	s.overlay = s.overlay.Change(s.snap.Node(info.Node().Name), func(o *overlay.Node) {
+		o.Add(kube.ID(add.GetPod()), cp, p.leaving(add.GetPod(), info))
+	})
 	return nil
 }
 
@@ -90,6 +96,34 @@ func (p *Plugin) RemovePod(
 	if !ok || p.args.KeepVictims {
 		return nil
 	}
-	s.change(info.Node().Name, func(o *overlay) { o.remove(string(remove.GetPod().UID)) })
+	s.overlay = s.overlay.Change(s.snap.Node(info.Node().Name), func(o *overlay.Node) {
+		o.Remove(string(remove.GetPod().UID))
+	})
 	return nil
+}
+
+// leaving returns the UIDs of the pods that will have gone from a node when a nominated pod comes: those that
+// are being deleted, and those that it is about to evict.
+func (p *Plugin) leaving(nominated *v1.Pod, info fwk.NodeInfo) (out []string) {
+	for _, p := range info.GetPods() {
+		if p.GetPod().DeletionTimestamp != nil {
+			out = append(out, string(p.GetPod().UID))
+		}
+	}
+	return append(out, p.evicting().Victims(nominated, info.Node().Name)...)
+}
+
+// scoring returns how nodes are scored for a pod. Weights are those of the profile, whatever the type.
+func (p *Plugin) scoring(wish *score.Type) score.Strategy {
+	s := p.strategy
+	if wish != nil {
+		s.Type = *wish
+	}
+	return s
+}
+
+// isTooLarge reports whether an error says that a pod costs too much to be judged.
+func isTooLarge(err error) bool {
+	_, is := errors.AsType[request.TooLarge](err)
+	return is
 }

@@ -17,8 +17,8 @@ import (
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/inspect"
-	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/cluster/request"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -190,7 +190,7 @@ func TestNothingRawOfATopologyLeavesTheScheduler(t *testing.T) {
 // The API server lets annotations be anything.
 func TestNothingRawOfAPodLeavesTheScheduler(t *testing.T) {
 	for _, annotation := range []string{apipod.PolicyAnnotation, apipod.ScopeAnnotation, apipod.AlignAnnotation, apipod.IgnoreAnnotation,
-		report.LogAnnotation, strategyAnnotation, "volcano.sh/numa-topology-policy", "scheduling.koordinator.sh/numa-topology-spec"} {
+		report.LogAnnotation, request.StrategyAnnotation, "volcano.sh/numa-topology-policy", "scheduling.koordinator.sh/numa-topology-spec"} {
 		for _, value := range []string{hostile, `{"numaTopologyPolicy":"` + hostile + `"}`, "{\"singleNUMANodeExclusive\":\"\\u001b[31m\"}"} {
 			o := newOutlets(t)
 			o.s.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))

@@ -50,7 +50,7 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk
 // costOf returns the cost of a node in a slot, -1 if the ledger does not have the node.
 func (p *Plugin) costOf(s *state, name string, slot int) int64 {
 	if o := s.overlay[name]; o != nil {
-		return s.cost(o.node, o.node.Place(s.pod, s.demand))
+		return s.cost(o.Full, o.Full.Place(s.pod, s.demand))
 	}
 	if p.args.CoarseNodes == config.Refuse || slot < 0 {
 		if n, _ := s.snap.At(slot); !p.knows(n) {

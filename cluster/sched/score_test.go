@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/request"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -101,7 +102,7 @@ func TestScoringStrategies(t *testing.T) {
 		p.Feed.Layout(layout(t, "empty", machine, place.BestEffort, 1))
 		pod := cpus("p", 4)
 		if c.asks != "" {
-			pod = noted(pod, strategyAnnotation, c.asks)
+			pod = noted(pod, request.StrategyAnnotation, c.asks)
 		}
 		if got := scores(t, p, pod, "fuller", "empty", "unknown"); !slices.Equal(got, c.want) {
 			t.Errorf("%s %s, pod asks for %q: %v, want %v", c.plugin, c.args, c.asks, got, c.want)
@@ -112,7 +113,7 @@ func TestScoringStrategies(t *testing.T) {
 func TestAScoringStrategyThatIsNotKnownIsNamed(t *testing.T) {
 	p := newPlugin(t, "")
 	for value, quoted := range map[string]string{"": `""`, "mostAllocated": `"mostAllocated"`, strings.Repeat("x", 999): `"` + strings.Repeat("x", 60) + `..."`} {
-		_, status := p.PreFilter(t.Context(), framework.NewCycleState(), noted(cpus("p", 2), strategyAnnotation, value), nil)
+		_, status := p.PreFilter(t.Context(), framework.NewCycleState(), noted(cpus("p", 2), request.StrategyAnnotation, value), nil)
 		says(
 			t,
 			status,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/cluster/request"
 )
 
 // signature is all that Filter and Score read of a pod, in a form that is written the same way every time.
@@ -56,7 +57,7 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 }
 
 func signed(s *state) signature {
-	out := signature{Shape: bounded(s.shape), Policy: s.demand.Policy.String(), Scope: s.demand.Scope.String(),
+	out := signature{Shape: request.Bounded(s.shape), Policy: s.demand.Policy.String(), Scope: s.demand.Scope.String(),
 		Align: string(s.demand.Align), Ignore: string(s.demand.Ignore)}
 	if s.wish != nil {
 		out.Wish = s.wish.String()

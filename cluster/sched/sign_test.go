@@ -16,6 +16,7 @@ import (
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/cluster/request"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -46,7 +47,7 @@ func drawnAsk(t *rapid.T, name string) *v1.Pod {
 	pod.Spec.Containers[0].Name = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "container")
 	pod.Annotations = map[string]string{"other": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "other")}
 	for annotation, values := range map[string][]string{
-		apipod.PolicyAnnotation: {"", "restricted", "single-numa-node"}, strategyAnnotation: {"", "LeastAllocated"},
+		apipod.PolicyAnnotation: {"", "restricted", "single-numa-node"}, request.StrategyAnnotation: {"", "LeastAllocated"},
 		apipod.AlignAnnotation: {"", "cpu"}, apipod.ScopeAnnotation: {"", "pod"},
 	} {
 		if v := rapid.SampledFrom(values).Draw(t, annotation); v != "" {
