@@ -119,6 +119,7 @@ var floors = []floor{
 		words(`core/ledger api/objects api/v1alpha1 cluster/kube cluster/nrt`),
 		append(topologies, inCluster...),
 	},
+	{"cluster/live/livetest", nil, words(`core/... api/v1alpha1`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"cluster/inspect", nil, words(`core/... api/document`), nil},
 	{"cluster/profiles", nil, words(`api/config`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"cluster/candidates", nil, words(`core/answers core/ledger core/sample`),

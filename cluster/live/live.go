@@ -190,6 +190,18 @@ func (v *View) Pods(accept func(Pod) bool) (out []Pod) {
 	return out
 }
 
+// Count returns how many pods there are, and how many of them wait for a node.
+func (v *View) Count() (all, waiting int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, r := range v.pods.kept {
+		if r.node == "" && !r.listed().Ended() {
+			waiting++
+		}
+	}
+	return len(v.pods.kept), waiting
+}
+
 // View returns the whole as a [kube.Reader] returns it. It copies a kilobyte of each pod.
 func (v *View) View() *kube.View {
 	out := &kube.View{}

@@ -2,157 +2,26 @@ package live
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/tenon-numa/tenon/api/v1alpha1"
-	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/cluster/live/livetest"
 )
-
-// apiServer answers lists from files of JSON and watches with the events that a test sends. Paths without an answer are
-// forbidden.
-type apiServer struct {
-	mu      sync.Mutex
-	lists   map[string]any
-	events  map[string]chan any
-	expired bool
-}
-
-func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	list, ok := s.lists[r.URL.Path]
-	events, expired := s.events[r.URL.Path], s.expired
-	s.mu.Unlock()
-	q := r.URL.Query()
-	w.Header().Set("Content-Type", "application/json")
-	fail := func(code int, reason metav1.StatusReason) {
-		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-			Status: "Failure", Code: int32(code), Reason: reason, Message: "no"})
-	}
-	switch {
-	case expired:
-		fail(http.StatusUnauthorized, metav1.StatusReasonUnauthorized)
-	case !ok && strings.Contains(r.URL.Path, "noderesourcetopologies"):
-		fail(http.StatusNotFound, metav1.StatusReasonNotFound)
-	case !ok:
-		fail(http.StatusForbidden, metav1.StatusReasonForbidden)
-	case q.Get("watch") == "":
-		_ = json.NewEncoder(w).Encode(list)
-	case q.Get("sendInitialEvents") != "":
-		fail(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
-	default:
-		w.WriteHeader(http.StatusOK)
-		w.(http.Flusher).Flush()
-		for {
-			select {
-			case e := <-events:
-				_ = json.NewEncoder(w).Encode(e)
-				w.(http.Flusher).Flush()
-			case <-r.Context().Done():
-				return
-			}
-		}
-	}
-}
-
-const (
-	nodesPath   = "/api/v1/nodes"
-	podsPath    = "/api/v1/pods"
-	mlPath      = "/api/v1/namespaces/ml/pods"
-	layoutsPath = "/apis/tenon.sh/v1alpha1/nodelayouts"
-)
-
-func machineOf(t testing.TB) *topo.Machine {
-	t.Helper()
-	var b strings.Builder
-	for i := range 4 {
-		fmt.Fprintf(&b, "numa %d socket %d cpus %d-%d/%d-%d memory 64Gi\n", i, i/2, i*16, i*16+15, 64+i*16, 64+i*16+15)
-		fmt.Fprintf(&b, "device acme.com/gpu g%02d,g%02d numa %d\n", 2*i, 2*i+1, i)
-	}
-	m, err := topo.ParseMachine(b.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-func rulesOf() place.Rules {
-	return place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true},
-		Memory: place.MemoryRules{Static: true}}
-}
-
-func layout(t testing.TB, name string) map[string]any {
-	t.Helper()
-	l := v1alpha1.FromCore(name, machineOf(t), rulesOf(), nil, nil)
-	l.ResourceVersion = "5"
-	return plain(t, l, v1alpha1.GroupVersion().String(), v1alpha1.Kind)
-}
-
-// plain is an object as an API server writes it.
-func plain(t testing.TB, o any, version, kind string) map[string]any {
-	t.Helper()
-	data, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out map[string]any
-	if err := json.Unmarshal(data, &out); err != nil {
-		t.Fatal(err)
-	}
-	out["apiVersion"], out["kind"] = version, kind
-	return out
-}
-
-func pod(namespace, name, node string) *v1.Pod {
-	amounts := v1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")}
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "." + name),
-		ResourceVersion: "7", CreationTimestamp: metav1.Time{Time: time.Unix(1e9, 0)},
-		Labels:      map[string]string{"app": name},
-		Annotations: map[string]string{"secret.example/token": "s3cret", "tenon.sh/align": "numa"}},
-		Spec: v1.PodSpec{NodeName: node, SchedulerName: "tenon", Containers: []v1.Container{{Name: "c", Image: "image",
-			Env:       []v1.EnvVar{{Name: "PASSWORD", Value: "s3cret"}},
-			Resources: v1.ResourceRequirements{Requests: amounts, Limits: amounts}}}},
-		Status: v1.PodStatus{Phase: v1.PodPending, QOSClass: v1.PodQOSGuaranteed}}
-}
-
-func list(version, kind string, items ...any) map[string]any {
-	return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"resourceVersion": "10"},
-		"items": append([]any{}, items...)}
-}
-
-func node(name string) *v1.Node {
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "x"}},
-		Status: v1.NodeStatus{Allocatable: v1.ResourceList{"cpu": resource.MustParse("128"),
-			"memory": resource.MustParse("256Gi"),
-			"pods":   resource.MustParse("110")}, Images: []v1.ContainerImage{{Names: []string{"big"}}}}}
-}
 
 // start follows a stand-in until it was read once.
-func start(t *testing.T, s *apiServer, o Options) *View {
+func start(t *testing.T, s *livetest.Server, o Options) *View {
 	t.Helper()
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	if o.Bounds.Nodes == 0 {
 		o.Bounds = Standard()
 	}
-	v, err := Start(ctx, &rest.Config{Host: server.URL}, o)
+	v, err := Start(ctx, &rest.Config{Host: s.URL}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,14 +33,12 @@ func start(t *testing.T, s *apiServer, o Options) *View {
 	return v
 }
 
-func cluster(t *testing.T) *apiServer {
-	return &apiServer{events: map[string]chan any{podsPath: make(chan any, 8), nodesPath: nil},
-		lists: map[string]any{
-			nodesPath: list("v1", "NodeList", plain(t, node("a"), "v1", "Node"), plain(t, node("b"), "v1", "Node")),
-			podsPath: list("v1", "PodList", plain(t, pod("ml", "p", "a"), "v1", "Pod"),
-				plain(t, pod("web", "q", ""), "v1", "Pod")),
-			layoutsPath: list(v1alpha1.GroupVersion().String(), "NodeLayoutList", layout(t, "a")),
-		}}
+func cluster(t *testing.T) *livetest.Server {
+	s := livetest.New(t)
+	s.List(livetest.Nodes, livetest.Node("a"), livetest.Node("b"))
+	s.List(livetest.Pods, livetest.Pod("ml", "p", "a"), livetest.Pod("web", "q", ""))
+	s.List(livetest.Layouts, livetest.Layout(t, "a"))
+	return s
 }
 
 func TestAViewHasTheLedgerAndItsProblems(t *testing.T) {
@@ -188,7 +55,7 @@ func TestAViewHasTheLedgerAndItsProblems(t *testing.T) {
 			t.Errorf("the view keeps %q", private)
 		}
 	}
-	if got := v.Pods[0].Annotations["tenon.sh/align"]; got != "numa" {
+	if got := v.Pods[0].Annotations["tenon.sh/align"]; got != "cpu" {
 		t.Errorf("annotation tenon.sh/align is %q", got)
 	}
 }
@@ -196,9 +63,9 @@ func TestAViewHasTheLedgerAndItsProblems(t *testing.T) {
 // What may not be read is named, and the rest is there.
 func TestWhatMayNotBeReadIsALimit(t *testing.T) {
 	s := cluster(t)
-	s.lists[mlPath] = list("v1", "PodList", plain(t, pod("ml", "p", "a"), "v1", "Pod"))
-	delete(s.lists, podsPath)
-	delete(s.lists, layoutsPath)
+	s.List(livetest.PodsOf("ml"), livetest.Pod("ml", "p", "a"))
+	s.Forbid(livetest.Pods)
+	s.Forbid(livetest.Layouts)
 	v := start(t, s, Options{Namespaces: []string{"ml", "other"}})
 	want := []Limit{{"nodelayouts", "you may not list nodelayouts"},
 		{"pods in all namespaces", "you may not list pods in all namespaces"},
@@ -216,7 +83,7 @@ func TestWhatMayNotBeReadIsALimit(t *testing.T) {
 
 func TestAnExpiredIdentityIsRejected(t *testing.T) {
 	s := cluster(t)
-	s.expired = true
+	s.Accept()
 	if v := start(t, s, Options{}); !v.Rejected() || len(v.Limits()) == 0 {
 		t.Errorf("rejected %t, limits %v", v.Rejected(), v.Limits())
 	}
@@ -227,9 +94,9 @@ func TestAFollowerReceivesWhatChanges(t *testing.T) {
 	v := start(t, s, Options{})
 	f := v.Follow()
 	defer f.Close()
-	bound := pod("web", "q", "a")
+	bound := livetest.Pod("web", "q", "a")
 	bound.ResourceVersion = "11"
-	s.events[podsPath] <- map[string]any{"type": "MODIFIED", "object": plain(t, bound, "v1", "Pod")}
+	s.Send(livetest.Pods, "MODIFIED", bound)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var nodes, pods []string

@@ -27,6 +27,9 @@ type Pod struct {
 	Created   time.Time
 }
 
+// Ended reports whether the pod holds nothing any more.
+func (p Pod) Ended() bool { return p.Phase == v1.PodSucceeded || p.Phase == v1.PodFailed }
+
 func (p Pod) compare(o Pod) int {
 	return cmp.Or(strings.Compare(p.ID.Namespace, o.ID.Namespace), strings.Compare(p.ID.Name, o.ID.Name))
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/live/livetest"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -23,7 +24,7 @@ const podsEach = 10
 // fill brings nodes with pods into a view as its sources do.
 func fill(t testing.TB, v *View, nodes, each int) {
 	t.Helper()
-	m, rules := machineOf(t), rulesOf()
+	m, rules := livetest.Machine(t), livetest.Rules()
 	var entries []ledger.Entry
 	u := place.NewUsage(m, rules)
 	spec := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 4000,
@@ -35,11 +36,11 @@ func fill(t testing.TB, v *View, nodes, each int) {
 	}
 	for i := range nodes {
 		name := fmt.Sprintf("node-%05d", i)
-		n := node(name)
+		n := livetest.Node(name)
 		n.Labels = map[string]string{"kubernetes.io/hostname": name, "zone": fmt.Sprint("z", i%3)}
 		v.putNode(trimNode(n))
 		for k := range each {
-			p := pod(fmt.Sprint("team-", k), fmt.Sprintf("worker-%05d", i), name)
+			p := livetest.Pod(fmt.Sprint("team-", k), fmt.Sprintf("worker-%05d", i), name)
 			p.UID = types.UID(fmt.Sprintf("a6a6a6a6-0000-0000-%06d-%06d", i, k))
 			p.Status.Phase, p.Status.StartTime = "Running", &metav1.Time{Time: time.Unix(1e9, 0)}
 			v.putPod(trimPod(p))

@@ -21,7 +21,8 @@ import (
 
 // Setup returns what the commands need, for a program of a version.
 func Setup(version string) cli.Setup {
-	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Stages: stages()}
+	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Stages: stages(),
+		Console: serveConsole(version)}
 }
 
 // readMachine takes a machine's text form and the snapshot of a machine.
@@ -123,6 +124,10 @@ func (c cluster) around(ctx context.Context, pod *v1.Pod, out *cli.PodView) erro
 	if err != nil {
 		return err
 	}
+	return around(ctx, c.reader, s, pod, out)
+}
+
+func around(ctx context.Context, reader *kube.Reader, s *stage.Stage, pod *v1.Pod, out *cli.PodView) error {
 	w, err := s.Existing(pod)
 	if err != nil {
 		return err
@@ -134,7 +139,7 @@ func (c cluster) around(ctx context.Context, pod *v1.Pod, out *cli.PodView) erro
 	if pod.Spec.NodeName != "" {
 		return nil
 	}
-	how, err := c.reader.Scheduling(ctx, pod, s.Pods())
+	how, err := reader.Scheduling(ctx, pod, s.Pods())
 	out.Scheduling = &how
 	return err
 }

@@ -79,6 +79,8 @@ type Setup struct {
 	Machine func(data []byte) (m *topo.Machine, warnings []string, err error)
 	// Stages are where simulate gets its nodes from.
 	Stages Stages
+	// Console serves the console until ctx ends; nil where a program has none.
+	Console func(ctx context.Context, k Kubeconfig, o ConsoleOptions) error
 }
 
 // Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an
@@ -153,7 +155,7 @@ To complete names of pods and nodes behind "kubectl tenon", link the plugin to a
 		return a.kube.contexts(), cobra.ShellCompDirectiveNoFileComp
 	})
 	root.AddCommand(a.explainCommand(), a.mapCommand(), a.podsCommand(), a.topCommand(), a.simulateCommand(),
-		a.compareCommand(), a.versionCommand())
+		a.compareCommand(), a.consoleCommand(), a.versionCommand())
 	return root
 }
 

@@ -1,0 +1,158 @@
+package document
+
+import (
+	"time"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file has what the console's API answers beside the documents of the commands.
+
+// ClusterOverview is every node of a cluster in numbers.
+type ClusterOverview struct {
+	Kind string `json:"kind"` // "ClusterOverview"
+	// Version changes whenever something of the view has changed.
+	Version uint64 `json:"version"`
+	// Ready: all resources were listed once, or refused.
+	Ready bool           `json:"ready"`
+	Nodes []NodeOverview `json:"nodes"`
+	// Pods counts the pods that you may read, Waiting those of them without a node.
+	Pods    int `json:"pods"`
+	Waiting int `json:"waiting"`
+	// Limits are what you may not read, or what is not served.
+	Limits []Limit `json:"limits"`
+}
+
+// Limit is a resource that the answers lack as a whole or in part, and why.
+type Limit struct {
+	Resource string `json:"resource"`
+	Reason   string `json:"reason"`
+}
+
+// NodeOverview is one node in numbers.
+type NodeOverview struct {
+	Name    string `json:"name"`
+	Quality string `json:"quality"` // exact, coarse or none
+	// Problem says why nothing is known of the node's NUMA nodes.
+	Problem string `json:"problem,omitempty"`
+	// Policy is the topology manager's.
+	Policy string `json:"policy,omitempty"`
+	// Flags are notReady, cordoned, unsettled, crowded, silent, inexact and unaligned.
+	Flags []string `json:"flags,omitempty"`
+	// Labels are those that were asked for.
+	Labels map[string]string `json:"labels,omitempty"`
+	Pods   int               `json:"pods"` // that hold something
+	NUMAs  []NUMAOverview    `json:"numas"`
+}
+
+// NUMAOverview is one NUMA node in numbers: what pods may have, and what is free of that.
+type NUMAOverview struct {
+	ID         int32           `json:"id"`
+	CPUs       int             `json:"cpus"`
+	FreeCPUs   int             `json:"freeCPUs"`
+	Memory     int64           `json:"memory"`
+	FreeMemory int64           `json:"freeMemory"`
+	Devices    []DevicesOnNUMA `json:"devices,omitempty"`
+}
+
+// DevicesOnNUMA counts the devices of one resource that are near a NUMA node.
+type DevicesOnNUMA struct {
+	Resource string `json:"resource"`
+	Count    int    `json:"count"`
+	Free     int    `json:"free"`
+}
+
+// NodeOverviewOf returns a node in numbers. A nil node is one without a usable report.
+func NodeOverviewOf(name string, n *ledger.Node) NodeOverview {
+	out := NodeOverview{Name: name, Quality: None, NUMAs: []NUMAOverview{}}
+	if n == nil || n.Machine == nil || n.Usage == nil {
+		return out
+	}
+	out.Quality, out.Pods, out.Policy = n.Quality.String(), len(n.Entries), n.Rules.Topology.Policy.String()
+	for _, f := range []struct {
+		name string
+		is   bool
+	}{{"unsettled", n.Unsettled}, {"crowded", n.Crowded}, {"silent", n.Silent}, {"inexact", len(n.Inexact) > 0},
+		{"unaligned", len(Forgotten(n)) > 0}} {
+		if f.is {
+			out.Flags = append(out.Flags, f.name)
+		}
+	}
+	u, free := n.Usage, n.Usage.FreeCPUs()
+	for i, x := range n.Machine.NUMAs() {
+		on := NUMAOverview{ID: int32(x.ID), CPUs: x.CPUs.Len(), FreeCPUs: x.CPUs.AndLen(free),
+			Memory: u.Allocatable(i, topo.Memory), FreeMemory: u.FreeMemory(i, topo.Memory)}
+		for at, r := range n.Machine.Resources() {
+			count := 0
+			for k := range r.Devices {
+				if r.Devices[k].NUMAs.Has(i) {
+					count++
+				}
+			}
+			if count > 0 {
+				near := int(u.FreeDevicesOn(at, 1<<uint(i)))
+				on.Devices = append(on.Devices, DevicesOnNUMA{r.Name, count, near})
+			}
+		}
+		out.NUMAs = append(out.NUMAs, on)
+	}
+	return out
+}
+
+// PodList is pods at a glance.
+type PodList struct {
+	Kind    string       `json:"kind"` // "PodList"
+	Version uint64       `json:"version"`
+	Pods    []PodSummary `json:"pods"`
+	// Total counts the pods that the filters select. Continue is set where not all of them are in the answer: it is the
+	// parameter "continue" of the next request.
+	Total    int    `json:"total"`
+	Continue string `json:"continue,omitempty"`
+	// Limits are as in ClusterOverview.
+	Limits []Limit `json:"limits"`
+}
+
+// PodSummary is one pod at a glance.
+type PodSummary struct {
+	Pod
+	Phase     string    `json:"phase"`
+	Reason    string    `json:"reason,omitempty"`
+	Node      string    `json:"node,omitempty"` // absent while it waits for a node
+	Scheduler string    `json:"scheduler"`
+	Created   time.Time `json:"created"`
+	// NUMAs are the NUMA nodes that it holds something on, and Source is how that is known.
+	NUMAs  v1alpha1.IDList `json:"numas,omitempty"`
+	Source string          `json:"source,omitempty"`
+}
+
+// ClusterChange is what has changed in a cluster since the last one.
+type ClusterChange struct {
+	Version uint64 `json:"version"`
+	// All: more has changed than is named, and everything is to be read again.
+	All bool `json:"all,omitempty"`
+	// Nodes are as in ClusterOverview, without labels; Gone are names of nodes.
+	Nodes []NodeOverview `json:"nodes,omitempty"`
+	Gone  []string       `json:"gone,omitempty"`
+	// Pods are names of pods that were added, changed or deleted, as "namespace/name".
+	Pods    []string `json:"pods,omitempty"`
+	Waiting int      `json:"waiting"`
+}
+
+// ErrorDetails is an error of the API as RFC 9457 has it (application/problem+json).
+type ErrorDetails struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	// Field is the parameter, header or part of the body that is wrong.
+	Field string `json:"field,omitempty"`
+}
+
+// SessionDetails say who is signed in.
+type SessionDetails struct {
+	Name string `json:"name"` // of the user or of the kubeconfig's context
+	// Version is that of the program.
+	Version string `json:"version"`
+}

@@ -1,0 +1,93 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"html"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/tenon-numa/tenon/face/cli"
+	"github.com/tenon-numa/tenon/face/console"
+)
+
+// The console of one person.
+const (
+	secretLasts  = 10 * time.Minute
+	sessionIdle  = 12 * time.Hour
+	memoryTarget = 280 << 20 // bytes; the collector works harder beyond it
+)
+
+// serveConsole serves the cluster of a kubeconfig on the loopback address.
+func serveConsole(version string) func(context.Context, cli.Kubeconfig, cli.ConsoleOptions) error {
+	return func(ctx context.Context, k cli.Kubeconfig, o cli.ConsoleOptions) error {
+		cfg, namespace, err := k.Load()
+		if err != nil {
+			return err
+		}
+		debug.SetMemoryLimit(memoryTarget)
+		who, err := Watch(ctx, cfg, cmp.Or(k.ContextName(), cfg.Host), namespace)
+		if err != nil {
+			return fmt.Errorf("follow the cluster: %w", err)
+		}
+		who.Close = nil // the view ends with the command
+		on, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)))
+		if err != nil {
+			return fmt.Errorf("listen on the loopback address (choose another --port): %w", err)
+		}
+		_, port, err := net.SplitHostPort(on.Addr().String())
+		if err != nil {
+			return fmt.Errorf("read the address %s: %w", on.Addr(), err)
+		}
+		secret, open := console.OneTime(who, secretLasts, time.Now)
+		h, err := console.New(console.Config{Version: version,
+			Identities: console.NewSessions(open, false, 1, sessionIdle),
+			Hosts:      []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}})
+		if err != nil {
+			return err
+		}
+		address := "http://127.0.0.1:" + port + "/#" + secret
+		fmt.Fprintf(o.Out, "Serving the console of %s. It ends with Ctrl-C.\n"+
+			"This address works once, in one browser, within 10 minutes:\n\n  %s\n", who.Name, address)
+		if o.Browser {
+			remove := browse(address)
+			defer remove()
+		}
+		return console.Serve(ctx, on, h)
+	}
+}
+
+// browse opens an address in the person's browser, if there is one. The address goes through a file that only the
+// person can read: everybody on the computer can read command lines.
+func browse(address string) (remove func()) {
+	remove = func() {}
+	program := []string{"xdg-open"}
+	switch {
+	case runtime.GOOS == "darwin":
+		program = []string{"open"}
+	case runtime.GOOS == "windows":
+		program = []string{"rundll32", "url.dll,FileProtocolHandler"}
+	case os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "":
+		return remove
+	}
+	dir, err := os.MkdirTemp("", "tenon-console-")
+	if err != nil {
+		return remove
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	file := filepath.Join(dir, "open.html")
+	text := `<!doctype html><meta http-equiv="refresh" content="0; url=` + html.EscapeString(address) + `">`
+	if os.WriteFile(file, []byte(text), 0o600) == nil {
+		if c := exec.Command(program[0], append(program[1:], file)...); c.Start() == nil {
+			go func() { _ = c.Wait() }()
+		}
+	}
+	return remove
+}

@@ -1,0 +1,305 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+// content is an answer in the forms that are sent.
+type content struct {
+	media, tag  string
+	plain, gzip []byte // gzip is nil where it does not help
+}
+
+const fewBytes = 1 << 10 // of an answer that is not worth compressing
+
+func newContent(media string, plain []byte) (*content, error) {
+	sum := sha256.Sum256(plain)
+	c := &content{media: media, plain: plain, tag: base64.RawURLEncoding.EncodeToString(sum[:16])}
+	if len(plain) < fewBytes {
+		return c, nil
+	}
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed+2)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(plain); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	c.gzip = out.Bytes()
+	return c, nil
+}
+
+// write sends the content, or says that the client has it.
+func (c *content) write(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", c.media)
+	h.Set("Vary", "Accept-Encoding, Cookie, Authorization")
+	body, tag := c.plain, `"`+c.tag+`"`
+	if c.gzip != nil && accepts(r, "gzip") {
+		body, tag = c.gzip, `"`+c.tag+`-gzip"`
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("ETag", tag)
+	if slices.Contains(strings.Split(strings.ReplaceAll(r.Header.Get("If-None-Match"), " ", ""), ","), tag) {
+		h.Del("Content-Encoding")
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+}
+
+// accepts reports whether a client takes an encoding. A weight of zero refuses it.
+func accepts(r *http.Request, encoding string) bool {
+	for one := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.ReplaceAll(one, " ", ""), ";")
+		if name == encoding {
+			return weight != "q=0" && weight != "q=0.0"
+		}
+	}
+	return false
+}
+
+func answer(w http.ResponseWriter, r *http.Request, doc any) error {
+	data, err := json.Marshal(doc)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	c, err := newContent("application/json", data)
+	if err != nil {
+		return fmt.Errorf("compress answer: %w", err)
+	}
+	c.write(w, r)
+	return nil
+}
+
+// overviews keeps the last overview of an identity, so that several pages of one person cost one.
+type overviews struct {
+	mu   sync.Mutex
+	key  string
+	last *content
+}
+
+func (h *Handler) cluster(w http.ResponseWriter, q *request) error {
+	state, labels := q.who.View.State(), slices.Sorted(slices.Values(q.values["label"]))
+	key := fmt.Sprint(state.Version, state.Ready, labels)
+	o := &q.who.overviews
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.key != key {
+		doc := document.ClusterOverview{Kind: "ClusterOverview", Version: state.Version, Ready: state.Ready,
+			Nodes: document.Each(state.Nodes, func(n Node) document.NodeOverview { return n.overview(labels) }),
+			Pods:  state.Pods, Waiting: state.Waiting, Limits: append([]document.Limit{}, state.Limits...)}
+		data, err := json.Marshal(doc)
+		if err != nil {
+			return fmt.Errorf("encode overview: %w", err)
+		}
+		if o.last, err = newContent("application/json", data); err != nil {
+			return fmt.Errorf("compress overview: %w", err)
+		}
+		o.key = key
+	}
+	o.last.write(w, q.Request)
+	return nil
+}
+
+func (n Node) overview(labels []string) document.NodeOverview {
+	out := document.NodeOverviewOf(n.Name, n.State)
+	out.Problem = n.Problem
+	if n.NotReady {
+		out.Flags = append(out.Flags, "notReady")
+	}
+	if n.Cordoned {
+		out.Flags = append(out.Flags, "cordoned")
+	}
+	for _, l := range labels {
+		if value, ok := n.Labels[l]; ok {
+			if out.Labels == nil {
+				out.Labels = map[string]string{}
+			}
+			out.Labels[l] = value
+		}
+	}
+	return out
+}
+
+func (s State) node(name string) (Node, bool) {
+	i, ok := slices.BinarySearchFunc(s.Nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
+	if !ok {
+		return Node{}, false
+	}
+	return s.Nodes[i], true
+}
+
+func (h *Handler) node(w http.ResponseWriter, q *request) error {
+	name := q.values.Get("node")
+	n, ok := q.who.View.State().node(name)
+	if !ok {
+		return fail(http.StatusNotFound, "node", "there is no node "+name+", or you may not read it")
+	}
+	doc := document.NodeOf(name, n.State)
+	doc.Problem, doc.Warnings = n.Problem, n.Warnings
+	return answer(w, q.Request, doc)
+}
+
+func (h *Handler) pods(w http.ResponseWriter, q *request) error {
+	namespace, node, waiting := q.values.Get("namespace"), q.values.Get("node"), q.values.Get("waiting") == "true"
+	limit, err := strconv.Atoi(q.values.Get("limit"))
+	if err != nil {
+		limit = fewPods
+	}
+	state := q.who.View.State()
+	all := q.who.View.Pods(func(p Pod) bool {
+		return (namespace == "" || p.ID.Namespace == namespace) && (node == "" || p.Node == node) &&
+			(!waiting || p.Node == "" && !p.Ended)
+	})
+	doc := document.PodList{Kind: "PodList", Version: state.Version, Total: len(all), Pods: []document.PodSummary{},
+		Limits: append([]document.Limit{}, state.Limits...)}
+	after := q.values.Get("continue")
+	for _, p := range all {
+		if after != "" && strings.ReplaceAll(p.ID.String(), "/", "\x00") <= strings.ReplaceAll(after, "/", "\x00") {
+			continue
+		}
+		if len(doc.Pods) == limit {
+			last := doc.Pods[limit-1]
+			doc.Continue = last.Namespace + "/" + last.Name
+			break
+		}
+		doc.Pods = append(doc.Pods, state.summary(p))
+	}
+	return answer(w, q.Request, doc)
+}
+
+func (s State) summary(p Pod) document.PodSummary {
+	out := document.PodSummary{Pod: document.PodOf(p.ID), Phase: p.Phase, Reason: p.Reason, Node: p.Node,
+		Scheduler: p.Scheduler, Created: p.Created}
+	if n, ok := s.node(p.Node); ok && n.State != nil {
+		if e, ok := n.State.Entry(p.ID.UID); ok {
+			held := document.HolderOf(n.State.Machine, e)
+			out.NUMAs, out.Source = held.NUMAs, held.Source
+		}
+	}
+	return out
+}
+
+func (h *Handler) pod(w http.ResponseWriter, q *request) error {
+	doc, err := h.bounded(q, func(ctx context.Context) (any, error) {
+		return cli.Explain(ctx, q.who.Cluster, q.values.Get("namespace"), q.values.Get("pod"))
+	})
+	if err != nil {
+		return err
+	}
+	return answer(w, q.Request, doc)
+}
+
+// asked is what a request with a manifest asks.
+func (q *request) asked() cli.Request {
+	out := cli.Request{Manifest: q.body, Namespace: "default", Without: q.values["without"],
+		Pending: q.values.Get("pending") == "true"}
+	if ns := q.values.Get("namespace"); ns != "" {
+		out.Namespace = ns
+	}
+	switch count := q.values.Get("count"); count {
+	case "":
+	case "max":
+		out.Count = -1
+	default:
+		out.Count, _ = strconv.Atoi(count)
+	}
+	return out
+}
+
+func (h *Handler) simulate(w http.ResponseWriter, q *request) error {
+	asked := q.asked()
+	switch {
+	case len(asked.Manifest) == 0 && len(asked.Without) == 0 && !asked.Pending:
+		return fail(http.StatusUnprocessableEntity, "body", "is empty: send a manifest, or ask for without or pending")
+	case asked.Count != 0 && len(asked.Manifest) == 0:
+		return fail(http.StatusUnprocessableEntity, "count", "needs a manifest in the body")
+	case asked.Count < 0 && (asked.Pending || len(asked.Without) > 0):
+		return fail(http.StatusUnprocessableEntity, "count", "max does not go with without or pending")
+	}
+	state := q.who.View.State()
+	for _, name := range asked.Without {
+		if _, ok := state.node(name); !ok {
+			return fail(http.StatusUnprocessableEntity, "without", "there is no node "+name+", or you may not read it")
+		}
+	}
+	doc, err := h.bounded(q, func(ctx context.Context) (any, error) { return cli.Simulate(ctx, q.who.Stage, asked) })
+	if err != nil {
+		return err
+	}
+	return answer(w, q.Request, doc)
+}
+
+func (h *Handler) check(w http.ResponseWriter, q *request) error {
+	doc, err := h.bounded(q, func(ctx context.Context) (any, error) { return cli.Check(ctx, q.who.Stage, q.asked()) })
+	if err != nil {
+		return err
+	}
+	return answer(w, q.Request, doc)
+}
+
+func (h *Handler) fitting(w http.ResponseWriter, q *request) error {
+	doc, err := h.bounded(q, func(ctx context.Context) (any, error) {
+		return cli.Fitting(ctx, q.who.Stage, q.values["shape"])
+	})
+	if err != nil && len(q.values["shape"]) > 0 {
+		return fail(http.StatusBadRequest, "shape", err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	return answer(w, q.Request, doc)
+}
+
+func (h *Handler) session(w http.ResponseWriter, q *request) error {
+	return answer(w, q.Request, document.SessionDetails{Name: q.who.Name, Version: h.config.Version})
+}
+
+func (h *Handler) signIn(w http.ResponseWriter, q *request) error {
+	if !h.attempts.TryAccept() {
+		return fail(http.StatusTooManyRequests, "", "too many attempts: try again in a second")
+	}
+	who, cookie, err := h.config.Identities.SignIn(q.Context(), strings.TrimSpace(string(q.body)))
+	if err != nil {
+		return err
+	}
+	http.SetCookie(w, cookie)
+	return answer(w, q.Request, document.SessionDetails{Name: who.Name, Version: h.config.Version})
+}
+
+func (h *Handler) signOut(w http.ResponseWriter, q *request) error {
+	http.SetCookie(w, h.config.Identities.SignOut(q.Request))
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (h *Handler) described(w http.ResponseWriter, q *request) error {
+	c, err := newContent("application/json", h.openAPI)
+	if err != nil {
+		return err
+	}
+	c.write(w, q.Request)
+	return nil
+}

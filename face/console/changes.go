@@ -1,0 +1,122 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// Times of a stream.
+const (
+	eventPause = 250 * time.Millisecond // between two events
+	heartbeat  = 15 * time.Second       // after which a comment is sent
+	eventWrite = 10 * time.Second       // a client that takes longer for one event is left
+)
+
+// changes streams what changes. The first event says that everything is to be read: what changed before is not known.
+func (h *Handler) changes(w http.ResponseWriter, q *request) error {
+	select {
+	case h.streams <- struct{}{}:
+		defer func() { <-h.streams }()
+	default:
+		return fail(http.StatusTooManyRequests, "", "too many pages follow the cluster: close some")
+	}
+	f := q.who.View.Follow()
+	defer f.Close()
+	s := &stream{w: w, out: http.NewResponseController(w)}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	state := q.who.View.State()
+	if s.send(document.ClusterChange{Version: state.Version, All: true, Waiting: state.Waiting}) != nil {
+		return nil
+	}
+	for q.who.Valid == nil || q.who.Valid() {
+		c, err := next(q.Context(), f)
+		switch {
+		case errors.Is(err, errQuiet):
+			if s.write(": nothing has changed\n\n") != nil {
+				return nil
+			}
+			continue
+		case err != nil:
+			return nil // the client has gone
+		}
+		if s.send(q.who.View.State().change(c)) != nil || !pause(q.Context(), eventPause) {
+			return nil
+		}
+	}
+	_ = s.write("event: signedOut\ndata: {}\n\n")
+	return nil
+}
+
+// errQuiet is the error of next where nothing has changed for a while.
+var errQuiet = errors.New("nothing has changed")
+
+func next(ctx context.Context, f Follower) (Change, error) {
+	quiet, cancel := context.WithTimeoutCause(ctx, heartbeat, errQuiet)
+	defer cancel()
+	c, err := f.Next(quiet)
+	if err != nil {
+		err = context.Cause(quiet)
+	}
+	return c, err
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// manyNodes is how many nodes an event has at most; beyond that the overview is smaller.
+const manyNodes = 500
+
+func (s State) change(c Change) document.ClusterChange {
+	out := document.ClusterChange{Version: s.Version, All: c.All || len(c.Nodes) > manyNodes, Waiting: s.Waiting}
+	if out.All {
+		return out
+	}
+	out.Pods = c.Pods
+	for _, name := range c.Nodes {
+		if n, ok := s.node(name); ok {
+			out.Nodes = append(out.Nodes, n.overview(nil))
+		} else {
+			out.Gone = append(out.Gone, name)
+		}
+	}
+	return out
+}
+
+// stream writes server-sent events.
+type stream struct {
+	w   http.ResponseWriter
+	out *http.ResponseController
+}
+
+func (s *stream) send(doc document.ClusterChange) error {
+	data, err := json.Marshal(doc)
+	if err != nil {
+		return fmt.Errorf("encode change: %w", err)
+	}
+	return s.write(fmt.Sprintf("id: %d\nevent: change\ndata: %s\n\n", doc.Version, data))
+}
+
+func (s *stream) write(text string) error {
+	if err := s.out.SetWriteDeadline(time.Now().Add(eventWrite)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("set deadline: %w", err)
+	}
+	if _, err := s.w.Write([]byte(text)); err != nil {
+		return fmt.Errorf("write event: %w", err)
+	}
+	return s.out.Flush()
+}

@@ -1,0 +1,159 @@
+// Package console is a page and an HTTP API that show one cluster to the person who is signed in: nodes by NUMA node,
+// who holds what, where pods fit and why not, and what would happen.
+//
+// Invariant: an answer has only what the identity of the request may read; nothing is shared between identities but the
+// program. The answers are the documents of kubectl tenon, by the same functions. The handler changes nothing in a
+// cluster. It refuses requests to another host, from another site, without a session, beyond bounds, and names that
+// Kubernetes could not have given; each refusal is a problem document (RFC 9457) that names the field.
+//
+// What is known of a cluster comes through [Identity], which the caller connects.
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+// View is what an identity may read of a cluster, in memory. Its methods may be called from any goroutine.
+type View interface {
+	// State returns the nodes as they are now.
+	State() State
+	// Pods returns the pods that accept returns true for, in ascending order of namespace and name.
+	Pods(accept func(Pod) bool) []Pod
+	// Follow returns a follower of what changes from now on.
+	Follow() Follower
+}
+
+// Follower receives changes. Its caller closes it.
+type Follower interface {
+	// Next waits until something has changed since the last call. The error is that of ctx.
+	Next(ctx context.Context) (Change, error)
+	Close()
+}
+
+// Change is what has changed. Nodes and Pods ("namespace/name") may be gone.
+type Change struct {
+	Nodes, Pods []string
+	All         bool // more has changed than is named
+}
+
+// State is a cluster at one moment. It must not be changed.
+type State struct {
+	Version uint64 // grows whenever something has changed
+	Ready   bool   // all resources were listed once, or refused
+	Nodes   []Node // in ascending order of name
+	Pods    int
+	Waiting int // pods without a node
+	Limits  []document.Limit
+}
+
+// Node is a node as the API server and the ledger have it.
+type Node struct {
+	Name               string
+	State              *ledger.Node // nil where nothing is known of its NUMA nodes
+	Problem            string       // why that is so
+	Warnings           []string
+	Labels             map[string]string
+	NotReady, Cordoned bool
+}
+
+// Pod is a pod at a glance.
+type Pod struct {
+	ID                             ledger.PodID
+	Node, Scheduler, Phase, Reason string
+	Created                        time.Time
+	Ended                          bool
+}
+
+// Identity is a person or program that is signed in, and what it may read.
+type Identity struct {
+	// Name is for people.
+	Name string
+	View View
+	// Cluster and Stage answer what commands ask; see package cli.
+	Cluster cli.Cluster
+	Stage   cli.StageOf
+	// Valid reports whether the API server still accepts the identity; nil means always.
+	Valid func() bool
+	// Close ends the view; nil where there is nothing to end.
+	Close func()
+
+	overviews overviews
+}
+
+// Identities say who makes a request.
+type Identities interface {
+	// Identify returns who makes the request. The error is nil, [ErrSignIn] or one that wraps it.
+	Identify(r *http.Request) (*Identity, error)
+	// SignIn exchanges a credential for a session and returns its cookie.
+	SignIn(ctx context.Context, credential string) (*Identity, *http.Cookie, error)
+	// SignOut ends the session of a request, and returns a cookie that removes its own.
+	SignOut(r *http.Request) *http.Cookie
+}
+
+// Config is what a main program hands to [New].
+type Config struct {
+	Version    string
+	Identities Identities
+	// Hosts are what the header Host may be, with the port where it is not the scheme's own.
+	Hosts []string
+	// Secure: browsers reach the server by HTTPS.
+	Secure bool
+}
+
+// Bounds of requests.
+const (
+	maxBody    = 1 << 20          // bytes of a manifest
+	maxAnswer  = 30 * time.Second // for an answer that is computed
+	computing  = 2                // answers that are computed at a time
+	maxStreams = 32               // streams of changes at a time
+	perSecond  = 50               // requests of all browsers together
+	burst      = 300
+	signIns    = 2 // a second
+)
+
+// Handler is the console of one cluster.
+type Handler struct {
+	config   Config
+	mux      *http.ServeMux
+	cross    *http.CrossOriginProtection
+	requests flowcontrol.RateLimiter
+	attempts flowcontrol.RateLimiter
+	compute  chan struct{}
+	streams  chan struct{}
+	routes   []route
+	openAPI  []byte
+}
+
+// New returns the handler of the console.
+func New(c Config) (*Handler, error) {
+	h := &Handler{config: c, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(),
+		requests: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst),
+		attempts: flowcontrol.NewTokenBucketRateLimiter(signIns, 5*signIns),
+		compute:  make(chan struct{}, computing), streams: make(chan struct{}, maxStreams)}
+	h.routes = h.table()
+	var err error
+	if h.openAPI, err = describe(h.routes, c.Version); err != nil {
+		return nil, fmt.Errorf("describe the API: %w", err)
+	}
+	h.register()
+	return h, h.pages()
+}
+
+// ServeHTTP guards and answers a request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header(), h.config.Secure)
+	if e := h.refuses(r); e != nil {
+		e.write(w)
+		return
+	}
+	h.mux.ServeHTTP(w, r)
+}

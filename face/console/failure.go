@@ -1,0 +1,59 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+// failure is an answer that is an error.
+type failure document.ErrorDetails
+
+func (f *failure) Error() string { return f.Detail }
+
+func fail(status int, field, detail string) *failure {
+	return &failure{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Field: field}
+}
+
+// failureOf words an error of a function that computes an answer.
+func failureOf(err error) *failure {
+	var known *failure
+	var manifest *cli.ManifestError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &manifest):
+		return fail(http.StatusUnprocessableEntity, "body", manifest.Error())
+	case errors.Is(err, ErrSignIn):
+		return fail(http.StatusUnauthorized, "", err.Error())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fail(http.StatusServiceUnavailable, "", "the answer took too long: ask for less")
+	case apierrors.IsNotFound(err):
+		return fail(http.StatusNotFound, "path", err.Error())
+	case apierrors.IsForbidden(err):
+		return fail(http.StatusForbidden, "", err.Error())
+	case apierrors.IsUnauthorized(err):
+		return fail(http.StatusUnauthorized, "", "the API server does not accept your credentials any more")
+	}
+	return fail(http.StatusUnprocessableEntity, "", err.Error())
+}
+
+func (f *failure) write(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Del("Content-Encoding")
+	switch f.Status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		h.Set("Retry-After", "1")
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	w.WriteHeader(f.Status)
+	_ = json.NewEncoder(w).Encode(f)
+}

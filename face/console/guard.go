@@ -1,0 +1,55 @@
+package console
+
+import (
+	"net/http"
+	"path"
+	"slices"
+)
+
+// This file refuses requests that no page of the console makes.
+
+// policy lets pages load what the console serves and nothing else, and no script make HTML of text.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// secure sets the headers that all answers have.
+func secure(h http.Header, https bool) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+	h.Set("Cache-Control", "private, no-cache")
+	if https {
+		h.Set("Strict-Transport-Security", "max-age=31536000")
+	}
+}
+
+// refuses returns why a request is refused before anybody looks who makes it, or nil.
+func (h *Handler) refuses(r *http.Request) *failure {
+	// A name of an attacker may resolve to a loopback address: browsers then send that name.
+	if !slices.Contains(h.config.Hosts, r.Host) {
+		return fail(http.StatusMisdirectedRequest, "header Host", "the console is not served under this name")
+	}
+	if path.Clean(r.URL.Path) != r.URL.Path {
+		return fail(http.StatusNotFound, "path", "the path is not in its shortest form")
+	}
+	if err := h.cross.Check(r); err != nil {
+		return fail(http.StatusForbidden, "header Origin", "the request comes from another site")
+	}
+	if s := r.Header.Get("Sec-Fetch-Site"); (s == "cross-site" || s == "same-site") && !opensPage(r) {
+		return fail(http.StatusForbidden, "header Sec-Fetch-Site", "the request comes from another site")
+	}
+	if !h.requests.TryAccept() {
+		return fail(http.StatusTooManyRequests, "", "too many requests: try again in a second")
+	}
+	return nil
+}
+
+// opensPage reports whether a person follows a link to the first page.
+func opensPage(r *http.Request) bool {
+	return r.URL.Path == "/" && r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
+		r.Header.Get("Sec-Fetch-Dest") == "document"
+}

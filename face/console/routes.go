@@ -1,0 +1,256 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/face/cli"
+)
+
+// base is where the API is; another version of it would be beside it.
+const base = "/api/v1"
+
+// parameter is one that a route takes, in its path or behind "?".
+type parameter struct {
+	name, in, help string
+	list           bool
+	check          func(string) error
+}
+
+// route is one operation of the API. The description is made of the same table.
+type route struct {
+	method, path, id, help string
+	parameters             []parameter
+	body                   string // media type, or ""
+	answer                 any    // a value of the type of the answer; nil where there is none
+	stream                 bool   // of server-sent events
+	open                   bool   // for whoever is not signed in, too
+	do                     func(w http.ResponseWriter, q *request) error
+}
+
+// request is one that was accepted.
+type request struct {
+	*http.Request
+	who    *Identity // nil where the route is open
+	values url.Values
+	body   []byte
+}
+
+// table returns all operations.
+func (h *Handler) table() []route {
+	node := parameter{"node", "query", "Name of a node.", false, checkNode}
+	namespace := parameter{"namespace", "query", "Namespace of pods.", false, checkNamespace}
+	count := parameter{"count", "query", "Pods of each workload in place of its replicas, or max.", false, checkCount}
+	without := parameter{"without", "query", "Node to take away. May be repeated.", true, checkNode}
+	inPath := func(name string, check func(string) error) parameter {
+		return parameter{name, "path", "Name of the " + name + ".", false, check}
+	}
+	return []route{
+		{method: "GET", path: "/cluster", id: "getCluster", help: "Every node in numbers, by NUMA node.",
+			parameters: []parameter{{"label", "query", "Label of nodes to answer. May be repeated.", true, checkLabel}},
+			answer:     document.ClusterOverview{}, do: h.cluster},
+		{method: "GET", path: "/nodes/{node}", id: "getNode", help: "A node: machine, rules, and who holds what.",
+			parameters: []parameter{inPath("node", checkNode)}, answer: document.Node{}, do: h.node},
+		{method: "GET", path: "/pods", id: "listPods", help: "Pods at a glance.", parameters: []parameter{namespace, node,
+			{"waiting", "query", "true: pods without a node alone.", false, checkBool},
+			{"limit", "query", "Pods in one answer, 500 unless given.", false, checkLimit},
+			{"continue", "query", "What the answer before said.", false, checkText}}, answer: document.PodList{}, do: h.pods},
+		{method: "GET", path: "/pods/{namespace}/{pod}", id: "getPod", help: "Where a pod fits and why, or what it holds.",
+			parameters: []parameter{inPath("namespace", checkNamespace), inPath("pod", checkPod)},
+			answer:     cli.Explanation{}, do: h.pod},
+		{method: "POST", path: "/simulate", id: "simulate", help: "What would happen to the pods of a manifest.",
+			parameters: []parameter{namespace, count, without,
+				{"pending", "query", "true: place the pods that wait, too.", false, checkBool}},
+			body: "application/yaml", answer: cli.Simulation{}, do: h.simulate},
+		{method: "POST", path: "/check", id: "check", help: "Where each pod of a manifest fits, and why not elsewhere.",
+			parameters: []parameter{namespace}, body: "application/yaml", answer: cli.ManifestCheck{}, do: h.check},
+		{method: "GET", path: "/fitting", id: "getFitting", help: "How many more pods of the usual shapes fit.",
+			parameters: []parameter{{"shape", "query", "RESOURCE=AMOUNT[,...] of a pod. May be repeated.", true, checkText}},
+			answer:     cli.Capacity{}, do: h.fitting},
+		{method: "GET", path: "/changes", id: "followChanges", help: "What changes, at most four times a second.",
+			answer: document.ClusterChange{}, stream: true, do: h.changes},
+		{method: "GET", path: "/session", id: "getSession", help: "Who is signed in.",
+			answer: document.SessionDetails{}, do: h.session},
+		{method: "POST", path: "/session", id: "signIn", help: "Sign in by the secret of the address, or by a token.",
+			body: "text/plain", answer: document.SessionDetails{}, open: true, do: h.signIn},
+		{method: "DELETE", path: "/session", id: "signOut", help: "Sign out.", open: true, do: h.signOut},
+		{method: "GET", path: "/openapi.json", id: "getOpenAPI", help: "This description.", answer: map[string]any{},
+			open: true, do: h.described},
+	}
+}
+
+// register serves the routes. What is none is answered by a problem document, too.
+func (h *Handler) register() {
+	byPath := map[string][]route{}
+	for _, r := range h.routes {
+		byPath[r.path] = append(byPath[r.path], r)
+	}
+	for path, all := range byPath {
+		h.mux.HandleFunc(base+path, func(w http.ResponseWriter, r *http.Request) { h.dispatch(w, r, all) })
+	}
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		fail(http.StatusNotFound, "path", "there is nothing here: "+base+"/openapi.json describes the API").write(w)
+	})
+}
+
+func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request, all []route) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	i := slices.IndexFunc(all, func(x route) bool { return x.method == method })
+	if i < 0 {
+		var allowed []string
+		for _, x := range all {
+			allowed = append(allowed, x.method)
+		}
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		fail(http.StatusMethodNotAllowed, "method", "allowed: "+strings.Join(allowed, ", ")).write(w)
+		return
+	}
+	if err := h.run(w, r, &all[i]); err != nil {
+		failureOf(err).write(w)
+	}
+}
+
+// run finds out who asks, checks what is asked, and answers.
+func (h *Handler) run(w http.ResponseWriter, r *http.Request, x *route) error {
+	q := &request{Request: r}
+	var err error
+	if !x.open {
+		if q.who, err = h.config.Identities.Identify(r); err != nil {
+			return err
+		}
+	}
+	if q.values, err = x.check(r); err != nil {
+		return err
+	}
+	if x.body != "" {
+		if q.body, err = readBody(w, r, x.body); err != nil {
+			return err
+		}
+	}
+	return x.do(w, q)
+}
+
+// check returns the parameters of a request. One that is not known is an error: it would otherwise count as nothing.
+func (x *route) check(r *http.Request) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fail(http.StatusBadRequest, "query", err.Error())
+	}
+	for name := range values {
+		if !slices.ContainsFunc(x.parameters, func(p parameter) bool { return p.name == name && p.in == "query" }) {
+			return nil, fail(http.StatusBadRequest, name, "no such parameter")
+		}
+	}
+	for _, p := range x.parameters {
+		if p.in == "path" {
+			values.Set(p.name, r.PathValue(p.name))
+		}
+		all := values[p.name]
+		if len(all) > 1 && !p.list || len(all) > maxRepeated {
+			return nil, fail(http.StatusBadRequest, p.name, "is given too often")
+		}
+		for _, v := range all {
+			if err := p.check(v); err != nil {
+				return nil, fail(http.StatusBadRequest, p.name, err.Error())
+			}
+		}
+	}
+	return values, nil
+}
+
+// readBody reads a bounded body of the media type. Forms cannot have these types, so no other site can send one.
+func readBody(w http.ResponseWriter, r *http.Request, media string) ([]byte, error) {
+	given, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	yes := []string{media}
+	if media == "application/yaml" {
+		yes = append(yes, "application/json")
+	}
+	if !slices.Contains(yes, given) {
+		return nil, fail(http.StatusUnsupportedMediaType, "header Content-Type", "want "+strings.Join(yes, " or "))
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, fail(http.StatusRequestEntityTooLarge, "body", "larger than "+strconv.Itoa(maxBody)+" bytes")
+	case err != nil:
+		return nil, fail(http.StatusBadRequest, "body", "cannot be read")
+	}
+	return body, nil
+}
+
+// bounded runs what computes an answer: few at a time, and not for long.
+func (h *Handler) bounded(q *request, do func(ctx context.Context) (any, error)) (any, error) {
+	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
+	defer cancel()
+	select {
+	case h.compute <- struct{}{}:
+		defer func() { <-h.compute }()
+		return do(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Bounds of parameters.
+const (
+	maxRepeated = 16
+	maxText     = 256
+	maxPods     = 5000 // in one answer
+	fewPods     = 500
+	maxCount    = 10_000
+)
+
+func first(bad []string) error {
+	if len(bad) > 0 {
+		return errors.New(bad[0])
+	}
+	return nil
+}
+
+func checkNode(s string) error      { return first(validation.IsDNS1123Subdomain(s)) }
+func checkPod(s string) error       { return first(validation.IsDNS1123Subdomain(s)) }
+func checkNamespace(s string) error { return first(validation.IsDNS1123Label(s)) }
+func checkLabel(s string) error     { return first(validation.IsQualifiedName(s)) }
+
+func checkBool(s string) error {
+	if s != "true" && s != "false" {
+		return errors.New("want true or false")
+	}
+	return nil
+}
+
+func checkText(s string) error {
+	if len(s) > maxText {
+		return errors.New("is too long")
+	}
+	return nil
+}
+
+func checkLimit(s string) error { return number(s, maxPods) }
+
+func checkCount(s string) error {
+	if s == "max" {
+		return nil
+	}
+	return number(s, maxCount)
+}
+
+func number(s string, most int) error {
+	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > most {
+		return errors.New("want 1.." + strconv.Itoa(most))
+	}
+	return nil
+}

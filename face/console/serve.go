@@ -1,0 +1,112 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Bounds of connections.
+const (
+	readHeader  = 5 * time.Second
+	readAll     = 30 * time.Second
+	writeAll    = 60 * time.Second // streams set deadlines of their own
+	idleTime    = time.Minute
+	maxHeader   = 16 << 10
+	maxConns    = 256
+	stopTimeout = 3 * time.Second
+)
+
+// Serve serves a handler until ctx ends. Of too many connections the oldest that have not sent a whole request are
+// closed, so that slow clients keep nobody out.
+func Serve(ctx context.Context, on net.Listener, h http.Handler) error {
+	c := &connections{most: maxConns, all: map[net.Conn]*connection{}}
+	s := &http.Server{Handler: c.mark(h), ReadHeaderTimeout: readHeader, ReadTimeout: readAll, WriteTimeout: writeAll,
+		IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, ConnState: c.note, ErrorLog: log.New(io.Discard, "", 0),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		}}
+	failed := make(chan error, 1)
+	go func() { failed <- s.Serve(on) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve %s: %w", on.Addr(), err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := s.Shutdown(stop); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("stop serving %s: %w", on.Addr(), err)
+	}
+	return s.Close()
+}
+
+type connKey struct{}
+
+// connections bounds those of one server.
+type connections struct {
+	most int
+	mu   sync.Mutex
+	all  map[net.Conn]*connection
+	next int
+}
+
+type connection struct {
+	order    int // of arrival
+	requests int // that the handler answers now
+}
+
+// note is told of every connection that opens or closes.
+func (c *connections) note(conn net.Conn, s http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch s {
+	case http.StateNew:
+		c.next++
+		c.all[conn] = &connection{order: c.next}
+		if len(c.all) > c.most {
+			c.evict()
+		}
+	case http.StateClosed, http.StateHijacked:
+		delete(c.all, conn)
+	}
+}
+
+// evict closes the oldest connection that waits for its client. The lock is held.
+func (c *connections) evict() {
+	var oldest net.Conn
+	for conn, x := range c.all {
+		if x.requests == 0 && (oldest == nil || x.order < c.all[oldest].order) {
+			oldest = conn
+		}
+	}
+	if oldest != nil {
+		delete(c.all, oldest)
+		_ = oldest.Close()
+	}
+}
+
+// mark notes which connections have a request in the handler.
+func (c *connections) mark(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _ := r.Context().Value(connKey{}).(net.Conn)
+		c.busy(conn, 1)
+		defer c.busy(conn, -1)
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (c *connections) busy(conn net.Conn, by int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.all[conn]; x != nil {
+		x.requests += by
+	}
+}
