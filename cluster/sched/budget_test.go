@@ -52,7 +52,8 @@ func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
 		t.Errorf("%v pods are counted as too expensive, want 2", got)
 	}
 	fits(t, filter(t, p, cycle(t, p, many("q", place.MaxContainers-1)), "n"))
-	if _, status := p.PreFilter(t.Context(), framework.NewCycleState(), shared(podOf("r", "cpu=100m"), 7000), nil); !status.IsSkip() {
+	unaligned := shared(podOf("r", "cpu=100m"), 7000)
+	if _, status := p.PreFilter(t.Context(), framework.NewCycleState(), unaligned, nil); !status.IsSkip() {
 		t.Errorf("a pod that nobody would align: status %v", status)
 	}
 }

@@ -12,8 +12,8 @@ import (
 // guards says why the profile keeps the pod away from a node that would take it, nil if it does not.
 func (p *Plugin) guards(s *state, n *ledger.Node) *fwk.Status {
 	if p.args.InexactNodes == config.Refuse && len(n.Inexact) > 0 && s.holds(n) {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "predictions for the node are inexact ("+report.Codes(n.Inexact)+
-			"): mend what its NodeLayout lists as inexact, or set inexactNodes: Allow")
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "predictions for the node are inexact ("+
+			report.Codes(n.Inexact)+"): mend what its NodeLayout lists as inexact, or set inexactNodes: Allow")
 	}
 	if p.args.KeepRestartable && s.strands(n) {
 		return fwk.NewStatus(fwk.Unschedulable, "node's kubelet could not restart: the pod would take the last shared CPU "+

@@ -27,7 +27,8 @@ func inexact(l *v1alpha1.NodeLayout, codes ...ledger.InexactCode) *v1alpha1.Node
 }
 
 func TestInexactNodesMayBeRefused(t *testing.T) {
-	for args, refused := range map[string]bool{"{}": false, `{"inexactNodes":"Allow"}`: false, `{"inexactNodes":"Refuse"}`: true} {
+	for args, refused := range map[string]bool{"{}": false, `{"inexactNodes":"Allow"}`: false,
+		`{"inexactNodes":"Refuse"}`: true} {
 		p := newPlugin(t, args)
 		p.Feed.Layout(inexact(layout(t, "n", two, place.SingleNUMA, 1), ledger.UnknownKubeletVersion))
 		p.Feed.Layout(layout(t, "exact", two, place.SingleNUMA, 2))
@@ -37,7 +38,8 @@ func TestInexactNodesMayBeRefused(t *testing.T) {
 		if status.IsSuccess() == refused {
 			t.Errorf("%s: status %v", args, status)
 		}
-		const want = "predictions for the node are inexact (unknown-kubelet-version): mend what its NodeLayout lists as inexact, or set inexactNodes: Allow"
+		const want = "predictions for the node are inexact (unknown-kubelet-version): " +
+			"mend what its NodeLayout lists as inexact, or set inexactNodes: Allow"
 		if refused && status.Message() != want {
 			t.Errorf("status %v, want %s", status, want)
 		}

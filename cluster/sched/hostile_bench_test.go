@@ -84,7 +84,8 @@ func BenchmarkManyShapes(b *testing.B) {
 
 // attempt looks for a node for a pod, and reports whether there is one.
 func (c *contender) attempt(b testing.TB, pod *v1.Pod) bool {
-	if err := c.sched.Cache.UpdateSnapshot(klog.Background(), c.f.SnapshotSharedLister().(*internalcache.Snapshot)); err != nil {
+	nodes := c.f.SnapshotSharedLister().(*internalcache.Snapshot)
+	if err := c.sched.Cache.UpdateSnapshot(klog.Background(), nodes); err != nil {
 		b.Fatal(err)
 	}
 	info, err := framework.NewPodInfo(pod)

@@ -177,7 +177,8 @@ func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- end
 	if c.every {
 		c.shared.plugins[0].candidates = nil
 	}
-	sched.FailureHandler = func(_ context.Context, _ framework.Framework, _ *framework.QueuedPodInfo, status *fwk.Status, n *fwk.NominatingInfo, _ time.Time) {
+	sched.FailureHandler = func(_ context.Context, _ framework.Framework, _ *framework.QueuedPodInfo,
+		status *fwk.Status, n *fwk.NominatingInfo, _ time.Time) {
 		e := ending{why: status.AsError().Error()}
 		if n != nil {
 			e.promised = n.NominatedNodeName
@@ -357,7 +358,8 @@ func (bare) RunPreFilterPlugins(context.Context, fwk.CycleState, *v1.Pod) (*fwk.
 // of them in vain.
 func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		args := rapid.SampledFrom([]string{refuse, "", "{unknownNodes: AllowWithoutDemand, silentNodes: Refuse}", "{unknownNodes: Refuse, silentNodes: Refuse}", "{unknownNodes: Allow, coarseNodes: Refuse}"}).
+		args := rapid.SampledFrom([]string{refuse, "", "{unknownNodes: AllowWithoutDemand, silentNodes: Refuse}",
+			"{unknownNodes: Refuse, silentNodes: Refuse}", "{unknownNodes: Allow, coarseNodes: Refuse}"}).
 			Draw(rt, "args")
 		p := newPlugin(t, args)
 		p.candidates = candidates.New(bare{}, 0)

@@ -154,7 +154,8 @@ func TestPreemptionIsNotADecision(t *testing.T) {
 
 func TestUnknownNodesLetPodsWithoutADemandIn(t *testing.T) {
 	p, _ := remembering(t, "unknownNodes: "+config.AllowWithoutDemand)
-	for policy, lets := range map[string]bool{"": true, "none": true, "best-effort": true, "restricted": false, "single-numa-node": false} {
+	for policy, lets := range map[string]bool{"": true, "none": true, "best-effort": true, "restricted": false,
+		"single-numa-node": false} {
 		pod := cpus("p", 4)
 		if policy != "" {
 			pod = noted(pod, apipod.PolicyAnnotation, policy)

@@ -38,8 +38,9 @@ func TestLinesOfAPod(t *testing.T) {
 	said := []struct {
 		from int
 		line string
-	}{{2, "Reserved pod="}, {2, `holdings="c: cpus 0-3`}, {2, "Released pod="}, {4, "Pod read pod="}, {4, "Turn has come pod="},
-		{5, "Node does not fit pod="}, {5, `reason="never on this machine: container`}, {6, "Node fits pod="}, {6, "Node scored pod="}}
+	}{{2, "Reserved pod="}, {2, `holdings="c: cpus 0-3`}, {2, "Released pod="}, {4, "Pod read pod="},
+		{4, "Turn has come pod="}, {5, "Node does not fit pod="},
+		{5, `reason="never on this machine: container`}, {6, "Node fits pod="}, {6, "Node scored pod="}}
 	check := func(how, text string, level int) {
 		t.Helper()
 		for _, s := range said {

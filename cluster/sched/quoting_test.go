@@ -189,9 +189,11 @@ func TestNothingRawOfATopologyLeavesTheScheduler(t *testing.T) {
 
 // The API server lets annotations be anything.
 func TestNothingRawOfAPodLeavesTheScheduler(t *testing.T) {
-	for _, annotation := range []string{apipod.PolicyAnnotation, apipod.ScopeAnnotation, apipod.AlignAnnotation, apipod.IgnoreAnnotation,
-		report.LogAnnotation, request.StrategyAnnotation, "volcano.sh/numa-topology-policy", "scheduling.koordinator.sh/numa-topology-spec"} {
-		for _, value := range []string{hostile, `{"numaTopologyPolicy":"` + hostile + `"}`, "{\"singleNUMANodeExclusive\":\"\\u001b[31m\"}"} {
+	for _, annotation := range []string{apipod.PolicyAnnotation, apipod.ScopeAnnotation, apipod.AlignAnnotation,
+		apipod.IgnoreAnnotation, report.LogAnnotation, request.StrategyAnnotation, "volcano.sh/numa-topology-policy",
+		"scheduling.koordinator.sh/numa-topology-spec"} {
+		for _, value := range []string{hostile, `{"numaTopologyPolicy":"` + hostile + `"}`,
+			"{\"singleNUMANodeExclusive\":\"\\u001b[31m\"}"} {
 			o := newOutlets(t)
 			o.s.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 			p := pluginOf(t, o.s, refuse)

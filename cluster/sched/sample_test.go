@@ -35,8 +35,12 @@ func TestNobodyIsLeftOutWhoMayMatter(t *testing.T) {
 		"percentageOfNodesToScore": func(c *town, _ *v1.Pod) { c.shared.options.PercentageOfNodesToScore = 100 },
 		"selector":                 func(_ *town, p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "node-444"} },
 		"affinity": func(_ *town, p *v1.Pod) {
-			p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.PreferredSchedulingTerm{
-				{Weight: 100, Preference: v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "name", Operator: v1.NodeSelectorOpIn, Values: []string{"node-444"}}}}}}}}
+			named := v1.NodeSelectorRequirement{Key: "name", Operator: v1.NodeSelectorOpIn, Values: []string{"node-444"}}
+			p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}}
+			p.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []v1.PreferredSchedulingTerm{{
+				Weight:     100,
+				Preference: v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{named}},
+			}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

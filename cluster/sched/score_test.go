@@ -77,6 +77,7 @@ func TestAPodGoesWhereItNeedNotWait(t *testing.T) {
 
 // The profile says how nodes are scored, and a pod may say it for itself, with the profile's weights.
 func TestScoringStrategies(t *testing.T) {
+	const heavyMemory = `{"scoringStrategy":{"type":"LeastAllocated","resources":[{"name":"memory","weight":4}]}}`
 	const machine = "numa 0 socket 0 cpus 0-15 memory 4Gi" // a pod of 4 CPUs and 1Gi takes a quarter
 	for _, c := range []struct {
 		plugin, args, asks string
@@ -84,8 +85,8 @@ func TestScoringStrategies(t *testing.T) {
 	}{
 		{Name, `{}`, "", []int64{100, 85, 0}},
 		{Name, `{"scoringStrategy":{"type":"LeastAllocated"}}`, "", []int64{62, 75, 0}},
-		{Name, `{"scoringStrategy":{"type":"LeastAllocated","resources":[{"name":"memory","weight":4}]}}`, "", []int64{70, 75, 0}},
-		{Name, `{"scoringStrategy":{"type":"LeastAllocated","resources":[{"name":"memory","weight":4}]}}`, "MostAllocated", []int64{30, 25, 0}},
+		{Name, heavyMemory, "", []int64{70, 75, 0}},
+		{Name, heavyMemory, "MostAllocated", []int64{30, 25, 0}},
 		{Name, `{"scoringStrategy":{"type":"LeastAllocated"}}`, "Tenon", []int64{100, 85, 0}},
 		{Name, `{}`, "BalancedAllocation", []int64{96, 100, 0}},
 		{config.Match, `{}`, "", []int64{62, 75, 0}},
@@ -112,8 +113,10 @@ func TestScoringStrategies(t *testing.T) {
 
 func TestAScoringStrategyThatIsNotKnownIsNamed(t *testing.T) {
 	p := newPlugin(t, "")
-	for value, quoted := range map[string]string{"": `""`, "mostAllocated": `"mostAllocated"`, strings.Repeat("x", 999): `"` + strings.Repeat("x", 60) + `..."`} {
-		_, status := p.PreFilter(t.Context(), framework.NewCycleState(), noted(cpus("p", 2), request.StrategyAnnotation, value), nil)
+	for value, quoted := range map[string]string{"": `""`, "mostAllocated": `"mostAllocated"`,
+		strings.Repeat("x", 999): `"` + strings.Repeat("x", 60) + `..."`} {
+		pod := noted(cpus("p", 2), request.StrategyAnnotation, value)
+		_, status := p.PreFilter(t.Context(), framework.NewCycleState(), pod, nil)
 		says(
 			t,
 			status,

@@ -181,7 +181,8 @@ func (w *waiting) At(node string) wake.Node[*podClass, wokenPod] {
 // Bars implements wake.Node: a pod whose victims are being evicted is not tried, nor one whose wait on the node timed
 // out as long as nothing is learned of the node.
 func (r nodeRules) Bars(x wokenPod) bool {
-	return x.plugin.evicting().Evicts(x.pod) || r.node != nil && x.plugin.backoff.has(string(x.pod.UID), r.name, r.node.News)
+	return x.plugin.evicting().Evicts(x.pod) ||
+		r.node != nil && x.plugin.backoff.has(string(x.pod.UID), r.name, r.node.News)
 }
 
 // Room implements wake.Node.
