@@ -3,7 +3,7 @@ package score
 import "slices"
 
 // steps are the points that a node loses to the next better one, by the dearest term in which their costs
-// differ.
+// differ. Every unit is a power of 2.
 var steps = [...]struct{ unit, points int64 }{
 	{costNUMA, 40},
 	{costDistance, 25},
@@ -66,10 +66,11 @@ func ranked(costs []int64) []int64 {
 	return out
 }
 
-// points is what the dearer of two costs loses to the other one.
+// points is what the dearer of two costs loses to the other one. Their quotients by a power of 2 differ exactly if a
+// bit of that value or of a higher one does.
 func points(low, high int64) int64 {
 	for _, s := range steps {
-		if low/s.unit != high/s.unit {
+		if low^high >= s.unit {
 			return s.points
 		}
 	}
