@@ -26,10 +26,10 @@ const (
 
 // PodLog logs lines about one pod; every line has the pod's key. The zero PodLog logs nothing.
 type PodLog struct {
-	logger klog.Logger
-	plain  klog.Logger // without the pod's key
-	level  int         // of the pod's annotation
-	most   int         // the highest verbosity at which lines are logged, of those above
+	logger klog.Logger // without the pod's key, which few attempts log
+	pod    klog.ObjectRef
+	level  int // of the pod's annotation
+	most   int // the highest verbosity at which lines are logged, of those above
 	lines  *Lines
 }
 
@@ -37,17 +37,17 @@ type PodLog struct {
 // costs nothing for each of many nodes. annotated is whether the pod's LogAnnotation counts; lines bounds what is
 // logged for its sake, and nil bounds nothing.
 func NewPodLog(logger klog.Logger, pod *v1.Pod, annotated bool, lines *Lines) PodLog {
-	l := PodLog{plain: logger, logger: logger.WithValues("pod", klog.KObj(pod)), level: -1, lines: lines}
+	l := PodLog{logger: logger, pod: klog.KObj(pod), level: -1, lines: lines}
 	if text, ok := pod.Annotations[LogAnnotation]; ok && annotated {
 		level, err := strconv.Atoi(text)
 		if err == nil && 0 <= level && level <= maxLogLevel {
 			l.level = level
 		} else if lines.first(string(pod.UID)) && lines.take(logger) {
-			l.logger.Info("Annotation ignored: want a number from 0 to 10", "annotation", LogAnnotation, "value", clip(text))
+			l.named().Info("Annotation ignored: want a number from 0 to 10", "annotation", LogAnnotation, "value", clip(text))
 		}
 	}
 	for _, v := range [...]int{LevelDecision, LevelData, LevelRefusal, LevelNode} {
-		if v <= l.level || l.logger.V(v).Enabled() {
+		if v <= l.level || logger.V(v).Enabled() {
 			l.most = v
 		}
 	}
@@ -62,6 +62,9 @@ func clip(text string) string {
 	return text
 }
 
+// named returns the logger with the pod's key.
+func (l *PodLog) named() klog.Logger { return l.logger.WithValues("pod", l.pod) }
+
 // On reports whether lines of a verbosity are logged.
 func (l *PodLog) On(v int) bool { return v <= l.most }
 
@@ -70,9 +73,9 @@ func (l *PodLog) Info(v int, msg string, pairs ...any) {
 	switch {
 	case !l.On(v):
 	case l.logger.V(v).Enabled():
-		l.logger.V(v).WithCallDepth(1).Info(msg, pairs...)
-	case v <= l.level && l.lines.take(l.plain):
-		l.logger.WithCallDepth(1).Info(msg, pairs...)
+		l.named().V(v).WithCallDepth(1).Info(msg, pairs...)
+	case v <= l.level && l.lines.take(l.logger):
+		l.named().WithCallDepth(1).Info(msg, pairs...)
 	}
 }
 
