@@ -41,6 +41,8 @@ type Source struct {
 	Now func() time.Time
 	// Healthy returns an error that names the parts that do not run. A nil function means that all parts run.
 	Healthy func() error
+	// Election says which of several schedulers leads. A nil function means that there is no election.
+	Election func() document.Election
 }
 
 // Health returns why what is served may be incomplete, or nil.
@@ -121,16 +123,20 @@ func (s Source) age(node string) *float64 {
 	return &age
 }
 
-// Handler serves the source: nodes, nodes/NAME, pods/NAMESPACE/NAME, mix and health below [Prefix]. Answers are JSON;
-// with ?format=text they are for people. What is not known is answered with 404 and why.
+// Handler serves the source: what [Index] lists below [Prefix]. Answers are JSON; with ?format=text they are for
+// people. What is not known is answered with 404 and why. A standby says of each answer that it is one.
 func Handler(s Source) http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Prefix+"{$}", s.index)
+	mux.HandleFunc("GET "+Prefix+"leader", func(w http.ResponseWriter, r *http.Request) {
+		s.answer(w, r, s.election(), nil)
+	})
 	mux.HandleFunc("GET "+Prefix+"nodes", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, s.nodes(), nil)
+		s.answer(w, r, s.nodes(), nil)
 	})
 	mux.HandleFunc("GET "+Prefix+"nodes/{name}", func(w http.ResponseWriter, r *http.Request) {
 		n, err := s.node(r.PathValue("name"))
-		answer(w, r, n, err)
+		s.answer(w, r, n, err)
 	})
 	mux.HandleFunc("GET "+Prefix+"health", func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.Health(); err != nil {
@@ -140,11 +146,11 @@ func Handler(s Source) http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET "+Prefix+"mix", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, s.mix(), nil)
+		s.answer(w, r, s.mix(), nil)
 	})
 	mux.HandleFunc("GET "+Prefix+"pods/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.pod(r.PathValue("namespace"), r.PathValue("name"))
-		answer(w, r, p, err)
+		s.answer(w, r, p, err)
 	})
 	return mux
 }
@@ -165,13 +171,18 @@ func printf(w io.Writer, format string, args ...any) {
 
 var errFormat = errors.New("format is json or text")
 
-func answer(w http.ResponseWriter, r *http.Request, v view, err error) {
+func (s Source) answer(w http.ResponseWriter, r *http.Request, v view, err error) {
 	format := r.URL.Query().Get("format")
+	e := s.election()
+	e.mark(w, false)
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case format == "text":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if _, own := v.(election); !own {
+			e.mark(w, true)
+		}
 		v.text(w)
 	case format == "" || format == "json":
 		w.Header().Set("Content-Type", "application/json")

@@ -125,7 +125,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		"pods/default/other":                 {404, `no decision on pod "other" in namespace "default"`},
 		"pods/kube-system/new":               {404, `in namespace "kube-system"`},
 		"pods/default":                       {404, ""},
-		"":                                   {404, ""},
+		"other":                              {404, ""},
 		"nodes/" + strings.Repeat("x", 1000): {404, strings.Repeat("x", 253) + `..."`},
 	} {
 		if w := get(t, s, path); w.Code != want.code || !strings.Contains(w.Body.String(), want.says) {
@@ -343,4 +343,50 @@ func TestANodeInTrouble(t *testing.T) {
 		!strings.Contains(body, `"silent": true`) {
 		t.Errorf("answer %s", body)
 	}
+}
+
+// The list of paths is complete, and each path on it is served.
+func TestIndexListsWhatIsServed(t *testing.T) {
+	s := world(t)
+	list := get(t, s, "").Body.String()
+	names := strings.NewReplacer("pods/NAMESPACE/NAME", "pods/default/new", "nodes/NAME", "nodes/a")
+	listed := 0
+	for line := range strings.Lines(list) {
+		path, ok := strings.CutPrefix(line, Prefix)
+		if !ok {
+			continue
+		}
+		listed++
+		path, _, _ = strings.Cut(names.Replace(path), " ")
+		if w := get(t, s, path); w.Code != http.StatusOK {
+			t.Errorf("%s is listed, and answered %d", path, w.Code)
+		}
+	}
+	if listed != 7 || !strings.Contains(list, "takes part in no election") {
+		t.Errorf("%d paths in:\n%s", listed, list)
+	}
+}
+
+// A standby says so wherever it is asked, and names the leader.
+func TestAStandbyNamesTheLeader(t *testing.T) {
+	s := world(t)
+	s.Election = func() document.Election {
+		return document.Election{Role: document.Standby, Identity: "tenon-b_2", Leader: "tenon-a_1", Renewed: noon}
+	}
+	const says = `this scheduler is a standby and schedules nothing; the leader is "tenon-a_1"`
+	for path, code := range map[string]int{"": 200, "leader?format=text": 200, "nodes?format=text": 200,
+		"pods/default/other": 404} {
+		w := get(t, s, path)
+		if w.Code != code || strings.Count(w.Body.String(), says) != 1 {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+		if got := w.Header().Get("Tenon-Scheduler"); got != "standby tenon-a_1" {
+			t.Errorf("%s: header %q", path, got)
+		}
+	}
+	if w := get(t, s, "pods/default/other"); !strings.Contains(w.Body.String(), "port-forward pod/tenon-a 10261") {
+		t.Errorf("no way to the leader in %s", w.Body)
+	}
+	golden.Check(t, filepath.Join("testdata", "leader.json"), get(t, s, "leader").Body.String())
+	golden.Check(t, filepath.Join("testdata", "leader.txt"), get(t, s, "leader?format=text").Body.String())
 }

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,6 +24,9 @@ func (s Source) pod(namespace, name string) (*pod, error) {
 		if d.pod.Namespace == namespace && d.pod.Name == name && len(out.Decisions) < maxShown {
 			out.Decisions = append(out.Decisions, d.view(snap))
 		}
+	}
+	if e := s.election(); len(out.Decisions) == 0 && e.Role == document.Standby {
+		return nil, errors.New(strings.TrimSuffix(e.role()+"\n"+e.remedy(), "\n"))
 	}
 	if len(out.Decisions) == 0 {
 		return nil, fmt.Errorf("no decision on pod %s in namespace %s is remembered: it asks for nothing that is aligned, "+

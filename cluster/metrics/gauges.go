@@ -4,6 +4,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -34,6 +35,7 @@ type gauges struct {
 	spread *metrics.Desc
 	// misaligned counts misaligned pods; nil in tests.
 	misaligned func() int
+	leads      *metrics.Desc
 }
 
 func newGauges(s inspect.Source) *gauges {
@@ -64,6 +66,9 @@ func newGauges(s inspect.Source) *gauges {
 		spread: metrics.NewDesc("tenon_pods_misaligned",
 			"Pods that hold parts of more NUMA nodes, or of more distant ones, than they would on the empty machine.",
 			nil, nil, metrics.ALPHA, ""),
+		leads: metrics.NewDesc("tenon_leader",
+			"1 if this scheduler schedules, 0 if it is a standby; leader names the scheduler that holds the lease.",
+			[]string{"leader"}, nil, metrics.ALPHA, ""),
 		paced: metrics.NewDesc("tenon_layouts_put_off_total",
 			"Layouts that were not read at once because their node writes faster than its pace.", nil, nil, metrics.ALPHA,
 			""),
@@ -80,6 +85,7 @@ func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- g.feed
 	ch <- g.paced
 	ch <- g.spread
+	ch <- g.leads
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -104,6 +110,12 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 		running = 1
 	}
 	ch <- metrics.NewLazyConstMetric(g.feed, metrics.GaugeValue, running)
+	e := g.source.Role()
+	leads := 1.0
+	if e.Role == document.Standby {
+		leads = 0
+	}
+	ch <- metrics.NewLazyConstMetric(g.leads, metrics.GaugeValue, leads, e.Leader)
 	if g.putOff != nil {
 		ch <- metrics.NewLazyConstMetric(g.paced, metrics.CounterValue, float64(g.putOff()))
 	}

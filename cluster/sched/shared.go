@@ -17,6 +17,7 @@ import (
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/amounts"
 	"github.com/tenon-numa/tenon/cluster/candidates"
 	"github.com/tenon-numa/tenon/cluster/follow"
@@ -73,6 +74,8 @@ type Options struct {
 	Preemption map[string]*schedapi.DefaultPreemptionArgs
 	// PercentageOfNodesToScore is that of profiles that do not set it; 0 leaves it to kube-scheduler.
 	PercentageOfNodesToScore int32
+	// Election, if not nil, says which of several schedulers leads, for inspection and metrics.
+	Election func() document.Election
 }
 
 // NewShared returns what the profiles of one scheduler share. The first profile that is made by its Factory begins
@@ -176,7 +179,8 @@ func (s *Shared) ownPods() (out []*v1.Pod) {
 func (s *Shared) Inspection() inspect.Source {
 	from := s.sources
 	return inspect.Source{Book: s.Book, Decisions: s.Decisions, Mix: s.workload.Mix, Now: time.Now,
-		Problem: from.Problem, Names: from.Names, Reported: from.Reported, Healthy: s.healthy}
+		Problem: from.Problem, Names: from.Names, Reported: from.Reported, Healthy: s.healthy,
+		Election: s.options.Election}
 }
 
 // healthy returns what keeps the book from being filled, or nil.

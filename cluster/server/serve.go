@@ -42,7 +42,8 @@ func (s *Scheduler) Inspect(ctx context.Context, address string) (net.Addr, erro
 	if err != nil {
 		return nil, fmt.Errorf("serve inspection: %w", err)
 	}
-	web := &http.Server{Handler: s.guarded(inspect.Handler(s.source)), TLSConfig: certified(s.config.SecureServing),
+	web := &http.Server{Handler: indexed(s.guarded(inspect.Handler(s.source))),
+		TLSConfig:         certified(s.config.SecureServing),
 		ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
 		ErrorLog: log.New(io.Discard, "", 0)}
 	go func() {
@@ -65,6 +66,17 @@ func certified(s *server.SecureServingInfo) *tls.Config {
 			c, err := tls.X509KeyPair(s.Cert.CurrentCertKeyContent())
 			return &c, err
 		}}
+}
+
+// indexed serves the list of what there is at /, to anybody, and the rest by h.
+func indexed(h http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", h)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, inspect.Index)
+	})
+	return mux
 }
 
 // guarded lets through to a handler whom the API server knows and allows.

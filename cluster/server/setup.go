@@ -50,6 +50,7 @@ func setUp(
 		Informers:  cc.DynInformerFactory,
 		Nodes:      selector,
 		Preemption: profiles.Preemptors(list, logger),
+		Election:   follow(ctx, cc).state,
 	}
 	if percentage := cc.ComponentConfig.PercentageOfNodesToScore; percentage != nil {
 		o.PercentageOfNodesToScore = *percentage

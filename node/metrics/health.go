@@ -13,6 +13,15 @@ const (
 	maxHealthBytes = 4 << 10 // of the header of a request
 )
 
+const healthIndex = `tenon-agent, probes
+
+/livez      ok: the agent goes on
+/readyz     ok: what the agent publishes is up to date
+/healthz    the same as /readyz
+
+Metrics are at the address of --metrics-address (:9201 unless set).
+`
+
 // Health answers probes: /livez says whether the process goes on, and /readyz and /healthz whether what it
 // publishes is up to date. A probe that fails is answered 503, with the reason.
 func Health(alive, ready func() error) http.Handler {
@@ -26,6 +35,7 @@ func Health(alive, ready func() error) http.Handler {
 		}
 	}
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", index(healthIndex))
 	mux.HandleFunc("GET /livez", say(alive))
 	mux.HandleFunc("GET /readyz", say(ready))
 	mux.HandleFunc("GET /healthz", say(ready))

@@ -28,8 +28,25 @@ const (
 	stopTimeout  = 5 * time.Second
 )
 
+// index lists what is served beside it.
+func index(list string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, list)
+	}
+}
+
+const metricsIndex = `tenon-agent, metrics
+
+/metrics    metrics of the node, its pods and the agent, for Prometheus; who may read it, the API server decides
+/healthz    ok: the agent runs
+
+Probes are at the address of --health-address (:9202 unless set).
+`
+
 // Handler serves /metrics, with the process's own, and /healthz. Where guard is not nil, /metrics is served
-// by what it makes of the handler; /healthz, which says nothing but that the agent runs, is for anybody.
+// by what it makes of the handler; /healthz, which says nothing but that the agent runs, and / with a list of both are
+// for anybody.
 func (m *Metrics) Handler(guard func(http.Handler) http.Handler) (http.Handler, error) {
 	r := prometheus.NewRegistry()
 	if err := errors.Join(m.Register(r), r.Register(collectors.NewBuildInfoCollector()),
@@ -43,6 +60,7 @@ func (m *Metrics) Handler(guard func(http.Handler) http.Handler) (http.Handler, 
 		scrape = guard(scrape)
 	}
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", index(metricsIndex))
 	mux.Handle("GET /metrics", scrape)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	return mux, nil
@@ -111,6 +129,11 @@ func (s *Server) listen(address string, most int) (*Server, error) {
 	return s, nil
 }
 
+const profilesIndex = `tenon-agent, profiles
+
+/debug/pprof/    list of Go's profiles of this process
+`
+
 // ListenProfiles opens an address for Go's profiles, which must be one of this machine alone, such as
 // "127.0.0.1:6060".
 func ListenProfiles(address string) (*Server, error) {
@@ -122,6 +145,7 @@ func ListenProfiles(address string) (*Server, error) {
 		return nil, fmt.Errorf("address of profiles %q is not a loopback address such as 127.0.0.1:6060", address)
 	}
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", index(profilesIndex))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

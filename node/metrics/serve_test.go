@@ -120,7 +120,7 @@ func TestGuard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]int{"/metrics": 403, "/healthz": 200, "/debug/pprof/": 404} {
+	for path, want := range map[string]int{"/metrics": 403, "/healthz": 200, "/": 200, "/debug/pprof/": 404} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		if w.Code != want {
@@ -144,5 +144,31 @@ func TestProfilesStayOnTheMachine(t *testing.T) {
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	if got := get(t, c, "http://"+s.Address()+"/debug/pprof/cmdline"); got == "" {
 		t.Error("no profile")
+	}
+}
+
+// Each port lists what it serves, and serves what it lists.
+func TestPortsListWhatTheyServe(t *testing.T) {
+	h, err := made(t, Options{}).Handler(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	well := func() error { return nil }
+	for name, h := range map[string]http.Handler{"metrics": h, "health": Health(well, well)} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		listed := 0
+		for line := range strings.Lines(w.Body.String()) {
+			if path := strings.Fields(line + " -")[0]; strings.HasPrefix(path, "/") {
+				listed++
+				w := httptest.NewRecorder()
+				if h.ServeHTTP(w, httptest.NewRequest("GET", path, nil)); w.Code != http.StatusOK {
+					t.Errorf("%s: %s is listed, and answered %d", name, path, w.Code)
+				}
+			}
+		}
+		if listed < 2 {
+			t.Errorf("%s lists %d paths:\n%s", name, listed, w.Body)
+		}
 	}
 }

@@ -1,0 +1,91 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// election is a document of the lease that people can read, too.
+type election document.Election
+
+// Role returns what the scheduler does among those of its lease.
+func (s Source) Role() document.Election {
+	if s.Election == nil {
+		return document.Election{Role: document.Alone}
+	}
+	return s.Election()
+}
+
+func (s Source) election() election { return election(s.Role()) }
+
+// role says in a sentence what the scheduler does among those of its lease.
+func (e election) role() string {
+	switch {
+	case e.Role == document.Alone:
+		return "this scheduler takes part in no election, and schedules"
+	case e.Role == document.Leads:
+		return fmt.Sprintf("this scheduler is the leader, as %q", e.Identity)
+	case e.Leader == "":
+		return "this scheduler is a standby and schedules nothing; no leader is known"
+	}
+	return fmt.Sprintf("this scheduler is a standby and schedules nothing; the leader is %q", e.Leader)
+}
+
+// remedy says how to reach the leader, or "".
+func (e election) remedy() string {
+	host, _, ok := strings.Cut(e.Leader, "_")
+	if e.Role != document.Standby || !ok {
+		return ""
+	}
+	return fmt.Sprintf("ask the leader: kubectl -n NAMESPACE port-forward pod/%s 10261", host)
+}
+
+func (e election) text(w io.Writer) {
+	printf(w, "%s\n", e.role())
+	if !e.Renewed.IsZero() {
+		printf(w, "the lease was renewed at %s\n", e.Renewed.UTC().Format(time.RFC3339))
+	}
+	if r := e.remedy(); r != "" {
+		printf(w, "%s\n", r)
+	}
+}
+
+// roleHeader is the header of every answer that says what the scheduler does, for readers of JSON.
+const roleHeader = "Tenon-Scheduler"
+
+// mark says of an answer that it is a standby's: in a header, and in the first line of text.
+func (e election) mark(w http.ResponseWriter, text bool) {
+	w.Header().Set(roleHeader, strings.TrimSpace(string(e.Role)+" "+e.Leader))
+	if text && e.Role == document.Standby {
+		fmt.Fprintf(w, "%s\n\n", e.role())
+	}
+}
+
+// Index lists what is served below [Prefix] and beside it. Anybody may read it: it says nothing of the cluster.
+const Index = `tenon-scheduler, inspection. All but this page needs a bearer token with the right to get the path.
+
+` + Prefix + `                           this list, and whether the scheduler leads
+` + Prefix + `leader                     who holds the lease: this scheduler, or which other one
+` + Prefix + `nodes                      the ledger: every node with what is free and how old its report is
+` + Prefix + `nodes/NAME                 one node: its rules, what is free, and what every pod holds
+` + Prefix + `pods/NAMESPACE/NAME        the last decisions on a pod, with what each node answered
+` + Prefix + `mix                        the workload profile by which nodes are scored
+` + Prefix + `health                     ok, or what keeps the ledger from being complete
+
+Answers are JSON; with ?format=text they are for people. Metrics and probes are at kube-scheduler's own port
+(10259 unless configured): /metrics, /livez, /readyz, /healthz.
+`
+
+// index writes the list, and what the scheduler does.
+func (s Source) index(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	e := s.election()
+	e.mark(w, false)
+	fmt.Fprint(w, Index, "\n")
+	e.text(w)
+}
