@@ -115,7 +115,7 @@ func own(t *testing.T, b *ledger.Book, f *Feed, p *v1.Pod) {
 	if v, ok := b.Reserve("n", ID(p), spec, place.Demand{}); !ok || !v.Fits() {
 		t.Fatalf("pod %s is refused: %v", p.Name, v.Reasons)
 	}
-	if v, wait, err := b.Turn(string(p.UID)); wait != nil || err != nil || !v.Fits() {
+	if v, wait, err := b.Turn(string(p.UID), 0); wait != nil || err != nil || !v.Fits() {
 		t.Fatalf("pod %s may not go: %v, %v", p.Name, v.Reasons, err)
 	}
 	f.Pod(p)
@@ -383,7 +383,7 @@ func (n *wideNode) bind(p *v1.Pod) {
 	if v, ok := n.book.Reserve("n", ID(p), spec, place.Demand{}); !ok || !v.Fits() {
 		return
 	}
-	if v, wait, err := n.book.Turn(string(p.UID)); wait != nil || err != nil || !v.Fits() {
+	if v, wait, err := n.book.Turn(string(p.UID), 0); wait != nil || err != nil || !v.Fits() {
 		n.book.Unreserve(string(p.UID))
 		return
 	}

@@ -57,7 +57,7 @@ func (e *exporting) bind(t *rapid.T, name string, n int) {
 	if v, ok := e.book.Reserve("n", ID(pod), p, place.Demand{}); !ok || !v.Fits() {
 		return
 	}
-	v, wait, err := e.book.Turn(string(pod.UID))
+	v, wait, err := e.book.Turn(string(pod.UID), 0)
 	if err != nil || wait != nil || !v.Fits() {
 		e.book.Unreserve(string(pod.UID))
 		return

@@ -28,7 +28,7 @@ func (p *Plugin) PreBindPreFlight(
 	if p.handle != nil && p.handle.GetWaitingPod(pod.UID) != nil {
 		return later, nil // somebody else holds it up, and whoever has its turn holds up others
 	}
-	v, wait, err := p.Book.Turn(string(pod.UID))
+	v, wait, err := p.Book.Turn(string(pod.UID), pod.CreationTimestamp.Unix())
 	if wait != nil {
 		return later, nil
 	}
@@ -62,7 +62,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		}
 	}()
 	for {
-		v, wait, err := p.Book.Turn(string(pod.UID))
+		v, wait, err := p.Book.Turn(string(pod.UID), pod.CreationTimestamp.Unix())
 		if err != nil {
 			return s.turned(node, v, fwk.AsStatus(err))
 		}

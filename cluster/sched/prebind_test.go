@@ -91,6 +91,43 @@ func TestAPodWaitsUntilTheOneBeforeItIsAdmitted(t *testing.T) {
 	})
 }
 
+// A kubelet that receives several pods at once admits the older ones first. So a pod waits for older ones until they are
+// bound, and for others until they are admitted.
+func TestAPodWaitsUntilAnOlderOneIsBound(t *testing.T) {
+	for name, c := range map[string]struct {
+		ages [2]int64 // seconds in which the pods were created
+		goes bool
+	}{
+		"the pod before is older":           {[2]int64{1, 2}, true},
+		"it was created in the same second": {[2]int64{2, 2}, false},
+		"it is younger":                     {[2]int64{3, 2}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPlugin(t, refuse)
+				p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("held", 12), "16-27")))
+				a, b := cpus("a", 16), cpus("b", 4) // if b came first, a would be refused
+				a.CreationTimestamp, b.CreationTimestamp = metav1.Unix(c.ages[0], 0), metav1.Unix(c.ages[1], 0)
+				csA, csB := reserve(t, p, a, "n"), reserve(t, p, b, "n")
+				done := make(chan *fwk.Status, 1)
+				go func() { done <- p.PreBind(t.Context(), csB, b, "n") }()
+				fits(t, p.PreBind(t.Context(), csA, a, "n"))
+				synctest.Wait()
+				if len(done) > 0 {
+					t.Error("pod b went on before pod a was bound")
+				}
+				p.Feed.Pod(bind(a, "n"))
+				synctest.Wait()
+				if goes := len(done) > 0; goes != c.goes {
+					t.Errorf("pod b goes on when pod a is bound: %t", goes)
+				}
+				p.Feed.Pod(admitted(a, "n"))
+				fits(t, <-done)
+			})
+		})
+	}
+}
+
 // Where the order does not matter to whether pods fit, nobody waits for the kubelet's word.
 func TestPodsThatFitInAnyOrderDoNotWait(t *testing.T) {
 	p := newPlugin(t, refuse)

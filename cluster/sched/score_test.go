@@ -66,7 +66,7 @@ func TestAPodGoesWhereItNeedNotWait(t *testing.T) {
 			t.Errorf("pod %s on its way beside first: scores %v of fuller and empty", c.pod.Name, got)
 		}
 	}
-	if _, wait, err := p.Book.Turn(string(first.UID)); wait != nil || err != nil {
+	if _, wait, err := p.Book.Turn(string(first.UID), 0); wait != nil || err != nil {
 		t.Fatal("the only pod on its way has to wait: ", err)
 	}
 	p.Book.Admitted(string(first.UID))

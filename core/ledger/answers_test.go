@@ -83,7 +83,7 @@ func (m *model) checkProgress(t *testing.T) {
 	for i, p := range n.pods {
 		if p.at == reserved {
 			waiting++
-			if _, wait, err := n.book.Turn(id(i).UID); err == nil && wait == nil {
+			if _, wait, err := n.book.Turn(id(i).UID, 0); err == nil && wait == nil {
 				turns++
 			}
 		}

@@ -23,6 +23,11 @@ type assumedPod struct {
 	// turned is the moment from which on it may have been bound, acked the moment when the pod's status showed that the
 	// node had admitted it. account.now counts moments; 0 is never.
 	turned, acked int
+	// created is the second in which it was created, as far as its turn told; bound: the API server has its binding.
+	created int64
+	bound   bool
+	// after is a moment: pods that had their turn before it are admitted before this pod. See order.go.
+	after int
 	// options are what it holds in the states of the node, the likeliest first. There are none where it holds nothing.
 	options choices
 	// past is for estimated nodes, which do not say who holds what. It is empty on exact nodes.
@@ -170,9 +175,6 @@ func renamed(from, to *place.Pod) func([]place.Holding) []place.Holding {
 		return hs
 	}
 }
-
-// before reports whether the node certainly admits f before g: f was known to be admitted when g had its turn.
-func (f *assumedPod) before(g *assumedPod) bool { return f.acked != 0 && f.acked <= g.turned }
 
 // Result says how a prediction came out.
 type Result string

@@ -244,10 +244,14 @@ func (b *Book) assumeOn(a *account, id PodID, p *place.Pod, lost bool) (again bo
 		return false
 	}
 	if f := a.find(id.UID); f != nil {
-		if f.turned == 0 {
-			f.turned = a.moment()
+		switch {
+		case f.turned == 0: // another scheduler bound it
+			f.turned, f.after = a.moment(), 0
 			a.sort()
 			b.renew(a)
+		case !f.bound:
+			f.bound = true
+			a.wake()
 		}
 		return false
 	}
@@ -341,10 +345,11 @@ func (b *Book) Admitted(uid string) (news bool) {
 	return true
 }
 
-// Turn says whether a reserved pod may be bound now. If not, wait is closed when that may have changed.
+// Turn says whether a reserved pod, created in that second of the API server's clock, may be bound now. If not, wait is
+// closed when that may have changed.
 // If so, the prediction was made once more on what is known now; a pod that no longer fits, or gets what its demand
 // does not allow, loses its booking and gets the refusal. A pod that is not booked is an error.
-func (b *Book) Turn(uid string) (v place.Verdict, wait <-chan struct{}, err error) {
+func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait <-chan struct{}, err error) {
 	a := b.carrier(uid)
 	defer b.close(a)
 	if a == nil || a.base == nil || a.find(uid) == nil {
@@ -352,6 +357,7 @@ func (b *Book) Turn(uid string) (v place.Verdict, wait <-chan struct{}, err erro
 	}
 	f := a.find(uid)
 	if f.turned == 0 {
+		f.created = created
 		if a.overrun() || a.blocked(f) {
 			return v, a.changed, nil
 		}
@@ -390,9 +396,10 @@ func (b *Book) Ahead(uid string) (out []PodID) {
 	return out
 }
 
-// blocked reports whether a pod must wait for one before it.
+// blocked reports whether a pod must wait for one before it. If not, it notes which pods the node admits before it.
 func (a *account) blocked(me *assumedPod) bool {
 	differ := false
+	me.after = a.now + 1
 	for _, f := range a.assumed {
 		switch {
 		case f == me:
@@ -405,8 +412,10 @@ func (a *account) blocked(me *assumedPod) bool {
 			}
 		case a.noticeable(f):
 			return true
-		case f.shape != me.shape:
-			differ = true
+		case f.shape != me.shape && (a.estimated() || !f.precedes(me)):
+			if differ = true; me.after > f.turned {
+				me.after = f.turned
+			}
 		}
 	}
 	return false

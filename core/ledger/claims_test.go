@@ -98,7 +98,7 @@ func TestALyingNodeChangesNoOther(t *testing.T) {
 				}
 				each(func(b *Book) { b.Report(node, layout(t, entries...)) })
 			},
-			"turn":      uid(func(b *Book, uid string) { _, _, _ = b.Turn(uid) }),
+			"turn":      uid(func(b *Book, uid string) { _, _, _ = b.Turn(uid, 0) }),
 			"admitted":  uid(func(b *Book, uid string) { b.Admitted(uid) }),
 			"settle":    uid((*Book).Settle),
 			"overdue":   uid((*Book).Overdue),

@@ -53,7 +53,7 @@ func fly(t *testing.T, b *Book, n int, p *place.Pod) {
 	if v, ok := b.Reserve("n", id(n), p, place.Demand{}); !ok || !v.Fits() {
 		t.Fatalf("pod %d is refused: %v", n, v.Reasons)
 	}
-	if v, wait, err := b.Turn(id(n).UID); wait != nil || err != nil || !v.Fits() {
+	if v, wait, err := b.Turn(id(n).UID, 0); wait != nil || err != nil || !v.Fits() {
 		t.Fatalf("pod %d may not go: %v, %v", n, v.Reasons, err)
 	}
 }
@@ -229,7 +229,7 @@ func TestWhatFitsACoarseNodeIsTaken(t *testing.T) {
 			"bind": func(t *rapid.T) {
 				p := square(int64(rapid.IntRange(1, 20).Draw(t, "cpus")))
 				if v, _ := b.Reserve("n", id(next), p, place.Demand{}); v.Fits() {
-					v, wait, err := b.Turn(id(next).UID)
+					v, wait, err := b.Turn(id(next).UID, 0)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -20,6 +20,7 @@ var depth = flag.Int("model.depth", 0, "0 to 3: how many interleavings are follo
 func TestEveryInterleaving(t *testing.T) {
 	own := func(cpus int64) modelPod { return modelPod{pod: pod(cpus, 1)} }
 	foreign := func(cpus int64) modelPod { return modelPod{pod: pod(cpus, 1), foreign: true} }
+	created := func(second int64, p modelPod) modelPod { p.created = second; return p }
 	ends := func(p modelPod) modelPod { p.ends = true; return p }
 	nics := func(p modelPod, n int64) modelPod {
 		p.pod.Containers[0].Devices = []place.Count{{Resource: "nic", N: n}}
@@ -36,6 +37,12 @@ func TestEveryInterleaving(t *testing.T) {
 		"two of a shape, one ends":   {1, 1, []modelPod{ends(own(3)), own(3), own(4)}},
 		"all of a shape, two end":    {1, 1, []modelPod{ends(own(4)), ends(own(4)), own(4)}},
 		"one ends, another waits":    {0, 0, []modelPod{ends(own(6)), own(6), own(4)}},
+		"three of three seconds":     {0, 1, []modelPod{created(1, own(2)), created(2, own(3)), created(3, own(4))}},
+		"the last is the oldest":     {1, 2, []modelPod{created(2, own(2)), created(3, own(3)), created(1, own(4))}},
+		"a second between a shape":   {1, 1, []modelPod{created(1, own(3)), created(3, own(4)), created(2, own(3))}},
+		"older ones, one ends":       {1, 2, []modelPod{ends(created(1, own(5))), created(2, own(4)), created(3, own(5))}},
+		"a foreign one is older":     {1, 2, []modelPod{created(2, own(2)), created(1, foreign(3)), created(3, own(4))}},
+		"a foreign one of a shape":   {1, 1, []modelPod{created(1, own(3)), created(2, own(4)), created(1, foreign(4))}},
 		"one is foreign":             {1, 2, []modelPod{own(2), foreign(3), own(4)}},
 		"a foreign one ends":         {1, 1, []modelPod{own(3), ends(foreign(4)), own(5)}},
 		"two are foreign":            {1, 2, []modelPod{foreign(2), foreign(3), own(4)}},
@@ -150,14 +157,14 @@ func (m *model) beliefs(b []byte) []byte {
 	a := m.book.nodes["n"]
 	var moments []int
 	for _, f := range a.assumed {
-		moments = append(moments, f.turned, f.acked)
+		moments = append(moments, f.turned, f.acked, f.after)
 	}
 	slices.Sort(moments)
 	moments = slices.Compact(moments)
 	rank := func(at int) byte { return byte(slices.Index(moments, at)) }
 	for _, f := range a.assumed {
 		b = append(b, f.id.UID...)
-		b = append(b, rank(f.turned), rank(f.acked), bit(f.turned != 0)|bit(f.acked != 0)<<1|bit(f.uncertain)<<2)
+		b = append(b, rank(f.turned), rank(f.acked), rank(f.after), bit(f.bound), bit(f.turned != 0)|bit(f.acked != 0)<<1|bit(f.uncertain)<<2)
 		for _, o := range f.options.of {
 			b = hold(b, o)
 		}

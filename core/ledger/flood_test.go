@@ -167,7 +167,7 @@ func TestBooksAreForManyGoroutines(t *testing.T) {
 				case 0, 1, 2:
 					b.Reserve(node, id(n), pod(int64(1+n%4), 1), place.Demand{})
 				case 3:
-					_, _, _ = b.Turn(id(n).UID)
+					_, _, _ = b.Turn(id(n).UID, 0)
 				case 4:
 					b.Assume(node, id(n), pod(int64(1+n%4), 1))
 				case 5:

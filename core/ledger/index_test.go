@@ -72,7 +72,7 @@ func (x *indexed) step() {
 	case 5:
 		name := x.node()
 		x.book.Reserve(name, id(x.next), x.pod("c"), place.Demand{})
-		x.book.Turn(id(x.next).UID)
+		x.book.Turn(id(x.next).UID, 0)
 		x.book.Refuse(id(x.next).UID, place.TopologyAffinityError)
 	default:
 		name := x.node()

@@ -379,7 +379,7 @@ func believes(t *rapid.T) {
 			if v, _ := b.Reserve("n", id, p, place.Demand{}); !v.Fits() {
 				return
 			}
-			v, wait, err := b.Turn(id.UID)
+			v, wait, err := b.Turn(id.UID, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -84,7 +84,7 @@ func TestReserveIsDecidedUnderTheLock(t *testing.T) {
 // turns returns whether it is the n-th pod's turn.
 func turns(t *testing.T, b *Book, n int) bool {
 	t.Helper()
-	v, wait, err := b.Turn(id(n).UID)
+	v, wait, err := b.Turn(id(n).UID, 0)
 	if err != nil || (wait == nil && !v.Fits()) {
 		t.Fatalf("pod %d: %+v, %v", n, v, err)
 	}
@@ -146,7 +146,7 @@ func TestEqualShapesMayChangePlaces(t *testing.T) {
 	var want [][]place.Holding
 	for i := range 2 {
 		v, _ := b.Reserve("n", id(i), pod(4, 1), place.Demand{})
-		b.Turn(id(i).UID)
+		b.Turn(id(i).UID, 0)
 		want = append(want, v.Holdings)
 	}
 	out := b.Report("n", layout(t, Entry{Pod: id(1), Holdings: want[0]}))
@@ -162,12 +162,12 @@ func TestADeclinedTurnLeavesNoDoubt(t *testing.T) {
 	b.Report("n", layout(t))
 	first, _ := b.Reserve("n", id(0), pod(4, 1), place.Demand{})
 	b.Reserve("n", id(1), pod(4, 1), place.Demand{})
-	b.Turn(id(0).UID)
+	b.Turn(id(0).UID, 0)
 	if got := b.Ahead(id(1).UID); !slices.Equal(got, []PodID{id(0)}) {
 		t.Errorf("ahead of the second pod: %v", got)
 	}
 	b.Decline(id(0).UID)
-	v, wait, err := b.Turn(id(1).UID)
+	v, wait, err := b.Turn(id(1).UID, 0)
 	if err != nil || wait != nil || !same(v.Holdings, first.Holdings) {
 		t.Errorf("the second pod: %+v, wait %v, %v; want %+v", v, wait != nil, err, first.Holdings)
 	}
@@ -187,7 +187,7 @@ func TestInitMemoryThatIsGivenOnceMoreIsNoWrongPrediction(t *testing.T) {
 		b := New()
 		b.Report("n", layout(t))
 		v, _ := b.Reserve("n", id(0), p, place.Demand{})
-		b.Turn(id(0).UID)
+		b.Turn(id(0).UID, 0)
 		seen := slices.Clone(v.Holdings)
 		seen[0].Memory = []place.Block{{Kind: topo.Memory, NUMAs: 1, Bytes: bytes}}
 		if bytes == 0 {
@@ -207,7 +207,7 @@ func TestANodeIsUnsettledAfterARelease(t *testing.T) {
 		b := New()
 		b.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
 		b.Reserve("n", id(1), pod(4, 1), place.Demand{})
-		b.Turn(id(1).UID)
+		b.Turn(id(1).UID, 0)
 		if admitted {
 			b.Admitted(id(1).UID)
 		}
@@ -244,7 +244,7 @@ func TestAnEndThatOnlyAReportTellsOfIsNoWrongPrediction(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
 	b.Reserve("n", id(1), pod(4, 1), place.Demand{})
-	b.Turn(id(1).UID)
+	b.Turn(id(1).UID, 0)
 	for _, o := range b.Report("n", layout(t, Entry{Pod: id(1), Holdings: old})) {
 		t.Errorf("the report says %v: %+v", old, o)
 	}
@@ -312,7 +312,7 @@ func TestBookProperties(t *testing.T) {
 					if !ok {
 						continue
 					}
-					v, wait, err := b.Turn(id(n).UID)
+					v, wait, err := b.Turn(id(n).UID, 0)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -466,7 +466,7 @@ func TestAPodThatVanishedOnItsWay(t *testing.T) {
 		b := New()
 		b.Report("n", layout(t))
 		got, _ := b.Reserve("n", id(0), p, place.Demand{})
-		b.Turn(id(0).UID)
+		b.Turn(id(0).UID, 0)
 		b.Vanish(id(0).UID)
 		b.Report("n", layout(t))
 		if v, _ := b.Reserve("n", id(1), p, place.Demand{}); v.Fits() {
@@ -496,7 +496,7 @@ func TestATurnIsJudgedByTheRulesOfTheLastReport(t *testing.T) {
 		t.Fatalf("a pod of both numas is not reserved: %+v", v)
 	}
 	b.Report("n", layout(t))
-	if v, wait, err := b.Turn(id(0).UID); err != nil || wait != nil || v.Fits() {
+	if v, wait, err := b.Turn(id(0).UID, 0); err != nil || wait != nil || v.Fits() {
 		t.Errorf("the turn came with %+v (waits: %t, error %v), though the node aligns to one numa", v, wait != nil, err)
 	}
 	if b.Booked("n", id(0).UID) {
@@ -531,7 +531,7 @@ func TestATurnIsNotTakenOnANodeThatRefusesTheShape(t *testing.T) {
 	}
 	b.Assume("n", id(1), p)
 	b.Refuse(id(1).UID, place.TopologyAffinityError)
-	v, wait, err := b.Turn(id(0).UID)
+	v, wait, err := b.Turn(id(0).UID, 0)
 	if err != nil || wait != nil || v.Fits() || len(v.Reasons) != 1 || v.Reasons[0].Code != place.Refused {
 		t.Errorf("the pod may go: %v, %v", v, err)
 	}

@@ -83,6 +83,7 @@ type modelPod struct {
 	pod     *place.Pod
 	foreign bool
 	ends    bool // it will end
+	created int64
 	at      step
 	known   bool // the scheduler knows of its binding
 	said    step // the last thing that the node has told the API server
@@ -146,8 +147,8 @@ func (m *model) moves(t *testing.T) (out []*model) {
 		}{
 			{"reserve", !p.foreign && p.at == fresh, (*model).reserve},
 			{"bind", p.at == reserved || p.foreign && p.at == fresh, (*model).bind},
-			{"admit", p.at == bound && (*depth >= 3 || !p.draws()), (*model).admit},
-			{"admit, with the last devices,", p.at == bound && p.draws(), (*model).admitLast},
+			{"admit", p.at == bound && m.mayAdmit(i) && (*depth >= 3 || !p.draws()), (*model).admit},
+			{"admit, with the last devices,", p.at == bound && m.mayAdmit(i) && p.draws(), (*model).admitLast},
 			{"end", p.ends && p.at == admitted, (*model).end},
 			{"tell of", p.at >= admitted && p.said != p.at, (*model).tell},
 		} {
@@ -205,7 +206,7 @@ func (m *model) reserve(_ *testing.T, i int) bool {
 func (m *model) bind(t *testing.T, i int) bool {
 	p := &m.pods[i]
 	if !p.foreign {
-		v, wait, err := m.book.Turn(id(i).UID)
+		v, wait, err := m.book.Turn(id(i).UID, p.created)
 		if err != nil {
 			m.fail(t, "turn of pod %d: %v", i, err)
 		}
@@ -266,6 +267,20 @@ func (m *model) bindings() (out []int) {
 
 func (m *model) admit(t *testing.T, i int) bool {
 	return m.answer(t, i, func(hs []place.Holding) []place.Holding { return hs })
+}
+
+// mayAdmit reports whether the node may admit a pod next. It receives bindings in their order, or several at once, which
+// it sorts by the second in which pods were created: it admits no pod before one that was bound and created earlier.
+func (m *model) mayAdmit(i int) bool {
+	for _, j := range m.bindings() {
+		if j == i {
+			break
+		}
+		if m.pods[j].at == bound && m.pods[j].created < m.pods[i].created {
+			return false
+		}
+	}
+	return true
 }
 
 // admitLast has the node draw other devices than place does.

@@ -73,6 +73,7 @@ func (w *nodeState) blur(hs []place.Holding) []place.Holding {
 type search struct {
 	limits  limits
 	assumed []*assumedPod // those that had their turn
+	after   []int         // see after
 	done    []bool
 	found   []*nodeState
 	seen    map[string]bool
@@ -105,7 +106,7 @@ func (a *account) withoutWaiting() *Node {
 // the likeliest is the first. sure is false where there may be more than it found.
 func (a *account) search(s *search) (sure bool) {
 	n := a.turned()
-	*s = search{limits: a.limits, assumed: a.assumed[:n], done: make([]bool, n), seen: map[string]bool{}}
+	*s = search{limits: a.limits, assumed: a.assumed[:n], after: after(a.assumed[:n]), done: make([]bool, n), seen: map[string]bool{}}
 	s.cut = slices.ContainsFunc(s.assumed, func(f *assumedPod) bool { return f.past.More() })
 	starts, known := a.starts()
 	for _, w := range starts {
@@ -198,7 +199,7 @@ func (s *search) next(i, lo int) bool {
 		if s.done[j] || j == i {
 			continue
 		}
-		if g.before(f) || (j < i && g.shape == f.shape) {
+		if g.before(f) || g.turned < s.after[i] || (j < i && g.shape == f.shape) {
 			return false
 		}
 	}

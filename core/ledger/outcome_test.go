@@ -25,7 +25,7 @@ func TestAnInitContainerIsNotTakenForTheAppContainer(t *testing.T) {
 			b := New()
 			b.Report("n", layout(t))
 			v, _ := b.Reserve("n", id(0), p, place.Demand{})
-			b.Turn(id(0).UID)
+			b.Turn(id(0).UID, 0)
 			uid, seen := id(0), slices.Clone(v.Holdings)
 			seen[0].Memory = nil // the CPUs of an init container stay with the pod
 			if other {           // of the same shape, and admitted first
@@ -33,7 +33,7 @@ func TestAnInitContainerIsNotTakenForTheAppContainer(t *testing.T) {
 				q.Containers[0].Name, q.Containers[1].Name = "app", "first"
 				uid, seen[0].Container, seen[1].Container = id(1), "app", "first"
 				b.Reserve("n", uid, q, place.Demand{})
-				b.Turn(uid.UID)
+				b.Turn(uid.UID, 0)
 			}
 			out := b.Report("n", layout(t, Entry{Pod: uid, Holdings: trimmed(seen)}))
 			if len(out) != 1 || out[0].Result != Confirmed {
@@ -43,7 +43,7 @@ func TestAnInitContainerIsNotTakenForTheAppContainer(t *testing.T) {
 			b = New()
 			b.Report("n", layout(t))
 			b.Reserve("n", id(0), p, place.Demand{})
-			b.Turn(id(0).UID)
+			b.Turn(id(0).UID, 0)
 			seen[0].Container, seen[1].Container = "first", "app"
 			if out := b.Report("n", layout(t, Entry{Pod: id(0), Holdings: trimmed(seen)})); len(out) != 1 || out[0].Result != Wrong {
 				t.Errorf("%+v on another NUMA node: outcomes %+v, want wrong", c, out)

@@ -30,7 +30,7 @@ func deeds(t *testing.T) []deed {
 		id, p := podID(name), smallPod(int64(3+2*i))
 		out = append(out,
 			deed{"book " + name, func(b *ledger.Book) { b.Reserve("n", id, p, place.Demand{}) }},
-			deed{"turn " + name, func(b *ledger.Book) { _, _, _ = b.Turn(id.UID) }}, // what it says shows in the node
+			deed{"turn " + name, func(b *ledger.Book) { _, _, _ = b.Turn(id.UID, 0) }}, // what it says shows in the node
 			deed{"bind " + name, func(b *ledger.Book) { b.Assume("n", id, p) }},
 			deed{"admit " + name, func(b *ledger.Book) { b.Admitted(id.UID) }},
 			deed{"end " + name, func(b *ledger.Book) { b.Release(id.UID) }},
