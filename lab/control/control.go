@@ -3,7 +3,7 @@
 //
 // Everything it writes is below one directory, and everything it listens on is 127.0.0.1. Invariant:
 // a [Plane] that [Start] returned is ready to serve, and after [Plane.Stop] nothing of it runs. The
-// package refuses to run controllers: there is no controller manager, so Deployments stay without
+// package refuses to run controllers: without a controller manager elsewhere, Deployments stay without
 // pods and deleted namespaces are not emptied.
 package control
 
@@ -37,7 +37,16 @@ type Options struct {
 	Manifests [][]byte
 	// Authorization is the path of an AuthorizationConfiguration; empty means the authorizers Node and RBAC.
 	Authorization string
+	// Controllers says that a kube-controller-manager will run elsewhere. Pods then have service accounts, and new
+	// nodes a taint until they are ready, as in other clusters.
+	Controllers bool
+	// ClientCA is the path of the certificates of those who sign for users; empty for nobody. With it, programs of a
+	// cluster find in it (the ConfigMap extension-apiserver-authentication) whom they may believe.
+	ClientCA string
 }
+
+// ServiceAccountKey is the name of a file in [Options.Dir]: the key with which tokens of service accounts are signed.
+const ServiceAccountKey = "service-account.key"
 
 // Plane is a running control plane.
 type Plane struct {
@@ -50,6 +59,8 @@ type Plane struct {
 	address       string // of the API server's listener, once it has one
 
 	authorization string // path of a file; empty for Node and RBAC
+	controllers   bool   // a controller manager will run
+	clientCA      string // path of a file, or empty
 
 	tokens map[string]string
 	etcd   *embed.Etcd
@@ -64,8 +75,8 @@ const stopTimeout = 20 * time.Second
 // Start starts a control plane and returns when it is ready and the CRDs are established. The
 // context bounds the start only; the control plane runs until Stop.
 func Start(ctx context.Context, o Options) (*Plane, error) {
-	p := &Plane{dir: o.Dir, authorization: o.Authorization, address: "127.0.0.1:0", served: make(chan error, 1),
-		tokens: map[string]string{}}
+	p := &Plane{dir: o.Dir, authorization: o.Authorization, controllers: o.Controllers, clientCA: o.ClientCA,
+		address: "127.0.0.1:0", served: make(chan error, 1), tokens: map[string]string{}}
 	if err := p.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start control plane: %w", err), p.Stop())
 	}

@@ -37,6 +37,10 @@ func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, erro
 	if err != nil {
 		return "", err
 	}
+	o.Authentication.ClientCert.ClientCA = p.clientCA
+	if p.controllers {
+		o.Admission.GenericAdmission.DisablePlugins = nil
+	}
 	if p.authorization != "" {
 		o.Authorization.Modes, o.Authorization.AuthorizationConfigurationFile = nil, p.authorization
 	}
@@ -87,7 +91,7 @@ func serverOptions(dir, etcd, address string) (*options.ServerRunOptions, error)
 	o.ServiceClusterIPRanges = "10.96.0.0/16"
 	o.Etcd.StorageConfig.Transport.ServerList = []string{etcd}
 
-	key := filepath.Join(dir, "service-account.key")
+	key := filepath.Join(dir, ServiceAccountKey)
 	if err := writeKey(key); err != nil {
 		return nil, fmt.Errorf("write service account key: %w", err)
 	}

@@ -2,6 +2,7 @@ package realnode
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 
 	"k8s.io/client-go/rest"
@@ -16,9 +17,13 @@ import (
 // hostAddress is where a guest finds the host's loopback interface.
 const hostAddress = "10.0.2.2"
 
+const loopback = "127.0.0.1"
+
 // configFiles are the files that make one node differ from another.
 func configFiles(c Config) (map[string]guest.File, error) {
-	kubelet, err := yaml.Marshal(inGuest(c.Machine.Kubelet))
+	configured := inGuest(c.Machine.Kubelet)
+	configured.ServerTLSBootstrap = c.SignedByCluster
+	kubelet, err := yaml.Marshal(configured)
 	if err != nil {
 		return nil, fmt.Errorf("write kubelet configuration: %w", err)
 	}
@@ -26,12 +31,19 @@ func configFiles(c Config) (map[string]guest.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("access of the kubelet: %w", err)
 	}
-	return map[string]guest.File{
+	server, err := address(c.Kubelet)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]guest.File{
 		"/etc/machine.txt":             {Data: []byte(c.Machine.Text), Mode: 0o644},
 		"/etc/hostname":                {Data: []byte(c.Name + "\n"), Mode: 0o644},
-		"/etc/kubernetes/kubelet.yaml": {Data: kubelet, Mode: 0o644},
+		"/etc/kubernetes/server":       {Data: []byte(server + "\n"), Mode: 0o644},
 		"/etc/kubernetes/kubelet.conf": {Data: access, Mode: 0o600},
-	}, nil
+		"/var/lib/kubelet/config.yaml": {Data: kubelet, Mode: 0o644},
+	}
+	maps.Copy(out, c.Files)
+	return out, nil
 }
 
 // inGuest returns a kubelet configuration with what the guest's containerd, cgroups and network want.
@@ -52,23 +64,32 @@ func inGuest(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfig
 	return out
 }
 
+// address returns where a guest finds the API server, which listens on the host's loopback interface.
+func address(c *rest.Config) (string, error) {
+	u, err := url.Parse(c.Host)
+	if err != nil {
+		return "", fmt.Errorf("address of the API server: %w", err)
+	}
+	if u.Scheme != "https" || u.Hostname() != loopback || u.Port() == "" {
+		return "", fmt.Errorf("API server %s: want https://%s:PORT", c.Host, loopback)
+	}
+	return hostAddress + ":" + u.Port(), nil
+}
+
 // kubeconfig writes access to the API server on the host's loopback interface as a guest has it. The
 // server's certificate is for the address that the host knows it by.
 func kubeconfig(c *rest.Config) ([]byte, error) {
-	u, err := url.Parse(c.Host)
+	server, err := address(c)
 	if err != nil {
-		return nil, fmt.Errorf("address of the API server: %w", err)
-	}
-	if u.Scheme != "https" || u.Hostname() != "127.0.0.1" || u.Port() == "" {
-		return nil, fmt.Errorf("API server %s: want https://127.0.0.1:PORT", c.Host)
+		return nil, err
 	}
 	if c.BearerToken == "" || len(c.CAData) == 0 {
 		return nil, fmt.Errorf("access to API server %s has no token, or no CA as data", c.Host)
 	}
 	const name = "lab"
 	k := clientcmdapi.NewConfig()
-	k.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + hostAddress + ":" + u.Port(),
-		CertificateAuthorityData: c.CAData, TLSServerName: u.Hostname()}
+	k.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + server, CertificateAuthorityData: c.CAData,
+		TLSServerName: loopback}
 	k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: c.BearerToken}
 	k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	k.CurrentContext = name

@@ -28,8 +28,9 @@ const diskMiB = 1536
 
 // programs are where the guest has its programs.
 var programs = map[string][]string{
-	"usr/local/bin": {"kubelet", "tenon-agent", "plugin", "containerd", "containerd-shim-runc-v2", "ctr", "runc"},
-	"opt/cni/bin":   {"ptp", "loopback", "host-local"},
+	"usr/local/bin": {"kubelet", "tenon-agent", "plugin", "forward", "containerd", "containerd-shim-runc-v2", "ctr",
+		"runc"},
+	"opt/cni/bin": {"ptp", "loopback", "host-local"},
 }
 
 // Disk is the disk that nodes boot from. Guests do not write to it, so many may share one.

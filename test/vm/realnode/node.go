@@ -3,8 +3,8 @@
 // agent. It is the last judge: what a container may use is what the kernel says of its processes.
 //
 // Third-party programs are built from source by modules of their own below parts/, with pinned versions
-// and checksums; no image is pulled. Invariant: when [Start] returns a node, it is ready and its layout is
-// published; after [Node.Stop] nothing of it is left. The package refuses machines that QEMU cannot make,
+// and checksums; no image is pulled. Invariant: when [Start] returns a node, it is ready and its agent
+// has published its layout; after [Node.Stop] nothing of it is left. The package refuses machines that QEMU cannot make,
 // API servers that are not on the loopback interface, and hosts that are not amd64.
 package realnode
 
@@ -45,12 +45,17 @@ type Config struct {
 	// Kubelet is the access of the node's kubelet to the API server, as the host has it.
 	Kubelet *rest.Config
 	// Agent makes the access of the node's agent. It is called when the Node is registered, so that a
-	// token can be bound to it.
+	// token can be bound to it. Nil means that no agent runs beside the kubelet: it may come as a pod.
 	Agent func(ctx context.Context) (*rest.Config, error)
 	// Admin is an access with which Start looks whether the node is ready; it does not go into the guest.
 	Admin *rest.Config
 	// Dir is where the console's log is written; empty means nowhere that lasts.
 	Dir string
+	// Files are further files of the guest by absolute path.
+	Files map[string]guest.File
+	// SignedByCluster says that the kubelet asks the cluster for the certificate of its own port (serverTLSBootstrap),
+	// and serves nothing before somebody has approved that.
+	SignedByCluster bool
 	// Progress, if not nil, is told of each step, one line at a time.
 	Progress func(line string)
 }
@@ -67,7 +72,7 @@ type Node struct {
 	say   func(string)
 }
 
-// Start boots a node and returns when it is ready and its layout is published. The context bounds the
+// Start boots a node and returns when it is ready and, where it has an agent, its layout is published. The context bounds the
 // start only; the node runs until Stop.
 func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	if err := checkHost(); err != nil {
@@ -119,7 +124,7 @@ func (n *Node) boot(ctx context.Context, c Config) error {
 // join starts what makes a node of a guest.
 func (n *Node) join(ctx context.Context, c Config) error {
 	for _, step := range []struct{ name, done string }{
-		{"system", "file systems mounted"}, {"containerd", "containerd runs"}, {"image", "image imported"},
+		{"system", "file systems mounted"}, {"service", "the API server's service reached"}, {"containerd", "containerd runs"}, {"image", "image imported"},
 		{"kubelet", "kubelet runs"}, {"plugin", "device plugins registered"},
 	} {
 		if err := n.step(ctx, step.name); err != nil {
@@ -130,14 +135,19 @@ func (n *Node) join(ctx context.Context, c Config) error {
 	if err := n.awaitNode(ctx, c.Admin, registered); err != nil {
 		return errors.Join(fmt.Errorf("wait until it is registered: %w", err), n.explain("kubelet"))
 	}
-	if err := n.startAgent(ctx, c); err != nil {
-		return fmt.Errorf("start its agent: %w", err)
+	if c.Agent != nil {
+		if err := n.startAgent(ctx, c); err != nil {
+			return fmt.Errorf("start its agent: %w", err)
+		}
 	}
 	whole := func(n *v1.Node) bool { return ready(n) && counted(n, c.Machine.Topo) }
 	if err := n.awaitNode(ctx, c.Admin, whole); err != nil {
 		return errors.Join(fmt.Errorf("wait until it is ready: %w", err), n.explain("kubelet"))
 	}
 	n.say("ready")
+	if c.Agent == nil {
+		return nil
+	}
 	if err := n.awaitLayout(ctx, c.Admin); err != nil {
 		return errors.Join(fmt.Errorf("wait for its layout: %w", err), n.explain("agent"))
 	}
@@ -183,6 +193,11 @@ func (n *Node) explain(program string) error {
 // Log returns the last lines of the log of "kubelet", "containerd", "plugin" or "agent".
 func (n *Node) Log(ctx context.Context, program string, lines int) (string, error) {
 	return n.guest.Run(ctx, fmt.Sprintf("tail -n %d /var/log/%s.log", lines, program))
+}
+
+// Run runs a shell script on the node, as [guest.Guest.Run] does.
+func (n *Node) Run(ctx context.Context, script string) (string, error) {
+	return n.guest.Run(ctx, "export PATH=/usr/local/bin:/bin:/sbin HOME=/root\n"+script)
 }
 
 // RestartKubelet ends the kubelet and starts it again, with the state that it left. Containers run on.

@@ -42,6 +42,7 @@ func parts(release string) []part {
 			ldflags: staticC + " -X " + version + ".gitVersion=" + release},
 		{name: "tenon-agent", packages: []string{module + "/cmd/tenon-agent"}, ldflags: staticC},
 		{name: "device plugins", packages: []string{module + "/test/vm/realnode/plugin"}, ldflags: staticC},
+		{name: "service forwarder", packages: []string{module + "/test/vm/realnode/forward"}, env: noC, ldflags: "-s -w"},
 		{name: "workload", packages: []string{module + "/test/vm/realnode/work"}, env: noC, ldflags: "-s -w"},
 		{name: "containerd", dir: "test/vm/realnode/parts/containerd", env: noC, ldflags: "-s -w",
 			tags: "no_btrfs no_devmapper no_zfs no_aufs", packages: under("github.com/containerd/containerd/v2/cmd/",
@@ -55,6 +56,19 @@ func parts(release string) []part {
 	}
 }
 
+// tools lists what an administrator has on a computer of his own, and what a control plane lacks in the lab.
+func tools(release string) []part {
+	const version = " -X k8s.io/component-base/version.gitVersion="
+	kubernetes := "-s -w" + version + release
+	return []part{
+		{name: "kube-controller-manager and kubectl", ldflags: kubernetes,
+			packages: under("k8s.io/kubernetes/cmd/", "kube-controller-manager", "kubectl")},
+		{name: "kubectl-tenon", packages: []string{module + "/cmd/kubectl-tenon"}, ldflags: "-s -w"},
+		{name: "helm", dir: "test/vm/realnode/parts/helm", env: []string{"CGO_ENABLED=0"}, ldflags: "-s -w",
+			packages: []string{"helm.sh/helm/v4/cmd/helm"}},
+	}
+}
+
 func under(prefix string, names ...string) []string {
 	out := make([]string, len(names))
 	for i, n := range names {
@@ -63,12 +77,25 @@ func under(prefix string, names ...string) []string {
 	return out
 }
 
-// buildParts builds every part that is not up to date and returns the directory where the programs are.
-// It is one directory for a checkout, in the user's cache.
+// buildParts builds what a node runs where it is not up to date, and returns the directory of the programs.
 func buildParts(ctx context.Context, say func(string)) (string, error) {
-	root, err := goOutput(ctx, ".", "list", "-m", "-f", "{{.Dir}}", module)
+	return buildAll(ctx, "", parts, say)
+}
+
+// BuildTools builds kubectl with Tenon's plugin, helm, and kube-controller-manager for this computer where they are not
+// up to date, and returns the directory of the programs. Each step is told to progress.
+func BuildTools(ctx context.Context, progress func(line string)) (string, error) {
+	if err := checkHost(); err != nil {
+		return "", err
+	}
+	return buildAll(ctx, "tools", tools, progress)
+}
+
+// buildAll builds parts into a directory for this checkout in the user's cache.
+func buildAll(ctx context.Context, name string, of func(release string) []part, say func(string)) (string, error) {
+	root, err := Root(ctx)
 	if err != nil {
-		return "", fmt.Errorf("find the source of %s: %w", module, err)
+		return "", err
 	}
 	release, err := goOutput(ctx, root, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	if err != nil {
@@ -79,16 +106,25 @@ func buildParts(ctx context.Context, say func(string)) (string, error) {
 		return "", fmt.Errorf("find a place for the parts: %w", err)
 	}
 	sum := sha256.Sum256([]byte(root))
-	bin := filepath.Join(cache, "tenon", "realnode-"+hex.EncodeToString(sum[:6]))
+	bin := filepath.Join(cache, "tenon", "realnode-"+hex.EncodeToString(sum[:6]), name)
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return "", fmt.Errorf("make a place for the parts: %w", err)
 	}
-	for _, p := range parts(release) {
+	for _, p := range of(release) {
 		if err := p.build(ctx, root, bin, say); err != nil {
 			return "", err
 		}
 	}
 	return bin, nil
+}
+
+// Root returns the folder of the repository.
+func Root(ctx context.Context) (string, error) {
+	root, err := goOutput(ctx, ".", "list", "-m", "-f", "{{.Dir}}", module)
+	if err != nil {
+		return "", fmt.Errorf("find the source of %s: %w", module, err)
+	}
+	return root, nil
 }
 
 // build builds the programs of a part into a directory. The go command leaves alone what is up to date.
