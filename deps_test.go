@@ -73,6 +73,7 @@ var floors = []floor{
 	{"api/objects", nil, nil, words(`k8s.io/api k8s.io/apimachinery k8s.io/client-go`)},
 	{"api/pod", nil, words(`core/place core/topo api/pod/quantity`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"api/pod/quantity", nil, nil, words(`k8s.io/api k8s.io/apimachinery`)},
+	{"api/pod/podtest", nil, nil, words(`k8s.io/api k8s.io/apimachinery`)},
 	{
 		"api/v1alpha1/client",
 		nil,

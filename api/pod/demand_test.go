@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-numa/tenon/api/pod/podtest"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -44,7 +45,7 @@ func TestDemand(t *testing.T) {
 		"own goes before aliases": {notes{PolicyAnnotation: "none", volcanoPolicy: "restricted", koordinatorSpec: "{"},
 			place.Demand{}},
 	} {
-		p := podOf("p", exact("c", "cpu=2 memory=1Ki acme.com/gpu=1"))
+		p := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki acme.com/gpu=1"))
 		p.Annotations = c.notes
 		if got, err := Demand(p); err != nil || got != c.want {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
@@ -83,7 +84,7 @@ func TestDemandsThatAreNotUnderstoodAreErrors(t *testing.T) {
 		{IgnoreAnnotation, "acme.com/gpu,cpu,memory", `want fewer resources than all that it can get of its own`},
 		{PolicyAnnotation, strings.Repeat("x", 1<<18), `unknown value "` + strings.Repeat("x", 60) + `..."`},
 	} {
-		p := podOf("p", exact("c", "cpu=2 memory=1Ki acme.com/gpu=1"))
+		p := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki acme.com/gpu=1"))
 		p.Annotations = map[string]string{c.note: c.value}
 		got, err := Demand(p)
 		prefix := "pod default/p: annotation " + c.note
@@ -99,9 +100,9 @@ func TestDemandsThatAreNotUnderstoodAreErrors(t *testing.T) {
 // What can never be shown to be satisfied is refused with the pod, not node by node.
 func TestDemandsThatNoNodeCanSatisfyAreErrors(t *testing.T) {
 	type notes = map[string]string
-	burstable := podOf("p", box("c", "cpu=2 memory=1Ki", ""))
-	devices := podOf("p", box("c", "cpu=2 acme.com/gpu=1", "acme.com/gpu=1"))
-	whole := podOf("p", exact("c", "cpu=2 memory=1Ki"))
+	burstable := podtest.Pod("p", podtest.Box("c", "cpu=2 memory=1Ki", ""))
+	devices := podtest.Pod("p", podtest.Box("c", "cpu=2 acme.com/gpu=1", "acme.com/gpu=1"))
+	whole := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki"))
 	for _, c := range []struct {
 		pod   *v1.Pod
 		notes notes
@@ -143,7 +144,7 @@ func FuzzDemand(f *testing.F) {
 			{AlignAnnotation: align},
 			{IgnoreAnnotation: align, PolicyAnnotation: policy},
 		} {
-			p := podOf("p", exact("c", "cpu=2 memory=1Ki acme.com/gpu=1"))
+			p := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki acme.com/gpu=1"))
 			p.Annotations = notes
 			d, err := Demand(p)
 			_, scoped := notes[ScopeAnnotation]

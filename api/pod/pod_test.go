@@ -7,40 +7,15 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-numa/tenon/api/pod/podtest"
 	"github.com/tenon-numa/tenon/core/place"
 )
-
-// list reads "cpu=2 memory=1Gi".
-func list(text string) v1.ResourceList {
-	out := v1.ResourceList{}
-	for _, f := range strings.Fields(text) {
-		name, q, _ := strings.Cut(f, "=")
-		out[v1.ResourceName(name)] = resource.MustParse(q)
-	}
-	return out
-}
-
-// box is a container with requests and limits.
-func box(name, requests, limits string) v1.Container {
-	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}}
-}
-
-// exact is a container whose limits are its requests.
-func exact(name, amounts string) v1.Container { return box(name, amounts, amounts) }
 
 func sidecar(c v1.Container) v1.Container {
 	always := v1.ContainerRestartPolicyAlways
 	c.RestartPolicy = &always
 	return c
-}
-
-func podOf(name string, containers ...v1.Container) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec: v1.PodSpec{Containers: containers}}
 }
 
 // text renders a place.Pod in one line.
@@ -63,35 +38,38 @@ func text(p *place.Pod) string {
 
 func TestToPlace(t *testing.T) {
 	inits := func(p *v1.Pod, c ...v1.Container) *v1.Pod { p.Spec.InitContainers = c; return p }
-	overhead := podOf("p", exact("c", "cpu=2 memory=1Ki"))
-	overhead.Spec.Overhead = list("cpu=3 memory=5Gi")
-	level := podOf("p", exact("c", "cpu=2 memory=1Ki"))
-	level.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu=4 memory=2Ki"), Limits: list("cpu=4 memory=2Ki")}
-	decided := podOf("p", exact("c", "cpu=2 memory=1Ki"))
+	overhead := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki"))
+	overhead.Spec.Overhead = podtest.List("cpu=3 memory=5Gi")
+	level := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki"))
+	level.Spec.Resources = &v1.ResourceRequirements{Requests: podtest.List("cpu=4 memory=2Ki"),
+		Limits: podtest.List("cpu=4 memory=2Ki")}
+	decided := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki"))
 	decided.Status.QOSClass = v1.PodQOSBurstable
 	for name, c := range map[string]struct {
 		pod  *v1.Pod
 		want string
 	}{
-		"nothing": {podOf("p", v1.Container{Name: "c"}), "BestEffort; app c 0m"},
-		"requests below limits": {podOf("p", box("c", "cpu=1 memory=1Ki", "cpu=2 memory=1Ki")),
+		"nothing": {podtest.Pod("p", v1.Container{Name: "c"}), "BestEffort; app c 0m"},
+		"requests below limits": {podtest.Pod("p", podtest.Box("c", "cpu=1 memory=1Ki", "cpu=2 memory=1Ki")),
 			"Burstable; app c 1000m memory=1024"},
-		"whole CPUs":    {podOf("p", exact("c", "cpu=2 memory=1Ki")), "Guaranteed; app c 2000m memory=1024"},
-		"parts of CPUs": {podOf("p", exact("c", "cpu=1500m memory=1Ki")), "Guaranteed; app c 1500m memory=1024"},
-		"parts too small to count are rounded up": {podOf("p", exact("c", "cpu=1999500u memory=1500m")),
+		"whole CPUs": {podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki")), "Guaranteed; app c 2000m memory=1024"},
+		"parts of CPUs": {podtest.Pod("p", podtest.Exact("c", "cpu=1500m memory=1Ki")),
+			"Guaranteed; app c 1500m memory=1024"},
+		"parts too small to count are rounded up": {podtest.Pod("p", podtest.Exact("c", "cpu=1999500u memory=1500m")),
 			"Guaranteed; app c 2000m memory=2"},
-		"one container of two is not Guaranteed": {podOf("p", exact("a", "cpu=2 memory=1Ki"), box("b", "cpu=1", "")),
+		"one container of two is not Guaranteed": {
+			podtest.Pod("p", podtest.Exact("a", "cpu=2 memory=1Ki"), podtest.Box("b", "cpu=1", "")),
 			"Burstable; app a 2000m memory=1024; app b 1000m"},
 		"the order of the spec, init containers first": {
-			inits(podOf("p", exact("b", "cpu=1 memory=1"), exact("a", "cpu=1 memory=1")),
-				exact("z", "cpu=1 memory=1"), sidecar(exact("y", "cpu=1 memory=1"))),
+			inits(podtest.Pod("p", podtest.Exact("b", "cpu=1 memory=1"), podtest.Exact("a", "cpu=1 memory=1")),
+				podtest.Exact("z", "cpu=1 memory=1"), sidecar(podtest.Exact("y", "cpu=1 memory=1"))),
 			"Guaranteed; init z 1000m memory=1; sidecar y 1000m memory=1; app b 1000m memory=1; app a 1000m memory=1"},
-		"hugepages by kind": {podOf("p", exact("c", "cpu=1 memory=1 hugepages-2Mi=4Mi hugepages-1Gi=1Gi")),
+		"hugepages by kind": {podtest.Pod("p", podtest.Exact("c", "cpu=1 memory=1 hugepages-2Mi=4Mi hugepages-1Gi=1Gi")),
 			"Guaranteed; app c 1000m hugepages-1Gi=1073741824 hugepages-2Mi=4194304 memory=1"},
-		"devices by name, from limits": {podOf("p", box("c", "", "b.com/nic=2 a.com/gpu=1")),
+		"devices by name, from limits": {podtest.Pod("p", podtest.Box("c", "", "b.com/nic=2 a.com/gpu=1")),
 			"BestEffort; app c 0m a.com/gpu=1 b.com/nic=2"},
 		"native resources are no devices": {
-			podOf("p", exact("c", "cpu=1 memory=1 ephemeral-storage=1Gi "+
+			podtest.Pod("p", podtest.Exact("c", "cpu=1 memory=1 ephemeral-storage=1Gi "+
 				"kubernetes.io/x=1 sub.kubernetes.io/y=1 notkubernetes.io/z=1")),
 			"Guaranteed; app c 1000m memory=1"},
 		"overhead is the sandbox's":     {overhead, "Guaranteed; app c 2000m memory=1024"},
@@ -123,7 +101,7 @@ func TestFractionsOfBytesAreMarked(t *testing.T) {
 		"1.5Gi": {Kind: "memory", Bytes: 3 << 29},
 		"1.1G":  {Kind: "memory", Bytes: 1100000000},
 	} {
-		got, err := ToPlace(podOf("p", exact("c", "cpu=1 memory="+amount)))
+		got, err := ToPlace(podtest.Pod("p", podtest.Exact("c", "cpu=1 memory="+amount)))
 		if err != nil || got.Containers[0].Memory[0] != want {
 			t.Errorf("%s: %+v (%v), want %+v", amount, got.Containers[0].Memory, err, want)
 		}
@@ -131,8 +109,8 @@ func TestFractionsOfBytesAreMarked(t *testing.T) {
 }
 
 func TestPodLevelResourcesAreNotAligned(t *testing.T) {
-	p := podOf("p", exact("c", "cpu=2 memory=1Ki"))
-	p.Spec.Resources = &v1.ResourceRequirements{Limits: list("cpu=4 memory=2Ki")}
+	p := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki"))
+	p.Spec.Resources = &v1.ResourceRequirements{Limits: podtest.List("cpu=4 memory=2Ki")}
 	got, err := ToPlace(p)
 	if err != nil || !got.Plain() {
 		t.Errorf("pod %s is to be aligned (%v)", text(got), err)
@@ -149,12 +127,12 @@ func TestQuantitiesBeyondAnyMachineAreRefused(t *testing.T) {
 		{"a.com/gpu=-2", "container c: a.com/gpu: quantity -2 is outside"},
 		{"a.com/gpu=4611686018427387904", "container c: a.com/gpu: quantity 4611686018427387904 is outside"},
 	} {
-		_, err := ToPlace(podOf("p", exact("c", c.amount)))
+		_, err := ToPlace(podtest.Pod("p", podtest.Exact("c", c.amount)))
 		if err == nil || !strings.HasPrefix(err.Error(), "pod default/p: "+c.want) {
 			t.Errorf("%s: error %v, want %s", c.amount, err, c.want)
 		}
-		init := podOf("p", exact("a", "cpu=1"))
-		init.Spec.InitContainers = []v1.Container{exact("c", c.amount)}
+		init := podtest.Pod("p", podtest.Exact("a", "cpu=1"))
+		init.Spec.InitContainers = []v1.Container{podtest.Exact("c", c.amount)}
 		if _, err := ToPlace(init); err == nil || !strings.HasPrefix(err.Error(), "pod default/p: init "+c.want) {
 			t.Errorf("%s in an init container: error %v", c.amount, err)
 		}
@@ -171,15 +149,15 @@ func TestQuantitiesWithWildExponentsAreRefusedAtOnce(t *testing.T) {
 		{"hugepages-1Gi=7e1999999999", "hugepages-1Gi: quantity about +Inf" + bound},
 		{"a.com/gpu=1e2147483647", "a.com/gpu: quantity about +Inf" + bound},
 	} {
-		p := podOf("p", exact("c", c.amount), exact("d", "cpu=1 memory=1 a.com/gpu=1"),
-			box("e", "cpu=1", "cpu=1e2000000000"))
-		p.Spec.Overhead = list("cpu=1e1999999999")
+		p := podtest.Pod("p", podtest.Exact("c", c.amount), podtest.Exact("d", "cpu=1 memory=1 a.com/gpu=1"),
+			podtest.Box("e", "cpu=1", "cpu=1e2000000000"))
+		p.Spec.Overhead = podtest.List("cpu=1e1999999999")
 		if _, err := ToPlace(p); err == nil || err.Error() != "pod default/p: container c: "+c.want {
 			t.Errorf("%s: error %v, want %s", c.amount, err, c.want)
 		}
 	}
-	zero := podOf("p", exact("c", "cpu=0e2000000000 memory=0e1999999999 a.com/gpu=0e2000000000"),
-		exact("d", "cpu=0e1000000000"))
+	zero := podtest.Pod("p", podtest.Exact("c", "cpu=0e2000000000 memory=0e1999999999 a.com/gpu=0e2000000000"),
+		podtest.Exact("d", "cpu=0e1000000000"))
 	if got, err := ToPlace(zero); err != nil || text(got) != "BestEffort; app c 0m memory=0 a.com/gpu=0; app d 0m" {
 		t.Errorf("zeros with an exponent: %v, %v", got, err)
 	}
@@ -187,10 +165,10 @@ func TestQuantitiesWithWildExponentsAreRefusedAtOnce(t *testing.T) {
 
 // Pods come out of an informer's cache that others read.
 func TestThePodIsNotChanged(t *testing.T) {
-	p := podOf("p", exact("c", "cpu=2 memory=1500m a.com/gpu=1"), exact("d", "cpu=1 memory=1Gi"))
+	p := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1500m a.com/gpu=1"), podtest.Exact("d", "cpu=1 memory=1Gi"))
 	p.Annotations = map[string]string{PolicyAnnotation: "restricted"}
 	spare := make([]v1.Container, 1, 8)
-	spare[0] = exact("i", "cpu=1 memory=1Gi")
+	spare[0] = podtest.Exact("i", "cpu=1 memory=1Gi")
 	p.Spec.InitContainers = spare
 	before := p.DeepCopy()
 	if _, err := ToPlace(p); err != nil {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-numa/tenon/api/pod/podtest"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -88,10 +89,12 @@ func start(p *v1.Pod) *v1.Pod {
 }
 
 func cpus(name string, n int) *v1.Pod {
-	return bind(podOf(name, exact("c", fmt.Sprintf("cpu=%d memory=1Gi", n))), "n", noon)
+	return bind(podtest.Pod(name, podtest.Exact("c", fmt.Sprintf("cpu=%d memory=1Gi", n))), "n", noon)
 }
 
-func web(name string) *v1.Pod { return bind(podOf(name, box("c", "cpu=500m", "")), "n", noon) }
+func web(name string) *v1.Pod {
+	return bind(podtest.Pod(name, podtest.Box("c", "cpu=500m", "")), "n", noon)
+}
 
 // A layout that is understood goes before the NodeResourceTopology, and when it goes away the other counts
 // at once, without another event.
@@ -326,7 +329,7 @@ func TestAPodThatIsGoneIsGoneThoughNobodySaysFromWhere(t *testing.T) {
 	book := ledger.New()
 	f := NewFeed(book, nil, nil)
 	f.Pod(cpus("p", 4))
-	f.PodGone(podOf("p", exact("c", "cpu=4 memory=1Gi")))
+	f.PodGone(podtest.Pod("p", podtest.Exact("c", "cpu=4 memory=1Gi")))
 	f.Topology(topologyOf("n", 1, 8, 8))
 	f.Begin()
 	wantAmounts(t, book, "n", "coarse free 8 8")

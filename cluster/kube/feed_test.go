@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/api/pod/podtest"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -90,7 +91,7 @@ func wantHeld(t *testing.T, b *ledger.Book, node, want string) {
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func four(name string) *v1.Pod { return podOf(name, exact("c", "cpu=4 memory=1Gi")) }
+func four(name string) *v1.Pod { return podtest.Pod(name, podtest.Exact("c", "cpu=4 memory=1Gi")) }
 
 func TestARefusedLayoutCostsItsOwnNodeOnly(t *testing.T) {
 	book := ledger.New()
@@ -271,7 +272,7 @@ func TestAPodThatItsNodeRefusesIsToldAndItsShapeKeptAway(t *testing.T) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 	fits := func(name, amounts string) bool {
-		p, err := pod.ToPlace(podOf(name, exact("c", amounts)))
+		p, err := pod.ToPlace(podtest.Pod(name, podtest.Exact("c", amounts)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,8 +329,8 @@ func TestOnlyPodsThatAreAlignedAreBooked(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
 	f.Layout(layoutOf(t, "n", 1))
-	f.Pod(bind(podOf("web", box("c", "cpu=500m", "")), "n", noon))
-	f.Pod(bind(podOf("huge", exact("c", "cpu=2 memory=4Pi")), "n", noon))
+	f.Pod(bind(podtest.Pod("web", podtest.Box("c", "cpu=500m", "")), "n", noon))
+	f.Pod(bind(podtest.Pod("huge", podtest.Exact("c", "cpu=2 memory=4Pi")), "n", noon))
 	f.Pods().OnAdd("no pod", false)
 	f.Layouts().OnAdd("no layout", false)
 	wantHeld(t, book, "n", "")

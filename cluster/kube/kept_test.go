@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tenon-numa/tenon/api/pod/podtest"
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -18,8 +19,8 @@ import (
 
 // staged is a pod whose init container takes 6 CPUs and 12Gi, and the other 2 CPUs and 2Gi.
 func staged(name string) *v1.Pod {
-	p := bind(podOf(name, exact("c", "cpu=2 memory=2Gi")), "n", noon)
-	p.Spec.InitContainers = []v1.Container{exact("i", "cpu=6 memory=12Gi")}
+	p := bind(podtest.Pod(name, podtest.Exact("c", "cpu=2 memory=2Gi")), "n", noon)
+	p.Spec.InitContainers = []v1.Container{podtest.Exact("i", "cpu=6 memory=12Gi")}
 	return p
 }
 

@@ -5,49 +5,25 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/pod/podtest"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// list reads "cpu=2 memory=1Gi".
-func list(text string) v1.ResourceList {
-	out := v1.ResourceList{}
-	for _, f := range strings.Fields(text) {
-		name, q, _ := strings.Cut(f, "=")
-		out[v1.ResourceName(name)] = resource.MustParse(q)
-	}
-	return out
-}
-
-// box is a container with requests and limits.
-func box(name, requests, limits string) v1.Container {
-	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}}
-}
-
-// exact is a container whose limits are its requests.
-func exact(name, amounts string) v1.Container { return box(name, amounts, amounts) }
-
-func podOf(name string, containers ...v1.Container) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec: v1.PodSpec{Containers: containers}}
-}
-
 // A quantity of a few bytes must not cost more than any other: expanding these takes practically forever.
 func TestLacksOfQuantitiesWithWildExponents(t *testing.T) {
 	for _, amount := range []string{"cpu=1e2000000000", "cpu=-1e2000000000", "memory=1e100",
 		"hugepages-1Gi=7e1999999999", "a.com/gpu=1e2147483647"} {
-		p := podOf("p", exact("c", amount), exact("d", "cpu=1 memory=1 a.com/gpu=1"), box("e", "cpu=1", "cpu=1e2000000000"))
-		p.Spec.Overhead = list("cpu=1e1999999999")
+		p := podtest.Pod("p", podtest.Exact("c", amount), podtest.Exact("d", "cpu=1 memory=1 a.com/gpu=1"),
+			podtest.Box("e", "cpu=1", "cpu=1e2000000000"))
+		p.Spec.Overhead = podtest.List("cpu=1e1999999999")
 		node := &v1.Node{Status: v1.NodeStatus{
-			Allocatable: list("cpu=4 memory=1e1999999999 pods=1e2000000000 a.com/gpu=0e2000000000")}}
-		for _, r := range Lacks(p, node, []*v1.Pod{podOf("q", exact("c", amount))}) {
+			Allocatable: podtest.List("cpu=4 memory=1e1999999999 pods=1e2000000000 a.com/gpu=0e2000000000")}}
+		for _, r := range Lacks(p, node, []*v1.Pod{podtest.Pod("q", podtest.Exact("c", amount))}) {
 			if len(r.Text()) > 200 {
 				t.Errorf("%s: reason %s", amount, r.Text())
 			}

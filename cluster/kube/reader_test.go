@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/api/pod/podtest"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -34,7 +35,7 @@ func TestAReaderKnowsWhichShapesANodeHasRefused(t *testing.T) {
 			l := layoutOf(t, "n", 1)
 			l.ResourceVersion = c.layout
 			v := (&Reader{}).view([]v1alpha1.NodeLayout{*l}, nil, []v1.Pod{*refused}, nil, noon.Add(c.ago))
-			p, err := apipod.ToPlace(podOf("q", exact("c", c.amounts)))
+			p, err := apipod.ToPlace(podtest.Pod("q", podtest.Exact("c", c.amounts)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/api/pod/podtest"
 	"github.com/tenon-numa/tenon/cluster/nrt"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -100,7 +101,7 @@ func wideMiB(version int, first, second [3]int64) *v1alpha2.NodeResourceTopology
 
 // member is a pod of a set whose names come again.
 func member(name, uid, amounts string) *v1.Pod {
-	p := bind(podOf(name, exact("c", amounts)), "n", noon)
+	p := bind(podtest.Pod(name, podtest.Exact("c", amounts)), "n", noon)
 	p.UID = types.UID(uid)
 	return p
 }
@@ -124,7 +125,7 @@ func own(t *testing.T, b *ledger.Book, f *Feed, p *v1.Pod) {
 
 func fits(t *testing.T, b *ledger.Book, amounts string) bool {
 	t.Helper()
-	spec, err := apipod.ToPlace(podOf("probe", exact("c", amounts)))
+	spec, err := apipod.ToPlace(podtest.Pod("probe", podtest.Exact("c", amounts)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,9 +350,9 @@ func (n *wideNode) draw() *v1.Pod {
 			some := rapid.IntRange(1, most)
 			return fmt.Sprintf("cpu=%d memory=%dGi", some.Draw(n.t, "cpus"), some.Draw(n.t, "gib"))
 		}
-		p.Spec.InitContainers = []v1.Container{exact("i", part(10))}
+		p.Spec.InitContainers = []v1.Container{podtest.Exact("i", part(10))}
 		if rapid.Bool().Draw(n.t, "two") {
-			p.Spec.Containers = append(p.Spec.Containers, exact("d", part(4)))
+			p.Spec.Containers = append(p.Spec.Containers, podtest.Exact("d", part(4)))
 		}
 	}
 	return p
@@ -484,7 +485,7 @@ func (n *wideNode) usesAll() {
 			continue
 		}
 		text := fmt.Sprintf("cpu=%d memory=%dGi", cpus, gib)
-		spec, err := apipod.ToPlace(podOf("probe", exact("c", text)))
+		spec, err := apipod.ToPlace(podtest.Pod("probe", podtest.Exact("c", text)))
 		if err != nil {
 			n.t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 
 	"github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/api/pod/podtest"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -32,7 +33,7 @@ func benchmarkStart(b *testing.B, match bool) {
 		var names []string
 		var entries []ledger.Entry
 		for k := range each {
-			p := podOf(fmt.Sprintf("p-%d-%d", i, k), exact("c", "cpu=4 memory=4Gi"))
+			p := podtest.Pod(fmt.Sprintf("p-%d-%d", i, k), podtest.Exact("c", "cpu=4 memory=4Gi"))
 			p = start(bind(p, node, noon.Add(time.Duration(k)*time.Second)))
 			pods, names = append(pods, p), append(names, p.Name)
 			entries = append(entries, ledger.Entry{Pod: ID(p)})
@@ -79,7 +80,7 @@ func largeLayout(b *testing.B, node string, entries []ledger.Entry) *v1alpha1.No
 	}
 	u := place.NewUsage(m, r)
 	for i := range entries {
-		p, err := pod.ToPlace(podOf("p", exact("c", "cpu=4 memory=4Gi")))
+		p, err := pod.ToPlace(podtest.Pod("p", podtest.Exact("c", "cpu=4 memory=4Gi")))
 		if err != nil {
 			b.Fatal(err)
 		}
