@@ -60,7 +60,7 @@ func Text(m *topo.Machine, hs []place.Holding) string {
 	return strings.Join(parts, "; ")
 }
 
-// Items says what holdings take together, as [Container.Items] does.
+// Items adds up holdings and renders the sum as [Container.Items] renders one container.
 func Items(m *topo.Machine, hs ...place.Holding) []string {
 	return Containers(m, []place.Holding{merge(hs)})[0].Items()
 }
@@ -170,7 +170,8 @@ func idList(ids []string) string {
 	return out
 }
 
-// RuleItems names what decides on a node in the kubelet's words, options last.
+// RuleItems renders the rules of a node as short texts, for example "restricted per pod", "CPUs static" and
+// "full-pcpus-only": first the policies, then the options that are on, by the kubelet's names.
 func RuleItems(r place.Rules) []string {
 	align := fmt.Sprintf("%s per %s", r.Topology.Policy, r.Topology.Scope)
 	if r.Topology.Policy == place.None {

@@ -31,10 +31,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Typed turns what a dynamic informer got into a *NodeLayout, without its managedFields. It has the
-// form of an informer's transform, where an error would stop the informer for all nodes; so an object
-// that does not decode becomes one that has only its metadata and Malformed, and whose Core returns
-// that error. What is no object at all is an error.
+// Typed turns an object of a dynamic informer into a *NodeLayout without managedFields. It is a transform of informers,
+// where an error would stop the informer for all nodes. So an object that does not decode becomes a NodeLayout with
+// only name, UID, versions and Malformed, whose Core returns that error. Only other types are an error.
 func Typed(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *NodeLayout:

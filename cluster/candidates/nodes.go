@@ -29,10 +29,11 @@ type place struct {
 	slot int
 }
 
-// Latest holds the Nodes of the list that was read last.
+// Latest caches the Nodes of the last list. The zero Latest is empty, and is for concurrent use.
 type Latest struct{ nodes atomic.Pointer[Nodes] }
 
-// Of returns the Nodes of a list, made anew only if the list or the ledger's nodes have changed.
+// Of returns the Nodes of a list. It returns the same value as the last call if neither the list nor the ledger's set
+// of nodes has changed since; otherwise it builds one, in time proportional to the list. The list must not change.
 func (l *Latest) Of(snap *ledger.Snapshot, list []fwk.NodeInfo) *Nodes {
 	if len(list) == 0 {
 		return &Nodes{}

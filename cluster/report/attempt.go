@@ -54,7 +54,7 @@ func (a *Attempt) Refused(node string, reasons []place.Reason, why interface{ Me
 // Open reports whether one more answer of a node would be recorded or logged.
 func (a *Attempt) Open() bool { return a.decision.Open() || a.Log.On(LevelRefusal) }
 
-// Cost records the cost of a node.
+// Cost records what the pod would cost on a node that fits, and logs it at LevelNode. Lower is better.
 func (a *Attempt) Cost(node string, cost int64) {
 	a.decision.Cost(node, cost)
 	if a.Log.On(LevelNode) {

@@ -42,8 +42,8 @@ func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreempt
 	return &preemption{Preemption: inner}, nil
 }
 
-// PreEnqueue keeps a pod out of the queue while its victims are being evicted. Without preemption of its own the plugin
-// lets every pod in.
+// PreEnqueue keeps a pod out of the queue while its victims are being evicted. A plugin that leaves preemption to
+// DefaultPreemption admits every pod.
 func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	if p.preemption == nil {
 		return nil

@@ -31,7 +31,8 @@ func (n *Node) lasting(uid string, hs []place.Holding) []place.Holding {
 	return Started(hs)
 }
 
-// Started returns what is left of a pod's holdings once its init containers are over: all but their memory.
+// Started returns what a pod holds after its init containers have ended. They give back their memory, and keep their
+// CPUs and devices for the containers after them. The argument is not changed.
 func Started(hs []place.Holding) []place.Holding {
 	out := slices.Clone(hs)
 	for i := range out {

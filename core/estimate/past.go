@@ -7,20 +7,20 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Past is what a bound pod may have got, whatever is predicted for it now. A node that says who holds what is not known
-// until its next report, which comes within a second. Amounts come once a minute and say it of nobody, so all that was
-// possible for a pod stays possible. The zero Past is that of a pod of which nothing has to be remembered.
+// Past holds the allocations that a bound pod may have received, beside the one that is predicted for it now. A node
+// that reports amounts does so once a minute, and never says what a single pod got, so an allocation that was possible
+// once stays possible. The zero Past holds none.
 type Past struct {
 	options [][]place.Holding
 	more    bool
-	// open: what is predicted now is possible, too. The pod was known to be admitted when the end of another became known,
-	// and nobody says which came first.
+	// open: the prediction as of now is possible, too: the pod was admitted and another ended, in unknown order. Close
+	// adds the prediction.
 	open bool
-	// firm: it was admitted so long ago that what ends now ended after that.
+	// firm: the pod was admitted so long ago that pods that end from now on ended after its admission.
 	firm bool
 }
 
-// Keep remembers holdings that are possible, at most so many. more: others are possible, too.
+// Keep adds possible allocations, until there are most of them. more says that there are others, which are not given.
 func (p *Past) Keep(options [][]place.Holding, more bool, most int) {
 	out := slices.Clone(p.options)
 	p.more = p.more || more
@@ -40,23 +40,25 @@ func same(a, b []place.Holding) bool {
 	return slices.EqualFunc(a, b, func(x, y place.Holding) bool { return x.Matches(y) && y.Matches(x) })
 }
 
-// KeepAll remembers what other remembers.
+// KeepAll adds the allocations of another Past, until there are most of them.
 func (p *Past) KeepAll(other Past, most int) { p.Keep(other.options, other.more, most) }
 
-// Widen notes that something was given back while the pod was on its way. admitted: it was known to be admitted.
+// Widen records that something was released while the pod was assumed. admitted says that the pod was known to be
+// admitted by then. Call Close when the new prediction is known.
 func (p *Past) Widen(admitted bool) { p.open = admitted && !p.firm }
 
-// Close ends Widen with what is predicted by now: that was possible, too.
+// Close adds the allocations that are predicted now, if the last Widen left open whether the pod was admitted before or
+// after the release. Otherwise it does nothing.
 func (p *Past) Close(options [][]place.Holding, more bool) {
 	if p.open {
 		p.options, p.more, p.open = options, more, false
 	}
 }
 
-// Settle notes that the pod was admitted so long ago that what ends from now on ended after that.
+// Settle records that the pod was admitted so long ago that releases from now on came after its admission.
 func (p *Past) Settle() { p.firm = true }
 
-// More reports whether something else was possible that is not remembered.
+// More reports whether other allocations were possible that Past does not hold.
 func (p *Past) More() bool { return p.more }
 
 // Map returns what is remembered, changed by a function.

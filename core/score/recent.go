@@ -78,5 +78,5 @@ func (r *Recent) shares() []Share {
 	return out
 }
 
-// Mix returns the latest mix.
+// Mix returns the workload profile as of the last Add that returned true, or nil. It is never changed.
 func (r *Recent) Mix() *Mix { return r.mix }

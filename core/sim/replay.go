@@ -49,10 +49,10 @@ func (a agenda) Less(i, j int) bool {
 }
 func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
 
-// Push and Pop are for the package heap alone.
+// Push implements heap.Interface; only package heap calls it.
 func (a *agenda) Push(x any) { *a = append(*a, x.(event)) }
 
-// Pop takes the last event off.
+// Pop implements heap.Interface; only package heap calls it.
 func (a *agenda) Pop() any {
 	last := (*a)[len(*a)-1]
 	*a = (*a)[:len(*a)-1]

@@ -76,7 +76,7 @@ func (m *Machine) addDevices(in []DeviceSpec) error {
 	return nil
 }
 
-// Device returns a device, the zero Device where the resource has none with this id.
+// Device returns the device with an id. It is the zero Device where the resource has no such device.
 func (r Resource) Device(id string) Device {
 	i, ok := slices.BinarySearchFunc(r.Devices, id, func(d Device, id string) int { return strings.Compare(d.ID, id) })
 	if !ok {

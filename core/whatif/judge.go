@@ -109,10 +109,10 @@ func lacks(n *Node, needs Amounts) (out []place.Reason) {
 	return out
 }
 
-// Way is how a node gets room for a pod: the fewest pods, as far as a bounded search finds, after whose end it fits.
+// Way is a set of pods on a node after whose end another pod fits there.
 type Way struct {
 	Pods []ledger.PodID // ascending by namespace and name
-	// Missing is what is short now where the pod would then be.
+	// Missing is what the pod lacks now on the NUMA nodes where it would then be.
 	Missing []Missing
 }
 
@@ -123,7 +123,8 @@ type Missing struct {
 	NUMAs    topo.Mask
 }
 
-// Way finds the way for a node that has no room now. ok is false where no end of pods helps, or nobody knows the pods.
+// Way returns the pods that have to end until w fits on the node, as few as a bounded search finds. ok is false where w
+// would not fit without any pod that may end, or where the pods of the node are not known.
 func (r Rules) Way(n *Node, w *Want) (way Way, ok bool) {
 	pods := n.leavers()
 	gone := func(set []int) *Node { return n.after(pods, set) }

@@ -208,8 +208,9 @@ func (p *Plan) Fill(w *Want, count int, name func(i int) ledger.PodID, step func
 	return out, nil
 }
 
-// Each places one pod on every node that does not bar it, as a DaemonSet does, and returns how many nodes
-// these are. The refusals are those of all nodes that have no room.
+// Each places one pod on every node that w.Bars does not rule out, as a DaemonSet does. wanted is the number of these
+// nodes. name returns the id of the pod for the i-th node of the plan. step is called before each node; its error ends
+// the call. The refusals are those of all nodes that have no room.
 func (p *Plan) Each(w *Want, name func(i int) ledger.PodID, step func() error) (out Outcome, wanted int, err error) {
 	var full []int
 	for i := range p.nodes {

@@ -196,7 +196,7 @@ func (o Observer) follow(s *server.Scheduler) error {
 // Done is closed when the scheduler ended; Err then says why, nil after Stop.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
-// Err returns why the scheduler ended by itself.
+// Err returns why the scheduler ended. It is nil while the scheduler runs, and after Stop.
 func (r *Running) Err() error {
 	select {
 	case <-r.done:

@@ -129,14 +129,14 @@ func ParseEffective(data []byte) (Configuration, error) {
 	return c, err
 }
 
-// Preferred asks a kubelet, and reads its files as long as the kubelet has never answered. Once it has,
-// the files are not believed any more: they lack its flags, and may say what it will do after its next
-// start only. It is for one goroutine at a time.
+// Preferred asks a kubelet for its configuration, and reads its files until the kubelet has answered for the first
+// time. From then on the files do not count: they lack the kubelet's flags, and may describe what it will do after its
+// next start. It is for one goroutine at a time.
 type Preferred struct {
 	Kubelet *Endpoint
 	Files   Source
-	// Pause is how long a kubelet that has never answered is left alone after each try: one behind a wall
-	// that drops packets costs seconds.
+	// Pause is the time between two requests to a kubelet that has never answered: a request that a firewall drops
+	// takes seconds.
 	Pause time.Duration
 
 	answered bool
@@ -144,7 +144,8 @@ type Preferred struct {
 	next     time.Time
 }
 
-// Configuration implements Source. What the files say has the kubelet's error as its doubt.
+// Configuration implements Source. A configuration that was read from the files has the kubelet's error as its Doubt.
+// After the kubelet has answered once, its errors are returned and the files are not read.
 func (p *Preferred) Configuration(ctx context.Context) (Configuration, error) {
 	if now := time.Now(); p.answered || !now.Before(p.next) {
 		data, err := p.Kubelet.get(ctx)

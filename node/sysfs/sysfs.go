@@ -49,10 +49,11 @@ type Survey struct{ tree *tree }
 // NewSurvey returns a survey of a tree with the paths "sys/..." and "proc/...". It has read nothing yet.
 func NewSurvey(fsys fs.FS) *Survey { return &Survey{newTree(fsys)} }
 
-// Machine returns what [Discover] returns.
+// Machine does what [Discover] does for the tree of the survey.
 func (s *Survey) Machine() (*Found, error) { return discover(s.tree) }
 
-// Functions returns the PCI functions that [PCI] returns. The warnings include those of Machine.
+// Functions does what [PCI] does for the tree of the survey. m is the machine that Machine found. The warnings are all
+// of the survey so far, those of Machine included.
 func (s *Survey) Functions(m *topo.Machine) ([]Function, []Warning, error) {
 	out, err := s.tree.functions(m)
 	return out, s.tree.warnings.list(), err
