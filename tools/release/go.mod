@@ -5,6 +5,7 @@ go 1.26.0
 
 require (
 	github.com/google/go-containerregistry v0.21.0
+	github.com/spdx/tools-golang v0.5.7
 	go.yaml.in/yaml/v3 v3.0.4
 	helm.sh/helm/v4 v4.1.0
 	k8s.io/apimachinery v0.35.0
@@ -17,6 +18,7 @@ require (
 	github.com/Masterminds/goutils v1.1.1 // indirect
 	github.com/Masterminds/semver/v3 v3.4.0 // indirect
 	github.com/Masterminds/sprig/v3 v3.3.0 // indirect
+	github.com/anchore/go-struct-converter v0.1.0 // indirect
 	github.com/asaskevich/govalidator v0.0.0-20230301143203-a9d515a09cc2 // indirect
 	github.com/containerd/stargz-snapshotter/estargz v0.18.2 // indirect
 	github.com/cyphar/filepath-securejoin v0.6.1 // indirect

@@ -20,6 +20,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	spdx "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdxlib"
 
 	"github.com/tenon-numa/tenon/tools/release/image"
 )
@@ -181,19 +183,19 @@ func checkBill(t *testing.T, ref name.Reference, img v1.Image) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	var doc struct {
-		Version  string `json:"spdxVersion"`
-		Packages []struct{ Name, VersionInfo string }
-	}
-	if err := json.NewDecoder(r).Decode(&doc); err != nil {
+	doc, err := spdx.Read(r)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if err := spdxlib.ValidateDocument(doc); err != nil {
+		t.Error(err)
 	}
 	names := map[string]string{}
 	for _, p := range doc.Packages {
-		names[p.Name] = p.VersionInfo
+		names[p.PackageName] = p.PackageVersion
 	}
-	if doc.Version != "SPDX-2.3" || names["tenon-agent"] != "1.2.3" || names["stdlib"] == "" ||
+	if doc.SPDXVersion != "SPDX-2.3" || names["tenon-agent"] != "1.2.3" || names["stdlib"] == "" ||
 		names["github.com/google/go-containerregistry"] == "" {
-		t.Errorf("%s with packages %v", doc.Version, names)
+		t.Errorf("%s with packages %v", doc.SPDXVersion, names)
 	}
 }
