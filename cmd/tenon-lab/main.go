@@ -36,9 +36,10 @@ func main() {
 	}
 }
 
-// withTenon makes Tenon the cluster's only scheduler, so that every pod shows what it does.
+// withTenon makes Tenon the cluster's only scheduler, so that every pod shows what it does, also one that names
+// tenon-scheduler.
 func withTenon(c *lab.Cluster) (command.Running, error) {
-	return scheduler.Start(c.Dir, c.SchedulerKubeconfig, scheduler.Tenon, nil)
+	return scheduler.Start(c.Dir, c.SchedulerKubeconfig, scheduler.Tenon+scheduler.Second, nil)
 }
 
 func picture(w io.Writer, n *ledger.Node, width int, color bool) error {

@@ -48,7 +48,7 @@ func TestSamplesDoWhatTheySay(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	w := start(ctx, t, lab.Config{Nodes: []lab.Node{{Name: "packets-0", Machine: "xeon-2s"},
-		{Name: "packets-1", Machine: "xeon-2s"}, {Name: "gpus", Machine: "gpu-8"}}}, scheduler.Second)
+		{Name: "packets-1", Machine: "xeon-2s"}, {Name: "gpus", Machine: "gpu-8"}}}, scheduler.Tenon+scheduler.Second)
 	files, err := filepath.Glob(samplesDir + "/*")
 	if err != nil || len(files) != len(samples) {
 		t.Fatalf("%d files in %s (%v), and a test of %d", len(files), samplesDir, err, len(samples))
