@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/api/pod"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -210,11 +210,11 @@ func (d *demo) wait(ctx context.Context) (*document.DemoWaiting, error) {
 // remedy returns the resident whose end makes room for a pod, and its node: of several the one that holds the fewest
 // GPUs, and of these the first one that came.
 func (d *demo) remedy(ctx context.Context, p *v1.Pod) (name, node string, err error) {
-	want, err := pod.ToPlace(p)
+	want, err := apipod.ToPlace(p)
 	if err != nil {
 		return "", "", err
 	}
-	demand, err := pod.Demand(p)
+	demand, err := apipod.Demand(p)
 	if err != nil {
 		return "", "", err
 	}

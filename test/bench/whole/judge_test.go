@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-numa/tenon/api/pod"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
@@ -24,7 +24,7 @@ func TestManagersRefuseWhatDoesNotFit(t *testing.T) {
 	}
 	u, want := c.States[1].Usage, 0
 	for _, p := range pods {
-		spec, err := pod.ToPlace(p)
+		spec, err := apipod.ToPlace(p)
 		if err != nil {
 			t.Fatal(err)
 		}
