@@ -150,6 +150,8 @@ To complete names of pods and nodes behind "kubectl tenon", link the plugin to a
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("kubectl-tenon {{.Version}}\n")
+	// Kubernetes' packages register a flag of this name for all commands of a program, which is no switch.
+	root.Flags().Bool("version", false, "print the version of this program")
 	a.kube.bind(root.PersistentFlags())
 	complete(root, "context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return a.kube.contexts(), cobra.ShellCompDirectiveNoFileComp

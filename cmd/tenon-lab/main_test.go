@@ -1,0 +1,23 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"testing"
+
+	"github.com/tenon-numa/tenon/lab/command"
+)
+
+// The program says its version whichever command it is given, and starts nothing.
+func TestVersion(t *testing.T) {
+	want := regexp.MustCompile(`^tenon-lab \S+ \(.*Kubernetes 1\.36\.\d+, go1\.\d+.*\)\n$`)
+	for _, args := range [][]string{{"--version"}, {"demo", "--version"}, {"up", "--version"}} {
+		var out bytes.Buffer
+		cmd := command.New(nil, command.Show{})
+		cmd.SetOut(&out)
+		cmd.SetArgs(args)
+		if err := cmd.ExecuteContext(t.Context()); err != nil || !want.MatchString(out.String()) {
+			t.Errorf("%q prints %q, %v, want %s", args, out.String(), err, want)
+		}
+	}
+}
