@@ -95,10 +95,10 @@ func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
 }
 
 // again returns a copy of the state of a cycle in which the plugin leaves no node out, recorded in a.
-func again(cs fwk.CycleState, a attempt) fwk.CycleState {
+func again(cs fwk.CycleState, a report.Attempt) fwk.CycleState {
 	cs = cs.Clone() // the plugins that come after this one shall find what they have left
 	if s, ok := read(cs); ok {
-		s.named, s.unnarrowed, s.attempt = nil, true, a
+		s.named, s.unnarrowed, s.Attempt = nil, true, a
 	}
 	return cs
 }
@@ -112,7 +112,7 @@ func (p *Plugin) askAll(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	if !ok || s.named == nil || !is {
 		return cs, nil
 	}
-	cs = again(cs, s.attempt)
+	cs = again(cs, s.Attempt)
 	fits, err := p.candidates.Complete(ctx, cs, pod, all)
 	if fits {
 		p.preemption.Retry(pod) // something has changed since, and no event announces it

@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/candidates"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
@@ -20,7 +21,7 @@ func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *state, pod *v
 	if p.candidates == nil || s.fits == nil && !s.large() {
 		return nil
 	}
-	a := &candidates.Attempt{Pod: pod, Again: func() fwk.CycleState { return again(cs, attempt{}) },
+	a := &candidates.Attempt{Pod: pod, Again: func() fwk.CycleState { return again(cs, report.Attempt{}) },
 		Snap: s.snap, Nodes: s.nodes, Fits: s.fits, Answers: s.answers,
 		Lets: func(n *ledger.Node) bool { return p.lets(s, n) }, Picky: s.backoff != nil || p.choosy(),
 		Unknown: p.letsUnknown(s)}
@@ -49,7 +50,7 @@ func (p *Plugin) lets(s *state, n *ledger.Node) bool {
 
 // leftOut records why the pod does not fit on the nodes that were left out, as far as records and logs have room.
 func (p *Plugin) leftOut(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s *state) {
-	if s.named == nil || !s.noting() || s.large() {
+	if s.named == nil || !s.Open() || s.large() {
 		return
 	}
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
@@ -57,7 +58,7 @@ func (p *Plugin) leftOut(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s 
 		return // nothing depends on it
 	}
 	for _, info := range nodes {
-		if !s.noting() {
+		if !s.Open() {
 			return
 		}
 		if !s.named.Has(info.Node().Name) {

@@ -11,7 +11,6 @@ import (
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/report"
-	"github.com/tenon-numa/tenon/cluster/request"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -24,23 +23,11 @@ func Logger(ctx context.Context) klog.Logger {
 	return report.Quoting(klog.FromContext(ctx)).WithName(Name)
 }
 
-// attempt is the record of one scheduling cycle.
-type attempt struct{ report.Attempt }
-
 // begin begins the record of an attempt to schedule a pod.
-func (p *Plugin) begin(pod *v1.Pod) attempt {
+func (p *Plugin) begin(pod *v1.Pod) report.Attempt {
 	log := report.NewPodLog(p.logger, pod, p.args.PodLogs != config.Deny, p.lines)
-	return attempt{report.NewAttempt(log, p.Decisions.Begin(kube.ID(pod)))}
+	return report.NewAttempt(log, p.Decisions.Begin(kube.ID(pod)))
 }
-
-// failed records that a pod is invalid, and returns the status.
-func (a attempt) failed(status *fwk.Status) *fwk.Status {
-	a.Invalid(status.Message())
-	return status
-}
-
-// read logs what was read of a pod.
-func (a *attempt) read(s *state) { a.Read(request.Bounded(s.shape), s.demand) }
 
 // learn adds a pod to the workload profile, and sets the mix of the pod's strategy.
 func (p *Plugin) learn(s *state) {
@@ -65,9 +52,6 @@ func (s *state) filtered(node string, reasons []place.Reason, status *fwk.Status
 	}
 	return status
 }
-
-// noting reports whether one more result of Filter would be recorded or logged.
-func (s *state) noting() bool { return s.Open() }
 
 // costs records the cost of a node, and returns it.
 func (s *state) costs(node string, cost int64) int64 {

@@ -20,6 +20,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/cluster/candidates"
+	"github.com/tenon-numa/tenon/cluster/preempt"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/cluster/request"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -48,7 +50,7 @@ type Plugin struct {
 	// candidates leaves nodes out of attempts; nil where the profile leaves none out.
 	candidates *candidates.Selector
 	// preemption is nil where the profile preempts without this plugin, or not at all.
-	preemption *preemption
+	preemption *preempt.Preemption
 }
 
 var (
@@ -93,7 +95,7 @@ type state struct {
 	// named are the nodes in PreFilter's result, or nil; unnarrowed makes PreFilter name none.
 	named      sets.Set[string]
 	unnarrowed bool
-	attempt
+	report.Attempt
 }
 
 const stateKey fwk.StateKey = "tenon.sh/" + Name

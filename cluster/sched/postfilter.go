@@ -14,20 +14,15 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// preemption is the preemption of a profile that preempts with the plugin.
-type preemption struct {
-	*preempt.Preemption
-}
-
 var (
 	_ fwk.PostFilterPlugin = (*Plugin)(nil)
 	_ fwk.PreEnqueuePlugin = (*Plugin)(nil)
 )
 
 // newPreemption returns the preemption of a profile.
-func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreemptionArgs) (*preemption, error) {
+func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreemptionArgs) (*preempt.Preemption, error) {
 	words := report.Words(p.name)
-	inner, err := preempt.New(ctx, victims{p}, preempt.Config{
+	return preempt.New(ctx, victims{p}, preempt.Config{
 		Name:        p.name,
 		Args:        args,
 		Handle:      p.handle,
@@ -36,10 +31,6 @@ func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreempt
 		Texts:       preempt.Texts{NoVictims: words.NoVictims(), Waits: words.NotHelpful()},
 		KeepVictims: p.args.KeepVictims,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &preemption{Preemption: inner}, nil
 }
 
 // PreEnqueue keeps a pod out of the queue while its victims are being evicted. A plugin that leaves preemption to
@@ -96,13 +87,8 @@ func (p victims) Reasons(pod *place.Pod, v place.Verdict) []string {
 // CutShort implements preempt.Plugin.
 func (p victims) CutShort() { p.metrics.Exceeded(metrics.BudgetVictims) }
 
-// evicting returns the plugin's preemption, or nil.
-func (p *Plugin) evicting() *preempt.Preemption {
-	if p.preemption == nil {
-		return nil
-	}
-	return p.preemption.Preemption
-}
+// evicting returns the plugin's preemption, or nil, which evicts nothing.
+func (p *Plugin) evicting() *preempt.Preemption { return p.preemption }
 
 // permanent reports whether the pod would not fit on the empty node either: no eviction helps there. The pod's own
 // demand does not count, since the other pods decide whether what the node gives satisfies it.

@@ -31,14 +31,16 @@ func (p *Plugin) PreFilter(
 		if _, err := request.Of(pod); isTooLarge(err) {
 			p.metrics.Exceeded(metrics.BudgetPod)
 		}
-		return nil, p.begin(pod).failed(status)
+		a := p.begin(pod)
+		a.Invalid(status.Message())
+		return nil, status
 	}
 	if s.pod.Plain() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	s.strategy = p.scoring(s.wish)
-	s.attempt = p.begin(pod)
-	s.attempt.read(s)
+	s.Attempt = p.begin(pod)
+	s.Read(request.Bounded(s.shape), s.demand)
 	if err := p.waitReady(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
