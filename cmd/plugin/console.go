@@ -22,7 +22,7 @@ import (
 const (
 	secretLasts  = 10 * time.Minute
 	sessionIdle  = 12 * time.Hour
-	memoryTarget = 280 << 20 // bytes; the collector works harder beyond it
+	memoryTarget = 220 << 20 // bytes; the collector works harder beyond it
 )
 
 // serveConsole serves the cluster of a kubeconfig on the loopback address.
@@ -48,7 +48,7 @@ func serveConsole(version string) func(context.Context, cli.Kubeconfig, cli.Cons
 		}
 		secret, open := console.OneTime(who, secretLasts, time.Now)
 		h, err := console.New(console.Config{Version: version,
-			Identities: console.NewSessions(open, false, 1, sessionIdle),
+			Identities: console.NewSessions(open, false, 2, sessionIdle),
 			Hosts:      []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}})
 		if err != nil {
 			return err

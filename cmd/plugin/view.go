@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -125,7 +126,7 @@ func (w *watched) await(ctx context.Context) error {
 	case <-w.view.Ready():
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("read the cluster for the first time: %w", ctx.Err())
 	}
 }
 

@@ -33,7 +33,8 @@ func failureOf(err error) *failure {
 	case errors.Is(err, ErrSignIn):
 		return fail(http.StatusUnauthorized, "", err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return fail(http.StatusServiceUnavailable, "", "the answer took too long: ask for less")
+		detail := "there was no answer in time (" + err.Error() + "): try again, or ask for less"
+		return fail(http.StatusServiceUnavailable, "", detail)
 	case apierrors.IsNotFound(err):
 		return fail(http.StatusNotFound, "path", err.Error())
 	case apierrors.IsForbidden(err):

@@ -3,7 +3,7 @@ import { el, link, note, table } from "./dom.js";
 import { get } from "./api.js";
 import { texts as t } from "./texts.js";
 
-const box = { width: 132, height: 52, gap: 8 };
+const least = 132, box = { width: least, height: 52, gap: 8 };
 
 export function clusterPage(root) {
   const all = new Map();
@@ -14,10 +14,10 @@ export function clusterPage(root) {
     el("option", { value: "cpus" }, t.useCPUs), el("option", { value: "memory" }, t.useMemory));
   const canvas = el("canvas", { tabindex: "0", role: "application", "aria-label": t.nodes + ". " + t.keys });
   const map = el("div", { class: "map" }, canvas);
-  const message = el("div", {}, note(t.loading)), waiting = el("section");
-  root.replaceChildren(el("h1", {}, t.nodes), numbers, el("div", { class: "tools" }, search, colour), message, map,
+  const message = el("div", {}, note(t.loading)), waiting = el("details");
+  root.replaceChildren(el("h1", {}, t.cluster), numbers, waiting, el("div", { class: "tools" }, search, colour,
     el("p", { class: "legend" }, el("span", {}, t.free), el("span", { class: "some" }, t.some),
-      el("span", { class: "full" }, t.full)), waiting);
+      el("span", { class: "full" }, t.full))), message, map);
 
   const resize = new ResizeObserver(() => { layout(); });
   resize.observe(root);
@@ -54,7 +54,9 @@ export function clusterPage(root) {
   }
 
   function layout() {
-    columns = Math.max(1, Math.floor((root.clientWidth - 32 + box.gap) / (box.width + box.gap)));
+    const width = map.clientWidth + box.gap;
+    columns = Math.max(1, Math.floor(width / (least + box.gap)));
+    box.width = width / columns - box.gap;
     map.style.setProperty("height", Math.ceil(shown.length / columns) * (box.height + box.gap) + "px");
     paint();
   }
@@ -108,8 +110,9 @@ export function clusterPage(root) {
 
   function clip(c, text) {
     if (c.measureText(text).width <= box.width) return text;
-    let n = Math.floor(text.length * box.width / c.measureText(text).width) - 1;
-    return text.slice(0, Math.max(1, n)) + "…";
+    let n = Math.ceil(text.length * box.width / c.measureText(text).width);
+    while (n > 1 && c.measureText(text.slice(0, n) + "…").width > box.width) n--;
+    return text.slice(0, n) + "…";
   }
 
   function at(x, y) {
@@ -143,10 +146,11 @@ export function clusterPage(root) {
   }
 
   async function waitingPods() {
-    const list = await get("/pods?waiting=true&limit=20");
-    waiting.replaceChildren(...(list.total === 0 ? [] : [el("h2", {}, `${t.waitingPods} (${list.total})`),
+    const list = await get("/pods?waiting=true&limit=50");
+    waiting.replaceChildren(...(list.total === 0 ? [] : [el("summary", {}, `${t.waitingPods} (${list.total})`),
       table([t.pod, t.since], list.pods.map((p) => [link(p.namespace + "/" + p.name, "pods", p.namespace, p.name),
-        p.created]))]));
+        el("time", { datetime: p.created }, new Date(p.created).toLocaleString())]))]));
+    waiting.hidden = list.total === 0;
   }
 
   return {

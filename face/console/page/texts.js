@@ -1,6 +1,6 @@
 // All texts of the page, so that they can be translated in one place.
 export const texts = {
-  nodes: "nodes", pods: "pods", waiting: "waiting", freeCPUs: "free CPUs",
+  cluster: "Cluster", nodes: "nodes", pods: "pods", waiting: "waiting", freeCPUs: "free CPUs",
   search: "Find nodes", useCPUs: "CPUs in use", useMemory: "Memory in use", colour: "Colour by",
   free: "free", some: "half in use", full: "in use",
   keys: "Arrow keys choose a node, Enter opens it.",
@@ -10,5 +10,5 @@ export const texts = {
   holds: "What pods hold", pod: "Pod", numa: "NUMA node", cpus: "CPUs", memory: "Memory", devices: "Devices",
   source: "Known by", node: "Node", fits: "fits", not: "does not fit", why: "Why", remedy: "What helps", where: "Where it fits",
   held: "What it holds", since: "Waits since", phase: "Phase", policy: "Policy", noReport: "Nothing is known of its NUMA nodes",
-  unknown: "unknown pods", noPods: "No pod holds anything here.", of: "of", missing: "Not judged",
+  unknown: "unknown pods", noPods: "No pod holds anything here.", of: "of", missing: "Not judged", more: "more nodes",
 };
