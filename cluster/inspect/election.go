@@ -67,7 +67,7 @@ func (e election) mark(w http.ResponseWriter, text bool) {
 }
 
 // Index lists what is served below [Prefix] and beside it. Anybody may read it: it says nothing of the cluster.
-const Index = `tenon-scheduler, inspection. All but this page needs a bearer token with the right to get the path.
+const Index = `tenon-scheduler, inspection. / is open to everybody; the rest needs a bearer token with the right to get the path.
 
 ` + Prefix + `                           this list, and whether the scheduler leads
 ` + Prefix + `leader                     who holds the lease: this scheduler, or which other one

@@ -15,6 +15,8 @@ import (
 type Kubeconfig struct {
 	path   string
 	chosen clientcmd.ConfigOverrides
+	// file is the namespace of the kubeconfig file, once it is read. It is a default: NAMESPACE/NAME may name another.
+	file string
 }
 
 // Namespace is what --namespace says; empty where it is not given.

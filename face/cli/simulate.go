@@ -282,11 +282,9 @@ func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []docu
 		}
 		return s, problems, "exported", nil
 	}
-	var namespace string
-	if s, problems, namespace, err = from.Cluster(c.Context(), a.kube); err != nil {
+	if s, problems, a.kube.file, err = from.Cluster(c.Context(), a.kube); err != nil {
 		return nil, nil, "", fmt.Errorf("read the cluster: %w", err)
 	}
-	a.kube.chosen.Context.Namespace = cmp.Or(a.kube.Namespace(), namespace)
 	return s, problems, "the cluster", nil
 }
 
@@ -309,7 +307,7 @@ func (a *app) tasks(c *cobra.Command, f simulateFlags, s *simulation, count int)
 			out = append(out, &task{workload: w, wanted: w.Count, waiting: true})
 		}
 	}
-	namespace := cmp.Or(a.kube.Namespace(), "default")
+	namespace := cmp.Or(a.kube.Namespace(), a.kube.file, "default")
 	for _, file := range f.files {
 		data, err := readBounded(file, "workload file", maxWorkload, c.InOrStdin())
 		if err != nil {

@@ -408,6 +408,22 @@ func TestCoarseNodesAreNamed(t *testing.T) {
 	}
 }
 
+// The kubeconfig's namespace is a default: a pod may be of another one.
+func TestAPodOfAnotherNamespaceIsReplicated(t *testing.T) {
+	s := plain{nodes: []whatif.Node{{Name: "exact", State: node(t, "exact", xeon, place.SingleNUMA),
+		Allocatable: whatif.Amounts{"cpu": 62000, "memory": 380 * gi, "pods": 110}}},
+		pod: &whatif.Workload{Kind: "Pod", Namespace: "ml", Name: "x", Count: 1,
+			Want: &whatif.Want{Pod: wanting(20, 10, 0), Needs: whatif.Amounts{"cpu": 20000, "memory": 10 * gi, "pods": 1}}}}
+	from := Stages{Cluster: func(context.Context, Kubeconfig) (Stage, []document.Problem, string, error) {
+		return s, nil, "default", nil
+	}}
+	var out, errs bytes.Buffer
+	code := Run(t.Context(), []string{"simulate", "--pod", "ml/x", "--count", "1"}, &out, &errs, Setup{Stages: from})
+	if code != 0 || !strings.Contains(out.String(), "Pod ml/x") {
+		t.Errorf("exit code %d:\n%s%s", code, &out, &errs)
+	}
+}
+
 // A long simulation says how far it is, and ends when it is told to.
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
