@@ -21,14 +21,17 @@ import (
 	"github.com/tenon-numa/tenon/face/draw"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/command"
+	"github.com/tenon-numa/tenon/lab/controllers"
 	"github.com/tenon-numa/tenon/lab/demo"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 )
 
 func main() {
 	lab.MaybeChild()
+	controllers.MaybeChild()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command.New(withTenon, command.Show{Draw: picture, Explain: explain, Record: record}).ExecuteContext(ctx)
+	parts := command.Parts{Scheduler: withTenon, Controllers: withControllers}
+	err := command.New(parts, command.Show{Draw: picture, Explain: explain, Record: record}).ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "tenon-lab:", err)
@@ -39,8 +42,36 @@ func main() {
 // withTenon makes Tenon the cluster's only scheduler, so that every pod shows what it does, also one that names
 // tenon-scheduler.
 func withTenon(c *lab.Cluster) (command.Running, error) {
-	return scheduler.Start(c.Dir, c.SchedulerKubeconfig, scheduler.Tenon+scheduler.Second, nil)
+	r, err := scheduler.StartServed(c.Dir, c.SchedulerKubeconfig, scheduler.Tenon+scheduler.Second)
+	if err != nil {
+		return nil, err
+	}
+	return served{r, []command.Address{{What: "metrics", URL: r.Metrics}, {What: "inspection", URL: r.Inspection}}}, nil
 }
+
+// withControllers makes the pods of Deployments and other workloads.
+func withControllers(c *lab.Cluster) (command.Running, error) {
+	r, err := controllers.Start(c.Dir, c.KubeconfigPath)
+	if err != nil {
+		return nil, err
+	}
+	return served{part: r}, nil
+}
+
+// part is a part of a cluster at work.
+type part interface {
+	Done() <-chan struct{}
+	Err() error
+	Stop() error
+}
+
+// served is a part with what it serves.
+type served struct {
+	part
+	addresses []command.Address
+}
+
+func (s served) Addresses() []command.Address { return s.addresses }
 
 func picture(w io.Writer, n *ledger.Node, width int, color bool) error {
 	return draw.Map(w, n, draw.Options{Color: color || draw.ColorWanted(os.Stdout), Width: width})

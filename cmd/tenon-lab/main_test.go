@@ -13,7 +13,7 @@ func TestVersion(t *testing.T) {
 	want := regexp.MustCompile(`^tenon-lab \S+ \(.*Kubernetes 1\.36\.\d+, go1\.\d+.*\)\n$`)
 	for _, args := range [][]string{{"--version"}, {"demo", "--version"}, {"up", "--version"}} {
 		var out bytes.Buffer
-		cmd := command.New(nil, command.Show{})
+		cmd := command.New(command.Parts{}, command.Show{})
 		cmd.SetOut(&out)
 		cmd.SetArgs(args)
 		if err := cmd.ExecuteContext(t.Context()); err != nil || !want.MatchString(out.String()) {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 func TestMachinesFitATerminal(t *testing.T) {
 	var out bytes.Buffer
-	cmd := command.New(nil, command.Show{})
+	cmd := command.New(command.Parts{}, command.Show{})
 	cmd.SetArgs([]string{"machines"})
 	cmd.SetOut(&out)
 	if err := cmd.Execute(); err != nil {
@@ -42,20 +42,23 @@ type stopper struct{ running *bool }
 func (stopper) Done() <-chan struct{} { return nil }
 func (stopper) Err() error            { return nil }
 func (s stopper) Stop() error         { *s.running = false; return nil }
+func (stopper) Addresses() []command.Address {
+	return []command.Address{{What: "inspection", URL: "https://127.0.0.1:1/debug/tenon/"}}
+}
 
 // The cluster comes up, the scheduler is started on it, an interrupt ends both, and nothing is left.
 func TestUp(t *testing.T) {
 	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
 	defer interrupt()
 	base, running, out := t.TempDir(), false, new(bytes.Buffer)
-	cmd := command.New(func(c *lab.Cluster) (command.Running, error) {
+	cmd := command.New(command.Parts{Scheduler: func(c *lab.Cluster) (command.Running, error) {
 		if _, err := os.Stat(c.KubeconfigPath); err != nil {
 			t.Error(err)
 		}
 		running = true
 		interrupt()
 		return stopper{&running}, nil
-	}, command.Show{})
+	}}, command.Show{})
 	cmd.SetArgs([]string{"up", "--nodes", "laptop", "--dir", base})
 	cmd.SetOut(out)
 	cmd.SetErr(io.Discard)
@@ -68,14 +71,17 @@ func TestUp(t *testing.T) {
 	if left, _ := os.ReadDir(base); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
-	if !strings.Contains(out.String(), "export KUBECONFIG="+base) {
-		t.Errorf("no way to the cluster in:\n%s", out)
+	for _, want := range []string{"export KUBECONFIG=" + base, "create Pods, not Deployments",
+		"inspection  https://127.0.0.1:1/debug/tenon/\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
 	}
 }
 
 func TestUpRefuses(t *testing.T) {
 	for flag, want := range map[string]string{"--nodes=0xlaptop": "count is outside", "--nodes=vax": "no machine"} {
-		cmd := command.New(nil, command.Show{})
+		cmd := command.New(command.Parts{}, command.Show{})
 		cmd.SetArgs([]string{"up", flag, "--dir", t.TempDir()})
 		cmd.SetOut(io.Discard)
 		cmd.SetErr(io.Discard)

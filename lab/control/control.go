@@ -3,8 +3,7 @@
 //
 // Everything it writes is below one directory, and everything it listens on is 127.0.0.1. Invariant:
 // a [Plane] that [Start] returned is ready to serve, and after [Plane.Stop] nothing of it runs. The
-// package refuses to run controllers: without a controller manager elsewhere, Deployments stay without
-// pods and deleted namespaces are not emptied.
+// package refuses to run controllers; lab/controllers does.
 package control
 
 import (

@@ -129,7 +129,7 @@ func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 	deps := &kubelet.Dependencies{
-		KubeClient: client, HeartbeatClient: client, EventClient: client.CoreV1(),
+		KubeClient: client, HeartbeatClient: client, EventClient: machineEvents{client.CoreV1()},
 		CAdvisorInterface:         &hardware{Fake: cadvisor.Fake{NodeName: o.Node}, info: info},
 		ContainerManager:          newContainerManager(managers, managers.allocatable.nodeConfig(o.Root, c), admissions),
 		RemoteRuntimeService:      containers,

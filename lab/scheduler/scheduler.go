@@ -8,7 +8,9 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -22,6 +24,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/sched"
 	"github.com/tenon-numa/tenon/cluster/server"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -61,6 +64,8 @@ profiles:
 type Running struct {
 	// Shared has the book that the scheduler decides by; nil where no profile has Tenon.
 	Shared *sched.Shared
+	// Metrics and Inspection are URLs, of [StartServed] only.
+	Metrics, Inspection string
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -96,9 +101,9 @@ func Start(dir, kubeconfig, profiles string, onOutcome func(ledger.Outcome)) (*R
 
 // StartObserved is Start with an observer, which needs a profile with Tenon.
 func StartObserved(dir, kubeconfig, profiles string, o Observer) (*Running, error) {
-	file := filepath.Join(dir, "scheduler.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, header, kubeconfig, profiles), 0o600); err != nil {
-		return nil, fmt.Errorf("write scheduler configuration: %w", err)
+	file, err := configFile(dir, kubeconfig, profiles)
+	if err != nil {
+		return nil, err
 	}
 	opts, err := newOptions(file)
 	if err != nil {
@@ -111,13 +116,62 @@ func StartObserved(dir, kubeconfig, profiles string, o Observer) (*Running, erro
 		return nil, err
 	}
 	r := &Running{Shared: shared, cancel: cancel, done: make(chan struct{})}
+	r.begin(ctx, run)
+	return r, nil
+}
+
+// StartServed is Start with Tenon's plugin, and with ports on the loopback interface: the result has their addresses.
+func StartServed(dir, kubeconfig, profiles string) (*Running, error) {
+	file, err := configFile(dir, kubeconfig, profiles)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := newOptions(file)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for the scheduler: %w", err)
+	}
+	opts.SecureServing.Listener, opts.SecureServing.BindAddress = l, net.IPv4(127, 0, 0, 1)
+	opts.SecureServing.BindPort = l.Addr().(*net.TCPAddr).Port
+	opts.Authentication.RemoteKubeConfigFile, opts.Authorization.RemoteKubeConfigFile = kubeconfig, kubeconfig
+	configz.Delete("componentconfig") // as in prepare
+	ctx, cancel := context.WithCancel(context.Background())
+	s, err := server.Prepare(ctx, opts, nil)
+	if err != nil {
+		cancel()
+		return nil, errors.Join(err, l.Close())
+	}
+	inspection, err := s.Inspect(ctx, "127.0.0.1:0")
+	if err != nil {
+		cancel()
+		return nil, errors.Join(err, l.Close())
+	}
+	r := &Running{Shared: s.Shared, Metrics: "https://" + l.Addr().String() + "/metrics",
+		Inspection: "https://" + inspection.String() + inspect.Prefix, cancel: cancel, done: make(chan struct{})}
+	r.begin(ctx, s.Run)
+	return r, nil
+}
+
+// begin runs the scheduler until the context ends.
+func (r *Running) begin(ctx context.Context, run func(context.Context) error) {
 	go func() {
 		defer close(r.done)
 		if err := run(ctx); err != nil && ctx.Err() == nil {
 			r.err = fmt.Errorf("scheduler ended: %w", err)
 		}
 	}()
-	return r, nil
+}
+
+// configFile writes the configuration of a scheduler with these profiles to dir.
+func configFile(dir, kubeconfig, profiles string) (string, error) {
+	file := filepath.Join(dir, "scheduler.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, header, kubeconfig, profiles), 0o600); err != nil {
+		return "", fmt.Errorf("write scheduler configuration: %w", err)
+	}
+	return file, nil
 }
 
 // newOptions gives the scheduler feature gates of its own: the process-wide ones belong to the API

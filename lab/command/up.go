@@ -1,0 +1,170 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-numa/tenon/lab"
+)
+
+// upFlags are the flags of "up".
+type upFlags struct {
+	nodes, machines, dir string
+	controllers          bool
+}
+
+func (f upFlags) config(progress io.Writer) (lab.Config, error) {
+	began := time.Now()
+	cfg := lab.Config{Dir: f.dir, Progress: func(line string) {
+		fmt.Fprintf(progress, "%5.1fs  %s\n", time.Since(began).Seconds(), line)
+	}}
+	if f.nodes != "" {
+		nodes, err := lab.ParseNodes(f.nodes)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Nodes = nodes
+	}
+	if f.machines != "" {
+		cfg.Machines = os.DirFS(f.machines)
+	}
+	return cfg, nil
+}
+
+func up(parts Parts) *cobra.Command {
+	var f upFlags
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster and keep it until it is interrupted",
+		Example: `  tenon-lab up                                one node of each machine
+  tenon-lab up --nodes 2xxeon-2s,gpu-8        three nodes
+  tenon-lab up --machines . --nodes mine      mine.txt and mine.yaml in this directory`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, parts, f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.nodes, "nodes", "",
+		`machines of the nodes, a comma list of MACHINE or COUNTxMACHINE (default: one of each)`)
+	flags.StringVar(&f.machines, "machines", "", "directory with machines of your own, NAME.txt and NAME.yaml each")
+	flags.StringVar(&f.dir, "dir", "", "where the cluster's directory is made; keep it short (default: memory)")
+	flags.BoolVar(&f.controllers, "controllers", true,
+		"run a kube-controller-manager: Deployments, StatefulSets, DaemonSets and Jobs get pods")
+	return cmd
+}
+
+func run(cmd *cobra.Command, parts Parts, f upFlags) (err error) {
+	ctx, out, progress := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	cfg, err := f.config(progress)
+	if err != nil {
+		return err
+	}
+	c, err := lab.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	var started []Running
+	defer func() {
+		fmt.Fprintln(progress, "stopping")
+		for _, r := range started {
+			err = errors.Join(err, r.Stop())
+		}
+		err = errors.Join(err, c.Stop())
+	}()
+	if !f.controllers {
+		parts.Controllers = nil
+	}
+	for _, part := range []struct {
+		name  string
+		start Start
+	}{{"scheduler", parts.Scheduler}, {"controllers", parts.Controllers}} {
+		if part.start == nil {
+			continue
+		}
+		r, err := part.start(c)
+		if err != nil {
+			return fmt.Errorf("start %s: %w", part.name, err)
+		}
+		started = append(started, r)
+		cfg.Progress(part.name + " started")
+	}
+	hello(out, c, parts, started)
+	return watch(ctx, c, started)
+}
+
+// watch returns when the user interrupts, or when a part of the cluster ends by itself.
+func watch(ctx context.Context, c *lab.Cluster, started []Running) error {
+	ended := make(chan error, len(started))
+	for _, r := range started {
+		go func() {
+			<-r.Done()
+			ended <- r.Err()
+		}()
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.Done():
+		return c.Err()
+	case err := <-ended:
+		return err
+	}
+}
+
+// hello says how to talk to the cluster. The sample fits every machine of the catalogue.
+func hello(out io.Writer, c *lab.Cluster, parts Parts, started []Running) {
+	bind := ""
+	if parts.Scheduler == nil {
+		bind = fmt.Sprintf("\n  nodeName: %s  # there is no scheduler", c.Nodes[0].Name)
+	}
+	fmt.Fprintf(out, `
+The cluster is up. In another terminal:
+
+export KUBECONFIG=%s
+kubectl get nodes
+kubectl apply -f - <<'EOF'
+apiVersion: v1
+kind: Pod
+metadata: {name: sample}
+spec:%s
+  containers:
+  - name: app
+    image: example.com/app:v1  # containers are not run, but what they hold is real
+    resources:
+      limits: {cpu: "4", memory: 2Gi}
+EOF
+kubectl get nodelayouts
+`, c.KubeconfigPath, bind)
+	if parts.Controllers == nil {
+		fmt.Fprint(out, "\nThere is no controller manager: create Pods, not Deployments.\n")
+	}
+	addresses(out, started)
+	fmt.Fprintf(out, "\nLogs are in %s. Ctrl-C stops the cluster and removes everything.\n", c.Dir)
+}
+
+// addresses lists what the parts serve, and how to read it.
+func addresses(out io.Writer, started []Running) {
+	last := ""
+	for _, r := range started {
+		for _, a := range r.Addresses() {
+			if last == "" {
+				fmt.Fprint(out, "\nServed to whoever has the token of the kubeconfig:\n\n")
+			}
+			fmt.Fprintf(out, "%-11s %s\n", a.What, a.URL)
+			last = a.URL
+		}
+	}
+	if last != "" {
+		fmt.Fprintf(out, "\n"+ReadServed, last)
+	}
+}
+
+// ReadServed are the shell commands that read a URL of the lab.
+const ReadServed = `TOKEN=$(kubectl config view --raw -o jsonpath='{.users[0].user.token}')
+curl -sk -H "Authorization: Bearer $TOKEN" '%s'
+`

@@ -1,0 +1,49 @@
+package kubelet
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/events"
+)
+
+// machineEvents writes the events of a lab kubelet, without those about the computer that the lab runs on. Where the
+// kubelet follows the kernel's log, every kill for want of memory on that computer is an event of every node.
+type machineEvents struct{ typedv1.EventsGetter }
+
+func (m machineEvents) Events(namespace string) typedv1.EventInterface {
+	return machineEventWriter{m.EventsGetter.Events(namespace)}
+}
+
+// machineEventWriter has what the kubelet's recorder calls.
+type machineEventWriter struct{ typedv1.EventInterface }
+
+func (w machineEventWriter) CreateWithEventNamespace(e *v1.Event) (*v1.Event, error) {
+	if ofHost(e) {
+		return e, nil
+	}
+	return w.EventInterface.CreateWithEventNamespaceWithContext(context.Background(), e)
+}
+
+func (w machineEventWriter) PatchWithEventNamespace(e *v1.Event, data []byte) (*v1.Event, error) {
+	if ofHost(e) {
+		return e, nil
+	}
+	return w.EventInterface.PatchWithEventNamespaceWithContext(context.Background(), e, data)
+}
+
+func (w machineEventWriter) UpdateWithEventNamespace(e *v1.Event) (*v1.Event, error) {
+	if ofHost(e) {
+		return e, nil
+	}
+	return w.EventInterface.UpdateWithEventNamespaceWithContext(context.Background(), e)
+}
+
+// systemOOM is the reason of events about kills for want of memory; the kubelet does not export it.
+const systemOOM = "SystemOOM"
+
+// ofHost reports whether an event is about the computer, not about the described machine.
+func ofHost(e *v1.Event) bool {
+	return e.Reason == systemOOM || e.Reason == events.PossibleMemoryBackedVolumesOnDisk
+}
