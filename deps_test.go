@@ -129,7 +129,7 @@ var floors = []floor{
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
 	{"cluster/amounts", nil, words(`core/ledger cluster/kube`), inCluster},
-	{"cluster/metrics", nil, words(`core/... cluster/inspect cluster/report`), words(`k8s.io/component-base`)},
+	{"cluster/metrics", nil, words(`core/... api/document cluster/inspect cluster/report`), words(`k8s.io/component-base`)},
 	{"cluster/terminations", nil, words(`core/ledger cluster/kube cluster/report`), inCluster},
 	{
 		"cluster/follow",
@@ -138,8 +138,8 @@ var floors = []floor{
 			cluster/nrt cluster/report cluster/terminations`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/kube-scheduler`), inCluster...),
 	},
-	{"cluster/request", nil, words(`core/place core/score cluster/kube`), inCluster},
-	{"cluster/workload", nil, words(`core/place core/score cluster/kube`), inCluster},
+	{"cluster/request", nil, words(`core/place core/score api/pod cluster/kube`), inCluster},
+	{"cluster/workload", nil, words(`core/place core/score api/pod cluster/kube`), inCluster},
 	{"cluster/profiles/profilestest", nil, nil, words(`k8s.io/klog/v2 k8s.io/kubernetes`)},
 	{"cluster/report", nil, words(`core/... api/... cluster/inspect cluster/kube`), append(words(`k8s.io/utils`), inCluster...)},
 	{

@@ -76,7 +76,8 @@ func (s *Shared) pluginOf(profile string) *Plugin {
 // refusedByOthers returns the nodes that other plugins refused a pod, or nil if this plugin did not refuse it at all.
 func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
 	var why *framework.FitError
-	if p == nil || !errors.As(status.AsError(), &why) || !why.Diagnosis.UnschedulablePlugins.Has(p.name) && !why.Diagnosis.PendingPlugins.Has(p.name) {
+	if p == nil || !errors.As(status.AsError(), &why) ||
+		!why.Diagnosis.UnschedulablePlugins.Has(p.name) && !why.Diagnosis.PendingPlugins.Has(p.name) {
 		return nil
 	}
 	out := &wake.Nodes{Names: map[string]bool{}}

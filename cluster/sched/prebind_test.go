@@ -92,8 +92,8 @@ func TestAPodWaitsUntilTheOneBeforeItIsAdmitted(t *testing.T) {
 	})
 }
 
-// A kubelet that receives several pods at once admits the older ones first. So a pod waits for older ones until they are
-// bound, and for others until they are admitted.
+// A kubelet that receives several pods at once admits the older ones first. So a pod waits for older ones until they
+// are bound, and for others until they are admitted.
 func TestAPodWaitsUntilAnOlderOneIsBound(t *testing.T) {
 	for name, c := range map[string]struct {
 		ages [2]int64 // seconds in which the pods were created

@@ -28,7 +28,8 @@ func TestASeedDecidesTheOrderOfPodsAndNothingElse(t *testing.T) {
 	if slices.Equal(shapes(first), shapes(other)) {
 		t.Error("seeds 7 and 8 give one order")
 	}
-	if a, b := slices.Sorted(slices.Values(shapes(first))), slices.Sorted(slices.Values(shapes(other))); !slices.Equal(a, b) {
+	a, b := slices.Sorted(slices.Values(shapes(first))), slices.Sorted(slices.Values(shapes(other)))
+	if !slices.Equal(a, b) {
 		t.Errorf("seed 7 asks for %v, seed 8 for %v", a, b)
 	}
 }

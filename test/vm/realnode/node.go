@@ -4,8 +4,8 @@
 //
 // Third-party programs are built from source by modules of their own below parts/, with pinned versions
 // and checksums; no image is pulled. Invariant: when [Start] returns a node, it is ready and its agent
-// has published its layout; after [Node.Stop] nothing of it is left. The package refuses machines that QEMU cannot make,
-// API servers that are not on the loopback interface, and hosts that are not amd64.
+// has published its layout; after [Node.Stop] nothing of it is left. The package refuses machines that QEMU
+// cannot make, API servers that are not on the loopback interface, and hosts that are not amd64.
 package realnode
 
 import (
@@ -72,8 +72,8 @@ type Node struct {
 	say   func(string)
 }
 
-// Start boots a node and returns when it is ready and, where it has an agent, its layout is published. The context bounds the
-// start only; the node runs until Stop.
+// Start boots a node and returns when it is ready and, where it has an agent, its layout is published. The context
+// bounds the start only; the node runs until Stop.
 func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	if err := checkHost(); err != nil {
 		return nil, fmt.Errorf("start node %s: %w", c.Name, err)
@@ -124,7 +124,8 @@ func (n *Node) boot(ctx context.Context, c Config) error {
 // join starts what makes a node of a guest.
 func (n *Node) join(ctx context.Context, c Config) error {
 	for _, step := range []struct{ name, done string }{
-		{"system", "file systems mounted"}, {"service", "the API server's service reached"}, {"containerd", "containerd runs"}, {"image", "image imported"},
+		{"system", "file systems mounted"}, {"service", "the API server's service reached"},
+		{"containerd", "containerd runs"}, {"image", "image imported"},
 		{"kubelet", "kubelet runs"}, {"plugin", "device plugins registered"},
 	} {
 		if err := n.step(ctx, step.name); err != nil {
