@@ -18,8 +18,11 @@ const (
 )
 
 // NoNode lists why nodes refuse a pod, with the number of nodes that give each reason. What can never be comes first,
-// then what most nodes say, and the list ends with a whole reason.
-func NoNode(counts map[string]int) string {
+// then what most nodes say, and the list ends with a whole reason. The advice, if there is one, follows it.
+func NoNode(counts map[string]int, advice string) string {
+	if advice != "" {
+		advice = ". " + advice
+	}
 	type item struct {
 		text  string
 		count int
@@ -43,11 +46,11 @@ func NoNode(counts map[string]int) string {
 		if b.Len() > 0 {
 			next = ", " + next
 		}
-		if b.Len() > 0 && b.Len()+len(next) > maxMessage {
+		if b.Len() > 0 && b.Len()+len(next)+len(advice) > maxMessage {
 			fmt.Fprintf(&b, ", and %d other reasons", len(all)-i)
 			break
 		}
 		b.WriteString(next)
 	}
-	return b.String()
+	return b.String() + advice
 }

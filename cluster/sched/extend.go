@@ -3,6 +3,7 @@ package sched
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -149,10 +150,13 @@ func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 	if p.name == config.Match || d.PreFilterMsg != "" || d.NodeToStatus == nil {
 		return
 	}
-	counts, asked := map[string]int{}, 0
+	counts, asked, refusing := map[string]int{}, 0, []string(nil)
 	d.NodeToStatus.ForEachExplicitNode(func(node string, status *fwk.Status) {
 		for _, reason := range status.Reasons() {
 			counts[reason]++
+		}
+		if status.Plugin() == p.name {
+			refusing = append(refusing, node)
 		}
 		if status.Plugin() == amountsName && asked < maxShort {
 			asked++
@@ -166,7 +170,8 @@ func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 			counts[reason] += absent
 		}
 	}
-	d.PreFilterMsg = report.NoNode(counts)
+	slices.Sort(refusing)
+	d.PreFilterMsg = report.NoNode(counts, p.advice(pod, refusing[:min(len(refusing), maxAdvice)]))
 }
 
 // nevers returns why a node would not take the pod of the last attempt without any pod.

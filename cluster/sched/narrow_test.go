@@ -286,7 +286,8 @@ func TestAPodThatFitsNowhereIsToldAllReasons(t *testing.T) {
 	pod := cpus("p", 8)
 	pod.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
 	want := `0/101 nodes are available: 100 cannot align container "c" (wants 8 cpu; node has 2 free), ` +
-		`1 cannot align container "c" (wants 8 cpu; node has 1 free). preemption: not eligible due to preemptionPolicy=Never.`
+		`1 cannot align container "c" (wants 8 cpu; node has 1 free). On node node-000 it fits when one of these pods ends: ` +
+		"low-node-000-0, low-node-000-1. preemption: not eligible due to preemptionPolicy=Never."
 	if e := c.schedules(pod); e.why != want {
 		t.Errorf("pod was told %q (node %q), want %q", e.why, e.node, want)
 	}
