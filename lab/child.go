@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/agent"
+	nodekubelet "github.com/tenon-numa/tenon/node/kubelet"
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
@@ -98,6 +99,16 @@ func (h hardware) ReadMachine(context.Context) (*topo.Machine, v1alpha1.Detail, 
 	return h.machine, v1alpha1.Detail{}, nil
 }
 
+// running answers as /configz of a kubelet of the lab would. Such a kubelet has no server. It has no flags either, and
+// its file is written before it starts and never again while its process lives.
+type running struct{ nodekubelet.Files }
+
+func (r running) Configuration(ctx context.Context) (nodekubelet.Configuration, error) {
+	c, err := r.Files.Configuration(ctx)
+	c.Effective = err == nil
+	return c, err
+}
+
 // ShardLabel is the label that agents copy from their Node to what they publish.
 const ShardLabel = "tenon.sh/shard"
 
@@ -133,7 +144,7 @@ func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Conf
 	}
 	return agent.Run(ctx, agent.Config{
 		Translate: pod.ToPlace, Publisher: zones, Labels: labels,
-		NodeName: n.Name, Machine: hardware{n.Machine}, KubeletConfig: n.KubeletConfigPath,
+		NodeName: n.Name, Machine: hardware{n.Machine}, Rules: running{nodekubelet.Files{File: n.KubeletConfigPath}},
 		PodResourcesSocket: n.PodResourcesSocket, StateDir: n.StateDir, REST: own, Logger: logger,
 	})
 }
