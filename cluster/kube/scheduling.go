@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,12 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tenon-numa/tenon/api/document"
 )
 
 // This file says what the API server knows of the scheduling of a pod that has no node: whose it is, and how far it has
-// come. A scheduler has no object of its own. It leaves traces: events, pods that it bound, and pods that it refused.
+// come. A scheduler has no object of its own. It leaves traces: events, pods that it bound or refused, and a lease.
 
 // Scheduling reads how far a pod without a node has come. pods are all pods.
 func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []v1.Pod) (document.Scheduling, error) {
@@ -38,8 +40,29 @@ func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []v1.Pod) (do
 	if err != nil {
 		return document.Scheduling{}, fmt.Errorf("list events of scheduler %s: %w", pod.Spec.SchedulerName, err)
 	}
-	speaks := len(some.Items) > 0
+	speaks := len(some.Items) > 0 || r.leads(ctx, pod.Spec.SchedulerName)
 	return scheduling(pod, pods, events.Items, &speaks), nil
+}
+
+// leads reports whether somebody holds the lease that has the name of a scheduler. It is false for whom the API server
+// does not let read leases.
+func (r *Reader) leads(ctx context.Context, scheduler string) bool {
+	of := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	for _, namespace := range []string{metav1.NamespaceSystem, "tenon-system"} {
+		text, err := r.raw(ctx, of, namespace, scheduler)
+		if err != nil {
+			continue
+		}
+		var lease struct {
+			Spec struct {
+				HolderIdentity string `json:"holderIdentity"`
+			} `json:"spec"`
+		}
+		if json.Unmarshal(text, &lease) == nil && lease.Spec.HolderIdentity != "" {
+			return true
+		}
+	}
+	return false
 }
 
 const failedScheduling = "FailedScheduling"

@@ -116,10 +116,6 @@ func (s *Stage) unjudged(p *v1.PodSpec) (out []string) {
 	}{
 		{s.objects == nil && (len(p.NodeSelector) > 0 || p.Affinity != nil && p.Affinity.NodeAffinity != nil),
 			"node selector and affinity (the nodes have no labels here)"},
-		{p.Affinity != nil && p.Affinity.PodAffinity != nil, "pod affinity"},
-		{p.Affinity != nil && p.Affinity.PodAntiAffinity != nil, "pod anti-affinity"},
-		{len(p.TopologySpreadConstraints) > 0, "topology spread constraints"},
-		{len(hostPorts(p)) > 0, "host ports of pods that are not there yet"},
 		{volumes(p), "volumes"},
 		{len(p.ResourceClaims) > 0, "resource claims"},
 		{len(p.SchedulingGates) > 0, "scheduling gates"},

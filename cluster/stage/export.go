@@ -248,10 +248,7 @@ func Machines(list []whatif.Machine) (*Stage, error) {
 		}
 		usage := place.NewUsage(m.Machine, m.Rules)
 		for i := range m.Copies {
-			n := &ledger.Node{Name: m.Name, Machine: m.Machine, Rules: m.Rules, Usage: usage}
-			if m.Copies > 1 {
-				n.Name = fmt.Sprintf("%s-%0*d", m.Name, len(fmt.Sprint(m.Copies)), i+1)
-			}
+			n := &ledger.Node{Name: numbered(m.Name, i, m.Copies), Machine: m.Machine, Rules: m.Rules, Usage: usage}
 			all := allocatable(n)
 			maps.Copy(all, m.Allocatable)
 			nodes = append(nodes, whatif.Node{Name: n.Name, State: n, Allocatable: all})

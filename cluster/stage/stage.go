@@ -35,8 +35,10 @@ type Stage struct {
 	// objects are by position; nil where nobody says what labels and taints the nodes have.
 	objects []*v1.Node
 	pods    []v1.Pod
-	on      map[string][]*v1.Pod    // those that have not ended, by node
-	bars    map[string]*whatif.Bars // by what of a pod they depend on
+	on      map[string][]*v1.Pod // those that have not ended, by node
+	// excluding are those among them that have a required anti-affinity.
+	excluding map[string][]*v1.Pod
+	bars      map[string]*whatif.Bars // by what of a pod they depend on
 }
 
 // Read reads a cluster. The problems are of nodes of whose NUMA nodes nothing is known.
@@ -58,6 +60,7 @@ func assemble(nodes []v1.Node, states []*ledger.Node, pods []v1.Pod) (*Stage, er
 		known[n.Name] = n
 	}
 	s := &Stage{pods: pods, on: residents(pods), bars: map[string]*whatif.Bars{}}
+	s.excluding = excluding(s.on)
 	for i := range nodes {
 		n := &nodes[i]
 		all, _ := amounts(n.Status.Allocatable)
@@ -72,7 +75,9 @@ func assemble(nodes []v1.Node, states []*ledger.Node, pods []v1.Pod) (*Stage, er
 // bare makes a stage of nodes without labels and taints. What pods ask of these is then not judged.
 func bare(nodes []whatif.Node, pods []v1.Pod) (*Stage, error) {
 	slices.SortFunc(nodes, func(a, b whatif.Node) int { return strings.Compare(a.Name, b.Name) })
-	return &Stage{nodes: nodes, pods: pods, bars: map[string]*whatif.Bars{}}, distinct(nodes)
+	on := residents(pods)
+	return &Stage{nodes: nodes, pods: pods, on: on, excluding: excluding(on), bars: map[string]*whatif.Bars{}},
+		distinct(nodes)
 }
 
 // distinct checks nodes in order of names.
@@ -94,6 +99,19 @@ func residents(pods []v1.Pod) map[string][]*v1.Pod {
 	for i := range pods {
 		if p := &pods[i]; p.Spec.NodeName != "" && !kube.Ended(p) {
 			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], p)
+		}
+	}
+	return out
+}
+
+func excluding(on map[string][]*v1.Pod) map[string][]*v1.Pod {
+	out := map[string][]*v1.Pod{}
+	for node, pods := range on {
+		for _, p := range pods {
+			if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil &&
+				len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+				out[node] = append(out[node], p)
+			}
 		}
 	}
 	return out
@@ -276,9 +294,13 @@ func (s *Stage) moved(p *v1.Pod) *whatif.Workload {
 
 func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
 	out := &whatif.Workload{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, Count: t.Count, PerNode: t.PerNode,
-		Want: &whatif.Want{}, Unjudged: s.unjudged(&t.Pod.Spec)}
+		Want: &whatif.Want{}}
 	w := out.Want
-	var err error
+	peers, left, err := s.peers(t.Pod)
+	if err != nil {
+		return nil, err
+	}
+	w.Peers, out.Unjudged = peers, slices.Concat(s.unjudged(&t.Pod.Spec), left, s.vague(t.Pod))
 	if w.Pod, err = podapi.ToPlace(t.Pod); err != nil {
 		return nil, err
 	}

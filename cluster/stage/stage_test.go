@@ -213,13 +213,12 @@ func TestWhatIsNotJudgedIsNamed(t *testing.T) {
 	for spec, want := range map[string]string{
 		"":                             "",
 		`, "nodeSelector": {"a": "b"}`: "",
-		`, "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]`: "topology spread constraints",
-		`, "affinity": {"podAntiAffinity": {}}`: "pod anti-affinity",
-		`, "affinity": {"podAffinity": {}}`:     "pod affinity",
-		`, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "w", "emptyDir": {}}]`: "volumes",
-		`, "volumes": [{"name": "w", "emptyDir": {}}]`:                                                             "",
-		`, "resourceClaims": [{"name": "c"}]`:                                                                      "resource claims",
-		`, "schedulingGates": [{"name": "g"}]`:                                                                     "scheduling gates",
+		`, "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}, "matchLabelKeys": ["hash"]}]`:      "label hash, which a controller gives to pods",
+		`, "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z", "namespaceSelector": {"matchLabels": {"a": "b"}}}]}}`: "pod anti-affinity by labels of namespaces",
+		`, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "w", "emptyDir": {}}]`:                                                        "volumes",
+		`, "volumes": [{"name": "w", "emptyDir": {}}]`: "",
+		`, "resourceClaims": [{"name": "c"}]`:          "resource claims",
+		`, "schedulingGates": [{"name": "g"}]`:         "scheduling gates",
 	} {
 		if got := strings.Join(read(t, labelled, pod(spec)).Unjudged, ", "); got != want {
 			t.Errorf("%s: %q is not judged, want %q", spec, got, want)
@@ -228,6 +227,20 @@ func TestWhatIsNotJudgedIsNamed(t *testing.T) {
 	if got := read(t, bareStage, pod(`, "nodeSelector": {"a": "b"}`)).Unjudged; len(got) != 1 ||
 		!strings.HasPrefix(got[0], "node selector") {
 		t.Errorf("without labels: %q is not judged", got)
+	}
+	spread := pod(`, "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]`)
+	if got := read(t, bareStage, spread).Unjudged; len(got) != 1 || !strings.HasPrefix(got[0], "topology spread by z") {
+		t.Errorf("without labels: %q is not judged", got)
+	}
+	vague := made(t, []v1.Node{node("a", nil)}, running("p", "a", "1", func(p *v1.Pod) {
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: "z",
+				LabelSelector:     &metav1.LabelSelector{},
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}}}}
+	}))
+	want := []string{"anti-affinity of pod ml/p by labels of namespaces"}
+	if got := read(t, vague, pod("")).Unjudged; !slices.Equal(got, want) {
+		t.Errorf("beside a pod that excludes others by labels of namespaces: %q is not judged", got)
 	}
 }
 

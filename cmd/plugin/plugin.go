@@ -21,8 +21,8 @@ import (
 
 // Setup returns what the commands need, for a program of a version.
 func Setup(version string) cli.Setup {
-	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Stages: stages(),
-		Console: serveConsole(version)}
+	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Catalogue: catalogue,
+		Stages: stages(), Console: serveConsole(version)}
 }
 
 // readMachine takes a machine's text form and the snapshot of a machine.
@@ -133,8 +133,9 @@ func around(ctx context.Context, reader *kube.Reader, s *stage.Stage, pod *v1.Po
 		return err
 	}
 	out.Needs, out.Unjudged, out.Around = w.Want.Needs, w.Unjudged, map[string]cli.Around{}
+	barred := w.Want.Barred(s.Nodes())
 	for i, n := range s.Nodes() {
-		out.Around[n.Name] = cli.Around{Node: n, Barred: w.Want.Barred(i)}
+		out.Around[n.Name] = cli.Around{Node: n, Barred: barred[i]}
 	}
 	if pod.Spec.NodeName != "" {
 		return nil

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
@@ -11,12 +12,34 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/cli"
+	"github.com/tenon-numa/tenon/lab/machines"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
 // stages connects where a simulation may take place.
 func stages() cli.Stages {
-	return cli.Stages{Cluster: readCluster, Export: readExport, Machines: readMachines, Kubelet: readKubelet}
+	return cli.Stages{Cluster: readCluster, Export: readExport, Machines: readMachines, Vary: vary,
+		Kubelet: readKubelet}
+}
+
+func vary(s cli.Stage, v whatif.Variation) (cli.Stage, []string, error) {
+	out, altered, err := s.(*stage.Stage).Vary(v)
+	if err != nil {
+		return nil, nil, err
+	}
+	return out, altered, nil
+}
+
+// catalogue returns the machine that has a name, and the KubeletConfiguration of its nodes.
+func catalogue(name string) (machine, config []byte, ok bool) {
+	if !slices.Contains(machines.List(), name) {
+		return nil, nil, false
+	}
+	m, err := machines.Load(name)
+	if err != nil {
+		return nil, nil, false
+	}
+	return []byte(m.Text), []byte(m.YAML), true
 }
 
 func readCluster(ctx context.Context, k cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {

@@ -24,6 +24,18 @@ const (
 	OtherAffinity Code = "node-affinity"
 	// PortTaken: the pod in With has the host port in Resource, such as "8080/TCP".
 	PortTaken Code = "host-port"
+	// PodAffinity: no pod that the pod's required affinity asks for is in the same domain of the topology key in Resource.
+	PodAffinity Code = "pod-affinity"
+	// PodAntiAffinity: the pod in With is in the same domain of the topology key in Resource, and the pod's required
+	// anti-affinity excludes it. With is empty where several pods are.
+	PodAntiAffinity Code = "pod-anti-affinity"
+	// KeptAway: the required anti-affinity of the pod in With excludes the pod from its domain of the key in Resource.
+	KeptAway Code = "anti-affinity-of-pod"
+	// Uneven: by a topology spread constraint on the key in Resource, the domain would have Want more such pods than the
+	// one with the fewest, and Have is allowed.
+	Uneven Code = "topology-spread"
+	// NoDomain: the node lacks the label in Resource, by which With (an affinity or a constraint) groups nodes.
+	NoDomain Code = "no-topology-label"
 	// NoLayout: nothing is known of the node's NUMA nodes, and the scheduler is told to refuse such nodes.
 	NoLayout Code = "no-layout"
 	// AmountsOnly: the node has a NodeResourceTopology and no layout, and the scheduler is told to refuse such nodes.
@@ -61,7 +73,8 @@ func (w When) Compare(x When) int { return w.order() - x.order() }
 // When returns what has to happen before the reason no longer holds.
 func (r Reason) When() When {
 	switch r.Code {
-	case NamesOther, Cordoned, Tainted, Unselected, OtherAffinity, NoLayout, AmountsOnly, NoPod, Untied, Counted:
+	case NamesOther, Cordoned, Tainted, Unselected, OtherAffinity, NoLayout, AmountsOnly, NoPod, Untied, Counted,
+		PodAffinity, NoDomain:
 		return Changed
 	case Unsupported, NUMAID, NoDistances, Endless, Fraction, TooComplex:
 		return Never
@@ -89,7 +102,18 @@ func (r Reason) barred() (text string, ok bool) {
 	case OtherAffinity:
 		return "node does not match the pod's required node affinity", true
 	case PortTaken:
-		return "host port " + r.Resource + " is taken by pod " + r.With, true
+		return "host port " + r.Resource + " is taken by " + r.peer("another pod"), true
+	case PodAffinity:
+		return "no pod that the pod's required affinity asks for is there (" + r.Resource + ")", true
+	case PodAntiAffinity:
+		return r.peer("another pod") + " is there, which the pod's required anti-affinity excludes (" + r.Resource + ")", true
+	case KeptAway:
+		return "the required anti-affinity of " + r.peer("another pod") + " excludes the pod (" + r.Resource + ")", true
+	case Uneven:
+		return "topology spread by " + r.Resource + ": " + strconv.FormatInt(r.Want, 10) +
+			" more such pods than in the emptiest domain, at most " + strconv.FormatInt(r.Have, 10) + " allowed", true
+	case NoDomain:
+		return "node has no label " + r.Resource + ", by which the pod's " + r.With + " groups nodes", true
 	case NoLayout:
 		return "nothing is known of the node's NUMA nodes", true
 	case AmountsOnly:
@@ -98,6 +122,14 @@ func (r Reason) barred() (text string, ok bool) {
 		return r.Resource, true
 	}
 	return "", false
+}
+
+// peer names the pod in With.
+func (r Reason) peer(unknown string) string {
+	if r.With == "" {
+		return unknown
+	}
+	return "pod " + r.With
 }
 
 // Remedy says in one sentence what removes the reason: what to change on the pod or on the node, or what to wait for.
@@ -113,6 +145,12 @@ func (r Reason) Remedy() string {
 		return "wait for the node's next report, 5 minutes at most; then report a wrong prediction"
 	case PortTaken:
 		return "wait for that pod to end, or give the pod another host port"
+	case PodAntiAffinity:
+		return "wait for that pod to end, or relax the pod's podAntiAffinity"
+	case KeptAway:
+		return "wait for that pod to end, or relax its podAntiAffinity"
+	case Uneven:
+		return "make room in the domain with the fewest such pods, or relax the pod's topologySpreadConstraints"
 	case Drawn:
 		return "wait for pods that hold " + r.With + " to end, or relax the pod's demand"
 	case Demanded:
@@ -134,6 +172,10 @@ func (r Reason) change() string {
 		return "label the node, or change the pod's nodeSelector"
 	case OtherAffinity:
 		return "label the node, or change the pod's nodeAffinity"
+	case PodAffinity:
+		return "start a pod that the affinity asks for there, or relax the pod's podAffinity"
+	case NoDomain:
+		return "label the node, or change the topologyKey in the pod"
 	case NoLayout:
 		return "run tenon-agent on the node, or set unknownNodes: Allow in the scheduler's arguments"
 	case AmountsOnly:

@@ -73,13 +73,13 @@ type Refusal struct {
 
 // refusals says why nodes, in order of names, have no room for a shape: the most nodes first, then the first
 // name. Nodes that are gone are passed over.
-func (p *Plan) refusals(w *Want, nodes []int) []Refusal {
+func (p *Plan) refusals(w *Want, around Neighbours, nodes []int) []Refusal {
 	groups := map[string]*Refusal{}
 	for _, i := range nodes {
 		if p.nodes[i].Gone {
 			continue
 		}
-		j := p.rules.Judge(&p.nodes[i], w, w.Bars.at(i))
+		j := p.rules.Judge(&p.nodes[i], w, w.barred(around, i))
 		r := Refusal{[]string{p.nodes[i].Name}, j.Verdict.Refusal, j.Reasons}
 		k := r.key()
 		g := groups[k]
@@ -89,6 +89,9 @@ func (p *Plan) refusals(w *Want, nodes []int) []Refusal {
 		}
 		g.Nodes = append(g.Nodes, r.Nodes...)
 		for j := range g.Reasons {
+			if ofPeer(g.Reasons[j].Code) && g.Reasons[j].With != r.Reasons[j].With {
+				g.Reasons[j].With = "" // several pods
+			}
 			if amount(r.Reasons[j].Code) {
 				g.Reasons[j].Have = max(g.Reasons[j].Have, r.Reasons[j].Have)
 			}
@@ -111,15 +114,23 @@ func (r Refusal) key() string {
 		if amount(x.Code) {
 			x.Have = 0
 		}
+		if ofPeer(x.Code) {
+			x.With = ""
+		}
 		fmt.Fprintf(&b, "\n%#v", x) // every field: two reasons may have one text
 	}
 	return b.String()
 }
 
+// ofPeer reports whether a reason names a pod that keeps another one away.
+func ofPeer(c place.Code) bool {
+	return c == place.PortTaken || c == place.PodAntiAffinity || c == place.KeptAway
+}
+
 // amount reports whether the Have of a reason is an amount of which more is better.
 func amount(c place.Code) bool {
 	switch c {
-	case place.Widths, place.Demanded, place.Unsupported, place.NUMAID, place.TooComplex:
+	case place.Widths, place.Uneven, place.Demanded, place.Unsupported, place.NUMAID, place.TooComplex:
 		return false
 	}
 	return true

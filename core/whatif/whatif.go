@@ -6,7 +6,7 @@
 // a node's own verdict ([ledger.Node.Place]) in all its possible states, the plain amounts that are left, and
 // of the nodes that fit the one that costs least. Invariant: what a plan was made of is never changed, and the
 // same pods in the same order give the same places. The package refuses to know why a pod may not go to a
-// node for other reasons than amounts and NUMA nodes: the caller says so ([Bars]).
+// node for other reasons than amounts and NUMA nodes: the caller says so ([Bars], [Peers]).
 package whatif
 
 import (
@@ -113,10 +113,9 @@ type Want struct {
 	Type *score.Type
 	// Bars says where it may not go; nil: nowhere.
 	Bars *Bars
+	// Peers is what it and other pods ask of each other; nil: nothing.
+	Peers Peers
 }
-
-// Barred returns what Bars says of the node at a position.
-func (w *Want) Barred(at int) []place.Reason { return w.Bars.at(at) }
 
 // Plan is a cluster on which pods are placed, one after the other. It is not for several goroutines.
 type Plan struct {
@@ -126,6 +125,7 @@ type Plan struct {
 	// changes counts, by position, how often a node has changed.
 	changes []uint32
 	costs   map[key]*costs
+	settled []settled
 }
 
 // key names a shape: wants with equal keys cost the same on every node.
@@ -193,17 +193,18 @@ type Outcome struct {
 // first for which no node has room: whatever is equal to it has none either. step is called before every pod
 // and may end it all with an error.
 func (p *Plan) Fill(w *Want, count int, name func(i int) ledger.PodID, step func() error) (out Outcome, err error) {
-	c := p.shape(w)
+	c, around := p.shape(w), p.around(w)
 	for i := range count {
 		if err := step(); err != nil {
 			return out, err
 		}
-		at := p.cheapest(c, w)
+		at := p.cheapest(c, w, around)
 		if at < 0 {
-			out.Refusals = p.refusals(w, p.all())
+			out.Refusals = p.refusals(w, around, p.all())
 			return out, nil
 		}
 		out.Placed = append(out.Placed, p.put(at, w, name(i)))
+		p.settle(w, around, at)
 	}
 	return out, nil
 }
@@ -213,6 +214,7 @@ func (p *Plan) Fill(w *Want, count int, name func(i int) ledger.PodID, step func
 // the call. The refusals are those of all nodes that have no room.
 func (p *Plan) Each(w *Want, name func(i int) ledger.PodID, step func() error) (out Outcome, wanted int, err error) {
 	var full []int
+	around := p.around(w)
 	for i := range p.nodes {
 		if p.nodes[i].Gone || len(w.Bars.at(i)) > 0 {
 			continue
@@ -220,13 +222,14 @@ func (p *Plan) Each(w *Want, name func(i int) ledger.PodID, step func() error) (
 		if err := step(); err != nil {
 			return out, wanted, err
 		}
-		if wanted++; p.cost(i, w) == refused {
+		if wanted++; around != nil && !around.Lets(i) || p.cost(i, w) == refused {
 			full = append(full, i)
 			continue
 		}
 		out.Placed = append(out.Placed, p.put(i, w, name(i)))
+		p.settle(w, around, i)
 	}
-	out.Refusals = p.refusals(w, full)
+	out.Refusals = p.refusals(w, around, full)
 	return out, wanted, nil
 }
 
@@ -266,13 +269,13 @@ func (p *Plan) shape(w *Want) *costs {
 }
 
 // cheapest returns the position of the node that costs least, the first of equal ones; -1: none has room.
-func (p *Plan) cheapest(c *costs, w *Want) int {
+func (p *Plan) cheapest(c *costs, w *Want, around Neighbours) int {
 	best, at := int64(refused), -1
 	for i := range p.nodes {
 		if c.at[i] != p.changes[i]+1 {
 			c.of[i], c.at[i] = p.cost(i, w), p.changes[i]+1
 		}
-		if c.of[i] < best {
+		if c.of[i] < best && (around == nil || around.Lets(i)) {
 			best, at = c.of[i], i
 		}
 	}

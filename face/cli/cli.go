@@ -77,6 +77,9 @@ type Setup struct {
 	// Machine makes a machine of a machine file's content, and says what is odd about it; nil reads the
 	// text form of topo alone.
 	Machine func(data []byte) (m *topo.Machine, warnings []string, err error)
+	// Catalogue returns a machine by its name, as the content of a machine file, and the KubeletConfiguration of its
+	// nodes; nil: there is no catalogue.
+	Catalogue func(name string) (machine, config []byte, ok bool)
 	// Stages are where simulate gets its nodes from.
 	Stages Stages
 	// Console serves the console until ctx ends; nil where a program has none.
@@ -85,7 +88,7 @@ type Setup struct {
 
 // Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an
 // error that was written to stderr as kubectl words it. A pod that fits nowhere is an answer, not an error;
-// simulate tells it by the exit code 2 too, for scripts.
+// simulate tells it by the exit code 2 too, for scripts. check returns 1 for it, and 2 after an error.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) int {
 	root := newRoot(s)
 	if args == nil {
@@ -98,9 +101,15 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 	if errors.Is(err, unfit{}) {
 		return exitUnfit
 	}
+	code := 1
+	if of := (checkCode{}); errors.As(err, &of) {
+		if code, err = of.code, of.err; errors.Is(err, errNotAdmitted) {
+			return code
+		}
+	}
 	if err != nil {
 		fmt.Fprintln(stderr, shown(errorText(err)))
-		return 1
+		return code
 	}
 	return 0
 }
@@ -157,7 +166,7 @@ To complete names of pods and nodes behind "kubectl tenon", link the plugin to a
 		return a.kube.contexts(), cobra.ShellCompDirectiveNoFileComp
 	})
 	root.AddCommand(a.explainCommand(), a.mapCommand(), a.podsCommand(), a.topCommand(), a.simulateCommand(),
-		a.compareCommand(), a.consoleCommand(), a.versionCommand())
+		a.checkCommand(), a.compareCommand(), a.consoleCommand(), a.versionCommand())
 	return root
 }
 

@@ -45,8 +45,8 @@ node would do with it now: which CPUs, memory and devices the pod would get ther
 why it would not. What can never be comes first; each reason has a remedy. For what is only short
 now, it names the fewest pods whose end makes room. For a bound pod it shows what the pod holds.
 
-It judges what simulate judges: taints, cordons, node selector and node affinity, host ports, plain
-amounts and NUMA alignment. It names what else the pod asks for and nothing here judges. A node that
+It judges what simulate judges: taints, cordons, node selector, node and pod affinity, topology spread,
+host ports, plain amounts and NUMA alignment. It names what else the pod asks for and nothing here judges. A node that
 has a NodeResourceTopology and no layout is judged by those amounts, and marked coarse.
 
 With -o name the command prints the nodes on which the pod fits.`,

@@ -154,8 +154,9 @@ func (e *explanation) writeHolds(b *bufio.Writer) {
 	fmt.Fprintf(b, "\nIt holds (%s):\n\n", sourceText(e.holds.Source))
 	m := e.home.Machine
 	rows := [][]string{{"CONTAINER", "NUMA", "ALIGNED", "HOLDS"}}
+	units := place.Alignments(e.home.Usage.Ideal(), e.pod.Pod, e.holds.Holdings)
 	for _, h := range e.holds.Holdings {
-		rows = append(rows, []string{h.Container, spread(e.home, h), yes(h.NUMAs(m).Len() <= 1), items(e.home, h)})
+		rows = append(rows, []string{h.Container, spread(e.home, h), alignedText(units, h), items(e.home, h)})
 	}
 	writeTable(b, rows)
 	rule := e.home.Rules.Topology
@@ -191,6 +192,16 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// alignedText says whether a container is aligned, as pods does; "-" for one that has ended or holds nothing.
+func alignedText(units []place.Alignment, h place.Holding) string {
+	for _, u := range units {
+		if h.Kind != place.Init && (u.Container == h.Container || u.Container == "") {
+			return yes(!u.Misaligned())
+		}
+	}
+	return "-"
 }
 
 func items(n *ledger.Node, h place.Holding) string {

@@ -202,6 +202,11 @@ func (a *app) readMachine(path string, stderr io.Writer) (*ledger.Node, error) {
 	if len(data) > maxMachineBytes {
 		return nil, fmt.Errorf("machine file %s is larger than %d bytes", path, maxMachineBytes)
 	}
+	return a.parsed(path, data, stderr)
+}
+
+// parsed makes a node of the content of a machine file.
+func (a *app) parsed(path string, data []byte, stderr io.Writer) (*ledger.Node, error) {
 	parse := a.setup.Machine
 	if parse == nil {
 		parse = parseMachine

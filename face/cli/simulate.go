@@ -46,6 +46,9 @@ type Stages struct {
 	Export func(data []byte) (Stage, []document.Problem, error)
 	// Machines makes nodes of machines.
 	Machines func([]whatif.Machine) (Stage, error)
+	// Vary returns a stage of Cluster or Export with some changes, and the names of the nodes whose configuration has
+	// changed.
+	Vary func(s Stage, v whatif.Variation) (out Stage, altered []string, err error)
 	// Kubelet reads a KubeletConfiguration for a machine: its rules, and what it lets pods have.
 	Kubelet func(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error)
 }
@@ -69,7 +72,8 @@ const simulateLong = `Say how many pods would fit, where, and what stops the nex
 
 The command places pods one after the other, as the scheduler would, on the cluster as it is now, on
 what kubectl wrote of a cluster, or on machines that files describe. It only reads and creates
-nothing. It judges labels, taints, amounts and NUMA alignment, and names what else a pod asks for.
+nothing. It judges labels, taints, affinity, spreading, amounts and NUMA alignment, and names what else a
+pod asks for.
 
 The exit code is 0 if all pods have a place, 2 if some have none, and 1 after an error. With
 --count max it is 0 however many pods fit.`
@@ -87,11 +91,20 @@ const simulateExample = `  # Would this fit today?
   kubectl tenon simulate --pending --without node-a
 
   # How many nodes of a machine does this need? No cluster is asked
-  kubectl tenon simulate -f train.yaml --machines gpu-8.txt=10 --kubelet-config gpu-8.yaml --map`
+  kubectl tenon simulate -f train.yaml --machines gpu-8.txt=min --kubelet-config gpu-8.yaml --map
+
+  # Would the pods that wait fit with two more nodes like gpu-1? How many such nodes does it take?
+  kubectl tenon simulate --pending --add node/gpu-1=2
+  kubectl tenon simulate --pending --add node/gpu-1=min
+
+  # Would everything still fit if some nodes had another topology manager policy?
+  kubectl tenon simulate -l pool=gpu --policy restricted --option prefer-closest-numa-nodes`
 
 // simulateFlags are the choices of the command.
 type simulateFlags struct {
 	files, without, machines, configs []string
+	add, options                      []string
+	altered, selector                 string
 	pod, count, nodes                 string
 	strategy, unknown, coarse         string
 	output                            output
@@ -127,9 +140,21 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	s.BoolVar(&f.pending, "pending", false,
 		"Place the pods that wait for a node, too, before those of files and after those of --without.")
 	s.StringArrayVar(&f.machines, "machines", nil,
-		"FILE[=COPIES] of a machine, as text or snapshot, in place of a cluster. This flag can be repeated.")
+		`FILE[=COPIES] of a machine, as text or snapshot, in place of a cluster; "=min" is as few as it takes. `+
+			"This flag can be repeated.")
+	s.StringArrayVar(&f.add, "add", nil,
+		`Nodes that join the cluster: node/NAME[=COUNT] like an existing node, or FILE[=COUNT] as of --machines; "=min" `+
+			"is as few as it takes. This flag can be repeated.")
+	s.StringVar(&f.altered, "policy", "",
+		"Topology manager policy of nodes of the cluster, in place of their own; their pods are placed again; see "+
+			"--selector.")
+	s.StringArrayVar(&f.options, "option", nil,
+		"NAME[=VALUE], an option of the topology or CPU manager of nodes of the cluster, or scope=pod. This flag can be "+
+			"repeated.")
+	s.StringVarP(&f.selector, "selector", "l", "",
+		"Label selector of the nodes that --policy and --option change; empty: all that have a layout.")
 	s.StringArrayVar(&f.configs, "kubelet-config", nil,
-		"File with the KubeletConfiguration of --machines: one for all, or one for each.")
+		"File with the KubeletConfiguration of --machines or --add: one for all, or one for each.")
 	s.StringVar(&f.nodes, "nodes", "",
 		`File with the output of "kubectl get nodelayouts,nodes,pods -A -o json", in place of a cluster.`)
 	s.StringVar(&f.policy, "topology-manager-policy", "",
@@ -152,7 +177,7 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	s.BoolVar(&f.maps, "map", false, "Draw the nodes that change, before and after.")
 	s.BoolVar(&f.drawing.all, "all", false, "Show all workloads, nodes and maps, however many there are.")
 	s.StringVar(&f.drawing.color, "color", "auto", colorHelp)
-	f.output.bind(c, "json", "yaml")
+	f.output.bind(c, "json", "yaml", "name", "wide")
 	for flag, values := range map[string][]string{"strategy": score.Names(), "unknown-nodes": unknownNodes,
 		"coarse-nodes": coarseNodes,
 		"color":        colors, "topology-manager-scope": {"container", "pod"}, "cpu-manager-policy": {"none", "static"},
@@ -174,10 +199,15 @@ var (
 // as many as fit.
 func (f *simulateFlags) check() (r whatif.Rules, count int, err error) {
 	switch {
-	case len(f.files) == 0 && f.pod == "" && len(f.without) == 0 && !f.pending:
+	case len(f.files) == 0 && f.pod == "" && len(f.without) == 0 && !f.pending && !f.alters():
 		return r, 0, errors.New("say what to place: -f FILE, --pod NAME, --pending or --without NODE")
 	case len(f.machines) > 0 && f.nodes != "":
-		return r, 0, errors.New("--machines and --nodes cannot both be given")
+		return r, 0, errors.New("--machines and --nodes cannot both be given: --add adds machines to nodes that are there")
+	case len(f.machines) > 0 && (len(f.add) > 0 || f.alters() || f.selector != ""):
+		return r, 0, errors.New("--machines are in place of a cluster: --add, --policy, --option and --selector need a " +
+			"cluster or --nodes")
+	case f.count == "max" && (f.alters() || slices.ContainsFunc(slices.Concat(f.machines, f.add), asksLeast)):
+		return r, 0, errors.New("--count max cannot be given with --policy, --option or a machine with =min")
 	case len(f.machines) > 0 && (f.pod != "" || len(f.without) > 0 || f.pending):
 		return r, 0, errors.New("--machines have no pods: --pod, --pending and --without need a cluster or --nodes")
 	case f.count == "max" && f.pending:
@@ -231,25 +261,46 @@ func trust(flag, value string, known ...string) (whatif.Trust, error) {
 		"Refuse": whatif.Refuse}[value], nil
 }
 
+// alters reports whether the rules of nodes of the cluster are changed.
+func (f *simulateFlags) alters() bool { return f.altered != "" || len(f.options) > 0 }
+
+func asksLeast(arg string) bool { return strings.HasSuffix(arg, "="+leastText) }
+
 func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
-	rules, count, err := f.check()
+	if _, _, err := f.check(); err != nil {
+		return err
+	}
+	all, err := a.scenery(c, f)
 	if err != nil {
 		return err
 	}
-	s := &simulation{rules: rules, most: count < 0}
-	if s.stage, s.problems, s.source, err = a.stage(c, f); err != nil {
-		return err
+	name, copies := all.counts()
+	least := slices.ContainsFunc(slices.Concat(f.machines, f.add), asksLeast)
+	if least && copies == nil {
+		return errors.New("=min is for one machine: the others need a number")
 	}
-	s.problems = sortedProblems(s.problems)
-	tasks, err := a.tasks(c, f, s, count)
+	var needed *need
+	if least {
+		n, err := a.least(c, f, all)
+		if err != nil {
+			return err
+		}
+		all, needed = all.set(n.Nodes), &n
+	}
+	s, err := a.attempt(c, f, all, c.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	if err := s.run(tasks, progressOn(c.Context(), c.ErrOrStderr())); err != nil {
-		return err
+	if s.needed = needed; needed == nil && copies != nil && s.left() > 0 && !s.most {
+		n, err := a.least(c, f, all)
+		if err != nil {
+			return fmt.Errorf("find how many nodes of %s it takes: %w", name, err)
+		}
+		s.needed = &n
 	}
-	done, err := f.output.write(c.OutOrStdout(), s.document(), nil)
+	done, err := f.output.write(c.OutOrStdout(), s.document(), s.names())
 	if !done {
+		f.drawing.all = f.drawing.all || f.output.format == "wide"
 		err = s.write(c.OutOrStdout(), f)
 	}
 	if err == nil && s.left() > 0 && !s.most {
@@ -258,21 +309,86 @@ func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
 	return err
 }
 
+// attempt places the pods once. Warnings go to stderr.
+func (a *app) attempt(c *cobra.Command, f simulateFlags, all *scenery, stderr io.Writer) (*simulation, error) {
+	rules, count, err := f.check()
+	if err != nil {
+		return nil, err
+	}
+	s := &simulation{rules: rules, most: count < 0, problems: all.problems, source: all.source}
+	altered := []string(nil)
+	if s.stage, altered, err = a.vary(f, all); err != nil {
+		return nil, err
+	}
+	for _, node := range altered {
+		s.altered = append(s.altered, leaving{node: node})
+	}
+	if all.stage != nil {
+		s.added = len(s.stage.Nodes()) - len(all.stage.Nodes())
+	}
+	tasks, err := a.tasks(f, s, all, count, stderr)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.run(tasks, progressOn(c.Context(), stderr))
+}
+
+// scenery reads what the flags name.
+func (a *app) scenery(c *cobra.Command, f simulateFlags) (*scenery, error) {
+	out := &scenery{}
+	var err error
+	if len(f.machines) > 0 {
+		out.source = "described"
+		if out.machines, err = a.described(f, f.machines, c.ErrOrStderr()); err != nil {
+			return nil, err
+		}
+	} else if err := a.onCluster(c, f, out); err != nil {
+		return nil, err
+	}
+	for _, file := range f.files {
+		data, err := readBounded(file, "workload file", maxWorkload, c.InOrStdin())
+		if err != nil {
+			return nil, err
+		}
+		out.files = append(out.files, workloadFile{file, data})
+	}
+	return out, nil
+}
+
+// onCluster reads a cluster, and the nodes that join it.
+func (a *app) onCluster(c *cobra.Command, f simulateFlags, out *scenery) error {
+	var listed []string
+	for _, arg := range f.add {
+		t, ok, err := twin(arg)
+		switch {
+		case err != nil:
+			return fmt.Errorf("--add: %w", err)
+		case ok:
+			out.twins = append(out.twins, t)
+		default:
+			listed = append(listed, arg)
+		}
+	}
+	if len(listed) == 0 && (len(f.configs) > 0 || f.kubeletFlags() != nil) {
+		return errors.New("the kubelet's configuration is of --machines or --add, and there are none; --policy and " +
+			"--option change nodes of the cluster")
+	}
+	var err error
+	if len(listed) > 0 {
+		if out.machines, err = a.described(f, listed, c.ErrOrStderr()); err != nil {
+			return fmt.Errorf("--add: %w", err)
+		}
+	}
+	out.stage, out.problems, out.source, err = a.stage(c, f)
+	out.problems = sortedProblems(out.problems)
+	return err
+}
+
 // stage gets the nodes from where the flags say; source says of these in words.
 func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []document.Problem,
 	source string, err error) {
 	from := a.setup.Stages
-	switch {
-	case len(f.machines) > 0:
-		list, err := a.machines(f, c.ErrOrStderr())
-		if err != nil {
-			return nil, nil, "", err
-		}
-		s, err = from.Machines(list)
-		return s, nil, "described", err
-	case len(f.configs) > 0 || f.kubeletFlags() != nil:
-		return nil, nil, "", errors.New("the kubelet's configuration is of --machines, and there are none")
-	case f.nodes != "":
+	if f.nodes != "" {
 		data, err := readBounded(f.nodes, "nodes file", maxExport, c.InOrStdin())
 		if err != nil {
 			return nil, nil, "", err
@@ -290,7 +406,19 @@ func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []docu
 
 // tasks are what is to be placed, in order: pods that lose their node, files, the pod that is there. What is
 // unusual goes to stderr, as kubectl's warnings do.
-func (a *app) tasks(c *cobra.Command, f simulateFlags, s *simulation, count int) (out []*task, err error) {
+func (a *app) tasks(f simulateFlags, s *simulation, all *scenery, count int, stderr io.Writer) (out []*task,
+	err error) {
+	for i := range s.altered {
+		x := &s.altered[i]
+		pods, stay, err := s.stage.On(x.node)
+		if err != nil {
+			return nil, err
+		}
+		x.moved, x.stay = len(pods), stay
+		for _, w := range pods {
+			out = append(out, &task{workload: w, wanted: w.Count, from: x.node})
+		}
+	}
 	slices.Sort(f.without)
 	for _, node := range slices.Compact(f.without) {
 		pods, stay, err := s.stage.On(node)
@@ -308,19 +436,15 @@ func (a *app) tasks(c *cobra.Command, f simulateFlags, s *simulation, count int)
 		}
 	}
 	namespace := cmp.Or(a.kube.Namespace(), a.kube.file, "default")
-	for _, file := range f.files {
-		data, err := readBounded(file, "workload file", maxWorkload, c.InOrStdin())
+	for _, file := range all.files {
+		workloads, left, err := s.stage.Workloads(file.data, namespace)
 		if err != nil {
-			return nil, err
-		}
-		all, left, err := s.stage.Workloads(data, namespace)
-		if err != nil {
-			return nil, fmt.Errorf("workload file %s: %w", file, err)
+			return nil, fmt.Errorf("workload file %s: %w", file.name, err)
 		}
 		for _, l := range left {
-			fmt.Fprintf(c.ErrOrStderr(), "Warning: %s, %s has no pods that are known here\n", file, l)
+			fmt.Fprintf(stderr, "Warning: %s, %s has no pods that are known here\n", file.name, l)
 		}
-		for _, w := range all {
+		for _, w := range workloads {
 			out = append(out, &task{workload: w, wanted: w.Count})
 		}
 	}
@@ -335,7 +459,7 @@ func (a *app) tasks(c *cobra.Command, f simulateFlags, s *simulation, count int)
 		}
 		out = append(out, &task{workload: w})
 	}
-	warnUnjudged(c.ErrOrStderr(), out)
+	warnUnjudged(stderr, out)
 	return out, counted(out, count)
 }
 

@@ -40,6 +40,13 @@ func stages(exported []byte) Stages {
 			return s, problems, k.Namespace(), err
 		},
 		Export: export,
+		Vary: func(s Stage, v whatif.Variation) (Stage, []string, error) {
+			out, altered, err := s.(*stage.Stage).Vary(v)
+			if err != nil {
+				return nil, nil, err
+			}
+			return out, altered, nil
+		},
 		Machines: func(list []whatif.Machine) (Stage, error) {
 			s, err := stage.Machines(list)
 			if err != nil {
@@ -317,18 +324,18 @@ func TestErrorsOfSimulate(t *testing.T) {
 			"not there",
 		"--pod ML/x --count 1": `error: "ML" is not the name of a namespace`,
 		one + "--kubelet-config x": "error: the kubelet's " +
-			"configuration is of --machines, and there are none",
+			"configuration is of --machines or --add, and there are none",
 		one + "--reserved-cpus 0": "error: the kubelet's " +
-			"configuration is of --machines, and there are none",
+			"configuration is of --machines or --add, and there are none",
 		one + "--nodes testdata/simulate.json": "error: nodes file " +
 			"testdata/simulate.json: ",
 		one + "--machines testdata/absent": "error: open machine file: ",
 		one +
-			"--machines testdata/simulate-pair.txt=0": `error: --machines "testdata/simulate-pair.txt=0": want FILE or FILE=COPIES, 1..100000 of them`,
+			"--machines testdata/simulate-pair.txt=0": `error: machine "testdata/simulate-pair.txt=0": want FILE, FILE=COPIES with 1..100000 of them, or FILE=min`,
 		one + "--machines testdata/simulate-pair.txt=30000": "error: machine simulate-pair: 30000 copies: want 1..20000",
 		one + pair + pair: `error: two nodes are named "simulate-pair"`,
 		one + pair + "--kubelet-config a --kubelet-config b": "error: 2 --kubelet-config for " +
-			"1 --machines: want one for all, or one for each",
+			"1 machines: want one for all, or one for each",
 		one + pair + "--kubelet-config testdata/simulate-pair.txt": "error: kubelet configuration " +
 			"testdata/simulate-pair.txt for machine simulate-pair: parse: ",
 		one + pair + "--kubelet-config testdata/simulate-kubelet.yaml --reserved-cpus 0": "error: --kubelet-config and " +

@@ -21,7 +21,12 @@ type simulationDocument struct {
 	Fits     bool   `json:"fits"` // all pods have a place
 	// Without are the nodes that go away.
 	Without []leavingDocument `json:"without"`
-	Waiting int               `json:"waiting"` // pods without a node, for which no room is kept
+	// Altered are the nodes that have another configuration than now, and Added counts those that joined.
+	Altered []leavingDocument `json:"altered,omitempty"`
+	Added   int               `json:"added,omitempty"`
+	// Needs is how many nodes of a machine it takes, where that was asked or pods have no place.
+	Needs   *need `json:"needs,omitempty"`
+	Waiting int   `json:"waiting"` // pods without a node, for which no room is kept
 	// Rounds is one round, or one for each workload where as many as fit are asked for.
 	Rounds   []roundDocument    `json:"rounds"`
 	NotKnown []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
@@ -98,7 +103,8 @@ type freeDocument struct {
 func (s *simulation) document() simulationDocument {
 	return simulationDocument{
 		Kind: "Simulation", Strategy: s.rules.Strategy.Type.String(), Fits: s.left() == 0, Waiting: s.stage.Waiting(),
-		Without: document.Each(s.gone, func(g leaving) leavingDocument { return leavingDocument{g.node, g.moved, g.stay} }),
+		Without: document.Each(s.gone, leaving.document), Altered: document.Each(s.altered, leaving.document),
+		Added: s.added, Needs: s.needed,
 		Rounds: document.Each(s.rounds, func(r round) roundDocument {
 			return roundDocument{
 				Workloads: document.Each(r.tasks, func(t *task) workloadDocument { return t.document(r.plan) }),
@@ -111,6 +117,8 @@ func (s *simulation) document() simulationDocument {
 		NotKnown: append([]document.Problem{}, s.problems...), Coarse: append([]string{}, s.coarse()...),
 	}
 }
+
+func (g leaving) document() leavingDocument { return leavingDocument{g.node, g.moved, g.stay} }
 
 func (t *task) document(p *whatif.Plan) workloadDocument {
 	w := t.workload

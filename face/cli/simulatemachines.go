@@ -2,14 +2,18 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-numa/tenon/api/pod/quantity"
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -17,24 +21,28 @@ import (
 // maxConfig bounds a KubeletConfiguration file.
 const maxConfig = 1 << 20
 
-// machines reads the machines of --machines, with the rules of their kubelets.
-func (a *app) machines(f simulateFlags, stderr io.Writer) ([]whatif.Machine, error) {
-	configs, err := f.kubeletConfigs()
+// described reads machines, FILE[=COPIES] each, with the rules of their kubelets. A machine of the catalogue has a
+// configuration of its own, unless there are flags for it.
+func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]whatif.Machine, error) {
+	configs, err := f.kubeletConfigs(len(list))
 	if err != nil {
 		return nil, err
 	}
 	var out []whatif.Machine
-	for i, arg := range f.machines {
+	for i, arg := range list {
 		file, copies, err := machineCopies(arg)
 		if err != nil {
 			return nil, err
 		}
-		n, err := a.readMachine(file, stderr)
+		n, own, err := a.readListed(file, stderr)
 		if err != nil {
 			return nil, err
 		}
 		m := whatif.Machine{Name: n.Name, Machine: n.Machine, Copies: copies}
 		config := configs[min(i, len(configs)-1)]
+		if own != nil && len(f.configs) == 0 && f.kubeletFlags() == nil {
+			config = kubeletConfig{"kubelet configuration of the catalogue", own}
+		}
 		if m.Rules, m.Allocatable, err = a.setup.Stages.Kubelet(config.text, n.Machine); err != nil {
 			return nil, fmt.Errorf("%s for machine %s: %w", config.from, n.Name, err)
 		}
@@ -43,14 +51,29 @@ func (a *app) machines(f simulateFlags, stderr io.Writer) ([]whatif.Machine, err
 	return out, nil
 }
 
-// machineCopies reads FILE or FILE=COPIES.
+// readListed reads a machine file, or takes the machine of that name from the catalogue, with its configuration.
+func (a *app) readListed(file string, stderr io.Writer) (*ledger.Node, []byte, error) {
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) && a.setup.Catalogue != nil {
+		if text, config, ok := a.setup.Catalogue(file); ok {
+			n, err := a.parsed(file, text, stderr)
+			return n, config, err
+		}
+	}
+	n, err := a.readMachine(file, stderr)
+	return n, nil, err
+}
+
+// machineCopies reads FILE, FILE=COPIES or FILE=min, for which copies is 0.
 func machineCopies(arg string) (file string, copies int, err error) {
 	at := strings.LastIndexByte(arg, '=')
 	if at < 0 {
 		return arg, 1, nil
 	}
+	if arg[at+1:] == leastText {
+		return arg[:at], 0, nil
+	}
 	if copies, err = strconv.Atoi(arg[at+1:]); err != nil || copies < 1 || copies > maxSimulated {
-		return "", 0, fmt.Errorf("--machines %q: want FILE or FILE=COPIES, 1..%d of them", arg, maxSimulated)
+		return "", 0, fmt.Errorf("machine %q: want FILE, FILE=COPIES with 1..%d of them, or FILE=min", arg, maxSimulated)
 	}
 	return arg[:at], copies, nil
 }
@@ -62,13 +85,13 @@ type kubeletConfig struct {
 }
 
 // kubeletConfigs returns one configuration for all machines, or one for each.
-func (f simulateFlags) kubeletConfigs() (out []kubeletConfig, err error) {
+func (f simulateFlags) kubeletConfigs(machines int) (out []kubeletConfig, err error) {
 	own := f.kubeletFlags()
 	switch n := len(f.configs); {
 	case n > 0 && own != nil:
 		return nil, fmt.Errorf("--kubelet-config and flags of the kubelet cannot both be given")
-	case n > 1 && n != len(f.machines):
-		return nil, fmt.Errorf("%d --kubelet-config for %d --machines: want one for all, or one for each", n, len(f.machines))
+	case n > 1 && n != machines:
+		return nil, fmt.Errorf("%d --kubelet-config for %d machines: want one for all, or one for each", n, machines)
 	case n == 0:
 		text, err := f.configuration(own)
 		return []kubeletConfig{{"flags of the kubelet", text}}, err

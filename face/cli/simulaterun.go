@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/tenon-numa/tenon/api/document"
@@ -21,7 +22,11 @@ type simulation struct {
 	pending  bool // pods that wait are placed, too
 	problems []document.Problem
 	gone     []leaving
-	rounds   []round
+	// altered are nodes with other rules than now, and added counts those that joined.
+	altered []leaving
+	added   int
+	needed  *need // nil where nobody asked
+	rounds  []round
 }
 
 // leaving is a node that goes away, the pods that have to find another place, and those that go with it.
@@ -73,6 +78,19 @@ func (s *simulation) left() (n int) {
 		}
 	}
 	return n
+}
+
+// names are the nodes on which pods were placed, as kubectl names them.
+func (s *simulation) names() (out []string) {
+	for _, r := range s.rounds {
+		for _, i := range r.plan.Changed() {
+			if n := "node/" + r.plan.Nodes()[i].Name; !slices.Contains(out, n) {
+				out = append(out, n)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // nodes are those of the stage, without those that go away.

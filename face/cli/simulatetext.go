@@ -31,6 +31,9 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 	s.writeScene(b)
 	s.writeTasks(b, limit)
 	s.writeRefusals(b, limit)
+	if s.needed != nil {
+		fmt.Fprintf(b, "\n%s\n", s.needed.text())
+	}
 	if len(s.rounds) == 1 {
 		s.writeNodes(b, s.rounds[0].plan, limit)
 	}
@@ -84,6 +87,20 @@ func (s *simulation) coarse() (out []string) {
 // writeScene says where the simulation takes place.
 func (s *simulation) writeScene(b *bufio.Writer) {
 	fmt.Fprintf(b, "On %s (%s), scored by %s:\n", nodes(len(s.stage.Nodes())-len(s.gone)), s.source, s.rules.Strategy.Type)
+	if s.added > 0 {
+		fmt.Fprintf(b, "%s joined.\n", choose(s.added, "1 of them has", fmt.Sprintf("%d of them have", s.added)))
+	}
+	if n := len(s.altered); n > 0 {
+		moved, who := 0, "node "+s.altered[0].node
+		for _, x := range s.altered {
+			moved += x.moved
+		}
+		if n > 1 {
+			who = nodes(n)
+		}
+		fmt.Fprintf(b, "With another configuration of %s, which has to be drained for it: %s to be placed anew.\n", who,
+			pods(moved))
+	}
 	for _, g := range s.gone {
 		fmt.Fprintf(b, "Without node %s: %s to be placed anew", g.node, pods(g.moved))
 		if g.stay > 0 {

@@ -1,0 +1,445 @@
+package stage
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// This file judges what depends on the pods of other nodes, as kube-scheduler's plugins InterPodAffinity and
+// PodTopologySpread do, and host ports of pods that a plan has placed. Those plugins cannot be linked without most of
+// kube-scheduler, so the rules are written here, and the plugins are the judge in a test (lab/scheduler).
+
+// peer is a pod and what it asks of other pods. It implements whatif.Peers.
+type peer struct {
+	stage          *Stage
+	pod            *v1.Pod
+	affinity, anti []term
+	spread         []constraint
+	ports          []hostPort
+}
+
+// term is a required term of pod affinity or anti-affinity.
+type term struct {
+	everywhere bool // in all namespaces
+	namespaces []string
+	selector   labels.Selector
+	key        string
+}
+
+func (t *term) matches(p *v1.Pod) bool {
+	return (t.everywhere || slices.Contains(t.namespaces, p.Namespace)) && t.selector.Matches(labels.Set(p.Labels))
+}
+
+// constraint is a topology spread constraint that must hold.
+type constraint struct {
+	v1.TopologySpreadConstraint
+	selector labels.Selector
+}
+
+// matches reports whether a pod counts for the pods of a namespace.
+func (c *constraint) matches(p *v1.Pod, namespace string) bool {
+	return p.Namespace == namespace && p.DeletionTimestamp == nil && !c.selector.Empty() &&
+		c.selector.Matches(labels.Set(p.Labels))
+}
+
+// peers reads what a pod asks of others. left names what of that cannot be judged here.
+func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
+	out = &peer{stage: s, pod: p, ports: hostPorts(&p.Spec)}
+	note := func(what string) {
+		if !slices.Contains(left, what) {
+			left = append(left, what)
+		}
+	}
+	if a := p.Spec.Affinity; a != nil {
+		if a.PodAffinity != nil {
+			terms := a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			if out.affinity, err = s.terms(p, terms, "pod affinity", note); err != nil {
+				return nil, nil, fmt.Errorf("pod affinity: %w", err)
+			}
+		}
+		if a.PodAntiAffinity != nil {
+			terms := a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			if out.anti, err = s.terms(p, terms, "pod anti-affinity", note); err != nil {
+				return nil, nil, fmt.Errorf("pod anti-affinity: %w", err)
+			}
+		}
+	}
+	for _, c := range p.Spec.TopologySpreadConstraints {
+		if c.WhenUnsatisfiable != v1.DoNotSchedule {
+			continue
+		}
+		x := constraint{TopologySpreadConstraint: c}
+		if x.selector, err = selecting(p, c.LabelSelector, c.MatchLabelKeys, nil, note); err != nil {
+			return nil, nil, fmt.Errorf("topology spread constraint: %w", err)
+		}
+		if s.groups(c.TopologyKey) {
+			out.spread = append(out.spread, x)
+		} else {
+			note("topology spread by " + c.TopologyKey + " (the nodes have no labels here)")
+		}
+	}
+	return out, left, nil
+}
+
+// vague names the pods whose anti-affinity would exclude a pod in namespaces with some labels. Those are not known.
+func (s *Stage) vague(p *v1.Pod) (out []string) {
+	for _, i := range slices.Sorted(maps.Keys(s.excluding)) {
+		for _, other := range s.excluding[i] {
+			for _, x := range other.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+				n := x.NamespaceSelector
+				if n == nil || len(n.MatchLabels)+len(n.MatchExpressions) == 0 || same(other, p) {
+					continue
+				}
+				if selector, err := metav1.LabelSelectorAsSelector(x.LabelSelector); err == nil &&
+					selector.Matches(labels.Set(p.Labels)) {
+					out = append(out, "anti-affinity of pod "+other.Namespace+"/"+other.Name+" by labels of namespaces")
+					break
+				}
+			}
+		}
+	}
+	return out
+}
+
+// same reports whether both are one pod of the cluster.
+func same(a, b *v1.Pod) bool { return a.UID != "" && a.UID == b.UID }
+
+// terms reads required terms.
+func (s *Stage) terms(p *v1.Pod, in []v1.PodAffinityTerm, what string, note func(string)) (out []term, err error) {
+	for _, x := range in {
+		t := term{namespaces: x.Namespaces, key: x.TopologyKey}
+		if len(x.Namespaces) == 0 && x.NamespaceSelector == nil {
+			t.namespaces = []string{p.Namespace}
+		}
+		if t.selector, err = selecting(p, x.LabelSelector, x.MatchLabelKeys, x.MismatchLabelKeys, note); err != nil {
+			return nil, err
+		}
+		n := x.NamespaceSelector
+		switch t.everywhere = n != nil && len(n.MatchLabels)+len(n.MatchExpressions) == 0; {
+		case n != nil && !t.everywhere:
+			note(what + " by labels of namespaces")
+		case !s.groups(x.TopologyKey):
+			note(what + " by " + x.TopologyKey + " (the nodes have no labels here)")
+		default:
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// selecting reads a label selector, with the labels of the pod that the API server or kube-scheduler adds to it.
+func selecting(p *v1.Pod, in *metav1.LabelSelector, match, mismatch []string,
+	note func(string)) (labels.Selector, error) {
+	if in == nil {
+		return labels.Nothing(), nil
+	}
+	in = in.DeepCopy()
+	for i, keys := range [][]string{match, mismatch} {
+		for _, key := range keys {
+			value, ok := p.Labels[key]
+			if !ok {
+				note("label " + key + ", which a controller gives to pods")
+				continue
+			}
+			in.MatchExpressions = append(in.MatchExpressions, metav1.LabelSelectorRequirement{Key: key,
+				Operator: [...]metav1.LabelSelectorOperator{metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn}[i],
+				Values:   []string{value}})
+		}
+	}
+	return metav1.LabelSelectorAsSelector(in)
+}
+
+// groups reports whether it is known which value of a topology key a node has. A node is always known by its name.
+func (s *Stage) groups(key string) bool { return s.objects != nil || key == v1.LabelHostname }
+
+// label returns the value of a node's label.
+func (s *Stage) label(node int, key string) (string, bool) {
+	if s.objects == nil {
+		return s.nodes[node].Name, key == v1.LabelHostname
+	}
+	value, ok := s.objects[node].Labels[key]
+	return value, ok
+}
+
+// domain is the nodes that have the same value of a label.
+type domain struct{ key, value string }
+
+// neighbours implements whatif.Neighbours for one pod.
+type neighbours struct {
+	*peer
+	nodes []whatif.Node
+	// wanted counts the pods that match all terms of the affinity.
+	wanted map[domain]int
+	// closedBy and kept name a pod for each domain that is closed by the pod's own anti-affinity and by that of others.
+	closedBy, kept map[domain]string
+	levels         []spread
+	// taken are the ports that placed pods have, by node.
+	taken map[int][]port
+}
+
+type port struct {
+	hostPort
+	of string
+}
+
+// spread counts the pods that match a constraint, by domain. Only eligible nodes make domains.
+type spread struct {
+	constraint
+	eligible []bool
+	count    map[string]int
+	least    int
+}
+
+// Among implements whatif.Peers.
+func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
+	n := &neighbours{peer: p, nodes: nodes, wanted: map[domain]int{}, closedBy: map[domain]string{},
+		kept: map[domain]string{}, taken: map[int][]port{}}
+	n.levels = p.eligible(nodes)
+	for i := range nodes {
+		if nodes[i].Gone {
+			continue
+		}
+		residents := p.stage.on[nodes[i].Name]
+		if len(p.affinity)+len(p.anti)+len(p.spread) == 0 {
+			residents = p.stage.excluding[nodes[i].Name]
+		}
+		for _, other := range residents {
+			if !same(other, p.pod) {
+				n.count(p.stage.known(other), i)
+			}
+		}
+	}
+	n.level()
+	return n
+}
+
+// known returns a pod that is there, as other pods see it. What cannot be read of it excludes no other pod.
+func (s *Stage) known(p *v1.Pod) *peer {
+	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		if out, _, err := s.peers(p); err == nil {
+			return out
+		}
+	}
+	return &peer{stage: s, pod: p}
+}
+
+// eligible finds the nodes that make domains for each constraint.
+func (p *peer) eligible(nodes []whatif.Node) (out []spread) {
+	required := nodeaffinity.GetRequiredNodeAffinity(p.pod)
+	for _, c := range p.spread {
+		x := spread{constraint: c, eligible: make([]bool, len(nodes)), count: map[string]int{}}
+		for i := range nodes {
+			if nodes[i].Gone || !p.grouped(i) || !p.includes(&c, required, i) {
+				continue
+			}
+			value, _ := p.stage.label(i, c.TopologyKey)
+			x.eligible[i] = true
+			x.count[value] += 0
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// grouped reports whether a node has the labels of all constraints.
+func (p *peer) grouped(node int) bool {
+	for _, c := range p.spread {
+		if _, ok := p.stage.label(node, c.TopologyKey); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// includes reports whether a constraint counts a node by its node inclusion policies.
+func (p *peer) includes(c *constraint, required nodeaffinity.RequiredNodeAffinity, node int) bool {
+	if p.stage.objects == nil {
+		return true
+	}
+	n := p.stage.objects[node]
+	if c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor {
+		if ok, err := required.Match(n); err != nil || !ok {
+			return false
+		}
+	}
+	if c.NodeTaintsPolicy == nil || *c.NodeTaintsPolicy != v1.NodeInclusionPolicyHonor {
+		return true
+	}
+	return !slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
+		return t.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(p.pod, t)
+	})
+}
+
+// Placed implements whatif.Neighbours.
+func (n *neighbours) Placed(other whatif.Peers, node int) {
+	p, ok := other.(*peer)
+	if !ok {
+		return
+	}
+	for _, h := range p.ports {
+		if len(n.ports) > 0 {
+			n.taken[node] = append(n.taken[node], port{h, p.name()})
+		}
+	}
+	if len(n.affinity)+len(n.anti)+len(n.spread)+len(p.anti) > 0 {
+		n.count(p, node)
+		n.level()
+	}
+}
+
+func (p *peer) name() string { return p.pod.Namespace + "/" + p.pod.Name }
+
+// count adds a pod on a node.
+func (n *neighbours) count(p *peer, node int) {
+	in := func(key string, do func(domain)) {
+		if value, ok := n.stage.label(node, key); ok {
+			do(domain{key, value})
+		}
+	}
+	if len(n.affinity) > 0 && matchesAll(n.affinity, p.pod) {
+		for _, t := range n.affinity {
+			in(t.key, func(d domain) { n.wanted[d]++ })
+		}
+	}
+	first := func(closed map[domain]string, terms []term, of *v1.Pod) {
+		for _, t := range terms {
+			if t.matches(of) {
+				in(t.key, func(d domain) {
+					if closed[d] == "" || p.name() < closed[d] {
+						closed[d] = p.name()
+					}
+				})
+			}
+		}
+	}
+	first(n.closedBy, n.anti, p.pod)
+	first(n.kept, p.anti, n.pod)
+	for i := range n.levels {
+		if s := &n.levels[i]; s.eligible[node] && s.matches(p.pod, n.pod.Namespace) {
+			in(s.TopologyKey, func(d domain) { s.count[d.value]++ })
+		}
+	}
+}
+
+func matchesAll(terms []term, p *v1.Pod) bool {
+	for _, t := range terms {
+		if !t.matches(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// level finds the fewest pods of a domain, for each constraint.
+func (n *neighbours) level() {
+	for i := range n.levels {
+		s := &n.levels[i]
+		s.least = math.MaxInt32
+		for _, have := range s.count {
+			s.least = min(s.least, have)
+		}
+		if s.MinDomains != nil && len(s.count) < int(*s.MinDomains) {
+			s.least = 0
+		}
+	}
+}
+
+// Lets implements whatif.Neighbours.
+func (n *neighbours) Lets(node int) bool {
+	if len(n.affinity)+len(n.closedBy)+len(n.kept)+len(n.levels)+len(n.taken) == 0 {
+		return true
+	}
+	return len(n.Why(node)) == 0
+}
+
+// Why implements whatif.Neighbours.
+func (n *neighbours) Why(node int) []place.Reason {
+	out := append(n.lonely(node), n.closed(node)...)
+	for i := range n.levels {
+		out = append(out, n.uneven(&n.levels[i], node)...)
+	}
+	for _, want := range n.ports {
+		if i := slices.IndexFunc(n.taken[node], func(p port) bool { return p.conflicts(want) }); i >= 0 {
+			out = append(out, place.Reason{Code: place.PortTaken, Resource: want.String(), With: n.taken[node][i].of})
+		}
+	}
+	return out
+}
+
+// lonely judges the affinity. The first of pods that want each other may go anywhere.
+func (n *neighbours) lonely(node int) (out []place.Reason) {
+	var alone []string
+	for _, t := range n.affinity {
+		value, ok := n.stage.label(node, t.key)
+		switch {
+		case !ok:
+			out = append(out, place.Reason{Code: place.NoDomain, Resource: t.key, With: "podAffinity"})
+		case n.wanted[domain{t.key, value}] == 0 && !slices.Contains(alone, t.key+"="+value):
+			alone = append(alone, t.key+"="+value)
+		}
+	}
+	if len(out) > 0 || len(alone) == 0 || len(n.wanted) == 0 && matchesAll(n.affinity, n.pod) {
+		return out
+	}
+	return []place.Reason{{Code: place.PodAffinity, Resource: strings.Join(alone, ", ")}}
+}
+
+// closed judges anti-affinity, that of the pod and that of others.
+func (n *neighbours) closed(node int) (out []place.Reason) {
+	for _, t := range n.anti {
+		if value, ok := n.stage.label(node, t.key); ok {
+			r := place.Reason{Code: place.PodAntiAffinity, Resource: where(t.key, value),
+				With: n.closedBy[domain{t.key, value}]}
+			if r.With != "" && !slices.Contains(out, r) {
+				out = append(out, r)
+			}
+		}
+	}
+	keys := map[string]bool{}
+	for d := range n.kept {
+		keys[d.key] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if value, ok := n.stage.label(node, key); ok && n.kept[domain{key, value}] != "" {
+			out = append(out, place.Reason{Code: place.KeptAway, Resource: where(key, value),
+				With: n.kept[domain{key, value}]})
+		}
+	}
+	return out
+}
+
+// where names a domain; a node's own name says nothing more.
+func where(key, value string) string {
+	if key == v1.LabelHostname {
+		return key
+	}
+	return key + "=" + value
+}
+
+// uneven judges a topology spread constraint.
+func (n *neighbours) uneven(s *spread, node int) []place.Reason {
+	value, ok := n.stage.label(node, s.TopologyKey)
+	if !ok {
+		return []place.Reason{{Code: place.NoDomain, Resource: s.TopologyKey, With: "topologySpreadConstraints"}}
+	}
+	skew := s.count[value] - s.least
+	if s.selector.Matches(labels.Set(n.pod.Labels)) {
+		skew++
+	}
+	if skew <= int(s.MaxSkew) {
+		return nil
+	}
+	return []place.Reason{{Code: place.Uneven, Resource: where(s.TopologyKey, value), Want: int64(skew),
+		Have: int64(s.MaxSkew)}}
+}

@@ -1,0 +1,173 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// Vary returns the stage after some changes, and the names of the nodes whose rules have changed. A kubelet takes new
+// policies only after its node was drained, so the pods of these nodes have left them; On returns them.
+func (s *Stage) Vary(v whatif.Variation) (out *Stage, altered []string, err error) {
+	out = &Stage{nodes: slices.Clone(s.nodes), objects: slices.Clone(s.objects), pods: s.pods, on: maps.Clone(s.on),
+		bars: map[string]*whatif.Bars{}}
+	if v.Alter != nil {
+		if altered, err = out.alter(v); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, t := range v.Twins {
+		if err := out.twin(t); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, m := range v.Add {
+		m.Name = out.free(m.Name)
+		added, err := Machines([]whatif.Machine{m})
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, n := range added.nodes {
+			out.join(n, nil)
+		}
+	}
+	out.excluding = excluding(out.on)
+	out.sort()
+	return out, altered, distinct(out.nodes)
+}
+
+// alter changes the rules of selected nodes and drains them.
+func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
+	selector, err := labels.Parse(v.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("selector: %w", err)
+	}
+	if s.objects == nil && !selector.Empty() {
+		return nil, errors.New("the nodes have no labels here, so a selector chooses none")
+	}
+	for i := range s.nodes {
+		n := &s.nodes[i]
+		if s.objects != nil && !selector.Matches(labels.Set(s.objects[i].Labels)) {
+			continue
+		}
+		if known := n.State != nil && n.State.Quality == ledger.Exact; !known && selector.Empty() {
+			continue
+		} else if !known {
+			return nil, fmt.Errorf("node %s has no layout: its configuration is not known", n.Name)
+		}
+		if s.pods == nil && busy(*n) {
+			return nil, fmt.Errorf("what the pods of node %q ask for is not known", n.Name)
+		}
+		rules, err := v.Alter(n.State.Rules)
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.Name, err)
+		}
+		var stay []*v1.Pod
+		for _, p := range s.on[n.Name] {
+			if bound(p) {
+				stay = append(stay, p)
+			}
+		}
+		s.on[n.Name] = stay
+		n.Used, n.Pods = asked(stay)
+		n.State = empty(n.Name, n.State, rules)
+		altered = append(altered, n.Name)
+	}
+	if len(altered) == 0 {
+		return nil, fmt.Errorf("no node matches the selector %q", v.Selector)
+	}
+	return altered, nil
+}
+
+// empty is a node like another one on which nothing is held.
+func empty(name string, like *ledger.Node, r place.Rules) *ledger.Node {
+	return &ledger.Node{Name: name, Machine: like.Machine, Rules: r, Usage: place.NewUsage(like.Machine, r)}
+}
+
+// twin adds copies of a node. What keeps pods from the node only for now is not copied: a cordon, and the taints of
+// the node controller.
+func (s *Stage) twin(t whatif.Twin) error {
+	i := slices.IndexFunc(s.nodes, func(n whatif.Node) bool { return n.Name == t.Node })
+	if i < 0 {
+		return fmt.Errorf("node %q is not there", t.Node)
+	}
+	like := s.nodes[i]
+	if like.State != nil && like.State.Quality != ledger.Exact {
+		return fmt.Errorf("node %s has no layout: its machine is not known", like.Name)
+	}
+	var object *v1.Node
+	if s.objects != nil {
+		object = s.objects[i]
+	}
+	var stay []*v1.Pod
+	for _, p := range s.on[t.Node] {
+		if owner := metav1.GetControllerOf(p); owner != nil && owner.Kind == "DaemonSet" && !kube.Ended(p) {
+			stay = append(stay, p)
+		}
+	}
+	name := s.free(t.Node)
+	for k := range t.Copies {
+		n := whatif.Node{Name: numbered(name, k, t.Copies), Allocatable: like.Allocatable}
+		n.Used, n.Pods = asked(stay)
+		if like.State != nil {
+			n.State = empty(n.Name, like.State, like.State.Rules)
+		}
+		s.join(n, object)
+	}
+	return nil
+}
+
+// numbered names the i-th of several nodes.
+func numbered(name string, i, of int) string {
+	if of == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s-%0*d", name, len(fmt.Sprint(of)), i+1)
+}
+
+// free returns a name for nodes that join.
+func (s *Stage) free(name string) string {
+	for name = "new-" + name; slices.ContainsFunc(s.nodes, func(n whatif.Node) bool {
+		return n.Name == name || strings.HasPrefix(n.Name, name+"-")
+	}); name += "x" {
+	}
+	return name
+}
+
+// join adds a node, with the labels and taints of another one if there is one.
+func (s *Stage) join(n whatif.Node, like *v1.Node) {
+	s.nodes = append(s.nodes, n)
+	if s.objects == nil {
+		return
+	}
+	object := &v1.Node{}
+	if like != nil {
+		object = like.DeepCopy()
+		object.Spec.Unschedulable = false
+		object.Spec.Taints = slices.DeleteFunc(object.Spec.Taints, func(t v1.Taint) bool {
+			return strings.HasPrefix(t.Key, "node.kubernetes.io/")
+		})
+	}
+	if object.Labels == nil {
+		object.Labels = map[string]string{}
+	}
+	object.Name, object.Labels[v1.LabelHostname] = n.Name, n.Name
+	s.objects = append(s.objects, object)
+}
+
+// sort puts the nodes in order of names.
+func (s *Stage) sort() {
+	slices.SortFunc(s.nodes, func(a, b whatif.Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.objects, func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) })
+}

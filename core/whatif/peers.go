@@ -1,0 +1,78 @@
+package whatif
+
+import "github.com/tenon-numa/tenon/core/place"
+
+// This file has what a pod and the pods elsewhere in the cluster ask of each other, such as affinity and spreading.
+// Unlike [Bars] it changes with every pod that is placed.
+
+// Peers are a pod as other pods see it, and what it asks of them.
+type Peers interface {
+	// Among returns the neighbours of the pod on the nodes of a plan, by position: the pods that are there. Nodes that are
+	// gone count for nothing.
+	Among(nodes []Node) Neighbours
+}
+
+// Neighbours say where the other pods let one pod go.
+type Neighbours interface {
+	// Placed adds a pod that a plan has placed on a node.
+	Placed(p Peers, node int)
+	// Lets reports whether the pod may go to a node. It is quick.
+	Lets(node int) bool
+	// Why returns the reasons why it may not; there are none exactly where Lets returns true.
+	Why(node int) []place.Reason
+}
+
+// Barred returns why a pod may not go to nodes, by position, amounts and NUMA nodes apart.
+func (w *Want) Barred(nodes []Node) [][]place.Reason {
+	out := make([][]place.Reason, len(nodes))
+	around := w.among(nodes)
+	for i := range nodes {
+		out[i] = w.barred(around, i)
+	}
+	return out
+}
+
+// among returns the neighbours, or nil where no other pod matters.
+func (w *Want) among(nodes []Node) Neighbours {
+	if w.Peers == nil {
+		return nil
+	}
+	return w.Peers.Among(nodes)
+}
+
+func (w *Want) barred(around Neighbours, at int) []place.Reason {
+	out := w.Bars.at(at)
+	if around != nil && !around.Lets(at) {
+		out = append(out[:len(out):len(out)], around.Why(at)...)
+	}
+	return out
+}
+
+// settled is a pod that a plan has placed, as other pods see it.
+type settled struct {
+	peers Peers
+	node  int
+}
+
+// around returns the neighbours of a pod on a plan.
+func (p *Plan) around(w *Want) Neighbours {
+	out := w.among(p.nodes)
+	if out == nil {
+		return nil
+	}
+	for _, x := range p.settled {
+		out.Placed(x.peers, x.node)
+	}
+	return out
+}
+
+// settle remembers a pod that has been placed.
+func (p *Plan) settle(w *Want, around Neighbours, node int) {
+	if w.Peers == nil {
+		return
+	}
+	p.settled = append(p.settled, settled{w.Peers, node})
+	if around != nil {
+		around.Placed(w.Peers, node)
+	}
+}

@@ -1,0 +1,272 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// This file says whether pods of a file can ever be admitted on any node, before they are created.
+
+const checkLong = `Say whether the pods of a file can ever run on any node, and why not.
+
+What is short now does not count: a pod passes if it would fit on one of the nodes once others have ended.
+It does not pass if each node refuses it for good: the machine is too small under its kubelet's configuration,
+or a taint, a selector or another rule keeps the pod away. The command also warns of pods that are nearly
+Guaranteed, for which no kubelet aligns CPUs or memory.
+
+The exit code is 0 if all pods pass, 1 if one does not, and 2 after an error, which is on stderr.`
+
+const checkExample = `  kubectl tenon check -f pod.yaml
+  helm template ./chart | kubectl tenon check -f -
+
+  # Without a cluster, for a machine of the catalogue or a file
+  kubectl tenon check -f pod.yaml --machine gpu-8`
+
+// checkCode is the exit code of a check that has an answer or failed.
+type checkCode struct {
+	code int
+	err  error
+}
+
+func (c checkCode) Error() string { return c.err.Error() }
+func (c checkCode) Unwrap() error { return c.err }
+
+var errNotAdmitted = errors.New("not all pods can be admitted")
+
+func (a *app) checkCommand() *cobra.Command {
+	var f simulateFlags
+	c := &cobra.Command{
+		Use:     "check -f FILE",
+		Short:   "Say whether pods of a file can ever run on any node",
+		Long:    checkLong,
+		Example: checkExample,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			err := a.check(c, f)
+			switch {
+			case err == nil:
+				return nil
+			case errors.Is(err, errNotAdmitted):
+				return checkCode{1, err}
+			}
+			return checkCode{2, err}
+		},
+	}
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return checkCode{2, err} })
+	s := c.Flags()
+	s.StringArrayVarP(&f.files, "filename", "f", nil,
+		`File with workloads: Pods, Deployments and others; "-" is stdin. This flag can be repeated.`)
+	s.StringArrayVar(&f.machines, "machine", nil,
+		"Machine, as a file in text form or a name of the catalogue, in place of a cluster. This flag can be repeated.")
+	s.StringArrayVar(&f.machines, "snapshot", nil,
+		"File of tenon-agent snapshot, in place of a cluster. This flag can be repeated.")
+	s.StringArrayVar(&f.configs, "kubelet-config", nil,
+		"File with the KubeletConfiguration of the machines: one for all, or one for each.")
+	s.StringVar(&f.nodes, "nodes", "",
+		`File with the output of "kubectl get nodelayouts,nodes,pods -A -o json", in place of a cluster.`)
+	f.output.bind(c, "json", "yaml")
+	return c
+}
+
+func (a *app) check(c *cobra.Command, f simulateFlags) error {
+	switch {
+	case len(f.files) == 0:
+		return errors.New("say what to check: -f FILE")
+	case len(f.machines) > 0 && f.nodes != "":
+		return errors.New("machines and --nodes cannot both be given")
+	}
+	if err := f.output.check(); err != nil {
+		return err
+	}
+	all, err := a.scenery(c, f)
+	if err != nil {
+		return err
+	}
+	stage, _, err := a.vary(f, all)
+	if err != nil {
+		return err
+	}
+	namespace := cmp.Or(a.kube.Namespace(), "default")
+	var out []checked
+	for _, file := range all.files {
+		workloads, left, err := stage.Workloads(file.data, namespace)
+		if err != nil {
+			return fmt.Errorf("workload file %s: %w", file.name, err)
+		}
+		for _, l := range left {
+			fmt.Fprintf(c.ErrOrStderr(), "Warning: %s, %s has no pods that are known here\n", file.name, l)
+		}
+		for _, w := range workloads {
+			if err := c.Context().Err(); err != nil {
+				return err
+			}
+			out = append(out, checkOn(stage.Nodes(), w))
+		}
+	}
+	done, err := f.output.write(c.OutOrStdout(), checkDocumentOf(out, all.problems), nil)
+	if !done {
+		err = writeChecks(c.OutOrStdout(), out, len(stage.Nodes()), all.problems)
+	}
+	if err == nil && slices.ContainsFunc(out, func(x checked) bool { return !x.passes() }) {
+		return errNotAdmitted
+	}
+	return err
+}
+
+// checked is one workload and what the nodes say for good.
+type checked struct {
+	workload *whatif.Workload
+	// ever are the nodes that would take a pod of it once others have ended, and now those that would take it now.
+	ever, now []string
+	refusals  []whatif.Refusal
+	nearly    []string
+}
+
+func (x checked) passes() bool { return len(x.ever) > 0 }
+
+// checkOn judges all nodes, each by itself. Reasons that pass do not count; where a node has others, they are left out.
+func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
+	out := checked{workload: w, nearly: nearlyGuaranteed(w.Want.Pod)}
+	barred, rules := w.Want.Barred(nodes), whatif.Rules{}
+	groups := map[string]int{}
+	for i := range nodes {
+		j := rules.Judge(&nodes[i], w.Want, barred[i])
+		if j.Fits() {
+			out.now = append(out.now, nodes[i].Name)
+		}
+		if j.Fits() || j.When() == place.Later {
+			out.ever = append(out.ever, nodes[i].Name)
+			continue
+		}
+		lasting := slices.DeleteFunc(j.Reasons, func(r place.Reason) bool { return r.When() == place.Later })
+		r := whatif.Refusal{Nodes: []string{nodes[i].Name}, Error: j.Verdict.Refusal, Reasons: lasting}
+		key := strings.Join(refusalTexts(r), "\n")
+		if at, ok := groups[key]; ok {
+			out.refusals[at].Nodes = append(out.refusals[at].Nodes, nodes[i].Name)
+			continue
+		}
+		groups[key] = len(out.refusals)
+		out.refusals = append(out.refusals, r)
+	}
+	slices.SortStableFunc(out.refusals, func(a, b whatif.Refusal) int { return len(b.Nodes) - len(a.Nodes) })
+	return out
+}
+
+// nearlyGuaranteed says what keeps a pod from exclusive CPUs and aligned memory, where little does.
+func nearlyGuaranteed(p *place.Pod) (out []string) {
+	if p.PodLevel {
+		return []string{"its resources are set for the pod as a whole: no kubelet aligns its CPUs and memory"}
+	}
+	whole := slices.ContainsFunc(p.Containers, func(c place.Container) bool { return c.MilliCPU >= 1000 })
+	if p.QoS == place.BestEffortQoS || !whole {
+		return nil
+	}
+	if p.QoS != place.Guaranteed {
+		return []string{"it is Burstable, so no kubelet aligns its CPUs and memory: give each container limits for cpu and " +
+			"memory, equal to its requests"}
+	}
+	for _, c := range p.Containers {
+		if c.MilliCPU >= 1000 && c.MilliCPU%1000 != 0 {
+			out = append(out, fmt.Sprintf("container %q wants %dm CPUs, no whole number, so it gets shared CPUs: "+
+				"ask for %d or %d", c.Name, c.MilliCPU, c.MilliCPU/1000, c.MilliCPU/1000+1))
+		}
+	}
+	return out
+}
+
+func writeChecks(w io.Writer, all []checked, judged int, problems []document.Problem) error {
+	b := bufio.NewWriter(w)
+	for i, x := range all {
+		if i > 0 {
+			fmt.Fprintln(b)
+		}
+		x.write(b, judged)
+	}
+	if n := len(problems); n > 0 {
+		fmt.Fprintf(b, "\nThe NUMA nodes of %s are not known: kubelets there may refuse the pods.\n", nodes(n))
+	}
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("write check: %w", err)
+	}
+	return nil
+}
+
+func (x checked) write(b *bufio.Writer, judged int) {
+	switch {
+	case judged == 0:
+		fmt.Fprintf(b, "%s: there are no nodes.\n", x.workload)
+	case !x.passes():
+		fmt.Fprintf(b, "%s can run on none of %s.\n", x.workload, nodes(judged))
+	default:
+		fmt.Fprintf(b, "%s can run on %d of %s; there is room for a pod of it on %d now.\n", x.workload, len(x.ever),
+			nodes(judged), len(x.now))
+	}
+	for _, r := range x.refusals[:min(fewNodes, len(x.refusals))] {
+		writeWrapped(b, "  ", onWhich(r, false)+":")
+		for _, reason := range r.Reasons {
+			writeWrapped(b, "    ", reason.Text())
+			if !x.passes() {
+				writeWrapped(b, "      ", "Remedy: "+reason.Remedy())
+			}
+		}
+	}
+	if more := len(x.refusals) - fewNodes; more > 0 {
+		fmt.Fprintf(b, "  ... and %d other reasons\n", more)
+	}
+	for _, text := range x.nearly {
+		writeWrapped(b, "  ", "Warning: "+text+".")
+	}
+	if len(x.workload.Unjudged) > 0 {
+		writeWrapped(b, "  ", "Not judged: "+strings.Join(x.workload.Unjudged, ", ")+".")
+	}
+}
+
+// checkDocument is what check writes with "-o json" and "-o yaml".
+type checkDocument struct {
+	Kind      string             `json:"kind"` // "PodCheck"
+	Passes    bool               `json:"passes"`
+	Workloads []checkedDocument  `json:"workloads"`
+	NotKnown  []document.Problem `json:"notKnown"` // nodes of whose NUMA nodes nothing is known
+}
+
+type checkedDocument struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	QoS       string `json:"qos"`
+	Passes    bool   `json:"passes"`
+	// Ever are the nodes on which a pod can run once others have ended, and Now those with room for one now.
+	Ever     []string          `json:"ever"`
+	Now      []string          `json:"now"`
+	Refusals []refusalDocument `json:"refusals"` // of the other nodes, without what passes
+	Warnings []string          `json:"warnings"`
+	Unjudged []string          `json:"unjudged"`
+}
+
+func checkDocumentOf(all []checked, problems []document.Problem) checkDocument {
+	out := checkDocument{Kind: "PodCheck", Passes: true, NotKnown: append([]document.Problem{}, problems...)}
+	out.Workloads = document.Each(all, func(x checked) checkedDocument {
+		w := x.workload
+		out.Passes = out.Passes && x.passes()
+		return checkedDocument{
+			Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, QoS: document.QoSName(w.Want.Pod.QoS), Passes: x.passes(),
+			Ever: append([]string{}, x.ever...), Now: append([]string{}, x.now...),
+			Refusals: document.Each(x.refusals, func(r whatif.Refusal) refusalDocument {
+				return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
+			}),
+			Warnings: append([]string{}, x.nearly...), Unjudged: append([]string{}, w.Unjudged...),
+		}
+	})
+	return out
+}

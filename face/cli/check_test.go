@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const checkMachine = "numa 0 socket 0 cpus 0-7 memory 16Gi\nnuma 1 socket 1 cpus 8-15 memory 16Gi\n"
+
+const checkKubelet = `
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cpuManagerPolicy: static
+reservedSystemCPUs: "0"
+topologyManagerPolicy: single-numa-node
+`
+
+// checks runs check on a described machine, and returns what it wrote and its exit code.
+func checks(t *testing.T, pods string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"pods.yaml": pods, "m.txt": checkMachine, "k.yaml": checkKubelet} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, errs bytes.Buffer
+	args = append([]string{"check", "-f", filepath.Join(dir, "pods.yaml"), "--machine", filepath.Join(dir, "m.txt"),
+		"--kubelet-config", filepath.Join(dir, "k.yaml")}, args...)
+	code = Run(t.Context(), args, &out, &errs, Setup{Stages: stages(nil)})
+	if !strings.Contains(strings.Join(args, " "), "json") {
+		checkWidth(t, out.String())
+	}
+	return out.String(), errs.String(), code
+}
+
+func TestCheckSaysWhetherPodsCanEverRun(t *testing.T) {
+	const form = `
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: [{name: c, resources: RESOURCES}]}
+`
+	for resources, want := range map[string]struct {
+		code int
+		says string
+	}{
+		`{limits: {cpu: 4, memory: 1Gi}}`: {0, "Pod default/p can run on 1 of 1 node; there is room for a pod of it on 1 now.\n"},
+		`{limits: {cpu: 9, memory: 1Gi}}`: {1, `Pod default/p can run on none of 1 node.
+  node m:
+    never on this machine: container "c" wants 9 cpu on one NUMA node; the largest has 8
+      Remedy: ask for at most 8 cpu, or use a node whose policy allows more NUMA nodes
+`},
+		`{requests: {cpu: 2, memory: 1Gi}}`:   {0, "Warning: it is Burstable, so no kubelet aligns its CPUs and memory"},
+		`{limits: {cpu: 1500m, memory: 1Gi}}`: {0, `Warning: container "c" wants 1500m CPUs, no whole number`},
+		`{limits: {cpu: 1, memory: -1}}`:      {2, ""},
+	} {
+		out, errs, code := checks(t, strings.Replace(form, "RESOURCES", resources, 1))
+		if code != want.code || !strings.Contains(out, want.says) || (code == 2) != (errs != "") {
+			t.Errorf("%s: exit code %d, want %d\n%s%s", resources, code, want.code, out, errs)
+		}
+		text, _, _ := checks(t, strings.Replace(form, "RESOURCES", resources, 1), "-o", "json")
+		var doc checkDocument
+		if code != 2 && (json.Unmarshal([]byte(text), &doc) != nil || doc.Passes != (code == 0)) {
+			t.Errorf("%s: %s", resources, text)
+		}
+	}
+}
+
+func TestCheckNeedsAFile(t *testing.T) {
+	for _, args := range [][]string{{"check"}, {"check", "--no-such-flag"}, {"check", "-f", "/no/such/file"}} {
+		var out, errs bytes.Buffer
+		if code := Run(t.Context(), args, &out, &errs, Setup{Stages: stages(nil)}); code != 2 || errs.Len() == 0 {
+			t.Errorf("%v: exit code %d, %s", args, code, errs.String())
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// This file changes the cluster of a simulation: nodes that join, other policies, and as many nodes as it takes.
+
+// leastText asks for as many nodes of a machine as it takes; copies are then 0.
+const leastText = "min"
+
+// maxNeeded bounds the nodes that are tried to find how many it takes.
+const maxNeeded = 4096
+
+// scenery is what a simulation starts from. It is read once, however often the pods are placed.
+type scenery struct {
+	stage    Stage // nil where there are only described machines
+	problems []document.Problem
+	source   string
+	machines []whatif.Machine // of --machines, or of --add
+	twins    []whatif.Twin
+	files    []workloadFile
+}
+
+type workloadFile struct {
+	name string
+	data []byte
+}
+
+// need is how many nodes of a machine the pods take.
+type need struct {
+	Machine string `json:"machine"`
+	// Nodes is the smallest number that was found with which all pods have a place, or the largest that was tried.
+	Nodes int `json:"nodes"`
+	// Enough: all pods have a place on them.
+	Enough bool `json:"enough"`
+}
+
+func (n need) text() string {
+	switch {
+	case !n.Enough && n.Nodes >= maxNeeded:
+		return fmt.Sprintf("%s of machine %s are not enough.", nodes(n.Nodes), n.Machine)
+	case !n.Enough:
+		return fmt.Sprintf("More nodes of machine %s give no more of them a place.", n.Machine)
+	}
+	return fmt.Sprintf("It takes %s of machine %s.", nodes(n.Nodes), n.Machine)
+}
+
+// counts returns the number of nodes of the one machine, or the one copied node, that a simulation may vary, and its
+// name; nil where there is not one.
+func (s *scenery) counts() (name string, count *int) {
+	if len(s.machines)+len(s.twins) != 1 {
+		return "", nil
+	}
+	if len(s.machines) == 1 {
+		return s.machines[0].Name, &s.machines[0].Copies
+	}
+	return s.twins[0].Node, &s.twins[0].Copies
+}
+
+// set returns the scenery with another number of nodes of its one machine.
+func (s *scenery) set(n int) *scenery {
+	out := *s
+	out.machines, out.twins = slices.Clone(s.machines), slices.Clone(s.twins)
+	if _, count := out.counts(); count != nil {
+		*count = n
+	}
+	return &out
+}
+
+// least finds how many nodes of the one machine it takes.
+func (a *app) least(c *cobra.Command, f simulateFlags, s *scenery) (need, error) {
+	name, _ := s.counts()
+	left := func(n int) (int, error) {
+		sim, err := a.attempt(c, f, s.set(n), io.Discard)
+		if err != nil {
+			return 0, err
+		}
+		return sim.left(), nil
+	}
+	low, high, before := 0, 1, -1 // low is not enough
+	if s.stage != nil {
+		now, err := left(0)
+		if err != nil || now == 0 {
+			return need{name, 0, true}, err
+		}
+		before = now
+	}
+	for ; ; high *= 2 {
+		now, err := left(high)
+		if err != nil {
+			return need{}, err
+		}
+		if now == 0 {
+			break
+		}
+		switch {
+		case now == before && (low > 0 || s.stage != nil):
+			return need{name, low, false}, nil
+		case now == before || high >= maxNeeded:
+			return need{name, high, false}, nil
+		}
+		low, before = high, now
+	}
+	for low+1 < high {
+		mid := (low + high) / 2
+		now, err := left(mid)
+		if err != nil {
+			return need{}, err
+		}
+		if now == 0 {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	return need{name, high, true}, nil
+}
+
+// vary returns the stage of a scenery: machines alone, or a cluster with what changes on it.
+func (a *app) vary(f simulateFlags, s *scenery) (Stage, []string, error) {
+	from := a.setup.Stages
+	present := slices.DeleteFunc(slices.Clone(s.machines), func(m whatif.Machine) bool { return m.Copies == 0 })
+	if s.stage == nil {
+		out, err := from.Machines(present)
+		return out, nil, err
+	}
+	alter, err := f.alter()
+	if err != nil {
+		return nil, nil, err
+	}
+	twins := slices.DeleteFunc(slices.Clone(s.twins), func(t whatif.Twin) bool { return t.Copies == 0 })
+	if len(present)+len(twins) == 0 && alter == nil {
+		return s.stage, nil, nil
+	}
+	if from.Vary == nil {
+		return nil, nil, errors.New("the cluster cannot be varied here")
+	}
+	out, altered, err := from.Vary(s.stage,
+		whatif.Variation{Add: present, Twins: twins, Selector: f.selector, Alter: alter})
+	if err != nil {
+		return nil, nil, fmt.Errorf("change the cluster: %w", err)
+	}
+	return out, altered, nil
+}
+
+// alter returns what --policy and --option make of the rules of a node; nil where neither is given.
+func (f simulateFlags) alter() (func(place.Rules) (place.Rules, error), error) {
+	if f.altered == "" && len(f.options) == 0 {
+		if f.selector != "" {
+			return nil, errors.New("--selector needs --policy or --option")
+		}
+		return nil, nil
+	}
+	var changes []func(*place.Rules) error
+	if f.altered != "" {
+		p, ok := place.ParsePolicy(f.altered)
+		if !ok {
+			return nil, fmt.Errorf("--policy %q is not known: want one of none, best-effort, restricted, single-numa-node",
+				f.altered)
+		}
+		changes = append(changes, func(r *place.Rules) error { r.Topology.Policy = p; return nil })
+	}
+	for _, o := range f.options {
+		change, err := optionChange(o)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, change)
+	}
+	return func(r place.Rules) (place.Rules, error) {
+		for _, change := range changes {
+			if err := change(&r); err != nil {
+				return r, err
+			}
+		}
+		return r, nil
+	}, nil
+}
+
+// optionChange reads NAME[=VALUE]: an option of the topology or CPU manager, or the scope of the topology manager.
+func optionChange(text string) (func(*place.Rules) error, error) {
+	name, value, given := strings.Cut(text, "=")
+	switch name {
+	case "scope":
+		scope, ok := place.ParseScope(value)
+		if !ok {
+			return nil, fmt.Errorf("--option %q: want scope=container or scope=pod", text)
+		}
+		return func(r *place.Rules) error { r.Topology.Scope = scope; return nil }, nil
+	case "max-allowable-numa-nodes":
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 8 || n > 64 {
+			return nil, fmt.Errorf("--option %q: want %s=8..64", text, name)
+		}
+		return func(r *place.Rules) error { r.Topology.MaxNUMAs = n; return nil }, nil
+	}
+	on := true
+	if given {
+		var err error
+		if on, err = strconv.ParseBool(value); err != nil {
+			return nil, fmt.Errorf("--option %q: want %s, %s=true or %s=false", text, name, name, name)
+		}
+	}
+	if name == "prefer-closest-numa-nodes" {
+		return func(r *place.Rules) error { r.Topology.PreferClosest = on; return nil }, nil
+	}
+	field := cpuOptions[name]
+	if field == nil {
+		return nil, fmt.Errorf("--option %q is not known: want one of %s", text, strings.Join(optionNames(), ", "))
+	}
+	return func(r *place.Rules) error {
+		if !r.CPU.Static {
+			return fmt.Errorf("option %s needs the CPU manager policy static", name)
+		}
+		*field(&r.CPU) = on
+		return nil
+	}, nil
+}
+
+// cpuOptions are the options of the static CPU manager.
+var cpuOptions = map[string]func(*place.CPURules) *bool{
+	"full-pcpus-only":                  func(r *place.CPURules) *bool { return &r.FullPCPUsOnly },
+	"distribute-cpus-across-numa":      func(r *place.CPURules) *bool { return &r.DistributeAcrossNUMA },
+	"align-by-socket":                  func(r *place.CPURules) *bool { return &r.AlignBySocket },
+	"distribute-cpus-across-cores":     func(r *place.CPURules) *bool { return &r.DistributeAcrossCores },
+	"strict-cpu-reservation":           func(r *place.CPURules) *bool { return &r.StrictReservation },
+	"prefer-align-cpus-by-uncorecache": func(r *place.CPURules) *bool { return &r.PreferAlignByUncoreCaches },
+}
+
+func optionNames() []string {
+	out := []string{"max-allowable-numa-nodes", "prefer-closest-numa-nodes", "scope"}
+	for name := range cpuOptions {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// twin reads node/NAME[=COUNT]; ok is false for anything else.
+func twin(arg string) (out whatif.Twin, ok bool, err error) {
+	name, ok := strings.CutPrefix(arg, "node/")
+	if !ok {
+		return out, false, nil
+	}
+	out.Node, out.Copies, err = machineCopies(name)
+	return out, true, err
+}
