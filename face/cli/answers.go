@@ -3,15 +3,14 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 
-	"github.com/spf13/cobra"
-
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/ledger"
-	"github.com/tenon-numa/tenon/core/score"
 )
 
 // This file has the answers of the commands as functions, for servers: the same documents by the same judgement.
@@ -58,44 +57,47 @@ func (e *ManifestError) Error() string { return e.Err.Error() }
 // Unwrap returns the error of the reader of manifests.
 func (e *ManifestError) Unwrap() error { return e.Err }
 
-// Simulate places pods as the command does. An error of the manifest is a [ManifestError].
+// Simulate runs the command. An error of the manifest is a [ManifestError].
 func Simulate(ctx context.Context, from StageOf, r Request) (Simulation, error) {
 	stage, problems, err := from(ctx)
 	if err != nil {
 		return Simulation{}, fmt.Errorf("read the cluster: %w", err)
 	}
-	a, c := &app{}, &cobra.Command{}
-	a.kube.chosen.Context.Namespace = r.Namespace
-	c.SetContext(ctx)
-	c.SetIn(bytes.NewReader(r.Manifest))
-	c.SetErr(io.Discard) // what nobody judges is in the document
-	f := simulateFlags{without: r.Without, pending: r.Pending, strategy: score.Tenon.String(), unknown: "Allow",
-		coarse: "Allow", drawing: mapFlags{color: "auto"}}
+	args := []string{"simulate", "-o", "json", "-n", r.Namespace}
 	if len(r.Manifest) > 0 {
 		if _, _, err := stage.Workloads(r.Manifest, r.Namespace); err != nil {
 			return Simulation{}, &ManifestError{err}
 		}
-		f.files = []string{"-"}
+		args = append(args, "-f", "-")
 	}
-	if f.count = strconv.Itoa(r.Count); r.Count < 0 {
-		f.count = "max"
-	} else if r.Count == 0 {
-		f.count = ""
+	if r.Count < 0 {
+		args = append(args, "--count", "max")
+	} else if r.Count > 0 {
+		args = append(args, "--count", strconv.Itoa(r.Count))
 	}
-	rules, count, err := f.check()
-	if err != nil {
+	for _, node := range r.Without {
+		args = append(args, "--without", node)
+	}
+	if r.Pending {
+		args = append(args, "--pending")
+	}
+	var out bytes.Buffer
+	root := newRoot(Setup{Stages: Stages{Cluster: func(context.Context, Kubeconfig) (Stage, []document.Problem, string,
+		error) {
+		return stage, problems, r.Namespace, nil
+	}}})
+	root.SetArgs(args)
+	root.SetIn(bytes.NewReader(r.Manifest))
+	root.SetOut(&out)
+	root.SetErr(io.Discard) // what nobody judges is in the document
+	if err := root.ExecuteContext(ctx); err != nil && !errors.Is(err, unfit{}) {
 		return Simulation{}, err
 	}
-	s := &simulation{stage: stage, problems: sortedProblems(problems), source: "the cluster", rules: rules,
-		most: count < 0}
-	tasks, err := a.tasks(c, f, s, count)
-	if err != nil {
-		return Simulation{}, err
+	var doc Simulation
+	if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
+		return Simulation{}, fmt.Errorf("read the simulation: %w", err)
 	}
-	if err := s.run(tasks, progressOn(ctx, io.Discard)); err != nil {
-		return Simulation{}, err
-	}
-	return s.document(), nil
+	return doc, nil
 }
 
 // ManifestCheck says of each workload of a manifest where its next pod fits, and why not elsewhere.
