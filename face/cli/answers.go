@@ -135,8 +135,9 @@ func Check(ctx context.Context, from StageOf, r Request) (ManifestCheck, error) 
 		}
 		pod := PodView{ID: w.ID(turn, 0), Pod: w.Want.Pod, Demand: w.Want.Demand, Needs: w.Want.Needs,
 			Unjudged: w.Unjudged, Around: map[string]Around{}}
+		barred := w.Want.Barred(stage.Nodes())
 		for i, n := range stage.Nodes() {
-			pod.Around[n.Name] = Around{Node: n, Barred: w.Want.Barred(i)}
+			pod.Around[n.Name] = Around{Node: n, Barred: barred[i]}
 		}
 		out.Pods = append(out.Pods, newExplanation(pod, states, problems).document())
 	}
