@@ -144,6 +144,12 @@ func (a *agreement) draw(name string) *v1.Pod {
 	if r.IntN(4) == 0 {
 		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 8080}}
 	}
+	p.Labels = map[string]string{"app": []string{"x", "y"}[r.IntN(2)]}
+	if r.IntN(4) == 0 {
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: v1.LabelHostname,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}}}}
+	}
 	p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "tenon.sh/asked"}}
 	return p
 }
