@@ -53,7 +53,8 @@ func disagreement(b *Book, pods []*place.Pod, book func() *Book) string {
 }
 
 // candidates are the pods for which every state is asked.
-var candidates = []*place.Pod{pod(2, 1), pod(6, 1), {QoS: place.Burstable, Containers: []place.Container{{Name: "c", MilliCPU: 500}}}}
+var candidates = []*place.Pod{pod(2, 1), pod(6, 1),
+	{QoS: place.Burstable, Containers: []place.Container{{Name: "c", MilliCPU: 500}}}}
 
 // checkProgress holds in every state in which nothing is on its way to the book: once the node has dealt with all pods
 // that are bound, and has reported, nothing is left open. The node is settled, and of the pods that wait for their turn
@@ -63,11 +64,15 @@ func (m *model) checkProgress(t *testing.T) {
 		return
 	}
 	n := m.clone()
-	for i := range n.pods {
-		if n.pods[i].at == bound {
-			n.admit(t, i)
+	for range n.pods {
+		for i := range n.pods {
+			if n.pods[i].at == bound && n.mayAdmit(i) {
+				n.admit(t, i)
+			}
 		}
-		if p := n.pods[i]; p.at >= admitted && p.said != p.at {
+	}
+	for i, p := range n.pods {
+		if p.at >= admitted && p.said != p.at {
 			n.tell(t, i)
 		}
 	}
@@ -83,7 +88,7 @@ func (m *model) checkProgress(t *testing.T) {
 	for i, p := range n.pods {
 		if p.at == reserved {
 			waiting++
-			if _, wait, err := n.book.Turn(id(i).UID, 0); err == nil && wait == nil {
+			if _, wait, err := n.book.Turn(id(i).UID, p.created); err == nil && wait == nil {
 				turns++
 			}
 		}

@@ -208,7 +208,9 @@ func (a *account) settle(ended bool) []Outcome {
 	for _, e := range a.layout.Entries {
 		seen[e.Pod.UID] = e
 	}
-	a.reported(func(uid string) bool { _, ok := seen[uid]; return ok })
+	listed := func(uid string) bool { _, ok := seen[uid]; return ok }
+	a.reported(listed)
+	ended = a.leftOut(listed) || ended
 	rest := a.assumed[:0:0]
 	left := maxEffort
 	for _, f := range a.assumed {

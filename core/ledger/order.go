@@ -15,9 +15,9 @@ func (f *assumedPod) precedes(me *assumedPod) bool {
 	return f.bound && f.created != 0 && f.created < me.created
 }
 
-// after returns for the slot of each pod the moment before which other slots are admitted earlier. Pods of one shape may
-// change slots: the last slots are those of the pods that are known to come later than others. So a slot is after what
-// all pods of its shape in this and in later slots are after.
+// after returns for the slot of each pod the moment before which other slots are admitted earlier. Pods of one shape
+// may change slots: the last slots are those of the pods that are known to come later than others. So a slot is after
+// what all pods of its shape in this and in later slots are after.
 func after(assumed []*assumedPod) []int {
 	out := make([]int, len(assumed))
 	for i, f := range assumed {
@@ -29,4 +29,22 @@ func after(assumed []*assumedPod) []int {
 		}
 	}
 	return out
+}
+
+// leftOut marks the pods that a report leaves out though the node admitted them before one that it lists, and reports
+// whether there are any. Such a pod has ended or was refused, or the report does not have all of it yet.
+func (a *account) leftOut(listed func(uid string) bool) (any bool) {
+	last := 0 // pods that had their turn before it were admitted before a pod that is listed
+	turned := a.assumed[:a.turned()]
+	for i, at := range after(turned) {
+		if listed(turned[i].id.UID) {
+			last = max(last, at)
+		}
+	}
+	for _, f := range turned {
+		if f.turned < last && !listed(f.id.UID) {
+			f.uncertain, any = true, true
+		}
+	}
+	return any
 }
