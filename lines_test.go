@@ -15,11 +15,7 @@ import (
 // cannot be broken.
 const maxColumns = 120
 
-// unwrapped are packages whose long lines are being rewritten. The list only shrinks, and goes when it is empty.
-var unwrapped = words(`core/ledger`)
-
 func TestFilesAreFormatted(t *testing.T) {
-	longIn := map[string]bool{}
 	for _, p := range packages(t) {
 		for _, f := range p.files {
 			src, err := os.ReadFile(f.name)
@@ -33,37 +29,10 @@ func TestFilesAreFormatted(t *testing.T) {
 				continue
 			}
 			for _, line := range longLines(src) {
-				longIn[p.path] = true
-				if !exempt(unwrapped, p.path) {
-					t.Errorf("%s:%d has more than %d columns", f.name, line, maxColumns)
-				}
+				t.Errorf("%s:%d has more than %d columns", f.name, line, maxColumns)
 			}
 		}
 	}
-	for _, pattern := range unwrapped {
-		if !anyBelow(longIn, pattern) {
-			t.Errorf("%s has no long line any more: remove it from unwrapped", pattern)
-		}
-	}
-}
-
-// exempt reports whether a package is one of the folders, or below one.
-func exempt(folders []string, path string) bool {
-	for _, folder := range folders {
-		if match(folder+"/...", path) {
-			return true
-		}
-	}
-	return false
-}
-
-func anyBelow(paths map[string]bool, folder string) bool {
-	for path := range paths {
-		if match(folder+"/...", path) {
-			return true
-		}
-	}
-	return false
 }
 
 // longLines returns the numbers of the lines that are too long.

@@ -85,8 +85,8 @@ func (f *assumedPod) holdings() []place.Holding {
 	return f.options.of[0]
 }
 
-// unsureDevices reports whether the NUMA nodes of the pod's devices are not sure. The node's report will tell. Which devices
-// of one NUMA node they are does not matter to pods after it: these find as many of each kind (see redraw).
+// unsureDevices reports whether the NUMA nodes of the pod's devices are not sure. The node's report will tell. Which
+// devices of one NUMA node they are does not matter to pods after it: these find as many of each kind (see redraw).
 func (f *assumedPod) unsureDevices() bool { return slices.ContainsFunc(f.options.of, unsureDevices) }
 
 func unsureDevices(hs []place.Holding) bool {
@@ -100,8 +100,8 @@ func unsureDevices(hs []place.Holding) bool {
 	return false
 }
 
-// queue returns the shape of the assumed pods that are not known to be admitted. mixed is set where a pod that is reserved
-// now may have to wait, whatever its shape.
+// queue returns the shape of the assumed pods that are not known to be admitted. mixed is set where a pod that is
+// reserved now may have to wait, whatever its shape.
 func (a *account) queue() (shape string, mixed bool) {
 	for _, f := range a.assumed {
 		switch {
@@ -124,16 +124,17 @@ func (a *account) noticeable(f *assumedPod) bool {
 	return f.unsureDevices() || a.estimated() && f.choosesDevices()
 }
 
-// Nobody reports in which order a node admitted pods of equal shape that were bound together. So each has a slot: the moment
-// of its turn, and its prediction. The pod that is known to be admitted takes the first slot that is left. That matters
-// where a pod of another shape comes between them.
+// Nobody reports in which order a node admitted pods of equal shape that were bound together. So each has a slot: the
+// moment of its turn, and its prediction. The pod that is known to be admitted takes the first slot that is left.
+// That matters where a pod of another shape comes between them.
 
 // admitted gives a pod that is known to be admitted the first slot of its shape whose pod is not known to be admitted.
 func (a *account) admitted(f *assumedPod) {
 	a.swapEarlier(f, func(g *assumedPod) bool { return g.acked == 0 })
 }
 
-// reported gives pods that a report lists the first slots of their shapes: pods that it does not list were admitted later.
+// reported gives pods that a report lists the first slots of their shapes: pods that it does not list were admitted
+// later.
 func (a *account) reported(listed func(uid string) bool) {
 	for _, f := range a.assumed {
 		if f.turned != 0 && listed(f.id.UID) {
@@ -199,9 +200,9 @@ type Outcome struct {
 	Foreign   bool                // another scheduler bound the pod
 }
 
-// settle takes the pods that the node now reports from the assumed ones, and compares what was predicted with what was
-// reported. ended says that pods which the node had admitted may have ended. What others got depends on whether that was
-// before their admission, so what was not predicted is then not counted as wrong.
+// settle takes the pods that the node now reports from the assumed ones, and compares what was predicted with what
+// was reported. ended says that pods which the node had admitted may have ended. What others got depends on whether
+// that was before their admission, so what was not predicted is then not counted as wrong.
 func (a *account) settle(ended bool) []Outcome {
 	var out []Outcome
 	seen := map[string]Entry{}
@@ -223,7 +224,8 @@ func (a *account) settle(ended bool) []Outcome {
 		if len(f.options.of) == 0 {
 			continue
 		}
-		o := Outcome{Node: a.name, Pod: f.id, Result: Confirmed, Predicted: f.holdings(), Seen: e.Holdings, Foreign: f.foreign}
+		o := Outcome{Node: a.name, Pod: f.id, Result: Confirmed, Predicted: f.holdings(), Seen: e.Holdings,
+			Foreign: f.foreign}
 		if !a.foresaw(f, e.Holdings, &left) {
 			if ended || a.incomplete(f) || left < 0 {
 				continue // nobody could have predicted it, or it takes too much to compare
@@ -236,8 +238,8 @@ func (a *account) settle(ended bool) []Outcome {
 	return out
 }
 
-// foresaw reports whether the holdings were predicted for the pod, or for a pod of the same shape that had its turn together
-// with it. Every comparison takes f.cost from left; below 0 the answer is false.
+// foresaw reports whether the holdings were predicted for the pod, or for a pod of the same shape that had its turn
+// together with it. Every comparison takes f.cost from left; below 0 the answer is false.
 func (a *account) foresaw(f *assumedPod, seen []place.Holding, left *int) bool {
 	has := func(g *assumedPod) bool {
 		may := func(o []place.Holding) bool {
@@ -251,7 +253,9 @@ func (a *account) foresaw(f *assumedPod, seen []place.Holding, left *int) bool {
 
 // incomplete reports whether the pod, or one that may have changed places with it, may hold what is not in its options.
 func (a *account) incomplete(f *assumedPod) bool {
-	return slices.ContainsFunc(a.assumed, func(g *assumedPod) bool { return g.alike(f) && (g.options.more || g.uncertain) })
+	return slices.ContainsFunc(a.assumed, func(g *assumedPod) bool {
+		return g.alike(f) && (g.options.more || g.uncertain)
+	})
 }
 
 // alike reports whether f is g or may have changed places with it.
@@ -326,7 +330,8 @@ func again(c *place.Container, seen place.Holding) bool {
 		return false
 	}
 	for _, want := range c.Memory {
-		if !slices.ContainsFunc(seen.Memory, func(b place.Block) bool { return b.Kind == want.Kind && b.Bytes == want.Bytes }) {
+		wanted := func(b place.Block) bool { return b.Kind == want.Kind && b.Bytes == want.Bytes }
+		if !slices.ContainsFunc(seen.Memory, wanted) {
 			return false
 		}
 	}

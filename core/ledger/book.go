@@ -30,7 +30,8 @@ type Book struct {
 
 // New returns an empty book.
 func New() *Book {
-	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: newClaims(), limits: limits{maxStates, maxSteps, maxOptions}, onChange: func(string) {}}
+	b := &Book{nodes: map[string]*account{}, where: map[string]string{}, held: newClaims(),
+		limits: limits{maxStates, maxSteps, maxOptions}, onChange: func(string) {}}
 	b.snap.Store(newSnapshot())
 	return b
 }
@@ -117,7 +118,9 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 			a.dismiss(e.Pod.UID)
 		}
 		ended := a.depart(listed)
-		out = a.settle(ended || slices.ContainsFunc(a.assumed, func(f *assumedPod) bool { return f.acked != 0 && !listed[f.id.UID] }))
+		out = a.settle(ended || slices.ContainsFunc(a.assumed, func(f *assumedPod) bool {
+			return f.acked != 0 && !listed[f.id.UID]
+		}))
 		for _, f := range a.assumed {
 			f.uncertain = f.uncertain || ended && f.acked != 0 // its node is late to report it
 		}

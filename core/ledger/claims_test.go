@@ -25,13 +25,15 @@ func claiming(t interface{ Fatal(...any) }, pods ...int) Layout {
 func TestANodeThatListsPodsOfAnotherNode(t *testing.T) {
 	b := New()
 	l := layout(t)
-	b.Report("honest", layout(t, Entry{Pod: id(0), Holdings: place.Place(place.NewUsage(l.Machine, l.Rules), pod(20, 1)).Holdings}))
+	v := place.Place(place.NewUsage(l.Machine, l.Rules), pod(20, 1))
+	b.Report("honest", layout(t, Entry{Pod: id(0), Holdings: v.Holdings}))
 	before := b.Snapshot().Node("honest")
 	b.Report("liar", claiming(t, 0, 1))
 	b.Assume("honest", id(0), pod(20, 1)) // as every update of the pod does
 	b.Admitted(id(0).UID)
 	if now := b.Snapshot().Node("honest"); now != before {
-		t.Errorf("the honest node has %d entries, %d CPUs free, unsettled %v", len(now.Entries), now.Usage.FreeCPUs().Len(), now.Unsettled)
+		t.Errorf("the honest node has %d entries, %d CPUs free, unsettled %v", len(now.Entries),
+			now.Usage.FreeCPUs().Len(), now.Unsettled)
 	}
 	if got, want := b.Snapshot().Node("liar").Usage.FreeCPUs().Len(), 56; got != want {
 		t.Errorf("%d CPUs are free on the node that lists the pod, want %d: what it lists holds there", got, want)
@@ -68,7 +70,8 @@ func TestALyingNodeChangesNoOther(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"lie": func(t *rapid.T) {
-				told.Report("liar", claiming(t, rapid.SliceOfNDistinct(rapid.IntRange(0, 5), 0, 6, rapid.ID[int]).Draw(t, "pods")...))
+				pods := rapid.SliceOfNDistinct(rapid.IntRange(0, 5), 0, 6, rapid.ID[int]).Draw(t, "pods")
+				told.Report("liar", claiming(t, pods...))
 			},
 			"the liar is gone": func(t *rapid.T) {
 				told.Forget("liar")

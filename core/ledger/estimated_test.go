@@ -256,7 +256,8 @@ func TestWhatFitsACoarseNodeIsTaken(t *testing.T) {
 			"":       func(*rapid.T) {},
 		})
 		report(t)
-		if got, want := freeCPUs(b.Snapshot().Node("n")), freeCPUs(&Node{Machine: layout(t).Machine, Usage: sim.usage}); got != want {
+		want := freeCPUs(&Node{Machine: layout(t).Machine, Usage: sim.usage})
+		if got := freeCPUs(b.Snapshot().Node("n")); got != want {
 			t.Fatalf("free CPUs are %v, the node has %v", got, want)
 		}
 	})

@@ -86,8 +86,8 @@ func TestEveryInterleavingBesideALie(t *testing.T) {
 // begin returns the first state of a model.
 func begin(t *testing.T, pods []modelPod, reports int) *model {
 	l := smallLayout(t)
-	m := &model{book: New(), answered: map[string]bool{}, restarted: map[digest]bool{}, pods: pods, empty: l, told: &l, reports: reports, restarts: 1,
-		node: &node{usage: place.NewUsage(l.Machine, l.Rules)}}
+	m := &model{book: New(), answered: map[string]bool{}, restarted: map[digest]bool{}, pods: pods, empty: l, told: &l,
+		reports: reports, restarts: 1, node: &node{usage: place.NewUsage(l.Machine, l.Rules)}}
 	m.book.Report("n", l)
 	return m
 }
@@ -95,8 +95,8 @@ func begin(t *testing.T, pods []modelPod, reports int) *model {
 // digest stands for a state.
 type digest = [sha256.Size]byte
 
-// firstRestart reports whether the scheduler has not been restarted in this state yet. It forgets what its book knew, so
-// states that differ in that alone become one.
+// firstRestart reports whether the scheduler has not been restarted in this state yet. It forgets what its book knew,
+// so states that differ in that alone become one.
 func (m *model) firstRestart() bool {
 	key := sha256.Sum256(m.protocol(nil))
 	again := m.restarted[key]
@@ -164,7 +164,8 @@ func (m *model) beliefs(b []byte) []byte {
 	rank := func(at int) byte { return byte(slices.Index(moments, at)) }
 	for _, f := range a.assumed {
 		b = append(b, f.id.UID...)
-		b = append(b, rank(f.turned), rank(f.acked), rank(f.after), bit(f.bound), bit(f.turned != 0)|bit(f.acked != 0)<<1|bit(f.uncertain)<<2)
+		b = append(b, rank(f.turned), rank(f.acked), rank(f.after),
+			bit(f.turned != 0)|bit(f.acked != 0)<<1|bit(f.uncertain)<<2|bit(f.bound)<<3)
 		for _, o := range f.options.of {
 			b = hold(b, o)
 		}

@@ -13,7 +13,8 @@ import (
 // fat is a pod of many init containers; pods of different n have different shapes.
 func fat(n, inits int) *place.Pod {
 	p := pod(1, 1)
-	first := place.Container{Kind: place.Init, MilliCPU: 1000, Memory: []place.Amount{{Kind: topo.Memory, Bytes: int64(1+n) << 20}}}
+	first := place.Container{Kind: place.Init, MilliCPU: 1000,
+		Memory: []place.Amount{{Kind: topo.Memory, Bytes: int64(1+n) << 20}}}
 	app := p.Containers[0]
 	p.Containers = nil
 	for i := range inits {
@@ -81,7 +82,8 @@ func TestManyPodsOnANodeThatDoesNotAnswer(t *testing.T) {
 			}
 			t.Logf("%d in all, %d for each pod, at most %d for an event", all, all/c.pods, worst)
 			if all > c.most*c.pods || worst > 2*maxEffort {
-				t.Errorf("placements cost %d in all, %d for one event; at most %d and %d are meant", all, worst, c.most*c.pods, 2*maxEffort)
+				t.Errorf("placements cost %d in all, %d for one event; at most %d and %d are meant", all, worst,
+					c.most*c.pods, 2*maxEffort)
 			}
 			n := b.Snapshot().Node("n")
 			if v := n.Place(pod(4, 1), place.Demand{}); !v.Fits() || len(n.Inexact) > 0 {
@@ -192,7 +194,8 @@ func TestBooksAreForManyGoroutines(t *testing.T) {
 	}
 	for _, n := range nodes {
 		b.Report(n, layout(t))
-		if got := b.Snapshot().Node(n); len(got.Entries) > 0 || got.Unsettled || len(got.Others) > 0 || len(b.nodes[n].assumed) > 0 {
+		got := b.Snapshot().Node(n)
+		if len(got.Entries) > 0 || got.Unsettled || len(got.Others) > 0 || len(b.nodes[n].assumed) > 0 {
 			t.Errorf("node %s: %d entries, unsettled %v", n, len(got.Entries), got.Unsettled)
 		}
 	}

@@ -57,7 +57,10 @@ func (g *grounds) find(key weak.Pointer[topo.Machine], r place.Rules) (*place.Us
 }
 
 // among returns the empty usage of a machine with rules, or nil and those of other rules.
-func (g *grounds) among(key weak.Pointer[topo.Machine], r place.Rules) (u *place.Usage, live []weak.Pointer[place.Usage]) {
+func (g *grounds) among(
+	key weak.Pointer[topo.Machine],
+	r place.Rules,
+) (u *place.Usage, live []weak.Pointer[place.Usage]) {
 	for _, w := range g.empty[key] {
 		switch u := w.Value(); {
 		case u == nil:

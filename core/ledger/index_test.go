@@ -83,7 +83,8 @@ func (x *indexed) step() {
 // report makes a node observe what is predicted for it, or nothing.
 func (x *indexed) report(name string) {
 	l := layout(x.t)
-	l.Rules.Topology.Policy = rapid.SampledFrom([]place.Policy{place.SingleNUMA, place.Restricted, place.BestEffort}).Draw(x.t, "policy")
+	policies := []place.Policy{place.SingleNUMA, place.Restricted, place.BestEffort}
+	l.Rules.Topology.Policy = rapid.SampledFrom(policies).Draw(x.t, "policy")
 	if n := x.book.Snapshot().Node(name); n != nil && rapid.Bool().Draw(x.t, "observe") {
 		l.Machine, l.Rules = n.Machine, n.Rules
 		l.Entries = slices.Clone(n.Entries)
@@ -93,7 +94,8 @@ func (x *indexed) report(name string) {
 
 func (x *indexed) check() {
 	p := x.pod(rapid.SampledFrom([]string{"c", "d"}).Draw(x.t, "container"))
-	d := rapid.SampledFrom([]place.Demand{{}, {}, {Policy: place.SingleNUMA}, {Policy: place.Restricted, Scope: place.PerPod}}).Draw(x.t, "demand")
+	demands := []place.Demand{{}, {}, {Policy: place.SingleNUMA}, {Policy: place.Restricted, Scope: place.PerPod}}
+	d := rapid.SampledFrom(demands).Draw(x.t, "demand")
 	for _, s := range []*Snapshot{x.book.Snapshot(), x.old, x.book.Snapshot()} {
 		set := x.index(p, d).Fitting(s)
 		want := fitting(s, p, d)
@@ -129,7 +131,8 @@ func (x *indexed) keep() {
 	}
 }
 
-// Whatever happens to a cluster, and whichever snapshot is asked about: the index says what every node says, and an old snapshot stays what it was.
+// Whatever happens to a cluster, and whichever snapshot is asked about: the index says what every node says, and an
+// old snapshot stays what it was.
 func TestIndexSaysWhatTheNodesSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := &indexed{t: t, book: New(), indexes: map[string]*Index{}}

@@ -44,13 +44,15 @@ type kubelet struct {
 func newKubelet(t interface{ Fatal(...any) }) *kubelet {
 	text := ""
 	for i := range 2 {
-		text += fmt.Sprintf("numa %d socket %d cpus %d-%d memory 64Gi\ndevice %s %d0,%d1,%d2,%d3 numa %d\n", i, i, 32*i, 32*i+31, gpu, i, i, i, i, i)
+		text += fmt.Sprintf("numa %d socket %d cpus %d-%d memory 64Gi\ndevice %s %d0,%d1,%d2,%d3 numa %d\n",
+			i, i, 32*i, 32*i+31, gpu, i, i, i, i, i)
 	}
 	m, err := topo.ParseMachine(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}}
+	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true},
+		Memory: place.MemoryRules{Static: true}}
 	return &kubelet{machine: m, rules: r, usage: place.NewUsage(m, r)}
 }
 
@@ -108,7 +110,8 @@ func (k *kubelet) report(signed bool) Layout {
 
 // room is what of a numa is free in a state of a node.
 func room(u *place.Usage, i int) part {
-	return part{int64(u.Machine.NUMAs()[i].CPUs.AndLen(u.FreeCPUs())), u.FreeMemory(i, topo.Memory) >> 30, u.FreeDevicesOn(0, 1<<uint(i))}
+	return part{int64(u.Machine.NUMAs()[i].CPUs.AndLen(u.FreeCPUs())), u.FreeMemory(i, topo.Memory) >> 30,
+		u.FreeDevicesOn(0, 1<<uint(i))}
 }
 
 func wantLike(t *testing.T, b *Book, k *kubelet) {
@@ -292,7 +295,10 @@ func TestAmountsThatAPodHasLeftOfWhichNothingElseIsKnown(t *testing.T) {
 	b.Recover("n", id(0), staged(part{1, 1, 0}, part{1, 1, 0}))
 	b.Admitted(id(0).UID)
 	b.Report("n", k.report(false))
-	for i, p := range []*place.Pod{staged(part{1, 1, 0}, part{1, 1, 1}, part{1, 1, 0}), staged(part{1, 1, 3}, part{1, 1, 1})} {
+	for i, p := range []*place.Pod{
+		staged(part{1, 1, 0}, part{1, 1, 1}, part{1, 1, 0}),
+		staged(part{1, 1, 3}, part{1, 1, 1}),
+	} {
 		fly(t, b, i+1, p)
 		k.admit(id(i+1), p)
 		b.Admitted(id(i + 1).UID)
@@ -304,7 +310,9 @@ func TestAmountsThatAPodHasLeftOfWhichNothingElseIsKnown(t *testing.T) {
 
 // A policy that does not bind a container to one numa may have put what it keeps on several.
 func TestWhatAPodKeepsMayBeOnSeveralNUMAs(t *testing.T) {
-	for policy, crowded := range map[place.Policy]bool{place.SingleNUMA: false, place.Restricted: false, place.BestEffort: true, place.None: true} {
+	for policy, crowded := range map[place.Policy]bool{
+		place.SingleNUMA: false, place.Restricted: false, place.BestEffort: true, place.None: true,
+	} {
 		k, b := newKubelet(t), New()
 		k.rules.Topology.Policy = policy
 		k.renew()
@@ -316,7 +324,8 @@ func TestWhatAPodKeepsMayBeOnSeveralNUMAs(t *testing.T) {
 		b.Begun(id(0).UID)
 		b.Report("n", k.report(false))
 		if n := b.Snapshot().Node("n"); n.Crowded != crowded || n.Fits(staged(part{14, 1, 0}, part{4, 1, 0})) == crowded {
-			t.Errorf("%s: crowded is %v, want %v; a pod of several containers fits: %v", policy, n.Crowded, crowded, n.Fits(staged(part{14, 1, 0}, part{4, 1, 0})))
+			t.Errorf("%s: crowded is %v, want %v; a pod of several containers fits: %v", policy, n.Crowded, crowded,
+				n.Fits(staged(part{14, 1, 0}, part{4, 1, 0})))
 		}
 	}
 }
@@ -361,7 +370,8 @@ func restarted(k *kubelet, specs map[string]*place.Pod, begun map[string]bool) *
 // believes is one sequence.
 func believes(t *rapid.T) {
 	k, b := newKubelet(t), New()
-	k.rules.Topology.Policy = []place.Policy{place.SingleNUMA, place.Restricted, place.BestEffort, place.None}[rapid.IntRange(0, 3).Draw(t, "policy")]
+	policies := []place.Policy{place.SingleNUMA, place.Restricted, place.BestEffort, place.None}
+	k.rules.Topology.Policy = policies[rapid.IntRange(0, 3).Draw(t, "policy")]
 	k.rules.Topology.Scope = []place.Scope{place.PerContainer, place.PerPod}[rapid.IntRange(0, 1).Draw(t, "scope")]
 	k.renew()
 	signed := rapid.IntRange(0, 3).Draw(t, "signed") == 0
@@ -425,7 +435,8 @@ func believes(t *rapid.T) {
 	})
 }
 
-// An init container may hold all that a pod holds: then the amounts show nothing of the pod, and nothing else may be held.
+// An init container may hold all that a pod holds: then the amounts show nothing of the pod, and nothing else may be
+// held.
 func TestAPodThatKeepsAllThatItHolds(t *testing.T) {
 	k, b := newKubelet(t), New()
 	k.rules.Topology.Scope = place.PerPod

@@ -150,7 +150,8 @@ func TestEqualShapesMayChangePlaces(t *testing.T) {
 		want = append(want, v.Holdings)
 	}
 	out := b.Report("n", layout(t, Entry{Pod: id(1), Holdings: want[0]}))
-	out = append(out, b.Report("n", layout(t, Entry{Pod: id(1), Holdings: want[0]}, Entry{Pod: id(0), Holdings: want[1]}))...)
+	both := layout(t, Entry{Pod: id(1), Holdings: want[0]}, Entry{Pod: id(0), Holdings: want[1]})
+	out = append(out, b.Report("n", both)...)
 	if len(out) != 2 || out[0].Result != Confirmed || out[1].Result != Confirmed {
 		t.Errorf("outcomes %+v", out)
 	}
@@ -520,8 +521,8 @@ func TestANodeMightHaveTheRoomOfAPodThatMayBeGone(t *testing.T) {
 	}
 }
 
-// A pod is judged once more at its turn, by the same rules as when it was reserved: if the node has refused a pod of its
-// shape meanwhile, it does not go there.
+// A pod is judged once more at its turn, by the same rules as when it was reserved: if the node has refused a pod of
+// its shape meanwhile, it does not go there.
 func TestATurnIsNotTakenOnANodeThatRefusesTheShape(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))

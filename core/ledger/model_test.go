@@ -269,8 +269,9 @@ func (m *model) admit(t *testing.T, i int) bool {
 	return m.answer(t, i, func(hs []place.Holding) []place.Holding { return hs })
 }
 
-// mayAdmit reports whether the node may admit a pod next. It receives bindings in their order, or several at once, which
-// it sorts by the second in which pods were created: it admits no pod before one that was bound and created earlier.
+// mayAdmit reports whether the node may admit a pod next. It receives bindings in their order, or several at once,
+// which it sorts by the second in which pods were created: it admits no pod before one that was bound and created
+// earlier.
 func (m *model) mayAdmit(i int) bool {
 	for _, j := range m.bindings() {
 		if j == i {
@@ -425,7 +426,8 @@ func (m *model) check(t *testing.T) {
 		}
 	}
 	for i, p := range m.pods {
-		if p.at >= bound && (!p.clear || !p.known || p.refused) || (p.at == ended && !slices.Contains(m.log[:m.seen], event{i, ended})) {
+		if p.at >= bound && (!p.clear || !p.known || p.refused) ||
+			(p.at == ended && !slices.Contains(m.log[:m.seen], event{i, ended})) {
 			return
 		}
 	}

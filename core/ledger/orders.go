@@ -12,9 +12,10 @@ import (
 
 // This file computes the states in which a node may be, given its last report and the pods that are assumed there.
 //
-// The order of admission is sure between two pods only where the first was known to be admitted when the second had its
-// turn. All other orders are followed, except between pods of equal shape, whose order makes no difference. There is one
-// state nearly always: pods of this scheduler take turns, and a report settles the order of the pods that it shows.
+// The order of admission is sure between two pods only where the first was known to be admitted when the second had
+// its turn. All other orders are followed, except between pods of equal shape, whose order makes no difference. There
+// is one state nearly always: pods of this scheduler take turns, and a report settles the order of the pods that it
+// shows.
 
 // maxStates bounds the states of a node, maxSteps the work of finding them, and maxOptions what is remembered of a pod
 // that its node does not report while others come and go.
@@ -24,8 +25,8 @@ const (
 	maxOptions = 8
 )
 
-// limits are these bounds in one book. Where one is reached, less is known and nothing is wrong; the model's test lowers
-// them.
+// limits are these bounds in one book. Where one is reached, less is known and nothing is wrong; the model's test
+// lowers them.
 type limits struct{ states, steps, options int }
 
 // nodeState is one state in which the node may be.
@@ -102,11 +103,12 @@ func (a *account) withoutWaiting() *Node {
 	return nodes[0]
 }
 
-// search finds the states in which the node may be once all pods that had their turn are admitted. There is at least one;
-// the likeliest is the first. sure is false where there may be more than it found.
+// search finds the states in which the node may be once all pods that had their turn are admitted. There is at least
+// one; the likeliest is the first. sure is false where there may be more than it found.
 func (a *account) search(s *search) (sure bool) {
 	n := a.turned()
-	*s = search{limits: a.limits, assumed: a.assumed[:n], after: after(a.assumed[:n]), done: make([]bool, n), seen: map[string]bool{}}
+	*s = search{limits: a.limits, assumed: a.assumed[:n], after: after(a.assumed[:n]), done: make([]bool, n),
+		seen: map[string]bool{}}
 	s.cut = slices.ContainsFunc(s.assumed, func(f *assumedPod) bool { return f.past.More() })
 	starts, known := a.starts()
 	for _, w := range starts {
@@ -206,8 +208,8 @@ func (s *search) next(i, lo int) bool {
 	return true
 }
 
-// alternatives returns what the pod may get from the usage: nil holdings where it is refused. ok is false where the pod is
-// known to be admitted and does not fit, so that this was not the order.
+// alternatives returns what the pod may get from the usage: nil holdings where it is refused. ok is false where the
+// pod is known to be admitted and does not fit, so that this was not the order.
 func alternatives(u *place.Usage, f *assumedPod) (out [][]place.Holding, refused, ok bool) {
 	out, only := f.past.Options(u) // there are none on exact nodes
 	if f.acked != 0 && only {
@@ -281,7 +283,8 @@ func (s *search) key(w *nodeState) string {
 	return key.String()
 }
 
-// text is equal for holdings that differ at most in containers' names, and in which devices of the same numas are drawn.
+// text is equal for holdings that differ at most in containers' names, and in which devices of the same numas are
+// drawn.
 func text(m *topo.Machine, hs []place.Holding) string {
 	var b strings.Builder
 	for _, h := range hs {

@@ -14,11 +14,15 @@ import (
 func TestAnInitContainerIsNotTakenForTheAppContainer(t *testing.T) {
 	const mi = 1 << 20
 	container := func(name string, kind place.Kind, milli, bytes int64) place.Container {
-		return place.Container{Name: name, Kind: kind, MilliCPU: milli, Memory: []place.Amount{{Kind: topo.Memory, Bytes: bytes}}}
+		return place.Container{Name: name, Kind: kind, MilliCPU: milli,
+			Memory: []place.Amount{{Kind: topo.Memory, Bytes: bytes}}}
 	}
 	for _, c := range []struct {
 		milli, init, app int64
-	}{{100, 256 * mi, 256 * mi}, {100, 512 * mi, 256 * mi}, {100, 128 * mi, 256 * mi}, {2000, 256 * mi, 256 * mi}, {2000, 512 * mi, 256 * mi}} {
+	}{
+		{100, 256 * mi, 256 * mi}, {100, 512 * mi, 256 * mi}, {100, 128 * mi, 256 * mi},
+		{2000, 256 * mi, 256 * mi}, {2000, 512 * mi, 256 * mi},
+	} {
 		for _, other := range []bool{false, true} {
 			p := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{
 				container("first", place.Init, c.milli, c.init), container("app", place.App, c.milli, c.app)}}
@@ -45,7 +49,8 @@ func TestAnInitContainerIsNotTakenForTheAppContainer(t *testing.T) {
 			b.Reserve("n", id(0), p, place.Demand{})
 			b.Turn(id(0).UID, 0)
 			seen[0].Container, seen[1].Container = "first", "app"
-			if out := b.Report("n", layout(t, Entry{Pod: id(0), Holdings: trimmed(seen)})); len(out) != 1 || out[0].Result != Wrong {
+			out = b.Report("n", layout(t, Entry{Pod: id(0), Holdings: trimmed(seen)}))
+			if len(out) != 1 || out[0].Result != Wrong {
 				t.Errorf("%+v on another NUMA node: outcomes %+v, want wrong", c, out)
 			}
 		}

@@ -15,7 +15,8 @@ import (
 func large(tb testing.TB, pool *topo.Pool) *topo.Machine {
 	var b strings.Builder
 	for i := range 8 {
-		fmt.Fprintf(&b, "numa %d socket %d cpus %d-%d/%d-%d l3 2 memory 64Gi hugepages-1Gi 4\n", i, i/4, i*16, i*16+15, 128+i*16, 128+i*16+15)
+		fmt.Fprintf(&b, "numa %d socket %d cpus %d-%d/%d-%d l3 2 memory 64Gi hugepages-1Gi 4\n", i, i/4, i*16, i*16+15,
+			128+i*16, 128+i*16+15)
 		fmt.Fprintf(&b, "device acme.com/gpu g%02d,g%02d numa %d\n", 2*i, 2*i+1, i)
 	}
 	text, err := topo.ParseText(strings.NewReader(b.String()))
@@ -32,7 +33,8 @@ func large(tb testing.TB, pool *topo.Pool) *topo.Machine {
 // halfFull is a layout of a large machine with ten pods that hold half of its CPUs.
 func halfFull(tb testing.TB, pool *topo.Pool) Layout {
 	l := Layout{Machine: large(tb, pool), Rules: place.Rules{
-		Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}}}
+		Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true},
+		Memory: place.MemoryRules{Static: true}}}
 	u := place.NewUsage(l.Machine, l.Rules)
 	for k := range 10 {
 		v := place.Place(u, pod(12+int64(k%2)*2, 20))
@@ -56,7 +58,9 @@ func own(l Layout, node int) Layout {
 			hs[i].CPUs = idset.Of(h.CPUs.List()...)
 			hs[i].Memory = append([]place.Block(nil), h.Memory...)
 		}
-		out.Entries = append(out.Entries, Entry{Pod: PodID{UID: fmt.Sprintf("a6a6a6a6-0000-0000-%06d-%06d", node, k), Namespace: "default", Name: fmt.Sprint("p-", node, "-", k)}, Holdings: hs})
+		id := PodID{UID: fmt.Sprintf("a6a6a6a6-0000-0000-%06d-%06d", node, k), Namespace: "default",
+			Name: fmt.Sprint("p-", node, "-", k)}
+		out.Entries = append(out.Entries, Entry{Pod: id, Holdings: hs})
 	}
 	return out
 }
