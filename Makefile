@@ -8,9 +8,10 @@ CHAOS = 1h
 D = 2
 REGISTRY = ghcr.io/tenon-numa
 VERSION ?=
+PLATFORMS = linux/amd64,linux/arm64
 export REGISTRY VERSION
 
-.PHONY: help demo up test test-node race model bench bench-core bench-plugin bench-growth bench-whole bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart release push clean sim
+.PHONY: help demo up test test-node test-install race model bench bench-core bench-plugin bench-growth bench-whole bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart release push clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -26,6 +27,9 @@ test: ## Run all tests
 
 test-node: ## Boot real nodes and try pods on them
 	go run ./test node
+
+test-install: ## Boot a real node, and play on it what the quickstart says about a real cluster
+	go run ./test install
 
 race: ## Run the heavy packages' tests under the race detector, one package after the other, on an idle machine
 	go run ./test race
@@ -93,8 +97,8 @@ verify: ## Fail if generated files are not current, or a rule of the repository 
 lint: ## Run the linters (the first time some minutes to build them)
 	go run ./test lint
 
-images: ## Build the images of all programs into dist/images, for amd64 and arm64 (the first time 20 minutes)
-	tools/release/run images -version "$$VERSION"
+images: ## Build the images of all programs into dist/images, for PLATFORMS (the first time 20 minutes)
+	tools/release/run images -platforms $(PLATFORMS) -version "$$VERSION"
 
 chart: ## Write the package of the Helm chart into dist
 	tools/release/run package -version "$$VERSION"

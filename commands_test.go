@@ -150,6 +150,8 @@ func (c commands) refuse(w []string) string {
 		return missingFile([]string{"-f", w[0]})
 	case "promtool":
 		return missingFile([]string{"-f", w[len(w)-1]})
+	case "sed":
+		return missingFile([]string{"-f", w[slices.Index(w, "|")-1]})
 	case "export", "git", "cd", "diff", "echo", "gh", "sh", "az", "ctr", "curl", "helm", "rm", "systemctl", "vi":
 		return ""
 	}

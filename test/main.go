@@ -8,6 +8,7 @@
 //	go run ./test lint             only the linters
 //	go run ./test race [ARGS...]   only the heavy packages, under the race detector
 //	go run ./test node [ARGS...]   only the tests on real nodes
+//	go run ./test install [ARGS..] only the installation on a real node
 //	go run ./test packages         only installs the Debian packages
 //
 // Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. It
@@ -21,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -72,7 +74,9 @@ func (r *runner) run(ctx context.Context, args []string) error {
 		}
 		return err
 	case "node":
-		return errors.Join(err, r.realNodes(ctx, args[1:]))
+		return errors.Join(err, r.trial(ctx, realNodes, args[1:]))
+	case "install":
+		return errors.Join(err, r.trial(ctx, installation, args[1:]))
 	case "race":
 		return errors.Join(err, r.all(ctx, args[1:], true))
 	}
@@ -120,7 +124,8 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {
-		errs = append(errs, r.release(ctx), r.lint(ctx), r.realNodes(ctx, args))
+		errs = append(errs, r.release(ctx), r.lint(ctx), r.trial(ctx, realNodes, args),
+			r.trial(ctx, installation, args))
 	}
 	return errors.Join(errs...)
 }
@@ -275,7 +280,7 @@ func modules(ctx context.Context) ([]string, error) {
 }
 
 // packages lists the packages of the workspace that have tests: light ones, and heavy ones whose test program links
-// k8s.io/kubernetes. The trial is neither.
+// k8s.io/kubernetes. Trials are neither.
 func packages(ctx context.Context) (light, heavy []string, err error) {
 	const format = `{{.ImportPath}}{{range .Deps}} {{.}}{{end}}`
 	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-f", format, "work")
@@ -285,7 +290,8 @@ func packages(ctx context.Context) (light, heavy []string, err error) {
 		return nil, nil, fmt.Errorf("go list: %w", err)
 	}
 	light, heavy = split(string(out))
-	return light, slices.DeleteFunc(heavy, func(p string) bool { return p == trial }), nil
+	trial := func(p string) bool { return slices.Contains(slices.Collect(maps.Values(trials)), p) }
+	return light, slices.DeleteFunc(heavy, trial), nil
 }
 
 // split reads lines of a package and its dependencies. Only test programs count, which go list names

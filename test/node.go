@@ -7,20 +7,27 @@ import (
 	"strings"
 )
 
-// trial is the package whose tests boot real nodes. It is a step of its own: it builds a kubelet and a
-// container runtime, takes minutes and both hands of a small computer, and tells how far it is.
-const trial = "github.com/tenon-numa/tenon/test/vm/realnode/trial"
+// trials are the packages whose tests boot real nodes, by what they are called. Each is a step of its own: it builds a
+// kubelet and a container runtime, takes minutes and both hands of a small computer, and tells how far it is.
+var trials = map[string]string{
+	realNodes:    "github.com/tenon-numa/tenon/test/vm/realnode/trial",
+	installation: "github.com/tenon-numa/tenon/test/vm/realnode/install",
+}
 
-// hungTries is how often the trial is run where a guest stands still. That was every other time on a computer of
+const (
+	realNodes    = "real nodes"
+	installation = "installation on a real node"
+)
+
+// hungTries is how often a trial is run where a guest stands still. That was every other time on a computer of
 // two cores while each CPU of a guest was a thread of its own, always within the first minute of a guest, and
 // never twice in a row.
 const hungTries = 6
 
-// realNodes runs the trial. Its result is never taken from the cache: the go command does not see that
-// the trial builds programs itself.
-func (r *runner) realNodes(ctx context.Context, args []string) error {
-	const name = "real nodes"
-	line := slices.Concat([]string{"go", "test", "-v", "-count=1", "-timeout", "35m"}, args, []string{trial})
+// trial runs a trial. Its result is never taken from the cache: the go command does not see that
+// a trial builds programs itself.
+func (r *runner) trial(ctx context.Context, name string, args []string) error {
+	line := slices.Concat([]string{"go", "test", "-v", "-count=1", "-timeout", "45m"}, args, []string{trials[name]})
 	seen := &skips{}
 	err := r.program(ctx, seen, name, line...)
 	for range hungTries - 1 {
