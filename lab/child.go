@@ -49,7 +49,7 @@ func MaybeChild() {
 // answersFD is the descriptor on which the child answers orders.
 const answersFD = 3
 
-// runNodes reads the job, starts the nodes, and returns when it is told to end. Where the parent died
+// runNodes reads the job, starts the nodes, and returns when it is ordered to end. Where the parent died
 // without a word, there is nobody else left to remove the cluster's directory.
 func runNodes(in io.Reader, answers io.Writer) error {
 	var j job

@@ -22,7 +22,7 @@ func (c *Cluster) StartAgent(ctx context.Context, node string) error {
 	return c.tell(ctx, order{Do: doStartAgent, Node: node})
 }
 
-// HoldReport holds the next report of a node's agent back: the agent is told that the connection broke.
+// HoldReport holds the next report of a node's agent back: the agent gets the error of a broken connection.
 func (c *Cluster) HoldReport(ctx context.Context, node string) error {
 	return c.tell(ctx, order{Do: doHold, Node: node})
 }

@@ -49,7 +49,7 @@ type Config struct {
 	NoAgents bool
 	// CRDs are installed besides NodeLayout and NodeResourceTopology.
 	CRDs [][]byte
-	// Progress, if not nil, is told of each step, one line at a time.
+	// Progress, if not nil, receives a line for each step.
 	Progress func(line string)
 }
 

@@ -22,7 +22,7 @@ import (
 // childEnv marks the child; its value is not looked at.
 const childEnv = "TENON_LAB_CHILD"
 
-// job is what the child is told, as JSON on its standard input. Orders follow it; the end of the pipe
+// job is the input of the child, as JSON on its standard input. Orders follow it; the end of the pipe
 // without the order to stop means that the parent died.
 type job struct {
 	Dir     string // the cluster's directory
@@ -162,7 +162,7 @@ func (c *child) kill() error {
 	return nil
 }
 
-// failure says why the process ended, with the end of its log; nil while it runs or when it was told to end.
+// failure says why the process ended, with the end of its log; nil while it runs or when it was ordered to end.
 func (c *child) failure() error {
 	select {
 	case <-c.done:

@@ -103,7 +103,7 @@ func (r *runner) say(format string, args ...any) {
 }
 
 // all runs the steps that the arguments ask for. A step that fails does not keep the others from
-// running: one run tells all there is to mend.
+// running: one run reports everything that has to be corrected.
 func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	race, raceErr := r.raceDetector(ctx)
 	if raceHeavy && !race {

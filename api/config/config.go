@@ -53,7 +53,7 @@ type Args struct {
 	// SilentNodes is for nodes whose agent ought to have reported a pod a minute ago and has not: Allow or
 	// Refuse; Allow when empty. Such a node is known by its last report and by predictions.
 	SilentNodes string `json:"silentNodes,omitempty"`
-	// TurnTimeoutSeconds bounds how long a pod waits for a pod before it on its way to the same node;
+	// TurnTimeoutSeconds bounds how long a pod waits for a pod before it that is assumed on the same node;
 	// after that it is scheduled anew. 1..3600; 30 when zero.
 	TurnTimeoutSeconds int32 `json:"turnTimeoutSeconds,omitempty"`
 

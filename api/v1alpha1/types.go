@@ -328,7 +328,7 @@ type DeviceGroup struct {
 
 // Rules are the parts of KubeletConfiguration that decide on alignment.
 type Rules struct {
-	// from says who told them: the kubelet itself, or its files, in which its flags are missing.
+	// from says where they come from: the kubelet itself, or its files, in which its flags are missing.
 	// +kubebuilder:validation:Enum=kubelet;files
 	// +optional
 	From string `json:"from,omitempty"`

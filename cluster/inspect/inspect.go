@@ -32,7 +32,7 @@ type Source struct {
 	Problem func(node string) string
 	// Names are the names of the nodes of the cluster, whether anything is known of them or not.
 	Names func() []string
-	// Reported is when a node was last heard of; the zero time where it was not.
+	// Reported is when a node last reported; the zero time if it never did.
 	Reported func(node string) time.Time
 	// Decisions are the last decisions, or nil.
 	Decisions *Decisions
@@ -110,7 +110,7 @@ func (s Source) problem(node string) string {
 	return s.Problem(node)
 }
 
-// age is how long ago a node was heard of, in seconds; nil where it was not.
+// age is how long ago a node last reported, in seconds; nil if it never did.
 func (s Source) age(node string) *float64 {
 	if s.Reported == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 // those that others bound, it is when somebody first asked.
 type Waiting struct {
 	mu    sync.Mutex
-	first map[string]time.Time // by UID, of the pods that are on their way
+	first map[string]time.Time // by UID, of the assumed pods
 }
 
 // Oldest is the age of the oldest prediction that its node has not reported yet; 0 where there is none.

@@ -252,7 +252,7 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	}
 	_, was := f.problems[l.Name]
 	delete(f.problems, l.Name)
-	// The condition may be of a scheduler that ended before the layout was mended.
+	// The condition may be of a scheduler that ended before the layout was corrected.
 	if was || meta.IsStatusConditionFalse(l.Status.Conditions, v1alpha1.ConditionAccepted) {
 		f.onRefused(l.Name, nil)
 	}

@@ -115,7 +115,7 @@ func (pre *Preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v
 	case err != nil:
 		return nil, fwk.AsStatus(err)
 	case why != "":
-		a.Log("Evicts nobody", "reason", why)
+		a.Log("Evicts no pod", "reason", why)
 		return node, pre.waiting(node != nil, why)
 	}
 	result, status := pre.upstream.PostFilter(ctx, cs, pod, m)
@@ -138,7 +138,7 @@ func (pre *Preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v
 
 // waiting returns the status of a pod that waits, a success if it is nominated to a node meanwhile.
 func (pre *Preemption) waiting(nominated bool, why string) *fwk.Status {
-	text := "preemption: evicts nobody: " + why
+	text := "preemption: evicts no pod: " + why
 	if nominated {
 		return fwk.NewStatus(fwk.Success, text)
 	}

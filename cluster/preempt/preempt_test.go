@@ -62,7 +62,7 @@ func TestWhatIsNotKnownEvictsNobody(t *testing.T) {
 		doubt func(*stage)
 		says  string
 	}{
-		"on its way": {(*stage).flies, "pods are on their way to the node"},
+		"on its way": {(*stage).flies, "pods are assumed on the node"},
 		"silent":     {(*stage).falls, "node's agent is silent"},
 		"refused":    {(*stage).refuses, "node refused such a pod"},
 	} {
@@ -131,8 +131,8 @@ func TestAReportIsWaitedForBeforeOthersAreEvicted(t *testing.T) {
 	s.p.book.Vanish(string(low.UID)) // it runs still, or does not
 	s.pods = s.pods[1:]
 	pod := ranked(cpus("p", 8), 9)
-	s.want(pod, "", "", "evicts nobody: node n may have room")
-	s.want(pod, "", "", "evicts nobody: node n may have room")
+	s.want(pod, "", "", "evicts no pod: node n may have room")
+	s.want(pod, "", "", "evicts no pod: node n may have room")
 	if !slices.Equal(s.later, []time.Duration{catchUp}) {
 		t.Errorf("the pod is tried again after %v", s.later)
 	}
@@ -149,7 +149,7 @@ func TestNobodyElseGoesWhileTheLedgerLearnsOfAVictimsEnd(t *testing.T) {
 	s.full("n")
 	s.pods = s.pods[1:]
 	pod := ranked(cpus("p", 8), 9)
-	s.want(pod, "", "", "evicts nobody: node n may have room: pods have just left it")
+	s.want(pod, "", "", "evicts no pod: node n may have room: pods have just left it")
 	if !slices.Equal(s.later, []time.Duration{catchUp}) {
 		t.Errorf("the pod is tried again after %v", s.later)
 	}
@@ -161,11 +161,11 @@ func TestPodsThatAreBeingDeleted(t *testing.T) {
 	low, mid := s.full("n")
 	s.full("other")
 	s.deleted(low, 20*time.Second)
-	s.want(pod, "n", "", "evicts nobody: fits on node n once pods that are being deleted there have gone")
+	s.want(pod, "n", "", "evicts no pod: fits on node n once pods that are being deleted there have gone")
 
 	low.DeletionTimestamp = nil
 	s.deleted(mid, 20*time.Second) // of a higher priority: no place is promised, and nobody goes
-	s.want(pod, "", "", "evicts nobody: fits on node n")
+	s.want(pod, "", "", "evicts no pod: fits on node n")
 
 	s.deleted(mid, -2*time.Minute) // it hangs
 	s.pods[2].Spec.Priority = ptr.To[int32](0)

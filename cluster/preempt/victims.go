@@ -143,7 +143,7 @@ func (t *trial) doubtful() string {
 	}
 	for _, e := range t.node.Entries {
 		if p := here[e.Pod.UID]; e.Source == ledger.Predicted && p != nil && !kube.Started(p) {
-			return "pods are on their way to the node: nobody is evicted before they are admitted"
+			return "pods are assumed on the node: no pod is evicted before they are admitted"
 		}
 	}
 	return ""

@@ -2,7 +2,7 @@
 // nodes, the conditions of layouts, and the words of refusals.
 //
 // Invariant: it decides nothing, and nothing waits for it. Strings of nodes and users leave it printable and bounded,
-// and a change is told once. It refuses to log more for pods that ask for lines than [Lines] allows, and writes to no
+// and a change is logged once. It refuses to log more for pods that ask for lines than [Lines] allows, and writes to no
 // layout whose conditions are current.
 package report
 

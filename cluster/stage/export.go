@@ -25,7 +25,7 @@ import (
 // MaxExport bounds an exported file: a layout takes some kilobytes, a pod as well.
 const MaxExport = 1 << 30
 
-// maxPods is what a kubelet takes unless told otherwise.
+// maxPods is what a kubelet takes by default.
 const maxPods = 110
 
 // Export makes a stage of what "kubectl get nodelayouts,nodes,pods -A -o json" wrote, or YAML of the same.

@@ -82,7 +82,7 @@ func fits(u *Usage, p *Pod) bool {
 	return err == ""
 }
 
-// admission is one pod on its way through the managers.
+// admission is the state of one pod that passes the managers.
 type admission struct {
 	u     *Usage // what containers are booked on; the caller's until own makes a copy
 	owned bool

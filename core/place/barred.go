@@ -36,9 +36,10 @@ const (
 	Uneven Code = "topology-spread"
 	// NoDomain: the node lacks the label in Resource, by which With (an affinity or a constraint) groups nodes.
 	NoDomain Code = "no-topology-label"
-	// NoLayout: nothing is known of the node's NUMA nodes, and the scheduler is told to refuse such nodes.
+	// NoLayout: nothing is known of the node's NUMA nodes, and the scheduler is configured to refuse such nodes.
 	NoLayout Code = "no-layout"
-	// AmountsOnly: the node has a NodeResourceTopology and no layout, and the scheduler is told to refuse such nodes.
+	// AmountsOnly: the node has a NodeResourceTopology and no layout, and the scheduler is configured to refuse such
+	// nodes.
 	AmountsOnly Code = "amounts-only"
 	// NoPod: no scheduler takes such a pod; Resource says why.
 	NoPod Code = "bad-pod"

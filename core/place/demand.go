@@ -135,7 +135,7 @@ func Judge(u *Usage, p *Pod, v Verdict, d Demand) Verdict {
 	return v
 }
 
-// judgement is one verdict on its way through a demand.
+// judgement is the state of one verdict that is compared with a demand.
 type judgement struct {
 	u   *Usage
 	d   Demand

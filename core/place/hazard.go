@@ -27,7 +27,7 @@ const (
 	// SMTReadmission: under full-pcpus-only the kubelet admits running pods again, and counts the CPUs that
 	// are free before it looks at what the containers hold already. It refuses containers that have more
 	// CPUs than are free in whole cores, and their pods end with SMTAlignmentError
-	// (cpumanager/policy_static.go, Allocate; kubernetes issue 129078; mended in 1.37).
+	// (cpumanager/policy_static.go, Allocate; kubernetes issue 129078; fixed in 1.37).
 	SMTReadmission HazardCode = "smt-readmission"
 	// TopologyReadmission: under restricted and align-by-socket the kubelet takes a container's CPUs from all of
 	// a socket. They may lie on other NUMA nodes than the container's memory, or on more NUMA nodes and sockets

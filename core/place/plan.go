@@ -16,7 +16,7 @@ import (
 //     next to any affinity that comes of a mask that serves it: either it is that mask, or the manager
 //     widens the affinity to it.
 //
-// What cannot be told so is unsure, and Fits asks the full engine.
+// Where this gives no answer it is unsure, and Fits asks the full engine.
 
 // answer is what a plan says of a usage.
 type answer int8

@@ -167,7 +167,7 @@ func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
 	return out
 }
 
-// MemoryGroup returns what WithGroups would have to be told of the NUMA node at position i to change nothing.
+// MemoryGroup returns the group of the NUMA node at position i; WithGroups with that value changes nothing.
 func (u *Usage) MemoryGroup(i int) MemoryGroup {
 	out := MemoryGroup{NUMAs: u.cells[i].group}
 	for k, kind := range u.kinds {

@@ -6,7 +6,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// maxRoots bounds the PCI roots that are told apart.
+// maxRoots bounds the PCI roots that are distinguished.
 const maxRoots = 16
 
 // roots are the PCI roots that the devices of a pod are below.

@@ -10,7 +10,7 @@ import (
 const (
 	step      = Max / 8
 	mostSteps = 8
-	// farAway is the distance that scheduler-plugins takes where none is told; no firmware tells more.
+	// farAway is the distance that scheduler-plugins takes where none is known; no firmware reports more.
 	farAway = 255
 )
 

@@ -4,17 +4,17 @@ import (
 	"fmt"
 )
 
-// Contest says how contenders are compared.
-type Contest struct {
+// Settings are the machines, seeds and cases of a comparison.
+type Settings struct {
 	Machines int // 0: as many as the trace says
 	Seed     uint64
 	Runs     int // how many seeds, from Seed on; 1..MaxRuns
 	Cases    int // how many small cases are solved exactly, 0..MaxCases
-	// Progress, if there is one, is told every now and then how far the comparison is; its error ends it.
+	// Progress, if not nil, receives from time to time how far the comparison is; its error ends it.
 	Progress func(Progress) error
 }
 
-// Bounds on a contest.
+// Bounds on Settings.
 const (
 	MaxRuns  = 100
 	MaxCases = 10_000
@@ -52,7 +52,7 @@ type Column struct {
 }
 
 // Compare runs all contenders on the trace of a script.
-func Compare(s *Script, c Contest) (*Comparison, error) {
+func Compare(s *Script, c Settings) (*Comparison, error) {
 	if c.Runs < 1 || c.Runs > MaxRuns || c.Cases < 0 || c.Cases > MaxCases {
 		return nil, fmt.Errorf("compare on trace %s: %d runs, %d cases: want 1..%d and 0..%d", s.Name, c.Runs, c.Cases,
 			MaxRuns, MaxCases)
@@ -76,7 +76,7 @@ func Compare(s *Script, c Contest) (*Comparison, error) {
 }
 
 // run runs every contender with and without departures.
-func (out *Comparison) run(t *Trace, c Contest, run int) error {
+func (out *Comparison) run(t *Trace, c Settings, run int) error {
 	for i, k := range Contenders() {
 		for _, stay := range []bool{true, false} {
 			o := Options{Seed: c.Seed + uint64(run), Stay: stay}

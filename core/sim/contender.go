@@ -39,7 +39,7 @@ func Contenders() []Contender {
 	}
 }
 
-// picker chooses nodes, and is told what happens.
+// picker chooses nodes, and is called for each event.
 type picker interface {
 	// pick returns the node for a pod of a shape, among some nodes, or among all where among is nil.
 	pick(shape int, among []int) (node int, ok bool)

@@ -73,7 +73,7 @@ func TestTenonPacksBest(t *testing.T) {
 		machines int
 		first    bool // it also places most until the first waits
 	}{{"gpu", 60, true}, {"telco", 30, true}, {"alibaba", 100, false}} {
-		got, err := Compare(script(t, c.trace), Contest{Machines: c.machines, Seed: 1, Runs: 3})
+		got, err := Compare(script(t, c.trace), Settings{Machines: c.machines, Seed: 1, Runs: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestTenonPacksBest(t *testing.T) {
 // Where all pods come at once, before anything is known of them, Tenon places more of them than all others
 // over thirty orders of arrival, and in each all but three.
 func TestADayThatComesAtOnce(t *testing.T) {
-	got, err := Compare(script(t, Demo), Contest{Seed: 1, Runs: 30})
+	got, err := Compare(script(t, Demo), Settings{Seed: 1, Runs: 30})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestSmallCasesComeCloseToTheOptimum(t *testing.T) {
 		for _, k := range Contenders() {
 			c.Columns = append(c.Columns, Column{Contender: k.Name})
 		}
-		if err := c.solve(script(t, trace), Contest{Seed: 1, Cases: 60}); err != nil {
+		if err := c.solve(script(t, trace), Settings{Seed: 1, Cases: 60}); err != nil {
 			t.Fatal(err)
 		}
 		ours := c.Columns[0].Optimum

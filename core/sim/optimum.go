@@ -234,7 +234,7 @@ func (s *Script) ingredients() []ingredient {
 }
 
 // solve runs every contender on small cases. Cases that are too large are passed over.
-func (out *Comparison) solve(s *Script, c Contest) error {
+func (out *Comparison) solve(s *Script, c Settings) error {
 	solver := &solver{script: s, known: map[string][]counts{}}
 	for tried := 0; out.Cases < c.Cases && tried < 4*c.Cases; tried++ {
 		seed := c.Seed + uint64(tried)

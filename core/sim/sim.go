@@ -102,7 +102,7 @@ type Options struct {
 	// Usual says what arrived before the trace began, by shape, for who remembers that: how often compared
 	// with others, 0..MaxPods. Those pods take up no room.
 	Usual []int64
-	// Progress, if there is one, is told every now and then how many of the pods have arrived; its error
+	// Progress, if not nil, receives from time to time how many of the pods have arrived; its error
 	// ends the run.
 	Progress func(arrived, of int) error
 }

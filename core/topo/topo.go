@@ -7,7 +7,7 @@
 // cost nothing and never index a slice.
 //
 // The package refuses machines that contradict themselves (a CPU in two NUMA nodes, a NUMA node named twice)
-// and sizes beyond its bounds; it never mends them in silence.
+// and sizes beyond its bounds; it never corrects them silently.
 package topo
 
 import (

@@ -10,7 +10,7 @@
 // wakes nobody, and no pod is woken twice for one change of a node.
 //
 // The package has no clock and no lock: a caller says when delays are over, and calls one method at a time. It refuses
-// nothing; what it is told of pods that it does not have is ignored.
+// nothing; events of pods that it does not have are ignored.
 package wake
 
 import "slices"
@@ -53,7 +53,7 @@ type Queue[K comparable, C, P any] struct {
 	// a nil class stands for all.
 	held map[string]bool
 	due  map[string]map[*class[K, C, P]]bool
-	// touched is the last event of each node that was told by Touch.
+	// touched is the last event of each node that Touch recorded.
 	touched map[string]string
 	asked   int
 }

@@ -42,7 +42,7 @@ const allTraces = "all"
 type compareFlags struct {
 	trace, page string
 	output      output
-	contest     sim.Contest
+	settings    sim.Settings
 }
 
 func (a *app) compareCommand() *cobra.Command {
@@ -70,11 +70,11 @@ func (a *app) compareCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&f.trace, "trace", "gpu", "Trace to replay: "+strings.Join(sim.Names(), ", ")+", a file, or "+
 		allTraces+" for all of these but "+sim.Demo+".")
-	c.Flags().IntVar(&f.contest.Machines, "nodes", 0,
+	c.Flags().IntVar(&f.settings.Machines, "nodes", 0,
 		"Number of machines, in the proportions of the trace; 0 is the number that the trace has.")
-	c.Flags().Uint64Var(&f.contest.Seed, "seed", 1, "First seed.")
-	c.Flags().IntVar(&f.contest.Runs, "runs", 1, "Number of seeds; the numbers shown are means over them.")
-	c.Flags().IntVar(&f.contest.Cases, "cases", 0, "Number of small cases to solve exactly, too.")
+	c.Flags().Uint64Var(&f.settings.Seed, "seed", 1, "First seed.")
+	c.Flags().IntVar(&f.settings.Runs, "runs", 1, "Number of seeds; the numbers shown are means over them.")
+	c.Flags().IntVar(&f.settings.Cases, "cases", 0, "Number of small cases to solve exactly, too.")
 	f.output.bind(c, "table", "json", "yaml", "svg")
 	complete(c, "trace", cobra.FixedCompletions(append(sim.Names(), allTraces), cobra.ShellCompDirectiveDefault))
 	c.Flags().StringVar(&f.page, "page", "",
@@ -84,12 +84,12 @@ func (a *app) compareCommand() *cobra.Command {
 
 func (f compareFlags) check() error {
 	switch {
-	case f.contest.Machines < 0 || f.contest.Machines > sim.MaxMachines:
-		return fmt.Errorf("--nodes %d is outside 0..%d", f.contest.Machines, sim.MaxMachines)
-	case f.contest.Runs < 1 || f.contest.Runs > sim.MaxRuns:
-		return fmt.Errorf("--runs %d is outside 1..%d", f.contest.Runs, sim.MaxRuns)
-	case f.contest.Cases < 0 || f.contest.Cases > sim.MaxCases:
-		return fmt.Errorf("--cases %d is outside 0..%d", f.contest.Cases, sim.MaxCases)
+	case f.settings.Machines < 0 || f.settings.Machines > sim.MaxMachines:
+		return fmt.Errorf("--nodes %d is outside 0..%d", f.settings.Machines, sim.MaxMachines)
+	case f.settings.Runs < 1 || f.settings.Runs > sim.MaxRuns:
+		return fmt.Errorf("--runs %d is outside 1..%d", f.settings.Runs, sim.MaxRuns)
+	case f.settings.Cases < 0 || f.settings.Cases > sim.MaxCases:
+		return fmt.Errorf("--cases %d is outside 0..%d", f.settings.Cases, sim.MaxCases)
 	}
 	return f.output.check()
 }
@@ -133,17 +133,17 @@ func readTrace(path string) (string, error) {
 	return string(data), nil
 }
 
-// compare runs the contest on each trace, and tells a person how far it is.
+// compare runs the comparison on each trace, and prints its progress.
 func (f compareFlags) compare(ctx context.Context, stderr io.Writer, scripts []*sim.Script) (out []*sim.Comparison,
 	err error) {
 	for _, s := range scripts {
 		say := compareProgress{w: stderr, trace: s.Name, terminal: isTerminal(stderr)}
-		contest := f.contest
-		contest.Progress = func(p sim.Progress) error {
+		settings := f.settings
+		settings.Progress = func(p sim.Progress) error {
 			say.tell(p)
 			return ctx.Err()
 		}
-		c, err := sim.Compare(s, contest)
+		c, err := sim.Compare(s, settings)
 		say.end()
 		if err != nil {
 			return nil, err

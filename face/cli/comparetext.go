@@ -171,7 +171,7 @@ type comparisonDocument struct {
 	Machines int              `json:"machines"`
 	Seed     uint64           `json:"seed"`
 	Runs     int              `json:"runs"`
-	Scarce   string           `json:"scarce"` // the resource of which amounts are told
+	Scarce   string           `json:"scarce"` // the resource whose amounts are printed
 	Cases    int              `json:"cases"`  // small cases that were solved exactly
 	Optimum  int              `json:"optimum"`
 	Columns  []columnDocument `json:"columns"`

@@ -179,7 +179,7 @@ func (r *run) finish(ctx context.Context, names []string) error {
 	return nil
 }
 
-// bound waits until every pod is bound, or was told that it cannot be.
+// bound waits until every pod is bound, or has an event that it cannot be.
 func (r *run) bound(ctx context.Context) error {
 	waits := func(l life) bool {
 		fate, _ := workload.FateOf(l.pod)

@@ -1,5 +1,5 @@
 // Package chaos lets everything happen to a lab cluster that may happen to a real one, and checks after
-// each round that Tenon's book is what the kubelets' managers have, that nobody waits in vain, and that no
+// each round that Tenon's book is what the kubelets' managers have, that no pod waits that fits, and that no
 // kubelet refused a pod for a reason that the scheduler could have known.
 //
 // Two schedulers bind pods to the same nodes, one of them Tenon's. Pods end, are deleted, also by force;
@@ -37,7 +37,7 @@ type Options struct {
 	Seed uint64
 	// For is how long rounds are begun; there is one at least.
 	For time.Duration
-	// Say is told what happens, a line each.
+	// Say receives a line for each thing that happens.
 	Say func(line string)
 }
 

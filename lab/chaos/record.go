@@ -62,7 +62,7 @@ type record struct {
 	agents  map[string]time.Time // when each agent's process wrote its first layout, by its id
 	last    uint64               // version
 	changed chan struct{}
-	// refused is told of every pod that a kubelet refused, when that is seen; nil before the run is set up.
+	// refused is called with every pod that a kubelet refused, when that is seen; nil before the run is set up.
 	refused func(life)
 	failed  error // an object that could not be read
 	stop    func()

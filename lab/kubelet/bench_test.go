@@ -25,8 +25,8 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// contest is one machine with pods on it, and one more pod that both sides are asked about.
-type contest struct {
+// benchmark is one machine with pods on it, and one more pod that both sides are asked about.
+type benchmark struct {
 	numas     int
 	policy    string
 	resources string // cpu, +memory, +gpu
@@ -53,7 +53,7 @@ func BenchmarkAgainstTheKubelet(b *testing.B) {
 	klog.SetLogger(logr.Discard())
 	rows := []string{fmt.Sprintf("%-6s%-18s%-16s%5s  %-6s%12s%12s%12s", "numas", "policy", "resources", "pods", "what",
 		"kubelet", "place", "x faster")}
-	for _, c := range contests() {
+	for _, c := range benchmarks() {
 		c.prepare(b)
 		for _, what := range []string{"merge", "admit"} {
 			b.Run(fmt.Sprintf("numas=%d/%s/%s/pods=%d/%s", c.numas, c.policy, c.resources, c.busy, what), func(b *testing.B) {
@@ -96,25 +96,25 @@ func short(d time.Duration) string {
 	return d.Round(10 * time.Nanosecond).String()
 }
 
-func contests() (out []*contest) {
+func benchmarks() (out []*benchmark) {
 	for _, numas := range []int{2, 4, 8} {
 		for _, policy := range []string{"single-numa-node", "restricted"} {
 			for _, resources := range []string{"cpu", "cpu+memory", "cpu+memory+gpu"} {
-				out = append(out, &contest{numas: numas, policy: policy, resources: resources})
+				out = append(out, &benchmark{numas: numas, policy: policy, resources: resources})
 				if numas == 8 {
-					out = append(out, &contest{numas: numas, policy: policy, resources: resources, busy: 20})
+					out = append(out, &benchmark{numas: numas, policy: policy, resources: resources, busy: 20})
 				}
 			}
 		}
 	}
 	for _, policy := range []string{"single-numa-node", "restricted"} {
-		out = append(out, &contest{numas: 36, policy: policy, resources: "cpu+gpu", busy: 20})
+		out = append(out, &benchmark{numas: 36, policy: policy, resources: "cpu+gpu", busy: 20})
 	}
 	return out
 }
 
 // text describes a machine of 256 CPUs; one of 36 NUMA nodes has CPUs and GPUs on two, as GB200 has.
-func (c *contest) text() string {
+func (c *benchmark) text() string {
 	var b strings.Builder
 	for i := range c.numas {
 		with := min(c.numas, 8)
@@ -132,7 +132,7 @@ func (c *contest) text() string {
 	return b.String()
 }
 
-func (c *contest) prepare(b *testing.B) {
+func (c *benchmark) prepare(b *testing.B) {
 	b.Helper()
 	var err error
 	if c.machine, err = topo.ParseMachine(c.text()); err != nil {
@@ -186,7 +186,7 @@ func guaranteed(name string, cpus, gpus int64) *v1.Pod {
 }
 
 // configure returns the kubelet's configuration, and the rules as the node agent reads them from it.
-func (c *contest) configure(b *testing.B) (*configv1beta1.KubeletConfiguration, place.Rules) {
+func (c *benchmark) configure(b *testing.B) (*configv1beta1.KubeletConfiguration, place.Rules) {
 	b.Helper()
 	config := &configv1beta1.KubeletConfiguration{
 		TopologyManagerPolicy:        c.policy,
@@ -222,7 +222,7 @@ func (c *contest) configure(b *testing.B) (*configv1beta1.KubeletConfiguration, 
 }
 
 // merge returns the time of one Merge of the hints that the managers give for the pod.
-func (c *contest) merge(b *testing.B) time.Duration {
+func (c *benchmark) merge(b *testing.B) time.Duration {
 	info := lab.MachineInfo("machine", c.machine)
 	numas, err := topologymanager.NewNUMAInfo(info.Topology, topologymanager.PolicyOptions{})
 	if err != nil {
@@ -248,7 +248,7 @@ func (c *contest) merge(b *testing.B) time.Duration {
 }
 
 // admit returns the time of one Admit; what it gave is freed before the next.
-func (c *contest) admit(b *testing.B) time.Duration {
+func (c *benchmark) admit(b *testing.B) time.Duration {
 	return clock(func() time.Duration {
 		began := time.Now()
 		r := c.real.Admit(c.pod)

@@ -333,7 +333,7 @@ func (w *world) patient(ctx context.Context, t *testing.T) {
 	}
 	w.create(ctx, t, on(node, high(cores("urgent", 28))))
 	_, why := w.await(ctx, t, "urgent-waits", workload.Pending)
-	contains(t, "urgent", why, "evicts nobody: fits on node waits once pods that are being deleted there have gone")
+	contains(t, "urgent", why, "evicts no pod: fits on node waits once pods that are being deleted there have gone")
 	w.release(ctx, t, "leaving-waits")
 	w.await(ctx, t, "urgent-waits", workload.Running)
 	if p := w.pod(t, "cheap-waits"); p.DeletionTimestamp != nil {

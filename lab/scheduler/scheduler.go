@@ -94,7 +94,7 @@ const (
 )
 
 // Start starts a scheduler with the given profiles (a YAML list). Its configuration is written to dir.
-// onOutcome, if not nil, is told how every prediction came out; profiles without Tenon make none.
+// onOutcome, if not nil, receives the outcome of every prediction; profiles without Tenon make none.
 func Start(dir, kubeconfig, profiles string, onOutcome func(ledger.Outcome)) (*Running, error) {
 	return StartObserved(dir, kubeconfig, profiles, Observer{Outcome: onOutcome})
 }

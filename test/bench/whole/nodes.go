@@ -37,7 +37,7 @@ import (
 // pods in the order in which they were bound, as place says that the kubelet's managers would (which is judged
 // afterwards, by the managers), writes that they run or are refused, and publishes layouts and topologies.
 
-// nodesJob is what the process is told.
+// nodesJob is the input of the process.
 type nodesJob struct {
 	Host, Token string
 	CA          []byte

@@ -25,7 +25,7 @@ type plane struct {
 	scheduler  string // kubeconfig with the rights of deploy/scheduler
 }
 
-// planeJob is what the process is told.
+// planeJob is the input of the process.
 type planeJob struct {
 	Dir        string
 	Topologies bool // the API server knows NodeResourceTopology

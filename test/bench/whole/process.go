@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/logtail"
 )
 
-// process is a child of this one. It ends when it is told to, and when this process dies.
+// process is a child of this one. It ends when it is ordered to, and when this process dies.
 type process struct {
 	name    string
 	cmd     *exec.Cmd

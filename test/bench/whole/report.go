@@ -101,7 +101,7 @@ func least[T time.Duration | int64](a, b T) T {
 	return min(a, b)
 }
 
-// times is a ratio of two figures, if both were measured; of a small one two digits are told.
+// times is a ratio of two figures, if both were measured; of a small one two digits are printed.
 func times(x, of float64) string {
 	switch {
 	case x <= 0 || of <= 0:

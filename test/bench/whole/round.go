@@ -53,7 +53,7 @@ func (r Round) line() string {
 		seconds(r.PlaneCPU, 2), r.Peak>>20, seconds(r.Start, 1), r.Refused(), r.Judged.Differ, r.JudgedIn.Seconds())
 }
 
-// rate is a number per second; of a small one two digits are told.
+// rate is a number per second; of a small one two digits are printed.
 func rate(x float64) string {
 	switch {
 	case x <= 0:
@@ -155,7 +155,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// telling is how often progress is told.
+// telling is how often progress is printed.
 const telling = 10 * time.Second
 
 // sampling is how often it is looked how far a scheduler is.

@@ -28,7 +28,7 @@ type Options struct {
 	Quiet, Most time.Duration
 	// Profiles is a folder for a profile of every scheduler; empty for none.
 	Profiles string
-	// Progress is told of each step, one line at a time.
+	// Progress receives a line for each step.
 	Progress func(line string)
 }
 

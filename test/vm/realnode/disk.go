@@ -37,7 +37,7 @@ var programs = map[string][]string{
 type Disk struct{ path string }
 
 // BuildDisk builds the programs of a node where they are not up to date, and the disk with them, as a
-// file of a directory. Each step is told to progress, which may be nil. Building for the first time
+// file of a directory. Each step is reported to progress, which may be nil. Building for the first time
 // takes some minutes of a CPU; after that it takes seconds. Missing packages are a [*guest.MissingError].
 func BuildDisk(ctx context.Context, dir string, progress func(line string)) (*Disk, error) {
 	if progress == nil {

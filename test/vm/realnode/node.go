@@ -56,7 +56,7 @@ type Config struct {
 	// SignedByCluster says that the kubelet asks the cluster for the certificate of its own port (serverTLSBootstrap),
 	// and serves nothing before somebody has approved that.
 	SignedByCluster bool
-	// Progress, if not nil, is told of each step, one line at a time.
+	// Progress, if not nil, receives a line for each step.
 	Progress func(line string)
 }
 
