@@ -8,7 +8,8 @@
 //	go run ./test lint             only the linters
 //	go run ./test race [ARGS...]   only the heavy packages, under the race detector
 //	go run ./test node [ARGS...]   only the tests on real nodes
-//	go run ./test install [ARGS..] only the installation on a real node
+//	go run ./test install [ARGS..] only the installation on a real node, which the other commands leave out: it
+//	                               builds images first, and takes longer than the rest
 //	go run ./test packages         only installs the Debian packages
 //
 // Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. It
@@ -124,8 +125,7 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {
-		errs = append(errs, r.release(ctx), r.lint(ctx), r.trial(ctx, realNodes, args),
-			r.trial(ctx, installation, args))
+		errs = append(errs, r.release(ctx), r.lint(ctx), r.trial(ctx, realNodes, args))
 	}
 	return errors.Join(errs...)
 }

@@ -28,8 +28,8 @@ func (w *world) newShell(t *testing.T) *shell {
 			t.Fatal(err)
 		}
 	}
-	for name, target := range map[string]string{"dist": filepath.Join(w.dir, "dist"), "docs": filepath.Join(w.root, "docs"),
-		"deploy": filepath.Join(w.root, "deploy")} {
+	for name, target := range map[string]string{"dist": filepath.Join(w.dir, "dist"),
+		"docs": filepath.Join(w.root, "docs"), "deploy": filepath.Join(w.root, "deploy")} {
 		if err := os.Symlink(target, filepath.Join(s.dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -69,8 +69,8 @@ var heading = regexp.MustCompile("(?m)^##+ ")
 
 var fence = regexp.MustCompile("(?m)^```([a-z]*)\n((?s:.*?))^```$")
 
-// commands returns the commands of a section of a page, in order: those of sh blocks, and those for the node's container
-// runtime, which run on the node.
+// commands returns the commands of a section of a page, in order: those of sh blocks, and those for the node's
+// container runtime, which run on the node.
 func commands(page, section string) (out []command, err error) {
 	_, rest, found := strings.Cut(page, "\n"+section+"\n")
 	if !found {
@@ -129,7 +129,8 @@ func (w *world) play(ctx context.Context, t *testing.T, page, section string) {
 }
 
 func TestCommands(t *testing.T) {
-	page := "# A\n\n## B\n\n```sh\none \\\n  two\n```\n\n### C\n\n```text\nNAME\nctr three\n```\n\n## D\n\n```sh\nfour\n```\n"
+	page := "# A\n\n## B\n\n```sh\none \\\n  two\n```\n\n### C\n\n" +
+		"```text\nNAME\nctr three\n```\n\n## D\n\n```sh\nfour\n```\n"
 	got, err := commands(page, "## B")
 	if err != nil || len(got) != 2 || got[0] != (command{"one two", false}) || got[1] != (command{"ctr three", true}) {
 		t.Errorf("commands are %v (%v)", got, err)

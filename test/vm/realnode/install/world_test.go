@@ -97,7 +97,8 @@ func (w *world) control(ctx context.Context, t *testing.T) {
 	t.Helper()
 	key, ca := w.authority(t)
 	var err error
-	w.plane, err = control.Start(ctx, control.Options{Dir: w.dir, Nodes: []string{nodeName}, Controllers: true, ClientCA: ca})
+	w.plane, err = control.Start(ctx, control.Options{Dir: w.dir, Nodes: []string{nodeName}, Controllers: true,
+		ClientCA: ca})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +224,8 @@ func (w *world) explain(t *testing.T) {
 	defer cancel()
 	t.Log(w.node.Log(ctx, "kubelet", 15))
 	t.Log(w.node.Run(ctx, "cd /var/log/pods && for f in */*/*.log; do echo $f; head -n 8 $f; tail -n 8 $f; done; df -h /"))
-	for _, line := range []string{"kubectl get pods -A -o wide", "kubectl get events -A --sort-by=.lastTimestamp | tail -n 30"} {
+	for _, line := range []string{"kubectl get pods -A -o wide",
+		"kubectl get events -A --sort-by=.lastTimestamp | tail -n 30"} {
 		out, err := w.shell.run(ctx, line)
 		t.Logf("%s: %v\n%s", line, err, out)
 	}
