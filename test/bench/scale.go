@@ -66,7 +66,7 @@ func sizeTables(all []weight) (out []table) {
 
 func sizes(all []weight) string {
 	var b strings.Builder
-	b.WriteString(`| CPUs, NUMA nodes | pods | object | sent | in etcd | of that managedFields | event | event of metadata |
+	b.WriteString(`| CPUs, NUMA nodes | pods | object | sent | in etcd | managedFields | event | event of metadata |
 |---|---:|---|---:|---:|---:|---:|---:|
 `)
 	for _, w := range all {
@@ -84,7 +84,7 @@ func sizes(all []weight) string {
 func timeTable(all []weight) string {
 	var b strings.Builder
 	b.WriteString(where() + "\n\n")
-	b.WriteString("| CPUs, NUMA nodes | pods | agent: to JSON | scheduler: from JSON to core values | " +
+	b.WriteString("| CPUs, NUMA nodes | pods | agent: to JSON | scheduler: from JSON | " +
 		"CPUs at 200 writes/s |\n|---|---:|---:|---:|---:|\n")
 	for _, w := range all {
 		l := reckoned[0].load(w)
