@@ -294,6 +294,7 @@ func (w *workshop) prepare(t *testing.T) {
 	}
 	out, err := w.run(t.TempDir(), fmt.Sprintf(`
 kubectl apply -f %s
+kubectl label node node-a pool=gpu
 kubectl -n ml rollout status statefulset/trainer --timeout=2m
 kubectl wait pod/unlucky --for=jsonpath='{.status.phase}'=Failed --timeout=2m
 `, file))
