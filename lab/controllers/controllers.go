@@ -9,6 +9,8 @@
 package controllers
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -109,7 +111,8 @@ func (r *Running) Err() error {
 	if r.stopping.Load() {
 		return nil
 	}
-	return fmt.Errorf("the controller manager ended (%v); the end of its log:\n%s", r.err, logtail.Read(r.log))
+	return fmt.Errorf("the controller manager ended: %w; the end of its log:\n%s",
+		cmp.Or(r.err, errors.New("exit status 0")), logtail.Read(r.log))
 }
 
 // patience is how long the manager may take to end by itself.

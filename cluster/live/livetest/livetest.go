@@ -34,8 +34,10 @@ const (
 	Events  = "/api/v1/events"
 )
 
-// PodsOf is the path of the pods of a namespace, and EventsOf that of its events.
-func PodsOf(namespace string) string   { return "/api/v1/namespaces/" + namespace + "/pods" }
+// PodsOf returns the path of the pods of a namespace.
+func PodsOf(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
+
+// EventsOf returns the path of the events of a namespace.
 func EventsOf(namespace string) string { return "/api/v1/namespaces/" + namespace + "/events" }
 
 // Server is the API server. Its methods may be called from any goroutine.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -41,7 +42,7 @@ func TestServe(t *testing.T) {
 	if err := served.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection ends with %v", err)
 	}
 }
