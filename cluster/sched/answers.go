@@ -64,9 +64,5 @@ func refused(r *answers.Refusal) *fwk.Status {
 
 // cost returns the cost of the pod where a verdict puts it.
 func (s *state) cost(n *ledger.Node, v place.Verdict) int64 {
-	cost := s.strategy.Cost(n.Usage, s.pod, v, n.Quality == ledger.Coarse)
-	if n.Waits(s.shape) {
-		cost += s.strategy.Wait()
-	}
-	return cost
+	return s.strategy.Cost(n.Usage, s.pod, v, n.Quality == ledger.Coarse) + s.strategy.Wait(n.Waits(s.shape))
 }

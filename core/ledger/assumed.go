@@ -100,24 +100,41 @@ func unsureDevices(hs []place.Holding) bool {
 	return false
 }
 
-// queue returns the shape of the assumed pods that are not known to be admitted. mixed is set where a pod that is
-// reserved now may have to wait, whatever its shape.
-func (a *account) queue() (shape string, mixed bool) {
-	for _, f := range a.assumed {
-		switch {
-		case f.acked != 0:
-			mixed = mixed || f.unsureDevices()
-		default:
-			mixed = mixed || a.noticeable(f) || shape != "" && shape != f.shape
-			shape = f.shape
-		}
-	}
-	return shape, mixed
+// queue are the assumed pods for which a pod that is reserved now may have to wait.
+type queue struct {
+	shape         string // of those that are not known to be admitted
+	mixed         bool   // they have several shapes, or it is not sure what they hold: any pod may have to wait
+	pods, waiting int    // how many they are, and of these those that had no turn yet
 }
 
-// Waits reports whether a pod of that shape, if it were reserved now, might have to wait for others before it
-// is bound.
-func (n *Node) Waits(shape string) bool { return n.mixed || n.queue != "" && n.queue != shape }
+// queue returns the queue of the node.
+func (a *account) queue() (q queue) {
+	for _, f := range a.assumed {
+		switch {
+		case f.acked == 0:
+			q.mixed = q.mixed || a.noticeable(f) || q.shape != "" && q.shape != f.shape
+			q.shape = f.shape
+		case f.unsureDevices():
+			q.mixed = true
+		default:
+			continue
+		}
+		q.pods++
+		if f.turned == 0 {
+			q.waiting++
+		}
+	}
+	return q
+}
+
+// Waits returns for how many pods at most a pod of that shape, if it were reserved now, would have to wait before it is
+// bound, and how many of these wait for their turn themselves.
+func (n *Node) Waits(shape string) (pods, waiting int) {
+	if n.queue.mixed || n.queue.shape != "" && n.queue.shape != shape {
+		return n.queue.pods, n.queue.waiting
+	}
+	return 0, 0
+}
 
 // noticeable reports whether it makes a difference to later pods when f changes places with a pod of its shape.
 func (a *account) noticeable(f *assumedPod) bool {

@@ -426,7 +426,7 @@ func (a *account) blocked(me *assumedPod) bool {
 
 // maxTogether bounds the states in which a node may be because own pods were bound together: every pod that
 // comes after them has to fit in all of them.
-const maxTogether = 4
+const maxTogether = 16
 
 // inAnyOrder reports whether a pod may be bound beside others that had their turn: in whatever order the node
 // admits them, it takes all, and in few ways, of which each says what is left.

@@ -79,7 +79,7 @@ func (a *account) unfollowed() *Node {
 	}
 	n := *a.base
 	n.Unsettled, n.Others = true, nil
-	n.queue, n.mixed = "", true
+	n.queue = queue{mixed: true, pods: len(a.assumed) + len(a.excess)}
 	n.Inexact = append(slices.Clone(n.Inexact), Inexact{Code: PodsUnreported, Message: fmt.Sprintf(
 		"%d pods are bound to the node and not in its report, which is too many to predict what they got",
 		a.turned()+len(a.excess))})

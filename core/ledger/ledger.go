@@ -109,10 +109,7 @@ type Node struct {
 	// report says. It must not be changed.
 	Inexact []Inexact
 
-	// queue is the shape of the assumed pods that are not known to be admitted; mixed: they have several shapes, or it is
-	// not sure what they hold.
-	queue string
-	mixed bool
+	queue queue
 
 	// uncertain are the UIDs of pods that may hold something else than their entries say, or nothing any more.
 	uncertain []string

@@ -361,7 +361,7 @@ func (a *account) predict() *Node {
 		nodes[k] = a.node(w)
 	}
 	nodes[0].Others, nodes[0].Unsettled = nodes[1:], !sure
-	nodes[0].queue, nodes[0].mixed = a.queue()
+	nodes[0].queue = a.queue()
 	nodes[0].uncertain = a.uncertain()
 	return nodes[0]
 }

@@ -7,6 +7,7 @@
 package score
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/tenon-numa/tenon/core/place"
@@ -105,14 +106,27 @@ func upstream(score int64, coarse bool) int64 {
 	return score
 }
 
-// Wait is what is added to the cost of a node that would not let the pod be bound at once. A pod that waits
-// for another one's admission keeps whoever comes after it waiting, too: while many pods come, it is better
-// that each kind of them goes to nodes of its own. NUMA nodes, distance and devices are not given up for that.
-func (s Strategy) Wait() int64 {
-	if s.Type == Tenon {
-		return costWait
+// Wait is what is added to the cost of a node on which the pod may have to wait for so many pods before it is bound,
+// some of which wait themselves: behind those it surely waits. It keeps whoever comes after it waiting, too. So while
+// many pods come, it is better that each kind of them goes to nodes of its own, and where there are not enough, that
+// these have equally many. NUMA nodes, distance and devices are not given up for that.
+func (s Strategy) Wait(pods, waiting int) int64 {
+	switch {
+	case s.Type == Tenon:
+		return costWait * grade(pods+costWaiting*waiting)
+	case pods > 0:
+		return Max / 10
 	}
-	return Max / 10
+	return 0
+}
+
+// grade is n itself up to 4, and has two steps for each doubling from there, up to maxWait.
+func grade(n int) int64 {
+	if n <= 4 {
+		return int64(n)
+	}
+	length := bits.Len(uint(n))
+	return int64(min(2*(length-1)+n>>(length-2)&1, maxWait))
 }
 
 // Unknown returns the cost of a node of which nothing is known; no node costs more.

@@ -6,7 +6,7 @@ import (
 )
 
 // Tenon's cost is a number whose digits are the terms, the one that counts most first: NUMA nodes, distance,
-// devices left short, whether the pod has to wait, locality, damage, CPUs left free. A digit is full at its maximum,
+// devices left short, pods to wait for, locality, damage, CPUs left free. A digit is full at its maximum,
 // and never reaches into the next. A node that is known coarsely costs one NUMA node more than the pod will use there:
 // of nodes that give it as many NUMA nodes, an exact one is taken, and NUMA nodes are not spent for it. A node of which
 // nothing is known costs more than all others.
@@ -15,10 +15,12 @@ const (
 	costDamage   = maxFree + 1 // per unit of damage, up to maxDamage
 	maxDamage    = 1<<23 - 1
 	costLocal    = costDamage * (maxDamage + 1) // per cache and per PCI root too many, up to maxLocal
-	maxLocal     = 1<<6 - 1
-	costWait     = costLocal * (maxLocal + 1) // see Strategy.Wait
-	costShort    = costWait * 2               // per time that the CPUs are too few, up to maxShort
-	maxShort     = 1<<8 - 1
+	maxLocal     = 1<<5 - 1
+	costWait     = costLocal * (maxLocal + 1) // per grade of the pods to wait for, up to maxWait
+	maxWait      = 1<<4 - 1
+	costWaiting  = 3                        // how much more a pod counts that waits itself
+	costShort    = costWait * (maxWait + 1) // per time that the CPUs are too few, up to maxShort
+	maxShort     = 1<<6 - 1
 	costDistance = costShort * (maxShort + 1) // per unit of mean distance, up to maxDistance
 	maxDistance  = 1<<8 - 1
 	costNUMA     = costDistance * (maxDistance + 1)
