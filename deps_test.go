@@ -53,7 +53,7 @@ var floors = []floor{
 
 	{
 		"core/answers",
-		append(words(`sync sync/atomic`), pure...),
+		append(words(`sync sync/atomic weak`), pure...),
 		words(`core/ledger core/place core/score core/topo`),
 		nil,
 	},

@@ -37,6 +37,10 @@ func (p *Plugin) answer(s *state, slot int) (cost int64, refusal *answers.Refusa
 
 // compute is answer for a node in any state, without the table.
 func (p *Plugin) compute(s *state, n *ledger.Node) (cost int64, refusal *answers.Refusal) {
+	// Most pods that fit nowhere fit on no node of a kind: the reasons are worked out once for each kind.
+	if never := s.answers.Never(n); never != nil && !n.Fits(s.pod) {
+		return 0, never
+	}
 	v := n.Place(s.pod, s.demand)
 	if v.Fits() {
 		return s.cost(n, v), nil
@@ -44,6 +48,7 @@ func (p *Plugin) compute(s *state, n *ledger.Node) (cost int64, refusal *answers
 	refusal = &answers.Refusal{Reasons: v.Reasons, Permanent: p.permanent(s, n)}
 	if refusal.Permanent && p.name != config.Match {
 		refusal.Reasons = n.Never(s.pod)
+		defer s.answers.KeepNever(n, refusal)
 	}
 	for _, r := range refusal.Reasons {
 		refusal.Texts = append(refusal.Texts, p.text(s.pod, r))

@@ -49,6 +49,35 @@ func BenchmarkLargePods(b *testing.B) {
 	}
 }
 
+// BenchmarkNowhere measures what it takes to refuse a pod that is larger than any node, and of a kind that never came
+// before, beside kube-scheduler as it is.
+func BenchmarkNowhere(b *testing.B) {
+	const turn = 8
+	y := newYard(b, 100, 50)
+	all := []*contender{y.open(b, "plain", plainProfile(b)), y.open(b, "tenon", shippedProfile(b))}
+	least, came := make([]float64, len(all)), 0
+	for b.Loop() {
+		for i, c := range all {
+			cpu := used(b)
+			for k := range turn {
+				asks := fmt.Sprintf("cpu=1000 memory=%dMi", 1000+came*turn+k)
+				if c.attempt(b, podOf(fmt.Sprintf("nowhere-%d-%d", came, k), asks)) {
+					b.Fatal("a pod larger than any node has got one")
+				}
+			}
+			if took := float64(used(b)-cpu) / 1e3 / turn; least[i] == 0 || took < least[i] {
+				least[i] = took
+			}
+		}
+		came++
+	}
+	for i, c := range all {
+		b.ReportMetric(least[i], c.name+"-cpu-us/pod")
+	}
+	b.ReportMetric(least[1]/least[0], "x-plain")
+	b.ReportMetric(0, "ns/op")
+}
+
 // BenchmarkManyShapes measures the memory that 3,000 waiting pods take which ask for something else each, beside
 // kube-scheduler as it is: that of the pods themselves.
 func BenchmarkManyShapes(b *testing.B) {

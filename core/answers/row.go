@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
@@ -29,6 +30,7 @@ type Row struct {
 	cells atomic.Pointer[[]atomic.Pointer[block]]
 
 	mu       sync.Mutex
+	never    map[emptyNode]*Refusal
 	numbers  map[refusalKey]int
 	bytes    int // of the refusals that are remembered
 	refusals atomic.Pointer[[]*Refusal]
@@ -74,6 +76,38 @@ type Refusal struct {
 	Texts []string
 	// Permanent means that the pod would not fit on the empty node either.
 	Permanent bool
+}
+
+// maxNever bounds how many kinds of nodes a row remembers on which the pod never fits.
+const maxNever = 64
+
+// emptyNode is what nodes have in common on which the pod never fits. It keeps nothing alive.
+type emptyNode struct {
+	usage   weak.Pointer[place.Usage]
+	quality ledger.Quality
+}
+
+// Never returns the permanent refusal of a node, if one of the same machine and rules was kept. The pod does not fit on
+// the node unless node and pod are such that it fits beside others, and not alone: ask the node.
+func (r *Row) Never(n *ledger.Node) *Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.never) == 0 {
+		return nil
+	}
+	return r.never[emptyNode{weak.Make(n.Empty()), n.Quality}]
+}
+
+// KeepNever keeps the permanent refusal of a node for nodes of the same machine and rules.
+func (r *Row) KeepNever(n *ledger.Node, refusal *Refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.never == nil {
+		r.never = map[emptyNode]*Refusal{}
+	}
+	if len(r.never) < maxNever {
+		r.never[emptyNode{weak.Make(n.Empty()), n.Quality}] = refusal
+	}
 }
 
 // Answer returns the cost of the pod on the node in a slot of a snapshot, or why it does not fit there. ask computes an

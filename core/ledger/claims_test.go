@@ -133,7 +133,7 @@ func state(n *Node) string {
 	var out string
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
-		case "Machine", "Rules", "Usage", "Others":
+		case "Machine", "Rules", "Usage", "Others", "empty":
 		default:
 			out += fmt.Sprintf("%s=%+v ", name, v.Field(i))
 		}

@@ -110,6 +110,8 @@ type Node struct {
 	Inexact []Inexact
 
 	queue queue
+	// empty is what the node would be without any pod; nil where only Usage tells.
+	empty *place.Usage
 
 	// uncertain are the UIDs of pods that may hold something else than their entries say, or nothing any more.
 	uncertain []string
@@ -139,7 +141,7 @@ func (n *Node) leave(uids []string) *Node {
 		}
 	}
 	out.groups = untouched(n.groups, left)
-	out.Usage = n.Usage.Empty().Hold(holdings(out.Entries)...).WithGroups(out.groups)
+	out.Usage = n.Empty().Hold(holdings(out.Entries)...).WithGroups(out.groups)
 	out.Others = each(n.Others, func(o *Node) *Node { return o.leave(uids) })
 	return &out
 }

@@ -63,6 +63,9 @@ func NewUsage(m *topo.Machine, r Rules) *Usage {
 	return u.Empty()
 }
 
+// Alike reports whether both are usages of one machine with one set of rules, by what they share.
+func (u *Usage) Alike(v *Usage) bool { return u.ground == v.ground }
+
 // Empty returns the usage of the same machine and rules on which nothing is held. It is NewUsage with
 // less work, and shares what does not change.
 func (u *Usage) Empty() *Usage {
