@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/wake"
 )
 
@@ -150,7 +151,7 @@ func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 	if p.name == config.Match || d.PreFilterMsg != "" || d.NodeToStatus == nil {
 		return
 	}
-	counts, asked, refusing := map[string]int{}, 0, []string(nil)
+	counts, asked, refusing, known := map[string]int{}, 0, []string(nil), nevers{}
 	d.NodeToStatus.ForEachExplicitNode(func(node string, status *fwk.Status) {
 		for _, reason := range status.Reasons() {
 			counts[reason]++
@@ -160,7 +161,7 @@ func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 		}
 		if status.Plugin() == amountsName && asked < maxShort {
 			asked++
-			for _, reason := range p.nevers(string(pod.UID), node) {
+			for _, reason := range p.never(known, string(pod.UID), node) {
 				counts[reason]++
 			}
 		}
@@ -174,8 +175,11 @@ func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 	d.PreFilterMsg = report.NoNode(counts, p.advice(pod, refusing[:min(len(refusing), maxAdvice)]))
 }
 
-// nevers returns why a node would not take the pod of the last attempt without any pod.
-func (p *Plugin) nevers(uid, node string) (out []string) {
+// nevers are why a pod would not fit on nodes without any pod, by what nodes of one machine with the same rules share.
+type nevers map[*place.Usage][]string
+
+// never returns why a node would not take the pod of the last attempt without any pod.
+func (p *Plugin) never(known nevers, uid, node string) []string {
 	c := p.last.Load()
 	if c == nil || c.state.uid != uid {
 		return nil
@@ -184,8 +188,13 @@ func (p *Plugin) nevers(uid, node string) (out []string) {
 	if n == nil {
 		return nil
 	}
-	for _, r := range n.Never(c.state.pod) {
-		out = append(out, p.text(c.state.pod, r))
+	empty := n.Empty()
+	out, ok := known[empty]
+	if !ok {
+		for _, r := range n.Never(c.state.pod) {
+			out = append(out, p.text(c.state.pod, r))
+		}
+		known[empty] = out
 	}
 	return out
 }
