@@ -34,7 +34,8 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 		return nil, err
 	}
 	w := &watched{view: view, reader: reader}
-	return &console.Identity{Name: name, View: w, Cluster: judged{w}, Stage: w.stage,
+	return &console.Identity{Name: name, View: w, Cluster: judged{w},
+		Stages: cli.Stages{Cluster: w.stage, Vary: vary}, History: reader.History,
 		Valid: func() bool { return !view.Rejected() }, Close: stop}, nil
 }
 
@@ -130,16 +131,16 @@ func (w *watched) await(ctx context.Context) error {
 	}
 }
 
-func (w *watched) stage(ctx context.Context) (cli.Stage, []document.Problem, error) {
+func (w *watched) stage(ctx context.Context, _ cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {
 	if err := w.await(ctx); err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
 	v := w.view.View()
 	s, err := stage.Of(v)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
-	return s, nodeProblems(v.Problems), nil
+	return s, nodeProblems(v.Problems), "", nil
 }
 
 // Pods returns pods at a glance.

@@ -99,11 +99,13 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 	}
 	namespace := cmp.Or(a.kube.Namespace(), "default")
 	var out []checked
+	noPods := []string{}
 	for _, file := range all.files {
 		workloads, left, err := stage.Workloads(file.data, namespace)
 		if err != nil {
 			return fmt.Errorf("workload file %s: %w", file.name, err)
 		}
+		noPods = append(noPods, left...)
 		for _, l := range left {
 			fmt.Fprintf(c.ErrOrStderr(), "Warning: %s, %s has no pods that are known here\n", file.name, l)
 		}
@@ -114,7 +116,9 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 			out = append(out, checkOn(stage.Nodes(), w))
 		}
 	}
-	done, err := f.output.write(c.OutOrStdout(), checkDocumentOf(out, all.problems), nil)
+	doc := checkDocumentOf(out, all.problems)
+	doc.NoPods = noPods
+	done, err := f.output.write(c.OutOrStdout(), doc, nil)
 	if !done {
 		err = writeChecks(c.OutOrStdout(), out, len(stage.Nodes()), all.problems)
 	}
@@ -238,6 +242,7 @@ type checkDocument struct {
 	Passes    bool               `json:"passes"`
 	Workloads []checkedDocument  `json:"workloads"`
 	NotKnown  []document.Problem `json:"notKnown"` // nodes of whose NUMA nodes nothing is known
+	NoPods    []string           `json:"noPods"`   // objects that have no pods as far as is known
 }
 
 type checkedDocument struct {

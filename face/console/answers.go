@@ -215,7 +215,8 @@ func (h *Handler) pod(w http.ResponseWriter, q *request) error {
 // asked is what a request with a manifest asks.
 func (q *request) asked() cli.Request {
 	out := cli.Request{Manifest: q.body, Namespace: "default", Without: q.values["without"],
-		Pending: q.values.Get("pending") == "true"}
+		Pending: q.values.Get("pending") == "true", Add: q.values["add"], Policy: q.values.Get("policy"),
+		Options: q.values["option"], Selector: q.values.Get("selector")}
 	if ns := q.values.Get("namespace"); ns != "" {
 		out.Namespace = ns
 	}
@@ -229,23 +230,51 @@ func (q *request) asked() cli.Request {
 	return out
 }
 
-func (h *Handler) simulate(w http.ResponseWriter, q *request) error {
+// simulation refuses what the command refuses, and names the parameter.
+func (q *request) simulation() (cli.Request, error) {
 	asked := q.asked()
+	refused := func(field, detail string) (cli.Request, error) {
+		return asked, fail(http.StatusUnprocessableEntity, field, detail)
+	}
+	alters := asked.Policy != "" || len(asked.Options) > 0
 	switch {
-	case len(asked.Manifest) == 0 && len(asked.Without) == 0 && !asked.Pending:
-		return fail(http.StatusUnprocessableEntity, "body", "is empty: send a manifest, or ask for without or pending")
+	case len(asked.Manifest) == 0 && len(asked.Without) == 0 && !asked.Pending && !alters:
+		return refused("body", "is empty: send a manifest, or ask for without, pending, policy or option")
 	case asked.Count != 0 && len(asked.Manifest) == 0:
-		return fail(http.StatusUnprocessableEntity, "count", "needs a manifest in the body")
-	case asked.Count < 0 && (asked.Pending || len(asked.Without) > 0):
-		return fail(http.StatusUnprocessableEntity, "count", "max does not go with without or pending")
+		return refused("count", "needs a manifest in the body")
+	case asked.Count < 0 && (asked.Pending || len(asked.Without) > 0 || alters):
+		return refused("count", "max does not go with without, pending, policy or option")
+	case asked.Selector != "" && !alters:
+		return refused("selector", "needs policy or option")
 	}
 	state := q.who.View.State()
-	for _, name := range asked.Without {
-		if _, ok := state.node(name); !ok {
-			return fail(http.StatusUnprocessableEntity, "without", "there is no node "+name+", or you may not read it")
+	for field, names := range map[string][]string{"without": asked.Without, "add": asked.Add} {
+		for _, name := range names {
+			name, _, _ = strings.Cut(name, "=")
+			if _, ok := state.node(name); !ok {
+				return refused(field, "there is no node "+name+", or you may not read it")
+			}
 		}
 	}
-	doc, err := h.bounded(q, func(ctx context.Context) (any, error) { return cli.Simulate(ctx, q.who.Stage, asked) })
+	return asked, nil
+}
+
+func (h *Handler) simulate(w http.ResponseWriter, q *request) error {
+	asked, err := q.simulation()
+	if err != nil {
+		return err
+	}
+	doc, err := h.bounded(q, func(ctx context.Context) (any, error) { return cli.Simulate(ctx, q.who.Stages, asked) })
+	if err != nil {
+		return err
+	}
+	return answer(w, q.Request, doc)
+}
+
+func (h *Handler) decisions(w http.ResponseWriter, q *request) error {
+	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
+	defer cancel()
+	doc, err := q.who.History(ctx, q.values.Get("namespace"), q.values.Get("pod"))
 	if err != nil {
 		return err
 	}
@@ -253,7 +282,7 @@ func (h *Handler) simulate(w http.ResponseWriter, q *request) error {
 }
 
 func (h *Handler) check(w http.ResponseWriter, q *request) error {
-	doc, err := h.bounded(q, func(ctx context.Context) (any, error) { return cli.Check(ctx, q.who.Stage, q.asked()) })
+	doc, err := h.bounded(q, func(ctx context.Context) (any, error) { return cli.Check(ctx, q.who.Stages, q.asked()) })
 	if err != nil {
 		return err
 	}
@@ -262,7 +291,7 @@ func (h *Handler) check(w http.ResponseWriter, q *request) error {
 
 func (h *Handler) fitting(w http.ResponseWriter, q *request) error {
 	doc, err := h.bounded(q, func(ctx context.Context) (any, error) {
-		return cli.Fitting(ctx, q.who.Stage, q.values["shape"])
+		return cli.Fitting(ctx, q.who.Stages, q.values["shape"])
 	})
 	if err != nil && len(q.values["shape"]) > 0 {
 		return fail(http.StatusBadRequest, "shape", err.Error())

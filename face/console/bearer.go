@@ -55,8 +55,8 @@ func (s *sharing) use(key [sha256.Size]byte, opened *Identity) *Identity {
 	}
 	one.users++
 	w := one.who
-	return &Identity{Name: w.Name, View: w.View, Cluster: w.Cluster, Stage: w.Stage, Valid: w.Valid,
-		Close: sync.OnceFunc(func() { s.leave(key, one) })}
+	return &Identity{Name: w.Name, View: w.View, Cluster: w.Cluster, Stages: w.Stages, History: w.History,
+		Valid: w.Valid, Close: sync.OnceFunc(func() { s.leave(key, one) })}
 }
 
 func (s *sharing) leave(key [sha256.Size]byte, one *sharedView) {

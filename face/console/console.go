@@ -78,9 +78,11 @@ type Identity struct {
 	// Name is for people.
 	Name string
 	View View
-	// Cluster and Stage answer what commands ask; see package cli.
+	// Cluster and Stages answer what commands ask; see package cli. Of Stages there are Cluster and Vary.
 	Cluster cli.Cluster
-	Stage   cli.StageOf
+	Stages  cli.Stages
+	// History is what schedulers and kubelets said of a pod.
+	History func(ctx context.Context, namespace, pod string) (document.PodHistory, error)
 	// Valid reports whether the API server still accepts the identity; nil means always.
 	Valid func() bool
 	// Close ends the view; nil where there is nothing to end.

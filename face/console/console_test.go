@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
@@ -185,6 +188,34 @@ func TestPodsAndWhyTheyWait(t *testing.T) {
 	}
 }
 
+// The events of a pod are its history, the newest first; who may not read events is told so.
+func TestDecisionsAreRead(t *testing.T) {
+	s := signedIn(t)
+	at := func(hour int) metav1.Time { return metav1.Time{Time: time.Unix(1e9+int64(hour)*3600, 0)} }
+	event := func(reason string, first, last, count int) *v1.Event {
+		return &v1.Event{InvolvedObject: v1.ObjectReference{Kind: "Pod", Name: "wait", UID: "ml.wait"}, Reason: reason,
+			Message: reason + " said", FirstTimestamp: at(first), LastTimestamp: at(last), Count: int32(count),
+			ReportingController: "tenon-scheduler", Type: "Warning"}
+	}
+	s.api.List(livetest.EventsOf("ml"), event("FailedScheduling", 1, 4, 7), event("Pulled", 1, 9, 1),
+		event("TopologyAffinityError", 2, 2, 1), event("Scheduled", 5, 5, 1))
+	var h document.PodHistory
+	s.get(t, "/api/v1/pods/ml/wait/decisions", &h)
+	got := ""
+	for _, d := range h.Decisions {
+		got += fmt.Sprintf("%s x%d by %s; ", d.Outcome, d.Count, d.By)
+	}
+	want := "scheduled x1 by tenon-scheduler; refused x7 by tenon-scheduler; rejected x1 by tenon-scheduler; "
+	if got != want || h.Problem != "" {
+		t.Errorf("history %s%s\nwant %s", got, h.Problem, want)
+	}
+	s.api.Forbid(livetest.EventsOf("ml"))
+	h = document.PodHistory{}
+	if s.get(t, "/api/v1/pods/ml/wait/decisions", &h); h.Problem == "" || len(h.Decisions) != 0 {
+		t.Errorf("without the right to read events: %+v", h)
+	}
+}
+
 const manifest = `
 apiVersion: v1
 kind: Pod
@@ -198,11 +229,14 @@ spec:
 func TestWhatIf(t *testing.T) {
 	s := signedIn(t)
 	for path, want := range map[string]string{
-		"/api/v1/simulate":                          `"kind":"Simulation","strategy":"Tenon","fits":true`,
-		"/api/v1/simulate?count=max":                `"placed":10,`,
-		"/api/v1/simulate?without=a":                `"node":"a","moved":1`,
-		"/api/v1/check":                             `"kind":"ManifestCheck"`,
-		"/api/v1/simulate?pending=true&namespace=x": `"namespace":"x","name":"big"`,
+		"/api/v1/simulate":                   `"kind":"Simulation","strategy":"Tenon","fits":true`,
+		"/api/v1/simulate?count=max":         `"placed":10,`,
+		"/api/v1/simulate?without=a":         `"node":"a","moved":1`,
+		"/api/v1/check":                      `"kind":"PodCheck","passes":true`,
+		"/api/v1/simulate?add=a=2&count=max": `"placed":18,`,
+		"/api/v1/simulate?policy=none":       `"kind":"Simulation"`,
+		"/api/v1/simulate?option=scope=pod&selector=kubernetes.io%2Fhostname%3Da": `"kind":"Simulation"`,
+		"/api/v1/simulate?pending=true&namespace=x":                               `"namespace":"x","name":"big"`,
 	} {
 		code, body, _ := s.ask(t, "POST", path, manifest, "Content-Type: application/yaml")
 		if code != http.StatusOK || !strings.Contains(body, want) {
@@ -241,6 +275,13 @@ func TestRefusalsNameTheField(t *testing.T) {
 		{"POST", "/api/v1/check", "kind: Pod\nspec: {typo: 1}", yaml, 422, "body"},
 		{"POST", "/api/v1/simulate", "", yaml, 422, "body"},
 		{"POST", "/api/v1/simulate?without=zzz", "", yaml, 422, "without"},
+		{"POST", "/api/v1/simulate?add=/etc/passwd", manifest, yaml, 400, "add"},
+		{"POST", "/api/v1/simulate?add=zzz", manifest, yaml, 422, "add"},
+		{"POST", "/api/v1/simulate?add=a=9999", manifest, yaml, 400, "add"},
+		{"POST", "/api/v1/simulate?policy=best", manifest, yaml, 400, "policy"},
+		{"POST", "/api/v1/simulate?selector=zone=x", manifest, yaml, 422, "selector"},
+		{"POST", "/api/v1/simulate?policy=none&selector=%29", manifest, yaml, 400, "selector"},
+		{"POST", "/api/v1/simulate?policy=none&count=max", manifest, yaml, 422, "count"},
 		{"POST", "/api/v1/simulate", manifest, "Content-Type: text/plain", 415, "header Content-Type"},
 		{"POST", "/api/v1/simulate", strings.Repeat("#", 1<<20+1), yaml, 413, "body"},
 	} {

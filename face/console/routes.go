@@ -10,9 +10,11 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
@@ -67,12 +69,16 @@ func (h *Handler) table() []route {
 		{method: "GET", path: "/pods/{namespace}/{pod}", id: "getPod", help: "Where a pod fits and why, or what it holds.",
 			parameters: []parameter{inPath("namespace", checkNamespace), inPath("pod", checkPod)},
 			answer:     cli.Explanation{}, do: h.pod},
+		{method: "GET", path: "/pods/{namespace}/{pod}/decisions", id: "listDecisions",
+			help:       "What schedulers and kubelets decided on a pod, the newest first; from events.",
+			parameters: []parameter{inPath("namespace", checkNamespace), inPath("pod", checkPod)},
+			answer:     document.PodHistory{}, do: h.decisions},
 		{method: "POST", path: "/simulate", id: "simulate", help: "What would happen to the pods of a manifest.",
-			parameters: []parameter{namespace, count, without,
-				{"pending", "query", "true: place the pods that wait, too.", false, checkBool}},
+			parameters: append(variations(), namespace, count, without,
+				parameter{"pending", "query", "true: place the pods that wait, too.", false, checkBool}),
 			body: "application/yaml", answer: cli.Simulation{}, do: h.simulate},
-		{method: "POST", path: "/check", id: "check", help: "Where each pod of a manifest fits, and why not elsewhere.",
-			parameters: []parameter{namespace}, body: "application/yaml", answer: cli.ManifestCheck{}, do: h.check},
+		{method: "POST", path: "/check", id: "check", help: "Whether the pods of a manifest can ever run on any node.",
+			parameters: []parameter{namespace}, body: "application/yaml", answer: cli.PodCheck{}, do: h.check},
 		{method: "GET", path: "/fitting", id: "getFitting", help: "How many more pods of the usual shapes fit.",
 			parameters: []parameter{{"shape", "query", "RESOURCE=AMOUNT[,...] of a pod. May be repeated.", true, checkText}},
 			answer:     cli.Capacity{}, do: h.fitting},
@@ -85,6 +91,19 @@ func (h *Handler) table() []route {
 		{method: "DELETE", path: "/session", id: "signOut", help: "Sign out.", open: true, do: h.signOut},
 		{method: "GET", path: "/openapi.json", id: "getOpenAPI", help: "This description.", answer: map[string]any{},
 			open: true, do: h.described},
+	}
+}
+
+// variations are parameters that change the cluster of a simulation.
+func variations() []parameter {
+	return []parameter{
+		{"add", "query", "NODE[=COUNT]: nodes like an existing one that join; =min is as few as it takes. May be repeated.",
+			true, checkAdd},
+		{"policy", "query", "Topology manager policy of the selected nodes, in place of their own.", false, checkPolicy},
+		{"option", "query", "NAME[=VALUE] of the topology or CPU manager of the selected nodes. May be repeated.", true,
+			checkText},
+		{"selector", "query", "Label selector of the nodes that policy and option change; all unless given.", false,
+			checkSelector},
 	}
 }
 
@@ -211,6 +230,7 @@ const (
 	maxPods     = 5000 // in one answer
 	fewPods     = 500
 	maxCount    = 10_000
+	maxAdded    = 1000 // nodes like one
 )
 
 func first(bad []string) error {
@@ -224,6 +244,32 @@ func checkNode(s string) error      { return first(validation.IsDNS1123Subdomain
 func checkPod(s string) error       { return first(validation.IsDNS1123Subdomain(s)) }
 func checkNamespace(s string) error { return first(validation.IsDNS1123Label(s)) }
 func checkLabel(s string) error     { return first(validation.IsQualifiedName(s)) }
+
+func checkAdd(s string) error {
+	name, count, given := strings.Cut(s, "=")
+	if err := checkNode(name); err != nil {
+		return err
+	}
+	if !given || count == "min" {
+		return nil
+	}
+	return number(count, maxAdded)
+}
+
+func checkPolicy(s string) error {
+	if _, ok := place.ParsePolicy(s); !ok {
+		return errors.New("want none, best-effort, restricted or single-numa-node")
+	}
+	return nil
+}
+
+func checkSelector(s string) error {
+	if err := checkText(s); err != nil {
+		return err
+	}
+	_, err := labels.Parse(s)
+	return err
+}
 
 func checkBool(s string) error {
 	if s != "true" && s != "false" {

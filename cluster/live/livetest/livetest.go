@@ -163,6 +163,8 @@ func plain(t testing.TB, o any) map[string]any {
 		out["kind"] = "Pod"
 	case *v1.Node:
 		out["kind"] = "Node"
+	case *v1.Event:
+		out["kind"] = "Event"
 	case *v1alpha1.NodeLayout:
 		out["kind"], out["apiVersion"] = v1alpha1.Kind, v1alpha1.GroupVersion().String()
 	}
@@ -202,7 +204,8 @@ func Layout(t testing.TB, name string, entries ...ledger.Entry) *v1alpha1.NodeLa
 func Node(name string) *v1.Node {
 	all := v1.ResourceList{"cpu": resource.MustParse("128"), "memory": resource.MustParse("256Gi"),
 		"pods": resource.MustParse("110"), "acme.com/gpu": resource.MustParse("8")}
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "x"}},
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "x",
+		"kubernetes.io/hostname": name}},
 		Status: v1.NodeStatus{Allocatable: all, Images: []v1.ContainerImage{{Names: []string{"big"}}}}}
 }
 

@@ -1,0 +1,98 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// Bounds of a pod's history.
+const (
+	maxEvents  = 500     // that are read
+	maxHistory = 100     // decisions
+	maxSaid    = 2 << 10 // bytes of a message
+)
+
+// History reads what schedulers and kubelets decided on the pods that have or had the name. Who may not read events
+// gets a document that says so.
+func (r *Reader) History(ctx context.Context, namespace, name string) (document.PodHistory, error) {
+	out := document.PodHistory{Kind: "PodHistory", Namespace: namespace, Name: name, Source: "events",
+		Decisions: []document.PastDecision{}}
+	events, err := r.cluster.Events.In(namespace).List(ctx, metav1.ListOptions{Limit: maxEvents, FieldSelector: fields.Set{
+		"involvedObject.kind": "Pod", "involvedObject.name": name}.String()})
+	if apierrors.IsForbidden(err) {
+		out.Problem = "you may not list events in namespace " + namespace
+		return out, nil
+	}
+	if err != nil {
+		return out, fmt.Errorf("list events of pod %s/%s: %w", namespace, name, err)
+	}
+	for i := range events.Items {
+		if d, ok := decided(&events.Items[i]); ok {
+			out.Decisions = append(out.Decisions, d)
+		}
+	}
+	slices.SortStableFunc(out.Decisions, func(a, b document.PastDecision) int {
+		return cmp.Or(b.Time.Compare(a.Time), strings.Compare(a.Reason, b.Reason))
+	})
+	out.Decisions = out.Decisions[:min(maxHistory, len(out.Decisions))]
+	return out, nil
+}
+
+// outcomes has the reasons of events by which schedulers and kubelets report decisions on pods.
+var outcomes = map[string]document.Outcome{
+	failedScheduling:        document.OutcomeRefused,
+	"PlacementRefused":      document.OutcomeRefused,
+	"Scheduled":             document.OutcomeScheduled,
+	"Preempted":             document.OutcomePreempted,
+	"PreemptedForAlignment": document.OutcomePreempted,
+	"Misaligned":            document.OutcomeMisaligned,
+
+	string(place.TopologyAffinityError):    document.OutcomeRejected,
+	string(place.SMTAlignmentError):        document.OutcomeRejected,
+	string(place.UnexpectedAdmissionError): document.OutcomeRejected,
+}
+
+// decided returns the decision that an event reports; ok is false for other events.
+func decided(e *v1.Event) (out document.PastDecision, ok bool) {
+	outcome, ok := outcomes[e.Reason]
+	if !ok && strings.HasPrefix(e.Reason, "OutOf") {
+		outcome, ok = document.OutcomeRejected, true
+	}
+	if !ok && e.Action == "Scheduling" {
+		outcome, ok = document.OutcomeOther, true
+	}
+	first := e.FirstTimestamp.Time
+	if first.IsZero() {
+		first = cmp.Or(e.EventTime.Time, e.CreationTimestamp.Time)
+	}
+	count := max(e.Count, 1)
+	if e.Series != nil {
+		count = max(count, e.Series.Count)
+	}
+	last := lastSeen(e)
+	if last.Before(first) {
+		last = first
+	}
+	return document.PastDecision{UID: string(e.InvolvedObject.UID), Outcome: outcome, First: first.UTC(), Time: last.UTC(),
+		Count: count, By: cmp.Or(e.ReportingController, e.Source.Component), Reason: e.Reason,
+		Message: clip(e.Message, maxSaid), Warning: e.Type == v1.EventTypeWarning}, ok
+}
+
+// clip shortens a text to so many bytes, at the end of a rune.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
