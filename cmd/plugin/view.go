@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/live"
+	"github.com/tenon-numa/tenon/cluster/schedulers"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/face/cli"
@@ -27,6 +28,10 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 	if err != nil {
 		return nil, err
 	}
+	configured, err := schedulers.New(cfg, name)
+	if err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithCancel(ctx)
 	view, err := live.Start(ctx, cfg, live.Options{Namespaces: namespaces, Bounds: live.Standard()})
 	if err != nil {
@@ -35,7 +40,7 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 	}
 	w := &watched{view: view, reader: reader}
 	return &console.Identity{Name: name, View: w, Cluster: judged{w},
-		Stages: cli.Stages{Cluster: w.stage, Vary: vary}, History: reader.History,
+		Stages: cli.Stages{Cluster: w.stage, Vary: vary}, History: reader.History, Schedulers: configured,
 		Valid: func() bool { return !view.Rejected() }, Close: stop}, nil
 }
 

@@ -73,6 +73,17 @@ type Pod struct {
 	Ended                          bool
 }
 
+// Schedulers reads and changes the configuration of schedulers, with the rights of an identity. Errors are the API
+// server's.
+type Schedulers interface {
+	// List returns the schedulers in ascending order of ID, and what may not be read.
+	List(ctx context.Context) ([]document.Scheduler, []document.Limit, error)
+	// Get returns one scheduler; id may be empty where there is only one.
+	Get(ctx context.Context, id string) (document.Scheduler, error)
+	// Set turns the NUMA plugin of a scheduler on or off.
+	Set(ctx context.Context, change document.PluginChange) (document.NUMAAware, error)
+}
+
 // Identity is a person or program that is signed in, and what it may read.
 type Identity struct {
 	// Name is for people.
@@ -82,7 +93,8 @@ type Identity struct {
 	Cluster cli.Cluster
 	Stages  cli.Stages
 	// History is what schedulers and kubelets said of a pod.
-	History func(ctx context.Context, namespace, pod string) (document.PodHistory, error)
+	History    func(ctx context.Context, namespace, pod string) (document.PodHistory, error)
+	Schedulers Schedulers
 	// Valid reports whether the API server still accepts the identity; nil means always.
 	Valid func() bool
 	// Close ends the view; nil where there is nothing to end.
@@ -154,7 +166,7 @@ func New(c Config) (*Handler, error) {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header(), h.config.Secure)
 	if e := h.refuses(r); e != nil {
-		e.write(w)
+		e.answer(w, r)
 		return
 	}
 	h.mux.ServeHTTP(w, r)

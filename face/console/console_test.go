@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -36,6 +37,16 @@ type site struct {
 	cookie *http.Cookie
 }
 
+const configuration = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: tenon # ours
+  plugins: {multiPoint: {enabled: [{name: Tenon, weight: 7}]}}
+  pluginConfig:
+  - name: Tenon
+    args: {apiVersion: tenon.sh/v1alpha1, kind: TenonArgs, unknownNodes: Refuse}
+`
+
 const evil = `<img src=x onerror=alert(1)>`
 
 func cluster(t *testing.T) *livetest.Server {
@@ -45,6 +56,9 @@ func cluster(t *testing.T) *livetest.Server {
 	waiting.Status.Message, waiting.Annotations["tenon.sh/align"] = evil, evil
 	s.List(livetest.Pods, livetest.Pod("ml", "p", "a"), livetest.Pod("ml", "wait", ""), waiting)
 	s.List(livetest.Layouts, livetest.Layout(t, "a", holding("ml", "p")))
+	s.Object("/api/v1/namespaces/tenon-system/configmaps/tenon-scheduler", &v1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenon-system", Name: "tenon-scheduler", ResourceVersion: "3"},
+		Data:       map[string]string{"scheduler.yaml": configuration}})
 	s.List(livetest.Events)
 	s.List(livetest.EventsOf("ml"))
 	s.List(livetest.EventsOf("web"))
@@ -216,6 +230,24 @@ func TestDecisionsAreRead(t *testing.T) {
 	}
 }
 
+// Schedulers are shown by their configuration, and kubelets by their rules.
+func TestThePolicyIsRead(t *testing.T) {
+	s := signedIn(t)
+	var p document.SchedulingPolicy
+	s.get(t, "/api/v1/scheduling", &p)
+	if len(p.Schedulers) != 1 || len(p.Kubelets) != 1 || p.Kubelets[0].Nodes[0] != "a" || len(p.Limits) == 0 {
+		t.Fatalf("policy %+v", p)
+	}
+	one := p.Schedulers[0]
+	if one.ID != "tenon-system/tenon-scheduler" || !one.Enabled || one.MayWrite || one.Profiles[0].Weight != 7 ||
+		one.Profiles[0].Arguments["unknownNodes"] != "Refuse" || !strings.Contains(one.Text, "# ours") {
+		t.Errorf("scheduler %+v", one)
+	}
+	if r := p.Kubelets[0].Rules; r.TopologyManagerPolicy != "single-numa-node" {
+		t.Errorf("rules %+v", r)
+	}
+}
+
 const manifest = `
 apiVersion: v1
 kind: Pod
@@ -275,6 +307,8 @@ func TestRefusalsNameTheField(t *testing.T) {
 		{"POST", "/api/v1/check", "kind: Pod\nspec: {typo: 1}", yaml, 422, "body"},
 		{"POST", "/api/v1/simulate", "", yaml, 422, "body"},
 		{"POST", "/api/v1/simulate?without=zzz", "", yaml, 422, "without"},
+		{"GET", "/api/v1/doctor", "", "", 404, "path"},
+		{"GET", "/api/v1/kubelet-plan", "", "", 404, "path"},
 		{"POST", "/api/v1/simulate?add=/etc/passwd", manifest, yaml, 400, "add"},
 		{"POST", "/api/v1/simulate?add=zzz", manifest, yaml, 422, "add"},
 		{"POST", "/api/v1/simulate?add=a=9999", manifest, yaml, 400, "add"},
@@ -295,6 +329,39 @@ func TestRefusalsNameTheField(t *testing.T) {
 			e.Status != code || h.Get("Content-Type") != "application/problem+json" || e.Detail == "" {
 			t.Errorf("%s %s answers %d (%s) %.300s, want %d and field %q", c.method, c.path, code, h.Get("Content-Type"),
 				body, c.code, c.field)
+		}
+	}
+}
+
+// Refusals at the paths of openFuyao have its form.
+func TestRefusalsOfOpenFuyaosPaths(t *testing.T) {
+	s := signedIn(t)
+	const path = "/rest/scheduling/v1/numaaware"
+	for _, c := range []struct {
+		method, query, body, header string
+		code                        int
+	}{
+		{"GET", "", "", "", 200},
+		{"GET", "?scheduler=a/b", "", "", 400},
+		{"GET", "?scheduler=../x", "", "", 400},
+		{"PUT", "", `{"status":"open"}`, "Content-Type: application/json", 200},
+		{"PUT", "", `{"status":"maybe"}`, "Content-Type: application/json", 400},
+		{"PUT", "?version=2", `{"status":"close"}`, "Content-Type: application/json", 409},
+		{"PUT", "", `status=close`, "Content-Type: application/x-www-form-urlencoded", 415},
+		{"PUT", "", `{"status":"close"}`, "Sec-Fetch-Site: cross-site", 403},
+		{"DELETE", "", "", "Accept: */*", 405},
+		{"GET", "", "", "Cookie: none", 401},
+	} {
+		cookie := s.cookie
+		if strings.HasPrefix(c.header, "Cookie") {
+			s.cookie = nil
+		}
+		code, body, h := s.ask(t, c.method, path+c.query, c.body, cmp.Or(c.header, "Accept: */*"))
+		s.cookie = cookie
+		var doc document.NUMAAware
+		if err := json.Unmarshal([]byte(body), &doc); err != nil || code != c.code || doc.Code != code || doc.Msg == "" ||
+			h.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s %s answers %d %s, want %d", c.method, c.query, c.body, code, body, c.code)
 		}
 	}
 }

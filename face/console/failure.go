@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -39,15 +40,25 @@ func failureOf(err error) *failure {
 		return fail(http.StatusNotFound, "path", err.Error())
 	case apierrors.IsForbidden(err):
 		return fail(http.StatusForbidden, "", err.Error())
+	case apierrors.IsConflict(err):
+		return fail(http.StatusConflict, "", err.Error())
+	case apierrors.IsBadRequest(err):
+		return fail(http.StatusBadRequest, "scheduler", err.Error())
 	case apierrors.IsUnauthorized(err):
 		return fail(http.StatusUnauthorized, "", "the API server does not accept your credentials any more")
 	}
 	return fail(http.StatusUnprocessableEntity, "", err.Error())
 }
 
-func (f *failure) write(w http.ResponseWriter) {
+// answer sends the failure in the form of the path.
+func (f *failure) answer(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
+	var doc any = f
 	h.Set("Content-Type", "application/problem+json")
+	if strings.HasPrefix(r.URL.Path, openFuyao) {
+		doc = document.NUMAAware{Code: f.Status, Msg: f.Detail}
+		h.Set("Content-Type", "application/json")
+	}
 	h.Del("Content-Encoding")
 	switch f.Status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
@@ -56,5 +67,5 @@ func (f *failure) write(w http.ResponseWriter) {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
 	w.WriteHeader(f.Status)
-	_ = json.NewEncoder(w).Encode(f)
+	_ = json.NewEncoder(w).Encode(doc)
 }

@@ -20,10 +20,10 @@ func describe(routes []route, version string) ([]byte, error) {
 	problem := s.of(reflect.TypeFor[document.ErrorDetails]())
 	paths := object{}
 	for _, r := range routes {
-		at, _ := paths[base+r.path].(object)
+		at, _ := paths[r.full()].(object)
 		if at == nil {
 			at = object{}
-			paths[base+r.path] = at
+			paths[r.full()] = at
 		}
 		at[strings.ToLower(r.method)] = r.operation(&s, problem)
 	}
@@ -42,6 +42,10 @@ func describe(routes []route, version string) ([]byte, error) {
 func (r *route) operation(s *schemas, problem object) object {
 	failed := object{"description": "Why there is no answer (RFC 9457).",
 		"content": object{"application/problem+json": object{"schema": problem}}}
+	if strings.HasPrefix(r.path, openFuyao) {
+		failed = object{"description": "Why there is no answer.",
+			"content": object{"application/json": object{"schema": s.of(reflect.TypeOf(r.answer))}}}
+	}
 	responses := object{"default": failed}
 	switch {
 	case r.answer == nil:
@@ -72,10 +76,13 @@ func (r *route) operation(s *schemas, problem object) object {
 	}
 	if r.body != "" {
 		content := object{r.body: object{"schema": object{"type": "string"}}}
+		if r.input != nil {
+			content = object{r.body: object{"schema": s.of(reflect.TypeOf(r.input))}}
+		}
 		if r.body == "application/yaml" {
 			content["application/json"] = object{"schema": object{"type": "object"}}
 		}
-		out["requestBody"] = object{"required": r.body == "text/plain", "content": content}
+		out["requestBody"] = object{"required": r.body != "application/yaml", "content": content}
 	}
 	return out
 }

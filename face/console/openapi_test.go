@@ -102,7 +102,11 @@ func TestTheDescriptionIsWhatTheServerDoes(t *testing.T) {
 		"listDecisions": {"/api/v1/pods/ml/wait/decisions", ""},
 		"simulate": {"/api/v1/simulate?namespace=x&count=2&without=b&pending=true&add=a%3D2&policy=none" +
 			"&option=scope%3Dpod&selector=kubernetes.io%2Fhostname%3Da", manifest},
-		"check":      {"/api/v1/check?namespace=x", manifest},
+		"check":         {"/api/v1/check?namespace=x", manifest},
+		"getScheduling": {"/api/v1/scheduling", ""},
+		"getNUMAAware":  {"/rest/scheduling/v1/numaaware?scheduler=tenon-system%2Ftenon-scheduler", ""},
+		"setNUMAAware": {"/rest/scheduling/v1/numaaware?scheduler=tenon-system%2Ftenon-scheduler&profile=tenon&dryRun=true" +
+			"&version=3", `{"status": "close"}`},
 		"getFitting": {"/api/v1/fitting?shape=cpu%3D4", ""},
 		"getSession": {"/api/v1/session", ""},
 		"getOpenAPI": {"/api/v1/openapi.json", ""},
@@ -158,7 +162,9 @@ func (o operation) RequestBodyTypes() map[string]any {
 	if o.RequestBody == nil {
 		return nil
 	}
-	delete(o.RequestBody.Content, "application/json")
+	if len(o.RequestBody.Content) > 1 {
+		delete(o.RequestBody.Content, "application/json")
+	}
 	return o.RequestBody.Content
 }
 

@@ -18,8 +18,11 @@ import (
 	"github.com/tenon-numa/tenon/face/cli"
 )
 
-// base is where the API is; another version of it would be beside it.
-const base = "/api/v1"
+// base is where the API is; another version of it would be beside it. openFuyao is where clients of openFuyao look.
+const (
+	base      = "/api/v1"
+	openFuyao = "/rest/scheduling/v1/"
+)
 
 // parameter is one that a route takes, in its path or behind "?".
 type parameter struct {
@@ -33,10 +36,19 @@ type route struct {
 	method, path, id, help string
 	parameters             []parameter
 	body                   string // media type, or ""
+	input                  any    // a value of the type of a JSON body; nil for text
 	answer                 any    // a value of the type of the answer; nil where there is none
 	stream                 bool   // of server-sent events
 	open                   bool   // for whoever is not signed in, too
 	do                     func(w http.ResponseWriter, q *request) error
+}
+
+// full is the path from the root.
+func (x *route) full() string {
+	if strings.HasPrefix(x.path, openFuyao) {
+		return x.path
+	}
+	return base + x.path
 }
 
 // request is one that was accepted.
@@ -53,6 +65,8 @@ func (h *Handler) table() []route {
 	namespace := parameter{"namespace", "query", "Namespace of pods.", false, checkNamespace}
 	count := parameter{"count", "query", "Pods of each workload in place of its replicas, or max.", false, checkCount}
 	without := parameter{"without", "query", "Node to take away. May be repeated.", true, checkNode}
+	scheduler := parameter{"scheduler", "query", "NAMESPACE/NAME of the scheduler's ConfigMap, where there are several.",
+		false, checkScheduler}
 	inPath := func(name string, check func(string) error) parameter {
 		return parameter{name, "path", "Name of the " + name + ".", false, check}
 	}
@@ -82,6 +96,18 @@ func (h *Handler) table() []route {
 		{method: "GET", path: "/fitting", id: "getFitting", help: "How many more pods of the usual shapes fit.",
 			parameters: []parameter{{"shape", "query", "RESOURCE=AMOUNT[,...] of a pod. May be repeated.", true, checkText}},
 			answer:     cli.Capacity{}, do: h.fitting},
+		{method: "GET", path: "/scheduling", id: "getScheduling", help: "How schedulers and kubelets are configured.",
+			answer: document.SchedulingPolicy{}, do: h.policy},
+		{method: "GET", path: openFuyao + "numaaware", id: "getNUMAAware",
+			help:       "Whether the NUMA plugin of a scheduler is on, as clients of openFuyao ask for it.",
+			parameters: []parameter{scheduler}, answer: document.NUMAAware{}, do: h.numaAware},
+		{method: "PUT", path: openFuyao + "numaaware", id: "setNUMAAware", help: "Turn the NUMA plugin on or off.",
+			parameters: []parameter{scheduler,
+				{"profile", "query", "Profile that is changed; all with arguments for the plugin unless given.", false,
+					checkPod},
+				{"dryRun", "query", "true: check the change, and write nothing.", false, checkBool},
+				{"version", "query", "Version that is changed; one that has changed meanwhile is refused.", false, checkText}},
+			body: "application/json", input: document.PluginStatus{}, answer: document.NUMAAware{}, do: h.setNUMAAware},
 		{method: "GET", path: "/changes", id: "followChanges", help: "What changes, at most four times a second.",
 			answer: document.ClusterChange{}, stream: true, do: h.changes},
 		{method: "GET", path: "/session", id: "getSession", help: "Who is signed in.",
@@ -111,13 +137,13 @@ func variations() []parameter {
 func (h *Handler) register() {
 	byPath := map[string][]route{}
 	for _, r := range h.routes {
-		byPath[r.path] = append(byPath[r.path], r)
+		byPath[r.full()] = append(byPath[r.full()], r)
 	}
 	for path, all := range byPath {
-		h.mux.HandleFunc(base+path, func(w http.ResponseWriter, r *http.Request) { h.dispatch(w, r, all) })
+		h.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { h.dispatch(w, r, all) })
 	}
-	h.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		fail(http.StatusNotFound, "path", "there is nothing here: "+base+"/openapi.json describes the API").write(w)
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fail(http.StatusNotFound, "path", "there is nothing here: "+base+"/openapi.json describes the API").answer(w, r)
 	})
 }
 
@@ -133,11 +159,11 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request, all []route) 
 			allowed = append(allowed, x.method)
 		}
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		fail(http.StatusMethodNotAllowed, "method", "allowed: "+strings.Join(allowed, ", ")).write(w)
+		fail(http.StatusMethodNotAllowed, "method", "allowed: "+strings.Join(allowed, ", ")).answer(w, r)
 		return
 	}
 	if err := h.run(w, r, &all[i]); err != nil {
-		failureOf(err).write(w)
+		failureOf(err).answer(w, r)
 	}
 }
 
@@ -269,6 +295,14 @@ func checkSelector(s string) error {
 	}
 	_, err := labels.Parse(s)
 	return err
+}
+
+func checkScheduler(s string) error {
+	namespace, name, ok := strings.Cut(s, "/")
+	if !ok {
+		return errors.New("want NAMESPACE/NAME")
+	}
+	return errors.Join(checkNamespace(namespace), checkPod(name))
 }
 
 func checkBool(s string) error {

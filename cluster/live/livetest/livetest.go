@@ -80,6 +80,14 @@ func (s *Server) List(path string, items ...any) {
 	s.events[path] = make(chan any, 64)
 }
 
+// Object lets a path have one object, which answers every method.
+func (s *Server) Object(path string, o any) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists[path] = plain(s.t, o)
+}
+
 // Forbid lets a path have nothing.
 func (s *Server) Forbid(path string) {
 	s.mu.Lock()
@@ -165,6 +173,8 @@ func plain(t testing.TB, o any) map[string]any {
 		out["kind"] = "Node"
 	case *v1.Event:
 		out["kind"] = "Event"
+	case *v1.ConfigMap:
+		out["kind"] = "ConfigMap"
 	case *v1alpha1.NodeLayout:
 		out["kind"], out["apiVersion"] = v1alpha1.Kind, v1alpha1.GroupVersion().String()
 	}

@@ -1,0 +1,93 @@
+package document
+
+import "github.com/tenon-numa/tenon/api/v1alpha1"
+
+// SchedulingPolicy is how the schedulers and the kubelets of a cluster are configured.
+type SchedulingPolicy struct {
+	Kind       string      `json:"kind"` // "SchedulingPolicy"
+	Schedulers []Scheduler `json:"schedulers"`
+	// Kubelets are the nodes that report, by equal rules; the largest group first.
+	Kubelets []KubeletGroup `json:"kubelets"`
+	// Limits are what you may not read.
+	Limits []Limit `json:"limits"`
+}
+
+// KubeletGroup is nodes whose kubelets have the same rules.
+type KubeletGroup struct {
+	Rules v1alpha1.Rules `json:"rules"`
+	Nodes []string       `json:"nodes"`
+}
+
+// SchedulerType says whose configuration it is.
+type SchedulerType string
+
+// The schedulers that have a configuration with a NUMA plugin.
+const (
+	KubeScheduler SchedulerType = "kube-scheduler"
+	Volcano       SchedulerType = "volcano"
+)
+
+// Scheduler is a scheduler and its configuration.
+type Scheduler struct {
+	ID   string        `json:"id"` // NAMESPACE/NAME of the ConfigMap
+	Type SchedulerType `json:"type,omitempty"`
+	// Deployment runs it, as NAMESPACE/NAME; absent where you may not read Deployments.
+	Deployment string `json:"deployment,omitempty"`
+	// Key is the configuration in the ConfigMap, and Version the ConfigMap's resourceVersion.
+	Key     string `json:"key"`
+	Version string `json:"version,omitempty"`
+	// Plugin is the name of the NUMA plugin; Enabled: a profile has it.
+	Plugin   string             `json:"plugin,omitempty"`
+	Enabled  bool               `json:"enabled"`
+	Profiles []SchedulerProfile `json:"profiles"`
+	Text     string             `json:"text"`
+	MayWrite bool               `json:"mayWrite"`
+	// Problem says why the configuration cannot be read.
+	Problem string `json:"problem,omitempty"`
+}
+
+// SchedulerProfile is the part of a configuration for one schedulerName.
+type SchedulerProfile struct {
+	SchedulerName string `json:"schedulerName"`
+	Enabled       bool   `json:"enabled"`
+	// Plugin is the name under which the profile has the plugin or arguments for it.
+	Plugin   string `json:"plugin,omitempty"`
+	Weight   int32  `json:"weight,omitempty"`
+	Strategy string `json:"strategy,omitempty"`
+	// Arguments are the plugin's.
+	Arguments map[string]any `json:"arguments"`
+}
+
+// PluginChange is what is asked of a scheduler.
+type PluginChange struct {
+	Scheduler string // its ID; empty where there is only one
+	On        bool
+	// Version: the change is refused where the ConfigMap has another one. Empty: any.
+	Version string
+	// Profile chooses one of several profiles of a KubeSchedulerConfiguration; empty: all that have arguments for it.
+	Profile string
+	// DryRun: the API server checks the change, and nothing is written.
+	DryRun bool
+}
+
+// PluginStatus is the body of a request that turns the plugin on or off.
+type PluginStatus struct {
+	Status string `json:"status"` // open or close
+}
+
+// NUMAAware is the answer of /rest/scheduling/v1/numaaware. Code and Msg are as openFuyao has them.
+type NUMAAware struct {
+	Code int    `json:"Code"` // the status of the answer
+	Msg  string `json:"Msg"`
+	// Status is open or close: whether the plugin is on.
+	Status    string `json:"status,omitempty"`
+	Scheduler string `json:"scheduler,omitempty"` // as Scheduler.ID
+	Version   string `json:"version,omitempty"`
+	Changed   bool   `json:"changed,omitempty"`
+	DryRun    bool   `json:"dryRun,omitempty"`
+	// Diff are the lines that change, Reload is how the scheduler gets to know.
+	Diff   string `json:"diff,omitempty"`
+	Reload string `json:"reload,omitempty"`
+	// Warnings are what did not go as it should.
+	Warnings []string `json:"warnings,omitempty"`
+}

@@ -1,0 +1,154 @@
+package schedulers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// Get returns one scheduler. id may be empty where there is only one.
+func (c *Client) Get(ctx context.Context, id string) (document.Scheduler, error) {
+	all, limits, err := c.List(ctx)
+	if err != nil {
+		return document.Scheduler{}, err
+	}
+	var ids []string
+	for _, s := range all {
+		if s.ID == id || id == "" && len(all) == 1 {
+			return s, nil
+		}
+		ids = append(ids, s.ID)
+	}
+	switch {
+	case len(ids) > 0:
+		return document.Scheduler{}, apierrors.NewBadRequest("name the scheduler: want one of " + strings.Join(ids, ", "))
+	case len(limits) > 0:
+		return document.Scheduler{}, apierrors.NewForbidden(schema.GroupResource{Resource: limits[0].Resource}, id,
+			errors.New(limits[0].Reason))
+	}
+	return document.Scheduler{}, apierrors.NewNotFound(schema.GroupResource{Resource: "schedulers"}, id)
+}
+
+// Set changes a scheduler's configuration, writes an event of it, and lets the scheduler read it.
+func (c *Client) Set(ctx context.Context, change document.PluginChange) (document.NUMAAware, error) {
+	s, err := c.Get(ctx, change.Scheduler)
+	if err != nil {
+		return document.NUMAAware{}, err
+	}
+	if change.Version != "" && change.Version != s.Version {
+		return document.NUMAAware{}, outdated(s.ID)
+	}
+	if s.Problem != "" {
+		return document.NUMAAware{}, errors.New(s.Problem)
+	}
+	namespace, name, _ := strings.Cut(s.ID, "/")
+	maps := c.configMaps.In(namespace)
+	m, err := maps.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return document.NUMAAware{}, fmt.Errorf("get ConfigMap %s: %w", s.ID, err)
+	}
+	if m.ResourceVersion != s.Version {
+		return document.NUMAAware{}, outdated(s.ID)
+	}
+	conf, err := Parse(s.Text)
+	if err != nil {
+		return document.NUMAAware{}, err
+	}
+	text, err := conf.Set(change.On, change.Profile)
+	if err != nil {
+		return document.NUMAAware{}, fmt.Errorf("change the configuration of %s: %w", s.ID, err)
+	}
+	out := document.NUMAAware{Status: Status(change.On), Scheduler: s.ID, Version: s.Version, DryRun: change.DryRun,
+		Changed: text != s.Text, Diff: Diff(s.Text, text)}
+	if !out.Changed {
+		return out, nil
+	}
+	m.Data[s.Key] = text
+	written, err := maps.Update(ctx, m, metav1.UpdateOptions{DryRun: dryRun(change.DryRun)})
+	if err != nil {
+		return document.NUMAAware{}, fmt.Errorf("update ConfigMap %s: %w", s.ID, err)
+	}
+	if managed := m.Labels["app.kubernetes.io/managed-by"]; managed == "Helm" {
+		out.Warnings = append(out.Warnings, "Helm manages the ConfigMap: change its values as well, or its next upgrade "+
+			"undoes the change")
+	}
+	if change.DryRun {
+		return out, nil
+	}
+	out.Version = written.ResourceVersion
+	c.note(ctx, m, s, &out)
+	c.reload(ctx, s, &out)
+	return out, nil
+}
+
+func outdated(id string) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, id,
+		errors.New("it has changed meanwhile: read it again"))
+}
+
+// Status is the word for on and off.
+func Status(on bool) string {
+	if on {
+		return "open"
+	}
+	return "close"
+}
+
+func dryRun(yes bool) []string {
+	if yes {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+// note writes an event of the change, so that everybody who may read events there knows of it.
+func (c *Client) note(ctx context.Context, m *v1.ConfigMap, s document.Scheduler, out *document.NUMAAware) {
+	now := metav1.NewTime(c.now())
+	_, err := c.events.In(m.Namespace).Create(ctx, &v1.Event{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "tenon-console-", Namespace: m.Namespace},
+		InvolvedObject: v1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: m.Namespace, Name: m.Name,
+			UID: m.UID, ResourceVersion: out.Version, FieldPath: "data[" + s.Key + "]"},
+		Reason: "SchedulingPolicyChanged", Type: v1.EventTypeNormal, Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Message: fmt.Sprintf("%.200s set plugin %s to %s:\n%.700s", c.user, s.Plugin, out.Status, out.Diff),
+		Source:  v1.EventSource{Component: "tenon-console"}, ReportingController: "tenon-console",
+	}, metav1.CreateOptions{})
+	if err != nil {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("no event of the change could be written: %.200s", err))
+	}
+}
+
+// reload lets a scheduler read its configuration. Volcano does it by itself. A kube-scheduler reads it when it starts:
+// the Deployment starts new ones before it ends the old ones, and the lease passes from one to the next.
+func (c *Client) reload(ctx context.Context, s document.Scheduler, out *document.NUMAAware) {
+	namespace, name, known := strings.Cut(s.Deployment, "/")
+	switch {
+	case s.Type == document.Volcano:
+		out.Reload = "Volcano reads its configuration again by itself, a minute after the change at the latest"
+		return
+	case !known:
+		out.Reload = "restart the scheduler: it reads its configuration when it starts"
+		return
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{
+		"annotations": map[string]string{"kubectl.kubernetes.io/restartedAt": c.now().UTC().Format(time.RFC3339)}}}}})
+	if err == nil {
+		_, err = c.deployments.In(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil {
+		out.Reload = "restart it: kubectl -n " + namespace + " rollout restart deployment/" + name
+		out.Warnings = append(out.Warnings, fmt.Sprintf("the scheduler could not be restarted: %.200s", err))
+		return
+	}
+	out.Reload = "Deployment " + s.Deployment + " replaces its schedulers one after the other; the lease passes on"
+}

@@ -1,0 +1,210 @@
+package schedulers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/objects"
+)
+
+// Client reads and changes the configurations of schedulers with the rights of one identity.
+type Client struct {
+	user        string // what events call the identity
+	configMaps  *objects.Client[*v1.ConfigMap, *v1.ConfigMapList]
+	events      *objects.Client[*v1.Event, *v1.EventList]
+	deployments *objects.Client[*appsv1.Deployment, *appsv1.DeploymentList]
+	access      *objects.Group
+	now         func() time.Time
+}
+
+// New returns a client of the cluster that cfg names, with the rights that cfg has. user is what events call these.
+func New(cfg *rest.Config, user string) (*Client, error) {
+	core, err := objects.NewGroup(cfg, v1.SchemeGroupVersion, v1.AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	apps, err := objects.NewGroup(cfg, appsv1.SchemeGroupVersion, appsv1.AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	access, err := objects.NewGroup(cfg, authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{user: user, access: access, now: time.Now,
+		configMaps: objects.NewClient(core, "configmaps", func() *v1.ConfigMap { return &v1.ConfigMap{} },
+			func() *v1.ConfigMapList { return &v1.ConfigMapList{} }),
+		events: objects.NewClient(core, "events", func() *v1.Event { return &v1.Event{} },
+			func() *v1.EventList { return &v1.EventList{} }),
+		deployments: objects.NewClient(apps, "deployments", func() *appsv1.Deployment { return &appsv1.Deployment{} },
+			func() *appsv1.DeploymentList { return &appsv1.DeploymentList{} })}, nil
+}
+
+// kind is a scheduler that is looked for.
+type kind struct {
+	of                  document.SchedulerType
+	selector            string   // of its Deployments
+	namespace           string   // where it is unless all namespaces may be read
+	configMap, fileName string   // where its configuration is unless Deployments may be read
+	flags               []string // that name its configuration
+}
+
+func kinds() []kind {
+	return []kind{
+		{document.KubeScheduler, "app.kubernetes.io/name=tenon-scheduler", "tenon-system", "tenon-scheduler",
+			"scheduler.yaml", []string{"--config="}},
+		{document.Volcano, "app=volcano-scheduler", "volcano-system", "volcano-scheduler-configmap",
+			"volcano-scheduler.conf", []string{"--scheduler-conf="}},
+	}
+}
+
+// place is where the configuration of a scheduler is.
+type place struct {
+	namespace, name, key string
+	deployment           string // "" where it is not known
+	of                   document.SchedulerType
+}
+
+func (p place) id() string { return p.namespace + "/" + p.name }
+
+// places finds the schedulers. Who may not read Deployments finds those at their usual places.
+func (c *Client) places(ctx context.Context) (out []place, limits []document.Limit, err error) {
+	for _, k := range kinds() {
+		list, err := c.deployments.List(ctx, metav1.ListOptions{LabelSelector: k.selector})
+		if apierrors.IsForbidden(err) {
+			list, err = c.deployments.In(k.namespace).List(ctx, metav1.ListOptions{LabelSelector: k.selector})
+		}
+		switch {
+		case apierrors.IsForbidden(err):
+			limits = append(limits, document.Limit{Resource: "deployments",
+				Reason: "you may not list Deployments in namespace " + k.namespace})
+			out = append(out, place{k.namespace, k.configMap, k.fileName, "", k.of})
+			continue
+		case err != nil:
+			return nil, nil, fmt.Errorf("list Deployments of %s: %w", k.of, err)
+		}
+		for i := range list.Items {
+			if p, ok := k.mounted(&list.Items[i]); ok {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b place) int { return cmp.Compare(a.id(), b.id()) })
+	return slices.Compact(out), slices.Compact(limits), nil
+}
+
+// mounted returns the ConfigMap that the scheduler's flag leads to.
+func (k kind) mounted(d *appsv1.Deployment) (place, bool) {
+	spec := d.Spec.Template.Spec
+	for _, container := range spec.Containers {
+		file := flagOf(slices.Concat(container.Command, container.Args), k.flags)
+		for _, m := range container.VolumeMounts {
+			inside, ok := strings.CutPrefix(file, strings.TrimSuffix(m.MountPath, "/")+"/")
+			if m.SubPath != "" && file == m.MountPath {
+				inside, ok = m.SubPath, true
+			}
+			if !ok {
+				continue
+			}
+			for _, v := range spec.Volumes {
+				if v.Name == m.Name && v.ConfigMap != nil {
+					return place{d.Namespace, v.ConfigMap.Name, keyOf(v.ConfigMap.Items, inside), d.Name, k.of}, true
+				}
+			}
+		}
+	}
+	return place{}, false
+}
+
+// keyOf returns the key of the file that a volume shows under a path.
+func keyOf(items []v1.KeyToPath, file string) string {
+	for _, i := range items {
+		if i.Path == file {
+			return i.Key
+		}
+	}
+	return file
+}
+
+func flagOf(args, flags []string) string {
+	for i, a := range args {
+		for _, f := range flags {
+			if file, ok := strings.CutPrefix(a, f); ok {
+				return path.Clean(file)
+			}
+			if a == strings.TrimSuffix(f, "=") && i+1 < len(args) {
+				return path.Clean(args[i+1])
+			}
+		}
+	}
+	return ""
+}
+
+// List returns the schedulers of the cluster, in ascending order of ID, and what may not be read.
+func (c *Client) List(ctx context.Context) (out []document.Scheduler, limits []document.Limit, err error) {
+	all, limits, err := c.places(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range all {
+		s := document.Scheduler{ID: p.id(), Type: p.of, Key: p.key, Profiles: []document.SchedulerProfile{}}
+		if p.deployment != "" {
+			s.Deployment = p.namespace + "/" + p.deployment
+		}
+		m, err := c.configMaps.In(p.namespace).Get(ctx, p.name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsForbidden(err):
+			limits = append(limits, document.Limit{Resource: "configmaps", Reason: "you may not read ConfigMap " + p.id()})
+			continue
+		case apierrors.IsNotFound(err) && p.deployment == "":
+			continue // it is not where it usually is
+		case apierrors.IsNotFound(err):
+			s.Problem = "there is no ConfigMap " + p.id()
+		case err != nil:
+			return nil, nil, fmt.Errorf("get ConfigMap %s: %w", p.id(), err)
+		default:
+			read(&s, m)
+			s.MayWrite = c.may(ctx, p)
+		}
+		out = append(out, s)
+	}
+	return out, limits, nil
+}
+
+// read adds what a ConfigMap says.
+func read(s *document.Scheduler, m *v1.ConfigMap) {
+	text, ok := m.Data[s.Key]
+	s.Version, s.Text = m.ResourceVersion, text
+	if !ok {
+		s.Problem = fmt.Sprintf("ConfigMap %s has no key %s", s.ID, s.Key)
+		return
+	}
+	conf, err := Parse(text)
+	if err != nil {
+		s.Problem = err.Error()
+		return
+	}
+	s.Plugin, s.Enabled, s.Profiles = conf.Plugin(), conf.Enabled(), conf.Profiles
+}
+
+// may reports whether the identity may change a configuration; false where the API server does not say.
+func (c *Client) may(ctx context.Context, p place) bool {
+	in := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: p.namespace, Verb: "update",
+			Resource: "configmaps", Name: p.name}}}
+	var out authorizationv1.SelfSubjectAccessReview
+	return c.access.Create(ctx, "selfsubjectaccessreviews", in, &out) == nil && out.Status.Allowed
+}

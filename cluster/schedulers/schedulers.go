@@ -1,0 +1,195 @@
+// Package schedulers reads the configuration of the schedulers of a cluster, and turns their NUMA plugin on and off: of
+// kube-schedulers with Tenon, by their KubeSchedulerConfiguration, and of Volcano.
+//
+// Invariant: every request is made with the rights of one identity. A configuration is changed as YAML: comments, order
+// and all other lines stay as they are, or, where the lines cannot be told apart, comments and order. What would be
+// written is read again and validated before, and is written only over the version that was read. Restarting is left to
+// the Deployment's controller, one scheduler after the other. The package refuses configurations that it does not
+// understand and texts beyond a bound, and chooses no scheduler where there are several.
+package schedulers
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	schedulerapi "k8s.io/kube-scheduler/config/v1"
+	strict "sigs.k8s.io/yaml"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// NUMAAware is the name of Volcano's plugin.
+const NUMAAware = "numa-aware"
+
+// weight is what a plugin gets that is turned on.
+const weight = 10
+
+// maxText bounds a configuration; an object of an API server may have a megabyte.
+const maxText = 256 << 10
+
+// Configuration is the configuration of one scheduler.
+type Configuration struct {
+	// Type is KubeScheduler or Volcano.
+	Type     document.SchedulerType
+	Profiles []document.SchedulerProfile
+
+	text string
+	root *yaml.Node // the mapping of the document
+}
+
+// Parse reads the configuration of a scheduler, and validates it.
+func Parse(text string) (*Configuration, error) {
+	if len(text) > maxText {
+		return nil, fmt.Errorf("the configuration has %d bytes, at most %d are read", len(text), maxText)
+	}
+	root, err := mapping(text)
+	if err != nil {
+		return nil, err
+	}
+	c := &Configuration{text: text, root: root}
+	switch {
+	case value(root, "kind") != nil && value(root, "kind").Value == "KubeSchedulerConfiguration":
+		c.Type = document.KubeScheduler
+		return c, c.readKubeScheduler()
+	case value(root, "tiers") != nil:
+		c.Type = document.Volcano
+		return c, c.readVolcano()
+	}
+	return nil, fmt.Errorf("this is neither a KubeSchedulerConfiguration nor a configuration of Volcano (with tiers)")
+}
+
+// mapping reads a text that is one YAML mapping.
+func mapping(text string) (*yaml.Node, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+		return nil, fmt.Errorf("read YAML: %w", err)
+	}
+	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("read YAML: the configuration is no mapping")
+	}
+	return doc.Content[0], nil
+}
+
+// Enabled reports whether a profile has the plugin.
+func (c *Configuration) Enabled() bool {
+	for _, p := range c.Profiles {
+		if p.Enabled {
+			return true
+		}
+	}
+	return false
+}
+
+// Plugin is the name of the plugin as the configuration has it.
+func (c *Configuration) Plugin() string {
+	if c.Type == document.Volcano {
+		return NUMAAware
+	}
+	for _, p := range c.Profiles {
+		if p.Plugin != "" {
+			return p.Plugin
+		}
+	}
+	return config.Tenon
+}
+
+// numaPlugin reports whether a name is one of the plugin's.
+func numaPlugin(name string) bool { return name == config.Tenon || name == config.Match }
+
+// readKubeScheduler decodes strictly, as kube-scheduler does.
+func (c *Configuration) readKubeScheduler() error {
+	var all schedulerapi.KubeSchedulerConfiguration
+	if err := strict.UnmarshalStrict([]byte(c.text), &all); err != nil {
+		return fmt.Errorf("read KubeSchedulerConfiguration: %w", err)
+	}
+	for i := range all.Profiles {
+		p, err := profile(&all.Profiles[i])
+		if err != nil {
+			return err
+		}
+		c.Profiles = append(c.Profiles, p)
+	}
+	return nil
+}
+
+func profile(p *schedulerapi.KubeSchedulerProfile) (out document.SchedulerProfile, err error) {
+	out = document.SchedulerProfile{SchedulerName: "default-scheduler", Arguments: map[string]any{}}
+	if p.SchedulerName != nil {
+		out.SchedulerName = *p.SchedulerName
+	}
+	for _, set := range pluginSets(p.Plugins) {
+		for _, x := range set.Enabled {
+			if numaPlugin(x.Name) {
+				out.Enabled, out.Plugin = true, x.Name
+				if x.Weight != nil {
+					out.Weight = *x.Weight
+				}
+			}
+		}
+	}
+	for _, c := range p.PluginConfig {
+		if !numaPlugin(c.Name) || len(c.Args.Raw) == 0 {
+			continue
+		}
+		args, err := config.Decode(c.Name, &runtime.Unknown{Raw: c.Args.Raw})
+		if err != nil {
+			return out, fmt.Errorf("profile %s: %w", out.SchedulerName, err)
+		}
+		if out.Plugin == "" {
+			out.Plugin = c.Name
+		}
+		out.Strategy = string(args.Strategy.Type)
+		if err := strict.Unmarshal(c.Args.Raw, &out.Arguments); err != nil {
+			return out, fmt.Errorf("profile %s: arguments of %s: %w", out.SchedulerName, c.Name, err)
+		}
+	}
+	return out, nil
+}
+
+// pluginSets are the extension points of a profile.
+func pluginSets(p *schedulerapi.Plugins) []schedulerapi.PluginSet {
+	if p == nil {
+		return nil
+	}
+	return []schedulerapi.PluginSet{p.MultiPoint, p.PreEnqueue, p.QueueSort, p.PreFilter, p.Filter, p.PostFilter,
+		p.PreScore, p.Score, p.Reserve, p.Permit, p.PreBind, p.Bind, p.PostBind}
+}
+
+// volcano is what is checked of Volcano's configuration.
+type volcano struct {
+	Actions string `json:"actions"`
+	Tiers   []struct {
+		Plugins []struct {
+			Name      string         `json:"name"`
+			Arguments map[string]any `json:"arguments"`
+		} `json:"plugins"`
+	} `json:"tiers"`
+}
+
+func (c *Configuration) readVolcano() error {
+	var all volcano
+	if err := strict.Unmarshal([]byte(c.text), &all); err != nil {
+		return fmt.Errorf("read configuration of Volcano: %w", err)
+	}
+	out := document.SchedulerProfile{SchedulerName: "volcano", Plugin: NUMAAware, Arguments: map[string]any{}}
+	for i, t := range all.Tiers {
+		if len(t.Plugins) == 0 {
+			return fmt.Errorf("read configuration of Volcano: tier %d has no plugins", i+1)
+		}
+		for k, p := range t.Plugins {
+			switch p.Name {
+			case "":
+				return fmt.Errorf("read configuration of Volcano: plugin %d of tier %d has no name", k+1, i+1)
+			case NUMAAware:
+				out.Enabled = true
+				if p.Arguments != nil {
+					out.Arguments = p.Arguments
+				}
+			}
+		}
+	}
+	c.Profiles = []document.SchedulerProfile{out}
+	return nil
+}
