@@ -8,6 +8,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,6 +72,10 @@ type Args struct {
 	// LayoutSelector is a label selector, such as tenon.sh/shard=a: the scheduler reads what nodes publish under
 	// labels that it matches, and takes pods to nodes with such labels only; all when empty.
 	LayoutSelector string `json:"layoutSelector,omitempty"`
+
+	// FittingShapes are shapes of pods, such as cpu=4,memory=8Gi,example.com/gpu=1, whose number the metric
+	// tenon_fitting_pods counts beside those of the shapes that are usual; at most 8.
+	FittingShapes []string `json:"fittingShapes,omitempty"`
 
 	// Strategy is how nodes are scored, for pods that do not say it themselves: Tenon's own way when empty.
 	// For arguments of kind NodeResourceTopologyMatchArgs it is LeastAllocated when empty, as it is there.
@@ -152,7 +157,7 @@ func (a Args) complete() (Args, error) {
 	if a.TurnTimeoutSeconds < 1 || a.TurnTimeoutSeconds > maxTimeout {
 		return Args{}, fmt.Errorf("%s: turnTimeoutSeconds: %d is outside 1..%d", tenonKind, a.TurnTimeoutSeconds, maxTimeout)
 	}
-	return a, checkSelector(a.LayoutSelector)
+	return a, errors.Join(checkSelector(a.LayoutSelector), checkShapes(a.FittingShapes))
 }
 
 // Bounds of a selector: it goes with every list and watch.

@@ -29,6 +29,8 @@ func TestDecode(t *testing.T) {
 		`{"inexactNodes":"Refuse","keepRestartable":true,"podLogs":"Deny"}`: {UnknownNodes: Allow, CoarseNodes: Allow,
 			TurnTimeoutSeconds: 30,
 			InexactNodes:       Refuse, KeepRestartable: true, PodLogs: Deny},
+		`{"fittingShapes":["cpu=4,memory=8Gi,a.com/gpu=1"]}`: {UnknownNodes: Allow, CoarseNodes: Allow,
+			TurnTimeoutSeconds: 30, FittingShapes: []string{"cpu=4,memory=8Gi,a.com/gpu=1"}},
 		`{"silentNodes":"Refuse"}`: {UnknownNodes: Allow, CoarseNodes: Allow, SilentNodes: Refuse, TurnTimeoutSeconds: 30},
 		"scoringStrategy:\n  type: MostAllocated\n  resources: [{name: cpu, weight: 3}, {name: memory, weight: 0}]\n": {
 			UnknownNodes: Allow,
@@ -56,6 +58,9 @@ func TestDecode(t *testing.T) {
 		`{"inexactNodes":"Deny"}`:                                `inexactNodes: unknown value "Deny": want one of Allow, Refuse`,
 		`{"podLogs":"Refuse"}`:                                   `podLogs: unknown value "Refuse": want one of Allow, Deny`,
 		`{"keepRestartable":"yes"}`:                              "keepRestartable",
+		`{"fittingShapes":["cpu=4,gpu=1"]}`:                      `"gpu" is no resource`,
+		`{"fittingShapes":["cpu=-1"]}`:                           "want RESOURCE=AMOUNT",
+		`{"fittingShapes":["cpu=1,cpu=2"]}`:                      "cpu is given twice",
 		`{"silentNodes":"Maybe"}`:                                `silentNodes: unknown value "Maybe": want one of Allow, Refuse`,
 		`{"unknownNodes":"Allow","unknownNodes":"Refuse"}`:       "unknownNodes",
 		`{"turnTimeoutSeconds":-1}`:                              "-1",

@@ -205,6 +205,28 @@ func staticText(static bool) string {
 	return "not pinned"
 }
 
+// Shape returns what the containers of a pod ask for in the form of "top --shape", for example
+// "cpu=4,memory=8Gi,example.com/gpu=1"; several containers are joined by "+".
+func Shape(p *place.Pod) string {
+	var all []string
+	for _, c := range p.Containers {
+		var out []string
+		if c.MilliCPU%1000 != 0 {
+			out = append(out, fmt.Sprintf("cpu=%dm", c.MilliCPU))
+		} else if c.MilliCPU > 0 {
+			out = append(out, fmt.Sprintf("cpu=%d", c.MilliCPU/1000))
+		}
+		for _, a := range c.Memory {
+			out = append(out, a.Kind+"="+topo.FormatBytes(a.Bytes))
+		}
+		for _, d := range c.Devices {
+			out = append(out, fmt.Sprintf("%s=%d", d.Resource, d.N))
+		}
+		all = append(all, strings.Join(out, ","))
+	}
+	return strings.Join(all, "+")
+}
+
 // Demand says in short what a container asks for, for example "4 cpu, 8Gi memory, 1 acme.com/gpu".
 func Demand(c place.Container) string {
 	var out []string

@@ -8,12 +8,15 @@ import (
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
 )
 
 // Measure serves what is measured when somebody asks. putOff counts layouts that were put off, and misaligned counts
-// misaligned pods; either may be nil. Of a second scheduler in one process nothing is served: the names are taken.
-func Measure(s inspect.Source, putOff func() int64, misaligned func() int) {
+// misaligned pods; either may be nil. shapes are counted beside those of the workload profile. Of a second scheduler in
+// one process nothing is served: the names are taken.
+func Measure(s inspect.Source, putOff func() int64, misaligned func() int, shapes []*place.Pod) {
 	g := newGauges(s)
+	g.fitting = newFitting(shapes, s.Mix)
 	g.putOff, g.misaligned = putOff, misaligned
 	_ = legacyregistry.CustomRegister(g)
 }
@@ -36,10 +39,11 @@ type gauges struct {
 	// misaligned counts misaligned pods; nil in tests.
 	misaligned func() int
 	leads      *metrics.Desc
+	fitting    *fitting
 }
 
 func newGauges(s inspect.Source) *gauges {
-	return &gauges{source: s,
+	return &gauges{source: s, fitting: newFitting(nil, s.Mix),
 		nodes: metrics.NewDesc("tenon_nodes", "Nodes, by the quality of what is known of them (exact, coarse, none).",
 			[]string{"quality"}, nil, metrics.ALPHA, ""),
 		states: metrics.NewDesc("tenon_nodes_state", "Nodes in a state in which they take fewer pods or none: silent "+
@@ -86,6 +90,7 @@ func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- g.paced
 	ch <- g.spread
 	ch <- g.leads
+	ch <- g.fitting.desc
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -105,6 +110,7 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 			ch <- metrics.NewLazyConstMetric(g.hazards, metrics.GaugeValue, 1, n.Name, string(h.Code))
 		}
 	}
+	g.fitting.collect(g.source.Book.Snapshot(), ch)
 	running := 0.0
 	if g.source.Health() == nil {
 		running = 1

@@ -14,12 +14,14 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
 
+	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/inspect"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
 )
 
 // reporting returns a book with the layouts of some nodes.
@@ -58,6 +60,34 @@ func TestRestartHazardsAreCounted(t *testing.T) {
 	g := newGauges(inspect.Source{Book: book, Now: time.Now})
 	if got := gathered(t, g); !strings.Contains(got, `tenon_restart_hazards{hazard="no-shared-cpu",node="n"} 1`) {
 		t.Errorf("metrics: %s", got)
+	}
+}
+
+// How many pods fit follows what nodes hold; shapes are those that are named and those that are usual.
+func TestFittingPodsAreCounted(t *testing.T) {
+	shape, err := config.ParseShape("cpu=8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 4000}}}
+	book := reporting(t, layout(t, "a", place.SingleNUMA, 1), layout(t, "b", place.SingleNUMA, 1))
+	g := newGauges(inspect.Source{Book: book, Now: time.Now})
+	g.fitting = newFitting([]*place.Pod{shape}, func() *score.Mix {
+		return score.NewMix([]score.Share{{Pod: usual, Weight: 1}, {Pod: shape, Weight: 1}})
+	})
+	before := gathered(t, g)
+	for _, want := range []string{`tenon_fitting_pods{shape="cpu=8"} 8`, `tenon_fitting_pods{shape="cpu=4"} 16`} {
+		if !strings.Contains(before, want) {
+			t.Errorf("metrics lack %s: %s", want, before)
+		}
+	}
+	if _, ok := book.Reserve("a", ledger.PodID{UID: "u", Name: "p"}, shape, place.Demand{}); !ok {
+		t.Fatal("the pod does not fit")
+	}
+	later := newGauges(inspect.Source{Book: book, Now: time.Now})
+	later.fitting = g.fitting
+	if after := gathered(t, later); !strings.Contains(after, `tenon_fitting_pods{shape="cpu=8"} 7`) {
+		t.Errorf("beside a pod: %s", after)
 	}
 }
 
@@ -159,8 +189,8 @@ func TestOutcomesAreCounted(t *testing.T) {
 func TestMetricsOfASecondScheduler(t *testing.T) {
 	source := inspect.Source{Book: ledger.New(), Now: time.Now}
 	a, b := NewCounters(), NewCounters()
-	Measure(source, nil, nil)
-	Measure(source, nil, nil)
+	Measure(source, nil, nil, nil)
+	Measure(source, nil, nil, nil)
 	a.Made()
 	if counted(t, a.predicted) != 1 || counted(t, b.predicted) != 0 {
 		t.Error("one counts for the other")

@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/workload"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
 )
 
 // Shared is what the plugins of all profiles of one scheduler have in common.
@@ -192,7 +193,23 @@ func (s *Shared) healthy() error {
 }
 
 // measure serves what is measured when somebody asks.
-func (s *Shared) measure() { metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.Misaligned) }
+func (s *Shared) measure() {
+	metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.Misaligned, s.fittingShapes())
+}
+
+// fittingShapes are the shapes that the arguments of all profiles name, each once.
+func (s *Shared) fittingShapes() (out []*place.Pod) {
+	seen := map[string]bool{}
+	for _, p := range s.plugins {
+		for _, text := range p.args.FittingShapes {
+			if shape, err := config.ParseShape(text); err == nil && !seen[document.Shape(shape)] {
+				seen[document.Shape(shape)] = true
+				out = append(out, shape)
+			}
+		}
+	}
+	return out
+}
 
 func profileOf(h fwk.Handle) string {
 	if h == nil {

@@ -88,6 +88,8 @@ type capacity struct {
 
 // shape is pods of which slots are counted.
 type shape struct {
+	// Shape is the text of --shape for it; containers are joined by "+".
+	Shape      string             `json:"shape"`
 	Containers []document.Request `json:"containers"`
 	// Percent is how many of the pods that the cluster runs have the shape; absent where the shape was asked for.
 	Percent int64 `json:"percent,omitempty"`
@@ -235,8 +237,9 @@ func usualShapes(pods []*place.Pod) (out []shape) {
 		total += s.Weight
 	}
 	for _, s := range all {
-		out = append(out, shape{Containers: document.Each(s.Pod.Containers, document.RequestOf),
-			Percent: s.Weight * 100 / total, pod: s.Pod, text: demandText(s.Pod)})
+		out = append(out, shape{Shape: document.Shape(s.Pod),
+			Containers: document.Each(s.Pod.Containers, document.RequestOf),
+			Percent:    s.Weight * 100 / total, pod: s.Pod, text: demandText(s.Pod)})
 	}
 	slices.SortStableFunc(out, func(a, b shape) int {
 		return cmp.Or(cmp.Compare(b.Percent, a.Percent), strings.Compare(a.text, b.text))
@@ -279,7 +282,8 @@ func shapesOf(args []string, nodes []whatif.Node) (out []shape, err error) {
 		slices.SortFunc(c.Memory, func(a, b place.Amount) int { return strings.Compare(a.Kind, b.Kind) })
 		slices.SortFunc(c.Devices, func(a, b place.Count) int { return strings.Compare(a.Resource, b.Resource) })
 		p := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{c}}
-		out = append(out, shape{Containers: document.Each(p.Containers, document.RequestOf), pod: p, text: demandText(p)})
+		out = append(out, shape{Shape: document.Shape(p), Containers: document.Each(p.Containers, document.RequestOf), pod: p,
+			text: demandText(p)})
 	}
 	return out, nil
 }
