@@ -242,7 +242,7 @@ var heavy = words(`cluster/candidates cluster/preempt cluster/profiles/... clust
 	cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
 
 // light are programs that must not link k8s.io/kubernetes, not even by way of other packages.
-var light = words(`cmd/kubectl-tenon cmd/tenon-agent`)
+var light = words(`cmd/kubectl-tenon cmd/tenon-agent cmd/tenon-console`)
 
 // ballast is what no light program may link, not even by way of modules. A typed client of client-go brings
 // the first two: the types of every API group, and models of OpenAPI. Its generic client (gentype) brings

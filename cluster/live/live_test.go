@@ -143,3 +143,22 @@ func TestBoundsAreKept(t *testing.T) {
 		t.Errorf("%d nodes, %d pods, limits %v", len(all.Nodes), len(all.Pods), names)
 	}
 }
+
+// What may not be read any more is not there any more.
+func TestRightsThatAreTakenAwayCount(t *testing.T) {
+	s := cluster(t)
+	v := start(t, s, Options{})
+	f := v.Follow()
+	defer f.Close()
+	s.Forbid(livetest.Pods)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for all, _ := v.Count(); all > 0; all, _ = v.Count() {
+		if _, err := f.Next(ctx); err != nil {
+			t.Fatalf("%d pods are still there: %v", all, v.Limits())
+		}
+	}
+	if l := v.Limits(); len(l) != 1 || !strings.HasPrefix(l[0].Resource, "pods") {
+		t.Errorf("limits %v", l)
+	}
+}

@@ -3,9 +3,11 @@ package live
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
@@ -52,7 +54,14 @@ func (s *source) run(ctx context.Context) {
 	r.RunWithContext(ctx)
 }
 
+// watchFor is how long one watch lasts. The API server looks at rights when a watch begins: one that is taken away
+// counts from the next watch on.
+const watchFor = 2 * time.Minute
+
 func (s *source) watched(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if o.SendInitialEvents == nil {
+		o.TimeoutSeconds = new(int64(watchFor.Seconds()))
+	}
 	w, err := s.watch(ctx, o)
 	s.noted(err)
 	return w, err
@@ -96,6 +105,7 @@ func (s *source) noted(err error) {
 		s.view.limit(s.name(), "the API server does not serve "+s.resource)
 	case apierrors.IsForbidden(err):
 		s.view.limit(s.name(), "you may not list "+s.name())
+		s.forget()
 	case apierrors.IsUnauthorized(err):
 		s.view.limit(s.name(), "the API server does not accept your credentials any more")
 		s.view.reject()
@@ -103,6 +113,17 @@ func (s *source) noted(err error) {
 		s.view.limit(s.name(), fmt.Sprintf("cannot be read: %.200s", err))
 	}
 	s.once.Do(func() { close(s.first) })
+}
+
+// forget takes everything away that the identity may not read any more.
+func (s *source) forget() {
+	s.mu.Lock()
+	lost := slices.Collect(maps.Values(s.kept))
+	clear(s.kept)
+	s.mu.Unlock()
+	for _, o := range lost {
+		s.gone(o)
+	}
 }
 
 func (s *source) name() string {

@@ -310,7 +310,8 @@ func (h *Handler) signIn(w http.ResponseWriter, q *request) error {
 	if !h.attempts.TryAccept() {
 		return fail(http.StatusTooManyRequests, "", "too many attempts: try again in a second")
 	}
-	who, cookie, err := h.config.Identities.SignIn(q.Context(), strings.TrimSpace(string(q.body)))
+	who, cookie, err := h.config.Identities.SignIn(q.Context(),
+		Credential{Secret: strings.TrimSpace(string(q.body)), Namespaces: q.values["namespace"]})
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,10 @@ package console
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -26,12 +29,16 @@ type sharedView struct {
 	users int
 }
 
-func (s *sharing) get(ctx context.Context, credential string) (*Identity, error) {
-	key := sha256.Sum256([]byte(credential))
+func (s *sharing) get(ctx context.Context, c Credential) (*Identity, error) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("digest a credential: %w", err)
+	}
+	key := sha256.Sum256(data)
 	if who := s.use(key, nil); who != nil {
 		return who, nil
 	}
-	opened, err := s.open(ctx, credential)
+	opened, err := s.open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -83,18 +90,52 @@ func (t Tokens) Identify(r *http.Request) (*Identity, error) {
 	if !ok {
 		return t.Sessions.Identify(r)
 	}
-	digest := sha256.Sum256([]byte(token))
-	return t.known(r.Context(), "token "+string(digest[:]), token)
+	return t.known(r.Context(), Credential{Secret: token})
 }
 
 // known returns the identity of a session that a proxy keeps, and begins it where there is none.
-func (t Tokens) known(ctx context.Context, id, token string) (*Identity, error) {
-	if who, err := t.session(id); err == nil {
+func (s *Sessions) known(ctx context.Context, c Credential) (*Identity, error) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("digest a credential: %w", err)
+	}
+	digest := sha256.Sum256(data)
+	id := "proxy " + string(digest[:])
+	if who, err := s.session(id); err == nil {
 		return who, nil
 	}
-	who, err := t.begin(ctx, id, token)
-	if err != nil {
-		return nil, err
+	return s.begin(ctx, id, c)
+}
+
+// Proxied are [Identities] by an authenticating proxy that names the user in a header, and others by Tokens. The proxy
+// proves itself by a client certificate that TLS has verified; from everybody else the headers are refused.
+type Proxied struct {
+	Tokens
+	// User and Group are names of headers; Group may be repeated.
+	User, Group string
+	// Names are the common names of the certificates of proxies. Without any the headers are always refused.
+	Names []string
+}
+
+// maxGroups bounds the groups of a user.
+const maxGroups = 256
+
+// Identify returns who makes a request.
+func (p Proxied) Identify(r *http.Request) (*Identity, error) {
+	users, groups := r.Header.Values(p.User), r.Header.Values(p.Group)
+	if len(users) == 0 && len(groups) == 0 {
+		return p.Tokens.Identify(r)
 	}
-	return who, nil
+	switch {
+	case !p.verified(r):
+		return nil, fail(http.StatusForbidden, "header "+p.User, "the header is not accepted from here")
+	case len(users) != 1 || users[0] == "" || len(groups) > maxGroups:
+		return nil, fail(http.StatusBadRequest, "header "+p.User, "want one user, and not too many groups")
+	}
+	return p.known(r.Context(), Credential{User: users[0], Groups: groups})
+}
+
+func (p Proxied) verified(r *http.Request) bool {
+	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.PeerCertificates) > 0 &&
+		slices.Contains(p.Names, r.TLS.PeerCertificates[0].Subject.CommonName)
 }

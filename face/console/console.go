@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/util/flowcontrol"
@@ -101,6 +102,14 @@ type Identity struct {
 	Close func()
 
 	overviews overviews
+	once      sync.Once
+	requests  flowcontrol.RateLimiter
+}
+
+// accepts reports whether the identity may make one more request now.
+func (i *Identity) accepts() bool {
+	i.once.Do(func() { i.requests = flowcontrol.NewTokenBucketRateLimiter(perSecond, burst) })
+	return i.requests.TryAccept()
 }
 
 // Identities say who makes a request.
@@ -108,7 +117,7 @@ type Identities interface {
 	// Identify returns who makes the request. The error is nil, [ErrSignIn] or one that wraps it.
 	Identify(r *http.Request) (*Identity, error)
 	// SignIn exchanges a credential for a session and returns its cookie.
-	SignIn(ctx context.Context, credential string) (*Identity, *http.Cookie, error)
+	SignIn(ctx context.Context, c Credential) (*Identity, *http.Cookie, error)
 	// SignOut ends the session of a request, and returns a cookie that removes its own.
 	SignOut(r *http.Request) *http.Cookie
 }
@@ -117,8 +126,10 @@ type Identities interface {
 type Config struct {
 	Version    string
 	Identities Identities
-	// Hosts are what the header Host may be, with the port where it is not the scheme's own.
+	// Hosts are what the header Host may be. One without a port stands for every port.
 	Hosts []string
+	// Requests are those a second of everybody together; 0: of one person. One identity has at most 50 a second.
+	Requests float32
 	// Secure: browsers reach the server by HTTPS.
 	Secure bool
 }
@@ -129,7 +140,7 @@ const (
 	maxAnswer  = 30 * time.Second // for an answer that is computed
 	computing  = 2                // answers that are computed at a time
 	maxStreams = 32               // streams of changes at a time
-	perSecond  = 50               // requests of all browsers together
+	perSecond  = 50               // requests of one identity
 	burst      = 300
 	signIns    = 2 // a second
 )
@@ -150,7 +161,7 @@ type Handler struct {
 // New returns the handler of the console.
 func New(c Config) (*Handler, error) {
 	h := &Handler{config: c, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(),
-		requests: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst),
+		requests: flowcontrol.NewTokenBucketRateLimiter(max(perSecond, c.Requests), max(burst, int(c.Requests))),
 		attempts: flowcontrol.NewTokenBucketRateLimiter(signIns, 5*signIns),
 		compute:  make(chan struct{}, computing), streams: make(chan struct{}, maxStreams)}
 	h.routes = h.table()

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"net"
 	"net/http"
 	"path"
 	"slices"
@@ -30,7 +31,8 @@ func secure(h http.Header, https bool) {
 // refuses returns why a request is refused before anybody looks who makes it, or nil.
 func (h *Handler) refuses(r *http.Request) *failure {
 	// A name of an attacker may resolve to a loopback address: browsers then send that name.
-	if !slices.Contains(h.config.Hosts, r.Host) {
+	name, _, err := net.SplitHostPort(r.Host)
+	if !slices.Contains(h.config.Hosts, r.Host) && (err != nil || !slices.Contains(h.config.Hosts, name)) {
 		return fail(http.StatusMisdirectedRequest, "header Host", "the console is not served under this name")
 	}
 	if path.Clean(r.URL.Path) != r.URL.Path {

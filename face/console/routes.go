@@ -113,6 +113,8 @@ func (h *Handler) table() []route {
 		{method: "GET", path: "/session", id: "getSession", help: "Who is signed in.",
 			answer: document.SessionDetails{}, do: h.session},
 		{method: "POST", path: "/session", id: "signIn", help: "Sign in by the secret of the address, or by a token.",
+			parameters: []parameter{{"namespace", "query", "Namespace whose pods are shown to who may not list all. May be " +
+				"repeated.", true, checkNamespace}},
 			body: "text/plain", answer: document.SessionDetails{}, open: true, do: h.signIn},
 		{method: "DELETE", path: "/session", id: "signOut", help: "Sign out.", open: true, do: h.signOut},
 		{method: "GET", path: "/openapi.json", id: "getOpenAPI", help: "This description.", answer: map[string]any{},
@@ -174,6 +176,9 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, x *route) error {
 	if !x.open {
 		if q.who, err = h.config.Identities.Identify(r); err != nil {
 			return err
+		}
+		if !q.who.accepts() {
+			return fail(http.StatusTooManyRequests, "", "too many requests: try again in a second")
 		}
 	}
 	if q.values, err = x.check(r); err != nil {

@@ -14,9 +14,19 @@ import (
 // ErrSignIn is the error of a request without a session.
 var ErrSignIn = errors.New("you are not signed in")
 
-// Open makes an identity of a credential: the secret of an address, or a token. An error that does not wrap [ErrSignIn]
-// is one of the server.
-type Open func(ctx context.Context, credential string) (*Identity, error)
+// Credential is what somebody signs in by.
+type Credential struct {
+	// Secret is the secret of an address, or a token.
+	Secret string
+	// User and Groups are those that an authenticating proxy names, in place of a secret; see [Proxied].
+	User   string
+	Groups []string
+	// Namespaces are those whose pods are shown to an identity that may not list the pods of all.
+	Namespaces []string
+}
+
+// Open makes an identity of a credential. An error that does not wrap [ErrSignIn] is one of the server.
+type Open func(ctx context.Context, c Credential) (*Identity, error)
 
 // Sessions are the identities that have signed in, by a cookie. They are [Identities].
 type Sessions struct {
@@ -74,21 +84,21 @@ func (s *Sessions) session(id string) (*Identity, error) {
 }
 
 // SignIn begins a session.
-func (s *Sessions) SignIn(ctx context.Context, credential string) (*Identity, *http.Cookie, error) {
+func (s *Sessions) SignIn(ctx context.Context, c Credential) (*Identity, *http.Cookie, error) {
 	id := rand.Text()
-	who, err := s.begin(ctx, id, credential)
+	who, err := s.begin(ctx, id, c)
 	return who, s.cookie(id, 0), err
 }
 
 // begin opens an identity for a session.
-func (s *Sessions) begin(ctx context.Context, id, credential string) (*Identity, error) {
+func (s *Sessions) begin(ctx context.Context, id string, c Credential) (*Identity, error) {
 	s.mu.Lock()
 	full := len(s.all) >= s.most
 	s.mu.Unlock()
 	if full {
 		return nil, fail(http.StatusServiceUnavailable, "", "too many people are signed in")
 	}
-	who, err := s.open(ctx, credential)
+	who, err := s.open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -131,11 +141,11 @@ func OneTime(who *Identity, lasts time.Duration, now func() time.Time) (secret s
 	secret = rand.Text() + rand.Text()
 	var mu sync.Mutex
 	used, end := false, now().Add(lasts)
-	return secret, func(_ context.Context, credential string) (*Identity, error) {
+	return secret, func(_ context.Context, c Credential) (*Identity, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case subtle.ConstantTimeCompare([]byte(credential), []byte(secret)) != 1:
+		case subtle.ConstantTimeCompare([]byte(c.Secret), []byte(secret)) != 1:
 			return nil, fmt.Errorf("%w: this is not the address that the command has printed", ErrSignIn)
 		case used:
 			return nil, fmt.Errorf("%w: the address was used before; run the command again", ErrSignIn)

@@ -126,10 +126,11 @@ func TestPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := strings.Fields(out.String())
-	if len(sent) != 3 {
-		t.Fatalf("sent %q, want two images and the chart", sent)
+	if len(sent) != 4 {
+		t.Fatalf("sent %q, want three images and the chart", sent)
 	}
-	for i, name := range []string{"/tenon-agent@sha256:", "/tenon-scheduler@sha256:", "/charts/tenon@sha256:"} {
+	for i, name := range []string{"/tenon-agent@sha256:", "/tenon-console@sha256:", "/tenon-scheduler@sha256:",
+		"/charts/tenon@sha256:"} {
 		if !strings.HasPrefix(sent[i], host+name) {
 			t.Errorf("sent %s, want %s%s", sent[i], host, name)
 		}

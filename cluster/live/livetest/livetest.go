@@ -88,11 +88,15 @@ func (s *Server) Object(path string, o any) {
 	s.lists[path] = plain(s.t, o)
 }
 
-// Forbid lets a path have nothing.
+// Forbid lets a path have nothing, and ends its watch.
 func (s *Server) Forbid(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.lists, path)
+	if e := s.events[path]; e != nil {
+		delete(s.events, path)
+		close(e)
+	}
 }
 
 // Send sends an event (ADDED, MODIFIED, DELETED) to the watch of a path.
@@ -138,7 +142,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
 		for {
 			select {
-			case e := <-events:
+			case e, ok := <-events:
+				if !ok {
+					return
+				}
 				_ = json.NewEncoder(w).Encode(e)
 				_ = http.NewResponseController(w).Flush()
 			case <-r.Context().Done():

@@ -2,6 +2,7 @@ package chart_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -266,5 +267,43 @@ func TestHelmPullsWhatWasPushed(t *testing.T) {
 	}
 	if _, err := loader.LoadArchive(bytes.NewReader(got.Chart.Data)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTheConsole: it is off unless asked for, may act as nobody unless users are named, and then as these alone.
+func TestTheConsole(t *testing.T) {
+	if all := objects(t, nil); all["Deployment tenon-console"] != nil || all["ServiceAccount tenon-console"] != nil {
+		t.Error("the console is on by default")
+	}
+	on := func(more map[string]any) map[string]any {
+		more["enabled"] = true
+		return map[string]any{"console": more}
+	}
+	all := objects(t, on(map[string]any{"hosts": []any{"console.example.com"}}))
+	for _, want := range []string{"Deployment tenon-console", "Service tenon-console", "NetworkPolicy tenon-console",
+		"ServiceAccount tenon-console"} {
+		if all[want] == nil {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	if all["ClusterRole tenon-console-impersonates"] != nil {
+		t.Error("the console may act as others by default")
+	}
+	text := fmt.Sprint(all["Deployment tenon-console"].Object)
+	for _, want := range []string{"tenon-console.tenon-system.svc,console.example.com", "secretName:tenon-console-tls",
+		"readOnlyRootFilesystem:true", "GOMEMLIMIT"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the Deployment lacks %s: %s", want, text)
+		}
+	}
+	proxy := map[string]any{"names": []any{"sso"}, "caConfigMap": "sso-ca"}
+	if _, err := render(t, on(map[string]any{"proxy": proxy})); err == nil {
+		t.Error("a proxy may name every user")
+	}
+	proxy["users"] = []any{"anna"}
+	role := objects(t, on(map[string]any{"proxy": proxy}))["ClusterRole tenon-console-impersonates"]
+	if text := fmt.Sprint(role.Object["rules"]); !strings.Contains(text, "resourceNames:[anna]") ||
+		strings.Contains(text, "groups") {
+		t.Errorf("rules %s", text)
 	}
 }

@@ -31,6 +31,7 @@ func Programs() []Program {
 	return []Program{
 		{"tenon-agent", "Publishes a node's NUMA topology, kubelet rules and holdings as a NodeLayout.",
 			[]string{"9201/tcp", "9202/tcp"}},
+		{"tenon-console", "A page and an API that show a cluster by NUMA node to whoever signs in.", []string{"8443/tcp"}},
 		{"tenon-scheduler", "kube-scheduler with Tenon's plugin: NUMA-aware placement.", []string{"10259/tcp"}},
 	}
 }

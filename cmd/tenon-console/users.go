@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/cmd/plugin"
+	"github.com/tenon-numa/tenon/face/console"
+)
+
+// Times and bounds of a user's requests to the API server.
+const (
+	recheck      = time.Minute // how often the API server is asked whether a token is still good
+	checkTimeout = 5 * time.Second
+	maxToken     = 16 << 10
+	userQPS      = 50
+	userBurst    = 100
+)
+
+// users opens identities at one API server. Views end with ctx.
+type users struct {
+	ctx        context.Context
+	api        *rest.Config
+	namespaces []string
+	now        func() time.Time
+}
+
+// open checks a credential and follows the cluster with its rights alone.
+func (u *users) open(ctx context.Context, c console.Credential) (*console.Identity, error) {
+	cfg, err := u.config(c)
+	if err != nil {
+		return nil, err
+	}
+	name, err := whoAmI(ctx, cfg)
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return nil, fmt.Errorf("%w: the API server does not accept the token", console.ErrSignIn)
+	case apierrors.IsForbidden(err) && c.User != "":
+		return nil, fmt.Errorf("%w: the console may not act as user %q", console.ErrSignIn, c.User)
+	case err != nil:
+		return nil, fmt.Errorf("ask the API server who signs in: %w", err)
+	}
+	who, err := plugin.Watch(u.ctx, cfg, name, u.shown(name, c.Namespaces)...)
+	if err != nil {
+		return nil, err
+	}
+	check := &validity{cfg: cfg, now: u.now, last: u.now(), valid: true}
+	watched := who.Valid
+	who.Valid = func() bool { return watched() && check.holds() }
+	return who, nil
+}
+
+// config acts as the credential says. Nothing of the program's own credentials is left where it has a token.
+func (u *users) config(c console.Credential) (*rest.Config, error) {
+	cfg := rest.AnonymousClientConfig(u.api)
+	switch {
+	case c.User != "":
+		cfg = rest.CopyConfig(u.api)
+		cfg.Impersonate = rest.ImpersonationConfig{UserName: c.User, Groups: c.Groups}
+	case c.Secret == "" || len(c.Secret) > maxToken || strings.ContainsAny(c.Secret, " \t\r\n"):
+		return nil, fmt.Errorf("%w: this is no token", console.ErrSignIn)
+	default:
+		cfg.BearerToken = c.Secret
+	}
+	cfg.QPS, cfg.Burst, cfg.UserAgent = userQPS, userBurst, "tenon-console"
+	return cfg, nil
+}
+
+// shown are the namespaces whose pods are shown to who may not list all: those that were asked for, or the one of a
+// service account, or else those of the flag.
+func (u *users) shown(name string, asked []string) []string {
+	if len(asked) > 0 {
+		return asked
+	}
+	if of, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok {
+		namespace, _, _ := strings.Cut(of, ":")
+		return append([]string{namespace}, u.namespaces...)
+	}
+	return u.namespaces
+}
+
+// whoAmI returns the user of a configuration.
+func whoAmI(ctx context.Context, cfg *rest.Config) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	g, err := objects.NewGroup(cfg, authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme)
+	if err != nil {
+		return "", err
+	}
+	var out authenticationv1.SelfSubjectReview
+	if err := g.Create(ctx, "selfsubjectreviews", &authenticationv1.SelfSubjectReview{}, &out); err != nil {
+		return "", err
+	}
+	if out.Status.UserInfo.Username == "" {
+		return "", errors.New("the API server names no user")
+	}
+	return out.Status.UserInfo.Username, nil
+}
+
+// validity asks now and then whether the API server still accepts a token.
+type validity struct {
+	cfg *rest.Config
+	now func() time.Time
+
+	mu    sync.Mutex
+	last  time.Time
+	valid bool
+}
+
+// holds reports whether the token was accepted when the API server was last asked. An API server that does not answer
+// decides nothing: it gives no data either.
+func (v *validity) holds() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.valid || v.now().Sub(v.last) < recheck {
+		return v.valid
+	}
+	v.last = v.now()
+	_, err := whoAmI(context.Background(), v.cfg)
+	v.valid = !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err)
+	return v.valid
+}
