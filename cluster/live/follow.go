@@ -81,7 +81,7 @@ func lists[T objects.Object, L runtime.Object](c *objects.Client[T, L], s *sourc
 
 // custom lets a source read custom resources. An object that does not decode then harms no other.
 func (v *View) custom(c dynamic.Interface, r schema.GroupVersionResource, s *source) *source {
-	s.resource = r.Resource
+	s.resource, s.page = r.Resource, customPage
 	s.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return c.Resource(r).List(ctx, o)
 	}

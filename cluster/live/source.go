@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,13 +24,15 @@ import (
 )
 
 // source follows one resource by a reflector. It is the reflector's store and keeps of an object only what it needs to
-// report its end; the view keeps the rest.
+// report its end; the view keeps the rest. A list is taken object by object as it arrives: the reflector, which
+// collects the whole list, gets the names alone.
 type source struct {
 	view *View
 	// resource and where name it for people, such as "pods" and "in namespace ml".
 	resource, where string
 	// optional: that the resource is not served is no limit.
 	optional bool
+	page     int64 // objects that are read at once; 0 for many
 	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	trim     cache.TransformFunc
@@ -42,15 +45,18 @@ type source struct {
 	kept  map[types.NamespacedName]any
 }
 
-// page is how many objects are read at once where a list is not streamed.
-const page = 500
+// How many objects are read at once where a list is not streamed. Layouts are large, and arrive as JSON.
+const (
+	page       = 500
+	customPage = 32
+)
 
 // run follows the resource until ctx ends. The reflector tries again after errors, at growing intervals up to half a
 // minute, so that a right that is granted later counts.
 func (s *source) run(ctx context.Context) {
 	from := &cache.ListWatch{ListWithContextFunc: s.listTrimmed, WatchFuncWithContext: s.watched}
 	r := cache.NewReflectorWithOptions(from, nil, s, cache.ReflectorOptions{Name: "console-" + s.resource})
-	r.WatchListPageSize = page
+	r.WatchListPageSize = cmp.Or(s.page, page)
 	r.RunWithContext(ctx)
 }
 
@@ -84,13 +90,28 @@ func (s *source) listTrimmed(ctx context.Context, o metav1.ListOptions) (runtime
 	}
 	out.ResourceVersion, out.Continue = head.GetResourceVersion(), head.GetContinue()
 	err = meta.EachListItem(list, func(o runtime.Object) error {
-		x, err := s.trim(o)
-		if item, ok := x.(runtime.Object); ok && err == nil {
-			out.Items = append(out.Items, runtime.RawExtension{Object: item})
+		x, err := s.take(o)
+		if err == nil && x != nil {
+			out.Items = append(out.Items, runtime.RawExtension{Object: x})
 		}
 		return err
 	})
 	return out, err
+}
+
+// take keeps an object of a list, and returns its name.
+func (s *source) take(obj any) (*metav1.PartialObjectMetadata, error) {
+	x, err := s.trim(obj)
+	if err != nil {
+		return nil, err
+	}
+	m, err := meta.Accessor(x)
+	if err != nil {
+		return nil, nil // an object that does not decode harms no other
+	}
+	s.keep(x)
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(),
+		ResourceVersion: m.GetResourceVersion()}}, nil
 }
 
 // noted records why the resource cannot be read, or that it can.
@@ -139,8 +160,16 @@ func (v *View) reject() {
 	v.rejected = true
 }
 
-// Transformer returns what the reflector applies to streamed lists.
-func (s *source) Transformer() cache.TransformFunc { return s.trim }
+// Transformer returns what the reflector applies to the objects of a streamed list as they arrive.
+func (s *source) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		x, err := s.take(obj)
+		if x == nil {
+			return obj, err
+		}
+		return x, err
+	}
+}
 
 // Add takes an object that is new.
 func (s *source) Add(obj any) error { return s.Update(obj) }
@@ -151,11 +180,11 @@ func (s *source) Update(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.take(x)
+	s.keep(x)
 	return nil
 }
 
-func (s *source) take(obj any) {
+func (s *source) keep(obj any) {
 	key, ok := keyOf(obj)
 	if !ok {
 		return
@@ -187,15 +216,12 @@ func (s *source) Delete(obj any) error {
 	return nil
 }
 
-// Replace takes the whole list. What is not in it any more is gone.
+// Replace takes the names of the whole list, whose objects are kept. What is not in it any more is gone.
 func (s *source) Replace(list []any, _ string) error {
 	there := map[types.NamespacedName]bool{}
 	for _, o := range list {
 		if key, ok := keyOf(o); ok {
 			there[key] = true
-		}
-		if err := s.Update(o); err != nil {
-			return err
 		}
 	}
 	s.mu.Lock()

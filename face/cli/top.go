@@ -147,6 +147,9 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, e
 		if n.State == nil {
 			continue
 		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("count on node %s: %w", n.Name, err)
+		}
 		r := roomOf(n)
 		for i := range out.Shapes {
 			slots := slotsFor(out.Shapes[i].pod, n)
