@@ -34,9 +34,11 @@ func (p Pod) compare(o Pod) int {
 	return cmp.Or(strings.Compare(p.ID.Namespace, o.ID.Namespace), strings.Compare(p.ID.Name, o.ID.Name))
 }
 
-// record is what is kept of a pod. Pods of one workload share their spec, but for the name of the node.
+// record is what is kept of a pod. Pods of one workload share their spec, but for the name of the node, and their
+// labels.
 type record struct {
-	meta   metav1.ObjectMeta
+	meta   metav1.ObjectMeta // its labels are those of labels
+	labels *labels
 	node   string
 	spec   *shared
 	status v1.PodStatus
@@ -49,6 +51,24 @@ type shared struct {
 	size   int64
 	users  int
 }
+
+// labels are those that some pods have.
+type labels struct {
+	key   string
+	all   map[string]string
+	users int
+}
+
+// keyOfLabels is equal for equal labels.
+func keyOfLabels(all map[string]string) string {
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		b.WriteString(k + "=" + all[k] + ",") // neither has "=" or ","
+	}
+	return b.String()
+}
+
+func (l *labels) size() int64 { return 2*int64(len(l.key)) + 64*int64(len(l.all)) }
 
 // pod returns the pod that the record is of. Its lists and maps are those of the record.
 func (r *record) pod() *v1.Pod {
@@ -70,15 +90,17 @@ func (r *record) size() int64 {
 	return int64(recordSize + len(r.meta.Name) + len(r.meta.Namespace) + len(r.status.Message) + len(r.status.Reason))
 }
 
-// pods are the records by name, and their specs by digest.
+// pods are the records by name, their specs by digest, and their labels by key.
 type pods struct {
-	kept  map[types.NamespacedName]*record
-	specs map[[sha256.Size]byte]*shared
-	bytes int64
+	kept   map[types.NamespacedName]*record
+	specs  map[[sha256.Size]byte]*shared
+	labels map[string]*labels
+	bytes  int64
 }
 
 func newPods() pods {
-	return pods{kept: map[types.NamespacedName]*record{}, specs: map[[sha256.Size]byte]*shared{}}
+	return pods{kept: map[types.NamespacedName]*record{}, specs: map[[sha256.Size]byte]*shared{},
+		labels: map[string]*labels{}}
 }
 
 // put keeps a trimmed pod within bounds, and reports whether it is kept, and whether something has changed.
@@ -97,14 +119,23 @@ func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 		// What is decoded takes several times the bytes of its encoding.
 		one = &shared{digest: digest, spec: spec, size: 8 * int64(len(data))}
 	}
-	r := &record{meta: p.ObjectMeta, node: p.Spec.NodeName, spec: one, status: p.Status}
-	if old == nil && (len(s.kept) >= b.Pods || s.bytes+r.size()+one.size > b.Bytes) {
+	name := keyOfLabels(p.Labels)
+	its := s.labels[name]
+	if its == nil {
+		its = &labels{key: name, all: p.Labels}
+	}
+	r := &record{meta: p.ObjectMeta, labels: its, node: p.Spec.NodeName, spec: one, status: p.Status}
+	r.meta.Labels = its.all
+	if old == nil && (len(s.kept) >= b.Pods || s.bytes+r.size()+one.size+its.size() > b.Bytes) {
 		return false, false, nil
 	}
 	s.drop(key)
-	s.kept[key], s.specs[digest] = r, one
+	s.kept[key], s.specs[digest], s.labels[name] = r, one, its
 	if one.users++; one.users == 1 {
 		s.bytes += one.size
+	}
+	if its.users++; its.users == 1 {
+		s.bytes += its.size()
 	}
 	s.bytes += r.size()
 	return true, old == nil || old.spec.digest != digest || !old.equal(r), nil
@@ -114,7 +145,7 @@ func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 func (r *record) equal(o *record) bool {
 	return r.listed() == o.listed() && r.status.NominatedNodeName == o.status.NominatedNodeName &&
 		r.status.Message == o.status.Message && (r.status.StartTime == nil) == (o.status.StartTime == nil) &&
-		len(r.status.ContainerStatuses) == len(o.status.ContainerStatuses) &&
+		len(r.status.ContainerStatuses) == len(o.status.ContainerStatuses) && r.labels.key == o.labels.key &&
 		slices.EqualFunc(r.status.Conditions, o.status.Conditions, func(a, b v1.PodCondition) bool {
 			return a.Status == b.Status && a.Message == b.Message
 		}) && maps.Equal(r.meta.Annotations, o.meta.Annotations)
@@ -131,6 +162,10 @@ func (s *pods) drop(key types.NamespacedName) *record {
 	if r.spec.users--; r.spec.users == 0 {
 		delete(s.specs, r.spec.digest)
 		s.bytes -= r.spec.size
+	}
+	if r.labels.users--; r.labels.users == 0 {
+		delete(s.labels, r.labels.key)
+		s.bytes -= r.labels.size()
 	}
 	return r
 }

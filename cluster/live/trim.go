@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// This file strips objects of what no pod is judged by. Environments, volumes and labels may hold what is nobody's
-// business here, and they are most of the bytes.
+// This file strips objects of what no pod is judged by. Environments and volumes may hold what is nobody's business
+// here, and they are most of the bytes. Labels stay: affinity and spreading look at those of all pods.
 
 // maxText bounds the texts of a status that are kept.
 const maxText = 2 << 10
@@ -49,7 +49,7 @@ func clip(s string) string { return strings.Clone(s[:min(len(s), maxText)]) }
 
 func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
-		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp}
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, Labels: m.Labels}
 	for key, value := range m.Annotations {
 		if strings.HasPrefix(key, "tenon.sh/") || key == v1.MirrorPodAnnotationKey {
 			if out.Annotations == nil {

@@ -281,6 +281,21 @@ func TestWhatIf(t *testing.T) {
 	}
 }
 
+// Affinity looks at the labels of other pods: a pod that does not want to be beside p finds no room on its node.
+func TestAntiAffinityIsJudged(t *testing.T) {
+	s := signedIn(t)
+	const apart = `
+  affinity:
+    podAntiAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+      - {topologyKey: kubernetes.io/hostname, namespaces: [ml], labelSelector: {matchLabels: {app: p}}}
+`
+	code, body, _ := s.ask(t, "POST", "/api/v1/check", manifest+apart, "Content-Type: application/yaml")
+	if code != http.StatusOK || !strings.Contains(body, `"now":["b"]`) {
+		t.Errorf("answers %d %s", code, body)
+	}
+}
+
 // Each refusal is a problem document that names the field.
 func TestRefusalsNameTheField(t *testing.T) {
 	s := signedIn(t)
