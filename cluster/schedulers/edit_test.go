@@ -176,3 +176,26 @@ func TestNothingElseIsLost(t *testing.T) {
 		}
 	})
 }
+
+// Whatever a ConfigMap has, it is refused, or the plugin is as it was asked for afterwards.
+func FuzzSet(f *testing.F) {
+	for _, text := range []string{volcanoText, kubeText, "tiers: [{plugins: [{name: numa-aware}, {name: a}]}]",
+		"tiers: &a [{plugins: [{name: x}, *a]}]", "kind: KubeSchedulerConfiguration\nprofiles: [null]"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := Parse(text)
+		if err != nil {
+			return
+		}
+		on := !c.Enabled()
+		out, err := c.Set(on, "")
+		if err != nil || len(c.Profiles) == 0 {
+			return
+		}
+		after, err := Parse(out)
+		if err != nil || after.Enabled() != on && out != text {
+			t.Errorf("%v: enabled %v in\n%s\nof\n%s", err, after.Enabled(), out, text)
+		}
+	})
+}
