@@ -11,7 +11,14 @@ export class Fault extends Error {
 
 async function fault(response) {
   const problem = await response.json().catch(() => ({}));
-  return new Fault(response.status, problem.detail || response.statusText, problem.field);
+  return new Fault(response.status, problem.detail || problem.Msg || response.statusText, problem.field);
+}
+
+// send posts a manifest or changes something. What it answers is not kept.
+export async function send(method, path, body, media) {
+  const response = await fetch(path, { method, body, headers: { "Content-Type": media }, cache: "no-store" });
+  if (!response.ok) throw await fault(response);
+  return response.status === 204 ? null : response.json();
 }
 
 export async function get(path) {

@@ -1,20 +1,39 @@
-// The frame of the page: who is signed in, which view is shown, and what changes.
-import { note } from "./dom.js";
-import { follow, get, signIn } from "./api.js";
+// The frame of the page: who is signed in, which page is shown, and what changes.
+import { choices, el, link, note, problem } from "./dom.js";
+import { follow, get, send, signIn } from "./api.js";
 import { clusterPage } from "./cluster.js";
-import { nodePage, podPage } from "./detail.js";
-import { texts as t } from "./texts.js";
+import { nodePage } from "./node.js";
+import { podPage } from "./pod.js";
+import { whatIfPage } from "./whatif.js";
+import { policyPage } from "./policy.js";
+import { store } from "./choice.js";
+import { catalogue, language, texts as t } from "./texts.js";
 
-const root = document.getElementById("view");
+const root = document.getElementById("view"), nav = document.getElementById("nav");
 let page = null, busy = false, next = null;
+
+function opened() {
+  const [kind, ...rest] = location.hash.slice(2).split("/").map(decodeURIComponent);
+  switch (kind) {
+    case "nodes": return [nodePage(root, rest[0]), "", rest[0]];
+    case "pods": return [podPage(root, rest[0], rest[1]), "", rest.join("/")];
+    case "whatif": return [whatIfPage(root), "whatif", t.whatIf];
+    case "policy": return [policyPage(root), "policy", t.policy];
+    default: return [clusterPage(root), "", t.cluster];
+  }
+}
 
 function show() {
   page?.close();
   root.replaceChildren(note(t.loading));
-  const [kind, ...rest] = location.hash.slice(2).split("/").map(decodeURIComponent);
-  if (kind === "nodes") page = nodePage(root, rest[0]);
-  else if (kind === "pods") page = podPage(root, rest[0], rest[1]);
-  else page = clusterPage(root);
+  const [one, at, title] = opened();
+  page = one;
+  document.title = title + " – Tenon";
+  for (const a of nav.children) {
+    const here = a.getAttribute("href") === "#/" + at && !location.hash.match(/^#\/(nodes|pods)\//);
+    if (here) a.setAttribute("aria-current", "page");
+    else a.removeAttribute("aria-current");
+  }
   scrollTo(0, 0);
   update({ all: true });
 }
@@ -30,7 +49,7 @@ async function update(change) {
   try {
     await (change.all ? on.read() : on.change(change));
   } catch (e) {
-    if (on === page) root.replaceChildren(note(e.status === 401 ? t.signedOut : e.message, true));
+    if (on === page) failed(e);
   }
   busy = false;
   if (next) {
@@ -48,15 +67,52 @@ function join(a, b) {
   return { ...b, nodes: [...nodes.values()], gone, pods: [...(a.pods || []), ...(b.pods || [])] };
 }
 
+function failed(e) {
+  if (e.status === 401) askToSignIn(e);
+  else root.replaceChildren(problem(e, show));
+}
+
+// askToSignIn shows a form for a token, which a console in the cluster takes.
+function askToSignIn(e) {
+  const token = el("input", { type: "password", autocomplete: "off", required: true, id: "token" });
+  const namespaces = el("input", { type: "text", id: "namespaces" });
+  const answer = el("div", {}, e.message ? note(e.message) : null);
+  const enter = async (event) => {
+    event.preventDefault();
+    const query = namespaces.value.split(/[\s,]+/).filter(Boolean).map((n) => "namespace=" + encodeURIComponent(n)).join("&");
+    try {
+      await send("POST", "/api/v1/session" + (query ? "?" + query : ""), token.value.trim(), "text/plain");
+      location.reload();
+    } catch (bad) {
+      answer.replaceChildren(problem(bad));
+    }
+  };
+  root.replaceChildren(el("h1", {}, t.signedOut), el("p", {}, t.signInHow), answer,
+    el("form", { class: "form", onsubmit: enter }, el("label", { class: "field" }, t.token, token),
+      el("label", { class: "field" }, t.namespaces, namespaces), el("button", { type: "submit" }, t.signIn)));
+}
+
+function frame() {
+  document.documentElement.lang = language === "zh" ? "zh-Hans" : language;
+  nav.setAttribute("aria-label", "Tenon");
+  nav.replaceChildren(el("a", { href: "#/" }, t.cluster), link(t.whatIf, "whatif"), link(t.policy, "policy"));
+  const select = document.getElementById("language"), names = { en: "English", zh: "简体中文" };
+  select.setAttribute("aria-label", t.language);
+  select.replaceChildren(...choices(Object.keys(catalogue).map((l) => [l, names[l] || l]), language));
+  select.addEventListener("change", () => { store("language", select.value); location.reload(); });
+}
+
 try {
+  frame();
   await signIn();
   document.getElementById("who").textContent = (await get("/session")).name;
-  addEventListener("hashchange", show);
+  addEventListener("hashchange", () => { show(); root.focus({ preventScroll: true }); });
   show();
   follow(update, (state) => {
     document.getElementById("live").textContent = t[state];
-    if (state === "signedOut") root.replaceChildren(note(t.signedOut, true));
+    document.getElementById("live").className = state;
+    if (state === "signedOut") askToSignIn({});
   });
 } catch (e) {
-  root.replaceChildren(note(e.status === 401 ? t.signedOut + " (" + e.message + ")" : e.message, true));
+  failed(e);
 }

@@ -1,140 +1,108 @@
-// The first page: every node as its NUMA nodes, drawn on one canvas, of which only what is visible is painted.
-import { el, link, note, table } from "./dom.js";
+// The first page: the map of nodes, how many more pods fit, and what waits.
+import { choices, el, field, nodeLink, note, podLink, problem, quiet, table, when } from "./dom.js";
 import { get } from "./api.js";
-import { texts as t } from "./texts.js";
+import { describe, drawing, fragmentation, share } from "./map.js";
+import { say, texts as t } from "./texts.js";
 
-const least = 132, box = { width: least, height: 52, gap: 8 };
+const inList = 100, someWaiting = 10;
+const usualLabels = ["topology.kubernetes.io/zone", "topology.kubernetes.io/rack", "node.kubernetes.io/instance-type",
+  "kubernetes.io/arch", "kubernetes.io/hostname"];
 
 export function clusterPage(root) {
   const all = new Map();
-  let shown = [], chosen = -1, columns = 1, overview = null, due = 0;
+  let shown = [], overview = null, room = null, start = 0, waitingRead = 0, open = true;
   const numbers = el("ul", { class: "numbers" });
-  const search = el("input", { type: "search", placeholder: t.search, "aria-label": t.search, oninput: filter });
-  const colour = el("select", { "aria-label": t.colour, onchange: paint },
-    el("option", { value: "cpus" }, t.useCPUs), el("option", { value: "memory" }, t.useMemory));
+  const search = el("input", { type: "search", id: "find", oninput: filter });
+  const colour = el("select", { id: "colour", onchange: () => { legend(); map.later(); } });
+  const which = el("select", { id: "which", onchange: filter }, choices([["all", t.allNodes], ["room", t.withRoom],
+    ["bad", t.withProblems], ["fragmented", t.fragmented]]));
+  const group = el("input", { type: "text", id: "group", list: "labels", onchange: regroup });
+  const view = el("select", { id: "view-as", onchange: filter }, choices([["map", t.asMap], ["list", t.asList]]));
+  const legendLine = el("p", { class: "legend" }), message = el("div", {}, note(t.loading));
   const canvas = el("canvas", { tabindex: "0", role: "application", "aria-label": t.nodes + ". " + t.keys });
-  const map = el("div", { class: "map" }, canvas);
-  const message = el("div", {}, note(t.loading)), waiting = el("details");
-  root.replaceChildren(el("h1", {}, t.cluster), numbers, waiting, el("div", { class: "tools" }, search, colour,
-    el("p", { class: "legend" }, el("span", {}, t.free), el("span", { class: "some" }, t.some),
-      el("span", { class: "full" }, t.full))), message, map);
+  const frame = el("div", { class: "map" }, canvas), list = el("div", { hidden: true });
+  const said = el("p", { class: "quiet said" }, t.keys);
+  const shapes = el("section", {}, el("h2", {}, t.slots), quiet(t.counting));
+  const waiting = el("section", { id: "waiting" });
+  root.replaceChildren(el("h1", {}, t.cluster), numbers, el("div", { class: "tools" }, field(t.find, search),
+    field(t.colour, colour), field(t.show, which), field(t.group, group), field(t.view, view),
+    el("datalist", { id: "labels" }, usualLabels.map((l) => el("option", { value: l })))),
+  legendLine, message, el("div", {}, frame), said, list, waiting, shapes);
+  const map = drawing(canvas, frame, { ink, describe, open: go,
+    chose: (n) => { said.textContent = n ? describe(n).replaceAll("\n", " · ") : t.keys; } });
 
-  const resize = new ResizeObserver(() => { layout(); });
-  resize.observe(root);
-  const scheme = matchMedia("(prefers-color-scheme: dark)");
-  scheme.addEventListener("change", paint);
-  addEventListener("scroll", later, { passive: true });
-  canvas.addEventListener("click", (e) => open(at(e.offsetX, e.offsetY)));
-  canvas.addEventListener("keydown", key);
-  canvas.addEventListener("mousemove", (e) => {
-    const i = at(e.offsetX, e.offsetY);
-    canvas.title = i >= 0 ? describe(shown[i]) : "";
-  });
+  function go(n) { location.hash = "#/nodes/" + encodeURIComponent(n.name); }
 
-  function describe(n) {
-    const numas = n.numas.map((x) => `${t.numa} ${x.id}: ${x.freeCPUs} ${t.of} ${x.cpus} ${t.cpus} ${t.free}`);
-    return [n.name, n.problem, (n.flags || []).join(", "), ...numas].filter(Boolean).join("\n");
+  function ink(n, p) {
+    if (colour.value === "fragmentation") {
+      const f = fragmentation(n);
+      return { part: f > 0 ? 1 : 0, level: f > 0.25 ? "full" : "some" };
+    }
+    if (colour.value.startsWith("room:")) {
+      const slots = room?.byNode.get(n.name)?.[Number(colour.value.slice(5))] || 0;
+      return { part: slots > 0 ? 1 : 0, level: "full" };
+    }
+    const used = share(p, colour.value);
+    return { part: used, level: used > 0.5 ? "full" : "some" };
   }
+
+  function legend() {
+    const words = colour.value === "fragmentation" ? [t.whole, t.scattered, t.very] :
+      colour.value.startsWith("room:") ? [t.noRoom, null, t.room] : [t.free, t.some, t.full];
+    legendLine.replaceChildren(...words.map((w, i) => w && el("span", { class: ["", "some", "full"][i] }, w)).filter(Boolean),
+      el("span", { class: "none" }, t.unknownUse));
+    if (colour.value === "fragmentation") legendLine.append(el("small", {}, t.fragmentationHelp));
+  }
+
+  function colours() {
+    const before = colour.value || "cpus";
+    const devices = [...all.values()].some((n) => n.numas.some((p) => (p.devices || []).length));
+    const of = [["cpus", t.useCPUs], ["memory", t.useMemory], ...(devices ? [["devices", t.useDevices]] : []),
+      ["fragmentation", t.fragmentation], ...(room ? room.shapes.map((s, i) => ["room:" + i, say("roomFor", s.shape)]) : [])];
+    colour.replaceChildren(...choices(of, of.some(([v]) => v === before) ? before : "cpus"));
+    legend();
+  }
+
+  const passes = {
+    all: () => true, room: (n) => n.numas.some((p) => p.freeCPUs > 0),
+    bad: (n) => n.problem || (n.flags || []).length, fragmented: (n) => fragmentation(n) > 0,
+  };
 
   function filter() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    shown = [...all.values()].filter((n) => words.every((w) => n.name.toLowerCase().includes(w)))
+    const text = (n) => (n.name + " " + Object.values(n.labels || {}).join(" ")).toLowerCase();
+    shown = [...all.values()].filter((n) => passes[which.value](n) && words.every((w) => text(n).includes(w)))
       .sort((a, b) => (a.name < b.name ? -1 : 1));
-    chosen = Math.min(chosen, shown.length - 1);
     if (overview) message.replaceChildren(...state());
-    layout();
+    start = 0;
+    const asList = view.value === "list";
+    frame.parentElement.hidden = said.hidden = legendLine.hidden = asList;
+    list.hidden = !asList;
+    if (asList) showList();
+    else map.show(groups());
+  }
+
+  function groups() {
+    if (!group.value) return [{ title: "", nodes: shown }];
+    const by = Map.groupBy(shown, (n) => n.labels?.[group.value] ?? "");
+    return [...by].sort(([a], [b]) => (a < b ? -1 : 1)).map(([value, nodes]) => ({ title: value || t.noLabel, nodes }));
+  }
+
+  function showList() {
+    const part = shown.slice(start, start + inList), move = (by) => () => { start += by; showList(); };
+    list.replaceChildren(table([t.node, t.numas, t.problem], part.map((n) => [nodeLink(n.name),
+      n.numas.map((p) => el("div", {}, say("numaFree", p.id, p.freeCPUs, p.cpus))), [n.problem, ...(n.flags || [])].filter(Boolean).join(", ")])),
+    el("p", { class: "pager" }, el("button", { type: "button", disabled: start === 0, onclick: move(-inList) }, t.before),
+      say("page", Math.min(start + 1, shown.length), start + part.length, shown.length),
+      el("button", { type: "button", disabled: start + inList >= shown.length, onclick: move(inList) }, t.next)));
   }
 
   function state() {
-    const out = (overview.limits || []).map((l) => note(l.resource + ": " + l.reason));
+    const out = (overview.limits || []).map((l) => note(`${t.limits}: ${l.resource}: ${l.reason}`));
     if (!overview.ready) out.push(note(t.loading));
     else if (all.size === 0) out.push(note(t.noNodes));
     else if (shown.length === 0) out.push(note(t.noMatch));
     return out;
-  }
-
-  function layout() {
-    const width = map.clientWidth + box.gap;
-    columns = Math.max(1, Math.floor(width / (least + box.gap)));
-    box.width = width / columns - box.gap;
-    map.style.setProperty("height", Math.ceil(shown.length / columns) * (box.height + box.gap) + "px");
-    paint();
-  }
-
-  function later() {
-    if (!due) due = requestAnimationFrame(() => { due = 0; paint(); });
-  }
-
-  // top is the first line of the map that is visible.
-  const top = () => Math.max(0, Math.min(-map.getBoundingClientRect().top, map.clientHeight - canvas.clientHeight));
-
-  function paint() {
-    const width = map.clientWidth, height = Math.min(innerHeight, map.clientHeight), scale = devicePixelRatio || 1;
-    canvas.width = width * scale;
-    canvas.height = height * scale;
-    canvas.style.setProperty("width", width + "px");
-    canvas.style.setProperty("height", height + "px");
-    const c = canvas.getContext("2d"), css = getComputedStyle(document.documentElement);
-    const of = (name) => css.getPropertyValue(name).trim();
-    const ink = { free: of("--free"), some: of("--some"), full: of("--full"), none: of("--none"), text: of("--ink"),
-      line: of("--line"), warn: of("--warn"), accent: of("--accent") };
-    c.scale(scale, scale);
-    c.translate(0, -top());
-    const row = box.height + box.gap, first = Math.floor(top() / row) * columns;
-    const last = Math.min(shown.length, Math.ceil((top() + height) / row) * columns);
-    for (let i = first; i < last; i++) node(c, ink, i);
-  }
-
-  function node(c, ink, i) {
-    const n = shown[i], x = (i % columns) * (box.width + box.gap), y = Math.floor(i / columns) * (box.height + box.gap);
-    c.fillStyle = ink.text;
-    c.font = "11px system-ui, sans-serif";
-    c.fillText(clip(c, n.name), x + 1, y + 12);
-    const parts = n.numas.length ? n.numas : [null], w = (box.width - 2) / parts.length;
-    parts.forEach((p, k) => {
-      const used = p ? share(p) : 0, left = x + 1 + k * w;
-      c.fillStyle = p ? ink.free : ink.none;
-      c.fillRect(left, y + 18, w - 1, box.height - 20);
-      c.fillStyle = used > 0.5 ? ink.full : ink.some;
-      c.fillRect(left, y + 18 + (box.height - 20) * (1 - used), w - 1, (box.height - 20) * used);
-    });
-    c.strokeStyle = i === chosen ? ink.accent : n.problem || (n.flags || []).length ? ink.warn : ink.line;
-    c.lineWidth = i === chosen ? 3 : 1;
-    c.strokeRect(x + 0.5, y + 17.5, box.width - 1, box.height - 19);
-  }
-
-  function share(p) {
-    const [whole, free] = colour.value === "cpus" ? [p.cpus, p.freeCPUs] : [p.memory, p.freeMemory];
-    return whole > 0 ? 1 - Math.min(1, free / whole) : 0;
-  }
-
-  function clip(c, text) {
-    if (c.measureText(text).width <= box.width) return text;
-    let n = Math.ceil(text.length * box.width / c.measureText(text).width);
-    while (n > 1 && c.measureText(text.slice(0, n) + "…").width > box.width) n--;
-    return text.slice(0, n) + "…";
-  }
-
-  function at(x, y) {
-    const column = Math.floor(x / (box.width + box.gap)), row = Math.floor((y + top()) / (box.height + box.gap));
-    const i = row * columns + column;
-    return column < columns && i < shown.length ? i : -1;
-  }
-
-  function open(i) {
-    if (i >= 0) location.hash = "#/nodes/" + encodeURIComponent(shown[i].name);
-  }
-
-  function key(e) {
-    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns }[e.key];
-    if (e.key === "Enter") open(chosen);
-    if (!step || shown.length === 0) return;
-    e.preventDefault();
-    chosen = Math.max(0, Math.min(shown.length - 1, chosen < 0 ? 0 : chosen + step));
-    canvas.setAttribute("aria-label", describe(shown[chosen]));
-    const y = Math.floor(chosen / columns) * (box.height + box.gap) + map.getBoundingClientRect().top;
-    if (y < 0 || y > innerHeight - box.height) scrollBy(0, y - innerHeight / 2);
-    paint();
   }
 
   function count() {
@@ -142,39 +110,73 @@ export function clusterPage(root) {
     for (const n of all.values()) for (const x of n.numas) { free += x.freeCPUs; whole += x.cpus; }
     const item = (value, name) => el("li", {}, el("b", {}, value), " " + name);
     numbers.replaceChildren(item(all.size, t.nodes), item(overview.pods, t.pods), item(overview.waiting, t.waiting),
-      item(`${free} ${t.of} ${whole}`, t.freeCPUs));
+      item(`${free} / ${whole}`, t.freeCPUs));
   }
 
   async function waitingPods() {
-    const list = await get("/pods?waiting=true&limit=50");
-    waiting.replaceChildren(...(list.total === 0 ? [] : [el("summary", {}, `${t.waitingPods} (${list.total})`),
-      table([t.pod, t.since], list.pods.map((p) => [link(p.namespace + "/" + p.name, "pods", p.namespace, p.name),
-        el("time", { datetime: p.created }, new Date(p.created).toLocaleString())]))]));
-    waiting.hidden = list.total === 0;
+    waitingRead = Date.now();
+    const rows = await get("/pods?waiting=true&limit=50");
+    const why = await Promise.all(rows.pods.slice(0, someWaiting).map((p) =>
+      get(`/pods/${encodeURIComponent(p.namespace)}/${encodeURIComponent(p.name)}/decisions`)
+        .then((h) => h.decisions[0]?.message || h.problem || t.noEvent, (e) => e.message)));
+    waiting.replaceChildren(el("h2", {}, `${t.waitingPods} (${rows.total})`), rows.total === 0 ? quiet(t.noWaiting) :
+      table([t.pod, t.since, t.why], rows.pods.map((p, i) => [podLink(p), when(p.created), why[i] || p.reason || ""]), t.waitingPods));
+  }
+
+  // fitting counts slots. It is computed on demand, and so is not read with every change.
+  async function fitting() {
+    const asked = root.querySelector("#shape")?.value.trim();
+    try {
+      const answer = await get("/fitting" + (asked ? "?shape=" + encodeURIComponent(asked) : ""));
+      room = { shapes: answer.shapes || [], byNode: new Map((answer.nodes || []).map((n) => [n.name, n.slots || []])) };
+      showShapes(asked || "");
+    } catch (e) {
+      showShapes(asked || "", e);
+    }
+    colours();
+  }
+
+  function showShapes(asked, error) {
+    const choose = (i) => () => { colour.value = "room:" + i; legend(); map.later(); frame.scrollIntoView({ block: "center" }); };
+    const submit = (e) => { e.preventDefault(); fitting(); };
+    const rows = (room?.shapes || []).map((s, i) => [s.shape, el("b", {}, s.slots), s.percent ? s.percent + " %" : "–",
+      el("button", { type: "button", onclick: choose(i) }, t.onMap)]);
+    shapes.replaceChildren(el("h2", {}, t.slots), error ? problem(error) : rows.length ?
+      table([t.shape, t.fitting, t.share, t.view], rows, t.slots) : quiet(t.noShapes),
+    el("form", { class: "tools", onsubmit: submit }, field(t.ownShape, el("input", { type: "text", id: "shape", value: asked }),
+      t.ownShapeHelp), el("button", { type: "submit" }, t.count)));
+  }
+
+  async function regroup() {
+    await read();
+  }
+
+  async function read() {
+    overview = await get("/cluster" + (group.value ? "?label=" + encodeURIComponent(group.value) : ""));
+    if (!open) return;
+    all.clear();
+    for (const n of overview.nodes) all.set(n.name, n);
+    colours();
+    count();
+    filter();
   }
 
   return {
     async read() {
-      overview = await get("/cluster");
-      all.clear();
-      for (const n of overview.nodes) all.set(n.name, n);
-      count();
-      filter();
+      await read();
       await waitingPods();
+      if (!room) fitting();
     },
     async change(c) {
       if (c.all || !overview) return this.read();
-      for (const n of c.nodes || []) all.set(n.name, n);
+      for (const n of c.nodes || []) all.set(n.name, { ...n, labels: n.labels || all.get(n.name)?.labels });
       for (const name of c.gone || []) all.delete(name);
       overview.waiting = c.waiting;
+      if (c.pods?.length) overview.pods = (await get("/pods?limit=1")).total;
       count();
-      if ((c.gone || []).length || (c.nodes || []).some((n) => !shown.includes(n))) filter();
-      if ((c.pods || []).length) await waitingPods();
+      if (view.value === "map") filter();
+      if (c.pods?.length && Date.now() - waitingRead > 500) await waitingPods();
     },
-    close() {
-      resize.disconnect();
-      scheme.removeEventListener("change", paint);
-      removeEventListener("scroll", later);
-    },
+    close() { open = false; map.close(); },
   };
 }

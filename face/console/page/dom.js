@@ -1,25 +1,58 @@
 // Elements are made of text alone: what comes from the cluster is never HTML.
+import { texts as t } from "./texts.js";
+
 export function el(name, attributes = {}, ...children) {
   const out = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) out.addEventListener(key.slice(2), value);
-    else out.setAttribute(key, value);
+    else if (value === true) out.setAttribute(key, "");
+    else if (value !== false && value !== undefined) out.setAttribute(key, value);
   }
-  for (const child of children.flat()) {
-    if (child !== null && child !== undefined) out.append(child instanceof Node ? child : String(child));
+  return fill(out, children);
+}
+
+function fill(out, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined && child !== false) out.append(child instanceof Node ? child : String(child));
   }
   return out;
 }
 
-export const link = (text, ...path) => el("a", { href: "#/" + path.map(encodeURIComponent).join("/") }, text);
+export function svg(name, attributes, ...children) {
+  const out = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) out.setAttribute(key, value);
+  return fill(out, children);
+}
 
-export function table(heads, rows) {
-  return el("div", { class: "scroll" }, el("table", {},
+export const link = (text, ...path) => el("a", { href: "#/" + path.map(encodeURIComponent).join("/") }, text);
+export const nodeLink = (name) => link(name, "nodes", name);
+export const podLink = (p) => link(p.namespace + "/" + p.name, "pods", p.namespace, p.name);
+
+export function table(heads, rows, caption) {
+  const keyboard = { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || heads.filter(Boolean).join(", ") };
+  return el("div", keyboard, el("table", {},
     el("thead", {}, el("tr", {}, heads.map((h) => el("th", { scope: "col" }, h)))),
     el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell) => el("td", {}, cell)))))));
 }
 
 export const note = (text, bad) => el("p", { class: bad ? "note fault" : "note", role: bad ? "alert" : "note" }, text);
+export const quiet = (...children) => el("p", { class: "quiet" }, ...children);
+export const when = (time) => el("time", { datetime: time }, new Date(time).toLocaleString(document.documentElement.lang));
+
+// field is an input with its label above.
+export function field(text, input, help) {
+  return el("label", { class: "field" }, el("span", {}, text), input, help && el("small", {}, help));
+}
+
+export const choices = (all, chosen) => all.map(([value, text]) => el("option", { value, selected: value === chosen }, text));
+
+// problem shows why something cannot be shown, and what to do about it.
+export function problem(e, again) {
+  const head = { 403: t.forbidden, 404: t.notFound }[e.status] || t.failed;
+  const text = [e.field, e.message].filter(Boolean).join(": ");
+  return el("div", { class: "note fault", role: "alert" }, el("strong", {}, head), el("div", {}, text),
+    again && e.status !== 403 && el("button", { type: "button", onclick: again }, t.again));
+}
 
 export function bytes(n) {
   const units = ["B", "Ki", "Mi", "Gi", "Ti", "Pi"];
@@ -37,3 +70,10 @@ export function ids(list) {
   }
   return out;
 }
+
+export const memoryText = (all) => (all || []).map((m) => `${m.kind} ${bytes(m.bytes)}` + (m.numas ? ` (${t.numa} ${m.numas})` : "")).join(", ");
+export const devicesText = (all) => (all || []).map((d) => `${d.resource}: ${d.ids ? d.ids.join(", ") : d.count}`).join("; ");
+
+// requests are what containers ask for.
+export const requests = (containers) => (containers || []).map((c) => [c.name, [
+  c.milliCPU ? c.milliCPU / 1000 + " " + t.cpus : "", memoryText(c.memory), devicesText(c.devices)].filter(Boolean).join(", ")]);

@@ -1,0 +1,68 @@
+// The page of one pod: where it lies and why, where else it fits, what would have to go, and what was decided.
+import { bytes, devicesText, el, memoryText, nodeLink, note, podLink, quiet, requests, table, when } from "./dom.js";
+import { get } from "./api.js";
+import { say, texts as t, word } from "./texts.js";
+
+// most is how many nodes are listed, of those where a pod fits and of the others.
+const most = 100;
+
+export function podPage(root, namespace, name) {
+  const path = `/pods/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+
+  function lies(p) {
+    if (!p.holds) return [];
+    const rows = (p.holds.containers || []).map((c) => [c.name || "–", c.numas || "–", c.cpus || "–", memoryText(c.memory),
+      devicesText(c.devices)]);
+    return [el("h2", {}, t.whatHolds), el("p", {}, nodeLink(p.node), " · ", say("hereIs", p.node, p.holds.numas || "–", word(p.holds.source))),
+      p.holds.misaligned ? note(t.misaligned) : null, table([t.container, t.numa, t.cpus, t.memory, t.devices], rows, t.whatHolds)];
+  }
+
+  function goes(way) {
+    if (!way) return null;
+    const missing = (way.missing || []).map((m) => `${m.resource}: ${m.resource.includes("memory") || m.resource.includes("hugepages") ?
+      bytes(m.more) : m.more}` + (m.numas ? ` (${t.numa} ${m.numas})` : ""));
+    return [(way.pods || []).length ? el("div", {}, t.wayPods + ": ", way.pods.map((p, i) => [i ? ", " : "", podLink(p)])) : null,
+      missing.length ? el("div", {}, say("wayMissing", missing.join(", "))) : null];
+  }
+
+  function verdict(v) {
+    const state = el("span", { class: v.fits ? "good" : "bad" }, v.fits ? t.fits : t.not);
+    const why = v.fits ? [`${t.numa} ${v.numas || "–"}`, v.cost !== undefined ? el("div", { class: "quiet" }, say("cost", v.cost)) : null] :
+      (v.reasons || []).map((r) => el("div", {}, r.text)).concat(v.why && !v.reasons?.length ? v.why : []);
+    return [nodeLink(v.node), state, why, (v.reasons || []).map((r) => el("div", {}, r.remedy || "")), goes(v.way)];
+  }
+
+  function where(p) {
+    const fit = p.verdicts.filter((v) => v.fits), others = p.verdicts.filter((v) => !v.fits);
+    const left = Math.max(0, fit.length - most) + Math.max(0, others.length - most);
+    return [el("h2", {}, t.where), quiet(say("whereCount", fit.length, p.verdicts.length)),
+      p.verdicts.length ? table([t.node, t.result, t.why, t.remedy, t.way], [...fit.slice(0, most), ...others.slice(0, most)].map(verdict), t.where) : null,
+      left ? quiet(say("moreNodes", left)) : null, (p.notJudged || []).map((x) => note(`${t.notJudged}: ${x.node}: ${x.reason}`))];
+  }
+
+  function decided(h) {
+    const rows = h.decisions.map((d) => [when(d.time), el("span", { class: d.warning ? "bad" : "" }, word(d.outcome)),
+      d.by, [d.message, d.count > 1 ? el("div", { class: "quiet" }, say("times", d.count)) : null]]);
+    return [el("h2", {}, t.decisions), h.problem ? note(h.problem) : null,
+      rows.length ? table([t.time, t.decision, t.by, t.message], rows, t.decisions) : quiet(t.noDecisions)];
+  }
+
+  async function read() {
+    const [p, h] = await Promise.all([get(path), get(path + "/decisions").catch((e) => ({ problem: e.message, decisions: [] }))]);
+    const asks = requests(p.containers).filter(([, what]) => what);
+    const waits = p.scheduling?.message && !p.node ? [el("h2", {}, t.why), note(p.scheduling.message)] : [];
+    root.replaceChildren(...[el("h1", {}, `${t.pod} ${namespace}/${name}`),
+      el("p", {}, [`${t.phase}: ${p.phase}`, p.qos, p.reason, p.message].filter(Boolean).join(" · ")),
+      asks.length ? quiet(t.asks + ": " + asks.map(([c, what]) => `${c}: ${what}`).join("; ")) : null,
+      waits, lies(p), (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), decided(h)]
+      .flat(Infinity).filter((x) => x !== null && x !== undefined));
+  }
+
+  return {
+    read,
+    async change(c) {
+      if (c.all || (c.nodes || []).length || (c.pods || []).includes(namespace + "/" + name)) await read();
+    },
+    close() {},
+  };
+}

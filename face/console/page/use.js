@@ -1,0 +1,64 @@
+// What a node uses now, by NUMA node and container, with a time line. Where nobody measures it, nothing is shown.
+import { bytes, el, link, quiet, svg, table } from "./dom.js";
+import { get } from "./api.js";
+import { say, texts as t } from "./texts.js";
+
+const width = 240, height = 48, often = 5;
+
+export function useView(node) {
+  const element = el("section", { id: "use", hidden: true });
+  let timer = 0, running = false;
+
+  async function read() {
+    try {
+      const use = await get(`/nodes/${encodeURIComponent(node)}/use`);
+      element.hidden = false;
+      show(use);
+      if (running) timer = setTimeout(read, Math.max(often, use.seconds || 0) * 1000);
+    } catch (e) {
+      element.hidden = e.status === 404;
+      element.replaceChildren(el("h2", {}, t.use), quiet(t.noUse + ": " + e.message));
+    }
+  }
+
+  function show(use) {
+    const last = use.samples.at(-1);
+    if (!last) {
+      element.replaceChildren(el("h2", {}, t.use), quiet(t.noUse + ": " + (use.problem || "")));
+      return;
+    }
+    const boxes = last.numas.map((x) => {
+      const of = (get) => use.samples.map((s) => get(s.numas.find((y) => y.id === x.id) || {})).filter((v) => v !== undefined);
+      return el("section", { class: "numa" }, el("h3", {}, `${t.numa} ${x.id}`),
+        line(x.id, t.busyCPUs, of((y) => y.cpus), (v) => v.toFixed(1)), line(x.id, t.usedMemory, of((y) => y.memory), bytes));
+    });
+    const rows = (last.containers || []).map((c) => [link(`${c.namespace}/${c.pod}`, "pods", c.namespace, c.pod), c.container,
+      c.cpus === undefined ? "–" : c.cpus.toFixed(2), (c.memory || []).map((m) => `${m.numa}: ${bytes(m.bytes)}`).join(", "),
+      c.remote === undefined ? "–" : Math.round(c.remote * 100) + " %"]);
+    element.replaceChildren(el("h2", {}, t.use), quiet(say("useFrom", use.source, use.seconds)), el("div", { class: "numas" }, boxes),
+      rows.length ? table([t.pod, t.container, t.busyCPUs, t.memory, t.remote], rows, t.use) : "");
+  }
+
+  function line(numa, name, values, text) {
+    if (!values.length) return quiet(name + ": –");
+    const most = Math.max(...values), x = (i) => (values.length > 1 ? i / (values.length - 1) * width : width);
+    const points = values.map((v, i) => `${x(i).toFixed(1)},${(height - 2 - (most > 0 ? v / most : 0) * (height - 6)).toFixed(1)}`);
+    const said = say("timeLine", numa, name, text(values.at(-1)), text(most));
+    return el("div", { class: "line" }, el("div", {}, name + ": ", el("b", {}, text(values.at(-1)))),
+      svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said, preserveAspectRatio: "none" },
+        svg("polyline", { points: points.join(" ") })));
+  }
+
+  return {
+    element,
+    start() {
+      if (running) return;
+      running = true;
+      read();
+    },
+    close() {
+      running = false;
+      clearTimeout(timer);
+    },
+  };
+}
