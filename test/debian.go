@@ -26,6 +26,8 @@ var toInstall = []needed{
 	{host, "qemu-system-arm", "guests of arm64"},
 	{host, "libseccomp-dev", "runc"},
 	{host, "e2fsprogs", "disks of guests"},
+	{host, "chromium", "pages of the console"},
+	{host, "fonts-noto-cjk", "pages of the console in Chinese"},
 }
 
 // toUnpack are packages that lie unpacked in the user's cache. A kernel is for guests and must not become

@@ -10,6 +10,7 @@
 //	go run ./test node [ARGS...]   only the tests on real nodes
 //	go run ./test install [ARGS..] only the installation on a real node, which the other commands leave out: it
 //	                               builds images first, and takes longer than the rest
+//	go run ./test console [ARGS..] only the pages of the console, in a real browser; pictures are in test/console/pictures
 //	go run ./test packages         only installs the Debian packages
 //
 // Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. It
@@ -78,6 +79,8 @@ func (r *runner) run(ctx context.Context, args []string) error {
 		return errors.Join(err, r.trial(ctx, realNodes, args[1:]))
 	case "install":
 		return errors.Join(err, r.trial(ctx, installation, args[1:]))
+	case "console":
+		return errors.Join(err, r.trial(ctx, console, args[1:]))
 	case "race":
 		return errors.Join(err, r.all(ctx, args[1:], true))
 	}
@@ -291,7 +294,7 @@ func packages(ctx context.Context) (light, heavy []string, err error) {
 	}
 	light, heavy = split(string(out))
 	trial := func(p string) bool { return slices.Contains(slices.Collect(maps.Values(trials)), p) }
-	return light, slices.DeleteFunc(heavy, trial), nil
+	return slices.DeleteFunc(light, trial), slices.DeleteFunc(heavy, trial), nil
 }
 
 // split reads lines of a package and its dependencies. Only test programs count, which go list names

@@ -7,16 +7,18 @@ import (
 	"strings"
 )
 
-// trials are the packages whose tests boot real nodes, by what they are called. Each is a step of its own: it builds a
-// kubelet and a container runtime, takes minutes and both hands of a small computer, and tells how far it is.
+// trials are the packages whose tests boot real nodes or a browser, by what they are called. Each is a step of its own:
+// it builds programs, takes minutes and both hands of a small computer, and tells how far it is.
 var trials = map[string]string{
 	realNodes:    "github.com/tenon-numa/tenon/test/vm/realnode/trial",
 	installation: "github.com/tenon-numa/tenon/test/vm/realnode/install",
+	console:      "github.com/tenon-numa/tenon/test/console",
 }
 
 const (
 	realNodes    = "real nodes"
 	installation = "installation on a real node"
+	console      = "console in a browser"
 )
 
 // hungTries is how often a trial is run where a guest stands still. That was every other time on a computer of

@@ -10,7 +10,7 @@ const usualLabels = ["topology.kubernetes.io/zone", "topology.kubernetes.io/rack
 
 export function clusterPage(root) {
   const all = new Map();
-  let shown = [], overview = null, room = null, start = 0, waitingRead = 0, open = true;
+  let shown = [], overview = null, room = null, start = 0, waitingDue = 0, open = true;
   const numbers = el("ul", { class: "numbers" });
   const search = el("input", { type: "search", id: "find", oninput: filter });
   const colour = el("select", { id: "colour", onchange: () => { legend(); map.later(); } });
@@ -114,13 +114,18 @@ export function clusterPage(root) {
   }
 
   async function waitingPods() {
-    waitingRead = Date.now();
     const rows = await get("/pods?waiting=true&limit=50");
     const why = await Promise.all(rows.pods.slice(0, someWaiting).map((p) =>
       get(`/pods/${encodeURIComponent(p.namespace)}/${encodeURIComponent(p.name)}/decisions`)
         .then((h) => h.decisions[0]?.message || h.problem || t.noEvent, (e) => e.message)));
     waiting.replaceChildren(el("h2", {}, `${t.waitingPods} (${rows.total})`), rows.total === 0 ? quiet(t.noWaiting) :
       table([t.pod, t.since, t.why], rows.pods.map((p, i) => [podLink(p), when(p.created), why[i] || p.reason || ""]), t.waitingPods));
+  }
+
+  // waitingAgain reads once for all changes of a quarter of a second.
+  function waitingAgain() {
+    waitingDue = 0;
+    if (open) waitingPods().catch((e) => waiting.replaceChildren(problem(e, waitingAgain)));
   }
 
   // fitting counts slots. It is computed on demand, and so is not read with every change.
@@ -143,8 +148,8 @@ export function clusterPage(root) {
       el("button", { type: "button", onclick: choose(i) }, t.onMap)]);
     shapes.replaceChildren(el("h2", {}, t.slots), error ? problem(error) : rows.length ?
       table([t.shape, t.fitting, t.share, t.view], rows, t.slots) : quiet(t.noShapes),
-    el("form", { class: "tools", onsubmit: submit }, field(t.ownShape, el("input", { type: "text", id: "shape", value: asked }),
-      t.ownShapeHelp), el("button", { type: "submit" }, t.count)));
+    el("form", { class: "tools", onsubmit: submit }, field(`${t.ownShape}, ${t.ownShapeHelp}`,
+      el("input", { type: "text", id: "shape", value: asked })), el("button", { type: "submit" }, t.count)));
   }
 
   async function regroup() {
@@ -175,8 +180,8 @@ export function clusterPage(root) {
       if (c.pods?.length) overview.pods = (await get("/pods?limit=1")).total;
       count();
       if (view.value === "map") filter();
-      if (c.pods?.length && Date.now() - waitingRead > 500) await waitingPods();
+      if (c.pods?.length) waitingDue ||= setTimeout(waitingAgain, 250);
     },
-    close() { open = false; map.close(); },
+    close() { open = false; clearTimeout(waitingDue); map.close(); },
   };
 }

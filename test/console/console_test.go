@@ -1,0 +1,173 @@
+package console_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Each page does its job for a person with a mouse or with keys alone.
+func TestPages(t *testing.T) {
+	b := open(t)
+	c := start(t)
+	b.do("open the console", chromedp.EmulateViewport(1280, 800), chromedp.Navigate(c.address))
+	b.says("h1", "Cluster")
+	b.says(".numbers", "5 nodes")
+	for _, step := range []struct {
+		name string
+		try  func(*testing.T, browser, cluster)
+	}{
+		{"a created pod appears", created}, {"cluster", clusterPage}, {"node", nodePage}, {"pod", podPage},
+		{"what if", whatIf}, {"policy", policyPage}, {"Chinese", chinese}, {"errors", failing},
+	} {
+		ok := t.Run(step.name, func(t *testing.T) { step.try(t, browser{t, b.ctx}, c) })
+		if !ok && step.name == "a created pod appears" {
+			return // the other pages show the pods that this one creates
+		}
+	}
+}
+
+func pod(name, cpus string) *corev1.Pod {
+	limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("4Gi")}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "main", Image: "example.com/app:v1", Resources: corev1.ResourceRequirements{Limits: limits}}}}}
+}
+
+func create(b browser, c cluster, name, cpus string) {
+	b.t.Helper()
+	if _, err := c.client.CoreV1().Pods("default").Create(b.t.Context(), pod(name, cpus), metav1.CreateOptions{}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func created(t *testing.T, b browser, c cluster) {
+	b.says("#waiting", "No pod waits")
+	began := time.Now()
+	create(b, c, "too-large", "1000")
+	b.says("#waiting", "default/too-large")
+	t.Logf("a created pod appears after %s", time.Since(began).Round(time.Millisecond))
+	create(b, c, "packer", "4")
+	create(b, c, "encoder", "8")
+}
+
+// goTo opens a page by its address, as a bookmark does.
+func goTo(b browser, hash, head string) {
+	b.t.Helper()
+	b.do("go to "+hash, chromedp.Evaluate("location.hash = "+quoted(hash), nil))
+	b.says("h1", head)
+}
+
+func clusterPage(_ *testing.T, b browser, _ cluster) {
+	b.do("find nodes", chromedp.SendKeys("#find", "gpu"), chromedp.SetValue("#view-as", "list"),
+		chromedp.Evaluate(`document.querySelector("#view-as").dispatchEvent(new Event("change"))`, nil))
+	b.says("tbody", "gpu-8")
+	b.says(".pager", "of 1")
+	b.do("group and colour", chromedp.Evaluate(`for (const [id, v] of [["find", ""], ["view-as", "map"], ["colour", "fragmentation"]]) {
+		const e = document.getElementById(id); e.value = v; e.dispatchEvent(new Event("input")); e.dispatchEvent(new Event("change")); }`, nil))
+	b.says(".legend", "scattered")
+	b.do("count a shape", chromedp.SendKeys("#shape", "cpu=4,memory=8Gi"+kb.Enter))
+	b.says("table", "cpu=4")
+	b.do("colour by room", chromedp.Click(`//button[text()="Show on the map"]`, chromedp.BySearch))
+	b.says(".legend", "no room")
+	b.looks("cluster")
+	// Keys alone: the map has the focus, an arrow chooses the first node, Enter opens it.
+	b.do("open a node by keys", chromedp.Focus("canvas"), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.Home))
+	b.says(".said", "NUMA node 0")
+	b.do("open it", chromedp.KeyEvent(kb.Enter))
+	b.says("h1", "Node ")
+}
+
+func nodePage(t *testing.T, b browser, c cluster) {
+	on := placed(t, c, "encoder")
+	goTo(b, "#/nodes/"+on, on)
+	b.says("h2", "Who holds what")
+	b.says("td", "default/encoder")
+	b.do("mark what the pod holds", chromedp.Click(`//tr[contains(., "encoder")]//button`, chromedp.BySearch),
+		chromedp.WaitVisible(".cpu.marked", chromedp.ByQuery))
+	b.says("h2", "Distances")
+	b.looks("node")
+	goTo(b, "#/nodes/gpu-8", "gpu-8")
+	b.says(".device", "")
+	b.looks("node-gpu")
+}
+
+// placed waits until a pod has a node.
+func placed(t *testing.T, c cluster, name string) string {
+	t.Helper()
+	w, err := c.client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if p, ok := e.Object.(*corev1.Pod); ok && p.Spec.NodeName != "" {
+			return p.Spec.NodeName
+		}
+	}
+	t.Fatalf("pod %s has no node", name)
+	return ""
+}
+
+func podPage(_ *testing.T, b browser, _ cluster) {
+	goTo(b, "#/pods/default/too-large", "default/too-large")
+	b.says(".bad", "does not fit")
+	b.says("h2", "Decisions")
+	b.says("td", "no node found")
+	b.looks("pod-waiting")
+	goTo(b, "#/pods/default/encoder", "default/encoder")
+	b.says("h2", "What it holds")
+	b.says("td", "placed")
+	b.looks("pod")
+}
+
+func whatIf(_ *testing.T, b browser, _ cluster) {
+	b.do("choose the page", chromedp.Click(`//nav/a[text()="What if"]`, chromedp.BySearch))
+	b.says("h1", "What if")
+	b.do("place nothing", chromedp.Click("#place", chromedp.ByQuery))
+	b.says("#result", "Paste a manifest")
+	b.do("place the example", chromedp.Click("#example", chromedp.ByQuery), chromedp.SendKeys("#count", "max"+kb.Enter))
+	b.says("#result", "fit")
+	b.says("#result td", "xeon-2s")
+	b.looks("whatif")
+	b.do("check", chromedp.Click("#ever", chromedp.ByQuery))
+	b.says("#result", "can run")
+	b.do("break the manifest", chromedp.SetValue("#manifest", "kind: ["), chromedp.Click("#place", chromedp.ByQuery))
+	b.says("#result [role=alert]", "did not work")
+}
+
+func policyPage(_ *testing.T, b browser, _ cluster) {
+	b.do("choose the page", chromedp.Click(`//nav/a[text()="Policy"]`, chromedp.BySearch))
+	b.says("h2", "Kubelets")
+	b.says("td", "single-numa-node")
+	b.looks("policy")
+}
+
+func chinese(_ *testing.T, b browser, _ cluster) {
+	b.do("choose Chinese", chromedp.Evaluate(`const s = document.querySelector("#language"); s.value = "zh";
+		s.dispatchEvent(new Event("change"))`, nil))
+	b.says("h1", "策略")
+	goTo(b, "#/", "集群")
+	b.says("h2", "还能容纳")
+	b.looks("cluster-zh")
+	b.do("choose English", chromedp.Evaluate(`{ const s = document.querySelector("#language"); s.value = "en";
+		s.dispatchEvent(new Event("change")) }`, nil))
+	b.says("h1", "Cluster")
+}
+
+// failing shows what is said where there is nothing to show.
+func failing(_ *testing.T, b browser, c cluster) {
+	b.do("go to no node", chromedp.Evaluate(`location.hash = "#/nodes/nowhere"`, nil))
+	b.says("[role=alert]", "no such object")
+	b.looks("error")
+	b.do("end the session", chromedp.Evaluate(`fetch("/api/v1/session", { method: "DELETE" }).then(() => location.reload())`, nil))
+	b.says("h1", "not signed in")
+	b.do("use the secret again", chromedp.Navigate("about:blank"), chromedp.Navigate(strings.TrimSpace(c.address)))
+	b.says("h1", "not signed in")
+	b.looks("signed-out")
+}

@@ -1,0 +1,88 @@
+package console_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// nodes of the lab: machines with one and with several NUMA nodes, with GPUs, and with several L3 caches.
+const nodes = "2xxeon-2s,gpu-8,epyc-nps4,xeon-snc2"
+
+// cluster is a lab with a console, each a program as people start it.
+type cluster struct {
+	address string // with the secret
+	client  kubernetes.Interface
+}
+
+func start(t *testing.T) cluster {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+string(filepath.Separator), "./cmd/tenon-lab",
+		"./cmd/kubectl-tenon")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the lab: %v\n%s", err, out)
+	}
+	up := program(t, nil, `export KUBECONFIG=(\S+)`, filepath.Join(dir, "tenon-lab"), "up", "--nodes", nodes)
+	address := program(t, append(os.Environ(), "KUBECONFIG="+up), `(http://127\.0\.0\.1:\S+)`,
+		filepath.Join(dir, "kubectl-tenon"), "console", "--no-browser")
+	config, err := clientcmd.BuildConfigFromFlags("", up)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster{address, client}
+}
+
+// program starts a program that runs until the test ends, and returns what it prints in place of a group.
+func program(t *testing.T, env []string, want string, line ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(context.Background(), line[0], line[1:]...)
+	cmd.Env = env
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		var ended *exec.ExitError
+		if err := cmd.Wait(); err != nil && !errors.As(err, &ended) {
+			t.Error(err)
+		}
+	})
+	found, err := first(out, regexp.MustCompile(want))
+	if err != nil {
+		t.Fatalf("%s: %v", filepath.Base(line[0]), err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	return found
+}
+
+func first(r io.Reader, want *regexp.Regexp) (string, error) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if m := want.FindStringSubmatch(lines.Text()); m != nil {
+			return m[1], nil
+		}
+	}
+	return "", fmt.Errorf("it ended without %s", want)
+}
