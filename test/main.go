@@ -10,7 +10,7 @@
 //	go run ./test node [ARGS...]   only the tests on real nodes
 //	go run ./test install [ARGS..] only the installation on a real node, which the other commands leave out: it
 //	                               builds images first, and takes longer than the rest
-//	go run ./test console [ARGS..] only the pages of the console, in a real browser; pictures are in test/console/pictures
+//	go run ./test console [ARGS..] only the pages of the console, in a real browser
 //	go run ./test packages         only installs the Debian packages
 //
 // Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. It

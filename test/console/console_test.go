@@ -34,14 +34,17 @@ func TestPages(t *testing.T) {
 }
 
 func pod(name, cpus string) *corev1.Pod {
-	limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("4Gi")}
+	limits := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("4Gi"),
+	}
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "main", Image: "example.com/app:v1", Resources: corev1.ResourceRequirements{Limits: limits}}}}}
 }
 
 func create(b browser, c cluster, name, cpus string) {
 	b.t.Helper()
-	if _, err := c.client.CoreV1().Pods("default").Create(b.t.Context(), pod(name, cpus), metav1.CreateOptions{}); err != nil {
+	_, err := c.client.CoreV1().Pods("default").Create(b.t.Context(), pod(name, cpus), metav1.CreateOptions{})
+	if err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -100,7 +103,8 @@ func nodePage(t *testing.T, b browser, c cluster) {
 // placed waits until a pod has a node.
 func placed(t *testing.T, c cluster, name string) string {
 	t.Helper()
-	w, err := c.client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	one := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
+	w, err := c.client.CoreV1().Pods("default").Watch(t.Context(), one)
 	if err != nil {
 		t.Fatal(err)
 	}
