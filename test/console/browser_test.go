@@ -78,8 +78,26 @@ func (b browser) do(what string, actions ...chromedp.Action) {
 // says waits until an element has a text.
 func (b browser) says(selector, text string) {
 	b.t.Helper()
-	has := fmt.Sprintf(`[...document.querySelectorAll(%s)].some((e) => e.innerText.includes(%s))`, quoted(selector), quoted(text))
-	b.do(selector+" says "+text, chromedp.Poll(has, nil, chromedp.WithPollingMutation()))
+	// A promise that a reload of the page ends is an error, and is made again in the new page.
+	wait := promised(fmt.Sprintf(`new Promise((done) => {
+		const look = () => [...document.querySelectorAll(%s)].some((e) => e.innerText.includes(%s)) && (watch.disconnect(), done(true));
+		const watch = new MutationObserver(look);
+		watch.observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
+		look();
+	})`, quoted(selector), quoted(text)))
+	b.do(selector+" says "+text, chromedp.ActionFunc(func(ctx context.Context) error {
+		err := wait.Do(ctx)
+		for err != nil && ctx.Err() == nil {
+			err = wait.Do(ctx)
+		}
+		return err
+	}))
+}
+
+// promised evaluates an expression and waits for its promise.
+func promised(expression string) chromedp.Action {
+	return chromedp.Evaluate(expression, nil,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })
 }
 
 func quoted(s string) string {
@@ -117,8 +135,7 @@ func (b browser) looks(name string) {
 
 // painted waits for two frames.
 func painted() chromedp.Action {
-	return chromedp.Evaluate(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`, nil,
-		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })
+	return promised(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
 }
 
 func (b browser) keep(name string, picture []byte) {

@@ -14,8 +14,11 @@ import (
 
 // Each page does its job for a person with a mouse or with keys alone.
 func TestPages(t *testing.T) {
+	if *picture != "" {
+		t.Skip("-picture")
+	}
 	b := open(t)
-	c := start(t)
+	c := start(t, machines)
 	b.do("open the console", chromedp.EmulateViewport(1280, 800), chromedp.Navigate(c.address))
 	b.says("h1", "Cluster")
 	b.says(".numbers", "5 nodes")
@@ -145,11 +148,38 @@ func whatIf(_ *testing.T, b browser, _ cluster) {
 	b.says("#result [role=alert]", "did not work")
 }
 
-func policyPage(_ *testing.T, b browser, _ cluster) {
+// volcano is a configuration of Volcano's scheduler that has no NUMA plugin yet.
+const volcano = `actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority # of jobs
+  - name: gang
+- plugins:
+  - name: predicates
+  - name: nodeorder
+`
+
+func policyPage(t *testing.T, b browser, c cluster) {
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "volcano-system"}}
+	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), system, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "volcano-scheduler-configmap"},
+		Data: map[string]string{"volcano-scheduler.conf": volcano}}
+	_, err := c.client.CoreV1().ConfigMaps(system.Name).Create(t.Context(), config, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	b.do("choose the page", chromedp.Click(`//nav/a[text()="Policy"]`, chromedp.BySearch))
 	b.says("h2", "Kubelets")
 	b.says("td", "single-numa-node")
+	b.do("ask what a change would do", chromedp.Click(`//button[text()="Turn on …"]`, chromedp.BySearch))
+	b.says("pre", "+")
+	b.says("pre", "numa-aware")
 	b.looks("policy")
+	b.do("write it", chromedp.Click(`//button[text()="Write it"]`, chromedp.BySearch))
+	b.says(".note", "Written.")
+	b.says(".panel h3", "numa-aware: on")
 }
 
 func chinese(_ *testing.T, b browser, _ cluster) {

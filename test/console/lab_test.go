@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// nodes of the lab: machines with one and with several NUMA nodes, with GPUs, and with several L3 caches.
-const nodes = "2xxeon-2s,gpu-8,epyc-nps4,xeon-snc2"
+// machines of the lab: with two and with more NUMA nodes, with GPUs, and with several L3 caches.
+const machines = "2xxeon-2s,gpu-8,epyc-nps4,xeon-snc2"
 
 // cluster is a lab with a console, each a program as people start it.
 type cluster struct {
@@ -26,7 +26,7 @@ type cluster struct {
 	client  kubernetes.Interface
 }
 
-func start(t *testing.T) cluster {
+func start(t *testing.T, nodes string) cluster {
 	t.Helper()
 	dir := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+string(filepath.Separator), "./cmd/tenon-lab",

@@ -30,7 +30,7 @@ export const podLink = (p) => link(p.namespace + "/" + p.name, "pods", p.namespa
 
 export function table(heads, rows, caption) {
   const keyboard = { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || heads.filter(Boolean).join(", ") };
-  return el("div", keyboard, el("table", {},
+  return el("div", keyboard, el("table", { class: heads.length > 4 ? "many" : "few" },
     el("thead", {}, el("tr", {}, heads.map((h) => el("th", { scope: "col" }, h)))),
     el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell) => el("td", {}, cell)))))));
 }

@@ -102,7 +102,7 @@ export function nodePage(root, name) {
   function show() {
     const focus = [...body.querySelectorAll("button")].indexOf(document.activeElement), held = holders();
     const notes = [node.problem && note(t.noReport + ": " + node.problem, true), ...(node.warnings || []).map((w) => note(w)),
-      ...(node.unaligned || []).map((u) => note(`${t.unaligned}: ${u.what} ${u.remedy}`)),
+      ...(node.unaligned || []).map((u) => note(`${t.unaligned}: ${u.what}. ${u.remedy}.`)),
       ...(node.restartHazards || []).map((h) => note(`${t.hazards}: ${h.text}`))].filter(Boolean);
     const elsewhere = devicesNear(null, held);
     body.replaceChildren(...[rules(), notes, sockets(held), elsewhere.length ? [el("h2", {}, t.unplaced), elsewhere] : null,

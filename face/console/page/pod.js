@@ -25,18 +25,19 @@ export function podPage(root, namespace, name) {
       missing.length ? el("div", {}, say("wayMissing", missing.join(", "))) : null];
   }
 
-  function verdict(v) {
+  function verdict(v, ways) {
     const state = el("span", { class: v.fits ? "good" : "bad" }, v.fits ? t.fits : t.not);
     const why = v.fits ? [`${t.numa} ${v.numas || "–"}`, v.cost !== undefined ? el("div", { class: "quiet" }, say("cost", v.cost)) : null] :
       (v.reasons || []).map((r) => el("div", {}, r.text)).concat(v.why && !v.reasons?.length ? v.why : []);
-    return [nodeLink(v.node), state, why, (v.reasons || []).map((r) => el("div", {}, r.remedy || "")), goes(v.way)];
+    return [nodeLink(v.node), state, why, (v.reasons || []).map((r) => el("div", {}, r.remedy || "")), ...(ways ? [goes(v.way)] : [])];
   }
 
   function where(p) {
     const fit = p.verdicts.filter((v) => v.fits), others = p.verdicts.filter((v) => !v.fits);
     const left = Math.max(0, fit.length - most) + Math.max(0, others.length - most);
+    const ways = p.verdicts.some((v) => v.way), heads = [t.node, t.result, t.why, t.remedy, ...(ways ? [t.way] : [])];
     return [el("h2", {}, t.where), quiet(say("whereCount", fit.length, p.verdicts.length)),
-      p.verdicts.length ? table([t.node, t.result, t.why, t.remedy, t.way], [...fit.slice(0, most), ...others.slice(0, most)].map(verdict), t.where) : null,
+      p.verdicts.length ? table(heads, [...fit.slice(0, most), ...others.slice(0, most)].map((v) => verdict(v, ways)), t.where) : null,
       left ? quiet(say("moreNodes", left)) : null, (p.notJudged || []).map((x) => note(`${t.notJudged}: ${x.node}: ${x.reason}`))];
   }
 

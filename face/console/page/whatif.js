@@ -66,7 +66,8 @@ export function whatIfPage(root) {
 
   function workload(w) {
     const asks = requests(w.containers).map(([name, what]) => `${name}: ${what}`).join("; ");
-    const by = Map.groupBy(w.placements, (p) => p.node + " " + p.numas);
+    const place = (p) => p.node + " " + p.numas, order = (a, b) => place(a).localeCompare(place(b), "en", { numeric: true });
+    const by = Map.groupBy([...w.placements].sort(order), place);
     const head = w.wanted === undefined ? say(w.bounded ? "atLeast" : "placedMost", w.placed) : say("placed", w.placed, w.wanted);
     return [el("h3", {}, `${w.kind} ${w.namespace}/${w.name}: `, el("span", { class: w.noPlace ? "bad" : "good" }, head)), quiet(asks),
       by.size ? table([t.node, t.numa, t.pods], [...by.values()].map((all) => [nodeLink(all[0].node), all[0].numas || "–", all.length])) : null,
