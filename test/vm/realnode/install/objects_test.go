@@ -51,8 +51,8 @@ func (w *world) objects(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// remain waits until the objects are those that were there before, and fails if they never are.
-func (w *world) remain(ctx context.Context, t *testing.T, before map[string]bool) {
+// remain waits until the objects are those that were there before and those of a list, and fails if they never are.
+func (w *world) remain(ctx context.Context, t *testing.T, before map[string]bool, more ...string) {
 	t.Helper()
 	var added, lost []string
 	err := wait.PollUntilContextTimeout(ctx, time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -62,11 +62,11 @@ func (w *world) remain(ctx context.Context, t *testing.T, before map[string]bool
 		}
 		added, lost = nil, nil
 		for _, o := range slices.Sorted(maps.Keys(now)) {
-			if !before[o] {
+			if !before[o] && !slices.Contains(more, o) {
 				added = append(added, o)
 			}
 		}
-		for _, o := range slices.Sorted(maps.Keys(before)) {
+		for _, o := range append(slices.Sorted(maps.Keys(before)), more...) {
 			if !now[o] {
 				lost = append(lost, o)
 			}
@@ -76,5 +76,7 @@ func (w *world) remain(ctx context.Context, t *testing.T, before map[string]bool
 	if err != nil {
 		t.Errorf("objects that should not be left:\n  %s\nobjects that should be there:\n  %s",
 			strings.Join(added, "\n  "), strings.Join(lost, "\n  "))
+		return
 	}
+	t.Logf("%d objects of %d are left", len(more), len(before)+len(more))
 }

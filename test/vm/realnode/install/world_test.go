@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/control"
 	"github.com/tenon-numa/tenon/lab/machines"
 	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/workload"
 	"github.com/tenon-numa/tenon/test/vm/guest"
 	"github.com/tenon-numa/tenon/test/vm/realnode"
 )
@@ -30,8 +31,8 @@ import (
 // nodeName is the node that the pages speak of.
 const nodeName = "node-a"
 
-// release is the version of the images and the chart.
-const release = "0.0.0-one"
+// older is the version of the images and the chart.
+const older = "0.0.0-one"
 
 // world is a cluster of one real node, on which nothing of Tenon is installed.
 type world struct {
@@ -41,6 +42,7 @@ type world struct {
 	plane  *control.Plane
 	client kubernetes.Interface
 	node   *realnode.Node
+	pods   *workload.Watch
 	shell  *shell
 }
 
@@ -64,9 +66,13 @@ func start(ctx context.Context, t *testing.T) *world {
 	if w.tools, err = realnode.BuildTools(ctx, say); err != nil {
 		t.Fatal(err)
 	}
-	w.build(ctx, t)
+	w.release(ctx, t)
 	w.control(ctx, t)
 	w.boot(ctx, t, disk, say)
+	if w.pods, err = workload.Follow(ctx, w.client); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.pods.Stop)
 	return w
 }
 
@@ -78,12 +84,12 @@ func cleanup(t *testing.T, stop func() error) {
 	})
 }
 
-// build makes the images for the node's platform, and the chart: what "make images chart" makes.
-func (w *world) build(ctx context.Context, t *testing.T) {
+// release makes the images for the node's platform, and the chart: what "make images chart" makes.
+func (w *world) release(ctx context.Context, t *testing.T) {
 	t.Helper()
 	run := filepath.Join(w.root, "tools", "release", "run")
 	for _, args := range [][]string{{"images", "-platforms", "linux/amd64"}, {"package"}} {
-		cmd := exec.CommandContext(ctx, run, append(args, "-version", release, "-out", filepath.Join(w.dir, "dist"))...)
+		cmd := exec.CommandContext(ctx, run, append(args, "-version", older, "-out", filepath.Join(w.dir, "dist"))...)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
