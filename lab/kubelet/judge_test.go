@@ -342,6 +342,7 @@ func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, go
 	sure := t.sure(&st.Pod, v)
 	all := sure == len(st.Pod.Containers)
 	why := t.excused(&st.Pod, v, got, mingled)
+	excused := why != ""
 	t.count.admission(v, got.Reason)
 	if why == "" && all && (string(v.Refusal) != got.Reason || v.Fits() != got.Admit) {
 		return differs(
@@ -373,7 +374,7 @@ func (t *trial) judge(st scenario.Step, before *place.Usage, v place.Verdict, go
 	}
 	seen := t.seen(pod, &st.Pod)
 	defer t.node.Hold(st.Name, seen)
-	if !v.Fits() || why != "" && all { // nothing was predicted, or what was is excused
+	if !v.Fits() || excused { // nothing was predicted, or what was is excused
 		t.chain.broken = true
 		return nil
 	}
