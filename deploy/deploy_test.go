@@ -3,11 +3,14 @@ package deploy_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +26,7 @@ import (
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	strictyaml "sigs.k8s.io/yaml"
 
+	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/deploy"
 )
 
@@ -309,6 +313,64 @@ func TestNamespacesAndNetworksAreNarrow(t *testing.T) {
 	for name, namespace := range where {
 		if !closed[namespace+"/"+name] {
 			t.Errorf("no policy closes the ports of %s", name)
+		}
+	}
+}
+
+// TestTheChartTakesThePluginsArguments: the chart's schema has the arguments that the plugin has, and no value that the
+// plugin refuses. Otherwise a wrong argument would be found by a scheduler that does not start.
+func TestTheChartTakesThePluginsArguments(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("chart", "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type node struct {
+		Enum       []any
+		Minimum    *int
+		Maximum    *int
+		Properties map[string]node
+	}
+	var schema node
+	if err := json.Unmarshal(data, &schema); err != nil {
+		t.Fatal(err)
+	}
+	arguments := schema.Properties["scheduler"].Properties["arguments"].Properties
+	var want []string
+	for f := range reflect.TypeFor[config.Args]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !slices.Contains([]string{"-", "apiVersion", "kind"}, name) {
+			want = append(want, name)
+		}
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(arguments)); !slices.Equal(got, want) {
+		t.Errorf("the chart takes the arguments %v, the plugin %v", got, want)
+	}
+	takes := func(text string) error {
+		_, err := config.Decode(config.Tenon, &runtime.Unknown{Raw: []byte(text)})
+		return err
+	}
+	for name, n := range arguments {
+		for _, v := range n.Enum {
+			if err := takes(fmt.Sprintf("{%q: %q}", name, v)); err != nil {
+				t.Errorf("the chart takes %s: %v, and the plugin does not: %v", name, v, err)
+			}
+		}
+		if n.Maximum == nil {
+			continue
+		}
+		for _, v := range []int{*n.Minimum, *n.Maximum} {
+			if err := takes(fmt.Sprintf("{%q: %d}", name, v)); err != nil {
+				t.Errorf("the chart takes %s: %d, and the plugin does not: %v", name, v, err)
+			}
+		}
+		if takes(fmt.Sprintf("{%q: %d}", name, *n.Maximum+1)) == nil {
+			t.Errorf("the plugin takes %s: %d, and the chart does not", name, *n.Maximum+1)
+		}
+	}
+	for _, v := range arguments["scoringStrategy"].Properties["type"].Enum {
+		if err := takes(fmt.Sprintf("{scoringStrategy: {type: %q}}", v)); err != nil {
+			t.Errorf("the chart takes the scoring strategy %v, and the plugin does not: %v", v, err)
 		}
 	}
 }

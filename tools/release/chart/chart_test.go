@@ -98,24 +98,30 @@ func TestHelmLint(t *testing.T) {
 // TestWrongValuesAreRefused: each with a message that names the value.
 func TestWrongValuesAreRefused(t *testing.T) {
 	for path, value := range map[string]any{
-		"image.tag":                   "a tag",
-		"image.pullPolicy":            "Sometimes",
-		"agent.namespace":             "Tenon_Agents",
-		"agent.digest":                "sha256:12",
-		"agent.kubelet.directory":     "var/lib/kubelet",
-		"agent.kubelet.hidden":        []any{"../etc"},
-		"agent.maxUnavailable":        0,
-		"agent.goMemLimit":            "lots",
-		"scheduler.mode":              "third",
-		"scheduler.replicas":          0,
-		"scheduler.logFormat":         "xml",
-		"scheduler.weight":            1000,
-		"scheduler.profiles":          []any{map[string]any{"name": "x"}},
-		"scheduler.replica":           2, // a word that is misspelt
-		"networkPolicy.enabled":       "yes",
-		"monitoring.labels":           map[string]any{"a": 1},
-		"agent.nodeSelector":          []any{"numa"},
-		"crds.nodeResourceTopologies": true,
+		"image.tag":                                "a tag",
+		"image.pullPolicy":                         "Sometimes",
+		"agent.namespace":                          "Tenon_Agents",
+		"agent.digest":                             "sha256:12",
+		"agent.kubelet.directory":                  "var/lib/kubelet",
+		"agent.kubelet.hidden":                     []any{"../etc"},
+		"agent.maxUnavailable":                     0,
+		"agent.goMemLimit":                         "lots",
+		"agent.resources.limits.cpu":               "much",
+		"scheduler.resources.requests.memory":      "2 GB",
+		"scheduler.arguments.silentNodes":          "Ignore",
+		"scheduler.arguments.silentNode":           "Refuse", // a word that is misspelt
+		"scheduler.arguments.turnTimeoutSeconds":   4000,
+		"scheduler.arguments.scoringStrategy.type": "Lucky",
+		"scheduler.mode":                           "third",
+		"scheduler.replicas":                       0,
+		"scheduler.logFormat":                      "xml",
+		"scheduler.weight":                         1000,
+		"scheduler.profiles":                       []any{map[string]any{"name": "x"}},
+		"scheduler.replica":                        2, // a word that is misspelt
+		"networkPolicy.enabled":                    "yes",
+		"monitoring.labels":                        map[string]any{"a": 1},
+		"agent.nodeSelector":                       []any{"numa"},
+		"crds.nodeResourceTopologies":              true,
 	} {
 		values := map[string]any{}
 		keys := strings.Split(path, ".")
@@ -133,6 +139,44 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		} else if !strings.Contains(err.Error(), last) {
 			t.Errorf("%s: %v is refused with a message that does not name it: %v", path, value, err)
 		}
+	}
+}
+
+// TestUpgradesBringDefinitions: Helm upgrades what templates make; a folder crds it would only install. Nothing asks
+// the cluster while it renders, so that helm template and helm diff show what an upgrade does.
+func TestUpgradesBringDefinitions(t *testing.T) {
+	c, err := chart.Load(filepath.Join(deploy, "chart"), "1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if crds := c.CRDObjects(); len(crds) > 0 {
+		t.Errorf("%s is in the folder crds, which Helm does not upgrade", crds[0].Filename)
+	}
+	for _, f := range c.Templates {
+		if bytes.Contains(f.Data, []byte("lookup ")) {
+			t.Errorf("%s uses lookup", f.Name)
+		}
+	}
+	kept := func(values map[string]any) string {
+		return objects(t, values)["CustomResourceDefinition nodelayouts.tenon.sh"].GetAnnotations()["helm.sh/resource-policy"]
+	}
+	if p := kept(nil); p != "keep" {
+		t.Errorf("resource policy of the definition is %q, want keep: all layouts would go with the chart", p)
+	}
+	if p := kept(map[string]any{"crds": map[string]any{"keep": false}}); p != "" {
+		t.Errorf("crds.keep is false, and the definition's resource policy is %q", p)
+	}
+	for _, f := range c.Files {
+		if f.Name == "files/nodelayouts.tenon.sh.yaml" {
+			f.Data = bytes.ReplaceAll(f.Data, []byte("plural: nodelayouts"), []byte("plural: nodelayouts\n    categories: [next]"))
+		}
+	}
+	files, err := chart.Render(c, map[string]any{}, "tenon-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(files["crd/definitions.yaml"], "- next") {
+		t.Error("a changed definition is not in what an upgrade applies")
 	}
 }
 
