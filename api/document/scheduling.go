@@ -15,6 +15,8 @@ type Scheduling struct {
 	Seen []string `json:"seen"`
 	// Gates are the scheduling gates of a gated pod.
 	Gates []string `json:"gates,omitempty"`
+	// Lease is the lease of a kube-scheduler that leads and may have a profile of an unseen scheduler's name.
+	Lease string `json:"lease,omitempty"`
 	// Node is the node that was chosen.
 	Node string `json:"node,omitempty"`
 	// Since is when the scheduler first refused the pod, and Tried when it last did; zero where that is not known.
@@ -42,10 +44,20 @@ func (s Scheduling) Text() string {
 	name := s.Scheduler
 	switch s.State {
 	case Gated:
-		return "No scheduler looks at it before its scheduling gates are removed: " + strings.Join(s.Gates, ", ") + "."
+		gates := "gate "
+		if len(s.Gates) > 1 {
+			gates = "gates "
+		}
+		return "It waits for " + gates + strings.Join(s.Gates, ", ") + ": no scheduler tries it before " +
+			"spec.schedulingGates is empty."
 	case Unseen:
-		return fmt.Sprintf("No scheduler named %q has been seen: "+
+		text := fmt.Sprintf("No scheduler named %q has been seen: "+
 			"there is no event of one, and no pod that it bound or refused.", name)
+		if s.Lease != "" {
+			text += fmt.Sprintf(" A kube-scheduler leads (lease %s); whether it has a profile of that name is not known.",
+				s.Lease)
+		}
+		return text
 	case Untried:
 		return fmt.Sprintf("Scheduler %s has not tried it yet.", name)
 	case Chosen:

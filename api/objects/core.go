@@ -2,6 +2,7 @@ package objects
 
 import (
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
@@ -11,15 +12,24 @@ type Core struct {
 	Nodes  *Client[*v1.Node, *v1.NodeList]
 	Pods   *Client[*v1.Pod, *v1.PodList]
 	Events *Client[*v1.Event, *v1.EventList]
+
+	Namespaces *Client[*v1.Namespace, *v1.NamespaceList]
+	Claims     *Client[*v1.PersistentVolumeClaim, *v1.PersistentVolumeClaimList]
+	Volumes    *Client[*v1.PersistentVolume, *v1.PersistentVolumeList]
+}
+
+// Storage is what programs read of the API server's storage group.
+type Storage struct {
+	Classes     *Client[*storagev1.StorageClass, *storagev1.StorageClassList]
+	Drivers     *Client[*storagev1.CSIDriver, *storagev1.CSIDriverList]
+	Nodes       *Client[*storagev1.CSINode, *storagev1.CSINodeList]
+	Attachments *Client[*storagev1.VolumeAttachment, *storagev1.VolumeAttachmentList]
 }
 
 // NewCore returns the core group of the server that cfg names. It asks for protobuf, which costs both
 // sides less than JSON, and takes JSON too.
 func NewCore(cfg *rest.Config) (*Core, error) {
-	c := rest.CopyConfig(cfg)
-	c.ContentType = runtime.ContentTypeProtobuf
-	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	g, err := NewGroup(c, v1.SchemeGroupVersion, v1.AddToScheme)
+	g, err := NewGroup(protobuf(cfg), v1.SchemeGroupVersion, v1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}
@@ -28,5 +38,38 @@ func NewCore(cfg *rest.Config) (*Core, error) {
 		Pods:  NewClient(g, "pods", func() *v1.Pod { return &v1.Pod{} }, func() *v1.PodList { return &v1.PodList{} }),
 		Events: NewClient(g, "events", func() *v1.Event { return &v1.Event{} },
 			func() *v1.EventList { return &v1.EventList{} }),
+		Namespaces: NewClient(g, "namespaces", func() *v1.Namespace { return &v1.Namespace{} },
+			func() *v1.NamespaceList { return &v1.NamespaceList{} }),
+		Claims: NewClient(g, "persistentvolumeclaims", func() *v1.PersistentVolumeClaim {
+			return &v1.PersistentVolumeClaim{}
+		}, func() *v1.PersistentVolumeClaimList { return &v1.PersistentVolumeClaimList{} }),
+		Volumes: NewClient(g, "persistentvolumes", func() *v1.PersistentVolume { return &v1.PersistentVolume{} },
+			func() *v1.PersistentVolumeList { return &v1.PersistentVolumeList{} }),
 	}, nil
+}
+
+// NewStorage returns the storage group of the server that cfg names, in the form of [NewCore].
+func NewStorage(cfg *rest.Config) (*Storage, error) {
+	g, err := NewGroup(protobuf(cfg), storagev1.SchemeGroupVersion, storagev1.AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	return &Storage{
+		Classes: NewClient(g, "storageclasses", func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
+			func() *storagev1.StorageClassList { return &storagev1.StorageClassList{} }),
+		Drivers: NewClient(g, "csidrivers", func() *storagev1.CSIDriver { return &storagev1.CSIDriver{} },
+			func() *storagev1.CSIDriverList { return &storagev1.CSIDriverList{} }),
+		Nodes: NewClient(g, "csinodes", func() *storagev1.CSINode { return &storagev1.CSINode{} },
+			func() *storagev1.CSINodeList { return &storagev1.CSINodeList{} }),
+		Attachments: NewClient(g, "volumeattachments", func() *storagev1.VolumeAttachment {
+			return &storagev1.VolumeAttachment{}
+		}, func() *storagev1.VolumeAttachmentList { return &storagev1.VolumeAttachmentList{} }),
+	}, nil
+}
+
+func protobuf(cfg *rest.Config) *rest.Config {
+	c := rest.CopyConfig(cfg)
+	c.ContentType = runtime.ContentTypeProtobuf
+	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return c
 }

@@ -27,6 +27,7 @@ import (
 type Reader struct {
 	cfg     *rest.Config
 	cluster *objects.Core
+	storage *objects.Storage
 	layouts *client.Client
 	notes   []Problem
 }
@@ -44,7 +45,11 @@ func NewReader(cfg *rest.Config) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{cfg: cfg, cluster: cluster, layouts: layouts}, nil
+	storage, err := objects.NewStorage(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{cfg: cfg, cluster: cluster, storage: storage, layouts: layouts}, nil
 }
 
 // View is a cluster as it was read once.
@@ -56,6 +61,10 @@ type View struct {
 	Problems []Problem
 	Nodes    []v1.Node
 	Pods     []v1.Pod
+	// Storage is nil where it was not read, or the identity may not read it; so are Namespaces, the labels of namespaces
+	// by name.
+	Storage    *Storage
+	Namespaces map[string]map[string]string
 }
 
 // Nodes returns the states and the problems of a view.
@@ -89,9 +98,24 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 	v := r.view(layouts.Items, nodes.Items, pods.Items, coarse, time.Now())
 	if undefined {
 		for i := range v.Problems {
-			v.Problems[i].Reason = "the definition of NodeLayout is not installed (kubectl apply -f deploy/crd), and the " +
+			v.Problems[i].Reason = "the definition of NodeLayout is not installed (kubectl apply -k deploy/crd), and the " +
 				"node has no NodeResourceTopology"
 		}
+	}
+	return v, nil
+}
+
+// ViewAll reads the cluster with its volumes and namespaces.
+func (r *Reader) ViewAll(ctx context.Context) (*View, error) {
+	v, err := r.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if v.Storage, err = r.readStorage(ctx); err != nil {
+		return nil, err
+	}
+	if v.Namespaces, err = r.readNamespaces(ctx); err != nil {
+		return nil, err
 	}
 	return v, nil
 }

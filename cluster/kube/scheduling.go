@@ -40,9 +40,17 @@ func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []v1.Pod) (do
 	if err != nil {
 		return document.Scheduling{}, fmt.Errorf("list events of scheduler %s: %w", pod.Spec.SchedulerName, err)
 	}
-	speaks := len(some.Items) > 0 || r.leads(ctx, pod.Spec.SchedulerName)
-	return scheduling(pod, pods, events.Items, &speaks), nil
+	name := pod.Spec.SchedulerName
+	speaks := len(some.Items) > 0 || r.leads(ctx, name) || name == v1.DefaultSchedulerName && r.leads(ctx, kubeScheduler)
+	out := scheduling(pod, pods, events.Items, &speaks)
+	if out.State == document.Unseen && r.leads(ctx, kubeScheduler) {
+		out.Lease = metav1.NamespaceSystem + "/" + kubeScheduler
+	}
+	return out, nil
 }
+
+// kubeScheduler is the name of kube-scheduler's lease, whatever its profiles are called.
+const kubeScheduler = "kube-scheduler"
 
 // leads reports whether somebody holds the lease that has the name of a scheduler. It is false for whom the API server
 // does not let read leases.

@@ -47,7 +47,7 @@ func TestHowFarAPodHasCome(t *testing.T) {
 		{"waits for its turn", waits(func(p *v1.Pod) { p.Status.NominatedNodeName = "a" }), nil, &yes,
 			document.Chosen, "has chosen node a"},
 		{"gated", waits(func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "queue"}} }), nil, &no,
-			document.Gated, "scheduling gates are removed: queue."},
+			document.Gated, "It waits for gate queue: no scheduler tries it"},
 	} {
 		got := scheduling(c.pod, []v1.Pod{*c.pod, *bound, *mirror}, c.events, c.speaks)
 		if got.State != c.state || !strings.Contains(got.Text(), c.text) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,6 +34,9 @@ func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1
 		return nil, fmt.Errorf("kind %q has no pods that are known here", kind)
 	}
 	data, err := r.raw(ctx, of, namespace, name)
+	if apierrors.IsNotFound(err) {
+		return nil, apierrors.NewNotFound(of.GroupResource(), namespace+"/"+name)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,7 @@ func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 	if s.objects == nil {
 		return nil, nil
 	}
+	m := s.storage.mounts(p)
 	w := wishes{Node: p.Spec.NodeName, Selector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations,
 		Ports: hostPorts(&p.Spec)}
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
@@ -44,7 +45,8 @@ func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read where the pod may go: %w", err)
 	}
-	if b := s.bars[string(text)]; b != nil {
+	mounting := s.storage != nil && volumes(&p.Spec)
+	if b := s.bars[string(text)]; b != nil && !mounting {
 		return b, nil
 	}
 	b := &whatif.Bars{Why: make([][]place.Reason, len(s.objects))}
@@ -53,8 +55,18 @@ func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 		if b.Why[i], err = f.bar(n, s.on[n.Name]); err != nil {
 			return nil, err
 		}
+		if !mounting {
+			continue
+		}
+		more, err := s.storage.bar(&m, n)
+		if err != nil {
+			return nil, err
+		}
+		b.Why[i] = append(b.Why[i], more...)
 	}
-	s.bars[string(text)] = b
+	if !mounting {
+		s.bars[string(text)] = b
+	}
 	return b, nil
 }
 
@@ -108,23 +120,28 @@ func tolerated(p *v1.Pod, t v1.Taint) bool {
 	return corev1.TolerationsTolerateTaint(klog.Logger{}, p.Spec.Tolerations, &t, false)
 }
 
-// unjudged names what a pod asks of its node and nobody here looks at.
-func (s *Stage) unjudged(p *v1.PodSpec) (out []string) {
+// unjudged names what a pod asks of its node and nobody here looks at. Of a pod of the cluster, explain says the
+// scheduling gates.
+func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
+	p := &pod.Spec
 	for _, x := range []struct {
 		asked bool
 		name  string
 	}{
 		{s.objects == nil && (len(p.NodeSelector) > 0 || p.Affinity != nil && p.Affinity.NodeAffinity != nil),
 			"node selector and affinity (the nodes have no labels here)"},
-		{volumes(p), "volumes"},
+		{disks(p) != "", disks(p)},
 		{len(p.ResourceClaims) > 0, "resource claims"},
-		{len(p.SchedulingGates) > 0, "scheduling gates"},
+		{len(p.SchedulingGates) > 0 && pod.UID == "", "scheduling gates"},
 	} {
 		if x.asked {
 			out = append(out, x.name)
 		}
 	}
-	return out
+	if s.objects == nil && volumes(p) {
+		return append(out, "volumes (the nodes have no labels here)")
+	}
+	return append(out, s.storage.mounts(pod).left...)
 }
 
 // volumes reports whether a pod has volumes that may tie it to some nodes.

@@ -29,9 +29,10 @@ const MaxExport = 1 << 30
 const maxPods = 110
 
 // Export makes a stage of what "kubectl get nodelayouts,nodes,pods -A -o json" wrote, or YAML of the same.
-// NodeResourceTopologies count for nodes without a layout. Where there are no Nodes, what layouts say has to do: a
-// machine less what its rules reserve is what all pods may have, nobody but the holders in the layouts uses any of it,
-// and nodes have no labels. Other kinds of objects are passed over.
+// NodeResourceTopologies count for nodes without a layout. Volumes are judged where the file has claims, volumes,
+// storage classes or CSI objects, and selectors of namespaces where it has namespaces. Where there are no Nodes, what
+// layouts say has to do: a machine less what its rules reserve is what all pods may have, nobody but the holders in the
+// layouts uses any of it, and nodes have no labels. Other kinds of objects are passed over.
 func Export(data []byte) (*Stage, []kube.Problem, error) {
 	if len(data) > MaxExport {
 		return nil, nil, fmt.Errorf("larger than %d bytes", int64(MaxExport))
@@ -68,7 +69,7 @@ func Export(data []byte) (*Stage, []kube.Problem, error) {
 		s, err := bare(nodesOf(states, e.pods), e.pods)
 		return s, problems, err
 	}
-	s, err := assemble(e.nodes, states, e.pods)
+	s, err := Of(&kube.View{Nodes: e.nodes, States: states, Pods: e.pods, Storage: e.storage, Namespaces: e.namespaces})
 	if err == nil && len(e.pods) == 0 {
 		s.count()
 	}
@@ -118,6 +119,9 @@ type export struct {
 	topologies []*v1alpha2.NodeResourceTopology
 	nodes      []v1.Node
 	pods       []v1.Pod
+	// storage and namespaces are nil where the file has none.
+	storage    *kube.Storage
+	namespaces map[string]map[string]string
 }
 
 // maxDepth bounds lists in lists.
@@ -132,7 +136,7 @@ func (e *export) object(where string, text []byte, implied schema.GroupVersionKi
 		gvk = implied
 	}
 	switch gvk.Kind {
-	case "List", "NodeLayoutList", "NodeResourceTopologyList", "NodeList", "PodList":
+	case "List", "NodeLayoutList", "NodeResourceTopologyList", "NodeList", "PodList", "NamespaceList":
 		if depth == maxDepth {
 			return fmt.Errorf("%s: lists in lists", where)
 		}
@@ -170,6 +174,20 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 	case "Pod":
 		e.pods = append(e.pods, v1.Pod{})
 		return json.Unmarshal(text, &e.pods[len(e.pods)-1])
+	case "Namespace":
+		var n v1.Namespace
+		if err := json.Unmarshal(text, &n); err != nil {
+			return err
+		}
+		if e.namespaces == nil {
+			e.namespaces = map[string]map[string]string{}
+		}
+		e.namespaces[n.Name] = n.Labels
+	case "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSIDriver", "CSINode", "VolumeAttachment":
+		if e.storage == nil {
+			e.storage = &kube.Storage{}
+		}
+		return decodeStorage(e.storage, gvk.Kind, text)
 	case "NodeResourceTopology":
 		u := &unstructured.Unstructured{}
 		if err := utiljson.Unmarshal(text, &u.Object); err != nil {

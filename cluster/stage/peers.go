@@ -27,18 +27,25 @@ type peer struct {
 	affinity, anti []term
 	spread         []constraint
 	ports          []hostPort
+	// exclusive are claims that one pod uses at a time, and attaches the volumes that count for a node's limits.
+	exclusive []string
+	attaches  attachments
 }
 
 // term is a required term of pod affinity or anti-affinity.
 type term struct {
 	everywhere bool // in all namespaces
 	namespaces []string
+	among      labels.Selector // of namespaces; nil: none
+	stage      *Stage
 	selector   labels.Selector
 	key        string
 }
 
 func (t *term) matches(p *v1.Pod) bool {
-	return (t.everywhere || slices.Contains(t.namespaces, p.Namespace)) && t.selector.Matches(labels.Set(p.Labels))
+	return (t.everywhere || slices.Contains(t.namespaces, p.Namespace) ||
+		t.among != nil && t.among.Matches(labels.Set(t.stage.namespaces[p.Namespace]))) &&
+		t.selector.Matches(labels.Set(p.Labels))
 }
 
 // constraint is a topology spread constraint that must hold.
@@ -55,7 +62,8 @@ func (c *constraint) matches(p *v1.Pod, namespace string) bool {
 
 // peers reads what a pod asks of others. left names what of that cannot be judged here.
 func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
-	out = &peer{stage: s, pod: p, ports: hostPorts(&p.Spec)}
+	out = &peer{stage: s, pod: p, ports: hostPorts(&p.Spec), exclusive: s.storage.exclusive(p),
+		attaches: s.storage.attaching(p)}
 	note := func(what string) {
 		if !slices.Contains(left, what) {
 			left = append(left, what)
@@ -92,8 +100,12 @@ func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
 	return out, left, nil
 }
 
-// vague names the pods whose anti-affinity would exclude a pod in namespaces with some labels. Those are not known.
+// vague names the pods whose anti-affinity would exclude a pod in namespaces with some labels, where these labels are
+// not known.
 func (s *Stage) vague(p *v1.Pod) (out []string) {
+	if s.namespaces != nil {
+		return nil
+	}
 	for _, i := range slices.Sorted(maps.Keys(s.excluding)) {
 		for _, other := range s.excluding[i] {
 			for _, x := range other.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
@@ -118,7 +130,7 @@ func same(a, b *v1.Pod) bool { return a.UID != "" && a.UID == b.UID }
 // terms reads required terms.
 func (s *Stage) terms(p *v1.Pod, in []v1.PodAffinityTerm, what string, note func(string)) (out []term, err error) {
 	for _, x := range in {
-		t := term{namespaces: x.Namespaces, key: x.TopologyKey}
+		t := term{namespaces: x.Namespaces, key: x.TopologyKey, stage: s}
 		if len(x.Namespaces) == 0 && x.NamespaceSelector == nil {
 			t.namespaces = []string{p.Namespace}
 		}
@@ -126,8 +138,11 @@ func (s *Stage) terms(p *v1.Pod, in []v1.PodAffinityTerm, what string, note func
 			return nil, err
 		}
 		n := x.NamespaceSelector
+		if t.among, err = s.selected(n); err != nil {
+			return nil, err
+		}
 		switch t.everywhere = n != nil && len(n.MatchLabels)+len(n.MatchExpressions) == 0; {
-		case n != nil && !t.everywhere:
+		case n != nil && !t.everywhere && t.among == nil:
 			note(what + " by labels of namespaces")
 		case !s.groups(x.TopologyKey):
 			note(what + " by " + x.TopologyKey + " (the nodes have no labels here)")
@@ -136,6 +151,14 @@ func (s *Stage) terms(p *v1.Pod, in []v1.PodAffinityTerm, what string, note func
 		}
 	}
 	return out, nil
+}
+
+// selected reads a selector of namespaces; nil where there is none or their labels are not known.
+func (s *Stage) selected(n *metav1.LabelSelector) (labels.Selector, error) {
+	if n == nil || s.namespaces == nil {
+		return nil, nil
+	}
+	return metav1.LabelSelectorAsSelector(n)
 }
 
 // selecting reads a label selector, with the labels of the pod that the API server or kube-scheduler adds to it.
@@ -186,6 +209,9 @@ type neighbours struct {
 	levels         []spread
 	// taken are the ports that placed pods have, by node.
 	taken map[int][]port
+	// users are the pods that use the exclusive claims, and attached the volumes of a node where any are.
+	users    map[string]string
+	attached map[int]attachments
 }
 
 type port struct {
@@ -204,7 +230,7 @@ type spread struct {
 // Among implements whatif.Peers.
 func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
 	n := &neighbours{peer: p, nodes: nodes, wanted: map[domain]int{}, closedBy: map[domain]string{},
-		kept: map[domain]string{}, taken: map[int][]port{}}
+		kept: map[domain]string{}, taken: map[int][]port{}, users: map[string]string{}, attached: map[int]attachments{}}
 	n.levels = p.eligible(nodes)
 	for i := range nodes {
 		if nodes[i].Gone {
@@ -217,6 +243,14 @@ func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
 		for _, other := range residents {
 			if !same(other, p.pod) {
 				n.count(p.stage.known(other), i)
+			}
+		}
+		if len(p.exclusive)+len(p.attaches) == 0 {
+			continue
+		}
+		for _, other := range p.stage.on[nodes[i].Name] {
+			if !same(other, p.pod) {
+				n.uses(other, i)
 			}
 		}
 	}
@@ -286,6 +320,9 @@ func (n *neighbours) Placed(other whatif.Peers, node int) {
 	p, ok := other.(*peer)
 	if !ok {
 		return
+	}
+	if len(n.exclusive)+len(n.attaches) > 0 {
+		n.uses(p.pod, node)
 	}
 	for _, h := range p.ports {
 		if len(n.ports) > 0 {
@@ -357,7 +394,8 @@ func (n *neighbours) level() {
 
 // Lets implements whatif.Neighbours.
 func (n *neighbours) Lets(node int) bool {
-	if len(n.affinity)+len(n.closedBy)+len(n.kept)+len(n.levels)+len(n.taken) == 0 {
+	if len(n.affinity)+len(n.closedBy)+len(n.kept)+len(n.levels)+len(n.taken)+len(n.exclusive)+
+		len(n.attaches) == 0 {
 		return true
 	}
 	return len(n.Why(node)) == 0
@@ -365,7 +403,7 @@ func (n *neighbours) Lets(node int) bool {
 
 // Why implements whatif.Neighbours.
 func (n *neighbours) Why(node int) []place.Reason {
-	out := append(n.lonely(node), n.closed(node)...)
+	out := slices.Concat(n.lonely(node), n.closed(node), n.mounted(node))
 	for i := range n.levels {
 		out = append(out, n.uneven(&n.levels[i], node)...)
 	}
@@ -411,9 +449,12 @@ func (n *neighbours) closed(node int) (out []place.Reason) {
 		keys[d.key] = true
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if value, ok := n.stage.label(node, key); ok && n.kept[domain{key, value}] != "" {
-			out = append(out, place.Reason{Code: place.KeptAway, Resource: where(key, value),
-				With: n.kept[domain{key, value}]})
+		value, ok := n.stage.label(node, key)
+		by := n.kept[domain{key, value}]
+		// Pods of one workload exclude each other: the pod's own anti-affinity says it.
+		mutual := place.Reason{Code: place.PodAntiAffinity, Resource: where(key, value), With: by}
+		if ok && by != "" && !slices.Contains(out, mutual) {
+			out = append(out, place.Reason{Code: place.KeptAway, Resource: where(key, value), With: by})
 		}
 	}
 	return out

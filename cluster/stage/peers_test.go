@@ -19,8 +19,7 @@ func TestPodsOfAWorkloadKeepEachOtherAway(t *testing.T) {
 			"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c"}], "affinity": {"podAntiAffinity": {
 			"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname",
 			"labelSelector": {"matchLabels": {"app": "x"}}}]}}}}}}`: "pod default/x is there, which the pod's required " +
-			"anti-affinity excludes (kubernetes.io/hostname); the required anti-affinity of pod default/x excludes the pod " +
-			"(kubernetes.io/hostname)",
+			"anti-affinity excludes (kubernetes.io/hostname)",
 		`{"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "x"}, "spec": {"replicas": 3, "template": {
 			"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}}}}`: "host port 80/TCP " +
 			"is taken by pod default/x",

@@ -1,9 +1,9 @@
 // Package stage sets the scene of a simulation: the nodes of a cluster with what all pods ask of them, and
 // the pods that are to be placed, as the scheduler sees both.
 //
-// It says where a pod may not go by the labels, taints and names of nodes, and leaves amounts and NUMA nodes to
-// core. Invariant: it only reads, and a [Stage] does not change once it is made. The package refuses to judge
-// what depends on other pods or on volumes; it names that, pod by pod.
+// It says where a pod may not go by the labels, taints and names of nodes, by volumes and by other pods, and leaves
+// amounts and NUMA nodes to core. Invariant: it only reads, and a [Stage] does not change once it is made. The package
+// refuses to judge what it cannot read; it names that, pod by pod.
 package stage
 
 import (
@@ -39,15 +39,18 @@ type Stage struct {
 	// excluding are those among them that have a required anti-affinity.
 	excluding map[string][]*v1.Pod
 	bars      map[string]*whatif.Bars // by what of a pod they depend on
+	storage   *storage                // nil where it is not known
+	// namespaces are the labels of namespaces by name; nil where they are not known.
+	namespaces map[string]map[string]string
 }
 
 // Read reads a cluster. The problems are of nodes of whose NUMA nodes nothing is known.
 func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []kube.Problem, error) {
-	v, err := cluster.View(ctx)
+	v, err := cluster.ViewAll(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := assemble(v.Nodes, v.States, v.Pods)
+	s, err := Of(v)
 	return s, v.Problems, err
 }
 
@@ -208,6 +211,7 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 			if err != nil {
 				return nil, err
 			}
+			t.Pod.UID = "" // it is not the pod that is there
 			w, err := s.workload(t)
 			if err == nil {
 				w.More = true
@@ -300,7 +304,8 @@ func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.Peers, out.Unjudged = peers, slices.Concat(s.unjudged(&t.Pod.Spec), left, s.vague(t.Pod))
+	w.Peers, out.Unjudged = peers, slices.Concat(s.unjudged(t.Pod), left, s.vague(t.Pod))
+	out.Unequal = unequal(t.Pod)
 	if w.Pod, err = podapi.ToPlace(t.Pod); err != nil {
 		return nil, err
 	}

@@ -3,4 +3,11 @@ package stage
 import "github.com/tenon-numa/tenon/cluster/kube"
 
 // Of makes a stage of a view. The stage keeps the view's nodes and pods, which must not be changed any more.
-func Of(v *kube.View) (*Stage, error) { return assemble(v.Nodes, v.States, v.Pods) }
+func Of(v *kube.View) (*Stage, error) {
+	s, err := assemble(v.Nodes, v.States, v.Pods)
+	if err != nil {
+		return nil, err
+	}
+	s.storage, s.namespaces = newStorage(v.Storage), v.Namespaces
+	return s, nil
+}

@@ -36,6 +36,16 @@ const (
 	Uneven Code = "topology-spread"
 	// NoDomain: the node lacks the label in Resource, by which With (an affinity or a constraint) groups nodes.
 	NoDomain Code = "no-topology-label"
+	// BadClaim: the pod's claim in Resource has no volume; With says why, such as "is not there".
+	BadClaim Code = "volume-claim"
+	// VolumeElsewhere: the volume (or node) in With, to which the claim in Resource is tied, is not for this node.
+	VolumeElsewhere Code = "volume-elsewhere"
+	// NoVolume: no volume matches the claim in Resource on the node, and its storage class in With makes none there.
+	NoVolume Code = "no-volume"
+	// ClaimInUse: the pod in With uses the claim in Resource, which is for one pod at a time.
+	ClaimInUse Code = "claim-in-use"
+	// VolumeLimit: the node attaches Have more volumes of the driver in Resource, and the pod has Want.
+	VolumeLimit Code = "volume-limit"
 	// NoLayout: nothing is known of the node's NUMA nodes, and the scheduler is configured to refuse such nodes.
 	NoLayout Code = "no-layout"
 	// AmountsOnly: the node has a NodeResourceTopology and no layout, and the scheduler is configured to refuse such
@@ -75,7 +85,7 @@ func (w When) Compare(x When) int { return w.order() - x.order() }
 func (r Reason) When() When {
 	switch r.Code {
 	case NamesOther, Cordoned, Tainted, Unselected, OtherAffinity, NoLayout, AmountsOnly, NoPod, Untied, Counted,
-		PodAffinity, NoDomain:
+		PodAffinity, NoDomain, BadClaim, VolumeElsewhere, NoVolume:
 		return Changed
 	case Unsupported, NUMAID, NoDistances, Endless, Fraction, TooComplex:
 		return Never
@@ -115,6 +125,22 @@ func (r Reason) barred() (text string, ok bool) {
 			" more such pods than in the emptiest domain, at most " + strconv.FormatInt(r.Have, 10) + " allowed", true
 	case NoDomain:
 		return "node has no label " + r.Resource + ", by which the pod's " + r.With + " groups nodes", true
+	case BadClaim:
+		return "claim " + r.Resource + " " + r.With, true
+	case VolumeElsewhere:
+		return "claim " + r.Resource + " is tied to " + r.With +
+			", which is not for this node", true
+	case NoVolume:
+		return "no volume here matches claim " + r.Resource + ", and storage class " + r.With + " makes none", true
+	case ClaimInUse:
+		return "claim " + r.Resource + " is for one pod at a time (ReadWriteOncePod), and pod " + r.With + " uses it", true
+	case VolumeLimit:
+		if r.Never {
+			return "never on this node: volumes of " + r.Resource + " (wants " + strconv.FormatInt(r.Want, 10) +
+				"; it attaches " + strconv.FormatInt(r.Have, 10) + ")", true
+		}
+		return "insufficient volumes of " + r.Resource + " (wants " + strconv.FormatInt(r.Want, 10) + "; node attaches " +
+			strconv.FormatInt(r.Have, 10) + " more)", true
 	case NoLayout:
 		return "nothing is known of the node's NUMA nodes", true
 	case AmountsOnly:
@@ -152,6 +178,10 @@ func (r Reason) Remedy() string {
 		return "wait for that pod to end, or relax its podAntiAffinity"
 	case Uneven:
 		return "make room in the domain with the fewest such pods, or relax the pod's topologySpreadConstraints"
+	case ClaimInUse:
+		return "wait for that pod to end, or give the pod a claim of its own"
+	case VolumeLimit:
+		return "wait for pods with such volumes to end, or use another node"
 	case Drawn:
 		return "wait for pods that hold " + r.With + " to end, or relax the pod's demand"
 	case Demanded:
@@ -177,6 +207,12 @@ func (r Reason) change() string {
 		return "start a pod that the affinity asks for there, or relax the pod's podAffinity"
 	case NoDomain:
 		return "label the node, or change the topologyKey in the pod"
+	case BadClaim:
+		return "kubectl describe persistentvolumeclaim " + r.Resource + " says what it waits for"
+	case VolumeElsewhere:
+		return "let the pod run where the volume is, or give the pod another claim"
+	case NoVolume:
+		return "create a volume for the node, or change the storage class (provisioner, allowedTopologies)"
 	case NoLayout:
 		return "run tenon-agent on the node, or set unknownNodes: Allow in the scheduler's arguments"
 	case AmountsOnly:

@@ -33,6 +33,8 @@ type Workload struct {
 	Want    *Want
 	// Unjudged is what else the pods ask of a node and no simulation looks at, in words.
 	Unjudged []string
+	// Unequal says which containers keep the pods from being Guaranteed, and by what.
+	Unequal []string
 }
 
 // String names the object, for example "Deployment ml/trainer".

@@ -42,6 +42,9 @@ type checkCode struct {
 func (c checkCode) Error() string { return c.err.Error() }
 func (c checkCode) Unwrap() error { return c.err }
 
+// maxUnequal bounds the containers that a warning names.
+const maxUnequal = 4
+
 var errNotAdmitted = errors.New("not all pods can be admitted")
 
 func (a *app) checkCommand() *cobra.Command {
@@ -141,7 +144,7 @@ func (x checked) passes() bool { return len(x.ever) > 0 }
 
 // checkOn judges all nodes, each by itself. Reasons that pass do not count; where a node has others, they are left out.
 func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
-	out := checked{workload: w, nearly: nearlyGuaranteed(w.Want.Pod)}
+	out := checked{workload: w, nearly: nearlyGuaranteed(w)}
 	barred, rules := w.Want.Barred(nodes), whatif.Rules{}
 	groups := map[string]int{}
 	for i := range nodes {
@@ -168,7 +171,8 @@ func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
 }
 
 // nearlyGuaranteed says what keeps a pod from exclusive CPUs and aligned memory, where little does.
-func nearlyGuaranteed(p *place.Pod) (out []string) {
+func nearlyGuaranteed(w *whatif.Workload) (out []string) {
+	p := w.Want.Pod
 	if p.PodLevel {
 		return []string{"its resources are set for the pod as a whole: no kubelet aligns its CPUs and memory"}
 	}
@@ -177,8 +181,15 @@ func nearlyGuaranteed(p *place.Pod) (out []string) {
 		return nil
 	}
 	if p.QoS != place.Guaranteed {
-		return []string{"it is Burstable, so no kubelet aligns its CPUs and memory: give each container limits for cpu and " +
-			"memory, equal to its requests"}
+		why := strings.Join(w.Unequal[:min(maxUnequal, len(w.Unequal))], ", ")
+		if more := len(w.Unequal) - maxUnequal; more > 0 {
+			why += fmt.Sprintf(" and %d more", more)
+		}
+		if why != "" {
+			why = " (" + why + ")"
+		}
+		return []string{"it is Burstable, so no kubelet aligns its CPUs and memory" + why +
+			": give each container limits for cpu and memory, equal to its requests"}
 	}
 	for _, c := range p.Containers {
 		if c.MilliCPU >= 1000 && c.MilliCPU%1000 != 0 {

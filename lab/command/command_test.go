@@ -48,7 +48,7 @@ func (stopper) Addresses() []command.Address {
 
 // The cluster comes up, the scheduler is started on it, an interrupt ends both, and nothing is left.
 func TestUp(t *testing.T) {
-	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
+	ctx, interrupt := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer interrupt()
 	base, running, out := t.TempDir(), false, new(bytes.Buffer)
 	cmd := command.New(command.Parts{Scheduler: func(c *lab.Cluster) (command.Running, error) {

@@ -64,7 +64,9 @@ func agree(t *testing.T, rt *rapid.T, nodes []v1.Node, n whatif.Neighbours, pod 
 	for i := range pods {
 		there = append(there, &pods[i])
 	}
-	client := fake.NewClientset()
+	client := fake.NewClientset(&v1.Namespace{ObjectMeta: namespaces()[0].ObjectMeta},
+		&v1.Namespace{ObjectMeta: namespaces()[1].ObjectMeta})
+	factory, stop := informers.NewSharedInformerFactory(client, 0), make(chan struct{})
 	registry := plugins.NewInTreeRegistry()
 	f, err := tf.NewFramework(t.Context(), []tf.RegisterPluginFunc{
 		tf.RegisterQueueSortPlugin(queuesort.Name, queuesort.New),
@@ -72,11 +74,15 @@ func agree(t *testing.T, rt *rapid.T, nodes []v1.Node, n whatif.Neighbours, pod 
 		tf.RegisterPluginAsExtensions(names.InterPodAffinity, registry[names.InterPodAffinity], "PreFilter", "Filter"),
 		tf.RegisterPluginAsExtensions(names.PodTopologySpread, registry[names.PodTopologySpread], "PreFilter", "Filter"),
 	}, "", frameworkruntime.WithClientSet(client),
-		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)),
+		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSnapshotSharedLister(internalcache.NewSnapshot(there, objects)))
 	if err != nil {
 		rt.Fatal(err)
 	}
+	factory.Start(stop)
+	defer factory.Shutdown()
+	defer close(stop)
+	factory.WaitForCacheSync(stop)
 	cs := framework.NewCycleState()
 	if _, status, _ := f.RunPreFilterPlugins(t.Context(), cs, pod); !status.IsSuccess() {
 		rt.Fatalf("PreFilter: %s", status.Message())
@@ -98,6 +104,9 @@ func agree(t *testing.T, rt *rapid.T, nodes []v1.Node, n whatif.Neighbours, pod 
 // staged makes a stage of what kubectl would export.
 func staged(t *rapid.T, nodes []v1.Node, pods []v1.Pod) *stage.Stage {
 	var items []any
+	for _, n := range namespaces() {
+		items = append(items, n)
+	}
 	for i := range nodes {
 		items = append(items, nodes[i])
 	}
@@ -182,6 +191,15 @@ func drawPod(t *rapid.T, name, on string) *v1.Pod {
 	return p
 }
 
+// namespaces are those that pods are drawn in.
+func namespaces() (out []v1.Namespace) {
+	for _, name := range []string{"m", "n"} {
+		out = append(out, v1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": name}}})
+	}
+	return out
+}
+
 func drawKey(t *rapid.T) string {
 	return rapid.SampledFrom([]string{"zone", v1.LabelHostname}).Draw(t, "key")
 }
@@ -194,11 +212,13 @@ func drawSelector(t *rapid.T) *metav1.LabelSelector {
 func drawTerms(t *rapid.T) (out []v1.PodAffinityTerm) {
 	for range rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "terms") {
 		x := v1.PodAffinityTerm{LabelSelector: drawSelector(t), TopologyKey: drawKey(t)}
-		switch rapid.IntRange(0, 3).Draw(t, "namespaces") {
+		switch rapid.IntRange(0, 4).Draw(t, "namespaces") {
 		case 0:
 			x.Namespaces = []string{"m", "n"}
 		case 1:
 			x.NamespaceSelector = &metav1.LabelSelector{}
+		case 2:
+			x.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "m"}}
 		}
 		out = append(out, x)
 	}

@@ -1,0 +1,86 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Storage is what a cluster has of volumes, as far as kube-scheduler judges pods by it.
+type Storage struct {
+	Claims      []v1.PersistentVolumeClaim
+	Volumes     []v1.PersistentVolume
+	Classes     []storagev1.StorageClass
+	Drivers     []storagev1.CSIDriver
+	Nodes       []storagev1.CSINode
+	Attachments []storagev1.VolumeAttachment
+}
+
+// readStorage lists what a cluster has of volumes. It returns nil where the identity may not read all of it.
+func (r *Reader) readStorage(ctx context.Context) (*Storage, error) {
+	out, s := &Storage{}, r.storage
+	all := []struct {
+		what string
+		list func(metav1.ListOptions) error
+	}{
+		{"claims", func(o metav1.ListOptions) error {
+			l, err := r.cluster.Claims.List(ctx, o)
+			out.Claims = l.Items
+			return err
+		}},
+		{"volumes", func(o metav1.ListOptions) error {
+			l, err := r.cluster.Volumes.List(ctx, o)
+			out.Volumes = l.Items
+			return err
+		}},
+		{"storage classes", func(o metav1.ListOptions) error {
+			l, err := s.Classes.List(ctx, o)
+			out.Classes = l.Items
+			return err
+		}},
+		{"CSI drivers", func(o metav1.ListOptions) error {
+			l, err := s.Drivers.List(ctx, o)
+			out.Drivers = l.Items
+			return err
+		}},
+		{"CSI nodes", func(o metav1.ListOptions) error {
+			l, err := s.Nodes.List(ctx, o)
+			out.Nodes = l.Items
+			return err
+		}},
+		{"volume attachments", func(o metav1.ListOptions) error {
+			l, err := s.Attachments.List(ctx, o)
+			out.Attachments = l.Items
+			return err
+		}},
+	}
+	for _, x := range all {
+		switch err := x.list(metav1.ListOptions{}); {
+		case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("list %s: %w", x.what, err)
+		}
+	}
+	return out, nil
+}
+
+// readNamespaces lists the labels of namespaces by name. It returns nil where the identity may not read them.
+func (r *Reader) readNamespaces(ctx context.Context) (map[string]map[string]string, error) {
+	l, err := r.cluster.Namespaces.List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	out := map[string]map[string]string{}
+	for i := range l.Items {
+		out[l.Items[i].Name] = l.Items[i].Labels
+	}
+	return out, nil
+}

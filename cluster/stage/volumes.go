@@ -1,0 +1,424 @@
+package stage
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// This file judges claims of volumes, as kube-scheduler's plugins VolumeBinding, VolumeZone, VolumeRestrictions and
+// NodeVolumeLimits do. The plugins cannot be linked without most of kube-scheduler; they are the judge in a test
+// (lab/scheduler).
+
+// storage is what a cluster has of volumes, by name.
+type storage struct {
+	claims  map[types.NamespacedName]*v1.PersistentVolumeClaim
+	volumes map[string]*v1.PersistentVolume
+	byClass map[string][]*v1.PersistentVolume
+	classes map[string]*storagev1.StorageClass
+	// sized are the drivers that report how much each node can get.
+	sized map[string]bool
+	// limits are how many volumes of a driver a node attaches.
+	limits map[string]map[string]int
+	// attached are the volumes that a node has attached.
+	attached map[string]attachments
+}
+
+// attachments are volumes with the names of their drivers, by driver and handle.
+type attachments map[string]string
+
+func newStorage(in *kube.Storage) *storage {
+	if in == nil {
+		return nil
+	}
+	s := &storage{claims: map[types.NamespacedName]*v1.PersistentVolumeClaim{},
+		volumes: map[string]*v1.PersistentVolume{}, byClass: map[string][]*v1.PersistentVolume{},
+		classes: map[string]*storagev1.StorageClass{}, sized: map[string]bool{}, limits: map[string]map[string]int{},
+		attached: map[string]attachments{}}
+	for i := range in.Claims {
+		s.claims[types.NamespacedName{Namespace: in.Claims[i].Namespace, Name: in.Claims[i].Name}] = &in.Claims[i]
+	}
+	for i := range in.Volumes {
+		pv := &in.Volumes[i]
+		class := classOfVolume(pv)
+		s.volumes[pv.Name], s.byClass[class] = pv, append(s.byClass[class], pv)
+	}
+	for i := range in.Classes {
+		s.classes[in.Classes[i].Name] = &in.Classes[i]
+	}
+	for i := range in.Drivers {
+		capacity := in.Drivers[i].Spec.StorageCapacity
+		s.sized[in.Drivers[i].Name] = capacity != nil && *capacity
+	}
+	for i := range in.Nodes {
+		limits := map[string]int{}
+		for _, d := range in.Nodes[i].Spec.Drivers {
+			if d.Allocatable != nil && d.Allocatable.Count != nil {
+				limits[d.Name] = int(*d.Allocatable.Count)
+			}
+		}
+		s.limits[in.Nodes[i].Name] = limits
+	}
+	for i := range in.Attachments {
+		s.attach(&in.Attachments[i].Spec)
+	}
+	return s
+}
+
+// attach notes that a node has attached a volume.
+func (s *storage) attach(a *storagev1.VolumeAttachmentSpec) {
+	if a.Attacher == "" || a.Source.PersistentVolumeName == nil {
+		return
+	}
+	pv := s.volumes[*a.Source.PersistentVolumeName]
+	if pv == nil || pv.Spec.CSI == nil {
+		return
+	}
+	if s.attached[a.NodeName] == nil {
+		s.attached[a.NodeName] = attachments{}
+	}
+	s.attached[a.NodeName][a.Attacher+"/"+pv.Spec.CSI.VolumeHandle] = a.Attacher
+}
+
+// mounts are the claims of a pod.
+type mounts struct {
+	// why says what is wrong with them on every node.
+	why []place.Reason
+	// bound are claims with their volumes, and loose those that are bound where the first pod runs.
+	bound []mount
+	loose []*v1.PersistentVolumeClaim
+	// left names what is not judged.
+	left []string
+}
+
+type mount struct {
+	claim  *v1.PersistentVolumeClaim
+	volume *v1.PersistentVolume
+}
+
+// mounts reads the claims of a pod. Those of a pod of the cluster must be there; those of others may come with it.
+func (s *storage) mounts(p *v1.Pod) (out mounts) {
+	if s == nil {
+		if volumes(&p.Spec) {
+			out.left = []string{"volumes"}
+		}
+		return out
+	}
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
+		name := claimName(p, v)
+		if name == "" {
+			continue
+		}
+		claim := s.claims[types.NamespacedName{Namespace: p.Namespace, Name: name}]
+		refuse := func(why string) {
+			out.why = append(out.why, place.Reason{Code: place.BadClaim, Resource: name, With: why})
+		}
+		switch {
+		case claim == nil && p.UID == "":
+			out.left = append(out.left, "claim "+name+", which is not there yet")
+		case claim == nil && v.Ephemeral != nil:
+			refuse("is not there yet: the kube-controller-manager creates it")
+		case claim == nil:
+			refuse("is not there")
+		case claim.Status.Phase == v1.ClaimLost:
+			refuse("has lost its volume " + claim.Spec.VolumeName)
+		case claim.DeletionTimestamp != nil:
+			refuse("is being deleted")
+		case v.Ephemeral != nil && p.UID != "" && !metav1.IsControlledBy(claim, p):
+			refuse("was not created for the pod")
+		default:
+			s.take(claim, &out, refuse)
+		}
+	}
+	return out
+}
+
+// claimName returns the name of the claim of a volume, or "".
+func claimName(p *v1.Pod, v *v1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return p.Name + "-" + v.Name
+	}
+	return ""
+}
+
+// take adds a claim that is there.
+func (s *storage) take(c *v1.PersistentVolumeClaim, out *mounts, refuse func(string)) {
+	if c.Spec.VolumeName != "" && metav1.HasAnnotation(c.ObjectMeta, bindCompleted) {
+		pv := s.volumes[c.Spec.VolumeName]
+		if pv == nil {
+			refuse("is bound to volume " + c.Spec.VolumeName + ", which is not there")
+			return
+		}
+		if pv.Spec.CSI == nil && inTree(&pv.Spec.PersistentVolumeSource) {
+			out.left = append(out.left, "volume "+pv.Name+" of an old kind")
+		}
+		out.bound = append(out.bound, mount{c, pv})
+		return
+	}
+	name := classOf(c)
+	class := s.classes[name]
+	switch {
+	case name != "" && class == nil:
+		refuse("has the storage class " + name + ", which is not there")
+	case class != nil && class.VolumeBindingMode == nil:
+		refuse("has the storage class " + name + " without a volumeBindingMode")
+	case class == nil || c.Spec.VolumeName != "" ||
+		*class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer:
+		refuse("is not bound to a volume")
+	default:
+		out.loose = append(out.loose, c)
+		if s.sized[class.Provisioner] {
+			out.left = append(out.left, "storage capacity for claim "+c.Name)
+		}
+	}
+}
+
+// inTree reports whether a volume is of a kind that kube-scheduler translates to another one (CSI migration).
+func inTree(v *v1.PersistentVolumeSource) bool {
+	return v.AWSElasticBlockStore != nil || v.GCEPersistentDisk != nil || v.AzureDisk != nil || v.AzureFile != nil ||
+		v.Cinder != nil || v.VsphereVolume != nil || v.PortworxVolume != nil
+}
+
+// bar returns why the volumes keep the pod from a node.
+func (s *storage) bar(m *mounts, n *v1.Node) (out []place.Reason, err error) {
+	out = slices.Clone(m.why)
+	for _, x := range m.bound {
+		if !reaches(x.volume, n) || !inZone(x.volume, n) {
+			out = append(out, place.Reason{Code: place.VolumeElsewhere, Resource: x.claim.Name, With: "volume " + x.volume.Name})
+		}
+	}
+	all := slices.Clone(m.loose)
+	slices.SortStableFunc(all, func(a, b *v1.PersistentVolumeClaim) int {
+		x, y := a.Spec.Resources.Requests[v1.ResourceStorage], b.Spec.Resources.Requests[v1.ResourceStorage]
+		return x.Cmp(y)
+	})
+	chosen := map[string]bool{}
+	for _, c := range all {
+		class := s.classes[classOf(c)]
+		if on := c.Annotations[selectedNode]; on != "" {
+			if on != n.Name {
+				out = append(out, place.Reason{Code: place.VolumeElsewhere, Resource: c.Name, With: "node " + on})
+				continue
+			}
+		} else if pv, err := volumeFor(c, s.byClass[class.Name], n, chosen); err != nil {
+			return nil, fmt.Errorf("find a volume for claim %s: %w", c.Name, err)
+		} else if pv != nil {
+			chosen[pv.Name] = true
+			continue
+		}
+		if !provisions(class, n) {
+			out = append(out, place.Reason{Code: place.NoVolume, Resource: c.Name, With: class.Name})
+		}
+	}
+	return out, nil
+}
+
+// provisions reports whether a storage class makes volumes for a node.
+func provisions(c *storagev1.StorageClass, n *v1.Node) bool {
+	if c.Provisioner == "" || c.Provisioner == noProvisioner {
+		return false
+	}
+	differs := func(x v1.TopologySelectorLabelRequirement) bool {
+		value, ok := n.Labels[x.Key]
+		return !ok || !slices.Contains(x.Values, value)
+	}
+	allows := func(t v1.TopologySelectorTerm) bool {
+		return len(t.MatchLabelExpressions) > 0 && !slices.ContainsFunc(t.MatchLabelExpressions, differs)
+	}
+	return len(c.AllowedTopologies) == 0 || slices.ContainsFunc(c.AllowedTopologies, allows)
+}
+
+// zones are the labels of a volume that tie it to nodes, with those that may stand for them on a node.
+var zones = map[string]string{
+	v1.LabelFailureDomainBetaZone: v1.LabelTopologyZone, v1.LabelFailureDomainBetaRegion: v1.LabelTopologyRegion,
+	v1.LabelTopologyZone: v1.LabelTopologyZone, v1.LabelTopologyRegion: v1.LabelTopologyRegion,
+}
+
+// inZone reports whether a node is in the zone that the labels of a volume name. A node without a zone is in all.
+func inZone(pv *v1.PersistentVolume, n *v1.Node) bool {
+	zoned := false
+	for key := range zones {
+		_, has := n.Labels[key]
+		zoned = zoned || has
+	}
+	for key, other := range zones {
+		want, ok := pv.Labels[key]
+		values := strings.Split(want, "__")
+		if !zoned || !ok || slices.Contains(values, "") {
+			continue
+		}
+		has, labelled := n.Labels[key]
+		if !labelled {
+			has, labelled = n.Labels[other]
+		}
+		if !labelled || !slices.Contains(values, has) {
+			return false
+		}
+	}
+	return true
+}
+
+// attaching returns the volumes of a pod that count for the limits of nodes.
+func (s *storage) attaching(p *v1.Pod) attachments {
+	if s == nil {
+		return nil
+	}
+	out := attachments{}
+	for i := range p.Spec.Volumes {
+		name := claimName(p, &p.Spec.Volumes[i])
+		if c := s.claims[types.NamespacedName{Namespace: p.Namespace, Name: name}]; name != "" && c != nil {
+			if pv := s.volumes[c.Spec.VolumeName]; pv == nil {
+				if class := s.classes[classOf(c)]; class != nil {
+					out[class.Provisioner+"/claim "+p.Namespace+"/"+name] = class.Provisioner
+				}
+			} else if csi := pv.Spec.CSI; csi != nil {
+				out[csi.Driver+"/"+csi.VolumeHandle] = csi.Driver
+			}
+		}
+	}
+	return out
+}
+
+// exclusive returns the claims of a pod that one pod of the cluster may use at a time.
+func (s *storage) exclusive(p *v1.Pod) (out []string) {
+	if s == nil {
+		return nil
+	}
+	for _, name := range claimNames(p) {
+		c := s.claims[types.NamespacedName{Namespace: p.Namespace, Name: name}]
+		if c != nil && slices.Contains(c.Spec.AccessModes, v1.ReadWriteOncePod) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// claimNames returns the claims that a pod names itself.
+func claimNames(p *v1.Pod) (out []string) {
+	for i := range p.Spec.Volumes {
+		if v := p.Spec.Volumes[i].PersistentVolumeClaim; v != nil {
+			out = append(out, v.ClaimName)
+		}
+	}
+	return out
+}
+
+// uses notes the exclusive claims of n's pod that another pod uses, and what that attaches to a node.
+func (n *neighbours) uses(p *v1.Pod, node int) {
+	if p.Namespace == n.pod.Namespace {
+		for _, name := range claimNames(p) {
+			by := p.Namespace + "/" + p.Name
+			if slices.Contains(n.exclusive, name) && (n.users[name] == "" || by < n.users[name]) {
+				n.users[name] = by
+			}
+		}
+	}
+	if len(n.attaches) == 0 {
+		return
+	}
+	if n.attached[node] == nil {
+		n.attached[node] = attachments{}
+	}
+	maps.Copy(n.attached[node], n.stage.storage.attaching(p))
+}
+
+// mounted judges exclusive claims and the limits of a node.
+func (n *neighbours) mounted(node int) (out []place.Reason) {
+	for _, name := range n.exclusive {
+		if by := n.users[name]; by != "" {
+			out = append(out, place.Reason{Code: place.ClaimInUse, Resource: name, With: by})
+		}
+	}
+	if len(n.attaches) == 0 {
+		return out
+	}
+	limits := n.stage.storage.limits[n.nodes[node].Name]
+	// As in kube-scheduler, only what pods use is shared: a volume that is attached without a pod counts twice.
+	there := n.attached[node]
+	all := maps.Clone(n.stage.storage.attached[n.nodes[node].Name])
+	if all == nil {
+		all = attachments{}
+	}
+	maps.Copy(all, there)
+	for _, driver := range slices.Sorted(maps.Keys(limits)) {
+		have, more := 0, 0
+		for _, d := range all {
+			have += count(d == driver)
+		}
+		for unique, d := range n.attaches {
+			_, shared := there[unique]
+			more += count(d == driver && !shared)
+		}
+		if more == 0 || have+more <= limits[driver] {
+			continue
+		}
+		r := place.Reason{Code: place.VolumeLimit, Resource: driver, Want: int64(more), Never: more > limits[driver]}
+		if r.Have = int64(limits[driver]); !r.Never {
+			r.Have = int64(max(0, limits[driver]-have))
+		}
+		out = append(out, r)
+	}
+	return slices.Compact(out)
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// disks names the volumes of a pod itself that kube-scheduler lets some pods share, by the rules of each kind.
+func disks(p *v1.PodSpec) string {
+	for i := range p.Volumes {
+		v := &p.Volumes[i].VolumeSource
+		for _, x := range []struct {
+			is   bool
+			kind string
+		}{{v.GCEPersistentDisk != nil, "gcePersistentDisk"}, {v.AWSElasticBlockStore != nil, "awsElasticBlockStore"},
+			{v.ISCSI != nil, "iscsi"}, {v.RBD != nil, "rbd"}} {
+			if x.is {
+				return x.kind + " volumes"
+			}
+		}
+	}
+	return ""
+}
+
+// decodeStorage reads one object.
+func decodeStorage(s *kube.Storage, kind string, text []byte) error {
+	switch kind {
+	case "PersistentVolumeClaim":
+		return decodeInto(&s.Claims, text)
+	case "PersistentVolume":
+		return decodeInto(&s.Volumes, text)
+	case "StorageClass":
+		return decodeInto(&s.Classes, text)
+	case "CSIDriver":
+		return decodeInto(&s.Drivers, text)
+	case "CSINode":
+		return decodeInto(&s.Nodes, text)
+	}
+	return decodeInto(&s.Attachments, text)
+}
+
+func decodeInto[T any](all *[]T, text []byte) error {
+	var x T
+	err := json.Unmarshal(text, &x)
+	*all = append(*all, x)
+	return err
+}
