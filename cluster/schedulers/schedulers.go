@@ -140,7 +140,7 @@ func profile(p *schedulerapi.KubeSchedulerProfile) (out document.SchedulerProfil
 		if out.Plugin == "" {
 			out.Plugin = c.Name
 		}
-		out.Strategy = string(args.Strategy.Type)
+		out.Strategy = args.Strategy.Type
 		if err := strict.Unmarshal(c.Args.Raw, &out.Arguments); err != nil {
 			return out, fmt.Errorf("profile %s: arguments of %s: %w", out.SchedulerName, c.Name, err)
 		}
