@@ -144,8 +144,8 @@ func TestPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := loader.LoadArchive(bytes.NewReader(got.Chart.Data))
-	if err != nil || c.Metadata.AppVersion != "0.0.0-test" || !strings.HasSuffix(sent[2], got.Manifest.Digest) {
-		t.Errorf("the chart in the registry is %+v with digest %s (%v), want %s", c.Metadata, got.Manifest.Digest, err, sent[2])
+	if err != nil || c.Metadata.AppVersion != "0.0.0-test" || !strings.HasSuffix(sent[3], got.Manifest.Digest) {
+		t.Errorf("the chart in the registry is %+v with digest %s (%v), want %s", c.Metadata, got.Manifest.Digest, err, sent[3])
 	}
 }
 
@@ -182,8 +182,8 @@ func TestFilesOfARelease(t *testing.T) {
 	if err := json.Unmarshal(data, &statement); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(statement.Subject); n != 6+7 {
-		t.Errorf("provenance of %d subjects, want 6 files, 6 images and the chart", n)
+	if n := len(statement.Subject); n != 8+10 {
+		t.Errorf("provenance of %d subjects, want 8 files, 9 images and the chart", n)
 	}
 	for _, want := range []string{
 		"cosign sign --yes --recursive example.com/tenon/tenon-agent@sha256:" + strings.Repeat("c", 64) + "\n",
@@ -201,7 +201,7 @@ func checkSums(t *testing.T, folder string) {
 	t.Helper()
 	cmd := exec.Command("sha256sum", "--check", "--strict", sumsFile)
 	cmd.Dir = folder
-	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK\n") != 6 {
-		t.Errorf("%v, want 6 files that are as they should be:\n%s", err, out)
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK\n") != 8 {
+		t.Errorf("%v, want 8 files that are as they should be:\n%s", err, out)
 	}
 }
