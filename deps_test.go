@@ -57,6 +57,7 @@ var floors = []floor{
 		words(`core/ledger core/place core/score core/topo`),
 		nil,
 	},
+	{"core/guard", pure, words(`core/ledger core/place`), nil},
 	{"core/overlay", pure, words(`core/ledger core/place`), nil},
 	{"core/sample", pure, nil, nil},
 	{"core/whatif", pure, words(`core/evict core/idset core/topo core/place core/score core/ledger`), nil},
@@ -127,6 +128,7 @@ var floors = []floor{
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"cluster/preempt", nil, words(`core/... api/document cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+	{"cluster/waiting", nil, words(`core/ledger core/place core/wake cluster/preempt`), append(words(`k8s.io/component-helpers`), inCluster...)},
 	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
 	{"cluster/amounts", nil, words(`core/ledger cluster/kube`), inCluster},
 	{"cluster/metrics", nil, words(`core/... api/config api/document cluster/inspect cluster/report`), words(`k8s.io/component-base`)},
@@ -148,7 +150,7 @@ var floors = []floor{
 		"cluster/sched",
 		nil,
 		words(`core/... api/... cluster/amounts cluster/candidates cluster/follow cluster/inspect cluster/kube
-			cluster/metrics cluster/preempt cluster/report cluster/request cluster/workload`),
+			cluster/metrics cluster/preempt cluster/report cluster/request cluster/waiting cluster/workload`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},

@@ -78,7 +78,7 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 		return p.hint(pod, gone.Spec.NodeName), nil
 	}
 	if node := gone.Status.NominatedNodeName; node != "" {
-		p.waiting.touch(node, "free "+string(gone.UID)+gone.ResourceVersion)
+		p.waiting.Touch(node, "free "+string(gone.UID)+gone.ResourceVersion)
 		return p.hint(pod, node), nil
 	}
 	return fwk.QueueSkip, nil
@@ -105,7 +105,7 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queueing
 	if !ok {
 		return fwk.Queue, nil
 	}
-	p.waiting.touch(n.Name, "new "+string(n.UID)+n.ResourceVersion)
+	p.waiting.Touch(n.Name, "new "+string(n.UID)+n.ResourceVersion)
 	if p.retries != nil {
 		s, status := translate(pod)
 		if status == nil && p.accepts(s, p.Book.Snapshot().Node(n.Name)) {
@@ -119,11 +119,11 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queueing
 // asks for every pod by itself and in no order, and what has changed may help one of thousands. It is known
 // now that the framework has taken in the event.
 func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
-	if p.waiting.has(string(pod.UID)) {
-		p.waiting.observed(node)
+	if p.waiting.Has(string(pod.UID)) {
+		p.waiting.Observed(node)
 		return fwk.QueueSkip
 	}
-	if p.retries.has(string(pod.UID)) {
+	if p.retries.Has(string(pod.UID)) {
 		return fwk.QueueSkip // it is activated if that helps
 	}
 	s, status := translate(pod)

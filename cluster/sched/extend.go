@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/cluster/waiting"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/wake"
 )
@@ -40,13 +41,13 @@ func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
 		s.measure()
 		return
 	}
-	go s.waiting.run(ctx, s.try)
+	go s.waiting.Run(ctx, s.try)
 }
 
 // rest makes pods that the plugins refuse wait until something helps them.
 func (s *Shared) rest(sched *scheduler.Scheduler) {
-	s.waiting = newWaiting(s.Book.Snapshot)
-	s.Book.OnChange(s.waiting.change)
+	s.waiting = waiting.NewQueue(s.Book.Snapshot, func(d time.Duration, do func()) { time.AfterFunc(d, do) })
+	s.Book.OnChange(s.waiting.Change)
 	next := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, info *framework.QueuedPodInfo,
 		status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
@@ -59,10 +60,10 @@ func (s *Shared) rest(sched *scheduler.Scheduler) {
 			}
 		}
 		// Once the pod is in the queue again, the next attempt may begin at any time.
-		pod, others := info.Pod, refusedByOthers(s.pluginOf(f.ProfileName()), status)
-		attempt := s.waiting.attempt(string(pod.UID))
+		p, pod := s.pluginOf(f.ProfileName()), info.Pod
+		others, attempt := refusedByOthers(p, status), s.waiting.Attempt(string(pod.UID))
 		next(ctx, f, info, status, nominating, start)
-		s.waiting.failed(s.pluginOf(f.ProfileName()), pod, attempt, others)
+		s.waiting.Failed(waiter{p}, pod, attempt, others)
 	}
 }
 
@@ -172,7 +173,17 @@ func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 		}
 	}
 	slices.Sort(refusing)
-	d.PreFilterMsg = report.NoNode(counts, p.advice(pod, refusing[:min(len(refusing), maxAdvice)]))
+	d.PreFilterMsg = report.NoNode(counts, p.advice(pod, refusing))
+}
+
+// advice says what would help a pod on nodes that refused it in its last attempt.
+func (p *Plugin) advice(pod *v1.Pod, nodes []string) string {
+	c := p.last.Load()
+	if c == nil || c.state.uid != string(pod.UID) {
+		return ""
+	}
+	s := c.state
+	return report.Refused{Namespace: pod.Namespace, Pod: s.pod, Demand: s.demand, Snapshot: s.snap}.Advice(nodes)
 }
 
 // nevers are why a pod would not fit on nodes without any pod, by what nodes of one machine with the same rules share.

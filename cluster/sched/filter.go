@@ -7,8 +7,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/core/answers"
+	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/overlay"
 	"github.com/tenon-numa/tenon/core/printable"
@@ -22,7 +23,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	}
 	name := info.Node().Name
 	slot := s.slot(info, name)
-	if slot >= 0 && s.fits != nil && s.fits.In(slot) && len(s.overlay) == 0 && s.backoff == nil && !p.choosy() {
+	if slot >= 0 && s.fits != nil && s.fits.In(slot) && len(s.overlay) == 0 && s.backoff == nil && !p.guard.Picky() {
 		return s.filtered(name, nil, nil)
 	}
 	status := p.judged(s, name, slot)
@@ -34,14 +35,8 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 			fmt.Errorf("node %s: pods that were evicted have left, and the ledger has not released them yet", name),
 		)
 	}
-	p.retries.refused(s, slot)
+	s.refusals.Refused(s.snap, slot)
 	return status
-}
-
-// choosy reports whether the profile's arguments keep pods from nodes where they fit.
-func (p *Plugin) choosy() bool {
-	return p.args.CoarseNodes == config.Refuse || p.args.SilentNodes == config.Refuse ||
-		p.args.InexactNodes == config.Refuse || p.args.KeepRestartable
 }
 
 // judged is Filter for a node in a slot, -1 if the ledger does not have the node.
@@ -51,17 +46,14 @@ func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 	if o != nil {
 		n = o.Base
 	}
-	if !p.knows(n) {
-		return s.filtered(name, nil, p.unknown(s, n, name))
-	}
-	if p.shuns(n) {
-		return s.filtered(name, nil, fwk.NewStatus(fwk.Unschedulable, "node's agent is silent: a report is overdue"))
+	if why := p.guard.Distrusts(n); why != 0 {
+		return s.filtered(name, nil, p.distrusts(s, n, why, name))
 	}
 	if r := p.refuses(s, n, o, slot); r != nil {
 		return s.filtered(name, r.Reasons, refused(r))
 	}
-	if status := p.guards(s, n); status != nil {
-		return s.filtered(name, nil, status)
+	if why := p.guard.Spares(n, s.pod, s.demand); why != 0 {
+		return s.filtered(name, nil, barred(why, n))
 	}
 	if o != nil && !o.Spares(s.pod) {
 		return s.filtered(
@@ -93,12 +85,21 @@ func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay.Node, slot int) *a
 	return r
 }
 
-// unknown decides on a node that the ledger does not have, or has only a NodeResourceTopology of.
-func (p *Plugin) unknown(s *state, n *ledger.Node, node string) *fwk.Status {
-	if n != nil {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node has a NodeResourceTopology and no layout")
+// barred is the status of a node from which a pod is kept. No eviction makes a node known, or its reports exact.
+func barred(why guard.Bar, n *ledger.Node) *fwk.Status {
+	code := fwk.Unschedulable
+	if why == guard.OnlyCoarse || why == guard.IsInexact {
+		code = fwk.UnschedulableAndUnresolvable
 	}
-	if p.letsUnknown(s) {
+	return fwk.NewStatus(code, report.Barred(why, n))
+}
+
+// distrusts decides on a node of which too little is known.
+func (p *Plugin) distrusts(s *state, n *ledger.Node, why guard.Bar, node string) *fwk.Status {
+	if n != nil {
+		return barred(why, n)
+	}
+	if p.guard.LetsUnknown(s.demand) {
 		return nil
 	}
 	if why := p.Feed.Problem(node); why != "" {

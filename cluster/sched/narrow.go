@@ -23,8 +23,8 @@ func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *state, pod *v
 	}
 	a := &candidates.Attempt{Pod: pod, Again: func() fwk.CycleState { return again(cs, report.Attempt{}) },
 		Snap: s.snap, Nodes: s.nodes, Fits: s.fits, Answers: s.answers,
-		Lets: func(n *ledger.Node) bool { return p.lets(s, n) }, Picky: s.backoff != nil || p.choosy(),
-		Unknown: p.letsUnknown(s)}
+		Lets: func(n *ledger.Node) bool { return p.lets(s, n) }, Picky: s.backoff != nil || p.guard.Picky(),
+		Unknown: p.guard.LetsUnknown(s.demand)}
 	var names sets.Set[string]
 	if s.large() {
 		names = p.candidates.Few(ctx, a, nodes, len(s.pod.Containers), func(info fwk.NodeInfo) bool {
@@ -45,7 +45,7 @@ func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *state, pod *v
 // lets reports whether Filter lets the pod on a node where it fits.
 func (p *Plugin) lets(s *state, n *ledger.Node) bool {
 	at, waited := s.backoff[n.Name]
-	return p.knows(n) && !p.shuns(n) && !(waited && at == n.News) && p.guards(s, n) == nil
+	return p.guard.Distrusts(n) == 0 && !(waited && at == n.News) && p.guard.Spares(n, s.pod, s.demand) == 0
 }
 
 // leftOut records why the pod does not fit on the nodes that were left out, as far as records and logs have room.

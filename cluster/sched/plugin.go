@@ -23,7 +23,9 @@ import (
 	"github.com/tenon-numa/tenon/cluster/preempt"
 	"github.com/tenon-numa/tenon/cluster/report"
 	"github.com/tenon-numa/tenon/cluster/request"
+	"github.com/tenon-numa/tenon/cluster/waiting"
 	"github.com/tenon-numa/tenon/core/answers"
+	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/overlay"
 	"github.com/tenon-numa/tenon/core/place"
@@ -38,6 +40,7 @@ type Plugin struct {
 	*Shared
 	name     string // under which the profile enables it
 	args     config.Args
+	guard    guard.Guard    // of args
 	strategy score.Strategy // of pods that do not ask for one
 	logger   klog.Logger
 	handle   fwk.Handle // nil in tests that serve no API
@@ -84,14 +87,14 @@ type state struct {
 	nodes   *candidates.Nodes
 	fits    *ledger.Set
 	answers *answers.Row
-	// backoff are the nodes on which the pod's wait for its turn timed out; see nodeBackoff.
+	// backoff are the nodes on which the pod's wait for its turn timed out; see waiting.Backoff.
 	backoff map[string]int
 	// wish is the scoring strategy that the pod asks for, or nil; strategy is the one that is used.
 	wish     *score.Type
 	strategy score.Strategy
 	// overlay has hypothetical nodes, with pods added or removed (preemption, nominated pods).
 	overlay  overlay.Nodes
-	refusals *refusedPod // nil where nobody retries the pod
+	refusals *waiting.Attempt // nil where nobody retries the pod
 	// named are the nodes in PreFilter's result, or nil; unnarrowed makes PreFilter name none.
 	named      sets.Set[string]
 	unnarrowed bool
@@ -156,6 +159,9 @@ func translate(pod *v1.Pod) (*state, *fwk.Status) {
 // maxIndexed bounds the containers of a pod for which PreFilter asks all nodes in advance. For a larger pod
 // kube-scheduler runs Filter on nodes until enough fit, on several CPUs at once.
 const maxIndexed = 16
+
+// ask returns what the pod asks for.
+func (s *state) ask() waiting.Ask { return waiting.Ask{Key: s.key, Pod: s.pod, Demand: s.demand} }
 
 // large reports whether a node's answer about the pod takes long.
 func (s *state) large() bool { return len(s.pod.Containers) > maxIndexed }

@@ -70,7 +70,7 @@ func (p victims) Attempt(cs fwk.CycleState) (preempt.Attempt, bool) {
 		return preempt.Attempt{}, false
 	}
 	judged := func(name string) *ledger.Node {
-		if n := s.node(name); p.knows(n) {
+		if n := s.node(name); p.guard.Knows(n) {
 			return n
 		}
 		return nil

@@ -74,7 +74,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		case <-wait:
 		case <-ctx.Done():
 			if n := p.Book.Snapshot().Node(node); n != nil {
-				p.backoff.add(string(pod.UID), node, n.News)
+				p.backoff.Add(string(pod.UID), node, n.News)
 			}
 			return s.turned(node, v, fwk.AsStatus(context.Cause(ctx)))
 		}

@@ -45,9 +45,9 @@ func (p *Plugin) PreFilter(
 		return nil, fwk.AsStatus(err)
 	}
 	p.learn(s)
-	p.waiting.begin(p, pod, s)
+	p.waiting.Begin(waiter{p}, pod, s.ask())
 	p.look(s, nodes)
-	p.retries.begin(p, pod, s)
+	s.refusals = p.retries.Begin(waiter{p}, pod, s.ask(), s.snap)
 	cs.Write(stateKey, s)
 	p.last.Store(&current{cs, s})
 	return p.narrow(ctx, cs, s, pod, nodes), nil
@@ -58,7 +58,7 @@ func (p *Plugin) look(s *state, nodes []fwk.NodeInfo) {
 	s.snap = p.Book.Snapshot()
 	s.nodes = p.nodes.Of(s.snap, nodes)
 	p.ask(s)
-	s.backoff = p.backoff.of(s.uid)
+	s.backoff = p.backoff.Of(s.uid)
 }
 
 // PreFilterExtensions returns the plugin.

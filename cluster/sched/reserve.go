@@ -7,6 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -18,21 +19,21 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return nil
 	}
 	p.leftOut(ctx, cs, pod, s)
-	if n := p.Book.Snapshot().Node(node); n != nil && !p.knows(n) {
-		return p.reserved(s, node, place.Verdict{}, p.unknown(s, n, node))
+	if n := p.Book.Snapshot().Node(node); n != nil && !p.guard.Knows(n) {
+		return p.reserved(s, node, place.Verdict{}, barred(guard.OnlyCoarse, n))
 	}
 	v, known := p.Book.Reserve(node, kube.ID(pod), s.pod, s.demand)
 	if !known || !v.Fits() {
 		p.again(pod)
 	}
 	if !known {
-		return p.reserved(s, node, v, p.unknown(s, nil, node))
+		return p.reserved(s, node, v, p.distrusts(s, nil, guard.NotKnown, node))
 	}
 	if !v.Fits() {
 		return p.reserved(s, node, v, p.refusal(s.pod, v))
 	}
-	p.waiting.remove(string(pod.UID))
-	p.retries.forget(string(pod.UID))
+	p.waiting.Remove(string(pod.UID))
+	p.retries.Forget(string(pod.UID))
 	return p.reserved(s, node, v, nil)
 }
 
@@ -41,7 +42,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 func (p *Plugin) again(pod *v1.Pod) {
 	switch {
 	case p.waiting != nil:
-		p.waiting.reconsider(string(pod.UID))
+		p.waiting.Reconsider(string(pod.UID))
 	case p.handle != nil:
 		p.handle.Activate(p.logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 	}

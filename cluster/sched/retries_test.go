@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/waiting"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -27,7 +28,7 @@ func (*activator) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
 // retrying returns a plugin as it is in somebody else's scheduler, with two full nodes.
 func retrying(t *testing.T) (*Plugin, *activator) {
 	p, a := newPlugin(t, refuse), &activator{}
-	p.retries, p.handle = newRetries(p.Book.Snapshot), a
+	p.retries, p.handle = waiting.NewRetries(p.Book.Snapshot, p.activate), a
 	for i, node := range []string{"a", "b"} {
 		p.Feed.Layout(
 			layout(
@@ -44,8 +45,9 @@ func retrying(t *testing.T) (*Plugin, *activator) {
 	return p, a
 }
 
-func (r *retries) names(node string) (out []string) {
-	for _, pods := range r.fitting(node) {
+// names returns the pods that are retried for a node.
+func names(r *waiting.Retries, node string) (out []string) {
+	for _, pods := range r.Fitting(node) {
 		for name := range pods {
 			out = append(out, name)
 		}
@@ -59,28 +61,28 @@ func TestARefusedPodIsRetriedWhenANodeThatRefusedItTakesIt(t *testing.T) {
 	if status := filter(t, p, cs, "a"); status.IsSuccess() {
 		t.Fatal("a full node takes the pod")
 	}
-	if got := p.retries.names("a"); got != nil {
+	if got := names(p.retries, "a"); got != nil {
 		t.Errorf("%v are retried though nothing has changed", got)
 	}
 	// Node b did not refuse the pod: some other plugin keeps it from there.
 	p.Feed.Layout(layout(t, "b", two, place.SingleNUMA, 10))
-	if got := p.retries.names("b"); got != nil {
+	if got := names(p.retries, "b"); got != nil {
 		t.Errorf("%v are retried for a node that this plugin did not refuse", got)
 	}
 	p.Feed.Layout(layout(t, "a", two, place.SingleNUMA, 11))
-	if got := p.retries.names("a"); len(got) != 1 || got[0] != "default/p" {
+	if got := names(p.retries, "a"); len(got) != 1 || got[0] != "default/p" {
 		t.Errorf("%v are retried, want the pod", got)
 	}
 	// The ledger did not have node c when the pod was tried.
 	p.Feed.Layout(layout(t, "c", two, place.SingleNUMA, 12))
-	if got := p.retries.names("c"); len(got) != 1 {
+	if got := names(p.retries, "c"); len(got) != 1 {
 		t.Errorf("%v are retried for a new node, want the pod", got)
 	}
 	if len(a.pods) > 0 {
 		t.Errorf("%v are activated during their attempt", a.pods)
 	}
-	p.retries.forget("uid-p")
-	if got := p.retries.names("a"); got != nil {
+	p.retries.Forget("uid-p")
+	if got := names(p.retries, "a"); got != nil {
 		t.Errorf("%v are retried though they are gone", got)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -52,8 +51,8 @@ func (p *Plugin) costOf(s *state, name string, slot int) int64 {
 	if o := s.overlay[name]; o != nil {
 		return s.cost(o.Full, o.Full.Place(s.pod, s.demand))
 	}
-	if p.args.CoarseNodes == config.Refuse || slot < 0 {
-		if n, _ := s.snap.At(slot); !p.knows(n) {
+	if p.guard.Coarse || slot < 0 {
+		if n, _ := s.snap.At(slot); !p.guard.Knows(n) {
 			return s.strategy.Unknown()
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/metrics"
 	"github.com/tenon-numa/tenon/cluster/report"
+	"github.com/tenon-numa/tenon/cluster/waiting"
 	"github.com/tenon-numa/tenon/cluster/workload"
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -44,10 +45,10 @@ type Shared struct {
 	answers answers.Table
 	amounts *amounts.Amounts // nil until there is a client
 	lines   *report.Lines    // nil before the first factory
-	backoff nodeBackoff
+	backoff waiting.Backoff
 	// waiting wakes pods in schedulers of Tenon's own, retries in others; at most one of them is not nil.
-	waiting  *waiting
-	retries  *retries
+	waiting  *waiting.Queue
+	retries  *waiting.Retries
 	workload workload.Profile
 	plugins  []*Plugin // of all profiles, once the scheduler is set up
 
@@ -105,7 +106,8 @@ func (s *Shared) Factory(name string) Factory {
 		if err := s.start(ctx, args, h); err != nil {
 			return nil, err
 		}
-		p := &Plugin{Shared: s, name: name, args: args, strategy: args.Strategy.Scoring(), logger: Logger(ctx), handle: h,
+		p := &Plugin{Shared: s, name: name, args: args, guard: args.Guard(), strategy: args.Strategy.Scoring(),
+			logger: Logger(ctx), handle: h,
 			profile: fmt.Sprintf("%d %s", len(s.plugins), profileOf(h))}
 		if args := s.options.Preemption[profileOf(h)]; args != nil {
 			if p.preemption, err = newPreemption(ctx, p, args); err != nil {
@@ -145,17 +147,17 @@ func (s *Shared) start(ctx context.Context, args config.Args, h fwk.Handle) (err
 // follow begins to follow the API server.
 func (s *Shared) follow(ctx context.Context, h fwk.Handle) error {
 	if s.options.Informers == nil {
-		s.retries = newRetries(s.Book.Snapshot)
-		s.Book.OnChange(s.retries.change)
+		s.retries = waiting.NewRetries(s.Book.Snapshot, s.activate)
+		s.Book.OnChange(s.retries.Change)
 	}
 	if err := s.sources.Start(ctx, h, s.amounts, func() { s.workload.Learn(s.ownPods()) }); err != nil {
 		return err
 	}
-	if _, err := h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(s.waitingPods()); err != nil {
+	if _, err := h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(s.podEvents()); err != nil {
 		return fmt.Errorf("follow waiting pods: %w", err)
 	}
 	if s.retries != nil {
-		go s.retries.run(ctx)
+		go s.retries.Run(ctx)
 	}
 	s.topology = s.sources.Topologies()
 	s.measure()
@@ -222,8 +224,8 @@ func profileOf(h fwk.Handle) string {
 func (s *Shared) wake(node string) {
 	switch {
 	case s.waiting != nil:
-		s.waiting.observed(node)
+		s.waiting.Observed(node)
 	case s.retries != nil:
-		s.retries.change(node)
+		s.retries.Change(node)
 	}
 }

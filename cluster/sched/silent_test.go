@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tenon-numa/tenon/api/config"
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
@@ -20,7 +19,7 @@ func TestSilentNodes(t *testing.T) {
 	p.Book.Overdue(string(x.UID))
 	pod := cpus("y", 1)
 	fits(t, filter(t, p, cycle(t, p, pod), "n"))
-	p.args.SilentNodes = config.Refuse
+	p.guard.Silent = true
 	if status := filter(t, p, cycle(t, p, pod), "n"); status.Message() != "node's agent is silent: a report is overdue" {
 		t.Errorf("status %v", status)
 	}

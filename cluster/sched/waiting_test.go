@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-numa/tenon/cluster/waiting"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/wake"
@@ -42,18 +43,17 @@ func newLoop(t *testing.T, p *Plugin, nodes ...string) *loop {
 		tries:  map[string]int{},
 		vetoes: map[string]map[string]bool{},
 	}
-	p.waiting = newWaiting(p.Book.Snapshot)
-	p.waiting.later = func(_ time.Duration, do func()) { l.due = append(l.due, do) }
-	p.Book.OnChange(p.waiting.change)
+	p.waiting = waiting.NewQueue(p.Book.Snapshot, func(_ time.Duration, do func()) { l.due = append(l.due, do) })
+	p.Book.OnChange(p.waiting.Change)
 	return l
 }
 
 // run lets everything happen that is due, and returns how many attempts that made.
 func (l *loop) run() (attempts int) {
 	for {
-		for woken, more := l.p.waiting.next(); more; woken, more = l.p.waiting.next() {
+		for woken, more := l.p.waiting.Next(); more; woken, more = l.p.waiting.Next() {
 			for _, x := range woken {
-				l.queue = append(l.queue, x.pod)
+				l.queue = append(l.queue, x.Pod)
 			}
 		}
 		if len(l.queue) == 0 {
@@ -93,7 +93,7 @@ func (l *loop) attempt(pod *v1.Pod) {
 	if !ours {
 		others = nil
 	}
-	l.p.waiting.failed(l.p, pod, l.p.waiting.attempt(uid), others)
+	l.p.waiting.Failed(waiter{l.p}, pod, l.p.waiting.Attempt(uid), others)
 }
 
 // end deletes a pod that has run; the framework learns of it.
@@ -102,7 +102,7 @@ func (l *loop) end(pod *v1.Pod) {
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	delete(l.bound, string(pod.UID))
 	l.p.Feed.PodGone(gone)
-	l.p.waiting.observed(pod.Spec.NodeName)
+	l.p.waiting.Observed(pod.Spec.NodeName)
 }
 
 // report has a node report what it is known to have.
@@ -114,7 +114,7 @@ func (l *loop) report(node string) {
 		entries = append(entries, ledger.Entry{Pod: e.Pod, Holdings: e.Holdings})
 	}
 	l.p.Book.Report(node, ledger.Layout{Machine: n.Machine, Rules: n.Rules, Entries: entries})
-	l.p.waiting.observed(node)
+	l.p.waiting.Observed(node)
 }
 
 func important(p *v1.Pod, priority int) *v1.Pod {
@@ -126,15 +126,15 @@ func important(p *v1.Pod, priority int) *v1.Pod {
 // waits says of every pod of the queue whether it waits.
 func (l *loop) waits() map[string]bool {
 	out := map[string]bool{}
-	l.p.waiting.queue.Each(func(uid string, _ *podClass, waits bool) { out[uid] = waits })
+	l.p.waiting.Each(func(uid string, _ *waiting.Class, waits bool) { out[uid] = waits })
 	return out
 }
 
 // stranded returns the pods that wait though a node would take them.
 func (l *loop) stranded() (out []string) {
-	l.p.waiting.queue.Each(func(uid string, c *podClass, _ bool) {
+	l.p.waiting.Each(func(uid string, c *waiting.Class, _ bool) {
 		for _, n := range l.nodes {
-			if !l.vetoes[uid][n] && l.p.accepts(c.state, l.p.Book.Snapshot().Node(n)) {
+			if !l.vetoes[uid][n] && (waiter{l.p}).Room(c.Ask, l.p.Book.Snapshot().Node(n), 1) > 0 {
 				out = append(out, uid+" fits "+n)
 			}
 		}
@@ -183,13 +183,13 @@ func TestAChangeWakesAsManyPodsAsItHelps(t *testing.T) {
 	if n := l.run(); n != 0 {
 		t.Errorf("reports without news lead to %d attempts", n)
 	}
-	before := p.waiting.queue.Asked()
+	before := p.waiting.Asked()
 	l.end(held[0])
-	if n := l.run(); n != 1 || p.waiting.queue.Asked()-before > 11 {
+	if n := l.run(); n != 1 || p.waiting.Asked()-before > 11 {
 		t.Errorf(
 			"a place for one pod leads to %d attempts after %d questions, want 1 after 10 and one more",
 			n,
-			p.waiting.queue.Asked()-before,
+			p.waiting.Asked()-before,
 		)
 	}
 	if l.bound["uid-p4990"] == nil {
@@ -226,8 +226,8 @@ func TestAPlaceThatIsNotTakenWakesTheNext(t *testing.T) {
 	}
 
 	l.end(held[1])
-	woken, _ := p.waiting.next()
-	if len(woken) != 1 || woken[0].pod.Name != "p3" {
+	woken, _ := p.waiting.Next()
+	if len(woken) != 1 || woken[0].Pod.Name != "p3" {
 		t.Fatalf("woken is %v", woken)
 	}
 	l.queue = append(l.queue, important(cpus("late", 8), 1)) // and p3 is never tried
@@ -330,16 +330,16 @@ func TestAPromiseThatIsOver(t *testing.T) {
 	if _, status := p.PreFilter(t.Context(), framework.NewCycleState(), thief, nil); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	p.waiting.failed(p, thief, p.waiting.attempt("uid-thief"), &wake.Nodes{Names: map[string]bool{}})
+	p.waiting.Failed(waiter{p}, thief, p.waiting.Attempt("uid-thief"), &wake.Nodes{Names: map[string]bool{}})
 	promised := cpus("promised", 16)
 	promised.Status.NominatedNodeName = "n"
 	same := promised.DeepCopy()
 	same.ResourceVersion = "2"
-	p.waiting.ends().OnUpdate(promised, same)
+	p.waiting.Events().OnUpdate(promised, same)
 	if n := l.run(); n != 0 {
 		t.Errorf("an update that ends no promise leads to %d attempts", n)
 	}
-	p.waiting.ends().OnUpdate(same, bind(same, "elsewhere"))
+	p.waiting.Events().OnUpdate(same, bind(same, "elsewhere"))
 	if n := l.run(); n != 1 || l.bound["uid-thief"] == nil {
 		t.Errorf("the end of a promise leads to %d attempts, and the pod has no place", n)
 	}
@@ -355,7 +355,7 @@ func TestNobodyIsForgotten(outer *testing.T) {
 			p.Feed.Layout(layout(outer, l.nodes[i], two, place.SingleNUMA, 1))
 		}
 		changes, begun := 0, map[string]int{}
-		p.Book.OnChange(func(node string) { changes++; p.waiting.change(node) })
+		p.Book.OnChange(func(node string) { changes++; p.waiting.Change(node) })
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{"pod", "pod", "pod", "end", "end", "report", "delete", "tick"}).Draw(t, "step") {
 			case "pod":
@@ -377,7 +377,7 @@ func TestNobodyIsForgotten(outer *testing.T) {
 				l.report(rapid.SampledFrom(l.nodes).Draw(t, "node"))
 			case "delete":
 				uid := some(t, l.waits())
-				p.waiting.remove(uid)
+				p.waiting.Remove(uid)
 				l.queue = slices.DeleteFunc(l.queue, func(p *v1.Pod) bool { return string(p.UID) == uid })
 			case "tick":
 				for _, do := range l.due {
@@ -463,7 +463,7 @@ func TestAPodThatLostItsNodeIsTriedOnTheOthers(t *testing.T) {
 	if status := p.Reserve(t.Context(), cs, pod, "n"); status.IsSuccess() {
 		t.Fatal("a place that is taken is reserved")
 	}
-	p.waiting.failed(l.p, pod, p.waiting.attempt("uid-p"), &wake.Nodes{})
+	p.waiting.Failed(waiter{l.p}, pod, p.waiting.Attempt("uid-p"), &wake.Nodes{})
 	if n := l.run(); n != 1 || l.bound["uid-p"] == nil {
 		t.Errorf("%d attempts, the pod is bound to %v", n, l.bound["uid-p"])
 	}

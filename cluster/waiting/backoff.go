@@ -1,11 +1,11 @@
-package sched
+package waiting
 
 import "sync"
 
-// nodeBackoff records on which nodes a pod's wait for its turn timed out. The pod is kept away from such a node until
+// Backoff records on which nodes a pod's wait for its turn timed out. The pod is kept away from such a node until
 // the ledger learns something new of it: the node would be chosen again for the same reasons, and the pod would wait
-// as long once more, though another node may have room. The zero nodeBackoff is empty.
-type nodeBackoff struct {
+// as long once more, though another node may have room. The zero Backoff is empty.
+type Backoff struct {
 	mu   sync.RWMutex
 	pods map[string]map[string]int // by UID and node: ledger.Node.News at the time
 }
@@ -13,8 +13,8 @@ type nodeBackoff struct {
 // maxBackoffs bounds the pods that are recorded. One that is forgotten waits once more.
 const maxBackoffs = 1024
 
-// add records that a wait timed out when the ledger's news of the node had this number.
-func (b *nodeBackoff) add(uid, node string, news int) {
+// Add records that a wait timed out when the ledger's news of the node had this number.
+func (b *Backoff) Add(uid, node string, news int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.pods == nil || len(b.pods) >= maxBackoffs {
@@ -26,24 +26,24 @@ func (b *nodeBackoff) add(uid, node string, news int) {
 	b.pods[uid][node] = news
 }
 
-// has reports whether the pod's wait on the node timed out and the ledger has learned nothing of the node since.
-func (b *nodeBackoff) has(uid, node string, news int) bool {
+// Has reports whether the pod's wait on the node timed out and the ledger has learned nothing of the node since.
+func (b *Backoff) Has(uid, node string, news int) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	at, ok := b.pods[uid][node]
 	return ok && at == news
 }
 
-// of returns the news of the nodes on which the pod's wait timed out, by node, as of that time. The caller must not
+// Of returns the news of the nodes on which the pod's wait timed out, by node, as of that time. The caller must not
 // change it. It does not change while the pod is in a scheduling cycle.
-func (b *nodeBackoff) of(uid string) map[string]int {
+func (b *Backoff) Of(uid string) map[string]int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.pods[uid]
 }
 
-// remove forgets a pod.
-func (b *nodeBackoff) remove(uid string) {
+// Remove forgets a pod.
+func (b *Backoff) Remove(uid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.pods, uid)

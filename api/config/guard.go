@@ -1,0 +1,16 @@
+package config
+
+import "github.com/tenon-numa/tenon/core/guard"
+
+// Guard returns what the arguments keep pods from.
+func (a Args) Guard() guard.Guard {
+	out := guard.Guard{Coarse: a.CoarseNodes == Refuse, Silent: a.SilentNodes == Refuse,
+		Inexact: a.InexactNodes == Refuse, KeepRestartable: a.KeepRestartable}
+	switch a.UnknownNodes {
+	case Refuse:
+		out.Unknown = guard.Nobody
+	case AllowWithoutDemand:
+		out.Unknown = guard.WithoutDemand
+	}
+	return out
+}

@@ -1,0 +1,119 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// MaxAdvice bounds the nodes that are looked at for a remedy.
+const MaxAdvice = 8
+
+// maxEnds bounds the pods on them that are tried as the one whose end makes room, and those of one node that are tried
+// together. maxNamed bounds those that are named.
+const (
+	maxEnds  = 32
+	maxNamed = 3
+)
+
+// Refused is a pod that fits on no node, in the state of the nodes in which it was tried.
+type Refused struct {
+	Namespace string
+	Pod       *place.Pod
+	Demand    place.Demand
+	Snapshot  *ledger.Snapshot
+}
+
+// Advice says what would help the pod on the first of some nodes that refuse it: whom to wait for, or else a remedy.
+// It names pods of the pod's own namespace, and counts the others: who reads the events of one namespace may not know
+// the pods of another one.
+func (r Refused) Advice(nodes []string) string {
+	left, together, remedy := maxEnds, "", ""
+	for _, name := range nodes[:min(len(nodes), MaxAdvice)] {
+		n := r.Snapshot.Node(name)
+		if n == nil {
+			continue
+		}
+		if never := n.Never(r.Pod); len(never) > 0 {
+			remedy = cmp.Or(remedy, never[0].Remedy())
+			continue
+		}
+		v := n.Place(r.Pod, r.Demand)
+		if v.Fits() || len(v.Reasons) == 0 {
+			continue
+		}
+		remedy = cmp.Or(remedy, v.Reasons[0].Remedy())
+		if left -= len(n.Entries); left < 0 {
+			break
+		}
+		if ends := r.endings(n); len(ends) > 0 {
+			return "On node " + name + " it fits when one of these pods ends: " + r.named(ends)
+		}
+		if ends := r.endTogether(n); together == "" && len(ends) > 0 {
+			together = "On node " + name + " it fits when these pods end: " + r.named(ends)
+		}
+	}
+	if together == "" && remedy != "" {
+		return "Remedy: " + remedy
+	}
+	return together
+}
+
+// endings returns the pods of a node each of whose end alone makes room.
+func (r Refused) endings(n *ledger.Node) (out []ledger.PodID) {
+	for _, e := range n.Entries {
+		if r.fitsWithout(n, e.Pod) {
+			out = append(out, e.Pod)
+		}
+	}
+	return out
+}
+
+// endTogether returns pods of a node whose end makes room, none of which could stay. It takes pods away in the order of
+// their admission until there is room, and then puts back those that need not go; other pods may do as well.
+func (r Refused) endTogether(n *ledger.Node) (out []ledger.PodID) {
+	for _, e := range n.Entries {
+		if out = append(out, e.Pod); !r.fitsWithout(n, out...) {
+			continue
+		}
+		for i := len(out) - 2; i >= 0; i-- { // the last one must go
+			if rest := slices.Delete(slices.Clone(out), i, i+1); r.fitsWithout(n, rest...) {
+				out = rest
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+func (r Refused) fitsWithout(n *ledger.Node, pods ...ledger.PodID) bool {
+	var uids []string
+	for _, p := range pods {
+		uids = append(uids, p.UID)
+	}
+	return n.Without(uids...).Place(r.Pod, r.Demand).Fits()
+}
+
+// named names the pods of the refused pod's namespace, and counts the others.
+func (r Refused) named(pods []ledger.PodID) string {
+	var names []string
+	for _, id := range pods {
+		if id.Namespace == r.Namespace {
+			names = append(names, id.Name)
+		}
+	}
+	slices.Sort(names)
+	names = names[:min(len(names), maxNamed)]
+	out := strings.Join(names, ", ")
+	switch more := len(pods) - len(names); {
+	case len(names) == 0:
+		return fmt.Sprintf("%d of other namespaces", more)
+	case more > 0:
+		return fmt.Sprintf("%s, and %d more", out, more)
+	}
+	return out
+}

@@ -1,0 +1,23 @@
+package report
+
+import (
+	"github.com/tenon-numa/tenon/core/guard"
+	"github.com/tenon-numa/tenon/core/ledger"
+)
+
+// Barred says what keeps a pod from a node of which something is known, and what would let it there.
+func Barred(why guard.Bar, n *ledger.Node) string {
+	switch why {
+	case guard.OnlyCoarse:
+		return "node has a NodeResourceTopology and no layout"
+	case guard.IsSilent:
+		return "node's agent is silent: a report is overdue"
+	case guard.IsInexact:
+		return "predictions for the node are inexact (" + Codes(n.Inexact) +
+			"): mend what its NodeLayout lists as inexact, or set inexactNodes: Allow"
+	case guard.Strands:
+		return "node's kubelet could not restart: the pod would take the last shared CPU " +
+			"(strict-cpu-reservation); free one CPU, or set keepRestartable: false"
+	}
+	return "node has no layout"
+}

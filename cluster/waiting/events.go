@@ -1,0 +1,74 @@
+package waiting
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// events is a handler of pod events. It tells of pods that wait no more, since they were deleted or bound, and of nodes
+// whose nominated pod went elsewhere, with a name of the event.
+type events struct {
+	gone  func(uid string)
+	freed func(node, event string)
+}
+
+// OnAdd implements cache.ResourceEventHandler.
+func (e events) OnAdd(any, bool) {}
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (e events) OnUpdate(before, after any) {
+	p, ok := after.(*v1.Pod)
+	if !ok {
+		return
+	}
+	if p.Spec.NodeName != "" {
+		e.gone(string(p.UID))
+	}
+	if node, event, ok := freedNomination(before, p); ok {
+		e.freed(node, event)
+	}
+}
+
+// OnDelete implements cache.ResourceEventHandler.
+func (e events) OnDelete(o any) {
+	if t, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = t.Obj
+	}
+	if p, ok := o.(*v1.Pod); ok {
+		e.gone(string(p.UID))
+	}
+}
+
+// freedNomination returns the node that a pod was nominated to and does not take, if an update of the pod says so, and
+// a name of the event.
+func freedNomination(before any, now *v1.Pod) (node, event string, ok bool) {
+	old, was := before.(*v1.Pod)
+	if !was || old.Spec.NodeName != "" {
+		return "", "", false
+	}
+	node = old.Status.NominatedNodeName
+	kept := now.Spec.NodeName == "" && now.Status.NominatedNodeName == node
+	return node, "free " + string(now.UID) + now.ResourceVersion, node != "" && node != now.Spec.NodeName && !kept
+}
+
+// Events returns a handler of pod events that removes pods that were deleted or bound, and notes nodes whose nominated
+// pod went elsewhere.
+func (w *Queue) Events() cache.ResourceEventHandler { return events{w.Remove, w.Touch} }
+
+// Run passes pods that are woken to try, until the context ends.
+func (w *Queue) Run(ctx context.Context, try func([]Woken)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.signal:
+		}
+		for woken, more := w.Next(); more; woken, more = w.Next() {
+			if len(woken) > 0 {
+				try(woken)
+			}
+		}
+	}
+}
