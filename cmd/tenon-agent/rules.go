@@ -26,8 +26,12 @@ func (c *configSource) flags(fs *flag.FlagSet, nodeIP string) {
 			"those of the API server when empty")
 }
 
-// askAgain is the pause after each request to a kubelet that has never answered.
-const askAgain = 2 * time.Minute
+// The first and the longest pause between requests to a kubelet that has never answered. The agent reads the
+// configuration again every 30 seconds (--resync), so the first pause is over by then.
+const (
+	firstPause = 20 * time.Second
+	lastPause  = 2 * time.Minute
+)
 
 // kubeletPort is the port on which a kubelet serves by default.
 const kubeletPort = "10250"
@@ -50,7 +54,7 @@ func (c *configSource) open(cfg *agent.Config) error {
 	e, err := kubelet.NewEndpoint(c.direct(cfg))
 	cfg.Rules = e
 	if err == nil && c.source == "auto" {
-		cfg.Rules = &kubelet.Preferred{Kubelet: e, Files: files, Pause: askAgain}
+		cfg.Rules = &kubelet.Preferred{Kubelet: e, Files: files, First: firstPause, Last: lastPause}
 	}
 	return err
 }

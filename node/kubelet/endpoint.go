@@ -135,12 +135,13 @@ func ParseEffective(data []byte) (Configuration, error) {
 type Preferred struct {
 	Kubelet *Endpoint
 	Files   Source
-	// Pause is the time between two requests to a kubelet that has never answered: a request that a firewall drops
-	// takes seconds.
-	Pause time.Duration
+	// First is the time after the first request to a kubelet that has never answered, Last the longest between two. It
+	// doubles with each request: a busy kubelet answers soon, and a request that a firewall drops takes seconds.
+	First, Last time.Duration
 
 	answered bool
 	doubt    error
+	pause    time.Duration // after the next request
 	next     time.Time
 }
 
@@ -157,7 +158,8 @@ func (p *Preferred) Configuration(ctx context.Context) (Configuration, error) {
 		if p.answered {
 			return Configuration{}, err
 		}
-		p.doubt, p.next = err, now.Add(p.Pause)
+		pause := max(p.First, p.pause)
+		p.doubt, p.next, p.pause = err, now.Add(pause), min(2*pause, p.Last)
 	}
 	c, err := p.Files.Configuration(ctx)
 	if err != nil {

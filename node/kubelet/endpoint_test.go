@@ -124,14 +124,18 @@ func TestSilentKubeletIsLeftAloneForAWhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Preferred{Kubelet: e, Files: written(t, header, nil), Pause: time.Hour}
-	for range 3 {
-		if c, err := p.Configuration(t.Context()); err != nil || c.Doubt == nil {
-			t.Errorf("configuration %+v, error %v", c, err)
+	p := &Preferred{Kubelet: e, Files: written(t, header, nil), First: time.Minute, Last: 3 * time.Minute}
+	for _, over := range []time.Duration{0, time.Minute, 2 * time.Minute, 3 * time.Minute, 3 * time.Minute} {
+		p.next = p.next.Add(-over) // as if that time had passed since the request before
+		asked := len(s.asked)
+		for range 3 {
+			if c, err := p.Configuration(t.Context()); err != nil || c.Doubt == nil {
+				t.Errorf("configuration %+v, error %v", c, err)
+			}
 		}
-	}
-	if len(s.asked) != 1 {
-		t.Errorf("asked %d times", len(s.asked))
+		if len(s.asked) != asked+1 {
+			t.Errorf("asked %d times after %s, want once", len(s.asked)-asked, over)
+		}
 	}
 }
 

@@ -81,7 +81,8 @@ func install(ctx context.Context, t *testing.T, w *world) {
 		}
 	}
 	if out := w.must(ctx, t, "kubectl tenon map "+nodeName); strings.Contains(out, "inexact") {
-		t.Error("predictions are inexact")
+		// On the one CPU of this node the kubelet may be too busy to answer the agent's first request.
+		w.must(ctx, t, "kubectl wait nodelayout/"+nodeName+" --for=condition=Exact --timeout=5m")
 	}
 }
 
