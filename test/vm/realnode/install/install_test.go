@@ -41,6 +41,7 @@ func TestInstall(t *testing.T) {
 		{"an image cannot be pulled", unpulled, false},
 		{"a node is drained", drained, false},
 		{"the disk is full", full, false},
+		{"upgrade and roll back while pods come and go", upgrade, false},
 		{"remove", func(ctx context.Context, t *testing.T, w *world) {
 			w.play(ctx, t, installPage, "### Remove with Helm")
 			w.remain(ctx, t, before, kept...)
