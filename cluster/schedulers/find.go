@@ -80,7 +80,8 @@ type place struct {
 
 func (p place) id() string { return p.namespace + "/" + p.name }
 
-// places finds the schedulers. Who may not read Deployments finds those at their usual places.
+// places finds the schedulers by their Deployments, and at their usual places where no Deployment is found or may be
+// read: a scheduler may be a static pod, or not run yet.
 func (c *Client) places(ctx context.Context) (out []place, limits []document.Limit, err error) {
 	for _, k := range kinds() {
 		list, err := c.deployments.List(ctx, metav1.ListOptions{LabelSelector: k.selector})
@@ -91,10 +92,13 @@ func (c *Client) places(ctx context.Context) (out []place, limits []document.Lim
 		case apierrors.IsForbidden(err):
 			limits = append(limits, document.Limit{Resource: "deployments",
 				Reason: "you may not list Deployments in namespace " + k.namespace})
-			out = append(out, place{k.namespace, k.configMap, k.fileName, "", k.of})
+			out = append(out, k.usual())
 			continue
 		case err != nil:
 			return nil, nil, fmt.Errorf("list Deployments of %s: %w", k.of, err)
+		}
+		if len(list.Items) == 0 {
+			out = append(out, k.usual())
 		}
 		for i := range list.Items {
 			if p, ok := k.mounted(&list.Items[i]); ok {
@@ -105,6 +109,9 @@ func (c *Client) places(ctx context.Context) (out []place, limits []document.Lim
 	slices.SortFunc(out, func(a, b place) int { return cmp.Compare(a.id(), b.id()) })
 	return slices.Compact(out), slices.Compact(limits), nil
 }
+
+// usual is where the configuration is unless somebody has moved it.
+func (k kind) usual() place { return place{k.namespace, k.configMap, k.fileName, "", k.of} }
 
 // mounted returns the ConfigMap that the scheduler's flag leads to.
 func (k kind) mounted(d *appsv1.Deployment) (place, bool) {

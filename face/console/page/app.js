@@ -12,21 +12,24 @@ import { catalogue, language, texts as t } from "./texts.js";
 const root = document.getElementById("view"), nav = document.getElementById("nav");
 let page = null, busy = false, next = null;
 
-function opened() {
+// opened returns the page of the address, drawn in an element of its own.
+function opened(own) {
   const [kind, ...rest] = location.hash.slice(2).split("/").map(decodeURIComponent);
   switch (kind) {
-    case "nodes": return [nodePage(root, rest[0]), "", rest[0]];
-    case "pods": return [podPage(root, rest[0], rest[1]), "", rest.join("/")];
-    case "whatif": return [whatIfPage(root), "whatif", t.whatIf];
-    case "policy": return [policyPage(root), "policy", t.policy];
-    default: return [clusterPage(root), "", t.cluster];
+    case "nodes": return [nodePage(own, rest[0]), "", rest[0]];
+    case "pods": return [podPage(own, rest[0], rest[1]), "", rest.join("/")];
+    case "whatif": return [whatIfPage(own), "whatif", t.whatIf];
+    case "policy": return [policyPage(own), "policy", t.policy];
+    default: return [clusterPage(own), "", t.cluster];
   }
 }
 
 function show() {
   page?.close();
-  root.replaceChildren(note(t.loading));
-  const [one, at, title] = opened();
+  // What an earlier page is still reading must not be drawn over this one: each has an element of its own.
+  const own = el("div", {}, note(t.loading));
+  root.replaceChildren(own);
+  const [one, at, title] = opened(own);
   page = one;
   document.title = title + " – Tenon";
   for (const a of nav.children) {
