@@ -104,8 +104,7 @@ type NodeLayoutList struct {
 const ConditionAccepted = "Accepted"
 
 // ConditionExact is the condition that the scheduler sets on a layout that it uses: False, with the reasons as
-// message, where the layout's inexact list has any, and True once they are gone. A layout that never had any
-// has no such condition.
+// message, where the layout's inexact list has any, and otherwise True.
 const ConditionExact = "Exact"
 
 // ConditionAligned is the condition that the scheduler sets on a layout that it uses: False, with settings of the

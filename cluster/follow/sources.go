@@ -50,6 +50,8 @@ type Options struct {
 	Informers dynamicinformer.DynamicSharedInformerFactory
 	// Nodes, if not nil, selects the nodes that Names lists.
 	Nodes labels.Selector
+	// Leads, if not nil, says whether this is the one of several schedulers that tells people, by events.
+	Leads func() bool
 }
 
 // Sources fill a ledger. New makes them; Start begins to follow the API server. Without an API server, Report and
@@ -179,7 +181,11 @@ func (s *Sources) Start(ctx context.Context, h fwk.Handle, pods *amounts.Amounts
 	if err != nil {
 		return err
 	}
-	s.Report(h.EventRecorder())
+	var recorder events.EventRecorder = h.EventRecorder()
+	if s.options.Leads != nil {
+		recorder = report.While(s.options.Leads, recorder)
+	}
+	s.Report(recorder)
 	s.misaligned.Of(pods.On)
 	s.synced = map[string]cache.InformerSynced{}
 	if err := s.followLayouts(); err != nil {

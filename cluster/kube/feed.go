@@ -24,8 +24,8 @@ import (
 // older than the recorded version of its object changes nothing.
 type Feed struct {
 	book *ledger.Book
-	// onOutcome receives the outcomes of predictions. onRefused receives the layouts that were rejected, and a nil error
-	// when the node's layout is accepted again.
+	// onOutcome receives the outcomes of predictions. onRefused receives the layouts that were rejected, and a nil
+	// error when a layout is accepted whose conditions do not say so yet.
 	onOutcome func(ledger.Outcome)
 	onRefused func(node string, err error)
 
@@ -252,8 +252,7 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	}
 	_, was := f.problems[l.Name]
 	delete(f.problems, l.Name)
-	// The condition may be of a scheduler that ended before the layout was corrected.
-	if was || meta.IsStatusConditionFalse(l.Status.Conditions, v1alpha1.ConditionAccepted) {
+	if was || unconditioned(l) {
 		f.onRefused(l.Name, nil)
 	}
 	f.laid(l.Name)
@@ -263,6 +262,13 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 		f.onOutcome(o)
 	}
 	f.onReport(l)
+}
+
+// unconditioned reports whether an accepted layout lacks its conditions: it is new, or was corrected after the
+// scheduler that refused it had ended.
+func unconditioned(l *v1alpha1.NodeLayout) bool {
+	return !meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionAccepted) ||
+		meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact) == nil
 }
 
 // OnReport has a function called with every layout that is in the book. It is set before the first event, and

@@ -102,8 +102,8 @@ func TestARefusedLayoutCostsItsOwnNodeOnly(t *testing.T) {
 		}
 		said = append(said, node+": "+err.Error())
 	})
-	f.Layout(layoutOf(t, "a", 1))
-	f.Layout(layoutOf(t, "b", 2))
+	f.Layout(conditioned(layoutOf(t, "a", 1), metav1.ConditionTrue))
+	f.Layout(conditioned(layoutOf(t, "b", 2), metav1.ConditionTrue))
 	f.Layout(broken(t, "a", 3))
 	wantHeld(t, book, "a", "unknown")
 	wantHeld(t, book, "b", "")
@@ -125,23 +125,33 @@ func TestARefusedLayoutCostsItsOwnNodeOnly(t *testing.T) {
 	}
 }
 
-// The scheduler that refused the layout may have ended before it was mended.
-func TestAConditionThatIsNotTrueAnyMoreIsToldOf(t *testing.T) {
-	mended := 0
+// A new layout gets its conditions, and so does one whose scheduler ended before it was mended.
+func TestALayoutWithoutItsConditionsIsToldOf(t *testing.T) {
+	told := 0
 	f := NewFeed(ledger.New(), nil, func(_ string, err error) {
 		if err == nil {
-			mended++
+			told++
 		}
 	})
-	l := layoutOf(t, "a", 1)
-	l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse}}
-	f.Layout(l)
-	l = layoutOf(t, "a", 2)
-	l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}}
-	f.Layout(l)
-	if mended != 1 {
-		t.Errorf("told %d times that the layout is mended, want once", mended)
+	for i, c := range []struct {
+		layout *v1alpha1.NodeLayout
+		want   int
+	}{
+		{layoutOf(t, "a", 1), 1},
+		{conditioned(layoutOf(t, "a", 2), metav1.ConditionTrue), 1},
+		{conditioned(layoutOf(t, "a", 3), metav1.ConditionFalse), 2},
+	} {
+		if f.Layout(c.layout); told != c.want {
+			t.Errorf("layout %d: told %d times of a layout without its conditions, want %d", i, told, c.want)
+		}
 	}
+}
+
+// conditioned gives a layout the conditions of one that is exact, and Accepted with a status.
+func conditioned(l *v1alpha1.NodeLayout, accepted metav1.ConditionStatus) *v1alpha1.NodeLayout {
+	l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: accepted},
+		{Type: v1alpha1.ConditionExact, Status: metav1.ConditionTrue}}
+	return l
 }
 
 func TestOldVersionsOfALayoutChangeNothing(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
@@ -18,9 +19,8 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// Conditions writes the conditions of layouts: Accepted of those that are refused, Exact of those that say why
-// predictions may differ, Aligned of those whose kubelet has no policy. It takes them back when that is over. Other
-// layouts are not written to.
+// Conditions writes the conditions of layouts: Accepted, Exact where a layout is accepted, and Aligned of those whose
+// kubelet has no policy, until it has one. A layout is written to when it is new and when what they say changes.
 type Conditions struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 	logger klog.Logger
@@ -48,8 +48,15 @@ func (c *Conditions) Judged(next func(node string, err error)) func(node string,
 	}
 }
 
+// In a new cluster all layouts are written to once. writes a second are little beside what agents and kubelets write.
+const (
+	writes = 25
+	burst  = 50
+)
+
 // Run writes conditions until the context ends.
 func (c *Conditions) Run(ctx context.Context, w *client.Client) {
+	pace := flowcontrol.NewTokenBucketRateLimiter(writes, burst)
 	go func() {
 		<-ctx.Done()
 		c.queue.ShutDown()
@@ -59,6 +66,7 @@ func (c *Conditions) Run(ctx context.Context, w *client.Client) {
 		if quit {
 			return
 		}
+		_ = pace.Wait(ctx) // the write fails where the context has ended
 		if err := write(ctx, w, node, c.inexact(node)); err != nil && ctx.Err() == nil {
 			c.logger.V(2).Info("Condition of a layout not written, will try again", "node", node, "error", err.Error())
 			c.queue.AddRateLimited(node)
@@ -101,9 +109,7 @@ func judge(l *v1alpha1.NodeLayout, reasons []ledger.Inexact) (changed bool) {
 		return meta.RemoveStatusCondition(&l.Status.Conditions, v1alpha1.ConditionAligned) || changed
 	}
 	set(metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Understood"})
-	if len(reasons) > 0 || meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact) != nil {
-		set(exactness(reasons))
-	}
+	set(exactness(reasons))
 	forgotten := core.Rules.Forgotten(core.Machine)
 	if len(forgotten) > 0 || meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionAligned) != nil {
 		set(alignment(forgotten))

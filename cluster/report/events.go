@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -33,6 +34,23 @@ func NewEvents(logger klog.Logger) *Events { return &Events{logger: logger} }
 
 // To records events by a recorder from now on. It is called before anything is reported.
 func (e *Events) To(r events.EventRecorder) { e.recorder = QuotedEvents(r) }
+
+// While returns a recorder that records only as long as leads says so: each of several schedulers sees the same, and
+// one of them tells it.
+func While(leads func() bool, r events.EventRecorder) events.EventRecorder {
+	return whileLeading{r, leads}
+}
+
+type whileLeading struct {
+	events.EventRecorder
+	leads func() bool
+}
+
+func (w whileLeading) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	if w.leads() {
+		w.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
+	}
+}
 
 // TopologyRefused reports a NodeResourceTopology that cannot be read.
 func (e *Events) TopologyRefused(node string, err error) {

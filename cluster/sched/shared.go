@@ -85,7 +85,9 @@ type Options struct {
 func NewShared(logger klog.Logger, o Options) *Shared {
 	s := &Shared{Decisions: inspect.NewDecisions(time.Now), metrics: metrics.NewCounters(), options: o}
 	s.sources = follow.New(logger, follow.Options{OnOutcome: s.onOutcome, Wake: s.wake, Counters: s.metrics,
-		Informers: o.Informers, Nodes: o.Nodes})
+		Informers: o.Informers, Nodes: o.Nodes, Leads: func() bool {
+			return o.Election == nil || o.Election().Role != document.Standby
+		}})
 	s.Book, s.Feed, s.Ready = s.sources.Book, s.sources.Feed, s.sources.Ready()
 	return s
 }
