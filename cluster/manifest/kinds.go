@@ -3,6 +3,7 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -34,7 +35,9 @@ var kinds = map[schema.GroupVersionKind]func(runtime.Object) (Template, error){
 	},
 	appsv1.SchemeGroupVersion.WithKind("StatefulSet"): func(o runtime.Object) (Template, error) {
 		x := o.(*appsv1.StatefulSet)
-		return replicated("StatefulSet", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
+		t, err := replicated("StatefulSet", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
+		claim(&t, x.Spec.VolumeClaimTemplates)
+		return t, err
 	},
 	appsv1.SchemeGroupVersion.WithKind("ReplicaSet"): func(o runtime.Object) (Template, error) {
 		x := o.(*appsv1.ReplicaSet)
@@ -55,6 +58,21 @@ var kinds = map[schema.GroupVersionKind]func(runtime.Object) (Template, error){
 		x := o.(*batchv1.CronJob)
 		return job("CronJob", x.ObjectMeta, x.Spec.JobTemplate.Spec, "spec.jobTemplate.spec")
 	},
+}
+
+// claim gives the pod of a StatefulSet the volumes that its controller gives to each of its pods
+// (pkg/controller/statefulset, updateStorage). The claims of several pods differ: N stands for their numbers.
+func claim(t *Template, templates []v1.PersistentVolumeClaim) {
+	number := "N"
+	if t.Count == 1 {
+		number = "0"
+	}
+	for i := range templates {
+		name := templates[i].Name
+		t.Pod.Spec.Volumes = slices.DeleteFunc(t.Pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == name })
+		t.Pod.Spec.Volumes = append(t.Pod.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{
+			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name + "-" + t.Name + "-" + number}}})
+	}
 }
 
 // daemons are the tolerations that the controller of DaemonSets gives to their pods

@@ -59,6 +59,43 @@ func TestHowManyPodsAnObjectHas(t *testing.T) {
 	}
 }
 
+// The pods of a StatefulSet have claims of their own, by its templates.
+func TestClaimsOfAStatefulSetAreVolumesOfItsPods(t *testing.T) {
+	for replicas, want := range map[int]string{1: "data-db-0", 3: "data-db-N"} {
+		f, err := Read(fmt.Appendf(nil, `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: %d
+  selector: {matchLabels: {a: b}}
+  serviceName: db
+  template:
+    metadata: {labels: {a: b}}
+    spec:
+      volumes: [{name: data, emptyDir: {}}, {name: tmp, emptyDir: {}}]
+      containers: [{name: c, image: i}]
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+`, replicas))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, v := range f.Templates[0].Pod.Spec.Volumes {
+			if v.PersistentVolumeClaim != nil {
+				got = append(got, v.Name+"="+v.PersistentVolumeClaim.ClaimName)
+			} else {
+				got = append(got, v.Name)
+			}
+		}
+		if text := strings.Join(got, " "); text != "tmp data="+want {
+			t.Errorf("%d replicas have the volumes %s, want tmp data=%s", replicas, text, want)
+		}
+	}
+}
+
 func TestFilesOfManyObjects(t *testing.T) {
 	item := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p%d"}, "spec": {"containers": [{"name": "c"}]}}`
 	list := fmt.Sprintf(`{"apiVersion": "v1", "kind": "List", "items": [`+item+`, `+item+`]}`, 1, 2)
