@@ -1,6 +1,7 @@
 // Command test runs every check of the modules in go.work, the quickest first: whether generated files are current,
 // go vet, the packages that link neither a kubelet nor an API server (under the race detector), the work that the
-// core does beside a recorded baseline, the other packages, images and chart, the linters, and the tests on real nodes.
+// core does beside a recorded baseline, the other packages, images and chart, the linters, the pages of the console in a
+// browser, and the tests on real nodes.
 // Before all that it installs the Debian packages that some tests need.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
@@ -128,7 +129,7 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {
-		errs = append(errs, r.release(ctx), r.lint(ctx), r.trial(ctx, realNodes, args))
+		errs = append(errs, r.release(ctx), r.lint(ctx), r.trial(ctx, console, args), r.trial(ctx, realNodes, args))
 	}
 	return errors.Join(errs...)
 }

@@ -14,9 +14,6 @@ import (
 
 // Each page does its job for a person with a mouse or with keys alone.
 func TestPages(t *testing.T) {
-	if *picture != "" {
-		t.Skip("-picture")
-	}
 	b := open(t)
 	c := start(t, machines)
 	b.do("open the console", chromedp.EmulateViewport(1280, 800), chromedp.Navigate(c.address))
