@@ -1,8 +1,7 @@
-// Command test runs every check of the modules in go.work, the quickest first: whether generated files are current,
-// go vet, the packages that link neither a kubelet nor an API server (under the race detector), the work that the
-// core does beside a recorded baseline, the other packages, images and chart, the linters, the pages of the console in a
-// browser, and the tests on real nodes.
-// Before all that it installs the Debian packages that some tests need.
+// Command test runs every check of the modules in go.work, the quickest first: whether generated files are current, go
+// vet, the packages that link neither a kubelet nor an API server (under the race detector), the work that the core
+// does beside a recorded baseline, the other packages, images and chart, the linters, the pages of the console in a
+// browser, and the tests on real nodes. Before all that it installs the Debian packages that some tests need.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
 //	go run ./test verify           only generated files and the rules of the repository

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/core/place"
@@ -29,12 +30,23 @@ func TestEventsEndWithARemedy(t *testing.T) {
 	} {
 		status := filter(t, p, cycle(t, p, c.pod), "n")
 		status.SetPlugin(p.name)
-		why := &framework.FitError{Pod: c.pod, NumAllNodes: 1, Diagnosis: framework.Diagnosis{
-			NodeToStatus: framework.NewDefaultNodeToStatus()}}
-		why.Diagnosis.NodeToStatus.Set("n", status)
-		p.word(c.pod, why)
-		if got := why.Error(); !strings.HasSuffix(got, ". "+c.want+".") {
-			t.Errorf("pod %s: %s\nwant at the end: %s", c.pod.Name, got, c.want)
-		}
+		p.says(t, c.pod, status, c.want)
+	}
+	// kube-scheduler has one plugin's refusal of a node: that of plain amounts comes before this plugin's.
+	cycle(t, p, cpus("huge", 40))
+	short := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "Insufficient cpu")
+	short.SetPlugin(amountsName)
+	p.says(t, cpus("huge", 40), short, "Remedy: ask for less, or use a larger machine")
+}
+
+// says fails where the event of a pod that node n refuses does not end with an advice.
+func (p *Plugin) says(t *testing.T, pod *v1.Pod, status *fwk.Status, want string) {
+	t.Helper()
+	why := &framework.FitError{Pod: pod, NumAllNodes: 1, Diagnosis: framework.Diagnosis{
+		NodeToStatus: framework.NewDefaultNodeToStatus()}}
+	why.Diagnosis.NodeToStatus.Set("n", status)
+	p.word(pod, why)
+	if got := why.Error(); !strings.HasSuffix(got, ". "+want+".") {
+		t.Errorf("pod %s: %s\nwant at the end: %s", pod.Name, got, want)
 	}
 }

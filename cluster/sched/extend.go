@@ -152,7 +152,8 @@ func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 	if p.name == config.Match || d.PreFilterMsg != "" || d.NodeToStatus == nil {
 		return
 	}
-	counts, asked, refusing, known := map[string]int{}, 0, []string(nil), nevers{}
+	counts, known := map[string]int{}, nevers{}
+	var refusing, short []string // nodes that this plugin refuses, and others that have too little of plain amounts
 	d.NodeToStatus.ForEachExplicitNode(func(node string, status *fwk.Status) {
 		for _, reason := range status.Reasons() {
 			counts[reason]++
@@ -160,8 +161,8 @@ func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 		if status.Plugin() == p.name {
 			refusing = append(refusing, node)
 		}
-		if status.Plugin() == amountsName && asked < maxShort {
-			asked++
+		if status.Plugin() == amountsName && len(short) < maxShort {
+			short = append(short, node)
 			for _, reason := range p.never(known, string(pod.UID), node) {
 				counts[reason]++
 			}
@@ -171,6 +172,9 @@ func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 		for _, reason := range d.NodeToStatus.AbsentNodesStatus().Reasons() {
 			counts[reason] += absent
 		}
+	}
+	if len(refusing) == 0 {
+		refusing = short
 	}
 	slices.Sort(refusing)
 	d.PreFilterMsg = report.NoNode(counts, p.advice(pod, refusing))

@@ -15,8 +15,8 @@ import (
 
 var picture = flag.String("picture", "console.png", "file for the picture of the README")
 
-// TestPicture makes the picture of the README: a small cluster with pods of several sizes. It tests nothing, so it has a
-// build tag of its own.
+// TestPicture makes the picture of the README: a small cluster with pods of several sizes. It tests nothing, so it has
+// a build tag of its own.
 func TestPicture(t *testing.T) {
 	b, c := open(t), start(t, "6xxeon-2s,3xepyc-nps4,3xxeon-snc2")
 	b.do("open the console", chromedp.EmulateViewport(1280, 620), chromedp.Navigate(c.address))
