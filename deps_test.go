@@ -40,6 +40,7 @@ var floors = []floor{
 	{"core/score", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/sim", pure, words(`core/topo core/place core/place/scenario core/score`), nil},
 	{"core/evict", pure, words(`core/topo core/place`), nil},
+	{"core/pin", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/wake", pure, nil, nil},
 	{"core/estimate", pure, words(`core/idset core/topo core/place`), nil},
 	// The ledger and the table of answers have the only locks in core. The ledger keeps nothing of machines that no

@@ -28,6 +28,8 @@ type assumedPod struct {
 	bound   bool
 	// after is a moment: pods that had their turn before it are admitted before this pod. See order.go.
 	after int
+	// decision is what it holds on a node where the agent is the arbiter; nil: the arbiter decides when the pod arrives.
+	decision []place.Holding
 	// options are what it holds in the states of the node, the likeliest first. There are none where it holds nothing.
 	options choices
 	// past is for estimated nodes, which do not say who holds what. It is empty on exact nodes.
@@ -111,6 +113,8 @@ type queue struct {
 func (a *account) queue() (q queue) {
 	for _, f := range a.assumed {
 		switch {
+		case f.decision != nil:
+			continue
 		case f.acked == 0:
 			q.mixed = q.mixed || a.noticeable(f) || q.shape != "" && q.shape != f.shape
 			q.shape = f.shape
@@ -162,11 +166,14 @@ func (a *account) reported(listed func(uid string) bool) {
 
 // swapEarlier exchanges f's slot with that of the first pod of the same shape before it for which accept returns true.
 func (a *account) swapEarlier(f *assumedPod, accept func(*assumedPod) bool) {
+	if f.decision != nil {
+		return
+	}
 	for _, g := range a.assumed {
 		switch {
 		case g == f || g.turned == 0:
 			return
-		case g.shape != f.shape || g.uncertain != f.uncertain || !accept(g):
+		case g.decision != nil || g.shape != f.shape || g.uncertain != f.uncertain || !accept(g):
 			continue
 		}
 		f.turned, g.turned = g.turned, f.turned
@@ -276,7 +283,9 @@ func (a *account) incomplete(f *assumedPod) bool {
 }
 
 // alike reports whether f is g or may have changed places with it.
-func (f *assumedPod) alike(g *assumedPod) bool { return f == g || f.shape == g.shape && f.turned != 0 }
+func (f *assumedPod) alike(g *assumedPod) bool {
+	return f == g || f.shape == g.shape && f.turned != 0 && f.decision == nil && g.decision == nil
+}
 
 // matches compares what was predicted for a pod with what was seen of a pod of the same shape, container by
 // container; the names of the other pod's containers may be others. Memory of an init container may be gone:

@@ -122,7 +122,8 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 			return f.acked != 0 && !listed[f.id.UID]
 		}))
 		for _, f := range a.assumed {
-			f.uncertain = f.uncertain || ended && f.acked != 0 // its node is late to report it
+			late := ended && f.acked != 0 && f.decision == nil // the node is late to report it
+			f.uncertain = f.uncertain || late || f.turned != 0 && a.drawsAlone(f)
 		}
 	}
 	b.account(a, before, counted)
@@ -217,6 +218,9 @@ func (b *Book) reserve(a *account, id PodID, p *place.Pod, d place.Demand) (v pl
 	}
 	f := newAssumed(id, p)
 	f.demand, f.options = d, choices{of: [][]place.Holding{v.Holdings}}
+	if a.base.Rules.Arbiter == place.ByAgent {
+		f.decision = decisionOf(v.Holdings)
+	}
 	return v, true, !b.board(a, f)
 }
 
@@ -271,7 +275,7 @@ func (b *Book) assumeOn(a *account, id PodID, p *place.Pod, lost bool) (again bo
 	if f.cost <= maxEffort && a.idle(p) {
 		return false
 	}
-	f.onto, f.turned, f.foreign, f.uncertain = a.empty, a.moment(), true, lost
+	f.onto, f.turned, f.foreign, f.uncertain = a.empty, a.moment(), true, lost || a.drawsAlone(f)
 	return !b.board(a, f)
 }
 
@@ -361,18 +365,20 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait <-chan str
 	f := a.find(uid)
 	if f.turned == 0 {
 		f.created = created
-		if a.overrun() || a.blocked(f) {
+		if f.decision == nil && (a.overrun() || a.blocked(f)) {
 			return v, a.changed, nil
 		}
 		n := a.withoutWaiting()
-		if v = n.Place(f.pod, place.Demand{}); !v.Fits() && n.mayFitLater(f.pod) {
+		if f.decision != nil {
+			v = n.placeDecided(f)
+		} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && n.mayFitLater(f.pod) {
 			return place.Verdict{}, a.changed, nil
 		}
 		if !v.Fits() {
 			b.cancel(a, uid)
 			return v, nil, nil
 		}
-		f.turned = a.moment()
+		f.turned, f.uncertain = a.moment(), f.uncertain || a.drawsAlone(f)
 		a.sort()
 		b.renew(a)
 	}

@@ -211,7 +211,7 @@ func (b *Book) cancel(a *account, uid string) {
 func (a *account) released() {
 	for _, f := range a.assumed {
 		switch {
-		case f.turned == 0 || a.base == nil:
+		case f.turned == 0 || a.base == nil || f.decision != nil:
 		case a.estimated():
 			a.widen(f)
 		default:

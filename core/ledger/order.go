@@ -37,12 +37,12 @@ func (a *account) leftOut(listed func(uid string) bool) (any bool) {
 	last := 0 // pods that had their turn before it were admitted before a pod that is listed
 	turned := a.assumed[:a.turned()]
 	for i, at := range after(turned) {
-		if listed(turned[i].id.UID) {
+		if listed(turned[i].id.UID) && turned[i].decision == nil {
 			last = max(last, at)
 		}
 	}
 	for _, f := range turned {
-		if f.turned < last && !listed(f.id.UID) {
+		if f.turned < last && !listed(f.id.UID) && f.decision == nil {
 			f.uncertain, any = true, true
 		}
 	}

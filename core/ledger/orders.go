@@ -201,7 +201,8 @@ func (s *search) next(i, lo int) bool {
 		if s.done[j] || j == i {
 			continue
 		}
-		if g.before(f) || g.turned < s.after[i] || (j < i && g.shape == f.shape) {
+		decided := f.decision != nil && g.decision != nil // they take nothing of each other
+		if g.before(f) || g.turned < s.after[i] || j < i && (g.shape == f.shape || decided) {
 			return false
 		}
 	}
@@ -215,7 +216,7 @@ func alternatives(u *place.Usage, f *assumedPod) (out [][]place.Holding, refused
 	if f.acked != 0 && only {
 		return out, false, true
 	}
-	switch v := place.Place(u, f.pod); {
+	switch v := f.place(u); {
 	case !v.Fits():
 		refused = true
 	case f.acked != 0:
@@ -347,7 +348,7 @@ func (a *account) predict() *Node {
 				continue
 			}
 			var hs []place.Holding // others moved into its place if it does not fit; its turn will tell
-			if v := place.Place(w.usage, f.pod); v.Fits() {
+			if v := f.place(w.usage); v.Fits() {
 				hs = v.Holdings
 			}
 			w = w.with(i, hs)

@@ -52,8 +52,33 @@ func ParseScope(s string) (Scope, bool) {
 	return Scope(i), i >= 0
 }
 
-// Rules is what decides on a node: the kubelet's managers, their policies and reservations.
+// Arbiter is who decides what containers get on a node.
+type Arbiter int
+
+// The arbiters, by the names "kubelet" and "agent".
+const (
+	// ByKubelet: the managers of the node's kubelet decide when they admit a pod.
+	ByKubelet Arbiter = iota
+	// ByAgent: the managers of the kubelet are off. The scheduler decides by the same algorithm, with the policies that
+	// the node's agent is configured with, and the agent pins the containers.
+	ByAgent
+)
+
+var arbiterNames = [...]string{"kubelet", "agent"}
+
+// String returns the name of the arbiter.
+func (a Arbiter) String() string { return nameOf("arbiter", arbiterNames[:], int(a)) }
+
+// ParseArbiter reads the name of an arbiter.
+func ParseArbiter(s string) (Arbiter, bool) {
+	i := slices.Index(arbiterNames[:], s)
+	return Arbiter(i), i >= 0
+}
+
+// Rules is what decides on a node: the arbiter, the policies of its CPU, memory and topology managers, and
+// reservations. The verdict of Place does not depend on the arbiter.
 type Rules struct {
+	Arbiter  Arbiter
 	Topology TopologyRules
 	CPU      CPURules
 	Memory   MemoryRules
@@ -62,7 +87,7 @@ type Rules struct {
 // Equal reports whether both say the same.
 func (r Rules) Equal(o Rules) bool {
 	a, b := r.CPU, o.CPU
-	return r.Topology == o.Topology &&
+	return r.Arbiter == o.Arbiter && r.Topology == o.Topology &&
 		a.Static == b.Static && a.Reserved.Equal(b.Reserved) && a.FullPCPUsOnly == b.FullPCPUsOnly &&
 		a.DistributeAcrossNUMA == b.DistributeAcrossNUMA && a.AlignBySocket == b.AlignBySocket &&
 		a.DistributeAcrossCores == b.DistributeAcrossCores && a.StrictReservation == b.StrictReservation &&

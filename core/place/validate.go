@@ -78,6 +78,8 @@ func memoryKind(name string) bool {
 // A kubelet may refuse valid rules: see [Rules.Obstacles].
 func (r Rules) Validate(m *topo.Machine) error {
 	switch t := r.Topology; {
+	case r.Arbiter < ByKubelet || r.Arbiter > ByAgent:
+		return fmt.Errorf("validate rules: unknown %s", r.Arbiter)
 	case t.Policy < None || t.Policy > SingleNUMA:
 		return fmt.Errorf("validate rules: unknown topology manager policy %d", int(t.Policy))
 	case t.Scope < PerContainer || t.Scope > PerPod:

@@ -80,6 +80,8 @@ func TestRulesValidate(t *testing.T) {
 			CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 7)},
 			Memory: place.MemoryRules{Static: true, Reserved: []place.Reserved{{NUMA: 8, Kind: "memory", Bytes: 1 << 40},
 				{NUMA: 8, Kind: "hugepages-1Gi"}}}}, ""},
+		{place.Rules{Arbiter: place.ByAgent}, ""},
+		{place.Rules{Arbiter: 2}, "unknown arbiter 2"},
 		{place.Rules{Topology: place.TopologyRules{Policy: 4}}, "unknown topology manager policy 4"},
 		{place.Rules{Topology: place.TopologyRules{Scope: -1}}, "unknown topology manager scope -1"},
 		{place.Rules{Topology: place.TopologyRules{MaxNUMAs: -1}}, "max-allowable-numa-nodes is -1"},

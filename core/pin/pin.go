@@ -1,0 +1,224 @@
+// Package pin decides what the containers of one node are pinned to, where the node's agent is the arbiter: the CPUs
+// and NUMA nodes of each container, and which CPUs are left for all that share.
+//
+// A pod that comes with a decision of the scheduler gets what was decided, as far as it is free and is what the pod
+// asks for. Every other pod is placed by the same algorithm when it arrives. A pod that the node's policies refuse
+// runs all the same, since its kubelet has admitted it: it is placed without alignment, or shares CPUs, and
+// [Pod.Fault] says why.
+//
+// Invariant: no CPU is exclusive to two pods, and the CPUs that are shared are those that are nobody's and never none.
+// A Node never changes; what happens to it makes another one. Equal histories give equal nodes.
+//
+// The package refuses to know of containers that do not exist yet or any more, of cgroups, and of time.
+package pin
+
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// Node is what the pods of one node are pinned to.
+type Node struct {
+	empty *place.Usage
+	pods  []Pod // in the order of their arrival
+}
+
+// Pod is one pod that has arrived.
+type Pod struct {
+	UID      string
+	Spec     *place.Pod
+	Holdings []place.Holding // ordered as Spec.Containers; containers that hold nothing have none
+	// Decided: the pod got what the scheduler had decided.
+	Decided bool
+	// Fault says in what the placement falls short of a decision or of the node's policies; nil: in nothing.
+	Fault *Fault
+}
+
+// FaultCode names what is wrong with a placement. Programs may compare the values; they never change their meaning.
+type FaultCode string
+
+const (
+	// Replaced: the pod came with a decision that was not free, or not what the pod asks for, and was placed anew.
+	Replaced FaultCode = "decision-replaced"
+	// Unaligned: the node's policies refuse the pod, and it was placed without them.
+	Unaligned FaultCode = "unaligned"
+	// Shares: there are not enough free CPUs for exclusive ones, so the pod shares CPUs.
+	Shares FaultCode = "shares-cpus"
+)
+
+// Fault is what is wrong with a placement, and why where the policies refuse it.
+type Fault struct {
+	Code    FaultCode
+	Reasons []place.Reason
+}
+
+// Pin is what one container is pinned to. NUMAs is empty where memory may come from anywhere.
+type Pin struct {
+	CPUs      idset.Set[idset.CPU]
+	NUMAs     topo.Mask
+	Exclusive bool // the CPUs are the container's alone
+}
+
+// New returns a node without pods. The rules must be valid for the machine.
+func New(m *topo.Machine, r place.Rules) *Node { return &Node{empty: place.NewUsage(m, r)} }
+
+// Machine returns the node's machine.
+func (n *Node) Machine() *topo.Machine { return n.empty.Machine }
+
+// Rules returns the node's rules.
+func (n *Node) Rules() place.Rules { return n.empty.Rules }
+
+// Pods returns the pods in the order of their arrival. They must not be changed.
+func (n *Node) Pods() []Pod { return n.pods }
+
+// Pod returns a pod that has arrived.
+func (n *Node) Pod(uid string) (Pod, bool) {
+	if i := n.index(uid); i >= 0 {
+		return n.pods[i], true
+	}
+	return Pod{}, false
+}
+
+func (n *Node) index(uid string) int {
+	return slices.IndexFunc(n.pods, func(p Pod) bool { return p.UID == uid })
+}
+
+// Usage returns what is held of the machine.
+func (n *Node) Usage() *place.Usage {
+	var all []place.Holding
+	for _, p := range n.pods {
+		all = append(all, p.Holdings...)
+	}
+	return n.empty.Hold(all...)
+}
+
+// Shared returns the CPUs of containers that have none of their own: all that are nobody's, the reserved ones among
+// them unless the rules keep these for the system (strict-cpu-reservation). There is at least one.
+func (n *Node) Shared() idset.Set[idset.CPU] {
+	out := n.Machine().CPUs()
+	if n.Rules().CPU.StrictReservation {
+		out = out.Minus(n.Rules().CPU.Reserved)
+	}
+	for _, p := range n.pods {
+		for _, h := range p.Holdings {
+			out = out.Minus(h.CPUs)
+		}
+	}
+	if out.Empty() {
+		return n.Rules().CPU.Reserved
+	}
+	return out
+}
+
+// Pin returns what a container is pinned to. A container of which nothing is known shares CPUs.
+func (n *Node) Pin(uid, container string) Pin {
+	p, _ := n.Pod(uid)
+	for _, h := range p.Holdings {
+		if h.Container != container {
+			continue
+		}
+		out := Pin{CPUs: h.CPUs, Exclusive: !h.CPUs.Empty()}
+		for _, b := range h.Memory {
+			out.NUMAs |= b.NUMAs
+		}
+		if !out.Exclusive {
+			out.CPUs = n.Shared()
+		}
+		return out
+	}
+	return Pin{CPUs: n.Shared()}
+}
+
+// Arrival is a pod that arrives at a node.
+type Arrival struct {
+	UID  string
+	Spec *place.Pod // valid, see place.Pod.Validate
+	// Decision is what the scheduler decided for the pod; nil: nothing.
+	Decision []place.Holding
+	// Devices are the devices that the kubelet has given to the pod, by resource. The pod is placed near them.
+	Devices map[string][]string
+}
+
+// With returns the node after a pod has arrived. A pod that is there already stays as it is.
+func (n *Node) With(a Arrival) *Node {
+	if n.index(a.UID) >= 0 {
+		return n
+	}
+	p := Pod{UID: a.UID, Spec: a.Spec}
+	u := n.Usage()
+	if a.Decision != nil {
+		v, kept := place.Decided(u, a.Spec, a.Decision)
+		if kept {
+			p.Holdings, p.Decided = withoutDevices(v.Holdings), true
+			return n.add(p)
+		}
+		p.Fault = &Fault{Code: Replaced}
+	}
+	n.place(&p, nearDevices(u, a))
+	return n.add(p)
+}
+
+// place finds what a pod without a decision gets.
+func (n *Node) place(p *Pod, u *place.Usage) {
+	v := place.Place(u, p.Spec)
+	if !v.Fits() {
+		p.Fault = &Fault{Code: Unaligned, Reasons: v.Reasons}
+		v = place.Place(relaxed(u), p.Spec)
+	}
+	if !v.Fits() {
+		p.Fault.Code = Shares
+	}
+	p.Holdings = withoutDevices(v.Holdings)
+}
+
+// relaxed returns the usage under rules that refuse no pod for its alignment: pods without a policy get the CPUs that
+// are nearest to each other, and memory from anywhere.
+func relaxed(u *place.Usage) *place.Usage {
+	r := u.Rules
+	r.Topology.Policy, r.Memory.Static, r.CPU.FullPCPUsOnly = place.None, false, false
+	taken := u.Machine.CPUs().Minus(u.FreeCPUs())
+	return place.NewUsage(u.Machine, r).Hold(place.Holding{CPUs: taken})
+}
+
+// nearDevices returns the usage with all devices held but those that the kubelet has given to the pod: the algorithm
+// then finds no others, and aligns the rest to them.
+func nearDevices(u *place.Usage, a Arrival) *place.Usage {
+	var h place.Holding
+	for _, r := range u.Machine.Resources() {
+		given := a.Devices[r.Name]
+		b := place.DeviceBlock{Resource: r.Name}
+		for _, d := range r.Devices {
+			if len(a.Devices) > 0 && !slices.Contains(given, d.ID) {
+				b.IDs = append(b.IDs, d.ID)
+			}
+		}
+		h.Devices = append(h.Devices, b)
+	}
+	return u.Hold(h)
+}
+
+// withoutDevices drops what the kubelet's device manager decides.
+func withoutDevices(hs []place.Holding) (out []place.Holding) {
+	for _, h := range hs {
+		if h.Devices = nil; !h.Empty() {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+func (n *Node) add(p Pod) *Node {
+	return &Node{empty: n.empty, pods: append(slices.Clone(n.pods), p)}
+}
+
+// Without returns the node after pods have ended.
+func (n *Node) Without(uids ...string) *Node {
+	left := slices.DeleteFunc(slices.Clone(n.pods), func(p Pod) bool { return slices.Contains(uids, p.UID) })
+	if len(left) == len(n.pods) {
+		return n
+	}
+	return &Node{empty: n.empty, pods: left}
+}

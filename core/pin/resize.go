@@ -1,0 +1,123 @@
+package pin
+
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// Resized returns the node after the requests of a pod have changed in place. A container that wants fewer exclusive
+// CPUs keeps some of those that it has; one that wants more keeps all and gets others beside them: on the NUMA nodes
+// where it is, as far as these have free ones. Where CPUs for it are not free, the pod stays as it is and gets the
+// fault Shares with the reason. Memory stays where it is, and counts with its new size there.
+func (n *Node) Resized(uid string, spec *place.Pod) *Node {
+	i := n.index(uid)
+	if i < 0 || n.pods[i].Spec.Shape() == spec.Shape() {
+		return n
+	}
+	out := &Node{empty: n.empty, pods: slices.Clone(n.pods)}
+	p := out.pods[i]
+	p.Spec, p.Fault = spec, nil
+	p.Holdings = nil
+	u := n.Without(uid).Usage()
+	for k := range spec.Containers {
+		h := n.pods[i].holding(spec.Containers[k].Name)
+		h.Container, h.Kind = spec.Containers[k].Name, spec.Containers[k].Kind
+		want := wanted(n.Rules(), spec, k)
+		cpus, ok := resizedCPUs(u.Hold(others(n.pods[i], h.Container)), h.CPUs, want)
+		if !ok {
+			p.Spec, p.Holdings = n.pods[i].Spec, n.pods[i].Holdings
+			p.Fault = &Fault{Code: Shares, Reasons: []place.Reason{{Code: place.Short, Container: h.Container,
+				Resource: "cpu", Want: want - int64(h.CPUs.Len()), Have: int64(u.FreeCPUs().Len())}}}
+			break
+		}
+		h.CPUs, h.Memory = cpus, resizedMemory(h.Memory, spec.Containers[k].Memory)
+		if u = u.Hold(h); !h.Empty() {
+			p.Holdings = append(p.Holdings, h)
+		}
+	}
+	out.pods[i] = p
+	return out
+}
+
+// holding returns what a container of the pod holds.
+func (p Pod) holding(container string) (h place.Holding) {
+	for _, h := range p.Holdings {
+		if h.Container == container {
+			return h
+		}
+	}
+	return h
+}
+
+// others is what the other containers of a pod hold, as one holding.
+func others(p Pod, container string) (out place.Holding) {
+	for _, h := range p.Holdings {
+		if h.Container != container {
+			out.CPUs = out.CPUs.Union(h.CPUs)
+		}
+	}
+	return out
+}
+
+// wanted is how many exclusive CPUs the k-th container of a pod asks for.
+func wanted(r place.Rules, p *place.Pod, k int) int64 {
+	if c := p.Containers[k]; r.CPU.Static && p.Exclusive() && c.MilliCPU%1000 == 0 {
+		return c.MilliCPU / 1000
+	}
+	return 0
+}
+
+// resizedCPUs returns want CPUs of those that a container has, or those and more.
+func resizedCPUs(u *place.Usage, has idset.Set[idset.CPU], want int64) (idset.Set[idset.CPU], bool) {
+	m := u.Machine
+	var near idset.Set[idset.CPU]
+	for i, numa := range m.NUMAs() {
+		if m.MaskOfCPUs(has).Has(i) {
+			near = near.Union(numa.CPUs)
+		}
+	}
+	free := u.FreeCPUs().Minus(has)
+	missing := want - int64(has.Len())
+	switch here := near.And(free); {
+	case missing == 0:
+		return has, true
+	case missing < 0:
+		return pick(u, has, want)
+	case int64(here.Len()) >= missing:
+		more, ok := pick(u, here, missing)
+		return has.Union(more), ok
+	default:
+		rest, ok := pick(u, free.Minus(here), missing-int64(here.Len()))
+		return has.Union(here).Union(rest), ok
+	}
+}
+
+// pick takes n of some CPUs, whole cores and neighbours first, as the algorithm takes them of a free machine.
+func pick(u *place.Usage, from idset.Set[idset.CPU], n int64) (idset.Set[idset.CPU], bool) {
+	if n == 0 {
+		return idset.Set[idset.CPU]{}, true
+	}
+	rules := place.Rules{CPU: place.CPURules{Static: true}}
+	only := place.NewUsage(u.Machine, rules).Hold(place.Holding{CPUs: u.Machine.CPUs().Minus(from)})
+	v := place.Place(only, &place.Pod{QoS: place.Guaranteed,
+		Containers: []place.Container{{Name: "c", MilliCPU: n * 1000}}})
+	if !v.Fits() || len(v.Holdings) != 1 {
+		return idset.Set[idset.CPU]{}, false
+	}
+	return v.Holdings[0].CPUs, true
+}
+
+// resizedMemory gives blocks the sizes that are asked for now.
+func resizedMemory(blocks []place.Block, want []place.Amount) []place.Block {
+	out := slices.Clone(blocks)
+	for i := range out {
+		for _, w := range want {
+			if w.Kind == out[i].Kind && out[i].Bytes > 0 {
+				out[i].Bytes = w.Bytes
+			}
+		}
+	}
+	return out
+}

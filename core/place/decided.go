@@ -1,0 +1,79 @@
+package place
+
+import (
+	"slices"
+
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// This file is for nodes on which the agent pins containers ([ByAgent]): the scheduler has decided what a pod gets, and
+// that holds whatever order pods arrive in.
+
+// Decided returns what a node gives to a pod for which somebody has decided: the decision where it is still free and
+// is what the pod asks for, and otherwise what [Place] says. kept reports which of the two it is. Devices are not part
+// of a decision, since the kubelet's device manager draws them.
+func Decided(u *Usage, p *Pod, decision []Holding) (v Verdict, kept bool) {
+	if u.covers(p, decision) {
+		return Verdict{Holdings: slices.Clone(decision)}, true
+	}
+	return Place(u, p), false
+}
+
+// covers reports whether a decision gives each container of the pod what the managers would give it, and takes only
+// what is free.
+func (u *Usage) covers(p *Pod, decision []Holding) bool {
+	a := admission{u: u, pod: p}
+	var given idset.Set[idset.CPU] // to containers that keep it
+	left := decision
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		var h Holding
+		if len(left) > 0 && left[0].Container == c.Name {
+			h, left = left[0], left[1:]
+		}
+		if h.Kind != c.Kind && !h.Empty() || len(h.Devices) > 0 ||
+			int64(h.CPUs.Len()) != a.wholeCPUs(c) || !h.CPUs.SubsetOf(u.free) || !asks(a.pinnedMemory(c), h.Memory) {
+			return false
+		}
+		if c.Kind != Init {
+			if h.CPUs.AndLen(given) > 0 {
+				return false
+			}
+			given = given.Union(h.CPUs)
+		}
+	}
+	return len(left) == 0 && u.hasMemory(decision)
+}
+
+// asks reports whether the blocks are of the kinds that are asked for, and of no more bytes. They may be of less: a
+// container reuses the memory of finished init containers.
+func asks(want []Amount, got []Block) bool {
+	if len(want) != len(got) {
+		return false
+	}
+	for _, w := range want {
+		i := slices.IndexFunc(got, func(b Block) bool { return b.Kind == w.Kind })
+		if i < 0 || got[i].NUMAs == 0 || got[i].Bytes < 0 || got[i].Bytes > w.Bytes {
+			return false
+		}
+	}
+	return true
+}
+
+// hasMemory reports whether all memory of the holdings is free at once, on NUMA nodes that the memory manager would
+// use together.
+func (u *Usage) hasMemory(hs []Holding) bool {
+	u = u.clone()
+	for _, h := range hs {
+		for _, b := range h.Memory {
+			alone := b.NUMAs.Len() == 1 && b.NUMAs&u.used&u.grouped != 0 // on a NUMA node that others use as a group
+			if b.NUMAs&^u.Machine.All() != 0 || alone || u.violates(b.NUMAs) || u.freeOn(b.NUMAs, b.Kind) < b.Bytes {
+				return false
+			}
+		}
+		for _, b := range h.Memory {
+			u.assign(b.Kind, b.NUMAs, b.Bytes)
+		}
+	}
+	return true
+}
