@@ -207,6 +207,11 @@ func devices(in []Resource) (out []topo.DeviceSpec, err error) {
 
 func (in *Rules) core(m *topo.Machine) (r place.Rules, err error) {
 	var ok bool
+	if in.Arbiter != "" {
+		if r.Arbiter, ok = place.ParseArbiter(in.Arbiter); !ok {
+			return r, unknown("arbiter", in.Arbiter)
+		}
+	}
 	if r.Topology.Policy, ok = place.ParsePolicy(in.TopologyManagerPolicy); !ok {
 		return r, unknown("topologyManagerPolicy", in.TopologyManagerPolicy)
 	}

@@ -175,6 +175,9 @@ func fromRules(r place.Rules) Rules {
 		ReservedCPUs:        IDList(r.CPU.Reserved.String()),
 		MemoryManagerPolicy: "None",
 	}
+	if r.Arbiter != place.ByKubelet {
+		out.Arbiter = r.Arbiter.String()
+	}
 	if r.CPU.Static {
 		out.CPUManagerPolicy = "static"
 	}

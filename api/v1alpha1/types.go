@@ -325,8 +325,14 @@ type DeviceGroup struct {
 	IDs []string `json:"ids"`
 }
 
-// Rules are the parts of KubeletConfiguration that decide on alignment.
+// Rules are what decides on alignment: the parts of KubeletConfiguration that do, or, where the agent is the arbiter,
+// the same settings in the agent's configuration.
 type Rules struct {
+	// arbiter says who decides what containers get: the managers of the kubelet, or the node's agent, which pins
+	// containers itself while these managers are off. Absent is the kubelet.
+	// +kubebuilder:validation:Enum=kubelet;agent
+	// +optional
+	Arbiter string `json:"arbiter,omitempty"`
 	// from says where they come from: the kubelet itself, or its files, in which its flags are missing.
 	// +kubebuilder:validation:Enum=kubelet;files
 	// +optional
