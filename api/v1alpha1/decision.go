@@ -42,8 +42,9 @@ func DecisionText(m *topo.Machine, uid, node string, hs []place.Holding) (string
 	return string(text), nil
 }
 
-// ParseDecision reads the value of the annotation of a pod on a node. A decision for another pod or node is an error, as
-// is one that names what the machine lacks. Whether what it names is free, and what the pod asks for, is not looked at.
+// ParseDecision reads the value of the annotation of a pod on a node. A decision for another pod or node is an error,
+// as is one that names what the machine lacks. Whether what it names is free, and what the pod asks for, is not looked
+// at.
 func ParseDecision(text string, m *topo.Machine, uid, node string) ([]place.Holding, error) {
 	out, err := parseDecision(text, m, uid, node)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 )
@@ -20,7 +21,9 @@ type boundPod struct {
 	node string
 	// spec is nil where no node's managers look at the pod, and where it is beyond any machine: no
 	// kubelet admits it.
-	spec        *place.Pod
+	spec *place.Pod
+	// decision is v1alpha1.DecisionAnnotation; empty: the pod was bound without one.
+	decision    string
 	at, created time.Time // when it was bound, as far as its status says, and made
 	started     bool
 	begun       bool // a container has started that comes after ordinary init containers
@@ -54,7 +57,7 @@ func (b boundPods) put(pod *v1.Pod) *boundPod {
 	if p == nil {
 		p = &boundPod{id: ID(pod), node: pod.Spec.NodeName, at: bound(pod), created: pod.CreationTimestamp.Time}
 		if spec, err := apipod.ToPlace(pod); err == nil && !spec.Plain() {
-			p.spec = spec
+			p.spec, p.decision = spec, pod.Annotations[v1alpha1.DecisionAnnotation]
 		}
 		on := b.nodes[p.node]
 		if on == nil {

@@ -132,6 +132,7 @@ func (f *Feed) Begin() {
 	// All are assumed before any is admitted, because no object has the order in which the nodes admitted them.
 	for _, p := range pods {
 		put(p, f.book.Recover)
+		f.decided(p)
 	}
 	for _, p := range pods {
 		f.admitted(p)
@@ -163,6 +164,7 @@ func (f *Feed) Pod(pod *v1.Pod) {
 			f.contradict(p)
 		}
 		put(p, f.book.Assume)
+		f.decided(p)
 		f.admitted(p)
 		f.begin(p)
 	}
@@ -172,6 +174,21 @@ func (f *Feed) Pod(pod *v1.Pod) {
 func put(p *boundPod, book func(string, ledger.PodID, *place.Pod)) {
 	if p.spec != nil {
 		book(p.node, p.id, p.spec)
+	}
+}
+
+// decided tells the book what was decided for a pod that was bound to a node where the agent is the arbiter. It uses
+// the decision on the terms of the agent: one that cannot be read is none.
+func (f *Feed) decided(p *boundPod) {
+	if p.decision == "" || p.spec == nil {
+		return
+	}
+	n := f.book.Snapshot().Node(p.node)
+	if n == nil || n.Rules.Arbiter != place.ByAgent {
+		return
+	}
+	if hs, err := v1alpha1.ParseDecision(p.decision, n.Machine, p.id.UID, p.node); err == nil {
+		f.book.Decided(p.id.UID, hs)
 	}
 }
 

@@ -59,6 +59,9 @@ func completeProfile(pl *schedapi.Plugins, name string, logger klog.Logger) {
 			added = append(added, p.name)
 		}
 	}
+	if bindsFirst(pl, name) {
+		added = append(added, "bind")
+	}
 	if len(added) > 0 {
 		logger.Info("Plugin enabled at extension points that it needs", "points", strings.Join(added, ","))
 	}
@@ -69,6 +72,16 @@ func completeProfile(pl *schedapi.Plugins, name string, logger klog.Logger) {
 	if !enabledAt(pl, &pl.Filter, name) && !has(pl.Filter.Disabled, name) {
 		logger.Info("Plugin only scores nodes: kubelets may refuse pods of this profile")
 	}
+}
+
+// bindsFirst has the plugin bind before all others where it reserves, and reports whether that is new. The first plugin
+// that binds a pod is the only one, and this one leaves to the others what it has no decision to hand over for.
+func bindsFirst(pl *schedapi.Plugins, name string) bool {
+	if !enabledAt(pl, &pl.Reserve, name) || has(pl.Bind.Disabled, name) || has(pl.Bind.Enabled, name) {
+		return false
+	}
+	pl.Bind.Enabled = slices.Insert(slices.Clone(pl.Bind.Enabled), 0, schedapi.Plugin{Name: name})
+	return !has(pl.MultiPoint.Enabled, name)
 }
 
 // needed are the points that a profile must have. One that only scores is left to it: to filter as well

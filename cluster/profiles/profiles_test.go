@@ -17,7 +17,7 @@ func at(pl *schedapi.Plugins, name string) string {
 	var out []string
 	for _, p := range []point{{"preFilter", &pl.PreFilter}, {"filter", &pl.Filter}, {"preScore", &pl.PreScore},
 		{"score", &pl.Score},
-		{"reserve", &pl.Reserve}, {"preBind", &pl.PreBind}, {"postBind", &pl.PostBind}} {
+		{"reserve", &pl.Reserve}, {"preBind", &pl.PreBind}, {"bind", &pl.Bind}, {"postBind", &pl.PostBind}} {
 		if enabledAt(pl, p.set, name) {
 			out = append(out, p.name)
 		}
@@ -27,31 +27,31 @@ func at(pl *schedapi.Plugins, name string) string {
 
 // The profiles are as the manifests of scheduler-plugins, its deployer and its operators write them.
 func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
-	const all = "preFilter filter preScore score reserve preBind"
+	const all = "preFilter filter preScore score reserve preBind bind"
 	for name, c := range map[string]struct{ plugins, plugin, want, says string }{
 		"filter and score": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}, score: {enabled: [{name: " +
 			"NodeResourceTopologyMatch}]}}",
-			"NodeResourceTopologyMatch", all, `points="preFilter,preScore,reserve,preBind"`},
+			"NodeResourceTopologyMatch", all, `points="preFilter,preScore,reserve,preBind,bind"`},
 		"filter, reserve and score": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}, reserve: {enabled: " +
 			"[{name: NodeResourceTopologyMatch}]}, " +
-			"score: {enabled: [{name: NodeResourceTopologyMatch, weight: 5}]}}", "NodeResourceTopologyMatch", all, `points="preFilter,preScore,preBind"`},
+			"score: {enabled: [{name: NodeResourceTopologyMatch, weight: 5}]}}", "NodeResourceTopologyMatch", all, `points="preFilter,preScore,preBind,bind"`},
 		"postBind, too": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}, postBind: {enabled: [{name: " +
 			"NodeResourceTopologyMatch}]}}",
-			"NodeResourceTopologyMatch", "preFilter filter reserve preBind postBind", `points="preFilter,reserve,preBind"`},
+			"NodeResourceTopologyMatch", "preFilter filter reserve preBind bind postBind", `points="preFilter,reserve,preBind,bind"`},
 		"filter, and no other filters": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}], disabled: [{name: '*'}]}}",
-			"NodeResourceTopologyMatch", "preFilter filter reserve preBind", `points="preFilter,reserve,preBind"`},
+			"NodeResourceTopologyMatch", "preFilter filter reserve preBind bind", `points="preFilter,reserve,preBind,bind"`},
 		"multiPoint": {"{multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}",
 			"NodeResourceTopologyMatch", all + " postBind", ""},
 		"multiPoint, own name": {"{multiPoint: {enabled: [{name: Tenon, weight: 10}]}}", "Tenon", all + " postBind", ""},
-		"own name, filter":     {"{filter: {enabled: [{name: Tenon}]}}", "Tenon", "preFilter filter reserve preBind", `points="preFilter,reserve,preBind"`},
+		"own name, filter":     {"{filter: {enabled: [{name: Tenon}]}}", "Tenon", "preFilter filter reserve preBind bind", `points="preFilter,reserve,preBind,bind"`},
 		"multiPoint without score": {"{multiPoint: {enabled: [{name: Tenon}]}, score: {disabled: [{name: Tenon}]}}", "Tenon",
-			"preFilter filter preScore reserve preBind postBind", ""},
+			"preFilter filter preScore reserve preBind bind postBind", ""},
 		"multiPoint, and no reservations at all": {"{multiPoint: {enabled: [{name: Tenon}]}, reserve: {disabled: " +
 			"[{name: '*'}]}}", "Tenon",
 			all + " postBind", `points="reserve"`},
 		"reserve disabled by name": {"{multiPoint: {enabled: [{name: Tenon}]}, reserve: {disabled: [{name: " +
 			"Tenon}]}}", "Tenon",
-			"preFilter filter preScore score preBind postBind", `Plugin disabled at extension points that it needs: kubelets may refuse pods of this profile`},
+			"preFilter filter preScore score preBind bind postBind", `Plugin disabled at extension points that it needs: kubelets may refuse pods of this profile`},
 		"score only": {"{score: {enabled: [{name: NodeResourceTopologyMatch}]}}", "NodeResourceTopologyMatch",
 			"preFilter preScore score", "Plugin only scores nodes"},
 		"another plugin": {"{filter: {enabled: [{name: Other}]}}", "Tenon", "", ""},

@@ -65,6 +65,7 @@ var (
 	_ fwk.ScoreExtensions     = (*Plugin)(nil)
 	_ fwk.ReservePlugin       = (*Plugin)(nil)
 	_ fwk.PreBindPlugin       = (*Plugin)(nil)
+	_ fwk.BindPlugin          = (*Plugin)(nil)
 	_ fwk.PostBindPlugin      = (*Plugin)(nil)
 	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
 	_ fwk.SignPlugin          = (*Plugin)(nil)

@@ -21,6 +21,19 @@ func decisionOf(hs []place.Holding) []place.Holding {
 	return hs
 }
 
+// Decision returns what was decided for a pod on its way to its node; nil: nothing was.
+func (b *Book) Decision(uid string) []place.Holding {
+	a := b.carrier(uid)
+	defer b.close(a)
+	if a == nil {
+		return nil
+	}
+	if f := a.find(uid); f != nil {
+		return f.decision
+	}
+	return nil
+}
+
 // drawsAlone reports whether what the pod gets depends on devices that the kubelet draws without regard to NUMA nodes,
 // since its managers are off: nobody can predict which.
 func (a *account) drawsAlone(f *assumedPod) bool {
@@ -28,15 +41,15 @@ func (a *account) drawsAlone(f *assumedPod) bool {
 		slices.ContainsFunc(f.pod.Containers, func(c place.Container) bool { return len(c.Devices) > 0 })
 }
 
-// AssumeDecided is [Book.Assume] for a pod that was bound with a decision.
-func (b *Book) AssumeDecided(node string, id PodID, p *place.Pod, decision []place.Holding) {
-	b.Assume(node, id, p)
-	a := b.carrier(id.UID)
+// Decided notes what was decided for a pod that is bound to a node, as its binding says: after a restart, the book has
+// only that. It changes nothing where the book has made the decision, and where the node has reported the pod.
+func (b *Book) Decided(uid string, decision []place.Holding) {
+	a := b.carrier(uid)
 	defer b.close(a)
 	if a == nil {
 		return
 	}
-	if f := a.find(id.UID); f != nil && f.decision == nil {
+	if f := a.find(uid); f != nil && f.decision == nil {
 		f.decision, f.uncertain = decision, false
 		b.renew(a)
 	}

@@ -149,7 +149,8 @@ func TestDecisionsHoldInEveryOrder(t *testing.T) {
 				b = New()
 				report()
 				for _, p := range bound {
-					b.AssumeDecided("n", p, specs[p.UID], decided[p.UID])
+					b.Recover("n", p, specs[p.UID])
+					b.Decided(p.UID, decided[p.UID])
 				}
 			}
 			owners := map[idset.CPU]string{}
