@@ -26,13 +26,35 @@ type Decision struct {
 	Containers []ContainerHolding `json:"containers"`
 }
 
-// DecisionText returns the value of the annotation. Equal arguments give equal texts.
-func DecisionText(m *topo.Machine, uid, node string, hs []place.Holding) (string, error) {
+// DecisionOf returns what containers of a pod get on a node as a decision.
+func DecisionOf(m *topo.Machine, uid, node string, hs []place.Holding) Decision {
 	d := Decision{UID: uid, Node: node, Containers: []ContainerHolding{}}
 	for _, h := range hs {
 		d.Containers = append(d.Containers, fromHolding(m, h))
 	}
-	text, err := json.Marshal(d)
+	return d
+}
+
+// Holdings returns what the containers of a decision get of a machine. It is an error where they name what the machine
+// lacks.
+func (d *Decision) Holdings(m *topo.Machine) ([]place.Holding, error) {
+	if err := within("containers", len(d.Containers), 0, place.MaxContainers); err != nil {
+		return nil, err
+	}
+	out := make([]place.Holding, 0, len(d.Containers))
+	for _, c := range d.Containers {
+		h, err := c.core(m)
+		if err != nil {
+			return nil, fmt.Errorf("container %q: %w", clip(printable(c.Name)), err)
+		}
+		out = append(out, h)
+	}
+	return out, nil
+}
+
+// DecisionText returns the value of the annotation. Equal arguments give equal texts.
+func DecisionText(m *topo.Machine, uid, node string, hs []place.Holding) (string, error) {
+	text, err := json.Marshal(DecisionOf(m, uid, node, hs))
 	if err == nil && len(text) > maxDecision {
 		err = fmt.Errorf("it has %d bytes, at most %d are allowed", len(text), maxDecision)
 	}
@@ -69,16 +91,5 @@ func parseDecision(text string, m *topo.Machine, uid, node string) ([]place.Hold
 	case d.Node != node:
 		return nil, fmt.Errorf("it is for node %s, the pod is on node %s", clip(printable(d.Node)), node)
 	}
-	if err := within("containers", len(d.Containers), 0, place.MaxContainers); err != nil {
-		return nil, err
-	}
-	out := make([]place.Holding, 0, len(d.Containers))
-	for _, c := range d.Containers {
-		h, err := c.core(m)
-		if err != nil {
-			return nil, fmt.Errorf("container %q: %w", clip(printable(c.Name)), err)
-		}
-		out = append(out, h)
-	}
-	return out, nil
+	return d.Holdings(m)
 }

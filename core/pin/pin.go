@@ -222,3 +222,25 @@ func (n *Node) Without(uids ...string) *Node {
 	}
 	return &Node{empty: n.empty, pods: left}
 }
+
+// Restored returns the node with a pod that was there before its agent ended, as it was then. Where the machine or the
+// rules have changed so that this cannot be, the pod arrives anew.
+func (n *Node) Restored(p Pod) *Node {
+	free := n.Machine().CPUs().Minus(n.Rules().CPU.Reserved)
+	for _, other := range n.pods {
+		for _, h := range other.Holdings {
+			free = free.Minus(h.CPUs)
+		}
+	}
+	fits := n.index(p.UID) < 0
+	for _, h := range p.Holdings {
+		fits = fits && h.CPUs.SubsetOf(free)
+		for _, b := range h.Memory {
+			fits = fits && b.NUMAs&^n.Machine().All() == 0
+		}
+	}
+	if !fits {
+		return n.With(Arrival{UID: p.UID, Spec: p.Spec})
+	}
+	return n.add(p)
+}

@@ -1,0 +1,130 @@
+package nri
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/pin"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// maxState bounds the file: 2,048 pods with some holdings each.
+const maxState = 16 << 20
+
+// file keeps the pods of a node.
+type file struct{ path string }
+
+// saved is the form of the file.
+type saved struct {
+	Version int        `json:"version"`
+	Pods    []savedPod `json:"pods"`
+}
+
+type savedPod struct {
+	// Decision has the UID of the pod and what its containers hold.
+	v1alpha1.Decision
+	// Spec is what the pod asks for.
+	Spec *place.Pod `json:"spec"`
+	// Decided: the scheduler decided it.
+	Decided bool `json:"decided,omitempty"`
+}
+
+const stateVersion = 1
+
+// read returns the pods of the file, in their order; none where there is no file.
+func (f file) read(m *topo.Machine) (out []pin.Pod, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("state file %s: %w; remove it once no pod with exclusive CPUs runs on the node", f.path, err)
+		}
+	}()
+	r, err := os.Open(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }() // it is only read
+	data, err := io.ReadAll(io.LimitReader(r, maxState+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > maxState:
+		return nil, fmt.Errorf("more than %d bytes", maxState)
+	}
+	var in saved
+	if err := json.Unmarshal(data, &in); err != nil {
+		return nil, err
+	}
+	if in.Version != stateVersion {
+		return nil, fmt.Errorf("version %d, want %d", in.Version, stateVersion)
+	}
+	for _, p := range in.Pods {
+		if p.Spec == nil {
+			return nil, fmt.Errorf("pod %s: spec is missing", p.UID)
+		}
+		if err := p.Spec.Validate(); err != nil {
+			return nil, fmt.Errorf("pod %s: %w", p.UID, err)
+		}
+		hs, err := p.Holdings(m)
+		if err != nil {
+			continue // the machine has changed: the pod arrives anew
+		}
+		out = append(out, pin.Pod{UID: p.UID, Spec: p.Spec, Holdings: hs, Decided: p.Decided})
+	}
+	return out, nil
+}
+
+// write replaces the file as a whole: whoever reads it finds what was there before, or all that is there now.
+func (f file) write(n *pin.Node) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write state file %s: %w", f.path, err)
+		}
+	}()
+	out := saved{Version: stateVersion, Pods: []savedPod{}}
+	for _, p := range n.Pods() {
+		out.Pods = append(out.Pods, savedPod{Decision: v1alpha1.DecisionOf(n.Machine(), p.UID, "", p.Holdings),
+			Spec: p.Spec, Decided: p.Decided})
+	}
+	data, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	t, err := os.CreateTemp(filepath.Dir(f.path), ".pins-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(t.Name()) // nobody reads it
+		}
+	}()
+	if _, err = t.Write(data); err == nil {
+		err = t.Sync()
+	}
+	if err = errors.Join(err, t.Close()); err != nil {
+		return err
+	}
+	return os.Rename(t.Name(), f.path)
+}
+
+// save writes the file where the node has changed since.
+func (p *Plugin) save() error {
+	if p.node == p.written {
+		return nil
+	}
+	if err := p.file.write(p.node); err != nil {
+		return err
+	}
+	p.written = p.node
+	return nil
+}

@@ -1,0 +1,343 @@
+// Package nri pins the containers of a node through the Node Resource Interface of its container runtime, where the
+// node's agent is the arbiter. core/pin decides; this package asks it when containers come, change and go, tells the
+// runtime, and keeps what was decided in a file.
+//
+// Invariant: what the runtime is told was written to the file before, so that an agent that starts again knows it. When
+// the plugin connects, every container that runs is pinned as core/pin says, whatever it was pinned to: whoever was
+// away has missed nothing. Exclusive CPUs are taken from other containers before the container that gets them starts.
+//
+// The package refuses to place a pod that the API server does not have yet: such a container starts on the CPUs that
+// are shared, or not at all, as [FailurePolicy] says, and is pinned when its pod is known.
+package nri
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/go-logr/logr"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/pin"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// FailurePolicy says what becomes of a container whose pod is not known.
+type FailurePolicy string
+
+// The policies, by the names that Kubernetes has for webhooks.
+const (
+	Ignore FailurePolicy = "Ignore" // it starts, and shares CPUs until its pod is known
+	Fail   FailurePolicy = "Fail"   // it does not start; the kubelet tries again
+)
+
+// Pods says what is known of the pods of the node.
+type Pods interface {
+	// Arriving returns what is to be known of the pod of a sandbox, with the UID that the runtime has of it. ok is
+	// false where the API server has no such pod, or does not say so in time.
+	Arriving(ctx context.Context, uid string) (a Arriving, ok bool)
+	// Ended returns which of some pods have ended, by a consistent read of the API server.
+	Ended(ctx context.Context, uids []string) (ended []string, err error)
+}
+
+// Arriving is a pod whose containers are about to start.
+type Arriving struct {
+	Namespace, Name string
+	Spec            *place.Pod
+	// Decision is what the scheduler has decided; nil: nothing. Refusal says why a decision that is there is not used.
+	Decision []place.Holding
+	Refusal  error
+	// Devices are those that the kubelet has given to the pod, by resource.
+	Devices map[string][]string
+}
+
+// Config is what a plugin needs.
+type Config struct {
+	Machine *topo.Machine
+	Rules   place.Rules
+	Pods    Pods
+	// State is the file that keeps what was decided. Its directory must be there and must outlive the node's restart.
+	State   string
+	Failure FailurePolicy // Ignore when empty
+	// Placed, if not nil, is called when a pod was placed, with what is wrong with that, if anything; Changed when
+	// anything about any pod has changed. Both must return at once.
+	Placed  func(Arriving, pin.Pod)
+	Changed func()
+	Logger  logr.Logger
+}
+
+// Plugin is a plugin of a container runtime. Its exported methods are called by the runtime through the stub, one at a
+// time or at once.
+type Plugin struct {
+	cfg  Config
+	file file
+
+	mu   sync.Mutex
+	node *pin.Node
+	// written is the node that the file has.
+	written *pin.Node
+	// containers are those that were created and not removed, by their ID.
+	containers map[string]*container
+	// pinned receives when all containers of the runtime were pinned after the plugin has connected.
+	pinned chan struct{}
+	// send asks the runtime for updates that answer none of its requests; nil while there is no runtime.
+	send func([]*api.ContainerUpdate) ([]*api.ContainerUpdate, error)
+}
+
+// container is one container that the runtime has.
+type container struct {
+	pod, name string
+	is        pin.Pin // what the runtime was told last; the zero Pin: nothing
+}
+
+// New returns a plugin with what its file says. It fails where an agent cannot be the arbiter by the rules, and where
+// the file cannot be read: a node whose exclusive CPUs are forgotten would give them away twice.
+func New(cfg Config) (*Plugin, error) {
+	if err := pin.Check(cfg.Machine, cfg.Rules); err != nil {
+		return nil, fmt.Errorf("pin containers: %w", err)
+	}
+	p := &Plugin{cfg: cfg, file: file{cfg.State}, node: pin.New(cfg.Machine, cfg.Rules),
+		containers: map[string]*container{}, pinned: make(chan struct{}, 1)}
+	if cfg.Failure == "" {
+		p.cfg.Failure = Ignore
+	}
+	pods, err := p.file.read(cfg.Machine)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range pods {
+		p.node = p.node.Restored(one)
+	}
+	return p, nil
+}
+
+// Node returns what the pods of the node are pinned to now.
+func (p *Plugin) Node() *pin.Node {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.node
+}
+
+// Synchronize is called when the plugin connects, with all that the runtime has. Pods without a sandbox are forgotten,
+// and every container is pinned.
+func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
+	all []*api.Container) ([]*api.ContainerUpdate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sandboxes := map[string]*api.PodSandbox{}
+	uids := map[string]bool{}
+	for _, s := range pods {
+		sandboxes[s.Id], uids[s.Uid] = s, true
+	}
+	var gone []string
+	for _, known := range p.node.Pods() {
+		if !uids[known.UID] {
+			gone = append(gone, known.UID)
+		}
+	}
+	p.node = p.node.Without(gone...)
+	p.containers = map[string]*container{}
+	slices.SortFunc(all, func(a, b *api.Container) int { return int(a.CreatedAt - b.CreatedAt) })
+	for _, c := range all {
+		s := sandboxes[c.PodSandboxId]
+		if s == nil || c.State == api.ContainerState_CONTAINER_STOPPED {
+			continue
+		}
+		p.containers[c.Id] = &container{pod: s.Uid, name: c.Name}
+		p.arrive(ctx, s)
+	}
+	if err := p.save(); err != nil {
+		return nil, err
+	}
+	select {
+	case p.pinned <- struct{}{}:
+	default:
+	}
+	return p.updates(""), nil
+}
+
+// CreateContainer pins a container before it starts, and takes its exclusive CPUs from the containers that share them.
+func (p *Plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment,
+	[]*api.ContainerUpdate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.arrive(ctx, s) && p.cfg.Failure == Fail {
+		return nil, nil, fmt.Errorf("pod %s/%s is not known yet, so its containers cannot be pinned", s.Namespace, s.Name)
+	}
+	if err := p.save(); err != nil {
+		return nil, nil, err
+	}
+	is := p.node.Pin(s.Uid, c.Name)
+	p.containers[c.Id] = &container{pod: s.Uid, name: c.Name, is: is}
+	adjust := &api.ContainerAdjustment{}
+	adjust.SetLinuxCPUSetCPUs(is.CPUs.String())
+	adjust.SetLinuxCPUSetMems(p.mems(is))
+	return adjust, p.updates(c.Id), nil
+}
+
+// UpdateContainer is called when the kubelet changes the resources of a container in place. Its pod's requests may have
+// changed, and with them its exclusive CPUs.
+func (p *Plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.Container,
+	_ *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a, ok := p.cfg.Pods.Arriving(ctx, s.Uid); ok {
+		p.set(p.node.Resized(s.Uid, a.Spec), s.Uid, a)
+	}
+	if err := p.save(); err != nil {
+		return nil, err
+	}
+	if known := p.containers[c.Id]; known != nil {
+		known.is = pin.Pin{} // the kubelet's own update must not take its place
+	}
+	return p.updates(""), nil
+}
+
+// RemoveContainer forgets a container.
+func (p *Plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.containers, c.Id)
+	return nil
+}
+
+// RemovePodSandbox ends a pod: its exclusive CPUs are shared from then on.
+func (p *Plugin) RemovePodSandbox(_ context.Context, s *api.PodSandbox) error { return p.End(s.Uid) }
+
+// End ends pods, which the API server or the runtime says have ended.
+func (p *Plugin) End(uids ...string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left := p.node.Without(uids...)
+	if left == p.node {
+		return nil
+	}
+	p.set(left, "", Arriving{})
+	if err := p.save(); err != nil {
+		return err
+	}
+	p.push()
+	return nil
+}
+
+// Arrived places a pod whose containers may have started before it was known.
+func (p *Plugin) Arrived(ctx context.Context, uid string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known := p.node.Pod(uid); known || !p.has(uid) {
+		return nil
+	}
+	if p.arrive(ctx, &api.PodSandbox{Uid: uid}); !p.has(uid) {
+		return nil
+	}
+	if err := p.save(); err != nil {
+		return err
+	}
+	p.push()
+	return nil
+}
+
+// has reports whether the runtime has a container of a pod.
+func (p *Plugin) has(uid string) bool {
+	for _, c := range p.containers {
+		if c.pod == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// arrive places the pod of a sandbox where it is new. It reports whether the pod is known. Where what was decided for
+// it is not free, pods that have ended are looked for first: the scheduler may know of their end before the runtime
+// does.
+func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
+	if _, known := p.node.Pod(s.Uid); known {
+		return true
+	}
+	a, ok := p.cfg.Pods.Arriving(ctx, s.Uid)
+	if !ok {
+		return false
+	}
+	arrival := pin.Arrival{UID: s.Uid, Spec: a.Spec, Decision: a.Decision, Devices: a.Devices}
+	next := p.node.With(arrival)
+	if one, _ := next.Pod(s.Uid); one.Fault != nil {
+		if ended := p.ended(ctx); len(ended) > 0 {
+			p.node = p.node.Without(ended...)
+			next = p.node.With(arrival)
+		}
+	}
+	p.set(next, s.Uid, a)
+	return true
+}
+
+func (p *Plugin) ended(ctx context.Context) []string {
+	var uids []string
+	for _, known := range p.node.Pods() {
+		uids = append(uids, known.UID)
+	}
+	ended, err := p.cfg.Pods.Ended(ctx, uids)
+	if err != nil {
+		p.cfg.Logger.Error(err, "cannot find out which pods have ended")
+	}
+	return ended
+}
+
+// set makes a node the present one, and tells of the pod that was placed, if any.
+func (p *Plugin) set(n *pin.Node, uid string, a Arriving) {
+	p.node = n
+	if one, ok := n.Pod(uid); ok && p.cfg.Placed != nil {
+		p.cfg.Placed(a, one)
+	}
+	if p.cfg.Changed != nil {
+		p.cfg.Changed()
+	}
+}
+
+// updates returns what the runtime has to change of containers, but for one, in ascending order of their IDs.
+func (p *Plugin) updates(but string) (out []*api.ContainerUpdate) {
+	for _, id := range slices.Sorted(maps.Keys(p.containers)) {
+		c := p.containers[id]
+		is := p.node.Pin(c.pod, c.name)
+		if id == but || is.CPUs.Equal(c.is.CPUs) && is.NUMAs == c.is.NUMAs {
+			continue
+		}
+		c.is = is
+		u := &api.ContainerUpdate{}
+		u.SetContainerId(id)
+		u.SetLinuxCPUSetCPUs(is.CPUs.String())
+		u.SetLinuxCPUSetMems(p.mems(is))
+		u.SetIgnoreFailure() // it may have stopped meanwhile
+		out = append(out, u)
+	}
+	return out
+}
+
+// push sends updates that answer no request. They are sent apart from the caller, since the runtime may be waiting for
+// the answer to a request of its own.
+func (p *Plugin) push() {
+	updates := p.updates("")
+	if p.send == nil || len(updates) == 0 {
+		return
+	}
+	send := p.send
+	go func() {
+		if _, err := send(updates); err != nil {
+			p.cfg.Logger.Error(err, "the runtime did not pin containers; it will when the plugin connects again")
+		}
+	}()
+}
+
+// mems returns the NUMA nodes of a pin in the Linux list format: all that have memory where any will do.
+func (p *Plugin) mems(is pin.Pin) string {
+	var ids []idset.NUMA
+	for i, n := range p.cfg.Machine.NUMAs() {
+		if is.NUMAs.Has(i) || is.NUMAs == 0 && n.Bytes > 0 {
+			ids = append(ids, n.ID)
+		}
+	}
+	return idset.Of(ids...).String()
+}
