@@ -198,21 +198,24 @@ func (n *Node) after(pods []Resident, gone []int) *Node {
 	return &out
 }
 
-// missing says what is short now where a verdict would put a pod, and of the node as a whole.
+// missing says what is short now where a verdict would put a pod, and of the node as a whole where that says more.
 func missing(n *Node, w *Want, v place.Verdict) (out []Missing) {
+	var near []Missing
+	if n.State != nil {
+		for _, x := range asks(n.State.Machine, v) {
+			if free := freeOn(n.State.Usage, x.NUMAs, x.Resource); x.More > free {
+				x.More -= free
+				near = append(near, x)
+			}
+		}
+	}
 	for _, r := range lacks(n, w.Needs) {
-		out = append(out, Missing{Resource: r.Resource, More: r.Want - r.Have})
-	}
-	if n.State == nil {
-		return out
-	}
-	for _, x := range asks(n.State.Machine, v) {
-		if free := freeOn(n.State.Usage, x.NUMAs, x.Resource); x.More > free {
-			x.More -= free
+		x := Missing{Resource: r.Resource, More: r.Want - r.Have}
+		if !slices.ContainsFunc(near, func(y Missing) bool { return y.Resource == x.Resource && y.More >= x.More }) {
 			out = append(out, x)
 		}
 	}
-	return out
+	return append(out, near...)
 }
 
 // asks adds up what a verdict gives, by resource and NUMA nodes, in the order of names.

@@ -66,6 +66,14 @@ func leads(t *rapid.T, r Rules, n *Node, w *Want, way Way) {
 	if !r.Judge(n.after(pods, set), w, nil).Fits() {
 		t.Fatalf("no room after %v", way.Pods)
 	}
+	for _, x := range way.Missing {
+		for _, y := range way.Missing {
+			if x.NUMAs == 0 && y.NUMAs != 0 && x.Resource == y.Resource && x.More <= y.More {
+				t.Fatalf("%d more %s are missing on the node, and %d on a NUMA node of it: it is said twice",
+					x.More, x.Resource, y.More)
+			}
+		}
+	}
 	if len(set) > 1 && r.Judge(n.after(pods, set[1:]), w, nil).Fits() {
 		t.Fatalf("of %v one can be spared", way.Pods)
 	}
