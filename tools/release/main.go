@@ -92,7 +92,7 @@ type options struct {
 func (o *options) flags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.StringVar(&o.source.Version, "version", "", "version of the release, as v0.2.0 or 0.2.0 (default: that of the "+
-		"tag at HEAD, else 0.0.0-dev.COMMIT)")
+		"tag at HEAD, else 0.0.0-dev.gCOMMIT)")
 	flags.StringVar(&o.registry, "registry", "ghcr.io/tenon-numa", "registry and folder of the images")
 	flags.StringVar(&o.out, "out", "", "folder for what is made (default: dist in the repository)")
 	flags.StringVar(&o.output, "o", "", "json, or a table")

@@ -24,6 +24,7 @@ import (
 func TestParseVersion(t *testing.T) {
 	for text, want := range map[string]string{
 		"v0.2.0": "0.2.0", "0.2.0": "0.2.0", "v1.0.0-rc.1": "1.0.0-rc.1", "0.0.0-dev.4f63f781c2aa": "0.0.0-dev.4f63f781c2aa",
+		"v1.0.0-12345678901a": "1.0.0-12345678901a",
 	} {
 		if got, err := parseVersion(text); err != nil || got != want {
 			t.Errorf("%s: %q, %v, want %q", text, got, err, want)
@@ -33,6 +34,18 @@ func TestParseVersion(t *testing.T) {
 		"v0.2.0-rc.01", "v0.2.0+build", "v0.2.0 ", "../v0.2.0", "v0.2.0-$(id)", "v9999999.0.0"} {
 		if got, err := parseVersion(text); err == nil || !strings.Contains(err.Error(), "v1.2.3") {
 			t.Errorf("%q is taken for version %q (%v), want an error that shows the form", text, got, err)
+		}
+	}
+}
+
+// TestEveryCommitHasAVersion: a hash may be of digits only, or begin with a zero or with many digits.
+func TestEveryCommitHasAVersion(t *testing.T) {
+	for _, hash := range []string{"4f63f781c2aa", "1234567890ab", "0123456789ab", "012345678901", "999999999999",
+		"000000000000", "1234567e8901"} {
+		version := development(hash + "0123")
+		got, err := parseVersion(version)
+		if err != nil || !strings.HasSuffix(got, hash) || !forDevelopment(got) {
+			t.Errorf("commit %s has version %q (%v), want one for development that ends with it", hash, got, err)
 		}
 	}
 }

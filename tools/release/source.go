@@ -16,7 +16,7 @@ import (
 // semver is a version as releases have it (https://semver.org), without metadata of a build, which tags of images
 // cannot have.
 var semver = regexp.MustCompile(`^v?((0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})(-` +
-	`(0|[1-9]\d{0,8}|\d{0,8}[A-Za-z-][0-9A-Za-z-]{0,40})(\.(0|[1-9]\d{0,8}|\d{0,8}[A-Za-z-][0-9A-Za-z-]{0,40})){0,4})?)$`)
+	`(0|[1-9]\d{0,8}|\d{0,40}[A-Za-z-][0-9A-Za-z-]{0,40})(\.(0|[1-9]\d{0,8}|\d{0,40}[A-Za-z-][0-9A-Za-z-]{0,40})){0,4})?)$`)
 
 // parseVersion returns a version without its v.
 func parseVersion(text string) (string, error) {
@@ -26,6 +26,10 @@ func parseVersion(text string) (string, error) {
 	}
 	return m[1], nil
 }
+
+// development returns the version of a commit that has none. The g before the hash, which git describe has too, keeps a
+// hash of digits only from being a number, which may not begin with a zero.
+func development(commit string) string { return "0.0.0-dev.g" + commit[:12] }
 
 // forDevelopment reports whether a version is one of no release.
 func forDevelopment(version string) bool { return strings.HasPrefix(version, "0.0.0-") }
@@ -52,7 +56,7 @@ func readSource(ctx context.Context, version string) (s image.Source, tagged boo
 		if tag, err := git(ctx, "describe", "--exact-match", "--tags", "--match", "v*", "HEAD"); err == nil {
 			version = tag
 		} else {
-			version = "0.0.0-dev." + s.Commit[:12]
+			version = development(s.Commit)
 		}
 	}
 	if s.Version, err = parseVersion(version); err != nil || forDevelopment(s.Version) {
