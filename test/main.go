@@ -1,7 +1,8 @@
 // Command test runs every check of the modules in go.work, the quickest first: whether generated files are current, go
 // vet, the packages that link neither a kubelet nor an API server (under the race detector), the work that the core
-// does beside a recorded baseline, the other packages, images and chart, the linters, the pages of the console in a
-// browser, and the tests on real nodes. Before all that it installs the Debian packages that some tests need.
+// does beside a recorded baseline, the other packages, images and chart, the chart on an API server, the linters, the
+// pages of the console in a browser, and the tests on real nodes. Before all that it installs the Debian packages that
+// some tests need.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
 //	go run ./test verify           only generated files and the rules of the repository
@@ -128,7 +129,8 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {
-		errs = append(errs, r.release(ctx), r.lint(ctx), r.trial(ctx, console, args), r.trial(ctx, realNodes, args))
+		errs = append(errs, r.release(ctx), r.chart(ctx, args), r.lint(ctx), r.trial(ctx, console, args),
+			r.trial(ctx, realNodes, args))
 	}
 	return errors.Join(errs...)
 }
@@ -137,6 +139,13 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 func (r *runner) release(ctx context.Context) error {
 	line := []string{"env", "GOWORK=off", "go", "-C", filepath.Join("tools", "release"), "test", "./..."}
 	return r.program(ctx, io.Discard, "images and chart", line...)
+}
+
+// chart installs, upgrades and removes the chart on an API server. What it builds and reads is not of its package, so
+// the result is never taken from the cache.
+func (r *runner) chart(ctx context.Context, args []string) error {
+	line := []string{"test", "-count=1", "-timeout", "20m", "-run", "^Test(Chart|Commands)$"}
+	return r.step(ctx, "chart on an API server", append(append(line, args...), trials[installation])...)
 }
 
 // test runs the tests of some packages as one step.

@@ -48,6 +48,7 @@ func TestInstall(t *testing.T) {
 			w.play(ctx, t, installPage, "### Remove the rest")
 			w.remain(ctx, t, before)
 		}, false},
+		{"every command of the pages", whole, false},
 	} {
 		began := time.Now()
 		if !t.Run(step.name, func(t *testing.T) { step.run(ctx, t, w) }) && step.needed {

@@ -41,8 +41,8 @@ func (w *world) objects(ctx context.Context) (map[string]bool, error) {
 				return nil, fmt.Errorf("list %s: %w", r.Name, err)
 			}
 			for _, o := range list.Items {
-				if o.GetNamespace() == v1.NamespaceNodeLease {
-					continue // the kubelet's, and made some time after its start
+				if o.GetNamespace() == v1.NamespaceNodeLease || r.Kind == "ServiceAccount" && o.GetNamespace() == "kube-system" {
+					continue // the kubelet's, and the controllers': made some time after their start
 				}
 				out[fmt.Sprintf("%s %s/%s", r.Kind, o.GetNamespace(), o.GetName())] = true
 			}

@@ -50,6 +50,7 @@ func (s *shell) run(ctx context.Context, script string) (string, error) {
 // must runs a script that has to succeed.
 func (w *world) must(ctx context.Context, t *testing.T, script string) string {
 	t.Helper()
+	w.played[script] = true
 	out, err := w.shell.run(ctx, script)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", script, err, out)
@@ -82,19 +83,57 @@ func commands(page, section string) (out []command, err error) {
 		rest = rest[:next[i][0]]
 	}
 	for _, m := range fence.FindAllStringSubmatch(rest, -1) {
-		text := strings.ReplaceAll(m[2], "\\\n", " ")
-		for line := range strings.Lines(text) {
-			line = strings.Join(strings.Fields(line), " ")
-			switch {
-			case line == "":
-			case strings.HasPrefix(line, "ctr "):
-				out = append(out, command{line, true})
-			case m[1] == "sh":
-				out = append(out, command{line, false})
+		out = append(out, lines(m[1], m[2])...)
+	}
+	return out, nil
+}
+
+// lines returns the commands of a block in a language.
+func lines(language, block string) (out []command) {
+	for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
+		line = strings.Join(strings.Fields(line), " ")
+		switch {
+		case line == "":
+		case strings.HasPrefix(line, "ctr "):
+			out = append(out, command{line, true})
+		case language == "sh":
+			out = append(out, command{line, false})
+		}
+	}
+	return out
+}
+
+// claim is what a page says of a block that these tests play.
+var claim = regexp.MustCompile("(?m)^ *<!-- not in the lab: played on a virtual machine -->\n" +
+	" *```sh\n((?s:.*?))^ *```$")
+
+// claimed returns the commands of which a page says that a test plays them.
+func claimed(page string) (out []command) {
+	for _, m := range claim.FindAllStringSubmatch(page, -1) {
+		out = append(out, lines("sh", m[1])...)
+	}
+	return out
+}
+
+// whole fails where a page says of a command that a test plays it, and it did not run.
+func whole(_ context.Context, t *testing.T, w *world) {
+	pages, err := filepath.Glob(filepath.Join(w.root, "docs", "howto", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, path := range append(pages, filepath.Join(w.root, "docs", "quickstart.md")) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range claimed(string(data)) {
+			if n++; !w.played[c.text] {
+				t.Errorf("%s: did not run: %s", filepath.Base(path), c.text)
 			}
 		}
 	}
-	return out, nil
+	t.Logf("%d commands of the pages have run", n)
 }
 
 // done are commands that the test has run already, in its own way: they build.
@@ -112,6 +151,7 @@ func (w *world) play(ctx context.Context, t *testing.T, page, section string) {
 		t.Fatalf("%s: %d commands, %v", page, len(all), err)
 	}
 	for _, c := range all {
+		w.played[c.text] = true
 		switch {
 		case done.MatchString(c.text):
 		case strings.HasPrefix(c.text, "export "):
@@ -134,6 +174,10 @@ func TestCommands(t *testing.T) {
 	got, err := commands(page, "## B")
 	if err != nil || len(got) != 2 || got[0] != (command{"one two", false}) || got[1] != (command{"ctr three", true}) {
 		t.Errorf("commands are %v (%v)", got, err)
+	}
+	const marked = "<!-- not in the lab: played on a virtual machine -->\n```sh\nfive\n```\n\n```sh\nsix\n```\n"
+	if got := claimed(page + marked); len(got) != 1 || got[0].text != "five" {
+		t.Errorf("commands that are said to be played: %v, want five", got)
 	}
 	if _, err := commands(page, "## E"); err == nil {
 		t.Error("a section that is not there has commands")

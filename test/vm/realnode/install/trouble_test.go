@@ -148,8 +148,8 @@ func full(ctx context.Context, t *testing.T, w *world) {
 	t.Logf("images that are left on the node: %v\n%s", err, images)
 }
 
-// crowded creates pods until one waits, and returns its name. A scheduler may learn of the taint when it has bound a pod
-// already, which the kubelet then rejects.
+// crowded creates pods until one waits, and returns its name. A scheduler may learn of the taint when it has bound a
+// pod already, which the kubelet then rejects.
 func (w *world) crowded(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	for i := range 5 {
@@ -163,7 +163,7 @@ func (w *world) crowded(ctx context.Context, t *testing.T) string {
 		}
 		w.must(ctx, t, "kubectl get pod "+name+"; kubectl delete pod "+name)
 		if !strings.Contains(p.Status.Message, "DiskPressure") {
-			t.Fatalf("pod %s is rejected for another reason than the pressure: %s", name, p.Status.Message)
+			t.Fatalf("pod %s is rejected, and not for the pressure: %s", name, p.Status.Message)
 		}
 	}
 	t.Fatal("the scheduler does not learn of the taint")

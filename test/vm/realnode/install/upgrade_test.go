@@ -21,6 +21,12 @@ func upgrade(ctx context.Context, t *testing.T, w *world) {
 	w.must(ctx, t, "helm upgrade tenon dist/tenon-*.tgz --namespace tenon-system --set scheduler.replicas=1 "+
 		"--wait --timeout 10m")
 	w.next(ctx, t)
+	for _, name := range []string{"tenon-agent", "tenon-scheduler"} {
+		image := "ghcr.io/tenon-numa/" + name + ":"
+		if _, err := w.node.Run(ctx, "ctr -n k8s.io images tag "+image+older+" "+image+newer); err != nil {
+			t.Fatal(err)
+		}
+	}
 	follow, come := w.follow(ctx, t), w.begin(ctx)
 	defer func() {
 		come.end(t)
@@ -36,8 +42,8 @@ func upgrade(ctx context.Context, t *testing.T, w *world) {
 	}
 }
 
-// next makes a later chart and puts it into dist: with images of another tag, and with a property more in the
-// definition of NodeLayout.
+// next makes a later chart and puts it into dist: it has another version, and with it another tag of the images, and a
+// property more in the definition of NodeLayout.
 func (w *world) next(ctx context.Context, t *testing.T) {
 	t.Helper()
 	dir, dist := filepath.Join(w.dir, "next"), filepath.Join(w.dir, "dist-next")
@@ -63,12 +69,6 @@ func (w *world) next(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	w.must(ctx, t, "helm package "+dir+" --version "+newer+" --app-version "+newer+" --destination "+dist)
-	for _, name := range []string{"tenon-agent", "tenon-scheduler"} {
-		image := "ghcr.io/tenon-numa/" + name + ":"
-		if _, err := w.node.Run(ctx, "ctr -n k8s.io images tag "+image+older+" "+image+newer); err != nil {
-			t.Fatal(err)
-		}
-	}
 	link := filepath.Join(w.shell.dir, "dist")
 	if err := os.Remove(link); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,10 @@ func (w *world) next(ctx context.Context, t *testing.T) {
 func (w *world) served(ctx context.Context, t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
-	text := w.must(ctx, t, `kubectl get customresourcedefinition nodelayouts.tenon.sh -o yaml`)
+	text, err := w.shell.run(ctx, "kubectl get customresourcedefinition nodelayouts.tenon.sh -o yaml")
+	if err != nil {
+		t.Fatal(err, text)
+	}
 	var definition apiextensions.CustomResourceDefinition
 	if err := yaml.Unmarshal([]byte(text), &definition); err != nil {
 		t.Fatal(err)

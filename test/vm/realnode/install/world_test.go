@@ -44,16 +44,15 @@ type world struct {
 	node   *realnode.Node
 	pods   *workload.Watch
 	shell  *shell
+	played map[string]bool // commands that ran, as text
 }
 
 func start(ctx context.Context, t *testing.T) *world {
 	t.Helper()
-	w := &world{dir: t.TempDir()}
+	w := &world{dir: t.TempDir(), played: map[string]bool{}}
 	redirectLogs(t, filepath.Join(w.dir, "kubernetes.log"))
 	say := func(line string) { t.Log(line) }
-	if runtime.GOARCH != "amd64" && os.Getenv("CI") == "" {
-		t.Skip("the programs of a node are built for amd64")
-	}
+	onAMD64(t)
 	disk, err := realnode.BuildDisk(ctx, w.dir, say)
 	if missing := (*guest.MissingError)(nil); errors.As(err, &missing) && os.Getenv("CI") == "" {
 		t.Skip(err)
@@ -68,12 +67,25 @@ func start(ctx context.Context, t *testing.T) *world {
 	}
 	w.release(ctx, t)
 	w.control(ctx, t)
+	plain, err := scheduler.Start(w.dir, w.plane.Kubeconfig, scheduler.Plain, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleanup(t, plain.Stop)
 	w.boot(ctx, t, disk, say)
 	if w.pods, err = workload.Follow(ctx, w.client); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.pods.Stop)
 	return w
+}
+
+// onAMD64 skips a test on other computers than those that the programs of a node are built for.
+func onAMD64(t *testing.T) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" && os.Getenv("CI") == "" {
+		t.Skip("the programs of a node are built for amd64")
+	}
 }
 
 func cleanup(t *testing.T, stop func() error) {
@@ -98,7 +110,7 @@ func (w *world) release(ctx context.Context, t *testing.T) {
 	}
 }
 
-// control starts etcd, the API server, the controllers and the default scheduler.
+// control starts etcd, the API server and the controllers.
 func (w *world) control(ctx context.Context, t *testing.T) {
 	t.Helper()
 	key, ca := w.authority(t)
@@ -140,11 +152,7 @@ func (w *world) control(ctx context.Context, t *testing.T) {
 			t.Logf("controllers: %v\n%s", err, tail(log.Name(), 15))
 		}
 	})
-	s, err := scheduler.Start(w.dir, w.plane.Kubeconfig, scheduler.Plain, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cleanup(t, s.Stop)
+	w.shell = w.newShell(t)
 }
 
 // authority makes the certificate authority that signs for kubelets.
@@ -221,7 +229,6 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk *realnode.Disk, say
 		}
 		return w.node.Stop()
 	})
-	w.shell = w.newShell(t)
 }
 
 // explain shows what the programs of the node wrote last, and what the cluster looks like.
