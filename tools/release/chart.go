@@ -65,7 +65,7 @@ func (o *options) chart() (*helm.Chart, error) {
 // pack writes the chart's package.
 func pack(_ context.Context, o *options, stdout io.Writer) error { return writeChart(o, o.out, stdout) }
 
-// writeChart writes the chart's package into a folder.
+// writeChart writes the chart's package into a folder, in place of packages of other versions.
 func writeChart(o *options, folder string, stdout io.Writer) error {
 	c, err := o.chart()
 	if err != nil {
@@ -78,10 +78,27 @@ func writeChart(o *options, folder string, stdout io.Writer) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("make the folder of the release: %w", err)
 	}
+	if err := removeCharts(folder, c.Name()); err != nil {
+		return err
+	}
 	path := filepath.Join(folder, fmt.Sprintf("%s-%s.tgz", c.Name(), o.source.Version))
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return fmt.Errorf("write the chart's package: %w", err)
 	}
 	fmt.Fprintln(stdout, path)
+	return nil
+}
+
+// removeCharts removes packages of other versions, so that one file in the folder has the chart's name.
+func removeCharts(folder, name string) error {
+	old, err := filepath.Glob(filepath.Join(folder, name+"-[0-9]*.tgz"))
+	if err != nil {
+		return fmt.Errorf("find packages of the chart: %w", err)
+	}
+	for _, path := range old {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("remove the package of another version: %w", err)
+		}
+	}
 	return nil
 }

@@ -162,6 +162,21 @@ func TestPush(t *testing.T) {
 	}
 }
 
+// TestOneChartIsInTheFolder: the pages name the package as dist/tenon-*.tgz, which has to be one file after an upgrade of
+// the sources, too.
+func TestOneChartIsInTheFolder(t *testing.T) {
+	dist := t.TempDir()
+	for _, version := range []string{"0.0.0-one", "0.0.0-two"} {
+		if err := run(t.Context(), []string{"package", "-version", version, "-out", dist}, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		found, err := filepath.Glob(filepath.Join(dist, "tenon-*.tgz"))
+		if err != nil || len(found) != 1 || filepath.Base(found[0]) != "tenon-"+version+".tgz" {
+			t.Errorf("after version %s the folder has %v (%v), want the package of that version", version, found, err)
+		}
+	}
+}
+
 // TestFilesOfARelease: every file has its checksum, provenance names every file and everything in the registry, and what
 // is to be signed is printed with its digest.
 func TestFilesOfARelease(t *testing.T) {
