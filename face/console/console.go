@@ -96,6 +96,8 @@ type Identity struct {
 	// History is what schedulers and kubelets said of a pod.
 	History    func(ctx context.Context, namespace, pod string) (document.PodHistory, error)
 	Schedulers Schedulers
+	// Use is what a node uses, by everybody's pods; nil where nothing measures it.
+	Use func(ctx context.Context, node string) document.NodeUse
 	// Valid reports whether the API server still accepts the identity; nil means always.
 	Valid func() bool
 	// Close ends the view; nil where there is nothing to end.
@@ -138,6 +140,7 @@ type Config struct {
 const (
 	maxBody    = 1 << 20          // bytes of a manifest
 	maxAnswer  = 30 * time.Second // for an answer that is computed
+	maxUse     = 10 * time.Second // for what a node measures
 	computing  = 2                // answers that are computed at a time
 	maxStreams = 32               // streams of changes at a time
 	perSecond  = 50               // requests of one identity

@@ -97,6 +97,7 @@ func TestTheDescriptionIsWhatTheServerDoes(t *testing.T) {
 	calls := map[string][2]string{ // path with query, and body
 		"getCluster":    {"/api/v1/cluster?label=zone&label=rack", ""},
 		"getNode":       {"/api/v1/nodes/a", ""},
+		"getNodeUse":    {"/api/v1/nodes/a/use?pod=ml%2Fp", ""},
 		"listPods":      {"/api/v1/pods?namespace=ml&node=a&waiting=false&limit=5&continue=a%2Fb", ""},
 		"getPod":        {"/api/v1/pods/ml/wait", ""},
 		"listDecisions": {"/api/v1/pods/ml/wait/decisions", ""},

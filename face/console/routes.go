@@ -76,6 +76,11 @@ func (h *Handler) table() []route {
 			answer:     document.ClusterOverview{}, do: h.cluster},
 		{method: "GET", path: "/nodes/{node}", id: "getNode", help: "A node: machine, rules, and who holds what.",
 			parameters: []parameter{inPath("node", checkNode)}, answer: document.Node{}, do: h.node},
+		{method: "GET", path: "/nodes/{node}/use", id: "getNodeUse",
+			help: "CPUs and memory in use by NUMA node and container, with a time line.",
+			parameters: []parameter{inPath("node", checkNode), {"pod", "query",
+				"NAMESPACE/NAME of a pod whose containers are in every sample, not in the last alone.", false, checkPodName}},
+			answer: document.NodeUse{}, do: h.use},
 		{method: "GET", path: "/pods", id: "listPods", help: "Pods at a glance.", parameters: []parameter{namespace, node,
 			{"waiting", "query", "true: pods without a node alone.", false, checkBool},
 			{"limit", "query", "Pods in one answer, 500 unless given.", false, checkLimit},
@@ -301,6 +306,8 @@ func checkSelector(s string) error {
 	_, err := labels.Parse(s)
 	return err
 }
+
+func checkPodName(s string) error { return checkScheduler(s) }
 
 func checkScheduler(s string) error {
 	namespace, name, ok := strings.Cut(s, "/")

@@ -1,0 +1,60 @@
+package document
+
+import (
+	"time"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+)
+
+// NodeUse is what a node uses, with a time line of the last minutes.
+type NodeUse struct {
+	Kind string `json:"kind"` // "NodeUse"
+	Node string `json:"node"`
+	// Source is "agent" or "prometheus".
+	Source string `json:"source"`
+	// Problem says why there are no samples, or no newer ones.
+	Problem string `json:"problem,omitempty"`
+	// Seconds is the time between two samples, where somebody asks as often.
+	Seconds int `json:"seconds"`
+	// Samples are in ascending order of time, at most 120.
+	Samples []UseSample `json:"samples"`
+}
+
+// UseSample is what a node used at one time. What is not known is absent.
+type UseSample struct {
+	Time time.Time `json:"time"`
+	// NUMAs are in ascending order of id.
+	NUMAs []NUMAUse `json:"numas"`
+	// Containers are those that you may read. Samples before the last one have those of the pod that was asked for alone.
+	Containers []ContainerUse `json:"containers"`
+}
+
+// NUMAUse is what one NUMA node uses, by whomever.
+type NUMAUse struct {
+	ID int32 `json:"id"`
+	// CPUs that were busy since the sample before.
+	CPUs *float64 `json:"cpus,omitempty"`
+	// Memory in bytes that the kernel cannot drop; MemoryFree is unused. The rest is caches.
+	Memory     *int64 `json:"memory,omitempty"`
+	MemoryFree *int64 `json:"memoryFree,omitempty"`
+}
+
+// ContainerUse is what one container uses.
+type ContainerUse struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Container string `json:"container"`
+	// CPUs that it kept busy since the sample before, on the NUMA nodes of the CPUs on which it may run.
+	CPUs  *float64        `json:"cpus,omitempty"`
+	NUMAs v1alpha1.IDList `json:"numas,omitempty"`
+	// Memory that it is charged with, without hugepages, in ascending order of NUMA node.
+	Memory []BytesOnNUMA `json:"memory"`
+	// Remote is the share, 0 to 1, of its anon and file memory on other NUMA nodes than its CPUs.
+	Remote *float64 `json:"remote,omitempty"`
+}
+
+// BytesOnNUMA is memory on one NUMA node.
+type BytesOnNUMA struct {
+	NUMA  int32 `json:"numa"`
+	Bytes int64 `json:"bytes"`
+}

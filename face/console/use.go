@@ -1,0 +1,38 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// use answers what a node uses, to whoever may read the node. Containers are those of pods that they may read.
+func (h *Handler) use(w http.ResponseWriter, q *request) error {
+	name := q.values.Get("node")
+	if _, ok := q.who.View.State().node(name); !ok {
+		return fail(http.StatusNotFound, "node", "there is no node "+name+", or you may not read it")
+	}
+	doc := document.NodeUse{Kind: "NodeUse", Node: name, Problem: "nothing here measures the use of nodes"}
+	if q.who.Use != nil {
+		ctx, cancel := context.WithTimeout(q.Context(), maxUse)
+		defer cancel()
+		doc = q.who.Use(ctx, name)
+	}
+	may := map[string]bool{}
+	for _, p := range q.who.View.Pods(func(p Pod) bool { return p.Node == name }) {
+		may[p.ID.Namespace+"/"+p.ID.Name] = true
+	}
+	doc.Samples = append([]document.UseSample{}, doc.Samples...) // others are answered by the same samples
+	pod := q.values.Get("pod")
+	for i := range doc.Samples {
+		s := &doc.Samples[i]
+		all := append([]document.ContainerUse{}, s.Containers...)
+		s.Containers = slices.DeleteFunc(all, func(c document.ContainerUse) bool {
+			of := c.Namespace + "/" + c.Pod
+			return !may[of] || of != pod && i < len(doc.Samples)-1
+		})
+	}
+	return answer(w, q.Request, doc)
+}
