@@ -14,6 +14,10 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/use"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/face/console"
 )
@@ -36,6 +40,9 @@ func serveConsole(version string) func(context.Context, cli.Kubeconfig, cli.Cons
 		who, err := Watch(ctx, cfg, cmp.Or(k.ContextName(), cfg.Host), namespace)
 		if err != nil {
 			return fmt.Errorf("follow the cluster: %w", err)
+		}
+		if who.Use, err = Use(cfg, o.AgentNamespace, o.Prometheus); err != nil {
+			return err
 		}
 		who.Close = nil // the view ends with the command
 		on, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)))
@@ -62,6 +69,27 @@ func serveConsole(version string) func(context.Context, cli.Kubeconfig, cli.Cons
 		}
 		return console.Serve(ctx, on, h)
 	}
+}
+
+// Use returns what answers the use of nodes: from Prometheus where its address is not empty, and otherwise from the
+// agents of a namespace, with the rights of cfg. It is nil where both are empty.
+func Use(cfg *rest.Config, namespace, prometheus string) (
+	func(ctx context.Context, node, pod string) document.NodeUse, error) {
+	switch {
+	case prometheus != "":
+		p, err := use.NewPrometheus(prometheus, time.Now)
+		if err != nil {
+			return nil, err
+		}
+		return p.Node, nil
+	case namespace == "":
+		return nil, nil
+	}
+	scrape, err := use.Agents(cfg, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return use.NewTimelines(scrape, time.Now).Node, nil
 }
 
 // browse opens an address in the person's browser, if there is one. The address goes through a file that only the

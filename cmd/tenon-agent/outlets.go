@@ -19,6 +19,7 @@ import (
 type outlets struct {
 	zones                     bool
 	address, cert, key, debug string
+	local                     string
 	health                    string
 	authorize                 bool
 	pods, containers          int
@@ -33,6 +34,8 @@ func (o *outlets) flags(fs *flag.FlagSet) {
 	fs.StringVar(&o.cert, "metrics-tls-cert-file", "",
 		"certificate for metrics; when empty, a self-signed one, or plain HTTP with --metrics-authorization=false")
 	fs.StringVar(&o.key, "metrics-tls-private-key-file", "", "key of the certificate for metrics")
+	fs.StringVar(&o.local, "metrics-local-address", "",
+		"loopback address to serve /metrics on to everybody, for kubectl port-forward to the agent's pod; none when empty")
 	fs.BoolVar(&o.authorize, "metrics-authorization", true,
 		"serve metrics only to users that the API server allows to get /metrics")
 	fs.IntVar(&o.pods, "metrics-pods", 256, "largest number of pods with metrics of their own; 0 for none")
@@ -63,31 +66,54 @@ func (o *outlets) open(ctx context.Context, cfg *agent.Config) error {
 	if err := o.openHealth(ctx, cfg); err != nil {
 		return err
 	}
-	if o.address == "" {
+	if o.address == "" && o.local == "" {
 		return nil
 	}
-	filter, err := o.authFilter(cfg)
-	if err != nil {
-		return fmt.Errorf("metrics: %w", err)
-	}
+	return o.openMetrics(ctx, cfg)
+}
+
+// openMetrics serves metrics at one or two addresses.
+func (o *outlets) openMetrics(ctx context.Context, cfg *agent.Config) error {
 	memory, err := o.memory(cfg)
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	m, err := metrics.New(metrics.Options{Node: cfg.NodeName, Sys: os.DirFS("/sys"), Pods: o.pods, Memory: memory,
-		Containers: o.containers})
+	m, err := metrics.New(metrics.Options{Node: cfg.NodeName, Sys: os.DirFS("/sys"), Proc: os.DirFS("/proc"),
+		Pods: o.pods, Memory: memory, Containers: o.containers})
 	if err != nil {
 		return err
 	}
+	if o.address != "" {
+		filter, err := o.authFilter(cfg)
+		if err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+		listen := func(h http.Handler) (*metrics.Server, error) { return o.listen(cfg.NodeName, h) }
+		if err := open(ctx, cfg, m, filter, listen); err != nil {
+			return err
+		}
+	}
+	if o.local != "" {
+		listen := func(h http.Handler) (*metrics.Server, error) { return metrics.ListenLocal(o.local, h) }
+		if err := open(ctx, cfg, m, nil, listen); err != nil {
+			return err
+		}
+	}
+	cfg.Recorder = m
+	return nil
+}
+
+// open serves metrics at one address.
+func open(ctx context.Context, cfg *agent.Config, m *metrics.Metrics, filter func(http.Handler) http.Handler,
+	listen func(http.Handler) (*metrics.Server, error)) error {
 	h, err := m.Handler(filter)
 	if err != nil {
 		return err
 	}
-	s, err := o.listen(cfg.NodeName, h)
+	s, err := listen(h)
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	cfg.Recorder = m
 	go serve(ctx, s, cfg)
 	return nil
 }

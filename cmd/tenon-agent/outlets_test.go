@@ -50,6 +50,28 @@ func TestOutlets(t *testing.T) {
 	}
 }
 
+// The local address needs no token, and works without the other.
+func TestLocalMetrics(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	cfg, err := opened(t, "--metrics-address=", "--metrics-local-address="+address, "--cgroup-root=")
+	if err != nil || cfg.Recorder == nil {
+		t.Fatalf("recorder %v, error %v", cfg.Recorder, err)
+	}
+	res, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("metrics are answered %s", res.Status)
+	}
+}
+
 func TestOutletsThatCannotBeOpened(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,6 +83,7 @@ func TestOutletsThatCannotBeOpened(t *testing.T) {
 		{"--metrics-pods=-1", "number of pods"},
 		{"--metrics-authorization=false --metrics-tls-cert-file=/nowhere/tls.crt", "/nowhere/tls.crt"},
 		{"--debug-address=:6060", "loopback"},
+		{"--metrics-local-address=:9203", "loopback"},
 		{"--metrics-containers=-1", "number of containers"},
 		{"--metrics-tls-cert-file=/nowhere/tls.crt", "needs --metrics-tls-private-key-file"},
 		{"--metrics-tls-private-key-file=/nowhere/tls.key", "needs --metrics-tls-private-key-file"},

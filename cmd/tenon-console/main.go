@@ -21,6 +21,7 @@ type options struct {
 	address, health         string
 	cert, key, clientCA     string
 	kubeconfig              string
+	agents, prometheus      string
 	userHeader, groupHeader string
 	hosts, namespaces       list
 	proxies                 list
@@ -59,6 +60,10 @@ func (o *options) bind(fs *flag.FlagSet) {
 	fs.StringVar(&o.userHeader, "proxy-user-header", "X-Remote-User", "header in which a proxy names the user")
 	fs.StringVar(&o.groupHeader, "proxy-group-header", "X-Remote-Group",
 		"header in which a proxy names a group; it may be repeated")
+	fs.StringVar(&o.agents, "agent-namespace", "",
+		"namespace of the agents, from which the console reads the use of nodes with its own account; not at all when empty")
+	fs.StringVar(&o.prometheus, "prometheus", "",
+		"address of a Prometheus from which the use of nodes is read, in place of the agents")
 	fs.IntVar(&o.sessions, "sessions", 16,
 		"most people that are signed in at a time: each has a view of the cluster in memory")
 	fs.DurationVar(&o.idle, "session-idle", time.Hour, "time after which a session ends that nobody uses")

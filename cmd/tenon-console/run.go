@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/tenon-numa/tenon/cmd/plugin"
 	"github.com/tenon-numa/tenon/face/console"
 	"github.com/tenon-numa/tenon/internal/version"
 )
@@ -49,7 +50,11 @@ func run(ctx context.Context, o options) error {
 
 // serve serves the console of one API server.
 func (o *options) serve(ctx context.Context, on net.Listener, api *rest.Config) error {
-	users := &users{ctx: ctx, api: api, namespaces: o.namespaces, now: time.Now}
+	use, err := plugin.Use(api, o.agents, o.prometheus)
+	if err != nil {
+		return err
+	}
+	users := &users{ctx: ctx, api: api, use: use, namespaces: o.namespaces, now: time.Now}
 	sessions := console.NewSessions(console.Shared(users.open), !o.plain, o.sessions, o.idle)
 	h, err := console.New(console.Config{Version: version.Text(), Hosts: o.hosts, Secure: !o.plain, Requests: requests,
 		Identities: console.Proxied{Tokens: console.Tokens{Sessions: sessions}, User: o.userHeader, Group: o.groupHeader,
@@ -85,7 +90,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// server returns where the API server is. Of what the program may do itself only impersonation is used.
+// server returns where the API server is. Of what the program may do itself it uses impersonation, and reading agents.
 func (o *options) server() (*rest.Config, error) {
 	if o.kubeconfig == "" {
 		cfg, err := rest.InClusterConfig()

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/cmd/plugin"
 	"github.com/tenon-numa/tenon/face/console"
@@ -31,6 +32,7 @@ type users struct {
 	ctx        context.Context
 	api        *rest.Config
 	namespaces []string
+	use        func(ctx context.Context, node, pod string) document.NodeUse // with the console's own account
 	now        func() time.Time
 }
 
@@ -54,6 +56,7 @@ func (u *users) open(ctx context.Context, c console.Credential) (*console.Identi
 		return nil, err
 	}
 	check := &validity{cfg: cfg, now: u.now, last: u.now(), valid: true}
+	who.Use = u.use
 	watched := who.Valid
 	who.Valid = func() bool { return watched() && check.holds() }
 	return who, nil

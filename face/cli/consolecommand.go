@@ -14,6 +14,9 @@ type ConsoleOptions struct {
 	Port int
 	// Browser: the page is opened in the person's browser.
 	Browser bool
+	// AgentNamespace is where agents run, whose metrics say what nodes use; Prometheus, if not empty, is the address of
+	// one that is asked in their place.
+	AgentNamespace, Prometheus string
 	// Out and Errs are the command's.
 	Out, Errs io.Writer
 }
@@ -52,6 +55,10 @@ func (a *app) consoleCommand() *cobra.Command {
 		},
 	}
 	c.Flags().IntVar(&o.Port, "port", 0, "Port on 127.0.0.1 to serve on; 0 is a free one.")
+	c.Flags().StringVar(&o.AgentNamespace, "agent-namespace", "tenon-agents",
+		"Namespace of the agents, from which the use of nodes is read.")
+	c.Flags().StringVar(&o.Prometheus, "prometheus", "",
+		"Address of a Prometheus from which the use of nodes is read, in place of the agents.")
 	c.Flags().BoolVar(&quiet, "no-browser", false, "Print the address, and do not open a browser.")
 	return c
 }

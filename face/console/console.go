@@ -96,8 +96,9 @@ type Identity struct {
 	// History is what schedulers and kubelets said of a pod.
 	History    func(ctx context.Context, namespace, pod string) (document.PodHistory, error)
 	Schedulers Schedulers
-	// Use is what a node uses, by everybody's pods; nil where nothing measures it.
-	Use func(ctx context.Context, node string) document.NodeUse
+	// Use is what a node uses, by everybody's pods; nil where nothing measures it. The time line may have the containers
+	// of the pod ("namespace/name") alone.
+	Use func(ctx context.Context, node, pod string) document.NodeUse
 	// Valid reports whether the API server still accepts the identity; nil means always.
 	Valid func() bool
 	// Close ends the view; nil where there is nothing to end.

@@ -10,7 +10,7 @@ import (
 
 // use answers what a node uses, to whoever may read the node. Containers are those of pods that they may read.
 func (h *Handler) use(w http.ResponseWriter, q *request) error {
-	name := q.values.Get("node")
+	name, pod := q.values.Get("node"), q.values.Get("pod")
 	if _, ok := q.who.View.State().node(name); !ok {
 		return fail(http.StatusNotFound, "node", "there is no node "+name+", or you may not read it")
 	}
@@ -18,14 +18,13 @@ func (h *Handler) use(w http.ResponseWriter, q *request) error {
 	if q.who.Use != nil {
 		ctx, cancel := context.WithTimeout(q.Context(), maxUse)
 		defer cancel()
-		doc = q.who.Use(ctx, name)
+		doc = q.who.Use(ctx, name, pod)
 	}
 	may := map[string]bool{}
 	for _, p := range q.who.View.Pods(func(p Pod) bool { return p.Node == name }) {
 		may[p.ID.Namespace+"/"+p.ID.Name] = true
 	}
 	doc.Samples = append([]document.UseSample{}, doc.Samples...) // others are answered by the same samples
-	pod := q.values.Get("pod")
 	for i := range doc.Samples {
 		s := &doc.Samples[i]
 		all := append([]document.ContainerUse{}, s.Containers...)

@@ -1,4 +1,5 @@
-// Package cgroup says on which NUMA nodes the memory of a node's containers is, as cgroup v2 counts it.
+// Package cgroup says on which NUMA nodes the memory of a node's containers is, and how much CPU time they used, as
+// cgroup v2 counts it.
 //
 // Invariant: a container is found by what the API server says of it (the UID and the QoS class of its
 // pod, the runtime's ID of the container), whether the kubelet's cgroup driver is systemd or cgroupfs,
@@ -14,6 +15,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/tenon-numa/tenon/core/idset"
 )
@@ -27,6 +29,7 @@ const (
 	maxParents = 16       // of the kubelet's root
 	maxStat    = 1 << 20  // memory.numa_stat, in bytes; kernels write some 1 KiB per NUMA node
 	maxCPUs    = 64 << 10 // cpuset.cpus.effective, in bytes
+	maxTimes   = 16 << 10 // cpu.stat, in bytes; kernels write some 500
 )
 
 // Tree is a mounted cgroup hierarchy.
@@ -61,8 +64,10 @@ func Open(root fs.FS, kubeletRoot string) (*Tree, error) {
 	return t, nil
 }
 
-// Memory is the memory that a container is charged with.
+// Memory is the memory that a container is charged with, and the CPU time that its processes used.
 type Memory struct {
+	// CPUTime is negative where the kernel does not say.
+	CPUTime time.Duration
 	// CPUs are those on which the container may run; empty where the kernel does not say.
 	CPUs idset.Set[idset.CPU]
 	// NUMAs has an Amount for every NUMA node that the kernel knows.
@@ -105,9 +110,13 @@ func (t *Tree) memory(dir, stat string) (Memory, error) {
 	if err != nil {
 		return Memory{}, fmt.Errorf("memory.numa_stat: %w", err)
 	}
+	used, err := t.cpuTime(dir)
+	if err != nil {
+		return Memory{}, err
+	}
 	text, err := t.read(path.Join(dir, "cpuset.cpus.effective"), maxCPUs)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Memory{NUMAs: numas}, nil // the cpuset controller is off
+		return Memory{CPUTime: used, NUMAs: numas}, nil // the cpuset controller is off
 	}
 	if err != nil {
 		return Memory{}, err
@@ -116,7 +125,19 @@ func (t *Tree) memory(dir, stat string) (Memory, error) {
 	if err != nil {
 		return Memory{}, fmt.Errorf("cpuset.cpus.effective: %w", err)
 	}
-	return Memory{CPUs: cpus, NUMAs: numas}, nil
+	return Memory{CPUTime: used, CPUs: cpus, NUMAs: numas}, nil
+}
+
+// cpuTime reads how long processes of a cgroup have run on CPUs since it was made.
+func (t *Tree) cpuTime(dir string) (time.Duration, error) {
+	text, err := t.read(path.Join(dir, "cpu.stat"), maxTimes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return parseTimes(text)
 }
 
 // Remote returns which share, 0 to 1, of the container's own memory (Anon and File) is on other NUMA nodes

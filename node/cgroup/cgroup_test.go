@@ -198,6 +198,35 @@ func TestStat(t *testing.T) {
 	}
 }
 
+func TestCPUTime(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want time.Duration
+		err  bool
+	}{
+		{"usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n", 1500 * time.Millisecond, false},
+		{"user_usec 7\n", -1, false},
+		{"usage_usec many\n", 0, true},
+		{"usage_usec -1\n", 0, true},
+		{"usage_usec 9223372036854775807\n", 0, true},
+	} {
+		if got, err := parseTimes(c.text); got != c.want || (err != nil) != c.err {
+			t.Errorf("%q is %s, error %v", c.text, got, err)
+		}
+	}
+	dir := "kubepods.slice/kubepods-podu.slice/cri-containerd-a.scope/"
+	tree, err := Open(fstest.MapFS{"cgroup.controllers": {},
+		dir + "memory.numa_stat": {Data: []byte("anon N0=1\nfile N0=1\n")},
+		dir + "cpu.stat":         {Data: []byte("usage_usec 2000000\n")}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := tree.Memory(Container{UID: "u", QOS: v1.PodQOSGuaranteed, ID: "containerd://a"})
+	if err != nil || got.CPUTime != 2*time.Second {
+		t.Errorf("a container used %s, error %v", got.CPUTime, err)
+	}
+}
+
 // Whatever the text, an amount is a number of bytes and the share is one.
 func FuzzStat(f *testing.F) {
 	f.Add("anon N0=4096 N8=0\nfile N0=1 N8=2\nkernel_stack N0=3\n")

@@ -3,8 +3,10 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tenon-numa/tenon/core/idset"
 )
@@ -81,4 +83,23 @@ func parsePair(word string) (idset.NUMA, int64, error) {
 		return 0, 0, fmt.Errorf("%q: the bytes are not a number in 0..%d", clip(word), int64(maxBytes))
 	}
 	return idset.NUMA(id), int64(bytes), nil
+}
+
+// maxMicroseconds bounds a CPU time: a Duration has it, and 290 years of one CPU.
+const maxMicroseconds = math.MaxInt64 / int64(time.Microsecond)
+
+// parseTimes reads the line "usage_usec 123" of cpu.stat. Without it the kernel does not say.
+func parseTimes(text string) (time.Duration, error) {
+	for line := range strings.Lines(text) {
+		value, ok := strings.CutPrefix(strings.TrimSpace(line), "usage_usec ")
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 0 || n > maxMicroseconds {
+			return 0, fmt.Errorf("cpu.stat: usage_usec %q is not a number in 0..%d", clip(value), int64(maxMicroseconds))
+		}
+		return time.Duration(n) * time.Microsecond, nil
+	}
+	return -1, nil
 }

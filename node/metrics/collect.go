@@ -18,7 +18,8 @@ type descs struct {
 	count, cpus, memory, hugepages, devices, distance *prometheus.Desc
 	rules, inexact, sequence, observed, pods, omitted *prometheus.Desc
 	podCPUs, podMemory, podDevices                    *prometheus.Desc
-	containers, containerMemory, remote               *prometheus.Desc
+	containers, containerMemory, remote, containerCPU *prometheus.Desc
+	busy, used, unused                                *prometheus.Desc
 	numastat                                          map[string]*prometheus.Desc // by the kernel's name
 }
 
@@ -57,6 +58,15 @@ func newDescs() descs {
 		remote: d("tenon_container_memory_remote_ratio",
 			"Share, 0 to 1, of the container's anon and file memory on other NUMA nodes than the CPUs on which it may run.",
 			"namespace", "pod", "container"),
+		containerCPU: d("tenon_container_cpu_seconds_total",
+			"CPU time that the container used, with the NUMA nodes of the CPUs on which it may run.", "namespace", "pod",
+			"container", "numa_nodes"),
+		busy: d("numa_node_cpu_busy_seconds_total",
+			"Time that CPUs of the NUMA node were busy, with the kernel's own and without time stolen by a hypervisor.",
+			"numa_node"),
+		used: d("numa_node_memory_used_bytes",
+			"Memory of the NUMA node that the kernel cannot drop, hugepages included.", "numa_node"),
+		unused:   d("numa_node_memory_unused_bytes", "Memory of the NUMA node with nothing in it.", "numa_node"),
 		numastat: map[string]*prometheus.Desc{},
 	}
 	for _, c := range kernelCounters() {
@@ -70,7 +80,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	d := m.descs
 	for _, x := range []*prometheus.Desc{d.count, d.cpus, d.memory, d.hugepages, d.devices, d.distance, d.rules, d.inexact,
 		d.sequence, d.observed, d.pods, d.omitted, d.podCPUs, d.podMemory, d.podDevices, d.containers, d.containerMemory,
-		d.remote} {
+		d.remote, d.containerCPU, d.busy, d.used, d.unused} {
 		ch <- x
 	}
 	for _, c := range kernelCounters() {
@@ -98,6 +108,10 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	c.pods(m.o.Pods)
 	if m.o.Sys != nil {
 		m.collectNumastat(c)
+		m.collectMeminfo(c)
+	}
+	if m.o.Proc != nil {
+		m.collectBusy(c)
 	}
 	if m.o.Memory != nil {
 		m.collectMemory(c)

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/node/cgroup"
 )
@@ -52,8 +54,8 @@ func (m *Metrics) collectMemory(c collection) {
 	}
 }
 
-// memory sends one container's. NUMA nodes that the machine does not have are left out of the series, as they
-// would have no bound, but not of the share.
+// memory sends one container's memory and CPU time. NUMA nodes that the machine does not have are left out of the
+// series, as they would have no bound, but not of the share.
 func (c collection) memory(m cgroup.Memory, labels ...string) {
 	for _, numa := range c.n.Machine.NUMAs() {
 		a, ok := m.NUMAs[numa.ID]
@@ -64,6 +66,14 @@ func (c collection) memory(m cgroup.Memory, labels ...string) {
 		c.gauge(c.d.containerMemory, float64(a.Anon), append(l[:len(l):len(l)], "anon")...)
 		c.gauge(c.d.containerMemory, float64(a.File), append(l[:len(l):len(l)], "file")...)
 		c.gauge(c.d.containerMemory, float64(a.Kernel), append(l[:len(l):len(l)], "kernel")...)
+	}
+	if m.CPUTime >= 0 {
+		on := "unknown"
+		if mask := c.n.Machine.MaskOfCPUs(m.CPUs); mask != 0 {
+			on = c.list(mask)
+		}
+		c.ch <- prometheus.MustNewConstMetric(c.d.containerCPU, prometheus.CounterValue, m.CPUTime.Seconds(),
+			append(labels[:len(labels):len(labels)], on)...)
 	}
 	home := idset.Of(c.n.Machine.IDs(c.n.Machine.MaskOfCPUs(m.CPUs))...)
 	if home.Empty() {

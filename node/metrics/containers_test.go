@@ -39,6 +39,7 @@ func memory(t *testing.T) containers {
 	add("first", "1", "anon N0=3072 N8=1024\nfile N0=0 N8=0\nkernel_stack N0=16 N8=0\n", "1-3\n")
 	add("first", "2", "anon N0=0 N8=5\nfile N0=7 N8=0 N9=1000\n", "0-7\n")
 	add("second", "4", "nonsense\n", "0\n")
+	tree["kubepods/podfirst/1/cpu.stat"] = &fstest.MapFile{Data: []byte("usage_usec 2500000\n")}
 	out := containers{running: []cgroup.Container{guaranteed("first", "a", "1"), guaranteed("first", "b", "2"),
 		guaranteed("second", "gone", "3"), guaranteed("second", "odd", "4")}}
 	var err error

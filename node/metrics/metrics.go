@@ -25,8 +25,10 @@ import (
 type Options struct {
 	// Node is the name of the Node: the label node of every metric.
 	Node string
-	// Sys is the tree of /sys, for the kernel's counters of each NUMA node; nil leaves them out.
+	// Sys is the tree of /sys, for the kernel's counters and the memory of each NUMA node; nil leaves them out.
 	Sys fs.FS
+	// Proc is the tree of /proc, for the time that CPUs were busy; nil leaves it out.
+	Proc fs.FS
 	// Pods is the most pods whose holdings are shown, oldest first; 0 shows none.
 	Pods int
 	// Memory says where the memory of containers is; nil leaves that out.
@@ -82,7 +84,7 @@ func New(o Options) (*Metrics, error) {
 	m.failed = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_look_errors_total",
 		Help: "Reconciles that failed to read or to publish something."})
 	m.unreadable = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_numastat_errors_total",
-		Help: "Counters of a NUMA node that could not be read from sysfs."})
+		Help: "Counters of a NUMA node that could not be read from /sys or /proc."})
 	m.hidden = prometheus.NewCounter(prometheus.CounterOpts{Name: "tenon_agent_cgroup_errors_total",
 		Help: "Containers whose cgroup could not be read."})
 	m.latency = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tenon_agent_publish_latency_seconds",

@@ -73,6 +73,7 @@ func sys() fs.FS {
 		"devices/system/node/node0/numastat": {Data: []byte(
 			"numa_hit 12\nnuma_miss 3\nnuma_foreign 4\ninterleave_hit 5\nlocal_node 6\nother_node 9\n")},
 		"devices/system/node/node8/numastat": {Data: []byte("numa_hit many\n")},
+		"devices/system/node/node0/meminfo":  {Data: []byte(meminfo)},
 	}
 }
 
@@ -109,7 +110,8 @@ func scrape(t *testing.T, m *Metrics) string {
 }
 
 func TestGolden(t *testing.T) {
-	m := made(t, Options{Sys: sys(), Pods: 10, Memory: memory(t), Containers: 10})
+	m := made(t, Options{Sys: sys(), Proc: fstest.MapFS{"stat": {Data: []byte(procStat)}}, Pods: 10, Memory: memory(t),
+		Containers: 10})
 	m.RecordNode(node(t), 7)
 	m.RecordWrite("NodeLayout", nil)
 	m.RecordWrite("NodeResourceTopology", errors.New("down"))
@@ -121,7 +123,8 @@ func TestGolden(t *testing.T) {
 
 // The document says what every metric is, and of no metric that is not there.
 func TestMetricsAreDocumented(t *testing.T) {
-	m := made(t, Options{Sys: sys(), Pods: 10, Memory: memory(t), Containers: 10})
+	m := made(t, Options{Sys: sys(), Proc: fstest.MapFS{"stat": {Data: []byte(procStat)}}, Pods: 10, Memory: memory(t),
+		Containers: 10})
 	m.RecordNode(node(t), 7)
 	m.RecordWrite("NodeLayout", nil)
 	m.RecordWrite("NodeLayout", errors.New("down"))
@@ -158,7 +161,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 }
 
 func TestNamesFollowTheConventions(t *testing.T) {
-	m := made(t, Options{Sys: sys(), Pods: 10, Memory: memory(t), Containers: 10})
+	m := made(t, Options{Sys: sys(), Proc: fstest.MapFS{"stat": {Data: []byte(procStat)}}, Pods: 10, Memory: memory(t),
+		Containers: 10})
 	m.RecordNode(node(t), 7)
 	m.RecordWrite("NodeLayout", nil)
 	r := prometheus.NewPedanticRegistry()

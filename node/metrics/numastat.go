@@ -47,20 +47,32 @@ func (m *Metrics) collectNumastat(c collection) {
 
 func readNumastat(sys fs.FS, numa string) (map[string]uint64, error) {
 	path := "devices/system/node/node" + numa + "/numastat"
-	f, err := sys.Open(path)
+	text, err := readText(sys, path, maxNumastat)
 	if err != nil {
 		return nil, fmt.Errorf("read counters: %w", err)
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxNumastat+1))
-	if err != nil {
-		return nil, fmt.Errorf("read counters %s: %w", path, err)
-	}
-	out, err := parseNumastat(string(data))
+	out, err := parseNumastat(text)
 	if err != nil {
 		return nil, fmt.Errorf("counters %s: %w", path, err)
 	}
 	return out, nil
+}
+
+// readText returns a file of at most so many bytes.
+func readText(root fs.FS, path string, most int64) (string, error) {
+	f, err := root.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if int64(len(data)) > most {
+		return "", fmt.Errorf("%s has more than %d bytes", path, most)
+	}
+	return string(data), nil
 }
 
 // parseNumastat reads lines of a name and a number; names that it does not know are left out.

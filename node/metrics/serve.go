@@ -137,12 +137,8 @@ const profilesIndex = `tenon-agent, profiles
 // ListenProfiles opens an address for Go's profiles, which must be one of this machine alone, such as
 // "127.0.0.1:6060".
 func ListenProfiles(address string) (*Server, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, fmt.Errorf("address of profiles %q: %w", address, err)
-	}
-	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return nil, fmt.Errorf("address of profiles %q is not a loopback address such as 127.0.0.1:6060", address)
+	if err := checkLoopback(address); err != nil {
+		return nil, fmt.Errorf("address of profiles: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", index(profilesIndex))
@@ -157,6 +153,26 @@ func ListenProfiles(address string) (*Server, error) {
 	}
 	s.http.WriteTimeout = 0 // a profile takes as long as it was asked to
 	return s, nil
+}
+
+// ListenLocal is Listen in plain HTTP at an address of this machine alone. In a pod that is the pod's own: others reach
+// it by kubectl port-forward, where the API server lets them.
+func ListenLocal(address string, h http.Handler) (*Server, error) {
+	if err := checkLoopback(address); err != nil {
+		return nil, fmt.Errorf("local address of metrics: %w", err)
+	}
+	return Listen(address, "", "", h)
+}
+
+func checkLoopback(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q: %w", address, err)
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return fmt.Errorf("%q is not a loopback address such as 127.0.0.1:6060", address)
+	}
+	return nil
 }
 
 // Address is where the server listens.

@@ -1,0 +1,223 @@
+package use
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/tenon-numa/tenon/api/objects"
+)
+
+// port is that of --metrics-local-address in the agents' manifest.
+const port = "9203"
+
+// AgentNamespace is where the manifests put agents.
+const AgentNamespace = "tenon-agents"
+
+// Agents returns a Scrape that forwards a port to an agent's pod by way of the API server that cfg names, as kubectl
+// port-forward does. The API server decides by the rights of cfg, and nothing of its credentials reaches a node.
+func Agents(cfg *rest.Config, namespace string) (Scrape, error) {
+	core, err := objects.NewCore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("address of the API server: %w", err)
+	}
+	a := &agents{cfg: rest.CopyConfig(cfg), base: base, namespace: namespace, pods: core.Pods.In(namespace)}
+	return a.scrape, nil
+}
+
+// agents finds and reads the agents of one namespace.
+type agents struct {
+	cfg       *rest.Config
+	base      *url.URL
+	namespace string
+	pods      podLister
+}
+
+type podLister interface {
+	List(ctx context.Context, o metav1.ListOptions) (*v1.PodList, error)
+}
+
+func (a *agents) scrape(ctx context.Context, node string) (io.ReadCloser, error) {
+	pod, err := a.find(ctx, node)
+	if err != nil {
+		return nil, a.worded(err)
+	}
+	conn, err := a.connect(ctx, pod)
+	if err != nil {
+		return nil, a.worded(fmt.Errorf("forward a port to pod %s/%s: %w", a.namespace, pod, err))
+	}
+	client := http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: func(context.Context,
+		string, string) (net.Conn, error) {
+		return conn, nil
+	}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+port+"/metrics", nil)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	res, err := client.RoundTrip(r)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("read metrics of pod %s/%s, port %s: %w", a.namespace, pod, port, conn.why(err)),
+			conn.Close())
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, errors.Join(fmt.Errorf("pod %s/%s answers its metrics with %s", a.namespace, pod, res.Status),
+			res.Body.Close(), conn.Close())
+	}
+	return body{res.Body, conn}, nil
+}
+
+// body closes the connection with the answer.
+type body struct {
+	io.ReadCloser
+	conn *forwarded
+}
+
+func (b body) Close() error { return errors.Join(b.ReadCloser.Close(), b.conn.Close()) }
+
+// find returns the pod of the agent that runs on a node.
+func (a *agents) find(ctx context.Context, node string) (string, error) {
+	list, err := a.pods.List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=tenon-agent",
+		FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return "", fmt.Errorf("find the agent of node %s: %w", node, err)
+	}
+	for i := range list.Items {
+		p := &list.Items[i]
+		if p.Spec.NodeName == node && p.Status.Phase == v1.PodRunning && p.DeletionTimestamp == nil {
+			return p.Name, nil
+		}
+	}
+	return "", fmt.Errorf("no agent of namespace %s runs on node %s", a.namespace, node)
+}
+
+// worded says which rights are missing.
+func (a *agents) worded(err error) error {
+	if apierrors.IsForbidden(err) || strings.Contains(strings.ToLower(err.Error()), "forbidden") {
+		return fmt.Errorf("the use of nodes is read from their agents, which needs the role tenon-node-use in namespace "+
+			"%s: %w", a.namespace, err)
+	}
+	return err
+}
+
+// connect forwards the port of the agent.
+func (a *agents) connect(ctx context.Context, pod string) (*forwarded, error) {
+	at := a.base.JoinPath("api", "v1", "namespaces", a.namespace, "pods", pod, "portforward")
+	dial, err := dialer(a.cfg, at)
+	if err != nil {
+		return nil, err
+	}
+	type dialed struct {
+		conn httpstream.Connection
+		err  error
+	}
+	done := make(chan dialed, 1)
+	go func() {
+		conn, protocol, err := dial.Dial(portforward.PortForwardProtocolV1Name)
+		if err == nil && protocol != portforward.PortForwardProtocolV1Name {
+			err = errors.Join(fmt.Errorf("the API server speaks %q", protocol), conn.Close())
+		}
+		done <- dialed{conn, err}
+	}()
+	select {
+	case d := <-done:
+		if d.err != nil {
+			return nil, d.err
+		}
+		return open(ctx, d.conn)
+	case <-ctx.Done():
+		go func() {
+			if d := <-done; d.err == nil {
+				_ = d.conn.Close()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// dialer takes websockets, and SPDY where the API server or a proxy before it knows none, as kubectl does.
+func dialer(cfg *rest.Config, at *url.URL) (httpstream.Dialer, error) {
+	transport, upgrader, err := spdy.RoundTripperFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("prepare a connection: %w", err)
+	}
+	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, at)
+	tunnel, err := portforward.NewSPDYOverWebsocketDialerForStreaming(at, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("prepare a connection: %w", err)
+	}
+	return portforward.NewFallbackDialerForStreaming(tunnel, old, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
+}
+
+// forwarded is a connection to a port of a pod.
+type forwarded struct {
+	httpstream.Stream // of data
+	conn              httpstream.Connection
+	failed            chan string // what the node says of the port, at most once
+	stop              func() bool
+}
+
+// open makes the streams of one connection to the port. The connection ends with ctx.
+func open(ctx context.Context, conn httpstream.Connection) (*forwarded, error) {
+	f := &forwarded{conn: conn, failed: make(chan string, 1), stop: func() bool { return true }}
+	h := http.Header{v1.PortHeader: {port}, v1.PortForwardRequestIDHeader: {"0"}, v1.StreamType: {v1.StreamTypeError}}
+	failure, err := conn.CreateStream(h)
+	if err == nil {
+		_ = failure.Close() // nothing is written to it
+		go func() {
+			line, _ := bufio.NewReader(io.LimitReader(failure, 1<<10)).ReadString('\n')
+			f.failed <- strings.TrimSpace(line)
+		}()
+		h = h.Clone()
+		h.Set(v1.StreamType, v1.StreamTypeData)
+		f.Stream, err = conn.CreateStream(h)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open a stream: %w", err), conn.Close())
+	}
+	f.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return f, nil
+}
+
+// why adds what the node said of the port, if it has said something by now.
+func (f *forwarded) why(err error) error {
+	_ = f.conn.Close()
+	if said := <-f.failed; said != "" {
+		return fmt.Errorf("%w: %.300s", err, said)
+	}
+	return err
+}
+
+// Close ends the connection.
+func (f *forwarded) Close() error {
+	f.stop()
+	return f.conn.Close()
+}
+
+// A stream has no addresses of its own, and ends with the context.
+
+func (f *forwarded) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (f *forwarded) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (f *forwarded) SetDeadline(time.Time) error      { return nil }
+func (f *forwarded) SetReadDeadline(time.Time) error  { return nil }
+func (f *forwarded) SetWriteDeadline(time.Time) error { return nil }

@@ -1,0 +1,116 @@
+package use
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	prometheus "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// step is the time between two samples of Prometheus, which commonly scrapes agents as often.
+const step = 30 * time.Second
+
+// Prometheus answers what nodes use from a Prometheus that has the agents' metrics.
+type Prometheus struct {
+	api prometheus.API
+	now func() time.Time
+}
+
+// NewPrometheus returns the answers of the Prometheus at an address. No credentials are sent.
+func NewPrometheus(address string, now func() time.Time) (*Prometheus, error) {
+	c, err := api.NewClient(api.Config{Address: address, Client: &http.Client{Timeout: maxScrape,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}})
+	if err != nil {
+		return nil, fmt.Errorf("address of Prometheus %q: %w", address, err)
+	}
+	return &Prometheus{prometheus.NewAPI(c), now}, nil
+}
+
+// question is a query, and what takes each number of its answer.
+type question struct {
+	query string
+	over  time.Duration
+	add   func(r *reading, labels map[string]string, v float64)
+}
+
+// questions are those of the NUMA nodes, of all containers now, and of the containers of one pod over time.
+func questions(node, pod string) []question {
+	in := fmt.Sprintf("node=%q", node)
+	out := []question{
+		{"rate(numa_node_cpu_busy_seconds_total{" + in + "}[2m])", lasts,
+			func(r *reading, l map[string]string, v float64) { numa(r.busy, l, v) }},
+		{"numa_node_memory_used_bytes{" + in + "}", lasts,
+			func(r *reading, l map[string]string, v float64) { numa(r.used, l, int64(v)) }},
+		{"numa_node_memory_unused_bytes{" + in + "}", lasts,
+			func(r *reading, l map[string]string, v float64) { numa(r.unused, l, int64(v)) }},
+	}
+	ofContainers := func(in string, over time.Duration) {
+		out = append(out, question{"rate(tenon_container_cpu_seconds_total{" + in + "}[2m])", over, (*reading).cpu},
+			question{"sum by (namespace, pod, container, numa_node) (tenon_container_memory_numa_bytes{" + in + "})", over,
+				(*reading).setMemory},
+			question{"tenon_container_memory_remote_ratio{" + in + "}", over, (*reading).remote})
+	}
+	ofContainers(in, 0)
+	if namespace, name, ok := strings.Cut(pod, "/"); ok {
+		ofContainers(fmt.Sprintf("%s,namespace=%q,pod=%q", in, namespace, name), lasts)
+	}
+	return out
+}
+
+// Node returns what a node uses. Samples before the last one have the containers of one pod ("namespace/name") alone.
+func (p *Prometheus) Node(ctx context.Context, node, pod string) document.NodeUse {
+	out := document.NodeUse{Kind: "NodeUse", Node: node, Source: "prometheus", Seconds: int(step / time.Second)}
+	end, all := p.now().Truncate(step), map[int64]*reading{}
+	for _, q := range questions(node, pod) {
+		if err := p.ask(ctx, q, end, all); err != nil {
+			out.Problem = fmt.Sprintf("Prometheus does not answer: %.300s", err)
+			return out
+		}
+	}
+	for _, r := range all {
+		out.Samples = append(out.Samples, r.sample())
+	}
+	slices.SortFunc(out.Samples, func(a, b document.UseSample) int { return a.Time.Compare(b.Time) })
+	if len(out.Samples) == 0 {
+		out.Problem = "Prometheus has no numbers of the node: see whether it scrapes the node's agent"
+	}
+	return out
+}
+
+// ask adds the answer of a question to readings by their time.
+func (p *Prometheus) ask(ctx context.Context, q question, end time.Time, all map[int64]*reading) error {
+	got, _, err := p.api.QueryRange(ctx, q.query, prometheus.Range{Start: end.Add(-q.over), End: end, Step: step})
+	if err != nil {
+		return err
+	}
+	matrix, ok := got.(model.Matrix)
+	if !ok {
+		return fmt.Errorf("the answer is a %s", got.Type())
+	}
+	for _, series := range matrix {
+		labels := map[string]string{}
+		for name, value := range series.Metric {
+			labels[string(name)] = string(value)
+		}
+		for _, at := range series.Values {
+			v := float64(at.Value)
+			if !(v >= 0 && v <= maxNumber) || at.Timestamp.Time().After(end) || len(all) > maxSamples {
+				continue
+			}
+			key := at.Timestamp.Unix()
+			if all[key] == nil {
+				all[key] = newReading(at.Timestamp.Time())
+			}
+			q.add(all[key], labels, v)
+		}
+	}
+	return nil
+}

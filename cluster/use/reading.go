@@ -1,0 +1,244 @@
+package use
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// Bounds on what a node says.
+const (
+	maxText   = 16 << 20 // bytes
+	maxLabel  = 253      // bytes of a name
+	maxList   = 4096     // bytes of a list of NUMA nodes
+	maxNUMAs  = 64
+	maxNumber = 1 << 53 // of bytes, and of seconds
+	maxOf     = 2048    // containers of one reading
+)
+
+// reading is what an agent said at one time. Counters are seconds.
+type reading struct {
+	at           time.Time
+	busy         map[int32]float64
+	used, unused map[int32]int64
+	containers   map[name]*container
+}
+
+type name struct{ namespace, pod, container string }
+
+type container struct {
+	cpu    *float64
+	numas  v1alpha1.IDList
+	memory map[int32]int64
+	remote *float64
+}
+
+func newReading(at time.Time) *reading {
+	return &reading{at: at, busy: map[int32]float64{}, used: map[int32]int64{}, unused: map[int32]int64{},
+		containers: map[name]*container{}}
+}
+
+// parse reads the metrics of an agent. An error is about the text as a whole; a series that is not as agents write it
+// is left out.
+func parse(text io.Reader, at time.Time) (*reading, error) {
+	p := expfmt.NewTextParser(model.UTF8Validation)
+	limited := &io.LimitedReader{R: text, N: maxText}
+	families, err := p.TextToMetricFamilies(limited)
+	switch {
+	case limited.N <= 0:
+		return nil, fmt.Errorf("the agent's metrics are longer than %d bytes", maxText)
+	case err != nil:
+		return nil, fmt.Errorf("read the agent's metrics: %w", err)
+	}
+	r := newReading(at)
+	for _, f := range []struct {
+		name string
+		add  func(labels map[string]string, v float64)
+	}{
+		{"numa_node_cpu_busy_seconds_total", func(l map[string]string, v float64) { numa(r.busy, l, v) }},
+		{"numa_node_memory_used_bytes", func(l map[string]string, v float64) { numa(r.used, l, int64(v)) }},
+		{"numa_node_memory_unused_bytes", func(l map[string]string, v float64) { numa(r.unused, l, int64(v)) }},
+		{"tenon_container_cpu_seconds_total", r.cpu},
+		{"tenon_container_memory_numa_bytes", r.addMemory},
+		{"tenon_container_memory_remote_ratio", r.remote},
+	} {
+		for _, m := range families[f.name].GetMetric() {
+			if v := value(m); v >= 0 && v <= maxNumber {
+				f.add(labels(m), v)
+			}
+		}
+	}
+	return r, nil
+}
+
+// value is the number of a series, NaN where it has none.
+func value(m *dto.Metric) float64 {
+	switch {
+	case m.GetCounter() != nil:
+		return m.GetCounter().GetValue()
+	case m.GetGauge() != nil:
+		return m.GetGauge().GetValue()
+	case m.GetUntyped() != nil:
+		return m.GetUntyped().GetValue()
+	}
+	return math.NaN()
+}
+
+func labels(m *dto.Metric) map[string]string {
+	out := map[string]string{}
+	for _, l := range m.GetLabel() {
+		out[l.GetName()] = l.GetValue()
+	}
+	return out
+}
+
+// numa sets a number of a NUMA node.
+func numa[T any](of map[int32]T, labels map[string]string, v T) {
+	n, err := strconv.ParseInt(labels["numa_node"], 10, 32)
+	if err == nil && idset.Valid(int(n)) && len(of) < maxNUMAs {
+		of[int32(n)] = v
+	}
+}
+
+// container returns the container that labels name, or nil.
+func (r *reading) container(labels map[string]string) *container {
+	n := name{labels["namespace"], labels["pod"], labels["container"]}
+	for _, s := range []string{n.namespace, n.pod, n.container} {
+		if s == "" || len(s) > maxLabel {
+			return nil
+		}
+	}
+	if r.containers[n] == nil && len(r.containers) < maxOf {
+		r.containers[n] = &container{memory: map[int32]int64{}}
+	}
+	return r.containers[n]
+}
+
+func (r *reading) cpu(labels map[string]string, v float64) {
+	c := r.container(labels)
+	if c == nil {
+		return
+	}
+	c.cpu = &v
+	if list := labels["numa_nodes"]; len(list) <= maxList {
+		if ids, err := idset.Parse[idset.NUMA](list); err == nil && !ids.Empty() {
+			c.numas = v1alpha1.IDList(ids.String())
+		}
+	}
+}
+
+// addMemory adds one kind of memory.
+func (r *reading) addMemory(labels map[string]string, v float64) {
+	if c := r.container(labels); c != nil {
+		id, _ := strconv.ParseInt(labels["numa_node"], 10, 32)
+		numa(c.memory, labels, c.memory[int32(id)]+int64(v))
+	}
+}
+
+// setMemory sets all kinds of memory together.
+func (r *reading) setMemory(labels map[string]string, v float64) {
+	if c := r.container(labels); c != nil {
+		numa(c.memory, labels, int64(v))
+	}
+}
+
+func (r *reading) remote(labels map[string]string, v float64) {
+	if c := r.container(labels); c != nil && v <= 1 {
+		c.remote = &v
+	}
+}
+
+// problem says what an agent does not measure.
+func (r *reading) problem() string {
+	switch {
+	case len(r.used) == 0 && len(r.busy) == 0 && len(r.containers) == 0:
+		return "the agent measures no use: it may be an older version, or its node another machine than the one described"
+	case len(r.busy) == 0:
+		return "the agent cannot read how long CPUs were busy: its node may not be the machine that it describes"
+	}
+	return ""
+}
+
+// since returns the reading with the growth of its counters per second since the reading before, in place of the
+// counters. They are left out where that is not known, as where last is nil.
+func (r *reading) since(last *reading) *reading {
+	out := *r
+	out.busy, out.containers = map[int32]float64{}, map[name]*container{}
+	for n, c := range r.containers {
+		one := *c
+		one.cpu = nil
+		if last != nil && last.containers[n] != nil {
+			one.cpu = rate(c.cpu, last.containers[n].cpu, r.at.Sub(last.at))
+		}
+		out.containers[n] = &one
+	}
+	for id := range r.busy {
+		if last == nil {
+			break
+		}
+		if v := rate(pointer(r.busy, id), pointer(last.busy, id), r.at.Sub(last.at)); v != nil {
+			out.busy[id] = *v
+		}
+	}
+	return &out
+}
+
+// sample returns a reading whose counters were replaced by rates.
+func (r *reading) sample() document.UseSample {
+	out := document.UseSample{Time: r.at.UTC(), NUMAs: []document.NUMAUse{}, Containers: []document.ContainerUse{}}
+	ids := map[int32]bool{}
+	for _, of := range []map[int32]int64{r.used, r.unused} {
+		for id := range of {
+			ids[id] = true
+		}
+	}
+	for id := range r.busy {
+		ids[id] = true
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		out.NUMAs = append(out.NUMAs, document.NUMAUse{ID: id, CPUs: pointer(r.busy, id), Memory: pointer(r.used, id),
+			MemoryFree: pointer(r.unused, id)})
+	}
+	for n, c := range r.containers {
+		one := document.ContainerUse{Namespace: n.namespace, Pod: n.pod, Container: n.container, NUMAs: c.numas,
+			CPUs: c.cpu, Memory: []document.BytesOnNUMA{}, Remote: c.remote}
+		for _, id := range slices.Sorted(maps.Keys(c.memory)) {
+			one.Memory = append(one.Memory, document.BytesOnNUMA{NUMA: id, Bytes: c.memory[id]})
+		}
+		out.Containers = append(out.Containers, one)
+	}
+	slices.SortFunc(out.Containers, func(a, b document.ContainerUse) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod),
+			cmp.Compare(a.Container, b.Container))
+	})
+	return out
+}
+
+func pointer[T any](of map[int32]T, id int32) *T {
+	if v, ok := of[id]; ok {
+		return &v
+	}
+	return nil
+}
+
+// rate is the growth of a counter per second; nil where it is not known, as after a restart.
+func rate(now, before *float64, over time.Duration) *float64 {
+	if now == nil || before == nil || *now < *before || over <= 0 {
+		return nil
+	}
+	v := math.Round((*now-*before)/over.Seconds()*1000) / 1000
+	return &v
+}

@@ -1,0 +1,142 @@
+// Package use answers what nodes use, by NUMA node and container, from the metrics of their agents, with a time line of
+// the last minutes.
+//
+// Invariant: a node is asked at most every few seconds, whoever asks, and only while somebody does. What is kept is
+// bounded by nodes, samples and containers. What a node says is checked: numbers are finite and within bounds, and a
+// counter that fell counts as not known. The package decides nothing about who may read an answer, and refuses to
+// guess: what is not known is absent, or named as the problem.
+package use
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// Scrape returns the metrics of a node's agent, in Prometheus' text format. The caller closes them.
+type Scrape func(ctx context.Context, node string) (io.ReadCloser, error)
+
+// Bounds of what is kept.
+const (
+	often         = 5 * time.Second  // between two samples
+	lasts         = 10 * time.Minute // of a time line
+	maxSamples    = int(lasts / often)
+	maxNodes      = 16
+	maxContainers = 12_000           // in the samples of a node together
+	maxScrape     = 10 * time.Second // whoever waits for it
+)
+
+// Timelines are the time lines of nodes. Their methods may be called from any goroutine.
+type Timelines struct {
+	scrape Scrape
+	now    func() time.Time
+
+	mu  sync.Mutex
+	all map[string]*line
+}
+
+// line is the time line of one node. It is read and changed by whoever has the turn.
+type line struct {
+	asked time.Time // by anybody; under the lock of Timelines
+
+	turn    chan struct{}
+	tried   time.Time
+	last    *reading
+	samples []document.UseSample
+	problem string
+}
+
+// NewTimelines returns time lines without samples.
+func NewTimelines(scrape Scrape, now func() time.Time) *Timelines {
+	return &Timelines{scrape: scrape, now: now, all: map[string]*line{}}
+}
+
+// Node returns what a node uses: with a sample of now, unless the last one is new. Every sample has all containers, as
+// far as they are kept. The samples must not be changed.
+func (t *Timelines) Node(ctx context.Context, node, _ string) document.NodeUse {
+	out := document.NodeUse{Kind: "NodeUse", Node: node, Source: "agent", Seconds: int(often / time.Second)}
+	l := t.line(node)
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		out.Problem = "there was no answer in time: try again"
+		return out
+	}
+	if now := t.now(); now.Sub(l.tried) >= often-often/10 { // whoever asks as often gets a new one each time
+		l.tried = now
+		t.read(ctx, node, l)
+	}
+	out.Problem, out.Samples = l.problem, slices.Clone(l.samples)
+	return out
+}
+
+// line returns the time line of a node. Where there are too many, the one that nobody has asked for the longest ends.
+func (t *Timelines) line(node string) *line {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.all[node]
+	if l == nil {
+		l = &line{turn: make(chan struct{}, 1)}
+		if len(t.all) >= maxNodes {
+			oldest := ""
+			for name, other := range t.all {
+				if oldest == "" || other.asked.Before(t.all[oldest].asked) {
+					oldest = name
+				}
+			}
+			delete(t.all, oldest)
+		}
+		t.all[node] = l
+	}
+	l.asked = t.now()
+	return l
+}
+
+// read adds a sample to a time line, or says why there is none.
+func (t *Timelines) read(ctx context.Context, node string, l *line) {
+	ctx, cancel := context.WithTimeout(ctx, maxScrape)
+	defer cancel()
+	r, err := t.scraped(ctx, node)
+	l.forget(t.now().Add(-lasts))
+	if err != nil {
+		l.problem = err.Error()
+		return
+	}
+	l.problem = r.problem()
+	l.samples = append(l.samples, r.since(l.last).sample())
+	l.last = r
+	l.bound()
+}
+
+func (t *Timelines) scraped(ctx context.Context, node string) (*reading, error) {
+	text, err := t.scrape(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	defer text.Close()
+	return parse(text, t.now())
+}
+
+// forget drops samples from before a time.
+func (l *line) forget(before time.Time) {
+	l.samples = slices.DeleteFunc(l.samples, func(s document.UseSample) bool { return s.Time.Before(before) })
+	if l.last != nil && l.last.at.Before(before) {
+		l.last = nil
+	}
+}
+
+// bound drops the oldest samples, and the containers of the oldest of those that stay.
+func (l *line) bound() {
+	l.samples = l.samples[max(0, len(l.samples)-maxSamples):]
+	count := 0
+	for i := len(l.samples) - 1; i >= 0; i-- {
+		if count += len(l.samples[i].Containers); count > maxContainers && i < len(l.samples)-1 {
+			l.samples[i].Containers = nil
+		}
+	}
+}

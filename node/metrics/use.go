@@ -1,0 +1,127 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// This file has what each NUMA node uses, by whomever.
+
+// Bounds on files of the kernel, in bytes. In /proc/stat, behind the lines of the CPUs, is one of all interrupts, which
+// is longer than all others.
+const (
+	maxMeminfo = 16 << 10
+	maxProc    = 8 << 20
+)
+
+// ticks are the units of /proc/stat in a second: USER_HZ, 100 on all architectures that run Kubernetes (time(7)).
+const ticks = 100
+
+// collectBusy sends how long CPUs were busy. A NUMA node of which the kernel does not count every CPU, as on a
+// computer that is not the described machine, has none.
+func (m *Metrics) collectBusy(c collection) {
+	text, err := readText(m.o.Proc, "stat", maxProc)
+	if err == nil {
+		var busy map[idset.CPU]uint64
+		if busy, err = parseBusy(text); err == nil {
+			c.busy(busy)
+		}
+	}
+	if err != nil {
+		m.unreadable.Inc()
+	}
+}
+
+func (c collection) busy(by map[idset.CPU]uint64) {
+	for _, numa := range c.n.Machine.NUMAs() {
+		var sum uint64
+		whole := !numa.CPUs.Empty()
+		for cpu := range numa.CPUs.All() {
+			n, ok := by[cpu]
+			sum, whole = sum+n, whole && ok
+		}
+		if whole {
+			c.ch <- prometheus.MustNewConstMetric(c.d.busy, prometheus.CounterValue, float64(sum)/ticks, id(numa.ID))
+		}
+	}
+}
+
+// parseBusy reads lines such as "cpu0 user nice system idle iowait irq softirq steal guest guest_nice", and returns how
+// long each CPU was busy, in ticks. Time of guests is in that of users.
+func parseBusy(text string) (map[idset.CPU]uint64, error) {
+	out := map[idset.CPU]uint64{}
+	for line := range strings.Lines(text) {
+		w := strings.Fields(line)
+		if len(w) == 0 || !strings.HasPrefix(w[0], "cpu") {
+			break // the CPUs come first
+		}
+		if w[0] == "cpu" {
+			continue
+		}
+		n, err := strconv.Atoi(w[0][len("cpu"):])
+		if err != nil || !idset.Valid(n) || len(w) < 8 {
+			return nil, fmt.Errorf("line %.40q is not of a CPU", line)
+		}
+		var sum uint64
+		for _, at := range []int{1, 2, 3, 6, 7} {
+			v, err := strconv.ParseUint(w[at], 10, 48)
+			if err != nil {
+				return nil, fmt.Errorf("line %.40q: %w", line, err)
+			}
+			sum += v
+		}
+		out[idset.CPU(n)] = sum
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no CPU is there")
+	}
+	return out, nil
+}
+
+// collectMeminfo sends the memory of every NUMA node whose file can be read.
+func (m *Metrics) collectMeminfo(c collection) {
+	for _, numa := range c.n.Machine.NUMAs() {
+		text, err := readText(m.o.Sys, "devices/system/node/node"+id(numa.ID)+"/meminfo", maxMeminfo)
+		if err == nil {
+			var used, unused uint64
+			if used, unused, err = parseMeminfo(text); err == nil {
+				c.gauge(c.d.used, float64(used), id(numa.ID))
+				c.gauge(c.d.unused, float64(unused), id(numa.ID))
+			}
+		}
+		if err != nil {
+			m.unreadable.Inc()
+		}
+	}
+}
+
+// parseMeminfo reads lines such as "Node 0 MemTotal: 16 kB". Page cache can be dropped, but not shared memory and
+// tmpfs, which the kernel counts as part of it.
+func parseMeminfo(text string) (used, unused uint64, err error) {
+	kb := map[string]uint64{}
+	for line := range strings.Lines(text) {
+		w := strings.Fields(line)
+		if len(w) != 5 || w[4] != "kB" {
+			continue
+		}
+		n, err := strconv.ParseUint(w[3], 10, 44)
+		if err != nil {
+			return 0, 0, fmt.Errorf("line %.60q: %w", strings.TrimSpace(line), err)
+		}
+		kb[strings.TrimSuffix(w[2], ":")] = n
+	}
+	for _, name := range []string{"MemTotal", "MemFree", "FilePages", "Shmem"} {
+		if _, ok := kb[name]; !ok {
+			return 0, 0, fmt.Errorf("%s is not there", name)
+		}
+	}
+	dropped := kb["FilePages"] - min(kb["Shmem"], kb["FilePages"]) + kb["SReclaimable"]
+	held := kb["MemTotal"] - min(kb["MemFree"]+dropped, kb["MemTotal"])
+	return held << 10, kb["MemFree"] << 10, nil
+}
