@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -60,11 +61,41 @@ type View struct {
 	States   []*ledger.Node
 	Problems []Problem
 	Nodes    []v1.Node
-	Pods     []v1.Pod
+	Pods     []Stored
 	// Storage is nil where it was not read, or the identity may not read it; so are Namespaces, the labels of namespaces
 	// by name.
 	Storage    *Storage
 	Namespaces map[string]map[string]string
+}
+
+// Stored is a pod that may be kept in a smaller form than v1.Pod, of which a large cluster has too many. Pod makes it
+// whole; what it returns must not be changed.
+type Stored interface{ Pod() *v1.Pod }
+
+// Whole is a pod that is kept as it is.
+type Whole v1.Pod
+
+// Pod implements Stored.
+func (w *Whole) Pod() *v1.Pod { return (*v1.Pod)(w) }
+
+// StoreAll returns pods as a view has them. They must not be changed any more.
+func StoreAll(pods []v1.Pod) []Stored {
+	out := make([]Stored, len(pods))
+	for i := range pods {
+		out[i] = (*Whole)(&pods[i])
+	}
+	return out
+}
+
+// EachPod makes one pod after the other whole.
+func EachPod(pods []Stored) iter.Seq[*v1.Pod] {
+	return func(yield func(*v1.Pod) bool) {
+		for _, p := range pods {
+			if !yield(p.Pod()) {
+				return
+			}
+		}
+	}
 }
 
 // Nodes returns the states and the problems of a view.
@@ -140,7 +171,7 @@ func (r *Reader) view(layouts []v1alpha1.NodeLayout, nodes []v1.Node, pods []v1.
 	}
 	snap := book.Snapshot()
 	r.notes = notes(feed, snap)
-	out := &View{Problems: problems(feed, snap, nodes), Nodes: nodes, Pods: pods}
+	out := &View{Problems: problems(feed, snap, nodes), Nodes: nodes, Pods: StoreAll(pods)}
 	for _, name := range snap.Names() {
 		out.States = append(out.States, snap.Node(name))
 	}

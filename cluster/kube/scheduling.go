@@ -22,7 +22,7 @@ import (
 // come. A scheduler has no object of its own. It leaves traces: events, pods that it bound or refused, and a lease.
 
 // Scheduling reads how far a pod without a node has come. pods are all pods.
-func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []v1.Pod) (document.Scheduling, error) {
+func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (document.Scheduling, error) {
 	events, err := r.cluster.Events.In(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
 		"involvedObject.uid": string(pod.UID), "reason": failedScheduling}.String()})
 	if apierrors.IsForbidden(err) {
@@ -76,7 +76,7 @@ func (r *Reader) leads(ctx context.Context, scheduler string) bool {
 const failedScheduling = "FailedScheduling"
 
 // scheduling judges by the failures of the pod and by whether there are events of its scheduler; nil: nobody knows.
-func scheduling(pod *v1.Pod, pods []v1.Pod, failures []v1.Event, speaks *bool) document.Scheduling {
+func scheduling(pod *v1.Pod, pods []Stored, failures []v1.Event, speaks *bool) document.Scheduling {
 	out := document.Scheduling{Scheduler: pod.Spec.SchedulerName, Seen: schedulers(pods),
 		Node: pod.Status.NominatedNodeName}
 	for _, g := range pod.Spec.SchedulingGates {
@@ -132,10 +132,9 @@ func lastSeen(e *v1.Event) time.Time {
 
 // schedulers returns the names of the schedulers that have bound or refused pods, in ascending order. Mirror pods have
 // a name in them and no scheduler.
-func schedulers(pods []v1.Pod) []string {
+func schedulers(pods []Stored) []string {
 	seen := map[string]bool{}
-	for i := range pods {
-		p := &pods[i]
+	for p := range EachPod(pods) {
 		_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
 		if !mirror && p.Spec.SchedulerName != "" && (p.Spec.NodeName != "" || condition(p) != nil) {
 			seen[p.Spec.SchedulerName] = true

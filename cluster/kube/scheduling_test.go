@@ -49,7 +49,7 @@ func TestHowFarAPodHasCome(t *testing.T) {
 		{"gated", waits(func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "queue"}} }), nil, &no,
 			document.Gated, "It waits for gate queue: no scheduler tries it"},
 	} {
-		got := scheduling(c.pod, []v1.Pod{*c.pod, *bound, *mirror}, c.events, c.speaks)
+		got := scheduling(c.pod, StoreAll([]v1.Pod{*c.pod, *bound, *mirror}), c.events, c.speaks)
 		if got.State != c.state || !strings.Contains(got.Text(), c.text) {
 			t.Errorf("%s: %s: %s; want %s: %s", c.name, got.State, got.Text(), c.state, c.text)
 		}

@@ -172,7 +172,7 @@ func (v *View) Pod(namespace, name string) *v1.Pod {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if r := v.pods.kept[types.NamespacedName{Namespace: namespace, Name: name}]; r != nil {
-		return r.pod()
+		return r.Pod()
 	}
 	return nil
 }
@@ -202,7 +202,8 @@ func (v *View) Count() (all, waiting int) {
 	return len(v.pods.kept), waiting
 }
 
-// View returns the whole as a [kube.Reader] returns it. It copies a kilobyte of each pod.
+// View returns the whole as a [kube.Reader] returns it. Its pods are as the view keeps them; one that changes is
+// replaced.
 func (v *View) View() *kube.View {
 	out := &kube.View{}
 	for _, n := range v.Nodes() {
@@ -215,9 +216,9 @@ func (v *View) View() *kube.View {
 	out.Problems = v.feed.Problems(out.Nodes)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	out.Pods = make([]v1.Pod, 0, len(v.pods.kept))
+	out.Pods = make([]kube.Stored, 0, len(v.pods.kept))
 	for _, key := range v.pods.keys() {
-		out.Pods = append(out.Pods, *v.pods.kept[key].pod())
+		out.Pods = append(out.Pods, v.pods.kept[key])
 	}
 	return out
 }

@@ -49,13 +49,13 @@ func TestAViewHasTheLedgerAndItsProblems(t *testing.T) {
 	if free := v.States[0].Usage.FreeCPUs().Len(); free != 124 {
 		t.Errorf("node a has %d free CPUs beside a pod with 4 of 128", free)
 	}
-	text := fmt.Sprint(v.Pods, v.Nodes)
+	text := fmt.Sprint(v.Pods[0].Pod(), v.Pods[1].Pod(), v.Nodes)
 	for _, private := range []string{"s3cret", "PASSWORD", "big", "image"} {
 		if strings.Contains(text, private) {
 			t.Errorf("the view keeps %q", private)
 		}
 	}
-	if got := v.Pods[0].Annotations["tenon.sh/align"]; got != "cpu" {
+	if got := v.Pods[0].Pod().Annotations["tenon.sh/align"]; got != "cpu" {
 		t.Errorf("annotation tenon.sh/align is %q", got)
 	}
 }
@@ -73,7 +73,7 @@ func TestWhatMayNotBeReadIsALimit(t *testing.T) {
 	if got := v.Limits(); !slices.Equal(got, want) {
 		t.Errorf("limits are %v, want %v", got, want)
 	}
-	if all := v.View(); len(all.Nodes) != 2 || len(all.Pods) != 1 || all.Pods[0].Namespace != "ml" {
+	if all := v.View(); len(all.Nodes) != 2 || len(all.Pods) != 1 || all.Pods[0].Pod().Namespace != "ml" {
 		t.Errorf("%d nodes and pods %v", len(all.Nodes), all.Pods)
 	}
 	if v.Rejected() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -34,14 +35,24 @@ func (p Pod) compare(o Pod) int {
 	return cmp.Or(strings.Compare(p.ID.Namespace, o.ID.Namespace), strings.Compare(p.ID.Name, o.ID.Name))
 }
 
-// record is what is kept of a pod. Pods of one workload share their spec, but for the name of the node, and their
-// labels.
+// record is what is kept of a pod: a few words, since a large cluster has many. Pods of one workload share their spec,
+// but for the name of the node, and their origin.
 type record struct {
-	meta   metav1.ObjectMeta // its labels are those of labels
-	labels *labels
-	node   string
-	spec   *shared
-	status v1.PodStatus
+	id            ledger.PodID
+	version, node string
+	created       int64  // Unix seconds, which are what API servers have
+	started       *int64 // so, too
+	phase         v1.PodPhase
+	class         v1.PodQOSClass
+	origin        *origin
+	spec          *shared
+	rare          *rare // nil for most pods
+}
+
+// rare is what few pods have: the status without what is in the record.
+type rare struct {
+	deleted *metav1.Time
+	status  v1.PodStatus
 }
 
 // shared is a spec without the name of a node.
@@ -52,55 +63,104 @@ type shared struct {
 	users  int
 }
 
-// labels are those that some pods have.
-type labels struct {
-	key   string
-	all   map[string]string
-	users int
+// origin is the metadata that pods of one workload share.
+type origin struct {
+	key                 string
+	labels, annotations map[string]string
+	owners              []metav1.OwnerReference // the controller, if there is one
+	users               int
 }
 
-// keyOfLabels is equal for equal labels.
-func keyOfLabels(all map[string]string) string {
+// keyOfOrigin is equal for equal labels, annotations and owners.
+func keyOfOrigin(p *v1.Pod) string {
 	var b strings.Builder
-	for _, k := range slices.Sorted(maps.Keys(all)) {
-		b.WriteString(k + "=" + all[k] + ",") // neither has "=" or ","
+	for _, all := range []map[string]string{p.Labels, p.Annotations} {
+		for _, k := range slices.Sorted(maps.Keys(all)) {
+			fmt.Fprintf(&b, "%q=%q,", k, all[k])
+		}
+		b.WriteByte(';')
+	}
+	for i := range p.OwnerReferences {
+		o := &p.OwnerReferences[i]
+		fmt.Fprintf(&b, "%q %q %q %q,", o.APIVersion, o.Kind, o.Name, o.UID)
 	}
 	return b.String()
 }
 
-func (l *labels) size() int64 { return 2*int64(len(l.key)) + 64*int64(len(l.all)) }
+func (o *origin) size() int64 {
+	return 2*int64(len(o.key)) + 64*int64(len(o.labels)+len(o.annotations)) + 128*int64(len(o.owners))
+}
 
-// pod returns the pod that the record is of. Its lists and maps are those of the record.
-func (r *record) pod() *v1.Pod {
-	p := &v1.Pod{ObjectMeta: r.meta, Spec: r.spec.spec, Status: r.status}
-	p.Spec.NodeName = r.node
+// newRecord keeps a trimmed pod.
+func newRecord(p *v1.Pod, spec *shared, from *origin) *record {
+	r := &record{id: ledger.PodID{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}, version: p.ResourceVersion,
+		node: p.Spec.NodeName, created: p.CreationTimestamp.Unix(), phase: p.Status.Phase, class: p.Status.QOSClass,
+		origin: from, spec: spec}
+	x := rare{p.DeletionTimestamp, p.Status}
+	x.status.Phase, x.status.QOSClass, x.status.StartTime = "", "", nil
+	if c := x.status.Conditions; len(c) == 1 && c[0].Status == v1.ConditionTrue {
+		x.status.Conditions = nil // the name of the node says it
+	}
+	if t := p.Status.StartTime; t != nil {
+		r.started = new(t.Unix())
+	}
+	if !reflect.ValueOf(x).IsZero() {
+		r.rare = &x
+	}
+	return r
+}
+
+// Pod returns the pod that the record is of. Its lists and maps are those of the record.
+func (r *record) Pod() *v1.Pod {
+	p := &v1.Pod{Spec: r.spec.spec}
+	if r.rare != nil {
+		p.DeletionTimestamp, p.Status = r.rare.deleted, r.rare.status
+	}
+	p.Namespace, p.Name, p.UID, p.ResourceVersion = r.id.Namespace, r.id.Name, types.UID(r.id.UID), r.version
+	p.CreationTimestamp = metav1.Unix(r.created, 0)
+	p.Labels, p.Annotations, p.OwnerReferences = r.origin.labels, r.origin.annotations, r.origin.owners
+	p.Spec.NodeName, p.Status.Phase, p.Status.QOSClass = r.node, r.phase, r.class
+	if r.started != nil {
+		p.Status.StartTime = new(metav1.Unix(*r.started, 0))
+	}
 	return p
 }
 
 func (r *record) listed() Pod {
-	return Pod{ID: ledger.PodID{UID: string(r.meta.UID), Namespace: r.meta.Namespace, Name: r.meta.Name}, Node: r.node,
-		Scheduler: r.spec.spec.SchedulerName, Phase: r.status.Phase, Reason: r.status.Reason,
-		Created: r.meta.CreationTimestamp.Time}
+	return Pod{ID: r.id, Node: r.node, Scheduler: r.spec.spec.SchedulerName, Phase: r.phase, Reason: r.status().Reason,
+		Created: time.Unix(r.created, 0)}
+}
+
+// status returns the rare part of the status.
+func (r *record) status() *v1.PodStatus {
+	if r.rare == nil {
+		return &v1.PodStatus{}
+	}
+	return &r.rare.status
 }
 
 // recordSize is about what a record takes beside its texts and its spec.
-const recordSize = 1 << 10
+const recordSize = 1 << 9
 
 func (r *record) size() int64 {
-	return int64(recordSize + len(r.meta.Name) + len(r.meta.Namespace) + len(r.status.Message) + len(r.status.Reason))
+	size := recordSize + len(r.id.Name) + len(r.id.Namespace) + len(r.id.UID)
+	if r.rare != nil {
+		size += 1<<10 + len(r.rare.status.Message) + len(r.rare.status.Reason)
+	}
+	return int64(size)
 }
 
-// pods are the records by name, their specs by digest, and their labels by key.
+// pods are the records by name, their specs by digest, and their origins by key.
 type pods struct {
-	kept   map[types.NamespacedName]*record
-	specs  map[[sha256.Size]byte]*shared
-	labels map[string]*labels
-	bytes  int64
+	kept    map[types.NamespacedName]*record
+	specs   map[[sha256.Size]byte]*shared
+	origins map[string]*origin
+	bytes   int64
 }
 
 func newPods() pods {
 	return pods{kept: map[types.NamespacedName]*record{}, specs: map[[sha256.Size]byte]*shared{},
-		labels: map[string]*labels{}}
+		origins: map[string]*origin{}}
 }
 
 // put keeps a trimmed pod within bounds, and reports whether it is kept, and whether something has changed.
@@ -119,18 +179,17 @@ func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 		// What is decoded takes several times the bytes of its encoding.
 		one = &shared{digest: digest, spec: spec, size: 8 * int64(len(data))}
 	}
-	name := keyOfLabels(p.Labels)
-	its := s.labels[name]
+	name := keyOfOrigin(p)
+	its := s.origins[name]
 	if its == nil {
-		its = &labels{key: name, all: p.Labels}
+		its = &origin{key: name, labels: p.Labels, annotations: p.Annotations, owners: p.OwnerReferences}
 	}
-	r := &record{meta: p.ObjectMeta, labels: its, node: p.Spec.NodeName, spec: one, status: p.Status}
-	r.meta.Labels = its.all
+	r := newRecord(p, one, its)
 	if old == nil && (len(s.kept) >= b.Pods || s.bytes+r.size()+one.size+its.size() > b.Bytes) {
 		return false, false, nil
 	}
 	s.drop(key)
-	s.kept[key], s.specs[digest], s.labels[name] = r, one, its
+	s.kept[key], s.specs[digest], s.origins[name] = r, one, its
 	if one.users++; one.users == 1 {
 		s.bytes += one.size
 	}
@@ -143,12 +202,13 @@ func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 
 // equal compares what is listed and judged, but for the spec.
 func (r *record) equal(o *record) bool {
-	return r.listed() == o.listed() && r.status.NominatedNodeName == o.status.NominatedNodeName &&
-		r.status.Message == o.status.Message && (r.status.StartTime == nil) == (o.status.StartTime == nil) &&
-		len(r.status.ContainerStatuses) == len(o.status.ContainerStatuses) && r.labels.key == o.labels.key &&
-		slices.EqualFunc(r.status.Conditions, o.status.Conditions, func(a, b v1.PodCondition) bool {
+	a, b := r.status(), o.status()
+	return r.listed() == o.listed() && a.NominatedNodeName == b.NominatedNodeName &&
+		a.Message == b.Message && (r.started == nil) == (o.started == nil) &&
+		len(a.ContainerStatuses) == len(b.ContainerStatuses) && r.origin.key == o.origin.key &&
+		slices.EqualFunc(a.Conditions, b.Conditions, func(a, b v1.PodCondition) bool {
 			return a.Status == b.Status && a.Message == b.Message
-		}) && maps.Equal(r.meta.Annotations, o.meta.Annotations)
+		})
 }
 
 // drop forgets a pod, and returns what was kept of it, or nil.
@@ -163,9 +223,9 @@ func (s *pods) drop(key types.NamespacedName) *record {
 		delete(s.specs, r.spec.digest)
 		s.bytes -= r.spec.size
 	}
-	if r.labels.users--; r.labels.users == 0 {
-		delete(s.labels, r.labels.key)
-		s.bytes -= r.labels.size()
+	if r.origin.users--; r.origin.users == 0 {
+		delete(s.origins, r.origin.key)
+		s.bytes -= r.origin.size()
 	}
 	return r
 }
@@ -179,7 +239,7 @@ func (s *pods) keys() []types.NamespacedName {
 func (s *pods) all() iter.Seq[*v1.Pod] {
 	return func(yield func(*v1.Pod) bool) {
 		for _, r := range s.kept {
-			if !yield(r.pod()) {
+			if !yield(r.Pod()) {
 				return
 			}
 		}

@@ -255,7 +255,7 @@ func (s *source) known() (out []any) {
 
 func keyOf(obj any) (types.NamespacedName, bool) {
 	if r, ok := obj.(*record); ok {
-		return types.NamespacedName{Namespace: r.meta.Namespace, Name: r.meta.Name}, true
+		return types.NamespacedName{Namespace: r.id.Namespace, Name: r.id.Name}, true
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -329,7 +329,7 @@ func (v *View) putPod(obj any) any {
 func (v *View) podGone(obj any) {
 	p, ok := obj.(*v1.Pod)
 	if r, kept := obj.(*record); kept {
-		p, ok = r.pod(), true
+		p, ok = r.Pod(), true
 	}
 	if !ok {
 		return

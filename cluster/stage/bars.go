@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -83,7 +84,7 @@ func newFilters(p *v1.Pod) *filters {
 }
 
 // bar returns all reasons why the pod may not go to a node on which these pods are.
-func (f *filters) bar(n *v1.Node, on []*v1.Pod) (out []place.Reason, err error) {
+func (f *filters) bar(n *v1.Node, on []kube.Stored) (out []place.Reason, err error) {
 	p := f.pod
 	if p.Spec.NodeName != "" && p.Spec.NodeName != n.Name {
 		out = append(out, place.Reason{Code: place.NamesOther, With: p.Spec.NodeName})

@@ -49,8 +49,8 @@ func Export(data []byte) (*Stage, []kube.Problem, error) {
 	for _, l := range e.layouts {
 		feed.Layout(l)
 	}
-	for i := range e.pods {
-		feed.Pod(&e.pods[i])
+	for p := range kube.EachPod(e.pods) {
+		feed.Pod(p)
 	}
 	for _, o := range e.topologies {
 		feed.Topology(o)
@@ -118,7 +118,7 @@ type export struct {
 	layouts    []*v1alpha1.NodeLayout
 	topologies []*v1alpha2.NodeResourceTopology
 	nodes      []v1.Node
-	pods       []v1.Pod
+	pods       []kube.Stored
 	// storage and namespaces are nil where the file has none.
 	storage    *kube.Storage
 	namespaces map[string]map[string]string
@@ -172,8 +172,9 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 		e.nodes = append(e.nodes, v1.Node{})
 		return json.Unmarshal(text, &e.nodes[len(e.nodes)-1])
 	case "Pod":
-		e.pods = append(e.pods, v1.Pod{})
-		return json.Unmarshal(text, &e.pods[len(e.pods)-1])
+		p := &kube.Whole{}
+		e.pods = append(e.pods, p)
+		return json.Unmarshal(text, p.Pod())
 	case "Namespace":
 		var n v1.Namespace
 		if err := json.Unmarshal(text, &n); err != nil {
@@ -206,11 +207,11 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 }
 
 // nodesOf makes nodes of states and, where there are any, pods.
-func nodesOf(states []*ledger.Node, pods []v1.Pod) (out []whatif.Node) {
-	on := residents(pods)
+func nodesOf(states []*ledger.Node, pods []kube.Stored) (out []whatif.Node) {
+	on, each := residents(pods), amountsOnce{}
 	for _, n := range states {
 		x := whatif.Node{Name: n.Name, State: n, Allocatable: allocatable(n)}
-		x.Used, x.Pods = asked(on[n.Name])
+		x.Used, x.Pods = asked(on[n.Name], each)
 		if len(pods) == 0 {
 			x.Used = held(n)
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -107,7 +108,7 @@ func (s *Stage) vague(p *v1.Pod) (out []string) {
 		return nil
 	}
 	for _, i := range slices.Sorted(maps.Keys(s.excluding)) {
-		for _, other := range s.excluding[i] {
+		for other := range kube.EachPod(s.excluding[i]) {
 			for _, x := range other.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 				n := x.NamespaceSelector
 				if n == nil || len(n.MatchLabels)+len(n.MatchExpressions) == 0 || same(other, p) {
@@ -240,7 +241,7 @@ func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
 		if len(p.affinity)+len(p.anti)+len(p.spread) == 0 {
 			residents = p.stage.excluding[nodes[i].Name]
 		}
-		for _, other := range residents {
+		for other := range kube.EachPod(residents) {
 			if !same(other, p.pod) {
 				n.count(p.stage.known(other), i)
 			}
@@ -248,7 +249,7 @@ func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
 		if len(p.exclusive)+len(p.attaches) == 0 {
 			continue
 		}
-		for _, other := range p.stage.on[nodes[i].Name] {
+		for other := range kube.EachPod(p.stage.on[nodes[i].Name]) {
 			if !same(other, p.pod) {
 				n.uses(other, i)
 			}

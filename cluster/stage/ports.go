@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -48,10 +49,10 @@ func (h hostPort) conflicts(o hostPort) bool {
 func (h hostPort) String() string { return fmt.Sprintf("%d/%s", h.Port, h.Protocol) }
 
 // taken returns a reason for each of the pod's host ports that another pod of the node has.
-func (f *filters) taken(on []*v1.Pod) (out []place.Reason) {
+func (f *filters) taken(on []kube.Stored) (out []place.Reason) {
 	for _, want := range f.ports {
 	pods:
-		for _, p := range on {
+		for p := range kube.EachPod(on) {
 			for _, has := range hostPorts(&p.Spec) {
 				if p.UID != f.pod.UID && want.conflicts(has) {
 					out = append(out, place.Reason{Code: place.PortTaken, Resource: want.String(), With: p.Namespace + "/" + p.Name})

@@ -10,11 +10,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/pod/quantity"
@@ -34,10 +38,10 @@ type Stage struct {
 	nodes []whatif.Node
 	// objects are by position; nil where nobody says what labels and taints the nodes have.
 	objects []*v1.Node
-	pods    []v1.Pod
-	on      map[string][]*v1.Pod // those that have not ended, by node
+	pods    []kube.Stored
+	on      map[string][]kube.Stored // those that have not ended, by node
 	// excluding are those among them that have a required anti-affinity.
-	excluding map[string][]*v1.Pod
+	excluding map[string][]kube.Stored
 	bars      map[string]*whatif.Bars // by what of a pod they depend on
 	storage   *storage                // nil where it is not known
 	// namespaces are the labels of namespaces by name; nil where they are not known.
@@ -56,7 +60,7 @@ func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []kube.Problem, er
 
 // assemble makes a stage of objects. States of nodes that have no object are passed over: the scheduler
 // knows no such nodes.
-func assemble(nodes []v1.Node, states []*ledger.Node, pods []v1.Pod) (*Stage, error) {
+func assemble(nodes []v1.Node, states []*ledger.Node, pods []kube.Stored) (*Stage, error) {
 	slices.SortFunc(nodes, func(a, b v1.Node) int { return strings.Compare(a.Name, b.Name) })
 	known := map[string]*ledger.Node{}
 	for _, n := range states {
@@ -64,19 +68,20 @@ func assemble(nodes []v1.Node, states []*ledger.Node, pods []v1.Pod) (*Stage, er
 	}
 	s := &Stage{pods: pods, on: residents(pods), bars: map[string]*whatif.Bars{}}
 	s.excluding = excluding(s.on)
+	each := amountsOnce{}
 	for i := range nodes {
 		n := &nodes[i]
 		all, _ := amounts(n.Status.Allocatable)
 		s.objects = append(s.objects, n)
 		x := whatif.Node{Name: n.Name, State: known[n.Name], Allocatable: all}
-		x.Used, x.Pods = asked(s.on[n.Name])
+		x.Used, x.Pods = asked(s.on[n.Name], each)
 		s.nodes = append(s.nodes, x)
 	}
 	return s, distinct(s.nodes)
 }
 
 // bare makes a stage of nodes without labels and taints. What pods ask of these is then not judged.
-func bare(nodes []whatif.Node, pods []v1.Pod) (*Stage, error) {
+func bare(nodes []whatif.Node, pods []kube.Stored) (*Stage, error) {
 	slices.SortFunc(nodes, func(a, b whatif.Node) int { return strings.Compare(a.Name, b.Name) })
 	on := residents(pods)
 	return &Stage{nodes: nodes, pods: pods, on: on, excluding: excluding(on), bars: map[string]*whatif.Bars{}},
@@ -97,21 +102,21 @@ func distinct(nodes []whatif.Node) error {
 }
 
 // residents returns the pods that are bound to nodes and have not ended, by node.
-func residents(pods []v1.Pod) map[string][]*v1.Pod {
-	out := map[string][]*v1.Pod{}
-	for i := range pods {
-		if p := &pods[i]; p.Spec.NodeName != "" && !kube.Ended(p) {
-			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], p)
+func residents(pods []kube.Stored) map[string][]kube.Stored {
+	out := map[string][]kube.Stored{}
+	for _, kept := range pods {
+		if p := kept.Pod(); p.Spec.NodeName != "" && !kube.Ended(p) {
+			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], kept)
 		}
 	}
 	return out
 }
 
-func excluding(on map[string][]*v1.Pod) map[string][]*v1.Pod {
-	out := map[string][]*v1.Pod{}
+func excluding(on map[string][]kube.Stored) map[string][]kube.Stored {
+	out := map[string][]kube.Stored{}
 	for node, pods := range on {
 		for _, p := range pods {
-			if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil &&
+			if a := p.Pod().Spec.Affinity; a != nil && a.PodAntiAffinity != nil &&
 				len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
 				out[node] = append(out[node], p)
 			}
@@ -120,10 +125,27 @@ func excluding(on map[string][]*v1.Pod) map[string][]*v1.Pod {
 	return out
 }
 
+// amountsOnce keeps equal amounts once, since most pods are one of many alike.
+type amountsOnce map[string]whatif.Amounts
+
+func (o amountsOnce) of(a whatif.Amounts) whatif.Amounts {
+	var key []byte
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		key = strconv.AppendInt(append(append(key, name...), '='), a[name], 10)
+	}
+	if known, ok := o[string(key)]; ok {
+		return known
+	}
+	o[string(key)] = a
+	return a
+}
+
 // asked adds up what the pods of a node ask for. What is beyond bounds counts as the bound.
-func asked(pods []*v1.Pod) (sum whatif.Amounts, each []whatif.Resident) {
-	for _, p := range pods {
+func asked(pods []kube.Stored, known amountsOnce) (sum whatif.Amounts, each []whatif.Resident) {
+	sum, each = whatif.Amounts{}, slices.Grow(each, len(pods))
+	for p := range kube.EachPod(pods) {
 		needs, _ := needs(p)
+		needs = known.of(needs)
 		sum = sum.Add(needs)
 		each = append(each, whatif.Resident{Pod: kube.ID(p), Needs: needs, Stays: bound(p)})
 	}
@@ -136,16 +158,25 @@ func (s *Stage) Nodes() []whatif.Node { return s.nodes }
 // Usual returns the pods that are there and need alignment, the newest last and at most so many as a scheduler
 // remembers. It learns from them what the cluster usually runs when it starts.
 func (s *Stage) Usual() []*place.Pod {
-	var all []*v1.Pod
-	for i := range s.pods {
-		all = append(all, &s.pods[i])
+	type dated struct {
+		created time.Time
+		uid     types.UID
+		at      int
 	}
-	slices.SortFunc(all, func(a, b *v1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(string(a.UID), string(b.UID)))
+	var all []dated
+	for i, kept := range s.pods {
+		p := kept.Pod()
+		all = append(all, dated{p.CreationTimestamp.Time, p.UID, i})
+	}
+	slices.SortFunc(all, func(a, b dated) int {
+		return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.uid, a.uid))
 	})
 	var out []*place.Pod
-	for _, p := range slices.Backward(all) {
-		if spec, err := podapi.ToPlace(p); err == nil && !spec.Plain() && len(out) < score.Remembered {
+	for _, x := range all {
+		if len(out) == score.Remembered {
+			break
+		}
+		if spec, err := podapi.ToPlace(s.pods[x.at].Pod()); err == nil && !spec.Plain() {
 			out = append(out, spec)
 		}
 	}
@@ -155,8 +186,8 @@ func (s *Stage) Usual() []*place.Pod {
 
 // Waiting counts the pods that have no node.
 func (s *Stage) Waiting() (n int) {
-	for i := range s.pods {
-		if p := &s.pods[i]; p.Spec.NodeName == "" && !kube.Ended(p) {
+	for p := range kube.EachPod(s.pods) {
+		if p.Spec.NodeName == "" && !kube.Ended(p) {
 			n++
 		}
 	}
@@ -166,8 +197,8 @@ func (s *Stage) Waiting() (n int) {
 // Pending returns the pods that have no node, the most important first, as the scheduler takes them.
 func (s *Stage) Pending() (out []*whatif.Workload) {
 	var pods []*v1.Pod
-	for i := range s.pods {
-		if p := &s.pods[i]; p.Spec.NodeName == "" && !kube.Ended(p) {
+	for p := range kube.EachPod(s.pods) {
+		if p.Spec.NodeName == "" && !kube.Ended(p) {
 			pods = append(pods, p)
 		}
 	}
@@ -205,8 +236,8 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 
 // Like returns one more of a pod that is there. The error says whether there is none.
 func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
-	for i := range s.pods {
-		if p := &s.pods[i]; p.Namespace == namespace && p.Name == name {
+	for p := range kube.EachPod(s.pods) {
+		if p.Namespace == namespace && p.Name == name {
 			t, err := manifest.Like(p)
 			if err != nil {
 				return nil, err
@@ -230,7 +261,7 @@ func (s *Stage) Existing(p *v1.Pod) (*whatif.Workload, error) {
 }
 
 // Pods returns all pods. The caller must not change them.
-func (s *Stage) Pods() []v1.Pod { return s.pods }
+func (s *Stage) Pods() []kube.Stored { return s.pods }
 
 // On returns the pods that would be made anew if a node went away, the most important first, as the scheduler
 // takes them. stay counts those that go with it: of DaemonSets, and of the node's own files.
@@ -245,8 +276,8 @@ func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
 		return nil, 0, fmt.Errorf("what the pods of node %q ask for is not known", node)
 	}
 	var pods []*v1.Pod
-	for i := range s.pods {
-		switch p := &s.pods[i]; {
+	for p := range kube.EachPod(s.pods) {
+		switch {
 		case p.Spec.NodeName != node || kube.Ended(p):
 		case bound(p):
 			stay++

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -45,7 +46,7 @@ func running(name, on, cpu string, change func(*v1.Pod)) v1.Pod {
 
 func made(t testing.TB, nodes []v1.Node, pods ...v1.Pod) *Stage {
 	t.Helper()
-	s, err := assemble(nodes, nil, pods)
+	s, err := assemble(nodes, nil, kube.StoreAll(pods))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,14 +74,14 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.Name, err)
 		}
-		var stay []*v1.Pod
+		var stay []kube.Stored
 		for _, p := range s.on[n.Name] {
-			if bound(p) {
+			if bound(p.Pod()) {
 				stay = append(stay, p)
 			}
 		}
 		s.on[n.Name] = stay
-		n.Used, n.Pods = asked(stay)
+		n.Used, n.Pods = asked(stay, amountsOnce{})
 		n.State = empty(n.Name, n.State, rules)
 		altered = append(altered, n.Name)
 	}
@@ -111,16 +111,16 @@ func (s *Stage) twin(t whatif.Twin) error {
 	if s.objects != nil {
 		object = s.objects[i]
 	}
-	var stay []*v1.Pod
+	var stay []kube.Stored
 	for _, p := range s.on[t.Node] {
-		if owner := metav1.GetControllerOf(p); owner != nil && owner.Kind == "DaemonSet" && !kube.Ended(p) {
+		if owner := metav1.GetControllerOf(p.Pod()); owner != nil && owner.Kind == "DaemonSet" && !kube.Ended(p.Pod()) {
 			stay = append(stay, p)
 		}
 	}
 	name := s.free(t.Node)
 	for k := range t.Copies {
 		n := whatif.Node{Name: numbered(name, k, t.Copies), Allocatable: like.Allocatable}
-		n.Used, n.Pods = asked(stay)
+		n.Used, n.Pods = asked(stay, amountsOnce{})
 		if like.State != nil {
 			n.State = empty(n.Name, like.State, like.State.Rules)
 		}

@@ -87,18 +87,18 @@ func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, 
 // Pods leaves out pods that are not understood: no scheduler of Tenon's takes them.
 func (c cluster) Pods(ctx context.Context, namespace string) (out []cli.PodView, err error) {
 	pods, err := c.reader.Pods(ctx, namespace)
-	return podViews(pods), err
+	return podViews(kube.StoreAll(pods)), err
 }
 
 // PodsOf finds the pods of a workload.
 func (c cluster) PodsOf(ctx context.Context, kind, namespace, name string) ([]cli.PodView, error) {
 	pods, err := c.reader.PodsOf(ctx, kind, namespace, name)
-	return podViews(pods), err
+	return podViews(kube.StoreAll(pods)), err
 }
 
-func podViews(pods []v1.Pod) (out []cli.PodView) {
-	for i := range pods {
-		if view, err := podView(&pods[i]); err == nil {
+func podViews(pods []kube.Stored) (out []cli.PodView) {
+	for p := range kube.EachPod(pods) {
+		if view, err := podView(p); err == nil {
 			out = append(out, view)
 		}
 	}

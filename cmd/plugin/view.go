@@ -162,8 +162,8 @@ type judged struct{ *watched }
 // Pods returns the pods of a namespace, or of all where it is empty.
 func (w judged) Pods(_ context.Context, namespace string) ([]cli.PodView, error) {
 	all := w.view.View().Pods
-	return podViews(slices.DeleteFunc(all, func(p v1.Pod) bool {
-		return namespace != "" && p.Namespace != namespace
+	return podViews(slices.DeleteFunc(all, func(p kube.Stored) bool {
+		return namespace != "" && p.Pod().Namespace != namespace
 	})), nil
 }
 

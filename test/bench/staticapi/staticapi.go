@@ -1,9 +1,9 @@
-// Package staticapi serves a cluster in which nothing happens to schedulers that list and watch it, as an API
-// server would: without a store, without writes, and as quickly as its objects can be encoded.
+// Package staticapi serves a cluster at rest to programs that list and watch it, as an API server would: without a
+// store, without writes, and as quickly as its objects can be encoded.
 //
 // Invariant: who lists gets every node, pod, NodeLayout and NodeResourceTopology of the cluster, and of all
-// else nothing; who watches waits for ever. The package refuses to be changed: writes are answered with an
-// error.
+// else nothing; who watches receives the events that [Server.Send] is given, and lists do not change by these. The
+// package refuses to be changed: writes are answered with an error.
 package staticapi
 
 import (
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -46,11 +47,15 @@ type Server struct {
 	http    http.Server
 
 	pods, nodes func() ([]byte, error)
+
+	mu       sync.Mutex
+	watchers map[chan []byte]string // by what they watch
 }
 
 // Serve serves a cluster on a port of this computer until Close. The cluster must not be changed.
 func Serve(c *synthetic.Cluster) (*Server, error) {
-	s := &Server{cluster: c, at: map[string]int{}, kinds: map[schema.GroupVersionResource]string{}}
+	s := &Server{cluster: c, at: map[string]int{}, kinds: map[schema.GroupVersionResource]string{},
+		watchers: map[chan []byte]string{}}
 	for i, n := range c.Nodes {
 		s.at[n.Name] = i
 	}
@@ -60,8 +65,8 @@ func Serve(c *synthetic.Cluster) (*Server, error) {
 			s.kinds[plural] = kind.Kind
 		}
 	}
-	s.pods = sync.OnceValues(s.encodePods)
-	s.nodes = sync.OnceValues(s.encodeNodes)
+	s.pods = sync.OnceValues(func() ([]byte, error) { return s.encodePods(0, len(c.Pods), "") })
+	s.nodes = sync.OnceValues(func() ([]byte, error) { return s.encodeNodes(0, len(c.Nodes), "") })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for schedulers: %w", err)
@@ -105,7 +110,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case len(path) == 0:
 		s.resources(w, gv)
 	case len(path) == 1 && r.URL.Query().Has("watch"):
-		watch(r.Context(), w, r.URL.Query().Get("sendInitialEvents") == "true")
+		s.watch(r.Context(), w, path[0], r.URL.Query().Get("sendInitialEvents") == "true")
 	case len(path) == 1:
 		s.list(w, r, gv.WithResource(path[0]))
 	case len(path) == 2 && path[0] == topologies:
@@ -115,35 +120,89 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch waits with the client. One that wants to be told what there is already has to list it.
-func watch(ctx context.Context, w http.ResponseWriter, initial bool) {
+// manyEvents is how many events wait for a client; one that is slower misses events.
+const manyEvents = 4096
+
+// Send sends an event (ADDED, MODIFIED, DELETED) to all that watch a resource, such as "pods". The object says its
+// kind and version. The error says that it cannot be encoded.
+func (s *Server) Send(resource, what string, object any) error {
+	data, err := json.Marshal(map[string]any{"type": what, "object": object})
+	if err != nil {
+		return fmt.Errorf("encode event of %s: %w", resource, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for to, of := range s.watchers {
+		if of != resource {
+			continue
+		}
+		select {
+		case to <- data:
+		default:
+		}
+	}
+	return nil
+}
+
+// watch sends events until the client goes. One that wants to be told what there is already has to list it.
+func (s *Server) watch(ctx context.Context, w http.ResponseWriter, resource string, initial bool) {
 	if initial {
 		refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is not served: list first")
 		return
 	}
 	w.Header().Set("Content-Type", texts)
 	w.WriteHeader(http.StatusOK)
-	if f, ok := w.(http.Flusher); ok {
-		f.Flush()
+	events, out := make(chan []byte, manyEvents), http.NewResponseController(w)
+	s.mu.Lock()
+	s.watchers[events] = resource
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers, events)
+	}()
+	for out.Flush() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-events:
+			_, _ = w.Write(e) // Flush says whether the client has gone
+		}
 	}
-	<-ctx.Done()
+}
+
+// page is which objects a client wants of a list, and where the next page begins; "" after the last one. Lists from
+// an API server's cache, which ask for version 0, have one page.
+func page(r *http.Request, count int) (from, to int, next string) {
+	q := r.URL.Query()
+	limit, err := strconv.Atoi(q.Get("limit"))
+	if err != nil || limit <= 0 || q.Get("resourceVersion") == "0" {
+		return 0, count, ""
+	}
+	if at, err := strconv.Atoi(q.Get("continue")); err == nil {
+		from = max(0, min(at, count))
+	}
+	if to = min(from+limit, count); to < count {
+		next = strconv.Itoa(to)
+	}
+	return from, to, next
 }
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request, resource schema.GroupVersionResource) {
 	binary := strings.Contains(r.Header.Get("Accept"), protobufs)
 	switch {
 	case resource.Group == "" && resource.Resource == "nodes" && binary:
-		encoded(w, s.nodes)
+		encoded(w, paged(r, len(s.cluster.Nodes), s.nodes, s.encodeNodes))
 	case resource.Group == "" && resource.Resource == "pods" && binary:
-		encoded(w, s.pods)
+		encoded(w, paged(r, len(s.cluster.Pods), s.pods, s.encodePods))
 	case resource == v1alpha1.NodeLayoutResource():
-		s.stream(w, v1alpha1.GroupVersion().String(), v1alpha1.Kind, func(i int) any {
+		s.stream(w, r, v1alpha1.GroupVersion().String(), v1alpha1.Kind, func(i int) any {
 			l := s.cluster.Layout(i)
 			l.ResourceVersion, l.UID, l.Generation = version, s.cluster.Nodes[i].UID, 1
 			return l
 		})
 	case resource.Group == v1alpha2.SchemeGroupVersion.Group && resource.Resource == topologies:
-		s.stream(w, v1alpha2.SchemeGroupVersion.String(), "NodeResourceTopology", s.topologyAt)
+		s.stream(w, r, v1alpha2.SchemeGroupVersion.String(), "NodeResourceTopology", s.topologyAt)
 	case s.kinds[resource] == "":
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, resource.String()+" is not served")
 	case resource.Resource == "nodes" || resource.Resource == "pods":
@@ -170,13 +229,14 @@ func (s *Server) topology(w http.ResponseWriter, name string) {
 }
 
 // stream writes a list of one object for each node, without having all of it at once.
-func (s *Server) stream(w http.ResponseWriter, apiVersion, kind string, at func(i int) any) {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, apiVersion, kind string, at func(i int) any) {
 	w.Header().Set("Content-Type", texts)
-	fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":%q},"items":[`, kind,
-		apiVersion, version)
+	from, to, next := page(r, len(s.cluster.Nodes))
+	fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":%q,"continue":%q},"items":[`, kind,
+		apiVersion, version, next)
 	out := json.NewEncoder(w)
-	for i := range s.cluster.Nodes {
-		if i > 0 {
+	for i := from; i < to; i++ {
+		if i > from {
 			_, _ = w.Write([]byte(","))
 		}
 		if out.Encode(at(i)) != nil {
@@ -186,22 +246,34 @@ func (s *Server) stream(w http.ResponseWriter, apiVersion, kind string, at func(
 	_, _ = w.Write([]byte("]}"))
 }
 
-func (s *Server) encodePods() ([]byte, error) {
-	list := &v1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: make([]v1.Pod, len(s.cluster.Pods))}
-	for i, p := range s.cluster.Pods {
+func (s *Server) encodePods(from, to int, next string) ([]byte, error) {
+	list := &v1.PodList{Items: make([]v1.Pod, to-from)}
+	list.ResourceVersion, list.Continue = version, next
+	for i, p := range s.cluster.Pods[from:to] {
 		list.Items[i] = *p
 		list.Items[i].ResourceVersion = version
 	}
 	return binary(list)
 }
 
-func (s *Server) encodeNodes() ([]byte, error) {
-	list := &v1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: make([]v1.Node, len(s.cluster.Nodes))}
-	for i, n := range s.cluster.Nodes {
+func (s *Server) encodeNodes(from, to int, next string) ([]byte, error) {
+	list := &v1.NodeList{Items: make([]v1.Node, to-from)}
+	list.ResourceVersion, list.Continue = version, next
+	for i, n := range s.cluster.Nodes[from:to] {
 		list.Items[i] = *n
 		list.Items[i].ResourceVersion = version
 	}
 	return binary(list)
+}
+
+// paged returns what encodes the part of a list that a client wants. All of it is encoded once.
+func paged(r *http.Request, count int, all func() ([]byte, error),
+	part func(from, to int, next string) ([]byte, error)) func() ([]byte, error) {
+	from, to, next := page(r, count)
+	if to-from == count {
+		return all
+	}
+	return func() ([]byte, error) { return part(from, to, next) }
 }
 
 func binary(list runtime.Object) ([]byte, error) {
