@@ -7,6 +7,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -156,6 +157,19 @@ tiers:
   - name: nodeorder
 `
 
+// mounting is a Deployment of Volcano's scheduler without pods, with its configuration where Volcano's chart has it.
+func mounting(config string) *appsv1.Deployment {
+	labels := map[string]string{"app": "volcano-scheduler"}
+	source := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: config}}
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "volcano-scheduler", Labels: labels},
+		Spec: appsv1.DeploymentSpec{Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: source}}},
+				Containers: []corev1.Container{{Name: "scheduler", Image: "example.com/volcano:v1",
+					Args:         []string{"--scheduler-conf=/etc/volcano/volcano-scheduler.conf"},
+					VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/volcano"}}}}}}}}
+}
+
 func policyPage(t *testing.T, b browser, c cluster) {
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "volcano-system"}}
 	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), system, metav1.CreateOptions{}); err != nil {
@@ -164,6 +178,10 @@ func policyPage(t *testing.T, b browser, c cluster) {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "volcano-scheduler-configmap"},
 		Data: map[string]string{"volcano-scheduler.conf": volcano}}
 	_, err := c.client.CoreV1().ConfigMaps(system.Name).Create(t.Context(), config, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.client.AppsV1().Deployments(system.Name).Create(t.Context(), mounting(config.Name), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

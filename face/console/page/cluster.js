@@ -119,7 +119,7 @@ export function clusterPage(root) {
       get(`/pods/${encodeURIComponent(p.namespace)}/${encodeURIComponent(p.name)}/decisions`)
         .then((h) => h.decisions[0]?.message || h.problem || t.noEvent, (e) => e.message)));
     waiting.replaceChildren(el("h2", {}, `${t.waitingPods} (${rows.total})`), rows.total === 0 ? quiet(t.noWaiting) :
-      table([t.pod, t.since, t.why], rows.pods.map((p, i) => [podLink(p), when(p.created), why[i] || p.reason || ""]), t.waitingPods));
+      table([t.pod, t.since, t.why], rows.pods.map((p, i) => [podLink(p), when(p.created), why[i] || p.reason || ""]), t.waitingPods, true));
   }
 
   // waitingAgain reads once for all changes of a quarter of a second.
@@ -147,7 +147,7 @@ export function clusterPage(root) {
     const rows = (room?.shapes || []).map((s, i) => [s.shape, el("b", {}, s.slots), s.percent ? s.percent + " %" : "–",
       el("button", { type: "button", onclick: choose(i) }, t.onMap)]);
     shapes.replaceChildren(el("h2", {}, t.slots), error ? problem(error) : rows.length ?
-      table([t.shape, t.fitting, t.share, t.view], rows, t.slots) : quiet(t.noShapes),
+      table([t.shape, t.fitting, t.share, ""], rows, t.slots, true) : quiet(t.noShapes),
     el("form", { class: "tools", onsubmit: submit }, field(`${t.ownShape}, ${t.ownShapeHelp}`,
       el("input", { type: "text", id: "shape", value: asked })), el("button", { type: "submit" }, t.count)));
   }

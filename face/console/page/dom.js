@@ -28,11 +28,12 @@ export const link = (text, ...path) => el("a", { href: "#/" + path.map(encodeURI
 export const nodeLink = (name) => link(name, "nodes", name);
 export const podLink = (p) => link(p.namespace + "/" + p.name, "pods", p.namespace, p.name);
 
-export function table(heads, rows, caption) {
+// table has one of its rows below the other in a narrow window where it has long texts.
+export function table(heads, rows, caption, long) {
   const keyboard = { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || heads.filter(Boolean).join(", ") };
-  return el("div", keyboard, el("table", { class: heads.length > 4 ? "many" : "few" },
+  return el("div", keyboard, el("table", { class: long ? "stack" : heads.length > 4 ? "many" : "few" },
     el("thead", {}, el("tr", {}, heads.map((h) => el("th", { scope: "col" }, h)))),
-    el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell) => el("td", {}, cell)))))));
+    el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { "data-head": long ? heads[i] : undefined }, cell)))))));
 }
 
 export const note = (text, bad) => el("p", { class: bad ? "note fault" : "note", role: bad ? "alert" : "note" }, text);

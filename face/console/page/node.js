@@ -105,6 +105,8 @@ export function nodePage(root, name) {
       ...(node.unaligned || []).map((u) => note(`${t.unaligned}: ${u.what}. ${u.remedy}.`)),
       ...(node.restartHazards || []).map((h) => note(`${t.hazards}: ${h.text}`))].filter(Boolean);
     const elsewhere = devicesNear(null, held);
+    const digits = Math.max(...(node.machine?.cpus || []).flatMap((g) => g.cpus.flatMap(ids)), 10).toString().length;
+    body.style.setProperty("--digits", digits);
     body.replaceChildren(...[rules(), notes, sockets(held), elsewhere.length ? [el("h2", {}, t.unplaced), elsewhere] : null,
       distances(), holds()].flat(Infinity).filter(Boolean));
     if (focus >= 0) body.querySelectorAll("button")[focus]?.focus();

@@ -37,7 +37,7 @@ export function podPage(root, namespace, name) {
     const left = Math.max(0, fit.length - most) + Math.max(0, others.length - most);
     const ways = p.verdicts.some((v) => v.way), heads = [t.node, t.result, t.why, t.remedy, ...(ways ? [t.way] : [])];
     return [el("h2", {}, t.where), quiet(say("whereCount", fit.length, p.verdicts.length)),
-      p.verdicts.length ? table(heads, [...fit.slice(0, most), ...others.slice(0, most)].map((v) => verdict(v, ways)), t.where) : null,
+      p.verdicts.length ? table(heads, [...fit.slice(0, most), ...others.slice(0, most)].map((v) => verdict(v, ways)), t.where, true) : null,
       left ? quiet(say("moreNodes", left)) : null, (p.notJudged || []).map((x) => note(`${t.notJudged}: ${x.node}: ${x.reason}`))];
   }
 
@@ -45,7 +45,7 @@ export function podPage(root, namespace, name) {
     const rows = h.decisions.map((d) => [when(d.time), el("span", { class: d.warning ? "bad" : "" }, word(d.outcome)),
       d.by, [d.message, d.count > 1 ? el("div", { class: "quiet" }, say("times", d.count)) : null]]);
     return [el("h2", {}, t.decisions), h.problem ? note(h.problem) : null,
-      rows.length ? table([t.time, t.decision, t.by, t.message], rows, t.decisions) : quiet(t.noDecisions)];
+      rows.length ? table([t.time, t.decision, t.by, t.message], rows, t.decisions, true) : quiet(t.noDecisions)];
   }
 
   async function read() {

@@ -71,7 +71,7 @@ export function whatIfPage(root) {
     const head = w.wanted === undefined ? say(w.bounded ? "atLeast" : "placedMost", w.placed) : say("placed", w.placed, w.wanted);
     return [el("h3", {}, `${w.kind} ${w.namespace}/${w.name}: `, el("span", { class: w.noPlace ? "bad" : "good" }, head)), quiet(asks),
       by.size ? table([t.node, t.numa, t.pods], [...by.values()].map((all) => [nodeLink(all[0].node), all[0].numas || "–", all.length])) : null,
-      w.noPlace && w.refusals.length ? table([t.node, t.why, t.remedy], refused(w.refusals)) : null];
+      w.noPlace && w.refusals.length ? table([t.node, t.why, t.remedy], refused(w.refusals), t.why, true) : null];
   }
 
   function changes(nodes) {
@@ -93,7 +93,7 @@ export function whatIfPage(root) {
     return [...c.workloads.flatMap((w) => [el("h3", {}, `${w.kind} ${w.namespace}/${w.name}: `,
       el("span", { class: w.passes ? "good" : "bad" }, w.passes ? t.passes : t.never)),
     el("p", {}, t.now + ": ", list(w.now)), el("p", {}, t.ever + ": ", list(w.ever)), (w.warnings || []).map((x) => note(x)),
-    (w.unjudged || []).map((x) => note(`${t.unjudged}: ${x}`)), w.refusals.length ? table([t.node, t.why, t.remedy], refused(w.refusals)) : null]),
+    (w.unjudged || []).map((x) => note(`${t.unjudged}: ${x}`)), w.refusals.length ? table([t.node, t.why, t.remedy], refused(w.refusals), t.why, true) : null]),
     (c.noPods || []).length ? quiet(t.noPodsIn + ": " + c.noPods.join(", ")) : null,
     (c.notKnown || []).map((x) => note(`${t.notKnown} ${x.node}: ${x.reason}`))].flat(Infinity).filter(Boolean);
   }
