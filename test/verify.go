@@ -16,7 +16,14 @@ import (
 // verify checks the files themselves: that generated ones are what their sources give, and what the tests of the
 // root package hold, such as formatting and the lengths of lines and files.
 func (r *runner) verify(ctx context.Context) error {
-	return errors.Join(r.generated(ctx), r.step(ctx, "rules of the repository", "test", "-count=1", "."))
+	return errors.Join(r.generated(ctx), r.description(ctx),
+		r.step(ctx, "rules of the repository", "test", "-count=1", "."))
+}
+
+// description validates the OpenAPI document of the console. The validator is built from source, like the generators.
+func (r *runner) description(ctx context.Context) error {
+	return r.program(ctx, io.Discard, "OpenAPI document of the console", filepath.Join("tools", "run"), "client",
+		"validate", filepath.Join("face", "console", "client", "openapi.json"))
 }
 
 // lint runs the linters of .golangci.yaml on every module of the workspace. A computer that cannot get the linters'
@@ -41,7 +48,7 @@ func (r *runner) lint(ctx context.Context) error {
 }
 
 // sources are the folders in which go generate writes, from the root.
-var sources = []string{"api", filepath.Join("deploy", "crd")}
+var sources = []string{"api", filepath.Join("deploy", "crd"), filepath.Join("face", "console", "client")}
 
 // generated runs go generate, and fails where a file is another one afterwards. The file then is current.
 func (r *runner) generated(ctx context.Context) error {
@@ -50,7 +57,7 @@ func (r *runner) generated(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if err := r.step(ctx, name, "generate", "./api/..."); err != nil {
+	if err := r.step(ctx, name, "generate", "./api/...", "./face/console/client"); err != nil {
 		return err
 	}
 	after, err := contents(sources)

@@ -117,8 +117,10 @@ func (s *schemas) of(t reflect.Type) object {
 		return object{"type": "object", "additionalProperties": s.of(t.Elem())}
 	case reflect.Float32, reflect.Float64:
 		return object{"type": "number"}
+	case reflect.Int32, reflect.Uint32, reflect.Int16, reflect.Uint16, reflect.Int8, reflect.Uint8:
+		return object{"type": "integer", "format": "int32"}
 	default:
-		return object{"type": "integer"}
+		return object{"type": "integer", "format": "int64"}
 	}
 }
 
