@@ -2,6 +2,8 @@ module github.com/tenon-numa/tenon
 
 go 1.26.0
 
+ignore ./face/headlamp/node_modules
+
 require (
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/go-logr/logr v1.4.3

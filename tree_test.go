@@ -82,7 +82,7 @@ func parseTree() ([]pkg, error) {
 		}
 		if d.IsDir() {
 			hidden := name != "." && strings.HasPrefix(d.Name(), ".")
-			if hidden || d.Name() == "testdata" || name == "bin" || apart(name, modules) {
+			if hidden || d.Name() == "testdata" || d.Name() == "node_modules" || name == "bin" || apart(name, modules) {
 				return fs.SkipDir
 			}
 			return nil

@@ -7,6 +7,7 @@
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
 //	go run ./test verify           only generated files and the rules of the repository
 //	go run ./test lint             only the linters
+//	go run ./test headlamp         only the plugin for Headlamp, which needs node
 //	go run ./test race [ARGS...]   only the heavy packages, under the race detector
 //	go run ./test node [ARGS...]   only the tests on real nodes
 //	go run ./test install [ARGS..] only the installation on a real node, which the other commands leave out: it
@@ -62,6 +63,8 @@ func (r *runner) run(ctx context.Context, args []string) error {
 	switch what {
 	case "verify":
 		return r.verify(ctx)
+	case "headlamp":
+		return r.headlamp(ctx)
 	case "lint":
 		err := r.lint(ctx)
 		if err == nil && len(r.untested) > 0 {
@@ -129,8 +132,8 @@ func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	}
 	errs = append(errs, r.test(ctx, "heavy", raceHeavy, args, heavy))
 	if !raceHeavy {
-		errs = append(errs, r.release(ctx), r.chart(ctx, args), r.lint(ctx), r.trial(ctx, console, args),
-			r.trial(ctx, realNodes, args))
+		errs = append(errs, r.release(ctx), r.chart(ctx, args), r.lint(ctx), r.headlamp(ctx),
+			r.trial(ctx, console, args), r.trial(ctx, realNodes, args))
 	}
 	return errors.Join(errs...)
 }
