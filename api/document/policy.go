@@ -68,6 +68,27 @@ type PluginChange struct {
 	Profile string
 	// DryRun: the API server checks the change, and nothing is written.
 	DryRun bool
+	// Arguments of the plugin that change, in place of On; a nil value removes one.
+	Arguments map[string]any
+}
+
+// ArgumentChange is the body of a request that changes arguments of the plugin.
+type ArgumentChange struct {
+	// Arguments that are not named stay; null removes one.
+	Arguments map[string]any `json:"arguments"`
+}
+
+// SchedulerChange is what a change of a scheduler's configuration came to.
+type SchedulerChange struct {
+	Kind      string `json:"kind"`      // "SchedulerChange"
+	Scheduler string `json:"scheduler"` // as Scheduler.ID
+	Version   string `json:"version"`
+	Changed   bool   `json:"changed"`
+	DryRun    bool   `json:"dryRun"`
+	// Diff, Reload and Warnings are as in NUMAAware.
+	Diff     string   `json:"diff,omitempty"`
+	Reload   string   `json:"reload,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // PluginStatus is the body of a request that turns the plugin on or off.

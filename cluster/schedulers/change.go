@@ -65,11 +65,17 @@ func (c *Client) Set(ctx context.Context, change document.PluginChange) (documen
 	if err != nil {
 		return document.NUMAAware{}, err
 	}
-	text, err := conf.Set(change.On, change.Profile)
+	text, status := "", ""
+	if change.Arguments != nil {
+		text, err = conf.SetArguments(change.Profile, change.Arguments)
+	} else {
+		status = Status(change.On)
+		text, err = conf.Set(change.On, change.Profile)
+	}
 	if err != nil {
 		return document.NUMAAware{}, fmt.Errorf("change the configuration of %s: %w", s.ID, err)
 	}
-	out := document.NUMAAware{Status: Status(change.On), Scheduler: s.ID, Version: s.Version, DryRun: change.DryRun,
+	out := document.NUMAAware{Status: status, Scheduler: s.ID, Version: s.Version, DryRun: change.DryRun,
 		Changed: text != s.Text, Diff: Diff(s.Text, text)}
 	if !out.Changed {
 		return out, nil
@@ -114,13 +120,16 @@ func dryRun(yes bool) []string {
 
 // note writes an event of the change, so that everybody who may read events there knows of it.
 func (c *Client) note(ctx context.Context, m *v1.ConfigMap, s document.Scheduler, out *document.NUMAAware) {
-	now := metav1.NewTime(c.now())
+	now, what := metav1.NewTime(c.now()), fmt.Sprintf("set plugin %s to %s", s.Plugin, out.Status)
+	if out.Status == "" {
+		what = "changed arguments of plugin " + s.Plugin
+	}
 	_, err := c.events.In(m.Namespace).Create(ctx, &v1.Event{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "tenon-console-", Namespace: m.Namespace},
 		InvolvedObject: v1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: m.Namespace, Name: m.Name,
 			UID: m.UID, ResourceVersion: out.Version, FieldPath: "data[" + s.Key + "]"},
 		Reason: "SchedulingPolicyChanged", Type: v1.EventTypeNormal, Count: 1, FirstTimestamp: now, LastTimestamp: now,
-		Message: fmt.Sprintf("%.200s set plugin %s to %s:\n%.700s", c.user, s.Plugin, out.Status, out.Diff),
+		Message: fmt.Sprintf("%.200s %s:\n%.700s", c.user, what, out.Diff),
 		Source:  v1.EventSource{Component: "tenon-console"}, ReportingController: "tenon-console",
 	}, metav1.CreateOptions{})
 	if err != nil {

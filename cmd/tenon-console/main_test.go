@@ -362,6 +362,7 @@ func TestPeopleAndTheirRights(t *testing.T) {
 	t.Run("strangers", s.strangers)
 	t.Run("proxy", s.proxy)
 	t.Run("numaaware", s.numaAware)
+	t.Run("arguments", s.arguments)
 	t.Run("revoked", s.revoked)
 }
 
@@ -500,6 +501,38 @@ func (s *site) numaAware(t *testing.T) {
 	if got := s.admin(t, "/apis/apps/v1/namespaces/tenon-system/deployments/tenon-scheduler"); !strings.Contains(got,
 		"kubectl.kubernetes.io/restartedAt") {
 		t.Errorf("the Deployment is not restarted: %s", got)
+	}
+}
+
+// arguments changes arguments of the plugin, with the rights of who asks.
+func (s *site) arguments(t *testing.T) {
+	const path = "/api/v1/scheduling/arguments?scheduler=tenon-system/conf"
+	for _, c := range []struct {
+		who, query, body string
+		code             int
+		want             string
+	}{
+		{"root", "", `{"arguments":{"unknownNodes":"Refuse"}}`, 403, `"status":403`},
+		{"anna", "", `{"arguments":{"unknownNodes":"Refuse"}}`, 403, `"status":403`},
+		{"ops", "", `{"arguments":{"unknownNodes":"Perhaps"}}`, 422, `"field":"arguments"`},
+		{"ops", "", `{"arguments":{}}`, 400, `"field":"arguments"`},
+		{"ops", "&version=1", `{"arguments":{"unknownNodes":"Refuse"}}`, 409, `"status":409`},
+		{"ops", "&dryRun=true", `{"arguments":{"unknownNodes":"Refuse"}}`, 200, `"dryRun":true`},
+		{"ops", "", `{"arguments":{"unknownNodes":"Refuse"}}`, 200, `"changed":true`},
+		{"ops", "", `{"arguments":{"unknownNodes":"Refuse"}}`, 200, `"changed":false`},
+	} {
+		code, body, _ := s.ask(t, "PATCH", path+c.query, c.body, "", s.bearer(c.who), "Content-Type: application/json")
+		if code != c.code || !strings.Contains(body, c.want) {
+			t.Errorf("%s: %s %s answers %d %s, want %d and %s", c.who, c.query, c.body, code, body, c.code, c.want)
+		}
+	}
+	if code, _, _ := s.ask(t, "PATCH", path, `{"arguments":{"unknownNodes":"Allow"}}`, "",
+		"Content-Type: application/json"); code != 401 {
+		t.Errorf("without a token: %d", code)
+	}
+	got := s.admin(t, "/api/v1/namespaces/tenon-system/events")
+	if !strings.Contains(got, "ops changed arguments of plugin") {
+		t.Errorf("events: %s", got)
 	}
 }
 

@@ -113,6 +113,10 @@ func operations(c *client.ClientWithResponses) map[string]func(context.Context) 
 			return c.GetFittingWithResponse(ctx, &client.GetFittingParams{Shape: &[]string{"cpu=4"}})
 		},
 		"getScheduling": func(ctx context.Context) (any, error) { return c.GetSchedulingWithResponse(ctx) },
+		"setArguments": func(ctx context.Context) (any, error) {
+			return c.SetArgumentsWithResponse(ctx, &client.SetArgumentsParams{Scheduler: scheduler, DryRun: text("true")},
+				client.SetArgumentsJSONRequestBody{Arguments: map[string]any{"unknownNodes": "Allow"}})
+		},
 		"getNUMAAware": func(ctx context.Context) (any, error) {
 			return c.GetNUMAAwareWithResponse(ctx, &client.GetNUMAAwareParams{Scheduler: scheduler})
 		},

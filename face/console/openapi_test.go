@@ -105,7 +105,9 @@ func TestTheDescriptionIsWhatTheServerDoes(t *testing.T) {
 			"&option=scope%3Dpod&selector=kubernetes.io%2Fhostname%3Da", manifest},
 		"check":         {"/api/v1/check?namespace=x", manifest},
 		"getScheduling": {"/api/v1/scheduling", ""},
-		"getNUMAAware":  {"/rest/scheduling/v1/numaaware?scheduler=tenon-system%2Ftenon-scheduler", ""},
+		"setArguments": {"/api/v1/scheduling/arguments?scheduler=tenon-system%2Ftenon-scheduler&profile=tenon&dryRun=true" +
+			"&version=3", `{"arguments": {"unknownNodes": "Allow"}}`},
+		"getNUMAAware": {"/rest/scheduling/v1/numaaware?scheduler=tenon-system%2Ftenon-scheduler", ""},
 		"setNUMAAware": {"/rest/scheduling/v1/numaaware?scheduler=tenon-system%2Ftenon-scheduler&profile=tenon&dryRun=true" +
 			"&version=3", `{"status": "close"}`},
 		"getFitting": {"/api/v1/fitting?shape=cpu%3D4", ""},

@@ -105,3 +105,29 @@ func (h *Handler) setNUMAAware(w http.ResponseWriter, q *request) error {
 	}
 	return answer(w, q.Request, doc)
 }
+
+// setArguments changes arguments of the plugin with the rights of who asks.
+func (h *Handler) setArguments(w http.ResponseWriter, q *request) error {
+	if q.who.Schedulers == nil {
+		return fail(http.StatusNotFound, "path", "there are no schedulers here")
+	}
+	var body document.ArgumentChange
+	if err := json.Unmarshal(q.body, &body); err != nil || len(body.Arguments) == 0 {
+		return fail(http.StatusBadRequest, "arguments", `want {"arguments": {"NAME": VALUE}}`)
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
+	defer cancel()
+	doc, err := q.who.Schedulers.Set(ctx, document.PluginChange{Scheduler: q.values.Get("scheduler"),
+		Profile: q.values.Get("profile"), DryRun: q.values.Get("dryRun") == "true", Version: q.values.Get("version"),
+		Arguments: body.Arguments})
+	if err != nil {
+		f := failureOf(err)
+		if f.Status == http.StatusUnprocessableEntity {
+			f.Field = "arguments"
+		}
+		return f
+	}
+	return answer(w, q.Request, document.SchedulerChange{Kind: "SchedulerChange", Scheduler: doc.Scheduler,
+		Version: doc.Version, Changed: doc.Changed, DryRun: doc.DryRun, Diff: doc.Diff, Reload: doc.Reload,
+		Warnings: doc.Warnings})
+}

@@ -103,16 +103,16 @@ func (h *Handler) table() []route {
 			answer:     cli.Capacity{}, do: h.fitting},
 		{method: "GET", path: "/scheduling", id: "getScheduling", help: "How schedulers and kubelets are configured.",
 			answer: document.SchedulingPolicy{}, do: h.policy},
+		{method: "PATCH", path: "/scheduling/arguments", id: "setArguments",
+			help:       "Change arguments of the NUMA plugin of a scheduler, such as its strategy.",
+			parameters: append([]parameter{scheduler}, changing()...), body: "application/json",
+			input: document.ArgumentChange{}, answer: document.SchedulerChange{}, do: h.setArguments},
 		{method: "GET", path: openFuyao + "numaaware", id: "getNUMAAware",
 			help:       "Whether the NUMA plugin of a scheduler is on, as clients of openFuyao ask for it.",
 			parameters: []parameter{scheduler}, answer: document.NUMAAware{}, do: h.numaAware},
 		{method: "PUT", path: openFuyao + "numaaware", id: "setNUMAAware", help: "Turn the NUMA plugin on or off.",
-			parameters: []parameter{scheduler,
-				{"profile", "query", "Profile that is changed; all with arguments for the plugin unless given.", false,
-					checkPod},
-				{"dryRun", "query", "true: check the change, and write nothing.", false, checkBool},
-				{"version", "query", "Version that is changed; one that has changed meanwhile is refused.", false, checkText}},
-			body: "application/json", input: document.PluginStatus{}, answer: document.NUMAAware{}, do: h.setNUMAAware},
+			parameters: append([]parameter{scheduler}, changing()...), body: "application/json",
+			input: document.PluginStatus{}, answer: document.NUMAAware{}, do: h.setNUMAAware},
 		{method: "GET", path: "/changes", id: "followChanges", help: "What changes, at most four times a second.",
 			answer: document.ClusterChange{}, stream: true, do: h.changes},
 		{method: "GET", path: "/session", id: "getSession", help: "Who is signed in.",
@@ -124,6 +124,16 @@ func (h *Handler) table() []route {
 		{method: "DELETE", path: "/session", id: "signOut", help: "Sign out.", open: true, do: h.signOut},
 		{method: "GET", path: "/openapi.json", id: "getOpenAPI", help: "This description.", answer: map[string]any{},
 			open: true, do: h.described},
+	}
+}
+
+// changing are parameters of what changes the configuration of a scheduler.
+func changing() []parameter {
+	return []parameter{
+		{"profile", "query", "Profile that is changed; needed where several have arguments for the plugin, of which " +
+			"otherwise all are turned on or off.", false, checkPod},
+		{"dryRun", "query", "true: check the change, and write nothing.", false, checkBool},
+		{"version", "query", "Version that is changed; one that has changed meanwhile is refused.", false, checkText},
 	}
 }
 

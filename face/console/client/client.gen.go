@@ -23,6 +23,11 @@ type Amount struct {
 	Kind  string `json:"kind"`
 }
 
+// ArgumentChange defines model for ArgumentChange.
+type ArgumentChange struct {
+	Arguments map[string]interface{} `json:"arguments"`
+}
+
 // BytesOnNUMA defines model for BytesOnNUMA.
 type BytesOnNUMA struct {
 	Bytes int64 `json:"bytes"`
@@ -571,6 +576,18 @@ type Scheduler struct {
 	Version    *string             `json:"version,omitempty"`
 }
 
+// SchedulerChange defines model for SchedulerChange.
+type SchedulerChange struct {
+	Changed   bool      `json:"changed"`
+	Diff      *string   `json:"diff,omitempty"`
+	DryRun    bool      `json:"dryRun"`
+	Kind      string    `json:"kind"`
+	Reload    *string   `json:"reload,omitempty"`
+	Scheduler string    `json:"scheduler"`
+	Version   string    `json:"version"`
+	Warnings  *[]string `json:"warnings,omitempty"`
+}
+
 // SchedulerProfile defines model for SchedulerProfile.
 type SchedulerProfile struct {
 	Arguments     map[string]interface{} `json:"arguments"`
@@ -753,6 +770,21 @@ type ListPodsParams struct {
 	Continue *string `form:"continue,omitempty" json:"continue,omitempty"`
 }
 
+// SetArgumentsParams defines parameters for SetArguments.
+type SetArgumentsParams struct {
+	// Scheduler NAMESPACE/NAME of the scheduler's ConfigMap, where there are several.
+	Scheduler *string `form:"scheduler,omitempty" json:"scheduler,omitempty"`
+
+	// Profile Profile that is changed; needed where several have arguments for the plugin, of which otherwise all are turned on or off.
+	Profile *string `form:"profile,omitempty" json:"profile,omitempty"`
+
+	// DryRun true: check the change, and write nothing.
+	DryRun *string `form:"dryRun,omitempty" json:"dryRun,omitempty"`
+
+	// Version Version that is changed; one that has changed meanwhile is refused.
+	Version *string `form:"version,omitempty" json:"version,omitempty"`
+}
+
 // SignInTextBody defines parameters for SignIn.
 type SignInTextBody = string
 
@@ -803,7 +835,7 @@ type SetNUMAAwareParams struct {
 	// Scheduler NAMESPACE/NAME of the scheduler's ConfigMap, where there are several.
 	Scheduler *string `form:"scheduler,omitempty" json:"scheduler,omitempty"`
 
-	// Profile Profile that is changed; all with arguments for the plugin unless given.
+	// Profile Profile that is changed; needed where several have arguments for the plugin, of which otherwise all are turned on or off.
 	Profile *string `form:"profile,omitempty" json:"profile,omitempty"`
 
 	// DryRun true: check the change, and write nothing.
@@ -815,6 +847,9 @@ type SetNUMAAwareParams struct {
 
 // CheckJSONRequestBody defines body for Check for application/json ContentType.
 type CheckJSONRequestBody = CheckJSONBody
+
+// SetArgumentsJSONRequestBody defines body for SetArguments for application/json ContentType.
+type SetArgumentsJSONRequestBody = ArgumentChange
 
 // SignInTextRequestBody defines body for SignIn for text/plain ContentType.
 type SignInTextRequestBody = SignInTextBody
@@ -962,6 +997,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/scheduling (the `GetScheduling` operationId).
 	GetScheduling(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetArgumentsWithBody Change arguments of the NUMA plugin of a scheduler, such as its strategy.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/scheduling/arguments (the `SetArguments` operationId).
+	SetArgumentsWithBody(ctx context.Context, params *SetArgumentsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetArguments Change arguments of the NUMA plugin of a scheduler, such as its strategy.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/scheduling/arguments (the `SetArguments` operationId).
+	SetArguments(ctx context.Context, params *SetArgumentsParams, body SetArgumentsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SignOut Sign out.
 	//
@@ -1195,6 +1244,40 @@ func (c *Client) ListDecisions(ctx context.Context, namespace string, pod string
 // Corresponds with GET /api/v1/scheduling (the `GetScheduling` operationId).
 func (c *Client) GetScheduling(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetSchedulingRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetArgumentsWithBody Change arguments of the NUMA plugin of a scheduler, such as its strategy.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/scheduling/arguments (the `SetArguments` operationId).
+func (c *Client) SetArgumentsWithBody(ctx context.Context, params *SetArgumentsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetArgumentsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetArguments Change arguments of the NUMA plugin of a scheduler, such as its strategy.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/scheduling/arguments (the `SetArguments` operationId).
+func (c *Client) SetArguments(ctx context.Context, params *SetArgumentsParams, body SetArgumentsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetArgumentsRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1887,6 +1970,109 @@ func NewGetSchedulingRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewSetArgumentsRequest calls the generic SetArguments builder with application/json body
+func NewSetArgumentsRequest(server string, params *SetArgumentsParams, body SetArgumentsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSetArgumentsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewSetArgumentsRequestWithBody constructs an http.Request for the SetArguments method, with any body, and a specified content type
+func NewSetArgumentsRequestWithBody(server string, params *SetArgumentsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduling/arguments")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Scheduler != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "scheduler", *params.Scheduler, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Profile != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "profile", *params.Profile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dryRun", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Version != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "version", *params.Version, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewSignOutRequest constructs an http.Request for the SignOut method
 func NewSignOutRequest(server string) (*http.Request, error) {
 	var err error
@@ -2443,6 +2629,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/scheduling (the `GetScheduling` operationId).
 	GetSchedulingWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSchedulingResponse, error)
+
+	// SetArgumentsWithBodyWithResponse Change arguments of the NUMA plugin of a scheduler, such as its strategy.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/scheduling/arguments (the `SetArguments` operationId).
+	SetArgumentsWithBodyWithResponse(ctx context.Context, params *SetArgumentsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetArgumentsResponse, error)
+
+	// SetArgumentsWithResponse Change arguments of the NUMA plugin of a scheduler, such as its strategy.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/scheduling/arguments (the `SetArguments` operationId).
+	SetArgumentsWithResponse(ctx context.Context, params *SetArgumentsParams, body SetArgumentsJSONRequestBody, reqEditors ...RequestEditorFn) (*SetArgumentsResponse, error)
 
 	// SignOutWithResponse Sign out.
 	//
@@ -3029,6 +3229,54 @@ func (r GetSchedulingResponse) ContentType() string {
 	return ""
 }
 
+type SetArgumentsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SchedulerChange
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *ErrorDetails
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SetArgumentsResponse) GetJSON200() *SchedulerChange {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SetArgumentsResponse) GetApplicationproblemJSONDefault() *ErrorDetails {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SetArgumentsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SetArgumentsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetArgumentsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SetArgumentsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type SignOutResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -3464,6 +3712,32 @@ func (c *ClientWithResponses) GetSchedulingWithResponse(ctx context.Context, req
 		return nil, err
 	}
 	return ParseGetSchedulingResponse(rsp)
+}
+
+// SetArgumentsWithBodyWithResponse Change arguments of the NUMA plugin of a scheduler, such as its strategy.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/scheduling/arguments (the `SetArguments` operationId).
+func (c *ClientWithResponses) SetArgumentsWithBodyWithResponse(ctx context.Context, params *SetArgumentsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetArgumentsResponse, error) {
+	rsp, err := c.SetArgumentsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetArgumentsResponse(rsp)
+}
+
+// SetArgumentsWithResponse Change arguments of the NUMA plugin of a scheduler, such as its strategy.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/scheduling/arguments (the `SetArguments` operationId).
+func (c *ClientWithResponses) SetArgumentsWithResponse(ctx context.Context, params *SetArgumentsParams, body SetArgumentsJSONRequestBody, reqEditors ...RequestEditorFn) (*SetArgumentsResponse, error) {
+	rsp, err := c.SetArguments(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetArgumentsResponse(rsp)
 }
 
 // SignOutWithResponse Sign out.
@@ -3922,6 +4196,39 @@ func ParseGetSchedulingResponse(rsp *http.Response) (*GetSchedulingResponse, err
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest SchedulingPolicy
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorDetails
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseSetArgumentsResponse parses an HTTP response from a SetArgumentsWithResponse call
+func ParseSetArgumentsResponse(rsp *http.Response) (*SetArgumentsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SetArgumentsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SchedulerChange
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
