@@ -133,7 +133,7 @@ var floors = []floor{
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"cluster/waiting", nil, words(`core/ledger core/place core/wake cluster/preempt`), append(words(`k8s.io/component-helpers`), inCluster...)},
 	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
-	{"cluster/amounts", nil, words(`core/ledger cluster/kube`), inCluster},
+	{"cluster/amounts", nil, words(`core/ledger core/whatif cluster/kube`), inCluster},
 	{"cluster/metrics", nil, words(`core/... api/config api/document cluster/inspect cluster/report`), words(`k8s.io/component-base`)},
 	{"cluster/terminations", nil, words(`core/ledger cluster/kube cluster/report`), inCluster},
 	{

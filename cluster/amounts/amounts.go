@@ -7,15 +7,18 @@ package amounts
 
 import (
 	"fmt"
+	"hash/fnv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 // Amounts has the plain amounts of nodes as they are now. kube-scheduler looks at them when it chooses a node. While a
@@ -79,23 +82,72 @@ func (a *Amounts) Short(pod *v1.Pod, node string, more []ledger.PodID) string {
 	if err != nil {
 		return ""
 	}
-	bound, err := a.pods.ByIndex(byNode, node)
-	if err != nil {
-		return ""
-	}
-	others := make([]*v1.Pod, 0, len(bound)+len(more))
-	for _, o := range bound {
-		others = append(others, o.(*v1.Pod))
-	}
-	for _, id := range more {
-		o, there, err := a.pods.GetByKey(id.Namespace + "/" + id.Name)
-		if p, ok := o.(*v1.Pod); err == nil && there && ok && string(p.UID) == id.UID && p.Spec.NodeName == "" {
-			others = append(others, p)
-		}
-	}
 	var out []string
-	for _, r := range kube.Lacks(pod, n, others) {
+	for _, r := range kube.Lacks(pod, n, a.with(node, more)) {
 		out = append(out, r.Text())
 	}
 	return strings.Join(out, ", ")
+}
+
+// with returns the pods that are bound to a node, and those of more that are not bound as far as the informer knows.
+func (a *Amounts) with(node string, more []ledger.PodID) []*v1.Pod {
+	out := a.On(node)
+	for _, id := range more {
+		o, there, err := a.pods.GetByKey(id.Namespace + "/" + id.Name)
+		if p, ok := o.(*v1.Pod); err == nil && there && ok && string(p.UID) == id.UID && p.Spec.NodeName == "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Version is another number when what [Amounts.Of] returns for a node may have changed.
+func (a *Amounts) Version(n *ledger.Node) uint64 {
+	if a == nil {
+		return 0
+	}
+	h, sum := fnv.New64a(), uint64(0)
+	add := func(m *metav1.ObjectMeta) {
+		h.Reset()
+		_, _ = h.Write([]byte(m.UID))
+		_, _ = h.Write([]byte(m.ResourceVersion))
+		sum += h.Sum64() // the order of the pods does not matter
+	}
+	if node, err := a.nodes.Get(n.Name); err == nil {
+		add(&node.ObjectMeta)
+	}
+	for _, p := range a.with(n.Name, predicted(n)) {
+		add(&p.ObjectMeta)
+	}
+	return sum
+}
+
+// Of returns the amounts that pods may ask of a node, and those that its pods have asked for: those that are bound to
+// it, and those for which the ledger has predicted what they will hold. It returns false for a node that is not there.
+func (a *Amounts) Of(n *ledger.Node) (allocatable, used whatif.Amounts, there bool) {
+	if a == nil {
+		return nil, nil, false
+	}
+	node, err := a.nodes.Get(n.Name)
+	if err != nil {
+		return nil, nil, false
+	}
+	allocatable, _ = kube.Amounts(node.Status.Allocatable) // what is beyond bounds counts as the bound
+	for _, p := range a.with(n.Name, predicted(n)) {
+		if !kube.Ended(p) {
+			needs, _ := kube.Needs(p)
+			used = used.Add(needs)
+		}
+	}
+	return allocatable, used, true
+}
+
+// predicted are the pods that the ledger has put on a node and that the node has not reported yet.
+func predicted(n *ledger.Node) (out []ledger.PodID) {
+	for i := range n.Entries {
+		if n.Entries[i].Source == ledger.Predicted {
+			out = append(out, n.Entries[i].Pod)
+		}
+	}
+	return out
 }

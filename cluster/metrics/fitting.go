@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 
@@ -18,7 +17,6 @@ import (
 const (
 	maxNamed   = 8    // shapes that the configuration names
 	maxLearned = 4    // shapes of the workload profile
-	maxOnNode  = 256  // pods of a shape on one node
 	maxCounts  = 2000 // nodes that are counted anew in one scrape, all shapes together
 )
 
@@ -27,6 +25,7 @@ const (
 // no number before all nodes were counted for it once.
 type fitting struct {
 	desc    *metrics.Desc
+	plain   Plain
 	named   []*place.Pod
 	learned func() *score.Mix // nil: nothing is learned
 
@@ -34,16 +33,27 @@ type fitting struct {
 	counts map[string]map[string]count // by shape, and by name of the node
 }
 
-// count is how many pods fitted on a node when it was in a state. States do not change; a node gets another one.
-type count struct {
-	of   *ledger.Node
-	pods int
+// Plain has the plain amounts of nodes.
+type Plain interface {
+	// Version is another number when what Of returns may have changed.
+	Version(*ledger.Node) uint64
+	// Of returns what pods may ask of a node, and what its pods have asked for. It returns false for no node.
+	Of(*ledger.Node) (allocatable, used whatif.Amounts, there bool)
 }
 
-func newFitting(named []*place.Pod, learned func() *score.Mix) *fitting {
-	return &fitting{named: named[:min(len(named), maxNamed)], learned: learned, counts: map[string]map[string]count{},
-		desc: metrics.NewDesc("tenon_fitting_pods", "How many more pods of a shape fit on all nodes together, as far as "+
-			"NUMA nodes decide: CPUs, memory, hugepages and devices.", []string{"shape"}, nil, metrics.ALPHA, "")}
+// count is how many pods fitted on a node when it was in a state, and its plain amounts in a version. States do not
+// change; a node gets another one.
+type count struct {
+	of      *ledger.Node
+	version uint64
+	pods    int
+}
+
+func newFitting(named []*place.Pod, learned func() *score.Mix, plain Plain) *fitting {
+	return &fitting{plain: plain, named: named[:min(len(named), maxNamed)], learned: learned,
+		counts: map[string]map[string]count{},
+		desc: metrics.NewDesc("tenon_fitting_pods", "How many more pods of a shape fit on all nodes together, by their "+
+			"NUMA nodes and by what each node has in all.", []string{"shape"}, nil, metrics.ALPHA, "")}
 }
 
 // shapes are those of the configuration, and then the most usual ones, each once.
@@ -68,10 +78,16 @@ func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	left, seen := maxCounts, map[string]bool{}
-	for _, p := range f.shapes() {
+	shapes, versions := f.shapes(), map[string]uint64{}
+	for n := range snap.All() {
+		if len(shapes) > 0 {
+			versions[n.Name] = f.plain.Version(n)
+		}
+	}
+	for _, p := range shapes {
 		name := document.Shape(p)
 		seen[name] = true
-		sum, whole := f.sum(snap, name, p, &left)
+		sum, whole := f.sum(snap, versions, name, p, &left)
 		if whole {
 			ch <- metrics.NewLazyConstMetric(f.desc, metrics.GaugeValue, float64(sum), name)
 		}
@@ -84,16 +100,18 @@ func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 }
 
 // sum adds up what fits on each node. Of nodes beyond left the last count is taken; whole is false where there is none.
-func (f *fitting) sum(snap *ledger.Snapshot, shape string, p *place.Pod, left *int) (sum int, whole bool) {
+func (f *fitting) sum(snap *ledger.Snapshot, versions map[string]uint64, shape string, p *place.Pod,
+	left *int) (sum int, whole bool) {
 	before, now := f.counts[shape], map[string]count{}
 	whole = true
 	for n := range snap.All() {
 		c, counted := before[n.Name]
+		version := versions[n.Name]
 		switch {
-		case counted && c.of == n:
+		case counted && c.of == n && c.version == version:
 		case *left > 0:
 			*left--
-			c = count{n, fits(n, p)}
+			c = count{n, version, f.slots(n, p)}
 		case !counted:
 			whole = false
 			continue
@@ -105,16 +123,11 @@ func (f *fitting) sum(snap *ledger.Snapshot, shape string, p *place.Pod, left *i
 	return sum, whole
 }
 
-// fits places pods of a shape on a node until there is no room.
-func fits(n *ledger.Node, p *place.Pod) int {
-	if n.Machine == nil || n.Usage == nil {
+// slots counts the pods of a shape that fit on a node.
+func (f *fitting) slots(n *ledger.Node, p *place.Pod) int {
+	allocatable, used, there := f.plain.Of(n)
+	if !there || n.Machine == nil || n.Usage == nil {
 		return 0
 	}
-	plan := whatif.New([]whatif.Node{{Name: n.Name, State: n}}, whatif.Rules{})
-	out, err := plan.Fill(&whatif.Want{Pod: p}, maxOnNode,
-		func(i int) ledger.PodID { return ledger.PodID{UID: fmt.Sprintf("fitting-%d", i)} }, func() error { return nil })
-	if err != nil {
-		return 0 // only the step function returns errors
-	}
-	return len(out.Placed)
+	return whatif.Slots(whatif.Node{Name: n.Name, State: n, Allocatable: allocatable, Used: used}, p)
 }

@@ -14,9 +14,9 @@ import (
 // Measure serves what is measured when somebody asks. putOff counts layouts that were put off, and misaligned counts
 // misaligned pods; either may be nil. shapes are counted beside those of the workload profile. Of a second scheduler in
 // one process nothing is served: the names are taken.
-func Measure(s inspect.Source, putOff func() int64, misaligned func() int, shapes []*place.Pod) {
+func Measure(s inspect.Source, putOff func() int64, misaligned func() int, shapes []*place.Pod, plain Plain) {
 	g := newGauges(s)
-	g.fitting = newFitting(shapes, s.Mix)
+	g.fitting = newFitting(shapes, s.Mix, plain)
 	g.putOff, g.misaligned = putOff, misaligned
 	_ = legacyregistry.CustomRegister(g)
 }
@@ -43,7 +43,7 @@ type gauges struct {
 }
 
 func newGauges(s inspect.Source) *gauges {
-	return &gauges{source: s, fitting: newFitting(nil, s.Mix),
+	return &gauges{source: s, fitting: newFitting(nil, nil, nil),
 		nodes: metrics.NewDesc("tenon_nodes", "Nodes, by the quality of what is known of them (exact, coarse, none).",
 			[]string{"quality"}, nil, metrics.ALPHA, ""),
 		states: metrics.NewDesc("tenon_nodes_state", "Nodes in a state in which they take fewer pods or none: silent "+

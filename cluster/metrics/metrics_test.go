@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
+	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 // reporting returns a book with the layouts of some nodes.
@@ -71,10 +72,11 @@ func TestFittingPodsAreCounted(t *testing.T) {
 	}
 	usual := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: 4000}}}
 	book := reporting(t, layout(t, "a", place.SingleNUMA, 1), layout(t, "b", place.SingleNUMA, 1))
+	plain := &plainAmounts{Node: whatif.Node{Allocatable: whatif.Amounts{"cpu": 64_000, "pods": 110}}}
 	g := newGauges(inspect.Source{Book: book, Now: time.Now})
 	g.fitting = newFitting([]*place.Pod{shape}, func() *score.Mix {
 		return score.NewMix([]score.Share{{Pod: usual, Weight: 1}, {Pod: shape, Weight: 1}})
-	})
+	}, plain)
 	before := gathered(t, g)
 	for _, want := range []string{`tenon_fitting_pods{shape="cpu=8"} 8`, `tenon_fitting_pods{shape="cpu=4"} 16`} {
 		if !strings.Contains(before, want) {
@@ -89,6 +91,24 @@ func TestFittingPodsAreCounted(t *testing.T) {
 	if after := gathered(t, later); !strings.Contains(after, `tenon_fitting_pods{shape="cpu=8"} 7`) {
 		t.Errorf("beside a pod: %s", after)
 	}
+	plain.Used, plain.version = whatif.Amounts{"cpu": 48_000, "pods": 109}, 2
+	last := newGauges(inspect.Source{Book: book, Now: time.Now})
+	last.fitting = g.fitting
+	if after := gathered(t, last); !strings.Contains(after, `tenon_fitting_pods{shape="cpu=4"} 2`) {
+		t.Errorf("with one pod left by each node: %s", after)
+	}
+}
+
+// plainAmounts are the same of every node.
+type plainAmounts struct {
+	whatif.Node
+	version uint64
+}
+
+func (p *plainAmounts) Version(*ledger.Node) uint64 { return p.version }
+
+func (p *plainAmounts) Of(*ledger.Node) (allocatable, used whatif.Amounts, there bool) {
+	return p.Allocatable, p.Used, true
 }
 
 // gathered returns what gauges say, one line each.
@@ -189,8 +209,8 @@ func TestOutcomesAreCounted(t *testing.T) {
 func TestMetricsOfASecondScheduler(t *testing.T) {
 	source := inspect.Source{Book: ledger.New(), Now: time.Now}
 	a, b := NewCounters(), NewCounters()
-	Measure(source, nil, nil, nil)
-	Measure(source, nil, nil, nil)
+	Measure(source, nil, nil, nil, &plainAmounts{})
+	Measure(source, nil, nil, nil, &plainAmounts{})
 	a.Made()
 	if counted(t, a.predicted) != 1 || counted(t, b.predicted) != 0 {
 		t.Error("one counts for the other")

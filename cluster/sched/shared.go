@@ -198,7 +198,7 @@ func (s *Shared) healthy() error {
 
 // measure serves what is measured when somebody asks.
 func (s *Shared) measure() {
-	metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.Misaligned, s.fittingShapes())
+	metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.Misaligned, s.fittingShapes(), s.amounts)
 }
 
 // fittingShapes are the shapes that the arguments of all profiles name, each once.

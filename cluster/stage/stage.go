@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	podapi "github.com/tenon-numa/tenon/api/pod"
-	"github.com/tenon-numa/tenon/api/pod/quantity"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -71,7 +70,7 @@ func assemble(nodes []v1.Node, states []*ledger.Node, pods []kube.Stored) (*Stag
 	each := amountsOnce{}
 	for i := range nodes {
 		n := &nodes[i]
-		all, _ := amounts(n.Status.Allocatable)
+		all, _ := kube.Amounts(n.Status.Allocatable)
 		s.objects = append(s.objects, n)
 		x := whatif.Node{Name: n.Name, State: known[n.Name], Allocatable: all}
 		x.Used, x.Pods = asked(s.on[n.Name], each)
@@ -144,7 +143,7 @@ func (o amountsOnce) of(a whatif.Amounts) whatif.Amounts {
 func asked(pods []kube.Stored, known amountsOnce) (sum whatif.Amounts, each []whatif.Resident) {
 	sum, each = whatif.Amounts{}, slices.Grow(each, len(pods))
 	for p := range kube.EachPod(pods) {
-		needs, _ := needs(p)
+		needs, _ := kube.Needs(p)
 		needs = known.of(needs)
 		sum = sum.Add(needs)
 		each = append(each, whatif.Resident{Pod: kube.ID(p), Needs: needs, Stays: bound(p)})
@@ -346,40 +345,11 @@ func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
 	if w.Type, err = scoringType(t.Pod); err != nil {
 		return nil, err
 	}
-	if w.Needs, err = needs(t.Pod); err != nil {
+	if w.Needs, err = kube.Needs(t.Pod); err != nil {
 		return nil, err
 	}
 	if w.Bars, err = s.barred(t.Pod); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// needs returns what a pod asks of a node as a whole, overhead included.
-func needs(p *v1.Pod) (whatif.Amounts, error) {
-	out, err := amounts(kube.Requests(p))
-	out["pods"] = 1
-	return out, err
-}
-
-// amounts translates a list. The error names an amount beyond bounds, which then counts as the bound.
-func amounts(list v1.ResourceList) (out whatif.Amounts, err error) {
-	out = whatif.Amounts{}
-	for name, q := range list {
-		n := int64(whatif.MaxAmount)
-		switch most := int64(whatif.MaxAmount / 1000); {
-		case q.Sign() < 0:
-			n = 0
-		case q.IsZero():
-			n = 0
-		case name == v1.ResourceCPU && quantity.Within(q, most):
-			n = q.MilliValue()
-		case name != v1.ResourceCPU && quantity.Within(q, n):
-			n = q.Value()
-		default:
-			err = fmt.Errorf("%s: %s is more than any node has", name, quantity.Text(q))
-		}
-		out[string(name)] = n
-	}
-	return out, err
 }

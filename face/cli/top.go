@@ -34,9 +34,8 @@ const topExample = `  # Where is the room, and for how many pods of the usual sh
   kubectl tenon top --shape cpu=4,memory=8Gi,gpu=1`
 
 const (
-	fewShapes  = 3     // shapes of the workload profile that are shown
-	mostShapes = 8     // shapes that may be asked for
-	maxSlots   = 10000 // pods of a shape on a node that are counted
+	fewShapes  = 3 // shapes of the workload profile that are shown
+	mostShapes = 8 // shapes that may be asked for
 )
 
 // topFlags are the choices of the command.
@@ -152,7 +151,7 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, e
 		}
 		r := roomOf(n)
 		for i := range out.Shapes {
-			slots := slotsFor(out.Shapes[i].pod, n)
+			slots := whatif.Slots(n, out.Shapes[i].pod)
 			r.Slots = append(r.Slots, slots)
 			out.Shapes[i].Slots += slots
 		}
@@ -193,43 +192,6 @@ func roomOf(n whatif.Node) roomOn {
 		out.Devices = append(out.Devices, r)
 	}
 	return out
-}
-
-// slotsFor counts the pods of a shape that fit on a node beside what is there.
-func slotsFor(p *place.Pod, n whatif.Node) int {
-	name := func(i int) ledger.PodID { return ledger.PodID{UID: fmt.Sprintf("slot-%d", i)} }
-	plan := whatif.New([]whatif.Node{n}, whatif.Rules{})
-	out, err := plan.Fill(&whatif.Want{Pod: p, Needs: needsOf(p)}, maxSlots, name, func() error { return nil })
-	if err != nil {
-		return 0 // only the step function returns errors
-	}
-	return len(out.Placed)
-}
-
-// needsOf is what a pod asks of a node as a whole: its containers together, or its largest init container.
-func needsOf(p *place.Pod) whatif.Amounts {
-	sum, most := whatif.Amounts{}, whatif.Amounts{}
-	for _, c := range p.Containers {
-		one := whatif.Amounts{"cpu": c.MilliCPU}
-		for _, m := range c.Memory {
-			one[m.Kind] = m.Bytes
-		}
-		for _, d := range c.Devices {
-			one[d.Resource] = d.N
-		}
-		if c.Kind != place.Init {
-			sum = sum.Add(one)
-			continue
-		}
-		for name, amount := range one {
-			most[name] = max(most[name], amount)
-		}
-	}
-	for name, amount := range most {
-		sum[name] = max(sum[name], amount)
-	}
-	sum["pods"] = 1
-	return sum
 }
 
 // usualShapes are the shapes that most of the pods have.

@@ -1,0 +1,39 @@
+package kube
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/api/pod/quantity"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// Needs returns what a pod asks of a node as a whole, overhead included. The error is that of [Amounts].
+func Needs(p *v1.Pod) (whatif.Amounts, error) {
+	out, err := Amounts(Requests(p))
+	out["pods"] = 1
+	return out, err
+}
+
+// Amounts translates a list. The error names an amount beyond bounds, which then counts as the bound.
+func Amounts(list v1.ResourceList) (out whatif.Amounts, err error) {
+	out = whatif.Amounts{}
+	for name, q := range list {
+		n := int64(whatif.MaxAmount)
+		switch most := int64(whatif.MaxAmount / 1000); {
+		case q.Sign() < 0:
+			n = 0
+		case q.IsZero():
+			n = 0
+		case name == v1.ResourceCPU && quantity.Within(q, most):
+			n = q.MilliValue()
+		case name != v1.ResourceCPU && quantity.Within(q, n):
+			n = q.Value()
+		default:
+			err = fmt.Errorf("%s: %s is more than any node has", name, quantity.Text(q))
+		}
+		out[string(name)] = n
+	}
+	return out, err
+}

@@ -1,0 +1,49 @@
+package whatif
+
+import (
+	"fmt"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// MaxSlots bounds the pods of a shape that [Slots] counts on one node.
+const MaxSlots = 10_000
+
+// Slots counts the pods of a shape that fit on a node one after the other, beside what is there. Both the NUMA nodes
+// and the amounts of the node as a whole count. It returns at most [MaxSlots].
+func Slots(n Node, p *place.Pod) int {
+	name := func(i int) ledger.PodID { return ledger.PodID{UID: fmt.Sprintf("slot-%d", i)} }
+	plan := New([]Node{n}, Rules{})
+	out, err := plan.Fill(&Want{Pod: p, Needs: needsOf(p)}, MaxSlots, name, func() error { return nil })
+	if err != nil {
+		return 0 // only the step function returns errors
+	}
+	return len(out.Placed)
+}
+
+// needsOf is what a pod asks of a node as a whole: its containers together, or its largest init container.
+func needsOf(p *place.Pod) Amounts {
+	sum, most := Amounts{}, Amounts{}
+	for _, c := range p.Containers {
+		one := Amounts{"cpu": c.MilliCPU}
+		for _, m := range c.Memory {
+			one[m.Kind] = m.Bytes
+		}
+		for _, d := range c.Devices {
+			one[d.Resource] = d.N
+		}
+		if c.Kind != place.Init {
+			sum = sum.Add(one)
+			continue
+		}
+		for name, amount := range one {
+			most[name] = max(most[name], amount)
+		}
+	}
+	for name, amount := range most {
+		sum[name] = max(sum[name], amount)
+	}
+	sum["pods"] = 1
+	return sum
+}
