@@ -46,7 +46,7 @@ export function policyPage(root) {
     return el("section", { class: "panel" }, el("h3", {}, s.id + " ", el("span", { class: s.enabled ? "good" : "quiet" },
       `${s.plugin || t.plugin}: ${s.enabled ? t.on : t.off}`)), quiet([s.type, s.deployment].filter(Boolean).join(" · ")),
     s.problem ? note(s.problem, true) : null,
-    rows.length ? table([t.profile, t.plugin, t.weight, t.strategy, t.arguments], rows, s.id) : null, control(s),
+    rows.length ? table([t.profile, t.plugin, t.weight, t.strategy, t.arguments], rows, s.id, true) : null, control(s),
     el("details", {}, el("summary", {}, say("configuration", s.key)), el("pre", { tabindex: "0" }, s.text)));
   }
 
@@ -65,7 +65,7 @@ export function policyPage(root) {
       root.replaceChildren(el("h1", {}, t.policy), ...(p.limits || []).map((l) => note(`${t.limits}: ${l.resource}: ${l.reason}`)),
         el("h2", {}, t.schedulers), ...(p.schedulers.length ? p.schedulers.map(scheduler) : [quiet(t.noSchedulers)]),
         el("h2", {}, t.kubelets), p.kubelets.length ? table([t.node, t.topologyManager, t.cpuManager, t.memoryManager, t.options,
-          t.reservedCPUs], p.kubelets.map(kubelets), t.kubelets) : quiet(t.noKubelets));
+          t.reservedCPUs], p.kubelets.map(kubelets), t.kubelets, true) : quiet(t.noKubelets));
     },
     async change() {},
     close() {},
