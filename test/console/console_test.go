@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Each page does its job for a person with a mouse or with keys alone.
@@ -25,7 +26,8 @@ func TestPages(t *testing.T) {
 		try  func(*testing.T, browser, cluster)
 	}{
 		{"a created pod appears", created}, {"cluster", clusterPage}, {"node", nodePage}, {"pod", podPage},
-		{"what if", whatIf}, {"policy", policyPage}, {"Chinese", chinese}, {"errors", failing},
+		{"what if", whatIf}, {"policy", policyPage}, {"hostile texts", hostile}, {"Chinese", chinese},
+		{"errors", failing},
 	} {
 		ok := t.Run(step.name, func(t *testing.T) { step.try(t, browser{t, b.ctx}, c) })
 		if !ok && step.name == "a created pod appears" {
@@ -195,6 +197,50 @@ func policyPage(t *testing.T, b browser, c cluster) {
 	b.do("write it", chromedp.Click(`//button[text()="Write it"]`, chromedp.BySearch))
 	b.says(".note", "Written.")
 	b.says(".panel h3", "numa-aware: on")
+}
+
+// hostile shows a node and a pod with HTML where the API server takes any text: it is shown, and never run.
+func hostile(t *testing.T, b browser, c cluster) {
+	const html = `<img/src=x/onerror=document.title=1>`
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "hostile", Labels: map[string]string{"rack": "r-1"}}}
+	if _, err := c.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	layout := map[string]any{"apiVersion": "tenon.sh/v1alpha1", "kind": "NodeLayout",
+		"metadata": map[string]any{"name": "hostile"},
+		"machine": map[string]any{
+			"numas": []any{map[string]any{"id": int64(0), "memory": int64(8 << 30)}},
+			"cpus":  []any{map[string]any{"numa": int64(0), "socket": int64(0), "l3": int64(0), "cpus": []any{"0-3"}}},
+			"devices": []any{map[string]any{"resource": "acme.com/gpu", "groups": []any{
+				map[string]any{"numas": "0", "ids": []any{html}}}}},
+		},
+		"rules": map[string]any{"topologyManagerPolicy": "none", "topologyManagerScope": "container",
+			"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"},
+		"inexact": []any{map[string]any{"code": "unhealthy-devices", "message": html}},
+	}
+	_, err := c.layouts.Create(t.Context(), &unstructured.Unstructured{Object: layout}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pod("hostile", "1000")
+	p.Annotations = map[string]string{"tenon.sh/numa-policy": html}
+	if _, err := c.client.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range []struct{ hash, selector string }{
+		{"#/nodes/hostile", ".device"}, {"#/pods/default/hostile", "body"}, {"#/", "#waiting"},
+	} {
+		b.do("go to "+page.hash, chromedp.Evaluate("location.hash = "+quoted(page.hash), nil))
+		b.says(page.selector, html)
+		var made int
+		b.do("count elements of the text", chromedp.Evaluate(`document.querySelectorAll("main img, main script").length`, &made))
+		if made > 0 {
+			t.Errorf("%s: the page makes elements of %s", page.hash, html)
+		}
+	}
+	b.do("wait until all is drawn", painted())
+	b.says("title", "Tenon")
+	goTo(b, "#/policy", "Policy")
 }
 
 func chinese(_ *testing.T, b browser, _ cluster) {

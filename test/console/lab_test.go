@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -24,6 +26,7 @@ const machines = "2xxeon-2s,gpu-8,epyc-nps4,xeon-snc2"
 type cluster struct {
 	address string // with the secret
 	client  kubernetes.Interface
+	layouts dynamic.ResourceInterface
 }
 
 func start(t *testing.T, nodes string) cluster {
@@ -46,7 +49,12 @@ func start(t *testing.T, nodes string) cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cluster{address, client}
+	any, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layouts := schema.GroupVersionResource{Group: "tenon.sh", Version: "v1alpha1", Resource: "nodelayouts"}
+	return cluster{address, client, any.Resource(layouts)}
 }
 
 // program starts a program that runs until the test ends, and returns what it prints in place of a group.

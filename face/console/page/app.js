@@ -10,7 +10,7 @@ import { store } from "./choice.js";
 import { catalogue, language, texts as t } from "./texts.js";
 
 const root = document.getElementById("view"), nav = document.getElementById("nav");
-let page = null, busy = false, next = null;
+let page = null, place = root, heading = "", busy = false, next = null;
 
 // opened returns the page of the address, drawn in an element of its own.
 function opened(own) {
@@ -31,6 +31,8 @@ function show() {
   root.replaceChildren(own);
   const [one, at, title] = opened(own);
   page = one;
+  place = own;
+  heading = title;
   document.title = title + " – Tenon";
   for (const a of nav.children) {
     const here = a.getAttribute("href") === "#/" + at && !location.hash.match(/^#\/(nodes|pods)\//);
@@ -72,7 +74,7 @@ function join(a, b) {
 
 function failed(e) {
   if (e.status === 401) askToSignIn(e);
-  else root.replaceChildren(problem(e, show));
+  else place.replaceChildren(el("h1", {}, heading), problem(e, show));
 }
 
 // askToSignIn shows a form for a token, which a console in the cluster takes.
