@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// Waiting knows since when pods are on their way. Of pods whose reservation is not remembered, such as
+// Waiting knows since when pods are assumed. Of pods whose reservation is not remembered, such as
 // those that others bound, it is when somebody first asked.
 type Waiting struct {
 	mu    sync.Mutex

@@ -15,7 +15,7 @@ type Pod struct {
 	// "with-exclusive-resources", other pods are in no fingerprint.
 	Exclusive bool
 	// Ended is set where the pod ended lately: it is likelier not to be counted any more. A pod that is
-	// not ended is on its way, and likelier to be counted already.
+	// not ended is assumed, and likelier to be counted already.
 	Ended bool
 }
 
@@ -23,11 +23,11 @@ type Pod struct {
 const maxTries = 1 << 10
 
 // Counted says which pods the amounts of a reading account for, by its fingerprint: all of the sure ones,
-// and of the uncertain ones those that it returns true for. Pods on their way are given in binding order,
+// and of the uncertain ones those that it returns true for. Assumed pods are given in binding order,
 // ended ones in the order in which they ended; the two may be mixed.
 //
-// It tries the sets of uncertain pods, the likeliest first: all that are on their way and none that
-// ended; then the first few on their way and the last few that ended; then whatever differs least from
+// It tries the sets of uncertain pods, the likeliest first: all that are assumed and none that
+// ended; then the first few assumed ones and the last few that ended; then whatever differs least from
 // the likeliest. With ten uncertain pods or fewer these are all sets. Pods of which the method takes no
 // notice count as is likeliest.
 //
@@ -57,7 +57,7 @@ func (r *Reading) Match(sure, uncertain []Pod) (counted []bool, either [][]int, 
 		}
 	}
 	counted = make([]bool, len(uncertain))
-	var at []int // indexes of s.uncertain in uncertain: pods on their way, then ended ones
+	var at []int // indexes of s.uncertain in uncertain: assumed pods, then ended ones
 	for _, ended := range []bool{false, true} {
 		for i, p := range uncertain {
 			if p.Ended != ended {
@@ -67,7 +67,7 @@ func (r *Reading) Match(sure, uncertain []Pod) (counted []bool, either [][]int, 
 			if noticed(p) {
 				at, s.uncertain = append(at, i), append(s.uncertain, p)
 				if !ended {
-					s.flights++
+					s.assumed++
 				}
 			}
 		}
@@ -99,7 +99,7 @@ func (r *Reading) Match(sure, uncertain []Pod) (counted []bool, either [][]int, 
 type search struct {
 	want            string
 	sure, uncertain []Pod
-	flights         int // the first of the uncertain ones are on their way, the others ended
+	assumed         int // the first of the uncertain ones are assumed, the others ended
 }
 
 func (s *search) run() (set []bool, ok bool) {
@@ -150,16 +150,16 @@ func (s *search) sets() iter.Seq[[]bool] {
 	}
 }
 
-// orderly yields the sets of the first few pods on their way and the last few that ended, by how many
+// orderly yields the sets of the first few assumed pods and the last few that ended, by how many
 // pods they differ from the likeliest set.
 func (s *search) orderly() iter.Seq[[]bool] {
 	return func(yield func([]bool) bool) {
 		set := make([]bool, len(s.uncertain))
-		ended := len(set) - s.flights
+		ended := len(set) - s.assumed
 		for differ := 0; differ <= len(set); differ++ {
-			for late := max(0, differ-ended); late <= min(differ, s.flights); late++ {
+			for late := max(0, differ-ended); late <= min(differ, s.assumed); late++ {
 				for k := range set {
-					set[k] = k < s.flights-late || k >= len(set)-(differ-late)
+					set[k] = k < s.assumed-late || k >= len(set)-(differ-late)
 				}
 				if !yield(set) {
 					return
@@ -176,7 +176,7 @@ func (s *search) all() iter.Seq[[]bool] {
 		for differ := 0; differ <= len(set); differ++ {
 			for flip := range choices(len(set), differ) {
 				for k := range set {
-					set[k] = k < s.flights
+					set[k] = k < s.assumed
 				}
 				for _, k := range flip {
 					set[k] = !set[k]
@@ -189,10 +189,10 @@ func (s *search) all() iter.Seq[[]bool] {
 	}
 }
 
-// inOrder reports whether a set has the first of the pods on their way and the last of the ended ones.
+// inOrder reports whether a set has the first of the assumed pods and the last of the ended ones.
 func (s *search) inOrder(set []bool) bool {
 	for k := 1; k < len(set); k++ {
-		if k < s.flights && set[k] && !set[k-1] || k > s.flights && set[k-1] && !set[k] {
+		if k < s.assumed && set[k] && !set[k-1] || k > s.assumed && set[k-1] && !set[k] {
 			return false
 		}
 	}

@@ -64,11 +64,11 @@ func TestWhateverWasSeenIsFound(t *testing.T) {
 func TestManyUncertainPodsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var uncertain, all []nrt.Pod
-		flights, ended := rapid.IntRange(0, 20).Draw(t, "flights"), rapid.IntRange(0, 20).Draw(t, "ended")
-		first, last := rapid.IntRange(0, flights).Draw(t, "seen"), rapid.IntRange(0, ended).Draw(t, "not noticed")
-		for i := range flights + ended {
-			p := nrt.Pod{Namespace: "ns", Name: fmt.Sprint(i), Ended: i >= flights}
-			if uncertain = append(uncertain, p); i < first || i >= flights+ended-last {
+		assumed, ended := rapid.IntRange(0, 20).Draw(t, "assumed"), rapid.IntRange(0, 20).Draw(t, "ended")
+		first, last := rapid.IntRange(0, assumed).Draw(t, "seen"), rapid.IntRange(0, ended).Draw(t, "not noticed")
+		for i := range assumed + ended {
+			p := nrt.Pod{Namespace: "ns", Name: fmt.Sprint(i), Ended: i >= assumed}
+			if uncertain = append(uncertain, p); i < first || i >= assumed+ended-last {
 				all = append(all, p)
 			}
 		}
@@ -77,7 +77,7 @@ func TestManyUncertainPodsInOrder(t *testing.T) {
 			t.Fatal("no set found")
 		}
 		for i, in := range counted {
-			if in != (i < first || i >= flights+ended-last) {
+			if in != (i < first || i >= assumed+ended-last) {
 				t.Fatalf("pod %d: counted %v", i, in)
 			}
 		}

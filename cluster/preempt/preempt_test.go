@@ -62,9 +62,9 @@ func TestWhatIsNotKnownEvictsNobody(t *testing.T) {
 		doubt func(*stage)
 		says  string
 	}{
-		"on its way": {(*stage).flies, "pods are assumed on the node"},
-		"silent":     {(*stage).falls, "node's agent is silent"},
-		"refused":    {(*stage).refuses, "node refused such a pod"},
+		"assumed": {(*stage).assumes, "pods are assumed on the node"},
+		"silent":  {(*stage).falls, "node's agent is silent"},
+		"refused": {(*stage).refuses, "node refused such a pod"},
 	} {
 		s := newStage(t)
 		s.full("n")
@@ -79,13 +79,13 @@ func TestWhatIsNotKnownEvictsNobody(t *testing.T) {
 	}
 }
 
-// flies has a third pod on its way to the node.
-func (s *stage) flies() {
+// assumes has a third pod assumed on the node.
+func (s *stage) assumes() {
 	flying := podOf("flying", "cpu=1500m memory=1Gi")
 	s.pods = append(s.pods, bind(ranked(flying, 9), "n"))
 	s.feed.Pod(s.pods[len(s.pods)-1])
 	if _, is := s.p.book.Snapshot().Node("n").Entry(string(flying.UID)); !is {
-		s.t.Fatal("nobody is on the way")
+		s.t.Fatal("nobody is assumed")
 	}
 }
 

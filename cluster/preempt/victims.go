@@ -128,7 +128,7 @@ func (t *trial) important(a, b *v1.Pod) int {
 // started is when a pod was started, for kube-scheduler now where it was not.
 func started(p *v1.Pod) int64 { return schedutil.GetPodStartTime(p).UnixNano() }
 
-// doubtful says why nobody is evicted from the node as it is now, or "". Pods on their way may get another
+// doubtful says why nobody is evicted from the node as it is now, or "". Assumed pods may get another
 // place if somebody goes meanwhile.
 func (t *trial) doubtful() string {
 	if why := t.node.Doubtful(); why != "" {

@@ -17,7 +17,7 @@ func TestPlainAmountsAreCountedAtTheTurnOfAPodThatWaited(t *testing.T) {
 	held := holding(cpus("held", 12), "16-27")
 	for name, ends := range map[string]func(*Plugin, *v1.Pod){
 		"the pod before is admitted": func(p *Plugin, a *v1.Pod) { p.Feed.Pod(admitted(a, "n")) },
-		// As after a restart of the API server: the pod is on its way no more, and in the informer it is on no
+		// As after a restart of the API server: the pod is assumed no more, and in the informer it is on no
 		// node yet.
 		"a layout that has it comes before its binding": func(p *Plugin, a *v1.Pod) {
 			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, held, holding(a, "0-15")))

@@ -63,11 +63,11 @@ func TestAPodGoesWhereItNeedNotWait(t *testing.T) {
 		fuller bool // is better
 	}{{cpus("other", 4), false}, {cpus("alike", 2), true}} {
 		if got := scores(t, p, c.pod, "fuller", "empty"); (got[0] > got[1]) != c.fuller {
-			t.Errorf("pod %s on its way beside first: scores %v of fuller and empty", c.pod.Name, got)
+			t.Errorf("pod %s, assumed beside first: scores %v of fuller and empty", c.pod.Name, got)
 		}
 	}
 	if _, wait, err := p.Book.Turn(string(first.UID), 0); wait != nil || err != nil {
-		t.Fatal("the only pod on its way has to wait: ", err)
+		t.Fatal("the only assumed pod has to wait: ", err)
 	}
 	p.Book.Admitted(string(first.UID))
 	if got := scores(t, p, cpus("other", 4), "fuller", "empty"); got[0] <= got[1] {

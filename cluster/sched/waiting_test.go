@@ -493,7 +493,7 @@ func TestWhateverMakesRoomWakes(t *testing.T) {
 			gone.Status.Phase, gone.Status.Reason = v1.PodFailed, string(place.UnexpectedAdmissionError)
 			p.Feed.PodGone(gone)
 		}},
-		"a pod that vanished on its way is given up": {refuse, func(t *testing.T, p *Plugin) {
+		"a pod that vanished while it was assumed is given up": {refuse, func(t *testing.T, p *Plugin) {
 			base(t, p)
 			p.Feed.Pod(bind(x, "n"))
 			p.Book.Vanish(string(x.UID))

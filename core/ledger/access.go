@@ -10,7 +10,7 @@ import (
 //
 // Every account has a lock of its own, and all that is worked out for a node is worked out under it, so no node
 // makes another one wait. The book's own lock guards what is shared: which accounts there are, which pods are
-// on their way where, which nodes account for which pods, and the latest snapshot. It is held for a few
+// assumed where, which nodes account for which pods, and the latest snapshot. It is held for a few
 // operations on maps. Who holds an account's lock may take the book's, never the other way, and nobody holds
 // the locks of two accounts.
 
@@ -53,7 +53,7 @@ func (b *Book) ensure(node string) *account {
 	}
 }
 
-// carrier returns the account of the node that a pod is on its way to, locked, or nil.
+// carrier returns the account of the node that a pod is assumed on, locked, or nil.
 func (b *Book) carrier(uid string) *account {
 	for {
 		node, on := b.at(uid)
@@ -85,7 +85,7 @@ func (b *Book) close(a *account) {
 	a.mu.Unlock()
 }
 
-// at returns the node that a pod is on its way to.
+// at returns the node that a pod is assumed on.
 func (b *Book) at(uid string) (node string, on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +93,7 @@ func (b *Book) at(uid string) (node string, on bool) {
 	return node, on
 }
 
-// send notes that a pod is on its way to a node, unless it is on its way to another one.
+// send notes that a pod is assumed on a node, unless it is assumed on another one.
 func (b *Book) send(uid, node string) (ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,7 +104,7 @@ func (b *Book) send(uid, node string) (ok bool) {
 	return true
 }
 
-// arrive notes that a pod is not on its way any more.
+// arrive notes that a pod is not assumed any more.
 func (b *Book) arrive(uid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +112,7 @@ func (b *Book) arrive(uid string) {
 }
 
 // account notes which pods a node accounts for after a report, instead of those before it, and that the pods
-// that have landed are not on their way any more. It does all at once: who looks for a pod finds it.
+// that have landed are not assumed any more. It does all at once: who looks for a pod finds it.
 func (b *Book) account(a *account, before *Layout, counted []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

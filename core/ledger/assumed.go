@@ -18,7 +18,7 @@ type assumedPod struct {
 	// foreign: another scheduler bound it, or this one did before it was restarted.
 	foreign bool
 	// uncertain: it may hold something else than was predicted. It was bound before the book was begun, or something was
-	// released while it was on its way. The node is unsettled until it has reported the pod.
+	// released while it was assumed. The node is unsettled until it has reported the pod.
 	uncertain bool
 	// turned is the moment from which on it may have been bound, acked the moment when the pod's status showed that the
 	// node had admitted it. account.now counts moments; 0 is never.

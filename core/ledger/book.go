@@ -19,7 +19,7 @@ type Book struct {
 	nodes map[string]*account
 	// grounds are what equal nodes share.
 	grounds grounds
-	// where is the node of every pod on its way: the scheduler or the API server says so, never a report.
+	// where is the node of every assumed pod: the scheduler or the API server says so, never a report.
 	where map[string]string
 	// held says which nodes account for which pods. It decides about those nodes only.
 	held   claims
@@ -159,7 +159,7 @@ func (a *account) land() {
 	})
 }
 
-// Forget drops what a node said of itself. Pods on their way to it stay on their way.
+// Forget drops what a node said of itself. Pods that are assumed there stay so.
 func (b *Book) Forget(node string) {
 	a := b.open(node)
 	if a == nil {
@@ -225,7 +225,7 @@ func (b *Book) reserve(a *account, id PodID, p *place.Pod, d place.Demand) (v pl
 }
 
 // Assume books a pod that was bound to the node: by another scheduler, or by this one before a restart,
-// or just now. It is on its way from then on; where the node has no layout yet, the prediction waits for
+// or just now. It is assumed from then on; where the node has no layout yet, the prediction waits for
 // one.
 func (b *Book) Assume(node string, id PodID, p *place.Pod) { b.assume(node, id, p, false) }
 
@@ -389,7 +389,7 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait <-chan str
 	return v, nil, nil
 }
 
-// Ahead returns the pods on their way to the pod's node that go before it, in that order.
+// Ahead returns the assumed pods of the pod's node that go before it, in that order.
 func (b *Book) Ahead(uid string) (out []PodID) {
 	a := b.carrier(uid)
 	if a == nil {
@@ -484,7 +484,7 @@ func (a *account) observe(base *Node) {
 	base.Usage = a.empty.Hold(holdings(base.Entries)...).WithGroups(base.groups)
 }
 
-// Booked reports whether the pod is on its way to the node.
+// Booked reports whether the pod is assumed on the node.
 func (b *Book) Booked(node, uid string) bool {
 	at, on := b.at(uid)
 	return on && at == node

@@ -21,7 +21,7 @@ func decisionOf(hs []place.Holding) []place.Holding {
 	return hs
 }
 
-// Decision returns what was decided for a pod on its way to its node; nil: nothing was.
+// Decision returns what was decided for an assumed pod; nil: nothing was.
 func (b *Book) Decision(uid string) []place.Holding {
 	a := b.carrier(uid)
 	defer b.close(a)

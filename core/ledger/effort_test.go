@@ -36,7 +36,7 @@ func BenchmarkEffort(b *testing.B) {
 		}},
 		{"reserve,ask,unreserve", func() func() {
 			book, x := full(), NewIndex(p, place.Demand{})
-			id := PodID{UID: "on its way"}
+			id := PodID{UID: "assumed"}
 			return func() {
 				book.Reserve("node-00042", id, p, place.Demand{})
 				x.Fitting(book.Snapshot())

@@ -206,7 +206,7 @@ func (b *Book) cancel(a *account, uid string) {
 	b.renew(a)
 }
 
-// released notes that something was given back. A pod on its way may have been admitted before that or after it, and
+// released notes that something was given back. An assumed pod may have been admitted before that or after it, and
 // gets one thing or another: its node's report will tell.
 func (a *account) released() {
 	for _, f := range a.assumed {

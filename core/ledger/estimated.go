@@ -120,7 +120,7 @@ func (a *account) estimatedStates() (out []*Node, known bool) {
 // keep makes sure that what is possible for a pod now stays possible.
 func (a *account) keep(f *assumedPod) { f.past.Keep(f.options.of, f.options.more, a.limits.options) }
 
-// widen is keep for a pod that was on its way when something was released.
+// widen is keep for a pod that was assumed when something was released.
 func (a *account) widen(f *assumedPod) {
 	a.keep(f)
 	f.past.Widen(f.acked != 0)

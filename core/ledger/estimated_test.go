@@ -58,7 +58,7 @@ func fly(t *testing.T, b *Book, n int, p *place.Pod) {
 	}
 }
 
-// A pod on its way is charged to the numa that it will get, and to no other.
+// An assumed pod is charged to the numa that it will get, and to no other.
 func TestACoarseNodeIsChargedWhereThePodWillBe(t *testing.T) {
 	b := New()
 	b.Report("n", amounts(t, 0, 0, nil))

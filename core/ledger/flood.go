@@ -17,7 +17,7 @@ const (
 	// maxEffort bounds the placements that are tried for one state of a node, counted in containers, since that
 	// is what a placement costs. It takes some 25 ms.
 	maxEffort = 8 << 10
-	// maxFollowed bounds the pods on their way to one node that are followed, maxContainers their containers. A
+	// maxFollowed bounds the assumed pods of one node that are followed, maxContainers their containers. A
 	// kubelet runs at most 110 pods by default.
 	maxFollowed   = 256
 	maxContainers = 16 << 10
@@ -26,7 +26,7 @@ const (
 // costOf is what a placement of the pod costs, see maxEffort.
 func costOf(p *place.Pod) int { return max(1, len(p.Containers)) }
 
-// room reports whether one more pod on its way can be followed. Pods that this scheduler has reserved are: it
+// room reports whether one more assumed pod can be followed. Pods that this scheduler has reserved are: it
 // reserves on nodes only of which it knows what they have free.
 func (a *account) room(f *assumedPod) bool {
 	if f.turned == 0 {
@@ -50,7 +50,7 @@ func (a *account) dismiss(uid string) {
 	}
 }
 
-// overrun reports whether there are too many pods on their way to say what they got. It is found once, and
+// overrun reports whether there are too many assumed pods to say what they got. It is found once, and
 // then holds until half of them are gone or the node has reported, so that further pods cost next to nothing.
 func (a *account) overrun() bool {
 	if a.flooded > 0 && a.turned() <= a.flooded/2 {
@@ -70,7 +70,7 @@ func (a *account) turned() (n int) {
 // flood records that it takes too much work to compute what the assumed pods got.
 func (a *account) flood() { a.flooded = max(1, a.turned()) }
 
-// unfollowed is the node where there are too many pods on their way: as it reported, and unsettled.
+// unfollowed is the node where there are too many assumed pods: as it reported, and unsettled.
 func (a *account) unfollowed() *Node {
 	for _, f := range a.assumed {
 		if f.turned != 0 {

@@ -117,7 +117,7 @@ func TestAReportEndsWhatIsUnknown(t *testing.T) {
 		t.Errorf("after a report of all pods: unsettled %v, %v, %d entries", n.Unsettled, n.Inexact, len(n.Entries))
 	}
 	if b.Booked("n", id(maxFollowed+50).UID) {
-		t.Error("a pod that the report has is on its way still")
+		t.Error("a pod that the report has is assumed still")
 	}
 }
 
@@ -183,14 +183,14 @@ func TestBooksAreForManyGoroutines(t *testing.T) {
 	all.Wait()
 	for uid, node := range b.where {
 		if b.nodes[node].find(uid) == nil {
-			t.Errorf("pod %s is said to be on its way to node %s and is not", uid, node)
+			t.Errorf("pod %s is said to be assumed on node %s and is not", uid, node)
 		}
 	}
 	for i := range pods {
 		b.Release(id(i).UID)
 	}
 	if len(b.where) > 0 || len(b.held.first) > 0 {
-		t.Errorf("left: %v on their way, %v held", b.where, b.held.first)
+		t.Errorf("left: %v assumed, %v held", b.where, b.held.first)
 	}
 	for _, n := range nodes {
 		b.Report(n, layout(t))

@@ -459,7 +459,7 @@ func BenchmarkReserveBesideManyOnTheirWay(b *testing.B) {
 	}
 }
 
-// A pod that was deleted by force on its way may be there or not. A report that lacks it may be older than
+// A pod that was deleted by force while it was assumed may be there or not. A report that lacks it may be older than
 // its admission, so only one that has it, or time, tells.
 func TestAPodThatVanishedOnItsWay(t *testing.T) {
 	p := pod(20, 1)

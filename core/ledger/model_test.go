@@ -224,7 +224,7 @@ func (m *model) bind(t *testing.T, i int) bool {
 	for j := range m.pods {
 		q := &m.pods[j]
 		if p.foreign && q.at == bound {
-			q.clear = false // it comes in beside one that is on its way
+			q.clear = false // it comes in beside one that is assumed
 		}
 		if q.at >= bound && !q.known {
 			p.clear = false

@@ -4,7 +4,7 @@
 // Time is a number of seconds that jumps from event to event, and chance is a sequence that a seed
 // determines. What a node does with a pod is what [place.Place] says, whoever sent the pod; contenders
 // differ in what they know of the nodes and in which of them they prefer. Invariant: a machine never
-// holds anything twice, every pod that arrived is on a node, waits, or is on its way back from a
+// holds anything twice, every pod that arrived is on a node, waits, or is being sent back from a
 // refusal, and the same trace, contender and seed give the same numbers. The package refuses traces
 // beyond its bounds, and to read files or clocks.
 package sim
