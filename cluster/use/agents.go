@@ -199,10 +199,18 @@ func open(ctx context.Context, conn httpstream.Connection) (*forwarded, error) {
 	return f, nil
 }
 
-// why adds what the node said of the port, if it has said something by now.
+// whyTime bounds the wait for what the node says of a port where the connection has ended: it comes by another stream.
+const whyTime = time.Second
+
+// why adds what the node says of the port, if it says something.
 func (f *forwarded) why(err error) error {
+	said := ""
+	select {
+	case said = <-f.failed:
+	case <-time.After(whyTime):
+	}
 	_ = f.conn.Close()
-	if said := <-f.failed; said != "" {
+	if said != "" {
 		return fmt.Errorf("%w: %.300s", err, said)
 	}
 	return err

@@ -550,6 +550,7 @@ type Round struct {
 
 // Rules defines model for Rules.
 type Rules struct {
+	Arbiter                      *string           `json:"arbiter,omitempty"`
 	CpuManagerPolicy             string            `json:"cpuManagerPolicy"`
 	CpuManagerPolicyOptions      *CPUOptions       `json:"cpuManagerPolicyOptions,omitempty"`
 	From                         *string           `json:"from,omitempty"`
