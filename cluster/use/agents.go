@@ -193,7 +193,11 @@ func open(ctx context.Context, conn httpstream.Connection) (*forwarded, error) {
 		f.Stream, err = conn.CreateStream(h)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open a stream: %w", err), conn.Close())
+		err = fmt.Errorf("open a stream: %w", err)
+		if failure != nil {
+			return nil, f.why(err)
+		}
+		return nil, errors.Join(err, conn.Close())
 	}
 	f.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
 	return f, nil

@@ -96,7 +96,7 @@ func TestConfigurationOfSchedulerPlugins(t *testing.T) {
 	})
 	p := startProgram(ctx, t, c, fmt.Sprintf(ofSchedulerPlugins, c.SchedulerKubeconfig))
 	p.inspection(ctx, t) // it has said what it thinks of the configuration by then
-	for _, said := range []string{`points="preFilter,preScore,preBind"`,
+	for _, said := range []string{`points="preFilter,preScore,preBind,bind"`,
 		`argument="cacheResyncPeriodSeconds: no effect`, `argument="cache.foreignPodsDetect: no effect`} {
 		if n := strings.Count(p.said(t), said); n != 1 {
 			t.Errorf("the scheduler says %s %d times, want once", said, n)
