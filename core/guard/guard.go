@@ -17,7 +17,7 @@ type Trust int
 const (
 	// Everybody may go there.
 	Everybody Trust = iota
-	// WithoutDemand: pods may that demand nothing of their placement, since nobody could promise it.
+	// WithoutDemand lets pods there that demand nothing of their placement, since nobody could promise it.
 	WithoutDemand
 	// Nobody may.
 	Nobody

@@ -41,11 +41,11 @@ type Pod struct {
 type FaultCode string
 
 const (
-	// Replaced: the pod came with a decision that was not free, or not what the pod asks for, and was placed anew.
+	// Replaced is said of a pod whose decision was not free, or not what the pod asks for: it was placed anew.
 	Replaced FaultCode = "decision-replaced"
-	// Unaligned: the node's policies refuse the pod, and it was placed without them.
+	// Unaligned is said of a pod that the node's policies refuse: it was placed without them.
 	Unaligned FaultCode = "unaligned"
-	// Shares: there are not enough free CPUs for exclusive ones, so the pod shares CPUs.
+	// Shares is said of a pod for which too few CPUs are free to have its own: it shares CPUs.
 	Shares FaultCode = "shares-cpus"
 )
 

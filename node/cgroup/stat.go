@@ -97,7 +97,7 @@ func parseTimes(text string) (time.Duration, error) {
 		}
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || n < 0 || n > maxMicroseconds {
-			return 0, fmt.Errorf("cpu.stat: usage_usec %q is not a number in 0..%d", clip(value), int64(maxMicroseconds))
+			return 0, fmt.Errorf("cpu.stat: usage_usec %q is not a number in 0..%d", clip(value), maxMicroseconds)
 		}
 		return time.Duration(n) * time.Microsecond, nil
 	}

@@ -82,7 +82,7 @@ export function nodePage(root, name) {
     const rows = (node.holdings || []).flatMap((h) => (h.containers || []).map((c) => {
       const pod = h.uid ? h.namespace + "/" + h.name : t.unknown;
       const mark = el("button", { type: "button", "aria-pressed": String(marked === pod),
-        onclick: () => { marked = marked === pod ? "" : pod; show(); } }, t.mark);
+        onclick: () => { marked = marked === pod ? "" : pod; show(); use.mark(h.uid ? marked : ""); } }, t.mark);
       return [h.uid ? podLink(h) : t.unknown, c.name || "–", c.numas || "–", c.cpus || "–", memoryText(c.memory),
         devicesText(c.devices), el("span", {}, word(h.source), h.misaligned ? el("div", { class: "bad" }, t.misaligned) : null), mark];
     }));

@@ -1,5 +1,5 @@
-// What a node uses now, by NUMA node and container, with a time line. Where nobody measures it, nothing is shown.
-import { bytes, el, link, quiet, svg, table } from "./dom.js";
+// What a node uses now, by NUMA node and container, with a time line. Where nobody measures it, it says why.
+import { bytes, el, link, note, quiet, svg, table } from "./dom.js";
 import { get } from "./api.js";
 import { say, texts as t } from "./texts.js";
 
@@ -7,17 +7,21 @@ const width = 240, height = 48, often = 5;
 
 export function useView(node) {
   const element = el("section", { id: "use", hidden: true });
-  let timer = 0, running = false;
+  let timer = 0, running = false, pod = "";
 
   async function read() {
+    const asked = pod;
+    clearTimeout(timer);
     try {
-      const use = await get(`/nodes/${encodeURIComponent(node)}/use`);
+      const use = await get(`/nodes/${encodeURIComponent(node)}/use` + (pod ? "?pod=" + encodeURIComponent(pod) : ""));
+      if (asked !== pod) return;
       element.hidden = false;
       show(use);
       if (running) timer = setTimeout(read, Math.max(often, use.seconds || 0) * 1000);
     } catch (e) {
       element.hidden = e.status === 404;
       element.replaceChildren(el("h2", {}, t.use), quiet(t.noUse + ": " + e.message));
+      if (running && e.status !== 404) timer = setTimeout(read, 6 * often * 1000);
     }
   }
 
@@ -35,8 +39,20 @@ export function useView(node) {
     const rows = (last.containers || []).map((c) => [link(`${c.namespace}/${c.pod}`, "pods", c.namespace, c.pod), c.container,
       c.cpus === undefined ? "–" : c.cpus.toFixed(2), (c.memory || []).map((m) => `${m.numa}: ${bytes(m.bytes)}`).join(", "),
       c.remote === undefined ? "–" : Math.round(c.remote * 100) + " %"]);
-    element.replaceChildren(el("h2", {}, t.use), quiet(say("useFrom", use.source, use.seconds)), el("div", { class: "numas" }, boxes),
+    element.replaceChildren(el("h2", {}, t.use), quiet(say("useFrom", use.source, use.seconds)),
+      use.problem ? note(use.problem) : "", el("div", { class: "numas" }, boxes), containers(use, last),
       rows.length ? table([t.pod, t.container, t.busyCPUs, t.memory, t.remote], rows, t.use) : "");
+  }
+
+  // containers are time lines of those of the marked pod, of which each sample tells.
+  function containers(use, last) {
+    const own = last.containers?.filter((c) => `${c.namespace}/${c.pod}` === pod) || [];
+    const of = (name, get) => use.samples.map((s) => s.containers?.find((c) => `${c.namespace}/${c.pod}` === pod && c.container === name))
+      .filter(Boolean).map(get).filter((v) => v !== undefined);
+    const all = (c) => (c.memory || []).reduce((sum, m) => sum + m.bytes, 0);
+    return own.length ? el("div", { class: "numas" }, own.map((c) => el("section", { class: "numa" }, el("h3", {}, `${pod} ${c.container}`),
+      line(c.numas || "–", t.busyCPUs, of(c.container, (x) => x.cpus), (v) => v.toFixed(2)),
+      line(c.numas || "–", t.usedMemory, of(c.container, all), bytes)))) : "";
   }
 
   function line(numa, name, values, text) {
@@ -55,6 +71,11 @@ export function useView(node) {
       if (running) return;
       running = true;
       read();
+    },
+    // mark asks for the time lines of a pod, "NAMESPACE/NAME" or "".
+    mark(name) {
+      pod = name;
+      if (running) read();
     },
     close() {
       running = false;
