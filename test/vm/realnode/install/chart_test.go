@@ -68,7 +68,8 @@ func (w *world) settled(ctx context.Context, t *testing.T) map[string]bool {
 			if found, err = w.objects(ctx); err != nil {
 				return false, err
 			}
-			for _, namespace := range []string{v1.NamespaceDefault, metav1.NamespacePublic} {
+			for _, namespace := range []string{v1.NamespaceDefault, metav1.NamespacePublic, metav1.NamespaceSystem,
+				v1.NamespaceNodeLease} {
 				if !found["ServiceAccount "+namespace+"/default"] || !found["ConfigMap "+namespace+"/kube-root-ca.crt"] {
 					return false, nil
 				}
