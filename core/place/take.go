@@ -121,12 +121,19 @@ func order(parts []part) {
 // partsOf adds the parts of a level that have free CPUs in a set, ordered; each part counts its free
 // CPUs in all of p.free, also those outside the set.
 func (p *picker) partsOf(out []part, set cpuSet, level topo.Level) []part {
+	return p.partsWith(out, set, level, 0)
+}
+
+// partsWith is partsOf for the parts that have this many free CPUs, 0 for any number.
+func (p *picker) partsWith(out []part, set cpuSet, level topo.Level, free int) []part {
 	from := len(out)
 	p.work.spend(p.words)
 	p.rest.Meet(&p.free, set)
 	for id := p.rest.Min(); id >= 0 && p.work.spend(p.words); id = p.rest.Min() {
 		g := p.m.GroupOf(level, id)
-		out = append(out, part{g, p.free.AndLen(g.CPUs)})
+		if n := p.free.AndLen(g.CPUs); free == 0 || n == free {
+			out = append(out, part{g, n})
+		}
 		p.rest.Drop(g.CPUs)
 	}
 	order(out[from:])
@@ -156,11 +163,14 @@ func (p *picker) inside(outer []part, level topo.Level) []part {
 	return out
 }
 
-func (p *picker) cores() []part {
+func (p *picker) cores() []part { return p.inside(p.aboveCores(), topo.Cores) }
+
+// aboveCores returns the parts that cores are sorted in.
+func (p *picker) aboveCores() []part {
 	if p.numaFirst {
-		return p.inside(p.sockets(), topo.Cores)
+		return p.sockets()
 	}
-	return p.inside(p.numas(), topo.Cores)
+	return p.numas()
 }
 
 // takeWhole takes the parts that are wholly free, as far as the need is at least as large. A part is
@@ -188,11 +198,19 @@ func (p *picker) takeSockets() {
 	}
 }
 
-// takeCores counts a core as whole by the machine's mean CPUs per core, as the kubelet does.
+// takeCores counts a core as whole by the machine's mean CPUs per core, as the kubelet does. A core lies in one part of
+// the level above it, so the cores of one part are listed only while cores are still needed.
 func (p *picker) takeCores() {
 	mean := cpusPerCore(p.m)
-	if p.need >= max(1, mean) {
-		p.takeWhole(p.cores(), mean)
+	if p.need < max(1, mean) {
+		return
+	}
+	var few [32]part
+	for _, o := range p.aboveCores() {
+		if p.need < mean {
+			return
+		}
+		p.takeWhole(p.partsWith(few[:0], o.CPUs, topo.Cores, mean), mean)
 	}
 }
 

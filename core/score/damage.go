@@ -22,8 +22,8 @@ import (
 // maxPods bounds how many pods of a shape are counted; no machine has CPUs for more.
 const maxPods = topo.MaxCPUs
 
-// wholeNode is where a column has what the node has, behind what each NUMA node has.
-const wholeNode = topo.MaxNUMAs
+// fewCells is how many amounts fit into the stack: three columns of eight NUMA nodes.
+const fewCells = 3 * (8 + 1)
 
 // plenty stands in a NUMA node's place in columns of which NUMA nodes say nothing.
 const plenty = topo.MaxBytes
@@ -31,8 +31,9 @@ const plenty = topo.MaxBytes
 // space is what a node has free for the shapes of a mix.
 type space struct {
 	mix  *Mix
-	free [maxColumns][topo.MaxNUMAs + 1]int64 // by column, then by position of the NUMA node
-	most [maxColumns]int64                    // what the largest NUMA node has in all, free or not
+	node int               // where a row has what the node has, behind what each NUMA node has
+	free []int64           // by column, then by position of the NUMA node
+	most [maxColumns]int64 // what the largest NUMA node has in all, free or not
 	// single and joint are the NUMA nodes that have memory for pods on one NUMA node, and for those on several: a
 	// NUMA node of a group has none for the first, one with blocks none for the second (place, memory.go).
 	single, joint topo.Mask
@@ -52,21 +53,22 @@ func (m *Mix) damage(u *place.Usage, v place.Verdict, used topo.Mask) (sum int64
 	if m == nil || len(m.shapes) == 0 {
 		return sum
 	}
-	s := space{mix: m}
+	var few [fewCells]int64 // many goroutines come here, whose stacks are small
+	s := space{mix: m, free: few[:]}
 	s.fill(u)
 	policy, all := u.Rules.Topology.Policy, u.Machine.All()
 	var plans [MaxShapes]plan
 	var node, parts [MaxShapes]int64
 	for i := range m.shapes {
-		plans[i] = s.plan(&m.shapes[i], &u.Rules.Topology, int64(len(u.Machine.NUMAs())))
-		node[i] = s.pods(m.shapes[i].whole, 1, wholeNode)
+		plans[i] = s.plan(&m.shapes[i], &u.Rules.Topology, int64(s.node))
+		node[i] = s.pods(m.shapes[i].whole, 1, s.node)
 		parts[i] = s.parts(i, plans[i], all)
 		sum += m.shapes[i].value(policy, node[i], plans[i].whole(parts[i]))
 		parts[i] -= s.parts(i, plans[i], used)
 	}
 	s.take(u, v)
 	for i := range m.shapes {
-		node := s.pods(m.shapes[i].whole, 1, wholeNode)
+		node := s.pods(m.shapes[i].whole, 1, s.node)
 		sum -= m.shapes[i].value(policy, node, plans[i].whole(parts[i]+s.parts(i, plans[i], used)))
 	}
 	return max(0, sum)
@@ -132,7 +134,7 @@ func (s *space) parts(i int, p plan, on topo.Mask) (sum int64) {
 func (s *space) pods(needs []need, over int64, at int) int64 {
 	count := int64(maxPods)
 	for _, n := range needs {
-		amount, free := n.amount, s.free[n.column][at]
+		amount, free := n.amount, *s.cell(n.column, at)
 		if over > 1 {
 			amount = (amount + over - 1) / over
 		}
@@ -146,21 +148,25 @@ func (s *space) pods(needs []need, over int64, at int) int64 {
 	return count
 }
 
-// fill counts what is free.
+// fill counts what is free, in s.free if it has room.
 func (s *space) fill(u *place.Usage) {
+	s.node = len(u.Machine.NUMAs())
+	if cells := len(s.mix.columns) * (s.node + 1); cells > len(s.free) {
+		s.free = make([]int64, cells)
+	}
 	used, grouped := u.MemoryGroups()
 	s.single, s.joint = ^grouped, ^used
 	for c, name := range s.mix.columns {
 		free, whole, total := u.Amounts(name)
-		s.free[c][wholeNode] = total
+		*s.cell(c, s.node) = total
 		for i := range free {
-			s.free[c][i] = free[i]
+			*s.cell(c, i) = free[i]
 			s.most[c] = max(s.most[c], whole[i])
 		}
 		if s.loose(u, c) {
 			s.most[c] = 0
 			for i := range u.Machine.NUMAs() {
-				s.free[c][i] = plenty
+				*s.cell(c, i) = plenty
 			}
 		}
 	}
@@ -200,7 +206,7 @@ func (s *space) takeCPUs(m *topo.Machine, f *firsts, at int) {
 	for i := range m.NUMAs() {
 		held := int64(m.NUMAs()[i].CPUs.AndLen(first))
 		s.reduce(0, i, held)
-		s.reduce(0, wholeNode, held)
+		s.reduce(0, s.node, held)
 	}
 }
 
@@ -217,10 +223,10 @@ func (s *space) takeMemory(b place.Block) {
 		for left, on := b.Bytes, b.NUMAs; on != 0; {
 			var i int
 			i, on = next(on)
-			part := min(left, s.free[c][i])
+			part := min(left, *s.cell(c, i))
 			left -= part
 			s.reduce(c, i, part)
-			s.reduce(c, wholeNode, part)
+			s.reduce(c, s.node, part)
 		}
 	}
 }
@@ -236,7 +242,7 @@ func (s *space) takeDevices(m *topo.Machine, f *firsts, at int, b *place.DeviceB
 			if !f.ofDevice(at, b.Resource, id) {
 				continue
 			}
-			s.reduce(c, wholeNode, 1)
+			s.reduce(c, s.node, 1)
 			for on := r.Device(id).NUMAs; on != 0; {
 				var i int
 				i, on = next(on)
@@ -246,6 +252,10 @@ func (s *space) takeDevices(m *topo.Machine, f *firsts, at int, b *place.DeviceB
 	}
 }
 
+// cell is what a column has free on the NUMA node at a position, or on the node.
+func (s *space) cell(column, at int) *int64 { return &s.free[column*(s.node+1)+at] }
+
 func (s *space) reduce(column, at int, by int64) {
-	s.free[column][at] = max(0, s.free[column][at]-by)
+	free := s.cell(column, at)
+	*free = max(0, *free-by)
 }

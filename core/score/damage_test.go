@@ -101,7 +101,7 @@ func TestDamageIsBounded(t *testing.T) {
 		s := space{mix: m}
 		s.fill(u)
 		for i := range m.shapes {
-			most += m.shapes[i].value(place.None, s.pods(m.shapes[i].whole, 1, wholeNode), 0)
+			most += m.shapes[i].value(place.None, s.pods(m.shapes[i].whole, 1, s.node), 0)
 		}
 		if got := m.damage(u, v, v.NUMAs(u.Machine)); got < 0 || got > most {
 			t.Errorf("damage %d is outside 0..%d", got, most)
