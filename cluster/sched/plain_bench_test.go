@@ -1,10 +1,11 @@
 package sched
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
+	goruntime "runtime"
 	"runtime/pprof"
 	"syscall"
 	"testing"
@@ -12,10 +13,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -34,14 +37,16 @@ import (
 // all of its default plugins: as it is, and with the plugin as it is shipped. Both are kube-scheduler's own code
 // from the update of its snapshot to Reserve, see the same pods on the same nodes, and take turns, 32 pods at a
 // time. Every 32nd pod is of a kind that never came before, or with new=1 every one; with demand=true pods demand
-// one numa by themselves. Of the repetitions that fit into the time, the least counts of each; CPU time counts,
+// one numa by themselves. The third contender is kube-scheduler with a plugin that does nothing at the plugin's
+// extension points, all nodes filtered and scored: what the framework takes for a plugin is no plugin's to save. Of the repetitions that fit into the time, the least counts of each; CPU time counts,
 // since nodes are asked on many CPUs at once.
 func BenchmarkAgainstPlain(b *testing.B) {
 	run := func(nodes, full, fresh int, demand bool) {
 		b.Run(fmt.Sprintf("nodes=%d/full=%d/new=%d/demand=%v", nodes, full, fresh, demand), func(b *testing.B) {
 			y := newYard(b, nodes, full)
 			y.fresh, y.demand = fresh, demand
-			y.compare(b, y.open(b, "plain", plainProfile(b)), y.open(b, "tenon", shippedProfile(b)))
+			y.compare(b, y.open(b, "plain", plainProfile(b)), y.openWith(b, "idle", shippedProfile(b), newIdle),
+				y.open(b, "tenon", shippedProfile(b)))
 		})
 	}
 	run(100, 50, 32, false) // of a hundred full nodes none takes the largest pods
@@ -82,6 +87,9 @@ func (y *yard) compare(b *testing.B, all ...*contender) {
 	for i, c := range all {
 		b.ReportMetric(least[i], c.name+"-cpu-us/pod")
 		b.ReportMetric(float64(bytes[i])/float64(rounds*turn)/1e3, c.name+"-kB/pod")
+	}
+	for i, c := range all[1 : len(all)-1] {
+		b.ReportMetric(least[i+1]/least[0], c.name+"-x-plain")
 	}
 	b.ReportMetric(least[len(all)-1]/least[0], "x-plain")
 	b.ReportMetric(0, "ns/op")
@@ -202,6 +210,13 @@ func shippedProfile(b testing.TB) []schedapi.KubeSchedulerProfile {
 // open returns a scheduler that knows of all nodes and pods of the yard.
 func (y *yard) open(b testing.TB, name string, list []schedapi.KubeSchedulerProfile) *contender {
 	b.Helper()
+	return y.openWith(b, name, list, nil)
+}
+
+// openWith is open with a plugin instead of Tenon's, if there is one.
+func (y *yard) openWith(b testing.TB, name string, list []schedapi.KubeSchedulerProfile,
+	instead frameworkruntime.PluginFactory) *contender {
+	b.Helper()
 	ctx, logger := b.Context(), klog.Background()
 	c := &contender{name: name}
 	old, _ := remembering(b, refuse)
@@ -210,6 +225,10 @@ func (y *yard) open(b testing.TB, name string, list []schedapi.KubeSchedulerProf
 		b.Fatal(err)
 	}
 	c.shared.options.Preemption = profiles.Preemptors(list, logger)
+	factoryOf := instead
+	if factoryOf == nil {
+		factoryOf = c.shared.Factory(Name)
+	}
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	var err error
@@ -221,12 +240,14 @@ func (y *yard) open(b testing.TB, name string, list []schedapi.KubeSchedulerProf
 		profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
 		scheduler.WithProfiles(
 			list...),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: c.shared.Factory(Name)}),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: factoryOf}),
 	)
 	if err != nil {
 		b.Fatal(err)
 	}
-	c.shared.rest(c.sched)
+	if instead == nil {
+		c.shared.rest(c.sched)
+	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	c.f = c.sched.Profiles[list[0].SchedulerName]
@@ -247,6 +268,40 @@ func (y *yard) open(b testing.TB, name string, list []schedapi.KubeSchedulerProf
 	}
 	return c
 }
+
+// idle does nothing at the extension points at which the plugin acts in a scheduling cycle.
+type idle struct{}
+
+func newIdle(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return idle{}, nil }
+
+func (idle) Name() string { return Name }
+
+func (idle) PreFilter(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	return nil, nil
+}
+func (idle) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+func (idle) Filter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) *fwk.Status { return nil }
+
+func (idle) PreScore(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+
+func (idle) Score(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
+	return 0, nil
+}
+
+func (idle) ScoreExtensions() fwk.ScoreExtensions { return idle{} }
+
+func (idle) NormalizeScore(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeScoreList) *fwk.Status {
+	return nil
+}
+
+func (idle) Reserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status { return nil }
+
+func (idle) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
+
+func (idle) Bind(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status { return fwk.NewStatus(fwk.Skip) }
 
 // schedule chooses a node for a pod and reserves it, as kube-scheduler's scheduling cycle does.
 func (c *contender) schedule(b testing.TB, pod *v1.Pod) {
@@ -295,7 +350,7 @@ func used(b *testing.B) int64 {
 
 // allocated is how many bytes have been allocated so far.
 func allocated() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
+	var m goruntime.MemStats
+	goruntime.ReadMemStats(&m)
 	return m.TotalAlloc
 }
