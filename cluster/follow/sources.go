@@ -50,6 +50,8 @@ type Options struct {
 	Informers dynamicinformer.DynamicSharedInformerFactory
 	// Nodes, if not nil, selects the nodes that Names lists.
 	Nodes labels.Selector
+	// Busy, if not nil, reports whether pods are being scheduled. Conditions of layouts are written slowly then.
+	Busy func() bool
 	// Leads, if not nil, says whether this is the one of several schedulers that tells people, by events.
 	Leads func() bool
 }
@@ -94,7 +96,7 @@ func New(logger klog.Logger, o Options) *Sources {
 			return n.Inexact
 		}
 		return nil
-	})
+	}, o.Busy)
 	s.misaligned = report.NewMisaligned(s.Book.Snapshot, s.events, time.Now())
 	notices := report.NewNotices(s.Book.Snapshot, s.events, s.conditions.Later)
 	s.Feed = kube.NewFeed(s.Book, s.onOutcome, s.conditions.Judged(func(node string, err error) {

@@ -26,12 +26,17 @@ type Conditions struct {
 	logger klog.Logger
 	// inexact says why predictions for a node may differ, as the ledger has it.
 	inexact func(node string) []ledger.Inexact
+	// busy reports whether pods are being scheduled.
+	busy func() bool
 }
 
 // NewConditions returns what writes conditions once Run is called. inexact returns why predictions for a node may
-// differ.
-func NewConditions(logger klog.Logger, inexact func(node string) []ledger.Inexact) *Conditions {
-	return &Conditions{logger: logger, inexact: inexact, queue: workqueue.NewTypedRateLimitingQueue(
+// differ. While busy returns true, conditions are written slowly; nil is never busy.
+func NewConditions(logger klog.Logger, inexact func(node string) []ledger.Inexact, busy func() bool) *Conditions {
+	if busy == nil {
+		busy = func() bool { return false }
+	}
+	return &Conditions{logger: logger, inexact: inexact, busy: busy, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.DefaultTypedControllerRateLimiter[string]())}
 }
 
@@ -48,15 +53,18 @@ func (c *Conditions) Judged(next func(node string, err error)) func(node string,
 	}
 }
 
-// In a new cluster all layouts are written to once. writes a second are little beside what agents and kubelets write.
+// In a new cluster all layouts are written to once: so many a second, and fewer while pods are scheduled, whose bindings
+// need the API server more.
 const (
-	writes = 25
-	burst  = 50
+	writes     = 50
+	writesBusy = 5
+	burst      = 50
 )
 
 // Run writes conditions until the context ends.
 func (c *Conditions) Run(ctx context.Context, w *client.Client) {
-	pace := flowcontrol.NewTokenBucketRateLimiter(writes, burst)
+	fast := flowcontrol.NewTokenBucketRateLimiter(writes, burst)
+	slow := flowcontrol.NewTokenBucketRateLimiter(writesBusy, 1)
 	go func() {
 		<-ctx.Done()
 		c.queue.ShutDown()
@@ -65,6 +73,10 @@ func (c *Conditions) Run(ctx context.Context, w *client.Client) {
 		node, quit := c.queue.Get()
 		if quit {
 			return
+		}
+		pace := fast
+		if c.busy() {
+			pace = slow
 		}
 		_ = pace.Wait(ctx) // the write fails where the context has ended
 		if err := write(ctx, w, node, c.inexact(node)); err != nil && ctx.Err() == nil {

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -25,6 +26,7 @@ func Logger(ctx context.Context) klog.Logger {
 
 // begin begins the record of an attempt to schedule a pod.
 func (p *Plugin) begin(pod *v1.Pod) report.Attempt {
+	p.attempted.Store(time.Now().UnixNano())
 	log := report.NewPodLog(p.logger, pod, p.args.PodLogs != config.Deny, p.lines)
 	return report.NewAttempt(log, p.Decisions.Begin(kube.ID(pod)))
 }

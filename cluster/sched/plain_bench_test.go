@@ -301,7 +301,9 @@ func (idle) Reserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Statu
 
 func (idle) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
 
-func (idle) Bind(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status { return fwk.NewStatus(fwk.Skip) }
+func (idle) Bind(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status {
+	return fwk.NewStatus(fwk.Skip)
+}
 
 // schedule chooses a node for a pod and reserves it, as kube-scheduler's scheduling cycle does.
 func (c *contender) schedule(b testing.TB, pod *v1.Pod) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -51,6 +52,8 @@ type Shared struct {
 	retries  *waiting.Retries
 	workload workload.Profile
 	plugins  []*Plugin // of all profiles, once the scheduler is set up
+	// attempted is when the last attempt to schedule a pod began, in nanoseconds of Unix time.
+	attempted atomic.Int64
 
 	// sources fill the book from the API server, begun by the first profile that starts them; nil in tests.
 	sources  *follow.Sources
@@ -85,12 +88,15 @@ type Options struct {
 func NewShared(logger klog.Logger, o Options) *Shared {
 	s := &Shared{Decisions: inspect.NewDecisions(time.Now), metrics: metrics.NewCounters(), options: o}
 	s.sources = follow.New(logger, follow.Options{OnOutcome: s.onOutcome, Wake: s.wake, Counters: s.metrics,
-		Informers: o.Informers, Nodes: o.Nodes, Leads: func() bool {
+		Informers: o.Informers, Nodes: o.Nodes, Busy: s.busy, Leads: func() bool {
 			return o.Election == nil || o.Election().Role != document.Standby
 		}})
 	s.Book, s.Feed, s.Ready = s.sources.Book, s.sources.Feed, s.sources.Ready()
 	return s
 }
+
+// busy reports whether an attempt to schedule a pod began in the last two seconds.
+func (s *Shared) busy() bool { return time.Now().UnixNano()-s.attempted.Load() < int64(2*time.Second) }
 
 // Factory makes the plugin of one profile. It is kube-scheduler's frameworkruntime.PluginFactory.
 type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error)
