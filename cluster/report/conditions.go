@@ -53,8 +53,8 @@ func (c *Conditions) Judged(next func(node string, err error)) func(node string,
 	}
 }
 
-// In a new cluster all layouts are written to once: so many a second, and fewer while pods are scheduled, whose bindings
-// need the API server more.
+// In a new cluster all layouts are written to once. While pods are scheduled, writes are fewer: bindings need the API
+// server more.
 const (
 	writes     = 50
 	writesBusy = 5
