@@ -34,11 +34,11 @@ import (
 )
 
 // BenchmarkAgainstPlain measures what it takes kube-scheduler to choose a node for a pod and to reserve it, with all of
-// its default plugins: as it is, and with the plugin as it is shipped. The third contender, idle, is kube-scheduler with
-// a plugin that does nothing at the plugin's extension points: what the framework takes for any plugin.
+// its default plugins: as it is, and with the plugin as it is shipped. The third contender, idle, is kube-scheduler
+// with a plugin that does nothing at the plugin's extension points: what the framework takes for any plugin.
 //
-// All are kube-scheduler's own code from the update of its snapshot to Reserve, see the same pods on the same nodes, and
-// take turns, 32 pods at a time. Every 32nd pod is of a kind that never came before, or with new=1 every one; with
+// All are kube-scheduler's own code from the update of its snapshot to Reserve, see the same pods on the same nodes,
+// and take turns, 32 pods at a time. Every 32nd pod is of a kind that never came before, or with new=1 every one; with
 // demand=true pods demand one numa by themselves. Of the repetitions that fit into the time, the least counts of each;
 // CPU time counts, since nodes are asked on many CPUs at once.
 func BenchmarkAgainstPlain(b *testing.B) {
