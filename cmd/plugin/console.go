@@ -26,7 +26,7 @@ import (
 const (
 	secretLasts  = 10 * time.Minute
 	sessionIdle  = 12 * time.Hour
-	memoryTarget = 180 << 20 // bytes; the collector works harder beyond it
+	memoryTarget = 210 << 20 // bytes; the collector works harder beyond it
 )
 
 // serveConsole serves the cluster of a kubeconfig on the loopback address.

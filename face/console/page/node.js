@@ -86,7 +86,7 @@ export function nodePage(root, name) {
       return [h.uid ? podLink(h) : t.unknown, c.name || "–", c.numas || "–", c.cpus || "–", memoryText(c.memory),
         devicesText(c.devices), el("span", {}, word(h.source), h.misaligned ? el("div", { class: "bad" }, t.misaligned) : null), mark];
     }));
-    return [el("h2", {}, t.holds), rows.length ? table([t.pod, t.container, t.numa, t.cpus, t.memory, t.devices, t.source, ""], rows, t.holds) :
+    return [el("h2", {}, t.holds), rows.length ? table([t.pod, t.container, t.numa, t.cpus, t.memory, t.devices, t.source, ""], rows, t.holds, true) :
       quiet(t.noPods)];
   }
 

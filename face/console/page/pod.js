@@ -14,7 +14,7 @@ export function podPage(root, namespace, name) {
     const rows = (p.holds.containers || []).map((c) => [c.name || "–", c.numas || "–", c.cpus || "–", memoryText(c.memory),
       devicesText(c.devices)]);
     return [el("h2", {}, t.whatHolds), el("p", {}, nodeLink(p.node), " · ", say("hereIs", p.node, p.holds.numas || "–", word(p.holds.source))),
-      p.holds.misaligned ? note(t.misaligned) : null, table([t.container, t.numa, t.cpus, t.memory, t.devices], rows, t.whatHolds)];
+      p.holds.misaligned ? note(t.misaligned) : null, table([t.container, t.numa, t.cpus, t.memory, t.devices], rows, t.whatHolds, true)];
   }
 
   function goes(way) {
