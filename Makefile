@@ -11,7 +11,7 @@ VERSION ?=
 PLATFORMS = linux/amd64,linux/arm64
 export REGISTRY VERSION
 
-.PHONY: help demo up test test-node test-install test-console race model bench bench-core bench-plugin bench-growth bench-whole bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart release push clean sim
+.PHONY: help demo up test test-node test-install test-console race model bench bench-core bench-plugin bench-growth bench-whole bench-console bench-attack bench-go bench-agent bench-docs diff chaos fuzz generate tidy verify lint build images chart release push clean sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 17
@@ -55,6 +55,9 @@ bench-growth: ## Measure how these grow with nodes and NUMA nodes (10 minutes)
 
 bench-whole: ## Measure the same schedulers on whole clusters (15 minutes)
 	go run ./test/bench -whole
+
+bench-console: ## Measure the console in a browser, with 5,000 nodes and 50,000 pods (2 minutes)
+	go run ./test/bench -console
 
 bench-attack: ## Measure how long others' pods wait while a hostile node or user attacks (15 minutes)
 	go run ./test/bench/whole/run -nodes 100 -rounds 1 -only plain,tenon -attacks all -page ""

@@ -136,8 +136,10 @@ type ClusterChange struct {
 	Nodes []NodeOverview `json:"nodes,omitempty"`
 	Gone  []string       `json:"gone,omitempty"`
 	// Pods are names of pods that were added, changed or deleted, as "namespace/name".
-	Pods    []string `json:"pods,omitempty"`
-	Waiting int      `json:"waiting"`
+	Pods []string `json:"pods,omitempty"`
+	// PodCount and Waiting count all pods, and those without a node.
+	PodCount int `json:"podCount"`
+	Waiting  int `json:"waiting"`
 }
 
 // ErrorDetails is an error of the API as RFC 9457 has it (application/problem+json).

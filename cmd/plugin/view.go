@@ -40,8 +40,9 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 	}
 	w := &watched{view: view, reader: reader}
 	return &console.Identity{Name: name, View: w, Cluster: judged{w},
-		Stages: cli.Stages{Cluster: w.stage, Vary: vary}, History: reader.History, Schedulers: configured,
-		Valid: func() bool { return !view.Rejected() }, Close: stop}, nil
+		Stages: cli.Stages{Cluster: w.stage, Vary: vary, Slots: &cli.Slots{}}, History: reader.History,
+		Schedulers: configured,
+		Valid:      func() bool { return !view.Rejected() }, Close: stop}, nil
 }
 
 // watched gives a live view the forms that the console and the commands ask for.

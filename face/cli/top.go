@@ -125,6 +125,7 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, e
 		return nil, fmt.Errorf("read the cluster: %w", err)
 	}
 	nodes := slices.Clone(stage.Nodes())
+	a.setup.Stages.Slots.keep(nodes)
 	if len(names) > 0 {
 		for _, name := range names {
 			if !slices.ContainsFunc(nodes, func(n whatif.Node) bool { return n.Name == name }) {
@@ -151,7 +152,7 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, e
 		}
 		r := roomOf(n)
 		for i := range out.Shapes {
-			slots := whatif.Slots(n, out.Shapes[i].pod)
+			slots := a.setup.Stages.Slots.count(out.Shapes[i].pod, n)
 			r.Slots = append(r.Slots, slots)
 			out.Shapes[i].Slots += slots
 		}

@@ -32,7 +32,8 @@ func (h *Handler) changes(w http.ResponseWriter, q *request) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	state := q.who.View.State()
-	if s.send(document.ClusterChange{Version: state.Version, All: true, Waiting: state.Waiting}) != nil {
+	if s.send(document.ClusterChange{Version: state.Version, All: true, PodCount: state.Pods,
+		Waiting: state.Waiting}) != nil {
 		return nil
 	}
 	for q.who.Valid == nil || q.who.Valid() {
@@ -82,7 +83,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 const manyNodes = 500
 
 func (s State) change(c Change) document.ClusterChange {
-	out := document.ClusterChange{Version: s.Version, All: c.All || len(c.Nodes) > manyNodes, Waiting: s.Waiting}
+	out := document.ClusterChange{Version: s.Version, All: c.All || len(c.Nodes) > manyNodes, PodCount: s.Pods,
+		Waiting: s.Waiting}
 	if out.All {
 		return out
 	}

@@ -72,6 +72,7 @@ var layers = []layer{
 	{"plugin", "scheduling cycles of kube-scheduler, with plugins and without", pluginLayer},
 	{"growth", "how scheduling cycles grow with nodes and NUMA nodes", growthLayer},
 	{"whole", "whole clusters, with etcd, API server and schedulers in processes of their own", wholeLayer},
+	{"console", "the console's first page in a browser, with 5,000 nodes and 50,000 pods", consoleLayer},
 	{"scale", "what nodes write to an API server", scaleLayer},
 }
 

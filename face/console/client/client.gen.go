@@ -92,12 +92,13 @@ type Checked struct {
 
 // ClusterChange defines model for ClusterChange.
 type ClusterChange struct {
-	All     *bool           `json:"all,omitempty"`
-	Gone    *[]string       `json:"gone,omitempty"`
-	Nodes   *[]NodeOverview `json:"nodes,omitempty"`
-	Pods    *[]string       `json:"pods,omitempty"`
-	Version int64           `json:"version"`
-	Waiting int64           `json:"waiting"`
+	All      *bool           `json:"all,omitempty"`
+	Gone     *[]string       `json:"gone,omitempty"`
+	Nodes    *[]NodeOverview `json:"nodes,omitempty"`
+	PodCount int64           `json:"podCount"`
+	Pods     *[]string       `json:"pods,omitempty"`
+	Version  int64           `json:"version"`
+	Waiting  int64           `json:"waiting"`
 }
 
 // ClusterOverview defines model for ClusterOverview.

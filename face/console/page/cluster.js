@@ -14,6 +14,7 @@ export function clusterPage(root) {
   const numbers = el("ul", { class: "numbers" });
   const search = el("input", { type: "search", id: "find", oninput: filter });
   const colour = el("select", { id: "colour", onchange: () => { legend(); map.later(); } });
+  let by = "cpus"; // what the colour shows: asked for every NUMA node that is painted
   const which = el("select", { id: "which", onchange: filter }, choices([["all", t.allNodes], ["room", t.withRoom],
     ["bad", t.withProblems], ["fragmented", t.fragmented]]));
   const group = el("input", { type: "text", id: "group", list: "labels", onchange: regroup });
@@ -34,24 +35,25 @@ export function clusterPage(root) {
   function go(n) { location.hash = "#/nodes/" + encodeURIComponent(n.name); }
 
   function ink(n, p) {
-    if (colour.value === "fragmentation") {
+    if (by === "fragmentation") {
       const f = fragmentation(n);
       return { part: f > 0 ? 1 : 0, level: f > 0.25 ? "full" : "some" };
     }
-    if (colour.value.startsWith("room:")) {
-      const slots = room?.byNode.get(n.name)?.[Number(colour.value.slice(5))] || 0;
+    if (by.startsWith("room:")) {
+      const slots = room?.byNode.get(n.name)?.[Number(by.slice(5))] || 0;
       return { part: slots > 0 ? 1 : 0, level: "full" };
     }
-    const used = share(p, colour.value);
+    const used = share(p, by);
     return { part: used, level: used > 0.5 ? "full" : "some" };
   }
 
   function legend() {
-    const words = colour.value === "fragmentation" ? [t.whole, t.scattered, t.very] :
-      colour.value.startsWith("room:") ? [t.noRoom, null, t.room] : [t.free, t.some, t.full];
+    by = colour.value || "cpus";
+    const words = by === "fragmentation" ? [t.whole, t.scattered, t.very] :
+      by.startsWith("room:") ? [t.noRoom, null, t.room] : [t.free, t.some, t.full];
     legendLine.replaceChildren(...words.map((w, i) => w && el("span", { class: ["", "some", "full"][i] }, w)).filter(Boolean),
       el("span", { class: "none" }, t.unknownUse));
-    if (colour.value === "fragmentation") legendLine.append(el("small", {}, t.fragmentationHelp));
+    if (by === "fragmentation") legendLine.append(el("small", {}, t.fragmentationHelp));
   }
 
   function colours() {
@@ -68,10 +70,25 @@ export function clusterPage(root) {
     bad: (n) => n.problem || (n.flags || []).length, fragmented: (n) => fragmentation(n) > 0,
   };
 
-  function filter() {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+  // chosen returns what decides whether a node is shown.
+  function chosen() {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean), pass = passes[which.value];
     const text = (n) => (n.name + " " + Object.values(n.labels || {}).join(" ")).toLowerCase();
-    shown = [...all.values()].filter((n) => passes[which.value](n) && words.every((w) => text(n).includes(w)))
+    return (n) => pass(n) && words.every((w) => text(n).includes(w));
+  }
+
+  // renew shows changed nodes in their places, unless nodes come or go: then everything is arranged anew.
+  function renew(nodes, gone) {
+    const shows = chosen(), before = nodes.map((n) => all.get(n.name));
+    for (const name of gone) all.delete(name);
+    nodes.forEach((n, i) => all.set(n.name, before[i] ? { ...n, labels: n.labels || before[i].labels } : n));
+    const now = nodes.map((n) => all.get(n.name));
+    if (gone.length || now.some((n, i) => !before[i] || shows(n) !== shows(before[i]))) filter();
+    else map.renew(now.filter(shows));
+  }
+
+  function filter() {
+    shown = [...all.values()].filter(chosen())
       .sort((a, b) => (a.name < b.name ? -1 : 1));
     if (overview) message.replaceChildren(...state());
     start = 0;
@@ -122,7 +139,7 @@ export function clusterPage(root) {
       table([t.pod, t.since, t.why], rows.pods.map((p, i) => [podLink(p), when(p.created), why[i] || p.reason || ""]), t.waitingPods, true));
   }
 
-  // waitingAgain reads once for all changes of a quarter of a second.
+  // waitingAgain reads once for changes that come together.
   function waitingAgain() {
     waitingDue = 0;
     if (open) waitingPods().catch((e) => waiting.replaceChildren(problem(e, waitingAgain)));
@@ -146,7 +163,7 @@ export function clusterPage(root) {
     const submit = (e) => { e.preventDefault(); fitting(); };
     const rows = (room?.shapes || []).map((s, i) => [s.shape, el("b", {}, s.slots), s.percent ? s.percent + " %" : "–",
       el("button", { type: "button", onclick: choose(i) }, t.onMap)]);
-    shapes.replaceChildren(el("h2", {}, t.slots), error ? problem(error) : rows.length ?
+    shapes.replaceChildren(el("h2", {}, t.slots), error ? problem(error, fitting) : rows.length ?
       table([t.shape, t.fitting, t.share, ""], rows, t.slots, true) : quiet(t.noShapes),
     el("form", { class: "tools", onsubmit: submit }, field(`${t.ownShape}, ${t.ownShapeHelp}`,
       el("input", { type: "text", id: "shape", value: asked })), el("button", { type: "submit" }, t.count)));
@@ -174,13 +191,15 @@ export function clusterPage(root) {
     },
     async change(c) {
       if (c.all || !overview) return this.read();
-      for (const n of c.nodes || []) all.set(n.name, { ...n, labels: n.labels || all.get(n.name)?.labels });
-      for (const name of c.gone || []) all.delete(name);
       overview.waiting = c.waiting;
-      if (c.pods?.length) overview.pods = (await get("/pods?limit=1")).total;
+      overview.pods = c.podCount;
+      if (view.value === "map") renew(c.nodes || [], c.gone || []);
+      else {
+        for (const n of c.nodes || []) all.set(n.name, { ...n, labels: n.labels || all.get(n.name)?.labels });
+        for (const name of c.gone || []) all.delete(name);
+      }
       count();
-      if (view.value === "map") filter();
-      if (c.pods?.length) waitingDue ||= setTimeout(waitingAgain, 250);
+      if (c.pods?.length) waitingDue ||= setTimeout(waitingAgain, 50);
     },
     close() { open = false; clearTimeout(waitingDue); map.close(); },
   };

@@ -9,6 +9,8 @@ const heading = 26;
 // map paints groups of nodes: [{ title, nodes }]. ink returns what is painted for a NUMA node: { part, level }.
 export function drawing(canvas, frame, { ink, describe, open, chose }) {
   let groups = [], all = [], chosen = -1, size = sizes[0], columns = 1, width = 0, due = 0;
+  let painted = null; // what single nodes are painted with, beside the others
+  const places = new Map(); // by name of the node
   const rows = (g) => Math.ceil(g.nodes.length / columns);
 
   function layout() {
@@ -54,6 +56,7 @@ export function drawing(canvas, frame, { ink, describe, open, chose }) {
     const colours = Object.fromEntries(["free", "some", "full", "none", "ink", "line", "warn", "accent", "quiet"].map((n) => [n, of(n)]));
     c.scale(scale, scale);
     c.translate(0, -from);
+    painted = { c, colours, from, to: from + h };
     for (const g of groups) {
       if (g.title && g.top >= from && g.top - heading <= from + h) {
         c.fillStyle = colours.ink;
@@ -87,6 +90,19 @@ export function drawing(canvas, frame, { ink, describe, open, chose }) {
     c.strokeStyle = mine ? colours.accent : bad ? colours.warn : colours.line;
     c.lineWidth = mine ? 3 : bad ? 1.5 : 1;
     if (mine || bad || size.w > 15) c.strokeRect(x + 0.5, from + 0.5, width - 1, h - 1);
+  }
+
+  // renew paints nodes that have changed in their places, and leaves the others.
+  function renew(nodes) {
+    for (const n of nodes) {
+      const [g, k] = places.get(n.name) || [];
+      if (!g) continue;
+      g.nodes[k] = all[g.from + k] = n;
+      const x = (k % columns) * (width + size.gap), y = g.top + Math.floor(k / columns) * (size.h + size.gap);
+      if (due || !painted || y + size.h < painted.from || y > painted.to) continue;
+      painted.c.clearRect(x - 1, y - 1, width + 2, size.h + 2);
+      node(painted.c, painted.colours, g, k);
+    }
   }
 
   function clip(c, text, most) {
@@ -135,11 +151,13 @@ export function drawing(canvas, frame, { ink, describe, open, chose }) {
   canvas.addEventListener("blur", () => choose(-1));
 
   return {
-    later,
+    later, renew,
     show(some) {
       const before = all[chosen]?.name;
       groups = some;
       all = groups.flatMap((g) => g.nodes);
+      places.clear();
+      for (const g of groups) g.nodes.forEach((n, k) => places.set(n.name, [g, k]));
       chosen = before ? all.findIndex((n) => n.name === before) : -1;
       layout();
     },

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// Slots remembers how many pods of a shape fit on nodes, so that a server counts again only where something has
+// changed. A nil *Slots remembers nothing. Its methods may be called from any goroutine.
+type Slots struct {
+	mu    sync.Mutex
+	known map[string]map[string]slot // by shape, and by name of the node
+}
+
+// slot is a count on a node. States and amounts of nodes do not change; a node gets others.
+type slot struct {
+	of                *ledger.Node
+	allocatable, used whatif.Amounts
+	pods              int
+}
+
+// maxRemembered bounds the shapes that are remembered, each on all nodes.
+const maxRemembered = 16
+
+// count returns how many pods of a shape fit on a node beside what is there.
+func (s *Slots) count(p *place.Pod, n whatif.Node) int {
+	if s == nil {
+		return whatif.Slots(n, p)
+	}
+	shape := p.Shape()
+	s.mu.Lock()
+	before, ok := s.known[shape][n.Name]
+	s.mu.Unlock()
+	if ok && before.of == n.State && maps.Equal(before.used, n.Used) && maps.Equal(before.allocatable, n.Allocatable) {
+		return before.pods
+	}
+	out := whatif.Slots(n, p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil || s.known[shape] == nil && len(s.known) >= maxRemembered {
+		s.known = map[string]map[string]slot{}
+	}
+	if s.known[shape] == nil {
+		s.known[shape] = map[string]slot{}
+	}
+	s.known[shape][n.Name] = slot{n.State, n.Allocatable, n.Used, out}
+	return out
+}
+
+// keep forgets nodes that are there no more.
+func (s *Slots) keep(nodes []whatif.Node) {
+	if s == nil {
+		return
+	}
+	there := map[string]bool{}
+	for i := range nodes {
+		there[nodes[i].Name] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, known := range s.known {
+		maps.DeleteFunc(known, func(name string, _ slot) bool { return !there[name] })
+	}
+}

@@ -1,0 +1,177 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync/atomic"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/test/bench/staticapi"
+	"github.com/tenon-numa/tenon/test/bench/synthetic"
+)
+
+// Numbers of a measurement.
+const (
+	patience  = 3 * time.Minute // for one step
+	perSecond = 200             // changes
+	changing  = 20 * time.Second
+)
+
+// watching is run before the page's own scripts. It notes when the numbers are there and painted, and long tasks.
+const watching = `window.bench = { usable: 0, longest: 0 };
+new PerformanceObserver((all) => { for (const e of all.getEntries()) bench.longest = Math.max(bench.longest, e.duration); })
+	.observe({ type: "longtask", buffered: true });
+new MutationObserver((_, me) => {
+	const b = document.querySelector(".numbers b"), c = document.querySelector("canvas");
+	if (!b || Number(b.textContent) === 0 || !c?.width) return;
+	me.disconnect();
+	requestAnimationFrame(() => setTimeout(() => { bench.usable = performance.now(); }));
+}).observe(document, { subtree: true, childList: true, characterData: true, attributes: true });`
+
+// browser is a tab that is signed in.
+type browser struct {
+	ctx   context.Context
+	close func()
+	bytes atomic.Int64 // of all answers, as they were sent
+}
+
+// open starts a browser and signs in; it returns once the server has read the cluster.
+func open(ctx context.Context, address string) (*browser, error) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		return nil, fmt.Errorf("find the browser (go run ./test packages installs it): %w", err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.WSURLReadTimeout(patience))
+	ctx, end := chromedp.NewExecAllocator(ctx, options...)
+	ctx, cancel := chromedp.NewContext(ctx)
+	b := &browser{ctx: ctx, close: func() { cancel(); end() }}
+	chromedp.ListenTarget(ctx, func(event any) {
+		if e, ok := event.(*network.EventLoadingFinished); ok {
+			b.bytes.Add(int64(e.EncodedDataLength))
+		}
+	})
+	err = chromedp.Run(ctx, network.Enable(), chromedp.EmulateViewport(1280, 800),
+		chromedp.ActionFunc(func(ctx context.Context) error {
+			_, err := page.AddScriptToEvaluateOnNewDocument(watching).Do(ctx)
+			return err
+		}), chromedp.Navigate(address), b.until(`fetch("/api/v1/cluster").then((r) => r.json()).then((c) => c.ready)`))
+	if err != nil {
+		b.close()
+		return nil, fmt.Errorf("open the console: %w", err)
+	}
+	return b, nil
+}
+
+// until waits for an expression or its promise to be true.
+func (b *browser) until(expression string) chromedp.Action {
+	return chromedp.Evaluate(fmt.Sprintf(`new Promise((done) => {
+		const look = async () => ((await %s) ? done(true) : setTimeout(look, 20)); look(); })`, expression), nil,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })
+}
+
+func (b *browser) do(actions ...chromedp.Action) error {
+	ctx, cancel := context.WithTimeoutCause(b.ctx, patience, errors.New("the page did not get there"))
+	defer cancel()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return nil
+}
+
+// first loads the first page with an empty cache.
+func (b *browser) first(found *Found) error {
+	var usable float64
+	err := b.do(chromedp.Navigate("about:blank"), network.ClearBrowserCache(), chromedp.ActionFunc(
+		func(context.Context) error { b.bytes.Store(0); return nil }), chromedp.NavigateBack(),
+		b.until("window.bench?.usable > 0"), chromedp.Evaluate("bench.usable", &usable))
+	if err != nil {
+		return fmt.Errorf("load the first page: %w", err)
+	}
+	found.Usable, found.Transferred = milliseconds(usable), b.bytes.Load()
+	return nil
+}
+
+func milliseconds(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
+
+// changes lets the cluster change for a while, creates a pod in between, and looks how the page fares.
+func (b *browser) changes(ctx context.Context, found *Found, api *staticapi.Server, c *synthetic.Cluster) error {
+	if err := b.do(chromedp.Evaluate("bench.longest = 0", nil)); err != nil {
+		return fmt.Errorf("begin with changes: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	sent := make(chan error, 1)
+	began := time.Now()
+	go func() { sent <- change(ctx, api, c, &found.Changes) }()
+	time.Sleep(changing / 2)
+	pod := c.Pods[0].DeepCopy()
+	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	pod.Name, pod.UID, pod.Spec.NodeName, pod.ResourceVersion = "new-pod", "new-pod", "", "999999999"
+	created := time.Now()
+	err := errors.Join(api.Send("pods", "ADDED", pod),
+		b.do(b.until(`document.querySelector("#waiting")?.innerText.includes("new-pod")`)))
+	found.Appears = time.Since(created)
+	if err == nil {
+		time.Sleep(time.Until(began.Add(changing)))
+	}
+	cancel()
+	err = errors.Join(err, <-sent)
+	found.Changes = int(float64(found.Changes) / time.Since(began).Seconds())
+	var longest float64
+	if err = errors.Join(err, b.do(chromedp.Evaluate("bench.longest", &longest))); err != nil {
+		return fmt.Errorf("change the cluster: %w", err)
+	}
+	found.Longest = milliseconds(longest)
+	return nil
+}
+
+// change sends layouts of one node after the other, each with all and then without its first pod.
+func change(ctx context.Context, api *staticapi.Server, c *synthetic.Cluster, sent *int) error {
+	tick := time.NewTicker(time.Second / perSecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		n := c.States[i*7%len(c.States)]
+		entries := n.Entries[min(len(n.Entries), i/len(c.States)%2+1):]
+		l := v1alpha1.FromCore(n.Name, n.Machine, n.Rules, entries, nil)
+		l.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind}
+		l.ResourceVersion, l.Generation = fmt.Sprint(1000+i), 2
+		if err := api.Send(v1alpha1.NodeLayoutResource().Resource, "MODIFIED", l); err != nil {
+			return err
+		}
+		*sent++
+	}
+}
+
+// answer asks for a path of the API, and returns how long the answer took. It asks again where the server gave up, as
+// a person does.
+func (b *browser) answer(path string) (time.Duration, error) {
+	var took float64
+	text, err := json.Marshal("/api/v1" + path)
+	if err != nil {
+		return 0, fmt.Errorf("encode path %s: %w", path, err)
+	}
+	err = b.do(chromedp.Evaluate(fmt.Sprintf(`(async () => { const began = performance.now(); let r;
+		do { r = await fetch(%s); await r.arrayBuffer(); } while (r.status === 503);
+		if (!r.ok) throw new Error(r.status);
+		return performance.now() - began; })()`, text), &took,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	if err != nil {
+		return 0, fmt.Errorf("get %s: %w", path, err)
+	}
+	return milliseconds(took), nil
+}
