@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// ask sets the row of the table that has the answers to the pod, and where the pod fits unless that takes too long.
+// ask sets s.answers to the row of cached answers for pods of this kind. It sets s.fits to the nodes where the pod
+// fits, unless computing that takes too long.
 func (p *Plugin) ask(s *state) {
 	row := func(d place.Demand) (*answers.Row, bool) {
 		return p.answers.Row(answers.Kind{Profile: p.profile, Pod: s.key, Demand: d, By: s.strategy.Type}, s.pod,
@@ -20,8 +21,8 @@ func (p *Plugin) ask(s *state) {
 	if s.large() {
 		return
 	}
-	// Whether what a node gives satisfies a demand takes long to say of many nodes, and helps pods to come: not
-	// those of a kind that comes once.
+	// Evaluating a demand on many nodes takes long and pays off only for later pods of the same kind. The first pod of
+	// a kind does not compute it.
 	if first && s.demand != (place.Demand{}) {
 		if free, _ := row(place.Demand{}); 2*free.Fitting(s.snap).Len() > s.snap.Len() {
 			return
@@ -30,14 +31,15 @@ func (p *Plugin) ask(s *state) {
 	s.fits = s.answers.Fitting(s.snap)
 }
 
-// answer returns the cost of the pod on the node in a slot, or why it does not fit.
+// answer returns the cost of the pod on the node in a slot, or why the pod does not fit there. It reads the cache
+// first.
 func (p *Plugin) answer(s *state, slot int) (cost int64, refusal *answers.Refusal) {
 	return s.answers.Answer(s.snap, slot, func(n *ledger.Node) (int64, *answers.Refusal) { return p.compute(s, n) })
 }
 
-// compute is answer for a node in any state, without the table.
+// compute is answer for a node in any state, without the cache.
 func (p *Plugin) compute(s *state, n *ledger.Node) (cost int64, refusal *answers.Refusal) {
-	// Most pods that fit nowhere fit on no node of a kind: the reasons are worked out once for each kind.
+	// Most pods that fit nowhere fit on no node of the same machine and rules: their reasons are computed once.
 	if never := s.answers.Never(n); never != nil && !n.Fits(s.pod) {
 		return 0, never
 	}
@@ -59,7 +61,7 @@ func (p *Plugin) compute(s *state, n *ledger.Node) (cost int64, refusal *answers
 	return 0, refusal
 }
 
-// refused returns a new status for the framework, which changes the statuses that it receives.
+// refused returns a new status on each call, since the framework changes the statuses that it receives.
 func refused(r *answers.Refusal) *fwk.Status {
 	if r.Permanent {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, r.Texts...)
@@ -67,7 +69,7 @@ func refused(r *answers.Refusal) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, r.Texts...)
 }
 
-// cost returns the cost of the pod where a verdict puts it.
+// cost returns the cost of the pod at the place that the verdict gives it.
 func (s *state) cost(n *ledger.Node, v place.Verdict) int64 {
 	return s.strategy.Cost(n.Usage, s.pod, v, n.Quality == ledger.Coarse) + s.strategy.Wait(n.Waits(s.shape))
 }

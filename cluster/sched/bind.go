@@ -12,9 +12,9 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Bind binds a pod to a node where the agent is the arbiter, and hands the decision over with the binding: the API
-// server adds the annotations of a Binding to the pod. All other pods are left to the next plugin. Where another plugin
-// binds first, the agent gets no decision and places the pod itself when it arrives.
+// Bind binds a pod to a node whose agent assigns CPUs itself, and passes the decision on with the binding: the API
+// server copies the annotations of a Binding to the pod. Bind skips all other pods, which the next plugin binds. If
+// another plugin binds first, the agent receives no decision and places the pod itself when it arrives.
 func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := p.state(cs)
 	if !ok {
@@ -43,8 +43,8 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node 
 	return nil
 }
 
-// bind sends a binding the way that kube-scheduler's own plugin does: through the queue of its API calls where it has
-// one, so that calls for one pod keep their order.
+// bind sends a binding as kube-scheduler's own plugin does: through the queue of API calls if the handle has one, so
+// that calls for one pod keep their order.
 func (p *Plugin) bind(ctx context.Context, b *v1.Binding) error {
 	cacher := p.handle.APICacher()
 	if cacher == nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// EventsToRegister says what may make a refused pod schedulable. Every hint first brings its event into
-// the book, so that the pod that wakes sees it, whichever handler runs first.
+// EventsToRegister returns the events that may make a refused pod schedulable. Every hint first applies its event to
+// the ledger, so that the retried pod sees it, whichever handler runs first.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	out := []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update | fwk.Delete}, QueueingHintFn: p.podChanged},
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, QueueingHintFn: p.nodeAdded},
 	}
 	if p.retries != nil {
-		return out, nil // what nodes report is in informers of the plugin's own, and wakes pods without hints
+		return out, nil // the plugin's own informers have the nodes' reports and retry pods without hints
 	}
 	out = append(out, fwk.ClusterEventWithHint{QueueingHintFn: p.layoutChanged,
 		Event: fwk.ClusterEvent{
@@ -36,7 +36,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return out, nil
 }
 
-// layoutChanged wakes a pod if it fits the node that reported, or of which nothing is known any more.
+// layoutChanged wakes a pod if it fits the node that reported, or the node that has lost its layout.
 func (p *Plugin) layoutChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk.QueueingHint, error) {
 	if obj == nil {
 		l, ok := before.(*v1alpha1.NodeLayout)
@@ -54,7 +54,7 @@ func (p *Plugin) layoutChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk
 	return p.hint(pod, l.Name), nil
 }
 
-// podChanged wakes a pod if it was changed itself, or if it fits the node that a deleted pod was on.
+// podChanged wakes a pod if the pod itself was changed, or if it fits the node that a deleted pod was on.
 func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	if now, ok := after.(*v1.Pod); ok {
 		if now.UID == pod.UID {
@@ -84,8 +84,8 @@ func (p *Plugin) podChanged(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.
 	return fwk.QueueSkip, nil
 }
 
-// asksAnew wakes a pod whose own change changes what it asks for: what the scheduler writes into its
-// status must not.
+// asksAnew wakes a pod if its own update changes what it requests. The scheduler's writes to the pod's status do not
+// wake it.
 func asksAnew(before any, now *v1.Pod) fwk.QueueingHint {
 	old, ok := before.(*v1.Pod)
 	if !ok {
@@ -99,7 +99,7 @@ func asksAnew(before any, now *v1.Pod) fwk.QueueingHint {
 	return fwk.Queue
 }
 
-// nodeAdded wakes a pod where nodes without a layout are let in; others wait for the layout.
+// nodeAdded wakes a pod if the profile accepts nodes without a layout. Otherwise pods wait for the layout.
 func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.QueueingHint, error) {
 	n, ok := obj.(*v1.Node)
 	if !ok {
@@ -115,9 +115,9 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *v1.Pod, _, obj any) (fwk.Queueing
 	return p.hint(pod, n.Name), nil
 }
 
-// hint places the pod on the one node that changed. A pod that waits is not woken by the hint: the framework
-// asks for every pod by itself and in no order, and what has changed may help one of thousands. It is known
-// now that the framework has taken in the event.
+// hint places the pod on the one node that changed. It does not wake a pod in the waiting queue: the framework calls
+// hints for each pod in no order, and the change may help one pod of thousands. For these pods the call only shows that
+// the framework has processed the event.
 func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	if p.waiting.Has(string(pod.UID)) {
 		p.waiting.Observed(node)
@@ -139,7 +139,7 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 	return fwk.QueueSkip
 }
 
-// topologyChanged wakes a pod if it fits the node that reported, and the report is what is known of it.
+// topologyChanged wakes a pod if it fits the node that reported, unless the node has a layout.
 func (p *Plugin) topologyChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (fwk.QueueingHint, error) {
 	if obj == nil {
 		o, ok := before.(*v1alpha2.NodeResourceTopology)
@@ -160,7 +160,7 @@ func (p *Plugin) topologyChanged(_ klog.Logger, pod *v1.Pod, before, obj any) (f
 	return p.hint(pod, o.Name), nil
 }
 
-// eventResource is how the framework names the informer of a resource: resource.version.group.
+// eventResource returns the framework's name of a resource's informer: resource.version.group.
 func eventResource(r schema.GroupVersionResource) fwk.EventResource {
 	return fwk.EventResource(r.Resource + "." + r.Version + "." + r.Group)
 }

@@ -19,24 +19,23 @@ import (
 	"github.com/tenon-numa/tenon/core/wake"
 )
 
-// This file is optional: it is what the plugin does beyond the framework's public interfaces, in a scheduler that
-// tenon-scheduler sets up. In other schedulers Extend is not called, and Options.Preemption is nil. It
+// This file is optional: it has what the plugin does beyond the framework's public interfaces. Only a scheduler that
+// tenon-scheduler sets up calls Extend; in others, Options.Preemption is nil as well. Extend
 //
 //   - wraps the failure handler, to learn how attempts end and which pods wait. TestWaitingPodsAreTriedWhenThatHelps in
-//     lab/scheduler counts what that saves: of sixty pods that wait for one place, those that fit are tried and no
-//     others;
-//   - amends the diagnosis of attempts in which candidates left nodes out. BenchmarkAgainstPlain pays for it: on 5,000
-//     nodes that are 95 % full a cycle takes a quarter of kube-scheduler's own;
-//   - words the event of a failed attempt, which costs nothing where all attempts succeed.
+//     lab/scheduler counts what that saves: of sixty pods that wait for one place, only those that fit are tried;
+//   - amends the diagnosis of attempts in which candidates left nodes out. BenchmarkAgainstPlain measures the gain: on
+//     5,000 nodes that are 95 % full a cycle takes a quarter of kube-scheduler's own;
+//   - sets the message of a failed attempt's event, at no cost where all attempts succeed.
 //
-// cluster/preempt exchanges the evaluator of preemption, for profiles that Options.Preemption names.
+// For profiles that Options.Preemption names, cluster/preempt replaces the evaluator of preemption.
 
-// Extend gives a scheduler what needs more than the framework's public interfaces. It is called once, after the
-// scheduler is made and before it and the informers run.
+// Extend adds what needs more than the framework's public interfaces to a scheduler. The caller calls it once, before
+// the scheduler and the informers run.
 func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
 	s.rest(sched)
 	if len(s.plugins) == 0 {
-		// Nobody would read the book, and following every pod of a cluster costs memory and work.
+		// Following every pod of a cluster costs memory and work, and without the plugin nothing reads the ledger.
 		Logger(ctx).Info("No profile enables the plugin: layouts and pods are not followed")
 		s.measure()
 		return
@@ -44,7 +43,7 @@ func (s *Shared) Extend(ctx context.Context, sched *scheduler.Scheduler) {
 	go s.waiting.Run(ctx, s.try)
 }
 
-// rest makes pods that the plugins refuse wait until something helps them.
+// rest keeps pods that the plugins refuse waiting until a change helps them.
 func (s *Shared) rest(sched *scheduler.Scheduler) {
 	s.waiting = waiting.NewQueue(s.Book.Snapshot, func(d time.Duration, do func()) { time.AfterFunc(d, do) })
 	s.Book.OnChange(s.waiting.Change)
@@ -76,7 +75,8 @@ func (s *Shared) pluginOf(profile string) *Plugin {
 	return nil
 }
 
-// refusedByOthers returns the nodes that other plugins refused a pod, or nil if this plugin did not refuse it at all.
+// refusedByOthers returns the nodes that other plugins refused a pod, or nil if this plugin did not refuse the pod on
+// any node.
 func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
 	var why *framework.FitError
 	if p == nil || !errors.As(status.AsError(), &why) ||
@@ -88,7 +88,7 @@ func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
 	if nodes == nil {
 		return out
 	}
-	// The framework gives a reason for nodes that it did not even ask about where other plugins ruled them out.
+	// Where other plugins ruled nodes out in advance, the framework reports a reason for the absent nodes as well.
 	out.But = len(nodes.AbsentNodesStatus().Reasons()) > 0
 	nodes.ForEachExplicitNode(func(node string, s *fwk.Status) {
 		if (s.Plugin() == p.name) == out.But {
@@ -98,9 +98,9 @@ func refusedByOthers(p *Plugin, status *fwk.Status) *wake.Nodes {
 	return out
 }
 
-// again returns a copy of the state of a cycle in which the plugin leaves no node out, recorded in a.
+// again returns a copy of the cycle's state in which the plugin leaves no node out. a records the repeated attempt.
 func again(cs fwk.CycleState, a report.Attempt) fwk.CycleState {
-	cs = cs.Clone() // the plugins that come after this one shall find what they have left
+	cs = cs.Clone() // plugins that run after this one must find the original state
 	if s, ok := read(cs); ok {
 		s.named, s.unnarrowed, s.Attempt = nil, true, a
 	}
@@ -108,7 +108,7 @@ func again(cs fwk.CycleState, a report.Attempt) fwk.CycleState {
 }
 
 // askAll filters the nodes that were left out, if any, and adds their results to m. It returns the state of an attempt
-// that leaves no node out.
+// in which no node is left out.
 func (p *Plugin) askAll(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	m fwk.NodeToStatusReader) (fwk.CycleState, error) {
 	s, ok := read(cs)
@@ -119,14 +119,14 @@ func (p *Plugin) askAll(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	cs = again(cs, s.Attempt)
 	fits, err := p.candidates.Complete(ctx, cs, pod, all)
 	if fits {
-		p.preemption.Retry(pod) // something has changed since, and no event announces it
+		p.preemption.Retry(pod) // a change since then made room, and no event announces it
 	}
 	return cs, err
 }
 
-// amend makes the diagnosis of an attempt what it would be if no node had been left out. If PostFilter did not reach
-// this plugin, because an earlier plugin ended it, the nodes that were left out are filtered first. A rejection at
-// Reserve or later concerns one node only: there no node was left out.
+// amend makes the diagnosis of an attempt the same as if no node had been left out. If an earlier plugin ended
+// PostFilter before this one ran, amend filters the nodes that were left out first. A rejection at Reserve or later
+// concerns one node only, and needs no amending.
 func (p *Plugin) amend(ctx context.Context, pod *v1.Pod, why *framework.FitError) (err error) {
 	if p.candidates == nil {
 		return nil
@@ -141,19 +141,19 @@ func (p *Plugin) amend(ctx context.Context, pod *v1.Pod, why *framework.FitError
 }
 
 const (
-	// maxShort bounds the nodes refused for plain amounts that are asked for more.
+	// maxShort bounds the nodes lacking plain amounts whose permanent refusals are added to the message.
 	maxShort    = 64
 	amountsName = "NodeResourcesFit"
 )
 
-// word sets the message of an attempt. The results of nodes stay as they are.
+// word sets the message of a failed attempt. It does not change the results of nodes.
 func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 	d := &why.Diagnosis
 	if p.name == config.Match || d.PreFilterMsg != "" || d.NodeToStatus == nil {
 		return
 	}
 	counts, known := map[string]int{}, nevers{}
-	var refusing, short []string // nodes that this plugin refuses, and others that have too little of plain amounts
+	var refusing, short []string // nodes that this plugin refuses, and nodes short of plain amounts
 	d.NodeToStatus.ForEachExplicitNode(func(node string, status *fwk.Status) {
 		for _, reason := range status.Reasons() {
 			counts[reason]++
@@ -180,7 +180,7 @@ func (p *Plugin) word(pod *v1.Pod, why *framework.FitError) {
 	d.PreFilterMsg = report.NoNode(counts, p.advice(pod, refusing))
 }
 
-// advice says what would help a pod on nodes that refused it in its last attempt.
+// advice returns what would help the pod on nodes that refused it in its last attempt, or "".
 func (p *Plugin) advice(pod *v1.Pod, nodes []string) string {
 	c := p.last.Load()
 	if c == nil || c.state.uid != string(pod.UID) {
@@ -190,10 +190,10 @@ func (p *Plugin) advice(pod *v1.Pod, nodes []string) string {
 	return report.Refused{Namespace: pod.Namespace, Pod: s.pod, Demand: s.demand, Snapshot: s.snap}.Advice(nodes)
 }
 
-// nevers are why a pod would not fit on nodes without any pod, by what nodes of one machine with the same rules share.
+// nevers caches why a pod does not fit on empty nodes. Nodes with equal machines and rules share one entry.
 type nevers map[*place.Usage][]string
 
-// never returns why a node would not take the pod of the last attempt without any pod.
+// never returns why the pod of the last attempt would not fit on the node even if the node were empty.
 func (p *Plugin) never(known nevers, uid, node string) []string {
 	c := p.last.Load()
 	if c == nil || c.state.uid != uid {

@@ -13,10 +13,10 @@ import (
 //
 //	app.NewSchedulerCommand(app.WithPlugin(sched.Name, sched.New))
 //
-// The first profile starts what all profiles of the scheduler share: informers of NodeLayouts and, where they are
-// served, of NodeResourceTopologies, and handlers of kube-scheduler's own pod informer. They end with ctx. The
-// scheduler's account needs the access rules of deploy/scheduler. New returns an error if the API server does not
-// serve NodeLayouts, or if the arguments ask for what only tenon-scheduler does.
+// The first profile starts what all profiles of the scheduler share: informers of NodeLayouts, informers of
+// NodeResourceTopologies if the API server serves them, and handlers of kube-scheduler's own pod informer. They end
+// with ctx. The scheduler's account needs the access rules of deploy/scheduler. New returns an error if the API server
+// does not serve NodeLayouts, or if the arguments ask for what only tenon-scheduler does.
 //
 // A profile enables the plugin by multiPoint. Queueing hints wake refused pods, and DefaultPreemption preempts.
 func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
@@ -24,17 +24,17 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 }
 
 // schedulers has what the profiles of each scheduler in this process share. It is the only state of the package:
-// kube-scheduler calls a plugin's factory once for each profile, and gives it no other place for what they share.
+// kube-scheduler calls a plugin's factory once for each profile, and offers no other place for shared state.
 var schedulers registry
 
-// registry finds the shared state of a scheduler by its informer factory. All profiles of a scheduler have the same
-// one, and no two schedulers do. The zero registry is empty.
+// registry finds the shared state of a scheduler by its informer factory. All profiles of one scheduler have the same
+// factory, and no two schedulers share one. The zero registry is empty.
 type registry struct {
 	mu  sync.Mutex
 	all map[informers.SharedInformerFactory]*Shared
 }
 
-// of returns the shared state of a scheduler, new for its first profile. It is forgotten when ctx ends.
+// of returns the shared state of a scheduler, which the first call makes. The registry drops it when ctx ends.
 func (r *registry) of(ctx context.Context, f informers.SharedInformerFactory) *Shared {
 	r.mu.Lock()
 	defer r.mu.Unlock()

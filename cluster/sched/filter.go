@@ -15,7 +15,8 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// Filter refuses nodes whose kubelet would refuse the pod. PreFilter has already computed nearly all nodes that fit.
+// Filter refuses nodes whose kubelet would refuse the pod. PreFilter has already computed most nodes where the pod
+// fits.
 func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	s, ok := p.state(cs)
 	if !ok {
@@ -28,7 +29,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	}
 	status := p.judged(s, name, slot)
 	if o := s.overlay[name]; status.IsSuccess() || o != nil && o.Removes() {
-		return status // of a trial of DefaultPreemption nothing follows
+		return status // no retry follows a trial of DefaultPreemption
 	}
 	if n, _ := s.snap.At(slot); p.lags(s, n, info) {
 		return fwk.AsStatus(
@@ -39,7 +40,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	return status
 }
 
-// judged is Filter for a node in a slot, -1 if the ledger does not have the node.
+// judged computes Filter's result for the node in a slot. The slot is -1 if the ledger does not have the node.
 func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 	n, _ := s.snap.At(slot)
 	o := s.overlay[name]
@@ -72,7 +73,7 @@ func (p *Plugin) judged(s *state, name string, slot int) *fwk.Status {
 	return s.filtered(name, nil, nil)
 }
 
-// refuses returns why the pod does not fit on a node, nil if it does. Results for hypothetical nodes are not cached.
+// refuses returns why the pod does not fit on a node, or nil if it fits. Results for hypothetical nodes are not cached.
 func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay.Node, slot int) *answers.Refusal {
 	switch {
 	case o != nil:
@@ -85,7 +86,8 @@ func (p *Plugin) refuses(s *state, n *ledger.Node, o *overlay.Node, slot int) *a
 	return r
 }
 
-// barred is the status of a node from which a pod is kept. No eviction makes a node known, or its reports exact.
+// barred returns the status of a node that the guard bars. Evictions do not help where the guard lacks data about the
+// node or distrusts its reports.
 func barred(why guard.Bar, n *ledger.Node) *fwk.Status {
 	code := fwk.Unschedulable
 	if why == guard.OnlyCoarse || why == guard.IsInexact {
@@ -94,7 +96,8 @@ func barred(why guard.Bar, n *ledger.Node) *fwk.Status {
 	return fwk.NewStatus(code, report.Barred(why, n))
 }
 
-// distrusts decides on a node of which too little is known.
+// distrusts returns the status of a node that the ledger does not have, or has too little data about. Nil lets the pod
+// on.
 func (p *Plugin) distrusts(s *state, n *ledger.Node, why guard.Bar, node string) *fwk.Status {
 	if n != nil {
 		return barred(why, n)

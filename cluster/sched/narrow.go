@@ -12,10 +12,10 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// This file connects the plugin with package candidates, which leaves nodes out of an attempt. Schedulers that Extend
-// has not seen leave none out.
+// This file connects the plugin with package candidates, which leaves nodes out of an attempt. A scheduler that was not
+// set up by Extend leaves no nodes out.
 
-// narrow returns the nodes that kube-scheduler is to filter, or nil for all.
+// narrow returns the nodes for kube-scheduler to filter, or nil for all nodes.
 func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *state, pod *v1.Pod,
 	nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	if p.candidates == nil || s.fits == nil && !s.large() {
@@ -42,13 +42,13 @@ func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *state, pod *v
 	return &fwk.PreFilterResult{NodeNames: names}
 }
 
-// lets reports whether Filter lets the pod on a node where it fits.
+// lets reports whether Filter accepts the pod on a node where it fits.
 func (p *Plugin) lets(s *state, n *ledger.Node) bool {
 	at, waited := s.backoff[n.Name]
 	return p.guard.Distrusts(n) == 0 && !(waited && at == n.News) && p.guard.Spares(n, s.pod, s.demand) == 0
 }
 
-// leftOut records why the pod does not fit on the nodes that were left out, as far as records and logs have room.
+// leftOut records why the pod does not fit on the nodes that were left out, until the record and the log are full.
 func (p *Plugin) leftOut(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s *state) {
 	if s.named == nil || !s.Open() || s.large() {
 		return

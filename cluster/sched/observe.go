@@ -17,21 +17,21 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file hands the facts of an attempt to cluster/report.
+// This file passes the facts of an attempt to cluster/report.
 
-// Logger returns the logger of the plugin, which shows every value in printable form.
+// Logger returns the plugin's logger, which quotes unprintable characters in every value.
 func Logger(ctx context.Context) klog.Logger {
 	return report.Quoting(klog.FromContext(ctx)).WithName(Name)
 }
 
-// begin begins the record of an attempt to schedule a pod.
+// begin begins the record of one attempt to schedule a pod.
 func (p *Plugin) begin(pod *v1.Pod) report.Attempt {
 	p.attempted.Store(time.Now().UnixNano())
 	log := report.NewPodLog(p.logger, pod, p.args.PodLogs != config.Deny, p.lines)
 	return report.NewAttempt(log, p.Decisions.Begin(kube.ID(pod)))
 }
 
-// learn adds a pod to the workload profile, and sets the mix of the pod's strategy.
+// learn adds a pod to the workload profile, and sets the mix that the pod's nodes are scored by.
 func (p *Plugin) learn(s *state) {
 	mix, renewed := p.workload.Add(s.uid, s.pod)
 	if s.strategy.Mix = mix; renewed && s.Log.On(report.LevelData) {
@@ -105,7 +105,7 @@ func (s *state) machine(node string) *topo.Machine {
 	return nil
 }
 
-// onOutcome records how a prediction came out.
+// onOutcome records whether a prediction was right.
 func (s *Shared) onOutcome(o ledger.Outcome) {
 	s.metrics.Outcome(o, s.Book.Snapshot().Node(o.Node))
 	s.Decisions.Outcome(o)

@@ -1,10 +1,10 @@
-// Package sched is Tenon's plugin for the kube-scheduler framework: one file per extension point, each
-// of which translates, calls core, and translates back.
+// Package sched is Tenon's plugin for the kube-scheduler framework: one file per extension point. Each translates its
+// input, calls core, and translates the result back.
 //
-// Invariant: Filter and Score have no side effects, call no API and take no lock that is held while
-// work is done; what is reserved is exactly the verdict that was computed under the ledger's lock. Pods
-// that no node's managers would align pass at no cost and stay eligible for the framework's batching.
-// The package refuses to guess: a pod whose demand it does not understand is not scheduled.
+// Invariant: Filter and Score have no side effects, call no API and wait for no lock that is held during work. Reserve
+// books exactly the verdict that was computed under the ledger's lock. Pods that no node's managers would align cost
+// nothing and stay eligible for the framework's batching. The package does not guess: a pod whose demand it cannot
+// parse is not scheduled.
 package sched
 
 import (
@@ -38,17 +38,17 @@ const Name = config.Tenon
 // Plugin is the plugin of one profile.
 type Plugin struct {
 	*Shared
-	name     string // under which the profile enables it
+	name     string // the profile's name for the plugin
 	args     config.Args
-	guard    guard.Guard    // of args
-	strategy score.Strategy // of pods that do not ask for one
+	guard    guard.Guard    // follows args
+	strategy score.Strategy // for pods that do not request one
 	logger   klog.Logger
 	handle   fwk.Handle // nil in tests that serve no API
 
-	profile string // tells the profiles of the scheduler apart
+	profile string // differs between the profiles of the scheduler
 
 	nodes candidates.Latest
-	// last is the state of the cycle that was begun last.
+	// last is the state of the latest cycle.
 	last atomic.Pointer[current]
 	// candidates leaves nodes out of attempts; nil where the profile leaves none out.
 	candidates *candidates.Selector
@@ -74,28 +74,28 @@ var (
 // Name returns the name under which the profile enables the plugin.
 func (p *Plugin) Name() string { return p.name }
 
-// state is what one scheduling cycle knows of its pod.
+// state is the state of one scheduling cycle.
 type state struct {
 	uid string
 	pod *place.Pod
-	// key is equal for pods that get equal verdicts: the shape, and the names that reasons speak of.
+	// key is equal for pods that get equal verdicts: it has the shape, and the names that reasons contain.
 	key    string
 	shape  string // of the pod
 	demand place.Demand
 	snap   *ledger.Snapshot
-	// nodes maps kube-scheduler's nodes to slots of snap. fits are the nodes of snap where the pod fits, or nil where
-	// that was not computed. answers are those to the pod's kind.
+	// nodes maps kube-scheduler's nodes to slots of snap. fits are the nodes of snap where the pod fits, or nil if they
+	// were not computed. answers are the cached answers for pods of this kind.
 	nodes   *candidates.Nodes
 	fits    *ledger.Set
 	answers *answers.Row
-	// backoff are the nodes on which the pod's wait for its turn timed out; see waiting.Backoff.
+	// backoff holds nodes on which the pod's wait for its turn timed out; see waiting.Backoff.
 	backoff map[string]int
-	// wish is the scoring strategy that the pod asks for, or nil; strategy is the one that is used.
+	// wish is the scoring strategy that the pod requests, or nil; strategy is the strategy in use.
 	wish     *score.Type
 	strategy score.Strategy
 	// overlay has hypothetical nodes, with pods added or removed (preemption, nominated pods).
 	overlay  overlay.Nodes
-	refusals *waiting.Attempt // nil where nobody retries the pod
+	refusals *waiting.Attempt // nil if the waiting queue retries the pod
 	// named are the nodes in PreFilter's result, or nil; unnarrowed makes PreFilter name none.
 	named      sets.Set[string]
 	unnarrowed bool
@@ -110,8 +110,8 @@ func (s *state) Clone() fwk.StateData {
 	return &out
 }
 
-// current is the latest cycle and its state, which saves a lookup for each of its many nodes. Clones of a cycle's state
-// are looked up.
+// current is the latest cycle and its state. It saves a lookup in the CycleState for each of the cycle's many nodes.
+// Clones of a cycle's state are not cached here.
 type current struct {
 	cs    fwk.CycleState
 	state *state
@@ -134,7 +134,7 @@ func read(cs fwk.CycleState) (*state, bool) {
 	return s, ok
 }
 
-// slot returns the slot of a node by its name, -1 where the ledger does not know the node.
+// slot returns the slot of a node by its name, or -1 if the ledger does not have the node.
 func (s *state) slot(info fwk.NodeInfo, name string) int { return s.nodes.Slot(s.snap, info, name) }
 
 // node returns the state of a node in this cycle, hypothetical changes included, or nil.
@@ -145,10 +145,10 @@ func (s *state) node(name string) *ledger.Node {
 	return s.snap.Node(name)
 }
 
-// takes reports whether a node, in whatever state, takes the pod, its own demand included.
+// takes reports whether a node in any state takes the pod and meets its demand.
 func (s *state) takes(n *ledger.Node) bool { return n.Takes(s.pod, s.demand) }
 
-// translate reads what a pod asks for. If that is invalid, it returns a status instead.
+// translate parses what a pod requests. If the request is invalid, it returns a status instead.
 func translate(pod *v1.Pod) (*state, *fwk.Status) {
 	r, err := request.Of(pod)
 	if err != nil {
@@ -157,14 +157,14 @@ func translate(pod *v1.Pod) (*state, *fwk.Status) {
 	return &state{uid: r.UID, pod: r.Pod, key: r.Key, shape: r.Shape, demand: r.Demand, wish: r.Strategy}, nil
 }
 
-// maxIndexed bounds the containers of a pod for which PreFilter asks all nodes in advance. For a larger pod
-// kube-scheduler runs Filter on nodes until enough fit, on several CPUs at once.
+// maxIndexed bounds the containers of a pod that PreFilter judges on all nodes in advance. For a larger pod,
+// kube-scheduler runs Filter on several CPUs at once, until enough nodes fit.
 const maxIndexed = 16
 
-// ask returns what the pod asks for.
+// ask returns the pod's request in the form that package waiting compares.
 func (s *state) ask() waiting.Ask { return waiting.Ask{Key: s.key, Pod: s.pod, Demand: s.demand} }
 
-// large reports whether a node's answer about the pod takes long.
+// large reports whether judging the pod on one node takes long.
 func (s *state) large() bool { return len(s.pod.Containers) > maxIndexed }
 
 // refusal turns a verdict's reasons into a status.
@@ -179,8 +179,8 @@ func (p *Plugin) refusal(pod *place.Pod, v place.Verdict) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, reasons...)
 }
 
-// waitReady blocks until the book is complete; a scheduler that has just started must not place pods on
-// an empty book.
+// waitReady blocks until the ledger is filled. A scheduler that has just started must not place pods on an empty
+// ledger.
 func (p *Plugin) waitReady(ctx context.Context) error {
 	select {
 	case <-p.Ready:

@@ -33,8 +33,8 @@ func newPreemption(ctx context.Context, p *Plugin, args *schedapi.DefaultPreempt
 	})
 }
 
-// PreEnqueue keeps a pod out of the queue while its victims are being evicted. A plugin that leaves preemption to
-// DefaultPreemption admits every pod.
+// PreEnqueue keeps a pod out of the queue while its victims are being evicted. If DefaultPreemption preempts for the
+// profile, PreEnqueue admits every pod.
 func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	if p.preemption == nil {
 		return nil
@@ -42,8 +42,8 @@ func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	return p.preemption.PreEnqueue(ctx, pod)
 }
 
-// PostFilter makes room for a pod that fits nowhere, by the eviction of others. Without preemption of its own it leaves
-// that to DefaultPreemption.
+// PostFilter evicts pods to make room for a pod that fits nowhere. If the plugin has no preemption of its own, it
+// leaves this to DefaultPreemption.
 func (p *Plugin) PostFilter(
 	ctx context.Context,
 	cs fwk.CycleState,
@@ -60,7 +60,7 @@ func (p *Plugin) PostFilter(
 	return p.preemption.PostFilter(ctx, cs, pod, m)
 }
 
-// victims answers preempt.Plugin for a plugin.
+// victims implements preempt.Plugin.
 type victims struct{ *Plugin }
 
 // Attempt implements preempt.Plugin.
@@ -87,9 +87,9 @@ func (p victims) Reasons(pod *place.Pod, v place.Verdict) []string {
 // CutShort implements preempt.Plugin.
 func (p victims) CutShort() { p.metrics.Exceeded(metrics.BudgetVictims) }
 
-// evicting returns the plugin's preemption, or nil, which evicts nothing.
+// evicting returns the plugin's preemption, or nil. A nil *Preemption evicts nothing.
 func (p *Plugin) evicting() *preempt.Preemption { return p.preemption }
 
-// permanent reports whether the pod would not fit on the empty node either: no eviction helps there. The pod's own
-// demand does not count, since the other pods decide whether what the node gives satisfies it.
+// permanent reports whether the pod would not fit on the empty node either, so that no eviction helps there. It ignores
+// the pod's demand, because the pods on a node influence whether a demand is met.
 func (p *Plugin) permanent(s *state, n *ledger.Node) bool { return !n.FitsEmpty(s.pod) }

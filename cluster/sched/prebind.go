@@ -12,8 +12,9 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// PreBindPreFlight skips pods that hold nothing of the node, and pods whose turn it is, which have it from then on. For
-// all other pods kube-scheduler first writes status.nominatedNodeName: one request and one watch event per pod.
+// PreBindPreFlight skips pods that hold nothing of the node, and pods whose turn has come; it takes the turn for these.
+// For all other pods kube-scheduler first writes status.nominatedNodeName, which costs one request and one watch event
+// per pod.
 func (p *Plugin) PreBindPreFlight(
 	_ context.Context,
 	cs fwk.CycleState,
@@ -26,7 +27,7 @@ func (p *Plugin) PreBindPreFlight(
 	}
 	later := &fwk.PreBindPreFlightResult{AllowParallel: true}
 	if p.handle != nil && p.handle.GetWaitingPod(pod.UID) != nil {
-		return later, nil // somebody else holds it up, and whoever has its turn holds up others
+		return later, nil // another plugin delays the pod, and a pod that has its turn delays others
 	}
 	v, wait, err := p.Book.Turn(string(pod.UID), pod.CreationTimestamp.Unix())
 	if wait != nil {
@@ -42,11 +43,11 @@ func (p *Plugin) PreBindPreFlight(
 	return nil, fwk.NewStatus(fwk.Skip)
 }
 
-// PreBind waits for the pod's turn on its node, so that the node admits pods in the order in which they were predicted.
-// A pod that no longer fits when its turn comes is scheduled again.
+// PreBind waits for the pod's turn on its node, so that the node admits pods in the order of their predictions. A pod
+// that no longer fits when its turn comes is scheduled again.
 //
-// It then returns an error, as kube-scheduler's own plugins do. An unschedulable pod would wait for an event, and the
-// events that announced room on other nodes may be over.
+// PreBind then returns an error, as kube-scheduler's own plugins do. A status of unschedulable would make the pod wait
+// for an event, and the events that announced room on other nodes may have passed.
 func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
 	if !ok {
@@ -95,8 +96,8 @@ func (p *Plugin) reported(node string) (out []ledger.PodID) {
 	return out
 }
 
-// takes checks whether a node still takes a pod whose turn has come, and gives the turn back if not. If the pod had to
-// wait, the plain amounts may have changed since kube-scheduler checked them.
+// takes checks that a node still takes a pod whose turn has come, and returns the turn if not. If the pod had to wait,
+// takes checks the plain amounts again, which may have changed since kube-scheduler's check.
 func (p *Plugin) takes(s *state, pod *v1.Pod, node string, v place.Verdict, waited bool) *fwk.Status {
 	why := ""
 	if !v.Fits() {

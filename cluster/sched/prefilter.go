@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// PreFilter converts the pod once, takes a snapshot of the ledger, and names the nodes where the pod fits if these are
-// few. Pods that no kubelet aligns skip the plugin.
+// PreFilter translates the pod once, takes a snapshot of the ledger, and names the nodes where the pod fits if these
+// are few. It skips pods that no kubelet aligns.
 func (p *Plugin) PreFilter(
 	ctx context.Context,
 	cs fwk.CycleState,
@@ -53,7 +53,7 @@ func (p *Plugin) PreFilter(
 	return p.narrow(ctx, cs, s, pod, nodes), nil
 }
 
-// look takes a snapshot, and finds the answers to the pod's kind.
+// look takes a snapshot, and finds the cached answers for pods of this kind.
 func (p *Plugin) look(s *state, nodes []fwk.NodeInfo) {
 	s.snap = p.Book.Snapshot()
 	s.nodes = p.nodes.Of(s.snap, nodes)
@@ -64,7 +64,7 @@ func (p *Plugin) look(s *state, nodes []fwk.NodeInfo) {
 // PreFilterExtensions returns the plugin.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
-// AddPod evaluates the node as if the pod were on it too: a nominated pod, or a victim spared.
+// AddPod evaluates the node as if the pod were on it too: a nominated pod, or a victim that is spared.
 func (p *Plugin) AddPod(
 	_ context.Context,
 	cs fwk.CycleState,
@@ -86,7 +86,7 @@ func (p *Plugin) AddPod(
 	return nil
 }
 
-// RemovePod evaluates the node as if the pod were not on it: a victim.
+// RemovePod evaluates the node as if the pod, a victim, were not on it.
 func (p *Plugin) RemovePod(
 	_ context.Context,
 	cs fwk.CycleState,
@@ -104,8 +104,8 @@ func (p *Plugin) RemovePod(
 	return nil
 }
 
-// leaving returns the UIDs of the pods that will have gone from a node when a nominated pod comes: those that
-// are being deleted, and those that it is about to evict.
+// leaving returns the UIDs of the pods that will have left a node when a nominated pod arrives: pods that are being
+// deleted, and victims of the nominated pod.
 func (p *Plugin) leaving(nominated *v1.Pod, info fwk.NodeInfo) (out []string) {
 	for _, p := range info.GetPods() {
 		if p.GetPod().DeletionTimestamp != nil {
@@ -115,7 +115,7 @@ func (p *Plugin) leaving(nominated *v1.Pod, info fwk.NodeInfo) (out []string) {
 	return append(out, p.evicting().Victims(nominated, info.Node().Name)...)
 }
 
-// scoring returns how nodes are scored for a pod. Weights are those of the profile, whatever the type.
+// scoring returns how nodes are scored for a pod: by the type that the pod requests, with the profile's weights.
 func (p *Plugin) scoring(wish *score.Type) score.Strategy {
 	s := p.strategy
 	if wish != nil {
@@ -124,7 +124,7 @@ func (p *Plugin) scoring(wish *score.Type) score.Strategy {
 	return s
 }
 
-// isTooLarge reports whether an error says that a pod costs too much to be judged.
+// isTooLarge reports whether an error says that judging a pod costs too much.
 func isTooLarge(err error) bool {
 	_, is := errors.AsType[request.TooLarge](err)
 	return is

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Reserve books what the pod will hold. The verdict is computed again under the ledger's lock, because the node may
+// Reserve books what the pod will hold. It computes the verdict again under the ledger's lock, because the node may
 // have changed since Filter.
 func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
@@ -37,8 +37,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	return p.reserved(s, node, v, nil)
 }
 
-// again has a pod tried again that was refused though a node had been chosen: other nodes fitted, too, and no event
-// will tell.
+// again retries a pod that Reserve refused. Other nodes fitted as well, and no event will announce that.
 func (p *Plugin) again(pod *v1.Pod) {
 	switch {
 	case p.waiting != nil:

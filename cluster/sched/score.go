@@ -9,11 +9,11 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// fewChanged bounds the costs that PreScore computes. Score computes many at once, on all CPUs.
+// fewChanged bounds the costs that PreScore computes. Score computes more of them in parallel, on all CPUs.
 const fewChanged = 32
 
-// PreScore skips pods that PreFilter skipped. It computes the costs of nodes that have changed, if they are few: most
-// costs are in the table of answers. Score is called on new goroutines, whose small stacks would be copied for it.
+// PreScore skips pods that PreFilter skipped. If few nodes have changed, it computes their costs; the other costs are
+// cached. Score runs on new goroutines, and the runtime would copy their small stacks for that computation.
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	s, ok := p.state(cs)
 	if !ok {
@@ -36,7 +36,7 @@ func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, nodes
 	return nil
 }
 
-// Score returns the cost of the node by the pod's strategy, lower being better.
+// Score returns the cost of the node by the pod's strategy. Lower is better.
 func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	s, ok := p.state(cs)
 	if !ok {
@@ -46,7 +46,7 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk
 	return s.costs(name, p.costOf(s, name, s.slot(info, name))), nil
 }
 
-// costOf returns the cost of a node in a slot, -1 if the ledger does not have the node.
+// costOf returns the cost of the node in a slot. The slot is -1 if the ledger does not have the node.
 func (p *Plugin) costOf(s *state, name string, slot int) int64 {
 	if o := s.overlay[name]; o != nil {
 		return s.cost(o.Full, o.Full.Place(s.pod, s.demand))

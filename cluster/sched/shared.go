@@ -33,13 +33,13 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Shared is what the plugins of all profiles of one scheduler have in common.
+// Shared is the state that the plugins of all profiles of one scheduler share.
 type Shared struct {
 	Book *ledger.Book
 	Feed *kube.Feed
 	// Ready is closed when the feed has begun.
 	Ready <-chan struct{}
-	// Decisions records what was decided, for inspection; nil records nothing.
+	// Decisions records decisions for inspection; nil records nothing.
 	Decisions *inspect.Decisions
 
 	metrics *metrics.Counters // nil counts nothing
@@ -47,7 +47,7 @@ type Shared struct {
 	amounts *amounts.Amounts // nil until there is a client
 	lines   *report.Lines    // nil before the first factory
 	backoff waiting.Backoff
-	// waiting wakes pods in schedulers of Tenon's own, retries in others; at most one of them is not nil.
+	// waiting retries pods in tenon-scheduler, retries in other schedulers; at most one of them is not nil.
 	waiting  *waiting.Queue
 	retries  *waiting.Retries
 	workload workload.Profile
@@ -55,35 +55,35 @@ type Shared struct {
 	// attempted is when the last attempt to schedule a pod began, in nanoseconds of Unix time.
 	attempted atomic.Int64
 
-	// sources fill the book from the API server, begun by the first profile that starts them; nil in tests.
+	// sources fill the ledger from the API server; the first profile starts them. Nil in tests.
 	sources  *follow.Sources
 	started  sync.Once
 	startErr error
-	// topology is where NodeResourceTopologies are served, or nil.
+	// topology is the resource of NodeResourceTopologies if the API server serves them, or nil.
 	topology *schema.GroupVersionResource
 	options  Options
 }
 
-// Options are what a main program may do for the plugin. The zero Options asks for nothing.
+// Options are what a main program sets for the plugin. The zero Options is valid.
 type Options struct {
-	// OnOutcome, if not nil, receives how every prediction came out. It must return quickly.
+	// OnOutcome, if not nil, is called with the outcome of every prediction. It must return quickly.
 	OnOutcome func(ledger.Outcome)
-	// Informers, if not nil, makes the informers of NodeLayouts and NodeResourceTopologies, and is started by the
-	// caller. It must be kube-scheduler's own: queueing hints then share the plugin's informers. Otherwise the plugin
-	// starts informers of its own and registers no hints for what nodes report.
+	// Informers, if not nil, makes the informers of NodeLayouts and NodeResourceTopologies; the caller starts it. It
+	// must be kube-scheduler's own factory, so that queueing hints share the plugin's informers. If it is nil, the
+	// plugin starts informers of its own and registers no hints for nodes' reports.
 	Informers dynamicinformer.DynamicSharedInformerFactory
 	// Nodes, if not nil, selects the nodes that inspection and metrics show.
 	Nodes labels.Selector
-	// Preemption are the arguments of preemption, by the names of the profiles that preempt with the plugin instead of
-	// with DefaultPreemption.
+	// Preemption has the arguments of preemption by profile name, for the profiles that preempt with the plugin instead
+	// of DefaultPreemption.
 	Preemption map[string]*schedapi.DefaultPreemptionArgs
-	// PercentageOfNodesToScore is that of profiles that do not set it; 0 leaves it to kube-scheduler.
+	// PercentageOfNodesToScore is the value for profiles that do not set it; 0 leaves it to kube-scheduler.
 	PercentageOfNodesToScore int32
-	// Election, if not nil, says which of several schedulers leads, for inspection and metrics.
+	// Election, if not nil, returns which of several schedulers leads, for inspection and metrics.
 	Election func() document.Election
 }
 
-// NewShared returns what the profiles of one scheduler share. The first profile that is made by its Factory begins
+// NewShared returns the state that the profiles of one scheduler share. The first plugin that its Factory makes starts
 // to follow the API server.
 func NewShared(logger klog.Logger, o Options) *Shared {
 	s := &Shared{Decisions: inspect.NewDecisions(time.Now), metrics: metrics.NewCounters(), options: o}
@@ -101,7 +101,7 @@ func (s *Shared) busy() bool { return time.Now().UnixNano()-s.attempted.Load() <
 // Factory makes the plugin of one profile. It is kube-scheduler's frameworkruntime.PluginFactory.
 type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error)
 
-// Factory returns the factory of the plugin under one of its names, over s.
+// Factory returns the factory of the plugin under one of its names. Its plugins share s.
 func (s *Shared) Factory(name string) Factory {
 	if s.lines == nil {
 		s.lines = report.NewLines(s.metrics.Suppressed)
@@ -131,7 +131,7 @@ func (s *Shared) Factory(name string) Factory {
 	}
 }
 
-// start begins to fill the book, once for all profiles. In tests there is no handle, or there are no sources.
+// start starts to fill the ledger, once for all profiles. It does nothing in tests, which have no handle or no sources.
 func (s *Shared) start(ctx context.Context, args config.Args, h fwk.Handle) (err error) {
 	if h == nil {
 		return nil
@@ -152,7 +152,7 @@ func (s *Shared) start(ctx context.Context, args config.Args, h fwk.Handle) (err
 	return s.startErr
 }
 
-// follow begins to follow the API server.
+// follow starts to follow the API server.
 func (s *Shared) follow(ctx context.Context, h fwk.Handle) error {
 	if s.options.Informers == nil {
 		s.retries = waiting.NewRetries(s.Book.Snapshot, s.activate)
@@ -194,7 +194,7 @@ func (s *Shared) Inspection() inspect.Source {
 		Election: s.options.Election}
 }
 
-// healthy returns what keeps the book from being filled, or nil.
+// healthy returns why the ledger cannot be filled, or nil.
 func (s *Shared) healthy() error {
 	if len(s.plugins) == 0 {
 		return errors.New("no profile enables the plugin: layouts and pods are not followed")
@@ -202,12 +202,12 @@ func (s *Shared) healthy() error {
 	return s.sources.Healthy()
 }
 
-// measure serves what is measured when somebody asks.
+// measure registers metrics that are computed when they are scraped.
 func (s *Shared) measure() {
 	metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.Misaligned, s.fittingShapes(), s.amounts)
 }
 
-// fittingShapes are the shapes that the arguments of all profiles name, each once.
+// fittingShapes returns the shapes in the arguments of all profiles, each once.
 func (s *Shared) fittingShapes() (out []*place.Pod) {
 	seen := map[string]bool{}
 	for _, p := range s.plugins {
@@ -228,7 +228,7 @@ func profileOf(h fwk.Handle) string {
 	return h.ProfileName()
 }
 
-// wake retries pods that may fit a node after a change of the ledger that no event announces. It returns at once.
+// wake retries pods that may fit a node after a ledger change that no event announces. It returns at once.
 func (s *Shared) wake(node string) {
 	switch {
 	case s.waiting != nil:

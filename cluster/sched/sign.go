@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/request"
 )
 
-// signature is all that Filter and Score read of a pod, in a form that is written the same way every time.
+// signature has all that Filter and Score read of a pod. Its JSON form is the same for equal pods.
 type signature struct {
 	Shape  string `json:"shape"`
 	Policy string `json:"policy,omitempty"`
@@ -21,23 +21,23 @@ type signature struct {
 	Wish   string `json:"strategy,omitempty"`
 }
 
-// signatureKey names the plugin's part of a pod's signature, whatever the profile calls the plugin.
+// signatureKey names the plugin's part of a pod's signature, whatever the profile's name for the plugin is.
 const signatureKey = "tenon.sh/alignment"
 
-// SignPod lets the framework batch pods that ask alike: once the node that one of them got is full for the next,
-// that one goes to the second best node of the first, and nobody is scored anew. Of a pod, Filter and Score read
+// SignPod lets the framework batch pods with equal requests. If the node that one pod got is full for the next pod, the
+// framework takes the second best node of the first pod, and scores no node again. Filter and Score read these
+// properties of a pod:
 //
-//   - its shape, by which nodes answer, and which a node may have refused: signed;
-//   - its demand, which decides about unknown nodes, too: signed;
-//   - the strategy that it asks for: signed; that of the profile, and the profile's arguments, are the same for
-//     all pods that are batched;
-//   - the nodes of its nodeBackoff, and the pods that are nominated to a node: not signed. The framework has all
-//     filters look at the node that it takes from the batch, for the very pod;
-//   - names of containers: in reasons only.
+//   - its shape, which determines the nodes' answers, and which a node may have refused: signed;
+//   - its demand, which also decides about unknown nodes: signed;
+//   - the strategy that it requests: signed. The profile's strategy and arguments are the same for all batched pods;
+//   - the nodes of its backoff, and the pods that are nominated to a node: not signed. The framework runs all filters
+//     for each pod on the node that it takes from the batch;
+//   - names of containers: not signed, since only reasons contain them.
 //
-// What nodes hold, and the mix, may change in the half second for which a batch is kept: then the node that is
-// taken still fits, and may be no longer the best. A pod that belongs to a group is not signed, since its nodes
-// depend on the others of the group, nor is one of which every node's answer is to be logged. Pods that no node's
+// The nodes' holdings and the mix may change in the half second for which the framework keeps a batch. The node that it
+// takes then still fits, but may no longer be the best. SignPod refuses a pod that belongs to a group, whose nodes
+// depend on the other pods of the group, and a pod for which every node's answer is logged. Pods that no node's
 // managers would align have nothing to sign.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	s, status := translate(pod)

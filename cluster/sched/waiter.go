@@ -14,13 +14,13 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// This file answers package waiting, which has refused pods tried again.
+// This file implements waiting.Profile. Package waiting retries refused pods.
 
-// waiter answers waiting.Profile for a plugin.
+// waiter implements waiting.Profile.
 type waiter struct{ *Plugin }
 
-// Barred implements waiting.Profile: a pod whose victims are being evicted is not tried, nor one whose wait on the node
-// timed out as long as nothing is learned of the node.
+// Barred implements waiting.Profile. It bars a pod while its victims are being evicted, and after its wait on the node
+// timed out until the ledger receives news of the node.
 func (p waiter) Barred(pod *v1.Pod, here *waiting.Here) bool {
 	return p.evicting().Evicts(pod) ||
 		here.Node != nil && p.backoff.Has(string(pod.UID), here.Name, here.Node.News)
@@ -53,7 +53,7 @@ func (p waiter) Room(a waiting.Ask, n *ledger.Node, most int) int {
 	return most
 }
 
-// accepts reports whether a node takes a pod, n being what is known of it or nil.
+// accepts reports whether a node takes a pod. n is nil if the ledger does not have the node.
 func (p *Plugin) accepts(s *state, n *ledger.Node) bool {
 	if n == nil {
 		return p.guard.LetsUnknown(s.demand)
@@ -61,7 +61,7 @@ func (p *Plugin) accepts(s *state, n *ledger.Node) bool {
 	return p.guard.Distrusts(n) == 0 && s.takes(n) && p.guard.Spares(n, s.pod, s.demand) == 0
 }
 
-// try has pods tried again.
+// try retries pods.
 func (s *Shared) try(woken []waiting.Woken) {
 	pods := map[waiting.Profile]map[string]*v1.Pod{}
 	for _, x := range woken {
@@ -76,15 +76,15 @@ func (s *Shared) try(woken []waiting.Woken) {
 	}
 }
 
-// activate has pods of a profile, by their names, tried again.
+// activate retries pods of a profile. The keys are namespace/name.
 func (s *Shared) activate(p waiting.Profile, pods map[string]*v1.Pod) {
 	w := p.(waiter)
 	s.metrics.Woken(len(pods))
 	w.handle.Activate(w.logger, pods)
 }
 
-// podEvents returns the handler of pod events that concern pods which wait for room. Which of the two waits is known
-// when the informers run.
+// podEvents returns a handler of the pod events that concern waiting pods. It picks between waiting and retries only
+// when an event arrives: Extend sets waiting after the handler is registered.
 func (s *Shared) podEvents() cache.ResourceEventHandler {
 	events := func() cache.ResourceEventHandler {
 		if s.waiting != nil {
@@ -98,8 +98,8 @@ func (s *Shared) podEvents() cache.ResourceEventHandler {
 	}
 }
 
-// mayEvict reports whether a pod may get room on a node by the eviction of others now that a pod has left which it
-// could not have evicted.
+// mayEvict reports whether a pod may evict others to get room on a node, now that a pod which it could not have evicted
+// has left.
 func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
 	rank := corev1.PodPriority(pod)
 	n := p.Book.Snapshot().Node(gone.Spec.NodeName)
@@ -116,8 +116,8 @@ func (p *Plugin) mayEvict(pod, gone *v1.Pod) bool {
 	return status == nil && len(lower) > 0 && p.accepts(s, n.Without(lower...))
 }
 
-// lags reports whether a node refuses a pod only because the ledger has not released pods yet that have left. Where
-// the node is promised to the pod, these are its victims, and DefaultPreemption would evict more.
+// lags reports whether a node refuses a pod only because the ledger has not yet released pods that have left. If the
+// pod is nominated to the node, these pods are its victims, and DefaultPreemption would evict more pods.
 func (p *Plugin) lags(s *state, n *ledger.Node, info fwk.NodeInfo) bool {
 	if p.retries == nil || n == nil {
 		return false
