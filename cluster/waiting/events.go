@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// events is a handler of pod events. It tells of pods that wait no more, since they were deleted or bound, and of nodes
-// whose nominated pod went elsewhere, with a name of the event.
+// events is a handler of pod events. It calls gone for pods that no longer wait, since they were deleted or bound. It
+// calls freed for nodes whose nominated pod went elsewhere, with an id of the event.
 type events struct {
 	gone  func(uid string)
 	freed func(node, event string)
@@ -41,8 +41,8 @@ func (e events) OnDelete(o any) {
 	}
 }
 
-// freedNomination returns the node that a pod was nominated to and does not take, if an update of the pod says so, and
-// a name of the event.
+// freedNomination returns the node that a pod was nominated to and does not take, with an id of the event. ok is false
+// if the update does not free a node.
 func freedNomination(before any, now *v1.Pod) (node, event string, ok bool) {
 	old, was := before.(*v1.Pod)
 	if !was || old.Spec.NodeName != "" {
@@ -53,11 +53,11 @@ func freedNomination(before any, now *v1.Pod) (node, event string, ok bool) {
 	return node, "free " + string(now.UID) + now.ResourceVersion, node != "" && node != now.Spec.NodeName && !kept
 }
 
-// Events returns a handler of pod events that removes pods that were deleted or bound, and notes nodes whose nominated
+// Events returns a handler of pod events. It removes pods that were deleted or bound, and records nodes whose nominated
 // pod went elsewhere.
 func (w *Queue) Events() cache.ResourceEventHandler { return events{w.Remove, w.Touch} }
 
-// Run passes pods that are woken to try, until the context ends.
+// Run passes woken pods to try, until the context ends.
 func (w *Queue) Run(ctx context.Context, try func([]Woken)) {
 	for {
 		select {

@@ -14,12 +14,12 @@ import (
 	"github.com/tenon-numa/tenon/core/wake"
 )
 
-// Queue is the pods that profiles have refused or are trying. core/wake decides which of them are tried again, and
-// when; a Queue gives it a lock and timers, and answers for nodes by the ledger and the profiles.
+// Queue holds the pods that profiles have refused or are trying. core/wake decides which of them are tried again, and
+// when. A Queue adds a lock and timers, and answers for nodes from the ledger and the profiles.
 type Queue struct {
 	mu     sync.Mutex
 	queue  *wake.Queue[classKey, *Class, Woken]
-	signal chan struct{} // receives when the queue has something to do
+	signal chan struct{} // receives when the queue has work
 
 	snapshot func() *ledger.Snapshot
 	later    func(time.Duration, func())
@@ -27,11 +27,11 @@ type Queue struct {
 }
 
 const (
-	// observedAfter is how long a change waits for the framework to learn of the event that brought it. A pod that is
-	// tried before that is refused for what is over, and then backs off.
+	// observedAfter is how long a change waits for the framework to process the event that caused it. A pod that is
+	// tried earlier is refused because of the old state, and then backs off.
 	observedAfter = 200 * time.Millisecond
-	// overdueAfter is how long a pod that was woken keeps others from being tried in its stead, should its attempt
-	// never begin: other plugins may keep it from the queue.
+	// overdueAfter is how long a woken pod keeps other pods from being tried in its place if its attempt does not
+	// begin. Other plugins may keep it from the queue.
 	overdueAfter = 30 * time.Second
 )
 
@@ -41,7 +41,7 @@ type Woken struct {
 	Pod     *v1.Pod
 }
 
-// compare is the order in which pods are woken: the most important first, and of these the oldest.
+// compare orders pods by when they are woken: by priority, highest first, then by age, oldest first.
 func (x Woken) compare(y Woken) int {
 	return cmp.Or(cmp.Compare(corev1helpers.PodPriority(y.Pod), corev1helpers.PodPriority(x.Pod)),
 		x.Pod.CreationTimestamp.Compare(y.Pod.CreationTimestamp.Time), strings.Compare(string(x.Pod.UID), string(y.Pod.UID)))
@@ -55,7 +55,7 @@ func NewQueue(snapshot func() *ledger.Snapshot, later func(time.Duration, func()
 	return w
 }
 
-// locked runs f under the lock, and signals if that gave the queue something to do.
+// locked runs f under the lock, and signals if the queue has work then.
 func (w *Queue) locked(f func()) {
 	if w == nil {
 		return
@@ -71,29 +71,30 @@ func (w *Queue) locked(f func()) {
 	}
 }
 
-// Begin notes that a pod is tried, before the snapshot is taken that it is tried on.
+// Begin records that an attempt begins. The caller takes the snapshot for the attempt afterwards.
 func (w *Queue) Begin(p Profile, pod *v1.Pod, a Ask) {
 	w.locked(func() {
 		w.queue.Begin(string(pod.UID), keyOf(p, a), &Class{Profile: p, Ask: a}, Woken{p, pod})
 	})
 }
 
-// Remove forgets a pod that has got its place, or is there no more.
+// Remove drops a pod that was placed or no longer exists.
 func (w *Queue) Remove(uid string) { w.locked(func() { w.queue.Remove(uid) }) }
 
-// Attempt returns the number of a pod's last attempt; 0 where none is known.
+// Attempt returns the number of a pod's last attempt, or 0 if none is recorded.
 func (w *Queue) Attempt(uid string) (n int) {
 	w.locked(func() { n = w.queue.Attempt(uid) })
 	return n
 }
 
-// Failed notes that an attempt has ended without a place. If the plugin is among those that refused the pod, it waits,
-// and others are the nodes that other plugins refused it. Otherwise others is nil: whoever refused the pod wakes it.
+// Failed records that an attempt has ended without a node. If the plugin is among those that refused the pod, the pod
+// waits, and others are the nodes that other plugins refused it. If others is nil, another plugin refused the pod and
+// wakes it.
 func (w *Queue) Failed(p Profile, pod *v1.Pod, attempt int, others *wake.Nodes) {
 	w.locked(func() { w.queue.Fail(string(pod.UID), Woken{p, pod}, attempt, others) })
 }
 
-// Reconsider has a pod tried on every node again, whatever it was tried on: it was refused though a node had been
+// Reconsider retries a pod on every node, including those that it was tried on: it was refused although a node had been
 // chosen.
 func (w *Queue) Reconsider(uid string) {
 	w.locked(func() {
@@ -103,13 +104,13 @@ func (w *Queue) Reconsider(uid string) {
 	})
 }
 
-// Has reports whether a pod needs no hint of the framework's: it is woken when that helps.
+// Has reports whether the queue has the pod. Such a pod needs no queueing hint: the queue wakes it when that helps.
 func (w *Queue) Has(uid string) (has bool) {
 	w.locked(func() { has = w.queue.Has(uid) })
 	return has
 }
 
-// Change notes that a node has changed. The book calls it.
+// Change records that a node has changed. The ledger calls it.
 func (w *Queue) Change(node string) {
 	w.locked(func() {
 		if w.queue.Change(node) {
@@ -118,14 +119,14 @@ func (w *Queue) Change(node string) {
 	})
 }
 
-// Observed notes that the framework knows of what has changed a node.
+// Observed records that the framework has processed the event that changed a node.
 func (w *Queue) Observed(node string) { w.locked(func() { w.queue.Observed(node) }) }
 
-// Touch notes an event that may make room on a node though the book does not know of it: the node is new, or promised
-// to nobody any more. The framework tells of one event many times.
+// Touch records an event that may make room on a node although the ledger does not have it: the node is new, or is no
+// longer nominated. The framework reports one event many times.
 func (w *Queue) Touch(node, event string) { w.locked(func() { w.queue.Touch(node, event) }) }
 
-// Next returns the pods to be woken for one node, the most important first; more is false when there is no such node.
+// Next returns the pods to wake for one node, highest priority first. more is false if no node is left.
 func (w *Queue) Next() (out []Woken, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,18 +138,18 @@ func (w *Queue) Next() (out []Woken, more bool) {
 	return out, more
 }
 
-// Each calls do for every pod of the queue, in no order.
+// Each calls do for every pod of the queue, in no particular order.
 func (w *Queue) Each(do func(uid string, c *Class, waits bool)) {
 	w.locked(func() { w.queue.Each(do) })
 }
 
-// Asked returns how often profiles were asked for the room of a node.
+// Asked returns how often profiles were asked for the room on a node.
 func (w *Queue) Asked() (n int) {
 	w.locked(func() { n = w.queue.Asked() })
 	return n
 }
 
-// rules are the rules by which pods are woken for a node in one state.
+// rules implements wake.Node for a node in one state.
 type rules struct{ here *Here }
 
 // At implements wake.Rules.

@@ -12,14 +12,14 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// Retries activates refused pods when a node that refused them takes them. It needs nothing of kube-scheduler but
-// Handle.Activate.
+// Retries activates refused pods when a node that refused them takes them. It needs only Handle.Activate of
+// kube-scheduler.
 //
-// Queueing hints would not do there: the plugin's own informer may lag behind the event that calls a hint, and the
-// ledger also changes without any event, such as when a grace period ends.
+// Queueing hints are not enough: the plugin's own informer may lag behind the event that calls a hint. The ledger also
+// changes without any event, such as when a grace period ends.
 //
-// Invariant: a pod is activated whenever the ledger changes so that its profile lets it on a node which refused it in
-// its last attempt, or which the ledger did not have then.
+// Invariant: a pod is activated whenever the ledger changes so that its profile accepts it on a node that refused it in
+// its last attempt, or that the ledger did not have then.
 type Retries struct {
 	snapshot func() *ledger.Snapshot
 	activate func(Profile, map[string]*v1.Pod)
@@ -34,14 +34,14 @@ type Attempt struct {
 	profile Profile
 	pod     *v1.Pod
 	ask     Ask
-	// roster is what nodes the ledger had, and nodes has a bit for each slot.
+	// roster is the ledger's set of nodes at the time; nodes has one bit per slot.
 	roster ledger.Roster
 	nodes  []atomic.Uint64
-	// requeued is set once the attempt is known to have read an old state of a node.
+	// requeued is set once the attempt is found to have read an old state of a node.
 	requeued atomic.Bool
 }
 
-// NewRetries returns retries over the ledger's snapshots. activate is to have pods, by their names, tried again.
+// NewRetries returns retries over the ledger's snapshots. activate retries pods; its keys are namespace/name.
 func NewRetries(snapshot func() *ledger.Snapshot, activate func(Profile, map[string]*v1.Pod)) *Retries {
 	return &Retries{snapshot: snapshot, activate: activate, changed: workqueue.NewTyped[string](),
 		pods: map[string]*Attempt{}}
@@ -60,8 +60,8 @@ func (r *Retries) Begin(p Profile, pod *v1.Pod, a Ask, snap *ledger.Snapshot) *A
 	return x
 }
 
-// Refused notes that the node in a slot refused the pod in the snapshot of the attempt. If the node has changed since,
-// the pod is tried once more: nobody will tell of that change.
+// Refused records that the node in a slot refused the pod in the snapshot of the attempt. If the node has changed
+// since, the pod is tried once more, because no later event reports that change.
 func (x *Attempt) Refused(snap *ledger.Snapshot, slot int) {
 	if x == nil || slot < 0 {
 		return
@@ -74,12 +74,12 @@ func (x *Attempt) Refused(snap *ledger.Snapshot, slot int) {
 	}
 }
 
-// refusedBy reports whether the node in a slot of a snapshot refused the pod, or was not there.
+// refusedBy reports whether the node in a slot of a snapshot refused the pod, or did not exist.
 func (x *Attempt) refusedBy(snap *ledger.Snapshot, slot int, known bool) bool {
 	return !known || snap.Roster() != x.roster || x.nodes[slot/64].Load()>>(slot%64)&1 != 0
 }
 
-// Has reports whether a pod needs no hint of the framework's: it is activated when that helps.
+// Has reports whether the pod is recorded. Such a pod needs no queueing hint: it is activated when that helps.
 func (r *Retries) Has(uid string) bool {
 	if r == nil {
 		return false
@@ -89,7 +89,7 @@ func (r *Retries) Has(uid string) bool {
 	return r.pods[uid] != nil
 }
 
-// Forget drops a pod that has got its place or is gone.
+// Forget drops a pod that was placed or no longer exists.
 func (r *Retries) Forget(uid string) {
 	if r == nil {
 		return
@@ -99,14 +99,14 @@ func (r *Retries) Forget(uid string) {
 	delete(r.pods, uid)
 }
 
-// Change notes that a node may have room. It returns at once.
+// Change records that a node may have room. It returns at once.
 func (r *Retries) Change(node string) {
 	if r != nil {
 		r.changed.Add(node)
 	}
 }
 
-// Events returns a handler of pod events that drops pods that were deleted or bound, and notes nodes whose nominated
+// Events returns a handler of pod events. It drops pods that were deleted or bound, and records nodes whose nominated
 // pod went elsewhere.
 func (r *Retries) Events() cache.ResourceEventHandler {
 	return events{r.Forget, func(node, _ string) { r.Change(node) }}
