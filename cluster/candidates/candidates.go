@@ -1,16 +1,16 @@
-// Package candidates decides which nodes kube-scheduler filters for a pod: all of them; those where the pod fits, if
-// they are few; or a sample of these, if they are many. It names them in PreFilter's result. If no named node takes
-// the pod, it has the others filtered as well.
+// Package candidates decides which nodes kube-scheduler filters for a pod: all nodes; the nodes where the pod fits, if
+// they are few; or a sample of them, if they are many. It names these nodes in PreFilter's result. If no named node
+// takes the pod, the other nodes are filtered as well.
 //
-// Invariant: Filter would refuse every node that is left out of those that fit, and no attempt fails because of a
-// sample: some of it have passed all filters of the profile before, and nothing that a filter reads changes during an
-// attempt. An attempt that fails ends as if no node had been left out: with every node's own reason, and with every
-// node where preemption may help.
+// Invariant: a node is left out only if Filter would refuse it, or if a sample stands for it. No attempt fails because
+// of a sample: some of its nodes have passed all filters of the profile before, and nothing that a filter reads changes
+// during an attempt. An attempt that fails ends as if no node had been left out: with every node's own reason, and with
+// every node where preemption may help.
 //
-// The diagnosis of a failed attempt is replaced, which needs more than the framework's public interfaces, so only
-// schedulers that are set up by Tenon's own program name nodes. BenchmarkAgainstPlain in cluster/sched pays for it: on
-// 5,000 nodes that are 95 % full a cycle takes a quarter of kube-scheduler's own. The package names no nodes for pods
-// of a group: they are tried on parts of the cluster, and PostFilter is not given these.
+// The package replaces the diagnosis of a failed attempt, which needs more than the framework's public interfaces. So
+// only schedulers that are set up by tenon-scheduler name nodes. BenchmarkAgainstPlain in cluster/sched measures the
+// gain: on 5,000 nodes that are 95 % full a cycle takes a quarter of kube-scheduler's own. The package names no nodes
+// for pods of a group: the framework tries them on parts of the cluster, and does not show these parts to PostFilter.
 package candidates
 
 import (
@@ -32,18 +32,19 @@ type Selector struct {
 	begin  prefilters
 	// percent is percentageOfNodesToScore; 0 leaves it to kube-scheduler.
 	percent int
-	// next is where the next sample takes nodes in turn.
+	// next is where the next sample starts to take nodes in turn.
 	next atomic.Int64
 	full fullDiagnosis
 }
 
-// prefilters runs PreFilter of all plugins. kube-scheduler's framework implements it, though not its Handle.
+// prefilters runs PreFilter of all plugins. kube-scheduler's framework implements it, but fwk.Handle does not have it.
 type prefilters interface {
 	RunPreFilterPlugins(context.Context, fwk.CycleState, *v1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string])
 }
 
-// New returns the Selector of a profile whose PostFilter and failure handler call Complete and Amend, or nil if the
-// handle cannot begin an attempt twice. percent is percentageOfNodesToScore where the profile does not set it.
+// New returns the Selector of a profile whose PostFilter calls Complete and whose failure handler calls Amend. It
+// returns nil if the handle cannot begin an attempt twice. percent is percentageOfNodesToScore for profiles that do not
+// set it.
 func New(h fwk.Handle, percent int32) *Selector {
 	begin, ok := h.(prefilters)
 	if !ok {
@@ -55,25 +56,26 @@ func New(h fwk.Handle, percent int32) *Selector {
 	return &Selector{handle: h, begin: begin, percent: int(percent)}
 }
 
-// Attempt is what decides about the nodes of one attempt to schedule a pod.
+// Attempt is one attempt to schedule a pod, with all that decides about its nodes.
 type Attempt struct {
 	Pod *v1.Pod
-	// Again returns a copy of the state of the cycle in which no node is left out.
+	// Again returns a copy of the cycle's state in which no node is left out.
 	Again func() fwk.CycleState
 	Snap  *ledger.Snapshot
 	Nodes *Nodes
-	// Fits are the nodes of Snap where the pod fits, and Answers its row of the table.
+	// Fits are the nodes of Snap where the pod fits. Answers are the cached answers for the pod.
 	Fits    *ledger.Set
 	Answers *answers.Row
-	// Lets reports whether the profile lets the pod on a node where it fits, Picky whether it ever does not.
+	// Lets reports whether the profile accepts the pod on a node where it fits. If Picky is false, Lets is always true.
 	Lets  func(*ledger.Node) bool
 	Picky bool
-	// Unknown lets the pod on nodes that the ledger does not know.
+	// Unknown lets the pod on nodes that the ledger does not have.
 	Unknown bool
 }
 
-// Names returns names of some nodes where the pod fits, or nil if a list of them costs more than it saves. It is nil
-// for no nodes, too: every node has to give its reason. all is how many nodes there are.
+// Names returns names of some nodes where the pod fits, or nil for all nodes. It returns nil if a list of names costs
+// more than it saves, and if the pod fits nowhere, since then every node has to report its reason. all is the number of
+// nodes.
 func (c *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[string] {
 	if c == nil || a.Pod.Spec.SchedulingGroup != nil {
 		return nil
@@ -115,13 +117,13 @@ func (c *Selector) sample(a *Attempt) sets.Set[string] {
 }
 
 const (
-	// fewNodes is how many nodes Few names, and maxAsked bounds the containers that are judged to find them.
+	// fewNodes is how many nodes Few names. maxAsked bounds the containers that Few judges.
 	fewNodes = 16
 	maxAsked = 64 << 10
 )
 
-// Few is Names for a pod of so many containers that its nodes are not asked in advance: names of some nodes that fit,
-// or nil where they are not found soon. fits is asked for few nodes, one after the other.
+// Few is Names for a pod of so many containers that its nodes are not judged in advance. It returns names of some nodes
+// that fit, or nil if it does not find them soon. It calls fits for few nodes, one after the other.
 func (c *Selector) Few(ctx context.Context, a *Attempt, nodes []fwk.NodeInfo, containers int,
 	fits func(info fwk.NodeInfo) bool) sets.Set[string] {
 	if c == nil || a.Pod.Spec.SchedulingGroup != nil || len(nodes) <= fewNodes || !c.mayLeaveOut(a) {

@@ -12,16 +12,16 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// fullDiagnosis is the diagnosis of the last attempt that left nodes out, with these filtered as well.
+// fullDiagnosis is the diagnosis of the last attempt that left nodes out, including results for these nodes.
 type fullDiagnosis struct {
 	mu   sync.Mutex
 	last *framework.Diagnosis
 }
 
 // Complete filters the nodes that a failed attempt left out, and adds their results to all. again is a copy of the
-// state of the cycle in which no node is left out. PreFilter of all plugins runs again on the same snapshot: if the
-// nodes that this plugin and another one name have none in common, the framework did not run PreFilter of all plugins.
-// fits reports whether a node takes the pod after all, because something has changed since nodes were named.
+// cycle's state in which no node is left out. Complete runs PreFilter of all plugins again on the same snapshot: the
+// framework stops running PreFilter as soon as the nodes that two plugins name have none in common. fits reports
+// whether a node takes the pod after all, because something has changed since nodes were named.
 func (c *Selector) Complete(ctx context.Context, again fwk.CycleState, pod *v1.Pod,
 	all *framework.NodeToStatus) (fits bool, err error) {
 	d := &framework.Diagnosis{NodeToStatus: all}
@@ -46,7 +46,7 @@ func (c *Selector) Complete(ctx context.Context, again fwk.CycleState, pod *v1.P
 	return fits, nil
 }
 
-// filter filters the nodes that have no result yet, except those that other plugins leave out.
+// filter filters the nodes that have no result yet, except the nodes that other plugins leave out.
 func (c *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, among *fwk.PreFilterResult,
 	d *framework.Diagnosis) (bool, error) {
 	nodes, err := c.handle.SnapshotSharedLister().NodeInfos().List()
@@ -55,7 +55,7 @@ func (c *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, a
 	}
 	absent := fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	if !among.AllNodes() {
-		// These are kube-scheduler's words.
+		// This text is kube-scheduler's.
 		absent = fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 			fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(d.UnschedulablePlugins)))
 	}
@@ -84,15 +84,15 @@ func (c *Selector) filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, a
 	return fits.Load(), nil
 }
 
-// Completed reports whether Complete has added the results to all already.
+// Completed reports whether Complete has already added the results to all.
 func (c *Selector) Completed(all *framework.NodeToStatus) bool {
 	c.full.mu.Lock()
 	defer c.full.mu.Unlock()
 	return c.full.last != nil && c.full.last.NodeToStatus == all
 }
 
-// Amend makes the diagnosis of an attempt that left nodes out what it would be otherwise. PostFilter can add results
-// of nodes, but not the plugins that refused them.
+// Amend makes the diagnosis of an attempt that left nodes out the same as if it had left none out. PostFilter can add
+// results of nodes, but not the plugins that refused them.
 func (c *Selector) Amend(why *framework.FitError) {
 	c.full.mu.Lock()
 	d := c.full.last

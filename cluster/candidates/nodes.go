@@ -9,17 +9,17 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// Nodes maps the nodes of kube-scheduler's snapshot to slots of the ledger, so that Filter and Score look up no name
-// among thousands. kube-scheduler keeps the NodeInfo of a node at its address as long as the node exists, and lists
-// them anew only when nodes join or leave. Should it not, the name that is kept with the address shows it. A Nodes does
-// not change; the zero Nodes is of no nodes.
+// Nodes maps the nodes of kube-scheduler's snapshot to slots of the ledger, so that Filter and Score need no lookup by
+// name. kube-scheduler keeps the NodeInfo of a node at its address while the node exists, and lists them anew only when
+// nodes join or leave. Nodes keeps the name with the address, to detect an address that was reused. A Nodes does not
+// change; the zero Nodes is empty.
 type Nodes struct {
 	roster ledger.Roster
-	// first and count identify the list that was read.
+	// first and count identify the list.
 	first *fwk.NodeInfo
 	count int
 	at    map[*framework.NodeInfo]place
-	// unknown are the names of the nodes that the ledger does not know.
+	// unknown are the names of the nodes that the ledger does not have.
 	unknown []string
 }
 
@@ -71,7 +71,7 @@ func (l *Latest) Of(snap *ledger.Snapshot, list []fwk.NodeInfo) *Nodes {
 	return out
 }
 
-// remembers returns where the node of a NodeInfo is, if the NodeInfo is among those that were read.
+// remembers returns the place of the node with this NodeInfo, if it is in the list.
 func (n *Nodes) remembers(info *framework.NodeInfo, name string) (place, bool) {
 	if n == nil || info == nil {
 		return place{}, false
@@ -80,7 +80,7 @@ func (n *Nodes) remembers(info *framework.NodeInfo, name string) (place, bool) {
 	return known, ok && known.name == name
 }
 
-// Slot returns the slot of a node in a snapshot, by its NodeInfo and name, -1 where the ledger does not know the node.
+// Slot returns the slot of a node in a snapshot, by its NodeInfo and name, or -1 if the ledger does not have the node.
 func (n *Nodes) Slot(snap *ledger.Snapshot, info fwk.NodeInfo, name string) int {
 	if at, ok := info.(*framework.NodeInfo); ok {
 		if known, ok := n.remembers(at, name); ok {

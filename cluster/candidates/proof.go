@@ -15,8 +15,8 @@ func (c *Selector) mayLeaveOut(a *Attempt) bool {
 	return !a.Picky && c.percent == 0 && !particular(a.Pod) && len(c.handle.Extenders()) == 0
 }
 
-// particular reports whether a pod asks for properties of nodes besides resources: then it matters which nodes are
-// asked.
+// particular reports whether a pod requires properties of nodes besides resources. For such a pod it matters which
+// nodes are filtered.
 func particular(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	return spec.Affinity != nil || len(spec.NodeSelector) > 0 || len(spec.TopologySpreadConstraints) > 0 ||
@@ -27,15 +27,15 @@ func particular(pod *v1.Pod) bool {
 		)
 }
 
-// manyKeepOthersAway reports whether many nodes have pods that keep others away: then it takes too long to begin the
-// attempt twice.
+// manyKeepOthersAway reports whether many nodes have pods with required anti-affinity. These make PreFilter slow, and a
+// sample runs it twice.
 func (c *Selector) manyKeepOthersAway() bool {
 	keep, err := c.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList()
 	return err != nil || len(keep) > sample.Size
 }
 
-// proven reports whether some of the nodes pass all filters. It runs PreFilter of all plugins on a copy of the state,
-// since none can filter before. If another plugin names nodes, too, it reports false.
+// proven reports whether enough of the nodes pass all filters. It first runs PreFilter of all plugins on a copy of the
+// state, since no plugin can filter without. It returns false if another plugin names nodes, too.
 func (c *Selector) proven(ctx context.Context, a *Attempt, names sets.Set[string]) bool {
 	cs := a.Again()
 	result, status, _ := c.begin.RunPreFilterPlugins(ctx, cs, a.Pod)

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// budgets are the disruption budgets of a cluster, as kube-scheduler counts them: a budget is of the pods of
-// its namespace that its selector selects, an empty or broken selector selects nobody, and a pod whose
-// disruption the API server has counted already counts no more.
+// budgets are the disruption budgets of a cluster, as kube-scheduler counts them. A budget covers the pods of its
+// namespace that its selector selects; an empty or invalid selector selects none. A pod whose disruption the API server
+// has counted already does not count again.
 type budgets struct {
 	list      []*policy.PodDisruptionBudget
 	selectors []labels.Selector

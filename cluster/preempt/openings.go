@@ -11,14 +11,14 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file finds pods that may preempt on a node that has changed: without all pods of lower priority they did not fit
-// before, and fit now, because another pod has left. Only then they are tried again; pods of lower priority that come
-// and go change nothing.
+// This file finds pods that may preempt on a node that has changed: pods that did not fit before, even without all pods
+// of lower priority, and would fit so now, because another pod has left. Only these are tried again. Pods of lower
+// priority that come and go do not matter.
 
-// Residents are the pods of one node by their priorities.
+// Residents are the pods of one node with their priorities.
 type Residents struct {
 	lowest int32
-	// priority is by UID; leaving are those that are being deleted.
+	// priority and leaving are keyed by UID; leaving has the pods that are being deleted.
 	priority map[string]int32
 	leaving  map[string]bool
 }
@@ -37,7 +37,8 @@ func NewResidents(pods []*v1.Pod) *Residents {
 	return r
 }
 
-// split returns the pods that are leaving the node, those that may go for one of a priority, and a sum of the others.
+// split returns the pods that are leaving the node, the pods of lower priority than rank, and a sum of the UIDs of all
+// others.
 func (r *Residents) split(n *ledger.Node, rank int32, seed maphash.Seed) (leaving, lower []string, others uint64) {
 	for _, e := range n.Entries {
 		at, known := r.priority[e.Pod.UID]
@@ -53,24 +54,24 @@ func (r *Residents) split(n *ledger.Node, rank int32, seed maphash.Seed) (leavin
 	return leaving, lower, others
 }
 
-// Openings remembers where pods of one kind were woken because they may evict others: once for each set of pods that
+// Openings records where pods of one kind were woken because they may evict others: once for each set of pods that
 // stay. The zero Openings is empty.
 type Openings struct {
-	// woken has a sum of the UIDs of the pods that stay.
+	// woken has the sum of the UIDs of the pods that stay.
 	woken map[opening]uint64
 }
 
-// opening is a node, and the pods of one priority that may evict others there.
+// opening is a node, and the priority of the pods that may evict others there.
 type opening struct {
 	node string
 	rank int32
 }
 
-// maxOpenings bounds what is remembered of a kind; what is forgotten is tried once more.
+// maxOpenings bounds the records of one kind. When a record is dropped, a pod is tried once more.
 const maxOpenings = 1024
 
-// Opens reports whether a pod that does not fit on the node would fit without all pods of lower priority, and pods of
-// its priority were not woken for that yet beside the pods that stay. p and d are what the pod asks for.
+// Opens reports whether a pod that does not fit on the node would fit without all pods of lower priority. It returns
+// true once for each priority and set of pods that stay. p and d are the pod's request.
 func (o *Openings) Opens(pod *v1.Pod, p *place.Pod, d place.Demand, n *ledger.Node, r *Residents,
 	seed maphash.Seed) bool {
 	rank := corev1.PodPriority(pod)
@@ -93,7 +94,7 @@ func (o *Openings) Opens(pod *v1.Pod, p *place.Pod, d place.Demand, n *ledger.No
 	return true
 }
 
-// Preempts reports whether a pod's own policy lets it evict others.
+// Preempts reports whether the pod's preemption policy lets it evict others.
 func Preempts(pod *v1.Pod) bool {
 	return pod.Spec.PreemptionPolicy == nil || *pod.Spec.PreemptionPolicy != v1.PreemptNever
 }

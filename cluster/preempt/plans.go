@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// plan is who has to go from a node, and why there.
+// plan has the victims on one node, and why they are evicted there.
 type plan struct {
 	node    string
 	pod     string // the preemptor, "namespace/name"
@@ -26,13 +26,13 @@ type plan struct {
 // victim is a pod of a plan.
 type victim struct {
 	uid        types.UID
-	name, held string // "namespace/name"; what it holds: "8 cpu on NUMA node 0"
+	name, held string // "namespace/name"; its holdings: "8 cpu on NUMA node 0"
 }
 
 // maxNamed bounds the victims that an event names.
 const maxNamed = 5
 
-// text says who is evicted, and for what.
+// text names the victims, and the preemptor's NUMA nodes.
 func (p plan) text() string {
 	var names []string
 	for _, v := range p.victims[:min(maxNamed, len(p.victims))] {
@@ -52,12 +52,13 @@ func (p plan) to() string {
 	return ", to be aligned on " + p.aim
 }
 
-// note says to a victim why it has to go.
+// note is the message of the event on a victim.
 func (p plan) note(v victim) string {
 	return fmt.Sprintf("evicted from node %s for pod %s%s; it held %s", p.node, p.pod, p.to(), v.held)
 }
 
-// plan says who has to go, which amounts of which NUMA nodes each holds, and where the pod will be.
+// plan returns the plan of an eviction: the victims, what each holds on which NUMA nodes, and where the preemptor will
+// be.
 func (t *trial) plan(pods []*v1.Pod) plan {
 	out := plan{node: t.info.Node().Name, pod: t.pod.Namespace + "/" + t.pod.Name}
 	uids := make([]string, 0, len(pods)+len(t.leaving))
@@ -80,10 +81,10 @@ func (t *trial) plan(pods []*v1.Pod) plan {
 	return out
 }
 
-// maxNotes bounds the pods of which plans and waits are remembered: those that are tried last.
+// maxNotes bounds the pods whose plans and waits are recorded. The newest are kept.
 const maxNotes = 1024
 
-// plans remember what was planned for a pod in its last attempt: evictions go on after it.
+// plans records the plans of each pod's last attempt. Evictions go on after the attempt ends.
 type plans struct {
 	mu    sync.Mutex
 	pods  map[string]*attempted
@@ -92,10 +93,10 @@ type plans struct {
 
 type attempted struct {
 	nodes  map[string]plan
-	doubts []string // nodes that were passed over, since it is not known what they hold
+	doubts []string // nodes that were passed over because their holdings are not known
 }
 
-// begin forgets what was planned for a pod before.
+// begin drops the plans of a pod's earlier attempts.
 func (p *plans) begin(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,16 +148,16 @@ func (p *plans) doubted(uid string) []string {
 	return nil
 }
 
-// evictor is what evicts one pod: frameworkpreemption.Executor.PreemptPod.
+// evictor is the type of frameworkpreemption.Executor.PreemptPod, which evicts one pod.
 type evictor = func(context.Context, frameworkpreemption.Candidate, frameworkpreemption.ExecutorPreemptor, *v1.Pod,
 	string) error
 
-// explained wraps an evictor to record an event on each victim that names the preemptor and says why this pod was
-// chosen. kube-scheduler's own event has the preemptor's UID only.
+// explained wraps an evictor to record an event on each victim. The event names the preemptor and says why this pod was
+// chosen; kube-scheduler's own event has only the preemptor's UID.
 func (pre *Preemption) explained(evict evictor) evictor {
 	return func(ctx context.Context, c frameworkpreemption.Candidate, by frameworkpreemption.ExecutorPreemptor,
 		pod *v1.Pod, plugin string) error {
-		// The next attempt of the preemptor may begin, and plan anew, as soon as the victim is gone.
+		// The next attempt of the preemptor may begin, and replace the plans, as soon as the victim is gone.
 		p, ok := pre.plans.of(string(by.UID()), c.Name())
 		if err := evict(ctx, c, by, pod, plugin); err != nil || !ok {
 			return err

@@ -1,11 +1,11 @@
-// Package preempt makes room for a pod by the eviction of others: kube-scheduler's DefaultPreemption with another
-// choice of victims on one node, and with waits for reports. kube-scheduler's code decides which pods may preempt,
-// chooses the node, evicts, and keeps the pod out of the queue meanwhile.
+// Package preempt evicts pods to make room for a pod. It is kube-scheduler's DefaultPreemption, but chooses other
+// victims on a node, and waits for reports. kube-scheduler's code decides which pods may preempt, chooses the node,
+// evicts, and keeps the pod out of the queue meanwhile.
 //
-// Invariant: the victims on a node are those that core/evict chooses among pods of lower priority, and without them the
-// ledger and all filters take the pod. Nobody is evicted from a node whose holdings are not known, nor where the next
-// report, or a pod that is being deleted, may make room. What the package remembers of pods is bounded. It refuses to
-// choose on nodes that the plugin does not judge, and for pods in which it takes no part: there DefaultPreemption does.
+// Invariant: core/evict chooses the victims on a node among pods of lower priority, and without them the ledger and all
+// filters accept the pod. No pod is evicted from a node whose holdings are not known, nor where the next report, or a
+// pod that is being deleted, may make room. The records about pods are bounded. The package refuses to choose on nodes
+// that the plugin does not judge, and for pods that the plugin skips: for these DefaultPreemption chooses.
 package preempt
 
 import (
@@ -26,11 +26,12 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Attempt is what one attempt to schedule a pod asks of nodes.
+// Attempt is one attempt to schedule a pod, with its view of the nodes.
 type Attempt struct {
 	Pod    *place.Pod
 	Demand place.Demand
-	// Node returns a node in this attempt, hypothetical changes included; nil if the plugin does not judge the node.
+	// Node returns a node in this attempt, including hypothetical changes, or nil if the plugin does not judge the
+	// node.
 	Node func(name string) *ledger.Node
 	// Log logs a line about the pod.
 	Log func(msg string, pairs ...any)
@@ -40,7 +41,7 @@ type Attempt struct {
 type Plugin interface {
 	// Attempt returns the attempt of a cycle, or false if the plugin takes no part in it.
 	Attempt(cs fwk.CycleState) (Attempt, bool)
-	// Reasons words a verdict that refuses a pod, for people.
+	// Reasons returns the texts of a verdict that refuses a pod.
 	Reasons(pod *place.Pod, v place.Verdict) []string
 	// CutShort counts a search for victims that ends before all sets are tried.
 	CutShort()
@@ -50,11 +51,11 @@ type Plugin interface {
 type Texts struct {
 	// NoVictims says that no pod of a node has a lower priority.
 	NoVictims string
-	// Waits, if not empty, is said of a pod that waits instead of evicting others.
+	// Waits, if not empty, is added to the status of a pod that waits instead of evicting others.
 	Waits string
 }
 
-// Config says for whom a Preemption works.
+// Config configures a Preemption.
 type Config struct {
 	// Name is the plugin's name in its profile.
 	Name   string
@@ -64,7 +65,7 @@ type Config struct {
 	// Recorder records an event on each victim. It must accept any text.
 	Recorder events.EventRecorder
 	Texts    Texts
-	// KeepVictims leaves everything to DefaultPreemption: nobody is evicted for alignment.
+	// KeepVictims leaves everything to DefaultPreemption: no pod is evicted for alignment.
 	KeepVictims bool
 }
 
@@ -72,7 +73,7 @@ type Config struct {
 type Preemption struct {
 	Config
 	plugin Plugin
-	// upstream is kube-scheduler's own, which calls back for victims.
+	// upstream is kube-scheduler's own preemption, which calls chooser for victims.
 	upstream *defaultpreemption.DefaultPreemption
 	now      func() time.Time
 	later    func(time.Duration, func())
@@ -101,7 +102,7 @@ func (pre *Preemption) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status 
 	return pre.upstream.PreEnqueue(ctx, pod)
 }
 
-// PostFilter evicts pods so that the pod fits, or none where waiting is enough.
+// PostFilter evicts pods so that the pod fits, or none if waiting is enough.
 func (pre *Preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, m fwk.NodeToStatusReader) (
 	*fwk.PostFilterResult, *fwk.Status) {
 	a, ok := pre.plugin.Attempt(cs)
@@ -136,7 +137,7 @@ func (pre *Preemption) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v
 	return result, fwk.NewStatus(fwk.Success, "preemption: evicts "+plan.text())
 }
 
-// waiting returns the status of a pod that waits, a success if it is nominated to a node meanwhile.
+// waiting returns the status of a pod that waits. It is a success if the pod is nominated to a node meanwhile.
 func (pre *Preemption) waiting(nominated bool, why string) *fwk.Status {
 	text := "preemption: evicts no pod: " + why
 	if nominated {
@@ -149,18 +150,18 @@ func (pre *Preemption) waiting(nominated bool, why string) *fwk.Status {
 }
 
 // Evicts reports whether victims of a pod are being evicted. kube-scheduler keeps the pod out of its queue meanwhile,
-// so there is no use in waking it. The end of its last victim changes the node once more.
+// so waking it is useless. The end of its last victim changes the node once more.
 func (pre *Preemption) Evicts(pod *v1.Pod) bool {
 	return pre != nil && pre.upstream.Executor.IsPodRunningPreemption(pod.UID)
 }
 
 // Awaits reports whether the pod waits for a report of a node where it does not fit now. The report decides whether the
-// pod has to preempt, and whom.
+// pod has to preempt, and which pods.
 func (pre *Preemption) Awaits(pod *v1.Pod, node string) bool {
 	return pre != nil && pre.waits.of(string(pod.UID), node)
 }
 
-// Victims returns the UIDs of the pods that are evicted from a node for a pod, by its last attempt.
+// Victims returns the UIDs of the pods that the pod's last attempt evicts from a node.
 func (pre *Preemption) Victims(pod *v1.Pod, node string) (out []string) {
 	if pre == nil {
 		return nil

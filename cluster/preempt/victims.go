@@ -22,15 +22,15 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// chooser is kube-scheduler's DefaultPreemption with another choice of victims on one node.
+// chooser is kube-scheduler's DefaultPreemption with another choice of victims on a node.
 type chooser struct {
 	*defaultpreemption.DefaultPreemption
 	pre *Preemption
 }
 
-// SelectVictimsOnNode chooses who has to go from a node so that the pod fits: the cheapest set of pods of
-// lower priority, each set proven by the verdict without them and by all filters. The node and the state are
-// copies. On nodes of which nothing is known, and for pods that nobody would align, kube-scheduler chooses.
+// SelectVictimsOnNode chooses the cheapest set of pods of lower priority without which the pod fits on a node. The
+// verdict and all filters confirm each set. The node and the state are copies. kube-scheduler chooses on nodes that the
+// ledger does not have, and for pods that no node would align.
 func (c chooser) SelectVictimsOnNode(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 	pdbs []*policy.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
 	t := c.pre.trial(ctx, cs, pod, info)
@@ -62,7 +62,7 @@ func (c chooser) SelectVictimsOnNode(ctx context.Context, cs fwk.CycleState, pod
 	return out, choice.Cost.Violations, nil
 }
 
-// trial is a node on which it is tried who has to go.
+// trial is the search for victims on one node.
 type trial struct {
 	Attempt
 	pre  *Preemption
@@ -71,16 +71,16 @@ type trial struct {
 	pod  *v1.Pod
 	info fwk.NodeInfo
 	node *ledger.Node
-	// victims may be evicted; leaving are being deleted, and will have gone soon, whoever they are.
+	// victims may be evicted; leaving are being deleted and will be gone soon, whatever their priority.
 	victims, leaving []fwk.PodInfo
 
-	gone    map[string]fwk.PodInfo // by UID; those that state and info are without
+	gone    map[string]fwk.PodInfo // by UID; the pods that state and info lack now
 	work    int                    // containers judged so far
-	refusal *fwk.Status            // of the first set that was tried by all filters
+	refusal *fwk.Status            // the filters' status for the first set that they judged
 	err     error
 }
 
-// trial returns a trial, which changes the node and the state; nil where the plugin does not judge the node.
+// trial returns the trial of a node, or nil if the plugin does not judge the node. The trial changes info and cs.
 func (pre *Preemption) trial(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *trial {
 	a, ok := pre.plugin.Attempt(cs)
 	if !ok {
@@ -102,8 +102,8 @@ func (pre *Preemption) trial(ctx context.Context, cs fwk.CycleState, pod *v1.Pod
 	return t
 }
 
-// soon is how far from now the end of a pod's grace period is, before or after it, for the pod to count as
-// one that will have gone soon. One whose time is long over hangs, and nobody knows for how long.
+// soon is how far the end of a pod's grace period may be from now, before or after, for the pod to count as leaving. A
+// pod whose grace period ended longer ago is stuck, and no end is in sight.
 const soon = time.Minute
 
 func (pre *Preemption) isLeaving(p fwk.PodInfo) bool {
@@ -115,7 +115,7 @@ func (t *trial) mayGo(p fwk.PodInfo) bool {
 	return corev1.PodPriority(p.GetPod()) < corev1.PodPriority(t.pod) && t.pre.upstream.IsEligiblePod(t.info, p, t.pod)
 }
 
-// lower returns the pods among some that are of lower priority than the pod.
+// lower returns those of the pods that this pod may evict.
 func (t *trial) lower(pods []fwk.PodInfo) []fwk.PodInfo {
 	return slices.DeleteFunc(slices.Clone(pods), func(p fwk.PodInfo) bool { return !t.mayGo(p) })
 }
@@ -125,11 +125,11 @@ func (t *trial) important(a, b *v1.Pod) int {
 	return cmp.Or(cmp.Compare(corev1.PodPriority(b), corev1.PodPriority(a)), cmp.Compare(started(a), started(b)))
 }
 
-// started is when a pod was started, for kube-scheduler now where it was not.
+// started returns when a pod was started. Like kube-scheduler, it returns the present time for a pod that was not.
 func started(p *v1.Pod) int64 { return schedutil.GetPodStartTime(p).UnixNano() }
 
-// doubtful says why nobody is evicted from the node as it is now, or "". Assumed pods may get another
-// place if somebody goes meanwhile.
+// doubtful returns why no pod may be evicted from the node in its present state, or "". Assumed pods may get another
+// place if a pod leaves before they are admitted.
 func (t *trial) doubtful() string {
 	if why := t.node.Doubtful(); why != "" {
 		return why
@@ -149,12 +149,12 @@ func (t *trial) doubtful() string {
 	return ""
 }
 
-// worded is the status of a verdict that refuses the pod.
+// worded returns the status of a verdict that refuses the pod.
 func (t *trial) worded(v place.Verdict) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, t.pre.plugin.Reasons(t.Pod, v)...)
 }
 
-// possible returns the verdict with all possible victims gone, or why nobody is evicted from the node.
+// possible returns the verdict without any possible victim, or a status if no pod may be evicted from the node.
 func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 	if len(t.victims) == 0 {
 		return v, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, t.pre.Texts.NoVictims)
@@ -175,8 +175,8 @@ func (t *trial) possible() (v place.Verdict, status *fwk.Status) {
 	return v, fwk.NewStatus(fwk.Unschedulable, why)
 }
 
-// promised reports whether the node is promised to others that this pod must spare. Where they will be decides
-// whether it finds room, so it is tried again.
+// promised reports whether pods that this pod must not displace are nominated to the node. Where they are placed
+// decides whether this pod fits, so it is tried again.
 func (t *trial) promised() bool {
 	return slices.ContainsFunc(t.pre.Handle.NominatedPodsForNode(t.node.Name), func(p fwk.PodInfo) bool {
 		return p.GetPod().UID != t.pod.UID && corev1.PodPriority(p.GetPod()) >= corev1.PodPriority(t.pod)
@@ -192,8 +192,8 @@ func (t *trial) without(pods []fwk.PodInfo) *ledger.Node {
 	return t.node.Without(uids...)
 }
 
-// works reports whether the pod fits without some pods: first what the ledger says, which costs little, then
-// what all filters say, with pods that are nominated to the node.
+// works reports whether the pod fits without some pods. It asks the ledger first, which costs little, then all filters,
+// with the pods that are nominated to the node.
 func (t *trial) works(pods []fwk.PodInfo) bool {
 	if t.err != nil || !t.afford() || !t.without(pods).Takes(t.Pod, t.Demand) {
 		return false
@@ -211,11 +211,11 @@ func (t *trial) works(pods []fwk.PodInfo) bool {
 	return status.IsSuccess()
 }
 
-// maxTrialWork bounds the search for victims on one node, in containers judged. A pod of 32 containers may be tried a
-// thousand times, which is as often as any is.
+// maxTrialWork bounds the search for victims on one node, in judged containers. It lets a pod of 32 containers be tried
+// a thousand times, which is the most for any pod.
 const maxTrialWork = 32 << 10
 
-// afford reports whether one more set may be tried. Once none may, the cheapest set so far is taken.
+// afford reports whether one more set may be tried. When it returns false, the cheapest set so far is taken.
 func (t *trial) afford() bool {
 	if t.work > maxTrialWork {
 		return false
@@ -226,13 +226,13 @@ func (t *trial) afford() bool {
 	return true
 }
 
-// let makes state and node such that exactly these pods are gone.
+// let changes state and node so that exactly these pods are gone.
 func (t *trial) let(pods []fwk.PodInfo) error {
 	want := map[string]fwk.PodInfo{}
 	for _, p := range pods {
 		want[string(p.GetPod().UID)] = p
 	}
-	// What is put back is put back in a fixed order: other plugins' states may depend on it.
+	// Pods are put back in a fixed order, because other plugins' states may depend on the order.
 	for _, p := range slices.Concat(t.leaving, t.victims) {
 		uid := string(p.GetPod().UID)
 		_, is := t.gone[uid]
@@ -257,7 +257,7 @@ func (t *trial) let(pods []fwk.PodInfo) error {
 	return nil
 }
 
-// problem says what evict.Choose has to know: v is the verdict without any victim.
+// problem returns the input of evict.Choose. v is the verdict without any victim.
 func (t *trial) problem(v place.Verdict, pdbs []*policy.PodDisruptionBudget) evict.Problem {
 	p := evict.Problem{Works: func(gone []int) bool {
 		out := slices.Clone(t.leaving)

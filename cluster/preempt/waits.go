@@ -14,17 +14,17 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// This file finds out where a pod need not evict others, because room may come by itself.
+// This file finds out where a pod need not evict others, because room may appear without evictions.
 
 const (
 	// patience is how long a pod waits for a report that may show that it fits, before it preempts.
 	patience = 30 * time.Second
-	// catchUp is longer than an end of a pod takes from the API server to the ledger.
+	// catchUp is longer than the end of a pod takes to get from the API server into the ledger.
 	catchUp = time.Second
 )
 
-// patient returns why the pod should wait instead of evicting others, or "", and the node that it is nominated to
-// meanwhile, or nil.
+// patient returns why the pod should wait instead of evicting others, or "", and the node to nominate it to meanwhile,
+// or nil.
 func (pre *Preemption) patient(ctx context.Context, cs fwk.CycleState, a Attempt, pod *v1.Pod,
 	m fwk.NodeToStatusReader) (*fwk.PostFilterResult, string, error) {
 	may, _ := pre.upstream.PodEligibleToPreemptOthers(ctx, pod, m.Get(pod.Status.NominatedNodeName))
@@ -41,8 +41,8 @@ func (pre *Preemption) patient(ctx context.Context, cs fwk.CycleState, a Attempt
 	return nil, pre.settles(a, pod, nodes, m), nil
 }
 
-// leaves returns a node where the pod fits once pods that are being deleted have left, and says so. If those of lower
-// priority suffice, the pod is nominated to the node, as if it had evicted them.
+// leaves returns a node where the pod fits once pods that are being deleted have left, and a text that explains it. If
+// the leaving pods of lower priority suffice, the pod is nominated to the node, as if it had evicted them.
 func (pre *Preemption) leaves(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (
 	*fwk.PostFilterResult, string) {
 	const afterwards = " once pods that are being deleted there have gone"
@@ -72,7 +72,7 @@ func (pre *Preemption) leaves(ctx context.Context, cs fwk.CycleState, pod *v1.Po
 	return nil, ""
 }
 
-// settles returns for which node's report the pod waits, since it may fit there, or "".
+// settles returns a text that names a node whose report may show room for the pod, or "" if there is none.
 func (pre *Preemption) settles(a Attempt, pod *v1.Pod, nodes []fwk.NodeInfo, m fwk.NodeToStatusReader) string {
 	uid := string(pod.UID)
 	for _, info := range nodes {
@@ -98,7 +98,7 @@ func (pre *Preemption) settles(a Attempt, pod *v1.Pod, nodes []fwk.NodeInfo, m f
 	return ""
 }
 
-// refused reports whether the node has refused such a pod.
+// refused reports whether the node's kubelet has refused a pod of this shape.
 func (a Attempt) refused(n *ledger.Node) bool {
 	if len(n.Refused) == 0 {
 		return false
@@ -107,8 +107,8 @@ func (a Attempt) refused(n *ledger.Node) bool {
 	return is
 }
 
-// Departed returns the UIDs of pods that the ledger has on a node and kube-scheduler does not: they have been deleted,
-// and the event has not reached the ledger yet. kube-scheduler has the mirror pod of a static pod.
+// Departed returns the UIDs of pods that the ledger has on a node and kube-scheduler does not: they were deleted, and
+// the event has not reached the ledger yet. For a static pod, kube-scheduler has the mirror pod.
 func Departed(n *ledger.Node, info fwk.NodeInfo) (out []string) {
 	here := map[string]bool{"": true}
 	for _, p := range info.GetPods() {
@@ -123,11 +123,11 @@ func Departed(n *ledger.Node, info fwk.NodeInfo) (out []string) {
 	return out
 }
 
-// Retry activates a pod soon, if it still waits: something has changed that no event announces.
+// Retry activates a pod soon, if it still waits. Callers use it after a change that no event announces.
 func (pre *Preemption) Retry(pod *v1.Pod) { pre.retry(pod, pre.now()) }
 
-// retry activates a pod after a delay that grows with the time since it began to wait. This plugin's events wake only
-// pods that it has refused, and pods that others refused may want to preempt, too.
+// retry activates a pod after a delay that grows with the time that it has waited. This plugin's events wake only pods
+// that the plugin refused, and pods that other plugins refused may want to preempt, too.
 func (pre *Preemption) retry(pod *v1.Pod, since time.Time) {
 	if uid := string(pod.UID); pre.waits.arm(uid) {
 		pre.later(min(max(pre.now().Sub(since), catchUp), patience), func() {
@@ -145,12 +145,12 @@ func (pre *Preemption) again(pod *v1.Pod) {
 	}
 }
 
-// waits remember which pods wait for news of which nodes, and since when.
+// waits records which pods wait for reports of which nodes, and since when.
 type waits struct {
 	mu    sync.Mutex
 	pods  map[string]wait
 	order []string
-	armed map[string]bool // by UID: the pod will be tried again in any case
+	armed map[string]bool // by UID: a retry of the pod is scheduled
 }
 
 type wait struct {
@@ -158,7 +158,7 @@ type wait struct {
 	nodes []string
 }
 
-// note notes for which nodes a pod waits, if any, and returns since when it waits for any.
+// note records the nodes that a pod waits for, if any, and returns when its wait began.
 func (w *waits) note(uid string, nodes []string, now time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,7 +183,7 @@ func (w *waits) note(uid string, nodes []string, now time.Time) time.Time {
 
 func (w *waits) forget(uid string) { w.note(uid, nil, time.Time{}) }
 
-// arm notes that a pod will be tried again in any case; it reports whether that is news.
+// arm records that a retry of a pod is scheduled. It returns false if one was scheduled already.
 func (w *waits) arm(uid string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,7 +203,7 @@ func (w *waits) disarm(uid string) {
 	delete(w.armed, uid)
 }
 
-// of reports whether a pod waits for news of a node.
+// of reports whether a pod waits for a report of a node.
 func (w *waits) of(uid, node string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
