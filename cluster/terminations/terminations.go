@@ -1,11 +1,11 @@
 // Package terminations finds out how assumed pods terminated, and releases them in the ledger.
 //
 // kube-scheduler's informer follows only pods that have not terminated. When a pod terminates, the informer delivers a
-// deletion with the pod's state from before: it does not say whether a kubelet refused the pod, nor why. The package
-// therefore reads such a pod from the API server once more.
+// deletion with the pod's state from before, which does not show whether a kubelet refused the pod, nor why. The
+// package therefore reads such a pod from the API server once more.
 //
 // Invariant: every assumed pod that leaves the informer is released in the end, in the state in which it terminated or,
-// where that cannot be read, in its last known state. The package does not read pods that nobody waits for.
+// if that cannot be read, in its last known state. The package reads no pods that the ledger does not wait for.
 package terminations
 
 import (
@@ -31,22 +31,22 @@ type Terminations struct {
 	cache.ResourceEventHandler // handles adds and updates
 	// assumed reports whether the ledger expects the node to admit the pod.
 	assumed func(node, uid string) bool
-	// doubted reports whether a node's report contradicts that the pod is gone.
+	// doubted reports whether a node's report still contains a pod that left the informer.
 	doubted func(uid string) bool
 	// get returns the pod of that name as it is now.
 	get func(ctx context.Context, namespace, name string) (*v1.Pod, error)
 	// getAt returns the pod as it was when it left the informer, or nil if it was deleted at that moment.
 	getAt func(ctx context.Context, last *v1.Pod) (*v1.Pod, error)
-	// release brings the end of a pod into the ledger.
+	// release records the end of a pod in the ledger.
 	release func(*v1.Pod)
-	// released is called with the node afterwards.
+	// released is called afterwards, with the node.
 	released func(node string)
 	queue    workqueue.TypedRateLimitingInterface[*v1.Pod]
 	logger   klog.Logger
 }
 
 const (
-	// maxReads is how often a read of one pod is retried after errors.
+	// maxReads bounds how often a failed read of one pod is repeated.
 	maxReads = 5
 	// reportWait is how long Terminations waits for the node's own report about a pod before it reads the pod.
 	reportWait = 5 * time.Second
@@ -54,8 +54,8 @@ const (
 	graceOver = 35 * time.Second
 )
 
-// New returns the handler of pod events that fills the ledger by a feed. released is called with a node whose pod has
-// been released, since no event announces that the node has room again.
+// New returns the handler of pod events that fills the ledger through a feed. It calls released with the node of each
+// released pod, since no event announces that the node has room again.
 func New(feed *kube.Feed, book *ledger.Book, client kubernetes.Interface, released func(node string),
 	logger klog.Logger) *Terminations {
 	return &Terminations{ResourceEventHandler: feed.Pods(), assumed: book.Booked, doubted: book.Doubted,
@@ -66,8 +66,8 @@ func New(feed *kube.Feed, book *ledger.Book, client kubernetes.Interface, releas
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*v1.Pod]())}
 }
 
-// OnDelete releases a pod that was not assumed, and queues an assumed pod to be read. A pod that its node still
-// reports is read only if the node does not report its end within reportWait.
+// OnDelete releases a pod that was not assumed, and queues an assumed pod to be read. It queues a pod that its node
+// still reports to be read after reportWait, unless the node reports its end before.
 func (t *Terminations) OnDelete(o any) {
 	last := o
 	if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -97,7 +97,7 @@ func (t *Terminations) Run(ctx context.Context) {
 	}
 }
 
-// resolve releases a pod in the state in which it terminated, or in its last known state where that cannot be read.
+// resolve releases a pod in the state in which it terminated, or in its last known state if that cannot be read.
 func (t *Terminations) resolve(ctx context.Context, last *v1.Pod) {
 	uid := string(last.UID)
 	if !t.assumed(last.Spec.NodeName, uid) && !t.doubted(uid) {
@@ -120,7 +120,7 @@ func (t *Terminations) resolve(ctx context.Context, last *v1.Pod) {
 		return
 	default:
 		t.queue.Forget(last)
-		// Controllers delete a pod as soon as its kubelet has refused it, and create another one of that name.
+		// Controllers delete a pod as soon as its kubelet has refused it, and create another pod of that name.
 		if then, err := t.getAt(ctx, last); err != nil {
 			t.logger.V(report.LevelData).Info("State at termination not read", "pod", klog.KObj(last), "error", err.Error())
 		} else if then != nil && then.UID == last.UID && kube.Ended(then) {

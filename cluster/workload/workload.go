@@ -1,9 +1,8 @@
-// Package workload learns a cluster's workload profile, a mix of pod shapes, from the pods that one scheduler is asked
-// to schedule. Nodes are scored by the mix.
+// Package workload learns a cluster's workload profile, a mix of pod shapes, from the pods that one scheduler
+// schedules. Nodes are scored by the mix.
 //
-// Invariant: a mix that was returned does not change, and is replaced only when the difference matters, since a new
-// mix makes all cached costs invalid. Pods of very many containers are not learned: every score of every pod computes
-// what each pod of the mix would get.
+// Invariant: a returned mix does not change. It is replaced only when the difference matters, since a new mix makes all
+// cached costs invalid. Pods of very many containers are not learned: scoring any pod places every pod of the mix.
 package workload
 
 import (
@@ -22,16 +21,16 @@ import (
 // maxLearned bounds the containers of pods that the mix is learned from.
 const maxLearned = 32
 
-// Profile is the workload profile of one scheduler. Any goroutine may call its methods. The zero Profile has seen no
-// pod.
+// Profile is the workload profile of one scheduler. Its methods may be called by any goroutine. The zero Profile is
+// empty.
 type Profile struct {
 	mu     sync.Mutex
 	recent *score.Recent
-	// taken is the mix that nodes are scored by. It follows recent only when the difference matters.
+	// taken is the mix that nodes are scored by. It is set to recent's mix only when the difference matters.
 	taken *score.Mix
 }
 
-// Add adds a pod that is to be scheduled, and returns the mix that its nodes are scored by, and whether the mix is new.
+// Add adds a pod to be scheduled. It returns the mix that its nodes are scored by, and whether the mix is new.
 func (u *Profile) Add(uid string, p *place.Pod) (mix *score.Mix, renewed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -45,15 +44,15 @@ func (u *Profile) Add(uid string, p *place.Pod) (mix *score.Mix, renewed bool) {
 	return u.taken, renewed
 }
 
-// Mix returns the latest mix, nil before the first pod.
+// Mix returns the latest mix, or nil before the first pod.
 func (u *Profile) Mix() *score.Mix {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.taken
 }
 
-// Learn adds pods as if they had been scheduled in the order of their creation. A scheduler that has just started so
-// has the profile of the one before it, but for pods that have terminated.
+// Learn adds pods as if they had been scheduled in the order of their creation. So a scheduler that has just started
+// has the profile of the scheduler before it, except for pods that have terminated.
 func (u *Profile) Learn(pods []*v1.Pod) {
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(string(a.UID), string(b.UID)))
@@ -62,12 +61,12 @@ func (u *Profile) Learn(pods []*v1.Pod) {
 		uid string
 		pod *place.Pod
 	}
-	var last []known // the newest first
+	var last []known // newest first
 	for _, pod := range slices.Backward(pods) {
 		if len(last) == score.Remembered {
 			break
 		}
-		// What is not understood is not scheduled either.
+		// Pods that cannot be translated are not scheduled either.
 		if p, err := apipod.ToPlace(pod); err == nil && !p.Plain() {
 			last = append(last, known{string(pod.UID), p})
 		}
