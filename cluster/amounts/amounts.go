@@ -1,8 +1,8 @@
 // Package amounts reads the plain amounts of nodes, and the pods that are bound to them, from kube-scheduler's own
 // informers.
 //
-// Invariant: it makes no request and changes nothing; what it returns is as old as the informers. A node or pod that is
-// not in memory is not short of anything: the kubelet will refuse the pod. A nil *Amounts has no nodes.
+// Invariant: it sends no request and changes nothing; its results are as old as the informers. A node or pod that is
+// not in the informers counts as short of nothing: the kubelet will reject the pod. A nil *Amounts has no nodes.
 package amounts
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Amounts has the plain amounts of nodes as they are now. kube-scheduler looks at them when it chooses a node. While a
-// pod waits for its turn after that, another scheduler may bind pods to the node.
+// Amounts has the present plain amounts of nodes. kube-scheduler checks them when it chooses a node. While a pod waits
+// for its turn after that, another scheduler may bind pods to the node.
 type Amounts struct {
 	nodes corelisters.NodeLister
 	pods  cache.Indexer
@@ -30,7 +30,7 @@ type Amounts struct {
 
 const byNode = "tenon.sh/node"
 
-// New has pods indexed by their node. It must be called before the informers are started.
+// New adds an index of pods by node. Call it before the informers start.
 func New(f informers.SharedInformerFactory) (*Amounts, error) {
 	pods := f.Core().V1().Pods().Informer()
 	err := pods.AddIndexers(cache.Indexers{byNode: func(o any) ([]string, error) {
@@ -45,7 +45,7 @@ func New(f informers.SharedInformerFactory) (*Amounts, error) {
 	return &Amounts{nodes: f.Core().V1().Nodes().Lister(), pods: pods.GetIndexer()}, nil
 }
 
-// On returns the pods that are bound to a node as far as the informer knows.
+// On returns the pods that are bound to a node, according to the informer.
 func (a *Amounts) On(node string) (out []*v1.Pod) {
 	if a == nil {
 		return nil
@@ -72,8 +72,8 @@ func (a *Amounts) Pods() (out []*v1.Pod) {
 	return out
 }
 
-// Short says what a node has too little of for a pod beside those that are bound to it and those of more that are not
-// bound as far as the informer knows, or "".
+// Short returns what a node has too little of for a pod, or "". It counts the pods that are bound to the node, and
+// those of more that are not bound yet, according to the informer.
 func (a *Amounts) Short(pod *v1.Pod, node string, more []ledger.PodID) string {
 	if a == nil {
 		return ""
@@ -89,7 +89,7 @@ func (a *Amounts) Short(pod *v1.Pod, node string, more []ledger.PodID) string {
 	return strings.Join(out, ", ")
 }
 
-// with returns the pods that are bound to a node, and those of more that are not bound as far as the informer knows.
+// with returns the pods that are bound to a node, and those of more that are not bound yet, according to the informer.
 func (a *Amounts) with(node string, more []ledger.PodID) []*v1.Pod {
 	out := a.On(node)
 	for _, id := range more {
@@ -101,7 +101,7 @@ func (a *Amounts) with(node string, more []ledger.PodID) []*v1.Pod {
 	return out
 }
 
-// Version is another number when what [Amounts.Of] returns for a node may have changed.
+// Version returns a number that changes when the result of [Amounts.Of] for a node may have changed.
 func (a *Amounts) Version(n *ledger.Node) uint64 {
 	if a == nil {
 		return 0
@@ -122,8 +122,8 @@ func (a *Amounts) Version(n *ledger.Node) uint64 {
 	return sum
 }
 
-// Of returns the amounts that pods may ask of a node, and those that its pods have asked for: those that are bound to
-// it, and those for which the ledger has predicted what they will hold. It returns false for a node that is not there.
+// Of returns the node's allocatable amounts, and the amounts that its pods request. It counts bound pods, and pods that
+// the ledger predicts on the node. It returns false if the node does not exist.
 func (a *Amounts) Of(n *ledger.Node) (allocatable, used whatif.Amounts, there bool) {
 	if a == nil {
 		return nil, nil, false
@@ -132,7 +132,7 @@ func (a *Amounts) Of(n *ledger.Node) (allocatable, used whatif.Amounts, there bo
 	if err != nil {
 		return nil, nil, false
 	}
-	allocatable, _ = kube.Amounts(node.Status.Allocatable) // what is beyond bounds counts as the bound
+	allocatable, _ = kube.Amounts(node.Status.Allocatable) // an amount beyond bounds counts as the bound
 	for _, p := range a.with(n.Name, predicted(n)) {
 		if !kube.Ended(p) {
 			needs, _ := kube.Needs(p)
@@ -142,7 +142,7 @@ func (a *Amounts) Of(n *ledger.Node) (allocatable, used whatif.Amounts, there bo
 	return allocatable, used, true
 }
 
-// predicted are the pods that the ledger has put on a node and that the node has not reported yet.
+// predicted returns the pods that the ledger has placed on a node and that the node has not reported yet.
 func predicted(n *ledger.Node) (out []ledger.PodID) {
 	for i := range n.Entries {
 		if n.Entries[i].Source == ledger.Predicted {

@@ -9,14 +9,15 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Needs returns what a pod asks of a node as a whole, overhead included. The error is that of [Amounts].
+// Needs returns the amounts that a pod requests of a node as a whole, overhead included. Its errors are those of
+// [Amounts].
 func Needs(p *v1.Pod) (whatif.Amounts, error) {
 	out, err := Amounts(Requests(p))
 	out["pods"] = 1
 	return out, err
 }
 
-// Amounts translates a list. The error names an amount beyond bounds, which then counts as the bound.
+// Amounts translates a list. If an amount is beyond bounds, the error names it, and out has the bound for it.
 func Amounts(list v1.ResourceList) (out whatif.Amounts, err error) {
 	out = whatif.Amounts{}
 	for name, q := range list {

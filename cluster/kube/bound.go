@@ -15,27 +15,27 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// boundPod is what is kept of a pod that is bound to a node and has not ended.
+// boundPod is the record of a pod that is bound to a node and has not ended.
 type boundPod struct {
 	id   ledger.PodID
 	node string
-	// spec is nil where no node's managers look at the pod, and where it is beyond any machine: no
-	// kubelet admits it.
+	// spec is nil if no node's managers align the pod, and if the pod is larger than any machine, so that no kubelet
+	// admits it.
 	spec *place.Pod
-	// decision is v1alpha1.DecisionAnnotation; empty: the pod was bound without one.
+	// decision is the pod's v1alpha1.DecisionAnnotation, empty if it was bound without one.
 	decision    string
-	at, created time.Time // when it was bound, as far as its status says, and made
+	at, created time.Time // when it was bound, according to its status, and created
 	started     bool
-	begun       bool // a container has started that comes after ordinary init containers
-	// counted: the last fingerprint of its node that was understood is of this pod, too.
+	begun       bool // a container after the ordinary init containers has started
+	// counted: the last fingerprint of its node that matched contains this pod.
 	counted bool
-	// passed counts the fingerprints since it ended that were not of it.
+	// passed counts the fingerprints without the pod since it ended.
 	passed int
 	// settled: it was admitted longer than settlePeriod ago; over: it ended longer than that ago.
 	settled, over bool
 }
 
-// compare is binding order.
+// compare orders pods by when they were bound.
 func (b *boundPod) compare(o *boundPod) int {
 	return cmp.Or(b.at.Compare(o.at), b.created.Compare(o.created),
 		strings.Compare(b.id.String(), o.id.String()), strings.Compare(b.id.UID, o.id.UID))
@@ -51,7 +51,7 @@ func newBoundPods() boundPods {
 	return boundPods{map[string]*boundPod{}, map[string]map[string]*boundPod{}}
 }
 
-// put notes a pod as it is now.
+// put records the present state of a pod.
 func (b boundPods) put(pod *v1.Pod) *boundPod {
 	p := b.pods[string(pod.UID)]
 	if p == nil {
@@ -71,7 +71,7 @@ func (b boundPods) put(pod *v1.Pod) *boundPod {
 	return p
 }
 
-// drop forgets a pod, and returns what was known of it, or nil.
+// drop drops a pod, and returns its record or nil.
 func (b boundPods) drop(uid string) *boundPod {
 	p := b.pods[uid]
 	if p == nil {
@@ -90,8 +90,8 @@ func (b boundPods) on(node string) []*boundPod {
 	return slices.SortedFunc(maps.Values(b.nodes[node]), (*boundPod).compare)
 }
 
-// beyondInits reports whether the first container after ordinary init containers of a pod has started: of its app
-// containers, since all init containers are over then.
+// beyondInits reports whether a container of a pod with init containers has started that comes after the ordinary init
+// containers. It looks only at app containers: when one has started, all init containers are over.
 func beyondInits(pod *v1.Pod) bool {
 	started := func(s v1.ContainerStatus) bool {
 		return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
@@ -99,7 +99,7 @@ func beyondInits(pod *v1.Pod) bool {
 	return len(pod.Spec.InitContainers) > 0 && slices.ContainsFunc(pod.Status.ContainerStatuses, started)
 }
 
-// bound returns when a pod was bound, as far as its status says.
+// bound returns when a pod was bound, according to its status.
 func bound(pod *v1.Pod) time.Time {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {

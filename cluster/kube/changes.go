@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// This file notices that a cluster changes, for tools that then read it again.
+// This file reports that a cluster has changed, to tools that then read it again.
 
-// rewatch is the pause before a watch that has ended begins again.
+// rewatch is the pause before an ended watch is started again.
 const rewatch = time.Second
 
-// watcher begins a watch of one resource.
+// watcher starts a watch of one resource.
 type watcher func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 
-// Changes returns a channel that receives after nodes, layouts or pods have changed, until ctx ends. Several changes
-// may be one receive. The error is that of the first watch; later watches begin again after errors.
+// Changes returns a channel that receives after nodes, layouts or pods have changed, until ctx ends. One receive may
+// stand for several changes. The error is the error of the first watches; later watches are started again after errors.
 func (r *Reader) Changes(ctx context.Context) (<-chan struct{}, error) {
 	out := make(chan struct{}, 1)
 	for what, begin := range map[string]watcher{"node layouts": r.layouts.Watch, "nodes": r.cluster.Nodes.Watch,
@@ -33,8 +33,8 @@ func (r *Reader) Changes(ctx context.Context) (<-chan struct{}, error) {
 	return out, nil
 }
 
-// follow passes on that something has changed. A watch without a version begins with what is there, so nothing is
-// missed between two of them.
+// follow sends to changed after each event. A watch without a version begins with the existing objects, so no change
+// between two watches is missed.
 func follow(ctx context.Context, w watch.Interface, begin watcher, changed chan<- struct{}) {
 	_ = wait.PollUntilContextCancel(ctx, rewatch, true, func(ctx context.Context) (bool, error) {
 		if w == nil {
@@ -47,7 +47,7 @@ func follow(ctx context.Context, w watch.Interface, begin watcher, changed chan<
 		for range w.ResultChan() {
 			select {
 			case changed <- struct{}{}:
-			default: // a receive is due
+			default: // a receive is pending
 			}
 		}
 		w = nil

@@ -11,22 +11,22 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// This file feeds the ledger's book with nodes that have only a NodeResourceTopology. A valid layout takes precedence:
-// the NodeResourceTopology is then kept, and used again when the node has no valid layout any more.
+// This file feeds the ledger with nodes that have only a NodeResourceTopology. A valid layout takes precedence: the
+// NodeResourceTopology is then kept, and used again when the node has no valid layout any more.
 
 // coarse is the state of a node's NodeResourceTopology.
 type coarse struct {
 	object *v1alpha2.NodeResourceTopology // the newest
-	// counts: the book has the amounts of this object, or of one before it.
+	// counts: the ledger has the amounts of this object, or of an earlier version of it.
 	counts  bool
 	problem string // why the object was rejected, or ""
-	// conditions say which parts of the object were not understood, or were corrected.
+	// conditions name the parts of the object that were not understood, or were corrected.
 	conditions []string
-	// ended are pods that ended recently and may still be in the amounts, the first to end first.
+	// ended are pods that ended recently and may still be in the amounts, in the order in which they ended.
 	ended []*boundPod
 	// misses counts consecutive readings whose fingerprint matched no set of pods that was tried.
 	misses int
-	// accounted: the last reading said which pods its amounts contain.
+	// accounted: the last reading showed which pods its amounts contain.
 	accounted bool
 	// past are the UIDs of the last pods that ended longer than settlePeriod ago.
 	past []string
@@ -41,12 +41,12 @@ func (f *Feed) Topologies() cache.ResourceEventHandler {
 	}
 }
 
-// OnRefusedTopology registers a callback for NodeResourceTopologies that cannot be read. The same error is reported
-// once until it changes. Call it before the first event; the callback must not call the feed.
+// OnRefusedTopology registers a callback for NodeResourceTopologies that cannot be read. It is called once per error,
+// and again when the error changes. Register it before the first event; the callback must not call the feed.
 func (f *Feed) OnRefusedTopology(refused func(node string, err error)) { f.onTopology = refused }
 
 // Topology receives a NodeResourceTopology that was added or changed. It keeps the object and does not change it.
-// Before Begin the object waits: which pods the amounts contain cannot be found before the pods are known.
+// Before Begin it only records the object: without the pods, Topology cannot compute which pods the amounts contain.
 func (f *Feed) Topology(o *v1alpha2.NodeResourceTopology) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,8 +94,8 @@ func (f *Feed) TopologyProblem(node string) string {
 	return ""
 }
 
-// TopologyConditions says which parts of a node's NodeResourceTopology were not understood, or were corrected. It is
-// nil for a node whose NodeResourceTopology is not used.
+// TopologyConditions returns texts about the parts of a node's NodeResourceTopology that were not understood, or were
+// corrected. It returns nil for a node whose NodeResourceTopology is not used.
 func (f *Feed) TopologyConditions(node string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,14 +111,15 @@ func (f *Feed) OnTopologyConditions(changed func(node string, conditions []strin
 	f.onConditions = changed
 }
 
-// beginCoarse books the objects that waited for Begin.
+// beginCoarse books the objects that arrived before Begin.
 func (f *Feed) beginCoarse() {
 	for _, node := range slices.Sorted(maps.Keys(f.coarse)) {
 		f.count(node, f.coarse[node])
 	}
 }
 
-// unlaid records that a node has no valid layout any more. Its NodeResourceTopology is used from now on, if it has one.
+// unlaid records that a node has no valid layout any more. From then on, its NodeResourceTopology is used, if it has
+// one.
 func (f *Feed) unlaid(node string) {
 	delete(f.exact, node)
 	c := f.coarse[node]
@@ -178,7 +179,7 @@ func (f *Feed) report(node string, c *coarse, r *nrt.Reading, a *ledger.Amounts)
 	f.chosen(c, a.Either)
 }
 
-// recount books all pods of a node again before its first reading, which then says which of them its amounts contain.
+// recount books all pods of a node again before its first reading, which then shows which of them its amounts contain.
 func (f *Feed) recount(node string, c *coarse) {
 	c.ended, c.past, c.misses = nil, nil, 0
 	pods := f.bound.on(node)
@@ -192,7 +193,7 @@ func (f *Feed) recount(node string, c *coarse) {
 	}
 }
 
-// begin records that a pod's init containers have ended, and reports the node as freed where that frees memory.
+// begin records that a pod's init containers have ended. If that frees memory, it reports the node as freed.
 func (f *Feed) begin(p *boundPod) {
 	if p.spec == nil || !p.begun {
 		return
@@ -202,7 +203,7 @@ func (f *Feed) begin(p *boundPod) {
 	}
 }
 
-// OnFreed registers a callback for nodes on which a pod may fit now although no report arrived: something became free
-// that reports do not show, or the node's object is gone. Call it before the first event. The callback runs in a
-// goroutine of its own, and may call the feed.
+// OnFreed registers a callback for nodes on which a pod may fit now although no report arrived: a resource became free
+// that reports do not show, or the node's object was deleted. Register it before the first event. The callback runs in
+// a goroutine of its own, and may call the feed.
 func (f *Feed) OnFreed(freed func(node string)) { f.onFreed = freed }

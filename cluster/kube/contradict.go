@@ -6,11 +6,11 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// This file notices layouts that contradict the API server. A node may write what it likes in its own layout. What
-// it lists counts there, whoever the pods belong to; where the API server has such a pod on another node, the
-// report is not to be trusted, and the node says so.
+// This file detects layouts that contradict the API server. A node may write anything into its own layout. The holdings
+// that it lists count on that node, whatever pods they name. If the API server has such a pod on another node, the
+// report is not reliable, and the node is marked inexact.
 
-// contradiction returns the reason why a report is inexact that lists pods of other nodes, or nil.
+// contradiction returns why a report is inexact that lists pods of other nodes, or nil if the report lists none.
 func (f *Feed) contradiction(node string, entries []ledger.Entry) []ledger.Inexact {
 	count := 0
 	var first *boundPod
@@ -28,7 +28,7 @@ func (f *Feed) contradiction(node string, entries []ledger.Entry) []ledger.Inexa
 		"the report lists pods that are bound to other nodes (%d), such as %s on node %s", count, first.id, first.node)}}
 }
 
-// contradict notes a pod that is bound: other nodes may have listed it before.
+// contradict compares a newly bound pod with the reports of other nodes that may have listed it before.
 func (f *Feed) contradict(p *boundPod) {
 	for _, node := range f.book.Reporters(p.id.UID) {
 		if node == p.node {

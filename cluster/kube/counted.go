@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// maxUncertain bounds the pods of a node that its amounts may or may not contain: up to 2 to that number of
-	// fingerprints are computed while the feed is locked. For further pods the likelier answer is assumed.
+	// maxUncertain bounds the pods of a node that its amounts may or may not contain. Up to 2^maxUncertain fingerprints
+	// are computed while the feed is locked. For further pods the likelier answer is assumed.
 	maxUncertain = 8
 	// maxMisses is the number of consecutive fingerprints without a match after which only the likeliest set of pods
 	// is tried: some exporters always count pods that have ended, or leave out others.
 	maxMisses = 3
 )
 
-// accounted says which pods the amounts of a node contain, by UID: by the object's own list of pods, or by its
-// fingerprint. counts is nil where neither says so. The pods of the last fingerprint that matched are in this one too,
-// unless they ended; those bound since then may be in it, and those that ended since then may still be. either are
-// groups of pods of one name: the fingerprint contains exactly one pod of each group.
+// accounted returns which pods the amounts of a node contain, by UID: according to the object's own list of pods, or to
+// its fingerprint. counts is nil if neither shows it. The pods of the last fingerprint that matched are also in this
+// one, unless they ended. Pods bound since then may be in it, and pods that ended since then may still be. either are
+// groups of pods with one name: the fingerprint contains exactly one pod of each group.
 func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[string]bool, either [][]string) {
 	if r.Pods != nil || r.Fingerprint == "" {
 		return r.Pods, nil
@@ -34,7 +34,7 @@ func (f *Feed) accounted(node string, c *coarse, r *nrt.Reading) (counts map[str
 	for _, p := range pods {
 		switch {
 		case !noticed(p.spec, r):
-			out[p.id.UID] = true // fingerprints leave it out; it holds nothing that the amounts count
+			out[p.id.UID] = true // fingerprints omit it; it holds nothing that the amounts count
 		case p.counted:
 			out[p.id.UID], sure = true, append(sure, named(p, false))
 		default:
@@ -89,7 +89,7 @@ func allNamed(pods []*boundPod, ended bool) (out []nrt.Pod) {
 	return out
 }
 
-// uids returns the UIDs of pods at indexes, and adds them to a set.
+// uids returns the UIDs of the pods at the indexes, and adds them to a set.
 func uids(pods []*boundPod, at []int, to map[string]bool) (out []string) {
 	for _, i := range at {
 		out = append(out, pods[i].id.UID)
@@ -98,8 +98,8 @@ func uids(pods []*boundPod, at []int, to map[string]bool) (out []string) {
 	return out
 }
 
-// chosen records for groups of pods of one name which of them the book found in the amounts: the one that runs and is
-// no longer assumed. The others have left the amounts.
+// chosen records which pod of each group of equal names the ledger found in the amounts: the pod that runs and is no
+// longer assumed. The other pods have left the amounts.
 func (f *Feed) chosen(c *coarse, either [][]string) {
 	for _, group := range either {
 		at := slices.IndexFunc(group, func(uid string) bool {
@@ -115,8 +115,9 @@ func (f *Feed) chosen(c *coarse, either [][]string) {
 	}
 }
 
-// left records whether a fingerprint contained a pod that has ended, and reports whether no later one will: after the
-// pod was counted and then was not, or, if it never was, after a few readings, which may be older than its end.
+// left records whether a fingerprint contained a pod that has ended, and reports whether no later fingerprint will. It
+// returns true once a fingerprint with the pod was followed by one without it. For a pod that no fingerprint contained,
+// it returns true after a few readings, which may be older than the pod's end.
 func (p *boundPod) left(counted bool) bool {
 	if counted {
 		p.counted, p.passed = true, 0
@@ -130,9 +131,9 @@ func named(p *boundPod, ended bool) nrt.Pod {
 	return nrt.Pod{Namespace: p.id.Namespace, Name: p.id.Name, Exclusive: true, Ended: ended}
 }
 
-// noticed reports whether fingerprints of the reading's method contain the pod once its amounts are counted. They
-// contain either all pods, or those whose containers hold something of the node's managers; init containers do not
-// count.
+// noticed reports whether fingerprints of the reading's method contain the pod once its amounts are counted. Depending
+// on the method, they contain all pods, or the pods whose containers hold resources of the node's managers; init
+// containers do not count.
 func noticed(spec *place.Pod, r *nrt.Reading) bool {
 	if r.Method != podfingerprint.MethodWithExclusiveResources {
 		return true

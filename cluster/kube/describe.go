@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Describe writes an outcome in one line; the machine is that of its node, or nil.
+// Describe returns one line about an outcome. m is the machine of its node, or nil.
 func Describe(m *topo.Machine, o ledger.Outcome) string {
 	predicted := document.Text(m, o.Predicted)
 	if o.Result == ledger.Rejected {

@@ -19,65 +19,65 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Feed writes the events of pods, layouts and NodeResourceTopologies into a book. The handlers of an informer receive
-// the events of an object in order. Queueing hints may bring the same events again, earlier or later: an event that is
-// older than the recorded version of its object changes nothing.
+// Feed applies the events of pods, layouts and NodeResourceTopologies to a ledger. The handlers of an informer receive
+// the events of an object in order. Queueing hints may pass the same events again, earlier or later: an event that is
+// older than the recorded version of its object has no effect.
 type Feed struct {
 	book *ledger.Book
-	// onOutcome receives the outcomes of predictions. onRefused receives the layouts that were rejected, and a nil
-	// error when a layout is accepted whose conditions do not say so yet.
+	// onOutcome receives the outcomes of predictions. onRefused receives rejected layouts with an error. It also
+	// receives accepted layouts, with a nil error, if their conditions do not yet record the acceptance.
 	onOutcome func(ledger.Outcome)
 	onRefused func(node string, err error)
 
-	// mu is held while an event goes into the book, so that no other event overtakes it on the way.
+	// mu is held while an event is applied to the ledger, so that no later event is applied first.
 	mu sync.Mutex
-	// bound are the pods on all nodes. Those that were seen before Begin are booked in binding order then.
+	// bound are the pods on all nodes. Begin books the pods that arrived before it, in the order of their bindings.
 	bound boundPods
 	begun bool
-	// versions is the last version seen of every layout; problems is why one was refused.
+	// versions has the last version received of every layout; problems has why layouts were rejected.
 	versions map[string]version
 	problems map[string]string
-	// exact has the nodes whose layout is understood, coarse those that have a NodeResourceTopology.
+	// exact has the nodes whose layout is valid; coarse has the nodes with a NodeResourceTopology.
 	exact  map[string]bool
 	coarse map[string]*coarse
-	// onTopology receives the NodeResourceTopologies that were rejected.
+	// onTopology receives rejected NodeResourceTopologies.
 	onTopology func(node string, err error)
 	// onConditions receives conditions of NodeResourceTopologies that changed.
 	onConditions func(node string, conditions []string)
 	onFreed      func(node string)
 	onReport     func(l *v1alpha1.NodeLayout)
-	// ended has the UIDs of pods that will never hold anything again, dropped and goneTopologies the
-	// resource versions of objects that were deleted: what hints still tell of them is old.
+	// ended has the UIDs of pods that will never hold anything again. dropped and goneTopologies have the resource
+	// versions of deleted objects. Events of hints that are older than these are ignored.
 	ended, dropped, goneTopologies memory
-	// machines are those of nodes: equal nodes share one.
+	// machines lets equal nodes share one machine.
 	machines topo.Pool
-	// later does something after a while, now is the time; tests decide when that is.
+	// later calls a function after a delay; now returns the time. Tests replace both.
 	later func(time.Duration, func())
 	now   func() time.Time
-	// paces are those of nodes, see pace.go; sweep is the number of them at which some are dropped.
+	// paces are the event rates of nodes, see pace.go; when there are sweep of them, unused ones are dropped.
 	paces map[string]*pace
 	sweep int
 	paced atomic.Int64
 }
 
-// version is how far a layout is known. An agent counts what it writes: a write that was held up on its
-// way may come in late under a new resource version.
+// version is the newest version received of a layout. An agent numbers its writes: a delayed write may arrive late,
+// under a new resource version.
 type version struct {
 	resource string
 	uid      types.UID
 	sequence int64
-	late     *v1alpha1.NodeLayout // what was refused as late, and is the newest of the API server
+	late     *v1alpha1.NodeLayout // rejected as late, but the newest object of the API server
 }
 
 // lateGrace is how long a layout with an older sequence is rejected. Its agent sees that the write arrived late, and
-// writes again within a second. A layout that is not written again in that time is accepted, so that a forged sequence
-// that no agent can exceed blocks a node for lateGrace at most.
+// writes again within a second. A layout that is not written again in that time is accepted. So a forged sequence that
+// no agent can exceed blocks a node for lateGrace at most.
 const lateGrace = 10 * time.Second
 
-// vanishGrace is how long a pod that was deleted by force counts as assumed without a report of its node.
+// vanishGrace is how long a pod that was deleted by force stays assumed without a report of its node.
 const vanishGrace = 30 * time.Second
 
-// NewFeed returns a feed into a book. The callbacks may be nil; they must not call the feed.
+// NewFeed returns a feed into a ledger. The callbacks may be nil; they must not call the feed.
 func NewFeed(book *ledger.Book, onOutcome func(ledger.Outcome), onRefused func(node string, err error)) *Feed {
 	if onOutcome == nil {
 		onOutcome = func(ledger.Outcome) {}
@@ -121,15 +121,15 @@ func each[T any](o any, do func(T)) {
 	}
 }
 
-// Begin books the pods that were bound before the feed began, in the order in which they were bound, and
-// then takes the NodeResourceTopologies that have come. It is called once, when all informers have
-// delivered their first lists.
+// Begin books the pods that were bound before the feed began, in the order of their bindings, and then the
+// NodeResourceTopologies that have arrived. The caller calls it once, when all informers have delivered their first
+// lists.
 func (f *Feed) Begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.begun = true
 	pods := slices.SortedFunc(maps.Values(f.bound.pods), (*boundPod).compare)
-	// All are assumed before any is admitted, because no object has the order in which the nodes admitted them.
+	// All are assumed before any is admitted, because no object shows the order in which the nodes admitted them.
 	for _, p := range pods {
 		put(p, f.book.Recover)
 		f.decided(p)
@@ -143,7 +143,7 @@ func (f *Feed) Begin() {
 	f.beginCoarse()
 }
 
-// Pod takes a pod that was added or changed.
+// Pod receives a pod that was added or changed.
 func (f *Feed) Pod(pod *v1.Pod) {
 	if Ended(pod) {
 		f.PodGone(pod)
@@ -170,15 +170,15 @@ func (f *Feed) Pod(pod *v1.Pod) {
 	}
 }
 
-// put books a pod that is bound.
+// put books a bound pod.
 func put(p *boundPod, book func(string, ledger.PodID, *place.Pod)) {
 	if p.spec != nil {
 		book(p.node, p.id, p.spec)
 	}
 }
 
-// decided tells the book what was decided for a pod that was bound to a node where the agent is the arbiter. It uses
-// the decision on the terms of the agent: one that cannot be read is none.
+// decided passes a pod's decision to the ledger if the agent of its node pins containers. Like the agent, it ignores a
+// decision that cannot be parsed.
 func (f *Feed) decided(p *boundPod) {
 	if p.decision == "" || p.spec == nil {
 		return
@@ -192,12 +192,12 @@ func (f *Feed) decided(p *boundPod) {
 	}
 }
 
-// statusLag is how much later than a pod's status that of another may come that is older: a kubelet
-// writes what it missed every ten seconds (pkg/kubelet/status).
+// statusLag is how much later an older pod status may arrive than a newer status of another pod: a kubelet repeats
+// failed status updates every ten seconds (pkg/kubelet/status).
 const statusLag = 30 * time.Second
 
-// reportDue is how long a node may take to report a pod that is known to be admitted, or no more to report
-// one that is gone, before it counts as silent. Agents take less than a second.
+// reportDue is how long a node may take to report a pod that was admitted, or to stop reporting a pod that is gone,
+// before it counts as silent. Agents take less than a second.
 const reportDue = time.Minute
 
 func (f *Feed) admitted(p *boundPod) {
@@ -207,7 +207,7 @@ func (f *Feed) admitted(p *boundPod) {
 	}
 }
 
-// PodGone takes a pod that was deleted or has ended.
+// PodGone receives a pod that was deleted or has ended.
 func (f *Feed) PodGone(pod *v1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,9 +231,9 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 	}
 }
 
-// Leave takes a pod that leaves its node, for now or for good: the framework words it alike when a pod
-// was deleted and when it could not be bound. One that was being deleted has ended, since its kubelet has
-// the last word on that. Any other may have ended, or may have been deleted by force and run still.
+// Leave receives a pod that leaves its node, for now or for good: the framework reports a deleted pod and a pod that
+// could not be bound in the same way. A pod that was being deleted has ended, because its kubelet confirms the
+// deletion. Any other pod may have ended, or may have been deleted by force and still run.
 func (f *Feed) Leave(pod *v1.Pod) {
 	if Ended(pod) || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil {
 		f.book.Release(string(pod.UID))
@@ -246,8 +246,8 @@ func (f *Feed) Leave(pod *v1.Pod) {
 	}
 }
 
-// Layout takes a layout that was added or changed. One that cannot be read is refused: its node is known
-// by its NodeResourceTopology from then on, or unknown, and no other node is touched.
+// Layout receives a layout that was added or changed. If it cannot be read, it is rejected, and no other node is
+// affected: the node is estimated from its NodeResourceTopology from then on, or unknown.
 func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -256,7 +256,7 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 	}
 }
 
-// take brings a layout into the book. The lock is held.
+// take applies a layout to the ledger. f.mu is held.
 func (f *Feed) take(l *v1alpha1.NodeLayout) {
 	c, err := l.CoreOn(f.machines.New)
 	if err != nil {
@@ -282,17 +282,17 @@ func (f *Feed) take(l *v1alpha1.NodeLayout) {
 }
 
 // unconditioned reports whether an accepted layout lacks its conditions: it is new, or was corrected after the
-// scheduler that refused it had ended.
+// scheduler that rejected it had ended.
 func unconditioned(l *v1alpha1.NodeLayout) bool {
 	return !meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionAccepted) ||
 		meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionExact) == nil
 }
 
-// OnReport has a function called with every layout that is in the book. It is set before the first event, and
-// must not call the feed.
+// OnReport registers a callback for every layout that the ledger accepts. Register it before the first event; the
+// callback must not call the feed.
 func (f *Feed) OnReport(do func(*v1alpha1.NodeLayout)) { f.onReport = do }
 
-// newer notes the version of a layout, and reports whether it tells more than what is known.
+// newer records the version of a layout, and reports whether it is newer than the recorded one.
 func (f *Feed) newer(l *v1alpha1.NodeLayout) bool {
 	now := version{resource: l.ResourceVersion, uid: l.UID, sequence: l.Sequence}
 	old, known := f.versions[l.Name]
@@ -313,7 +313,7 @@ func (f *Feed) newer(l *v1alpha1.NodeLayout) bool {
 	return !late
 }
 
-// overdue takes the layout that was refused as late, if nothing newer has come since.
+// overdue applies the layout that was rejected as late, if nothing newer has arrived since.
 func (f *Feed) overdue(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -327,7 +327,7 @@ func (f *Feed) overdue(node string) {
 	f.atPace(node, weight(l), func() { f.take(l) })
 }
 
-// LayoutGone takes a layout that was deleted. If a newer one of that name is known already, it stays.
+// LayoutGone receives a layout that was deleted. If a newer layout of that name has arrived, LayoutGone does nothing.
 func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -343,7 +343,7 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 	})
 }
 
-// compare compares resource versions; what is not a resource version is newer than everything.
+// compare compares resource versions. A text that is not a resource version counts as newer than any.
 func compare(a, b string) int {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	if err != nil {
@@ -352,7 +352,7 @@ func compare(a, b string) int {
 	return c
 }
 
-// Problem returns why the layout of a node was refused, or "".
+// Problem returns why the layout of a node was rejected, or "".
 func (f *Feed) Problem(node string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

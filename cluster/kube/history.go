@@ -18,13 +18,13 @@ import (
 
 // Bounds of a pod's history.
 const (
-	maxEvents  = 500     // that are read
+	maxEvents  = 500     // to read
 	maxHistory = 100     // decisions
 	maxSaid    = 2 << 10 // bytes of a message
 )
 
-// History reads what schedulers and kubelets decided on the pods that have or had the name. Who may not read events
-// gets a document that says so.
+// History reads the decisions of schedulers and kubelets on the pods that have or had this name. If the identity may
+// not read events, the document says so.
 func (r *Reader) History(ctx context.Context, namespace, name string) (document.PodHistory, error) {
 	out := document.PodHistory{Kind: "PodHistory", Namespace: namespace, Name: name, Source: "events",
 		Decisions: []document.PastDecision{}}
@@ -49,7 +49,7 @@ func (r *Reader) History(ctx context.Context, namespace, name string) (document.
 	return out, nil
 }
 
-// outcomes has the reasons of events by which schedulers and kubelets report decisions on pods.
+// outcomes maps the reasons of events in which schedulers and kubelets report decisions on pods.
 var outcomes = map[string]document.Outcome{
 	failedScheduling:        document.OutcomeRefused,
 	"PlacementRefused":      document.OutcomeRefused,
@@ -89,7 +89,7 @@ func decided(e *v1.Event) (out document.PastDecision, ok bool) {
 		Message: clip(e.Message, maxSaid), Warning: e.Type == v1.EventTypeWarning}, ok
 }
 
-// clip shortens a text to so many bytes, at the end of a rune.
+// clip shortens a text to at most this many bytes, at the end of a rune.
 func clip(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -1,9 +1,9 @@
-// Package kube translates between the API server's objects and core values: Pod to place.Pod (by api/pod),
-// NodeLayout to ledger.Layout, and the event streams of both into a ledger.Book.
+// Package kube translates between the API server's objects and core values: Pod to place.Pod (with api/pod), NodeLayout
+// to ledger.Layout, and the event streams of both into a ledger.Book.
 //
-// Invariant: a translation is total: what it does not understand is an error that names the object and
-// the value, never a silent default, and an object that is refused harms no other. The package refuses
-// to write anything: the conditions of a NodeLayout are package sched's.
+// Invariant: a translation never substitutes a silent default for a value that it does not understand. It returns an
+// error that names the object and the value, and a rejected object affects no other. The package writes nothing: the
+// conditions of a NodeLayout are written by cluster/report.
 package kube
 
 import (
@@ -13,21 +13,21 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// ID names a pod for the ledger.
+// ID returns the ledger's id of a pod.
 func ID(pod *v1.Pod) ledger.PodID {
 	return ledger.PodID{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// Started reports whether the pod's kubelet has dealt with it: the kubelet sets startTime when it first
-// reports a pod that it admitted.
+// Started reports whether the pod's kubelet has processed it: the kubelet sets startTime when it first reports a pod
+// that it admitted.
 func Started(pod *v1.Pod) bool { return pod.Status.StartTime != nil }
 
-// Ended reports whether the pod holds nothing any more.
+// Ended reports whether the pod has terminated, so that it holds nothing.
 func Ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// Rejection returns why the pod's kubelet refused it for the sake of alignment.
+// Rejection returns why the pod's kubelet rejected it for alignment. ok is false if it did not.
 func Rejection(pod *v1.Pod) (why place.RefusalReason, ok bool) {
 	switch e := place.RefusalReason(pod.Status.Reason); e {
 	case place.TopologyAffinityError, place.SMTAlignmentError, place.UnexpectedAdmissionError:

@@ -11,10 +11,9 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Lacks says which plain amounts a node has too little of left for a pod beside others that are bound to
-// it, as the scheduler's NodeResourcesFit and the kubelet itself count them: the node's allocatable less
-// the requests of all pods that have not ended, and the number of pods. The pod itself may be among the
-// others; it counts once.
+// Lacks returns the plain amounts of which a node has too little left for a pod beside others that are bound to it. It
+// counts like kube-scheduler's NodeResourcesFit and the kubelet: the node's allocatable minus the requests of all pods
+// that have not ended, and the number of pods. The pod itself may be among the others; it counts once.
 func Lacks(pod *v1.Pod, node *v1.Node, others []*v1.Pod) []place.Reason {
 	used := v1.ResourceList{}
 	count := int64(0)
@@ -32,8 +31,8 @@ func Lacks(pod *v1.Pod, node *v1.Node, others []*v1.Pod) []place.Reason {
 	return out
 }
 
-// Requests are the plain amounts that a pod asks for, all containers together. An amount beyond any machine
-// counts as the largest int64.
+// Requests returns the plain amounts that a pod requests, all containers together. An amount beyond any machine counts
+// as the largest int64.
 func Requests(pod *v1.Pod) v1.ResourceList {
 	return resourcehelper.PodRequests(quantity.ClampPod(pod), resourcehelper.PodResourcesOptions{})
 }

@@ -1,7 +1,7 @@
 package kube
 
-// memory remembers the latest of what was put in: at least half of maxRemembered keys, at most all. The
-// zero memory is empty.
+// memory keeps the latest keys that were put in: at least half of maxRemembered, at most maxRemembered. The zero memory
+// is empty.
 type memory struct {
 	young, old map[string]string
 }

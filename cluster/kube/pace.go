@@ -6,25 +6,25 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// A node's events are taken as they come while the node stays below its pace. An agent writes once in 200 ms at
-// most by default (--interval), and that only while pods come and go all the time, so honest nodes seldom reach
-// the pace and never for long. Of a node that is faster, the latest event alone counts, once in paceInterval:
-// reading a layout costs the scheduler more than writing it costs the node.
+// A node's events are applied at once while the node stays below its pace. An agent writes at most once in 200 ms by
+// default (--interval), and only while pods come and go all the time, so correct agents seldom reach the pace and never
+// for long. For a faster node, only the latest event counts, once in paceInterval: reading a layout costs the scheduler
+// more than writing it costs the node.
 const (
 	paceBurst    = 50
 	paceInterval = time.Second / 4
 )
 
-// pace is what is kept of a node's events. The bucket holds so many more events; it fills by one in paceInterval.
+// pace limits the rate of a node's events. The bucket has this many more events; one is added every paceInterval.
 type pace struct {
 	bucket int
-	filled time.Time // up to then
-	// latest is the event that waits for its time, nil if none does.
+	filled time.Time // the time up to which the bucket was filled
+	// latest is the event that waits for its time, or nil.
 	latest func()
 	weight int // of latest
 }
 
-// weight is how many ordinary events a layout counts for: to read it takes as long as it has parts.
+// weight returns how many ordinary events a layout counts for. Reading a layout takes time in proportion to its parts.
 func weight(l *v1alpha1.NodeLayout) int {
 	containers, devices := 0, 0
 	for i := range l.Holdings {
@@ -39,7 +39,7 @@ func weight(l *v1alpha1.NodeLayout) int {
 	return 1 + containers/512 + len(l.Machine.CPUs)/512 + devices/1024
 }
 
-// take reports whether an event of some weight may be taken now.
+// take reports whether an event of some weight may be applied now.
 func (p *pace) take(now time.Time, weight int) bool {
 	if n := int(min(now.Sub(p.filled)/paceInterval, paceBurst)); n > 0 {
 		p.bucket = min(paceBurst, p.bucket+n)
@@ -55,8 +55,8 @@ func (p *pace) take(now time.Time, weight int) bool {
 	return true
 }
 
-// atPace does what an event of a node's layout says: at once, or as soon as the pace allows, unless a later
-// event has come by then. f.mu is held.
+// atPace applies an event of a node's layout: at once, or as soon as the pace allows, unless a later event has arrived
+// by then. f.mu is held.
 func (f *Feed) atPace(node string, weight int, do func()) {
 	now := f.now()
 	p := f.paces[node]
@@ -78,7 +78,7 @@ func (f *Feed) atPace(node string, weight int, do func()) {
 	f.paced.Add(1)
 }
 
-// catchUp takes the event of a node that waited.
+// catchUp applies the event of a node that waited.
 func (f *Feed) catchUp(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,8 +95,8 @@ func (f *Feed) catchUp(node string) {
 	do()
 }
 
-// forgetPaces drops the paces of nodes that have no layout and had no recent event, once there are twice as
-// many as there were when that was done last.
+// forgetPaces drops the paces of nodes that have no layout and had no recent event. It does so only when the number of
+// paces has doubled since the last time.
 func (f *Feed) forgetPaces(now time.Time) {
 	if len(f.paces) < f.sweep {
 		return
@@ -109,6 +109,6 @@ func (f *Feed) forgetPaces(now time.Time) {
 	f.sweep = max(64, 2*len(f.paces))
 }
 
-// Paced counts the events of layouts that were put off because their node writes faster than its pace. The last
-// one of a node is taken when its time comes, those before it are not taken at all.
+// Paced returns the number of layout events that were delayed because their node writes faster than its pace. The last
+// event of a node is applied when its time comes; events before it are skipped.
 func (f *Feed) Paced() int64 { return f.paced.Load() }

@@ -23,8 +23,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Reader reads a cluster once, for tools: the same book that a scheduler keeps, computed from what the
-// API server has now.
+// Reader reads a cluster once, for tools. It computes the same ledger that a scheduler keeps, from the present objects
+// of the API server.
 type Reader struct {
 	cfg     *rest.Config
 	cluster *objects.Core
@@ -33,10 +33,10 @@ type Reader struct {
 	notes   []Problem
 }
 
-// Problem is a node without usable data, and why: its layout or topology is missing or was rejected.
+// Problem is a node without usable data, and the reason: its layout or topology is missing or was rejected.
 type Problem struct{ Node, Reason string }
 
-// NewReader returns a reader of the cluster that cfg names.
+// NewReader returns a reader of the cluster in cfg.
 func NewReader(cfg *rest.Config) (*Reader, error) {
 	cluster, err := objects.NewCore(cfg)
 	if err != nil {
@@ -53,32 +53,32 @@ func NewReader(cfg *rest.Config) (*Reader, error) {
 	return &Reader{cfg: cfg, cluster: cluster, storage: storage, layouts: layouts}, nil
 }
 
-// View is a cluster as it was read once.
+// View is a cluster that was read once.
 type View struct {
-	// States are of the nodes whose layout or, where that is missing or refused, NodeResourceTopology is
-	// understood, in ascending order of name, with what is held and predicted on each; Problems say why the
-	// others are not among them. Who may not read NodeResourceTopologies gets the nodes with a layout.
+	// States are the nodes with a valid layout or, if that is missing or rejected, a valid NodeResourceTopology, in
+	// ascending order of name. Each has its holdings, observed and predicted. Problems say why the other nodes are
+	// missing. If the identity may not read NodeResourceTopologies, States has only nodes with a layout.
 	States   []*ledger.Node
 	Problems []Problem
 	Nodes    []v1.Node
 	Pods     []Stored
-	// Storage is nil where it was not read, or the identity may not read it; so are Namespaces, the labels of namespaces
-	// by name.
+	// Storage is nil if it was not read, or if the identity may not read it. The same holds for Namespaces, which has
+	// the labels of each namespace.
 	Storage    *Storage
 	Namespaces map[string]map[string]string
 }
 
-// Stored is a pod that may be kept in a smaller form than v1.Pod, of which a large cluster has too many. Pod makes it
-// whole; what it returns must not be changed.
+// Stored is a pod in a form that may be smaller than v1.Pod, since a large cluster has many pods. Pod returns the whole
+// pod, which must not be changed.
 type Stored interface{ Pod() *v1.Pod }
 
-// Whole is a pod that is kept as it is.
+// Whole is a pod that is kept unchanged.
 type Whole v1.Pod
 
 // Pod implements Stored.
 func (w *Whole) Pod() *v1.Pod { return (*v1.Pod)(w) }
 
-// StoreAll returns pods as a view has them. They must not be changed any more.
+// StoreAll converts pods to the form of a view. The caller must not change them any more.
 func StoreAll(pods []v1.Pod) []Stored {
 	out := make([]Stored, len(pods))
 	for i := range pods {
@@ -87,7 +87,7 @@ func StoreAll(pods []v1.Pod) []Stored {
 	return out
 }
 
-// EachPod makes one pod after the other whole.
+// EachPod yields the whole pods, one after the other.
 func EachPod(pods []Stored) iter.Seq[*v1.Pod] {
 	return func(yield func(*v1.Pod) bool) {
 		for _, p := range pods {
@@ -151,7 +151,7 @@ func (r *Reader) ViewAll(ctx context.Context) (*View, error) {
 	return v, nil
 }
 
-// view computes the view of what was read at a time.
+// view computes the view of objects that were read at a time.
 func (r *Reader) view(layouts []v1alpha1.NodeLayout, nodes []v1.Node, pods []v1.Pod,
 	coarse []*v1alpha2.NodeResourceTopology, at time.Time) *View {
 	book := ledger.New()
@@ -178,12 +178,12 @@ func (r *Reader) view(layouts []v1alpha1.NodeLayout, nodes []v1.Node, pods []v1.
 	return out
 }
 
-// RefusedFor is how long pods of a shape that a node has refused are kept away from it at most. A report of the node
-// ends that sooner, but a node on which nothing changes reports nothing.
+// RefusedFor is how long at most pods of a shape that a node has refused are kept away from it. A report of the node
+// ends this sooner, but a node on which nothing changes reports nothing.
 const RefusedFor = 5 * time.Minute
 
-// refusals brings into a book which shapes a node has refused since it reported. A scheduler that ran all the time
-// keeps these away, too.
+// refusals records in a ledger which shapes a node has refused since it reported. A scheduler that ran all the time
+// keeps pods of these shapes away, too.
 func refusals(book *ledger.Book, l *v1alpha1.NodeLayout, pods []v1.Pod, at time.Time) {
 	for i := range pods {
 		pod := &pods[i]
@@ -223,9 +223,8 @@ func problems(feed *Feed, snap *ledger.Snapshot, nodes []v1.Node) (out []Problem
 	return out
 }
 
-// Notes returns what is to be known beside their state of the nodes that were read last: why a layout does
-// not count, and what of a NodeResourceTopology was not understood or put right. They are in ascending
-// order of node.
+// Notes returns notes on the nodes that were read last: why a layout is not used, and which parts of a
+// NodeResourceTopology were not understood or were corrected. They are in ascending order of node.
 func (r *Reader) Notes() []Problem { return slices.Clone(r.notes) }
 
 func notes(feed *Feed, snap *ledger.Snapshot) (out []Problem) {
@@ -240,8 +239,8 @@ func notes(feed *Feed, snap *ledger.Snapshot) (out []Problem) {
 	return out
 }
 
-// Lacks says of every node which plain amounts it has too little of left for the pod, as the scheduler's
-// NodeResourcesFit counts them: the node's allocatable less the requests of all pods bound to it.
+// Lacks returns for every node which plain amounts it has too little of left for the pod. It counts like
+// kube-scheduler's NodeResourcesFit: the node's allocatable minus the requests of all pods bound to it.
 func (r *Reader) Lacks(ctx context.Context, pod *v1.Pod) (map[string][]place.Reason, error) {
 	nodes, err := r.cluster.Nodes.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -275,7 +274,7 @@ func (r *Reader) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 	return r.cluster.Pods.In(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// Pods returns the pods of a namespace, or of all where it is empty.
+// Pods returns the pods of a namespace, or of all namespaces if it is empty.
 func (r *Reader) Pods(ctx context.Context, namespace string) ([]v1.Pod, error) {
 	list, err := r.cluster.Pods.In(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -18,10 +18,11 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// This file says what the API server knows of the scheduling of a pod that has no node: whose it is, and how far it has
-// come. A scheduler has no object of its own. It leaves traces: events, pods that it bound or refused, and a lease.
+// This file computes what the API server shows about the scheduling of a pod without a node: which scheduler it belongs
+// to, and how far scheduling has come. A scheduler has no object of its own, but leaves traces: events, pods that it
+// bound or refused, and a lease.
 
-// Scheduling reads how far a pod without a node has come. pods are all pods.
+// Scheduling returns how far the scheduling of a pod without a node has come. pods are all pods.
 func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (document.Scheduling, error) {
 	events, err := r.cluster.Events.In(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
 		"involvedObject.uid": string(pod.UID), "reason": failedScheduling}.String()})
@@ -31,7 +32,7 @@ func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (do
 	if err != nil {
 		return document.Scheduling{}, fmt.Errorf("list events of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	// The API server answers for "source" by the component of an old event and the controller of a new one.
+	// The API server matches the field "source" with the component of an old event and the controller of a new one.
 	some, err := r.cluster.Events.List(ctx, metav1.ListOptions{Limit: 1,
 		FieldSelector: fields.Set{"source": pod.Spec.SchedulerName}.String()})
 	if apierrors.IsForbidden(err) {
@@ -49,11 +50,10 @@ func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (do
 	return out, nil
 }
 
-// kubeScheduler is the name of kube-scheduler's lease, whatever its profiles are called.
+// kubeScheduler is the name of kube-scheduler's lease, whatever the names of its profiles are.
 const kubeScheduler = "kube-scheduler"
 
-// leads reports whether somebody holds the lease that has the name of a scheduler. It is false for whom the API server
-// does not let read leases.
+// leads reports whether the lease with a scheduler's name is held. It is false if the identity may not read leases.
 func (r *Reader) leads(ctx context.Context, scheduler string) bool {
 	of := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	for _, namespace := range []string{metav1.NamespaceSystem, "tenon-system"} {
@@ -75,7 +75,8 @@ func (r *Reader) leads(ctx context.Context, scheduler string) bool {
 
 const failedScheduling = "FailedScheduling"
 
-// scheduling judges by the failures of the pod and by whether there are events of its scheduler; nil: nobody knows.
+// scheduling judges by the pod's failure events, and by speaks: whether its scheduler has written any event, or nil if
+// that is unknown.
 func scheduling(pod *v1.Pod, pods []Stored, failures []v1.Event, speaks *bool) document.Scheduling {
 	out := document.Scheduling{Scheduler: pod.Spec.SchedulerName, Seen: schedulers(pods),
 		Node: pod.Status.NominatedNodeName}
@@ -108,7 +109,7 @@ func scheduling(pod *v1.Pod, pods []Stored, failures []v1.Event, speaks *bool) d
 	return out
 }
 
-// condition returns the refusal of the pod by its scheduler, or nil.
+// condition returns the condition by which the scheduler refused the pod, or nil.
 func condition(pod *v1.Pod) *v1.PodCondition {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
@@ -130,8 +131,8 @@ func lastSeen(e *v1.Event) time.Time {
 	return last
 }
 
-// schedulers returns the names of the schedulers that have bound or refused pods, in ascending order. Mirror pods have
-// a name in them and no scheduler.
+// schedulers returns the names of the schedulers that have bound or refused pods, in ascending order. It ignores mirror
+// pods, which have a scheduler's name although no scheduler placed them.
 func schedulers(pods []Stored) []string {
 	seen := map[string]bool{}
 	for p := range EachPod(pods) {

@@ -8,15 +8,15 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// This file settles nodes that report amounts only when enough time has passed. An exporter that finds nothing new
-// writes the same object, and the API server sends no event for that. So a report whose fingerprint matched no pods
-// may be the last one, and is read again later.
+// This file settles nodes that report amounts only, after enough time has passed. An exporter that finds no change
+// writes the same object, and the API server sends no event for that. So a report whose fingerprint matched no set of
+// pods may be the last one, and the feed reads it again later.
 
 const (
-	// settlePeriod is how long it takes at most until an exporter has read its node again and its report has arrived.
-	// By default resource-topology-exporter and NFD's topology updater read their node once a minute.
+	// settlePeriod is the longest time until an exporter has read its node again and its report has arrived. By default
+	// resource-topology-exporter and NFD's topology updater read their node once a minute.
 	settlePeriod = 2 * time.Minute
-	// maxPast bounds the pods of a node that ended longer ago than settlePeriod and are remembered.
+	// maxPast bounds the pods of a node that are kept although they ended longer ago than settlePeriod.
 	maxPast = 64
 )
 
@@ -34,8 +34,8 @@ func (f *Feed) seen(node string, c *coarse) (seen, past map[string]bool) {
 	return seen, past
 }
 
-// settled records that a pod was admitted longer than settlePeriod ago. If it is not known whether the amounts of its
-// node contain the pod, the node's last report is read again.
+// settled records that a pod was admitted longer than settlePeriod ago. If it is uncertain whether the amounts of its
+// node contain the pod, settled reads the node's last report again.
 func (f *Feed) settled(p *boundPod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,7 +48,8 @@ func (f *Feed) settled(p *boundPod) {
 	}
 }
 
-// over records that a pod ended longer than settlePeriod ago. If its node is unsettled, the last report is read again.
+// over records that a pod ended longer than settlePeriod ago. If its node is unsettled, over reads the last report
+// again.
 func (f *Feed) over(p *boundPod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,8 +87,9 @@ func (f *Feed) again(node string, c *coarse) {
 	f.later(0, func() { f.onFreed(node) })
 }
 
-// byNow says which pods the amounts of a node contain, by UID. It assumes that the exporter has read the node since
-// the pods that were admitted or ended longer than settlePeriod ago. It is nil where the fingerprint contradicts that.
+// byNow returns which pods the amounts of a node contain, by UID. It assumes that the exporter has read the node after
+// the pods that were admitted or ended longer than settlePeriod ago. It returns nil if the fingerprint contradicts
+// that.
 func (f *Feed) byNow(node string, c *coarse, r *nrt.Reading) map[string]bool {
 	if r.Pods != nil {
 		return nil

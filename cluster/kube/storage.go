@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Storage is what a cluster has of volumes, as far as kube-scheduler judges pods by it.
+// Storage has the volume objects of a cluster that kube-scheduler judges pods by.
 type Storage struct {
 	Claims      []v1.PersistentVolumeClaim
 	Volumes     []v1.PersistentVolume
@@ -20,7 +20,7 @@ type Storage struct {
 	Attachments []storagev1.VolumeAttachment
 }
 
-// readStorage lists what a cluster has of volumes. It returns nil where the identity may not read all of it.
+// readStorage lists the volume objects of a cluster. It returns nil if the identity may not read all of them.
 func (r *Reader) readStorage(ctx context.Context) (*Storage, error) {
 	out, s := &Storage{}, r.storage
 	all := []struct {
@@ -69,7 +69,7 @@ func (r *Reader) readStorage(ctx context.Context) (*Storage, error) {
 	return out, nil
 }
 
-// readNamespaces lists the labels of namespaces by name. It returns nil where the identity may not read them.
+// readNamespaces returns the labels of each namespace, or nil if the identity may not read them.
 func (r *Reader) readNamespaces(ctx context.Context) (map[string]map[string]string, error) {
 	l, err := r.cluster.Namespaces.List(ctx, metav1.ListOptions{})
 	switch {

@@ -25,9 +25,9 @@ var workloads = map[string]schema.GroupVersionResource{
 	"job":         {Group: "batch", Version: "v1", Resource: "jobs"},
 }
 
-// PodsOf returns the pods of a workload: those that its selector selects and that it, or a ReplicaSet of its name,
-// controls. kind is in lower case, such as "deployment". Where there is no such workload, the error is the API server's
-// NotFound.
+// PodsOf returns the pods of a workload: those that its selector selects and that are controlled by it, or by a
+// ReplicaSet of its name. kind is in lower case, such as "deployment". If the workload does not exist, the error is the
+// API server's NotFound.
 func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1.Pod, error) {
 	of, ok := workloads[kind]
 	if !ok {
@@ -59,7 +59,7 @@ func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1
 	return slices.DeleteFunc(list.Items, func(p v1.Pod) bool { return !controls(kind, name, &p) }), nil
 }
 
-// raw returns an object as JSON, so that its types need not be linked.
+// raw returns an object as JSON, so that the program need not link its types.
 func (r *Reader) raw(ctx context.Context, of schema.GroupVersionResource, namespace, name string) ([]byte, error) {
 	gv := of.GroupVersion()
 	cfg := rest.CopyConfig(r.cfg)

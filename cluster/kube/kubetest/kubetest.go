@@ -1,7 +1,7 @@
 // Package kubetest makes pods and layouts for the tests of packages that schedule pods.
 //
-// Invariant: what it returns is new at each call, so a test may change it. Descriptions that cannot be read fail the
-// test or panic.
+// Invariant: every call returns a new object, so a test may change it. Descriptions that cannot be read fail the test
+// or panic.
 package kubetest
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Two is a machine of two NUMA nodes with 16 CPUs each.
+// Two describes a machine of two NUMA nodes with 16 CPUs each.
 const Two = `
 numa 0 socket 0 cpus 0-15 memory 64Gi
 numa 1 socket 1 cpus 16-31 memory 64Gi
@@ -65,7 +65,8 @@ func Holding(p *v1.Pod, cpus string) ledger.Entry {
 	return ledger.Entry{Pod: kube.ID(p), Holdings: []place.Holding{{Container: "c", CPUs: set}}}
 }
 
-// Pod returns a pod of one container, Guaranteed where there are CPUs and memory: "cpu=4 memory=1Gi".
+// Pod returns a pod of one container with these amounts, such as "cpu=4 memory=1Gi". It is Guaranteed if it has both
+// CPUs and memory.
 func Pod(name, amounts string) *v1.Pod {
 	list := v1.ResourceList{}
 	for _, f := range strings.Fields(amounts) {
@@ -80,10 +81,10 @@ func Pod(name, amounts string) *v1.Pod {
 	}
 }
 
-// CPUs returns a pod of so many CPUs and 1Gi of memory.
+// CPUs returns a pod of n CPUs and 1Gi of memory.
 func CPUs(name string, n int) *v1.Pod { return Pod(name, fmt.Sprintf("cpu=%d memory=1Gi", n)) }
 
-// Many returns a pod of two CPUs with so many init containers, each of another name.
+// Many returns a pod of two CPUs with this many init containers, each with its own name.
 func Many(name string, inits int) *v1.Pod {
 	pod := CPUs(name, 2)
 	for i := range inits {
@@ -94,21 +95,21 @@ func Many(name string, inits int) *v1.Pod {
 	return pod
 }
 
-// Bound returns the pod as it is when it is bound to a node.
+// Bound returns a copy of the pod that is bound to a node.
 func Bound(p *v1.Pod, node string) *v1.Pod {
 	p = p.DeepCopy()
 	p.Spec.NodeName = node
 	return p
 }
 
-// Admitted returns the pod as it is when the kubelet of a node has admitted or refused it.
+// Admitted returns a copy of the pod that the kubelet of a node has admitted or rejected.
 func Admitted(p *v1.Pod, node string) *v1.Pod {
 	p = Bound(p, node)
 	p.Status.StartTime = &metav1.Time{}
 	return p
 }
 
-// Annotated returns the pod with one annotation.
+// Annotated returns a copy of the pod with one annotation.
 func Annotated(p *v1.Pod, annotation, value string) *v1.Pod {
 	p = p.DeepCopy()
 	p.Annotations = map[string]string{annotation: value}
