@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 )
 
-// servesLayouts returns an error if the API server does not serve layouts: their informer would wait for ever.
+// servesLayouts returns an error if the API server does not serve layouts: their informer would wait forever.
 func servesLayouts(config *rest.Config) error {
 	known, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -38,7 +38,7 @@ func servesLayouts(config *rest.Config) error {
 	)
 }
 
-// findTopologies returns where NodeResourceTopologies can be read, or nil and why they cannot.
+// findTopologies returns the resource of NodeResourceTopologies, or nil and why they cannot be read.
 func findTopologies(ctx context.Context, cfg *rest.Config) (r *schema.GroupVersionResource, why string, err error) {
 	known, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// pardonAfter is how long a shape that a node has refused is kept away from it at most. A report of the
-// node ends that sooner; but a node on which nothing changes reports nothing.
+// pardonAfter is how long at most a shape that a node has refused is kept away from it. A report of the node ends this
+// sooner, but a node on which nothing changes reports nothing.
 const pardonAfter = kube.RefusedFor
 
-// rejections deals with pods that were predicted to fit and that their node has refused: their owners are told, and
-// their shape is not kept away for ever.
+// rejections handles pods that were predicted to fit and that their node has refused. It records events on them, and
+// lets pods of their shape try the node again after some time.
 type rejections struct {
 	events  *report.Events
 	pardon  func(node string)

@@ -1,10 +1,9 @@
 // Package follow fills the ledger of one scheduler from the API server: with layouts, NodeResourceTopologies, and the
-// pods of kube-scheduler's own informer. It reports what is wrong with what nodes publish as events, conditions, and
-// log lines.
+// pods of kube-scheduler's own informer. It reports faults in what nodes publish by events, conditions, and log lines.
 //
 // Invariant: [Sources.Ready] is closed when all first lists are in the ledger, and not before. NodeResourceTopologies
-// are optional: they are followed once they are served and may be read. The package refuses to start where the API
-// server serves no NodeLayouts, since their informer would wait for ever.
+// are optional: they are followed once the API server serves them and lets the scheduler read them. The package refuses
+// to start if the API server serves no NodeLayouts, since their informer would wait forever.
 package follow
 
 import (
@@ -37,27 +36,27 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Options are what a scheduler wants of its sources. The zero Options asks for nothing.
+// Options configure the sources of one scheduler. The zero Options is valid.
 type Options struct {
-	// OnOutcome, if not nil, receives how every prediction came out. It must return quickly.
+	// OnOutcome, if not nil, is called with the outcome of every prediction. It must return quickly.
 	OnOutcome func(ledger.Outcome)
 	// Wake, if not nil, is called with a node that may have room after a change that no event announces.
 	Wake func(node string)
-	// Counters count what nodes publish that cannot be read; nil counts nothing.
+	// Counters count published objects that cannot be read; nil counts nothing.
 	Counters *metrics.Counters
-	// Informers, if not nil, makes the informers of NodeLayouts and NodeResourceTopologies, and is started by the
-	// caller. Otherwise Start makes informers and starts them.
+	// Informers, if not nil, makes the informers of NodeLayouts and NodeResourceTopologies; the caller starts it. If it
+	// is nil, Start makes informers and starts them.
 	Informers dynamicinformer.DynamicSharedInformerFactory
 	// Nodes, if not nil, selects the nodes that Names lists.
 	Nodes labels.Selector
 	// Busy, if not nil, reports whether pods are being scheduled. Conditions of layouts are written slowly then.
 	Busy func() bool
-	// Leads, if not nil, says whether this is the one of several schedulers that tells people, by events.
+	// Leads, if not nil, returns whether this scheduler, of several, records events.
 	Leads func() bool
 }
 
-// Sources fill a ledger. New makes them; Start begins to follow the API server. Without an API server, Report and
-// Begin take the place of Start.
+// Sources fill a ledger. New makes them; Start starts to follow the API server. Without an API server, call Report and
+// Begin instead of Start.
 type Sources struct {
 	Book *ledger.Book
 	Feed *kube.Feed
@@ -68,14 +67,14 @@ type Sources struct {
 	events     *report.Events
 	rejections *rejections
 	misaligned *report.Misaligned
-	// layoutTimes and topologyTimes are when the last object of each node was received.
+	// layoutTimes and topologyTimes have when the last object of each node was received.
 	layoutTimes, topologyTimes *reportTimes
 	ready                      chan struct{} // closed when the feed has begun
-	// synced says by name which first lists are in. It is set before the informers start.
+	// synced returns whether a first list has been received, by the list's name. It is set before the informers start.
 	synced   map[string]cache.InformerSynced
 	config   *rest.Config
 	dynamic  dynamicinformer.DynamicSharedInformerFactory
-	topology *schema.GroupVersionResource // where NodeResourceTopologies are served, or nil
+	topology *schema.GroupVersionResource // the resource of NodeResourceTopologies, or nil if they are not served
 	// names lists the selected nodes; it lists none before Start.
 	names func() []string
 }
@@ -116,7 +115,7 @@ func New(logger klog.Logger, o Options) *Sources {
 	return s
 }
 
-// onOutcome reports how a prediction came out.
+// onOutcome reports the outcome of a prediction.
 func (s *Sources) onOutcome(o ledger.Outcome) {
 	s.rejections.onOutcome(o)
 	if o.Result == ledger.Wrong {
@@ -135,35 +134,35 @@ func (s *Sources) machine(node string) *topo.Machine {
 	return nil
 }
 
-// pardon lets shapes that a node has refused try again.
+// pardon lets pods of shapes that a node has refused try the node again.
 func (s *Sources) pardon(node string) {
 	s.Book.Pardon(node)
 	s.options.Wake(node)
 }
 
-// Report has events recorded from now on. It is called before anything is received.
+// Report sets the recorder of events. Call it before anything is received.
 func (s *Sources) Report(to events.EventRecorder) { s.events.To(to) }
 
-// Begin notes that the first lists are in, and closes Ready.
+// Begin records that the first lists have been received, and closes Ready.
 func (s *Sources) Begin() {
 	s.Feed.Begin()
 	close(s.ready)
 }
 
-// Ready is closed when the first lists are in the ledger.
+// Ready returns a channel that is closed when the first lists are in the ledger.
 func (s *Sources) Ready() <-chan struct{} { return s.ready }
 
-// Topologies returns where NodeResourceTopologies were served at the start, or nil.
+// Topologies returns the resource of NodeResourceTopologies, or nil if it was not served at the start.
 func (s *Sources) Topologies() *schema.GroupVersionResource { return s.topology }
 
-// Misaligned returns the number of misaligned pods on the nodes that are known.
+// Misaligned returns the number of misaligned pods on the ledger's nodes.
 func (s *Sources) Misaligned() int { return s.misaligned.Count() }
 
 // Names returns the names of the selected nodes.
 func (s *Sources) Names() []string { return s.names() }
 
-// Start follows what a scheduler needs, until the context ends. It is called before kube-scheduler's informers start.
-// listed is called before Ready is closed. pods has the pods of kube-scheduler's informer.
+// Start follows the resources that a scheduler needs, until the context ends. Call it before kube-scheduler's informers
+// start. It calls listed before it closes Ready. pods has the pods of kube-scheduler's informer.
 func (s *Sources) Start(ctx context.Context, h fwk.Handle, pods *amounts.Amounts, listed func()) error {
 	s.config, s.dynamic = h.KubeConfig(), s.options.Informers
 	if err := servesLayouts(s.config); err != nil {
@@ -234,7 +233,7 @@ func (s *Sources) followPods(ctx context.Context, h fwk.Handle) error {
 	return nil
 }
 
-// begin begins the feed when all first lists are in.
+// begin starts the feed when all first lists have been received.
 func (s *Sources) begin(ctx context.Context, listed func()) {
 	if !cache.WaitForCacheSync(ctx.Done(), slices.Collect(maps.Values(s.synced))...) {
 		return
@@ -252,7 +251,7 @@ func nodeNames(h fwk.Handle, selector labels.Selector) func() []string {
 	return func() []string {
 		list, err := nodes.List(selector)
 		if err != nil {
-			return nil // a list of what is in memory does not fail
+			return nil // a list from memory does not fail
 		}
 		out := make([]string, 0, len(list))
 		for _, n := range list {
@@ -262,7 +261,7 @@ func nodeNames(h fwk.Handle, selector labels.Selector) func() []string {
 	}
 }
 
-// Healthy returns what keeps the ledger from being filled, or nil.
+// Healthy returns why the ledger is not filled yet, or nil.
 func (s *Sources) Healthy() error {
 	var missing []string
 	for _, name := range slices.Sorted(maps.Keys(s.synced)) {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// reportTimes records when this scheduler last received an object of each node. It handles the events of any
-// informer whose objects are named after nodes. All methods may be called by any goroutine.
+// reportTimes records when this scheduler last received an object of each node. It handles the events of any informer
+// whose objects are named after nodes. Its methods may be called by any goroutine.
 type reportTimes struct {
 	now func() time.Time
 	mu  sync.RWMutex

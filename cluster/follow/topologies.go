@@ -16,12 +16,12 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// lookup is how often it is looked whether NodeResourceTopologies are served by now.
+// lookup is the interval at which the scheduler checks whether NodeResourceTopologies are served.
 const lookup = 10 * time.Second
 
-// findTopologies sets topology to where the API server serves NodeResourceTopologies, or to nil where it does not, or
-// does not let this scheduler read them. The framework takes no informer later, and an informer of what cannot be read
-// would keep the scheduler from ever starting.
+// findTopologies sets s.topology to the resource of NodeResourceTopologies. It sets nil if the API server does not
+// serve them, or does not let this scheduler read them. The framework accepts no informer later, and an informer that
+// cannot read would keep the scheduler from starting.
 func (s *Sources) findTopologies(ctx context.Context) (err error) {
 	var why string
 	if s.topology, why, err = findTopologies(ctx, s.config); why != "" {
@@ -30,8 +30,8 @@ func (s *Sources) findTopologies(ctx context.Context) (err error) {
 	return err
 }
 
-// followTopologies lets an informer of NodeResourceTopologies fill the book. Where they are not served yet, they are
-// followed once they are.
+// followTopologies fills the ledger from an informer of NodeResourceTopologies. If they are not served yet, it starts
+// the informer once they are.
 func (s *Sources) followTopologies(ctx context.Context) error {
 	if s.topology == nil {
 		go s.awaitTopologies(ctx)
@@ -59,7 +59,7 @@ func (s *Sources) fill(r schema.GroupVersionResource, to cache.ResourceEventHand
 }
 
 // awaitTopologies polls until NodeResourceTopologies can be read, and then follows them. The definition may be
-// installed, or the right be granted, while the scheduler runs.
+// installed, or the right granted, while the scheduler runs.
 func (s *Sources) awaitTopologies(ctx context.Context) {
 	_ = poll.PollUntilContextCancel(ctx, lookup, false, func(ctx context.Context) (bool, error) {
 		r, _, err := findTopologies(ctx, s.config)
@@ -77,8 +77,8 @@ func (s *Sources) awaitTopologies(ctx context.Context) {
 	}
 }
 
-// late returns the handler of an informer that the framework does not know. It wakes pods itself, as there are no
-// queueing hints for its events.
+// late returns the handler of an informer that the framework does not have. The handler wakes pods itself, because its
+// events have no queueing hints.
 func (s *Sources) late() cache.ResourceEventHandler {
 	feed := s.Feed.Topologies()
 	return cache.ResourceEventHandlerDetailedFuncs{
@@ -109,7 +109,8 @@ func (s *Sources) topologyReported(before, o any) {
 	}
 }
 
-// Reported returns when a node was last received, by its layout or, if that is missing, its NodeResourceTopology.
+// Reported returns when the last report of a node was received: its layout or, if that is missing, its
+// NodeResourceTopology.
 func (s *Sources) Reported(node string) time.Time {
 	if n := s.Book.Snapshot().Node(node); n != nil && n.Quality == ledger.Coarse {
 		return s.topologyTimes.of(node)
@@ -117,7 +118,7 @@ func (s *Sources) Reported(node string) time.Time {
 	return s.layoutTimes.of(node)
 }
 
-// Problem returns why what a node publishes was refused, or "".
+// Problem returns why the node's published object was rejected, or "".
 func (s *Sources) Problem(node string) string {
 	if why := s.Feed.Problem(node); why != "" {
 		return why

@@ -7,26 +7,28 @@ import (
 	"sync"
 )
 
-// Change is what has changed since the last one that a follower received.
+// Change has what has changed since a follower's previous Change.
 type Change struct {
 	Version uint64
-	// Nodes are names of nodes, and Pods names of pods as "namespace/name", each in ascending order. They may be gone.
+	// Nodes are names of nodes, and Pods names of pods as "namespace/name", each in ascending order. The objects may be
+	// gone.
 	Nodes, Pods []string
-	// All: more has changed than is named; everything is to be read again.
+	// All: more has changed than is named, and the receiver must read everything again.
 	All bool
 }
 
 // maxNamed bounds the names that are kept for one follower.
 const maxNamed = 4096
 
-// changes passes on what changes to followers. The zero value has none.
+// changes passes changes on to followers. The zero value has no followers.
 type changes struct {
 	mu        sync.Mutex
 	version   uint64
 	followers map[*Follower]bool
 }
 
-// Follower receives changes. A slow one receives several at once, and of very many only that there were some.
+// Follower receives changes. A slow follower receives several changes at once; if there are very many, it receives only
+// Change.All.
 type Follower struct {
 	of          *changes
 	wake        chan struct{} // has one element while something is pending
@@ -51,7 +53,7 @@ func (c *changes) follow() *Follower {
 	return f
 }
 
-// Close ends a follower.
+// Close stops the follower.
 func (f *Follower) Close() {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
@@ -78,12 +80,13 @@ func (c *changes) add(note func(*Follower)) {
 		}
 		select {
 		case f.wake <- struct{}{}:
-		default: // it is awake already
+		default: // a wake-up is pending
 		}
 	}
 }
 
-// Next waits until something has changed since the last call, and returns it. The error is that of ctx.
+// Next waits until something has changed since the last call, and returns the change. It returns the error of ctx when
+// ctx ends.
 func (f *Follower) Next(ctx context.Context) (Change, error) {
 	select {
 	case <-ctx.Done():

@@ -46,7 +46,8 @@ func (v *View) follow(ctx context.Context, cfg *rest.Config, namespaces []string
 	return all, nil
 }
 
-// podSources returns the source of all pods or, where the identity may not list them, one for each namespace.
+// podSources returns the source of all pods. If the identity may not list them, it returns one source for each
+// namespace.
 func (v *View) podSources(ctx context.Context, core *objects.Core, namespaces []string) (out []*source) {
 	in := func(where string) *source {
 		return &source{resource: "pods", where: where, trim: trimmed(trimPod), put: v.putPod, gone: v.podGone}
@@ -62,7 +63,8 @@ func (v *View) podSources(ctx context.Context, core *objects.Core, namespaces []
 	return out
 }
 
-// servedTopologies returns where NodeResourceTopologies can be read.
+// servedTopologies returns the resource under which the API server serves NodeResourceTopologies. ok is false if there
+// is none.
 func servedTopologies(ctx context.Context, custom dynamic.Interface) (schema.GroupVersionResource, bool) {
 	for _, r := range nrt.Resources() {
 		if _, err := custom.Resource(r).List(ctx, metav1.ListOptions{Limit: 1}); !apierrors.IsNotFound(err) {
@@ -72,14 +74,14 @@ func servedTopologies(ctx context.Context, custom dynamic.Interface) (schema.Gro
 	return schema.GroupVersionResource{}, false
 }
 
-// lists lets a source read by a typed client.
+// lists makes a source read through a typed client.
 func lists[T objects.Object, L runtime.Object](c *objects.Client[T, L], s *source) *source {
 	s.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }
 	s.watch = c.Watch
 	return s
 }
 
-// custom lets a source read custom resources. An object that does not decode then harms no other.
+// custom makes a source read custom resources. An object that does not decode then affects no other.
 func (v *View) custom(c dynamic.Interface, r schema.GroupVersionResource, s *source) *source {
 	s.resource, s.page = r.Resource, customPage
 	s.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -91,7 +93,7 @@ func (v *View) custom(c dynamic.Interface, r schema.GroupVersionResource, s *sou
 	return s
 }
 
-// trimmed makes a transform of a function for one type. Other objects pass unchanged.
+// trimmed makes a transform of a function for one type. It returns other objects unchanged.
 func trimmed[T v1.Pod | v1.Node](trim func(*T) *T) func(any) (any, error) {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(*T); ok {

@@ -1,11 +1,10 @@
-// Package live keeps what one identity may read of a cluster in memory, as it changes: nodes, pods, and what nodes
-// report, in the ledger that a scheduler keeps of them.
+// Package live keeps the part of a cluster that one identity may read in memory and up to date: nodes, pods, and the
+// nodes' reports, in a ledger like the scheduler's.
 //
-// Invariant: the view holds only what the identity was given by the API server. What it may not read, or what is not
-// served, is a [Limit], and everything else is there all the same. Memory is bounded by the number of nodes and pods
-// and by the bytes of the pods; what is beyond a bound is left out and named by a Limit. The package only reads: it
-// asks the API server for lists and watches of four resources and for nothing else. It refuses to judge; cluster/stage
-// and core do.
+// Invariant: the view has only objects that the API server gave to the identity. A resource that the identity may not
+// read, or that is not served, is a [Limit], and does not keep other resources away. Memory is bounded by the number of
+// nodes and pods and by the bytes of the pods; a Limit names what is left out beyond a bound. The package only reads:
+// it sends lists and watches of four resources to the API server. It does not judge pods; cluster/stage and core do.
 package live
 
 import (
@@ -24,18 +23,18 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// Bounds say how much of a cluster a view keeps.
+// Bounds limit how much of a cluster a view keeps.
 type Bounds struct {
 	Nodes, Pods int
-	Bytes       int64 // of pods, as they are kept
+	Bytes       int64 // of pods, in the form that the view keeps
 }
 
-// Standard are the bounds for clusters of the sizes that Kubernetes supports, and some more.
+// Standard returns bounds for clusters of all sizes that Kubernetes supports, with some reserve.
 func Standard() Bounds { return Bounds{Nodes: 10_000, Pods: 200_000, Bytes: 256 << 20} }
 
-// Options say what a view follows.
+// Options select what a view follows.
 type Options struct {
-	// Namespaces are those whose pods are followed where the identity may not list the pods of all.
+	// Namespaces are followed one by one if the identity may not list the pods of all namespaces.
 	Namespaces []string
 	Bounds     Bounds
 }
@@ -46,7 +45,7 @@ const maxNamespaces = 32
 // Limit is a resource that the view lacks as a whole or in part, and why.
 type Limit struct{ Resource, Reason string }
 
-// View is what one identity may read of a cluster. Its methods may be called from any goroutine.
+// View is the part of a cluster that one identity may read. Its methods may be called from any goroutine.
 type View struct {
 	book    *ledger.Book
 	feed    *kube.Feed
@@ -58,12 +57,12 @@ type View struct {
 	nodes    map[string]*v1.Node
 	pods     pods
 	limits   map[string]string // by resource
-	rejected bool              // the API server does not accept the identity any more
+	rejected bool              // the API server rejects the identity
 }
 
-// Start follows the cluster that cfg names, with the rights that cfg has, until ctx ends.
+// Start follows the cluster in cfg, with the rights of cfg, until ctx ends.
 func Start(ctx context.Context, cfg *rest.Config, o Options) (*View, error) {
-	ctx = klog.NewContext(ctx, klog.Logger{}) // limits say what fails, and the log of a person's program is the terminal
+	ctx = klog.NewContext(ctx, klog.Logger{}) // limits report failures; a log would be written to the user's terminal
 	v := newView(o.Bounds)
 	all, err := v.follow(ctx, cfg, o.Namespaces[:min(len(o.Namespaces), maxNamespaces)])
 	if err != nil {
@@ -81,7 +80,7 @@ func newView(b Bounds) *View {
 	return v
 }
 
-// begin waits until every resource was listed or refused, and then lets the feed book what was there.
+// begin waits until every resource was listed or refused, and then has the feed book the first lists.
 func (v *View) begin(ctx context.Context, all []*source) {
 	for _, s := range all {
 		select {
@@ -96,7 +95,7 @@ func (v *View) begin(ctx context.Context, all []*source) {
 	v.changes.everything()
 }
 
-// recall tells the feed which pods nodes have refused lately.
+// recall records in the feed which pods nodes have refused recently.
 func (v *View) recall(all []*source) {
 	var refused []v1.Pod
 	v.mu.Lock()
@@ -118,7 +117,7 @@ func (v *View) recall(all []*source) {
 // Ready returns a channel that is closed once every resource was listed or refused.
 func (v *View) Ready() <-chan struct{} { return v.ready }
 
-// Rejected reports whether the API server rejects the identity: its token has expired, for example.
+// Rejected reports whether the API server rejects the identity, for example because its token has expired.
 func (v *View) Rejected() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -135,7 +134,7 @@ func (v *View) Limits() (out []Limit) {
 	return out
 }
 
-// limit notes why a resource cannot be read, or with "" that it can.
+// limit records why a resource cannot be read; "" records that it can.
 func (v *View) limit(resource, reason string) {
 	v.mu.Lock()
 	was := v.limits[resource]
@@ -151,14 +150,14 @@ func (v *View) limit(resource, reason string) {
 // Snapshot returns the states of the nodes that report.
 func (v *View) Snapshot() *ledger.Snapshot { return v.book.Snapshot() }
 
-// Version is a number that grows whenever something has changed.
+// Version returns a number that grows with every change.
 func (v *View) Version() uint64 { return v.changes.now() }
 
-// Follow returns a follower that receives what changes from now on. The caller closes it.
+// Follow returns a follower that receives all changes from now on. The caller closes it.
 func (v *View) Follow() *Follower { return v.changes.follow() }
 
-// Nodes returns the nodes as they are known, in ascending order of name. They must not be changed. Of their metadata
-// and status they have what pods are judged by.
+// Nodes returns the nodes in ascending order of name. The caller must not change them. Their metadata and status have
+// only what pods are judged by.
 func (v *View) Nodes() []*v1.Node {
 	v.mu.Lock()
 	out := slices.Collect(maps.Values(v.nodes))
@@ -167,7 +166,7 @@ func (v *View) Nodes() []*v1.Node {
 	return out
 }
 
-// Pod returns a pod, or nil. It has what pods are judged by.
+// Pod returns a pod, or nil. The pod has only what it is judged by.
 func (v *View) Pod(namespace, name string) *v1.Pod {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -177,7 +176,7 @@ func (v *View) Pod(namespace, name string) *v1.Pod {
 	return nil
 }
 
-// Pods returns what is listed of the pods that accept returns true for, in ascending order of namespace and name.
+// Pods returns the list entries of the pods that accept returns true for, in ascending order of namespace and name.
 func (v *View) Pods(accept func(Pod) bool) (out []Pod) {
 	v.mu.Lock()
 	for _, r := range v.pods.kept {
@@ -190,7 +189,7 @@ func (v *View) Pods(accept func(Pod) bool) (out []Pod) {
 	return out
 }
 
-// Count returns how many pods there are, and how many of them wait for a node.
+// Count returns the number of pods, and how many of them wait for a node.
 func (v *View) Count() (all, waiting int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -202,8 +201,8 @@ func (v *View) Count() (all, waiting int) {
 	return len(v.pods.kept), waiting
 }
 
-// View returns the whole as a [kube.Reader] returns it. Its pods are as the view keeps them; one that changes is
-// replaced.
+// View returns the whole in the form of a [kube.Reader]. Its pods are the view's own, which replaces pods instead of
+// changing them.
 func (v *View) View() *kube.View {
 	out := &kube.View{}
 	for _, n := range v.Nodes() {
@@ -223,7 +222,7 @@ func (v *View) View() *kube.View {
 	return out
 }
 
-// Problems says why nothing is known of the NUMA nodes of some nodes.
+// Problems returns why the states of some nodes are missing.
 func (v *View) Problems() []kube.Problem {
 	var nodes []v1.Node
 	for _, n := range v.Nodes() {
@@ -232,5 +231,5 @@ func (v *View) Problems() []kube.Problem {
 	return v.feed.Problems(nodes)
 }
 
-// Notes returns what is to be known beside the states of nodes; see [kube.Reader.Notes].
+// Notes returns notes on nodes that have a state; see [kube.Reader.Notes].
 func (v *View) Notes() []kube.Problem { return v.feed.Notes() }

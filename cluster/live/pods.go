@@ -18,30 +18,30 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// Pod is what is listed of a pod.
+// Pod is the list entry of a pod.
 type Pod struct {
 	ID        ledger.PodID
 	Node      string // empty while the pod waits for a node
 	Scheduler string
 	Phase     v1.PodPhase
-	Reason    string // of the status
+	Reason    string // the status's reason
 	Created   time.Time
 }
 
-// Ended reports whether the pod holds nothing any more.
+// Ended reports whether the pod has terminated, so that it holds nothing.
 func (p Pod) Ended() bool { return p.Phase == v1.PodSucceeded || p.Phase == v1.PodFailed }
 
 func (p Pod) compare(o Pod) int {
 	return cmp.Or(strings.Compare(p.ID.Namespace, o.ID.Namespace), strings.Compare(p.ID.Name, o.ID.Name))
 }
 
-// record is what is kept of a pod: a few words, since a large cluster has many. Pods of one workload share their spec,
-// but for the name of the node, and their origin.
+// record is a pod in a small form, since a large cluster has many pods. Pods of one workload share their spec, except
+// for the name of the node, and their origin.
 type record struct {
 	id            ledger.PodID
 	version, node string
-	created       int64  // Unix seconds, which are what API servers have
-	started       *int64 // so, too
+	created       int64  // Unix seconds, the precision of the API server
+	started       *int64 // Unix seconds
 	phase         v1.PodPhase
 	class         v1.PodQOSClass
 	origin        *origin
@@ -49,7 +49,7 @@ type record struct {
 	rare          *rare // nil for most pods
 }
 
-// rare is what few pods have: the status without what is in the record.
+// rare has the parts that few pods have: the deletion, and the status without the fields of the record.
 type rare struct {
 	deleted *metav1.Time
 	status  v1.PodStatus
@@ -71,7 +71,7 @@ type origin struct {
 	users               int
 }
 
-// keyOfOrigin is equal for equal labels, annotations and owners.
+// keyOfOrigin returns equal texts for equal labels, annotations and owners.
 func keyOfOrigin(p *v1.Pod) string {
 	var b strings.Builder
 	for _, all := range []map[string]string{p.Labels, p.Annotations} {
@@ -91,7 +91,7 @@ func (o *origin) size() int64 {
 	return 2*int64(len(o.key)) + 64*int64(len(o.labels)+len(o.annotations)) + 128*int64(len(o.owners))
 }
 
-// newRecord keeps a trimmed pod.
+// newRecord makes the record of a trimmed pod.
 func newRecord(p *v1.Pod, spec *shared, from *origin) *record {
 	r := &record{id: ledger.PodID{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}, version: p.ResourceVersion,
 		node: p.Spec.NodeName, created: p.CreationTimestamp.Unix(), phase: p.Status.Phase, class: p.Status.QOSClass,
@@ -99,7 +99,7 @@ func newRecord(p *v1.Pod, spec *shared, from *origin) *record {
 	x := rare{p.DeletionTimestamp, p.Status}
 	x.status.Phase, x.status.QOSClass, x.status.StartTime = "", "", nil
 	if c := x.status.Conditions; len(c) == 1 && c[0].Status == v1.ConditionTrue {
-		x.status.Conditions = nil // the name of the node says it
+		x.status.Conditions = nil // the name of the node implies it
 	}
 	if t := p.Status.StartTime; t != nil {
 		r.started = new(t.Unix())
@@ -110,7 +110,7 @@ func newRecord(p *v1.Pod, spec *shared, from *origin) *record {
 	return r
 }
 
-// Pod returns the pod that the record is of. Its lists and maps are those of the record.
+// Pod returns the pod of the record. They share lists and maps.
 func (r *record) Pod() *v1.Pod {
 	p := &v1.Pod{Spec: r.spec.spec}
 	if r.rare != nil {
@@ -131,7 +131,7 @@ func (r *record) listed() Pod {
 		Created: time.Unix(r.created, 0)}
 }
 
-// status returns the rare part of the status.
+// status returns the part of the status that rare has.
 func (r *record) status() *v1.PodStatus {
 	if r.rare == nil {
 		return &v1.PodStatus{}
@@ -139,7 +139,7 @@ func (r *record) status() *v1.PodStatus {
 	return &r.rare.status
 }
 
-// recordSize is about what a record takes beside its texts and its spec.
+// recordSize is about the size of a record without its texts and its spec, in bytes.
 const recordSize = 1 << 9
 
 func (r *record) size() int64 {
@@ -150,7 +150,7 @@ func (r *record) size() int64 {
 	return int64(size)
 }
 
-// pods are the records by name, their specs by digest, and their origins by key.
+// pods has the records by name, their specs by digest, and their origins by key.
 type pods struct {
 	kept    map[types.NamespacedName]*record
 	specs   map[[sha256.Size]byte]*shared
@@ -163,7 +163,7 @@ func newPods() pods {
 		origins: map[string]*origin{}}
 }
 
-// put keeps a trimmed pod within bounds, and reports whether it is kept, and whether something has changed.
+// put keeps a trimmed pod within bounds. It returns whether the pod is kept, and whether it has changed.
 func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	spec := p.Spec
@@ -176,7 +176,7 @@ func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 	old := s.kept[key]
 	one := s.specs[digest]
 	if one == nil {
-		// What is decoded takes several times the bytes of its encoding.
+		// A decoded spec takes several times the bytes of its encoding.
 		one = &shared{digest: digest, spec: spec, size: 8 * int64(len(data))}
 	}
 	name := keyOfOrigin(p)
@@ -200,7 +200,7 @@ func (s *pods) put(p *v1.Pod, b Bounds) (kept, changed bool, err error) {
 	return true, old == nil || old.spec.digest != digest || !old.equal(r), nil
 }
 
-// equal compares what is listed and judged, but for the spec.
+// equal compares all that is listed and judged, except the spec.
 func (r *record) equal(o *record) bool {
 	a, b := r.status(), o.status()
 	return r.listed() == o.listed() && a.NominatedNodeName == b.NominatedNodeName &&
@@ -211,7 +211,7 @@ func (r *record) equal(o *record) bool {
 		})
 }
 
-// drop forgets a pod, and returns what was kept of it, or nil.
+// drop drops a pod, and returns its record or nil.
 func (s *pods) drop(key types.NamespacedName) *record {
 	r := s.kept[key]
 	if r == nil {

@@ -23,16 +23,16 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// source follows one resource by a reflector. It is the reflector's store and keeps of an object only what it needs to
-// report its end; the view keeps the rest. A list is taken object by object as it arrives: the reflector, which
-// collects the whole list, gets the names alone.
+// source follows one resource through a reflector, and is its store. It keeps only what it needs to report the end of
+// an object; the view keeps the rest. It takes the objects of a list one by one as they arrive: the reflector, which
+// collects the whole list, receives only their names.
 type source struct {
 	view *View
 	// resource and where name it for people, such as "pods" and "in namespace ml".
 	resource, where string
-	// optional: that the resource is not served is no limit.
+	// optional: if the resource is not served, that is no limit.
 	optional bool
-	page     int64 // objects that are read at once; 0 for many
+	page     int64 // objects per page; 0 for the default
 	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	trim     cache.TransformFunc
@@ -45,14 +45,14 @@ type source struct {
 	kept  map[types.NamespacedName]any
 }
 
-// How many objects are read at once where a list is not streamed. Layouts are large, and arrive as JSON.
+// Objects per page of a list that is not streamed. Layouts are large, and arrive as JSON.
 const (
 	page       = 500
 	customPage = 32
 )
 
-// run follows the resource until ctx ends. The reflector tries again after errors, at growing intervals up to half a
-// minute, so that a right that is granted later counts.
+// run follows the resource until ctx ends. The reflector retries after errors, at growing intervals up to half a
+// minute, so that a right that is granted later takes effect.
 func (s *source) run(ctx context.Context) {
 	from := &cache.ListWatch{ListWithContextFunc: s.listTrimmed, WatchFuncWithContext: s.watched}
 	r := cache.NewReflectorWithOptions(from, nil, s, cache.ReflectorOptions{Name: "console-" + s.resource})
@@ -60,8 +60,8 @@ func (s *source) run(ctx context.Context) {
 	r.RunWithContext(ctx)
 }
 
-// watchFor is how long one watch lasts. The API server looks at rights when a watch begins: one that is taken away
-// counts from the next watch on.
+// watchFor is how long one watch lasts. The API server checks rights when a watch begins, so a right that is revoked
+// takes effect with the next watch.
 const watchFor = 2 * time.Minute
 
 func (s *source) watched(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -73,10 +73,10 @@ func (s *source) watched(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	return w, err
 }
 
-// listTrimmed reads one page, so that only what is kept of it stays in memory.
+// listTrimmed reads one page, and keeps only the trimmed objects in memory.
 func (s *source) listTrimmed(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if o.ResourceVersion == "0" {
-		o.ResourceVersion = "" // the API server ignores pages of a list from its cache
+		o.ResourceVersion = "" // the API server ignores the page size of a list from its cache
 	}
 	list, err := s.list(ctx, o)
 	s.noted(err)
@@ -107,7 +107,7 @@ func (s *source) take(obj any) (*metav1.PartialObjectMetadata, error) {
 	}
 	m, err := meta.Accessor(x)
 	if err != nil {
-		return nil, nil // an object that does not decode harms no other
+		return nil, nil // an object that does not decode affects no other
 	}
 	s.keep(x)
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(),
@@ -136,7 +136,7 @@ func (s *source) noted(err error) {
 	s.once.Do(func() { close(s.first) })
 }
 
-// forget takes everything away that the identity may not read any more.
+// forget drops everything that the identity may not read any more.
 func (s *source) forget() {
 	s.mu.Lock()
 	lost := slices.Collect(maps.Values(s.kept))
@@ -160,7 +160,7 @@ func (v *View) reject() {
 	v.rejected = true
 }
 
-// Transformer returns what the reflector applies to the objects of a streamed list as they arrive.
+// Transformer returns the function that the reflector applies to the objects of a streamed list as they arrive.
 func (s *source) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		x, err := s.take(obj)
@@ -171,10 +171,10 @@ func (s *source) Transformer() cache.TransformFunc {
 	}
 }
 
-// Add takes an object that is new.
+// Add receives a new object.
 func (s *source) Add(obj any) error { return s.Update(obj) }
 
-// Update takes an object that has changed.
+// Update receives an object that has changed.
 func (s *source) Update(obj any) error {
 	x, err := s.trim(obj)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *source) keep(obj any) {
 	}
 }
 
-// Delete takes an object that is gone.
+// Delete receives an object that was deleted.
 func (s *source) Delete(obj any) error {
 	x, err := s.trim(obj)
 	if err != nil {
@@ -216,7 +216,7 @@ func (s *source) Delete(obj any) error {
 	return nil
 }
 
-// Replace takes the names of the whole list, whose objects are kept. What is not in it any more is gone.
+// Replace receives the names in the whole list, whose objects are kept already. Objects that are not in it are gone.
 func (s *source) Replace(list []any, _ string) error {
 	there := map[types.NamespacedName]bool{}
 	for _, o := range list {
@@ -240,10 +240,10 @@ func (s *source) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing: the view has what it was given.
+// Resync does nothing: the view has all objects.
 func (s *source) Resync() error { return nil }
 
-// known returns what is kept, in no order.
+// known returns the kept objects, in no particular order.
 func (s *source) known() (out []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +286,7 @@ func (v *View) putNode(obj any) any {
 	return n
 }
 
-// sameNode ignores what changes with every report of a kubelet.
+// sameNode compares nodes without what changes with every report of a kubelet.
 func sameNode(a, b *v1.Node) bool {
 	return a.Spec.Unschedulable == b.Spec.Unschedulable && slices.Equal(a.Spec.Taints, b.Spec.Taints) &&
 		reflect.DeepEqual(a.Status, b.Status) && reflect.DeepEqual(a.Labels, b.Labels)
@@ -341,7 +341,7 @@ func (v *View) podGone(obj any) {
 	v.changes.pod(p.Namespace + "/" + p.Name)
 }
 
-// named is what is kept of a layout or a topology: what its end is reported by.
+// named returns what is kept of a layout or a topology: enough to report its end.
 func named(m metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: m.GetName(), UID: m.GetUID(), ResourceVersion: m.GetResourceVersion()}
 }
@@ -362,7 +362,7 @@ func (v *View) layoutGone(obj any) {
 	}
 }
 
-// layoutOf returns what is kept of a layout, or nil for other objects.
+// layoutOf returns the kept part of a layout, or nil for other objects.
 func layoutOf(obj any) *v1alpha1.NodeLayout {
 	l, _ := obj.(*v1alpha1.NodeLayout)
 	return l

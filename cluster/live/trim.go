@@ -8,13 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// This file strips objects of what no pod is judged by. Environments and volumes may hold what is nobody's business
-// here, and they are most of the bytes. Labels stay: affinity and spreading look at those of all pods.
+// This file strips objects of all fields that no pod is judged by. Environments and volumes may hold secrets, and are
+// most of the bytes. Labels stay: affinity and spreading depend on the labels of all pods.
 
-// maxText bounds the texts of a status that are kept.
+// maxText bounds the texts of a status, in bytes.
 const maxText = 2 << 10
 
-// trimPod removes from a pod what it is not judged by.
+// trimPod returns a copy of a pod with only the fields that pods are judged by.
 func trimPod(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta)}
 	s := &p.Spec
@@ -33,7 +33,7 @@ func trimPod(p *v1.Pod) *v1.Pod {
 			out.Status.Conditions = []v1.PodCondition{c}
 		}
 	}
-	// Whether a container has started matters for pods with init containers alone.
+	// Whether a container has started matters only for pods with init containers.
 	if len(s.InitContainers) > 0 && slices.ContainsFunc(t.ContainerStatuses, begun) {
 		running := v1.ContainerState{Running: &v1.ContainerStateRunning{}}
 		out.Status.ContainerStatuses = []v1.ContainerStatus{{State: running}}

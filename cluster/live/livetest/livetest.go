@@ -1,7 +1,7 @@
-// Package livetest is an API server for tests of what reads a cluster: it answers lists with what a test puts there,
-// and watches with the events that the test sends.
+// Package livetest is an API server for tests of programs that read a cluster. It answers lists with the objects that a
+// test sets, and watches with the events that the test sends.
 //
-// Invariant: it has no behaviour beyond that. It refuses what a test did not put there, and does not serve
+// Invariant: it has no other behaviour. It refuses paths that a test has not set, and does not serve
 // NodeResourceTopologies.
 package livetest
 
@@ -48,7 +48,7 @@ type Server struct {
 	mu      sync.Mutex
 	lists   map[string]any
 	events  map[string]chan any
-	allowed map[string]bool // tokens; nil: everybody
+	allowed map[string]bool // tokens; nil accepts all
 }
 
 // New starts a server that forbids everything.
@@ -60,7 +60,7 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// List lets a path have objects.
+// List sets the objects of a path.
 func (s *Server) List(path string, items ...any) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -80,7 +80,7 @@ func (s *Server) List(path string, items ...any) {
 	s.events[path] = make(chan any, 64)
 }
 
-// Object lets a path have one object, which answers every method.
+// Object sets one object as the answer of a path to every method.
 func (s *Server) Object(path string, o any) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -88,7 +88,7 @@ func (s *Server) Object(path string, o any) {
 	s.lists[path] = plain(s.t, o)
 }
 
-// Forbid lets a path have nothing, and ends its watch.
+// Forbid makes a path forbidden, and ends its watch.
 func (s *Server) Forbid(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Server) Send(path, what string, o any) {
 	to <- map[string]any{"type": what, "object": plain(s.t, o)}
 }
 
-// Accept lets the server accept these bearer tokens and nobody else.
+// Accept makes the server reject all bearer tokens but these.
 func (s *Server) Accept(tokens ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +161,7 @@ func fail(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 		Status: "Failure", Code: int32(code), Reason: reason, Message: "refused"})
 }
 
-// plain is an object as an API server writes it.
+// plain returns an object in the form that an API server writes.
 func plain(t testing.TB, o any) map[string]any {
 	t.Helper()
 	data, err := json.Marshal(o)
@@ -188,7 +188,7 @@ func plain(t testing.TB, o any) map[string]any {
 	return out
 }
 
-// Machine has 4 NUMA nodes on 2 sockets, each with 32 CPUs, 64 GiB and 2 devices acme.com/gpu.
+// Machine returns a machine of 4 NUMA nodes on 2 sockets, each with 32 CPUs, 64 GiB and 2 devices acme.com/gpu.
 func Machine(t testing.TB) *topo.Machine {
 	t.Helper()
 	var b strings.Builder
@@ -203,13 +203,13 @@ func Machine(t testing.TB) *topo.Machine {
 	return m
 }
 
-// Rules are those of a kubelet that aligns on single NUMA nodes.
+// Rules returns the rules of a kubelet with the single-numa-node policy and static managers.
 func Rules() place.Rules {
 	return place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true},
 		Memory: place.MemoryRules{Static: true}}
 }
 
-// Layout is that of a node with the Machine.
+// Layout returns the layout of a node with the Machine.
 func Layout(t testing.TB, name string, entries ...ledger.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	l := v1alpha1.FromCore(name, Machine(t), Rules(), entries, nil)
@@ -217,7 +217,7 @@ func Layout(t testing.TB, name string, entries ...ledger.Entry) *v1alpha1.NodeLa
 	return l
 }
 
-// Node is the Node of one.
+// Node returns the Node object of such a node.
 func Node(name string) *v1.Node {
 	all := v1.ResourceList{"cpu": resource.MustParse("128"), "memory": resource.MustParse("256Gi"),
 		"pods": resource.MustParse("110"), "acme.com/gpu": resource.MustParse("8")}
@@ -226,7 +226,7 @@ func Node(name string) *v1.Node {
 		Status: v1.NodeStatus{Allocatable: all, Images: []v1.ContainerImage{{Names: []string{"big"}}}}}
 }
 
-// Pod is a Guaranteed pod of 4 CPUs and 8 GiB; one without a node waits. It has much that no one is judged by.
+// Pod returns a Guaranteed pod of 4 CPUs and 8 GiB. It waits if node is empty. It also has fields that no view needs.
 func Pod(namespace, name, node string) *v1.Pod {
 	amounts := v1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")}
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
