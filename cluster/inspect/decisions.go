@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// MaxDecisions is how many decisions are remembered, of all pods together.
+	// MaxDecisions bounds the decisions that are kept, for all pods together.
 	MaxDecisions = 1024
-	// MaxNodes is of how many nodes a decision remembers what was said, and of how many the cost.
+	// MaxNodes bounds the nodes whose answers a decision keeps, and the nodes whose costs it keeps.
 	MaxNodes = 64
-	// maxShown is how many decisions are shown of one pod, the newest first.
+	// maxShown bounds the decisions that are shown for one pod, newest first.
 	maxShown = 8
 )
 
-// Decisions are the last decisions of a scheduler. Its methods may be called by any goroutine; a nil
-// *Decisions remembers nothing.
+// Decisions are the last decisions of a scheduler. Its methods may be called by any goroutine. A nil *Decisions keeps
+// nothing.
 type Decisions struct {
 	now  func() time.Time
 	mu   sync.Mutex
@@ -29,18 +29,17 @@ type Decisions struct {
 	next int
 }
 
-// NewDecisions returns a memory of decisions, none yet.
+// NewDecisions returns an empty record of decisions.
 func NewDecisions(now func() time.Time) *Decisions { return &Decisions{now: now} }
 
-// Decision is one attempt to schedule a pod. A nil *Decision remembers nothing, at no cost.
+// Decision is one attempt to schedule a pod. Methods on a nil *Decision do nothing, at no cost.
 type Decision struct {
 	pod ledger.PodID
 	now func() time.Time
 	at  time.Time
 
-	// What nodes said is written by many goroutines at once: each takes a place by its counter, and
-	// readers look only at places that are marked as written. A counter beyond MaxNodes means that there
-	// were more.
+	// Many goroutines write answers of nodes at once. Each takes a place by its counter, and readers look only at
+	// places that are marked as written. A counter beyond MaxNodes shows that there were more answers.
 	judged   atomic.Int32
 	verdicts [MaxNodes]struct {
 		written atomic.Bool
@@ -66,7 +65,7 @@ type Decision struct {
 	seen      []place.Holding
 }
 
-// Begin remembers a new attempt to schedule a pod, in place of the oldest one.
+// Begin records a new attempt to schedule a pod, in place of the oldest one.
 func (d *Decisions) Begin(pod ledger.PodID) *Decision {
 	if d == nil {
 		return nil
@@ -83,7 +82,7 @@ func (d *Decisions) Begin(pod ledger.PodID) *Decision {
 	return one
 }
 
-// newest are all decisions, the newest first.
+// newest returns all decisions, newest first.
 func (d *Decisions) newest() []*Decision {
 	if d == nil {
 		return nil
@@ -95,7 +94,7 @@ func (d *Decisions) newest() []*Decision {
 	return out
 }
 
-// Outcome notes what the node of a prediction did.
+// Outcome records what the node of a prediction did.
 func (d *Decisions) Outcome(o ledger.Outcome) {
 	for _, one := range d.newest() {
 		if one.pod.UID != o.Pod.UID {
@@ -112,7 +111,7 @@ func (d *Decisions) Outcome(o ledger.Outcome) {
 	}
 }
 
-// Reserved returns when what a pod will hold was reserved, by UID, as far as that is remembered.
+// Reserved returns when pods were reserved, by UID, for the pods whose decisions are still kept.
 func (d *Decisions) Reserved() map[string]time.Time {
 	out := map[string]time.Time{}
 	for _, one := range d.newest() {
@@ -126,8 +125,8 @@ func (d *Decisions) Reserved() map[string]time.Time {
 	return out
 }
 
-// Fits notes a node that fits. Fits, Refused and Cost are called for every node of every pod: they
-// allocate nothing, and cost one read once MaxNodes are noted.
+// Fits records a node that fits. Fits, Refused and Cost are called for every node of every pod: they allocate nothing,
+// and cost one read once MaxNodes are recorded.
 func (d *Decision) Fits(node string) {
 	if d == nil {
 		return
@@ -139,7 +138,7 @@ func (d *Decision) Fits(node string) {
 	}
 }
 
-// Refused notes a node that does not fit, with its reasons, or else with what why says: a status.
+// Refused records a node that does not fit, with its reasons or, if there are none, with the message of why.
 func (d *Decision) Refused(node string, reasons []place.Reason, why interface{ Message() string }) {
 	if d == nil {
 		return
@@ -154,10 +153,10 @@ func (d *Decision) Refused(node string, reasons []place.Reason, why interface{ M
 	}
 }
 
-// Open reports whether what one more node says would be remembered.
+// Open reports whether one more node's answer would be kept.
 func (d *Decision) Open() bool { return d != nil && d.judged.Load() <= MaxNodes }
 
-// Cost notes the cost of a node that fits.
+// Cost records the cost of a node that fits.
 func (d *Decision) Cost(node string, cost int64) {
 	if d == nil {
 		return
@@ -169,7 +168,7 @@ func (d *Decision) Cost(node string, cost int64) {
 	}
 }
 
-// claim takes the next place, if there is one.
+// claim takes the next place. ok is false if all are taken.
 func claim(n *atomic.Int32) (int, bool) {
 	if n.Load() > MaxNodes {
 		return 0, false
@@ -178,22 +177,22 @@ func claim(n *atomic.Int32) (int, bool) {
 	return i, i < MaxNodes
 }
 
-// Refuse notes why the pod got no node, apart from what nodes say.
+// Refuse records why the pod got no node, apart from the nodes' reasons.
 func (d *Decision) Refuse(why string) { d.set(func() { d.why = why }) }
 
-// Reserve notes the node that was chosen, and what the pod will hold there.
+// Reserve records the node that was chosen, and the pod's predicted holdings.
 func (d *Decision) Reserve(node string, predicted []place.Holding) {
 	d.set(func() {
 		d.stage, d.why, d.node, d.predicted, d.reserved = document.Reserved, "", node, predicted, d.now()
 	})
 }
 
-// Turn notes that the pod may be bound, and what it will hold.
+// Turn records that the pod may be bound, and its predicted holdings.
 func (d *Decision) Turn(predicted []place.Holding) {
 	d.set(func() { d.stage, d.predicted, d.turned = document.Turned, predicted, d.now() })
 }
 
-// Bound notes that the pod is bound. Its node may have reported it already.
+// Bound records that the pod is bound. Its node may have reported it already.
 func (d *Decision) Bound() {
 	d.set(func() {
 		if d.stage == document.Reserved || d.stage == document.Turned {
@@ -202,7 +201,7 @@ func (d *Decision) Bound() {
 	})
 }
 
-// Release notes that the pod is not bound after all.
+// Release records that the pod is not bound after all.
 func (d *Decision) Release() {
 	d.set(func() {
 		if d.stage == document.Reserved || d.stage == document.Turned {

@@ -10,10 +10,10 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// election is a document of the lease that people can read, too.
+// election is a document of the lease that can also be written as text.
 type election document.Election
 
-// Role returns what the scheduler does among those of its lease.
+// Role returns this scheduler's role in the election.
 func (s Source) Role() document.Election {
 	if s.Election == nil {
 		return document.Election{Role: document.Alone}
@@ -23,7 +23,7 @@ func (s Source) Role() document.Election {
 
 func (s Source) election() election { return election(s.Role()) }
 
-// role says in a sentence what the scheduler does among those of its lease.
+// role returns a sentence about this scheduler's role in the election.
 func (e election) role() string {
 	switch {
 	case e.Role == document.Alone:
@@ -36,7 +36,7 @@ func (e election) role() string {
 	return fmt.Sprintf("this scheduler is a standby and schedules nothing; the leader is %q", e.Leader)
 }
 
-// remedy says how to reach the leader, or "".
+// remedy returns how to reach the leader, or "".
 func (e election) remedy() string {
 	host, _, ok := strings.Cut(e.Leader, "_")
 	if e.Role != document.Standby || !ok {
@@ -55,10 +55,10 @@ func (e election) text(w io.Writer) {
 	}
 }
 
-// roleHeader is the header of every answer that says what the scheduler does, for readers of JSON.
+// roleHeader is the header of every answer that has the scheduler's role, for readers of JSON.
 const roleHeader = "Tenon-Scheduler"
 
-// mark says of an answer that it is a standby's: in a header, and in the first line of text.
+// mark marks an answer of a standby: in a header, and in the first line of text.
 func (e election) mark(w http.ResponseWriter, text bool) {
 	w.Header().Set(roleHeader, strings.TrimSpace(string(e.Role)+" "+e.Leader))
 	if text && e.Role == document.Standby {
@@ -66,7 +66,7 @@ func (e election) mark(w http.ResponseWriter, text bool) {
 	}
 }
 
-// Index lists what is served below [Prefix] and beside it. Anybody may read it: it says nothing of the cluster.
+// Index lists what is served below [Prefix] and beside it. Anybody may read it, since it has no data of the cluster.
 const Index = `tenon-scheduler, inspection. / is open to everybody; the rest needs a bearer token with the right to get the path.
 
 ` + Prefix + `                           this list, and whether the scheduler leads
@@ -81,7 +81,7 @@ Answers are JSON; with ?format=text they are for people. Metrics and probes are 
 (10259 unless configured): /metrics, /livez, /readyz, /healthz.
 `
 
-// index writes the list, and what the scheduler does.
+// index writes the list, and the scheduler's role.
 func (s Source) index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	e := s.election()

@@ -1,9 +1,9 @@
-// Package inspect shows what a scheduler knows and what it decided, over HTTP: the ledger node by node,
-// and the last decisions pod by pod with every reason.
+// Package inspect serves a scheduler's state and decisions over HTTP: the ledger node by node, and the last decisions
+// pod by pod with every reason.
 //
-// Invariant: looking changes nothing, takes no lock that deciding waits for while it renders, and what
-// is remembered is bounded, however many nodes and pods there are. The package refuses to decide who
-// may look: it is served behind the authentication and authorization of the scheduler.
+// Invariant: a request changes nothing, and while it renders it holds no lock that scheduling waits for. The record of
+// decisions is bounded, however many nodes and pods there are. The package does not authorize: it is served behind the
+// authentication and authorization of the scheduler.
 package inspect
 
 import (
@@ -22,30 +22,30 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// Prefix is the path below which everything is served; it is what an access rule names.
+// Prefix is the path below which everything is served. Access rules name it.
 const Prefix = "/debug/tenon/"
 
-// Source is where a handler looks. Book and Now are required.
+// Source has the functions and values that a handler reads. Book and Now are required.
 type Source struct {
 	Book *ledger.Book
-	// Problem says why what a node published was refused, or "".
+	// Problem returns why the node's published object was rejected, or "".
 	Problem func(node string) string
-	// Names are the names of the nodes of the cluster, whether anything is known of them or not.
+	// Names returns the names of the nodes of the cluster, whether the ledger has them or not.
 	Names func() []string
-	// Reported is when a node last reported; the zero time if it never did.
+	// Reported returns when a node last reported; the zero time if it never did.
 	Reported func(node string) time.Time
 	// Decisions are the last decisions, or nil.
 	Decisions *Decisions
-	// Mix is what the cluster usually runs, or nil.
+	// Mix returns the mix of the workload profile, or nil.
 	Mix func() *score.Mix
 	Now func() time.Time
 	// Healthy returns an error that names the parts that do not run. A nil function means that all parts run.
 	Healthy func() error
-	// Election says which of several schedulers leads. A nil function means that there is no election.
+	// Election returns which of several schedulers leads. A nil function means that there is no election.
 	Election func() document.Election
 }
 
-// Health returns why what is served may be incomplete, or nil.
+// Health returns why answers may be incomplete, or nil.
 func (s Source) Health() error {
 	if s.Healthy == nil {
 		return nil
@@ -53,7 +53,7 @@ func (s Source) Health() error {
 	return s.Healthy()
 }
 
-// Qualities counts nodes by what is known of them: "exact", "coarse", "none". Every quality is there.
+// Qualities counts nodes by the quality of their data: "exact", "coarse", "none". Every quality has an entry.
 func (s Source) Qualities() map[string]int {
 	out := map[string]int{ledger.Exact.String(): 0, ledger.Coarse.String(): 0, document.None: 0}
 	snap := s.Book.Snapshot()
@@ -63,8 +63,8 @@ func (s Source) Qualities() map[string]int {
 	return out
 }
 
-// States counts the nodes that take fewer pods than they have room for, or none, by why: "silent", "unsettled",
-// "refused". Every state is there; a node may be in several.
+// States counts the nodes that take fewer pods than they have room for, or none, by state: "silent", "unsettled",
+// "refused". Every state has an entry; a node may be in several.
 func (s Source) States() map[string]int {
 	out := map[string]int{"silent": 0, "unsettled": 0, "refused": 0}
 	snap := s.Book.Snapshot()
@@ -93,7 +93,7 @@ func quality(n *ledger.Node) string {
 	return n.Quality.String()
 }
 
-// names are the nodes of the cluster and those that the ledger knows, in order.
+// names returns the nodes of the cluster and the nodes of the ledger, in order.
 func (s Source) names(snap *ledger.Snapshot) []string {
 	out := snap.Names()
 	if s.Names != nil {
@@ -110,7 +110,7 @@ func (s Source) problem(node string) string {
 	return s.Problem(node)
 }
 
-// age is how long ago a node last reported, in seconds; nil if it never did.
+// age returns how long ago a node last reported, in seconds; nil if it never did.
 func (s Source) age(node string) *float64 {
 	if s.Reported == nil {
 		return nil
@@ -123,8 +123,8 @@ func (s Source) age(node string) *float64 {
 	return &age
 }
 
-// Handler serves the source: what [Index] lists below [Prefix]. Answers are JSON; with ?format=text they are for
-// people. What is not known is answered with 404 and why. A standby says of each answer that it is one.
+// Handler serves what [Index] lists below [Prefix]. Answers are JSON; with ?format=text they are for people. A node or
+// pod without data is answered with 404 and the reason. A standby marks each answer.
 func Handler(s Source) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Prefix+"{$}", s.index)
@@ -155,11 +155,11 @@ func Handler(s Source) http.Handler {
 	return mux
 }
 
-// view is an answer that people can read, too.
+// view is an answer that can also be written as text.
 type view interface{ text(w io.Writer) }
 
-// printf writes text for people. Strings among the arguments come from nodes and users: they are shown by
-// [printable.Text], whatever their type.
+// printf writes text for people. It passes strings among the arguments through [printable.Text], whatever their type,
+// since they come from nodes and users.
 func printf(w io.Writer, format string, args ...any) {
 	for i, a := range args {
 		if v := reflect.ValueOf(a); v.Kind() == reflect.String {
@@ -188,14 +188,14 @@ func (s Source) answer(w http.ResponseWriter, r *http.Request, v view, err error
 		w.Header().Set("Content-Type", "application/json")
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
-		// Who went away while the answer was written wants no error.
+		// A client that went away while the answer was written needs no error.
 		_ = e.Encode(v)
 	default:
 		http.Error(w, errFormat.Error(), http.StatusBadRequest)
 	}
 }
 
-// quoted renders a name of a request, which may be anything.
+// quoted quotes a name from a request, which may be any text.
 func quoted(name string) string {
 	const most = 253 // of a name in Kubernetes
 	if len(name) > most {

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// mix is what the cluster usually runs; first the shape that takes most of it.
+// mix is the mix of the workload profile, the largest share first.
 type mix []document.Share
 
 func (s Source) mix() mix {

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// nodes is the ledger at a glance, in order of name.
+// nodes is an overview of the ledger, in order of name.
 type nodes []document.Node
 
 func (s Source) nodes() nodes {
@@ -23,13 +23,13 @@ func (s Source) nodes() nodes {
 	return out
 }
 
-// reported adds what is known of the node's reports.
+// reported adds the age of the node's report, and why it was rejected.
 func (s Source) reported(n document.Node) document.Node {
 	n.Problem, n.AgeSeconds = s.problem(n.Name), s.age(n.Name)
 	return n
 }
 
-// node is a document of a node with the rules in the form that is rendered.
+// node is a document of a node, with the rules in the form that is rendered.
 type node struct {
 	document.Node
 	rules place.Rules
@@ -100,7 +100,7 @@ func (n *node) text(w io.Writer) {
 	}
 }
 
-// hardware writes the rules and what is free by NUMA node.
+// hardware writes the rules, and the free CPUs, memory and devices by NUMA node.
 func (n *node) hardware(w io.Writer) {
 	printf(w, "rules: %s\n", strings.Join(document.RuleItems(n.rules), ", "))
 	if n.Rules.ReservedCPUs != "" {
@@ -125,7 +125,7 @@ func (n *node) hardware(w io.Writer) {
 	}
 }
 
-// state writes what keeps pods off the node.
+// state writes why the node takes fewer pods, or none.
 func (n *node) state(w io.Writer) {
 	if n.Unsettled {
 		fmt.Fprintln(

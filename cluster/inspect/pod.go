@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// pod is what is remembered of a pod.
+// pod has the kept decisions on a pod.
 type pod document.PodDecisions
 
 func (s Source) pod(namespace, name string) (*pod, error) {
@@ -67,7 +67,7 @@ func (d *Decision) view(snap *ledger.Snapshot) document.Decision {
 		}
 		out.Nodes = append(out.Nodes, a)
 	}
-	// A node may be asked twice, with pods that were promised a place on it and without: the refusal counts.
+	// A node may be judged twice, with nominated pods and without them: the refusal counts.
 	slices.SortStableFunc(out.Nodes, func(a, b document.Verdict) int {
 		return cmp.Or(strings.Compare(a.Node, b.Node), refusalsFirst(a, b))
 	})
@@ -125,7 +125,7 @@ func verdict(w io.Writer, v document.Verdict) {
 	}
 }
 
-// hold writes what containers hold, one line each.
+// hold writes the holdings of containers, one line each.
 func hold(w io.Writer, label string, cs []document.Container) {
 	for _, c := range cs {
 		printf(w, "%s container %s\n", label, c.Text())

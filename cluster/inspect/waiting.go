@@ -7,14 +7,14 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// Waiting knows since when pods are assumed. Of pods whose reservation is not remembered, such as
-// those that others bound, it is when somebody first asked.
+// Waiting records since when pods are assumed. For pods without a kept reservation, such as pods that other schedulers
+// bound, it takes the time of the first call.
 type Waiting struct {
 	mu    sync.Mutex
 	first map[string]time.Time // by UID, of the assumed pods
 }
 
-// Oldest is the age of the oldest prediction that its node has not reported yet; 0 where there is none.
+// Oldest returns the age of the oldest prediction that its node has not reported yet, or 0 if there is none.
 func (w *Waiting) Oldest(s Source) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,12 +18,12 @@ import (
 // maxContainers bounds the containers of a pod; no kubelet runs so many.
 const maxContainers = 1000
 
-// hugeExponent is a number that takes more time and memory to read as an amount than there is, such as
-// 1e-1000000000. It may be part of something else.
+// hugeExponent matches a number whose parsing as an amount would exhaust time and memory, such as 1e-1000000000. The
+// match may be part of another text.
 var hugeExponent = regexp.MustCompile(`[0-9.][eE][-+]?[0-9]{4,}`)
 
-// Tame refuses an object in which a number has an exponent of more than three digits, wherever it is: it may
-// be decoded as an amount. The error names the field.
+// Tame refuses an object in which a number has an exponent of more than three digits, in any field: it may be decoded
+// as an amount. The error names the field.
 func Tame(text []byte) error {
 	if !hugeExponent.Match(text) {
 		return nil
@@ -40,7 +40,7 @@ func tame(path string, value any) error {
 	case json.Number:
 		return tame(path, value.String())
 	case string:
-		// A name may have such a part; an amount begins with a number, and the exponent ends it.
+		// A name may contain such a part; an amount begins with a number and ends with the exponent.
 		if at := hugeExponent.FindStringIndex(value); at != nil && at[1] == len(value) &&
 			strings.Trim(value[:at[0]], "+-.0123456789") == "" {
 			return fmt.Errorf("%s: %q is not an amount", path, clip(value))
@@ -61,7 +61,7 @@ func tame(path string, value any) error {
 	return nil
 }
 
-// decode keeps numbers as they are written.
+// decode decodes JSON and keeps numbers in their written form.
 func decode(text []byte) (out any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -70,8 +70,7 @@ func decode(text []byte) (out any, err error) {
 
 func field(path, name string) string { return strings.TrimPrefix(path+"."+clip(name), ".") }
 
-// quantities checks every amount of an object's resources: decoding says what is wrong with an amount, but
-// not where it is.
+// quantities checks every amount of an object's resources. It exists because a decoding error does not name the field.
 func quantities(text []byte) error {
 	if err := Tame(text); err != nil {
 		return err
@@ -83,7 +82,7 @@ func quantities(text []byte) error {
 	return walk("", any, "")
 }
 
-// walk looks for the amounts below a value, parent being the field that the value's field is in.
+// walk checks the amounts below a value. parent is the field that contains the value's field.
 func walk(path string, value any, parent string) error {
 	own := path[strings.LastIndexByte(path, '.')+1:]
 	switch value := value.(type) {
@@ -116,7 +115,7 @@ func amounts(path string, list map[string]any) error {
 	return nil
 }
 
-// maxAmount bounds the length of an amount: reading one takes longer than in proportion to it.
+// maxAmount bounds the length of an amount: parsing takes more than linear time.
 const maxAmount = 64
 
 func parse(text string) (resource.Quantity, error) {
@@ -126,8 +125,8 @@ func parse(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// fill gives a pod the requests that the API server gives it where it says limits only
-// (pkg/apis/core/v1/defaults.go, SetDefaults_Pod).
+// fill sets a pod's requests as the API server does if only limits are given (pkg/apis/core/v1/defaults.go,
+// SetDefaults_Pod).
 func fill(p *v1.Pod) {
 	_ = each(p, func(_ string, c *v1.Container) error {
 		c.Resources.Requests = requests(c.Resources.Requests, c.Resources.Limits)
@@ -149,7 +148,7 @@ func fill(p *v1.Pod) {
 	r.Requests = requests(r.Requests, own)
 }
 
-// requests returns what is requested, and for what is not said the same as another list.
+// requests returns the requests in said, and those in other for resources that said lacks.
 func requests(said, other v1.ResourceList) v1.ResourceList {
 	if len(other) == 0 {
 		return said
@@ -159,7 +158,7 @@ func requests(said, other v1.ResourceList) v1.ResourceList {
 	return out
 }
 
-// each calls do for every container, with the path of its field, until one fails.
+// each calls do for every container, with the path of its field, and stops at the first error.
 func each(p *v1.Pod, do func(path string, c *v1.Container) error) error {
 	for i := range p.Spec.InitContainers {
 		if err := do(fmt.Sprintf("initContainers[%d]", i), &p.Spec.InitContainers[i]); err != nil {
@@ -174,7 +173,7 @@ func each(p *v1.Pod, do func(path string, c *v1.Container) error) error {
 	return nil
 }
 
-// check refuses what the API server refuses of containers and their amounts (pkg/apis/core/validation).
+// check refuses what the API server refuses about containers and their amounts (pkg/apis/core/validation).
 func check(p *v1.Pod) error {
 	if len(p.Spec.Containers) == 0 {
 		return errors.New("the pod has no containers")
@@ -219,8 +218,7 @@ func checkAmounts(requests, limits v1.ResourceList) error {
 	return nil
 }
 
-// kind reports whether a resource is known to containers, and whether it cannot be had in parts or promised
-// to several.
+// kind reports whether containers may request a resource, and whether its amounts must be whole and not overcommitted.
 func kind(name v1.ResourceName) (whole, known bool) {
 	switch name {
 	case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage:

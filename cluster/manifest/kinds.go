@@ -75,8 +75,8 @@ func claim(t *Template, templates []v1.PersistentVolumeClaim) {
 	}
 }
 
-// daemons are the tolerations that the controller of DaemonSets gives to their pods
-// (pkg/controller/daemon/util, AddOrUpdateDaemonPodTolerations).
+// daemons returns the tolerations that the DaemonSet controller gives to its pods (pkg/controller/daemon/util,
+// AddOrUpdateDaemonPodTolerations).
 func daemons() []v1.Toleration {
 	var out []v1.Toleration
 	for _, key := range []string{v1.TaintNodeNotReady, v1.TaintNodeUnreachable} {
@@ -101,14 +101,14 @@ func podOf(t v1.PodTemplateSpec) *v1.Pod {
 	return &v1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 }
 
-// replicated is one pod where the object does not say how many.
+// replicated returns the template of an object with replicas; one pod if the object has no number.
 func replicated(kind string, meta metav1.ObjectMeta, t v1.PodTemplateSpec, field string,
 	replicas *int32) (Template, error) {
 	n, err := count(field, replicas)
 	return template(kind, meta, podOf(t), n), err
 }
 
-// job counts the pods that run at a time: parallelism, and no more than have to complete.
+// job returns the template of a job. It counts the pods that run at a time: parallelism, but no more than completions.
 func job(kind string, meta metav1.ObjectMeta, s batchv1.JobSpec, path string) (Template, error) {
 	n, err := count(path+".parallelism", s.Parallelism)
 	if err != nil {
@@ -134,12 +134,12 @@ func count(field string, n *int32) (int, error) {
 	return int(*n), nil
 }
 
-// complete checks what an object is called and gives its pod the amounts that the API server would.
+// complete checks the object's name, and sets the amounts that the API server would set in its pod.
 func complete(t *Template) error {
 	if t.Name == "" {
 		return errors.New("metadata.name is missing")
 	}
-	// A name that is to be made longer may end in what no name ends in.
+	// A generateName may end in characters that no name ends in.
 	if bad := validation.IsDNS1123Subdomain(t.Name + "x"); len(bad) > 0 {
 		return fmt.Errorf("metadata.name: %q: %s", clip(t.Name), bad[0])
 	}
@@ -152,7 +152,7 @@ func complete(t *Template) error {
 	return check(t.Pod)
 }
 
-// fresh makes of a pod that was read from a cluster the pod that it was before it had a node.
+// fresh resets a pod from a cluster to its state before it had a node.
 func fresh(p *v1.Pod) {
 	if p.UID != "" {
 		p.Spec.NodeName = ""
@@ -161,9 +161,9 @@ func fresh(p *v1.Pod) {
 	p.Spec.EphemeralContainers = nil
 }
 
-// Like returns one more of a pod that is there. The error names the field that nothing could be made of.
+// Like returns a template of one more pod like an existing one. The error names the field that cannot be used.
 func Like(pod *v1.Pod) (Template, error) {
-	// Files are read with [Tame]; a pod of a cluster may still ask for 1e9999999 CPUs.
+	// Files are checked by [Tame]; a pod of a cluster may still request 1e9999999 CPUs.
 	t := template("Pod", pod.ObjectMeta, quantity.ClampPod(pod).DeepCopy(), 1)
 	if err := complete(&t); err != nil {
 		return Template{}, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)

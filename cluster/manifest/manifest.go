@@ -1,11 +1,10 @@
-// Package manifest reads what a workload file asks for: pods as the API server would have them, and how many
-// of each.
+// Package manifest reads workload files: it returns their pods, completed like the API server would, and the number of
+// each.
 //
-// Invariant: every pod that it returns has been given the requests that the API server gives where only
-// limits are said, and would pass the API server's checks of amounts; the first object that would not is one
-// error, which names document, object and field. The package refuses to guess: an object of a kind that it
-// does not know is named as left out, and a field that no such object has is an error, since a typing error
-// would otherwise count as nothing.
+// Invariant: every returned pod has the requests that the API server sets if only limits are given, and would pass the
+// API server's checks of amounts. The first object that would not is an error that names document, object and field.
+// The package does not guess: it lists an object of an unknown kind as left out, and a field that the kind does not
+// have is an error, since a misspelt field would otherwise be ignored.
 package manifest
 
 import (
@@ -38,16 +37,15 @@ const (
 	maxDepth = 3 // of lists in lists
 )
 
-// Template is pods of one object.
+// Template is the pods of one object.
 type Template struct {
-	// Kind and Name are the object's, such as "Deployment" and "trainer"; Namespace is empty where the object
-	// does not say it.
+	// Kind and Name are the object's, such as "Deployment" and "trainer". Namespace is empty if the object has none.
 	Kind, Namespace, Name string
 	// Count is how many of the pods run at a time, 0..MaxPods.
 	Count int
 	// PerNode: there is one on every node, and Count says nothing.
 	PerNode bool
-	// Pod is one of them, without a status and in no namespace but the object's.
+
 	Pod *v1.Pod
 }
 
@@ -62,8 +60,7 @@ func (t Template) String() string {
 // File is a workload file.
 type File struct {
 	Templates []Template // in the order of the file
-	// Left are the objects that have no pods as far as is known here, for example
-	// "document 2: Service web (v1)".
+	// Left names the objects of kinds that have no pods or are unknown, such as "document 2: Service web (v1)".
 	Left []string
 }
 
@@ -86,8 +83,8 @@ func Read(data []byte) (*File, error) {
 	return &r.file, nil
 }
 
-// Documents calls do for every YAML document of a text, as JSON, and with a name that says which it is;
-// empty documents are passed over. JSON is one document.
+// Documents calls do for every YAML document of a text, with the document as JSON and a name such as "document 2". It
+// skips empty documents. JSON is one document.
 func Documents(data []byte, do func(where string, text []byte) error) error {
 	if utilyaml.IsJSONBuffer(data) {
 		return do("document 1", data)
@@ -115,7 +112,7 @@ func Documents(data []byte, do func(where string, text []byte) error) error {
 	}
 }
 
-// Header is what every object begins with.
+// Header has the fields that every object begins with.
 type Header struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -125,7 +122,7 @@ type Header struct {
 	Items []json.RawMessage `json:"items"`
 }
 
-// ReadHeader reads the beginning of an object; the error says what is wrong with it.
+// ReadHeader reads the header of an object. The error names the faulty field.
 func ReadHeader(text []byte) (h Header, gvk schema.GroupVersionKind, err error) {
 	if err := json.Unmarshal(text, &h); err != nil {
 		return h, gvk, fmt.Errorf("not an object: %w", err)
@@ -154,7 +151,7 @@ func newDecoder() runtime.Decoder {
 		runtimejson.SerializerOptions{Strict: true})
 }
 
-// object reads an object; one of a typed list may leave its kind to the list.
+// object reads an object. An item of a typed list may omit its kind.
 func (r *reader) object(where string, text []byte, implied schema.GroupVersionKind, depth int) error {
 	h, gvk, err := ReadHeader(text)
 	if err != nil {
@@ -210,7 +207,7 @@ func (r *reader) list(where string, items []json.RawMessage, of schema.GroupVers
 	return nil
 }
 
-// plain returns the first of the errors that strict decoding found.
+// plain returns the first of the errors of strict decoding.
 func plain(err error) error {
 	if strict, ok := runtime.AsStrictDecodingError(err); ok && len(strict.Errors()) > 0 {
 		return strict.Errors()[0]
@@ -218,7 +215,7 @@ func plain(err error) error {
 	return err
 }
 
-// clip makes of a text of the file one that can be shown: short, and without what moves a cursor.
+// clip makes a text of the file fit to be shown: short, and without control characters.
 func clip(s string) string {
 	const room = 80
 	out := []rune(strings.Map(func(r rune) rune {

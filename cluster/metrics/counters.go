@@ -1,9 +1,9 @@
-// Package metrics counts and measures what a scheduler with the plugin does, and serves it with kube-scheduler's own
-// metrics.
+// Package metrics counts and measures what a scheduler with the plugin does. kube-scheduler serves the metrics with its
+// own.
 //
-// Invariant: series that can be foreseen exist before their first event, and a label has only values that this release
-// knows: nodes and pods cannot make up others. The package refuses to serve a second scheduler of one process, since
-// the names are taken; its counters count all the same.
+// Invariant: foreseeable series exist before their first event. A label has only values that this release has defined,
+// so nodes and pods cannot add others. For a second scheduler in one process the package counts, but does not serve,
+// since the names are registered already.
 package metrics
 
 import (
@@ -37,8 +37,7 @@ func counter(name, help string) *metrics.CounterOpts {
 	return &metrics.CounterOpts{Subsystem: "tenon", Name: name, Help: help, StabilityLevel: metrics.ALPHA}
 }
 
-// NewCounters returns counters at 0, and serves them. If a scheduler in this process serves its own already, these
-// are not served.
+// NewCounters returns counters at 0, and serves them unless another scheduler in this process serves its own.
 func NewCounters() *Counters {
 	m := &Counters{
 		predicted: metrics.NewCounter(counter("predictions_made_total",
@@ -75,14 +74,14 @@ func NewCounters() *Counters {
 	for _, c := range []metrics.Registerable{m.predicted, m.woken, m.predictions, m.wrong, m.rejected, m.foreign,
 		m.layouts, m.topologies, m.exceeded, m.suppressed, m.turns} {
 		m.own.MustRegister(c)
-		_ = legacyregistry.Register(c) // a second scheduler in one process finds the name taken
+		_ = legacyregistry.Register(c) // a second scheduler in one process finds the name registered
 	}
 	m.zero()
 	return m
 }
 
-// zero makes every series that can be foreseen exist before its first event: an increase from nothing to 1 is none to
-// Prometheus.
+// zero creates every foreseeable series before its first event: Prometheus does not count the step from no series to 1
+// as an increase.
 func (m *Counters) zero() {
 	for _, result := range []ledger.Result{ledger.Confirmed, ledger.Wrong, ledger.Rejected} {
 		for _, exact := range []bool{true, false} {
@@ -103,7 +102,7 @@ func (m *Counters) zero() {
 	}
 }
 
-// Gatherer returns where this scheduler's counters can be read, served or not.
+// Gatherer returns this scheduler's counters, whether they are served or not.
 func (m *Counters) Gatherer() metrics.Gatherer { return m.own }
 
 // Waited counts a wait for a turn, however it ended.
@@ -127,7 +126,7 @@ func (m *Counters) Woken(pods int) {
 	}
 }
 
-// Outcome counts how a prediction came out; n is the node as it is known now, or nil.
+// Outcome counts the outcome of a prediction. n is the present state of the node, or nil.
 func (m *Counters) Outcome(o ledger.Outcome, n *ledger.Node) {
 	if m == nil {
 		return
@@ -148,14 +147,14 @@ func (m *Counters) Outcome(o ledger.Outcome, n *ledger.Node) {
 	}
 }
 
-// Exceeded counts work that is not done because it would cost too much.
+// Exceeded counts work that was skipped because it would cost too much.
 func (m *Counters) Exceeded(what string) {
 	if m != nil {
 		m.exceeded.WithLabelValues(what).Inc()
 	}
 }
 
-// What may cost too much.
+// Work that may cost too much.
 const (
 	BudgetPod     = "pod"     // to judge a pod
 	BudgetVictims = "victims" // to try further sets of victims
@@ -182,7 +181,7 @@ func (m *Counters) TopologyRefused() {
 	}
 }
 
-// differs says what of a prediction is wrong, container by container.
+// differs returns which part of a prediction is wrong.
 func differs(predicted, seen []place.Holding) string {
 	if len(predicted) != len(seen) {
 		return "containers"

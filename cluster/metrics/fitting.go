@@ -13,21 +13,21 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Bounds of what is counted.
+// Bounds of the counting.
 const (
 	maxNamed   = 8    // shapes that the configuration names
 	maxLearned = 4    // shapes of the workload profile
 	maxCounts  = 2000 // nodes that are counted anew in one scrape, all shapes together
 )
 
-// fitting counts how many more pods of some shapes fit. What was counted of a node holds until the node changes. A
-// scrape counts a bounded number of nodes anew, so that it is cheap after a start in a large cluster too; a shape has
+// fitting counts how many more pods of some shapes fit. The count of a node stays valid until the node changes. A
+// scrape counts a bounded number of nodes anew, so that it is cheap after a start in a large cluster, too. A shape has
 // no number before all nodes were counted for it once.
 type fitting struct {
 	desc    *metrics.Desc
 	plain   Plain
 	named   []*place.Pod
-	learned func() *score.Mix // nil: nothing is learned
+	learned func() *score.Mix // nil: no shapes of the workload profile
 
 	mu     sync.Mutex
 	counts map[string]map[string]count // by shape, and by name of the node
@@ -35,14 +35,15 @@ type fitting struct {
 
 // Plain has the plain amounts of nodes.
 type Plain interface {
-	// Version is another number when what Of returns may have changed.
+	// Version returns a number that changes when the result of Of may have changed.
 	Version(*ledger.Node) uint64
-	// Of returns what pods may ask of a node, and what its pods have asked for. It returns false for no node.
+	// Of returns the node's allocatable amounts, and the amounts that its pods request. It returns false if the node
+	// does not exist.
 	Of(*ledger.Node) (allocatable, used whatif.Amounts, there bool)
 }
 
-// count is how many pods fitted on a node when it was in a state, and its plain amounts in a version. States do not
-// change; a node gets another one.
+// count is how many pods fit on a node in one state, with one version of its plain amounts. States are immutable; a
+// change gives the node another state.
 type count struct {
 	of      *ledger.Node
 	version uint64
@@ -56,7 +57,7 @@ func newFitting(named []*place.Pod, learned func() *score.Mix, plain Plain) *fit
 			"NUMA nodes and by what each node has in all.", []string{"shape"}, nil, metrics.ALPHA, "")}
 }
 
-// shapes are those of the configuration, and then the most usual ones, each once.
+// shapes returns the shapes of the configuration, then the most usual ones, each once.
 func (f *fitting) shapes() (out []*place.Pod) {
 	out = slices.Clone(f.named)
 	if f.learned == nil {
@@ -73,7 +74,7 @@ func (f *fitting) shapes() (out []*place.Pod) {
 	return out
 }
 
-// collect counts on the nodes of a snapshot.
+// collect sends the counts for the nodes of a snapshot.
 func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +100,8 @@ func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 	}
 }
 
-// sum adds up what fits on each node. Of nodes beyond left the last count is taken; whole is false where there is none.
+// sum adds up how many pods fit on each node. When left is used up, it takes a node's last count; whole is false if a
+// node has none.
 func (f *fitting) sum(snap *ledger.Snapshot, versions map[string]uint64, shape string, p *place.Pod,
 	left *int) (sum int, whole bool) {
 	before, now := f.counts[shape], map[string]count{}

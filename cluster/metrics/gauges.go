@@ -11,9 +11,9 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Measure serves what is measured when somebody asks. putOff counts layouts that were put off, and misaligned counts
-// misaligned pods; either may be nil. shapes are counted beside those of the workload profile. Of a second scheduler in
-// one process nothing is served: the names are taken.
+// Measure registers the metrics that are computed when they are scraped. putOff counts delayed layouts, and misaligned
+// counts misaligned pods; either may be nil. shapes are counted in addition to those of the workload profile. For a
+// second scheduler in one process nothing is served, since the names are registered already.
 func Measure(s inspect.Source, putOff func() int64, misaligned func() int, shapes []*place.Pod, plain Plain) {
 	g := newGauges(s)
 	g.fitting = newFitting(shapes, s.Mix, plain)
@@ -21,7 +21,7 @@ func Measure(s inspect.Source, putOff func() int64, misaligned func() int, shape
 	_ = legacyregistry.CustomRegister(g)
 }
 
-// gauges are what is measured when somebody asks.
+// gauges are the metrics that are computed when they are scraped.
 type gauges struct {
 	metrics.BaseStableCollector
 	source  inspect.Source
@@ -33,7 +33,7 @@ type gauges struct {
 	hazards *metrics.Desc
 	feed    *metrics.Desc
 	paced   *metrics.Desc
-	// putOff counts events of layouts that were put off; nil in tests.
+	// putOff counts delayed events of layouts; nil in tests.
 	putOff func() int64
 	spread *metrics.Desc
 	// misaligned counts misaligned pods; nil in tests.
@@ -130,8 +130,8 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 }
 
-// knownCodes are the codes that agents of this release send. A node may send any other, and a label with every value
-// that it thinks of would grow without bound.
+// knownCodes returns the codes that agents of this release send. A node may send any other code, and a label with all
+// of them would grow without bound.
 func knownCodes() []ledger.InexactCode {
 	return []ledger.InexactCode{ledger.UnknownKubeletVersion, ledger.UnmodelledFeatureGate, ledger.UnhealthyDevices,
 		ledger.RulesFromFiles, ledger.KubeletUnusable, ledger.ReleaseOrder, ledger.HoldingsOmitted, ledger.DeviceLocality,
@@ -140,7 +140,7 @@ func knownCodes() []ledger.InexactCode {
 
 const otherCode = "other"
 
-// inexactNodes counts nodes by code. Every known code is there.
+// inexactNodes counts nodes by code. Every known code has an entry.
 func (g *gauges) inexactNodes() map[string]int {
 	out := map[string]int{otherCode: 0}
 	for _, code := range knownCodes() {

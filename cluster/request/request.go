@@ -1,9 +1,9 @@
-// Package request reads what a pod asks of the plugin: its containers as the core has them, its demand, and the scoring
-// strategy of its annotations.
+// Package request reads what a pod requests of the plugin: its containers in the core's form, its demand, and the
+// scoring strategy of its annotations.
 //
-// Invariant: a request costs a bounded amount of work and memory on every node, whatever the pod is. The API server
-// takes pods of several thousand containers from anybody who may create pods, and tables of answers keep the keys of
-// requests. The package refuses pods that cost more, with a [TooLarge], and pods whose demand it does not understand.
+// Invariant: a request costs a bounded amount of work and memory on every node, for any pod. The API server accepts
+// pods of several thousand containers from anybody who may create pods, and tables of answers keep the keys of
+// requests. The package refuses pods that cost more, with a [TooLarge], and pods whose demand it cannot parse.
 package request
 
 import (
@@ -18,15 +18,15 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// Request is what a pod asks for. It does not change.
+// Request is what a pod requests. It does not change.
 type Request struct {
 	UID string
 	Pod *place.Pod
-	// Key is equal exactly for pods that get equal verdicts: it has the shape, and the names that reasons speak of.
+	// Key is equal exactly for pods that get equal verdicts: it has the shape, and the names that reasons contain.
 	Key    string
 	Shape  string
 	Demand place.Demand
-	// Strategy is the type of scoring strategy that the pod asks for, or nil.
+	// Strategy is the type of the scoring strategy that the pod requests, or nil.
 	Strategy *score.Type
 }
 
@@ -36,7 +36,7 @@ type TooLarge string
 // Error implements error.
 func (e TooLarge) Error() string { return string(e) }
 
-// Of reads what a pod asks for. Pods that no kubelet aligns have no bounds.
+// Of reads what a pod requests. Pods that no kubelet aligns have no bounds.
 func Of(pod *v1.Pod) (*Request, error) {
 	if why := tooLarge(pod); why != "" {
 		return nil, TooLarge(why)
@@ -65,7 +65,7 @@ const (
 	// maxContainers bounds all containers of a pod that has at least one container that needs alignment.
 	// [place.MaxContainers] bounds the containers that need alignment; the others cost little each.
 	maxContainers = 1000
-	// maxKeyText bounds the text of a kind of pods. Tables of answers keep it.
+	// maxKeyText bounds the text of a kind of pods, which tables of answers keep.
 	maxKeyText = 256
 )
 
@@ -83,9 +83,9 @@ func oversized(p *place.Pod) string {
 	return ""
 }
 
-// tooLarge is oversized for pods whose class the API server has set, without reading a container: queueing hints ask it
-// for every waiting pod at every event. All containers of a Guaranteed pod name memory (qos.ComputePodQOS), so all need
-// alignment. It is "" where the containers have to be read.
+// tooLarge is oversized for pods whose class the API server has set. It reads no container, because queueing hints call
+// it for every waiting pod at every event. All containers of a Guaranteed pod name memory (qos.ComputePodQOS), so all
+// need alignment. It returns "" if the containers have to be read.
 func tooLarge(pod *v1.Pod) string {
 	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
 	if n <= place.MaxContainers || pod.Status.QOSClass != v1.PodQOSGuaranteed || pod.Spec.Resources != nil {
@@ -94,8 +94,8 @@ func tooLarge(pod *v1.Pod) string {
 	return place.Reason{Code: place.TooComplex, Want: int64(n), Have: place.MaxContainers}.Text()
 }
 
-// keyOf returns a text of bounded length that is equal exactly for pods that get equal verdicts: those of one
-// shape whose containers have the same names, since reasons speak of these.
+// keyOf returns a text of bounded length that is equal exactly for pods that get equal verdicts: pods of one shape
+// whose containers have the same names, since reasons contain these names.
 func keyOf(shape string, containers []place.Container) string {
 	size := len(shape)
 	for i := range containers {
@@ -108,7 +108,7 @@ func keyOf(shape string, containers []place.Container) string {
 	return Bounded(string(out))
 }
 
-// Bounded returns a text as it is where it is short, and its beginning with a hash of all of it otherwise.
+// Bounded returns a short text unchanged, and the beginning of a long one with a hash of all of it.
 func Bounded(text string) string {
 	if len(text) <= maxKeyText {
 		return text
@@ -116,13 +116,13 @@ func Bounded(text string) string {
 	return fmt.Sprintf("%s#%x", text[:maxKeyText-65], sha256.Sum256([]byte(text)))
 }
 
-// StrategyAnnotation is by what a pod says how nodes are scored for it, instead of its profile.
+// StrategyAnnotation is the annotation by which a pod chooses how nodes are scored for it, instead of its profile.
 const StrategyAnnotation = "tenon.sh/scoring-strategy"
 
-// maxQuoted keeps an event readable whatever a pod's annotation says.
+// maxQuoted keeps events readable, whatever value a pod's annotation has.
 const maxQuoted = 60
 
-// strategyOf reads the type of the strategy that a pod asks for; nil where it leaves that to its profile.
+// strategyOf returns the type of the strategy that a pod requests, or nil if it has no annotation.
 func strategyOf(pod *v1.Pod) (*score.Type, error) {
 	value, ok := pod.Annotations[StrategyAnnotation]
 	if !ok {
