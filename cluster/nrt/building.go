@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// building makes up a machine that has the amounts of the zones, with what is reserved and held of it.
+// building constructs a machine with the amounts of the zones, and with the reserved and held part of them.
 type building struct {
 	zones []zone // ascending ids; positions are those of the machine's NUMA nodes
 	rules place.Rules
@@ -19,7 +19,7 @@ type building struct {
 	held  place.Holding
 }
 
-// Distances that are used where a zone has none: the defaults of firmware (SLIT).
+// Distances for zones without costs: the defaults of firmware (SLIT).
 const (
 	localDistance  = 10
 	remoteDistance = 20
@@ -28,7 +28,7 @@ const (
 // noDevice is the id of the placeholder device of a resource that every zone lists with 0.
 const noDevice = "none"
 
-// describe fills in what the machine is made of.
+// describe fills in the parts of the machine.
 func (b *building) describe(n *notes) error {
 	for _, z := range b.zones {
 		b.spec.NUMAs = append(b.spec.NUMAs, topo.NUMA{ID: z.id})
@@ -46,8 +46,8 @@ func (b *building) describe(n *notes) error {
 	return nil
 }
 
-// cpus makes CPUs of consecutive ids: of each NUMA node first the reserved ones, then those that are held,
-// then the free ones.
+// cpus makes CPUs of consecutive ids. On each NUMA node the reserved CPUs come first, then the held ones, then the free
+// ones.
 func (b *building) cpus() error {
 	total := int64(0)
 	for _, z := range b.zones {
@@ -80,9 +80,9 @@ func (b *building) cpus() error {
 	return nil
 }
 
-// memory gives the NUMA node at position i its memory and hugepages. Producers differ in whether the capacity
-// of memory includes hugepages (as in MemTotal of the NUMA node) or not (Koordinator); what is allocatable
-// never does, so the capacity is at least the sum.
+// memory gives the NUMA node at position i its memory and hugepages. In some producers' objects the capacity of memory
+// includes hugepages (MemTotal of the NUMA node), in others it does not (Koordinator). The allocatable amount never
+// does, so the capacity is at least the sum.
 func (b *building) memory(i int, n *notes) {
 	z, numa := b.zones[i], &b.spec.NUMAs[i]
 	a, pages := z.amounts[topo.Memory], int64(0)
@@ -111,7 +111,7 @@ func (b *building) hugepages(i int, name, size string, n *notes) int64 {
 	return count * bytes
 }
 
-// book reserves what of a kind of memory is not allocatable, and holds what is not available.
+// book reserves the part of a kind of memory that is not allocatable, and holds the part that is not available.
 func (b *building) book(i int, kind string, capacity int64, a amount) {
 	if !b.rules.Memory.Static {
 		return
@@ -127,9 +127,9 @@ func (b *building) book(i int, kind string, capacity int64, a amount) {
 	}
 }
 
-// devices makes the devices of every resource: of each NUMA node first those that are held, then the free
-// ones, then those that are not allocatable, as unhealthy. A resource with capacity 0 in all zones gets one
-// unhealthy device of no NUMA node.
+// devices makes the devices of every resource. On each NUMA node the held ones come first, then the free ones, then
+// those that are not allocatable, as unhealthy. A resource with capacity 0 in all zones gets one unhealthy device
+// without a NUMA node.
 func (b *building) devices() error {
 	names := map[string]int64{}
 	total := int64(0)
@@ -150,8 +150,8 @@ func (b *building) devices() error {
 	ids := make([][]string, len(b.zones)) // shared by the resources
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if names[name] == 0 {
-			// A resource that is not there would count as one that needs no alignment. The kubelet refuses
-			// a pod that asks for it; one unhealthy device makes place refuse the pod, too.
+			// A resource that the machine lacks would count as one that needs no alignment. The kubelet refuses a pod
+			// that requests it; one unhealthy device makes place refuse the pod, too.
 			b.spec.Devices = append(b.spec.Devices, topo.DeviceSpec{Resource: name, ID: noDevice, Unhealthy: true})
 			continue
 		}
@@ -179,8 +179,7 @@ func (b *building) devices() error {
 	return nil
 }
 
-// distances reads the costs. Where no zone has any, distances are unknown; where some are missing, they
-// are those of a machine whose firmware says nothing.
+// distances reads the costs. If no zone has costs, distances are unknown. Missing costs get the firmware's defaults.
 func (b *building) distances(n *notes) {
 	if !slices.ContainsFunc(b.zones, func(z zone) bool { return len(z.Costs) > 0 }) {
 		return

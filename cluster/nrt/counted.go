@@ -7,33 +7,32 @@ import (
 	"github.com/k8stopologyawareschedwg/podfingerprint"
 )
 
-// Pod is what a fingerprint is made of, and what is known of the pod beside.
+// Pod is a pod that may be part of a fingerprint.
 type Pod struct {
 	Namespace, Name string
-	// Exclusive is set where the pod holds CPUs, memory or devices that zones count, other than those of ordinary
-	// init containers (scheduler-plugins, resourcerequests.AreExclusiveForPod). With the method
-	// "with-exclusive-resources", other pods are in no fingerprint.
+	// Exclusive is set if the pod holds CPUs, memory or devices that zones count, not only in ordinary init containers
+	// (scheduler-plugins, resourcerequests.AreExclusiveForPod). With the method "with-exclusive-resources",
+	// fingerprints contain only such pods.
 	Exclusive bool
-	// Ended is set where the pod ended lately: it is likelier not to be counted any more. A pod that is
-	// not ended is assumed, and likelier to be counted already.
+	// Ended is set if the pod ended recently, so that it is probably no longer counted. A pod that has not ended is
+	// assumed, and is probably counted already.
 	Ended bool
 }
 
-// maxTries bounds the sets of pods of which Counted makes fingerprints.
+// maxTries bounds the sets of pods for which Counted computes fingerprints.
 const maxTries = 1 << 10
 
-// Counted says which pods the amounts of a reading account for, by its fingerprint: all of the sure ones,
-// and of the uncertain ones those that it returns true for. Assumed pods are given in binding order,
-// ended ones in the order in which they ended; the two may be mixed.
+// Counted returns which pods the amounts of a reading contain, according to its fingerprint: all of sure, and those of
+// uncertain for which counted is true. Assumed pods are in binding order, ended pods in the order of their ends; the
+// two may be mixed.
 //
-// It tries the sets of uncertain pods, the likeliest first: all that are assumed and none that
-// ended; then the first few assumed ones and the last few that ended; then whatever differs least from
-// the likeliest. With ten uncertain pods or fewer these are all sets. Pods of which the method takes no
-// notice count as is likeliest.
+// Counted tries the likeliest sets of uncertain pods first: all assumed pods and no ended ones; then the first few
+// assumed pods and the last few ended ones; then the sets that differ least from the likeliest. With ten uncertain pods
+// or fewer these are all sets. For pods that the method ignores, counted is the likelier value.
 //
-// ok is false where no set that was tried has the fingerprint, where the reading has none, or where the
-// answer is ambiguous: fingerprints know pods by namespace and name alone, so of a pod that ended and
-// one that was made anew under its name, with one of them counted, nobody can tell which it is.
+// ok is false if no tried set has the fingerprint, if the reading has none, or if the answer is ambiguous. Fingerprints
+// identify pods by namespace and name only. If a pod ended, another pod of its name exists, and one of them is counted,
+// the fingerprint does not show which.
 func (r *Reading) Counted(sure, uncertain []Pod) (counted []bool, ok bool) {
 	counted, either, ok := r.Match(sure, uncertain)
 	if !ok || len(either) > 0 {
@@ -42,9 +41,9 @@ func (r *Reading) Counted(sure, uncertain []Pod) (counted []bool, ok bool) {
 	return counted, true
 }
 
-// Match is Counted for a caller who can tell pods of one name apart by other means. either has groups of
-// indexes in uncertain: the pods of a group have one namespace and name, and the fingerprint is of exactly one of
-// them. counted is true for any one of each group.
+// Match is Counted for callers that can distinguish pods of one name by other means. either has groups of indexes in
+// uncertain: the pods of a group have one namespace and name, and the fingerprint contains exactly one of them. counted
+// is true for one arbitrary pod of each group.
 func (r *Reading) Match(sure, uncertain []Pod) (counted []bool, either [][]int, ok bool) {
 	if r.Fingerprint == "" {
 		return nil, nil, false
@@ -95,11 +94,11 @@ func (r *Reading) Match(sure, uncertain []Pod) (counted []bool, either [][]int, 
 	return counted, either, true
 }
 
-// search looks for the set of pods that has a fingerprint.
+// search finds the set of pods with a fingerprint.
 type search struct {
 	want            string
 	sure, uncertain []Pod
-	assumed         int // the first of the uncertain ones are assumed, the others ended
+	assumed         int // the first of the uncertain pods are assumed, the others ended
 }
 
 func (s *search) run() (set []bool, ok bool) {
@@ -111,7 +110,7 @@ func (s *search) run() (set []bool, ok bool) {
 		}
 		fp.Reset(len(s.sure) + len(s.uncertain))
 		for _, p := range s.sure {
-			_ = fp.Add(p.Namespace, p.Name) // has no error to give
+			_ = fp.Add(p.Namespace, p.Name) // never returns an error
 		}
 		for k, in := range set {
 			if in {
@@ -125,8 +124,8 @@ func (s *search) run() (set []bool, ok bool) {
 	return nil, false
 }
 
-// sets yields sets of uncertain pods, likeliest first; the slice is good until the next one. No set is
-// yielded twice unless there are more than maxTries.
+// sets yields sets of uncertain pods, likeliest first. Each slice is valid until the next one. No set is yielded twice
+// unless there are more than maxTries.
 func (s *search) sets() iter.Seq[[]bool] {
 	return func(yield func([]bool) bool) {
 		tries := 0
@@ -141,7 +140,7 @@ func (s *search) sets() iter.Seq[[]bool] {
 		}
 		for set := range s.all() {
 			if tries < maxTries/2 && s.inOrder(set) {
-				continue // was among the others
+				continue // was yielded before
 			}
 			if !yield(set) {
 				return
@@ -150,8 +149,8 @@ func (s *search) sets() iter.Seq[[]bool] {
 	}
 }
 
-// orderly yields the sets of the first few assumed pods and the last few that ended, by how many
-// pods they differ from the likeliest set.
+// orderly yields the sets of the first few assumed pods and the last few ended ones, ordered by how many pods they
+// differ from the likeliest set.
 func (s *search) orderly() iter.Seq[[]bool] {
 	return func(yield func([]bool) bool) {
 		set := make([]bool, len(s.uncertain))
@@ -169,7 +168,7 @@ func (s *search) orderly() iter.Seq[[]bool] {
 	}
 }
 
-// all yields all sets, by how many pods they differ from the likeliest.
+// all yields all sets, ordered by how many pods they differ from the likeliest.
 func (s *search) all() iter.Seq[[]bool] {
 	return func(yield func([]bool) bool) {
 		set := make([]bool, len(s.uncertain))
@@ -189,7 +188,7 @@ func (s *search) all() iter.Seq[[]bool] {
 	}
 }
 
-// inOrder reports whether a set has the first of the assumed pods and the last of the ended ones.
+// inOrder reports whether a set has only the first of the assumed pods and the last of the ended ones.
 func (s *search) inOrder(set []bool) bool {
 	for k := 1; k < len(set); k++ {
 		if k < s.assumed && set[k] && !set[k-1] || k > s.assumed && set[k-1] && !set[k] {
@@ -199,7 +198,7 @@ func (s *search) inOrder(set []bool) bool {
 	return true
 }
 
-// choices yields every choice of k of n indexes, in lexical order; the slice is good until the next one.
+// choices yields every choice of k of n indexes, in lexical order. Each slice is valid until the next one.
 func choices(n, k int) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		pick := make([]int, k)

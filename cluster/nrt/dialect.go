@@ -19,19 +19,18 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file reads what some producers write in forms of their own. The dialects are:
+// This file reads forms that only some producers write. The dialects are:
 //
-//   - resource-topology-exporter and NFD: zones of type Node; policy and scope as attributes. A kubelet
-//     without a static CPU manager allocates no CPUs, and then they list none, or CPUs none of which is
-//     allocatable.
-//   - Their forerunners, and Koordinator's koordlet: policy and scope as one word in topologyPolicies.
-//   - Koordinator's koordlet: every zone lists CPUs and memory, whatever the kubelet's managers do; the
-//     CPU manager's policy is in an annotation, the memory manager's is not said. What is available is
-//     all that is allocatable, whoever holds it; whose CPUs are whose is in annotations, too (koordlet.go).
-//   - The NRI plugins: a tree of zones, of which a NUMA node is left out where it is the only one of its die
-//     or socket; amounts of a policy that works while the kubelet's managers are off.
+//   - resource-topology-exporter and NFD: zones of type Node; policy and scope as attributes. A kubelet without a
+//     static CPU manager allocates no CPUs; then they list no CPUs, or CPUs without allocatable amounts.
+//   - Their predecessors, and Koordinator's koordlet: policy and scope as one word in topologyPolicies.
+//   - Koordinator's koordlet: every zone lists CPUs and memory, whatever the kubelet's managers do. An annotation has
+//     the CPU manager's policy; the memory manager's is missing. The available amounts are all that is allocatable,
+//     even if pods hold it; annotations also list which pods hold which CPUs (koordlet.go).
+//   - The NRI plugins: a tree of zones, without a NUMA node that is the only one of its die or socket. The amounts are
+//     of a policy that works while the kubelet's managers are off.
 
-// zone is a zone that stands for a NUMA node.
+// zone is a zone that represents a NUMA node.
 type zone struct {
 	*v1alpha2.Zone
 	id      idset.NUMA
@@ -45,13 +44,13 @@ const (
 	zoneTypeL3   = "L3 cache"
 )
 
-// around are types of zones that contain NUMA nodes. They repeat what the zones of their NUMA nodes have.
+// around are types of zones that contain NUMA nodes. They repeat the amounts of the zones of their NUMA nodes.
 var around = []string{"virtual node", "socket", "Socket", "die"}
 
-// attributeMemorySet names the NUMA nodes of a zone of the NRI plugins, as a list.
+// attributeMemorySet is the attribute of the NRI plugins that lists the NUMA nodes of a zone.
 const attributeMemorySet = "memory set"
 
-// numas returns the zones that stand for NUMA nodes, in ascending order of id.
+// numas returns the zones that represent NUMA nodes, in ascending order of id.
 func numas(in v1alpha2.ZoneList) ([]zone, error) {
 	if len(in) == 0 {
 		return nil, fmt.Errorf("object has no zone")
@@ -95,7 +94,7 @@ func numas(in v1alpha2.ZoneList) ([]zone, error) {
 	return out, nil
 }
 
-// numaID reads the NUMA node that a zone stands for from its type and name.
+// numaID returns the NUMA node that a zone represents, from its type and name.
 func numaID(z *v1alpha2.Zone) (idset.NUMA, error) {
 	prefix := "node-"
 	switch z.Type {
@@ -113,8 +112,8 @@ func numaID(z *v1alpha2.Zone) (idset.NUMA, error) {
 	return idset.NUMA(id), nil
 }
 
-// substitute finds zones that stand for NUMA nodes without zones of their own: their memory is that NUMA node's
-// alone. A NUMA node that only shares a zone with others is an error, since it would be missing.
+// substitute finds zones that represent NUMA nodes without zones of their own: zones whose memory set has only this
+// NUMA node. A NUMA node that only shares a zone with others is an error, since it would be missing.
 func substitute(found map[idset.NUMA]*v1alpha2.Zone, others []*v1alpha2.Zone) error {
 	covered := map[idset.NUMA]bool{}
 	for id, z := range found {
@@ -137,7 +136,7 @@ func substitute(found map[idset.NUMA]*v1alpha2.Zone, others []*v1alpha2.Zone) er
 			continue
 		}
 		id := sets[i].Min()
-		// Of a zone and its parent with the same NUMA node, the inner one is closer to it.
+		// If a zone and its parent have the same NUMA node, the inner zone is closer to it.
 		if old := found[id]; !covered[id] || (old != nil && slices.Contains(others, old) && z.Parent == old.Name) {
 			found[id], covered[id] = z, true
 		}
@@ -159,10 +158,10 @@ func memorySet(z *v1alpha2.Zone) (set idset.Set[idset.NUMA], err error) {
 	return set, nil
 }
 
-// defaultMaxNUMAs is the kubelet's limit where an object names none.
+// defaultMaxNUMAs is the kubelet's limit if an object has none.
 const defaultMaxNUMAs = nrt.DefaultMaxNUMAs
 
-// Names of attributes, labels and annotations that tell dialects apart.
+// Names of attributes, labels and annotations by which the dialects differ.
 const (
 	attributeOptions      = "topologyManagerPolicyOptions"
 	attributeOptionPrefix = "topologyManagerOption"
@@ -172,8 +171,8 @@ const (
 	annotationCPUManager  = "kubelet.koordinator.sh/cpu-manager-policy"
 )
 
-// rulesOf returns the rules without reservations. pods are the UIDs of the pods whose CPUs the zones count; nil where
-// the object does not name them.
+// rulesOf returns the rules without reservations. pods are the UIDs of the pods whose CPUs the zones count, or nil if
+// the object does not list them.
 func rulesOf(o *v1alpha2.NodeResourceTopology, zones []zone, n *notes) (
 	r place.Rules, pods map[string]bool, err error,
 ) {
@@ -199,8 +198,8 @@ func rulesOf(o *v1alpha2.NodeResourceTopology, zones []zone, n *notes) (
 
 func isMemory(name string) bool { return name == topo.Memory || strings.HasPrefix(name, hugepages) }
 
-// koordinated takes back what the zones of a koordlet only seem to say, and returns the pods that hold CPUs;
-// nil where no manager gives out any.
+// koordinated corrects the rules where zones of a koordlet mislead, and returns the pods that hold CPUs. pods is nil if
+// no manager assigns CPUs.
 func koordinated(o *v1alpha2.NodeResourceTopology, zones []zone, r *place.Rules, n *notes) (
 	pods map[string]bool, err error,
 ) {
@@ -223,8 +222,8 @@ func koordinated(o *v1alpha2.NodeResourceTopology, zones []zone, r *place.Rules,
 	return pods, nil
 }
 
-// topologyRules reads the topology manager's rules: attributes, or the word that came before them. A
-// policy or scope that is unknown is an error: whatever was foreseen by another would be wrong.
+// topologyRules reads the topology manager's rules: from attributes, or from the older word. An unknown policy or scope
+// is an error, since predictions under another one would be wrong.
 func topologyRules(o *v1alpha2.NodeResourceTopology, numas int, n *notes) (t place.TopologyRules, err error) {
 	policy, scope := attribute(o.Attributes, nrt.AttributePolicy), attribute(o.Attributes, nrt.AttributeScope)
 	if len(o.TopologyPolicies) > 1 {
@@ -252,16 +251,16 @@ func topologyRules(o *v1alpha2.NodeResourceTopology, numas int, n *notes) (t pla
 		}
 	}
 	topologyOptions(o.Attributes, &t, n)
-	// A kubelet with another policy than none does not start on a machine with more NUMA nodes than its limit,
-	// which producers do not publish.
+	// A kubelet with a policy other than none does not start on a machine with more NUMA nodes than its limit, and
+	// producers do not publish the limit.
 	if t.Policy != place.None && cmp.Or(t.MaxNUMAs, defaultMaxNUMAs) < numas {
 		t.MaxNUMAs = numas
 	}
 	return t, nil
 }
 
-// formerRules reads the words of topologyPolicies: a policy without a scope has the kubelet's default.
-// Early producers wrote the kubelet's own names.
+// formerRules reads the words of topologyPolicies. A policy without a scope has the kubelet's default. Early producers
+// wrote the kubelet's own names.
 func formerRules(word string) (t place.TopologyRules, ok bool) {
 	if t.Policy, ok = place.ParsePolicy(word); ok {
 		return t, true
@@ -282,8 +281,8 @@ func formerRules(word string) (t place.TopologyRules, ok bool) {
 	return place.TopologyRules{}, false
 }
 
-// topologyOptions reads the topology manager's options, as attributes of their own or as the list that
-// the kubelet's flag takes ("name=value,name=value").
+// topologyOptions reads the topology manager's options, from separate attributes or from the list in the form of the
+// kubelet's flag ("name=value,name=value").
 func topologyOptions(list v1alpha2.AttributeList, t *place.TopologyRules, n *notes) {
 	if most := attribute(list, nrt.AttributeMaxNUMAs); most != "" {
 		topologyOption(nrt.AttributeMaxNUMAs, "max-allowable-numa-nodes", most, t, n)

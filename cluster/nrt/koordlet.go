@@ -10,9 +10,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file reads who holds CPUs where a koordlet reports. Its zones do not say it: all that there is, by an
-// administrator's choice even more, is available. The koordlet writes the CPUs of pods that a kubelet's static
-// CPU manager has, those that are reserved, and which CPU is on which NUMA node, into annotations, as JSON.
+// This file reads which pods hold CPUs from a koordlet's object. Its zones do not show it: all allocatable CPUs are
+// available there, or even more if an administrator configures amplification. The koordlet writes into annotations, as
+// JSON, the CPUs that a kubelet's static CPU manager has given to pods, the reserved CPUs, and the NUMA node of each
+// CPU.
 
 const (
 	annotationCPUTopology = "node.koordinator.sh/cpu-topology"
@@ -23,25 +24,25 @@ const (
 	maxKoordlet = 64 * topo.MaxCPUs
 )
 
-// koordlet is who holds how many CPUs of a node.
+// koordlet is how many CPUs of a node are held, and by which pods.
 type koordlet struct {
-	// CPUs are all, reserved and held ones by NUMA node.
+	// CPUs has all CPUs by NUMA node, Reserved and Held parts of them.
 	CPUs     map[idset.NUMA]int64 `json:"cpus,omitempty"`
 	Reserved map[idset.NUMA]int64 `json:"reserved,omitempty"`
 	Held     map[idset.NUMA]int64 `json:"held,omitempty"`
-	// Pods are the UIDs of pods that hold them, by whatever containers.
+	// Pods are the UIDs of the pods that hold CPUs.
 	Pods []string `json:"pods,omitempty"`
-	// Fault is why that is unknown.
+	// Fault is why the holdings are unknown.
 	Fault string `json:"fault,omitempty"`
 }
 
-// managerPolicy is what the koordlet says of the kubelet's CPU manager.
+// managerPolicy is the koordlet's annotation about the kubelet's CPU manager.
 type managerPolicy struct {
 	Policy   string `json:"policy"`
 	Reserved string `json:"reservedCPUs"`
 }
 
-// condense returns what a koordlet's annotations tell, as the value of annotationHeld.
+// condense returns the content of a koordlet's annotations, as the value of annotationHeld.
 func condense(o *v1alpha2.NodeResourceTopology) string {
 	k, err := readKoordlet(o.Annotations)
 	if err != nil {
@@ -49,12 +50,12 @@ func condense(o *v1alpha2.NodeResourceTopology) string {
 	}
 	out, err := json.Marshal(k)
 	if err != nil {
-		return "" // it is made of numbers and short texts
+		return "" // it consists of numbers and short texts
 	}
 	return string(out)
 }
 
-// readKoordlet counts CPUs. Where no pod has any, there may be no annotation of pods.
+// readKoordlet counts CPUs. If no pod holds CPUs, the annotation of pods may be missing.
 func readKoordlet(annotations map[string]string) (k koordlet, err error) {
 	var cpus struct {
 		Detail []struct {
@@ -118,8 +119,8 @@ func readKoordlet(annotations map[string]string) (k koordlet, err error) {
 	return k, nil
 }
 
-// koordletHeld takes what a koordlet says of CPUs into the zones, and returns the pods that hold some. An
-// error is one that leaves open what is free.
+// koordletHeld applies a koordlet's CPU counts to the zones, and returns the pods that hold CPUs. It returns an error
+// if it is unknown what is free.
 func koordletHeld(o *v1alpha2.NodeResourceTopology, zones []zone) (pods map[string]bool, err error) {
 	text := o.Annotations[annotationHeld]
 	if text == "" {
@@ -135,7 +136,7 @@ func koordletHeld(o *v1alpha2.NodeResourceTopology, zones []zone) (pods map[stri
 	for i, z := range zones {
 		a := z.amounts[cpu]
 		if all, ok := k.CPUs[z.id]; ok {
-			a.capacity = min(a.capacity, all) // more is promised where CPUs are amplified
+			a.capacity = min(a.capacity, all) // a koordlet that amplifies CPUs lists more
 		}
 		a.allocatable = max(0, min(a.allocatable, a.capacity-k.Reserved[z.id]))
 		a.available = max(0, min(a.available, a.allocatable-k.Held[z.id]))

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// List returns all objects that the server has, in whichever version it serves them and decoded as [Typed]
-// does; none where it does not know the kind.
+// List returns all objects of the API server, in the version that it serves, decoded as by [Typed]. It returns none if
+// the API server does not serve the kind.
 func List(ctx context.Context, cfg *rest.Config) ([]*v1alpha2.NodeResourceTopology, error) {
 	all, err := dynamic.NewForConfig(cfg)
 	if err != nil {

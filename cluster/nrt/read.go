@@ -1,11 +1,11 @@
 // Package nrt reads NodeResourceTopology (topology.node.k8s.io/v1alpha2 and v1alpha1), the format in which exporters
-// report what a node has on each NUMA node.
+// report the resources of each NUMA node.
 //
-// [Typed] makes typed objects of what an informer receives, [Read] makes values of an object, and [Reading.Counted]
-// finds the pods that its amounts account for. Invariant: nothing that an object says costs more than a bound, and of
-// amounts that contradict each other, the one that promises less counts. An object that node/nrt wrote, read here and
-// written again has the same zones. The format cannot say which CPUs are free, who holds what, or what belongs
-// together; the package refuses to guess it, and refuses objects whose zones are not NUMA nodes.
+// [Typed] decodes the objects of an informer, [Read] converts an object to core values, and [Reading.Counted] finds the
+// pods that its amounts contain. Invariant: the cost of an object is bounded, whatever it contains, and of
+// contradictory amounts the smaller one counts. An object that node/nrt wrote has the same zones after it was read here
+// and written again. The format does not have which CPUs are free, which pods hold what, or which holdings belong
+// together. The package does not guess these, and refuses objects whose zones are not NUMA nodes.
 package nrt
 
 import (
@@ -22,58 +22,57 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Bounds on what an object may say, beside those of package topo.
+// Bounds on objects, in addition to those of package topo.
 const (
 	maxZones      = 1024                // of all types
 	maxResources  = 4 * topo.MaxKinds   // of one zone
-	maxDevices    = 4 * topo.MaxDevices // of all resources together: every one costs memory here
+	maxDevices    = 4 * topo.MaxDevices // of all resources together; each device costs memory here
 	maxConditions = 16
-	maxClip       = 60  // bytes of a foreign text that are repeated in an error
-	maxMalformed  = 300 // bytes of why an object does not decode
+	maxClip       = 60  // bytes of a foreign text that an error repeats
+	maxMalformed  = 300 // bytes of a decoding error
 )
 
-// Reading is what a NodeResourceTopology tells of a node: amounts on every NUMA node, and neither which CPUs
-// and devices these are nor who holds them. Ids are made up so that the amounts are right.
+// Reading is the content of a NodeResourceTopology: amounts on every NUMA node. It has neither the ids of CPUs and
+// devices nor the pods that hold them; ids are invented so that the amounts are right.
 type Reading struct {
 	// Machine has the NUMA nodes of the zones. CPU ids are consecutive, NUMA node by NUMA node; every CPU is a core of
-	// its own, every NUMA node a socket with one L3 cache. Where no zone lists CPUs, every NUMA node has one, since
-	// a machine cannot be without. Devices are named after their NUMA node, "0-0003"; those that are not
-	// allocatable are unhealthy. A device that the producer counts on two NUMA nodes is two devices.
+	// its own, every NUMA node a socket with one L3 cache. If no zone lists CPUs, every NUMA node has one, since every
+	// machine needs CPUs. Devices are named after their NUMA node, "0-0003"; devices that are not allocatable are
+	// unhealthy. A device that the producer counts on two NUMA nodes is two devices.
 	Machine *topo.Machine
-	// Rules are the topology manager's as the object says, and the other managers' as the zones suggest:
-	// kubelets list CPUs and memory only where a static policy gives them out. What is capacity but not
-	// allocatable is reserved, CPUs as the lowest ids of each NUMA node.
+	// Rules has the topology manager's rules from the object, and the other managers' as the zones suggest: kubelets
+	// list CPUs and memory only if a static policy assigns them. The capacity beyond the allocatable amounts is
+	// reserved, for CPUs as the lowest ids of each NUMA node.
 	Rules place.Rules
-	// Held is one holding of everything that is allocatable but not available, or empty: the CPUs next to
-	// the reserved ones, one block per kind of memory and NUMA node, the lowest devices. Whether memory belongs
-	// to a group of several NUMA nodes is not in the object; it counts as held on each NUMA node by itself.
+	// Held is one holding of everything that is allocatable but not available, or empty: the CPUs after the reserved
+	// ones, one block per kind of memory and NUMA node, and the lowest devices. The object does not show whether memory
+	// belongs to a group of several NUMA nodes; it counts as held on each NUMA node separately.
 	Held []place.Holding
-	// Pods are the UIDs of all pods that Held accounts for, where the object tells; otherwise nil.
+	// Pods are the UIDs of all pods whose holdings Held contains, or nil if the object does not list them.
 	Pods map[string]bool
-	// Whole is set where Held has what pods keep from their init containers: Tenon's agent and a koordlet read
-	// the managers' own state, where others ask for lists that lack it. See [Typed].
+	// Whole is set if Held has what pods keep from their init containers. Tenon's agent and a koordlet read the
+	// managers' own state; other producers call the kubelet's API, which omits it. See [Typed].
 	Whole bool
-	// Fingerprint is of the pods that the amounts account for, "" where the object has none or none that
-	// can be read. Method says which pods it is of: podfingerprint.MethodWithExclusiveResources, or
-	// podfingerprint.MethodAll or "" for all of them. See Counted.
+	// Fingerprint identifies the pods that the amounts contain; it is "" if the object has none or an unreadable one.
+	// Method says which pods the fingerprint contains: podfingerprint.MethodWithExclusiveResources, or
+	// podfingerprint.MethodAll or "" for all pods. See Counted.
 	Fingerprint, Method string
-	// Conditions say what was not understood or put right, and does no harm; at most 17, each short.
+	// Conditions are notes on harmless parts that were not understood or were corrected; at most 17, each short.
 	Conditions []string
 }
 
-// Read takes an object apart. It understands those of resource-topology-exporter, of NFD's topology
-// updater and of this package, and what Koordinator's koordlet and the NRI plugins say in the same words.
+// Read converts an object. It reads objects of resource-topology-exporter, of NFD's topology updater and of Tenon's
+// agent, and the parts in the same format that Koordinator's koordlet and the NRI plugins write.
 //
-// The error names the node and the zone, resource or attribute that is wrong, and is the first of those
-// that there are: a zone that cannot stand for a NUMA node, a NUMA node that is named twice, an amount beyond the
-// bounds of package topo or below 0, an unknown policy. Of amounts that contradict each other, the one
-// that promises less counts, with a condition: what is available is at most what is allocatable and at
-// least 0. There are two exceptions. Allocatable may be above capacity, since the kubelet is trusted more than
-// the producer. Allocatable 0 with something available counts as missing, since Go clients write a quantity that
-// they never set as 0; capacity then counts as allocatable. Fractions are rounded down.
+// The error names the node and the first zone, resource or attribute that is wrong: a zone that cannot represent a NUMA
+// node, a NUMA node that is named twice, an amount below 0 or beyond the bounds of package topo, an unknown policy. Of
+// contradictory amounts the smaller one counts, with a condition: available is at most allocatable and at least 0.
+// There are two exceptions. Allocatable may be above capacity, because it comes from the kubelet and not from the
+// producer. Allocatable 0 with something available counts as missing, because Go clients write a quantity that they
+// never set as 0; capacity then counts as allocatable. Fractions are rounded down.
 func Read(o *v1alpha2.NodeResourceTopology) (*Reading, error) { return ReadOn(o, topo.New) }
 
-// ReadOn is Read with machines made by the caller, who may have equal ones already ([topo.Pool]).
+// ReadOn is Read with a function of the caller that makes machines, for callers that share equal ones ([topo.Pool]).
 func ReadOn(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machine, error)) (*Reading, error) {
 	out, err := read(o, machine)
 	if err != nil {
@@ -126,13 +125,13 @@ func read(o *v1alpha2.NodeResourceTopology, machine func(topo.Spec) (*topo.Machi
 	return out, nil
 }
 
-// amount is what a zone has of one resource, in CPUs, bytes or devices.
-// Invariant: 0 <= available <= allocatable <= capacity.
+// amount is the amount of one resource in a zone, in CPUs, bytes or devices. Invariant: 0 <= available <= allocatable
+// <= capacity.
 type amount struct{ capacity, allocatable, available int64 }
 
-// withoutAllocatable reports whether the producer never set allocatable amounts, which Go clients write as 0:
-// all of them are 0 though something is available, or though there is memory or a device. (CPUs alone may have
-// no allocatable amount: a kubelet without a static CPU manager allocates none.)
+// withoutAllocatable reports whether the producer never set allocatable amounts, which Go clients write as 0: all of
+// them are 0 although something is available, or although there is memory or a device. (CPUs alone may have no
+// allocatable amount: a kubelet without a static CPU manager allocates none.)
 func withoutAllocatable(zones []zone) bool {
 	evidence := false
 	for _, z := range zones {
@@ -141,15 +140,14 @@ func withoutAllocatable(zones []zone) bool {
 				return false
 			}
 			counts := r.Name != cpu && !slices.Contains(wholeNode, r.Name) && r.Capacity.Sign() > 0
-			given := r.Allocatable.Format != "" // an amount that is not in the object has no format
+			given := r.Allocatable.Format != "" // an amount that the object lacks has no format
 			evidence = evidence || given && (counts || r.Available.Sign() > 0)
 		}
 	}
 	return evidence
 }
 
-// read returns the amounts of a zone by name of the resource; sizes of hugepages are as Kubernetes
-// writes them.
+// read returns the amounts of a zone by resource name. Names of hugepages have the form that Kubernetes writes.
 func (z *zone) read(n *notes) (map[string]amount, error) {
 	if len(z.Resources) > maxResources {
 		return nil, fmt.Errorf("%d resources, the most is %d", len(z.Resources), maxResources)
@@ -173,13 +171,13 @@ func (z *zone) read(n *notes) (map[string]amount, error) {
 	return out, nil
 }
 
-// amount checks the amounts of one resource, and puts right what contradicts itself.
+// amount checks the amounts of one resource, and corrects contradictory ones.
 func (z *zone) amount(r v1alpha2.ResourceInfo, n *notes) (a amount, err error) {
 	for _, x := range []struct {
 		name string
 		from resource.Quantity
 		to   *int64
-		// other is taken where the amount is missing: old producers have no allocatable.
+		// other replaces a missing amount: old producers have no allocatable.
 		other *int64
 	}{
 		{"capacity", r.Capacity, &a.capacity, new(int64)},
@@ -215,9 +213,9 @@ func (z *zone) amount(r v1alpha2.ResourceInfo, n *notes) (a amount, err error) {
 	return a, nil
 }
 
-// whole rounds a quantity down; ok is false where it is beyond every bound.
+// whole rounds a quantity down; ok is false if it is beyond every bound.
 func whole(q resource.Quantity) (v int64, ok bool) {
-	// Of large exponents the other methods make work without end, or 0; this one makes infinity or NaN.
+	// For large exponents the other methods take very long or return 0; this one returns infinity or NaN.
 	if f := q.AsApproximateFloat64(); math.IsNaN(f) || math.Abs(f) > topo.MaxBytes {
 		return 0, false
 	}
@@ -228,13 +226,13 @@ func whole(q resource.Quantity) (v int64, ok bool) {
 	return v, true
 }
 
-// Kubernetes' name of CPUs, and the beginning of those of hugepages.
+// Kubernetes' resource name of CPUs, and the prefix of the names of hugepages.
 const (
 	cpu       = "cpu"
 	hugepages = "hugepages-"
 )
 
-// resourceName returns the name under which a resource counts, "" where it is none that a NUMA node has.
+// resourceName returns the name under which a resource counts, or "" if it does not belong to NUMA nodes.
 func resourceName(name string, n *notes) (string, error) {
 	switch {
 	case name == cpu || name == topo.Memory:
@@ -258,13 +256,12 @@ func resourceName(name string, n *notes) (string, error) {
 var (
 	// wholeNode are resources that belong to no NUMA node.
 	wholeNode = []string{"ephemeral-storage", "storage", "pods"}
-	// noDevices are domains whose resources no device plugin can serve (Kubernetes' own, in which
-	// Koordinator counts batch-cpu by the thousandth) or does serve (shares of GPUs).
+	// noDevices are domains of resources that no device plugin can serve (Kubernetes' own; Koordinator counts batch-cpu
+	// there in thousandths) or serves in fact (shares of GPUs).
 	noDevices = []string{"kubernetes.io/", "koordinator.sh/"}
 )
 
-// fingerprint returns the fingerprint and its method. An attribute is preferred to the annotation that
-// came before it.
+// fingerprint returns the fingerprint and its method. It prefers the attribute to the older annotation.
 func fingerprint(o *v1alpha2.NodeResourceTopology, n *notes) (sign, method string) {
 	sign = attribute(o.Attributes, podfingerprint.Attribute)
 	if sign == "" {
@@ -286,7 +283,7 @@ func fingerprint(o *v1alpha2.NodeResourceTopology, n *notes) (sign, method strin
 	return sign, podfingerprint.MethodAll
 }
 
-// attribute returns the value of the first attribute with a name, "" where there is none.
+// attribute returns the value of the first attribute with this name, or "".
 func attribute(list v1alpha2.AttributeList, name string) string {
 	for _, a := range list {
 		if a.Name == name {
@@ -302,7 +299,7 @@ type notes struct {
 	more  bool
 }
 
-// add notes a condition; texts of the object among the arguments are clipped.
+// add records a condition. It clips texts among the arguments.
 func (n *notes) add(format string, args ...any) {
 	for i, a := range args {
 		if s, ok := a.(string); ok {
@@ -325,7 +322,7 @@ func (n *notes) list() []string {
 	return n.texts
 }
 
-// clip keeps texts short and on one line when the input is not.
+// clip makes a text short and removes control characters.
 func clip(s string) string { return clipTo(maxClip, s) }
 
 func clipTo(most int, s string) string {

@@ -12,14 +12,14 @@ import (
 	"github.com/tenon-numa/tenon/api/nrt"
 )
 
-// This file refuses and shortens texts of objects: they reach events, logs and terminals.
+// This file refuses and shortens texts of objects, because they reach events, logs and terminals.
 
 // attributesRead are the attributes of an object whose values [Read] uses.
 var attributesRead = []string{nrt.AttributePolicy, nrt.AttributeScope, nrt.AttributeMaxNUMAs, attributeOptions,
 	attributeNRIPolicy, podfingerprint.Attribute, podfingerprint.AttributeMethod}
 
-// printable returns an error for the first text that Read uses and that has a character which cannot be
-// printed, such as a control character or a change of writing direction.
+// printable returns an error for the first text that Read uses and that contains an unprintable character, such as a
+// control character or a change of writing direction.
 func printable(o *v1alpha2.NodeResourceTopology) error {
 	if len(o.Zones) > maxZones {
 		return nil // function numas returns the error

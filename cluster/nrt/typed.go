@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 )
 
-// Resources returns the resources that the API server may serve the objects at, the one to prefer first.
-// [Typed] understands the objects of both.
+// Resources returns the resources under which the API server may serve the objects, the preferred one first. [Typed]
+// converts the objects of both.
 func Resources() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
 		v1alpha2.SchemeGroupVersion.WithResource(nrt.Resource),
@@ -26,23 +26,22 @@ func Resources() []schema.GroupVersionResource {
 	}
 }
 
-// annotationMalformed is how Typed tells Read of an object that does not decode.
+// annotationMalformed is where Typed stores the error of an object that does not decode, for Read.
 const annotationMalformed = "tenon.sh/malformed"
 
-// annotationWhole marks, from Typed to Read, an object that only Tenon wrote.
+// annotationWhole marks an object that only Tenon wrote. Typed sets it for Read.
 const annotationWhole = "tenon.sh/whole"
 
-// kept are the annotations that Read looks at. Others may be large: a koordlet lists every CPU in one.
+// kept are the annotations that Read uses. Others may be large: a koordlet lists every CPU in one.
 var kept = []string{podfingerprint.Annotation, annotationCPUManager}
 
-// Typed turns what a dynamic informer got, of version v1alpha2 or v1alpha1, into a typed object of
-// v1alpha2, without its managedFields and the annotations that [Read] does not look at. It has the form
-// of an informer's transform, where an error would stop the informer for all nodes; so an object that
-// does not decode becomes one that has only its metadata, and for which Read returns that error. What is
-// no object at all is an error.
+// Typed converts an object of a dynamic informer, of version v1alpha2 or v1alpha1, to a typed object of v1alpha2. The
+// result lacks managedFields and the annotations that [Read] does not use. Typed has the form of an informer's
+// transform, where an error would stop the informer for all nodes. So an object that does not decode becomes one with
+// only metadata, for which Read returns the error. Typed returns an error only for a value of another type.
 //
-// It refuses quantities with large exponents before they are decoded: decoding "1e-1000000000" takes
-// more time and memory than there is. Typed clients have no such protection.
+// It refuses quantities with large exponents before they are decoded: decoding "1e-1000000000" exhausts time and
+// memory. Typed clients have no such protection.
 func Typed(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *v1alpha2.NodeResourceTopology:
@@ -71,7 +70,7 @@ func decode(o *unstructured.Unstructured) (*v1alpha2.NodeResourceTopology, error
 	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out)
 }
 
-// trim drops what is not looked at. What it returns was decoded for this informer alone.
+// trim drops unused fields in place. The object was decoded for this informer only.
 func trim(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	var annotations map[string]string
 	if ours(o) {
@@ -93,15 +92,15 @@ func trim(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	return o
 }
 
-// ours reports whether nrt.Client.Apply wrote all that there is of an object. An exporter that updates it,
-// too, has a name of its own.
+// ours reports whether nrt.Client.Apply wrote all fields of an object. An exporter that updates the object, too, has
+// another manager name.
 func ours(o *v1alpha2.NodeResourceTopology) bool {
 	return len(o.ManagedFields) > 0 && !slices.ContainsFunc(o.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager != client.FieldManager
 	})
 }
 
-// Upgrade returns an object of v1alpha1, which has the same zones and no attributes, as one of v1alpha2.
+// Upgrade converts an object of v1alpha1 to v1alpha2. The old version has the same zones and no attributes.
 func Upgrade(in *v1alpha1.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	out := &v1alpha2.NodeResourceTopology{
 		TypeMeta:         metav1.TypeMeta{APIVersion: v1alpha2.SchemeGroupVersion.String(), Kind: nrt.Kind},
@@ -124,8 +123,8 @@ func Upgrade(in *v1alpha1.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	return out
 }
 
-// checkQuantities refuses quantities that cannot be decoded in good time. What has another form than
-// zones with resources is left to the decoder.
+// checkQuantities refuses quantities that would take too long to decode. It leaves objects of another form to the
+// decoder.
 func checkQuantities(zones any) error {
 	for _, z := range mappings(zones) {
 		for _, r := range mappings(z["resources"]) {
