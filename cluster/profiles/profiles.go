@@ -1,7 +1,7 @@
 // Package profiles completes the profiles of a kube-scheduler's configuration for Tenon's plugin.
 //
-// It only changes what a configuration says; it runs nothing. Invariant: a point at which a profile disables the
-// plugin by name stays without it. The package refuses profiles that contradict themselves or each other.
+// It only changes configurations; it runs nothing. Invariant: if a profile disables the plugin by name at an extension
+// point, the plugin stays disabled there. The package refuses profiles that contradict themselves or each other.
 package profiles
 
 import (
@@ -22,10 +22,9 @@ type point struct {
 	set  *schedapi.PluginSet
 }
 
-// Complete adds the extension points without which the plugin cannot keep its promise to profiles that
-// enable it at some points only: configurations written for scheduler-plugins name filter, score and
-// reserve. They go behind all others, as with multiPoint. A point at which the profile disables the
-// plugin by name stays without it.
+// Complete adds the extension points that the plugin needs to profiles that enable it at some points only:
+// configurations for scheduler-plugins name filter, score and reserve. It adds the plugin after all others, as
+// multiPoint does. If a profile disables the plugin by name at a point, Complete does not add it there.
 func Complete(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) error {
 	for i := range profiles {
 		pl := profiles[i].Plugins
@@ -74,8 +73,8 @@ func completeProfile(pl *schedapi.Plugins, name string, logger klog.Logger) {
 	}
 }
 
-// bindsFirst has the plugin bind before all others where it reserves, and reports whether that is new. The first plugin
-// that binds a pod is the only one, and this one leaves to the others what it has no decision to hand over for.
+// bindsFirst makes the plugin the first to bind if it reserves, and reports whether that is a change. Only the first
+// plugin that accepts a pod binds it, and this plugin skips pods without a decision to pass on.
 func bindsFirst(pl *schedapi.Plugins, name string) bool {
 	if !enabledAt(pl, &pl.Reserve, name) || has(pl.Bind.Disabled, name) || has(pl.Bind.Enabled, name) {
 		return false
@@ -84,8 +83,8 @@ func bindsFirst(pl *schedapi.Plugins, name string) bool {
 	return !has(pl.MultiPoint.Enabled, name)
 }
 
-// needed are the points that a profile must have. One that only scores is left to it: to filter as well
-// would keep pods away from nodes that it wants to let them on.
+// needed returns the points that a profile must have. A profile that only scores is not made to filter: that would keep
+// pods from nodes that the profile wants to allow.
 func needed(pl *schedapi.Plugins, name string) (out []point) {
 	scores := enabledAt(pl, &pl.Score, name)
 	decides := has(pl.MultiPoint.Enabled, name) || enabledAt(pl, &pl.Filter, name) ||
@@ -103,10 +102,10 @@ func needed(pl *schedapi.Plugins, name string) (out []point) {
 	return out
 }
 
-// Preemptors gives the plugin the place of DefaultPreemption in profiles that filter with it and preempt, and
-// returns the arguments for preemption there. Two that preempt would evict for a pod what the other spares: the
-// first that finds victims wins. A profile that disables the plugin by name at postFilter keeps
-// DefaultPreemption, and one that has neither does not preempt.
+// Preemptors replaces DefaultPreemption by the plugin in profiles that filter with the plugin and preempt. It returns
+// their arguments for preemption, by profile. With both plugins, each would evict pods that the other spares: the first
+// that finds victims wins. A profile that disables the plugin by name at postFilter keeps DefaultPreemption, and a
+// profile with neither does not preempt.
 func Preemptors(
 	profiles []schedapi.KubeSchedulerProfile,
 	logger klog.Logger,
@@ -128,7 +127,7 @@ func Preemptors(
 	return out
 }
 
-// preempts has the plugin preempt in a profile that it filters for, and reports whether it does.
+// preempts makes the plugin preempt in a profile that it filters for, and reports whether it does.
 func preempts(pl *schedapi.Plugins, name string) bool {
 	after := &pl.PostFilter
 	theirs := enabledAt(pl, after, names.DefaultPreemption)
@@ -154,7 +153,7 @@ func preempts(pl *schedapi.Plugins, name string) bool {
 	return true
 }
 
-// preemptionArgs returns what a profile says of preemption, or kube-scheduler's defaults.
+// preemptionArgs returns a profile's arguments for preemption, or kube-scheduler's defaults.
 func preemptionArgs(all []schedapi.PluginConfig) *schedapi.DefaultPreemptionArgs {
 	for _, c := range all {
 		if a, ok := c.Args.(*schedapi.DefaultPreemptionArgs); ok && c.Name == names.DefaultPreemption {
@@ -164,8 +163,8 @@ func preemptionArgs(all []schedapi.PluginConfig) *schedapi.DefaultPreemptionArgs
 	return &schedapi.DefaultPreemptionArgs{MinCandidateNodesPercentage: 10, MinCandidateNodesAbsolute: 100}
 }
 
-// points are those that the plugin serves, and some that scheduler-plugins' plugin serves: a profile
-// that names the plugin there enables it.
+// points returns the plugin's extension points, and some that scheduler-plugins' plugin serves: a profile that names
+// the plugin at any of them enables it.
 func points(pl *schedapi.Plugins) []*schedapi.PluginSet {
 	return []*schedapi.PluginSet{
 		&pl.MultiPoint,
@@ -183,8 +182,8 @@ func enabledSomewhere(pl *schedapi.Plugins, name string) bool {
 	return slices.ContainsFunc(points(pl), func(s *schedapi.PluginSet) bool { return has(s.Enabled, name) })
 }
 
-// enabledAt reports whether the plugin runs at a point, by the rules of kube-scheduler: what is enabled
-// at a point runs there; what is enabled everywhere does unless the point disables it.
+// enabledAt reports whether the plugin runs at a point, by kube-scheduler's rules: a plugin that is enabled at the
+// point runs there; a plugin that is enabled by multiPoint does unless the point disables it.
 func enabledAt(pl *schedapi.Plugins, at *schedapi.PluginSet, name string) bool {
 	return has(at.Enabled, name) ||
 		has(pl.MultiPoint.Enabled, name) && !has(at.Disabled, name) && !has(at.Disabled, "*")

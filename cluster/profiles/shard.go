@@ -17,10 +17,9 @@ import (
 // ShardName is the name of the plugin [Shard], which Confine enables in profiles.
 const ShardName = "TenonShard"
 
-// Shard is a scheduler plugin that keeps all pods of a profile, also those that hold nothing, to the nodes that a
-// selector matches by their labels. It is a plugin of its own because Tenon's is not asked about pods that hold
-// nothing. NodeAffinity's addedAffinity would do the same, but in Kubernetes 1.36 wakes no pod when a node comes to
-// match it.
+// Shard is a scheduler plugin that keeps all pods of a profile, including pods that hold nothing, on the nodes whose
+// labels match a selector. It is a separate plugin because Tenon's skips pods that hold nothing. NodeAffinity's
+// addedAffinity would do the same, but in Kubernetes 1.36 it wakes no pod when a node's labels change to match.
 type Shard struct{ Selector labels.Selector }
 
 var (
@@ -40,7 +39,7 @@ func (s *Shard) Filter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, info fwk.
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node is not in this scheduler's shard, "+s.Selector.String())
 }
 
-// EventsToRegister says that a node may come into the shard.
+// EventsToRegister returns the events by which a node may enter the shard.
 func (s *Shard) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel}, QueueingHintFn: s.entered},
@@ -59,12 +58,11 @@ func (s *Shard) has(obj any) bool {
 	return ok && s.Selector.Matches(labels.Set(n.Labels))
 }
 
-// SignPod says that all pods are alike here.
+// SignPod returns no fragment: the plugin treats all pods alike.
 func (s *Shard) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Status) { return nil, nil }
 
-// Confine enables [Shard] in the profiles whose arguments for the plugin select nodes, and
-// returns the selector, which matches everything where they say none. All profiles must say the same, because
-// they share what is known of nodes.
+// Confine enables [Shard] in the profiles whose arguments for the plugin select nodes. It returns the selector, which
+// matches everything if no profile has one. All profiles must have the same selector, because they share one ledger.
 func Confine(profiles []schedapi.KubeSchedulerProfile) (labels.Selector, error) {
 	said, first := "", ""
 	for i := range profiles {
@@ -114,9 +112,9 @@ func selects(p *schedapi.KubeSchedulerProfile) (text string, enabled bool, err e
 	return text, enabled, nil
 }
 
-// enclose puts the plugin before all other filters: it is the cheapest, and whether they would refuse a node
-// that is none of the scheduler's does not matter. Named at the point itself it stays where a profile disables
-// all of them.
+// enclose puts the plugin before all other filters, because it is the cheapest, and other filters' answers about
+// foreign nodes do not matter. It names the plugin at the filter point, too, so that it stays in profiles that disable
+// all filters of multiPoint.
 func enclose(pl *schedapi.Plugins) {
 	for _, set := range []*schedapi.PluginSet{&pl.MultiPoint, &pl.Filter} {
 		set.Enabled = slices.Insert(slices.Clone(set.Enabled), 0, schedapi.Plugin{Name: ShardName})

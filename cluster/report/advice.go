@@ -10,17 +10,17 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// MaxAdvice bounds the nodes that are looked at for a remedy.
+// MaxAdvice bounds the nodes that are searched for a remedy.
 const MaxAdvice = 8
 
-// maxEnds bounds the pods on them that are tried as the one whose end makes room, and those of one node that are tried
-// together. maxNamed bounds those that are named.
+// maxEnds bounds the pods on these nodes whose end is tried, alone and together with others. maxNamed bounds the pods
+// that the text names.
 const (
 	maxEnds  = 32
 	maxNamed = 3
 )
 
-// Refused is a pod that fits on no node, in the state of the nodes in which it was tried.
+// Refused is a pod that fits on no node, with the state of the nodes in which it was tried.
 type Refused struct {
 	Namespace string
 	Pod       *place.Pod
@@ -28,9 +28,9 @@ type Refused struct {
 	Snapshot  *ledger.Snapshot
 }
 
-// Advice says what would help the pod on the first of some nodes that refuse it: whom to wait for, or else a remedy.
-// It names pods of the pod's own namespace, and counts the others: who reads the events of one namespace may not know
-// the pods of another one.
+// Advice returns a text about the first of the nodes where waiting would help: the pods to wait for, or else a remedy.
+// It names pods of the pod's own namespace and counts the others: a reader of one namespace's events may not be allowed
+// to see the pods of another.
 func (r Refused) Advice(nodes []string) string {
 	left, together, remedy := maxEnds, "", ""
 	for _, name := range nodes[:min(len(nodes), MaxAdvice)] {
@@ -63,7 +63,7 @@ func (r Refused) Advice(nodes []string) string {
 	return together
 }
 
-// endings returns the pods of a node each of whose end alone makes room.
+// endings returns the pods of a node whose end, each alone, makes room.
 func (r Refused) endings(n *ledger.Node) (out []ledger.PodID) {
 	for _, e := range n.Entries {
 		if r.fitsWithout(n, e.Pod) {
@@ -73,8 +73,9 @@ func (r Refused) endings(n *ledger.Node) (out []ledger.PodID) {
 	return out
 }
 
-// endTogether returns pods of a node whose end makes room, none of which could stay. It takes pods away in the order of
-// their admission until there is room, and then puts back those that need not go; other pods may do as well.
+// endTogether returns pods of a node that together make room when they end; none of them could stay. It removes pods in
+// the order of their admission until there is room, and then puts back those that need not go. Other sets may make
+// room, too.
 func (r Refused) endTogether(n *ledger.Node) (out []ledger.PodID) {
 	for _, e := range n.Entries {
 		if out = append(out, e.Pod); !r.fitsWithout(n, out...) {

@@ -20,13 +20,13 @@ type Attempt struct {
 // NewAttempt begins the record of an attempt. d may be nil.
 func NewAttempt(l PodLog, d *inspect.Decision) Attempt { return Attempt{Log: l, decision: d} }
 
-// Invalid records that the pod asks for something invalid.
+// Invalid records that the pod requests something invalid.
 func (a *Attempt) Invalid(why string) {
 	a.decision.Refuse(why)
 	a.Log.Info(LevelDecision, "Pod not understood", "reason", why)
 }
 
-// Read logs what was read of the pod.
+// Read logs the pod's shape and demand.
 func (a *Attempt) Read(shape string, d place.Demand) {
 	if !a.Log.On(LevelData) {
 		return
@@ -43,7 +43,7 @@ func (a *Attempt) Fits(node string) {
 	}
 }
 
-// Refused records that the pod does not fit on a node. Reasons are empty where the node was refused without a verdict.
+// Refused records that the pod does not fit on a node. reasons is empty if the node was refused without a verdict.
 func (a *Attempt) Refused(node string, reasons []place.Reason, why interface{ Message() string }) {
 	a.decision.Refused(node, reasons, why)
 	if a.Log.On(LevelRefusal) {
@@ -51,10 +51,10 @@ func (a *Attempt) Refused(node string, reasons []place.Reason, why interface{ Me
 	}
 }
 
-// Open reports whether one more answer of a node would be recorded or logged.
+// Open reports whether one more node's answer would be recorded or logged.
 func (a *Attempt) Open() bool { return a.decision.Open() || a.Log.On(LevelRefusal) }
 
-// Cost records what the pod would cost on a node that fits, and logs it at LevelNode. Lower is better.
+// Cost records the cost of a node that fits, and logs it at LevelNode. Lower is better.
 func (a *Attempt) Cost(node string, cost int64) {
 	a.decision.Cost(node, cost)
 	if a.Log.On(LevelNode) {
@@ -62,7 +62,7 @@ func (a *Attempt) Cost(node string, cost int64) {
 	}
 }
 
-// Reserved records what was reserved for the pod. m is the node's machine, or nil.
+// Reserved records the pod's predicted holdings on the chosen node. m is the node's machine, or nil.
 func (a *Attempt) Reserved(node string, m *topo.Machine, predicted []place.Holding) {
 	a.decision.Reserve(node, predicted)
 	if a.Log.On(LevelDecision) {
@@ -76,7 +76,7 @@ func (a *Attempt) NotReserved(node, why string) {
 	a.Log.Info(LevelDecision, "Not reserved", "node", node, "reason", why)
 }
 
-// Turn records that the pod may be bound, and what it will hold. m is the node's machine, or nil.
+// Turn records that the pod may be bound, and its predicted holdings. m is the node's machine, or nil.
 func (a *Attempt) Turn(node string, m *topo.Machine, predicted []place.Holding) {
 	a.decision.Turn(predicted)
 	if a.Log.On(LevelData) {
@@ -102,7 +102,7 @@ func (a *Attempt) Released(node string) {
 	a.Log.Info(LevelDecision, "Released", "node", node)
 }
 
-// TriedAgain logs that pods which waited are tried again.
+// TriedAgain logs that waiting pods are tried again.
 func TriedAgain(l klog.Logger, pods int, first *v1.Pod) {
 	l.V(LevelData).Info("Pods are tried again", "pods", pods, "first", klog.KObj(first))
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// Barred says what keeps a pod from a node of which something is known, and what would let it there.
+// Barred returns why the guard keeps a pod from a node, and how to change that. n is not nil.
 func Barred(why guard.Bar, n *ledger.Node) string {
 	switch why {
 	case guard.OnlyCoarse:

@@ -19,18 +19,18 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// Conditions writes the conditions of layouts: Accepted, Exact where a layout is accepted, and Aligned of those whose
-// kubelet has no policy, until it has one. A layout is written to when it is new and when what they say changes.
+// Conditions writes the conditions of layouts: Accepted; Exact for accepted layouts; and Aligned for nodes whose
+// kubelet has no policy, until it has one. It writes when a layout is new and when its conditions change.
 type Conditions struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 	logger klog.Logger
-	// inexact says why predictions for a node may differ, as the ledger has it.
+	// inexact returns why predictions for a node may differ, according to the ledger.
 	inexact func(node string) []ledger.Inexact
 	// busy reports whether pods are being scheduled.
 	busy func() bool
 }
 
-// NewConditions returns what writes conditions once Run is called. inexact returns why predictions for a node may
+// NewConditions returns a Conditions that writes once Run is called. inexact returns why predictions for a node may
 // differ. While busy returns true, conditions are written slowly; nil is never busy.
 func NewConditions(logger klog.Logger, inexact func(node string) []ledger.Inexact, busy func() bool) *Conditions {
 	if busy == nil {
@@ -40,10 +40,10 @@ func NewConditions(logger klog.Logger, inexact func(node string) []ledger.Inexac
 		workqueue.DefaultTypedControllerRateLimiter[string]())}
 }
 
-// Later has the conditions of a layout judged soon, when more changes may have come.
+// Later writes the conditions of a layout after a second, so that further changes are written together.
 func (c *Conditions) Later(node string) { c.queue.AddAfter(node, time.Second) }
 
-// Judged returns a callback for layouts that were read, with the error if one was refused. It passes errors to next.
+// Judged returns a callback for layouts that were read, with the error of a rejected one. It passes errors to next.
 func (c *Conditions) Judged(next func(node string, err error)) func(node string, err error) {
 	return func(node string, err error) {
 		if err != nil {
@@ -89,7 +89,7 @@ func (c *Conditions) Run(ctx context.Context, w *client.Client) {
 	}
 }
 
-// write judges the layout as it is now, not as it was when it was queued.
+// write judges the present version of the layout, not the version at the time when it was queued.
 func write(ctx context.Context, w *client.Client, node string, reasons []ledger.Inexact) error {
 	l, err := w.Get(ctx, node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -105,8 +105,8 @@ func write(ctx context.Context, w *client.Client, node string, reasons []ledger.
 	return err
 }
 
-// judge sets the conditions of a layout, and reports whether they have changed. The reasons are why predictions for
-// the node may differ.
+// judge sets the conditions of a layout, and reports whether they have changed. reasons are why predictions for the
+// node may differ.
 func judge(l *v1alpha1.NodeLayout, reasons []ledger.Inexact) (changed bool) {
 	set := func(c metav1.Condition) {
 		c.ObservedGeneration = l.Generation
@@ -116,7 +116,7 @@ func judge(l *v1alpha1.NodeLayout, reasons []ledger.Inexact) (changed bool) {
 	if err != nil {
 		set(metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: "Malformed",
 			Message: clipNote(printable.Text(err.Error()))})
-		// Nothing is predicted from it.
+		// No predictions are made from it.
 		changed = meta.RemoveStatusCondition(&l.Status.Conditions, v1alpha1.ConditionExact) || changed
 		return meta.RemoveStatusCondition(&l.Status.Conditions, v1alpha1.ConditionAligned) || changed
 	}
@@ -129,7 +129,7 @@ func judge(l *v1alpha1.NodeLayout, reasons []ledger.Inexact) (changed bool) {
 	return changed
 }
 
-// alignment is the condition Aligned for what a kubelet leaves unaligned.
+// alignment returns the condition Aligned for the resources that a kubelet leaves unaligned.
 func alignment(forgotten []place.Unaligned) metav1.Condition {
 	if len(forgotten) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionAligned, Status: metav1.ConditionTrue, Reason: "PoliciesSet"}
@@ -142,7 +142,7 @@ func alignment(forgotten []place.Unaligned) metav1.Condition {
 		Message: clipNote(strings.Join(texts, "; "))}
 }
 
-// exactness is the condition Exact for some reasons why predictions may differ.
+// exactness returns the condition Exact. reasons are why predictions may differ.
 func exactness(reasons []ledger.Inexact) metav1.Condition {
 	if len(reasons) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionExact, Status: metav1.ConditionTrue, Reason: "NoReasonToDoubt"}

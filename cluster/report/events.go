@@ -15,15 +15,15 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Reasons of events on nodes that report by a NodeResourceTopology. The object is its writer's, and nothing
-// is written to it.
+// Reasons of events on nodes that report by a NodeResourceTopology. Tenon does not write to that object, which belongs
+// to its exporter.
 const (
 	topologyRefused = "NodeResourceTopologyRefused"
 	topologyOdd     = "NodeResourceTopologyOdd"
 )
 
-// Events tells by the log and by events what is wrong with what nodes report and do. Events on nodes are shown by
-// kubectl describe node, events on pods by kubectl describe pod.
+// Events reports faults in what nodes publish and do, by the log and by events. kubectl describe node shows events on
+// nodes, kubectl describe pod those on pods.
 type Events struct {
 	logger   klog.Logger
 	recorder events.EventRecorder // nil until To
@@ -32,11 +32,11 @@ type Events struct {
 // NewEvents returns Events that only log, until To is called.
 func NewEvents(logger klog.Logger) *Events { return &Events{logger: logger} }
 
-// To records events by a recorder from now on. It is called before anything is reported.
+// To sets the recorder of events. Call it before anything is reported.
 func (e *Events) To(r events.EventRecorder) { e.recorder = QuotedEvents(r) }
 
-// While returns a recorder that records only as long as leads says so: each of several schedulers sees the same, and
-// one of them tells it.
+// While returns a recorder that records only while leads returns true: all of several schedulers find the same faults,
+// and one of them records events.
 func While(leads func() bool, r events.EventRecorder) events.EventRecorder {
 	return whileLeading{r, leads}
 }
@@ -58,25 +58,25 @@ func (e *Events) TopologyRefused(node string, err error) {
 	e.node(node, v1.EventTypeWarning, topologyRefused, err.Error())
 }
 
-// TopologyOdd reports what in a NodeResourceTopology was not understood or put right.
+// TopologyOdd reports parts of a NodeResourceTopology that were not understood or were corrected.
 func (e *Events) TopologyOdd(node string, conditions []string) {
 	e.logger.Info("NodeResourceTopology is not understood as a whole", "node", node, "conditions", conditions)
 	e.node(node, v1.EventTypeWarning, topologyOdd, strings.Join(conditions, "; "))
 }
 
-// LayoutRefused reports a layout that cannot be read. Its condition Accepted says why.
+// LayoutRefused reports a layout that cannot be read. Its condition Accepted has the reason.
 func (e *Events) LayoutRefused(node string, err error) {
 	e.logger.Error(err, "Layout refused", "node", node)
 }
 
-// Wrong reports a prediction that its node did not meet. m is the node's machine, or nil.
+// Wrong reports a wrong prediction. m is the node's machine, or nil.
 func (e *Events) Wrong(m *topo.Machine, o ledger.Outcome) {
 	e.logger.Info("A node did not do what was predicted", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name),
 		"node", o.Node, "outcome", kube.Describe(m, o))
 }
 
-// Rejected tells the owner of a pod that its node refused the pod though it was predicted to fit. m is the node's
-// machine, or nil.
+// Rejected records an event on a pod that its node refused although it was predicted to fit. m is the node's machine,
+// or nil.
 func (e *Events) Rejected(m *topo.Machine, o ledger.Outcome) {
 	e.logger.Info("A node refused a pod that was predicted to fit", "pod", klog.KRef(o.Pod.Namespace, o.Pod.Name),
 		"node", o.Node, "reason", o.Error, "outcome", kube.Describe(m, o))
@@ -91,8 +91,7 @@ func (e *Events) Rejected(m *topo.Machine, o ledger.Outcome) {
 		o.Node, o.Error, document.Text(m, o.Predicted))
 }
 
-// Misaligned tells the owner of a pod that it holds more NUMA nodes, or more distant ones, than it would on the empty
-// machine.
+// Misaligned records an event on a pod that holds more NUMA nodes, or more distant ones, than on the empty machine.
 func (e *Events) Misaligned(pod *v1.Pod, note string) {
 	if e.recorder != nil {
 		e.recorder.Eventf(pod, nil, v1.EventTypeWarning, "Misaligned", "Reading", "%s", clipNote(note))
@@ -103,7 +102,7 @@ func (e *Events) node(node, kind, reason, note string) {
 	if e.recorder == nil {
 		return
 	}
-	// The UID is what kubelets and kubectl describe take for it.
+	// Kubelets and kubectl describe use the name in place of the UID.
 	at := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}
 	e.recorder.Eventf(at, nil, kind, reason, "Reading", "%s", clipNote(note))
 }

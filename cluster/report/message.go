@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// This file words the event of an attempt that failed. kube-scheduler lists reasons in the order of their texts, cuts
-// the list at 1024 bytes, and has one plugin's reasons of each node: a shortage that passes hides what can never be.
+// This file writes the message of a failed attempt's event. kube-scheduler orders reasons alphabetically, cuts the list
+// at 1024 bytes, and has only one plugin's reasons for each node. So a temporary shortage would hide a permanent
+// refusal.
 
 const (
-	// maxMessage leaves room in an event for the number of nodes and what preemption says.
+	// maxMessage leaves room in an event for the number of nodes and the message of preemption.
 	maxMessage = 800
-	// neverBegins is how place.Reason.Text begins where no end of a pod helps.
+	// neverBegins is the beginning of place.Reason.Text for reasons that no end of a pod removes.
 	neverBegins = "never "
 )
 
-// NoNode lists why nodes refuse a pod, with the number of nodes that give each reason. What can never be comes first,
-// then what most nodes say, and the list ends with a whole reason. The advice, if there is one, follows it.
+// NoNode returns a list of the reasons why nodes refuse a pod, with the number of nodes for each. Permanent reasons
+// come first, then the most frequent ones, and the list ends with a whole reason. The advice, if any, follows it.
 func NoNode(counts map[string]int, advice string) string {
 	if advice != "" {
 		advice = ". " + advice

@@ -16,8 +16,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Misaligned counts misaligned pods as nodes report them, and writes an event for each of them once. Pods that started
-// before the scheduler get no event: the one that ran then has written it.
+// Misaligned counts misaligned pods in the nodes' reports, and records one event for each. Pods that started before the
+// scheduler get no event: the previous scheduler recorded it.
 type Misaligned struct {
 	snapshot func() *ledger.Snapshot
 	pods     func(node string) []*v1.Pod
@@ -25,19 +25,20 @@ type Misaligned struct {
 	since    time.Time
 
 	mu sync.Mutex
-	// on says of the reported pods of each node, by UID, whether they are misaligned.
+	// on has, for the reported pods of each node, by UID, whether they are misaligned.
 	on map[string]map[string]bool
 }
 
-// NewMisaligned counts the misaligned pods of a ledger, and tells of those that start after since.
+// NewMisaligned counts the misaligned pods of a ledger, and records events for those that start after since.
 func NewMisaligned(snapshot func() *ledger.Snapshot, tell *Events, since time.Time) *Misaligned {
 	return &Misaligned{snapshot: snapshot, tell: tell, since: since, on: map[string]map[string]bool{}}
 }
 
-// Of sets what returns the pods of a node. No pod is judged before. It is called before anything is reported.
+// Of sets the function that returns the pods of a node. Until then no pod is judged. Call it before anything is
+// reported.
 func (m *Misaligned) Of(pods func(node string) []*v1.Pod) { m.pods = pods }
 
-// Reported takes a layout that is in the ledger. Only pods that no report had before are judged.
+// Reported receives a layout that the ledger has accepted. It judges only pods that no earlier report had.
 func (m *Misaligned) Reported(l *v1alpha1.NodeLayout) {
 	node := m.snapshot().Node(l.Name)
 	if node == nil || m.pods == nil {
@@ -97,7 +98,7 @@ func (m *Misaligned) judge(node *ledger.Node, pod *v1.Pod, e ledger.Entry) bool 
 	return true
 }
 
-// misalignedText says what is misaligned, and which policy allowed it.
+// misalignedText returns which containers are misaligned, and which policy allowed it.
 func misalignedText(node *ledger.Node, all []place.Alignment) string {
 	var out []string
 	for _, a := range all {
@@ -123,7 +124,7 @@ func extentText(m *topo.Machine, e place.Extent) string {
 	return text
 }
 
-// Count returns the number of misaligned pods on the nodes that are known.
+// Count returns the number of misaligned pods on the ledger's nodes.
 func (m *Misaligned) Count() (n int) {
 	known := m.snapshot()
 	m.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Reasons of events on nodes whose kubelet may surprise.
+// Reasons of events on nodes whose kubelet may deviate from predictions or fail to restart.
 const (
 	eventInexact = "PredictionsInexact"
 	eventExact   = "PredictionsExact"
@@ -22,12 +22,12 @@ const (
 	eventSafe    = "KubeletRestartSafe"
 )
 
-// Notices tells administrators when predictions for a node become inexact, and when a restart of its kubelet
-// becomes dangerous: an event for each change, and the conditions of the layout.
+// Notices reports when predictions for a node become inexact, and when a restart of its kubelet becomes dangerous: by
+// one event for each change, and by the conditions of the layout.
 type Notices struct {
 	snapshot func() *ledger.Snapshot
 	events   *Events
-	// judge has the conditions of a layout written anew.
+	// judge rewrites the conditions of a layout.
 	judge func(node string)
 
 	mu sync.Mutex
@@ -35,15 +35,15 @@ type Notices struct {
 	last map[string]notice
 }
 
-// notice is what there is to tell of one node: codes, in order.
+// notice is the reported state of one node: sorted codes.
 type notice struct{ inexact, hazards string }
 
-// NewNotices returns what tells changes by events, and has the conditions of a layout judged where they are stale.
+// NewNotices returns a Notices that records events on changes, and calls judge for layouts with stale conditions.
 func NewNotices(snapshot func() *ledger.Snapshot, e *Events, judge func(node string)) *Notices {
 	return &Notices{snapshot: snapshot, events: e, judge: judge, last: map[string]notice{}}
 }
 
-// Reported takes a layout that is in the ledger.
+// Reported receives a layout that the ledger has accepted.
 func (n *Notices) Reported(l *v1alpha1.NodeLayout) {
 	node := n.snapshot().Node(l.Name)
 	if node == nil {
@@ -80,7 +80,7 @@ func (n *Notices) Reported(l *v1alpha1.NodeLayout) {
 	}
 }
 
-// Hazards returns the restart hazards of a node that are certain. The others get no event; kubectl tenon shows them.
+// Hazards returns the certain restart hazards of a node. The others get no event; kubectl tenon shows them.
 func Hazards(n *ledger.Node) []place.Hazard {
 	if n.Quality != ledger.Exact || n.Usage == nil {
 		return nil
@@ -114,7 +114,7 @@ func Codes(in []ledger.Inexact) string {
 	return strings.Join(slices.Compact(out), ",")
 }
 
-// messages returns the reasons for people.
+// messages returns the reasons as text for people.
 func messages(in []ledger.Inexact) string {
 	var out []string
 	for _, r := range in {
@@ -128,12 +128,12 @@ func messages(in []ledger.Inexact) string {
 }
 
 // stale reports whether the conditions Exact and Aligned of a layout have to be written. A layout that never was
-// inexact, and never left anything unaligned, is not written to.
+// inexact, and never left anything unaligned, needs no write.
 func stale(l *v1alpha1.NodeLayout, n *ledger.Node) bool {
 	return outdated(l, exactness(n.Inexact)) || outdated(l, alignment(n.Rules.Forgotten(n.Machine)))
 }
 
-// outdated reports whether a condition has to be written. One that was never set has to be where it is not True.
+// outdated reports whether a condition has to be written. A missing condition has to be written unless it is True.
 func outdated(l *v1alpha1.NodeLayout, want metav1.Condition) bool {
 	c := meta.FindStatusCondition(l.Status.Conditions, want.Type)
 	if c == nil {

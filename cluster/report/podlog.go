@@ -10,16 +10,16 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// LogAnnotation lets the lines about a pod be logged as if the scheduler's verbosity were so high.
+// LogAnnotation makes the scheduler log lines about the pod as if its verbosity were the annotation's value.
 const LogAnnotation = "tenon.sh/log-level"
 
-// maxLogLevel is beyond the highest verbosity that anything here is logged at.
+// maxLogLevel is above the highest verbosity of any line here.
 const maxLogLevel = 10
 
 // The verbosities of lines about a pod.
 const (
-	LevelDecision = 2 // what was reserved, or why not
-	LevelData     = 4 // what was read of the pod; waits
+	LevelDecision = 2 // the reservation, or why there is none
+	LevelData     = 4 // the pod's shape and demand; waits
 	LevelRefusal  = 5 // every node that refuses
 	LevelNode     = 6 // every node that fits, and its cost
 )
@@ -28,14 +28,14 @@ const (
 type PodLog struct {
 	logger klog.Logger // without the pod's key, which few attempts log
 	pod    klog.ObjectRef
-	level  int // of the pod's annotation
-	most   int // the highest verbosity at which lines are logged, of those above
+	level  int // from the pod's annotation
+	most   int // the highest verbosity that is logged
 	lines  *Lines
 }
 
-// NewPodLog returns the log of a pod. What is logged is decided once for an attempt to schedule the pod, so that asking
-// costs nothing for each of many nodes. annotated is whether the pod's LogAnnotation counts; lines bounds what is
-// logged for its sake, and nil bounds nothing.
+// NewPodLog returns the log of a pod for one attempt. It computes once which lines are logged, so that the check costs
+// nothing for each of many nodes. annotated is whether the pod's LogAnnotation counts. lines bounds the lines that are
+// logged because of annotations; nil bounds nothing.
 func NewPodLog(logger klog.Logger, pod *v1.Pod, annotated bool, lines *Lines) PodLog {
 	l := PodLog{logger: logger, pod: klog.KObj(pod), level: -1, lines: lines}
 	if text, ok := pod.Annotations[LogAnnotation]; ok && annotated {
@@ -79,30 +79,30 @@ func (l *PodLog) Info(v int, msg string, pairs ...any) {
 	}
 }
 
-// maxPodLines bounds the lines in a minute that are logged only because annotations of pods ask for them. Whoever
-// may create pods may ask, and one attempt logs a line for every node.
+// maxPodLines bounds the lines per minute that are logged only because of annotations. Anybody who may create pods may
+// set the annotation, and one attempt logs a line for every node.
 const maxPodLines = 600
 
-// maxWarned bounds the pods whose annotation was reported as invalid; after many others it is reported again.
+// maxWarned bounds the pods whose annotation was reported as invalid. After many others, a pod's is reported again.
 const maxWarned = 1024
 
-// Lines counts the lines that annotations ask for, of all pods together. A nil *Lines bounds nothing.
+// Lines counts the lines that are logged because of annotations, for all pods together. A nil *Lines bounds nothing.
 type Lines struct {
 	later    func(time.Duration, func())
 	suppress func()
 	warned   *lru.Cache // UIDs of pods
 	mu       sync.Mutex
-	// lines and suppressed are of the minute that the first line began.
+	// lines and suppressed count since the first line of the present minute.
 	lines, suppressed int
 }
 
-// NewLines returns Lines of no line. suppress is called for each line that is not logged.
+// NewLines returns Lines at 0. It calls suppress for each line that is not logged.
 func NewLines(suppress func()) *Lines {
 	return &Lines{suppress: suppress, warned: lru.New(maxWarned),
 		later: func(d time.Duration, do func()) { time.AfterFunc(d, do) }}
 }
 
-// first reports whether a pod was not warned of yet.
+// first reports whether no warning about this pod was logged yet.
 func (l *Lines) first(uid string) bool {
 	if l == nil {
 		return true
@@ -114,7 +114,7 @@ func (l *Lines) first(uid string) bool {
 	return !warned
 }
 
-// take reports whether one more line may be logged. When the minute is over, the logger says how many could not.
+// take reports whether one more line may be logged. When the minute is over, it logs how many lines were suppressed.
 func (l *Lines) take(logger klog.Logger) bool {
 	if l == nil {
 		return true

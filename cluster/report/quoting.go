@@ -1,9 +1,9 @@
-// Package report tells people what the scheduler finds: lines about pods and nodes in the log, events on pods and
-// nodes, the conditions of layouts, and the words of refusals.
+// Package report writes the scheduler's findings: lines about pods and nodes in the log, events on pods and nodes, the
+// conditions of layouts, and the texts of refusals.
 //
-// Invariant: it decides nothing, and nothing waits for it. Strings of nodes and users leave it printable and bounded,
-// and a change is logged once. It refuses to log more for pods that ask for lines than [Lines] allows, and writes to no
-// layout whose conditions are current.
+// Invariant: it decides nothing, and no decision waits for it. It makes strings of nodes and users printable and
+// bounded, and logs a change once. It logs no more lines for annotated pods than [Lines] allows, and does not write to
+// layouts whose conditions are current.
 package report
 
 import (
@@ -19,20 +19,20 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// This file makes strings of nodes and users printable, wherever they leave the scheduler: klog writes a value with a
-// line break as it is, escape sequences included, and an event is read in terminals.
+// This file makes strings of nodes and users printable wherever they leave the scheduler. klog writes a value with a
+// line break unchanged, including escape sequences, and terminals show events.
 
-// Quoting returns a logger that writes to l and shows every value by [printable.Text].
+// Quoting returns a logger that writes to l and passes every value through [printable.Text].
 func Quoting(l klog.Logger) klog.Logger {
 	sink := l.GetSink()
 	if _, done := sink.(quotingSink); done || sink == nil {
 		return l
 	}
-	// One more frame lies between the caller and the sink: -vmodule and the line number look at the caller.
+	// One more frame lies between the caller and the sink: -vmodule and the line number must refer to the caller.
 	return l.WithSink(quotingSink{deeper(sink, 1)})
 }
 
-// quotingSink shows the values of log lines. Messages and keys are the scheduler's own.
+// quotingSink quotes the values of log lines. Messages and keys are the scheduler's own.
 type quotingSink struct{ klog.LogSink }
 
 func (s quotingSink) Info(level int, msg string, pairs ...any) {
@@ -54,7 +54,7 @@ func (s quotingSink) WithName(name string) klog.LogSink {
 	return quotingSink{s.LogSink.WithName(name)}
 }
 
-// WithCallDepth makes the sink one that knows its callers' callers (logr.CallDepthLogSink).
+// WithCallDepth returns a sink that skips more frames (logr.CallDepthLogSink).
 func (s quotingSink) WithCallDepth(depth int) klog.LogSink {
 	return quotingSink{deeper(s.LogSink, depth)}
 }
@@ -74,7 +74,7 @@ func shownPairs(pairs []any) []any {
 	return out
 }
 
-// shown returns a value as it is where its text is printable, and its quoted text otherwise.
+// shown returns a value unchanged if its text is printable, and its quoted text otherwise.
 func shown(v any) any {
 	switch v := v.(type) {
 	case nil:
@@ -99,11 +99,11 @@ func shown(v any) any {
 	return v
 }
 
-// QuotedEvents returns a recorder that writes to r, shows every argument by [printable.Text], and shortens notes to
-// what the API server accepts.
+// QuotedEvents returns a recorder that writes to r. It passes every argument through [printable.Text], and shortens
+// notes to a length that the API server accepts.
 func QuotedEvents(r events.EventRecorder) events.EventRecorder { return quotedEvents{r} }
 
-// quotedEvents records events whose arguments are shown.
+// quotedEvents quotes the arguments of events.
 type quotedEvents struct{ events.EventRecorder }
 
 func (q quotedEvents) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
@@ -111,7 +111,7 @@ func (q quotedEvents) Eventf(regarding, related runtime.Object, kind, reason, ac
 	q.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", note)
 }
 
-// maxNote is less than the API server allows for an event's note, in bytes.
+// maxNote is less than the API server's limit for an event's note, in bytes.
 const maxNote = 1000
 
 func clipNote(note string) string {
@@ -121,7 +121,7 @@ func clipNote(note string) string {
 	return note
 }
 
-// shownStrings shows the strings among some values, whatever their type; numbers stay numbers.
+// shownStrings quotes the strings among some values, whatever their type; numbers stay numbers.
 func shownStrings(args []any) []any {
 	out := make([]any, len(args))
 	for i, a := range args {

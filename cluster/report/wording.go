@@ -8,13 +8,13 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Words is the name under which a profile enables the plugin, which decides how refusals are worded: under the name of
-// scheduler-plugins' NodeResourceTopologyMatch by the texts of its v0.34.7 (pkg/noderesourcetopology/filter.go), since
-// people search events for these.
+// Words is the plugin's name in a profile, which determines the texts of refusals. Under the name of scheduler-plugins'
+// NodeResourceTopologyMatch they are the texts of its v0.34.7 (pkg/noderesourcetopology/filter.go), because people
+// search events for these.
 type Words string
 
-// NotHelpful is what kube-scheduler says of nodes where evicting pods does not help. It is added to the status of a pod
-// that waits instead of evicting others, where the profile's wording has it, and "" elsewhere.
+// NotHelpful returns kube-scheduler's text for nodes where evicting pods does not help. It is added to the status of a
+// pod that waits instead of evicting others. It is "" under the plugin's own name.
 func (w Words) NotHelpful() string {
 	if w == config.Match {
 		return "Preemption is not helpful for scheduling"
@@ -22,7 +22,7 @@ func (w Words) NotHelpful() string {
 	return ""
 }
 
-// NoVictims says that no pod of a node has a lower priority.
+// NoVictims returns the text for a node on which no pod has a lower priority.
 func (w Words) NoVictims() string {
 	if w == config.Match {
 		return "No preemption victims found for incoming pod"

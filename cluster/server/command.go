@@ -19,8 +19,8 @@ import (
 	"github.com/tenon-numa/tenon/internal/version"
 )
 
-// NewCommand returns the command of a kube-scheduler with the plugin; it takes all of kube-scheduler's
-// flags. The context ends it.
+// NewCommand returns the command of a kube-scheduler with the plugin; it takes all of kube-scheduler's flags. It runs
+// until the context ends.
 func NewCommand(ctx context.Context) *cobra.Command {
 	opts := options.NewOptions()
 	inspection := DefaultInspection
@@ -37,7 +37,7 @@ configuration; enable the plugin in a profile, by this name or as NodeResourceTo
 		SilenceUsage:      true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return opts.ComponentGlobalsRegistry.Set() },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// What verflag prints is set by the linker in Kubernetes' own builds, and says nothing in others.
+			// The linker sets what verflag prints only in Kubernetes' own builds.
 			if f := cmd.Flags().Lookup("version"); f != nil && f.Value.String() == "true" {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Line("tenon-scheduler"))
 				return err
@@ -73,8 +73,8 @@ configuration; enable the plugin in a profile, by this name or as NodeResourceTo
 
 const inspectionFlag = "inspection-address"
 
-// inspectAt serves inspection at an address. Where nobody asked for it, a port that another has does not
-// keep pods from being scheduled.
+// inspectAt serves inspection at an address. If the address is the default and its port is taken, it logs that instead
+// of returning an error.
 func inspectAt(ctx context.Context, s *Scheduler, address string, asked bool) error {
 	if address == "" {
 		return nil

@@ -24,8 +24,8 @@ type election struct {
 	read   bool
 }
 
-// follow makes the elector of a configuration read the lease through the result, which is nil where there is no
-// election.
+// follow makes the elector of a configuration read the lease through the returned election. It returns nil if there is
+// no election.
 func follow(ctx context.Context, cc *schedconfig.CompletedConfig) *election {
 	if cc.LeaderElection == nil {
 		return nil
@@ -35,7 +35,7 @@ func follow(ctx context.Context, cc *schedconfig.CompletedConfig) *election {
 	return e
 }
 
-// state returns what is known of the lease. A nil election has one scheduler, which is alone.
+// state returns the last state of the lease. A nil election has the role Alone.
 func (e *election) state() document.Election {
 	if e == nil {
 		return document.Election{Role: document.Alone}
@@ -74,9 +74,9 @@ func (e *election) Update(ctx context.Context, r resourcelock.LeaderElectionReco
 	return err
 }
 
-// observe keeps a record, and logs when another scheduler holds the lease than before.
+// observe keeps a record, and logs a change of the leader.
 func (e *election) observe(r resourcelock.LeaderElectionRecord) {
-	const most = 253 // of the host name in an identity
+	const most = 253 // the longest host name in an identity
 	r.HolderIdentity = r.HolderIdentity[:min(len(r.HolderIdentity), most+len("_")+len(uuidForm))]
 	e.mu.Lock()
 	same := e.read && e.record.HolderIdentity == r.HolderIdentity

@@ -1,8 +1,8 @@
-// Package server is tenon-scheduler: kube-scheduler with Tenon's plugin and what is served beside it.
+// Package server is tenon-scheduler: kube-scheduler with Tenon's plugin and inspection.
 //
-// It wires what kube-scheduler's own command wires, with the plugin's extras: profiles are completed, informers are
-// shared with the framework's hints, and inspection is served. Invariant: without the plugin in a profile nothing of
-// Tenon runs. The package refuses configurations that kube-scheduler refuses.
+// It wires what kube-scheduler's own command wires, and the plugin's extras: it completes profiles, shares informers
+// with the framework's hints, and serves inspection. Invariant: if no profile enables the plugin, no part of Tenon
+// runs. The package refuses configurations that kube-scheduler refuses.
 package server
 
 import (
@@ -28,8 +28,8 @@ type Scheduler struct {
 	source inspect.Source
 }
 
-// Prepare sets a kube-scheduler up as its own command does, with the plugin and its book. onOutcome, if not nil,
-// receives how every prediction came out.
+// Prepare sets a kube-scheduler up as its own command does, with the plugin and its ledger. It calls onOutcome, if not
+// nil, with the outcome of every prediction.
 func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.Outcome)) (*Scheduler, error) {
 	shared, cc, s, err := setUp(ctx, opts, onOutcome)
 	if err != nil {
@@ -41,11 +41,11 @@ func Prepare(ctx context.Context, opts *options.Options, onOutcome func(ledger.O
 
 // Run schedules until the context ends.
 func (s *Scheduler) Run(ctx context.Context) error {
-	configz.Delete("componentconfig") // a process-wide name; a scheduler that ran before leaves it
+	configz.Delete("componentconfig") // a process-wide name; an earlier scheduler leaves it registered
 	return app.Run(ctx, s.config, s.sched)
 }
 
-// Parts returns the kube-scheduler and its configuration, for a caller that drives it by hand instead of by Run.
+// Parts returns the kube-scheduler and its configuration, for callers that run it step by step instead of by Run.
 func (s *Scheduler) Parts() (*schedconfig.CompletedConfig, *scheduler.Scheduler) {
 	return s.config, s.sched
 }

@@ -21,16 +21,15 @@ import (
 	"github.com/tenon-numa/tenon/cluster/sched"
 )
 
-// DefaultInspection is where inspection is served. kube-scheduler has no place for further paths at its
-// own port.
+// DefaultInspection is the default address of inspection. kube-scheduler's own port does not accept further paths.
 const DefaultInspection = "127.0.0.1:10261"
 
 const requestTimeout = 30 * time.Second
 
-// Inspect serves inspection on an address until the context ends, with the certificate, authentication
-// and authorization of the scheduler's secure port: who may get /metrics there still needs leave to get
-// [inspect.Prefix]. It returns the address that it listens on. Without a secure port nothing is served,
-// and the address is nil.
+// Inspect serves inspection on an address until the context ends, with the certificate, authentication and
+// authorization of the scheduler's secure port. The right to get /metrics is not enough: a client also needs the right
+// to get [inspect.Prefix]. Inspect returns the address that it listens on. Without a secure port it serves nothing and
+// returns nil.
 func (s *Scheduler) Inspect(ctx context.Context, address string) (net.Addr, error) {
 	logger := sched.Logger(ctx)
 	if s.config.SecureServing == nil || s.config.SecureServing.Cert == nil {
@@ -56,11 +55,11 @@ func (s *Scheduler) Inspect(ctx context.Context, address string) (net.Addr, erro
 	return l.Addr(), nil
 }
 
-// certified returns how the secure port proves who it is. Its certificate is read anew for every
-// connection: the secure port, which alone follows its files, may renew it.
+// certified returns the TLS configuration of the secure port. It reads the certificate again for every connection,
+// because only the secure port follows its files and may renew it.
 func certified(s *server.SecureServingInfo) *tls.Config {
 	return &tls.Config{MinVersion: max(tls.VersionTLS12, s.MinTLSVersion), CipherSuites: s.CipherSuites,
-		// Whose certificate it is, is asked by the authenticator.
+		// The authenticator verifies the client's certificate.
 		ClientAuth: tls.RequestClientCert,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			c, err := tls.X509KeyPair(s.Cert.CurrentCertKeyContent())
@@ -68,7 +67,7 @@ func certified(s *server.SecureServingInfo) *tls.Config {
 		}}
 }
 
-// indexed serves the list of what there is at /, to anybody, and the rest by h.
+// indexed serves the list of paths at / to anybody, and the rest by h.
 func indexed(h http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", h)
@@ -79,7 +78,7 @@ func indexed(h http.Handler) http.Handler {
 	return mux
 }
 
-// guarded lets through to a handler whom the API server knows and allows.
+// guarded passes requests to h that the API server authenticates and authorizes.
 func (s *Scheduler) guarded(h http.Handler) http.Handler {
 	infos := &request.RequestInfoFactory{}
 	h = filters.WithAuthorization(h, s.config.Authorization.Authorizer, scheme.Codecs)

@@ -22,7 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// setUp makes a kube-scheduler with the plugin, and what its profiles share.
+// setUp makes a kube-scheduler with the plugin, and the state that its profiles share.
 func setUp(
 	ctx context.Context,
 	opts *options.Options,
@@ -60,8 +60,8 @@ func setUp(
 	return shared, cc, s, err
 }
 
-// configure reads a kube-scheduler's flags and configuration as its own command does. app.Setup would make the
-// scheduler in the same step, and with it informers of all that nodes publish, of every shard.
+// configure reads a kube-scheduler's flags and configuration as its own command does. app.Setup would also make the
+// scheduler, with informers of the reports of all shards.
 func configure(ctx context.Context, opts *options.Options) (*schedconfig.CompletedConfig, error) {
 	defaults, err := latest.Default()
 	if err != nil {
@@ -79,8 +79,8 @@ func configure(ctx context.Context, opts *options.Options) (*schedconfig.Complet
 	return &cc, nil
 }
 
-// create makes the scheduler of a configuration, with the plugin under both of its names. Of what the
-// configuration says nothing may be left out here: whatever app.Setup hands to scheduler.New is in this list.
+// create makes the scheduler of a configuration, with the plugin under both of its names. The list must contain every
+// option that app.Setup passes to scheduler.New, so that no part of the configuration is ignored.
 func create(
 	ctx context.Context,
 	cc *schedconfig.CompletedConfig,
@@ -89,7 +89,7 @@ func create(
 	shard *profiles.Shard,
 ) (*scheduler.Scheduler, error) {
 	conf := &cc.ComponentConfig
-	var built []schedapi.KubeSchedulerProfile // as the frameworks were built
+	var built []schedapi.KubeSchedulerProfile // with the defaults of the framework
 	made, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
 		func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) },
 		scheduler.WithKubeConfig(cc.KubeConfig),

@@ -33,7 +33,7 @@ func selectReports(cc *schedconfig.CompletedConfig, selector labels.Selector) er
 	return nil
 }
 
-// selected makes informers, and restricts those of layouts and NodeResourceTopologies by a selector.
+// selected is an informer factory that restricts the informers of layouts and NodeResourceTopologies by a selector.
 type selected struct {
 	reports, others dynamicinformer.DynamicSharedInformerFactory
 }

@@ -1,5 +1,5 @@
-// Package profilestest makes what tests of profiles and of the plugin start from: profiles as kube-scheduler reads
-// them, and a logger whose text can be compared.
+// Package profilestest makes inputs for tests of profiles and of the plugin: profiles as kube-scheduler reads them, and
+// a logger whose text can be compared.
 //
 // It is for tests only. Invariant: profiles have kube-scheduler's defaults. A configuration that does not decode ends
 // the test.
