@@ -15,9 +15,9 @@ import (
 // maxArguments bounds the arguments of one change.
 const maxArguments = 64
 
-// SetArguments returns the text of the configuration with some arguments of the plugin changed, and validates it as
-// the plugin does when it starts. A nil value removes an argument; arguments that are not named stay. profile chooses
-// one of several profiles; empty: the only one with arguments for the plugin.
+// SetArguments returns the text of the configuration with some arguments of the plugin changed. It validates the result
+// as the plugin does when it starts. A nil value removes an argument; arguments that are not named stay. profile
+// chooses one of several profiles; if it is empty, the only profile with arguments for the plugin.
 func (c *Configuration) SetArguments(profile string, arguments map[string]any) (string, error) {
 	if c.Type == document.Volcano {
 		return "", errors.New("only a KubeSchedulerConfiguration's arguments can change: edit those of Volcano by hand")
@@ -74,7 +74,7 @@ func (c *Configuration) arguments(profile string) (*yaml.Node, error) {
 	return found, nil
 }
 
-// argument sets or removes one argument. A plain value takes the place of another in its line; for anything else the
+// argument sets or removes one argument. A plain value replaces another in its line. For any other change the
 // configuration is written anew, with its comments and order.
 func (e *editor) argument(args *yaml.Node, name string, v any) error {
 	at := keyAt(args, name)
@@ -104,7 +104,7 @@ func (e *editor) argument(args *yaml.Node, name string, v any) error {
 	return nil
 }
 
-// replace writes a plain scalar over another one, and reports whether it could.
+// replace writes a plain scalar over another one, and reports whether that was possible.
 func (e *editor) replace(from, to *yaml.Node) bool {
 	if from.Style != 0 || to.Style != 0 || from.Line < 1 || from.Line > len(e.lines) {
 		return false

@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// Get returns one scheduler. id may be empty where there is only one.
+// Get returns one scheduler. id may be empty if there is only one.
 func (c *Client) Get(ctx context.Context, id string) (document.Scheduler, error) {
 	all, limits, err := c.List(ctx)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Client) Get(ctx context.Context, id string) (document.Scheduler, error)
 	return document.Scheduler{}, apierrors.NewNotFound(schema.GroupResource{Resource: "schedulers"}, id)
 }
 
-// Set changes a scheduler's configuration, writes an event of it, and lets the scheduler read it.
+// Set changes a scheduler's configuration, records an event about it, and makes the scheduler read it.
 func (c *Client) Set(ctx context.Context, change document.PluginChange) (document.NUMAAware, error) {
 	s, err := c.Get(ctx, change.Scheduler)
 	if err != nil {
@@ -103,7 +103,7 @@ func outdated(id string) error {
 		errors.New("it has changed meanwhile: read it again"))
 }
 
-// Status is the word for on and off.
+// Status returns the word for on and off.
 func Status(on bool) string {
 	if on {
 		return "open"
@@ -118,7 +118,7 @@ func dryRun(yes bool) []string {
 	return nil
 }
 
-// note writes an event of the change, so that everybody who may read events there knows of it.
+// note records an event about the change, for everybody who may read events there.
 func (c *Client) note(ctx context.Context, m *v1.ConfigMap, s document.Scheduler, out *document.NUMAAware) {
 	now, what := metav1.NewTime(c.now()), fmt.Sprintf("set plugin %s to %s", s.Plugin, out.Status)
 	if out.Status == "" {
@@ -137,8 +137,8 @@ func (c *Client) note(ctx context.Context, m *v1.ConfigMap, s document.Scheduler
 	}
 }
 
-// reload lets a scheduler read its configuration. Volcano does it by itself. A kube-scheduler reads it when it starts:
-// the Deployment starts new ones before it ends the old ones, and the lease passes from one to the next.
+// reload makes a scheduler read its configuration. Volcano does so by itself. A kube-scheduler reads it when it starts:
+// the Deployment starts new pods before it ends the old ones, and the lease passes from one to the next.
 func (c *Client) reload(ctx context.Context, s document.Scheduler, out *document.NUMAAware) {
 	namespace, name, known := strings.Cut(s.Deployment, "/")
 	switch {

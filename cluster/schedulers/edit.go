@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// Set returns the text of the configuration with the plugin turned on or off, and validates it. It is the text itself
-// where nothing changes. profile chooses one of several profiles; empty: all that have arguments for the plugin.
+// Set returns the text of the configuration with the plugin turned on or off, and validates it. If nothing changes, it
+// returns the same text. profile chooses one of several profiles; if it is empty, all with arguments for the plugin.
 func (c *Configuration) Set(on bool, profile string) (string, error) {
 	e := editor{lines: strings.SplitAfter(c.text, "\n")}
 	var err error
@@ -42,15 +42,15 @@ func (c *Configuration) Set(on bool, profile string) (string, error) {
 	return out, nil
 }
 
-// editor changes a tree of YAML and, as far as it can, the lines that the tree was read from.
+// editor changes a tree of YAML and, if possible, the lines that the tree was read from.
 type editor struct {
 	lines   []string // with their ends; a removed one is empty
 	changed bool
-	rewrite bool // the lines are not to be used
+	rewrite bool // the lines cannot be used
 }
 
-// text returns the changed lines, where reading them gives the changed tree; otherwise the tree is written anew, with
-// its comments and order.
+// text returns the changed lines if they parse to the changed tree. Otherwise it writes the tree anew, with its
+// comments and order.
 func (e *editor) text(root *yaml.Node) (string, error) {
 	var want, got any
 	if err := root.Decode(&want); err != nil {
@@ -236,7 +236,7 @@ func (e *editor) add(key, list *yaml.Node, item []pair) {
 	list.Content = append(list.Content, node(item))
 }
 
-// remove removes an item of a list. key is the list's key, or nil where the list does not become empty.
+// remove removes an item of a list. key is the list's key, or nil if the list does not become empty.
 func (e *editor) remove(key, list *yaml.Node, i int) {
 	e.changed = true
 	item := list.Content[i]
@@ -259,7 +259,7 @@ func (e *editor) remove(key, list *yaml.Node, i int) {
 
 func (e *editor) line(n int) string { return e.lines[n-1] }
 
-// last returns the last line of a node. Of folded and quoted scalars of several lines it is an earlier one.
+// last returns the last line of a node. For folded and quoted scalars of several lines it returns an earlier one.
 func last(n *yaml.Node) int {
 	out := n.Line
 	if n.Style&yaml.LiteralStyle != 0 {

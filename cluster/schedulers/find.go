@@ -22,7 +22,7 @@ import (
 
 // Client reads and changes the configurations of schedulers with the rights of one identity.
 type Client struct {
-	user        string // what events call the identity
+	user        string // the identity's name in events
 	configMaps  *objects.Client[*v1.ConfigMap, *v1.ConfigMapList]
 	events      *objects.Client[*v1.Event, *v1.EventList]
 	deployments *objects.Client[*appsv1.Deployment, *appsv1.DeploymentList]
@@ -30,7 +30,7 @@ type Client struct {
 	now         func() time.Time
 }
 
-// New returns a client of the cluster that cfg names, with the rights that cfg has. user is what events call these.
+// New returns a client of the cluster in cfg, with the rights of cfg. user is the identity's name in events.
 func New(cfg *rest.Config, user string) (*Client, error) {
 	core, err := objects.NewGroup(cfg, v1.SchemeGroupVersion, v1.AddToScheme)
 	if err != nil {
@@ -53,12 +53,12 @@ func New(cfg *rest.Config, user string) (*Client, error) {
 			func() *appsv1.DeploymentList { return &appsv1.DeploymentList{} })}, nil
 }
 
-// kind is a scheduler that is looked for.
+// kind describes how to find one kind of scheduler.
 type kind struct {
 	of                  document.SchedulerType
 	selector            string   // of its Deployments
-	namespace           string   // where it is unless all namespaces may be read
-	configMap, fileName string   // where its configuration is unless Deployments may be read
+	namespace           string   // where it is looked for, unless all namespaces may be read
+	configMap, fileName string   // where its configuration is, unless Deployments may be read
 	flags               []string // that name its configuration
 }
 
@@ -71,17 +71,17 @@ func kinds() []kind {
 	}
 }
 
-// place is where the configuration of a scheduler is.
+// place is the location of a scheduler's configuration.
 type place struct {
 	namespace, name, key string
-	deployment           string // "" where it is not known
+	deployment           string // "" if it is unknown
 	of                   document.SchedulerType
 }
 
 func (p place) id() string { return p.namespace + "/" + p.name }
 
-// places finds the schedulers by their Deployments, and at their usual places where no Deployment is found or may be
-// read: a scheduler may be a static pod, or not run yet.
+// places finds the schedulers by their Deployments. Where no Deployment is found or may be read, it returns their usual
+// places: a scheduler may be a static pod, or not run yet.
 func (c *Client) places(ctx context.Context) (out []place, limits []document.Limit, err error) {
 	for _, k := range kinds() {
 		list, err := c.deployments.List(ctx, metav1.ListOptions{LabelSelector: k.selector})
@@ -110,10 +110,10 @@ func (c *Client) places(ctx context.Context) (out []place, limits []document.Lim
 	return slices.Compact(out), slices.Compact(limits), nil
 }
 
-// usual is where the configuration is unless somebody has moved it.
+// usual returns the default location of the configuration.
 func (k kind) usual() place { return place{k.namespace, k.configMap, k.fileName, "", k.of} }
 
-// mounted returns the ConfigMap that the scheduler's flag leads to.
+// mounted returns the ConfigMap that the scheduler's flag refers to.
 func (k kind) mounted(d *appsv1.Deployment) (place, bool) {
 	spec := d.Spec.Template.Spec
 	for _, container := range spec.Containers {
@@ -136,7 +136,7 @@ func (k kind) mounted(d *appsv1.Deployment) (place, bool) {
 	return place{}, false
 }
 
-// keyOf returns the key of the file that a volume shows under a path.
+// keyOf returns the key of the file that a volume mounts at a path.
 func keyOf(items []v1.KeyToPath, file string) string {
 	for _, i := range items {
 		if i.Path == file {
@@ -160,7 +160,7 @@ func flagOf(args, flags []string) string {
 	return ""
 }
 
-// List returns the schedulers of the cluster, in ascending order of ID, and what may not be read.
+// List returns the schedulers of the cluster, in ascending order of ID, and the resources that may not be read.
 func (c *Client) List(ctx context.Context) (out []document.Scheduler, limits []document.Limit, err error) {
 	all, limits, err := c.places(ctx)
 	if err != nil {
@@ -177,7 +177,7 @@ func (c *Client) List(ctx context.Context) (out []document.Scheduler, limits []d
 			limits = append(limits, document.Limit{Resource: "configmaps", Reason: "you may not read ConfigMap " + p.id()})
 			continue
 		case apierrors.IsNotFound(err) && p.deployment == "":
-			continue // it is not where it usually is
+			continue // it is not at its usual place
 		case apierrors.IsNotFound(err):
 			s.Problem = "there is no ConfigMap " + p.id()
 		case err != nil:
@@ -191,7 +191,7 @@ func (c *Client) List(ctx context.Context) (out []document.Scheduler, limits []d
 	return out, limits, nil
 }
 
-// read adds what a ConfigMap says.
+// read adds the content of a ConfigMap.
 func read(s *document.Scheduler, m *v1.ConfigMap) {
 	text, ok := m.Data[s.Key]
 	s.Version, s.Text = m.ResourceVersion, text
@@ -207,7 +207,7 @@ func read(s *document.Scheduler, m *v1.ConfigMap) {
 	s.Plugin, s.Enabled, s.Profiles = conf.Plugin(), conf.Enabled(), conf.Profiles
 }
 
-// may reports whether the identity may change a configuration; false where the API server does not say.
+// may reports whether the identity may change a configuration; false if the API server does not answer.
 func (c *Client) may(ctx context.Context, p place) bool {
 	in := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: p.namespace, Verb: "update",

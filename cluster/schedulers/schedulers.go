@@ -1,11 +1,11 @@
-// Package schedulers reads the configuration of the schedulers of a cluster, and turns their NUMA plugin on and off: of
-// kube-schedulers with Tenon, by their KubeSchedulerConfiguration, and of Volcano.
+// Package schedulers reads the configuration of the schedulers of a cluster, and turns their NUMA plugin on and off:
+// for kube-schedulers with Tenon, in their KubeSchedulerConfiguration, and for Volcano.
 //
 // Invariant: every request is made with the rights of one identity. A configuration is changed as YAML: comments, order
-// and all other lines stay as they are, or, where the lines cannot be told apart, comments and order. What would be
-// written is read again and validated before, and is written only over the version that was read. Restarting is left to
-// the Deployment's controller, one scheduler after the other. The package refuses configurations that it does not
-// understand and texts beyond a bound, and chooses no scheduler where there are several.
+// and all other lines stay unchanged or, if the lines cannot be told apart, comments and order do. The new text is
+// parsed and validated before it is written, and replaces only the version that was read. The Deployment's controller
+// restarts the schedulers, one after the other. The package refuses configurations that it cannot parse and texts
+// beyond a bound, and chooses no scheduler if there are several.
 package schedulers
 
 import (
@@ -23,7 +23,7 @@ import (
 // NUMAAware is the name of Volcano's plugin.
 const NUMAAware = "numa-aware"
 
-// weight is what a plugin gets that is turned on.
+// weight is the weight of a plugin that is turned on.
 const weight = 10
 
 // maxText bounds a configuration; an object of an API server may have a megabyte.
@@ -82,7 +82,7 @@ func (c *Configuration) Enabled() bool {
 	return false
 }
 
-// Plugin is the name of the plugin as the configuration has it.
+// Plugin returns the name of the plugin in the configuration.
 func (c *Configuration) Plugin() string {
 	if c.Type == document.Volcano {
 		return NUMAAware
@@ -157,7 +157,7 @@ func pluginSets(p *schedulerapi.Plugins) []schedulerapi.PluginSet {
 		p.PreScore, p.Score, p.Reserve, p.Permit, p.PreBind, p.Bind, p.PostBind}
 }
 
-// volcano is what is checked of Volcano's configuration.
+// volcano has the checked part of Volcano's configuration.
 type volcano struct {
 	Actions string `json:"actions"`
 	Tiers   []struct {

@@ -18,11 +18,11 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// This file says where a pod may not go for reasons that are neither amounts nor NUMA nodes, as kube-scheduler's
-// plugins NodeName, NodeUnschedulable, TaintToleration, NodeAffinity and NodePorts do. Taints and affinity are judged
-// by the functions that these plugins call (k8s.io/component-helpers).
+// This file computes where a pod may not go for reasons other than amounts and NUMA nodes, like kube-scheduler's
+// plugins NodeName, NodeUnschedulable, TaintToleration, NodeAffinity and NodePorts. It judges taints and affinity with
+// the functions that these plugins call (k8s.io/component-helpers).
 
-// wishes is all of a pod that decides where it is barred.
+// wishes has all fields of a pod that decide where it is barred.
 type wishes struct {
 	Node        string
 	Selector    map[string]string
@@ -31,7 +31,7 @@ type wishes struct {
 	Ports       []hostPort
 }
 
-// barred returns where a pod may not go; pods with the same wishes share what is returned.
+// barred returns the nodes that a pod may not go to. Pods with the same wishes share the result.
 func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 	if s.objects == nil {
 		return nil, nil
@@ -71,7 +71,7 @@ func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 	return b, nil
 }
 
-// filters are what a pod asks of a node apart from amounts and NUMA nodes.
+// filters are a pod's requirements of a node apart from amounts and NUMA nodes.
 type filters struct {
 	pod      *v1.Pod
 	affinity nodeaffinity.RequiredNodeAffinity // without the node selector
@@ -83,7 +83,7 @@ func newFilters(p *v1.Pod) *filters {
 	return &filters{pod: p, affinity: nodeaffinity.GetRequiredNodeAffinity(plain), ports: hostPorts(&p.Spec)}
 }
 
-// bar returns all reasons why the pod may not go to a node on which these pods are.
+// bar returns all reasons why the pod may not go to a node with these pods on it.
 func (f *filters) bar(n *v1.Node, on []kube.Stored) (out []place.Reason, err error) {
 	p := f.pod
 	if p.Spec.NodeName != "" && p.Spec.NodeName != n.Name {
@@ -116,13 +116,13 @@ func (f *filters) bar(n *v1.Node, on []kube.Stored) (out []place.Reason, err err
 	return append(out, f.taken(on)...), nil
 }
 
-// tolerated leaves out the operators Lt and Gt, which are behind a gate that is off by default in 1.36.
+// tolerated ignores the operators Lt and Gt, which are behind a gate that is off by default in 1.36.
 func tolerated(p *v1.Pod, t v1.Taint) bool {
 	return corev1.TolerationsTolerateTaint(klog.Logger{}, p.Spec.Tolerations, &t, false)
 }
 
-// unjudged names what a pod asks of its node and nobody here looks at. Of a pod of the cluster, explain says the
-// scheduling gates.
+// unjudged names the requirements of a pod that this package does not judge. For a pod of the cluster, explain shows
+// the scheduling gates.
 func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
 	p := &pod.Spec
 	for _, x := range []struct {
@@ -156,7 +156,7 @@ func volumes(p *v1.PodSpec) bool {
 	return false
 }
 
-// strategyAnnotation is by what a pod says how nodes are scored for it (docs/design/scoring.md).
+// strategyAnnotation is the annotation by which a pod chooses how nodes are scored for it (docs/design/scoring.md).
 const strategyAnnotation = "tenon.sh/scoring-strategy"
 
 func scoringType(p *v1.Pod) (*score.Type, error) {

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// This file finds the volume that kube-scheduler would bind a claim to. k8s.io/component-helpers/storage/volume has
-// that, too, but links the types of all API groups.
+// This file finds the volume that kube-scheduler would bind a claim to. k8s.io/component-helpers/storage/volume does
+// so, too, but links the types of all API groups.
 
 // The annotations of kube-scheduler's VolumeBinding and of the controller that binds volumes.
 const (
@@ -36,7 +36,7 @@ func classOfVolume(v *v1.PersistentVolume) string {
 	return v.Spec.StorageClassName
 }
 
-// deref returns what a pointer points to, or otherwise.
+// deref returns the value of a pointer, or otherwise if it is nil.
 func deref[T any](p *T, otherwise T) T {
 	if p == nil {
 		return otherwise
@@ -54,8 +54,8 @@ func reaches(v *v1.PersistentVolume, n *v1.Node) bool {
 	return ok && err == nil
 }
 
-// volumeFor returns the volume that an unbound claim would get on a node, or nil: the one that is reserved for the
-// claim, or else the smallest that is free and large enough. taken are volumes that other claims of the pod get.
+// volumeFor returns the volume that an unbound claim would get on a node, or nil: the volume that is reserved for the
+// claim, or else the smallest free one that is large enough. taken are volumes that other claims of the pod get.
 func volumeFor(c *v1.PersistentVolumeClaim, all []*v1.PersistentVolume, n *v1.Node,
 	taken map[string]bool) (*v1.PersistentVolume, error) {
 	selector := labels.Everything()
@@ -90,7 +90,7 @@ func volumeFor(c *v1.PersistentVolumeClaim, all []*v1.PersistentVolume, n *v1.No
 	}), nil
 }
 
-// suits reports whether a volume has the size and the mode that a claim asks for, and stays.
+// suits reports whether a volume has the size and the mode that a claim requests, and is not being deleted.
 func suits(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
 	want, has := c.Spec.Resources.Requests[v1.ResourceStorage], v.Spec.Capacity[v1.ResourceStorage]
 	return has.Cmp(want) >= 0 && v.DeletionTimestamp == nil &&
@@ -98,7 +98,7 @@ func suits(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
 		deref(c.Spec.VolumeAttributesClassName, "") == deref(v.Spec.VolumeAttributesClassName, "")
 }
 
-// reserved reports whether a volume is meant for a claim.
+// reserved reports whether a volume is reserved for a claim.
 func reserved(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
 	r := v.Spec.ClaimRef
 	return r.Name == c.Name && r.Namespace == c.Namespace && (r.UID == "" || r.UID == c.UID)

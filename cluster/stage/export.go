@@ -25,14 +25,14 @@ import (
 // MaxExport bounds an exported file: a layout takes some kilobytes, a pod as well.
 const MaxExport = 1 << 30
 
-// maxPods is what a kubelet takes by default.
+// maxPods is the kubelet's default limit of pods.
 const maxPods = 110
 
-// Export makes a stage of what "kubectl get nodelayouts,nodes,pods -A -o json" wrote, or YAML of the same.
-// NodeResourceTopologies count for nodes without a layout. Volumes are judged where the file has claims, volumes,
-// storage classes or CSI objects, and selectors of namespaces where it has namespaces. Where there are no Nodes, what
-// layouts say has to do: a machine less what its rules reserve is what all pods may have, nobody but the holders in the
-// layouts uses any of it, and nodes have no labels. Other kinds of objects are passed over.
+// Export makes a stage of the output of "kubectl get nodelayouts,nodes,pods -A -o json", or YAML of the same.
+// NodeResourceTopologies count for nodes without a layout. Volumes are judged if the file has claims, volumes, storage
+// classes or CSI objects, and selectors of namespaces if it has namespaces. If the file has no Nodes, Export uses the
+// layouts: pods may have a machine minus its reservations, only the holders in the layouts use any of it, and nodes
+// have no labels. Export ignores other kinds of objects.
 func Export(data []byte) (*Stage, []kube.Problem, error) {
 	if len(data) > MaxExport {
 		return nil, nil, fmt.Errorf("larger than %d bytes", int64(MaxExport))
@@ -76,7 +76,7 @@ func Export(data []byte) (*Stage, []kube.Problem, error) {
 	return s, problems, err
 }
 
-// problems says of which nodes nothing is known, and why.
+// problems returns why the states of some nodes are missing.
 func (e *export) problems(feed *kube.Feed, snap *ledger.Snapshot) (out []kube.Problem) {
 	names := map[string]bool{}
 	for _, l := range e.layouts {
@@ -103,7 +103,7 @@ func (e *export) problems(feed *kube.Feed, snap *ledger.Snapshot) (out []kube.Pr
 	return out
 }
 
-// count takes what layouts tell for what pods ask for, where there are no pods.
+// count sets the pods' requests from the holdings in layouts, if the file has no pods.
 func (s *Stage) count() {
 	s.pods = nil
 	for i := range s.nodes {
@@ -113,13 +113,13 @@ func (s *Stage) count() {
 	}
 }
 
-// export is what is read of the objects.
+// export has the objects of the file.
 type export struct {
 	layouts    []*v1alpha1.NodeLayout
 	topologies []*v1alpha2.NodeResourceTopology
 	nodes      []v1.Node
 	pods       []kube.Stored
-	// storage and namespaces are nil where the file has none.
+	// storage and namespaces are nil if the file has none.
 	storage    *kube.Storage
 	namespaces map[string]map[string]string
 }
@@ -206,7 +206,7 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 	return nil
 }
 
-// nodesOf makes nodes of states and, where there are any, pods.
+// nodesOf makes nodes of states and, if there are any, pods.
 func nodesOf(states []*ledger.Node, pods []kube.Stored) (out []whatif.Node) {
 	on, each := residents(pods), amountsOnce{}
 	for _, n := range states {
@@ -220,8 +220,8 @@ func nodesOf(states []*ledger.Node, pods []kube.Stored) (out []whatif.Node) {
 	return out
 }
 
-// allocatable is what a machine and its rules leave to pods. A kubelet with a static memory manager reserves
-// as much by NUMA node as it does in all, so that is exact; without one, all memory counts.
+// allocatable returns what a machine and its rules leave to pods. For a kubelet with a static memory manager this is
+// exact, because its reservations by NUMA node add up to all it reserves; without one, all memory counts.
 func allocatable(n *ledger.Node) whatif.Amounts {
 	out := whatif.Amounts{"pods": maxPods, "ephemeral-storage": whatif.MaxAmount,
 		"cpu": int64(n.Machine.CPUs().Minus(n.Rules.CPU.Reserved).Len()) * 1000}
@@ -241,7 +241,7 @@ func allocatable(n *ledger.Node) whatif.Amounts {
 	return out
 }
 
-// held is what the holders on a node have asked for, as far as their holdings tell.
+// held returns the requests of the holders on a node, as their holdings show them.
 func held(n *ledger.Node) whatif.Amounts {
 	out := whatif.Amounts{"pods": int64(len(n.Entries))}
 	out["cpu"] = int64(n.Machine.CPUs().Minus(n.Rules.CPU.Reserved).Minus(n.Usage.FreeCPUs()).Len()) * 1000

@@ -17,18 +17,18 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// This file judges what depends on the pods of other nodes, as kube-scheduler's plugins InterPodAffinity and
-// PodTopologySpread do, and host ports of pods that a plan has placed. Those plugins cannot be linked without most of
-// kube-scheduler, so the rules are written here, and the plugins are the judge in a test (lab/scheduler).
+// This file judges what depends on the pods of other nodes, like kube-scheduler's plugins InterPodAffinity and
+// PodTopologySpread, and host ports of pods that a plan has placed. Linking those plugins would link most of
+// kube-scheduler, so the rules are written here; a test compares them with the plugins (lab/scheduler).
 
-// peer is a pod and what it asks of other pods. It implements whatif.Peers.
+// peer is a pod with its requirements of other pods. It implements whatif.Peers.
 type peer struct {
 	stage          *Stage
 	pod            *v1.Pod
 	affinity, anti []term
 	spread         []constraint
 	ports          []hostPort
-	// exclusive are claims that one pod uses at a time, and attaches the volumes that count for a node's limits.
+	// exclusive are claims that one pod at a time may use. attaches are the volumes that count for a node's limits.
 	exclusive []string
 	attaches  attachments
 }
@@ -61,7 +61,7 @@ func (c *constraint) matches(p *v1.Pod, namespace string) bool {
 		c.selector.Matches(labels.Set(p.Labels))
 }
 
-// peers reads what a pod asks of others. left names what of that cannot be judged here.
+// peers reads a pod's requirements of other pods. left names those that cannot be judged here.
 func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
 	out = &peer{stage: s, pod: p, ports: hostPorts(&p.Spec), exclusive: s.storage.exclusive(p),
 		attaches: s.storage.attaching(p)}
@@ -101,8 +101,7 @@ func (s *Stage) peers(p *v1.Pod) (out *peer, left []string, err error) {
 	return out, left, nil
 }
 
-// vague names the pods whose anti-affinity would exclude a pod in namespaces with some labels, where these labels are
-// not known.
+// vague names the pods whose anti-affinity may exclude a pod by labels of namespaces that are unknown.
 func (s *Stage) vague(p *v1.Pod) (out []string) {
 	if s.namespaces != nil {
 		return nil
@@ -154,7 +153,7 @@ func (s *Stage) terms(p *v1.Pod, in []v1.PodAffinityTerm, what string, note func
 	return out, nil
 }
 
-// selected reads a selector of namespaces; nil where there is none or their labels are not known.
+// selected reads a selector of namespaces. It returns nil if there is none or the labels of namespaces are unknown.
 func (s *Stage) selected(n *metav1.LabelSelector) (labels.Selector, error) {
 	if n == nil || s.namespaces == nil {
 		return nil, nil
@@ -162,7 +161,7 @@ func (s *Stage) selected(n *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(n)
 }
 
-// selecting reads a label selector, with the labels of the pod that the API server or kube-scheduler adds to it.
+// selecting reads a label selector, and adds the pod's labels that the API server or kube-scheduler adds to it.
 func selecting(p *v1.Pod, in *metav1.LabelSelector, match, mismatch []string,
 	note func(string)) (labels.Selector, error) {
 	if in == nil {
@@ -184,7 +183,7 @@ func selecting(p *v1.Pod, in *metav1.LabelSelector, match, mismatch []string,
 	return metav1.LabelSelectorAsSelector(in)
 }
 
-// groups reports whether it is known which value of a topology key a node has. A node is always known by its name.
+// groups reports whether the nodes' values of a topology key are known. The host name is always known.
 func (s *Stage) groups(key string) bool { return s.objects != nil || key == v1.LabelHostname }
 
 // label returns the value of a node's label.
@@ -196,7 +195,7 @@ func (s *Stage) label(node int, key string) (string, bool) {
 	return value, ok
 }
 
-// domain is the nodes that have the same value of a label.
+// domain is the set of nodes with the same value of a label.
 type domain struct{ key, value string }
 
 // neighbours implements whatif.Neighbours for one pod.
@@ -205,12 +204,12 @@ type neighbours struct {
 	nodes []whatif.Node
 	// wanted counts the pods that match all terms of the affinity.
 	wanted map[domain]int
-	// closedBy and kept name a pod for each domain that is closed by the pod's own anti-affinity and by that of others.
+	// closedBy and kept name a pod for each domain that is closed by the pod's own anti-affinity, or by another pod's.
 	closedBy, kept map[domain]string
 	levels         []spread
-	// taken are the ports that placed pods have, by node.
+	// taken are the ports of placed pods, by node.
 	taken map[int][]port
-	// users are the pods that use the exclusive claims, and attached the volumes of a node where any are.
+	// users are the pods that use the exclusive claims. attached are the volumes of each node that has any.
 	users    map[string]string
 	attached map[int]attachments
 }
@@ -220,7 +219,7 @@ type port struct {
 	of string
 }
 
-// spread counts the pods that match a constraint, by domain. Only eligible nodes make domains.
+// spread counts the pods that match a constraint, by domain. Only eligible nodes form domains.
 type spread struct {
 	constraint
 	eligible []bool
@@ -259,7 +258,7 @@ func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
 	return n
 }
 
-// known returns a pod that is there, as other pods see it. What cannot be read of it excludes no other pod.
+// known returns an existing pod as a peer. Requirements that cannot be read do not exclude other pods.
 func (s *Stage) known(p *v1.Pod) *peer {
 	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		if out, _, err := s.peers(p); err == nil {
@@ -269,7 +268,7 @@ func (s *Stage) known(p *v1.Pod) *peer {
 	return &peer{stage: s, pod: p}
 }
 
-// eligible finds the nodes that make domains for each constraint.
+// eligible finds the nodes that form domains for each constraint.
 func (p *peer) eligible(nodes []whatif.Node) (out []spread) {
 	required := nodeaffinity.GetRequiredNodeAffinity(p.pod)
 	for _, c := range p.spread {
@@ -416,7 +415,7 @@ func (n *neighbours) Why(node int) []place.Reason {
 	return out
 }
 
-// lonely judges the affinity. The first of pods that want each other may go anywhere.
+// lonely judges the affinity. The first of several pods that require each other may go anywhere.
 func (n *neighbours) lonely(node int) (out []place.Reason) {
 	var alone []string
 	for _, t := range n.affinity {
@@ -434,7 +433,7 @@ func (n *neighbours) lonely(node int) (out []place.Reason) {
 	return []place.Reason{{Code: place.PodAffinity, Resource: strings.Join(alone, ", ")}}
 }
 
-// closed judges anti-affinity, that of the pod and that of others.
+// closed judges the pod's own anti-affinity and that of other pods.
 func (n *neighbours) closed(node int) (out []place.Reason) {
 	for _, t := range n.anti {
 		if value, ok := n.stage.label(node, t.key); ok {
@@ -452,7 +451,7 @@ func (n *neighbours) closed(node int) (out []place.Reason) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		value, ok := n.stage.label(node, key)
 		by := n.kept[domain{key, value}]
-		// Pods of one workload exclude each other: the pod's own anti-affinity says it.
+		// Pods of one workload exclude each other: the reason is the pod's own anti-affinity.
 		mutual := place.Reason{Code: place.PodAntiAffinity, Resource: where(key, value), With: by}
 		if ok && by != "" && !slices.Contains(out, mutual) {
 			out = append(out, place.Reason{Code: place.KeptAway, Resource: where(key, value), With: by})
@@ -461,7 +460,7 @@ func (n *neighbours) closed(node int) (out []place.Reason) {
 	return out
 }
 
-// where names a domain; a node's own name says nothing more.
+// where names a domain, or returns "" for the node's own name.
 func where(key, value string) string {
 	if key == v1.LabelHostname {
 		return key

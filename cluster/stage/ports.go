@@ -10,15 +10,15 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// hostPort is a port of the node that a pod takes. Two pods cannot have the same port and protocol on one address; an
-// empty address is all of them.
+// hostPort is a port of the node that a pod uses. Two pods cannot have the same port and protocol on one address; an
+// empty address means all addresses.
 type hostPort struct {
 	IP       string
 	Protocol v1.Protocol
 	Port     int32
 }
 
-// hostPorts returns the ports of a node that a pod takes, those of sidecars included.
+// hostPorts returns the host ports of a pod, including those of sidecars.
 func hostPorts(p *v1.PodSpec) (out []hostPort) {
 	add := func(c *v1.Container) {
 		for _, x := range c.Ports {
@@ -48,7 +48,7 @@ func (h hostPort) conflicts(o hostPort) bool {
 
 func (h hostPort) String() string { return fmt.Sprintf("%d/%s", h.Port, h.Protocol) }
 
-// taken returns a reason for each of the pod's host ports that another pod of the node has.
+// taken returns a reason for each of the pod's host ports that another pod on the node uses.
 func (f *filters) taken(on []kube.Stored) (out []place.Reason) {
 	for _, want := range f.ports {
 	pods:

@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// unequal says which containers of a pod have no limits for CPUs or memory, or other ones than they request. A pod is
-// Guaranteed if there are none.
+// unequal returns the containers of a pod whose limits for CPUs or memory are missing or differ from their requests. A
+// pod without such containers is Guaranteed.
 func unequal(p *v1.Pod) (out []string) {
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {

@@ -1,9 +1,9 @@
-// Package stage sets the scene of a simulation: the nodes of a cluster with what all pods ask of them, and
-// the pods that are to be placed, as the scheduler sees both.
+// Package stage prepares a simulation: the nodes of a cluster with the requests of all pods on them, and the pods to
+// place, as the scheduler sees both.
 //
-// It says where a pod may not go by the labels, taints and names of nodes, by volumes and by other pods, and leaves
+// It computes where a pod may not go because of labels, taints and names of nodes, volumes and other pods, and leaves
 // amounts and NUMA nodes to core. Invariant: it only reads, and a [Stage] does not change once it is made. The package
-// refuses to judge what it cannot read; it names that, pod by pod.
+// does not judge requirements that it cannot read; it names them, pod by pod.
 package stage
 
 import (
@@ -35,19 +35,19 @@ const MaxNodes = 20_000
 // Stage is the nodes and the pods on them. Its methods may be called by any goroutine once it is made.
 type Stage struct {
 	nodes []whatif.Node
-	// objects are by position; nil where nobody says what labels and taints the nodes have.
+	// objects are by position; nil if labels and taints of the nodes are unknown.
 	objects []*v1.Node
 	pods    []kube.Stored
-	on      map[string][]kube.Stored // those that have not ended, by node
-	// excluding are those among them that have a required anti-affinity.
+	on      map[string][]kube.Stored // pods that have not ended, by node
+	// excluding are the pods of on that have a required anti-affinity.
 	excluding map[string][]kube.Stored
-	bars      map[string]*whatif.Bars // by what of a pod they depend on
-	storage   *storage                // nil where it is not known
-	// namespaces are the labels of namespaces by name; nil where they are not known.
+	bars      map[string]*whatif.Bars // by the fields of a pod that they depend on
+	storage   *storage                // nil if it is unknown
+	// namespaces are the labels of namespaces by name; nil if they are unknown.
 	namespaces map[string]map[string]string
 }
 
-// Read reads a cluster. The problems are of nodes of whose NUMA nodes nothing is known.
+// Read reads a cluster. The problems name the nodes without data about their NUMA nodes.
 func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []kube.Problem, error) {
 	v, err := cluster.ViewAll(ctx)
 	if err != nil {
@@ -57,8 +57,7 @@ func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []kube.Problem, er
 	return s, v.Problems, err
 }
 
-// assemble makes a stage of objects. States of nodes that have no object are passed over: the scheduler
-// knows no such nodes.
+// assemble makes a stage of objects. It ignores states of nodes without a Node object, as the scheduler does.
 func assemble(nodes []v1.Node, states []*ledger.Node, pods []kube.Stored) (*Stage, error) {
 	slices.SortFunc(nodes, func(a, b v1.Node) int { return strings.Compare(a.Name, b.Name) })
 	known := map[string]*ledger.Node{}
@@ -79,7 +78,7 @@ func assemble(nodes []v1.Node, states []*ledger.Node, pods []kube.Stored) (*Stag
 	return s, distinct(s.nodes)
 }
 
-// bare makes a stage of nodes without labels and taints. What pods ask of these is then not judged.
+// bare makes a stage of nodes without labels and taints. Requirements about these are then not judged.
 func bare(nodes []whatif.Node, pods []kube.Stored) (*Stage, error) {
 	slices.SortFunc(nodes, func(a, b whatif.Node) int { return strings.Compare(a.Name, b.Name) })
 	on := residents(pods)
@@ -139,7 +138,7 @@ func (o amountsOnce) of(a whatif.Amounts) whatif.Amounts {
 	return a
 }
 
-// asked adds up what the pods of a node ask for. What is beyond bounds counts as the bound.
+// asked adds up the requests of the pods of a node. An amount beyond bounds counts as the bound.
 func asked(pods []kube.Stored, known amountsOnce) (sum whatif.Amounts, each []whatif.Resident) {
 	sum, each = whatif.Amounts{}, slices.Grow(each, len(pods))
 	for p := range kube.EachPod(pods) {
@@ -154,8 +153,8 @@ func asked(pods []kube.Stored, known amountsOnce) (sum whatif.Amounts, each []wh
 // Nodes returns the nodes in ascending order of name. The caller must not change them.
 func (s *Stage) Nodes() []whatif.Node { return s.nodes }
 
-// Usual returns the pods that are there and need alignment, the newest last and at most so many as a scheduler
-// remembers. It learns from them what the cluster usually runs when it starts.
+// Usual returns the existing pods that need alignment, the newest last, at most as many as a scheduler remembers. A
+// scheduler learns its workload profile from the same pods when it starts.
 func (s *Stage) Usual() []*place.Pod {
 	type dated struct {
 		created time.Time
@@ -193,7 +192,7 @@ func (s *Stage) Waiting() (n int) {
 	return n
 }
 
-// Pending returns the pods that have no node, the most important first, as the scheduler takes them.
+// Pending returns the pods without a node, the most important first, in the order in which the scheduler takes them.
 func (s *Stage) Pending() (out []*whatif.Workload) {
 	var pods []*v1.Pod
 	for p := range kube.EachPod(s.pods) {
@@ -208,14 +207,14 @@ func (s *Stage) Pending() (out []*whatif.Workload) {
 	return out
 }
 
-// inOrder puts the more important of two pods first, and the older one of equal ones.
+// inOrder orders pods by priority, highest first, then by age, oldest first.
 func inOrder(a, b *v1.Pod) int {
 	return cmp.Or(cmp.Compare(priority(b), priority(a)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// Workloads reads a workload file. Objects that do not say their namespace get the one that is given. left
-// names the objects that have no pods as far as is known.
+// Workloads reads a workload file. Objects without a namespace get the given one. left names the objects of kinds that
+// have no pods or are unknown.
 func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload, left []string, err error) {
 	f, err := manifest.Read(data)
 	if err != nil {
@@ -233,7 +232,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 	return out, f.Left, nil
 }
 
-// Like returns one more of a pod that is there. The error says whether there is none.
+// Like returns one more pod like an existing one. It returns an error if that pod does not exist.
 func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 	for p := range kube.EachPod(s.pods) {
 		if p.Namespace == namespace && p.Name == name {
@@ -241,7 +240,7 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 			if err != nil {
 				return nil, err
 			}
-			t.Pod.UID = "" // it is not the pod that is there
+			t.Pod.UID = "" // it is another pod
 			w, err := s.workload(t)
 			if err == nil {
 				w.More = true
@@ -252,7 +251,8 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 	return nil, fmt.Errorf("pod %s/%s is not there", namespace, name)
 }
 
-// Existing returns what a pod that is there asks of nodes, as if it had none: itself, and not one more of it.
+// Existing returns the requirements of an existing pod, as if it had no node: of the pod itself, not of one more like
+// it.
 func (s *Stage) Existing(p *v1.Pod) (*whatif.Workload, error) {
 	free := p.DeepCopy()
 	free.Spec.NodeName = ""
@@ -262,8 +262,8 @@ func (s *Stage) Existing(p *v1.Pod) (*whatif.Workload, error) {
 // Pods returns all pods. The caller must not change them.
 func (s *Stage) Pods() []kube.Stored { return s.pods }
 
-// On returns the pods that would be made anew if a node went away, the most important first, as the scheduler
-// takes them. stay counts those that go with it: of DaemonSets, and of the node's own files.
+// On returns the pods that would be created anew if a node went away, the most important first, in the order in which
+// the scheduler takes them. stay counts the pods that go away with the node: of DaemonSets, and static pods.
 func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
 	i, ok := slices.BinarySearchFunc(s.nodes, node, func(n whatif.Node, name string) int {
 		return strings.Compare(n.Name, name)
@@ -293,7 +293,7 @@ func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
 
 func busy(n whatif.Node) bool { return n.State != nil && len(n.State.Entries) > 0 }
 
-// bound reports whether a pod goes with its node.
+// bound reports whether a pod goes away with its node.
 func bound(p *v1.Pod) bool {
 	if _, mirror := p.Annotations[v1.MirrorPodAnnotationKey]; mirror {
 		return true
@@ -309,7 +309,8 @@ func priority(p *v1.Pod) int32 {
 	return *p.Spec.Priority
 }
 
-// moved is a pod that has to leave its node. One that no scheduler would take is barred everywhere.
+// moved returns the workload of a pod that has to leave its node. A pod that no scheduler would accept is barred
+// everywhere.
 func (s *Stage) moved(p *v1.Pod) *whatif.Workload {
 	t, err := manifest.Like(p)
 	if err == nil {

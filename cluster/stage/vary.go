@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Vary returns the stage after some changes, and the names of the nodes whose rules have changed. A kubelet takes new
-// policies only after its node was drained, so the pods of these nodes have left them; On returns them.
+// Vary returns the stage after some changes, and the names of the nodes whose rules have changed. A kubelet accepts new
+// policies only after its node was drained, so the pods of these nodes have left; On returns them.
 func (s *Stage) Vary(v whatif.Variation) (out *Stage, altered []string, err error) {
 	out = &Stage{nodes: slices.Clone(s.nodes), objects: slices.Clone(s.objects), pods: s.pods, on: maps.Clone(s.on),
 		storage: s.storage, namespaces: s.namespaces,
@@ -91,13 +91,13 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 	return altered, nil
 }
 
-// empty is a node like another one on which nothing is held.
+// empty returns a node like another one, without holdings.
 func empty(name string, like *ledger.Node, r place.Rules) *ledger.Node {
 	return &ledger.Node{Name: name, Machine: like.Machine, Rules: r, Usage: place.NewUsage(like.Machine, r)}
 }
 
-// twin adds copies of a node. What keeps pods from the node only for now is not copied: a cordon, and the taints of
-// the node controller.
+// twin adds copies of a node. It does not copy what keeps pods from the node only temporarily: a cordon, and the taints
+// of the node controller.
 func (s *Stage) twin(t whatif.Twin) error {
 	i := slices.IndexFunc(s.nodes, func(n whatif.Node) bool { return n.Name == t.Node })
 	if i < 0 {
@@ -146,7 +146,7 @@ func (s *Stage) free(name string) string {
 	return name
 }
 
-// join adds a node, with the labels and taints of another one if there is one.
+// join adds a node, with the labels and taints of another one if like is not nil.
 func (s *Stage) join(n whatif.Node, like *v1.Node) {
 	s.nodes = append(s.nodes, n)
 	if s.objects == nil {

@@ -16,21 +16,20 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file judges claims of volumes, as kube-scheduler's plugins VolumeBinding, VolumeZone, VolumeRestrictions and
-// NodeVolumeLimits do. The plugins cannot be linked without most of kube-scheduler; they are the judge in a test
-// (lab/scheduler).
+// This file judges claims of volumes, like kube-scheduler's plugins VolumeBinding, VolumeZone, VolumeRestrictions and
+// NodeVolumeLimits. Linking the plugins would link most of kube-scheduler; a test compares the results (lab/scheduler).
 
-// storage is what a cluster has of volumes, by name.
+// storage has the volume objects of a cluster by name.
 type storage struct {
 	claims  map[types.NamespacedName]*v1.PersistentVolumeClaim
 	volumes map[string]*v1.PersistentVolume
 	byClass map[string][]*v1.PersistentVolume
 	classes map[string]*storagev1.StorageClass
-	// sized are the drivers that report how much each node can get.
+	// sized are the drivers that report the capacity of each node.
 	sized map[string]bool
-	// limits are how many volumes of a driver a node attaches.
+	// limits bound how many volumes of a driver a node attaches.
 	limits map[string]map[string]int
-	// attached are the volumes that a node has attached.
+	// attached has the volumes that each node has attached.
 	attached map[string]attachments
 }
 
@@ -75,7 +74,7 @@ func newStorage(in *kube.Storage) *storage {
 	return s
 }
 
-// attach notes that a node has attached a volume.
+// attach records that a node has attached a volume.
 func (s *storage) attach(a *storagev1.VolumeAttachmentSpec) {
 	if a.Attacher == "" || a.Source.PersistentVolumeName == nil {
 		return
@@ -92,12 +91,12 @@ func (s *storage) attach(a *storagev1.VolumeAttachmentSpec) {
 
 // mounts are the claims of a pod.
 type mounts struct {
-	// why says what is wrong with them on every node.
+	// why has the reasons that bar the pod from every node.
 	why []place.Reason
 	// bound are claims with their volumes, and loose those that are bound where the first pod runs.
 	bound []mount
 	loose []*v1.PersistentVolumeClaim
-	// left names what is not judged.
+	// left names the parts that are not judged.
 	left []string
 }
 
@@ -106,7 +105,8 @@ type mount struct {
 	volume *v1.PersistentVolume
 }
 
-// mounts reads the claims of a pod. Those of a pod of the cluster must be there; those of others may come with it.
+// mounts reads the claims of a pod. The claims of a pod of the cluster must exist; those of other pods may be created
+// with the pod.
 func (s *storage) mounts(p *v1.Pod) (out mounts) {
 	if s == nil {
 		if volumes(&p.Spec) {
@@ -155,7 +155,7 @@ func claimName(p *v1.Pod, v *v1.Volume) string {
 	return ""
 }
 
-// take adds a claim that is there.
+// take adds an existing claim.
 func (s *storage) take(c *v1.PersistentVolumeClaim, out *mounts, refuse func(string)) {
 	if c.Spec.VolumeName != "" && metav1.HasAnnotation(c.ObjectMeta, bindCompleted) {
 		pv := s.volumes[c.Spec.VolumeName]
@@ -242,13 +242,13 @@ func provisions(c *storagev1.StorageClass, n *v1.Node) bool {
 	return len(c.AllowedTopologies) == 0 || slices.ContainsFunc(c.AllowedTopologies, allows)
 }
 
-// zones are the labels of a volume that tie it to nodes, with those that may stand for them on a node.
+// zones are the labels of a volume that tie it to nodes, with the alternative labels on nodes.
 var zones = map[string]string{
 	v1.LabelFailureDomainBetaZone: v1.LabelTopologyZone, v1.LabelFailureDomainBetaRegion: v1.LabelTopologyRegion,
 	v1.LabelTopologyZone: v1.LabelTopologyZone, v1.LabelTopologyRegion: v1.LabelTopologyRegion,
 }
 
-// inZone reports whether a node is in the zone that the labels of a volume name. A node without a zone is in all.
+// inZone reports whether a node is in the zone of a volume's labels. A node without zone labels is in every zone.
 func inZone(pv *v1.PersistentVolume, n *v1.Node) bool {
 	zoned := false
 	for key := range zones {
@@ -317,7 +317,7 @@ func claimNames(p *v1.Pod) (out []string) {
 	return out
 }
 
-// uses notes the exclusive claims of n's pod that another pod uses, and what that attaches to a node.
+// uses records which exclusive claims another pod uses, and which volumes that pod attaches to a node.
 func (n *neighbours) uses(p *v1.Pod, node int) {
 	if p.Namespace == n.pod.Namespace {
 		for _, name := range claimNames(p) {
@@ -347,7 +347,8 @@ func (n *neighbours) mounted(node int) (out []place.Reason) {
 		return out
 	}
 	limits := n.stage.storage.limits[n.nodes[node].Name]
-	// As in kube-scheduler, only what pods use is shared: a volume that is attached without a pod counts twice.
+	// As in kube-scheduler, only volumes that pods use are shared: a volume that is attached without a pod counts
+	// twice.
 	there := n.attached[node]
 	all := maps.Clone(n.stage.storage.attached[n.nodes[node].Name])
 	if all == nil {
@@ -382,7 +383,7 @@ func count(b bool) int {
 	return 0
 }
 
-// disks names the volumes of a pod itself that kube-scheduler lets some pods share, by the rules of each kind.
+// disks returns which volumes in the pod's own spec kube-scheduler lets pods share, by the rules of each kind.
 func disks(p *v1.PodSpec) string {
 	for i := range p.Volumes {
 		v := &p.Volumes[i].VolumeSource

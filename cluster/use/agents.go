@@ -23,14 +23,14 @@ import (
 	"github.com/tenon-numa/tenon/api/objects"
 )
 
-// port is that of --metrics-local-address in the agents' manifest.
+// port is the port of --metrics-local-address in the agents' manifest.
 const port = "9203"
 
-// AgentNamespace is where the manifests put agents.
+// AgentNamespace is the namespace of agents in the manifests.
 const AgentNamespace = "tenon-agents"
 
-// Agents returns a Scrape that forwards a port to an agent's pod by way of the API server that cfg names, as kubectl
-// port-forward does. The API server decides by the rights of cfg, and nothing of its credentials reaches a node.
+// Agents returns a Scrape that forwards a port to an agent's pod through the API server of cfg, as kubectl port-forward
+// does. The API server checks the rights of cfg, and no credentials reach a node.
 func Agents(cfg *rest.Config, namespace string) (Scrape, error) {
 	core, err := objects.NewCore(cfg)
 	if err != nil {
@@ -85,7 +85,7 @@ func (a *agents) scrape(ctx context.Context, node string) (io.ReadCloser, error)
 	return body{res.Body, conn}, nil
 }
 
-// body closes the connection with the answer.
+// body closes the connection together with the answer.
 type body struct {
 	io.ReadCloser
 	conn *forwarded
@@ -109,7 +109,7 @@ func (a *agents) find(ctx context.Context, node string) (string, error) {
 	return "", fmt.Errorf("no agent of namespace %s runs on node %s", a.namespace, node)
 }
 
-// worded says which rights are missing.
+// worded returns an error that names the missing rights.
 func (a *agents) worded(err error) error {
 	if apierrors.IsForbidden(err) || strings.Contains(strings.ToLower(err.Error()), "forbidden") {
 		return fmt.Errorf("the use of nodes is read from their agents, which needs the role tenon-node-use in namespace "+
@@ -153,7 +153,7 @@ func (a *agents) connect(ctx context.Context, pod string) (*forwarded, error) {
 	}
 }
 
-// dialer takes websockets, and SPDY where the API server or a proxy before it knows none, as kubectl does.
+// dialer uses websockets, and falls back to SPDY if the API server or a proxy does not support them, as kubectl does.
 func dialer(cfg *rest.Config, at *url.URL) (httpstream.Dialer, error) {
 	transport, upgrader, err := spdy.RoundTripperFor(cfg)
 	if err != nil {
@@ -171,9 +171,9 @@ func dialer(cfg *rest.Config, at *url.URL) (httpstream.Dialer, error) {
 
 // forwarded is a connection to a port of a pod.
 type forwarded struct {
-	httpstream.Stream // of data
+	httpstream.Stream // for data
 	conn              httpstream.Connection
-	failed            chan string // what the node says of the port, at most once
+	failed            chan string // the node's error about the port, at most one
 	stop              func() bool
 }
 
@@ -203,10 +203,10 @@ func open(ctx context.Context, conn httpstream.Connection) (*forwarded, error) {
 	return f, nil
 }
 
-// whyTime bounds the wait for what the node says of a port where the connection has ended: it comes by another stream.
+// whyTime bounds the wait for the node's error after the connection has ended: the error arrives on another stream.
 const whyTime = time.Second
 
-// why adds what the node says of the port, if it says something.
+// why adds the node's error about the port, if it sent one.
 func (f *forwarded) why(err error) error {
 	said := ""
 	select {

@@ -15,16 +15,16 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// step is the time between two samples of Prometheus, which commonly scrapes agents as often.
+// step is the time between two samples of Prometheus, a common scrape interval.
 const step = 30 * time.Second
 
-// Prometheus answers what nodes use from a Prometheus that has the agents' metrics.
+// Prometheus reads what nodes use from a Prometheus server that has the agents' metrics.
 type Prometheus struct {
 	api prometheus.API
 	now func() time.Time
 }
 
-// NewPrometheus returns the answers of the Prometheus at an address. No credentials are sent.
+// NewPrometheus returns a client of the Prometheus server at an address. It sends no credentials.
 func NewPrometheus(address string, now func() time.Time) (*Prometheus, error) {
 	c, err := api.NewClient(api.Config{Address: address, Client: &http.Client{Timeout: maxScrape,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}})
@@ -34,14 +34,15 @@ func NewPrometheus(address string, now func() time.Time) (*Prometheus, error) {
 	return &Prometheus{prometheus.NewAPI(c), now}, nil
 }
 
-// question is a query, and what takes each number of its answer.
+// question is a query, and a function that receives each number of its answer.
 type question struct {
 	query string
 	over  time.Duration
 	add   func(r *reading, labels map[string]string, v float64)
 }
 
-// questions are those of the NUMA nodes, of all containers now, and of the containers of one pod over time.
+// questions returns the queries for the NUMA nodes, for all containers now, and for the containers of one pod over
+// time.
 func questions(node, pod string) []question {
 	in := fmt.Sprintf("node=%q", node)
 	out := []question{
@@ -65,7 +66,7 @@ func questions(node, pod string) []question {
 	return out
 }
 
-// Node returns what a node uses. Samples before the last one have the containers of one pod ("namespace/name") alone.
+// Node returns what a node uses. All samples but the last one have only the containers of one pod ("namespace/name").
 func (p *Prometheus) Node(ctx context.Context, node, pod string) document.NodeUse {
 	out := document.NodeUse{Kind: "NodeUse", Node: node, Source: "prometheus", Seconds: int(step / time.Second)}
 	end, all := p.now().Truncate(step), map[int64]*reading{}

@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// Bounds on what a node says.
+// Bounds on a node's metrics.
 const (
 	maxText   = 16 << 20 // bytes
 	maxLabel  = 253      // bytes of a name
@@ -29,7 +29,7 @@ const (
 	maxOf     = 2048    // containers of one reading
 )
 
-// reading is what an agent said at one time. Counters are seconds.
+// reading has an agent's metrics at one time. Counters are seconds.
 type reading struct {
 	at           time.Time
 	busy         map[int32]float64
@@ -51,8 +51,8 @@ func newReading(at time.Time) *reading {
 		containers: map[name]*container{}}
 }
 
-// parse reads the metrics of an agent. An error is about the text as a whole; a series that is not as agents write it
-// is left out.
+// parse reads the metrics of an agent. It returns an error for a faulty text; it ignores series that have another form
+// than the agents'.
 func parse(text io.Reader, at time.Time) (*reading, error) {
 	p := expfmt.NewTextParser(model.UTF8Validation)
 	limited := &io.LimitedReader{R: text, N: maxText}
@@ -84,7 +84,7 @@ func parse(text io.Reader, at time.Time) (*reading, error) {
 	return r, nil
 }
 
-// value is the number of a series, NaN where it has none.
+// value returns the number of a series, or NaN if it has none.
 func value(m *dto.Metric) float64 {
 	switch {
 	case m.GetCounter() != nil:
@@ -113,7 +113,7 @@ func numa[T any](of map[int32]T, labels map[string]string, v T) {
 	}
 }
 
-// container returns the container that labels name, or nil.
+// container returns the container with these labels, or nil.
 func (r *reading) container(labels map[string]string) *container {
 	n := name{labels["namespace"], labels["pod"], labels["container"]}
 	for _, s := range []string{n.namespace, n.pod, n.container} {
@@ -161,7 +161,7 @@ func (r *reading) remote(labels map[string]string, v float64) {
 	}
 }
 
-// problem says what an agent does not measure.
+// problem returns what an agent does not measure.
 func (r *reading) problem() string {
 	switch {
 	case len(r.used) == 0 && len(r.busy) == 0 && len(r.containers) == 0:
@@ -172,8 +172,8 @@ func (r *reading) problem() string {
 	return ""
 }
 
-// since returns the reading with the growth of its counters per second since the reading before, in place of the
-// counters. They are left out where that is not known, as where last is nil.
+// since returns the reading with rates per second since an earlier reading in place of the counters. A rate that is
+// unknown is left out; if last is nil, all are.
 func (r *reading) since(last *reading) *reading {
 	out := *r
 	out.busy, out.containers = map[int32]float64{}, map[name]*container{}
@@ -234,7 +234,7 @@ func pointer[T any](of map[int32]T, id int32) *T {
 	return nil
 }
 
-// rate is the growth of a counter per second; nil where it is not known, as after a restart.
+// rate returns the growth of a counter per second, or nil if it is unknown, for example after a restart.
 func rate(now, before *float64, over time.Duration) *float64 {
 	if now == nil || before == nil || *now < *before || over <= 0 {
 		return nil

@@ -1,10 +1,10 @@
-// Package use answers what nodes use, by NUMA node and container, from the metrics of their agents, with a time line of
+// Package use returns what nodes use, by NUMA node and container, from the metrics of their agents, with a time line of
 // the last minutes.
 //
-// Invariant: a node is asked at most every few seconds, whoever asks, and only while somebody does. What is kept is
-// bounded by nodes, samples and containers. What a node says is checked: numbers are finite and within bounds, and a
-// counter that fell counts as not known. The package decides nothing about who may read an answer, and refuses to
-// guess: what is not known is absent, or named as the problem.
+// Invariant: a node is scraped at most every few seconds, however many clients ask, and only while some client asks.
+// The kept data is bounded by nodes, samples and containers. A node's metrics are checked: numbers are finite and
+// within bounds, and a counter that fell counts as unknown. The package does not decide who may read an answer, and
+// does not guess: an unknown value is absent, or named as the problem.
 package use
 
 import (
@@ -20,14 +20,14 @@ import (
 // Scrape returns the metrics of a node's agent, in Prometheus' text format. The caller closes them.
 type Scrape func(ctx context.Context, node string) (io.ReadCloser, error)
 
-// Bounds of what is kept.
+// Bounds of the kept data.
 const (
 	often         = 5 * time.Second  // between two samples
-	lasts         = 10 * time.Minute // of a time line
+	lasts         = 10 * time.Minute // length of a time line
 	maxSamples    = int(lasts / often)
 	maxNodes      = 16
-	maxContainers = 12_000           // in the samples of a node together
-	maxScrape     = 10 * time.Second // whoever waits for it
+	maxContainers = 12_000           // in all samples of a node
+	maxScrape     = 10 * time.Second // however long the client waits
 )
 
 // Timelines are the time lines of nodes. Their methods may be called from any goroutine.
@@ -39,9 +39,9 @@ type Timelines struct {
 	all map[string]*line
 }
 
-// line is the time line of one node. It is read and changed by whoever has the turn.
+// line is the time line of one node. Only the holder of turn reads and changes it.
 type line struct {
-	asked time.Time // by anybody; under the lock of Timelines
+	asked time.Time // by any client; under the lock of Timelines
 
 	turn    chan struct{}
 	tried   time.Time
@@ -55,8 +55,8 @@ func NewTimelines(scrape Scrape, now func() time.Time) *Timelines {
 	return &Timelines{scrape: scrape, now: now, all: map[string]*line{}}
 }
 
-// Node returns what a node uses: with a sample of now, unless the last one is new. Every sample has all containers, as
-// far as they are kept. The samples must not be changed.
+// Node returns what a node uses. It adds a sample of now unless the last one is new. Every sample has all containers
+// that are kept. The caller must not change the samples.
 func (t *Timelines) Node(ctx context.Context, node, _ string) document.NodeUse {
 	out := document.NodeUse{Kind: "NodeUse", Node: node, Source: "agent", Seconds: int(often / time.Second)}
 	l := t.line(node)
@@ -67,7 +67,7 @@ func (t *Timelines) Node(ctx context.Context, node, _ string) document.NodeUse {
 		out.Problem = "there was no answer in time: try again"
 		return out
 	}
-	if now := t.now(); now.Sub(l.tried) >= often-often/10 { // whoever asks as often gets a new one each time
+	if now := t.now(); now.Sub(l.tried) >= often-often/10 { // a client that asks at this interval gets a new sample each time
 		l.tried = now
 		t.read(ctx, node, l)
 	}
@@ -75,7 +75,7 @@ func (t *Timelines) Node(ctx context.Context, node, _ string) document.NodeUse {
 	return out
 }
 
-// line returns the time line of a node. Where there are too many, the one that nobody has asked for the longest ends.
+// line returns the time line of a node. If there are too many, it drops the one with the oldest request.
 func (t *Timelines) line(node string) *line {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +97,7 @@ func (t *Timelines) line(node string) *line {
 	return l
 }
 
-// read adds a sample to a time line, or says why there is none.
+// read adds a sample to a time line, or records why there is none.
 func (t *Timelines) read(ctx context.Context, node string, l *line) {
 	ctx, cancel := context.WithTimeout(ctx, maxScrape)
 	defer cancel()
@@ -130,7 +130,7 @@ func (l *line) forget(before time.Time) {
 	}
 }
 
-// bound drops the oldest samples, and the containers of the oldest of those that stay.
+// bound drops the oldest samples, and the containers of the oldest remaining ones.
 func (l *line) bound() {
 	l.samples = l.samples[max(0, len(l.samples)-maxSamples):]
 	count := 0
