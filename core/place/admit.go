@@ -22,8 +22,8 @@ const defaultMaxNUMAs = 8
 
 // Place returns what the node does with the pod: the holdings of every container, or why the kubelet refuses it. It
 // changes neither argument. The pod must be valid (see [Pod.Validate]); api/pod makes valid pods. Place bounds its own
-// work, so that no pod and no machine makes it take longer than some milliseconds: beyond that bound the verdict is a
-// refusal with the code [TooComplex].
+// work, so it takes some milliseconds at most for any pod and machine. Beyond that bound the verdict is a refusal with
+// the code [TooComplex].
 func Place(u *Usage, p *Pod) Verdict {
 	if bars := u.bars(p.Exclusive()); len(bars) > 0 {
 		return Verdict{Refusal: UnexpectedAdmissionError, Reasons: slices.Clone(bars)}
@@ -46,8 +46,8 @@ func (a *admission) verdict() Verdict {
 	return Verdict{Holdings: a.holdings(), Chance: a.chance()}
 }
 
-// Fits reports whether the node will admit the pod: it is Place(u, p).Fits() without the ids and
-// reasons, and has the same preconditions. For a pod of one container it allocates nothing. For many nodes, use a
+// Fits reports whether the node will admit the pod. The result is Place(u, p).Fits(), with the same preconditions, but
+// Fits computes neither ids nor reasons. For a pod of one container it allocates nothing. For many nodes, use a
 // [Question].
 func Fits(u *Usage, p *Pod) bool {
 	var a answer
@@ -66,7 +66,7 @@ func Fits(u *Usage, p *Pod) bool {
 // alone reports whether the pod is one app container.
 func (p *Pod) alone() bool { return len(p.Containers) == 1 && p.Containers[0].Kind == App }
 
-// fits is Fits by the full engine.
+// fits is Fits by the full engine, without plans.
 func fits(u *Usage, p *Pod) bool {
 	if len(u.bars(p.Exclusive())) > 0 || len(p.TooLarge()) > 0 {
 		return false
@@ -76,27 +76,27 @@ func fits(u *Usage, p *Pod) bool {
 		a.taken = make([]Holding, len(p.Containers))
 	}
 	err := a.run()
-	if a.work.over() { // parts that are not worked out count with the most that they may cost
+	if a.work.over() { // steps that the brief walk leaves out count with their upper bound, so Place has to decide
 		return Place(u, p).Fits()
 	}
 	return err == ""
 }
 
-// admission is the state of one pod that passes the managers.
+// admission is the state of one pod on its way through the managers.
 type admission struct {
-	u     *Usage // what containers are booked on; the caller's until own makes a copy
+	u     *Usage // containers are booked here; the caller's usage until own makes a copy
 	owned bool
 	pod   *Pod
-	// brief: the question is only whether the pod fits. What the last container gets is then not worked
-	// out, since nobody comes after it, nor are reasons.
+	// brief: only whether the pod fits is needed. The admission then computes no reasons, and not what the last
+	// container gets, because no container follows it.
 	brief  bool
-	tables bool      // plans are not asked: tests compare both ways
+	tables bool      // do not use plans; tests compare both ways
 	taken  []Holding // by index of Pod.Containers
 	spare  spare
 	lent   map[memoryKey]*lent
-	// drawn says of the resources of which an earlier container's devices were left to chance what of them was.
+	// drawn has, for each resource, what chance decided about the devices of earlier containers.
 	drawn map[string]chance
-	// swayed: a container's affinity depends on which devices an earlier one got, and that is chance.
+	// swayed: a container's affinity depends on the devices of an earlier container, which chance decides.
 	swayed  bool
 	reasons []Reason
 	work    work
@@ -109,17 +109,17 @@ func (a *admission) own() {
 	}
 }
 
-// last reports whether no container comes after this one: what it takes need not be booked.
+// last reports whether container i is the last one, so that its holdings need not be booked.
 func (a *admission) last(i int) bool { return i == len(a.pod.Containers)-1 }
 
-// hold returns the entry of a container, to be filled.
+// hold returns the entry of a container, with name and kind set, for the caller to fill.
 func (a *admission) hold(i int) *Holding {
 	h, c := &a.taken[i], &a.pod.Containers[i]
 	h.Container, h.Kind = c.Name, c.Kind
 	return h
 }
 
-// spare is what finished init containers of the pod leave to later ones.
+// spare is what finished init containers of the pod leave to later containers.
 type spare struct {
 	cpus    idset.Set[idset.CPU]
 	memory  map[memoryKey]int64 // bytes
@@ -128,8 +128,8 @@ type spare struct {
 
 func (s *spare) any() bool { return !s.cpus.Empty() || s.memory != nil || s.devices != nil }
 
-// memoryKey: memory is reused only on exactly the same NUMA nodes (memorymanager/policy_static.go,
-// getPodReusableMemory).
+// memoryKey identifies memory that may be reused: later containers reuse memory only on exactly the same NUMA nodes
+// (memorymanager/policy_static.go, getPodReusableMemory).
 type memoryKey struct {
 	mask topo.Mask
 	kind string
@@ -169,13 +169,13 @@ func (a *admission) run() RefusalReason {
 	return ""
 }
 
-// idle reports whether a container asks the managers for nothing.
+// idle reports whether a container asks for nothing that the managers assign.
 func (a *admission) idle(i int) bool {
 	c := &a.pod.Containers[i]
 	return len(c.Devices) == 0 && a.wholeCPUs(c) == 0 && !(a.u.Rules.Memory.Static && a.pod.Exclusive())
 }
 
-// allocate gives a container what it asks for, near its affinity.
+// allocate gives a container what it asks for, inside its affinity where possible.
 func (a *admission) allocate(i int, h hint) RefusalReason {
 	if err := a.allocateDevices(i, h); err != "" {
 		return err
@@ -196,7 +196,7 @@ func (a *admission) holdings() []Holding {
 	return out
 }
 
-// chance reports whether the NUMA nodes of some devices were left to chance.
+// chance reports whether chance decides the NUMA nodes of some devices.
 func (a *admission) chance() bool {
 	return slices.ContainsFunc(a.taken, func(h Holding) bool {
 		return slices.ContainsFunc(h.Devices, func(d DeviceBlock) bool { return d.Loose })
@@ -209,12 +209,12 @@ func (a *admission) refuse(r ...Reason) {
 	}
 }
 
-// request is what the hint sets are asked for: one container's wants, or the pod's.
+// request is the input of the hint sets: the wants of one container, or of the whole pod.
 type request struct {
 	container string // empty for the pod
 	cpus      int64  // 0: no exclusive CPUs
 	memory    []Amount
-	devices   []Count // also of resources that the machine does not have
+	devices   []Count // may name resources that the machine lacks
 	spare     spare
 }
 
@@ -226,7 +226,7 @@ func (a *admission) wholeCPUs(c *Container) int64 {
 	return c.MilliCPU / 1000
 }
 
-// pinnedMemory returns the memory that the memory manager assigns to a container.
+// pinnedMemory returns the memory that the memory manager assigns to a container; nil if it assigns none.
 func (a *admission) pinnedMemory(c *Container) []Amount {
 	if !a.u.Rules.Memory.Static || !a.pod.Exclusive() || c.fraction() >= 0 {
 		return nil
@@ -234,8 +234,8 @@ func (a *admission) pinnedMemory(c *Container) []Amount {
 	return c.Memory
 }
 
-// fraction returns the position of an amount that is not a whole number of bytes, or -1. The memory
-// manager then has no opinion on the container, and refuses it when its turn comes.
+// fraction returns the position of an amount that is not a whole number of bytes, or -1. For such a container the
+// memory manager gives no hints, and later refuses to allocate its memory.
 func (c *Container) fraction() int {
 	return slices.IndexFunc(c.Memory, func(a Amount) bool { return a.Fractional })
 }
@@ -245,7 +245,7 @@ func (a *admission) containerRequest(i int) request {
 	return request{container: c.Name, cpus: a.wholeCPUs(c), memory: a.pinnedMemory(c), devices: c.Devices, spare: a.spare}
 }
 
-// known drops resources that no device plugin of the machine serves: the device manager ignores them.
+// known drops resources that no device plugin of the machine serves, because the device manager ignores them.
 func (a *admission) known(in []Count) []Count {
 	out := make([]Count, 0, len(in))
 	for _, d := range in {
@@ -256,9 +256,9 @@ func (a *admission) known(in []Count) []Count {
 	return out
 }
 
-// podRequest adds up the containers. Memory of a kind that only init containers ask for does not count,
-// and none does where one container's is not a whole number of bytes (memorymanager/policy_static.go,
-// getPodRequestedResources); devices and CPUs do.
+// podRequest returns the most that the pod needs at any time. It leaves out kinds of memory that only init containers
+// ask for, and all memory if one container's is not a whole number of bytes (memorymanager/policy_static.go,
+// getPodRequestedResources). It leaves out no CPUs and no devices.
 func (a *admission) podRequest() request {
 	if len(a.pod.Containers) == 1 && a.pod.Containers[0].Kind == App {
 		r := a.containerRequest(0)
@@ -294,8 +294,8 @@ func (a *admission) podRequest() request {
 	return r
 }
 
-// peak computes the most that a pod uses of something at any time: app containers and sidecars run
-// together; an init container runs with the sidecars that precede it (KEP-753).
+// peak computes the most that a pod uses of a resource at any time. App containers and sidecars run together; an init
+// container runs with the sidecars that precede it (KEP-753).
 type peak struct {
 	sidecars, apps, inits map[string]int64
 }
@@ -338,7 +338,7 @@ func compareKinds(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// align merges the hint sets of a request; ok is false where the policy refuses.
+// align merges the hint sets of a request; ok is false if the policy refuses.
 func (a *admission) align(r *request) (hint, bool) {
 	h, sure := a.plain(r)
 	if sure == yes {
@@ -349,7 +349,7 @@ func (a *admission) align(r *request) (hint, bool) {
 		a.refuse(Reason{Code: Unsupported, Container: r.container, Want: int64(len(l.at)), Have: maxMaskSpace})
 		return hint{}, false
 	}
-	if sure == unsure && !a.work.spend(l.size()/4) { // memory for the tables
+	if sure == unsure && !a.work.spend(l.size()/4) { // for allocating the tables
 		return hint{}, false
 	}
 	row := policyTable[a.u.Rules.Topology.Policy]
@@ -364,7 +364,7 @@ func (a *admission) align(r *request) (hint, bool) {
 	return h, ok
 }
 
-// merge is align by tables of masks.
+// merge is align with tables of masks.
 func (a *admission) merge(l *maskSpace, row policyRow, r *request) (hint, bool) {
 	var space room
 	var cross crossing
@@ -384,10 +384,10 @@ func (a *admission) merge(l *maskSpace, row policyRow, r *request) (hint, bool) 
 	return m.decide(a.u, l)
 }
 
-// plain is align where no table of masks is needed: a single NUMA node serves all hint sets, or it is sure that
-// the policy refuses.
+// plain is align without tables of masks. It answers yes if a single NUMA node serves all hint sets, no if the policy
+// surely refuses, and unsure otherwise.
 func (a *admission) plain(r *request) (h hint, sure answer) {
-	if a.tables || r.spare.any() || a.u.selfish && a.u.Rules.Topology.PreferClosest {
+	if a.tables || r.spare.any() || a.u.localVaries && a.u.Rules.Topology.PreferClosest {
 		return h, unsure
 	}
 	if !a.work.spend(containerSteps + 8*a.u.numas + len(r.devices)*(8+len(a.u.sets))) {
@@ -414,10 +414,10 @@ func (a *admission) plain(r *request) (h hint, sure answer) {
 	return h, unsure
 }
 
-// hintSets returns how many hint sets a request may have: devices, CPUs, memory.
+// hintSets returns the most hint sets that a request may have: devices, CPUs, memory.
 func (r *request) hintSets() int { return len(r.devices) + 2 }
 
-// hintSet makes the k-th hint set in the tables; choosy is false where it has no opinion.
+// hintSet makes the k-th hint set in the tables; choosy is false if the resource has no preference.
 func (a *admission) hintSet(l *maskSpace, r *request, k int, t tables) (f hintSet, choosy bool) {
 	switch {
 	case k < len(r.devices):
@@ -426,7 +426,7 @@ func (a *admission) hintSet(l *maskSpace, r *request, k int, t tables) (f hintSe
 		return a.cpuHintSet(l, r, t), true
 	case k == len(r.devices)+1 && len(r.memory) > 0:
 		if f = a.memoryHintSet(l, r, t); f.impossible && l.single {
-			// No single NUMA node will do: whether others would decides if the manager has an opinion.
+			// No single NUMA node serves. Whether the manager has an opinion depends on whether larger masks do.
 			all := *l
 			all.single = false
 			f = a.memoryHintSet(&all, r, t)
@@ -436,7 +436,7 @@ func (a *admission) hintSet(l *maskSpace, r *request, k int, t tables) (f hintSe
 	return f, false
 }
 
-// universe returns the NUMA nodes that the hint sets of a request range over.
+// universe returns the NUMA nodes that may appear in the hint sets of a request.
 func (a *admission) universe(r *request) (out topo.Mask) {
 	for _, d := range r.devices {
 		_, res, _ := a.u.resource(d.Resource)

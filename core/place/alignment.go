@@ -4,11 +4,11 @@ import "github.com/tenon-numa/tenon/core/topo"
 
 // This file compares what a pod holds with what its node could have given it.
 
-// Extent is over how much of a machine some holdings are spread.
+// Extent is the part of a machine that some holdings are spread over.
 type Extent struct {
 	NUMAs topo.Mask
-	// Distance is the longest distance between two of the NUMA nodes, a NUMA node and itself included; 0 where the
-	// machine does not report distances.
+	// Distance is the longest distance between two of the NUMA nodes; a NUMA node and itself are such a pair. It is 0
+	// if the machine does not report distances.
 	Distance int64
 }
 
@@ -28,7 +28,7 @@ func ExtentOf(m *topo.Machine, hs ...Holding) (e Extent) {
 	return e
 }
 
-// Wider reports whether e has more NUMA nodes than o, or as many that are farther from each other.
+// Wider reports whether e has more NUMA nodes than o, or equally many that are farther from each other.
 func (e Extent) Wider(o Extent) bool {
 	if a, b := e.NUMAs.Len(), o.NUMAs.Len(); a != b {
 		return a > b
@@ -36,12 +36,12 @@ func (e Extent) Wider(o Extent) bool {
 	return e.Distance > o.Distance
 }
 
-// Alignment compares what a container holds with what it would hold on the empty machine; where the scope of the
-// topology manager is the pod, it compares the containers of a pod together.
+// Alignment compares what a container holds with what it would hold on the empty machine. Under the topology manager's
+// scope pod it compares all containers of the pod together.
 type Alignment struct {
 	Container string // empty for the pod as a whole
 	Held      Extent
-	// Best is the extent on the empty machine. It has no NUMA nodes where the pod does not fit there.
+	// Best is the extent on the empty machine. It has no NUMA nodes if the pod does not fit there.
 	Best     Extent
 	Holdings []Holding
 }
@@ -49,8 +49,8 @@ type Alignment struct {
 // Misaligned reports whether more NUMA nodes are held, or more distant ones, than on the empty machine.
 func (a Alignment) Misaligned() bool { return a.Best.NUMAs != 0 && a.Held.Wider(a.Best) }
 
-// Ideal returns the usage against which [Alignments] compares the pods of a node: its empty machine under its rules. A
-// topology manager without a policy aligns nothing, so the policy best-effort stands for none.
+// Ideal returns the usage that [Alignments] compares the pods of a node with: the node's empty machine under its rules.
+// The policy none aligns nothing, so Ideal replaces it by best-effort.
 func (u *Usage) Ideal() *Usage {
 	if u.Rules.Topology.Policy != None {
 		return u.Empty()
@@ -60,8 +60,8 @@ func (u *Usage) Ideal() *Usage {
 	return NewUsage(u.Machine, r)
 }
 
-// Alignments compares what a pod holds with what it would hold on its node's [Usage.Ideal], in the order of held.
-// Init containers have ended and are left out, and so are containers that hold nothing.
+// Alignments compares what a pod holds with what it would hold on its node's [Usage.Ideal], in the order of held. It
+// leaves out init containers, which have ended, and containers that hold nothing.
 func Alignments(ideal *Usage, p *Pod, held []Holding) (out []Alignment) {
 	m := ideal.Machine
 	var running []Holding

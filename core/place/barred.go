@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// This file has the reasons of others than the kubelet's managers why a pod does not go to a node: what
-// kube-scheduler's own filters say, and what is not known of the node. Place never says them. They are reasons of the
-// same kind, so that one list has all that keeps a pod from a node.
+// This file has the reasons that do not come from the kubelet's managers: the refusals of kube-scheduler's own filters,
+// and missing information about a node. Place never returns them. They are values of the same type, so that one list
+// has everything that keeps a pod from a node.
 
-// The codes. Resource names what the node has or the pod asks for, With the other side, where there is one.
+// The codes. Resource names what the node has or the pod asks for, and With the other side, if there is one.
 const (
 	// NamesOther: the pod names another node (With) in spec.nodeName.
 	NamesOther Code = "names-other-node"
@@ -17,57 +17,60 @@ const (
 	Cordoned Code = "cordoned"
 	// Tainted: the pod does not tolerate the taint in Resource.
 	Tainted Code = "tainted"
-	// Unselected: the node does not have the label in Resource (KEY=VALUE) of the pod's node selector. With is the
-	// value that it has, if any.
+	// Unselected: the node lacks the label in Resource (KEY=VALUE), which the pod's node selector requires. With is the
+	// value that the node has for the key, if any.
 	Unselected Code = "unselected"
 	// OtherAffinity: the node does not match the required node affinity of the pod.
 	OtherAffinity Code = "node-affinity"
 	// PortTaken: the pod in With has the host port in Resource, such as "8080/TCP".
 	PortTaken Code = "host-port"
-	// PodAffinity: no pod that the pod's required affinity asks for is in the same domain of the topology key in Resource.
+	// PodAffinity: the pod's required affinity asks for a pod in the same domain of the topology key in Resource, and
+	// there is none.
 	PodAffinity Code = "pod-affinity"
 	// PodAntiAffinity: the pod in With is in the same domain of the topology key in Resource, and the pod's required
-	// anti-affinity excludes it. With is empty where several pods are.
+	// anti-affinity excludes it. With is empty if there are several such pods.
 	PodAntiAffinity Code = "pod-anti-affinity"
 	// KeptAway: the required anti-affinity of the pod in With excludes the pod from its domain of the key in Resource.
 	KeptAway Code = "anti-affinity-of-pod"
-	// Uneven: by a topology spread constraint on the key in Resource, the domain would have Want more such pods than the
-	// one with the fewest, and Have is allowed.
+	// Uneven: a topology spread constraint uses the key in Resource. With the pod, the domain would have Want more such
+	// pods than the domain with the fewest; the constraint allows Have.
 	Uneven Code = "topology-spread"
-	// NoDomain: the node lacks the label in Resource, by which With (an affinity or a constraint) groups nodes.
+	// NoDomain: the node lacks the label in Resource. With (an affinity or a constraint) groups nodes by that label.
 	NoDomain Code = "no-topology-label"
 	// BadClaim: the pod's claim in Resource has no volume; With says why, such as "is not there".
 	BadClaim Code = "volume-claim"
-	// VolumeElsewhere: the volume (or node) in With, to which the claim in Resource is tied, is not for this node.
+	// VolumeElsewhere: the claim in Resource is tied to the volume (or node) in With, and this node cannot use it.
 	VolumeElsewhere Code = "volume-elsewhere"
-	// NoVolume: no volume matches the claim in Resource on the node, and its storage class in With makes none there.
+	// NoVolume: no volume matches the claim in Resource on the node, and the storage class in With cannot create one
+	// there.
 	NoVolume Code = "no-volume"
-	// ClaimInUse: the pod in With uses the claim in Resource, which is for one pod at a time.
+	// ClaimInUse: the pod in With uses the claim in Resource, and only one pod at a time may use that claim.
 	ClaimInUse Code = "claim-in-use"
-	// VolumeLimit: the node attaches Have more volumes of the driver in Resource, and the pod has Want.
+	// VolumeLimit: the node can attach Have more volumes of the driver in Resource, and the pod needs Want.
 	VolumeLimit Code = "volume-limit"
-	// NoLayout: nothing is known of the node's NUMA nodes, and the scheduler is configured to refuse such nodes.
+	// NoLayout: there is no information about the node's NUMA nodes, and the scheduler is configured to refuse such
+	// nodes.
 	NoLayout Code = "no-layout"
 	// AmountsOnly: the node has a NodeResourceTopology and no layout, and the scheduler is configured to refuse such
 	// nodes.
 	AmountsOnly Code = "amounts-only"
-	// NoPod: no scheduler takes such a pod; Resource says why.
+	// NoPod: no scheduler accepts such a pod; Resource says why.
 	NoPod Code = "bad-pod"
 )
 
-// When says what has to happen before a pod fits that a reason keeps away.
+// When says what has to happen before a reason no longer keeps a pod from a node.
 type When string
 
 const (
-	// Never means not on this machine under its kubelet's configuration, whatever ends there.
+	// Never means that the pod cannot run on this machine under its kubelet's configuration, even if all pods end.
 	Never When = "never"
-	// Changed means not before the pod or the node is changed, whatever ends there.
+	// Changed means that the pod or the node has to be changed; pods that end do not help.
 	Changed When = "changed"
-	// Later means when pods have ended, or the node has reported.
+	// Later means that pods have to end, or that the node has to report.
 	Later When = "later"
 )
 
-// order is by what a user has to know first.
+// order puts first what a user has to know first.
 func (w When) order() int {
 	switch w {
 	case Never:
@@ -78,7 +81,7 @@ func (w When) order() int {
 	return 2
 }
 
-// Compare is negative if w comes before x: what can never be comes first.
+// Compare is negative if w comes before x. Never comes first, Later last.
 func (w When) Compare(x When) int { return w.order() - x.order() }
 
 // When returns what has to happen before the reason no longer holds.
@@ -96,7 +99,7 @@ func (r Reason) When() When {
 	return Later
 }
 
-// barred renders the reasons of this file; ok is false for all others.
+// barred renders the reasons of this file; ok is false for all other reasons.
 func (r Reason) barred() (text string, ok bool) {
 	switch r.Code {
 	case NamesOther:
@@ -151,7 +154,7 @@ func (r Reason) barred() (text string, ok bool) {
 	return "", false
 }
 
-// peer names the pod in With.
+// peer names the pod in With, or returns unknown if With is empty.
 func (r Reason) peer(unknown string) string {
 	if r.With == "" {
 		return unknown
@@ -160,7 +163,7 @@ func (r Reason) peer(unknown string) string {
 }
 
 // Remedy says in one sentence what removes the reason: what to change on the pod or on the node, or what to wait for.
-// Whom to wait for follows from what pods hold, and is not in it.
+// It does not name the pods to wait for; the caller finds them among the holdings.
 func (r Reason) Remedy() string {
 	if s := r.change(); s != "" {
 		return s
@@ -190,7 +193,7 @@ func (r Reason) Remedy() string {
 	return r.resize()
 }
 
-// change is the remedy of what does not pass by itself.
+// change is the remedy for a reason that time does not remove.
 func (r Reason) change() string {
 	switch r.Code {
 	case NamesOther:
@@ -248,13 +251,13 @@ func (r Reason) ends() string {
 	return "change the manager policies or options of this node's kubelet"
 }
 
-// even is the remedy where resources of a container need different numbers of NUMA nodes.
+// even is the remedy if resources of a container need different numbers of NUMA nodes.
 func (r Reason) even() string {
 	return "let " + r.Resource + " and " + r.With + " need equally many NUMA nodes: ask for more " + r.Resource +
 		" or less " + r.With + "; or use a node with policy best-effort"
 }
 
-// resize is the remedy where an amount is too large: forever, or for what is free now.
+// resize is the remedy for an amount that is too large, for any time or for what is free now.
 func (r Reason) resize() string {
 	most := strconv.FormatInt(r.Have, 10)
 	if r.Resource != "" && r.Code != Together {

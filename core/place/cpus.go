@@ -47,15 +47,14 @@ func (a *admission) cpuHintSet(l *maskSpace, r *request, t tables) hintSet {
 	return f
 }
 
-// preferSockets also prefers masks that span no more sockets than the width needs (align-by-socket,
-// isHintSocketAligned).
+// preferSockets also prefers masks that span as many sockets as the width needs (align-by-socket, isHintSocketAligned).
 func preferSockets(m *topo.Machine, l *maskSpace, f *hintSet) {
 	perSocket := m.WithCPUs().Len() / len(m.Sockets())
 	if perSocket == 0 {
 		return
 	}
 	need := (f.width + perSocket - 1) / perSocket
-	var sockets []int // the NUMA nodes of each, as a dense mask
+	var sockets []int // the NUMA nodes of each socket, as a dense mask
 	for _, s := range m.Groups(topo.Sockets) {
 		sockets = append(sockets, l.dense(m.MaskOfCPUs(s.CPUs)))
 	}
@@ -87,7 +86,7 @@ func (a *admission) allocateCPUs(i int, h hint) RefusalReason {
 	if !brief || !a.u.sure(want, usable.Len()) {
 		got, end = a.takeCPUs(h, usable, want)
 	} else {
-		a.work.spend(a.u.costs.picking) // as if they were picked, so that Fits is what Place says
+		a.work.spend(a.u.costs.picking) // the same steps as for picking, so that Fits and Place agree
 	}
 	if end != picked {
 		a.refuse(a.u.notPicked(end,
@@ -104,7 +103,7 @@ func (a *admission) allocateCPUs(i int, h hint) RefusalReason {
 	return ""
 }
 
-// bookCPUs books a container's CPUs, and keeps account of what an init container leaves.
+// bookCPUs books a container's CPUs, and records what an init container leaves.
 func (a *admission) bookCPUs(c *Container, got cpuSet) {
 	a.own()
 	a.u.setFree(a.u.free.Minus(got))
@@ -115,7 +114,7 @@ func (a *admission) bookCPUs(c *Container, got cpuSet) {
 	}
 }
 
-// takeCPUs takes CPUs inside the affinity first, the rest from anywhere.
+// takeCPUs takes CPUs inside the affinity first, and the remaining ones from anywhere.
 func (a *admission) takeCPUs(h hint, usable cpuSet, want int) (got cpuSet, end ending) {
 	if h.set {
 		near := usable.And(a.near(h.mask))
@@ -127,7 +126,7 @@ func (a *admission) takeCPUs(h hint, usable cpuSet, want int) (got cpuSet, end e
 	return got.Union(rest), end
 }
 
-// notPicked completes the reason why CPUs could not be taken.
+// notPicked completes the reason for CPUs that could not be picked.
 func (u *Usage) notPicked(end ending, r Reason) Reason {
 	if r.Code = Short; end != endless {
 		return r
@@ -145,14 +144,14 @@ func (u *Usage) notPicked(end ending, r Reason) Reason {
 	return r
 }
 
-// sure reports whether n of so many usable CPUs can be taken exactly if there are as many. It is not
-// so where parts are counted as whole by a mean that they do not have (testdata/unequal_*.txt), and
-// where CPUs are spread.
+// sure reports whether n CPUs can be picked exactly if at least n CPUs are usable. That does not hold if CPUs are
+// spread, or if parts of the machine differ in size: the kubelet decides by a mean whether a part is whole
+// (testdata/unequal_*.txt).
 func (u *Usage) sure(n, usable int) bool {
 	return !u.Rules.CPU.DistributeAcrossNUMA && (n <= usable || u.even)
 }
 
-// even reports whether all sockets, and all cores, of a machine have as many CPUs.
+// even reports whether all sockets have equally many CPUs, and all cores too.
 func even(m *topo.Machine) bool {
 	for _, level := range []topo.Level{topo.Sockets, topo.Cores} {
 		for _, g := range m.Groups(level) {
@@ -164,8 +163,8 @@ func even(m *topo.Machine) bool {
 	return true
 }
 
-// near returns the CPUs that belong to an affinity: those of its NUMA nodes, or with align-by-socket those
-// of their sockets (getAlignedCPUs).
+// near returns the CPUs inside an affinity: the CPUs of its NUMA nodes, or with align-by-socket the CPUs of their
+// sockets (getAlignedCPUs).
 func (a *admission) near(mask topo.Mask) (out cpuSet) {
 	m := a.u.Machine
 	for rest := mask; rest != 0; rest &= rest - 1 {
@@ -181,8 +180,8 @@ func (a *admission) near(mask topo.Mask) (out cpuSet) {
 	return out
 }
 
-// smt checks full-pcpus-only: CPUs are given out in whole cores, and a core with a reserved CPU is
-// nobody's (enforceSMTAlignment). What init containers leave does not count.
+// smt checks full-pcpus-only: the manager gives out whole cores, and no core that has a reserved CPU
+// (enforceSMTAlignment). It ignores what init containers leave.
 func (a *admission) smt(c *Container, want int) RefusalReason {
 	if !a.u.Rules.CPU.FullPCPUsOnly {
 		return ""
@@ -195,7 +194,7 @@ func (a *admission) smt(c *Container, want int) RefusalReason {
 	return SMTAlignmentError
 }
 
-// coresOf returns all CPUs of the cores that have a CPU in a set; CPUs that the machine lacks are passed over.
+// coresOf returns all CPUs of the cores that have a CPU in s. It ignores CPUs that the machine lacks.
 func coresOf(m *topo.Machine, s cpuSet) cpuSet {
 	var out idset.Bits[idset.CPU]
 	for id := range s.All() {
@@ -208,9 +207,9 @@ func coresOf(m *topo.Machine, s cpuSet) cpuSet {
 
 func cpusPerCore(m *topo.Machine) int { return m.CPUs().Len() / len(m.Cores()) }
 
-// Reserve returns the n CPUs of m that a kubelet reserves when its configuration has a number and no list: those that
-// its static CPU manager takes first of the empty machine (cpumanager/policy_static.go, NewStaticPolicy). It ignores
-// r.Reserved. A machine with fewer than n CPUs is an error.
+// Reserve returns the n CPUs of m that a kubelet reserves if its configuration has a number and no list: the CPUs that
+// its static CPU manager picks first on the empty machine (cpumanager/policy_static.go, NewStaticPolicy). It ignores
+// r.Reserved. It returns an error if the machine has fewer than n CPUs.
 func (r CPURules) Reserve(m *topo.Machine, n int) (idset.Set[idset.CPU], error) {
 	r.Reserved = idset.Set[idset.CPU]{}
 	u := NewUsage(m, Rules{CPU: r})

@@ -2,13 +2,13 @@ package place
 
 import "math"
 
-// This file finds, without enumeration, what the kubelet's enumeration finds when it spreads CPUs over NUMA
-// nodes; spread.go has the rules. After L whole turns, the groups that each chosen NUMA node gave are L, or all
-// that it had; in the last turn the first of them give one more. For every L a table holds the least sum of
-// squares that the NUMA nodes from an index on can reach. A walk from the first to the last NUMA node then
-// takes each one with which the sum stays within the bound: that is the first set of the enumeration.
+// This file finds by dynamic programming the set that the kubelet finds by enumeration when it spreads CPUs over NUMA
+// nodes; spread.go has the rules. The kubelet hands out groups in turns. After L full turns, each chosen NUMA node has
+// given L groups, or all that it had. In the last turn, the first NUMA nodes give one more. For every L, a table holds
+// the least sum of squares that the NUMA nodes from an index on can reach. A walk from the first to the last NUMA node
+// then takes each one that keeps the sum within the bound. The result is the first set of the enumeration.
 
-// never is the cost of what is not possible.
+// impossible is the cost of a choice that cannot be made.
 const impossible = math.MaxInt64 / 4
 
 // seat is one NUMA node in a deal.
@@ -18,12 +18,12 @@ type seat struct {
 	base  int64 // what it adds to the sum of squares by giving its share
 }
 
-// deal is the choice of some seats, and of the groups that they give.
+// deal is the choice of some seats, and of the number of groups that each gives.
 type deal struct {
 	seats       []seat
 	size, rest  int // seats to choose, groups to give
 	group       int64
-	idle        bool // a chosen seat may give nothing though others give more
+	idle        bool // a chosen seat may give nothing although others give more
 	levels      int
 	best        []int64 // by level, seat, seats to choose, groups to give, and whether a seat gave less
 	perLevel    int
@@ -32,7 +32,7 @@ type deal struct {
 	from, taken []int64
 }
 
-// deal makes the tables; ok is false where they need more work than is left.
+// deal makes the tables; ok is false if they need more work than is left.
 func (s *spreading) deal(seats []seat, size int, idle bool) (d deal, ok bool) {
 	d = deal{seats: seats, size: size, rest: s.rest, group: int64(s.group), idle: idle, levels: max(1, s.rest)}
 	d.perChoice = 2 * (d.rest + 1)
@@ -49,12 +49,13 @@ func (s *spreading) deal(seats []seat, size int, idle bool) (d deal, ok bool) {
 	return d, true
 }
 
-// at returns the entries for the seats from i on, of which some are to be chosen, by groups to give.
+// at returns the costs of choosing choose seats from the seats i and up. The index in the result is the state; see
+// choices.
 func (d *deal) at(level, i, choose int) []int64 {
 	return d.best[level*d.perLevel+i*d.perSeat+choose*d.perChoice:][:d.perChoice]
 }
 
-// fill makes the table of a level, from the last seat to the first.
+// fill computes the table of a level, from the last seat to the first.
 func (d *deal) fill(level int) {
 	for choose := range d.size + 1 {
 		end := d.at(level, len(d.seats), choose)
@@ -79,8 +80,8 @@ func (d *deal) fill(level int) {
 	}
 }
 
-// choices calls f with what may become of a state if a seat is chosen, and with what that costs. The state is
-// twice the groups to give, and one more once a seat gave less than the seats before it.
+// choices calls f for every number of groups that a chosen seat may give, with the next state and the cost. A state is
+// twice the number of groups still to give, plus one once a seat gave less than the seats before it.
 func (d *deal) choices(i, level, state int, f func(to int, cost int64)) {
 	x := &d.seats[i]
 	if d.idle {
@@ -109,7 +110,7 @@ func (d *deal) cost(x *seat, groups int) int64 {
 	return n*n - 2*n*x.left
 }
 
-// least returns the least cost of choosing so many seats.
+// least returns the least cost of choosing size seats.
 func (d *deal) least(size int) int64 {
 	out := int64(impossible)
 	for level := range d.levels {
@@ -118,7 +119,7 @@ func (d *deal) least(size int) int64 {
 	return out
 }
 
-// first returns the first set of so many seats, in the order of enumeration, that costs at most a limit.
+// first returns the first set of size seats, in the order of enumeration, that costs at most limit.
 func (d *deal) first(size int, limit int64) (out []int) {
 	for k := range d.from {
 		d.from[k] = impossible
@@ -136,8 +137,8 @@ func (d *deal) first(size int, limit int64) (out []int) {
 	return out
 }
 
-// take fills taken with what becomes of the states in from if a seat is chosen, and returns the least cost of
-// choosing the others, of size in all, from the seats behind it.
+// take computes in taken the states that follow those in from if seat i is chosen. It returns the least cost of a
+// choice of size seats that contains seat i and otherwise only later seats.
 func (d *deal) take(i, size int) int64 {
 	out := int64(impossible)
 	for k := range d.taken {
@@ -159,7 +160,8 @@ func (d *deal) take(i, size int) int64 {
 	return out
 }
 
-// bound returns the largest cost that the kubelet takes for equal to a cost: both deviations round alike.
+// bound returns the largest cost that the kubelet cannot distinguish from cost, because both deviations round to the
+// same number.
 func (s *spreading) bound(cost int64) int64 {
 	n, sum, squares := len(s.free), int64(-s.wanted*s.group), int64(0)
 	for _, f := range s.free {
@@ -182,14 +184,14 @@ func (s *spreading) bound(cost int64) int64 {
 	return cost + low
 }
 
-// seat returns a NUMA node that gives its share.
+// seat returns NUMA node i as a seat that gives its share.
 func (s *spreading) seat(i int) seat {
 	share, free := int64(s.share*s.group), int64(s.free[i])
 	return seat{spare: s.spare(i), left: free - share, base: share*share - 2*share*free}
 }
 
-// first returns the first set of k NUMA nodes after which the deviation is least; nil where that needs more
-// work than is left.
+// first returns the first set of k NUMA nodes that leads to the least deviation; nil if that needs more work than is
+// left.
 func (s *spreading) first() []int {
 	var seats []seat
 	var at []int
@@ -205,8 +207,8 @@ func (s *spreading) first() []int {
 	return pickInts(at, d.first(s.k, s.bound(d.least(s.k))))
 }
 
-// extra returns the NUMA nodes of a combination that the remaining groups come from: the largest number of
-// them that can reach the least deviation, and of these the first.
+// extra returns the NUMA nodes of a combination that give the remaining groups. Among the sets that reach the least
+// deviation it takes the largest, and among equally large ones the first.
 func (s *spreading) extra(combo []int) ([]int, ending) {
 	if s.rest == 0 {
 		return nil, picked

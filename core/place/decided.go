@@ -6,12 +6,12 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// This file is for nodes on which the agent pins containers ([ByAgent]): the scheduler has decided what a pod gets, and
-// that holds whatever order pods arrive in.
+// This file serves nodes on which the agent pins containers ([ByAgent]). There the scheduler decides what a pod gets,
+// and the decision holds in whatever order pods arrive.
 
-// Decided returns what a node gives to a pod for which somebody has decided: the decision where it is still free and
-// is what the pod asks for, and otherwise what [Place] says. kept reports which of the two it is. Devices are not part
-// of a decision, since the kubelet's device manager draws them.
+// Decided returns what a node gives to a pod that has a decision. The decision holds if it is still free and is what
+// the pod asks for; otherwise the result is that of [Place]. kept reports whether the decision holds. A decision has no
+// devices, since the kubelet's device manager chooses them.
 func Decided(u *Usage, p *Pod, decision []Holding) (v Verdict, kept bool) {
 	if u.covers(p, decision) {
 		return Verdict{Holdings: slices.Clone(decision)}, true
@@ -19,11 +19,11 @@ func Decided(u *Usage, p *Pod, decision []Holding) (v Verdict, kept bool) {
 	return Place(u, p), false
 }
 
-// covers reports whether a decision gives each container of the pod what the managers would give it, and takes only
-// what is free.
+// covers reports whether a decision gives each container as much as the managers would give it, and takes only what is
+// free.
 func (u *Usage) covers(p *Pod, decision []Holding) bool {
 	a := admission{u: u, pod: p}
-	var given idset.Set[idset.CPU] // to containers that keep it
+	var given idset.Set[idset.CPU] // CPUs of containers that keep them; an init container gives them back
 	left := decision
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -45,8 +45,8 @@ func (u *Usage) covers(p *Pod, decision []Holding) bool {
 	return len(left) == 0 && u.hasMemory(decision)
 }
 
-// asks reports whether the blocks are of the kinds that are asked for, and of no more bytes. They may be of less: a
-// container reuses the memory of finished init containers.
+// asks reports whether the blocks have the kinds of memory in want, and no more bytes. They may have fewer bytes, since
+// a container reuses the memory of finished init containers.
 func asks(want []Amount, got []Block) bool {
 	if len(want) != len(got) {
 		return false
@@ -60,13 +60,13 @@ func asks(want []Amount, got []Block) bool {
 	return true
 }
 
-// hasMemory reports whether all memory of the holdings is free at once, on NUMA nodes that the memory manager would
-// use together.
+// hasMemory reports whether all memory of the holdings is free at once, and the memory manager would use their NUMA
+// nodes together.
 func (u *Usage) hasMemory(hs []Holding) bool {
 	u = u.clone()
 	for _, h := range hs {
 		for _, b := range h.Memory {
-			alone := b.NUMAs.Len() == 1 && b.NUMAs&u.used&u.grouped != 0 // on a NUMA node that others use as a group
+			alone := b.NUMAs.Len() == 1 && b.NUMAs&u.used&u.grouped != 0 // other blocks use this NUMA node in a group
 			if b.NUMAs&^u.Machine.All() != 0 || alone || u.violates(b.NUMAs) || u.freeOn(b.NUMAs, b.Kind) < b.Bytes {
 				return false
 			}

@@ -10,24 +10,23 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file judges outcomes by what a pod itself demands. The rules are ours, since no kubelet knows
-// demands:
+// This file judges outcomes by what a pod itself demands. Kubelets have no demands, so the rules are Tenon's own:
 //
-//   - What counts is what the node's managers tie to NUMA nodes, not what the node's policy is called.
-//   - What is tied to no NUMA node cannot be promised: a demand that nothing shows is not satisfied.
-//   - A device of several NUMA nodes is near each of them, as it is for the kubelet.
-//   - Where the kubelet takes any of several devices, the demand has to hold whichever it takes.
+//  - A demand is about what the node's managers tie to NUMA nodes, whatever the name of the node's policy is.
+//  - A resource that is tied to no NUMA node satisfies no demand, because nothing shows where it is.
+//  - A device of several NUMA nodes is near each of them, as in the kubelet.
+//  - Where the kubelet may take any of several devices, the demand has to hold for every possible choice.
 
-// Demand is what a pod asks of the outcome, whatever the node's own policy is called: the zero Demand
-// asks for nothing. It is comparable.
+// Demand is what a pod asks of the outcome, independently of the name of the node's own policy. The zero Demand asks
+// for nothing. It is comparable.
 type Demand struct {
-	// Policy None and BestEffort ask for nothing. SingleNUMA asks that everything that a container (or the
-	// pod) holds lies on one NUMA node, Restricted that it lies on no more NUMA nodes than the widest of its
-	// resources needs on this machine when nothing is held.
+	// Policy None and BestEffort ask for nothing. SingleNUMA asks that everything that a container (or the pod) holds
+	// lies on one NUMA node. Restricted asks that it lies on no more NUMA nodes than its widest resource needs on the
+	// empty machine.
 	Policy Policy
 	Scope  Scope
-	// Align, if not empty, are the resources that the demand is about; each must be tied to NUMA nodes. Without
-	// it the demand is about everything that the node's managers hand out, but for what Ignore names.
+	// Align, if not empty, names the resources that the demand is about; each must be tied to NUMA nodes. If Align is
+	// empty, the demand is about everything that the node's managers assign, except for the resources in Ignore.
 	Align, Ignore Names
 }
 
@@ -45,7 +44,7 @@ func (d Demand) about(resource string) bool {
 // Names is a set of resources in comparable form: their names in ascending order, joined by commas.
 type Names string
 
-// NamesOf makes the set of some names, none of which has a comma.
+// NamesOf makes a set of names. No name may contain a comma.
 func NamesOf(names ...string) Names {
 	sorted := slices.Sorted(slices.Values(names))
 	return Names(strings.Join(slices.Compact(sorted), ","))
@@ -72,8 +71,8 @@ func (n Names) Has(name string) bool {
 // String returns the names for people.
 func (n Names) String() string { return strings.ReplaceAll(string(n), ",", ", ") }
 
-// Own returns the resources of which the managers of some node can give the pod pieces of its own: whole
-// CPUs and memory of Guaranteed pods, and devices.
+// Own returns the resources that the managers of some node may assign to this pod alone: whole CPUs and memory of
+// Guaranteed pods, and devices.
 func (p *Pod) Own() Names {
 	var out []string
 	for _, c := range p.Containers {
@@ -94,8 +93,8 @@ func (p *Pod) Own() Names {
 	return NamesOf(out...)
 }
 
-// Enforces reports whether a node with these rules refuses the pod by itself wherever the demand would
-// not be satisfied, so that a prediction that is wrong breaks no promise.
+// Enforces reports whether a node with these rules itself refuses the pod in every case in which the demand would not
+// be satisfied. On such a node a wrong prediction breaks no promise.
 func (r Rules) Enforces(p *Pod, d Demand) bool {
 	row := policyTable[r.Topology.Policy]
 	switch {
@@ -106,15 +105,15 @@ func (r Rules) Enforces(p *Pod, d Demand) bool {
 	case r.Topology.Scope == PerContainer:
 		return d.Scope == PerContainer
 	case slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Kind != App }):
-		return false // memory of a kind that only these ask for is not aligned (see podRequest)
+		return false // podRequest leaves out kinds of memory that only these ask for, so they are not aligned
 	}
-	// One NUMA node for the pod is one for each container; a width that the pod needs is not one that each needs.
+	// One NUMA node for the pod is one for each container. A width that the pod needs may be more than a container
+	// needs.
 	return row.single || d.Scope == PerPod
 }
 
-// Judge returns the verdict with the demand taken into account: holdings that the node would give but
-// that do not satisfy the demand become a refusal with reasons. A verdict that is a refusal already is
-// returned as it is.
+// Judge returns the verdict with the demand taken into account: if the node would admit the pod with holdings that do
+// not satisfy the demand, the result is a refusal with reasons. Judge returns a verdict that is a refusal unchanged.
 func Judge(u *Usage, p *Pod, v Verdict, d Demand) Verdict {
 	if !v.Fits() || !d.Binds() {
 		return v
@@ -135,7 +134,7 @@ func Judge(u *Usage, p *Pod, v Verdict, d Demand) Verdict {
 	return v
 }
 
-// judgement is the state of one verdict that is compared with a demand.
+// judgement is the state of comparing one verdict with a demand.
 type judgement struct {
 	u   *Usage
 	d   Demand
@@ -147,8 +146,9 @@ type judgement struct {
 	fewest   map[string][]int64     // what fewestDevices found, by resource
 }
 
-// Reason returns the refusal of a demand for a cause that lies in no NUMA node: all of its resources, or those
-// that the reason names already, and how many NUMA nodes it allows; 0 where that depends on what is held.
+// Reason completes r as a refusal of the demand for a cause that is not about particular NUMA nodes. An empty Resource
+// becomes the resources of the demand. Want becomes the number of NUMA nodes that the demand allows, or 0 if that
+// depends on what is held.
 func (d Demand) Reason(r Reason) Reason {
 	if r.Resource == "" {
 		r.Resource = d.Align.String()
@@ -161,7 +161,7 @@ func (d Demand) Reason(r Reason) Reason {
 
 func (j *judgement) refuse(r Reason) { j.reasons = append(j.reasons, j.d.Reason(r)) }
 
-// untied refuses what the node ties to no NUMA node.
+// untied refuses if the node does not tie a demanded resource to NUMA nodes, or ties none at all.
 func (j *judgement) untied() {
 	at := j.places(j.all)
 	for _, name := range j.d.Align.List() {
@@ -174,9 +174,9 @@ func (j *judgement) untied() {
 	}
 }
 
-// drawn refuses what depends on chance: where the NUMA nodes of a container's devices do, so does the
-// affinity of the next container that asks for such devices, and what is left to all after that one. An
-// affinity for the pod as a whole is chosen before, and without a topology policy there is none.
+// drawn refuses outcomes that depend on chance. If chance decides the NUMA nodes of a container's devices, it also
+// decides the affinity of the next container that asks for such devices, and what is left for the containers after it.
+// An affinity for the whole pod is chosen earlier, and without a topology policy there is no affinity.
 func (j *judgement) drawn() {
 	rules := j.u.Rules.Topology
 	if j.enforced || !policyTable[rules.Policy].hints || rules.Scope == PerPod {
@@ -210,14 +210,15 @@ func grouped(hs []Holding, s Scope) []group {
 	return out
 }
 
-// group judges what has to be together.
+// group judges holdings that have to be together.
 func (j *judgement) group(g group) {
 	most := 1
 	if j.d.Policy == Restricted {
 		most = max(1, j.needed(g.holdings))
 	}
 	sure, maybe, draws := j.masks(g.holdings)
-	// Whichever devices are drawn: all that may be are near the same NUMA nodes, or each is on one more.
+	// The demand holds for every choice in two cases: all devices that may be taken are near the same NUMA nodes, or
+	// there is room for one more NUMA node for each device.
 	if within(append(slices.Clone(sure), maybe...), most) || within(sure, most-draws) {
 		return
 	}
@@ -232,7 +233,7 @@ func (j *judgement) group(g group) {
 		Want: int64(most), Have: int64(used.Len()), With: strings.Join(where, ", ")})
 }
 
-// places returns the NUMA nodes of every resource that the demand is about, where it is tied to some.
+// places returns the NUMA nodes of each resource that the demand is about and that is tied to some.
 func (j *judgement) places(hs []Holding) map[string]topo.Mask {
 	out := map[string]topo.Mask{}
 	note := func(name string, on topo.Mask) {
@@ -255,9 +256,9 @@ func (j *judgement) places(hs []Holding) map[string]topo.Mask {
 	return out
 }
 
-// masks returns what holdings must be near: of what is sure, every NUMA node of CPUs and memory, and some NUMA node
-// of every device; of what is left to chance, some NUMA node of every device that may be taken, and how many
-// are.
+// masks returns the masks that NUMA nodes must touch to be near all holdings. sure has every NUMA node of CPUs and
+// memory, and one mask for each device that is certain. maybe has one mask for each device that the kubelet may take by
+// chance, and draws is how many it takes.
 func (j *judgement) masks(hs []Holding) (sure, maybe []topo.Mask, draws int) {
 	each := func(m topo.Mask) {
 		for ; m != 0; m &= m - 1 {
@@ -290,8 +291,9 @@ func (j *judgement) masks(hs []Holding) (sure, maybe []topo.Mask, draws int) {
 	return sure, maybe, draws
 }
 
-// candidates returns the NUMA nodes of each device that the node may take instead of those of a block: any that
-// nobody else holds. Of a block whose NUMA nodes are sure there are none. The caller must not change the result.
+// candidates returns the NUMA nodes of each device that the node may take in place of the devices of a block: all
+// devices that no other pod holds. It is empty if the NUMA nodes of the block are certain. The caller must not change
+// the result.
 func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 	at, res, ok := j.u.resource(b.Resource)
 	if !b.Loose || j.enforced || !ok {
@@ -322,15 +324,14 @@ func (j *judgement) candidates(b DeviceBlock) (out []topo.Mask) {
 	return out
 }
 
-// maxShared bounds the devices of several NUMA nodes of which it is tried near which of them they are best
-// counted; of more kinds of them, each counts for the lowest.
+// maxShared bounds the number of different masks of several NUMA nodes for which within tries all choices of a NUMA
+// node. If there are more, each counts for its lowest NUMA node.
 const maxShared = 6
 
-// within reports whether some NUMA nodes, at most as many as most, touch all masks; a mask of no NUMA node is near
-// to all.
+// within reports whether at most most NUMA nodes touch all masks. An empty mask counts as touched.
 func within(masks []topo.Mask, most int) bool {
 	var base topo.Mask
-	var shared []topo.Mask // more than maxShared of them may be equal
+	var shared []topo.Mask // stops growing beyond maxShared, and may then have duplicates
 	for _, m := range masks {
 		if m.Len() == 1 {
 			base |= m
@@ -349,8 +350,8 @@ func within(masks []topo.Mask, most int) bool {
 	return base.Len() <= most
 }
 
-// fewestTouching returns how many NUMA nodes beside those of base are needed to touch all masks, at most maxShared
-// of them. For every set of masks it finds the fewest NUMA nodes that touch the set.
+// fewestTouching returns how many NUMA nodes beside those of base are needed to touch all masks. There are at most
+// maxShared masks. For every set of masks it computes the fewest NUMA nodes that touch the set.
 func fewestTouching(base topo.Mask, masks []topo.Mask) int {
 	var fewest [1 << maxShared]int
 	all := 0
@@ -375,9 +376,9 @@ func fewestTouching(base topo.Mask, masks []topo.Mask) int {
 	return fewest[all]
 }
 
-// needed returns the fewest NUMA nodes that the widest resource of some holdings needs on the empty machine.
-// CPUs and devices that a container takes over from an init container count once; of memory the init
-// container then has the less.
+// needed returns the number of NUMA nodes that the widest resource of some holdings needs on the empty machine. CPUs
+// and devices that a container takes over from an init container count once. Memory is not counted twice either, since
+// the block of the init container is already reduced.
 func (j *judgement) needed(hs []Holding) int {
 	var cpus idset.Set[idset.CPU]
 	memory, devices := map[string]int64{}, map[string]map[string]bool{}
@@ -412,7 +413,7 @@ func (j *judgement) needed(hs []Holding) int {
 	return w
 }
 
-// fewestDevices returns how many NUMA nodes, each time the one that adds most to those before it, have n devices.
+// fewestDevices returns how many NUMA nodes are needed for n devices, if each next one is the one that adds most.
 func (j *judgement) fewestDevices(res topo.Resource, n int64) int {
 	sums, ok := j.fewest[res.Name]
 	if !ok {
@@ -426,10 +427,10 @@ func (j *judgement) fewestDevices(res topo.Resource, n int64) int {
 	return min(at, len(sums)-1)
 }
 
-// sumsOfDevices returns how many devices the first NUMA nodes have, 0 of them, 1 and so on, each time the NUMA node
-// that adds most, the lowest of equal ones.
+// sumsOfDevices returns how many devices 0, 1, 2 and more NUMA nodes have together. Each next NUMA node is the one that
+// adds most, or the lowest of equal ones.
 func sumsOfDevices(res topo.Resource, numas int) []int64 {
-	more := make([]int64, numas) // devices of a NUMA node that are on none of those in use
+	more := make([]int64, numas) // devices of a NUMA node that are on no NUMA node in use
 	for i := range res.Devices {
 		add(more, res.Devices[i].NUMAs, 1)
 	}
@@ -453,7 +454,7 @@ func sumsOfDevices(res topo.Resource, numas int) []int64 {
 	return out
 }
 
-// fewest returns how many NUMA nodes, the largest first, add up to n; all of them where they do not.
+// fewest returns how many NUMA nodes, largest first, add up to n; all of them if they do not.
 func fewest(m *topo.Machine, n int64, value func(i int) int64) int {
 	var values [topo.MaxNUMAs]int64
 	numas := len(m.NUMAs())

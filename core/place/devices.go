@@ -9,17 +9,17 @@ import (
 
 // This file is the device manager (devicemanager/topology_hints.go and manager.go). The rules are:
 //
-//   - Pods of any QoS class. A resource none of whose devices has a NUMA node has no opinion.
-//   - Masks range over the NUMA nodes that have devices of the resource. The preferred width counts all
-//     devices, held and unhealthy ones too; a device of several NUMA nodes counts for every mask it touches.
-//   - What init containers of the pod leave is taken first; then devices that touch the affinity, then
-//     other devices with a NUMA node, then devices without.
-//   - Among equals the kubelet takes any (it ranges over a map), or asks the plugin which it prefers: the
-//     prediction then says so. A plugin that is asked for devices beside the affinity may prefer those
-//     without a NUMA node. Nobody but the kubelet knows which plugins have preferences.
+//  - It serves pods of any QoS class. It gives no hints for a resource whose devices have no NUMA node.
+//  - Masks range over the NUMA nodes that have devices of the resource. The preferred width counts all
+//    devices, held and unhealthy ones too; a device of several NUMA nodes counts for every mask it touches.
+//  - It takes first what init containers of the pod leave; then devices that touch the affinity, then
+//    other devices with a NUMA node, then devices without.
+//  - Among equal devices the kubelet takes any (it ranges over a map), or asks the plugin for a preference.
+//    The prediction then says so. A plugin that is asked for devices outside the affinity may prefer those
+//    without a NUMA node. Only the kubelet has the information which plugins have preferences.
 
-// deviceHintSet returns the hint set of a device resource; choosy is false where it has no opinion, or no
-// device plugin of the machine serves it: the device manager ignores such a resource.
+// deviceHintSet returns the hint set of a device resource. choosy is false if the resource has no preference, or if no
+// device plugin of the machine serves it, because the device manager ignores such a resource.
 func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables) (f hintSet, choosy bool) {
 	at, res, _ := a.u.resource(want.Resource)
 	universe := l.dense(res.NUMAs)
@@ -112,8 +112,8 @@ func (a *admission) allocateDevices(i int, h hint) RefusalReason {
 	return ""
 }
 
-// usableDevices counts what a container of the pod may have: healthy devices that nobody holds, and
-// what init containers of the pod leave.
+// usableDevices counts the devices that a container of the pod may get: healthy devices that are free, and devices that
+// init containers of the pod leave.
 func (a *admission) usableDevices(at int, res topo.Resource) (n int64) {
 	left, taken := a.spare.devices[res.Name], a.u.taken[at]
 	if left == nil {
@@ -127,8 +127,8 @@ func (a *admission) usableDevices(at int, res topo.Resource) (n int64) {
 	return n
 }
 
-// inherit notes that a pick rests on an earlier pick of the pod that was left to chance: what that one
-// took is not there for this one, or is there to be reused.
+// inherit marks a pick that depends on an earlier pick of the pod left to chance. The earlier pick may have taken a
+// device that this one would take, or may leave one for reuse.
 func (a *admission) inherit(i int, b *DeviceBlock) {
 	earlier := a.drawn[b.Resource]
 	b.Free, b.Loose = b.Free || earlier.free, b.Loose || earlier.loose
@@ -140,10 +140,10 @@ func (a *admission) inherit(i int, b *DeviceBlock) {
 	}
 }
 
-// chance says what of a pick was left to chance; see DeviceBlock.
+// chance says what the kubelet chooses by chance in a pick; see DeviceBlock.
 type chance struct{ free, loose bool }
 
-// takeDevices picks devices; there must be as many usable ones.
+// takeDevices picks need devices; the caller has made sure that as many are usable.
 func (a *admission) takeDevices(at int, res topo.Resource, need int, h hint) DeviceBlock {
 	block := DeviceBlock{Resource: res.Name}
 	picked := newDevices(len(res.Devices))
@@ -172,7 +172,7 @@ func healthy(r topo.Resource) (n int) {
 	return n
 }
 
-// pools returns the usable devices in the order in which the kubelet turns to them.
+// pools returns the usable devices in the order in which the kubelet takes from them.
 func (a *admission) pools(at int, res topo.Resource, h hint) [4]devices {
 	var pools [4]devices
 	for k := range pools {
@@ -196,8 +196,8 @@ func (a *admission) pools(at int, res topo.Resource, h hint) [4]devices {
 	return pools
 }
 
-// draw takes up to need devices of a pool into picked, lowest ids first, and notes where the kubelet's
-// own pick may be another one. It returns how many it took.
+// draw takes up to need devices of a pool into picked, lowest ids first. It marks the block if the kubelet may pick
+// other devices. It returns how many it took.
 func draw(res topo.Resource, pool devices, need int, picked devices, block *DeviceBlock) (took int) {
 	have := pool.len()
 	if need <= 0 || have == 0 {
@@ -222,8 +222,7 @@ func draw(res topo.Resource, pool devices, need int, picked devices, block *Devi
 	return took
 }
 
-// bookDevices books a container's devices, and keeps account of what an init container leaves to later
-// containers.
+// bookDevices books a container's devices, and records what an init container leaves to later containers.
 func (a *admission) bookDevices(i int) {
 	if len(a.taken[i].Devices) == 0 {
 		return
@@ -243,7 +242,7 @@ func (a *admission) bookDevices(i int) {
 			}
 		}
 		if a.spare.devices[b.Resource] == nil && left.len() == 0 {
-			continue // nothing is left, so nothing needs an account
+			continue // nothing is left, so there is nothing to record
 		}
 		if a.spare.devices == nil {
 			a.spare.devices = map[string]devices{}

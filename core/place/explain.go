@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// This file finds the reasons of a refusal. It runs only after the verdict is known, and never changes
-// it: it makes the hint sets again, one after the other in the same tables.
+// This file finds the reasons for a refusal. It runs only after the verdict is computed, and never changes it: it makes
+// the hint sets again, one after the other in the same tables.
 
-// need is what a merge wants of one resource.
+// need is the number of NUMA nodes that a merge wants for one resource.
 type need struct {
 	resource string
 	width    int
 }
 
-// explain says why the hint sets of a request have no affinity that the policy admits.
+// explain returns why the hint sets of a request have no affinity that the policy admits.
 func (a *admission) explain(l *maskSpace, r *request) []Reason {
 	single := policyTable[a.u.Rules.Topology.Policy].single
 	if !a.work.spend(l.size() * (1 + r.hintSets())) {
@@ -47,7 +47,7 @@ func (a *admission) explain(l *maskSpace, r *request) []Reason {
 	return []Reason{together(r.container, needs)}
 }
 
-// ofKind returns the joint hint set of memory with one kind's own amounts, in the same tables.
+// ofKind returns the joint hint set of all memory with the amounts of one kind. It uses the same tables.
 func (a *admission) ofKind(l *maskSpace, joint hintSet, w Amount, t tables) hintSet {
 	if a.work.spend(8 * l.size()) {
 		a.u.sumMemory(l, a.u.kind(w.Kind), t)
@@ -64,7 +64,7 @@ func together(container string, needs []need) Reason {
 	return Reason{Code: Together, Container: container, Resource: strings.Join(names, ", ")}
 }
 
-// uneven names two resources that need different numbers of NUMA nodes.
+// uneven names two resources that need different numbers of NUMA nodes; the result is false if all need as many.
 func uneven(needs []need) (Reason, bool) {
 	if len(needs) == 0 {
 		return Reason{}, false
@@ -82,7 +82,7 @@ func uneven(needs []need) (Reason, bool) {
 		With: high.resource, Have: int64(high.width)}, low.width != high.width
 }
 
-// explain says why a hint set by itself cannot be served; bad is false where it could.
+// explain returns why a hint set cannot be served even by itself; bad is false if it can.
 func (f *hintSet) explain(single bool) (r Reason, bad bool) {
 	if f.total < f.want {
 		return Reason{Code: Short, Resource: f.resource, Want: f.want, Have: f.total}, true
@@ -99,8 +99,8 @@ func (f *hintSet) explain(single bool) (r Reason, bad bool) {
 	return f.lack(width, 0)
 }
 
-// lack says what the masks of a width that contain some NUMA nodes lack; bad is false where one has enough
-// of the resource, but not of what it is judged together with.
+// lack returns what the masks of a width that contain the NUMA nodes within lack. bad is false if one of them has
+// enough of the resource, and lacks only a resource that is judged together with it.
 func (f *hintSet) lack(width, within int) (r Reason, bad bool) {
 	r = Reason{Resource: f.resource, Want: f.want, Width: width}
 	able, untied := false, int64(0)
@@ -129,7 +129,7 @@ func (f *hintSet) lack(width, within int) (r Reason, bad bool) {
 	return r, true
 }
 
-// memoryReasons says why the memory manager could not assign a container's memory near an affinity.
+// memoryReasons returns why the memory manager could not assign a container's memory near an affinity.
 func (a *admission) memoryReasons(c *Container, h hint) []Reason {
 	l := newMaskSpace(a.u.Machine.All())
 	if len(l.at) > maxMaskSpace {

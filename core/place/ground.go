@@ -7,51 +7,51 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// ground is what of a usage does not depend on what is held. It is made once and shared by all usages
-// of one origin, so that what a question has learned of it (see plan.go) holds for all of them.
+// ground is the part of a usage that does not depend on holdings. It is computed once and shared by all usages that are
+// made from one another. What a question computes from a ground (see plan.go) is therefore valid for all of them.
 //
-// Amounts of a ground and of its usages are rows of one number for each NUMA node, by position: row 0 is
-// CPUs, then every kind of memory, then the devices of every resource that touch the NUMA node.
+// Amounts of a ground and of its usages are rows with one number for each NUMA node, by position: row 0 is CPUs, then
+// every kind of memory, then the devices of every resource that touch the NUMA node.
 type ground struct {
 	numas int
 	all   topo.Mask
 	kinds []string // memory kinds of the machine
-	// whole are the amounts where nothing is held: all CPUs, reserved ones too; memory that Guaranteed
-	// pods may have, in bytes; all devices, unhealthy ones too.
+	// whole has the amounts if nothing is held: all CPUs, reserved ones too; the memory in bytes that Guaranteed pods
+	// may have; all devices, unhealthy ones too.
 	whole    []int64
 	withCPUs topo.Mask
-	// sets[resource] says more of its devices, in the machine's order of resources.
+	// sets[resource] describes its devices, in the machine's order of resources.
 	sets []deviceSet
-	// nobodys are all CPUs of the cores that have a reserved CPU. even: see the function of that name.
-	nobodys cpuSet
-	even    bool
-	perCore int // CPUs of a core, the mean
-	// tidy: the machine is even, and sockets lie inside NUMA nodes or NUMA nodes inside sockets, so that CPUs are taken
-	// as many as are wanted.
+	// reservedCores are all CPUs of the cores that have a reserved CPU. even is the result of func even.
+	reservedCores cpuSet
+	even          bool
+	perCore       int // CPUs of a core, the mean
+	// tidy: the machine is even, and sockets lie inside NUMA nodes or NUMA nodes inside sockets. The kubelet then picks
+	// exactly as many CPUs as are wanted.
 	tidy bool
-	// selfish: NUMA nodes differ in the distance to themselves, so the lowest of several is not the closest.
-	selfish bool
-	// barsAll and barsGuaranteed say why the node's kubelet serves no pod, and no Guaranteed pod; see Obstacles.
+	// localVaries: NUMA nodes differ in the distance to themselves, so the lowest of several may not be the closest.
+	localVaries bool
+	// barsAll and barsGuaranteed say why the node's kubelet serves no pod, or no Guaranteed pod; see Obstacles.
 	barsAll, barsGuaranteed []Reason
 	costs                   costs
 }
 
-// deviceSet is what of the devices of one resource does not change.
+// deviceSet has what does not change about the devices of one resource.
 type deviceSet struct {
 	name    string
-	numas   topo.Mask // that some device is on
+	numas   topo.Mask // NUMA nodes with at least one device
 	healthy int
 	shared  int // devices that touch several NUMA nodes
 }
 
-// wrapped stands for the kubelet's amount of memory where more is reserved, or in hugepages, than a NUMA node
-// has: an unsigned number that wrapped below zero, some 16 EiB (memorymanager/policy_static.go,
-// getDefaultMachineState). It is far above what pods can want, and 64 of it can be added up.
+// wrapped stands for the kubelet's amount of memory if reservations or hugepages exceed what a NUMA node has: an
+// unsigned number that wrapped below zero, some 16 EiB (memorymanager/policy_static.go, getDefaultMachineState). It is
+// far above what pods can want, and the sum of 64 such amounts does not overflow.
 const wrapped = 1 << 56
 
 func newGround(m *topo.Machine, r Rules) *ground {
 	g := &ground{numas: len(m.NUMAs()), all: m.All(), kinds: m.Kinds(), withCPUs: m.WithCPUs(), perCore: cpusPerCore(m)}
-	g.nobodys, g.even = coresOf(m, r.CPU.Reserved), even(m)
+	g.reservedCores, g.even = coresOf(m, r.CPU.Reserved), even(m)
 	g.tidy = g.even && nested(m)
 	g.barsAll, g.barsGuaranteed = barriers(m, r)
 	g.whole = make([]int64, g.rows(len(m.Resources()))*g.numas)
@@ -64,7 +64,7 @@ func newGround(m *topo.Machine, r Rules) *ground {
 			}
 			g.whole[g.memory(k)+i] = max(0, left)
 		}
-		g.selfish = g.selfish || meanDistance(m, 1<<uint(i)) != meanDistance(m, 1)
+		g.localVaries = g.localVaries || meanDistance(m, 1<<uint(i)) != meanDistance(m, 1)
 	}
 	for at, res := range m.Resources() {
 		set := deviceSet{name: res.Name, numas: res.NUMAs, healthy: healthy(res)}
@@ -103,12 +103,12 @@ func add(row []int64, on topo.Mask, n int64) {
 
 func (g *ground) rows(resources int) int { return 1 + len(g.kinds) + resources }
 
-// memory and devices return where the row of a kind or resource begins, near and usable where the
-// number of its free devices is: of those that are on some NUMA node, and of all. They follow the rows.
+// memory and devices return where the row of a kind or resource begins. near and usable return where the number of its
+// free devices is: near counts devices on some NUMA node, usable counts all. Both follow the rows.
 func (g *ground) memory(kind int) int      { return (1 + kind) * g.numas }
 func (g *ground) devices(resource int) int { return (1 + len(g.kinds) + resource) * g.numas }
 func (g *ground) near(resource int) int    { return len(g.whole) + 2*resource }
 func (g *ground) usable(resource int) int  { return len(g.whole) + 2*resource + 1 }
 
-// kind returns the place of a memory kind in kinds, or -1.
+// kind returns the index of a memory kind in kinds, or -1.
 func (g *ground) kind(name string) int { return slices.Index(g.kinds, name) }

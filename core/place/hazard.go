@@ -12,47 +12,44 @@ type HazardCode string
 
 // The hazards of a restart.
 const (
-	// NoSharedCPU: under strict-cpu-reservation containers hold every CPU that is not reserved, so the
-	// shared pool in the CPU manager's state file is empty. The kubelet takes such a file for damaged and
-	// does not start (cpumanager/policy_static.go, validateState; kubernetes issue 141196).
+	// NoSharedCPU: under strict-cpu-reservation containers hold every CPU that is not reserved, so the shared pool in
+	// the CPU manager's state file is empty. The kubelet treats such a file as corrupt and does not start
+	// (cpumanager/policy_static.go, validateState; kubernetes issue 141196).
 	NoSharedCPU HazardCode = "no-shared-cpu"
 	// ReservedCPUHeld: a container holds a reserved CPU. The CPU manager gives reserved CPUs out by mistake
 	// on machines with unequal cores or sockets, and then refuses its own state file (the same function).
 	ReservedCPUHeld HazardCode = "reserved-cpu-held"
-	// MemoryState: memory blocks on different sets of NUMA nodes overlap, or did before some of their pods
-	// ended. The memory manager adds up the blocks of its state file in random order when it starts, and
-	// does not start where the sum differs from what it recorded (memorymanager/policy_static.go,
-	// validateState; kubernetes issues 113035, 113130).
+	// MemoryState: memory blocks on different sets of NUMA nodes overlap, or did so before some of their pods ended.
+	// The memory manager adds up the blocks of its state file in random order when it starts, and does not start if the
+	// sum differs from its record (memorymanager/policy_static.go, validateState; kubernetes issues 113035, 113130).
 	MemoryState HazardCode = "memory-state"
-	// SMTReadmission: under full-pcpus-only the kubelet admits running pods again, and counts the CPUs that
-	// are free before it looks at what the containers hold already. It refuses containers that have more
-	// CPUs than are free in whole cores, and their pods end with SMTAlignmentError
-	// (cpumanager/policy_static.go, Allocate; kubernetes issue 129078; fixed in 1.37).
+	// SMTReadmission: under full-pcpus-only a restarted kubelet admits running pods again, and counts the free CPUs
+	// before it looks at what the containers already hold. It refuses containers that have more CPUs than are free in
+	// whole cores, and their pods end with SMTAlignmentError (cpumanager/policy_static.go, Allocate; kubernetes issue
+	// 129078; fixed in 1.37).
 	SMTReadmission HazardCode = "smt-readmission"
-	// TopologyReadmission: under restricted and align-by-socket the kubelet takes a container's CPUs from all of
-	// a socket. They may lie on other NUMA nodes than the container's memory, or on more NUMA nodes and sockets
-	// than so many CPUs need. When the kubelet restarts, it makes hints for a running pod from what the pod
-	// holds. Such hints do not agree, or are not preferred, and the pod ends with TopologyAffinityError
-	// (cpumanager/policy_static.go, GetTopologyHints and isHintSocketAligned; memorymanager/policy_static.go,
-	// regenerateHints).
+	// TopologyReadmission: under restricted and align-by-socket the kubelet takes a container's CPUs from a whole
+	// socket. They may lie on other NUMA nodes than the container's memory, or on more NUMA nodes and sockets than that
+	// many CPUs need. When the kubelet restarts, it makes hints for a running pod from what the pod holds. Such hints
+	// do not agree, or are not preferred, and the pod ends with TopologyAffinityError (cpumanager/policy_static.go,
+	// GetTopologyHints and isHintSocketAligned; memorymanager/policy_static.go, regenerateHints).
 	TopologyReadmission HazardCode = "topology-readmission"
-	// InitDevices: a pod holds devices of an init container. Where that container has ended, the kubelet
-	// asks for the devices again before their plugin has registered, and the pod ends with
-	// UnexpectedAdmissionError (devicemanager/manager.go, devicesToAllocate).
+	// InitDevices: a pod holds devices of an init container. If that container has ended, the restarted kubelet asks
+	// for the devices again before their plugin has registered, and the pod ends with UnexpectedAdmissionError
+	// (devicemanager/manager.go, devicesToAllocate).
 	InitDevices HazardCode = "init-devices"
 )
 
-// Hazard is one thing that goes wrong if the node's kubelet restarts now. The pods that run are healthy
-// until then.
+// Hazard is one thing that goes wrong if the node's kubelet restarts now. Until then the running pods are healthy.
 type Hazard struct {
 	Code HazardCode
-	// Stops is true where the kubelet does not start again until the node is drained and a state file is
-	// removed. It is false where the kubelet starts and refuses pods that run.
+	// Stops is true if the kubelet does not start again until the node is drained and a state file is removed. It is
+	// false if the kubelet starts and refuses running pods.
 	Stops bool
-	// Sure is false where it depends on what the usage does not tell, or on chance.
+	// Sure is false if the outcome depends on chance, or on something that the usage does not contain.
 	Sure bool
-	// Want and Have explain SMTReadmission: the most CPUs that one container holds, and the CPUs that are
-	// free in whole cores.
+	// Want and Have explain SMTReadmission: the most CPUs that one container holds, and the CPUs that are free in whole
+	// cores.
 	Want, Have int64
 }
 
@@ -84,13 +81,12 @@ func (h Hazard) Text() string {
 	return string(h.Code)
 }
 
-// RestartHazards returns what goes wrong if the kubelet of a node with this usage restarts, in the order of
-// the constants. Each holding must be that of one container, not a sum over containers. It allocates only for
-// what it returns.
+// RestartHazards returns what goes wrong if the kubelet of a node with this usage restarts, in the order of the
+// constants. Each holding must belong to one container, and not be a sum over containers. It allocates only for its
+// result.
 //
-// One hazard cannot be computed from a usage: a pod whose init containers have ended asks for their memory
-// once more, and is refused where there is no room (memorymanager/policy_static.go, Allocate; kubernetes
-// issue 123971).
+// One hazard cannot be computed from a usage: a pod whose init containers have ended asks for their memory once more,
+// and is refused if there is no room (memorymanager/policy_static.go, Allocate; kubernetes issue 123971).
 func (u *Usage) RestartHazards() (out []Hazard) {
 	r := &u.Rules
 	if r.CPU.Static && r.CPU.StrictReservation && u.cpus == 0 && u.risk.cpus > 0 {
@@ -114,17 +110,17 @@ func (u *Usage) RestartHazards() (out []Hazard) {
 	return out
 }
 
-// risk is what a usage keeps of its holdings for RestartHazards.
+// risk is what a usage records about its holdings for RestartHazards.
 type risk struct {
 	cpus        int64 // the most CPUs that one container holds
 	reserved    bool  // a container holds a reserved CPU
 	overlap     bool  // blocks on different sets of NUMA nodes share one of them
-	tables      bool  // what the memory manager records does not follow from its blocks
-	apart       bool  // what TopologyReadmission says is so of a container
+	tables      bool  // the memory manager's records do not follow from its blocks
+	apart       bool  // TopologyReadmission applies to a container
 	initDevices bool  // an init container holds devices
 }
 
-// hold notes what a holding means for a restart.
+// hold records what a holding means for a restart.
 func (r *risk) hold(u *Usage, h *Holding) {
 	r.cpus = max(r.cpus, int64(h.CPUs.Len()))
 	r.reserved = r.reserved || h.CPUs.AndLen(u.Rules.CPU.Reserved) > 0
@@ -139,8 +135,8 @@ func (r *risk) hold(u *Usage, h *Holding) {
 	}
 }
 
-// scattered reports whether a hint of just these NUMA nodes, for so many CPUs on them, is not preferred under
-// align-by-socket: fewer NUMA nodes have as many CPUs, and the mask spans more sockets than these need.
+// scattered reports whether a hint of exactly these NUMA nodes, for cpus CPUs on them, is not preferred under
+// align-by-socket: fewer NUMA nodes have as many CPUs, and the mask spans more sockets than those need.
 func scattered(m *topo.Machine, on topo.Mask, cpus int64) bool {
 	if on.Len() < 2 {
 		return false
@@ -163,8 +159,8 @@ func scattered(m *topo.Machine, on topo.Mask, cpus int64) bool {
 	return spans > (least+perSocket-1)/perSocket
 }
 
-// tablesDiffer reports whether a memory manager with the tables of b refuses the blocks of a: the group of
-// a NUMA node differs, or the free bytes of a group as a whole.
+// tablesDiffer reports whether a memory manager with the tables of b refuses the blocks of a, because the group of a
+// NUMA node differs, or the free bytes of a whole group.
 func tablesDiffer(a, b *Usage) bool {
 	for i := range a.cells {
 		if a.cells[i].group != b.cells[i].group {

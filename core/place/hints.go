@@ -6,8 +6,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file is the topology manager: which NUMA nodes a container (or pod) shall be aligned to, given for
-// each resource the set of NUMA node masks that can serve it, its hint set (topologymanager/policy.go). The rules are:
+// This file is the topology manager: which NUMA nodes a container (or pod) shall be aligned to, given the hint set of
+// each resource, which is the set of NUMA node masks that can serve it (topologymanager/policy.go). The rules are:
 //
 //   - The kubelet picks one mask of every hint set in all combinations; the affinity of a combination is
 //     the intersection of its masks. A combination is preferred if all its masks are equal and each is
@@ -19,19 +19,19 @@ import (
 //     narrowest of those wider than w; ties as above.
 //   - single-numa-node looks only at preferred masks of one NUMA node.
 //
-// The outcome does not depend on the order of combinations, so they need not be enumerated: the
-// preferred masks are the intersection of the hint sets' preferred masks, and all affinities that some
-// combination reaches are found by the AND-convolution of the hint sets over the mask space, in
-// n*2^n steps per hint set where the kubelet takes 2^n times as many for each.
+// The outcome does not depend on the order of combinations, so this file does not enumerate them. The preferred masks
+// are the intersection of the hint sets' preferred masks. All affinities that some combination reaches are the
+// AND-convolution of the hint sets over the mask space. It takes n*2^n steps per hint set; the kubelet takes 2^n times
+// as many for each.
 
-// hint is the topology manager's decision for one container. Not set means no affinity.
+// hint is the topology manager's decision for one container. If set is false there is no affinity.
 type hint struct {
 	mask      topo.Mask
 	set       bool
 	preferred bool
 }
 
-// policyRow is one topology policy: a row of data, not a class.
+// policyRow describes one topology policy as data.
 type policyRow struct {
 	hints     bool // asks for hints at all
 	single    bool // only masks of one NUMA node
@@ -45,26 +45,26 @@ var policyTable = [...]policyRow{
 	SingleNUMA: {hints: true, single: true, preferred: true},
 }
 
-// merging is what the topology manager knows of the hint sets that it has met so far.
+// merging is the state of a merge: what follows from the hint sets so far.
 type merging struct {
 	row policyRow
 	// possible: every hint set has a mask; choosing: some hint set has one.
 	possible, choosing bool
 	preferred          []bool // masks that all choosy hint sets prefer
-	// reached are the masks that are the intersection of one mask of every choosy hint set, and aim the
-	// width that an affinity should have which is not preferred. Only a policy that admits such wants them.
+	// reached are the intersections of one mask of every choosy hint set, and aim is the width that an affinity should
+	// have that is not preferred. Only policies that admit such affinities need both.
 	reached, turn []uint64
 	aim           int
 	work          *work
 }
 
-// crossing is memory for what a merge holds on machines of up to eight NUMA nodes.
+// crossing is memory for a merge on machines of up to eight NUMA nodes.
 type crossing struct {
 	preferred     [1 << defaultMaxNUMAs]bool
 	reached, turn [1 << defaultMaxNUMAs]uint64
 }
 
-// merging returns a merge that has met no hint set.
+// merging returns a merge of no hint sets.
 func (c *crossing) merging(row policyRow, size int) merging {
 	m := merging{row: row, possible: true}
 	if size > len(c.preferred) {
@@ -97,7 +97,7 @@ func (m *merging) meet(l *maskSpace, f *hintSet) {
 	m.choosing = true
 }
 
-// reach intersects what is reached with the masks of one more hint set, once for each of its kinds.
+// reach intersects the reached masks with the masks of one more hint set, once for each of its kinds.
 func (m *merging) reach(f *hintSet) {
 	narrowest := len(m.preferred)
 	for k := range max(1, f.kinds) {
@@ -119,7 +119,7 @@ func (m *merging) reach(f *hintSet) {
 	m.aim = max(m.aim, narrowest)
 }
 
-// decide returns the affinity; admit is false where the policy refuses.
+// decide returns the affinity; admit is false if the policy refuses.
 func (m *merging) decide(u *Usage, l *maskSpace) (h hint, admit bool) {
 	if m.row.single {
 		h = m.decideSingle(u.Machine, l)
@@ -129,8 +129,8 @@ func (m *merging) decide(u *Usage, l *maskSpace) (h hint, admit bool) {
 	return h, h.preferred || !m.row.preferred
 }
 
-// decideSingle takes the lowest NUMA node that every hint set prefers. On a machine where that NUMA node is all
-// there is, and where nobody minds, there is no affinity (policy_single_numa_node.go, Merge).
+// decideSingle takes the lowest NUMA node that every hint set prefers. There is no affinity if that NUMA node is the
+// whole machine, or if no resource has a preference (policy_single_numa_node.go, Merge).
 func (m *merging) decideSingle(machine *topo.Machine, l *maskSpace) hint {
 	if !m.possible {
 		return hint{}
@@ -162,7 +162,7 @@ func (m *merging) decideAny(u *Usage, l *maskSpace) hint {
 		}
 	}
 	if m.row.preferred {
-		return hint{} // refused whatever the affinity would be
+		return hint{} // the policy refuses any other affinity
 	}
 	if d := m.bestReached(u, l); d != 0 {
 		return hint{mask: l.wide(d), set: true}
@@ -170,8 +170,8 @@ func (m *merging) decideAny(u *Usage, l *maskSpace) hint {
 	return hint{mask: u.Machine.All(), set: true}
 }
 
-// closer orders masks: narrower first, then by mean distance where the option asks for it, then by
-// lower NUMA nodes (numa_info.go, Closest and Narrowest).
+// closer orders masks: narrower ones first; then, with prefer-closest-numa-nodes, by mean distance; then lower NUMA
+// nodes first (numa_info.go, Closest and Narrowest).
 func (m *merging) closer(u *Usage, l *maskSpace, a, b int) bool {
 	x, y := bits.OnesCount(uint(a)), bits.OnesCount(uint(b))
 	if x != y {
@@ -185,7 +185,7 @@ func (m *merging) closer(u *Usage, l *maskSpace, a, b int) bool {
 	return a < b
 }
 
-// meanDistance is the mean over all ordered pairs of NUMA nodes of a mask, each with itself included.
+// meanDistance returns the mean over all ordered pairs of NUMA nodes of a mask. Pairs of a NUMA node with itself count.
 func meanDistance(m *topo.Machine, mask topo.Mask) float64 {
 	var sum, n float64
 	for a := mask; a != 0; a &= a - 1 {
@@ -234,7 +234,7 @@ func superset(x []uint64, sign int) {
 	}
 }
 
-// bestReached picks among affinities none of which is preferred, or 0 (policy.go, compare).
+// bestReached returns the best reached affinity if no affinity is preferred, or 0 (policy.go, compare).
 func (m *merging) bestReached(u *Usage, l *maskSpace) (best int) {
 	for d := 1; d < len(m.reached); d++ {
 		if m.reached[d] == 0 {
@@ -254,8 +254,8 @@ func (m *merging) bestReached(u *Usage, l *maskSpace) (best int) {
 	return best
 }
 
-// rank of an affinity that is not preferred, lower is better: of the width that was aimed at, then
-// narrower ones, widest first, then wider ones, narrowest first.
+// rank orders affinities that are not preferred; lower is better. First come masks of the width aim, then narrower
+// ones, widest first, then wider ones, narrowest first.
 func (m *merging) rank(d int) (class, order int) {
 	switch n := bits.OnesCount(uint(d)); {
 	case n == m.aim:

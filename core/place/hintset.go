@@ -6,16 +6,16 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// maskSpace is the NUMA nodes that matter to one request, as dense bits 0..n-1 in ascending order.
+// maskSpace is the set of NUMA nodes that matter to one request, as dense bits 0..n-1 in ascending order.
 type maskSpace struct {
 	at    []int // position of each dense bit
 	plain bool  // at[i] == i: dense bits are positions
-	// single: only masks of one NUMA node matter, and only their entries in tables are kept.
+	// single: only masks of one NUMA node matter, and tables have only their entries.
 	single bool
 }
 
-// maxLattice bounds the work for one request. The kubelet enumerates the same masks with far more work
-// for each, so no kubelet lives on a machine where this bound bites.
+// maxMaskSpace bounds the NUMA nodes of one request, and so the work. The kubelet enumerates the same masks with far
+// more work for each, so no kubelet can serve a machine beyond this bound.
 const maxMaskSpace = 16
 
 func newMaskSpace(universe topo.Mask) maskSpace {
@@ -51,7 +51,7 @@ func (l *maskSpace) wide(d int) (out topo.Mask) {
 	return out
 }
 
-// dense turns a mask of positions into dense bits; NUMA nodes outside the mask space are dropped.
+// dense turns a mask of positions into dense bits. It drops NUMA nodes outside the mask space.
 func (l *maskSpace) dense(m topo.Mask) (out int) {
 	for i, p := range l.at {
 		out |= int(m>>uint(p)&1) << i
@@ -73,41 +73,41 @@ func (l *maskSpace) sum(out []int64) {
 	}
 }
 
-// hintSet is the hints of one resource that has a preference. A resource that does not mind where it
-// comes from has no hint set. Slices are indexed by dense mask.
+// hintSet has the hints of one resource that has a preference. A resource without a preference has no hint set. Slices
+// are indexed by dense mask.
 type hintSet struct {
 	resource string
 	want     int64
-	// kinds is how often the hint set counts, each time with a mask of its own choice: the memory manager
-	// answers once for every kind of memory. 0 means 1.
+	// kinds is how often the hint set counts, each time with a mask of its own choice: the memory manager gives hints
+	// once for every kind of memory. 0 means 1.
 	kinds int
-	// impossible: no NUMA nodes will do. Nothing is preferred then, and the other hint sets choose.
+	// impossible: no mask serves the want. The hint set then prefers no mask, and the other hint sets choose.
 	impossible bool
-	// width is the preferred number of NUMA nodes: the fewest whose whole capacity would serve the want.
+	// width is the preferred number of NUMA nodes: the fewest whose whole capacity serves the want.
 	width int
-	// able masks have enough free, fitting ones also respect what earlier holdings rule out. Invariant:
+	// able masks have enough free; fitting masks also respect the restrictions of earlier holdings. Invariant:
 	// preferred implies fits, fits implies able; some mask fits unless the hint set is impossible.
 	able, fits, preferred []bool
-	// free is the amount that each mask has free, total what the whole node has.
+	// free is the free amount of each mask, total that of the whole node.
 	free  []int64
 	total int64
-	// ties are masks each of which a fitting mask must touch: what init containers of the pod hold.
+	// ties are masks that every fitting mask must touch, because init containers of the pod hold something there.
 	ties []int
 }
 
-// tables is room for one hint set. Slices are indexed by dense mask; entry 0 is the empty mask.
+// tables is memory for one hint set. Slices are indexed by dense mask; entry 0 is the empty mask.
 type tables struct {
-	whole, free           []int64 // amounts when nothing is held, and now
+	whole, free           []int64 // amounts if nothing is held, and now
 	able, fits, preferred []bool
 }
 
-// room is memory for the tables of machines of up to eight NUMA nodes, so that it can be on the stack.
+// room is memory for the tables of machines of up to eight NUMA nodes; it can be on the stack.
 type room struct {
 	whole, free           [1 << defaultMaxNUMAs]int64
 	able, fits, preferred [1 << defaultMaxNUMAs]bool
 }
 
-// tables returns tables for so many masks, in the room if it is large enough.
+// tables returns tables for size masks, in the room if it is large enough.
 func (r *room) tables(size int) tables {
 	if size > len(r.able) {
 		return newTables(size)
@@ -119,7 +119,7 @@ func newTables(size int) tables {
 	return tables{make([]int64, size), make([]int64, size), make([]bool, size), make([]bool, size), make([]bool, size)}
 }
 
-// open makes every mask within the universe able and preferred, until a demand says otherwise.
+// open makes every mask within the universe able and preferred. Calls of demand restrict that.
 func (t *tables) open(l *maskSpace, universe int) {
 	t.able[0], t.preferred[0] = false, false
 	for d := 1; d < len(t.able); d = l.next(d) {
@@ -128,8 +128,8 @@ func (t *tables) open(l *maskSpace, universe int) {
 	}
 }
 
-// demand keeps as preferred the masks that have the amount when nothing is held, and as able those of
-// them that have it free.
+// demand keeps as preferred the masks that have the amount if nothing is held, and as able the masks among them that
+// have it free.
 func (t *tables) demand(l *maskSpace, amount int64) {
 	whole, free, able, preferred := t.whole, t.free[:len(t.whole)], t.able[:len(t.whole)], t.preferred[:len(t.whole)]
 	for d := 1; d < len(whole); d = l.next(d) {
@@ -138,8 +138,8 @@ func (t *tables) demand(l *maskSpace, amount int64) {
 	}
 }
 
-// close ends the demands and returns the hint set with its tables: the width is that of the narrowest
-// mask that is preferred so far, at most the one that f has, and every able mask fits.
+// close ends the demands and returns the hint set with its tables. The width becomes that of the narrowest preferred
+// mask, if that is less than f's, and every able mask fits.
 func (t *tables) close(l *maskSpace, f hintSet) hintSet {
 	for d := 1; d < len(t.preferred); d = l.next(d) {
 		if t.preferred[d] {
@@ -151,7 +151,7 @@ func (t *tables) close(l *maskSpace, f hintSet) hintSet {
 	return f
 }
 
-// prefer prefers the fitting masks of the hint set's width.
+// prefer makes preferred exactly the fitting masks of the hint set's width.
 func (f *hintSet) prefer(l *maskSpace) {
 	f.impossible = true
 	for d := 1; d < len(f.fits); d = l.next(d) {
@@ -160,7 +160,7 @@ func (f *hintSet) prefer(l *maskSpace) {
 	}
 }
 
-// tie keeps of the fitting masks those that touch every tie.
+// tie removes the fitting masks that do not touch every tie.
 func (f *hintSet) tie(l *maskSpace) {
 	for d := 1; len(f.ties) > 0 && d < len(f.fits); d = l.next(d) {
 		f.fits[d] = f.fits[d] && f.touches(d)

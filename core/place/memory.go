@@ -8,17 +8,17 @@ import (
 
 // This file is the memory manager's Static policy (memorymanager/policy_static.go). The rules are:
 //
-//   - Only Guaranteed pods. Memory and hugepages of every size are judged together: one mask must serve
-//     all, and the preferred width is the fewest NUMA nodes whose allocatable amounts would.
-//   - A NUMA node that is part of a group of several serves no single-numa use; a NUMA node in single-numa use
-//     joins no group; groups that are not equal do not overlap.
-//   - Where no mask serves, the manager has no opinion in the merge (it returns no hints), and the pod
-//     fails when the memory is allocated.
-//   - If the merged affinity is too small for the memory it is widened to a mask of the manager's own.
+//  - It serves only Guaranteed pods. It judges memory and hugepages of every size together: one mask must serve
+//    all kinds, and the preferred width is the fewest NUMA nodes whose allocatable amounts would.
+//  - A NUMA node in a group of several NUMA nodes serves no single-numa use; a NUMA node in single-numa use
+//    joins no group; groups that are not equal do not overlap.
+//  - If no mask serves, the manager has no opinion in the merge (it returns no hints), and the pod
+//    fails when the memory is allocated.
+//  - If the merged affinity is too small for the memory, the manager widens it to a mask of its own choice.
 
-// memoryHintSet returns the hint set of all memory kinds of a request together; its free amounts are those
-// of the last kind, what init containers of the pod leave included. Where no NUMA nodes will do, the manager
-// has no opinion.
+// memoryHintSet returns the hint set of all memory kinds of a request together. Its free amounts are those of the last
+// kind, plus what init containers of the pod leave. If no mask serves, the hint set is impossible: the manager has no
+// opinion.
 func (a *admission) memoryHintSet(l *maskSpace, r *request, t tables) hintSet {
 	if !a.work.spend(10*l.count() + len(r.memory)*(6*l.count()+len(r.spare.memory)*len(l.at))) {
 		return hintSet{resource: topo.Memory, impossible: true}
@@ -39,7 +39,8 @@ func (a *admission) memoryHintSet(l *maskSpace, r *request, t tables) hintSet {
 	return f
 }
 
-// sumMemory fills the tables with the allocatable and free bytes of a kind, by its place in u.kinds.
+// sumMemory fills the tables with the allocatable and free bytes of the kind with this index in u.kinds; -1 is a kind
+// that the machine lacks.
 func (u *Usage) sumMemory(l *maskSpace, kind int, t tables) {
 	for i, at := range l.at {
 		t.whole[1<<i], t.free[1<<i] = 0, 0
@@ -52,7 +53,7 @@ func (u *Usage) sumMemory(l *maskSpace, kind int, t tables) {
 	l.sum(t.free)
 }
 
-// keepGroups keeps of the fitting masks those to which the manager's groups let new memory be assigned.
+// keepGroups removes the fitting masks that the manager's groups exclude from new memory.
 func (u *Usage) keepGroups(l *maskSpace, fits []bool) {
 	for d := 1; d < len(fits); d = l.next(d) {
 		if !fits[d] {
@@ -66,7 +67,7 @@ func (u *Usage) keepGroups(l *maskSpace, fits []bool) {
 	}
 }
 
-// violates reports whether a group of several NUMA nodes meets single-numa use or another group
+// violates reports whether a group of several NUMA nodes would overlap single-numa use or another group
 // (isAffinityViolatingNUMAAllocations).
 func (u *Usage) violates(mask topo.Mask) bool {
 	if mask.Len() == 1 {
@@ -112,7 +113,7 @@ func (a *admission) allocateMemory(i int, h hint) RefusalReason {
 	return ""
 }
 
-// bookMemory books a container's memory, as far as it does not reuse what init containers leave.
+// bookMemory books the part of a container's memory that does not come from finished init containers.
 func (a *admission) bookMemory(i int) {
 	a.own()
 	for _, b := range a.taken[i].Memory {
@@ -121,7 +122,7 @@ func (a *admission) bookMemory(i int) {
 	a.leaveMemory(i)
 }
 
-// memoryMask returns the NUMA nodes that the memory is assigned to, given the merged affinity.
+// memoryMask returns the NUMA nodes that the manager assigns the memory to, given the merged affinity.
 func (a *admission) memoryMask(c *Container, h hint) (topo.Mask, bool) {
 	if !h.set {
 		own, ok := a.ownMask(c, 0)
@@ -140,7 +141,7 @@ func (a *admission) memoryMask(c *Container, h hint) (topo.Mask, bool) {
 	return wider.mask, true
 }
 
-// hasFree reports whether the mask has the memory free, without what init containers leave
+// hasFree reports whether the mask has the memory free. Like the kubelet, it ignores what init containers leave
 // (isAffinitySatisfyRequest).
 func (a *admission) hasFree(mask topo.Mask, want []Amount) bool {
 	for _, w := range want {
@@ -151,10 +152,10 @@ func (a *admission) hasFree(mask topo.Mask, want []Amount) bool {
 	return true
 }
 
-// freeOn returns the bytes of a kind that the NUMA nodes of a mask have free together.
+// freeOn returns the free bytes of a kind on all NUMA nodes of a mask together.
 func (u *Usage) freeOn(mask topo.Mask, kind string) int64 { return u.kindOn(u.amounts, mask, kind) }
 
-// kindOn adds up the amounts of a kind on the NUMA nodes of a mask.
+// kindOn returns the sum of the amounts of a kind on the NUMA nodes of a mask.
 func (u *Usage) kindOn(amounts []int64, mask topo.Mask, kind string) (sum int64) {
 	k := u.kind(kind)
 	if k < 0 {
@@ -166,8 +167,8 @@ func (u *Usage) kindOn(amounts []int64, mask topo.Mask, kind string) (sum int64)
 	return sum
 }
 
-// ownMask returns the manager's own best mask that contains the given one: preferred first, then
-// narrow, then low (findBestHint).
+// ownMask returns the manager's own best mask that contains the given one: preferred masks first, then narrow ones,
+// then low ones (findBestHint).
 func (a *admission) ownMask(c *Container, contains topo.Mask) (hint, bool) {
 	if len(c.Memory) == 0 {
 		return hint{}, false
@@ -178,7 +179,7 @@ func (a *admission) ownMask(c *Container, contains topo.Mask) (hint, bool) {
 		if h, ok := a.wideMask(c, contains); !a.work.over() || len(l.at) > maxMaskSpace {
 			return h, ok
 		}
-		a.work = before // tables tell what the search did not find out
+		a.work = before // the search gave up; tables find the answer
 		a.work.spend(2 * maxSearch)
 	}
 	var space room
@@ -209,8 +210,8 @@ func narrower(preferred bool, d int, bestPreferred bool, best int) bool {
 	return d < best
 }
 
-// leaveMemory keeps account of what an init container leaves to later ones, and takes from it what an
-// app container or sidecar used (updatePodReusableMemory).
+// leaveMemory records what an init container leaves to later containers, and subtracts what an app container or sidecar
+// used of it (updatePodReusableMemory).
 func (a *admission) leaveMemory(i int) {
 	for _, b := range a.taken[i].Memory {
 		k := memoryKey{b.NUMAs, b.Kind}
@@ -225,19 +226,19 @@ func (a *admission) leaveMemory(i int) {
 	}
 }
 
-// lent are blocks of finished init containers that later containers reuse: of one kind of memory on the same
-// NUMA nodes, in the order of the containers. All before first are used up.
+// lent has the blocks of finished init containers that later containers reuse. All are of one kind of memory on the
+// same NUMA nodes, in the order of the containers. The blocks before first are used up.
 type lent struct {
 	blocks []*Block
 	first  int
 }
 
-// shrinkInits takes from the blocks of earlier init containers what this container reuses, so that a pod's
-// blocks add up to what it holds (updateInitContainersMemoryBlocks). A block that is used up is not looked at
-// again, so the work grows with the number of blocks, not with that of pairs of containers.
+// shrinkInits reduces the blocks of earlier init containers by what this container reuses, so that a pod's blocks add
+// up to what it holds (updateInitContainersMemoryBlocks). It skips blocks that are used up, so the work grows with the
+// number of blocks, and not with the number of pairs of containers.
 func (a *admission) shrinkInits(i int) {
 	if a.brief {
-		return // nobody asks for the holdings
+		return // the caller does not need the holdings
 	}
 	own := a.taken[i].Memory
 	for k := range own {
@@ -256,7 +257,7 @@ func (a *admission) shrinkInits(i int) {
 	}
 }
 
-// lend makes the blocks of an init container known to later containers.
+// lend makes the blocks of an init container available to later containers.
 func (a *admission) lend(own []Block) {
 	if a.lent == nil {
 		a.lent = map[memoryKey]*lent{}

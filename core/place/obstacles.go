@@ -7,32 +7,32 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file says which machines a kubelet cannot serve under some rules, whatever is held. All of it is from
-// Kubernetes 1.36:
+// This file finds out which machines a kubelet cannot serve under some rules, even if nothing is held. All facts are
+// from Kubernetes 1.36:
 //
-//   - A topology manager does not start on more NUMA nodes than max-allowable-numa-nodes, by default 8
-//     (topologymanager/topology_manager.go, NewManager). Policy none has no such bound.
-//   - A set of NUMA nodes is a mask of 64 bits. A NUMA node id outside 0..63 makes no mask
-//     (topologymanager/bitmask/bitmask.go, Add), and callers do not look at the error. With every policy but
-//     none, the mask of all NUMA nodes is then a nil pointer when the first pod is admitted, even one that
-//     asks for nothing (topologymanager/numa_info.go, DefaultAffinityMask; policy.go, mergePermutation).
-//     With policy none, only the static memory manager makes masks, for Guaranteed pods
-//     (memorymanager/policy_static.go, calculateHints). The CPU manager makes none under policy none.
-//   - The static memory manager tries all sets of NUMA nodes. 2^17 sets take a quarter of a second, and each
-//     NUMA node doubles that.
-//   - prefer-closest-numa-nodes keeps distances by position and looks them up by id (topologymanager/
-//     numa_info.go, CalculateAverageFor). It does not start where the machine tells no distances
-//     (NewNUMAInfo).
+//  - A topology manager does not start on more NUMA nodes than max-allowable-numa-nodes, by default 8
+//    (topologymanager/topology_manager.go, NewManager). Policy none has no such bound.
+//  - A set of NUMA nodes is a mask of 64 bits. A NUMA node id outside 0..63 makes no mask
+//    (topologymanager/bitmask/bitmask.go, Add), and callers do not look at the error. With every policy but
+//    none, the mask of all NUMA nodes is then a nil pointer when the first pod is admitted, even one that
+//    asks for nothing (topologymanager/numa_info.go, DefaultAffinityMask; policy.go, mergePermutation).
+//    With policy none, only the static memory manager makes masks, for Guaranteed pods
+//    (memorymanager/policy_static.go, calculateHints). The CPU manager makes none under policy none.
+//  - The static memory manager tries all sets of NUMA nodes. 2^17 sets take a quarter of a second, and each
+//    NUMA node doubles that.
+//  - prefer-closest-numa-nodes keeps distances by position and looks them up by id (topologymanager/
+//    numa_info.go, CalculateAverageFor). The kubelet does not start if the machine reports no distances
+//    (NewNUMAInfo).
 
 // maxNUMAID is the highest id of a NUMA node that a kubelet's masks can hold.
 const maxNUMAID = 63
 
-// maxMemorySets bounds the NUMA nodes, all sets of which a memory manager tries: a million sets, as for CPUs
-// (maxSets). With more, the kubelet counts as endless.
+// maxMemorySets bounds the number of NUMA nodes for which a memory manager may try all sets: a million sets, as for
+// CPUs (maxSets). Beyond the bound, the kubelet counts as endless.
 const maxMemorySets = 20
 
-// Obstacles returns why a kubelet with these rules cannot serve pods that need alignment on a machine, whatever is
-// held. It is empty where the kubelet can. The reasons are permanent: only another configuration or machine removes
+// Obstacles returns why a kubelet with these rules cannot serve pods that need alignment on a machine, even if nothing
+// is held. The result is empty if it can. The reasons are permanent: only another configuration or machine removes
 // them.
 func (r Rules) Obstacles(m *topo.Machine) []Reason {
 	all, guaranteed := barriers(m, r)
@@ -52,7 +52,7 @@ func (r Rules) Obstacles(m *topo.Machine) []Reason {
 	return out
 }
 
-// barriers returns the reasons why a kubelet serves no pod, and why it serves no Guaranteed pod.
+// barriers returns why a kubelet serves no pod, and why it serves no Guaranteed pod.
 func barriers(m *topo.Machine, r Rules) (all, guaranteed []Reason) {
 	n, last := len(m.NUMAs()), lastID(m)
 	policy := r.Topology.Policy
@@ -74,7 +74,7 @@ func barriers(m *topo.Machine, r Rules) (all, guaranteed []Reason) {
 
 func lastID(m *topo.Machine) idset.NUMA { return m.NUMAs()[len(m.NUMAs())-1].ID }
 
-// bars returns why no usage of a ground admits a pod.
+// bars returns why no usage of this ground admits a pod; exclusive says whether the pod is Guaranteed.
 func (g *ground) bars(exclusive bool) []Reason {
 	if len(g.barsAll) > 0 || !exclusive {
 		return g.barsAll

@@ -52,7 +52,7 @@ func ParseScope(s string) (Scope, bool) {
 	return Scope(i), i >= 0
 }
 
-// Arbiter is who decides what containers get on a node.
+// Arbiter says which component decides what containers get on a node.
 type Arbiter int
 
 // The arbiters, by the names "kubelet" and "agent".
@@ -75,8 +75,8 @@ func ParseArbiter(s string) (Arbiter, bool) {
 	return Arbiter(i), i >= 0
 }
 
-// Rules is what decides on a node: the arbiter, the policies of its CPU, memory and topology managers, and
-// reservations. The verdict of Place does not depend on the arbiter.
+// Rules has what determines allocation on a node: the arbiter, the policies of its CPU, memory and topology managers,
+// and reservations. The verdict of Place does not depend on the arbiter.
 type Rules struct {
 	Arbiter  Arbiter
 	Topology TopologyRules
@@ -84,7 +84,7 @@ type Rules struct {
 	Memory   MemoryRules
 }
 
-// Equal reports whether both say the same.
+// Equal reports whether both rules are the same.
 func (r Rules) Equal(o Rules) bool {
 	a, b := r.CPU, o.CPU
 	return r.Arbiter == o.Arbiter && r.Topology == o.Topology &&
@@ -149,11 +149,11 @@ const (
 	Sidecar
 )
 
-// Pod is what the node's managers look at: nothing else of a pod changes their answer.
+// Pod has exactly what the node's managers look at; nothing else in a pod changes their answer.
 type Pod struct {
 	QoS QoS
-	// PodLevel is set where spec.resources is: with the default gates of 1.36 the CPU and memory
-	// managers then leave the pod alone (cpumanager/policy_static.go, GetTopologyHints).
+	// PodLevel is set if spec.resources is. With the default feature gates of 1.36, the CPU and memory managers then
+	// assign nothing to the pod (cpumanager/policy_static.go, GetTopologyHints).
 	PodLevel bool
 	// Containers are the init containers in spec order, then the app containers in spec order.
 	Containers []Container
@@ -173,9 +173,8 @@ type Container struct {
 type Amount struct {
 	Kind  string // "memory" or "hugepages-SIZE"
 	Bytes int64
-	// Fractional is set on a request that is not a whole number of bytes, such as 1.1Gi; Bytes is then
-	// rounded up. A static memory manager refuses it (memorymanager/policy_static.go,
-	// getContainerRequestedResources).
+	// Fractional marks a request that is not a whole number of bytes, such as 1.1Gi; Bytes is then rounded up. A static
+	// memory manager refuses it (memorymanager/policy_static.go, getContainerRequestedResources).
 	Fractional bool
 }
 
@@ -194,9 +193,9 @@ type Holding struct {
 	Devices   []DeviceBlock
 }
 
-// Block is memory of one kind that a container holds on a set of NUMA nodes. Bytes may be 0: an app
-// container that reuses all memory of an init container leaves such a block behind, and it still
-// counts as an assignment of its NUMA nodes.
+// Block is memory of one kind that a container holds on a set of NUMA nodes. Bytes may be 0: an app container that
+// reuses all memory of an init container leaves such a block behind, which still counts as an assignment of its NUMA
+// nodes.
 type Block struct {
 	Kind  string
 	NUMAs topo.Mask
@@ -208,10 +207,10 @@ type DeviceBlock struct {
 	Resource string
 	IDs      []string // ascending
 	NUMAs    topo.Mask
-	// Free is set on a prediction where the kubelet takes any of several devices (it ranges over a
-	// map): the count, and as a rule the NUMA nodes, are then sure, the ids are one possible choice.
+	// Free marks a prediction for which the kubelet takes any of several devices (it ranges over a map). The count, and
+	// as a rule the NUMA nodes, are then sure; the ids are one possible choice.
 	Free bool
-	// Loose is set on a prediction where even the NUMA nodes of the devices depend on that choice.
+	// Loose marks a prediction for which even the NUMA nodes of the devices depend on that choice.
 	Loose bool
 }
 
@@ -230,8 +229,8 @@ func (h Holding) NUMAs(m *topo.Machine) topo.Mask {
 	return out
 }
 
-// Matches reports whether an observed holding is what this prediction says: CPUs and memory to the
-// id and byte, devices to what is deterministic (see DeviceBlock).
+// Matches reports whether an observed holding agrees with this prediction. CPUs must agree by id and memory by byte;
+// devices must agree in what is deterministic (see DeviceBlock).
 func (h Holding) Matches(seen Holding) bool {
 	return h.CPUs.Equal(seen.CPUs) &&
 		slices.Equal(sortedBlocks(h.Memory), sortedBlocks(seen.Memory)) &&
@@ -249,7 +248,7 @@ func sortedBlocks(in []Block) []Block {
 	return out
 }
 
-// RefusalReason is status.reason of a pod that its kubelet refused. It is empty where the kubelet admits the pod.
+// RefusalReason is status.reason of a pod that its kubelet refused. It is empty if the kubelet admits the pod.
 type RefusalReason string
 
 // The kubelet's reasons (topologymanager/topology_manager.go, cpumanager/policy_static.go,
@@ -264,15 +263,15 @@ const (
 type Verdict struct {
 	// Refusal is empty where the node admits the pod.
 	Refusal RefusalReason
-	// Holdings has one entry per container that holds something, in the order of Pod.Containers.
-	// It is what the node's managers record after the pod was admitted: an init container's blocks
-	// are already reduced by what later containers reuse.
+	// Holdings has one entry per container that holds something, in the order of Pod.Containers. It is what the node's
+	// managers record after they admitted the pod: the blocks of an init container are already reduced by what later
+	// containers reuse.
 	Holdings []Holding
-	// Reasons say what was missing, at least one where Refusal is set.
+	// Reasons say what was missing; there is at least one if Refusal is set.
 	Reasons []Reason
-	// Chance is set where the node may take devices of other NUMA nodes than Holdings say (DeviceBlock.Loose), and
-	// on a refusal that rests on such devices. What later containers of the pod get that ask for the same
-	// resource, and whether they are refused, is then one possible outcome; all else is sure.
+	// Chance is set if the node may take devices of other NUMA nodes than Holdings say (DeviceBlock.Loose), and on a
+	// refusal that depends on such devices. Later containers that ask for the same resource may then get something
+	// else, or be refused: Holdings have one possible outcome. Everything else is sure.
 	Chance bool
 }
 
@@ -303,12 +302,12 @@ func (v Verdict) Exact() bool {
 	return true
 }
 
-// Exclusive reports whether the pod can get CPUs and memory of its own on some node: the managers
-// serve Guaranteed pods only.
+// Exclusive reports whether some node may give the pod CPUs and memory of its own: the managers serve Guaranteed pods
+// only.
 func (p *Pod) Exclusive() bool { return p.QoS == Guaranteed && !p.PodLevel }
 
-// Plain reports whether no node's managers will align anything for the pod: it asks for no device,
-// and is not Guaranteed. Such a pod fits wherever its plain amounts fit.
+// Plain reports whether no node's managers align anything for the pod: it asks for no device, and is not Guaranteed.
+// Such a pod fits wherever its plain amounts fit.
 func (p *Pod) Plain() bool {
 	if p.Exclusive() {
 		return false
@@ -321,8 +320,7 @@ func (p *Pod) Plain() bool {
 	return true
 }
 
-// Shape returns a text that is equal exactly for pods that every node answers alike; container names
-// do not count.
+// Shape returns a text that is equal exactly for pods that every node answers alike. Container names do not count.
 func (p *Pod) Shape() string {
 	var b []byte
 	b = append(b, 'q', byte('0'+p.QoS))

@@ -4,21 +4,21 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file answers most questions of yes or no without tables of masks (hints.go has the rules). What
-// depends on the request and the machine only is worked out first, as a plan; then a usage is asked by
-// comparing rows of amounts. That is exact where it answers, for these reasons:
+// This file answers most yes-or-no questions without tables of masks (hints.go has the rules). It first computes a
+// plan, which depends only on the request and the machine. It then compares the plan with rows of amounts of a usage.
+// Such answers are exact, for these reasons:
 //
-//   - CPUs and devices that no several NUMA nodes share add up. Whether a mask has enough is then a sum, and
-//     where a single NUMA node has enough, no table is needed.
-//   - Memory goes to a single NUMA node that is in no group, to several that have no blocks at all, or to a
-//     group as it is (memory.go). Everything that the manager may say is among these.
-//   - The outcome of best-effort matters to memory alone, and where no NUMA nodes are grouped, memory fits
-//     next to any affinity that comes of a mask that serves it: either it is that mask, or the manager
-//     widens the affinity to it.
+//  - CPUs add up, and so do devices that belong to one NUMA node each. Whether a mask has enough is then a sum,
+//    and if a single NUMA node has enough, no table is needed.
+//  - Memory goes to a single NUMA node that is in no group, to several that have no blocks at all, or to a
+//    group as it is (memory.go). The manager never assigns anything else.
+//  - The outcome of best-effort matters to memory alone. If no NUMA nodes are grouped, memory fits next to any
+//    affinity that comes from a mask that serves it: the affinity is that mask, or the manager widens it to
+//    that mask.
 //
-// Where this gives no answer it is unsure, and Fits asks the full engine.
+// Where these reasons do not apply the answer is unsure, and Fits asks the full engine.
 
-// answer is what a plan says of a usage.
+// answer is the result of comparing a plan with a usage.
 type answer int8
 
 const (
@@ -27,48 +27,48 @@ const (
 	yes
 )
 
-// maxRows bounds the rows of a plan; requests that have more are left to the engine.
+// maxRows bounds the rows of a plan; the engine handles requests that have more.
 const maxRows = 8
 
-// row is what a request wants of one row of amounts.
+// row is the want of a request in one row of amounts.
 type row struct {
 	amount int64
 	on     topo.Mask // the NUMA nodes that the hint set ranges over
 	at     int32     // where the row begins
-	stock  int32     // of devices: where the amount of all usable ones is; else 0
+	stock  int32     // for devices: index of the amount of all usable ones; else 0
 }
 
-// stock is an amount of devices of which it only matters how many there are.
+// stock is an amount of devices for which only their number matters, and not their NUMA nodes.
 type stock struct {
 	amount int64
 	at     int32
 }
 
-// plan is a request of one container, made ready for all usages of one ground.
+// plan is a request of one container, prepared for all usages of one ground.
 type plan struct {
 	policy Policy
 	never  bool // no usage of the ground serves it
 	hard   bool // only the engine can tell
-	// doubt: a yes is not sure, since CPUs are spread; narrow: neither is that no NUMA nodes are preferred,
-	// since whole sockets are preferred too.
+	// doubt: a yes is not sure, since CPUs are spread. narrow: it is not sure that no NUMA nodes are preferred, since
+	// whole sockets are preferred too.
 	doubt, narrow bool
 	cores         bool // only whole cores
 	cpus          int64
-	// rows[:choosy] are CPUs and devices that are on some NUMA node, rows[choosy:n] kinds of memory.
+	// rows[:choosy] are CPUs and the devices that are on some NUMA node, rows[choosy:n] are kinds of memory.
 	rows      [maxRows]row
 	choosy, n int
 	pinned    bool      // memory is assigned to NUMA nodes
-	near      topo.Mask // the NUMA nodes that all hint sets range over
-	// width is the number of NUMA nodes that CPUs and devices prefer: 0 where there are none of them, -1 where
-	// they do not agree. memory is the one that memory prefers.
+	near      topo.Mask // NUMA nodes that may appear in every hint set
+	// width is the number of NUMA nodes that CPUs and devices prefer: 0 if there are none of them, -1 if they differ.
+	// memory is the number that memory prefers.
 	width, memory int
 	stocks        [maxRows]stock
 	stocked       int
-	merging       int      // the most steps of merging all hint sets by tables
-	dear          dearness // whether these are too many
+	merging       int     // the most steps of merging all hint sets by tables
+	expense       expense // whether merging surely takes too many steps
 }
 
-// make makes a request of one app container ready; the plan was the zero plan.
+// make prepares a request of one app container. p must be the zero plan.
 func (p *plan) make(u *Usage, r *request, exclusive bool) {
 	g, rules := u.ground, &u.Rules
 	p.policy, p.near, p.never = rules.Topology.Policy, g.all, len(g.bars(exclusive)) > 0
@@ -104,13 +104,13 @@ func (p *plan) make(u *Usage, r *request, exclusive bool) {
 		universe = g.all
 		p.wantMemory(g, r.memory)
 	}
-	// The memory manager refuses a container that wants none, where nothing else says where.
+	// The memory manager refuses a container that wants no memory and has no affinity from other hints.
 	p.hard = p.hard || exclusive && rules.Memory.Static && !p.pinned
 	p.never = p.never || universe.Len() > maxMaskSpace && p.policy != None
-	p.merging, p.dear = u.mergeSteps(r, universe.Len())
+	p.merging, p.expense = u.mergeSteps(r, universe.Len())
 }
 
-// ready is make for a pod that is alone.
+// ready is make for a pod of one app container.
 func (p *plan) ready(u *Usage, pod *Pod) {
 	c, exclusive := &pod.Containers[0], pod.Exclusive()
 	r := request{devices: c.Devices}
@@ -168,7 +168,7 @@ func (p *plan) wantMemory(g *ground, memory []Amount) {
 	if !p.wide() {
 		return
 	}
-	// Kinds together may need more NUMA nodes than each alone.
+	// Several kinds together may need more NUMA nodes than each alone.
 	steps := 0
 	for p.memory = least; p.memory <= g.numas; p.memory++ {
 		switch spans(g.whole, p.rows[p.choosy:p.n], g.all, p.memory, &steps) {
@@ -194,7 +194,8 @@ func (p *plan) push(x row) bool {
 	return true
 }
 
-// ask says whether a usage of the plan's ground admits the pod. It adds what it looks for several NUMA nodes to steps.
+// ask returns whether a usage of the plan's ground admits the pod. It adds to steps the entries that it reads when it
+// searches for several NUMA nodes.
 func (p *plan) ask(u *Usage, steps *int) answer {
 	if p.never {
 		return no
@@ -208,16 +209,16 @@ func (p *plan) ask(u *Usage, steps *int) answer {
 		}
 	}
 	if p.cpus > u.cpus && !u.even {
-		return unsure // such machines may give out more than is free
+		return unsure // the kubelet may give out more CPUs than are free on such machines
 	}
 	if p.cpus > u.cpus || (p.cores && p.cpus > u.cpus-u.halves) {
 		return no
 	}
 	a := unsure
 	switch {
-	case p.dear == dear, p.dear == dearer && u.grouped == 0:
+	case p.expense == expensive, p.expense == expensiveWithMemory && u.grouped == 0:
 		a = p.untabled(u)
-	case p.dear == dearer: // whether memory has hints would have to be found out
+	case p.expense == expensiveWithMemory: // the engine has to find out whether memory has hints
 	case p.policy == None:
 		a = p.anywhere(u)
 	case p.policy == SingleNUMA:
@@ -233,7 +234,7 @@ func (p *plan) ask(u *Usage, steps *int) answer {
 	return a
 }
 
-// anywhere answers where no topology manager is asked: only memory may fail.
+// anywhere answers under policy none, where only memory may fail.
 func (p *plan) anywhere(u *Usage) answer {
 	if !p.pinned || p.memoryHas(u) {
 		return yes
@@ -241,11 +242,11 @@ func (p *plan) anywhere(u *Usage) answer {
 	return no
 }
 
-// untabled answers where tables would take too many steps: the verdict is too complex unless one NUMA node that
-// all hint sets prefer serves them.
+// untabled answers if tables take too many steps. The verdict is then too complex, unless one NUMA node that all hint
+// sets prefer serves them.
 func (p *plan) untabled(u *Usage) answer {
 	switch {
-	case u.selfish && u.Rules.Topology.PreferClosest:
+	case u.localVaries && u.Rules.Topology.PreferClosest:
 		return unsure
 	case !p.narrow && p.common() == 1 && p.lowest(u) >= 0:
 		return yes
@@ -263,8 +264,8 @@ func (p *plan) single(u *Usage) answer {
 	return p.unlessMemoryHas(u)
 }
 
-// unlessMemoryHas is the answer where some hint set finds no NUMA nodes to prefer: the memory manager has no
-// opinion if it has no NUMA nodes at all, and others may then choose NUMA nodes that happen to have the memory.
+// unlessMemoryHas answers if some hint set prefers no NUMA nodes. If no NUMA nodes serve the memory, the memory manager
+// has no opinion, and other hint sets may choose NUMA nodes that happen to have the memory.
 func (p *plan) unlessMemoryHas(u *Usage) answer {
 	if p.memoryHas(u) {
 		return no
@@ -281,7 +282,7 @@ func (p *plan) lowest(u *Usage) int {
 	return first(u.amounts, p.rows[:p.n], in)
 }
 
-// first returns the lowest NUMA node of a mask that has all that rows want, or -1.
+// first returns the lowest NUMA node of a mask that has everything that the rows want, or -1.
 func first(amounts []int64, rows []row, in topo.Mask) int {
 	for ; in != 0; in &= in - 1 {
 		if i := in.First(); hasAll(amounts, rows, i) {
@@ -291,7 +292,7 @@ func first(amounts []int64, rows []row, in topo.Mask) int {
 	return -1
 }
 
-// hasAll reports whether a NUMA node has all that rows want.
+// hasAll reports whether NUMA node i has everything that the rows want.
 func hasAll(amounts []int64, rows []row, i int) bool {
 	for k := range rows {
 		if amounts[int(rows[k].at)+i] < rows[k].amount {
@@ -301,7 +302,7 @@ func hasAll(amounts []int64, rows []row, i int) bool {
 	return true
 }
 
-// serves reports whether some NUMA node of a mask has the memory by itself.
+// serves reports whether a single NUMA node of a mask has the memory.
 func (p *plan) serves(u *Usage, in topo.Mask) bool {
 	return first(u.amounts, p.rows[p.choosy:p.n], in) >= 0
 }
@@ -311,7 +312,7 @@ func (p *plan) together(u *Usage, in topo.Mask) bool {
 	return addUp(u.amounts, p.rows[p.choosy:p.n], in)
 }
 
-// addUp reports whether the NUMA nodes of a mask have together all that rows want.
+// addUp reports whether the NUMA nodes of a mask together have everything that the rows want.
 func addUp(amounts []int64, rows []row, in topo.Mask) bool {
 	for k := range rows {
 		sum := int64(0)
@@ -325,8 +326,8 @@ func addUp(amounts []int64, rows []row, in topo.Mask) bool {
 	return true
 }
 
-// memoryHas reports whether some NUMA nodes would serve the memory: one that is in no group, several without
-// blocks, or a group.
+// memoryHas reports whether some NUMA nodes serve the memory: one that is in no group, several without blocks, or a
+// group.
 func (p *plan) memoryHas(u *Usage) bool {
 	unused := u.all &^ u.used
 	if p.serves(u, u.all&^u.grouped) || unused.Len() > 1 && p.together(u, unused) {
@@ -340,7 +341,7 @@ func (p *plan) memoryHas(u *Usage) bool {
 	return false
 }
 
-// preferred answers where all hint sets have to prefer the same NUMA nodes.
+// preferred answers if all hint sets have to prefer the same NUMA nodes.
 func (p *plan) preferred(u *Usage, steps *int) answer {
 	if p.choosy == 0 && !p.pinned {
 		return yes
@@ -365,7 +366,7 @@ func (p *plan) preferred(u *Usage, steps *int) answer {
 	return p.unlessMemoryHas(u)
 }
 
-// common returns the width that all hint sets prefer, or -1.
+// common returns the width that all hint sets prefer, or -1 if they differ.
 func (p *plan) common() int {
 	switch {
 	case !p.pinned:
@@ -376,7 +377,7 @@ func (p *plan) common() int {
 	return -1
 }
 
-// onSeveral looks for w > 1 NUMA nodes that serve all hint sets together.
+// onSeveral answers whether some w > 1 NUMA nodes serve all hint sets together.
 func (p *plan) onSeveral(u *Usage, w int, steps *int) answer {
 	in, rows := p.near, p.rows[:p.n]
 	if p.pinned {
@@ -391,8 +392,8 @@ func (p *plan) onSeveral(u *Usage, w int, steps *int) answer {
 	return spans(u.amounts, rows, in, w, steps)
 }
 
-// nearby answers where the topology manager refuses nothing. Memory may fail: it is assigned next to
-// whatever affinity was found.
+// nearby answers under policy best-effort, where the topology manager refuses nothing. Memory may fail: it is assigned
+// next to the affinity.
 func (p *plan) nearby(u *Usage, steps *int) answer {
 	if !p.pinned {
 		return yes
@@ -406,7 +407,7 @@ func (p *plan) nearby(u *Usage, steps *int) answer {
 		}
 		return unsure
 	}
-	in := u.all // what all hint sets range over that have NUMA nodes at all
+	in := u.all // NUMA nodes that may appear in every hint set that has masks
 	for k := range p.choosy {
 		if x := &p.rows[k]; x.stock == 0 || u.amounts[x.stock-1] >= x.amount {
 			in &= x.on

@@ -2,15 +2,15 @@ package place
 
 import "github.com/tenon-numa/tenon/core/topo"
 
-// podPlan is a pod of any number of containers, made ready for all usages of one ground. Containers are
-// admitted one after the other, so what an earlier one takes is taken off a copy of the amounts: that is
-// exact where it takes all from one NUMA node. Pods with init containers, which leave what they had to others,
-// are left to the engine.
+// podPlan is a pod with any number of containers, prepared for all usages of one ground. The kubelet admits containers
+// one after the other, so ask subtracts what an earlier container takes from a copy of the amounts. That is exact if it
+// takes everything from one NUMA node. The engine handles pods with init containers, which leave their holdings to
+// later ones.
 type podPlan struct {
-	// plans are those of the containers, in order; of a pod that is aligned as a whole, that of the pod.
+	// plans has one plan for each container, in order; a pod that is aligned as a whole has one plan.
 	plans []plan
 	whole bool
-	hard  bool // only the engine can tell
+	hard  bool // only the engine finds the answer
 	never bool // the pod is too large for every node
 }
 
@@ -28,7 +28,7 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	}
 	rules := &u.Rules
 	c.whole = rules.Topology.Policy != None && rules.Topology.Scope == PerPod
-	c.hard = !u.tidy || u.selfish || rules.CPU.PreferAlignByUncoreCaches ||
+	c.hard = !u.tidy || u.localVaries || rules.CPU.PreferAlignByUncoreCaches ||
 		len(u.whole)+2*len(u.sets) > maxScratch
 	for i := range p.Containers {
 		kind := p.Containers[i].Kind
@@ -64,7 +64,7 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	return c
 }
 
-// ask says whether a usage of the pod plan's ground admits the pod.
+// ask returns whether a usage of the pod plan's ground admits the pod.
 func (c *podPlan) ask(u *Usage) answer {
 	steps := 0
 	switch {
@@ -98,17 +98,17 @@ func (p *plan) askWhole(u *Usage, steps *int) answer {
 	a := p.ask(u, steps)
 	switch {
 	case a == yes && p.one(u) < 0, !p.never && p.cores && u.halves > 0:
-		// Whole cores are counted container by container. An earlier one may take a lone CPU of a core with a
+		// Whole cores are counted for each container. An earlier container may take the one free CPU of a core with a
 		// reserved CPU, and leave the whole cores to the next one.
 		return unsure
-	case a == no && !p.never && p.dear == cheap && p.pinned && !(policyTable[p.policy].preferred && p.memoryHas(u)):
-		return unsure // containers may find memory apart from each other
+	case a == no && !p.never && p.expense == cheap && p.pinned && !(policyTable[p.policy].preferred && p.memoryHas(u)):
+		return unsure // containers may find memory on different NUMA nodes
 	}
 	return a
 }
 
-// one returns the NUMA node to which the topology manager aligns what the plan wants, or -1 where it takes
-// several, or none.
+// one returns the NUMA node that the topology manager aligns the wants of the plan to. It returns -1 if it aligns them
+// to several, or to none.
 func (p *plan) one(u *Usage) int {
 	if u.numas == 1 || p.narrow || p.policy == None || !policyTable[p.policy].single && p.common() != 1 {
 		return -1
@@ -116,8 +116,8 @@ func (p *plan) one(u *Usage) int {
 	return p.lowest(u)
 }
 
-// book takes off what a container gets that a usage admits, whose amounts are the caller's own. It
-// reports whether it is known what that is.
+// book subtracts what a container gets from the amounts of a usage that admits it; the caller owns the amounts. It
+// returns false if it is not certain what the container gets.
 func (p *plan) book(u *Usage) bool {
 	if p.n == 0 && p.stocked == 0 {
 		return !p.pinned
@@ -126,7 +126,7 @@ func (p *plan) book(u *Usage) bool {
 		return false
 	}
 	i, from := p.one(u), 0
-	if p.policy == None { // no NUMA nodes of CPUs and devices are looked at; memory goes to the lowest that has it
+	if p.policy == None { // CPUs and devices ignore NUMA nodes; memory goes to the lowest one that has it
 		i, from = first(u.amounts, p.rows[p.choosy:p.n], u.all&^u.grouped), p.choosy
 	}
 	if i < 0 && p.policy != None || p.pinned && (i < 0 || u.grouped != 0) {

@@ -1,12 +1,12 @@
 package place
 
-// Question asks about one pod on many nodes. It keeps what depends on the pod, the machine and the rules, as long
-// as the usages are made from one another by [Usage.Hold] or [Usage.Empty]. Most answers then are comparisons of a
-// few numbers. A question is not for several goroutines at once.
+// Question asks about one pod on many nodes. It remembers what depends on the pod, the machine and the rules, for all
+// usages that are made from one another by [Usage.Hold] or [Usage.Empty]. Most answers are then comparisons of a few
+// numbers. A question belongs to one goroutine.
 type Question struct {
 	pod *Pod
 	met []*met
-	// next is the entry of met that gives way when all are taken.
+	// next is the entry of met to replace when met is full.
 	next int
 }
 
@@ -15,10 +15,10 @@ type met struct {
 	podPlan podPlan
 }
 
-// maxMet bounds what a question remembers: a cluster has a few kinds of machines.
+// maxMet bounds what a question remembers: a cluster has only a few kinds of machines.
 const maxMet = 32
 
-// NewQuestion returns a question about a valid pod, which must not be changed as long as the question is used.
+// NewQuestion returns a question about a valid pod. The caller must not change the pod as long as it uses the question.
 func NewQuestion(p *Pod) *Question { return &Question{pod: p} }
 
 // Fits reports whether the node admits the pod, as [Fits] does.
@@ -30,7 +30,7 @@ func (q *Question) Fits(u *Usage) bool {
 }
 
 // FitsAll asks about many usages at once: bit i%64 of out[i/64] is set if us[i] admits the pod. A nil usage admits
-// nothing. out must have a word for every 64 usages. It is faster than a loop over Fits, since it reads the memory
+// nothing. out must have a word for every 64 usages. FitsAll is faster than a loop over Fits, since it reads the memory
 // of many usages before it judges the first of them.
 func (q *Question) FitsAll(us []*Usage, out []uint64) {
 	for i := 0; i < len(us); i += 64 {
@@ -52,7 +52,7 @@ func (q *Question) fits(us []*Usage) (out uint64) {
 		}
 	}
 	if near < 0 {
-		return 0 // it is not: amounts are not negative
+		return 0 // never happens, since amounts are not negative; the loop above only loads memory
 	}
 	for i, u := range us {
 		if u == nil {

@@ -14,90 +14,92 @@ type Code string
 const (
 	// OneNUMA: no single NUMA node has as much as the container (or pod) wants.
 	OneNUMA Code = "one-numa"
-	// Width: the want fits on the NUMA nodes together, but not on as few as the policy demands.
+	// Width: the want fits on the NUMA nodes together, but not on as few as the policy requires.
 	Width Code = "width"
 	// Together: every resource fits by itself, but no NUMA nodes have all of them.
 	Together Code = "together"
-	// Widths: every resource fits by itself, but on different numbers of NUMA nodes, and the policy wants all
-	// on the same.
+	// Widths: every resource fits by itself, but on different numbers of NUMA nodes. The policy requires the same
+	// number for all.
 	Widths Code = "widths"
-	// Reuse: what an init container of the pod holds ties the container to NUMA nodes that lack the rest.
+	// Reuse: an init container's holdings tie the container to NUMA nodes that lack the rest of the want.
 	Reuse Code = "reuse"
-	// Short: the whole machine has not enough free.
+	// Short: the whole machine does not have enough free.
 	Short Code = "short"
-	// SMT: full-pcpus-only, and the CPUs are not whole cores.
+	// SMT: under full-pcpus-only, the CPUs are not whole cores.
 	SMT Code = "smt"
-	// Endless: under distribute-cpus-across-numa the CPU manager would search for NUMA nodes to spread the CPUs
-	// over, and not stop. No pod would be served on the node any more.
+	// Endless: the kubelet would search for NUMA nodes without end, for CPUs under distribute-cpus-across-numa, or for
+	// memory under the static memory manager. It would then admit no pod on the node any more.
 	Endless Code = "endless"
 	// Group: memory is free, but on NUMA nodes that already serve another group of NUMA nodes
-	// (memorymanager/policy_static.go: single- and multi-numa use never mix).
+	// (memorymanager/policy_static.go never mixes single- and multi-numa use).
 	Group Code = "group"
 	// Fraction: the want is not a whole number of bytes, and the node's memory manager is static.
 	Fraction Code = "fraction"
-	// Chosen: the pod's NUMA nodes were chosen for other resources, and have not enough of this one.
+	// Chosen: the pod's NUMA nodes were chosen for other resources, and do not have enough of this one.
 	Chosen Code = "chosen"
-	// Unsupported: the machine is beyond what this kubelet's topology manager handles.
+	// Unsupported: the machine has more NUMA nodes than this kubelet's topology manager supports.
 	Unsupported Code = "unsupported"
-	// NUMAID: a NUMA node's id is too high for this kubelet's configuration, so the kubelet panics. The reason
-	// is permanent.
+	// NUMAID: a NUMA node's id is too high for this kubelet's configuration, so the kubelet panics. The reason is
+	// permanent.
 	NUMAID Code = "numa-id"
-	// NoDistances: prefer-closest-numa-nodes on a machine without NUMA distances, so the kubelet does not start. The
-	// reason is permanent.
+	// NoDistances: the kubelet does not start, since prefer-closest-numa-nodes is set and the machine has no NUMA
+	// distances. The reason is permanent.
 	NoDistances Code = "no-distances"
-	// TooComplex: deciding this needs more steps than a verdict may make (maxWork), or the pod has more
-	// containers that need alignment than a node is asked about (MaxContainers). No node is known to refuse.
+	// TooComplex: the verdict would need more than maxWork steps, or the pod has more than MaxContainers containers
+	// that need alignment. The node might admit the pod.
 	TooComplex Code = "too-complex"
-	// Lacking: the node has not enough left of an amount that no NUMA node counts, such as pods. Place never returns
-	// this code; callers that compare such amounts add it.
+	// Lacking: the node has too little left of an amount that is not counted by NUMA node, such as pods. Place never
+	// returns this code; callers that compare such amounts add it.
 	Lacking Code = "lacking"
-	// Demanded: the node would place the pod, but not as the pod itself demands.
+	// Demanded: the node would admit the pod, but not with a placement that the pod itself demands.
 	Demanded Code = "demanded"
-	// Untied: the pod demands alignment of a resource that the node does not align: its managers do not assign it, or
-	// not to such a pod, or its devices have no NUMA node.
+	// Untied: the pod demands alignment of a resource that the node does not align. Its managers do not assign the
+	// resource, or not to such a pod, or its devices have no NUMA node.
 	Untied Code = "untied"
-	// Drawn: whether the demand is satisfied depends on which devices of With the node takes.
+	// Drawn: whether the demand is satisfied depends on which devices of the resource With the node takes.
 	Drawn Code = "drawn"
-	// Counted: the node reports amounts only, and its kubelet would not refuse the pod if the prediction were
-	// wrong. Place never returns this code.
+	// Counted: the node reports amounts only, and its kubelet would not refuse the pod if the prediction were wrong.
+	// Place never returns this code.
 	Counted Code = "counted"
-	// Unsettled: the node has not reported yet what assumed pods got, and the pod does not fit in one of the possible
-	// states. Place never returns this code: it judges one state.
+	// Unsettled: the node has not yet reported what assumed pods got, and the pod does not fit in one of the possible
+	// states. Place never returns this code, because it judges one state.
 	Unsettled Code = "unsettled"
 	// Refused: the node refused such a pod, for the reason in Resource, although a verdict predicted admission.
 	// Place never returns this code.
 	Refused Code = "refused"
 )
 
-// OfDemand reports whether it was the pod's own demand that failed, where the node would place the pod.
+// OfDemand reports whether only the pod's own demand failed: the node itself would admit the pod.
 func (c Code) OfDemand() bool { return c == Demanded || c == Untied || c == Drawn || c == Counted }
 
-// Reason is one thing that was missing. It is data; Text renders it where a person reads.
+// Reason is one thing that was missing. It is data; Text renders it for people.
 type Reason struct {
 	Code      Code
 	Container string // empty: the pod as a whole (pod scope)
 	Resource  string // empty: several resources together
-	// Want is what was asked for, Have the most that could be had under the rule of Code. CPUs and
-	// devices count pieces, memory counts bytes.
+	// Want is what was asked for, Have the most that is available under the rule of Code. CPUs and devices count
+	// pieces, memory counts bytes.
 	Want, Have int64
-	// Width is the number of NUMA nodes that the policy allows for this want, where Code is Width. Where Code
-	// is Widths, the resource needs Want NUMA nodes, and the resource With needs Have. Where Code is Demanded,
-	// With are the NUMA nodes of each resource that the demand is about. Where Code is Endless, With are the
-	// reserved CPUs whose siblings are not reserved, under full-pcpus-only. Where Code is TooComplex, Want is
-	// the number of containers, Have the bound, and Width the number of NUMA nodes of the machine, 0 where it
-	// is the pod alone that is too large. Where Code is NUMAID, Want is the id, Have the highest that would do,
-	// and With what cannot handle it.
+	// Width and With depend on Code:
+	//
+	//  - Width: Width is the number of NUMA nodes that the policy allows for this want.
+	//  - Widths: Resource needs Want NUMA nodes, and the resource With needs Have.
+	//  - Demanded: With has the NUMA nodes of each resource that the demand is about.
+	//  - Endless: With has the reserved CPUs whose siblings are not reserved, under full-pcpus-only.
+	//  - TooComplex: Want is the number of containers, Have the bound, and Width the number of NUMA nodes of the
+	//    machine; Width is 0 if the pod alone is too large.
+	//  - NUMAID: Want is the id, Have the highest id that is allowed, and With names the part that cannot handle it.
 	Width int
 	With  string
-	// Never: the pod would not get it on the empty machine either. Have is then of the empty machine.
+	// Never: the pod would not get it on the empty machine either. Have is then about the empty machine.
 	Never bool
 }
 
-// String returns Text. Two reasons may have one text: compare the values themselves.
+// String returns Text. Two reasons may have the same text: to compare reasons, compare the values.
 func (r Reason) String() string { return r.Text() }
 
-// Text renders the reason for people. Equal reasons on several nodes give equal texts, so that the
-// scheduler's event groups and counts them.
+// Text renders the reason for people. Equal reasons on several nodes give equal texts, so that the scheduler's event
+// groups and counts them.
 func (r Reason) Text() string {
 	if text, ok := r.barred(); ok {
 		return text
@@ -166,7 +168,7 @@ func (r Reason) detail() string {
 		}
 		return want + "; its kubelet would " + r.loops()
 	case Group:
-		if r.Never { // the machine is empty, so only the pod itself can have groups there
+		if r.Never { // the machine is empty, so only the pod itself can have groups
 			return want + "; other containers of the pod use the NUMA nodes alone or in another group"
 		}
 		return want + "; free memory is on NUMA nodes that serve another group of NUMA nodes"
@@ -189,7 +191,7 @@ func (r Reason) detail() string {
 	return string(r.Code)
 }
 
-// complexity says what is too complex, and the remedy.
+// complexity describes what is too complex, with the remedy.
 func (r Reason) complexity() string {
 	if r.Width == 0 {
 		return fmt.Sprintf("pod has %d containers that need alignment, more than %d; use fewer containers", r.Want, r.Have)
@@ -198,7 +200,7 @@ func (r Reason) complexity() string {
 		"or resources", r.Have, r.Want, r.Width)
 }
 
-// whole renders what to write instead of a fraction of bytes.
+// whole renders the amount to write in place of a fraction of bytes.
 func (r Reason) whole() string {
 	const mi = 1 << 20
 	if r.Want < mi {
@@ -207,7 +209,7 @@ func (r Reason) whole() string {
 	return fmt.Sprintf("%dMi or %d", (r.Want+mi-1)/mi, r.Want)
 }
 
-// loops says what lets the CPU manager or the memory manager loop.
+// loops describes why the CPU manager or the memory manager does not come to an end.
 func (r Reason) loops() string {
 	if r.Resource == topo.Memory {
 		return fmt.Sprintf("try all sets of %d NUMA nodes under the static memory manager", r.Want)
@@ -219,7 +221,7 @@ func (r Reason) loops() string {
 		" are reserved without their siblings"
 }
 
-// demands says what the pod itself asks for.
+// demands describes what the pod itself asks for.
 func (r Reason) demands() string {
 	width := numas(int(r.Want))
 	if r.Want == 0 {
@@ -263,7 +265,7 @@ func amount(resource string, n int64) string {
 	return fmt.Sprint(n)
 }
 
-// roundBytes renders bytes with at most one decimal, so that odd free amounts stay readable.
+// roundBytes renders bytes with at most one decimal, so that free amounts of any size stay readable.
 func roundBytes(n int64) string {
 	if s := topo.FormatBytes(n); len(s) <= 6 {
 		return s

@@ -2,11 +2,11 @@ package place
 
 import "github.com/tenon-numa/tenon/core/topo"
 
-// Amounts returns how much of a resource is free, and how much there is where nothing is held, by position of the NUMA
-// node: CPUs of "cpu", bytes of a kind of memory, devices of any other resource. Of whole, reserved CPUs and unhealthy
-// devices are a part, reserved memory is not. A device that is on several NUMA nodes counts on each of them; total is
-// what is free on the whole node, and counts every device once. The slices are nil where the machine has no such
-// resource. The caller must not change them.
+// Amounts returns how much of a resource is free, and how much there is if nothing is held, by position of the NUMA
+// node: CPUs for "cpu", bytes for a kind of memory, devices for any other resource. whole contains reserved CPUs and
+// unhealthy devices, but not reserved memory. A device that is on several NUMA nodes counts on each of them. total is
+// what is free on the whole node, and counts every device once. The slices are nil if the machine has no such resource.
+// The caller must not change them.
 func (u *Usage) Amounts(resource string) (free, whole []int64, total int64) {
 	if resource == "cpu" {
 		return u.amounts[:u.numas], u.whole[:u.numas], u.cpus
@@ -26,12 +26,12 @@ func (u *Usage) Amounts(resource string) (free, whole []int64, total int64) {
 	return nil, nil, 0
 }
 
-// MemoryGroups returns the NUMA nodes that have memory blocks, and those of them that share them with others:
-// the first take no block that reaches further, the second none on a single NUMA node.
+// MemoryGroups returns the NUMA nodes that have memory blocks (used), and among them those that are in a group of
+// several (grouped). Used NUMA nodes join no other group, and grouped ones take no block on a single NUMA node.
 func (u *Usage) MemoryGroups() (used, grouped topo.Mask) { return u.used, u.grouped }
 
-// FreeDevice reports whether the i-th device of the resource at position at in Machine.Resources is healthy,
-// and nobody holds it.
+// FreeDevice reports whether a device is healthy and not held: the i-th device of the resource at position at in
+// Machine.Resources.
 func (u *Usage) FreeDevice(at, i int) bool {
 	return !u.Machine.Resources()[at].Devices[i].Unhealthy && !u.taken[at].has(i)
 }

@@ -2,20 +2,20 @@ package place
 
 import "math"
 
-// This file says how far the kubelet's enumeration of sets of NUMA nodes gets (spread.go): how many sets it
-// looks at, and whether it stops for good at one of them.
+// This file computes how far the kubelet's enumeration of sets of NUMA nodes gets (spread.go): how many sets it looks
+// at, and whether it loops forever at one of them.
 
-// tally counts sets of NUMA nodes that can give the CPUs, and with them all subsets of their members that have
-// a group left: what the kubelet looks at for each such set.
+// tally counts the sets of NUMA nodes that can give the CPUs, and for each of them the subsets of members that have a
+// group left. The kubelet looks at all of them.
 type tally struct {
 	s        *spreading
-	sets     []float64 // from an index on, by members to choose, by groups that they must have to spare
+	sets     []float64 // number of sets, by first index, members to choose, and groups that these must have to spare
 	subsets  []float64
 	row, all int
 }
 
-// count returns how many sets the kubelet looks at for k NUMA nodes: all of them, or those up to the one after
-// which all NUMA nodes are level. It is not a number where counting needs more work than is left.
+// count returns how many sets of k NUMA nodes the kubelet looks at. It looks at all, or stops at the set level, after
+// which all NUMA nodes have equally many free CPUs. The result is NaN if counting needs more work than is left.
 func (s *spreading) count(level []int) (n float64) {
 	t := tally{s: s, row: s.rest + 1, all: (s.rest + 1) * (s.k + 1)}
 	if !s.work.spend(2 * (len(s.free) + 1) * t.all) {
@@ -41,7 +41,7 @@ func (s *spreading) count(level []int) (n float64) {
 	return n + prefix
 }
 
-// subsets returns how many times more subsets a set has with a member that has so many groups left.
+// subsets returns the factor by which a member with spare groups left multiplies the number of subsets of its set.
 func subsets(spare int) float64 {
 	if spare > 0 {
 		return 2
@@ -66,8 +66,8 @@ func (t *tally) fill() {
 	}
 }
 
-// beyond returns how many more sets are looked at because sets can give the CPUs: those of so many members
-// from an index on that have groups to spare, each together with members whose subsets are counted already.
+// beyond returns how many more sets the kubelet looks at because sets can give the CPUs. It counts sets of some members
+// from an index on that have groups to spare; prefix is the number of subsets of the members chosen before.
 func (t *tally) beyond(from, members, short int, prefix float64) float64 {
 	if t.s.rest == 0 {
 		return 0
@@ -76,10 +76,9 @@ func (t *tally) beyond(from, members, short int, prefix float64) float64 {
 	return prefix*t.subsets[at] - t.sets[at]
 }
 
-// loops reports whether the kubelet comes to a set at which it does not stop. It adds up the free CPUs of a
-// subset to see whether they are enough, but takes whole groups of them: CPUs that belong to no whole group,
-// as half reserved cores leave them, make it go round for ever. ok is false where more work is needed than is
-// left.
+// loops reports whether the kubelet comes to a set at which it loops forever. The kubelet adds up the free CPUs of a
+// subset to see whether they are enough, but takes whole groups of them. CPUs that belong to no whole group, as half
+// reserved cores leave them, make it loop. ok is false if the answer needs more work than is left.
 func (s *spreading) loops(level []int) (is, ok bool) {
 	halves := false
 	for i, f := range s.free {
@@ -103,15 +102,15 @@ func (s *spreading) loops(level []int) (is, ok bool) {
 	return s.loopsAmong(level, len(s.free))
 }
 
-// loopsAmong is loops for the sets that have some members, and others from an index on.
+// loopsAmong is loops for the sets that contain members, and otherwise NUMA nodes from an index on.
 func (s *spreading) loopsAmong(members []int, from int) (is, ok bool) {
 	row := s.rest // by groups of the subset, fewer than are wanted
 	all := row * (s.rest + 1)
 	if !s.work.spend(4 * (len(members) + len(s.free) - from) * (s.k + 1) * all) {
 		return false, false
 	}
-	// The most CPUs without a group that subsets have, by members of the set, by the groups that these have to
-	// spare, as far as they count, and by those of the subset.
+	// The most CPUs outside whole groups that subsets have. The index has the number of members of the set, the groups
+	// that these have to spare (capped at the rest), and the groups that members of the subset have to spare.
 	most := make([]int, (s.k+1)*all)
 	for k := range most {
 		most[k] = -1

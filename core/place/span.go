@@ -6,17 +6,17 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file looks for NUMA nodes that have several amounts together.
+// This file searches for NUMA nodes that together have several amounts.
 
-// maxSearch bounds the entries of rows that a plan looks at to find several NUMA nodes for a pod. Beyond it
-// the engine's tables cost no more. leastStep is what one step of the search counts at least.
+// maxSearch bounds the entries of rows that a plan reads to find several NUMA nodes for a pod. Beyond it the engine's
+// tables cost no more. leastStep is the least that one step of the search counts.
 const (
 	maxSearch = 1 << 16
 	leastStep = maxSearch / 200
 )
 
-// spans says whether some w NUMA nodes of a mask have together what rows want. It adds the entries that it
-// looks at to steps, and is unsure where these are more than maxSearch.
+// spans returns whether some w NUMA nodes of a mask together have what the rows want. It adds the entries that it reads
+// to steps, and is unsure if these are more than maxSearch.
 func spans(amounts []int64, rows []row, in topo.Mask, w int, steps *int) answer {
 	var need [maxRows]int64
 	for k := range rows {
@@ -38,7 +38,7 @@ func span(amounts []int64, rows []row, need [maxRows]int64, in topo.Mask, w int,
 		}
 	}
 	if len(rows) == 1 {
-		return yes // those with most are enough
+		return yes // the w NUMA nodes that have most
 	}
 	if w <= 1 { // each row has a NUMA node that serves it; they need one for all
 		for ; in != 0; in &= in - 1 {
@@ -71,8 +71,8 @@ func enough(amounts []int64, rows []row, need *[maxRows]int64, i int) bool {
 	return true
 }
 
-// fewestOf returns how many NUMA nodes, those with most first, add up to an amount: one more than there are
-// where they do not.
+// fewestOf returns how many NUMA nodes, largest first, add up to an amount. If all together do not, it returns one more
+// than there are.
 func fewestOf(row []int64, amount int64) int {
 	all := topo.Mask(1)<<uint(len(row)) - 1
 	for n := 1; n <= min(2, len(row)); n++ { // nearly always

@@ -20,12 +20,12 @@ import (
 // CPUs is the same after every choice, so the deviation depends on the sum of their squares alone. That sum is
 // additive, which is why deal.go finds the same choice by dynamic programming.
 
-// maxSets bounds the sets of NUMA nodes that a kubelet may look at for one container. 8 NUMA nodes have fewer
-// than 7,000 such sets. A kubelet looks at a million for some ten seconds, with its lock held, and at all sets
-// of 36 NUMA nodes for years. Beyond the bound the kubelet counts as endless.
+// maxSets bounds the sets of NUMA nodes that a kubelet may look at for one container. 8 NUMA nodes have fewer than
+// 7,000 such sets. A kubelet takes some ten seconds for a million sets, with its lock held, and years for all sets of
+// 36 NUMA nodes. Beyond the bound the kubelet counts as endless.
 const maxSets = 1 << 20
 
-// takeSpread picks n CPUs out of a set, spread over NUMA nodes in groups of CPUs that stay together.
+// takeSpread picks n CPUs out of a set, spread over NUMA nodes, in groups of CPUs that stay together.
 func (u *Usage) takeSpread(from cpuSet, n, group int, w *work) (cpuSet, ending) {
 	p := u.picker(from, n, *w)
 	if n > 0 && n%group == 0 && n <= p.free.Len() {
@@ -47,7 +47,7 @@ func (u *Usage) takeSpread(from cpuSet, n, group int, w *work) (cpuSet, ending) 
 	return u.takePacked(from, n, false, w)
 }
 
-// pickInts returns the entries of a slice at some indices.
+// pickInts returns the entries of a slice at the given indices.
 func pickInts(of, at []int) []int {
 	out := make([]int, len(at))
 	for i, k := range at {
@@ -56,8 +56,8 @@ func pickInts(of, at []int) []int {
 	return out
 }
 
-// spreadSpan returns the fewest and the most NUMA nodes that n CPUs can take, where some NUMA nodes have free
-// CPUs (rangeNUMANodesNeededToSatisfy).
+// spreadSpan returns the fewest and the most NUMA nodes that n CPUs can use, if free NUMA nodes have free CPUs
+// (rangeNUMANodesNeededToSatisfy).
 func spreadSpan(m *topo.Machine, free, n, group int) (least, most int) {
 	groups := (m.CPUs().Len()-1)/group + 1
 	perNUMA := (groups-1)/m.WithCPUs().Len() + 1
@@ -65,7 +65,7 @@ func spreadSpan(m *topo.Machine, free, n, group int) (least, most int) {
 	return (wanted-1)/perNUMA + 1, min(wanted, free)
 }
 
-// spreading searches the NUMA nodes to spread CPUs over. It names a NUMA node by its index in free.
+// spreading searches for the NUMA nodes to spread CPUs over. A NUMA node is its index in free.
 type spreading struct {
 	free   []int   // free CPUs of each NUMA node, in the order in which the kubelet enumerates them
 	wanted int     // groups of CPUs
@@ -76,12 +76,12 @@ type spreading struct {
 	// For the number of NUMA nodes under search:
 
 	k int
-	// share is the number of groups that each NUMA node gives, rest the number that remains then.
+	// share is the number of groups that each NUMA node gives, rest the number of groups that remain.
 	share, rest int
 }
 
-// search returns the NUMA nodes that are shared among, and those that the remaining groups come from. The end
-// is failed where no NUMA nodes can give even shares.
+// search returns the NUMA nodes that share the CPUs, and those that give the remaining groups. The end is failed if no
+// NUMA nodes can give even shares.
 func (s *spreading) search(least, most int) (combo, extra []int, end ending) {
 	sets := 0.0
 	for s.k = least; s.k <= most; s.k++ {
@@ -99,7 +99,7 @@ func (s *spreading) search(least, most int) (combo, extra []int, end ending) {
 // spare returns the groups that a NUMA node has beyond its share; negative where it cannot give the share.
 func (s *spreading) spare(i int) int { return s.free[i]/s.group - s.share }
 
-// feasible reports whether some k NUMA nodes have the CPUs.
+// feasible reports whether some k NUMA nodes can give their shares and the rest.
 func (s *spreading) feasible() bool {
 	groups := make([]int, len(s.free))
 	for i, f := range s.free {
@@ -114,11 +114,11 @@ func (s *spreading) feasible() bool {
 	return top[0] >= s.share && sum >= s.wanted
 }
 
-// best returns the choice of k NUMA nodes, some of which can give the CPUs. The kubelet has looked at a number
-// of sets already.
+// best returns the choice of k NUMA nodes; some k can give the CPUs. sets is the number of sets that the kubelet has
+// looked at already.
 func (s *spreading) best(sets float64) (combo, extra []int, end ending) {
 	level := s.level()
-	ahead := choose(len(s.free), s.k) // at most; count says how many exactly
+	ahead := choose(len(s.free), s.k) // an upper bound; count computes the exact number
 	if s.rest > 0 {
 		ahead *= math.Pow(2, float64(s.k))
 	}
@@ -145,8 +145,8 @@ func (s *spreading) best(sets float64) (combo, extra []int, end ending) {
 	return s.overwritten(combo, level != nil), extra, picked
 }
 
-// level returns the NUMA nodes after which all NUMA nodes have equally many free CPUs, nil where there are
-// none. The kubelet stops its enumeration there.
+// level returns the set after which all NUMA nodes have equally many free CPUs; nil if there is none. The kubelet stops
+// its enumeration at that set.
 func (s *spreading) level() (combo []int) {
 	sum := -s.wanted * s.group
 	for _, f := range s.free {
@@ -173,10 +173,10 @@ func (s *spreading) level() (combo []int) {
 	return combo
 }
 
-// turns reports whether NUMA nodes get down to a number of free CPUs when the remaining groups are taken from
-// some of them in turns, at most so many from one.
+// turns reports whether the NUMA nodes of combo reach each free CPUs when the kubelet takes the remaining groups from
+// some of them in turns, at most most groups from one.
 func (s *spreading) turns(combo []int, each, most int) bool {
-	low := false // some NUMA node gave nothing in the last turn, though it had a group
+	low := false // some NUMA node gave nothing in the last turn, although it had a group
 	for _, i := range combo {
 		switch x := (s.free[i]-each)/s.group - s.share; {
 		case x == 0 || x == s.spare(i) && x < most:
@@ -189,7 +189,7 @@ func (s *spreading) turns(combo []int, each, most int) bool {
 	return true
 }
 
-// choose returns how many sets of k there are among n.
+// choose returns the number of sets of k among n.
 func choose(n, k int) float64 {
 	out := 1.0
 	for i := range k {
@@ -198,8 +198,8 @@ func choose(n, k int) float64 {
 	return math.Round(out)
 }
 
-// deviation is the standard deviation in thousandths of n numbers, of which the sum and the sum of squares are
-// given. The kubelet rounds mean and result to thousandths.
+// deviation returns the standard deviation of n numbers, in thousandths, given their sum and the sum of their squares.
+// The kubelet rounds mean and result to thousandths.
 func deviation(n int, sum, squares int64) int64 {
 	mean := int64(math.Round(float64(sum) / float64(n) * 1000))
 	// The sum of (1000*x - mean)^2 over all x.
@@ -207,9 +207,9 @@ func deviation(n int, sum, squares int64) int64 {
 	return int64(math.Round(math.Sqrt(float64(all) / float64(n))))
 }
 
-// overwritten returns what the kubelet makes of the NUMA nodes that it chose. Its enumeration hands out
-// slices that share memory, so the end of a remembered set is overwritten by the sets that follow it. Where
-// all NUMA nodes are level, only one more set follows.
+// overwritten returns the set that the kubelet really uses instead of the set that it chose. Its enumeration returns
+// slices that share memory, so later sets overwrite the end of a remembered set. If all NUMA nodes are level, only one
+// more set follows.
 func (s *spreading) overwritten(combo []int, level bool) []int {
 	own := ownMemory(s.k)
 	if !level {
@@ -221,8 +221,8 @@ func (s *spreading) overwritten(combo []int, level bool) []int {
 	return combo
 }
 
-// ownMemory returns how many of the first members of a set of k no later set overwrites. Go's append doubles
-// the capacity of a full slice, so sets share their memory from one doubling to the next.
+// ownMemory returns how many of the first members of a set of k no later set overwrites. Go's append doubles the
+// capacity of a full slice, so sets share memory from one doubling to the next.
 func ownMemory(k int) int {
 	own := min(k, 2)
 	for n := 3; n <= k; n = 2*n - 1 {
@@ -231,7 +231,7 @@ func ownMemory(k int) int {
 	return own
 }
 
-// lastOnes keeps the first members of a set; the others become the last ones of n.
+// lastOnes keeps the first own members of a set, and replaces the others by the last ones of n.
 func lastOnes(set []int, own, n int) []int {
 	out := slices.Clone(set[:own])
 	for i := n - (len(set) - own); i < n; i++ {
@@ -240,7 +240,7 @@ func lastOnes(set []int, own, n int) []int {
 	return out
 }
 
-// following returns the set that is enumerated after a set, out of n; nil where it is the last one.
+// following returns the set of n that the enumeration returns after set; nil if set is the last one.
 func following(set []int, n int) []int {
 	out := slices.Clone(set)
 	for i := len(set) - 1; i >= 0; i-- {
@@ -255,7 +255,7 @@ func following(set []int, n int) []int {
 	return nil
 }
 
-// hand takes the even share of every NUMA node of a combination, then the remainder in groups.
+// hand takes the even share of every NUMA node of combo, then the remaining groups from those of extra.
 func (u *Usage) hand(p *picker, combo, extra []int, n, group int, w *work) (cpuSet, ending) {
 	share := n / len(combo) / group * group
 	give := func(numa, count int) ending {

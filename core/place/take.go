@@ -10,11 +10,11 @@ import (
 
 // This file picks CPUs out of a set as the CPU manager does (cpumanager/cpu_assignment.go). The rules are:
 //
-//   - Whole sockets, then whole NUMA nodes (the other way round where there are no fewer sockets than NUMA nodes),
-//     then whole L3 groups (option), then whole cores, then single CPUs.
-//   - Everywhere the part with the fewest free CPUs goes first, ties by the lower id; parts are sorted
-//     inside the part above them.
-//   - distribute-cpus-across-numa spreads a want evenly over the fewest NUMA nodes that can take it evenly.
+//  - Whole sockets, then whole NUMA nodes (the other way round if there are at least as many sockets as NUMA nodes),
+//    then whole L3 groups (option), then whole cores, then single CPUs.
+//  - At every level the part with the fewest free CPUs goes first, ties by the lower id; parts are sorted
+//    inside the part above them.
+//  - distribute-cpus-across-numa spreads a want evenly over the fewest NUMA nodes that can take it evenly.
 
 type cpuSet = idset.Set[idset.CPU]
 
@@ -24,10 +24,10 @@ type ending int
 const (
 	failed ending = iota
 	picked
-	// endless: the kubelet hands out what does not divide evenly, group by group, to NUMA nodes that have no
-	// group left, and does not stop; or it looks at more sets of NUMA nodes than anybody waits for.
+	// endless: the kubelet does not stop in useful time. It hands out a remainder group by group to NUMA nodes that
+	// have no group left, or looks at more than maxSets sets of NUMA nodes.
 	endless
-	// exhausted: which CPUs it picks cannot be found out within maxWork.
+	// exhausted: computing the CPUs needs more than maxWork steps.
 	exhausted
 )
 
@@ -51,14 +51,14 @@ func (u *Usage) takeCPUs(from cpuSet, n int, w *work) (cpuSet, ending) {
 	return u.takePacked(from, n, r.PreferAlignByUncoreCaches, w)
 }
 
-// picker is one packing under way.
+// picker is the state of one packing.
 type picker struct {
 	m      *topo.Machine
 	free   idset.Bits[idset.CPU] // not yet picked
 	picked idset.Bits[idset.CPU]
-	rest   idset.Bits[idset.CPU] // what partsOf has not put into a part yet
+	rest   idset.Bits[idset.CPU] // CPUs that partsOf has not assigned to a part yet
 	need   int
-	// numaFirst: sockets lie inside NUMA nodes, or are as many.
+	// numaFirst: sockets lie inside NUMA nodes, or are equally many.
 	numaFirst bool
 	spread    bool // distribute-cpus-across-cores
 	words     int  // steps of one part
@@ -118,13 +118,13 @@ func order(parts []part) {
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.ID, b.ID)) })
 }
 
-// partsOf adds the parts of a level that have free CPUs in a set, ordered; each part counts its free
-// CPUs in all of p.free, also those outside the set.
+// partsOf appends the parts of a level that have free CPUs in set, ordered. Each part counts all its free CPUs, also
+// those outside the set.
 func (p *picker) partsOf(out []part, set cpuSet, level topo.Level) []part {
 	return p.partsWith(out, set, level, 0)
 }
 
-// partsWith is partsOf for the parts that have this many free CPUs, 0 for any number.
+// partsWith is partsOf for the parts that have exactly free free CPUs; 0 means any number.
 func (p *picker) partsWith(out []part, set cpuSet, level topo.Level, free int) []part {
 	from := len(out)
 	p.work.spend(p.words)
@@ -140,7 +140,7 @@ func (p *picker) partsWith(out []part, set cpuSet, level topo.Level, free int) [
 	return out
 }
 
-// NUMA nodes and sockets return the parts that have free CPUs, the inner ones sorted inside the outer ones.
+// numas and sockets return the parts that have free CPUs. The inner ones are sorted inside the outer ones.
 func (p *picker) numas() []part {
 	if p.numaFirst {
 		return p.partsOf(nil, p.m.CPUs(), topo.NUMAs)
@@ -165,7 +165,7 @@ func (p *picker) inside(outer []part, level topo.Level) []part {
 
 func (p *picker) cores() []part { return p.inside(p.aboveCores(), topo.Cores) }
 
-// aboveCores returns the parts that cores are sorted in.
+// aboveCores returns the parts that cores are sorted inside.
 func (p *picker) aboveCores() []part {
 	if p.numaFirst {
 		return p.sockets()
@@ -173,8 +173,8 @@ func (p *picker) aboveCores() []part {
 	return p.numas()
 }
 
-// takeWhole takes the parts that are wholly free, as far as the need is at least as large. A part is
-// wholly free if it has this many free CPUs; 0 stands for its own number.
+// takeWhole takes the parts that are wholly free, as long as the need is at least as large. A part is wholly free if it
+// has size free CPUs; size 0 stands for the part's own number of CPUs.
 func (p *picker) takeWhole(parts []part, size int) {
 	for _, x := range parts {
 		all := x.CPUs.Len()
@@ -190,16 +190,17 @@ func (p *picker) takeNUMAs() {
 	}
 }
 
-// takeSockets counts a socket as whole by the machine's mean CPUs per socket, as the kubelet does.
+// takeSockets counts a socket as wholly free if it has the machine's mean number of CPUs per socket, as the kubelet
+// does.
 func (p *picker) takeSockets() {
 	mean := p.m.CPUs().Len() / len(p.m.Sockets())
-	if p.need >= mean { // a part with that many free CPUs is no smaller
+	if p.need >= mean { // a socket with that many free CPUs is no smaller
 		p.takeWhole(p.sockets(), mean)
 	}
 }
 
-// takeCores counts a core as whole by the machine's mean CPUs per core, as the kubelet does. A core lies in one part of
-// the level above it, so the cores of one part are listed only while cores are still needed.
+// takeCores counts a core as wholly free if it has the machine's mean number of CPUs per core, as the kubelet does. It
+// lists the cores part by part of the level above, and stops when no core is needed any more.
 func (p *picker) takeCores() {
 	mean := cpusPerCore(p.m)
 	if p.need < max(1, mean) {
@@ -220,7 +221,7 @@ func (p *picker) takeSingles() {
 	}
 	if ids := p.singles(); len(ids) >= p.need {
 		p.take(idset.Of(ids[:p.need]...))
-		p.need = 0 // a CPU that is listed twice counts twice, as it does for the kubelet
+		p.need = 0 // a CPU listed twice counts twice, as in the kubelet
 	}
 }
 
@@ -243,7 +244,7 @@ func (p *picker) singles() (out []idset.CPU) {
 	return out
 }
 
-// takeL3s takes whole L3 groups, and of one more group as many cores as are still needed
+// takeL3s takes whole L3 groups, and then cores of one more group, as many as are still needed
 // (prefer-align-cpus-by-uncorecache, takeUncoreCache).
 func (p *picker) takeL3s() {
 	if p.need <= 0 {
@@ -251,7 +252,7 @@ func (p *picker) takeL3s() {
 	}
 	mean := p.m.CPUs().Len() / len(p.m.L3s())
 	parts := p.inside(p.numas(), topo.L3s)
-	if p.need >= mean { // the kubelet tries this for each part, but only the first time can take anything
+	if p.need >= mean { // the kubelet tries this for each part, but only the first try can take anything
 		p.takeWhole(parts, 0)
 	}
 	for _, x := range parts {
@@ -274,7 +275,7 @@ func (p *picker) takePartOfL3(l3 cpuSet) {
 		got.Add(p.rest.Set())
 	}
 	ids := got.Set().List()
-	// An odd need on machines with threads: one CPU of the last core is enough.
+	// If the need is not even and cores have threads, one CPU of the last core is enough.
 	if p.need%2 != 0 && per > 1 && len(ids) > p.need {
 		ids = ids[:len(ids)-1]
 	}

@@ -57,9 +57,8 @@ func (c Container) String() string {
 	return fmt.Sprintf("%s container %s: %s", c.Kind, c.Name, listed(parts))
 }
 
-// Text renders the holding in one line: the container, with its kind where it is no app container, then CPUs, memory
-// and devices with their NUMA nodes, by their ids. Where m is nil, NUMA nodes are named by their positions, and the
-// text says so.
+// Text renders the holding in one line: the container, with its kind unless it is an app container, then CPUs, memory
+// and devices with their NUMA nodes by id. If m is nil, it names NUMA nodes by position, as "at NUMA".
 func (h Holding) Text(m *topo.Machine) string {
 	var parts []string
 	if !h.CPUs.Empty() {
@@ -85,7 +84,7 @@ func (h Holding) Text(m *topo.Machine) string {
 // String is Text without a machine.
 func (h Holding) String() string { return h.Text(nil) }
 
-// where says on which NUMA nodes something is.
+// where renders the NUMA nodes of a holding.
 func where(m *topo.Machine, mask topo.Mask) string {
 	switch {
 	case mask == 0:
@@ -98,8 +97,8 @@ func where(m *topo.Machine, mask topo.Mask) string {
 	return " on NUMA nodes " + idset.Of(m.IDs(mask)...).String()
 }
 
-// Text renders the verdict in one line: what each container gets, or why the pod does not fit. Where m is nil, NUMA
-// nodes are named by their positions.
+// Text renders the verdict in one line: what each container gets, or why the pod does not fit. If m is nil, it names
+// NUMA nodes by position.
 func (v Verdict) Text(m *topo.Machine) string {
 	var parts []string
 	if !v.Fits() {

@@ -5,7 +5,7 @@ import "github.com/tenon-numa/tenon/core/topo"
 // UnalignedCode names something that a kubelet does not align. The codes are stable: conditions and the CLI use them.
 type UnalignedCode string
 
-// What a kubelet may leave unaligned, each by one of its settings.
+// What a kubelet may leave unaligned, each because of one setting.
 const (
 	// SharedCPUs: under the CPU manager's policy none, all containers share all CPUs.
 	SharedCPUs UnalignedCode = "shared-cpus"
@@ -13,7 +13,7 @@ const (
 	MemoryAnywhere UnalignedCode = "memory-anywhere"
 	// ManagersApart: under the topology manager's policy none, each manager chooses NUMA nodes for itself.
 	ManagersApart UnalignedCode = "managers-apart"
-	// BestEffortOnly: under the policy best-effort, a pod that cannot be aligned runs all the same.
+	// BestEffortOnly: under the policy best-effort, a pod that cannot be aligned still runs.
 	BestEffortOnly UnalignedCode = "best-effort-only"
 	// ContainersApart: in the scope container, containers of a pod are aligned one by one.
 	ContainersApart UnalignedCode = "containers-apart"
@@ -22,9 +22,9 @@ const (
 // Unaligned is one thing that a kubelet does not align because of one setting.
 type Unaligned struct {
 	Code UnalignedCode
-	// What says what is not aligned, and by which setting; Remedy says which setting would align it.
+	// What describes what is not aligned, and by which setting; Remedy names the setting that would align it.
 	What, Remedy string
-	// Choice: the setting is not a default that somebody forgot, but one of several sensible ones.
+	// Choice: the setting is one of several sensible ones, and not a default that was left unchanged.
 	Choice bool
 }
 
@@ -32,7 +32,7 @@ type Unaligned struct {
 func (u Unaligned) Text() string { return u.What + "; " + u.Remedy }
 
 // Unaligned returns what a kubelet with these rules does not align on a machine, in a fixed order. On a machine with
-// one NUMA node, only CPUs that containers share count.
+// one NUMA node, the only possible entry is SharedCPUs.
 func (r Rules) Unaligned(m *topo.Machine) (out []Unaligned) {
 	add := func(is, choice bool, code UnalignedCode, what, remedy string) {
 		if is {
@@ -56,7 +56,7 @@ func (r Rules) Unaligned(m *topo.Machine) (out []Unaligned) {
 	return out
 }
 
-// Forgotten returns what [Rules.Unaligned] returns without the choices: what a person should know of any node.
+// Forgotten returns [Rules.Unaligned] without the choices: the settings that a person should look at on any node.
 func (r Rules) Forgotten(m *topo.Machine) (out []Unaligned) {
 	for _, u := range r.Unaligned(m) {
 		if !u.Choice {

@@ -9,33 +9,33 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Usage is a machine with its rules and everything that is held of it. It is made by [NewUsage] and
-// then never changes: Hold returns a new one, so that any number of goroutines may place on it.
+// Usage is a machine with its rules and all holdings on it. [NewUsage] makes it, and it never changes: Hold returns a
+// new one, so any number of goroutines may use it.
 type Usage struct {
-	// What plans look at is together and first, so that it is fetched at once.
+	// The fields that plans read come first and together, so that they share cache lines.
 
 	*ground // shared between copies
-	// amounts are what is free, in the rows of the ground, and what near and usable say.
+	// amounts are the free amounts, in the rows of the ground, followed by the device counts of near and usable.
 	// Invariant: 0 <= amounts[i] <= whole[i].
 	amounts []int64
-	// cpus is the sum of the row of CPUs, halves how many of these are on cores that have a reserved CPU.
+	// cpus is the sum of the row of CPUs, halves the part of it on cores that have a reserved CPU.
 	cpus, halves int64
-	// used are the NUMA nodes that have memory blocks, grouped those of them whose group has several NUMA nodes.
+	// used are the NUMA nodes that have memory blocks, grouped those among them whose group has several NUMA nodes.
 	used, grouped topo.Mask
 
 	Machine *topo.Machine
 	Rules   Rules
-	// free are the CPUs that can be given out: not reserved, not held.
+	// free are the CPUs that containers can get: not reserved, not held.
 	free idset.Set[idset.CPU]
-	// cells[numa] is what the memory manager keeps of a NUMA node.
+	// cells[numa] is the memory manager's state of a NUMA node.
 	cells []cell
 	// taken[resource] are the held devices, in the machine's order of resources.
 	taken []devices
 	risk  risk
 }
 
-// cell is the memory manager's state of a NUMA node: the number of memory blocks on it, and the group of
-// NUMA nodes of the latest of them (memorymanager/state, NUMANodeState).
+// cell is the memory manager's state of a NUMA node: the number of memory blocks on it, and the group of NUMA nodes of
+// the latest block (memorymanager/state, NUMANodeState).
 type cell struct {
 	blocks int
 	group  topo.Mask
@@ -57,17 +57,17 @@ func (d devices) len() (n int) {
 }
 
 // NewUsage returns the usage of a machine on which nothing is held. The rules must be valid for the machine (see
-// [Rules.Validate]). Memory reservations beyond what a NUMA node has count as all of it.
+// [Rules.Validate]). If a reservation of memory exceeds what a NUMA node has, all of it is reserved.
 func NewUsage(m *topo.Machine, r Rules) *Usage {
 	u := &Usage{Machine: m, Rules: r, ground: newGround(m, r)}
 	return u.Empty()
 }
 
-// Alike reports whether both are usages of one machine with one set of rules, by what they share.
+// Alike reports whether both usages are made from one another, and so have the same machine and rules.
 func (u *Usage) Alike(v *Usage) bool { return u.ground == v.ground }
 
-// Empty returns the usage of the same machine and rules on which nothing is held. It is NewUsage with
-// less work, and shares what does not change.
+// Empty returns the usage of the same machine and rules on which nothing is held. It is cheaper than NewUsage, since it
+// shares what does not change.
 func (u *Usage) Empty() *Usage {
 	g := u.ground
 	out := &Usage{Machine: u.Machine, Rules: u.Rules, ground: g, cells: make([]cell, g.numas)}
@@ -88,9 +88,9 @@ func (u *Usage) Empty() *Usage {
 	return out
 }
 
-// setFree makes these CPUs the free ones.
+// setFree sets the free CPUs.
 func (u *Usage) setFree(free idset.Set[idset.CPU]) {
-	u.free, u.cpus, u.halves = free, 0, int64(free.AndLen(u.nobodys))
+	u.free, u.cpus, u.halves = free, 0, int64(free.AndLen(u.reservedCores))
 	for i := range u.cells {
 		n := int64(u.Machine.NUMAs()[i].CPUs.AndLen(free))
 		u.amounts[i] = n
@@ -116,8 +116,8 @@ func (r Rules) reserved(numa idset.NUMA, kind string) (bytes int64) {
 	return bytes
 }
 
-// Hold returns the usage with more holdings, in the order in which the node made them. Holdings of
-// what the machine does not have are passed over.
+// Hold returns the usage with more holdings, in the order in which the node made them. It ignores holdings of things
+// that the machine lacks.
 func (u *Usage) Hold(hs ...Holding) *Usage {
 	out := u.clone()
 	free := u.free.Bits()
@@ -135,18 +135,18 @@ func (u *Usage) Hold(hs ...Holding) *Usage {
 	return out
 }
 
-// MemoryGroup is what a memory manager says of a NUMA node where that does not follow from the holdings.
+// MemoryGroup is a memory manager's own record of a NUMA node, for cases in which it does not follow from the holdings.
 type MemoryGroup struct {
 	NUMAs topo.Mask // the NUMA nodes of the latest block on this NUMA node
-	Free  []Amount  // what the NUMA node itself has free; kinds that are not named follow from the holdings
+	Free  []Amount  // free amounts of the NUMA node alone; other kinds follow from the holdings
 }
 
-// WithGroups returns the usage with the memory groups that the node's memory manager reports, by
-// position of the NUMA node. Holdings do not tell them: a block on several NUMA nodes does not say how much of it
-// is on which, when it ends the manager gives back what the lowest of its NUMA nodes has, whoever's that was
-// (memorymanager/policy_static.go, releaseMemory), and after a container was put on a part of a group,
-// the group that counts is the latest. A NUMA node without blocks is in no group, whatever is reported.
-// Amounts beyond what the NUMA node has count as all of it.
+// WithGroups returns the usage with the memory groups that the node's memory manager reports, by position of the NUMA
+// node. They do not follow from holdings, for three reasons. A block on several NUMA nodes does not say how much of it
+// is on each. When it ends, the manager gives back what the lowest of its NUMA nodes has, even if another block used it
+// (memorymanager/policy_static.go, releaseMemory). After a container was put on a part of a group, the latest group
+// counts. A NUMA node without blocks is in no group, even if the report says otherwise. Amounts beyond what the NUMA
+// node has count as all of it.
 func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
 	if len(groups) == 0 {
 		return u
@@ -170,7 +170,7 @@ func (u *Usage) WithGroups(groups map[int]MemoryGroup) *Usage {
 	return out
 }
 
-// MemoryGroup returns the group of the NUMA node at position i; WithGroups with that value changes nothing.
+// MemoryGroup returns the memory group of the NUMA node at position i. WithGroups with that value changes nothing.
 func (u *Usage) MemoryGroup(i int) MemoryGroup {
 	out := MemoryGroup{NUMAs: u.cells[i].group}
 	for k, kind := range u.kinds {
@@ -190,7 +190,7 @@ func (u *Usage) clone() *Usage {
 	return &out
 }
 
-// group puts the NUMA node at position i into a group.
+// group sets the memory group of the NUMA node at position i.
 func (u *Usage) group(i int, mask topo.Mask) {
 	u.cells[i].group = mask
 	if u.grouped &^= 1 << uint(i); mask.Len() > 1 {
@@ -224,7 +224,7 @@ func (u *Usage) resource(name string) (int, topo.Resource, bool) {
 
 // resourceAt returns the position of a resource in Machine.Resources, or -1.
 func (u *Usage) resourceAt(name string) int {
-	for at := range u.sets { // they are few
+	for at := range u.sets { // there are few resources
 		if u.sets[at].name == name {
 			return at
 		}
@@ -258,7 +258,7 @@ func (u *Usage) assign(kind string, on topo.Mask, bytes int64) {
 // Kinds returns the memory kinds of the machine; the caller must not change it.
 func (u *Usage) Kinds() []string { return u.kinds }
 
-// FreeCPUs returns the CPUs that can be given to a container.
+// FreeCPUs returns the CPUs that a container can get.
 func (u *Usage) FreeCPUs() idset.Set[idset.CPU] { return u.free }
 
 // FreeMemory returns the bytes of a kind that the NUMA node at position i has free for Guaranteed pods.
@@ -275,7 +275,7 @@ func (u *Usage) amount(table []int64, numa int, kind string) int64 {
 	return table[u.memory(k)+numa]
 }
 
-// FreeDevices returns the healthy devices of a resource that nobody holds, in ascending order of id.
+// FreeDevices returns the healthy devices of a resource that are not held, in ascending order of id.
 func (u *Usage) FreeDevices(resource string) []topo.Device {
 	at, r, ok := u.resource(resource)
 	if !ok {
@@ -291,8 +291,8 @@ func (u *Usage) FreeDevices(resource string) []topo.Device {
 	return out
 }
 
-// FreeDevicesOn counts the healthy devices that nobody holds and that are on some NUMA node of a mask, of the
-// resource at position at in Machine.Resources.
+// FreeDevicesOn counts the healthy devices that are not held and are on some NUMA node of a mask, of the resource at
+// position at in Machine.Resources.
 func (u *Usage) FreeDevicesOn(at int, mask topo.Mask) (count int64) {
 	if mask.Len() == 1 {
 		return u.amounts[u.devices(at)+mask.First()]

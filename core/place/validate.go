@@ -11,10 +11,10 @@ import (
 // maxMilliCPU is the bound on a CPU request, in thousandths.
 const maxMilliCPU = topo.MaxBytes * 1000
 
-// Validate returns the first precondition of [Place] that the pod does not meet, or nil: known classes and kinds, init
-// containers before app containers, container names that are there and unique, amounts between 0 and the bounds of
-// package topo, and requests in ascending order without duplicates. The verdict for another pod has no meaning. Pods
-// that package api/pod makes of what an API server has accepted are valid.
+// Validate returns the first precondition of [Place] that the pod does not meet, or nil. The preconditions: known
+// classes and kinds, init containers before app containers, container names that are not empty and not repeated,
+// amounts between 0 and the bounds of package topo, and requests in ascending order without duplicates. The verdict for
+// an invalid pod has no meaning. Pods that package api/pod makes from pods of an API server are valid.
 func (p *Pod) Validate() error {
 	if p.QoS < BestEffortQoS || p.QoS > Guaranteed {
 		return fmt.Errorf("validate pod: unknown %s", p.QoS)
@@ -73,9 +73,9 @@ func memoryKind(name string) bool {
 	return name == topo.Memory || strings.HasPrefix(name, "hugepages-")
 }
 
-// Validate returns the first precondition of [NewUsage] on this machine that the rules do not meet, or nil: known
-// policies and scopes, and reservations of CPUs and NUMA nodes that the machine has, of amounts that are not negative.
-// A kubelet may refuse valid rules: see [Rules.Obstacles].
+// Validate returns the first precondition of [NewUsage] on this machine that the rules do not meet, or nil. The
+// preconditions: known policies and scopes, and reservations of CPUs and NUMA nodes that the machine has, without
+// negative amounts. A kubelet may refuse valid rules: see [Rules.Obstacles].
 func (r Rules) Validate(m *topo.Machine) error {
 	switch t := r.Topology; {
 	case r.Arbiter < ByKubelet || r.Arbiter > ByAgent:
@@ -114,8 +114,8 @@ func (r Rules) Validate(m *topo.Machine) error {
 	return nil
 }
 
-// Validate returns the first precondition of [Judge] that the demand does not meet, or nil: a known policy and scope,
-// and at most one of Align and Ignore.
+// Validate returns the first precondition of [Judge] that the demand does not meet, or nil. The preconditions: a known
+// policy and scope, and at most one of Align and Ignore.
 func (d Demand) Validate() error {
 	switch {
 	case d.Policy < None || d.Policy > SingleNUMA:

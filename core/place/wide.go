@@ -7,18 +7,17 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file finds the memory manager's own choice of NUMA nodes on machines with so many of them that tables
-// of all masks are too large. Three kinds of masks can serve memory (calculateHints): a single NUMA node
-// outside every group, a group as it is, and NUMA nodes without blocks. The best of each kind is found by
-// itself.
+// This file finds the memory manager's own choice of NUMA nodes on machines with so many of them that tables of all
+// masks are too large. Three kinds of masks can serve memory (calculateHints): a single NUMA node outside every group,
+// a group as it is, and NUMA nodes without blocks. The file searches the best mask of each kind separately.
 
-// wideMask is ownMask without tables. Where it takes too many steps, the admission's work is used up.
+// wideMask is ownMask without tables. If it needs too many steps, it exhausts the admission's work.
 func (a *admission) wideMask(c *Container, contains topo.Mask) (h hint, ok bool) {
 	w := a.wideWidth(c)
 	n := len(a.u.Machine.NUMAs())
 	for k := range n + 1 {
 		a.work.spend(8 * n)
-		width := k // the preferred width first, then all others, the narrowest first
+		width := k // the preferred width first, then all others, narrowest first
 		if k == 0 {
 			width = w
 		}
@@ -32,8 +31,8 @@ func (a *admission) wideMask(c *Container, contains topo.Mask) (h hint, ok bool)
 	return hint{}, false
 }
 
-// wideWidth returns the fewest NUMA nodes that would have the memory if nothing were held; all where not even
-// all have it.
+// wideWidth returns the fewest NUMA nodes that would have the memory if nothing were held. It returns the number of all
+// NUMA nodes if even all do not have it.
 func (a *admission) wideWidth(c *Container) int {
 	rows, ok := a.memoryRows(c.Memory)
 	n := len(a.u.Machine.NUMAs())
@@ -45,8 +44,7 @@ func (a *admission) wideWidth(c *Container) int {
 	return n
 }
 
-// memoryRows turns amounts into rows of a plan; ok is false where the machine lacks a kind, or there are too
-// many of them.
+// memoryRows turns amounts into rows of a plan. ok is false if the machine lacks a kind, or there are too many kinds.
 func (a *admission) memoryRows(want []Amount) (rows []row, ok bool) {
 	for _, m := range want {
 		k := a.u.kind(m.Kind)
@@ -64,8 +62,8 @@ func (a *admission) memoryRows(want []Amount) (rows []row, ok bool) {
 	return rows, true
 }
 
-// span reports whether some w NUMA nodes of a mask have together what rows want. Where that takes too many
-// steps, the admission's work is used up.
+// span reports whether some w NUMA nodes of a mask together have what the rows want. If that needs too many steps, it
+// exhausts the admission's work.
 func (a *admission) span(amounts []int64, rows []row, in topo.Mask, w int) bool {
 	if w == 0 {
 		return !slices.ContainsFunc(rows, func(r row) bool { return r.amount > 0 })
@@ -79,7 +77,7 @@ func (a *admission) span(amounts []int64, rows []row, in topo.Mask, w int) bool 
 	return out == yes
 }
 
-// lowestOf returns the lowest mask of so many NUMA nodes that contains some and can serve the memory, or 0.
+// lowestOf returns the lowest mask of width NUMA nodes that contains the given ones and can serve the memory, or 0.
 func (a *admission) lowestOf(c *Container, width int, contains topo.Mask) (best topo.Mask) {
 	consider := func(mask topo.Mask) {
 		if mask.Len() == width && mask&contains == contains && a.serves(mask, c.Memory) && (best == 0 || mask < best) {
@@ -103,7 +101,7 @@ func (a *admission) lowestOf(c *Container, width int, contains topo.Mask) (best 
 	return best
 }
 
-// serves reports whether a mask has the memory, what init containers of the pod leave included.
+// serves reports whether a mask has the memory, together with what init containers of the pod leave.
 func (a *admission) serves(mask topo.Mask, want []Amount) bool {
 	a.work.spend(len(want) * mask.Len())
 	for _, w := range want {
@@ -115,8 +113,8 @@ func (a *admission) serves(mask topo.Mask, want []Amount) bool {
 	return true
 }
 
-// lowestUnused is lowestOf among NUMA nodes without blocks. From the highest one on, each is left out if the
-// others can do without it.
+// lowestUnused is lowestOf among NUMA nodes without blocks. From the highest one down, it drops each NUMA node that the
+// others can do without.
 func (a *admission) lowestUnused(c *Container, width int, contains topo.Mask) topo.Mask {
 	in := a.u.all &^ a.u.used
 	rows, ok := a.memoryRows(c.Memory)
@@ -149,7 +147,7 @@ func (a *admission) lowestUnused(c *Container, width int, contains topo.Mask) to
 	return out
 }
 
-// wideReasons is memoryReasons without tables. Only policy none gets here, so no affinity is to blame.
+// wideReasons is memoryReasons without tables. Only policy none gets here, so no affinity can be the reason.
 func (a *admission) wideReasons(c *Container) []Reason {
 	var group, short []Reason
 	for _, w := range c.Memory {

@@ -2,28 +2,28 @@ package place
 
 import "github.com/tenon-numa/tenon/core/topo"
 
-// This file bounds what one answer costs. A step is about what one entry of a table of masks, one word of a set
-// of CPUs or one device costs: some nanoseconds. Steps are counted, never timed, so that the same question gets
-// the same answer everywhere.
+// This file bounds the cost of one answer. A step is about the cost of one entry of a table of masks, one word of a set
+// of CPUs, or one device: some nanoseconds. Steps are counted, never timed, so that a question gets the same answer on
+// every machine.
 
-// maxWork bounds the steps of one verdict: about five milliseconds. Beyond it the verdict is a refusal with the
-// code [TooComplex]. Pods of twenty containers on machines of eight NUMA nodes take a tenth of it at most. On
-// sixteen NUMA nodes, where a kubelet takes seconds or minutes, one container may take most of it.
+// maxWork bounds the steps of one verdict: about five milliseconds. Beyond it the verdict is a refusal with the code
+// [TooComplex]. Pods of twenty containers on machines of eight NUMA nodes need a tenth of it at most. On sixteen NUMA
+// nodes, where a kubelet takes seconds or minutes, one container may need most of it.
 const maxWork = 5 << 20
 
-// MaxContainers bounds the containers of a pod that need alignment. Every node is asked about each of them, so
-// that a pod's cost is this number times that of one container, on every node. The largest pods that are known
-// have some thirty containers; a machine of two sockets has about as many cores as the bound.
+// MaxContainers bounds the containers of a pod that need alignment. A pod costs this number times the cost of one
+// container, on every node. The largest known pods have some thirty containers; a machine of two sockets has about as
+// many cores as the bound.
 const MaxContainers = 128
 
-// containerSteps is what a container costs that asks for nothing.
+// containerSteps is the cost of a container that asks for nothing.
 const containerSteps = 32
 
 // work counts the steps of one verdict.
 type work struct{ steps int }
 
-// spend counts steps that are about to be made; it returns false where that is more than a verdict may make.
-// They are not to be made then.
+// spend counts n steps that the caller is about to make. It returns false if they exceed the bound; the caller must
+// then not make them.
 func (w *work) spend(n int) bool {
 	w.steps = min(w.steps+n, maxWork+1)
 	return w.steps <= maxWork
@@ -32,11 +32,11 @@ func (w *work) spend(n int) bool {
 // over reports whether the verdict needs more steps than it may make.
 func (w *work) over() bool { return w.steps > maxWork }
 
-// exhaust lets the verdict make no more steps.
+// exhaust uses up all remaining steps.
 func (w *work) exhaust() { w.steps = maxWork + 1 }
 
-// TooLarge returns why no node is asked about a pod: it has too many containers that need alignment. It is
-// empty for all other pods. The answer depends on the pod alone, so a caller with many nodes asks once.
+// TooLarge returns why a pod is refused by every node: it has too many containers that need alignment. The result is
+// empty for all other pods. It depends on the pod alone, so a caller with many nodes asks once.
 func (p *Pod) TooLarge() []Reason {
 	if len(p.Containers) <= MaxContainers {
 		return nil
@@ -59,20 +59,20 @@ func (p *Pod) aligns(i int) bool {
 	return len(c.Devices) > 0 || p.Exclusive() && (len(c.Memory) > 0 || c.MilliCPU >= 1000 && c.MilliCPU%1000 == 0)
 }
 
-// complex returns the refusal of a pod that takes too many steps.
+// complex returns the refusal of a pod that needs too many steps.
 func (a *admission) complex() Verdict {
 	r := Reason{Code: TooComplex, Want: int64(len(a.pod.Containers)), Have: maxWork, Width: len(a.u.Machine.NUMAs())}
 	return Verdict{Refusal: UnexpectedAdmissionError, Reasons: []Reason{r}}
 }
 
-// costs bounds the steps of parts of an answer on one machine under its rules. A quick answer does without these
-// parts, and must not be yes where the full engine would take too many steps.
+// costs bounds the steps of parts of an answer on one machine under its rules. A plan leaves these parts out, and must
+// not answer yes if the full engine would need too many steps.
 type costs struct {
 	words     int // going through one part of the CPUs
 	picking   int // picking the CPUs of one container
 	ownMask   int // the memory manager's own choice of NUMA nodes, for each kind of memory and once more
 	devices   int // looking for and picking the devices of one resource, beside its table
-	shared    int // counting the devices of one resource that several NUMA nodes share, for each mask
+	shared    int // counting the devices of one resource that are on several NUMA nodes, for each mask
 	sockets   int // sockets that each mask of CPUs is compared with
 	distances int // comparing the distances of two masks
 }
@@ -101,26 +101,25 @@ func newCosts(m *topo.Machine, r *Rules, sets []deviceSet) (c costs) {
 	return c
 }
 
-// reachSteps returns the steps of intersecting a hint set's masks with what is reached (hints.go).
+// reachSteps returns the steps of intersecting a hint set's masks with the reached ones (hints.go).
 func reachSteps(numas, masks int) int { return (2*numas + 4) * masks }
 
-// deviceSteps returns the steps of counting so many devices for the masks of some NUMA nodes, and of picking
-// some of them.
+// deviceSteps returns the steps of counting devices for the masks of some NUMA nodes, and of picking some.
 func deviceSteps(devices, numas int) int { return devices * (numas + 80) }
 
-// dearness says of which usages it is known that merging a request's hint sets takes too many steps.
-type dearness int8
+// expense says for which usages merging a request's hint sets surely needs too many steps.
+type expense int8
 
 const (
-	cheap     dearness = iota
-	dearer             // of those where memory has hints
-	dear               // of all
-	tableCost = 10     // steps of one entry of a hint set's tables, and 6 more for each kind of memory
+	cheap               expense = iota
+	expensiveWithMemory         // for usages in which memory has hints
+	expensive                   // for all usages
+	tableCost           = 10    // steps of one entry of a hint set's tables, and 6 more for each kind of memory
 )
 
-// mergeSteps returns the most steps of merging the hint sets of a request without tables of init containers,
-// which range over so many NUMA nodes, and whether these are too many in any case.
-func (u *Usage) mergeSteps(r *request, numas int) (most int, d dearness) {
+// mergeSteps returns the most steps of merging the hint sets of a request that range over numas NUMA nodes, without
+// tables of init containers. d says whether even the least number of steps is too much.
+func (u *Usage) mergeSteps(r *request, numas int) (most int, d expense) {
 	policy := u.Rules.Topology.Policy
 	if policy == None || numas > maxMaskSpace {
 		return 0, cheap
@@ -153,15 +152,15 @@ func (u *Usage) mergeSteps(r *request, numas int) (most int, d dearness) {
 	}
 	switch {
 	case least > maxWork:
-		d = dear
+		d = expensive
 	case least+memory > maxWork:
-		d = dearer
+		d = expensiveWithMemory
 	}
 	return least + memory + all, d
 }
 
-// heavy reports whether the full engine may take too many steps before it admits a pod without init containers.
-// The arguments are the sums of what [plan.tabling] returns for its requests.
+// heavy reports whether the full engine may need too many steps before it admits a pod without init containers. The
+// arguments are the sums of the results of [plan.tabling] for its requests.
 func (u *Usage) heavy(p *Pod, tabling int, choice bool) bool {
 	steps := tabling
 	for i := range p.Containers {
@@ -175,10 +174,11 @@ func (u *Usage) heavy(p *Pod, tabling int, choice bool) bool {
 	return steps > maxWork
 }
 
-// tabling returns the most steps that tables may take before a request is admitted, and whether the memory manager
-// may choose NUMA nodes of its own then. Where tables take too many steps in any case, it is admitted without.
+// tabling returns the most steps of tables before a request is admitted, and whether the memory manager may then choose
+// NUMA nodes of its own. If tables surely need too many steps, both are zero: the request is admitted without tables or
+// not at all.
 func (p *plan) tabling() (steps int, choice bool) {
-	if p.dear != cheap {
+	if p.expense != cheap {
 		return 0, false
 	}
 	return p.merging, !policyTable[p.policy].preferred
