@@ -8,19 +8,18 @@ import (
 
 // This file finds accounts and locks them.
 //
-// Every account has a lock of its own, and all that is worked out for a node is worked out under it, so no node
-// makes another one wait. The book's own lock guards what is shared: which accounts there are, which pods are
-// assumed where, which nodes account for which pods, and the latest snapshot. It is held for a few
-// operations on maps. Who holds an account's lock may take the book's, never the other way, and nobody holds
-// the locks of two accounts.
+// Every account has its own lock, and everything for a node is computed under it, so work for one node does not delay
+// another. The book's own lock guards what is shared: the accounts, the node of each assumed pod, the nodes that
+// account for each pod, and the latest snapshot. It is held for a few operations on maps. A holder of an account's lock
+// may take the book's lock, but not the other way round. No goroutine holds the locks of two accounts.
 
-// newAccount returns an account on which nothing is known.
+// newAccount returns the account of a node without any information.
 func newAccount(node string, l limits) *account {
-	return &account{mu: &sync.Mutex{}, limits: l, name: node, gone: map[string]bool{}, doubts: map[string]bool{},
+	return &account{mu: &sync.Mutex{}, limits: l, name: node, ended: map[string]bool{}, doubts: map[string]bool{},
 		excess: map[string]bool{}, changed: make(chan struct{})}
 }
 
-// open returns the account of a node, locked, or nil where there is none.
+// open returns the account of a node, locked, or nil if there is none.
 func (b *Book) open(node string) *account {
 	for {
 		b.mu.Lock()
@@ -36,7 +35,7 @@ func (b *Book) open(node string) *account {
 	}
 }
 
-// ensure returns the account of a node, locked, and makes it where there is none.
+// ensure returns the account of a node, locked, and creates it if there is none.
 func (b *Book) ensure(node string) *account {
 	for {
 		b.mu.Lock()
@@ -53,8 +52,8 @@ func (b *Book) ensure(node string) *account {
 	}
 }
 
-// carrier returns the account of the node that a pod is assumed on, locked, or nil.
-func (b *Book) carrier(uid string) *account {
+// accountOf returns the account of the node that a pod is assumed on, locked, or nil.
+func (b *Book) accountOf(uid string) *account {
 	for {
 		node, on := b.at(uid)
 		if !on {
@@ -71,7 +70,7 @@ func (b *Book) carrier(uid string) *account {
 	}
 }
 
-// close unlocks an account, and drops it where nothing is known of its node.
+// close unlocks an account, and removes it from the book if it has no information. a may be nil.
 func (b *Book) close(a *account) {
 	if a == nil {
 		return
@@ -93,8 +92,8 @@ func (b *Book) at(uid string) (node string, on bool) {
 	return node, on
 }
 
-// send notes that a pod is assumed on a node, unless it is assumed on another one.
-func (b *Book) send(uid, node string) (ok bool) {
+// markAssumed records that a pod is assumed on a node. It returns false if the pod is assumed on another node.
+func (b *Book) markAssumed(uid, node string) (ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if at, on := b.where[uid]; on && at != node {
@@ -104,15 +103,15 @@ func (b *Book) send(uid, node string) (ok bool) {
 	return true
 }
 
-// arrive notes that a pod is not assumed any more.
-func (b *Book) arrive(uid string) {
+// unmarkAssumed records that a pod is not assumed any more.
+func (b *Book) unmarkAssumed(uid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.where, uid)
 }
 
-// account notes which pods a node accounts for after a report, instead of those before it, and that the pods
-// that have landed are not assumed any more. It does all at once: who looks for a pod finds it.
+// account records after a report which pods the node accounts for, in place of those before. It also records that the
+// pods in a.settled are not assumed any more. Both happen in one step, so every reader finds each pod.
 func (b *Book) account(a *account, before *Layout, counted []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,19 +131,20 @@ func (b *Book) account(a *account, before *Layout, counted []string) {
 			b.held.put(e.Pod.UID, a.name)
 		}
 	}
-	for _, uid := range a.landed {
+	for _, uid := range a.settled {
 		delete(b.where, uid)
 	}
-	a.landed = nil
+	a.settled = nil
 }
 
-// holds reports whether a node accounts for a pod, holders which nodes do.
+// holds reports whether a node accounts for a pod.
 func (b *Book) holds(node, uid string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.held.has(uid, node)
 }
 
+// holders returns the nodes that account for a pod, in ascending order of name.
 func (b *Book) holders(uid string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,7 +169,7 @@ func (b *Book) eachHolder(uid string, do func(*account)) {
 	}
 }
 
-// publish makes a state of a node the latest one.
+// publish puts the state of a node into the latest snapshot.
 func (b *Book) publish(n *Node) {
 	b.mu.Lock()
 	b.snap.Store(b.snap.Load().set(n))
@@ -177,7 +177,7 @@ func (b *Book) publish(n *Node) {
 	b.onChange(n.Name)
 }
 
-// withdraw makes a node unknown.
+// withdraw removes a node from the latest snapshot.
 func (b *Book) withdraw(node string) {
 	b.mu.Lock()
 	b.snap.Store(b.snap.Load().drop(node))

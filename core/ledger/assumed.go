@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// assumedPod is a pod that is reserved on a node or bound to it, and is not in a report of the node yet.
+// assumedPod is a pod that is reserved on a node or bound to it, and not yet in a report of the node.
 type assumedPod struct {
 	id  PodID
 	pod *place.Pod
@@ -15,26 +15,27 @@ type assumedPod struct {
 	demand place.Demand
 	// shape is pod.Shape().
 	shape string
-	// foreign: another scheduler bound it, or this one did before it was restarted.
+	// foreign: another scheduler bound it, or this scheduler did before it restarted.
 	foreign bool
-	// uncertain: it may hold something else than was predicted. It was bound before the book was begun, or something was
-	// released while it was assumed. The node is unsettled until it has reported the pod.
+	// uncertain: it may hold something else than was predicted, because it was bound before the book was begun, or
+	// because something was released while it was assumed. The node is unsettled until it has reported the pod.
 	uncertain bool
-	// turned is the moment from which on it may have been bound, acked the moment when the pod's status showed that the
-	// node had admitted it. account.now counts moments; 0 is never.
+	// turned is the moment since which it may be bound, acked the moment when its status showed that the node had
+	// admitted it. account.now counts moments; 0 is never.
 	turned, acked int
-	// created is the second in which it was created, as far as its turn told; bound: the API server has its binding.
+	// created is the second of its creation, if its turn gave one. bound: the API server has its binding.
 	created int64
 	bound   bool
 	// after is a moment: pods that had their turn before it are admitted before this pod. See order.go.
 	after int
-	// decision is what it holds on a node where the agent is the arbiter; nil: the arbiter decides when the pod arrives.
+	// decision is what it holds on a node whose arbiter is the agent. nil: the arbiter decides when the pod arrives.
 	decision []place.Holding
-	// options are what it holds in the states of the node, the likeliest first. There are none where it holds nothing.
+	// options are its possible holdings in the states of the node, likeliest first. It has none if the pod holds
+	// nothing.
 	options choices
-	// past is for estimated nodes, which do not say who holds what. It is empty on exact nodes.
+	// past is for estimated nodes, which do not report which pod holds what. It is empty on exact nodes.
 	past estimate.Past
-	// cost is what it costs to place the pod, see costOf; onto is the empty node on which it was found not to be idle.
+	// cost is the cost of placing the pod, see costOf. onto is the empty node on which it was found not to be idle.
 	cost int
 	onto *place.Usage
 }
@@ -44,14 +45,14 @@ func newAssumed(id PodID, p *place.Pod) *assumedPod {
 	return &assumedPod{id: id, pod: p, shape: p.Shape(), cost: costOf(p)}
 }
 
-// choices are alternatives: a pod holds what one of them says.
+// choices are the alternatives of what a pod may hold.
 type choices struct {
 	of [][]place.Holding
-	// more: it may hold something else, too. Not everything that is possible was followed or remembered.
+	// more: it may also hold something else, because not every possibility was followed or remembered.
 	more bool
 }
 
-// add adds holdings that are not there yet, unless there are so many.
+// add adds holdings that are not there yet. If there are most already, it sets more instead.
 func (c *choices) add(o []place.Holding, most int) {
 	switch {
 	case has(c.of, o):
@@ -66,7 +67,7 @@ func has(options [][]place.Holding, o []place.Holding) bool {
 	return slices.ContainsFunc(options, func(x []place.Holding) bool { return same(x, o) })
 }
 
-// each returns the choices changed by a function.
+// each returns the choices with do applied to each of them.
 func (c choices) each(do func([]place.Holding) []place.Holding) choices {
 	out := choices{more: c.more}
 	for _, o := range c.of {
@@ -87,8 +88,9 @@ func (f *assumedPod) holdings() []place.Holding {
 	return f.options.of[0]
 }
 
-// unsureDevices reports whether the NUMA nodes of the pod's devices are not sure. The node's report will tell. Which
-// devices of one NUMA node they are does not matter to pods after it: these find as many of each kind (see redraw).
+// unsureDevices reports whether the NUMA nodes of the pod's devices are uncertain until the node reports. If the NUMA
+// node is certain, it does not matter to later pods which of its devices they are: the later pods find equally many of
+// each kind (see blur).
 func (f *assumedPod) unsureDevices() bool { return slices.ContainsFunc(f.options.of, unsureDevices) }
 
 func unsureDevices(hs []place.Holding) bool {
@@ -102,11 +104,11 @@ func unsureDevices(hs []place.Holding) bool {
 	return false
 }
 
-// queue are the assumed pods for which a pod that is reserved now may have to wait.
+// queue describes the assumed pods that a pod reserved now may have to wait for.
 type queue struct {
-	shape         string // of those that are not known to be admitted
-	mixed         bool   // they have several shapes, or it is not sure what they hold: any pod may have to wait
-	pods, waiting int    // how many they are, and of these those that had no turn yet
+	shape         string // shape of those that are not known to be admitted
+	mixed         bool   // several shapes, or uncertain holdings: any pod may have to wait
+	pods, waiting int    // how many they are, and how many of them had no turn yet
 }
 
 // queue returns the queue of the node.
@@ -131,8 +133,8 @@ func (a *account) queue() (q queue) {
 	return q
 }
 
-// Waits returns for how many pods at most a pod of that shape, if it were reserved now, would have to wait before it is
-// bound, and how many of these wait for their turn themselves.
+// Waits returns the most pods that a pod of that shape, if it were reserved now, would have to wait for before it is
+// bound, and how many of them still wait for their own turn.
 func (n *Node) Waits(shape string) (pods, waiting int) {
 	if n.queue.mixed || n.queue.shape != "" && n.queue.shape != shape {
 		return n.queue.pods, n.queue.waiting
@@ -140,22 +142,23 @@ func (n *Node) Waits(shape string) (pods, waiting int) {
 	return 0, 0
 }
 
-// noticeable reports whether it makes a difference to later pods when f changes places with a pod of its shape.
+// noticeable reports whether later pods may get something else if f exchanges its slot with a pod of its shape.
 func (a *account) noticeable(f *assumedPod) bool {
 	return f.unsureDevices() || a.estimated() && f.choosesDevices()
 }
 
-// Nobody reports in which order a node admitted pods of equal shape that were bound together. So each has a slot: the
-// moment of its turn, and its prediction. The pod that is known to be admitted takes the first slot that is left.
-// That matters where a pod of another shape comes between them.
+// No report has the order in which a node admitted pods of equal shape that were bound together. So each of them has a
+// slot: the moment of its turn, and its prediction. The pod that is known to be admitted takes the first remaining
+// slot. That matters if a pod of another shape comes between them.
 
-// admitted gives a pod that is known to be admitted the first slot of its shape whose pod is not known to be admitted.
+// admitted moves a pod that is known to be admitted to the first slot of its shape whose pod is not known to be
+// admitted.
 func (a *account) admitted(f *assumedPod) {
 	a.swapEarlier(f, func(g *assumedPod) bool { return g.acked == 0 })
 }
 
-// reported gives pods that a report lists the first slots of their shapes: pods that it does not list were admitted
-// later.
+// reported moves the pods that a report lists to the first slots of their shapes, since the pods that it does not list
+// were admitted later.
 func (a *account) reported(listed func(uid string) bool) {
 	for _, f := range a.assumed {
 		if f.turned != 0 && listed(f.id.UID) {
@@ -164,7 +167,8 @@ func (a *account) reported(listed func(uid string) bool) {
 	}
 }
 
-// swapEarlier exchanges f's slot with that of the first pod of the same shape before it for which accept returns true.
+// swapEarlier exchanges f's slot with that of the earliest pod of the same shape that accept returns true for. It does
+// nothing if there is no such pod before f.
 func (a *account) swapEarlier(f *assumedPod, accept func(*assumedPod) bool) {
 	if f.decision != nil {
 		return
@@ -186,7 +190,8 @@ func (a *account) swapEarlier(f *assumedPod, accept func(*assumedPod) bool) {
 	}
 }
 
-// renamed returns a function that gives holdings of a pod the container names of another pod of its shape.
+// renamed returns a function that changes the container names in holdings of one pod to those of another pod of its
+// shape.
 func renamed(from, to *place.Pod) func([]place.Holding) []place.Holding {
 	name := map[string]string{}
 	for i, c := range from.Containers {
@@ -201,7 +206,7 @@ func renamed(from, to *place.Pod) func([]place.Holding) []place.Holding {
 	}
 }
 
-// Result says how a prediction came out.
+// Result says whether a prediction was right.
 type Result string
 
 const (
@@ -213,20 +218,20 @@ const (
 	Rejected Result = "rejected"
 )
 
-// Outcome says how one prediction came out.
+// Outcome has the result of one prediction.
 type Outcome struct {
 	Node      string
 	Pod       PodID
 	Result    Result
 	Predicted []place.Holding
 	Seen      []place.Holding
-	Error     place.RefusalReason // where the result is Rejected
+	Error     place.RefusalReason // set if the result is Rejected
 	Foreign   bool                // another scheduler bound the pod
 }
 
-// settle takes the pods that the node now reports from the assumed ones, and compares what was predicted with what
-// was reported. ended says that pods which the node had admitted may have ended. What others got depends on whether
-// that was before their admission, so what was not predicted is then not counted as wrong.
+// settle removes the pods that the node now reports from the assumed ones, and compares the predictions with the
+// report. ended: pods that the node had admitted may have ended. What other pods got then depends on whether they were
+// admitted before that, so settle does not count their differences as wrong.
 func (a *account) settle(ended bool) []Outcome {
 	var out []Outcome
 	seen := map[string]Entry{}
@@ -244,7 +249,7 @@ func (a *account) settle(ended bool) []Outcome {
 			rest = append(rest, f)
 			continue
 		}
-		a.landed = append(a.landed, f.id.UID)
+		a.settled = append(a.settled, f.id.UID)
 		if len(f.options.of) == 0 {
 			continue
 		}
@@ -252,7 +257,7 @@ func (a *account) settle(ended bool) []Outcome {
 			Foreign: f.foreign}
 		if !a.foresaw(f, e.Holdings, &left) {
 			if ended || a.incomplete(f) || left < 0 {
-				continue // nobody could have predicted it, or it takes too much to compare
+				continue // it could not be predicted, or the comparison costs too much
 			}
 			o.Result = Wrong
 		}
@@ -262,8 +267,8 @@ func (a *account) settle(ended bool) []Outcome {
 	return out
 }
 
-// foresaw reports whether the holdings were predicted for the pod, or for a pod of the same shape that had its turn
-// together with it. Every comparison takes f.cost from left; below 0 the answer is false.
+// foresaw reports whether the holdings were predicted for the pod, or for a pod of the same shape that may have
+// exchanged slots with it. Every comparison subtracts f.cost from left; below 0 the answer is false.
 func (a *account) foresaw(f *assumedPod, seen []place.Holding, left *int) bool {
 	has := func(g *assumedPod) bool {
 		may := func(o []place.Holding) bool {
@@ -275,23 +280,23 @@ func (a *account) foresaw(f *assumedPod, seen []place.Holding, left *int) bool {
 	return has(f) || slices.ContainsFunc(a.assumed, func(g *assumedPod) bool { return g != f && g.alike(f) && has(g) })
 }
 
-// incomplete reports whether the pod, or one that may have changed places with it, may hold what is not in its options.
+// incomplete reports whether the pod, or one that may have exchanged slots with it, may hold something beyond its
+// options.
 func (a *account) incomplete(f *assumedPod) bool {
 	return slices.ContainsFunc(a.assumed, func(g *assumedPod) bool {
 		return g.alike(f) && (g.options.more || g.uncertain)
 	})
 }
 
-// alike reports whether f is g or may have changed places with it.
+// alike reports whether f is g or may have exchanged slots with it.
 func (f *assumedPod) alike(g *assumedPod) bool {
 	return f == g || f.shape == g.shape && f.turned != 0 && f.decision == nil && g.decision == nil
 }
 
-// matches compares what was predicted for a pod with what was seen of a pod of the same shape, container by
-// container; the names of the other pod's containers may be others. Memory of an init container may be gone:
-// the memory manager takes it back when the next container starts. It may be there as a whole, too: a kubelet
-// that was restarted admits its pods anew, and what is not in the memory manager's file by then it gives once
-// more.
+// matches compares the prediction for a pod with the holdings seen of a pod of the same shape, container by container.
+// Container names may differ. Memory of an init container may be missing, since the memory manager takes it back when
+// the next container starts. It may also be complete: a restarted kubelet admits its pods again, and allocates once
+// more what is no longer in the memory manager's file.
 func matches(of *place.Pod, predicted []place.Holding, as *place.Pod, seen []place.Holding) bool {
 	want, got := inOrder(of, predicted), inOrder(as, seen)
 	for len(want) > 0 || len(got) > 0 {
@@ -304,20 +309,20 @@ func matches(of *place.Pod, predicted []place.Holding, as *place.Pod, seen []pla
 		default:
 			p, want, s, got = want[0], want[1:], got[0], got[1:]
 		}
-		if !p.Matches(s.Holding) && !comesOf(of, p, s) {
+		if !p.Matches(s.Holding) && !initMatches(of, p, s) {
 			return false
 		}
 	}
 	return true
 }
 
-// placed is a holding of the container that is the at-th one of its pod; -1: of the pod as a whole.
+// placed is a holding with the index of its container in the pod; -1 if the pod has no such container.
 type placed struct {
 	at int
 	place.Holding
 }
 
-// inOrder returns the holdings that take something, in the order of the pod's containers.
+// inOrder returns the holdings that are not empty, in the order of the pod's containers.
 func inOrder(p *place.Pod, hs []place.Holding) []placed {
 	out := make([]placed, 0, len(hs))
 	next := 0
@@ -336,13 +341,13 @@ func inOrder(p *place.Pod, hs []place.Holding) []placed {
 	return out
 }
 
-// comesOf reports whether an init container that was predicted to hold p may be seen with s: with all the
-// memory that it asks for, or with none.
-func comesOf(of *place.Pod, p, s placed) bool {
+// initMatches reports whether an init container with prediction p may be seen with s: with all the memory that it asks
+// for, or with none.
+func initMatches(of *place.Pod, p, s placed) bool {
 	if p.at < 0 || of.Containers[p.at].Kind != place.Init {
 		return false
 	}
-	whole := again(&of.Containers[p.at], s.Holding)
+	whole := hasAllMemory(&of.Containers[p.at], s.Holding)
 	p.Memory = nil
 	if whole {
 		s.Memory = nil
@@ -350,8 +355,8 @@ func comesOf(of *place.Pod, p, s placed) bool {
 	return p.Matches(s.Holding)
 }
 
-// again reports whether an init container is seen with all the memory that it asks for.
-func again(c *place.Container, seen place.Holding) bool {
+// hasAllMemory reports whether an init container is seen with all the memory that it asks for.
+func hasAllMemory(c *place.Container, seen place.Holding) bool {
 	if len(seen.Memory) != len(c.Memory) {
 		return false
 	}
@@ -364,7 +369,7 @@ func again(c *place.Container, seen place.Holding) bool {
 	return true
 }
 
-// trimmed drops holdings that take nothing: reports differ in whether they list them.
+// trimmed drops empty holdings; some reports list them, and some do not.
 func trimmed(in []place.Holding) []place.Holding {
 	return slices.DeleteFunc(slices.Clone(in), func(h place.Holding) bool { return h.Empty() })
 }

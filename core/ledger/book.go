@@ -17,11 +17,11 @@ type Book struct {
 	// mu guards the maps; see access.go.
 	mu    sync.Mutex
 	nodes map[string]*account
-	// grounds are what equal nodes share.
+	// grounds has the data that equal nodes share.
 	grounds grounds
-	// where is the node of every assumed pod: the scheduler or the API server says so, never a report.
+	// where has the node of every assumed pod. It comes from the scheduler or the API server, never from a report.
 	where map[string]string
-	// held says which nodes account for which pods. It decides about those nodes only.
+	// held has the nodes that account for each pod. It matters to those nodes only.
 	held   claims
 	limits limits
 	// onChange is called for every node whose state changes; see OnChange.
@@ -39,43 +39,43 @@ func New() *Book {
 // Snapshot returns the state of all nodes now.
 func (b *Book) Snapshot() *Snapshot { return b.snap.Load() }
 
-// account is what the book keeps of one node. base and assumed decide the node's state; the rest is what reports and
-// events have left to be remembered.
+// account is what the book stores about one node. The node's state follows from base and assumed; the other fields
+// remember reports and events.
 type account struct {
-	mu      *sync.Mutex // guards all that follows
-	removed bool        // the book does not have this account any more
+	mu      *sync.Mutex // guards all fields below
+	removed bool        // the account is no longer in the book
 	name    string
 	limits  limits
 
-	layout *Layout      // the last report; nil: there is none
+	layout *Layout      // the last report; nil if there is none
 	base   *Node        // the last report without pods that have ended since
-	empty  *place.Usage // the node with nothing on it
+	empty  *place.Usage // the node without any pod
 	silent bool         // see Node.Silent
-	// assumed are the pods that had their turn, in that order, then those that wait for it.
+	// assumed has the pods that had their turn, in that order, then those that wait for it.
 	assumed []*assumedPod
-	// gone has the UIDs of pods that have ended and that a report may list nevertheless; true for those that the last
-	// report lists. buried has the others, the oldest first.
-	gone   map[string]bool
-	buried []string
-	// doubts has the UIDs of pods that may have ended though the last report lists them.
+	// ended has the UIDs of ended pods that a report may still list; the value is true if the last report lists the
+	// pod. endedEarly has the others, oldest first.
+	ended      map[string]bool
+	endedEarly []string
+	// doubts has the UIDs of pods that may have ended although the last report lists them.
 	doubts map[string]bool
 	// refused is Node.Refused.
 	refused map[string]place.RefusalReason
-	// estimate is what is inferred where the node reports amounts only; see estimated.go. It is nil on exact nodes.
+	// estimate is the inference about a node that reports amounts only; see estimated.go. It is nil on exact nodes.
 	estimate *estimate.Node
 
 	now     int           // counts moments: turns, admissions
 	news    int           // see Node.News
 	changed chan struct{} // closed and renewed at every change
-	landed  []string      // pods that the report lists which is being taken, see Book.account
-	// excess are pods that are not followed because there are too many. flooded is how many assumed pods there were when
+	settled []string      // pods in the report that is being processed, see Book.account
+	// excess has the pods that are not followed because there are too many. flooded is the number of assumed pods when
 	// that was found, 0 if it was not; see flood.go.
 	excess  map[string]bool
 	flooded int
-	effort  int // all that was spent on placements, see maxEffort
+	effort  int // total cost of placements, see maxEffort
 }
 
-// moment returns a moment later than all before.
+// moment returns a moment later than all previous ones.
 func (a *account) moment() int {
 	a.now++
 	return a.now
@@ -95,7 +95,7 @@ func (a *account) find(uid string) *assumedPod {
 	return nil
 }
 
-// Report takes what a node says of itself, and returns how the predictions came out that it settles.
+// Report stores a node's report, and returns the outcomes of the predictions that it settles.
 func (b *Book) Report(node string, l Layout) []Outcome {
 	empty := b.grounds.of(l.Machine, l.Rules)
 	a := b.ensure(node)
@@ -106,7 +106,7 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 		a.refused = nil
 	}
 	a.layout, a.empty, a.silent, a.flooded = &l, empty, false, 0
-	a.land()
+	a.dropIdle()
 	var out []Outcome
 	if l.Amounts != nil {
 		out = b.reportAmounts(a, before)
@@ -115,14 +115,14 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 		listed := map[string]bool{}
 		for _, e := range l.Entries {
 			listed[e.Pod.UID] = true
-			a.dismiss(e.Pod.UID)
+			a.dropExcess(e.Pod.UID)
 		}
-		ended := a.depart(listed)
+		ended := a.takeListed(listed)
 		out = a.settle(ended || slices.ContainsFunc(a.assumed, func(f *assumedPod) bool {
 			return f.acked != 0 && !listed[f.id.UID]
 		}))
 		for _, f := range a.assumed {
-			late := ended && f.acked != 0 && f.decision == nil // the node is late to report it
+			late := ended && f.acked != 0 && f.decision == nil // the node reports it late
 			f.uncertain = f.uncertain || late || f.turned != 0 && a.drawsAlone(f)
 		}
 	}
@@ -131,8 +131,8 @@ func (b *Book) Report(node string, l Layout) []Outcome {
 	return out
 }
 
-// idle reports whether the node gives such a pod nothing of its own, whoever else is there: its managers
-// are off, or do not serve the pod. No report will ever have it.
+// idle reports whether the node assigns nothing to such a pod, even if no other pod is there: its managers are off, or
+// do not serve the pod. No report will ever list it.
 func (a *account) idle(p *place.Pod) bool {
 	if a.empty == nil {
 		return false
@@ -141,25 +141,25 @@ func (a *account) idle(p *place.Pod) bool {
 	return v.Fits() && len(v.Holdings) == 0
 }
 
-// land drops the assumed pods that are idle.
-func (a *account) land() {
+// dropIdle drops the assumed pods that are idle.
+func (a *account) dropIdle() {
 	effort := 0
 	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(f *assumedPod) bool {
 		if f.onto == a.empty {
-			return false // it was asked before
+			return false // it was found not to be idle before
 		}
 		if effort += f.cost; effort > maxEffort {
 			return false
 		}
 		idle := a.idle(f.pod)
 		if f.onto = a.empty; idle {
-			a.landed = append(a.landed, f.id.UID)
+			a.settled = append(a.settled, f.id.UID)
 		}
 		return idle
 	})
 }
 
-// Forget drops what a node said of itself. Pods that are assumed there stay so.
+// Forget drops a node's report. Pods that are assumed there stay assumed.
 func (b *Book) Forget(node string) {
 	a := b.open(node)
 	if a == nil {
@@ -170,22 +170,21 @@ func (b *Book) Forget(node string) {
 	a.layout, a.base, a.empty, a.refused, a.silent, a.flooded = nil, nil, nil, nil, false, 0
 	a.forgetAmounts()
 	b.account(a, before, counted)
-	clear(a.gone)
+	clear(a.ended)
 	clear(a.doubts)
-	a.buried = nil
+	a.endedEarly = nil
 	b.withdraw(node)
 	a.wake()
 }
 
-// OnChange sets a callback for every node whose state has changed, or is not known any more, once the
-// snapshot has it. It is called before the first change; the callback must not call the book for anything
-// but a snapshot, and must not take long.
+// OnChange sets a callback for every node whose state has changed, or that the book no longer has. The callback runs
+// after the snapshot has the change. OnChange must be called before the first change. The callback must return quickly,
+// and must call no method of the book but Snapshot.
 func (b *Book) OnChange(do func(node string)) { b.onChange = do }
 
-// Reserve computes the verdict for a pod once more and, where it fits, books what it will hold on the
-// node; a pod that will hold nothing there needs no booking and gets none. A pod that is booked already
-// keeps its booking if the node is the same and loses it otherwise. A node without a layout books
-// nothing for anybody; ok is then false.
+// Reserve computes the verdict for a pod once more and, if it fits, books what it will hold on the node. A pod that
+// will hold nothing there gets no booking. A pod that is booked already keeps its booking if the node is the same, and
+// loses it otherwise. If the node has no layout, Reserve books nothing and ok is false.
 func (b *Book) Reserve(node string, id PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok bool) {
 	for {
 		a := b.open(node)
@@ -201,7 +200,7 @@ func (b *Book) Reserve(node string, id PodID, p *place.Pod, d place.Demand) (v p
 	}
 }
 
-// reserve is Reserve on an account. again is set where the pod is booked on another node.
+// reserve is Reserve on an account. again is set if the pod is booked on another node.
 func (b *Book) reserve(a *account, id PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok, again bool) {
 	if a.base == nil {
 		return v, false, false
@@ -221,16 +220,15 @@ func (b *Book) reserve(a *account, id PodID, p *place.Pod, d place.Demand) (v pl
 	if a.base.Rules.Arbiter == place.ByAgent {
 		f.decision = decisionOf(v.Holdings)
 	}
-	return v, true, !b.board(a, f)
+	return v, true, !b.addAssumed(a, f)
 }
 
-// Assume books a pod that was bound to the node: by another scheduler, or by this one before a restart,
-// or just now. It is assumed from then on; where the node has no layout yet, the prediction waits for
-// one.
+// Assume books a pod that was bound to the node by another scheduler, by this one before a restart, or just now. The
+// pod is then assumed. If the node has no layout yet, the prediction is made when it has one.
 func (b *Book) Assume(node string, id PodID, p *place.Pod) { b.assume(node, id, p, false) }
 
-// Recover is Assume for a pod that was bound before this book was begun. Where its node has not reported
-// it yet, nobody can say what it got: it may have been admitted beside pods that have ended since.
+// Recover is Assume for a pod that was bound before this book was begun. Until its node reports it, what it got is
+// uncertain: it may have been admitted beside pods that have ended since.
 func (b *Book) Recover(node string, id PodID, p *place.Pod) { b.assume(node, id, p, true) }
 
 func (b *Book) assume(node string, id PodID, p *place.Pod, lost bool) {
@@ -245,7 +243,7 @@ func (b *Book) assume(node string, id PodID, p *place.Pod, lost bool) {
 	}
 }
 
-// assumeOn is assume on an account. again is set where the pod is booked on another node.
+// assumeOn is assume on an account. again is set if the pod is booked on another node.
 func (b *Book) assumeOn(a *account, id PodID, p *place.Pod, lost bool) (again bool) {
 	if a.excess[id.UID] {
 		return false
@@ -262,7 +260,7 @@ func (b *Book) assumeOn(a *account, id PodID, p *place.Pod, lost bool) (again bo
 		}
 		return false
 	}
-	if _, ended := a.gone[id.UID]; ended {
+	if _, ended := a.ended[id.UID]; ended {
 		return false
 	}
 	if _, on := b.at(id.UID); on {
@@ -276,17 +274,17 @@ func (b *Book) assumeOn(a *account, id PodID, p *place.Pod, lost bool) (again bo
 		return false
 	}
 	f.onto, f.turned, f.foreign, f.uncertain = a.empty, a.moment(), true, lost || a.drawsAlone(f)
-	return !b.board(a, f)
+	return !b.addAssumed(a, f)
 }
 
-// unlessOn ends the booking of a pod on another node than this one.
+// unlessOn ends the booking of a pod if it is on another node than this one.
 func (b *Book) unlessOn(node, uid string) {
 	for {
 		at, on := b.at(uid)
 		if !on || at == node {
 			return
 		}
-		if a := b.carrier(uid); a != nil {
+		if a := b.accountOf(uid); a != nil {
 			if a.name != node {
 				b.cancel(a, uid)
 			}
@@ -295,16 +293,16 @@ func (b *Book) unlessOn(node, uid string) {
 	}
 }
 
-// board adds an assumed pod, unless the pod is assumed on another node.
-func (b *Book) board(a *account, f *assumedPod) (ok bool) {
-	if !b.send(f.id.UID, a.name) {
+// addAssumed adds an assumed pod. It returns false if the pod is assumed on another node.
+func (b *Book) addAssumed(a *account, f *assumedPod) (ok bool) {
+	if !b.markAssumed(f.id.UID, a.name) {
 		return false
 	}
-	delete(a.gone, f.id.UID) // the framework may have told an end of it when it could not be bound
+	delete(a.ended, f.id.UID) // the framework may have sent its end, when binding failed
 	if !a.room(f) {
 		a.excess[f.id.UID] = true
 		if len(a.excess) > 1 {
-			return true // the state of the node says already that there are too many
+			return true // the node is already marked as having too many
 		}
 	} else {
 		a.assumed = append(a.assumed[:len(a.assumed):len(a.assumed)], f)
@@ -314,7 +312,7 @@ func (b *Book) board(a *account, f *assumedPod) (ok bool) {
 	return true
 }
 
-// sort puts pods that had their turn before those that wait for it.
+// sort puts the pods that had their turn, by turn, before those that wait for it.
 func (a *account) sort() {
 	a.assumed = slices.Clone(a.assumed)
 	slices.SortStableFunc(a.assumed, func(f, g *assumedPod) int {
@@ -330,10 +328,10 @@ func (a *account) sort() {
 	})
 }
 
-// Admitted notes that a node is known to have admitted a pod, though it has not reported it yet. It
-// reports whether that is news.
+// Admitted records that a node is known to have admitted a pod that is not in a report yet. It returns false if that
+// was known before.
 func (b *Book) Admitted(uid string) (news bool) {
-	a := b.carrier(uid)
+	a := b.accountOf(uid)
 	if a == nil {
 		return false
 	}
@@ -352,12 +350,12 @@ func (b *Book) Admitted(uid string) (news bool) {
 	return true
 }
 
-// Turn says whether a reserved pod, created in that second of the API server's clock, may be bound now. If not, wait is
-// closed when that may have changed.
-// If so, the prediction was made once more on what is known now; a pod that no longer fits, or gets what its demand
-// does not allow, loses its booking and gets the refusal. A pod that is not booked is an error.
+// Turn decides whether a reserved pod may be bound now; created is its creation time in seconds of the API server's
+// clock. If it has to wait, Turn returns a channel that is closed when the answer may have changed. Otherwise Turn
+// predicts once more. A pod that no longer fits, or gets what its demand does not allow, loses its booking, and v is
+// the refusal. A pod that is not booked is an error.
 func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait <-chan struct{}, err error) {
-	a := b.carrier(uid)
+	a := b.accountOf(uid)
 	defer b.close(a)
 	if a == nil || a.base == nil || a.find(uid) == nil {
 		return v, nil, fmt.Errorf("pod %s is not reserved on any node", uid)
@@ -389,9 +387,9 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait <-chan str
 	return v, nil, nil
 }
 
-// Ahead returns the assumed pods of the pod's node that go before it, in that order.
+// Ahead returns the assumed pods of the pod's node that come before it, in order.
 func (b *Book) Ahead(uid string) (out []PodID) {
-	a := b.carrier(uid)
+	a := b.accountOf(uid)
 	if a == nil {
 		return nil
 	}
@@ -405,7 +403,8 @@ func (b *Book) Ahead(uid string) (out []PodID) {
 	return out
 }
 
-// blocked reports whether a pod must wait for one before it. If not, it notes which pods the node admits before it.
+// blocked reports whether a pod must wait for one before it. If not, it records in me.after which pods the node admits
+// before it.
 func (a *account) blocked(me *assumedPod) bool {
 	differ := false
 	me.after = a.now + 1
@@ -430,15 +429,15 @@ func (a *account) blocked(me *assumedPod) bool {
 	return false
 }
 
-// maxTogether bounds the states in which a node may be because own pods were bound together: every pod that
-// comes after them has to fit in all of them.
+// maxTogether bounds the states that a node may get because pods of this scheduler are bound together: every later pod
+// has to fit in all of them.
 const maxTogether = 16
 
-// inAnyOrder reports whether a pod may be bound beside others that had their turn: in whatever order the node
-// admits them, it takes all, and in few ways, of which each says what is left.
+// inAnyOrder reports whether a pod may be bound beside others that had their turn. The node must admit all of them in
+// any order, and the orders must lead to few states, with certain devices in each.
 func (a *account) inAnyOrder(me *assumedPod) bool {
 	if a.estimated() {
-		return false // amounts do not tell which order it was
+		return false // amounts do not show the order
 	}
 	me.turned = a.now + 1
 	defer func() { me.turned = 0 }()
@@ -469,11 +468,11 @@ func (b *Book) renew(a *account) {
 	b.publish(a.predict())
 }
 
-// observe gives a node what its last report lists, without pods that have ended since.
+// observe sets the entries of a node to those of its last report, without pods that have ended since.
 func (a *account) observe(base *Node) {
 	var left []Entry
 	for _, e := range a.layout.Entries {
-		if _, ended := a.gone[e.Pod.UID]; ended {
+		if _, ended := a.ended[e.Pod.UID]; ended {
 			left = append(left, e)
 			continue
 		}

@@ -2,9 +2,9 @@ package ledger
 
 import "slices"
 
-// claims says which nodes report which pods, by UID. A pod runs on one node, so nearly always one node
-// reports it. A node may list pods of other nodes, though, by mistake or on purpose: then every node's claim
-// stands by itself, and none replaces another.
+// claims records which nodes report which pods, by UID. A pod runs on one node, so nearly always one node reports it.
+// But a node may list pods of other nodes, by mistake or on purpose. The claims of several nodes are therefore
+// independent: none replaces another.
 type claims struct {
 	first map[string]string
 	more  map[string][]string // nodes beyond the first
@@ -12,7 +12,7 @@ type claims struct {
 
 func newClaims() claims { return claims{map[string]string{}, map[string][]string{}} }
 
-// put notes that a node reports a pod.
+// put records that a node reports a pod.
 func (c claims) put(uid, node string) {
 	switch first, taken := c.first[uid]; {
 	case !taken:
@@ -22,7 +22,7 @@ func (c claims) put(uid, node string) {
 	}
 }
 
-// drop notes that a node does not report a pod any more.
+// drop records that a node no longer reports a pod.
 func (c claims) drop(uid, node string) {
 	more := c.more[uid]
 	switch at := slices.Index(more, node); {

@@ -6,14 +6,14 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file is for nodes on which the agent is the arbiter (place.ByAgent). What Reserve answers is a decision there:
-// it reaches the agent with the binding, and the pod gets it in whatever order pods arrive. So such pods do not wait
-// for their turn, and nothing that is released beside them makes uncertain what they hold.
+// This file serves nodes whose arbiter is the agent (place.ByAgent). There the answer of Reserve is a decision: the
+// agent receives it with the binding, and the pod gets it in whatever order pods arrive. So such pods do not wait for
+// their turn, and a release beside them does not make their holdings uncertain.
 //
-// Two kinds of pods get no decision, and the agent places them when they arrive: those of other schedulers, and those
-// with devices, which the kubelet's device manager draws.
+// Two kinds of pods get no decision, and the agent places them when they arrive: pods of other schedulers, and pods
+// with devices, which the kubelet's device manager chooses.
 
-// decisionOf returns the holdings of a verdict as a decision, or nil where the pod gets devices.
+// decisionOf returns the holdings of a verdict as a decision, or nil if the pod gets devices.
 func decisionOf(hs []place.Holding) []place.Holding {
 	if slices.ContainsFunc(hs, func(h place.Holding) bool { return len(h.Devices) > 0 }) {
 		return nil
@@ -21,9 +21,9 @@ func decisionOf(hs []place.Holding) []place.Holding {
 	return hs
 }
 
-// Decision returns what was decided for an assumed pod; nil: nothing was.
+// Decision returns the decision for an assumed pod, or nil if there is none.
 func (b *Book) Decision(uid string) []place.Holding {
-	a := b.carrier(uid)
+	a := b.accountOf(uid)
 	defer b.close(a)
 	if a == nil {
 		return nil
@@ -34,17 +34,18 @@ func (b *Book) Decision(uid string) []place.Holding {
 	return nil
 }
 
-// drawsAlone reports whether what the pod gets depends on devices that the kubelet draws without regard to NUMA nodes,
-// since its managers are off: nobody can predict which.
+// drawsAlone reports whether what the pod gets depends on devices that the kubelet chooses without regard to NUMA
+// nodes, since its managers are off. Such a choice cannot be predicted.
 func (a *account) drawsAlone(f *assumedPod) bool {
 	return a.layout != nil && a.layout.Rules.Arbiter == place.ByAgent && f.decision == nil &&
 		slices.ContainsFunc(f.pod.Containers, func(c place.Container) bool { return len(c.Devices) > 0 })
 }
 
-// Decided notes what was decided for a pod that is bound to a node, as its binding says: after a restart, the book has
-// only that. It changes nothing where the book has made the decision, and where the node has reported the pod.
+// Decided records the decision for a pod that is bound to a node, as its binding has it. After a restart, the binding
+// is the only source. Decided changes nothing if the book made the decision itself, or if the node has reported the
+// pod.
 func (b *Book) Decided(uid string, decision []place.Holding) {
-	a := b.carrier(uid)
+	a := b.accountOf(uid)
 	defer b.close(a)
 	if a == nil {
 		return
@@ -55,7 +56,7 @@ func (b *Book) Decided(uid string, decision []place.Holding) {
 	}
 }
 
-// place returns what the pod gets of a usage.
+// place returns the verdict for the pod on a usage, with its decision if it has one.
 func (f *assumedPod) place(u *place.Usage) place.Verdict {
 	if f.decision == nil {
 		return place.Place(u, f.pod)
@@ -64,7 +65,7 @@ func (f *assumedPod) place(u *place.Usage) place.Verdict {
 	return v
 }
 
-// placeDecided returns the pod's decision where all of it is free in every state of the node, and otherwise a refusal.
+// placeDecided returns the pod's decision if all of it is free in every state of the node, and otherwise a refusal.
 func (n *Node) placeDecided(f *assumedPod) place.Verdict {
 	for _, state := range append([]*Node{n}, n.Others...) {
 		if _, kept := place.Decided(state.Usage, f.pod, f.decision); !kept {

@@ -2,8 +2,8 @@ package ledger
 
 import "slices"
 
-// Doubtful says why it is not known what the node holds, in a few words, or "": a report of it is overdue, or
-// the next one will tell in which of several states it is. A coarse node may be in several states for good.
+// Doubtful says in a few words why the node's holdings are uncertain, or returns "". A report of it is overdue, or the
+// next report will show which of several states it is in. A coarse node may remain in several states.
 func (n *Node) Doubtful() string {
 	switch {
 	case n.Silent:

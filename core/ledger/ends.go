@@ -7,20 +7,20 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file ends pods: those that were given up, that have ended, that may have, and that were refused.
+// This file handles pods that are not bound after all, that have ended, that may have ended, and that were refused.
 
-// Unreserve ends the booking of a pod that was not bound after all; it may be booked again.
+// Unreserve ends the booking of a pod that was not bound after all. The pod may be booked again.
 func (b *Book) Unreserve(uid string) {
-	if a := b.carrier(uid); a != nil {
+	if a := b.accountOf(uid); a != nil {
 		b.cancel(a, uid)
 		b.close(a)
 	}
 }
 
-// Decline ends the booking of a pod that had its turn and was not bound, for sure: no node will ever see it.
-// After Unreserve that is not sure, since an answer of the API server may have been lost.
+// Decline ends the booking of a pod that had its turn and certainly was not bound: no node will receive it. After
+// Unreserve that is uncertain, since an answer of the API server may have been lost.
 func (b *Book) Decline(uid string) {
-	a := b.carrier(uid)
+	a := b.accountOf(uid)
 	if a == nil {
 		return
 	}
@@ -35,34 +35,34 @@ func (b *Book) decline(a *account, uid string) {
 		return
 	}
 	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(f *assumedPod) bool { return f.id.UID == uid })
-	b.arrive(uid)
+	b.unmarkAssumed(uid)
 	a.news++
 	b.renew(a)
 }
 
-// Release ends a pod for good: it has finished, or never ran. Every node that accounts for it has it no more.
+// Release ends a pod for good: it has finished, or never ran. It is removed from every node that accounts for it.
 func (b *Book) Release(uid string) {
-	if a := b.carrier(uid); a != nil {
+	if a := b.accountOf(uid); a != nil {
 		b.drop(a, uid)
 		b.close(a)
 	}
 	b.eachHolder(uid, func(a *account) { b.release(a, uid) })
 }
 
-// drop ends an assumed pod that has ended. A report that comes late may still list it.
+// drop ends an assumed pod that has ended. A late report may still list it.
 func (b *Book) drop(a *account, uid string) {
 	if a.layout != nil {
-		a.bury(uid)
+		a.rememberEnd(uid)
 	}
 	b.cancel(a, uid)
 }
 
-// release ends a pod that a node accounts for.
+// release ends a pod on a node that accounts for it.
 func (b *Book) release(a *account, uid string) {
-	if a.gone[uid] {
-		return // the end of a pod is told by more than one event
+	if a.ended[uid] {
+		return // several events report the end of a pod
 	}
-	a.gone[uid] = true
+	a.ended[uid] = true
 	if a.estimated() {
 		a.estimate.End(uid)
 	}
@@ -72,12 +72,12 @@ func (b *Book) release(a *account, uid string) {
 	b.renew(a)
 }
 
-// Vanish notes that the object of a pod is gone though nothing said that the pod ended: it was deleted
-// by force, and its node may run it still. What the node reported of it holds until it reports again;
-// a node that is coarse, or without a layout, cannot tell, and the pod counts as ended.
+// Vanish records that the object of a pod is gone, but no event said that the pod ended. It was deleted by force, and
+// its node may still run it. The node's report about it stays valid until the next one. If the node is coarse or has no
+// layout, no report will show the end, and the pod counts as ended.
 func (b *Book) Vanish(uid string) {
-	if a := b.carrier(uid); a != nil {
-		if f := a.find(uid); f != nil && a.tells() {
+	if a := b.accountOf(uid); a != nil {
+		if f := a.find(uid); f != nil && a.reportsPods() {
 			f.uncertain = true
 			a.news++
 			b.renew(a)
@@ -87,7 +87,7 @@ func (b *Book) Vanish(uid string) {
 		b.close(a)
 	}
 	b.eachHolder(uid, func(a *account) {
-		if !a.tells() {
+		if !a.reportsPods() {
 			b.release(a, uid)
 		} else if a.find(uid) == nil {
 			a.doubts[uid] = true
@@ -98,11 +98,11 @@ func (b *Book) Vanish(uid string) {
 	})
 }
 
-// tells reports whether the node's reports say which pods hold what.
-func (a *account) tells() bool { return a.layout != nil && !a.estimated() }
+// reportsPods reports whether the node's reports say which pods hold what.
+func (a *account) reportsPods() bool { return a.layout != nil && !a.estimated() }
 
-// Doubt takes which pods there are, when the book is begun. One that a node reports and that is not there
-// has ended, or was deleted by force; the node is then in either of two states until it reports again.
+// Doubt compares the reports with the existing pods when the book is begun. A pod that a node reports and that does not
+// exist has ended, or was deleted by force; the node is then in either of two states until it reports again.
 func (b *Book) Doubt(there func(uid string) bool) {
 	for _, node := range b.known() {
 		a := b.open(node)
@@ -116,7 +116,7 @@ func (b *Book) Doubt(there func(uid string) bool) {
 	}
 }
 
-// doubt notes which of the pods that the node accounts for are not there.
+// doubt records the pods that the node accounts for and that do not exist.
 func (a *account) doubt(there func(uid string) bool) {
 	for _, uid := range a.counted() {
 		if !there(uid) {
@@ -130,13 +130,13 @@ func (a *account) doubt(there func(uid string) bool) {
 	}
 }
 
-// maxRefused bounds the shapes that are kept away from a node: beyond it, the last one alone is.
+// maxRefused bounds the shapes that are kept away from a node. Beyond it, only the last one is kept away.
 const maxRefused = 64
 
-// Refuse ends a pod that its node has refused. If a verdict said that it would fit, its shape is kept
+// Refuse ends a pod that its node has refused. If a verdict had predicted that the pod fits, pods of its shape are kept
 // away from the node until the node reports again, and ok is set.
 func (b *Book) Refuse(uid string, why place.RefusalReason) (o Outcome, ok bool) {
-	a := b.carrier(uid)
+	a := b.accountOf(uid)
 	if a == nil {
 		return o, false
 	}
@@ -156,7 +156,7 @@ func (b *Book) Refuse(uid string, why place.RefusalReason) (o Outcome, ok bool) 
 }
 
 // RefusedBefore keeps pods of p's shape away from a node until it reports again: the node refused p before this book
-// was begun, and has not reported since. A node without a layout is left alone.
+// was begun, and has not reported since. It does nothing for a node without a layout.
 func (b *Book) RefusedBefore(node string, p *place.Pod, why place.RefusalReason) {
 	a := b.open(node)
 	if a != nil && a.layout != nil {
@@ -175,7 +175,7 @@ func (a *account) keepAway(shape string, why place.RefusalReason) {
 	a.refused = next
 }
 
-// Pardon lets shapes that a node has refused try again, though the node has not reported.
+// Pardon ends the effect of all refusals of a node, although the node has not reported.
 func (b *Book) Pardon(node string) {
 	a := b.open(node)
 	if a != nil && len(a.refused) > 0 {
@@ -185,9 +185,9 @@ func (b *Book) Pardon(node string) {
 	b.close(a)
 }
 
-// cancel removes a pod from those that are assumed on the node.
+// cancel removes a pod from the assumed pods of a node.
 func (b *Book) cancel(a *account, uid string) {
-	b.arrive(uid)
+	b.unmarkAssumed(uid)
 	if a.excess[uid] {
 		if delete(a.excess, uid); len(a.excess) == 0 {
 			b.renew(a)
@@ -206,8 +206,8 @@ func (b *Book) cancel(a *account, uid string) {
 	b.renew(a)
 }
 
-// released notes that something was given back. An assumed pod may have been admitted before that or after it, and
-// gets one thing or another: its node's report will tell.
+// released records that something was given back. An assumed pod may have been admitted before or after that, and may
+// have got one thing or another; the node's report will show which.
 func (a *account) released() {
 	for _, f := range a.assumed {
 		switch {
@@ -220,37 +220,37 @@ func (a *account) released() {
 	}
 }
 
-// maxBuried bounds the pods that are remembered though no report ever had them.
-const maxBuried = 32
+// maxEndedEarly bounds the remembered pods that ended before a report listed them.
+const maxEndedEarly = 32
 
-// bury remembers a pod that ended before it was reported: a report that is late may have it.
-func (a *account) bury(uid string) {
-	if _, there := a.gone[uid]; there {
+// rememberEnd remembers a pod that ended before it was reported, since a late report may still list it.
+func (a *account) rememberEnd(uid string) {
+	if _, there := a.ended[uid]; there {
 		return
 	}
 	if f := a.find(uid); f != nil && a.estimated() {
 		a.estimate.EndEarly(f.forEstimate())
 	}
-	a.gone[uid] = false
-	a.buried = append(a.buried[:len(a.buried):len(a.buried)], uid)
-	if len(a.buried) > maxBuried {
-		delete(a.gone, a.buried[0])
-		a.buried = a.buried[1:]
+	a.ended[uid] = false
+	a.endedEarly = append(a.endedEarly[:len(a.endedEarly):len(a.endedEarly)], uid)
+	if len(a.endedEarly) > maxEndedEarly {
+		delete(a.ended, a.endedEarly[0])
+		a.endedEarly = a.endedEarly[1:]
 	}
 }
 
-// depart takes the pods that a report lists. It reports whether a pod of the last report is missing whose end the book
-// did not know.
-func (a *account) depart(listed map[string]bool) (ended bool) {
-	maps.DeleteFunc(a.gone, func(uid string, reported bool) bool { return reported && !listed[uid] })
+// takeListed removes the pods that a report no longer lists from ended and doubts. It returns true if a pod of the last
+// report is missing and the book had no event of its end.
+func (a *account) takeListed(listed map[string]bool) (ended bool) {
+	maps.DeleteFunc(a.ended, func(uid string, reported bool) bool { return reported && !listed[uid] })
 	maps.DeleteFunc(a.doubts, func(uid string, _ bool) bool { return !listed[uid] })
 	return a.base != nil && slices.ContainsFunc(a.base.Entries, func(e Entry) bool { return !listed[e.Pod.UID] })
 }
 
-// Overdue notes that a report was due long ago which tells of the pod. If none has, the node is silent.
+// Overdue records that a report about the pod should have come long ago. If none has, the node is silent.
 func (b *Book) Overdue(uid string) {
 	late := func(a *account) {
-		if !a.tells() || a.silent {
+		if !a.reportsPods() || a.silent {
 			return
 		}
 		if f := a.find(uid); f != nil && len(f.options.of) > 0 || f == nil && a.doubts[uid] {
@@ -258,14 +258,14 @@ func (b *Book) Overdue(uid string) {
 			b.renew(a)
 		}
 	}
-	if a := b.carrier(uid); a != nil {
+	if a := b.accountOf(uid); a != nil {
 		late(a)
 		b.close(a)
 	}
 	b.eachHolder(uid, late)
 }
 
-// Doubted reports whether it is not known if a pod is still on the node that reports it.
+// Doubted reports whether it is uncertain that a pod is still on the node that reports it.
 func (b *Book) Doubted(uid string) (is bool) {
 	b.eachHolder(uid, func(a *account) { is = is || a.doubts[uid] })
 	return is

@@ -5,11 +5,11 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file is all that the ledger knows of estimated nodes, which report amounts only (Coarse). What their amounts
-// mean is computed by package estimate; the ledger keeps the pods that the amounts do not contain yet, and charges
-// these.
+// This file has everything in the ledger about estimated nodes, which report amounts only (Coarse). Package estimate
+// computes what the amounts mean. The ledger keeps the pods that the amounts do not contain yet, and counts them in
+// addition.
 
-// Amounts is what a coarse node says of its holdings.
+// Amounts is the report of a coarse node about its holdings.
 type Amounts = estimate.Amounts
 
 // estimated reports whether the node's last report has amounts only.
@@ -23,7 +23,7 @@ func (a *account) counted() []string {
 	return a.estimate.Pods()
 }
 
-// reportAmounts takes the amounts of an estimated node: it ends the assumed pods that they contain.
+// reportAmounts processes the amounts of an estimated node: assumed pods that they contain are not assumed any more.
 func (b *Book) reportAmounts(a *account, before *Layout) (out []Outcome) {
 	if a.estimate == nil {
 		a.estimate = &estimate.Node{}
@@ -33,7 +33,7 @@ func (b *Book) reportAmounts(a *account, before *Layout) (out []Outcome) {
 		for _, e := range before.Entries {
 			pods = append(pods, estimate.PodID(e.Pod))
 		}
-		a.estimate.Inherit(pods, func(uid string) bool { _, ended := a.gone[uid]; return ended })
+		a.estimate.Inherit(pods, func(uid string) bool { _, ended := a.ended[uid]; return ended })
 	}
 	last := b.snap.Load().Node(a.name)
 	r := estimate.Report{Empty: a.empty, Amounts: *a.layout.Amounts, Now: a.moment(),
@@ -41,10 +41,10 @@ func (b *Book) reportAmounts(a *account, before *Layout) (out []Outcome) {
 	for _, f := range a.assumed[:a.turned()] {
 		r.Bound = append(r.Bound, f.forEstimate())
 	}
-	landed := map[string]bool{}
+	contained := map[string]bool{}
 	for _, l := range a.estimate.Report(r) {
-		landed[l.UID] = true
-		a.landed = append(a.landed, l.UID)
+		contained[l.UID] = true
+		a.settled = append(a.settled, l.UID)
 		if f := a.find(l.UID); l.Foreseen {
 			o := Outcome{Node: a.name, Pod: f.id, Result: Wrong, Predicted: f.holdings(), Foreign: f.foreign}
 			if l.Agrees {
@@ -55,19 +55,19 @@ func (b *Book) reportAmounts(a *account, before *Layout) (out []Outcome) {
 	}
 	rest := a.assumed[:0:0]
 	for _, f := range a.assumed {
-		if !landed[f.id.UID] {
+		if !contained[f.id.UID] {
 			rest = append(rest, f)
 		}
 	}
 	a.assumed = rest
-	clear(a.gone)
+	clear(a.ended)
 	for _, uid := range a.estimate.EndedPods() {
-		a.gone[uid] = true
+		a.ended[uid] = true
 	}
 	return out
 }
 
-// stopEstimating notes that the node says who holds what.
+// stopEstimating records that the node now reports which pod holds what.
 func (a *account) stopEstimating() {
 	if a.estimate == nil {
 		return
@@ -78,20 +78,20 @@ func (a *account) stopEstimating() {
 	}
 }
 
-// forgetAmounts drops what an estimated node has reported.
+// forgetAmounts drops the reports of an estimated node.
 func (a *account) forgetAmounts() {
 	if a.estimate != nil {
 		a.estimate = a.estimate.Forget()
 	}
 }
 
-// forEstimate returns what package estimate needs to know of an assumed pod.
+// forEstimate returns the description of an assumed pod for package estimate.
 func (f *assumedPod) forEstimate() estimate.Pod {
 	return estimate.Pod{ID: estimate.PodID(f.id), Spec: f.pod, Shape: f.shape, Options: f.options.of, More: f.options.more,
 		Unknown: f.uncertain, Bound: f.turned, Admitted: f.acked}
 }
 
-// estimateBase gives a node what its amounts say.
+// estimateBase sets a node's state to the one that its amounts imply.
 func (a *account) estimateBase(base *Node) {
 	s := a.estimate.Base()
 	base.Quality, base.Entries, base.Usage, base.unplaced = Coarse, entriesOf(s), s.Usage, a.estimate.Unplaced()
@@ -105,8 +105,8 @@ func entriesOf(s estimate.State) (out []Entry) {
 	return out
 }
 
-// estimatedStates returns the states in which the node may be without the assumed pods. known is false where there may
-// be others.
+// estimatedStates returns the states in which the node may be without the assumed pods. known is false if there may be
+// others.
 func (a *account) estimatedStates() (out []*Node, known bool) {
 	states := a.estimate.States(a.limits.states, len(a.assumed) > 0 && a.assumed[0].turned != 0)
 	for _, s := range states.All {
@@ -117,7 +117,7 @@ func (a *account) estimatedStates() (out []*Node, known bool) {
 	return out, states.Sure
 }
 
-// keep makes sure that what is possible for a pod now stays possible.
+// keep records the options that a pod has now, so that they remain possible.
 func (a *account) keep(f *assumedPod) { f.past.Keep(f.options.of, f.options.more, a.limits.options) }
 
 // widen is keep for a pod that was assumed when something was released.
@@ -126,7 +126,7 @@ func (a *account) widen(f *assumedPod) {
 	f.past.Widen(f.acked != 0)
 }
 
-// exchanged notes that a pod has ended which may have had what was predicted for others of its shape.
+// exchanged records the end of a pod that may have had what was predicted for others of its shape.
 func (a *account) exchanged(me *assumedPod) {
 	a.keep(me)
 	for _, f := range a.assumed {
@@ -136,7 +136,7 @@ func (a *account) exchanged(me *assumedPod) {
 	}
 }
 
-// swapPasts exchanges what was possible for two pods of one shape that exchange their slots.
+// swapPasts exchanges the remembered possibilities of two pods of one shape that exchange their slots.
 func (a *account) swapPasts(f, g *assumedPod) {
 	f.past, g.past = f.past.Map(renamed(f.pod, g.pod)), g.past.Map(renamed(g.pod, f.pod))
 	estimate.Swap(&f.past, &g.past)
@@ -145,20 +145,19 @@ func (a *account) swapPasts(f, g *assumedPod) {
 	}
 }
 
-// choosesDevices reports whether the kubelet may choose among devices for the pod. The report of an estimated node
-// does not tell one device from another.
+// choosesDevices reports whether the kubelet may choose among devices for the pod. The report of an estimated node does
+// not distinguish devices.
 func (f *assumedPod) choosesDevices() bool { return !place.Verdict{Holdings: f.holdings()}.Exact() }
 
-// Begun notes that a container of a pod has started that comes after its init containers: the memory
-// manager has taken back what those left. changed is set where that frees memory of which the node's
-// reports do not tell.
+// Begun records that a container of a pod has started that comes after its init containers: the memory manager has
+// taken back what those left. changed is set if that frees memory, and the node's reports do not show it.
 func (b *Book) Begun(uid string) (node string, changed bool) {
-	a := b.carrier(uid)
+	a := b.accountOf(uid)
 	if a == nil {
 		a = b.countedOn(uid)
 	}
 	defer b.close(a)
-	if a == nil || a.tells() {
+	if a == nil || a.reportsPods() {
 		return "", false
 	}
 	if a.estimate == nil {
@@ -175,8 +174,8 @@ func (b *Book) Begun(uid string) (node string, changed bool) {
 	return a.name, true
 }
 
-// countedOn returns the account of the estimated node whose amounts contain a pod, locked, or nil. An exact node may
-// claim the pod, too, and has no say here.
+// countedOn returns the account of the estimated node whose amounts contain a pod, locked, or nil. Claims of exact
+// nodes do not count here.
 func (b *Book) countedOn(uid string) *account {
 	for _, node := range b.holders(uid) {
 		a := b.open(node)
@@ -188,9 +187,9 @@ func (b *Book) countedOn(uid string) *account {
 	return nil
 }
 
-// Settle notes that a pod was known to be admitted long ago: what ends from now on ended after that.
+// Settle records that a pod has been known to be admitted for long: every end from now on comes after its admission.
 func (b *Book) Settle(uid string) {
-	a := b.carrier(uid)
+	a := b.accountOf(uid)
 	if a != nil {
 		if f := a.find(uid); f != nil && f.acked != 0 {
 			f.past.Settle()
@@ -199,11 +198,11 @@ func (b *Book) Settle(uid string) {
 	b.close(a)
 }
 
-// Unplaced reports whether the amounts of an estimated node contain a pod of which it is not known where it is.
+// Unplaced reports whether the amounts of an estimated node contain the pod, but its NUMA nodes are unknown.
 func (n *Node) Unplaced(uid string) bool { return n.unplaced.Has(uid) }
 
-// lacking returns the node without some of its unplaced pods, in every state in which it may be then. It is unsettled
-// where these are not all.
+// lacking returns the node without some of its unplaced pods, in every state in which it may then be. It is unsettled
+// if more states are possible than are listed.
 func (n *Node) lacking(uids []string) *Node {
 	if n.unplaced == nil {
 		return n
@@ -232,11 +231,11 @@ func (n *Node) lacking(uids []string) *Node {
 	return nodes[0]
 }
 
-// crowds reports whether the node is too crowded for a pod: what one of its containers gets decides about the next.
+// crowds reports whether the node is too crowded for a pod: what one container of the pod gets affects the next.
 func (n *Node) crowds(p *place.Pod) bool { return n.Crowded && len(p.Containers) > 1 }
 
-// unnoticed reports whether nobody would notice that a demand is not satisfied: the node reports amounts only, and its
-// kubelet would admit the pod nevertheless. There no prediction satisfies the demand.
-func (n *Node) unnoticed(p *place.Pod, d place.Demand) bool {
+// unenforced reports whether a violated demand would have no effect: the node reports amounts only, and its kubelet
+// would admit the pod. On such a node no prediction satisfies the demand.
+func (n *Node) unenforced(p *place.Pod, d place.Demand) bool {
 	return n.Quality == Coarse && d.Binds() && !n.Rules.Enforces(p, d)
 }

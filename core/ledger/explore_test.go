@@ -171,13 +171,13 @@ func (m *model) beliefs(b []byte) []byte {
 		}
 		b = append(b, bit(f.options.more), '/')
 	}
-	for _, set := range []map[string]bool{a.gone, a.doubts} {
+	for _, set := range []map[string]bool{a.ended, a.doubts} {
 		for _, uid := range slices.Sorted(maps.Keys(set)) {
 			b = append(append(b, uid...), bit(set[uid]))
 		}
 		b = append(b, ';')
 	}
-	for _, uid := range a.buried {
+	for _, uid := range a.endedEarly {
 		b = append(b, uid...)
 	}
 	return append(b, byte(len(a.refused)))

@@ -2,13 +2,13 @@ package ledger
 
 import "github.com/tenon-numa/tenon/core/place"
 
-// This file is the one answer to "does this pod fit on this node". Filter, Reserve, the turn, the index, preemption,
-// explain and simulate all call it.
+// This file decides whether a pod fits on a node, for all callers: Filter, Reserve, the turn, the index, preemption,
+// explain and simulate.
 //
 // The rule: a pod fits if it fits in every state that the node may be in, if all of these states are known or the pod
 // holds nothing there, and if the node has not refused a pod of its shape since it last reported.
 
-// Place says what the node will do with a pod. A pod that fits gets the holdings of the first state, which is the
+// Place returns what the node will do with a pod. A pod that fits gets the holdings of the first state, which is the
 // likeliest one. A refusal has at least one reason.
 func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
 	var first, last place.Verdict
@@ -32,7 +32,7 @@ func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
 	return first
 }
 
-// Fits reports whether Place returns a verdict that fits, for a pod that has no demand of its own. It costs much less.
+// Fits reports whether Place returns a verdict that fits, for a pod without a demand. It costs much less.
 func (n *Node) Fits(p *place.Pod) bool {
 	return n.fit(p, func(state *Node) bool { return place.Fits(state.Usage, p) }, nil) == accepted
 }
@@ -45,15 +45,15 @@ func (n *Node) Takes(p *place.Pod, d place.Demand) bool {
 	return n.Place(p, d).Fits()
 }
 
-// FitsEmpty reports whether Fits would be true if no pod were on the node and it had refused none. Where it is false,
-// no eviction makes room for the pod.
+// FitsEmpty reports whether Fits would be true if no pod were on the node and it had refused none. If it is false, no
+// eviction makes room for the pod.
 func (n *Node) FitsEmpty(p *place.Pod) bool {
 	empty := Node{Name: n.Name, Machine: n.Machine, Rules: n.Rules, Quality: n.Quality, Usage: n.Empty()}
 	return empty.Fits(p)
 }
 
-// Might reports whether the pod fits in at least one of the states in which the node may be, or, on an unsettled node,
-// without the pods of which it is not known what they hold.
+// Might reports whether the pod fits in at least one of the possible states. On an unsettled node it also tries the
+// node without the pods that have uncertain holdings.
 func (n *Node) Might(p *place.Pod, d place.Demand) bool {
 	if n.placeHere(p, d).Fits() || len(n.uncertain) > 0 && n.Without(n.uncertain...).placeHere(p, d).Fits() {
 		return true
@@ -66,15 +66,14 @@ func (n *Node) Might(p *place.Pod, d place.Demand) bool {
 	return false
 }
 
-// mayFitLater reports whether a pod that Place refuses may fit after all: it fits in one of the states, and the node's
-// next report will say which state it is. What a refused shape or a crowded node is waiting for may take long, so a pod
-// does not wait with them.
+// mayFitLater reports whether a pod that Place refuses may still fit: it fits in one of the states, and the node's next
+// report will show which state is real. It is false for refused shapes and crowded nodes, which may remain so for long.
 func (n *Node) mayFitLater(p *place.Pod) bool {
 	_, refused := n.Refused[p.Shape()]
 	return !refused && !n.crowds(p) && n.Might(p, place.Demand{})
 }
 
-// answer says whether a pod fits, or what is in the way.
+// answer says whether a pod fits, or which part of the rule excludes it.
 type answer int
 
 const (
@@ -86,7 +85,8 @@ const (
 )
 
 // fit applies the rule. in reports whether the pod fits in one state; it is called for n first, then for n's other
-// states, until it returns false. holds reports whether the pod holds something in the first state; nil computes it.
+// states, until it returns false. holds reports whether the pod holds something in the first state; if holds is nil,
+// fit computes it.
 func (n *Node) fit(p *place.Pod, in func(state *Node) bool, holds func() bool) answer {
 	if !in(n) {
 		return noRoom
@@ -117,15 +117,15 @@ func (n *Node) placeHere(p *place.Pod, d place.Demand) place.Verdict {
 // judge is [place.Judge] in this state.
 func (n *Node) judge(p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
 	v = place.Judge(n.Usage, p, v, d)
-	if v.Fits() && n.unnoticed(p, d) {
+	if v.Fits() && n.unenforced(p, d) {
 		return place.Verdict{Refusal: place.TopologyAffinityError,
 			Reasons: []place.Reason{d.Reason(place.Reason{Code: place.Counted})}}
 	}
 	return v
 }
 
-// granted is the verdict for a pod that has its turn: what it holds in the first state, or the refusal where what it
-// holds in some state does not satisfy its demand.
+// granted is the verdict for a pod that had its turn: its holdings in the first state, or a refusal if its holdings in
+// some state do not satisfy its demand.
 func (n *Node) granted(uid string, p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
 	for _, other := range n.Others {
 		e, there := other.Entry(uid)

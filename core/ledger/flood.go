@@ -7,27 +7,27 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file bounds what is kept and worked out for one node.
+// This file bounds what is stored and computed for one node.
 //
-// Anybody who may create pods can bind any number of them to a node that does not answer, and each of them may
-// have thousands of containers. What such pods got is not worked out at any price: where that takes too much,
-// the node is unsettled, so that no pod is sent there, until it has reported or enough of the pods are gone.
+// Every user who may create pods can bind any number of them to a node that does not answer, and each of them may have
+// thousands of containers. The ledger therefore bounds the work of predicting what such pods got. Beyond the bound the
+// node is unsettled, so that it gets no pods until it has reported or enough of the pods are gone.
 
 const (
-	// maxEffort bounds the placements that are tried for one state of a node, counted in containers, since that
-	// is what a placement costs. It takes some 25 ms.
+	// maxEffort bounds the placements that are tried for one state of a node, counted in containers, since the cost of
+	// a placement grows with them. The bound is some 25 ms.
 	maxEffort = 8 << 10
-	// maxFollowed bounds the assumed pods of one node that are followed, maxContainers their containers. A
-	// kubelet runs at most 110 pods by default.
+	// maxFollowed bounds the assumed pods of one node that are followed, maxContainers their containers. A kubelet runs
+	// at most 110 pods by default.
 	maxFollowed   = 256
 	maxContainers = 16 << 10
 )
 
-// costOf is what a placement of the pod costs, see maxEffort.
+// costOf is the cost of placing the pod, see maxEffort.
 func costOf(p *place.Pod) int { return max(1, len(p.Containers)) }
 
-// room reports whether one more assumed pod can be followed. Pods that this scheduler has reserved are: it
-// reserves on nodes only of which it knows what they have free.
+// room reports whether one more assumed pod can be followed. That is always true of pods that this scheduler has
+// reserved, since it reserves only on nodes whose free resources are known.
 func (a *account) room(f *assumedPod) bool {
 	if f.turned == 0 {
 		return true
@@ -42,16 +42,16 @@ func (a *account) room(f *assumedPod) bool {
 	return containers <= maxContainers
 }
 
-// dismiss notes that a report has a pod that is not followed.
-func (a *account) dismiss(uid string) {
+// dropExcess records that a report lists a pod that is not followed.
+func (a *account) dropExcess(uid string) {
 	if a.excess[uid] {
 		delete(a.excess, uid)
-		a.landed = append(a.landed, uid)
+		a.settled = append(a.settled, uid)
 	}
 }
 
-// overrun reports whether there are too many assumed pods to say what they got. It is found once, and
-// then holds until half of them are gone or the node has reported, so that further pods cost next to nothing.
+// overrun reports whether there are too many assumed pods to predict what they got. The answer holds until half of them
+// are gone or the node has reported, so that further pods cost next to nothing.
 func (a *account) overrun() bool {
 	if a.flooded > 0 && a.turned() <= a.flooded/2 {
 		a.flooded = 0
@@ -59,7 +59,7 @@ func (a *account) overrun() bool {
 	return a.flooded > 0 || len(a.excess) > 0
 }
 
-// turned returns the number of the assumed pods that had their turn.
+// turned returns the number of assumed pods that had their turn.
 func (a *account) turned() (n int) {
 	for n < len(a.assumed) && a.assumed[n].turned != 0 {
 		n++
@@ -70,7 +70,7 @@ func (a *account) turned() (n int) {
 // flood records that it takes too much work to compute what the assumed pods got.
 func (a *account) flood() { a.flooded = max(1, a.turned()) }
 
-// unfollowed is the node where there are too many assumed pods: as it reported, and unsettled.
+// unfollowed returns the state of a node with too many assumed pods: its last report, unsettled.
 func (a *account) unfollowed() *Node {
 	for _, f := range a.assumed {
 		if f.turned != 0 {

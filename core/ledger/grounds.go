@@ -8,22 +8,21 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// grounds finds the empty usages of machines and rules that nodes have in common, so that thousands of equal
-// nodes share what does not depend on what they hold. It keeps none of them alive: what a node said earlier is
-// gone with the node's last state of that time.
+// grounds finds the empty usages for pairs of machine and rules, so that thousands of equal nodes share everything that
+// does not depend on holdings. It uses weak pointers: a machine and its usages are freed with the last node state that
+// uses them.
 type grounds struct {
 	mu    sync.Mutex
 	empty map[weak.Pointer[topo.Machine]][]weak.Pointer[place.Usage]
-	// sweep is the number of machines at which those that are gone are forgotten: twice as many as were in
-	// use last, so that a report costs the same however many there are.
+	// sweep is the number of machines at which entries of freed machines are dropped. It is twice the number that was
+	// in use at the last sweep, so that the cost of a report does not depend on the number of machines.
 	sweep int
 }
 
 const (
-	// minSweep is the least number of machines from which on grounds looks for those that are gone.
+	// minSweep is the least number of machines for a sweep.
 	minSweep = 64
-	// maxShared bounds the rules by which nodes with one machine share. Nodes beyond that work as well, and
-	// share less.
+	// maxShared bounds the different rules per machine that are shared. Nodes beyond that work as well, but share less.
 	maxShared = 16
 )
 
@@ -33,7 +32,7 @@ func (g *grounds) of(m *topo.Machine, r place.Rules) *place.Usage {
 	if u, _ := g.find(key, r); u != nil {
 		return u
 	}
-	u := place.NewUsage(m, r) // others need not wait for that
+	u := place.NewUsage(m, r) // outside the lock, since it takes long
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.empty == nil || len(g.empty) >= g.sweep {
@@ -56,7 +55,7 @@ func (g *grounds) find(key weak.Pointer[topo.Machine], r place.Rules) (*place.Us
 	return g.among(key, r)
 }
 
-// among returns the empty usage of a machine with rules, or nil and those of other rules.
+// among returns the empty usage of a machine with rules, or nil and the live ones for other rules.
 func (g *grounds) among(
 	key weak.Pointer[topo.Machine],
 	r place.Rules,
@@ -73,7 +72,7 @@ func (g *grounds) among(
 	return nil, live
 }
 
-// forget drops the machines that are gone.
+// forget drops the entries of freed machines.
 func (g *grounds) forget() {
 	left := map[weak.Pointer[topo.Machine]][]weak.Pointer[place.Usage]{}
 	for m, usages := range g.empty {

@@ -9,31 +9,31 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Index remembers on which nodes the pods of one kind fit. What it answers is what [Node.Place] says of every node;
-// asked again, it asks only nodes that have changed since. All methods may be called by any goroutine.
+// Index remembers on which nodes the pods of one kind fit. Its answer is that of [Node.Place] for every node. When
+// asked again, it computes only for nodes that have changed since. All methods may be called by any goroutine.
 //
-// It keeps one bit for every node, and no node: a snapshot that nobody else holds is free to go.
+// It stores one bit per node, and no pointers to nodes: a snapshot without other users can be freed.
 type Index struct {
 	pod    *place.Pod
 	demand place.Demand
 
-	asking   sync.Mutex // while nodes are asked by this question
+	asking   sync.Mutex // held while this question is in use
 	question *place.Question
 
-	mu sync.Mutex // guards what follows, and is not held while nodes are asked
-	// fits has one word for each chunk of the snapshot of this version and origin. It is not changed: sets
+	mu sync.Mutex // guards the fields below; not held while nodes are asked
+	// fits has one word for each chunk of the snapshot with this version and origin. It is never changed, because sets
 	// share it.
 	fits    []uint64
 	version uint64
 	origin  *origin
 }
 
-// NewIndex returns an index of pods that have the shape of p and demand d.
+// NewIndex returns an index for pods that have the shape of p and demand d.
 func NewIndex(p *place.Pod, d place.Demand) *Index {
 	return &Index{pod: p, demand: d, question: place.NewQuestion(p)}
 }
 
-// Fitting returns the nodes of a snapshot on which the pod fits, its demand included.
+// Fitting returns the nodes of a snapshot on which the pod fits, including its demand.
 func (x *Index) Fitting(s *Snapshot) *Set {
 	fits, since, origin := x.known()
 	if origin != s.origin || s.version < since {
@@ -41,12 +41,12 @@ func (x *Index) Fitting(s *Snapshot) *Set {
 	}
 	if fits == nil || since != s.version {
 		fits = x.renew(s, fits, since)
-		x.learn(s, fits)
+		x.remember(s, fits)
 	}
 	return &Set{snap: s, words: fits}
 }
 
-// Fits is Fitting for a single node, in whatever state it is. Nothing is remembered of the node.
+// Fits is Fitting for a single node in any state. It stores nothing about the node.
 func (x *Index) Fits(n *Node) (fits bool) {
 	q := x.borrow()
 	fits = x.on(n, q, false)
@@ -61,8 +61,8 @@ func (x *Index) known() (fits []uint64, version uint64, origin *origin) {
 	return fits, version, origin
 }
 
-// learn remembers what was found for a snapshot, unless more is known.
-func (x *Index) learn(s *Snapshot, fits []uint64) {
+// remember stores the result for a snapshot, unless there is a newer one.
+func (x *Index) remember(s *Snapshot, fits []uint64) {
 	x.mu.Lock()
 	if x.origin != s.origin || x.version < s.version {
 		x.fits, x.version, x.origin = fits, s.version, s.origin
@@ -70,8 +70,9 @@ func (x *Index) learn(s *Snapshot, fits []uint64) {
 	x.mu.Unlock()
 }
 
-// borrow returns a question that nobody else asks until it is returned: nobody waits for another one's answers,
-// which are for thousands of nodes. Mostly nobody else asks, and what the question has learned serves again.
+// borrow returns a question for use by one goroutine until giveBack. If x.question is in use it returns a new one,
+// because an answer about thousands of nodes takes too long to wait for. Usually x.question is free, and what it has
+// computed is used again.
 func (x *Index) borrow() *place.Question {
 	if x.asking.TryLock() {
 		return x.question
@@ -85,7 +86,7 @@ func (x *Index) giveBack(q *place.Question) {
 	}
 }
 
-// renew asks the nodes that have changed since a version for which fits holds.
+// renew returns fits for the snapshot; it asks only the nodes that have changed since the version of fits.
 func (x *Index) renew(s *Snapshot, fits []uint64, since uint64) (out []uint64) {
 	out = make([]uint64, len(s.chunks))
 	copy(out, fits)
@@ -95,7 +96,7 @@ func (x *Index) renew(s *Snapshot, fits []uint64, since uint64) (out []uint64) {
 	return out
 }
 
-// update asks the nodes that have changed since a version for which out holds.
+// update asks the nodes that have changed since the version of out, and changes out.
 func (x *Index) update(s *Snapshot, out []uint64, since uint64, q *place.Question) {
 	for i, c := range s.chunks {
 		if c.latest <= since {
@@ -122,7 +123,7 @@ func (x *Index) update(s *Snapshot, out []uint64, since uint64, q *place.Questio
 	}
 }
 
-// on reports whether the pod fits on a node. inFirst says that its first state is known to have room for the pod.
+// on reports whether the pod fits on a node. inFirst says that the first state is known to have room for the pod.
 func (x *Index) on(n *Node, q *place.Question, inFirst bool) bool {
 	return n.fit(x.pod, func(state *Node) bool {
 		switch {

@@ -2,28 +2,27 @@ package ledger
 
 import "slices"
 
-// InexactCode names a kind of reason why a prediction may differ from what the kubelet does. The values
-// are part of the NodeLayout API: programs compare them, and they never change their meaning.
+// InexactCode is a kind of reason why a prediction may differ from what the kubelet does. The values are part of the
+// NodeLayout API: programs compare them, and their meaning never changes.
 type InexactCode string
 
 const (
-	// UnknownKubeletVersion means that the kubelet is of a release that package place does not model, or its
-	// release is not known.
+	// UnknownKubeletVersion means that the kubelet has a release that package place does not model, or its release is
+	// unknown.
 	UnknownKubeletVersion InexactCode = "unknown-kubelet-version"
 	// UnmodelledFeatureGate means that a feature gate of the kubelet's resource managers has a value that package
 	// place does not model.
 	UnmodelledFeatureGate InexactCode = "unmodelled-feature-gate"
-	// UnhealthyDevices means that the kubelet counts devices that it does not list, so how many NUMA nodes a
-	// request needs is not known for some resource.
+	// UnhealthyDevices means that the kubelet counts devices that it does not list. For some resource, the number of
+	// NUMA nodes that a request needs is therefore unknown.
 	UnhealthyDevices InexactCode = "unhealthy-devices"
-	// RulesFromFiles means that the rules come from the kubelet's configuration files, which lack its flags and
+	// RulesFromFiles means that the rules come from the kubelet's configuration files. The files lack its flags, and
 	// may have changed since it started.
 	RulesFromFiles InexactCode = "rules-from-files"
-	// KubeletUnusable means that on this machine the kubelet's managers fail with this configuration, whatever the
-	// pod.
+	// KubeletUnusable means that the kubelet's managers fail for every pod with this configuration on this machine.
 	KubeletUnusable InexactCode = "kubelet-unusable"
-	// ReleaseOrder means that the memory manager has still to release the memory of ended pods, and what is then
-	// free on each NUMA node depends on an order that the kubelet does not determine.
+	// ReleaseOrder means that the memory manager has not yet released the memory of ended pods. What will be free on
+	// each NUMA node depends on an order that the kubelet does not determine.
 	ReleaseOrder InexactCode = "release-order"
 	// HoldingsOmitted means that the kubelet lists a pod whose holdings contradict the machine, and the report
 	// leaves that pod out.
@@ -32,24 +31,24 @@ const (
 	DeviceLocality InexactCode = "device-locality"
 	// StateInconsistent means that the kubelet's state files contradict each other or its configuration.
 	StateInconsistent InexactCode = "state-inconsistent"
-	// StaleFacts means that the machine or the rules are as they were last read, because reading them again failed.
+	// StaleFacts means that the machine or the rules are as last read, because reading them again failed.
 	StaleFacts InexactCode = "stale-facts"
-	// PodsUnreported means that so many pods are bound to the node and in no report of it that what they got is not
-	// predicted. No pod that holds anything is sent there. The scheduler finds this, no report says it.
+	// PodsUnreported means that too many pods are bound to the node without being in its report, so their holdings are
+	// not predicted. The node gets no pod that holds anything. The scheduler finds this; it is in no report.
 	PodsUnreported InexactCode = "pods-unreported"
-	// ReportContradicted means that the report lists pods that the API server has on another node. What it lists counts
-	// on this node, and says nothing about the other one. The scheduler finds this, no report says it.
+	// ReportContradicted means that the report lists pods that the API server has on another node. They count on this
+	// node, and the report has no effect on the other one. The scheduler finds this; it is in no report.
 	ReportContradicted InexactCode = "report-contradicted"
 )
 
-// Inexact is one reason why the prediction for a node may differ from what the node's kubelet does.
-// Message says it for people, in one line of printable ASCII.
+// Inexact is one reason why the prediction for a node may differ from what the node's kubelet does. Message describes
+// it for people, in one line of printable ASCII.
 type Inexact struct {
 	Code    InexactCode
 	Message string
 }
 
-// Mistrust adds a reason why the last report of a node is inexact, in place of one with the same code.
+// Mistrust adds a reason why the last report of a node is inexact. It replaces a reason with the same code.
 func (b *Book) Mistrust(node string, why Inexact) {
 	a := b.open(node)
 	defer b.close(a)
@@ -62,6 +61,6 @@ func (b *Book) Mistrust(node string, why Inexact) {
 	b.renew(a)
 }
 
-// Reporters returns the nodes that account for a pod, in ascending order of name: one, unless reports contradict
-// each other.
+// Reporters returns the nodes that account for a pod, in ascending order of name. There is one, unless reports
+// contradict each other.
 func (b *Book) Reporters(uid string) []string { return b.holders(uid) }

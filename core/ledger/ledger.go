@@ -3,15 +3,15 @@
 // and is in no report yet.
 //
 // A [Book] takes events and returns immutable values, [Node] and [Snapshot], so any number of readers decide without
-// locks. Whether a pod fits is answered in one place, [Node.Place]. A book refuses to reserve what does not fit: it
+// locks. One function decides whether a pod fits: [Node.Place]. A book refuses to reserve what does not fit: it
 // computes the verdict again under the lock.
 //
 // What a pod gets depends on the order in which its node admits pods, and a kubelet sorts by creation time what reaches
 // it together. So assumed pods take turns ([Book.Turn]). A pod may be bound when every pod before it is known to be
 // admitted, is bound and older, has the same shape, or fits together with it in any order. Pods that other schedulers
 // bind take no turn: the node may then be in several states ([Node.Others]), and a verdict holds if it holds in all of
-// them. What a pod got beside a release is not known: the node is unsettled until its next report ([Node.Unsettled]).
-// docs/design/order.md explains the rules.
+// them. If something is released beside an assumed pod, what the pod got is uncertain: the node is unsettled until its
+// next report ([Node.Unsettled]). docs/design/order.md explains the rules.
 package ledger
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// PodID names a pod. The UID decides; namespace and name are for people.
+// PodID names a pod. Pods are equal if their UIDs are; namespace and name are for people.
 type PodID struct {
 	UID, Namespace, Name string
 }
@@ -28,7 +28,7 @@ type PodID struct {
 // String returns "namespace/name".
 func (p PodID) String() string { return p.Namespace + "/" + p.Name }
 
-// Source says how holdings are known.
+// Source says where holdings come from.
 type Source int
 
 const (
@@ -36,8 +36,8 @@ const (
 	Predicted Source = iota
 	// Observed holdings were reported by the node.
 	Observed
-	// Counted holdings are in the amounts that a coarse node reports: whose they are was computed, and
-	// the amounts agree. The entry without a UID is what nobody is known to hold.
+	// Counted holdings are in the amounts that a coarse node reports. Their pod was computed, and the amounts agree
+	// with it. The entry without a UID has the holdings of unknown pods.
 	Counted
 )
 
@@ -48,28 +48,28 @@ type Entry struct {
 	Holdings []place.Holding
 }
 
-// Quality says how well a node is known.
+// Quality says how precise a node's reports are.
 type Quality int
 
 const (
-	// Exact means that the node says who holds which CPU, memory block and device.
+	// Exact means that the node reports which pod holds which CPU, memory block and device.
 	Exact Quality = iota
-	// Coarse means that the node says how much of each NUMA node is held; ids are made up.
+	// Coarse means that the node reports how much of each NUMA node is held; ids are made up.
 	Coarse
 )
 
 // String returns "exact" or "coarse".
 func (q Quality) String() string { return [...]string{"exact", "coarse"}[q] }
 
-// Layout is what a node says of itself.
+// Layout is a node's report.
 type Layout struct {
 	Machine *topo.Machine
 	Rules   place.Rules
 	// Entries are the pods that hold something, in the order in which the node admitted them.
 	Entries []Entry
-	// Groups are the memory manager's groups by position of the numa, where holdings do not tell them.
+	// Groups are the memory manager's groups by position of the NUMA node, if they do not follow from the holdings.
 	Groups map[int]place.MemoryGroup
-	// Amounts are set where the node does not say who holds what; Entries and Groups are then empty.
+	// Amounts are set if the node does not report which pod holds what; Entries and Groups are then empty.
 	Amounts *Amounts
 	// Inexact lists why predictions for this node may differ from what its kubelet does.
 	Inexact []Inexact
@@ -81,47 +81,46 @@ type Node struct {
 	Quality Quality
 	Machine *topo.Machine
 	Rules   place.Rules
-	// Entries are the pods that hold something, in the order in which the node admitted them, as far
-	// as that is known: observed ones first, then predicted ones in binding order.
+	// Entries are the pods that hold something, in the order in which the node admitted them, as far as that is known:
+	// observed ones first, then predicted ones in binding order.
 	Entries []Entry
 	// Usage is the machine with all entries held.
 	Usage *place.Usage
-	// Others are the other states in which the node may be, fewer than maxStates. They have no Others. They differ in
-	// what assumed pods hold.
+	// Others are the other possible states of the node, fewer than maxStates. They have no Others. They differ in what
+	// assumed pods hold.
 	Others []*Node
-	// Unsettled: the node may be in a state that is neither this one nor among Others. Until it reports, only pods fit
-	// that hold nothing.
+	// Unsettled: the node may be in a state that is neither this one nor among Others. Until it reports, only pods that
+	// hold nothing fit.
 	Unsettled bool
-	// Crowded: what pods keep from their init containers may be in more places than Others tell, and counts
-	// in all of them, or a report may account for pods that are charged beside it. Pods of several containers do
-	// not fit: what one of them gets decides about the next, and with more free than is counted it may get
-	// something else.
+	// Crowded: what pods keep from their init containers may be in more places than Others show, and counts in all of
+	// them; or a report may already contain pods that are counted in addition. Pods of several containers do not fit:
+	// what one container gets affects the next, and if more is free than is counted, it may get something else.
 	Crowded bool
 	// Silent: a report of the node is overdue.
 	Silent bool
 	// News counts the reports, admissions and ends that were received for the node. A pod whose wait for its turn timed
 	// out need not try again before News changes.
 	News int
-	// Refused has the shapes of pods that the node refused though Place said that they fit, and the errors. Pods of these
-	// shapes do not fit before the node has reported again.
+	// Refused has the shapes of pods that the node refused although Place predicted that they fit, and the kubelet's
+	// reasons. Pods of these shapes do not fit until the node reports again.
 	Refused map[string]place.RefusalReason
-	// Inexact lists why predictions for this node may differ from what its kubelet does, as the last
-	// report says. It must not be changed.
+	// Inexact lists why predictions for this node may differ from what its kubelet does, from the last report. It must
+	// not be changed.
 	Inexact []Inexact
 
 	queue queue
-	// empty is what the node would be without any pod; nil where only Usage tells.
+	// empty is the node without any pod; nil if it has to be computed from Usage.
 	empty *place.Usage
 
-	// uncertain are the UIDs of pods that may hold something else than their entries say, or nothing any more.
+	// uncertain are the UIDs of pods that may hold something else than their entries say, or may have ended.
 	uncertain []string
 
 	groups map[int]place.MemoryGroup
-	// unplaced are the pods of an estimated node of which it is not known what they hold; nil on other nodes.
+	// unplaced are the pods of an estimated node whose NUMA nodes are unknown; nil on other nodes.
 	unplaced *estimate.Unplaced
 }
 
-// Without returns the node as it would be if the pods with these UIDs were not there.
+// Without returns the state of the node without the pods that have these UIDs.
 func (n *Node) Without(uids ...string) *Node { return n.leave(uids).lacking(uids) }
 
 // leave is Without for pods that have entries.
@@ -146,8 +145,8 @@ func (n *Node) leave(uids []string) *Node {
 	return &out
 }
 
-// untouched returns the memory groups that hold though some pods have left: those of numas on which
-// these had no memory.
+// untouched returns the memory groups that stay valid after some pods have left: the groups of NUMA nodes on which
+// those pods had no memory.
 func untouched(groups map[int]place.MemoryGroup, left []Entry) map[int]place.MemoryGroup {
 	var touched topo.Mask
 	for _, h := range holdings(left) {
@@ -174,8 +173,8 @@ func each(in []*Node, do func(*Node) *Node) (out []*Node) {
 	return out
 }
 
-// With returns the node as it would be if the pod were admitted too; where it would be refused, the
-// node is unchanged and ok is false.
+// With returns the state of the node with the pod admitted too. If the pod would be refused, the node is unchanged and
+// ok is false.
 func (n *Node) With(id PodID, p *place.Pod) (out *Node, ok bool) {
 	v := place.Place(n.Usage, p)
 	if !v.Fits() {

@@ -118,7 +118,7 @@ func (b *Book) clone() *Book {
 	}
 	for name, a := range b.nodes {
 		c := *a
-		c.gone, c.doubts = maps.Clone(a.gone), maps.Clone(a.doubts)
+		c.ended, c.doubts = maps.Clone(a.ended), maps.Clone(a.doubts)
 		c.mu, c.changed, c.excess = &sync.Mutex{}, make(chan struct{}), maps.Clone(a.excess)
 		c.assumed = nil
 		for _, f := range a.assumed {

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// names says at which place of a snapshot a node is. It is a trie over hashes that never changes: what
-// adds or drops a name copies the few twigs on the way to it, whatever the number of names. The nil trie
-// has no names.
+// names maps the name of a node to its place in a snapshot. It is a trie over hashes that never changes: adding or
+// dropping a name copies the few nodes of the trie on the way to it, whatever the number of names. The nil trie has no
+// names.
 type names struct {
-	has  uint32   // which of the 32 branches are there
+	has  uint32   // which of the 32 branches exist
 	kids []*names // those, in order
-	// A leaf has no kids. Names of equal hashes share one.
+	// A leaf has no kids. Names with equal hashes share one.
 	hash   uint64
 	leaves []named
 }
@@ -21,7 +21,7 @@ type named struct {
 	at   int
 }
 
-// hashOf is FNV-1a: the same names make the same trie in every run.
+// hashOf is FNV-1a, so the same names make the same trie in every run.
 func hashOf(name string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(name) {
@@ -57,7 +57,7 @@ func (t *names) find(hash uint64, name string) (int, bool) {
 	return 0, false
 }
 
-// with returns the names and one more, which is not among them.
+// with returns the names plus one that is not among them.
 func (t *names) with(name string, at int) *names {
 	return t.add(hashOf(name), 0, named{name, at})
 }
@@ -86,7 +86,7 @@ func (t *names) add(hash uint64, depth uint, n named) *names {
 	return out
 }
 
-// without returns the names without one that is among them.
+// without returns the names minus one that is among them.
 func (t *names) without(name string) *names { return t.drop(hashOf(name), 0, name) }
 
 func (t *names) drop(hash uint64, depth uint, name string) *names {

@@ -1,11 +1,11 @@
 package ledger
 
-// This file says which of two pods a node surely admits first.
+// This file decides which of two pods a node certainly admits first.
 //
 // The first is admitted first if that was known when the second had its turn. It is also admitted first if its binding
-// was known by then, and it was created in an earlier second. A kubelet receives bindings in the order of the API
-// server, which has the binding of the first one before that of the second. Where it receives several at once, as after
-// its start, it sorts them by creation time (pkg/kubelet/kubelet.go, HandlePodAdditions).
+// was known by then, and it was created in an earlier second: a kubelet receives bindings in the order of the API
+// server, which has the first pod's binding before the second's. If the kubelet receives several at once, as after its
+// start, it sorts them by creation time (pkg/kubelet/kubelet.go, HandlePodAdditions).
 
 // before reports whether f was known to be admitted when g had its turn.
 func (f *assumedPod) before(g *assumedPod) bool { return f.acked != 0 && f.acked <= g.turned }
@@ -15,9 +15,9 @@ func (f *assumedPod) precedes(me *assumedPod) bool {
 	return f.bound && f.created != 0 && f.created < me.created
 }
 
-// after returns for the slot of each pod the moment before which other slots are admitted earlier. Pods of one shape
-// may change slots: the last slots are those of the pods that are known to come later than others. So a slot is after
-// what all pods of its shape in this and in later slots are after.
+// after returns, for the slot of each pod, a moment: slots from before that moment are admitted earlier. Pods of one
+// shape may exchange slots, and pods that are known to come later take the last slots. So the moment of a slot is the
+// earliest one among all pods of its shape in this and in later slots.
 func after(assumed []*assumedPod) []int {
 	out := make([]int, len(assumed))
 	for i, f := range assumed {
@@ -31,10 +31,10 @@ func after(assumed []*assumedPod) []int {
 	return out
 }
 
-// leftOut marks the pods that a report leaves out though the node admitted them before one that it lists, and reports
-// whether there are any. Such a pod has ended or was refused, or the report does not have all of it yet.
+// leftOut marks the pods that are missing in a report although the node admitted them before one that it lists, and
+// reports whether there are any. Such a pod has ended or was refused, or the report is not yet complete for it.
 func (a *account) leftOut(listed func(uid string) bool) (any bool) {
-	last := 0 // pods that had their turn before it were admitted before a pod that is listed
+	last := 0 // pods with an earlier turn were admitted before a pod in the report
 	turned := a.assumed[:a.turned()]
 	for i, at := range after(turned) {
 		if listed(turned[i].id.UID) && turned[i].decision == nil {

@@ -10,30 +10,30 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file computes the states in which a node may be, given its last report and the pods that are assumed there.
+// This file computes the possible states of a node from its last report and the pods that are assumed there.
 //
-// The order of admission is sure between two pods only where the first was known to be admitted when the second had
-// its turn. All other orders are followed, except between pods of equal shape, whose order makes no difference. There
-// is one state nearly always: pods of this scheduler take turns, and a report settles the order of the pods that it
-// shows.
+// The order of admission between two pods is certain only if the first was known to be admitted when the second had its
+// turn. All other orders are followed, except between pods of equal shape, whose order makes no difference. Nearly
+// always there is one state: pods of this scheduler take turns, and a report settles the order of the pods that it
+// lists.
 
-// maxStates bounds the states of a node, maxSteps the work of finding them, and maxOptions what is remembered of a pod
-// that its node does not report while others come and go.
+// maxStates bounds the states of a node, maxSteps the work of finding them. maxOptions bounds what is remembered about
+// a pod that its node has not reported yet while other pods come and go.
 const (
 	maxStates  = 16
 	maxSteps   = 256
 	maxOptions = 8
 )
 
-// limits are these bounds in one book. Where one is reached, less is known and nothing is wrong; the model's test
-// lowers them.
+// limits are these bounds in one book. At a bound the ledger has less information, but none of it is wrong. The model's
+// test lowers the bounds.
 type limits struct{ states, steps, options int }
 
-// nodeState is one state in which the node may be.
+// nodeState is one possible state of the node.
 type nodeState struct {
 	base  *Node // the node without assumed pods
 	usage *place.Usage
-	// got[i] is what the i-th assumed pod holds. It is nil where the pod holds nothing or is refused.
+	// got[i] is what the i-th assumed pod holds. It is nil if the pod holds nothing or is refused.
 	got [][]place.Holding
 }
 
@@ -46,8 +46,8 @@ func (w *nodeState) with(i int, hs []place.Holding) *nodeState {
 	return out
 }
 
-// blur marks devices as any of several where somebody before took any of several of the same resource:
-// their number is sure, and nobody knows which are left.
+// blur marks devices as one possible choice if an earlier pod has such devices of the same resource: their number is
+// certain, but not which devices are left.
 func (w *nodeState) blur(hs []place.Holding) []place.Holding {
 	drawn := map[string]bool{}
 	for _, got := range w.got {
@@ -70,27 +70,27 @@ func (w *nodeState) blur(hs []place.Holding) []place.Holding {
 	return out
 }
 
-// search follows every order of admission.
+// search follows every possible order of admission.
 type search struct {
 	limits  limits
-	assumed []*assumedPod // those that had their turn
+	assumed []*assumedPod // the pods that had their turn
 	after   []int         // see after
 	done    []bool
 	found   []*nodeState
 	seen    map[string]bool
 	steps   int
 	effort  int // see maxEffort
-	// full: a bound is reached, and nothing more will be found.
+	// full: a bound is reached; the search stops.
 	full bool
-	// spent: it took too much effort, and what was found is not to be used.
+	// spent: the search took too much effort; its result must not be used.
 	spent bool
-	// cut: not everything was followed.
+	// cut: the search did not follow everything.
 	cut bool
 	// refuses: in one of the orders a pod is refused.
 	refuses bool
 }
 
-// withoutWaiting returns the node once all pods that had their turn are admitted, without those that wait for it.
+// withoutWaiting returns the node after it has admitted all pods that had their turn, without those that wait for it.
 func (a *account) withoutWaiting() *Node {
 	var s search
 	sure := a.search(&s)
@@ -103,8 +103,8 @@ func (a *account) withoutWaiting() *Node {
 	return nodes[0]
 }
 
-// search finds the states in which the node may be once all pods that had their turn are admitted. There is at least
-// one; the likeliest is the first. sure is false where there may be more than it found.
+// search finds the possible states of the node after it has admitted all pods that had their turn. There is at least
+// one; the likeliest is first. sure is false if there may be more.
 func (a *account) search(s *search) (sure bool) {
 	n := a.turned()
 	*s = search{limits: a.limits, assumed: a.assumed[:n], after: after(a.assumed[:n]), done: make([]bool, n),
@@ -115,17 +115,18 @@ func (a *account) search(s *search) (sure bool) {
 		s.follow(w, n)
 	}
 	if len(s.found) == 0 {
-		// The node did what no order explains, or there are too many: take the order of binding.
+		// No order explains what the node did, or there are too many orders: use the order of binding.
 		s.cut = true
 		s.found = []*nodeState{s.straight(starts[0])}
 	}
 	if a.effort += s.effort; s.spent {
 		s.found = starts[:1]
 	}
-	return !s.cut && !s.lost() && known
+	return !s.cut && !s.uncertainHolds() && known
 }
 
-// starts returns the node before the assumed. known is false where pods may have left it since it reported.
+// starts returns the states of the node before the assumed pods. known is false if pods may have left it since it
+// reported.
 func (a *account) starts() (out []*nodeState, known bool) {
 	nodes := []*Node{a.base}
 	if a.estimated() {
@@ -139,7 +140,8 @@ func (a *account) starts() (out []*nodeState, known bool) {
 	return out, known
 }
 
-// follow admits every pod that may be the next, and then all others. left pods are not admitted yet in state w.
+// follow admits in turn every pod that may be the next, and then all others. In state w, left pods are not admitted
+// yet.
 func (s *search) follow(w *nodeState, left int) {
 	if left == 0 {
 		s.add(w)
@@ -156,7 +158,7 @@ func (s *search) follow(w *nodeState, left int) {
 		}
 		options, refused, ok := alternatives(w.usage, f)
 		if !ok {
-			continue // it was admitted, so this is not what happened
+			continue // the pod was admitted, so this order did not happen
 		}
 		s.refuses = s.refuses || refused
 		s.done[i] = true
@@ -173,7 +175,7 @@ func (s *search) follow(w *nodeState, left int) {
 	}
 }
 
-// spend takes what a placement of the pod costs from what is left; ok is false where that is too little.
+// spend adds the cost of placing a pod; ok is false if that exceeds the bound.
 func (s *search) spend(f *assumedPod) (ok bool) {
 	if s.effort+f.cost > maxEffort {
 		s.spent, s.cut, s.full = true, true, true
@@ -183,8 +185,8 @@ func (s *search) spend(f *assumedPod) (ok bool) {
 	return true
 }
 
-// lost reports whether an uncertain pod holds something.
-func (s *search) lost() bool {
+// uncertainHolds reports whether an uncertain pod holds something.
+func (s *search) uncertainHolds() bool {
 	for i, f := range s.assumed {
 		if f.uncertain && slices.ContainsFunc(s.found, func(w *nodeState) bool { return len(w.got[i]) > 0 }) {
 			return true
@@ -193,7 +195,7 @@ func (s *search) lost() bool {
 	return false
 }
 
-// next reports whether the i-th pod may be admitted before all others that are left. The first that is left is lo.
+// next reports whether the i-th pod may be admitted before all other remaining pods. lo is the first remaining pod.
 func (s *search) next(i, lo int) bool {
 	f := s.assumed[i]
 	for j := lo; j < len(s.assumed); j++ {
@@ -201,7 +203,7 @@ func (s *search) next(i, lo int) bool {
 		if s.done[j] || j == i {
 			continue
 		}
-		decided := f.decision != nil && g.decision != nil // they take nothing of each other
+		decided := f.decision != nil && g.decision != nil // decided pods take nothing from each other
 		if g.before(f) || g.turned < s.after[i] || j < i && (g.shape == f.shape || decided) {
 			return false
 		}
@@ -209,8 +211,8 @@ func (s *search) next(i, lo int) bool {
 	return true
 }
 
-// alternatives returns what the pod may get from the usage: nil holdings where it is refused. ok is false where the
-// pod is known to be admitted and does not fit, so that this was not the order.
+// alternatives returns what the pod may get from the usage; nil holdings mean that it is refused. ok is false if the
+// pod is known to be admitted and does not fit, which excludes this order.
 func alternatives(u *place.Usage, f *assumedPod) (out [][]place.Holding, refused, ok bool) {
 	out, only := f.past.Options(u) // there are none on exact nodes
 	if f.acked != 0 && only {
@@ -230,7 +232,7 @@ func alternatives(u *place.Usage, f *assumedPod) (out [][]place.Holding, refused
 	return out, refused, len(out) > 0
 }
 
-// distinct drops holdings that are there already.
+// distinct drops repeated holdings.
 func distinct(in [][]place.Holding) (out [][]place.Holding) {
 	for _, o := range in {
 		if !has(out, o) {
@@ -253,7 +255,7 @@ func (s *search) straight(w *nodeState) *nodeState {
 	return w
 }
 
-// add takes a state unless an equal one was found. Nearly always there is one state, and nothing to compare.
+// add adds a state unless an equal one was found. Nearly always there is one state, and nothing to compare.
 func (s *search) add(w *nodeState) {
 	if len(s.found) == 1 {
 		s.seen[s.key(s.found[0])] = true
@@ -272,7 +274,7 @@ func (s *search) add(w *nodeState) {
 	s.found = append(s.found, w)
 }
 
-// key is equal for equal states.
+// key returns a text that is equal for equal states.
 func (s *search) key(w *nodeState) string {
 	var key strings.Builder
 	if len(s.assumed) > 0 {
@@ -284,8 +286,8 @@ func (s *search) key(w *nodeState) string {
 	return key.String()
 }
 
-// text is equal for holdings that differ at most in containers' names, and in which devices of the same numas are
-// drawn.
+// text is equal for holdings that differ at most in container names, and in which of the devices with the same NUMA
+// nodes the kubelet chooses.
 func text(m *topo.Machine, hs []place.Holding) string {
 	var b strings.Builder
 	for _, h := range hs {
@@ -301,7 +303,7 @@ func text(m *topo.Machine, hs []place.Holding) string {
 	return b.String()
 }
 
-// ids returns the ids of devices that are sure, and the numas of those that are drawn.
+// ids returns the ids of devices that are certain, and the NUMA nodes of those that the kubelet chooses.
 func ids(m *topo.Machine, b place.DeviceBlock) []string {
 	if !b.Free {
 		return b.IDs
@@ -329,7 +331,7 @@ func (a *account) predict() *Node {
 		a.flood()
 		return a.unfollowed()
 	}
-	states, partial := s.found, s.cut || s.lost()
+	states, partial := s.found, s.cut || s.uncertainHolds()
 	for i, f := range a.assumed {
 		if f.turned != 0 {
 			f.options = choices{more: partial}
@@ -347,7 +349,7 @@ func (a *account) predict() *Node {
 			if f.turned != 0 {
 				continue
 			}
-			var hs []place.Holding // others moved into its place if it does not fit; its turn will tell
+			var hs []place.Holding // nil if it does not fit after other pods moved before it; its turn decides
 			if v := f.place(w.usage); v.Fits() {
 				hs = v.Holdings
 			}
@@ -367,7 +369,7 @@ func (a *account) predict() *Node {
 	return nodes[0]
 }
 
-// uncertain returns the UIDs of the pods whose holdings only the node's next report will tell.
+// uncertain returns the UIDs of the pods whose holdings are open until the node's next report.
 func (a *account) uncertain() (uids []string) {
 	for _, e := range a.base.Entries {
 		if a.doubts[e.Pod.UID] {

@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// This file lets others keep what they work out for nodes in arrays, beside the ledger and without its nodes.
+// This file lets callers store their own data about nodes in arrays, without the nodes themselves.
 
-// Roster stands for the nodes that a snapshot has, whatever their states: snapshots of equal rosters have the
-// same nodes in the same slots.
+// Roster identifies the set of nodes of a snapshot, whatever their states: snapshots of equal rosters have the same
+// nodes in the same slots.
 type Roster struct {
 	names  *names
 	origin *origin
@@ -17,14 +17,14 @@ type Roster struct {
 // Roster returns the roster of the snapshot.
 func (s *Snapshot) Roster() Roster { return Roster{s.names, s.origin} }
 
-// Slots is above all slots.
+// Slots returns a number above all slots.
 func (s *Snapshot) Slots() int { return s.places }
 
-// Slot returns the slot of a node, from 0. It stays the node's as long as the book knows the node.
+// Slot returns the slot of a node, from 0. The node keeps its slot as long as the book has the node.
 func (s *Snapshot) Slot(name string) (slot int, ok bool) { return s.names.at(name) }
 
-// At returns the node in a slot, nil if there is none, and the version in which the slot was changed last: above 0,
-// and in all snapshots of one book equal for equal states of equal nodes only.
+// At returns the node in a slot, or nil, and the version in which the slot last changed. The version is above 0. In all
+// snapshots of one book, equal versions of a slot mean equal states of the same node.
 func (s *Snapshot) At(slot int) (*Node, uint64) {
 	if slot < 0 || slot >= s.places {
 		return nil, 0
@@ -33,16 +33,16 @@ func (s *Snapshot) At(slot int) (*Node, uint64) {
 	return c.nodes[slot%chunkSize], c.since[slot%chunkSize]
 }
 
-// In reports whether the node in a slot is in the set. The slot has to be one of the set's snapshot.
+// In reports whether the node in a slot is in the set. The slot must be a slot of the set's snapshot.
 func (s *Set) In(slot int) bool { return s.words[slot/chunkSize]>>(uint(slot)%chunkSize)&1 != 0 }
 
-// Since returns the version in which a slot of the snapshot was changed last.
+// Since returns the version in which a slot of the snapshot last changed.
 func (s *Snapshot) Since(slot int) uint64 { return s.chunks[slot/chunkSize].since[slot%chunkSize] }
 
 // Slots yields the slots of the set's nodes in ascending order.
 func (s *Set) Slots() iter.Seq[int] { return s.From(0) }
 
-// From yields the slots of the set's nodes that are not below one, in ascending order.
+// From yields the slots of the set's nodes from slot on, in ascending order.
 func (s *Set) From(slot int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := max(0, slot) / chunkSize; i < len(s.words); i++ {

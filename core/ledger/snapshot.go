@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// Snapshot is the state of all nodes at one moment. It never changes, and what it takes to make the next
-// one does not grow with the number of nodes but for a list of one pointer for every 64.
+// Snapshot is the state of all nodes at one moment. It never changes. The cost of making the next one does not grow
+// with the number of nodes, except for a list of one pointer per 64 nodes.
 type Snapshot struct {
 	names  *names
 	count  int
 	chunks []*chunk
-	// places is the number of places that have ever been taken, holes those of them that are free again.
+	// places is the number of places that were ever taken, holes are those among them that are free again.
 	places int
 	holes  *hole
-	// version counts the changes of one book, which origin stands for.
+	// version counts the changes of one book; origin identifies the book.
 	version uint64
 	origin  *origin
 }
@@ -22,9 +22,9 @@ type Snapshot struct {
 // chunkSize is the number of nodes whose pointers are copied when one of them changes.
 const chunkSize = 64
 
-// chunk is part of a snapshot. Its nodes are nil at free places. since says in which version a place was
-// last changed, latest is the last of these: who knows a version can tell what is new without keeping
-// anything of it.
+// chunk is part of a snapshot. Its nodes are nil at free places. since has the version in which each place last
+// changed, latest is the greatest of them. With a version, a caller finds what has changed since then, without storing
+// a snapshot.
 type chunk struct {
 	nodes  [chunkSize]*Node
 	since  [chunkSize]uint64
@@ -36,12 +36,12 @@ type hole struct {
 	next *hole
 }
 
-// origin is not empty, so that no two have one address.
+// origin is not empty, so no two of them have the same address.
 type origin struct{ _ byte }
 
 func newSnapshot() *Snapshot { return &Snapshot{origin: &origin{}} }
 
-// Node returns a node, or nil where the book knows no layout of it.
+// Node returns a node, or nil if the book has no layout of it.
 func (s *Snapshot) Node(name string) *Node {
 	if i, ok := s.names.at(name); ok {
 		return s.chunks[i/chunkSize].nodes[i%chunkSize]
@@ -52,7 +52,7 @@ func (s *Snapshot) Node(name string) *Node {
 // Len returns the number of nodes.
 func (s *Snapshot) Len() int { return s.count }
 
-// All yields every node, in an order that does not change while no node goes.
+// All yields every node. The order does not change as long as no node is removed.
 func (s *Snapshot) All() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		for _, c := range s.chunks {
@@ -75,7 +75,7 @@ func (s *Snapshot) Names() []string {
 	return out
 }
 
-// set returns a snapshot with the state of one node exchanged.
+// set returns a snapshot with a new state of one node.
 func (s *Snapshot) set(n *Node) *Snapshot {
 	out := *s
 	i, ok := s.names.at(n.Name)
@@ -88,7 +88,7 @@ func (s *Snapshot) set(n *Node) *Snapshot {
 	return &out
 }
 
-// place finds a free place.
+// place returns a free place.
 func (s *Snapshot) place() int {
 	if h := s.holes; h != nil {
 		s.holes = h.next

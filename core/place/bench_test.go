@@ -9,11 +9,11 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// The benchmarks place one pod on a machine that many pods are on already. Allocations and ratios tell;
-// times depend on the machine they run on. BenchmarkAgainstTheKubelet in lab/kubelet compares with the
-// kubelet's own managers.
+// The benchmarks place one pod on a machine that many pods are on already. Compare allocations and ratios; times depend
+// on the machine that runs the benchmark. BenchmarkAgainstTheKubelet in lab/kubelet compares with the kubelet's own
+// managers.
 
-// benchMachine has n NUMA nodes of 256 CPUs together, two threads a core, on two sockets; two GPUs a NUMA node.
+// benchMachine has n NUMA nodes with 256 CPUs together, two threads a core, on two sockets; two GPUs per NUMA node.
 func benchMachine(tb testing.TB, n int) *topo.Machine {
 	var b strings.Builder
 	cores := 128 / n

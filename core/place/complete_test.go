@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Whoever looks at a node in the middle of an admission sees a part of what a pod will hold.
-func TestHoldingsInTheMiddleOfAnAdmissionAreNotWhole(t *testing.T) {
+// An observation in the middle of an admission has only a part of what the pod will hold.
+func TestHoldingsInTheMiddleOfAnAdmissionAreIncomplete(t *testing.T) {
 	m, err := topo.ParseMachine("numa 0 cpus 0-7 memory 16Gi\ndevice acme.com/gpu a,b numa 0\n")
 	if err != nil {
 		t.Fatal(err)
@@ -29,17 +29,17 @@ func TestHoldingsInTheMiddleOfAnAdmissionAreNotWhole(t *testing.T) {
 	} {
 		step.holds()
 		if got := pod.Complete(m, r, []Holding{h}); got != step.whole {
-			t.Errorf("%+v are whole: %v", h, got)
+			t.Errorf("%+v: complete is %v", h, got)
 		}
 	}
 	if pod.Complete(m, r, nil) {
-		t.Error("nothing is whole")
+		t.Error("no holdings are complete")
 	}
 }
 
-// The memory manager takes back what an init container leaves, so an agent need not see it; CPUs and devices of
-// init containers stay the pod's.
-func TestMemoryOfInitContainersIsNotAskedFor(t *testing.T) {
+// The memory manager takes back what an init container leaves, so an agent need not see it. CPUs and devices of init
+// containers stay with the pod.
+func TestCompleteIgnoresMemoryOfInitContainers(t *testing.T) {
 	m, err := topo.ParseMachine("numa 0 cpus 0-7 memory 16Gi\n")
 	if err != nil {
 		t.Fatal(err)
@@ -61,10 +61,10 @@ func TestMemoryOfInitContainersIsNotAskedFor(t *testing.T) {
 	}{{true, true, true, true}, {false, true, true, true}, {false, false, true, false}, {false, true, false, false}} {
 		hs := []Holding{holding("setup", 1, c.setup), holding("side", 2, c.side), holding("c", 3, c.app)}
 		if got := pod.Complete(m, r, hs); got != c.whole {
-			t.Errorf("%+v: whole %v", c, got)
+			t.Errorf("%+v: complete is %v", c, got)
 		}
 	}
 	if pod.Complete(m, r, []Holding{holding("side", 2, true), holding("c", 3, true)}) {
-		t.Error("whole without the CPUs of the init container")
+		t.Error("complete without the CPUs of the init container")
 	}
 }

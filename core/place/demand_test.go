@@ -14,10 +14,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// docs/reference/pod-annotations.md shows what becomes of pods of every policy and scope on nodes of every policy and
-// scope.
-// Its tables are written by hand; this test holds that they are what happens.
-func TestEveryDemandOnEveryNodeIsAsDocumented(t *testing.T) {
+// docs/reference/pod-annotations.md shows the outcome for pods of every policy and scope on nodes of every policy and
+// scope. People write its tables; this test verifies that they are right.
+func TestDemandTablesAreAsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/pod-annotations.md")
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +37,7 @@ func TestEveryDemandOnEveryNodeIsAsDocumented(t *testing.T) {
 	}
 }
 
-// checkTable compares a table with what happens, and returns how many combinations it speaks of.
+// checkTable compares a table with the outcomes, and returns the number of combinations in it.
 func checkTable(t *testing.T, setting, table string) (cells int) {
 	row := func(line string) (out []string) {
 		for cell := range strings.SplitSeq(strings.Trim(line, "| "), "|") {
@@ -60,8 +59,8 @@ func checkTable(t *testing.T, setting, table string) (cells int) {
 			}
 			for _, d := range demands {
 				cells++
-				if got := fate(t, setting, r[0], d); got != want {
-					t.Errorf("a pod that demands %s on a node of %s: %s, documented is %s", d, r[0], got, want)
+				if got := outcome(t, setting, r[0], d); got != want {
+					t.Errorf("a pod that demands %s on a node of %s: %s; the documentation has %s", d, r[0], got, want)
 				}
 			}
 		}
@@ -69,8 +68,8 @@ func checkTable(t *testing.T, setting, table string) (cells int) {
 	return cells
 }
 
-// fate plays a setting on a node of a policy and scope; its last step is the pod, with a demand.
-func fate(t *testing.T, setting, node, demand string) string {
+// outcome plays a setting on a node of a policy and scope; its last step is the pod, with a demand.
+func outcome(t *testing.T, setting, node, demand string) string {
 	t.Helper()
 	nodePolicy, nodeScope, _ := strings.Cut(node, "/")
 	policy, scope, _ := strings.Cut(demand, "/")
@@ -106,8 +105,8 @@ func fate(t *testing.T, setting, node, demand string) string {
 	return "yes"
 }
 
-// A demand only ever turns an admission into a refusal that says so. What it admits, it admits rightly,
-// whichever devices the node takes.
+// A demand only turns an admission into a refusal with a reason. If Judge admits a pod, the demand holds for every
+// choice of devices that the node may make.
 func TestJudge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawnMachine(t)
@@ -141,7 +140,7 @@ func TestJudge(t *testing.T) {
 		}
 		for _, g := range groups {
 			if bad := misaligned(m, u, g, d, u.Rules.Enforces(p, d)); bad != "" {
-				t.Fatalf("one NUMA node is demanded (%+v), and is not what %+v may be: %s", d, g, bad)
+				t.Fatalf("one NUMA node is demanded (%+v), but %+v may violate it: %s", d, g, bad)
 			}
 		}
 	})
@@ -171,10 +170,10 @@ func concerns(d place.Demand, resource string) bool {
 	return !slices.Contains(d.Ignore.List(), resource)
 }
 
-// misaligned tries all devices that the node may take for those of loose blocks, and says which choice is
-// near no one NUMA node, or "". The machine is empty but for the pod.
+// misaligned tries all devices that the node may take for those of loose blocks. It returns the first choice that is
+// near no one NUMA node, or "". The machine is empty except for the pod.
 func misaligned(m *topo.Machine, u *place.Usage, hs []place.Holding, d place.Demand, enforced bool) string {
-	choices := [][]topo.Mask{nil} // every way in which the pieces may lie, as what each is near
+	choices := [][]topo.Mask{nil} // every combination of positions of the pieces, as the NUMA nodes that each is near
 	extend := func(by [][]topo.Mask) {
 		var next [][]topo.Mask
 		for _, c := range choices {
@@ -222,8 +221,8 @@ func misaligned(m *topo.Machine, u *place.Usage, hs []place.Holding, d place.Dem
 	return ""
 }
 
-// picks returns what the devices of a block may be near: as predicted, or any that are free; a kubelet that
-// enforces the demand takes none that is not near the rest.
+// picks returns the NUMA nodes that each device of a block may be near: as predicted, or those of any free device. A
+// kubelet that enforces the demand takes no device that is not near the rest.
 func picks(m *topo.Machine, u *place.Usage, b place.DeviceBlock, enforced bool) (out [][]topo.Mask) {
 	r, _ := m.Resource(b.Resource)
 	if !b.Loose || enforced {
@@ -250,9 +249,9 @@ func picks(m *topo.Machine, u *place.Usage, b place.DeviceBlock, enforced bool) 
 	return out
 }
 
-// What a kubelet enforces is never what a demand refuses: that is what nodes are trusted for which only
-// amounts are known of.
-func TestWhatANodeEnforcesNeedsNoJudge(t *testing.T) {
+// Judge never refuses what a node that enforces the demand admits. The ledger trusts such nodes if only their amounts
+// are known.
+func TestJudgeAdmitsWhatTheNodeEnforces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawnMachine(t)
 		u := place.NewUsage(m, drawnRules(t, m))

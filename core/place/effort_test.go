@@ -6,9 +6,9 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Time depends on the machine, and counters of instructions are not to be had everywhere. What an answer
-// costs is therefore counted in statements that it executes, in all of core, and in allocations: go run ./test/effort
-// compares these with core/testdata/baseline.txt.
+// Time depends on the machine, and instruction counters are not available everywhere. The cost of an answer is
+// therefore counted in executed statements, in all of core, and in allocations. go run ./test/effort compares it with
+// core/testdata/baseline.txt.
 
 // effort is one answer.
 type effort struct {

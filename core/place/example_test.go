@@ -63,7 +63,7 @@ func ExamplePlace_whyNot() {
 }
 
 // What would the next ten pods get? A usage never changes: Hold returns another one with the holdings of the pod, so
-// the first one still says what the node has now.
+// the first one still has the current state.
 func ExampleUsage_Hold() {
 	node, pod := exampleNode(), examplePod(3, 1)
 	for i := range 10 {

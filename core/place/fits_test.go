@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// unequalMachine has sockets and cores of unequal sizes, on which the kubelet gives out more than is free.
+// unequalMachine has sockets and cores of unequal sizes; the kubelet gives out more CPUs than are free there.
 func unequalMachine(t *rapid.T) *topo.Machine {
 	var b strings.Builder
 	next := 0
@@ -33,8 +33,8 @@ func unequalMachine(t *rapid.T) *topo.Machine {
 	return m
 }
 
-// The short answer is the long one's, on any machine in any state.
-func TestFitsIsWhatPlaceSays(t *testing.T) {
+// Fits agrees with Place on any machine in any state.
+func TestFitsAgreesWithPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := rapid.OneOf(rapid.Custom(drawnMachine), rapid.Custom(unequalMachine)).Draw(t, "machine")
 		u := place.NewUsage(m, drawnRules(t, m))
@@ -54,7 +54,7 @@ func TestFitsIsWhatPlaceSays(t *testing.T) {
 	})
 }
 
-// A scheduler asks of thousands of nodes: the short answer must leave no garbage.
+// A scheduler calls Fits for thousands of nodes, so it must not allocate.
 func TestFitsAllocatesNothing(t *testing.T) {
 	for _, c := range benchCases(t) {
 		if n := testing.AllocsPerRun(10, func() { place.Fits(c.usage, c.pod) }); n != 0 {
@@ -66,7 +66,7 @@ func TestFitsAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What a verdict, a state after it, and a question asked again leave as garbage has a bound too.
+// Verdicts, states after them, and repeated questions have a bound on allocations too.
 func TestAnswersAllocateLittle(t *testing.T) {
 	for _, c := range benchCases(t) {
 		q := place.NewQuestion(c.pod)
@@ -82,10 +82,10 @@ func TestAnswersAllocateLittle(t *testing.T) {
 			most = 90 // several NUMA nodes, or reasons
 		}
 		if n := testing.AllocsPerRun(10, func() { place.Place(c.usage, c.pod) }); n > most {
-			t.Errorf("%s: %v allocations of a verdict, at most %v are meant", c.name, n, most)
+			t.Errorf("%s: %v allocations of a verdict, want at most %v", c.name, n, most)
 		}
 		if n := testing.AllocsPerRun(10, func() { c.usage.Hold(v.Holdings...) }); n > 8 {
-			t.Errorf("%s: Hold allocates %v times, at most 8 are meant", c.name, n)
+			t.Errorf("%s: Hold allocates %v times, want at most 8", c.name, n)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package place
 
-// merge folds hint sets as an admission does, for tests that make hint sets of their own.
+// merge merges hint sets as an admission does, for tests that make their own hint sets.
 func merge(u *Usage, l maskSpace, sets []hintSet) (hint, bool) {
 	var cross crossing
 	m := cross.merging(policyTable[u.Rules.Topology.Policy], l.size())

@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// TestQuickAnswersOnHalfReservedCores tries every set of held CPUs of a small machine: with full-pcpus-only and
-// half reserved cores, Fits is what Place says of pods that are aligned as a whole.
+// TestQuickAnswersOnHalfReservedCores tries every set of held CPUs of a small machine with full-pcpus-only and half
+// reserved cores: Fits agrees with Place for pods that are aligned as a whole.
 func TestQuickAnswersOnHalfReservedCores(t *testing.T) {
 	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-2/6-8 memory 8Gi\nnuma 1 socket 1 cpus 3-5/9-11 memory 8Gi")
 	if err != nil {

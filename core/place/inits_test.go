@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// initPod has so many init containers, each with CPUs, memory and a device, and one app container.
+// initPod has n init containers, each with CPUs, memory and a device, and one app container.
 func initPod(count int) *Pod {
 	p := &Pod{QoS: Guaranteed}
 	for i := range count + 1 {
@@ -20,7 +20,7 @@ func initPod(count int) *Pod {
 	return p
 }
 
-// TestInitContainersCostAlike: what one more init container costs does not depend on how many there are.
+// TestInitContainersCostAlike: the cost of one more init container does not depend on how many there are.
 func TestInitContainersCostAlike(t *testing.T) {
 	m, err := topo.ParseMachine(`numa 0 socket 0 cpus 0-15 memory 64Gi hugepages-1Gi 8
 numa 1 socket 1 cpus 16-31 memory 64Gi hugepages-1Gi 8
@@ -37,7 +37,7 @@ device acme.com/gpu g3,g4,g5 numa 1`)
 				p := initPod(count)
 				return testing.AllocsPerRun(1, func() {
 					a := admission{u: u, pod: p, taken: make([]Holding, len(p.Containers))}
-					a.work.steps = -1 << 40 // such a pod takes more steps than a verdict may make
+					a.work.steps = -1 << 40 // such a pod needs more steps than the bound
 					if err := a.run(); err != "" {
 						t.Fatalf("%s, %s: %d init containers: %s %v", policy, scope, count, err, a.reasons)
 					}

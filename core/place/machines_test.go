@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// knownMachines are those of the lab, and one of sixteen NUMA nodes that has everything.
+// knownMachines are the machines of the lab, and one of sixteen NUMA nodes with every kind of resource.
 func knownMachines(t *testing.T) map[string]*topo.Machine {
 	out := map[string]*topo.Machine{}
 	files, err := filepath.Glob("../../lab/machines/*.txt")
@@ -57,7 +57,7 @@ func knownMachines(t *testing.T) map[string]*topo.Machine {
 	return out
 }
 
-// ordinaryPod asks for what pods ask for, in up to twenty containers.
+// ordinaryPod has usual requests, in up to twenty containers.
 func ordinaryPod(rnd *rand.Rand, m *topo.Machine) *Pod {
 	p := &Pod{QoS: Guaranteed}
 	count := 1 + rnd.IntN(3)
@@ -92,8 +92,8 @@ func optionsOf(k int) (r Rules) {
 	return r
 }
 
-// TestOrdinaryPodsTakeFewSteps: on every known machine, whatever its options, a verdict on an ordinary pod takes
-// a tenth of the steps that it may take at most. Sixteen NUMA nodes with masks of all of them may take more.
+// TestOrdinaryPodsTakeFewSteps: on every known machine, with any options, a verdict on an ordinary pod needs at most a
+// tenth of the allowed steps. Sixteen NUMA nodes with masks of all of them may need more.
 func TestOrdinaryPodsTakeFewSteps(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	machines := knownMachines(t)
@@ -125,7 +125,7 @@ func TestOrdinaryPodsTakeFewSteps(t *testing.T) {
 	}
 }
 
-// TestSpreadingOnKnownMachines: on every known machine, CPUs are spread as the kubelet's enumeration does it.
+// TestSpreadingOnKnownMachines: on every known machine, CPUs are spread as by the kubelet's enumeration.
 func TestSpreadingOnKnownMachines(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	machines := knownMachines(t)
@@ -161,8 +161,8 @@ func TestSpreadingOnKnownMachines(t *testing.T) {
 	}
 }
 
-// TestSixteenNUMANodesNeedNoTables: a question about one container on a machine of sixteen equal NUMA nodes is
-// answered without tables of their 65,536 masks, under each policy, and as Place answers it.
+// TestSixteenNUMANodesNeedNoTables: for one container on a machine of sixteen equal NUMA nodes, Fits agrees with Place
+// under each policy, and makes no tables of the 65,536 masks.
 func TestSixteenNUMANodesNeedNoTables(t *testing.T) {
 	var b strings.Builder
 	for i := range 16 {

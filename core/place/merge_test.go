@@ -11,11 +11,11 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// The twin of merge: it does what the topology manager's contract says literally. It forms every
-// combination of one hint of each hint set and compares the results one after the other, where merge
-// convolves. Order matters to a comparison, so the twin also shuffles the combinations.
+// twin implements the topology manager's contract literally, to verify merge. It forms every combination of one hint of
+// each hint set and compares the results one after the other, where merge convolves. A comparison depends on order, so
+// the twin also shuffles the combinations.
 
-// twinHint is one hint, or the affinity of a combination; mask 0 of a hint means "any numas".
+// twinHint is one hint, or the affinity of a combination. In a hint, mask 0 means any NUMA nodes.
 type twinHint struct {
 	mask      topo.Mask
 	preferred bool
@@ -29,8 +29,8 @@ type twin struct {
 	hints   [][]twinHint
 }
 
-// hintsOf turns hint sets into lists of hints: a hint set that nothing serves is one hint without
-// preference that is not preferred.
+// hintsOf turns hint sets into lists of hints. A hint set that no mask serves becomes one hint for any NUMA nodes that
+// is not preferred.
 func hintsOf(l maskSpace, sets []hintSet) [][]twinHint {
 	var out [][]twinHint
 	for _, f := range sets {
@@ -49,8 +49,7 @@ func hintsOf(l maskSpace, sets []hintSet) [][]twinHint {
 	return out
 }
 
-// keepSingle drops what single-numa-node does not look at: hints that are not preferred or have more
-// than one NUMA node.
+// keepSingle drops the hints that single-numa-node ignores: those that are not preferred or have several NUMA nodes.
 func keepSingle(in [][]twinHint) [][]twinHint {
 	var out [][]twinHint
 	for _, hs := range in {
@@ -87,7 +86,7 @@ func (w twin) merge(shuffle func([]twinHint)) (mask topo.Mask, preferred, admit 
 	return best.mask, best.preferred, best.preferred || w.policy == BestEffort
 }
 
-// combinations returns the affinity of every combination. No hint sets leave one combination: all NUMA nodes.
+// combinations returns the affinity of every combination. Without hint sets there is one combination: all NUMA nodes.
 func (w twin) combinations() []twinHint {
 	type partial struct {
 		and       topo.Mask
@@ -120,7 +119,7 @@ func (w twin) combinations() []twinHint {
 	return hints
 }
 
-// aim is the width that an affinity which is not preferred should have.
+// aim is the width that an affinity should have that is not preferred.
 func (w twin) aim() (width int) {
 	for _, hs := range w.hints {
 		narrowest := 0
@@ -134,7 +133,7 @@ func (w twin) aim() (width int) {
 	return width
 }
 
-// beats reports whether a candidate takes the place of the current best.
+// beats reports whether a candidate replaces the current best.
 func (w twin) beats(candidate, current twinHint) bool {
 	if candidate.preferred != current.preferred {
 		return candidate.preferred
@@ -156,7 +155,7 @@ func (w twin) beats(candidate, current twinHint) bool {
 	return w.fitter(candidate.mask, current.mask)
 }
 
-// fitter: narrower, then closer where the option is set, then lower.
+// fitter orders masks: narrower first, then closer ones if the option is set, then lower ones.
 func (w twin) fitter(a, b topo.Mask) bool {
 	if a.Len() != b.Len() {
 		return a.Len() < b.Len()
@@ -167,7 +166,7 @@ func (w twin) fitter(a, b topo.Mask) bool {
 	return a < b
 }
 
-// distance is the sum over all ordered pairs: masks of one width compare by it as by the mean.
+// distance is the sum over all ordered pairs. For masks of one width it gives the same order as the mean.
 func (w twin) distance(m topo.Mask) (sum int) {
 	for i, n := range w.machine.NUMAs() {
 		for j, d := range n.Distances {
@@ -203,21 +202,21 @@ func drawMachine(t *rapid.T, n int) *topo.Machine {
 	return m
 }
 
-// drawHintSet makes any hint set that keeps the invariant of hint set: preferred implies fits, and some mask
-// fits unless the hint set is impossible.
+// drawHintSet draws a hint set that keeps the invariant: preferred implies fits, and some mask fits unless the hint set
+// is impossible.
 func drawHintSet(t *rapid.T, l maskSpace, resource string) hintSet {
 	f := hintSet{resource: resource, fits: make([]bool, l.size()), preferred: make([]bool, l.size()), impossible: true}
 	if rapid.IntRange(0, 9).Draw(t, "impossible") == 0 {
 		return f
 	}
-	// Few masks make affinities rare, many make them common: both ends matter.
+	// Few masks make affinities rare, many make them common. The test needs both.
 	count := rapid.SampledFrom([]int{1, 2, 2, 3, 6, 15}).Draw(t, "masks")
 	for range count {
 		d := rapid.IntRange(1, l.size()-1).Draw(t, "mask")
 		f.fits[d], f.impossible = true, false
 		f.preferred[d] = rapid.Bool().Draw(t, "preferred")
 	}
-	if rapid.Bool().Draw(t, "one width") { // as the managers do: preferred is a width
+	if rapid.Bool().Draw(t, "one width") { // the managers prefer the masks of one width
 		width := rapid.IntRange(1, len(l.at)).Draw(t, "width")
 		for d, ok := range f.fits {
 			f.preferred[d] = ok && bits.OnesCount(uint(d)) == width
@@ -242,7 +241,7 @@ func compareMerges(t *rapid.T, m *topo.Machine) {
 		Policy:        rapid.SampledFrom([]Policy{BestEffort, Restricted, SingleNUMA}).Draw(t, "policy"),
 		PreferClosest: rapid.Bool().Draw(t, "closest"),
 	}})
-	// The mask space of a request may leave out NUMA nodes that matter to none of its resources.
+	// The mask space of a request may lack NUMA nodes that matter to none of its resources.
 	l := newMaskSpace(m.All())
 	if rapid.IntRange(0, 3).Draw(t, "part") == 0 {
 		l = newMaskSpace(topo.Mask(rapid.Uint64Range(1, uint64(m.All())).Draw(t, "universe")))
@@ -261,14 +260,14 @@ func compareMerges(t *rapid.T, m *topo.Machine) {
 		t.Fatalf("admit = %v, enumeration says %v", ok, admit)
 	}
 	if !admit {
-		return // what a refused pod would have got does not matter
+		return // the affinity of a refused pod does not matter
 	}
 	if h.preferred != preferred || h.set != (mask != 0) || (h.set && h.mask != mask) {
 		t.Fatalf("merge gives %+v, enumeration mask %b preferred %v", h, mask, preferred)
 	}
 }
 
-// shuffle orders by a small generator, so that a failing case replays.
+// shuffle uses a small generator of its own, so that a failing case can be replayed.
 func shuffle(hs []twinHint, seed uint64) {
 	for i := len(hs) - 1; i > 0; i-- {
 		seed = seed*6364136223846793005 + 1442695040888963407
@@ -277,7 +276,7 @@ func shuffle(hs []twinHint, seed uint64) {
 	}
 }
 
-// The AND-convolution by its definition.
+// Compares the AND-convolution with its definition.
 func TestAndConvolveReachesEveryIntersection(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := 1 << rapid.IntRange(0, 5).Draw(t, "numas")

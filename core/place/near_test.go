@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// TestWithinTriesEverySet: of up to six kinds of devices that are on several NUMA nodes, it is tried near which
-// of them they are best counted.
+// TestWithinTriesEverySet: for up to six kinds of devices that are on several NUMA nodes, within finds the best choice
+// of a NUMA node for each.
 func TestWithinTriesEverySet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 7).Draw(t, "NUMA nodes")

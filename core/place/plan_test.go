@@ -12,10 +12,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// A plan must say what the engine says, or that it is not sure; and it must be sure nearly always, since
-// the engine takes a hundred times as long.
+// A plan must agree with the engine or be unsure. It must be unsure seldom, since the engine takes a hundred times as
+// long.
 
-// plannedMachine has up to six NUMA nodes that differ in everything that plans look at.
+// plannedMachine has up to six NUMA nodes that differ in everything that plans use.
 func plannedMachine(t *rapid.T) *topo.Machine {
 	n := rapid.SampledFrom([]int{1, 2, 2, 3, 4, 4, 6}).Draw(t, "numas")
 	equal := rapid.Bool().Draw(t, "equal NUMA nodes")
@@ -71,7 +71,7 @@ func plannedRules(t *rapid.T, m *topo.Machine) (r Rules) {
 	return r
 }
 
-// plannedHolding takes anything from anywhere: a plan may be asked in any state.
+// plannedHolding takes anything from anywhere, since a plan may be asked in any state.
 func plannedHolding(t *rapid.T, m *topo.Machine) (h Holding) {
 	mask := func() topo.Mask {
 		if rapid.IntRange(0, 2).Draw(t, "several") > 0 {
@@ -113,7 +113,7 @@ func plannedPod(t *rapid.T) *Pod {
 	return p
 }
 
-// plannedContainer wants so many CPUs and GiB at most.
+// plannedContainer wants at most cpus CPUs and gib GiB.
 func plannedContainer(t *rapid.T, cpus, gigs int) Container {
 	c := Container{MilliCPU: int64(rapid.IntRange(0, cpus).Draw(t, "cpus")) * 1000}
 	if rapid.IntRange(0, 3).Draw(t, "pages") == 0 {
@@ -134,7 +134,7 @@ func plannedContainer(t *rapid.T, cpus, gigs int) Container {
 	return c
 }
 
-// planned is what plans say of a pod.
+// planned is the answer of plans for a pod.
 func planned(u *Usage, p *Pod) answer {
 	c := u.podPlan(p)
 	return c.ask(u)
@@ -181,7 +181,7 @@ func comparePlan(t *rapid.T, tally func(*Pod, answer)) {
 	}
 }
 
-func TestPlanSaysWhatTheEngineSays(t *testing.T) {
+func TestPlanAgreesWithTheEngine(t *testing.T) {
 	var alone, several [3]int
 	rapid.Check(t, func(t *rapid.T) {
 		for range 20 {
@@ -197,14 +197,14 @@ func TestPlanSaysWhatTheEngineSays(t *testing.T) {
 	for _, x := range []struct {
 		what   string
 		tally  [3]int
-		unsure int // percent, at most; states as odd as these are rare outside of tests
+		unsure int // percent, at most; states this unusual are rare outside of tests
 	}{{"one container", alone, 25}, {"several containers", several, 85}} {
 		t.Logf("%s: no %d, yes %d, unsure %d", x.what, x.tally[no], x.tally[yes], x.tally[unsure])
 		if x.tally[no] == 0 || x.tally[yes] == 0 {
 			t.Errorf("%s: the cases are one-sided", x.what)
 		}
 		if all := x.tally[no] + x.tally[yes] + x.tally[unsure]; x.tally[unsure]*100 > all*x.unsure {
-			t.Errorf("%s: %d of %d answers are left to the engine, at most %d %% are meant",
+			t.Errorf("%s: %d of %d answers are left to the engine, want at most %d %%",
 				x.what, x.tally[unsure], all, x.unsure)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// What holds for every machine, rules and pods: see TestPlaceKeepsItsPromises.
+// Properties that hold for every machine, rules and pods; see TestPlaceProperties.
 
 // drawnMachine makes a machine: sparse NUMA node ids, threads, L3 groups, NUMA nodes without CPUs, hugepages,
 // devices of none, one or several NUMA nodes, some unhealthy. Its sockets are equal: on machines with unequal
@@ -113,7 +113,7 @@ func drawnContainer(t *rapid.T, name string, kind place.Kind) place.Container {
 	return c
 }
 
-// picture is everything that a usage tells.
+// picture has everything that the methods of a usage return.
 type picture struct {
 	CPUs    string
 	Memory  []int64
@@ -143,9 +143,9 @@ func clonePod(p *place.Pod) *place.Pod {
 	return &out
 }
 
-// Whatever is placed on whatever: neither argument changes, the same question has the same answer, a
-// refusal says why, what is given was free and is what was asked for, and it can be held and given back.
-func TestPlaceKeepsItsPromises(t *testing.T) {
+// For every input: neither argument changes, the same question has the same answer, a refusal has a reason, holdings
+// were free and match the request, and they can be held and given back.
+func TestPlaceProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawnMachine(t)
 		rules := drawnRules(t, m)
@@ -194,8 +194,8 @@ func checkRefusal(t *rapid.T, v place.Verdict) {
 	}
 }
 
-// checkGrant: holdings come in the order of the containers, give exactly what was asked for, out of
-// what was free, and no two containers that run together share a CPU or device.
+// checkGrant: holdings come in the order of the containers, are exactly what was asked for, and were free. No two
+// containers that run together share a CPU or device.
 func checkGrant(t *rapid.T, u *place.Usage, p *place.Pod, v place.Verdict) {
 	if len(v.Reasons) > 0 {
 		t.Fatalf("admitted with reasons %v", v.Reasons)
@@ -260,7 +260,7 @@ func checkAmounts(t *rapid.T, u *place.Usage, p *place.Pod, c place.Container, h
 			}
 		}
 		pinned := u.Rules.Memory.Static && p.Exclusive()
-		// Later containers may have taken an init container's memory over.
+		// Later containers may have taken over an init container's memory.
 		if pinned && (blocks != 1 || got > want.Bytes || (c.Kind != place.Init && got != want.Bytes)) ||
 			!pinned && blocks > 0 {
 			t.Fatalf("container %s asks for %d of %s and gets %d in %d blocks", c.Name, want.Bytes, want.Kind, got, blocks)
@@ -277,13 +277,13 @@ func checkApart(t *rapid.T, p *place.Pod, v place.Verdict) {
 			continue
 		}
 		if cpus.AndLen(h.CPUs) > 0 {
-			t.Fatalf("container %s gets CPUs %s, of which its neighbours hold %s", h.Container, h.CPUs, cpus.And(h.CPUs))
+			t.Fatalf("container %s gets CPUs %s; other containers of the pod hold %s", h.Container, h.CPUs, cpus.And(h.CPUs))
 		}
 		cpus = cpus.Union(h.CPUs)
 		for _, d := range h.Devices {
 			for _, id := range d.IDs {
 				if devices[d.Resource+" "+id] {
-					t.Fatalf("container %s gets %s %s, which a neighbour holds", h.Container, d.Resource, id)
+					t.Fatalf("container %s gets %s %s, which another container of the pod holds", h.Container, d.Resource, id)
 				}
 				devices[d.Resource+" "+id] = true
 			}
@@ -291,7 +291,7 @@ func checkApart(t *rapid.T, p *place.Pod, v place.Verdict) {
 	}
 }
 
-// checkBooked: what is held is not free any more, to the CPU, byte and device.
+// checkBooked: what is held is no longer free, to the CPU, byte and device.
 func checkBooked(t *rapid.T, before, after *place.Usage, v place.Verdict) {
 	for _, k := range before.Machine.Kinds() {
 		var was, is, held int64
@@ -328,12 +328,12 @@ func checkBooked(t *rapid.T, before, after *place.Usage, v place.Verdict) {
 }
 
 // Under single-numa-node with CPU and memory pinned, every admitted app container is on one NUMA node.
-func TestSingleNUMAMeansOneNUMA(t *testing.T) {
+func TestSingleNUMAUsesOneNUMANode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawnMachine(t)
 		rules := drawnRules(t, m)
 		rules.Topology.Policy = place.SingleNUMA
-		rules.CPU.AlignBySocket = false // the kubelet refuses the two together
+		rules.CPU.AlignBySocket = false // the kubelet refuses this combination of options
 		u := place.NewUsage(m, rules)
 		for range rapid.IntRange(1, 4).Draw(t, "pods") {
 			v := place.Place(u, drawnPod(t))

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Nodes share what was worked out for equal rules, so no field may be passed over when rules are compared.
+// Nodes with equal rules share computed data, so a comparison of rules must not ignore a field.
 func TestRulesAreEqualInEveryField(t *testing.T) {
 	if a, b := fullRules(), fullRules(); !a.Equal(b) {
 		t.Fatalf("%+v is not equal to itself", a)

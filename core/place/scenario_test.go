@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place/scenario"
 )
 
-// Scenario files are testdata/BEHAVIOUR.txt; package scenario says how they are written.
-// `go test ./core/place -run Scenarios -update` rewrites what must happen.
+// Scenario files are testdata/BEHAVIOUR.txt; package scenario describes their format. `go test ./core/place -run
+// Scenarios -update` rewrites the expected outcomes.
 
 var update = flag.Bool("update", false, "rewrite the output lines of the scenario files")
 

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// enumeration looks at sets of NUMA nodes one after the other, as the kubelet does (cpumanager/
-// cpu_assignment.go, takeByTopologyNUMADistributed). It judges the search that does without.
+// enumeration looks at sets of NUMA nodes one after the other, as the kubelet does (cpumanager/cpu_assignment.go,
+// takeByTopologyNUMADistributed). Tests compare it with the search that does not enumerate.
 type enumeration struct {
 	free    []int
 	n       int // CPUs wanted
@@ -134,8 +134,8 @@ func deviates(left []int) float64 {
 	return round(math.Sqrt(squares / n))
 }
 
-// enumerate calls f with every k of the given numbers, in their order, until f returns false. Slices are
-// grown as the kubelet grows them, so sets share memory where the kubelet's do.
+// enumerate calls f with every k of the given numbers, in their order, until f returns false. It grows slices as the
+// kubelet does, so sets share memory where the kubelet's sets do.
 func enumerate(from []int, k int, f func([]int) bool) {
 	if k < 1 {
 		return
@@ -160,7 +160,7 @@ type spreadCase struct {
 	free        []int
 	n, group    int
 	least, most int
-	sets        int // that the kubelet may look at
+	sets        int // bound on what the kubelet may look at
 }
 
 func (c spreadCase) compare(t interface{ Fatalf(string, ...any) }) {
@@ -179,7 +179,7 @@ func (c spreadCase) compare(t interface{ Fatalf(string, ...any) }) {
 	}
 }
 
-// drawSpread draws a case that a kubelet's enumeration comes to the end of.
+// drawSpread draws a case in which a kubelet's enumeration ends.
 func drawSpread(t *rapid.T) spreadCase {
 	m := rapid.IntRange(1, 9).Draw(t, "NUMA nodes")
 	group := rapid.SampledFrom([]int{1, 1, 2, 2, 4, 8}).Draw(t, "group")
@@ -207,7 +207,7 @@ func drawSpread(t *rapid.T) spreadCase {
 	return c
 }
 
-func TestSpreadingIsTheEnumeration(t *testing.T) {
+func TestSpreadingAgreesWithEnumeration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { drawSpread(t).compare(t) })
 }
 
@@ -230,8 +230,8 @@ func FuzzSpreadingIsTheEnumeration(f *testing.F) {
 	})
 }
 
-// TestDeviationRoundsTheMean: the kubelet rounds the mean to thousandths before it subtracts it. It seldom
-// matters. Here it does: without rounding, the deviation is 19.047.
+// TestDeviationRoundsTheMean: the kubelet rounds the mean to thousandths before it subtracts it, which seldom matters.
+// It matters here: without rounding, the deviation is 19.047.
 func TestDeviationRoundsTheMean(t *testing.T) {
 	free := []int{121, 79, 121, 79, 120, 80, 101}
 	for range 7 {

@@ -124,7 +124,7 @@ func TestDemandValidate(t *testing.T) {
 	}
 }
 
-// NUMA nodes have sparse ids, and masks have positions: a text says which of them it means.
+// NUMA nodes have sparse ids, and masks have positions: a text must make clear which of the two it means.
 func TestTextsNameNUMANodes(t *testing.T) {
 	m, err := topo.ParseMachine("numa 0 cpus 0-3 memory 8Gi\nnuma 8 cpus 4-7 memory 8Gi\nnuma 250 memory 8Gi\n")
 	if err != nil {

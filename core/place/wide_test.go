@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// TestWideMemoryIsWhatTablesSay: without tables of all masks, the memory manager's choice is the same.
-func TestWideMemoryIsWhatTablesSay(t *testing.T) {
+// TestWideMemoryAgreesWithTables: the search without tables of all masks finds the memory manager's choice too.
+func TestWideMemoryAgreesWithTables(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := plannedMachine(t)
 		u := NewUsage(m, Rules{Memory: MemoryRules{Static: true}})

@@ -50,7 +50,7 @@ func extremeMachine(t *rapid.T) *topo.Machine {
 		}
 	}
 	m, err := topo.New(s)
-	for err != nil && len(s.Cores) > n { // it takes more bytes than a machine may
+	for err != nil && len(s.Cores) > n { // the machine would have more bytes than the bound
 		s.Cores = s.Cores[:len(s.Cores)/2]
 		m, err = topo.New(s)
 	}
@@ -105,8 +105,8 @@ func extremePod(t *rapid.T, m *topo.Machine) *Pod {
 	return p
 }
 
-// TestNoVerdictTakesTooManySteps: whatever machine and pod, a verdict counts no more steps than it may make,
-// is a refusal with its own code where it would take more, and the quick answer is the same.
+// TestNoVerdictTakesTooManySteps: for any machine and pod, a verdict counts no more steps than the bound. If it would
+// need more, it is a refusal with TooComplex, and Fits agrees.
 func TestNoVerdictTakesTooManySteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := extremeMachine(t)

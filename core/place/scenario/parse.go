@@ -11,14 +11,14 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// File is a scenario as it was written: its comments and blank lines are kept.
+// File is a scenario together with its text: its comments and blank lines are kept.
 type File struct {
 	Scenario
 	lines []string    // without what must happen
 	steps map[int]int // index of lines -> index of Steps
 }
 
-// parser is a file that is being read.
+// parser is the state of reading a file.
 type parser struct {
 	f       *File
 	machine strings.Builder // line for line, so that its errors name the lines of the file
@@ -213,7 +213,7 @@ func parseAdmit(line string, s *Step) error {
 	return nil
 }
 
-// parseNames reads names of resources, none of them twice.
+// parseNames reads names of resources, each at most once.
 func parseNames(list string) (place.Names, bool) {
 	names := strings.Split(list, ",")
 	out := place.NamesOf(names...)
@@ -248,7 +248,7 @@ func parseContainer(words []string) (place.Container, error) {
 	return c, nil
 }
 
-// addAmount adds one request to a container, and returns the name of its resource as machines have it.
+// addAmount adds one request to a container, and returns the resource's name in the form that machines use.
 func addAmount(c *place.Container, key, value string) (string, error) {
 	switch {
 	case key == "cpu":
@@ -273,7 +273,8 @@ func addAmount(c *place.Container, key, value string) (string, error) {
 	return kind, err
 }
 
-// parseAmount reads a size, or as Kubernetes writes fractions of bytes, a number of thousandths such as 1500m.
+// parseAmount reads a size, or a number of thousandths such as 1500m, which is how Kubernetes writes fractions of
+// bytes.
 func parseAmount(s string) (place.Amount, error) {
 	milli, ok := strings.CutSuffix(s, "m")
 	if !ok {
@@ -287,7 +288,7 @@ func parseAmount(s string) (place.Amount, error) {
 	return place.Amount{Bytes: (n + 999) / 1000, Fractional: n%1000 != 0}, nil
 }
 
-// memoryKind reads the name of a memory resource; page sizes get the form that machines have.
+// memoryKind reads the name of a memory resource; page sizes get the form that machines use.
 func memoryKind(s string) (string, error) {
 	if s == topo.Memory {
 		return s, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Play does the steps and returns the file as it should be.
+// Play does the steps and returns the file with the outcomes that result.
 func (f *File) Play() string {
 	var out []string
 	n := f.Begin()
@@ -24,7 +24,7 @@ func (f *File) Play() string {
 	return strings.Join(out, "\n")
 }
 
-// play does one step and returns what is to be shown of it.
+// play does one step and returns the lines to show for it.
 func play(n *Node, s Step) []string {
 	switch s.Do {
 	case Admit:
@@ -71,7 +71,7 @@ func showVerdict(m *topo.Machine, v place.Verdict) (out []string) {
 	return out
 }
 
-// Show renders a holding as a scenario does.
+// Show renders a holding in the form of a scenario.
 func Show(m *topo.Machine, h place.Holding) string {
 	s := h.Container + ":"
 	if !h.CPUs.Empty() {
@@ -109,7 +109,7 @@ func numaIDs(m *topo.Machine, mask topo.Mask) string {
 	return idset.Of(m.IDs(mask)...).String()
 }
 
-// showFree lists what each NUMA node has left; devices of several NUMA nodes are listed at each.
+// showFree lists what each NUMA node has left. Devices of several NUMA nodes appear at each of them.
 func showFree(u *place.Usage) (out []string) {
 	for i, n := range u.Machine.NUMAs() {
 		s := fmt.Sprintf("numa %d:", n.ID)

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Text writes the scenario, without what must happen.
+// Text writes the scenario, without outcomes.
 func (s *Scenario) Text() string {
 	var b strings.Builder
 	for _, c := range s.Comment {
@@ -26,7 +26,7 @@ func (s *Scenario) Text() string {
 	return b.String()
 }
 
-// Played writes the scenario with what [place.Place] says must happen: a file that passes as it is.
+// Played writes the scenario with the outcomes that [place.Place] computes. The file then passes as a test.
 func (s *Scenario) Played() (string, error) {
 	f, err := Parse("scenario", s.Text())
 	if err != nil {
@@ -35,8 +35,7 @@ func (s *Scenario) Played() (string, error) {
 	return f.Play(), nil
 }
 
-// machineLines writes a machine: NUMA nodes with their CPUs where the short form can say them, else with a
-// line per core.
+// machineLines writes a machine: NUMA nodes with their CPUs if the short form can express them, else a line per core.
 func machineLines(m *topo.Machine) (out []string) {
 	var distances, cores []string
 	for i, n := range m.NUMAs() {
@@ -77,7 +76,7 @@ func coresOf(m *topo.Machine, numa int) (out []topo.CPU) {
 	return out
 }
 
-// shortCores writes the CPUs of a NUMA node as lists of threads; ok is false where they do not say all.
+// shortCores writes the CPUs of a NUMA node as lists of threads; ok is false if such lists cannot express them.
 func shortCores(m *topo.Machine, numa int) (text string, ok bool) {
 	cores := coresOf(m, numa)
 	if len(cores) == 0 {
@@ -112,8 +111,8 @@ func shortCores(m *topo.Machine, numa int) (text string, ok bool) {
 	return text, true
 }
 
-// l3Groups returns the number of L3 groups of a NUMA node's cores; ok is false unless the groups are the
-// NUMA node's own, equal, in the order of the cores, and named by their lowest CPUs.
+// l3Groups returns the number of L3 groups of a NUMA node's cores. ok is false unless the groups belong to this NUMA
+// node alone, have equal sizes, follow the order of the cores, and have their lowest CPUs as ids.
 func l3Groups(m *topo.Machine, cores []topo.CPU) (n int, ok bool) {
 	all := 0 // CPUs of the machine in the groups
 	for i, c := range cores {
@@ -268,7 +267,7 @@ func containerText(c place.Container) string {
 		w = append(w, fmt.Sprintf("cpu=%d", c.MilliCPU/1000))
 	}
 	for _, a := range c.Memory {
-		if a.Fractional { // which fraction it is does not matter
+		if a.Fractional { // the value of the fraction does not matter
 			w = append(w, fmt.Sprintf("%s=%d500m", a.Kind, a.Bytes-1))
 			continue
 		}

@@ -1,6 +1,6 @@
-// Package scenario is the language of cases that a person can read: a machine, its rules, and what the
-// node does with pods one after the other. It reads scenarios, writes them, plays them through
-// [place.Place], and makes failing ones small.
+// Package scenario is the language of cases that a person can read: a machine, its rules, and what the node does with
+// pods one after the other. It reads scenarios, writes them, plays them through [place.Place], and makes failing ones
+// small.
 //
 // A scenario is read line by line:
 //
@@ -30,17 +30,15 @@
 //	healthy RESOURCE IDS
 //	free                                    shows what each NUMA node has left
 //
-// The lines after a step that start with "> " are what must happen; [File.Play] writes them. A
-// container's line is
+// The lines after a step that start with "> " are the expected outcome; [File.Play] writes them. A container's line is
 //
 //	> NAME: cpus 1-4 memory 4Gi@0 acme.com/gpu a,b@0
 //
-// with NUMA node ids after the @. Where the kubelet takes any of several devices the line says "any 2@0", and
-// where even the NUMA nodes are left to chance "any 2 of 0-1"; what later lines then say is one possible
-// outcome.
+// with NUMA node ids after the @. If the kubelet takes any of several devices, the line says "any 2@0". If chance
+// decides even the NUMA nodes, it says "any 2 of 0-1", and later lines have one possible outcome.
 //
-// Invariant: a scenario that was read is written as a text that reads as the same scenario. The package
-// refuses what it does not know, with the file and the line, and sizes beyond its bounds.
+// Invariant: a scenario that was read is written as a text that reads as the same scenario. The package rejects unknown
+// words and sizes beyond its bounds, in errors that name the file and the line.
 package scenario
 
 import (
@@ -50,7 +48,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Bounds on what a text may say.
+// Bounds on the size of a text.
 const (
 	MaxLines      = 10000
 	MaxContainers = 64 // of one pod
@@ -63,8 +61,8 @@ type Scenario struct {
 	Comment []string // lines of the head, without the "#"
 	Machine *topo.Machine
 	Rules   place.Rules
-	// ReserveCPUs is the number of CPUs that are reserved by amount: Rules.CPU.Reserved is then what the
-	// node picks. 0 where they are named.
+	// ReserveCPUs is the number of CPUs that the configuration reserves by amount; Rules.CPU.Reserved then has the CPUs
+	// that the node picks. It is 0 if the configuration names the CPUs.
 	ReserveCPUs int
 	Steps       []Step
 }
@@ -95,12 +93,12 @@ type Step struct {
 	Name   string // of the pod: Admit, Start, Remove, End
 	Pod    place.Pod
 	Demand place.Demand
-	// Resource and Devices are what fails or comes back; devices that the machine lacks are passed over.
+	// Resource and Devices are what fails or comes back. Devices that the machine lacks are ignored.
 	Resource string
 	Devices  []string
 }
 
-// Node is the node of a scenario in the middle of its steps.
+// Node is the node of a scenario between two steps.
 type Node struct {
 	Machine *topo.Machine
 	Rules   place.Rules
@@ -116,7 +114,7 @@ type Held struct {
 // Begin returns the node before the first step.
 func (s *Scenario) Begin() *Node { return &Node{Machine: s.Machine, Rules: s.Rules} }
 
-// Usage returns the node's machine with all holdings held.
+// Usage returns the node's machine with all holdings.
 func (n *Node) Usage() *place.Usage {
 	u := place.NewUsage(n.Machine, n.Rules)
 	var all []place.Holding
@@ -134,8 +132,8 @@ func (n *Node) Has(name string) bool {
 	return slices.ContainsFunc(n.Pods, func(p Held) bool { return p.Name == name })
 }
 
-// Do does a step that needs no verdict: all but Admit and Free. A step on a pod that was not admitted
-// does nothing, nor does a restart: the node goes on as if no pod were lost.
+// Do does a step that needs no verdict, which is any but Admit and Free. A step on a pod that was not admitted does
+// nothing. A restart changes nothing either: the node goes on as if no pod were lost.
 func (n *Node) Do(s Step) {
 	switch s.Do {
 	case Start:
@@ -151,9 +149,9 @@ func (n *Node) Do(s Step) {
 	}
 }
 
-// started returns what a pod holds when all of its containers have started: the memory manager drops the
-// blocks of an init container when the next container starts (memorymanager/memory_manager.go,
-// AddContainer). CPUs and devices stay until the pod ends.
+// started returns what a pod holds after all of its containers have started. The memory manager drops the blocks of an
+// init container when the next container starts (memorymanager/memory_manager.go, AddContainer). CPUs and devices stay
+// until the pod ends.
 func started(hs []place.Holding) (out []place.Holding) {
 	for _, h := range hs {
 		if h.Kind == place.Init {
@@ -177,7 +175,7 @@ func withHealth(m *topo.Machine, s Step) *topo.Machine {
 	}
 	out, err := topo.New(spec)
 	if err != nil {
-		return m // cannot be: the health of a device is checked by nothing
+		return m // cannot happen: health is not part of any check
 	}
 	return out
 }

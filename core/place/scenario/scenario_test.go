@@ -20,7 +20,7 @@ func parse(t testing.TB, text string) *scenario.File {
 	return f
 }
 
-// sameWhenWritten checks that a scenario is written as a text that reads as itself, and plays alike.
+// sameWhenWritten verifies that a scenario is written as a text that reads as the same scenario and plays alike.
 func sameWhenWritten(t *testing.T, f *scenario.File) {
 	t.Helper()
 	text := f.Text()
@@ -40,7 +40,7 @@ func sameWhenWritten(t *testing.T, f *scenario.File) {
 	}
 }
 
-func TestScenarioFilesAreWrittenAsTheyRead(t *testing.T) {
+func TestScenarioFilesRoundTrip(t *testing.T) {
 	files, err := filepath.Glob("../testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenario files (%v)", err)
@@ -77,7 +77,7 @@ func outputs(text string) string {
 
 // Cores of different threads in one NUMA node, an L3 group over two NUMA nodes, a NUMA node of two sockets: machines
 // that need a line per core.
-func TestMachinesThatNumaLinesCannotSay(t *testing.T) {
+func TestMachinesThatNeedCoreLines(t *testing.T) {
 	for _, text := range []string{
 		"numa 0\nnuma 1\ncore 0,4 numa 0 socket 0 l3 0\ncore 1 numa 0 socket 0 l3 0\ncore 2 numa 1 socket 0 l3 0\nrules\n",
 		"numa 0 memory 1Gi\nnuma 3\ncore 0 numa 0 socket 0 l3 0\n" +
@@ -155,7 +155,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// A scenario that fails for a reason that is known comes out with nothing but that reason.
+// A scenario with a known reason for failing shrinks to nothing but that reason.
 func TestShrinkLeavesWhatMatters(t *testing.T) {
 	f := parse(t, `
 # Much ado.
@@ -177,7 +177,7 @@ admit three : init i cpu=2 memory=1Gi / c cpu=4 memory=2Gi acme.com/gpu=3 acme.c
 remove one
 admit four : c cpu=8 memory=8Gi hugepages-1Gi=2Gi
 `)
-	// The fault: a container with two GPUs or more, of a machine with more than one NUMA node.
+	// The fault: a container with at least two GPUs, on a machine with several NUMA nodes.
 	fails := func(s *scenario.Scenario) bool {
 		for _, st := range s.Steps {
 			for _, c := range st.Pod.Containers {

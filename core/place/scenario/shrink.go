@@ -9,9 +9,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Shrink returns a smaller scenario for which fails is still true: it drops steps, containers, requests,
-// NUMA nodes, devices, cores and rules, one after the other, as long as fails agrees, and asks at most tries
-// times. fails must be true for s itself, and false for what it cannot judge; s is not changed.
+// Shrink returns a smaller scenario for which fails is still true. It drops steps, containers, requests, NUMA nodes,
+// devices, cores and rules one after the other, and calls fails at most tries times. fails must be true for s, and
+// false for a scenario that it cannot judge. Shrink does not change s.
 func Shrink(s *Scenario, fails func(*Scenario) bool, tries int) *Scenario {
 	for progress := true; progress; {
 		progress = false
@@ -44,7 +44,7 @@ func first(candidates iter.Seq[*Scenario], fails func(*Scenario) bool, tries *in
 	return nil
 }
 
-// with returns a copy of the scenario that may be changed, but for the pods' containers.
+// with returns a copy of the scenario that may be changed, except for the pods' containers.
 func (s *Scenario) with(change func(*Scenario)) *Scenario {
 	c := *s
 	c.Steps = slices.Clone(s.Steps)
@@ -53,7 +53,7 @@ func (s *Scenario) with(change func(*Scenario)) *Scenario {
 	return &c
 }
 
-// fewerSteps cuts the end off, in halves first, and then drops each step.
+// fewerSteps cuts off the end, in halves first, and then drops each step.
 func fewerSteps(s *Scenario) iter.Seq[*Scenario] {
 	return func(yield func(*Scenario) bool) {
 		for n := len(s.Steps) / 2; n > 0; n /= 2 {
@@ -77,7 +77,7 @@ func admits(s *Scenario) iter.Seq[int] {
 	}
 }
 
-// fewerContainers drops containers, and makes app containers of others.
+// fewerContainers drops containers, and turns others into app containers.
 func fewerContainers(s *Scenario) iter.Seq[*Scenario] {
 	return func(yield func(*Scenario) bool) {
 		for i := range admits(s) {
@@ -177,7 +177,7 @@ func lessOf(c place.Container) iter.Seq[place.Container] {
 	}
 }
 
-// onMachine yields the scenario with changed descriptions of its machine, as far as they are machines.
+// onMachine yields the scenario with changed descriptions of its machine, if they describe valid machines.
 func onMachine(s *Scenario, specs iter.Seq[topo.Spec]) iter.Seq[*Scenario] {
 	return func(yield func(*Scenario) bool) {
 		for spec := range specs {
@@ -193,8 +193,7 @@ func onMachine(s *Scenario, specs iter.Seq[topo.Spec]) iter.Seq[*Scenario] {
 	}
 }
 
-// fit drops from the rules what the machine does not have any more; false where the rules do not go with
-// the machine.
+// fit removes from the rules what the machine no longer has; false if the rules do not fit the machine.
 func (s *Scenario) fit() bool {
 	s.Rules.Memory.Reserved = slices.DeleteFunc(s.Rules.Memory.Reserved, func(r place.Reserved) bool {
 		_, there := s.Machine.Position(r.NUMA)
@@ -231,7 +230,7 @@ func fewerNUMAs(s *Scenario) iter.Seq[*Scenario] {
 	})
 }
 
-// fewerDevices drops devices, heals them, and leaves them fewer NUMA nodes.
+// fewerDevices drops devices, heals them, and gives them fewer NUMA nodes.
 func fewerDevices(s *Scenario) iter.Seq[*Scenario] {
 	return onMachine(s, func(yield func(topo.Spec) bool) {
 		for i := range s.Machine.Spec().Devices {
@@ -319,7 +318,7 @@ func lessMemory(s *Scenario) iter.Seq[*Scenario] {
 	})
 }
 
-// fewerRules switches off what is on, one by one.
+// fewerRules switches off options, one by one.
 func fewerRules(s *Scenario) iter.Seq[*Scenario] {
 	var changes []func(*Scenario)
 	on := func(is bool, change func(*Scenario)) {
