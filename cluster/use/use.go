@@ -67,7 +67,8 @@ func (t *Timelines) Node(ctx context.Context, node, _ string) document.NodeUse {
 		out.Problem = "there was no answer in time: try again"
 		return out
 	}
-	if now := t.now(); now.Sub(l.tried) >= often-often/10 { // a client that asks at this interval gets a new sample each time
+	// A client that asks at this interval gets a new sample each time.
+	if now := t.now(); now.Sub(l.tried) >= often-often/10 {
 		l.tried = now
 		t.read(ctx, node, l)
 	}
