@@ -1,6 +1,8 @@
 package schedulers
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,7 +32,7 @@ func (c *Configuration) SetArguments(profile string, arguments map[string]any) (
 		return "", err
 	}
 	e := editor{lines: strings.SplitAfter(c.text, "\n")}
-	for _, name := range slices.Sorted(maps.Keys(arguments)) {
+	for _, name := range inOrder(args, arguments) {
 		if name == "apiVersion" || name == "kind" {
 			return "", fmt.Errorf("%s is no argument", name)
 		}
@@ -74,34 +76,92 @@ func (c *Configuration) arguments(profile string) (*yaml.Node, error) {
 	return found, nil
 }
 
-// argument sets or removes one argument. A plain value replaces another in its line. For any other change the
-// configuration is written anew, with its comments and order.
+// argument sets or removes one argument in its own lines. Where the lines do not allow that, as in a mapping within
+// braces, the configuration is written anew, with its comments and order.
 func (e *editor) argument(args *yaml.Node, name string, v any) error {
 	at := keyAt(args, name)
-	switch {
-	case v == nil && at < 0:
-		return nil
-	case v == nil:
-		args.Content = slices.Delete(args.Content, at, at+2)
-		e.rewrite = true
+	if v == nil {
+		if at >= 0 {
+			e.cut(args, at)
+			args.Content = slices.Delete(args.Content, at, at+2)
+		}
 		return nil
 	}
 	var to yaml.Node
 	if err := to.Encode(v); err != nil {
 		return fmt.Errorf("write as YAML: %w", err)
 	}
+	block, err := blockOf(name, v)
+	if err != nil {
+		return err
+	}
 	if at < 0 {
+		e.paste(args, last(args), block)
 		args.Content = append(args.Content, scalar(name), &to)
-		e.rewrite = true
 		return nil
 	}
 	from := args.Content[at+1]
 	if from.Kind != yaml.ScalarNode || to.Kind != yaml.ScalarNode || !e.replace(from, &to) {
-		e.rewrite = true
+		e.cut(args, at)
+		e.paste(args, args.Content[at].Line, block)
 	}
 	to.HeadComment, to.LineComment, to.FootComment = from.HeadComment, from.LineComment, from.FootComment
 	args.Content[at+1] = &to
 	return nil
+}
+
+// inOrder returns the names of arguments in the order in which they change: those that are removed, those that are
+// replaced, and new ones, whose lines come behind all others.
+func inOrder(args *yaml.Node, arguments map[string]any) []string {
+	rank := func(name string) int {
+		switch {
+		case arguments[name] == nil:
+			return 0
+		case keyAt(args, name) >= 0:
+			return 1
+		}
+		return 2
+	}
+	return slices.SortedFunc(maps.Keys(arguments), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
+	})
+}
+
+// blockOf returns the lines of a mapping with one key.
+func blockOf(name string, v any) (string, error) {
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := errors.Join(enc.Encode(map[string]any{name: v}), enc.Close()); err != nil {
+		return "", fmt.Errorf("write as YAML: %w", err)
+	}
+	return out.String(), nil
+}
+
+// cut removes the lines of the key at an index of a mapping, and of its value.
+func (e *editor) cut(mapping *yaml.Node, at int) {
+	key, value := mapping.Content[at], mapping.Content[at+1]
+	if mapping.Style&yaml.FlowStyle != 0 || len(mapping.Content) == 2 || key.Line < 1 || last(value) > len(e.lines) {
+		e.rewrite = true
+		return
+	}
+	for n := key.Line; n <= last(value); n++ {
+		e.lines[n-1] = ""
+	}
+}
+
+// paste adds lines to a mapping, indented like its keys, behind a line of it.
+func (e *editor) paste(mapping *yaml.Node, after int, block string) {
+	if mapping.Style&yaml.FlowStyle != 0 || len(mapping.Content) == 0 || after < 1 || after > len(e.lines) {
+		e.rewrite = true
+		return
+	}
+	if l := e.line(after); l != "" && !strings.HasSuffix(l, "\n") {
+		e.lines[after-1] = l + "\n"
+	}
+	for line := range strings.Lines(block) {
+		e.lines[after-1] += strings.Repeat(" ", mapping.Content[0].Column-1) + line
+	}
 }
 
 // replace writes a plain scalar over another one, and reports whether that was possible.

@@ -5,20 +5,29 @@ import (
 	"testing"
 )
 
+// The lines of other arguments, and of everything else, stay as they are: people compare what is proposed to them.
 func TestArgumentsChangeInTheirLines(t *testing.T) {
+	strategy := map[string]any{"scoringStrategy": map[string]any{"type": "LeastAllocated"}}
+	const block = "      scoringStrategy:\n        type: MostAllocated # of all\n        resources:\n" +
+		"        - name: cpu\n          weight: 1\n"
 	for _, c := range []struct {
+		text      string
 		arguments map[string]any
-		old, new  string // lines
-		lacks     string
+		diff      string
 	}{
-		{map[string]any{"turnTimeoutSeconds": 60}, "turnTimeoutSeconds: 30 # seconds", "turnTimeoutSeconds: 60 # seconds",
-			""},
-		{map[string]any{"unknownNodes": "Refuse"}, "turnTimeoutSeconds: 30 # seconds", "unknownNodes: Refuse", ""},
-		{map[string]any{"turnTimeoutSeconds": nil}, "kind: TenonArgs", "", "turnTimeoutSeconds"},
-		{map[string]any{"scoringStrategy": map[string]any{"type": "LeastAllocated"}}, "# Each binding is a request.",
-			"type: LeastAllocated", ""},
+		{kubeText, map[string]any{"turnTimeoutSeconds": 60},
+			"-       turnTimeoutSeconds: 30 # seconds\n+       turnTimeoutSeconds: 60 # seconds\n"},
+		{kubeText, map[string]any{"unknownNodes": "Refuse"}, "+       unknownNodes: Refuse\n"},
+		{kubeText, map[string]any{"turnTimeoutSeconds": nil}, "-       turnTimeoutSeconds: 30 # seconds\n"},
+		{kubeText, map[string]any{"turnTimeoutSeconds": nil, "silentNodes": "Refuse", "unknownNodes": "Refuse"},
+			"-       turnTimeoutSeconds: 30 # seconds\n+       silentNodes: Refuse\n+       unknownNodes: Refuse\n"},
+		{kubeText, strategy, "+       scoringStrategy:\n+         type: LeastAllocated\n"},
+		{kubeText + block, strategy, "-         type: MostAllocated # of all\n-         resources:\n" +
+			"-         - name: cpu\n-           weight: 1\n+         type: LeastAllocated\n"},
+		{strings.TrimSuffix(kubeText, "\n"), map[string]any{"unknownNodes": "Refuse"},
+			"+       unknownNodes: Refuse\n+ \n"},
 	} {
-		conf, err := Parse(kubeText)
+		conf, err := Parse(c.text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,12 +36,26 @@ func TestArgumentsChangeInTheirLines(t *testing.T) {
 			t.Errorf("%v: %v", c.arguments, err)
 			continue
 		}
-		if !strings.Contains(got, c.new) || c.lacks != "" && strings.Contains(got, c.lacks) ||
-			!strings.Contains(got, "# places") || !strings.Contains(got, "# Each binding is a request.") {
-			t.Errorf("%v gives\n%s", c.arguments, got)
+		if diff := Diff(c.text, got); diff != c.diff {
+			t.Errorf("%v: diff\n%swant\n%s", c.arguments, diff, c.diff)
 		}
-		if c.arguments["turnTimeoutSeconds"] == 60 && got != strings.Replace(kubeText, c.old, c.new, 1) {
-			t.Errorf("other lines changed:\n%s", got)
+	}
+}
+
+// Within braces there are no lines to change: everything is written anew, and keeps its comments.
+func TestArgumentsWithinBraces(t *testing.T) {
+	before, _, _ := strings.Cut(kubeText, "    args:\n")
+	conf, err := Parse(before + "    args: {kind: TenonArgs}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := conf.SetArguments("", map[string]any{"silentNodes": "Refuse"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"{kind: TenonArgs, silentNodes: Refuse}", "# places", "# Each binding is a request."} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing:\n%s", want, got)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,7 +27,8 @@ func TestPages(t *testing.T) {
 		try  func(*testing.T, browser, cluster)
 	}{
 		{"a created pod appears", created}, {"cluster", clusterPage}, {"node", nodePage}, {"pod", podPage},
-		{"what if", whatIf}, {"policy", policyPage}, {"hostile texts", hostile}, {"Chinese", chinese},
+		{"what if", whatIf}, {"policy", policyPage}, {"arguments", arguments},
+		{"hostile texts", hostile}, {"Chinese", chinese},
 		{"errors", failing},
 	} {
 		ok := t.Run(step.name, func(t *testing.T) { step.try(t, browser{t, b.ctx}, c) })
@@ -197,6 +199,68 @@ func policyPage(t *testing.T, b browser, c cluster) {
 	b.do("write it", chromedp.Click(`//button[text()="Write it"]`, chromedp.BySearch))
 	b.says(".note", "Written.")
 	b.says(".panel h3", "numa-aware: on")
+}
+
+// tenonScheduler is a configuration of Tenon's scheduler with a comment that no change may lose.
+const tenonScheduler = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: tenon-scheduler
+  plugins:
+    multiPoint:
+      enabled: [{name: Tenon, weight: 10}]
+  pluginConfig:
+  - name: Tenon
+    args:
+      turnTimeoutSeconds: 30 # as long as a kubelet may take
+`
+
+// arguments changes arguments of the plugin by the form. Somebody else changes the same configuration in between: that
+// is not overwritten.
+func arguments(t *testing.T, b browser, c cluster) {
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenon-system"}}
+	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), system, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	maps := c.client.CoreV1().ConfigMaps(system.Name)
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "tenon-scheduler"},
+		Data: map[string]string{"scheduler.yaml": tenonScheduler}}
+	if config, err = maps.Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	propose := func() {
+		b.do("change arguments", chromedp.Click(`//button[text()="Change …"]`, chromedp.BySearch),
+			chromedp.SetValue(`select[name=silentNodes]`, "Refuse", chromedp.ByQuery),
+			chromedp.SetValue(`input[name=turnTimeoutSeconds]`, "60", chromedp.ByQuery),
+			chromedp.Click(`//button[text()="Show the change"]`, chromedp.BySearch))
+		b.says("pre", "silentNodes: Refuse")
+		b.says("pre", "turnTimeoutSeconds: 60 # as long as a kubelet may take")
+	}
+	goTo(b, "#/", "Cluster")
+	goTo(b, "#/policy", "Policy")
+	b.says("td", "tenon-scheduler")
+	propose()
+	b.looks("arguments")
+	config.Labels = map[string]string{"changed-by": "somebody-else"}
+	if _, err := maps.Update(t.Context(), config, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.do("write it", chromedp.Click(`//button[text()="Write it"]`, chromedp.BySearch))
+	b.says(".change [role=alert]", "changed")
+	goTo(b, "#/", "Cluster")
+	goTo(b, "#/policy", "Policy")
+	propose()
+	b.do("write it again", chromedp.Click(`//button[text()="Write it"]`, chromedp.BySearch))
+	b.says(".note", "Written.")
+	if config, err = maps.Get(t.Context(), config.Name, metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	text := config.Data["scheduler.yaml"]
+	if !strings.Contains(text, "silentNodes: Refuse") || !strings.Contains(text, "60 # as long as a kubelet may take") ||
+		config.Labels["changed-by"] != "somebody-else" {
+		t.Errorf("configuration with labels %v is\n%s", config.Labels, text)
+	}
 }
 
 // hostile shows a node and a pod with HTML where the API server takes any text: it is shown, and never run.

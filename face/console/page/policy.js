@@ -1,40 +1,81 @@
 // The page of policies: how schedulers and kubelets are configured, and the switch of the plugin.
-import { el, nodeLink, note, problem, quiet, table } from "./dom.js";
+import { choices, el, field, nodeLink, note, problem, quiet, table } from "./dom.js";
 import { get, send } from "./api.js";
 import { say, texts as t } from "./texts.js";
 
 const few = 20;
 
-export function policyPage(root) {
-  async function ask(s, dryRun, version) {
-    const q = new URLSearchParams({ scheduler: s.id, ...(dryRun ? { dryRun: "true" } : { version }) });
-    return send("PUT", "/rest/scheduling/v1/numaaware?" + q, JSON.stringify({ status: s.enabled ? "close" : "open" }), "application/json");
-  }
+// editable are the arguments that have a form, and their values; of a number there are none.
+const editable = [["scoringStrategy", ["Tenon", "LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"]],
+  ["unknownNodes", ["Allow", "AllowWithoutDemand", "Refuse"]], ["coarseNodes", ["Allow", "Refuse"]],
+  ["silentNodes", ["Allow", "Refuse"]], ["inexactNodes", ["Allow", "Refuse"]], ["turnTimeoutSeconds", null]];
 
-  // control shows what would change before anything is written.
-  function control(s) {
-    const place = el("div", { class: "change" });
-    if (!s.mayWrite) return quiet(t.mayNotWrite);
-    const idle = () => place.replaceChildren(el("button", { type: "button", onclick: preview }, s.enabled ? t.turnOff : t.turnOn));
-    async function preview() {
-      try {
-        const answer = await ask(s, true);
-        place.replaceChildren(el("p", {}, t.preview), el("pre", { tabindex: "0" }, answer.diff || "–"), quiet(answer.reload || ""),
-          el("div", { class: "tools" }, el("button", { type: "button", class: "main", onclick: () => write(answer.version || s.version) }, t.write),
-            el("button", { type: "button", onclick: idle }, t.cancel)));
-        place.querySelector("button").focus();
-      } catch (e) {
-        place.replaceChildren(problem(e, idle));
-      }
-    }
+export function policyPage(root) {
+  // proposed shows what a change would do, and writes it when somebody says so. ask sends it, as a dry run or for good;
+  // leave shows again what was in the place before.
+  async function proposed(place, s, ask, leave) {
     async function write() {
       try {
-        const answer = await ask(s, false, s.version);
+        const answer = await ask({ version: s.version });
         await page.read();
         root.prepend(note([t.written, answer.reload, ...(answer.warnings || [])].filter(Boolean).join(" ")));
       } catch (e) {
-        place.replaceChildren(problem(e, idle));
+        place.replaceChildren(problem(e, leave));
       }
+    }
+    try {
+      const answer = await ask({ dryRun: "true" });
+      const button = answer.diff ? el("button", { type: "button", class: "main", onclick: write }, t.write) : null;
+      place.replaceChildren(el("p", {}, t.preview), el("pre", { tabindex: "0" }, answer.diff || t.nothingChanges), quiet(answer.reload || ""),
+        ...(answer.warnings || []).map((w) => note(w)),
+        el("div", { class: "tools" }, button, el("button", { type: "button", onclick: leave }, t.cancel)));
+      place.querySelector("button").focus();
+    } catch (e) {
+      place.replaceChildren(problem(e, leave));
+    }
+  }
+
+  // control turns the plugin on or off.
+  function control(s) {
+    const place = el("div", { class: "change" });
+    if (!s.mayWrite) return quiet(t.mayNotWrite);
+    const ask = (more) => send("PUT", "/rest/scheduling/v1/numaaware?" + new URLSearchParams({ scheduler: s.id, ...more }),
+      JSON.stringify({ status: s.enabled ? "close" : "open" }), "application/json");
+    const idle = () => place.replaceChildren(el("button", { type: "button", onclick: () => proposed(place, s, ask, idle) },
+      s.enabled ? t.turnOff : t.turnOn));
+    idle();
+    return place;
+  }
+
+  // editing has a form for the arguments of the plugin in one profile. An empty choice removes the argument: its
+  // default holds then.
+  function editing(s, p) {
+    const place = el("div", { class: "change" }), now = p.arguments || {};
+    const value = (name) => (name === "scoringStrategy" ? now.scoringStrategy?.type : now[name]) ?? "";
+    const input = ([name, values]) => (values ?
+      el("select", { name }, choices([["", t.byDefault], ...values.map((v) => [v, v])], value(name))) :
+      el("input", { name, type: "number", min: "1", max: "3600", value: value(name), placeholder: "30" }));
+    const idle = () => place.replaceChildren(el("button", { type: "button", onclick: form }, t.changeArguments));
+    function form() {
+      const inputs = editable.map(input);
+      const change = (e) => {
+        e.preventDefault();
+        const changed = {};
+        for (const i of inputs) {
+          if (i.value === String(value(i.name))) continue;
+          if (!i.value) changed[i.name] = null;
+          else if (i.name === "scoringStrategy") changed[i.name] = { ...now.scoringStrategy, type: i.value };
+          else changed[i.name] = i.type === "number" ? Number(i.value) : i.value;
+        }
+        if (!Object.keys(changed).length) return idle();
+        const ask = (more) => send("PATCH", "/api/v1/scheduling/arguments?" +
+          new URLSearchParams({ scheduler: s.id, profile: p.schedulerName, ...more }),
+        JSON.stringify({ arguments: changed }), "application/json");
+        return proposed(place, s, ask, idle);
+      };
+      place.replaceChildren(el("form", { onsubmit: change }, inputs.map((i) => field(i.name, i)), el("div", { class: "tools" },
+        el("button", { type: "submit", class: "main" }, t.showChange), el("button", { type: "button", onclick: idle }, t.cancel))));
+      inputs[0].focus();
     }
     idle();
     return place;
@@ -42,7 +83,8 @@ export function policyPage(root) {
 
   function scheduler(s) {
     const rows = (s.profiles || []).map((p) => [p.schedulerName, p.enabled ? t.on : t.off, p.weight ?? "–", p.strategy || "–",
-      Object.keys(p.arguments || {}).length ? el("pre", {}, JSON.stringify(p.arguments, null, 2)) : "–"]);
+      [Object.keys(p.arguments || {}).length ? el("pre", {}, JSON.stringify(p.arguments, null, 2)) : "–",
+        s.mayWrite && s.type === "kube-scheduler" && (p.plugin || s.plugin) === "Tenon" ? editing(s, p) : null]]);
     return el("section", { class: "panel" }, el("h3", {}, s.id + " ", el("span", { class: s.enabled ? "good" : "quiet" },
       `${s.plugin || t.plugin}: ${s.enabled ? t.on : t.off}`)), quiet([s.type, s.deployment].filter(Boolean).join(" · ")),
     s.problem ? note(s.problem, true) : null,
