@@ -9,31 +9,33 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Amounts is what a node says of its holdings. The ids of CPUs and devices are made up: they count, NUMA node by NUMA
-// node, and mean nothing else.
+// Amounts is what a node reports about its holdings. The ids of CPUs and devices are made up: only their number per
+// NUMA node has a meaning.
 type Amounts struct {
-	// Held is what is held, by anybody.
+	// Held is the sum of all holdings.
 	Held []place.Holding
-	// Whole: Held contains what pods keep from their init containers, too. The kubelet's podresources service does not
-	// list that, and an exporter that asks this service takes it for free.
+	// Whole: Held also contains what pods keep from their init containers. The kubelet's podresources service does not
+	// list that, so an exporter that uses this service reports it as free.
 	Whole bool
-	// Counts says of the UIDs of pods whether Held contains them; nil where the node does not say which pods it has seen.
+	// Counts has, for UIDs of pods, whether Held contains them. It is nil if the node does not report which pods it has
+	// seen.
 	Counts map[string]bool
-	// Either are groups of UIDs about which Counts does not decide: Held contains exactly one pod of each group. The node
-	// knows pods by name, and a name may be used again.
+	// Either has groups of UIDs that Counts does not decide: Held contains exactly one pod of each group. The node
+	// identifies pods by name, and a name may be used again.
 	Either [][]string
-	// Seen are UIDs of pods that were admitted so long ago that Held contains them, unless the exporter has stopped.
-	// Past are UIDs of pods that ended so long ago that Held does not contain them.
+	// Seen has the UIDs of pods that were admitted so long ago that Held contains them, unless the exporter has
+	// stopped. Past has the UIDs of pods that ended so long ago that Held does not contain them.
 	Seen, Past map[string]bool
-	// Again: the node has reported nothing new. Seen, Past, Counts and Either say what is known by now of its last report.
+	// Again: the node has reported nothing new. Seen, Past, Counts and Either have what is now known about its last
+	// report.
 	Again bool
 }
 
-// quantities are amounts of a node as a whole by resource; "cpu" counts CPUs. Resources with 0 are left out.
+// quantities are amounts of a whole node by resource; "cpu" counts CPUs. Resources with amount 0 are left out.
 type quantities map[string]int64
 
-// quantitiesOf returns what holdings take of a node as a whole. CPUs and devices that an init container leaves to
-// others count once.
+// quantitiesOf returns what holdings take of a whole node. CPUs and devices that an init container leaves to later
+// containers count once.
 func quantitiesOf(hs []place.Holding) quantities {
 	out := quantities{}
 	var cpus idset.Set[idset.CPU]
@@ -56,7 +58,7 @@ func quantitiesOf(hs []place.Holding) quantities {
 	return out
 }
 
-// add adds other so many times.
+// add adds other, multiplied by times.
 func (q quantities) add(other quantities, times int64) {
 	for k, v := range other {
 		if q[k] += times * v; q[k] == 0 {
@@ -65,14 +67,14 @@ func (q quantities) add(other quantities, times int64) {
 	}
 }
 
-// plus returns the sum of both.
+// plus returns q plus other, multiplied by times.
 func (q quantities) plus(other quantities, times int64) quantities {
 	out := maps.Clone(q)
 	out.add(other, times)
 	return out
 }
 
-// within reports whether no quantity is above that of most.
+// within reports whether no quantity exceeds that in most.
 func (q quantities) within(most quantities) bool {
 	for k, v := range q {
 		if v > most[k] {
@@ -82,15 +84,15 @@ func (q quantities) within(most quantities) bool {
 	return true
 }
 
-// frame is what decides what a pod takes of a node, and what of that the amounts show. It never changes.
+// frame determines what a pod takes of a node, and which part of that the amounts show. It never changes.
 type frame struct {
-	// empty is the machine with nothing on it, loose the same without a topology policy.
+	// empty is the machine without pods, loose the same without a topology policy.
 	empty, loose *place.Usage
 	// whole is Amounts.Whole.
 	whole bool
 }
 
-// of returns the frame of a report, given the one of the report before.
+// of returns the frame of the next report; f is the frame of the last one.
 func (f frame) of(empty *place.Usage, whole bool) frame {
 	if f.empty != empty {
 		r := empty.Rules
@@ -101,8 +103,8 @@ func (f frame) of(empty *place.Usage, whole bool) frame {
 	return f
 }
 
-// takes returns what a pod takes of the node as a whole, wherever that is. ok is false where what the pod asked for is
-// not known, and where the machine cannot hold it.
+// takes returns what a pod takes of the whole node, without regard to NUMA nodes. ok is false if p is nil, because its
+// requests are unknown, or if the machine cannot hold the pod.
 func (f *frame) takes(p *place.Pod) (hs []place.Holding, ok bool) {
 	if p == nil {
 		return nil, false
@@ -111,7 +113,7 @@ func (f *frame) takes(p *place.Pod) (hs []place.Holding, ok bool) {
 	return v.Holdings, v.Fits()
 }
 
-// shown returns what of the holdings of pods the amounts show.
+// shown returns the part of the holdings that the amounts show.
 func (f *frame) shown(hs []place.Holding) []place.Holding {
 	if f.whole {
 		return hs
@@ -119,8 +121,8 @@ func (f *frame) shown(hs []place.Holding) []place.Holding {
 	return slices.DeleteFunc(slices.Clone(hs), func(h place.Holding) bool { return h.Kind == place.Init })
 }
 
-// together reports whether all that a pod holds is on one NUMA node: the kubelet aligns the pod as a whole, or CPUs tie
-// each of its containers to the NUMA node of those before.
+// together reports whether everything that a pod holds is on one NUMA node. Either the kubelet aligns the pod as a
+// whole, or CPUs tie each container to the NUMA node of the containers before it.
 func (f *frame) together(p *place.Pod, hs []place.Holding) bool {
 	t := f.empty.Rules.Topology
 	if t.Policy != place.SingleNUMA {
@@ -136,7 +138,7 @@ func (f *frame) together(p *place.Pod, hs []place.Holding) bool {
 	return t.Scope == place.PerPod || others == 1 && !bare && len(hs) == len(p.Containers)
 }
 
-// parts returns what the amounts show of a pod's holdings, divided into what is on one NUMA node together.
+// parts returns what the amounts show of a pod's holdings, divided into parts that are each on one NUMA node.
 func (f *frame) parts(p *place.Pod, hs []place.Holding) (out []quantities) {
 	hs = f.shown(hs)
 	if f.together(p, hs) || f.whole {
@@ -148,8 +150,8 @@ func (f *frame) parts(p *place.Pod, hs []place.Holding) (out []quantities) {
 	return out
 }
 
-// wide reports whether a container of a pod may hold parts of several NUMA nodes. One NUMA node is certain where the
-// policy says so, or where the preferred width is one, which does not depend on what is free.
+// wide reports whether a container of a pod may hold parts of several NUMA nodes. One NUMA node is certain if the
+// policy requires it, or if the preferred width is one, which does not depend on what is free.
 func (f *frame) wide(p *place.Pod) bool {
 	switch f.empty.Rules.Topology.Policy {
 	case place.SingleNUMA:
@@ -163,8 +165,8 @@ func (f *frame) wide(p *place.Pod) bool {
 	return true
 }
 
-// certain reports whether it is known how much of every NUMA node a pod takes: its options differ in made-up ids at
-// most.
+// certain reports whether it is certain how much of every NUMA node a pod takes: its options differ at most in made-up
+// ids.
 func (f *frame) certain(p *Pod) bool {
 	if p.Unknown || p.More || len(p.Options) == 0 {
 		return false
@@ -174,7 +176,7 @@ func (f *frame) certain(p *Pod) bool {
 	})
 }
 
-// level reports whether two lists of holdings take the same of every NUMA node, container by container.
+// level reports whether two lists of holdings take equal amounts of every NUMA node, container by container.
 func level(m *topo.Machine, a, b []place.Holding) bool {
 	return slices.EqualFunc(a, b, func(x, y place.Holding) bool {
 		return slices.EqualFunc(x.Devices, y.Devices, func(d, e place.DeviceBlock) bool {

@@ -5,33 +5,33 @@ import (
 	"slices"
 )
 
-// This file says which pods the amounts of a report contain: because the node says so, because the change of the
-// amounts can only be explained by them, or because time has passed. An exporter reads its node again after every
-// report, so what was known to be admitted before the last report is in this one. An exporter that finds nothing new
-// writes the same object, and the API server makes no event of that: for this the caller says what was admitted long
-// ago (Amounts.Seen).
+// This file decides which pods the amounts of a report contain. The node may report it, the change of the amounts may
+// have no other explanation, or enough time may have passed. An exporter reads its node again after every report, so
+// pods that were known to be admitted before the last report are in this one. An exporter that finds nothing new writes
+// the same object, and the API server sends no event for that. For this case the caller says which pods were admitted
+// long ago (Amounts.Seen).
 
-// reading is one report while it is taken.
+// reading is the state of processing one report.
 type reading struct {
 	*Node
 	bound []Pod
 	now   int
 	held  quantities
 	old   []Entry // the pods whose part of the amounts was known at the last report
-	// pods and gone are the pods that have come and those that have ended. The amounts may contain any of them.
+	// pods and gone are the pods that have come and the pods that have ended. The amounts may contain any of them.
 	pods, gone []candidate
-	// in is the answer: the UIDs of the pods that the amounts contain. open are those for which the change of the amounts
-	// does not decide it.
+	// in is the result: the UIDs of the pods that the amounts contain. open has the UIDs of pods that the change of the
+	// amounts does not decide.
 	in, open map[string]bool
 }
 
 // candidate is a pod that the amounts may contain.
 type candidate struct {
 	uid   string
-	shape string // of a pod that has not ended; pods of one shape take the same
+	shape string // of a pod that has not ended; pods of one shape take equal amounts
 	takes quantities
-	// admitted: it is known to be admitted. sure: the exporter has read the node since. unknown: it is not known what the
-	// pod holds.
+	// admitted: it is known to be admitted. sure: the exporter has read the node since. unknown: its holdings are
+	// unknown.
 	admitted, sure, unknown bool
 	// moved: it ended, and its part of the amounts was not known.
 	moved bool
@@ -73,7 +73,7 @@ func (x *reading) count() {
 	if x.amounts.Counts == nil && x.last != nil && x.enter() {
 		now.from = nil
 		for _, c := range x.gone {
-			x.in[c.uid] = false // whatever they held, what is held now is held
+			x.in[c.uid] = false // their holdings no longer matter, since held has the real amounts
 			if x.withheld == nil {
 				x.withheld = map[string]quantities{}
 			}
@@ -107,11 +107,11 @@ func (x *reading) candidates() (pods, gone []candidate) {
 	return pods, gone
 }
 
-// maxLate bounds the pods that ended early and that a late report may contain.
+// maxLate bounds the pods that ended early and may be in a late report.
 const maxLate = 6
 
-// lateCandidates returns the last of those pods. Each counts by itself, whatever its shape: a pod that runs may have
-// come instead, and that makes a difference.
+// lateCandidates returns the last maxLate of those pods. Each has a shape of its own: a running pod may have come
+// instead, and the two are not interchangeable.
 func (x *reading) lateCandidates() (out []candidate) {
 	for i := max(0, len(x.early)-maxLate); i < len(x.early); i++ {
 		p := &x.early[i]
@@ -122,8 +122,8 @@ func (x *reading) lateCandidates() (out []candidate) {
 	return out
 }
 
-// late takes the pods from n.early that the amounts contain: the report was on its way when they ended. What they held
-// is free already.
+// late removes the pods from n.early that the amounts contain: the report was made before they ended. What they held is
+// already free.
 func (x *reading) late() (out []Pod) {
 	x.early = slices.DeleteFunc(slices.Clone(x.early), func(p Pod) bool {
 		if !x.in[p.ID.UID] {
@@ -135,8 +135,9 @@ func (x *reading) late() (out []Pod) {
 	return out
 }
 
-// readSince reports whether the exporter has read the node since a pod was admitted: a report came between that and
-// this one, or there was time enough. An exporter that has not reported since the pod was bound may have stopped.
+// readSince reports whether the exporter has read the node since a pod was admitted: a report came between the
+// admission and this report, or enough time has passed. An exporter that has not reported since the pod was bound may
+// have stopped.
 func (x *reading) readSince(p *Pod) bool {
 	m := &x.amounts
 	if m.Again {
@@ -145,7 +146,7 @@ func (x *reading) readSince(p *Pod) bool {
 	return m.Seen[p.ID.UID] || x.last != nil && p.Admitted < x.last.at
 }
 
-// forgotten reports whether an ended pod does not count any more: it ended so long ago that the last report is without
+// forgotten reports whether an ended pod no longer counts, since it ended so long ago that the last report is without
 // it.
 func (x *reading) forgotten(c counted) bool {
 	return x.amounts.Again && x.amounts.Past[c.id.UID]
@@ -160,8 +161,9 @@ func (n *Node) needs(p *Pod) quantities {
 	return quantitiesOf(n.shown(hs))
 }
 
-// first reads the first report of a node: it contains all pods that are there, if their amounts are what is held, and
-// otherwise those that are known to be admitted. It reports whether they explain what is held.
+// first processes the first report of a node. If the amounts of all existing pods add up to what is held, the report
+// contains them all. Otherwise it contains those that are known to be admitted. It reports whether they explain what is
+// held.
 func (x *reading) first() (explains bool) {
 	all := quantities{}
 	for _, c := range x.pods {
@@ -174,10 +176,10 @@ func (x *reading) first() (explains bool) {
 	return explains
 }
 
-// enter counts pods that the change of the amounts does not explain, but that the exporter must have seen, as long as
-// the amounts have room for them beside all pods that are known to be there. Where they have not, the exporter does
-// not count such a pod, or its report was made before the pod was admitted. A pod of which it is not known what it
-// holds is counted all the same, since no prediction could stand for it. It reports whether there are any.
+// enter counts pods that the change of the amounts does not explain, but that the exporter must have seen. It counts
+// such a pod only if the amounts have room for it beside all counted pods. Otherwise the exporter does not count the
+// pod, or made its report before the pod was admitted. A pod with unknown holdings is counted in any case, since there
+// is no prediction to use instead. enter reports whether it counted any.
 func (x *reading) enter() (any bool) {
 	unexplained := func(c candidate) bool { return c.sure && (x.open[c.uid] || !x.in[c.uid]) }
 	if !slices.ContainsFunc(x.pods, unexplained) {
@@ -196,8 +198,8 @@ func (x *reading) enter() (any bool) {
 	return any
 }
 
-// mayCountTwice reports whether the amounts may contain a pod that is charged beside them, or a pod that ended and is
-// not given back: they have room for it beside all pods that are known to be in them.
+// mayCountTwice reports whether the amounts may contain a pod that is also counted separately, or an ended pod that was
+// not given back: they have room for it beside all pods that they certainly contain.
 func (x *reading) mayCountTwice() bool {
 	total := x.total(x.old, x.pods, func(candidate) bool { return false })
 	may := func(takes quantities) bool { return len(takes) > 0 && total.plus(takes, 1).within(x.held) }
@@ -208,8 +210,7 @@ func (x *reading) mayCountTwice() bool {
 		slices.ContainsFunc(x.early, func(p Pod) bool { return !past[p.ID.UID] && may(x.needs(&p)) })
 }
 
-// total returns the amounts of all pods that are counted and have not ended. Pods for which but returns true are left
-// out.
+// total returns the amounts of all pods that are counted and have not ended, except pods for which but returns true.
 func (x *reading) total(entries []Entry, pods []candidate, but func(candidate) bool) quantities {
 	total, seen := quantities{}, map[string]bool{}
 	for _, c := range pods {
@@ -234,8 +235,8 @@ func (x *reading) total(entries []Entry, pods []candidate, but func(candidate) b
 	return total
 }
 
-// takesOf returns a function that says what a report shows of a pod. Of a pod that is not known it shows nothing: its
-// node gives it nothing. ok is false for a pod of which it is not known what it asked for.
+// takesOf returns a function that returns what a report shows of a pod. For a pod without any record that is nothing.
+// ok is false if the pod's requests are unknown.
 func (x *reading) takesOf(entries []Entry, more ...candidate) func(uid string) (takes quantities, ok bool) {
 	known := map[string]quantities{}
 	for _, e := range entries {

@@ -10,12 +10,12 @@ import (
 
 // This file divides the amounts of a report among the pods that it contains.
 //
-// Pods may also have left the amounts though their end is not known yet. Where the node does not say which pods it
-// counts, it is then not known which have left. What such a pod held is not given back when its end becomes known,
-// since the amounts may be without it already; the next report shows what is free.
+// The amounts may already be without a pod whose end has not been reported. If the node does not report which pods it
+// counts, it is unknown which pods those are. So what such a pod held is not given back when its end is reported; the
+// next report shows what is free.
 
-// assign makes the node's entries: of the pods whose part was known (old), and of those that this report contains
-// (fresh has both). agrees is false where fresh would hold more than the report shows.
+// assign makes the node's entries for the pods in fresh, which contains those in old. If the pods in fresh would hold
+// more than the report shows, agrees is false and assign uses old, or no pods.
 func (x *reading) assign(old, fresh []Entry) (agrees bool) {
 	var fits bool
 	if x.entries, agrees = x.attribute(fresh); !agrees {
@@ -35,15 +35,15 @@ func (x *reading) assign(old, fresh []Entry) (agrees bool) {
 	if !agrees && !fits || !x.total(fresh, nil, nil).within(x.held) {
 		x.entries, _ = x.attribute(nil)
 		for uid, c := range x.counted {
-			c.absent = true // any of them may have left
+			c.absent = true // any of them may be missing
 			x.counted[uid] = c
 		}
 	}
 	return agrees
 }
 
-// attribute returns entries for pods, and one for what is held beyond them, NUMA node by NUMA node. agrees is false
-// where the pods would hold more of a NUMA node than is held, or than there is with what they keep besides.
+// attribute returns entries for pods, and one for what is held beyond them, NUMA node by NUMA node. agrees is false if
+// the pods would hold more of a NUMA node than is held, or if what they keep in addition exceeds the NUMA node.
 func (n *Node) attribute(pods []Entry) (out []Entry, agrees bool) {
 	m := n.empty.Machine
 	held := n.empty.Hold(n.amounts.Held...)
@@ -84,8 +84,8 @@ func (n *Node) attribute(pods []Entry) (out []Entry, agrees bool) {
 	return out, true
 }
 
-// beyond returns devices of a resource for what is held beyond what pods show (mine), of those that these leave free
-// with what they keep besides (all).
+// beyond returns the devices of a resource for the part of held that pods do not show. mine has what the pods show, all
+// has also what they keep. The devices come from those that are free in all. ok is false if there are too few.
 func beyond(resource string, mine, held, all *place.Usage) (out place.DeviceBlock, ok bool) {
 	more := map[topo.Mask]int{}
 	for _, d := range mine.FreeDevices(resource) {

@@ -1,18 +1,18 @@
-// Package estimate infers what pods hold on a node that reports amounts only: how much of each NUMA node is held, and
+// Package estimate infers what pods hold on a node that reports amounts only: how much of each NUMA node is held, but
 // not by which pod. A NodeResourceTopology is such a report.
 //
-// A [Node] takes reports ([Node.Report]) and the ends of pods ([Node.End]), and answers two questions. Which pods do
-// the amounts contain? A pod that they do not contain yet is charged beside them, by the caller. In which states may
-// the node be ([Node.States])? A pod surely fits if it fits in each of them, beside the pods that are charged. All
-// holdings have CPU ids and device ids that are made up: they count, NUMA node by NUMA node, and mean nothing else.
+// A [Node] processes reports ([Node.Report]) and the ends of pods ([Node.End]), and answers two questions. Which pods
+// do the amounts contain? The caller counts other pods in addition. In which states may the node be ([Node.States])? A
+// pod surely fits if it fits in each of them, beside the pods that the caller counts in addition. The CPU ids and
+// device ids of all holdings are made up: only their number per NUMA node has a meaning.
 //
-// The estimate is conservative. Where it cannot tell whether a pod is in the amounts, the pod counts twice. Where it
-// cannot tell what a pod gave back, nothing is given back in one of the states. Where there are more states than are
-// followed, the answer says so. docs/design/estimates.md explains the rules.
+// The estimate is conservative. If it is uncertain whether a pod is in the amounts, the pod counts twice. If it is
+// uncertain what a pod gave back, one of the states has nothing given back. If there are more states than are followed,
+// the answer says that it is incomplete. docs/design/estimates.md explains the rules.
 //
-// The package keeps no clock, no lock and no order of admission: a caller calls the methods of one Node one after the
-// other, and numbers the moments itself. Package ledger does. It refuses nothing: amounts that no set of pods explains
-// are held by nobody in particular.
+// The package has no clock, no lock and no order of admission: package ledger, its caller, calls the methods of one
+// Node one after the other, and numbers the moments. The package rejects no report: amounts that no set of pods
+// explains are held by an entry without a UID.
 package estimate
 
 import (
@@ -22,12 +22,12 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// PodID names a pod. The UID decides; namespace and name are passed on.
+// PodID names a pod. Pods are equal if their UIDs are; namespace and name are passed on.
 type PodID struct {
 	UID, Namespace, Name string
 }
 
-// Entry is what a pod holds that is in the amounts. The entry without a UID is what nobody is known to hold.
+// Entry is what a pod holds within the amounts. The entry without a UID has the holdings of unknown pods.
 type Entry struct {
 	Pod      PodID
 	Holdings []place.Holding
@@ -40,18 +40,19 @@ func holdings(entries []Entry) (out []place.Holding) {
 	return out
 }
 
-// Pod is a pod that is bound to the node, and that the amounts were not known to contain so far.
+// Pod is a pod that is bound to the node, and was not known to be in the amounts so far.
 type Pod struct {
 	ID    PodID
 	Spec  *place.Pod
 	Shape string // Spec.Shape()
-	// Options are the holdings that were predicted, each of them possible; none where the pod was not predicted. More:
-	// it may hold something else, too.
+	// Options are the predicted holdings, each of them possible; none if there was no prediction. More: it may also
+	// hold something else.
 	Options [][]place.Holding
 	More    bool
-	// Unknown: it is not known what the pod holds, whatever was predicted.
+	// Unknown: its holdings are unknown, even if there was a prediction.
 	Unknown bool
-	// Bound and Admitted are the moments since which it may be bound, and is known to be admitted; 0 is never.
+	// Bound is the moment since which it may be bound, Admitted the moment since which it is known to be admitted; 0 is
+	// never.
 	Bound, Admitted int
 }
 
@@ -63,37 +64,37 @@ func (p *Pod) first() []place.Holding {
 	return p.Options[0]
 }
 
-// counted is a pod that the amounts contain. spec is nil where it is not known.
+// counted is a pod that the amounts contain. spec is nil if it is unknown.
 type counted struct {
 	id   PodID
 	spec *place.Pod
-	// absent: the amounts may be without it by now. An exporter may see an end before the API server tells of it.
+	// absent: the amounts may already be without it. An exporter may see an end before the API server reports it.
 	absent bool
 }
 
-// Node is what is inferred of one node. The zero Node is one that has not reported.
+// Node has what is inferred about one node. The zero Node has not reported.
 type Node struct {
 	frame
 	amounts Amounts
-	// entries are the pods whose part of the amounts is known, and the rest; base is the node with those that run.
+	// entries are the pods whose part of the amounts is known, and the rest; base is the node without those that ended.
 	entries []Entry
 	base    State
 	// counted are the pods that the amounts contain, by UID; ended are the UIDs of those that have ended since.
 	counted map[string]counted
 	ended   map[string]bool
-	// moved are ended pods whose part of the amounts is not known.
+	// moved are ended pods whose part of the amounts is unknown.
 	moved []counted
-	// early are pods that ended before a report contained them. One that comes late may contain them.
+	// early are pods that ended before a report contained them. A late report may contain them.
 	early []Pod
-	// started has the UIDs of pods whose init containers are over.
+	// started has the UIDs of pods whose init containers have ended.
 	started map[string]bool
-	// last are the amounts of the last report; nil: there was none.
+	// last are the amounts of the last report; nil if there was none.
 	last *explained
 	// withheld are the amounts of ended pods that are not given back, because the reported amounts may contain them.
 	withheld map[string]quantities
-	// incomplete: what pods keep of their init containers may be in more places than States says.
+	// incomplete: what pods keep from their init containers may be in more places than States returns.
 	incomplete bool
-	// doubled: the amounts may contain a pod that is charged beside them, so more may be free than is counted.
+	// doubled: the amounts may contain a pod that is also counted separately, so more may be free than is counted.
 	doubled bool
 }
 
@@ -101,33 +102,33 @@ type Node struct {
 type explained struct {
 	held quantities
 	at   int // the moment of the report
-	// from are the amounts of the pods that the report certainly contains. Together with some of the pods that it may
-	// contain they make held; from is nil where no choice of pods does.
+	// from are the amounts of the pods that the report certainly contains. With some of the pods that it may contain,
+	// they add up to held. from is nil if no choice of pods does.
 	from quantities
 }
 
-// Report is what a node says of itself, and what the caller knows beside it.
+// Report is a node's report, together with what the caller adds to it.
 type Report struct {
-	// Empty is the machine with its rules, and nothing on it.
+	// Empty is the machine with its rules, without pods.
 	Empty   *place.Usage
 	Amounts Amounts
-	// Bound are the pods that are charged to the node beside the last amounts, in any order.
+	// Bound are the pods that the caller counts in addition to the last amounts, in any order.
 	Bound []Pod
-	// Settled: the predictions for these pods named all states of the node.
+	// Settled: the predictions for these pods covered all possible states of the node.
 	Settled bool
-	// Now is a moment later than those of all pods.
+	// Now is later than the moments of all pods.
 	Now int
 }
 
 // Landed is a pod that the amounts contain from now on.
 type Landed struct {
 	UID string
-	// Foreseen: only one thing was predicted for it. Agrees: the amounts have room for what was predicted for all pods.
+	// Foreseen: there was only one prediction for it. Agrees: the amounts have room for the predictions of all pods.
 	Foreseen, Agrees bool
 }
 
-// Inherit notes which pods the node reported while it still said who holds what. The next amounts contain them, and
-// where is not known. ended says which of them have ended since.
+// Inherit records the pods that the node reported when it still reported which pod holds what. The next amounts contain
+// them, at unknown places. ended says which of them have ended since.
 func (n *Node) Inherit(pods []PodID, ended func(uid string) bool) {
 	n.counted, n.ended = map[string]counted{}, map[string]bool{}
 	for _, id := range pods {
@@ -138,7 +139,7 @@ func (n *Node) Inherit(pods []PodID, ended func(uid string) bool) {
 	}
 }
 
-// Report takes the amounts of the node, and returns which of the bound pods they contain.
+// Report processes the amounts of the node, and returns which of the bound pods they contain.
 func (n *Node) Report(r Report) []Landed {
 	if n.counted == nil {
 		n.counted, n.ended = map[string]counted{}, map[string]bool{}
@@ -176,7 +177,7 @@ func (n *Node) Report(r Report) []Landed {
 	return out
 }
 
-// tidy forgets pods that have ended and that the amounts do not contain any more.
+// tidy removes pods that have ended and that the amounts no longer contain.
 func (n *Node) tidy() {
 	for uid := range n.ended {
 		delete(n.counted, uid)
@@ -193,10 +194,10 @@ func (n *Node) renew() {
 	n.base.Usage = n.empty.Hold(holdings(n.base.Entries)...)
 }
 
-// Base returns what the amounts say, without pods that have ended and whose part of the amounts is known.
+// Base returns the state that the amounts imply. It is without the ended pods whose part of the amounts is known.
 func (n *Node) Base() State { return n.base }
 
-// Counts reports whether the amounts contain a pod that has not ended, as far as is known.
+// Counts reports whether the amounts are known to contain a pod that has not ended.
 func (n *Node) Counts(uid string) bool {
 	_, is := n.counted[uid]
 	return is
@@ -220,7 +221,7 @@ func (n *Node) Ended(uid string) bool { return n.ended[uid] }
 // EndedPods returns the UIDs of the pods that have ended and are in the amounts.
 func (n *Node) EndedPods() []string { return slices.Sorted(maps.Keys(n.ended)) }
 
-// End notes that a pod has ended which the amounts contain. A pod that ends twice ended once.
+// End records the end of a pod that the amounts contain. It may be called again for the same pod.
 func (n *Node) End(uid string) {
 	if n.ended[uid] || n.empty == nil {
 		return
@@ -232,16 +233,16 @@ func (n *Node) End(uid string) {
 	n.renew()
 }
 
-// maxEarly bounds the pods that are remembered though no report ever contained them.
+// maxEarly bounds the remembered pods that ended before a report contained them.
 const maxEarly = 32
 
-// EndEarly notes that a bound pod has ended before the amounts contained it.
+// EndEarly records that a bound pod ended before the amounts contained it.
 func (n *Node) EndEarly(p Pod) {
 	n.early = append(n.early[max(0, len(n.early)+1-maxEarly):len(n.early):len(n.early)], p)
 }
 
-// Start notes that a container of a pod has started that comes after its init containers: the memory manager has taken
-// back what those left. It reports whether that is news. Pods that keep returns false for are not remembered any more.
+// Start records that a container of a pod has started that comes after its init containers: the memory manager has
+// taken back what those left. It returns false if that was known. It forgets the pods that keep returns false for.
 func (n *Node) Start(uid string, keep func(uid string) bool) (news bool) {
 	if n.started[uid] {
 		return false
@@ -264,5 +265,5 @@ func (n *Node) Start(uid string, keep func(uid string) bool) (news bool) {
 	return true
 }
 
-// Forget returns the node as one that has not reported. What is known of pods that may still be bound remains.
+// Forget returns the node as if it had not reported, with what is known about pods that may still be bound.
 func (n *Node) Forget() *Node { return &Node{started: n.started, incomplete: n.incomplete} }

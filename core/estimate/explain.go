@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// This file reads a change of the amounts where the node does not say which pods it counts: pods have come into the
-// amounts and left them since the last report, and the change says which.
+// This file interprets a change of the amounts if the node does not report which pods it counts. Since the last report,
+// pods have come into the amounts and left them, and the change shows which.
 
-// alike are pods of which it does not matter which of them moved: pods of one shape that may have come, the likeliest
-// first, or one pod that may have left.
+// alike is a group of interchangeable pods: pods of one shape that may have come, likeliest first, or one pod that may
+// have left.
 type alike struct {
 	of   []candidate
 	came bool
@@ -18,13 +18,11 @@ type alike struct {
 // maxSets bounds the sets of pods that are tried.
 const maxSets = 4096
 
-// explain finds the sets of pods that may have come into the amounts, and of pods that may have left them, that make
-// the amounts before what is held now. Sets with all pods that are sure go before others. What all sets agree on is
-// decided and written to in. Where they do not agree, or there is none, a pod has come if it is sure, and none has
-// left.
+// explain searches for sets of pods that may have come into the amounts or left them, such that before changes to now.
+// It prefers sets with all pods that are sure. Where all sets agree, the result is written to in. Where they differ, or
+// if there is no set, in gets the defaults: a pod has come if it is sure, and no pod has left.
 //
-// from are the amounts before with the changes that are decided; nil where no set explains what is held now. open are
-// the pods for which it is not decided.
+// from is before with the certain changes; nil if no set explains now. open has the pods that are not decided.
 func explain(now, before quantities, pods, gone []candidate, in map[string]bool) (
 	from quantities, open map[string]bool) {
 	open = map[string]bool{}
@@ -70,7 +68,7 @@ func explain(now, before quantities, pods, gone []candidate, in map[string]bool)
 	return from, open
 }
 
-// sign is how a pod that moved changes the amounts.
+// sign is the sign of the change when a pod of the group moves.
 func (x alike) sign() int64 {
 	if x.came {
 		return 1
@@ -78,7 +76,7 @@ func (x alike) sign() int64 {
 	return -1
 }
 
-// rank orders pods of one shape by how likely it is that the amounts contain them.
+// rank orders pods of one shape by how likely the amounts contain them; lower is likelier.
 func (c candidate) rank() int {
 	switch {
 	case c.sure:
@@ -89,7 +87,8 @@ func (c candidate) rank() int {
 	return 2
 }
 
-// explanations returns how many of each group have moved, in every way that makes the amounts before what is held now.
+// explanations returns how many pods of each group have moved, for every way to get from before to now. It returns nil
+// if there are too many ways to try.
 func explanations(now, before quantities, groups []alike) (out [][]int) {
 	n := 1
 	for _, x := range groups {
@@ -121,7 +120,7 @@ func explanations(now, before quantities, groups []alike) (out [][]int) {
 	return out
 }
 
-// expected reports whether all pods have come that are sure.
+// expected reports whether all pods that are sure have come.
 func expected(groups []alike, moved []int) bool {
 	for i, x := range groups {
 		if x.came && moved[i] < len(x.of) && x.of[moved[i]].sure {

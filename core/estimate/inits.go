@@ -13,17 +13,17 @@ import (
 
 // This file counts what pods keep from their init containers.
 //
-// A kubelet takes back what init containers held, and the other containers do not use, when the pod ends (cpumanager,
-// devicemanager), or when the next container starts (memorymanager, AddContainer). Its podresources service does not
-// list ordinary init containers, so an exporter that asks this service shows all this as free. Where a pod was
-// predicted, it is known what it keeps, and where. Of another pod that is counted it is known how much it keeps: that
-// is on any one of the NUMA nodes where there is room, and the node is in one state for each.
+// A kubelet takes back what init containers held and other containers do not use. It does so when the pod ends
+// (cpumanager, devicemanager), or when the next container starts (memorymanager, AddContainer). Its podresources
+// service does not list ordinary init containers, so an exporter that uses this service shows all this as free. For a
+// predicted pod, it is known what it keeps, and where. For any other counted pod, only the amount is known: it may be
+// on any NUMA node with room, so the node has one possible state for each.
 
 // maxKept bounds those states. Beyond it, the smallest parts count on every NUMA node where they may be, and the node
 // is crowded.
 const maxKept = 8
 
-// lasting returns holdings without memory that the node has taken back.
+// lasting returns holdings without the memory that the node has taken back.
 func (n *Node) lasting(uid string, hs []place.Holding) []place.Holding {
 	if !n.started[uid] {
 		return hs
@@ -32,7 +32,7 @@ func (n *Node) lasting(uid string, hs []place.Holding) []place.Holding {
 }
 
 // Started returns what a pod holds after its init containers have ended. They give back their memory, and keep their
-// CPUs and devices for the containers after them. The argument is not changed.
+// CPUs and devices for the containers after them. It does not change its argument.
 func Started(hs []place.Holding) []place.Holding {
 	out := slices.Clone(hs)
 	for i := range out {
@@ -43,7 +43,7 @@ func Started(hs []place.Holding) []place.Holding {
 	return slices.DeleteFunc(out, func(h place.Holding) bool { return h.Empty() })
 }
 
-// leftovers returns what every init container of a pod leaves that no other container of it has.
+// leftovers returns what every init container of a pod leaves and no other container of it holds.
 func leftovers(hs []place.Holding) (out []place.Holding) {
 	var cpus idset.Set[idset.CPU]
 	devices := map[[2]string]bool{}
@@ -85,13 +85,13 @@ type part struct {
 	id        PodID
 	container string
 	takes     quantities
-	// beside is what the reports show of the pod, where that is certainly on the same NUMA node; otherwise nil.
+	// beside is what the reports show of the pod, if that is certainly on the same NUMA node; otherwise nil.
 	beside quantities
-	// vague: this is the most that it may be, or it may be on several NUMA nodes.
+	// vague: it may be less than this, or it may be on several NUMA nodes.
 	vague bool
 }
 
-// kept returns what pods keep of which it is not known where it is, the largest parts first.
+// kept returns the parts that pods keep at unknown places, largest first.
 func (n *Node) kept() (out []part) {
 	if n.whole {
 		return nil
@@ -130,9 +130,9 @@ func hasInits(p *place.Pod) bool {
 	return slices.ContainsFunc(p.Containers, func(c place.Container) bool { return c.Kind == place.Init })
 }
 
-// unshared returns the holdings of a pod as they are if its containers got memory on different NUMA nodes: then they
-// use none of each other's. changed reports whether that makes a difference. CPUs and devices that are left tie the
-// next container to their NUMA nodes, so they are shared.
+// unshared returns the holdings of a pod for the case that its containers got memory on different NUMA nodes, so that
+// they share none. changed reports whether that makes a difference. CPUs and devices that are left tie the next
+// container to their NUMA nodes, so they are shared.
 func unshared(p *place.Pod, hs []place.Holding) (out []place.Holding, changed bool) {
 	out = slices.Clone(hs)
 	for i, h := range out {
@@ -152,49 +152,50 @@ func unshared(p *place.Pod, hs []place.Holding) (out []place.Holding, changed bo
 	return out, changed
 }
 
-// lodging is a state of the node with parts in their places. rest is the state with less that nobody is known to hold:
-// what reports show of the pods whose part has its place does not show where others are.
-type lodging struct{ state, rest State }
+// placement is a state of the node with parts assigned to NUMA nodes. rest is the state with less held by unknown pods:
+// the amounts that reports show of a pod with an assigned part cannot also belong to other pods.
+type placement struct{ state, rest State }
 
-// withInits returns the states in which the node may be, given what pods keep. Sure is false where these are not all.
+// withInits returns the possible states of the node, given what pods keep. Sure is false if there may be more.
 func (n *Node) withInits() States {
-	lodgings, sure := []lodging{{n.base, n.base}}, true
+	placements, sure := []placement{{n.base, n.base}}, true
 	for _, k := range n.kept() {
-		next := k.onAny(lodgings)
+		next := k.onAny(placements)
 		if len(next) == 0 && k.beside != nil {
-			k.beside = nil // the amounts do not show it on any one NUMA node, whatever the rules say
-			next = k.onAny(lodgings)
+			k.beside = nil // the amounts show it on no single NUMA node, against the rules
+			next = k.onAny(placements)
 		}
 		switch {
 		case len(next) == 0:
-			next, sure = each(lodgings, k.spread), false
+			next, sure = each(placements, k.spread), false
 		case len(next) > maxKept:
-			next, sure = each(lodgings, k.onAll), false
+			next, sure = each(placements, k.onAll), false
 		}
-		lodgings, sure = next, sure && !k.vague
+		placements, sure = next, sure && !k.vague
 	}
 	out := States{Sure: sure}
-	for _, l := range lodgings {
+	for _, l := range placements {
 		out.All = append(out.All, l.state)
 	}
 	return out
 }
 
-func each(lodgings []lodging, do func(State) State) []lodging {
-	out := slices.Clone(lodgings)
+func each(placements []placement, do func(State) State) []placement {
+	out := slices.Clone(placements)
 	for i := range out {
 		out[i].state = do(out[i].state)
 	}
 	return out
 }
 
-// onAny returns the states that follow: the part is on any one NUMA node, in each of them. Equal states are one.
-func (k *part) onAny(lodgings []lodging) (out []lodging) {
+// onAny returns the states in which the part is on one NUMA node, for each NUMA node that has room. Equal states are
+// merged.
+func (k *part) onAny(placements []placement) (out []placement) {
 	seen := map[string]bool{}
-	for _, l := range lodgings {
+	for _, l := range placements {
 		for i := range l.state.Usage.Machine.NUMAs() {
 			var ok bool
-			next := lodging{rest: l.rest}
+			next := placement{rest: l.rest}
 			if k.beside != nil {
 				if next.rest, ok = l.rest.without(i, k.beside); !ok {
 					continue
@@ -211,7 +212,7 @@ func (k *part) onAny(lodgings []lodging) (out []lodging) {
 	return out
 }
 
-// on returns the state with the part on one NUMA node; ok is false where there is no room.
+// on returns the state with the part on one NUMA node; ok is false if there is no room.
 func (k *part) on(s State, i int) (out State, ok bool) {
 	h, missing := k.take(s.Usage, i, k.takes)
 	if len(missing) > 0 {
@@ -228,7 +229,7 @@ func (k *part) onAll(s State) State {
 	return s
 }
 
-// spread returns the state with the part on as many NUMA nodes as it takes, as far as there is room.
+// spread returns the state with the part on as many NUMA nodes as it needs, as far as there is room.
 func (k *part) spread(s State) State {
 	left := k.takes
 	for i := range s.Usage.Machine.NUMAs() {
@@ -240,7 +241,7 @@ func (k *part) spread(s State) State {
 	return s
 }
 
-// take takes of quantities what one NUMA node has free, and returns what is missing.
+// take takes as much of the quantities as one NUMA node has free, and returns what is missing.
 func (k *part) take(u *place.Usage, i int, q quantities) (h place.Holding, missing quantities) {
 	h, missing = place.Holding{Container: k.container, Kind: place.Init}, maps.Clone(q)
 	for _, name := range slices.Sorted(maps.Keys(q)) {

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// This file decides between pods of one name. A node that says which pods it counts knows them by name, and a pod may
-// have the name of one that ended.
+// This file decides between pods with the same name. A node that reports which pods it counts identifies them by name,
+// and a pod may have the name of one that ended.
 
-// choose decides which pod of each group of equal names the amounts contain. It tries every choice of one pod per
-// group that adds up, with all other counted pods, to the amounts. Where several pods of a group remain possible, it
-// counts one that is sure; where none is sure, the group stays undecided.
+// choose decides which pod of each group of equal names the amounts contain. It tries every choice of one pod per group
+// that, with all other counted pods, adds up to the amounts. If several pods of a group remain possible, it counts one
+// that is sure; if none is sure, the group stays undecided.
 func (x *reading) choose() {
 	groups := x.amounts.Either
 	if len(groups) == 0 {
@@ -58,8 +58,9 @@ func (x *reading) leave(group []string) {
 	}
 }
 
-// choices returns for each group the position of the pod that all choices have in common that make the total what is
-// held, or -1. It returns nil where there is no such choice, or where there are too many to try.
+// choices tries every choice of one pod per group that makes the total equal to held. For each group it returns the
+// position of the pod that all choices have in common, or -1. It returns nil if there is no such choice, or if there
+// are too many to try.
 func choices(held, total quantities, groups [][]string, takes func(string) (quantities, bool)) (common []int) {
 	n := 1
 	for _, group := range groups {

@@ -7,20 +7,20 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Past holds the allocations that a bound pod may have received, beside the one that is predicted for it now. A node
-// that reports amounts does so once a minute, and never says what a single pod got, so an allocation that was possible
-// once stays possible. The zero Past holds none.
+// Past holds the allocations that a bound pod may have received, besides its current prediction. A node that reports
+// amounts does so once a minute, and never reports what a single pod got, so an allocation that was possible once stays
+// possible. The zero Past holds none.
 type Past struct {
 	options [][]place.Holding
 	more    bool
-	// open: the prediction as of now is possible, too: the pod was admitted and another ended, in unknown order. Close
-	// adds the prediction.
+	// open: the current prediction is possible too, since the pod was admitted and another ended, in unknown order.
+	// Close adds the prediction.
 	open bool
 	// firm: the pod was admitted so long ago that pods that end from now on ended after its admission.
 	firm bool
 }
 
-// Keep adds possible allocations, until there are most of them. more says that there are others, which are not given.
+// Keep adds possible allocations, up to most in all. more says that there are others, which are not given.
 func (p *Past) Keep(options [][]place.Holding, more bool, most int) {
 	out := slices.Clone(p.options)
 	p.more = p.more || more
@@ -40,15 +40,15 @@ func same(a, b []place.Holding) bool {
 	return slices.EqualFunc(a, b, func(x, y place.Holding) bool { return x.Matches(y) && y.Matches(x) })
 }
 
-// KeepAll adds the allocations of another Past, until there are most of them.
+// KeepAll adds the allocations of another Past, up to most in all.
 func (p *Past) KeepAll(other Past, most int) { p.Keep(other.options, other.more, most) }
 
-// Widen records that something was released while the pod was assumed. admitted says that the pod was known to be
-// admitted by then. Call Close when the new prediction is known.
+// Widen records that something was released while the pod was assumed. admitted says whether the pod was known to be
+// admitted by then. The caller must call Close when it has the new prediction.
 func (p *Past) Widen(admitted bool) { p.open = admitted && !p.firm }
 
-// Close adds the allocations that are predicted now, if the last Widen left open whether the pod was admitted before or
-// after the release. Otherwise it does nothing.
+// Close adds the current prediction if, since the last Widen, it is open whether the pod was admitted before or after
+// the release. Otherwise it does nothing.
 func (p *Past) Close(options [][]place.Holding, more bool) {
 	if p.open {
 		p.options, p.more, p.open = options, more, false
@@ -58,10 +58,10 @@ func (p *Past) Close(options [][]place.Holding, more bool) {
 // Settle records that the pod was admitted so long ago that releases from now on came after its admission.
 func (p *Past) Settle() { p.firm = true }
 
-// More reports whether other allocations were possible that Past does not hold.
+// More reports whether other allocations were possible that Past does not have.
 func (p *Past) More() bool { return p.more }
 
-// Map returns what is remembered, changed by a function.
+// Map returns a copy with do applied to every allocation.
 func (p *Past) Map(do func([]place.Holding) []place.Holding) Past {
 	out := *p
 	out.options = nil
@@ -71,14 +71,14 @@ func (p *Past) Map(do func([]place.Holding) []place.Holding) Past {
 	return out
 }
 
-// Swap exchanges what is possible of two pods of one shape: the other way round it may have been, too.
+// Swap exchanges the possible allocations of two pods of one shape.
 func Swap(p, q *Past) {
 	p.options, q.options = q.options, p.options
 	p.more, q.more = q.more, p.more
 }
 
-// Options returns what is remembered and possible on the usage. only: nothing else is possible for a pod that is known
-// to be admitted.
+// Options returns the remembered allocations that are possible on the usage. only: a pod that is known to be admitted
+// can have nothing else.
 func (p *Past) Options(u *place.Usage) (out [][]place.Holding, only bool) {
 	for _, o := range p.options {
 		if o, ok := redraw(u, o); ok {
@@ -88,7 +88,7 @@ func (p *Past) Options(u *place.Usage) (out [][]place.Holding, only bool) {
 	return out, !p.open && len(out) > 0
 }
 
-// free returns the first of a pod's options whose made-up ids nobody else has.
+// free returns the first of a pod's options whose made-up ids no other pod has.
 func free(u *place.Usage, p *Pod) []place.Holding {
 	for _, o := range p.Options {
 		if o, ok := redraw(u, o); ok {
@@ -98,10 +98,10 @@ func free(u *place.Usage, p *Pod) []place.Holding {
 	return p.first()
 }
 
-// redraw returns holdings that were predicted, as they are possible in the usage. Where a kubelet takes any of several
-// devices, the ids in a prediction are one choice of many, and later pods can tell no more than how many devices are
-// on each set of NUMA nodes. So ids that somebody holds are replaced by free ones on the same NUMA nodes, or they
-// would count once for both. ok is false where the CPUs or devices are not there, or nothing was predicted.
+// redraw returns predicted holdings in a form that is possible on the usage. If a kubelet takes any of several devices,
+// the ids in a prediction are one choice of many; later pods depend only on how many devices are on each set of NUMA
+// nodes. So redraw replaces ids that are held by free ones on the same NUMA nodes, since they would otherwise count
+// once for both pods. ok is false if the CPUs or devices are not free, or hs is empty.
 func redraw(u *place.Usage, hs []place.Holding) (out []place.Holding, ok bool) {
 	for _, h := range hs {
 		if !h.CPUs.SubsetOf(u.FreeCPUs()) {
@@ -109,7 +109,7 @@ func redraw(u *place.Usage, hs []place.Holding) (out []place.Holding, ok bool) {
 		}
 	}
 	d := draw{usage: u, free: map[string][]topo.Device{}, id: map[string]map[string]string{}}
-	for _, drawn := range []bool{false, true} { // what is sure comes first
+	for _, drawn := range []bool{false, true} { // certain devices come first
 		for _, h := range hs {
 			for _, b := range h.Devices {
 				if b.Free == drawn && !d.claim(b) {
@@ -121,15 +121,15 @@ func redraw(u *place.Usage, hs []place.Holding) (out []place.Holding, ok bool) {
 	return d.apply(hs), len(hs) > 0
 }
 
-// draw replaces ids of devices; a pod's containers may have devices in common.
+// draw replaces ids of devices. Containers of one pod may have devices in common.
 type draw struct {
 	usage *place.Usage
-	free  map[string][]topo.Device     // devices that nobody holds, the pod included, by resource
+	free  map[string][]topo.Device     // free devices by resource, without those that the pod has taken
 	id    map[string]map[string]string // the new id of a device by resource and predicted id
-	moved bool                         // some id is another one
+	moved bool                         // some id was replaced
 }
 
-// claim takes the devices of a block, and reports whether they are there.
+// claim takes the devices of a block, and reports whether they are free.
 func (d *draw) claim(b place.DeviceBlock) bool {
 	if d.id[b.Resource] == nil {
 		d.id[b.Resource], d.free[b.Resource] = map[string]string{}, d.usage.FreeDevices(b.Resource)

@@ -11,30 +11,30 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// State is one state in which the node may be. It never changes.
+// State is one possible state of the node. It never changes.
 type State struct {
 	Entries []Entry
 	Usage   *place.Usage
 }
 
-// States are states in which the node may be, the likeliest first; there is at least one.
+// States are the possible states of the node, likeliest first; there is at least one.
 type States struct {
 	All []State
-	// Sure: there are no others, but for those that Crowded stands for.
+	// Sure: there are no other states, except for those that Crowded describes.
 	Sure bool
-	// Crowded: what pods keep of their init containers may be in more places than All says, and counts in all of them, or
-	// the amounts contain pods that are charged beside them. With more free than is counted, a pod of several containers
-	// may get something else than is predicted.
+	// Crowded: what pods keep from their init containers may be in more places than All shows, and counts in all of
+	// them; or the amounts contain pods that are also counted separately. If more is free than is counted, a pod of
+	// several containers may get something else than is predicted.
 	Crowded bool
 }
 
-// maxMoved bounds the ended pods whose part of the amounts is not known; with more of them, the next report is waited
-// for.
+// maxMoved bounds the ended pods whose part of the amounts is unknown. With more of them, the result is not sure until
+// the next report.
 const maxMoved = 3
 
-// States returns the states in which the node may be without the bound pods, at most so many: pods keep what no report
-// shows, and pods have left whose part of the amounts is not known. bound says whether any pod is bound that the
-// amounts do not contain: what it gets depends on states that are not followed.
+// States returns the possible states of the node without the bound pods, at most most. There are several because pods
+// keep parts that no report shows, and because pods have left whose part of the amounts is unknown. bound says whether
+// any bound pod is not in the amounts: what it gets may depend on states that are not followed.
 func (n *Node) States(most int, bound bool) States {
 	out := n.withInits()
 	n.incomplete = !out.Sure
@@ -47,7 +47,7 @@ func (n *Node) States(most int, bound bool) States {
 	for _, c := range n.moved {
 		hs, ok := n.takes(c.spec)
 		if !ok {
-			continue // it never held anything that is known
+			continue // its holdings are not in any record
 		}
 		for _, part := range n.parts(c.spec, hs) {
 			next := without(out.All, part)
@@ -61,13 +61,13 @@ func (n *Node) States(most int, bound bool) States {
 	return out
 }
 
-// Unplaced are the pods in the amounts of which it is not known where they are. They never change.
+// Unplaced has the pods in the amounts whose NUMA nodes are unknown. It never changes.
 type Unplaced struct {
 	frame
-	specs map[string]*place.Pod // by UID; nil where it is not known what the pod asked for
+	specs map[string]*place.Pod // by UID; nil if the pod's requests are unknown
 }
 
-// Unplaced returns the node's unplaced pods, nil if the amounts contain no pod.
+// Unplaced returns the node's unplaced pods, or nil if the amounts contain no pod.
 func (n *Node) Unplaced() *Unplaced {
 	if len(n.counted) == 0 {
 		return nil
@@ -90,9 +90,9 @@ func (u *Unplaced) Has(uid string) bool {
 	return is
 }
 
-// Without returns the states in which the node may be without some unplaced pods: what each of their containers held
-// was on any one of the NUMA nodes that hold as much. sure is false where there are more than most, where a container
-// may have been on several NUMA nodes, and where it is not known what it held.
+// Without returns the possible states without some unplaced pods: each container's holdings were on some one NUMA node
+// that holds as much. sure is false if there are more states than most, if a container may have been on several NUMA
+// nodes, or if its holdings are unknown.
 func (u *Unplaced) Without(states []State, uids []string, most int) (out []State, sure bool) {
 	sure = true
 	for _, uid := range uids {
@@ -117,7 +117,7 @@ func (u *Unplaced) Without(states []State, uids []string, most int) (out []State
 	return states, sure
 }
 
-// without returns the states without amounts that were on any one NUMA node. Equal states are one.
+// without returns the states without amounts that were on some one NUMA node. Equal states are merged.
 func without(states []State, q quantities) (out []State) {
 	seen := map[string]bool{}
 	for _, s := range states {
@@ -139,7 +139,7 @@ func (s State) entry(uid string) int {
 	return slices.IndexFunc(s.Entries, func(e Entry) bool { return e.Pod.UID == uid })
 }
 
-// hold returns the state in which a pod holds more.
+// hold returns the state with one more holding of a pod.
 func (s State) hold(id PodID, h place.Holding) State {
 	out := State{Entries: slices.Clone(s.Entries), Usage: s.Usage.Hold(h)}
 	at := out.entry(id.UID)
@@ -150,8 +150,7 @@ func (s State) hold(id PodID, h place.Holding) State {
 	return out
 }
 
-// without returns the state without amounts of what nobody is known to hold on one NUMA node; ok is false where that is
-// less.
+// without returns the state with less held by unknown pods on one NUMA node; ok is false if they hold too little there.
 func (s State) without(i int, q quantities) (out State, ok bool) {
 	at := s.entry("")
 	if at < 0 {
@@ -172,7 +171,7 @@ func (s State) without(i int, q quantities) (out State, ok bool) {
 			delete(left, b.Kind)
 		}
 	}
-	// A block of 0 bytes would tie its NUMA node to a group all the same.
+	// A block of 0 bytes would still tie its NUMA node to a group.
 	rest.Memory = slices.DeleteFunc(rest.Memory, func(b place.Block) bool { return b.Bytes == 0 })
 	for k, d := range rest.Devices {
 		mine := slices.DeleteFunc(slices.Clone(d.IDs), func(id string) bool { return !isOn(m, d.Resource, id, i) })
@@ -198,7 +197,7 @@ func isOn(m *topo.Machine, resource, id string, numa int) bool {
 	return r.Device(id).NUMAs.Has(numa)
 }
 
-// key is equal for states of one machine that have as much free of every NUMA node.
+// key is equal for states of one machine that have equal free amounts on every NUMA node.
 func (s State) key() string {
 	var b strings.Builder
 	for i, n := range s.Usage.Machine.NUMAs() {
