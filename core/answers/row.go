@@ -14,25 +14,25 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// maxReasons and maxReasonBytes bound the refusals of a row. Those beyond are computed whenever they are needed.
+// maxReasons and maxReasonBytes bound the refusals of a row. Refusals beyond them are computed again for every use.
 const (
 	maxReasons     = 4096
 	maxReasonBytes = 128 << 10
 )
 
-// Row is the answers of nodes to one kind of pods, by slots. Equal refusals of many nodes are kept once, and a cell has
-// no pointer to a node.
+// Row has the answers of nodes to one kind of pods, by slot. Equal refusals of many nodes are stored once, and a cell
+// has no pointer to a node.
 type Row struct {
-	used uint64 // Table.mu guards it
+	used uint64 // guarded by Table.mu
 	fits *fits
 	mix  *score.Mix
-	// cells are in blocks by slot. Blocks are made when they are written to, and never moved.
+	// cells are in blocks by slot. A block is allocated at the first write to it, and never moved.
 	cells atomic.Pointer[[]atomic.Pointer[block]]
 
 	mu       sync.Mutex
 	never    map[emptyNode]*Refusal
 	numbers  map[refusalKey]int
-	bytes    int // of the refusals that are remembered
+	bytes    int // of the stored refusals
 	refusals atomic.Pointer[[]*Refusal]
 }
 
@@ -43,8 +43,8 @@ const (
 
 type block [blockSize]cell
 
-// cell is the answer of one node at the version since: its cost, or, below 0, the number of a refusal. since is taken
-// while a goroutine writes the cell.
+// cell is the answer of one node at the version since: its cost, or, below 0, the number of a refusal. While a
+// goroutine writes the cell, since has the value taken.
 type cell struct {
 	since atomic.Uint64
 	says  atomic.Int64
@@ -69,26 +69,26 @@ func (c *cell) write(since uint64, says int64) {
 	}
 }
 
-// Refusal is why a pod does not fit on a node. It does not change.
+// Refusal says why a pod does not fit on a node. It never changes.
 type Refusal struct {
 	Reasons []place.Reason
-	// Texts are the reasons as they are shown; there is at least one.
+	// Texts are the reasons in the form shown to people; there is at least one.
 	Texts []string
 	// Permanent means that the pod would not fit on the empty node either.
 	Permanent bool
 }
 
-// maxNever bounds how many kinds of nodes a row remembers on which the pod never fits.
+// maxNever bounds how many kinds of nodes a row stores on which the pod never fits.
 const maxNever = 64
 
-// emptyNode is what nodes have in common on which the pod never fits. It keeps nothing alive.
+// emptyNode identifies nodes with the same machine, rules and quality. It keeps nothing alive.
 type emptyNode struct {
 	usage   weak.Pointer[place.Usage]
 	quality ledger.Quality
 }
 
-// Never returns the permanent refusal of a node, if one of the same machine and rules was kept. The pod does not fit on
-// the node unless node and pod are such that it fits beside others, and not alone: ask the node.
+// Never returns the permanent refusal stored for nodes with the same machine and rules, or nil. There is one exception
+// to it: a pod that fits on the node beside other pods, but not on the empty node. Only the node itself decides that.
 func (r *Row) Never(n *ledger.Node) *Refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *Row) Never(n *ledger.Node) *Refusal {
 	return r.never[emptyNode{weak.Make(n.Empty()), n.Quality}]
 }
 
-// KeepNever keeps the permanent refusal of a node for nodes of the same machine and rules.
+// KeepNever stores the permanent refusal of a node for all nodes with the same machine and rules.
 func (r *Row) KeepNever(n *ledger.Node, refusal *Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *Row) KeepNever(n *ledger.Node, refusal *Refusal) {
 }
 
 // Answer returns the cost of the pod on the node in a slot of a snapshot, or why it does not fit there. ask computes an
-// answer that is not there, from the node. The slot must be one that Table.Row was called for.
+// answer that is not stored. Table.Row must have been called with a number of slots above slot.
 func (r *Row) Answer(s *ledger.Snapshot, slot int,
 	ask func(*ledger.Node) (int64, *Refusal)) (cost int64, refusal *Refusal) {
 	n, since := s.At(slot)
@@ -133,13 +133,13 @@ func (r *Row) Answer(s *ledger.Snapshot, slot int,
 	return cost, refusal
 }
 
-// Has reports whether Answer has the answer of a slot of a snapshot.
+// Has reports whether the answer for a slot of a snapshot is stored.
 func (r *Row) Has(s *ledger.Snapshot, slot int) bool {
 	_, ok := r.read(s, slot)
 	return ok
 }
 
-// Costs yields, of some nodes, the slots whose costs are there, and the costs.
+// Costs yields the slots of the nodes in a set whose costs are stored, with the costs.
 func (r *Row) Costs(s *ledger.Snapshot, of *ledger.Set) iter.Seq2[int, int64] {
 	return func(yield func(int, int64) bool) {
 		for slot := range of.Slots() {
@@ -158,7 +158,7 @@ func (r *Row) read(s *ledger.Snapshot, slot int) (says int64, ok bool) {
 	return b[slot%blockSize].read(s.Since(slot))
 }
 
-// grow makes room for so many slots; Table.mu is held.
+// grow makes room for so many slots. The caller holds Table.mu.
 func (r *Row) grow(slots int) {
 	need := (slots + blockSize - 1) / blockSize
 	old := r.cells.Load()
@@ -206,9 +206,9 @@ func (n *Refusal) key() refusalKey {
 	}
 }
 
-// size is about how many bytes a refusal takes.
+// size returns the approximate number of bytes of a refusal.
 func (n *Refusal) size() int {
-	const reason = 128 // more than a Refusal or a Reason without its texts
+	const reason = 128 // more than the size of a Refusal or a Reason without its texts
 	out := reason
 	for _, r := range n.Reasons {
 		out += reason + len(r.Container) + len(r.Resource) + len(r.With)
@@ -219,7 +219,8 @@ func (n *Refusal) size() int {
 	return out
 }
 
-// number returns the number, below 0, of a refusal that is kept; 0 where there are too many.
+// number returns the number, below 0, of a stored refusal, and stores it if necessary. It returns 0 if there are too
+// many.
 func (r *Row) number(n *Refusal) int64 {
 	key := n.key()
 	r.mu.Lock()
@@ -239,7 +240,7 @@ func (r *Row) number(n *Refusal) int64 {
 	return int64(-len(list))
 }
 
-// list returns the refusals that are kept.
+// list returns the stored refusals.
 func (r *Row) list() []*Refusal {
 	if l := r.refusals.Load(); l != nil {
 		return *l

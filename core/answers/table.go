@@ -1,11 +1,12 @@
-// Package answers remembers what nodes answer to kinds of pods: whether such a pod fits, and its cost or why it does
-// not fit. One table serves all profiles of a scheduler; a row of it is one kind of pods.
+// Package answers caches what nodes answer to kinds of pods: whether such a pod fits, and its cost or why it does not
+// fit. One table serves all profiles of a scheduler; a row of it is one kind of pods.
 //
-// Invariant: an answer of a node holds until the node changes, which the version of its slot shows. Costs hold for one
-// mix, besides. Nothing else makes an answer invalid, and nothing that the table does not have is guessed.
+// Invariant: an answer is valid until the node changes, which the version of its slot shows. A cost is also valid for
+// one workload profile only. Nothing else makes an answer invalid, and the table returns no answer that was not
+// computed.
 //
-// The table is bounded in rows, cells, bytes of reasons and containers; the row that was not asked for longest gives
-// way, and a missing answer costs only time. It keeps no node alive. All methods may be called by any goroutine.
+// The table is bounded in rows, cells, bytes of reasons and containers. It drops the row whose last use is oldest, and
+// a missing answer costs only time. It keeps no node alive. All methods may be called by any goroutine.
 package answers
 
 import (
@@ -27,11 +28,11 @@ const (
 	maxContainers = 64 << 10
 )
 
-// Kind is what decides the answer of a node. Pods of one kind have the same shape.
+// Kind has everything that determines the answer of a node. Pods of one kind have the same shape.
 type Kind struct {
-	// Profile names what the answers depend on besides the pod: arguments and weights of a scheduler's profile.
+	// Profile identifies what the answers depend on besides the pod: arguments and weights of a scheduler's profile.
 	Profile string
-	// Pod is equal for pods that nodes answer alike, and bounded in length.
+	// Pod is equal for pods that all nodes answer alike, and bounded in length.
 	Pod    string
 	Demand place.Demand
 	By     score.Type
@@ -48,8 +49,8 @@ type Table struct {
 // most returns how many rows are kept for a cluster of so many slots.
 func most(slots int) int { return max(minKinds, min(maxKinds, maxCellBytes/cellBytes/max(1, slots))) }
 
-// Row returns the answers to a kind, with costs by mix, and room for so many slots. first reports whether the table
-// had no row of that kind. The pod must not change.
+// Row returns the answers to a kind, with costs for mix and room for so many slots. first reports whether the table had
+// no row of that kind. The pod must not change.
 func (t *Table) Row(k Kind, pod *place.Pod, mix *score.Mix, slots int) (row *Row, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +75,7 @@ func (t *Table) Row(k Kind, pod *place.Pod, mix *score.Mix, slots int) (row *Row
 	return row, first
 }
 
-// Find returns the row of a kind, or nil where there is none. It does not count as use.
+// Find returns the row of a kind, or nil if there is none. It does not count as use.
 func (t *Table) Find(k Kind) *Row {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +89,7 @@ func (t *Table) Len() int {
 	return len(t.rows)
 }
 
-// forget drops the row that was not asked for longest. There is one.
+// forget drops the row whose last use is oldest. There must be a row.
 func (t *Table) forget() {
 	var oldest Kind
 	least := ^uint64(0)
@@ -101,7 +102,7 @@ func (t *Table) forget() {
 	delete(t.rows, oldest)
 }
 
-// fits is where a kind of pods fits, whatever the mix. The index is made when it is asked for.
+// fits finds where a kind of pods fits. It does not depend on the workload profile. The index is made at its first use.
 type fits struct {
 	pod    *place.Pod
 	demand place.Demand
@@ -109,7 +110,7 @@ type fits struct {
 	index  *ledger.Index
 }
 
-// Fitting returns the nodes of a snapshot on which the pod fits, its demand included.
+// Fitting returns the nodes of a snapshot on which the pod fits, including its demand.
 func (r *Row) Fitting(s *ledger.Snapshot) *ledger.Set {
 	f := r.fits
 	f.once.Do(func() { f.index = ledger.NewIndex(f.pod, f.demand) })
