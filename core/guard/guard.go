@@ -1,9 +1,9 @@
-// Package guard says which nodes a scheduler keeps pods from though their kubelets would take the pods: too little is
-// known of the node, or the pod would harm it. An administrator decides what is kept away, by the arguments of the
+// Package guard decides which nodes a scheduler keeps pods from although their kubelets would admit the pods: too
+// little is known about the node, or the pod would harm it. An administrator configures this by the arguments of the
 // plugin.
 //
-// Invariant: the same arguments give the same answer, and a zero Guard keeps no pod from any node. The package refuses
-// to say whether a node takes a pod.
+// Invariant: the same arguments give the same answer, and a zero Guard keeps no pod from any node. The package does not
+// decide whether a pod fits on a node.
 package guard
 
 import (
@@ -11,24 +11,24 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Trust says which pods may go to nodes of which nothing is known.
+// Trust says which pods may go to nodes without any report.
 type Trust int
 
 const (
-	// Everybody may go there.
+	// Everybody: any pod may go there.
 	Everybody Trust = iota
-	// WithoutDemand lets pods there that demand nothing of their placement, since nobody could promise it.
+	// WithoutDemand: only pods without a demand may go there, since no demand can be guaranteed there.
 	WithoutDemand
-	// Nobody may.
+	// Nobody: no pod may go there.
 	Nobody
 )
 
 // Guard is what a profile keeps pods from.
 type Guard struct {
-	// Unknown is for nodes of which nothing is known.
+	// Unknown is for nodes without any report.
 	Unknown Trust
-	// Coarse, Silent and Inexact keep pods from nodes of which only amounts are known, whose report is overdue, and for
-	// which predictions may be wrong.
+	// Coarse, Silent and Inexact keep pods from nodes that report amounts only, whose report is overdue, or for which
+	// predictions may be wrong.
 	Coarse, Silent, Inexact bool
 	// KeepRestartable keeps a pod from a node whose kubelet could not start again once it has the pod.
 	KeepRestartable bool
@@ -39,27 +39,27 @@ type Bar int
 
 // What may keep a pod from a node; 0 is nothing.
 const (
-	NotKnown   Bar = iota + 1 // nothing is known of the node
-	OnlyCoarse                // only amounts are known of it
+	NotKnown   Bar = iota + 1 // there is no report of the node
+	OnlyCoarse                // the node reports amounts only
 	IsSilent                  // its report is overdue
 	IsInexact                 // predictions for it may be wrong, and the pod would hold something there
-	Strands                   // its kubelet could not start again
+	Strands                   // its kubelet could not start again with the pod
 )
 
-// Picky reports whether the guard keeps pods from nodes of which something is known.
+// Picky reports whether the guard keeps pods from any nodes that have reported.
 func (g Guard) Picky() bool { return g.Coarse || g.Silent || g.Inexact || g.KeepRestartable }
 
-// Knows reports whether enough is known of a node to judge it, n being what is known or nil.
+// Knows reports whether the information about a node is sufficient to judge it. n is nil for a node without any report.
 func (g Guard) Knows(n *ledger.Node) bool {
 	return n != nil && (n.Quality == ledger.Exact || !g.Coarse)
 }
 
-// LetsUnknown reports whether a pod with a demand may go to nodes of which nothing is known.
+// LetsUnknown reports whether a pod with this demand may go to nodes without any report.
 func (g Guard) LetsUnknown(d place.Demand) bool {
 	return g.Unknown == Everybody || g.Unknown == WithoutDemand && !d.Binds()
 }
 
-// Distrusts says why pods are kept from a node whatever they ask for, n being what is known of it or nil.
+// Distrusts returns why all pods are kept from a node, or 0. n is nil for a node without any report.
 func (g Guard) Distrusts(n *ledger.Node) Bar {
 	switch {
 	case n == nil:
@@ -72,7 +72,7 @@ func (g Guard) Distrusts(n *ledger.Node) Bar {
 	return 0
 }
 
-// Spares says why a pod is kept from a node that would take it.
+// Spares returns why a pod is kept from a node that would admit it, or 0.
 func (g Guard) Spares(n *ledger.Node, p *place.Pod, d place.Demand) Bar {
 	switch {
 	case g.Inexact && len(n.Inexact) > 0 && len(n.Place(p, d).Holdings) > 0:
@@ -83,8 +83,8 @@ func (g Guard) Spares(n *ledger.Node, p *place.Pod, d place.Demand) Bar {
 	return 0
 }
 
-// strands reports whether the pod would take the CPUs without which the node's kubelet does not start again. A kubelet
-// that could not restart before may have the pod.
+// strands reports whether the pod would take the CPUs that the node's kubelet needs for a restart. It is false if the
+// kubelet could not restart before.
 func strands(n *ledger.Node, p *place.Pod) bool {
 	if !n.Rules.CPU.Static || !n.Rules.CPU.StrictReservation || n.Usage == nil || stranded(n) {
 		return false
