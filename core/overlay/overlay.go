@@ -1,9 +1,9 @@
-// Package overlay has nodes as they would be without some of their pods and with others, for the dry runs of preemption
+// Package overlay has hypothetical nodes, without some of their pods and with others, for the dry runs of preemption
 // and for pods that are nominated to a node.
 //
 // Invariant: what a node gives a pod depends on the other pods there, so every change is computed from the real node.
-// Nodes that were returned do not change. The package does not decide which pods leave, and judges no pod but those
-// that are added.
+// Nodes that were returned do not change. The package does not decide which pods leave, and computes verdicts only for
+// pods that are added.
 package overlay
 
 import (
@@ -18,20 +18,20 @@ import (
 type Node struct {
 	removed []string // UIDs
 	added   []addition
-	// Base is the node without the pods that are removed, and Full also has those that are added.
+	// Base is the node without the removed pods; Full also has the added pods.
 	Base, Full *ledger.Node
 }
 
-// addition is a pod that the node has not yet: one that is nominated to it.
+// addition is a pod that the node does not have yet, because it is only nominated to it.
 type addition struct {
 	id  ledger.PodID
 	pod *place.Pod
-	// leaving are the UIDs of pods that will have gone when it comes.
+	// leaving are the UIDs of pods that will have ended when it comes.
 	leaving []string
 }
 
-// Add takes a pod back if it was removed. A pod that the node does not have is put behind all others; the pods with the
-// UIDs leaving will have gone when it comes.
+// Add undoes the removal of a pod. A pod that the node does not have is added after all others; the pods with the UIDs
+// leaving will have ended when it comes.
 func (o *Node) Add(id ledger.PodID, p *place.Pod, leaving []string) {
 	if i := slices.Index(o.removed, id.UID); i >= 0 {
 		o.removed = slices.Delete(o.removed, i, i+1)
@@ -46,7 +46,7 @@ func (o *Node) index(uid string) int {
 	return slices.IndexFunc(o.added, func(a addition) bool { return a.id.UID == uid })
 }
 
-// Remove takes a pod away.
+// Remove removes a pod.
 func (o *Node) Remove(uid string) {
 	if i := o.index(uid); i >= 0 {
 		o.added = slices.Delete(o.added, i, i+1)
@@ -55,7 +55,7 @@ func (o *Node) Remove(uid string) {
 	o.removed = append(o.removed, uid)
 }
 
-// Removes reports whether the node is without some of its pods.
+// Removes reports whether some pods of the node are removed.
 func (o *Node) Removes() bool { return len(o.removed) > 0 }
 
 // Spares reports whether the added pods still fit after p, which is admitted first. Added pods that do not fit without
@@ -65,7 +65,7 @@ func (o *Node) Spares(p *place.Pod) bool {
 		return true
 	}
 	with, _ := o.Base.With(ledger.PodID{}, p)
-	before, after := o.arrive(o.Base), o.arrive(with)
+	before, after := o.admit(o.Base), o.admit(with)
 	for i := range before {
 		if before[i] && !after[i] {
 			return false
@@ -74,9 +74,9 @@ func (o *Node) Spares(p *place.Pod) bool {
 	return true
 }
 
-// arrive admits the added pods one after the other, each after the pods have left whose end it waits for, and returns
+// admit admits the added pods one after the other, each after the pods have left whose end it waits for. It returns
 // which of them fit.
-func (o *Node) arrive(n *ledger.Node) []bool {
+func (o *Node) admit(n *ledger.Node) []bool {
 	out := make([]bool, len(o.added))
 	for i, a := range o.added {
 		if len(a.leaving) > 0 {
@@ -90,7 +90,7 @@ func (o *Node) arrive(n *ledger.Node) []bool {
 // Nodes are the hypothetical nodes of one attempt to schedule a pod, by name. They do not change.
 type Nodes map[string]*Node
 
-// Change returns nodes in which one is replaced. node is the real one; nil, of which nothing is known, is not replaced.
+// Change returns nodes with one of them changed by a function. node is the real node; if it is nil, Change returns all.
 func (all Nodes) Change(node *ledger.Node, by func(*Node)) Nodes {
 	if node == nil {
 		return all
