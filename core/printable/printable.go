@@ -1,9 +1,9 @@
-// Package printable shows strings that nodes and users chose.
+// Package printable renders strings that nodes and users chose.
 //
-// A name may contain what a terminal or a reader of logs takes for something else: escape sequences, line
-// breaks, controls that reverse the direction of text. Invariant: what [Text] returns is one line of valid
-// UTF-8 in which every rune is printable, and two different strings never look the same. The package refuses
-// to shorten: bounds on lengths belong to who reads the string.
+// A name may contain what a terminal or a log viewer interprets: escape sequences, line breaks, controls that reverse
+// the direction of text. Invariant: the result of [Text] is one line of valid UTF-8 in which every rune is printable,
+// and two different strings never look the same. The package does not shorten strings: the reader of a string bounds
+// its length.
 package printable
 
 import (
@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s where all of it is printable, and s as a quoted Go string otherwise. A string that begins
-// with a quotation mark is quoted, too, so that it is not taken for a quoted one.
+// Text returns s if all of it is printable, and otherwise s as a quoted Go string. It also quotes a string that begins
+// with a quotation mark, so that the result is not ambiguous.
 func Text(s string) string {
 	if clean(s) {
 		return s
