@@ -5,55 +5,54 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file judges a placement by what it takes away from the pods that the cluster usually runs, in the
-// manner of Fragmentation Gradient Descent (Weng et al., USENIX ATC'23): by how much less of the node the
-// shapes of the mix can use afterwards. Every node gives the pod the same, so the one that loses least for
-// the mix is the one whose fragments grow least. Three things are different:
+// This file computes the fragmentation cost of a placement: what it takes away from the pods that the cluster usually
+// runs, in the manner of Fragmentation Gradient Descent (Weng et al., USENIX ATC'23). It measures how much less of the
+// node the shapes of the workload profile can use afterwards. Every node gives the pod the same, so the node that loses
+// least is the one whose fragments grow least. There are three differences to the paper:
 //
-//   - Where the node's policy aligns a shape, its room is counted NUMA node by NUMA node: devices on one NUMA node and
-//     CPUs on another are of no use to it, though the node has both.
-//   - Whole pods are counted. There all GPUs of a node are usable as soon as one such task fits, so the
-//     last ones, for which no CPUs are left, are no fragment.
-//   - All that managers assign is worth something, not GPUs alone.
+//  - If the node's policy aligns a shape, its room is counted NUMA node by NUMA node: it cannot use devices on one
+//    NUMA node and CPUs on another, although the node has both.
+//  - Whole pods are counted. In the paper all GPUs of a node are usable as soon as one such task fits, so the
+//    last ones, for which no CPUs are left, are no fragment.
+//  - Everything that managers assign has a value, not GPUs alone.
 //
-// Pods are counted by amounts, one shape at a time, and not placed. That is what place would find for
-// shapes of one container on one NUMA node, but for options of the CPU manager, and close to it for others.
+// Pods are counted by amounts, one shape at a time, and not placed. The result agrees with place for shapes of one
+// container on one NUMA node, except for options of the CPU manager, and is close to it for other shapes.
 
 // maxPods bounds how many pods of a shape are counted; no machine has CPUs for more.
 const maxPods = topo.MaxCPUs
 
-// fewCells is how many amounts fit into the stack: three columns of eight NUMA nodes.
+// fewCells is the number of amounts that fit on the stack: three columns of eight NUMA nodes.
 const fewCells = 3 * (8 + 1)
 
-// plenty stands in a NUMA node's place in columns of which NUMA nodes say nothing.
+// plenty is the amount per NUMA node in columns that are not aligned.
 const plenty = topo.MaxBytes
 
-// space is what a node has free for the shapes of a mix.
+// space has the free amounts of a node for the shapes of a mix.
 type space struct {
 	mix  *Mix
-	node int               // where a row has what the node has, behind what each NUMA node has
+	node int               // index of the whole node's amount in a row, after those of the NUMA nodes
 	free []int64           // by column, then by position of the NUMA node
-	most [maxColumns]int64 // what the largest NUMA node has in all, free or not
-	// single and joint are the NUMA nodes that have memory for pods on one NUMA node, and for those on several: a
-	// NUMA node of a group has none for the first, one with blocks none for the second (place, memory.go).
+	most [maxColumns]int64 // total of the largest NUMA node, free or not
+	// single and joint are the NUMA nodes that have memory for pods on one NUMA node, and for pods on several. A NUMA
+	// node of a group has none for the first, one with blocks none for the second (place, memory.go).
 	single, joint topo.Mask
 }
 
 // plan says what is counted of a shape on each NUMA node.
 type plan struct {
 	needs []need
-	over  int64 // how many NUMA nodes share the needs; 0: the node never aligns the shape
+	over  int64 // number of NUMA nodes that share the needs; 0: the node never aligns the shape
 }
 
-// damage returns what the verdict takes away from the mix: the sum of the pods of each shape that are no
-// longer possible, times what one is worth, times the weight of the shape, times 2. What is lost is counted
-// for the pod that was not seen yet, too.
+// damage returns the fragmentation cost of a verdict: for each shape, the number of pods that are no longer possible,
+// times the worth of one, times the weight of the shape, times 2. It includes the loss for the unseen pod.
 func (m *Mix) damage(u *place.Usage, v place.Verdict, used topo.Mask) (sum int64) {
 	sum = m.broken(u, used)
 	if m == nil || len(m.shapes) == 0 {
 		return sum
 	}
-	var few [fewCells]int64 // many goroutines come here, whose stacks are small
+	var few [fewCells]int64 // on the stack; many goroutines with small stacks call this
 	s := space{mix: m, free: few[:]}
 	s.fill(u)
 	policy, all := u.Rules.Topology.Policy, u.Machine.All()
@@ -74,8 +73,8 @@ func (m *Mix) damage(u *place.Usage, v place.Verdict, used topo.Mask) (sum int64
 	return max(0, sum)
 }
 
-// value is what so many pods of a shape are worth: on the whole node, and aligned. Where the policy is
-// best-effort, a pod that runs unaligned is worth half.
+// value is the value of pods of a shape, given how many fit on the whole node, and how many fit aligned. Under
+// best-effort, a pod that runs unaligned counts half.
 func (s *shape) value(policy place.Policy, node, aligned int64) int64 {
 	aligned = min(aligned, node)
 	switch policy {
@@ -87,7 +86,7 @@ func (s *shape) value(policy place.Policy, node, aligned int64) int64 {
 	return 2 * aligned * s.worth * s.weight
 }
 
-// plan says how a node aligns a shape: on as few NUMA nodes as its amounts need, each with an equal part.
+// plan returns how a node aligns a shape: on as few NUMA nodes as its amounts need, each with an equal part.
 func (s *space) plan(of *shape, r *place.TopologyRules, numas int64) plan {
 	if r.Policy == place.None {
 		return plan{}
@@ -107,10 +106,10 @@ func (s *space) plan(of *shape, r *place.TopologyRules, numas int64) plan {
 	return out
 }
 
-// whole returns how many pods some parts make.
+// whole returns how many pods the given number of parts makes.
 func (p plan) whole(parts int64) int64 { return parts / max(1, p.over) }
 
-// parts counts on some NUMA nodes the parts that a plan makes of the shape at i.
+// parts counts the parts of the shape at i, by its plan, that fit on some NUMA nodes.
 func (s *space) parts(i int, p plan, on topo.Mask) (sum int64) {
 	if p.over == 0 {
 		return 0
@@ -130,7 +129,7 @@ func (s *space) parts(i int, p plan, on topo.Mask) (sum int64) {
 	return sum
 }
 
-// pods returns how often the needs, each divided by over, are free at one place.
+// pods returns how often the needs, each divided by over, are free in one place.
 func (s *space) pods(needs []need, over int64, at int) int64 {
 	count := int64(maxPods)
 	for _, n := range needs {
@@ -148,7 +147,7 @@ func (s *space) pods(needs []need, over int64, at int) int64 {
 	return count
 }
 
-// fill counts what is free, in s.free if it has room.
+// fill counts what is free. It uses s.free if that is large enough.
 func (s *space) fill(u *place.Usage) {
 	s.node = len(u.Machine.NUMAs())
 	if cells := len(s.mix.columns) * (s.node + 1); cells > len(s.free) {
@@ -172,7 +171,7 @@ func (s *space) fill(u *place.Usage) {
 	}
 }
 
-// loose reports whether the node aligns nothing of a column: its manager is off, or the devices have no NUMA nodes.
+// loose reports whether the node does not align a column: its manager is off, or the devices have no NUMA nodes.
 func (s *space) loose(u *place.Usage, c int) bool {
 	switch {
 	case c == 0:
@@ -183,7 +182,7 @@ func (s *space) loose(u *place.Usage, c int) bool {
 	return s.most[c] == 0
 }
 
-// take books what the verdict gives.
+// take books the holdings of the verdict.
 func (s *space) take(u *place.Usage, v place.Verdict) {
 	f := newFirsts(v.Holdings)
 	for i := range v.Holdings {
@@ -197,7 +196,7 @@ func (s *space) take(u *place.Usage, v place.Verdict) {
 	}
 }
 
-// takeCPUs books every CPU once, though an init container may have left it to another one.
+// takeCPUs books every CPU once, even if an init container leaves it to another container.
 func (s *space) takeCPUs(m *topo.Machine, f *firsts, at int) {
 	if f.hs[at].CPUs.Empty() {
 		return
@@ -231,7 +230,7 @@ func (s *space) takeMemory(b place.Block) {
 	}
 }
 
-// takeDevices books every device once, though an init container may have left it to another one.
+// takeDevices books every device once, even if an init container leaves it to another container.
 func (s *space) takeDevices(m *topo.Machine, f *firsts, at int, b *place.DeviceBlock) {
 	for c := s.mix.devices; c < len(s.mix.columns); c++ {
 		if s.mix.columns[c] != b.Resource {
@@ -252,7 +251,7 @@ func (s *space) takeDevices(m *topo.Machine, f *firsts, at int, b *place.DeviceB
 	}
 }
 
-// cell is what a column has free on the NUMA node at a position, or on the node.
+// cell is the free amount of a column on the NUMA node at a position, or on the whole node.
 func (s *space) cell(column, at int) *int64 { return &s.free[column*(s.node+1)+at] }
 
 func (s *space) reduce(column, at int, by int64) {

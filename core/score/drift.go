@@ -1,10 +1,10 @@
 package score
 
-// drift is by how much the weights of two mixes, 512 together, may differ in all before they count as two.
+// drift is the sum of differences, out of 512, up to which the weights of two mixes count as equal.
 const drift = 24
 
-// Differs reports whether scoring by another mix may choose other nodes: whether the weights of both differ by more
-// than a little, or their shares of unseen pods differ.
+// Differs reports whether scoring by another mix may choose other nodes: the weights differ by more than a little, or
+// the weights of unseen pods differ.
 func (m *Mix) Differs(from *Mix) bool {
 	if m.Unseen() != from.Unseen() {
 		return true

@@ -5,8 +5,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// firsts says which CPUs and devices of a verdict's holdings no earlier holding has: an init container leaves
-// its own to later containers, which then hold them too. Small verdicts are compared pair by pair, which takes
+// firsts finds the CPUs and devices of a verdict's holdings that no earlier holding has. An init container leaves its
+// CPUs and devices to later containers, which then hold them too. Small verdicts are compared pair by pair, which takes
 // no memory. For large ones it remembers what it has seen, so that the work grows with the size of the verdict.
 type firsts struct {
 	hs      []place.Holding
@@ -17,7 +17,7 @@ type firsts struct {
 
 type device struct{ resource, id string }
 
-// Verdicts of more holdings, or of more devices, are large.
+// Verdicts with more holdings or more devices are large.
 const (
 	fewHoldings = 8
 	fewDevices  = 64
@@ -33,7 +33,7 @@ func newFirsts(hs []place.Holding) firsts {
 	return firsts{hs: hs, many: len(hs) > fewHoldings || devices > fewDevices}
 }
 
-// ofCPUs returns the CPUs of the holding at a position that no earlier one has. It is called once for each
+// ofCPUs returns the CPUs of the holding at a position that no earlier one has. It must be called once for each
 // holding, in order.
 func (f *firsts) ofCPUs(at int) idset.Set[idset.CPU] {
 	own := f.hs[at].CPUs
@@ -53,7 +53,7 @@ func (f *firsts) ofCPUs(at int) idset.Set[idset.CPU] {
 	return first
 }
 
-// ofDevice reports whether no earlier holding has a device of the holding at a position. It is called once for
+// ofDevice reports whether no earlier holding has this device of the holding at a position. It must be called once for
 // each device of each holding, in order.
 func (f *firsts) ofDevice(at int, resource, id string) bool {
 	if !f.many {

@@ -10,58 +10,57 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// MaxShapes bounds the shapes of a mix: every node is asked about each of them.
+// MaxShapes bounds the shapes of a mix, since every node computes an answer for each of them.
 const MaxShapes = 16
 
-// maxColumns bounds what the shapes of a mix ask for between them: CPUs, kinds of memory, resources.
+// maxColumns bounds the different resources of all shapes of a mix together: CPUs, kinds of memory, devices.
 const maxColumns = 12
 
-// fullWeight is what the weights of a mix come to, but for rounding.
+// fullWeight is the sum of the weights of a mix, except for rounding.
 const fullWeight = 256
 
-// What an amount is worth, so that a large pod counts for more than a small one: a CPU 4, a device 64,
-// 1 GiB of memory 1. The proportions are those of machines with devices: some 16 CPUs and 64 GiB for each.
+// The worth of an amount, so that a large pod counts more than a small one: a CPU 4, a device 64, 1 GiB of memory 1.
+// The proportions are those of machines with devices: some 16 CPUs and 64 GiB for each.
 const (
 	worthCPU    = 4
 	worthDevice = 16 * worthCPU
 	gigabyte    = 1 << 30
 )
 
-// Share is a shape of pods, and how many of them were asked for.
+// Share is a shape of pods, and how many of them were requested.
 type Share struct {
-	Pod    *place.Pod // the names of its containers do not count
-	Weight int64      // 1..MaxWeight; what is below is no share, what is above counts as MaxWeight
+	Pod    *place.Pod // container names do not count
+	Weight int64      // 1..MaxWeight; shares below do not count, those above count as MaxWeight
 }
 
-// Mix is what a cluster usually runs. By it is judged what a placement takes away from the pods that come
-// after it. It is made by [NewMix] and never changes; nil knows of no pods.
+// Mix is a workload profile: the pods that a cluster usually runs. A placement is judged by what it takes away from
+// such pods. [NewMix] makes it, and it never changes. A nil Mix has no pods.
 type Mix struct {
 	shares  []Share
 	shapes  []shape
 	columns []string // cpu, then kinds of memory, then resources with devices
-	devices int      // the first column of a resource with devices
-	unseen  int64    // weight of one pod beside all that the shares count
+	devices int      // the first column with devices
+	unseen  int64    // weight of one pod next to all pods in the shares
 }
 
-// shape is a pod in the columns of a mix.
+// shape is a pod in terms of the columns of a mix.
 type shape struct {
 	weight int64  // of fullWeight
 	worth  int64  // at least 1
 	whole  []need // the pod
-	widest []need // the container that is worth most
-	memory bool   // the pod has memory of its own
+	widest []need // the container with the highest worth
+	memory bool   // the managers assign memory to the pod
 }
 
-// need is an amount of one column, above 0: CPUs, bytes or devices. Of those of a shape, devices come
-// first: they are fewest.
+// need is an amount of one column, above 0: CPUs, bytes or devices. The needs of a shape begin with devices, because
+// there are fewest of them.
 type need struct {
 	column int
 	amount int64
 }
 
-// NewMix returns the mix of some shares, whatever their order. Shares of equal shape are one. Pods that
-// no node aligns are left out; of the others the [MaxShapes] with the most weight times worth count, as long
-// as there is room for all that they ask for.
+// NewMix returns the mix of some shares, in any order. It merges shares of equal shape, and leaves out pods that no
+// node aligns. Of the others it uses the [MaxShapes] with the highest weight times worth, as far as maxColumns allows.
 func NewMix(shares []Share) *Mix {
 	out, total, seen := &Mix{}, int64(0), int64(0)
 	names := map[string]bool{cpu: true}
@@ -93,8 +92,8 @@ func NewMix(shares []Share) *Mix {
 	return out
 }
 
-// Shares returns the shapes that count, those with the most weight times worth first, with the weights that
-// they have: 256 in all, but for rounding. The caller must not change them.
+// Shares returns the shapes of the mix, highest weight times worth first. Their weights add up to 256, except for
+// rounding. The caller must not change them.
 func (m *Mix) Shares() []Share {
 	if m == nil {
 		return nil
@@ -102,8 +101,8 @@ func (m *Mix) Shares() []Share {
 	return m.shares
 }
 
-// merged returns one share for every shape, in the order of weight times worth: a shape that is rare and
-// large may take as much of a cluster as one that is common. Equals are in the order of their texts.
+// merged returns one share for every shape, highest weight times worth first: a rare and large shape may take as much
+// of a cluster as a common one. Equal ones are in the order of their texts.
 func merged(shares []Share) []Share {
 	weights, worths, pods := map[string]int64{}, map[string]int64{}, map[string]*place.Pod{}
 	for _, s := range shares {
@@ -123,7 +122,7 @@ func merged(shares []Share) []Share {
 	return out
 }
 
-// room reports whether there are columns for names and for what is wanted besides.
+// room reports whether there are enough columns for names and wants together.
 func room(names map[string]bool, wants map[string]int64) bool {
 	more := 0
 	for name := range wants {
@@ -173,8 +172,8 @@ func (m *Mix) needs(wants map[string]int64) (out []need) {
 	return out
 }
 
-// whole returns what a pod needs at once: its containers and sidecars, or what an init container needs
-// beside the sidecars that were started before it.
+// whole returns the most that a pod needs at once: its containers and sidecars, or an init container with the sidecars
+// that start before it.
 func whole(p *place.Pod) map[string]int64 {
 	out, beside, inits := map[string]int64{}, map[string]int64{}, map[string]int64{}
 	for i := range p.Containers {
@@ -196,7 +195,7 @@ func whole(p *place.Pod) map[string]int64 {
 	return out
 }
 
-// wanted returns what of a container's requests a node's managers assign: CPUs for whole numbers only.
+// wanted returns the part of a container's requests that a node's managers assign: CPUs only for whole numbers.
 func wanted(p *place.Pod, c *place.Container) map[string]int64 {
 	out := map[string]int64{}
 	if p.Exclusive() {
@@ -217,7 +216,7 @@ func wanted(p *place.Pod, c *place.Container) map[string]int64 {
 	return out
 }
 
-// worth adds up what amounts are worth. What no machine has is worth no more than the largest machine.
+// worth adds up the worth of amounts. An amount that no machine has counts as that of the largest machine.
 func worth(wants map[string]int64) (sum int64) {
 	for name, n := range wants {
 		switch {

@@ -6,10 +6,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// maxRoots bounds the PCI roots that are distinguished.
+// maxRoots bounds the number of PCI roots that are distinguished.
 const maxRoots = 16
 
-// roots are the PCI roots that the devices of a pod are below.
+// roots are the PCI roots above the devices of a pod.
 type roots struct {
 	names [maxRoots]string
 	count int
@@ -28,9 +28,8 @@ func (r *roots) add(name string) {
 	r.count++
 }
 
-// apart counts the PCI roots that the pod's devices are below, beyond the first: between two roots, data
-// passes through CPUs. Devices of which the root is not known say nothing. Where the kubelet may take any
-// of several devices, each of them may be the one.
+// apart counts the PCI roots above the pod's devices, without the first: between two roots, data passes through CPUs.
+// It ignores devices with unknown root. If the kubelet may take any of several devices, all of them count.
 func apart(u *place.Usage, hs []place.Holding) int64 {
 	var r roots
 	for i := range hs {
@@ -63,8 +62,8 @@ func resource(m *topo.Machine, name string) (int, topo.Resource) {
 	return 0, topo.Resource{}
 }
 
-// spread counts the L3 groups that a container has CPUs of, beyond as many as it would need if it had the
-// CPUs of each to itself: machines with small caches are no worse for pods that no cache can hold.
+// spread counts the L3 groups that a container has CPUs in, beyond the number that it would need if it had each group
+// to itself. So machines with small caches are no worse for pods that do not fit in one cache.
 func spread(m *topo.Machine, h *place.Holding) int64 {
 	if h.CPUs.Empty() {
 		return 0

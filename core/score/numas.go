@@ -5,27 +5,27 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// The scale of LeastNUMANodes: every NUMA node takes a step, being close gives half a step back. One NUMA node is
-// 88 or 94, two are 76 or 82, eight are 4 or 10.
+// The scale of LeastNUMANodes: every NUMA node costs a step, and close NUMA nodes get half a step back. One NUMA node
+// scores 88 or 94, two score 76 or 82, eight score 4 or 10.
 const (
 	step      = Max / 8
 	mostSteps = 8
-	// farAway is the distance that scheduler-plugins takes where none is known; no firmware reports more.
+	// farAway is the distance that scheduler-plugins uses if it is unknown; no firmware reports more.
 	farAway = 255
 )
 
-// fewest scores by how many NUMA nodes the widest of the pod's containers will use, or the pod as a whole
-// where the scope is the pod, and by whether they are as close as that many can be. The formula is that
-// of scheduler-plugins (least_numa.go), the rest is different:
+// fewest scores by how many NUMA nodes the widest of the pod's containers will use, or the whole pod under scope pod,
+// and by whether they are as close as that many can be. The formula is that of scheduler-plugins (least_numa.go), with
+// these differences:
 //
-//   - The NUMA nodes are those of the verdict. There they are the lowest of the fewest that would do, which
+//   - The NUMA nodes are those of the verdict. scheduler-plugins uses the lowest of the fewest that would do, which
 //     the kubelet need not choose, and which other resources may forbid.
-//   - No combination need list every resource that the pod asks for. There one resource without NUMA nodes,
-//     such as ephemeral-storage, lets no combination do, and all nodes score 0.
-//   - Every node has the same scale. There a step is 100/max-allowable-numa-nodes: the same pod on one
-//     NUMA node scores more on a node that allows more, and beyond 50 there is no half step left. Sets of more
-//     than 8 NUMA nodes are all alike here.
-//   - Closeness is not looked for in all sets of NUMA nodes, of which there are 2 to their number.
+//   - A combination of NUMA nodes need not list every resource that the pod asks for. In scheduler-plugins, one
+//     resource without NUMA nodes, such as ephemeral-storage, excludes all combinations, and all nodes score 0.
+//   - Every node has the same scale. In scheduler-plugins a step is 100/max-allowable-numa-nodes: the same pod on
+//     one NUMA node scores more on a node that allows more, and beyond 50 there is no half step left. Here, sets of
+//     more than 8 NUMA nodes all score alike.
+//   - Closeness is not searched in all sets of NUMA nodes, since there are 2 to the power of their number.
 func fewest(u *place.Usage, v place.Verdict) int64 {
 	var known closests
 	if u.Rules.Topology.Scope == place.PerPod {
@@ -64,33 +64,33 @@ func distance(m *topo.Machine, i, j int) int64 {
 	return farAway
 }
 
-// sum returns the sum of the distances between all pairs of NUMA nodes, a NUMA node and itself included.
+// sum returns the sum of the distances between all pairs of NUMA nodes. Pairs of a NUMA node with itself count.
 func sum(m *topo.Machine, on topo.Mask) int64 {
 	total, pairs := distances(m, on)
 	n := int64(on.Len())
 	return total + farAway*(n*n-pairs)
 }
 
-// closests remembers least sums of distances by the number of NUMA nodes, of all and of those with CPUs.
+// closests caches the least sums of distances by number of NUMA nodes, for all NUMA nodes and for those with CPUs.
 type closests [2][topo.MaxNUMAs + 1]int64
 
-// closest is the function of that name, worked out once for each number of NUMA nodes.
+// closest is func closest, computed once for each number of NUMA nodes.
 func (c *closests) closest(m *topo.Machine, used topo.Mask) int64 {
 	kind := 0
 	if used&^m.WithCPUs() == 0 {
 		kind = 1
 	}
 	n := used.Len()
-	if c[kind][n] == 0 { // a sum that is 0 indeed is worked out again
+	if c[kind][n] == 0 { // a sum that is really 0 is computed again
 		c[kind][n] = closest(m, used)
 	}
 	return c[kind][n]
 }
 
-// closest returns the least sum that was found for as many NUMA nodes as there are in used. From every NUMA node a
-// set is grown by the one that is closest to all in it. For one and two NUMA nodes, and where distances are
-// those of a tree (sockets, dies), that is the least there is; elsewhere a set may pass for closest that
-// is not quite. NUMA nodes without CPUs are no alternative for those with.
+// closest returns the least sum found for as many NUMA nodes as there are in used. It grows a set from every NUMA node
+// by adding the one that is closest to all in the set. For one and two NUMA nodes, and if distances form a tree
+// (sockets, dies), the result is the minimum; otherwise it may be slightly higher. NUMA nodes without CPUs are no
+// alternative for those with CPUs.
 func closest(m *topo.Machine, used topo.Mask) int64 {
 	among := m.All()
 	if used&^m.WithCPUs() == 0 {
@@ -110,9 +110,9 @@ func closest(m *topo.Machine, used topo.Mask) int64 {
 	return best
 }
 
-// grow returns the sum of a set of count NUMA nodes that is grown from one.
+// grow returns the sum of distances in a set of count NUMA nodes that grows from first.
 func grow(m *topo.Machine, among topo.Mask, first, count int) int64 {
-	var to [topo.MaxNUMAs]int64 // by position: what it adds to the sum
+	var to [topo.MaxNUMAs]int64 // by position: the amount that it would add to the sum
 	for rest := among; rest != 0; {
 		var j int
 		j, rest = next(rest)

@@ -2,7 +2,7 @@ package score
 
 import "slices"
 
-// steps are the points that a node loses to the next better one, by the dearest term in which their costs
+// steps are the points that a node loses to the next better one, by the most important term in which their costs
 // differ. Every unit is a power of 2.
 var steps = [...]struct{ unit, points int64 }{
 	{costNUMA, 40},
@@ -16,13 +16,12 @@ var steps = [...]struct{ unit, points int64 }{
 
 // Scores turns the costs of the nodes that a pod can choose from into scores of 0 to [Max], in place.
 //
-// Tenon's cost is an order and has no scale: what is a thousand times dearer is not a thousand times worse,
-// and one dear node must not make all others alike to the plugins that score beside this one. So the
-// cheapest node gets all, and every dearer cost loses to the next cheaper one as many points as the term
-// is worth in which they differ. Where there are not so many points they are shared out, at least one for
-// each cost; a hundred costs get a hundred scores in their order. A node of which nothing is known scores
-// 0 beside others. The other types have a scale of their own, so that a node's score is the same whoever
-// it competes with.
+// Tenon's cost is an order without a scale: a cost a thousand times higher is not a thousand times worse, and one node
+// with a high cost must not make all others equal for the plugins that score beside this one. So the lowest cost gets
+// Max, and every higher cost loses points to the next lower one, by the term in which they differ. If that exceeds the
+// available points, they are divided, with at least one for each cost; a hundred costs get a hundred scores in their
+// order. A node without any report scores 0 beside other nodes. The other types have their own scale, so a node's score
+// does not depend on the other nodes.
 func (s Strategy) Scores(costs []int64) {
 	if s.Type != Tenon {
 		for i, c := range costs {
@@ -43,18 +42,18 @@ func (s Strategy) Scores(costs []int64) {
 	}
 }
 
-// ranked returns the scores of costs, at least one, that ascend strictly.
+// ranked returns the scores of costs. There is at least one, and they ascend strictly.
 func ranked(costs []int64) []int64 {
 	out := make([]int64, len(costs))
 	known := costs
 	if n := len(costs); n > 1 && costs[n-1] >= costUnknown {
 		known = costs[:n-1]
 	}
-	lost := out[:len(known)] // in all, up to each cost
+	lost := out[:len(known)] // points lost in all, up to each cost
 	for i := 1; i < len(known); i++ {
 		lost[i] = lost[i-1] + points(known[i-1], known[i])
 	}
-	const most = Max - 1 // where something is known of a node, it scores at least 1
+	const most = Max - 1 // a node with a report scores at least 1
 	least := int64(len(known) - 1)
 	room, more := max(0, most-least), lost[least]-least
 	for i, l := range lost {
@@ -66,8 +65,8 @@ func ranked(costs []int64) []int64 {
 	return out
 }
 
-// points is what the dearer of two costs loses to the other one. Their quotients by a power of 2 differ exactly if a
-// bit of that value or of a higher one does.
+// points returns what the higher of two costs loses to the lower one. Their quotients by a power of 2 differ exactly if
+// a bit of that value or of a higher one does.
 func points(low, high int64) int64 {
 	for _, s := range steps {
 		if low^high >= s.unit {

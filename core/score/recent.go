@@ -5,36 +5,35 @@ import (
 )
 
 const (
-	// Remembered is of how many pods a Recent knows: enough that a shape that every hundredth pod has is
-	// seen, and few enough that what a cluster no longer runs is soon forgotten.
+	// Remembered is the number of pods that a Recent stores. It is high enough to see a shape that every hundredth pod
+	// has, and low enough to forget soon what a cluster no longer runs.
 	Remembered = 1024
-	// renewal is the number of pods after which the mix is made anew.
+	// renewal is the number of pods after which the mix is computed again.
 	renewal = 64
 )
 
-// Recent counts the shapes of the pods that were asked for last, and makes a mix of them. Pods are
-// forgotten by those that come after them: no clock decides. It is not for use by several goroutines; the
-// mixes that it makes are.
+// Recent counts the shapes of the last requested pods, and makes a mix of them. Later pods replace earlier ones; no
+// clock is involved. A Recent belongs to one goroutine; its mixes may be shared.
 type Recent struct {
 	ring   []arrival
 	next   int // where the next pod goes
 	ids    map[string]bool
 	counts map[string]*Share // by shape
-	since  int               // pods that the mix does not know of
+	since  int               // pods added since the mix was made
 	mix    *Mix
 }
 
-// arrival is a pod that was asked for.
+// arrival is a requested pod.
 type arrival struct{ id, shape string }
 
-// NewRecent returns a Recent that knows of no pods.
+// NewRecent returns a Recent without pods.
 func NewRecent() *Recent {
 	return &Recent{ids: map[string]bool{}, counts: map[string]*Share{}, mix: NewMix(nil)}
 }
 
-// Add remembers a pod, which must not change afterwards, and reports whether the mix is another one now: that
-// is when the number of pods has doubled, and later every now and then. A pod that waits and is asked for
-// again counts once, by its id; one that no node aligns does not count.
+// Add stores a pod, which must not change afterwards, and reports whether it made a new mix. That happens when the
+// number of pods has doubled, and later after every renewal pods. A pod that waits and is requested again counts once,
+// by its id. A pod that no node aligns does not count.
 func (r *Recent) Add(id string, p *place.Pod) bool {
 	if r.ids[id] || len(whole(p)) == 0 {
 		return false
@@ -69,7 +68,7 @@ func (r *Recent) forget(a arrival) {
 	}
 }
 
-// shares are in no order: a mix has none.
+// shares returns the shares in no order, since a mix needs none.
 func (r *Recent) shares() []Share {
 	out := make([]Share, 0, len(r.counts))
 	for _, s := range r.counts {
@@ -78,5 +77,5 @@ func (r *Recent) shares() []Share {
 	return out
 }
 
-// Mix returns the workload profile as of the last Add that returned true, or nil. It is never changed.
+// Mix returns the workload profile as of the last Add that returned true; before, that of no pods. It is never changed.
 func (r *Recent) Mix() *Mix { return r.mix }

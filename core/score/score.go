@@ -1,9 +1,8 @@
-// Package score says which of several nodes is the better one for a pod, from where the pod would be on
-// each: a usage, the pod, and its verdict, which has the very holdings that the node would give.
+// Package score decides which of several nodes is the better one for a pod. It uses where the pod would be on each: the
+// usage, the pod, and its verdict, which has the holdings that the node would give.
 //
-// Invariant: a cost is an integer that depends on nothing but its arguments and costs no allocation;
-// lower is better. The package refuses to guess NUMA nodes: it scores those that the verdict names, whatever
-// the node's policy is called, and no others.
+// Invariant: a cost is an integer that depends only on the arguments, and computing it allocates nothing; lower is
+// better. The package does not guess NUMA nodes: it scores those in the verdict, whatever the node's policy is.
 package score
 
 import (
@@ -18,18 +17,18 @@ import (
 type Type int
 
 // The types. All but the first have the names, the formulas and the scale of scheduler-plugins
-// (pkg/noderesourcetopology); where they differ from it, a comment at the formula says why.
+// (pkg/noderesourcetopology). A comment at each formula lists differences and their reasons.
 const (
 	Tenon              Type = iota // fewest NUMA nodes, then least waste; see tenon.go
 	LeastAllocated                 // most of the pod's NUMA nodes left free; see shares.go
-	MostAllocated                  // least of them left free
-	BalancedAllocation             // resources of them taken in equal parts
+	MostAllocated                  // least of the pod's NUMA nodes left free
+	BalancedAllocation             // equal parts taken of all their resources
 	LeastNUMANodes                 // fewest NUMA nodes, the closest ones; see numas.go
 )
 
 var names = [...]string{"Tenon", "LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"}
 
-// String returns the name of the type, as arguments and annotations have it.
+// String returns the name of the type, as in arguments and annotations.
 func (t Type) String() string { return names[t] }
 
 // ParseType reads the name of a type.
@@ -41,33 +40,33 @@ func ParseType(s string) (Type, bool) {
 // Names returns the names of all types, [Tenon] first.
 func Names() []string { return slices.Clone(names[:]) }
 
-// Max is the best score that a node can have; the worst is 0.
+// Max is the best score of a node; the worst is 0.
 const Max = 100
 
-// MaxWeight bounds the weight of a resource: the sum over all resources of a machine, times [Max], stays
-// within 64 bits.
+// MaxWeight bounds the weight of a resource. The sum over all resources of a machine, times [Max], stays within 64
+// bits.
 const MaxWeight = 1 << 31
 
-// Weight is what a resource counts in LeastAllocated and MostAllocated.
+// Weight is the weight of a resource in LeastAllocated and MostAllocated.
 type Weight struct {
 	Resource string // "cpu", a memory kind, or a resource with devices
-	Weight   int64  // 1..MaxWeight; what is below or above counts as the nearer end
+	Weight   int64  // 1..MaxWeight; values outside count as the nearer end
 }
 
 // Strategy is how nodes are scored. The zero Strategy is Tenon's own.
 type Strategy struct {
 	Type Type
-	// Weights are of LeastAllocated and MostAllocated; a resource that is not named weighs 1, one that is
-	// named twice what is said last. The other types have no weights.
+	// Weights are for LeastAllocated and MostAllocated. A resource without a weight has weight 1; if it is named twice,
+	// the last weight counts. The other types have no weights.
 	Weights []Weight
-	// Mix is what the cluster usually runs, for Tenon's own way. Where it is nil or empty, nothing is known
-	// of that, and a placement does no damage.
+	// Mix is the workload profile, for type Tenon. If it is nil or empty, only the unseen pod counts in the
+	// fragmentation cost.
 	Mix *Mix
 }
 
-// weight returns the weight of a resource. It is never 0, so a sum of weights is 0 only where there are
-// no resources: scheduler-plugins divides by that sum, and panics for pods whose containers ask for
-// nothing by themselves (spec.resources).
+// weight returns the weight of a resource. It is never 0, so a sum of weights is 0 only if there are no resources:
+// scheduler-plugins divides by that sum, and panics for pods whose containers have no requests of their own
+// (spec.resources).
 func (s Strategy) weight(resource string) int64 {
 	for i := len(s.Weights) - 1; i >= 0; i-- {
 		if s.Weights[i].Resource == resource {
@@ -77,8 +76,7 @@ func (s Strategy) weight(resource string) int64 {
 	return 1
 }
 
-// Cost returns what it costs to have the pod where the verdict of the usage puts it. Coarse says that
-// the usage was inferred from amounts.
+// Cost returns the cost of placing the pod as the verdict says. coarse says that the usage was inferred from amounts.
 func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, coarse bool) int64 {
 	switch s.Type {
 	case LeastNUMANodes:
@@ -93,12 +91,12 @@ func (s Strategy) Cost(u *place.Usage, p *place.Pod, v place.Verdict, coarse boo
 	return cost
 }
 
-// leastScore is the least that the strategies of scheduler-plugins give to a node that aligns something for
-// the pod: one that is known coarsely scores one less, and is still above those that align nothing.
+// leastScore is the least score in the strategies of scheduler-plugins for a node that aligns something for the pod. A
+// coarse node scores one less, which is still above nodes that align nothing.
 const leastScore = 2
 
-// upstream takes a point from a score of scheduler-plugins' strategies where the node is known coarsely, so
-// that of two nodes that are otherwise equal the exact one is taken.
+// upstream subtracts a point from a score of scheduler-plugins' strategies if the node is coarse. Of two otherwise
+// equal nodes, the exact one is then chosen.
 func upstream(score int64, coarse bool) int64 {
 	if coarse && score > 0 {
 		return score - 1
@@ -106,10 +104,10 @@ func upstream(score int64, coarse bool) int64 {
 	return score
 }
 
-// Wait is what is added to the cost of a node on which the pod may have to wait for so many pods before it is bound,
-// some of which wait themselves: behind those it surely waits. It keeps whoever comes after it waiting, too. So while
-// many pods come, it is better that each kind of them goes to nodes of its own, and where there are not enough, that
-// these have equally many. NUMA nodes, distance and devices are not given up for that.
+// Wait is added to the cost of a node on which the pod may have to wait for pods other pods before it is bound; waiting
+// of them wait themselves, and the pod certainly waits behind those. The pod also makes later pods wait. So while many
+// pods come, each kind of them should go to different nodes, or, if there are too few, equally many to each. NUMA
+// nodes, distance and devices count more than that.
 func (s Strategy) Wait(pods, waiting int) int64 {
 	switch {
 	case s.Type == Tenon:
@@ -129,7 +127,7 @@ func grade(n int) int64 {
 	return int64(min(2*(length-1)+n>>(length-2)&1, maxWait))
 }
 
-// Unknown returns the cost of a node of which nothing is known; no node costs more.
+// Unknown returns the cost of a node without any report; no node costs more.
 func (s Strategy) Unknown() int64 {
 	if s.Type == Tenon {
 		return costUnknown
@@ -137,5 +135,5 @@ func (s Strategy) Unknown() int64 {
 	return Max
 }
 
-// next takes the lowest position out of a mask.
+// next removes the lowest position from a mask.
 func next(m topo.Mask) (int, topo.Mask) { return m.First(), m & (m - 1) }

@@ -13,19 +13,19 @@ const cpu = "cpu"
 // fine is the unit in which shares are squared: a ten-thousandth.
 const fine = 10_000
 
-// share scores by the parts that the pod takes of what its NUMA nodes have free, resource by resource. The
-// formulas and their rounding are those of scheduler-plugins (least_allocated.go, most_allocated.go,
-// balanced_allocation.go); these things are different:
+// share scores by the parts that the pod takes of what its NUMA nodes have free, resource by resource. The formulas and
+// their rounding are those of scheduler-plugins (least_allocated.go, most_allocated.go, balanced_allocation.go), with
+// these differences:
 //
-//   - The NUMA nodes are those of the verdict, together, for every policy. There it is the worst of all zones
-//     that would do, with policy single-numa-node only, so a zone that the kubelet will not choose decides.
-//   - All containers count together. There each is held against zones from which the others took nothing,
-//     and the mean is taken, so two containers that fill a zone score like two that half fill it.
-//   - What counts is what the pod will hold, of resources that have NUMA nodes. There a resource that the zones
-//     do not list makes a pod without a score.
-//   - A score where the pod has NUMA nodes is at least 2, and 1 where the node is known coarsely. There an exact fit in
-//     LeastAllocated scores 0, which also says "does not fit"; such a zone is passed over.
-//   - One resource alone is balanced. There its variance is no number.
+//   - The NUMA nodes are those of the verdict, together, for every policy. scheduler-plugins uses the worst of all
+//     zones that would do, under policy single-numa-node only, so a zone that the kubelet will not choose decides.
+//   - All containers count together. scheduler-plugins compares each with zones from which the others took nothing,
+//     and takes the mean, so two containers that fill a zone score like two that half fill it.
+//   - What counts is what the pod will hold, of resources that have NUMA nodes. In scheduler-plugins a resource that
+//     the zones do not list gives a pod no score.
+//   - A score is at least 2 if the pod has NUMA nodes, or 1 on a coarse node. In scheduler-plugins an exact fit in
+//     LeastAllocated scores 0, which also means "does not fit"; such a zone is skipped.
+//   - A single resource counts as balanced. In scheduler-plugins its variance is not a number.
 func (s Strategy) share(u *place.Usage, v place.Verdict) int64 {
 	t := tally{strategy: s}
 	if used := v.NUMAs(u.Machine); used != 0 {
@@ -35,7 +35,7 @@ func (s Strategy) share(u *place.Usage, v place.Verdict) int64 {
 		t.devices(u, &f, used)
 	}
 	if t.count == 0 {
-		return 0 // nothing is aligned here: any node where something is goes before this one
+		return 0 // nothing is aligned here: any node that aligns something is preferred
 	}
 	switch s.Type {
 	case LeastAllocated:
@@ -55,12 +55,12 @@ type tally struct {
 	parts, squaredParts int64 // of taken, not weighted, in units of fine
 }
 
-// add counts a resource of which the pod holds some, out of what was free on its NUMA nodes.
+// add counts a resource that the pod holds, out of what was free on its NUMA nodes.
 func (t *tally) add(resource string, held, free int64) {
 	if held <= 0 {
 		return
 	}
-	if free <= 0 { // a device that is shared with an init container, or has no NUMA node of its own
+	if free <= 0 { // a device shared with an init container, or without a NUMA node of its own
 		held, free = 1, 1
 	}
 	held = min(held, free)
@@ -74,7 +74,7 @@ func (t *tally) add(resource string, held, free int64) {
 	t.squaredParts += f * f
 }
 
-// balance is 100 times 1 - the variance of the parts, the variance being that of a sample, as there.
+// balance is 100 times (1 - the variance of the parts). The variance is that of a sample, as in scheduler-plugins.
 func (t *tally) balance() int64 {
 	if t.count < 2 {
 		return Max
@@ -90,7 +90,7 @@ func part(held, free, of int64) int64 {
 	return int64(q)
 }
 
-// cpus counts every CPU once, though an init container may have left it to another one.
+// cpus counts every CPU once, even if an init container leaves it to another container.
 func (t *tally) cpus(u *place.Usage, f *firsts, used topo.Mask) {
 	held := int64(0)
 	for i := range f.hs {
@@ -119,7 +119,7 @@ func (t *tally) memory(u *place.Usage, hs []place.Holding, used topo.Mask) {
 	}
 }
 
-// devices counts those that have NUMA nodes, and every one once, though an init container may have left it.
+// devices counts the devices that have NUMA nodes, each once, even if an init container leaves it to another container.
 func (t *tally) devices(u *place.Usage, f *firsts, used topo.Mask) {
 	for at := range u.Machine.Resources() {
 		name, held := u.Machine.Resources()[at].Name, int64(0)

@@ -5,36 +5,35 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Tenon's cost is a number whose digits are the terms, the one that counts most first: NUMA nodes, distance,
-// devices left short, pods to wait for, locality, damage, CPUs left free. A digit is full at its maximum,
-// and never reaches into the next. A node that is known coarsely costs one NUMA node more than the pod will use there:
-// of nodes that give it as many NUMA nodes, an exact one is taken, and NUMA nodes are not spent for it. A node of which
-// nothing is known costs more than all others.
+// Tenon's cost is a number whose digits are the terms, the most important first: NUMA nodes, distance, devices left
+// short, pods to wait for, locality, fragmentation cost, CPUs left free. A digit is capped at its maximum, so it never
+// affects the next. A coarse node costs one NUMA node more than the pod will use there: an exact node with as many NUMA
+// nodes is preferred, but not one with more. A node without any report costs more than all others.
 const (
 	maxFree      = 1<<10 - 1
-	costDamage   = maxFree + 1 // per unit of damage, up to maxDamage
+	costDamage   = maxFree + 1 // per unit of fragmentation cost, up to maxDamage
 	maxDamage    = 1<<23 - 1
 	costLocal    = costDamage * (maxDamage + 1) // per cache and per PCI root too many, up to maxLocal
 	maxLocal     = 1<<5 - 1
 	costWait     = costLocal * (maxLocal + 1) // per grade of the pods to wait for, up to maxWait
 	maxWait      = 1<<4 - 1
-	costWaiting  = 3                        // how much more a pod counts that waits itself
-	costShort    = costWait * (maxWait + 1) // per time that the CPUs are too few, up to maxShort
+	costWaiting  = 3                        // additional weight of a pod that waits itself
+	costShort    = costWait * (maxWait + 1) // per multiple by which CPUs are too few, up to maxShort
 	maxShort     = 1<<6 - 1
 	costDistance = costShort * (maxShort + 1) // per unit of mean distance, up to maxDistance
 	maxDistance  = 1<<8 - 1
 	costNUMA     = costDistance * (maxDistance + 1)
 	costCoarse   = costNUMA
-	costLoose    = costCoarse + costNUMA                  // above all NUMA nodes of a node that is known coarsely
-	costUnknown  = (topo.MaxNUMAs+2)*costNUMA + costLoose // above a node that pins nothing, known coarsely, too
+	costLoose    = costCoarse + costNUMA                  // above all NUMA nodes of a coarse node
+	costUnknown  = (topo.MaxNUMAs+2)*costNUMA + costLoose // above a coarse node that pins nothing
 )
 
-// own costs the NUMA nodes that the pod will really use: how many; how far they are from each other; whether CPUs
-// are left there for the free devices that the pod has no use for; how many last-level caches its
-// containers, and PCI roots its devices, are spread over without need; what the mix loses; and how many of
-// the CPUs stay free, so that whole NUMA nodes are kept for those who need them.
+// own computes the cost of the NUMA nodes that the pod will use: their number; their distance; whether CPUs are left
+// there for the free devices that the pod does not use; how many last-level caches its containers, and PCI roots its
+// devices, are spread over without need; the fragmentation cost; and how many of the CPUs stay free, so that whole NUMA
+// nodes are kept for the pods that need them.
 //
-// What is left short counts more than locality and damage: whoever needs a device can be on no other node,
+// Devices left short count more than locality and fragmentation: a pod that needs a device can run on no other node,
 // and a pod that waits has no cache at all.
 func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 	used := v.NUMAs(u.Machine)
@@ -48,7 +47,7 @@ func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 		free -= int64(v.Holdings[i].CPUs.Len())
 		parts += spread(u.Machine, &v.Holdings[i])
 	}
-	free = max(0, free) // CPUs that an init container leaves to others are held twice
+	free = max(0, free) // CPUs that an init container leaves to others are counted twice
 	return int64(used.Len())*costNUMA +
 		min(meanDistance(u.Machine, used), maxDistance)*costDistance +
 		min(short(u, p, used, free), maxShort)*costShort +
@@ -57,10 +56,10 @@ func own(u *place.Usage, p *place.Pod, v place.Verdict, mix *Mix) int64 {
 		min(free, maxFree)
 }
 
-// short returns how many times the CPUs that are left free on the NUMA nodes are too few for the devices left free
-// there: the part of the devices that is free divided by the part of the CPUs, rounded down, for the resource
-// for which that is most. Devices that the pod wants itself do not count. A pod that wants devices has to be
-// beside some: of those that it has no use for, it counts whether they are left short, and not how much.
+// short returns by which factor the CPUs left free on the NUMA nodes are too few for the devices left free there: the
+// free part of the devices divided by the free part of the CPUs, rounded down, for the resource with the highest
+// factor. It ignores devices that the pod asks for. A pod that asks for devices has to run next to some, so for other
+// devices it counts only whether they are left short, and not by how much.
 func short(u *place.Usage, p *place.Pod, used topo.Mask, left int64) (most int64) {
 	all, asks := int64(-1), false
 	for at := range u.Machine.Resources() {
@@ -95,7 +94,7 @@ func allCPUs(u *place.Usage, on topo.Mask) (count int64) {
 	return count
 }
 
-// devicesOn counts the devices of some NUMA nodes, free or not; one on several of them once for each.
+// devicesOn counts the devices of some NUMA nodes, free or not. A device on several of them counts for each.
 func devicesOn(u *place.Usage, resource string, on topo.Mask) (count int64) {
 	_, whole, _ := u.Amounts(resource)
 	for on != 0 {
@@ -117,7 +116,7 @@ func wants(p *place.Pod, resource string) bool {
 	return false
 }
 
-// freeCPUs counts the CPUs of some NUMA nodes that can be given out.
+// freeCPUs counts the CPUs of some NUMA nodes that containers can get.
 func freeCPUs(u *place.Usage, on topo.Mask) (count int64) {
 	for on != 0 {
 		var i int
@@ -127,14 +126,14 @@ func freeCPUs(u *place.Usage, on topo.Mask) (count int64) {
 	return count
 }
 
-// The distances that Linux takes where firmware tells none: of a NUMA node to itself, and to others. A machine
-// that tells them must not lose to one that does not.
+// The distances that Linux assumes if firmware reports none: of a NUMA node to itself, and to others. Without them, a
+// machine that reports distances would score worse than one that does not.
 const (
 	localDistance  = 10
 	remoteDistance = 20
 )
 
-// meanDistance returns the mean over all pairs of NUMA nodes, a NUMA node and itself included, of their distances.
+// meanDistance returns the mean distance over all pairs of NUMA nodes. Pairs of a NUMA node with itself count.
 func meanDistance(m *topo.Machine, on topo.Mask) int64 {
 	total, pairs := distances(m, on)
 	if pairs == 0 {
@@ -144,8 +143,8 @@ func meanDistance(m *topo.Machine, on topo.Mask) int64 {
 	return total / max(1, pairs)
 }
 
-// distances returns the sum of the distances that the machine tells between all pairs of NUMA nodes, a NUMA node
-// and itself included, and the number of these pairs.
+// distances returns the sum of the distances that the machine reports between pairs of NUMA nodes, and the number of
+// these pairs. Pairs of a NUMA node with itself count.
 func distances(m *topo.Machine, on topo.Mask) (total, pairs int64) {
 	for from := on; from != 0; {
 		var i int

@@ -5,13 +5,13 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// A mix that was learned from few pods says little of those to come. So it always has one pod more, that
-// nobody has asked for yet: it wants all of a NUMA node or all of a node, each as likely. To go where nobody is
-// takes its room away. That one pod weighs as much as each that was seen (the rule of succession), so after
-// fullWeight of them it is forgotten.
+// A mix learned from few pods says little about future pods. So it always has one pod more that nobody has requested
+// yet: the unseen pod. It wants a whole NUMA node or a whole node, with equal probability, so a placement on untouched
+// NUMA nodes takes its room away. It weighs as much as each pod that was seen (the rule of succession), so after
+// fullWeight of them its weight is 0.
 
-// Unseen returns the weight of the pod that was not seen yet, of 256: all of it for a mix of nothing, 0
-// where enough was seen.
+// Unseen returns the weight of the unseen pod, out of 256: all of it for a mix without pods, 0 if enough pods were
+// seen.
 func (m *Mix) Unseen() int64 {
 	if m == nil {
 		return fullWeight
@@ -19,7 +19,7 @@ func (m *Mix) Unseen() int64 {
 	return m.unseen
 }
 
-// broken returns what a placement takes away from the pod that was not seen yet, in the unit of damage.
+// broken returns what a placement takes away from the unseen pod, in the unit of damage.
 func (m *Mix) broken(u *place.Usage, used topo.Mask) (sum int64) {
 	weight := m.Unseen()
 	if weight == 0 {
@@ -66,7 +66,7 @@ func untouched(u *place.Usage, numa int) bool {
 	return true
 }
 
-// numaWorth is what a pod that wants all of a NUMA node is worth.
+// numaWorth is the worth of a pod that wants a whole NUMA node.
 func numaWorth(u *place.Usage, numa int) int64 {
 	_, cpus, _ := u.Amounts(cpu)
 	sum := worthCPU * cpus[numa]
