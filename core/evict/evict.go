@@ -1,10 +1,10 @@
-// Package evict chooses which pods have to go so that another one fits.
+// Package evict chooses which pods to evict so that another one fits.
 //
-// Whether it fits is the caller's to say ([Problem.Works]); the package knows what sets of victims cost
-// ([Cost]). Invariant: a set that [Choose] returns was found to work, none of its victims can be spared
-// alone, and it costs no more than what is left when victims are taken back one by one, the most important
-// first, as kube-scheduler does. Of [Exhaustive] victims or fewer it is the cheapest set of all. The package
-// refuses to evict anybody where not even all victims together are enough, or where there are too many to try.
+// The caller decides whether the pod fits ([Problem.Works]); the package computes the cost of sets of victims ([Cost]).
+// Invariant: a set that [Choose] returns was found to work, and no single victim can be left out of it. It costs no
+// more than the result of kube-scheduler's method, which reprieves victims one by one, the most important first. Of
+// [Exhaustive] victims or fewer it is the cheapest set of all. The package returns no victims if not even all of them
+// together are enough, or if there are too many to try.
 package evict
 
 import (
@@ -15,34 +15,33 @@ import (
 // Victim is a pod that may be evicted.
 type Victim struct {
 	Priority int32
-	// Started says since when it runs, in any unit: of two victims the one with the smaller value is older.
+	// Started is since when it runs, in any unit; the older of two victims has the smaller value.
 	Started int64
-	// Budgets are indices of Problem.Budgets, of the disruption budgets that its eviction counts against.
+	// Budgets are indices in Problem.Budgets: the disruption budgets that its eviction counts against.
 	Budgets []int
-	// Size says how much of the node it holds, in any unit. It guides the search and costs nothing.
+	// Size is how much of the node it holds, in any unit. It guides the search and has no effect on costs.
 	Size int64
 }
 
 // Problem is one node, and a pod that does not fit there.
 type Problem struct {
 	Victims []Victim
-	// Budgets are the disruptions that disruption budgets still allow; at 0 or below every one violates.
+	// Budgets are the disruptions that disruption budgets still allow; at 0 or below, every eviction is a violation.
 	Budgets []int
-	// Groups are sets of victims, as indices, one of which is likely to be enough: those on the same NUMA nodes.
+	// Groups are sets of victims, as indices, that are likely to contain enough: victims on the same NUMA nodes.
 	Groups [][]int
-	// Works reports whether the pod fits once these victims have gone. They are ascending indices, which
-	// Works must not keep. It may be asked for any set, and need not be monotone: that a set works does not
-	// mean that a larger one does.
+	// Works reports whether the pod fits without these victims. gone has ascending indices, and Works must not keep it.
+	// Works may be called for any set, and need not be monotone: if a set works, a larger one may not.
 	Works func(gone []int) bool
 }
 
-// Cost is what a set of victims costs; see Compare.
+// Cost is the cost of a set of victims; see Compare.
 type Cost struct {
 	// Violations counts the victims whose eviction violates a disruption budget.
 	Violations int
 	// Highest is the highest priority among the victims.
 	Highest int32
-	// Sum adds up the priorities, each above the lowest that there can be, so that more victims cost more.
+	// Sum adds up the priorities, each as its distance above the lowest possible one, so that more victims cost more.
 	Sum int64
 	// Count is the number of victims.
 	Count int
@@ -53,14 +52,14 @@ type Cost struct {
 // lowest is below every priority.
 const lowest = int64(-1<<31) - 1
 
-// Compare orders costs as kube-scheduler orders nodes: fewer violations, a lower highest priority, a smaller
-// sum of priorities, fewer victims, and then the younger ones. It is negative where c is the lesser cost.
+// Compare orders costs as kube-scheduler orders nodes: fewer violations, a lower highest priority, a smaller sum of
+// priorities, fewer victims, and then the younger ones. It is negative if c is the lower cost.
 func (c Cost) Compare(d Cost) int {
 	return cmp.Or(cmp.Compare(c.Violations, d.Violations), cmp.Compare(c.Highest, d.Highest), cmp.Compare(c.Sum, d.Sum),
 		cmp.Compare(c.Count, d.Count), cmp.Compare(d.Oldest, c.Oldest))
 }
 
-// Cost returns what a set of victims costs. Budgets are used up by the most important victims first.
+// Cost returns the cost of a set of victims. The most important victims use up the budgets first.
 func (p *Problem) Cost(set []int) Cost {
 	var c Cost
 	left := slices.Clone(p.Budgets)
@@ -93,7 +92,7 @@ func (p *Problem) byImportance(set []int) []int {
 	return out
 }
 
-// violators returns the victims whose eviction would violate a budget if all of a set were evicted.
+// violators returns the victims whose eviction would violate a budget if the whole set were evicted.
 func (p *Problem) violators(set []int) map[int]bool {
 	out, left := map[int]bool{}, slices.Clone(p.Budgets)
 	for _, i := range p.byImportance(set) {
@@ -111,28 +110,25 @@ func (p *Problem) violators(set []int) map[int]bool {
 type Choice struct {
 	Set  []int // ascending
 	Cost Cost
-	// Cheapest: there is no set that works and costs less.
+	// Cheapest: no set that works costs less.
 	Cheapest bool
 }
 
 const (
-	// Exhaustive is the number of victims up to which every set is looked at that might be the cheapest.
+	// Exhaustive is the number of victims up to which every set is tried that might be the cheapest.
 	Exhaustive = 10
-	// maxTests bounds the sets that are tried for one node, beside those that taking victims back one by one
-	// needs.
+	// maxTests bounds the sets that are tried for one node, beside those for reprieving victims one by one.
 	maxTests = 1024
-	// MaxVictims bounds the victims of one node. A kubelet runs 110 pods by default, and some 500 on the largest
-	// nodes that are known. With more of them nobody is evicted: taking them back one by one asks Works once
-	// for each.
+	// MaxVictims bounds the victims of one node. A kubelet runs 110 pods by default, and some 500 on the largest known
+	// nodes. With more victims no pod is evicted, since reprieving them one by one calls Works once for each.
 	MaxVictims = 1024
-	// maxSteps bounds the victims of all sets that are made ready to be tried in the order of their costs.
+	// maxSteps bounds the total size of the sets that are queued to be tried in the order of their costs.
 	maxSteps = 1 << 18
 )
 
-// Choose returns the cheapest set of victims that works. Beyond Exhaustive victims it is the cheapest of those
-// that are found by taking victims back one by one, in several orders, among all and within each group, and by
-// trying the cheapest sets of each group. ok is false where not even all victims are enough, and where there are
-// more than MaxVictims.
+// Choose returns the cheapest set of victims that works. With more than Exhaustive victims it is the cheapest set that
+// the search finds: it reprieves victims one by one, in several orders, among all and within each group, and tries the
+// cheapest sets of each group. ok is false if not even all victims are enough, or if there are more than MaxVictims.
 func Choose(p Problem) (out Choice, ok bool) {
 	all := make([]int, len(p.Victims))
 	for i := range all {
@@ -154,10 +150,10 @@ func Choose(p Problem) (out Choice, ok bool) {
 	return s.best, true
 }
 
-// beyond looks for a better set where there are too many to try all.
+// beyond looks for a better set if there are too many to try all.
 func (s *search) beyond(all []int) {
 	s.spare(all, s.smallFirst(all))
-	// Budgets that all victims together violate may hold once most of them are taken back.
+	// Budgets that all victims together violate may be respected once most victims are reprieved.
 	s.spare(all, s.p.byImportance(all))
 	pools := [][]int{}
 	for _, g := range s.p.Groups {
@@ -180,7 +176,7 @@ func (s *search) beyond(all []int) {
 	}
 }
 
-// normal returns a set in ascending order, without indices that are nobody's.
+// normal returns a set in ascending order, without invalid indices.
 func (s *search) normal(set []int) []int {
 	out := slices.DeleteFunc(slices.Clone(set), func(i int) bool { return i < 0 || i >= len(s.p.Victims) })
 	slices.Sort(out)

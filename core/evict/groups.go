@@ -5,12 +5,12 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// maxGroups bounds the sets of NUMA nodes on which room is looked for.
+// maxGroups bounds the sets of NUMA nodes that are searched for room.
 const maxGroups = 64
 
-// Groups returns sets of victims that are likely to be enough, for Problem.Groups: those that hold something on a set
-// of NUMA nodes, for every set of at most width NUMA nodes, and the same with the victims that hold nothing of any NUMA
-// node, whose plain amounts may be needed. on has the NUMA nodes of each victim's holdings.
+// Groups returns sets of victims that are likely to be enough, for Problem.Groups. For every set of at most width NUMA
+// nodes it has two: the victims that hold something there, and the same with the victims that hold nothing on any NUMA
+// node, since their plain amounts may be needed. on has the NUMA nodes of each victim's holdings.
 func Groups(m *topo.Machine, on []topo.Mask, width int) (out [][]int) {
 	all := m.All()
 	for _, mask := range masks(all, max(1, width)) {
@@ -28,9 +28,9 @@ func Groups(m *topo.Machine, on []topo.Mask, width int) (out [][]int) {
 	return out
 }
 
-// masks returns the sets of at most width NUMA nodes, the small ones first; of many, only single NUMA nodes.
+// masks returns the sets of at most width NUMA nodes, small ones first; on large machines, only single NUMA nodes.
 func masks(all topo.Mask, width int) (out []topo.Mask) {
-	const most = 10 // NUMA nodes of which pairs and more are looked at
+	const most = 10 // NUMA nodes up to which pairs and larger sets are included
 	for w := 1; w <= width && (w == 1 || all.Len() <= most); w++ {
 		out = combine(out, 0, all.Positions(), w)
 	}
@@ -48,7 +48,7 @@ func combine(out []topo.Mask, mask topo.Mask, from []int, w int) []topo.Mask {
 	return out
 }
 
-// Size returns how much of a machine some holdings are, for Victim.Size: millionths of each resource, added up.
+// Size returns the part of a machine that some holdings take, for Victim.Size: millionths of each resource, added up.
 func Size(m *topo.Machine, hs []place.Holding) (out int64) {
 	part := func(n, of int64) {
 		if of > 0 {

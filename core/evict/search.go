@@ -11,13 +11,13 @@ import (
 type search struct {
 	p     *Problem
 	tests int
-	steps int             // victims of the sets that were made ready
-	tried map[string]bool // what Works said
+	steps int             // total size of the sets that were queued
+	tried map[string]bool // results of Works
 	best  Choice
 	some  bool
 }
 
-// works asks whether a set works, once.
+// works reports whether a set works. It calls Works once per set.
 func (s *search) works(set []int) bool {
 	var key []byte
 	for _, i := range set {
@@ -32,7 +32,7 @@ func (s *search) works(set []int) bool {
 	return is
 }
 
-// offer takes a set that works if it is the best so far.
+// offer makes a set that works the best one if it costs less.
 func (s *search) offer(set []int) {
 	c := s.p.Cost(set)
 	if d := c.Compare(s.best.Cost); !s.some || d < 0 || d == 0 && slices.Compare(set, s.best.Set) < 0 {
@@ -40,7 +40,7 @@ func (s *search) offer(set []int) {
 	}
 }
 
-// spare takes victims back one by one, in an order, and offers what is left.
+// spare reprieves victims one by one, in the given order, and offers the remaining set.
 func (s *search) spare(set, order []int) {
 	gone := slices.Clone(set)
 	for _, v := range order {
@@ -51,18 +51,18 @@ func (s *search) spare(set, order []int) {
 	s.offer(gone)
 }
 
-// trim makes sure that nobody of the best set can be spared alone.
+// trim makes sure that no single victim can be left out of the best set.
 func (s *search) trim() { s.spare(s.best.Set, s.importantFirst(s.best.Set)) }
 
-// importantFirst is kube-scheduler's order of taking victims back: those whose budget would be violated, then
-// the others, each the most important first.
+// importantFirst is kube-scheduler's order of reprieving victims: those whose budget would be violated, then the
+// others, each the most important first.
 func (s *search) importantFirst(set []int) []int {
 	out, violates := s.p.byImportance(set), s.p.violators(set)
 	slices.SortStableFunc(out, func(i, j int) int { return before(violates[i], violates[j]) })
 	return out
 }
 
-// smallFirst takes the small ones of a priority back first, so that few large ones are left.
+// smallFirst reprieves the small victims of a priority first, so that few large ones remain.
 func (s *search) smallFirst(set []int) []int {
 	out, violates := s.p.byImportance(set), s.p.violators(set)
 	slices.SortStableFunc(out, func(i, j int) int {
@@ -72,7 +72,7 @@ func (s *search) smallFirst(set []int) []int {
 	return out
 }
 
-// before orders what holds before what does not.
+// before orders true before false.
 func before(a, b bool) int {
 	switch {
 	case a == b:
@@ -87,9 +87,8 @@ func without(set []int, v int) []int {
 	return slices.DeleteFunc(slices.Clone(set), func(i int) bool { return i == v })
 }
 
-// cheapest tries the sets of a pool in the order of what they cost, at most so many, until one works or costs
-// as much as the best. A set never costs less than a part of it, so that the first one that works is the
-// cheapest of the pool.
+// cheapest tries at most most sets of a pool in the order of their costs, until one works or costs as much as the best.
+// A set never costs less than a part of it, so the first one that works is the cheapest of the pool.
 func (s *search) cheapest(pool []int, most int) {
 	order := s.p.byImportance(pool)
 	roots := len(order)
@@ -122,9 +121,9 @@ func (s *search) cheapest(pool []int, most int) {
 	}
 }
 
-// narrow leaves out victims of a higher priority than the best set has. Where all victims of lower
-// priorities together do not work, sets without one of that priority are not tried: roots is how many of the
-// order a set may begin with.
+// narrow leaves out victims of a higher priority than the best set has. If all victims of lower priorities together do
+// not work, it excludes sets without a victim of that priority: a set may only begin with one of the first roots of the
+// order.
 func (s *search) narrow(order []int) (out []int, roots int) {
 	if s.best.Cost.Violations > 0 {
 		return order, len(order) // a higher priority may cost less
@@ -150,7 +149,7 @@ func (s *search) narrow(order []int) (out []int, roots int) {
 	return out, len(out) - len(lower)
 }
 
-// candidate is a set that is still to be tried; last is the position in the order of the last one added.
+// candidate is a set to be tried; last is the position in the order of the victim that was added last.
 type candidate struct {
 	set  []int
 	last int
