@@ -2,18 +2,17 @@ package wake
 
 import "maps"
 
-// Nodes is some nodes, or all but some. It is not changed once the queue has it. A nil *Nodes has none.
+// Nodes is a set of nodes, or all nodes except some. It must not change once the queue has it. A nil *Nodes is empty.
 type Nodes struct {
 	Names map[string]bool
-	// But says that the set is all nodes except Names.
+	// But means that the set has all nodes except Names.
 	But bool
 }
 
 // Has reports whether a node is in the set.
 func (s *Nodes) Has(node string) bool { return s != nil && s.Names[node] != s.But }
 
-// share returns the set that equals s and that pods of the class have in common: thousands of pods are refused by the
-// same nodes.
+// share returns a set that equals s, if the class has one already: thousands of pods are refused by the same nodes.
 func (c *class[K, C, P]) share(s *Nodes) *Nodes {
 	sum := uint64(0)
 	if s.But {
@@ -32,7 +31,7 @@ func (c *class[K, C, P]) share(s *Nodes) *Nodes {
 	return s
 }
 
-// hash is FNV-1a. That two sets have one sum costs memory, and nothing else.
+// hash is FNV-1a. If two sets have the same sum, that costs memory, and nothing else.
 func hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {

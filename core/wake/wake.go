@@ -1,56 +1,56 @@
 // Package wake decides which waiting pods are tried again when a node changes, and in which order.
 //
-// Pods that every node answers alike form an equivalence class. When a node has changed, each class is asked once how
-// many of its pods the node has room for, and that many are woken, in the order of the queue. The others keep waiting.
-// Whatever becomes of a pod that was woken, its class is asked again for that node: if the room was not taken, because
-// something else keeps the pod from there or because it went elsewhere, the next pod is woken.
+// Pods that all nodes answer alike form an equivalence class. When a node has changed, the queue computes once for each
+// class how many of its pods the node has room for. It wakes that many, in the order of the queue; the others keep
+// waiting. When the attempt of a woken pod ends, the queue asks again for its class and that node. If the room was not
+// taken, because something else excludes the pod there or because it went elsewhere, the queue wakes the next pod.
 //
-// Invariant: no pod waits that a node takes which has changed since the pod was tried and which only the rules kept it
-// from, unless as many pods of its class are being tried for that node as it has room for. A change that makes no room
-// wakes nobody, and no pod is woken twice for one change of a node.
+// Invariant: consider a pod that only the rules excluded from a node, which has changed since the pod was tried and now
+// has room for it. It waits only while as many pods of its class are being tried for that node as it has room for. A
+// change that makes no room wakes no pod, and no pod is woken twice for one change of a node.
 //
-// The package has no clock and no lock: a caller says when delays are over, and calls one method at a time. It refuses
-// nothing; events of pods that it does not have are ignored.
+// The package has no clock and no lock: a caller reports when delays are over, and calls one method at a time. Events
+// of pods that the queue does not have are ignored.
 package wake
 
 import "slices"
 
 const (
-	// MaxRoom bounds the pods of a class that are tried for one node at a time. Each that takes a place changes the
+	// MaxRoom bounds the pods of a class that are tried for one node at a time. Each pod that gets a place changes the
 	// node, and so makes the queue wake the next.
 	MaxRoom = 16
-	// maxShared bounds the sets of nodes that are kept for one class.
+	// maxShared bounds the sets of nodes that are stored for one class.
 	maxShared = 64
 )
 
-// Rules answer for nodes.
+// Rules gives answers about nodes.
 type Rules[C, P any] interface {
 	// At returns the rules of a node in its present state.
 	At(node string) Node[C, P]
 }
 
-// Node answers for one node in one state. C is what stands for a class, P for a pod.
+// Node gives answers about one node in one state. C represents a class, P a pod.
 type Node[C, P any] interface {
-	// Bars reports whether the pod is not to be woken for this node now, whatever room there is.
+	// Bars reports whether the pod must not be woken for this node now, even if there is room.
 	Bars(pod P) bool
 	// Room returns for how many pods of a class the node has room, at most most.
 	Room(class C, most int) int
-	// Forces reports whether a pod is to be woken though the node has room for no more than those of its class that are
-	// being tried, room being what Room returned.
+	// Forces reports whether a pod has to be woken although the node has no more room than for the pods of its class
+	// that are being tried. room is the result of Room.
 	Forces(class C, pod P, room int) bool
 }
 
-// Queue is the pods that wait or are being tried. K tells classes apart.
+// Queue has the pods that wait or are being tried. K identifies classes.
 type Queue[K comparable, C, P any] struct {
 	rules   Rules[C, P]
 	order   func(a, b P) int
 	pods    map[string]*pod[K, C, P] // by UID
 	classes map[K]*class[K, C, P]
-	// clock counts changes of nodes and attempts, changed is when each node changed last.
+	// clock counts changes of nodes and attempts; changed is when each node last changed.
 	clock   int
 	changed map[string]int
-	// held are nodes whose change is not acted on until it is Observed, due those for which classes are to be asked;
-	// a nil class stands for all.
+	// held has nodes with a change that has no effect until Observed is called. due has the nodes and classes to ask
+	// about; a nil class stands for all.
 	held map[string]bool
 	due  map[string]map[*class[K, C, P]]bool
 	// touched is the last event of each node that Touch recorded.
@@ -58,7 +58,7 @@ type Queue[K comparable, C, P any] struct {
 	asked   int
 }
 
-// class is the pods that nodes answer alike.
+// class is a set of pods that all nodes answer alike.
 type class[K comparable, C, P any] struct {
 	key     K
 	is      C
@@ -73,10 +73,10 @@ type pod[K comparable, C, P any] struct {
 	uid   string
 	is    P
 	class *class[K, C, P]
-	// attempt tells attempts apart; tried is when the last one began.
+	// attempt identifies the last attempt; tried is when it began.
 	attempt, tried int
 	waits          bool
-	node           string // for which it was woken, or ""
+	node           string // the node that it was woken for, or ""
 	others         *Nodes
 }
 
@@ -87,7 +87,8 @@ func New[K comparable, C, P any](rules Rules[C, P], order func(a, b P) int) *Que
 		touched: map[string]string{}}
 }
 
-// Begin notes that a pod is tried. It is called before the state of nodes is read that the pod is tried on.
+// Begin records that an attempt of a pod begins. The caller calls it before it reads the state of nodes for the
+// attempt.
 func (q *Queue[K, C, P]) Begin(uid string, key K, is C, p P) {
 	x := q.pods[uid]
 	if x != nil && x.class.key != key {
@@ -110,7 +111,7 @@ func (q *Queue[K, C, P]) Begin(uid string, key K, is C, p P) {
 	x.attempt, x.tried = q.clock, q.clock
 }
 
-// Attempt returns the number of a pod's last attempt; 0 where none is known.
+// Attempt returns the number of a pod's last attempt, or 0.
 func (q *Queue[K, C, P]) Attempt(uid string) int {
 	if x := q.pods[uid]; x != nil {
 		return x.attempt
@@ -118,12 +119,12 @@ func (q *Queue[K, C, P]) Attempt(uid string) int {
 	return 0
 }
 
-// Fail notes that an attempt ended without a place. others are the nodes from which something other than the rules
-// keeps the pod. If the rules did not keep it from any node, others is nil, and the queue forgets the pod.
+// Fail records that an attempt ended without a place. others are the nodes that something other than the rules excludes
+// for the pod. If the rules excluded no node, others is nil, and the queue removes the pod.
 func (q *Queue[K, C, P]) Fail(uid string, p P, attempt int, others *Nodes) {
 	x := q.pods[uid]
 	if x == nil || x.attempt != attempt {
-		return // it is gone, or is tried anew
+		return // it was removed, or a new attempt has begun
 	}
 	if others == nil {
 		q.drop(x)
@@ -140,14 +141,15 @@ func (q *Queue[K, C, P]) Fail(uid string, p P, attempt int, others *Nodes) {
 	}
 }
 
-// Remove forgets a pod that has a place or is gone.
+// Remove removes a pod that has a place or no longer exists.
 func (q *Queue[K, C, P]) Remove(uid string) {
 	if x := q.pods[uid]; x != nil {
 		q.drop(x)
 	}
 }
 
-// Reconsider has a pod tried on all of some nodes once its attempt has failed, though they have not changed.
+// Reconsider makes the queue try a pod again on all of some nodes once its attempt has failed, even if they have not
+// changed.
 func (q *Queue[K, C, P]) Reconsider(uid string, nodes []string) {
 	x := q.pods[uid]
 	if x == nil {
@@ -161,11 +163,11 @@ func (q *Queue[K, C, P]) Reconsider(uid string, nodes []string) {
 	}
 }
 
-// Has reports whether the queue wakes a pod when that helps.
+// Has reports whether the queue has a pod, and so wakes it when that may help.
 func (q *Queue[K, C, P]) Has(uid string) bool { return q.pods[uid] != nil }
 
-// Change notes that a node has changed. If hold is true, the caller must call Observed for the node, at the latest
-// after a short while: a pod that is tried before the scheduler has seen the event would be refused for what is over.
+// Change records that a node has changed. If hold is true, the caller must soon call Observed for the node. The reason:
+// the scheduler may not have received the event yet, and an earlier attempt would be refused because of the old state.
 func (q *Queue[K, C, P]) Change(node string) (hold bool) {
 	if len(q.pods) == 0 {
 		return false
@@ -179,7 +181,7 @@ func (q *Queue[K, C, P]) Change(node string) (hold bool) {
 	return true
 }
 
-// Observed notes that the scheduler has seen what changed a node.
+// Observed records that the scheduler has received the change of a node.
 func (q *Queue[K, C, P]) Observed(node string) {
 	if q.held[node] {
 		delete(q.held, node)
@@ -187,8 +189,8 @@ func (q *Queue[K, C, P]) Observed(node string) {
 	}
 }
 
-// Touch notes an event that may make room on a node though it changes nothing that the rules read. The same event of a
-// node counts once.
+// Touch records an event that may make room on a node without changing what the rules read. The same event of a node
+// counts once.
 func (q *Queue[K, C, P]) Touch(node, event string) {
 	if len(q.pods) == 0 || q.touched[node] == event {
 		return
@@ -202,18 +204,18 @@ func (q *Queue[K, C, P]) Touch(node, event string) {
 // Pending reports whether Next has something to do.
 func (q *Queue[K, C, P]) Pending() bool { return len(q.due) > 0 }
 
-// Woken is a pod to be tried again.
+// Woken is a pod to try again.
 type Woken[K comparable, P any] struct {
 	UID   string
 	Pod   P
 	Class K
-	// Node is the one that it is woken for. Should the attempt not begin within a while, the caller passes Attempt and
-	// Node to Overdue.
+	// Node is the node that it is woken for. If the attempt does not begin within a while, the caller passes Attempt
+	// and Node to Overdue.
 	Node    string
 	Attempt int
 }
 
-// Next returns the pods to be woken for one node, in order; more is false when there is no such node.
+// Next returns the pods to wake for one node, in order; more is false if there is no such node.
 func (q *Queue[K, C, P]) Next() (out []Woken[K, P], more bool) {
 	if len(q.due) == 0 {
 		return nil, false
@@ -264,7 +266,7 @@ func (q *Queue[K, C, P]) serve(c *class[K, C, P], node string, on Node[C, P]) (o
 	return out
 }
 
-// Overdue gives up on a pod that was woken and not tried since: something else may keep it from being tried.
+// Overdue returns a woken pod that was not tried since to the waiting ones: something else may prevent its attempt.
 func (q *Queue[K, C, P]) Overdue(uid string, attempt int, node string) {
 	x := q.pods[uid]
 	if x == nil || x.attempt != attempt || x.node != node || x.waits {
@@ -282,7 +284,7 @@ func (q *Queue[K, C, P]) Each(f func(uid string, is C, waits bool)) {
 	}
 }
 
-// Asked returns how often a class was asked for its room on a node, for tests of what that costs.
+// Asked returns how often Room was called, for tests of its cost.
 func (q *Queue[K, C, P]) Asked() int { return q.asked }
 
 func (q *Queue[K, C, P]) wait(x *pod[K, C, P]) {
@@ -291,7 +293,7 @@ func (q *Queue[K, C, P]) wait(x *pod[K, C, P]) {
 	x.waits = true
 }
 
-// unqueue takes a pod out of those that wait.
+// unqueue removes a pod from the waiting ones.
 func (q *Queue[K, C, P]) unqueue(x *pod[K, C, P]) {
 	if x.waits {
 		i, _ := slices.BinarySearchFunc(x.class.waiting, x, q.compare)
@@ -302,7 +304,7 @@ func (q *Queue[K, C, P]) unqueue(x *pod[K, C, P]) {
 
 func (q *Queue[K, C, P]) compare(x, y *pod[K, C, P]) int { return q.order(x.is, y.is) }
 
-// settle ends what a pod was woken for: its class is asked again for that node.
+// settle ends the wake-up of a pod: the queue asks again for its class and that node.
 func (q *Queue[K, C, P]) settle(x *pod[K, C, P]) {
 	if x.node == "" {
 		return
@@ -330,7 +332,7 @@ func (q *Queue[K, C, P]) drop(x *pod[K, C, P]) {
 	}
 }
 
-// ask has a class asked for a node, or all classes.
+// ask marks a class to be asked about a node; nil marks all classes.
 func (q *Queue[K, C, P]) ask(node string, c *class[K, C, P]) {
 	if q.due[node] == nil {
 		q.due[node] = map[*class[K, C, P]]bool{}
