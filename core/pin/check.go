@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Check returns why an agent cannot be the arbiter of a machine by these rules, or nil.
+// Check returns why an agent cannot be the arbiter of a machine under these rules, or nil.
 func Check(m *topo.Machine, r place.Rules) error {
 	if err := r.Validate(m); err != nil {
 		return err

@@ -1,15 +1,14 @@
-// Package pin decides what the containers of one node are pinned to, where the node's agent is the arbiter: the CPUs
-// and NUMA nodes of each container, and which CPUs are left for all that share.
+// Package pin decides what the containers of one node are pinned to if the node's agent is the arbiter: the CPUs and
+// NUMA nodes of each container, and the CPUs that all others share.
 //
-// A pod that comes with a decision of the scheduler gets what was decided, as far as it is free and is what the pod
-// asks for. Every other pod is placed by the same algorithm when it arrives. A pod that the node's policies refuse
-// runs all the same, since its kubelet has admitted it: it is placed without alignment, or shares CPUs, and
-// [Pod.Fault] says why.
+// A pod with a decision of the scheduler gets what was decided, if it is free and is what the pod asks for. Every other
+// pod is placed by the same algorithm when it arrives. A pod that the node's policies refuse runs in spite of that,
+// since its kubelet has admitted it: it is placed without alignment, or shares CPUs, and [Pod.Fault] has the reason.
 //
-// Invariant: no CPU is exclusive to two pods, and the CPUs that are shared are those that are nobody's and never none.
-// A Node never changes; what happens to it makes another one. Equal histories give equal nodes.
+// Invariant: no CPU is exclusive to two pods. The shared CPUs are those that no pod has exclusively; there is at least
+// one. A Node never changes; every event makes another one. Equal histories give equal nodes.
 //
-// The package refuses to know of containers that do not exist yet or any more, of cgroups, and of time.
+// The package has no containers that do not exist yet or any more, no cgroups, and no time.
 package pin
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Node is what the pods of one node are pinned to.
+// Node has what the pods of one node are pinned to.
 type Node struct {
 	empty *place.Usage
 	pods  []Pod // in the order of their arrival
@@ -30,36 +29,36 @@ type Node struct {
 type Pod struct {
 	UID      string
 	Spec     *place.Pod
-	Holdings []place.Holding // ordered as Spec.Containers; containers that hold nothing have none
+	Holdings []place.Holding // ordered as Spec.Containers, without containers that hold nothing
 	// Decided: the pod got what the scheduler had decided.
 	Decided bool
-	// Fault says in what the placement falls short of a decision or of the node's policies; nil: in nothing.
+	// Fault says how the placement differs from a decision or from the node's policies; nil if it does not.
 	Fault *Fault
 }
 
-// FaultCode names what is wrong with a placement. Programs may compare the values; they never change their meaning.
+// FaultCode is a kind of fault of a placement. Programs may compare the values; their meaning never changes.
 type FaultCode string
 
 const (
-	// Replaced is said of a pod whose decision was not free, or not what the pod asks for: it was placed anew.
+	// Replaced marks a pod whose decision was not free, or not what the pod asks for: it was placed anew.
 	Replaced FaultCode = "decision-replaced"
-	// Unaligned is said of a pod that the node's policies refuse: it was placed without them.
+	// Unaligned marks a pod that the node's policies refuse: it was placed without them.
 	Unaligned FaultCode = "unaligned"
-	// Shares is said of a pod for which too few CPUs are free to have its own: it shares CPUs.
+	// Shares marks a pod for which too few CPUs are free to have its own: it shares CPUs.
 	Shares FaultCode = "shares-cpus"
 )
 
-// Fault is what is wrong with a placement, and why where the policies refuse it.
+// Fault is a fault of a placement, with the reasons if the policies refuse it.
 type Fault struct {
 	Code    FaultCode
 	Reasons []place.Reason
 }
 
-// Pin is what one container is pinned to. NUMAs is empty where memory may come from anywhere.
+// Pin is what one container is pinned to. If NUMAs is empty, memory may come from anywhere.
 type Pin struct {
 	CPUs      idset.Set[idset.CPU]
 	NUMAs     topo.Mask
-	Exclusive bool // the CPUs are the container's alone
+	Exclusive bool // no other container uses the CPUs
 }
 
 // New returns a node without pods. The rules must be valid for the machine.
@@ -86,7 +85,7 @@ func (n *Node) index(uid string) int {
 	return slices.IndexFunc(n.pods, func(p Pod) bool { return p.UID == uid })
 }
 
-// Usage returns what is held of the machine.
+// Usage returns the machine with all holdings.
 func (n *Node) Usage() *place.Usage {
 	var all []place.Holding
 	for _, p := range n.pods {
@@ -95,8 +94,8 @@ func (n *Node) Usage() *place.Usage {
 	return n.empty.Hold(all...)
 }
 
-// Shared returns the CPUs of containers that have none of their own: all that are nobody's, the reserved ones among
-// them unless the rules keep these for the system (strict-cpu-reservation). There is at least one.
+// Shared returns the CPUs of containers without exclusive ones: all CPUs that no pod has exclusively. They contain the
+// reserved CPUs, unless the rules keep these for the system (strict-cpu-reservation). There is at least one.
 func (n *Node) Shared() idset.Set[idset.CPU] {
 	out := n.Machine().CPUs()
 	if n.Rules().CPU.StrictReservation {
@@ -113,7 +112,7 @@ func (n *Node) Shared() idset.Set[idset.CPU] {
 	return out
 }
 
-// Pin returns what a container is pinned to. A container of which nothing is known shares CPUs.
+// Pin returns what a container is pinned to. An unknown container shares CPUs.
 func (n *Node) Pin(uid, container string) Pin {
 	p, _ := n.Pod(uid)
 	for _, h := range p.Holdings {
@@ -136,13 +135,13 @@ func (n *Node) Pin(uid, container string) Pin {
 type Arrival struct {
 	UID  string
 	Spec *place.Pod // valid, see place.Pod.Validate
-	// Decision is what the scheduler decided for the pod; nil: nothing.
+	// Decision is what the scheduler decided for the pod; nil if it decided nothing.
 	Decision []place.Holding
 	// Devices are the devices that the kubelet has given to the pod, by resource. The pod is placed near them.
 	Devices map[string][]string
 }
 
-// With returns the node after a pod has arrived. A pod that is there already stays as it is.
+// With returns the node after a pod has arrived. A pod that is already there does not change.
 func (n *Node) With(a Arrival) *Node {
 	if n.index(a.UID) >= 0 {
 		return n
@@ -161,7 +160,7 @@ func (n *Node) With(a Arrival) *Node {
 	return n.add(p)
 }
 
-// place finds what a pod without a decision gets.
+// place computes what a pod without a decision gets.
 func (n *Node) place(p *Pod, u *place.Usage) {
 	v := place.Place(u, p.Spec)
 	if !v.Fits() {
@@ -174,8 +173,8 @@ func (n *Node) place(p *Pod, u *place.Usage) {
 	p.Holdings = withoutDevices(v.Holdings)
 }
 
-// relaxed returns the usage under rules that refuse no pod for its alignment: pods without a policy get the CPUs that
-// are nearest to each other, and memory from anywhere.
+// relaxed returns the usage under rules that refuse no pod because of alignment: a pod gets CPUs that are near each
+// other, and memory from anywhere.
 func relaxed(u *place.Usage) *place.Usage {
 	r := u.Rules
 	r.Topology.Policy, r.Memory.Static, r.CPU.FullPCPUsOnly = place.None, false, false
@@ -183,8 +182,8 @@ func relaxed(u *place.Usage) *place.Usage {
 	return place.NewUsage(u.Machine, r).Hold(place.Holding{CPUs: taken})
 }
 
-// nearDevices returns the usage with all devices held but those that the kubelet has given to the pod: the algorithm
-// then finds no others, and aligns the rest to them.
+// nearDevices returns the usage with all devices held except those that the kubelet has given to the pod. The algorithm
+// then finds no others, and aligns the rest of the pod to them.
 func nearDevices(u *place.Usage, a Arrival) *place.Usage {
 	var h place.Holding
 	for _, r := range u.Machine.Resources() {
@@ -200,7 +199,7 @@ func nearDevices(u *place.Usage, a Arrival) *place.Usage {
 	return u.Hold(h)
 }
 
-// withoutDevices drops what the kubelet's device manager decides.
+// withoutDevices drops devices, which the kubelet's device manager assigns.
 func withoutDevices(hs []place.Holding) (out []place.Holding) {
 	for _, h := range hs {
 		if h.Devices = nil; !h.Empty() {
@@ -223,8 +222,8 @@ func (n *Node) Without(uids ...string) *Node {
 	return &Node{empty: n.empty, pods: left}
 }
 
-// Restored returns the node with a pod that was there before its agent ended, as it was then. Where the machine or the
-// rules have changed so that this cannot be, the pod arrives anew.
+// Restored returns the node with a pod that was there before its agent ended, with the same holdings. If the machine or
+// the rules have changed so that this is impossible, the pod is placed anew.
 func (n *Node) Restored(p Pod) *Node {
 	free := n.Machine().CPUs().Minus(n.Rules().CPU.Reserved)
 	for _, other := range n.pods {

@@ -8,9 +8,9 @@ import (
 )
 
 // Resized returns the node after the requests of a pod have changed in place. A container that wants fewer exclusive
-// CPUs keeps some of those that it has; one that wants more keeps all and gets others beside them: on the NUMA nodes
-// where it is, as far as these have free ones. Where CPUs for it are not free, the pod stays as it is and gets the
-// fault Shares with the reason. Memory stays where it is, and counts with its new size there.
+// CPUs keeps some of those that it has. A container that wants more keeps all and gets others, on its NUMA nodes as far
+// as these have free ones. If not enough CPUs are free, the pod does not change and gets the fault Shares with the
+// reason. Memory stays where it is, and counts there with its new size.
 func (n *Node) Resized(uid string, spec *place.Pod) *Node {
 	i := n.index(uid)
 	if i < 0 || n.pods[i].Spec.Shape() == spec.Shape() {
@@ -51,7 +51,7 @@ func (p Pod) holding(container string) (h place.Holding) {
 	return h
 }
 
-// others is what the other containers of a pod hold, as one holding.
+// others returns the CPUs of the other containers of a pod, as one holding.
 func others(p Pod, container string) (out place.Holding) {
 	for _, h := range p.Holdings {
 		if h.Container != container {
@@ -61,7 +61,7 @@ func others(p Pod, container string) (out place.Holding) {
 	return out
 }
 
-// wanted is how many exclusive CPUs the k-th container of a pod asks for.
+// wanted returns the number of exclusive CPUs that the k-th container of a pod asks for.
 func wanted(r place.Rules, p *place.Pod, k int) int64 {
 	if c := p.Containers[k]; r.CPU.Static && p.Exclusive() && c.MilliCPU%1000 == 0 {
 		return c.MilliCPU / 1000
@@ -69,7 +69,8 @@ func wanted(r place.Rules, p *place.Pod, k int) int64 {
 	return 0
 }
 
-// resizedCPUs returns want CPUs of those that a container has, or those and more.
+// resizedCPUs returns want CPUs: a part of those that a container has, or those and more. ok is false if too few are
+// free.
 func resizedCPUs(u *place.Usage, has idset.Set[idset.CPU], want int64) (idset.Set[idset.CPU], bool) {
 	m := u.Machine
 	var near idset.Set[idset.CPU]
@@ -94,7 +95,7 @@ func resizedCPUs(u *place.Usage, has idset.Set[idset.CPU], want int64) (idset.Se
 	}
 }
 
-// pick takes n of some CPUs, whole cores and neighbours first, as the algorithm takes them of a free machine.
+// pick takes n of some CPUs, whole cores and neighbours first, as the algorithm takes them on a free machine.
 func pick(u *place.Usage, from idset.Set[idset.CPU], n int64) (idset.Set[idset.CPU], bool) {
 	if n == 0 {
 		return idset.Set[idset.CPU]{}, true
@@ -109,7 +110,7 @@ func pick(u *place.Usage, from idset.Set[idset.CPU], n int64) (idset.Set[idset.C
 	return v.Holdings[0].CPUs, true
 }
 
-// resizedMemory gives blocks the sizes that are asked for now.
+// resizedMemory returns the blocks with the requested sizes.
 func resizedMemory(blocks []place.Block, want []place.Amount) []place.Block {
 	out := slices.Clone(blocks)
 	for i := range out {
