@@ -5,28 +5,28 @@ import (
 	"slices"
 )
 
-// Bits is a set that is changed in place, for the inner loops of algorithms. It shares no memory with
-// the sets that it is made of or that are made of it. The zero Bits is empty and ready to use.
+// Bits is a set that is changed in place, for the inner loops of algorithms. It shares no memory with the sets that it
+// is made from or that are made from it. The zero Bits is empty and ready to use.
 type Bits[T ~int] struct {
 	words []uint64
 }
 
-// Bits returns the ids of s as a set of its own that can be changed.
+// Bits returns a changeable copy of s.
 func (s Set[T]) Bits() Bits[T] { return Bits[T]{slices.Clone(s.words)} }
 
-// Set returns the ids as a value that later changes do not touch.
+// Set returns a copy of the ids that later changes do not affect.
 func (b *Bits[T]) Set() Set[T] { return Set[T]{slices.Clone(trim(b.words))} }
 
-// Meet makes b the ids of both o and s.
+// Meet sets b to the ids that are in both o and s. o may be b.
 func (b *Bits[T]) Meet(o *Bits[T], s Set[T]) {
-	from := o.words // may be those of b
+	from := o.words // may be the words of b
 	b.words = b.words[:0]
 	for i := range min(len(from), len(s.words)) {
 		b.words = append(b.words, from[i]&s.words[i])
 	}
 }
 
-// Add puts the ids of s into b.
+// Add adds the ids of s to b.
 func (b *Bits[T]) Add(s Set[T]) {
 	for len(b.words) < len(s.words) {
 		b.words = append(b.words, 0)
@@ -36,7 +36,7 @@ func (b *Bits[T]) Add(s Set[T]) {
 	}
 }
 
-// Drop takes the ids of s out of b.
+// Drop removes the ids of s from b.
 func (b *Bits[T]) Drop(s Set[T]) {
 	for i := range min(len(b.words), len(s.words)) {
 		b.words[i] &^= s.words[i]

@@ -1,11 +1,10 @@
 // Package idset holds sets of small ids (CPU, core, L3 group, socket, NUMA node), one Go type per kind of id.
 //
-// A Set is a value: every operation returns a new Set and no operation changes one, so sets may be
-// shared between goroutines and kept in maps of immutable state. The text form is the Linux list
-// format ("0-3,8,10-11", see Documentation/admin-guide/kernel-parameters in the kernel tree).
+// A Set is a value: every operation returns a new Set and no operation changes one, so sets may be shared between
+// goroutines and stored in immutable values. The text form is the Linux list format ("0-3,8,10-11", see
+// Documentation/admin-guide/kernel-parameters in the kernel tree).
 //
-// The package refuses ids below 0 and above [Max]: a list from outside can make it allocate at most
-// a few KiB, whatever it says.
+// The package rejects ids below 0 and above [Max], so no input list can make it allocate more than a few KiB.
 package idset
 
 import (
@@ -20,13 +19,13 @@ import (
 // Max is the largest id that a set can hold. Linux allows 8192 CPUs (CONFIG_NR_CPUS_RANGE_END).
 const Max = 1<<14 - 1
 
-// The kinds of ids. They are distinct types so that a socket number can never be met with a CPU number.
+// The kinds of ids. They are distinct types so that a socket number cannot be used as a CPU number.
 type (
 	// CPU is a logical CPU (a hardware thread) as Linux numbers it.
 	CPU int
 	// Core is a physical core, named by its lowest CPU: the core_id of sysfs is unique per socket only.
 	Core int
-	// L3 is a group of CPUs that share a last-level cache; its number decides the kubelet's order of groups.
+	// L3 is a group of CPUs that share a last-level cache; the kubelet orders groups by this number.
 	L3 int
 	// Socket is a physical package as Linux numbers it.
 	Socket int
@@ -40,8 +39,8 @@ type Set[T ~int] struct {
 	words []uint64
 }
 
-// Of returns the set of the given ids. It panics on an id outside 0..Max: ids from outside are
-// checked with [Valid] or [Parse] first.
+// Of returns the set of the given ids. It panics on an id outside 0..Max: check ids from outside with [Valid] or
+// [Parse] first.
 func Of[T ~int](ids ...T) Set[T] {
 	top := -1
 	for _, id := range ids {
@@ -63,8 +62,8 @@ func Of[T ~int](ids ...T) Set[T] {
 // Valid reports whether id can be a member of a set.
 func Valid(id int) bool { return id >= 0 && id <= Max }
 
-// Parse reads the Linux list format. Blanks around numbers and a trailing newline or NUL byte are
-// allowed, as sysfs files have them; an empty text is the empty set.
+// Parse reads the Linux list format. Blanks around numbers and a trailing newline or NUL byte are allowed, since sysfs
+// files have them. An empty text is the empty set.
 func Parse[T ~int](text string) (Set[T], error) {
 	text = strings.Trim(text, " \t\r\n\x00")
 	if text == "" {
@@ -115,7 +114,7 @@ func parseID(s string) (int, error) {
 	return int(n), nil
 }
 
-// clip keeps error texts short when the input is not.
+// clip bounds the length of error texts.
 func clip(s string) string {
 	if len(s) > 60 {
 		return s[:60] + "..."
@@ -188,7 +187,7 @@ func (s Set[T]) And(o Set[T]) Set[T] {
 	return Set[T]{trim(w)}
 }
 
-// AndLen returns the number of ids of both sets without making a set.
+// AndLen returns the number of ids of both sets. It allocates nothing.
 func (s Set[T]) AndLen(o Set[T]) int {
 	n := 0
 	for i := range min(len(s.words), len(o.words)) {
@@ -232,7 +231,7 @@ func (s Set[T]) All() iter.Seq[T] {
 	}
 }
 
-// List returns the ids in ascending order.
+// List returns the ids in ascending order, nil for the empty set.
 func (s Set[T]) List() []T {
 	if s.Empty() {
 		return nil
@@ -266,7 +265,7 @@ func (s Set[T]) String() string {
 	return b.String()
 }
 
-// MarshalText writes the Linux list format, so sets print well as JSON and YAML.
+// MarshalText writes the Linux list format, so sets are readable in JSON and YAML.
 func (s Set[T]) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads the Linux list format.
