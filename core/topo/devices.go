@@ -11,8 +11,8 @@ type Device struct {
 	ID        string
 	NUMAs     Mask // zero: no affinity
 	Unhealthy bool
-	// Root names the PCI host bridge that the device is below, such as "pci0000:17"; empty where that is not
-	// known. Devices below one host bridge reach each other without passing through CPUs.
+	// Root is the name of the PCI host bridge above the device, such as "pci0000:17"; empty if unknown. Devices below
+	// one host bridge reach each other without passing through CPUs.
 	Root string
 }
 
@@ -65,7 +65,7 @@ func (m *Machine) addDevices(in []DeviceSpec) error {
 				return fmt.Errorf("resource %s: device %s is named twice", name, devs[i].ID)
 			}
 		}
-		r := Resource{Name: name, Devices: slices.Clone(devs)} // with no room to grow
+		r := Resource{Name: name, Devices: slices.Clone(devs)} // without spare capacity
 		for i := range devs {
 			r.NUMAs |= devs[i].NUMAs
 			r.Rooted = r.Rooted || devs[i].Root != ""
@@ -76,7 +76,7 @@ func (m *Machine) addDevices(in []DeviceSpec) error {
 	return nil
 }
 
-// Device returns the device with an id. It is the zero Device where the resource has no such device.
+// Device returns the device with an id, or the zero Device if the resource has no such device.
 func (r Resource) Device(id string) Device {
 	i, ok := slices.BinarySearchFunc(r.Devices, id, func(d Device, id string) int { return strings.Compare(d.ID, id) })
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// Level is a way to part the CPUs of a machine. Every CPU is in one part of each level; parts of
-// different levels need not lie inside each other.
+// Level is a way to partition the CPUs of a machine. Every CPU is in one part of each level. Parts of different levels
+// need not lie inside each other.
 type Level int
 
 // The levels.
@@ -26,7 +26,7 @@ type Group struct {
 	CPUs idset.Set[idset.CPU]
 }
 
-// part groups the CPUs by what id says of them. Groups of equal CPUs share one set, whatever their level.
+// part groups the CPUs by the value of id. Groups with equal CPUs share one set across levels.
 func (m *Machine) part(level Level, id func(CPU) int) error {
 	members := map[int][]idset.CPU{}
 	for cpu := range m.all.All() {
@@ -50,7 +50,7 @@ func (m *Machine) part(level Level, id func(CPU) int) error {
 	return m.grow(len(members) * groupSize)
 }
 
-// known returns the set of a group of a level above that has exactly these CPUs.
+// known returns the set of a group of an earlier level with exactly these CPUs.
 func (m *Machine) known(level Level, cpus []idset.CPU) (set idset.Set[idset.CPU], found bool) {
 	for above := range level {
 		set = m.GroupOf(above, cpus[0]).CPUs
@@ -61,7 +61,7 @@ func (m *Machine) known(level Level, cpus []idset.CPU) (set idset.Set[idset.CPU]
 	return set, false
 }
 
-// CoreCPUs returns the CPUs of a core, empty where the machine has no such core.
+// CoreCPUs returns the CPUs of a core; empty if the machine has no such core.
 func (m *Machine) CoreCPUs(c idset.Core) idset.Set[idset.CPU] {
 	i, ok := slices.BinarySearch(m.cores, c)
 	if !ok {
@@ -73,7 +73,7 @@ func (m *Machine) CoreCPUs(c idset.Core) idset.Set[idset.CPU] {
 // Groups returns the parts of a level that have CPUs, in ascending order of id.
 func (m *Machine) Groups(level Level) []Group { return m.groups[level] }
 
-// GroupOf returns the part of a level that a CPU of the machine is in.
+// GroupOf returns the part of a level that contains a CPU. The machine must have that CPU.
 func (m *Machine) GroupOf(level Level, id idset.CPU) *Group {
 	return &m.groups[level][m.groupOf[level][id]]
 }

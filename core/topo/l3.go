@@ -8,11 +8,11 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// MaxL3 is the largest number of an L3 group. Firmware of arm64 makes such ids of addresses.
+// MaxL3 is the largest number of an L3 group. Firmware of arm64 derives such ids from addresses.
 const MaxL3 = 1<<31 - 1
 
-// nameL3s returns the name of every L3 group by its number in the description: the lowest CPU, where
-// ordering the groups by lowest CPU orders them by number, too, and the number itself elsewhere.
+// nameL3s returns the name of every L3 group by its number in the description. Names are the lowest CPUs if they give
+// the same order as the numbers, and otherwise the numbers.
 func nameL3s(in []CoreSpec) map[int]idset.L3 {
 	lowest := map[int]idset.L3{}
 	for _, c := range in {

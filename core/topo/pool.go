@@ -6,13 +6,11 @@ import (
 	"weak"
 )
 
-// Pool makes machines as [New] does, but of equal descriptions one machine: the nodes of a cluster are of a
-// few kinds, and each node is described anew whenever it reports. Machines that differ in their devices
-// alone share all the rest.
+// Pool makes machines as [New] does, but one machine for equal descriptions. The nodes of a cluster are of a few kinds,
+// and each report describes its node again. Machines that differ only in their devices share the rest.
 //
-// A pool keeps no machine alive. It finds the machines that somebody else still uses, so what a node said
-// earlier takes no memory once the node has said something else, whatever the number of its reports. The zero
-// Pool is ready; it is not for several goroutines at once.
+// A pool keeps no machine alive. It finds only machines that are still in use, so an earlier report of a node takes no
+// memory after the next one. The zero Pool is ready to use. It belongs to one goroutine.
 type Pool struct {
 	hardware shared // machines without devices
 	whole    shared
@@ -44,7 +42,7 @@ func (p *Pool) New(s Spec) (*Machine, error) {
 	return m, err
 }
 
-// hardware is a text that is equal for descriptions of equal NUMA nodes and cores.
+// hardware returns a text that is equal for descriptions with equal NUMA nodes and cores.
 func (s Spec) hardware() (b []byte) {
 	put := func(n int64) { b = append(strconv.AppendInt(b, n, 36), ' ') }
 	put(int64(len(s.NUMAs)))
@@ -76,8 +74,8 @@ func (s Spec) hardware() (b []byte) {
 	return b
 }
 
-// appendDevices adds a text that is equal for descriptions of equal devices. Names may be anything here: New
-// has not seen them yet.
+// appendDevices appends a text that is equal for descriptions with equal devices. Names may be arbitrary here, since
+// New has not checked them yet.
 func (s Spec) appendDevices(b []byte) []byte {
 	put := func(n int64) { b = append(strconv.AppendInt(b, n, 36), ' ') }
 	for _, d := range s.Devices {
@@ -96,14 +94,14 @@ func (s Spec) appendDevices(b []byte) []byte {
 	return b
 }
 
-// minSweep is the least number of machines from which on a pool looks for those that are gone.
+// minSweep is the least number of machines for a sweep of a pool.
 const minSweep = 64
 
 // shared finds the machines that are in use, by a digest of their description.
 type shared struct {
 	machines map[[sha256.Size]byte]weak.Pointer[Machine]
-	// sweep is the number of machines at which those that are gone are forgotten: twice as many as were in
-	// use last, so that a machine costs the same however many there are.
+	// sweep is the number of machines at which entries of freed machines are dropped: twice the number that was in use
+	// at the last sweep, so that the cost per machine does not depend on their number.
 	sweep int
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// This file reads the text form of a machine, made to be written by hand. The rules are:
+// This file reads the text form of a machine, which is easy to write by hand. The rules are:
 //
 //	# a comment, to the end of the line
 //	source TEXT                    where the facts come from; kept, not interpreted
@@ -20,11 +20,10 @@ import (
 //	device RESOURCE IDS numa LIST  IDS is a comma list; "numa none" for no affinity; "root NAME" (the PCI
 //	                               host bridge above the devices) and then "unhealthy" may follow
 //
-// The lists of "cpus" are the threads of the cores: the k-th CPU of every list is a thread of the
-// k-th core, so "cpus 0-15,32-47" is 32 cores and "cpus 0-15/32-47" is 16 cores of two threads. "l3 N"
-// cuts the cores of the NUMA node, in order, into N groups of equal size (1 when absent).
-// KIND is gpu, dax or movable, where the memory is not ordinary.
-// SIZE is a number with an optional unit Ki, Mi, Gi, Ti. The order of lines does not matter, but for distances.
+// The lists of "cpus" are the threads of the cores: the k-th CPU of every list is a thread of the k-th core, so "cpus
+// 0-15,32-47" is 32 cores and "cpus 0-15/32-47" is 16 cores of two threads. "l3 N" cuts the cores of the NUMA node, in
+// order, into N groups of equal size (1 when absent). KIND is gpu, dax or movable, for memory that is not ordinary.
+// SIZE is a number with an optional unit Ki, Mi, Gi, Ti. The order of lines does not matter, except for distances.
 
 // Text is a parsed machine text.
 type Text struct {

@@ -1,13 +1,12 @@
-// Package topo describes one machine: its CPUs, cores, L3 groups, sockets, NUMA nodes with memory,
-// hugepages and distances, and its devices.
+// Package topo describes one machine: its CPUs, cores, L3 groups, sockets, NUMA nodes with memory, hugepages and
+// distances, and its devices.
 //
-// A [Machine] is an immutable value: it is checked once, by [New], and then shared by everybody
-// without locks or copies. NUMA nodes are kept in ascending order of their ids, and algorithms speak of
-// them by position in that order (a [Mask] is a set of positions), so sparse ids such as 0, 8, 250
-// cost nothing and never index a slice.
+// A [Machine] is an immutable value: [New] checks it once, and any number of goroutines may then share it without locks
+// or copies. NUMA nodes are in ascending order of their ids, and algorithms use their positions in that order (a [Mask]
+// is a set of positions). So sparse ids such as 0, 8, 250 cost nothing and never index a slice.
 //
-// The package refuses machines that contradict themselves (a CPU in two NUMA nodes, a NUMA node named twice)
-// and sizes beyond its bounds; it never corrects them silently.
+// The package rejects machines that contradict themselves (a CPU in two NUMA nodes, a NUMA node named twice) and sizes
+// beyond its bounds; it never corrects them silently.
 package topo
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// Bounds on what a description from outside may say.
+// Bounds on a description from outside.
 const (
 	MaxCPUs    = 4096    // CPUs of a machine
 	MaxNUMAs   = 64      // NUMA nodes of a machine: what a Mask can hold
@@ -30,8 +29,8 @@ const (
 	MaxName    = 253     // length of a resource name or device id
 	MaxRoot    = 32      // length of the name of a PCI root
 	MaxDist    = 1 << 16 // a distance of the SLIT; firmware uses 10..255
-	// MaxSize bounds the memory that one machine takes here, in bytes. 4,096 CPUs with the ids 0 to 4095 take
-	// some 1.5 MiB, 1,024 take 0.2 MiB; where ids are high or cores spread over them, fewer CPUs reach it.
+	// MaxSize bounds the memory of one Machine, in bytes. A machine of 4,096 CPUs with the ids 0 to 4095 takes some 1.5
+	// MiB, one of 1,024 takes 0.2 MiB. If ids are high or cores spread over them, fewer CPUs reach the bound.
 	MaxSize = 2 << 20
 )
 
@@ -42,12 +41,12 @@ const (
 	deviceSize = 48
 )
 
-// Memory is the kind of ordinary memory; hugepages are kinds of their own, named as Kubernetes does
-// ("hugepages-2Mi", "hugepages-1Gi").
+// Memory is the kind of ordinary memory. Hugepages are separate kinds, with Kubernetes' names ("hugepages-2Mi",
+// "hugepages-1Gi").
 const Memory = "memory"
 
-// Mask is a set of NUMA nodes by their position in [Machine.NUMAs]. Comparing two masks as numbers gives
-// the same answer as comparing the kubelet's bitmasks of ids, because positions keep the order of ids.
+// Mask is a set of NUMA nodes by their position in [Machine.NUMAs]. Comparing two masks as numbers gives the same
+// result as comparing the kubelet's bitmasks of ids, because positions have the order of ids.
 type Mask uint64
 
 // Len returns the number of NUMA nodes in the mask.
@@ -62,8 +61,7 @@ func (m Mask) First() int { return bits.TrailingZeros64(uint64(m)) }
 // Positions returns the positions in ascending order.
 func (m Mask) Positions() []int { return m.AppendPositions(nil) }
 
-// String names the positions, for example "positions 0,2". It does not name ids, which only a machine knows: see
-// [Machine.IDs].
+// String names the positions, for example "positions 0,2". For ids, which only the machine has, see [Machine.IDs].
 func (m Mask) String() string {
 	switch m.Len() {
 	case 0:
@@ -74,7 +72,7 @@ func (m Mask) String() string {
 	return "positions " + idset.Of(m.Positions()...).String()
 }
 
-// AppendPositions adds the positions in ascending order to a slice.
+// AppendPositions appends the positions in ascending order to a slice.
 func (m Mask) AppendPositions(out []int) []int {
 	for ; m != 0; m &= m - 1 {
 		out = append(out, bits.TrailingZeros64(uint64(m)))
@@ -82,13 +80,13 @@ func (m Mask) AppendPositions(out []int) []int {
 	return out
 }
 
-// CPU says where one logical CPU is.
+// CPU is the place of one logical CPU.
 type CPU struct {
 	ID   idset.CPU
 	Core idset.Core // lowest CPU of the core
-	// L3 is the group that shares the last-level cache. The kubelet goes through groups in ascending order
-	// of the ids that cadvisor reports, so the order of these numbers is that order. A group is named by
-	// its lowest CPU where that gives the same order, and otherwise by the number of its cores' CoreSpec.
+	// L3 is the group that shares the last-level cache. The kubelet uses groups in ascending order of the ids that
+	// cadvisor reports, and the order of these numbers is the same. The number is the lowest CPU of the group if that
+	// gives the same order, and otherwise CoreSpec.L3.
 	L3     idset.L3
 	Socket idset.Socket // physical package
 	NUMA   int          // position in Machine.NUMAs, not an id
@@ -103,32 +101,32 @@ type Hugepages struct {
 // Kind returns the resource name of the pages, for example "hugepages-1Gi".
 func (h Hugepages) Kind() string { return "hugepages-" + FormatBytes(h.PageSize) }
 
-// MemoryKind says whose memory a NUMA node has; empty is ordinary memory.
+// MemoryKind says what kind of memory a NUMA node has; empty is ordinary memory.
 type MemoryKind string
 
 // The kinds of memory that are not ordinary.
 const (
-	GPUMemory     MemoryKind = "gpu"     // a GPU's own
+	GPUMemory     MemoryKind = "gpu"     // of a GPU
 	DAXMemory     MemoryKind = "dax"     // of a DAX device: PMEM, CXL or high-bandwidth memory
-	MovableMemory MemoryKind = "movable" // not for the kernel's own data, and nothing says whose
+	MovableMemory MemoryKind = "movable" // not for the kernel's own data; its source is unknown
 )
 
 // NUMA is one NUMA node of a machine. It may lack CPUs (CXL, HBM), memory, or both.
 type NUMA struct {
 	ID        idset.NUMA
 	CPUs      idset.Set[idset.CPU]
-	Bytes     int64       // MemTotal of the NUMA node, hugepages included; 0 where that is not known
+	Bytes     int64       // MemTotal of the NUMA node, hugepages included; 0 if unknown
 	Hugepages []Hugepages // ascending page size
 	Distances []int       // to every NUMA node, by position; 10 is local. Empty when unknown
-	// MemoryKind says whose memory it is where it is not ordinary. The kubelet counts it all the same.
+	// MemoryKind is set if the memory is not ordinary. The kubelet counts such memory like any other.
 	MemoryKind MemoryKind
 }
 
-// Machine is one machine. It is made by [New] and never changes.
+// Machine is one machine. [New] makes it, and it never changes.
 type Machine struct {
 	// Invariant: NUMA nodes are in strictly ascending order of id; every CPU is in exactly one of them.
 	numas []NUMA
-	// Invariant: cpus[id].ID == id, or cpus[id].NUMA == -1 where the machine has no such CPU.
+	// Invariant: cpus[id].ID == id, or cpus[id].NUMA == -1 if the machine has no such CPU.
 	cpus    []CPU
 	all     idset.Set[idset.CPU]
 	cores   []idset.Core
@@ -136,17 +134,17 @@ type Machine struct {
 	sockets []idset.Socket
 	// Invariant: ascending names; ids are unique within a resource.
 	resources []Resource
-	// groups are the parts of every level in ascending order of id, groupOf[level][cpu] the index of the
-	// part that a CPU is in.
+	// groups are the parts of every level in ascending order of id; groupOf[level][cpu] is the index of the part that
+	// contains a CPU.
 	groups  [levels][]Group
 	groupOf [levels][]int32
-	// size is what the machine takes in bytes, see MaxSize.
+	// size is the size of the machine in bytes, see MaxSize.
 	size int
-	// bare is the machine without devices that this one has its hardware from; nil where it has no devices.
+	// bare is the machine without devices that shares this machine's hardware; nil if this machine has no devices.
 	bare *Machine
 }
 
-// Spec is the open description that [New] checks. CPUs name their NUMA node by id here.
+// Spec is the open description that [New] checks. Its CPUs name their NUMA node by id.
 type Spec struct {
 	NUMAs   []NUMA // CPUs may be left empty: they are taken from Cores
 	Cores   []CoreSpec
@@ -170,7 +168,7 @@ type DeviceSpec struct {
 	Root      string // see Device
 }
 
-// New checks a description and makes the machine. The error names what is wrong and where.
+// New checks a description and makes the machine. The error says what is wrong and where.
 func New(s Spec) (*Machine, error) {
 	m, err := newHardware(s)
 	if err != nil || len(s.Devices) == 0 {
@@ -191,7 +189,7 @@ func newHardware(s Spec) (*Machine, error) {
 	return m, nil
 }
 
-// with makes a machine of the same hardware, and with devices.
+// with makes a machine with the same hardware, and with devices.
 func (m *Machine) with(devices []DeviceSpec) (*Machine, error) {
 	out := *m
 	out.bare = m
@@ -201,7 +199,7 @@ func (m *Machine) with(devices []DeviceSpec) (*Machine, error) {
 	return &out, nil
 }
 
-// grow notes that the machine takes so many bytes more, before they are taken.
+// grow adds to the machine's size before memory is allocated. It returns an error if the size exceeds MaxSize.
 func (m *Machine) grow(bytes int) error {
 	if m.size += bytes; m.size > MaxSize {
 		return fmt.Errorf("machine takes more than %d bytes: it has too many CPUs with high ids or far apart "+
@@ -261,7 +259,7 @@ func checkNUMA(n *NUMA, count int) error {
 		sizes[h.PageSize] = true
 		total += h.PageSize * h.Count
 	}
-	// A NUMA node whose memory is not known may have hugepages: cadvisor reports memory of 0 then.
+	// A NUMA node of unknown memory may have hugepages: cadvisor then reports memory of 0.
 	if total > n.Bytes && n.Bytes > 0 {
 		return fmt.Errorf("hugepages take %d bytes of %d bytes of memory", total, n.Bytes)
 	}
@@ -360,11 +358,11 @@ func distinct[T ~int](in []T) []T {
 	return slices.Compact(in)
 }
 
-// NUMAs returns the NUMA nodes in ascending order of id. The caller must not change it; so it is with
-// every slice that a Machine returns.
+// NUMAs returns the NUMA nodes in ascending order of id. The caller must not change this slice, or any other slice that
+// a Machine returns.
 func (m *Machine) NUMAs() []NUMA { return m.numas }
 
-// Position returns where in NUMAs the NUMA node with this id is.
+// Position returns the position in NUMAs of the NUMA node with this id.
 func (m *Machine) Position(id idset.NUMA) (int, bool) {
 	return slices.BinarySearchFunc(m.numas, id, func(n NUMA, id idset.NUMA) int { return cmp.Compare(n.ID, id) })
 }
@@ -394,7 +392,7 @@ func (m *Machine) IDs(mask Mask) []idset.NUMA {
 	return out
 }
 
-// MaskOf returns the mask of the NUMA nodes with these ids; an id that the machine lacks is an error.
+// MaskOf returns the mask of the NUMA nodes with these ids. An id that the machine lacks is an error.
 func (m *Machine) MaskOf(ids ...idset.NUMA) (Mask, error) {
 	var out Mask
 	for _, id := range ids {
@@ -410,7 +408,7 @@ func (m *Machine) MaskOf(ids ...idset.NUMA) (Mask, error) {
 // CPUs returns all CPUs.
 func (m *Machine) CPUs() idset.Set[idset.CPU] { return m.all }
 
-// CPU says where a CPU is; ok is false where the machine has no such CPU.
+// CPU returns the place of a CPU; ok is false if the machine has no such CPU.
 func (m *Machine) CPU(id idset.CPU) (c CPU, ok bool) {
 	if id < 0 || int(id) >= len(m.cpus) || m.cpus[id].NUMA < 0 {
 		return CPU{}, false
@@ -441,7 +439,7 @@ func (m *Machine) MaskOfCPUs(s idset.Set[idset.CPU]) Mask {
 // Resources returns the device resources in ascending order of name.
 func (m *Machine) Resources() []Resource { return m.resources }
 
-// Resource returns the devices of a resource; ok is false where the machine has none.
+// Resource returns the devices of a resource; ok is false if the machine has none.
 func (m *Machine) Resource(name string) (r Resource, ok bool) {
 	i, ok := slices.BinarySearchFunc(m.resources, name, func(r Resource, name string) int {
 		return strings.Compare(r.Name, name)
@@ -452,8 +450,7 @@ func (m *Machine) Resource(name string) (r Resource, ok bool) {
 	return m.resources[i], true
 }
 
-// Kinds returns the memory kinds that some NUMA node of the machine has, "memory" first, then hugepages
-// by page size.
+// Kinds returns the memory kinds that some NUMA node of the machine has: "memory" first, then hugepages by page size.
 func (m *Machine) Kinds() []string {
 	var sizes []int64
 	for _, n := range m.numas {
@@ -469,12 +466,12 @@ func (m *Machine) Kinds() []string {
 	return out
 }
 
-// Capacity returns the bytes of a memory kind that the NUMA node has. Ordinary memory is what hugepages
-// of every size leave of it (kubelet memorymanager/policy_static.go, getDefaultMachineState).
+// Capacity returns the bytes of a memory kind that the NUMA node has. Ordinary memory is what remains without hugepages
+// of every size (kubelet memorymanager/policy_static.go, getDefaultMachineState).
 func (n NUMA) Capacity(kind string) int64 { return max(0, n.Balance(kind)) }
 
-// Balance is [NUMA.Capacity], but negative for ordinary memory where hugepages take more than there is. The
-// kubelet counts in unsigned numbers, so a negative balance is a very large amount for it.
+// Balance is [NUMA.Capacity], but negative for ordinary memory if hugepages take more than there is. The kubelet counts
+// in unsigned numbers, so a negative balance becomes a very large amount there.
 func (n NUMA) Balance(kind string) int64 {
 	if kind == Memory {
 		left := n.Bytes
