@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file says what a pod costs on a node, in the order in which answers are cheap, and groups the nodes that have no
-// room. judge.go says why a node has none.
+// This file computes the cost of a pod on a node, with the cheap checks first, and groups the nodes that have no room.
+// judge.go has the reasons.
 
 func (p *Plan) strategy(w *Want) score.Strategy {
 	s := p.rules.Strategy
@@ -24,7 +24,7 @@ func (p *Plan) strategy(w *Want) score.Strategy {
 	return s
 }
 
-// cost returns what a pod costs on a node, or refused.
+// cost returns the cost of a pod on a node, or refused.
 func (p *Plan) cost(i int, w *Want) int64 {
 	n := &p.nodes[i]
 	switch {
@@ -36,7 +36,7 @@ func (p *Plan) cost(i int, w *Want) int64 {
 		return refused
 	case n.State == nil:
 		return p.strategy(w).Unknown()
-	case !n.State.Fits(w.Pod): // many times quicker than a verdict with its reasons
+	case !n.State.Fits(w.Pod): // much faster than a verdict with its reasons
 		return refused
 	}
 	v := n.State.Place(w.Pod, w.Demand)
@@ -50,8 +50,8 @@ func (t Trust) lets(d place.Demand) bool {
 	return t == Allow || t == AllowWithoutDemand && !d.Binds()
 }
 
-// crowding is the cost where NUMA nodes do not count: how full the node will be of CPUs, memory and pods, in the
-// manner of kube-scheduler's NodeResourcesFit, which by default takes the emptiest node.
+// crowding is the cost if NUMA nodes do not matter: how full the node will be of CPUs, memory and pods, in the manner
+// of kube-scheduler's NodeResourcesFit, which by default takes the emptiest node.
 func crowding(n *Node, needs Amounts) (cost int64) {
 	const whole = 1 << 10
 	for _, name := range [...]string{"cpu", topo.Memory, "pods"} {
@@ -62,17 +62,17 @@ func crowding(n *Node, needs Amounts) (cost int64) {
 	return cost
 }
 
-// Refusal is nodes that refuse a shape for the same reasons, whatever amount each of them has.
+// Refusal is a group of nodes that refuse a shape for the same reasons; the amounts that they have may differ.
 type Refusal struct {
 	Nodes []string // ascending
-	// Error is what the kubelets would say if the pod came now; empty where they would admit it.
+	// Error is the reason that the kubelets would give if the pod came now; empty if they would admit it.
 	Error place.RefusalReason
-	// Reasons are those of all these nodes, with the most that one of them has, in the order of [Judgement].
+	// Reasons are those of all these nodes, with the highest amount that one of them has, in the order of [Judgement].
 	Reasons []place.Reason
 }
 
-// refusals says why nodes, in order of names, have no room for a shape: the most nodes first, then the first
-// name. Nodes that are gone are passed over.
+// refusals returns why nodes have no room for a shape: the largest groups first, then by first name. nodes are in order
+// of names. Nodes that are gone are ignored.
 func (p *Plan) refusals(w *Want, around Neighbours, nodes []int) []Refusal {
 	groups := map[string]*Refusal{}
 	for _, i := range nodes {
@@ -117,17 +117,17 @@ func (r Refusal) key() string {
 		if ofPeer(x.Code) {
 			x.With = ""
 		}
-		fmt.Fprintf(&b, "\n%#v", x) // every field: two reasons may have one text
+		fmt.Fprintf(&b, "\n%#v", x) // all fields, since two reasons may have the same text
 	}
 	return b.String()
 }
 
-// ofPeer reports whether a reason names a pod that keeps another one away.
+// ofPeer reports whether a reason names a pod that excludes another one.
 func ofPeer(c place.Code) bool {
 	return c == place.PortTaken || c == place.PodAntiAffinity || c == place.KeptAway
 }
 
-// amount reports whether the Have of a reason is an amount of which more is better.
+// amount reports whether the Have of a reason is an amount for which more is better.
 func amount(c place.Code) bool {
 	switch c {
 	case place.Widths, place.Uneven, place.Demanded, place.Unsupported, place.NUMAID, place.TooComplex:

@@ -12,17 +12,17 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file is the one judgement of a pod on a node: what the kubelet's managers will do, what is left of plain
-// amounts, what kube-scheduler's other filters say, and whether enough is known of the node.
+// This file judges a pod on a node completely: what the kubelet's managers will do, what is left of plain amounts, what
+// kube-scheduler's other filters decide, and whether enough is known about the node.
 
-// Judgement is all that is to be said of a pod on a node.
+// Judgement is the complete result for a pod on a node.
 type Judgement struct {
-	// Verdict is what the node's kubelet would do now, whatever else is in the way. It has no holdings where nothing
-	// is known of the node's NUMA nodes (Blind) or where the pod is plain.
+	// Verdict is what the node's kubelet would do now, ignoring everything else. It has no holdings if the NUMA nodes
+	// are unknown (Blind) or if the pod is plain.
 	Verdict place.Verdict
 	Blind   bool
-	// Reasons are all that keep the pod from the node: what can never be, then what does not pass by itself, then what
-	// is short now. The pod fits if there are none.
+	// Reasons are all reasons that keep the pod from the node: first those that are permanent, then those that do not
+	// pass by themselves, then those about what is short now. The pod fits if there are none.
 	Reasons []place.Reason
 }
 
@@ -37,7 +37,7 @@ func (j Judgement) When() place.When {
 	return j.Reasons[0].When()
 }
 
-// Judge says all that there is to be said of a pod on a node. barred is what the caller knows beside it.
+// Judge returns the complete result for a pod on a node. barred are additional reasons of the caller.
 func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
 	out := Judgement{Reasons: slices.Concat(barred, lacks(n, w.Needs))}
 	if w.Pod.Plain() {
@@ -61,7 +61,7 @@ func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
 	return out.sorted()
 }
 
-// says reports whether a reason says all that another one would add: the same for good, or of the node as a whole.
+// says reports whether reason y makes x redundant: y is the permanent form of x, or is about the whole node.
 func says(y, x place.Reason) bool {
 	switch {
 	case y.Never && y.Container == x.Container && y.Resource == x.Resource:
@@ -77,7 +77,7 @@ func (j Judgement) sorted() Judgement {
 	return j
 }
 
-// distrusts says why too little is known of a node for pods that need alignment.
+// distrusts returns why too little is known about a node for pods that need alignment.
 func (r Rules) distrusts(n *Node, d place.Demand) []place.Reason {
 	switch {
 	case n.State == nil && !r.Unknown.lets(d):
@@ -88,8 +88,8 @@ func (r Rules) distrusts(n *Node, d place.Demand) []place.Reason {
 	return nil
 }
 
-// lacks says which plain amounts a node has too little of left, or has not at all. CPUs are rounded so that the want is
-// above what the node has in whole numbers too.
+// lacks returns the plain amounts that a node has too little left of. CPUs are rounded so that the want stays above
+// what the node has in whole numbers too.
 func lacks(n *Node, needs Amounts) (out []place.Reason) {
 	for name, want := range needs {
 		have := n.Left(name)
@@ -109,22 +109,22 @@ func lacks(n *Node, needs Amounts) (out []place.Reason) {
 	return out
 }
 
-// Way is a set of pods on a node after whose end another pod fits there.
+// Way is a set of pods on a node: once they have ended, another pod fits there.
 type Way struct {
 	Pods []ledger.PodID // ascending by namespace and name
-	// Missing is what the pod lacks now on the NUMA nodes where it would then be.
+	// Missing is what the pod now lacks on the NUMA nodes where it would then be.
 	Missing []Missing
 }
 
-// Missing is an amount that pods have to give back: of NUMA nodes, or of the node as a whole where there are none.
+// Missing is an amount that pods have to give back, on NUMA nodes, or on the whole node if NUMAs is empty.
 type Missing struct {
 	Resource string
-	More     int64 // "cpu" in pieces
+	More     int64 // for "cpu", in CPUs
 	NUMAs    topo.Mask
 }
 
-// Way returns the pods that have to end until w fits on the node, as few as a bounded search finds. ok is false where w
-// would not fit without any pod that may end, or where the pods of the node are not known.
+// Way returns the pods that have to end until w fits on the node, as few as a bounded search finds. ok is false if w
+// would not fit without any of the pods that may end, or if the pods of the node are unknown.
 func (r Rules) Way(n *Node, w *Want) (way Way, ok bool) {
 	pods := n.leavers()
 	gone := func(set []int) *Node { return n.after(pods, set) }
@@ -156,7 +156,7 @@ func (r Rules) Way(n *Node, w *Want) (way Way, ok bool) {
 	return way, true
 }
 
-// leavers are the pods of the node that may end.
+// leavers returns the pods of the node that may end.
 func (n *Node) leavers() (out []Resident) {
 	for _, x := range n.Pods {
 		if !x.Stays {
@@ -181,7 +181,7 @@ func (n *Node) entry(uid string) (ledger.Entry, bool) {
 	return n.State.Entry(uid)
 }
 
-// after is the node once some pods have ended.
+// after returns the node once some pods have ended.
 func (n *Node) after(pods []Resident, gone []int) *Node {
 	out := *n
 	out.Used = Amounts{}.Add(n.Used)
@@ -198,7 +198,7 @@ func (n *Node) after(pods []Resident, gone []int) *Node {
 	return &out
 }
 
-// missing says what is short now where a verdict would put a pod, and of the node as a whole where that says more.
+// missing returns what is now short where a verdict would put a pod, and on the whole node if more is short there.
 func missing(n *Node, w *Want, v place.Verdict) (out []Missing) {
 	var near []Missing
 	if n.State != nil {
@@ -218,7 +218,7 @@ func missing(n *Node, w *Want, v place.Verdict) (out []Missing) {
 	return append(out, near...)
 }
 
-// asks adds up what a verdict gives, by resource and NUMA nodes, in the order of names.
+// asks adds up the holdings of a verdict, by resource and NUMA nodes, in the order of names.
 func asks(m *topo.Machine, v place.Verdict) (out []Missing) {
 	add := func(resource string, n int64, on topo.Mask) {
 		same := func(x Missing) bool { return x.Resource == resource && x.NUMAs == on }
@@ -246,7 +246,7 @@ func asks(m *topo.Machine, v place.Verdict) (out []Missing) {
 	return out
 }
 
-// freeOn is how much of a resource some NUMA nodes have free.
+// freeOn returns how much of a resource some NUMA nodes have free.
 func freeOn(u *place.Usage, on topo.Mask, resource string) (n int64) {
 	for at, r := range u.Machine.Resources() {
 		if r.Name == resource {

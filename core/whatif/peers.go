@@ -2,27 +2,26 @@ package whatif
 
 import "github.com/tenon-numa/tenon/core/place"
 
-// This file has what a pod and the pods elsewhere in the cluster ask of each other, such as affinity and spreading.
+// This file has what a pod and pods elsewhere in the cluster require of each other, such as affinity and spreading.
 // Unlike [Bars] it changes with every pod that is placed.
 
-// Peers are a pod as other pods see it, and what it asks of them.
+// Peers describes a pod to other pods, and what it requires of them.
 type Peers interface {
-	// Among returns the neighbours of the pod on the nodes of a plan, by position: the pods that are there. Nodes that are
-	// gone count for nothing.
+	// Among returns the pod's neighbours on the nodes of a plan, by position. Nodes that are gone do not count.
 	Among(nodes []Node) Neighbours
 }
 
-// Neighbours say where the other pods let one pod go.
+// Neighbours decides where the other pods let one pod go.
 type Neighbours interface {
 	// Placed adds a pod that a plan has placed on a node.
 	Placed(p Peers, node int)
-	// Lets reports whether the pod may go to a node. It is quick.
+	// Lets reports whether the pod may go to a node. It must be fast.
 	Lets(node int) bool
-	// Why returns the reasons why it may not; there are none exactly where Lets returns true.
+	// Why returns the reasons why it may not. It is empty exactly if Lets returns true.
 	Why(node int) []place.Reason
 }
 
-// Barred returns why a pod may not go to nodes, by position, amounts and NUMA nodes apart.
+// Barred returns why a pod may not go to nodes, by position, without regard to amounts and NUMA nodes.
 func (w *Want) Barred(nodes []Node) [][]place.Reason {
 	out := make([][]place.Reason, len(nodes))
 	around := w.among(nodes)
@@ -32,7 +31,7 @@ func (w *Want) Barred(nodes []Node) [][]place.Reason {
 	return out
 }
 
-// among returns the neighbours, or nil where no other pod matters.
+// among returns the neighbours, or nil if no other pod matters.
 func (w *Want) among(nodes []Node) Neighbours {
 	if w.Peers == nil {
 		return nil
@@ -48,7 +47,7 @@ func (w *Want) barred(around Neighbours, at int) []place.Reason {
 	return out
 }
 
-// settled is a pod that a plan has placed, as other pods see it.
+// settled is a pod that a plan has placed, in the form that other pods need.
 type settled struct {
 	peers Peers
 	node  int
@@ -66,7 +65,7 @@ func (p *Plan) around(w *Want) Neighbours {
 	return out
 }
 
-// settle remembers a pod that has been placed.
+// settle records a pod that has been placed.
 func (p *Plan) settle(w *Want, around Neighbours, node int) {
 	if w.Peers == nil {
 		return

@@ -10,8 +10,8 @@ import (
 // MaxSlots bounds the pods of a shape that [Slots] counts on one node.
 const MaxSlots = 10_000
 
-// Slots counts the pods of a shape that fit on a node one after the other, beside what is there. Both the NUMA nodes
-// and the amounts of the node as a whole count. It returns at most [MaxSlots].
+// Slots counts the pods of a shape that fit on a node one after the other, beside its present pods. Both NUMA nodes and
+// the amounts of the whole node count. It returns at most [MaxSlots].
 func Slots(n Node, p *place.Pod) int {
 	name := func(i int) ledger.PodID { return ledger.PodID{UID: fmt.Sprintf("slot-%d", i)} }
 	plan := New([]Node{n}, Rules{})
@@ -22,7 +22,7 @@ func Slots(n Node, p *place.Pod) int {
 	return len(out.Placed)
 }
 
-// needsOf is what a pod asks of a node as a whole: its containers together, or its largest init container.
+// needsOf returns what a pod requests of the whole node: its containers together, or its largest init container.
 func needsOf(p *place.Pod) Amounts {
 	sum, most := Amounts{}, Amounts{}
 	for _, c := range p.Containers {

@@ -2,18 +2,18 @@ package whatif
 
 import "github.com/tenon-numa/tenon/core/place"
 
-// Variation is what is changed on a cluster before pods are placed.
+// Variation is a change of a cluster before pods are placed.
 type Variation struct {
-	// Add are machines that join, Twins copies of nodes that are there.
+	// Add are machines that join, Twins copies of existing nodes.
 	Add   []Machine
 	Twins []Twin
-	// Selector is a label selector in the form of kubectl, and Alter returns the new rules of the nodes that it chooses.
-	// Nil changes none.
+	// Selector is a label selector in the form of kubectl. Alter returns the new rules of the nodes that it selects;
+	// nil changes none.
 	Selector string
 	Alter    func(place.Rules) (place.Rules, error)
 }
 
-// Twin is copies of a node that is there, without its pods except for those of DaemonSets.
+// Twin is a number of copies of an existing node, without its pods except for those of DaemonSets.
 type Twin struct {
 	Node   string
 	Copies int

@@ -1,12 +1,11 @@
-// Package whatif places pods that are not there on a cluster as it is: how many fit, where, and what stops
-// the next one.
+// Package whatif places hypothetical pods on a cluster: how many fit, where, and what stops the next one.
 //
-// [Rules.Judge] is the one answer to "does this pod fit on this node, and why not": explain, simulate and tests ask it.
-// A [Plan] is the cluster's nodes and what has been placed on them so far. It answers as the scheduler would:
-// a node's own verdict ([ledger.Node.Place]) in all its possible states, the plain amounts that are left, and
-// of the nodes that fit the one that costs least. Invariant: what a plan was made of is never changed, and the
-// same pods in the same order give the same places. The package refuses to know why a pod may not go to a
-// node for other reasons than amounts and NUMA nodes: the caller says so ([Bars], [Peers]).
+// [Rules.Judge] decides whether a pod fits on a node and why not, for explain, simulate and tests. A [Plan] has the
+// cluster's nodes and what has been placed on them so far. It answers as the scheduler would: a node's own verdict
+// ([ledger.Node.Place]) in all its possible states, the plain amounts that are left, and, of the nodes that fit, the
+// one with the lowest cost. Invariant: a plan never changes its input, and the same pods in the same order give the
+// same places. The package computes no other reasons against a node than amounts and NUMA nodes: the caller supplies
+// them ([Bars], [Peers]).
 package whatif
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// Amounts are plain amounts by resource, as kube-scheduler counts them: "cpu" in thousandths, "pods" and
-// devices in pieces, memory and storage in bytes.
+// Amounts are plain amounts by resource, in kube-scheduler's units: "cpu" in thousandths, "pods" and devices in pieces,
+// memory and storage in bytes.
 type Amounts map[string]int64
 
 // MaxAmount bounds every amount, so that sums over any number of pods on a node stay within 64 bits.
@@ -52,48 +51,48 @@ func (a Amounts) text() string {
 // Node is one node at one moment of a simulation.
 type Node struct {
 	Name string
-	// State is what is known of its NUMA nodes and of who holds what; nil where nothing is.
+	// State has what is known about its NUMA nodes and holdings; nil if nothing is.
 	State *ledger.Node
-	// Allocatable is what all pods together may ask of the node, NUMA nodes apart; Used is what they have asked
-	// for. Both have the number of pods as "pods". They are never changed.
+	// Allocatable is what all pods together may request of the node, without regard to NUMA nodes; Used is what they
+	// have requested. Both count pods as "pods". They are never changed.
 	Allocatable, Used Amounts
-	// Pods are the pods that Used counts, as far as they are known one by one. They are never changed.
+	// Pods are the pods in Used, as far as each is known. They are never changed.
 	Pods []Resident
-	// Gone: the node is there no more, and takes nothing.
+	// Gone: the node no longer exists, and takes no pods.
 	Gone bool
 }
 
-// Resident is a pod on a node, and what it asks of the node.
+// Resident is a pod on a node, with its requests.
 type Resident struct {
 	Pod   ledger.PodID
 	Needs Amounts
-	// Stays: it ends with the node only, as pods of DaemonSets do.
+	// Stays: it ends only with the node, like pods of DaemonSets.
 	Stays bool
 }
 
-// Left returns how much of a resource pods may still ask for.
+// Left returns how much of a resource pods may still request.
 func (n *Node) Left(resource string) int64 { return max(0, n.Allocatable[resource]-n.Used[resource]) }
 
-// Trust says whether a node takes pods that need alignment though too little is known of it.
+// Trust says whether a node takes pods that need alignment although too little is known about it.
 type Trust int
 
-// The degrees of trust, by the names and meanings of the scheduler's arguments (docs/reference/scheduler.md).
+// The degrees of trust, with the names and meanings of the scheduler's arguments (docs/reference/scheduler.md).
 const (
 	Allow Trust = iota
 	AllowWithoutDemand
 	Refuse
 )
 
-// Rules are the scheduler's own: its arguments, and how it scores. A scheduler learns what its cluster usually
-// runs while it schedules; here that is known beforehand ([Usual]).
+// Rules are the scheduler's arguments and its scoring. A scheduler learns its workload profile while it schedules; here
+// the profile is given ([Usual]).
 type Rules struct {
-	Unknown  Trust // nodes of which nothing is known
-	Coarse   Trust // nodes that tell amounts only
+	Unknown  Trust // nodes without any report
+	Coarse   Trust // nodes that report amounts only
 	Strategy score.Strategy
 }
 
-// Bars says why a shape may not go to a node at all, by position of the node, none where it may: what others than the
-// kubelet's managers say, amounts apart. Shapes with the same Bars are barred alike.
+// Bars has the reasons why a shape may not go to each node, by position: those that come neither from the kubelet's
+// managers nor from amounts. Shapes with the same Bars have the same reasons.
 type Bars struct{ Why [][]place.Reason }
 
 func (b *Bars) at(i int) []place.Reason {
@@ -107,17 +106,17 @@ func (b *Bars) at(i int) []place.Reason {
 type Want struct {
 	Pod    *place.Pod
 	Demand place.Demand
-	// Needs are the plain amounts, among them 1 of "pods".
+	// Needs are the plain amounts, with 1 of "pods".
 	Needs Amounts
-	// Type is how nodes are scored for the pod, where it says so itself; nil: as the rules say.
+	// Type is the pod's own choice of scoring; nil means as in the rules.
 	Type *score.Type
-	// Bars says where it may not go; nil: nowhere.
+	// Bars excludes nodes; nil excludes none.
 	Bars *Bars
-	// Peers is what it and other pods ask of each other; nil: nothing.
+	// Peers is what it and other pods require of each other; nil if nothing.
 	Peers Peers
 }
 
-// Plan is a cluster on which pods are placed, one after the other. It is not for several goroutines.
+// Plan is a cluster on which pods are placed, one after the other. It belongs to one goroutine.
 type Plan struct {
 	rules  Rules
 	before []Node
@@ -136,33 +135,32 @@ type key struct {
 	bars         *Bars
 }
 
-// costs are what a shape costs on every node: what was computed holds until the node changes.
+// costs are the costs of a shape on every node. Each is valid until the node changes.
 type costs struct {
 	of []int64
-	at []uint32 // the node's changes when it was computed, and one; 0: not computed
+	at []uint32 // the node's changes at the time, plus one; 0: not computed
 }
 
 const (
-	// refused is the cost where a pod does not fit.
+	// refused is the cost if a pod does not fit.
 	refused = math.MaxInt64
-	// maxShapes bounds the memory: 12 bytes for each shape and node. Forgetting costs only time.
+	// maxShapes bounds the memory: 12 bytes for each shape and node. Beyond it all are dropped, which costs only time.
 	maxShapes = 256
 )
 
-// New returns a plan on which nothing is placed yet. The positions of nodes are those of Bars.
+// New returns a plan without placements. The positions of nodes are those in Bars.
 func New(nodes []Node, r Rules) *Plan {
 	return &Plan{rules: r, before: nodes, nodes: slices.Clone(nodes), changes: make([]uint32, len(nodes)),
 		costs: map[key]*costs{}}
 }
 
-// Before returns the nodes that the plan was made of, by position; Nodes returns them as they are now. The
-// caller must not change them.
+// Before returns the nodes that the plan was made of, by position. The caller must not change them.
 func (p *Plan) Before() []Node { return p.before }
 
-// Nodes is the other half of Before.
+// Nodes returns the nodes in their present state, by position. The caller must not change them.
 func (p *Plan) Nodes() []Node { return p.nodes }
 
-// Changed returns the positions of the nodes that something was placed on, ascending.
+// Changed returns the positions of the nodes that got pods, ascending.
 func (p *Plan) Changed() (out []int) {
 	for i, n := range p.changes {
 		if n > 0 {
@@ -172,26 +170,25 @@ func (p *Plan) Changed() (out []int) {
 	return out
 }
 
-// Placement is a pod and where it was placed.
+// Placement is a pod and its place.
 type Placement struct {
 	Pod  ledger.PodID
 	Node int // position
-	// Holdings are what the node would give the pod; empty where it gives nothing of its own.
+	// Holdings are what the node would give the pod; empty if it assigns nothing to the pod.
 	Holdings []place.Holding
-	// Blind: nothing is known of the node's NUMA nodes, so nobody knows whether its kubelet would take the pod.
+	// Blind: the node's NUMA nodes are unknown, so it is unknown whether its kubelet would admit the pod.
 	Blind bool
 }
 
-// Outcome is what became of pods of one shape.
+// Outcome is the result for pods of one shape.
 type Outcome struct {
 	Placed []Placement // in order
-	// Refusals say why the next pod has no place; empty where all have one.
+	// Refusals say why the next pod has no place; empty if all have one.
 	Refusals []Refusal
 }
 
-// Fill places up to count pods of a shape, the i-th under the name that name(i) returns, and stops at the
-// first for which no node has room: whatever is equal to it has none either. step is called before every pod
-// and may end it all with an error.
+// Fill places up to count pods of a shape; name(i) is the name of the i-th. It stops at the first pod for which no node
+// has room, since equal pods have none either. It calls step before every pod, and returns its error.
 func (p *Plan) Fill(w *Want, count int, name func(i int) ledger.PodID, step func() error) (out Outcome, err error) {
 	c, around := p.shape(w), p.around(w)
 	for i := range count {
@@ -209,9 +206,9 @@ func (p *Plan) Fill(w *Want, count int, name func(i int) ledger.PodID, step func
 	return out, nil
 }
 
-// Each places one pod on every node that w.Bars does not rule out, as a DaemonSet does. wanted is the number of these
-// nodes. name returns the id of the pod for the i-th node of the plan. step is called before each node; its error ends
-// the call. The refusals are those of all nodes that have no room.
+// Each places one pod on every node that w.Bars does not exclude, as a DaemonSet does. wanted is the number of these
+// nodes. name returns the id of the pod for the i-th node of the plan. Each calls step before each node, and returns
+// its error. The refusals are those of all nodes that have no room.
 func (p *Plan) Each(w *Want, name func(i int) ledger.PodID, step func() error) (out Outcome, wanted int, err error) {
 	var full []int
 	around := p.around(w)
@@ -268,7 +265,7 @@ func (p *Plan) shape(w *Want) *costs {
 	return c
 }
 
-// cheapest returns the position of the node that costs least, the first of equal ones; -1: none has room.
+// cheapest returns the position of the node with the lowest cost, the first of equal ones; -1 if none has room.
 func (p *Plan) cheapest(c *costs, w *Want, around Neighbours) int {
 	best, at := int64(refused), -1
 	for i := range p.nodes {
