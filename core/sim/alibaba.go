@@ -1,17 +1,17 @@
 package sim
 
 // alibaba is the cluster and the mix of Alibaba's GPU cluster trace of 2023 (cluster-trace-gpu-v2023 of
-// github.com/alibaba/clusterdata), published with Weng et al., "Beware of Fragmentation: Scheduling
-// GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC '23. What carries over is the
-// distribution: how many machines of which size (1523 of them), how many pods of which size (8152), and
-// how long pods of so many GPUs ran (the 10th, 30th, 50th, 70th and 90th percentile, each as likely).
+// github.com/alibaba/clusterdata), published with Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing
+// Workloads with Fragmentation Gradient Descent", USENIX ATC '23. It keeps the distribution: how many machines of which
+// size (1523 of them), how many pods of which size (8152), and how long pods of so many GPUs ran (the 10th, 30th, 50th,
+// 70th and 90th percentile, with equal probability).
 //
-// What is changed: CPUs of pods are rounded up to whole ones and to the sizes below, so that they are
-// exclusive; memory is the 75th percentile of the pods of such a size, but for the smallest, which are two.
-// The 3078 pods that ask for a part of a GPU get a whole one: without a sharing device plugin, that is
-// what they would have to ask for. Models of GPUs are all alike. Two CPUs and 1Gi are added to every
-// machine, for the system. The trace says nothing of NUMA nodes: machines with more than 32 CPUs have two here,
-// with half of everything each; two machines of a kind of their own are left out.
+// The following is changed. CPUs of pods are rounded up to whole ones and to the sizes below, so that they are
+// exclusive. Memory is the 75th percentile of the pods of such a size; the smallest size has two. The 3078 pods that
+// ask for a part of a GPU get a whole one: without a sharing device plugin, they would have to ask for that. All GPUs
+// are of one model. Every machine has two more CPUs and 1Gi more memory, for the system. The trace has no NUMA nodes:
+// machines with more than 32 CPUs have two here, with half of everything each. Two machines that are each the only one
+// of their kind are left out.
 const alibaba = `
 source sizes and durations of cluster-trace-gpu-v2023 (Weng et al., USENIX ATC '23)
 machines gpu8-96 550

@@ -1,6 +1,6 @@
 package sim
 
-// blindly is kube-scheduler without a plugin for NUMA nodes: it knows amounts of whole nodes, and spreads.
+// blindly is kube-scheduler without a plugin for NUMA nodes: it uses amounts of whole nodes, and spreads.
 type blindly struct {
 	cluster *cluster
 	chance  *chance

@@ -7,20 +7,20 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file is scheduler-plugins' NodeResourceTopologyMatch with its cache OverReserve, as its code says
+// This file models scheduler-plugins' NodeResourceTopologyMatch with its cache OverReserve, after its code
 // (pkg/noderesourcetopology, 2026-08):
 //
-//   - A pod that was sent to a node is subtracted from every zone, whatever its QoS and wherever it is, and
-//     so is one that the kubelet refused or that has ended, until the node is synchronised.
-//   - A node is synchronised only if its filter turned some pod away since, and when it reports. Reports
-//     here come on time and always match the pods of the node, and every pod that waits is tried again
-//     then: both is better than it is there.
-//   - The filter looks at nodes with policy single-numa-node only. A mask of zones is kept for every
-//     resource, and some zone must be in all of them. Init containers are not subtracted.
-//   - The score is that of LeastAllocated, the default: the least of all zones that would do, the mean over
-//     containers; 0 for other policies. NodeResourcesFit, with the same weight, is added.
+//  - A pod sent to a node is subtracted from every zone until the node is synchronised, whatever its QoS and zone.
+//    This includes pods that the kubelet refused and pods that have ended.
+//  - A node is synchronised only when it reports, and only if the filter has refused some pod there since. In this
+//    model reports come on time and always match the pods of the node, and every waiting pod is then tried again.
+//    Both are better than in reality.
+//  - The filter looks at nodes with policy single-numa-node only. It keeps a mask of zones for every resource, and
+//    some zone must be in all of them. It does not subtract init containers.
+//  - The score is that of LeastAllocated, the default: the least of all zones that would do, the mean over
+//    containers; 0 for other policies. NodeResourcesFit, with the same weight, is added.
 
-// charging knows what nodes reported, and what it sent to them since.
+// charging has the nodes' last reports, and the pods sent to them since.
 type charging struct {
 	cluster *cluster
 	chance  *chance
@@ -28,7 +28,7 @@ type charging struct {
 	wants   []wants // by shape
 }
 
-// charged is one node as this scheduler sees it.
+// charged is one node in the view of this scheduler.
 type charged struct {
 	zones   []amounts // as reported
 	assumed amounts   // to be subtracted from each
@@ -36,14 +36,14 @@ type charged struct {
 	views   []view // by shape
 }
 
-// view is what the filter and the score say.
+// view is the result of the filter and the score.
 type view struct {
 	known, fits bool
-	misaligned  bool // it was this filter that said no
+	misaligned  bool // the alignment filter refused
 	score       int64
 }
 
-// wants are the requests of a shape in the form that the filter takes.
+// wants are the requests of a shape in the form that the filter uses.
 type wants struct {
 	whole      amounts
 	containers []amounts
@@ -68,14 +68,14 @@ func newCharging(c *cluster, r *chance) *charging {
 	return k
 }
 
-// synchronise takes over what a node reports, and forgets what was assumed.
+// synchronise takes over a node's report, and drops what was assumed.
 func (k *charging) synchronise(n int) {
 	c := k.cluster
 	k.nodes[n] = charged{zones: c.zones(c.nodes[n].state.usage), assumed: make(amounts, len(c.names)),
 		views: make([]view, len(k.wants))}
 }
 
-// zones returns what every NUMA node has left, as exporters report it.
+// zones returns what every NUMA node has left, in the form of exporters' reports.
 func (c *cluster) zones(u *place.Usage) []amounts {
 	out := make([]amounts, len(u.Machine.NUMAs()))
 	for i, numa := range u.Machine.NUMAs() {
@@ -112,7 +112,7 @@ func (k *charging) pick(shape int, among []int) (int, bool) {
 	return best.node, best.equals > 0
 }
 
-// view is worked out anew after something happened on the node.
+// view returns the cached view of a node, which is computed again after an event on the node.
 func (k *charging) view(n, shape int) *view {
 	v := &k.nodes[n].views[shape]
 	if v.known {
@@ -143,7 +143,7 @@ func (k *charging) view(n, shape int) *view {
 	return v
 }
 
-// left returns what the zones have after what is assumed.
+// left returns what the zones have left without the assumed pods.
 func (n *charged) left() []amounts {
 	out := make([]amounts, len(n.zones))
 	for i, z := range n.zones {
@@ -155,7 +155,7 @@ func (n *charged) left() []amounts {
 	return out
 }
 
-// aligns is the filter; it takes what app containers get out of the zones.
+// aligns is the filter. It subtracts what app containers get from zones.
 func (k *charging) aligns(m *topo.Machine, zones, containers []amounts, init []bool, guaranteed bool) bool {
 	for i, want := range containers {
 		mask := uint64(m.All())
@@ -177,7 +177,7 @@ func (k *charging) aligns(m *topo.Machine, zones, containers []amounts, init []b
 	return true
 }
 
-// suitable returns the zones that have so much of a resource. One that no zone lists is the node's.
+// suitable returns the zones that have n of a resource. A resource that no zone lists belongs to the whole node.
 func (k *charging) suitable(m *topo.Machine, zones []amounts, r int, n int64, guaranteed bool) (mask uint64) {
 	name := k.cluster.names[r]
 	res, device := m.Resource(name)
@@ -192,7 +192,7 @@ func (k *charging) suitable(m *topo.Machine, zones []amounts, r int, n int64, gu
 	return mask
 }
 
-// zoneScore is the mean over containers of the least score of all zones that score at all.
+// zoneScore returns the mean over containers of the least non-zero score of all zones.
 func zoneScore(zones, containers []amounts) (score int64) {
 	for _, want := range containers {
 		least := int64(0)

@@ -9,10 +9,10 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file is what the nodes really are. Machines of one fleet that hold the same things share a state,
-// and what a state answers to a shape is worked out once, for as long as some machine is in it.
+// This file models the real nodes. Machines of one fleet with equal holdings share a state, and the answer of a state
+// to a shape is computed once, as long as some machine is in that state.
 
-// cluster is all nodes.
+// cluster has all nodes.
 type cluster struct {
 	trace    *Trace
 	names    resources
@@ -20,8 +20,8 @@ type cluster struct {
 	requests []amounts // by shape
 	nodes    []node
 	fleets   []amounts         // what pods may have, by fleet
-	states   map[string]*state // those that some node is in
-	live     []*state          // the same, in an order that depends on nothing but what happened
+	states   map[string]*state // states of at least one node
+	live     []*state          // the same states, in an order that depends only on the events
 }
 
 // node is one machine.
@@ -38,24 +38,24 @@ type held struct {
 	holdings   []place.Holding
 }
 
-// state is what a node holds.
+// state is what nodes hold.
 type state struct {
 	key     string
 	fleet   int
 	usage   *place.Usage
-	asked   amounts // what the pods ask for as a whole, NUMA nodes apart
+	asked   amounts // requests of the pods, without regard to NUMA nodes
 	answers []answer
 	nodes   []int
 	at      int // index in cluster.live
 }
 
-// answer is what a state says to a shape.
+// answer is the answer of a state to a shape.
 type answer struct {
 	known, room, fits bool
 	verdict           place.Verdict
-	// cost is what a strategy makes of the verdict, under the mix of that number.
+	// cost is the strategy's cost of the verdict, under the mix with that number.
 	cost   int64
-	priced int // number of the mix plus one, 0 for not yet
+	priced int // number of the mix plus one; 0: not computed
 }
 
 func newCluster(t *Trace) *cluster {
@@ -75,7 +75,7 @@ func newCluster(t *Trace) *cluster {
 	return c
 }
 
-// enter puts a node into the state of a usage.
+// enter puts a node into the state for a usage.
 func (c *cluster) enter(n int, u *place.Usage, asked amounts) {
 	nd := &c.nodes[n]
 	key := keyOf(nd.fleet, u, asked)
@@ -90,7 +90,7 @@ func (c *cluster) enter(n int, u *place.Usage, asked amounts) {
 	s.nodes = append(s.nodes, n)
 }
 
-// leave takes a node out of its state; a state that nobody is in is forgotten.
+// leave removes a node from its state, and drops a state without nodes.
 func (c *cluster) leave(n int) {
 	s, at := c.nodes[n].state, c.nodes[n].at
 	last := len(s.nodes) - 1
@@ -105,7 +105,7 @@ func (c *cluster) leave(n int) {
 	c.live = c.live[:len(c.live)-1]
 }
 
-// answer returns what a state says to a shape.
+// answer returns the answer of a state to a shape.
 func (c *cluster) answer(s *state, shape int) *answer {
 	a := &s.answers[shape]
 	if !a.known {
@@ -118,7 +118,7 @@ func (c *cluster) answer(s *state, shape int) *answer {
 	return a
 }
 
-// admit gives a pod to a node whose kubelet takes it; the answer must be one that fits.
+// admit adds a pod to a node. The node's answer to the shape must be that it fits.
 func (c *cluster) admit(n, pod, shape int) place.Verdict {
 	s := c.nodes[n].state
 	v := c.answer(s, shape).verdict
@@ -136,7 +136,7 @@ func (c *cluster) admit(n, pod, shape int) place.Verdict {
 	return v
 }
 
-// release lets a pod go. What is left is held in the order in which it was admitted, as the ledger does.
+// release removes a pod. The other pods are then held in the order in which they were admitted, as in the ledger.
 func (c *cluster) release(n, pod int) {
 	nd := &c.nodes[n]
 	at := slices.IndexFunc(nd.pods, func(h held) bool { return h.pod == pod })
@@ -182,8 +182,8 @@ func keyOf(fleet int, u *place.Usage, asked amounts) string {
 	return string(b)
 }
 
-// stranded counts what of a resource is free on a node but of no use to any shape: what is left when
-// those that ask for it, the smallest first, are put there for as long as one fits.
+// stranded counts how much of a resource is free on a node but useless for all shapes. It adds pods that ask for the
+// resource, smallest first, as long as one fits, and returns what is then left.
 func (c *cluster) stranded(s *state, resource int) int64 {
 	shapes := make([]int, 0, len(c.requests))
 	for i, r := range c.requests {

@@ -6,11 +6,11 @@ import (
 
 // Settings are the machines, seeds and cases of a comparison.
 type Settings struct {
-	Machines int // 0: as many as the trace says
+	Machines int // 0: as many as in the trace
 	Seed     uint64
-	Runs     int // how many seeds, from Seed on; 1..MaxRuns
-	Cases    int // how many small cases are solved exactly, 0..MaxCases
-	// Progress, if not nil, receives from time to time how far the comparison is; its error ends it.
+	Runs     int // number of seeds, from Seed on; 1..MaxRuns
+	Cases    int // number of small cases to solve exactly, 0..MaxCases
+	// Progress, if not nil, receives from time to time how far the comparison is. Its error ends the comparison.
 	Progress func(Progress) error
 }
 
@@ -28,26 +28,26 @@ type Progress struct {
 	Done, Of  int // pods that have arrived, or cases
 }
 
-// Comparison is what came of all contenders, on the same machines, pods, order of arrival and seeds.
+// Comparison has the results of all contenders, on the same machines, pods, order of arrival and seeds.
 type Comparison struct {
 	Trace, Source string
 	Machines      int
-	Pods          int // of each run with departures
-	Asked         int // of each run without, the mean
+	Pods          int // in each run with departures
+	Asked         int // mean over the runs without departures
 	Seed          uint64
 	Runs          int
 	Scarce        string
 	Columns       []Column
-	// Cases is how many small cases were solved exactly, Optimum how many pods they have in all: every one
-	// of them could be placed by who knows all of them before.
+	// Cases is the number of small cases that were solved exactly, Optimum the number of pods in all of them. With full
+	// knowledge in advance, every one of these pods could be placed.
 	Cases, Optimum int
 }
 
-// Column is what came of one contender: sums over all runs.
+// Column has the results of one contender, as sums over all runs.
 type Column struct {
 	Contender string
-	Stay      Tally // nobody departs
-	Churn     Tally // pods come and go
+	Stay      Tally // without departures
+	Churn     Tally // with departures
 	Optimum   int   // pods of the small cases that were placed
 }
 

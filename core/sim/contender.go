@@ -8,25 +8,25 @@ import (
 
 // Contender is a way of choosing nodes.
 type Contender struct {
-	Name string // as in the head of a table; a line break is where it may be broken
+	Name string // as in the head of a table; it may be broken at a line break
 	kind kind
-	// strategy is that of a contender that knows what kubelets will do.
+	// strategy is for a contender that predicts what kubelets will do.
 	strategy score.Strategy
 }
 
 type kind int
 
 const (
-	foresees kind = iota // knows what every kubelet will do: core/place and core/score
+	foresees kind = iota // predicts what every kubelet will do, with core/place and core/score
 	charges              // subtracts a pod from every NUMA node until the node reports; see charge.go
-	blind                // knows amounts of whole nodes; see blind.go
+	blind                // uses amounts of whole nodes; see blind.go
 )
 
-// ReportSeconds is how often nodes report to the contender that charges every NUMA node: the default of the
-// exporters that it is used with.
+// ReportSeconds is the interval of nodes' reports to the contender that charges every NUMA node: the default of the
+// exporters that are used with it.
 const ReportSeconds = 60
 
-// Contenders returns all of them, Tenon's own strategy first.
+// Contenders returns all contenders, Tenon's own strategy first.
 func Contenders() []Contender {
 	return []Contender{
 		{"Tenon", foresees, score.Strategy{Type: score.Tenon}},
@@ -39,17 +39,17 @@ func Contenders() []Contender {
 	}
 }
 
-// picker chooses nodes, and is called for each event.
+// picker chooses nodes. The replay calls it for each event.
 type picker interface {
-	// pick returns the node for a pod of a shape, among some nodes, or among all where among is nil.
+	// pick returns the node for a pod of a shape, among some nodes, or among all if among is nil.
 	pick(shape int, among []int) (node int, ok bool)
-	// arrived tells that a pod of a shape is asked for.
+	// arrived records the arrival of a pod of a shape.
 	arrived(shape int)
-	// sent tells that a pod was sent to a node, whether or not its kubelet took it.
+	// sent records that a pod was sent to a node, even if its kubelet refused it.
 	sent(node, shape int)
-	// left tells that a pod departed from a node.
+	// left records that a pod departed from a node.
 	left(node int)
-	// reported tells that nodes report now, and returns those of which something new is known.
+	// reported processes reports of all nodes, and returns the nodes with new information.
 	reported() []int
 }
 
@@ -65,7 +65,7 @@ func newPicker(c *cluster, k Contender, usual []int64, r *chance) picker {
 	return f
 }
 
-// choice keeps the best of what it is shown; of equals any, each with the same chance, as kube-scheduler
+// choice keeps the best node so far. Among equal ones it chooses at random with equal probability, as kube-scheduler
 // does (pkg/scheduler/schedule_one.go, selectHost).
 type choice struct {
 	chance *chance
@@ -74,7 +74,7 @@ type choice struct {
 	equals int64
 }
 
-// offer shows nodes that are alike; the highest score is best.
+// offer adds equal nodes with a score; the highest score is best.
 func (c *choice) offer(score int64, nodes ...int) {
 	if c.equals == 0 || score > c.score {
 		c.score, c.equals = score, 0
@@ -87,17 +87,17 @@ func (c *choice) offer(score int64, nodes ...int) {
 	}
 }
 
-// foresight asks place what the nodes will do, and score which of them is best.
+// foresight predicts with place what the nodes will do, and chooses the best node with score.
 type foresight struct {
 	cluster  *cluster
 	strategy score.Strategy
 	chance   *chance
-	recent   *score.Recent // what arrived, not what the trace has in store
-	asked    int           // pods that it was told of
-	mixes    int           // how often it has a new mix
+	recent   *score.Recent // the pods that arrived, without those to come
+	asked    int           // number of arrivals
+	mixes    int           // number of new mixes
 }
 
-// remember begins with what is usual, in proportion and in turns, as if that had arrived.
+// remember begins with the usual pods, as if they had arrived in these proportions, in turns.
 func (f *foresight) remember(usual []int64) {
 	total := int64(0)
 	for _, n := range usual {
@@ -106,7 +106,7 @@ func (f *foresight) remember(usual []int64) {
 	if total == 0 {
 		return
 	}
-	const stride = 389 // has no divisor in common with Remembered, so that every turn comes once
+	const stride = 389 // coprime to Remembered, so that every turn comes once
 	for i := range int64(score.Remembered) {
 		at := i * stride % score.Remembered * total / score.Remembered
 		shape := 0
@@ -135,8 +135,8 @@ func (f *foresight) pick(shape int, among []int) (int, bool) {
 	return best.node, best.equals > 0
 }
 
-// cost prices an answer anew when the mix has changed. Pods of which no node aligns anything are left to
-// kube-scheduler's own score, as the plugin leaves them.
+// cost returns the cached cost of an answer, and computes it again after a change of the mix. Pods that no node aligns
+// get kube-scheduler's own score, since the plugin does not score them.
 func (f *foresight) cost(s *state, a *answer, shape int) int64 {
 	if a.priced == f.mixes+1 {
 		return a.cost
@@ -153,7 +153,7 @@ func (f *foresight) cost(s *state, a *answer, shape int) int64 {
 	return a.cost
 }
 
-// arrived is for Tenon's own strategy; the others have no use for a mix.
+// arrived records the pod for Tenon's own strategy; the other strategies use no mix.
 func (f *foresight) arrived(shape int) {
 	if f.strategy.Type != score.Tenon {
 		return

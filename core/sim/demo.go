@@ -1,6 +1,6 @@
 package sim
 
-// demo is one machine of each kind of the lab's catalogue and pods that are asked for at once. They fit if every one
+// demo has one machine of each kind of the lab's catalogue, and pods that arrive at once. They fit only if every pod
 // goes to the right place.
 const demo = `
 source one machine of each kind of the lab, and pods that fit if each goes to the right place, all at once

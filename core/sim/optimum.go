@@ -7,10 +7,10 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// This file solves small cases exactly. A case is a few machines, a few shapes, and the longest sequence of
-// pods of which every one could be placed by who knows them all and may choose the order; one pod more, and
-// nobody could. Which pods a machine can have together is what place says of them, one after the other, in
-// every order. Contenders know what is usual, and not what comes.
+// This file solves small cases exactly. A case is a few machines, a few shapes, and the longest sequence of pods that
+// can all be placed with full knowledge and in any order; with one more pod, not all could be placed. It finds the sets
+// of pods that fit on a machine together by placing them one after the other, in every order. Contenders have the usual
+// pods, and not the sequence.
 
 // Bounds that keep a case small.
 const (
@@ -23,7 +23,7 @@ const (
 // counts are numbers of pods by shape of a case.
 type counts [caseShapes]uint8
 
-// within reports whether no number is above another's.
+// within reports whether no number exceeds the one in o.
 func (c counts) within(o counts) bool {
 	for i, n := range c {
 		if n > o[i] {
@@ -33,7 +33,7 @@ func (c counts) within(o counts) bool {
 	return true
 }
 
-// less returns what is left of some pods when others are placed.
+// less returns the pods of c without those of o.
 func (c counts) less(o counts) (out counts) {
 	for i, n := range c {
 		out[i] = n - min(n, o[i])
@@ -41,8 +41,8 @@ func (c counts) less(o counts) (out counts) {
 	return out
 }
 
-// packings returns the largest sets of pods that an empty machine can have together; ok is false where
-// the machine has more states than are looked at.
+// packings returns the largest sets of pods that fit on an empty machine together. ok is false if the machine has more
+// than caseStates states.
 func packings(f Fleet, shapes []Shape) (out []counts, ok bool) {
 	type reached struct {
 		usage *place.Usage
@@ -89,7 +89,7 @@ func packings(f Fleet, shapes []Shape) (out []counts, ok bool) {
 	return largest(found), true
 }
 
-// largest drops the sets that are within another.
+// largest drops the sets that are contained in another.
 func largest(found map[counts]bool) (out []counts) {
 	for c := range found {
 		inside := false
@@ -104,8 +104,8 @@ func largest(found map[counts]bool) (out []counts) {
 	return out
 }
 
-// packs reports whether some machines can have all of some pods. Of what may be left for the machines to
-// come, only what is within nothing else is kept.
+// packs reports whether some machines can have all of the pods. Of the pods that may be left for the next machines, it
+// keeps only sets that contain no other.
 func packs(machines [][]counts, pods counts) bool {
 	left := map[counts]bool{pods: true}
 	for _, m := range machines {
@@ -123,7 +123,7 @@ func packs(machines [][]counts, pods counts) bool {
 	return false
 }
 
-// smallest drops what has another within it.
+// smallest drops the sets that contain another.
 func smallest(in map[counts]bool) map[counts]bool {
 	out := map[counts]bool{}
 	for c := range in {
@@ -141,11 +141,11 @@ func smallest(in map[counts]bool) map[counts]bool {
 // solver makes cases of a script.
 type solver struct {
 	script *Script
-	known  map[string][]counts // packings by fleet and shapes; nil where there are too many
+	known  map[string][]counts // packings by fleet and shapes; nil if there are too many states
 }
 
-// draw makes a case: the machines, the longest sequence that can be placed, and how often each shape comes
-// otherwise. ok is false where it is too large to be solved.
+// draw makes a case: the machines, the longest sequence that can be placed, and how often each shape usually comes. ok
+// is false if the case is too large.
 func (s *solver) draw(seed uint64) (t *Trace, usual []int64, ok bool) {
 	rnd := &chance{seed}
 	mix := s.choose(rnd)
@@ -177,7 +177,7 @@ func (s *solver) draw(seed uint64) (t *Trace, usual []int64, ok bool) {
 	return t, usual, len(t.Pods) > 0
 }
 
-// choose takes a few shapes that a machine aligns, each as likely, and puts them in the order of the mix.
+// choose takes a few shapes that machines align, with equal probability, and puts them in the order of the mix.
 func (s *solver) choose(rnd *chance) (out []ingredient) {
 	for _, in := range s.script.ingredients() {
 		if !s.script.shapes[in.shape].Pod.Plain() {
@@ -205,7 +205,7 @@ func (s *solver) packings(fleet int, f Fleet, shapes []Shape) ([]counts, bool) {
 	return found, found != nil
 }
 
-// pick takes an ingredient by weight.
+// pick chooses an ingredient at random by weight.
 func pick(rnd *chance, mix []ingredient) int {
 	total := int64(0)
 	for _, in := range mix {
@@ -218,7 +218,7 @@ func pick(rnd *chance, mix []ingredient) int {
 	return i
 }
 
-// ingredients returns the mix of a script; of one that lists its pods, the shapes by how many there are.
+// ingredients returns the mix of a script. If the script lists pods, it returns the shapes weighted by their number.
 func (s *Script) ingredients() []ingredient {
 	if len(s.mix) > 0 {
 		return s.mix
@@ -233,7 +233,7 @@ func (s *Script) ingredients() []ingredient {
 	return slices.DeleteFunc(out, func(in ingredient) bool { return in.weight == 0 })
 }
 
-// solve runs every contender on small cases. Cases that are too large are passed over.
+// solve runs every contender on small cases. It skips cases that are too large.
 func (out *Comparison) solve(s *Script, c Settings) error {
 	solver := &solver{script: s, known: map[string][]counts{}}
 	for tried := 0; out.Cases < c.Cases && tried < 4*c.Cases; tried++ {

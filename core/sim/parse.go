@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place/scenario"
 )
 
-// This file reads the text form of a trace, made to be written by hand. The rules are:
+// This file reads the text form of a trace, which is easy to write by hand. The rules are:
 //
 //	# a comment, to the end of the line
 //	source TEXT                     where the numbers come from; kept, not interpreted
@@ -21,10 +21,10 @@ import (
 //	pod AT SECONDS SHAPE [COUNT]    so many pods (1 when absent) arrive at second AT and run for SECONDS
 //	mix SHAPE WEIGHT SECONDS,...    instead of pods: chance makes them
 //
-// Machines come first, then shapes, then either pods, in order of AT, or a mix. Pods of one second come in an
-// order that the seed decides. Of a mix, every pod is
-// of a shape by weight, and runs for one of its SECONDS, each as likely; they arrive as fast as they would
-// keep nine tenths of the scarcest resource busy, until they have asked for turnover times all there is.
+// Machines come first, then shapes, then either pods, in order of AT, or a mix. The seed decides the order of pods in
+// one second. In a mix, every pod has a random shape by weight, and runs for one of its SECONDS with equal probability.
+// Pods arrive at the rate that keeps nine tenths of the scarcest resource busy, until they have requested turnover
+// times its capacity.
 
 const (
 	load     = 0.9
@@ -34,7 +34,7 @@ const (
 // maxHead bounds the lines before the first pod or mix.
 const maxHead = scenario.MaxLines
 
-// Script is a trace before it is made: its machines can be scaled, and its pods may be left to chance.
+// Script is a trace before its generation: its machines can be scaled, and its pods may be random.
 type Script struct {
 	Name   string
 	Source string
@@ -51,18 +51,18 @@ type ingredient struct {
 	seconds []int64
 }
 
-// reader is a text that is being read.
+// reader is the state of reading a text.
 type reader struct {
 	file   string
 	script *Script
 	at     int      // number of the line, from 1
 	head   []string // lines before the first pod or mix
 	blocks []block
-	first  int // line of the first shape, 0 for none yet
+	first  int // line of the first shape; 0: none yet
 	names  map[string]int
 }
 
-// block is the lines of one kind of machine.
+// block has the lines of one kind of machine.
 type block struct {
 	fleet    Fleet
 	from, to int // lines, from 1, to is exclusive
@@ -173,8 +173,8 @@ func (r *reader) shape(line string, w []string) error {
 	return nil
 }
 
-// describe makes machines and shapes of the head, once it is complete: each kind of machine is a scenario
-// of which the other lines are left out, so that errors name the lines of the file.
+// describe makes the machines and shapes of the head once it is complete. Each kind of machine becomes a scenario with
+// all other lines blank, so that errors name the lines of the file.
 func (r *reader) describe() error {
 	if r.names != nil {
 		return nil
@@ -277,9 +277,9 @@ func number(s string, least, most int64) (int64, error) {
 	return n, nil
 }
 
-// Trace makes the trace for a number of machines, the kinds in the proportion of their counts; 0 takes
-// the counts as they are. Every kind has one machine at least. Pods of a mix, and the order of those that
-// are listed for one second, follow from the seed.
+// Trace generates the trace for a number of machines, with kinds in the proportion of their counts; 0 keeps the counts.
+// Every kind has at least one machine. The seed determines the pods of a mix, and the order of listed pods with equal
+// arrival times.
 func (s *Script) Trace(machines int, seed uint64) (*Trace, error) {
 	t := &Trace{Name: s.Name, Source: s.Source, Fleets: slices.Clone(s.fleets), Shapes: s.shapes}
 	if machines < 0 || machines > MaxMachines || machines > 0 && machines < len(s.fleets) {
@@ -300,7 +300,7 @@ func (s *Script) Trace(machines int, seed uint64) (*Trace, error) {
 	return t, t.Check()
 }
 
-// shuffled returns pods of which those of one second come in an order that the seed decides.
+// shuffled returns pods with a random order, given by the seed, among those of one second.
 func shuffled(pods []Arrival, seed uint64) []Arrival {
 	out, rnd := slices.Clone(pods), chance{seed}
 	for from := 0; from < len(out); {
@@ -317,7 +317,7 @@ func shuffled(pods []Arrival, seed uint64) []Arrival {
 	return out
 }
 
-// scale gives every kind its part, rounded down but at least one; the first kind gets or gives the rest.
+// scale gives every kind its part, rounded down but at least one, and adds or takes the difference at the first kinds.
 func scale(fleets []Fleet, machines int) {
 	all, rest := 0, machines
 	for _, f := range fleets {
@@ -359,10 +359,10 @@ func (s *Script) generate(t *Trace, seed uint64) ([]Arrival, error) {
 	return out, nil
 }
 
-// pace returns the mean time between arrivals, in millionths of a second, and how many there are. Every
-// product is rounded by itself, so that all computers get the same numbers.
+// pace returns the mean time between arrivals, in millionths of a second, and the number of arrivals. Every product is
+// rounded separately, so that all computers get the same numbers.
 func (s *Script) pace(f *fullness, total int64) (gap int64, count int) {
-	per, ask := 0.0, 0.0 // of the scarcest resource: its seconds, and the resource itself, per pod
+	per, ask := 0.0, 0.0 // per pod, for the scarcest resource: its use in seconds, and its amount
 	for r, all := range f.capacity {
 		seconds, amount := 0.0, 0.0
 		for _, in := range s.mix {

@@ -4,19 +4,18 @@ import (
 	"container/heap"
 )
 
-// This file is what happens when. In one moment pods depart first, then nodes report, then pods that were
-// refused are there again, then new ones arrive. A pod for which there is no node waits, and is tried
-// again when something departs, the earliest first, as the queue of kube-scheduler does. A pod that a
-// kubelet refused is made anew by its controller: after a second, and after twice as long each time it is
-// refused again, up to slowest.
+// This file handles the order of events. At one time, first pods depart, then nodes report, then refused pods return,
+// then new pods arrive. A pod without a node waits, and is tried again when a pod departs, the earliest first, as in
+// kube-scheduler's queue. The controller replaces a pod that a kubelet refused: after a second, and after twice as long
+// for each further refusal, up to slowest.
 
 const (
 	slowest = 256 // seconds between a refusal and the pod that replaces it
-	grace   = 600 // seconds that a run goes on when nothing more arrives or departs
+	grace   = 600 // seconds that a run continues after the last arrival or departure
 	stride  = 512 // arrivals between two reports of progress
 )
 
-// event is something that happens; of those at one time the lower kind is first, then the earlier made.
+// event is an event of the replay. Of events at one time, the lower kind comes first, then the earlier made.
 type event struct {
 	at   int64
 	kind happening
@@ -33,7 +32,7 @@ const (
 	arrives
 )
 
-// agenda is the events to come, as a heap.
+// agenda has the future events, as a heap.
 type agenda []event
 
 func (a agenda) Len() int { return len(a) }
@@ -59,11 +58,11 @@ func (a *agenda) Pop() any {
 	return last
 }
 
-// podState is where a pod is.
+// podState is the state of a pod.
 type podState struct {
 	node    int // -1: none
 	refused int
-	away    bool // refused, and not there again yet
+	away    bool // refused, and not replaced yet
 	ended   bool
 }
 
@@ -73,16 +72,16 @@ type waiting struct {
 	pod int
 }
 
-// replay is a run.
+// replay is the state of a run.
 type replay struct {
 	trace   *Trace
 	options Options
 	cluster *cluster
 	picker  picker
 	chance  chance
-	limit   int // pods that arrive
+	limit   int // number of pods that arrive
 	now     int64
-	quiet   int64 // when something arrived or departed last
+	quiet   int64 // time of the last arrival or departure
 	coming  int   // arrivals and departures on the agenda
 	seq     int64
 	agenda  agenda
@@ -174,7 +173,7 @@ func (r *replay) arrive(pod int) error {
 	return nil
 }
 
-// enqueue tries a pod that is there now. While others of its shape wait there is no node for it either.
+// enqueue tries a pod that has arrived or returned. While others of its shape wait, it has no node either.
 func (r *replay) enqueue(pod int) {
 	shape := r.trace.Pods[pod].Shape
 	if len(r.queues[shape]) > 0 || r.try(pod, nil) == nowhere {
@@ -183,7 +182,7 @@ func (r *replay) enqueue(pod int) {
 	}
 }
 
-// outcome is what came of an attempt.
+// outcome is the result of an attempt.
 type outcome int
 
 const (
@@ -192,7 +191,7 @@ const (
 	nowhere
 )
 
-// try looks for a node among some, or all where among is nil, and sends the pod there.
+// try looks for a node, among all nodes if among is nil, and sends the pod there.
 func (r *replay) try(pod int, among []int) outcome {
 	shape := r.trace.Pods[pod].Shape
 	n, ok := r.picker.pick(shape, among)
@@ -236,8 +235,8 @@ func (r *replay) depart(pod int) {
 	r.wake([]int{n})
 }
 
-// wake tries the pods that wait on nodes on which something changed: on the others nothing fits that did
-// not fit before. A shape that fits on none of them is not tried again.
+// wake tries the waiting pods on the nodes that have changed, since no pod fits on another node that did not fit
+// before. A shape that fits on none of them is not tried again.
 func (r *replay) wake(changed []int) {
 	hopeless := make([]bool, len(r.queues))
 	for {
@@ -258,7 +257,7 @@ func (r *replay) wake(changed []int) {
 	}
 }
 
-// finish counts what is left at the end.
+// finish returns the tally with what is left at the end.
 func (r *replay) finish() Tally {
 	t, c := r.tally, r.cluster
 	scarce := c.names.index(r.trace.Scarce())

@@ -1,12 +1,11 @@
-// Package sim replays what arrives at a cluster and departs from it on thousands of machines, under one
-// way of choosing nodes or another, and says what came of it.
+// Package sim replays arrivals and departures of pods on a cluster of thousands of machines, under different ways of
+// choosing nodes, and reports the results.
 //
-// Time is a number of seconds that jumps from event to event, and chance is a sequence that a seed
-// determines. What a node does with a pod is what [place.Place] says, whoever sent the pod; contenders
-// differ in what they know of the nodes and in which of them they prefer. Invariant: a machine never
-// holds anything twice, every pod that arrived is on a node, waits, or is being sent back from a
-// refusal, and the same trace, contender and seed give the same numbers. The package refuses traces
-// beyond its bounds, and to read files or clocks.
+// Time is a number of seconds that jumps from event to event, and randomness is a sequence that a seed determines. A
+// node does with a pod what [place.Place] returns, for every contender; contenders differ in their information about
+// the nodes and in their preferences. Invariant: a machine never holds anything twice. Every pod that arrived is on a
+// node, waits, or is about to return after a refusal. The same trace, contender and seed give the same numbers. The
+// package rejects traces beyond its bounds, and reads no files or clocks.
 package sim
 
 import (
@@ -23,10 +22,10 @@ const (
 	MaxFleets   = 64
 	MaxShapes   = 256
 	MaxPods     = 1_000_000
-	MaxSeconds  = 1_000_000_000 // of a pod's arrival, and of its stay
+	MaxSeconds  = 1_000_000_000 // bounds arrival and duration of a pod
 )
 
-// Trace is what arrives at which machines. It is not changed by being run.
+// Trace is a set of machines and the pods that arrive there. A run does not change it.
 type Trace struct {
 	Name   string
 	Source string // where the numbers come from, for people
@@ -35,7 +34,7 @@ type Trace struct {
 	Pods   []Arrival // ascending At
 }
 
-// Fleet is a number of machines that are alike.
+// Fleet is a number of equal machines.
 type Fleet struct {
 	Name    string
 	Count   int // 1..MaxMachines, all fleets together
@@ -52,11 +51,11 @@ type Shape struct {
 // Arrival is one pod.
 type Arrival struct {
 	At    int64 // seconds since the trace began, 0..MaxSeconds
-	For   int64 // seconds that it runs once it is placed, 1..MaxSeconds
+	For   int64 // duration in seconds once it is placed, 1..MaxSeconds
 	Shape int   // index of Trace.Shapes
 }
 
-// Machines returns how many machines the trace has.
+// Machines returns the number of machines in the trace.
 func (t *Trace) Machines() (count int) {
 	for _, f := range t.Fleets {
 		count += f.Count
@@ -64,7 +63,7 @@ func (t *Trace) Machines() (count int) {
 	return count
 }
 
-// Check says what is wrong with a trace.
+// Check returns what is wrong with a trace, or nil.
 func (t *Trace) Check() error {
 	if len(t.Fleets) == 0 || len(t.Shapes) == 0 || len(t.Pods) == 0 {
 		return fmt.Errorf("trace %s: wants machines, shapes and pods; has %d, %d and %d",
@@ -93,41 +92,40 @@ func (t *Trace) Check() error {
 	return nil
 }
 
-// Options say how a trace is run.
+// Options are the settings of a run.
 type Options struct {
 	Seed uint64
-	// Stay: nobody departs, and pods arrive only until they ask for a quarter more of some resource than
-	// all machines have.
+	// Stay: no pod departs, and pods arrive only until they have requested a quarter more of some resource than all
+	// machines have.
 	Stay bool
-	// Usual says what arrived before the trace began, by shape, for who remembers that: how often compared
-	// with others, 0..MaxPods. Those pods take up no room.
+	// Usual has the pods that arrived before the trace began, by shape, for contenders with a memory: relative numbers,
+	// 0..MaxPods. These pods take no room.
 	Usual []int64
-	// Progress, if not nil, receives from time to time how many of the pods have arrived; its error
-	// ends the run.
+	// Progress, if not nil, receives from time to time how many of the pods have arrived. Its error ends the run.
 	Progress func(arrived, of int) error
 }
 
-// Tally is what came of a run. Seconds and amounts are sums.
+// Tally is the result of a run. Seconds and amounts are sums.
 type Tally struct {
 	Pods   int // arrived
-	First  int // placed before the first that was not placed at once
-	Placed int // placed at all
-	AtOnce int // placed in the moment of their arrival
+	First  int // placed before the first pod that was not placed at once
+	Placed int // placed at any time
+	AtOnce int // placed at their arrival
 	// Refused is how often a kubelet refused a pod that a scheduler had sent to it.
 	Refused int
 
-	Wait    int64 // seconds from arrival to the node that took the pod, or to the end
+	Wait    int64 // seconds from arrival to placement, or to the end
 	Longest int64 // the longest of these
 
-	Aligned  int   // placed pods that hold something of NUMA nodes
-	NUMAs    int64 // of these, how many
-	Distance int64 // of these, the mean distance of the NUMA nodes to each other, in hundredths
+	Aligned  int   // placed pods that hold something on NUMA nodes
+	NUMAs    int64 // number of NUMA nodes of the aligned pods
+	Distance int64 // mean distance of these NUMA nodes to each other, in hundredths
 
-	// Of the trace's scarce resource, at the end.
-	Capacity int64 // all that pods can have
-	Given    int64 // what pods asked for that are placed
-	Stranded int64 // free, but no use to any shape of the trace
-	Wanted   int64 // free, though waiting pods want as much
+	// Amounts of the trace's scarce resource, at the end.
+	Capacity int64 // total that pods can have
+	Given    int64 // requested by placed pods
+	Stranded int64 // free, but useless for all shapes of the trace
+	Wanted   int64 // free, although waiting pods request as much
 }
 
 // Run replays a trace under one contender.
@@ -146,7 +144,7 @@ func Run(t *Trace, c Contender, o Options) (Tally, error) {
 	return r.finish(), nil
 }
 
-// chance is a sequence of numbers (SplitMix64, Steele et al., OOPSLA 2014).
+// chance is a sequence of pseudo-random numbers (SplitMix64, Steele et al., OOPSLA 2014).
 type chance struct{ state uint64 }
 
 func (c *chance) next() uint64 {
@@ -157,5 +155,5 @@ func (c *chance) next() uint64 {
 	return z ^ z>>31
 }
 
-// below returns a number in 0..n-1; n is so far below 2^64 that the remainder is fair.
+// below returns a number in 0..n-1. n is so far below 2^64 that the remainder has no noticeable bias.
 func (c *chance) below(n int64) int64 { return int64(c.next() % uint64(n)) }

@@ -10,15 +10,15 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file is the view of kube-scheduler's NodeResourcesFit: amounts of whole nodes, without NUMA nodes. Every
-// contender keeps to it, since it runs in every profile.
+// This file models kube-scheduler's NodeResourcesFit: amounts of whole nodes, without NUMA nodes. Every contender
+// respects it, since it runs in every profile.
 
 const cpuName = "cpu"
 
-// amounts are by index of resources: thousandths of CPUs, bytes, devices.
+// amounts are indexed like resources: thousandths of CPUs, bytes, devices.
 type amounts []int64
 
-// resources are all that the machines and shapes of a trace know, "cpu" first, then by name.
+// resources are all resources in the machines and shapes of a trace, "cpu" first, then by name.
 type resources []string
 
 func resourcesOf(t *Trace) resources {
@@ -47,7 +47,7 @@ func resourcesOf(t *Trace) resources {
 
 func (rs resources) index(name string) int { return slices.Index(rs, name) }
 
-// allocatable returns what pods may have of an empty machine.
+// allocatable returns what pods may have on an empty machine.
 func (rs resources) allocatable(u *place.Usage) amounts {
 	out := make(amounts, len(rs))
 	out[0] = int64(u.FreeCPUs().Len()) * 1000
@@ -62,8 +62,8 @@ func (rs resources) allocatable(u *place.Usage) amounts {
 	return out
 }
 
-// request returns what a pod asks for as a whole: its app containers and sidecars together, or an init
-// container with the sidecars before it, whichever is more (KEP-753).
+// request returns the requests of a pod as a whole: its app containers and sidecars together, or an init container with
+// the sidecars before it, whichever is more (KEP-753).
 func (rs resources) request(p *place.Pod) amounts {
 	apps, sidecars, inits := make(amounts, len(rs)), make(amounts, len(rs)), make(amounts, len(rs))
 	for i := range p.Containers {
@@ -97,7 +97,7 @@ func (rs resources) container(c *place.Container) amounts {
 	return out
 }
 
-// room reports whether a request fits into what is left of a node.
+// room reports whether a request fits in what is left of a node.
 func room(allocatable, asked, request amounts) bool {
 	for r, n := range request {
 		if n > 0 && asked[r]+n > allocatable[r] {
@@ -107,8 +107,8 @@ func room(allocatable, asked, request amounts) bool {
 	return true
 }
 
-// leastAllocated is the score that NodeResourcesFit gives by default: the mean of the parts of CPU and
-// memory that will be left, in hundredths.
+// leastAllocated is the default score of NodeResourcesFit: the mean of the parts of CPU and memory that will be left,
+// in hundredths.
 func leastAllocated(allocatable, asked, request amounts, memory int) (score int64) {
 	for _, r := range []int{0, memory} {
 		if all := allocatable[r]; all > 0 {
@@ -118,7 +118,7 @@ func leastAllocated(allocatable, asked, request amounts, memory int) (score int6
 	return score / 2
 }
 
-// Scarce returns the resource that a trace is about: GPUs where shapes want some, else CPUs.
+// Scarce returns the resource that decides the results of a trace: GPUs if shapes request some, else CPUs.
 func (t *Trace) Scarce() string {
 	for _, name := range resourcesOf(t) {
 		if strings.HasSuffix(name, "/gpu") && t.wants(name) {
@@ -136,7 +136,7 @@ func (t *Trace) wants(resource string) bool {
 	})
 }
 
-// fullness sums up what pods ask for against what all machines have.
+// fullness compares the requests of pods with what all machines have.
 type fullness struct {
 	requests []amounts // by shape
 	capacity amounts
@@ -165,7 +165,7 @@ func (f *fullness) add(shape int) {
 	}
 }
 
-// saturated adds two amounts that are not negative.
+// saturated adds two amounts that are not negative, up to the largest int64.
 func saturated(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -173,7 +173,7 @@ func saturated(a, b int64) int64 {
 	return a + b
 }
 
-// beyond reports whether a quarter more than all of some resource is asked for. What no machine has does
+// beyond reports whether requests exceed the capacity of some resource by a quarter. Resources that no machine has do
 // not count.
 func (f *fullness) beyond() bool {
 	for r, n := range f.asked {
@@ -184,8 +184,8 @@ func (f *fullness) beyond() bool {
 	return false
 }
 
-// meanDistance returns the mean distance of some NUMA nodes to each other, each to itself included, in
-// hundredths; 0 where the machine tells none.
+// meanDistance returns the mean distance over all pairs of NUMA nodes, pairs of a NUMA node with itself included, in
+// hundredths. It returns 0 if the machine reports no distances.
 func meanDistance(m *topo.Machine, on topo.Mask) int64 {
 	sum, pairs := int64(0), int64(0)
 	for _, i := range on.Positions() {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Demo is the name of the trace that is of a size to be run on real kubelets, too.
+// Demo is the name of the trace that is small enough for real kubelets too.
 const Demo = "demo"
 
-// Names returns the names of the traces that are built in.
+// Names returns the names of the built-in traces.
 func Names() []string { return slices.Sorted(maps.Keys(texts())) }
 
-// Text returns the text form of a trace that is built in.
+// Text returns the text form of a built-in trace.
 func Text(name string) (string, bool) {
 	text, ok := texts()[name]
 	return strings.TrimPrefix(text, "\n"), ok
@@ -22,10 +22,10 @@ func texts() map[string]string {
 	return map[string]string{"telco": telco, "gpu": gpu, "alibaba": alibaba, Demo: demo}
 }
 
-// telco is made up, of what network functions commonly ask for: packet processing on whole cores with
-// hugepages and virtual functions of network cards, and ordinary services beside it. Half of the machines
-// have two NUMA nodes with a card each; the others have four, with a card for each two, so that every pod
-// without a virtual function can be in the way of one that needs it.
+// telco is made up. It has what network functions commonly request: packet processing on whole cores with hugepages and
+// virtual functions of network cards, and ordinary services beside it. Half of the machines have two NUMA nodes with a
+// card each; the others have four, with one card per two NUMA nodes. So every pod without a virtual function may take
+// the place of one that needs it.
 const telco = `
 source made up: DPDK pods with whole cores, hugepages and SR-IOV functions, and services beside them
 machines two-numas 400
@@ -68,11 +68,11 @@ mix service 20 600,1800,7200
 mix web 20 600,1800,7200
 `
 
-// gpu is the case of pytorch/ci-infra issue 696 and those around it: machines of two sockets with four
-// GPUs each, and jobs of one, two, four and eight GPUs with their share of CPUs and memory. Jobs of one and
-// two GPUs were sprinkled over the sockets there, and those of four found no socket, were refused with
-// TopologyAffinityError, made anew, and refused again. The policy is restricted, since single-numa-node, as
-// there, never admits a job of eight. How often each size comes and how long it runs is made up.
+// gpu is the case of pytorch/ci-infra issue 696 and similar ones: machines of two sockets with four GPUs each, and jobs
+// of one, two, four and eight GPUs with their share of CPUs and memory. There, jobs of one and two GPUs were spread
+// over the sockets. Jobs of four then found no free socket, were refused with TopologyAffinityError, created again, and
+// refused again. The policy is restricted, since single-numa-node, as in the issue, never admits a job of eight. The
+// frequency and duration of each size are made up.
 const gpu = `
 source sizes of pytorch/ci-infra issue 696: jobs of 1, 2, 4 and 8 GPUs on machines of 2 x 4; how often is made up
 machines p5 400
