@@ -127,7 +127,7 @@ type Plan struct {
 	settled []settled
 }
 
-// key names a shape: wants with equal keys cost the same on every node.
+// key identifies a shape: wants with equal keys cost the same on every node.
 type key struct {
 	shape, needs string
 	demand       place.Demand
