@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// pod is a pod of so many CPUs, with init containers of as many.
+// pod is a pod of cpus CPUs, with init containers of equal size.
 func pod(cpus, inits int) *place.Pod {
 	p := &place.Pod{QoS: place.Guaranteed}
 	for i := range inits + 1 {
@@ -22,7 +22,7 @@ func pod(cpus, inits int) *place.Pod {
 	return p
 }
 
-// book has so many empty nodes n0, n1 and so on.
+// book has empty nodes n0, n1 and so on.
 func book(t *testing.T, nodes int) *ledger.Book {
 	m, err := topo.ParseMachine("numa 0 cpus 0-15 memory 64Gi\nnuma 1 socket 1 cpus 16-31 memory 64Gi\n")
 	if err != nil {
@@ -37,9 +37,9 @@ func book(t *testing.T, nodes int) *ledger.Book {
 
 func kind(i int) Kind { return Kind{Pod: fmt.Sprint(i)} }
 
-// A node is asked once until it changes, whatever happens to other nodes; a new mix has it asked again, and leaves
+// A row computes the answer of a node once until that node changes. A new mix makes it compute the cost again, but not
 // where the pod fits.
-func TestANodeIsAskedOnceUntilItChanges(t *testing.T) {
+func TestAnswersAreCachedUntilTheNodeChanges(t *testing.T) {
 	b, p := book(t, 200), pod(4, 0)
 	var table Table
 	asked := 0
@@ -63,14 +63,14 @@ func TestANodeIsAskedOnceUntilItChanges(t *testing.T) {
 		t.Errorf("%d answers were computed after a node changed, want 1", asked-200)
 	}
 	if s := b.Snapshot(); row.Fitting(s).Len() != 200 || !row.Has(s, 0) {
-		t.Error("the pod does not fit everywhere, or an answer is gone")
+		t.Error("the pod does not fit everywhere, or an answer is missing")
 	}
 	if again := all(score.NewMix(nil)); asked != 401 || again.fits != row.fits {
 		t.Errorf("%d answers were computed by another mix, want 200", asked-201)
 	}
 }
 
-// Refusals of many nodes are kept once, and no more than are meant.
+// Equal refusals of many nodes are stored once, and their number is bounded.
 func TestRefusalsAreBounded(t *testing.T) {
 	b := book(t, 200)
 	s := b.Snapshot()
@@ -97,7 +97,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 }
 
-// Kinds of pods beyond the bounds cost time, and no memory: those that were asked for longest ago are forgotten.
+// Kinds of pods beyond the bounds cost time, but no memory: the least recently used kinds are dropped.
 func TestRowsAreBounded(t *testing.T) {
 	var table Table
 	for i := range 2 * maxKinds {

@@ -13,8 +13,8 @@ import (
 
 const gpu = "acme.com/gpu"
 
-// kubelet is a node of two NUMA nodes with 16 CPUs, 32Gi and 4 devices each, and what its managers gave away. It
-// reports as an exporter does that asks the podresources service.
+// kubelet is a node of two NUMA nodes with 16 CPUs, 32Gi and 4 devices each, with the state of its managers. It reports
+// like an exporter that uses the podresources service.
 type kubelet struct {
 	empty, usage *place.Usage
 	running      []running
@@ -41,8 +41,7 @@ func newKubelet(policy place.Policy, scope place.Scope) *kubelet {
 	return &kubelet{empty: u, usage: u}
 }
 
-// admit lets a pod run, and returns it as it is known to the node's estimate: with the prediction of place, or with
-// none.
+// admit runs a pod, and returns it in the form for the node's estimate: with the prediction of place, or with none.
 func (k *kubelet) admit(p *place.Pod, predicted bool) (Pod, bool) {
 	v := place.Place(k.usage, p)
 	if !v.Fits() {
@@ -79,7 +78,7 @@ func (k *kubelet) start(i int) string {
 	return k.running[i].pod.ID.UID
 }
 
-// report is what the node reports. signed: it says which pods it counts.
+// report is the node's report. signed: it has the list of pods that it counts.
 func (k *kubelet) report(signed bool, bound ...Pod) Report {
 	k.now++
 	r := Report{Empty: k.empty, Bound: bound, Settled: true, Now: k.now}
@@ -99,10 +98,10 @@ func (k *kubelet) report(signed bool, bound ...Pod) Report {
 	return r
 }
 
-// want is what a container asks for, in CPUs, GiB and devices.
+// want is the request of a container, in CPUs, GiB and devices.
 type want struct{ cpus, gib, gpus int64 }
 
-// asks is a pod of containers, the first of which is an init container if there are several.
+// asks is a pod of containers. If there are several, the first is an init container.
 func asks(containers ...want) *place.Pod {
 	p := &place.Pod{QoS: place.Guaranteed}
 	for i, w := range containers {
@@ -119,7 +118,7 @@ func asks(containers ...want) *place.Pod {
 	return p
 }
 
-// freeOf returns what each state has free of each NUMA node.
+// freeOf returns the free amounts of each NUMA node in each state.
 func freeOf(s States) (out [][2]want) {
 	for _, x := range s.All {
 		out = append(out, freeIn(x.Usage))
@@ -134,7 +133,7 @@ func freeIn(u *place.Usage) (out [2]want) {
 	return out
 }
 
-// check fails unless the node is known to be in one of the states.
+// check fails unless the node is certainly in one of the states.
 func check(t *testing.T, n *Node, want ...[2]want) {
 	t.Helper()
 	s := n.States(16, false)
@@ -143,7 +142,8 @@ func check(t *testing.T, n *Node, want ...[2]want) {
 	}
 }
 
-// A node says which pods it counts, or the change of its amounts says so. A pod that was predicted gives its part back.
+// A report lists the pods that it counts, or the change of the amounts shows them. A predicted pod gives its part back
+// when it ends.
 func TestAPodIsCountedAndGivesItsPartBack(t *testing.T) {
 	for _, signed := range []bool{true, false} {
 		k, n := newKubelet(place.SingleNUMA, place.PerContainer), &Node{}
@@ -171,7 +171,7 @@ func TestAPodIsCountedAndGivesItsPartBack(t *testing.T) {
 	}
 }
 
-// Where a pod was is not known unless it was predicted. When it ends, it may have been on any NUMA node that holds
+// Without a prediction the place of a pod is unknown. When it ends, it may have been on any NUMA node that holds
 // enough.
 func TestAPodThatWasNotPredictedMayHaveBeenAnywhere(t *testing.T) {
 	k, n := newKubelet(place.SingleNUMA, place.PerContainer), &Node{}
@@ -182,17 +182,17 @@ func TestAPodThatWasNotPredictedMayHaveBeenAnywhere(t *testing.T) {
 	}
 	n.Report(k.report(true, pods...))
 	if u := n.Unplaced(); !u.Has(pods[0].ID.UID) || !u.Has(pods[1].ID.UID) {
-		t.Error("it is thought to be known where the pods are")
+		t.Error("the places of the pods count as known")
 	}
 	n.End(pods[0].ID.UID)
 	check(t, n, [2]want{{16, 32, 4}, {6, 24, 4}}, [2]want{{6, 24, 4}, {16, 32, 4}})
-	n.End(pods[0].ID.UID) // the end is told by more than one event
+	n.End(pods[0].ID.UID) // several events report the end
 	check(t, n, [2]want{{16, 32, 4}, {6, 24, 4}}, [2]want{{6, 24, 4}, {16, 32, 4}})
 	n.End(pods[1].ID.UID)
 	check(t, n, [2]want{{16, 32, 4}, {16, 32, 4}})
 }
 
-// What pods held while the node said who holds what is in the amounts; what each of them would give back is not known.
+// The amounts contain what pods held while the node was exact. What each of them would give back is unknown.
 func TestPodsThatWereReportedBefore(t *testing.T) {
 	k, n := newKubelet(place.SingleNUMA, place.PerContainer), &Node{}
 	p, _ := k.admit(asks(want{4, 4, 0}), true)
@@ -200,13 +200,13 @@ func TestPodsThatWereReportedBefore(t *testing.T) {
 	n.Report(k.report(true))
 	check(t, n, [2]want{{12, 28, 4}, {16, 32, 4}})
 	if _, sure := n.Unplaced().Without([]State{n.Base()}, []string{p.ID.UID}, 16); sure {
-		t.Error("it is thought to be known what the pod held")
+		t.Error("the holdings of the pod count as known")
 	}
 }
 
-// An init container may hold all that a pod holds. Then the amounts show nothing of the pod, and nothing else may be
-// held.
-func TestAPodWhoseInitContainerHoldsAll(t *testing.T) {
+// An init container may hold everything that a pod holds. Then the amounts show nothing of the pod, and no other pod
+// may get its resources.
+func TestAnInitContainerThatHoldsEverything(t *testing.T) {
 	k, n := newKubelet(place.SingleNUMA, place.PerPod), &Node{}
 	p := &place.Pod{QoS: place.Burstable, Containers: []place.Container{
 		{Name: "init", Kind: place.Init, Devices: []place.Count{{Resource: gpu, N: 3}}}, {Name: "app"}}}
@@ -222,8 +222,8 @@ func TestAPodWhoseInitContainerHoldsAll(t *testing.T) {
 	check(t, n, [2]want{{16, 32, 4}, {16, 32, 4}})
 }
 
-// Whatever pods come and go, whether they are predicted, and whether reports say whom they count: where the states are
-// said to be all, one of them has no more free of any NUMA node than the node has, beside the pods that are not
+// For any sequence of pods, with and without predictions, and with and without lists of counted pods: if the states are
+// said to be complete, one of them has no more free on any NUMA node than the node has, beside the pods that are not
 // counted.
 func TestOneStateHasNoMoreFreeThanTheNode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -275,7 +275,7 @@ func TestOneStateHasNoMoreFreeThanTheNode(t *testing.T) {
 func conservative(t *rapid.T, k *kubelet, n *Node, bound []Pod) {
 	s := n.States(16, len(bound) > 0)
 	if !s.Sure || s.Crowded || len(bound) > 0 {
-		return // there are other states, or what the bound pods hold is not known
+		return // there are other states, or the holdings of the bound pods are unknown
 	}
 	free := freeIn(k.usage)
 	if !slices.ContainsFunc(freeOf(s), func(x [2]want) bool {

@@ -13,7 +13,7 @@ func TestExplain(t *testing.T) {
 	for name, c := range map[string]struct {
 		now, before quantities
 		pods, gone  []int64
-		want        []bool // who is counted
+		want        []bool // the pods that are counted
 	}{
 		"came":                      {cpu(6), cpu(2), []int64{4}, nil, []bool{true}},
 		"did not come":              {cpu(2), cpu(2), []int64{4}, nil, []bool{false}},
@@ -45,8 +45,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Of a pod that must be in the amounts it is clear whose place it took; of pods of one shape it does not
-// matter which of them came.
+// If a pod must be in the amounts, it is clear which pod it replaced. Pods of one shape are interchangeable.
 func TestExplainWithWhatIsSure(t *testing.T) {
 	four := quantities{"cpu": 4}
 	out := map[string]bool{}

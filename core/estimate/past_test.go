@@ -20,12 +20,12 @@ func cpus(ids ...idset.CPU) []place.Holding {
 	return []place.Holding{{Container: "c", CPUs: idset.Of(ids...)}}
 }
 
-// What was possible for a pod stays possible, whatever is predicted for it later, as long as nobody else holds it.
-func TestWhatWasPossibleStaysPossible(t *testing.T) {
+// An allocation that was possible stays possible, whatever is predicted later, until another pod holds it.
+func TestPastAllocationsStayPossible(t *testing.T) {
 	u := newKubelet(place.SingleNUMA, place.PerContainer).empty
 	var p Past
 	if got, only := options(&p, u); got != "" || only || p.More() {
-		t.Errorf("of a pod of which nothing is remembered, %q is", got)
+		t.Errorf("a pod without a past has options %q", got)
 	}
 	p.Keep([][]place.Holding{cpus(0, 1), cpus(2, 3)}, false, 2)
 	p.Keep([][]place.Holding{cpus(0, 1)}, false, 2)
@@ -37,7 +37,7 @@ func TestWhatWasPossibleStaysPossible(t *testing.T) {
 	}
 	p.Keep([][]place.Holding{cpus(4)}, false, 2)
 	if !p.More() {
-		t.Error("a third option was dropped, and nothing says so")
+		t.Error("a third option was dropped, and More is false")
 	}
 }
 
@@ -45,7 +45,7 @@ func TestWhatWasPossibleStaysPossible(t *testing.T) {
 func TestAnEndBesideAnAdmission(t *testing.T) {
 	u := newKubelet(place.SingleNUMA, place.PerContainer).empty
 	for name, c := range map[string]struct{ admitted, settled, only bool }{
-		"not known to be admitted": {false, false, true}, // it is asked only for pods that are
+		"not known to be admitted": {false, false, true}, // called only for such pods
 		"admitted":                 {true, false, false},
 		"admitted long ago":        {true, true, true},
 	} {

@@ -2,13 +2,13 @@ package evict
 
 import "testing"
 
-// TestChoosingCostsAreBounded: a node of very many victims takes a bounded number of questions and of sets, and
-// beyond MaxVictims none.
+// TestChoosingCostsAreBounded: for a node of very many victims, the number of calls of Works and of queued sets is
+// bounded. Beyond MaxVictims, Works is not called.
 func TestChoosingCostsAreBounded(t *testing.T) {
 	choose := func(n int) (asked int, ok bool) {
 		p := Problem{Budgets: []int{n / 2}, Works: func(gone []int) bool {
 			asked++
-			return len(gone) >= 3*n/4 // no small set works, so all that are cheap are tried
+			return len(gone) >= 3*n/4 // no small set works, so the search tries all cheap ones
 		}}
 		for i := range n {
 			p.Victims = append(p.Victims, Victim{Priority: int32(i % 3), Started: int64(i), Budgets: []int{0},

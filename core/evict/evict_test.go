@@ -8,10 +8,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// held is what a victim holds of two NUMA nodes, and of the node as a whole.
+// held is what a victim holds of two NUMA nodes, and of the whole node.
 type held struct{ numa, cpus, plain int }
 
-// room is a node of two NUMA nodes on which a pod wants so many CPUs of one of them, and so much of the node.
+// room is a node of two NUMA nodes, and the CPUs that a pod wants on one of them and of the whole node.
 type room struct {
 	victims     []held
 	free        [2]int
@@ -39,8 +39,8 @@ func (r room) groups() [][]int {
 
 func set(gone ...int) []int { return gone }
 
-// A pod of 8 CPUs, and who is evicted for it.
-func TestWhoHasToGo(t *testing.T) {
+// A pod of 8 CPUs, and the victims that are evicted for it.
+func TestVictims(t *testing.T) {
 	for name, c := range map[string]struct {
 		victims []Victim
 		held    []held
@@ -74,7 +74,7 @@ func TestWhoHasToGo(t *testing.T) {
 	}
 }
 
-// Sixteen pods of one priority, eight on each NUMA node: those of one NUMA node go, and no others.
+// Sixteen pods of one priority, eight on each NUMA node: those of one NUMA node are evicted, and no others.
 func TestManyOfOnePriority(t *testing.T) {
 	r := room{wants: 16}
 	var victims []Victim
@@ -88,7 +88,7 @@ func TestManyOfOnePriority(t *testing.T) {
 	}
 }
 
-// Many that cannot help do not hide the one that can.
+// Many victims that do not help do not hide the one that does.
 func TestOneAmongManyThatDoNotHelp(t *testing.T) {
 	r := room{wants: 8, victims: []held{{1, 8, 0}}}
 	victims := []Victim{{Priority: 5}}
@@ -154,7 +154,7 @@ func TestFewVictimsCostTheLeast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := problem(t, 0, Exhaustive)
 		if rapid.Bool().Draw(t, "arbitrary") {
-			// Nothing follows from one set for another, but that all together are enough.
+			// Whether one set works implies nothing about another; only all victims together are known to be enough.
 			salt := rapid.Uint64().Draw(t, "salt")
 			p.Works = func(gone []int) bool {
 				h := salt
@@ -184,8 +184,8 @@ func everybody(p Problem) (out []int) {
 	return out
 }
 
-// Of many victims, the choice works, spares whom it can, and is no worse than taking back the most important
-// ones first.
+// With many victims, no single one can be left out of the choice, and it costs no more than reprieving the most
+// important ones first.
 func TestManyVictims(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := problem(t, Exhaustive+1, 16)

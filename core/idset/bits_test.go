@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Bits are changed in place, the sets that they are made of and that are made of them are not.
+// Operations change Bits in place. They do not change the sets that the Bits were made from, or that were made from
+// them.
 func TestBitsAgreeWithSets(t *testing.T) {
 	const seed = 11
 	r := rand.New(rand.NewPCG(seed, seed))

@@ -67,7 +67,7 @@ func TestManyPodsOnANodeThatDoesNotAnswer(t *testing.T) {
 					t.Errorf("reasons %v do not say that pods are unreported", last)
 				}
 				if n := len(b.nodes["n"].assumed); n > maxFollowed {
-					t.Errorf("%d pods are followed, at most %d are meant", n, maxFollowed)
+					t.Errorf("%d pods are followed, want at most %d", n, maxFollowed)
 				}
 			}
 			for i := range c.pods {

@@ -94,7 +94,7 @@ func bytesPerNode(tb testing.TB, nodes int) int64 {
 func TestANodeTakesLittleMemory(t *testing.T) {
 	const most = 16 << 10
 	if n := bytesPerNode(t, 1000); n > most {
-		t.Errorf("a node of 8 numas and 256 CPUs with ten pods takes %d bytes, at most %d are meant", n, most)
+		t.Errorf("a node of 8 numas and 256 CPUs with ten pods takes %d bytes, want at most %d", n, most)
 	} else {
 		t.Logf("%d bytes for a node", n)
 	}
@@ -185,6 +185,6 @@ func TestReportsOfOneNodeTakeTheMemoryOfTheLast(t *testing.T) {
 		t.Fatal("the node is not known")
 	}
 	if grown, most := sizes[1]-sizes[0], int64(64<<10); grown > most {
-		t.Errorf("1,990 layouts more take %d bytes more, at most %d are meant", grown, most)
+		t.Errorf("1,990 layouts more take %d bytes more, want at most %d", grown, most)
 	}
 }

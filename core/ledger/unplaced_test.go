@@ -62,6 +62,6 @@ func TestWithoutAPodThatIsNotKnown(t *testing.T) {
 	b.Report("n", l)
 	b.Report("n", amounts(t, 4, 0, map[string]bool{id(0).UID: true}))
 	if n := b.Snapshot().Node("n").Without(id(0).UID); !n.Unsettled {
-		t.Error("it is thought to be known what the pod held")
+		t.Error("the holdings of the pod count as known")
 	}
 }

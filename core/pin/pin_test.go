@@ -68,7 +68,7 @@ func want(t *testing.T, n *pin.Node, uid, container, list string, numas ...idset
 	}
 }
 
-// What the scheduler decided counts, not what the agent would have taken.
+// The pod gets the scheduler's decision, even if the agent would choose something else.
 func TestADecisionIsFollowed(t *testing.T) {
 	decision := []place.Holding{{Container: "c0", CPUs: cpus("9,11,25,27"),
 		Memory: []place.Block{{Kind: topo.Memory, NUMAs: 4, Bytes: 1 << 30}}}}
@@ -80,8 +80,8 @@ func TestADecisionIsFollowed(t *testing.T) {
 	}
 }
 
-// A decision that is not what the pod asks for, or takes what somebody has, changes nothing for others.
-func TestADecisionThatCannotBeIsReplaced(t *testing.T) {
+// A decision that is not what the pod asks for, or takes what another pod has, has no effect on other pods.
+func TestAnImpossibleDecisionIsReplaced(t *testing.T) {
 	n := node(t, nil).With(pin.Arrival{UID: "first", Spec: guaranteed(4)})
 	first := n.Pin("first", "c0").CPUs
 	blocks := func(mask topo.Mask, bytes int64) []place.Block {
@@ -109,7 +109,7 @@ func TestADecisionThatCannotBeIsReplaced(t *testing.T) {
 	}
 }
 
-// The kubelet has admitted the pod, so it runs; it gets what is there, and the fault says what is wrong.
+// The kubelet has admitted the pod, so it runs with what is free, and the fault has the reason.
 func TestAPodThatThePoliciesRefuse(t *testing.T) {
 	n := node(t, nil).With(pin.Arrival{UID: "wide", Spec: guaranteed(12)})
 	p, _ := n.Pod("wide")
@@ -128,7 +128,7 @@ func TestAPodThatThePoliciesRefuse(t *testing.T) {
 	}
 }
 
-// The kubelet has drawn a GPU on NUMA node 3: CPUs and memory follow it there.
+// The kubelet has chosen a GPU on NUMA node 3: CPUs and memory are taken there.
 func TestAPodIsPlacedNearItsDevices(t *testing.T) {
 	p := guaranteed(4)
 	p.Containers[0].Devices = []place.Count{{Resource: "acme.com/gpu", N: 1}}
@@ -175,7 +175,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Whatever arrives, ends and is resized: no CPU is exclusive to two containers that run together, none is both
+// For any sequence of arrivals, ends and resizes: no CPU is exclusive to two containers that run together, none is both
 // exclusive and shared, and some are shared.
 func TestEveryCPUHasOneOwner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

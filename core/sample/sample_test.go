@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// upward yields slots from one on.
+// upward yields the slots from one slot on.
 func upward(slots []int) func(int) iter.Seq[int] {
 	return func(from int) iter.Seq[int] {
 		i, _ := slices.BinarySearch(slots, from)
@@ -18,7 +18,7 @@ func upward(slots []int) func(int) iter.Seq[int] {
 	}
 }
 
-// A sample has the cheapest half, no slot twice, and as many slots as there are up to its size.
+// A sample contains the cheapest slots as one half, has no slot twice, and is as large as possible up to Size.
 func TestASampleHasTheCheapest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots := rapid.SliceOfNDistinct(rapid.IntRange(0, 2000), 0, 600, rapid.ID[int]).Draw(t, "slots")
@@ -50,7 +50,7 @@ func TestASampleHasTheCheapest(t *testing.T) {
 	})
 }
 
-// Sample after sample every node that fits is named, however few costs are known.
+// Successive samples name every node that fits, even if few costs are known.
 func TestEveryNodeHasItsTurn(t *testing.T) {
 	slots := make([]int, 1050)
 	for i := range slots {
@@ -70,7 +70,7 @@ func TestEveryNodeHasItsTurn(t *testing.T) {
 }
 
 // In a small cluster all nodes are asked unless few fit; in a large one few are named.
-func TestWhatIsNamedPays(t *testing.T) {
+func TestNamingSavesWork(t *testing.T) {
 	for _, c := range []struct {
 		fit, all   int
 		every, few bool

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// described is a machine of n NUMA nodes whose distances are told by a function.
+// described is a machine of n NUMA nodes with the distances that a function returns.
 func described(t *testing.T, n int, told func(i, j int) int) *topo.Machine {
 	t.Helper()
 	var b strings.Builder
@@ -29,8 +29,8 @@ func described(t *testing.T, n int, told func(i, j int) int) *topo.Machine {
 	return m
 }
 
-// In trees of distances the closest set is found without looking at all of them; in any matrix no sum is
-// told that no set has, and pairs are exact.
+// For trees of distances, closest finds the minimum without enumeration. For any matrix it returns a sum that some set
+// has, and the minimum for pairs.
 func TestClosestAgreesWithEnumeration(t *testing.T) {
 	tree := func(i, j int) int {
 		switch {
@@ -43,7 +43,7 @@ func TestClosestAgreesWithEnumeration(t *testing.T) {
 		}
 		return 32
 	}
-	twisted := func(i, j int) int { // unlike in both directions
+	twisted := func(i, j int) int { // may differ in the two directions
 		if i == j {
 			return 10
 		}

@@ -28,7 +28,7 @@ func drawnPod(t *rapid.T) *place.Pod {
 		rapid.Int64Range(0, 3).Draw(t, "gpus"))
 }
 
-// drawnUsage is a machine of up to four NUMA nodes on which something is held.
+// drawnUsage is a machine of up to four NUMA nodes with some holdings.
 func drawnUsage(t *rapid.T, policy place.Policy) *place.Usage {
 	var b strings.Builder
 	cpu := 0
@@ -36,7 +36,7 @@ func drawnUsage(t *rapid.T, policy place.Policy) *place.Usage {
 		n := rapid.IntRange(1, 16).Draw(t, "cpus")
 		fmt.Fprintf(&b, "numa %d cpus %d-%d memory %dGi\n", 3*i, cpu, cpu+n-1, rapid.IntRange(1, 40).Draw(t, "memory"))
 		cpu += n
-		// a resource that a machine has not is nobody's to refuse
+		// no node refuses a resource that the machine lacks
 		for g := range rapid.IntRange(max(0, 1-i), 4).Draw(t, "gpus") {
 			fmt.Fprintf(&b, "device acme.com/gpu g%d-%d numa %d\n", i, g, 3*i)
 		}
@@ -56,7 +56,7 @@ func drawnUsage(t *rapid.T, policy place.Policy) *place.Usage {
 	return u
 }
 
-// fitting returns how many pods one after the other the node admits.
+// fitting returns how many pods the node admits one after the other.
 func fitting(u *place.Usage, p *place.Pod) (count int64) {
 	for {
 		v := place.Place(u, p)
@@ -68,12 +68,12 @@ func fitting(u *place.Usage, p *place.Pod) (count int64) {
 	}
 }
 
-// enough is so many pods that none is left that was not seen.
+// enough is a number of pods for which the unseen pod has no weight.
 const enough = fullWeight
 
-// Where the policy is single-numa-node, the damage to pods of one container is what place finds: as many
-// fewer as fit after the placement, by what one is worth.
-func TestDamageIsWhatPlaceFinds(t *testing.T) {
+// Under single-numa-node, the damage to pods of one container agrees with place: the number of pods that no longer fit
+// after the placement, times the worth of one.
+func TestDamageAgreesWithPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		u, p, usual := drawnUsage(t, place.SingleNUMA), drawnPod(t), drawnPod(t)
 		v := place.Place(u, p)
@@ -88,7 +88,7 @@ func TestDamageIsWhatPlaceFinds(t *testing.T) {
 	})
 }
 
-// Whatever the policy, nothing is damaged by less than nothing, and never more than there was.
+// Under any policy, the damage is at least 0, and at most the value of all pods before.
 func TestDamageIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		u, p := drawnUsage(t, place.Policy(rapid.IntRange(0, 3).Draw(t, "policy"))), drawnPod(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// TestLargeVerdictsCountOnceToo: what several containers hold one after the other is counted for the first of
-// them, however many containers and devices there are.
+// TestLargeVerdictsCountOnceToo: what several containers hold one after the other counts for the first of them only,
+// for any number of containers and devices.
 func TestLargeVerdictsCountOnceToo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var hs []place.Holding

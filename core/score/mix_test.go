@@ -24,7 +24,7 @@ func usual(tb testing.TB, count int) *score.Mix {
 	return score.NewMix(shares)
 }
 
-// said are the shapes of a mix with their weights.
+// said returns the shapes of a mix with their weights, as text.
 func said(m *score.Mix) (out []string) {
 	for _, s := range m.Shares() {
 		out = append(out, fmt.Sprintf("%s x%d", s.Pod.Shape(), s.Weight))
@@ -32,7 +32,7 @@ func said(m *score.Mix) (out []string) {
 	return out
 }
 
-func TestAMixIsTheHeaviestShapes(t *testing.T) {
+func TestAMixHasTheHeaviestShapes(t *testing.T) {
 	plain, fraction := pod(t, "cpu=2"), pod(t, "cpu=1")
 	plain.QoS = place.Burstable
 	fraction.Containers[0].MilliCPU = 500
@@ -64,7 +64,7 @@ func TestAMixIsTheHeaviestShapes(t *testing.T) {
 	}
 }
 
-// Shares in another order, or cut in two, are the same mix.
+// Shares in another order, or split in two, give the same mix.
 func TestAMixHasNoOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var shares []score.Share
@@ -82,8 +82,8 @@ func TestAMixHasNoOrder(t *testing.T) {
 	})
 }
 
-// What is asked for now is the mix, whatever was before; a pod that waits counts once.
-func TestTheMixFollowsWhatIsAskedFor(t *testing.T) {
+// The mix follows the latest requests; a pod that waits counts once.
+func TestTheMixFollowsRequests(t *testing.T) {
 	r := score.NewRecent()
 	small, large, none := pod(t, "cpu=1"), pod(t, "cpu=8"), pod(t, "")
 	if !r.Add("first", small) || len(r.Mix().Shares()) != 1 {
@@ -100,7 +100,7 @@ func TestTheMixFollowsWhatIsAskedFor(t *testing.T) {
 		}
 	}
 	if got := said(r.Mix()); !slices.Equal(got, []string{"q2;01000 x255", "q2;08000 x1"}) {
-		t.Errorf("the mix is %q, one pod of which was asked for all the time", got)
+		t.Errorf("the mix is %q after many requests for one pod", got)
 	}
 	if renewed < 70 || renewed > 100 {
 		t.Errorf("the mix was made %d times for 5000 pods", renewed)

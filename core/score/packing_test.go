@@ -19,7 +19,7 @@ func gpuNode(tb testing.TB, policy place.Policy) *place.Usage {
 		"distances 10 20\ndistances 20 10\ndevice acme.com/gpu a,b,c,d numa 0\ndevice acme.com/gpu e,f,g,h numa 1"}.usage(tb)
 }
 
-// usualPods are asked for as often as their weights say.
+// usualPods are the shapes with their frequencies.
 func usualPods(tb testing.TB, weights map[string]int64) (shares []score.Share) {
 	for text, w := range weights {
 		shares = append(shares, score.Share{Pod: pod(tb, text), Weight: w})
@@ -28,8 +28,8 @@ func usualPods(tb testing.TB, weights map[string]int64) (shares []score.Share) {
 	return shares
 }
 
-// cheapest returns the node on which a pod costs least, the first of equals in some order, and the node with
-// the pod; -1 where it fits nowhere.
+// cheapest returns the node with the lowest cost for a pod, the first of equal ones in the given order, and the node
+// with the pod; -1 if it fits nowhere.
 func cheapest(s score.Strategy, nodes []*place.Usage, order []int, p *place.Pod) (int, *place.Usage) {
 	at, low := -1, int64(0)
 	var best place.Verdict
@@ -48,8 +48,8 @@ func cheapest(s score.Strategy, nodes []*place.Usage, order []int, p *place.Pod)
 	return at, nodes[at].Hold(best.Holdings...)
 }
 
-// sequences walks through every order in which pods of 1, 2, 4 and 8 GPUs may come to two nodes, and counts
-// those in which the last pod finds no place though it would have one if the pods before it were elsewhere.
+// sequences walks through all orders in which pods of 1, 2, 4 and 8 GPUs may come to two nodes. It counts those in
+// which the last pod finds no place although another placement of the pods before it would have left one.
 type sequences struct {
 	strategy       score.Strategy
 	pods           map[int]*place.Pod
@@ -57,8 +57,8 @@ type sequences struct {
 	first          []int // the first such sequence
 }
 
-// come lets one more pod come. chosen are the nodes as the strategy has filled them, any are all ways in
-// which they might have been filled with the same pods.
+// come adds one more pod. chosen are the nodes as the strategy has filled them, any are all possible placements of the
+// same pods.
 func (q *sequences) come(chosen []*place.Usage, any [][]*place.Usage, before []int, gpus int) {
 	for _, n := range []int{1, 2, 4, 8} {
 		if gpus+n > 16 || len(before) == 6 {
@@ -104,8 +104,8 @@ func ways(any [][]*place.Usage, p *place.Pod) (out [][]*place.Usage) {
 	return out
 }
 
-// No pod waits for GPUs that could have been kept together, whatever comes in which order. Spreading is
-// there to show that the count can fail.
+// With Tenon's strategy, no pod waits for GPUs that another placement would have kept together, in any order of
+// arrival. Spreading shows that the count can be above 0.
 func TestGPUsAreKeptTogether(t *testing.T) {
 	pods, shares := map[int]*place.Pod{}, []score.Share(nil)
 	for _, n := range []int{1, 2, 4, 8} {
@@ -124,15 +124,15 @@ func TestGPUsAreKeptTogether(t *testing.T) {
 			q := sequences{strategy: c.strategy, pods: pods}
 			q.come(nodes, [][]*place.Usage{nodes}, nil, 0)
 			if q.waits > 0 != c.waits || q.checked < 500 {
-				t.Errorf("%v, policy %v: %d of %d pods wait in vain, the first at the end of %v",
+				t.Errorf("%v, policy %v: %d of %d pods wait that could have been placed, the first at the end of %v",
 					c.strategy.Type, policy, q.waits, q.checked, q.first)
 			}
 		}
 	}
 }
 
-// filled fills sixteen nodes with random pods until more was asked for than there is, and returns how many
-// GPUs and CPUs are then in use.
+// filled fills sixteen nodes with random pods until the requests exceed the capacity, and returns how many GPUs and
+// CPUs are then in use.
 func filled(tb testing.TB, s score.Strategy, policy place.Policy, shares []score.Share, seed int64) (gpus, cpus int) {
 	const count = 16
 	r := rand.New(rand.NewSource(seed))
@@ -158,9 +158,9 @@ func filled(tb testing.TB, s score.Strategy, policy place.Policy, shares []score
 	return gpus, cpus
 }
 
-// A cluster that fills up with pods with and without GPUs has more GPUs in use where the mix is known, and more in
-// all, if a GPU counts as much as the 16 CPUs that it is worth in a mix.
-func TestAKnownMixFillsMore(t *testing.T) {
+// A cluster that fills up with pods with and without GPUs has more GPUs in use if the mix is known. It also has more in
+// use in all, if a GPU counts as much as the 16 CPUs that it is worth in a mix.
+func TestAKnownMixUsesMoreGPUs(t *testing.T) {
 	shares := usualPods(t, map[string]int64{
 		"cpu=2 memory=4Gi acme.com/gpu=1": 30, "cpu=6 memory=16Gi acme.com/gpu=2": 12, "cpu=12 memory=32Gi acme.com/gpu=4": 8,
 		"cpu=24 memory=64Gi acme.com/gpu=8": 3, "cpu=4 memory=8Gi": 20, "cpu=7 memory=20Gi": 10, "cpu=12 memory=4Gi": 5,

@@ -70,9 +70,9 @@ func drawnPod(t *rapid.T) *place.Pod {
 	return p
 }
 
-// Whatever a machine and a pod are like: no cost is above that of an unknown node, every score is in
-// 0..100, and one that the other strategies give to holdings on NUMA nodes is at least 1.
-func TestCostsKeepTheirBounds(t *testing.T) {
+// For any machine and pod: no cost exceeds that of an unknown node, every score is in 0..100, and the other strategies
+// give at least 1 to holdings on NUMA nodes.
+func TestCostBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := topo.ParseMachine(drawnMachine(t))
 		if err != nil {
@@ -106,7 +106,7 @@ func TestCostsKeepTheirBounds(t *testing.T) {
 	})
 }
 
-// holdsAmounts reports whether something is held that is counted: not only blocks of which nothing is left.
+// holdsAmounts reports whether the holdings have amounts above 0, and not only blocks with nothing left.
 func holdsAmounts(v place.Verdict) bool {
 	for _, h := range v.Holdings {
 		if !h.CPUs.Empty() {

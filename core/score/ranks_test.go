@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// term is a cost in which only one term is not 0; terms are those of Tenon, the dearest first.
+// term is a cost in which only one term is not 0. terms are those of Tenon, the most important first.
 func term(at int, n int64) int64 {
 	return n << [...]int{56, 48, 42, 18, 10, 0}[at]
 }
@@ -47,8 +47,8 @@ func TestScoresOfCosts(t *testing.T) {
 	}
 }
 
-// A hundred different costs get a hundred different scores in their order, and beyond that the better ones
-// keep theirs.
+// A hundred different costs get a hundred different scores in their order. With more costs, the better ones keep their
+// scores.
 func TestScoresKeepTheOrderOfCosts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		costs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) int64 {
@@ -71,9 +71,9 @@ func TestScoresKeepTheOrderOfCosts(t *testing.T) {
 	})
 }
 
-// Of two nodes that differ in nothing else, the one that is known exactly is taken, whatever the strategy;
-// and one that is known coarsely goes before one that aligns nothing.
-func TestExactNodesGoBeforeCoarseOnes(t *testing.T) {
+// Under every strategy, an exact node is preferred to a coarse one that is otherwise equal, and a coarse one to a node
+// that aligns nothing.
+func TestExactNodesArePreferredToCoarseOnes(t *testing.T) {
 	for _, typ := range allTypes {
 		for _, text := range []string{"cpu=4 memory=512Mi", "cpu=8 memory=1Gi", "cpu=12 memory=1Gi"} {
 			s, p := score.Strategy{Type: typ}, pod(t, text)

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// node is one candidate: a machine, a policy, and the CPUs that are held already.
+// node is one candidate: a machine, a policy, and the held CPUs.
 type node struct {
 	machine string
 	policy  place.Policy
@@ -69,7 +69,7 @@ func pod(tb testing.TB, containers ...string) *place.Pod {
 	return p
 }
 
-// scored returns the score of a node among no others; 0 where it does not fit.
+// scored returns the score of a node if there is no other; 0 if the pod does not fit.
 func scored(tb testing.TB, s score.Strategy, p *place.Pod, n node) int64 {
 	tb.Helper()
 	u := n.usage(tb)
@@ -96,8 +96,9 @@ func ownCost(tb testing.TB, s score.Strategy, p *place.Pod, n node) int64 {
 	return s.Cost(u, p, v, false)
 }
 
-// What is known coarsely costs a NUMA node more, what pins nothing more than any NUMA nodes, and what is unknown most.
-func TestTenonPrefersNodesThatAreKnown(t *testing.T) {
+// A coarse node costs one NUMA node more, a node that pins nothing costs more than any NUMA nodes, and an unknown one
+// costs most.
+func TestTenonPrefersExactNodes(t *testing.T) {
 	two := node{machine: "numa 0 cpus 0-7 memory 8Gi\nnuma 1 cpus 8-15 memory 8Gi", policy: place.BestEffort}
 	u, p := two.usage(t), pod(t, "cpu=4 memory=1Gi")
 	var s score.Strategy
@@ -106,7 +107,7 @@ func TestTenonPrefersNodesThatAreKnown(t *testing.T) {
 	loose := place.NewUsage(u.Machine, place.Rules{})
 	exact, coarse := s.Cost(u, p, one, false), s.Cost(u, p, one, true)
 	if wide := s.Cost(u, p, both, false); exact >= coarse || coarse >= s.Cost(u, p, both, true) || exact >= wide {
-		t.Errorf("one NUMA node costs %d, and %d where it is known coarsely; two cost %d", exact, coarse, wide)
+		t.Errorf("one NUMA node costs %d, and %d on a coarse node; two cost %d", exact, coarse, wide)
 	}
 	pinsNothing := s.Cost(loose, p, place.Place(loose, p), false)
 	if wide := s.Cost(u, p, both, false); pinsNothing <= wide || pinsNothing >= s.Unknown() {

@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// mixOf is a mix of pods that were asked for equally often, and often enough that no other is expected.
+// mixOf is a mix of pods with equal frequency, seen often enough that the unseen pod has no weight.
 func mixOf(tb testing.TB, pods ...string) *score.Mix {
 	var shares []score.Share
 	for _, text := range pods {
@@ -16,7 +16,7 @@ func mixOf(tb testing.TB, pods ...string) *score.Mix {
 	return score.NewMix(shares)
 }
 
-// Every pair of nodes differs in one term, and in the terms that count less it is the other way.
+// Every pair of nodes differs in one term. In less important terms the other node is better.
 func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 	const numas, distance, locality, damage, short, free = 60, 75, 80, 85, 80, 90 // what the worse one scores
 	for name, c := range map[string]struct {
@@ -24,7 +24,7 @@ func TestTenonPrefersTheNodeThatWastesLeast(t *testing.T) {
 		pod           string
 		better, worse string
 		held, busy    string   // CPUs that are held on the better one, and on the worse
-		usual         []string // the mix; nil: one of pods that have no room anywhere
+		usual         []string // the mix; nil: one of pods that fit nowhere
 	}{
 		"fewer NUMA nodes, though more is left": {term: numas, pod: "cpu=16 memory=1Gi",
 			better: "numa 0 socket 0 cpus 0-31 memory 64Gi\nnuma 1 socket 1 cpus 32-63 memory 64Gi",

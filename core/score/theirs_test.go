@@ -68,7 +68,7 @@ func TestNumbersOfSchedulerPlugins(t *testing.T) {
 	}
 }
 
-// four has four NUMA nodes in two pairs; the GPUs of the first are in one pair, those of the second are not.
+// four has four NUMA nodes in two pairs. The GPUs of the first resource are in one pair, those of the second are not.
 func four(gpus string) string {
 	var b strings.Builder
 	for i := range 4 {
@@ -92,8 +92,8 @@ func TestLeastNUMANodesPrefersCloseNUMAs(t *testing.T) {
 	}
 }
 
-// What is different from scheduler-plugins, in the smallest case in which it changes the answer.
-func TestCorrectionsOfSchedulerPlugins(t *testing.T) {
+// Each difference to scheduler-plugins, in the smallest case in which it changes the result.
+func TestDifferencesToSchedulerPlugins(t *testing.T) {
 	fullFirst := node{machine: twin(8, "1Gi"), policy: place.SingleNUMA, held: "0-3"}
 	ephemeral := twin(8, "1Gi") + "\ndevice acme.com/license l numa none"
 	for name, c := range map[string]struct {
@@ -102,7 +102,8 @@ func TestCorrectionsOfSchedulerPlugins(t *testing.T) {
 		node node
 		want int64
 	}{
-		// The kubelet takes NUMA node 0 (4 of 8 CPUs free, memory half taken), there NUMA node 1 counts as well.
+		// The kubelet takes NUMA node 0 (4 of 8 CPUs free, memory half taken); in scheduler-plugins NUMA node 1 counts
+		// as well.
 		"the NUMA node that the kubelet will choose": {score.MostAllocated, pod(t, "cpu=4 memory=512Mi"), fullFirst, 75},
 		"numas of a best-effort node": {score.LeastAllocated, pod(t, "cpu=12 memory=1Gi"),
 			node{machine: twin(8, "1Gi"), policy: place.BestEffort}, 37},
@@ -142,7 +143,7 @@ func TestWeights(t *testing.T) {
 		{nil, 73},
 		{[]score.Weight{{"cpu", 3}}, 61},
 		{[]score.Weight{{"memory", 3}}, 84},
-		{[]score.Weight{{"cpu", 0}, {"memory", -7}}, 73}, // 0 is 1, as their defaults say
+		{[]score.Weight{{"cpu", 0}, {"memory", -7}}, 73}, // 0 becomes 1, as in their defaults
 		{[]score.Weight{{"memory", 9}, {"memory", 1}}, 73},
 		{[]score.Weight{{"cpu", score.MaxWeight}, {"memory", score.MaxWeight * 8}}, 73},
 		{[]score.Weight{{"acme.com/gpu", 100}}, 73},
@@ -153,8 +154,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// Machines and pods for which scheduler-plugins divides by zero or runs out of a slice.
-func TestOddMachinesAndPodsAreScored(t *testing.T) {
+// Machines and pods for which scheduler-plugins divides by zero or exceeds a slice.
+func TestUnusualMachinesAndPodsAreScored(t *testing.T) {
 	odd := node{machine: "numa 0 cpus 0-7\nnuma 8 cpus 8-15 memory 8Gi\nnuma 50 memory 8Gi"}.usage(t)
 	var text strings.Builder
 	for i := range 64 {
@@ -193,8 +194,8 @@ func TestOddMachinesAndPodsAreScored(t *testing.T) {
 	}
 }
 
-// What an init container leaves to its successors is taken once.
-func TestWhatAnInitContainerLeavesCountsOnce(t *testing.T) {
+// What an init container leaves to later containers counts once.
+func TestLeftoversOfInitContainersCountOnce(t *testing.T) {
 	p := pod(t, "cpu=4 memory=512Mi acme.com/gpu=1", "cpu=4 memory=512Mi acme.com/gpu=1")
 	p.Containers[0].Kind = place.Init
 	n := node{machine: twin(8, "1Gi") + "\ndevice acme.com/gpu a,b numa 0", policy: place.SingleNUMA}

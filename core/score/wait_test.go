@@ -2,13 +2,13 @@ package score
 
 import "testing"
 
-// A pod goes where fewer pods are before it, and of nodes with as many before it where fewer of them wait themselves;
-// but no number of them is worth devices that are left short, or another NUMA node.
+// A pod goes to the node with fewer pods before it, and among equal ones to the node where fewer of them wait
+// themselves. But devices left short, or one more NUMA node, count more than any number of them.
 func TestAPodGoesWhereFewerAreBeforeIt(t *testing.T) {
 	s := Strategy{Type: Tenon}
 	before := s.Wait(0, 0)
 	if before != 0 {
-		t.Errorf("to wait for nobody costs %d", before)
+		t.Errorf("waiting for no pod costs %d", before)
 	}
 	for _, pods := range []int{1, 2, 3, 4, 6, 8, 16, 40, 100} {
 		cost := s.Wait(pods, 0)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What users are promised, on sizes that a test can afford.
+// Properties that users are promised, at sizes that a test can afford.
 
 func script(t testing.TB, name string) *Script {
 	t.Helper()
@@ -20,9 +20,9 @@ func script(t testing.TB, name string) *Script {
 	return s
 }
 
-// Whenever a job of four or eight GPUs finds no node, the jobs that are there could not have been kept
-// together better: they need as many NUMA nodes, and as many whole machines, as leave none for it.
-func TestNoGPUJobWaitsThatCouldHaveBeenKeptTogether(t *testing.T) {
+// If a job of four or eight GPUs finds no node, no other placement of the present jobs would have left one: they need
+// too many NUMA nodes or whole machines in any placement.
+func TestGPUJobsWaitOnlyWithoutRoom(t *testing.T) {
 	s := script(t, "gpu")
 	waited := 0
 	for seed := uint64(1); seed <= 10; seed++ {
@@ -66,12 +66,12 @@ func gpusOf(t *Trace, pod int) int64 {
 	return t.Shapes[t.Pods[pod].Shape].Pod.Containers[0].Devices[0].N
 }
 
-// Tenon is never refused, gives out most, and lets pods wait least.
+// Tenon is never refused, gives out most, and its pods wait least.
 func TestTenonPacksBest(t *testing.T) {
 	for _, c := range []struct {
 		trace    string
 		machines int
-		first    bool // it also places most until the first waits
+		first    bool // it also places most until the first pod waits
 	}{{"gpu", 60, true}, {"telco", 30, true}, {"alibaba", 100, false}} {
 		got, err := Compare(script(t, c.trace), Settings{Machines: c.machines, Seed: 1, Runs: 3})
 		if err != nil {
@@ -95,14 +95,14 @@ func TestTenonPacksBest(t *testing.T) {
 			}
 		}
 		if blind := got.Columns[len(got.Columns)-1]; blind.Stay.Refused+blind.Churn.Refused == 0 {
-			t.Errorf("%s: no kubelet refused a pod of who is blind: the trace shows nothing", c.trace)
+			t.Errorf("%s: no kubelet refused a pod of the blind contender: the trace shows nothing", c.trace)
 		}
 	}
 }
 
-// Where all pods come at once, before anything is known of them, Tenon places more of them than all others
-// over thirty orders of arrival, and in each all but three.
-func TestADayThatComesAtOnce(t *testing.T) {
+// If all pods come at once, before a mix is known, Tenon places more of them than all others over thirty orders of
+// arrival, and in all but three of them singly.
+func TestAllPodsAtOnce(t *testing.T) {
 	got, err := Compare(script(t, Demo), Settings{Seed: 1, Runs: 30})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestADayThatComesAtOnce(t *testing.T) {
 	}
 }
 
-// On GPU machines Tenon places at least 99 of 100 pods that could be placed by who knows them all.
+// On GPU machines Tenon places at least 99 of 100 pods that full knowledge in advance could place.
 func TestSmallCasesComeCloseToTheOptimum(t *testing.T) {
 	for trace, least := range map[string]int{"gpu": 990, "alibaba": 970} {
 		c := &Comparison{}
@@ -150,8 +150,8 @@ func TestSmallCasesComeCloseToTheOptimum(t *testing.T) {
 	}
 }
 
-// The best packing of a small machine is known: one pod of four GPUs and four of one, or two of four.
-func TestPackingsAreAllThatPlaceAdmits(t *testing.T) {
+// The best packings of a small machine are known: one pod of four GPUs and four of one, or two of four.
+func TestPackings(t *testing.T) {
 	tr := trace(t, "machines pair 1\n"+pair+wide+"shape one : main cpu=2 memory=4Gi acme.com/gpu=1\n"+
 		"shape two : main cpu=4 memory=8Gi acme.com/gpu=2\nshape node : main cpu=16 memory=64Gi acme.com/gpu=4\n"+
 		"pod 0 1 one\n")

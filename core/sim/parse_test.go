@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTracesThatAreBuiltIn(t *testing.T) {
+func TestBuiltInTraces(t *testing.T) {
 	for _, name := range Names() {
 		text, _ := Text(name)
 		s, err := Parse(name, strings.NewReader(text))
@@ -28,7 +28,7 @@ func TestTracesThatAreBuiltIn(t *testing.T) {
 				t.Fatalf("%s: pod %d differs for the same seed", name, i)
 			}
 		}
-		// Whoever wrote a trace wants every shape to have a machine.
+		// A trace is meant to have a machine for every shape.
 		for i, s := range tr.Shapes {
 			c := newCluster(tr)
 			fits := false
@@ -42,8 +42,8 @@ func TestTracesThatAreBuiltIn(t *testing.T) {
 	}
 }
 
-// The published trace has 8152 pods, of which 1088 want no GPU, 6989 one or a part of one, 16 two, 15 four
-// and 44 eight, on 1523 machines.
+// The published trace has 8152 pods on 1523 machines. 1088 of the pods want no GPU, 6989 want one or a part of one, 16
+// want two, 15 want four and 44 want eight.
 func TestAlibabaIsAsPublished(t *testing.T) {
 	text, _ := Text("alibaba")
 	s, err := Parse("alibaba", strings.NewReader(text))
@@ -118,7 +118,7 @@ func TestMachinesAreScaled(t *testing.T) {
 	}
 }
 
-// A text is a trace that can be run, or an error.
+// Parse returns a trace that can be run, or an error, for any text.
 func FuzzParse(f *testing.F) {
 	head := "machines m 2\nnuma 0 cpus 0-8 memory 9Gi\ndevice a/gpu g0,g1 numa 0\n" + strict +
 		"shape s : main cpu=2 memory=4Gi a/gpu=1\n"

@@ -67,7 +67,7 @@ func tally(t testing.TB, tr *Trace, name string, o Options) Tally {
 	return out
 }
 
-// What happens to a few pods can be worked out by hand.
+// The results for a few pods can be computed by hand.
 func TestAFewPods(t *testing.T) {
 	tr := trace(t, "machines pair 1\n"+pair+strict+shapes+`
 pod 0  100 numa 2     # one NUMA node each
@@ -85,9 +85,9 @@ pod 40 60  plain      # fits beside anything? no CPU is left: waits until 100
 	}
 }
 
-// One pod cannot be kept on one NUMA node, though the node as a whole has room: who does not know that sends it
-// there, and again.
-func TestTheBlindAreRefused(t *testing.T) {
+// One pod does not fit on one NUMA node, although the whole node has room. A contender without NUMA information sends
+// it there again and again.
+func TestSchedulingWithoutNUMAInformationIsRefused(t *testing.T) {
 	tr := trace(t, "machines pair 1\n"+pair+strict+
 		"shape six : main cpu=6 memory=1Gi\nshape four : main cpu=4 memory=1Gi\n"+
 		"pod 0 1000 six 2\npod 5 100 four\n")
@@ -95,14 +95,14 @@ func TestTheBlindAreRefused(t *testing.T) {
 	if sees.Refused != 0 || sees.Wait != 995 {
 		t.Errorf("Tenon: %+v, want the third pod to wait 995 s", sees)
 	}
-	// It is there at 5, 6, 8, 12, 20, 36, 68, 132, 260, 516, 772 and then at 1028.
+	// The pod returns at 5, 6, 8, 12, 20, 36, 68, 132, 260, 516, 772 and then at 1028.
 	if blind.Refused != 11 || blind.Wait != 1028-5 || blind.Placed != 3 {
 		t.Errorf("blind: %+v, want 11 refusals and the node at second 1028", blind)
 	}
 }
 
-// Two pods of one NUMA node each fill the node. Who charges each to both NUMA nodes sends the second only after the
-// node has reported where the first is.
+// Two pods of one NUMA node each fill the node. The contender that charges each to both NUMA nodes sends the second
+// only after the node has reported where the first is.
 func TestChargingEveryNUMAStrandsTheOther(t *testing.T) {
 	tr := trace(t, "machines pair 1\n"+pair+strict+shapes+"pod 0 1000 numa 2\n")
 	if got := tally(t, tr, "Tenon", Options{}); got.AtOnce != 2 {
@@ -114,8 +114,8 @@ func TestChargingEveryNUMAStrandsTheOther(t *testing.T) {
 	}
 }
 
-// A departure is not seen before the next report either, though the amounts of the whole node are.
-func TestChargingEveryNUMAForgetsDeparturesLate(t *testing.T) {
+// A departure does not count before the next report either, although the amounts of the whole node are current.
+func TestChargingEveryNUMAReleasesDeparturesLate(t *testing.T) {
 	tr := trace(t, "machines pair 1\n"+pair+strict+shapes+"pod 0 10 numa\npod 20 10 numa\n")
 	got := tally(t, tr, "charge\nall zones", Options{})
 	if got.AtOnce != 1 || got.Longest != ReportSeconds-20 {
@@ -123,8 +123,8 @@ func TestChargingEveryNUMAForgetsDeparturesLate(t *testing.T) {
 	}
 }
 
-// With another policy than single-numa-node that filter lets everything pass.
-func TestChargingEveryNUMADoesNotKnowRestricted(t *testing.T) {
+// Under other policies than single-numa-node, that filter passes every pod.
+func TestChargingEveryNUMAIgnoresRestricted(t *testing.T) {
 	tr := trace(t, "machines pair 1\n"+pair+wide+"shape six : main cpu=6 memory=1Gi\nshape four : main cpu=4 memory=1Gi\n"+
 		"pod 0 100 six 2\npod 5 100 four\n")
 	if got := tally(t, tr, "charge\nall zones", Options{}); got.Refused == 0 {
@@ -132,7 +132,7 @@ func TestChargingEveryNUMADoesNotKnowRestricted(t *testing.T) {
 	}
 }
 
-// drawTrace makes a trace of a few machines on which pods must wait now and then.
+// drawTrace makes a trace of a few machines with pods that sometimes have to wait.
 func drawTrace(t *rapid.T) *Trace {
 	rules := rapid.SampledFrom([]string{strict, wide}).Draw(t, "rules")
 	var b strings.Builder
@@ -154,8 +154,8 @@ func drawTrace(t *rapid.T) *Trace {
 	return out
 }
 
-// Whoever chooses the nodes: nothing is held twice, no pod is lost, and when all are gone, all is free.
-func TestNothingIsHeldTwiceAndNobodyIsLost(t *testing.T) {
+// For every contender: nothing is held twice, no pod is lost, and everything is free when all pods have departed.
+func TestNothingIsHeldTwiceAndNoPodIsLost(t *testing.T) {
 	for _, c := range Contenders() {
 		t.Run(strings.ReplaceAll(c.Name, "\n", " "), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
@@ -233,7 +233,7 @@ func bytes(h place.Holding) (sum int64) {
 	return sum
 }
 
-// checkPods counts every pod that arrived where it is.
+// checkPods counts every pod that arrived at its present place.
 func checkPods(t *rapid.T, r *replay) {
 	where := make([]int, len(r.pods))
 	for n := range r.cluster.nodes {
@@ -275,8 +275,8 @@ func TestRunsRepeat(t *testing.T) {
 	})
 }
 
-// What a state answers is what place answers on the node, however the state was come to.
-func TestStatesAreWhatNodesHold(t *testing.T) {
+// The answer of a state is that of place on the node, for any history.
+func TestStatesAgreeWithNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := drawTrace(t)
 		r := newReplay(tr, rapid.SampledFrom(Contenders()).Draw(t, "contender"), Options{Seed: 1})
@@ -292,7 +292,7 @@ func TestStatesAreWhatNodesHold(t *testing.T) {
 					v := place.Place(u, &tr.Shapes[s].Pod)
 					a := r.cluster.answer(nd.state, s)
 					if want := v.Fits() && room(r.cluster.fleets[0], nd.state.asked, r.cluster.requests[s]); a.fits != want {
-						t.Fatalf("node %d says %v to shape %d, place says %v", n, a.fits, s, want)
+						t.Fatalf("node %d answers %v to shape %d, place %v", n, a.fits, s, want)
 					}
 				}
 			}

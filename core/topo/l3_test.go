@@ -17,8 +17,8 @@ func fourCores(l3 ...int) topo.Spec {
 	return s
 }
 
-// Groups are ordered by the numbers of the description. They are named by their lowest CPU where that is
-// the same order.
+// Groups have the order of the numbers in the description. Their names are their lowest CPUs if that gives the same
+// order.
 func TestNumbersOrderL3Groups(t *testing.T) {
 	for _, c := range []struct {
 		numbers []int

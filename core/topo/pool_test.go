@@ -43,8 +43,8 @@ func pooledSpec(t *rapid.T) Spec {
 	return s
 }
 
-// A pool gives what New gives, to equal descriptions the same, to others another.
-func TestPoolMakesWhatNewMakes(t *testing.T) {
+// A pool returns the same machines as New: one for equal descriptions, different ones otherwise.
+func TestPoolAgreesWithNew(t *testing.T) {
 	var pool Pool
 	made := map[*Machine]Spec{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -72,7 +72,7 @@ func TestPoolMakesWhatNewMakes(t *testing.T) {
 	})
 }
 
-// Thousands of nodes whose devices have names of their own share everything else.
+// Thousands of nodes with different device names share everything else.
 func TestPoolSharesHardware(t *testing.T) {
 	var pool Pool
 	var first *Machine
@@ -92,16 +92,16 @@ func TestPoolSharesHardware(t *testing.T) {
 			t.Fatalf("machine %d has hardware of its own", i)
 		}
 		if i%100 == 0 {
-			runtime.GC() // first keeps the hardware, nobody the other machines
+			runtime.GC() // first keeps the hardware alive; the other machines are not in use
 		}
 	}
 	runtime.KeepAlive(first)
 	if n := len(pool.whole.machines); n > 4*minSweep+200 {
-		t.Errorf("the pool remembers %d machines, of which one is in use", n)
+		t.Errorf("the pool has %d machines; one is in use", n)
 	}
 }
 
-// manyCPUs describes count CPUs, each a core and an L3 group of its own, with ids from first on.
+// manyCPUs describes count CPUs with ids from first on, each a core and an L3 group of its own.
 func manyCPUs(first, count int, threads ...int) Spec {
 	s := Spec{NUMAs: []NUMA{{ID: 0, Bytes: 1 << 30}}}
 	for i := range count {
@@ -122,7 +122,7 @@ func heap() int64 {
 	return int64(s.HeapAlloc)
 }
 
-// Whatever a description says, the machine takes little memory or is refused; machines that exist are not.
+// For any description, the machine takes little memory or is refused. Machines that exist are not refused.
 func TestTheSizeOfAMachineIsBounded(t *testing.T) {
 	devices := func(n int, id string) (out []DeviceSpec) {
 		for i := range n {
@@ -154,7 +154,7 @@ func TestTheSizeOfAMachineIsBounded(t *testing.T) {
 			t.Errorf("%s: error %v", c.name, err)
 		}
 		if most := int64(MaxSize + MaxSize/4); size > most {
-			t.Errorf("%s: %d bytes are in use, at most %d are meant", c.name, size, most)
+			t.Errorf("%s: %d bytes are in use, want at most %d", c.name, size, most)
 		}
 		t.Logf("%s: %d bytes, %v", c.name, size, err)
 		runtime.KeepAlive(m)
@@ -162,8 +162,8 @@ func TestTheSizeOfAMachineIsBounded(t *testing.T) {
 	}
 }
 
-// What a node said earlier is not kept: thousands of descriptions take what the last one takes.
-func TestAPoolKeepsNoMachineThatIsNotInUse(t *testing.T) {
+// Earlier descriptions take no memory: thousands of descriptions take as much as the last one.
+func TestAPoolFreesUnusedMachines(t *testing.T) {
 	var pool Pool
 	var last *Machine
 	var sizes []int64
@@ -180,6 +180,6 @@ func TestAPoolKeepsNoMachineThatIsNotInUse(t *testing.T) {
 	}
 	runtime.KeepAlive(last)
 	if grown, most := sizes[1]-sizes[0], int64(64<<10); grown > most {
-		t.Errorf("290 descriptions more take %d bytes more, at most %d are meant", grown, most)
+		t.Errorf("290 descriptions more take %d bytes more, want at most %d", grown, most)
 	}
 }

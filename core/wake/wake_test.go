@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// toy is a pod: nodes answer those of one size alike.
+// toy is a pod; nodes answer pods of one size alike.
 type toy struct {
 	uid            string
 	size, priority int
@@ -20,14 +20,14 @@ func order(a, b toy) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.uid, b.uid))
 }
 
-// world is nodes with places, and a scheduler that tries one pod after the other.
+// world has nodes with places, and a scheduler that tries one pod after the other.
 type world struct {
 	q       *Queue[int, int, toy]
 	free    map[string]int
 	queue   []toy
-	placed  map[string]string // node by UID
+	placed  map[string]string // node of each pod by UID
 	pods    map[string]toy
-	vetoes  map[string]map[string]bool // nodes that something else keeps a pod from, by UID
+	vetoes  map[string]map[string]bool // nodes that something else excludes, by UID
 	tries   map[string]int
 	overdue []Woken[int, toy]
 	held    map[string]bool
@@ -40,7 +40,7 @@ func newWorld(free map[string]int) *world {
 	return w
 }
 
-// at is the rules of one node.
+// at has the rules of one node.
 type at struct {
 	*world
 	node string
@@ -71,7 +71,7 @@ func (w *world) observe() {
 	clear(w.held)
 }
 
-// run tries pods until none is to be tried.
+// run tries pods until there is none to try.
 func (w *world) run() {
 	for {
 		for woken, more := w.q.Next(); more; woken, more = w.q.Next() {
@@ -132,7 +132,7 @@ func TestAsManyAreWokenAsThereIsRoomFor(t *testing.T) {
 	if again, _ := w.q.Next(); len(again) > 0 {
 		t.Errorf("%v are woken for room that others are tried for", again)
 	}
-	// p2 takes its place, and p5 is kept from the node: the next is woken in its stead.
+	// p2 takes its place, and p5 is excluded from the node, so the next pod is woken.
 	w.vetoes["p5"] = map[string]bool{"n": true}
 	w.queue = []toy{woken[0].Pod, woken[1].Pod}
 	w.run()
@@ -143,7 +143,7 @@ func TestAsManyAreWokenAsThereIsRoomFor(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsNeverTriedHoldsUpNobodyForEver(t *testing.T) {
+func TestAPodThatIsNeverTriedBlocksNoOtherPod(t *testing.T) {
 	w := newWorld(map[string]int{"n": 0})
 	w.queue = []toy{{"first", 2, 1}, {"second", 2, 0}}
 	w.run()
@@ -167,7 +167,7 @@ func TestOneEventCountsOnce(t *testing.T) {
 	w.run()
 	w.q.Touch("n", "one")
 	if w.q.Pending() {
-		t.Error("an event that was told twice asks again")
+		t.Error("an event that was reported twice asks again")
 	}
 	w.q.Touch("n", "two")
 	if !w.q.Pending() {
@@ -175,7 +175,7 @@ func TestOneEventCountsOnce(t *testing.T) {
 	}
 }
 
-func TestAPodThatLostItsNodeIsTriedOnAll(t *testing.T) {
+func TestReconsiderTriesAllNodes(t *testing.T) {
 	w := newWorld(map[string]int{"n": 4, "m": 0})
 	p := toy{"p", 2, 0}
 	w.q.Begin(p.uid, p.size, p.size, p)
@@ -187,7 +187,7 @@ func TestAPodThatLostItsNodeIsTriedOnAll(t *testing.T) {
 	}
 }
 
-// Whatever happens, no pod waits that a node takes, and no pod is tried more often than nodes have changed.
+// For any sequence, no pod waits that a node has room for, and no pod is tried more often than nodes have changed.
 func TestNoPodIsForgotten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(map[string]int{})

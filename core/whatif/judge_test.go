@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// A way leads to room: once its pods have ended the pod fits, and none of them can be spared. Where something can
-// never be, there is no way.
+// Once the pods of a way have ended, the pod fits, and no single one of them can be left out. For a permanent reason
+// there is no way.
 func TestWaysLeadToRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, r, wants := cases(t)
@@ -69,7 +69,7 @@ func leads(t *rapid.T, r Rules, n *Node, w *Want, way Way) {
 	for _, x := range way.Missing {
 		for _, y := range way.Missing {
 			if x.NUMAs == 0 && y.NUMAs != 0 && x.Resource == y.Resource && x.More <= y.More {
-				t.Fatalf("%d more %s are missing on the node, and %d on a NUMA node of it: it is said twice",
+				t.Fatalf("%d more %s are missing on the node, and %d on a NUMA node of it: the shortage is listed twice",
 					x.More, x.Resource, y.More)
 			}
 		}
@@ -79,8 +79,9 @@ func leads(t *rapid.T, r Rules, n *Node, w *Want, way Way) {
 	}
 }
 
-// A shortage that passes hides nothing: 120 CPUs are not on one NUMA node of 16, whether or not there are 20 left.
-func TestWhatCanNeverBeComesFirst(t *testing.T) {
+// A temporary shortage hides no permanent reason: 120 CPUs do not fit on one NUMA node of 16, whether or not 20 are
+// left.
+func TestPermanentReasonsComeFirst(t *testing.T) {
 	n := node(t, "a", pair, single(t))
 	w := pod(20, 0)
 	n.Used = Amounts{"cpu": 25000, "pods": 3}
@@ -102,9 +103,9 @@ func TestWhatCanNeverBeComesFirst(t *testing.T) {
 	}
 }
 
-// No other pod is in the way on an empty machine. Where the memory manager keeps a container from memory there, the
-// pod's own containers use it in another way.
-func TestOwnContainersThatNeedOtherNUMANodesAreNamed(t *testing.T) {
+// On an empty machine no other pod is in the way. If the memory manager refuses a container memory there, the pod's own
+// containers use it in another way.
+func TestConflictsBetweenOwnContainersAreNamed(t *testing.T) {
 	r := single(t)
 	r.Topology.Policy, r.Memory.Static = place.BestEffort, true
 	n, w := node(t, "a", pair, r), pod(2, 0)

@@ -40,7 +40,7 @@ func node(t testing.TB, name, text string, r place.Rules) Node {
 	return Node{Name: name, State: n, Allocatable: all}
 }
 
-// single are the rules of a node that keeps two CPUs of each NUMA node of pair.
+// single are the rules of a node that reserves two CPUs of each NUMA node of pair.
 func single(t testing.TB) place.Rules {
 	m, err := topo.ParseMachine(pair)
 	if err != nil {
@@ -77,9 +77,9 @@ func fill(t testing.TB, p *Plan, w *Want, count int) Outcome {
 	return out
 }
 
-// A node has 28 CPUs for pods, 14 on each NUMA node. Of 8 CPUs one pod fits on each NUMA node, where plain amounts
-// would let three in; of 7 CPUs two do, and then plain amounts are what is short.
-func TestFillStopsWhereNumasDo(t *testing.T) {
+// A node has 28 CPUs for pods, 14 on each NUMA node. One pod of 8 CPUs fits on each NUMA node, although plain amounts
+// would admit three in all. Two pods of 7 CPUs fit on each, and then plain amounts are short.
+func TestFillStopsWhenNUMANodesAreFull(t *testing.T) {
 	for _, c := range []struct {
 		cpus, gpus int64
 		want       int
@@ -125,8 +125,8 @@ func TestPlainAmountsBarsAndNodesThatAreGone(t *testing.T) {
 	}
 }
 
-// Nodes that refuse for the same reasons are one refusal, with the most that one of them has; a part of a CPU
-// counts as a whole one where it is wanted, and as none where it is left.
+// Nodes that refuse for the same reasons make one refusal, with the highest amount that one of them has. A part of a
+// CPU counts as a whole one in a want, and as none in what is left.
 func TestRefusalsOfSeveralNodes(t *testing.T) {
 	nodes := []Node{node(t, "a", pair, single(t)), node(t, "b", pair, single(t)), node(t, "c", pair, single(t))}
 	nodes[0].Allocatable = Amounts{"cpu": 200, "pods": 110, "memory": 60 * gi}
@@ -140,7 +140,7 @@ func TestRefusalsOfSeveralNodes(t *testing.T) {
 	}
 }
 
-func TestNodesOfWhichNothingIsKnown(t *testing.T) {
+func TestNodesWithoutReports(t *testing.T) {
 	blind := Node{Name: "edge", Allocatable: Amounts{"cpu": 64000, "memory": 60 * gi, "pods": 110}}
 	known := node(t, "known", pair, single(t))
 	demanding := pod(2, 0)
@@ -170,7 +170,7 @@ func TestNodesOfWhichNothingIsKnown(t *testing.T) {
 	}
 }
 
-// A coarse node takes what an exact one does, and costs more.
+// A coarse node admits what an exact one does, and costs more.
 func TestCoarseNodes(t *testing.T) {
 	coarse, exact := node(t, "a", pair, single(t)), node(t, "b", pair, single(t))
 	coarse.State.Quality = ledger.Coarse
@@ -198,7 +198,7 @@ func TestEachPutsOneOnEveryNode(t *testing.T) {
 	}
 }
 
-func TestAnErrorEndsIt(t *testing.T) {
+func TestAnErrorEndsFill(t *testing.T) {
 	stop := errors.New("enough")
 	steps := 0
 	_, err := New([]Node{node(t, "a", pair, single(t))}, Rules{}).Fill(pod(1, 0), 10, named, func() error {
@@ -242,9 +242,9 @@ func cases(t *rapid.T) (nodes []Node, r Rules, wants []*Want) {
 	return nodes, r, wants
 }
 
-// What the plan remembers changes nothing: a twin that asks every node anew for every pod takes the same
-// nodes, and stops where the plan stops. No amount is exceeded, and what the plan was made of is as it was.
-func TestPlanIsItsSimpleTwin(t *testing.T) {
+// The plan's caches change nothing: a twin that computes every answer again takes the same nodes, and stops at the same
+// pod. No amount is exceeded, and the plan's input does not change.
+func TestPlanAgreesWithASimpleTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, r, wants := cases(t)
 		before := slices.Clone(nodes)
@@ -261,7 +261,7 @@ func TestPlanIsItsSimpleTwin(t *testing.T) {
 				at, low := -1, int64(math.MaxInt64)
 				for k := range twin.nodes {
 					if fits := r.Judge(&twin.nodes[k], w, nil).Fits(); fits == (twin.cost(k, w) == refused) {
-						t.Fatalf("node %s: it is judged that the pod fits: %v; the cost says otherwise", nodes[k].Name, fits)
+						t.Fatalf("node %s: Judge says that the pod fits: %v; its cost does not agree", nodes[k].Name, fits)
 					}
 					if c := twin.cost(k, w); c < low {
 						at, low = k, c
@@ -295,7 +295,7 @@ func TestPlanIsItsSimpleTwin(t *testing.T) {
 	})
 }
 
-// mix is what a cluster usually runs that is asked for each of these as often.
+// mix is the mix of a cluster with equally many requests for each of these pods.
 func mix(wants []*Want) *score.Mix {
 	var all []*Workload
 	for _, w := range wants {
@@ -304,7 +304,7 @@ func mix(wants []*Want) *score.Mix {
 	return Usual(nil, all)
 }
 
-// The pods that are to be placed count in what is usual, and push out those of long ago.
+// The pods to be placed count in the workload profile, and replace those of long ago.
 func TestUsual(t *testing.T) {
 	old, new := pod(1, 0), pod(2, 1)
 	past := slices.Repeat([]*place.Pod{old.Pod}, score.Remembered)
@@ -320,7 +320,7 @@ func TestUsual(t *testing.T) {
 	}
 }
 
-// BenchmarkFill is the size that people ask about: 10,000 pods of 20 shapes on 5,000 nodes.
+// BenchmarkFill has the size that users ask about: 10,000 pods of 20 shapes on 5,000 nodes.
 func BenchmarkFill(b *testing.B) {
 	var nodes []Node
 	for i := range 5000 {
