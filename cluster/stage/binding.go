@@ -49,7 +49,7 @@ func reaches(v *v1.PersistentVolume, n *v1.Node) bool {
 	if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
 		return true
 	}
-	only := &v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: n.Labels}} // a volume does not see the node's fields
+	only := &v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: n.Labels}} // volume affinity ignores the node's fields
 	ok, err := corev1.MatchNodeSelectorTerms(only, v.Spec.NodeAffinity.Required)
 	return ok && err == nil
 }
