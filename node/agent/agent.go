@@ -1,17 +1,16 @@
-// Package agent publishes the NodeLayout of one node, as a reconciler: it observes the machine, the kubelet and the
-// API server, computes the desired layout (package desired), compares it with the published one, and writes what
-// differs.
+// Package agent publishes the NodeLayout of one node, as a reconciler: it observes the machine, the kubelet and the API
+// server, computes the desired layout (package desired), compares it with the published one, and writes what differs.
 //
 // Invariant: one agent writes one layout, by server-side apply, at most once per interval and only when its content
-// changed. The first change after a quiet time is written as soon as the kubelet's files are at rest. A reconcile
-// reads each source at most once. A source that cannot be read is read again after growing pauses, and the published
-// layout stays. Where only the machine or the configuration cannot be read, holdings are published with the last
-// known ones; before both are known nothing is published. A layout that somebody else changed or deleted is written
-// again at once. Of two agents on one node the later one writes and the other stands by. A [Publisher] may write a
-// second object at the same pace; the layout is written even where that fails. An agent keeps no state outside its
-// Run, so a process may run many.
+// changed. It writes the first change after a quiet time as soon as the kubelet's files are at rest. A reconcile reads
+// each source at most once. The agent retries a source that cannot be read after growing pauses, and the published
+// layout stays. If only the machine or the configuration cannot be read, it publishes holdings with the last known
+// ones; before both are known it publishes nothing. It rewrites a layout at once if another writer changed or deleted
+// it. Of two agents on one node the later one writes and the other stands by. A [Publisher] may write a second object
+// at the same pace; if that fails, the agent still writes the layout. An agent keeps no state outside its Run, so a
+// process may run many.
 //
-// The package refuses to judge: it publishes what the kubelet reports, and places nothing.
+// The package does not judge: it publishes what the kubelet reports, and places nothing.
 package agent
 
 import (
@@ -45,7 +44,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// agent is the parts of a Run.
+// agent has the parts of a Run.
 type agent struct {
 	cfg        Config
 	reconciler *reconciler
@@ -116,7 +115,7 @@ func newReconciler(cfg Config, t *triggers) (*reconciler, error) {
 		layout: &layoutWriter{client: layouts, name: cfg.NodeName, labels: cfg.Labels, log: log, claim: newClaim(),
 			watch: newSelfWatch(meta.Resource(v1alpha1.NodeLayoutResource()), cfg.NodeName, cfg.Labels, t.everything)},
 		interval: cfg.Reread,
-		// Agents that start together do not read together ever after.
+		// A random start keeps agents that start together from always reading at the same time.
 		next: time.Now().Add(rand.N(cfg.Reread)),
 	}
 	if p := cfg.Publisher; p != nil {

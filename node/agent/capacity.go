@@ -12,8 +12,8 @@ import (
 // itself differs from boot to boot.
 const memoryShare = 16
 
-// fitsCapacity returns an error that names each difference between a machine and what the kubelet reports of it as
-// Node.status.capacity. What the kubelet has not reported yet makes no difference.
+// fitsCapacity returns an error that names each difference between a machine and the kubelet's Node.status.capacity. It
+// ignores amounts that the kubelet has not reported yet.
 func fitsCapacity(m *topo.Machine, n desired.Node) error {
 	var errs []error
 	if cpus := int64(m.CPUs().Len()); n.CPUs != 0 && cpus != n.CPUs {

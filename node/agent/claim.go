@@ -11,15 +11,15 @@ import (
 )
 
 // claim decides which of several agents writes a layout, without writes that only renew a claim. An agent that was
-// replaced never writes again, so its successor need not claim anything. Where an agent sees another one write, the
-// one with the earlier claim stands by: it goes on observing, and writes again only after the layout has been wrong
-// for a while. Then the other agent is gone, or runs on another machine, and people must look.
+// replaced never writes again, so its successor need not claim anything. If an agent sees another one write, the agent
+// with the earlier claim stands by: it goes on observing, and writes again only after the layout has been wrong for a
+// while. In that case the other agent is gone, or runs on another machine, and an administrator must look.
 type claim struct {
 	me       v1alpha1.Agent
 	readOnce bool
 	rival    *v1alpha1.Agent // the agent that this one stands by for; nil: none
-	wrong    time.Time       // since when the rival's layout is wrong; zero while it is right
-	patience time.Duration   // how long a wrong layout of a rival is left alone
+	wrong    time.Time       // when the rival's layout became wrong; zero while it is right
+	patience time.Duration   // how long the agent leaves a rival's wrong layout unchanged
 	// nextAnswer is when a claim for the future may be answered again by a write.
 	nextAnswer time.Time
 }
@@ -31,18 +31,18 @@ const (
 )
 
 func newClaim() *claim {
-	// The server keeps microseconds.
+	// The API server keeps microseconds.
 	since := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond))
 	return &claim{me: v1alpha1.Agent{ID: rand.Text(), Since: since}, patience: firstPatience}
 }
 
-// maxAhead is how far in the future another agent's claim may be. Agents of one node have one clock, which may have
-// been set back since. No agent makes claims for the future.
+// maxAhead is how far in the future another agent's claim may be. Agents of one node share a clock, which may have been
+// set back since. No agent makes claims for the future.
 const maxAhead = 10 * time.Minute
 
-// read takes the agent that wrote the layout that was read, and whether the layout was written since this agent
-// last read or wrote it. It reports whether this agent must write to assert its claim. A claim for the future is
-// ignored: otherwise a forger could make an agent stand by until then.
+// read receives the agent that wrote the layout that was read. fresh is whether the layout was written since this agent
+// last read or wrote it. read reports whether this agent must write to assert its claim. It ignores a claim for the
+// future: otherwise a forger could make an agent stand by until then.
 func (c *claim) read(by v1alpha1.Agent, fresh bool, now time.Time) (assert bool) {
 	first := !c.readOnce
 	c.readOnce = true
@@ -65,7 +65,7 @@ func (c *claim) read(by v1alpha1.Agent, fresh bool, now time.Time) (assert bool)
 	return false
 }
 
-// mayWrite returns an error while this agent stands by. right is whether the layout is as this agent would write it.
+// mayWrite returns an error while this agent stands by. right is whether the layout equals what this agent would write.
 func (c *claim) mayWrite(now time.Time, right bool) error {
 	switch {
 	case c.rival == nil:

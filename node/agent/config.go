@@ -27,45 +27,45 @@ import (
 
 // MachineReader reads the node's hardware. It need not report devices: the kubelet does.
 type MachineReader interface {
-	// ReadMachine returns the machine, and the detail on which nothing that fits depends. The machine is nil where
-	// it cannot be read. Where there is a machine and an error, the detail could not be read.
+	// ReadMachine returns the machine, and the detail, which no placement depends on. The machine is nil if it cannot
+	// be read. If both a machine and an error are returned, the detail could not be read.
 	ReadMachine(ctx context.Context) (*topo.Machine, v1alpha1.Detail, error)
 }
 
 // Publisher publishes the node in another form than the layout.
 type Publisher interface {
-	// Object is the kind of the object that is published.
+	// Object returns the kind of the published object.
 	Object() string
-	// Resource is the resource of the object at the API server.
+	// Resource returns the resource of the object at the API server.
 	Resource() schema.GroupVersionResource
-	// Publish writes the object of n, with the name, labels and owners of meta, unless the API server has it
-	// already. read is nil where the publisher may compare with what it wrote last; otherwise it must read the
-	// object with these options first. It returns the object that it read or wrote, nil where it did neither.
+	// Publish writes the object of n, with the name, labels and owners of meta, unless the API server has it already.
+	// If read is nil, the publisher may compare with what it wrote last; otherwise it must read the object with these
+	// options first. Publish returns the object that it read or wrote, or nil if it did neither.
 	Publish(ctx context.Context, n *ledger.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
 		object metav1.Object, wrote bool, err error)
 }
 
-// Recorder records what the agent does, as metrics do. Its methods return at once.
+// Recorder records what the agent does, for example as metrics. Its methods return at once.
 type Recorder interface {
 	// RecordNode records the node after each observation that led to a layout, and the sequence of that layout.
 	RecordNode(n *ledger.Node, sequence int64)
-	// RecordWrite records each write of an object of the kind; err is nil where it succeeded.
+	// RecordWrite records each write of an object of the kind; err is nil if it succeeded.
 	RecordWrite(object string, err error)
 	// RecordReconcile records the end of each reconcile: how long after the first change that led to it, whether
 	// anything was written, and what failed.
 	RecordReconcile(after time.Duration, wrote bool, err error)
 }
 
-// Config is everything that an agent needs.
+// Config is the configuration of an agent.
 type Config struct {
 	// NodeName is the name of the Node, and of the layout.
 	NodeName string
 	Machine  MachineReader
-	// CheckCapacity: a machine with other CPUs or memory than Node.status.capacity is refused. It is for machines that
-	// are described in a file; one that is read on the node is as the kubelet reads it.
+	// CheckCapacity makes the agent reject a machine whose CPUs or memory differ from Node.status.capacity. It is for
+	// machines that are described in a file; a machine that is read on the node is the same that the kubelet reads.
 	CheckCapacity bool
 	// KubeletConfig is the path of the KubeletConfiguration, for example /var/lib/kubelet/config.yaml, and
-	// KubeletConfigDir the directory of its drop-in files; each is empty where the kubelet has none.
+	// KubeletConfigDir the directory of its drop-in files. Each is empty if the kubelet has none.
 	KubeletConfig, KubeletConfigDir string
 	// Rules reads the kubelet's configuration; nil reads the files above.
 	Rules kubelet.Source
@@ -75,8 +75,8 @@ type Config struct {
 	StateDir string
 	REST     *rest.Config
 	Logger   logr.Logger
-	// Translate returns what a pod requests. With it, a pod that the kubelet is still admitting is not
-	// published before it has all that it will get; it may be nil.
+	// Translate returns what a pod requests; it may be nil. With it, a pod that the kubelet is still admitting is
+	// published only when it has all that it requests.
 	Translate func(*v1.Pod) (*place.Pod, error)
 	// Publisher publishes an object beside the layout; it may be nil.
 	Publisher Publisher
@@ -84,12 +84,12 @@ type Config struct {
 	Recorder Recorder
 	// Health receives when reconciles begin and end; it may be nil.
 	Health *Health
-	// Pods, where it is not nil, is called once, before the first reconcile, with a function that lists the pods of
-	// the node as far as they are known. Any goroutine may call that function. Its pods have the fields that the
-	// agent needs, and the IDs of running containers; they must not be changed.
+	// Pods, if not nil, is called once, before the first reconcile, with a function that lists the known pods of the
+	// node. Any goroutine may call that function. Its pods have the fields that the agent needs, and the IDs of running
+	// containers; they must not be changed.
 	Pods func(list func() []*v1.Pod)
 
-	// Labels are the keys of labels that are copied from the Node to what is published, at most MaxLabels.
+	// Labels are the keys of labels to copy from the Node to the published objects, at most MaxLabels.
 	Labels []string
 
 	// Interval is the least time between two writes, between MinInterval and MaxInterval; 0 means 200 ms.
@@ -97,15 +97,15 @@ type Config struct {
 	// Resync is the time between readings of everything on this host, between MinResync and MaxResync; 0
 	// means 30 s.
 	Resync time.Duration
-	// Reread is the time between readings of published objects that no watch asks for, between MinResync and
-	// MaxReread; 0 means 10 minutes.
+	// Reread is the time between readings of published objects without a watch event, between MinResync and MaxReread;
+	// 0 means 10 minutes.
 	Reread time.Duration
 
 	// dial is added to the options of the connection to the podresources service.
 	dial []grpc.DialOption
 }
 
-// Defaults and bounds of Config. Nobody reads layouts that are written a hundred times a second, and an agent that
+// Defaults and bounds of Config. No reader needs layouts that are written a hundred times a second, and an agent that
 // reconciles less often than these bounds looks broken.
 const (
 	DefaultInterval = 200 * time.Millisecond
@@ -153,7 +153,7 @@ func (c *Config) check() error {
 	return errors.Join(append(faults, CheckLabels(c.Labels))...)
 }
 
-// CheckLabels returns an error where the keys of labels to copy are too many, repeated or malformed.
+// CheckLabels returns an error if the keys of labels to copy are too many, repeated or malformed.
 func CheckLabels(keys []string) error {
 	if len(keys) > MaxLabels {
 		return fmt.Errorf("%d labels to copy, at most %d are", len(keys), MaxLabels)
@@ -192,7 +192,7 @@ func (c *Config) watchedFiles() []watchedFile {
 		{path: filepath.Join(c.StateDir, kubelet.CPUStateFile)},
 		{path: filepath.Join(c.StateDir, kubelet.MemoryStateFile)},
 		{path: filepath.Join(c.StateDir, kubelet.DeviceStateFile)},
-		// The socket is made again when the kubelet restarts, perhaps with another configuration.
+		// The kubelet recreates the socket when it restarts, perhaps with another configuration.
 		{path: c.PodResourcesSocket, full: true},
 	}
 	if c.KubeletConfig != "" {

@@ -13,7 +13,7 @@ import (
 // watchedFile is a file whose change triggers a reconcile.
 type watchedFile struct {
 	path string
-	full bool // everything is read again, not only what containers hold
+	full bool // read everything again, not only the holdings of containers
 	dir  bool // path is a directory, and all files in it are watched
 }
 
@@ -45,7 +45,7 @@ func watchFiles(ctx context.Context, log logr.Logger, files []watchedFile, t *tr
 		}
 		f := &fileWatch{log: log, files: files, triggers: t, watcher: w, missing: map[string]bool{}}
 		f.run(ctx)
-		_ = w.Close() // nothing can be done about a watch that does not end
+		_ = w.Close() // a watch that does not end cannot be handled
 	}
 }
 
@@ -74,7 +74,7 @@ func (f *fileWatch) run(ctx context.Context) {
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
 	for {
-		// The ticker wakes nobody as long as nothing is missing.
+		// The ticker runs only while directories are missing.
 		var retry <-chan time.Time
 		if len(f.missing) > 0 {
 			retry = again.C
@@ -100,8 +100,8 @@ func (f *fileWatch) run(ctx context.Context) {
 	}
 }
 
-// addMissing watches the missing directories that exist by now. With trigger, each of them triggers a reconcile: it
-// may have any content.
+// addMissing watches the missing directories that exist by now. With trigger, each of them triggers a reconcile,
+// because its content is unknown.
 func (f *fileWatch) addMissing(trigger bool) {
 	for dir := range f.missing {
 		if f.watcher.Add(dir) == nil {

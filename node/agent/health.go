@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Health answers probes from how the reconciles of an agent go. The zero Health is ready to use, and its methods
-// may be called from any goroutine. One Health is for one Run.
+// Health answers probes from the course of an agent's reconciles. The zero Health is ready to use, and its methods may
+// be called from any goroutine. One Health is for one Run.
 type Health struct {
 	mu        sync.Mutex
 	resync    time.Duration
@@ -48,8 +48,8 @@ func (h *Health) setResync(resync time.Duration) {
 	h.resync = resync
 }
 
-// Alive returns an error where only a new process helps: a reconcile has been in progress for too long, or none has
-// begun for several intervals. An agent that waits for the API server or the kubelet is alive.
+// Alive returns an error if only a new process helps: a reconcile has been in progress for too long, or none has begun
+// for several intervals. An agent that waits for the API server or the kubelet is alive.
 func (h *Health) Alive(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *Health) Alive(now time.Time) error {
 	return nil
 }
 
-// Ready returns an error where what is published may be out of date: the agent is not alive, or no reconcile has
+// Ready returns an error if the published objects may be out of date: the agent is not alive, or no reconcile has
 // succeeded for several intervals.
 func (h *Health) Ready(now time.Time) error {
 	if err := h.Alive(now); err != nil {

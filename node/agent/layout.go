@@ -16,28 +16,28 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 )
 
-// layoutWriter reads and writes the layout, and remembers what the API server has.
+// layoutWriter reads and writes the layout, and keeps the content at the API server.
 type layoutWriter struct {
 	client *client.Client
 	name   string
-	labels []string // the keys of those that are copied
+	labels []string // the keys of the labels to copy
 	watch  *selfWatch
 	claim  *claim
 	log    logr.Logger
 
-	// content and metadata are what the API server has; content is nil where there is no layout.
+	// content and metadata are what the API server has; content is nil if there is no layout.
 	content  []byte
 	metadata string
-	sequence int64    // the last that was sent, or was read
+	sequence int64    // the last that was sent or read
 	order    []string // UIDs of the pods of a layout that was found, until takeOrder
 	started  bool     // the layout was read once, and sequence is this agent's own
-	mustRead bool     // a read or a write failed, or somebody else wrote
-	// inFlight: the API server may still carry out a write that failed. Another one has to follow it, with a higher
-	// sequence, even where the content is right.
+	mustRead bool     // a read or a write failed, or another writer wrote
+	// inFlight: the API server may still execute a write that failed. Another write with a higher sequence has to
+	// follow it, even if the content is right.
 	inFlight bool
 }
 
-// refresh reads the layout where ask is set, it was never read, somebody else wrote it, or a request failed.
+// refresh reads the layout if ask is set, it was never read, another writer wrote it, or a request failed.
 func (w *layoutWriter) refresh(ctx context.Context, now time.Time, ask bool) error {
 	if w.watch.takeForeignWrite() || !w.started || ask {
 		w.mustRead = true
@@ -52,7 +52,7 @@ func (w *layoutWriter) refresh(ctx context.Context, now time.Time, ask bool) err
 	return nil
 }
 
-// read reads the layout, so that one that was changed or deleted is written again.
+// read reads the layout, so that the agent rewrites one that was changed or deleted.
 func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
 	l, err := w.client.Get(ctx, w.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -91,8 +91,8 @@ func (w *layoutWriter) takeOrder() []string {
 	return out
 }
 
-// write writes the layout where it differs from what the API server has and the claim permits it. It sets the
-// sequence and the agent of l.
+// write writes the layout if it differs from the one at the API server and the claim permits it. It sets the sequence
+// and the agent of l.
 func (w *layoutWriter) write(ctx context.Context, l *v1alpha1.NodeLayout, now time.Time) (wrote bool, err error) {
 	content, err := contentOf(l)
 	if err != nil {
@@ -103,7 +103,7 @@ func (w *layoutWriter) write(ctx context.Context, l *v1alpha1.NodeLayout, now ti
 	if err := w.claim.mayWrite(now, right); err != nil || right {
 		return false, err
 	}
-	w.sequence++ // also where the write fails: it may be carried out later, and must differ from the next one
+	w.sequence++ // also if the write fails: it may be executed later, and must differ from the next one
 	l.Sequence, l.Agent = w.sequence, w.claim.me
 	if err := w.watch.write(func() (metav1.Object, error) { return w.client.Apply(ctx, l) }); err != nil {
 		w.mustRead, w.inFlight = true, w.inFlight || mayBeCarriedOut(err)
@@ -114,7 +114,7 @@ func (w *layoutWriter) write(ctx context.Context, l *v1alpha1.NodeLayout, now ti
 	return true, nil
 }
 
-// mayBeCarriedOut reports whether the server, or a proxy before it, may carry out a request in spite of the error.
+// mayBeCarriedOut reports whether the API server, or a proxy before it, may execute a request in spite of the error.
 func mayBeCarriedOut(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || status.Status().Code >= 500
@@ -130,16 +130,16 @@ func contentOf(l *v1alpha1.NodeLayout) ([]byte, error) {
 	return data, nil
 }
 
-// stride is the distance between the first sequences of two agents. It is more than one agent ever writes while one
-// of its writes is delayed.
+// stride is the distance between the first sequences of two agents. It exceeds the number of writes that one agent
+// makes while one of its writes is delayed.
 const stride = 1 << 20
 
 // firstSequence returns the sequence from which an agent counts that finds a sequence. A delayed write may have
-// brought back an old layout. A scheduler that received a newer one would take the first layouts of this agent for
-// older than that, if the agent continued from the old sequence.
+// restored an old layout. If the agent continued from the old sequence, a scheduler that received a newer one would
+// take the agent's first layouts for older.
 //
-// Only a forger gets near the bound. From there an agent counts from the beginning again: schedulers refuse a layout
-// whose sequence went back for some seconds only (cluster/kube, lateGrace).
+// Only a forger gets near the bound. There an agent counts from the beginning again: schedulers reject a layout whose
+// sequence went back only for some seconds (cluster/kube, lateGrace).
 func firstSequence(found int64) int64 {
 	if found < 0 || found > lastSequence {
 		return stride

@@ -19,15 +19,15 @@ const (
 	lastRetry       = 10 * time.Second
 )
 
-// triggers collects what has to be reconciled since the last reconcile began. Its methods may be called from any
-// goroutine, and return at once.
+// triggers collects what to reconcile since the last reconcile began. Its methods may be called from any goroutine, and
+// return at once.
 type triggers struct {
 	partial, full chan struct{}
 }
 
 func newTriggers() *triggers { return &triggers{make(chan struct{}, 1), make(chan struct{}, 1)} }
 
-// holdings triggers a partial reconcile: what pods hold may have changed.
+// holdings triggers a partial reconcile: the holdings of pods may have changed.
 func (t *triggers) holdings() { offer(t.partial) }
 
 // everything triggers a full reconcile: anything may have changed.
@@ -40,7 +40,7 @@ func offer(c chan struct{}) {
 	}
 }
 
-// pace computes when to reconcile next. It has no clock: every method takes the time.
+// pace computes when to reconcile next. It has no clock: every method receives the time.
 type pace struct {
 	settle, maxSettle time.Duration // see the constants
 	observe, write    time.Duration // the least time between reconciles, and between writes
@@ -75,7 +75,7 @@ func (p *pace) since(now time.Time) time.Time {
 // time means never.
 func (p *pace) reconciled(now time.Time, wrote bool, err error) time.Time {
 	p.pending, p.lastReconcile = false, now
-	if wrote || err != nil { // a write may be what failed, and may have been done
+	if wrote || err != nil { // a failed write may have been executed
 		p.lastWrite = now
 	}
 	if err == nil {
@@ -144,7 +144,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// logError logs an error where it is not the one that was logged last, and logs once when there is none any more.
+// logError logs an error if it differs from the last one logged, and logs once when errors end.
 func (l *loop) logError(before string, err error) (now string) {
 	if err != nil {
 		now = err.Error()

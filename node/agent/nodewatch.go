@@ -15,13 +15,13 @@ import (
 	"github.com/tenon-numa/tenon/node/desired"
 )
 
-// nodeWatch keeps what the agent needs of its Node. It watches the whole Node, because the kubelet's version and
-// its count of devices are in the Node's status.
+// nodeWatch keeps the parts of the Node that the agent needs. It watches the whole Node, because the kubelet's version
+// and its count of devices are in the Node's status.
 type nodeWatch struct {
 	*objectWatch
 	nodes  *objects.Client[*v1.Node, *v1.NodeList]
 	name   string
-	labels []string // the keys of those that are copied
+	labels []string // the keys of the labels to copy
 
 	mu    sync.Mutex
 	known desired.Node
@@ -44,8 +44,8 @@ func newNodeWatch(nodes *objects.Client[*v1.Node, *v1.NodeList], name string, la
 	return w
 }
 
-// get returns the Node as the watch has reported it. It asks the API server's cache where the watch has reported
-// none, or ask is set.
+// get returns the Node that the watch has reported. If the watch has reported none, or ask is set, it asks the API
+// server's cache.
 func (w *nodeWatch) get(ctx context.Context, ask bool) (desired.Node, error) {
 	if n := w.current(); n.UID != "" && !ask {
 		return n, nil
@@ -64,7 +64,7 @@ func (w *nodeWatch) current() desired.Node {
 	return w.known
 }
 
-// learn keeps what an agent needs of a Node, and reports whether it is new.
+// learn keeps the parts of a Node that an agent needs, and reports whether they are new.
 func (w *nodeWatch) learn(node *v1.Node) (changed bool) {
 	now := desired.Node{UID: node.UID, Labels: pick(node.Labels, w.labels),
 		KubeletVersion: node.Status.NodeInfo.KubeletVersion, Capacity: map[string]int64{},
@@ -81,7 +81,7 @@ func (w *nodeWatch) learn(node *v1.Node) (changed bool) {
 	return changed
 }
 
-// forget forgets the Node with the UID, and reports whether it was the known one.
+// forget drops the Node with the UID, and reports whether it was the known one.
 func (w *nodeWatch) forget(uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +92,7 @@ func (w *nodeWatch) forget(uid types.UID) bool {
 	return true
 }
 
-// trimNode keeps of a Node what learn reads.
+// trimNode keeps the parts of a Node that learn reads.
 func trimNode(obj any) (any, error) {
 	n, ok := obj.(*v1.Node)
 	if !ok {
@@ -105,7 +105,7 @@ func trimNode(obj any) (any, error) {
 	}, nil
 }
 
-// pick returns the labels that have one of the keys, nil where there are none.
+// pick returns the labels with these keys, or nil if there are none.
 func pick(labels map[string]string, keys []string) map[string]string {
 	var out map[string]string
 	for _, k := range keys {

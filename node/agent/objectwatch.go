@@ -17,7 +17,7 @@ type source struct {
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	kind  runtime.Object // an empty object
-	// trim drops the parts of an object that nobody reads.
+	// trim drops the unused parts of an object.
 	trim cache.TransformFunc
 }
 
@@ -92,7 +92,7 @@ func trimMetadata(obj any) (any, error) {
 	return obj, nil
 }
 
-// open reports whether the watch receives changes. Where it does not, only reading the object shows them.
+// open reports whether the watch receives changes. If it does not, only reading the object shows them.
 func (w *objectWatch) open() bool { return w.isOpen.Load() }
 
 func (w *objectWatch) run(ctx context.Context) { w.informer.RunWithContext(ctx) }

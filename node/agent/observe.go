@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// observer reads everything that a reconcile needs, each source at most once. It keeps nothing of what it read on
-// the host: what a partial reconcile does not read, it takes from the facts that it is given.
+// observer reads everything that a reconcile needs, each source at most once. It keeps nothing that it read on the
+// host: a partial reconcile takes what it does not read from the given facts.
 type observer struct {
 	machine   MachineReader
 	rules     kubelet.Source
@@ -24,12 +24,12 @@ type observer struct {
 	checkCapacity bool
 }
 
-// observe reads the node and what is published of it. full reads everything; otherwise the machine and the
-// configuration are read only where they have to be: they could not be read before, or the state files contradict
-// the rules. The order of the readings matters:
+// observe reads the node and its published objects. full reads everything. Otherwise observe reads the machine and the
+// configuration only if they could not be read before, or if the state files contradict the rules. The order of the
+// readings matters:
 //
-//   - before the machine and the rules are known, neither the API server nor the kubelet is asked;
-//   - where the API server does not answer, the kubelet is not asked: nothing could be published.
+//   - before the machine and the rules are known, it asks neither the API server nor the kubelet;
+//   - if the API server does not answer, it does not ask the kubelet, because nothing could be published.
 func (o *observer) observe(ctx context.Context, facts desired.Facts, full bool) (out desired.Observation, err error) {
 	out.Time, out.Facts = time.Now(), facts
 	if full {
@@ -65,7 +65,7 @@ func (o *observer) observe(ctx context.Context, facts desired.Facts, full bool) 
 	return out, nil
 }
 
-// readFacts reads the machine, and the configuration where a machine is known.
+// readFacts reads the machine and, if a machine is known, the configuration.
 func (o *observer) readFacts(ctx context.Context, facts desired.Facts) desired.Facts {
 	facts = facts.WithMachine(o.machine.ReadMachine(ctx))
 	if facts.Machine == nil {

@@ -54,7 +54,7 @@ func newPodWatch(pods *objects.Client[*v1.Pod, *v1.PodList], node string, onChan
 	return w
 }
 
-// trimPod keeps of a pod what package desired, the translation of requests and the users of Config.Pods read.
+// trimPod keeps the parts of a pod that package desired, the translation of requests and the users of Config.Pods read.
 func trimPod(obj any) (any, error) {
 	p, ok := obj.(*v1.Pod)
 	if !ok {
@@ -81,7 +81,7 @@ func trimPod(obj any) (any, error) {
 	return out, nil
 }
 
-// running keeps the names and IDs of the containers that run.
+// running keeps the names and IDs of running containers.
 func running(all []v1.ContainerStatus) []v1.ContainerStatus {
 	var out []v1.ContainerStatus
 	for _, c := range all {
@@ -105,7 +105,7 @@ func (w *podWatch) wait(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced)
 }
 
-// list returns the known pods, in no order. They must not be changed.
+// list returns the known pods, in no particular order. They must not be changed.
 func (w *podWatch) list() []*v1.Pod {
 	var out []*v1.Pod
 	for _, obj := range w.store.List() {

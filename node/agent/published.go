@@ -5,23 +5,22 @@ import (
 	"time"
 )
 
-// published is the objects that the agent has at the API server, and when they have to be read. Watches report who
-// else writes them, so they are read only where something is inconsistent, and seldom otherwise, in case a watch
-// fails to report.
+// published has the objects that the agent publishes, and when to read them. Watches report other writers, so the agent
+// reads the objects only if something is inconsistent, and rarely otherwise, in case a watch fails to report.
 type published struct {
 	layout   *layoutWriter
 	topology *topologyWriter // nil without a Publisher
-	interval time.Duration   // between readings that no watch asks for
-	next     time.Time       // when the next of these is due
+	interval time.Duration   // between readings without a watch event
+	next     time.Time       // when the next such reading is due
 }
 
-// due reports whether a full reconcile has to read everything whatever the watches report.
+// due reports whether a full reconcile has to read everything, whatever the watches report.
 func (p *published) due(now time.Time) bool { return !now.Before(p.next) }
 
-// refresh reads the objects where their watches are not enough. They are read from etcd where they were never read,
-// a request for them failed, somebody else wrote them, or another agent stands before this one. A full reconcile
-// reads those whose watch is not open, and all of them when that is due. The layout is always read from etcd: the
-// API server's cache may not have the agent's own last write yet.
+// refresh reads the objects if their watches are not enough. It reads them from etcd if they were never read, a request
+// for them failed, another writer wrote them, or another agent precedes this one. A full reconcile reads the objects
+// whose watch is not open, and all of them when that is due. The layout is always read from etcd: the API server's
+// cache may not have the agent's own last write yet.
 func (p *published) refresh(ctx context.Context, now time.Time, full, due bool) error {
 	if t := p.topology; t != nil {
 		t.planRead(!p.layout.started, due || full && !t.watch.open())

@@ -13,11 +13,11 @@ import (
 	"github.com/tenon-numa/tenon/node/desired"
 )
 
-// reconcileTimeout bounds one reconcile: a kubelet or a server that hangs becomes an error.
+// reconcileTimeout bounds one reconcile: a hanging kubelet or server becomes an error.
 const reconcileTimeout = 10 * time.Second
 
-// reconciler observes the node, computes what is to be published, and publishes what differs. It is for one
-// goroutine. A reconcile that fails to observe leaves state as it was.
+// reconciler observes the node, computes what to publish, and publishes what differs. It is for one goroutine. A
+// reconcile that fails to observe does not change state.
 type reconciler struct {
 	observer *observer
 	options  desired.Options
@@ -28,7 +28,7 @@ type reconciler struct {
 	logged   struct{ faults, reasons, rules string } // what was logged last
 }
 
-// reconcile reports whether anything was written. full reads everything again.
+// reconcile reports whether it wrote anything. full reads everything again.
 func (r *reconciler) reconcile(ctx context.Context, full bool) (wrote bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
@@ -51,8 +51,8 @@ func (r *reconciler) reconcile(ctx context.Context, full bool) (wrote bool, err 
 	return wrote, errors.Join(err, d.Err)
 }
 
-// apply writes the layout, and the publisher's object, as far as they differ from what is published. A failure of
-// one does not keep the other from being written.
+// apply writes the layout and the publisher's object, if they differ from the published ones. If one write fails, the
+// other is still made.
 func (r *reconciler) apply(ctx context.Context, d desired.Result) (wrote bool, err error) {
 	p := r.observer.published
 	meta := d.Layout.ObjectMeta
@@ -97,8 +97,8 @@ func (r *reconciler) logReasons(reasons []v1alpha1.Inexact) {
 	}
 }
 
-// logRules logs what the kubelet aligns by its configuration, at the start and when that changes: one line with the
-// policies, and one for each thing that it does not align, with the setting that would.
+// logRules logs what the kubelet's configuration aligns, at the start and when that changes: one line with the
+// policies, and one line for each resource that it does not align, with the setting that would.
 func (r *reconciler) logRules(n *ledger.Node) {
 	unaligned := n.Rules.Unaligned(n.Machine)
 	policies := []any{"topologyManagerPolicy", n.Rules.Topology.Policy, "topologyManagerScope", n.Rules.Topology.Scope,

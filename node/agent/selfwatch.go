@@ -10,22 +10,22 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// selfWatch watches an object that the agent writes, so that one that somebody else changed or deleted is written
-// again at once. It watches metadata only: the API server raises an object's generation with every change except
-// those of status and metadata, and the agent's own part of the metadata is compared.
+// selfWatch watches an object that the agent writes, so that the agent rewrites it at once if another writer changed or
+// deleted it. It watches metadata only: the API server raises an object's generation with every change except those of
+// status and metadata, and the watch compares the agent's own part of the metadata.
 type selfWatch struct {
 	*objectWatch
-	labels   []string // the keys of those that the agent writes
+	labels   []string // the keys of the labels that the agent writes
 	onChange func()
 	exists   chan struct{} // closed when the object was seen once: before that the kind may be unknown
 
 	// mu is held while the agent writes, so that the event of its own write is handled after the answer.
 	mu      sync.Mutex
 	known   version
-	foreign bool // somebody else has written since the object was last read
+	foreign bool // another writer has written since the object was last read
 }
 
-// version identifies one content of an object. The zero version stands for no known object.
+// version identifies one content of an object. The zero version means that no object is known.
 type version struct {
 	uid        types.UID
 	generation int64
@@ -38,7 +38,7 @@ func newSelfWatch(objects metadata.ResourceInterface, name string, labels []stri
 	return w
 }
 
-// run watches from when the agent has first read or written the object.
+// run starts to watch when the agent has first read or written the object.
 func (w *selfWatch) run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -61,7 +61,7 @@ func (w *selfWatch) event(p metav1.Object, deleted bool) {
 	}
 }
 
-// takeForeignWrite reports, once, whether somebody else has written the object.
+// takeForeignWrite reports, once, whether another writer has written the object.
 func (w *selfWatch) takeForeignWrite() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,8 +70,8 @@ func (w *selfWatch) takeForeignWrite() bool {
 	return foreign
 }
 
-// write calls do, which may write the object, and remembers the version that it returns. A nil object says that
-// nothing is known of the version. After an error, every version counts as written by somebody else.
+// write calls do, which may write the object, and keeps the version that it returns. A nil object means that the
+// version is unknown. After an error, every version counts as foreign.
 func (w *selfWatch) write(do func() (metav1.Object, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,8 +86,7 @@ func (w *selfWatch) write(do func() (metav1.Object, error)) error {
 	return nil
 }
 
-// read remembers the version that the agent has read, nil where there is no object, and reports whether its content
-// was not known.
+// read keeps the version that the agent has read, nil if there is no object, and reports whether its content is new.
 func (w *selfWatch) read(object metav1.Object) (fresh bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,8 +114,8 @@ func (w *selfWatch) versionOf(o metav1.Object) version {
 	return version{o.GetUID(), o.GetGeneration(), metadataMark(o, w.labels)}
 }
 
-// metadataMark returns the part of an object's metadata that an agent decides, in a form that can be compared: the
-// Node that owns the object, and the labels with these keys.
+// metadataMark returns the agent's part of an object's metadata in a form that can be compared: the Node that owns the
+// object, and the labels with these keys.
 func metadataMark(o metav1.Object, labels []string) string {
 	var owner types.UID
 	for _, r := range o.GetOwnerReferences() {

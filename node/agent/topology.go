@@ -8,18 +8,18 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// topologyWriter has the Publisher publish, and remembers whether it has to read its object first.
+// topologyWriter calls the Publisher, and records whether the Publisher has to read its object first.
 type topologyWriter struct {
 	publisher Publisher
 	watch     *selfWatch
-	read      *metav1.GetOptions // nil where the publisher need not read
+	read      *metav1.GetOptions // nil if the publisher need not read
 }
 
 // fromCache makes the API server answer from its cache, which costs etcd nothing.
 func fromCache() *metav1.GetOptions { return &metav1.GetOptions{ResourceVersion: "0"} }
 
-// planRead has the next write read the object: from etcd on the first time and where somebody else wrote it, from
-// the API server's cache where ask is set. A read that failed stays planned.
+// planRead makes the next write read the object: from etcd the first time and after a foreign write, from the API
+// server's cache if ask is set. A failed read stays planned.
 func (w *topologyWriter) planRead(first, ask bool) {
 	switch foreign := w.watch.takeForeignWrite(); {
 	case foreign || first:

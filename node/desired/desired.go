@@ -1,10 +1,10 @@
-// Package desired computes what an agent has to publish of its node: the NodeLayout, and the node as readers of that
-// layout have it, of which a NodeResourceTopology is made.
+// Package desired computes what an agent has to publish about its node: the NodeLayout, and the node as readers of that
+// layout see it, from which a NodeResourceTopology is made.
 //
 // Invariant: [Compute] is a pure function of the previous state and one observation. It reads nothing, has no clock,
-// and changes neither argument, so equal arguments give equal results. The package refuses to publish what is about
-// to change anyway: state files between two writes, and the pods of a kubelet that has just started. It never
-// refuses for longer than a bound.
+// and changes neither argument, so equal arguments give equal results. The package does not publish state that is about
+// to change: state files between two writes, and the pods of a kubelet that has just started. It never waits longer
+// than a bound.
 package desired
 
 import (
@@ -33,13 +33,13 @@ type Options struct {
 	Translate func(*v1.Pod) (*place.Pod, error)
 }
 
-// Observation is everything that one reconcile read. Nobody changes it after it was made.
+// Observation has everything that one reconcile read. It is immutable.
 type Observation struct {
 	// Time is when the reading began.
 	Time time.Time
-	// Facts are as read by this reconcile, or as in the previous state where it did not read them.
+	// Facts are those that this reconcile read, or those of the previous state if it did not read them.
 	Facts Facts
-	// Node is what the API server has of the Node.
+	// Node is the Node object's part that agents need.
 	Node Node
 	// Pods are the pods that are bound to the node.
 	Pods Pods
@@ -50,40 +50,40 @@ type Observation struct {
 	PublishedOrder []string
 }
 
-// State is what one reconcile passes to the next. The zero State is that of an agent that has observed nothing.
+// State is what one reconcile passes to the next. The zero State is the state of an agent that has observed nothing.
 type State struct {
-	// Facts are the machine and the rules as last read.
+	// Facts are the machine and the rules that were read last.
 	Facts Facts
 	// order ranks the pods by when they were first seen to hold something.
 	order order
-	// devices are those that the kubelet has listed, so that unhealthy ones are known by their NUMA nodes.
+	// devices are all that the kubelet has listed, so that the NUMA nodes of unhealthy ones are known.
 	devices devices
-	// files says how long state files have contradicted themselves.
+	// files counts how long state files have contradicted themselves.
 	files files
-	// startup says how long the kubelet has not listed pods whose resources its managers hold.
+	// startup counts how long the kubelet has not listed pods whose resources its managers hold.
 	startup startup
-	// withDevices and published are the machines that were built last: of the kubelet's devices, and of the layout.
-	// They are built again only where their descriptions change.
+	// withDevices and published are the machines that were built last: from the kubelet's devices, and from the layout.
+	// They are rebuilt only if their descriptions change.
 	withDevices, published builtMachine
 }
 
-// Result is what follows from an observation.
+// Result is the result of an observation.
 type Result struct {
 	// State is the previous state of the next observation.
 	State State
-	// Layout is what is to be published, without sequence and agent. It is nil where nothing is.
+	// Layout is the layout to publish, without sequence and agent. It is nil if nothing is published.
 	Layout *v1alpha1.NodeLayout
-	// Node is the node as readers of Layout have it.
+	// Node is the node as readers of Layout see it.
 	Node *ledger.Node
 	// Faults are inconsistencies of the observation that prevent nothing from being published.
 	Faults []error
-	// Again asks for another observation soon: what is missing changes no file that is watched.
+	// Again requests another observation soon: the missing data changes no watched file.
 	Again bool
-	// Err says why nothing is published, or which facts of the layout are out of date.
+	// Err is why nothing is published, or which facts of the layout are out of date.
 	Err error
 }
 
-// Compute returns what is to be published after an observation, and the next state.
+// Compute returns what to publish after an observation, and the next state.
 func Compute(opts Options, previous State, o Observation) Result {
 	out := Result{State: previous, Err: o.Facts.Stale}
 	next := &out.State
@@ -110,7 +110,7 @@ func Compute(opts Options, previous State, o Observation) Result {
 	return out
 }
 
-// layout adds the layout to the result, or the error for which there is none.
+// layout adds the layout to the result, or the error that prevents it.
 func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation) {
 	next, facts := &r.State, o.Facts
 	m, deviceErr := seen.MachineBy(facts.Machine, next.withDevices.build)
@@ -134,7 +134,7 @@ func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation) {
 	l.Kubelet = facts.kubelet(o.Node)
 	l.Inexact = v1alpha1.FromInexact(inexact(o, seen, reasons{machine: m, entries: all, deviceErr: deviceErr,
 		podErr: podErr, policyErr: policyErr, contradiction: next.files.accepted}))
-	// The layout is read back as others will read it: what they would refuse is not published.
+	// The layout is parsed as readers will parse it: a layout that they would reject is not published.
 	core, err := l.CoreOn(next.published.build)
 	if err != nil {
 		r.Err = errors.Join(fmt.Errorf("observation makes no valid layout: %w", err), r.Err)
@@ -144,8 +144,8 @@ func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation) {
 	r.Layout, r.Node = l, stateOf(opts.NodeName, core)
 }
 
-// admitted returns the entries without the pods that the kubelet is still admitting: what they hold so far is not
-// what they will hold. A pod that the kubelet has reported as started is kept as it is.
+// admitted returns the entries without the pods that the kubelet is still admitting, whose holdings are incomplete. It
+// keeps a pod that the kubelet has reported as started.
 func admitted(opts Options, m *topo.Machine, r place.Rules, pods Pods, entries []ledger.Entry) []ledger.Entry {
 	out := slices.Clone(entries)
 	if opts.Translate == nil {
@@ -171,7 +171,7 @@ func stateOf(name string, l v1alpha1.Layout) *ledger.Node {
 	return &ledger.Node{Name: name, Machine: l.Machine, Rules: l.Rules, Entries: l.Entries, Usage: u, Inexact: l.Inexact}
 }
 
-// meta is the metadata that an agent decides: the Node owns what is published, and gives it its labels.
+// meta returns the agent's part of the metadata: the Node owns the published objects, and gives them its labels.
 func (n Node) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Labels: n.Labels,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: n.UID}}}
@@ -183,7 +183,7 @@ type builtMachine struct {
 	machine *topo.Machine
 }
 
-// build returns the machine of a description: the one that was built last, where the description is equal.
+// build returns the machine of a description. If the description is equal to the last one, it returns the same machine.
 func (b *builtMachine) build(s topo.Spec) (*topo.Machine, error) {
 	if b.machine != nil && reflect.DeepEqual(b.spec, s) {
 		return b.machine, nil

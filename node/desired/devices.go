@@ -8,12 +8,12 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// devices are those that the kubelet has listed, by resource and id. A device that becomes unhealthy is not listed
-// any more; its NUMA nodes are known from here. A devices is never changed.
+// devices are the devices that the kubelet has listed, by resource and id. The kubelet no longer lists an unhealthy
+// device; its NUMA nodes are found here. A devices is never changed.
 type devices map[string]map[string]kubelet.Device
 
-// learn returns the devices after the kubelet listed some. Where the Node counts no more devices of a resource than
-// are listed, these are all, and others are forgotten.
+// learn returns the devices after the kubelet listed some. If the Node counts no more devices of a resource than are
+// listed, the listed ones are all, and learn drops others.
 func (d devices) learn(listed []kubelet.Device, capacity map[string]int64) devices {
 	now := devices{}
 	for _, x := range listed {
@@ -37,7 +37,7 @@ func (d devices) learn(listed []kubelet.Device, capacity map[string]int64) devic
 	return out
 }
 
-// union returns the devices of both, those of b where both have one.
+// union returns the devices of both; b takes precedence.
 func union(a, b map[string]kubelet.Device) map[string]kubelet.Device {
 	out := maps.Clone(a)
 	maps.Copy(out, b)

@@ -14,16 +14,17 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// Facts are what seldom changes of a node. Each fact is the last one that could be read.
+// Facts are the facts about a node that seldom change. Each fact is the last one that could be read.
 type Facts struct {
 	Machine       *topo.Machine // nil before it was read once
 	Detail        v1alpha1.Detail
 	Configuration kubelet.Configuration
-	// Rules are those of Configuration on Machine.
+	// Rules are the rules of Configuration on Machine.
 	Rules place.Rules
-	// Stale says why the machine or the rules could not be read again; nil where both are up to date.
+	// Stale is why the machine or the rules could not be read again; nil if both are up to date.
 	Stale error
-	// DetailErr says why the detail could not be read again. It makes nothing stale: no prediction depends on it.
+	// DetailErr is why the detail could not be read again. It makes nothing stale, because no prediction depends on the
+	// detail.
 	DetailErr error
 
 	rulesKnown bool
@@ -63,7 +64,7 @@ func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	return f
 }
 
-// source returns where the rules come from, as v1alpha1.Rules.From.
+// source returns the origin of the rules, for v1alpha1.Rules.From.
 func (f Facts) source() string {
 	if f.Configuration.Effective {
 		return v1alpha1.FromKubelet
@@ -71,8 +72,8 @@ func (f Facts) source() string {
 	return v1alpha1.FromFiles
 }
 
-// kubelet returns what the layout says of the kubelet. A version that the layout has no form for is left out;
-// inexact quotes it.
+// kubelet returns the layout's part about the kubelet. It omits a version that does not have the layout's form; inexact
+// quotes it.
 func (f Facts) kubelet(n Node) (out v1alpha1.Kubelet) {
 	if v1alpha1.IsVersion(n.KubeletVersion) {
 		out.Version = n.KubeletVersion
@@ -84,17 +85,17 @@ func (f Facts) kubelet(n Node) (out v1alpha1.Kubelet) {
 	return out
 }
 
-// Node is what an agent needs of its Node. The zero Node stands for one that is not known.
+// Node has the parts of the Node object that an agent needs. The zero Node means that it is unknown.
 type Node struct {
-	// UID owns what is published.
+	// UID is the owner of the published objects.
 	UID types.UID
-	// Labels are those that are copied to what is published.
+	// Labels are the labels to copy to the published objects.
 	Labels map[string]string
-	// KubeletVersion is as the kubelet reports it.
+	// KubeletVersion is the version that the kubelet reports.
 	KubeletVersion string
-	// Capacity is the number of devices of each extended resource, unhealthy ones included.
+	// Capacity is the number of devices of each extended resource, including unhealthy ones.
 	Capacity map[string]int64
-	// CPUs and Memory, in bytes, are what the kubelet found on the machine; 0: it has not reported them.
+	// CPUs and Memory, in bytes, are the kubelet's view of the machine; 0: it has not reported them.
 	CPUs, Memory int64
 }
 

@@ -9,13 +9,13 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// reasons is what joining the sources of an observation found.
+// reasons are the findings of joining the sources of an observation.
 type reasons struct {
 	machine *topo.Machine  // with devices
 	entries []ledger.Entry // all that were observed
 	// deviceErr and podErr are the errors of the machine and of the entries, policyErr that of the state files.
 	deviceErr, podErr, policyErr error
-	// contradiction is the one of the state files that is accepted; empty: none.
+	// contradiction is the accepted contradiction of the state files; empty: none.
 	contradiction string
 }
 
@@ -52,7 +52,8 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []ledger.I
 		add(ledger.StateInconsistent, "%s", r.contradiction)
 	}
 	if facts.Stale != nil {
-		// Not the error itself: its text may differ with every attempt, and each difference would be written.
+		// The message omits the error itself: its text may differ with every attempt, and each difference would be
+		// written.
 		add(ledger.StaleFacts, "the machine or the rules could not be read again; the agent's log says why")
 	}
 	return out

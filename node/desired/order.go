@@ -11,7 +11,7 @@ import (
 )
 
 // order ranks pods by when they were first seen to hold something. The kubelet does not record in which order it
-// admitted its pods; this order is taken for it.
+// admitted its pods; this order substitutes for it.
 type order struct {
 	rank map[string]int // by pod UID; never changed
 	next int
@@ -35,7 +35,7 @@ func (o order) with(uids ...string) order {
 	return out
 }
 
-// podTimes returns when a pod was started and created; zero times where that is not known.
+// podTimes returns when a pod was started and created; zero times if that is unknown.
 type podTimes func(ledger.PodID) (started, created time.Time)
 
 // sort brings entries into the order, and returns the order of these pods alone. Pods without a rank come last, by
@@ -70,7 +70,7 @@ func (o order) sort(entries []ledger.Entry, when podTimes) order {
 	return out
 }
 
-// compareTimes has unknown times last: such a pod is too new for the API server to have reported its times.
+// compareTimes puts unknown times last: such a pod is too new for the API server to have reported its times.
 func compareTimes(a, b time.Time) int {
 	switch {
 	case a.IsZero() && b.IsZero():

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// StaticHash is the annotation of a mirror pod that has the UID of its static pod
-// (pkg/kubelet/types, ConfigHashAnnotationKey).
+// StaticHash is the annotation of a mirror pod with the UID of its static pod (pkg/kubelet/types,
+// ConfigHashAnnotationKey).
 const StaticHash = "kubernetes.io/config.hash"
 
 // Pods are the pods of a node by name. They are a kubelet.Pods.
@@ -41,7 +41,7 @@ func (s Pods) Pod(namespace, name string) (kubelet.Pod, bool) {
 	return podOf(p), true
 }
 
-// times returns when a pod was started and created; zero times where that is not known.
+// times returns when a pod was started and created; zero times if that is unknown.
 func (s Pods) times(id ledger.PodID) (started, created time.Time) {
 	p, ok := s.get(id.Namespace, id.Name)
 	if !ok {
@@ -53,7 +53,7 @@ func (s Pods) times(id ledger.PodID) (started, created time.Time) {
 	return started, p.CreationTimestamp.Time
 }
 
-// podOf returns what joining the kubelet's sources takes of a pod.
+// podOf returns the parts of a pod that joining the kubelet's sources needs.
 func podOf(p *v1.Pod) kubelet.Pod {
 	out := kubelet.Pod{
 		ID:       ledger.PodID{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},

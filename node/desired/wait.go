@@ -7,13 +7,13 @@ import "github.com/tenon-numa/tenon/node/kubelet"
 // accepted, and the observations after it are published at once.
 const maxUnsettled = 20
 
-// files says how long state files have contradicted themselves.
+// files counts how long state files have contradicted themselves.
 type files struct {
 	unsettled int    // observations in a row with a contradiction that is not accepted
-	accepted  string // the contradiction that is published as it is; empty: none
+	accepted  string // the contradiction that is published unchanged; empty: none
 }
 
-// observe takes the contradiction of an observation, "" for none. wait reports that it may be over soon.
+// observe receives the contradiction of an observation, "" for none. wait reports that it may be over soon.
 func (f files) observe(contradiction string) (next files, wait bool) {
 	if contradiction != "" && contradiction != f.accepted && f.unsettled < maxUnsettled {
 		return files{f.unsettled + 1, f.accepted}, true
@@ -26,16 +26,15 @@ func (f files) observe(contradiction string) (next files, wait bool) {
 // apiserver.go).
 const maxStarting = 300
 
-// startup detects a kubelet that has just started. It lists no pod before it has received its pods from the API
-// server, then admits them one by one, while its managers hold the resources of all of them. A layout without the
-// pods that are missing would show room that the node does not have. A pod that has ended looks the same until its
-// status is written.
+// startup detects a kubelet that has just started. It lists no pod before it has received its pods from the API server,
+// then admits them one by one, while its managers hold the resources of all of them. A layout without the missing pods
+// would show room that the node does not have. A pod that has ended looks the same until its status is written.
 type startup struct {
 	missed   int  // observations in a row in which pods were missing
 	complete bool // the kubelet has listed all pods since it started
 }
 
-// observe takes how many pods the kubelet lists, and how many are missing from its list. wait reports that the
+// observe receives how many pods the kubelet lists, and how many are missing from its list. wait reports that the
 // kubelet may still list them; again, that another observation has to follow soon, because no file changes then.
 func (s startup) observe(listed, missing int) (next startup, wait, again bool) {
 	if missing == 0 {
@@ -52,8 +51,8 @@ func (s startup) observe(listed, missing int) (next startup, wait, again bool) {
 	return next, true, true
 }
 
-// listedPods counts the pods that run according to the API server: those that the kubelet lists, and those that it
-// does not list although its managers hold something for them.
+// listedPods counts the pods that run according to the API server: those that the kubelet lists, and those that it does
+// not list although its managers hold resources for them.
 func listedPods(pods Pods, seen kubelet.Observation) (listed, missing int) {
 	names := map[string]bool{}
 	for _, p := range seen.Listed {
