@@ -13,15 +13,15 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Defaults of a kubelet that says nothing else (pkg/kubelet/apis/config/v1beta1/defaults.go).
+// Defaults of the kubelet (pkg/kubelet/apis/config/v1beta1/defaults.go).
 const (
 	defaultMaxPods  = 110
 	defaultEviction = "100Mi"
 )
 
-// Allocatable returns what a kubelet with a KubeletConfiguration lets all pods of a machine have together,
-// as its Node would say in status.allocatable: "cpu" in thousandths, "pods" in pieces, memory and hugepages
-// in bytes, and the healthy devices of every resource. Disks are left out, because a machine does not describe them.
+// Allocatable returns what a kubelet with a KubeletConfiguration leaves to all pods of a machine together, like the
+// Node's status.allocatable: "cpu" in thousandths, "pods" as a number, memory and hugepages in bytes, and the healthy
+// devices of every resource. It omits disks, because a machine does not describe them.
 func Allocatable(data []byte, m *topo.Machine) (map[string]int64, error) {
 	var in kubeletv1beta1.KubeletConfiguration
 	if err := decode(data, &in); err != nil {
@@ -66,7 +66,7 @@ func pods(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) int64 {
 	return max(0, n)
 }
 
-// cpuLeft follows the kubelet's start: a list of CPUs goes before amounts (cmd/kubelet/app/server.go, run).
+// cpuLeft follows the kubelet's start: a list of CPUs takes precedence over amounts (cmd/kubelet/app/server.go, run).
 func cpuLeft(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) (int64, error) {
 	all := int64(m.CPUs().Len()) * 1000
 	set, err := idset.Parse[idset.CPU](in.ReservedSystemCPUs)
@@ -83,8 +83,8 @@ func cpuLeft(in *kubeletv1beta1.KubeletConfiguration, m *topo.Machine) (int64, e
 	return max(0, all-reserved.MilliValue()), nil
 }
 
-// memoryReserved is what systemReserved, kubeReserved and the hard eviction threshold keep from pods
-// (pkg/kubelet/cm, GetNodeAllocatableReservation). A percentage is of all memory.
+// memoryReserved returns what systemReserved, kubeReserved and the hard eviction threshold keep from pods
+// (pkg/kubelet/cm, GetNodeAllocatableReservation). A percentage is a part of all memory.
 func memoryReserved(in *kubeletv1beta1.KubeletConfiguration, all int64) (int64, error) {
 	reserved, err := reservations(in, topo.Memory)
 	if err != nil {
@@ -112,7 +112,7 @@ func memoryReserved(in *kubeletv1beta1.KubeletConfiguration, all int64) (int64, 
 	return reserved.Value() + q.Value(), nil
 }
 
-// reservations adds up what systemReserved and kubeReserved keep of a resource.
+// reservations returns the sum of systemReserved and kubeReserved of a resource.
 func reservations(in *kubeletv1beta1.KubeletConfiguration, name string) (sum resource.Quantity, err error) {
 	for _, f := range []struct {
 		field string

@@ -19,24 +19,24 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Configuration is what a KubeletConfiguration says about alignment.
+// Configuration is the part of a KubeletConfiguration that concerns alignment.
 type Configuration struct {
-	// Rules are complete but for CPU.Reserved where ReserveCPUs is set.
+	// Rules are complete except for CPU.Reserved if ReserveCPUs is set.
 	Rules place.Rules
-	// ReserveCPUs is the number of CPUs that the static CPU manager reserves by itself: the sum of
-	// systemReserved and kubeReserved, rounded up. It is 0 where reservedSystemCPUs names them.
+	// ReserveCPUs is the number of CPUs that the static CPU manager chooses to reserve: the sum of systemReserved and
+	// kubeReserved, rounded up. It is 0 if reservedSystemCPUs names them.
 	ReserveCPUs int
-	// Effective is true where the kubelet itself reported the values, flags included, and false where its files were read.
+	// Effective is true if the kubelet itself reported the values, flags included, and false if its files were read.
 	Effective bool
-	// Gates are the feature gates that concern the managers, as far as the configuration sets them.
+	// Gates are the feature gates that concern the managers and that the configuration sets.
 	Gates map[string]bool
-	// Doubt is why the files were read instead of the kubelet's endpoint; nil where the endpoint was not to be used.
+	// Doubt is why the files were read instead of the kubelet's endpoint; nil if the endpoint was not to be used.
 	Doubt error
 }
 
-// ParseConfiguration reads a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) as YAML or JSON. As
-// for the kubelet, fields that it does not know count for nothing; what it knows and would refuse to
-// start with is an error, and so is a policy or an option that place does not know.
+// ParseConfiguration reads a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) as YAML or JSON. Like the kubelet, it
+// ignores unknown fields. It returns an error for values with which the kubelet would refuse to start, and for a policy
+// or an option that place does not model.
 func ParseConfiguration(data []byte) (Configuration, error) {
 	var in kubeletv1beta1.KubeletConfiguration
 	if err := decode(data, &in); err != nil {
@@ -48,8 +48,8 @@ func ParseConfiguration(data []byte) (Configuration, error) {
 	return configuration(&in)
 }
 
-// decode reads YAML or JSON as the kubelet does where its strict reading fails
-// (pkg/kubelet/kubeletconfig/util/codec): names of fields have one case, unknown ones are passed over.
+// decode reads YAML or JSON as the kubelet does if its strict reading fails (pkg/kubelet/kubeletconfig/util/codec):
+// names of fields are case-sensitive, unknown ones are ignored.
 func decode(data []byte, into any) error {
 	text, err := yaml.YAMLToJSON(data)
 	if err == nil {
@@ -68,7 +68,7 @@ func checkKind(got schema.GroupVersionKind) error {
 	return nil
 }
 
-// configuration picks what is about alignment.
+// configuration picks the fields that concern alignment.
 func configuration(in *kubeletv1beta1.KubeletConfiguration) (c Configuration, err error) {
 	if err := topologyRules(in, &c.Rules.Topology); err != nil {
 		return c, err
@@ -82,7 +82,7 @@ func configuration(in *kubeletv1beta1.KubeletConfiguration) (c Configuration, er
 	return c, memoryRules(in, &c.Rules.Memory)
 }
 
-// On returns the rules on a machine. Where the configuration reserves a number of CPUs, it picks the CPUs as the static
+// On returns the rules on a machine. If the configuration reserves a number of CPUs, On picks the CPUs as the static
 // CPU manager does. A reserved CPU or NUMA node that the machine lacks is an error.
 func (c Configuration) On(m *topo.Machine) (place.Rules, error) {
 	r := c.Rules
@@ -166,7 +166,7 @@ func cpuRules(in *kubeletv1beta1.KubeletConfiguration, c *Configuration) error {
 	return reservedCPUs(in, c)
 }
 
-// reservedCPUs follows the kubelet: a list wins over the amounts (cmd/kubelet/app/server.go), and the
+// reservedCPUs follows the kubelet: a list takes precedence over the amounts (cmd/kubelet/app/server.go), and the
 // static policy does not start without a reservation (cpumanager/cpu_manager.go).
 func reservedCPUs(in *kubeletv1beta1.KubeletConfiguration, c *Configuration) error {
 	set, err := idset.Parse[idset.CPU](in.ReservedSystemCPUs)
@@ -240,7 +240,7 @@ func memoryRules(in *kubeletv1beta1.KubeletConfiguration, r *place.MemoryRules) 
 	return nil
 }
 
-// memoryKind reads the name of a memory resource; page sizes get the form that topo writes.
+// memoryKind parses the name of a memory resource. Page sizes get the form that topo writes.
 func memoryKind(s string) (string, error) {
 	if s == topo.Memory {
 		return s, nil

@@ -13,15 +13,15 @@ import (
 )
 
 // The device manager counts unhealthy devices when it computes how many NUMA nodes a request needs
-// (pkg/kubelet/cm/devicemanager/topology_hints.go, generateDeviceTopologyHints). The podresources service
-// lists healthy devices only. The Node's capacity has both, so the difference says how many are unhealthy.
+// (pkg/kubelet/cm/devicemanager/topology_hints.go, generateDeviceTopologyHints). The podresources service lists healthy
+// devices only. The Node's capacity has both, so the difference is the number of unhealthy ones.
 
 // stock is the devices of one resource.
 type stock struct {
 	healthy []Device // listed as allocatable
 	held    []Device // held by a container, and not listed
 	known   []Device // listed earlier, and neither listed nor held now
-	count   int64    // capacity of the Node; -1 where that is not known
+	count   int64    // capacity of the Node; -1 if it is unknown
 }
 
 // stocks returns the devices by resource.
@@ -62,10 +62,10 @@ func (o Observation) stocks() map[string]*stock {
 	return out
 }
 
-// unhealthy returns how many devices are unhealthy, at least, and those of them that have a name: devices
-// that containers hold go before devices that were listed earlier. Where the capacity is not known, held
-// devices that are not listed count as unhealthy. Where it counts no unhealthy device, the plugin no longer
-// has them at all, and the kubelet does not count them.
+// unhealthy returns the least number of unhealthy devices, and those with a name: devices that containers hold come
+// before devices that were listed earlier. If the capacity is unknown, held devices that are not listed count as
+// unhealthy. If the capacity counts no unhealthy device, the plugin no longer has them at all, and the kubelet does not
+// count them.
 func (s *stock) unhealthy() (count int64, named []Device) {
 	if s.count < 0 {
 		return int64(len(s.held)), s.held
@@ -75,10 +75,9 @@ func (s *stock) unhealthy() (count int64, named []Device) {
 	return count, named[:min(count, int64(len(named)))]
 }
 
-// Machine returns the machine with the devices that the kubelet has: the allocatable ones, and the unhealthy
-// ones as far as they have a name (see Unhealthy). The error says which devices name NUMA nodes that the
-// machine lacks; they are kept, without those NUMA nodes. The kubelet does not report PCI roots: a device
-// that m describes, too, keeps the root that it has there.
+// Machine returns the machine with the kubelet's devices: the allocatable ones, and the unhealthy ones with a name (see
+// Unhealthy). The error names devices on NUMA nodes that the machine lacks; these devices are kept, without those NUMA
+// nodes. The kubelet does not report PCI roots: a device that m describes, too, keeps its root from m.
 func (o Observation) Machine(m *topo.Machine) (*topo.Machine, error) { return o.MachineBy(m, topo.New) }
 
 // MachineBy is Machine, but the caller builds the machine and may return an equal one that exists already.
@@ -115,9 +114,9 @@ func (o Observation) MachineBy(m *topo.Machine, build func(topo.Spec) (*topo.Mac
 	return out, errors.Join(faults...)
 }
 
-// Unhealthy returns a reason for each resource of which the kubelet counts devices that it does not list. Which
-// devices these are is at best likely, because a plugin may have replaced some. Hints need them only where a
-// topology policy is set and the machine has several NUMA nodes.
+// Unhealthy returns a reason for each resource for which the kubelet counts devices that it does not list. Which
+// devices these are is a guess, because a plugin may have replaced some. Hints need them only if a topology policy is
+// set and the machine has several NUMA nodes.
 func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Inexact) {
 	if r.Topology.Policy == place.None || len(m.NUMAs()) < 2 {
 		return nil
@@ -137,7 +136,7 @@ func (o Observation) Unhealthy(m *topo.Machine, r place.Rules) (out []ledger.Ine
 	return out
 }
 
-// Unusable says why the kubelet serves no pods that need alignment on a machine with these rules, whatever they
+// Unusable returns why the kubelet serves no pods that need alignment on a machine with these rules, whatever the pods
 // are: its managers fail, or do not start.
 func Unusable(m *topo.Machine, r place.Rules) (why ledger.Inexact, is bool) {
 	reasons := r.Obstacles(m)

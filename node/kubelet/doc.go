@@ -1,14 +1,14 @@
-// Package kubelet reads what a kubelet says about its node: the configuration that decides on
-// alignment, the podresources service, and the state files of its CPU, memory and device managers.
+// Package kubelet reads a kubelet's view of its node: the configuration that decides on alignment, the podresources
+// service, and the state files of its CPU, memory and device managers.
 //
-// No one of these sources is enough: the service names pods by namespace and name, and leaves out init
-// containers and memory blocks of zero bytes; the files have those, by UID, but keep pods that are gone
-// until the kubelet next admits a pod. [Observation.Entries] joins them: only pods that the service
-// lists are believed, and what they hold is taken from the files where there are files.
+// No single source is enough. The service names pods by namespace and name, and omits init containers and memory blocks
+// of zero bytes. The files have those, by UID, but keep pods that are gone until the kubelet next admits a pod.
+// [Observation.Entries] joins them: it returns only pods that the service lists, with the holdings of the files if
+// there are files.
 //
-// Invariant: nothing is written and nothing is guessed. The package refuses files and answers beyond
-// its bounds with an error that names the file and the value; what one pod's data contradicts costs
-// that pod, never the others. Formats are those of Kubernetes 1.36.
+// Invariant: the package writes nothing and guesses nothing. It refuses files and answers beyond its bounds with an
+// error that names the file and the value. Contradictory data of one pod affects only that pod. Formats are those of
+// Kubernetes 1.36.
 package kubelet
 
 import (

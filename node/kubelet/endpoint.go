@@ -14,13 +14,13 @@ import (
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// Source says what the configuration of a kubelet is.
+// Source returns the configuration of a kubelet.
 type Source interface {
 	Configuration(ctx context.Context) (Configuration, error)
 }
 
-// Endpoint asks a running kubelet for its configuration at /configz: what it read from its files with
-// what its flags said instead, --reserved-cpus and --topology-manager-policy among them.
+// Endpoint reads the configuration of a running kubelet at /configz: its files, overridden by its flags, such as
+// --reserved-cpus and --topology-manager-policy.
 type Endpoint struct {
 	url    string
 	client *http.Client
@@ -29,18 +29,18 @@ type Endpoint struct {
 // configzPath is the same at every kubelet (k8s.io/component-base/configz).
 const configzPath = "/configz"
 
-// answerTime bounds an answer: it comes from the same machine, and files are read after it.
+// answerTime bounds the wait for an answer: it comes from the same machine, and the files are read after it.
 const answerTime = 3 * time.Second
 
-// maxRefusal is how much of a refusal is shown: who was refused what stands at its beginning.
+// maxRefusal bounds the text of a refusal that is shown; it begins with the identity that was refused.
 const maxRefusal = 300
 
-// NewEndpoint asks a kubelet directly at the host of rc, for example https://10.0.0.7:10250. The kubelet
-// lets in who may get nodes/configz (pkg/kubelet/server/auth.go).
+// NewEndpoint asks a kubelet directly at the host of rc, for example https://10.0.0.7:10250. The kubelet requires the
+// right to get nodes/configz (pkg/kubelet/server/auth.go).
 func NewEndpoint(rc *rest.Config) (*Endpoint, error) { return newEndpoint(rc, configzPath) }
 
-// NewProxyEndpoint asks the API server of rc to ask the kubelet of a node; that takes the right to get
-// nodes/proxy, which lets its holder do much more.
+// NewProxyEndpoint asks the kubelet of a node through the API server of rc. This requires the right to get nodes/proxy,
+// which permits much more.
 func NewProxyEndpoint(rc *rest.Config, node string) (*Endpoint, error) {
 	return newEndpoint(rc, "/api/v1/nodes/"+url.PathEscape(node)+"/proxy"+configzPath)
 }
@@ -106,9 +106,8 @@ func (e *Endpoint) get(ctx context.Context) (data []byte, err error) {
 	return data, nil
 }
 
-// ParseEffective reads the answer of /configz. Fields that are unknown, as those of newer kubelets are,
-// count for nothing; a policy or an option that place does not know is an error. Kubelets before 1.36 do
-// not name the kind.
+// ParseEffective reads the answer of /configz. It ignores unknown fields, which newer kubelets may send. A policy or an
+// option that place does not model is an error. Kubelets before 1.36 do not name the kind.
 func ParseEffective(data []byte) (Configuration, error) {
 	var in struct {
 		Config *kubeletv1beta1.KubeletConfiguration `json:"kubeletconfig"`
@@ -130,7 +129,7 @@ func ParseEffective(data []byte) (Configuration, error) {
 }
 
 // Preferred asks a kubelet for its configuration, and reads its files until the kubelet has answered for the first
-// time. From then on the files do not count: they lack the kubelet's flags, and may describe what it will do after its
+// time. From then on it ignores the files: they lack the kubelet's flags, and may describe the configuration after its
 // next start. It is for one goroutine at a time.
 type Preferred struct {
 	Kubelet *Endpoint
@@ -151,7 +150,7 @@ func (p *Preferred) Configuration(ctx context.Context) (Configuration, error) {
 	if now := time.Now(); p.answered || !now.Before(p.next) {
 		data, err := p.Kubelet.get(ctx)
 		if err == nil {
-			// An answer that is not understood is an answer all the same: the files would be a guess.
+			// An answer that cannot be parsed still counts as an answer: reading the files would be a guess.
 			p.answered = true
 			return p.Kubelet.parse(data)
 		}

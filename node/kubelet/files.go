@@ -11,15 +11,15 @@ import (
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// This file reads what a kubelet reads when it starts: its configuration file and the drop-in files
-// beside it (KEP-3983; cmd/kubelet/app/server.go, mergeKubeletConfigurations). Flags of the kubelet
-// override both, and no file says them.
+// This file reads the files that a kubelet reads when it starts: its configuration file and the drop-in files beside it
+// (KEP-3983; cmd/kubelet/app/server.go, mergeKubeletConfigurations). Flags of the kubelet override both, and are in no
+// file.
 
 // Files are the files of a kubelet's configuration.
 type Files struct {
-	// File is the path of --config; empty where the kubelet has none.
+	// File is the path of --config; empty if the kubelet has none.
 	File string
-	// Dir is the directory of --config-dir; empty where the kubelet has none.
+	// Dir is the directory of --config-dir; empty if the kubelet has none.
 	Dir string
 }
 
@@ -34,9 +34,9 @@ const (
 	maxDropInsSeen = 4096    // files and directories of any name
 )
 
-// Configuration reads the files and merges them: those of Dir in lexical order of their paths, its
-// subdirectories included, each as a JSON merge patch (RFC 7396) of what came before. So a list replaces
-// a list, a map is merged by key, and null takes a field away.
+// Configuration reads the files and merges them: those of Dir, including its subdirectories, in lexical order of their
+// paths, each as a JSON merge patch (RFC 7396) of the result so far. So a list replaces a list, a map is merged by key,
+// and null removes a field.
 func (f Files) Configuration(context.Context) (Configuration, error) {
 	merged, err := f.base()
 	if err != nil {
@@ -54,7 +54,7 @@ func (f Files) Configuration(context.Context) (Configuration, error) {
 		return Configuration{}, fmt.Errorf("merge kubelet configuration: %w", err)
 	}
 	var in kubeletv1beta1.KubeletConfiguration
-	// Here the kubelet does not mind the case of names (encoding/json).
+	// Here the kubelet ignores the case of names (encoding/json).
 	if err := json.Unmarshal(data, &in); err != nil {
 		return Configuration{}, fmt.Errorf("kubelet configuration %s with %d drop-in files: %w", f.File, len(patches), err)
 	}
@@ -65,7 +65,7 @@ func (f Files) Configuration(context.Context) (Configuration, error) {
 	return c, nil
 }
 
-// base reads File as a tree of JSON values that has known fields only.
+// base reads File as a tree of JSON values with known fields only.
 func (f Files) base() (map[string]any, error) {
 	var in kubeletv1beta1.KubeletConfiguration
 	if f.File != "" {
@@ -119,7 +119,7 @@ func (f Files) dropIns() (out []map[string]any, err error) {
 	return out, nil
 }
 
-// readDropIn returns what a file says, and how many bytes it has.
+// readDropIn returns the content of a file, and its size in bytes.
 func readDropIn(path string) (patch map[string]any, size int64, err error) {
 	data, err := readPath(path)
 	if err != nil {

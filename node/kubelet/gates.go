@@ -22,17 +22,17 @@ const (
 // Gate is a feature gate that changes what the kubelet's managers decide, or what this package reads.
 type Gate struct {
 	Name string
-	// Stage and Default are those of the modelled release (pkg/features/kube_features.go).
+	// Stage and Default are from the modelled release (pkg/features/kube_features.go).
 	Stage   string
 	Default bool
-	// On and Off say which values package place and this package model.
+	// On and Off are whether package place and this package model the value.
 	On, Off bool
-	// Effect says what an unmodelled value changes.
+	// Effect is what an unmodelled value changes.
 	Effect string
 }
 
-// Gates returns the gates of the modelled release that can be set and that concern the managers. Gates
-// that are locked to their default are not among them.
+// Gates returns the gates of the modelled release that can be set and that concern the managers. It omits gates that
+// are locked to their default.
 func Gates() []Gate {
 	return []Gate{
 		// They permit options of the CPU manager. A kubelet whose options lack their gate does not start, and
@@ -91,7 +91,7 @@ func managerGates(set map[string]bool) (map[string]bool, error) {
 	return out, nil
 }
 
-// value returns what the gate is set to: by its name, by its stage, or by default.
+// value returns the gate's setting: by its name, by its stage, or by default.
 func (g Gate) value(set map[string]bool) bool {
 	if on, ok := set[g.Name]; ok {
 		return on
@@ -118,8 +118,7 @@ func (c Configuration) Unmodelled() (out []ledger.Inexact) {
 	return out
 }
 
-// Release returns why a kubelet of a version, as its Node names it, is not the one that is modelled; ok is
-// true where it is.
+// Release returns why a kubelet of a version, in the form of the Node, is not the modelled one; ok is true if it is.
 func Release(text string) (why ledger.Inexact, ok bool) {
 	why.Code = ledger.UnknownKubeletVersion
 	if text == "" {

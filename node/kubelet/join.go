@@ -15,15 +15,15 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Pod is a pod of the node as the API server has it.
+// Pod is a pod of the node, from the API server.
 type Pod struct {
 	ID ledger.PodID
-	// StateUID is the UID under which the kubelet keeps the pod: the pod's own, but for a static pod,
-	// whose mirror in the API server has a UID of its own.
+	// StateUID is the UID under which the kubelet keeps the pod: the pod's own UID, except for a static pod, whose
+	// mirror in the API server has another UID.
 	StateUID string
 	// Containers are the init containers in spec order, then the app containers in spec order.
 	Containers []Container
-	// Done is set where the pod's phase is Succeeded or Failed.
+	// Done is set if the pod's phase is Succeeded or Failed.
 	Done bool
 }
 
@@ -38,23 +38,22 @@ type Pods interface {
 	Pod(namespace, name string) (Pod, bool)
 }
 
-// Observation is what the kubelet says at one moment. CPU, Memory and Devices are nil where there is
-// no such file; what the service says is then all that is known.
+// Observation is the kubelet's state at one moment. CPU, Memory and Devices are nil if the file does not exist; then
+// only the service's data is known.
 type Observation struct {
 	Listed      []Listed
 	Allocatable []Device
 	CPU         *CPUState
 	Memory      *MemoryState
 	Devices     *DeviceState
-	// Capacity is how many devices of each resource the Node says it has, unhealthy ones included; nil where
-	// the Node is not known.
+	// Capacity is how many devices of each resource the Node has, including unhealthy ones; nil if the Node is unknown.
 	Capacity map[string]int64
 	// Known are devices that the kubelet listed as allocatable earlier.
 	Known []Device
 }
 
-// Observe asks the service and then reads the state files in root, the kubelet's root directory. A
-// file that is missing is no error, one that cannot be read is.
+// Observe asks the service and then reads the state files in root, the kubelet's root directory. A missing file is no
+// error; an unreadable one is.
 func Observe(ctx context.Context, p *PodResources, root fs.FS) (o Observation, err error) {
 	if o.Listed, err = p.List(ctx); err != nil {
 		return o, err
@@ -72,9 +71,9 @@ func Observe(ctx context.Context, p *PodResources, root fs.FS) (o Observation, e
 	return o, err
 }
 
-// Unsettled says in which way the state files contradict themselves, or "". The kubelet writes a file anew
-// for every step of an admission; in between, CPUs are neither shared nor anybody's, and memory is
-// assigned that no container has. Some contradictions stay: memory that nobody gave back.
+// Unsettled returns how the state files contradict themselves, or "". The kubelet rewrites a file for every step of an
+// admission. In between, CPUs are neither shared nor held, and memory is assigned that no container has. Some
+// contradictions are permanent: memory that was not returned.
 func (o Observation) Unsettled(m *topo.Machine, reserved idset.Set[idset.CPU]) string {
 	if s := o.CPU; s != nil && s.Policy == "static" && len(s.ByContainerID) == 0 && !s.Shared.Empty() {
 		all := s.Shared
@@ -86,7 +85,7 @@ func (o Observation) Unsettled(m *topo.Machine, reserved idset.Set[idset.CPU]) s
 		for _, cpus := range s.Pods {
 			all = all.Union(cpus)
 		}
-		// With strict-cpu-reservation the reserved CPUs are in no set; they are of no pod either way.
+		// With strict-cpu-reservation the reserved CPUs are in no set, and no pod has them.
 		if missing := m.CPUs().Minus(all); !missing.Empty() && !missing.SubsetOf(reserved) {
 			return "CPUs " + missing.String() + " are nobody's"
 		}
@@ -110,8 +109,8 @@ func (o Observation) Unsettled(m *topo.Machine, reserved idset.Set[idset.CPU]) s
 	return ""
 }
 
-// Contradicts returns an error where a state file has another policy than the rules. A kubelet that restarts with
-// another policy writes its files before its new configuration can be read from it.
+// Contradicts returns an error if a state file has another policy than the rules. A kubelet that restarts with another
+// policy writes its files before it serves its new configuration.
 func (o Observation) Contradicts(r place.Rules) error {
 	if s := o.CPU; s != nil && s.Policy != "" && (s.Policy == "static") != r.CPU.Static {
 		return fmt.Errorf("%s has policy %q, the kubelet's configuration has another", CPUStateFile, s.Policy)
@@ -133,9 +132,8 @@ func readState[T any](root fs.FS, file string, parse func([]byte) (*T, error)) (
 	return parse(data)
 }
 
-// Entries returns what every active pod holds of the machine, in the order of the service's list. A
-// pod that holds nothing has no entry. The error names what contradicts the machine; the pods that it
-// names are left out.
+// Entries returns the holdings of every active pod, in the order of the service's list. A pod that holds nothing has no
+// entry. The error names the data that contradicts the machine; the pods that it names are left out.
 func (o Observation) Entries(m *topo.Machine, pods Pods) ([]ledger.Entry, error) {
 	var out []ledger.Entry
 	var faults []error
@@ -165,7 +163,7 @@ func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.H
 			out = append(out, h)
 		}
 	}
-	// A pod with resources of its own divides them among its containers: what they hold is within it.
+	// A pod with resources of its own shares them among its containers: the containers' holdings are part of the pod's.
 	whole := place.Holding{}
 	if o.CPU != nil {
 		whole.CPUs = o.CPU.Pods[pod.StateUID]
@@ -199,9 +197,8 @@ func (o Observation) holdings(m *topo.Machine, l Listed, pod Pod) (out []place.H
 	return out, nil
 }
 
-// holding joins what the service and the files say of one container. CPUs and memory are those of the
-// files, which are complete; devices are those of either, because the file lacks what was not written
-// yet, and the service lacks init containers.
+// holding joins the service's and the files' data about one container. CPUs and memory come from the files, which are
+// complete. Devices come from either: the file lacks what was not written yet, and the service omits init containers.
 func (o Observation) holding(m *topo.Machine, l ListedContainer, uid string) (h place.Holding, err error) {
 	h.Container = l.Name
 	h.CPUs = l.CPUs

@@ -10,11 +10,11 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Groups returns what the memory manager has of each NUMA node, by position, where that does not follow from
-// the entries: another group, or other amounts that are free. Entries are those of the same observation.
+// Groups returns the memory manager's data of each NUMA node, by position, if it does not follow from the entries:
+// another group, or other free amounts. Entries are those of the same observation.
 //
-// The manager keeps what ended pods had until it next admits a pod, and a pod that it is admitting may
-// have no entry yet. So what is returned is what the manager would have after it gave all that back.
+// The manager keeps the memory of ended pods until it next admits a pod, and a pod that it is admitting may have no
+// entry yet. So Groups returns the data that the manager would have after it returned all that memory.
 func (o Observation) Groups(m *topo.Machine, r place.Rules, entries []ledger.Entry,
 	pods Pods) map[int]place.MemoryGroup {
 	if o.Memory == nil || !r.Memory.Static {
@@ -51,8 +51,8 @@ func stateUIDs(entries []ledger.Entry, pods Pods) map[string]bool {
 	return out
 }
 
-// differ reports whether a manager says another group, or other amounts, than follow from holdings. Kinds
-// that it does not name follow.
+// differ reports whether a manager has another group, or other amounts, than follow from holdings. Kinds that it does
+// not name do not differ.
 func differ(said, follows place.MemoryGroup) bool {
 	if said.NUMAs != follows.NUMAs {
 		return true
@@ -66,15 +66,15 @@ func differ(said, follows place.MemoryGroup) bool {
 	return false
 }
 
-// table is what the memory manager has of one NUMA node.
+// table is the memory manager's data of one NUMA node.
 type table struct {
 	cells          idset.Set[idset.NUMA]
 	assignments    int
 	free, reserved map[string]uint64
 }
 
-// leave returns the manager's tables after it gave back the memory of all pods but those with the UIDs, in the
-// order of UIDs and containers. The manager's own order is that of a Go map; see ReleaseOrder.
+// leave returns the manager's tables after it returned the memory of all pods except those with the UIDs, in the order
+// of UIDs and containers. The manager's own order is the random order of a Go map; see ReleaseOrder.
 func (s *MemoryState) leave(keep map[string]bool) map[idset.NUMA]*table {
 	out := map[idset.NUMA]*table{}
 	for id, cells := range s.Cells {
@@ -120,7 +120,7 @@ func (s *MemoryState) uids() []string {
 	}))
 }
 
-// blocks returns the blocks of a pod; those of a pod as a whole have those of its containers in them.
+// blocks returns the blocks of a pod. The blocks of a pod as a whole include those of its containers.
 func (s *MemoryState) blocks(uid string) (out []MemoryBlock) {
 	if whole, ok := s.Pods[uid]; ok {
 		return whole
@@ -131,8 +131,8 @@ func (s *MemoryState) blocks(uid string) (out []MemoryBlock) {
 	return out
 }
 
-// release gives a block back as the manager does: each of its NUMA nodes in turn gives what it has assigned,
-// to whomever (memorymanager/policy_static.go, releaseMemory).
+// release returns a block as the manager does: it takes the bytes from each NUMA node in turn, whichever container they
+// are assigned to (memorymanager/policy_static.go, releaseMemory).
 func release(tables map[idset.NUMA]*table, b MemoryBlock) {
 	left := uint64(b.Bytes)
 	for id := range b.NUMAs.All() {
@@ -150,7 +150,7 @@ func release(tables map[idset.NUMA]*table, b MemoryBlock) {
 	}
 }
 
-// amounts returns what is free of the kinds, in their order. Amounts that no machine has are left out.
+// amounts returns the free amounts of the kinds, in their order. It omits amounts that no machine has.
 func (t *table) amounts(kinds []string) (out []place.Amount) {
 	for _, kind := range kinds {
 		if n, ok := t.free[kind]; ok && n <= topo.MaxBytes {

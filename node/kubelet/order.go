@@ -10,14 +10,14 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// maxOrdered is the number of blocks of which every order is tried.
+// maxOrdered bounds the blocks of which every order is tried.
 const maxOrdered = 6
 
-// ReleaseOrder returns a reason where the memory manager has still to release memory of ended pods, and what is
-// then free on each NUMA node depends on the order. The manager releases in the order of a Go map
-// (pkg/kubelet/cm/memorymanager/memory_manager.go, removeStaleState), and a block on several NUMA nodes takes
-// from the lowest of them whatever is assigned there. Once the manager has released it, its file says what is
-// free, and the reason is gone. Entries are those of the same observation.
+// ReleaseOrder returns a reason if the memory manager still has to release memory of ended pods, and the free memory of
+// each NUMA node then depends on the order. The manager releases in the random order of a Go map
+// (pkg/kubelet/cm/memorymanager/memory_manager.go, removeStaleState). A block on several NUMA nodes takes from the
+// lowest of them all that is assigned there. Once the manager has released the memory, its file has the free amounts,
+// and the reason disappears. Entries are those of the same observation.
 func (o Observation) ReleaseOrder(r place.Rules, entries []ledger.Entry, pods Pods) (why ledger.Inexact, is bool) {
 	if o.Memory == nil || !r.Memory.Static {
 		return why, false
@@ -45,8 +45,8 @@ func (o Observation) ReleaseOrder(r place.Rules, entries []ledger.Entry, pods Po
 	return why, false
 }
 
-// ordered reports whether the order in which blocks of one kind are released may decide what is free. It is
-// exact for a few blocks, and says yes where there are too many to try.
+// ordered reports whether the order in which blocks of one kind are released may decide what is free. It is exact for a
+// few blocks, and returns true if there are too many to try.
 func (s *MemoryState) ordered(kind string, blocks []MemoryBlock) bool {
 	wide := func(b MemoryBlock) bool { return b.NUMAs.Len() > 1 }
 	for len(blocks) > 0 {
@@ -61,7 +61,7 @@ func (s *MemoryState) ordered(kind string, blocks []MemoryBlock) bool {
 	return false
 }
 
-// connected splits off the blocks that share NUMA nodes with the first one, directly or by others.
+// connected splits off the blocks that share NUMA nodes with the first one, directly or through others.
 func connected(blocks []MemoryBlock) (together, others []MemoryBlock) {
 	numas := blocks[0].NUMAs
 	for n := -1; n != numas.Len(); {

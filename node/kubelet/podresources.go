@@ -22,10 +22,10 @@ type Listed struct {
 	Containers      []ListedContainer
 }
 
-// ListedContainer is what the service says that an app container or a sidecar holds.
+// ListedContainer has the service's data about an app container or a sidecar.
 type ListedContainer struct {
 	Name    string
-	CPUs    idset.Set[idset.CPU] // exclusive ones only
+	CPUs    idset.Set[idset.CPU] // exclusive CPUs only
 	Memory  []MemoryBlock        // without blocks of zero bytes
 	Devices []Device             // ascending by resource and id
 }
@@ -36,8 +36,8 @@ type PodResources struct {
 	client podresources.PodResourcesListerClient
 }
 
-// DialPodResources returns a client of the service at a unix socket, given by its absolute path. It
-// connects when it is first used, and again after the socket vanished.
+// DialPodResources returns a client of the service at a unix socket, given by its absolute path. It connects on first
+// use, and again after the socket vanished.
 func DialPodResources(socket string, opts ...grpc.DialOption) (*PodResources, error) {
 	retry := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
 	conn, err := grpc.NewClient("unix://"+socket, append([]grpc.DialOption{
@@ -50,14 +50,13 @@ func DialPodResources(socket string, opts ...grpc.DialOption) (*PodResources, er
 	return &PodResources{conn, podresources.NewPodResourcesListerClient(conn)}, nil
 }
 
-// Wake makes a client that waits before it connects again try at once.
+// Wake makes a client that waits before it reconnects try at once.
 func (p *PodResources) Wake() { p.conn.ResetConnectBackoff() }
 
 // Close ends the connection.
 func (p *PodResources) Close() error { return p.conn.Close() }
 
-// List returns the active pods. A pod whose data is out of bounds is an error: the list is then
-// worth nothing.
+// List returns the active pods. If the data of one pod is out of bounds, the whole list is an error.
 func (p *PodResources) List(ctx context.Context) ([]Listed, error) {
 	resp, err := p.client.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
@@ -135,7 +134,7 @@ func readDevices(in []*podresources.ContainerDevices) ([]Device, error) {
 	return mergeDevices(out)
 }
 
-// topologyNUMAs reads NUMA nodes; a number below 0 is how drivers say that they know none.
+// topologyNUMAs reads NUMA nodes. Drivers use a negative number for an unknown one.
 func topologyNUMAs(t *podresources.TopologyInfo) (idset.Set[idset.NUMA], error) {
 	var numas []int64
 	for _, n := range t.GetNodes() {

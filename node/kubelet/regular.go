@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Dir returns the files below a directory, as os.DirFS does, but opens only regular files. Opening a FIFO waits
-// until somebody writes to it, a device may do anything, and neither can be interrupted.
+// Dir returns the files below a directory, as os.DirFS does, but opens only regular files. Opening a FIFO blocks until
+// a writer opens it, a device may do anything, and neither can be interrupted.
 func Dir(path string) fs.FS { return regular(path) }
 
 type regular string
@@ -30,7 +30,7 @@ func (dir regular) Open(name string) (fs.File, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("open %s: %w but %s", path, errNotRegular, info.Mode().Type())
 	}
-	// Somebody may have put a FIFO there since: without waiting, it is opened at once, and looked at again.
+	// The file may have been replaced by a FIFO since: open it without blocking, and check again.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

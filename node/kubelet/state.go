@@ -18,7 +18,7 @@ const (
 // CPUState is cpu_manager_state (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
 type CPUState struct {
 	Policy string
-	Shared idset.Set[idset.CPU] // defaultCpuSet: the CPUs of everybody else
+	Shared idset.Set[idset.CPU] // defaultCpuSet: the CPUs of all other containers
 	// Containers are exclusive CPUs by pod UID and container.
 	Containers map[string]map[string]idset.Set[idset.CPU]
 	// Pods are exclusive CPUs of pods as a whole, by UID (version 3: pod-level resources).
@@ -27,8 +27,8 @@ type CPUState struct {
 	ByContainerID map[string]idset.Set[idset.CPU]
 }
 
-// ParseCPUState reads cpu_manager_state of versions 1 to 3. The checksum is left to the kubelet: it is
-// a hash of Go source names, and the file is replaced as a whole.
+// ParseCPUState reads cpu_manager_state of versions 1 to 3. It ignores the checksum, which is a hash of Go source
+// names; the file is replaced as a whole.
 func ParseCPUState(data []byte) (*CPUState, error) {
 	var in struct {
 		PolicyName    string                     `json:"policyName"`
@@ -65,7 +65,7 @@ func ParseCPUState(data []byte) (*CPUState, error) {
 	return out, nil
 }
 
-// entry reads the CPUs of one pod, or, where they are a text, of one container of version 1.
+// entry reads the CPUs of one pod or, if the value is a text, of one container of version 1.
 func (s *CPUState) entry(key string, raw json.RawMessage) (int, error) {
 	if len(raw) > 0 && raw[0] == '"' {
 		var set idset.Set[idset.CPU]
@@ -93,13 +93,13 @@ type MemoryBlock struct {
 // MemoryState is memory_manager_state (pkg/kubelet/cm/memorymanager/state).
 type MemoryState struct {
 	Policy string
-	// Cells are the groups of NUMA nodes as the memory manager last used them, by NUMA node.
+	// Cells are the memory manager's groups of NUMA nodes, by NUMA node.
 	Cells map[idset.NUMA]idset.Set[idset.NUMA]
-	// Reserved is what all NUMA nodes together say is assigned, in bytes by kind.
+	// Reserved is the assigned amount of all NUMA nodes together, in bytes by kind.
 	Reserved map[string]uint64
-	// Free is what every NUMA node says is not assigned, in bytes by kind.
+	// Free is the unassigned amount of every NUMA node, in bytes by kind.
 	Free map[idset.NUMA]map[string]uint64
-	// Used is what every NUMA node says is assigned to containers, in bytes by kind.
+	// Used is the amount of every NUMA node that is assigned to containers, in bytes by kind.
 	Used map[idset.NUMA]map[string]uint64
 	// Containers are blocks by pod UID and container.
 	Containers map[string]map[string][]MemoryBlock
@@ -206,7 +206,7 @@ func memoryBlock(kind string, size uint64) (MemoryBlock, error) {
 	return MemoryBlock{Kind: k, Bytes: int64(size)}, nil
 }
 
-// Device is one device of a resource, with the ids of its NUMA nodes; none where it has no affinity.
+// Device is one device of a resource, with the ids of its NUMA nodes; none if it has no affinity.
 type Device struct {
 	Resource string
 	ID       string

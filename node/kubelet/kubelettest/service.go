@@ -1,7 +1,7 @@
 // Package kubelettest serves the kubelet's podresources service from plain data, for tests.
 //
-// Invariant: it answers with what it was given, and nothing else. It refuses to behave like a kubelet:
-// where behaviour matters, tests use a real one.
+// Invariant: it answers with the given data only, and does not behave like a kubelet: tests that need behaviour use a
+// real one.
 package kubelettest
 
 import (
@@ -14,7 +14,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Service is the data that is served.
+// Service is the served data.
 type Service struct {
 	podresources.UnimplementedPodResourcesListerServer
 	mu      sync.Mutex
@@ -76,7 +76,7 @@ func Pod(namespace, name string, containers ...*podresources.ContainerResources)
 	return &podresources.PodResources{Namespace: namespace, Name: name, Containers: containers}
 }
 
-// Device makes an entry for one device on one NUMA node; NUMA node -1 is one without topology.
+// Device makes an entry for one device on one NUMA node; NUMA node -1 means no topology.
 func Device(resource, id string, numa int64) *podresources.ContainerDevices {
 	d := &podresources.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}}
 	if numa >= 0 {
