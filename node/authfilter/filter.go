@@ -1,11 +1,11 @@
-// Package authfilter lets an HTTP request pass where the API server permits its sender to make it: the sender is the
-// user of the bearer token (TokenReview), and that user may get the path (SubjectAccessReview of a nonResourceURL). So
-// RBAC decides who may read metrics.
+// Package authfilter passes an HTTP request only if the API server permits its sender to make it. The sender is the
+// user of the bearer token (TokenReview), and that user must have the right to get the path (SubjectAccessReview of a
+// nonResourceURL). So RBAC decides who may read metrics.
 //
-// Invariant: a request passes only where the API server allowed an equal one within the last minute. A token costs the
-// API server two requests per minute at most, all senders together are bounded, and so is what is kept. The package
-// refuses requests without a token and client certificates, and decides nothing by itself: where the API server does
-// not answer, no request passes.
+// Invariant: a request passes only if the API server allowed an equal one within the last minute. A token costs the API
+// server two requests per minute at most; the requests of all senders together are bounded, and so is the kept state.
+// The package refuses requests without a token and client certificates. It decides nothing by itself: if the API server
+// does not answer, no request passes.
 package authfilter
 
 import (
@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	allowFor      = time.Minute      // how long a request that was allowed is allowed again
-	refuseFor     = 10 * time.Second // how long one that was refused is refused again
+	allowFor      = time.Minute      // how long an allowed request stays allowed
+	refuseFor     = 10 * time.Second // how long a refused request stays refused
 	maxDecisions  = 256              // of either kind
-	maxReviews    = 8                // requests that wait for the API server at a time
+	maxReviews    = 8                // concurrent requests to the API server
 	maxToken      = 12 << 10         // bytes
 	reviewTimeout = 5 * time.Second  // for both reviews
 )
@@ -60,8 +60,8 @@ func New(cfg *rest.Config, log logr.Logger) (*Filter, error) {
 		allowed: newDecisions(allowFor), refused: newDecisions(refuseFor)}, nil
 }
 
-// Wrap returns a handler that passes requests on to h. It answers the others with 401 (the token has no user), 403
-// (its user is not permitted), 429 (too many reviews at a time) or 503 (the API server does not answer).
+// Wrap returns a handler that passes requests on to h. It answers the others with 401 (the token has no user), 403 (its
+// user is not permitted), 429 (too many concurrent reviews) or 503 (the API server does not answer).
 func (f *Filter) Wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		code := f.decide(r)

@@ -1,11 +1,10 @@
-// Package cgroup says on which NUMA nodes the memory of a node's containers is, and how much CPU time they used, as
+// Package cgroup returns on which NUMA nodes the memory of a node's containers is, and how much CPU time they used, as
 // cgroup v2 counts it.
 //
-// Invariant: a container is found by what the API server says of it (the UID and the QoS class of its
-// pod, the runtime's ID of the container), whether the kubelet's cgroup driver is systemd or cgroupfs,
-// and is the same container for both. Nothing outside the given tree is read, and of every file no more
-// than a bound. The package refuses cgroup v1, whose files say pages of other things under like names,
-// and names that cannot be those of a cgroup.
+// Invariant: a container is found by its identity at the API server (the UID and the QoS class of its pod, the
+// runtime's ID of the container), whether the kubelet's cgroup driver is systemd or cgroupfs. The package reads nothing
+// outside the given tree, and of every file no more than a bound. It refuses cgroup v1, whose files have other contents
+// under similar names, and names that cannot be names of cgroups.
 package cgroup
 
 import (
@@ -20,10 +19,10 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// ErrVersion is the error of a tree that is not one of cgroup v2 alone.
+// ErrVersion is the error of a tree that is not purely cgroup v2.
 var ErrVersion = errors.New("not a tree of cgroup v2")
 
-// Bounds on what is read and believed.
+// Bounds on files and values.
 const (
 	maxName    = 253      // of one cgroup, in bytes; a file's name has at most 255
 	maxParents = 16       // of the kubelet's root
@@ -38,9 +37,9 @@ type Tree struct {
 	parents []string // cgroups above the kubelet's "kubepods"
 }
 
-// Open returns the tree that is mounted at root, commonly /sys/fs/cgroup. The kubelet's root, cgroupRoot
-// in its configuration, is commonly "/"; "" means that too. The error is ErrVersion where root has
-// cgroup v1, or both versions side by side.
+// Open returns the tree that is mounted at root, commonly /sys/fs/cgroup. The kubelet's root, cgroupRoot in its
+// configuration, is commonly "/"; "" means the same. The error is ErrVersion if root has cgroup v1, or both versions
+// side by side.
 func Open(root fs.FS, kubeletRoot string) (*Tree, error) {
 	t := &Tree{root: root}
 	for p := range strings.SplitSeq(kubeletRoot, "/") {
@@ -66,23 +65,23 @@ func Open(root fs.FS, kubeletRoot string) (*Tree, error) {
 
 // Memory is the memory that a container is charged with, and the CPU time that its processes used.
 type Memory struct {
-	// CPUTime is negative where the kernel does not say.
+	// CPUTime is negative if the kernel does not report it.
 	CPUTime time.Duration
-	// CPUs are those on which the container may run; empty where the kernel does not say.
+	// CPUs are the CPUs that the container may use; empty if the kernel does not report them.
 	CPUs idset.Set[idset.CPU]
-	// NUMAs has an Amount for every NUMA node that the kernel knows.
+	// NUMAs has an Amount for every NUMA node of the kernel.
 	NUMAs map[idset.NUMA]Amount
 }
 
-// Amount is memory on one NUMA node, in bytes. It does not include hugepages, which are not charged so.
+// Amount is memory on one NUMA node, in bytes. It does not include hugepages, which are charged separately.
 type Amount struct {
-	Anon   int64 // of processes, without files behind it
+	Anon   int64 // of processes, without files
 	File   int64 // page cache, shared memory and tmpfs
 	Kernel int64 // page tables, stacks and slabs that the kernel keeps for the container
 }
 
-// Memory reads where the memory of a container is. The error is fs.ErrNotExist where the container has
-// no cgroup of its own, as after it ended or inside a virtual machine.
+// Memory reads where the memory of a container is. The error is fs.ErrNotExist if the container has no cgroup of its
+// own, for example after it ended or inside a virtual machine.
 func (t *Tree) Memory(c Container) (Memory, error) {
 	paths, err := t.paths(c)
 	if err != nil {
@@ -128,7 +127,7 @@ func (t *Tree) memory(dir, stat string) (Memory, error) {
 	return Memory{CPUTime: used, CPUs: cpus, NUMAs: numas}, nil
 }
 
-// cpuTime reads how long processes of a cgroup have run on CPUs since it was made.
+// cpuTime returns how much CPU time the processes of a cgroup have used since it was made.
 func (t *Tree) cpuTime(dir string) (time.Duration, error) {
 	text, err := t.read(path.Join(dir, "cpu.stat"), maxTimes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -140,8 +139,8 @@ func (t *Tree) cpuTime(dir string) (time.Duration, error) {
 	return parseTimes(text)
 }
 
-// Remote returns which share, 0 to 1, of the container's own memory (Anon and File) is on other NUMA nodes
-// than those given. It is false where there is no such memory.
+// Remote returns which share, 0 to 1, of the container's own memory (Anon and File) is on NUMA nodes outside home. It
+// returns false if there is no such memory.
 func (m Memory) Remote(home idset.Set[idset.NUMA]) (share float64, ok bool) {
 	var all, away float64
 	for numa, a := range m.NUMAs {
@@ -157,7 +156,7 @@ func (m Memory) Remote(home idset.Set[idset.NUMA]) (share float64, ok bool) {
 	return away / all, true
 }
 
-// read returns a file of at most so many bytes.
+// read returns a file of at most this many bytes.
 func (t *Tree) read(name string, most int64) (string, error) {
 	f, err := t.root.Open(name)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Container is a container that runs, as the API server knows it.
+// Container is a running container, with its identity at the API server.
 type Container struct {
 	Namespace, Pod, Name string
-	// UID is that of the pod in the kubelet's eyes.
+	// UID is the pod's UID in the kubelet.
 	UID string
 	// QOS is the QoS class of the pod.
 	QOS v1.PodQOSClass
@@ -25,11 +25,11 @@ type Container struct {
 // String names the container for an error.
 func (c Container) String() string { return c.Namespace + "/" + c.Pod + "/" + c.Name }
 
-// staticHash is the annotation of a mirror pod that has the UID of its static pod, under which the
-// kubelet makes its cgroups (pkg/kubelet/types, ConfigHashAnnotationKey).
+// staticHash is the annotation of a mirror pod with the UID of its static pod, which the kubelet uses in cgroup names
+// (pkg/kubelet/types, ConfigHashAnnotationKey).
 const staticHash = "kubernetes.io/config.hash"
 
-// Running returns the containers of the pods that run, those of the oldest pod first.
+// Running returns the running containers of the pods, oldest pods first.
 func Running(pods []*v1.Pod) []Container {
 	pods = slices.Clone(pods)
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
@@ -60,9 +60,9 @@ func since(p *v1.Pod) time.Time {
 	return p.CreationTimestamp.Time
 }
 
-// paths returns the folders that may be the container's, of both cgroup drivers. Where the kubelet puts
-// a pod is in its pod_container_manager_linux.go and cgroup_manager_linux.go; what a runtime appends is
-// its own: containerd and docker take the ID alone with cgroupfs, CRI-O takes its scope's name with both.
+// paths returns the possible folders of the container, for both cgroup drivers. The kubelet's part is in its
+// pod_container_manager_linux.go and cgroup_manager_linux.go; the last part depends on the runtime: with cgroupfs,
+// containerd and docker use the ID alone; CRI-O uses its scope's name with both.
 func (t *Tree) paths(c Container) ([]string, error) {
 	if err := checkName(c.UID); err != nil {
 		return nil, fmt.Errorf("UID of the pod: %w", err)
@@ -94,8 +94,8 @@ func (t *Tree) paths(c Container) ([]string, error) {
 	return []string{path.Join(sliced(parts), scope+id+".scope"), path.Join(path.Join(parts...), leaf)}, nil
 }
 
-// sliced returns where the systemd driver puts a cgroup: every part is a slice whose name has those above
-// it, joined by "-", which a name itself must then not have (systemd.slice(5)).
+// sliced returns the path that the systemd driver gives a cgroup: every part is a slice whose name contains the names
+// above it, joined by "-", which a name itself must not contain (systemd.slice(5)).
 func sliced(parts []string) string {
 	var names, out []string
 	for _, p := range parts {
@@ -105,7 +105,7 @@ func sliced(parts []string) string {
 	return path.Join(out...)
 }
 
-// checkName refuses what cannot be part of a cgroup's name.
+// checkName refuses texts that cannot be part of a cgroup's name.
 func checkName(s string) error {
 	if s == "" || len(s) > maxName {
 		return fmt.Errorf("a name of %d bytes, want 1 to %d", len(s), maxName)

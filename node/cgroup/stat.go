@@ -11,11 +11,11 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// maxBytes bounds one number, so that a sum of all of them is a number too.
+// maxBytes bounds one number, so that a sum of all of them does not overflow.
 const maxBytes = 1 << 52
 
-// counted says of what an Amount is made: names of lines in memory.numa_stat
-// (Documentation/admin-guide/cgroup-v2.rst). Those that repeat what another line says are not here.
+// counted returns the part of an Amount that a line of memory.numa_stat adds to, or nil
+// (Documentation/admin-guide/cgroup-v2.rst). Lines that repeat parts of other lines have none.
 func (a *Amount) counted(name string) *int64 {
 	switch name {
 	case "anon":
@@ -28,8 +28,8 @@ func (a *Amount) counted(name string) *int64 {
 	return nil
 }
 
-// parseStat reads lines such as "anon N0=4096 N8=0", in bytes, and leaves out names that it does not
-// know. A text without anon or file is not of cgroup v2.
+// parseStat reads lines such as "anon N0=4096 N8=0", in bytes, and ignores unknown names. A text without anon or file
+// is not of cgroup v2.
 func parseStat(text string) (map[idset.NUMA]Amount, error) {
 	out := map[idset.NUMA]Amount{}
 	seen := map[string]bool{}
@@ -85,10 +85,10 @@ func parsePair(word string) (idset.NUMA, int64, error) {
 	return idset.NUMA(id), int64(bytes), nil
 }
 
-// maxMicroseconds bounds a CPU time: a Duration has it, and 290 years of one CPU.
+// maxMicroseconds bounds a CPU time so that a Duration can hold it: 290 years of one CPU.
 const maxMicroseconds = math.MaxInt64 / int64(time.Microsecond)
 
-// parseTimes reads the line "usage_usec 123" of cpu.stat. Without it the kernel does not say.
+// parseTimes reads the line "usage_usec 123" of cpu.stat. If the line is missing, the result is negative.
 func parseTimes(text string) (time.Duration, error) {
 	for line := range strings.Lines(text) {
 		value, ok := strings.CutPrefix(strings.TrimSpace(line), "usage_usec ")

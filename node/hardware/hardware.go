@@ -1,8 +1,8 @@
 // Package hardware reads the hardware of one node: its machine, and the detail that a NodeLayout shows beside it.
 //
 // Invariant: one call of [Source.ReadMachine] reads every file of /sys and /proc, or the machine file, once. The only
-// state between calls are the anomalies that were logged last. The package refuses machine files above a fixed size,
-// and describes no devices, which the kubelet reports.
+// state between calls is the anomalies that were logged last. The package refuses machine files above a fixed size, and
+// describes no devices, which the kubelet reports.
 package hardware
 
 import (
@@ -26,7 +26,7 @@ const maxFileBytes = 32 << 20
 
 // Source reads the hardware from a machine file or from a tree of /sys and /proc. It is for one goroutine.
 type Source struct {
-	// File has the text form of a machine, or a snapshot; empty: Root is read instead.
+	// File has the text form of a machine, or a snapshot. If it is empty, Root is read instead.
 	File string
 	// Root has the paths "sys/..." and "proc/..."; nil means this host.
 	Root fs.FS
@@ -36,9 +36,9 @@ type Source struct {
 	logged []sysfs.Warning
 }
 
-// ReadMachine reads the machine and its detail: memory that is not for ordinary pods, PCI functions, and the PCI
-// roots of devices. The machine is nil where it cannot be read. Where there is a machine and an error, the detail
-// could not be read.
+// ReadMachine reads the machine and its detail: memory that is not for ordinary pods, PCI functions, and the PCI roots
+// of devices. The machine is nil if it cannot be read. If both a machine and an error are returned, the detail could
+// not be read.
 func (s *Source) ReadMachine(context.Context) (*topo.Machine, v1alpha1.Detail, error) {
 	found, survey, err := s.read()
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Source) ReadMachine(context.Context) (*topo.Machine, v1alpha1.Detail, e
 	return found.Machine, d, nil
 }
 
-// read returns the machine and the survey that found it. The text form of a machine has no survey.
+// read returns the machine and the survey that found it. The survey is nil for the text form of a machine.
 func (s *Source) read() (*sysfs.Found, *sysfs.Survey, error) {
 	if s.File == "" {
 		root := s.Root
@@ -106,7 +106,7 @@ func (s *Source) readFile() (*sysfs.Found, *sysfs.Survey, error) {
 	return found, survey, err
 }
 
-// logAnomalies logs all anomalies where they are not those that were logged last.
+// logAnomalies logs all anomalies if they differ from those that were logged last.
 func (s *Source) logAnomalies(all []sysfs.Warning) {
 	if slices.Equal(all, s.logged) {
 		return
@@ -117,8 +117,8 @@ func (s *Source) logAnomalies(all []sysfs.Warning) {
 	}
 }
 
-// roots returns the PCI roots of the functions that device plugins may name by their addresses, virtual functions
-// included.
+// roots returns the PCI roots of the functions, including virtual ones, that device plugins may name by their
+// addresses.
 func roots(all []sysfs.Function) map[string]string {
 	out := map[string]string{}
 	for _, f := range all {
@@ -129,8 +129,8 @@ func roots(all []sysfs.Function) map[string]string {
 	return out
 }
 
-// functions returns the functions that may matter to pods. Virtual functions are counted at their physical
-// function, whose address, NUMA node and link they share.
+// functions returns the functions that may matter to pods. Virtual functions are counted at their physical function,
+// with which they share address, NUMA node and link.
 func functions(all []sysfs.Function) (out []v1alpha1.Function) {
 	at := map[string]int{}
 	for _, f := range all {

@@ -14,7 +14,7 @@ import (
 const memoryShare = 16
 
 // Verify returns an error that names each difference between the machine file and the machine of Root. It returns nil
-// without a machine file, and where Root has no machine to compare with.
+// without a machine file, and if Root has no machine to compare with.
 func (s *Source) Verify() error {
 	if s.File == "" {
 		return nil
@@ -37,7 +37,7 @@ func (s *Source) Verify() error {
 	return nil
 }
 
-// differences returns how a description differs from a machine: the whole first, then NUMA nodes.
+// differences returns how a description differs from a machine: first as a whole, then by NUMA node.
 func differences(described, found *topo.Machine) (out []string) {
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if a, b := described.CPUs(), found.CPUs(); a.Len() != b.Len() {

@@ -11,16 +11,16 @@ import (
 	"github.com/tenon-numa/tenon/node/cgroup"
 )
 
-// Memory knows the containers of the node, and where their memory is.
+// Memory lists the containers of the node, and reads where their memory is.
 type Memory interface {
 	// Running returns the containers that run, oldest first.
 	Running() []cgroup.Container
-	// Memory reads one; the error is fs.ErrNotExist for one without a cgroup.
+	// Memory reads one; the error is fs.ErrNotExist if it has no cgroup.
 	Memory(cgroup.Container) (cgroup.Memory, error)
 }
 
-// maxReading is how long a scrape reads cgroups. The kernel sums their counters while they are read,
-// which takes long where there are many CPUs; Prometheus by default gives a scrape 10 s for everything.
+// maxReading bounds how long a scrape reads cgroups. The kernel sums their counters during the read, which takes long
+// with many CPUs; Prometheus' default limit for a whole scrape is 10 s.
 const maxReading = 3 * time.Second
 
 // collectMemory sends the memory of the first containers.
@@ -54,8 +54,8 @@ func (m *Metrics) collectMemory(c collection) {
 	}
 }
 
-// memory sends one container's memory and CPU time. NUMA nodes that the machine does not have are left out of the
-// series, as they would have no bound, but not of the share.
+// memory sends one container's memory and CPU time. NUMA nodes that the machine does not have get no series, because
+// their number would be unbounded, but they count in the share.
 func (c collection) memory(m cgroup.Memory, labels ...string) {
 	for _, numa := range c.n.Machine.NUMAs() {
 		a, ok := m.NUMAs[numa.ID]

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Bounds on who asks for the health.
+// Bounds on clients of the health server.
 const (
 	healthTimeout  = 2 * time.Second
 	maxHealthConns = 16
@@ -22,8 +22,8 @@ const healthIndex = `tenon-agent, probes
 Metrics are at the address of --metrics-address (:9201 unless set).
 `
 
-// Health answers probes: /livez says whether the process goes on, and /readyz and /healthz whether what it
-// publishes is up to date. A probe that fails is answered 503, with the reason.
+// Health answers probes: /livez whether the process works, and /readyz and /healthz whether what it publishes is up to
+// date. A failed probe is answered with 503 and the reason.
 func Health(alive, ready func() error) http.Handler {
 	say := func(check func() error) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -42,8 +42,8 @@ func Health(alive, ready func() error) http.Handler {
 	return mux
 }
 
-// ListenHealth opens an address for probes. It speaks plain HTTP to anybody, has connections of its own, and
-// ends each after one answer, so that nobody who reads metrics keeps a probe waiting.
+// ListenHealth opens an address for probes. It serves plain HTTP to any client, has connections of its own, and closes
+// each after one answer, so that readers of metrics cannot delay a probe.
 func ListenHealth(address string, h http.Handler) (*Server, error) {
 	s := newServer(h)
 	s.http.SetKeepAlivesEnabled(false)

@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
-// limited is a listener that keeps a bounded number of connections open, so that clients cannot take the
-// memory of the process. When all are taken, a new connection takes the place of the oldest one of the
-// source that has the most. So a source that opens many connections loses its own, and one that opens few
-// is served. A source is an IP address.
+// limited is a listener with a bounded number of open connections, so that clients cannot exhaust the memory of the
+// process. When all are taken, a new connection replaces the oldest one of the source with the most connections. So a
+// source that opens many connections loses its own, and one that opens few is served. A source is an IP address.
 type limited struct {
 	net.Listener
 	most int
@@ -36,7 +35,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	return n, nil
 }
 
-// add takes a connection on, and returns the one that has to go for it, if any.
+// add adds a connection, and returns the one that has to be closed for it, if any.
 func (l *limited) add(c *counted) (evicted *counted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,8 +50,8 @@ func (l *limited) add(c *counted) (evicted *counted) {
 	return evicted
 }
 
-// fullest returns the oldest connection of the source with the most; of equals, of the one whose oldest
-// connection came first.
+// fullest returns the oldest connection of the source with the most. If sources are equal, it takes the one whose
+// oldest connection came first.
 func (l *limited) fullest() (out *counted) {
 	most := 0
 	for _, list := range l.open {

@@ -1,12 +1,12 @@
 // Package metrics exports what the agent observes and does to Prometheus.
 //
-// A [Metrics] keeps the last node that the agent recorded, and computes the other metrics from it when it is
-// scraped. Invariant: a scrape waits for nobody and never makes the agent wait; what cannot be read
-// is left out and counted, the rest is served. Series are bounded by the machine, Options.Pods and
-// Options.Containers. The package refuses to serve profiles to anybody but the machine itself.
+// A [Metrics] keeps the last node that the agent recorded, and computes the other metrics from it when it is scraped.
+// Invariant: a scrape waits for no lock of the agent and never makes the agent wait; unreadable values are left out and
+// counted, and the rest is served. Series are bounded by the machine, Options.Pods and Options.Containers. The package
+// serves profiles only to the machine itself.
 //
 // The family numa_node_* has a label numa_node, the id of a NUMA node, and type: "capacity" is what exists,
-// "allocatable" what reservations leave, "allocated" what containers hold of that, "free" the rest.
+// "allocatable" what reservations leave, "allocated" the part of it that containers hold, "free" the rest.
 package metrics
 
 import (
@@ -29,15 +29,15 @@ type Options struct {
 	Sys fs.FS
 	// Proc is the tree of /proc, for the time that CPUs were busy; nil leaves it out.
 	Proc fs.FS
-	// Pods is the most pods whose holdings are shown, oldest first; 0 shows none.
+	// Pods bounds the pods whose holdings are shown, oldest first; 0 shows none.
 	Pods int
-	// Memory says where the memory of containers is; nil leaves that out.
+	// Memory reads where the memory of containers is; nil leaves that out.
 	Memory Memory
-	// Containers is the most containers whose memory is shown, oldest pods first; 0 shows none.
+	// Containers bounds the containers whose memory is shown, oldest pods first; 0 shows none.
 	Containers int
 }
 
-// MaxPods and MaxContainers are the most that Options may say.
+// MaxPods and MaxContainers are the greatest values of Options.
 const (
 	MaxPods       = 2048
 	MaxContainers = 2048
@@ -63,7 +63,7 @@ type recorded struct {
 	at       time.Time
 }
 
-// New returns metrics of which nothing is recorded yet.
+// New returns metrics without a recorded node.
 func New(o Options) (*Metrics, error) {
 	if o.Node == "" {
 		return nil, errors.New("metrics: name of the node is empty")
@@ -118,7 +118,7 @@ func (m *Metrics) RecordReconcile(after time.Duration, wrote bool, err error) {
 	}
 }
 
-// counters are the metrics that are kept, not computed at a scrape.
+// counters returns the metrics that are kept, in contrast to those computed at a scrape.
 func (m *Metrics) counters() []prometheus.Collector {
 	return []prometheus.Collector{m.writes, m.writeErrors, m.reconciles, m.failed, m.latency}
 }

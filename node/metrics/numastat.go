@@ -28,8 +28,8 @@ func kernelCounters() []counter {
 // maxNumastat bounds the file in bytes; kernels write some 150.
 const maxNumastat = 4096
 
-// collectNumastat sends the kernel's counters of every NUMA node. A NUMA node without readable counters, as on a
-// computer that is not the described machine, has none.
+// collectNumastat sends the kernel's counters of every NUMA node. It omits a NUMA node without readable counters, for
+// example if this computer is not the described machine.
 func (m *Metrics) collectNumastat(c collection) {
 	for _, numa := range c.n.Machine.NUMAs() {
 		stat, err := readNumastat(m.o.Sys, id(numa.ID))
@@ -58,7 +58,7 @@ func readNumastat(sys fs.FS, numa string) (map[string]uint64, error) {
 	return out, nil
 }
 
-// readText returns a file of at most so many bytes.
+// readText returns a file of at most this many bytes.
 func readText(root fs.FS, path string, most int64) (string, error) {
 	f, err := root.Open(path)
 	if err != nil {
@@ -75,7 +75,7 @@ func readText(root fs.FS, path string, most int64) (string, error) {
 	return string(data), nil
 }
 
-// parseNumastat reads lines of a name and a number; names that it does not know are left out.
+// parseNumastat reads lines of a name and a number, and ignores unknown names.
 func parseNumastat(text string) (map[string]uint64, error) {
 	if len(text) > maxNumastat {
 		return nil, fmt.Errorf("more than %d bytes", maxNumastat)

@@ -10,15 +10,15 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// holding is what one series of a pod says.
+// holding identifies one series of a pod.
 type holding struct {
 	desc     *prometheus.Desc
-	pod      ledger.PodID // without UID: of two pods of one name, one is on its way out
+	pod      ledger.PodID // without UID: of two pods of one name, one is ending
 	resource string
 	numas    string
 }
 
-// pods sends what the first most pods hold, in the order of their admission.
+// pods sends the holdings of the first pods, in the order of their admission.
 func (c collection) pods(most int) {
 	shown := c.n.Entries[:min(most, len(c.n.Entries))]
 	c.gauge(c.d.pods, float64(len(c.n.Entries)))
@@ -36,7 +36,7 @@ func (c collection) pods(most int) {
 	}
 }
 
-// add adds what the containers of a pod hold; blocks of no bytes are no holdings here.
+// add adds the holdings of a pod's containers; blocks of no bytes do not count.
 func (c collection) add(sum map[holding]float64, e ledger.Entry) {
 	pod := ledger.PodID{Namespace: e.Pod.Namespace, Name: e.Pod.Name}
 	for _, h := range e.Holdings {

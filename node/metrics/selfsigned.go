@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// lifetime is that of a certificate that the process makes for itself; it ends with the process.
+// lifetime is the validity of a certificate that the process makes for itself; the certificate ends with the process.
 const lifetime = 10 * 365 * 24 * time.Hour
 
-// selfSigned makes a certificate of a name that nobody has signed, as Kubernetes' own components do where
-// they are given none.
+// selfSigned makes a certificate without an issuer, as Kubernetes' own components do if they are given none.
 func selfSigned(name string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

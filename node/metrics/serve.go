@@ -28,7 +28,7 @@ const (
 	stopTimeout  = 5 * time.Second
 )
 
-// index lists what is served beside it.
+// index lists the paths that are served beside it.
 func index(list string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -44,9 +44,8 @@ const metricsIndex = `tenon-agent, metrics
 Probes are at the address of --health-address (:9202 unless set).
 `
 
-// Handler serves /metrics, with the process's own, and /healthz. Where guard is not nil, /metrics is served
-// by what it makes of the handler; /healthz, which says nothing but that the agent runs, and / with a list of both are
-// for anybody.
+// Handler serves /metrics, with the process's own metrics, and /healthz. If guard is not nil, it wraps the handler of
+// /metrics. /healthz, which shows only that the agent runs, and / with a list of both are open to any client.
 func (m *Metrics) Handler(guard func(http.Handler) http.Handler) (http.Handler, error) {
 	r := prometheus.NewRegistry()
 	if err := errors.Join(m.Register(r), r.Register(collectors.NewBuildInfoCollector()),
@@ -73,9 +72,9 @@ type Server struct {
 	tls  bool
 }
 
-// Listen opens an address, such as ":9201". With the files of a certificate and its key it speaks TLS;
-// they are read again for every connection, so that they can be renewed. Where that fails, as while one of
-// them is newer than the other, the last that went together stay in use.
+// Listen opens an address, such as ":9201". With the files of a certificate and its key it speaks TLS. It reads the
+// files again for every connection, so that they can be renewed. If that fails, for example while only one of them is
+// new, the last valid pair stays in use.
 func Listen(address, certFile, keyFile string, h http.Handler) (*Server, error) {
 	s := newServer(h)
 	if certFile != "" || keyFile != "" {
@@ -96,8 +95,8 @@ func Listen(address, certFile, keyFile string, h http.Handler) (*Server, error) 
 	return s.listen(address, maxConns)
 }
 
-// ListenSelfSigned is Listen with TLS by a certificate that the process makes for itself. Clients cannot verify
-// it; it keeps their tokens from whoever only listens on the network.
+// ListenSelfSigned is Listen with TLS and a certificate that the process makes for itself. Clients cannot verify it; it
+// protects their tokens from passive listeners on the network.
 func ListenSelfSigned(address, name string, h http.Handler) (*Server, error) {
 	c, err := selfSigned(name)
 	if err != nil {
@@ -113,8 +112,8 @@ func newServer(h http.Handler) *Server {
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}}
 }
 
-// secure makes the server speak TLS. It speaks HTTP/1.1 only: one connection of HTTP/2 may have hundreds of
-// requests, so a bound on connections would bound nothing.
+// secure makes the server speak TLS. It speaks HTTP/1.1 only: one connection of HTTP/2 may carry hundreds of requests,
+// so a bound on connections would have no effect.
 func (s *Server) secure(c *tls.Config) {
 	s.tls, s.http.TLSConfig = true, c
 	s.http.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
@@ -134,8 +133,7 @@ const profilesIndex = `tenon-agent, profiles
 /debug/pprof/    list of Go's profiles of this process
 `
 
-// ListenProfiles opens an address for Go's profiles, which must be one of this machine alone, such as
-// "127.0.0.1:6060".
+// ListenProfiles opens an address for Go's profiles. It must be a loopback address, such as "127.0.0.1:6060".
 func ListenProfiles(address string) (*Server, error) {
 	if err := checkLoopback(address); err != nil {
 		return nil, fmt.Errorf("address of profiles: %w", err)
@@ -151,12 +149,12 @@ func ListenProfiles(address string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.http.WriteTimeout = 0 // a profile takes as long as it was asked to
+	s.http.WriteTimeout = 0 // the client chooses how long a profile takes
 	return s, nil
 }
 
-// ListenLocal is Listen in plain HTTP at an address of this machine alone. In a pod that is the pod's own: others reach
-// it by kubectl port-forward, where the API server lets them.
+// ListenLocal is Listen in plain HTTP at a loopback address. In a pod that is the pod's own: others reach it by kubectl
+// port-forward, if the API server allows it.
 func ListenLocal(address string, h http.Handler) (*Server, error) {
 	if err := checkLoopback(address); err != nil {
 		return nil, fmt.Errorf("local address of metrics: %w", err)
@@ -175,7 +173,7 @@ func checkLoopback(address string) error {
 	return nil
 }
 
-// Address is where the server listens.
+// Address returns the address that the server listens on.
 func (s *Server) Address() string { return s.on.Addr().String() }
 
 // Run serves until ctx ends and then returns nil.

@@ -11,9 +11,9 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// This file has what each NUMA node uses, by whomever.
+// This file has the use of each NUMA node by all processes.
 
-// Bounds on files of the kernel, in bytes. In /proc/stat, behind the lines of the CPUs, is one of all interrupts, which
+// Bounds on files of the kernel, in bytes. In /proc/stat, the line of all interrupts follows the lines of the CPUs, and
 // is longer than all others.
 const (
 	maxMeminfo = 16 << 10
@@ -23,8 +23,8 @@ const (
 // ticks are the units of /proc/stat in a second: USER_HZ, 100 on all architectures that run Kubernetes (time(7)).
 const ticks = 100
 
-// collectBusy sends how long CPUs were busy. A NUMA node of which the kernel does not count every CPU, as on a
-// computer that is not the described machine, has none.
+// collectBusy sends how long CPUs were busy. It omits a NUMA node if the kernel does not count every CPU of it, for
+// example if this computer is not the described machine.
 func (m *Metrics) collectBusy(c collection) {
 	text, err := readText(m.o.Proc, "stat", maxProc)
 	if err == nil {
@@ -53,7 +53,7 @@ func (c collection) busy(by map[idset.CPU]uint64) {
 }
 
 // parseBusy reads lines such as "cpu0 user nice system idle iowait irq softirq steal guest guest_nice", and returns how
-// long each CPU was busy, in ticks. Time of guests is in that of users.
+// long each CPU was busy, in ticks. The time of users includes that of guests.
 func parseBusy(text string) (map[idset.CPU]uint64, error) {
 	out := map[idset.CPU]uint64{}
 	for line := range strings.Lines(text) {

@@ -67,7 +67,7 @@ func costs(m *topo.Machine, numa topo.NUMA) (out v1alpha2.CostList) {
 	return out
 }
 
-// resources returns those of the NUMA node at position i.
+// resources returns the resources of the NUMA node at position i.
 func resources(n *ledger.Node, i int, free [][]topo.Device) (out v1alpha2.ResourceInfoList) {
 	u, numa := n.Usage, n.Machine.NUMAs()[i]
 	out = append(out, info("cpu", resource.DecimalSI, int64(numa.CPUs.Len()),
@@ -77,7 +77,7 @@ func resources(n *ledger.Node, i int, free [][]topo.Device) (out v1alpha2.Resour
 		if kind == topo.Memory {
 			capacity = numa.Bytes
 		}
-		// A memory manager that reserves more than a NUMA node has counts an immense amount as allocatable, because it
+		// A memory manager that reserves more than a NUMA node has counts a huge amount as allocatable, because it
 		// subtracts unsigned numbers (memorymanager/policy_static.go). No reader expects that.
 		allocatable := min(u.Allocatable(i, kind), numa.Capacity(kind))
 		out = append(out, info(kind, resource.BinarySI, capacity, allocatable, min(u.FreeMemory(i, kind), allocatable)))
@@ -165,9 +165,9 @@ func Fingerprint(n *ledger.Node) string {
 	return fp.Sign()
 }
 
-// exclusive reports whether a pod belongs into fingerprints of method "with-exclusive-resources". Readers compute the
-// same from the pod's spec and the zones. What ordinary init containers hold does not count
-// for them, nor do devices that are in no zone (scheduler-plugins, resourcerequests.AreExclusiveForPod).
+// exclusive reports whether fingerprints of method "with-exclusive-resources" contain the pod. Readers compute the same
+// from the pod's spec and the zones. For them, holdings of ordinary init containers do not count, nor do devices that
+// are in no zone (scheduler-plugins, resourcerequests.AreExclusiveForPod).
 func exclusive(m *topo.Machine, e ledger.Entry) bool {
 	for _, h := range e.Holdings {
 		if h.Kind == place.Init {

@@ -19,16 +19,16 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// Publisher writes the NodeResourceTopology of one node where it differs from what the API server has. Where the server
-// does not know the kind, it logs so once and writes nothing; it tries again whenever it has to read. It is for one
+// Publisher writes the NodeResourceTopology of one node if it differs from the one at the API server. If the API server
+// does not serve the kind, it logs so once and writes nothing; it tries again whenever it has to read. It is for one
 // goroutine.
 type Publisher struct {
 	client *nrt.Client
 	labels []string
 	log    logr.Logger
 
-	published []byte // content at the server; nil where it is not known, or there is no object
-	missing   bool   // the server does not know the kind
+	published []byte // content at the API server; nil if it is unknown, or there is no object
+	missing   bool   // the API server does not serve the kind
 }
 
 // NewPublisher returns a publisher that has sent no request yet. Labels are the keys of the labels that it compares
@@ -44,17 +44,17 @@ func NewPublisher(cfg *rest.Config, labels []string, log logr.Logger) (*Publishe
 	return &Publisher{client: c, labels: labels, log: log}, nil
 }
 
-// Object names what is published, for logs and metrics.
+// Object returns the name of the published kind, for logs and metrics.
 func (p *Publisher) Object() string { return nrt.Kind }
 
-// Resource is where the objects are.
+// Resource returns the resource of the objects.
 func (p *Publisher) Resource() schema.GroupVersionResource {
 	return v1alpha2.SchemeGroupVersion.WithResource(nrt.Resource)
 }
 
 // Publish writes the object of a node, with the name, labels and owners of meta. With read options, it compares with
 // the object that it reads with them, otherwise with what it wrote last. It returns the object that it read or wrote,
-// nil where it did neither.
+// or nil if it did neither.
 func (p *Publisher) Publish(ctx context.Context, n *ledger.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
 	object metav1.Object, wrote bool, err error) {
 	if p.missing && read == nil {
@@ -66,7 +66,7 @@ func (p *Publisher) Publish(ctx context.Context, n *ledger.Node, meta metav1.Obj
 	if err != nil {
 		return nil, false, err
 	}
-	// Where the kind was missing, the write below finds out whether it still is.
+	// If the kind was missing, the write below finds out whether it still is.
 	if read != nil && !p.missing {
 		if object, err = p.read(ctx, meta.Name, *read); err != nil {
 			return nil, false, err
@@ -81,7 +81,7 @@ func (p *Publisher) Publish(ctx context.Context, n *ledger.Node, meta metav1.Obj
 		return nil, false, nil
 	}
 	if err != nil {
-		p.published = nil // the server may have written it nevertheless
+		p.published = nil // the API server may have written it nevertheless
 		return nil, false, err
 	}
 	p.setMissing(false)
@@ -90,7 +90,7 @@ func (p *Publisher) Publish(ctx context.Context, n *ledger.Node, meta metav1.Obj
 	return applied, true, nil
 }
 
-// read returns the object that the server has, nil where there is none.
+// read returns the object at the API server, or nil if there is none.
 func (p *Publisher) read(ctx context.Context, name string, as metav1.GetOptions) (metav1.Object, error) {
 	p.published = nil
 	o, err := p.client.Get(ctx, name, as)
@@ -104,7 +104,7 @@ func (p *Publisher) read(ctx context.Context, name string, as metav1.GetOptions)
 	return o, err
 }
 
-// setMissing records whether the server knows the kind, and logs when that changes.
+// setMissing records whether the API server serves the kind, and logs when that changes.
 func (p *Publisher) setMissing(missing bool) {
 	switch {
 	case missing && !p.missing:
@@ -116,7 +116,7 @@ func (p *Publisher) setMissing(missing bool) {
 	p.missing = missing
 }
 
-// content returns the part of an object that the publisher decides, in a form that can be compared.
+// content returns the publisher's part of an object in a form that can be compared.
 func (p *Publisher) content(o *v1alpha2.NodeResourceTopology) ([]byte, error) {
 	labels := maps.Clone(o.Labels)
 	maps.DeleteFunc(labels, func(key, _ string) bool { return !slices.Contains(p.labels, key) })
