@@ -22,14 +22,14 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// action is something that may happen.
+// action is one kind of event in a run.
 type action struct {
 	name  string
 	share int
 	do    func(*run, context.Context) error
 }
 
-// actions is everything that may happen, with how often it does.
+// actions has all kinds of events, with their frequencies.
 var actions = []action{
 	{"pods", 18, func(r *run, ctx context.Context) error { return r.create(ctx, 3+r.rand.IntN(9), 0) }},
 	{"foreign pods", 8, func(r *run, ctx context.Context) error { return r.create(ctx, 1+r.rand.IntN(4), 100) }},
@@ -55,7 +55,8 @@ var actions = []action{
 	{"API server restarts", 1, func(r *run, ctx context.Context) error { return r.restartServer(ctx) }},
 }
 
-// act draws the next action and does it. An action that cannot be done is a breakdown of the lab; the run goes on.
+// act draws the next action and runs it. An action that cannot be carried out is a breakdown of the lab; the run
+// continues.
 func (r *run) act(round context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(round, actionTimeout, fmt.Errorf("not done after %s", actionTimeout))
 	defer cancel()
@@ -84,21 +85,21 @@ func (r *run) act(round context.Context) error {
 
 func (r *run) node() string { return nodes[r.rand.IntN(len(nodes))].Name }
 
-// some draws some of the pods that are alive, as far as actions know: what timing does is not asked.
+// some draws some of the pods that are alive according to the actions so far; timing has no influence.
 func (r *run) some(n int) []string {
 	out := slices.Clone(r.alive)
 	r.rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out[:min(n, len(out))]
 }
 
-// doomed draws some of the pods that are alive, and takes them for dead from then on.
+// doomed draws some of the pods that are alive, and counts them as dead from then on.
 func (r *run) doomed(n int) []string {
 	out := r.some(n)
 	r.alive = slices.DeleteFunc(r.alive, func(name string) bool { return slices.Contains(out, name) })
 	return out
 }
 
-// create creates pods; of a hundred, so many are for the default scheduler.
+// create creates n pods, of which foreign percent are for the default scheduler.
 func (r *run) create(ctx context.Context, n, foreign int) error {
 	for _, p := range r.draw(n, foreign) {
 		if err := r.add(ctx, p); err != nil {
@@ -135,7 +136,7 @@ func (r *run) add(ctx context.Context, p *v1.Pod) error {
 	})
 }
 
-// try does something again while the API server does not answer as it should, as any client would.
+// try repeats an operation while the API server fails, as any client would.
 func (r *run) try(ctx context.Context, do func() error) (err error) {
 	pollErr := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
 		err = do()
@@ -147,7 +148,7 @@ func (r *run) try(ctx context.Context, do func() error) (err error) {
 	return nil
 }
 
-// remove deletes pods; grace 0 is by force.
+// remove deletes pods; grace 0 deletes by force.
 func (r *run) remove(ctx context.Context, names []string, grace *int64) error {
 	for _, name := range names {
 		err := r.try(ctx, func() error {
@@ -165,7 +166,7 @@ func (r *run) remove(ctx context.Context, names []string, grace *int64) error {
 	return nil
 }
 
-// finish lets pods end by themselves that run by now.
+// finish ends running pods with success.
 func (r *run) finish(ctx context.Context, names []string) error {
 	for _, name := range names {
 		l, ok := r.record.named(name)
@@ -179,7 +180,7 @@ func (r *run) finish(ctx context.Context, names []string) error {
 	return nil
 }
 
-// bound waits until every pod is bound, or has an event that it cannot be.
+// bound waits until every pod is bound, or has an event that it cannot be bound.
 func (r *run) bound(ctx context.Context) error {
 	waits := func(l life) bool {
 		fate, _ := workload.FateOf(l.pod)
@@ -220,10 +221,10 @@ func (r *run) startAgents(ctx context.Context) error {
 	return nil
 }
 
-// mostServers bounds the restarts of the API server: one that ended in this process leaves some 100 MB behind.
+// mostServers bounds the restarts of the API server: each leaves some 100 MB in this process.
 const mostServers = 12
 
-// restartServer restarts the API server, unless that was done often enough.
+// restartServer restarts the API server, unless it was restarted mostServers times.
 func (r *run) restartServer(ctx context.Context) error {
 	if r.servers++; r.servers > mostServers {
 		r.say("not again: it was restarted %d times", mostServers)
@@ -237,7 +238,8 @@ func (r *run) restartServer(ctx context.Context) error {
 	return err
 }
 
-// policies are what a kubelet is restarted with, in turn. Other managers' policies would need empty nodes.
+// policies are the topology policies and scopes that kubelets are restarted with, in turn. Other managers' policies
+// would need empty nodes.
 var policies = [][2]string{{"restricted", "container"}, {"best-effort", "container"}, {"single-numa-node", "pod"},
 	{"restricted", "pod"},
 	{"single-numa-node", "container"}}
@@ -247,7 +249,7 @@ var (
 	scopeLine  = regexp.MustCompile(`(?m)^topologyManagerScope: .*$`)
 )
 
-// restartKubelet kills a kubelet, with the agent beside it, and starts it with the same policy or another.
+// restartKubelet kills a kubelet and its agent, and starts it with the same policy or another.
 func (r *run) restartKubelet(ctx context.Context, node string, other bool) error {
 	yaml := r.cluster.KubeletYAML(node)
 	if other {
@@ -267,16 +269,16 @@ func (r *run) restartKubelet(ctx context.Context, node string, other bool) error
 	return err
 }
 
-// removeTorn removes the file without which a kubelet starts again that was killed between two writes of it.
+// removeTorn removes a state file that a killed kubelet left half written, so that it can start again.
 func (r *run) removeTorn(node, file string) error {
 	r.say("the kubelet of node %s was killed between two writes of its state; %s is removed, as its log asks for",
 		node, file)
 	return os.Remove(filepath.Join(r.cluster.NodeDir(node), file))
 }
 
-// torn is what a kubelet says that was killed between two writes of a manager's state file, by that file. It does not
-// start again before somebody removes the file (Start of memorymanager/policy_static.go, validateState of
-// cpumanager/policy_static.go). It says so some time after it started, so it may have obeyed orders before (see mend).
+// torn maps state files to the error of a kubelet that was killed between two writes of the file. It does not start
+// before the file is removed (Start of memorymanager/policy_static.go, validateState of cpumanager/policy_static.go).
+// It fails some time after its start, so it may have obeyed orders before (see mend).
 var torn = map[string]string{
 	"memory_manager_state": "expected machine state is different from the real one",
 	"cpu_manager_state":    "doesn't match with CPUs in state",
@@ -292,7 +294,7 @@ func tornFile(err error) string {
 	return ""
 }
 
-// startKubelet kills a kubelet and starts it, and returns when it is up, which is when it obeys orders.
+// startKubelet kills a kubelet and starts it, and returns when it obeys orders.
 func (r *run) startKubelet(ctx context.Context, node, yaml string) (err error) {
 	if err := r.cluster.RestartKubelet(ctx, node, yaml); err != nil {
 		return err
@@ -308,13 +310,13 @@ func (r *run) startKubelet(ctx context.Context, node, yaml string) (err error) {
 	return errors.Join(pollErr, err)
 }
 
-// value is what a line of YAML sets.
+// value returns the value that a line of YAML sets.
 func value(line *regexp.Regexp, yaml string) string {
 	_, v, _ := strings.Cut(line.FindString(yaml), ": ")
 	return v
 }
 
-// killScheduler ends Tenon's scheduler in the middle of a burst, and starts it anew.
+// killScheduler stops Tenon's scheduler in the middle of a burst, and starts it again.
 func (r *run) killScheduler(ctx context.Context) error {
 	pods := r.draw(4+r.rand.IntN(8), 20)
 	at := r.rand.IntN(len(pods))

@@ -21,23 +21,23 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// This file is what attackers do: a node whose agent's token was stolen, and users who bind pods by hand. Neither may
-// change anything on other nodes, so nothing here has a check of its own: the checks of a round look at the other nodes
-// while the lies stand and the pods are there.
+// This file has the attackers: a node whose agent's token was stolen, and users who bind pods by hand. Neither may
+// change anything on other nodes. So nothing here has a check of its own: the checks of a round look at the other nodes
+// while the false layouts and the pods exist.
 
 // The nodes of attackers have no kubelet, and no scheduler uses them.
 const (
-	// liar and absurd are nodes whose layouts are written by an attacker with the nodes' own tokens. A sequence is
-	// absurd: with the greatest of all, whatever is written later counts as late.
+	// liar and absurd are nodes whose layouts an attacker writes with the nodes' own tokens. absurd uses the greatest
+	// sequence of all, so that all later writes count as late.
 	liar, absurd = "liar", "absurd"
-	// mute is a node that has published a layout once and answers no more.
+	// mute is a node that has published a layout once and no longer answers.
 	mute = "mute"
 )
 
-// mostByHand bounds the pods that users bind by hand at a time.
+// mostByHand bounds the pods that are bound by hand at a time.
 const mostByHand = 300
 
-// attackers are the means of attackers.
+// attackers has the state of the attackers.
 type attackers struct {
 	layouts map[string]*client.Client // with the token of the agent of each node
 	byHand  []string                  // pods that were bound by hand, oldest first
@@ -49,7 +49,7 @@ type attackers struct {
 // ofAttackers reports whether a node is one of attackers.
 func ofAttackers(node string) bool { return node == liar || node == absurd || node == mute }
 
-// admitAttackers makes the nodes of attackers, and takes the tokens of their agents.
+// admitAttackers makes the attackers' nodes, and their agents' tokens.
 func (r *run) admitAttackers(ctx context.Context) error {
 	r.attackers.layouts = map[string]*client.Client{}
 	for _, name := range []string{liar, absurd, mute} {
@@ -71,8 +71,8 @@ func (r *run) admitAttackers(ctx context.Context) error {
 	return nil
 }
 
-// lie writes many layouts as quickly as the API server takes them. Each lists the pods of all other nodes. Then users
-// change some of these pods, since an update of a pod is when a scheduler looks at it again.
+// lie writes many layouts as quickly as the API server accepts them. Each lists the pods of all other nodes. Then users
+// change some of these pods, since an update makes a scheduler process a pod again.
 func (r *run) lie(ctx context.Context) error {
 	written, refused := 0, 0
 	for range 5 + r.rand.IntN(20) {
@@ -93,9 +93,9 @@ func (r *run) lie(ctx context.Context) error {
 	return r.touch(ctx, r.some(8))
 }
 
-// lieAgain lists the pods that are there when a round ends and the book agrees with the managers, and has users change
-// them. Pods may still end or start, so the book may differ for a moment. It has to agree again, and to stay so: nobody
-// corrects the lie, so what a lie does to other nodes stays.
+// lieAgain lists the present pods when a round ends and the ledger agrees with the managers, and has users change them.
+// Pods may still end or start, so the ledger may differ for a moment. It must agree again, and keep agreeing: the false
+// layout is never corrected, so its effects on other nodes would persist.
 func (r *run) lieAgain(ctx context.Context) error {
 	if r.attackers.lies == 0 {
 		return nil
@@ -108,7 +108,7 @@ func (r *run) lieAgain(ctx context.Context) error {
 	}
 	patient, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	const enough = 20 // looks in a row, a tenth of a second apart
+	const enough = 20 // consecutive checks, a tenth of a second apart
 	agreed, last := 0, []string(nil)
 	err := wait.PollUntilContextCancel(patient, 100*time.Millisecond, true, func(context.Context) (bool, error) {
 		lives, _ := r.record.all()
@@ -128,7 +128,7 @@ func (r *run) lieAgain(ctx context.Context) error {
 	return nil
 }
 
-// falseLayout is the machine of one node under the name of another, with the pods of all nodes.
+// falseLayout returns the machine of one node under the name of another, with the pods of all nodes.
 func (r *run) falseLayout(name, like string, of [2]string) *v1alpha1.NodeLayout {
 	r.attackers.lies++
 	lives, _ := r.record.all()
@@ -144,7 +144,7 @@ func (r *run) falseLayout(name, like string, of [2]string) *v1alpha1.NodeLayout 
 	return l
 }
 
-// touch changes an annotation of pods that are there still.
+// touch changes an annotation of pods that still exist.
 func (r *run) touch(ctx context.Context, names []string) error {
 	for _, name := range names {
 		patch := fmt.Appendf(nil, `{"metadata": {"annotations": {"lab.tenon.sh/touched": "%d"}}}`, r.attackers.lies)
@@ -163,10 +163,10 @@ func (r *run) touch(ctx context.Context, names []string) error {
 	return nil
 }
 
-// foreignHoldings say that every pod of other nodes holds a CPU. They are valid on every machine of the lab: a layout
-// that contradicts its own machine is refused as a whole.
+// foreignHoldings returns holdings of one CPU for every pod of other nodes. They are valid on every machine of the lab:
+// a layout that contradicts its own machine is rejected as a whole.
 func foreignHoldings(lives []life) (out []v1alpha1.PodHoldings) {
-	const first, last = 8, 39 // CPUs that every machine has and that none reserves
+	const first, last = 8, 39 // CPUs that every machine has and none reserves
 	for _, l := range lives {
 		if l.over() || l.pod.Spec.NodeName == "" || ofAttackers(l.pod.Spec.NodeName) {
 			continue
@@ -180,7 +180,7 @@ func foreignHoldings(lives []life) (out []v1alpha1.PodHoldings) {
 	return out
 }
 
-// writeLayout writes a layout with the token of its node's agent, and reports whether the API server takes it.
+// writeLayout writes a layout with the token of its node's agent, and reports whether the API server accepts it.
 func (r *run) writeLayout(ctx context.Context, l *v1alpha1.NodeLayout) (taken bool, err error) {
 	err = r.try(ctx, func() error {
 		_, err := r.attackers.layouts[l.Name].Apply(ctx, l)
@@ -193,7 +193,7 @@ func (r *run) writeLayout(ctx context.Context, l *v1alpha1.NodeLayout) (taken bo
 }
 
 // bindByHand creates pods that name the mute node, some with very many init containers, and deletes many of them by
-// force while they are on their way.
+// force while they are being created.
 func (r *run) bindByHand(ctx context.Context) (err error) {
 	if l, _ := r.record.reported(r.node()); !r.attackers.muted && l != nil {
 		l = l.DeepCopy()
@@ -232,7 +232,7 @@ func (r *run) handMade(c v1.Container) *v1.Pod {
 	return p
 }
 
-// dropByHand deletes the oldest pods that were bound by hand, by force: no kubelet ends them.
+// dropByHand deletes the oldest pods that were bound by hand, by force, because no kubelet ends them.
 func (r *run) dropByHand(ctx context.Context, n int) error {
 	n = min(n, len(r.attackers.byHand))
 	if err := r.remove(ctx, r.attackers.byHand[:n], ptr.To[int64](0)); err != nil {

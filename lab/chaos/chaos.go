@@ -1,13 +1,13 @@
-// Package chaos lets everything happen to a lab cluster that may happen to a real one, and checks after
-// each round that Tenon's book is what the kubelets' managers have, that no pod waits that fits, and that no
-// kubelet refused a pod for a reason that the scheduler could have known.
+// Package chaos runs random events on a lab cluster, everything that may happen to a real one. After each round it
+// checks that Tenon's ledger equals the state of the kubelets' managers, that no pod waits that fits, and that no
+// kubelet refused a pod for a reason that the scheduler could have predicted.
 //
-// Two schedulers bind pods to the same nodes, one of them Tenon's. Pods end, are deleted, also by force;
-// agents stop, reports come late and out of order; kubelets are killed and come back with other policies;
-// the scheduler and the API server are restarted; a node lies, and users bind pods by hand. Invariant: the same seed
-// gives the same actions in the same order. What comes of them depends on timing, as it does for users. The package
-// refuses to excuse: a refusal counts as unknowable only if the pod fits without something that the scheduler had not
-// received when it bound the pod.
+// Two schedulers bind pods to the same nodes, one of them Tenon's. Pods end, are deleted, also by force. Agents stop,
+// and reports arrive late and out of order. Kubelets are killed and return with other policies. The scheduler and the
+// API server are restarted. A node publishes false layouts, and users bind pods by hand. Invariant: the same seed gives
+// the same actions in the same order. Their effects depend on timing, as for users. The package excuses nothing without
+// proof: a refusal counts as unpredictable only if the pod fits without something that the scheduler had not received
+// when it bound the pod.
 package chaos
 
 import (
@@ -35,18 +35,19 @@ import (
 // Options of a run.
 type Options struct {
 	Seed uint64
-	// For is how long rounds are begun; there is one at least.
+	// For is how long new rounds begin; at least one runs.
 	For time.Duration
-	// Say receives a line for each thing that happens.
+	// Say receives one line per event.
 	Say func(line string)
 }
 
-// Result is what was counted.
+// Result has the counts of a run.
 type Result struct {
 	Rounds, Actions, Pods int
 	Outcomes              map[ledger.Result]int
-	Refusals              map[string]int // of pods of Tenon's, by cause
-	// Breakdowns are failures of the lab itself, which say nothing of Tenon, by what failed. The run goes on.
+	Refusals              map[string]int // of pods of Tenon's scheduler, by cause
+	// Breakdowns are failures of the lab itself, not of Tenon, by the operation that failed. The run continues after
+	// them.
 	Breakdowns map[string]int
 	Faults     []string
 }
@@ -75,18 +76,19 @@ func (r Result) Table() string {
 	return b.String()
 }
 
-// nodes are those of every run: one NUMA node or none, a whole pod on one NUMA node, as few NUMA nodes as can be.
+// nodes are the nodes of every run: aligned per container on one NUMA node, per pod on one NUMA node, and on as few
+// NUMA nodes as possible.
 var nodes = []lab.Node{{Name: "single", Machine: "xeon-2s"}, {Name: "whole", Machine: "gpu-8"},
 	{Name: "few", Machine: "xeon-snc2"}}
 
 // roundTimeout bounds a round, and actionTimeout one action. A pod may wait half a minute for its turn on each of the
-// nodes, one after the other, before it is told that it fits nowhere.
+// nodes, one after the other, before its scheduler reports that it fits nowhere.
 const (
 	roundTimeout  = 8 * time.Minute
 	actionTimeout = 2*time.Minute + 30*time.Second
 )
 
-// run is a run under way.
+// run is the state of a run.
 type run struct {
 	Options
 	rand    *rand.Rand
@@ -101,22 +103,21 @@ type run struct {
 	created   int
 	alive     []string // names of pods that no action has deleted, oldest first
 	stopped   map[string]bool
-	policy    map[string]int // which of the policies a node has
+	policy    map[string]int // index of the policies that a node has
 	servers   int            // restarts of the API server
-	received  []*deliveries  // of Tenon's schedulers, oldest first
+	received  []*deliveries  // to Tenon's schedulers, oldest first
 	attackers attackers
 
-	// mu guards result, which the scheduler's callback writes too, evidence, and tenon where the record reads it.
+	// mu guards result, which the scheduler's callback writes too, evidence, and tenon when the record reads it.
 	mu     sync.Mutex
 	result Result
 	judged map[string]bool // UIDs of refused pods
-	// evidence is what was known of each refused pod of Tenon's when its refusal was seen, by UID.
+	// evidence has, by UID, the state at the time when each refusal of a pod of Tenon's scheduler was seen.
 	evidence map[string]evidence
-	begun    []moment // of Tenon's schedulers
+	begun    []moment // starts of Tenon's schedulers
 }
 
-// Run runs rounds until the time is over, and returns what was counted. An error means that the run could
-// not go on.
+// Run runs rounds until the time is over, and returns the counts. An error means that the run could not continue.
 func Run(ctx context.Context, o Options) (_ Result, err error) {
 	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stopped: map[string]bool{}, policy: map[string]int{},
 		judged: map[string]bool{}, evidence: map[string]evidence{},
@@ -154,7 +155,7 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 	return r.counted(), nil
 }
 
-// counted is the result so far.
+// counted returns the counts so far.
 func (r *run) counted() Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +164,7 @@ func (r *run) counted() Result {
 
 func (r *run) say(format string, args ...any) { r.Say(fmt.Sprintf(format, args...)) }
 
-// fault notes what must not be.
+// fault records a violation.
 func (r *run) fault(format string, args ...any) {
 	line := fmt.Sprintf("round %d: ", r.result.Rounds) + fmt.Sprintf(format, args...)
 	r.say("FAULT: %s", line)
@@ -209,7 +210,7 @@ func (r *run) startTenon() error {
 	return nil
 }
 
-// round lets things happen, and then looks whether all is well.
+// round runs some actions, and then checks the cluster.
 func (r *run) round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, roundTimeout, fmt.Errorf("not done after %s", roundTimeout))
 	defer cancel()
@@ -253,7 +254,7 @@ func (r *run) broke(what string, err error) {
 	r.result.Breakdowns[what]++
 }
 
-// mend starts nodes again whose process ended by itself, and counts that.
+// mend restarts nodes whose process ended by itself, and counts that.
 func (r *run) mend(ctx context.Context) error {
 	for _, n := range r.cluster.Nodes {
 		err := r.cluster.NodeErr(n.Name)

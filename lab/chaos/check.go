@@ -20,11 +20,11 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// patience is how long everything has to settle when nothing happens any more. It is more than the 30
-// seconds after which an agent reads everything anew, and a pod loses its turn.
+// patience is how long everything has to settle when no more actions run. It is more than the 30 seconds after which an
+// agent reads everything again, and a pod loses its turn.
 const patience = 75 * time.Second
 
-// settle lets everything run, and waits until every pod that is bound runs or has ended.
+// settle lets everything run, and waits until every bound pod runs or has ended.
 func (r *run) settle(ctx context.Context) error {
 	if err := r.mend(ctx); err != nil {
 		return err
@@ -53,8 +53,8 @@ func (r *run) settle(ctx context.Context) error {
 	return nil
 }
 
-// untold leaves out pods for which the scheduler has found no node. kube-scheduler writes that into a pod's status
-// once: where the API server is restarted at that moment, the pod seems to wait for its first attempt until the next.
+// untold omits pods for which the scheduler found no node. kube-scheduler writes that into a pod's status only once. If
+// the API server is restarted at that moment, the pod seems to wait for its first attempt until the next one.
 func (r *run) untold(lives []life) (out []life) {
 	for _, l := range lives {
 		if stage := r.lastStage(l); l.pod.Spec.NodeName != "" || stage != document.Judged && stage != document.Released {
@@ -64,7 +64,7 @@ func (r *run) untold(lives []life) (out []life) {
 	return out
 }
 
-// restless are pods that must not stay as they are.
+// restless returns pods whose present state must not last.
 func restless(lives []life) (out []life) {
 	for _, l := range lives {
 		fate, _ := workload.FateOf(l.pod)
@@ -78,7 +78,7 @@ func restless(lives []life) (out []life) {
 	return out
 }
 
-// statesOf says what restless pods wait for.
+// statesOf returns what restless pods wait for.
 func statesOf(lives []life) (out []string) {
 	for _, l := range lives {
 		state := fmt.Sprintf("%s waits (node %q)", l.pod.Name, l.pod.Spec.NodeName)
@@ -90,8 +90,7 @@ func statesOf(lives []life) (out []string) {
 	return out
 }
 
-// check compares the book with what the managers have, until they agree or patience ends, and reports whether they
-// agree.
+// check compares the ledger with the managers, until they agree or patience ends, and reports whether they agree.
 func (r *run) check(ctx context.Context) bool {
 	return r.await(ctx, func() []string {
 		lives, _ := r.record.all()
@@ -99,7 +98,7 @@ func (r *run) check(ctx context.Context) bool {
 	})
 }
 
-// disagreements is where the book differs from what the managers of all nodes have.
+// disagreements returns the differences between the ledger and the managers of all nodes.
 func (r *run) disagreements(lives []life) (wrong []string) {
 	for _, n := range nodes {
 		for _, w := range r.differences(n.Name, lives) {
@@ -109,7 +108,8 @@ func (r *run) disagreements(lives []life) (wrong []string) {
 	return wrong
 }
 
-// await asks until nothing is wrong, and notes what still is when patience ends. It reports whether nothing is.
+// await calls wrong until it returns nothing. When patience ends, it records the remaining texts. It reports whether
+// nothing is wrong.
 func (r *run) await(ctx context.Context, wrong func() []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -134,7 +134,7 @@ func (r *run) await(ctx context.Context, wrong func() []string) bool {
 	return false
 }
 
-// differences is where the book differs from what the managers of a node have, and what of it is not settled.
+// differences returns the differences between the ledger and the managers of a node, and its unsettled entries.
 func (r *run) differences(node string, lives []life) (out []string) {
 	n := r.tenon.Shared.Book.Snapshot().Node(node)
 	if n == nil {
@@ -177,7 +177,7 @@ func (r *run) differences(node string, lives []life) (out []string) {
 	return slices.Compact(out)
 }
 
-// waitInVain are pods of Tenon's that wait though they fit a node.
+// waitInVain returns pods of Tenon's scheduler that wait although they fit a node.
 func (r *run) waitInVain(ctx context.Context, lives []life) (out []string) {
 	for _, l := range lives {
 		if l.over() || !l.tenon() || l.pod.Spec.NodeName != "" {
@@ -203,8 +203,8 @@ func (r *run) waitInVain(ctx context.Context, lives []life) (out []string) {
 	return out
 }
 
-// probe schedules a small pod to every node that has room, and lets it go: a node that has refused a
-// shape, or is not settled, must be as good as any other after its next report.
+// probe schedules a small pod to every node with room, and deletes it: a node that has refused a shape, or is
+// unsettled, must accept pods again after its next report.
 func (r *run) probe(ctx context.Context) error {
 	var names []string
 	probes := map[string]*v1.Pod{} // by node
@@ -263,7 +263,7 @@ func (r *run) room(ctx context.Context, pod *v1.Pod, node string) (bool, error) 
 	return x != nil && len(lacks[node]) == 0 && place.Fits(x.Usage, p), nil
 }
 
-// podOrNone is the pod, or one that says nothing.
+// podOrNone returns the pod, or an empty one.
 func (l life) podOrNone() *v1.Pod {
 	if l.pod == nil {
 		return &v1.Pod{}
@@ -299,7 +299,7 @@ func (r *run) refusals() {
 	}
 }
 
-// judge judges one refused pod by what is recorded of its node.
+// judge judges one refused pod by the records of its node.
 func (r *run) judge(l life, lives []life) (refusal, error) {
 	node := l.pod.Spec.NodeName
 	layout, most := r.record.reported(node)
@@ -325,14 +325,14 @@ func (r *run) judge(l life, lives []life) (refusal, error) {
 	return s.judge(l), nil
 }
 
-// maxLog bounds the logs of the nodes' processes, which lie in memory.
+// maxLog bounds the logs of the nodes' processes, which are in a memory file system.
 const maxLog = 16 << 20
 
-// clear deletes pods that have ended and half of the others, now and then all, so that the next round has
-// room and the run does not grow.
+// clear deletes pods that have ended and half of the others, sometimes all, so that the next round has room and the run
+// does not grow.
 func (r *run) clear(ctx context.Context) error {
 	lives, _ := r.record.all()
-	const all = 3 // every so many rounds
+	const all = 3 // rounds between two complete clearings
 	n := len(r.alive) / 2
 	if r.result.Rounds%all == 0 {
 		n = len(r.alive)
@@ -364,7 +364,7 @@ func (r *run) clear(ctx context.Context) error {
 		return err
 	}
 	r.check(ctx)
-	r.refusals() // of those who found room just now
+	r.refusals() // of pods that found room just now
 	r.record.forget()
 	if err := r.forget(); err != nil {
 		return err
@@ -379,7 +379,7 @@ func (r *run) clear(ctx context.Context) error {
 	return r.truncate()
 }
 
-// forget drops what is known of pods that are gone, and of schedulers that have ended.
+// forget drops records of pods that are gone, and of schedulers that have ended.
 func (r *run) forget() error {
 	lives, _ := r.record.all()
 	there := map[string]bool{}

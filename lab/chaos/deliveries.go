@@ -11,14 +11,14 @@ import (
 	"github.com/tenon-numa/tenon/lab/scheduler"
 )
 
-// deliveries are what the API server has sent to one scheduler, with the time at which the scheduler's own handlers
-// received it. A scheduler can know nothing else.
+// deliveries are the objects that the API server has sent to one scheduler, with the time at which the scheduler's own
+// handlers received them. A scheduler can have no other information.
 type deliveries struct {
 	began moment // when the scheduler was started
 
 	mu      sync.Mutex
-	bound   map[string]time.Time // when the scheduler learned that a pod is bound, by UID
-	over    map[string]time.Time // when it learned that a pod has ended or is gone
+	bound   map[string]time.Time // when the scheduler received that a pod is bound, by UID
+	over    map[string]time.Time // when it received that a pod has ended or is gone
 	layouts map[string][]report  // of every node, oldest first
 }
 
@@ -29,7 +29,7 @@ type report struct {
 	agent string // id of the agent's process
 }
 
-// rules are what the topology manager of a kubelet is set to.
+// rules are the settings of a kubelet's topology manager.
 type rules struct{ policy, scope string }
 
 func (r rules) String() string { return r.policy + ", scope " + r.scope }
@@ -39,7 +39,7 @@ func newDeliveries(began moment) *deliveries {
 		layouts: map[string][]report{}}
 }
 
-// receive notes one object. What was listed was known before the first decision.
+// receive records one object. Listed objects arrived before the first decision.
 func (d *deliveries) receive(object any, how scheduler.Delivery) {
 	now := time.Now()
 	if how == scheduler.Listed {
@@ -62,10 +62,10 @@ func (d *deliveries) receive(object any, how scheduler.Delivery) {
 	}
 }
 
-// knewBound reports whether the scheduler had learned by then that a pod is bound.
+// knewBound reports whether the scheduler had received by then that a pod is bound.
 func (d *deliveries) knewBound(uid string, by time.Time) bool { return d.knew(d.bound, uid, by) }
 
-// knewOver reports whether the scheduler had learned by then that a pod has ended or is gone.
+// knewOver reports whether the scheduler had received by then that a pod has ended or is gone.
 func (d *deliveries) knewOver(uid string, by time.Time) bool { return d.knew(d.over, uid, by) }
 
 func (d *deliveries) knew(what map[string]time.Time, uid string, by time.Time) bool {
@@ -75,7 +75,7 @@ func (d *deliveries) knew(what map[string]time.Time, uid string, by time.Time) b
 	return known && !at.After(by)
 }
 
-// report is the last layout of a node that the scheduler had received by then.
+// report returns the last layout of a node that the scheduler had received by then.
 func (d *deliveries) report(node string, by time.Time) (last report, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,7 +87,7 @@ func (d *deliveries) report(node string, by time.Time) (last report, ok bool) {
 	return last, ok
 }
 
-// forget drops what is of no use any more: pods that are gone, and all layouts but the last of each node.
+// forget drops unneeded records: pods that are gone, and all layouts but the last of each node.
 func (d *deliveries) forget(there func(uid string) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

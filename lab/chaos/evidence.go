@@ -18,15 +18,15 @@ import (
 	"github.com/tenon-numa/tenon/cluster/inspect"
 )
 
-// watch has every refusal told from now on, while nothing else is recorded.
+// watch makes the record call refused on every refusal from now on, while nothing else is recorded.
 func (r *record) watch(refused func(life)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refused = refused
 }
 
-// gather keeps what the scheduler decided of a refused pod of Tenon's and what it and the managers know of the
-// node at that moment: later on there is nothing left to see.
+// gather keeps the scheduler's decision on a refused pod of its own, and the state of the node at the scheduler and at
+// the managers at that moment. Later that state is lost.
 func (r *run) gather(l life) {
 	if !l.tenon() {
 		return
@@ -46,13 +46,13 @@ func (r *run) gather(l life) {
 	r.evidence[string(l.pod.UID)] = evidence{out, r.decided(l)}
 }
 
-// evidence is what is left of a decision: there is nothing to see of it later on.
+// evidence is the kept state of a decision, which is lost elsewhere.
 type evidence struct {
 	text    string
-	decided time.Time // when the pod got its turn; zero where it needed none, or another scheduler remembers it
+	decided time.Time // when the pod got its turn; zero if it needed none, or another scheduler has the record
 }
 
-// decided is when the pod got its turn in the decision by which it was bound. r.mu must be held.
+// decided returns when the pod got its turn in the decision by which it was bound. r.mu must be held.
 func (r *run) decided(l life) time.Time {
 	for _, d := range r.decisions(l) {
 		if d.Node == l.pod.Spec.NodeName && d.Time.Before(l.bound.at) {
@@ -62,7 +62,7 @@ func (r *run) decided(l life) time.Time {
 	return time.Time{}
 }
 
-// lastStage is how far the pod got in its last attempt; empty where the scheduler remembers none.
+// lastStage returns how far the pod got in its last attempt, or "" if the scheduler has no record of it.
 func (r *run) lastStage(l life) document.Stage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,14 +72,14 @@ func (r *run) lastStage(l life) document.Stage {
 	return ""
 }
 
-// decisions are what the scheduler remembers of attempts to schedule a pod, the last one first. r.mu must be held.
+// decisions returns the scheduler's records of attempts to schedule a pod, newest first. r.mu must be held.
 func (r *run) decisions(l life) (out []document.Decision) {
 	w := httptest.NewRecorder()
 	path := inspect.Prefix + "pods/" + l.pod.Namespace + "/" + l.pod.Name
 	inspect.Handler(r.source()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 	var p document.PodDecisions
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
-		return nil // nothing is remembered
+		return nil // there are no records
 	}
 	for _, d := range p.Decisions {
 		if d.UID == string(l.pod.UID) {
@@ -89,13 +89,13 @@ func (r *run) decisions(l life) (out []document.Decision) {
 	return out
 }
 
-// source is what inspection of the scheduler reads. r.mu must be held.
+// source returns the source of the scheduler's inspection. r.mu must be held.
 func (r *run) source() inspect.Source {
 	s := r.tenon.Shared
 	return inspect.Source{Book: s.Book, Decisions: s.Decisions, Now: time.Now}
 }
 
-// knowledge is what the scheduler, the API server and the managers know of a node.
+// knowledge returns the state of a node at the scheduler, the API server and the managers.
 func (r *run) knowledge(ctx context.Context, node string) string {
 	out := r.inspect("nodes/" + node)
 	if why := r.tenon.Shared.Feed.Problem(node); why != "" {
@@ -122,7 +122,7 @@ func (r *run) knowledge(ctx context.Context, node string) string {
 	return out
 }
 
-// inspect asks the scheduler as an administrator would.
+// inspect queries the scheduler's inspection as an administrator would.
 func (r *run) inspect(path string) string {
 	r.mu.Lock()
 	s := r.source()
@@ -132,7 +132,7 @@ func (r *run) inspect(path string) string {
 	return w.Body.String()
 }
 
-// others tells of the pods of a node at the time of a refusal, oldest binding first.
+// others describes the pods of a node at the time of a refusal, oldest binding first.
 func others(l life, all []life) string {
 	var b strings.Builder
 	for _, x := range all {

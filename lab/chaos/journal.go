@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/kubelet"
 )
 
-// admission is one decision of a kubelet's managers, with the state that they decided by.
+// admission is one decision of a kubelet's managers, with the state on which it is based.
 type admission struct {
 	kubelet.Admission
 	held   map[string][]place.Holding // by UID
@@ -24,10 +24,10 @@ type admission struct {
 
 func (a admission) rules() rules { return rules{a.Policy, a.Scope} }
 
-// releases reports whether the managers release what the pod holds before they decide.
+// releases reports whether the managers release the pod's resources before they decide.
 func (a admission) releases(uid string) bool { return a.Ready && !slices.Contains(a.Active, uid) }
 
-// readJournal reads what the managers of a node have decided, oldest first. A line that is not whole yet is left out.
+// readJournal reads the decisions of a node's managers, oldest first. It omits an incomplete line.
 func readJournal(dir string, m *topo.Machine) (out []admission, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, kubelet.JournalFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -17,11 +17,11 @@ import (
 	"github.com/tenon-numa/tenon/lab/kubelet"
 )
 
-// held is what a pod holds by the managers' own files or by the book: "container: cpus 1-2 memory ..." by
-// container, in a form that can be compared.
+// held has the holdings of a pod's containers in the managers' files or the ledger, as comparable text: "cpus 1-2
+// memory ..." by container.
 type held map[string]string
 
-// checkpoints are the state files of a kubelet's managers, as the managers write them.
+// checkpoints are the state files of a kubelet's managers, in the managers' format.
 type checkpoints struct {
 	cpu struct {
 		Entries map[string]map[string]string `json:"entries"`
@@ -51,8 +51,7 @@ type memoryBlock struct {
 	Size  uint64       `json:"size"`
 }
 
-// read reads the state files; file returns nothing for one that does not exist. It is a reading of its own, not the
-// agent's.
+// read reads the state files; file returns nothing for one that does not exist. It does not use the agent's parser.
 func read(file func(name string) ([]byte, error)) (*checkpoints, error) {
 	out := &checkpoints{}
 	into := []any{&out.cpu, &out.memory, &out.devices}
@@ -68,7 +67,7 @@ func read(file func(name string) ([]byte, error)) (*checkpoints, error) {
 	return out, nil
 }
 
-// managers reads what the managers of a kubelet have in their files, by UID.
+// managers reads the holdings in the files of a kubelet's managers, by UID.
 func managers(dir string) (map[string]held, error) {
 	c, err := read(func(name string) ([]byte, error) {
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -113,7 +112,7 @@ func (c *checkpoints) held() map[string]held {
 	return join(parts)
 }
 
-// holdings are what each pod holds, by UID and in the order of container names.
+// holdings returns the holdings of each pod, by UID and in the order of container names.
 func (c *checkpoints) holdings(m *topo.Machine) (map[string][]place.Holding, error) {
 	all := map[string]map[string]*place.Holding{}
 	of := func(uid, container string) *place.Holding {
@@ -161,7 +160,7 @@ func (c *checkpoints) holdings(m *topo.Machine) (map[string][]place.Holding, err
 	return out, nil
 }
 
-// deviceBlock is the devices of one resource, with the NUMA nodes that the machine gives them.
+// deviceBlock returns the devices of one resource, with their NUMA nodes on the machine.
 func deviceBlock(m *topo.Machine, resource string, byNUMA map[string][]string) place.DeviceBlock {
 	out := place.DeviceBlock{Resource: resource}
 	for _, ids := range byNUMA {
@@ -178,7 +177,7 @@ func deviceBlock(m *topo.Machine, resource string, byNUMA map[string][]string) p
 	return out
 }
 
-// groups are what the memory manager has of each NUMA node, by position.
+// groups returns the memory manager's data of each NUMA node, by position.
 func (c *checkpoints) groups(m *topo.Machine) map[int]place.MemoryGroup {
 	out := map[int]place.MemoryGroup{}
 	for id, s := range c.memory.State {
@@ -196,7 +195,7 @@ func (c *checkpoints) groups(m *topo.Machine) map[int]place.MemoryGroup {
 	return out
 }
 
-// booked is what a pod holds by the book, in the same form.
+// booked returns a pod's holdings in the ledger, in the same form.
 func booked(m *topo.Machine, holdings []place.Holding) held {
 	parts := map[[2]string][]string{}
 	for _, h := range holdings {

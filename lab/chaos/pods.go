@@ -16,13 +16,12 @@ const (
 	foreignScheduler = "default-scheduler"
 )
 
-// stopSeconds is how long a pod has to end when it is deleted: an API server takes none at all for a
-// deletion by force.
+// stopSeconds is a pod's grace period when it is deleted; a deletion by force has none.
 const stopSeconds = 10
 
 func pick[T any](r *rand.Rand, xs ...T) T { return xs[r.IntN(len(xs))] }
 
-// shapes are what pods ask for: few of some thing and much of another, on one NUMA node and on several.
+// shapes make pods with varied requests: few of one resource and much of another, on one NUMA node and on several.
 var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 	func(r *rand.Rand, name string) *v1.Pod { // whole cores
 		n := pick(r, 2, 2, 4, 6, 8, 12)
@@ -33,7 +32,7 @@ var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 		n := pick(r, 16, 20, 24)
 		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(n), "memory": "16Gi"}))
 	},
-	func(r *rand.Rand, name string) *v1.Pod { // more than a NUMA node, where that may be
+	func(r *rand.Rand, name string) *v1.Pod { // more than a NUMA node, if that is permitted
 		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": pick(r, "24", "28", "32"),
 			"memory": pick(r, "20Gi", "100Gi")}))
 	},
@@ -42,7 +41,7 @@ var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 		return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(8 * n), "memory": "32Gi",
 			"nvidia.com/gpu": fmt.Sprint(n), "rdma/hca": fmt.Sprint(n)}))
 	},
-	func(r *rand.Rand, name string) *v1.Pod { // a device, and no CPU of its own
+	func(r *rand.Rand, name string) *v1.Pod { // a device, without exclusive CPUs
 		return workload.Pod(name, workload.Burstable("c", workload.Amounts{"cpu": "500m", "memory": "1Gi"},
 			workload.Amounts{pick[v1.ResourceName](r, "nvidia.com/gpu", "intel.com/qat", "intel.com/sriov_vf",
 				"example.com/license"): "1"}))
@@ -66,13 +65,13 @@ var shapes = []func(r *rand.Rand, name string) *v1.Pod{
 		}
 		return p
 	},
-	func(r *rand.Rand, name string) *v1.Pod { // what no manager aligns
+	func(r *rand.Rand, name string) *v1.Pod { // nothing that a manager aligns
 		return workload.Pod(name, workload.Burstable("c", workload.Amounts{"cpu": pick(r, "250m", "1"), "memory": "512Mi"},
 			nil))
 	},
 }
 
-// draw makes a pod.
+// draw makes a random pod.
 func draw(r *rand.Rand, name, scheduler string) *v1.Pod {
 	p := shapes[r.IntN(len(shapes))](r, name)
 	p.Spec.SchedulerName = scheduler
@@ -80,7 +79,7 @@ func draw(r *rand.Rand, name, scheduler string) *v1.Pod {
 	return p
 }
 
-// probe is a small pod for one node.
+// probe makes a small pod for one node.
 func probe(name, node string) *v1.Pod {
 	p := workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "256Mi"}))
 	p.Spec.SchedulerName = tenonScheduler

@@ -21,8 +21,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/control"
 )
 
-// moment is when something was written. Versions come from one counter of the store, so they order pods and
-// layouts exactly; the clock, read as soon as the store has the write, compares them with what is in no store.
+// moment is when something was written. Versions come from one counter of the store, so they order pods and layouts
+// exactly. The clock, read as soon as the store has the write, makes moments comparable with events outside the store.
 type moment struct {
 	version uint64
 	at      time.Time
@@ -38,26 +38,26 @@ func (m moment) String() string {
 	return fmt.Sprintf("at %d (%s)", m.version, m.at.Format("15:04:05.000"))
 }
 
-// life is what became of a pod.
+// life is the history of a pod.
 type life struct {
 	pod                         *v1.Pod // as last seen
 	bound, started, ended, gone moment
 	ran                         bool // it was seen running
-	told                        bool // of its refusal
+	told                        bool // its refusal was reported
 }
 
 func (l *life) tenon() bool { return l.pod.Spec.SchedulerName == tenonScheduler }
 
-// over reports whether the pod holds nothing any more, as far as the API server says.
+// over reports whether the pod holds nothing any more, according to the API server.
 func (l *life) over() bool { return l.gone.known() || kube.Ended(l.pod) }
 
-// record is what was written to the API server's store, in the order in which it was written. It is read from the store
-// itself: a watch of the API server stalls while that restarts, and then shows only the last state of each object.
+// record has the writes to the API server's store, in their order. It reads the store itself: a watch of the API server
+// stalls while that restarts, and then shows only the last state of each object.
 type record struct {
 	mu      sync.Mutex
 	lives   map[string]*life           // by UID
-	pods    map[string]*v1.Pod         // by the key in the store, those that are there
-	nodes   map[string]v1.ResourceList // the most that every node ever had allocatable of each resource
+	pods    map[string]*v1.Pod         // existing pods, by their key in the store
+	nodes   map[string]v1.ResourceList // the most of each resource that every node ever had allocatable
 	layouts map[string]*v1alpha1.NodeLayout
 	agents  map[string]time.Time // when each agent's process wrote its first layout, by its id
 	last    uint64               // version
@@ -68,14 +68,14 @@ type record struct {
 	stop    func()
 }
 
-// Where the API server keeps objects.
+// Prefixes of the API server's keys.
 const (
 	podKeys    = "/registry/pods/default/"
 	nodeKeys   = "/registry/minions/"
 	layoutKeys = "/registry/" + v1alpha1.Group + "/nodelayouts/"
 )
 
-// follow begins to record what is written to a cluster's store.
+// follow starts to record the writes to a cluster's store.
 func follow(c *lab.Cluster) (r *record, err error) {
 	r = &record{lives: map[string]*life{}, pods: map[string]*v1.Pod{}, nodes: map[string]v1.ResourceList{},
 		layouts: map[string]*v1alpha1.NodeLayout{}, agents: map[string]time.Time{}, changed: make(chan struct{})}
@@ -116,7 +116,7 @@ func (r *record) see(c control.Change) {
 	r.changed = make(chan struct{})
 }
 
-// decode reads an object in the form in which the API server stores it.
+// decode decodes an object in the API server's storage format.
 func decode(value []byte, into runtime.Object) error {
 	_, _, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, into)
 	return err
@@ -141,7 +141,7 @@ func (r *record) seePod(c control.Change, now moment) error {
 	return nil
 }
 
-// seeNode keeps the most that a node had: a kubelet that restarts shows less until its device plugins have registered.
+// seeNode keeps the most that a node had: a restarted kubelet reports less until its device plugins have registered.
 func (r *record) seeNode(n *v1.Node) {
 	most := r.nodes[n.Name]
 	if most == nil {
@@ -198,7 +198,7 @@ func (r *record) all() ([]life, <-chan struct{}) {
 	return out, r.changed
 }
 
-// named returns the life of the pod of a name that is not gone.
+// named returns the life of the existing pod with a name.
 func (r *record) named(name string) (life, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,28 +210,28 @@ func (r *record) named(name string) (life, bool) {
 	return life{}, false
 }
 
-// mark is the present moment.
+// mark returns the present moment.
 func (r *record) mark() moment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return moment{r.last, time.Now()}
 }
 
-// reported is the last layout of a node, or nil, and the most that it had allocatable.
+// reported returns the last layout of a node, or nil, and the most that it had allocatable.
 func (r *record) reported(node string) (*v1alpha1.NodeLayout, v1.ResourceList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.layouts[node], maps.Clone(r.nodes[node])
 }
 
-// since is when an agent's process wrote its first layout, or the zero time.
+// since returns when an agent's process wrote its first layout, or the zero time.
 func (r *record) since(agent string) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.agents[agent]
 }
 
-// broken is why the record is incomplete, or nil.
+// broken returns why the record is incomplete, or nil.
 func (r *record) broken() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,7 +249,7 @@ func (r *record) forget() {
 	}
 }
 
-// until waits until done says so of the lives; it is asked again at each change.
+// until waits until done returns true for the lives; it calls done again at each change.
 func (r *record) until(ctx context.Context, what string, done func([]life) bool) error {
 	for {
 		lives, changed := r.all()

@@ -13,18 +13,18 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// blame says whether the scheduler could have known that a kubelet would refuse a pod.
+// blame is whether the scheduler could have predicted a kubelet's refusal of a pod.
 type blame string
 
 // The causes of refusals. Each but the first names what the scheduler had not received when it bound the pod, and
 // without which the pod fits: the node's state is placed again without it (see judge).
 const (
-	// knowable: the scheduler had received everything that makes the kubelet refuse. This is a fault.
+	// knowable: the scheduler had received everything that led to the refusal. This is a fault.
 	knowable blame = "could have been known"
 	// overtaken: another scheduler bound a pod to the node.
 	overtaken blame = "a foreign pod was bound at the same time"
-	// roomier: a pod ended. More room may be worse for a pod with init containers, since these may then go where the
-	// others do not fit (core/place/testdata/more_room_may_refuse_a_pod_with_init_containers.txt).
+	// roomier: a pod ended. More room may be worse for a pod with init containers, since these may then be placed where
+	// the other containers do not fit (core/place/testdata/more_room_may_refuse_a_pod_with_init_containers.txt).
 	roomier blame = "a pod ended at the same time"
 	// ruled: the kubelet was restarted with other rules.
 	ruled blame = "the kubelet was restarted with other rules"
@@ -33,16 +33,16 @@ const (
 	stale blame = "a restarted kubelet counted pods that are gone"
 	// unplugged: the kubelet was restarted, and its device plugins had not registered.
 	unplugged blame = "a restarted kubelet had no devices yet"
-	// together: it takes several of these.
+	// together: several of these together caused the refusal.
 	together blame = "several of these together"
 	// again: the pod ran, and the restarted kubelet did not admit it again.
 	again blame = "the pod ran, and a restarted kubelet refused it"
 )
 
-// A scheduler knew what it had received when the pod got its turn. A scheduler that has ended does not tell when that
-// was: then it is taken for a while before the binding was stored.
+// A scheduler's information is what it had received when the pod got its turn. A scheduler that has ended has no record
+// of that time: then it is assumed to be lag before the binding was stored.
 const (
-	// lag is how long it may take from the turn until the binding is in the store.
+	// lag bounds the time from the turn until the binding is in the store.
 	lag = 500 * time.Millisecond
 	// skew is how much later than the recorded time the scheduler's own handler may receive an object.
 	skew = 50 * time.Millisecond
@@ -60,14 +60,14 @@ func (r refusal) String() string {
 		r.pod.Spec.NodeName, r.pod.Status.Reason, r.why, r.bound, r.ended, r.pod.Status.Message, r.detail)
 }
 
-// refused reports whether a kubelet would not have the pod: it failed, and no container says so.
+// refused reports whether a kubelet refused the pod: it failed, and no container has a status of its own.
 func refused(l life) bool {
 	return l.pod.Status.Phase == v1.PodFailed && l.bound.known() &&
 		(strings.HasPrefix(l.pod.Status.Reason, "OutOf") || strings.HasSuffix(l.pod.Status.Reason, "Error") ||
 			strings.HasPrefix(l.pod.Status.Message, "Pod was rejected"))
 }
 
-// end is when it became known that the pod holds nothing any more.
+// end returns when the API server recorded that the pod holds nothing any more.
 func (l life) end() moment {
 	if l.ended.known() {
 		return l.ended
@@ -75,10 +75,10 @@ func (l life) end() moment {
 	return l.gone
 }
 
-// scene is everything that a refusal of one node is judged by.
+// scene has everything by which a refusal on one node is judged.
 type scene struct {
 	machine     *topo.Machine
-	rules       place.Rules     // but for those of the topology manager, which admissions have
+	rules       place.Rules     // without those of the topology manager, which admissions have
 	allocatable v1.ResourceList // the most that the node had
 	lives       []life
 	admissions  []admission                      // oldest first
@@ -87,7 +87,7 @@ type scene struct {
 	decided     time.Time                        // when the pod got its turn, or zero
 }
 
-// judge says of a refused pod whether that could have been known. It takes away what the scheduler had not received
+// judge returns whether the scheduler could have predicted a refusal. It removes what the scheduler had not received
 // when it bound the pod, one thing after the other, and asks place whether the kubelet would then have admitted it.
 func (s *scene) judge(l life) refusal {
 	out := refusal{life: l, why: knowable}
@@ -109,7 +109,7 @@ func (s *scene) judge(l life) refusal {
 	}
 	t := &trial{scene: s, pod: p, life: l, at: at, admission: e}
 	t.find()
-	if e.Admitted { // by the managers, and refused for its plain amounts after that
+	if e.Admitted { // by the managers, and then refused for its plain amounts
 		out.why, out.detail = t.amounts()
 		return out
 	}
@@ -126,8 +126,8 @@ func lastOf(all []admission, is func(admission) bool) int {
 	return -1
 }
 
-// admittedBefore reports whether a kubelet that ran before had admitted the pod. Its status may not say so: a kubelet
-// that is killed may not have written it yet.
+// admittedBefore reports whether an earlier process of the kubelet had admitted the pod. The pod's status may not show
+// it: a killed kubelet may not have written it yet.
 func (s *scene) admittedBefore(l life, at int) bool {
 	e := s.admissions[at]
 	return l.started.known() && l.started.at.Before(e.Began) ||
@@ -136,7 +136,7 @@ func (s *scene) admittedBefore(l life, at int) bool {
 		})
 }
 
-// readmission tells what differs from the pod's first admission.
+// readmission describes how the state differs from the pod's first admission.
 func (s *scene) readmission(l life, at int) string {
 	uid, e := string(l.pod.UID), s.admissions[at]
 	var parts []string
@@ -158,7 +158,7 @@ func (s *scene) readmission(l life, at int) string {
 	return strings.Join(parts, "; ")
 }
 
-// missing are the resources of the machine of which the kubelet had no devices at an admission.
+// missing returns the resources of the machine of which the kubelet had no devices at an admission.
 func (s *scene) missing(a admission) (out []string) {
 	for _, r := range s.machine.Resources() {
 		if a.Devices[r.Name] == 0 && len(r.Devices) > 0 {

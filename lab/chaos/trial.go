@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// trial asks what a kubelet would have decided on a pod, had something not happened that the scheduler had not
-// received when it bound the pod.
+// trial computes what a kubelet would have decided on a pod without an event that the scheduler had not received when
+// it bound the pod.
 type trial struct {
 	*scene
 	pod       *place.Pod
@@ -25,11 +25,11 @@ type trial struct {
 	// What the scheduler had not received.
 	foreign map[string]bool // UIDs of pods that other schedulers bound
 	ended   map[string]bool // UIDs of pods that have ended
-	before  rules           // what it knew the kubelet by, where the kubelet was restarted since
+	before  rules           // the rules that the scheduler had received, if the kubelet was restarted since
 	late    bool            // the kubelet was restarted, and no layout since then was received
 }
 
-// without is what a trial takes away.
+// without selects what a trial removes.
 type without struct{ foreign, ended, rules, stale, unplugged bool }
 
 // find finds out what the scheduler had not received.
@@ -45,9 +45,9 @@ func (t *trial) find() {
 			continue
 		}
 		if l.over() && l.end().version < t.received.began.version {
-			continue // the scheduler read all pods later, so it knew that this one is not there
+			continue // the scheduler listed all pods later, so it had the information that this one is gone
 		}
-		others := !l.tenon() || l.bound.version <= t.received.began.version // or a scheduler of Tenon's before this one
+		others := !l.tenon() || l.bound.version <= t.received.began.version // or an earlier scheduler of Tenon's
 		if others && !t.received.knewBound(uid, by) {
 			t.foreign[uid] = true
 		}
@@ -64,7 +64,7 @@ func (t *trial) find() {
 	}
 }
 
-// cause is the one thing without which the pod fits, or what of them it takes together.
+// cause returns the one thing without which the pod fits, or which of them together.
 func (t *trial) cause() (blame, string) {
 	if t.fits(without{}) {
 		return knowable, "by the managers' own state the pod fits: place differs from the kubelet"
@@ -105,7 +105,7 @@ func (t *trial) names(uids map[string]bool) string {
 	return strings.Join(out, ", ")
 }
 
-// fits reports whether place admits the pod in the state of the refusal without some things.
+// fits reports whether place admits the pod in the state of the refusal, without the removed things.
 func (t *trial) fits(w without) bool {
 	var other map[string][]place.Holding
 	if w.foreign || w.ended {
@@ -114,7 +114,8 @@ func (t *trial) fits(w without) bool {
 	return place.Place(t.usage(t.at, w, other), t.pod).Fits()
 }
 
-// usage is what the managers had at an admission. other is what pods hold instead of what the managers' files say.
+// usage returns the managers' state at an admission. other has pods' holdings that replace those of the managers'
+// files.
 func (t *trial) usage(at int, w without, other map[string][]place.Holding) *place.Usage {
 	a := t.admissions[at]
 	r := t.rules
@@ -152,7 +153,7 @@ func (t *trial) usage(at int, w without, other map[string][]place.Holding) *plac
 	return u
 }
 
-// order is the pods that hold something at an admission, in the order in which they were bound.
+// order returns the pods that hold something at an admission, in binding order.
 func (t *trial) order(a admission) []string {
 	out := slices.Sorted(maps.Keys(a.held))
 	bound := map[string]uint64{}
@@ -181,7 +182,7 @@ func (t *trial) past(uid string, a admission) bool {
 	return true // it was gone before the round began
 }
 
-// left is what pods held that ended unknown to the scheduler.
+// left returns the holdings of pods whose end the scheduler had not received.
 func (t *trial) left(at int) (out [][]place.Holding) {
 	for _, uid := range slices.Sorted(maps.Keys(t.ended)) {
 		if _, there := t.admissions[at].held[uid]; there && !t.admissions[at].releases(uid) {
@@ -195,7 +196,7 @@ func (t *trial) left(at int) (out [][]place.Holding) {
 	return out
 }
 
-// all is all devices of a resource.
+// all returns all devices of a resource.
 func (t *trial) all(resource string) place.Holding {
 	r, _ := t.machine.Resource(resource)
 	b := place.DeviceBlock{Resource: resource}
@@ -206,7 +207,7 @@ func (t *trial) all(resource string) place.Holding {
 }
 
 // replay places the pods that were admitted since the first foreign one without the foreign ones, and those since a pod
-// had ended beside that one. It returns what each holds then, where that is not what it got.
+// had ended beside that one. It returns the holdings that differ from the real ones.
 func (t *trial) replay(w without) map[string][]place.Holding {
 	other := map[string][]place.Holding{}
 	first := t.at
@@ -238,8 +239,8 @@ func (t *trial) replay(w without) map[string][]place.Holding {
 	return other
 }
 
-// released is the first admission, up to the refusal, at which the managers had released what a pod held before, which
-// they do before its end is written; without one it is the number of all admissions.
+// released returns the first admission, up to the refusal, at which the managers had released a pod's former holdings.
+// They release them before the pod's end is written. If there is none, it returns the number of all admissions.
 func (t *trial) released(uid string) int {
 	held := false
 	for i, a := range t.admissions[:t.at+1] {
@@ -251,7 +252,7 @@ func (t *trial) released(uid string) int {
 	return len(t.admissions)
 }
 
-// amounts is the cause where the kubelet has too little of a plain amount (lifecycle/predicate.go). The managers have
+// amounts returns the cause if the kubelet has too little of a plain amount (lifecycle/predicate.go). The managers have
 // admitted the pod by then.
 func (t *trial) amounts() (blame, string) {
 	node := &v1.Node{Status: v1.NodeStatus{Allocatable: t.allocatable}}
