@@ -17,9 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/control"
 )
 
-// AgentConfig returns the access that the agent of a node has: the service account of deploy/agent, with
-// a token that is bound to the Node, as that of a pod on it would be. The Node must be registered; the
-// token is good for a day, and ends with the Node.
+// AgentConfig returns the access of a node's agent: the service account of deploy/agent, with a token that is bound to
+// the Node like that of a pod on it. The Node must be registered. The token is valid for a day, and ends with the Node.
 func (c *Cluster) AgentConfig(ctx context.Context, node string) (*rest.Config, error) {
 	return agentConfig(ctx, c.plane.Admin, node)
 }
@@ -39,8 +38,8 @@ func (c *Cluster) giveAccess(ctx context.Context) error {
 	return control.WriteKubeconfig(c.SchedulerKubeconfig, deploy.Scheduler, access)
 }
 
-// awaitPolicy returns when the API server refuses what deploy/policy refuses: an API server looks for new
-// policies every second. It asks for what an agent whose token names no node may never do, as a dry run.
+// awaitPolicy waits until the API server refuses what deploy/policy refuses: an API server looks for new policies every
+// second. It sends, as a dry run, a request that an agent whose token names no node may never make.
 func (c *Cluster) awaitPolicy(ctx context.Context) error {
 	forger := rest.CopyConfig(c.plane.Admin)
 	forger.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + deploy.AgentNamespace +
@@ -50,7 +49,7 @@ func (c *Cluster) awaitPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Not a create: the API server answers that two seconds late while the definition of the kind is new.
+	// Not a create: the API server answers creates two seconds late while the definition of the kind is new.
 	forged := []byte(
 		`{"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": {"name": "nowhere"}, "zones": []}`)
 	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {

@@ -24,7 +24,7 @@ import (
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
-// NodeInfo is what somebody who works on a node, such as an agent, has to know of it.
+// NodeInfo has what a program on a node, such as an agent, needs.
 type NodeInfo struct {
 	Name               string
 	Machine            *topo.Machine
@@ -33,8 +33,8 @@ type NodeInfo struct {
 	StateDir           string // of the CPU and memory managers' checkpoints
 }
 
-// MaybeChild does nothing in a program that a person started. In the child that [Start] made of the
-// same binary it runs the nodes and does not return.
+// MaybeChild returns at once in a program that a person started. In the child that [Start] made of the same binary it
+// runs the nodes and does not return.
 func MaybeChild() {
 	if os.Getenv(childEnv) == "" {
 		return
@@ -49,8 +49,8 @@ func MaybeChild() {
 // answersFD is the descriptor on which the child answers orders.
 const answersFD = 3
 
-// runNodes reads the job, starts the nodes, and returns when it is ordered to end. Where the parent died
-// without a word, there is nobody else left to remove the cluster's directory.
+// runNodes reads the job, starts the nodes, and returns when it is ordered to end. If the parent died, it removes the
+// cluster's directory, which no other process would.
 func runNodes(in io.Reader, answers io.Writer) error {
 	var j job
 	dec := json.NewDecoder(in)
@@ -82,7 +82,7 @@ func runNodes(in io.Reader, answers io.Writer) error {
 	return removeDir(j.Dir)
 }
 
-// removeDir removes a directory in which kubelets still write: what they add meanwhile needs another try.
+// removeDir removes a directory in which kubelets still write. It retries while they add files.
 func removeDir(dir string) (err error) {
 	for range 20 {
 		if err = os.RemoveAll(dir); err == nil {
@@ -99,8 +99,8 @@ func (h hardware) ReadMachine(context.Context) (*topo.Machine, v1alpha1.Detail, 
 	return h.machine, v1alpha1.Detail{}, nil
 }
 
-// running answers as /configz of a kubelet of the lab would. Such a kubelet has no server. It has no flags either, and
-// its file is written before it starts and never again while its process lives.
+// running answers like /configz of a kubelet. A kubelet of the lab has no server. It has no flags either, and its file
+// is written before it starts and does not change while its process lives.
 type running struct{ nodekubelet.Files }
 
 func (r running) Configuration(ctx context.Context) (nodekubelet.Configuration, error) {
@@ -109,14 +109,14 @@ func (r running) Configuration(ctx context.Context) (nodekubelet.Configuration, 
 	return c, err
 }
 
-// ShardLabel is the label that agents copy from their Node to what they publish.
+// ShardLabel is the label that agents copy from their Node to the objects that they publish.
 const ShardLabel = "tenon.sh/shard"
 
-// agentPause is how long an agent that has ended stays down. A DaemonSet starts it again, too.
+// agentPause is how long an ended agent stays down, as under a DaemonSet.
 const agentPause = 250 * time.Millisecond
 
-// runAgent runs the agent of a node until the context ends. Its reports pass
-// through p. The agent is started again when it ends, such as when the API server ends while the agent starts.
+// runAgent runs the agent of a node until the context ends. Its reports pass through p. It restarts the agent when it
+// ends, for example because the API server ended while the agent started.
 func runAgent(ctx context.Context, administrator *rest.Config, n NodeInfo, p *reportDelay) {
 	logger := klog.FromContext(ctx).WithName("agent").WithValues("node", n.Name)
 	_ = wait.PollUntilContextCancel(ctx, agentPause, true, func(ctx context.Context) (bool, error) {
@@ -149,7 +149,7 @@ func agentOnce(ctx context.Context, logger klog.Logger, administrator *rest.Conf
 	})
 }
 
-// awaitNode returns when the node is registered: a token cannot be bound to it earlier.
+// awaitNode waits until the node is registered: a token cannot be bound to it earlier.
 func awaitNode(ctx context.Context, administrator *rest.Config, name string) error {
 	k, err := kubernetes.NewForConfig(administrator)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// What an order to the child says.
+// Kinds of orders.
 const (
 	doStop       = "stop"
 	doStopAgent  = "stop agent"
@@ -23,16 +23,16 @@ const (
 	doFinish     = "finish a pod"
 )
 
-// order is one order to the child, as JSON behind its job. Each but the one to stop is answered.
+// order is one order to the child, as JSON after its job. Each is answered, except the one to stop.
 type order struct {
 	Do, Node string
 	Pod      string // UID
 }
 
-// answer is the child's answer to an order; Error is "" where it succeeded.
+// answer is the child's answer to an order; Error is "" if it succeeded.
 type answer struct{ Error string }
 
-// childNodes are the nodes of this child process; they start, and then follow orders.
+// childNodes are the nodes of this child process. They start, and then follow orders.
 type childNodes struct {
 	ctx   context.Context
 	job   job
@@ -45,7 +45,7 @@ type childNode struct {
 	info    NodeInfo
 	kubelet *kubelet.Kubelet
 	reports *reportDelay
-	// stop ends the agent and waits for its end; nil where none runs.
+	// stop ends the agent and waits for its end; nil if none runs.
 	stop func()
 }
 
@@ -104,13 +104,13 @@ func (s *childNodes) startAgent(n *childNode) {
 	}()
 }
 
-// obey carries out orders until one says stop, and then returns true. It returns false at the end of the orders,
-// which is where the parent died.
+// obey carries out orders until one says stop, and then returns true. It returns false if the input ends, which means
+// that the parent died.
 func (s *childNodes) obey(orders *json.Decoder, answers *json.Encoder) (stop bool) {
 	for {
 		var o order
 		if err := orders.Decode(&o); err != nil {
-			return false // the end of the pipe, or a parent that died in the middle of a word
+			return false // the end of the pipe, or a parent that died while it wrote
 		}
 		if o.Do == doStop {
 			return true

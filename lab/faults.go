@@ -10,38 +10,37 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// This file is what may happen to a running cluster. Each of these returns when it has happened.
+// This file has the faults of a running cluster. Each function returns when the fault has happened.
 
-// StopAgent ends the agent of a node, as if its pod were deleted; one that does not run stays so.
+// StopAgent ends the agent of a node, as if its pod were deleted. If none runs, it does nothing.
 func (c *Cluster) StopAgent(ctx context.Context, node string) error {
 	return c.tell(ctx, order{Do: doStopAgent, Node: node})
 }
 
-// StartAgent starts the agent of a node anew, unless it runs.
+// StartAgent starts the agent of a node, unless it runs.
 func (c *Cluster) StartAgent(ctx context.Context, node string) error {
 	return c.tell(ctx, order{Do: doStartAgent, Node: node})
 }
 
-// HoldReport holds the next report of a node's agent back: the agent gets the error of a broken connection.
+// HoldReport holds back the next report of a node's agent: the agent gets the error of a broken connection.
 func (c *Cluster) HoldReport(ctx context.Context, node string) error {
 	return c.tell(ctx, order{Do: doHold, Node: node})
 }
 
-// DeliverReport sends the report that was held back, after whatever was reported since. Without one it
-// only ends the holding.
+// DeliverReport sends the report that was held back, after all reports since. If there is none, it only ends the
+// holding.
 func (c *Cluster) DeliverReport(ctx context.Context, node string) error {
 	return c.tell(ctx, order{Do: doDeliver, Node: node})
 }
 
-// FinishPod lets the containers of a pod that run end with success. A pod that does not run on the node
-// is an error.
+// FinishPod ends the running containers of a pod with success. It returns an error if the pod does not run on the node.
 func (c *Cluster) FinishPod(ctx context.Context, node, uid string) error {
 	return c.tell(ctx, order{Do: doFinish, Node: node, Pod: uid})
 }
 
-// RestartKubelet kills the process of a node, its agent with it, and starts it anew; containers run on.
-// The YAML is the new KubeletConfiguration as an administrator writes it; empty means the one before. It
-// needs [Config.Apart], and returns when the kubelet obeys orders, which is before its node is ready.
+// RestartKubelet kills the process of a node with its agent, and starts it again; containers continue to run. The YAML
+// is the new KubeletConfiguration as an administrator writes it; empty keeps the old one. It needs [Config.Apart], and
+// returns when the kubelet obeys orders, which is before its node is ready.
 func (c *Cluster) RestartKubelet(ctx context.Context, node, yaml string) error {
 	if !c.cfg.Apart {
 		return fmt.Errorf("restart kubelet of node %s: its process has other nodes too", node)
@@ -76,8 +75,8 @@ func (c *Cluster) NodeErr(node string) error {
 	return p.failure()
 }
 
-// RestartAPIServer ends the API server and starts it anew, at the same address and with the same data;
-// etcd runs on.
+// RestartAPIServer ends the API server and starts it again, at the same address and with the same data; etcd continues
+// to run.
 func (c *Cluster) RestartAPIServer(ctx context.Context) error { return c.plane.Restart(ctx) }
 
 // FollowStore calls each with every write to the API server's store under a prefix; see [control.Plane.FollowStore].
@@ -88,7 +87,7 @@ func (c *Cluster) FollowStore(prefix string, each func(control.Change)) (stop fu
 // KubeletYAML returns the KubeletConfiguration of a node as it was written.
 func (c *Cluster) KubeletYAML(node string) string { return c.described[node].YAML }
 
-// tell gives an order to the process of a node, and returns how it came out.
+// tell sends an order to the process of a node, and returns its result.
 func (c *Cluster) tell(ctx context.Context, o order) error {
 	p, err := c.processes.child(o.Node)
 	if err != nil {
@@ -100,8 +99,8 @@ func (c *Cluster) tell(ctx context.Context, o order) error {
 	return nil
 }
 
-// tell gives an order and waits for the answer. One order is given at a time; after one that was not
-// waited for, the process is not to be told anything more.
+// tell sends an order and waits for the answer. It sends one order at a time. After an order whose answer was not
+// awaited, it must not be called again.
 func (c *child) tell(ctx context.Context, o order) error {
 	c.ordering.Lock()
 	defer c.ordering.Unlock()

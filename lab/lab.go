@@ -1,15 +1,14 @@
-// Package lab is a Kubernetes cluster on one computer: a control plane in this process, and in a
-// child process one real kubelet, with Tenon's agent beside it, for every described machine.
+// Package lab is a Kubernetes cluster on one computer: a control plane in this process, and in a child process one real
+// kubelet, with Tenon's agent beside it, for every described machine.
 //
-// Everything a cluster writes is below one directory of its own, and everything it listens on is the
-// loopback interface or a socket in that directory. Agents and schedulers have the rights that deploy
-// gives them, and no others. Invariant: when [Start] returns a cluster, every node is ready, its devices
-// are counted, its layout is published, and the policy for agents is in force; after [Cluster.Stop] no
-// process, port or file of it is left. When the program dies, the child dies with it. The package
-// refuses to run containers: a container is an entry in a map, but who gets which CPU is real.
+// Everything a cluster writes is below one directory of its own, and everything it listens on is the loopback interface
+// or a socket in that directory. Agents and schedulers have exactly the rights of deploy. Invariant: when [Start]
+// returns a cluster, every node is ready, its devices are counted, its layout is published, and the policy for agents
+// is in force. After [Cluster.Stop] no process, port or file of it is left. When the program dies, the child dies with
+// it. The package does not run containers: a container is an entry in a map, but its CPUs, memory and devices are
+// assigned by the real managers.
 //
-// A program that starts clusters calls [MaybeChild] first of all, in main or TestMain: the child is
-// the same binary.
+// A program that starts clusters calls [MaybeChild] first of all, in main or TestMain: the child is the same binary.
 package lab
 
 import (
@@ -33,15 +32,14 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// Config says what cluster to start. The zero Config is a cluster with one node for each machine of
-// the built-in catalogue.
+// Config describes a cluster. The zero Config is a cluster with one node for each machine of the built-in catalogue.
 type Config struct {
 	// Nodes of the cluster; none means [DefaultNodes].
 	Nodes []Node
 	// Machines is searched for a machine before the built-in catalogue; it may be nil.
 	Machines fs.FS
-	// Dir is where the cluster's directory is made; empty means a memory file system where there is
-	// one. A long path leaves little room for the names of nodes: a socket's path has at most 107 bytes.
+	// Dir is where the cluster's directory is made; empty means a memory file system if there is one. A long path
+	// leaves little room for the names of nodes: a socket's path has at most 107 bytes.
 	Dir string
 	// Apart gives every node a process of its own, so that its kubelet can be restarted; containers outlive it.
 	Apart bool
@@ -58,7 +56,7 @@ const startTimeout = 3 * time.Minute
 
 // Cluster is a running cluster.
 type Cluster struct {
-	// Nodes are the nodes, as given or as defaulted.
+	// Nodes are the nodes, as given or by default.
 	Nodes []Node
 	// Dir is the cluster's directory; control-plane.log is in it, and kubelets.log or, with [Config.Apart],
 	// kubelet-NODE.log.
@@ -145,11 +143,12 @@ func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.plane.Adm
 // NodeDir returns the root directory of a node's kubelet: state files, configuration and sockets.
 func (c *Cluster) NodeDir(name string) string { return filepath.Join(c.Dir, "n", name) }
 
-// Done is closed when a process of nodes ended, by Stop or by a failure; Err then says why.
+// Done returns a channel that is closed when a process of nodes ended, by Stop or by a failure; Err then returns the
+// reason.
 func (c *Cluster) Done() <-chan struct{} { return c.processes.ended }
 
-// Err returns why a process of nodes ended, nil while they run or where Stop ended them. [Cluster.RestartKubelet]
-// replaces a process that ended, and Err returns nil again.
+// Err returns why a process of nodes ended; nil while they run or if Stop ended them. [Cluster.RestartKubelet] replaces
+// a process that ended, and Err returns nil again.
 func (c *Cluster) Err() error { return c.processes.failure() }
 
 // Stop ends the cluster and removes its directory. A second call does nothing.
@@ -174,7 +173,7 @@ func (c *Cluster) Stop() error {
 	return c.stopErr
 }
 
-// redirectLogs sends the log of Kubernetes' libraries, which is one for the process, to a file.
+// redirectLogs sends the log of Kubernetes' libraries, which is global to the process, to a file.
 func (c *Cluster) redirectLogs() error {
 	f, err := os.Create(filepath.Join(c.Dir, "control-plane.log"))
 	if err != nil {

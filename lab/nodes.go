@@ -49,9 +49,9 @@ func DefaultNodes() []Node {
 
 var counted = regexp.MustCompile(`^([0-9]+)x(.+)$`)
 
-// ParseNodes reads a comma list of machines, each with an optional count, such as "2xxeon-2s,gpu-8".
-// A machine that occurs once gives its name to the node; otherwise nodes are numbered from 1. Whether
-// the machines exist is found out at the start.
+// ParseNodes parses a comma list of machines, each with an optional count, such as "2xxeon-2s,gpu-8". A machine that
+// occurs once gives its name to the node; otherwise nodes are numbered from 1. The start, not ParseNodes, checks that
+// the machines exist.
 func ParseNodes(text string) ([]Node, error) {
 	var list []string
 	total := map[string]int{}

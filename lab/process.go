@@ -19,11 +19,11 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// childEnv marks the child; its value is not looked at.
+// childEnv marks the child; its value does not matter.
 const childEnv = "TENON_LAB_CHILD"
 
-// job is the input of the child, as JSON on its standard input. Orders follow it; the end of the pipe
-// without the order to stop means that the parent died.
+// job is the input of the child, as JSON on its standard input. Orders follow it; the end of the pipe without an order
+// to stop means that the parent died.
 type job struct {
 	Dir     string // the cluster's directory
 	Nodes   []jobNode
@@ -50,7 +50,7 @@ func (a access) config() *rest.Config {
 	return &rest.Config{Host: a.Host, BearerToken: a.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}}
 }
 
-// newJob is the job of a process that has these nodes.
+// newJob returns the job of a process for these nodes.
 func newJob(c *Cluster, nodes []Node, described map[string]machines.Machine, cfg Config) (job, error) {
 	j := job{Dir: c.Dir, Admin: accessOf(c.plane.Admin), Agents: !cfg.NoAgents, Durable: cfg.Apart}
 	for _, n := range nodes {
@@ -65,12 +65,12 @@ func newJob(c *Cluster, nodes []Node, described map[string]machines.Machine, cfg
 	return j, nil
 }
 
-// child is the parent's end of the process in which the kubelets live.
+// child is the parent's end of the process with the kubelets.
 type child struct {
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser
 	answers  *json.Decoder // of orders, in their order
-	close    func() error  // of the pipe on which they come
+	close    func() error  // closes the pipe of answers
 	ordering sync.Mutex    // one order at a time
 	logPath  string
 	stopping atomic.Bool
@@ -142,7 +142,7 @@ const childPatience = 5 * time.Second
 // stop ends the process and returns when it is gone.
 func (c *child) stop() error {
 	c.stopping.Store(true)
-	_ = json.NewEncoder(c.stdin).Encode(order{Do: doStop}) // both fail only where the process is gone
+	_ = json.NewEncoder(c.stdin).Encode(order{Do: doStop}) // both fail only if the process is gone
 	c.stdin.Close()
 	select {
 	case <-c.done:
@@ -152,7 +152,7 @@ func (c *child) stop() error {
 	return c.kill()
 }
 
-// kill ends the process without a word and returns when it is gone.
+// kill kills the process and returns when it is gone.
 func (c *child) kill() error {
 	c.stopping.Store(true)
 	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -162,7 +162,7 @@ func (c *child) kill() error {
 	return nil
 }
 
-// failure says why the process ended, with the end of its log; nil while it runs or when it was ordered to end.
+// failure returns why the process ended, with the end of its log; nil while it runs or if it was ordered to end.
 func (c *child) failure() error {
 	select {
 	case <-c.done:

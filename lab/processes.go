@@ -13,7 +13,7 @@ type processes struct {
 	mu  sync.Mutex
 	of  map[string]*child // by node
 	all []*child          // each process once
-	// failed are the processes that ended without being stopped and were not replaced, in the order of their ends.
+	// failed are the processes that ended by themselves and were not replaced, in the order of their ends.
 	failed []*child
 	close  func()
 	ended  chan struct{}

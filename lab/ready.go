@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// waiting is the nodes that something is still missing of, each with what it is.
+// waiting has the nodes that are not complete, each with what it lacks.
 type waiting map[string]string
 
 func (w waiting) String() string {
@@ -32,8 +32,8 @@ func (w waiting) String() string {
 	return strings.Join(out, ", ")
 }
 
-// awaitNodes returns when every node is ready with all its devices and, where agents run, its layout
-// is published. It fails at once where the nodes' process ends.
+// awaitNodes returns when every node is ready with all its devices and, if agents run, its layout is published. It
+// fails at once if the nodes' process ends.
 func (c *Cluster) awaitNodes(ctx context.Context, described map[string]machines.Machine, noAgents bool,
 	say func(string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -89,7 +89,7 @@ func (c *Cluster) awaitReady(ctx context.Context, described map[string]machines.
 	return err
 }
 
-// lacks says what a node is missing, or "".
+// lacks returns what a node lacks, or "".
 func lacks(n *v1.Node, m machines.Machine) string {
 	if !slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// reportDelay is a round tripper between an agent and the API server that can hold back one report: the agent
-// receives a connection error, and deliver sends the report later, after newer ones. It is safe for concurrent use.
+// reportDelay is a round tripper between an agent and the API server that can hold back one report: the agent receives
+// a connection error, and deliver sends the report later, after newer ones. It is safe for concurrent use.
 type reportDelay struct {
 	next http.RoundTripper
 
 	mu   sync.Mutex
 	hold bool          // the next report
-	held *http.Request // with a body that was not read
+	held *http.Request // with an unread body
 }
 
 // deliverTimeout bounds how long the delivery of a report may take.
@@ -27,7 +27,7 @@ const deliverTimeout = 10 * time.Second
 
 var errHeld = errors.New("connection lost (the report is held back)")
 
-// wrap returns a round tripper that sends by rt what is not held back.
+// wrap returns a round tripper that sends requests through rt unless they are held back.
 func (p *reportDelay) wrap(rt http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		report := r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/nodelayouts/")
@@ -63,7 +63,7 @@ func (p *reportDelay) holdNext() {
 	p.hold, p.held = true, nil
 }
 
-// deliver sends the report that is held back, if there is one, and holds back no more.
+// deliver sends the report that is held back, if there is one, and stops holding.
 func (p *reportDelay) deliver(ctx context.Context) error {
 	p.mu.Lock()
 	late, next := p.held, p.next

@@ -1,11 +1,10 @@
-// Package coarse is a cluster of nodes of which only a NodeResourceTopology is known: a control plane and
-// Tenon's scheduler, and Node objects behind which there is nothing.
+// Package coarse is a cluster of nodes with only a NodeResourceTopology: a control plane and Tenon's scheduler, and
+// Node objects without kubelets.
 //
-// The package plays the kubelets as far as the API server sees them: a pod that is bound runs at once,
-// or is refused on a node whose name says so. What a node reports is written by hand ([Cluster.Report]),
-// with a fingerprint of the pods that run there if that is wanted. Invariant: nobody reports anything
-// unasked, so whatever the scheduler does between two reports it does of its own. The package refuses to
-// decide about alignment: where a kubelet would refuse a pod is for the lab's real kubelets to say.
+// The package imitates the kubelets' writes to the API server: a bound pod runs at once, or is refused on a node whose
+// name requests that. Tests write the nodes' reports ([Cluster.Report]), with a fingerprint of the running pods if they
+// choose. Invariant: no report is written unless a test writes it, so the scheduler acts on its own between two
+// reports. The package does not decide about alignment: the lab's real kubelets do.
 package coarse
 
 import (
@@ -37,7 +36,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// Stubborn begins the names of nodes that refuse every pod with a TopologyAffinityError.
+// Stubborn is the prefix of the names of nodes that refuse every pod with a TopologyAffinityError.
 const Stubborn = "stubborn"
 
 // Cluster is a running cluster.
@@ -48,7 +47,7 @@ type Cluster struct {
 	// Kubeconfig is the path of a file with an administrator's access.
 	Kubeconfig string
 	Pods       *workload.Watch
-	// Scheduler is there after Schedule.
+	// Scheduler is set by Schedule.
 	Scheduler *scheduler.Running
 
 	dir     string
@@ -58,8 +57,8 @@ type Cluster struct {
 	kubelet chan error
 }
 
-// Start starts the control plane and the play of kubelets, in a new directory below dir. The scheduler
-// starts later, so that nodes can be made that it knows from the start.
+// Start starts the control plane and the imitated kubelets, in a new directory below dir. The scheduler starts later,
+// so that nodes can be made before it lists them.
 func Start(ctx context.Context, dir string) (*Cluster, error) {
 	c, err := StartBare(ctx, dir)
 	if err != nil {
@@ -150,7 +149,7 @@ func (c *Cluster) Schedule(profiles string) (err error) {
 	return err
 }
 
-// ScheduleToo starts one more scheduler, which whoever calls it stops before the cluster.
+// ScheduleToo starts one more scheduler. The caller stops it before the cluster.
 func (c *Cluster) ScheduleToo(profiles string) (*scheduler.Running, error) {
 	dir, err := os.MkdirTemp(c.dir, "scheduler")
 	if err != nil {
@@ -178,7 +177,7 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// play makes pods run that are bound, or refuses them, until the context ends.
+// play marks bound pods as running, or refuses them, until the context ends.
 func (c *Cluster) play(ctx context.Context) error {
 	for {
 		pods, changed := c.Pods.Pods()
@@ -198,7 +197,7 @@ func (c *Cluster) play(ctx context.Context) error {
 	}
 }
 
-// admit writes what a kubelet writes of a pod that it has dealt with.
+// admit writes the status that a kubelet writes after it has processed a pod.
 func (c *Cluster) admit(ctx context.Context, p *v1.Pod) error {
 	status := map[string]any{"phase": v1.PodRunning, "startTime": time.Now().UTC().Format(time.RFC3339)}
 	if strings.HasPrefix(p.Spec.NodeName, Stubborn) {
@@ -216,7 +215,7 @@ func (c *Cluster) admit(ctx context.Context, p *v1.Pod) error {
 	return nil
 }
 
-// Report writes the NodeResourceTopology of a node, in place of the one that is there.
+// Report writes the NodeResourceTopology of a node, in place of the existing one.
 func (c *Cluster) Report(ctx context.Context, o *v1alpha2.NodeResourceTopology) error {
 	old, err := c.Topologies.Get(ctx, o.Name, metav1.GetOptions{})
 	switch {

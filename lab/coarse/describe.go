@@ -31,10 +31,10 @@ func amount(i int, text string) (v1.ResourceName, string) {
 	return [...]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}[min(i, 1)], text
 }
 
-// Topology describes a node's zones: "4/8Gi/nic2 0:4/8Gi/nic2" are two NUMA nodes, node-0 with 4 CPUs, 8Gi and
-// 2 devices, node-1 with none of its 4 CPUs available. "3:4:6" are three available of four allocatable of
-// six; what is not said is as the one before it. A part "-" leaves the resource out. The policy is of the
-// form "single-numa-node/container".
+// Topology describes a node's zones. "4/8Gi/nic2 0:4/8Gi/nic2" means two NUMA nodes: node-0 with 4 CPUs, 8Gi and 2
+// devices, node-1 with none of its 4 CPUs available. "3:4:6" means three available of four allocatable of six; a
+// missing number equals the one before it. A part "-" omits the resource. The policy has the form
+// "single-numa-node/container".
 func Topology(node, policy, zones string) *v1alpha2.NodeResourceTopology {
 	name, scope, _ := strings.Cut(policy, "/")
 	o := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: node}, Zones: v1alpha2.ZoneList{},
@@ -64,16 +64,15 @@ func Topology(node, policy, zones string) *v1alpha2.NodeResourceTopology {
 func Signed(o *v1alpha2.NodeResourceTopology, pods ...string) *v1alpha2.NodeResourceTopology {
 	fp := podfingerprint.NewFingerprint(len(pods))
 	for _, name := range pods {
-		_ = fp.Add(metav1.NamespaceDefault, name) // has no error to give
+		_ = fp.Add(metav1.NamespaceDefault, name) // never returns an error
 	}
 	o.Attributes = append(o.Attributes, v1alpha2.AttributeInfo{Name: podfingerprint.Attribute, Value: fp.Sign()},
 		v1alpha2.AttributeInfo{Name: podfingerprint.AttributeMethod, Value: podfingerprint.MethodAll})
 	return o
 }
 
-// Containers describes a pod: "init:4/4Gi 2/4Gi/nic1" are an init container and a container, whose limits
-// are their requests; "burstable:2/4Gi" has requests alone. Devices are limits always. The containers are
-// named init0 and c1.
+// Containers describes a pod. "init:4/4Gi 2/4Gi/nic1" means an init container and a container, whose limits equal their
+// requests; "burstable:2/4Gi" has requests only. Devices always have limits. The containers are named init0 and c1.
 func Containers(text string) v1.PodSpec {
 	s := v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](0), AutomountServiceAccountToken: ptr.To(false),
 		RestartPolicy: v1.RestartPolicyNever}

@@ -1,9 +1,9 @@
-// Package command is the command line of tenon-lab: a Kubernetes cluster of described machines with
-// real kubelets, for trying Tenon on one computer.
+// Package command is the command line of tenon-lab: a Kubernetes cluster of described machines with real kubelets, for
+// trying Tenon on one computer.
 //
-// Commands read arguments and write to the streams of their cobra command; what they start, they stop
-// before they return. Invariant: an error leaves no cluster behind. The package refuses to choose a
-// scheduler: the main program hands one in.
+// Commands read arguments and write to the streams of their cobra command, and stop all that they started before they
+// return. Invariant: an error leaves no cluster behind. The package does not choose a scheduler: the main program
+// passes one in.
 package command
 
 import (
@@ -21,32 +21,32 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
-// Start starts a part of a cluster beside what [lab.Start] starts.
+// Start starts a part of a cluster in addition to those of [lab.Start].
 type Start func(c *lab.Cluster) (Running, error)
 
-// Parts are what "up" starts beside etcd, API server, kubelets and agents. Fields may be nil.
+// Parts are what "up" starts in addition to etcd, API server, kubelets and agents. Fields may be nil.
 type Parts struct {
 	Scheduler   Start
 	Controllers Start // a kube-controller-manager
 }
 
-// Running is a part at work.
+// Running is a running part.
 type Running interface {
 	Done() <-chan struct{} // closed when it ended
 	Err() error            // why it ended by itself
 	Stop() error
-	// Addresses are the URLs that the part serves, with what is there.
+	// Addresses returns the URLs that the part serves, with descriptions.
 	Addresses() []Address
 }
 
-// Address is a URL and what is there.
+// Address is a URL with a description.
 type Address struct{ What, URL string }
 
-// Show is how results are shown to people. Fields may be nil: what needs them is then left out.
+// Show renders results for people. Fields may be nil; output that needs them is then omitted.
 type Show struct {
-	// Draw draws one node within a width, in colour on a terminal or where color is set.
+	// Draw draws one node within a width, in colour on a terminal or if color is set.
 	Draw func(w io.Writer, n *ledger.Node, width int, color bool) error
-	// Explain returns what "kubectl tenon explain pod" prints of a pod.
+	// Explain returns the output of "kubectl tenon explain pod" for a pod.
 	Explain func(ctx context.Context, kubeconfig, pod string) (string, error)
 	// Record writes pages as an asciicast and as an SVG.
 	Record func(pages []demo.Page, cast, svg io.Writer) error
@@ -68,7 +68,7 @@ func New(parts Parts, show Show) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(up(parts), tryOut(show), list())
 	for _, c := range root.Commands() {
-		c.Version = root.Version // --version of a command prints the program's
+		c.Version = root.Version // --version of a command prints the program's version
 	}
 	return root
 }

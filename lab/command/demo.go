@@ -23,7 +23,7 @@ type demoFlags struct {
 	json                 bool
 }
 
-// tryOut plays the demonstration.
+// tryOut returns the command that plays the demonstration.
 func tryOut(show Show) *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
@@ -96,7 +96,7 @@ func (f demoFlags) print(w io.Writer, found *demo.Found, show Show) error {
 	return nil
 }
 
-// record writes the recordings that are asked for.
+// record writes the requested recordings.
 func (f demoFlags) record(found *demo.Found, show Show) error {
 	if f.cast == "" && f.svg == "" {
 		return nil
@@ -123,7 +123,7 @@ func (f demoFlags) record(found *demo.Found, show Show) error {
 	return nil
 }
 
-// on returns how nodes are drawn: for a recording in colour, otherwise as on this terminal.
+// on returns how nodes are drawn: in colour for a recording, otherwise to suit this terminal.
 func (s Show) on(recording bool) demo.Draw {
 	if s.Draw == nil {
 		return nil

@@ -116,7 +116,7 @@ func watch(ctx context.Context, c *lab.Cluster, started []Running) error {
 	}
 }
 
-// hello says how to talk to the cluster. The sample fits every machine of the catalogue.
+// hello prints how to use the cluster. The sample fits every machine of the catalogue.
 func hello(out io.Writer, c *lab.Cluster, parts Parts, started []Running) {
 	bind := ""
 	if parts.Scheduler == nil {
@@ -164,7 +164,7 @@ func addresses(out io.Writer, started []Running) {
 	}
 }
 
-// ReadServed are the shell commands that read a URL of the lab.
+// ReadServed has the shell commands that read a URL of the lab.
 const ReadServed = `TOKEN=$(kubectl config view --raw -o jsonpath='{.users[0].user.token}')
 curl -sk -H "Authorization: Bearer $TOKEN" '%s'
 `

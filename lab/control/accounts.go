@@ -11,20 +11,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Account names a service account, and who of it is meant.
+// Account names a service account, and the node of its token.
 type Account struct {
 	Namespace, Name string
-	// Node is the node that the token is bound to, as a pod's token is: the API server then knows on which
-	// node the account acts, and the token ends with that Node. Empty for a token that says nothing of nodes.
+	// Node is the node that the token is bound to, as a pod's token is. The API server then has the account's node, and
+	// the token ends with that Node. Empty means a token without a node.
 	Node string
 }
 
-// tokenLife is how long a token of a service account is good: longer than a lab lives, so that nobody
-// has to renew it.
+// tokenLife is the validity of a service account's token: longer than a lab lives, so that no token has to be renewed.
 const tokenLife = 24 * time.Hour
 
-// As returns the access of a service account to the server that the administrator's access names. The
-// account, and the Node where one is named, must be there.
+// As returns the access of a service account to the administrator's server. The account, and the Node if one is named,
+// must exist.
 func As(ctx context.Context, administrator *rest.Config, a Account) (*rest.Config, error) {
 	client, err := kubernetes.NewForConfig(administrator)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package control runs a Kubernetes control plane inside this process: etcd and kube-apiserver, on
-// the loopback interface, with TLS and with the authorizers of a real cluster (Node and RBAC).
+// Package control runs a Kubernetes control plane inside this process: etcd and kube-apiserver, on the loopback
+// interface, with TLS and with the authorizers of a real cluster (Node and RBAC).
 //
-// Everything it writes is below one directory, and everything it listens on is 127.0.0.1. Invariant:
-// a [Plane] that [Start] returned is ready to serve, and after [Plane.Stop] nothing of it runs. The
-// package refuses to run controllers; lab/controllers does.
+// Everything it writes is below one directory, and everything it listens on is 127.0.0.1. Invariant: a [Plane] that
+// [Start] returned is ready to serve, and after [Plane.Stop] no part of it runs. The package does not run controllers;
+// lab/controllers does.
 package control
 
 import (
@@ -36,26 +36,26 @@ type Options struct {
 	Manifests [][]byte
 	// Authorization is the path of an AuthorizationConfiguration; empty means the authorizers Node and RBAC.
 	Authorization string
-	// Controllers says that a kube-controller-manager will run elsewhere. Pods then have service accounts, and new
-	// nodes a taint until they are ready, as in other clusters.
+	// Controllers: a kube-controller-manager will run elsewhere. Pods then get service accounts, and new nodes a taint
+	// until they are ready, as in other clusters.
 	Controllers bool
-	// ClientCA is the path of the certificates of those who sign for users; empty for nobody. With it, programs of a
-	// cluster find in it (the ConfigMap extension-apiserver-authentication) whom they may believe.
+	// ClientCA is the path of the certificates of CAs that sign users' certificates; empty if there are none. Programs
+	// of a cluster find them in the ConfigMap extension-apiserver-authentication, to verify clients.
 	ClientCA string
 }
 
-// ServiceAccountKey is the name of a file in [Options.Dir]: the key with which tokens of service accounts are signed.
+// ServiceAccountKey is the name of a file in [Options.Dir]: the key that signs tokens of service accounts.
 const ServiceAccountKey = "service-account.key"
 
 // Plane is a running control plane.
 type Plane struct {
-	// Admin is the access of a cluster administrator; the CA is in it as data.
+	// Admin is the access of a cluster administrator, with the CA as data.
 	Admin *rest.Config
 	// Kubeconfig is the path of a file with the same access, for kubectl.
 	Kubeconfig string
 
 	dir, endpoint string // of files; of etcd
-	address       string // of the API server's listener, once it has one
+	address       string // of the API server's listener, once it exists
 
 	authorization string // path of a file; empty for Node and RBAC
 	controllers   bool   // a controller manager will run
@@ -68,7 +68,7 @@ type Plane struct {
 	served chan error
 }
 
-// stopTimeout bounds how long a stop waits for requests that are under way.
+// stopTimeout bounds how long a stop waits for requests in progress.
 const stopTimeout = 20 * time.Second
 
 // Start starts a control plane and returns when it is ready and the CRDs are established. The
@@ -117,15 +117,15 @@ func (p *Plane) start(ctx context.Context, o Options) error {
 	return p.Apply(ctx, o.Manifests...)
 }
 
-// serve starts the API server; it outlives the start, whatever becomes of the caller's context.
+// serve starts the API server, which does not end with the caller's context.
 func (p *Plane) serve(ctx context.Context) (host string, err error) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p.cancel = cancel
 	return p.startServer(running, p.dir, p.endpoint)
 }
 
-// Restart ends the API server and starts it anew on the same etcd and at the same address, with the same
-// certificate, users and keys. It returns when the server is ready; connections are lost.
+// Restart ends the API server and starts it again on the same etcd and at the same address, with the same certificate,
+// users and keys. It returns when the server is ready. Connections are lost.
 func (p *Plane) Restart(ctx context.Context) error {
 	if err := p.end(); err != nil {
 		return fmt.Errorf("restart API server: %w", err)
@@ -162,11 +162,11 @@ func (p *Plane) end() error {
 	}
 }
 
-// cutInterval is how long clients have to end their requests, and how often new connections are cut
-// while the server still listens.
+// cutInterval is how long clients have to end their requests, and how often new connections are closed while the server
+// still listens.
 const cutInterval = 100 * time.Millisecond
 
-// Stop ends the control plane and returns when nothing of it runs. Files stay in the directory.
+// Stop ends the control plane and returns when no part of it runs. Files stay in the directory.
 func (p *Plane) Stop() error {
 	err := p.end()
 	if err != nil {
@@ -181,7 +181,7 @@ func (p *Plane) Stop() error {
 // admin is the name of the administrator's user.
 const admin = "admin"
 
-// Node returns the access of a node that Options named: what its kubelet uses.
+// Node returns the access of a node in Options, which its kubelet uses.
 func (p *Plane) Node(name string) (*rest.Config, error) {
 	token, ok := p.tokens["system:node:"+name]
 	if !ok {
@@ -192,8 +192,7 @@ func (p *Plane) Node(name string) (*rest.Config, error) {
 	return c, nil
 }
 
-// writeTokens makes the users. The groups are those that Kubernetes' own roles and the Node
-// authorizer know.
+// writeTokens makes the users, with the groups of Kubernetes' own roles and of the Node authorizer.
 func (p *Plane) writeTokens(path string, nodes []string) error {
 	groups := map[string]string{admin: "system:masters"}
 	for _, n := range nodes {
@@ -217,8 +216,7 @@ func (p *Plane) writeTokens(path string, nodes []string) error {
 	return nil
 }
 
-// WriteKubeconfig writes an access, with a bearer token and the CA as data, as a file that only its owner
-// reads.
+// WriteKubeconfig writes an access, with a bearer token and the CA as data, to a file that only its owner can read.
 func WriteKubeconfig(path, user string, c *rest.Config) error {
 	k := clientcmdapi.NewConfig()
 	k.Clusters["tenon-lab"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/grpclog"
 )
 
-// quiet silences the libraries that would otherwise write to the standard streams of the program.
+// quiet silences libraries that would write to the program's standard streams.
 func quiet() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) }
 
 // startEtcd starts a cluster of one and returns its client URL.
@@ -20,9 +20,9 @@ func (p *Plane) startEtcd(ctx context.Context, dir string) (string, error) {
 	c := embed.NewConfig()
 	c.Dir = dir
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	c.UnsafeNoFsync = true // the data does not outlive the process
+	c.UnsafeNoFsync = true // the data need not outlive the process
 	c.QuotaBackendBytes = 8 << 30
-	// A cluster of one elects itself: short ticks make that fast (tens of milliseconds).
+	// A cluster of one elects itself; short ticks make that fast (tens of milliseconds).
 	c.TickMs, c.ElectionMs = 10, 100
 	client, err := freeURL()
 	if err != nil {
@@ -48,7 +48,7 @@ func (p *Plane) startEtcd(ctx context.Context, dir string) (string, error) {
 	}
 }
 
-// freeURL returns a loopback URL whose port is free at this moment: etcd takes URLs, not listeners.
+// freeURL returns a loopback URL with a free port: etcd accepts URLs, not listeners.
 func freeURL() (url.URL, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// readPods lets every node read every pod. The Node authorizer lets a node read its own pods, but it
-// learns of a binding from an informer of its own: on a busy computer a kubelet that was told of a pod
-// asks before that, is refused, and reports the pod's status ten seconds later.
+// readPods lets every node read every pod. The Node authorizer lets a node read its own pods, but it receives bindings
+// through its own informer. On a busy computer a kubelet reads a new pod before that, is refused, and reports the pod's
+// status ten seconds later.
 const readPods = "lab:nodes-read-pods"
 
 func (p *Plane) grant(ctx context.Context) error {
@@ -24,7 +24,7 @@ func (p *Plane) grant(ctx context.Context) error {
 	_, err = client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta,
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}}},
 		metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) { // the data may be those of a plane before this one
+	if err != nil && !apierrors.IsAlreadyExists(err) { // an earlier plane may have made it
 		return fmt.Errorf("create cluster role %s: %w", readPods, err)
 	}
 	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta,

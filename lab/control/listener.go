@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// listener remembers the connections that it has accepted. An API server that ends waits for its clients
-// to end their watches, which they have no reason to do; one that is killed does not.
+// listener keeps the connections that it has accepted, to close them. An API server that shuts down waits for its
+// clients to end their watches, which they do not; one that is killed does not wait.
 type listener struct {
 	net.Listener
 	mu    sync.Mutex

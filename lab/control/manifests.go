@@ -19,9 +19,8 @@ import (
 	strictyaml "sigs.k8s.io/yaml"
 )
 
-// Apply writes the objects of manifests (one or more YAML documents each) in their order, as an
-// administrator who calls kubectl apply --server-side. The server has to know their kinds, and it
-// refuses fields that it does not know.
+// Apply writes the objects of manifests (one or more YAML documents each) in their order, like kubectl apply
+// --server-side by an administrator. The server must serve their kinds, and rejects unknown fields.
 func (p *Plane) Apply(ctx context.Context, manifests ...[]byte) error {
 	var objects []*unstructured.Unstructured
 	for _, m := range manifests {
@@ -66,7 +65,7 @@ func (p *Plane) Apply(ctx context.Context, manifests ...[]byte) error {
 	return nil
 }
 
-// documents reads the objects of a manifest; documents of comments only are left out.
+// documents returns the objects of a manifest, without documents of comments only.
 func documents(manifest []byte) (out []*unstructured.Unstructured, err error) {
 	docs := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifest)))
 	for {

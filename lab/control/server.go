@@ -31,7 +31,7 @@ import (
 // startServer starts the API server and returns its URL. It is not ready yet.
 func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, error) {
 	release.Set()
-	// A second server in one process applies the same logging options again, which is no mistake here.
+	// A second server in one process applies the same logging options again, which is correct here.
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 	o, err := serverOptions(dir, etcd, p.address)
 	if err != nil {
@@ -101,8 +101,8 @@ func serverOptions(dir, etcd, address string) (*options.ServerRunOptions, error)
 	o.Authentication.TokenFile.TokenFile = filepath.Join(dir, "tokens.csv")
 	o.Authorization.Modes = []string{"Node", "RBAC"}
 
-	// Without a controller manager nobody makes the service accounts that the first plugin demands of
-	// every pod, and nobody takes away the taint that the second puts on every new node.
+	// Without a controller manager, no service accounts are made, which the first plugin requires for every pod, and
+	// the taint stays that the second adds to every new node.
 	o.Admission.GenericAdmission.DisablePlugins = []string{"ServiceAccount", "TaintNodesByCondition"}
 	o.EndpointReconcilerType = "none" // endpoints on the loopback interface are invalid
 	o.Features.EnablePriorityAndFairness = false
@@ -121,7 +121,7 @@ func register(r basecompatibility.ComponentGlobalsRegistry) error {
 	return r.Set()
 }
 
-// writeKey makes a key, unless there is one: a server that restarts still has to know its tokens.
+// writeKey makes a key, unless it exists: a restarted server still has to accept its tokens.
 func writeKey(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
@@ -140,8 +140,8 @@ func writeKey(path string) error {
 // waitReady waits until every readiness check passes.
 func (p *Plane) waitReady(ctx context.Context) error { return p.waitFor(ctx, "/readyz?verbose") }
 
-// waitFor waits until the API server answers a path with success. It uses a plain HTTP client:
-// client-go obeys Retry-After and would sleep for a second at each refusal.
+// waitFor waits until the API server answers a path with success. It uses a plain HTTP client, because client-go obeys
+// Retry-After and would sleep for a second after each refusal.
 func (p *Plane) waitFor(ctx context.Context, path string) error {
 	transport, err := rest.TransportFor(p.Admin)
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package controllers runs a real kube-controller-manager for a lab cluster, so that Deployments, StatefulSets,
-// DaemonSets and Jobs have pods, and what is deleted with its owner or namespace goes.
+// DaemonSets and Jobs get pods, and objects of a deleted owner or namespace are deleted.
 //
-// It is a child process of the same binary: the manager's logs, feature gates and metrics are one for a process.
-// Invariant: the child ends with [Running.Stop], and with the program that started it. The package refuses to run
-// controllers that would act on nodes or clouds: kubelets of a busy computer are late, and their pods would be evicted.
+// It is a child process of the same binary, because the manager's logs, feature gates and metrics are global to a
+// process. Invariant: the child ends with [Running.Stop], and with the program that started it. The package does not
+// run controllers that act on nodes or clouds: kubelets of a busy computer are late, and their pods would be evicted.
 //
 // A program that starts one calls [MaybeChild] first of all, in main or TestMain.
 package controllers
@@ -27,7 +27,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/release"
 )
 
-// childEnv marks the child; its value is not looked at.
+// childEnv marks the child; its value does not matter.
 const childEnv = "TENON_LAB_CONTROLLERS"
 
 // names are the controllers that run: those of workloads, and those that clean up.
@@ -35,7 +35,7 @@ var names = []string{"cronjob-controller", "daemonset-controller", "deployment-c
 	"garbage-collector-controller", "job-controller", "namespace-controller", "pod-garbage-collector-controller",
 	"replicaset-controller", "serviceaccount-controller", "statefulset-controller", "ttl-after-finished-controller"}
 
-// MaybeChild does nothing in a program that a person started. In the child that [Start] made of the same binary it
+// MaybeChild returns at once in a program that a person started. In the child that [Start] made of the same binary it
 // runs the manager with the arguments of the process, and does not return.
 func MaybeChild() {
 	if os.Getenv(childEnv) == "" {
@@ -49,7 +49,7 @@ func MaybeChild() {
 	os.Exit(0)
 }
 
-// Running is a manager at work.
+// Running is a running manager.
 type Running struct {
 	cmd      *exec.Cmd
 	log      string
@@ -98,10 +98,10 @@ func (r *Running) run(started chan<- error) {
 	close(r.done)
 }
 
-// Done is closed when the manager has ended.
+// Done returns a channel that is closed when the manager has ended.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
-// Err says why the manager ended by itself, with the end of its log.
+// Err returns why the manager ended by itself, with the end of its log.
 func (r *Running) Err() error {
 	select {
 	case <-r.done:
@@ -115,10 +115,10 @@ func (r *Running) Err() error {
 		cmp.Or(r.err, errors.New("exit status 0")), logtail.Read(r.log))
 }
 
-// patience is how long the manager may take to end by itself.
+// patience is how long the manager may take to end after a signal.
 const patience = 2 * time.Second
 
-// Stop ends the manager and returns when it is gone.
+// Stop ends the manager and returns when its process is gone.
 func (r *Running) Stop() error {
 	r.stopping.Store(true)
 	_ = r.cmd.Process.Signal(syscall.SIGTERM) // fails where it has ended

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// The schedulers, as they are named in results.
+// Names of the schedulers in results.
 const (
 	byDefault = "default"
 	byTenon   = "Tenon"
@@ -42,7 +42,7 @@ func (d *demo) busy(ctx context.Context) (*document.DemoBusy, error) {
 	return out, nil
 }
 
-// tries is how often a pod is created that kubelets refuse, as by a Job with backoffLimit 2.
+// tries is how often a pod is created that kubelets refuse, as for a Job with backoffLimit 2.
 const tries = 3
 
 // round lets one scheduler place the pods of one seed.
@@ -76,8 +76,8 @@ func (d *demo) round(ctx context.Context, name, profiles string, seed uint64) (d
 	return r, d.count(ctx, pods, &r)
 }
 
-// play lets the round run until nothing has changed for a while. A pod that a kubelet refused is counted,
-// and created anew at once while it has tries left.
+// play waits until nothing has changed for a while. It counts pods that a kubelet refused, and creates them again at
+// once while they have tries left.
 func (d *demo) play(ctx context.Context, r *document.DemoRound, began time.Time) ([]*v1.Pod, error) {
 	counted := map[string]bool{} // refused pods, by UID
 	bound := map[string]bool{}   // by UID
@@ -117,7 +117,7 @@ func (d *demo) play(ctx context.Context, r *document.DemoRound, began time.Time)
 	}
 }
 
-// again creates a refused pod anew, and reports false if it has had its tries.
+// again creates a refused pod again. more is false if it has no tries left.
 func (d *demo) again(ctx context.Context, p *v1.Pod) (more bool, err error) {
 	name, more := retryName(p.Name)
 	if !more {
@@ -133,7 +133,7 @@ func (d *demo) again(ctx context.Context, p *v1.Pod) (more bool, err error) {
 
 var retrySuffix = regexp.MustCompile(`-try([0-9])$`)
 
-// retryName names the next try of a pod: x, x-try2, x-try3; more is false after the last.
+// retryName returns the name of a pod's next try: x, x-try2, x-try3. more is false after the last.
 func retryName(name string) (next string, more bool) {
 	m := retrySuffix.FindStringSubmatch(name)
 	if m == nil {
@@ -143,7 +143,7 @@ func retryName(name string) (next string, more bool) {
 	return retrySuffix.ReplaceAllString(name, fmt.Sprintf("-try%d", try)), try <= tries
 }
 
-// count looks at the end of a round: who runs, and which devices are idle although pods want them.
+// count counts, at the end of a round, the pods that run, and the devices that are idle although pods request them.
 func (d *demo) count(ctx context.Context, pods []*v1.Pod, r *document.DemoRound) error {
 	wanted := map[v1.ResourceName]int64{}
 	for _, p := range pods {

@@ -1,10 +1,10 @@
-// Package demo shows what Tenon is for, in four acts: pods that die under the default scheduler and run under
-// Tenon; a busy cluster under both; why a pod waits, and what ends that; and the same on thousands of machines.
+// Package demo shows the use of Tenon in four acts: pods that fail under the default scheduler and run under Tenon; a
+// busy cluster under both; why a pod waits, and what ends the wait; and the same on thousands of machines.
 //
-// The first three acts run on one lab cluster with real kubelets, the last one is simulated. Invariant: every number
-// and every sentence of a kubelet that the package returns was observed in the run; both schedulers begin with empty
-// machines and get the same pods in the same order. The package refuses to play a controller beyond what any does: a
-// pod that a kubelet refused is created anew, a few times.
+// The first three acts run on one lab cluster with real kubelets; the last one is simulated. Invariant: every number
+// and every message of a kubelet that the package returns was observed in the run. Both schedulers begin with empty
+// machines and get the same pods in the same order. The package imitates controllers in one way only: it creates a pod
+// that a kubelet refused again, a few times.
 package demo
 
 import (
@@ -61,7 +61,7 @@ type Options struct {
 	// Seed is the first of the Seeds seeds of the order in which the pods of [Busy] arrive, and the seed of [Packing].
 	Seed  uint64
 	Seeds int // 1..MaxSeeds
-	// Explain writes what "kubectl tenon explain pod" prints of a pod. [Waiting] needs it.
+	// Explain returns the output of "kubectl tenon explain pod" for a pod. [Waiting] needs it.
 	Explain func(ctx context.Context, kubeconfig, pod string) (string, error)
 	// Progress, if not nil, receives each step, one line at a time.
 	Progress func(line string)
@@ -72,16 +72,16 @@ const MaxSeeds = 100
 
 const (
 	actTimeout = 2 * time.Minute
-	// quiet is how long nothing must change before a round counts as settled: a scheduler without
-	// events to go by tries a refused shape again within this time.
+	// quiet is how long nothing must change before a round counts as settled: a scheduler without events tries a
+	// refused shape again within this time.
 	quiet = 2500 * time.Millisecond
 )
 
-// Found is what was found out.
+// Found has the results of a demonstration.
 type Found struct {
 	document.Demo
-	// Died and Ran are the nodes on which the first pod of the story died under the default scheduler, and ran under
-	// Tenon, as they were then. They are nil without that act.
+	// Died and Ran are the states of the nodes on which the first pod of the story failed under the default scheduler,
+	// and ran under Tenon. They are nil without that act.
 	Died, Ran *ledger.Node
 }
 
@@ -127,7 +127,7 @@ func (o Options) onCluster(ctx context.Context, found *Found) (err error) {
 	return err
 }
 
-// demo is a cluster with what the acts need of it.
+// demo is the cluster of a demonstration.
 type demo struct {
 	Options
 	cluster *lab.Cluster
@@ -167,7 +167,7 @@ func (d *demo) close() error {
 	return d.cluster.Stop()
 }
 
-// under runs play while one scheduler is at work.
+// under runs play while one scheduler runs.
 func (d *demo) under(profiles string, onOutcome func(ledger.Outcome), play func() error) error {
 	s, err := scheduler.Start(d.cluster.Dir, d.cluster.SchedulerKubeconfig, profiles, onOutcome)
 	if err != nil {
@@ -176,10 +176,10 @@ func (d *demo) under(profiles string, onOutcome func(ledger.Outcome), play func(
 	return errors.Join(play(), s.Stop())
 }
 
-// poll is how often the layouts are read while a state of the nodes is waited for.
+// poll is the interval at which the layouts are read while the demonstration waits for a state of the nodes.
 const poll = 50 * time.Millisecond
 
-// await waits until the nodes are as done says, which returns what is missing or "".
+// await waits until done returns "". done returns what is missing in the nodes' states.
 func (d *demo) await(ctx context.Context, done func([]*ledger.Node) string) ([]*ledger.Node, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("not so after %s", actTimeout))
 	defer cancel()
@@ -216,7 +216,7 @@ func (d *demo) reported(ctx context.Context) ([]*ledger.Node, error) {
 	})
 }
 
-// clear deletes all pods and waits until no machine has anything held.
+// clear deletes all pods and waits until no machine has holdings.
 func (d *demo) clear(ctx context.Context) error {
 	if err := d.pods.Clear(ctx, d.client); err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// few plays the acts about few pods. Every pod is created when the one before it has settled, so that the same happens
-// in every run.
+// few plays the acts about few pods. It creates every pod when the previous one has settled, so that every run gives
+// the same result.
 func (d *demo) few(ctx context.Context, found *Found) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("not settled after %s", actTimeout))
 	defer cancel()
@@ -60,7 +60,7 @@ func (d *demo) few(ctx context.Context, found *Found) (err error) {
 	return errors.Join(err, d.clear(ctx))
 }
 
-// cordon closes the nodes that are not part of the acts about few pods, or opens them again.
+// cordon cordons the nodes that are not part of the acts about few pods, or uncordons them.
 func (d *demo) cordon(ctx context.Context, closed bool) error {
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, closed)
 	for _, name := range spare() {
@@ -72,7 +72,7 @@ func (d *demo) cordon(ctx context.Context, closed bool) error {
 	return nil
 }
 
-// together pairs what became of the pods under both schedulers.
+// together pairs the fates of the pods under both schedulers.
 func together(blind, tenon []document.DemoFate) *document.DemoStory {
 	out := &document.DemoStory{}
 	for i, p := range arrivals() {
@@ -81,8 +81,8 @@ func together(blind, tenon []document.DemoFate) *document.DemoStory {
 	return out
 }
 
-// tell creates the residents and then the pods of the story. It returns what became of these, and the node on which
-// the first of them ended.
+// tell creates the residents and then the pods of the story. It returns the fates of the latter, and the node of the
+// first of them.
 func (d *demo) tell(ctx context.Context) (fates []document.DemoFate, node *ledger.Node, err error) {
 	for _, p := range residents() {
 		fate, err := d.one(ctx, p)
@@ -111,7 +111,7 @@ func (d *demo) tell(ctx context.Context) (fates []document.DemoFate, node *ledge
 	return fates, nodes[at], nil
 }
 
-// one creates a pod, again where a kubelet refuses it, and returns what became of it when the nodes have reported that.
+// one creates a pod, again if a kubelet refuses it, and returns its fate when the nodes have reported it.
 func (d *demo) one(ctx context.Context, p *v1.Pod) (out document.DemoFate, err error) {
 	if err := workload.Create(ctx, d.client, p); err != nil {
 		return out, err
@@ -158,7 +158,7 @@ func (d *demo) settled(ctx context.Context, name string) (found *v1.Pod, err err
 	return found, nil
 }
 
-// holds waits until the node of a pod has reported it, and returns what it holds as text.
+// holds waits until the node of a pod has reported it, and returns its holdings as text.
 func (d *demo) holds(ctx context.Context, p *v1.Pod) (text string, err error) {
 	_, err = d.await(ctx, func(nodes []*ledger.Node) string {
 		for _, n := range nodes {
@@ -172,7 +172,7 @@ func (d *demo) holds(ctx context.Context, p *v1.Pod) (text string, err error) {
 	return text, err
 }
 
-// wait creates a pod that no node takes, asks why, ends the pod in its way, and returns how it came to run.
+// wait creates a pod that no node accepts, explains it, ends the pod in its way, and returns the steps until it ran.
 func (d *demo) wait(ctx context.Context) (*document.DemoWaiting, error) {
 	p := latecomer()
 	fate, err := d.one(ctx, p)
@@ -207,8 +207,8 @@ func (d *demo) wait(ctx context.Context) (*document.DemoWaiting, error) {
 	return out, err
 }
 
-// remedy returns the resident whose end makes room for a pod, and its node: of several the one that holds the fewest
-// GPUs, and of these the first one that came.
+// remedy returns the resident whose end makes room for a pod, and its node. Of several it takes the one that holds the
+// fewest GPUs, and of these the first.
 func (d *demo) remedy(ctx context.Context, p *v1.Pod) (name, node string, err error) {
 	want, err := apipod.ToPlace(p)
 	if err != nil {
@@ -245,7 +245,7 @@ func (d *demo) remedy(ctx context.Context, p *v1.Pod) (name, node string, err er
 	return name, node, nil
 }
 
-// wants is what a pod asks for, as text.
+// wants returns a pod's requests as text.
 func wants(p *v1.Pod) string {
 	var out []string
 	for i := range p.Spec.Containers {

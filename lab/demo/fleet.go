@@ -15,7 +15,7 @@ import (
 //go:embed machines
 var files embed.FS
 
-// machineFiles has the demonstration's own machines, which are small, so that maps of them fit beside each other.
+// machineFiles has the demonstration's own machines. They are small, so that maps of them fit beside each other.
 func machineFiles() fs.FS {
 	sub, err := fs.Sub(files, "machines")
 	if err != nil {
@@ -29,7 +29,7 @@ const (
 	functions = "intel.com/sriov_vf"
 )
 
-// fleet is the cluster. The acts about few pods use the first two nodes of each machine.
+// fleet returns the nodes of the cluster. The acts about few pods use the first two nodes of each machine.
 func fleet() (out []lab.Node) {
 	for _, machine := range []string{"gpu", "dpdk"} {
 		for i := range 3 {
@@ -39,7 +39,7 @@ func fleet() (out []lab.Node) {
 	return out
 }
 
-// spare are the nodes that only the busy cluster uses.
+// spare returns the nodes that only the busy cluster uses.
 func spare() []string { return []string{"gpu-3", "dpdk-3"} }
 
 // pod returns a Guaranteed pod of one container.
@@ -51,9 +51,9 @@ func pod(name, cpu, memory string, more workload.Amounts) *v1.Pod {
 	return workload.Pod(name, workload.Guaranteed("main", a))
 }
 
-// residents are the pods that run before the story begins, bound by hand, one after the other. They leave two free
-// GPUs on each GPU node: on gpu-1 one beside each socket, on gpu-2 both beside one. On dpdk-1 the free network
-// functions are beside the socket whose CPUs are taken.
+// residents returns the pods that run before the story begins, bound by hand, one after the other. They leave two free
+// GPUs on each GPU node: on gpu-1 one at each socket, on gpu-2 both at one. On dpdk-1 the free network functions are at
+// the socket whose CPUs are taken.
 func residents() []*v1.Pod {
 	on := func(node string, p *v1.Pod) *v1.Pod {
 		p.Spec.NodeName = node
@@ -72,7 +72,7 @@ func residents() []*v1.Pod {
 	}
 }
 
-// arrivals are the pods of the story. Each has room on two nodes by amounts, and on one by alignment.
+// arrivals returns the pods of the story. Each fits two nodes by amounts, and one by alignment.
 func arrivals() []*v1.Pod {
 	return []*v1.Pod{
 		pod("trainer", "8", "32Gi", workload.Amounts{gpu: "2"}),
@@ -81,11 +81,11 @@ func arrivals() []*v1.Pod {
 	}
 }
 
-// latecomer is the pod that waits: as many GPUs are free as it wants, and not beside one socket.
+// latecomer returns the pod that waits: the GPUs that it requests are free, but not at one socket.
 func latecomer() *v1.Pod { return pod("trainer-2", "4", "16Gi", workload.Amounts{gpu: "2"}) }
 
-// busyPods are what the whole cluster is asked for at once: all its GPUs and network functions, and nine tenths of
-// its CPUs. They fit, if every pod goes to the right place. The seed decides the order of arrival.
+// busyPods returns pods that request all GPUs and network functions of the cluster, and nine tenths of its CPUs, at
+// once. They fit, if every pod gets the right place. The seed determines the order of arrival.
 func busyPods(seed uint64) (out []*v1.Pod) {
 	add := func(count int, name, cpu, memory string, more workload.Amounts) {
 		for i := range count {

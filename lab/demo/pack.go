@@ -10,13 +10,13 @@ import (
 	"github.com/tenon-numa/tenon/core/sim"
 )
 
-// packingMachines is how many machines are simulated.
+// packingMachines is the number of simulated machines.
 const packingMachines = 2000
 
-// packed are the schedulers that are compared, by their names in core/sim, and as they are shown.
+// packed are the compared schedulers: their names in core/sim, and their names in the output.
 var packed = []struct{ name, shown string }{{"blind", byDefault}, {"Tenon", byTenon}}
 
-// packing plays the act about many machines: jobs of one to eight GPUs arrive until all GPUs are asked for, and stay.
+// packing plays the act about many machines: jobs of one to eight GPUs arrive until all GPUs are requested, and stay.
 func packing(ctx context.Context, seed uint64, progress func(string)) (*document.DemoPacking, error) {
 	text, _ := sim.Text("gpu")
 	script, err := sim.Parse("gpu", strings.NewReader(text))

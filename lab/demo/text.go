@@ -16,10 +16,10 @@ type Page struct{ Command, Text string }
 // Draw draws one node within a width.
 type Draw func(w io.Writer, n *ledger.Node, width int) error
 
-// width is the most columns that a line takes.
+// width is the most columns of a line.
 const width = 100
 
-// Pages returns what was found as text: the result of all acts first, then a page for each act.
+// Pages returns the results as text: first those of all acts, then a page for each act.
 func (f *Found) Pages(draw Draw) ([]Page, error) {
 	pages := []Page{{"tenon-lab demo", f.result()}}
 	if f.Story != nil {
@@ -95,7 +95,7 @@ func runs(s *document.DemoStory) (blind, tenon int) {
 	return blind, tenon
 }
 
-// story tells the act about single pods.
+// story renders the act about single pods.
 func story(s *document.DemoStory) string {
 	var b strings.Builder
 	b.WriteString("a. Three pods. Every node that the default scheduler chose has room for them, counted as a whole.\n\n")
@@ -187,7 +187,7 @@ func beside(left, right []string, width int) string {
 	return b.String()
 }
 
-// columns counts the columns of a line, without its colours.
+// columns counts the columns of a line, without its colour codes.
 func columns(line string) int {
 	n := 0
 	for rest := line; rest != ""; {
@@ -243,7 +243,7 @@ func seeds(n int) string {
 	return fmt.Sprintf("%d seeds", n)
 }
 
-// busy tells the act about a busy cluster.
+// busy renders the act about a busy cluster.
 func busy(x *document.DemoBusy) string {
 	d, t := mean(x, byDefault), mean(x, byTenon)
 	var b strings.Builder
@@ -270,7 +270,7 @@ func busy(x *document.DemoBusy) string {
 	return b.String()
 }
 
-// waiting tells the act about a pod that waits.
+// waiting renders the act about a pod that waits.
 func waiting(w *document.DemoWaiting) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "c. Why does %s wait?\n\n$ kubectl tenon explain pod %s\n%s\n", w.Pod, w.Pod,
@@ -281,7 +281,7 @@ func waiting(w *document.DemoWaiting) string {
 	return b.String()
 }
 
-// packingText tells the act about many machines.
+// packingText renders the act about many machines.
 func packingText(p *document.DemoPacking) string {
 	d, t := p.Schedulers[0], p.Schedulers[1]
 	number := func(n int) string { return fmt.Sprint(n) }
@@ -304,7 +304,7 @@ func packingText(p *document.DemoPacking) string {
 	return b.String()
 }
 
-// wrap breaks a text into lines that are indented.
+// wrap breaks a text into indented lines.
 func wrap(s string, indent int) string {
 	var b strings.Builder
 	at := 0

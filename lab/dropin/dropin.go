@@ -1,8 +1,8 @@
-// Package dropin merges a kubelet's configuration by the kubelet's own code, as the judge of what
-// node/kubelet makes of the same files.
+// Package dropin merges a kubelet's configuration with the kubelet's own code. Tests compare it with the result of
+// node/kubelet for the same files.
 //
-// Invariant: nothing of the answer is this package's own: reading, merging, defaults and the conversion
-// back are the kubelet's. It refuses what a kubelet would refuse to start with when it reads its files.
+// Invariant: reading, merging, defaults and the conversion back are all the kubelet's. The package refuses files with
+// which a kubelet would refuse to start.
 package dropin
 
 import (

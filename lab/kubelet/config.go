@@ -27,8 +27,8 @@ import (
 // diskBytes is the size of the disk that every described machine has.
 const diskBytes = 100 << 30
 
-// effective returns the configuration as the kubelet sees it: the kubelet's own defaults applied and
-// its own validation passed. The second result is the same in the versioned form, for the file.
+// effective returns the configuration with the kubelet's own defaults applied and its own validation passed. The second
+// result is the same in the versioned form, for the file.
 func effective(c *configv1beta1.KubeletConfiguration) (*config.KubeletConfiguration,
 	*configv1beta1.KubeletConfiguration, error) {
 	s, _, err := scheme.NewSchemeAndCodecs(serializer.EnableStrict)
@@ -47,8 +47,8 @@ func effective(c *configv1beta1.KubeletConfiguration) (*config.KubeletConfigurat
 	return internal, versioned, nil
 }
 
-// withoutHost returns the configuration with everything switched off that would reach out of the
-// kubelet's directory: ports, cgroups, static pods, the host's resolver.
+// withoutHost returns the configuration without everything that would reach beyond the kubelet's directory: ports,
+// cgroups, static pods, the host's resolver.
 func withoutHost(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfiguration {
 	out := c.DeepCopy()
 	out.CgroupsPerQOS = new(bool)
@@ -63,18 +63,18 @@ func withoutHost(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletCo
 	out.RegistryPullQPS = new(int32)
 	out.EnableControllerAttachDetach = new(bool)
 	if len(out.ClusterDNS) == 0 {
-		out.ClusterDNS = []string{"10.96.0.10"} // nobody asks it, but without it each pod gets a warning
+		out.ClusterDNS = []string{"10.96.0.10"} // never queried, but without it each pod gets a warning
 	}
 	serialize := false
 	out.SerializeImagePulls = &serialize
-	// Never dialled: the runtime is handed over as a value.
+	// Never dialled: the runtime is passed as a value.
 	out.ContainerRuntimeEndpoint = "unix:///nonexistent"
 	return out
 }
 
-// allocatable is what a configuration reserves on a machine, and what that leaves.
+// allocatable is what a configuration reserves on a machine, and what it leaves.
 type allocatable struct {
-	cpus           cpuset.CPUSet // reservedSystemCPUs; empty where CPUs are reserved by amount
+	cpus           cpuset.CPUSet // reservedSystemCPUs; empty if CPUs are reserved by amount
 	systemReserved v1.ResourceList
 	kubeReserved   v1.ResourceList
 	thresholds     []evictionapi.Threshold
@@ -154,7 +154,7 @@ func (a *allocatable) reservation() v1.ResourceList {
 	return out
 }
 
-// absolute returns capacity less the reservations of system and kubelet, without thresholds.
+// absolute returns capacity minus the reservations of system and kubelet, without thresholds.
 func (a *allocatable) absolute() v1.ResourceList {
 	out := v1.ResourceList{}
 	for name, have := range a.capacity {
@@ -169,7 +169,7 @@ func (a *allocatable) absolute() v1.ResourceList {
 	return out
 }
 
-// nodeConfig returns the part of the configuration that the container manager answers for.
+// nodeConfig returns the container manager's part of the configuration.
 func (a *allocatable) nodeConfig(root string, c *config.KubeletConfiguration) cm.NodeConfig {
 	return cm.NodeConfig{
 		KubeletRootDir: root,
@@ -190,9 +190,8 @@ func (a *allocatable) nodeConfig(root string, c *config.KubeletConfiguration) cm
 	}
 }
 
-// SetFeatureGates sets the feature gates that the configurations ask for. Gates belong to the
-// process, so configurations that contradict each other are refused. It is called once, before the
-// first kubelet or managers of the process.
+// SetFeatureGates sets the feature gates of the configurations. Gates are global to the process, so configurations that
+// contradict each other are refused. Call it once, before the first kubelet or managers of the process.
 func SetFeatureGates(configs ...*configv1beta1.KubeletConfiguration) error {
 	gates := map[string]bool{}
 	for _, c := range configs {
@@ -212,10 +211,10 @@ func SetFeatureGates(configs ...*configv1beta1.KubeletConfiguration) error {
 	return nil
 }
 
-// sandboxReady has the kubelet tell of a pod's sandbox before the containers start, from a goroutine of its
-// own that reads the pod's status and writes it back changed (pkg/kubelet/kubelet.go, OnPodSandboxReady).
-// Containers that start within microseconds, as they do here, are running by then, and the pod is put back to
-// Pending until the next sync. Nothing in Tenon reads the condition, so it is off unless a configuration asks for it.
+// sandboxReady makes the kubelet report a pod's sandbox before the containers start, from a separate goroutine that
+// reads the pod's status and writes it back changed (pkg/kubelet/kubelet.go, OnPodSandboxReady). Containers start
+// within microseconds here and already run by then, so the write sets the pod back to Pending until the next sync.
+// Nothing in Tenon reads the condition, so it is off unless a configuration enables it.
 const sandboxReady = string(features.PodReadyToStartContainersCondition)
 
 // configFile writes a configuration as the YAML that a kubelet reads with --config.

@@ -30,8 +30,8 @@ import (
 	"github.com/tenon-numa/tenon/lab/plugins"
 )
 
-// containerManager is the kubelet's container manager with the real resource managers and without
-// cgroups: what it does not say itself, the embedded stub of Kubernetes answers.
+// containerManager is the kubelet's container manager with the real resource managers and without cgroups. The embedded
+// stub of Kubernetes implements the remaining methods.
 type containerManager struct {
 	cm.ContainerManager
 	*Managers
@@ -128,7 +128,7 @@ func (c *containerManager) PodHasExclusiveCPUs(p *v1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.InitContainers, has) || slices.ContainsFunc(p.Spec.Containers, has)
 }
 
-// The podresources API asks for the following.
+// The podresources API calls the following methods.
 
 func (c *containerManager) GetCPUs(pod, container string) []int64 {
 	return ids(c.CPU.GetExclusiveCPUs(pod, container))
@@ -172,7 +172,7 @@ func (c *containerManager) GetAllocatableDevices() []*podresources.ContainerDevi
 	return devices(c.Device.GetAllocatableDevices())
 }
 
-// devices gives one entry per device and NUMA node, as the kubelet does, in a stable order.
+// devices returns one entry per device and NUMA node, as the kubelet does, in a stable order.
 func devices(in devicemanager.ResourceDeviceInstances) []*podresources.ContainerDevices {
 	var out []*podresources.ContainerDevices
 	for resource, instances := range in {

@@ -1,12 +1,11 @@
-// Package kubelet runs real kubelets on described machines, in this process and without privileges
-// beyond a directory: everything of the kubelet is Kubernetes' own code except what touches hardware
-// (cadvisor, cgroups, the container runtime), which the description of the machine replaces.
+// Package kubelet runs real kubelets on described machines, in this process and without privileges beyond a directory.
+// All of the kubelet is Kubernetes' own code except what touches hardware (cadvisor, cgroups, the container runtime),
+// which the description of the machine replaces.
 //
-// [Start] runs a whole kubelet against an API server; [NewManagers] makes only the topology, device,
-// CPU and memory managers, composed as the kubelet composes them, to ask them what they would do.
+// [Start] runs a whole kubelet against an API server. [NewManagers] makes only the topology, device, CPU and memory
+// managers, composed as in the kubelet, to find out what they would do.
 //
-// Invariant: no decision about a pod is made here. Policies, hints, allocations, state files and
-// admission errors all come from the managers of k8s.io/kubernetes. The package refuses
-// configurations that the kubelet's own validation refuses. A kubelet cannot be stopped inside a
-// process: end the process.
+// Invariant: no decision about a pod is made here. Policies, hints, allocations, state files and admission errors all
+// come from the managers of k8s.io/kubernetes. The package refuses configurations that the kubelet's own validation
+// refuses. A kubelet cannot be stopped inside a process: end the process.
 package kubelet

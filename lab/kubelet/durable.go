@@ -17,7 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 )
 
-// runtimeFile is where durable containers are remembered, in the kubelet's directory.
+// runtimeFile is where durable containers are recorded, in the kubelet's directory.
 const runtimeFile = "runtime.json"
 
 // remembered is the content of that file.
@@ -26,7 +26,7 @@ type remembered struct {
 	Containers map[string]*cri.FakeContainer
 }
 
-// openContainerRuntime makes a runtime; one of durable containers has those that ran before.
+// openContainerRuntime makes a runtime. A runtime of durable containers has those that ran before.
 func openContainerRuntime(o Options) (containerRuntime, error) {
 	if !o.Durable {
 		return newContainerRuntime(""), nil
@@ -52,7 +52,7 @@ func openContainerRuntime(o Options) (containerRuntime, error) {
 	return r, nil
 }
 
-// keep writes durable containers down. The runtime must be locked.
+// keep writes durable containers to the file. The runtime must be locked.
 func (r containerRuntime) keep() error {
 	if r.file == "" {
 		return nil
@@ -61,14 +61,14 @@ func (r containerRuntime) keep() error {
 	if err != nil {
 		return fmt.Errorf("remember containers: %w", err)
 	}
-	// Whoever kills the process finds the old file or the new one.
+	// A process that is killed leaves either the old file or the new one.
 	if err := os.WriteFile(r.file+".new", text, 0o600); err != nil {
 		return fmt.Errorf("remember containers: %w", err)
 	}
 	return os.Rename(r.file+".new", r.file)
 }
 
-// after keeps what a call has changed.
+// after writes the changes of a call.
 func (r containerRuntime) after(err error) error {
 	if err != nil || r.file == "" {
 		return err
@@ -106,8 +106,8 @@ func (r containerRuntime) RemoveContainer(ctx context.Context, id string) error 
 	return r.after(r.FakeRuntimeService.RemoveContainer(ctx, id))
 }
 
-// Finish lets all containers of a pod that run end with success, as if their work were done. A pod that
-// the node does not run is an error.
+// Finish ends the running containers of a pod with success, as if their work were done. It returns an error if the node
+// does not run the pod.
 func (k *Kubelet) Finish(uid string) error {
 	r := k.runtime
 	r.Lock()
@@ -125,7 +125,7 @@ func (k *Kubelet) Finish(uid string) error {
 	return r.keep()
 }
 
-// containersOf lists the containers that a runtime has from before, and the ids of those that run.
+// containersOf lists the containers that a runtime has from before, and the ids of the running ones.
 func containersOf(ctx context.Context, r internalapi.RuntimeService) (containermap.ContainerMap,
 	sets.Set[string], error) {
 	found, running := containermap.NewContainerMap(), sets.New[string]()

@@ -8,15 +8,15 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/events"
 )
 
-// machineEvents writes the events of a lab kubelet, without those about the computer that the lab runs on. Where the
-// kubelet follows the kernel's log, every kill for want of memory on that computer is an event of every node.
+// machineEvents writes the events of a lab kubelet, except those about the computer that the lab runs on. If the
+// kubelet follows the kernel's log, every out-of-memory kill on that computer is an event of every node.
 type machineEvents struct{ typedv1.EventsGetter }
 
 func (m machineEvents) Events(namespace string) typedv1.EventInterface {
 	return machineEventWriter{m.EventsGetter.Events(namespace)}
 }
 
-// machineEventWriter has what the kubelet's recorder calls.
+// machineEventWriter has the methods that the kubelet's recorder calls.
 type machineEventWriter struct{ typedv1.EventInterface }
 
 func (w machineEventWriter) CreateWithEventNamespace(e *v1.Event) (*v1.Event, error) {
@@ -40,7 +40,7 @@ func (w machineEventWriter) UpdateWithEventNamespace(e *v1.Event) (*v1.Event, er
 	return w.EventInterface.UpdateWithEventNamespaceWithContext(context.Background(), e)
 }
 
-// systemOOM is the reason of events about kills for want of memory; the kubelet does not export it.
+// systemOOM is the reason of events about out-of-memory kills; the kubelet does not export it.
 const systemOOM = "SystemOOM"
 
 // ofHost reports whether an event is about the computer, not about the described machine.

@@ -11,9 +11,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// MachineInfo says what cadvisor would report of the machine: sizes in bytes, page sizes in KiB,
-// NUMA nodes in ascending order of id, distances by position. NumCores counts logical CPUs, as cadvisor
-// does; a core's id is its lowest CPU, and the id of its uncore cache is the L3 group's.
+// MachineInfo returns cadvisor's report of the machine: sizes in bytes, page sizes in KiB, NUMA nodes in ascending
+// order of id, distances by position. NumCores counts logical CPUs, as cadvisor does. A core's id is its lowest CPU,
+// and the id of its uncore cache is the L3 group's.
 func MachineInfo(name string, m *topo.Machine) *cadvisorapi.MachineInfo {
 	info := &cadvisorapi.MachineInfo{
 		MachineID: name, SystemUUID: name, BootID: "boot-" + name,
@@ -54,8 +54,8 @@ func MachineInfo(name string, m *topo.Machine) *cadvisorapi.MachineInfo {
 	return info
 }
 
-// everySize lists the hugepages of a NUMA node with every size that the machine has: Linux shows each size
-// on each NUMA node, and the memory manager fails where one is missing.
+// everySize lists the hugepages of a NUMA node with every size of the machine: Linux shows each size on each NUMA node,
+// and the memory manager fails if one is missing.
 func everySize(m *topo.Machine, n topo.NUMA) []topo.Hugepages {
 	count := map[int64]int64{}
 	for _, other := range m.NUMAs() {

@@ -15,17 +15,18 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
 
-// JournalFile is where a kubelet of durable containers records what its managers decide: one [Admission] as JSON per
-// line, in the kubelet's directory. Lines may be empty, or cut off where a kubelet was killed. Whoever reads the file
-// may truncate it.
+// JournalFile is where a kubelet of durable containers records the decisions of its managers: one [Admission] as JSON
+// per line, in the kubelet's directory. Lines may be empty, or cut off if a kubelet was killed. A reader may truncate
+// the file.
 const JournalFile = "admissions.jsonl"
 
-// Admission is one pod that the managers of a kubelet admitted or refused, with everything they decided by.
+// Admission is one pod that the managers of a kubelet admitted or refused, with all state on which the decision is
+// based.
 type Admission struct {
 	At time.Time `json:"at"`
-	// Began is when the kubelet's process started: admissions of one process have the same.
+	// Began is when the kubelet's process started; it is equal for all admissions of one process.
 	Began time.Time `json:"began"`
-	// Policy and Scope are those of the topology manager.
+	// Policy and Scope are the topology manager's.
 	Policy string `json:"policy"`
 	Scope  string `json:"scope"`
 
@@ -34,8 +35,8 @@ type Admission struct {
 	Admitted bool   `json:"admitted"`
 	Reason   string `json:"reason,omitempty"`
 
-	// Ready is false until the kubelet has handled its first pods. Until then the managers release nothing of pods
-	// that are gone (cpumanager/cpu_manager.go, removeStaleState).
+	// Ready is false until the kubelet has handled its first pods. Until then the managers do not release the resources
+	// of pods that are gone (cpumanager/cpu_manager.go, removeStaleState).
 	Ready bool `json:"ready"`
 	// Active are the UIDs of the pods that may hold something; the pod itself is one of them.
 	Active []string `json:"active"`
@@ -45,13 +46,14 @@ type Admission struct {
 	States map[string]json.RawMessage `json:"states"`
 }
 
-// StateFiles are the files in which the CPU, memory and device managers keep who holds what, in a kubelet's directory.
+// StateFiles returns the names of the files in which the CPU, memory and device managers keep holdings, in a kubelet's
+// directory.
 func StateFiles() []string {
 	return []string{"cpu_manager_state", "memory_manager_state",
 		filepath.Join("device-plugins", "kubelet_internal_checkpoint")}
 }
 
-// journal is the managers' admit handler, with a record of what they decide.
+// journal is the managers' admit handler. It records their decisions.
 type journal struct {
 	*Managers
 	dir           string
@@ -84,7 +86,7 @@ func (j *journal) Admit(attrs *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitR
 	return result
 }
 
-// before is what the managers decide by.
+// before returns the state on which the managers' decision is based.
 func (j *journal) before(pod *v1.Pod) (Admission, error) {
 	a := Admission{At: time.Now(), Began: j.began, Policy: j.policy, Scope: j.scope, UID: string(pod.UID), Name: pod.Name,
 		Devices: map[string]int{}, States: map[string]json.RawMessage{}}
@@ -121,7 +123,7 @@ func (j *journal) write(a Admission) error {
 		return fmt.Errorf("record admission: %w", err)
 	}
 	defer f.Close()
-	// The first newline ends the line of a kubelet that was killed in the middle of it.
+	// The first newline ends a line that a killed kubelet has left incomplete.
 	if _, err := fmt.Fprintf(f, "\n%s\n", line); err != nil {
 		return fmt.Errorf("record admission: %w", err)
 	}

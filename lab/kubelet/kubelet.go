@@ -44,15 +44,15 @@ type Options struct {
 	Node    string // name of the node
 	Machine *topo.Machine
 	Config  *configv1beta1.KubeletConfiguration // as an administrator wrote it, without defaults
-	Client  *rest.Config                        // how the kubelet reaches the API server
-	Root    string                              // the kubelet's own directory; made here, short, on a memory file system
+	Client  *rest.Config                        // the kubelet's access to the API server
+	Root    string                              // the kubelet's directory; Start makes it; short, on a memory file system
 	Labels  map[string]string                   // labels of the node
 	// Durable containers outlive the kubelet's process: the next kubelet with the same Root finds them. Such a kubelet
-	// also records what its managers decide, in JournalFile.
+	// also records the decisions of its managers, in JournalFile.
 	Durable bool
 }
 
-// Kubelet says where a running kubelet keeps what others read.
+// Kubelet has the paths of a running kubelet's files.
 type Kubelet struct {
 	Root               string // state files are here
 	ConfigPath         string // the effective KubeletConfiguration, defaults included
@@ -61,9 +61,9 @@ type Kubelet struct {
 	runtime containerRuntime
 }
 
-// Start starts a kubelet and returns when it runs; its node is ready some time later. The process
-// must have been prepared with [PrepareProcess]. A kubelet cannot be stopped: it ends the process
-// where it cannot go on, and goroutines of it outlive ctx.
+// Start starts a kubelet and returns when it runs; its node is ready some time later. The process must have been
+// prepared with [PrepareProcess]. A kubelet cannot be stopped: it ends the process if it cannot continue, and its
+// goroutines outlive ctx.
 func Start(ctx context.Context, o Options) (*Kubelet, error) {
 	out := &Kubelet{
 		Root:               o.Root,
@@ -106,7 +106,7 @@ func Start(ctx context.Context, o Options) (*Kubelet, error) {
 	return out, nil
 }
 
-// dependencies hands the kubelet the described machine where it expects a host.
+// dependencies passes the described machine to the kubelet in place of a host.
 func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration, containers containerRuntime) (
 	*kubelet.Dependencies, error) {
 	// By default a pod whose first sync failed, as happens to a few of thousands, waits a minute for the next.
@@ -151,8 +151,8 @@ func dependencies(ctx context.Context, o Options, c *config.KubeletConfiguration
 	return deps, nil
 }
 
-// kernelLogReadable reports whether a kubelet that records events can start: it then follows the
-// kernel's log for out-of-memory kills, which needs a privilege. With the fake recorder it does not.
+// kernelLogReadable reports whether a kubelet that records events can start: it then follows the kernel's log for
+// out-of-memory kills, which needs a privilege. With the fake recorder it does not.
 func kernelLogReadable() bool {
 	f, err := os.Open("/dev/kmsg")
 	if err != nil {
@@ -162,8 +162,8 @@ func kernelLogReadable() bool {
 	return true
 }
 
-// volumePlugins are those that need no host. CSI is left out: its plugin is one for the process, and
-// waits for each node in turn.
+// volumePlugins returns the plugins that need no host. CSI is omitted: its plugin is global to the process, and waits
+// for each node in turn.
 func volumePlugins() []volume.VolumePlugin {
 	var out []volume.VolumePlugin
 	for _, list := range [][]volume.VolumePlugin{
@@ -176,7 +176,7 @@ func volumePlugins() []volume.VolumePlugin {
 	return out
 }
 
-// hardware answers for cadvisor.
+// hardware replaces cadvisor.
 type hardware struct {
 	cadvisor.Fake
 	info *cadvisorapi.MachineInfo

@@ -30,11 +30,11 @@ import (
 	"github.com/tenon-numa/tenon/lab/plugins"
 )
 
-// never is a reconcile period for managers without a kubelet: the CPU manager's loop cannot be
-// stopped, so it runs once and sleeps.
+// never is a reconcile period for managers without a kubelet: the CPU manager's loop cannot be stopped, so it runs once
+// and sleeps.
 const never = 10000 * time.Hour
 
-// maxSocketPath is the length of a unix socket's path that Linux takes.
+// maxSocketPath is Linux's limit for the path of a unix socket, in bytes.
 const maxSocketPath = 107
 
 // Managers are the kubelet's four resource managers, composed in the kubelet's order of hint
@@ -51,13 +51,12 @@ type Managers struct {
 	socket      string
 }
 
-// NewManagers makes and starts the managers of a machine under a configuration, with devices
-// connected in memory. Defaults are applied to a copy of the configuration. State files and sockets
-// are kept in dir, which must exist, be empty, and be short (a socket's path has at most 107 bytes);
-// a memory file system makes them fast.
+// NewManagers makes and starts the managers of a machine under a configuration, with devices connected in memory. It
+// applies defaults to a copy of the configuration. State files and sockets are kept in dir, which must exist, be empty,
+// and be short (a socket's path has at most 107 bytes). A memory file system makes them fast.
 //
 // pods lists the active pods; goroutines of the managers call it, too. A pod must be listed while it is admitted, or
-// its first container's share is freed while the second is served; a pod that is no longer listed is freed by
+// its first container's share is freed while the second is served. A pod that is no longer listed is freed by
 // [Managers.Collect], and at the latest by the next admission.
 func NewManagers(ctx context.Context, dir string, m *topo.Machine, c *configv1beta1.KubeletConfiguration,
 	pods func() []*v1.Pod) (*Managers, error) {
@@ -80,7 +79,7 @@ func NewManagers(ctx context.Context, dir string, m *topo.Machine, c *configv1be
 	return out, nil
 }
 
-// connect lets a device plugin of every resource of the machine register, and say its devices.
+// connect registers a device plugin for every resource of the machine, with its devices.
 func (m *Managers) connect(ctx context.Context, machine *topo.Machine) error {
 	for _, r := range machine.Resources() {
 		if err := m.Device.PluginConnected(ctx, r.Name, plugin{name: r.Name}); err != nil {
@@ -144,25 +143,24 @@ func (m *Managers) start(ctx context.Context, s surroundings) error {
 	return nil
 }
 
-// Admit asks the managers to admit the pod, as the kubelet does, and allocates where they agree.
+// Admit asks the managers to admit the pod, as the kubelet does, and allocates if they agree.
 func (m *Managers) Admit(pod *v1.Pod) lifecycle.PodAdmitResult {
 	return m.Topology.Admit(&lifecycle.PodAdmitAttributes{Pod: pod})
 }
 
-// Forget drops the topology manager's hints for a pod that is gone; nothing else ends them where
-// no container ran.
+// Forget drops the topology manager's hints for a pod that is gone. Nothing else drops them if no container ran.
 func (m *Managers) Forget(pod *v1.Pod) {
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
 			id := string(pod.UID) + "/" + list[i].Name
 			m.Topology.AddContainer(pod, &list[i], id)
-			_ = m.Topology.RemoveContainer(id) // fails only where AddContainer did nothing
+			_ = m.Topology.RemoveContainer(id) // fails only if AddContainer did nothing
 		}
 	}
 }
 
-// Collect frees what pods hold that are not active any more. The managers do it by themselves only
-// when the next pod is admitted.
+// Collect frees the resources of pods that are no longer active. The managers do so themselves only when the next pod
+// is admitted.
 func (m *Managers) Collect() {
 	pod, container := &v1.Pod{}, &v1.Container{}
 	m.CPU.GetTopologyHints(pod, container)
@@ -170,8 +168,8 @@ func (m *Managers) Collect() {
 	m.Device.UpdateAllocatedDevices()
 }
 
-// Holding returns what the managers recorded for a container: exclusive CPUs, memory blocks in the
-// managers' order, and devices by ascending resource and id. Kind is left at its zero value.
+// Holding returns the managers' records of a container: exclusive CPUs, memory blocks in the managers' order, and
+// devices by ascending resource and id. Kind is left at its zero value.
 func (m *Managers) Holding(pod types.UID, container string) place.Holding {
 	h := place.Holding{Container: container}
 	var cpus []idset.CPU
@@ -202,14 +200,14 @@ func (m *Managers) Holding(pod types.UID, container string) place.Holding {
 }
 
 func (m *Managers) maskOf(id idset.NUMA) topo.Mask {
-	mask, _ := m.machine.MaskOf(id) // the managers know only NUMA nodes of this machine
+	mask, _ := m.machine.MaskOf(id) // the managers have only NUMA nodes of this machine
 	return mask
 }
 
 // Stop closes the registration socket. State files stay in the directory.
 func (m *Managers) Stop() error { return m.Device.Stop(klog.Background()) }
 
-// surroundings is what the managers ask the rest of a kubelet for.
+// surroundings are the functions of the rest of a kubelet that the managers call.
 type surroundings struct {
 	pods    func() []*v1.Pod
 	sources interface {
@@ -222,12 +220,12 @@ type surroundings struct {
 	runtime interface {
 		UpdateContainerResources(context.Context, string, *runtimeapi.ContainerResources) error
 	}
-	// containers are those of a kubelet that ran before, and running the ids of those that run.
+	// containers are those of an earlier kubelet, and running the ids of the running ones.
 	containers containermap.ContainerMap
 	running    sets.Set[string]
 }
 
-// The surroundings of managers without a kubelet: every source is ready, and no container runs.
+// Surroundings of managers without a kubelet: every source is ready, and no container runs.
 type (
 	ready     struct{}
 	noStatus  struct{}

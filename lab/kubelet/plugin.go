@@ -10,11 +10,10 @@ import (
 	"github.com/tenon-numa/tenon/lab/plugins"
 )
 
-// plugin is the client's end of a device plugin that lives in this process: devices cost nothing and
-// every allocation succeeds.
+// plugin is the client of a device plugin in this process: devices cost nothing and every allocation succeeds.
 type plugin struct {
 	name string
-	// prefer answers GetPreferredAllocation; nil where the plugin has no preferences.
+	// prefer answers GetPreferredAllocation; nil if the plugin has no preferences.
 	prefer func(available, include []string, size int) ([]string, error)
 }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/tenon-numa/tenon/lab/release"
 )
 
-// PrepareProcess makes this process one that several kubelets can live in. It sets feature gates,
-// which must not contradict each other, and changes state that belongs to the whole process: metrics
-// that are registered twice count once, and names are not resolved by DNS. It is called once, first.
+// PrepareProcess prepares this process for several kubelets. It sets feature gates, which must not contradict each
+// other, and changes state that is global to the process: metrics that are registered twice count once, and names are
+// not resolved by DNS. Call it once, before anything else.
 func PrepareProcess(configs ...*configv1beta1.KubeletConfiguration) error {
 	release.Set()
-	// A kubelet looks up its node's name with each status; no name server knows these nodes.
+	// A kubelet looks up its node's name with each status, and no name server has these names.
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("kubelets of described machines do not use DNS")
 	}}
@@ -26,13 +26,13 @@ func PrepareProcess(configs ...*configv1beta1.KubeletConfiguration) error {
 	return SetFeatureGates(configs...)
 }
 
-// registry is what a Prometheus registry offers.
+// registry has the methods of a Prometheus registry.
 type registry interface {
 	prometheus.Registerer
 	prometheus.Gatherer
 }
 
-// once is a registry that ignores a collector which it already has: every kubelet registers the same.
+// once is a registry that ignores a collector that it already has: every kubelet registers the same ones.
 type once struct{ registry }
 
 func (o once) Register(c prometheus.Collector) error {
@@ -52,7 +52,7 @@ func (o once) MustRegister(list ...prometheus.Collector) {
 	}
 }
 
-// shareMetrics wraps Kubernetes' registry, which it offers only as an embedded field.
+// shareMetrics wraps Kubernetes' registry, which is accessible only as an embedded field.
 func shareMetrics() {
 	field := reflect.ValueOf(legacyregistry.DefaultGatherer).Elem().FieldByName("PromRegistry")
 	if inner, ok := field.Interface().(registry); ok {

@@ -11,7 +11,7 @@ import (
 	probes "k8s.io/kubernetes/pkg/kubelet/prober/testing"
 )
 
-// finishesAnnotation marks a container that ends by itself, as soon as it starts.
+// finishesAnnotation marks a container that ends as soon as it starts.
 const finishesAnnotation = "lab.tenon.sh/finishes"
 
 // finishes reports whether a container is an init container that the pod waits for.
@@ -25,8 +25,8 @@ func finishes(p *v1.Pod, k *v1.Container) bool {
 // finish at once, all others run until they are stopped.
 type containerRuntime struct {
 	*cri.FakeRuntimeService
-	// file is where containers are remembered for the next kubelet of the node; empty for a runtime that
-	// ends with its process.
+	// file is where containers are recorded for the next kubelet of the node; empty for a runtime that ends with its
+	// process.
 	file string
 }
 
@@ -57,8 +57,8 @@ func complete(c *cri.FakeContainer) {
 	c.Reason = "Completed"
 }
 
-// ListPodSandbox is called by every relist of the kubelet, so here the fake's log of calls, which
-// grows for ever, is cut.
+// ListPodSandbox is called by every relist of the kubelet, so it also truncates the fake's log of calls, which would
+// grow forever.
 func (r containerRuntime) ListPodSandbox(ctx context.Context,
 	f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	r.Lock()
@@ -67,8 +67,7 @@ func (r containerRuntime) ListPodSandbox(ctx context.Context,
 	return r.FakeRuntimeService.ListPodSandbox(ctx, f)
 }
 
-// prober replaces probes: nothing listens in containers that do not run, so a started container is
-// a healthy one.
+// prober replaces probes: nothing listens in containers that do not run, so a started container counts as healthy.
 type prober struct{ probes.FakeManager }
 
 func (prober) UpdatePodStatus(_ context.Context, _ *v1.Pod, s *v1.PodStatus) {

@@ -16,8 +16,8 @@ const (
 	maxLines = 15
 )
 
-// Read returns the last lines of a log. Where a Go program has written a panic or a fatal error, it returns the lines
-// from there on instead: stacks of hundreds of goroutines may follow, and other processes may write to the same log.
+// Read returns the last lines of a log. If a Go program has written a panic or a fatal error, it returns the lines from
+// there on instead: stacks of hundreds of goroutines may follow, and other processes may write to the same log.
 func Read(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package machines is a catalogue of described machines: the hardware as a text that
-// [topo.ParseText] reads, and the KubeletConfiguration that an administrator would give it.
+// Package machines is a catalogue of described machines: the hardware as a text that [topo.ParseText] reads, and the
+// KubeletConfiguration that an administrator would give it.
 //
-// A machine NAME is two files, NAME.txt and NAME.yaml; the built-in ones are embedded, and [Read]
-// takes a user's own from any file system. Invariant: a Machine that the package returns has valid
-// hardware, a configuration without unknown fields, and reservations that the hardware can serve.
-// The package refuses to apply the kubelet's defaults: that is the kubelet's business.
+// A machine NAME is two files, NAME.txt and NAME.yaml; the built-in ones are embedded, and [Read] reads a user's own
+// from any file system. Invariant: a Machine that the package returns has valid hardware, a configuration without
+// unknown fields, and reservations that the hardware can serve. The package does not apply the kubelet's defaults; the
+// kubelet does.
 package machines
 
 import (
@@ -36,11 +36,11 @@ var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 // Machine is one described machine.
 type Machine struct {
 	Name   string
-	Source string // where the facts come from
+	Source string // the source of the facts
 	Topo   *topo.Machine
 	// Kubelet is the configuration as written, without defaults.
 	Kubelet *kubeletconfig.KubeletConfiguration
-	// Text and YAML are the two files that the machine was made of.
+	// Text and YAML are the contents of the machine's two files.
 	Text, YAML string
 }
 
@@ -67,7 +67,7 @@ func Load(name string) (Machine, error) {
 	return m, err
 }
 
-// Read returns the machine that NAME.txt and NAME.yaml of a file system describe.
+// Read returns the machine of NAME.txt and NAME.yaml in a file system.
 func Read(fsys fs.FS, name string) (Machine, error) {
 	if !validName.MatchString(name) {
 		return Machine{}, fmt.Errorf("machine name %q is not a DNS label", name)

@@ -1,9 +1,9 @@
-// Package plugins is device plugins for the devices that a machine's description has.
+// Package plugins has device plugins for the devices in a machine's description.
 //
-// There is no hardware behind them: every allocation succeeds and gives a container nothing. But the
-// kubelet counts the devices, learns their NUMA nodes, and says which container got which. Invariant: what is
-// announced is what the machine has. The package refuses to renew a registration: a kubelet that restarts
-// does not learn of the devices again.
+// There is no hardware behind them: every allocation succeeds and gives a container nothing. But the kubelet counts the
+// devices, reads their NUMA nodes, and reports which container got which. Invariant: the plugins announce exactly the
+// devices of the machine. The package does not renew a registration: a restarted kubelet does not get the devices
+// again.
 package plugins
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// List is what a device plugin announces of a resource. A device without NUMA nodes has no topology at all: an
-// empty one would mean "on no numa".
+// List returns a device plugin's announcement of a resource. A device without NUMA nodes has no topology at all: an
+// empty one would mean "on no NUMA node".
 func List(m *topo.Machine, r topo.Resource) *api.ListAndWatchResponse {
 	out := &api.ListAndWatchResponse{}
 	for _, d := range r.Devices {
@@ -94,7 +94,7 @@ func Serve(ctx context.Context, registration string, m *topo.Machine) error {
 		}
 		g := grpc.NewServer()
 		api.RegisterDevicePluginServer(g, &server{list: List(m, r), stop: ctx.Done()})
-		go func() { _ = g.Serve(l) }() // it fails where the listener does; then kubelets say that the plugin is gone
+		go func() { _ = g.Serve(l) }() // it fails if the listener does; then kubelets report that the plugin is gone
 		context.AfterFunc(ctx, g.Stop)
 		_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
 			Version: api.Version, Endpoint: endpoint, ResourceName: r.Name, Options: &api.DevicePluginOptions{},
@@ -106,8 +106,8 @@ func Serve(ctx context.Context, registration string, m *topo.Machine) error {
 	return nil
 }
 
-// await returns when the kubelet listens. Before it does it empties the directory of its socket, and with
-// it goes the socket of a plugin that came earlier (devicemanager/plugin/v1beta1/server.go, Start).
+// await returns when the kubelet listens. Before it listens it empties the directory of its socket, including the
+// sockets of plugins that started earlier (devicemanager/plugin/v1beta1/server.go, Start).
 func await(ctx context.Context, conn *grpc.ClientConn) error {
 	for {
 		conn.Connect()

@@ -1,9 +1,9 @@
-// Package release makes Kubernetes' libraries say which release they are.
+// Package release sets the version that Kubernetes' libraries report.
 //
-// Kubernetes' own binaries learn their version from the linker; as libraries they call themselves
-// "v0.0.0-master", which nodes and the API server would then show to people. [Set] takes the version
-// of the k8s.io/kubernetes module from this binary's build information. A binary whose build information
-// lists no modules, as a test's does, says only which minor release it is.
+// The linker sets the version of Kubernetes' own binaries. As libraries they report "v0.0.0-master", which nodes and
+// the API server would then show to people. [Set] takes the version of the k8s.io/kubernetes module from this binary's
+// build information. A binary whose build information lists no modules, such as a test's, reports only its minor
+// release.
 package release
 
 import (
@@ -23,7 +23,7 @@ var gitVersion string
 func Set() {
 	v := Version()
 	gitVersion = v
-	_ = version.SetDynamicVersion(v) // refuses only what differs from gitVersion
+	_ = version.SetDynamicVersion(v) // refuses only versions that differ from gitVersion
 }
 
 // Version returns the version of the k8s.io/kubernetes module, such as "v1.36.3".

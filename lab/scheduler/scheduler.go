@@ -1,9 +1,7 @@
-// Package scheduler runs a kube-scheduler inside the process of a lab cluster, with Tenon's plugin or
-// without.
+// Package scheduler runs a kube-scheduler inside the process of a lab cluster, with Tenon's plugin or without.
 //
-// It is kube-scheduler's own command path, configured by a KubeSchedulerConfiguration as an
-// administrator would write it. Invariant: after Stop the scheduler binds nothing more. The package
-// refuses configurations that kube-scheduler refuses.
+// It is kube-scheduler's own command path, with a KubeSchedulerConfiguration as an administrator would write it.
+// Invariant: after Stop the scheduler binds no pod. The package refuses configurations that kube-scheduler refuses.
 package scheduler
 
 import (
@@ -38,7 +36,7 @@ const (
 	// Tenon is kube-scheduler with Tenon as the only scheduler.
 	Tenon = `- schedulerName: default-scheduler
 ` + plugin
-	// Second is kube-scheduler with Tenon under a name of its own, beside a default scheduler elsewhere.
+	// Second is kube-scheduler with Tenon under its own name, beside a default scheduler elsewhere.
 	Second = `- schedulerName: tenon-scheduler
 ` + plugin
 	// Both is the default profile without Tenon and a second one with it.
@@ -60,9 +58,9 @@ podMaxBackoffSeconds: 2
 profiles:
 %s`
 
-// Running is a scheduler at work.
+// Running is a running scheduler.
 type Running struct {
-	// Shared has the book that the scheduler decides by; nil where no profile has Tenon.
+	// Shared has the scheduler's ledger; nil if no profile has Tenon.
 	Shared *sched.Shared
 	// Metrics and Inspection are URLs, of [StartServed] only.
 	Metrics, Inspection string
@@ -74,18 +72,18 @@ type Running struct {
 
 // Observer follows a scheduler with Tenon's plugin. Its functions may be nil; they must return quickly.
 type Observer struct {
-	// Outcome receives how every prediction came out.
+	// Outcome receives the outcome of every prediction.
 	Outcome func(ledger.Outcome)
-	// Delivered receives every pod and layout that the API server has sent to the scheduler, at the moment at which
-	// the scheduler itself learns of it.
+	// Delivered receives every pod and layout from the API server, at the moment at which the scheduler itself receives
+	// it.
 	Delivered func(object any, how Delivery)
 }
 
-// Delivery is how a scheduler learned of an object.
+// Delivery is how a scheduler received an object.
 type Delivery int
 
 const (
-	// Listed objects were there when the scheduler began: it schedules nothing before it has all of them.
+	// Listed objects existed when the scheduler began: it schedules nothing before it has all of them.
 	Listed Delivery = iota
 	// Changed objects are new or have changed.
 	Changed
@@ -174,8 +172,7 @@ func configFile(dir, kubeconfig, profiles string) (string, error) {
 	return file, nil
 }
 
-// newOptions gives the scheduler feature gates of its own: the process-wide ones belong to the API
-// server beside it.
+// newOptions gives the scheduler its own feature gates: the process-wide ones belong to the API server beside it.
 func newOptions(file string) (*options.Options, error) {
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 	reg := basecompatibility.NewComponentGlobalsRegistry()
@@ -195,7 +192,7 @@ func newOptions(file string) (*options.Options, error) {
 
 func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer) (
 	func(context.Context) error, *sched.Shared, error) {
-	configz.Delete("componentconfig") // a process-wide name; a scheduler that ran before leaves it
+	configz.Delete("componentconfig") // a process-wide name; an earlier scheduler leaves it registered
 	if tenon {
 		s, err := server.Prepare(ctx, opts, o.Outcome)
 		if err != nil {
@@ -216,7 +213,7 @@ func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer)
 	}, nil, nil
 }
 
-// follow observes the informers from which the scheduler's own handlers take pods and layouts.
+// follow observes the informers from which the scheduler's own handlers receive pods and layouts.
 func (o Observer) follow(s *server.Scheduler) error {
 	if o.Delivered == nil {
 		return nil
@@ -247,7 +244,7 @@ func (o Observer) follow(s *server.Scheduler) error {
 	return nil
 }
 
-// Done is closed when the scheduler ended; Err then says why, nil after Stop.
+// Done returns a channel that is closed when the scheduler has ended; Err then returns the reason, nil after Stop.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
 // Err returns why the scheduler ended. It is nil while the scheduler runs, and after Stop.

@@ -14,18 +14,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Fate is what became of a pod.
+// Fate is the outcome of a pod.
 type Fate string
 
-// The fates. Refused pods were bound, and their node's kubelet would not have them.
+// The fates. Refused pods were bound, and their node's kubelet refused them.
 const (
 	Waiting Fate = "waiting" // not settled yet
 	Running Fate = "running"
 	Refused Fate = "refused"
-	Pending Fate = "pending" // the scheduler says that it fits nowhere now
+	Pending Fate = "pending" // the scheduler reports that it fits nowhere now
 )
 
-// FateOf tells what became of a pod so far, and the reason that was given.
+// FateOf returns the outcome of a pod so far, and the reason in its status.
 func FateOf(p *v1.Pod) (Fate, string) {
 	switch p.Status.Phase {
 	case v1.PodRunning:
@@ -50,7 +50,7 @@ type Watch struct {
 	stop    func()
 }
 
-// Follow starts to follow all pods; Stop ends it.
+// Follow starts to follow all pods, until Stop.
 func Follow(ctx context.Context, client kubernetes.Interface) (*Watch, error) {
 	w := &Watch{pods: map[string]*v1.Pod{}, changed: make(chan struct{})}
 	f := informers.NewSharedInformerFactory(client, 0)
@@ -73,7 +73,7 @@ func Follow(ctx context.Context, client kubernetes.Interface) (*Watch, error) {
 	return w, nil
 }
 
-// Stop ends the following.
+// Stop stops following.
 func (w *Watch) Stop() { w.stop() }
 
 func (w *Watch) set(o any, gone bool) {
@@ -95,7 +95,7 @@ func (w *Watch) set(o any, gone bool) {
 	w.changed = make(chan struct{})
 }
 
-// Pods returns the pods as they are now, by name, and a channel that is closed at the next change.
+// Pods returns the present pods, by name, and a channel that is closed at the next change.
 func (w *Watch) Pods() ([]*v1.Pod, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +107,7 @@ func (w *Watch) Pods() ([]*v1.Pod, <-chan struct{}) {
 	return out, w.changed
 }
 
-// Until waits until the pods are as done says; the error tells what they are like when the context ends.
+// Until waits until done returns true for the pods. If the context ends first, the error describes the pods.
 func (w *Watch) Until(ctx context.Context, done func([]*v1.Pod) bool) ([]*v1.Pod, error) {
 	for {
 		pods, changed := w.Pods()
@@ -155,7 +155,7 @@ func (w *Watch) Clear(ctx context.Context, client kubernetes.Interface) error {
 	return err
 }
 
-// Count tells how many pods have which fate.
+// Count returns how many pods have which fate, as text.
 func Count(pods []*v1.Pod) string {
 	n := map[Fate]int{}
 	for _, p := range pods {

@@ -1,8 +1,8 @@
-// Package workload makes the pods that a lab cluster is tried with: training and inference on GPUs,
-// packet processing with hugepages and a network function, services and batch work.
+// Package workload makes the pods for a lab cluster: training and inference on GPUs, packet processing with hugepages
+// and a network function, services and batch work.
 //
-// Invariant: the same seed gives the same pods in the same order. The package refuses to know nodes: a
-// pod says what it wants, and the scheduler finds out where that is.
+// Invariant: the same seed gives the same pods in the same order. The package does not name nodes: a pod states its
+// requests, and the scheduler finds a node.
 package workload
 
 import (
@@ -32,7 +32,7 @@ func Guaranteed(name string, a Amounts) v1.Container {
 		Resources: v1.ResourceRequirements{Requests: a.list(), Limits: a.list()}}
 }
 
-// Burstable returns a container that may use more than it asks for; devices are limits as they must be.
+// Burstable returns a container that may use more than it requests; devices have limits, as they must.
 func Burstable(name string, a, devices Amounts) v1.Container {
 	c := v1.Container{Name: name, Image: "lab.invalid/" + name + ":1",
 		Resources: v1.ResourceRequirements{Requests: a.list(), Limits: devices.list()}}
@@ -42,7 +42,7 @@ func Burstable(name string, a, devices Amounts) v1.Container {
 	return c
 }
 
-// Pod returns a pod of the containers, in the default namespace, that ends at once when it is deleted.
+// Pod returns a pod of the containers, in the default namespace, with a grace period of 0.
 func Pod(name string, containers ...v1.Container) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault},
@@ -55,7 +55,7 @@ func Pod(name string, containers ...v1.Container) *v1.Pod {
 	}
 }
 
-// kind is a sort of work with its share of a mix.
+// kind is a kind of work with its share of a mix.
 type kind struct {
 	name  string
 	share int
@@ -64,7 +64,7 @@ type kind struct {
 
 func pick[T any](r *rand.Rand, xs ...T) T { return xs[r.IntN(len(xs))] }
 
-// kinds are the sorts of work; shares add up to 100.
+// kinds returns the kinds of work; shares add up to 100.
 func kinds() []kind {
 	return []kind{
 		{"train", 8, func(r *rand.Rand, name string) *v1.Pod {
