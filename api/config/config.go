@@ -1,9 +1,9 @@
-// Package config holds the arguments that an administrator writes for Tenon's scheduler plugin, under
-// the plugin's own name or under the name of the plugin whose place it can take.
+// Package config holds the arguments that an administrator writes for Tenon's scheduler plugin, under the plugin's own
+// name or under the name of the plugin that it can replace.
 //
-// Invariant: decoding is strict; an unknown or repeated field, or an unknown value, is an error that
-// names it. The package refuses knobs for mechanisms: every field changes what users see. Fields of the
-// other plugin that are such knobs are checked, and said to have no effect.
+// Invariant: decoding is strict. An unknown or repeated field, or an unknown value, is an error that names it. The
+// package offers no arguments that only tune mechanisms: every field changes what users see. It checks such fields of
+// the other plugin, and notes that they have no effect.
 package config
 
 import (
@@ -30,14 +30,15 @@ const (
 	Match = "NodeResourceTopologyMatch"
 )
 
-// What to do with a node that is not known well enough: UnknownNodes, CoarseNodes, SilentNodes and InexactNodes.
+// What to do with a node that is not known well enough: values of UnknownNodes, CoarseNodes, SilentNodes and
+// InexactNodes.
 const (
-	Allow  = "Allow"  // let pods in, as a scheduler that knows nothing of NUMA nodes would; prefer known nodes
+	Allow  = "Allow"  // accept pods, as a scheduler without NUMA data would; prefer known nodes
 	Refuse = "Refuse" // keep pods that need alignment away
-	// AllowWithoutDemand lets pods in that demand nothing of their own, and keeps the others away: what
-	// they demand cannot be promised there. It is a value of UnknownNodes.
+	// AllowWithoutDemand accepts pods without a demand, and keeps the others away, since a demand cannot be guaranteed
+	// there. It is a value of UnknownNodes.
 	AllowWithoutDemand = "AllowWithoutDemand"
-	// Deny is the opposite of Allow for what pods ask for: PodLogs.
+	// Deny is the opposite of Allow for requests of pods: PodLogs.
 	Deny = "Deny"
 )
 
@@ -45,47 +46,46 @@ const (
 type Args struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
-	// UnknownNodes is for nodes that have no layout, or one that was refused: Allow, Refuse or
-	// AllowWithoutDemand; Allow when empty.
+	// UnknownNodes is for nodes without a layout, or with a rejected one: Allow, Refuse or AllowWithoutDemand; Allow
+	// when empty.
 	UnknownNodes string `json:"unknownNodes,omitempty"`
-	// CoarseNodes is for nodes of which only a NodeResourceTopology is known: Allow or Refuse; Allow when
-	// empty. Such a node says how much each NUMA node has left, and not which CPUs and who holds them.
+	// CoarseNodes is for nodes with only a NodeResourceTopology: Allow or Refuse; Allow when empty. Such a node reports
+	// how much each NUMA node has left, but neither which CPUs nor which pods hold them.
 	CoarseNodes string `json:"coarseNodes,omitempty"`
-	// SilentNodes is for nodes whose agent ought to have reported a pod a minute ago and has not: Allow or
-	// Refuse; Allow when empty. Such a node is known by its last report and by predictions.
+	// SilentNodes is for nodes whose agent should have reported a pod a minute ago and has not: Allow or Refuse; Allow
+	// when empty. Such a node is judged by its last report and by predictions.
 	SilentNodes string `json:"silentNodes,omitempty"`
-	// TurnTimeoutSeconds bounds how long a pod waits for a pod before it that is assumed on the same node;
-	// after that it is scheduled anew. 1..3600; 30 when zero.
+	// TurnTimeoutSeconds bounds how long a pod waits for an earlier pod that is assumed on the same node; after that it
+	// is scheduled again. 1..3600; 30 when zero.
 	TurnTimeoutSeconds int32 `json:"turnTimeoutSeconds,omitempty"`
 
-	// InexactNodes is for nodes whose kubelet may do something else than is predicted, such as one of a release
-	// that is not known, and whose layout says so: Allow or Refuse; Allow when empty. Refuse keeps pods away that
-	// would hold something there.
+	// InexactNodes is for nodes whose layout says that the kubelet may deviate from predictions, for example because
+	// its release is unknown: Allow or Refuse; Allow when empty. Refuse keeps pods away that would hold something
+	// there.
 	InexactNodes string `json:"inexactNodes,omitempty"`
-	// KeepRestartable keeps pods away from nodes where their CPUs would be the last ones that containers without
-	// CPUs of their own share, if the node's kubelet could not start again then.
+	// KeepRestartable keeps pods away from nodes where they would take the last CPUs that containers without exclusive
+	// CPUs share, if the node's kubelet could not restart then.
 	KeepRestartable bool `json:"keepRestartable,omitempty"`
-	// PodLogs is for the annotation tenon.sh/log-level of pods: Allow or Deny; Allow when empty. Lines that are
-	// logged for its sake are bounded: 600 in a minute for all pods.
+	// PodLogs is for the annotation tenon.sh/log-level of pods: Allow or Deny; Allow when empty. Lines that are logged
+	// because of it are bounded: 600 per minute for all pods.
 	PodLogs string `json:"podLogs,omitempty"`
 
-	// LayoutSelector is a label selector, such as tenon.sh/shard=a: the scheduler reads what nodes publish under
-	// labels that it matches, and takes pods to nodes with such labels only; all when empty.
+	// LayoutSelector is a label selector, such as tenon.sh/shard=a. The scheduler reads only layouts and
+	// NodeResourceTopologies whose labels match, and places pods only on nodes whose labels match; all when empty.
 	LayoutSelector string `json:"layoutSelector,omitempty"`
 
-	// FittingShapes are shapes of pods, such as cpu=4,memory=8Gi,example.com/gpu=1, whose number the metric
-	// tenon_fitting_pods counts beside those of the shapes that are usual; at most 8.
+	// FittingShapes are shapes of pods, such as cpu=4,memory=8Gi,example.com/gpu=1. The metric tenon_fitting_pods
+	// counts them in addition to the shapes of the workload profile; at most 8.
 	FittingShapes []string `json:"fittingShapes,omitempty"`
 
-	// Strategy is how nodes are scored, for pods that do not say it themselves: Tenon's own way when empty.
-	// For arguments of kind NodeResourceTopologyMatchArgs it is LeastAllocated when empty, as it is there.
+	// Strategy is how nodes are scored, for pods that do not choose themselves; Tenon's own strategy when empty. For
+	// arguments of kind NodeResourceTopologyMatchArgs it is LeastAllocated when empty, as in scheduler-plugins.
 	Strategy Strategy `json:"scoringStrategy,omitzero"`
 
-	// KeepVictims: nobody is evicted so that a pod can be aligned. scheduler-plugins' preemptionMode says so.
+	// KeepVictims: no pod is evicted so that another can be aligned. It comes from scheduler-plugins' preemptionMode.
 	KeepVictims bool `json:"-"`
 
-	// Notes say what of the arguments has no effect or another one than under scheduler-plugins, one
-	// line for each field that was given.
+	// Notes name the given fields that have no effect, or another one than under scheduler-plugins, one line for each.
 	Notes []string `json:"-"`
 }
 
@@ -96,8 +96,8 @@ const (
 	maxTimeout     = 3600
 )
 
-// Decode reads the arguments of the plugin under one of its names, JSON or YAML, as the scheduler
-// framework hands them over; nil means defaults.
+// Decode reads the arguments of the plugin under one of its names, JSON or YAML, from the scheduler framework; nil
+// means defaults.
 func Decode(plugin string, obj runtime.Object) (Args, error) {
 	switch plugin {
 	case Tenon:
@@ -160,13 +160,13 @@ func (a Args) complete() (Args, error) {
 	return a, errors.Join(checkSelector(a.LayoutSelector), checkShapes(a.FittingShapes))
 }
 
-// Bounds of a selector: it goes with every list and watch.
+// Bounds of a selector: every list and watch carries it.
 const (
 	maxSelector     = 1024 // bytes
 	maxRequirements = 16
 )
 
-// checkSelector refuses what a node's affinity could not say, too.
+// checkSelector also refuses selectors that a node's affinity could not express.
 func checkSelector(text string) error {
 	if len(text) > maxSelector {
 		return fmt.Errorf("%s: layoutSelector: %d bytes are more than %d", tenonKind, len(text), maxSelector)
@@ -187,7 +187,7 @@ func checkSelector(text string) error {
 	return nil
 }
 
-// check is a field that takes certain values only.
+// check is a field with a fixed set of values.
 type check struct {
 	field, value string
 	values       []string

@@ -2,7 +2,7 @@ package config
 
 import "github.com/tenon-numa/tenon/core/guard"
 
-// Guard returns what the arguments keep pods from.
+// Guard returns the guard that the arguments configure.
 func (a Args) Guard() guard.Guard {
 	out := guard.Guard{Coarse: a.CoarseNodes == Refuse, Silent: a.SilentNodes == Refuse,
 		Inexact: a.InexactNodes == Refuse, KeepRestartable: a.KeepRestartable}

@@ -13,7 +13,7 @@ const (
 	matchKind    = Match + "Args"
 )
 
-// theirs are the types of scoring that scheduler-plugins has, its default first.
+// theirs are the scoring types of scheduler-plugins, its default first.
 var theirs = [...]string{score.LeastAllocated.String(), score.MostAllocated.String(), score.BalancedAllocation.String(),
 	score.LeastNUMANodes.String()}
 
@@ -35,7 +35,7 @@ type matchCache struct {
 	ResyncScope       *string `json:"resyncScope,omitempty"`
 }
 
-// complete checks the arguments as scheduler-plugins does, and says what they mean here.
+// complete checks the arguments as scheduler-plugins does, and returns their meaning here.
 func (m matchArgs) complete() (Args, error) {
 	for _, c := range []check{
 		{"apiVersion", m.APIVersion, []string{"", matchVersion}},
@@ -67,15 +67,15 @@ func (m matchArgs) complete() (Args, error) {
 
 func (a *Args) note(field, says string) { a.Notes = append(a.Notes, field+": "+says) }
 
-// knob is a field that tunes a mechanism which Tenon has not got. Its value is not looked at, as
-// scheduler-plugins does not validate it either: a file that works there works here.
+// knob is a field that tunes a mechanism that Tenon does not have. Its value is not checked, because scheduler-plugins
+// does not validate it either: a file that works there works here.
 type knob struct {
 	field string
 	given bool
 	says  string
 }
 
-// preemptionDisabled is scheduler-plugins' default; to say it is to mean it, to say nothing is not.
+// preemptionDisabled is scheduler-plugins' default. It only counts if the arguments name it.
 const preemptionDisabled = "Disabled"
 
 const noResync = "no effect: what is known of a node follows every event; nothing is resynchronized"

@@ -17,8 +17,8 @@ const (
 	maxAmount = 1 << 50
 )
 
-// ParseShape reads RESOURCE=AMOUNT[,RESOURCE=AMOUNT...], such as "cpu=4,memory=8Gi,example.com/gpu=1", as a Guaranteed
-// pod of one container. Devices have their whole names.
+// ParseShape parses RESOURCE=AMOUNT[,RESOURCE=AMOUNT...], such as "cpu=4,memory=8Gi,example.com/gpu=1", as a Guaranteed
+// pod of one container. Devices have their full names.
 func ParseShape(text string) (*place.Pod, error) {
 	c := place.Container{Name: "main"}
 	seen := map[string]bool{}

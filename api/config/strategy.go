@@ -7,11 +7,11 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// Strategy is how nodes are scored, in the form that scheduler-plugins has for it.
+// Strategy is how nodes are scored, in the form of scheduler-plugins.
 type Strategy struct {
 	// Type is the name of a score.Type.
 	Type string `json:"type,omitempty"`
-	// Resources are the weights of resources; one that is not named weighs 1.
+	// Resources are the weights of resources; a resource that is not named weighs 1.
 	Resources []Weight `json:"resources,omitempty"`
 }
 
@@ -24,7 +24,7 @@ type Weight struct {
 // maxResources bounds the weights of a strategy; no machine has that many resources.
 const maxResources = 256
 
-// complete checks a strategy in arguments of a kind, which take the named types; the first is the default.
+// complete checks a strategy in arguments of a kind that accepts the named types; the first is the default.
 func (s Strategy) complete(kind string, types []string) (Strategy, error) {
 	if s.Type == "" {
 		s.Type = types[0]
@@ -49,9 +49,9 @@ func (s Strategy) complete(kind string, types []string) (Strategy, error) {
 	return s, nil
 }
 
-// Scoring returns the strategy as the scores are computed by it.
+// Scoring returns the strategy in the form that computes scores.
 func (s Strategy) Scoring() score.Strategy {
-	t, _ := score.ParseType(s.Type) // complete has seen to it
+	t, _ := score.ParseType(s.Type) // complete has checked it
 	out := score.Strategy{Type: t}
 	for _, r := range s.Resources {
 		out.Weights = append(out.Weights, score.Weight{Resource: r.Name, Weight: r.Weight})

@@ -8,12 +8,12 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file has what the console's API answers beside the documents of the commands.
+// This file has the answers of the console's API that the commands do not have.
 
-// ClusterOverview is every node of a cluster in numbers.
+// ClusterOverview has every node of a cluster in numbers.
 type ClusterOverview struct {
 	Kind string `json:"kind"` // "ClusterOverview"
-	// Version changes whenever something of the view has changed.
+	// Version changes with every change of the view.
 	Version uint64 `json:"version"`
 	// Ready: all resources were listed once, or refused.
 	Ready bool           `json:"ready"`
@@ -21,7 +21,7 @@ type ClusterOverview struct {
 	// Pods counts the pods that you may read, Waiting those of them without a node.
 	Pods    int `json:"pods"`
 	Waiting int `json:"waiting"`
-	// Limits are what you may not read, or what is not served.
+	// Limits are the resources that you may not read, or that are not served.
 	Limits []Limit `json:"limits"`
 }
 
@@ -35,19 +35,19 @@ type Limit struct {
 type NodeOverview struct {
 	Name    string `json:"name"`
 	Quality string `json:"quality"` // exact, coarse or none
-	// Problem says why nothing is known of the node's NUMA nodes.
+	// Problem is why there is no data about the node's NUMA nodes.
 	Problem string `json:"problem,omitempty"`
 	// Policy is the topology manager's.
 	Policy string `json:"policy,omitempty"`
 	// Flags are notReady, cordoned, unsettled, crowded, silent, inexact and unaligned.
 	Flags []string `json:"flags,omitempty"`
-	// Labels are those that were asked for.
+	// Labels are the requested ones.
 	Labels map[string]string `json:"labels,omitempty"`
 	Pods   int               `json:"pods"` // that hold something
 	NUMAs  []NUMAOverview    `json:"numas"`
 }
 
-// NUMAOverview is one NUMA node in numbers: what pods may have, and what is free of that.
+// NUMAOverview is one NUMA node in numbers: what pods may have, and how much of it is free.
 type NUMAOverview struct {
 	ID         int32           `json:"id"`
 	CPUs       int             `json:"cpus"`
@@ -64,7 +64,7 @@ type DevicesOnNUMA struct {
 	Free     int    `json:"free"`
 }
 
-// NodeOverviewOf returns a node in numbers. A nil node is one without a usable report.
+// NodeOverviewOf returns a node in numbers. A nil node has no usable report.
 func NodeOverviewOf(name string, n *ledger.Node) NodeOverview {
 	out := NodeOverview{Name: name, Quality: None, NUMAs: []NUMAOverview{}}
 	if n == nil || n.Machine == nil || n.Usage == nil {
@@ -101,12 +101,12 @@ func NodeOverviewOf(name string, n *ledger.Node) NodeOverview {
 	return out
 }
 
-// PodList is pods at a glance.
+// PodList is an overview of pods.
 type PodList struct {
 	Kind    string       `json:"kind"` // "PodList"
 	Version uint64       `json:"version"`
 	Pods    []PodSummary `json:"pods"`
-	// Total counts the pods that the filters select. Continue is set where not all of them are in the answer: it is the
+	// Total counts the pods that the filters select. Continue is set if the answer does not have all of them: it is the
 	// parameter "continue" of the next request.
 	Total    int    `json:"total"`
 	Continue string `json:"continue,omitempty"`
@@ -114,7 +114,7 @@ type PodList struct {
 	Limits []Limit `json:"limits"`
 }
 
-// PodSummary is one pod at a glance.
+// PodSummary is one pod in an overview.
 type PodSummary struct {
 	Pod
 	Phase     string    `json:"phase"`
@@ -122,15 +122,15 @@ type PodSummary struct {
 	Node      string    `json:"node,omitempty"` // absent while it waits for a node
 	Scheduler string    `json:"scheduler"`
 	Created   time.Time `json:"created"`
-	// NUMAs are the NUMA nodes that it holds something on, and Source is how that is known.
+	// NUMAs are the NUMA nodes on which the pod holds something, and Source is how that is known.
 	NUMAs  v1alpha1.IDList `json:"numas,omitempty"`
 	Source string          `json:"source,omitempty"`
 }
 
-// ClusterChange is what has changed in a cluster since the last one.
+// ClusterChange has what has changed in a cluster since the previous change.
 type ClusterChange struct {
 	Version uint64 `json:"version"`
-	// All: more has changed than is named, and everything is to be read again.
+	// All: more has changed than is named, and the client must read everything again.
 	All bool `json:"all,omitempty"`
 	// Nodes are as in ClusterOverview, without labels; Gone are names of nodes.
 	Nodes []NodeOverview `json:"nodes,omitempty"`
@@ -142,19 +142,19 @@ type ClusterChange struct {
 	Waiting  int `json:"waiting"`
 }
 
-// ErrorDetails is an error of the API as RFC 9457 has it (application/problem+json).
+// ErrorDetails is an error of the API in the form of RFC 9457 (application/problem+json).
 type ErrorDetails struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Field is the parameter, header or part of the body that is wrong.
+	// Field is the wrong parameter, header or part of the body.
 	Field string `json:"field,omitempty"`
 }
 
-// SessionDetails say who is signed in.
+// SessionDetails describe the signed-in identity.
 type SessionDetails struct {
 	Name string `json:"name"` // of the user or of the kubeconfig's context
-	// Version is that of the program.
+	// Version is the program's version.
 	Version string `json:"version"`
 }

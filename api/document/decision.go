@@ -2,7 +2,7 @@ package document
 
 import "time"
 
-// PodDecisions is what a scheduler remembers of a pod: the newest decision first.
+// PodDecisions are a scheduler's kept decisions on a pod, newest first.
 type PodDecisions struct {
 	Namespace string     `json:"namespace"`
 	Name      string     `json:"name"`
@@ -13,40 +13,40 @@ type PodDecisions struct {
 type Decision struct {
 	UID  string    `json:"uid"`
 	Time time.Time `json:"time"`
-	// Turned is when the pod was allowed to be bound: what the scheduler received later did not count.
+	// Turned is when the pod was allowed to be bound: the decision ignores what the scheduler received later.
 	Turned time.Time `json:"turned,omitzero"`
 	Stage  Stage     `json:"stage"`
-	// Why says what went wrong apart from the verdicts of nodes.
+	// Why is what went wrong apart from the verdicts of nodes.
 	Why string `json:"why,omitempty"`
-	// Node is the node that was chosen, Predicted what the pod was to hold there, and Seen what the node gave.
+	// Node is the chosen node, Predicted what the pod was to hold there, and Seen what the node gave.
 	Node      string      `json:"node,omitempty"`
 	Predicted []Container `json:"predicted,omitempty"`
 	Seen      []Container `json:"seen,omitempty"`
-	// Nodes are verdicts, by name of the node; MoreNodes is set where other nodes were asked, too.
+	// Nodes are verdicts, by name of the node; MoreNodes is set if other nodes were judged, too.
 	Nodes     []Verdict `json:"nodes,omitempty"`
 	MoreNodes bool      `json:"moreNodes,omitempty"`
 }
 
-// Stage says how far a pod got.
+// Stage is how far a pod got.
 type Stage string
 
 // The stages. From Judged and Released a pod is tried again.
 const (
-	Judged   Stage = "judged"   // nodes were asked; none was chosen
-	Reserved Stage = "reserved" // a node was chosen, and what the pod will hold is reserved
+	Judged   Stage = "judged"   // nodes were judged; none was chosen
+	Reserved Stage = "reserved" // a node was chosen, and the pod's holdings are reserved
 	Turned   Stage = "turned"   // it had its turn and may be bound
 	Bound    Stage = "bound"    // it is bound; the node has not reported it yet
 	Released Stage = "released" // it was not bound after all
 
-	// What the node did then; these are the results of the ledger.
-	Confirmed Stage = "confirmed" // it gave what was predicted
-	Wrong     Stage = "wrong"     // it gave something else
-	Rejected  Stage = "rejected"  // it refused the pod
+	// Results of the ledger: what the node did.
+	Confirmed Stage = "confirmed" // the node gave what was predicted
+	Wrong     Stage = "wrong"     // the node gave something else
+	Rejected  Stage = "rejected"  // the kubelet rejected the pod
 )
 
-// Share is a shape of pods and its part in what the cluster usually runs.
+// Share is a shape of pods and its share of the workload profile.
 type Share struct {
 	Percent int64 `json:"percent"` // of the pods that count
-	// Containers are what each container asks for, init containers first.
+	// Containers are the requests of each container, init containers first.
 	Containers []string `json:"containers"`
 }

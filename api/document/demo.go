@@ -1,6 +1,6 @@
 package document
 
-// Demo is what "tenon-lab demo" has found out, by acts. An act that was not played is nil.
+// Demo has the results of "tenon-lab demo", by acts. An act that was not played is nil.
 type Demo struct {
 	Story   *DemoStory   `json:"story,omitempty"`
 	Busy    *DemoBusy    `json:"busy,omitempty"`
@@ -8,7 +8,7 @@ type Demo struct {
 	Packing *DemoPacking `json:"packing,omitempty"`
 }
 
-// DemoStory is the act about single pods: what became of the same pods under two schedulers.
+// DemoStory is the act about single pods: the fates of the same pods under two schedulers.
 type DemoStory struct {
 	Pods []DemoPod `json:"pods"`
 }
@@ -21,16 +21,16 @@ type DemoPod struct {
 	Tenon   DemoFate `json:"tenon"`
 }
 
-// DemoFate is what became of a pod.
+// DemoFate is the outcome of a pod.
 type DemoFate struct {
 	// Node is the last node that the pod was bound to, empty if there was none.
 	Node    string `json:"node,omitempty"`
 	Running bool   `json:"running"`
-	// Refusals is how often a kubelet refused the pod; Reason and Message are what it said last.
+	// Refusals is how often a kubelet refused the pod; Reason and Message are the last ones.
 	Refusals int    `json:"refusals"`
 	Reason   string `json:"reason,omitempty"`
 	Message  string `json:"message,omitempty"`
-	// Holds is what a running pod holds.
+	// Holds are the holdings of a running pod, as text.
 	Holds string `json:"holds,omitempty"`
 }
 
@@ -52,15 +52,15 @@ type DemoRound struct {
 	Pending int            `json:"pending"`
 	// LastBound is the time from the creation of the first pod until the last one was bound.
 	LastBound float64 `json:"lastBoundSeconds"`
-	// IdleGPUs and IdleFunctions are free although pods that want them do not run.
+	// IdleGPUs and IdleFunctions are free although pods that request them do not run.
 	IdleGPUs      int64 `json:"idleGPUs"`
 	IdleFunctions int64 `json:"idleNetworkFunctions"`
-	// Predicted counts the pods of which Tenon predicted what they hold, Wrong those that got something else.
+	// Predicted counts the pods with predictions of Tenon, Wrong those that got something else.
 	Predicted int `json:"predicted"`
 	Wrong     int `json:"wrong"`
 }
 
-// Refusals is the sum of Refused.
+// Refusals returns the sum of Refused.
 func (r DemoRound) Refusals() (n int) {
 	for _, k := range r.Refused {
 		n += k
@@ -71,10 +71,10 @@ func (r DemoRound) Refusals() (n int) {
 // DemoWaiting is the act about a pod that waits.
 type DemoWaiting struct {
 	Pod string `json:"pod"`
-	// Why is what "kubectl tenon explain pod" prints while the pod waits, After what it prints once it runs.
+	// Why is the output of "kubectl tenon explain pod" while the pod waits, After the output once it runs.
 	Why   string `json:"why"`
 	After string `json:"after"`
-	// Ends is the pod whose end makes room, on Node, and Seconds how long the pod took to run then.
+	// Ends is the pod whose end makes room, on Node, and Seconds how long the waiting pod took to run then.
 	Ends    string  `json:"ends"`
 	Node    string  `json:"node"`
 	Seconds float64 `json:"seconds"`
@@ -89,13 +89,13 @@ type DemoPacking struct {
 	Schedulers []DemoContender `json:"schedulers"`
 }
 
-// DemoContender is one way of choosing nodes.
+// DemoContender is one way to choose nodes.
 type DemoContender struct {
 	Name string `json:"name"`
 	// First is how many pods were placed before the first one waited, Placed how many in all.
 	First  int `json:"placedBeforeOneWaits"`
 	Placed int `json:"placed"`
-	// Refused counts refusals by kubelets; IdleGPUs are free although waiting pods want as many.
+	// Refused counts refusals by kubelets; IdleGPUs are free although waiting pods request as many.
 	Refused  int   `json:"refused"`
 	GPUs     int64 `json:"gpus"`
 	IdleGPUs int64 `json:"idleGPUs"`

@@ -1,12 +1,12 @@
-// Package document is what Tenon prints about nodes and pods for programs and people: the answers of the
-// scheduler's inspection endpoint, and the output of kubectl tenon with -o json and -o yaml. It also renders
-// holdings as text, so that the CLI, the drawings, events and logs use the same words.
+// Package document has the types that Tenon prints about nodes and pods for programs and people: the answers of the
+// scheduler's inspection endpoint, and the output of kubectl tenon with -o json and -o yaml. It also renders holdings
+// as text, so that the CLI, the drawings, events and logs use the same words.
 //
-// Invariant: what a NodeLayout stores has the types and the keys of NodeLayout here, too. Keys are stable: fields
-// may be added, and none is renamed or given another meaning. CPUs and NUMA nodes are ids in the Linux list format,
-// and memory is in bytes. Ids of CPUs and devices of coarse nodes are made up: they count, and mean nothing else.
+// Invariant: parts that a NodeLayout also has use NodeLayout's types and keys. Keys are stable: fields may be added,
+// and none is renamed or changes its meaning. CPUs and NUMA nodes are ids in the Linux list format, and memory is in
+// bytes. Ids of CPUs and devices of coarse nodes are invented: only their number has a meaning.
 //
-// The package refuses to decide: it renders values that its callers computed, and Tenon reads no document back.
+// The package does not decide: it renders values that its callers computed, and Tenon reads no document back.
 package document
 
 import (
@@ -29,24 +29,24 @@ type Pod struct {
 // PodOf returns the name of a pod.
 func PodOf(id ledger.PodID) Pod { return Pod{id.Namespace, id.Name, id.UID} }
 
-// Holder is a pod that holds something: NodeLayout's PodHoldings, and where they come from.
+// Holder is a pod that holds something: NodeLayout's PodHoldings, and their source.
 type Holder struct {
 	Pod
 	// Source is observed, predicted or, on coarse nodes, counted.
 	Source     string          `json:"source"`
 	NUMAs      v1alpha1.IDList `json:"numas,omitempty"`
 	Containers []Container     `json:"containers"`
-	// Misaligned: it holds parts of more NUMA nodes, or of more distant ones, than it would on the empty machine. Only
-	// kubectl tenon says so.
+	// Misaligned: the pod holds parts of more NUMA nodes, or of more distant ones, than on the empty machine. Only
+	// kubectl tenon sets it.
 	Misaligned bool `json:"misaligned,omitempty"`
-	// InFlightSeconds is how long ago the prediction was reserved; nil where it is not a prediction, or where the
-	// scheduler does not remember its reservation.
+	// InFlightSeconds is how long ago the prediction was reserved; nil if it is not a prediction, or if the scheduler
+	// has no record of its reservation.
 	InFlightSeconds *float64 `json:"inFlightSeconds,omitempty"`
 }
 
-// Container is what one container holds: NodeLayout's ContainerHolding, with the NUMA nodes of the whole.
+// Container is what one container holds: NodeLayout's ContainerHolding, with the NUMA nodes of all of it.
 type Container struct {
-	// Name is empty for what the pod holds as a whole (pod-level resources).
+	// Name is empty for holdings of the pod as a whole (pod-level resources).
 	Name string `json:"name,omitempty"`
 	// Kind is init or sidecar; empty for app.
 	Kind    string                 `json:"kind,omitempty"`
@@ -60,17 +60,17 @@ type Container struct {
 type Devices struct {
 	v1alpha1.HeldDevices
 	NUMAs v1alpha1.IDList `json:"numas,omitempty"`
-	// AnyOf is set where the kubelet may as well take other, equal devices.
+	// AnyOf is set if the kubelet may also take other, equal devices.
 	AnyOf bool `json:"anyOf,omitempty"`
 }
 
-// HolderOf returns what a pod holds on a machine.
+// HolderOf returns a pod's holdings on a machine.
 func HolderOf(m *topo.Machine, e ledger.Entry) Holder {
 	source := [...]string{ledger.Predicted: "predicted", ledger.Observed: "observed", ledger.Counted: "counted"}[e.Source]
 	return Holder{Pod: PodOf(e.Pod), Source: source, NUMAs: Spread(m, e.Holdings), Containers: Containers(m, e.Holdings)}
 }
 
-// Containers returns holdings in their order. Where the machine is nil, NUMA nodes are positions instead of ids.
+// Containers returns holdings in their order. If the machine is nil, NUMA nodes are positions instead of ids.
 func Containers(m *topo.Machine, hs []place.Holding) []Container {
 	return Each(hs, func(h place.Holding) Container {
 		c := Container{Name: h.Container, NUMAs: Spread(m, []place.Holding{h}), CPUs: v1alpha1.IDList(h.CPUs.String())}
@@ -88,7 +88,7 @@ func Containers(m *topo.Machine, hs []place.Holding) []Container {
 	})
 }
 
-// Spread returns the NUMA nodes that holdings are on; none where the machine is nil.
+// Spread returns the NUMA nodes of holdings; none if the machine is nil.
 func Spread(m *topo.Machine, hs []place.Holding) v1alpha1.IDList {
 	if m == nil {
 		return ""
@@ -96,7 +96,7 @@ func Spread(m *topo.Machine, hs []place.Holding) v1alpha1.IDList {
 	return NUMAs(m, place.Verdict{Holdings: hs}.NUMAs(m))
 }
 
-// NUMAs returns the ids of NUMA nodes. It returns positions where the machine is nil or has no such positions.
+// NUMAs returns the ids of NUMA nodes, or positions if the machine is nil or has no such positions.
 func NUMAs(m *topo.Machine, on topo.Mask) v1alpha1.IDList {
 	if m == nil || on&^m.All() != 0 {
 		return v1alpha1.IDList(idset.Of(on.Positions()...).String())
@@ -104,24 +104,24 @@ func NUMAs(m *topo.Machine, on topo.Mask) v1alpha1.IDList {
 	return v1alpha1.IDList(idset.Of(m.IDs(on)...).String())
 }
 
-// Verdict is what one node would do with a pod, or what a scheduler remembers of that.
+// Verdict is what one node would do with a pod, or a scheduler's record of that.
 type Verdict struct {
 	Node string `json:"node"`
 	// Quality says how the node is known: exact or coarse; empty in a decision of a scheduler.
 	Quality string `json:"quality,omitempty"`
 	Fits    bool   `json:"fits"`
-	// Cost is what a scheduler computed for a node that fits; the lowest is best.
+	// Cost is the cost that a scheduler computed for a node that fits; lower is better.
 	Cost *int64 `json:"cost,omitempty"`
 	// Error is the error that the kubelet would give.
 	Error string `json:"error,omitempty"`
-	// Why stands for reasons where there are none: nothing is known of the node.
+	// Why is set if there are no reasons: there is no data about the node.
 	Why        string          `json:"why,omitempty"`
 	NUMAs      v1alpha1.IDList `json:"numas,omitempty"`
 	Containers []Container     `json:"containers,omitempty"`
 	Reasons    []Reason        `json:"reasons"`
-	// Inexact lists why the kubelet may do something else.
+	// Inexact lists why the kubelet may deviate from the verdict.
 	Inexact []v1alpha1.Inexact `json:"inexact,omitempty"`
-	// Way is how the node gets room, where it has none now and that is known.
+	// Way is how the node gets room, if it has none now and a way is known.
 	Way *Way `json:"way,omitempty"`
 }
 
@@ -141,16 +141,16 @@ type Reason struct {
 	Want      int64  `json:"want"`
 	Have      int64  `json:"have"`
 	Width     int    `json:"width,omitempty"`
-	// With is the other resource where two do not go together; see place.Reason.
+	// With is the other resource if two do not go together; see place.Reason.
 	With string `json:"with,omitempty"`
-	// When says what has to happen first: never, changed (the pod or the node), or later.
+	// When is what has to happen first: never, changed (the pod or the node), or later.
 	When string `json:"when"`
 	Text string `json:"text"`
-	// Remedy says what to change, or what to wait for.
+	// Remedy is what to change, or what to wait for.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// ReasonOf returns a reason of place.
+// ReasonOf converts a reason of place.
 func ReasonOf(r place.Reason) Reason {
 	return Reason{Code: string(r.Code), Container: r.Container, Resource: r.Resource, Want: r.Want, Have: r.Have,
 		Width: r.Width, With: r.With, When: string(r.When()), Text: r.Text(), Remedy: r.Remedy()}
@@ -162,7 +162,7 @@ type Way struct {
 	Missing []Missing `json:"missing"`
 }
 
-// Missing is an amount that these pods have to give back: on NUMA nodes, or of the node as a whole without NUMAs.
+// Missing is an amount that these pods have to return: on NUMA nodes, or of the node as a whole if NUMAs is empty.
 type Missing struct {
 	Resource string          `json:"resource"`
 	More     int64           `json:"more"`
@@ -178,7 +178,7 @@ func (m Missing) Text() string {
 	return n + " more " + resource + " on " + NUMANodes(m.NUMAs)
 }
 
-// Request is what one container asks for.
+// Request is what one container requests.
 type Request struct {
 	Name     string   `json:"name"`
 	Kind     string   `json:"kind"` // app, init or sidecar
@@ -199,7 +199,7 @@ type Count struct {
 	Count    int64  `json:"count"`
 }
 
-// RequestOf returns what a container asks for.
+// RequestOf returns what a container requests.
 func RequestOf(c place.Container) Request {
 	return Request{Name: c.Name, Kind: KindName(c.Kind), MilliCPU: c.MilliCPU,
 		Memory:  Each(c.Memory, func(a place.Amount) Amount { return Amount{a.Kind, a.Bytes} }),

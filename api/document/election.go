@@ -2,7 +2,7 @@ package document
 
 import "time"
 
-// Role is what a scheduler does among those of one lease.
+// Role is a scheduler's role in the election of one lease.
 type Role string
 
 // The roles.
@@ -12,13 +12,13 @@ const (
 	Alone   Role = "alone"   // it has no lease, and schedules
 )
 
-// Election is what a scheduler knows of the lease by which one of several is chosen.
+// Election is a scheduler's state of the lease by which one of several is chosen.
 type Election struct {
 	Role Role `json:"role"`
 	// Identity is the scheduler's own name in the lease: its host name, which in a cluster is its pod's, an underscore,
-	// and an id. It is empty where the scheduler is alone.
+	// and an id. It is empty if the scheduler is alone.
 	Identity string `json:"identity,omitempty"`
-	// Leader is the identity of the scheduler that holds the lease, or empty where none is known to hold it.
+	// Leader is the identity of the scheduler that holds the lease, or empty if none is known to hold it.
 	Leader string `json:"leader,omitempty"`
 	// Renewed is when the leader last renewed the lease, by the leader's clock.
 	Renewed time.Time `json:"renewed,omitzero"`

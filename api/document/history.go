@@ -2,14 +2,14 @@ package document
 
 import "time"
 
-// PodHistory is what schedulers and kubelets decided on a pod, the newest first.
+// PodHistory has the decisions of schedulers and kubelets on a pod, newest first.
 type PodHistory struct {
 	Kind      string `json:"kind"` // "PodHistory"
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Source is where that is known from: "events", which API servers keep for an hour unless configured otherwise.
+	// Source is the source of the decisions: "events", which API servers keep for an hour unless configured otherwise.
 	Source string `json:"source"`
-	// Problem says why nothing is known.
+	// Problem is why nothing is known.
 	Problem   string         `json:"problem,omitempty"`
 	Decisions []PastDecision `json:"decisions"`
 }
@@ -22,14 +22,14 @@ type PastDecision struct {
 	First time.Time `json:"first"`
 	Time  time.Time `json:"time"`
 	Count int32     `json:"count"`
-	// By is the scheduler or kubelet, and Reason and Message are its words.
+	// By is the scheduler or kubelet; Reason and Message are its texts.
 	By      string `json:"by"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Warning bool   `json:"warning,omitempty"`
 }
 
-// Outcome is what a decision on a pod came to.
+// Outcome is the outcome of a decision on a pod.
 type Outcome string
 
 // The outcomes.
@@ -38,6 +38,6 @@ const (
 	OutcomeScheduled  Outcome = "scheduled"  // it was bound to a node
 	OutcomePreempted  Outcome = "preempted"  // it was evicted for another pod
 	OutcomeRejected   Outcome = "rejected"   // the kubelet did not admit it
-	OutcomeMisaligned Outcome = "misaligned" // it holds parts of more NUMA nodes than it had to
+	OutcomeMisaligned Outcome = "misaligned" // it holds parts of more NUMA nodes than necessary
 	OutcomeOther      Outcome = "other"
 )

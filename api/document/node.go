@@ -12,21 +12,21 @@ import (
 // None is the quality of a node without a usable report; the ledger has the other qualities.
 const None = "none"
 
-// Node is what is known of a node: the sections machine, rules and holdings of its NodeLayout, and what follows
-// from them. The sections are missing where nothing is known of the node, and in lists of nodes at a glance.
+// Node has the data about a node: the sections machine, rules and holdings of its NodeLayout, and values derived from
+// them. The sections are missing if there is no data about the node, and in overviews of nodes.
 type Node struct {
 	Name string `json:"name"`
 	// Quality is exact (the holder of each CPU is known), coarse (amounts per NUMA node are known) or none.
 	Quality string `json:"quality"`
 	// From is NodeLayout, NodeResourceTopology or file.
 	From string `json:"from,omitempty"`
-	// Problem says why what the node published was refused.
+	// Problem is why the node's published object was rejected.
 	Problem string `json:"problem,omitempty"`
 	// AgeSeconds is how long ago the node's report last changed.
 	AgeSeconds *float64 `json:"ageSeconds,omitempty"`
 	Summary    Summary  `json:"summary"`
 
-	// States counts the possible states of the node; holdings and what is free are those of one of them.
+	// States counts the possible states of the node. Holdings and free amounts are those of one of them.
 	States int `json:"states"`
 	// Unsettled: there may be more states, and no pod that holds anything fits before the node reports.
 	Unsettled bool `json:"unsettled,omitempty"`
@@ -34,15 +34,15 @@ type Node struct {
 	Crowded bool `json:"crowded,omitempty"`
 	// Silent: a report of the node is overdue.
 	Silent bool `json:"silent,omitempty"`
-	// Refused says why the node refused pods that should have fitted. Pods like them wait for a report.
+	// Refused has why the node refused pods that should have fitted. Similar pods wait for a report.
 	Refused []string `json:"refused,omitempty"`
-	// Warnings are what is unusual about the hardware or the report.
+	// Warnings are anomalies of the hardware or the report.
 	Warnings []string `json:"warnings,omitempty"`
-	// Inexact says why a prediction may differ from what the kubelet does, RestartHazards what goes wrong if the
-	// kubelet is restarted now.
+	// Inexact has why predictions may differ from what the kubelet does, RestartHazards what goes wrong if the kubelet
+	// is restarted now.
 	Inexact        []v1alpha1.Inexact `json:"inexact,omitempty"`
 	RestartHazards []Hazard           `json:"restartHazards,omitempty"`
-	// Unaligned is what the kubelet's settings do not align.
+	// Unaligned are the resources that the kubelet's settings do not align.
 	Unaligned []Unaligned `json:"unaligned,omitempty"`
 
 	Machine *v1alpha1.Machine `json:"machine,omitempty"`
@@ -55,7 +55,7 @@ type Node struct {
 	Holdings []Holder `json:"holdings,omitempty"`
 }
 
-// Summary is a node in numbers: NodeLayout's summary, and how the holdings are known.
+// Summary is a node in numbers: NodeLayout's summary, and the sources of the holdings.
 type Summary struct {
 	v1alpha1.Summary
 	// Observed counts the pods whose holdings the node reported, Predicted those that were assumed since.
@@ -63,7 +63,7 @@ type Summary struct {
 	Predicted int `json:"predicted"`
 }
 
-// NUMA is one NUMA node: what it has, and what is free of that.
+// NUMA is one NUMA node: what it has, and how much of it is free.
 type NUMA struct {
 	ID           int32           `json:"id"`
 	CPUs         v1alpha1.IDList `json:"cpus"`
@@ -73,7 +73,7 @@ type NUMA struct {
 	Memory       []Memory        `json:"memory"`
 }
 
-// Memory is memory of one kind on one NUMA node. Allocatable is what the kubelet does not keep for the system, and
+// Memory is memory of one kind on one NUMA node. Allocatable is what the kubelet does not reserve for the system, and
 // Free what a Guaranteed pod may get.
 type Memory struct {
 	Kind        string `json:"kind"`
@@ -91,7 +91,7 @@ type Hazard struct {
 	Text  string `json:"text"`
 }
 
-// Unaligned is what a kubelet does not align because of one setting.
+// Unaligned is a resource that a kubelet does not align because of one setting.
 type Unaligned struct {
 	Code   string `json:"code"`
 	What   string `json:"what"`
@@ -106,7 +106,7 @@ type Problem struct {
 	Reason string `json:"reason"`
 }
 
-// SummaryOf returns a node in numbers. A nil node is one without a usable report.
+// SummaryOf returns a node in numbers. A nil node has no usable report.
 func SummaryOf(name string, n *ledger.Node) Node {
 	out := Node{Name: name, Quality: None}
 	if n == nil || n.Machine == nil {
@@ -132,7 +132,7 @@ func SummaryOf(name string, n *ledger.Node) Node {
 	return out
 }
 
-// NodeOf returns the document of a node. A nil node is one without a usable report.
+// NodeOf returns the document of a node. A nil node has no usable report.
 func NodeOf(name string, n *ledger.Node) Node {
 	out := SummaryOf(name, n)
 	if out.Quality == None {
@@ -180,7 +180,8 @@ func inexact(n *ledger.Node) (out []v1alpha1.Inexact) {
 	return out
 }
 
-// Hazards returns the hazards of a restart of the node's kubelet. A coarse node reports nothing about them.
+// Hazards returns the hazards of a restart of the node's kubelet. Coarse nodes have none, since they do not report
+// them.
 func Hazards(n *ledger.Node) []place.Hazard {
 	if n.Quality == ledger.Coarse || n.Usage == nil {
 		return nil
@@ -195,7 +196,7 @@ func hazards(n *ledger.Node) (out []Hazard) {
 	return out
 }
 
-// unaligned returns what the node's kubelet does not align. A coarse node reports nothing about it.
+// unaligned returns what the node's kubelet does not align. Coarse nodes have none, since they do not report it.
 func unaligned(n *ledger.Node) (out []Unaligned) {
 	if n.Quality == ledger.Coarse {
 		return nil
@@ -206,7 +207,7 @@ func unaligned(n *ledger.Node) (out []Unaligned) {
 	return out
 }
 
-// Forgotten returns what the node's kubelet does not align though nobody chose that, see place.Rules.Forgotten.
+// Forgotten returns what the node's kubelet does not align although that was not chosen; see place.Rules.Forgotten.
 func Forgotten(n *ledger.Node) []place.Unaligned {
 	if n.Quality == ledger.Coarse || n.Usage == nil {
 		return nil

@@ -2,13 +2,13 @@ package document
 
 import "github.com/tenon-numa/tenon/api/v1alpha1"
 
-// SchedulingPolicy is how the schedulers and the kubelets of a cluster are configured.
+// SchedulingPolicy is the configuration of a cluster's schedulers and kubelets.
 type SchedulingPolicy struct {
 	Kind       string      `json:"kind"` // "SchedulingPolicy"
 	Schedulers []Scheduler `json:"schedulers"`
-	// Kubelets are the nodes that report, by equal rules; the largest group first.
+	// Kubelets are the nodes that report, grouped by equal rules; the largest group first.
 	Kubelets []KubeletGroup `json:"kubelets"`
-	// Limits are what you may not read.
+	// Limits are the resources that you may not read.
 	Limits []Limit `json:"limits"`
 }
 
@@ -18,7 +18,7 @@ type KubeletGroup struct {
 	Nodes []string       `json:"nodes"`
 }
 
-// SchedulerType says whose configuration it is.
+// SchedulerType is the type of a scheduler with a configuration.
 type SchedulerType string
 
 // The schedulers that have a configuration with a NUMA plugin.
@@ -31,9 +31,9 @@ const (
 type Scheduler struct {
 	ID   string        `json:"id"` // NAMESPACE/NAME of the ConfigMap
 	Type SchedulerType `json:"type,omitempty"`
-	// Deployment runs it, as NAMESPACE/NAME; absent where you may not read Deployments.
+	// Deployment runs it, as NAMESPACE/NAME; absent if you may not read Deployments.
 	Deployment string `json:"deployment,omitempty"`
-	// Key is the configuration in the ConfigMap, and Version the ConfigMap's resourceVersion.
+	// Key is the configuration's key in the ConfigMap, and Version the ConfigMap's resourceVersion.
 	Key     string `json:"key"`
 	Version string `json:"version,omitempty"`
 	// Plugin is the name of the NUMA plugin; Enabled: a profile has it.
@@ -42,7 +42,7 @@ type Scheduler struct {
 	Profiles []SchedulerProfile `json:"profiles"`
 	Text     string             `json:"text"`
 	MayWrite bool               `json:"mayWrite"`
-	// Problem says why the configuration cannot be read.
+	// Problem is why the configuration cannot be read.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -58,15 +58,15 @@ type SchedulerProfile struct {
 	Arguments map[string]any `json:"arguments"`
 }
 
-// PluginChange is what is asked of a scheduler.
+// PluginChange is a requested change of a scheduler.
 type PluginChange struct {
-	Scheduler string // its ID; empty where there is only one
+	Scheduler string // its ID; empty if there is only one
 	On        bool
-	// Version: the change is refused where the ConfigMap has another one. Empty: any.
+	// Version: the change is rejected if the ConfigMap has another version. Empty: any.
 	Version string
 	// Profile chooses one of several profiles of a KubeSchedulerConfiguration; empty: all that have arguments for it.
 	Profile string
-	// DryRun: the API server checks the change, and nothing is written.
+	// DryRun: the API server checks the change, and writes nothing.
 	DryRun bool
 	// Arguments of the plugin that change, in place of On; a nil value removes one.
 	Arguments map[string]any
@@ -78,7 +78,7 @@ type ArgumentChange struct {
 	Arguments map[string]any `json:"arguments"`
 }
 
-// SchedulerChange is what a change of a scheduler's configuration came to.
+// SchedulerChange is the result of a change of a scheduler's configuration.
 type SchedulerChange struct {
 	Kind      string `json:"kind"`      // "SchedulerChange"
 	Scheduler string `json:"scheduler"` // as Scheduler.ID
@@ -96,7 +96,7 @@ type PluginStatus struct {
 	Status string `json:"status"` // open or close
 }
 
-// NUMAAware is the answer of /rest/scheduling/v1/numaaware. Code and Msg are as openFuyao has them.
+// NUMAAware is the answer of /rest/scheduling/v1/numaaware. Code and Msg have the form of openFuyao.
 type NUMAAware struct {
 	Code int    `json:"Code"` // the status of the answer
 	Msg  string `json:"Msg"`
@@ -106,9 +106,9 @@ type NUMAAware struct {
 	Version   string `json:"version,omitempty"`
 	Changed   bool   `json:"changed,omitempty"`
 	DryRun    bool   `json:"dryRun,omitempty"`
-	// Diff are the lines that change, Reload is how the scheduler gets to know.
+	// Diff has the lines that change; Reload is how the scheduler gets the change.
 	Diff   string `json:"diff,omitempty"`
 	Reload string `json:"reload,omitempty"`
-	// Warnings are what did not go as it should.
+	// Warnings name the steps that failed.
 	Warnings []string `json:"warnings,omitempty"`
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Scheduling is what an API server tells of the scheduling of a pod that has no node.
+// Scheduling is the API server's data about the scheduling of a pod that has no node.
 type Scheduling struct {
 	// Scheduler is spec.schedulerName.
 	Scheduler string          `json:"scheduler"`
@@ -15,31 +15,31 @@ type Scheduling struct {
 	Seen []string `json:"seen"`
 	// Gates are the scheduling gates of a gated pod.
 	Gates []string `json:"gates,omitempty"`
-	// Lease is the lease of a kube-scheduler that leads and may have a profile of an unseen scheduler's name.
+	// Lease is the lease of a kube-scheduler that leads, and may have a profile with the unseen scheduler's name.
 	Lease string `json:"lease,omitempty"`
-	// Node is the node that was chosen.
+	// Node is the chosen node.
 	Node string `json:"node,omitempty"`
-	// Since is when the scheduler first refused the pod, and Tried when it last did; zero where that is not known.
+	// Since is when the scheduler first refused the pod, and Tried when it last did; zero if unknown.
 	Since time.Time `json:"since,omitzero"`
 	Tried time.Time `json:"tried,omitzero"`
-	// Message is what the scheduler said last.
+	// Message is the scheduler's last message.
 	Message string `json:"message,omitempty"`
 }
 
-// SchedulingState is how far a pod without a node has come.
+// SchedulingState is how far the scheduling of a pod without a node has come.
 type SchedulingState string
 
 // The states of a pod without a node.
 const (
 	Gated    SchedulingState = "gated"    // its scheduling gates keep it from every scheduler
 	Unseen   SchedulingState = "unseen"   // its scheduler has left no trace
-	Untried  SchedulingState = "untried"  // its scheduler has left traces, and none of this pod
-	Refused  SchedulingState = "refused"  // no node took it; it is tried again when something changes
+	Untried  SchedulingState = "untried"  // its scheduler has left traces, but none of this pod
+	Refused  SchedulingState = "refused"  // no node accepted it; it is tried again when something changes
 	Chosen   SchedulingState = "chosen"   // a node was chosen: it waits for its turn, or for victims to end
 	NotKnown SchedulingState = "notKnown" // the events cannot be read
 )
 
-// Text says in one or two sentences what the pod waits for, apart from nodes.
+// Text returns one or two sentences on what the pod waits for, apart from nodes.
 func (s Scheduling) Text() string {
 	name := s.Scheduler
 	switch s.State {
@@ -76,7 +76,7 @@ func (s Scheduling) Text() string {
 	return "Its scheduler is " + name + "."
 }
 
-// Remedy says what to do where waiting does not help, or "".
+// Remedy returns what to do if waiting does not help, or "".
 func (s Scheduling) Remedy() string {
 	switch s.State {
 	case Gated:

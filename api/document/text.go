@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file renders holdings. Names that nodes and users chose are shown by [printable.Text].
+// This file renders holdings. It passes names that nodes and users chose through [printable.Text].
 
 // NUMANodes names NUMA nodes: "NUMA node 0", "NUMA nodes 0-1", or "no NUMA node".
 func NUMANodes(ids v1alpha1.IDList) string {
@@ -26,8 +26,8 @@ func NUMANodes(ids v1alpha1.IDList) string {
 	return "NUMA node " + string(ids)
 }
 
-// Items says what a container holds, for example "cpus 1-4,33-36", "24Gi memory on NUMA node 0" and
-// "nvidia.com/gpu gpu-0". A "~" stands before device ids where the kubelet may as well take others.
+// Items returns what a container holds, for example "cpus 1-4,33-36", "24Gi memory on NUMA node 0" and "nvidia.com/gpu
+// gpu-0". A "~" precedes device ids if the kubelet may also take others.
 func (c Container) Items() (out []string) {
 	if c.CPUs != "" {
 		out = append(out, "cpus "+string(c.CPUs))
@@ -45,13 +45,13 @@ func (c Container) Items() (out []string) {
 	return out
 }
 
-// Text joins the items of a container in one line behind its name, for example "main: cpus 0-3, 4Gi memory on
-// NUMA node 0".
+// Text joins the items of a container in one line after its name, for example "main: cpus 0-3, 4Gi memory on NUMA node
+// 0".
 func (c Container) Text() string {
 	return printable.Text(c.Name) + ": " + strings.Join(c.Items(), ", ")
 }
 
-// Text renders holdings in one line, container by container, for logs and events; "nothing" where there are none.
+// Text renders holdings in one line, container by container, for logs and events; "nothing" if there are none.
 func Text(m *topo.Machine, hs []place.Holding) string {
 	parts := Each(Containers(m, hs), Container.Text)
 	if len(parts) == 0 {
@@ -60,13 +60,13 @@ func Text(m *topo.Machine, hs []place.Holding) string {
 	return strings.Join(parts, "; ")
 }
 
-// Items adds up holdings and renders the sum as [Container.Items] renders one container.
+// Items returns the sum of holdings, rendered like [Container.Items] renders one container.
 func Items(m *topo.Machine, hs ...place.Holding) []string {
 	return Containers(m, []place.Holding{merge(hs)})[0].Items()
 }
 
-// Counts says what holdings take together of a node whose ids are made up: how many CPUs and devices on which NUMA
-// node, for example "12 cpus on NUMA node 0".
+// Counts returns the sum of holdings on a node with invented ids: how many CPUs and devices on which NUMA node, for
+// example "12 cpus on NUMA node 0".
 func Counts(m *topo.Machine, hs ...place.Holding) []string {
 	sum := merge(hs)
 	out := CPUCounts(m, sum.CPUs)
@@ -88,7 +88,7 @@ func Counts(m *topo.Machine, hs ...place.Holding) []string {
 	return out
 }
 
-// CPUCounts says how many of some CPUs are on each NUMA node.
+// CPUCounts returns how many of some CPUs are on each NUMA node, as text.
 func CPUCounts(m *topo.Machine, cpus idset.Set[idset.CPU]) (out []string) {
 	for i, n := range m.NUMAs() {
 		switch count := n.CPUs.AndLen(cpus); count {
@@ -102,8 +102,8 @@ func CPUCounts(m *topo.Machine, cpus idset.Set[idset.CPU]) (out []string) {
 	return out
 }
 
-// Amounts says how much some holdings are and where, for example "8 cpu, 4Gi memory on NUMA node 0"; "" for
-// nothing. A device that several containers name counts once.
+// Amounts returns the amounts of holdings and their NUMA nodes, for example "8 cpu, 4Gi memory on NUMA node 0"; "" for
+// nothing. A device that several containers hold counts once.
 func Amounts(m *topo.Machine, hs []place.Holding) string {
 	sum := merge(hs)
 	total := map[string]int64{}
@@ -154,7 +154,7 @@ func merge(hs []place.Holding) (sum place.Holding) {
 	return sum
 }
 
-// idList joins ids, and counts the rest where they are long.
+// idList joins ids, and replaces the end of a long list by a count.
 func idList(ids []string) string {
 	const room = 60
 	out := ""
@@ -205,7 +205,7 @@ func staticText(static bool) string {
 	return "not pinned"
 }
 
-// Shape returns what the containers of a pod ask for in the form of "top --shape", for example
+// Shape returns the requests of a pod's containers in the form of "top --shape", for example
 // "cpu=4,memory=8Gi,example.com/gpu=1"; several containers are joined by "+".
 func Shape(p *place.Pod) string {
 	var all []string
@@ -227,7 +227,7 @@ func Shape(p *place.Pod) string {
 	return strings.Join(all, "+")
 }
 
-// Demand says in short what a container asks for, for example "4 cpu, 8Gi memory, 1 acme.com/gpu".
+// Demand returns a container's requests in short, for example "4 cpu, 8Gi memory, 1 acme.com/gpu".
 func Demand(c place.Container) string {
 	var out []string
 	if c.MilliCPU > 0 {

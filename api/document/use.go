@@ -12,29 +12,30 @@ type NodeUse struct {
 	Node string `json:"node"`
 	// Source is "agent" or "prometheus".
 	Source string `json:"source"`
-	// Problem says why there are no samples, or no newer ones.
+	// Problem is why there are no samples, or no newer ones.
 	Problem string `json:"problem,omitempty"`
-	// Seconds is the time between two samples, where somebody asks as often.
+	// Seconds is the time between two samples while a client asks that often.
 	Seconds int `json:"seconds"`
 	// Samples are in ascending order of time, at most 120.
 	Samples []UseSample `json:"samples"`
 }
 
-// UseSample is what a node used at one time. What is not known is absent.
+// UseSample is what a node used at one time. Unknown values are absent.
 type UseSample struct {
 	Time time.Time `json:"time"`
 	// NUMAs are in ascending order of id.
 	NUMAs []NUMAUse `json:"numas"`
-	// Containers are those that you may read. Samples before the last one have those of the pod that was asked for alone.
+	// Containers are those that you may read. All samples but the last one have only the containers of the requested
+	// pod.
 	Containers []ContainerUse `json:"containers"`
 }
 
-// NUMAUse is what one NUMA node uses, by whomever.
+// NUMAUse is the use of one NUMA node by all processes.
 type NUMAUse struct {
 	ID int32 `json:"id"`
-	// CPUs that were busy since the sample before.
+	// CPUs is how many CPUs were busy since the previous sample.
 	CPUs *float64 `json:"cpus,omitempty"`
-	// Memory in bytes that the kernel cannot drop; MemoryFree is unused. The rest is caches.
+	// Memory is in bytes that the kernel cannot drop; MemoryFree is unused. The rest is caches.
 	Memory     *int64 `json:"memory,omitempty"`
 	MemoryFree *int64 `json:"memoryFree,omitempty"`
 }
@@ -44,10 +45,10 @@ type ContainerUse struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	Container string `json:"container"`
-	// CPUs that it kept busy since the sample before, on the NUMA nodes of the CPUs on which it may run.
+	// CPUs is how many CPUs it kept busy since the previous sample, on the NUMA nodes of the CPUs that it may use.
 	CPUs  *float64        `json:"cpus,omitempty"`
 	NUMAs v1alpha1.IDList `json:"numas,omitempty"`
-	// Memory that it is charged with, without hugepages, in ascending order of NUMA node.
+	// Memory is the memory that it is charged with, without hugepages, in ascending order of NUMA node.
 	Memory []BytesOnNUMA `json:"memory"`
 	// Remote is the share, 0 to 1, of its anon and file memory on other NUMA nodes than its CPUs.
 	Remote *float64 `json:"remote,omitempty"`
