@@ -20,7 +20,7 @@ type Client struct {
 	*objects.Client[*v1alpha2.NodeResourceTopology, *v1alpha2.NodeResourceTopologyList]
 }
 
-// NewClient returns a client of the server that cfg names.
+// NewClient returns a client of the server in cfg.
 func NewClient(cfg *rest.Config) (*Client, error) {
 	c := rest.CopyConfig(cfg)
 	c.ContentType = runtime.ContentTypeJSON
@@ -35,9 +35,9 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	)}, nil
 }
 
-// Apply writes the object by server-side apply, as client.FieldManager like the agent's layout, takes the fields from
-// other managers, and returns what the server made of it. It creates the object where it is missing. A server that
-// does not know the kind answers NotFound.
+// Apply writes the object by server-side apply, as client.FieldManager like the agent's layout. It takes the fields
+// from other managers, and returns the object as the server stored it. It creates a missing object. If the server does
+// not serve the kind, the error is NotFound.
 func (c *Client) Apply(ctx context.Context, o *v1alpha2.NodeResourceTopology) (*v1alpha2.NodeResourceTopology, error) {
 	data, err := json.Marshal(o)
 	if err != nil {

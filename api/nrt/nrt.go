@@ -1,8 +1,8 @@
 // Package nrt has the names of NodeResourceTopology (topology.node.k8s.io/v1alpha2) that its writer (node/nrt) and its
 // reader (cluster/nrt) share, and a client of an API server.
 //
-// Invariant: the names are those that other producers and readers use; nothing here depends on what an object says.
-// The package refuses to decide anything: it translates nothing, and the client neither retries nor caches.
+// Invariant: the names are those that other producers and readers use; nothing here depends on the content of an
+// object. The package translates nothing, and the client neither retries nor caches.
 package nrt
 
 import (
@@ -25,7 +25,7 @@ const (
 	AttributeMaxNUMAs = "topologyManagerMaxNUMANodes"
 )
 
-// DefaultMaxNUMAs is the kubelet's limit where max-allowable-numa-nodes is not set.
+// DefaultMaxNUMAs is the kubelet's limit if max-allowable-numa-nodes is not set.
 const DefaultMaxNUMAs = 8
 
 // FormerPolicy returns the value of the deprecated field topologyPolicies for a policy and a scope.

@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Core is what programs read of the API server's core group.
+// Core has clients for the API server's core group.
 type Core struct {
 	Nodes  *Client[*v1.Node, *v1.NodeList]
 	Pods   *Client[*v1.Pod, *v1.PodList]
@@ -18,7 +18,7 @@ type Core struct {
 	Volumes    *Client[*v1.PersistentVolume, *v1.PersistentVolumeList]
 }
 
-// Storage is what programs read of the API server's storage group.
+// Storage has clients for the API server's storage group.
 type Storage struct {
 	Classes     *Client[*storagev1.StorageClass, *storagev1.StorageClassList]
 	Drivers     *Client[*storagev1.CSIDriver, *storagev1.CSIDriverList]
@@ -26,8 +26,8 @@ type Storage struct {
 	Attachments *Client[*storagev1.VolumeAttachment, *storagev1.VolumeAttachmentList]
 }
 
-// NewCore returns the core group of the server that cfg names. It asks for protobuf, which costs both
-// sides less than JSON, and takes JSON too.
+// NewCore returns the core group of the server in cfg. It requests protobuf, which is cheaper for both sides than JSON,
+// and accepts JSON, too.
 func NewCore(cfg *rest.Config) (*Core, error) {
 	g, err := NewGroup(protobuf(cfg), v1.SchemeGroupVersion, v1.AddToScheme)
 	if err != nil {
@@ -48,7 +48,7 @@ func NewCore(cfg *rest.Config) (*Core, error) {
 	}, nil
 }
 
-// NewStorage returns the storage group of the server that cfg names, in the form of [NewCore].
+// NewStorage returns the storage group of the server in cfg, like [NewCore].
 func NewStorage(cfg *rest.Config) (*Storage, error) {
 	g, err := NewGroup(protobuf(cfg), storagev1.SchemeGroupVersion, storagev1.AddToScheme)
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package objects reads and writes the objects of an API server, one resource by one client, with no more
-// of Kubernetes' types than the caller names: a generated clientset registers those of every API group, and
-// what a program registers it links, an agent on every node too.
+// Package objects reads and writes the objects of an API server, with one client per resource. It links only the
+// Kubernetes types that the caller names. A generated clientset registers the types of every API group, and a program
+// links all types that it registers, which costs memory in an agent on every node.
 //
-// Invariant: a request is what a generated client sends, in the form that the configuration says (JSON
-// where it says none), and the configuration is never changed. The package refuses to decide anything: no
-// retries, no caches, no defaults of objects.
+// Invariant: a request is the same as a generated client's, in the form that the configuration sets (JSON by default).
+// The configuration is never changed. The package has no retries, no caches, and no defaults of objects.
 package objects
 
 import (
@@ -21,14 +20,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Group reaches the resources of one version of one API group. Its methods may be called from any goroutine.
+// Group has the resources of one version of one API group. Its methods may be called from any goroutine.
 type Group struct {
 	server rest.Interface
 	params runtime.ParameterCodec
 }
 
-// NewGroup returns the group and version at the server that cfg names. register adds their types to a
-// scheme, as the AddToScheme of the package that has them does.
+// NewGroup returns the group and version at the server in cfg. register adds their types to a scheme, such as the
+// AddToScheme of their package.
 func NewGroup(cfg *rest.Config, gv schema.GroupVersion, register func(*runtime.Scheme) error) (*Group, error) {
 	scheme := runtime.NewScheme()
 	if err := register(scheme); err != nil {
@@ -51,25 +50,25 @@ func NewGroup(cfg *rest.Config, gv schema.GroupVersion, register func(*runtime.S
 	return &Group{server, runtime.NewParameterCodec(scheme)}, nil
 }
 
-// Create sends in to a resource that has no namespaces, and sets out to what the server made of it.
+// Create sends in to a resource without namespaces, and sets out to the object that the server stored.
 func (g *Group) Create(ctx context.Context, resource string, in, out runtime.Object) error {
 	return g.server.Post().Resource(resource).
 		VersionedParams(&metav1.CreateOptions{}, g.params).Body(in).Do(ctx).Into(out)
 }
 
-// Object is a pointer to an object that the API server keeps.
+// Object is a pointer to an object of the API server.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// Client reads and writes the objects T of one resource, whose lists are L, in one namespace, or in all.
-// Errors are those of the API server (k8s.io/apimachinery/pkg/api/errors); the object that comes with one
-// is not to be used.
+// Client reads and writes the objects T of one resource, whose lists are L, in one namespace or in all. Errors are
+// those of the API server (k8s.io/apimachinery/pkg/api/errors). An object that is returned with an error must not be
+// used.
 type Client[T Object, L runtime.Object] struct {
 	group     *Group
 	resource  string
-	namespace string // "" for all, and for what has none
+	namespace string // "" for all, and for resources without namespaces
 	one       func() T
 	list      func() L
 }
@@ -92,7 +91,7 @@ func (c *Client[T, L]) to(r *rest.Request, options runtime.Object) *rest.Request
 		c.group.params)
 }
 
-// read does a request that an object answers.
+// read sends a request whose answer is an object.
 func (c *Client[T, L]) read(ctx context.Context, r *rest.Request) (T, error) {
 	out := c.one()
 	err := r.Do(ctx).Into(out)
@@ -111,8 +110,8 @@ func (c *Client[T, L]) List(ctx context.Context, o metav1.ListOptions) (L, error
 	return out, err
 }
 
-// Watch tells of changes of the objects that the options select, until ctx ends, the result is stopped or
-// the server ends it.
+// Watch receives changes of the objects that the options select, until ctx ends, the result is stopped or the server
+// ends it.
 func (c *Client[T, L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
 	return c.to(c.group.server.Get(), &o).Timeout(timeout(o)).Watch(ctx)
@@ -125,12 +124,12 @@ func timeout(o metav1.ListOptions) time.Duration {
 	return time.Duration(*o.TimeoutSeconds) * time.Second
 }
 
-// Create writes a new object and returns what the server made of it.
+// Create writes a new object and returns it as the server stored it.
 func (c *Client[T, L]) Create(ctx context.Context, in T, o metav1.CreateOptions) (T, error) {
 	return c.read(ctx, c.to(c.group.server.Post(), &o).Body(in))
 }
 
-// Update replaces an object, but for its status where that is a subresource.
+// Update replaces an object, except for its status if that is a subresource.
 func (c *Client[T, L]) Update(ctx context.Context, in T, o metav1.UpdateOptions) (T, error) {
 	return c.read(ctx, c.to(c.group.server.Put(), &o).Name(in.GetName()).Body(in))
 }
@@ -140,7 +139,7 @@ func (c *Client[T, L]) UpdateStatus(ctx context.Context, in T, o metav1.UpdateOp
 	return c.read(ctx, c.to(c.group.server.Put(), &o).Name(in.GetName()).SubResource("status").Body(in))
 }
 
-// Patch changes an object as data says, which is of the type.
+// Patch changes an object; data is a patch of type t.
 func (c *Client[T, L]) Patch(ctx context.Context, name string, t types.PatchType, data []byte,
 	o metav1.PatchOptions) (T, error) {
 	return c.read(ctx, c.to(c.group.server.Patch(t), &o).Name(name).Body(data))

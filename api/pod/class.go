@@ -24,9 +24,9 @@ func class(p *v1.Pod) place.QoS {
 	return place.BestEffortQoS
 }
 
-// computeClass computes the class from requests and limits of CPU and memory, as
-// https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ says. Where the pod has resources of its own, those of
-// its containers do not count. A test in package cluster/kube compares it with Kubernetes' own function.
+// computeClass computes the class from requests and limits of CPU and memory, by the rules of
+// https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/. If the pod has resources of its own, those of its
+// containers do not count. A test in package cluster/kube compares it with Kubernetes' own function.
 func computeClass(p *v1.Pod) place.QoS {
 	var cpu, memory account
 	all := true // every container limits both
@@ -71,8 +71,7 @@ func (a *account) add(name v1.ResourceName, r *v1.ResourceRequirements) (limited
 
 func (a *account) empty() bool { return a.requests.IsZero() && a.limits.IsZero() }
 
-// podLevel reports whether the pod has resources of its own that the kubelet's managers regard: CPU, memory or
-// hugepages.
+// podLevel reports whether the pod has resources of its own that the kubelet's managers use: CPU, memory or hugepages.
 func podLevel(p *v1.Pod) bool {
 	if p.Spec.Resources == nil {
 		return false

@@ -120,7 +120,7 @@ func names(p *v1.Pod, annotation string, own place.Names) (place.Names, error) {
 	return place.NamesOf(list...), nil
 }
 
-// policy reads the policy of the first annotation that the pod has; set is false where no annotation names a policy.
+// policy reads the policy of the first annotation that the pod has; set is false if no annotation names a policy.
 func policy(p *v1.Pod) (policy place.Policy, set bool, err error) {
 	for _, name := range [...]string{PolicyAnnotation, volcanoPolicy} {
 		if value, ok := p.Annotations[name]; ok {
@@ -138,7 +138,7 @@ func policy(p *v1.Pod) (policy place.Policy, set bool, err error) {
 }
 
 // koordinator reads Koordinator's JSON object. A preference for an exclusive NUMA node demands nothing; a requirement
-// is an error, since Tenon cannot keep others away from a NUMA node.
+// is an error, since Tenon cannot keep other pods away from a NUMA node.
 func koordinator(p *v1.Pod, value string) (policy place.Policy, set bool, err error) {
 	var spec *struct {
 		Policy    string `json:"numaTopologyPolicy"`

@@ -1,12 +1,12 @@
-// Package pod turns a v1.Pod into what the core decides by: a place.Pod and a place.Demand.
+// Package pod converts a v1.Pod to core values: a place.Pod and a place.Demand.
 //
-// It is a module of its own that needs k8s.io/api and k8s.io/apimachinery and no other module of Kubernetes, so a
-// program with libraries of another release can import it. Invariant: a translation is total. A value that is not
-// understood, or that is beyond every machine, is an error that names the pod, the container and the value, never a
-// silent default. Pods are neither changed nor kept, and the cost of a translation is bounded whatever quantities say.
-// The package refuses to validate what the API server validates.
+// It is a separate module that needs k8s.io/api and k8s.io/apimachinery and no other module of Kubernetes, so a program
+// with libraries of another release can import it. Invariant: a value that is not understood, or that is beyond every
+// machine, is an error that names the pod, the container and the value, never a silent default. The package neither
+// changes nor keeps pods, and the cost of a conversion is bounded for any quantities. It does not repeat the API
+// server's validation.
 //
-// Its exported names follow semantic versions, as those of module core do; see the documentation of package place.
+// Its exported names follow semantic versions, like those of module core; see the documentation of package place.
 package pod
 
 import (
@@ -22,9 +22,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// ToPlace returns what the kubelet's managers read of a pod. The API server must have set the pod's defaults: a
-// container without requests gets its limits as requests there. The quality of service class is the status's where the
-// status has one, and is computed otherwise.
+// ToPlace returns the parts of a pod that the kubelet's managers read. The API server must have set the pod's defaults,
+// where a container without requests gets its limits as requests. The quality of service class is taken from the status
+// if it has one, and computed otherwise.
 func ToPlace(p *v1.Pod) (*place.Pod, error) {
 	out := &place.Pod{QoS: class(p), PodLevel: podLevel(p)}
 	for i := range p.Spec.InitContainers {
@@ -62,8 +62,8 @@ func add(out *place.Pod, c *v1.Container, kind place.Kind) error {
 			if err != nil {
 				return err
 			}
-			// The kubelet reads a quantity as the API server writes it, so 1000m is one byte. Zero is not compared: with
-			// a large exponent the comparison would take very long.
+			// The kubelet reads a quantity in the API server's form, so 1000m is one byte. Zero is not compared: with a
+			// large exponent the comparison would take very long.
 			fractional := !q.IsZero() && q.CmpInt64(n) != 0
 			pc.Memory = append(pc.Memory, place.Amount{Kind: string(name), Bytes: n, Fractional: fractional})
 		}

@@ -1,6 +1,6 @@
 // Package podtest builds pods of the API for tests. Amounts are texts such as "cpu=2 memory=1Gi acme.com/gpu=1".
 //
-// Invariant: equal arguments give equal pods. A text that is no list of amounts panics: tests write it themselves.
+// Invariant: equal arguments give equal pods. A text that is not a list of amounts panics, because only tests write it.
 package podtest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// List reads amounts. The empty text is an empty list.
+// List parses amounts. The empty text is an empty list.
 func List(text string) v1.ResourceList {
 	out := v1.ResourceList{}
 	for _, f := range strings.Fields(text) {

@@ -1,9 +1,8 @@
-// Package quantity reads Kubernetes quantities that a stranger wrote, at a bounded cost.
+// Package quantity reads untrusted Kubernetes quantities at a bounded cost.
 //
-// A quantity such as 1e9999999 is nine bytes long, the API server accepts it, and the methods of
-// resource.Quantity expand it to ten million digits before they compare, add or round. Invariant: no
-// function here does arithmetic on a quantity before an approximate comparison shows that it is small. The
-// package refuses to interpret units.
+// A quantity such as 1e9999999 is nine bytes long, and the API server accepts it. The methods of resource.Quantity
+// expand it to ten million digits before they compare, add or round. Invariant: no function here does arithmetic on a
+// quantity before an approximate comparison shows that it is small. The package does not interpret units.
 package quantity
 
 import (
@@ -54,7 +53,7 @@ func clip(s string) string {
 	return s
 }
 
-// Clamp returns q, or the largest amount of its sign that an int64 holds where q is not small.
+// Clamp returns q or, if q is not small, the largest amount of its sign that an int64 holds.
 func Clamp(q resource.Quantity) resource.Quantity {
 	switch {
 	case q.IsZero():
@@ -67,7 +66,7 @@ func Clamp(q resource.Quantity) resource.Quantity {
 	return *resource.NewQuantity(math.MaxInt64, resource.DecimalSI)
 }
 
-// ClampList returns the list with every quantity clamped: the list itself where nothing has to change.
+// ClampList returns the list with every quantity clamped: the list itself if no quantity changes.
 func ClampList(list v1.ResourceList) v1.ResourceList {
 	if smallList(list) {
 		return list
@@ -79,8 +78,8 @@ func ClampList(list v1.ResourceList) v1.ResourceList {
 	return out
 }
 
-// ClampPod returns the pod with every quantity of its spec clamped: the pod itself where nothing has to
-// change. Sums over the containers of the result are cheap.
+// ClampPod returns the pod with every quantity of its spec clamped: the pod itself if no quantity changes. Sums over
+// the containers of the result are cheap.
 func ClampPod(pod *v1.Pod) *v1.Pod {
 	ok := true
 	lists(pod, func(list *v1.ResourceList) { ok = ok && smallList(*list) })

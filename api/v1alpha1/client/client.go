@@ -1,8 +1,7 @@
 // Package client reads and writes NodeLayout objects at an API server.
 //
-// Invariant: it speaks JSON, the only form that custom resources have, whatever the given
-// configuration says, and it never changes that configuration. It refuses to decide anything: no
-// retries, no caches, no defaults.
+// Invariant: it uses JSON, the only form of custom resources, whatever form the configuration sets, and never changes
+// the configuration. It has no retries, no caches and no defaults.
 package client
 
 import (
@@ -27,7 +26,7 @@ type Client struct {
 	*objects.Client[*v1alpha1.NodeLayout, *v1alpha1.NodeLayoutList]
 }
 
-// New returns a client of the server that cfg names.
+// New returns a client of the server in cfg.
 func New(cfg *rest.Config) (*Client, error) {
 	c := rest.CopyConfig(cfg)
 	c.ContentType = runtime.ContentTypeJSON
@@ -42,9 +41,9 @@ func New(cfg *rest.Config) (*Client, error) {
 	)}, nil
 }
 
-// Apply writes everything of the layout but its status by server-side apply, as FieldManager, and
-// returns what the server made of it. It takes the fields from other managers: an agent is the only
-// writer of its layout. The layout is created where it is missing.
+// Apply writes all of the layout except its status by server-side apply, as FieldManager, and returns the object that
+// the server stored. It takes the fields from other managers, because an agent is the only writer of its layout. It
+// creates a missing layout.
 func (c *Client) Apply(ctx context.Context, l *v1alpha1.NodeLayout) (*v1alpha1.NodeLayout, error) {
 	body := *l
 	body.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind}
