@@ -1,5 +1,5 @@
-// Command kubectl-tenon is the kubectl plugin "kubectl tenon". It only wires the commands of face/cli to
-// the cluster that a kubeconfig names, and refuses nothing by itself.
+// Command kubectl-tenon is the kubectl plugin "kubectl tenon". It only wires the commands of face/cli to the cluster of
+// a kubeconfig.
 package main
 
 import (
@@ -26,8 +26,8 @@ func main() {
 
 func setup(version string) cli.Setup { return plugin.Setup(version) }
 
-// arguments are those of the command line. kubectl completes the arguments of a plugin by a program that is named
-// kubectl_complete-NAME; a link of that name to this one will do.
+// arguments returns the arguments of the command line. kubectl completes the arguments of a plugin through a program
+// that is named kubectl_complete-NAME; a link of that name to this program is enough.
 func arguments(program string, args []string) []string {
 	if name := strings.TrimSuffix(filepath.Base(program), ".exe"); name == completer {
 		return append([]string{cobra.ShellCompRequestCmd}, args...)

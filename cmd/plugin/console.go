@@ -22,11 +22,11 @@ import (
 	"github.com/tenon-numa/tenon/face/console"
 )
 
-// The console of one person.
+// Settings of a console for one person.
 const (
 	secretLasts  = 10 * time.Minute
 	sessionIdle  = 12 * time.Hour
-	memoryTarget = 210 << 20 // bytes; the collector works harder beyond it
+	memoryTarget = 210 << 20 // bytes; beyond it the garbage collector runs more often
 )
 
 // serveConsole serves the cluster of a kubeconfig on the loopback address.
@@ -71,8 +71,8 @@ func serveConsole(version string) func(context.Context, cli.Kubeconfig, cli.Cons
 	}
 }
 
-// Use returns what answers the use of nodes: from Prometheus where its address is not empty, and otherwise from the
-// agents of a namespace, with the rights of cfg. It is nil where both are empty.
+// Use returns the function that reads the use of nodes: from Prometheus if its address is not empty, and otherwise from
+// the agents of a namespace, with the rights of cfg. It returns nil if both are empty.
 func Use(cfg *rest.Config, namespace, prometheus string) (
 	func(ctx context.Context, node, pod string) document.NodeUse, error) {
 	switch {
@@ -92,8 +92,8 @@ func Use(cfg *rest.Config, namespace, prometheus string) (
 	return use.NewTimelines(scrape, time.Now).Node, nil
 }
 
-// browse opens an address in the person's browser, if there is one. The address goes through a file that only the
-// person can read: everybody on the computer can read command lines.
+// browse opens an address in the person's browser, if there is one. It passes the address in a file that only the
+// person can read, because every user of the computer can read command lines.
 func browse(address string) (remove func()) {
 	remove = func() {}
 	program := []string{"xdg-open"}

@@ -1,7 +1,7 @@
-// Package plugin connects the commands of face/cli to the cluster that a kubeconfig names. The kubectl plugin and the
-// lab's demonstration run the same commands.
+// Package plugin connects the commands of face/cli to the cluster of a kubeconfig. The kubectl plugin and the lab's
+// demonstration run the same commands.
 //
-// It only wires, and refuses nothing by itself.
+// It only wires.
 package plugin
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/tenon-numa/tenon/node/sysfs"
 )
 
-// Setup returns what the commands need, for a program of a version.
+// Setup returns the functions that the commands call, for a program of a version.
 func Setup(version string) cli.Setup {
 	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Catalogue: catalogue,
 		Stages: stages(), Console: serveConsole(version)}
 }
 
-// readMachine takes a machine's text form and the snapshot of a machine.
+// readMachine reads the text form or the snapshot of a machine.
 func readMachine(data []byte) (*topo.Machine, []string, error) {
 	found, err := sysfs.Read(data)
 	if err != nil {
@@ -50,7 +50,7 @@ func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {
 	return cluster{r}, namespace, nil
 }
 
-// cluster gives the reader the form that the commands ask for.
+// cluster implements the commands' interface with a reader.
 type cluster struct{ reader *kube.Reader }
 
 func (c cluster) Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem, error) {
@@ -58,18 +58,18 @@ func (c cluster) Nodes(ctx context.Context) ([]*ledger.Node, []document.Problem,
 	return nodes, nodeProblems(problems), err
 }
 
-// Notes are of the nodes that Nodes returned last.
+// Notes returns notes on the nodes that Nodes returned last.
 func (c cluster) Notes() []document.Problem { return nodeProblems(c.reader.Notes()) }
 
-// NodeNames are names to complete.
+// NodeNames returns names for completion.
 func (c cluster) NodeNames(ctx context.Context) ([]string, error) { return c.reader.NodeNames(ctx) }
 
-// PodNames are names to complete, of one namespace.
+// PodNames returns names of one namespace for completion.
 func (c cluster) PodNames(ctx context.Context, namespace string) ([]string, error) {
 	return c.reader.PodNames(ctx, namespace)
 }
 
-// Changes receives after something has changed.
+// Changes returns a channel that receives after a change.
 func (c cluster) Changes(ctx context.Context) (<-chan struct{}, error) { return c.reader.Changes(ctx) }
 
 func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, error) {
@@ -84,7 +84,7 @@ func (c cluster) Pod(ctx context.Context, namespace, name string) (cli.PodView, 
 	return view, c.around(ctx, pod, &view)
 }
 
-// Pods leaves out pods that are not understood: no scheduler of Tenon's takes them.
+// Pods omits pods that cannot be translated: Tenon's scheduler does not accept them.
 func (c cluster) Pods(ctx context.Context, namespace string) (out []cli.PodView, err error) {
 	pods, err := c.reader.Pods(ctx, namespace)
 	return podViews(kube.StoreAll(pods)), err
@@ -118,7 +118,8 @@ func podView(pod *v1.Pod) (cli.PodView, error) {
 		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message}, nil
 }
 
-// around reads what kube-scheduler's own filters look at, and how far a pod without a node has come.
+// around reads what kube-scheduler's own filters depend on, and how far the scheduling of a pod without a node has
+// come.
 func (c cluster) around(ctx context.Context, pod *v1.Pod, out *cli.PodView) error {
 	s, _, err := stage.Read(ctx, c.reader)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
-// stages connects where a simulation may take place.
+// stages returns the functions that prepare simulations.
 func stages() cli.Stages {
 	return cli.Stages{Cluster: readCluster, Export: readExport, Machines: readMachines, Vary: vary,
 		Kubelet: readKubelet}
@@ -30,7 +30,7 @@ func vary(s cli.Stage, v whatif.Variation) (cli.Stage, []string, error) {
 	return out, altered, nil
 }
 
-// catalogue returns the machine that has a name, and the KubeletConfiguration of its nodes.
+// catalogue returns the machine with a name, and the KubeletConfiguration of its nodes.
 func catalogue(name string) (machine, config []byte, ok bool) {
 	if !slices.Contains(machines.List(), name) {
 		return nil, nil, false

@@ -21,8 +21,8 @@ import (
 	"github.com/tenon-numa/tenon/face/console"
 )
 
-// Watch follows the cluster that cfg names with the rights of cfg, until ctx ends. namespaces are those whose pods are
-// followed where cfg may not list all; name is what the console calls the identity.
+// Watch follows the cluster in cfg with the rights of cfg, until ctx ends. namespaces are followed one by one if cfg
+// may not list the pods of all; name is the identity's name in the console.
 func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...string) (*console.Identity, error) {
 	reader, err := kube.NewReader(cfg)
 	if err != nil {
@@ -45,7 +45,7 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 		Valid:      func() bool { return !view.Rejected() }, Close: stop}, nil
 }
 
-// watched gives a live view the forms that the console and the commands ask for.
+// watched implements the console's and the commands' interfaces with a live view.
 type watched struct {
 	view   *live.View
 	reader *kube.Reader
@@ -78,8 +78,7 @@ func (w *watched) State() console.State {
 	return s
 }
 
-// nodes are those of the API server. Where it does not let the identity read them, those that report are all that is
-// known.
+// nodes returns the nodes of the API server. If the identity may not read them, it returns the nodes that report.
 func (w *watched) nodes() (out []console.Node) {
 	snap, problems, notes := w.view.Snapshot(), map[string]string{}, map[string][]string{}
 	for _, p := range w.view.Problems() {
@@ -103,20 +102,20 @@ func (w *watched) nodes() (out []console.Node) {
 	return out
 }
 
-// ready reports whether a node is ready; of one that says nothing that is not known, and it counts as ready.
+// ready reports whether a node is ready. A node without the condition counts as ready.
 func ready(n *v1.Node) bool {
 	return !slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue
 	})
 }
 
-// podAt is a pod at a glance.
+// podAt returns a pod's summary.
 func podAt(p live.Pod) console.Pod {
 	return console.Pod{ID: p.ID, Node: p.Node, Scheduler: p.Scheduler, Phase: string(p.Phase), Reason: p.Reason,
 		Created: p.Created, Ended: p.Ended()}
 }
 
-// follower gives a follower of the view the form that the console asks for.
+// follower implements the console's interface with a follower of the view.
 type follower struct{ *live.Follower }
 
 func (f follower) Next(ctx context.Context) (console.Change, error) {
@@ -124,10 +123,10 @@ func (f follower) Next(ctx context.Context) (console.Change, error) {
 	return console.Change{Nodes: c.Nodes, Pods: c.Pods, All: c.All}, err
 }
 
-// Follow returns a follower of what changes.
+// Follow returns a follower of changes.
 func (w *watched) Follow() console.Follower { return follower{w.view.Follow()} }
 
-// await waits until everything was read once. An answer before that would lack nodes and pods.
+// await waits until everything was read once. An earlier answer would lack nodes and pods.
 func (w *watched) await(ctx context.Context) error {
 	select {
 	case <-w.view.Ready():
@@ -149,7 +148,7 @@ func (w *watched) stage(ctx context.Context, _ cli.Kubeconfig) (cli.Stage, []doc
 	return s, nodeProblems(v.Problems), "", nil
 }
 
-// Pods returns pods at a glance.
+// Pods returns summaries of pods.
 func (w *watched) Pods(accept func(console.Pod) bool) (out []console.Pod) {
 	for _, p := range w.view.Pods(func(p live.Pod) bool { return accept(podAt(p)) }) {
 		out = append(out, podAt(p))
@@ -157,10 +156,10 @@ func (w *watched) Pods(accept func(console.Pod) bool) (out []console.Pod) {
 	return out
 }
 
-// judged gives a live view the form that explain asks for.
+// judged implements explain's interface with a live view.
 type judged struct{ *watched }
 
-// Pods returns the pods of a namespace, or of all where it is empty.
+// Pods returns the pods of a namespace, or of all namespaces if it is empty.
 func (w judged) Pods(_ context.Context, namespace string) ([]cli.PodView, error) {
 	all := w.view.View().Pods
 	return podViews(slices.DeleteFunc(all, func(p kube.Stored) bool {
@@ -168,7 +167,7 @@ func (w judged) Pods(_ context.Context, namespace string) ([]cli.PodView, error)
 	})), nil
 }
 
-// Nodes are those that report.
+// Nodes returns the nodes that report.
 func (w judged) Nodes(ctx context.Context) (out []*ledger.Node, problems []document.Problem, err error) {
 	if err := w.await(ctx); err != nil {
 		return nil, nil, err

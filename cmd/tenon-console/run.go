@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/internal/version"
 )
 
-// requests is how many requests a second of everybody together are answered.
+// requests bounds the requests per second of all clients together.
 const requests = 500
 
 // run serves until ctx ends.
@@ -90,7 +90,8 @@ func (o *options) check() error {
 	return nil
 }
 
-// server returns where the API server is. Of what the program may do itself it uses impersonation, and reading agents.
+// server returns the configuration of the API server. The program's own rights are used only for impersonation, and for
+// reading agents.
 func (o *options) server() (*rest.Config, error) {
 	if o.kubeconfig == "" {
 		cfg, err := rest.InClusterConfig()
@@ -122,8 +123,8 @@ func (o *options) listen() (net.Listener, error) {
 	return tls.NewListener(on, c), nil
 }
 
-// secure reads the certificate for every connection. Where that fails, as while one of its files is newer than the
-// other, the last that went together stay in use. Browsers get HTTP/1.1: a bound on connections then bounds requests.
+// secure reads the certificate for every connection. If that fails, for example while only one of its files is new, the
+// last valid pair stays in use. Browsers get HTTP/1.1, so that a bound on connections bounds requests.
 func (o *options) secure() (*tls.Config, error) {
 	first, err := tls.LoadX509KeyPair(o.cert, o.key)
 	if err != nil {

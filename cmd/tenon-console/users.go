@@ -20,7 +20,7 @@ import (
 
 // Times and bounds of a user's requests to the API server.
 const (
-	recheck      = time.Minute // how often the API server is asked whether a token is still good
+	recheck      = time.Minute // how often the API server is asked whether a token is still valid
 	checkTimeout = 5 * time.Second
 	maxToken     = 16 << 10
 	userQPS      = 50
@@ -36,7 +36,7 @@ type users struct {
 	now        func() time.Time
 }
 
-// open checks a credential and follows the cluster with its rights alone.
+// open checks a credential and follows the cluster with only its rights.
 func (u *users) open(ctx context.Context, c console.Credential) (*console.Identity, error) {
 	cfg, err := u.config(c)
 	if err != nil {
@@ -62,7 +62,8 @@ func (u *users) open(ctx context.Context, c console.Credential) (*console.Identi
 	return who, nil
 }
 
-// config acts as the credential says. Nothing of the program's own credentials is left where it has a token.
+// config returns the configuration of a credential. If it has a token, the result has none of the program's own
+// credentials.
 func (u *users) config(c console.Credential) (*rest.Config, error) {
 	cfg := rest.AnonymousClientConfig(u.api)
 	switch {
@@ -78,8 +79,8 @@ func (u *users) config(c console.Credential) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// shown are the namespaces whose pods are shown to who may not list all: those that were asked for, or the one of a
-// service account, or else those of the flag.
+// shown returns the namespaces whose pods are shown to an identity that may not list all: the requested ones, or the
+// namespace of a service account, or else those of the flag.
 func (u *users) shown(name string, asked []string) []string {
 	if len(asked) > 0 {
 		return asked
@@ -109,7 +110,7 @@ func whoAmI(ctx context.Context, cfg *rest.Config) (string, error) {
 	return out.Status.UserInfo.Username, nil
 }
 
-// validity asks now and then whether the API server still accepts a token.
+// validity asks from time to time whether the API server still accepts a token.
 type validity struct {
 	cfg *rest.Config
 	now func() time.Time
@@ -119,8 +120,8 @@ type validity struct {
 	valid bool
 }
 
-// holds reports whether the token was accepted when the API server was last asked. An API server that does not answer
-// decides nothing: it gives no data either.
+// holds reports whether the API server accepted the token when it was last asked. If the API server does not answer,
+// the last answer stays: it gives no data either.
 func (v *validity) holds() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -1,6 +1,5 @@
-// Command tenon-lab runs a Kubernetes cluster of described machines with real kubelets on one
-// computer. It only wires lab/command to a scheduler, to pictures and to the commands of the kubectl plugin; it
-// refuses nothing by itself.
+// Command tenon-lab runs a Kubernetes cluster of described machines with real kubelets on one computer. It only wires
+// lab/command to a scheduler, to pictures and to the commands of the kubectl plugin.
 package main
 
 import (
@@ -39,8 +38,7 @@ func main() {
 	}
 }
 
-// withTenon makes Tenon the cluster's only scheduler, so that every pod shows what it does, also one that names
-// tenon-scheduler.
+// withTenon makes Tenon the cluster's only scheduler. It also schedules pods that name tenon-scheduler.
 func withTenon(c *lab.Cluster) (command.Running, error) {
 	r, err := scheduler.StartServed(c.Dir, c.SchedulerKubeconfig, scheduler.Tenon+scheduler.Second)
 	if err != nil {
@@ -49,7 +47,7 @@ func withTenon(c *lab.Cluster) (command.Running, error) {
 	return served{r, []command.Address{{What: "metrics", URL: r.Metrics}, {What: "inspection", URL: r.Inspection}}}, nil
 }
 
-// withControllers makes the pods of Deployments and other workloads.
+// withControllers runs the controllers of Deployments and other workloads.
 func withControllers(c *lab.Cluster) (command.Running, error) {
 	r, err := controllers.Start(c.Dir, c.KubeconfigPath)
 	if err != nil {
@@ -58,14 +56,14 @@ func withControllers(c *lab.Cluster) (command.Running, error) {
 	return served{part: r}, nil
 }
 
-// part is a part of a cluster at work.
+// part is a running part of a cluster.
 type part interface {
 	Done() <-chan struct{}
 	Err() error
 	Stop() error
 }
 
-// served is a part with what it serves.
+// served is a part with the addresses that it serves.
 type served struct {
 	part
 	addresses []command.Address

@@ -1,5 +1,5 @@
-// Command kubectl is Kubernetes' kubectl, for tests on computers that have none. It wires k8s.io/kubectl as
-// Kubernetes' own command does, and refuses nothing by itself.
+// Command kubectl is Kubernetes' kubectl, for tests on computers that have none. It wires k8s.io/kubectl as Kubernetes'
+// own command does.
 package main
 
 import (

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/tools/release/chart"
 )
 
-// generate writes everything in deploy that is made of something else there.
+// generate writes all generated files in deploy.
 func generate(_ context.Context, o *options, stdout io.Writer) error {
 	deploy := filepath.Join(o.source.Root, "deploy")
 	files, err := chart.Generate(deploy)
@@ -39,7 +39,7 @@ func generate(_ context.Context, o *options, stdout io.Writer) error {
 	return writeChanged(deploy, files, stdout)
 }
 
-// writeChanged writes those of the files that are not what they should be, and names them.
+// writeChanged writes the files whose content differs, and prints their names.
 func writeChanged(dir string, files map[string][]byte, stdout io.Writer) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(dir, filepath.FromSlash(name))

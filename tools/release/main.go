@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// command is one of the things that can be made.
+// command is one subcommand.
 type command struct {
 	name, what string
 	run        func(ctx context.Context, o *options, stdout io.Writer) error
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return all[i].run(ctx, o, stdout)
 }
 
-// options are what all commands have in common.
+// options are the options that all commands share.
 type options struct {
 	source    image.Source
 	tagged    bool // the commit has the tag of the version
@@ -110,7 +110,7 @@ func (o *options) flags(name string) *flag.FlagSet {
 	return flags
 }
 
-// complete finds out what no flag has said.
+// complete sets the options that no flag has set.
 func (o *options) complete(ctx context.Context) (err error) {
 	if o.source, o.tagged, err = readSource(ctx, o.source.Version); err != nil {
 		return err
@@ -138,7 +138,7 @@ func images(ctx context.Context, o *options, stdout io.Writer) error {
 	return printImages(stdout, all)
 }
 
-// printImages prints the table of images; the size is that of what a node downloads.
+// printImages prints the table of images; the size is what a node downloads.
 func printImages(out io.Writer, all []image.Built) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "IMAGE\tPLATFORM\tMB\tDIGEST")

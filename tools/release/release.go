@@ -24,7 +24,7 @@ import (
 // plugin is the program that kubectl finds as kubectl tenon.
 const plugin = "kubectl-tenon"
 
-// plugins are the platforms of the kubectl plugin.
+// plugins returns the platforms of the kubectl plugin.
 func plugins() (out []v1.Platform) {
 	for _, os := range []string{"linux", "darwin", "windows"} {
 		for _, arch := range []string{"amd64", "arm64"} {
@@ -34,10 +34,10 @@ func plugins() (out []v1.Platform) {
 	return out
 }
 
-// folder is where the files of a release's page are, and nothing else is.
+// folder is where the files of a release's page are; it has no other files.
 func (o *options) folder() string { return filepath.Join(o.out, "v"+o.source.Version) }
 
-// release makes everything that a release's page has, and prints what is to be signed.
+// release makes all files of a release's page, and prints what to sign.
 func release(ctx context.Context, o *options, stdout io.Writer) error {
 	changelog, err := os.ReadFile(filepath.Join(o.source.Root, "CHANGELOG.md"))
 	if err != nil {
@@ -90,7 +90,7 @@ func (o *options) write(name string, data []byte) error {
 	return nil
 }
 
-// listPushed writes the list of what a registry gets, with digests, and the bills of materials of the images. It
+// listPushed writes the list of artifacts for a registry, with digests, and the bills of materials of the images. It
 // returns the list as subjects of provenance.
 func listPushed(o *options, built []image.Built) (subjects []page.Subject, err error) {
 	var b bytes.Buffer
@@ -186,7 +186,7 @@ func archive(o *options, on v1.Platform, path string, license []byte) (a page.Ar
 	return a, o.write(stem+".spdx.json", bill)
 }
 
-// saysItsVersion runs a program of this machine's platform, and fails where it says another version or commit.
+// saysItsVersion runs a program of this machine's platform, and fails if it prints another version or commit.
 func saysItsVersion(o *options, path string) error {
 	out, err := exec.Command(path, "--version").CombinedOutput()
 	if err != nil {
@@ -200,13 +200,13 @@ func saysItsVersion(o *options, path string) error {
 	return nil
 }
 
-// Files that are about all others of the page.
+// Files about all other files of the page.
 const (
 	sumsFile       = "SHA256SUMS"
 	provenanceFile = "provenance.intoto.json"
 )
 
-// finish writes the checksums of all files and the statement of provenance, and says what is to be signed.
+// finish writes the checksums of all files and the statement of provenance, and prints what to sign.
 func finish(ctx context.Context, o *options, pushed []page.Subject, stdout io.Writer) error {
 	entries, err := os.ReadDir(o.folder())
 	if err != nil {
@@ -246,8 +246,9 @@ func finish(ctx context.Context, o *options, pushed []page.Subject, stdout io.Wr
 	return toSign(o, pushed, stdout)
 }
 
-// toSign prints what is to be signed, as commands, and writes them to a file beside the folder of the release: what is
-// on the release's page, then what is in the registry. The list of an image is signed with all images that it lists.
+// toSign prints what to sign, as commands, and writes them to a file beside the folder of the release: first the files
+// of the release's page, then the artifacts in the registry. The list of an image is signed with all images that it
+// lists.
 func toSign(o *options, pushed []page.Subject, stdout io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "#!/bin/sh\n# Run this in the folder v%s, after make push; cosign asks for an identity, or takes "+

@@ -13,8 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/tools/release/image"
 )
 
-// semver is a version as releases have it (https://semver.org), without metadata of a build, which tags of images
-// cannot have.
+// semver matches a release's version (https://semver.org), without build metadata, which tags of images cannot contain.
 var semver = regexp.MustCompile(`^v?((0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})(-` +
 	`(0|[1-9]\d{0,8}|\d{0,40}[A-Za-z-][0-9A-Za-z-]{0,40})(\.(0|[1-9]\d{0,8}|\d{0,40}[A-Za-z-][0-9A-Za-z-]{0,40})){0,4})?)$`)
 
@@ -27,15 +26,15 @@ func parseVersion(text string) (string, error) {
 	return m[1], nil
 }
 
-// development returns the version of a commit that has none. The g before the hash, which git describe has too, keeps a
-// hash of digits only from being a number, which may not begin with a zero.
+// development returns the version of a commit without one. The g before the hash, as in git describe, keeps a hash of
+// only digits from being a number, which must not begin with a zero.
 func development(commit string) string { return "0.0.0-dev.g" + commit[:12] }
 
-// forDevelopment reports whether a version is one of no release.
+// forDevelopment reports whether a version is not a release's.
 func forDevelopment(version string) bool { return strings.HasPrefix(version, "0.0.0-") }
 
-// readSource asks git what a release is made of, and whether that is tagged as the version. A version that is not for
-// development needs a tree without changes, and no other commit may have its tag.
+// readSource asks git for the sources of a release, and whether they are tagged with the version. A version that is not
+// for development needs a tree without changes, and no other commit may have its tag.
 func readSource(ctx context.Context, version string) (s image.Source, tagged bool, err error) {
 	if s.Root, err = git(ctx, "rev-parse", "--show-toplevel"); err != nil {
 		return s, false, err
@@ -66,7 +65,7 @@ func readSource(ctx context.Context, version string) (s image.Source, tagged boo
 	return s, tagged, err
 }
 
-// checkRelease refuses to make a release of what is not in its commit, or of another commit than the tagged one.
+// checkRelease refuses to make a release of uncommitted changes, or of another commit than the tagged one.
 func checkRelease(ctx context.Context, s image.Source) (tagged bool, err error) {
 	changed, err := git(ctx, "status", "--porcelain")
 	if err != nil {
@@ -76,7 +75,7 @@ func checkRelease(ctx context.Context, s image.Source) (tagged bool, err error) 
 		return false, fmt.Errorf("version %s is to be made of commit %.12s, but files have changed since (commit them, or "+
 			"take a version 0.0.0-NAME):\n%s", s.Version, s.Commit, changed)
 	}
-	// --verify with --quiet fails without a message where there is no such tag.
+	// --verify with --quiet fails without a message if the tag does not exist.
 	of, err := git(ctx, "rev-parse", "--quiet", "--verify", "refs/tags/v"+s.Version+"^{commit}")
 	if err != nil {
 		return false, nil

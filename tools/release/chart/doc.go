@@ -1,6 +1,6 @@
-// Package chart makes what belongs to the Helm chart in deploy/chart: its values and their documentation out of the
-// schema, the manifests for kubectl apply -k out of the templates, and the package that a release has.
+// Package chart makes the derived files of the Helm chart in deploy/chart: its values and their documentation from the
+// schema, the manifests for kubectl apply -k from the templates, and the package of a release.
 //
-// The schema is the one place where a value is declared, and the templates are the one place where an object is
-// written. Tests fail where the files that are made of them have been changed by hand.
+// Values are declared only in the schema, and objects are written only in the templates. Tests fail if a derived file
+// was changed by hand.
 package chart

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Package returns the archive of a chart that helm install takes. It depends on the chart and the date alone.
+// Package returns the archive of a chart for helm install. It depends only on the chart and the date.
 func Package(c *chart.Chart, date time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)

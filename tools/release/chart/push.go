@@ -23,10 +23,10 @@ const (
 	contentType types.MediaType = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 )
 
-// Push sends a chart to a registry, as helm push does, and returns its name there with its digest: helm install takes
+// Push sends a chart to a registry, as helm push does, and returns its name there with its digest. helm install accepts
 // oci:// and that name.
 func Push(ctx context.Context, c *chart.Chart, date time.Time, registry string) (string, error) {
-	// A tag has no +.
+	// A tag cannot contain +.
 	tag, err := name.NewTag(registry + "/" + c.Name() + ":" + strings.ReplaceAll(c.Metadata.Version, "+", "_"))
 	if err != nil {
 		return "", fmt.Errorf("name the chart: %w", err)

@@ -27,7 +27,7 @@ func Load(dir, version string) (*chart.Chart, error) {
 	return c, nil
 }
 
-// Render returns the files that the chart's templates make of values, by their names without the chart's own.
+// Render returns the files that the chart's templates make of values, by their names without the chart's name.
 func Render(c *chart.Chart, values map[string]any, namespace string) (map[string]string, error) {
 	options := common.ReleaseOptions{Name: "tenon", Namespace: namespace, Revision: 1, IsInstall: true}
 	all, err := util.ToRenderValues(c, values, options, common.DefaultCapabilities)
@@ -47,15 +47,15 @@ func Render(c *chart.Chart, values map[string]any, namespace string) (map[string
 	return out, nil
 }
 
-// manifests are the values of the manifests that are applied without Helm. Their images have the name of a
-// development build, which a kustomization changes.
+// manifests are the values of the manifests that are applied without Helm. Their images have the name of a development
+// build, which a kustomization changes.
 const manifests = `
 kustomize: true
 image: {registry: localhost, tag: dev}
 crds: {install: false}
 `
 
-// Manifests returns the files below deploy that are made of the chart.
+// Manifests returns the files below deploy that are made from the chart.
 func Manifests(c *chart.Chart) (map[string]string, error) {
 	values := map[string]any{}
 	if err := yaml.Unmarshal([]byte(manifests), &values); err != nil {
@@ -64,8 +64,7 @@ func Manifests(c *chart.Chart) (map[string]string, error) {
 	return Render(c, values, "tenon-system")
 }
 
-// copied are files of the chart that are made elsewhere, by their sources in deploy: Helm reads nothing outside the
-// chart's folder.
+// copied maps files of the chart to their sources in deploy: Helm reads nothing outside the chart's folder.
 func copied() map[string]string {
 	return map[string]string{
 		"crd/tenon.sh_nodelayouts.yaml":                        "files/nodelayouts.tenon.sh.yaml",
@@ -74,8 +73,8 @@ func copied() map[string]string {
 	}
 }
 
-// Generate returns everything below deploy that is made of something else, by its path there: first what the chart
-// needs, then the manifests that are made of it.
+// Generate returns all generated files below deploy, by path: first those that the chart needs, then the manifests that
+// are made from it.
 func Generate(deploy string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	sources := copied()

@@ -12,13 +12,13 @@ import (
 // property is a value of the chart, or a group of them, as the schema declares it.
 type property struct {
 	name, description string
-	value             *yaml.Node // the default; nil of a group
+	value             *yaml.Node // the default; nil for a group
 	kind              string     // the type, as it is shown
 	members           []property // of a group
 }
 
-// properties reads a schema in the order in which it is written. A value without a description or a default is an
-// error: both are shown to users.
+// properties reads a schema in its own order. A value without a description or a default is an error, because users see
+// both.
 func properties(schema []byte) ([]property, error) {
 	var doc yaml.Node // JSON is YAML, and this decoder keeps the order
 	if err := yaml.Unmarshal(schema, &doc); err != nil {
@@ -65,7 +65,7 @@ func field(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// kindOf says which values are allowed, in a few words.
+// kindOf returns a short text on the allowed values.
 func kindOf(n *yaml.Node) string {
 	if enum := field(n, "enum"); enum != nil {
 		var all []string
@@ -145,8 +145,7 @@ func block(p property) (string, error) {
 	return b.String(), nil
 }
 
-// plain returns a value without the style of JSON: quotes where YAML needs them, and braces only where nothing is in
-// them.
+// plain returns a value without the style of JSON: with quotes only if YAML needs them, and braces only around nothing.
 func plain(n *yaml.Node) *yaml.Node {
 	out := *n
 	out.Style = 0

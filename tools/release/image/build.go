@@ -26,7 +26,7 @@ type Program struct {
 	Ports       []string // in the form of an image's configuration: "9201/tcp"
 }
 
-// Programs are those that have images.
+// Programs returns the programs that have images.
 func Programs() []Program {
 	return []Program{
 		{"tenon-agent", "Publishes a node's NUMA topology, kubelet rules and holdings as a NodeLayout.",
@@ -36,7 +36,7 @@ func Programs() []Program {
 	}
 }
 
-// Source is what images are made of.
+// Source identifies the sources of images.
 type Source struct {
 	Root    string    // of the repository
 	Version string    // of the release, without a v, as it is the tag of the images: 0.2.0
@@ -44,7 +44,7 @@ type Source struct {
 	Date    time.Time // of the commit: the only date in an image
 }
 
-// user is the one that images run as; it has no name and owns nothing. The agent's manifest says otherwise, and why.
+// user is the user of images; it has no name and owns nothing. The agent's manifest sets another one, and says why.
 const user = "65532:65532"
 
 // Compile builds a program of the folder cmd/NAME for a platform into a file.
@@ -53,8 +53,8 @@ func (s Source) Compile(ctx context.Context, name string, on v1.Platform, path s
 	if err != nil {
 		return fmt.Errorf("find %s: %w", path, err)
 	}
-	// Without gRPC's traces, which use templates, the linker leaves out the methods that nothing calls: the agent is
-	// a sixth smaller on disk, and a tenth in memory.
+	// Without gRPC's traces, which use templates, the linker omits methods that are never called: the agent is a sixth
+	// smaller on disk, and a tenth in memory.
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
 		"-ldflags", "-s -w -buildid= "+s.stamp(), "-o", path, "./cmd/"+name)
 	cmd.Dir = s.Root
@@ -66,7 +66,7 @@ func (s Source) Compile(ctx context.Context, name string, on v1.Platform, path s
 	return nil
 }
 
-// stamp returns the linker's flags that tell a program its version.
+// stamp returns the linker's flags that set a program's version.
 func (s Source) stamp() string {
 	const at = "-X github.com/tenon-numa/tenon/internal/version."
 	return at + "tag=v" + s.Version + " " + at + "commit=" + s.Commit
@@ -78,7 +78,7 @@ func lastOf(out []byte) []byte {
 	return out[max(0, len(out)-most):]
 }
 
-// Image makes the image of a program that was compiled to a file.
+// Image makes the image of a program from its compiled file.
 func (s Source) Image(p Program, on v1.Platform, path string) (v1.Image, error) {
 	packed, err := s.layer(path, p.Name)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s Source) Image(p Program, on v1.Platform, path string) (v1.Image, error) 
 	return mutate.Annotations(img, s.Labels(p)).(v1.Image), nil
 }
 
-// Labels are the OCI annotations of a program's image.
+// Labels returns the OCI annotations of a program's image.
 func (s Source) Labels(p Program) map[string]string {
 	const at = "org.opencontainers.image."
 	return map[string]string{
@@ -123,7 +123,7 @@ func (s Source) Labels(p Program) map[string]string {
 	}
 }
 
-// layer returns a tar file of one program at the root, which is root's and nobody may write.
+// layer returns a tar file of one program at the root, which belongs to root and is read-only.
 func (s Source) layer(path, name string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

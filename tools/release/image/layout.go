@@ -55,9 +55,9 @@ func BillName(program, platform string) string {
 	return program + "_" + strings.ReplaceAll(platform, "/", "_") + ".spdx.json"
 }
 
-// Store writes the images of a program into out/NAME, an OCI image layout, and as one file, out/NAME.tar, which
-// `ctr images import` and `podman load` take. The name of the image is registry/NAME:VERSION. The bills of materials,
-// which the layout has too, are written beside it.
+// Store writes the images of a program into out/NAME, an OCI image layout, and as one file, out/NAME.tar, for `ctr
+// images import` and `podman load`. The name of the image is registry/NAME:VERSION. It also writes the bills of
+// materials, which the layout contains, beside it.
 func (s Source) Store(p Program, files []Binary, registry, out string) ([]Built, error) {
 	dir := filepath.Join(out, p.Name)
 	if err := os.RemoveAll(dir); err != nil {
@@ -125,8 +125,8 @@ func describe(name string, on v1.Platform, img v1.Image) (Built, error) {
 	return b, nil
 }
 
-// store writes a list of images, and what is attached to each of them, as an OCI image layout. Both names are
-// annotations: containerd reads the whole name, others the tag.
+// store writes a list of images, with what is attached to each, as an OCI image layout. Both names are annotations:
+// containerd reads the whole name, others the tag.
 func store(dir, name, tag string, list v1.ImageIndex, attached []v1.Image) error {
 	at, err := layout.Write(dir, empty.Index)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Push sends the images of a layout that Write wrote, and what is attached to them, to registry/NAME:VERSION. Docker's
-// own configuration says who sends them.
+// Push sends the images of a layout that Write wrote, with what is attached to them, to registry/NAME:VERSION. Docker's
+// own configuration has the credentials.
 func Push(ctx context.Context, dir, registry, version string, options ...remote.Option) (string, error) {
 	program := filepath.Base(dir)
 	at, err := layout.ImageIndexFromPath(dir)

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// The types of SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3/), as far as they are needed here.
+// The types of SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3/) that are needed here.
 type (
 	spdx struct {
 		Version       string         `json:"spdxVersion"`
@@ -66,7 +66,7 @@ type (
 // spdxType is the media type of an SPDX document in JSON.
 const spdxType types.MediaType = "application/spdx+json"
 
-// BillOfMaterials returns what a compiled program is made of, as an SPDX document: the modules that the Go linker
+// BillOfMaterials returns the components of a compiled program as an SPDX document: the modules that the Go linker
 // wrote into it, with their checksums, and the toolchain.
 func (s Source) BillOfMaterials(name, path string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(path)
@@ -106,8 +106,8 @@ func platformOf(info *debug.BuildInfo) string {
 	return values["GOOS"] + "-" + values["GOARCH"]
 }
 
-// modulePackage describes a module. Go's own checksum is that of a list of files, in base 64; SPDX has no name for
-// it, so it is the digest's SHA-256 in hexadecimal digits.
+// modulePackage describes a module. Go's own checksum is the hash of a list of files, in base 64. SPDX has no name for
+// it, so modulePackage writes the digest as SHA-256 in hexadecimal digits.
 func modulePackage(m *debug.Module) spdxPackage {
 	id := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
@@ -124,7 +124,7 @@ func modulePackage(m *debug.Module) spdxPackage {
 	return p
 }
 
-// Attach returns an OCI artifact that says of an image what it is made of. A registry finds it as the image's referrer.
+// Attach returns an OCI artifact with the bill of materials of an image. A registry finds it as the image's referrer.
 func Attach(document []byte, img v1.Image) (v1.Image, error) {
 	subject, err := partial.Descriptor(img)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package page makes what a release's page has beside images and chart: archives of the kubectl plugin with their
-// checksums, the manifest for krew, notes, a statement of provenance, and the list of what is to be signed.
+// Package page makes the files of a release's page beside images and chart: archives of the kubectl plugin with their
+// checksums, the manifest for krew, notes, a statement of provenance, and the list of files to sign.
 //
-// Everything is a function of the sources, the version and the commit's date.
+// All files depend only on the sources, the version and the commit's date.
 package page

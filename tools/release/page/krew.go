@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Archive is the kubectl plugin for a platform, as it can be downloaded.
+// Archive is a downloadable archive of the kubectl plugin for a platform.
 type Archive struct {
 	OS, Arch string
 	Name     string // of the file
@@ -38,7 +38,7 @@ type (
 	}
 )
 
-// Krew returns the plugin's manifest for krew's index. URI of an archive is base/NAME.
+// Krew returns the plugin's manifest for krew's index. The URI of an archive is base/NAME.
 func Krew(version, base string, archives []Archive) ([]byte, error) {
 	p := krewPlugin{APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin",
 		Metadata: map[string]string{"name": "tenon"},

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Notes returns the part of a changelog (https://keepachangelog.com) that is about a version, without its heading.
-// Where the version has no part yet, that of Unreleased is returned if trial allows it.
+// Notes returns the part of a changelog (https://keepachangelog.com) about a version, without its heading. If the
+// version has no part yet and trial is true, it returns the part Unreleased.
 func Notes(changelog, version string, trial bool) (string, error) {
 	text := part(changelog, version)
 	if text == "" && trial {
@@ -19,7 +19,7 @@ func Notes(changelog, version string, trial bool) (string, error) {
 	return text + "\n", nil
 }
 
-// part returns what is below the heading of a version, up to the next one.
+// part returns the text below the heading of a version, up to the next heading.
 func part(changelog, version string) string {
 	var out []string
 	in := false

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// Subject is a file or an image that a statement is about.
+// Subject is a file or an image in a statement.
 type Subject struct {
 	Name   string            `json:"name"`
 	Digest map[string]string `json:"digest"` // sha256 in hexadecimal digits
 }
 
-// Provenance returns an in-toto statement (https://slsa.dev/spec/v1.0/provenance) of what was built, and of what: the
-// commit, the toolchain and the command that builds the same again.
+// Provenance returns an in-toto statement (https://slsa.dev/spec/v1.0/provenance) about the subjects and their origin:
+// the commit, the toolchain and the command that builds them again.
 func Provenance(subjects []Subject, version, commit, toolchain string) ([]byte, error) {
 	const repository = "git+https://github.com/tenon-numa/tenon"
 	statement := map[string]any{

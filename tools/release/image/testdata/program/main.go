@@ -1,4 +1,4 @@
-// Program stands for a program that images are made of: it is small, and has a dependency.
+// Program is a small program with a dependency, for tests that make images.
 package main
 
 import (
