@@ -13,8 +13,8 @@ const (
 	pages = "hugepages-1Gi"
 )
 
-// spec describes a machine of n NUMA nodes on two sockets; each has as many CPUs, in cores of two threads, 64
-// GiB and two GPUs.
+// spec describes a machine of n NUMA nodes on two sockets. Each has this many CPUs, in cores of two threads, 64 GiB and
+// two GPUs.
 func spec(n, cpus int) (topo.Spec, error) {
 	var b strings.Builder
 	cores := cpus / 2
@@ -46,7 +46,7 @@ func rules(p place.Policy) place.Rules {
 		Memory: place.MemoryRules{Static: true}}
 }
 
-// pod asks for CPUs, GiB of memory and of hugepages, and GPUs, in one container.
+// pod returns a pod of one container that requests CPUs, GiB of memory and of hugepages, and GPUs.
 func pod(cpus, gigs, huge, gpus int64) *place.Pod {
 	c := place.Container{Name: "app", MilliCPU: cpus * 1000}
 	if huge > 0 {
@@ -59,7 +59,7 @@ func pod(cpus, gigs, huge, gpus int64) *place.Pod {
 	return &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{c}}
 }
 
-// beside returns a pod of two containers, the second of which wants a CPU and a GiB.
+// beside returns a pod of two containers, the second of which requests a CPU and a GiB.
 func beside(p *place.Pod) *place.Pod {
 	c := pod(1, 1, 0, 0).Containers[0]
 	c.Name = "beside"
@@ -67,7 +67,7 @@ func beside(p *place.Pod) *place.Pod {
 	return p
 }
 
-// states is how many states of a machine are asked in turn, so that no answer is known in advance.
+// states is how many states of a machine are queried in turn, so that no answer is cached.
 const states = 64
 
 // fill returns states of a machine from empty to full.
@@ -88,7 +88,7 @@ func fill(m *topo.Machine, r place.Rules) []*place.Usage {
 	return out
 }
 
-// free is what a plain loop looks at: CPUs, memory, hugepages and GPUs of every NUMA node.
+// free is the input of a plain loop: CPUs, memory, hugepages and GPUs of every NUMA node.
 type free [][4]int64
 
 func freeOf(u *place.Usage) free {
@@ -117,7 +117,7 @@ func wantOf(p *place.Pod) (want [4]int64) {
 	return want
 }
 
-// plain counts the NUMA nodes that have as much of everything as is wanted.
+// plain counts the NUMA nodes that have enough of everything.
 func plain(have free, want *[4]int64) (n int) {
 	cpus, memory, huge, gpus := want[0], want[1], want[2], want[3]
 	for i := range have {
@@ -128,8 +128,8 @@ func plain(have free, want *[4]int64) (n int) {
 	return n
 }
 
-// on returns the subjects of one pod on many states of one machine: the plain loop, a question, the same
-// asked once, and the verdict.
+// on returns the subjects of one pod on many states of one machine: the plain loop, a query, the same query once, and
+// the verdict.
 func on(us []*place.Usage, p *place.Pod) []subject {
 	var have []free
 	for _, u := range us {

@@ -33,8 +33,7 @@ path { fill: none; stroke-width: 2 }
 @media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .grid { stroke: #30363d } }
 `
 
-// lines are the curves of the growth of answers that are asked again, as multiples of the first time of the plain
-// loop.
+// lines returns the curves of the growth of repeated queries, as multiples of the plain loop's first time.
 func lines(all []result) (out []line) {
 	base := all[0].plain
 	classes := []string{"a", "b", "c", "d", "e"}
@@ -57,8 +56,8 @@ func lines(all []result) (out []line) {
 	return append(out, loop)
 }
 
-// frame is where curves are drawn. Both axes go by doublings, from the least to the most: what grows like the size
-// rises as steeply everywhere.
+// frame is where curves are drawn. Both axes are logarithmic, from the least to the most: linear growth has the same
+// slope everywhere.
 type frame struct {
 	from, width            int // pixels
 	least, most, low, high float64
@@ -107,7 +106,7 @@ func (f frame) draw(b *strings.Builder, ls []line) {
 	}
 }
 
-// key says which curve is whose.
+// key draws the legend.
 func key(b *strings.Builder, ls []line, from int) {
 	for i, l := range ls {
 		at := above + 20 + 24*i
@@ -116,7 +115,7 @@ func key(b *strings.Builder, ls []line, from int) {
 	}
 }
 
-// drawGrowth draws how answers of the core grow with NUMA nodes.
+// drawGrowth draws how the times of the core's answers grow with NUMA nodes.
 func drawGrowth(all []result) string {
 	ls := lines(all)
 	f := frameOf(ls, left, chartWidth-left-right)

@@ -13,12 +13,12 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
-// grower is who is watched growing, with its colour.
+// grower is a contender whose growth is drawn, with its colour.
 type grower struct{ name, class string }
 
 var growers = [...]grower{{rounds.Plain, "plain"}, {rounds.Tenon, "a"}, {rounds.Peer, "d"}}
 
-// growthLayer measures half full clusters of more and more nodes, and of machines with more and more NUMA nodes.
+// growthLayer measures half full clusters with more and more nodes, and with more and more NUMA nodes per machine.
 func growthLayer(ctx context.Context, o options) (found, error) {
 	var sizes []synthetic.Size
 	for _, n := range []int{100, 1000, 5000, 20000} {
@@ -54,7 +54,7 @@ type plot struct {
 	x           func(synthetic.Size) int
 }
 
-// exponent is that of the growth from the first to the last that was measured: 1 is linear.
+// exponent returns the exponent of the growth between the first and the last measurement: 1 is linear.
 func (p plot) exponent(name string) (float64, bool) {
 	var xs, ys []float64
 	for _, c := range p.cells {
@@ -104,10 +104,10 @@ func (p plot) table() string {
 	return b.String() + " | | | |\n"
 }
 
-// memories are what a contender has of memory, and the most that it had.
+// memories returns a contender's memory, and the most that it had.
 func memories(r *rounds.Result) string { return fmt.Sprintf("%d, %d MiB", r.Memory>>20, r.Peak>>20) }
 
-// curves are the contenders' times in microseconds.
+// curves returns the contenders' times in microseconds.
 func (p plot) curves() (out []line) {
 	for _, g := range growers {
 		l := line{name: brief(g.name), class: g.class}
@@ -155,7 +155,7 @@ func drawPlots(plots ...plot) string {
 // Sizes of the chart of growths, in pixels.
 const plotWidth, keyWidth = 400, 180
 
-// command runs a program in the place of this one.
+// command replaces this program by another one.
 func command(ctx context.Context, words ...string) error {
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr

@@ -11,16 +11,17 @@ import (
 	"github.com/tenon-numa/tenon/deploy/crd"
 )
 
-// weight is what a machine with so many pods weighs at the API server.
+// weight is the load of one machine with a number of pods on the API server.
 type weight struct {
 	kind
 	pods             int
 	layout, topology wire
-	holdings, single int     // stored bytes of objects that are not there: all holdings, those of one pod
+	holdings, single int     // stored bytes of hypothetical objects: all holdings, those of one pod
 	encode, decode   float64 // ns of a layout: the agent's JSON; JSON to core values
 }
 
-// weigh measures the objects of all machines and crowds, and, with rounds, the time that they take.
+// weigh measures the objects of all machines and pod counts and, if rounds is not 0, the time to encode and decode
+// them.
 func weigh(rounds int) (out []weight, err error) {
 	layouts, err := define(crd.YAML())
 	if err != nil {
@@ -62,8 +63,8 @@ func weigh(rounds int) (out []weight, err error) {
 	return out, nil
 }
 
-// parts measures what would be stored if a layout's holdings were an object of their own, and if those of its
-// first pod were.
+// parts measures what would be stored if a layout's holdings were a separate object, and if those of its first pod
+// were.
 func parts(d *definition, l *v1alpha1.NodeLayout) (all, single int, err error) {
 	alone := *l
 	alone.Machine, alone.Rules, alone.Summary, alone.MemoryGroups = v1alpha1.Machine{}, v1alpha1.Rules{},
@@ -77,7 +78,7 @@ func parts(d *definition, l *v1alpha1.NodeLayout) (all, single int, err error) {
 	return w.stored, one.stored, err
 }
 
-// coding measures what an agent takes to write a layout as JSON, and a scheduler to read it.
+// coding measures how long an agent takes to write a layout as JSON, and a scheduler to read it.
 func coding(rounds int, l *v1alpha1.NodeLayout, u *unstructured.Unstructured) (encode, decode float64, err error) {
 	text, err := json.Marshal(u)
 	if err != nil {
@@ -121,21 +122,21 @@ func coding(rounds int, l *v1alpha1.NodeLayout, u *unstructured.Unstructured) (e
 	return ns[0], ns[1], nil
 }
 
-// What the arithmetic goes by: defaults of the agent and of kube-apiserver, in seconds.
+// Defaults of the agent and of kube-apiserver that the calculation uses, in seconds.
 const (
 	leastInterval = 0.2 // between two writes of one agent
-	reread        = 600 // between two readings of a layout that nothing asks for
+	reread        = 600 // between two readings of a layout without a watch event
 	history       = 600 // the most that etcd keeps: a compaction every 300 s of what was old at the one before
 )
 
-// demand is what a cluster asks of its API server.
+// demand is the load of a cluster on its API server.
 type demand struct {
 	nodes int
-	churn float64 // pods that start each second, and as many that end
+	churn float64 // pods that start each second; as many end
 }
 
-// writesPerNode is how often one agent writes an object, each second. A change comes at random; after a
-// write the next waits for the least interval, and changes in between are one write.
+// writesPerNode returns how often one agent writes an object, per second. Changes come at random. After a write the
+// next waits for the least interval, and changes in between are combined into one write.
 func writesPerNode(changes float64) float64 {
 	if changes == 0 {
 		return 0
@@ -143,18 +144,18 @@ func writesPerNode(changes float64) float64 {
 	return 1 / (leastInterval + math.Exp(-changes*leastInterval)/changes)
 }
 
-// load is what comes of a demand on nodes of one weight: bytes and counts each second, but for the objects.
+// load is the result of a demand on nodes of one weight: bytes and counts per second, except for the objects.
 type load struct {
 	writes        float64 // of layouts, and as many of topologies
 	sent, stored  float64 // by agents, in etcd
 	watcher       float64 // to one scheduler
-	own           float64 // to all agents, of what they published
-	reads, read   float64 // of etcd by agents that nothing asks to read: requests, bytes
-	objects, most float64 // bytes in etcd: as they are, and with the most history
+	own           float64 // to all agents, of their own objects
+	reads, read   float64 // of etcd by agents without a watch event: requests, bytes
+	objects, most float64 // bytes in etcd: the present objects, and with the most history
 	decoding      float64 // CPUs that one scheduler takes to read layouts
-	layouts       float64 // stored if nobody wanted topologies
-	holdings      float64 // the same if the holdings were objects of their own
-	single        float64 // the same if those of each pod were; what is deleted is not written
+	layouts       float64 // stored if topologies were not published
+	holdings      float64 // the same if the holdings were separate objects
+	single        float64 // the same if each pod's were; deletions are not counted
 }
 
 func (d demand) load(w weight) load {

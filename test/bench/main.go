@@ -1,11 +1,11 @@
-// Command bench measures schedulers in layers: the core beside a plain loop; scheduling cycles of
-// kube-scheduler with Tenon, without, and with its peer; how these grow; whole clusters with etcd and API server;
-// and what nodes write to an API server. It prints what it finds, or puts it between the marks of
-// docs/performance.md and docs/scale.md, with charts.
+// Command bench measures schedulers in layers: the core beside a plain loop; scheduling cycles of kube-scheduler with
+// Tenon, without, and with its peer; how these grow; whole clusters with etcd and API server; and what nodes write to
+// an API server. It prints the results, or writes them between the marks of docs/performance.md and docs/scale.md, with
+// charts.
 //
-// What is compared takes turns many times, and the least time of each counts, so that other work on the machine
-// falls out. It asserts nothing about time, and refuses nothing but options out of bounds and files that it
-// cannot write.
+// Compared subjects take turns many times, and the least time of each counts, so that other work on the machine has no
+// influence. The command asserts nothing about time. It refuses only options out of bounds and files that it cannot
+// write.
 package main
 
 import (
@@ -53,14 +53,14 @@ type options struct {
 	wanted        map[string]bool // names of layers; none: all
 }
 
-// layer is something that is measured by itself.
+// layer is a part that is measured separately.
 type layer struct {
 	name, what string
 	measure    func(context.Context, options) (found, error)
 }
 
-// found is what a layer has found: tables for the marks of a page, and charts by name of their files. A layer that
-// prints and writes by itself finds nothing.
+// found has the results of a layer: tables for the marks of a page, and charts by file name. It is empty for a layer
+// that prints and writes by itself.
 type found struct {
 	page   string
 	tables []table
@@ -83,7 +83,7 @@ func run(ctx context.Context, o options) error {
 	if _, err := os.Stat(o.dir); err != nil && o.docs {
 		return fmt.Errorf("folder of the pages: %w", err)
 	}
-	var errs []error // one run tells all there is to tell
+	var errs []error // one run reports all errors
 	for _, l := range layers {
 		if len(o.wanted) > 0 && !o.wanted[l.name] {
 			continue
@@ -103,7 +103,7 @@ func run(ctx context.Context, o options) error {
 	return errors.Join(errs...)
 }
 
-// put prints what was found, or writes it into the page.
+// put prints the results, or writes them into the page.
 func (f found) put(o options) error {
 	if !o.docs {
 		for _, t := range f.tables {
@@ -122,17 +122,17 @@ func (f found) put(o options) error {
 	return write(filepath.Join(o.dir, f.page), f.tables)
 }
 
-// say tells how far it is.
+// say prints progress.
 func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "[%s] %s\n", time.Now().UTC().Format("15:04:05"), fmt.Sprintf(format, args...))
 }
 
-// where says what was measured on.
+// where returns the environment of the measurement.
 func where() string {
 	return fmt.Sprintf("Measured on %s with %s on %s.", host(), runtime.Version(), time.Now().UTC().Format("2006-01-02"))
 }
 
-// host names the processor.
+// host returns the name of the processor.
 func host() string {
 	out := fmt.Sprintf("%d CPUs, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	info, err := os.ReadFile("/proc/cpuinfo")

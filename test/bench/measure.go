@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// subject is something that is measured. run does it so many times and returns a number that depends on
-// the work, so that the work is done.
+// subject is a measured operation. run repeats it and returns a number that depends on the work, so that the compiler
+// cannot remove it.
 type subject struct {
 	name string
 	run  func(times int) int
-	// batch is how many answers one run gives.
+	// batch is the number of answers of one run.
 	batch int
-	// before, if not nil, is done before each run and takes no time; each run then is one.
+	// before, if not nil, is called before each run, and is not measured; each run then is a single one.
 	before func()
 }
 
-// slice is how long a subject has its turn at least.
+// slice is the least duration of a subject's turn.
 const slice = 200 * time.Microsecond
 
-// compare lets the subjects take turns, and returns the nanoseconds of one answer of each: the least of
-// all rounds. A single round is for trying: each is run once, however quick it is.
+// compare lets the subjects take turns, and returns the nanoseconds of one answer of each: the least of all rounds. A
+// single round is for trying: it runs each subject once.
 func compare(rounds int, subjects []subject) []float64 {
 	times, best := make([]int, len(subjects)), make([]float64, len(subjects))
 	sum := 0
@@ -48,7 +48,7 @@ func compare(rounds int, subjects []subject) []float64 {
 	return best
 }
 
-// heap returns the bytes that are in use.
+// heap returns the bytes of heap in use.
 func heap() int64 {
 	var s runtime.MemStats
 	runtime.GC()

@@ -17,15 +17,15 @@ import (
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
-// kind is a machine of which objects are measured. Every NUMA node has 32 CPUs, 256 GiB, and as many GPUs and
-// virtual functions of one network card.
+// kind is a machine whose objects are measured. Every NUMA node has 32 CPUs, 256 GiB, and equally many GPUs and virtual
+// functions of one network card.
 type kind struct{ numas, gpus, functions int }
 
 func (k kind) cpus() int { return k.numas * 32 }
 
 var kinds = [...]kind{{numas: 2, gpus: 2, functions: 8}, {numas: 8, gpus: 2, functions: 16}}
 
-// crowds are how many pods hold something on a node.
+// crowds are numbers of pods with holdings on a node.
 var crowds = [...]int{0, 30, 110}
 
 const (
@@ -60,12 +60,12 @@ func (k kind) machine() (*topo.Machine, error) {
 	return topo.ParseMachine(b.String())
 }
 
-// address is of a virtual function on the card of a NUMA node, from 1 on; 0 is the card itself.
+// address returns the address of a virtual function on the card of a NUMA node, counted from 1; 0 is the card itself.
 func address(numa, function int) string {
 	return fmt.Sprintf("0000:%02x:%02x.%d", 0x11+numa*0x10, function/8, function%8)
 }
 
-// detail is what /sys says beyond the machine: a GPU, a network card and a disk on every NUMA node.
+// detail returns the detail of a machine with a GPU, a network card and a disk on every NUMA node.
 func (k kind) detail() v1alpha1.Detail {
 	d := v1alpha1.Detail{Roots: map[string]string{}}
 	for n := range k.numas {
@@ -98,8 +98,8 @@ func (k kind) rules() place.Rules {
 	return r
 }
 
-// wishes are what the i-th pod asks for, the first that fits is what it is: many pods have a function, some
-// a GPU, half of them a second container; on a full machine they hold memory only.
+// wishes returns the requests of the i-th pod, in order of preference; the first that fits is used. Many pods have a
+// function, some a GPU, half of them a second container; on a full machine they hold memory only.
 func wishes(i int) (out []*place.Pod) {
 	full := pod(2, 4, 0, 0)
 	switch {
@@ -120,7 +120,7 @@ func wishes(i int) (out []*place.Pod) {
 	return out
 }
 
-// node is a machine with so many pods, placed as its kubelet would.
+// node returns a machine with this many pods, placed as its kubelet would.
 func (k kind) node(pods int) (*ledger.Node, error) {
 	m, err := k.machine()
 	if err != nil {
@@ -146,13 +146,13 @@ func (k kind) node(pods int) (*ledger.Node, error) {
 	return n, nil
 }
 
-// owner is what an agent writes into its objects beside the content.
+// owner returns the owner reference that an agent adds to its objects.
 func owner(node string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node,
 		UID: "0b6a5d1e-7c2f-4a39-8e10-5f4d3c2b1a09"}}
 }
 
-// layout is the object as an agent applies it.
+// layout returns the object that an agent applies.
 func (k kind) layout(n *ledger.Node) (*v1alpha1.NodeLayout, error) {
 	l := v1alpha1.FromCore(n.Name, n.Machine, n.Rules, n.Entries, nil)
 	l.Describe(k.detail())

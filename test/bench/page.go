@@ -9,7 +9,7 @@ import (
 
 const performancePage = "performance.md"
 
-// page is everything that was measured of the core.
+// page has all measurements of the core.
 type page struct {
 	one, growth []result
 	passes      []pass

@@ -12,13 +12,13 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
-// cell is what the contenders need on one cluster.
+// cell has the contenders' results on one cluster.
 type cell struct {
 	size    synthetic.Size
 	results []rounds.Result
 }
 
-// of returns the result of a contender, or nil where it was not asked.
+// of returns the result of a contender, or nil if it was not measured.
 func (c cell) of(name string) *rounds.Result {
 	for i := range c.results {
 		if c.results[i].Contender == name {
@@ -28,12 +28,12 @@ func (c cell) of(name string) *rounds.Result {
 	return nil
 }
 
-// turns is how contenders are measured.
+// turns returns how contenders are measured.
 func turns(size synthetic.Size) rounds.Options {
 	return rounds.Options{Size: size, Seed: 1, Rounds: 15, Blocks: 2, Enough: 15 * time.Second, Slow: time.Second}
 }
 
-// contend measures contenders on clusters of some sizes. They are built for it, and what was built goes away.
+// contend measures contenders on clusters of some sizes. It builds them, and removes the programs afterwards.
 func contend(ctx context.Context, names []string, sizes []synthetic.Size) (out []cell, err error) {
 	dir, err := os.MkdirTemp("", "tenon-contenders-")
 	if err != nil {
@@ -80,7 +80,7 @@ func pluginLayer(ctx context.Context, o options) (found, error) {
 	return found{page: performancePage, tables: []table{{"plugin", pluginTables(cells)}}}, nil
 }
 
-// pluginTables has the ratios first, and what they are made of behind them.
+// pluginTables returns the ratios first, then the measurements.
 func pluginTables(cells []cell) string {
 	var b strings.Builder
 	b.WriteString(where() + "\n\n")
@@ -111,7 +111,7 @@ func pluginTables(cells []cell) string {
 	return b.String()
 }
 
-// brief is a contender's name in a table.
+// brief returns a contender's name for a table.
 func brief(contender string) string {
 	if contender == rounds.Peer {
 		return "Match"
@@ -119,7 +119,7 @@ func brief(contender string) string {
 	return contender
 }
 
-// wholeLayer is a program of its own, which links an API server; it prints and writes by itself.
+// wholeLayer runs a separate program, which links an API server. It prints and writes by itself.
 func wholeLayer(ctx context.Context, o options) (found, error) {
 	page := ""
 	if o.docs {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// reckoned are what the page reckons with; its readers put in their own.
+// reckoned are the cluster sizes of the page's examples; readers insert their own.
 var reckoned = [...]demand{{5000, 100}, {20000, 400}}
 
-// scaleLayer measures what nodes write. The words of its page are written by hand.
+// scaleLayer measures what nodes write. Only the tables of its page are generated.
 func scaleLayer(_ context.Context, o options) (found, error) {
 	all, err := weigh(o.rounds)
 	if err != nil {
@@ -19,7 +19,7 @@ func scaleLayer(_ context.Context, o options) (found, error) {
 	return found{page: "scale.md", tables: append(sizeTables(all), table{"times", timeTable(all)})}, nil
 }
 
-// write puts fresh tables between the marks of a page.
+// write puts new tables between the marks of a page.
 func write(path string, tables []table) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -37,10 +37,10 @@ func write(path string, tables []table) error {
 	return nil
 }
 
-// table is a part of a page that is not written by hand.
+// table is a generated part of a page.
 type table struct{ name, text string }
 
-// into replaces what is between the table's marks.
+// into replaces the text between the table's marks.
 func (t table) into(page string) (string, error) {
 	begin, end := "<!-- measured: "+t.name+" -->\n", "<!-- end of "+t.name+" -->\n"
 	before, rest, ok := strings.Cut(page, begin)
@@ -51,7 +51,7 @@ func (t table) into(page string) (string, error) {
 	return before + begin + t.text + end + after, nil
 }
 
-// sizeTables depend on nothing but the code: whoever measures again gets the same.
+// sizeTables returns the tables that depend only on the code: every run gives the same.
 func sizeTables(all []weight) (out []table) {
 	out = append(out, table{"sizes", sizes(all)})
 	var b strings.Builder
@@ -94,7 +94,7 @@ func timeTable(all []weight) string {
 	return b.String()
 }
 
-// table has columns of nodes that are all of one weight.
+// table writes columns of nodes that all have one weight.
 func (d demand) table(b *strings.Builder, all []weight) {
 	fmt.Fprintf(b, "%d nodes, %.0f pods/s start and as many end:\n\n| every node has", d.nodes, d.churn)
 	var loads []load
@@ -127,7 +127,7 @@ func (d demand) table(b *strings.Builder, all []weight) {
 	}
 }
 
-// plan compares what etcd would write if layouts were cut.
+// plan compares what etcd would write if layouts were split.
 func plan(all []weight) string {
 	var b strings.Builder
 	d := reckoned[1]

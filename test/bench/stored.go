@@ -14,19 +14,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// wire is the bytes of one object on its ways.
+// wire has the sizes of one object in its encodings, in bytes.
 type wire struct {
 	apply   int // what the agent sends
-	stored  int // what etcd keeps: JSON with managedFields
-	managed int // of that, managedFields
-	event   int // what every watcher gets
-	meta    int // what a watcher of metadata gets
+	stored  int // what etcd stores: JSON with managedFields
+	managed int // the part of managedFields
+	event   int // what every watcher receives
+	meta    int // what a watcher of metadata receives
 }
 
 // definition applies objects of one custom resource as an API server does, without a server.
 type definition struct{ manager *managedfields.FieldManager }
 
-// define reads a CustomResourceDefinition. The version is the one that is stored.
+// define reads a CustomResourceDefinition. The version is the stored one.
 func define(crd []byte) (*definition, error) {
 	var d struct {
 		Spec struct {
@@ -59,8 +59,8 @@ func define(crd []byte) (*definition, error) {
 	return nil, fmt.Errorf("definition of %s has no stored version", d.Spec.Names.Kind)
 }
 
-// typesOf gives make the schema of one kind, whatever type make has for schemas. Metadata is typed as far as
-// agents write it: an API server knows it better than a definition says.
+// typesOf passes the schema of one kind to make, in make's type of schemas. Metadata is typed as far as agents write
+// it: an API server has types for it that a definition lacks.
 func typesOf[S any](make func(map[string]*S, bool) (managedfields.TypeConverter, error), kind schema.GroupVersionKind,
 	text map[string]any) (managedfields.TypeConverter, error) {
 	text["x-kubernetes-group-version-kind"] = []any{map[string]any{"group": kind.Group, "version": kind.Version,
@@ -83,7 +83,7 @@ func typesOf[S any](make func(map[string]*S, bool) (managedfields.TypeConverter,
 	return make(all, false)
 }
 
-// apply returns the object as the API server has it after an agent applied it.
+// apply returns the object at the API server after an agent applied it.
 func (d *definition) apply(o any) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(o)
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *definition) apply(o any) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// measure says how large the object is on its ways.
+// measure returns the sizes of the object.
 func (d *definition) measure(o any) (w wire, u *unstructured.Unstructured, err error) {
 	sent, err := json.Marshal(o)
 	if err != nil {

@@ -10,14 +10,13 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// result is the nanoseconds of one answer of the plain loop, of a question, of the same asked once, and of
-// a verdict.
+// result has the nanoseconds of one answer of the plain loop, of a query, of the same query once, and of a verdict.
 type result struct {
 	policy, request    string
 	numas              int
 	plain, again, once float64
 	verdict            float64
-	fits               int // of all states
+	fits               int // in how many of all states the pod fits
 }
 
 var policies = [...]place.Policy{place.None, place.SingleNUMA, place.Restricted, place.BestEffort}
@@ -62,13 +61,13 @@ func measured(rounds int, us []*place.Usage, policy, request string, p *place.Po
 	return r
 }
 
-// grown is measured without what the table of growth does not tell.
+// grown measures only what the table of growth shows.
 func grown(rounds int, us []*place.Usage, policy, request string, p *place.Pod) result {
 	ns := compare(rounds, on(us, p)[:2])
 	return result{policy: policy, request: request, numas: len(us[0].Machine.NUMAs()), plain: ns[0], again: ns[1]}
 }
 
-// growth measures the same on machines of more and more equal NUMA nodes.
+// growth measures the same on machines with more and more equal NUMA nodes.
 func growth(rounds int) (out []result, err error) {
 	for _, policy := range policies[1:] {
 		var all [][]*place.Usage
@@ -102,14 +101,14 @@ func growth(rounds int) (out []result, err error) {
 	return out, nil
 }
 
-// pass is the microseconds of one pass over all nodes of a cluster.
+// pass has the microseconds of one pass over all nodes of a cluster.
 type pass struct {
 	nodes                  int
 	plain, nodewise, first float64
-	none, one, some        float64 // asked again, after so much has changed
+	none, one, some        float64 // asked again, after this much has changed
 }
 
-// cluster is a book of equal nodes at many states.
+// cluster returns a ledger of equal nodes in many states.
 func cluster(nodes int) (*ledger.Book, []free, error) {
 	s, err := spec(8, 32)
 	if err != nil {
@@ -137,7 +136,7 @@ func cluster(nodes int) (*ledger.Book, []free, error) {
 
 func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
 
-// layouts are a machine with more and more pods, up to full.
+// layouts returns layouts of a machine with more and more pods, up to full.
 func layouts(m *topo.Machine) (out []ledger.Layout, err error) {
 	l := ledger.Layout{Machine: m, Rules: rules(place.SingleNUMA)}
 	u := place.NewUsage(m, l.Rules)
@@ -152,7 +151,7 @@ func layouts(m *topo.Machine) (out []ledger.Layout, err error) {
 	}
 }
 
-// own returns a layout that shares only the machine with others, as when each report is read by itself.
+// own returns a layout that shares only the machine with others, as if each report were read separately.
 func own(l ledger.Layout, node int) ledger.Layout {
 	out := l
 	out.Entries = nil
@@ -169,7 +168,7 @@ func own(l ledger.Layout, node int) ledger.Layout {
 	return out
 }
 
-// passes measures where a pod fits in clusters of up to so many nodes.
+// passes measures finding the nodes where a pod fits in clusters of up to most nodes.
 func passes(most, rounds int) (out []pass, err error) {
 	for _, nodes := range []int{100, 1000, 5000, 20000} {
 		if nodes > most {
@@ -240,7 +239,7 @@ type footprint struct {
 	empty, perPod, all, machine int64
 }
 
-// memory measures what a book takes: of nodes of 8 NUMA nodes and 256 CPUs, empty and half full, and ten kinds
+// memory measures the memory of a ledger: of nodes of 8 NUMA nodes and 256 CPUs, empty and half full, and of ten kinds
 // of machines.
 func memory(nodes int) (f footprint, err error) {
 	f.nodes = nodes
@@ -284,7 +283,7 @@ func memory(nodes int) (f footprint, err error) {
 	return f, nil
 }
 
-// ten is a book of ten kinds of machines, each with its own amount of memory, and so many pods on each node.
+// ten returns a ledger of ten kinds of machines, each with its own amount of memory, and this many pods on each node.
 func ten(pods, nodes int) (*ledger.Book, error) {
 	var pool topo.Pool
 	b := ledger.New()

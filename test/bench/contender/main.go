@@ -1,8 +1,8 @@
-// Command contender is a kube-scheduler with Tenon's plugin, if its configuration enables it, that is driven by
-// hand to be measured.
+// Command contender is a kube-scheduler with Tenon's plugin, if its configuration enables it, that a benchmark drives
+// step by step.
 //
-// Invariant: without the plugin in its configuration nothing of Tenon runs. It refuses what kube-scheduler
-// refuses.
+// Invariant: without the plugin in its configuration no part of Tenon runs. It refuses configurations that
+// kube-scheduler refuses.
 package main
 
 import (

@@ -1,9 +1,9 @@
-// Package cycle drives a kube-scheduler by hand, through one scheduling cycle after the other: from PreFilter
-// to Reserve, and PostFilter where no node fits. Nothing is bound.
+// Package cycle drives a kube-scheduler through one scheduling cycle after the other: from PreFilter to Reserve, and
+// PostFilter if no node fits. It binds no pod.
 //
-// It is built with two versions of Kubernetes; where they differ is in minor.go, of which each has its own.
-// Invariant: what is measured is what kube-scheduler does for these pods, and nothing of how they came here.
-// The package refuses pods whose scheduler no profile of the configuration is.
+// It is built with two versions of Kubernetes; their differences are in minor.go, of which each has its own. Invariant:
+// the measured work is what kube-scheduler does for these pods, without the work that delivers them. The package
+// refuses pods whose scheduler name is not a profile of the configuration.
 package cycle
 
 import (
@@ -35,11 +35,11 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/wire"
 )
 
-// Setup makes a scheduler of options, as a kube-scheduler's command does.
+// Setup makes a scheduler from options, as a kube-scheduler's command does.
 type Setup func(context.Context, *options.Options) (*schedconfig.CompletedConfig, *scheduler.Scheduler, error)
 
-// Main is the program of a contender: it takes a configuration (-config), reads rounds from standard input, and
-// writes outcomes to standard output until there are no more.
+// Main is the program of a contender: it takes a configuration (-config), reads rounds from standard input, and writes
+// outcomes to standard output until the input ends.
 func Main(setup Setup) {
 	config := flag.String("config", "", "file with the KubeSchedulerConfiguration")
 	flag.Parse()
@@ -68,14 +68,14 @@ func run(config string, setup Setup) error {
 	return d.serve(ctx, os.Stdin, os.Stdout)
 }
 
-// driver has a scheduler whose caches are filled.
+// driver is a scheduler with filled caches.
 type driver struct {
 	sched *scheduler.Scheduler
 	log   klog.Logger
-	held  []held // pods that have been placed, oldest first
+	held  []held // placed pods, oldest first
 }
 
-// held is a pod in its place, with what the plugins know of its cycle.
+// held is a placed pod, with the plugins' state of its cycle.
 type held struct {
 	fw    framework.Framework
 	state fwk.CycleState
@@ -113,10 +113,10 @@ func (d *driver) serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 }
 
-// round places pods, and takes older ones away.
+// round places pods, and removes older ones.
 func (d *driver) round(ctx context.Context, r wire.Round) (o wire.Outcome, err error) {
 	for _, p := range r.Pods {
-		// What it takes to find victims is not what is compared.
+		// The search for victims is not compared.
 		p.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
 	}
 	var before, after runtime.MemStats
@@ -147,7 +147,7 @@ func (d *driver) round(ctx context.Context, r wire.Round) (o wire.Outcome, err e
 	return o, nil
 }
 
-// one is a scheduling cycle.
+// one runs a scheduling cycle.
 func (d *driver) one(ctx context.Context, pod *v1.Pod) (wire.Place, int, error) {
 	where := wire.Place{Pod: pod.Name}
 	fw, ok := d.sched.Profiles[pod.Spec.SchedulerName]
@@ -190,7 +190,7 @@ func (d *driver) one(ctx context.Context, pod *v1.Pod) (wire.Place, int, error) 
 	return where, result.EvaluatedNodes, nil
 }
 
-// snapshot brings the nodes that a profile sees up to date.
+// snapshot updates the nodes that a profile sees.
 func snapshot(s *scheduler.Scheduler, fw framework.Framework, log klog.Logger) error {
 	nodes, ok := fw.SnapshotSharedLister().(*internalcache.Snapshot)
 	if !ok {
@@ -199,17 +199,17 @@ func snapshot(s *scheduler.Scheduler, fw framework.Framework, log klog.Logger) e
 	return s.Cache.UpdateSnapshot(log, nodes)
 }
 
-// used is the time that CPUs have spent for this process, in nanoseconds.
+// used returns the CPU time of this process, in nanoseconds.
 func used() int64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // it has no way to fail for oneself
+		panic(err) // it cannot fail for the process itself
 	}
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// memory is an amount of memory of this process in bytes, by its name in the kernel's account, or 0 where the kernel
-// does not tell.
+// memory returns an amount of memory of this process in bytes, by its name in /proc, or 0 if the kernel does not report
+// it.
 func memory(name string) int64 {
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {

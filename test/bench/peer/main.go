@@ -1,8 +1,8 @@
-// Command peer is kube-scheduler with scheduler-plugins' NodeResourceTopologyMatch and no other plugin of theirs.
-// Its first argument says what it does: kube-scheduler, to be one, or driven, to be driven by hand and measured.
+// Command peer is kube-scheduler with scheduler-plugins' NodeResourceTopologyMatch and no other plugin of theirs. Its
+// first argument selects the mode: kube-scheduler runs one, and driven lets a benchmark drive it step by step.
 //
-// It is a module of its own: that plugin is made for another minor version of Kubernetes. Invariant: the
-// plugin runs if the configuration enables it. It refuses what kube-scheduler refuses.
+// It is a separate module, because that plugin is made for another minor version of Kubernetes. Invariant: the plugin
+// runs if the configuration enables it. The command refuses configurations that kube-scheduler refuses.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Package programs builds the schedulers that are measured beside each other, each as a program of its own.
+// Package programs builds the schedulers that are compared, each as a separate program.
 //
-// Invariant: what is built is the code of this checkout, with the versions that go.mod files say; nothing is
-// downloaded that they do not name. The package refuses to work without a checkout and a go command.
+// Invariant: they are built from this checkout, with the versions in go.mod files; nothing else is downloaded. The
+// package needs a checkout and a go command.
 package programs
 
 import (
@@ -15,13 +15,13 @@ import (
 	"strings"
 )
 
-// The minor versions of Kubernetes that the programs are built of.
+// The minor versions of Kubernetes that the programs are built with.
 const (
 	Minor     = "1.36"
-	PeerMinor = "1.34" // the newest that the peer is made for
+	PeerMinor = "1.34" // the newest that the peer supports
 )
 
-// Contender builds, in dir, the program that is driven by hand: kube-scheduler, with Tenon or without.
+// Contender builds, in dir, the program that benchmarks drive: kube-scheduler, with Tenon or without.
 func Contender(ctx context.Context, dir string) (string, error) {
 	root, err := Checkout(ctx)
 	if err != nil {
@@ -30,8 +30,8 @@ func Contender(ctx context.Context, dir string) (string, error) {
 	return build(ctx, root, nil, "./test/bench/contender", filepath.Join(dir, "contender"))
 }
 
-// Peer builds, in dir, kube-scheduler with NodeResourceTopologyMatch; its first argument is "kube-scheduler", to be
-// one, or "driven", to be driven by hand. What it has in common with the contender is laid over its module.
+// Peer builds, in dir, kube-scheduler with NodeResourceTopologyMatch. Its first argument is "kube-scheduler", to run
+// one, or "driven", to be driven step by step. The files that it shares with the contender are overlaid on its module.
 func Peer(ctx context.Context, dir string) (string, error) {
 	root, err := Checkout(ctx)
 	if err != nil {

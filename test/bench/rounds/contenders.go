@@ -11,10 +11,10 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/programs"
 )
 
-// Contender is a scheduler in a program of its own.
+// Contender is a scheduler in a separate program.
 type Contender struct {
 	Name string
-	// Command is the program and its first arguments; its configuration comes behind them.
+	// Command is the program and its first arguments; its configuration follows them.
 	Command []string
 	// Profile is the only profile of its configuration, as kube-scheduler reads it. Its name is the default one.
 	Profile map[string]any
@@ -28,7 +28,7 @@ const (
 	Peer      = "NodeResourceTopologyMatch"
 )
 
-// peerProfile turns on the peer's plugin with its reserving cache, with the period that its makers recommend.
+// peerProfile enables the peer's plugin with its reserving cache, with the period that its authors recommend.
 const peerProfile = `
 plugins: {multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}
 pluginConfig:
@@ -66,7 +66,7 @@ func Contenders(ctx context.Context, dir string) ([]Contender, error) {
 	}, nil
 }
 
-// PeerProfile returns the profile of [Peer], wherever it contends.
+// PeerProfile returns the profile of [Peer].
 func PeerProfile() (map[string]any, error) {
 	var out map[string]any
 	if err := yaml.Unmarshal([]byte(peerProfile), &out); err != nil {
@@ -75,7 +75,7 @@ func PeerProfile() (map[string]any, error) {
 	return out, nil
 }
 
-// Deployed returns the profile of the checkout's deploy/scheduler.
+// Deployed returns the profile in the checkout's deploy/scheduler.
 func Deployed(ctx context.Context) (map[string]any, error) {
 	root, err := programs.Checkout(ctx)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package rounds lets schedulers take turns in placing the same pods on the same cluster, and says what it takes
+// Package rounds lets schedulers take turns in placing the same pods on the same cluster, and measures the cost of
 // each.
 //
-// Every contender is a process of its own, which has the cluster to itself; only one of them works at a time.
-// Invariant: all place pods of the same shapes, as many blocks of them as it likes, and the cheapest round of each
-// counts, so that other work on the computer falls out. The package measures and does not judge; it refuses to go
-// on when a contender ends or says something else than what was asked for.
+// Every contender is a separate process with its own copy of the cluster; only one of them works at a time. Invariant:
+// all place pods of the same shapes, but some in more blocks than others, and the cheapest round of each counts, so
+// that other work on the computer has no influence. The package measures and does not judge. It stops if a contender
+// ends or answers with something else than an outcome.
 package rounds
 
 import (
@@ -26,47 +26,47 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/wire"
 )
 
-// Options are how to measure.
+// Options are the settings of a measurement.
 type Options struct {
 	Size synthetic.Size
 	Seed uint64
-	// Rounds is how often each contender has its turn, beside one that warms it up.
+	// Rounds is how often each contender has its turn, in addition to a warm-up.
 	Rounds int
-	// Enough is the time after which a contender has no more turns, but two at least.
+	// Enough is the time after which a contender has no more turns; it has at least two.
 	Enough time.Duration
-	// Slow is the time for a pod from which on a contender has no turn but the one that warms it up, and is
-	// told as too slow; 0 is never.
+	// Slow is the time per pod from which on a contender has no turn after the warm-up, and is reported as too slow; 0
+	// means never.
 	Slow time.Duration
-	// Blocks is how many blocks of pods a round has; one that takes a second of a CPU for a block has one.
+	// Blocks is the number of blocks of pods in a round. A contender that takes a second of CPU time for a block has
+	// one.
 	Blocks int
 }
 
-// Result is what one pod takes a contender.
+// Result is the cost of one pod for a contender.
 type Result struct {
 	Contender string
-	// CPU is the time of all CPUs, in nanoseconds; Bytes and Allocations are what is allocated.
+	// CPU is the time of all CPUs, in nanoseconds; Bytes and Allocations are allocated.
 	CPU, Bytes, Allocations float64
-	// Evaluated is how many nodes are filtered.
+	// Evaluated is the number of filtered nodes.
 	Evaluated float64
 	// Placed and Refused are how many of all pods found a node and how many did not.
 	Placed, Refused int
-	// Memory is what the process has when it is warm and has given back what it does not need; Peak is the most
-	// that it ever had. Both are bytes.
+	// Memory is the memory of the warm process after it has returned unneeded memory; Peak is the most that it ever
+	// had. Both are bytes.
 	Memory, Peak int64
-	// Slow says that only the round that warms up was measured.
+	// Slow: only the warm-up was measured.
 	Slow bool
 	// Places are where pods went, in order, those of the first round first.
 	Places []wire.Place
 }
 
-// kept is how many pods are in their places between rounds.
+// kept is how many pods stay placed between rounds.
 const kept = 2 * synthetic.Block
 
-// most is how long one measurement may take; who hangs must not keep others from being measured.
+// most bounds one measurement, so that a contender that hangs does not block the others.
 const most = 20 * time.Minute
 
-// Measure has the contenders place pods, and tells progress to a writer. Results are in the order of the
-// contenders.
+// Measure has the contenders place pods, and writes progress to a writer. Results are in the order of the contenders.
 func Measure(ctx context.Context, all []Contender, o Options, progress io.Writer) (out []Result, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("contenders are not done after %s", most))
 	defer cancel()
@@ -112,8 +112,8 @@ func Measure(ctx context.Context, all []Contender, o Options, progress io.Writer
 	return out, nil
 }
 
-// begin starts the contenders and warms them up, as many at once as there are CPUs: their first lists take longest,
-// and the most memory. It returns those that have started, whatever became of the others.
+// begin starts the contenders and warms them up, as many at once as there are CPUs: their first lists take longest, and
+// the most memory. It returns those that have started, even if others fail.
 func begin(ctx context.Context, all []Contender, dir, url string, pods []*v1.Pod, o Options,
 	progress io.Writer) (turns []*turn, err error) {
 	type begun struct {
@@ -148,20 +148,20 @@ func begin(ctx context.Context, all []Contender, dir, url string, pods []*v1.Pod
 	return turns, err
 }
 
-// turn is a contender at work.
+// turn is a running contender.
 type turn struct {
 	Result
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	ask    *json.Encoder
 	answer *json.Decoder
-	pods   []*v1.Pod // that are still to come
+	pods   []*v1.Pod // still to be placed
 	blocks int
 	ready  time.Duration // from its start to its first places
 	spent  time.Duration // in rounds
 }
 
-// start starts a program. What it has to say beside outcomes is shown if it fails.
+// start starts a program. Its other output is shown if it fails.
 func start(ctx context.Context, c Contender, home, url string, pods []*v1.Pod) (*turn, error) {
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
@@ -196,7 +196,7 @@ func (t *turn) end() error {
 	return nil
 }
 
-// warm has a contender place one block, so that it has seen all shapes, and finds out how quick it is.
+// warm has a contender place one block, so that it has seen all shapes, and measures its speed.
 func (t *turn) warm(o Options) error {
 	began := time.Now()
 	out, err := t.round(synthetic.Block, true)
@@ -215,7 +215,7 @@ func (t *turn) warm(o Options) error {
 	return nil
 }
 
-// take is the r-th turn of a contender.
+// take plays the r-th turn of a contender.
 func (t *turn) take(o Options, r int) error {
 	if t.Slow || r >= 2 && t.spent > o.Enough {
 		return nil
@@ -229,7 +229,7 @@ func (t *turn) take(o Options, r int) error {
 	return nil
 }
 
-// round asks for the next pods.
+// round sends the next pods.
 func (t *turn) round(n int, settle bool) (out wire.Outcome, err error) {
 	if n > len(t.pods) {
 		return out, fmt.Errorf("%s: %d pods are left, %d are wanted", t.Contender, len(t.pods), n)
@@ -247,7 +247,7 @@ func (t *turn) round(n int, settle bool) (out wire.Outcome, err error) {
 	return out, nil
 }
 
-// count adds an outcome to what is known, which is that of the cheapest round.
+// count records an outcome if it is the cheapest so far.
 func (t *turn) count(out wire.Outcome) {
 	n := float64(len(out.Places))
 	if cpu := float64(out.CPU) / n; t.CPU == 0 || cpu < t.CPU {
@@ -265,12 +265,12 @@ func (t *turn) count(out wire.Outcome) {
 	t.Peak = max(t.Peak, out.Peak)
 }
 
-// tail keeps the end of what a program says.
+// tail keeps the end of a program's output.
 type tail struct{ text []byte }
 
 const tailSize = 4096
 
-// Write takes text.
+// Write implements io.Writer.
 func (t *tail) Write(p []byte) (int, error) {
 	t.text = append(t.text, p...)
 	if over := len(t.text) - tailSize; over > 0 {

@@ -1,9 +1,9 @@
-// Package staticapi serves a cluster at rest to programs that list and watch it, as an API server would: without a
-// store, without writes, and as quickly as its objects can be encoded.
+// Package staticapi serves a static cluster to programs that list and watch it, like an API server: without a store,
+// without writes, and as fast as its objects can be encoded.
 //
-// Invariant: who lists gets every node, pod, NodeLayout and NodeResourceTopology of the cluster, and of all
-// else nothing; who watches receives the events that [Server.Send] is given, and lists do not change by these. The
-// package refuses to be changed: writes are answered with an error.
+// Invariant: lists return every node, pod, NodeLayout and NodeResourceTopology of the cluster, and no objects of other
+// kinds. Watches receive the events of [Server.Send], which do not change the lists. The package answers writes with an
+// error.
 package staticapi
 
 import (
@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	version    = "1" // of everything: nothing has ever changed
+	version    = "1" // of all objects: they never change
 	protobufs  = "application/vnd.kubernetes.protobuf"
 	texts      = "application/json"
 	topologies = "noderesourcetopologies"
@@ -41,7 +41,7 @@ const (
 // Server serves one cluster.
 type Server struct {
 	cluster *synthetic.Cluster
-	at      map[string]int // of nodes by name
+	at      map[string]int // positions of nodes by name
 	kinds   map[schema.GroupVersionResource]string
 	addr    string
 	http    http.Server
@@ -49,10 +49,10 @@ type Server struct {
 	pods, nodes func() ([]byte, error)
 
 	mu       sync.Mutex
-	watchers map[chan []byte]string // by what they watch
+	watchers map[chan []byte]string // by the resource that they watch
 }
 
-// Serve serves a cluster on a port of this computer until Close. The cluster must not be changed.
+// Serve serves a cluster on a port of this computer until Close. The caller must not change the cluster.
 func Serve(c *synthetic.Cluster) (*Server, error) {
 	s := &Server{cluster: c, at: map[string]int{}, kinds: map[schema.GroupVersionResource]string{},
 		watchers: map[chan []byte]string{}}
@@ -77,10 +77,10 @@ func Serve(c *synthetic.Cluster) (*Server, error) {
 	return s, nil
 }
 
-// URL is where the server is.
+// URL returns the URL of the server.
 func (s *Server) URL() string { return s.addr }
 
-// Close ends the server, and everybody's watches.
+// Close ends the server, and all watches.
 func (s *Server) Close() error {
 	if err := s.http.Close(); err != nil {
 		return fmt.Errorf("close server of a cluster at rest: %w", err)
@@ -120,11 +120,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// manyEvents is how many events wait for a client; one that is slower misses events.
+// manyEvents is how many events are queued for a client; a slower client misses events.
 const manyEvents = 4096
 
-// Send sends an event (ADDED, MODIFIED, DELETED) to all that watch a resource, such as "pods". The object says its
-// kind and version. The error says that it cannot be encoded.
+// Send sends an event (ADDED, MODIFIED, DELETED) to all watches of a resource, such as "pods". The object must have its
+// kind and version. Send returns an error if it cannot be encoded.
 func (s *Server) Send(resource, what string, object any) error {
 	data, err := json.Marshal(map[string]any{"type": what, "object": object})
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Server) Send(resource, what string, object any) error {
 	return nil
 }
 
-// watch sends events until the client goes. One that wants to be told what there is already has to list it.
+// watch sends events until the client disconnects. A client that requests initial events is told to list instead.
 func (s *Server) watch(ctx context.Context, w http.ResponseWriter, resource string, initial bool) {
 	if initial {
 		refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is not served: list first")
@@ -166,13 +166,13 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, resource stri
 		case <-ctx.Done():
 			return
 		case e := <-events:
-			_, _ = w.Write(e) // Flush says whether the client has gone
+			_, _ = w.Write(e) // Flush reports whether the client has gone
 		}
 	}
 }
 
-// page is which objects a client wants of a list, and where the next page begins; "" after the last one. Lists from
-// an API server's cache, which ask for version 0, have one page.
+// page returns the range of objects that a client requests of a list, and the start of the next page, "" after the last
+// one. Lists from an API server's cache, which request version 0, have one page.
 func page(r *http.Request, count int) (from, to int, next string) {
 	q := r.URL.Query()
 	limit, err := strconv.Atoi(q.Get("limit"))
@@ -228,7 +228,7 @@ func (s *Server) topology(w http.ResponseWriter, name string) {
 	answer(w, http.StatusOK, s.topologyAt(i))
 }
 
-// stream writes a list of one object for each node, without having all of it at once.
+// stream writes a list of one object for each node, without having all of it in memory.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, apiVersion, kind string, at func(i int) any) {
 	w.Header().Set("Content-Type", texts)
 	from, to, next := page(r, len(s.cluster.Nodes))
@@ -240,7 +240,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, apiVersion, kind
 			_, _ = w.Write([]byte(","))
 		}
 		if out.Encode(at(i)) != nil {
-			return // the client has gone, and sees a list that is cut off
+			return // the client has gone, and receives a truncated list
 		}
 	}
 	_, _ = w.Write([]byte("]}"))
@@ -266,7 +266,7 @@ func (s *Server) encodeNodes(from, to int, next string) ([]byte, error) {
 	return binary(list)
 }
 
-// paged returns what encodes the part of a list that a client wants. All of it is encoded once.
+// paged returns a function that encodes the requested part of a list. The whole list is encoded once.
 func paged(r *http.Request, count int, all func() ([]byte, error),
 	part func(from, to int, next string) ([]byte, error)) func() ([]byte, error) {
 	from, to, next := page(r, count)
@@ -295,7 +295,7 @@ func encoded(w http.ResponseWriter, list func() ([]byte, error)) {
 	_, _ = w.Write(data) // a client that has gone needs no answer
 }
 
-// groups answers who asks which groups there are.
+// groups answers requests for the list of API groups.
 func (s *Server) groups(w http.ResponseWriter, what string) {
 	if what == "api" {
 		answer(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"},

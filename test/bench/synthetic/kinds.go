@@ -23,8 +23,8 @@ type kind struct {
 	allocatable v1.ResourceList
 }
 
-// Configurations of machines whose own leave to the kubelet which CPUs it reserves, or have another policy than
-// the one that all contenders know.
+// Configurations for machines whose own leaves the choice of reserved CPUs to the kubelet, or has a policy that some
+// contender does not support.
 const (
 	wholePods = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -66,8 +66,8 @@ evictionHard: {memory.available: 1Gi}
 `
 )
 
-// mix returns the kinds of machines of a cluster: for packet processing, for services, and with GPUs. A quarter
-// of them is restricted, the others are single-numa-node.
+// mix returns the kinds of machines of a cluster: for packet processing, for services, and with GPUs. A quarter of them
+// is restricted, the others are single-numa-node.
 func mix() (out []*kind, err error) {
 	for _, x := range []struct {
 		name, yaml string
@@ -96,15 +96,15 @@ func mix() (out []*kind, err error) {
 	return out, nil
 }
 
-// Sizes of a machine whose NUMA nodes are counted, all NUMA nodes together.
+// Total sizes of a machine with a given number of NUMA nodes.
 const (
-	wholeCPUs, wholeMemory, wholePages = 576, 2304, 288 // memory in GiB, and so many pages of a GiB
+	wholeCPUs, wholeMemory, wholePages = 576, 2304, 288 // memory in GiB, and as many pages of a GiB
 	wholeDevices                       = 144            // of each sort
 )
 
-// counted returns one kind of machine, which is the same but for the NUMA nodes that it is divided into. Of more than
-// 16 two have everything, as on machines whose GPUs' memory makes NUMA nodes: their kubelets do not pin memory, because
-// no kubelet works through that many NUMA nodes for one pod.
+// counted returns one kind of machine; only the number of its NUMA nodes varies. If there are more than 16, two have
+// everything, as on machines whose GPUs' memory forms NUMA nodes. The kubelets of such machines do not pin memory,
+// because no kubelet can compute hints for that many NUMA nodes.
 func counted(numas int) ([]*kind, error) {
 	parts, config := numas, fmt.Sprintf(oneOfMany, fmt.Sprintf("0,%d", wholeCPUs/2))
 	if numas > 16 {
@@ -158,7 +158,7 @@ func kindOf(m machines.Machine, share int) (*kind, error) {
 	return k, nil
 }
 
-// quantity writes an amount as kubelets do.
+// quantity returns an amount in the kubelet's form.
 func quantity(name string, n int64) *resource.Quantity {
 	switch {
 	case name == string(v1.ResourceCPU):

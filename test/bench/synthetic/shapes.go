@@ -17,20 +17,20 @@ const (
 	functions = "intel.com/sriov_vf"
 )
 
-// shape is a sort of pods.
+// shape is a kind of pods.
 type shape struct {
 	name string
-	// stays is its share of the pods that run, comes how many of a block of those that come are of it.
+	// stays is its share of the running pods, comes its number in a block of arriving pods.
 	stays, comes int
-	// once: no two pods that come want as much memory.
+	// once: no two arriving pods request equal amounts of memory.
 	once     bool
 	pod      *v1.Pod
 	place    *place.Pod
 	requests v1.ResourceList
 }
 
-// running returns all shapes: services of three sizes, training with a GPU, packet processing with hugepages
-// and network functions, what needs no alignment, and pods of which each is the only one of its kind.
+// running returns all shapes: services of three sizes, training with a GPU, packet processing with hugepages and
+// network functions, pods without alignment, and pods that are each the only one of their kind.
 func running() ([]*shape, error) {
 	guaranteed := func(a workload.Amounts) v1.Container { return workload.Guaranteed("app", a) }
 	all := []*shape{
@@ -65,7 +65,7 @@ func running() ([]*shape, error) {
 	return all, nil
 }
 
-// servedBy reports whether nodes have what the shape wants at all.
+// servedBy reports whether nodes have the shape's resources at all.
 func (s *shape) servedBy(allocatable v1.ResourceList) bool {
 	for name := range s.requests {
 		if q := allocatable[name]; q.IsZero() {
@@ -75,7 +75,7 @@ func (s *shape) servedBy(allocatable v1.ResourceList) bool {
 	return true
 }
 
-// runs returns a pod of the shape that a node runs, the i-th of all.
+// runs returns the i-th running pod of the shape, on a node.
 func (s *shape) runs(node string, i int) *v1.Pod {
 	p := *s.pod
 	p.Name, p.UID, p.CreationTimestamp = fmt.Sprintf("%s-%06d", s.name, i), uid(2, i), began()
@@ -89,7 +89,7 @@ func (s *shape) runs(node string, i int) *v1.Pod {
 	return &p
 }
 
-// arrives returns a pod of the shape that comes, the i-th of all.
+// arrives returns the i-th arriving pod of the shape.
 func (s *shape) arrives(i int) *v1.Pod {
 	p := s.pod.DeepCopy()
 	p.Name, p.UID, p.CreationTimestamp = fmt.Sprintf("new-%s-%06d", s.name, i), uid(3, i), began()

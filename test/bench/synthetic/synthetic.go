@@ -1,10 +1,9 @@
-// Package synthetic makes the clusters on which schedulers are measured beside each other: nodes of a few
-// kinds of machines with pods that run on them, and the pods that come.
+// Package synthetic makes the clusters on which schedulers are compared: nodes of a few kinds of machines with running
+// pods, and arriving pods.
 //
-// Invariant: the same size and seed give the same cluster; its nodes, pods, layouts and
-// NodeResourceTopologies agree with each other, and what every pod holds is what a kubelet would have given
-// it, had the pods of its node come in their order. The package refuses sizes that it cannot fill, and
-// knows nothing of schedulers.
+// Invariant: the same size and seed give the same cluster. Its nodes, pods, layouts and NodeResourceTopologies agree
+// with each other, and every pod's holdings are those that a kubelet would have given it, had the pods of its node
+// arrived in their order. The package refuses sizes that it cannot fill, and does not depend on schedulers.
 package synthetic
 
 import (
@@ -30,17 +29,17 @@ import (
 // Bounds of a cluster.
 const (
 	MaxNodes = 100_000
-	MaxFull  = 97 // percent; the last CPUs are in pieces that no pod wants
+	MaxFull  = 97 // percent; the last CPUs are in pieces that no pod fits
 )
 
-// Size says how large a cluster is, and how full.
+// Size is the size and the load of a cluster.
 type Size struct {
 	Nodes int // 1..MaxNodes
-	// Full is the share of all CPUs that pods have, in percent, 0..MaxFull. Of single nodes it is spread
-	// evenly: those of a cluster that is 95 % full are between 90 and 100 % full.
+	// Full is the used share of all CPUs, in percent, 0..MaxFull. The shares of single nodes are spread evenly: those
+	// of a cluster that is 95 % full are between 90 and 100 % full.
 	Full int
-	// NUMAs is 0 for the mix of machines, or how many NUMA nodes every machine has: 1, 2, 4, 8 or 16, all equal, or 36,
-	// two of which have everything. Machines are of the same size then, whatever they are divided into.
+	// NUMAs is 0 for the mix of machines, or the number of NUMA nodes of every machine: 1, 2, 4, 8 or 16, all equal, or
+	// 36, two of which have everything. All machines then have the same total size.
 	NUMAs int
 }
 
@@ -55,20 +54,20 @@ func (s Size) check() error {
 	return nil
 }
 
-// Cluster is a cluster at rest: all that runs has been reported. Objects share parts, so whoever changes one
-// makes a deep copy first.
+// Cluster is a static cluster: all running pods are reported. Objects share parts, so a caller makes a deep copy before
+// a change.
 type Cluster struct {
 	Nodes []*v1.Node
-	// Pods are bound and run, in the order in which they were bound: node by node.
+	// Pods are bound and running, in the order of their bindings: node by node.
 	Pods []*v1.Pod
-	// States are the nodes as a ledger has them, in the order of Nodes.
+	// States are the nodes' states in a ledger, in the order of Nodes.
 	States []*ledger.Node
 
 	kinds []*kind // of each node
 	seed  uint64
 }
 
-// Make makes a cluster. The error says which number is out of bounds.
+// Make makes a cluster. It returns an error that names a number that is out of bounds.
 func Make(s Size, seed uint64) (*Cluster, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -110,13 +109,13 @@ func (c *Cluster) add(r *rand.Rand, k *kind, shapes []*shape, full int) {
 	c.Nodes = append(c.Nodes, k.node(name, len(c.Nodes)))
 }
 
-// spread returns how full a node is that is one of many, as a share.
+// spread returns how full one of many nodes is, as a share.
 func spread(r *rand.Rand, full int) float64 {
 	lowest := max(0, 2*full-100)
 	return (float64(lowest) + r.Float64()*2*float64(full-lowest)) / 100
 }
 
-// Machine returns what the node at position i is: its hardware and the configuration of its kubelet.
+// Machine returns the hardware of the node at position i, and the configuration of its kubelet.
 func (c *Cluster) Machine(i int) machines.Machine { return c.kinds[i].Machine }
 
 // Layout returns what the agent of the node at position i publishes.
@@ -128,11 +127,11 @@ func (c *Cluster) Layout(i int) *v1alpha1.NodeLayout {
 // Topology returns what an exporter on the node at position i publishes, with the fingerprint of its pods.
 func (c *Cluster) Topology(i int) *v1alpha2.NodeResourceTopology { return nrt.FromCore(c.States[i]) }
 
-// Block is how many pods come until each shape has come as often as it shall.
+// Block is the number of pods after which each shape has arrived in its proportion.
 const Block = 20
 
-// Arrivals returns the first n pods that come, unbound. More of them begin with the same ones. Whole blocks are
-// alike but for the order in a block, so that they can be compared.
+// Arrivals returns the first n arriving pods, unbound. A longer list begins with the same pods. Whole blocks have equal
+// contents in different orders, so that they can be compared.
 func (c *Cluster) Arrivals(n int) ([]*v1.Pod, error) {
 	shapes, err := running()
 	if err != nil {
@@ -155,7 +154,7 @@ func (c *Cluster) Arrivals(n int) ([]*v1.Pod, error) {
 	return out, nil
 }
 
-// pick draws one of several by their shares; one of them must have a share.
+// pick draws one of several by their shares, at least one of which is not 0.
 func pick[T any](r *rand.Rand, all []T, share func(T) int) T {
 	sum := 0
 	for _, x := range all {
@@ -176,7 +175,7 @@ type placed struct {
 	holdings []place.Holding
 }
 
-// filling is a node to which pods come.
+// filling is a node while pods are added.
 type filling struct {
 	*kind
 	usage  *place.Usage
@@ -184,7 +183,7 @@ type filling struct {
 	sum    v1.ResourceList // requests
 }
 
-// fill adds pods until the target is met as well as can be. A shape that does not fit is not tried again.
+// fill adds pods until the target is met as closely as possible. It does not try a shape that does not fit again.
 func (f *filling) fill(r *rand.Rand, shapes []*shape) (out []placed) {
 	var left []*shape
 	for _, s := range shapes {
@@ -214,7 +213,7 @@ func without(all []*shape, gone *shape) (out []*shape) {
 	return out
 }
 
-// take admits a pod, if the node has room for it and it brings the node nearer to its target.
+// take admits a pod if the node has room for it and it brings the node closer to its target.
 func (f *filling) take(s *shape) ([]place.Holding, bool) {
 	gap := f.target - float64(f.sum.Cpu().MilliValue())
 	if float64(s.requests.Cpu().MilliValue()) > 2*gap {
@@ -244,10 +243,10 @@ func (f *filling) take(s *shape) ([]place.Holding, bool) {
 	return v.Holdings, true
 }
 
-// began is when everything in a cluster began; equal clusters have equal times.
+// began is the creation time of all objects, equal for all clusters.
 func began() metav1.Time { return metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) }
 
-// uid returns a UID for the n-th object of a sort.
+// uid returns a UID for the n-th object of a kind.
 func uid(sort, n int) types.UID {
 	return types.UID(fmt.Sprintf("%08d-0000-4000-8000-%012d", sort, n))
 }

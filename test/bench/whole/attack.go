@@ -19,29 +19,30 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
-// Attack is something that a hostile node or a hostile user does to a cluster while others schedule pods.
+// Attack is an attack of a hostile node or a hostile user on a cluster while others schedule pods.
 type Attack struct {
 	Name string
-	// By says who can do it: "node" needs one node's agent token, "user" the right to create pods in one
-	// namespace, "binder" the right to bind pods too.
+	// By is who can do it: "node" needs one node's agent token, "user" the right to create pods in one namespace,
+	// "binder" the right to bind pods too.
 	By string
-	// run attacks until the context ends; it returns early where a single blow is all.
+	// run attacks until the context ends. It returns early if it consists of a single action.
 	run func(context.Context, *target) error
 }
 
-// target is what an attack is aimed at.
+// target is the target of an attack.
 type target struct {
 	client  kubernetes.Interface
 	layouts *client.Client
 	cluster *synthetic.Cluster
-	liar    int // the node that lies
+	liar    int // the node with false layouts
 }
 
-// silent is a node that is only in the API: it has a layout, and nobody admits the pods that are bound to it.
+// silent is a node that exists only at the API server: it has a layout, and no kubelet admits the pods that are bound
+// to it.
 const silent = "silent"
 
-// liar returns the position of the node that lies in the attacks by nodes: the one with the most CPUs left, because
-// schedulers do not look at the layout of a node that is full.
+// liar returns the position of the node with false layouts: the one with the most free CPUs, because schedulers do not
+// read the layout of a full node.
 func liar(c *synthetic.Cluster) (at int) {
 	left := map[string]int64{}
 	for _, n := range c.Nodes {
@@ -74,7 +75,7 @@ func Attacks() []Attack {
 	}
 }
 
-// every does something at a steady pace until the context ends.
+// every calls do at a steady pace until the context ends.
 func every(ctx context.Context, pause time.Duration, do func(i int) error) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
@@ -90,7 +91,7 @@ func every(ctx context.Context, pause time.Duration, do func(i int) error) error
 	}
 }
 
-// lie replaces the layout of the lying node, as its agent's token may. The node's honest agent may write in between.
+// lie replaces the layout of the liar, as its agent's token permits. The node's real agent may write in between.
 func (t *target) lie(ctx context.Context, l *v1alpha1.NodeLayout, sequence int64) error {
 	name := t.cluster.Nodes[t.liar].Name
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -146,7 +147,7 @@ func nameOthersPods(ctx context.Context, t *target) error {
 	})
 }
 
-// manyMachines describes a machine of the highest CPU ids, each time with another byte of memory.
+// manyMachines writes machines of the highest CPU ids, each with another byte of memory.
 func manyMachines(ctx context.Context, t *target) error {
 	rules := v1alpha1.Rules{TopologyManagerPolicy: "none", TopologyManagerScope: "container", CPUManagerPolicy: "none",
 		MemoryManagerPolicy: "None"}
@@ -161,8 +162,8 @@ func manyMachines(ctx context.Context, t *target) error {
 	return nil
 }
 
-// costlyMachine has as many NUMA nodes as a layout may have, each with one free CPU, under a policy that spreads
-// the CPUs of a container evenly.
+// costlyMachine writes a machine with the most NUMA nodes of a layout, each with one free CPU, under a policy that
+// spreads the CPUs of a container evenly.
 func costlyMachine(ctx context.Context, t *target) error {
 	const numas, each = 64, 64
 	l := &v1alpha1.NodeLayout{Rules: v1alpha1.Rules{TopologyManagerPolicy: "none", TopologyManagerScope: "container",
@@ -184,7 +185,7 @@ func costlyMachine(ctx context.Context, t *target) error {
 	})
 }
 
-// manyLayouts writes layouts as fast as a server takes them from one client.
+// manyLayouts writes layouts as fast as the API server accepts them from one client.
 func manyLayouts(ctx context.Context, t *target) error {
 	l := t.cluster.Layout(t.liar)
 	return every(ctx, time.Second/75, func(i int) error {
@@ -193,7 +194,7 @@ func manyLayouts(ctx context.Context, t *target) error {
 	})
 }
 
-// pod returns a pod of an attacker, whose containers all want the same.
+// pod returns a pod of an attacker, whose containers all have the same requests.
 func pod(name string, inits int, wants map[v1.ResourceName]string) *v1.Pod {
 	list := v1.ResourceList{}
 	for k, q := range wants {
@@ -223,7 +224,7 @@ func hugeExponent(ctx context.Context, t *target) error {
 	return t.create(ctx, pod("exponent", 0, map[v1.ResourceName]string{"cpu": "1e9999999", "memory": "1Gi"}))
 }
 
-// manyInitContainers are pods that fit nowhere at the moment, or never, and are tried again and again.
+// manyInitContainers creates pods that fit nowhere at the moment, or never, and are retried again and again.
 func manyInitContainers(cpus string) func(context.Context, *target) error {
 	return func(ctx context.Context, t *target) error {
 		for i := range 20 {
@@ -239,9 +240,9 @@ func manyInitContainers(cpus string) func(context.Context, *target) error {
 	}
 }
 
-// manyShapes are pods of which no two are alike, and none fits. Where they ask for less than a node has, a scheduler
-// that does not see NUMA nodes binds them, and the kubelets reject them: they cost that scheduler less than pods that
-// it has to refuse itself.
+// manyShapes creates pods with all different shapes, none of which fits. If they request less than a node has, a
+// scheduler without NUMA data binds them, and the kubelets reject them: that costs the scheduler less than refusing
+// them itself.
 func manyShapes(cpus string) func(context.Context, *target) error {
 	return func(ctx context.Context, t *target) error {
 		return parallel(3000, func(i int) error {
@@ -251,8 +252,8 @@ func manyShapes(cpus string) func(context.Context, *target) error {
 	}
 }
 
-// boundByHand binds pods to a node that nobody serves: eight with many init containers, then many small ones that are
-// deleted again, over and over.
+// boundByHand binds pods to a node without a kubelet: eight with many init containers, then many small ones that are
+// deleted again, repeatedly.
 func boundByHand(ctx context.Context, t *target) error {
 	node := t.cluster.Nodes[t.liar].DeepCopy()
 	node.Name, node.UID, node.ResourceVersion, node.CreationTimestamp = silent, "", "", metav1.Time{}

@@ -1,10 +1,10 @@
-// Package whole has schedulers contend for whole clusters: a real etcd and kube-apiserver in a process of
-// their own, a process that stands for the kubelets and agents of all nodes, and each scheduler as the process
-// that it is in a cluster. Afterwards the kubelet's own managers judge every placement.
+// Package whole compares schedulers on whole clusters: a real etcd and kube-apiserver in one process, a process that
+// imitates the kubelets and agents of all nodes, and each scheduler in its usual process. Afterwards the kubelet's own
+// managers check every placement.
 //
-// Invariant: every contender finds the same cluster, byte for byte: the data of etcd are copied for each
-// round. Whatever is not the scheduler runs the same way for all of them. The package refuses to judge times:
-// it counts and measures, and whoever reads decides.
+// Invariant: every contender gets the same cluster, byte for byte: the data of etcd are copied for each round.
+// Everything but the scheduler runs the same way for all of them. The package counts and measures; it does not judge
+// times.
 //
 // A program that uses it calls [MaybeChild] first of all, in main or TestMain: the children are the same binary.
 package whole
@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// roleEnv says what a child is.
+// roleEnv has the role of a child.
 const roleEnv = "TENON_WHOLE_ROLE"
 
 const (
@@ -32,8 +32,8 @@ const (
 // answersFD is the descriptor on which a child answers.
 const answersFD = 3
 
-// MaybeChild does nothing in a program that a person started. In a child that this package made of the same
-// binary it does the child's work and does not return.
+// MaybeChild returns at once in a program that a person started. In a child that this package made of the same binary
+// it does the child's work and does not return.
 func MaybeChild() {
 	role := os.Getenv(roleEnv)
 	if role == "" {

@@ -21,8 +21,8 @@ import (
 // creators is how many clients create objects at the same time.
 const creators = 8
 
-// seed writes a cluster to an empty API server: nodes, what they are, and the pods that they run. Nobody has
-// admitted the pods yet.
+// seed writes a cluster to an empty API server: nodes, their layouts, and their pods. The pods have not been admitted
+// yet.
 func seed(ctx context.Context, cfg *rest.Config, c *synthetic.Cluster) error {
 	k, err := typed(cfg)
 	if err != nil {
@@ -50,8 +50,7 @@ func seed(ctx context.Context, cfg *rest.Config, c *synthetic.Cluster) error {
 	return create(ctx, k, "run", c.Pods)
 }
 
-// create creates pods. Their names have their places in the list: those who list pods get them in the order of
-// names.
+// create creates pods. Their names contain their positions, because clients list pods in the order of names.
 func create(ctx context.Context, k kubernetes.Interface, what string, pods []*v1.Pod) error {
 	return parallel(len(pods), func(i int) error {
 		_, err := createOne(ctx, k, fmt.Sprintf("%s-%06d", what, i), pods[i])
@@ -59,7 +58,7 @@ func create(ctx context.Context, k kubernetes.Interface, what string, pods []*v1
 	})
 }
 
-// createOne creates a copy of a pod under a name of its own, and returns its UID.
+// createOne creates a copy of a pod under another name, and returns its UID.
 func createOne(ctx context.Context, k kubernetes.Interface, name string, like *v1.Pod) (types.UID, error) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault,
 		Labels: like.Labels, Annotations: like.Annotations}, Spec: *like.Spec.DeepCopy()}
@@ -71,7 +70,7 @@ func createOne(ctx context.Context, k kubernetes.Interface, name string, like *v
 	return made.UID, nil
 }
 
-// typed returns a client that speaks protobuf, as Kubernetes' own programs do.
+// typed returns a client that uses protobuf, as Kubernetes' own programs do.
 func typed(cfg *rest.Config) (kubernetes.Interface, error) {
 	c := rest.CopyConfig(cfg)
 	c.ContentType = "application/vnd.kubernetes.protobuf"
@@ -82,7 +81,7 @@ func typed(cfg *rest.Config) (kubernetes.Interface, error) {
 	return k, nil
 }
 
-// parallel does n things, some at the same time, begun in their order; the first error of each worker ends it.
+// parallel calls do n times, several at a time, started in order. A worker stops at its first error.
 func parallel(n int, do func(i int) error) error {
 	var next atomic.Int64
 	errs := make([]error, creators)

@@ -14,19 +14,19 @@ import (
 // Contender is a scheduler.
 type Contender struct {
 	Name string
-	// Program is kube-scheduler or what takes its flags and configuration, behind Args. Env is added to its
+	// Program is kube-scheduler or a program with its flags and configuration, after Args. Env is added to its
 	// environment.
 	Program   string
 	Args, Env []string
-	// Profile is the only one of its configuration, empty for that of kube-scheduler. Its name is the default one.
+	// Profile is the only profile of its configuration, empty for kube-scheduler's own. Its name is the default one.
 	Profile map[string]any
-	// Topologies: it reads NodeResourceTopology, so nodes publish that beside their layouts.
+	// Topologies: it reads NodeResourceTopology, so nodes publish these beside their layouts.
 	Topologies bool
 }
 
-// configuration is that of every contender but for its profiles. The limit of requests is the one that
-// kube-scheduler's own performance tests have (test/integration/scheduler_perf): the default of 50 per second
-// would be all that is measured.
+// configuration is the configuration of every contender except for its profile. The limit of requests is that of
+// kube-scheduler's own performance tests (test/integration/scheduler_perf): the default of 50 per second would dominate
+// the results.
 const configuration = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: %q, qps: %d, burst: %d}
@@ -34,7 +34,7 @@ leaderElection: {leaderElect: false}
 profiles: [%s]
 `
 
-// QPS is the limit of requests per second of every contender; at once it may make as many.
+// QPS is the limit of requests per second of every contender, and its burst.
 const QPS = 5000
 
 // start starts the scheduler, with its files in a directory. It serves profiles and metrics at the returned address.

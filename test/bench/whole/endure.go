@@ -16,23 +16,23 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 )
 
-// Endured is how the pods of others fared under one scheduler before and during one attack.
+// Endured is how the pods of other users fared under one scheduler before and during one attack.
 type Endured struct {
 	Contender, Attack, By string
 	Calm, Attacked        Waits
 	Calmly, Peak          int64         // memory of the scheduler in bytes: before the attack, and the most until its end
 	CPU                   time.Duration // of the scheduler during the attack
-	Ended                 string        // why the scheduler ended; empty where it lives
+	Ended                 string        // why the scheduler ended; empty if it still runs
 }
 
-// Waits are the times from the creation of pods until they have a node.
+// Waits are the times from the creation of pods until their binding.
 type Waits struct {
-	Pods, Unbound int // pods that came, and those of them that got no node in time
+	Pods, Unbound int // created pods, and those of them that were not bound in time
 	P50, P99, Max time.Duration
 }
 
-// The pace of ordinary pods, and how many come before an attack and during it. An attack has a lead, so that what
-// it does has begun. Who is not bound some time after the last pod came counts with that time.
+// The pace of ordinary pods, and their number before an attack and during it. An attack starts earlier than the pods,
+// so that it has taken effect. A pod that is not bound some time after the last creation counts with that time.
 const (
 	ordinaryPause = 100 * time.Millisecond
 	calmPods      = 100
@@ -72,7 +72,7 @@ func (e Endured) line() string {
 	return s
 }
 
-// endure plays one attack against one contender.
+// endure runs one attack against one contender.
 func (a *arena) endure(ctx context.Context, c Contender, x Attack) (e Endured, err error) {
 	e = Endured{Contender: c.Name, Attack: x.Name, By: x.By}
 	s, err := a.open(c)
@@ -123,7 +123,7 @@ func (a *arena) endure(ctx context.Context, c Contender, x Attack) (e Endured, e
 	return e, e.spent(p, before)
 }
 
-// spent notes what the scheduler took, or how it ended.
+// spent records the resources that the scheduler used, or how it ended.
 func (e *Endured) spent(p *process, before time.Duration) error {
 	if err := p.failure(); err != nil {
 		e.Ended = err.Error()
@@ -146,8 +146,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ordinary lets ordinary pods come at a steady pace, and measures how long each waits for a node. The first waits for
-// the scheduler to start, so it is not counted in a calm round.
+// ordinary creates ordinary pods at a steady pace, and measures how long each waits for its binding. The first waits
+// for the scheduler to start, so it is not counted in a calm round.
 func (a *arena) ordinary(ctx context.Context, s *stage, seen *follower, p *process, name string,
 	pods []*v1.Pod) (Waits, error) {
 	born := map[types.UID]time.Time{}
@@ -176,12 +176,12 @@ func (a *arena) ordinary(ctx context.Context, s *stage, seen *follower, p *proce
 	if first != nil {
 		return Waits{}, first
 	}
-	// Who is not bound then counts as not bound.
+	// A pod that is not bound then counts as unbound.
 	_ = seen.await(ctx, born, patience, p)
 	return seen.waits(born, time.Now()), context.Cause(ctx)
 }
 
-// await waits until all pods are bound; it gives up after a while, and when the scheduler has ended.
+// await waits until all pods are bound, a time is over, or the scheduler has ended.
 func (f *follower) await(ctx context.Context, born map[types.UID]time.Time, most time.Duration, p *process) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errors.New("pods are not bound in time"))
 	defer cancel()
@@ -202,7 +202,7 @@ func (f *follower) await(ctx context.Context, born map[types.UID]time.Time, most
 	}
 }
 
-// waits measures how long pods waited for a node; those that have none wait until now.
+// waits returns how long pods waited for a node; those without a node wait until now.
 func (f *follower) waits(born map[types.UID]time.Time, now time.Time) Waits {
 	f.mu.Lock()
 	bound := map[types.UID]time.Time{}
@@ -228,7 +228,7 @@ func (f *follower) waits(born map[types.UID]time.Time, now time.Time) Waits {
 	return w
 }
 
-// ReportEndured tells as Markdown how others fared under attacks.
+// ReportEndured returns a Markdown report on how other users fared under attacks.
 func ReportEndured(all []Endured) string {
 	var b strings.Builder
 	b.WriteString("| attack | by | scheduler | p50, ms | p99, ms | most, ms | not bound | memory, MiB | CPU s |\n")

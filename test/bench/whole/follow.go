@@ -19,25 +19,25 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// binding is that a pod got a node.
+// binding is the binding of a pod to a node.
 type binding struct {
 	pod  types.UID
 	node string
-	at   time.Time // when this process was told
+	at   time.Time // when this process received it
 }
 
-// follower sees the pods that come after it has begun.
+// follower records pods that are created after it has started.
 type follower struct {
 	mu       sync.Mutex
-	pods     map[types.UID]*v1.Pod // as they are now
+	pods     map[types.UID]*v1.Pod // in their present state
 	bindings []binding             // in the order of the API server
-	settled  map[types.UID]bool    // that their nodes run or have refused
+	settled  map[types.UID]bool    // their nodes run or have refused them
 	last     time.Time             // when the last of them was settled
-	err      error                 // why nothing more is seen
+	err      error                 // why recording has stopped
 	stop     func()
 }
 
-// follow begins to follow.
+// follow starts to follow.
 func follow(ctx context.Context, c kubernetes.Interface) (*follower, error) {
 	list, err := c.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -86,15 +86,15 @@ func (f *follower) saw(e watch.Event) {
 	f.pods[pod.UID] = pod
 }
 
-// allSettled reports whether every pod that is bound was admitted or refused by its node, how many were, and when the
-// last of them was.
+// allSettled reports whether every bound pod was admitted or refused by its node, how many were, and when the last of
+// them was.
 func (f *follower) allSettled() (all bool, settled int, last time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.settled) >= len(f.bindings), len(f.settled), f.last, f.err
 }
 
-// bound returns how many pods are bound.
+// bound returns the number of bound pods.
 func (f *follower) bound() (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +107,7 @@ func (f *follower) end() (map[types.UID]*v1.Pod, []binding) {
 	return f.pods, f.bindings
 }
 
-// waiting says of pods without a node how many there are by what their scheduler says, the most first.
+// waiting counts the pods without a node by their scheduler's message, most frequent first.
 func waiting(pods map[types.UID]*v1.Pod) (out []Why) {
 	count := map[string]int{}
 	for _, p := range pods {
@@ -129,13 +129,13 @@ func waiting(pods map[types.UID]*v1.Pod) (out []Why) {
 	return out
 }
 
-// Why is a reason, and of how many pods.
+// Why is a reason, with a number of pods.
 type Why struct {
 	Text string
 	Pods int
 }
 
-// gist is what a scheduler's message says of nodes without their numbers, which differ from pod to pod.
+// gist returns a scheduler's message about nodes without its numbers, which differ from pod to pod.
 func gist(message string) string {
 	_, rest, ok := strings.Cut(message, "nodes are available: ")
 	if !ok {
@@ -153,7 +153,7 @@ func gist(message string) string {
 	return firstWords(strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
 }
 
-// withoutNames drops what is quoted.
+// withoutNames drops quoted texts.
 func withoutNames(s string) string {
 	parts := strings.Split(s, `"`)
 	var out []string

@@ -33,9 +33,9 @@ import (
 	"github.com/tenon-numa/tenon/node/nrt"
 )
 
-// This file and publish.go are one process that stands for the kubelets and the agents of all nodes. It admits
-// pods in the order in which they were bound, as place says that the kubelet's managers would (which is judged
-// afterwards, by the managers), writes that they run or are refused, and publishes layouts and topologies.
+// This file and publish.go are one process that imitates the kubelets and the agents of all nodes. It admits pods in
+// the order of their bindings, with place's predictions of the kubelet's managers, which the managers check afterwards.
+// It writes that the pods run or are refused, and publishes layouts and topologies.
 
 // nodesJob is the input of the process.
 type nodesJob struct {
@@ -47,24 +47,24 @@ type nodesJob struct {
 // Written counts what the process wrote.
 type Written struct{ Statuses, Layouts, Topologies, Bytes int64 }
 
-// nodesAnswer is what it says when all nodes have published, and once more when it was asked to settle: then, too, all
-// have, and every pod has its status.
+// nodesAnswer is the process's message when all nodes have published, and again after a request to settle: then all
+// have published, and every pod has its status.
 type nodesAnswer struct {
 	Written   Written
-	Published time.Time // when the last node had
+	Published time.Time // when the last node had published
 }
 
-// settleSignal asks the process to settle, because no more pods will be bound. SIGTERM ends it, settled or not.
+// settleSignal requests settling: no more pods will be bound. SIGTERM ends the process, settled or not.
 const settleSignal = syscall.SIGUSR1
 
-// written counts, from several goroutines.
+// written has counters for several goroutines.
 type written struct{ statuses, layouts, topologies, bytes atomic.Int64 }
 
 func (w *written) now() Written {
 	return Written{w.statuses.Load(), w.layouts.Load(), w.topologies.Load(), w.bytes.Load()}
 }
 
-// nodes are the nodes of a cluster.
+// nodes are the imitated nodes of a cluster.
 type nodes struct {
 	pods    kubernetes.Interface
 	layouts *client.Client
@@ -72,9 +72,9 @@ type nodes struct {
 	of      map[string]*node
 	reports workqueue.TypedDelayingInterface[string] // nodes that have to publish
 	words   chan statusWrite                         // statuses that have to be written
-	settled atomic.Int64                             // pods that were admitted or refused, whose statuses are written then
+	settled atomic.Int64                             // pods that were admitted or refused and whose statuses are written
 	written written
-	failed  chan error // the first thing that went wrong
+	failed  chan error // the first error
 }
 
 // node is one node.
@@ -89,27 +89,27 @@ type node struct {
 	usage    *place.Usage
 	admitted map[types.UID]bool
 	sequence int64
-	told     int64 // the sequence that is published, with its topology
+	told     int64 // the published sequence, with its topology
 	toldAt   time.Time
 	due      bool // it is in the queue of reports
 	wrote    time.Time
 }
 
-// The pace of one node's agent, as node/agent has it: it looks a little later than the kubelet's files
-// change, and writes at most once in an interval.
+// The pace of one node's agent, as in node/agent: it reads a little after the kubelet's files change, and writes at
+// most once in an interval.
 const (
 	settle   = 8 * time.Millisecond
 	interval = 200 * time.Millisecond
 )
 
-// writers write statuses at the same time, publishers layouts and topologies. Nodes do not wait for each other, but
-// the API server has only so many CPUs, and a kubelet's word shall not wait until layouts have been merged.
+// writers write statuses concurrently, publishers layouts and topologies. Nodes do not wait for each other, but the API
+// server has a limited number of CPUs, and a status should not wait until layouts have been merged.
 const (
 	writers    = 8
 	publishers = 2
 )
 
-// runNodes is the process.
+// runNodes is the main function of the process.
 func runNodes(ctx context.Context, in io.Reader, answers *json.Encoder) error {
 	var job nodesJob
 	if err := json.NewDecoder(in).Decode(&job); err != nil {
@@ -182,7 +182,7 @@ func newNodes(cfg *rest.Config, topologies bool) (*nodes, error) {
 	return s, err
 }
 
-// fail notes the first thing that went wrong.
+// fail records the first error.
 func (s *nodes) fail(err error) {
 	select {
 	case s.failed <- err:
@@ -190,7 +190,7 @@ func (s *nodes) fail(err error) {
 	}
 }
 
-// read reads what the nodes are: machine, rules and who is there, of their layouts.
+// read reads the nodes' machines, rules and pods from their layouts.
 func (s *nodes) read(ctx context.Context) error {
 	all, err := s.pods.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -226,8 +226,8 @@ func (s *nodes) read(ctx context.Context) error {
 	return nil
 }
 
-// begin takes up the pods that are bound already, in the order in which they were made, and has every node
-// publish its topology, if nodes do. It returns where to go on.
+// begin admits the pods that are already bound, in the order of their creation, and has every node publish its
+// topology, if nodes publish topologies. It returns the version to continue from.
 func (s *nodes) begin(ctx context.Context) (version string, err error) {
 	list, err := s.pods.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: boundOnly})
 	if err != nil {
@@ -253,7 +253,7 @@ func (s *nodes) begin(ctx context.Context) (version string, err error) {
 			return "", err
 		}
 	}
-	if s.zones != nil { // of which there are none yet
+	if s.zones != nil { // there are no topologies yet
 		for _, n := range s.of {
 			s.report(n)
 		}
@@ -264,8 +264,8 @@ func (s *nodes) begin(ctx context.Context) (version string, err error) {
 // boundOnly selects the pods that have a node.
 const boundOnly = "spec.nodeName!="
 
-// admit does what the kubelet does with a pod that was bound to its node. Whoever sees the pod's status finds the node
-// due to publish what it changed.
+// admit processes a bound pod like the kubelet. When the pod's status is visible, its node is already queued to
+// publish.
 func (s *nodes) admit(pod *v1.Pod) error {
 	if pod.Spec.NodeName == silent {
 		return nil
@@ -310,7 +310,7 @@ func (s *nodes) report(n *node) {
 	s.reports.AddAfter(n.name, max(settle, interval-time.Since(n.wrote)))
 }
 
-// layout returns what the node publishes now.
+// layout returns the node's present layout.
 func (n *node) layout() (*v1alpha1.NodeLayout, *ledger.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -323,7 +323,7 @@ func (n *node) layout() (*v1alpha1.NodeLayout, *ledger.Node) {
 		Usage: n.usage}
 }
 
-// topology is the node in the form that other schedulers read.
+// topology returns the node's NodeResourceTopology, for other schedulers.
 func topology(n *ledger.Node, owner types.UID) *v1alpha2.NodeResourceTopology {
 	out := nrt.FromCore(n)
 	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: owner}}

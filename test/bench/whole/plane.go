@@ -28,10 +28,10 @@ type plane struct {
 // planeJob is the input of the process.
 type planeJob struct {
 	Dir        string
-	Topologies bool // the API server knows NodeResourceTopology
+	Topologies bool // the API server serves NodeResourceTopology
 }
 
-// planeAnswer is what it says when it is ready.
+// planeAnswer is the process's message when it is ready.
 type planeAnswer struct {
 	Host, Token, Admin, Scheduler string
 	CA                            []byte
@@ -56,7 +56,7 @@ func startPlane(dir, log string, topologies bool) (*plane, error) {
 			CAData: a.CA}}}, nil
 }
 
-// spent says how much CPU time the control plane has taken so far.
+// spent returns the CPU time of the control plane so far.
 func (p *plane) spent() string {
 	t, err := p.process.cpu()
 	if err != nil {
@@ -65,7 +65,7 @@ func (p *plane) spent() string {
 	return fmt.Sprintf("control plane: %.0f CPU s", t.Seconds())
 }
 
-// runPlane is the process.
+// runPlane is the main function of the process.
 func runPlane(ctx context.Context, in io.Reader, answers *json.Encoder) (err error) {
 	var job planeJob
 	if err := json.NewDecoder(in).Decode(&job); err != nil {
@@ -96,7 +96,7 @@ func runPlane(ctx context.Context, in io.Reader, answers *json.Encoder) (err err
 	return nil
 }
 
-// self returns this program in a role.
+// self returns the command of this program in a role.
 func self(role string) (*exec.Cmd, error) {
 	exe, err := os.Executable()
 	if err != nil {

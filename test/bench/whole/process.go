@@ -19,18 +19,18 @@ import (
 	"github.com/tenon-numa/tenon/lab/logtail"
 )
 
-// process is a child of this one. It ends when it is ordered to, and when this process dies.
+// process is a child of this process. It ends when it is ordered to, and when this process dies.
 type process struct {
 	name    string
 	cmd     *exec.Cmd
-	answers *json.Decoder // what it says, of children that say something
+	answers *json.Decoder // its messages, if it sends any
 	log     string
 	done    chan struct{}
 	err     error // of the process; set before done is closed
 }
 
-// startProcess starts a program with a job on its standard input. What it prints goes to the log, and what it
-// has to say comes on descriptor 3.
+// startProcess starts a program with a job on its standard input. Its output goes to the log, and its messages come on
+// descriptor 3.
 func startProcess(name string, cmd *exec.Cmd, job any, log string) (*process, error) {
 	text, err := json.Marshal(job)
 	if err != nil {
@@ -73,7 +73,7 @@ func (p *process) run(started chan<- error, answers io.Closer) {
 	close(p.done)
 }
 
-// hear reads what the child says next.
+// hear reads the child's next message.
 func (p *process) hear(into any) error {
 	if err := p.answers.Decode(into); err != nil {
 		return fmt.Errorf("%s ended or says what is no answer (%w); the end of its log:\n%s", p.name, err,
@@ -82,7 +82,7 @@ func (p *process) hear(into any) error {
 	return nil
 }
 
-// ask sends the child a signal, and reads what it says next, unless the context ends before that; then the child ends.
+// ask sends the child a signal, and reads its next message. If the context ends first, it ends the child.
 func (p *process) ask(ctx context.Context, signal syscall.Signal, into any) error {
 	if err := p.cmd.Process.Signal(signal); err != nil {
 		return fmt.Errorf("ask %s: %w; the end of its log:\n%s", p.name, err, logtail.Read(p.log))
@@ -95,7 +95,7 @@ func (p *process) ask(ctx context.Context, signal syscall.Signal, into any) erro
 	return nil
 }
 
-// failure says why the process has ended by itself; nil while it runs.
+// failure returns why the process has ended by itself; nil while it runs.
 func (p *process) failure() error {
 	select {
 	case <-p.done:
@@ -133,16 +133,16 @@ func (p *process) stop() error {
 	return nil
 }
 
-// tick is the unit of /proc/PID/stat on every Linux that Go runs on (USER_HZ).
+// tick is the unit of /proc/PID/stat on every Linux that Go supports (USER_HZ).
 const tick = 10 * time.Millisecond
 
-// cpu returns what the process has used of CPUs, its own and the kernel's time for it.
+// cpu returns the CPU time of the process, in user and kernel mode.
 func (p *process) cpu() (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, fmt.Errorf("read the CPU time of %s: %w", p.name, err)
 	}
-	// The second field is the program's name in parentheses, and may have anything in it.
+	// The second field is the program's name in parentheses, and may contain any character.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("read the CPU time of %s: %d fields", p.name, len(fields))

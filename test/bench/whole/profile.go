@@ -13,11 +13,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// profileSeconds is how long a profile is taken.
+// profileSeconds is the duration of a profile.
 const profileSeconds = 8
 
-// profile takes a profile of a scheduler's CPU time from now on, and writes it to a file of the given name; the
-// context ends the attempt.
+// profile records a scheduler's CPU profile, and writes it to a file of the given name. The context ends the attempt.
 func (a *arena) profile(ctx context.Context, of string, s *stage, address string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -31,10 +30,10 @@ func (a *arena) profile(ctx context.Context, of string, s *stage, address string
 	return done
 }
 
-// fetchProfile returns nothing where the scheduler ends before the profile does.
+// fetchProfile returns nothing if the scheduler ends before the profile does.
 func fetchProfile(ctx context.Context, s *stage, address string) ([]byte, error) {
 	cfg := rest.CopyConfig(s.plane.admin)
-	cfg.TLSClientConfig = rest.TLSClientConfig{Insecure: true} // it signs its own certificate, for this host alone
+	cfg.TLSClientConfig = rest.TLSClientConfig{Insecure: true} // its certificate is self-signed, for this host only
 	transport, err := rest.TransportFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make client for profiles: %w", err)

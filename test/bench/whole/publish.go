@@ -22,14 +22,14 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// statusWrite is what a kubelet has to say of a pod: that it runs, or why it was refused.
+// statusWrite is a kubelet's status of a pod: that it runs, or why it was refused.
 type statusWrite struct {
 	namespace, name string
 	uid             types.UID
 	refused         place.RefusalReason
 }
 
-// patch is the status as a merge patch, as the kubelet writes it.
+// patch returns the status as a merge patch, as the kubelet writes it.
 func (w statusWrite) patch(now metav1.Time) ([]byte, error) {
 	status := v1.PodStatus{Phase: v1.PodRunning, StartTime: &now, Conditions: []v1.PodCondition{
 		{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: now}}}
@@ -56,7 +56,7 @@ func (s *nodes) writing(ctx context.Context) {
 	}
 }
 
-// write writes a status; where the server has no time, again, as a kubelet does.
+// write writes a status. If the API server is overloaded, it retries, as a kubelet does.
 func (s *nodes) write(ctx context.Context, w statusWrite) error {
 	data, err := w.patch(metav1.Now())
 	if err != nil {
@@ -71,12 +71,12 @@ func (s *nodes) write(ctx context.Context, w statusWrite) error {
 	}
 }
 
-// busy reports whether an API server had no time for a request.
+// busy reports whether an API server rejected a request because of overload.
 func busy(err error) bool {
 	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
-// publishing publishes what nodes have to report until the queue is shut down.
+// publishing publishes the nodes' reports until the queue is shut down.
 func (s *nodes) publishing(ctx context.Context) {
 	for {
 		name, end := s.reports.Get()
@@ -95,7 +95,8 @@ func (s *nodes) publishing(ctx context.Context) {
 	}
 }
 
-// publish writes the layout of a node as its agent does, whole, by server-side apply; then its topology, if nodes do.
+// publish writes the layout of a node by server-side apply, as its agent does; then its topology, if nodes publish
+// topologies.
 func (s *nodes) publish(ctx context.Context, n *node) error {
 	l, state := n.layout()
 	data, err := json.Marshal(l)
@@ -133,7 +134,7 @@ func (s *nodes) publishTopology(ctx context.Context, n *node, state *ledger.Node
 	return nil
 }
 
-// settle waits until all is written that follows from the pods that were bound, and says so.
+// settle waits until all writes that follow from the bound pods are made, and sends an answer.
 func (s *nodes) settle(ctx context.Context, answers *json.Encoder) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -151,7 +152,7 @@ func (s *nodes) settle(ctx context.Context, answers *json.Encoder) error {
 	}
 }
 
-// quiet reports whether no node has anything to publish, and when the last one had published.
+// quiet reports whether no node has anything to publish, and when the last one published.
 func (s *nodes) quiet() (quiet bool, last time.Time) {
 	for _, n := range s.of {
 		n.mu.Lock()
@@ -194,8 +195,8 @@ func (s *nodes) follow(ctx context.Context, version string) error {
 	}
 }
 
-// watchPods tells every version of every pod that the selector selects, from a resource version on, in order;
-// it goes on by itself where a connection is lost.
+// watchPods receives every version of every pod that the selector selects, from a resource version on, in order. It
+// continues after a lost connection.
 func watchPods(ctx context.Context, c kubernetes.Interface, version, fields string) (*watchtools.RetryWatcher, error) {
 	w, err := watchtools.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -16,19 +16,19 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
-// Judged is what the kubelet's own managers say of the placements of a round.
+// Judged is the result of checking a round's placements with the kubelet's own managers.
 type Judged struct {
-	Nodes    int            // on which pods came
-	Admitted int            // pods that came
-	Refused  map[string]int // pods that came, by the kubelet's reason
-	// Before are pods that were there before and are refused: the cluster itself is wrong.
+	Nodes    int            // with created pods
+	Admitted int            // created pods
+	Refused  map[string]int // created pods, by the kubelet's reason
+	// Before counts pods of the initial cluster that are refused: then the cluster itself is wrong.
 	Before int
-	// Differ are pods of which the process that stood for the kubelets said something else.
+	// Differ counts pods with another result in the process that imitated the kubelets.
 	Differ int
 }
 
-// judge has a new set of the kubelet's managers for every node that got pods admit all of its pods in the order
-// in which they were bound. judges work at the same time.
+// judge has a new set of the kubelet's managers for every node with created pods admit all of its pods in the order of
+// their bindings. judges is how many nodes are checked concurrently.
 func judge(ctx context.Context, c *synthetic.Cluster, arrived map[string][]*v1.Pod, judges int) (Judged, error) {
 	dir, err := os.MkdirTemp(memoryDir(), "judge-")
 	if err != nil {
@@ -75,7 +75,7 @@ func judge(ctx context.Context, c *synthetic.Cluster, arrived map[string][]*v1.P
 	return out, first
 }
 
-// judgeNode judges one node.
+// judgeNode checks one node.
 func judgeNode(ctx context.Context, dir string, c *synthetic.Cluster, i int, before, arrived []*v1.Pod,
 	note func(func(*Judged))) error {
 	own, err := os.MkdirTemp(dir, "n")
@@ -90,7 +90,7 @@ func judgeNode(ctx context.Context, dir string, c *synthetic.Cluster, i int, bef
 		j.active); err != nil {
 		return fmt.Errorf("start the managers: %w", err)
 	}
-	defer func() { _ = j.real.Stop() }() // its folder is removed with all that it could leave
+	defer func() { _ = j.real.Stop() }() // removing its folder removes all that it could leave
 	if static {
 		<-j.looping
 	}
@@ -116,7 +116,7 @@ func judgeNode(ctx context.Context, dir string, c *synthetic.Cluster, i int, bef
 	return nil
 }
 
-// court is where one node's managers judge.
+// court has the managers of one node.
 type court struct {
 	real    *kubelet.Managers
 	pods    []*v1.Pod
@@ -124,8 +124,8 @@ type court struct {
 	ended   bool
 }
 
-// active lists the active pods. The first who asks is the loop of the CPU manager that brings containers to
-// their CPUs. Nothing else ends it, and while it lives the managers do, of thousands of nodes.
+// active lists the active pods. The first caller is the CPU manager's reconcile loop. This function ends that loop,
+// because nothing else does, and a running loop keeps the managers of thousands of nodes in memory.
 func (b *court) active() []*v1.Pod {
 	if !b.ended {
 		b.ended = true
@@ -148,7 +148,7 @@ func (b *court) admit(p *v1.Pod) string {
 	return r.Reason
 }
 
-// memoryDir is a memory file system where there is one: the managers write their state at every admission.
+// memoryDir returns a memory file system if there is one: the managers write their state at every admission.
 func memoryDir() string {
 	const dir = "/dev/shm"
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {

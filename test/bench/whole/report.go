@@ -17,7 +17,7 @@ const (
 	endMark   = "<!-- end of whole -->"
 )
 
-// Report tells rounds as Markdown: the raw figures, and ratios to the first contender of the same size.
+// Report returns rounds as Markdown: the raw figures, and ratios to the first contender of the same size.
 func Report(rounds []Round) string {
 	var b strings.Builder
 	for _, n := range sizes(rounds) {
@@ -93,7 +93,7 @@ func ratios(rounds []Round) string {
 	return b.String() + "\n"
 }
 
-// least is the lesser of two figures, of which either may be missing.
+// least returns the lesser of two figures, of which either may be missing.
 func least[T time.Duration | int64](a, b T) T {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -101,7 +101,7 @@ func least[T time.Duration | int64](a, b T) T {
 	return min(a, b)
 }
 
-// times is a ratio of two figures, if both were measured; of a small one two digits are printed.
+// times returns a ratio of two figures, if both were measured; a small one has two digits.
 func times(x, of float64) string {
 	switch {
 	case x <= 0 || of <= 0:
@@ -112,7 +112,7 @@ func times(x, of float64) string {
 	return fmt.Sprintf("%.2f", x/of)
 }
 
-// causes lists which rounds were cut, why pods were refused by kubelets, and why others wait.
+// causes lists which rounds were cut, why kubelets refused pods, and why others wait.
 func causes(rounds []Round) string {
 	var lines []string
 	seen := map[string]bool{}
@@ -145,7 +145,7 @@ func causes(rounds []Round) string {
 
 func word(line string) string { name, _, _ := strings.Cut(line, ":"); return name }
 
-// WriteInto replaces what is between the marks of a page.
+// WriteInto replaces the text between the marks of a page.
 func WriteInto(path, text string) error {
 	old, err := os.ReadFile(path)
 	if err != nil {

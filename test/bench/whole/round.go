@@ -12,29 +12,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Round is what was measured of one contender in one round. A figure for which too few pods were bound is 0.
+// Round has the measurements of one contender in one round. A figure for which too few pods were bound is 0.
 type Round struct {
 	Contender         string
 	Nodes, Pods       int
 	Bound             int
 	Start             time.Duration // from the start of the scheduler until its first binding
-	StartCPU          time.Duration // that it took for that
+	StartCPU          time.Duration // CPU time until then
 	Took              time.Duration // from the first binding to the last, or to the end of a round that was cut
 	Rate              float64       // pods bound per second after the first, while it took
-	Slope             float64       // the same between 10 % and 90 % of those that were bound
+	Slope             float64       // the same between 10 % and 90 % of the bound pods
 	Ran               float64       // pods per second that nodes have admitted or refused, from the first binding on
 	Told              float64       // the same until their layouts and topologies are published, too
 	CPU               time.Duration // of the scheduler from the first binding to the last, per 1,000 pods
 	PlaneCPU          time.Duration // of etcd and the API server, likewise
 	Peak              int64         // the most memory of the scheduler, in bytes
-	Waiting           []Why         // pods that got no node
-	Cut               time.Duration // after which the round was ended though pods were still being bound; else 0
+	Waiting           []Why         // pods without a node
+	Cut               time.Duration // when the round was ended although pods were still being bound; else 0
 	Judged            Judged
-	Written           Written // by what stands for kubelets and agents
+	Written           Written // by the imitated kubelets and agents
 	JudgedIn, TookAll time.Duration
 }
 
-// Refused is how many pods the kubelet's managers refuse.
+// Refused returns the number of pods that the kubelet's managers refuse.
 func (r Round) Refused() (n int) {
 	for _, k := range r.Judged.Refused {
 		n += k
@@ -53,7 +53,7 @@ func (r Round) line() string {
 		seconds(r.PlaneCPU, 2), r.Peak>>20, seconds(r.Start, 1), r.Refused(), r.Judged.Differ, r.JudgedIn.Seconds())
 }
 
-// rate is a number per second; of a small one two digits are printed.
+// rate returns a number per second; a small one has two digits.
 func rate(x float64) string {
 	switch {
 	case x <= 0:
@@ -64,7 +64,7 @@ func rate(x float64) string {
 	return fmt.Sprintf("%.0f", x)
 }
 
-// seconds is a time in seconds with some decimals.
+// seconds returns a time in seconds with some decimals.
 func seconds(d time.Duration, decimals int) string {
 	if d <= 0 {
 		return "-"
@@ -72,7 +72,7 @@ func seconds(d time.Duration, decimals int) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', decimals, 64)
 }
 
-// round lets one contender bind the pods, and has its placements judged.
+// round has one contender bind the pods, and checks its placements.
 func (a *arena) round(ctx context.Context, c Contender) (r Round, err error) {
 	began := time.Now()
 	r = Round{Contender: c.Name, Nodes: len(a.cluster.Nodes), Pods: len(a.pods)}
@@ -106,10 +106,10 @@ func (a *arena) round(ctx context.Context, c Contender) (r Round, err error) {
 	return r, err
 }
 
-// judges is how many nodes are judged at the same time.
+// judges is the number of nodes that are checked concurrently.
 const judges = 2
 
-// byNode returns the pods of every node in the order in which they were bound.
+// byNode returns the pods of every node in the order of their bindings.
 func byNode(pods map[types.UID]*v1.Pod, bindings []binding) map[string][]*v1.Pod {
 	out := map[string][]*v1.Pod{}
 	for _, b := range bindings {
@@ -118,15 +118,15 @@ func byNode(pods map[types.UID]*v1.Pod, bindings []binding) map[string][]*v1.Pod
 	return out
 }
 
-// ends are when things came to an end in a round.
+// ends has the times at which things ended in a round.
 type ends struct {
-	cut       time.Time // the round itself; zero where it was not cut
+	cut       time.Time // the round itself; zero if it was not cut
 	settled   time.Time // the last pod was admitted or refused by its node
 	published time.Time // the last node had published its layout and topology
 }
 
-// measure computes what follows from the bindings. A round that was cut lasts until then, though nothing may have been
-// bound for some time: otherwise two bindings in one second would be a rate, whatever came of the next hundred.
+// measure computes the figures from the bindings. A round that was cut lasts until the cut, even if nothing was bound
+// for some time: otherwise two bindings in one second would be a rate, whatever became of the next hundred.
 func (r *Round) measure(bindings []binding, end ends) {
 	n := len(bindings)
 	r.Bound = n
@@ -155,14 +155,14 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// telling is how often progress is printed.
+// telling is the interval of progress lines.
 const telling = 10 * time.Second
 
-// sampling is how often it is looked how far a scheduler is.
+// sampling is the interval at which a scheduler's progress is read.
 const sampling = 50 * time.Millisecond
 
-// play runs the scheduler until it has bound all pods, and what the nodes say of them is published; or until it binds
-// no more, with pods left.
+// play runs the scheduler until it has bound all pods and the nodes' reports of them are published, or until it binds
+// no more although pods are left.
 func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower, r *Round) (end ends, err error) {
 	began := time.Now()
 	p, address, err := c.start(s.dir, s.plane, a.QPS)
@@ -181,7 +181,7 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 	if r.Peak, err = p.peak(); err != nil {
 		return end, err
 	}
-	// It reads what is published while others publish: that is part of what its pods take.
+	// The scheduler reads reports while others publish: that is part of the cost of its pods.
 	all := r.Bound == len(a.pods)
 	if !all {
 		if err := p.stop(); err != nil {
@@ -197,8 +197,8 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 	return end, err
 }
 
-// bind waits until the scheduler, which was started when it began, has bound all pods, or binds no more, and returns
-// when the round was cut, if it was.
+// bind waits until the scheduler, which was started at began, has bound all pods, or binds no more. It returns when the
+// round was cut, if it was.
 func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage, seen *follower,
 	r *Round) (cut time.Time, err error) {
 	m := meter{scheduler: p, plane: s.plane.process}
@@ -235,15 +235,15 @@ func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage,
 	}
 }
 
-// meter reads what processes have used whenever more pods are bound.
+// meter reads the resources that processes have used whenever more pods are bound.
 type meter struct {
 	scheduler, plane           *process
-	bound, first               int // pods: now, and when some were for the first time
+	bound, first               int // bound pods: now, and at the first reading above 0
 	schedulerFirst, planeFirst time.Duration
 }
 
-// look reports whether more pods are bound than before. What was used since the first look at which some were is for
-// those that were bound since then.
+// look reports whether more pods are bound than before. What was used since the first reading above 0 belongs to the
+// pods that were bound since then.
 func (m *meter) look(seen *follower, began time.Time, r *Round) (moved bool, err error) {
 	bound, err := seen.bound()
 	if err != nil || bound == m.bound {
@@ -268,11 +268,11 @@ func (m *meter) look(seen *follower, began time.Time, r *Round) (moved bool, err
 	return true, nil
 }
 
-// settleMost is how long nodes may take to say what became of pods that were bound last, and as long again to publish:
-// 5,000 nodes may have a layout and a topology to write each, at some milliseconds of a CPU of the API server.
+// settleMost is how long nodes may take to report the pods that were bound last, and as long again to publish: 5,000
+// nodes may have a layout and a topology to write each, at some milliseconds of CPU time of the API server.
 const settleMost = 5 * time.Minute
 
-// settled waits until every pod that is bound was admitted or refused by its node, and returns when the last one was.
+// settled waits until every bound pod was admitted or refused by its node, and returns when the last one was.
 func (a *arena) settled(ctx context.Context, s *stage, seen *follower) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleMost, errors.New("nodes are silent"))
 	defer cancel()
@@ -291,8 +291,8 @@ func (a *arena) settled(ctx context.Context, s *stage, seen *follower) (at time.
 	}
 }
 
-// published waits until every node has published its layout and topology, and returns when the last one had. Nothing is
-// bound any more, and what was is settled.
+// published waits until every node has published its layout and topology, and returns when the last one had. No more
+// pods are bound then, and the bound ones are settled.
 func (a *arena) published(ctx context.Context, s *stage, r *Round) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleMost, errors.New("nodes are still at it"))
 	defer cancel()

@@ -14,25 +14,25 @@ import (
 	"github.com/tenon-numa/tenon/test/bench/synthetic"
 )
 
-// Options say what is measured.
+// Options are the settings of a measurement.
 type Options struct {
 	Size synthetic.Size
 	Seed uint64
-	Pods int // that come
+	Pods int // created in a round
 	// Contenders take turns, Rounds times each.
 	Contenders []Contender
 	Rounds     int
-	// QPS is the limit of requests of every scheduler, per second and at once; 0 is [QPS].
+	// QPS is the limit of requests of every scheduler, per second and as a burst; 0 means [QPS].
 	QPS int
-	// Quiet ends a round in which pods wait, when so long nothing was bound; Most ends it in any case.
+	// Quiet ends a round with waiting pods when nothing was bound for this long; Most ends it in any case.
 	Quiet, Most time.Duration
-	// Profiles is a folder for a profile of every scheduler; empty for none.
+	// Profiles is a folder for a CPU profile of every scheduler; empty for none.
 	Profiles string
 	// Progress receives a line for each step.
 	Progress func(line string)
 }
 
-// arena is a cluster at rest, with what rounds need of it.
+// arena is a prepared cluster, with everything that rounds need.
 type arena struct {
 	Options
 	dir     string // everything is below it
@@ -41,7 +41,7 @@ type arena struct {
 	began   time.Time
 }
 
-// Run lets the contenders take turns on one cluster and returns what was measured, in the order of the rounds.
+// Run lets the contenders take turns on one cluster and returns the measurements, in the order of the rounds.
 func Run(ctx context.Context, o Options) (out []Round, err error) {
 	err = o.with(ctx, func(a *arena) error {
 		for n := range o.Rounds {
@@ -59,7 +59,7 @@ func Run(ctx context.Context, o Options) (out []Round, err error) {
 	return out, err
 }
 
-// with prepares a cluster, plays on it, and removes it.
+// with prepares a cluster, calls play on it, and removes it.
 func (o Options) with(ctx context.Context, play func(*arena) error) (err error) {
 	if o.Pods < 1 || o.Pods > 100_000 || o.Rounds < 1 || len(o.Contenders) == 0 {
 		return fmt.Errorf("run %d rounds of %d contenders with %d pods: at least one of each, and at most 100000 pods",
@@ -91,10 +91,10 @@ func (a *arena) say(format string, args ...any) {
 	}
 }
 
-// template has the data of the cluster before any round.
+// template is the folder with the data of the cluster before any round.
 func (a *arena) template() string { return filepath.Join(a.dir, "template") }
 
-// prepare makes the data with which every round begins: a cluster at rest.
+// prepare makes the data with which every round begins: a static cluster.
 func (a *arena) prepare(ctx context.Context) (err error) {
 	if err := os.Mkdir(a.template(), 0o700); err != nil {
 		return err
@@ -117,13 +117,13 @@ func (a *arena) prepare(ctx context.Context) (err error) {
 	return n.process.stop()
 }
 
-// running are the nodes at work.
+// running are the running nodes.
 type running struct {
 	process *process
 	begun   Written
 }
 
-// nodes starts the process that stands for the nodes, and returns when all is published.
+// nodes starts the process that imitates the nodes, and returns when all have published.
 func (a *arena) nodes(p *plane, log string, topologies bool) (running, error) {
 	cmd, err := self(roleNodes)
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *arena) nodes(p *plane, log string, topologies bool) (running, error) {
 	return running{n, ready.Written}, nil
 }
 
-// stage is a cluster in which a round is played.
+// stage is the cluster of one round.
 type stage struct {
 	dir    string
 	plane  *plane
@@ -148,7 +148,7 @@ type stage struct {
 	client kubernetes.Interface
 }
 
-// open starts the cluster anew on a copy of the data, with what the contender reads.
+// open starts the cluster on a new copy of the data, with the objects that the contender reads.
 func (a *arena) open(c Contender) (s *stage, err error) {
 	s = &stage{dir: filepath.Join(a.dir, "round")}
 	defer func() {

@@ -16,7 +16,7 @@ func enqueue(ctx context.Context, s *scheduler.Scheduler, pod *v1.Pod) {
 	s.SchedulingQueue.Add(klog.FromContext(ctx), pod)
 }
 
-// choose finds the nodes up to date: SchedulePod does that itself.
+// choose does not update the nodes: SchedulePod does so itself.
 func choose(ctx context.Context, s *scheduler.Scheduler, fw framework.Framework, state fwk.CycleState,
 	info *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
 	return s.SchedulePod(ctx, fw, state, info.Pod)

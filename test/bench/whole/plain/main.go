@@ -1,5 +1,4 @@
-// Command plain is kube-scheduler as it is, of the Kubernetes release that Tenon is built of, so that both can be
-// compared. It refuses nothing that kube-scheduler accepts.
+// Command plain is an unmodified kube-scheduler of the Kubernetes release that Tenon is built with, for comparison.
 package main
 
 import (

@@ -1,9 +1,9 @@
-// Command bench measures schedulers on whole clusters: a real etcd and kube-apiserver, 1,000 and 5,000 nodes
-// with published layouts, 5,000 pods. Each scheduler runs as a process of its own, with one configuration but
-// for its profiles; afterwards the kubelet's managers judge where the pods went.
+// Command bench measures schedulers on whole clusters: a real etcd and kube-apiserver, 1,000 and 5,000 nodes with
+// published layouts, 5,000 pods. Each scheduler runs as a separate process; their configurations differ only in the
+// profile. Afterwards the kubelet's managers check the placements.
 //
-// It builds what it runs, says how far it is, and puts its tables between their marks in docs/performance.md.
-// It asserts nothing about time, and fails where a round cannot be played.
+// It builds what it runs, prints progress, and writes its tables between their marks in docs/performance.md. It asserts
+// nothing about time, and fails if a round cannot be run.
 package main
 
 import (
@@ -136,7 +136,7 @@ func (f flags) underAttack(ctx context.Context, schedulers []whole.Contender, no
 	return err
 }
 
-// where says what was measured on.
+// where returns the environment of the measurement.
 func where() string {
 	host := fmt.Sprintf("%d CPUs, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	info, _ := os.ReadFile("/proc/cpuinfo") // without it, the processor has no name
@@ -151,7 +151,7 @@ func where() string {
 
 func say(line string) { fmt.Fprintln(os.Stderr, line) }
 
-// numbers reads a list of numbers from 1 on.
+// numbers parses a list of positive numbers.
 func numbers(name, list string) (out []int, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(word)
@@ -163,7 +163,7 @@ func numbers(name, list string) (out []int, err error) {
 	return out, nil
 }
 
-// build builds the schedulers that are asked for; remove removes the programs.
+// build builds the requested schedulers; remove removes the programs.
 func build(ctx context.Context, words []string) (out []whole.Contender, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "tenon-bench-")
 	if err != nil {
@@ -181,7 +181,8 @@ func build(ctx context.Context, words []string) (out []whole.Contender, remove f
 	return out, remove, nil
 }
 
-// contender builds one scheduler. The peer's plugin is for an older Kubernetes; older is that without the plugin.
+// contender builds one scheduler. The peer's plugin is for an older Kubernetes; older is that release without the
+// plugin.
 func contender(ctx context.Context, dir, word string) (whole.Contender, error) {
 	say("building " + word)
 	switch word {
