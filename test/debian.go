@@ -30,9 +30,8 @@ var toInstall = []needed{
 	{host, "fonts-noto-cjk", "pages of the console in Chinese"},
 }
 
-// toUnpack are packages that lie unpacked in the user's cache. A kernel is for guests and must not become
-// the host's; busybox is of the guest's architecture; the installation of prometheus would start it as a
-// service of the host.
+// toUnpack are packages that are unpacked into the user's cache. A kernel is for guests and must not become the host's;
+// busybox is of the guest's architecture; installing prometheus would start it as a service of the host.
 var toUnpack = []needed{
 	{"amd64", "linux-image-cloud-amd64", "guests"},
 	{"amd64", "busybox-static", "guests"},
@@ -41,8 +40,8 @@ var toUnpack = []needed{
 	{host, "prometheus", "alerting rules"},
 }
 
-// debianPackages gets the packages that are not there yet. What cannot be had is said, and the tests
-// that need it do not run.
+// debianPackages gets the missing packages. It reports those that are not available, and the tests that need them do
+// not run.
 func (r *runner) debianPackages(ctx context.Context) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return r.notRun("what this machine, which is no Debian, may lack: %s", reasons(slices.Concat(toInstall, toUnpack)))
@@ -63,7 +62,7 @@ func (r *runner) debianPackages(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// install installs what is not installed, as root or by sudo without a password.
+// install installs missing packages, as root or by sudo without a password.
 func (r *runner) install(ctx context.Context) error {
 	missing := slices.DeleteFunc(slices.Clone(toInstall), func(n needed) bool {
 		out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${db:Status-Status}", n.name).Output()
@@ -84,8 +83,8 @@ func (r *runner) install(ctx context.Context) error {
 	if r.got = r.quiet(ctx, all) == nil; r.got {
 		return nil
 	}
-	// The usual cause is a list of packages that is missing or old; a package that cannot be had should
-	// not keep the others away.
+	// The usual cause is a list of packages that is missing or old. One unavailable package should not keep the others
+	// away.
 	r.say("reading Debian's list of packages: %s", strings.Join(update, " "))
 	old := r.quiet(ctx, update)
 	var errs []error
@@ -100,7 +99,7 @@ func (r *runner) install(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// quiet runs a program whose output matters only when it fails, and then mostly its last lines.
+// quiet runs a program and shows its output, mostly the last lines, only if it fails.
 func (r *runner) quiet(ctx context.Context, line []string) error {
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
@@ -112,8 +111,8 @@ func (r *runner) quiet(ctx context.Context, line []string) error {
 	return nil
 }
 
-// notRun says that something is not tested, at once and again at the end. With CI set that is an error:
-// a run that passes must have tested everything.
+// notRun reports that something is not tested, at once and again at the end. With CI set that is an error: a run that
+// passes must have tested everything.
 func (r *runner) notRun(format string, args ...any) error {
 	line := "NOT RUN: " + fmt.Sprintf(format, args...)
 	r.say("%s", line)
@@ -133,7 +132,7 @@ func names(list []needed) []string {
 	return out
 }
 
-// reasons says what packages are for, each reason once.
+// reasons lists what packages are for, each reason once.
 func reasons(list []needed) string {
 	var out []string
 	for _, n := range list {

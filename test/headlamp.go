@@ -11,15 +11,15 @@ import (
 	"path/filepath"
 )
 
-// without says what is not tested, and fails nothing: no program of the project needs it.
+// without reports something that is not tested, without a failure: no program of the project needs it.
 func (r *runner) without(format string, args ...any) {
 	text := fmt.Sprintf("NOT RUN: "+format, args...)
 	r.say("%s", text)
 	r.untested = append(r.untested, text)
 }
 
-// headlamp checks the types of the plugin for Headlamp, and runs its tests. A computer without node, or that cannot get
-// the plugin's libraries, cannot: that is reported, and nothing that is written in Go depends on it.
+// headlamp checks the types of the plugin for Headlamp, and runs its tests. A computer without node, or without access
+// to the plugin's libraries, cannot do so: that is reported, and nothing that is written in Go depends on it.
 func (r *runner) headlamp(ctx context.Context) error {
 	dir := filepath.Join("face", "headlamp")
 	for _, name := range []string{"node", "npm"} {

@@ -54,7 +54,7 @@ func main() {
 	r.say("PASS: %s", strings.Join(r.done, ", "))
 }
 
-// run does what the command line asks for.
+// run runs what the command line requests.
 func (r *runner) run(ctx context.Context, args []string) error {
 	what := ""
 	if len(args) > 0 {
@@ -96,10 +96,10 @@ type runner struct {
 	mu    sync.Mutex // guards out
 	out   io.Writer
 	began time.Time
-	done  []string // what passed, for the last line
+	done  []string // the steps that passed, for the last line
 
-	untested []string // what was not run, a line each
-	got      bool     // packages that were not there before
+	untested []string // the steps that were not run, one line each
+	got      bool     // packages were installed by this run
 }
 
 // say prints a line with the time since the start.
@@ -110,8 +110,8 @@ func (r *runner) say(format string, args ...any) {
 	fmt.Fprintf(r.out, "[%2d:%02d] %s\n", int(t.Minutes()), int(t.Seconds())%60, fmt.Sprintf(format, args...))
 }
 
-// all runs the steps that the arguments ask for. A step that fails does not keep the others from
-// running: one run reports everything that has to be corrected.
+// all runs the requested steps. If a step fails, the others still run: one run reports everything that has to be
+// corrected.
 func (r *runner) all(ctx context.Context, args []string, raceHeavy bool) error {
 	race, raceErr := r.raceDetector(ctx)
 	if raceHeavy && !race {
@@ -144,7 +144,7 @@ func (r *runner) release(ctx context.Context) error {
 	return r.program(ctx, io.Discard, "images and chart", line...)
 }
 
-// chart installs, upgrades and removes the chart on an API server. What it builds and reads is not of its package, so
+// chart installs, upgrades and removes the chart on an API server. It builds and reads files outside its package, so
 // the result is never taken from the cache.
 func (r *runner) chart(ctx context.Context, args []string) error {
 	line := []string{"test", "-count=1", "-timeout", "20m", "-run", "^Test(Chart|Commands)$"}
@@ -159,7 +159,7 @@ func (r *runner) test(ctx context.Context, kind string, race bool, args, package
 	name := fmt.Sprintf("%d %s packages", len(packages), kind)
 	line := []string{"test", "-timeout", "20m"}
 	if r.got {
-		// go test does not know that a test which it has in its cache as skipped could run now.
+		// go test cannot detect that a test which its cache has as skipped could run now.
 		line = append(line, "-count=1")
 	}
 	if race {
@@ -167,13 +167,13 @@ func (r *runner) test(ctx context.Context, kind string, race bool, args, package
 		line = append(line, "-race")
 	}
 	if race && kind == "heavy" {
-		// An API server ends where half a minute is not enough to start, which it is not beside another one.
+		// An API server ends if it does not start within half a minute, so only one starts at a time.
 		line = append(line, "-p", "1")
 	}
 	return r.step(ctx, name, slices.Concat(line, args, packages)...)
 }
 
-// heartbeat is how long a step may be silent before it is said to be alive.
+// heartbeat is how long a step may be silent before a line reports that it still runs.
 const heartbeat = 30 * time.Second
 
 // step runs one go command.
@@ -205,7 +205,7 @@ func (r *runner) program(ctx context.Context, copies io.Writer, name string, lin
 	return nil
 }
 
-// loud passes output on, and speaks up when there is none for long.
+// loud passes output on, and prints a line if there is none for long.
 type loud struct {
 	r     *runner
 	spoke chan struct{}
@@ -255,7 +255,7 @@ func (r *runner) raceDetector(ctx context.Context) (bool, error) {
 	return false, r.notRun("the race detector: %s", why)
 }
 
-// lacking says what the race detector lacks, or "". It reads the two lines of go env CGO_ENABLED CC.
+// lacking returns what the race detector lacks, or "". It reads the two lines of go env CGO_ENABLED CC.
 func lacking(env []string, look func(string) (string, error)) string {
 	if len(env) < 2 || env[0] != "1" {
 		return "CGO_ENABLED is not 1"

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// trials are the packages whose tests boot real nodes or a browser, by what they are called. Each is a step of its own:
-// it builds programs, takes minutes and both hands of a small computer, and tells how far it is.
+// trials are the packages whose tests boot real nodes or a browser, by name. Each is a separate step: it builds
+// programs, takes minutes and all CPUs of a small computer, and prints its progress.
 var trials = map[string]string{
 	realNodes:    "github.com/tenon-numa/tenon/test/vm/realnode/trial",
 	installation: "github.com/tenon-numa/tenon/test/vm/realnode/install",
@@ -21,13 +21,13 @@ const (
 	console      = "console in a browser"
 )
 
-// hungTries is how often a trial is run where a guest stands still. That was every other time on a computer of
-// two cores while each CPU of a guest was a thread of its own, always within the first minute of a guest, and
-// never twice in a row.
+// hungTries is how often a trial is run whose guest hangs. On a computer of two cores that happened every other time
+// while each CPU of a guest was a thread of its own, always within the first minute of a guest, and never twice in a
+// row.
 const hungTries = 6
 
-// trial runs a trial. Its result is never taken from the cache: the go command does not see that
-// a trial builds programs itself.
+// trial runs a trial. Its result is never taken from the cache: the go command cannot detect that a trial builds
+// programs itself.
 func (r *runner) trial(ctx context.Context, name string, args []string) error {
 	line := slices.Concat([]string{"go", "test", "-v", "-count=1", "-timeout", "45m"}, args, []string{trials[name]})
 	seen := &skips{}
@@ -47,12 +47,12 @@ func (r *runner) trial(ctx context.Context, name string, args []string) error {
 	return r.notRun("%s: %s", name, strings.Join(seen.why, "; "))
 }
 
-// skips reads the output of go test -v for tests that were skipped, each with the last line that it said.
+// skips finds skipped tests in the output of go test -v, each with the last line of its output.
 type skips struct {
-	rest []byte // a line that is not whole yet
+	rest []byte // an incomplete line
 	last string
 	why  []string
-	hung bool // a guest stood still (guest.ErrHung)
+	hung bool // a guest hung (guest.ErrHung)
 }
 
 func (s *skips) Write(p []byte) (int, error) {

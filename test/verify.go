@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// verify checks the files themselves: that generated ones are what their sources give, and what the tests of the
-// root package hold, such as formatting and the lengths of lines and files.
+// verify checks the files themselves: that generated files match their sources, and the rules in the tests of the root
+// package, such as formatting and the lengths of lines and files.
 func (r *runner) verify(ctx context.Context) error {
 	return errors.Join(r.generated(ctx), r.description(ctx),
 		r.step(ctx, "rules of the repository", "test", "-count=1", "."))
@@ -26,8 +26,8 @@ func (r *runner) description(ctx context.Context) error {
 		"validate", filepath.Join("face", "console", "client", "openapi.json"))
 }
 
-// lint runs the linters of .golangci.yaml on every module of the workspace. A computer that cannot get the linters'
-// source cannot run them: that is reported, and an error only in continuous integration.
+// lint runs the linters of .golangci.yaml on every module of the workspace. If the computer has no access to the
+// linters' source, that is reported, and is an error only in continuous integration.
 func (r *runner) lint(ctx context.Context) error {
 	modules, err := modules(ctx)
 	if err != nil {
@@ -47,10 +47,10 @@ func (r *runner) lint(ctx context.Context) error {
 	return r.program(ctx, io.Discard, "lint", line...)
 }
 
-// sources are the folders in which go generate writes, from the root.
+// sources are the folders that go generate writes to, from the root.
 var sources = []string{"api", filepath.Join("deploy", "crd"), filepath.Join("face", "console", "client")}
 
-// generated runs go generate, and fails where a file is another one afterwards. The file then is current.
+// generated runs go generate, and fails if a file changes. The file is current afterwards.
 func (r *runner) generated(ctx context.Context) error {
 	const name = "generated files"
 	before, err := contents(sources)

@@ -1,6 +1,6 @@
-// Package console tries the pages of the console in a real browser, against the lab. All of it is in the tests.
+// Package console tests the pages of the console in a real browser, against the lab. It consists of tests only.
 //
-// Invariant: it does what a person does, by clicks, keys and addresses, and each program runs as people start it. It
-// refuses errors of the page's scripts, pages wider than the window, and serious faults of accessibility. Screenshots
+// Invariant: the tests use clicks, keys and addresses like a person, and each program runs as people start it. They
+// fail on errors of the page's scripts, pages wider than the window, and serious faults of accessibility. Screenshots
 // are kept in the folder pictures.
 package console

@@ -1,10 +1,10 @@
-// Package debian keeps Debian packages unpacked in a cache of the user, without installing them: kernels
-// for guests, programs of another architecture, programs whose installation would start a service.
+// Package debian keeps Debian packages unpacked in a cache of the user, without installing them: kernels for guests,
+// programs of another architecture, programs whose installation would start a service.
 //
-// apt-get fetches them by the host's list of sources and checks their signatures; its state is kept in
-// the cache too, so that neither root nor a foreign architecture is needed, and nothing of the host is
-// changed. Invariant: a package's directory is there whole or not at all. The package refuses names that
-// Debian does not allow, and hosts without apt-get and dpkg-deb.
+// apt-get fetches them with the host's list of sources and checks their signatures. Its state is kept in the cache too,
+// so that neither root nor a foreign architecture is needed, and nothing of the host is changed. Invariant: a package's
+// directory is complete or absent. The package refuses names that Debian does not allow, and hosts without apt-get and
+// dpkg-deb.
 package debian
 
 import (
@@ -27,8 +27,8 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("Debian package %s:%s is not in the cache: run go run ./test packages", e.Package, e.Arch)
 }
 
-// Dir returns the directory with the files of a package of an architecture ("amd64", "arm64"), as they
-// would lie below "/". It does not download: where the package is missing the error is a [*MissingError].
+// Dir returns the directory with the files of a package of an architecture ("amd64", "arm64"), in their paths below
+// "/". It does not download: if the package is missing the error is a [*MissingError].
 func Dir(arch, name string) (string, error) {
 	root, err := archDir(arch)
 	if err != nil {
@@ -46,9 +46,8 @@ func Dir(arch, name string) (string, error) {
 	return dir, nil
 }
 
-// Unpack fetches a package that is not in the cache yet. Of a package that only names its newest version,
-// as linux-image-cloud-amd64 does, it takes that version, under the name that was asked for. Each step is
-// told to progress.
+// Unpack fetches a package that is not in the cache yet. If a package only names its newest version, such as
+// linux-image-cloud-amd64, Unpack takes that version, under the requested name. It reports each step to progress.
 func Unpack(ctx context.Context, arch, name string, progress func(line string)) error {
 	var missing *MissingError
 	if _, err := Dir(arch, name); !errors.As(err, &missing) {
@@ -80,9 +79,9 @@ func Unpack(ctx context.Context, arch, name string, progress func(line string)) 
 	return nil
 }
 
-const half = ".new-" // begins the name of a directory that is not whole
+const half = ".new-" // prefix of the name of an incomplete directory
 
-// removeHalves removes what a process left that was killed.
+// removeHalves removes incomplete directories of a killed process.
 func removeHalves(root string) error {
 	left, err := filepath.Glob(filepath.Join(root, half+"*"))
 	for _, dir := range left {
@@ -109,7 +108,7 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// archDir carries a version, so that another layout of the cache would not meet this one.
+// archDir contains a version, so that another layout of the cache does not conflict with this one.
 func archDir(arch string) (string, error) {
 	if !validName(arch) {
 		return "", fmt.Errorf("%q is not the name of a Debian architecture", arch)
@@ -121,16 +120,16 @@ func archDir(arch string) (string, error) {
 	return filepath.Join(cache, "tenon", "debian-1", arch), nil
 }
 
-// validName holds names to section 5.6.1 of Debian's policy, which keeps them one element of a path.
+// validName checks names by section 5.6.1 of Debian's policy, which makes them one element of a path.
 func validName(s string) bool {
 	return len(s) <= 100 && regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`).MatchString(s)
 }
 
-// apt is apt-get with a state of its own.
+// apt is apt-get with its own state.
 type apt struct {
 	options []string
-	// updated is why the lists could not be read whole. One source of several may lack the architecture,
-	// so it counts only if a package cannot be had.
+	// updated is why the lists could not be read completely. One source of several may lack the architecture, so the
+	// error counts only if a package is not available.
 	updated error
 }
 
@@ -195,8 +194,8 @@ func (a *apt) unpack(ctx context.Context, root, name string, progress func(strin
 	return nil
 }
 
-// newest reads a package's description as apt-cache shows it. A package that depends on one other alone,
-// in its own version, is there to name that one.
+// newest reads a package's description from apt-cache. If a package depends on exactly one other, of its own version,
+// newest returns that one.
 func newest(description, name string) string {
 	var version, depends string
 	for line := range strings.Lines(description) {
@@ -213,7 +212,7 @@ func newest(description, name string) string {
 	return name
 }
 
-// run runs a program and returns what it wrote; an error carries the end of what it complained of.
+// run runs a program and returns its output; an error contains the end of its error output.
 func run(ctx context.Context, dir, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir

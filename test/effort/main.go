@@ -1,11 +1,11 @@
-// Command effort compares what answers of the core cost with what they cost when that was last agreed on: the
-// statements that they execute, and what they allocate. Both depend on the code alone, not on the computer.
+// Command effort compares the cost of the core's answers with a recorded baseline: the statements that they execute,
+// and their allocations. Both depend only on the code, not on the computer.
 //
 //	go run ./test/effort          compares with core/testdata/baseline.txt
-//	go run ./test/effort -renew   agrees on what is now
+//	go run ./test/effort -renew   records a new baseline
 //
-// Invariant: it fails if an answer allocates more often, or executes more than twice as many statements; wall time
-// is never looked at. It refuses a baseline that is not about the same answers.
+// Invariant: it fails if an answer allocates more often, or executes more than twice as many statements; it ignores
+// wall time. It refuses a baseline of other answers.
 package main
 
 import (
@@ -74,7 +74,7 @@ func run(ctx context.Context, renew bool) (err error) {
 	return compare(string(before), text.String())
 }
 
-// show prints benchstat's table. The tool is a module of its own, so that nobody else gets its versions.
+// show prints benchstat's table. The tool is a separate module, so that its versions affect no other module.
 func show(ctx context.Context, now string) error {
 	before, err := filepath.Abs(baseline)
 	if err != nil {
@@ -91,10 +91,10 @@ func show(ctx context.Context, now string) error {
 	return err
 }
 
-// samples is how often everything is measured: as often as benchstat wants to believe it.
+// samples is how often everything is measured: the number that benchstat requires.
 const samples = 6
 
-// measure writes what the cases of a package cost, in the form of Go's benchmarks.
+// measure writes the costs of a package's cases, in the form of Go's benchmarks.
 func measure(ctx context.Context, out *bytes.Buffer, pkg, dir string) error {
 	binary := filepath.Join(dir, filepath.Base(pkg)+".counting")
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "-covermode=count", "-coverpkg=./core/...", "./"+
@@ -130,7 +130,7 @@ func measure(ctx context.Context, out *bytes.Buffer, pkg, dir string) error {
 	return nil
 }
 
-// statements returns how many statements of core one answer executes: what so many more of them execute more.
+// statements returns how many statements of core one answer executes: the difference between a few and many answers.
 func statements(ctx context.Context, binary, profile, name string) (int, error) {
 	const few, many = 10, 60
 	var sums [2]int
@@ -205,7 +205,7 @@ func read(text string) map[string]cost {
 	return out
 }
 
-// compare says what has become dearer than it may.
+// compare returns an error that names the cases whose cost has grown too much.
 func compare(before, now string) error {
 	old, fresh := read(before), read(now)
 	var errs []error

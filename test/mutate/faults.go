@@ -1,6 +1,6 @@
 package main
 
-// faults are the ways to misunderstand a kubelet that the differential test must notice.
+// faults are misreadings of the kubelet that the differential test must detect.
 func faults() []fault {
 	const at = "core/place/"
 	return []fault{
@@ -100,8 +100,8 @@ func faults() []fault {
 	}
 }
 
-// subtle are faults that random machines hardly show, or that the differential test does not look at.
-// The tests of core/place must notice them.
+// subtle are faults that random machines hardly show, or that the differential test does not cover. The tests of
+// core/place must detect them.
 func subtle() []fault {
 	const at = "core/place/"
 	return []fault{

@@ -1,12 +1,11 @@
-// Command mutate checks the check: it puts faults into core/place, one at a time, and runs the short
-// differential test against each, which must fail: random machines first, then the scenario files. Against a
-// few subtle faults it runs the tests of core/place.
+// Command mutate tests the tests: it puts faults into core/place, one at a time, and runs the short differential test
+// against each, which must fail: random machines first, then the scenario files. Against a few subtle faults it runs
+// the tests of core/place.
 //
 //	go run ./test/mutate [NAME...]    all faults, or those whose names contain one of NAME
 //
-// Invariant: the module's files are never changed; a fault is an overlay of the build. The command
-// refuses a fault whose text is not found exactly once, or that does not build, and fails if one of them
-// is not caught.
+// Invariant: the module's files are never changed; a fault is an overlay of the build. The command refuses a fault
+// whose text is not found exactly once, or that does not build, and fails if a fault is not detected.
 package main
 
 import (
@@ -73,7 +72,7 @@ func run(ctx context.Context, names []string) error {
 	return errors.Join(errs...)
 }
 
-// fault is one thing done wrong: a text of a file and what stands there instead.
+// fault is one mistake: a text of a file and its replacement.
 type fault struct{ name, file, is, becomes string }
 
 // apply returns the file with the fault in it.
@@ -88,7 +87,7 @@ func (f fault) apply() (string, error) {
 	return strings.Replace(string(text), f.is, f.becomes, 1), nil
 }
 
-// judge runs tests against the fault and says by what it was caught.
+// judge runs tests against the fault and returns which of them detected it.
 func (f fault) judge(ctx context.Context, dir string, by []check) (how string, err error) {
 	text, err := f.apply()
 	if err != nil {
@@ -124,7 +123,7 @@ func (f fault) judge(ctx context.Context, dir string, by []check) (how string, e
 	return "", errors.New("the tests pass")
 }
 
-// check is a test of a package that shall fail, and what it says then.
+// check is a test of a package that must fail, and its output then.
 type check struct {
 	of   string
 	test string
@@ -132,12 +131,12 @@ type check struct {
 	says *regexp.Regexp
 }
 
-// own are the tests of core/place.
+// own returns the tests of core/place.
 func own() []check {
 	return []check{{"./core/place", ".", "", regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)}}
 }
 
-// checks are, in this order, random machines, and the scenario files played by the kubelet's managers.
+// checks returns, in this order, random machines, and the scenario files played by the kubelet's managers.
 func checks() []check {
 	return []check{
 		{"./lab/kubelet", "TestPlaceAgreesWithTheManagers", "", regexp.MustCompile(`(?m)^.*?(seed \d+: [a-z].*)$`)},

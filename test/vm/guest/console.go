@@ -12,31 +12,31 @@ import (
 	"sync"
 )
 
-// Bounds on what is kept of a console: in memory its end, in the file its beginning.
+// Bounds on the kept part of a console: the end in memory, the beginning in the file.
 const (
 	consoleTail = 64 << 10
 	consoleFile = 8 << 20
 )
 
-// console takes what the guest's first serial port shows.
+// console receives the output of the guest's first serial port.
 type console struct {
 	mu   sync.Mutex
 	tail []byte
 	file *os.File // nil: none, or closed
 	left int      // bytes that the file may still take
-	// hung is closed when the kernel says that a CPU has been stuck for a minute; stuck says that it is.
+	// hung is closed when the kernel reports that a CPU has been stuck for a minute; stuck is set then.
 	hung  chan struct{}
 	stuck bool
 }
 
-// ErrHung is a guest that stands still. QEMU's emulation of several CPUs by several threads did that to a
-// guest now and then when the host was busy and had fewer CPUs; another boot goes well.
+// ErrHung is a guest that hangs. QEMU's emulation of several CPUs by several threads caused that now and then when the
+// host was busy and had fewer CPUs; another boot succeeds.
 var ErrHung = errors.New("the guest's CPUs are stuck")
 
-// lockup is what Linux' watchdog writes, every half minute from the first on.
+// lockup matches the message of Linux' watchdog, written every half minute from the first on.
 var lockup = regexp.MustCompile(`soft lockup - CPU#[0-9]+ stuck for ([0-9]+)s`)
 
-// lockupLimit is how many seconds a CPU may be stuck: a busy host alone makes it some twenty.
+// lockupLimit is how many seconds a CPU may be stuck; on a busy host that may be some twenty.
 const lockupLimit = 60
 
 func newConsole(dir string) (*console, error) {
@@ -52,7 +52,7 @@ func newConsole(dir string) (*console, error) {
 	return c, nil
 }
 
-// Write never fails: a guest is not stopped for a full disk.
+// Write never fails, because a full disk must not stop a guest.
 func (c *console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

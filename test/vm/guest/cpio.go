@@ -7,15 +7,15 @@ import (
 )
 
 // cpio writes an archive in the "newc" form, which the kernel unpacks (its
-// Documentation/driver-api/early-userspace/buffer-format.rst): a header of six letters and thirteen
-// numbers of eight hexadecimal digits, the name, the data, each filled up to four bytes.
+// Documentation/driver-api/early-userspace/buffer-format.rst): a header of six letters and thirteen numbers of eight
+// hexadecimal digits, the name, the data, each padded to four bytes.
 type cpio struct {
 	w   io.Writer
 	ino int
-	err error // the first; nothing is written after it
+	err error // the first; after it, writes do nothing
 }
 
-// maxCPIO is what the eight digits of a size hold.
+// maxCPIO is the largest size of eight digits.
 const maxCPIO = 1<<32 - 1
 
 const (
@@ -61,10 +61,10 @@ func (c *cpio) write(p []byte) {
 	}
 }
 
-// fill fills up to four bytes.
+// fill pads to four bytes.
 func (c *cpio) fill(n int) { c.write(make([]byte, (4-n%4)%4)) }
 
-// end writes the entry that ends an archive.
+// end writes the last entry of an archive.
 func (c *cpio) end() error {
 	c.add("TRAILER!!!", 0, 0, nil)
 	return c.err

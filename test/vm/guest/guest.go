@@ -1,12 +1,11 @@
-// Package guest boots Linux in a virtual machine: a real kernel that sees the hardware that QEMU's
-// command line describes. It is where discovery and enforcement meet a kernel instead of a drawing of one.
+// Package guest boots Linux in a virtual machine: a real kernel that sees the hardware in QEMU's command line. Tests
+// use it to run discovery and enforcement on a kernel instead of a description of one.
 //
-// QEMU translates instructions, so neither /dev/kvm nor root is needed, and what a guest does is right
-// but slow: it proves placement and never speed. The kernel and busybox are Debian's, unpacked by package
-// test/debian; the initramfs is made anew for every boot. Invariant: after [Boot] returned a guest its
-// shell answers, and after [Guest.Close] no process or file of it is left but console.log in a directory
-// that the caller named; when the program dies, QEMU dies with it. The package refuses files, scripts and
-// outputs beyond fixed bounds.
+// QEMU translates instructions, so neither /dev/kvm nor root is needed, and a guest's results are right but slow: it
+// proves placement and never speed. The kernel and busybox are Debian's, unpacked by package test/debian; the initramfs
+// is made anew for every boot. Invariant: after [Boot] returned a guest its shell answers, and after [Guest.Close] no
+// process or file of it is left but console.log in a directory that the caller named. When the program dies, QEMU dies
+// with it. The package refuses files, scripts and outputs beyond fixed bounds.
 package guest
 
 import (
@@ -26,27 +25,27 @@ import (
 	"time"
 )
 
-// Config says what to boot.
+// Config describes a guest.
 type Config struct {
 	// Arch is Debian's name of the architecture, "amd64" or "arm64"; empty means amd64.
 	Arch string
-	// Args are QEMU's: machine, CPUs, memory, NUMA nodes, devices. Accelerator, kernel, serial ports, disk
-	// and network are added.
+	// Args are QEMU's: machine, CPUs, memory, NUMA nodes, devices. The package adds accelerator, kernel, serial ports,
+	// disk and network.
 	Args []string
-	// Append is the kernel's command line beyond what the guest itself needs.
+	// Append is added to the kernel's command line, after what the guest itself needs.
 	Append string
 	// Files are files of the guest by absolute path. With a disk they are copied over its own.
 	Files map[string]File
-	// Modules are kernel modules by name, loaded in this order with what they depend on. Those that disk
-	// and network need are added.
+	// Modules are kernel modules by name, loaded in this order after their dependencies. The modules for disk and
+	// network are added.
 	Modules []string
-	// Disk is a raw image with an ext4 file system, whose /sbin/init becomes process 1; writes to it are
-	// lost with the guest. Empty means that the guest stays in its initramfs.
+	// Disk is a raw image with an ext4 file system, whose /sbin/init becomes process 1; writes to it are lost with the
+	// guest. If it is empty, the guest stays in its initramfs.
 	Disk string
 	// Network gives the guest eth0 with 10.0.2.15/24; it reaches services on the host's loopback
 	// interface at 10.0.2.2.
 	Network bool
-	// Dir is where console.log is written; empty means nowhere that lasts.
+	// Dir is where console.log is written; if it is empty, the log is not kept.
 	Dir string
 }
 
@@ -57,14 +56,14 @@ type File struct {
 	Mode fs.FileMode
 }
 
-// A boot takes some ten seconds on a busy computer of two cores. One that has not come up after bootPatience is
-// given up for another, which has bootTimeout and one thread for all CPUs: see [ErrHung].
+// A boot takes some ten seconds on a busy computer of two cores. A guest that has not come up after bootPatience is
+// replaced by another, which has bootTimeout and one thread for all CPUs: see [ErrHung].
 const (
 	bootPatience = 2 * time.Minute
 	bootTimeout  = 5 * time.Minute
 )
 
-// Guest is a guest that runs.
+// Guest is a running guest.
 type Guest struct {
 	cmd     *exec.Cmd
 	console *console
@@ -76,8 +75,8 @@ type Guest struct {
 	shell *shell
 }
 
-// Boot starts a guest and returns when its shell answers. An error of a guest that does not come up ends
-// with the last lines of its console. Missing packages are a [*MissingError].
+// Boot starts a guest and returns when its shell answers. If the guest does not come up, the error ends with the last
+// lines of its console. Missing packages are a [*MissingError].
 func Boot(ctx context.Context, c Config) (*Guest, error) {
 	parts, err := Find(c.Arch)
 	if err != nil {
@@ -145,7 +144,7 @@ func (g *Guest) start(qemu string, args []string) error {
 	go func() {
 		select {
 		case <-g.console.hung:
-			_ = g.cmd.Process.Kill() // an error of a guest that has ended meanwhile
+			_ = g.cmd.Process.Kill() // fails if the guest has ended meanwhile
 		case <-g.done:
 		}
 	}()
@@ -179,10 +178,9 @@ func socketPair() (ours net.Conn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// Run runs a shell script in the guest and returns what it wrote to its standard output and error, which
-// must not be more than [MaxOutput]. A script that fails is a [*ExitError]. Scripts run one at a time;
-// after a context that ended, the guest may still be busy with the script. What a script starts in the
-// background goes on.
+// Run runs a shell script in the guest and returns its standard output and error, at most [MaxOutput] bytes. A failed
+// script is an [*ExitError]. Scripts run one at a time; after a context ended, the guest may still run the script.
+// Background processes of a script continue.
 func (g *Guest) Run(ctx context.Context, script string) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -193,7 +191,7 @@ func (g *Guest) Run(ctx context.Context, script string) (string, error) {
 	return out, err
 }
 
-// why says why the shell does not answer: because QEMU ended, or because a context did.
+// why returns why the shell does not answer: because QEMU ended, or because a context did.
 func (g *Guest) why(ctx context.Context, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		select {
@@ -212,13 +210,13 @@ func (g *Guest) why(ctx context.Context, err error) error {
 	return fmt.Errorf("%w; the console's last lines:\n%s", err, lastLines(g.Console(), 20))
 }
 
-// Console returns the end of what the console has shown, QEMU's own complaints included.
+// Console returns the end of the console's output, including QEMU's own errors.
 func (g *Guest) Console() string { return g.console.String() }
 
-// Done is closed when the guest has ended, by itself or by Close.
+// Done returns a channel that is closed when the guest has ended, by itself or by Close.
 func (g *Guest) Done() <-chan struct{} { return g.done }
 
-// Close ends the guest at once; what it has not done is lost. Closing again does nothing.
+// Close ends the guest at once; unfinished work is lost. Closing again does nothing.
 func (g *Guest) Close() error {
 	if err := g.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("close guest: %w", err)

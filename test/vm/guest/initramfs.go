@@ -24,7 +24,7 @@ var beginScript []byte
 //go:embed serve.sh
 var serveScript []byte
 
-// maxFiles bounds the files of a guest that the caller gives.
+// maxFiles bounds the caller's files of a guest.
 const maxFiles = 1 << 12
 
 // writeInitramfs writes the archive with busybox, scripts, modules and files. It is not compressed: the
@@ -51,7 +51,7 @@ func writeInitramfs(file string, c Config, p *Parts) error {
 	return nil
 }
 
-// content is every file of the archive by its path in it, directories included.
+// content returns every file of the archive by its path in it, directories included.
 func content(c Config, p *Parts) (map[string]File, error) {
 	modules := slices.Clone(c.Modules)
 	out := map[string]File{
@@ -59,7 +59,7 @@ func content(c Config, p *Parts) (map[string]File, error) {
 		"init":           {Data: slices.Concat([]byte("#!/bin/busybox sh\n"), initScript), Mode: 0o755},
 		"guest/begin.sh": {Data: beginScript},
 		"guest/serve.sh": {Data: serveScript},
-		// The kernel opens it before init mounts /dev, if it is there.
+		// The kernel opens it, if it exists, before init mounts /dev.
 		"dev": {Mode: fs.ModeDir | 0o755},
 	}
 	under := ""

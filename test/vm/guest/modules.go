@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// module is a kernel module as it is loaded.
+// module is a loaded kernel module.
 type module struct {
-	name string // as the kernel calls it, with "_" for "-"
+	name string // the kernel's name, with "_" for "-"
 	data []byte
 }
 
@@ -25,7 +25,7 @@ const (
 	maxModules = 100
 )
 
-// load reads modules, with what they depend on before them. What is built into the kernel is left out.
+// load returns modules after their dependencies. It omits those that are built into the kernel.
 func load(dir string, names []string) ([]module, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -55,7 +55,7 @@ func load(dir string, names []string) ([]module, error) {
 		if err != nil {
 			return fmt.Errorf("kernel module %s: %w", file, err)
 		}
-		delete(files, name) // one that depended on itself would be missing
+		delete(files, name) // a module that depended on itself would be missing
 		for _, other := range depends {
 			if err := need(other); err != nil {
 				return fmt.Errorf("kernel module %s: %w", name, err)
@@ -72,7 +72,7 @@ func load(dir string, names []string) ([]module, error) {
 	return out, nil
 }
 
-// moduleFiles finds the file of every module; that of one built into the kernel is empty.
+// moduleFiles finds the file of every module; it is empty for a module that is built into the kernel.
 func moduleFiles(dir string) (map[string]string, error) {
 	out := map[string]string{}
 	put := func(path, file string) {

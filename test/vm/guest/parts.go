@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/test/debian"
 )
 
-// Parts are the files of Debian packages that a guest is made of.
+// Parts are the files of Debian packages that make up a guest.
 type Parts struct {
 	QEMU    string // program
 	Kernel  string // image
@@ -21,7 +21,7 @@ type Parts struct {
 	Busybox string // static
 }
 
-// MissingError is a Debian package that a guest needs and that is not there.
+// MissingError is a Debian package that a guest needs and that is missing.
 type MissingError struct {
 	Package string
 	Err     error
@@ -33,7 +33,7 @@ func (e *MissingError) Error() string {
 
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// architecture is how QEMU calls what Debian calls otherwise, and what a guest of it needs to be told.
+// architecture has QEMU's names of a Debian architecture, and the settings of its guests.
 type architecture struct {
 	qemu, qemuPackage, kernelPackage string
 	console                          string // the kernel's name of the first serial port
@@ -47,10 +47,9 @@ func find(arch string) (architecture, error) {
 	case "amd64":
 		return architecture{"qemu-system-x86_64", "qemu-system-x86", "linux-image-cloud-amd64", "ttyS0", "ttyS1",
 			[]string{"-serial", "chardev:shell"},
-			// tsc=reliable: on a busy host the kernel finds its clock unstable and takes another, for which it stops
-			// all CPUs at once; emulated CPUs that outnumber the host's may not come out of that.
-			// no_timer_check: the kernel counts ticks of a timer while it turns in a loop, and panics where a busy host
-			// lets the loop end before them.
+			// tsc=reliable: on a busy host the kernel finds its clock unstable and switches to another, for which it
+			// stops all CPUs at once; emulated CPUs that outnumber the host's may hang then. no_timer_check: the kernel
+			// counts ticks of a timer during a busy loop, and panics if a busy host lets the loop end before them.
 			"tsc=reliable no_timer_check"}, nil
 	case "arm64":
 		// The board has one serial port, so the other is on the PCI bus.
@@ -60,8 +59,8 @@ func find(arch string) (architecture, error) {
 	return architecture{}, fmt.Errorf("no guests of architecture %q: want amd64 or arm64", arch)
 }
 
-// Find finds what guests of an architecture (empty: amd64) are made of. A Debian package that is not
-// there is a [*MissingError]; tests then skip.
+// Find returns the parts of a guest of an architecture (empty: amd64). A missing Debian package is a [*MissingError];
+// tests then skip.
 func Find(arch string) (*Parts, error) {
 	arch = cmp.Or(arch, "amd64")
 	a, err := find(arch)
@@ -80,7 +79,7 @@ func Find(arch string) (*Parts, error) {
 		return nil, err
 	}
 	release := strings.TrimPrefix(filepath.Base(p.Kernel), "vmlinuz-")
-	// Where /lib is a link to /usr/lib, packages come to have their modules there.
+	// If /lib is a link to /usr/lib, newer packages have their modules there.
 	if p.Modules, err = only(kernel, "lib/modules/"+release, "usr/lib/modules/"+release); err != nil {
 		return nil, err
 	}
@@ -100,7 +99,7 @@ func unpacked(arch, name string) (string, error) {
 	return dir, err
 }
 
-// only returns the one file of a directory that matches the first pattern that any matches.
+// only returns the one file of a directory that matches the first pattern with any match.
 func only(dir string, patterns ...string) (string, error) {
 	for _, p := range patterns {
 		if found, err := filepath.Glob(filepath.Join(dir, p)); err != nil {
@@ -116,10 +115,10 @@ func only(dir string, patterns ...string) (string, error) {
 // oneThread is the accelerator in which one thread runs all CPUs of the guest in turn.
 const oneThread = "tcg,thread=single"
 
-// accelerator returns how QEMU translates: with a thread for each CPU of the guest where the host has a CPU for
-// each, and otherwise with one thread that runs them in turn. Threads that outnumber the host's CPUs spend
-// their time in waiting for locks whose holders the host does not run just then, at worst until the guest
-// stands still; one thread goes on to the next CPU where one waits.
+// accelerator returns how QEMU translates: with a thread for each CPU of the guest if the host has a CPU for each, and
+// otherwise with one thread that runs them in turn. Threads that outnumber the host's CPUs wait for locks whose holders
+// the host does not run at the moment, at worst until the guest hangs; one thread switches to the next CPU when one
+// waits.
 func accelerator(qemu []string, hostCPUs int) string {
 	cpus := 1
 	if at := slices.Index(qemu, "-smp"); at >= 0 && at+1 < len(qemu) {
@@ -134,7 +133,7 @@ func accelerator(qemu []string, hostCPUs int) string {
 	return "tcg,thread=multi"
 }
 
-// args is QEMU's command line.
+// args returns QEMU's command line.
 func args(c Config, p *Parts, accel, initrd string) []string {
 	a, _ := find(cmp.Or(c.Arch, "amd64"))
 	line := fmt.Sprintf("console=%s quiet loglevel=4 panic=-1 mitigations=off %s guest.shell=%s", a.console,

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Bounds on what goes through the serial port, in bytes. The port is slow: larger things are files.
+// Bounds on data through the serial port, in bytes. The port is slow, so larger data are files.
 const (
 	MaxScript = 32 << 10
 	MaxOutput = 8 << 20
@@ -31,9 +31,9 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("script in guest: exit status %d:\n%s", e.Status, lastLines(e.Output, 20))
 }
 
-// shell is the host's end of the serial port on which the guest takes scripts (serve.sh is the other).
-// A request is a line "TAG SCRIPT"; the answer is "TAG begin", the output, and "TAG end STATUS SIZE".
-// Script and output are in base64, the output compressed, so that no text of theirs looks like an answer.
+// shell is the host's end of the serial port on which the guest receives scripts (serve.sh is the other). A request is
+// a line "TAG SCRIPT"; the answer is "TAG begin", the output, and "TAG end STATUS SIZE". Script and output are in
+// base64, the output compressed, so that no text in them looks like an answer.
 type shell struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -77,7 +77,7 @@ func (s *shell) run(ctx context.Context, script string) (string, error) {
 	if _, err := fmt.Fprintf(s.conn, "%s %s\n", tag, base64.StdEncoding.EncodeToString([]byte(script))); err != nil {
 		return "", err
 	}
-	// What comes before is the answer to a request whose context ended.
+	// Earlier lines answer a request whose context ended.
 	if err := s.skipTo(tag + " begin"); err != nil {
 		return "", err
 	}
@@ -98,7 +98,7 @@ func (s *shell) run(ctx context.Context, script string) (string, error) {
 	}
 }
 
-// answer makes the result of a script of what came for it.
+// answer decodes the result of a script.
 func answer(packed []byte, status, size int) (string, error) {
 	if size > MaxOutput {
 		return "", fmt.Errorf("%d bytes of output, the most is %d", size, MaxOutput)
@@ -130,7 +130,7 @@ func (s *shell) skipTo(want string) error {
 	}
 }
 
-// line reads one line. One that is longer than the guest sends comes in pieces, which no answer is made of.
+// line reads one line. A line longer than the guest sends is returned in pieces, which no answer contains.
 func (s *shell) line() (string, error) {
 	line, err := s.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

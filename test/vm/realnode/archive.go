@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Image is the name of the only container image on a node. Its entry point waits, and touches as many
-// MiB of memory as its first argument says.
+// Image is the name of the only container image on a node. Its entry point waits, and touches as many MiB of memory as
+// its first argument says.
 const Image = "localhost/work:1"
 
 const entryPoint = "/work"
@@ -48,7 +48,7 @@ type tarFile struct {
 	mode int64
 }
 
-// tarball writes files of one time, so that equal contents make equal archives.
+// tarball writes files with one date, so that equal contents make equal archives.
 func tarball(files ...tarFile) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

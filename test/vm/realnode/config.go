@@ -14,12 +14,12 @@ import (
 	"github.com/tenon-numa/tenon/test/vm/guest"
 )
 
-// hostAddress is where a guest finds the host's loopback interface.
+// hostAddress is the guest's address of the host's loopback interface.
 const hostAddress = "10.0.2.2"
 
 const loopback = "127.0.0.1"
 
-// configFiles are the files that make one node differ from another.
+// configFiles are the files that differ between nodes.
 func configFiles(c Config) (map[string]guest.File, error) {
 	configured := inGuest(c.Machine.Kubelet)
 	configured.ServerTLSBootstrap = c.SignedByCluster
@@ -46,8 +46,8 @@ func configFiles(c Config) (map[string]guest.File, error) {
 	return out, nil
 }
 
-// inGuest returns a kubelet configuration with what the guest's containerd, cgroups and network want.
-// Nothing of it touches the managers of CPUs, memory, devices and topology.
+// inGuest returns a kubelet configuration with the settings for the guest's containerd, cgroups and network. None of
+// them affects the managers of CPUs, memory, devices and topology.
 func inGuest(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfiguration {
 	out := c.DeepCopy()
 	on, off := true, false
@@ -56,7 +56,7 @@ func inGuest(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfig
 	// There is no iptables in the guest, and no swap.
 	out.MakeIPTablesUtilChains = &off
 	out.FailSwapOn = &off
-	// As on a node of a real cluster, the API server says who may ask the kubelet for what.
+	// As on a node of a real cluster, the API server authorizes requests to the kubelet.
 	out.Authentication.Anonymous.Enabled = &off
 	out.Authentication.Webhook.Enabled = &on
 	out.Authorization.Mode = configv1beta1.KubeletAuthorizationModeWebhook
@@ -64,7 +64,7 @@ func inGuest(c *configv1beta1.KubeletConfiguration) *configv1beta1.KubeletConfig
 	return out
 }
 
-// address returns where a guest finds the API server, which listens on the host's loopback interface.
+// address returns the guest's address of the API server, which listens on the host's loopback interface.
 func address(c *rest.Config) (string, error) {
 	u, err := url.Parse(c.Host)
 	if err != nil {
@@ -76,8 +76,8 @@ func address(c *rest.Config) (string, error) {
 	return hostAddress + ":" + u.Port(), nil
 }
 
-// kubeconfig writes access to the API server on the host's loopback interface as a guest has it. The
-// server's certificate is for the address that the host knows it by.
+// kubeconfig writes the guest's access to the API server on the host's loopback interface. The server's certificate is
+// for the address on the host.
 func kubeconfig(c *rest.Config) ([]byte, error) {
 	server, err := address(c)
 	if err != nil {

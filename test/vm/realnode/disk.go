@@ -20,13 +20,13 @@ import (
 //go:embed root
 var guestFiles embed.FS
 
-// arch is what nodes are, as Debian and Go call it.
+// arch is the architecture of nodes, in the names of Debian and Go.
 const arch = "amd64"
 
-// diskMiB is the size of a node's disk; it takes no more room than its files.
+// diskMiB is the size of a node's disk; it uses only the space of its files.
 const diskMiB = 1536
 
-// programs are where the guest has its programs.
+// programs are the paths of the guest's programs.
 var programs = map[string][]string{
 	"usr/local/bin": {"kubelet", "tenon-agent", "plugin", "forward", "containerd", "containerd-shim-runc-v2", "ctr",
 		"runc"},
@@ -36,9 +36,9 @@ var programs = map[string][]string{
 // Disk is the disk that nodes boot from. Guests do not write to it, so many may share one.
 type Disk struct{ path string }
 
-// BuildDisk builds the programs of a node where they are not up to date, and the disk with them, as a
-// file of a directory. Each step is reported to progress, which may be nil. Building for the first time
-// takes some minutes of a CPU; after that it takes seconds. Missing packages are a [*guest.MissingError].
+// BuildDisk builds the programs of a node if they are not up to date, and the disk with them, as a file of a directory.
+// It reports each step to progress, which may be nil. The first build takes some minutes of CPU time; later ones take
+// seconds. Missing packages are a [*guest.MissingError].
 func BuildDisk(ctx context.Context, dir string, progress func(line string)) (*Disk, error) {
 	if progress == nil {
 		progress = func(string) {}
@@ -84,7 +84,7 @@ func (d *Disk) build(ctx context.Context, dir string, say func(string)) error {
 	return nil
 }
 
-// checkHost refuses hosts for which programs would have to be cross-compiled with a C library.
+// checkHost refuses hosts on which programs would have to be cross-compiled with a C library.
 func checkHost() error {
 	if runtime.GOARCH != arch {
 		return fmt.Errorf("the host is %s, and the programs of a node are built for %s", runtime.GOARCH, arch)
@@ -158,7 +158,7 @@ func copyFile(to, from string) (err error) {
 	return err
 }
 
-// findMkfs finds the program that makes ext4 file systems. Debian keeps it where only root looks.
+// findMkfs finds the program that makes ext4 file systems. On Debian it is only in root's path.
 func findMkfs() (string, error) {
 	if path, err := exec.LookPath("mkfs.ext4"); err == nil {
 		return path, nil
@@ -170,8 +170,8 @@ func findMkfs() (string, error) {
 	return path, nil
 }
 
-// makeFileSystem makes an ext4 image of a directory, which needs neither root nor a mount. Nobody would
-// recover such a file system, so it has no journal.
+// makeFileSystem makes an ext4 image of a directory, which needs neither root nor a mount. The file system is never
+// recovered, so it has no journal.
 func makeFileSystem(ctx context.Context, mkfs, path, tree string) error {
 	cmd := exec.CommandContext(ctx, mkfs, "-q", "-F", "-O", "^has_journal", "-m", "0", "-E", "root_owner=0:0",
 		"-d", tree, path, fmt.Sprintf("%dM", diskMiB))

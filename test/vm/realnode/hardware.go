@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Bounds of a guest: QEMU translates every instruction, and memory is the host's.
+// Bounds of a guest: QEMU translates every instruction, and uses the host's memory.
 const (
 	maxCPUs  = 32
 	maxNUMAs = 16
@@ -19,9 +19,9 @@ const (
 	mebibyte = 1 << 20
 )
 
-// hardware returns the arguments of QEMU for a machine, and what the kernel's command line needs for its
-// hugepages. QEMU numbers CPUs thread by thread, then core by core, then socket by socket, and makes all
-// sockets and cores equal; a machine that is otherwise is refused.
+// hardware returns the arguments of QEMU for a machine, and the kernel's command line for its hugepages. QEMU numbers
+// CPUs thread by thread, then core by core, then socket by socket, and makes all sockets and cores equal; other
+// machines are refused.
 func hardware(m *topo.Machine) (args []string, cmdline string, err error) {
 	sockets, threads, err := shape(m)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package realnode is a node of a lab cluster on which containers really run: a virtual machine with the
-// NUMA nodes of a described machine, and on it Linux, containerd, runc, an unmodified kubelet, and Tenon's
-// agent. It is the last judge: what a container may use is what the kernel says of its processes.
+// Package realnode is a node of a lab cluster on which containers really run: a virtual machine with the NUMA nodes of
+// a described machine, and on it Linux, containerd, runc, an unmodified kubelet, and Tenon's agent. Tests compare
+// predictions with what the kernel reports of the containers' processes.
 //
-// Third-party programs are built from source by modules of their own below parts/, with pinned versions
-// and checksums; no image is pulled. Invariant: when [Start] returns a node, it is ready and its agent
-// has published its layout; after [Node.Stop] nothing of it is left. The package refuses machines that QEMU
-// cannot make, API servers that are not on the loopback interface, and hosts that are not amd64.
+// Third-party programs are built from source by separate modules below parts/, with pinned versions and checksums; no
+// image is pulled. Invariant: when [Start] returns a node, it is ready and its agent has published its layout; after
+// [Node.Stop] nothing of it is left. The package refuses machines that QEMU cannot make, API servers that are not on
+// the loopback interface, and hosts that are not amd64.
 package realnode
 
 import (
@@ -34,27 +34,27 @@ import (
 	"github.com/tenon-numa/tenon/test/vm/guest"
 )
 
-// Config says what node to start.
+// Config describes a node.
 type Config struct {
 	// Name of the node, a DNS label.
 	Name string
-	// Machine is the hardware, and how its kubelet is configured. Equal sockets and cores, with CPUs
-	// numbered thread by thread; memory is what the kernel starts from, and it keeps some for itself.
+	// Machine is the hardware, and the configuration of its kubelet. Sockets and cores must be equal, with CPUs
+	// numbered thread by thread. The kernel reserves some of the memory for itself.
 	Machine machines.Machine
 	Disk    *Disk
-	// Kubelet is the access of the node's kubelet to the API server, as the host has it.
+	// Kubelet is the access of the node's kubelet to the API server, with the host's addresses.
 	Kubelet *rest.Config
-	// Agent makes the access of the node's agent. It is called when the Node is registered, so that a
-	// token can be bound to it. Nil means that no agent runs beside the kubelet: it may come as a pod.
+	// Agent makes the access of the node's agent. It is called when the Node is registered, so that a token can be
+	// bound to it. If it is nil, no agent runs beside the kubelet; it may run as a pod.
 	Agent func(ctx context.Context) (*rest.Config, error)
-	// Admin is an access with which Start looks whether the node is ready; it does not go into the guest.
+	// Admin is an access with which Start checks that the node is ready; the guest does not get it.
 	Admin *rest.Config
-	// Dir is where the console's log is written; empty means nowhere that lasts.
+	// Dir is where the console's log is written; if it is empty, the log is not kept.
 	Dir string
 	// Files are further files of the guest by absolute path.
 	Files map[string]guest.File
-	// SignedByCluster says that the kubelet asks the cluster for the certificate of its own port (serverTLSBootstrap),
-	// and serves nothing before somebody has approved that.
+	// SignedByCluster: the kubelet requests the certificate of its own port from the cluster (serverTLSBootstrap), and
+	// does not serve before the request was approved.
 	SignedByCluster bool
 	// Progress, if not nil, receives a line for each step.
 	Progress func(line string)
@@ -65,15 +65,15 @@ const startTimeout = 6 * time.Minute
 
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// Node is a node that runs.
+// Node is a running node.
 type Node struct {
 	Name  string
 	guest *guest.Guest
 	say   func(string)
 }
 
-// Start boots a node and returns when it is ready and, where it has an agent, its layout is published. The context
-// bounds the start only; the node runs until Stop.
+// Start boots a node and returns when it is ready and, if it has an agent, its layout is published. The context bounds
+// the start only; the node runs until Stop.
 func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	if err := checkHost(); err != nil {
 		return nil, fmt.Errorf("start node %s: %w", c.Name, err)
@@ -121,7 +121,7 @@ func (n *Node) boot(ctx context.Context, c Config) error {
 	return nil
 }
 
-// join starts what makes a node of a guest.
+// join starts the programs of a node on a guest.
 func (n *Node) join(ctx context.Context, c Config) error {
 	for _, step := range []struct{ name, done string }{
 		{"system", "file systems mounted"}, {"service", "the API server's service reached"},
@@ -201,8 +201,8 @@ func (n *Node) Run(ctx context.Context, script string) (string, error) {
 	return n.guest.Run(ctx, "export PATH=/usr/local/bin:/bin:/sbin HOME=/root\n"+script)
 }
 
-// RestartKubelet ends the kubelet and starts it again, with the state that it left. Containers run on.
-// Device plugins are not registered again.
+// RestartKubelet ends the kubelet and starts it again, with its old state. Containers continue to run. Device plugins
+// are not registered again.
 func (n *Node) RestartKubelet(ctx context.Context) error {
 	if err := n.step(ctx, "stop kubelet"); err != nil {
 		return fmt.Errorf("restart kubelet of node %s: %w", n.Name, err)
@@ -214,7 +214,7 @@ func (n *Node) RestartKubelet(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the node at once; what it did not tell the API server is lost. A second call does nothing.
+// Stop ends the node at once; data that it has not sent to the API server is lost. A second call does nothing.
 func (n *Node) Stop() error { return n.guest.Close() }
 
 func (n *Node) awaitNode(ctx context.Context, admin *rest.Config, is func(*v1.Node) bool) error {
@@ -278,7 +278,7 @@ func (n *Node) only(o metav1.ListOptions) metav1.ListOptions {
 	return o
 }
 
-// await waits for an event, or until the guest has died.
+// await waits for an event, or until the guest has ended.
 func (n *Node) await(ctx context.Context, object apiruntime.Object, lw *cache.ListWatch,
 	done func(watch.Event) (bool, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -11,27 +11,27 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// Process is what the kernel says of one process of a container.
+// Process is the kernel's data about one process of a container.
 type Process struct {
 	PID int
-	// PodUID and Container are the pod's UID and the id that the container runtime gave the container.
+	// PodUID and Container are the pod's UID and the container runtime's id of the container.
 	PodUID, Container string
 	// CPUs and Mems are what it may use: Cpus_allowed_list and Mems_allowed_list of /proc/PID/status.
 	CPUs idset.Set[idset.CPU]
 	Mems idset.Set[idset.NUMA]
-	// Pages are its anonymous pages by the NUMA node that they lie on (/proc/PID/numa_maps).
+	// Pages are its anonymous pages by NUMA node (/proc/PID/numa_maps).
 	Pages map[idset.NUMA]int64
 }
 
-// Bounds on what a guest may tell.
+// Bounds on a guest's answers.
 const (
 	maxProcesses = 1 << 12
 	maxPages     = 1 << 40
 )
 
-// listProcesses writes four lines for every process below the kubelet's cgroup: P with its id and cgroup,
-// C and M with what it may use, N with the sums of its anonymous pages. Lines of numa_maps with a file
-// are shared with other processes.
+// listProcesses writes four lines for every process below the kubelet's cgroup: P with its id and cgroup, C and M with
+// what it may use, N with the sums of its anonymous pages. Lines of numa_maps with a file are shared with other
+// processes.
 const listProcesses = `for p in /proc/[0-9]*; do
 	read -r group <$p/cgroup || continue
 	case $group in 0::/kubepods/*) ;; *) continue ;; esac
@@ -83,8 +83,8 @@ func parseProcesses(text string) ([]Process, error) {
 	return out, nil
 }
 
-// parseIdentity reads "PID CGROUP". The kubelet's cgroups are /kubepods[/QOS]/podUID/CONTAINER, with the
-// dashes of the UID as they are (driver cgroupfs).
+// parseIdentity parses "PID CGROUP". The kubelet's cgroups are /kubepods[/QOS]/podUID/CONTAINER; the UID keeps its
+// dashes (driver cgroupfs).
 func parseIdentity(text string) (Process, error) {
 	id, group, ok := strings.Cut(text, " ")
 	pid, err := strconv.Atoi(id)

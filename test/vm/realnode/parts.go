@@ -29,11 +29,11 @@ type part struct {
 	ldflags  string
 }
 
-// staticC links with the C library, and leaves nothing for the guest to have: there is no C library in
-// it. Packages are compiled as this module's tests compile them, so that the build cache has them.
+// staticC links the C library statically, because the guest has none. Packages are compiled as this module's tests
+// compile them, so that they are in the build cache.
 const staticC = "-s -w -linkmode external -extldflags -static"
 
-// parts lists what a node runs. Release is that of Kubernetes, such as "v1.36.3".
+// parts lists the programs of a node. release is Kubernetes', such as "v1.36.3".
 func parts(release string) []part {
 	const version = "k8s.io/component-base/version"
 	noC := []string{"CGO_ENABLED=0"}
@@ -56,7 +56,7 @@ func parts(release string) []part {
 	}
 }
 
-// tools lists what an administrator has on a computer of his own, and what a control plane lacks in the lab.
+// tools lists the programs of an administrator's computer, and those that the lab's control plane lacks.
 func tools(release string) []part {
 	const version = " -X k8s.io/component-base/version.gitVersion="
 	kubernetes := "-s -w" + version + release
@@ -77,13 +77,13 @@ func under(prefix string, names ...string) []string {
 	return out
 }
 
-// buildParts builds what a node runs where it is not up to date, and returns the directory of the programs.
+// buildParts builds the programs of a node that are not up to date, and returns their directory.
 func buildParts(ctx context.Context, say func(string)) (string, error) {
 	return buildAll(ctx, "", parts, say)
 }
 
-// BuildTools builds kubectl with Tenon's plugin, helm, and kube-controller-manager for this computer where they are not
-// up to date, and returns the directory of the programs. Each step is told to progress.
+// BuildTools builds kubectl with Tenon's plugin, helm, and kube-controller-manager for this computer if they are not up
+// to date, and returns the directory of the programs. It reports each step to progress.
 func BuildTools(ctx context.Context, progress func(line string)) (string, error) {
 	if err := checkHost(); err != nil {
 		return "", err
@@ -127,7 +127,7 @@ func Root(ctx context.Context) (string, error) {
 	return root, nil
 }
 
-// build builds the programs of a part into a directory. The go command leaves alone what is up to date.
+// build builds the programs of a part into a directory. The go command skips what is up to date.
 func (p part) build(ctx context.Context, root, bin string, say func(string)) error {
 	began := time.Now()
 	args := []string{"build", "-o", bin + string(filepath.Separator), "-ldflags", p.ldflags}
@@ -150,8 +150,8 @@ func (p part) build(ctx context.Context, root, bin string, say func(string)) err
 	return nil
 }
 
-// checkLinker tries what every link with the C library does, so that what is missing is told before minutes
-// of building, and by name.
+// checkLinker tries a link with the C library, so that missing packages are reported by name before minutes of
+// building.
 func checkLinker(ctx context.Context) error {
 	cc, err := goOutput(ctx, ".", "env", "CC")
 	if err != nil {

@@ -1,9 +1,9 @@
-// Command forward is the service of a real node by which its pods find the API server: it passes connections on.
+// Command forward is the service of a real node through which its pods reach the API server: it forwards connections.
 //
 //	forward LISTEN TO   two addresses, each IP:PORT
 //
-// It says "listens" on its standard output, once, and then runs until it is ended. A connection ends in both
-// directions when one end has closed it or is lost. It refuses names, and passes on at most maxConnections at a time.
+// It prints "listens" on its standard output, once, and then runs until it is ended. A connection ends in both
+// directions when one end has closed it or is lost. It refuses names, and forwards at most maxConnections at a time.
 package main
 
 import (
@@ -41,7 +41,7 @@ func run(args []string) error {
 	return serve(l, args[1])
 }
 
-// serve passes on what comes until the listener fails.
+// serve forwards connections until the listener fails.
 func serve(l net.Listener, to string) error {
 	free := make(chan struct{}, maxConnections)
 	for {
@@ -59,7 +59,7 @@ func serve(l net.Listener, to string) error {
 	}
 }
 
-// pass passes one connection on until one of its ends is closed.
+// pass forwards one connection until one of its ends is closed.
 func pass(from net.Conn, address string) error {
 	defer from.Close()
 	to, err := net.Dial("tcp", address)
@@ -69,7 +69,7 @@ func pass(from net.Conn, address string) error {
 	ended := make(chan struct{}, 2)
 	for _, ends := range [][2]net.Conn{{from, to}, {to, from}} {
 		go func() {
-			_, _ = io.Copy(ends[0], ends[1]) // whichever way it ends
+			_, _ = io.Copy(ends[0], ends[1]) // for either direction
 			ended <- struct{}{}
 		}()
 	}

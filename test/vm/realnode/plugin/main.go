@@ -1,9 +1,8 @@
-// Command plugin is the device plugins of a real node: it announces the devices of a described machine to
-// the kubelet.
+// Command plugin has the device plugins of a real node: it announces the devices of a described machine to the kubelet.
 //
 //	plugin MACHINE SOCKET   the text form of a machine; the kubelet's registration socket
 //
-// The devices exist only in the description. It says "registered" on its standard output, once. It refuses
+// The devices exist only in the description. It prints "registered" on its standard output, once. It refuses
 // descriptions beyond 1 MiB.
 package main
 

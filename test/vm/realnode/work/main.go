@@ -44,7 +44,7 @@ func main() {
 	runtime.KeepAlive(held)
 }
 
-// touch returns memory of which every page was written to.
+// touch returns memory with every page written to.
 func touch(n int) []byte {
 	b := make([]byte, n)
 	for i := 0; i < n; i += os.Getpagesize() {
@@ -53,7 +53,7 @@ func touch(n int) []byte {
 	return b
 }
 
-// reap collects the children that ended: the first process of a pod inherits orphans.
+// reap collects ended children: the first process of a pod inherits orphans.
 func reap() {
 	for {
 		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {

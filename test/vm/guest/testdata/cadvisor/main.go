@@ -1,5 +1,5 @@
-// Command cadvisor prints as JSON what the kubelet's library finds of the machine that it runs on. Only
-// tests of guests build it. It refuses to print what the library could not read.
+// Command cadvisor prints as JSON what the kubelet's library finds on the machine that it runs on. Only tests of guests
+// build it. It fails if the library cannot read the machine.
 package main
 
 import (
