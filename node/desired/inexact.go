@@ -13,7 +13,7 @@ import (
 type reasons struct {
 	machine *topo.Machine  // with devices
 	entries []ledger.Entry // all that were observed
-	// deviceErr and podErr are the errors of the machine and of the entries, policyErr that of the state files.
+	// deviceErr is the error of the machine, podErr of the entries, and policyErr of the state files.
 	deviceErr, podErr, policyErr error
 	// contradiction is the accepted contradiction of the state files; empty: none.
 	contradiction string

@@ -129,8 +129,8 @@ func roots(all []sysfs.Function) map[string]string {
 	return out
 }
 
-// functions returns the functions that may matter to pods. Virtual functions are counted at their physical function,
-// with which they share address, NUMA node and link.
+// functions returns the functions that may matter to pods. Virtual functions are counted at their physical function;
+// both have the same address, NUMA node and link.
 func functions(all []sysfs.Function) (out []v1alpha1.Function) {
 	at := map[string]int{}
 	for _, f := range all {

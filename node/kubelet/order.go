@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// maxOrdered bounds the blocks of which every order is tried.
+// maxOrdered bounds the blocks whose orders are all tried.
 const maxOrdered = 6
 
 // ReleaseOrder returns a reason if the memory manager still has to release memory of ended pods, and the free memory of

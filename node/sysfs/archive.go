@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// maxPath bounds the length of a path, and with it how deep a tree is.
+// maxPath bounds the length of a path, and thereby the depth of a tree.
 const maxPath = 512
 
-// archive is the tree of a snapshot: every path that it has, "." included. Opening a link opens what it
-// leads to; links within a path are not followed, because discovery follows them itself.
+// archive is the tree of a snapshot: all its paths, "." included. Opening a link opens its target. Links within a path
+// are not followed, because discovery follows them itself.
 type archive map[string]entry
 
 type entry struct {
 	dir      bool
 	link     string // target, for a link
 	data     []byte
-	children []string // names in the directory, in the order in which they were added
+	children []string // names in the directory, in the order of addition
 }
 
 func (a archive) add(name string, data []byte) error {
@@ -145,7 +145,7 @@ func (f *openFile) Read(p []byte) (int, error) {
 	return f.Reader.Read(p)
 }
 
-// ReadDir returns the next n entries, or all that are left where n is not above 0.
+// ReadDir returns the next n entries, or all remaining ones if n is not above 0.
 func (f *openFile) ReadDir(n int) ([]fs.DirEntry, error) {
 	if !f.dir {
 		return nil, &fs.PathError{Op: "readdir", Path: f.name, Err: fs.ErrInvalid}

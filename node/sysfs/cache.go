@@ -12,13 +12,13 @@ import (
 
 // cache is a last-level cache.
 type cache struct {
-	cpus  cpuSet // that share it
+	cpus  cpuSet // the CPUs that share it
 	level int
 }
 
 const maxCacheLevel = 16
 
-// lastLevel finds the cache of level 3 of a CPU, or else its highest unified one above level 1.
+// lastLevel finds a CPU's cache of level 3, or else its highest unified one above level 1.
 func (t *tree) lastLevel(id idset.CPU) (c cache, ok bool) {
 	dir := fmt.Sprintf("%s/cpu%d/cache", cpuDir, id)
 	best := ""
@@ -43,8 +43,8 @@ func (t *tree) lastLevel(id idset.CPU) (c cache, ok bool) {
 	return c, true
 }
 
-// groups finds the L3 groups of the hardware: CPUs that share a cache are one group, numbered by the lowest
-// CPU of it that is known. Cores without such a cache are grouped by socket, as the kubelet groups them.
+// groups finds the L3 groups of the hardware: CPUs that share a cache form one group, numbered by its lowest known CPU.
+// Cores without such a cache are grouped by socket, as the kubelet groups them.
 func (t *tree) groups(cores []topo.CoreSpec, cpus map[idset.CPU]cpu) {
 	caches := make([]cache, len(cores))
 	found := 0
@@ -71,7 +71,7 @@ func (t *tree) groups(cores []topo.CoreSpec, cpus map[idset.CPU]cpu) {
 	t.checkShared(cores, caches, cpus)
 }
 
-// checkShared says where CPUs of one cache disagree on which CPUs share it.
+// checkShared warns if CPUs of one cache disagree on which CPUs share it.
 func (t *tree) checkShared(cores []topo.CoreSpec, caches []cache, cpus map[idset.CPU]cpu) {
 	groups := map[int]cpuSet{}
 	for _, c := range cores {

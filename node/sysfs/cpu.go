@@ -10,10 +10,10 @@ import (
 
 // This file reads /sys/devices/system/cpu/cpuN/topology (Documentation/admin-guide/cputopology.rst).
 
-// cpu is what the kernel says of one CPU; ids that it does not tell are unknown.
+// cpu is the kernel's data about one CPU; missing ids are unknown.
 type cpu struct {
 	pkg, core int
-	threads   cpuSet // of its core, the CPU itself included
+	threads   cpuSet // of its core, including the CPU itself
 }
 
 const unknown = -1 << 31
@@ -25,8 +25,8 @@ func topologyFile(id idset.CPU, name string) string {
 	return fmt.Sprintf("%s/cpu%d/topology/%s", cpuDir, id, name)
 }
 
-// reported reads an id that cadvisor needs. Without the file cadvisor leaves out the CPU, and with a text that
-// is no number it reports nothing at all.
+// reported reads an id that cadvisor needs. Without the file cadvisor leaves out the CPU; if the text is not a number,
+// cadvisor reports nothing at all.
 func (t *tree) reported(file string) int {
 	n := t.number(file, unknown, -1, maxKernelID)
 	if n == unknown {
@@ -42,7 +42,7 @@ func (t *tree) topology(id idset.CPU) cpu {
 		pkg:  t.reported(topologyFile(id, "physical_package_id")),
 		core: t.reported(topologyFile(id, "core_id")),
 	}
-	// core_id is unique per package or die alone, so cores are known by their threads.
+	// core_id is unique only per package or die, so cores are identified by their threads.
 	set, ok := t.cpus(path.Dir(topologyFile(id, "core_id")),
 		[]string{"core_cpus_list", "thread_siblings_list"}, []string{"core_cpus", "thread_siblings"})
 	if !ok {
@@ -66,7 +66,7 @@ func (t *tree) topologies(nodes []node) map[idset.CPU]cpu {
 	return cpus
 }
 
-// hardwareCores makes the cores of every NUMA node as the hardware has them, with sockets and L3 groups.
+// hardwareCores makes the cores of every NUMA node in the hardware's view, with sockets and L3 groups.
 func (t *tree) hardwareCores(nodes []node, cpus map[idset.CPU]cpu) []topo.CoreSpec {
 	var out []topo.CoreSpec
 	for _, n := range nodes {
@@ -83,8 +83,8 @@ func (t *tree) hardwareCores(nodes []node, cpus map[idset.CPU]cpu) []topo.CoreSp
 	return out
 }
 
-// threads returns the CPUs of the core of a CPU: those that it names, are in its NUMA node and are not yet of
-// another core.
+// threads returns the CPUs of the core of a CPU: those that it names, are in its NUMA node and do not belong to another
+// core yet.
 func (t *tree) threads(id idset.CPU, n node, left cpuSet, cpus map[idset.CPU]cpu) cpuSet {
 	file := topologyFile(id, "core_cpus_list")
 	var known []idset.CPU
@@ -111,8 +111,8 @@ func (t *tree) threads(id idset.CPU, n node, left cpuSet, cpus map[idset.CPU]cpu
 	return core
 }
 
-// checkSockets warns of packages without a number that topo can hold. All sockets are then numbered in the order
-// of their packages' numbers.
+// checkSockets warns of packages without a number that topo can hold. All sockets are then numbered in the order of
+// their packages' numbers.
 func (t *tree) checkSockets(cores []topo.CoreSpec) {
 	warned := map[idset.Socket]bool{}
 	for _, c := range cores {

@@ -12,17 +12,17 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file derives the CPUs of the machine as the kubelet's CPU manager has them. cadvisor reports cores and
-// caches (utils/sysinfo, getCoresInfo and addCacheInfo), and the kubelet makes its topology of the report
+// This file derives the CPUs of the machine in the view of the kubelet's CPU manager. cadvisor reports cores and caches
+// (utils/sysinfo, getCoresInfo and addCacheInfo), and the kubelet makes its topology of the report
 // (pkg/kubelet/cm/cpumanager/topology, Discover). The rules are:
 //
 //   - CPUs are read in the order of their directories' names: cpu0, cpu1, cpu10, cpu2.
 //   - CPUs of one NUMA node with equal core_id and physical_package_id are one core.
 //   - A CPU without one of these files is left out.
 //   - A NUMA node's caches are read until one cannot be; the cores from there on have no cache.
-//   - A cache above level 2 is a core's uncore cache, unless the number of its CPUs is that of the NUMA node.
+//   - A cache above level 2 is a core's uncore cache, unless it has as many CPUs as the NUMA node.
 //   - A core's L3 group is the id of its first uncore cache, or else the id of its package.
-//   - Of several NUMA nodes that have a CPU, the last one by name keeps it.
+//   - If several NUMA nodes have a CPU, the last one by name keeps it.
 
 // reportedCore is a core as cadvisor reports it.
 type reportedCore struct {
@@ -35,8 +35,8 @@ type reportedCore struct {
 // byName orders numbers as the names of directories are ordered.
 func byName(a, b int) int { return cmp.Compare(strconv.Itoa(a), strconv.Itoa(b)) }
 
-// kubeletCores returns the cores of the kubelet's topology. Their sockets and L3 groups have the kubelet's
-// numbers, or their ranks where topo cannot hold these numbers.
+// kubeletCores returns the cores of the kubelet's topology. Their sockets and L3 groups have the kubelet's numbers, or
+// their ranks if topo cannot hold these numbers.
 func (t *tree) kubeletCores(nodes []node, cpus map[idset.CPU]cpu) []topo.CoreSpec {
 	last := map[idset.CPU]reportedCore{}
 	counted := 0
@@ -86,7 +86,7 @@ func keys[V any](m map[idset.CPU]V) []idset.CPU {
 	return out
 }
 
-// renumber replaces the numbers of a field by their ranks where one is outside 0..most.
+// renumber replaces the numbers of a field by their ranks if one is outside 0..most.
 func renumber[T ~int](cores []topo.CoreSpec, field func(*topo.CoreSpec) *T, most T) {
 	var all []T
 	for i := range cores {
@@ -104,7 +104,7 @@ func renumber[T ~int](cores []topo.CoreSpec, field func(*topo.CoreSpec) *T, most
 	}
 }
 
-// reportedCores returns the cores that cadvisor reports of a NUMA node.
+// reportedCores returns cadvisor's cores of a NUMA node.
 func (t *tree) reportedCores(n node, cpus map[idset.CPU]cpu) (out []reportedCore) {
 	type key struct{ id, pkg int }
 	at := map[key]int{}
@@ -142,7 +142,7 @@ func (t *tree) reportedCores(n node, cpus map[idset.CPU]cpu) (out []reportedCore
 // reportedCache is a cache as cadvisor reports it.
 type reportedCache struct{ id, level, cpus int }
 
-// reportedCaches reads all caches of a CPU by the names of their directories; ok is false where cadvisor fails.
+// reportedCaches reads all caches of a CPU by the names of their directories; ok is false if cadvisor fails.
 func (t *tree) reportedCaches(id idset.CPU) (out []reportedCache, ok bool) {
 	dir := fmt.Sprintf("%s/cpu%d/cache", cpuDir, id)
 	names, err := t.list(dir)
@@ -164,8 +164,8 @@ func (t *tree) reportedCaches(id idset.CPU) (out []reportedCache, ok bool) {
 	return out, true
 }
 
-// reportedCache reads one cache. Every kernel shows shared_cpu_map. Snapshots of older releases lack it, and
-// all but the level of caches below the last one: such a cache is to be skipped.
+// reportedCache reads one cache. Every kernel shows shared_cpu_map. Snapshots of older releases lack it, and have only
+// the level of caches below the last one; skip is true for such a cache.
 func (t *tree) reportedCache(dir string) (c reportedCache, skip, ok bool) {
 	level, known := t.leading(dir + "/level")
 	text, whole := t.text(dir + "/shared_cpu_map")
@@ -202,7 +202,7 @@ func (t *tree) leading(file string) (int, bool) {
 	return n, err == nil
 }
 
-// compareViews says where the kubelet's cores and L3 groups are not those of the hardware.
+// compareViews warns if the kubelet's cores and L3 groups differ from the hardware's.
 func (t *tree) compareViews(theirs, ours *topo.Machine) {
 	for _, level := range []struct {
 		of   topo.Level
@@ -226,8 +226,8 @@ func (t *tree) compareViews(theirs, ours *topo.Machine) {
 	}
 }
 
-// fails records that cadvisor reports no topology at all, because it cannot read a file. A kubelet whose CPU
-// manager is static does not start then.
+// fails records that cadvisor reports no topology at all, because it cannot read a file. A kubelet with a static CPU
+// manager does not start then.
 func (t *tree) fails(file, format string, args ...any) {
 	if !t.blind {
 		t.blind = true

@@ -17,8 +17,8 @@ import (
 type node struct {
 	id      idset.NUMA
 	claimed cpuSet // online CPUs that have a link in the node's directory
-	cpus    cpuSet // those of claimed that no other node keeps
-	// whole is the memory of the machine, where there is one node and the kubelet counts no memory for it.
+	cpus    cpuSet // the part of claimed that no other node keeps
+	// whole is the memory of the machine, if there is one node and the kubelet counts no memory for it.
 	whole     int64
 	pages     []topo.Hugepages // of the machine, likewise
 	kind      MemoryKind
@@ -31,8 +31,8 @@ func (n node) dir() string { return nodeFile(n.id) }
 
 func nodeFile(id idset.NUMA) string { return fmt.Sprintf("%s/node%d", nodeDir, id) }
 
-// nodes reads every NUMA node that has a directory, in ascending order of ids; a NUMA node that is offline has
-// none. There are no nodes at all where the kernel knows of no NUMA nodes.
+// nodes reads every NUMA node that has a directory, in ascending order of ids; an offline NUMA node has none. The
+// result is empty if the kernel has no NUMA support.
 func (t *tree) nodes(online cpuSet) ([]node, error) {
 	list := t.numbered(nodeDir, "node")
 	if len(list) > topo.MaxNUMAs {
@@ -57,7 +57,7 @@ func (t *tree) nodes(online cpuSet) ([]node, error) {
 }
 
 // maxMaskID is the largest id of a NUMA node that the kubelet's managers can put into a mask
-// (pkg/kubelet/cm/topologymanager/bitmask, Add). With another one they dereference a nil mask.
+// (pkg/kubelet/cm/topologymanager/bitmask, Add). With a larger id they dereference a nil mask.
 const maxMaskID = 63
 
 // checkWrap warns of hugepages on a NUMA node without memory: the kubelet subtracts them from 0 in an unsigned
@@ -73,7 +73,7 @@ func (t *tree) checkWrap(n node) {
 }
 
 // claims finds the online CPUs of every NUMA node as cadvisor does, by the links nodeN/cpuM (utils/sysfs,
-// GetCPUsPaths). The kernel adds and removes the links of CPUs by itself, so the lists may say otherwise.
+// GetCPUsPaths). The kernel adds and removes the links of CPUs separately, so the lists may differ.
 func (t *tree) claims(nodes []node, online cpuSet) {
 	linked := false
 	for i := range nodes {
@@ -102,14 +102,14 @@ func (t *tree) claims(nodes []node, online cpuSet) {
 	}
 }
 
-// cpulist reads which CPUs a NUMA node lists, offline ones perhaps included, from nodeN/cpulist, or nodeN/cpumap
-// on old kernels.
+// cpulist reads the CPUs in a NUMA node's list, which may include offline ones, from nodeN/cpulist, or nodeN/cpumap on
+// old kernels.
 func (t *tree) cpulist(n node) (cpuSet, bool) {
 	return t.cpus(n.dir(), []string{"cpulist"}, []string{"cpumap"})
 }
 
-// share gives every CPU to one NUMA node: where several claim it, to the one whose directory comes last by
-// name, because that one's claim stays with the kubelet (cadvisor reads node*/cpu* in that order).
+// share gives every CPU to one NUMA node. If several claim it, the one whose directory comes last by name gets it,
+// because the kubelet keeps that claim (cadvisor reads node*/cpu* in that order).
 func (t *tree) share(nodes []node, online cpuSet) error {
 	order := make([]int, len(nodes))
 	for i := range nodes {
@@ -154,7 +154,7 @@ func (t *tree) meminfo(file string) int64 {
 	return n
 }
 
-// hugepages reads the pages of every size from hugepages-<size>kB/nr_hugepages, the ones in use included
+// hugepages reads the pages of every size from hugepages-<size>kB/nr_hugepages, including used ones
 // (Documentation/admin-guide/mm/hugetlbpage.rst), in ascending order of size.
 func (t *tree) hugepages(dir string) []topo.Hugepages {
 	var out []topo.Hugepages
@@ -211,8 +211,8 @@ func (t *tree) distances(nodes []node) {
 	t.checkDistances(nodes)
 }
 
-// columns returns for every NUMA node its column in a row of distances with the given length, or nil. The
-// columns are the NUMA nodes that are online; some trees show those that are possible.
+// columns returns for every NUMA node its column in a row of distances with the given length, or nil. The columns are
+// the online NUMA nodes; in some trees they are the possible ones.
 func (t *tree) columns(nodes []node, length int) []int {
 	for _, name := range []string{"online", "possible"} {
 		set, _ := ids[idset.NUMA](t, path.Join(nodeDir, name))
@@ -237,7 +237,7 @@ func (t *tree) columns(nodes []node, length int) []int {
 	return own
 }
 
-// positions returns where in a list every NUMA node is, or nil where one is not.
+// positions returns the position of every NUMA node in a list, or nil if one is missing.
 func positions(nodes []node, list []idset.NUMA) []int {
 	var out []int
 	for _, n := range nodes {
@@ -269,8 +269,8 @@ func (t *tree) checkDistances(nodes []node) {
 	}
 }
 
-// packages makes NUMA nodes of sockets, for a kernel that has none, as cadvisor does (utils/sysinfo,
-// getCPUTopology). They have neither memory nor hugepages for the kubelet.
+// packages makes NUMA nodes of sockets, for a kernel without NUMA nodes, as cadvisor does (utils/sysinfo,
+// getCPUTopology). For the kubelet they have neither memory nor hugepages.
 func (t *tree) packages(online cpuSet) []node {
 	t.warn(NoNUMA, nodeDir, "the kernel knows of no NUMA nodes: each socket counts as one, as for the kubelet")
 	dirs := t.numbered(cpuDir, "cpu")
@@ -297,8 +297,8 @@ func (t *tree) packages(online cpuSet) []node {
 	return t.packageNodes(byPackage)
 }
 
-// packageNodes makes a NUMA node of every package. An id that topo cannot hold becomes the next free one that the
-// kubelet's managers fail on, too.
+// packageNodes makes a NUMA node of every package. An id that topo cannot hold becomes the next free one with which the
+// kubelet's managers fail, too.
 func (t *tree) packageNodes(byPackage map[int]cpuSet) []node {
 	var out []node
 	next := idset.NUMA(maxMaskID + 1)
@@ -332,12 +332,11 @@ func known(byPackage map[int]cpuSet, id int) bool {
 	return ok
 }
 
-// MemoryKind says what the memory of a NUMA node is.
+// MemoryKind is the kind of memory of a NUMA node.
 type MemoryKind string
 
-// The kinds of memory. What is not ordinary is not for pods that do not ask for it: it is slow, or a
-// device's own, and the kernel keeps its own data out of it. The kubelet counts the NUMA node and its memory
-// all the same.
+// The kinds of memory. Memory that is not ordinary is not for pods that do not request it: it is slow, or a device's
+// own, and the kernel keeps its own data out of it. The kubelet nevertheless counts the NUMA node and its memory.
 const (
 	OrdinaryMemory MemoryKind = "ordinary"
 	NoMemory       MemoryKind = "none"
@@ -345,16 +344,16 @@ const (
 	GPUMemory = MemoryKind(topo.GPUMemory)
 	// DAXMemory was added as a DAX device: persistent memory, CXL or high-bandwidth memory.
 	DAXMemory = MemoryKind(topo.DAXMemory)
-	// MovableMemory is not normal memory, and nothing says whose it is.
+	// MovableMemory is not normal memory, and its owner is unknown.
 	MovableMemory = MemoryKind(topo.MovableMemory)
 )
 
-// kinds tells memory apart by has_memory and has_normal_memory: a NUMA node in the first and not in the second
-// has movable memory only, as hot-added PMEM, CXL and GPU memory is (Documentation/ABI/stable/sysfs-devices-node).
+// kinds distinguishes memory by has_memory and has_normal_memory: a NUMA node only in the first has only movable
+// memory, such as hot-added PMEM, CXL and GPU memory (Documentation/ABI/stable/sysfs-devices-node).
 func (t *tree) kinds(nodes []node) map[idset.NUMA]MemoryKind {
 	memory, known := ids[idset.NUMA](t, nodeDir+"/has_memory")
 	normal, ok := ids[idset.NUMA](t, nodeDir+"/has_normal_memory")
-	// No machine runs without any normal memory: an empty list says nothing.
+	// No machine runs without any normal memory: an empty list is not reliable.
 	known = known && ok && !normal.Empty()
 	special := map[idset.NUMA]MemoryKind{}
 	if known && !memory.SubsetOf(normal) {

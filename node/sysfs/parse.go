@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file parses texts of the kernel, without the blanks around them. Every parser takes any text,
-// and refuses what is out of bounds.
+// This file parses texts of the kernel, without surrounding blanks. Every parser accepts any text, and refuses values
+// out of bounds.
 
 func parseNumber(s string, least, most int) (int, error) {
 	n, err := strconv.Atoi(s)
@@ -133,7 +133,7 @@ func parseNumaStatus(s string) (idset.NUMA, error) {
 	return -1, fmt.Errorf("no line with Node")
 }
 
-// clip keeps warnings short when the input is not.
+// clip keeps warnings short even if the input is long.
 func clip(s string) string {
 	if len(s) > 60 {
 		return s[:60] + "..."

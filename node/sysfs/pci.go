@@ -13,7 +13,7 @@ import (
 
 // This file reads /sys/bus/pci/devices (Documentation/ABI/testing/sysfs-bus-pci).
 
-// Nowhere is the NUMA node of a function that nothing places. It is never taken for NUMA node 0.
+// Nowhere is the NUMA node of a function without a known one. It is never treated as NUMA node 0.
 const Nowhere idset.NUMA = -1
 
 // Function is one PCI function.
@@ -23,15 +23,15 @@ type Function struct {
 	Class          uint32
 	Vendor, Device uint16
 	Driver         string     // empty where none is bound
-	NUMA           idset.NUMA // of the function, or else of the nearest bridge above it that has one
-	// Root is the host bridge that the function is below, such as "pci0000:17"; empty where that is not known.
+	NUMA           idset.NUMA // of the function, or else of the nearest bridge above it with one
+	// Root is the host bridge above the function, such as "pci0000:17"; empty if unknown.
 	Root string
-	// Physical is the address of the function that this one is a virtual function of (SR-IOV), or empty.
+	// Physical is the address of the physical function of a virtual one (SR-IOV), or empty.
 	Physical string
 	Kind     Kind
 }
 
-// Kind says in a word what a PCI function is.
+// Kind is the kind of a PCI function.
 type Kind string
 
 // The kinds of PCI functions.
@@ -46,8 +46,8 @@ const (
 
 const maxFunctions = 1 << 14
 
-// PCI reads the PCI functions of a tree in ascending order of address. NUMA nodes that are not of the machine
-// count as none; with a nil machine every NUMA node is believed.
+// PCI reads the PCI functions of a tree in ascending order of address. NUMA nodes that the machine lacks count as none;
+// with a nil machine every NUMA node is accepted.
 func PCI(fsys fs.FS, m *topo.Machine) ([]Function, []Warning, error) {
 	return NewSurvey(fsys).Functions(m)
 }
@@ -69,7 +69,7 @@ func (t *tree) functions(m *topo.Machine) ([]Function, error) {
 	return out, nil
 }
 
-// compareAddress puts short domains first, so that the order is that of numbers.
+// compareAddress puts short domains first, which gives numerical order.
 func compareAddress(a, b string) int {
 	if len(a) != len(b) {
 		return len(a) - len(b)
@@ -102,8 +102,8 @@ func (t *tree) function(address string, m *topo.Machine) Function {
 	return f
 }
 
-// rootOf finds the host bridge in the way to a function: the outermost one, as the domains that a storage
-// controller makes of its own (VMD) are below a host bridge, too.
+// rootOf finds the host bridge in the path to a function: the outermost one, because the domains that a storage
+// controller creates (VMD) are below a host bridge, too.
 func rootOf(dir string) string {
 	for name := range strings.SplitSeq(dir, "/") {
 		domain, bus, ok := strings.Cut(strings.TrimPrefix(name, "pci"), ":")
@@ -123,8 +123,7 @@ func (t *tree) hex(file string, bits int) uint32 {
 	return n
 }
 
-// numaNode reads numa_node of a function or of the nearest bridge above it that has one. -1 is the
-// kernel's word for none.
+// numaNode reads numa_node of a function or of the nearest bridge above it that has one. The kernel writes -1 for none.
 func (t *tree) numaNode(dir string, m *topo.Machine) idset.NUMA {
 	for ; isAddress(path.Base(dir)); dir = path.Dir(dir) {
 		id := idset.NUMA(t.number(dir+"/numa_node", -1, -1, idset.Max))
@@ -142,7 +141,7 @@ func (t *tree) numaNode(dir string, m *topo.Machine) idset.NUMA {
 	return Nowhere
 }
 
-// Vendors whose classes alone do not tell what a function is.
+// Vendors of functions whose class does not show their kind.
 const (
 	intel  = 0x8086
 	amazon = 0x1d0f

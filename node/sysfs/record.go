@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// record is what was read of a tree. It keeps to what discovery believes, and so holds no address of a
-// network card, no serial number and no name of a host: discovery reads none.
+// record has the files read of a tree. It contains only what discovery uses, and so no address of a network card, no
+// serial number and no host name.
 type record struct {
 	files, links map[string]string
 	dirs         map[string]bool
@@ -23,7 +23,7 @@ func (r *record) file(name, text string) {
 		return
 	}
 	if path.Base(name) == "meminfo" {
-		// The rest of the file is of the moment, not of the machine.
+		// The rest of the file changes all the time.
 		for line := range strings.Lines(text) {
 			if strings.Contains(line, "MemTotal:") {
 				text = strings.Trim(line, " \t\r\n\x00")
@@ -46,7 +46,7 @@ func (r *record) directory(name string) {
 	}
 }
 
-// emptyDirs returns the directories in which no file was read; the paths of files imply the others.
+// emptyDirs returns the directories without a file that was read; the paths of files imply the others.
 func (r *record) emptyDirs() []string {
 	full := map[string]bool{}
 	for _, names := range []map[string]string{r.files, r.links} {

@@ -17,21 +17,20 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// A snapshot is a txtar archive of the files that discovery read, and of nothing else. A symbolic link
-// is an empty file named "LINK -> TARGET", an empty directory one named "DIR/". The first line says
-// what the archive is.
+// A snapshot is a txtar archive of exactly the files that discovery read. A symbolic link is an empty file named "LINK
+// -> TARGET", an empty directory one named "DIR/". The first line identifies the archive.
 
 const (
 	snapshotTitle = "tenon machine snapshot, version 1"
 	arrow         = " -> "
-	// maxSnapshot is far more than a machine of topo's bounds takes.
+	// maxSnapshot is far more than a machine within topo's bounds needs.
 	maxSnapshot = 32 << 20
 	maxLinks    = 8
 )
 
-// Snapshot writes the part of a tree that discovery reads, PCI functions included. Blanks around the
-// text of a file are not kept, and of meminfo only MemTotal. A tree of which no machine can be made is
-// written as far as it was read: the comment of the archive says why, and lists the warnings.
+// Snapshot writes the part of a tree that discovery reads, including PCI functions. It drops blanks around the text of
+// a file, and of meminfo keeps only MemTotal. If no machine can be made of the tree, Snapshot writes what was read so
+// far: the comment of the archive has the reason, and lists the warnings.
 func Snapshot(fsys fs.FS, w io.Writer) error {
 	t := newTree(fsys)
 	t.seen = newRecord()
@@ -70,8 +69,8 @@ func Snapshot(fsys fs.FS, w io.Writer) error {
 	return nil
 }
 
-// readsBack checks that a snapshot holds what was read, by reading it. The reader's bounds are thereby the
-// writer's, too: names that it refuses, texts that it would take for other files, and more bytes than it reads.
+// readsBack checks a snapshot by reading it again. So the reader's bounds hold for the writer, too: names that it
+// refuses, texts that it would take for other files, and more bytes than it reads.
 func (r *record) readsBack(data []byte) error {
 	a, err := parseSnapshot(data)
 	if err != nil {
@@ -104,7 +103,7 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 // IsSnapshot reports whether data begins as a snapshot does.
 func IsSnapshot(data []byte) bool { return bytes.HasPrefix(data, []byte(snapshotTitle)) }
 
-// ReadSnapshot reads what [Snapshot] wrote, as a tree to discover.
+// ReadSnapshot reads a file of [Snapshot] as a tree to discover.
 func ReadSnapshot(r io.Reader) (fs.FS, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSnapshot+1))
 	if err != nil {
@@ -113,7 +112,7 @@ func ReadSnapshot(r io.Reader) (fs.FS, error) {
 	return parseSnapshot(data)
 }
 
-// parseSnapshot holds every bound of snapshots; what is written is read by it, too.
+// parseSnapshot checks every bound of snapshots; written snapshots are parsed by it, too.
 func parseSnapshot(data []byte) (archive, error) {
 	if len(data) > maxSnapshot {
 		return nil, fmt.Errorf("snapshot is larger than %d bytes", maxSnapshot)

@@ -1,18 +1,16 @@
-// Package sysfs discovers the real machine: it reads a Linux /sys and /proc, given as an [fs.FS] rooted
-// at "/", and makes a [topo.Machine] of it.
+// Package sysfs discovers the real machine: it reads a Linux /sys and /proc, given as an [fs.FS] rooted at "/", and
+// makes a [topo.Machine] of it.
 //
-// The machine is the one that the kubelet has from cadvisor, with all its errors: its NUMA nodes, those without
-// CPUs and those whose memory is not for ordinary pods included, its cores, sockets and L3 groups. Predictions
-// depend on that view alone. The hardware's view is beside it where the two differ, and a [Warning] names the
-// difference. Where a kernel or its firmware contradicts itself the machine is still usable, and a warning says
-// what was believed instead.
+// The machine is the kubelet's view from cadvisor, with all its errors: its NUMA nodes, including those without CPUs
+// and those whose memory is not for ordinary pods, its cores, sockets and L3 groups. Predictions depend only on that
+// view. If the hardware differs, its own view is returned as well, and a [Warning] names the difference. If a kernel or
+// its firmware contradicts itself, the machine is still usable, and a warning names the value in use.
 //
-// Invariant: nothing is doubted in silence. What is not a description of a machine at all (no CPU, more
-// NUMA nodes or CPUs than [topo] holds) is refused with one error, and so are files, directories, ids and
-// counts beyond fixed bounds, each by name. The package only reads; nothing in it but [Host] knows of
-// the operating system.
+// Invariant: every deviation leaves a warning. A tree that describes no machine at all (no CPU, more NUMA nodes or CPUs
+// than [topo] holds) is refused with one error, and so are files, directories, ids and counts beyond fixed bounds, each
+// by name. The package only reads; only [Host] depends on the operating system.
 //
-// Every function that reads is named after the kernel's file and is apart from the function that parses.
+// Every function that reads is named after the kernel's file and is separate from the function that parses.
 package sysfs
 
 import (
@@ -27,33 +25,33 @@ import (
 
 type cpuSet = idset.Set[idset.CPU]
 
-// Found is what discovery says of a machine.
+// Found is the result of discovery.
 type Found struct {
-	// Machine is the machine as the kubelet has it, without devices, which device plugins report.
+	// Machine is the machine in the kubelet's view, without devices, which device plugins report.
 	Machine *topo.Machine
-	// Hardware is the machine as the hardware is, or nil where that is the same. Its cores, sockets, L3 groups and
+	// Hardware is the machine in the hardware's view, or nil if it is the same. Its cores, sockets, L3 groups and
 	// memory may differ, and it may have CPUs that the kubelet leaves out.
 	Hardware *topo.Machine
-	// Kinds says for every NUMA node of the machine what its memory is.
+	// Kinds has the kind of memory of every NUMA node of the machine.
 	Kinds    map[idset.NUMA]MemoryKind
-	Warnings []Warning // in the order in which they were met, each once
+	Warnings []Warning // in the order in which they were found, each once
 }
 
-// Discover reads the machine that a tree with the paths "sys/..." and "proc/..." describes.
+// Discover reads the machine in a tree with the paths "sys/..." and "proc/...".
 func Discover(fsys fs.FS) (*Found, error) { return NewSurvey(fsys).Machine() }
 
 // Survey reads the machine and the PCI functions of one tree, and opens each file once for both. It is for one
 // goroutine, and for one point in time: later calls do not see later changes.
 type Survey struct{ tree *tree }
 
-// NewSurvey returns a survey of a tree with the paths "sys/..." and "proc/...". It has read nothing yet.
+// NewSurvey returns a survey of a tree with the paths "sys/..." and "proc/...". It reads nothing yet.
 func NewSurvey(fsys fs.FS) *Survey { return &Survey{newTree(fsys)} }
 
 // Machine does what [Discover] does for the tree of the survey.
 func (s *Survey) Machine() (*Found, error) { return discover(s.tree) }
 
 // Functions does what [PCI] does for the tree of the survey. m is the machine that Machine found. The warnings are all
-// of the survey so far, those of Machine included.
+// of the survey so far, including those of Machine.
 func (s *Survey) Functions(m *topo.Machine) ([]Function, []Warning, error) {
 	out, err := s.tree.functions(m)
 	return out, s.tree.warnings.list(), err
@@ -93,7 +91,7 @@ func discover(t *tree) (*Found, error) {
 	return out, nil
 }
 
-// kubelet makes the machine that the kubelet has; it is the hardware's where the kubelet has none.
+// kubelet makes the machine of the kubelet's view, or returns the hardware's if the kubelet has none.
 func (t *tree) kubelet(nodes []node, cpus map[idset.CPU]cpu, hardware *topo.Machine) (*topo.Machine, error) {
 	cores := t.kubeletCores(nodes, cpus)
 	if len(cores) == 0 {
@@ -109,7 +107,8 @@ func (t *tree) kubelet(nodes []node, cpus map[idset.CPU]cpu, hardware *topo.Mach
 	return m, err
 }
 
-// machineOf makes a machine of NUMA nodes and cores. The hardware's has the memory that the kubelet does not count.
+// machineOf makes a machine of NUMA nodes and cores. The hardware's machine includes memory that the kubelet does not
+// count.
 func machineOf(nodes []node, cores []topo.CoreSpec, hardware bool) (*topo.Machine, error) {
 	spec := topo.Spec{Cores: cores}
 	for _, n := range nodes {
@@ -125,7 +124,7 @@ func machineOf(nodes []node, cores []topo.CoreSpec, hardware bool) (*topo.Machin
 	return topo.New(spec)
 }
 
-// alike reports whether two machines are equal but for the numbers of their L3 groups.
+// alike reports whether two machines are equal except for the numbers of their L3 groups.
 func alike(a, b *topo.Machine) bool {
 	sa, sb := a.Spec(), b.Spec()
 	for _, s := range []topo.Spec{sa, sb} {
@@ -144,8 +143,8 @@ func alike(a, b *topo.Machine) bool {
 	return true
 }
 
-// online reads which CPUs run, from /sys/devices/system/cpu/online. A kernel without CPU hotplug has no
-// such file, and then all CPUs run (Documentation/core-api/cpu_hotplug.rst).
+// online reads the online CPUs from /sys/devices/system/cpu/online. A kernel without CPU hotplug has no such file, and
+// then all CPUs are online (Documentation/core-api/cpu_hotplug.rst).
 func (t *tree) online() (cpuSet, error) {
 	const file = cpuDir + "/online"
 	set, ok := ids[idset.CPU](t, file)

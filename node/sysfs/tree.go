@@ -22,32 +22,32 @@ const (
 	gpuDir  = "proc/driver/nvidia/gpus"
 )
 
-// Bounds on what is read. The kernel writes most files of sysfs into one page, and longer lists only
-// for machines that topo does not hold.
+// Bounds on files. The kernel writes most files of sysfs into one page, and longer lists only for machines that topo
+// does not hold.
 const (
 	maxFile    = 64 << 10
 	maxEntries = 1 << 16
 )
 
-// tree reads files of /sys and /proc within bounds. What cannot be read or understood counts as absent
-// and leaves a warning. It opens each file and lists each directory once, and answers from memory afterwards.
+// tree reads files of /sys and /proc within bounds. Files that cannot be read or parsed count as absent and leave a
+// warning. It opens each file and lists each directory once, and answers from memory afterwards.
 type tree struct {
 	fsys     fs.FS
 	files    map[string]fileText
 	dirs     map[string]dirNames
 	warnings warnings
-	seen     *record // nil: what is read is not remembered
+	seen     *record // nil: files are not recorded
 	blind    bool    // cadvisor reports no topology
-	counted  int     // CPUs that cadvisor counts without NUMA nodes, offline ones included
+	counted  int     // CPUs that cadvisor counts without NUMA nodes, including offline ones
 }
 
-// fileText is what reading a file returned.
+// fileText is the result of reading a file.
 type fileText struct {
 	text string
 	err  error
 }
 
-// dirNames is what listing a directory returned.
+// dirNames is the result of listing a directory.
 type dirNames struct {
 	names []string
 	err   error
@@ -57,7 +57,7 @@ func newTree(fsys fs.FS) *tree {
 	return &tree{fsys: fsys, files: map[string]fileText{}, dirs: map[string]dirNames{}}
 }
 
-// text reads a file without the blanks and NUL bytes around it; ok is false where there is none.
+// text reads a file without the blanks and NUL bytes around it; ok is false if it does not exist.
 func (t *tree) text(name string) (s string, ok bool) {
 	f, known := t.files[name]
 	if !known {
@@ -92,7 +92,7 @@ func (t *tree) read(name string) ([]byte, error) {
 	return data, nil
 }
 
-// value reads a file and parses its text; ok is false where there is no such file or no such value.
+// value reads a file and parses its text; ok is false if the file or a valid value is missing.
 func value[T any](t *tree, name string, parse func(string) (T, error)) (v T, ok bool) {
 	s, ok := t.text(name)
 	if !ok {
@@ -108,7 +108,7 @@ func value[T any](t *tree, name string, parse func(string) (T, error)) (v T, ok 
 // ids reads a file in the kernel's list format.
 func ids[T ~int](t *tree, name string) (idset.Set[T], bool) { return value(t, name, idset.Parse[T]) }
 
-// number reads a file with one decimal number; it is absent when there is no number within the bounds.
+// number reads a file with one decimal number. It returns absent if there is no number within the bounds.
 func (t *tree) number(name string, absent, least, most int) int {
 	n, ok := value(t, name, func(s string) (int, error) { return parseNumber(s, least, most) })
 	if !ok {
@@ -117,8 +117,7 @@ func (t *tree) number(name string, absent, least, most int) int {
 	return n
 }
 
-// cpus reads a set of CPUs from the first list that is there, or else from the first mask: old kernels
-// have masks alone.
+// cpus reads a set of CPUs from the first existing list, or else from the first mask: old kernels have only masks.
 func (t *tree) cpus(dir string, lists, masks []string) (cpuSet, bool) {
 	for _, name := range lists {
 		if set, ok := ids[idset.CPU](t, path.Join(dir, name)); ok {
@@ -133,7 +132,7 @@ func (t *tree) cpus(dir string, lists, masks []string) (cpuSet, bool) {
 	return cpuSet{}, false
 }
 
-// names lists a directory in ascending order; one that is not there is empty.
+// names lists a directory in ascending order; a missing directory is empty.
 func (t *tree) names(dir string) []string {
 	out, err := t.list(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -177,7 +176,7 @@ func (t *tree) readDir(dir string) ([]string, error) {
 	return out, nil
 }
 
-// numbered returns the numbers of the entries of a directory that are a prefix and a number, ascending.
+// numbered returns the numbers of the entries of a directory whose names are the prefix and a number, ascending.
 func (t *tree) numbered(dir, prefix string) []int {
 	var out []int
 	for _, name := range t.names(dir) {
@@ -191,8 +190,8 @@ func (t *tree) numbered(dir, prefix string) []int {
 	return out
 }
 
-// link returns what a symbolic link of the tree points to, as a path of the tree. A link that leads
-// anywhere but under the given directory is none.
+// link returns the target of a symbolic link of the tree, as a path of the tree. ok is false if the target is not below
+// the given directory.
 func (t *tree) link(name, under string) (target string, ok bool) {
 	to, err := fs.ReadLink(t.fsys, name)
 	if err != nil || path.IsAbs(to) {

@@ -6,54 +6,54 @@ import (
 	"strings"
 )
 
-// Anomaly is the code of something in /sys or /proc that discovery could not take as it is, or that a person should
+// Anomaly is the code of something in /sys or /proc that discovery could not use unchanged, or that a person should
 // know.
 type Anomaly string
 
 // The anomalies.
 const (
-	// Unreadable is a file or directory that is there and cannot be read, or is beyond its bound.
+	// Unreadable is an existing file or directory that cannot be read, or is beyond its bound.
 	Unreadable Anomaly = "unreadable"
-	// Malformed is a file whose text is not what the kernel's documents say; it counts as absent.
+	// Malformed is a file whose text does not match the kernel's documentation; it counts as absent.
 	Malformed Anomaly = "malformed"
 	// Missing is a file that every kernel has and this tree lacks.
 	Missing Anomaly = "missing"
 	// CPUInNumas are CPUs that more than one NUMA node claims. The kubelet counts such a CPU to the NUMA node
 	// whose directory comes last by name (cadvisor utils/sysinfo, GetNodesInfo).
 	CPUInNumas Anomaly = "cpu-in-numas"
-	// CPUWithoutNUMA are online CPUs that no NUMA node has; the kubelet does not know of them.
+	// CPUWithoutNUMA are online CPUs that no NUMA node has; the kubelet does not see them.
 	CPUWithoutNUMA Anomaly = "cpu-without-numa"
-	// NoNUMA is a kernel without NUMA nodes; the kubelet takes each socket for one.
+	// NoNUMA is a kernel without NUMA nodes; the kubelet uses each socket as one.
 	NoNUMA Anomaly = "no-numa"
 	// Siblings are lists of the threads of a core that contradict each other, or a core on two NUMA nodes.
 	Siblings Anomaly = "siblings"
-	// CPULinks are links of a NUMA node to other CPUs than its list has; the kubelet follows the links.
+	// CPULinks are links of a NUMA node to CPUs that are not in its list; the kubelet follows the links.
 	CPULinks Anomaly = "cpu-links"
-	// KubeletBlind is a file because of which cadvisor reports no topology. The machine is then the hardware's.
+	// KubeletBlind is a file that keeps cadvisor from reporting a topology. The machine is then the hardware's.
 	KubeletBlind Anomaly = "kubelet-blind"
-	// KubeletCount is a number of CPUs that is not the number of the CPUs that the kubelet has: those of
-	// several NUMA nodes count several times, and without NUMA nodes offline ones count, too.
+	// KubeletCount is a number of CPUs that differs from the number of the kubelet's CPUs: the CPUs of several NUMA
+	// nodes count several times, and without NUMA nodes offline ones count, too.
 	KubeletCount Anomaly = "kubelet-count"
-	// KubeletMemory is memory that the kubelet's static memory manager does not count as it is.
+	// KubeletMemory is memory that the kubelet's static memory manager counts wrongly.
 	KubeletMemory Anomaly = "kubelet-memory"
-	// NUMAIDs are ids outside 0..63, on which the kubelet's topology and memory managers panic.
+	// NUMAIDs are ids outside 0..63, with which the kubelet's topology and memory managers panic.
 	NUMAIDs Anomaly = "numa-ids"
-	// KubeletCores are cores that the kubelet cuts otherwise: it knows a core by core_id and
-	// physical_package_id alone, which two dies of a package may share.
+	// KubeletCores are cores that the kubelet divides differently: it identifies a core by core_id and
+	// physical_package_id only, which two dies of a package may share.
 	KubeletCores Anomaly = "kubelet-cores"
-	// Sockets are packages without a usable number, which were given one.
+	// Sockets are packages without a usable number, which were given another one.
 	Sockets Anomaly = "sockets"
-	// Caches are lists of the CPUs that share a cache which contradict each other.
+	// Caches are contradictory lists of the CPUs that share a cache.
 	Caches Anomaly = "caches"
-	// NoCache is missing knowledge of caches: L3 groups are then sockets, as for the kubelet.
+	// NoCache is missing data about caches: L3 groups are then sockets, as for the kubelet.
 	NoCache Anomaly = "no-cache"
-	// KubeletL3 are L3 groups that the kubelet cuts otherwise: where a cache has no id, or is that of
-	// exactly one NUMA node, it takes the socket for the group. Only prefer-align-cpus-by-uncorecache minds.
+	// KubeletL3 are L3 groups that the kubelet divides differently: if a cache has no id, or covers exactly one NUMA
+	// node, it uses the socket as the group. This matters only with prefer-align-cpus-by-uncorecache.
 	KubeletL3 Anomaly = "kubelet-l3"
-	// Distances are rows of distances that do not fit the NUMA nodes; the machine has none then.
+	// Distances are rows of distances that do not match the NUMA nodes; the machine has none then.
 	Distances Anomaly = "distances"
-	// OddDistances are distances that were kept but say what hardware does not: asymmetric ones, or a
-	// NUMA node no nearer to itself than to another.
+	// OddDistances are distances that were kept although no hardware has them: asymmetric ones, or a NUMA node no
+	// nearer to itself than to another.
 	OddDistances Anomaly = "odd-distances"
 	// SpecialMemory is a NUMA node whose memory is not for ordinary pods.
 	SpecialMemory Anomaly = "special-memory"
@@ -61,11 +61,11 @@ const (
 	UnknownNUMA Anomaly = "unknown-numa"
 )
 
-// maxAlike bounds how many warnings of one kind are listed; the last of them counts the others. Kinds are few, as
-// every kind has a place in this package that warns, so none is ever left out.
+// maxAlike bounds how many warnings of one kind are listed; the last of them counts the others. Every kind belongs to a
+// place in this package that warns, so kinds are few and none is left out.
 const maxAlike = 4
 
-// Warning is one anomaly and where it was found.
+// Warning is one anomaly with its place.
 type Warning struct {
 	Name Anomaly
 	File string // or directory, without the leading slash
@@ -74,8 +74,8 @@ type Warning struct {
 
 func (w Warning) String() string { return fmt.Sprintf("%s: /%s: %s", w.Name, w.File, w.Text) }
 
-// warnings are what was warned of, by kinds: warnings with one name, one text but for its values, and one name
-// of a file but for its numbers.
+// warnings collects warnings by kind. Warnings of a kind have one name, one text except for its values, and one file
+// name except for its numbers.
 type warnings struct {
 	kinds []*kind
 	at    map[string]*kind
@@ -130,7 +130,7 @@ func withoutNumbers(s string) string {
 	return b.String()
 }
 
-// list returns the warnings, kinds in the order in which they were first met.
+// list returns the warnings, kinds in the order of their first occurrence.
 func (w *warnings) list() []Warning {
 	var out []Warning
 	for _, k := range w.kinds {
