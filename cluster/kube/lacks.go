@@ -11,9 +11,9 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Lacks returns the plain amounts of which a node has too little left for a pod beside others that are bound to it. It
-// counts like kube-scheduler's NodeResourcesFit and the kubelet: the node's allocatable minus the requests of all pods
-// that have not ended, and the number of pods. The pod itself may be among the others; it counts once.
+// Lacks returns the plain amounts that a node has too little of for a pod beside others that are bound to it. It counts
+// like kube-scheduler's NodeResourcesFit and the kubelet: the node's allocatable minus the requests of all pods that
+// have not ended, and the number of pods. The pod itself may be among the others; it counts once.
 func Lacks(pod *v1.Pod, node *v1.Node, others []*v1.Pod) []place.Reason {
 	used := v1.ResourceList{}
 	count := int64(0)

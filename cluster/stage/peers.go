@@ -433,7 +433,7 @@ func (n *neighbours) lonely(node int) (out []place.Reason) {
 	return []place.Reason{{Code: place.PodAffinity, Resource: strings.Join(alone, ", ")}}
 }
 
-// closed judges the pod's own anti-affinity and that of other pods.
+// closed judges anti-affinity: the pod's own and other pods'.
 func (n *neighbours) closed(node int) (out []place.Reason) {
 	for _, t := range n.anti {
 		if value, ok := n.stage.label(node, t.key); ok {

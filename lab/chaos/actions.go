@@ -99,7 +99,7 @@ func (r *run) doomed(n int) []string {
 	return out
 }
 
-// create creates n pods, of which foreign percent are for the default scheduler.
+// create creates n pods; foreign percent of them are for the default scheduler.
 func (r *run) create(ctx context.Context, n, foreign int) error {
 	for _, p := range r.draw(n, foreign) {
 		if err := r.add(ctx, p); err != nil {

@@ -158,7 +158,7 @@ func (s *scene) readmission(l life, at int) string {
 	return strings.Join(parts, "; ")
 }
 
-// missing returns the resources of the machine of which the kubelet had no devices at an admission.
+// missing returns the machine's resources without any device in the kubelet at an admission.
 func (s *scene) missing(a admission) (out []string) {
 	for _, r := range s.machine.Resources() {
 		if a.Devices[r.Name] == 0 && len(r.Devices) > 0 {

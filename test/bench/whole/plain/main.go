@@ -1,4 +1,5 @@
-// Command plain is an unmodified kube-scheduler of the Kubernetes release that Tenon is built with, for comparison.
+// Command plain is an unmodified kube-scheduler of the Kubernetes release that Tenon is built with, for comparison. It
+// accepts whatever kube-scheduler accepts.
 package main
 
 import (
