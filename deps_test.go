@@ -125,6 +125,8 @@ var floors = []floor{
 		append(topologies, inCluster...),
 	},
 	{"cluster/live/livetest", nil, words(`core/... api/v1alpha1`), words(`k8s.io/api k8s.io/apimachinery`)},
+	{"cluster/doctor", nil, words(`core/... api/... deploy deploy/crd cluster/kube cluster/schedulers cluster/stage`),
+		append(topologies, inCluster...)},
 	{"cluster/inspect", nil, words(`core/... api/document`), nil},
 	{"cluster/profiles", nil, words(`api/config`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"cluster/candidates", nil, words(`core/answers core/ledger core/sample`),

@@ -62,6 +62,11 @@ type View struct {
 	Problems []Problem
 	Nodes    []v1.Node
 	Pods     []Stored
+	// Layouts and Topologies are what nodes published, and Notes what is to be known of them beside the states. Only a
+	// Reader returns them.
+	Layouts    []v1alpha1.NodeLayout
+	Topologies []*v1alpha2.NodeResourceTopology
+	Notes      []Problem
 	// Storage is nil if it was not read, or if the identity may not read it. The same holds for Namespaces, which has
 	// the labels of each namespace.
 	Storage    *Storage
@@ -126,7 +131,8 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
-	v := r.view(layouts.Items, nodes.Items, pods.Items, coarse, time.Now())
+	v := ViewOf(layouts.Items, nodes.Items, pods.Items, coarse, time.Now())
+	r.notes = v.Notes
 	if undefined {
 		for i := range v.Problems {
 			v.Problems[i].Reason = "the definition of NodeLayout is not installed (kubectl apply -k deploy/crd), and the " +
@@ -151,8 +157,8 @@ func (r *Reader) ViewAll(ctx context.Context) (*View, error) {
 	return v, nil
 }
 
-// view computes the view of objects that were read at a time.
-func (r *Reader) view(layouts []v1alpha1.NodeLayout, nodes []v1.Node, pods []v1.Pod,
+// ViewOf computes the view of objects that were read at a time.
+func ViewOf(layouts []v1alpha1.NodeLayout, nodes []v1.Node, pods []v1.Pod,
 	coarse []*v1alpha2.NodeResourceTopology, at time.Time) *View {
 	book := ledger.New()
 	feed := NewFeed(book, nil, nil)
@@ -170,8 +176,8 @@ func (r *Reader) view(layouts []v1alpha1.NodeLayout, nodes []v1.Node, pods []v1.
 		refusals(book, &layouts[i], pods, at)
 	}
 	snap := book.Snapshot()
-	r.notes = notes(feed, snap)
-	out := &View{Problems: problems(feed, snap, nodes), Nodes: nodes, Pods: StoreAll(pods)}
+	out := &View{Problems: problems(feed, snap, nodes), Nodes: nodes, Pods: StoreAll(pods),
+		Layouts: layouts, Topologies: coarse, Notes: notes(feed, snap)}
 	for _, name := range snap.Names() {
 		out.States = append(out.States, snap.Node(name))
 	}

@@ -34,7 +34,7 @@ func TestAReaderKnowsWhichShapesANodeHasRefused(t *testing.T) {
 				StartTime: &metav1.Time{Time: noon}}
 			l := layoutOf(t, "n", 1)
 			l.ResourceVersion = c.layout
-			v := (&Reader{}).view([]v1alpha1.NodeLayout{*l}, nil, []v1.Pod{*refused}, nil, noon.Add(c.ago))
+			v := ViewOf([]v1alpha1.NodeLayout{*l}, nil, []v1.Pod{*refused}, nil, noon.Add(c.ago))
 			p, err := apipod.ToPlace(podtest.Pod("q", podtest.Exact("c", c.amounts)))
 			if err != nil {
 				t.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// unequal returns the containers of a pod whose limits for CPUs or memory are missing or differ from their requests. A
+// Unequal returns the containers of a pod whose limits for CPUs or memory are missing or differ from their requests. A
 // pod without such containers is Guaranteed.
-func unequal(p *v1.Pod) (out []string) {
+func Unequal(p *v1.Pod) (out []string) {
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
 			c := &list[i]

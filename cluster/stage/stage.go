@@ -336,7 +336,7 @@ func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
 		return nil, err
 	}
 	w.Peers, out.Unjudged = peers, slices.Concat(s.unjudged(t.Pod), left, s.vague(t.Pod))
-	out.Unequal = unequal(t.Pod)
+	out.Unequal = Unequal(t.Pod)
 	if w.Pod, err = podapi.ToPlace(t.Pod); err != nil {
 		return nil, err
 	}

@@ -6,11 +6,14 @@ package plugin
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/doctor"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -22,7 +25,7 @@ import (
 // Setup returns the functions that the commands call, for a program of a version.
 func Setup(version string) cli.Setup {
 	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Catalogue: catalogue,
-		Stages: stages(), Console: serveConsole(version)}
+		Stages: stages(), Doctor: examine, Console: serveConsole(version)}
 }
 
 // readMachine reads the text form or the snapshot of a machine.
@@ -48,6 +51,23 @@ func connect(k cli.Kubeconfig) (cli.Cluster, string, error) {
 		return nil, "", err
 	}
 	return cluster{r}, namespace, nil
+}
+
+// examine examines the cluster of a kubeconfig.
+func examine(ctx context.Context, k cli.Kubeconfig, o cli.DoctorOptions) (document.Diagnosis, error) {
+	cfg, _, err := k.Load()
+	if err != nil {
+		return document.Diagnosis{}, err
+	}
+	return diagnose(ctx, cfg, o)
+}
+
+func diagnose(ctx context.Context, cfg *rest.Config, o cli.DoctorOptions) (document.Diagnosis, error) {
+	s, err := doctor.Read(ctx, cfg, time.Now())
+	if err != nil {
+		return document.Diagnosis{}, err
+	}
+	return doctor.Examine(s, doctor.Options(o))
 }
 
 // cluster implements the commands' interface with a reader.

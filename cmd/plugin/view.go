@@ -42,7 +42,10 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 	return &console.Identity{Name: name, View: w, Cluster: judged{w},
 		Stages: cli.Stages{Cluster: w.stage, Vary: vary, Slots: &cli.Slots{}}, History: reader.History,
 		Schedulers: configured,
-		Valid:      func() bool { return !view.Rejected() }, Close: stop}, nil
+		Doctor: func(ctx context.Context, o cli.DoctorOptions) (document.Diagnosis, error) {
+			return diagnose(ctx, cfg, o)
+		},
+		Valid: func() bool { return !view.Rejected() }, Close: stop}, nil
 }
 
 // watched implements the console's and the commands' interfaces with a live view.

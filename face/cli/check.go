@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -41,9 +40,6 @@ type checkCode struct {
 
 func (c checkCode) Error() string { return c.err.Error() }
 func (c checkCode) Unwrap() error { return c.err }
-
-// maxUnequal bounds the containers that a warning names.
-const maxUnequal = 4
 
 var errNotAdmitted = errors.New("not all pods can be admitted")
 
@@ -134,70 +130,16 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 // checked is one workload and what the nodes say for good.
 type checked struct {
 	workload *whatif.Workload
-	// ever are the nodes that would take a pod of it once others have ended, and now those that would take it now.
-	ever, now []string
-	refusals  []whatif.Refusal
-	nearly    []string
+	whatif.Lasting
+	nearly []string
 }
 
-func (x checked) passes() bool { return len(x.ever) > 0 }
+func (x checked) passes() bool { return len(x.Ever) > 0 }
 
-// checkOn judges all nodes, each by itself. Reasons that pass do not count; where a node has others, they are left out.
+// checkOn judges all nodes, each by itself.
 func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
-	out := checked{workload: w, nearly: nearlyGuaranteed(w)}
-	barred, rules := w.Want.Barred(nodes), whatif.Rules{}
-	groups := map[string]int{}
-	for i := range nodes {
-		j := rules.Judge(&nodes[i], w.Want, barred[i])
-		if j.Fits() {
-			out.now = append(out.now, nodes[i].Name)
-		}
-		if j.Fits() || j.When() == place.Later {
-			out.ever = append(out.ever, nodes[i].Name)
-			continue
-		}
-		lasting := slices.DeleteFunc(j.Reasons, func(r place.Reason) bool { return r.When() == place.Later })
-		r := whatif.Refusal{Nodes: []string{nodes[i].Name}, Error: j.Verdict.Refusal, Reasons: lasting}
-		key := strings.Join(refusalTexts(r), "\n")
-		if at, ok := groups[key]; ok {
-			out.refusals[at].Nodes = append(out.refusals[at].Nodes, nodes[i].Name)
-			continue
-		}
-		groups[key] = len(out.refusals)
-		out.refusals = append(out.refusals, r)
-	}
-	slices.SortStableFunc(out.refusals, func(a, b whatif.Refusal) int { return len(b.Nodes) - len(a.Nodes) })
-	return out
-}
-
-// nearlyGuaranteed says what keeps a pod from exclusive CPUs and aligned memory, where little does.
-func nearlyGuaranteed(w *whatif.Workload) (out []string) {
-	p := w.Want.Pod
-	if p.PodLevel {
-		return []string{"its resources are set for the pod as a whole: no kubelet aligns its CPUs and memory"}
-	}
-	whole := slices.ContainsFunc(p.Containers, func(c place.Container) bool { return c.MilliCPU >= 1000 })
-	if p.QoS == place.BestEffortQoS || !whole {
-		return nil
-	}
-	if p.QoS != place.Guaranteed {
-		why := strings.Join(w.Unequal[:min(maxUnequal, len(w.Unequal))], ", ")
-		if more := len(w.Unequal) - maxUnequal; more > 0 {
-			why += fmt.Sprintf(" and %d more", more)
-		}
-		if why != "" {
-			why = " (" + why + ")"
-		}
-		return []string{"it is Burstable, so no kubelet aligns its CPUs and memory" + why +
-			": give each container limits for cpu and memory, equal to its requests"}
-	}
-	for _, c := range p.Containers {
-		if c.MilliCPU >= 1000 && c.MilliCPU%1000 != 0 {
-			out = append(out, fmt.Sprintf("container %q wants %dm CPUs, no whole number, so it gets shared CPUs: "+
-				"ask for %d or %d", c.Name, c.MilliCPU, c.MilliCPU/1000, c.MilliCPU/1000+1))
-		}
-	}
-	return out
+	return checked{workload: w, Lasting: whatif.Rules{}.Lasting(nodes, w.Want),
+		nearly: whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal)}
 }
 
 func writeChecks(w io.Writer, all []checked, judged int, problems []document.Problem) error {
@@ -224,10 +166,10 @@ func (x checked) write(b *bufio.Writer, judged int) {
 	case !x.passes():
 		fmt.Fprintf(b, "%s can run on none of %s.\n", x.workload, nodes(judged))
 	default:
-		fmt.Fprintf(b, "%s can run on %d of %s; there is room for a pod of it on %d now.\n", x.workload, len(x.ever),
-			nodes(judged), len(x.now))
+		fmt.Fprintf(b, "%s can run on %d of %s; there is room for a pod of it on %d now.\n", x.workload, len(x.Ever),
+			nodes(judged), len(x.Now))
 	}
-	for _, r := range x.refusals[:min(fewNodes, len(x.refusals))] {
+	for _, r := range x.Refusals[:min(fewNodes, len(x.Refusals))] {
 		writeWrapped(b, "  ", onWhich(r, false)+":")
 		for _, reason := range r.Reasons {
 			writeWrapped(b, "    ", reason.Text())
@@ -236,7 +178,7 @@ func (x checked) write(b *bufio.Writer, judged int) {
 			}
 		}
 	}
-	if more := len(x.refusals) - fewNodes; more > 0 {
+	if more := len(x.Refusals) - fewNodes; more > 0 {
 		fmt.Fprintf(b, "  ... and %d other reasons\n", more)
 	}
 	for _, text := range x.nearly {
@@ -277,8 +219,8 @@ func checkDocumentOf(all []checked, problems []document.Problem) checkDocument {
 		out.Passes = out.Passes && x.passes()
 		return checkedDocument{
 			Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, QoS: document.QoSName(w.Want.Pod.QoS), Passes: x.passes(),
-			Ever: append([]string{}, x.ever...), Now: append([]string{}, x.now...),
-			Refusals: document.Each(x.refusals, func(r whatif.Refusal) refusalDocument {
+			Ever: append([]string{}, x.Ever...), Now: append([]string{}, x.Now...),
+			Refusals: document.Each(x.Refusals, func(r whatif.Refusal) refusalDocument {
 				return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
 			}),
 			Warnings: append([]string{}, x.nearly...), Unjudged: append([]string{}, w.Unjudged...),

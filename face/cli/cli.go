@@ -82,13 +82,16 @@ type Setup struct {
 	Catalogue func(name string) (machine, config []byte, ok bool)
 	// Stages are where simulate gets its nodes from.
 	Stages Stages
+	// Doctor examines a cluster; nil where a program cannot.
+	Doctor Doctor
 	// Console serves the console until ctx ends; nil where a program has none.
 	Console func(ctx context.Context, k Kubeconfig, o ConsoleOptions) error
 }
 
 // Run runs one command line (without the program's name) and returns the exit code: 0, or 1 after an
 // error that was written to stderr as kubectl words it. A pod that fits nowhere is an answer, not an error;
-// simulate tells it by the exit code 2 too, for scripts. check returns 1 for it, and 2 after an error.
+// simulate tells it by the exit code 2 too, for scripts. check returns 1 for it, and doctor
+// for findings; both return 2 after an error.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) int {
 	root := newRoot(s)
 	if args == nil {
@@ -103,7 +106,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 	}
 	code := 1
 	if of := (checkCode{}); errors.As(err, &of) {
-		if code, err = of.code, of.err; errors.Is(err, errNotAdmitted) {
+		if code, err = of.code, of.err; errors.Is(err, errNotAdmitted) || errors.Is(err, errFindings) {
 			return code
 		}
 	}
@@ -166,7 +169,7 @@ To complete names of pods and nodes behind "kubectl tenon", link the plugin to a
 		return a.kube.contexts(), cobra.ShellCompDirectiveNoFileComp
 	})
 	root.AddCommand(a.explainCommand(), a.mapCommand(), a.podsCommand(), a.topCommand(), a.simulateCommand(),
-		a.checkCommand(), a.compareCommand(), a.consoleCommand(), a.versionCommand())
+		a.checkCommand(), a.doctorCommand(), a.compareCommand(), a.consoleCommand(), a.versionCommand())
 	return root
 }
 

@@ -112,6 +112,9 @@ func operations(c *client.ClientWithResponses) map[string]func(context.Context) 
 		"getFitting": func(ctx context.Context) (any, error) {
 			return c.GetFittingWithResponse(ctx, &client.GetFittingParams{Shape: &[]string{"cpu=4"}})
 		},
+		"getDiagnosis": func(ctx context.Context) (any, error) {
+			return c.GetDiagnosisWithResponse(ctx, &client.GetDiagnosisParams{Node: text("a")})
+		},
 		"getScheduling": func(ctx context.Context) (any, error) { return c.GetSchedulingWithResponse(ctx) },
 		"setArguments": func(ctx context.Context) (any, error) {
 			return c.SetArgumentsWithResponse(ctx, &client.SetArgumentsParams{Scheduler: scheduler, DryRun: text("true")},

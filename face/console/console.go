@@ -96,6 +96,8 @@ type Identity struct {
 	// History is what schedulers and kubelets said of a pod.
 	History    func(ctx context.Context, namespace, pod string) (document.PodHistory, error)
 	Schedulers Schedulers
+	// Doctor examines the cluster; nil where nothing does.
+	Doctor func(ctx context.Context, o cli.DoctorOptions) (document.Diagnosis, error)
 	// Use is what a node uses, by everybody's pods; nil where nothing measures it. The time line may have the containers
 	// of the pod ("namespace/name") alone.
 	Use func(ctx context.Context, node, pod string) document.NodeUse

@@ -110,9 +110,10 @@ func TestTheDescriptionIsWhatTheServerDoes(t *testing.T) {
 		"getNUMAAware": {"/rest/scheduling/v1/numaaware?scheduler=tenon-system%2Ftenon-scheduler", ""},
 		"setNUMAAware": {"/rest/scheduling/v1/numaaware?scheduler=tenon-system%2Ftenon-scheduler&profile=tenon&dryRun=true" +
 			"&version=3", `{"status": "close"}`},
-		"getFitting": {"/api/v1/fitting?shape=cpu%3D4", ""},
-		"getSession": {"/api/v1/session", ""},
-		"getOpenAPI": {"/api/v1/openapi.json", ""},
+		"getDiagnosis": {"/api/v1/doctor?node=a&pod=ml%2Fp", ""},
+		"getFitting":   {"/api/v1/fitting?shape=cpu%3D4", ""},
+		"getSession":   {"/api/v1/session", ""},
+		"getOpenAPI":   {"/api/v1/openapi.json", ""},
 	}
 	// Streams and sessions have tests of their own.
 	done := []string{"followChanges", "signIn", "signOut"}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/face/cli"
 )
 
 // policy answers how schedulers and kubelets are configured.
@@ -130,4 +131,18 @@ func (h *Handler) setArguments(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, document.SchedulerChange{Kind: "SchedulerChange", Scheduler: doc.Scheduler,
 		Version: doc.Version, Changed: doc.Changed, DryRun: doc.DryRun, Diff: doc.Diff, Reload: doc.Reload,
 		Warnings: doc.Warnings})
+}
+
+// doctor answers what is wrong, as far as who asks may read it.
+func (h *Handler) doctor(w http.ResponseWriter, q *request) error {
+	if q.who.Doctor == nil {
+		return fail(http.StatusNotFound, "path", "nothing examines the cluster here")
+	}
+	doc, err := h.bounded(q, func(ctx context.Context) (any, error) {
+		return q.who.Doctor(ctx, cli.DoctorOptions{Node: q.values.Get("node"), Pod: q.values.Get("pod")})
+	})
+	if err != nil {
+		return err
+	}
+	return answer(w, q.Request, doc)
 }

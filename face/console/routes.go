@@ -101,6 +101,10 @@ func (h *Handler) table() []route {
 		{method: "GET", path: "/fitting", id: "getFitting", help: "How many more pods of the usual shapes fit.",
 			parameters: []parameter{{"shape", "query", "RESOURCE=AMOUNT[,...] of a pod. May be repeated.", true, checkText}},
 			answer:     cli.Capacity{}, do: h.fitting},
+		{method: "GET", path: "/doctor", id: "getDiagnosis", help: "What is wrong with the installation, nodes and " +
+			"pods, and " +
+			"what mends it.", parameters: []parameter{node, {"pod", "query", "NAMESPACE/NAME of a pod.", false, checkPodName}},
+			answer: document.Diagnosis{}, do: h.doctor},
 		{method: "GET", path: "/scheduling", id: "getScheduling", help: "How schedulers and kubelets are configured.",
 			answer: document.SchedulingPolicy{}, do: h.policy},
 		{method: "PATCH", path: "/scheduling/arguments", id: "setArguments",

@@ -162,6 +162,15 @@ type DevicesOnNUMA struct {
 	Resource string `json:"resource"`
 }
 
+// Diagnosis defines model for Diagnosis.
+type Diagnosis struct {
+	Findings *[]Finding `json:"findings"`
+	Kind     string     `json:"kind"`
+	Limits   *[]Limit   `json:"limits"`
+	Nodes    int64      `json:"nodes"`
+	Pods     int64      `json:"pods"`
+}
+
 // DocumentNUMA defines model for DocumentNUMA.
 type DocumentNUMA struct {
 	CpuCount     int64     `json:"cpuCount"`
@@ -196,6 +205,27 @@ type Explanation struct {
 	Scheduling *Scheduling `json:"scheduling,omitempty"`
 	Unjudged   *[]string   `json:"unjudged"`
 	Verdicts   *[]Verdict  `json:"verdicts"`
+}
+
+// Finding defines model for Finding.
+type Finding struct {
+	Commands *[]string        `json:"commands,omitempty"`
+	Id       string           `json:"id"`
+	Objects  *[]FindingObject `json:"objects"`
+	Page     string           `json:"page"`
+	Remedy   string           `json:"remedy"`
+	Severity string           `json:"severity"`
+	Text     string           `json:"text"`
+}
+
+// FindingObject defines model for FindingObject.
+type FindingObject struct {
+	Evidence  *[]string `json:"evidence,omitempty"`
+	Kind      string    `json:"kind"`
+	Name      *string   `json:"name,omitempty"`
+	Namespace *string   `json:"namespace,omitempty"`
+	Nodes     *[]string `json:"nodes,omitempty"`
+	Pods      *[]string `json:"pods,omitempty"`
 }
 
 // Free defines model for Free.
@@ -742,6 +772,15 @@ type GetClusterParams struct {
 	Label *[]string `form:"label,omitempty" json:"label,omitempty"`
 }
 
+// GetDiagnosisParams defines parameters for GetDiagnosis.
+type GetDiagnosisParams struct {
+	// Node Name of a node.
+	Node *string `form:"node,omitempty" json:"node,omitempty"`
+
+	// Pod NAMESPACE/NAME of a pod.
+	Pod *string `form:"pod,omitempty" json:"pod,omitempty"`
+}
+
 // GetFittingParams defines parameters for GetFitting.
 type GetFittingParams struct {
 	// Shape RESOURCE=AMOUNT[,...] of a pod. May be repeated.
@@ -960,6 +999,11 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/cluster (the `GetCluster` operationId).
 	GetCluster(ctx context.Context, params *GetClusterParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetDiagnosis What is wrong with the installation, nodes and pods, and what mends it.
+	//
+	// Corresponds with GET /api/v1/doctor (the `GetDiagnosis` operationId).
+	GetDiagnosis(ctx context.Context, params *GetDiagnosisParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetFitting How many more pods of the usual shapes fit.
 	//
 	// Corresponds with GET /api/v1/fitting (the `GetFitting` operationId).
@@ -1126,6 +1170,21 @@ func (c *Client) Check(ctx context.Context, params *CheckParams, body CheckJSONR
 // Corresponds with GET /api/v1/cluster (the `GetCluster` operationId).
 func (c *Client) GetCluster(ctx context.Context, params *GetClusterParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetClusterRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDiagnosis What is wrong with the installation, nodes and pods, and what mends it.
+//
+// Corresponds with GET /api/v1/doctor (the `GetDiagnosis` operationId).
+func (c *Client) GetDiagnosis(ctx context.Context, params *GetDiagnosisParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDiagnosisRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1562,6 +1621,72 @@ func NewGetClusterRequest(server string, params *GetClusterParams) (*http.Reques
 		if params.Label != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "label", *params.Label, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetDiagnosisRequest constructs an http.Request for the GetDiagnosis method
+func NewGetDiagnosisRequest(server string, params *GetDiagnosisParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/doctor")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Node != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "node", *params.Node, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Pod != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "pod", *params.Pod, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -2576,6 +2701,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/cluster (the `GetCluster` operationId).
 	GetClusterWithResponse(ctx context.Context, params *GetClusterParams, reqEditors ...RequestEditorFn) (*GetClusterResponse, error)
 
+	// GetDiagnosisWithResponse What is wrong with the installation, nodes and pods, and what mends it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/doctor (the `GetDiagnosis` operationId).
+	GetDiagnosisWithResponse(ctx context.Context, params *GetDiagnosisParams, reqEditors ...RequestEditorFn) (*GetDiagnosisResponse, error)
+
 	// GetFittingWithResponse How many more pods of the usual shapes fit.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -2841,6 +2973,54 @@ func (r GetClusterResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetClusterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetDiagnosisResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Diagnosis
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *ErrorDetails
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDiagnosisResponse) GetJSON200() *Diagnosis {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDiagnosisResponse) GetApplicationproblemJSONDefault() *ErrorDetails {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDiagnosisResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDiagnosisResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDiagnosisResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDiagnosisResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -3612,6 +3792,19 @@ func (c *ClientWithResponses) GetClusterWithResponse(ctx context.Context, params
 	return ParseGetClusterResponse(rsp)
 }
 
+// GetDiagnosisWithResponse What is wrong with the installation, nodes and pods, and what mends it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/doctor (the `GetDiagnosis` operationId).
+func (c *ClientWithResponses) GetDiagnosisWithResponse(ctx context.Context, params *GetDiagnosisParams, reqEditors ...RequestEditorFn) (*GetDiagnosisResponse, error) {
+	rsp, err := c.GetDiagnosis(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDiagnosisResponse(rsp)
+}
+
 // GetFittingWithResponse How many more pods of the usual shapes fit.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -3934,6 +4127,39 @@ func ParseGetClusterResponse(rsp *http.Response) (*GetClusterResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest ClusterOverview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorDetails
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetDiagnosisResponse parses an HTTP response from a GetDiagnosisWithResponse call
+func ParseGetDiagnosisResponse(rsp *http.Response) (*GetDiagnosisResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDiagnosisResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Diagnosis
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,125 @@
+package doctor
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// Page explains every finding.
+const Page = "docs/reference/findings.md"
+
+// unknownReason stands for what agents of later releases find.
+const unknownReason = "inexact"
+
+// entry is what is the same of all findings of one id.
+type entry struct {
+	severity document.Severity
+	remedy   string
+	commands []string
+}
+
+// catalogue has every finding. Those of kubelets' settings, of inexact nodes and of restarts have the codes that
+// NodeLayout, events and metrics have.
+var catalogue = map[string]entry{
+	// The installation.
+	"definition-missing": {document.Broken, "install the definition of NodeLayout, then the agents write their layouts",
+		[]string{"kubectl apply -k deploy/crd"}},
+	"definition-outdated": {document.Warned, "install the definition of this release: the API server drops fields " +
+		"that it " +
+		"does not have", []string{"kubectl apply -k deploy/crd"}},
+	"rights-missing": {document.Broken, "apply the roles of this release", []string{"kubectl apply -k deploy"}},
+	"policy-missing": {document.Warned, "apply the admission policy: without it an agent may write layouts of " +
+		"other nodes",
+		[]string{"kubectl apply -k deploy/policy"}},
+	"scheduler-missing": {document.Broken, "start tenon-scheduler, or a kube-scheduler with the plugin",
+		[]string{"kubectl get pods -n tenon-system", "kubectl get leases -A"}},
+	"leader-missing": {document.Broken, "see why no scheduler renews its lease: pods without a node wait",
+		[]string{"kubectl logs -n tenon-system deploy/tenon-scheduler --tail 50"}},
+	"foreign-scheduler": {document.Warned, "let one scheduler place all pods that need alignment: set their " +
+		"schedulerName, " +
+		"or keep the other scheduler away from these nodes by a taint", nil},
+	"agent-missing": {document.Broken, "see why no agent reports: its pod on the node, taints, the node selector " +
+		"of its " +
+		"DaemonSet", []string{"kubectl get pods -n tenon-agents -o wide"}},
+	"agent-not-ready": {document.Broken, "see the log of the agent and its events",
+		[]string{"kubectl get pods -n tenon-agents -o wide", "kubectl logs -n NAMESPACE POD --tail 50"}},
+	"version-skew": {document.Warned, "upgrade agents and scheduler to the same release (docs/howto/upgrade.md)", nil},
+	"amounts-only": {document.Noted, "run the agent on the node: a NodeResourceTopology has amounts, and no CPUs", nil},
+	"topology-foreign": {document.Warned, "let one program write the node's NodeResourceTopology: remove the other " +
+		"exporter, or turn that of the agent off", []string{"kubectl get noderesourcetopologies NODE " +
+		"--show-managed-fields -o yaml"}},
+
+	// What nodes report.
+	"layout-refused": {document.Broken, "upgrade the agent and the scheduler to the same release; see what the " +
+		"message names",
+		[]string{"kubectl get nodelayouts NODE -o yaml"}},
+	"report-overdue": {document.Broken, "see whether the agent of the node runs, and whether it may write " +
+		"(docs/howto/runbooks/nodes-silent.md)", []string{"kubectl get pods -n tenon-agents -o wide"}},
+	"layout-stale": {document.Warned, "restart the agent of the node: its layout is of another release of the " +
+		"kubelet than " +
+		"the node", nil},
+	"unknown-kubelet-version": {document.Warned, "use a release of the kubelet that this release of Tenon models", nil},
+	"unmodelled-feature-gate": {document.Warned, "set the feature gate to its default", nil},
+	"unhealthy-devices": {document.Warned, "see the device plugin and its devices: the kubelet counts " +
+		"unhealthy ones", nil},
+	"rules-from-files": {document.Warned, "let the agent read the kubelet's /configz: files lack the kubelet's flags " +
+		"(docs/reference/agent.md)", nil},
+	"kubelet-unusable": {document.Broken, "change the kubelet's configuration: on this machine its managers fail",
+		nil},
+	"release-order": {document.Noted, "wait until the memory manager has released the memory of ended pods", nil},
+	"holdings-omitted": {document.Warned, "see the pod that the message names: what the kubelet lists contradicts " +
+		"the machine", nil},
+	"device-locality": {document.Warned, "see the device plugin: it names NUMA nodes that the machine lacks", nil},
+	"state-inconsistent": {document.Broken, "drain the node, stop the kubelet, remove the state file that the " +
+		"message names, " +
+		"start the kubelet (docs/howto/change-a-kubelet-policy.md)", []string{"kubectl drain NODE --ignore-daemonsets"}},
+	"stale-facts": {document.Warned, "see the log of the agent: machine or rules could not be read again", nil},
+	"pods-unreported": {document.Broken, "see whether the agent of the node runs: pods are bound to it, and no " +
+		"report has them", nil},
+	"report-contradicted": {document.Broken, "see the agents of both nodes: one reports pods that run on the " +
+		"other", nil},
+	unknownReason: {document.Warned, "see the message; the agent is newer than this program", nil},
+
+	// Kubelets' settings.
+	"shared-cpus":     {document.Warned, "", nil},
+	"memory-anywhere": {document.Warned, "", nil},
+	"managers-apart":  {document.Warned, "", nil},
+	"no-reserved-cpus": {document.Warned, "set reservedSystemCPUs: the kubelet, the runtime and interrupts need " +
+		"CPUs that no " +
+		"container has", nil},
+	"memory-reservation": {document.Broken, "set reservedMemory so that its sum is systemReserved, kubeReserved " +
+		"and the hard " +
+		"eviction threshold of memory together: otherwise the kubelet does not start again", nil},
+	"hugepages-uneven": {document.Warned, "allocate hugepages on every NUMA node: pods that want them find them on " +
+		"one only",
+		[]string{"cat /sys/devices/system/node/node*/hugepages/hugepages-*/nr_hugepages"}},
+	"devices-without-locality": {document.Warned, "see whether the device plugin reports NUMA nodes, and whether " +
+		"the firmware " +
+		"does: /sys/bus/pci/devices/*/numa_node is -1 where it does not", nil},
+	"gpu-memory-numa": {document.Noted, "keep pods off the memory of GPUs: reserve it by reservedMemory, since the " +
+		"kubelet " +
+		"counts it as memory of the node", nil},
+
+	// Restarts of kubelets.
+	"no-shared-cpu":        {document.Broken, "", nil},
+	"reserved-cpu-held":    {document.Broken, "", nil},
+	"memory-state":         {document.Warned, "", nil},
+	"smt-readmission":      {document.Warned, "", nil},
+	"topology-readmission": {document.Warned, "", nil},
+	"init-devices":         {document.Warned, "", nil},
+
+	// Pods.
+	"never-admitted":    {document.Broken, "", nil},
+	"nearly-guaranteed": {document.Warned, "", nil},
+	"odd-cpus": {document.Warned, "ask for whole cores: full-pcpus-only refuses other numbers of CPUs with " +
+		"SMTAlignmentError", nil},
+	"misaligned": {document.Warned, "create the pod again while a node has room for it",
+		[]string{"kubectl tenon pods --misaligned -A"}},
+	"kubelet-refused": {document.Broken, "let Tenon place the pod (schedulerName), and delete pods that failed",
+		[]string{"kubectl tenon explain pod NAMESPACE/POD"}},
+}
+
+// IDs returns the ids of all findings in ascending order.
+func IDs() []string { return slices.Sorted(maps.Keys(catalogue)) }

@@ -1,0 +1,225 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	podapi "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/deploy/crd"
+)
+
+// This file examines the installation.
+
+// The label by which the programs of Tenon are found, and its values.
+const (
+	nameLabel = "app.kubernetes.io/name"
+	agentName = "tenon-agent"
+)
+
+func (x *examination) cluster() {
+	x.definition()
+	denied := map[string][]string{}
+	for _, r := range x.Rights {
+		if !r.Allowed {
+			denied[r.User] = append(denied[r.User], r.String())
+		}
+	}
+	for user, rights := range denied {
+		x.add("rights-missing", onCluster(rights...), user+" lacks rights", "")
+	}
+	if len(x.NoPolicy) > 0 {
+		x.add("policy-missing", onCluster(x.NoPolicy...), "the admission policy for agents is not in force", "")
+	}
+	x.schedulers()
+	x.foreign()
+	x.agents()
+	x.topologies()
+}
+
+// definition compares the definition of NodeLayout with that of this program.
+func (x *examination) definition() {
+	if x.Undefined {
+		x.add("definition-missing", onCluster(), "the definition of NodeLayout is not installed", "")
+	}
+	if x.Definition == nil {
+		return
+	}
+	var own map[string]any
+	if err := yaml.Unmarshal(crd.YAML(), &own); err != nil {
+		return // a test reads it
+	}
+	has := fields(x.Definition)
+	var lacks []string
+	for _, name := range slices.Sorted(maps.Keys(fields(own))) {
+		if !has[name] {
+			lacks = append(lacks, name)
+		}
+	}
+	if len(lacks) > 0 {
+		x.add("definition-outdated", onCluster(lacks...), "the definition of NodeLayout lacks fields of this release", "")
+	}
+}
+
+// fields are the paths of the fields that a definition has.
+func fields(definition map[string]any) map[string]bool {
+	out := map[string]bool{}
+	spec, _ := definition["spec"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		schema, _ := version["schema"].(map[string]any)
+		root, _ := schema["openAPIV3Schema"].(map[string]any)
+		name, _ := version["name"].(string)
+		collect(root, name, out)
+	}
+	return out
+}
+
+func collect(schema map[string]any, path string, out map[string]bool) {
+	for _, inner := range []string{"items", "additionalProperties"} {
+		if s, ok := schema[inner].(map[string]any); ok {
+			collect(s, path, out)
+		}
+	}
+	all, _ := schema["properties"].(map[string]any)
+	for name, s := range all {
+		below := path + "." + name
+		out[below] = true
+		if s, ok := s.(map[string]any); ok {
+			collect(s, below, out)
+		}
+	}
+}
+
+// schedulers examines whether a scheduler with Tenon works: it holds a lease, or has judged layouts.
+func (x *examination) schedulers() {
+	held, judged := false, false
+	for _, l := range x.Leases {
+		if l.Holder == "" {
+			continue
+		}
+		held = true
+		if until := l.Renewed.Add(2 * l.Lasts); until.Before(x.At) {
+			x.add("leader-missing", onCluster(fmt.Sprintf("lease %s/%s of %s was renewed at %s", l.Namespace, l.Name, l.Holder,
+				l.Renewed.UTC().Format("2006-01-02 15:04:05Z"))), "no scheduler leads: its lease has expired", "")
+		}
+	}
+	for i := range x.View.Layouts {
+		judged = judged ||
+			meta.FindStatusCondition(x.View.Layouts[i].Status.Conditions, v1alpha1.ConditionAccepted) != nil
+	}
+	if !held && !judged && len(x.View.Layouts) > 0 {
+		x.add("scheduler-missing", onCluster(fmt.Sprintf("%d layouts, none of them with the condition %s",
+			len(x.View.Layouts), v1alpha1.ConditionAccepted)), "no scheduler with Tenon has read the layouts", "")
+	}
+}
+
+// foreign examines whether another scheduler takes the nodes of Tenon's. Which schedulers have Tenon is known by their
+// configurations alone.
+func (x *examination) foreign() {
+	ours := map[string]bool{}
+	for _, s := range x.Schedulers {
+		for _, p := range s.Profiles {
+			if p.Enabled && s.Type == "kube-scheduler" {
+				ours[p.SchedulerName] = true
+			}
+		}
+	}
+	if len(ours) == 0 {
+		return
+	}
+	exact := map[string]bool{}
+	for _, n := range x.View.States {
+		exact[n.Name] = n.Quality == ledger.Exact
+	}
+	for p := range kube.EachPod(x.View.Pods) {
+		if !exact[p.Spec.NodeName] || kube.Ended(p) || ours[p.Spec.SchedulerName] || stays(p) {
+			continue
+		}
+		if spec, err := podapi.ToPlace(p); err == nil && !spec.Plain() {
+			x.add("foreign-scheduler", onPod(p), fmt.Sprintf("%q places pods that need alignment on nodes that Tenon "+
+				"schedules, too", p.Spec.SchedulerName), "")
+		}
+	}
+}
+
+// stays reports whether no scheduler chose the pod's node.
+func stays(p *v1.Pod) bool {
+	_, mirror := p.Annotations[v1.MirrorPodAnnotationKey]
+	owner := metav1.GetControllerOfNoCopy(p)
+	return mirror || owner != nil && owner.Kind == "DaemonSet"
+}
+
+// agents examines the pods of Tenon itself.
+func (x *examination) agents() {
+	releases := map[string][]string{}
+	for p := range kube.EachPod(x.View.Pods) {
+		name := p.Labels[nameLabel]
+		if !strings.HasPrefix(name, "tenon-") || kube.Ended(p) || len(p.Spec.Containers) == 0 {
+			continue
+		}
+		if tag := release(p.Spec.Containers[0].Image); tag != "" {
+			releases[tag] = append(releases[tag], name)
+		}
+		if name != agentName {
+			continue
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == v1.PodReady && c.Status != v1.ConditionTrue {
+				x.add("agent-not-ready", onPod(p, c.Reason+" "+c.Message), "an agent is not ready", "")
+			}
+		}
+	}
+	if len(releases) < 2 {
+		return
+	}
+	var evidence []string
+	for _, tag := range slices.Sorted(maps.Keys(releases)) {
+		names := releases[tag]
+		slices.Sort(names)
+		evidence = append(evidence, fmt.Sprintf("%s: %s", tag, strings.Join(slices.Compact(names), ", ")))
+	}
+	x.add("version-skew", onCluster(evidence...), "programs of Tenon have different releases", "")
+}
+
+// release is the tag of an image; empty where it has none.
+func release(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	at := strings.LastIndexByte(image, ':')
+	if at < strings.LastIndexByte(image, '/') || at < 0 {
+		return ""
+	}
+	return strings.TrimPrefix(image[at+1:], "v")
+}
+
+// topologies examines who writes the NodeResourceTopologies of nodes that have agents.
+func (x *examination) topologies() {
+	agents := map[string]bool{}
+	for i := range x.View.Layouts {
+		agents[x.View.Layouts[i].Name] = true
+	}
+	for _, o := range x.View.Topologies {
+		var others []string
+		for _, f := range o.ManagedFields {
+			if f.Manager != client.FieldManager && f.Subresource == "" {
+				others = append(others, f.Manager)
+			}
+		}
+		if agents[o.Name] && len(others) > 0 {
+			slices.Sort(others)
+			x.add("topology-foreign", onNode(o.Name, slices.Compact(others)...),
+				"another program writes the NodeResourceTopology of a node that has an agent", "")
+		}
+	}
+}

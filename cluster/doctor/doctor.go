@@ -1,0 +1,211 @@
+// Package doctor examines what was read of a cluster for what keeps pods from being placed or aligned: in the
+// installation, on nodes, and in pods.
+//
+// Findings are a pure function of a [Snapshot]. Invariant: equal snapshots give equal findings, in the same order; each
+// finding has an id of [IDs], the evidence, and what mends it. The package changes nothing in a cluster. What an
+// identity may not read is a limit of the answer and no finding.
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/stage"
+)
+
+// Snapshot is what was read of a cluster at a time.
+type Snapshot struct {
+	At   time.Time
+	View *kube.View
+	// Definition is the CustomResourceDefinition of NodeLayout. It is nil where there is none (Undefined), or where it
+	// may not be read.
+	Definition map[string]any
+	Undefined  bool
+	// NoPolicy are the objects of the admission policy for agents that are missing.
+	NoPolicy []string
+	// Rights are what service accounts of Tenon need.
+	Rights []Right
+	// Leases are those of schedulers with Tenon, and Schedulers are configurations; both may be empty.
+	Leases     []Lease
+	Schedulers []document.Scheduler
+	Limits     []document.Limit
+}
+
+// Right is what a user needs, and whether the API server grants it.
+type Right struct {
+	User, Verb, Group, Resource string
+	Namespace, Name             string
+	Allowed                     bool
+}
+
+// String says the right as kubectl auth can-i takes it.
+func (r Right) String() string {
+	out := r.Verb + " " + r.Resource
+	if r.Group != "" {
+		out += "." + r.Group
+	}
+	if r.Name != "" {
+		out += "/" + r.Name
+	}
+	if r.Namespace != "" {
+		out += " -n " + r.Namespace
+	}
+	return out
+}
+
+// Lease says who leads.
+type Lease struct {
+	Namespace, Name, Holder string
+	Renewed                 time.Time
+	Lasts                   time.Duration
+}
+
+// Options select what is examined; empty is everything.
+type Options struct {
+	Node string
+	Pod  string // "namespace/name"
+}
+
+// Examine returns the findings of a snapshot. The error says which of the objects cannot be judged.
+func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
+	scene, err := stage.Of(s.View)
+	if err != nil {
+		return document.Diagnosis{}, fmt.Errorf("judge the cluster: %w", err)
+	}
+	x := &examination{Snapshot: s, scene: scene, found: map[string]*document.Finding{}}
+	x.cluster()
+	x.nodes()
+	if err := x.pods(); err != nil {
+		return document.Diagnosis{}, err
+	}
+	d := document.Diagnosis{Kind: "Diagnosis", Findings: x.sorted(), Nodes: len(s.View.Nodes),
+		Limits: append([]document.Limit{}, s.Limits...)}
+	for p := range kube.EachPod(s.View.Pods) {
+		if !kube.Ended(p) {
+			d.Pods++
+		}
+	}
+	return o.keep(d), nil
+}
+
+// keep drops what the options do not select.
+func (o Options) keep(d document.Diagnosis) document.Diagnosis {
+	if o.Node == "" && o.Pod == "" {
+		return d
+	}
+	out := []document.Finding{}
+	for _, f := range d.Findings {
+		f.Objects = slices.DeleteFunc(slices.Clone(f.Objects), func(x document.FindingObject) bool {
+			return o.Node != "" && !slices.Contains(x.Nodes, o.Node) || o.Pod != "" && !slices.Contains(x.Pods, o.Pod)
+		})
+		if len(f.Objects) > 0 {
+			out = append(out, f)
+		}
+	}
+	d.Findings = out
+	return d
+}
+
+// examination collects findings. Those with the same id and text are one, of several objects.
+type examination struct {
+	*Snapshot
+	scene *stage.Stage
+	found map[string]*document.Finding
+}
+
+// add adds a finding of an object; a remedy of its own may stand in place of that of the id.
+func (x *examination) add(id string, of document.FindingObject, text, remedy string) {
+	entry, ok := catalogue[id]
+	if !ok {
+		id, entry = unknownReason, catalogue[unknownReason]
+	}
+	key := id + "\n" + text
+	f := x.found[key]
+	if f == nil {
+		f = &document.Finding{ID: id, Severity: entry.severity, Text: text, Remedy: cmp.Or(remedy, entry.remedy),
+			Commands: entry.commands, Page: Page + "#" + id}
+		x.found[key] = f
+	}
+	same := func(o document.FindingObject) bool { return o.String() == of.String() }
+	if i := slices.IndexFunc(f.Objects, same); i >= 0 {
+		o := &f.Objects[i]
+		o.Nodes, o.Pods = union(o.Nodes, of.Nodes), union(o.Pods, of.Pods)
+		o.Evidence = append(o.Evidence, of.Evidence...)
+		return
+	}
+	f.Objects = append(f.Objects, of)
+}
+
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// maxEvidence bounds the evidence of one object.
+const maxEvidence = 8
+
+func (x *examination) sorted() []document.Finding {
+	out := []document.Finding{}
+	for _, key := range slices.Sorted(maps.Keys(x.found)) {
+		f := *x.found[key]
+		slices.SortFunc(f.Objects, func(a, b document.FindingObject) int { return strings.Compare(a.String(), b.String()) })
+		for i := range f.Objects {
+			o := &f.Objects[i]
+			if more := len(o.Evidence) - maxEvidence; more > 0 {
+				o.Evidence = append(o.Evidence[:maxEvidence:maxEvidence], fmt.Sprintf("and %d more", more))
+			}
+		}
+		f.Commands = named(f.Commands, f.Objects[0])
+		out = append(out, f)
+	}
+	slices.SortStableFunc(out, func(a, b document.Finding) int {
+		return cmp.Or(a.Severity.Rank()-b.Severity.Rank(), strings.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+// named puts the names of an object into commands.
+func named(commands []string, o document.FindingObject) (out []string) {
+	for _, c := range commands {
+		if len(o.Nodes) > 0 {
+			c = strings.ReplaceAll(c, "NODE", o.Nodes[0])
+		}
+		if len(o.Pods) > 0 {
+			namespace, name, _ := strings.Cut(o.Pods[0], "/")
+			c = strings.ReplaceAll(strings.ReplaceAll(c, "NAMESPACE", namespace), "POD", name)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func onCluster(evidence ...string) document.FindingObject {
+	return document.FindingObject{Kind: "Cluster", Evidence: evidence}
+}
+
+func onNode(name string, evidence ...string) document.FindingObject {
+	return document.FindingObject{Kind: "Node", Name: name, Nodes: []string{name}, Evidence: evidence}
+}
+
+// onPod names the controller of a pod: what is wrong with one of its pods is mended in its template.
+func onPod(p *v1.Pod, evidence ...string) document.FindingObject {
+	o := document.FindingObject{Kind: "Pod", Namespace: p.Namespace, Name: p.Name,
+		Pods: []string{p.Namespace + "/" + p.Name}, Evidence: evidence}
+	if p.Spec.NodeName != "" {
+		o.Nodes = []string{p.Spec.NodeName}
+	}
+	if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
+		o.Kind, o.Name = owner.Kind, owner.Name
+	}
+	return o
+}

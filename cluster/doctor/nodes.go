@@ -1,0 +1,212 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file examines what nodes report: whether it can be used, and what their kubelets do with it.
+
+func (x *examination) nodes() {
+	layouts := map[string]*v1alpha1.NodeLayout{}
+	for i := range x.View.Layouts {
+		l := &x.View.Layouts[i]
+		layouts[l.Name] = l
+	}
+	objects := map[string]*v1.Node{}
+	for i := range x.View.Nodes {
+		objects[x.View.Nodes[i].Name] = &x.View.Nodes[i]
+	}
+	x.unread(layouts)
+	for _, n := range x.View.States {
+		x.report(n, layouts[n.Name], objects[n.Name])
+		if n.Quality != ledger.Exact {
+			x.add("amounts-only", onNode(n.Name), "the node has a NodeResourceTopology and no layout: predictions are "+
+				"estimates", "")
+			continue
+		}
+		x.settings(n)
+		x.hardware(n, layouts[n.Name])
+		x.reservation(n, objects[n.Name])
+		for _, h := range document.Hazards(n) {
+			what, remedy, _ := strings.Cut(h.Text(), "; ")
+			x.add(string(h.Code), onNode(n.Name), what, orElse(remedy, "drain the node before the kubelet restarts"))
+		}
+	}
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// unread are the nodes of which nothing is known.
+func (x *examination) unread(layouts map[string]*v1alpha1.NodeLayout) {
+	for _, p := range x.View.Problems {
+		switch {
+		case layouts[p.Node] != nil || strings.Contains(p.Reason, "refused"):
+			x.add("layout-refused", onNode(p.Node, p.Reason), "what the node reports is refused", "")
+		case !x.Undefined:
+			x.add("agent-missing", onNode(p.Node), "no agent reports of the node: kubelets there may refuse pods", "")
+		}
+	}
+}
+
+// report examines whether what a node reports is current and can be relied on.
+func (x *examination) report(n *ledger.Node, l *v1alpha1.NodeLayout, object *v1.Node) {
+	if n.Silent {
+		x.add("report-overdue", onNode(n.Name), "a report of the node is overdue", "")
+	}
+	if l != nil {
+		if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionAccepted); c != nil && c.Status == "False" {
+			x.add("layout-refused", onNode(n.Name, c.Message), "what the node reports is refused", "")
+		}
+		if object != nil && l.Kubelet.Version != "" && object.Status.NodeInfo.KubeletVersion != "" &&
+			l.Kubelet.Version != object.Status.NodeInfo.KubeletVersion {
+			x.add("layout-stale", onNode(n.Name, "layout: "+l.Kubelet.Version, "node: "+
+				object.Status.NodeInfo.KubeletVersion), "the layout is of another release of the kubelet than the node", "")
+		}
+	}
+	barred := n.Quality == ledger.Exact && len(n.Rules.Obstacles(n.Machine)) > 0
+	for _, r := range n.Inexact {
+		if r.Code == ledger.KubeletUnusable && barred {
+			continue
+		}
+		x.add(string(r.Code), onNode(n.Name, r.Message), "predictions may be inexact: "+string(r.Code), "")
+	}
+}
+
+// settings examines how a kubelet is configured for its machine.
+func (x *examination) settings(n *ledger.Node) {
+	for _, u := range n.Rules.Forgotten(n.Machine) {
+		x.add(string(u.Code), onNode(n.Name), u.What, u.Remedy)
+	}
+	if n.Rules.CPU.Static && n.Rules.CPU.Reserved.Len() == 0 {
+		x.add("no-reserved-cpus", onNode(n.Name), "no CPUs are kept for the system: containers may have all of them", "")
+	}
+	for _, r := range n.Rules.Obstacles(n.Machine) {
+		x.add("kubelet-unusable", onNode(n.Name), r.Text(), r.Remedy())
+	}
+}
+
+// hardware examines the machine as far as pods feel it.
+func (x *examination) hardware(n *ledger.Node, l *v1alpha1.NodeLayout) {
+	if m := n.Machine; len(m.NUMAs()) > 1 {
+		x.hugepages(n)
+		for _, r := range m.Resources() {
+			lost := 0
+			for i := range r.Devices {
+				if r.Devices[i].NUMAs == 0 {
+					lost++
+				}
+			}
+			if lost > 0 {
+				x.add("devices-without-locality", onNode(n.Name, fmt.Sprintf("%d of %d devices", lost, len(r.Devices))),
+					"devices of "+r.Name+" have no NUMA node: the kubelet does not align them", "")
+			}
+		}
+	}
+	if l == nil {
+		return
+	}
+	var gpu []string
+	for _, numa := range l.Machine.NUMAs {
+		if numa.MemoryKind == string(topo.GPUMemory) && !reserved(n, numa.ID) {
+			gpu = append(gpu, fmt.Sprintf("NUMA node %d", numa.ID))
+		}
+	}
+	if len(gpu) > 0 {
+		x.add("gpu-memory-numa", onNode(n.Name, gpu...), "memory of GPUs counts as memory of the node, and pods may "+
+			"get it", "")
+	}
+}
+
+// reserved reports whether the kubelet keeps all memory of a NUMA node for the system.
+func reserved(n *ledger.Node, id int32) bool {
+	for i, x := range n.Machine.NUMAs() {
+		if int32(x.ID) == id {
+			return n.Rules.Memory.Static && n.Usage.Allocatable(i, topo.Memory) == 0
+		}
+	}
+	return false
+}
+
+// hugepages examines whether some NUMA nodes with CPUs lack a kind that others have.
+func (x *examination) hugepages(n *ledger.Node) {
+	for _, kind := range n.Machine.Kinds() {
+		if kind == topo.Memory {
+			continue
+		}
+		var with, without []string
+		for _, numa := range n.Machine.NUMAs() {
+			switch {
+			case numa.Capacity(kind) > 0:
+				with = append(with, fmt.Sprint(numa.ID))
+			case numa.CPUs.Len() > 0:
+				without = append(without, fmt.Sprint(numa.ID))
+			}
+		}
+		if len(with) > 0 && len(without) > 0 {
+			x.add("hugepages-uneven", onNode(n.Name, "on NUMA nodes "+strings.Join(with, ",")+", not on "+
+				strings.Join(without, ",")), kind+" are on some NUMA nodes only", "")
+		}
+	}
+}
+
+// reservation compares the memory that the memory manager keeps with what the kubelet keeps from pods. A kubelet
+// refuses to start where these differ, so it started under another configuration, or the machine has changed since.
+func (x *examination) reservation(n *ledger.Node, object *v1.Node) {
+	if !n.Rules.Memory.Static || object == nil {
+		return
+	}
+	capacity, known := object.Status.Capacity[v1.ResourceMemory]
+	allocatable, also := object.Status.Allocatable[v1.ResourceMemory]
+	if !known || !also {
+		return
+	}
+	kept := capacity.Value() - allocatable.Value()
+	for name, pages := range object.Status.Capacity {
+		if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+			kept -= pages.Value()
+		}
+	}
+	var sum int64
+	for _, r := range v1alpha1.FromCore(n.Name, n.Machine, n.Rules, nil, nil).Rules.ReservedMemory {
+		if r.Kind == topo.Memory {
+			sum += r.Bytes
+		}
+	}
+	if kept != sum {
+		x.add("memory-reservation", onNode(n.Name, "reservedMemory: "+place.Quantity(topo.Memory, sum),
+			"kept from pods: "+place.Quantity(topo.Memory, kept)),
+			"reservedMemory is not what the kubelet keeps from pods", "")
+	}
+}
+
+// wholeCores returns the nodes whose kubelets give out whole cores only, by the threads of a core.
+func (x *examination) wholeCores() map[int64][]string {
+	out := map[int64][]string{}
+	for _, n := range x.View.States {
+		if n.Quality == ledger.Exact && n.Rules.CPU.Static && n.Rules.CPU.FullPCPUsOnly {
+			if threads := int64(n.Machine.CPUs().Len() / max(1, len(n.Machine.Cores()))); threads > 1 {
+				out[threads] = append(out[threads], n.Name)
+			}
+		}
+	}
+	for _, names := range out {
+		slices.Sort(names)
+	}
+	return out
+}

@@ -1,0 +1,176 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/api/document"
+	podapi "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// This file examines pods.
+
+// maxJudged bounds the workloads that are judged on every node.
+const maxJudged = 200
+
+func (x *examination) pods() error {
+	byUID := map[string]*v1.Pod{}
+	judged := map[string]bool{}
+	cores := x.wholeCores()
+	for p := range kube.EachPod(x.View.Pods) {
+		if why, refused := kube.Rejection(p); refused {
+			x.add("kubelet-refused", onPod(p, p.Status.Message), "a kubelet refused it: "+string(why), "")
+		}
+		if kube.Ended(p) {
+			continue
+		}
+		byUID[string(p.UID)] = p
+		x.nearly(p)
+		if p.Spec.NodeName != "" {
+			continue
+		}
+		// Pods of one controller are alike.
+		key := onPod(p).String()
+		if len(judged) == maxJudged && !judged[key] {
+			continue
+		}
+		if !judged[key] {
+			judged[key] = true
+			if err := x.waiting(p, cores); err != nil {
+				return err
+			}
+		}
+	}
+	if len(judged) == maxJudged {
+		x.Limits = append(x.Limits, document.Limit{Resource: "pods",
+			Reason: fmt.Sprintf("of the workloads that wait, the first %d were judged", maxJudged)})
+	}
+	x.misaligned(byUID)
+	return nil
+}
+
+// nearly examines whether little keeps a pod from being aligned: a container asks for whole CPUs with limits equal to
+// its requests, and the pod is not Guaranteed all the same, or a number of CPUs is no whole one.
+func (x *examination) nearly(p *v1.Pod) {
+	spec, err := podapi.ToPlace(p)
+	if err != nil || spec.QoS != place.Guaranteed && !spec.PodLevel && !slices.ContainsFunc(p.Spec.Containers, meant) {
+		return
+	}
+	for _, why := range whatif.NearlyGuaranteed(spec, stage.Unequal(p)) {
+		what, remedy, _ := strings.Cut(why, ": ")
+		x.add("nearly-guaranteed", onPod(p), what, orElse(remedy, "set resources of the containers instead"))
+	}
+}
+
+// meant reports whether a container has what a Guaranteed pod needs for CPUs of its own.
+func meant(c v1.Container) bool {
+	limit, limited := c.Resources.Limits[v1.ResourceCPU]
+	request, requested := c.Resources.Requests[v1.ResourceCPU]
+	return limited && limit.Value() > 0 && limit.MilliValue()%1000 == 0 && (!requested || request.Cmp(limit) == 0)
+}
+
+// waiting examines a pod without a node.
+func (x *examination) waiting(p *v1.Pod, cores map[int64][]string) error {
+	w, err := x.scene.Existing(p)
+	if err != nil {
+		x.add("never-admitted", onPod(p), "it cannot be judged: "+err.Error(), "correct what the message names")
+		return nil
+	}
+	if len(x.scene.Nodes()) > 0 {
+		if l := (whatif.Rules{}).Lasting(x.scene.Nodes(), w.Want); len(l.Ever) == 0 {
+			x.never(p, l)
+			return nil
+		}
+	}
+	if w.Want.Pod.QoS != place.Guaranteed {
+		return nil
+	}
+	for threads, nodes := range cores {
+		for _, c := range w.Want.Pod.Containers {
+			if c.MilliCPU%1000 == 0 && (c.MilliCPU/1000)%threads != 0 {
+				x.add("odd-cpus", onPod(p, "full-pcpus-only: "+few(nodes)), fmt.Sprintf("container %q wants %d CPUs, no "+
+					"whole cores of %d threads", c.Name, c.MilliCPU/1000, threads), "")
+			}
+		}
+	}
+	return nil
+}
+
+// never says why no node will take a pod, whatever ends.
+func (x *examination) never(p *v1.Pod, l whatif.Lasting) {
+	var evidence, remedies []string
+	for _, r := range l.Refusals {
+		for _, reason := range r.Reasons {
+			evidence = append(evidence, few(r.Nodes)+": "+reason.Text())
+			if remedy := reason.Remedy(); remedy != "" && !slices.Contains(remedies, remedy) {
+				remedies = append(remedies, remedy)
+			}
+		}
+	}
+	x.add("never-admitted", onPod(p, evidence...), fmt.Sprintf("it can run on none of %s, whatever ends there",
+		choose(len(x.scene.Nodes()), "node")), strings.Join(remedies[:min(maxRemedies, len(remedies))], "; or "))
+}
+
+// maxRemedies bounds the remedies of a pod that no node takes.
+const maxRemedies = 4
+
+func choose(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// few names the first nodes.
+func few(names []string) string {
+	const most = 3
+	out := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		out += fmt.Sprintf(" and %d more", more)
+	}
+	return out
+}
+
+// misaligned examines what pods hold.
+func (x *examination) misaligned(byUID map[string]*v1.Pod) {
+	for _, n := range x.View.States {
+		if n.Quality != ledger.Exact {
+			continue
+		}
+		ideal := n.Usage.Ideal()
+		for _, e := range n.Entries {
+			p := byUID[e.Pod.UID]
+			if p == nil {
+				continue
+			}
+			spec, err := podapi.ToPlace(p)
+			if err != nil {
+				continue
+			}
+			for _, u := range place.Alignments(ideal, spec, e.Holdings) {
+				if u.Misaligned() {
+					x.add("misaligned", onPod(p, cost(n, u)), "it holds parts of more or of farther NUMA nodes than it needs", "")
+				}
+			}
+		}
+	}
+}
+
+// cost says what a container holds, what would do, and how much longer the way between its NUMA nodes is.
+func cost(n *ledger.Node, u place.Alignment) string {
+	out := fmt.Sprintf("%s on %s: NUMA nodes %s; %d would do", orElse(u.Container, "the pod"), n.Name,
+		document.NUMAs(n.Machine, u.Held.NUMAs), u.Best.NUMAs.Len())
+	if near := u.Best.Distance; near > 0 && u.Held.Distance > near {
+		out += fmt.Sprintf("; memory of the other NUMA node is at distance %d, not %d: by the firmware's table an access "+
+			"takes %.1f times as long", u.Held.Distance, near, float64(u.Held.Distance)/float64(near))
+	}
+	return out
+}

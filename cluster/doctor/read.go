@@ -1,0 +1,232 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/schedulers"
+	"github.com/tenon-numa/tenon/deploy"
+)
+
+// What is read beside nodes, pods and what nodes publish.
+var (
+	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
+	policies = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingadmissionpolicies"}
+	bindings = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingadmissionpolicybindings"}
+	leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+)
+
+// The names of objects that an installation has.
+const (
+	definitionName = "nodelayouts.tenon.sh"
+	policyName     = "tenon-agent-writes-its-own-node"
+)
+
+// Read reads a cluster at a time with the rights of cfg. What these do not allow is a limit, but for nodes, pods and
+// layouts, without which nothing can be said.
+func Read(ctx context.Context, cfg *rest.Config, at time.Time) (*Snapshot, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = 50, 100 // some fifty short requests
+	reader, err := kube.NewReader(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &Snapshot{At: at}
+	if s.View, err = reader.ViewAll(ctx); err != nil {
+		return nil, err
+	}
+	all, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return s, errors.Join(s.readInstallation(ctx, all), s.readLeases(ctx, all), s.readRights(ctx, cfg),
+		s.readSchedulers(ctx, cfg))
+}
+
+// may records a refusal as a limit, and returns other errors.
+func (s *Snapshot) may(resource string, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	for _, l := range s.Limits {
+		if l.Resource == resource {
+			return nil
+		}
+	}
+	s.Limits = append(s.Limits, document.Limit{Resource: resource, Reason: "you may not read them"})
+	return nil
+}
+
+func (s *Snapshot) readInstallation(ctx context.Context, all dynamic.Interface) error {
+	d, err := all.Resource(definitions).Get(ctx, definitionName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		s.Undefined = true
+	case err == nil:
+		s.Definition = d.Object
+	default:
+		if err := s.may(definitions.Resource, err); err != nil {
+			return fmt.Errorf("read the definition of NodeLayout: %w", err)
+		}
+	}
+	for _, of := range []schema.GroupVersionResource{policies, bindings} {
+		_, err := all.Resource(of).Get(ctx, policyName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			s.NoPolicy = append(s.NoPolicy, of.Resource+"/"+policyName)
+			continue
+		}
+		if err := s.may(of.Resource, err); err != nil {
+			return fmt.Errorf("read the admission policy: %w", err)
+		}
+	}
+	return nil
+}
+
+// readLeases reads the leases that have the name of the scheduler.
+func (s *Snapshot) readLeases(ctx context.Context, all dynamic.Interface) error {
+	for _, namespace := range []string{deploy.Namespace, metav1.NamespaceSystem} {
+		o, err := all.Resource(leases).Namespace(namespace).Get(ctx, deploy.Scheduler, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			if err := s.may(leases.Resource, err); err != nil {
+				return fmt.Errorf("read leases: %w", err)
+			}
+			continue
+		}
+		text, err := o.MarshalJSON()
+		if err != nil {
+			return fmt.Errorf("read lease %s/%s: %w", namespace, deploy.Scheduler, err)
+		}
+		var lease coordinationv1.Lease
+		if err := json.Unmarshal(text, &lease); err != nil {
+			return fmt.Errorf("read lease %s/%s: %w", namespace, deploy.Scheduler, err)
+		}
+		l := Lease{Namespace: namespace, Name: deploy.Scheduler, Lasts: 15 * time.Second}
+		if h := lease.Spec.HolderIdentity; h != nil {
+			l.Holder = *h
+		}
+		if r := lease.Spec.RenewTime; r != nil {
+			l.Renewed = r.Time
+		}
+		if d := lease.Spec.LeaseDurationSeconds; d != nil {
+			l.Lasts = time.Duration(*d) * time.Second
+		}
+		s.Leases = append(s.Leases, l)
+	}
+	return nil
+}
+
+func (s *Snapshot) readSchedulers(ctx context.Context, cfg *rest.Config) error {
+	c, err := schedulers.New(cfg, "doctor")
+	if err != nil {
+		return err
+	}
+	all, limits, err := c.List(ctx)
+	if err != nil {
+		return fmt.Errorf("read the configurations of schedulers: %w", err)
+	}
+	s.Schedulers, s.Limits = all, append(s.Limits, limits...)
+	return nil
+}
+
+// readRights asks the API server whether the service accounts have what the roles of this release say. Accounts that
+// nobody has made are passed over: a cluster without Tenon lacks no rights.
+func (s *Snapshot) readRights(ctx context.Context, cfg *rest.Config) error {
+	if s.Undefined {
+		return nil
+	}
+	wanted, err := Needed()
+	if err != nil {
+		return err
+	}
+	group, err := objects.NewGroup(cfg, authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme)
+	if err != nil {
+		return err
+	}
+	for _, r := range wanted {
+		resource, sub := r.Resource, ""
+		for i := range resource {
+			if resource[i] == '/' {
+				resource, sub = resource[:i], resource[i+1:]
+				break
+			}
+		}
+		ask := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: r.User,
+			Groups: []string{"system:serviceaccounts", "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.Verb, Group: r.Group, Resource: resource,
+				Subresource: sub, Namespace: r.Namespace, Name: r.Name}}}
+		var answer authorizationv1.SubjectAccessReview
+		if err := group.Create(ctx, "subjectaccessreviews", ask, &answer); err != nil {
+			if err := s.may("subjectaccessreviews", err); err != nil {
+				return fmt.Errorf("ask for the rights of %s: %w", r.User, err)
+			}
+			return nil
+		}
+		r.Allowed = answer.Status.Allowed
+		s.Rights = append(s.Rights, r)
+	}
+	return nil
+}
+
+// Needed returns the rights that the roles of this release give to the agent and the scheduler, and what a scheduler
+// needs beside them to bind pods.
+func Needed() ([]Right, error) {
+	users := map[string]string{deploy.Agent: "system:serviceaccount:" + deploy.AgentNamespace + ":" + deploy.Agent,
+		deploy.Scheduler: "system:serviceaccount:" + deploy.Namespace + ":" + deploy.Scheduler}
+	var out []Right
+	for _, file := range deploy.Access() {
+		for doc := range bytes.SplitSeq(file, []byte("\n---\n")) {
+			var role rbacv1.ClusterRole
+			if err := yaml.Unmarshal(doc, &role); err != nil {
+				return nil, fmt.Errorf("read the roles of this release: %w", err)
+			}
+			if user := users[role.Name]; user != "" && (role.Kind == "ClusterRole" || role.Kind == "Role") {
+				out = append(out, rightsOf(user, role)...)
+			}
+		}
+	}
+	return append(out, Right{User: users[deploy.Scheduler], Verb: "create", Resource: "pods/binding"},
+		Right{User: users[deploy.Scheduler], Verb: "watch", Resource: "pods"}), nil
+}
+
+func rightsOf(user string, role rbacv1.ClusterRole) (out []Right) {
+	for _, rule := range role.Rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					for _, verb := range rule.Verbs {
+						out = append(out, Right{User: user, Verb: verb, Group: group, Resource: resource, Namespace: role.Namespace,
+							Name: name})
+					}
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,81 @@
+package whatif
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// This file says whether a pod can ever run, whatever runs now, and what little keeps a pod from being aligned.
+
+// Lasting is what nodes say of a pod for good.
+type Lasting struct {
+	// Ever are the nodes that would take the pod once others have ended, and Now those that would take it now.
+	Ever, Now []string
+	// Refusals are of the other nodes, the most nodes first, without reasons that pass.
+	Refusals []Refusal
+}
+
+// Lasting judges a pod on all nodes, each by itself.
+func (r Rules) Lasting(nodes []Node, w *Want) (out Lasting) {
+	barred, groups := w.Barred(nodes), map[string]int{}
+	for i := range nodes {
+		j := r.Judge(&nodes[i], w, barred[i])
+		if j.Fits() {
+			out.Now = append(out.Now, nodes[i].Name)
+		}
+		if j.Fits() || j.When() == place.Later {
+			out.Ever = append(out.Ever, nodes[i].Name)
+			continue
+		}
+		lasting := slices.DeleteFunc(j.Reasons, func(r place.Reason) bool { return r.When() == place.Later })
+		x := Refusal{Nodes: []string{nodes[i].Name}, Error: j.Verdict.Refusal, Reasons: lasting}
+		var key strings.Builder
+		for _, reason := range lasting {
+			fmt.Fprintln(&key, reason.Text())
+		}
+		if at, ok := groups[key.String()]; ok {
+			out.Refusals[at].Nodes = append(out.Refusals[at].Nodes, nodes[i].Name)
+			continue
+		}
+		groups[key.String()] = len(out.Refusals)
+		out.Refusals = append(out.Refusals, x)
+	}
+	slices.SortStableFunc(out.Refusals, func(a, b Refusal) int { return len(b.Nodes) - len(a.Nodes) })
+	return out
+}
+
+// maxUnequal bounds the containers that a warning names.
+const maxUnequal = 4
+
+// NearlyGuaranteed says what keeps a pod from exclusive CPUs and aligned memory, where little does. unequal says which
+// containers keep it from being Guaranteed, as in [Workload].
+func NearlyGuaranteed(p *place.Pod, unequal []string) (out []string) {
+	if p.PodLevel {
+		return []string{"its resources are set for the pod as a whole: no kubelet aligns its CPUs and memory"}
+	}
+	whole := slices.ContainsFunc(p.Containers, func(c place.Container) bool { return c.MilliCPU >= 1000 })
+	if p.QoS == place.BestEffortQoS || !whole {
+		return nil
+	}
+	if p.QoS != place.Guaranteed {
+		why := strings.Join(unequal[:min(maxUnequal, len(unequal))], ", ")
+		if more := len(unequal) - maxUnequal; more > 0 {
+			why += fmt.Sprintf(" and %d more", more)
+		}
+		if why != "" {
+			why = " (" + why + ")"
+		}
+		return []string{"it is Burstable, so no kubelet aligns its CPUs and memory" + why +
+			": give each container limits for cpu and memory, equal to its requests"}
+	}
+	for _, c := range p.Containers {
+		if c.MilliCPU >= 1000 && c.MilliCPU%1000 != 0 {
+			out = append(out, fmt.Sprintf("container %q wants %dm CPUs, no whole number, so it gets shared CPUs: "+
+				"ask for %d or %d", c.Name, c.MilliCPU, c.MilliCPU/1000, c.MilliCPU/1000+1))
+		}
+	}
+	return out
+}

@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// This file reports what keeps pods from being placed or aligned, and what mends it.
+
+const doctorLong = `Say what is wrong with the installation, with nodes and with pods, and what mends it.
+
+The command reads the cluster and changes nothing. It examines the definition of NodeLayout, rights,
+the admission policy, schedulers and agents; whether nodes report and what their kubelets align; and
+pods that are nearly Guaranteed, that no node can ever admit, or that hold more NUMA nodes than they need.
+docs/reference/findings.md explains every finding by its name.
+
+The exit code is 0 if nothing is wrong, 1 if there is an error or a warning, and 2 where the cluster
+cannot be examined. With --severity error it is 1 only for errors.`
+
+const doctorExample = `  kubectl tenon doctor
+  kubectl tenon doctor --node node-a
+
+  # Is this pod as it should be?
+  kubectl tenon doctor --pod ml/trainer-0
+
+  # In a pipeline: fail if something does not work
+  kubectl tenon doctor --severity error -o json`
+
+var errFindings = errors.New("something is wrong")
+
+// DoctorOptions select what is examined; empty is everything.
+type DoctorOptions struct {
+	Node string
+	Pod  string // "namespace/name"
+}
+
+// Doctor examines a cluster.
+type Doctor func(ctx context.Context, k Kubeconfig, o DoctorOptions) (document.Diagnosis, error)
+
+type doctorFlags struct {
+	node, pod, severity string
+	output              output
+}
+
+var severities = []string{string(document.Broken), string(document.Warned), string(document.Noted)}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var f doctorFlags
+	c := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Say what is wrong with the installation, nodes and pods, and what mends it",
+		Long:    doctorLong,
+		Example: doctorExample,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			err := a.doctor(c, f)
+			switch {
+			case err == nil:
+				return nil
+			case errors.Is(err, errFindings):
+				return checkCode{1, err}
+			}
+			return checkCode{2, err}
+		},
+	}
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return checkCode{2, err} })
+	s := c.Flags()
+	s.StringVar(&f.node, "node", "", "Report only what is about this node.")
+	s.StringVar(&f.pod, "pod", "", "Report only what is about this pod, [NAMESPACE/]NAME.")
+	s.StringVar(&f.severity, "severity", string(document.Noted),
+		"Report only what is at least as bad. One of: ("+strings.Join(severities, ", ")+").")
+	f.output.bind(c, "json", "yaml", "wide")
+	complete(c, "node", a.nodeNames)
+	complete(c, "pod", a.podNames)
+	complete(c, "severity", choices(severities...))
+	return c
+}
+
+func (a *app) doctor(c *cobra.Command, f doctorFlags) error {
+	if err := f.output.check(); err != nil {
+		return err
+	}
+	least := document.Severity(f.severity)
+	if !slices.Contains(severities, f.severity) {
+		return fmt.Errorf("--severity %q is not known: want one of %s", f.severity, strings.Join(severities, ", "))
+	}
+	if a.setup.Doctor == nil {
+		return errors.New("this program cannot examine a cluster")
+	}
+	o, err := a.examined(f)
+	if err != nil {
+		return err
+	}
+	d, err := a.setup.Doctor(c.Context(), a.kube, o)
+	if err != nil {
+		return err
+	}
+	kept, bad := []document.Finding{}, false
+	for _, x := range d.Findings {
+		if x.Severity.Rank() <= least.Rank() {
+			kept, bad = append(kept, x), bad || x.Severity != document.Noted
+		}
+	}
+	d.Findings = kept
+	done, err := f.output.write(c.OutOrStdout(), d, nil)
+	if !done {
+		err = writeDiagnosis(c.OutOrStdout(), d, f.output.format == "wide")
+	}
+	if err == nil && bad {
+		return errFindings
+	}
+	return err
+}
+
+// examined are the node and the pod that the flags name.
+func (a *app) examined(f doctorFlags) (DoctorOptions, error) {
+	o := DoctorOptions{Node: f.node}
+	if f.pod == "" {
+		return o, nil
+	}
+	namespace, name, err := a.podName(f.pod)
+	if err != nil {
+		return o, err
+	}
+	if namespace == "" {
+		if _, namespace, err = a.connect(); err != nil {
+			return o, err
+		}
+	}
+	o.Pod = namespace + "/" + name
+	return o, nil
+}
+
+// Objects and evidence of a finding that are shown, unless all are.
+const (
+	fewObjects  = 3
+	fewEvidence = 2
+)
+
+func writeDiagnosis(w io.Writer, d document.Diagnosis, all bool) error {
+	b := bufio.NewWriter(w)
+	count := map[document.Severity]int{}
+	for _, f := range d.Findings {
+		count[f.Severity]++
+		writeFinding(b, f, all)
+	}
+	examined := fmt.Sprintf("%s and %s examined", nodes(d.Nodes), plural(d.Pods, "pod"))
+	switch {
+	case len(d.Findings) == 0:
+		fmt.Fprintf(b, "%s; nothing is wrong.\n", examined)
+	default:
+		page, _, _ := strings.Cut(d.Findings[0].Page, "#")
+		fmt.Fprintf(b, "%s: %s, %s, %d to know.\n%s explains each by its name.\n", examined,
+			plural(count[document.Broken], "error"), plural(count[document.Warned], "warning"), count[document.Noted], page)
+	}
+	for _, l := range d.Limits {
+		writeWrapped(b, "", fmt.Sprintf("Not examined: %s: %s.", l.Resource, l.Reason))
+	}
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("write findings: %w", err)
+	}
+	return nil
+}
+
+func plural(n int, what string) string { return choose(n, "1 "+what, fmt.Sprintf("%d %ss", n, what)) }
+
+func writeFinding(b *bufio.Writer, f document.Finding, all bool) {
+	objects, evidence := fewObjects, fewEvidence
+	if all {
+		objects, evidence = len(f.Objects), len(f.Objects)*100
+	}
+	var head strings.Builder
+	text := bufio.NewWriter(&head)
+	writeWrapped(text, "        ", fmt.Sprintf("%s: %s.", f.ID, f.Text))
+	_ = text.Flush() // a builder takes everything
+	fmt.Fprintf(b, "%-8s%s", f.Severity, head.String()[min(8, head.Len()):])
+	for _, o := range f.Objects[:min(objects, len(f.Objects))] {
+		line := o.String()
+		if n := len(o.Pods); n > 1 {
+			line += fmt.Sprintf(" (%d pods)", n)
+		}
+		shown := o.Evidence[:min(evidence, len(o.Evidence))]
+		if len(shown) > 0 {
+			line += ": " + strings.Join(shown, joint)
+		}
+		if more := len(o.Evidence) - len(shown); more > 0 {
+			line += fmt.Sprintf("%sand %d more", joint, more)
+		}
+		writeWrapped(b, "        ", line)
+	}
+	if more := len(f.Objects) - objects; more > 0 {
+		fmt.Fprintf(b, "        and %d more (-o wide shows them)\n", more)
+	}
+	writeWrapped(b, "        ", "Remedy: "+f.Remedy+".")
+	for _, c := range f.Commands {
+		fmt.Fprintf(b, "          %s\n", c)
+	}
+	fmt.Fprintln(b)
+}
