@@ -143,7 +143,7 @@ var floors = []floor{
 		nil,
 		words(`core/ledger core/topo api/v1alpha1 api/v1alpha1/client cluster/amounts cluster/kube cluster/metrics
 			cluster/nrt cluster/report cluster/terminations`),
-		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api k8s.io/kube-scheduler`), inCluster...),
+		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api`), inCluster...),
 	},
 	{"cluster/request", nil, words(`core/place core/score api/pod cluster/kube`), inCluster},
 	{"cluster/schedulers", nil, words(`api/config api/document api/objects`),

@@ -1,5 +1,5 @@
 // Package follow fills the ledger of one scheduler from the API server: with layouts, NodeResourceTopologies, and the
-// pods of kube-scheduler's own informer. It reports faults in what nodes publish by events, conditions, and log lines.
+// pods of the scheduler's own informer. It reports faults in what nodes publish by events, conditions, and log lines.
 //
 // Invariant: [Sources.Ready] is closed when all first lists are in the ledger, and not before. NodeResourceTopologies
 // are optional: they are followed once the API server serves them and lets the scheduler read them. The package refuses
@@ -19,11 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
@@ -161,10 +162,18 @@ func (s *Sources) Misaligned() int { return s.misaligned.Count() }
 // Names returns the names of the selected nodes.
 func (s *Sources) Names() []string { return s.names() }
 
-// Start follows the resources that a scheduler needs, until the context ends. Call it before kube-scheduler's informers
-// start. It calls listed before it closes Ready. pods has the pods of kube-scheduler's informer.
-func (s *Sources) Start(ctx context.Context, h fwk.Handle, pods *amounts.Amounts, listed func()) error {
-	s.config, s.dynamic = h.KubeConfig(), s.options.Informers
+// API is the API server of a scheduler. The informers must not have started.
+type API struct {
+	Config    *rest.Config
+	Client    kubernetes.Interface
+	Informers informers.SharedInformerFactory
+	Recorder  events.EventRecorder
+}
+
+// Start follows the resources that a scheduler needs, until the context ends. Call it before the scheduler's informers
+// start. It calls listed before it closes Ready. pods has the pods of these informers.
+func (s *Sources) Start(ctx context.Context, api API, pods *amounts.Amounts, listed func()) error {
+	s.config, s.dynamic = api.Config, s.options.Informers
 	if err := servesLayouts(s.config); err != nil {
 		return err
 	}
@@ -182,7 +191,7 @@ func (s *Sources) Start(ctx context.Context, h fwk.Handle, pods *amounts.Amounts
 	if err != nil {
 		return err
 	}
-	var recorder events.EventRecorder = h.EventRecorder()
+	recorder := api.Recorder
 	if s.options.Leads != nil {
 		recorder = report.While(s.options.Leads, recorder)
 	}
@@ -192,7 +201,7 @@ func (s *Sources) Start(ctx context.Context, h fwk.Handle, pods *amounts.Amounts
 	if err := s.followLayouts(); err != nil {
 		return fmt.Errorf("follow layouts: %w", err)
 	}
-	if err := s.followPods(ctx, h); err != nil {
+	if err := s.followPods(ctx, api); err != nil {
 		return fmt.Errorf("follow pods: %w", err)
 	}
 	if err := s.followTopologies(ctx); err != nil {
@@ -203,7 +212,7 @@ func (s *Sources) Start(ctx context.Context, h fwk.Handle, pods *amounts.Amounts
 	}
 	go s.conditions.Run(ctx, writer)
 	go s.begin(ctx, listed)
-	s.names = nodeNames(h, s.options.Nodes)
+	s.names = nodeNames(api.Informers, s.options.Nodes)
 	return nil
 }
 
@@ -221,9 +230,9 @@ func (s *Sources) followLayouts() error {
 	return err
 }
 
-func (s *Sources) followPods(ctx context.Context, h fwk.Handle) error {
-	pods, api := h.SharedInformerFactory().Core().V1().Pods().Informer(), h.ClientSet()
-	ends := terminations.New(s.Feed, s.Book, api, s.options.Wake, s.logger)
+func (s *Sources) followPods(ctx context.Context, api API) error {
+	pods := api.Informers.Core().V1().Pods().Informer()
+	ends := terminations.New(s.Feed, s.Book, api.Client, s.options.Wake, s.logger)
 	into, err := pods.AddEventHandler(ends)
 	if err != nil {
 		return err
@@ -242,9 +251,9 @@ func (s *Sources) begin(ctx context.Context, listed func()) {
 	s.Begin()
 }
 
-// nodeNames returns a function that lists the names of selected nodes, from kube-scheduler's own informer.
-func nodeNames(h fwk.Handle, selector labels.Selector) func() []string {
-	nodes := h.SharedInformerFactory().Core().V1().Nodes().Lister()
+// nodeNames returns a function that lists the names of selected nodes, from the scheduler's own informer.
+func nodeNames(f informers.SharedInformerFactory, selector labels.Selector) func() []string {
+	nodes := f.Core().V1().Nodes().Lister()
 	if selector == nil {
 		selector = labels.Everything()
 	}

@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -341,15 +340,6 @@ func (f *Feed) LayoutGone(l *v1alpha1.NodeLayout) {
 		f.unlaid(l.Name)
 		f.later(0, func() { f.onFreed(l.Name) })
 	})
-}
-
-// compare compares resource versions. A text that is not a resource version counts as newer than any.
-func compare(a, b string) int {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	if err != nil {
-		return 1
-	}
-	return c
 }
 
 // Problem returns why the layout of a node was rejected, or "".

@@ -158,7 +158,9 @@ func (s *Shared) follow(ctx context.Context, h fwk.Handle) error {
 		s.retries = waiting.NewRetries(s.Book.Snapshot, s.activate)
 		s.Book.OnChange(s.retries.Change)
 	}
-	if err := s.sources.Start(ctx, h, s.amounts, func() { s.workload.Learn(s.ownPods()) }); err != nil {
+	api := follow.API{Config: h.KubeConfig(), Client: h.ClientSet(), Informers: h.SharedInformerFactory(),
+		Recorder: h.EventRecorder()}
+	if err := s.sources.Start(ctx, api, s.amounts, func() { s.workload.Learn(s.ownPods()) }); err != nil {
 		return err
 	}
 	if _, err := h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(s.podEvents()); err != nil {

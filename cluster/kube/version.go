@@ -1,0 +1,20 @@
+package kube
+
+import (
+	"cmp"
+	"strings"
+)
+
+// compare compares resource versions, which are decimal numbers of any length; what is not one is newer than
+// everything. The package resourceversion of apimachinery does the same, and is missing in the releases of Kubernetes
+// that other schedulers are built with.
+func compare(a, b string) int {
+	if !isResourceVersion(a) || !isResourceVersion(b) {
+		return 1
+	}
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+}
+
+func isResourceVersion(s string) bool {
+	return s != "" && s[0] != '0' && strings.Trim(s, "0123456789") == ""
+}
