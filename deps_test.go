@@ -89,6 +89,8 @@ var floors = []floor{
 
 	// Floor 2: hands. Each reaches down, and to what its own folder has below it.
 	{"node/agent", nil, words(`core/... api/... node/desired node/kubelet`), onNode},
+	{"node/arbiter", nil, words(`core/... api/... node/desired node/kubelet node/nri`), append(words(`github.com/containerd/nri`),
+		onNode...)},
 	// What is to be published is a pure function of what was observed.
 	{
 		"node/desired",
@@ -107,6 +109,7 @@ var floors = []floor{
 	},
 	{"node/nri", nil, words(`core/idset core/pin core/place core/topo api/v1alpha1`),
 		words(`github.com/containerd/nri github.com/go-logr/logr`)},
+	{"node/nri/nritest", nil, nil, words(`github.com/containerd/nri`)},
 	{"node/sysfs", nil, words(`core/idset core/topo`), words(`golang.org/x/tools`)},
 	{"node/...", nil, words(`core/... api/...`), onNode},
 	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},

@@ -2,7 +2,8 @@
 // the files that discovery reads of the node's hardware as one text file, for a map or a bug report.
 //
 // It only reads its flags and wires the parts; it refuses unknown arguments and flags. It
-// writes nothing on the node. It reads these files there, as root where only root may read them:
+// writes nothing on the node, unless --pin-config makes it pin containers: then it connects to the container runtime
+// (--nri-socket) and keeps a file (--pin-state). It reads these files there, as root where only root may read them:
 //
 //	/sys, /proc                                   hardware; those of its container show the host's
 //	/var/lib/kubelet/cpu_manager_state            with memory_manager_state beside it
@@ -20,6 +21,7 @@
 //	noderesourcetopologies.topology.node.k8s.io   the same, with --node-resource-topology
 //	nodes/configz                                 get, checked by the kubelet; --kubelet-config-source=auto or kubelet
 //	nodes/proxy                                   get, only with --kubelet-config-source=api-server
+//	events                                        create, only with --pin-config
 //	tokenreviews, subjectaccessreviews            create, unless --metrics-authorization=false
 package main
 
@@ -110,6 +112,8 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	source.flags(fs, node.ip)
 	var out outlets
 	out.flags(fs)
+	var pin pins
+	pin.flags(fs)
 	fs.Usage = func() {
 		fmt.Fprintln(stderr, "Usage:\n  tenon-agent [FLAGS]\n"+
 			"  tenon-agent snapshot    write this host's machine as one text file to stdout\n\nFlags:")
@@ -147,6 +151,9 @@ func run(ctx context.Context, args []string, node env, stdout, stderr io.Writer)
 	cfg.Machine, cfg.CheckCapacity = machine, *file != "" && !*force
 	cfg.Translate = pod.ToPlace
 	if err := source.open(&cfg); err != nil {
+		return err
+	}
+	if err := pin.open(&cfg); err != nil {
 		return err
 	}
 	if err := out.open(ctx, &cfg); err != nil {

@@ -33,6 +33,9 @@ const (
 	StateInconsistent InexactCode = "state-inconsistent"
 	// StaleFacts means that the machine or the rules are as last read, because reading them again failed.
 	StaleFacts InexactCode = "stale-facts"
+	// NotPinning means that the node's agent is to pin containers and does not: it is not connected to the container
+	// runtime, or the kubelet's managers are on.
+	NotPinning InexactCode = "not-pinning"
 	// PodsUnreported means that too many pods are bound to the node without being in its report, so their holdings are
 	// not predicted. The node gets no pod that holds anything. The scheduler finds this; it is in no report.
 	PodsUnreported InexactCode = "pods-unreported"

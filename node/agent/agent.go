@@ -10,7 +10,8 @@
 // at the same pace; if that fails, the agent still writes the layout. An agent keeps no state outside its Run, so a
 // process may run many.
 //
-// The package does not judge: it publishes what the kubelet reports, and places nothing.
+// The package refuses to judge: it publishes what the kubelet reports, or what its [Arbiter] has decided, and places
+// nothing.
 package agent
 
 import (
@@ -78,7 +79,8 @@ func (a *agent) run(ctx context.Context, watchFiles func(context.Context)) {
 	if a.cfg.Pods != nil {
 		a.cfg.Pods(o.pods.list)
 	}
-	parts := []func(context.Context){o.pods.run, o.node.run, o.published.layout.watch.run, watchFiles}
+	arbiter := func(ctx context.Context) { a.cfg.Arbiter.Run(ctx, o.pods.list, a.triggers.holdings) }
+	parts := []func(context.Context){arbiter, o.pods.run, o.node.run, o.published.layout.watch.run, watchFiles}
 	if t := o.published.topology; t != nil {
 		parts = append(parts, t.watch.run)
 	}
@@ -131,6 +133,7 @@ func newReconciler(cfg Config, t *triggers) (*reconciler, error) {
 			node:      newNodeWatch(core.Nodes, cfg.NodeName, cfg.Labels, t.holdings),
 			pods:      newPodWatch(core.Pods, cfg.NodeName, t.holdings),
 			published: published,
+			arbiter:   cfg.Arbiter,
 		},
 		options:  desired.Options{NodeName: cfg.NodeName, Translate: cfg.Translate},
 		recorder: cfg.Recorder,

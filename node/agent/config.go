@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/desired"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
 
@@ -43,6 +44,16 @@ type Publisher interface {
 	// options first. Publish returns the object that it read or wrote, or nil if it did neither.
 	Publish(ctx context.Context, n *ledger.Node, meta metav1.ObjectMeta, read *metav1.GetOptions) (
 		object metav1.Object, wrote bool, err error)
+}
+
+// Arbiter decides what containers get, and pins them, where the agent is the arbiter (place.ByAgent).
+type Arbiter interface {
+	// Run pins containers until ctx ends. list returns the pods of the node as far as they are known, as for
+	// Config.Pods; changed triggers a reconcile.
+	Run(ctx context.Context, list func() []*v1.Pod, changed func())
+	// Observe is called in each reconcile, while Run runs. Where the agent is the arbiter by the rules of f, it replaces
+	// the state files in seen, and returns why containers are not pinned, "" where they are.
+	Observe(ctx context.Context, f desired.Facts, seen *kubelet.Observation) (unpinned string, err error)
 }
 
 // Recorder records what the agent does, for example as metrics. Its methods return at once.
@@ -80,6 +91,10 @@ type Config struct {
 	Translate func(*v1.Pod) (*place.Pod, error)
 	// Publisher publishes an object beside the layout; it may be nil.
 	Publisher Publisher
+	// Arbiter pins containers. It is nil where the kubelet is the arbiter whatever the rules say.
+	Arbiter Arbiter
+	// PinConfig is the file of the rules of an agent that is the arbiter, whose changes trigger a reconcile; "": none.
+	PinConfig string
 	// Recorder may be nil.
 	Recorder Recorder
 	// Health receives when reconciles begin and end; it may be nil.
@@ -180,6 +195,9 @@ func (c Config) withDefaults() Config {
 	if c.Health == nil {
 		c.Health = &Health{}
 	}
+	if c.Arbiter == nil {
+		c.Arbiter = noArbiter{}
+	}
 	if c.Rules == nil {
 		c.Rules = kubelet.Files{File: c.KubeletConfig, Dir: c.KubeletConfigDir}
 	}
@@ -198,6 +216,9 @@ func (c *Config) watchedFiles() []watchedFile {
 	if c.KubeletConfig != "" {
 		out = append(out, watchedFile{path: c.KubeletConfig, full: true})
 	}
+	if c.PinConfig != "" {
+		out = append(out, watchedFile{path: c.PinConfig, full: true})
+	}
 	if c.KubeletConfigDir != "" {
 		out = append(out, watchedFile{path: c.KubeletConfigDir, full: true, dir: true})
 	}
@@ -210,3 +231,11 @@ type noRecorder struct{}
 func (noRecorder) RecordNode(*ledger.Node, int64)             {}
 func (noRecorder) RecordWrite(string, error)                  {}
 func (noRecorder) RecordReconcile(time.Duration, bool, error) {}
+
+// noArbiter is the Arbiter of an agent that only observes.
+type noArbiter struct{}
+
+func (noArbiter) Run(context.Context, func() []*v1.Pod, func()) {}
+func (noArbiter) Observe(context.Context, desired.Facts, *kubelet.Observation) (string, error) {
+	return "", nil
+}

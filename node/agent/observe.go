@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/node/desired"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
@@ -20,6 +21,7 @@ type observer struct {
 	node      *nodeWatch
 	pods      *podWatch
 	published *published
+	arbiter   Arbiter
 	// checkCapacity: see Config.CheckCapacity.
 	checkCapacity bool
 }
@@ -57,8 +59,12 @@ func (o *observer) observe(ctx context.Context, facts desired.Facts, full bool) 
 	if out.Kubelet, err = kubelet.Observe(ctx, o.service, o.root); err != nil {
 		return out, errors.Join(err, out.Facts.Stale)
 	}
-	if !readFacts && out.Kubelet.Contradicts(out.Facts.Rules) != nil {
+	byKubelet := out.Facts.Rules.Arbiter == place.ByKubelet
+	if !readFacts && byKubelet && out.Kubelet.Contradicts(out.Facts.Rules) != nil {
 		out.Facts = out.Facts.WithConfiguration(o.rules.Configuration(ctx))
+	}
+	if out.Unpinned, err = o.arbiter.Observe(ctx, out.Facts, &out.Kubelet); err != nil {
+		return out, err
 	}
 	out.Pods = desired.PodsOf(o.pods.list())
 	out.PublishedOrder = o.published.layout.takeOrder()

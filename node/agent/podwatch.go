@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/node/desired"
 )
 
@@ -45,7 +48,8 @@ func newPodWatch(pods *objects.Client[*v1.Pod, *v1.PodList], node string, onChan
 			UpdateFunc: func(before, after any) {
 				a, okA := before.(*v1.Pod)
 				b, okB := after.(*v1.Pod)
-				if !okA || !okB || a.UID != b.UID || ended(a) != ended(b) || started(a) != started(b) {
+				if !okA || !okB || a.UID != b.UID || ended(a) != ended(b) || started(a) != started(b) ||
+					!slices.EqualFunc(cpus(a), cpus(b), resource.Quantity.Equal) {
 					onChange()
 				}
 			},
@@ -66,8 +70,10 @@ func trimPod(obj any) (any, error) {
 		Spec:   v1.PodSpec{Resources: p.Spec.Resources},
 		Status: v1.PodStatus{Phase: p.Status.Phase, StartTime: p.Status.StartTime, QOSClass: p.Status.QOSClass},
 	}
-	if hash, ok := p.Annotations[desired.StaticHash]; ok {
-		out.Annotations = map[string]string{desired.StaticHash: hash}
+	for _, key := range []string{desired.StaticHash, v1alpha1.DecisionAnnotation} {
+		if value, ok := p.Annotations[key]; ok {
+			out.Annotations = with(out.Annotations, key, value)
+		}
 	}
 	for _, c := range p.Spec.InitContainers {
 		out.Spec.InitContainers = append(out.Spec.InitContainers,
@@ -86,10 +92,40 @@ func running(all []v1.ContainerStatus) []v1.ContainerStatus {
 	var out []v1.ContainerStatus
 	for _, c := range all {
 		if c.State.Running != nil {
-			out = append(out, v1.ContainerStatus{Name: c.Name, ContainerID: c.ContainerID})
+			out = append(out, v1.ContainerStatus{Name: c.Name, ContainerID: c.ContainerID, Resources: onlyCPUs(c.Resources)})
 		}
 	}
 	return out
+}
+
+// onlyCPUs keeps the CPUs that a container was started or resized with.
+func onlyCPUs(r *v1.ResourceRequirements) *v1.ResourceRequirements {
+	if r == nil {
+		return nil
+	}
+	q, ok := r.Requests[v1.ResourceCPU]
+	if !ok {
+		return &v1.ResourceRequirements{}
+	}
+	return &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: q}}
+}
+
+// cpus are the CPUs that a pod's containers run with, as far as that is known.
+func cpus(p *v1.Pod) (out []resource.Quantity) {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if c.Resources != nil {
+			out = append(out, c.Resources.Requests[v1.ResourceCPU])
+		}
+	}
+	return out
+}
+
+func with(to map[string]string, key, value string) map[string]string {
+	if to == nil {
+		to = map[string]string{}
+	}
+	to[key] = value
+	return to
 }
 
 func ended(p *v1.Pod) bool {

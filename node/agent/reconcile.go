@@ -97,21 +97,23 @@ func (r *reconciler) logReasons(reasons []v1alpha1.Inexact) {
 	}
 }
 
-// logRules logs what the kubelet's configuration aligns, at the start and when that changes: one line with the
-// policies, and one line for each resource that it does not align, with the setting that would.
+// logRules logs what the kubelet, or the agent, aligns by its configuration, at the start and when that changes: one
+// line with the policies, and one line for each resource that is not aligned, with the setting
+// that would align it.
 func (r *reconciler) logRules(n *ledger.Node) {
 	unaligned := n.Rules.Unaligned(n.Machine)
 	policies := []any{"topologyManagerPolicy", n.Rules.Topology.Policy, "topologyManagerScope", n.Rules.Topology.Scope,
 		"cpuManagerPolicy", policy(n.Rules.CPU.Static, "static", "none"),
 		"memoryManagerPolicy", policy(n.Rules.Memory.Static, "Static", "None")}
-	text := fmt.Sprint(policies, unaligned)
+	text := fmt.Sprint(n.Rules.Arbiter, policies, unaligned)
 	if text == r.logged.rules {
 		return
 	}
 	r.logged.rules = text
-	r.log.Info("read the kubelet's policies", policies...)
+	by := n.Rules.Arbiter.String()
+	r.log.Info("read the "+by+"'s policies", policies...)
 	for _, u := range unaligned {
-		r.log.Info("the kubelet does not align everything", "notAligned", u.What, "remedy", u.Remedy)
+		r.log.Info("the "+by+" does not align everything", "notAligned", u.What, "remedy", u.Remedy)
 	}
 }
 

@@ -45,6 +45,8 @@ type Observation struct {
 	Pods Pods
 	// Kubelet has the podresources answers and the state files. Its Capacity and Known are not used.
 	Kubelet kubelet.Observation
+	// Unpinned says why an agent that is the arbiter does not pin containers now; "": it does, or is not the arbiter.
+	Unpinned string
 	// PublishedOrder has the UIDs of the pods of a layout that an earlier agent published, in the order of that
 	// layout. It is given once, in the first observation after the layout was read.
 	PublishedOrder []string
@@ -120,7 +122,8 @@ func (r *Result) layout(opts Options, o Observation, seen kubelet.Observation) {
 	}
 	all, podErr := seen.Entries(m, o.Pods)
 	policyErr := seen.Contradicts(facts.Rules)
-	for _, err := range []error{deviceErr, podErr, policyErr, facts.Configuration.Doubt, facts.DetailErr} {
+	for _, err := range []error{deviceErr, podErr, policyErr, facts.Configuration.Doubt, facts.Configuration.Refusal,
+		facts.DetailErr} {
 		if err != nil {
 			r.Faults = append(r.Faults, err)
 		}

@@ -64,8 +64,11 @@ func (f Facts) WithConfiguration(c kubelet.Configuration, err error) Facts {
 	return f
 }
 
-// source returns the origin of the rules, for v1alpha1.Rules.From.
+// source returns the origin of the rules, for v1alpha1.Rules.From: "" if they are the agent's own.
 func (f Facts) source() string {
+	if f.Rules.Arbiter == place.ByAgent {
+		return ""
+	}
 	if f.Configuration.Effective {
 		return v1alpha1.FromKubelet
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/kubelet"
 )
@@ -25,19 +26,17 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []ledger.I
 		out = append(out, ledger.Inexact{Code: code, Message: fmt.Sprintf(format, args...)})
 	}
 	facts := o.Facts
-	if why, ok := kubelet.Release(o.Node.KubeletVersion); !ok {
-		out = append(out, why)
+	if why := facts.Configuration.Refusal; why != nil {
+		add(ledger.NotPinning, "the agent does not pin containers: %v", why)
 	}
-	out = append(out, facts.Configuration.Unmodelled()...)
-	if facts.source() == v1alpha1.FromFiles {
-		add(ledger.RulesFromFiles, "the rules are read from the kubelet's files, which lack its flags")
+	if o.Unpinned != "" {
+		add(ledger.NotPinning, "%s", o.Unpinned)
 	}
 	if why, is := kubelet.Unusable(r.machine, facts.Rules); is {
 		out = append(out, why)
 	}
-	out = append(out, seen.Unhealthy(r.machine, facts.Rules)...)
-	if why, is := seen.ReleaseOrder(facts.Rules, r.entries, o.Pods); is {
-		out = append(out, why)
+	if facts.Rules.Arbiter == place.ByKubelet {
+		out = append(out, inexactKubelet(o, seen, r)...)
 	}
 	if r.deviceErr != nil {
 		add(ledger.DeviceLocality, "%v", r.deviceErr)
@@ -55,6 +54,24 @@ func inexact(o Observation, seen kubelet.Observation, r reasons) (out []ledger.I
 		// The message omits the error itself: its text may differ with every attempt, and each difference would be
 		// written.
 		add(ledger.StaleFacts, "the machine or the rules could not be read again; the agent's log says why")
+	}
+	return out
+}
+
+// inexactKubelet returns the reasons that concern a kubelet that decides.
+func inexactKubelet(o Observation, seen kubelet.Observation, r reasons) (out []ledger.Inexact) {
+	facts := o.Facts
+	if why, ok := kubelet.Release(o.Node.KubeletVersion); !ok {
+		out = append(out, why)
+	}
+	out = append(out, facts.Configuration.Unmodelled()...)
+	if facts.source() == v1alpha1.FromFiles {
+		out = append(out, ledger.Inexact{Code: ledger.RulesFromFiles,
+			Message: "the rules are read from the kubelet's files, which lack its flags"})
+	}
+	out = append(out, seen.Unhealthy(r.machine, facts.Rules)...)
+	if why, is := seen.ReleaseOrder(facts.Rules, r.entries, o.Pods); is {
+		out = append(out, why)
 	}
 	return out
 }

@@ -30,6 +30,8 @@ type Configuration struct {
 	Effective bool
 	// Gates are the feature gates that concern the managers and that the configuration sets.
 	Gates map[string]bool
+	// Refusal is why the agent does not pin containers although its flags ask for it; otherwise nil.
+	Refusal error
 	// Doubt is why the files were read instead of the kubelet's endpoint; nil if the endpoint was not to be used.
 	Doubt error
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/go-logr/logr"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/pin"
 	"github.com/tenon-numa/tenon/core/place"
@@ -80,7 +81,7 @@ type Plugin struct {
 	node *pin.Node
 	// written is the node that the file has.
 	written *pin.Node
-	// containers are those that were created and not removed, by their ID.
+	// containers are those that were created and have not ended, by their ID.
 	containers map[string]*container
 	// pinned receives when all containers of the runtime were pinned after the plugin has connected.
 	pinned chan struct{}
@@ -165,7 +166,7 @@ func (p *Plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	[]*api.ContainerUpdate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.arrive(ctx, s) && p.cfg.Failure == Fail {
+	if !p.arrive(ctx, s) && p.cfg.Failure == Fail && !static(s) {
 		return nil, nil, fmt.Errorf("pod %s/%s is not known yet, so its containers cannot be pinned", s.Namespace, s.Name)
 	}
 	if err := p.save(); err != nil {
@@ -186,7 +187,7 @@ func (p *Plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a, ok := p.cfg.Pods.Arriving(ctx, s.Uid); ok {
-		p.set(p.node.Resized(s.Uid, a.Spec), s.Uid, a)
+		p.resize(s.Uid, a)
 	}
 	if err := p.save(); err != nil {
 		return nil, err
@@ -197,26 +198,100 @@ func (p *Plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	return p.updates(""), nil
 }
 
+// StopContainer is called when a container has ended. What its pod holds stays the pod's.
+func (p *Plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	p.forget(c.Id)
+	return nil, nil
+}
+
 // RemoveContainer forgets a container.
 func (p *Plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.containers, c.Id)
+	p.forget(c.Id)
 	return nil
 }
 
-// RemovePodSandbox ends a pod: its exclusive CPUs are shared from then on.
-func (p *Plugin) RemovePodSandbox(_ context.Context, s *api.PodSandbox) error { return p.End(s.Uid) }
-
-// End ends pods, which the API server or the runtime says have ended.
-func (p *Plugin) End(uids ...string) error {
+func (p *Plugin) forget(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	left := p.node.Without(uids...)
-	if left == p.node {
+	delete(p.containers, id)
+}
+
+// RemovePodSandbox ends a pod, unless it has containers in another sandbox: its exclusive CPUs are shared from then on.
+func (p *Plugin) RemovePodSandbox(_ context.Context, s *api.PodSandbox) error {
+	return p.end(func(uid string) bool { return uid == s.Uid })
+}
+
+// Left ends pods that are not there any more and have no container that runs.
+func (p *Plugin) Left(there map[string]bool) error {
+	return p.end(func(uid string) bool { return !there[uid] })
+}
+
+// end ends the pods without containers for which over returns true.
+func (p *Plugin) end(over func(uid string) bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var uids []string
+	for _, one := range p.node.Pods() {
+		if over(one.UID) && !p.has(one.UID) {
+			uids = append(uids, one.UID)
+		}
+	}
+	return p.become(p.node.Without(uids...))
+}
+
+// Use changes the machine or the rules. Pods keep what they hold where the new ones permit it.
+func (p *Plugin) Use(m *topo.Machine, r place.Rules) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m == p.node.Machine() && r.Equal(p.node.Rules()) {
 		return nil
 	}
-	p.set(left, "", Arriving{})
+	if err := pin.Check(m, r); err != nil {
+		return fmt.Errorf("pin containers: %w", err)
+	}
+	next := pin.New(m, r)
+	for _, one := range p.node.Pods() {
+		d := v1alpha1.DecisionOf(p.node.Machine(), one.UID, "", one.Holdings)
+		hs, err := d.Holdings(m)
+		if err != nil {
+			next = next.With(pin.Arrival{UID: one.UID, Spec: one.Spec})
+			continue
+		}
+		one.Holdings = hs
+		next = next.Restored(one)
+	}
+	p.cfg.Machine, p.cfg.Rules = m, r
+	return p.become(next)
+}
+
+// Resized is told what a pod requests after the kubelet has carried out a change of that.
+func (p *Plugin) Resized(uid string, spec *place.Pod) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.node
+	p.resize(uid, Arriving{Spec: spec})
+	if p.node == before {
+		return nil
+	}
+	return p.become(p.node)
+}
+
+// resize changes what a pod holds, unless it holds what it requests.
+func (p *Plugin) resize(uid string, a Arriving) {
+	before, _ := p.node.Pod(uid)
+	next := p.node.Resized(uid, a.Spec)
+	after, _ := next.Pod(uid)
+	if next == p.node || after.Fault != nil && before.Fault != nil && after.Fault.Code == before.Fault.Code {
+		return // it is as before, or fails as before
+	}
+	p.set(next, uid, a)
+}
+
+// become makes a node the present one, and has the runtime pin what differs.
+func (p *Plugin) become(n *pin.Node) error {
+	if n != p.node {
+		p.set(n, "", Arriving{})
+	}
 	if err := p.save(); err != nil {
 		return err
 	}
@@ -231,14 +306,15 @@ func (p *Plugin) Arrived(ctx context.Context, uid string) error {
 	if _, known := p.node.Pod(uid); known || !p.has(uid) {
 		return nil
 	}
-	if p.arrive(ctx, &api.PodSandbox{Uid: uid}); !p.has(uid) {
-		return nil
-	}
-	if err := p.save(); err != nil {
-		return err
-	}
-	p.push()
-	return nil
+	p.arrive(ctx, &api.PodSandbox{Uid: uid})
+	return p.become(p.node)
+}
+
+// static reports whether a sandbox is of a static pod. Such a pod never waits until it is known: the API server itself
+// may be one (pkg/kubelet/types, ConfigSourceAnnotationKey).
+func static(s *api.PodSandbox) bool {
+	source := s.GetAnnotations()["kubernetes.io/config.source"]
+	return source == "file" || source == "http"
 }
 
 // has reports whether the runtime has a container of a pod.
@@ -274,10 +350,16 @@ func (p *Plugin) arrive(ctx context.Context, s *api.PodSandbox) (known bool) {
 	return true
 }
 
+// ended returns pods that have ended and have no container that runs: one that was deleted by force still has some.
 func (p *Plugin) ended(ctx context.Context) []string {
 	var uids []string
 	for _, known := range p.node.Pods() {
-		uids = append(uids, known.UID)
+		if !p.has(known.UID) {
+			uids = append(uids, known.UID)
+		}
+	}
+	if len(uids) == 0 {
+		return nil
 	}
 	ended, err := p.cfg.Pods.Ended(ctx, uids)
 	if err != nil {

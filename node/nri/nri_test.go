@@ -3,7 +3,6 @@ package nri_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,8 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/containerd/nri/pkg/adaptation"
-	"github.com/containerd/nri/pkg/api"
 	"github.com/go-logr/logr"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -20,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/node/nri"
+	"github.com/tenon-numa/tenon/node/nri/nritest"
 )
 
 const machine = `
@@ -74,110 +72,30 @@ func (k *known) add(uid string, cpus int64, decision ...place.Holding) {
 	k.pods[uid] = nri.Arriving{Namespace: "default", Name: uid, Spec: p, Decision: decision}
 }
 
-// runtime is the runtime's half of NRI, with containers whose cpusets are what the plugin said last.
+// runtime has containers with the name "c", one per pod.
 type runtime struct {
-	t    *testing.T
-	nri  *adaptation.Adaptation
-	mu   sync.Mutex
-	pods []*api.PodSandbox
-	all  map[string]*api.Container
-	sets map[string]string // by container: CPUs and NUMA nodes
-	told chan struct{}     // receives when updates came unasked
+	*nritest.Runtime
+	t *testing.T
 }
 
-// serve starts a runtime with the containers of another one, or none.
-func serve(t *testing.T, before *runtime) (*runtime, string) {
+func serve(t *testing.T, before *runtime) *runtime {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "nri") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
+	if before == nil {
+		return &runtime{nritest.New(t, nil), t}
 	}
-	r := &runtime{t: t, all: map[string]*api.Container{}, sets: map[string]string{}, told: make(chan struct{}, 16)}
-	if before != nil {
-		r.pods, r.all, r.sets = before.pods, before.all, before.sets
-	}
-	socket := filepath.Join(dir, "s")
-	r.nri, err = adaptation.New("test", "v1", r.synchronize, r.update, adaptation.WithSocketPath(socket),
-		adaptation.WithPluginPath(dir), adaptation.WithPluginConfigPath(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.nri.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		r.nri.Stop()
-		_ = os.RemoveAll(dir)
-	})
-	return r, socket
+	return &runtime{nritest.New(t, before.Runtime), t}
 }
 
-func (r *runtime) synchronize(ctx context.Context, with adaptation.SyncCB) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	updates, err := with(ctx, r.pods, slices.Collect(maps.Values(r.all)))
-	r.apply(updates)
-	return err
-}
-
-func (r *runtime) update(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.apply(updates)
-	r.told <- struct{}{}
-	return nil, nil
-}
-
-func (r *runtime) apply(updates []*api.ContainerUpdate) {
-	for _, u := range updates {
-		cpu := u.GetLinux().GetResources().GetCpu()
-		r.sets[u.ContainerId] = cpu.GetCpus() + " on " + cpu.GetMems()
-	}
-}
+func pod(uid string) nritest.Pod { return nritest.Pod{Namespace: "default", Name: uid, UID: uid} }
 
 // create starts a pod of one container, and returns the error of the plugin.
-func (r *runtime) create(uid string) error {
-	s := &api.PodSandbox{Id: "sandbox-" + uid, Uid: uid, Name: uid, Namespace: "default"}
-	c := &api.Container{Id: uid, PodSandboxId: s.Id, Name: "c", CreatedAt: int64(len(r.all) + 1),
-		State: api.ContainerState_CONTAINER_RUNNING}
-	reply, err := r.nri.CreateContainer(r.t.Context(), &api.CreateContainerRequest{Pod: s, Container: c})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	r.pods, r.all[uid] = append(r.pods, s), c
-	cpu := reply.GetAdjust().GetLinux().GetResources().GetCpu()
-	r.sets[uid] = cpu.GetCpus() + " on " + cpu.GetMems()
-	r.apply(reply.Update)
-	return nil
-}
-
-// end removes a pod.
-func (r *runtime) end(uid string) {
-	r.t.Helper()
-	r.mu.Lock()
-	i := slices.IndexFunc(r.pods, func(s *api.PodSandbox) bool { return s.Uid == uid })
-	s, c := r.pods[i], r.all[uid]
-	r.pods = slices.Delete(r.pods, i, i+1)
-	delete(r.all, uid)
-	delete(r.sets, uid)
-	r.mu.Unlock()
-	if err := r.nri.RemoveContainer(r.t.Context(), &api.RemoveContainerRequest{Pod: s, Container: c}); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.nri.RemovePodSandbox(r.t.Context(), &api.RemovePodSandboxRequest{Pod: s}); err != nil {
-		r.t.Fatal(err)
-	}
-}
+func (r *runtime) create(uid string) error { return r.Create(pod(uid), "c") }
 
 func (r *runtime) want(all ...string) {
 	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var got []string
-	for _, id := range slices.Sorted(maps.Keys(r.sets)) {
-		got = append(got, id+": "+r.sets[id])
+	got := r.All()
+	for i := range got {
+		got[i] = strings.Replace(got[i], "/c:", ":", 1)
 	}
 	if !slices.Equal(got, all) {
 		r.t.Errorf("containers are pinned to\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(all, "\n"))
@@ -195,7 +113,7 @@ type world struct {
 }
 
 // agent starts an agent on a runtime, and returns when it is connected.
-func agent(t *testing.T, r *runtime, socket string, w *world, failure nri.FailurePolicy) *world {
+func agent(t *testing.T, r *runtime, w *world, failure nri.FailurePolicy) *world {
 	t.Helper()
 	if w == nil {
 		w = &world{pods: &known{pods: map[string]nri.Arriving{}, ended: map[string]bool{}},
@@ -220,14 +138,14 @@ func agent(t *testing.T, r *runtime, socket string, w *world, failure nri.Failur
 	ready, done := make(chan error, 16), make(chan struct{})
 	go func() {
 		defer close(done)
-		p.Run(ctx, socket, func(err error) { ready <- err })
+		p.Run(ctx, r.Socket, func(err error) { ready <- err })
 	}()
 	w.stop = func() { cancel(); <-done }
 	t.Cleanup(w.stop)
 	if err := <-ready; err != nil {
 		t.Fatal(err)
 	}
-	r.nri.BlockPluginSync().Unblock() // the runtime asks plugins only after that
+	r.Ready()
 	return w
 }
 
@@ -242,8 +160,8 @@ func decided(text string, mask topo.Mask) place.Holding {
 
 // Exclusive CPUs come and go; who shares gets what is left at the same moment.
 func TestContainersArePinnedAsTheyComeAndGo(t *testing.T) {
-	r, socket := serve(t, nil)
-	w := agent(t, r, socket, nil, nri.Ignore)
+	r := serve(t, nil)
+	w := agent(t, r, nil, nri.Ignore)
 	w.pods.add("web", 0)
 	w.pods.add("mine", 4, decided("10-13", 2))
 	w.pods.add("other", 2)
@@ -253,8 +171,8 @@ func TestContainersArePinnedAsTheyComeAndGo(t *testing.T) {
 		}
 	}
 	r.want("mine: 10-13 on 1", "other: 1-2 on 0", "web: 0,3-9,14-15 on 0-1")
-	r.end("mine")
-	<-r.told
+	r.End("mine")
+	<-r.Told
 	r.want("other: 1-2 on 0", "web: 0,3-15 on 0-1")
 	if got := strings.Join(w.found, "; "); got != "web decided=false; mine decided=true; other decided=false" {
 		t.Errorf("said of pods: %s", got)
@@ -263,8 +181,8 @@ func TestContainersArePinnedAsTheyComeAndGo(t *testing.T) {
 
 // Agent and runtime end and start at any time: nobody gets another one's CPUs, and nothing moves.
 func TestWhatWasDecidedOutlivesAgentAndRuntime(t *testing.T) {
-	r, socket := serve(t, nil)
-	w := agent(t, r, socket, nil, nri.Ignore)
+	r := serve(t, nil)
+	w := agent(t, r, nil, nri.Ignore)
 	w.pods.add("web", 0)
 	w.pods.add("a", 4, decided("12-15", 2))
 	w.pods.add("b", 2)
@@ -277,42 +195,39 @@ func TestWhatWasDecidedOutlivesAgentAndRuntime(t *testing.T) {
 	r.want(pinned...)
 
 	w.stop()
-	for id := range r.sets {
-		r.sets[id] = "lost" // somebody else has pinned them meanwhile
-	}
-	agent(t, r, socket, w, nri.Ignore)
+	r.Overwrite("lost") // somebody else has pinned them meanwhile
+	agent(t, r, w, nri.Ignore)
 	r.want(pinned...)
 
 	w.stop()
-	later, socket := serve(t, r) // the runtime was restarted, without pod b
-	later.pods = slices.DeleteFunc(later.pods, func(s *api.PodSandbox) bool { return s.Uid == "b" })
-	delete(later.all, "b")
-	delete(later.sets, "b")
-	agent(t, later, socket, w, nri.Ignore)
+	later := serve(t, r) // the runtime was restarted, without pod b
+	later.Lose("b")
+	agent(t, later, w, nri.Ignore)
 	later.want("a: 12-15 on 1", "web: 0-11 on 0-1")
 }
 
 // The scheduler may know of the end of a pod before the runtime has removed it.
 func TestADecisionForCPUsOfAPodThatHasEnded(t *testing.T) {
-	r, socket := serve(t, nil)
-	w := agent(t, r, socket, nil, nri.Ignore)
+	r := serve(t, nil)
+	w := agent(t, r, nil, nri.Ignore)
 	w.pods.add("done", 4, decided("8-11", 2))
 	if err := r.create("done"); err != nil {
 		t.Fatal(err)
 	}
 	w.pods.add("next", 4, decided("8-11", 2))
 	w.pods.ended["done"] = true
+	r.Stop("done", "c")
 	if err := r.create("next"); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.sets["next"]; got != "8-11 on 1" {
+	if got := r.Pinned("next", "c"); got != "8-11 on 1" {
 		t.Errorf("the next pod is pinned to %s", got)
 	}
 	w.pods.add("thief", 4, decided("8-11", 2)) // but next has not ended
 	if err := r.create("thief"); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.sets["thief"]; got != "1-4 on 0" {
+	if got := r.Pinned("thief", "c"); got != "1-4 on 0" {
 		t.Errorf("a pod with a decision for CPUs that are held is pinned to %s", got)
 	}
 	if got := w.found[len(w.found)-1]; got != "thief decided=false decision-replaced" {
@@ -321,8 +236,8 @@ func TestADecisionForCPUsOfAPodThatHasEnded(t *testing.T) {
 }
 
 func TestAPodThatIsNotKnownYet(t *testing.T) {
-	r, socket := serve(t, nil)
-	w := agent(t, r, socket, nil, nri.Ignore)
+	r := serve(t, nil)
+	w := agent(t, r, nil, nri.Ignore)
 	if err := r.create("early"); err != nil {
 		t.Fatal(err)
 	}
@@ -331,19 +246,24 @@ func TestAPodThatIsNotKnownYet(t *testing.T) {
 	if err := w.Arrived(t.Context(), "early"); err != nil {
 		t.Fatal(err)
 	}
-	<-r.told
+	<-r.Told
 	r.want("early: 1-2 on 0")
 
-	strict, socket := serve(t, nil)
-	agent(t, strict, socket, nil, nri.Fail)
+	strict := serve(t, nil)
+	agent(t, strict, nil, nri.Fail)
+	apiServer := pod("apiserver")
+	apiServer.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	if err := strict.Create(apiServer, "c"); err != nil {
+		t.Errorf("a static pod under failurePolicy Fail: %v", err)
+	}
 	if err := strict.create("early"); err == nil || !strings.Contains(err.Error(), "default/early is not known yet") {
 		t.Errorf("under failurePolicy Fail: %v", err)
 	}
 }
 
 func TestDevicesThatTheKubeletHasDrawn(t *testing.T) {
-	r, socket := serve(t, nil)
-	w := agent(t, r, socket, nil, nri.Ignore)
+	r := serve(t, nil)
+	w := agent(t, r, nil, nri.Ignore)
 	w.pods.add("train", 4)
 	a := w.pods.pods["train"]
 	a.Spec.Containers[0].Devices = []place.Count{{Resource: "acme.com/gpu", N: 1}}
@@ -356,8 +276,8 @@ func TestDevicesThatTheKubeletHasDrawn(t *testing.T) {
 }
 
 func TestResizeInPlace(t *testing.T) {
-	r, socket := serve(t, nil)
-	w := agent(t, r, socket, nil, nri.Ignore)
+	r := serve(t, nil)
+	w := agent(t, r, nil, nri.Ignore)
 	w.pods.add("web", 0)
 	w.pods.add("db", 4)
 	for _, uid := range []string{"web", "db"} {
@@ -373,12 +293,7 @@ func TestResizeInPlace(t *testing.T) {
 		{2, []string{"db: 1-2 on 0", "web: 0,3-15 on 0-1"}},
 	} {
 		w.pods.add("db", c.cpus)
-		reply, err := r.nri.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: r.pods[1], Container: r.all["db"],
-			LinuxResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(c.cpus * 1024))}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.apply(reply.Update)
+		r.Update("db", "c")
 		r.want(c.want...)
 	}
 }
@@ -397,4 +312,53 @@ func TestABrokenStateFile(t *testing.T) {
 			t.Errorf("%s: error %v, want %q and the remedy", text, err, want)
 		}
 	}
+}
+
+// A pod that was deleted by force runs until its runtime has stopped it: nobody else gets its CPUs before.
+func TestAPodThatWasDeletedByForce(t *testing.T) {
+	r := serve(t, nil)
+	w := agent(t, r, nil, nri.Ignore)
+	w.pods.add("gone", 4, decided("8-11", 2))
+	if err := r.create("gone"); err != nil {
+		t.Fatal(err)
+	}
+	w.pods.ended["gone"] = true
+	if err := w.Left(map[string]bool{}); err != nil {
+		t.Fatal(err)
+	}
+	w.pods.add("next", 4, decided("8-11", 2))
+	if err := r.create("next"); err != nil {
+		t.Fatal(err)
+	}
+	r.want("gone: 8-11 on 1", "next: 1-4 on 0")
+	r.Stop("gone", "c")
+	if err := w.Left(map[string]bool{"next": true}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Node().Shared().String(); got != "0,5-15" {
+		t.Errorf("shared are %s", got)
+	}
+}
+
+// CPUs that go offline, and others: who has them keeps what is left of its decision, or is placed anew.
+func TestTheMachineChanges(t *testing.T) {
+	r := serve(t, nil)
+	w := agent(t, r, nil, nri.Ignore)
+	w.pods.add("stays", 4, decided("8-11", 2))
+	w.pods.add("moves", 4, decided("12-15", 2))
+	for _, uid := range []string{"stays", "moves"} {
+		if err := r.create(uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := topo.ParseMachine("numa 0 cpus 0-7 memory 16Gi\nnuma 1 cpus 8-14 memory 16Gi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rules := rules(t)
+	if err := w.Use(m, rules); err != nil {
+		t.Fatal(err)
+	}
+	<-r.Told
+	r.want("moves: 1-4 on 0", "stays: 8-11 on 1")
 }

@@ -1,0 +1,262 @@
+// Package arbiter makes an agent the arbiter of its node: where the kubelet's managers are off, it places the pods of
+// the node by rules of its own and pins their containers through the container runtime.
+//
+// Invariant: what the agent publishes of such a node is what the plugin (node/nri) has decided, in the form in which a
+// kubelet with static managers would say it. While the kubelet's managers are on, nothing is pinned. Pods are those of
+// the agent's watch; where a container starts before the watch has its pod, the API server is asked.
+//
+// The package refuses to decide what a container gets: core/pin does.
+package arbiter
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/pin"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/desired"
+	"github.com/tenon-numa/tenon/node/kubelet"
+	"github.com/tenon-numa/tenon/node/nri"
+)
+
+// Config is what an Arbiter needs.
+type Config struct {
+	NodeName string
+	REST     *rest.Config
+	// Socket is that of the container runtime for NRI plugins, State the file that keeps what was decided. The directory
+	// of the file is made where it is missing.
+	Socket, State string
+	Failure       nri.FailurePolicy
+	// PodResourcesSocket and StateDir are as in the agent's configuration.
+	PodResourcesSocket, StateDir string
+	// Translate returns what a pod requests.
+	Translate func(*v1.Pod) (*place.Pod, error)
+	Logger    logr.Logger
+}
+
+// Arbiter pins the containers of one node. Run must be called for anything to be pinned.
+type Arbiter struct {
+	cfg    Config
+	pods   *pods
+	report *reporter
+
+	// plugin pins containers where the agent is the arbiter; nil elsewhere. Only Observe changes it.
+	plugin *nri.Plugin
+	// machines keeps the machine with its devices for as long as the plugin has it.
+	machines topo.Pool
+	// begin has the plugin that Run is to connect to the runtime, nil to connect none.
+	begin chan *nri.Plugin
+
+	mu      sync.Mutex
+	changed func()
+	// tried is closed when the plugin has connected, or could not; err is why it is not connected now.
+	tried chan struct{}
+	err   error
+}
+
+// New returns an Arbiter that pins nothing yet.
+func New(cfg Config) (*Arbiter, error) {
+	p, err := newPods(cfg)
+	if err != nil {
+		return nil, err
+	}
+	r, err := newReporter(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Arbiter{cfg: cfg, pods: p, report: r, begin: make(chan *nri.Plugin, 1), changed: func() {}}, nil
+}
+
+// Run connects the plugin to the container runtime whenever there is one, until ctx ends. list returns the pods of the
+// node, and changed is called when anything about pins has changed. Both may be called from any goroutine.
+func (a *Arbiter) Run(ctx context.Context, list func() []*v1.Pod, changed func()) {
+	a.pods.watch(list)
+	a.mu.Lock()
+	a.changed = changed
+	a.mu.Unlock()
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { a.report.run(ctx) })
+	stop := func() {}
+	for {
+		select {
+		case <-ctx.Done():
+			stop()
+			_ = a.pods.service.Close() // it is only read
+			return
+		case p := <-a.begin:
+			stop()
+			stop = func() {}
+			if p == nil {
+				continue
+			}
+			each, cancel := context.WithCancel(ctx)
+			ended := make(chan struct{})
+			all.Go(func() {
+				defer close(ended)
+				p.Run(each, a.cfg.Socket, a.connected)
+			})
+			stop = func() {
+				cancel()
+				<-ended
+			}
+		}
+	}
+}
+
+// connected takes the outcome of an attempt to connect to the runtime.
+func (a *Arbiter) connected(err error) {
+	a.mu.Lock()
+	was := a.err
+	a.err = err
+	select {
+	case <-a.tried:
+	default:
+		close(a.tried)
+	}
+	changed := a.changed
+	a.mu.Unlock()
+	switch {
+	case err != nil && (was == nil || was.Error() != err.Error()):
+		a.cfg.Logger.Error(err, "containers are not pinned; will connect again")
+	case err == nil:
+		a.cfg.Logger.Info("containers are pinned", "runtime", a.cfg.Socket)
+	}
+	if (was == nil) != (err == nil) {
+		changed()
+	}
+}
+
+// unconnected is why the agent does not pin, in words that are the same for every attempt.
+const unconnected = "the agent is not connected to the container runtime, so containers start without being pinned; " +
+	"the agent's log says why"
+
+// Observe takes what a reconcile has read. Where the agent is the arbiter, it brings the plugin up to date and puts
+// what the plugin has decided in place of the kubelet's state files. unpinned says why containers are not pinned; "":
+// they are, or the kubelet is the arbiter.
+func (a *Arbiter) Observe(ctx context.Context, f desired.Facts,
+	seen *kubelet.Observation) (unpinned string, err error) {
+	if f.Rules.Arbiter != place.ByAgent {
+		return "", a.use(ctx, nil)
+	}
+	m, err := seen.MachineBy(f.Machine, a.machines.New)
+	if m == nil {
+		return "", fmt.Errorf("arbiter: %w", err)
+	}
+	if err := a.follow(ctx, m, f.Rules); err != nil {
+		return "", fmt.Errorf("arbiter: %w", err)
+	}
+	a.mu.Lock()
+	tried := a.tried
+	a.mu.Unlock()
+	select {
+	case <-tried:
+	case <-ctx.Done():
+	}
+	if err := a.settle(ctx); err != nil {
+		return "", fmt.Errorf("arbiter: %w", err)
+	}
+	seen.CPU, seen.Memory = stateOf(a.plugin.Node())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil || ctx.Err() != nil {
+		return unconnected, nil
+	}
+	return "", nil
+}
+
+// follow makes a plugin for the machine and the rules, or changes those of the plugin.
+func (a *Arbiter) follow(ctx context.Context, m *topo.Machine, r place.Rules) error {
+	a.pods.on(m)
+	if a.plugin != nil {
+		return a.plugin.Use(m, r)
+	}
+	if err := os.MkdirAll(filepath.Dir(a.cfg.State), 0o700); err != nil {
+		return err
+	}
+	p, err := nri.New(nri.Config{Machine: m, Rules: r, Pods: a.pods, State: a.cfg.State, Failure: a.cfg.Failure,
+		Placed: a.report.placed, Changed: func() {
+			a.mu.Lock()
+			changed := a.changed
+			a.mu.Unlock()
+			changed()
+		}, Logger: a.cfg.Logger})
+	if err != nil {
+		return err
+	}
+	return a.use(ctx, p)
+}
+
+// use makes a plugin the present one; nil: none.
+func (a *Arbiter) use(ctx context.Context, p *nri.Plugin) error {
+	if a.plugin == p {
+		return nil
+	}
+	a.mu.Lock()
+	a.tried, a.err = make(chan struct{}), nil
+	a.mu.Unlock()
+	select {
+	case a.begin <- p:
+		a.plugin = p
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// settle tells the plugin which pods there are, as far as its runtime has not.
+func (a *Arbiter) settle(ctx context.Context) error {
+	there, resized := a.pods.now()
+	if err := a.plugin.Left(there); err != nil {
+		return err
+	}
+	for uid := range there {
+		if err := a.plugin.Arrived(ctx, uid); err != nil {
+			return err
+		}
+	}
+	for uid, spec := range resized {
+		if err := a.plugin.Resized(uid, spec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stateOf returns what pods are pinned to in the form of the kubelet's state files.
+func stateOf(n *pin.Node) (*kubelet.CPUState, *kubelet.MemoryState) {
+	cpu := &kubelet.CPUState{Policy: "static", Shared: n.Shared(),
+		Containers: map[string]map[string]idset.Set[idset.CPU]{}}
+	memory := &kubelet.MemoryState{Policy: "Static", Containers: map[string]map[string][]kubelet.MemoryBlock{}}
+	if !n.Rules().Memory.Static {
+		memory.Policy = "None"
+	}
+	for _, p := range n.Pods() {
+		cpus, blocks := map[string]idset.Set[idset.CPU]{}, map[string][]kubelet.MemoryBlock{}
+		for _, h := range p.Holdings {
+			if !h.CPUs.Empty() {
+				cpus[h.Container] = h.CPUs
+			}
+			for _, b := range h.Memory {
+				blocks[h.Container] = append(blocks[h.Container], kubelet.MemoryBlock{Kind: b.Kind, Bytes: b.Bytes,
+					NUMAs: idset.Of(n.Machine().IDs(b.NUMAs)...)})
+			}
+		}
+		if len(cpus) > 0 {
+			cpu.Containers[p.UID] = cpus
+		}
+		if len(blocks) > 0 {
+			memory.Containers[p.UID] = blocks
+		}
+	}
+	return cpu, memory
+}

@@ -1,0 +1,244 @@
+package arbiter
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/node/desired"
+	"github.com/tenon-numa/tenon/node/kubelet"
+	"github.com/tenon-numa/tenon/node/nri"
+)
+
+// pods are the pods of the node, by the agent's watch, and where that lacks one by a list of the API server. It is the
+// plugin's nri.Pods.
+type pods struct {
+	node      string
+	client    *objects.Client[*v1.Pod, *v1.PodList]
+	service   *kubelet.PodResources
+	root      fs.FS
+	translate func(*v1.Pod) (*place.Pod, error)
+	log       logr.Logger
+
+	mu      sync.Mutex
+	list    func() []*v1.Pod
+	machine *topo.Machine
+	// listed is what the API server had at the time asked.
+	listed []*v1.Pod
+	asked  time.Time
+}
+
+// Bounds on what a runtime waits for: by default it drops a plugin that takes two seconds to answer.
+const (
+	answerTime = 1500 * time.Millisecond
+	// listAge is how old a list of the API server may be. A runtime that starts has many pods at once.
+	listAge = 200 * time.Millisecond
+)
+
+func newPods(cfg Config) (*pods, error) {
+	core, err := objects.NewCore(cfg.REST)
+	if err != nil {
+		return nil, err
+	}
+	service, err := kubelet.DialPodResources(cfg.PodResourcesSocket)
+	if err != nil {
+		return nil, err
+	}
+	return &pods{node: cfg.NodeName, client: core.Pods, service: service, root: kubelet.Dir(cfg.StateDir),
+		translate: cfg.Translate, log: cfg.Logger, list: func() []*v1.Pod { return nil }}, nil
+}
+
+func (p *pods) watch(list func() []*v1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = list
+}
+
+func (p *pods) on(m *topo.Machine) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.machine = m
+}
+
+// uidOf is the UID that the runtime has of a pod. A static pod has one of its own; its mirror at the API server has
+// another.
+func uidOf(p *v1.Pod) string {
+	if hash := p.Annotations[desired.StaticHash]; hash != "" {
+		return hash
+	}
+	return string(p.UID)
+}
+
+// static reports whether a UID is that of a static pod: a hash, where other pods have a UUID (pkg/kubelet/config,
+// applyDefaults).
+func static(uid string) bool { return !strings.Contains(uid, "-") }
+
+func ended(p *v1.Pod) bool {
+	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+}
+
+// now returns the pods of the watch that have not ended, by the UIDs of the runtime, and what those request whose
+// requests the kubelet has carried out as they are now.
+func (p *pods) now() (there map[string]bool, carriedOut map[string]*place.Pod) {
+	p.mu.Lock()
+	list := p.list
+	p.mu.Unlock()
+	there, carriedOut = map[string]bool{}, map[string]*place.Pod{}
+	for _, pod := range list() {
+		if ended(pod) {
+			continue
+		}
+		uid := uidOf(pod)
+		there[uid] = true
+		if !resized(pod) {
+			continue
+		}
+		if spec, err := p.translate(pod); err == nil {
+			carriedOut[uid] = spec
+		}
+	}
+	return there, carriedOut
+}
+
+// resized reports whether all containers of a pod run with the CPUs that the pod requests. A resize that the kubelet
+// has deferred, or finds infeasible, changes the request alone.
+func resized(p *v1.Pod) bool {
+	statuses := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+	one := false
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		i := slices.IndexFunc(statuses, func(s v1.ContainerStatus) bool { return s.Name == c.Name })
+		if i < 0 || statuses[i].Resources == nil {
+			continue
+		}
+		want, has := c.Resources.Requests[v1.ResourceCPU], statuses[i].Resources.Requests[v1.ResourceCPU]
+		if want.MilliValue() != has.MilliValue() {
+			return false
+		}
+		one = true
+	}
+	return one
+}
+
+// Arriving implements nri.Pods.
+func (p *pods) Arriving(ctx context.Context, uid string) (nri.Arriving, bool) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	pod, m := p.find(ctx, uid)
+	if pod == nil || m == nil {
+		return nri.Arriving{}, false
+	}
+	spec, err := p.translate(pod)
+	if err != nil {
+		p.log.Error(err, "pod shares CPUs: its requests cannot be read", "pod", pod.Namespace+"/"+pod.Name)
+		return nri.Arriving{}, false
+	}
+	out := nri.Arriving{Namespace: pod.Namespace, Name: pod.Name, Spec: spec}
+	if text := pod.Annotations[v1alpha1.DecisionAnnotation]; text != "" {
+		out.Decision, out.Refusal = v1alpha1.ParseDecision(text, m, string(pod.UID), p.node)
+	}
+	if slices.ContainsFunc(spec.Containers, func(c place.Container) bool { return len(c.Devices) > 0 }) {
+		if out.Devices, err = p.devices(ctx, uid, pod); err != nil {
+			p.log.Error(err, "pod is placed without regard to its devices", "pod", pod.Namespace+"/"+pod.Name)
+		}
+	}
+	return out, true
+}
+
+// find returns a pod of the watch, or of the API server where the watch has not received it yet.
+func (p *pods) find(ctx context.Context, uid string) (*v1.Pod, *topo.Machine) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	is := func(pod *v1.Pod) bool { return uidOf(pod) == uid }
+	if all := p.list(); slices.ContainsFunc(all, is) {
+		return all[slices.IndexFunc(all, is)], p.machine
+	}
+	if err := p.ask(ctx); err != nil {
+		p.log.Error(err, "pod is not known, so its containers are not pinned yet", "uid", uid)
+		return nil, p.machine
+	}
+	if i := slices.IndexFunc(p.listed, is); i >= 0 {
+		return p.listed[i], p.machine
+	}
+	return nil, p.machine
+}
+
+// ask lists the pods of the node by a consistent read, unless that was done just now. The lock is held.
+func (p *pods) ask(ctx context.Context) error {
+	if time.Since(p.asked) < listAge {
+		return nil
+	}
+	here := fields.OneTermEqualSelector("spec.nodeName", p.node).String()
+	all, err := p.client.List(ctx, metav1.ListOptions{FieldSelector: here})
+	if err != nil {
+		return fmt.Errorf("list pods of node %s: %w", p.node, err)
+	}
+	p.listed, p.asked = nil, time.Now()
+	for i := range all.Items {
+		p.listed = append(p.listed, &all.Items[i])
+	}
+	return nil
+}
+
+// devices returns what the kubelet has given to a pod. Its checkpoint has init containers, too, and its service what
+// the checkpoint has not yet.
+func (p *pods) devices(ctx context.Context, uid string, pod *v1.Pod) (map[string][]string, error) {
+	o, err := kubelet.Observe(ctx, p.service, p.root)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]string{}
+	add := func(all []kubelet.Device) {
+		for _, d := range all {
+			if !slices.Contains(out[d.Resource], d.ID) {
+				out[d.Resource] = append(out[d.Resource], d.ID)
+			}
+		}
+	}
+	if o.Devices != nil {
+		for _, all := range o.Devices.Containers[uid] {
+			add(all)
+		}
+	}
+	for _, l := range o.Listed {
+		if l.Namespace == pod.Namespace && l.Name == pod.Name {
+			for _, c := range l.Containers {
+				add(c.Devices)
+			}
+		}
+	}
+	for _, ids := range out {
+		slices.Sort(ids)
+	}
+	return out, nil
+}
+
+// Ended implements nri.Pods. A static pod ends when its runtime says so: its mirror may be deleted at any time.
+func (p *pods) Ended(ctx context.Context, uids []string) (out []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.ask(ctx); err != nil {
+		return nil, err
+	}
+	for _, uid := range uids {
+		i := slices.IndexFunc(p.listed, func(pod *v1.Pod) bool { return uidOf(pod) == uid })
+		if i < 0 && !static(uid) || i >= 0 && ended(p.listed[i]) {
+			out = append(out, uid)
+		}
+	}
+	return out, nil
+}

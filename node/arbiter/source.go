@@ -1,0 +1,53 @@
+package arbiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/node/kubelet"
+)
+
+// Source reads the rules of a node where the agent is to be the arbiter: those of the agent's own configuration, as
+// long as the kubelet's managers are off. Otherwise the rules are the kubelet's, which then is the arbiter.
+type Source struct {
+	// Kubelet is the configuration of the kubelet, Pins that of the agent, in the same form.
+	Kubelet, Pins kubelet.Source
+}
+
+// Configuration implements kubelet.Source. Where the kubelet decides, Refusal of the result says why the agent does
+// not.
+func (s Source) Configuration(ctx context.Context) (kubelet.Configuration, error) {
+	has, err := s.Kubelet.Configuration(ctx)
+	if err != nil {
+		return has, err
+	}
+	pins, err := s.Pins.Configuration(ctx)
+	if err == nil && !pins.Rules.CPU.Static {
+		err = errors.New("cpuManagerPolicy is none, so no container would get CPUs of its own; set it to static")
+	}
+	if err != nil {
+		return has, fmt.Errorf("pin configuration: %w", err)
+	}
+	if has.Refusal = managed(has.Rules); has.Refusal != nil {
+		return has, nil
+	}
+	pins.Rules.Arbiter = place.ByAgent
+	pins.Doubt = has.Doubt
+	return pins, nil
+}
+
+// managed returns why a kubelet with these rules leaves no room for an agent: its CPU manager writes the CPUs of all
+// containers every few seconds, and its memory manager their NUMA nodes when they start.
+func managed(r place.Rules) error {
+	switch {
+	case r.CPU.Static:
+		return errors.New("the kubelet's cpuManagerPolicy is static; " +
+			"set it to none, or run the agent without --pin-config")
+	case r.Memory.Static:
+		return errors.New("the kubelet's memoryManagerPolicy is Static; " +
+			"set it to None, or run the agent without --pin-config")
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+// Package nritest is a container runtime's half of NRI for tests: the adaptation that real runtimes link, and
+// containers that have no more than a cpuset.
+//
+// Invariant: a container's cpuset is what a plugin said last, and nothing else. The package refuses to behave like a
+// runtime otherwise: containers start and stop when the test says so.
+package nritest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+)
+
+// Pod is a pod as the kubelet names it to a runtime.
+type Pod struct {
+	Namespace, Name, UID string
+	Annotations          map[string]string
+}
+
+// Runtime is a runtime with containers.
+type Runtime struct {
+	// Socket is where plugins connect.
+	Socket string
+	// Told receives when a plugin has changed containers unasked.
+	Told chan struct{}
+
+	t    testing.TB
+	nri  *adaptation.Adaptation
+	mu   sync.Mutex
+	pods []*api.PodSandbox
+	all  map[string]*api.Container
+	sets map[string]string
+}
+
+// New starts a runtime, with the containers of an earlier one, or none where that is nil.
+func New(t testing.TB, before *Runtime) *Runtime {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nri") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Runtime{Socket: filepath.Join(dir, "s"), t: t, all: map[string]*api.Container{}, sets: map[string]string{},
+		Told: make(chan struct{}, 1024)}
+	if before != nil {
+		r.pods, r.all, r.sets = before.pods, before.all, before.sets
+	}
+	r.nri, err = adaptation.New("test", "v1", r.synchronize, r.update, adaptation.WithSocketPath(r.Socket),
+		adaptation.WithPluginPath(dir), adaptation.WithPluginConfigPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.nri.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.nri.Stop()
+		_ = os.RemoveAll(dir)
+	})
+	return r
+}
+
+func (r *Runtime) synchronize(ctx context.Context, with adaptation.SyncCB) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	updates, err := with(ctx, r.pods, slices.Collect(maps.Values(r.all)))
+	r.apply(updates)
+	return err
+}
+
+func (r *Runtime) update(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.apply(updates)
+	r.Told <- struct{}{}
+	return nil, nil
+}
+
+func (r *Runtime) apply(updates []*api.ContainerUpdate) {
+	for _, u := range updates {
+		cpu := u.GetLinux().GetResources().GetCpu()
+		if _, runs := r.sets[u.ContainerId]; runs {
+			r.sets[u.ContainerId] = cpu.GetCpus() + " on " + cpu.GetMems()
+		}
+	}
+}
+
+// Ready waits until plugins that have connected are asked: a runtime asks none while one of them synchronizes.
+func (r *Runtime) Ready() { r.nri.BlockPluginSync().Unblock() }
+
+// id is the ID of a container.
+func id(uid, container string) string { return uid + "/" + container }
+
+// sandbox returns the sandbox of a pod. The lock is held.
+func (r *Runtime) sandbox(p Pod) *api.PodSandbox {
+	for _, s := range r.pods {
+		if s.Uid == p.UID {
+			return s
+		}
+	}
+	s := &api.PodSandbox{Id: "sandbox-" + p.UID, Uid: p.UID, Name: p.Name, Namespace: p.Namespace,
+		Annotations: p.Annotations}
+	r.pods = append(r.pods, s)
+	return s
+}
+
+// Create starts a container, and returns the error of a plugin.
+func (r *Runtime) Create(p Pod, container string) error {
+	r.mu.Lock()
+	s := r.sandbox(p)
+	c := &api.Container{Id: id(p.UID, container), PodSandboxId: s.Id, Name: container, CreatedAt: int64(len(r.all) + 1),
+		State: api.ContainerState_CONTAINER_RUNNING}
+	r.mu.Unlock()
+	reply, err := r.nri.CreateContainer(context.Background(), &api.CreateContainerRequest{Pod: s, Container: c})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all[c.Id] = c
+	cpu := reply.GetAdjust().GetLinux().GetResources().GetCpu()
+	r.sets[c.Id] = cpu.GetCpus() + " on " + cpu.GetMems()
+	r.apply(reply.Update)
+	return nil
+}
+
+// Update is the kubelet's change of the resources of a container.
+func (r *Runtime) Update(uid, container string) {
+	r.t.Helper()
+	r.mu.Lock()
+	s, c := r.sandbox(Pod{UID: uid}), r.all[id(uid, container)]
+	r.mu.Unlock()
+	reply, err := r.nri.UpdateContainer(context.Background(), &api.UpdateContainerRequest{Pod: s, Container: c,
+		LinuxResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(1024))}}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.apply(reply.Update)
+}
+
+// Stop ends a container.
+func (r *Runtime) Stop(uid, container string) {
+	r.t.Helper()
+	r.mu.Lock()
+	s, c := r.sandbox(Pod{UID: uid}), r.all[id(uid, container)]
+	delete(r.all, id(uid, container))
+	delete(r.sets, id(uid, container))
+	r.mu.Unlock()
+	reply, err := r.nri.StopContainer(context.Background(), &api.StopContainerRequest{Pod: s, Container: c})
+	if err == nil {
+		err = r.nri.RemoveContainer(context.Background(), &api.RemoveContainerRequest{Pod: s, Container: c})
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.apply(reply.Update)
+}
+
+// End stops the containers of a pod and removes its sandbox.
+func (r *Runtime) End(uid string) {
+	r.t.Helper()
+	for _, c := range r.Containers() {
+		if pod, name := split(c); pod == uid {
+			r.Stop(pod, name)
+		}
+	}
+	r.mu.Lock()
+	s := r.sandbox(Pod{UID: uid})
+	r.pods = slices.DeleteFunc(r.pods, func(s *api.PodSandbox) bool { return s.Uid == uid })
+	r.mu.Unlock()
+	if err := r.nri.RemovePodSandbox(context.Background(), &api.RemovePodSandboxRequest{Pod: s}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func split(id string) (uid, container string) {
+	for i := range id {
+		if id[i] == '/' {
+			return id[:i], id[i+1:]
+		}
+	}
+	return id, ""
+}
+
+// Lose forgets a pod without a word to plugins, as a node that restarts does.
+func (r *Runtime) Lose(uid string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pods = slices.DeleteFunc(r.pods, func(s *api.PodSandbox) bool { return s.Uid == uid })
+	for _, c := range slices.Collect(maps.Keys(r.all)) {
+		if pod, _ := split(c); pod == uid {
+			delete(r.all, c)
+			delete(r.sets, c)
+		}
+	}
+}
+
+// Overwrite gives every container another cpuset, as somebody else would.
+func (r *Runtime) Overwrite(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.sets {
+		r.sets[c] = text
+	}
+}
+
+// Containers returns the IDs of the containers, "UID/NAME", in ascending order.
+func (r *Runtime) Containers() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.sets))
+}
+
+// Pinned returns what a container is pinned to, as "CPUS on NUMA-NODES"; "" where there is no such container.
+func (r *Runtime) Pinned(uid, container string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sets[id(uid, container)]
+}
+
+// All returns a line "UID/NAME: CPUS on NUMA-NODES" of each container, in ascending order.
+func (r *Runtime) All() (out []string) {
+	for _, c := range r.Containers() {
+		uid, name := split(c)
+		out = append(out, fmt.Sprintf("%s: %s", c, r.Pinned(uid, name)))
+	}
+	return out
+}
