@@ -43,6 +43,7 @@ func TestAccess(t *testing.T) {
 	}
 	t.Run("roles of the agent", func(t *testing.T) { agentRoles(ctx, t, agent) })
 	t.Run("roles of the scheduler", func(t *testing.T) { schedulerRoles(ctx, t, c) })
+	t.Run("placement", func(t *testing.T) { placement(ctx, t, c) })
 	t.Run("policy", func(t *testing.T) { policy(ctx, t, c, agent) })
 }
 
@@ -63,6 +64,52 @@ func (r right) check(ctx context.Context, t *testing.T, k kubernetes.Interface) 
 	}
 	if got.Status.Allowed != r.want {
 		t.Errorf("%+v: allowed is %v", r, got.Status.Allowed)
+	}
+}
+
+// placement: nobody but the scheduler says what a pod gets.
+func placement(ctx context.Context, t *testing.T, c *lab.Cluster) {
+	const refusal = "is the scheduler's to write"
+	users := kubernetes.NewForConfigOrDie(c.RESTConfig())
+	as := rest.CopyConfig(c.RESTConfig())
+	as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:tenon-system:tenon-scheduler",
+		Groups: []string{"system:authenticated", "system:masters"}}
+	scheduler := kubernetes.NewForConfigOrDie(as)
+	decided := map[string]string{v1alpha1.DecisionAnnotation: "{}"}
+	pod := func(name string, annotations map[string]string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations},
+			Spec: v1.PodSpec{SchedulerName: "nobody", Containers: []v1.Container{{Name: "c", Image: "i"}}}}
+	}
+	binding := func(name string, annotations map[string]string) *v1.Binding {
+		return &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations},
+			Target: v1.ObjectReference{Kind: "Node", Name: "nowhere"}}
+	}
+	all := metav1.CreateOptions{}
+	pods := users.CoreV1().Pods("default")
+	_, err := pods.Create(ctx, pod("forged", decided), all)
+	judged(t, "a pod with the annotation", err, refusal)
+	plain, err := pods.Create(ctx, pod("plain", map[string]string{"a": "b"}), all)
+	judged(t, "a pod with another annotation", err, "")
+	changed := plain.DeepCopy()
+	changed.Annotations = decided
+	_, err = pods.Update(ctx, changed, metav1.UpdateOptions{})
+	judged(t, "a pod that gets the annotation", err, refusal)
+	_, err = pods.UpdateStatus(ctx, changed, metav1.UpdateOptions{})
+	judged(t, "a status with the annotation", err, refusal)
+	judged(t, "a binding with the annotation", pods.Bind(ctx, binding("plain", decided), all), refusal)
+	judged(t, "the scheduler's binding", scheduler.CoreV1().Pods("default").Bind(ctx, binding("plain", decided), all), "")
+	bound, err := pods.Get(ctx, "plain", metav1.GetOptions{})
+	if err != nil || bound.Annotations[v1alpha1.DecisionAnnotation] != "{}" {
+		t.Fatalf("the pod has annotations %v, %v", bound.Annotations, err)
+	}
+	bound.Labels = map[string]string{"a": "b"}
+	bound, err = pods.Update(ctx, bound, metav1.UpdateOptions{})
+	judged(t, "a pod that has the annotation", err, "")
+	bound.Annotations[v1alpha1.DecisionAnnotation] = `{"uid":"x"}`
+	_, err = pods.Update(ctx, bound, metav1.UpdateOptions{})
+	judged(t, "another value", err, refusal)
+	if err := pods.Delete(ctx, "plain", *metav1.NewDeleteOptions(0)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -235,9 +235,11 @@ func TestSwitches(t *testing.T) {
 		"monitoring": map[string]any{"podMonitor": true, "alerts": true, "dashboard": true},
 		"openshift":  map[string]any{"enabled": true},
 		"crds":       map[string]any{"nodeResourceTopology": true},
+		"agent":      map[string]any{"pin": map[string]any{"enabled": true}},
 	})
 	for _, want := range []string{"PodMonitor tenon-agent", "PodMonitor tenon-scheduler", "PrometheusRule tenon",
-		"ConfigMap tenon-dashboard", "SecurityContextConstraints tenon-agent",
+		"ConfigMap tenon-dashboard", "ConfigMap tenon-agent-pin", "ClusterRoleBinding tenon-agent-events",
+		"SecurityContextConstraints tenon-agent",
 		"CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io"} {
 		if all[want] == nil {
 			t.Errorf("there is no %s", want)
