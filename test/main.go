@@ -38,7 +38,25 @@ import (
 	"time"
 )
 
+// usage is what -h prints.
+const usage = `usage: go run ./test [COMMAND] [ARGS...]
+
+Without a command all checks run, and ARGS go to go test. Commands:
+  verify     only generated files and the rules of the repository
+  lint       only the linters
+  headlamp   only the plugin for Headlamp, which needs node
+  race       only the heavy packages, under the race detector
+  node       only the tests on real nodes
+  install    only the installation on a real node, which all checks leave out
+  console    only the pages of the console, in a real browser
+  packages   only installs the Debian packages that tests need
+`
+
 func main() {
+	if len(os.Args) > 1 && slices.Contains([]string{"-h", "-help", "--help", "help"}, os.Args[1]) {
+		fmt.Print(usage)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	r := &runner{out: os.Stdout, began: time.Now()}

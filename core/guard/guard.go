@@ -15,11 +15,11 @@ import (
 type Trust int
 
 const (
-	// Everybody: any pod may go there.
+	// Everybody lets any pod go there.
 	Everybody Trust = iota
-	// WithoutDemand: only pods without a demand may go there, since no demand can be guaranteed there.
+	// WithoutDemand lets only pods without a demand go there, since no demand can be guaranteed there.
 	WithoutDemand
-	// Nobody: no pod may go there.
+	// Nobody lets no pod go there.
 	Nobody
 )
 
