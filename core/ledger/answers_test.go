@@ -24,9 +24,9 @@ func (m *model) checkAnswers(t *testing.T) {
 	}
 }
 
-// disagreement asks in every way whether pods fit on node n, and says where two answers differ. Filter asks Node.Fits,
-// Node.Place or an index; explain, simulate and preemption ask Node.Place; Reserve decides. book returns a book in the
-// same state that may be changed; nil leaves Reserve out.
+// disagreement asks in every way whether pods fit on node n, and returns the first difference, or "". Filter uses
+// Node.Fits, Node.Place or an index; explain, simulate and preemption use Node.Place; Reserve decides. book returns a
+// book in the same state that may be changed; nil leaves out Reserve.
 func disagreement(b *Book, pods []*place.Pod, book func() *Book) string {
 	n := b.Snapshot().Node("n")
 	for _, p := range pods {
@@ -52,13 +52,12 @@ func disagreement(b *Book, pods []*place.Pod, book func() *Book) string {
 	return ""
 }
 
-// candidates are the pods for which every state is asked.
+// candidates are the pods that checkAnswers asks about in every state.
 var candidates = []*place.Pod{pod(2, 1), pod(6, 1),
 	{QoS: place.Burstable, Containers: []place.Container{{Name: "c", MilliCPU: 500}}}}
 
-// checkProgress holds in every state in which nothing is on its way to the book: once the node has dealt with all pods
-// that are bound, and has reported, nothing is left open. The node is settled, and of the pods that wait for their turn
-// at least one has it.
+// checkProgress applies to every state without pending events for the book. Once the node has handled all bound pods
+// and has reported, nothing may remain open: the node is settled, and at least one of the waiting pods has its turn.
 func (m *model) checkProgress(t *testing.T) {
 	if m.seen < len(m.log) || len(m.taken) > 0 || m.reports > 0 {
 		return
@@ -73,7 +72,7 @@ func (m *model) checkProgress(t *testing.T) {
 	}
 	for i, p := range n.pods {
 		if p.at >= admitted && p.said != p.at {
-			n.tell(t, i)
+			n.writeStatus(t, i)
 		}
 	}
 	for n.seen < len(n.log) {

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// claiming is a layout of a node that says that it has pods with these UIDs.
+// claiming is a layout of a node that claims to have pods with these UIDs.
 func claiming(t interface{ Fatal(...any) }, pods ...int) Layout {
 	var entries []Entry
 	for i, n := range pods {
@@ -21,7 +21,7 @@ func claiming(t interface{ Fatal(...any) }, pods ...int) Layout {
 	return layout(t, entries...)
 }
 
-// A node that lists a pod of another node says nothing about that other node, whatever becomes of the pod.
+// A node that lists a pod of another node has no effect on the other node, whatever happens to the pod.
 func TestANodeThatListsPodsOfAnotherNode(t *testing.T) {
 	b := New()
 	l := layout(t)
@@ -29,7 +29,7 @@ func TestANodeThatListsPodsOfAnotherNode(t *testing.T) {
 	b.Report("honest", layout(t, Entry{Pod: id(0), Holdings: v.Holdings}))
 	before := b.Snapshot().Node("honest")
 	b.Report("liar", claiming(t, 0, 1))
-	b.Assume("honest", id(0), pod(20, 1)) // as every update of the pod does
+	b.Assume("honest", id(0), pod(20, 1)) // every update of the pod does this
 	b.Admitted(id(0).UID)
 	if now := b.Snapshot().Node("honest"); now != before {
 		t.Errorf("the honest node has %d entries, %d CPUs free, unsettled %v", len(now.Entries),
@@ -44,18 +44,18 @@ func TestANodeThatListsPodsOfAnotherNode(t *testing.T) {
 	}
 }
 
-// Whatever a node lists, every other node is what it would be without its reports.
-func TestALyingNodeChangesNoOther(t *testing.T) {
+// For any lists of one node, every other node has the same state as without them.
+func TestALyingNodeAffectsNoOther(t *testing.T) {
 	honest := []string{"n0", "n1"}
 	rapid.Check(t, func(t *rapid.T) {
-		told, untold := New(), New() // of the lies
-		books := []*Book{told, untold}
+		lied, without := New(), New() // with and without the lies
+		books := []*Book{lied, without}
 		for _, b := range books {
 			for _, node := range append(honest, "liar") {
 				b.Report(node, layout(t))
 			}
 		}
-		on := map[int]string{} // where pods were sent
+		on := map[int]string{} // the nodes that pods were sent to
 		which := func(t *rapid.T) int { return rapid.IntRange(0, 5).Draw(t, "pod") }
 		each := func(do func(*Book)) {
 			for _, b := range books {
@@ -71,11 +71,11 @@ func TestALyingNodeChangesNoOther(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"lie": func(t *rapid.T) {
 				pods := rapid.SliceOfNDistinct(rapid.IntRange(0, 5), 0, 6, rapid.ID[int]).Draw(t, "pods")
-				told.Report("liar", claiming(t, pods...))
+				lied.Report("liar", claiming(t, pods...))
 			},
 			"the liar is gone": func(t *rapid.T) {
-				told.Forget("liar")
-				told.Report("liar", layout(t))
+				lied.Forget("liar")
+				lied.Report("liar", layout(t))
 			},
 			"reserve": func(t *rapid.T) {
 				n, node := which(t), rapid.SampledFrom(honest).Draw(t, "node")
@@ -94,7 +94,7 @@ func TestALyingNodeChangesNoOther(t *testing.T) {
 			"report": func(t *rapid.T) {
 				node := rapid.SampledFrom(honest).Draw(t, "node")
 				var entries []Entry
-				for _, e := range told.Snapshot().Node(node).Entries {
+				for _, e := range lied.Snapshot().Node(node).Entries {
 					if on[number(e.Pod.UID)] == node && rapid.Bool().Draw(t, "listed") {
 						entries = append(entries, e)
 					}
@@ -117,7 +117,7 @@ func TestALyingNodeChangesNoOther(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				for _, node := range honest {
-					a, b := told.Snapshot().Node(node), untold.Snapshot().Node(node)
+					a, b := lied.Snapshot().Node(node), without.Snapshot().Node(node)
 					if x, y := state(a), state(b); x != y {
 						t.Fatalf("%s is\n%s\nwithout the lies it is\n%s", node, x, y)
 					}
@@ -127,7 +127,7 @@ func TestALyingNodeChangesNoOther(t *testing.T) {
 	})
 }
 
-// state writes all that a node is, in each of its states, but for how machines and usages are stored.
+// state writes everything about a node, in each of its states, except for how machines and usages are stored.
 func state(n *Node) string {
 	v := reflect.ValueOf(*n)
 	var out string

@@ -11,15 +11,15 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// agentLayout is layout on a node where the agent is the arbiter.
+// agentLayout is layout on a node whose arbiter is the agent.
 func agentLayout(t interface{ Fatal(...any) }, entries ...Entry) Layout {
 	l := layout(t, entries...)
 	l.Rules.Arbiter = place.ByAgent
 	return l
 }
 
-// Where the agent pins containers, what was reserved is what each pod gets: pods of different shapes do not wait for
-// each other, though in another order each would have been placed elsewhere.
+// If the agent pins containers, each pod gets what was reserved. Pods of different shapes do not wait for each other,
+// although place would give them something else in another order.
 func TestDecidedPodsDoNotWaitForTheirTurn(t *testing.T) {
 	b := New()
 	b.Report("n", agentLayout(t))
@@ -40,8 +40,8 @@ func TestDecidedPodsDoNotWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// The kubelet draws devices without regard to NUMA nodes where its managers are off.
-func TestDevicesUnderTheAgentAreKnownWhenReported(t *testing.T) {
+// The kubelet chooses devices without regard to NUMA nodes if its managers are off.
+func TestDevicesUnderTheAgentAreUncertainUntilReported(t *testing.T) {
 	b := New()
 	b.Report("n", agentLayout(t))
 	gpu := pod(2, 1)
@@ -64,11 +64,11 @@ func TestDevicesUnderTheAgentAreKnownWhenReported(t *testing.T) {
 		}
 	}
 	if b.Snapshot().Node("n").Unsettled {
-		t.Error("the node is unsettled though it has reported")
+		t.Error("the node is unsettled although it has reported")
 	}
 }
 
-// pinned is a node whose agent is the arbiter: it gives arriving pods what was decided, or places them itself.
+// pinned is a node whose arbiter is the agent: it gives arriving pods what was decided, or places them itself.
 type pinned struct {
 	empty   *place.Usage
 	entries []Entry
@@ -76,7 +76,7 @@ type pinned struct {
 
 func (n *pinned) usage() *place.Usage { return n.empty.Hold(holdings(n.entries)...) }
 
-// Pods are reserved, bound, arrive, end and are reported in any order; the book is begun again in between. Every
+// Pods are reserved, bound, arrive, end and are reported in any order, and the book is begun again in between. Every
 // decision holds: it is free when the pod arrives, and the report confirms it.
 func TestDecisionsHoldInEveryOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -6,9 +6,9 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Of a coarse node it is only counted where a pod will be. It satisfies a demand where its kubelet would refuse
-// the pod otherwise, so that nothing is promised that may not be so.
-func TestACoarseNodeSatisfiesWhatItsKubeletEnforces(t *testing.T) {
+// The place of a pod on a coarse node is only an estimate. Such a node satisfies a demand only if its kubelet would
+// otherwise refuse the pod, so that no promise can be broken.
+func TestACoarseNodeSatisfiesOnlyEnforcedDemands(t *testing.T) {
 	one, two := pod(4, 1), pod(4, 1)
 	two.Containers = append(two.Containers, two.Containers[0])
 	two.Containers[1].Name = "d"

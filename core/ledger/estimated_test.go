@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// amounts is a report of a node that says how many CPUs of each of its two numas are held, and who is
-// counted; nobody says so where counts is nil.
+// amounts is a report with the numbers of held CPUs on each of two NUMA nodes, and with the pods that are counted; nil
+// if the report does not list them.
 func amounts(t interface{ Fatal(...any) }, first, second int, counts map[string]bool) Layout {
 	l := layout(t)
 	var h place.Holding
@@ -32,7 +32,7 @@ func amounts(t interface{ Fatal(...any) }, first, second int, counts map[string]
 // square is a pod of n CPUs and n GiB.
 func square(n int64) *place.Pod { return pod(n, n) }
 
-// freeCPUs is what the node is thought to have free on each numa.
+// freeCPUs returns the CPUs that the book's state has free on each NUMA node.
 func freeCPUs(n *Node) [2]int {
 	var out [2]int
 	for i := range out {
@@ -48,29 +48,29 @@ func wantFree(t *testing.T, b *Book, first, second int) {
 	}
 }
 
-func fly(t *testing.T, b *Book, n int, p *place.Pod) {
+func bindPod(t *testing.T, b *Book, n int, p *place.Pod) {
 	t.Helper()
 	if v, ok := b.Reserve("n", id(n), p, place.Demand{}); !ok || !v.Fits() {
 		t.Fatalf("pod %d is refused: %v", n, v.Reasons)
 	}
 	if v, wait, err := b.Turn(id(n).UID, 0); wait != nil || err != nil || !v.Fits() {
-		t.Fatalf("pod %d may not go: %v, %v", n, v.Reasons, err)
+		t.Fatalf("pod %d has no turn: %v, %v", n, v.Reasons, err)
 	}
 }
 
-// An assumed pod is charged to the numa that it will get, and to no other.
-func TestACoarseNodeIsChargedWhereThePodWillBe(t *testing.T) {
+// An assumed pod is charged to the NUMA node that it will get, and to no other.
+func TestAnAssumedPodIsChargedToItsNUMANode(t *testing.T) {
 	b := New()
 	b.Report("n", amounts(t, 0, 0, nil))
-	fly(t, b, 0, square(24))
+	bindPod(t, b, 0, square(24))
 	wantFree(t, b, 6, 30)
-	fly(t, b, 1, square(24))
+	bindPod(t, b, 1, square(24))
 	if v, _ := b.Reserve("n", id(2), square(24), place.Demand{}); v.Fits() {
-		t.Error("a third pod of 24 CPUs fits two numas of 30")
+		t.Error("a third pod of 24 CPUs fits two NUMA nodes of 30")
 	}
 }
 
-func TestAReportThatCountsAPodIsNotChargedForItTwice(t *testing.T) {
+func TestACountedPodIsNotChargedTwice(t *testing.T) {
 	for name, said := range map[string]map[string]bool{
 		"it says whom it counts": {id(0).UID: true, id(1).UID: false},
 		"its amounts say":        nil,
@@ -78,9 +78,9 @@ func TestAReportThatCountsAPodIsNotChargedForItTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := New()
 			b.Report("n", amounts(t, 0, 0, nil))
-			fly(t, b, 0, square(20))
+			bindPod(t, b, 0, square(20))
 			b.Admitted(id(0).UID)
-			fly(t, b, 1, square(8))
+			bindPod(t, b, 1, square(8))
 			wantFree(t, b, 2, 30)
 			out := b.Report("n", amounts(t, 20, 0, said))
 			if len(out) != 1 || out[0].Pod != id(0) || out[0].Result != Confirmed {
@@ -95,31 +95,31 @@ func TestAReportThatCountsAPodIsNotChargedForItTwice(t *testing.T) {
 			b.Release(id(0).UID) // whose part of the amounts is known
 			wantFree(t, b, 22, 30)
 			b.Report("n", amounts(t, 28, 0, map[string]bool{id(0).UID: true, id(1).UID: true}))
-			wantFree(t, b, 22, 30) // a report that is older than its end
+			wantFree(t, b, 22, 30) // a report from before its end
 			b.Report("n", amounts(t, 8, 0, map[string]bool{id(1).UID: true}))
 			wantFree(t, b, 22, 30)
 		})
 	}
 }
 
-// The node put it elsewhere than was predicted: the amounts are right, whatever was thought.
+// If the node chose another place than was predicted, the amounts count, and the prediction does not.
 func TestAmountsOverruleAPrediction(t *testing.T) {
 	b := New()
 	b.Report("n", amounts(t, 0, 0, nil))
-	fly(t, b, 0, square(20))
+	bindPod(t, b, 0, square(20))
 	out := b.Report("n", amounts(t, 0, 20, map[string]bool{id(0).UID: true}))
 	if len(out) != 1 || out[0].Result != Wrong {
 		t.Errorf("outcomes %+v", out)
 	}
 	wantFree(t, b, 30, 10)
-	b.Release(id(0).UID) // which can only have been there
+	b.Release(id(0).UID) // which must have been there
 	wantFree(t, b, 30, 30)
 	b.Report("n", amounts(t, 0, 0, map[string]bool{}))
 	wantFree(t, b, 30, 30)
 }
 
-// A pod of which nobody knows where it was leaves the node in one state for each numa.
-func TestAPodThatLeftANodeSomewhere(t *testing.T) {
+// The end of a pod at an unknown place leaves the node in one state for each NUMA node.
+func TestAPodThatEndsAtAnUnknownPlace(t *testing.T) {
 	b := New()
 	for i := range 2 {
 		b.Recover("n", id(i), square(20))
@@ -134,34 +134,34 @@ func TestAPodThatLeftANodeSomewhere(t *testing.T) {
 	if v := n.Place(square(24), place.Demand{}); !v.Fits() {
 		t.Errorf("a pod that fits wherever the other was is refused: %v", v.Reasons)
 	}
-	fly(t, b, 2, square(24))
+	bindPod(t, b, 2, square(24))
 	if v, _ := b.Reserve("n", id(3), square(11), place.Demand{}); v.Fits() {
-		t.Error("two numas with 10 and 6 CPUs free take a pod of 11")
+		t.Error("two NUMA nodes with 10 and 6 CPUs free take a pod of 11")
 	}
 	b.Admitted(id(2).UID)
-	fly(t, b, 4, square(6))
+	bindPod(t, b, 4, square(6))
 	b.Report("n", amounts(t, 20, 30, map[string]bool{id(1).UID: true, id(2).UID: true, id(4).UID: true}))
 	wantFree(t, b, 10, 0)
 }
 
-// Two changes at once that nothing tells apart, of pods that need not be told apart; then one that nothing
-// explains: who is known to be admitted stays charged until it is sure that it is counted.
+// Two changes at once are not distinguishable, but the pods are interchangeable. The next change has no explanation: a
+// pod that is known to be admitted stays charged until it is certainly counted.
 func TestAmountsThatSeveralPodsExplain(t *testing.T) {
 	b := New()
 	b.Report("n", amounts(t, 0, 0, nil))
-	fly(t, b, 0, square(8))
+	bindPod(t, b, 0, square(8))
 	b.Admitted(id(0).UID)
-	fly(t, b, 1, square(8))
+	bindPod(t, b, 1, square(8))
 	b.Report("n", amounts(t, 8, 0, nil)) // either of them
 	wantFree(t, b, 14, 30)
 	b.Admitted(id(1).UID)
-	b.Report("n", amounts(t, 17, 0, nil)) // and somebody else
+	b.Report("n", amounts(t, 17, 0, nil)) // and an unknown pod
 	wantFree(t, b, 5, 30)
-	b.Report("n", amounts(t, 17, 1, nil)) // another one, and both were admitted before the report before
+	b.Report("n", amounts(t, 17, 1, nil)) // another unknown pod; both pods were admitted before the previous report
 	wantFree(t, b, 13, 29)
 }
 
-func TestTheFirstReportCountsWhoIsThere(t *testing.T) {
+func TestTheFirstReportCountsExistingPods(t *testing.T) {
 	b := New()
 	for i := range 3 {
 		b.Recover("n", id(i), square(4))
@@ -171,7 +171,7 @@ func TestTheFirstReportCountsWhoIsThere(t *testing.T) {
 	b.Report("n", amounts(t, 12, 0, nil)) // the amounts of all three
 	wantFree(t, b, 18, 30)
 	if b.Snapshot().Node("n").Unsettled {
-		t.Error("the node is unsettled though all pods are counted")
+		t.Error("the node is unsettled although all pods are counted")
 	}
 
 	c := New()
@@ -179,7 +179,7 @@ func TestTheFirstReportCountsWhoIsThere(t *testing.T) {
 		c.Recover("n", id(i), square(4))
 	}
 	c.Admitted(id(0).UID)
-	c.Report("n", amounts(t, 7, 0, nil)) // nobody's sum: those that were admitted are in it
+	c.Report("n", amounts(t, 7, 0, nil)) // no sum of pods; those that were admitted are in it
 	if n := c.Snapshot().Node("n"); !n.Unsettled || n.Fits(square(4)) {
 		t.Error("a node on which two pods may be anywhere takes another")
 	}
@@ -204,9 +204,9 @@ func TestANodeMayBecomeCoarseAndExactAgain(t *testing.T) {
 	}
 }
 
-// Whatever pods come and go, and however late the reports are, the node takes what was said to fit, and
-// gives it the numas that were predicted; and a report that counts everybody is taken as it is.
-func TestWhatFitsACoarseNodeIsTaken(t *testing.T) {
+// For any sequence of pods, and any delay of reports: the node admits every pod that was said to fit, on the predicted
+// NUMA nodes. A report that counts all pods is taken as it is.
+func TestACoarseNodeAdmitsWhatFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := New()
 		b.Report("n", amounts(t, 0, 0, map[string]bool{}))
@@ -233,7 +233,7 @@ func TestWhatFitsACoarseNodeIsTaken(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if wait != nil || !v.Fits() { // what several states together allow is less than each does
+					if wait != nil || !v.Fits() { // the states together may allow less than each of them
 						b.Unreserve(id(next).UID)
 						next++
 						return
@@ -263,29 +263,29 @@ func TestWhatFitsACoarseNodeIsTaken(t *testing.T) {
 	})
 }
 
-// The end of a pod is told by more than one event.
+// Several events report the end of a pod.
 func TestAPodEndsOnce(t *testing.T) {
 	b := New()
 	b.Report("n", amounts(t, 0, 0, nil))
-	fly(t, b, 0, square(8))
+	bindPod(t, b, 0, square(8))
 	b.Report("n", amounts(t, 8, 0, map[string]bool{id(0).UID: true}))
 	wantFree(t, b, 22, 30)
 	for range 2 {
 		b.Release(id(0).UID)
 		wantFree(t, b, 30, 30)
 		if n := b.Snapshot().Node("n"); n.Unsettled || len(n.Others) > 0 {
-			t.Error("the pod is thought to have been elsewhere, too")
+			t.Error("the pod counts in another place, too")
 		}
 	}
 }
 
-// A report that was on its way when a pod ended may account for it, though none before did.
+// A report made before a pod ended may count it, even if no earlier report did.
 func TestALateReportOfAPodThatEnded(t *testing.T) {
 	b := New()
 	b.Report("n", amounts(t, 0, 0, nil))
-	fly(t, b, 0, square(8))
+	bindPod(t, b, 0, square(8))
 	b.Admitted(id(0).UID)
-	fly(t, b, 1, square(4))
+	bindPod(t, b, 1, square(4))
 	b.Admitted(id(1).UID)
 	b.Release(id(0).UID)
 	b.Report("n", amounts(t, 12, 0, map[string]bool{id(0).UID: true, id(1).UID: true}))
@@ -294,30 +294,30 @@ func TestALateReportOfAPodThatEnded(t *testing.T) {
 	wantFree(t, b, 26, 30)
 }
 
-// An exporter may see the end of a pod before anybody tells of it. A report that has no room for the pod is without
-// it, so its end gives nothing back that later reports show.
-func TestAReportMaySeeAnEndBeforeItIsTold(t *testing.T) {
+// An exporter may see the end of a pod before any event reports it. If a report has no room for the pod, it does not
+// count the pod. So the pod's end gives nothing back.
+func TestAReportMayShowAnEndBeforeItsEvent(t *testing.T) {
 	b := New()
 	b.Report("n", amounts(t, 0, 0, nil))
-	fly(t, b, 0, square(3))
+	bindPod(t, b, 0, square(3))
 	b.Report("n", amounts(t, 3, 0, map[string]bool{id(0).UID: true}))
 	b.Report("n", amounts(t, 0, 0, nil))
 	wantFree(t, b, 30, 30)
-	fly(t, b, 1, square(6))
+	bindPod(t, b, 1, square(6))
 	b.Release(id(0).UID)
 	wantFree(t, b, 24, 30)
 	b.Report("n", amounts(t, 6, 0, nil))
 	wantFree(t, b, 24, 30)
 	if n := b.Snapshot().Node("n"); len(n.Others) > 0 || n.Unsettled {
-		t.Errorf("the pod is thought to be in the amounts: %d other states, unsettled is %v", len(n.Others), n.Unsettled)
+		t.Errorf("the pod counts as part of the amounts: %d other states, unsettled is %v", len(n.Others), n.Unsettled)
 	}
 }
 
-// A report that says that it accounts for such a pod ends the doubt.
-func TestAPodThatIsCountedAgainIsGivenBack(t *testing.T) {
+// A report that lists such a pod as counted ends the doubt.
+func TestACountedPodGivesBackAgain(t *testing.T) {
 	b := New()
 	b.Report("n", amounts(t, 0, 0, nil))
-	fly(t, b, 0, square(3))
+	bindPod(t, b, 0, square(3))
 	counted := map[string]bool{id(0).UID: true}
 	b.Report("n", amounts(t, 3, 0, counted))
 	b.Report("n", amounts(t, 0, 0, nil))

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Book two pods on one node before the node has reported either. The second is placed beside what the first will get. A
-// third pod has no place, and nothing is booked for it.
+// Book two pods on one node before the node has reported either. The second is placed beside the prediction for the
+// first. A third pod does not fit, and is not booked.
 func ExampleBook_Reserve() {
 	m, err := topo.ParseMachine(`
 		numa 0 cpus 0-7 memory 32Gi

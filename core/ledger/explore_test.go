@@ -13,8 +13,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// depth is what to follow. 0: what takes seconds, also under the race detector; 1: nearly all cases with one report,
-// in a few minutes; 2: all of them, with two reports; 3: nodes may draw the devices that place foresees, too.
+// depth selects the cases to explore. 0: those that take seconds, also under the race detector; 1: nearly all cases
+// with one report, in a few minutes; 2: all of them, with two reports; 3: also nodes that choose the devices that place
+// predicts.
 var depth = flag.Int("model.depth", 0, "0 to 3: how many interleavings are followed")
 
 func TestEveryInterleaving(t *testing.T) {
@@ -27,8 +28,8 @@ func TestEveryInterleaving(t *testing.T) {
 		return p
 	}
 	for name, c := range map[string]struct {
-		depth int // from which on it is followed
-		// narrow is the depth from which on it is followed with low bounds, too.
+		depth int // depth from which on the case is explored
+		// narrow is the depth from which on the case is also explored with low bounds.
 		narrow int
 		pods   []modelPod
 	}{
@@ -75,8 +76,8 @@ func TestEveryInterleaving(t *testing.T) {
 	}
 }
 
-// A node that lists the pods of another one does not change what is known of that one, in whatever order things
-// happen: all that holds without the lie holds with it.
+// If a node lists the pods of another one, that has no effect on the other node in any order of events: all checks hold
+// as without the lie.
 func TestEveryInterleavingBesideALie(t *testing.T) {
 	m := begin(t, []modelPod{{pod: pod(6, 1), ends: true}, {pod: pod(6, 1)}}, 1)
 	m.lies = 1
@@ -86,7 +87,7 @@ func TestEveryInterleavingBesideALie(t *testing.T) {
 // begin returns the first state of a model.
 func begin(t *testing.T, pods []modelPod, reports int) *model {
 	l := smallLayout(t)
-	m := &model{book: New(), answered: map[string]bool{}, restarted: map[digest]bool{}, pods: pods, empty: l, told: &l,
+	m := &model{book: New(), answered: map[string]bool{}, restarted: map[digest]bool{}, pods: pods, empty: l, lastReport: &l,
 		reports: reports, restarts: 1, node: &node{usage: place.NewUsage(l.Machine, l.Rules)}}
 	m.book.Report("n", l)
 	return m
@@ -95,8 +96,8 @@ func begin(t *testing.T, pods []modelPod, reports int) *model {
 // digest stands for a state.
 type digest = [sha256.Size]byte
 
-// firstRestart reports whether the scheduler has not been restarted in this state yet. It forgets what its book knew,
-// so states that differ in that alone become one.
+// firstRestart reports whether the scheduler has not been restarted in this state yet. A restart loses the book's
+// memory, so states that differ only in that become one.
 func (m *model) firstRestart() bool {
 	key := sha256.Sum256(m.protocol(nil))
 	again := m.restarted[key]
@@ -129,7 +130,7 @@ func explore(t *testing.T, start *model) {
 	t.Logf("%d states, %d of them differ outside the book", len(seen), len(protocol))
 }
 
-// protocol appends what is equal for states that differ at most in what the book knows.
+// protocol appends a text that is equal for states that differ at most in the book.
 func (m *model) protocol(b []byte) []byte {
 	for _, p := range m.pods {
 		b = append(b, byte(p.at), byte(p.said), bit(p.known)|bit(p.refused)<<1|bit(p.clear)<<2)
@@ -146,13 +147,13 @@ func (m *model) protocol(b []byte) []byte {
 	for _, l := range m.taken {
 		b = encode(b, l.Entries)
 	}
-	if m.told != nil {
-		b = append(encode(b, m.told.Entries), '!')
+	if m.lastReport != nil {
+		b = append(encode(b, m.lastReport.Entries), '!')
 	}
 	return b
 }
 
-// beliefs appends what the book knows. From states that are equal in this and in protocol the same may follow.
+// beliefs appends the information in the book. States that are equal in this and in protocol have the same successors.
 func (m *model) beliefs(b []byte) []byte {
 	a := m.book.nodes["n"]
 	var moments []int
@@ -190,8 +191,8 @@ func encode(b []byte, entries []Entry) []byte {
 	return append(b, '/')
 }
 
-// hold appends holdings of one container, which are equal if they differ at most in which devices of the same NUMA node
-// are drawn: the first letter of a device names its NUMA node.
+// hold appends holdings of one container. The text is equal if holdings differ at most in which devices of the same
+// NUMA node are chosen: the first letter of a device names its NUMA node.
 func hold(b []byte, hs []place.Holding) []byte {
 	for _, h := range hs {
 		var cpus uint64
@@ -217,7 +218,7 @@ func bit(b bool) byte {
 	return 0
 }
 
-// smallLayout is of a node of two numas with six CPUs each for pods.
+// smallLayout is the layout of a node of two NUMA nodes with six CPUs each for pods.
 func smallLayout(t *testing.T) Layout {
 	m, err := topo.ParseMachine("numa 0 cpus 0-6 memory 32Gi\nnuma 1 socket 1 cpus 7-13 memory 32Gi\n" +
 		"device nic a0,a1,a2 numa 0\ndevice nic b0,b1,b2 numa 1")

@@ -25,15 +25,15 @@ func fat(n, inits int) *place.Pod {
 	return p
 }
 
-// spent returns what placements cost that the book did for a node while do ran.
+// spent returns the cost of the book's placements for a node while do ran.
 func spent(b *Book, node string, do func()) int {
 	before := b.nodes[node].effort
 	do()
 	return b.nodes[node].effort - before
 }
 
-// Users may bind any number of pods to a node that does not answer. Each event may cost so much and no more, and
-// what was given up once costs nothing until something has changed.
+// Users may bind any number of pods to a node that does not answer. The cost of each event is bounded, and once the
+// ledger has given up, further events cost nothing until something changes.
 func TestManyPodsOnANodeThatDoesNotAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -61,10 +61,10 @@ func TestManyPodsOnANodeThatDoesNotAnswer(t *testing.T) {
 			if c.pods > maxFollowed {
 				n := b.Snapshot().Node("n")
 				if v := n.Place(pod(1, 1), place.Demand{}); v.Fits() || n.Fits(pod(1, 1)) || n.Doubtful() == "" {
-					t.Errorf("a pod fits on a node on which nobody knows what %d pods got", c.pods)
+					t.Errorf("a pod fits on a node with %d unreported pods", c.pods)
 				}
 				if last := n.Inexact; len(last) != 1 || last[0].Code != PodsUnreported {
-					t.Errorf("reasons %v do not say that pods are unreported", last)
+					t.Errorf("reasons %v have no code for unreported pods", last)
 				}
 				if n := len(b.nodes["n"].assumed); n > maxFollowed {
 					t.Errorf("%d pods are followed, want at most %d", n, maxFollowed)
@@ -82,7 +82,7 @@ func TestManyPodsOnANodeThatDoesNotAnswer(t *testing.T) {
 			}
 			t.Logf("%d in all, %d for each pod, at most %d for an event", all, all/c.pods, worst)
 			if all > c.most*c.pods || worst > 2*maxEffort {
-				t.Errorf("placements cost %d in all, %d for one event; at most %d and %d are meant", all, worst,
+				t.Errorf("placements cost %d in all, %d for one event; want at most %d and %d", all, worst,
 					c.most*c.pods, 2*maxEffort)
 			}
 			n := b.Snapshot().Node("n")
@@ -93,8 +93,8 @@ func TestManyPodsOnANodeThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A node of which too much is unknown is known again when its report has the pods.
-func TestAReportEndsWhatIsUnknown(t *testing.T) {
+// A node with too many unreported pods is settled again when its report has the pods.
+func TestAReportSettlesAFloodedNode(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))
 	var entries []Entry
@@ -117,11 +117,11 @@ func TestAReportEndsWhatIsUnknown(t *testing.T) {
 		t.Errorf("after a report of all pods: unsettled %v, %v, %d entries", n.Unsettled, n.Inexact, len(n.Entries))
 	}
 	if b.Booked("n", id(maxFollowed+50).UID) {
-		t.Error("a pod that the report has is assumed still")
+		t.Error("a pod in the report is still assumed")
 	}
 }
 
-// Whatever is being worked out for one node, others are reserved on, reported and asked for.
+// While one node's state is being computed, other nodes can be reserved on, reported and read.
 func TestNodesDoNotWaitForEachOther(t *testing.T) {
 	b := New()
 	busy, done := make(chan struct{}), make(chan struct{})
@@ -129,7 +129,7 @@ func TestNodesDoNotWaitForEachOther(t *testing.T) {
 	b.OnChange(func(node string) {
 		if node == "slow" {
 			close(started)
-			<-busy // as if the state of the node took long
+			<-busy // the lock is held as during a long computation
 		}
 	})
 	go func() {
@@ -152,7 +152,7 @@ func TestNodesDoNotWaitForEachOther(t *testing.T) {
 }
 
 // Many goroutines book pods on few nodes, move them and end them. At the end nothing is left of any pod.
-func TestBooksAreForManyGoroutines(t *testing.T) {
+func TestBooksMayBeSharedByGoroutines(t *testing.T) {
 	const pods, rounds = 24, 200
 	b := New()
 	nodes := []string{"a", "b", "c"}
@@ -183,7 +183,7 @@ func TestBooksAreForManyGoroutines(t *testing.T) {
 	all.Wait()
 	for uid, node := range b.where {
 		if b.nodes[node].find(uid) == nil {
-			t.Errorf("pod %s is said to be assumed on node %s and is not", uid, node)
+			t.Errorf("pod %s should be assumed on node %s and is not", uid, node)
 		}
 	}
 	for i := range pods {

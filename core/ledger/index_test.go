@@ -26,7 +26,7 @@ func fitting(s *Snapshot, p *place.Pod, d place.Demand) (out []string) {
 	return out
 }
 
-// indexed is a book under a random history, with indexes that are asked now and then.
+// indexed is a book with a random history, and indexes that are asked at random times.
 type indexed struct {
 	t       *rapid.T
 	book    *Book
@@ -62,7 +62,7 @@ func (x *indexed) step() {
 		x.book.Forget(x.node())
 	case 1, 2:
 		x.report(x.node())
-	case 3: // bound by others, in no order that anybody knows
+	case 3: // bound by others, in unknown order
 		name := x.node()
 		for k := range 3 {
 			x.book.Assume(name, id(x.next*1000+k), x.pod("c"))
@@ -80,7 +80,7 @@ func (x *indexed) step() {
 	}
 }
 
-// report makes a node observe what is predicted for it, or nothing.
+// report makes a node report what is predicted for it, or nothing.
 func (x *indexed) report(name string) {
 	l := layout(x.t)
 	policies := []place.Policy{place.SingleNUMA, place.Restricted, place.BestEffort}
@@ -100,14 +100,14 @@ func (x *indexed) check() {
 		set := x.index(p, d).Fitting(s)
 		want := fitting(s, p, d)
 		if got := set.Names(); !slices.Equal(got, want) || set.Len() != len(want) {
-			x.t.Fatalf("index says %v (%d), the nodes say %v", got, set.Len(), want)
+			x.t.Fatalf("the index has %v (%d), the nodes %v", got, set.Len(), want)
 		}
 		for _, name := range x.nodes {
 			if set.Has(name) != slices.Contains(want, name) {
 				x.t.Fatalf("set has node %s: %v", name, set.Has(name))
 			}
 			if n := s.Node(name); n != nil && x.index(p, d).Fits(n) != slices.Contains(want, name) {
-				x.t.Fatalf("index says of node %s alone: %v", name, !slices.Contains(want, name))
+				x.t.Fatalf("the index has for node %s alone: %v", name, !slices.Contains(want, name))
 			}
 		}
 	}
@@ -131,9 +131,8 @@ func (x *indexed) keep() {
 	}
 }
 
-// Whatever happens to a cluster, and whichever snapshot is asked about: the index says what every node says, and an
-// old snapshot stays what it was.
-func TestIndexSaysWhatTheNodesSay(t *testing.T) {
+// For any history and any snapshot: the index agrees with every node, and an old snapshot does not change.
+func TestIndexAgreesWithNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := &indexed{t: t, book: New(), indexes: map[string]*Index{}}
 		for i := range rapid.SampledFrom([]int{1, 1, 2, 70}).Draw(t, "nodes") {
@@ -153,7 +152,7 @@ func TestIndexSaysWhatTheNodesSay(t *testing.T) {
 	})
 }
 
-// Names are found whatever their number, and a trie does not change when another is made of it.
+// Names are found, whatever their number, and a trie does not change when another is made from it.
 func TestNamesAreAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var trie *names
@@ -186,7 +185,7 @@ func TestNamesAreAMap(t *testing.T) {
 	})
 }
 
-// Two names may have one hash, or hashes that differ in the last bits only.
+// Two names may have equal hashes, or hashes that differ only in the last bits.
 func TestNamesOfOneHash(t *testing.T) {
 	trie := (*names)(nil).add(7, 0, named{"a", 1}).add(7, 0, named{"b", 2}).add(7|1<<63, 0, named{"c", 3})
 	without := trie.drop(7, 0, "a").drop(7|1<<63, 0, "c")
@@ -218,8 +217,8 @@ func crowd(tb testing.TB, nodes, pods int) *Book {
 	return b
 }
 
-// Asked again, an index asks only nodes that changed: it allocates the same however many nodes there are,
-// but for one word for every 64.
+// When asked again, an index asks only nodes that changed. Its allocations do not depend on the number of nodes, except
+// for one word per 64 nodes.
 func TestIndexAllocatesLittle(t *testing.T) {
 	b := crowd(t, 300, 1)
 	x := NewIndex(pod(8, 8), place.Demand{})
@@ -237,8 +236,8 @@ func TestIndexAllocatesLittle(t *testing.T) {
 	}
 }
 
-// An index keeps no snapshot alive: a state that nobody else holds would be the whole cluster's memory.
-func TestIndexKeepsNoNode(t *testing.T) {
+// An index keeps no snapshot alive: an unused snapshot would take the memory of the whole cluster.
+func TestIndexKeepsNoNodeAlive(t *testing.T) {
 	b := crowd(t, 10, 1)
 	x := NewIndex(pod(8, 8), place.Demand{})
 	x.Fitting(b.Snapshot())
@@ -256,10 +255,10 @@ func TestIndexKeepsNoNode(t *testing.T) {
 		default:
 		}
 	}
-	t.Error("a node that the book has forgotten is still there, though only the index has seen it")
+	t.Error("a node that the book has forgotten is still alive, although only the index has used it")
 }
 
-func TestIndexServesManyAtOnce(t *testing.T) {
+func TestIndexMayBeSharedByGoroutines(t *testing.T) {
 	b := crowd(t, 70, 0)
 	var kinds []*place.Pod
 	var indexes []*Index
@@ -273,7 +272,7 @@ func TestIndexServesManyAtOnce(t *testing.T) {
 			for i := range 40 {
 				k, s := (g+i)%3, b.Snapshot()
 				if got, want := indexes[k].Fitting(s).Names(), fitting(s, kinds[k], place.Demand{}); !slices.Equal(got, want) {
-					t.Errorf("index says %v, the nodes say %v", got, want)
+					t.Errorf("the index has %v, the nodes %v", got, want)
 				}
 				b.Reserve(fmt.Sprintf("n%05d", (g*40+i)%70), id(g*1000+i), pod(20, 1), place.Demand{})
 			}
@@ -282,14 +281,15 @@ func TestIndexServesManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// Who asks while somebody else asks all nodes for the same kind of pod does not wait, and gets the same answer.
+// A goroutine that asks while another one asks all nodes for the same kind of pod does not wait, and gets the same
+// answer.
 func TestAskingTheIndexDoesNotWait(t *testing.T) {
 	b := New()
 	for i := range 10 {
 		b.Report(fmt.Sprint("n", i), layout(t))
 	}
 	x := NewIndex(pod(4, 1), place.Demand{})
-	x.asking.Lock() // as if nodes were being asked
+	x.asking.Lock() // the question is in use, as while nodes are being asked
 	defer x.asking.Unlock()
 	if n := x.Fitting(b.Snapshot()).Len(); n != 10 {
 		t.Errorf("the pod fits on %d of 10 nodes", n)

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// The reasons of a report stay with the node while pods are booked, and leave with the next report.
+// The reasons of a report stay with the node while pods are booked, and end with the next report.
 func TestReasonsOfTheLastReportStay(t *testing.T) {
 	l := halfFull(t, &topo.Pool{})
 	why := []Inexact{{Code: UnhealthyDevices, Message: "acme.com/gpu: 1 of 16 devices is not listed"}}

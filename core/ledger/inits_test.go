@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// part is what a container asks for, in CPUs, GiB and devices.
+// part is the request of a container, in CPUs, GiB and devices.
 type part struct{ cpus, gib, gpus int64 }
 
 const gpu = "acme.com/gpu"
@@ -33,7 +33,7 @@ func staged(init part, apps ...part) *place.Pod {
 	return p
 }
 
-// kubelet is a node of two numas with 32 CPUs, 64Gi and 4 devices each, and what its managers know.
+// kubelet is a node of two NUMA nodes with 32 CPUs, 64Gi and 4 devices each, with the state of its managers.
 type kubelet struct {
 	machine *topo.Machine
 	rules   place.Rules
@@ -56,7 +56,7 @@ func newKubelet(t interface{ Fatal(...any) }) *kubelet {
 	return &kubelet{machine: m, rules: r, usage: place.NewUsage(m, r)}
 }
 
-// admit has the managers give the pod what it gets.
+// admit adds the pod, with the holdings that the managers give it.
 func (k *kubelet) admit(id PodID, p *place.Pod) bool {
 	v := place.Place(k.usage, p)
 	if v.Fits() {
@@ -89,7 +89,7 @@ func (k *kubelet) end(i int) PodID {
 	return id
 }
 
-// report is what an exporter says that asks the podresources service: it does not list init containers.
+// report is the report of an exporter that uses the podresources service: it does not list init containers.
 func (k *kubelet) report(signed bool) Layout {
 	l := Layout{Machine: k.machine, Rules: k.rules, Amounts: &Amounts{}}
 	if signed {
@@ -108,7 +108,7 @@ func (k *kubelet) report(signed bool) Layout {
 	return l
 }
 
-// room is what of a numa is free in a state of a node.
+// room is the free part of a NUMA node in one state of a node.
 func room(u *place.Usage, i int) part {
 	return part{int64(u.Machine.NUMAs()[i].CPUs.AndLen(u.FreeCPUs())), u.FreeMemory(i, topo.Memory) >> 30,
 		u.FreeDevicesOn(0, 1<<uint(i))}
@@ -119,14 +119,14 @@ func wantLike(t *testing.T, b *Book, k *kubelet) {
 	n := b.Snapshot().Node("n")
 	for i := range 2 {
 		if got, want := room(n.Usage, i), room(k.usage, i); got != want || len(n.Others) > 0 || n.Unsettled {
-			t.Errorf("of numa %d %+v is free, the kubelet has %+v (%d other states)", i, got, want, len(n.Others))
+			t.Errorf("NUMA node %d has %+v free, the kubelet has %+v (%d other states)", i, got, want, len(n.Others))
 		}
 	}
 }
 
-// A pod keeps the CPUs and devices of its init container until it ends, and the memory until the next
-// container starts. Reports show none of that.
-func TestWhatAPodKeepsOfItsInitContainersIsNotFree(t *testing.T) {
+// A pod keeps the CPUs and devices of its init container until it ends, and the memory until the next container starts.
+// Reports show none of that.
+func TestLeftoversOfInitContainersAreNotFree(t *testing.T) {
 	shapes := map[string]*place.Pod{
 		"CPUs, memory and devices": staged(part{16, 24, 2}, part{4, 8, 1}),
 		"memory":                   staged(part{1, 40, 0}, part{4, 8, 0}),
@@ -142,7 +142,7 @@ func TestWhatAPodKeepsOfItsInitContainersIsNotFree(t *testing.T) {
 					if foreign {
 						b.Assume("n", id(0), p)
 					} else {
-						fly(t, b, 0, p)
+						bindPod(t, b, 0, p)
 					}
 					if !k.admit(id(0), p) {
 						t.Fatal("the kubelet refuses the pod")
@@ -156,7 +156,7 @@ func TestWhatAPodKeepsOfItsInitContainersIsNotFree(t *testing.T) {
 					wantLike(t, b, k)
 					k.begin(0)
 					if _, news := b.Begun(id(0).UID); !news {
-						t.Error("that its containers have started is no news")
+						t.Error("the start of its containers changes nothing")
 					}
 					wantLike(t, b, k)
 					b.Report("n", k.report(signed))
@@ -170,12 +170,12 @@ func TestWhatAPodKeepsOfItsInitContainersIsNotFree(t *testing.T) {
 	}
 }
 
-// What started before the report came that counts the pod.
-func TestMemoryOfInitContainersThatWereOverBeforeTheReport(t *testing.T) {
+// The containers started before the first report that counts the pod.
+func TestInitContainersThatEndedBeforeTheReport(t *testing.T) {
 	k, b := newKubelet(t), New()
 	b.Report("n", k.report(true))
 	p := staged(part{8, 40, 0}, part{4, 8, 0})
-	fly(t, b, 0, p)
+	bindPod(t, b, 0, p)
 	k.admit(id(0), p)
 	b.Admitted(id(0).UID)
 	k.begin(0)
@@ -184,10 +184,10 @@ func TestMemoryOfInitContainersThatWereOverBeforeTheReport(t *testing.T) {
 	wantLike(t, b, k)
 }
 
-// A pod that was there before the book: the amounts tell where it is, or leave one state for each numa.
-func TestWhatAPodKeepsThatWasThereBefore(t *testing.T) {
+// A pod that was there before the book: the amounts show where it is, or leave one state for each NUMA node.
+func TestLeftoversOfAPodFromBeforeTheBook(t *testing.T) {
 	k, b := newKubelet(t), New()
-	k.admit(id(9), pod(30, 30)) // numa 0; so the others are on numa 1
+	k.admit(id(9), pod(30, 30)) // NUMA node 0; so the others are on NUMA node 1
 	p := staged(part{16, 16, 2}, part{4, 4, 1})
 	k.admit(id(0), p)
 	k.end(0)
@@ -204,7 +204,7 @@ func TestWhatAPodKeepsThatWasThereBefore(t *testing.T) {
 
 	small := pod(4, 4)
 	small.Containers[0].Devices = []place.Count{{Resource: gpu, N: 1}}
-	k.admit(id(1), small) // shows the same on numa 0
+	k.admit(id(1), small) // shows the same on NUMA node 0
 	b = New()
 	for i, p := range []*place.Pod{p, small} {
 		b.Recover("n", id(i), p)
@@ -214,26 +214,26 @@ func TestWhatAPodKeepsThatWasThereBefore(t *testing.T) {
 	b.Report("n", k.report(true))
 	n := b.Snapshot().Node("n")
 	if len(n.Others) != 1 || room(n.Usage, 0).cpus+room(n.Others[0].Usage, 0).cpus != 16+28 {
-		t.Fatalf("the node is in %d other states, with %+v free of numa 0", len(n.Others), room(n.Usage, 0))
+		t.Fatalf("the node is in %d other states, with %+v free on NUMA node 0", len(n.Others), room(n.Usage, 0))
 	}
 	if v := n.Place(square(28), place.Demand{}); !v.Fits() {
-		t.Errorf("28 CPUs are free on either numa, and the pod is refused: %v", v.Reasons)
+		t.Errorf("28 CPUs are free on either NUMA node, and the pod is refused: %v", v.Reasons)
 	}
-	fly(t, b, 2, square(28))
+	bindPod(t, b, 2, square(28))
 	if v, _ := b.Reserve("n", id(3), square(17), place.Demand{}); v.Fits() {
 		t.Error("a pod fits where another keeps the CPUs")
 	}
 	if v, _ := b.Reserve("n", id(4), square(16), place.Demand{}); !v.Fits() {
-		t.Errorf("the other numa has 16 CPUs: %v", v.Reasons)
+		t.Errorf("the other NUMA node has 16 CPUs: %v", v.Reasons)
 	}
 }
 
-// Where the amounts overrule a prediction, they tell where the pod keeps its part, too.
-func TestAPodThatKeepsItsPartElsewhereThanPredicted(t *testing.T) {
+// If the amounts overrule a prediction, they also show where the pod keeps its part.
+func TestLeftoversElsewhereThanPredicted(t *testing.T) {
 	k, b := newKubelet(t), New()
 	b.Report("n", k.report(true))
 	p := staged(part{16, 16, 0}, part{4, 4, 0})
-	fly(t, b, 0, p)
+	bindPod(t, b, 0, p)
 	k.admit(id(9), pod(30, 30))
 	k.admit(id(0), p)
 	k.end(0)
@@ -243,8 +243,8 @@ func TestAPodThatKeepsItsPartElsewhereThanPredicted(t *testing.T) {
 	wantLike(t, b, k)
 }
 
-// Who sees the managers' own state counts it all.
-func TestReportsThatHaveWhatPodsKeep(t *testing.T) {
+// An exporter that reads the managers' own state counts everything.
+func TestReportsWithLeftovers(t *testing.T) {
 	k, b := newKubelet(t), New()
 	report := func() {
 		l := k.report(true)
@@ -254,7 +254,7 @@ func TestReportsThatHaveWhatPodsKeep(t *testing.T) {
 	}
 	report()
 	p := staged(part{16, 24, 2}, part{4, 8, 1})
-	fly(t, b, 0, p)
+	bindPod(t, b, 0, p)
 	k.admit(id(0), p)
 	report()
 	k.begin(0)
@@ -268,11 +268,11 @@ func TestReportsThatHaveWhatPodsKeep(t *testing.T) {
 	report()
 }
 
-// More pods than states: what they keep is never taken for free, and what is left is used.
-func TestManyPodsKeepSomething(t *testing.T) {
+// More pods than states: what they keep is never treated as free, and the rest is used.
+func TestLeftoversOfManyPods(t *testing.T) {
 	k, b := newKubelet(t), New()
 	for i := range 8 {
-		p := staged(part{int64(i%4) + 2, 1, 0}, part{1, 1, 0}, part{1, 1, 0}) // two containers: maybe on two numas
+		p := staged(part{int64(i%4) + 2, 1, 0}, part{1, 1, 0}, part{1, 1, 0}) // two containers may be on two NUMA nodes
 		b.Recover("n", id(i), p)
 		b.Admitted(id(i).UID)
 		k.admit(id(i), p)
@@ -287,9 +287,9 @@ func TestManyPodsKeepSomething(t *testing.T) {
 	}
 }
 
-// A pod that was there before the book ended, and two have come: that explains the amounts, and where what
-// the two keep is.
-func TestAmountsThatAPodHasLeftOfWhichNothingElseIsKnown(t *testing.T) {
+// A pod that was there before the book has ended, and two have come. That explains the amounts, and where the two keep
+// their parts.
+func TestAmountsAfterTheEndOfAnUnknownPod(t *testing.T) {
 	k, b := newKubelet(t), New()
 	k.admit(id(0), staged(part{1, 1, 0}, part{1, 1, 0}))
 	b.Recover("n", id(0), staged(part{1, 1, 0}, part{1, 1, 0}))
@@ -299,7 +299,7 @@ func TestAmountsThatAPodHasLeftOfWhichNothingElseIsKnown(t *testing.T) {
 		staged(part{1, 1, 0}, part{1, 1, 1}, part{1, 1, 0}),
 		staged(part{1, 1, 3}, part{1, 1, 1}),
 	} {
-		fly(t, b, i+1, p)
+		bindPod(t, b, i+1, p)
 		k.admit(id(i+1), p)
 		b.Admitted(id(i + 1).UID)
 	}
@@ -308,8 +308,8 @@ func TestAmountsThatAPodHasLeftOfWhichNothingElseIsKnown(t *testing.T) {
 	wantLike(t, b, k)
 }
 
-// A policy that does not bind a container to one numa may have put what it keeps on several.
-func TestWhatAPodKeepsMayBeOnSeveralNUMAs(t *testing.T) {
+// A policy that does not bind a container to one NUMA node may have put what it keeps on several.
+func TestLeftoversMayBeOnSeveralNUMANodes(t *testing.T) {
 	for policy, crowded := range map[place.Policy]bool{
 		place.SingleNUMA: false, place.Restricted: false, place.BestEffort: true, place.None: true,
 	} {
@@ -330,21 +330,20 @@ func TestWhatAPodKeepsMayBeOnSeveralNUMAs(t *testing.T) {
 	}
 }
 
-// Whatever pods with init containers come and go, whoever binds them, however late the reports are and
-// whenever the scheduler is restarted, under every policy, and whether reports say whom they count or not: what
-// is said to fit, the kubelet takes.
-func TestNobodyBelievesMoreThanTheKubeletHas(t *testing.T) {
-	for i := range believers {
+// For any sequence of pods with init containers, of binding schedulers, delayed reports and restarts, under every
+// policy, and with or without lists of counted pods: the kubelet admits every pod that is said to fit.
+func TestKubeletsAdmitStagedPodsThatFit(t *testing.T) {
+	for i := range repeats {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			rapid.Check(t, believes)
+			rapid.Check(t, stagedSequence)
 		})
 	}
 }
 
-// believers is how often as many sequences as for other properties are tried: faults were found once in 150
-// sequences, and once in 70,000 when those had been mended.
-const believers = 12
+// repeats is how many times more sequences are tried than for other properties. Faults were found once in 150
+// sequences, and after their repair once in 70,000.
+const repeats = 12
 
 // drawnStaged draws a pod with an init container and one or two others.
 func drawnStaged(t *rapid.T) *place.Pod {
@@ -355,7 +354,7 @@ func drawnStaged(t *rapid.T) *place.Pod {
 	return staged(part{n(20), n(30), n(4) - 1}, part{n(12), n(12), n(2) - 1})
 }
 
-// restarted is a book that knows what the API server says of the pods of a node.
+// restarted is a book with what the API server has about the pods of a node.
 func restarted(k *kubelet, specs map[string]*place.Pod, begun map[string]bool) *Book {
 	b := New()
 	for _, e := range k.entries {
@@ -367,8 +366,8 @@ func restarted(k *kubelet, specs map[string]*place.Pod, begun map[string]bool) *
 	return b
 }
 
-// believes is one sequence.
-func believes(t *rapid.T) {
+// stagedSequence runs one sequence.
+func stagedSequence(t *rapid.T) {
 	k, b := newKubelet(t), New()
 	policies := []place.Policy{place.SingleNUMA, place.Restricted, place.BestEffort, place.None}
 	k.rules.Topology.Policy = policies[rapid.IntRange(0, 3).Draw(t, "policy")]
@@ -398,7 +397,7 @@ func believes(t *rapid.T) {
 				return
 			}
 			if !k.admit(id, p) {
-				t.Fatalf("the node refuses pod %s: of its numas %+v, %+v are free", id, room(k.usage, 0), room(k.usage, 1))
+				t.Fatalf("the node refuses pod %s: its NUMA nodes have %+v and %+v free", id, room(k.usage, 0), room(k.usage, 1))
 			}
 			b.Admitted(id.UID)
 		},
@@ -435,9 +434,9 @@ func believes(t *rapid.T) {
 	})
 }
 
-// An init container may hold all that a pod holds: then the amounts show nothing of the pod, and nothing else may be
-// held.
-func TestAPodThatKeepsAllThatItHolds(t *testing.T) {
+// An init container may hold everything that a pod holds. Then the amounts show nothing of the pod, and no other pod
+// may get its resources.
+func TestLeftoversThatAreEverything(t *testing.T) {
 	k, b := newKubelet(t), New()
 	k.rules.Topology.Scope = place.PerPod
 	k.renew()

@@ -42,8 +42,8 @@ func id(n int) PodID {
 	return PodID{UID: fmt.Sprint("uid-", n), Namespace: "default", Name: fmt.Sprint("p", n)}
 }
 
-// The peers leave the second of two such pods pending: each fits one numa, and whichever numa the first
-// takes, the other is free.
+// Other schedulers leave the second of two such pods pending: each fits one NUMA node, and whichever NUMA node the
+// first takes, the other is free.
 func TestTwoPodsOfHalfANodeAreReservedAtOnce(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))
@@ -55,7 +55,7 @@ func TestTwoPodsOfHalfANodeAreReservedAtOnce(t *testing.T) {
 	n := b.Snapshot().Node("n")
 	for i, e := range n.Entries {
 		if got, want := e.Holdings[0].NUMAs(n.Machine), topo.Mask(1)<<i; got != want {
-			t.Errorf("pod %d is on numas %b, want %b", i, got, want)
+			t.Errorf("pod %d is on NUMA nodes %b, want %b", i, got, want)
 		}
 	}
 	if v, _ := b.Reserve("n", id(2), pod(16, 24), place.Demand{}); v.Fits() {
@@ -77,7 +77,7 @@ func TestReserveIsDecidedUnderTheLock(t *testing.T) {
 		}
 	}
 	if fits != 2 {
-		t.Errorf("%d pods of 20 CPUs were reserved on two numas of 30", fits)
+		t.Errorf("%d pods of 20 CPUs were reserved on two NUMA nodes of 30", fits)
 	}
 }
 
@@ -98,13 +98,13 @@ func TestPodsThatFitInAnyOrderAreBoundTogether(t *testing.T) {
 	b.Reserve("n", id(1), pod(4, 1), place.Demand{})
 	b.Reserve("n", id(2), pod(6, 1), place.Demand{})
 	if turns(t, b, 1) {
-		t.Error("pod 1 may go before pod 0 had its turn")
+		t.Error("pod 1 has its turn before pod 0")
 	}
 	if !turns(t, b, 0) || !turns(t, b, 1) {
 		t.Error("pods of one shape wait for each other")
 	}
 	if !turns(t, b, 2) {
-		t.Error("pod 2 waits though the node takes all three in any order")
+		t.Error("pod 2 waits although the node admits all three in any order")
 	}
 	n := b.Snapshot().Node("n")
 	if len(n.Others) == 0 || n.Unsettled {
@@ -112,8 +112,8 @@ func TestPodsThatFitInAnyOrderAreBoundTogether(t *testing.T) {
 	}
 }
 
-// Two numas of 30 CPUs take 10, 20, 10 and 20 in this order. If the second 10 came before the first 20, the
-// last would not fit anywhere.
+// Two NUMA nodes of 30 CPUs take 10, 20, 10 and 20 in this order. If the second 10 came before the first 20, the last
+// would not fit anywhere.
 func TestPodsThatDoNotFitInAnyOrderTakeTurns(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))
@@ -123,10 +123,10 @@ func TestPodsThatDoNotFitInAnyOrderTakeTurns(t *testing.T) {
 		}
 	}
 	if !turns(t, b, 0) || !turns(t, b, 1) || !turns(t, b, 2) {
-		t.Error("three pods wait for each other though they fit in any order")
+		t.Error("three pods wait for each other although they fit in any order")
 	}
 	if turns(t, b, 3) {
-		t.Error("pod 3 may go though it is refused if pod 2 is admitted before pod 1")
+		t.Error("pod 3 has its turn although it is refused if pod 2 is admitted before pod 1")
 	}
 	var got []Entry
 	for i := range 3 {
@@ -135,12 +135,12 @@ func TestPodsThatDoNotFitInAnyOrderTakeTurns(t *testing.T) {
 	}
 	b.Report("n", layout(t, got...))
 	if !turns(t, b, 3) {
-		t.Error("pod 3 waits though the node has reported all before it")
+		t.Error("pod 3 waits although the node has reported all before it")
 	}
 }
 
 // A kubelet admits pods of one shape in any order; the second gets what was predicted for the first.
-func TestEqualShapesMayChangePlaces(t *testing.T) {
+func TestEqualShapesMayExchangeSlots(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))
 	var want [][]place.Holding
@@ -157,8 +157,8 @@ func TestEqualShapesMayChangePlaces(t *testing.T) {
 	}
 }
 
-// A pod that had its turn and is turned down after all was never on its node: who comes after it gets its place.
-func TestADeclinedTurnLeavesNoDoubt(t *testing.T) {
+// A pod that had its turn and then was not bound was never on its node: the next pod gets its place.
+func TestADeclinedTurnLeavesTheNodeSettled(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))
 	first, _ := b.Reserve("n", id(0), pod(4, 1), place.Demand{})
@@ -178,9 +178,9 @@ func TestADeclinedTurnLeavesNoDoubt(t *testing.T) {
 	b.Decline(id(0).UID)
 }
 
-// A kubelet that was restarted gives init containers that ended long ago their memory once more
-// (memorymanager/policy_static.go, Allocate): the pod was predicted all the same.
-func TestInitMemoryThatIsGivenOnceMoreIsNoWrongPrediction(t *testing.T) {
+// A restarted kubelet allocates memory again for init containers that ended long ago (memorymanager/policy_static.go,
+// Allocate). The prediction for the pod still counts as right.
+func TestReallocatedInitMemoryIsNoWrongPrediction(t *testing.T) {
 	p := pod(4, 2)
 	p.Containers = append([]place.Container{{Name: "init", Kind: place.Init, MilliCPU: 4000,
 		Memory: []place.Amount{{Kind: topo.Memory, Bytes: 3 << 30}}}}, p.Containers...)
@@ -200,8 +200,8 @@ func TestInitMemoryThatIsGivenOnceMoreIsNoWrongPrediction(t *testing.T) {
 	}
 }
 
-// The node may have admitted pod 1 before or after pod 0 ended. Until its report tells, nothing that holds anything
-// fits there, and whatever the report says is no wrong prediction.
+// The node may have admitted pod 1 before or after pod 0 ended. Until its next report, no pod that holds anything fits
+// there, and no report makes the prediction wrong.
 func TestANodeIsUnsettledAfterARelease(t *testing.T) {
 	old := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(4, 1)).Holdings
 	begin := func(admitted bool) *Book {
@@ -239,8 +239,8 @@ func TestANodeIsUnsettledAfterARelease(t *testing.T) {
 	}
 }
 
-// A report may be the first to tell that a pod has ended: pod 1 may have been admitted after that, too.
-func TestAnEndThatOnlyAReportTellsOfIsNoWrongPrediction(t *testing.T) {
+// A report may be the first to show that a pod has ended: pod 1 may have been admitted after that, too.
+func TestAnEndKnownOnlyFromAReportIsNoWrongPrediction(t *testing.T) {
 	old := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(4, 1)).Holdings
 	b := New()
 	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: old}))
@@ -251,7 +251,7 @@ func TestAnEndThatOnlyAReportTellsOfIsNoWrongPrediction(t *testing.T) {
 	}
 }
 
-func TestAnEndedPodIsNotBroughtBackByAnOldReport(t *testing.T) {
+func TestAnOldReportDoesNotBringBackAnEndedPod(t *testing.T) {
 	b := New()
 	l := layout(t)
 	hs := place.Place(place.NewUsage(l.Machine, l.Rules), pod(30, 1)).Holdings
@@ -263,8 +263,8 @@ func TestAnEndedPodIsNotBroughtBackByAnOldReport(t *testing.T) {
 	}
 }
 
-// When a pod ends, those that wait move up, and one of them may find its place taken: it then holds
-// nothing rather than what another holds.
+// When a pod ends, waiting pods move up, and one of them may find its place taken. It then holds nothing, and not what
+// another pod holds.
 func TestAWaitingPodWhosePlaceIsTakenHoldsNothing(t *testing.T) {
 	b := New()
 	l := layout(t)
@@ -280,15 +280,15 @@ func TestAWaitingPodWhosePlaceIsTakenHoldsNothing(t *testing.T) {
 	for _, e := range b.Snapshot().Node("n").Entries {
 		for _, h := range e.Holdings {
 			if both := all.And(h.CPUs); !both.Empty() {
-				t.Errorf("pod %s is thought to hold CPUs %s of another", e.Pod, both)
+				t.Errorf("pod %s holds CPUs %s of another pod in the book", e.Pod, both)
 			}
 			all = all.Union(h.CPUs)
 		}
 	}
 }
 
-// The ledger as a state machine: whatever happens, holdings never exceed the machine, snapshots never
-// change, and what is released is free again.
+// The ledger as a state machine: in any sequence, holdings never exceed the machine, snapshots never change, and what
+// is released is free again.
 func TestBookProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := New()
@@ -320,7 +320,7 @@ func TestBookProperties(t *testing.T) {
 					if wait != nil {
 						continue
 					}
-					if !v.Fits() { // somebody before it gave up, and others moved into its place
+					if !v.Fits() { // a pod before it was cancelled, and others moved into its place
 						delete(flying, n)
 						continue
 					}
@@ -363,7 +363,7 @@ func TestBookProperties(t *testing.T) {
 	})
 }
 
-// node is what a node does: it admits, in the order in which it is told.
+// node models a node: it admits pods in the order of the calls.
 type node struct {
 	usage   *place.Usage
 	entries []Entry
@@ -406,7 +406,7 @@ func check(t *rapid.T, b *Book, old *Node, oldFree string) {
 	}
 	for i := range n.Machine.NUMAs() {
 		if f := n.Usage.FreeMemory(i, topo.Memory); f < 0 || f > n.Usage.Allocatable(i, topo.Memory) {
-			t.Fatalf("numa %d has %d bytes free", i, f)
+			t.Fatalf("NUMA node %d has %d bytes free", i, f)
 		}
 	}
 }
@@ -427,8 +427,8 @@ func TestSnapshotKeepsNodesApart(t *testing.T) {
 	}
 }
 
-// A pod that the node's managers give nothing is in no report, and nobody waits for it.
-func TestAPodThatHoldsNothingIsNotOnItsWay(t *testing.T) {
+// A pod that gets nothing from the node's managers is in no report, and no pod waits for it.
+func TestAPodThatHoldsNothingIsNotAssumed(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		b := New()
 		l := layout(t)
@@ -442,7 +442,7 @@ func TestAPodThatHoldsNothingIsNotOnItsWay(t *testing.T) {
 			b.Report("n", l)
 		}
 		if b.Booked("n", id(0).UID) || b.Snapshot().Node("n").Unsettled {
-			t.Errorf("late %v: the pod is waited for", late)
+			t.Errorf("late %v: another pod waits for the pod", late)
 		}
 	}
 }
@@ -459,9 +459,9 @@ func BenchmarkReserveBesideManyOnTheirWay(b *testing.B) {
 	}
 }
 
-// A pod that was deleted by force while it was assumed may be there or not. A report that lacks it may be older than
-// its admission, so only one that has it, or time, tells.
-func TestAPodThatVanishedOnItsWay(t *testing.T) {
+// A pod that was deleted by force while it was assumed may still be there. A report that lacks it may be older than its
+// admission, so only a report that has it, or time, decides.
+func TestAnAssumedPodThatVanished(t *testing.T) {
 	p := pod(20, 1)
 	begin := func() (*Book, []place.Holding) {
 		b := New()
@@ -471,7 +471,7 @@ func TestAPodThatVanishedOnItsWay(t *testing.T) {
 		b.Vanish(id(0).UID)
 		b.Report("n", layout(t))
 		if v, _ := b.Reserve("n", id(1), p, place.Demand{}); v.Fits() {
-			t.Error("a pod fits though nobody knows whether another one is there")
+			t.Error("a pod fits although another one may still be there")
 		}
 		return b, got.Holdings
 	}
@@ -487,18 +487,18 @@ func TestAPodThatVanishedOnItsWay(t *testing.T) {
 	}
 }
 
-// A kubelet comes back with other rules while a pod waits for its turn: the report decides, not the reservation.
-func TestATurnIsJudgedByTheRulesOfTheLastReport(t *testing.T) {
+// A kubelet restarts with other rules while a pod waits for its turn: the report decides, not the reservation.
+func TestATurnUsesTheRulesOfTheLastReport(t *testing.T) {
 	wide := layout(t)
 	wide.Rules.Topology.Policy = place.BestEffort
 	b := New()
 	b.Report("n", wide)
 	if v, ok := b.Reserve("n", id(0), pod(40, 1), place.Demand{}); !ok || !v.Fits() {
-		t.Fatalf("a pod of both numas is not reserved: %+v", v)
+		t.Fatalf("a pod of both NUMA nodes is not reserved: %+v", v)
 	}
 	b.Report("n", layout(t))
 	if v, wait, err := b.Turn(id(0).UID, 0); err != nil || wait != nil || v.Fits() {
-		t.Errorf("the turn came with %+v (waits: %t, error %v), though the node aligns to one numa", v, wait != nil, err)
+		t.Errorf("Turn returned %+v (waits: %t, error %v), although the node aligns to one NUMA node", v, wait != nil, err)
 	}
 	if b.Booked("n", id(0).UID) {
 		t.Error("a pod that no longer fits is still booked")
@@ -506,14 +506,14 @@ func TestATurnIsJudgedByTheRulesOfTheLastReport(t *testing.T) {
 }
 
 // A pod that was deleted by force counts until its node reports again, but its node may have room.
-func TestANodeMightHaveTheRoomOfAPodThatMayBeGone(t *testing.T) {
+func TestANodeMightHaveTheRoomOfADoubtedPod(t *testing.T) {
 	held := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(28, 1)).Holdings
 	b := New()
 	b.Report("n", layout(t, Entry{Pod: id(0), Holdings: held}))
 	b.Reserve("n", id(1), pod(28, 1), place.Demand{})
 	p := pod(20, 1)
 	if b.Snapshot().Node("n").Might(p, place.Demand{}) {
-		t.Error("the node might take a pod, though it is full")
+		t.Error("the node might take a pod, although it is full")
 	}
 	b.Vanish(id(0).UID)
 	if n := b.Snapshot().Node("n"); n.Fits(p) || !n.Might(p, place.Demand{}) {
@@ -521,9 +521,9 @@ func TestANodeMightHaveTheRoomOfAPodThatMayBeGone(t *testing.T) {
 	}
 }
 
-// A pod is judged once more at its turn, by the same rules as when it was reserved: if the node has refused a pod of
-// its shape meanwhile, it does not go there.
-func TestATurnIsNotTakenOnANodeThatRefusesTheShape(t *testing.T) {
+// A pod is judged once more at its turn, by the same rules as when it was reserved. If the node has refused a pod of
+// its shape since, the pod is not bound there.
+func TestNoTurnOnANodeThatRefusesTheShape(t *testing.T) {
 	b := New()
 	b.Report("n", layout(t))
 	p := pod(4, 4)

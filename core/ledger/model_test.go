@@ -12,47 +12,46 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// The protocol between scheduler, node and agent, small enough to follow every interleaving: three pods,
-// two reports, one restart of the scheduler. The node is played by place itself, so that what is checked
-// is the protocol and nothing else.
+// The protocol between scheduler, node and agent, small enough to follow every interleaving: three pods, two reports,
+// one restart of the scheduler. The model's node uses place itself, so the test checks only the protocol.
 
-// step is how far a pod has come.
+// step is the progress of a pod.
 type step int
 
 const (
 	fresh    step = iota
 	reserved      // in the book
-	bound         // had its turn, or somebody else bound it: the API server has it
-	admitted      // the node has dealt with it
-	ended         // the node has let go of it, or has refused it
+	bound         // had its turn, or another scheduler bound it: the API server has it
+	admitted      // the node has admitted it
+	ended         // the node has removed or refused it
 )
 
-// model is one state of the whole.
+// model is one state of the whole system.
 type model struct {
 	book *Book
 	// answered are the states of the node for which checkAnswers was called.
 	answered map[string]bool
-	// restarted are the states, but for what the book knew, in which the scheduler was restarted.
+	// restarted are the states, without the book, in which the scheduler was restarted.
 	restarted map[digest]bool
 	pods      []modelPod
-	// log is what was written to the API server of pods, seen how much of it the scheduler has seen: a
-	// watch tells in the order in which it was written.
+	// log has the events of pods in the API server, seen is how many of them the scheduler has received: a watch
+	// delivers events in the order in which they were written.
 	log   []event
 	seen  int
 	node  *node
-	empty Layout // of the node, with nothing on it
-	// taken are reports that the agent has made and the book has not got; told is the last that it got.
-	taken []Layout
-	told  *Layout
+	empty Layout // of the node, without pods
+	// taken are reports that the agent has made and the book has not received; lastReport is the last that it received.
+	taken      []Layout
+	lastReport *Layout
 	// reports and restarts are how many are left.
 	reports, restarts int
-	// lies are the reports that are left of another node that lists all pods as its own; lied: it has made one.
+	// lies is the number of remaining reports of another node that lists all pods as its own; lied: it has made one.
 	lies  int
 	lied  bool
 	trace *move
 }
 
-// move is what happened last; pod is -1 where it is about no pod.
+// move is the last event; pod is -1 if it is about no pod.
 type move struct {
 	what   string
 	pod    int
@@ -73,7 +72,7 @@ func (m *move) String() string {
 	return strings.Join(all, ", ")
 }
 
-// event is what the API server was told of a pod: its binding, that it was admitted, that it has ended.
+// event is one event of a pod in the API server: its binding, its admission, or its end.
 type event struct {
 	pod  int
 	what step
@@ -85,15 +84,15 @@ type modelPod struct {
 	ends    bool // it will end
 	created int64
 	at      step
-	known   bool // the scheduler knows of its binding
-	said    step // the last thing that the node has told the API server
+	known   bool // the scheduler has its binding
+	said    step // the last status that the node has written
 	refused bool
-	// clear: nothing was bound that the scheduler had not seen when it had its turn, nor since.
+	// clear: when it had its turn, and since then, no pod was bound without the scheduler's knowledge.
 	clear bool
 }
 
-// draws reports whether the node has to choose among devices for the pod. The choice that place does not foresee
-// is the one to follow.
+// draws reports whether the node has to choose among devices for the pod. The test follows the choice that place does
+// not predict.
 func (p modelPod) draws() bool { return len(p.pod.Containers[0].Devices) > 0 }
 
 func (m *model) clone() *model {
@@ -130,7 +129,7 @@ func (b *Book) clone() *Book {
 	return out
 }
 
-// moves returns the states that may follow, each with what happened.
+// moves returns the possible next states, each with its move.
 func (m *model) moves(t *testing.T) (out []*model) {
 	try := func(what string, pod int, do func(*model) bool) {
 		n := m.clone()
@@ -150,7 +149,7 @@ func (m *model) moves(t *testing.T) (out []*model) {
 			{"admit", p.at == bound && m.mayAdmit(i) && (*depth >= 3 || !p.draws()), (*model).admit},
 			{"admit, with the last devices,", p.at == bound && m.mayAdmit(i) && p.draws(), (*model).admitLast},
 			{"end", p.ends && p.at == admitted, (*model).end},
-			{"tell of", p.at >= admitted && p.said != p.at, (*model).tell},
+			{"write status of", p.at >= admitted && p.said != p.at, (*model).writeStatus},
 		} {
 			if move.may {
 				try(move.what, i, func(n *model) bool { return move.do(n, t, i) })
@@ -179,7 +178,7 @@ func (m *model) moves(t *testing.T) (out []*model) {
 	return out
 }
 
-// lie has another node list all pods as its own.
+// lie sends a report in which another node lists all pods as its own.
 func (m *model) lie() {
 	l := m.empty
 	for i := range m.pods {
@@ -202,7 +201,7 @@ func (m *model) reserve(_ *testing.T, i int) bool {
 	return ok && v.Fits()
 }
 
-// bind is the turn of an own pod, or another scheduler's whim.
+// bind is the turn of an own pod, or a binding by another scheduler.
 func (m *model) bind(t *testing.T, i int) bool {
 	p := &m.pods[i]
 	if !p.foreign {
@@ -213,7 +212,7 @@ func (m *model) bind(t *testing.T, i int) bool {
 		if wait != nil {
 			return false
 		}
-		if !v.Fits() { // it is scheduled anew
+		if !v.Fits() { // it is scheduled again
 			p.at = fresh
 			return true
 		}
@@ -224,7 +223,7 @@ func (m *model) bind(t *testing.T, i int) bool {
 	for j := range m.pods {
 		q := &m.pods[j]
 		if p.foreign && q.at == bound {
-			q.clear = false // it comes in beside one that is assumed
+			q.clear = false // a pod arrives beside an assumed one
 		}
 		if q.at >= bound && !q.known {
 			p.clear = false
@@ -233,7 +232,7 @@ func (m *model) bind(t *testing.T, i int) bool {
 	return true
 }
 
-// see brings the next event of a pod into the book.
+// see delivers the next event of a pod to the book.
 func (m *model) see() {
 	e := m.log[m.seen]
 	m.seen++
@@ -270,7 +269,7 @@ func (m *model) admit(t *testing.T, i int) bool {
 }
 
 // mayAdmit reports whether the node may admit a pod next. It receives bindings in their order, or several at once,
-// which it sorts by the second in which pods were created: it admits no pod before one that was bound and created
+// which it sorts by the second of the pods' creation. So it admits no pod before one that was bound and created
 // earlier.
 func (m *model) mayAdmit(i int) bool {
 	for _, j := range m.bindings() {
@@ -284,12 +283,12 @@ func (m *model) mayAdmit(i int) bool {
 	return true
 }
 
-// admitLast has the node draw other devices than place does.
+// admitLast lets the node choose other devices than place does.
 func (m *model) admitLast(t *testing.T, i int) bool {
 	return m.answer(t, i, func(hs []place.Holding) []place.Holding { return m.last(hs) })
 }
 
-// answer has the node deal with a pod; draw chooses among devices.
+// answer lets the node admit or refuse a pod; draw chooses among devices.
 func (m *model) answer(t *testing.T, i int, draw func([]place.Holding) []place.Holding) bool {
 	p := &m.pods[i]
 	v := place.Place(m.node.usage, p.pod)
@@ -305,7 +304,7 @@ func (m *model) answer(t *testing.T, i int, draw func([]place.Holding) []place.H
 	return true
 }
 
-// last returns the holdings with the last of the free devices on the numas of those that are drawn.
+// last returns the holdings with other devices: the last free ones on the same NUMA nodes.
 func (m *model) last(hs []place.Holding) []place.Holding {
 	out := slices.Clone(hs)
 	for i, h := range out {
@@ -327,7 +326,7 @@ func (m *model) last(hs []place.Holding) []place.Holding {
 	return out
 }
 
-// observed returns the holdings as a report has them: nothing in it is open.
+// observed returns the holdings in the form of a report: nothing in it is open.
 func observed(hs []place.Holding) []place.Holding {
 	out := slices.Clone(hs)
 	for i, h := range out {
@@ -339,8 +338,8 @@ func observed(hs []place.Holding) []place.Holding {
 	return out
 }
 
-// tell writes a pod's status. The node does so when it pleases, and may leave steps out.
-func (m *model) tell(_ *testing.T, i int) bool {
+// writeStatus writes a pod's status. The node may do so at any time, and may leave out steps.
+func (m *model) writeStatus(_ *testing.T, i int) bool {
 	p := &m.pods[i]
 	p.said = p.at
 	m.log = append(m.log, event{i, p.at})
@@ -358,7 +357,7 @@ func (m *model) end(t *testing.T, i int) bool {
 
 func (m *model) deliver(t *testing.T) {
 	l := m.taken[0]
-	m.taken, m.told = m.taken[1:], &l
+	m.taken, m.lastReport = m.taken[1:], &l
 	for _, o := range m.book.Report("n", l) {
 		i := number(o.Pod.UID)
 		if o.Result == Wrong && m.pods[i].clear {
@@ -367,16 +366,16 @@ func (m *model) deliver(t *testing.T) {
 	}
 }
 
-// restart begins with an empty book: what the API server has is all that is known.
+// restart begins with an empty book: it gets only what the API server has.
 func (m *model) restart() {
 	m.restarts--
 	few := m.book.limits
 	m.book = New()
 	m.book.limits = few
 	if n := len(m.taken); n > 0 {
-		m.told, m.taken = &m.taken[n-1], nil
+		m.lastReport, m.taken = &m.taken[n-1], nil
 	}
-	m.book.Report("n", *m.told)
+	m.book.Report("n", *m.lastReport)
 	if m.lied {
 		m.lie()
 	}
@@ -402,8 +401,8 @@ func (m *model) restart() {
 	}
 }
 
-// check holds in every state: nothing is held twice, and where nothing foreign interferes, one of the
-// states that the book thinks possible has what the node has given to the pods that the book knows.
+// check applies to every state. Nothing is held twice. If no foreign pod interferes, one of the possible states in the
+// book agrees with the node for all pods that the book has.
 func (m *model) check(t *testing.T) {
 	m.checkAnswers(t)
 	m.checkProgress(t)
@@ -436,11 +435,11 @@ func (m *model) check(t *testing.T) {
 			return
 		}
 	}
-	m.fail(t, "the node holds %s, which is none of the %d states that are thought possible: first %s",
+	m.fail(t, "the node holds %s, which is none of the %d possible states in the book: first %s",
 		m.describe(m.node.entries), len(n.Others)+1, m.describe(n.Entries))
 }
 
-// explains reports whether the holdings of every admitted pod are those of a pod of its shape.
+// explains reports whether each admitted pod has the holdings of a pod of its shape in w.
 func (m *model) explains(w *Node) bool {
 	have := map[string]int{}
 	for _, e := range w.Entries {
@@ -454,12 +453,12 @@ func (m *model) explains(w *Node) bool {
 	return true
 }
 
-// label is equal for pods of a shape that hold the same, but for which devices of the same numas.
+// label is equal for pods of a shape with equal holdings, except for which devices of the same NUMA nodes they have.
 func (m *model) label(e Entry) string {
 	return m.pods[number(e.Pod.UID)].pod.Shape() + text(m.empty.Machine, anyOf(e.Holdings))
 }
 
-// anyOf returns the holdings as if all devices were drawn.
+// anyOf returns the holdings with all devices marked as one possible choice.
 func anyOf(hs []place.Holding) []place.Holding {
 	out := slices.Clone(hs)
 	for i, h := range out {

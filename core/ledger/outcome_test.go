@@ -9,9 +9,9 @@ import (
 )
 
 // The memory manager takes an init container's memory back when the next container starts
-// (memorymanager/policy_static.go, updateInitContainersMemoryBlocks), so a report has that of the app
-// container alone, whatever the init container asked for.
-func TestAnInitContainerIsNotTakenForTheAppContainer(t *testing.T) {
+// (memorymanager/policy_static.go, updateInitContainersMemoryBlocks). So a report has only the memory of the app
+// container.
+func TestInitContainersAreNotConfusedWithAppContainers(t *testing.T) {
 	const mi = 1 << 20
 	container := func(name string, kind place.Kind, milli, bytes int64) place.Container {
 		return place.Container{Name: name, Kind: kind, MilliCPU: milli,

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// large is a machine of 8 numas with 256 CPUs and 16 devices.
+// large is a machine of 8 NUMA nodes with 256 CPUs and 16 devices.
 func large(tb testing.TB, pool *topo.Pool) *topo.Machine {
 	var b strings.Builder
 	for i := range 8 {
@@ -47,7 +47,7 @@ func halfFull(tb testing.TB, pool *topo.Pool) Layout {
 	return l
 }
 
-// own returns a layout that shares nothing with others but the machine, as each report is read.
+// own returns a layout that shares only the machine with others, like a layout read from a report.
 func own(l Layout, node int) Layout {
 	out := l
 	out.Entries = nil
@@ -73,7 +73,7 @@ func heap() int64 {
 	return int64(s.HeapAlloc)
 }
 
-// bytesPerNode returns what a book takes for each of so many half full nodes.
+// bytesPerNode returns the memory that a book takes for each of count half full nodes.
 func bytesPerNode(tb testing.TB, nodes int) int64 {
 	var pool topo.Pool
 	l := halfFull(tb, &pool)
@@ -89,12 +89,11 @@ func bytesPerNode(tb testing.TB, nodes int) int64 {
 	return (after - before) / int64(nodes)
 }
 
-// A cluster of 20,000 nodes of 256 CPUs, half full, has to fit into 2 GiB with all that a scheduler has
-// beside the book.
+// A cluster of 20,000 half full nodes of 256 CPUs has to fit in 2 GiB, together with everything else in a scheduler.
 func TestANodeTakesLittleMemory(t *testing.T) {
 	const most = 16 << 10
 	if n := bytesPerNode(t, 1000); n > most {
-		t.Errorf("a node of 8 numas and 256 CPUs with ten pods takes %d bytes, want at most %d", n, most)
+		t.Errorf("a node of 8 NUMA nodes and 256 CPUs with ten pods takes %d bytes, want at most %d", n, most)
 	} else {
 		t.Logf("%d bytes for a node", n)
 	}
@@ -110,7 +109,7 @@ func BenchmarkLedgerMemory(b *testing.B) {
 	}
 }
 
-// A report of one node must not take more where there are more nodes.
+// A report of one node must not allocate more in a larger cluster.
 func TestAReportAllocatesTheSameInAnyCluster(t *testing.T) {
 	var pool topo.Pool
 	l := halfFull(t, &pool)
@@ -128,11 +127,11 @@ func TestAReportAllocatesTheSameInAnyCluster(t *testing.T) {
 	}
 	t.Logf("%v allocations for a report", counts[0])
 	if most := 60.0; counts[0] > most {
-		t.Errorf("a report of ten pods allocates %v times, at most %v are meant", counts[0], most)
+		t.Errorf("a report of ten pods allocates %v times, want at most %v", counts[0], most)
 	}
 }
 
-// BenchmarkIndex asks where a pod fits: of all nodes, and again after one has changed.
+// BenchmarkIndex asks on which nodes a pod fits: first all nodes, then again after one has changed.
 func BenchmarkIndex(b *testing.B) {
 	p := pod(16, 16)
 	for _, nodes := range []int{100, 1000, 10000} {
@@ -158,8 +157,8 @@ func BenchmarkIndex(b *testing.B) {
 	}
 }
 
-// What a node said earlier is not kept: thousands of different layouts take what the last ones take.
-func TestReportsOfOneNodeTakeTheMemoryOfTheLast(t *testing.T) {
+// Earlier reports of a node take no memory: thousands of different layouts take as much as the last ones.
+func TestEarlierReportsTakeNoMemory(t *testing.T) {
 	var pool topo.Pool
 	b := New()
 	var sizes []int64
@@ -182,7 +181,7 @@ func TestReportsOfOneNodeTakeTheMemoryOfTheLast(t *testing.T) {
 		}
 	}
 	if b.Snapshot().Node("n") == nil {
-		t.Fatal("the node is not known")
+		t.Fatal("the book does not have the node")
 	}
 	if grown, most := sizes[1]-sizes[0], int64(64<<10); grown > most {
 		t.Errorf("1,990 layouts more take %d bytes more, want at most %d", grown, most)

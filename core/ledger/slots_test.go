@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Whoever keeps something beside the ledger by slot and version is never told that a node is as it was when it is
-// not, and equal rosters have the same nodes in the same slots.
+// For callers that store data by slot and version: a version never stands for two states, and equal rosters have the
+// same nodes in the same slots.
 func TestASlotAndAVersionStandForAState(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := New()

@@ -6,23 +6,23 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// A scheduler that has started finds pods on a coarse node of which it knows what they asked for, and not where
-// they are. What the node would be without one of them is known as far as the amounts tell.
-func TestWithoutAPodOfWhichNobodyKnowsWhereItIs(t *testing.T) {
+// A scheduler that has just started finds pods on a coarse node with known requests and unknown places. The state of
+// the node without one of them is known as far as the amounts show it.
+func TestWithoutAPodAtAnUnknownPlace(t *testing.T) {
 	whole := len(amounts(t, 0, 0, nil).Machine.NUMAs()[0].CPUs.Minus(layout(t).Rules.CPU.Reserved).List())
 	all, much := int64(whole), int64(whole-2)
 	for name, c := range map[string]struct {
-		pods      []int64 // CPUs and GiB of those that are there
+		pods      []int64 // CPUs and GiB of the pods that are there
 		held      [2]int
-		pod       int64 // that fits without the first of them
-		fits, all bool  // without the first; without anybody
+		pod       int64 // fits without the first of them
+		fits, all bool  // without the first; without any
 	}{
-		"the only one":                                   {[]int64{4}, [2]int{4, 1}, all, true, true},
-		"one of two, on either numa":                     {[]int64{4, 4}, [2]int{4, 4}, all, true, true},
-		"one of two that are on one numa":                {[]int64{4, 4}, [2]int{8, 2}, all, false, true},
-		"one that may be on either numa, as one more is": {[]int64{2, 4}, [2]int{4, 2}, all, false, true},
-		"somebody else is there":                         {[]int64{4}, [2]int{7, 3}, much, false, false},
-		"more than any numa says":                        {[]int64{9}, [2]int{6, 3}, much, false, false},
+		"the only one":                                        {[]int64{4}, [2]int{4, 1}, all, true, true},
+		"one of two, on either numa":                          {[]int64{4, 4}, [2]int{4, 4}, all, true, true},
+		"one of two that are on one numa":                     {[]int64{4, 4}, [2]int{8, 2}, all, false, true},
+		"one that may be on either NUMA node, as one more is": {[]int64{2, 4}, [2]int{4, 2}, all, false, true},
+		"somebody else is there":                              {[]int64{4}, [2]int{7, 3}, much, false, false},
+		"more than any numa says":                             {[]int64{9}, [2]int{6, 3}, much, false, false},
 	} {
 		b := New()
 		counts := map[string]bool{}
@@ -42,20 +42,20 @@ func TestWithoutAPodOfWhichNobodyKnowsWhereItIs(t *testing.T) {
 		for i := range c.pods {
 			uids = append(uids, id(i).UID)
 			if !n.Unplaced(id(i).UID) {
-				t.Errorf("%s: it is known where pod %d is", name, i)
+				t.Errorf("%s: the place of pod %d counts as known", name, i)
 			}
 		}
 		if got := n.Without(uids...).Fits(square(c.pod)); got != c.all {
 			t.Errorf("%s: fits without them: %v", name, got)
 		}
 		if again := n.Without(); again.Fits(square(c.pod)) || again.Unsettled {
-			t.Errorf("%s: without nobody the node is another one", name)
+			t.Errorf("%s: Without without arguments changes the node", name)
 		}
 	}
 }
 
-// What the amounts of a coarse node came from while it was exact, nobody can give back.
-func TestWithoutAPodThatIsNotKnown(t *testing.T) {
+// What a pod held while a coarse node was still exact is unknown, so its end gives nothing back.
+func TestWithoutAPodWithUnknownHoldings(t *testing.T) {
 	b := New()
 	l := layout(t)
 	l.Entries = []Entry{{Pod: id(0), Holdings: place.Place(place.NewUsage(l.Machine, l.Rules), square(4)).Holdings}}
