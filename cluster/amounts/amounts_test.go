@@ -23,7 +23,7 @@ func pod(name, node string, phase v1.PodPhase) *v1.Pod {
 	}
 }
 
-// A node's pods are those that are bound to it and have not ended, and those that the scheduler has put there.
+// A node's pods are the bound pods that have not ended, and the pods that the scheduler has placed there.
 func TestAmountsOfANode(t *testing.T) {
 	f := informers.NewSharedInformerFactory(nil, 0)
 	a, err := New(f)

@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Every name in what a node holds is quoted in the log line and the event about a pod that the node refused or served
-// in another way.
+// Log lines and events quote every name in the holdings of a pod that its node refused or placed otherwise than
+// predicted.
 func TestNothingRawOfAnOutcomeIsReported(t *testing.T) {
 	const hostile = "x\x1b[31m\x07\r\nFORGED\u202e\u009b2J\xff\x00\x7f"
 	for _, result := range []ledger.Result{ledger.Wrong, ledger.Rejected} {

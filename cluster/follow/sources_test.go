@@ -33,8 +33,8 @@ func TestHealthNamesWhatIsMissing(t *testing.T) {
 	check("")
 }
 
-// A pod that its node refuses is not sent there again, and its owner is told; after a while it may be
-// tried again, though the node has nothing new to report.
+// A pod that its node refuses is kept off the node, and its owner gets an event. After a while it may be tried there
+// again, even if the node has nothing new to report.
 func TestARefusedShapeIsKeptAwayForAWhile(t *testing.T) {
 	p := New(klog.Background(), Options{})
 	recorder := events.NewFakeRecorder(8)

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// An administrator finds what is wrong with a node's report as events on the node, each once.
+// Faults of a node's report become events on the node, each once.
 func TestWhatIsOddAboutAReportIsAnEvent(t *testing.T) {
 	s := New(klog.Background(), Options{})
 	recorder := events.NewFakeRecorder(10)
@@ -58,7 +58,7 @@ func TestWhatIsOddAboutAReportIsAnEvent(t *testing.T) {
 	said("Warning NodeResourceTopologyOdd")
 }
 
-// The age of a node is that of what is known of it, whatever else is published of it.
+// The age of a node is the age of the report that the ledger uses, not of another one.
 func TestTheAgeOfANodeIsThatOfWhatIsKnown(t *testing.T) {
 	s := New(klog.Background(), Options{})
 	now := time.Unix(1000, 0)

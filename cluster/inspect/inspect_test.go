@@ -38,7 +38,7 @@ func cpus(n int64) *place.Pod {
 		Memory: []place.Amount{{Kind: topo.Memory, Bytes: 1 << 30}}}}}
 }
 
-// world is a book with one known node and one pod on its way to it.
+// world has a ledger with one known node and one assumed pod.
 func world(t *testing.T) Source {
 	t.Helper()
 	m, err := topo.ParseMachine(sparse)
@@ -231,7 +231,7 @@ func TestOldestPrediction(t *testing.T) {
 	}
 }
 
-// However many pods and nodes there are, the newest decisions are there and the memory does not grow.
+// The newest decisions are kept, in bounded memory, however many pods and nodes there are.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	all := NewDecisions(time.Now)
 	for i := range MaxDecisions + 10 {
@@ -251,7 +251,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	}
 }
 
-// Many goroutines say what nodes say while somebody looks; every node that is remembered is whole.
+// Many goroutines record answers of nodes during a request; every recorded node is complete.
 func TestNodesAnswerAtOnce(t *testing.T) {
 	for _, nodes := range []int{MaxNodes - 1, MaxNodes, MaxNodes + 1, 10 * MaxNodes} {
 		all := NewDecisions(time.Now)
@@ -294,8 +294,7 @@ func TestNodesAnswerAtOnce(t *testing.T) {
 	}
 }
 
-// A node that is asked twice, with pods that were promised a place on it and without, does not fit if it
-// does not fit once.
+// A node that is judged twice, with nominated pods and without them, does not fit if one of the judgements refuses it.
 func TestTheRefusalOfANodeCounts(t *testing.T) {
 	all := NewDecisions(time.Now)
 	d := all.Begin(podID("p"))
@@ -324,7 +323,7 @@ func TestNothingIsRememberedOfNothing(t *testing.T) {
 	}
 }
 
-// What keeps pods off a node for a while is said with the node.
+// What keeps pods off a node temporarily is shown with the node.
 func TestANodeInTrouble(t *testing.T) {
 	s := world(t)
 	s.Book.Assume("a", podID("refused"), cpus(1))
@@ -367,7 +366,7 @@ func TestIndexListsWhatIsServed(t *testing.T) {
 	}
 }
 
-// A standby says so wherever it is asked, and names the leader.
+// A standby marks every answer, and names the leader.
 func TestAStandbyNamesTheLeader(t *testing.T) {
 	s := world(t)
 	s.Election = func() document.Election {

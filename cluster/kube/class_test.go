@@ -29,7 +29,7 @@ func drawRequirements(t *rapid.T, label string) v1.ResourceRequirements {
 	return r
 }
 
-// set writes an amount; it makes the list where there is none, so that lists are nil or not.
+// set writes an amount. It makes a missing list, so that some lists are nil.
 func set(list *v1.ResourceList, name v1.ResourceName, amount string) {
 	if amount == "" {
 		return
@@ -57,8 +57,8 @@ func drawPod(t *rapid.T) *v1.Pod {
 	return p
 }
 
-// Package api/pod computes the class of a pod and whether it has resources of its own, so that its importers need
-// neither kubectl's module nor component-helpers; Kubernetes' own functions judge it here.
+// Package api/pod computes the class of a pod, and whether it has resources of its own, so that its importers need
+// neither kubectl's module nor component-helpers. Here the results are compared with Kubernetes' own functions.
 func TestClassIsThatOfKubernetes(t *testing.T) {
 	classes := map[v1.PodQOSClass]place.QoS{v1.PodQOSGuaranteed: place.Guaranteed, v1.PodQOSBurstable: place.Burstable,
 		v1.PodQOSBestEffort: place.BestEffortQoS}

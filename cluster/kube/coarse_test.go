@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// topologyOf is the object of a node of two NUMA nodes with 8 CPUs and 16Gi each, under single-numa-node by
-// container; free says how many CPUs each has left.
+// topologyOf returns the object of a node of two NUMA nodes with 8 CPUs and 16Gi each, under single-numa-node by
+// container; free has the number of free CPUs of each.
 func topologyOf(node string, version int, free ...int64) *v1alpha2.NodeResourceTopology {
 	o := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: node, ResourceVersion: fmt.Sprint(version)},
 		Attributes: v1alpha2.AttributeList{{Name: "topologyManagerPolicy", Value: "single-numa-node"},
@@ -36,7 +36,7 @@ func zoneOf(name string, free int64) v1alpha2.Zone {
 		{Name: "cpu", Capacity: number(8), Allocatable: number(8), Available: number(free)}}}
 }
 
-// signed is the object with a fingerprint of all pods of the node.
+// signed adds a fingerprint of all pods of the node.
 func signed(o *v1alpha2.NodeResourceTopology, pods ...string) *v1alpha2.NodeResourceTopology {
 	fp := podfingerprint.NewFingerprint(len(pods))
 	for _, p := range pods {
@@ -47,7 +47,7 @@ func signed(o *v1alpha2.NodeResourceTopology, pods ...string) *v1alpha2.NodeReso
 	return o
 }
 
-// amounts writes how many CPUs each NUMA node of a node has free in all states, and who holds how many.
+// amounts returns how many CPUs each NUMA node of a node has free in all states, and which pods hold how many.
 func amounts(b *ledger.Book, node string) string {
 	n := b.Snapshot().Node(node)
 	if n == nil {
@@ -81,7 +81,7 @@ func wantAmounts(t *testing.T, b *ledger.Book, node, want string) {
 	}
 }
 
-// start returns the pod as its kubelet reports it once it is admitted.
+// start returns the pod as its kubelet reports it after admission.
 func start(p *v1.Pod) *v1.Pod {
 	p = p.DeepCopy()
 	p.Status.StartTime = &metav1.Time{Time: noon}
@@ -96,8 +96,8 @@ func web(name string) *v1.Pod {
 	return bind(podtest.Pod(name, podtest.Box("c", "cpu=500m", "")), "n", noon)
 }
 
-// A layout that is understood goes before the NodeResourceTopology, and when it goes away the other counts
-// at once, without another event.
+// A valid layout takes precedence over the NodeResourceTopology. When the layout is deleted, the other is used at once,
+// without another event.
 func TestTheBetterOfLayoutAndTopologyCounts(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
@@ -120,8 +120,8 @@ func TestTheBetterOfLayoutAndTopologyCounts(t *testing.T) {
 	wantAmounts(t, book, "n", "unknown")
 }
 
-// What a layout said of pods is not lost when only amounts are left: a pod that the amounts are too old
-// to account for stays charged.
+// A pod in a layout is not lost when only amounts are left: a pod that the amounts are too old to contain stays
+// charged.
 func TestAPodThatOldAmountsLackStaysCharged(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
@@ -148,13 +148,13 @@ func TestOldVersionsOfATopologyChangeNothing(t *testing.T) {
 	wantAmounts(t, book, "n", "coarse free 8 5 somebody=3(counted)")
 	f.Topologies().OnDelete(topologyOf("n", 11))
 	wantAmounts(t, book, "n", "unknown")
-	f.Topologies().OnUpdate(nil, topologyOf("n", 10, 8, 5)) // a hint that comes late
+	f.Topologies().OnUpdate(nil, topologyOf("n", 10, 8, 5)) // a late hint
 	wantAmounts(t, book, "n", "unknown")
 	f.Topologies().OnAdd(topologyOf("n", 12, 8, 8), false)
 	wantAmounts(t, book, "n", "coarse free 8 8")
 }
 
-// NUMA nodes come and go under any ids, and what cannot be read costs its own node only.
+// NUMA nodes appear and disappear under any ids, and an unreadable report affects only its own node.
 func TestATopologyMayChangeAsItLikes(t *testing.T) {
 	book := ledger.New()
 	f := NewFeed(book, nil, nil)
@@ -201,8 +201,8 @@ func TestATopologyMayChangeAsItLikes(t *testing.T) {
 	}
 }
 
-// At the start the pods come first, in whatever order the informers deliver: those that run are in the
-// amounts, and one that its kubelet has not started yet is not, unless the fingerprint says so.
+// At the start the pods come first, whatever order the informers deliver in. The amounts contain running pods. They do
+// not contain a pod that its kubelet has not started yet, unless the fingerprint does.
 func TestAtTheStartPodsGoBeforeReadings(t *testing.T) {
 	for name, c := range map[string]struct {
 		object *v1alpha2.NodeResourceTopology
@@ -235,7 +235,7 @@ func TestAtTheStartPodsGoBeforeReadings(t *testing.T) {
 	}
 }
 
-// A fingerprint tells who is in the amounts though amounts alone do not: the two pods are of one shape.
+// A fingerprint shows which pods the amounts contain when amounts alone do not: the two pods are of one shape.
 func TestAFingerprintSaysWhoIsCounted(t *testing.T) {
 	book := ledger.New()
 	var told []string
@@ -250,7 +250,7 @@ func TestAFingerprintSaysWhoIsCounted(t *testing.T) {
 	wantAmounts(t, book, "n", "coarse free 0 8 a=4(counted) b=4(predicted)")
 	f.PodGone(start(cpus("a", 4)))
 	wantAmounts(t, book, "n", "coarse free 4 8 b=4(predicted)")
-	f.Topology(signed(topologyOf("n", 3, 0, 8), "a", "b", "w")) // has not seen the end of a
+	f.Topology(signed(topologyOf("n", 3, 0, 8), "a", "b", "w")) // the exporter has not seen the end of a
 	wantAmounts(t, book, "n", "coarse free 4 8 b=4(counted)")
 	f.Topology(signed(topologyOf("n", 4, 4, 8), "b", "w"))
 	wantAmounts(t, book, "n", "coarse free 4 8 b=4(counted)")
@@ -259,7 +259,7 @@ func TestAFingerprintSaysWhoIsCounted(t *testing.T) {
 	}
 }
 
-// With the method that names only pods with something of their own, others may come and go.
+// With the method that contains only pods with exclusive resources, other pods do not matter.
 func TestPodsThatHoldNothingAreInNoFingerprintOfTheirMethod(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
@@ -278,8 +278,8 @@ func TestPodsThatHoldNothingAreInNoFingerprintOfTheirMethod(t *testing.T) {
 	wantAmounts(t, book, "n", "coarse free 0 8 a=4(counted) b=4(predicted)")
 }
 
-// A pod that was made anew under its name between two readings: the fingerprint cannot tell the two
-// apart, and what is free is right all the same.
+// A pod was created again under its name between two readings. The fingerprint cannot distinguish the two, but what is
+// free is right.
 func TestAPodMadeAnewUnderItsName(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
@@ -297,8 +297,7 @@ func TestAPodMadeAnewUnderItsName(t *testing.T) {
 	}
 }
 
-// An exporter whose fingerprints are never of the pods that are there is not searched for ever, and its
-// amounts count.
+// The search for an exporter's fingerprints ends if they never match the present pods, and its amounts count.
 func TestFingerprintsThatNeverMatchDoNoHarm(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
@@ -324,7 +323,7 @@ func TestFingerprintsThatNeverMatchDoNoHarm(t *testing.T) {
 	}
 }
 
-// What the last known state of a deleted pod says may be older than its binding.
+// The last known state of a deleted pod may be older than its binding.
 func TestAPodThatIsGoneIsGoneThoughNobodySaysFromWhere(t *testing.T) {
 	book := ledger.New()
 	f := NewFeed(book, nil, nil)

@@ -22,7 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// layoutOf is the layout of a node of two NUMA nodes with 8 CPUs each; CPUs 0 and 8 are reserved.
+// layoutOf returns the layout of a node of two NUMA nodes with 8 CPUs each; CPUs 0 and 8 are reserved.
 func layoutOf(t *testing.T, node string, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	m := machineOf(t, "numa 0 cpus 0-7 memory 16Gi\nnuma 1 socket 1 cpus 8-15 memory 16Gi")
@@ -42,14 +42,14 @@ func machineOf(t testing.TB, text string) *topo.Machine {
 	return m
 }
 
-// broken is a layout with a CPU in two NUMA nodes.
+// broken returns a layout with a CPU in two NUMA nodes.
 func broken(t *testing.T, node string, version int) *v1alpha1.NodeLayout {
 	l := layoutOf(t, node, version)
 	l.Machine.CPUs[1].CPUs = []v1alpha1.IDList{"7-14"}
 	return l
 }
 
-// bind returns the pod as it is after it was bound to a node.
+// bind returns the pod bound to a node.
 func bind(p *v1.Pod, node string, at time.Time) *v1.Pod {
 	p = p.DeepCopy()
 	p.Spec.NodeName = node
@@ -65,7 +65,7 @@ func begun(book *ledger.Book) *Feed {
 	return f
 }
 
-// held writes who holds which CPUs on a node, in order, or "unknown".
+// held returns which pods hold which CPUs on a node, in order, or "unknown".
 func held(b *ledger.Book, node string) string {
 	n := b.Snapshot().Node(node)
 	if n == nil {
@@ -125,7 +125,7 @@ func TestARefusedLayoutCostsItsOwnNodeOnly(t *testing.T) {
 	}
 }
 
-// A new layout gets its conditions, and so does one whose scheduler ended before it was mended.
+// A new layout gets its conditions, and so does one whose scheduler ended before it was corrected.
 func TestALayoutWithoutItsConditionsIsToldOf(t *testing.T) {
 	told := 0
 	f := NewFeed(ledger.New(), nil, func(_ string, err error) {
@@ -147,7 +147,7 @@ func TestALayoutWithoutItsConditionsIsToldOf(t *testing.T) {
 	}
 }
 
-// conditioned gives a layout the conditions of one that is exact, and Accepted with a status.
+// conditioned gives a layout the conditions of an exact one, and Accepted with a status.
 func conditioned(l *v1alpha1.NodeLayout, accepted metav1.ConditionStatus) *v1alpha1.NodeLayout {
 	l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: accepted},
 		{Type: v1alpha1.ConditionExact, Status: metav1.ConditionTrue}}
@@ -161,11 +161,11 @@ func TestOldVersionsOfALayoutChangeNothing(t *testing.T) {
 	f.Layout(layoutOf(t, "n", 10, seven))
 	f.Layout(layoutOf(t, "n", 9))
 	wantHeld(t, book, "n", "x=7")
-	f.LayoutGone(layoutOf(t, "n", 9)) // of a layout that was made anew since
+	f.LayoutGone(layoutOf(t, "n", 9)) // of a layout that was created again since
 	wantHeld(t, book, "n", "x=7")
 	f.Layouts().OnDelete(layoutOf(t, "n", 11))
 	wantHeld(t, book, "n", "unknown")
-	f.Layout(layoutOf(t, "n", 10, seven)) // a hint that comes late
+	f.Layout(layoutOf(t, "n", 10, seven)) // a late hint
 	wantHeld(t, book, "n", "unknown")
 	f.Layouts().OnAdd(layoutOf(t, "n", 12), false)
 	wantHeld(t, book, "n", "")
@@ -173,7 +173,7 @@ func TestOldVersionsOfALayoutChangeNothing(t *testing.T) {
 	wantHeld(t, book, "n", "unknown")
 }
 
-// After a restart the predictions are the same as before: what a pod got depends on who came first.
+// After a restart the predictions are the same as before: they depend on the order of bindings.
 func TestPodsBoundBeforeBeginAreBookedInBindingOrder(t *testing.T) {
 	book := ledger.New()
 	f := NewFeed(book, nil, nil)
@@ -230,13 +230,13 @@ func TestPodsThatEndReleaseWhatTheyHold(t *testing.T) {
 			end(f)
 			wantHeld(t, book, "n", "")
 			f.Layout(layoutOf(t, "n", 2))
-			f.Pod(p) // a hint that comes after the node's report
+			f.Pod(p) // a hint after the node's report
 			wantHeld(t, book, "n", "")
 		})
 	}
 }
 
-// A pod that was deleted by force may be running on its node still: its object says nothing any more.
+// A pod that was deleted by force may still run on its node, and its object no longer shows it.
 func TestAPodDeletedByForceHoldsUntilItsNodeSaysOtherwise(t *testing.T) {
 	p, q := bind(four("p"), "n", noon), bind(four("q"), "n", noon)
 	book := ledger.New()
@@ -262,7 +262,7 @@ func TestAPodDeletedByForceHoldsUntilItsNodeSaysOtherwise(t *testing.T) {
 	if len(due) != 1 {
 		t.Fatalf("%d pods are waited for, want q alone", len(due))
 	}
-	due[0]() // no report ever told of q
+	due[0]() // q was never reported
 	wantHeld(t, book, "n", "")
 }
 
@@ -301,7 +301,7 @@ func TestAPodThatItsNodeRefusesIsToldAndItsShapeKeptAway(t *testing.T) {
 	}
 }
 
-// A write of an agent that was held up on its way comes in with a new resource version.
+// A delayed write of an agent arrives with a new resource version.
 func TestALateWriteOfAnAgentIsOld(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
@@ -318,11 +318,11 @@ func TestALateWriteOfAnAgentIsOld(t *testing.T) {
 	wantHeld(t, book, "n", "p=1-4")
 	write("a", 4, 4)
 	wantHeld(t, book, "n", "")
-	write("b", 5, 1, p...) // the object was made anew, and with it the count
+	write("b", 5, 1, p...) // the object was created again, with a new count
 	wantHeld(t, book, "n", "p=1-4")
 }
 
-// A node without a layout books nothing yet; what was bound to it counts when the layout comes.
+// The pods of a node without a layout are booked when the layout arrives.
 func TestPodsOfANodeWithoutALayoutWaitForIt(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)

@@ -14,13 +14,13 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// onCPUs is an entry of a layout for a pod.
+// onCPUs returns an entry of a layout for a pod.
 func onCPUs(p *v1.Pod, cpus ...idset.CPU) ledger.Entry {
 	return ledger.Entry{Pod: ID(p), Holdings: []place.Holding{{Container: "c", CPUs: idset.Of(cpus...)}}}
 }
 
-// A layout that lists a pod of another node counts on the node that wrote it. The pod's own node stays as it
-// is: when the pod is updated, and when the scheduler starts anew while the layout stands.
+// A layout that lists a pod of another node counts only on the node that wrote it. The pod's own node is not affected
+// when the pod is updated, nor when the scheduler restarts while the layout exists.
 func TestALayoutThatListsAPodOfAnotherNode(t *testing.T) {
 	p := bind(four("p"), "n", noon)
 	honest := layoutOf(t, "n", 1, onCPUs(p, 1, 2, 3, 4))
@@ -54,7 +54,8 @@ func TestALayoutThatListsAPodOfAnotherNode(t *testing.T) {
 	}
 }
 
-// A node that writes without end is read at a bounded pace, and its last word is never lost. Others are read at once.
+// A node that writes all the time is read at a bounded pace, and its last write is never lost. Other nodes are read at
+// once.
 func TestANodeThatWritesWithoutEnd(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
@@ -123,7 +124,7 @@ func TestANodeThatWritesWithoutEnd(t *testing.T) {
 	pass(paceBurst * paceInterval)
 	version += 3
 	before := reports
-	for range 20 { // as an agent does while pods come and go, for a while
+	for range 20 { // as an agent writes while pods come and go, for a while
 		write("liar", last)
 		pass(200 * time.Millisecond)
 	}
@@ -132,7 +133,7 @@ func TestANodeThatWritesWithoutEnd(t *testing.T) {
 	}
 }
 
-// A layout of thousands of containers counts for many: to read it takes longer.
+// A layout of thousands of containers counts as many events, because reading it takes longer.
 func TestLargeLayoutsAreReadLessOften(t *testing.T) {
 	f := begun(ledger.New())
 	now := noon

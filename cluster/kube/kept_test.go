@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// staged is a pod whose init container takes 6 CPUs and 12Gi, and the other 2 CPUs and 2Gi.
+// staged returns a pod whose init container requests 6 CPUs and 12Gi, and the other 2 CPUs and 2Gi.
 func staged(name string) *v1.Pod {
 	p := bind(podtest.Pod(name, podtest.Exact("c", "cpu=2 memory=2Gi")), "n", noon)
 	p.Spec.InitContainers = []v1.Container{podtest.Exact("i", "cpu=6 memory=12Gi")}
@@ -33,7 +33,7 @@ func running(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// withMemory adds 16Gi of memory to every NUMA node, of which so many are free.
+// withMemory adds 16Gi of memory to every NUMA node, with these amounts free.
 func withMemory(o *v1alpha2.NodeResourceTopology, free ...string) *v1alpha2.NodeResourceTopology {
 	for i := range o.Zones {
 		all := resource.MustParse("16Gi")
@@ -51,8 +51,8 @@ func freeGiB(b *ledger.Book, node string) (out []int64) {
 	return out
 }
 
-// Exporters show what the other container holds; what the init container leaves is not free all the same,
-// whether the pod came before the feed, by it, or by somebody else.
+// Exporters report the holdings of the other container. What the init container leaves is nevertheless not free,
+// whether the pod was bound before the feed began, by this scheduler, or by another one.
 func TestInitContainersThatNoTopologyShows(t *testing.T) {
 	for name, c := range map[string]struct {
 		begin func(f *Feed)
@@ -98,8 +98,8 @@ func TestInitContainersThatNoTopologyShows(t *testing.T) {
 	}
 }
 
-// A koordlet tells which pods hold CPUs, init containers included: nothing is guessed, and nobody who holds
-// some counts as nothing.
+// A koordlet lists the pods that hold CPUs, init containers included: nothing is guessed, and no pod that holds CPUs is
+// missed.
 func TestAKoordletTellsWhoHoldsCPUs(t *testing.T) {
 	book := ledger.New()
 	f := NewFeed(book, nil, nil)

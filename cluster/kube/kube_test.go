@@ -31,7 +31,7 @@ func TestLacksOfQuantitiesWithWildExponents(t *testing.T) {
 	}
 }
 
-// A NUMA node is named as the kernel names it, not by its bit in a mask.
+// A NUMA node is named by its id in the kernel, not by its bit in a mask.
 func TestHoldingsNameNUMANodesByTheirIDs(t *testing.T) {
 	m, err := topo.New(topo.Spec{
 		NUMAs: []topo.NUMA{{ID: 0, Bytes: 1 << 30}, {ID: 8, Bytes: 1 << 30}, {ID: 9, Bytes: 1 << 30}},

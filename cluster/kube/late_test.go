@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// A forged sequence, which no honest agent exceeds, keeps the honest one out for seconds, not for good: not even
-// where the agent never saw the forged layout.
+// A forged sequence, which no honest agent exceeds, keeps the honest agent out for seconds only, even if that agent
+// never saw the forged layout.
 func TestForgedSequencesKeepNobodyOut(t *testing.T) {
 	book := ledger.New()
 	f := begun(book)
@@ -40,7 +40,7 @@ func TestForgedSequencesKeepNobodyOut(t *testing.T) {
 	write(5, 1<<20+2, 5)
 	wantHeld(t, book, "n", "x=5")
 
-	// A write that comes in late, and that its agent mends, changes nothing.
+	// A write that arrives late, and that its agent corrects, changes nothing.
 	write(6, 1<<20, 6)
 	wantHeld(t, book, "n", "x=5")
 	write(7, 1<<20+3, 7)

@@ -21,7 +21,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// clock runs what a feed does later. Tests move it.
+// clock runs the feed's delayed functions. Tests advance it.
 type clock struct {
 	now     time.Duration
 	pending []alarm
@@ -40,7 +40,7 @@ func (c *clock) later(d time.Duration, do func()) {
 	c.pending = append(c.pending, alarm{c.now + d, do})
 }
 
-// pass lets so much time pass.
+// pass advances the clock.
 func (c *clock) pass(d time.Duration) {
 	end := c.now + d
 	for {
@@ -61,7 +61,7 @@ func (c *clock) pass(d time.Duration) {
 	c.now = end
 }
 
-// timed is a feed whose time the test moves.
+// timed returns a feed with the test's clock.
 func timed(book *ledger.Book) (*Feed, *clock) {
 	c := &clock{}
 	f := NewFeed(book, nil, nil)
@@ -70,8 +70,8 @@ func timed(book *ledger.Book) (*Feed, *clock) {
 	return f, c
 }
 
-// wide is the object of a node of two NUMA nodes with 16 CPUs and 32Gi each, 8 devices nic on the first, 8
-// devices gpu on the second. The parts say what is available of each: CPUs, GiB and devices.
+// wide returns the object of a node of two NUMA nodes with 16 CPUs and 32Gi each, 8 devices nic on the first, 8 devices
+// gpu on the second. The arguments are the available CPUs, GiB and devices of each.
 func wide(version int, first, second [3]int64) *v1alpha2.NodeResourceTopology {
 	first[1], second[1] = first[1]<<10, second[1]<<10
 	return wideMiB(version, first, second)
@@ -99,7 +99,7 @@ func wideMiB(version int, first, second [3]int64) *v1alpha2.NodeResourceTopology
 	return o
 }
 
-// member is a pod of a set whose names come again.
+// member returns a pod of a set that uses names again.
 func member(name, uid, amounts string) *v1.Pod {
 	p := bind(podtest.Pod(name, podtest.Exact("c", amounts)), "n", noon)
 	p.UID = types.UID(uid)
@@ -132,9 +132,9 @@ func fits(t *testing.T, b *ledger.Book, amounts string) bool {
 	return b.Snapshot().Node("n").Fits(spec)
 }
 
-// Names of a StatefulSet come again while no report comes; then one right report comes, and the exporter, which
-// repeats it, makes no event any more. The fingerprint fits the pods that ended as well as those that run: the
-// amounts tell which.
+// Names of a StatefulSet are used again while no report arrives. Then one right report arrives, and the exporter
+// repeats it, which makes no event. The fingerprint matches the ended pods as well as the running ones; the amounts
+// show which are meant.
 func TestNamesThatComeAgainAreToldApartByTheirAmounts(t *testing.T) {
 	book := ledger.New()
 	f, _ := timed(book)
@@ -172,8 +172,8 @@ func TestNamesThatComeAgainAreToldApartByTheirAmounts(t *testing.T) {
 	}
 }
 
-// One report holds 4 CPUs of a pod of ours and 2 of a pod that is never seen; the exporter repeats it, and the
-// API server makes no event of that.
+// One report contains 4 CPUs of a pod of this scheduler and 2 of a pod that is never seen. The exporter repeats it,
+// which makes no event.
 func TestAReportThatIsOnlyRepeatedEndsTheDoubt(t *testing.T) {
 	for name, fingerprint := range map[string]func(*v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology{
 		"no fingerprint": func(o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology { return o },
@@ -206,7 +206,7 @@ func TestAReportThatIsOnlyRepeatedEndsTheDoubt(t *testing.T) {
 	}
 }
 
-// An exporter that does not report any more says nothing about later pods: they stay charged.
+// If an exporter stops reporting, nothing shows that it has counted later pods: they stay charged.
 func TestAPodThatTheLastReportCannotHoldStaysCharged(t *testing.T) {
 	book := ledger.New()
 	f, c := timed(book)
@@ -224,7 +224,7 @@ func deleting(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// wideNode is the kubelet of such a node, and its exporter.
+// wideNode imitates the kubelet of such a node, and its exporter.
 type wideNode struct {
 	t       *rapid.T
 	book    *ledger.Book
@@ -234,12 +234,12 @@ type wideNode struct {
 	rules   place.Rules
 	live    map[string]*wideMember // by name
 	signed  bool
-	// hides: some pods are not in the API server, so that reports are never explained by those that are.
+	// hides: some pods are missing at the API server, so that the present pods never explain the reports.
 	hides bool
-	// stages: pods have init containers. Exporters do not report what those leave behind.
+	// stages: pods have init containers. Exporters do not report what these leave.
 	stages bool
 	next   int
-	// written is the last object as text; late are objects that are on their way.
+	// written is the last object as text; late are objects in transit.
 	written string
 	late    []*v1alpha2.NodeResourceTopology
 	version int
@@ -273,7 +273,7 @@ func (n *wideNode) usage() *place.Usage {
 	return u
 }
 
-// shown is what an exporter sees of the node: the podresources service lists no ordinary init containers.
+// shown returns an exporter's view of the node: the podresources service lists no ordinary init containers.
 func (n *wideNode) shown() *place.Usage {
 	u := place.NewUsage(n.machine, n.rules)
 	for _, name := range slices.Sorted(maps.Keys(n.live)) {
@@ -286,7 +286,7 @@ func (n *wideNode) shown() *place.Usage {
 	return u
 }
 
-// begin starts the containers of a pod: the memory manager takes back what its init containers leave.
+// begin starts the containers of a pod: the memory manager takes what its init containers leave.
 func (n *wideNode) begin(name string) {
 	m := n.live[name]
 	m.holdings = slices.Clone(m.holdings)
@@ -298,7 +298,7 @@ func (n *wideNode) begin(name string) {
 	n.feed.Pod(running(m.pod))
 }
 
-// look has the exporter look at the node; it writes what differs from what it wrote last.
+// look has the exporter read the node. It writes the object if it differs from the last one.
 func (n *wideNode) look() {
 	u := n.shown()
 	var free [2][3]int64
@@ -335,7 +335,7 @@ func (n *wideNode) draw() *v1.Pod {
 	name := fmt.Sprint("web-", rapid.IntRange(0, 5).Draw(n.t, "name"))
 	mib := 1024 * rapid.IntRange(1, 8).Draw(n.t, "gib")
 	if n.hidden(name) {
-		mib++ // no pod that is seen takes its place unnoticed
+		mib++ // no visible pod takes its place unnoticed
 	}
 	text := fmt.Sprintf("cpu=%d memory=%dMi", rapid.IntRange(1, 6).Draw(n.t, "cpus"), mib)
 	switch rapid.IntRange(0, 2).Draw(n.t, "device") {
@@ -358,7 +358,7 @@ func (n *wideNode) draw() *v1.Pod {
 	return p
 }
 
-// admit has the kubelet admit a pod, if it does.
+// admit has the kubelet decide about a pod, and returns whether it admits it.
 func (n *wideNode) admit(p *v1.Pod) bool {
 	spec, err := apipod.ToPlace(p)
 	if err != nil {
@@ -375,7 +375,7 @@ func (n *wideNode) admit(p *v1.Pod) bool {
 	return v.Fits()
 }
 
-// bind has the scheduler bind a pod, if it does; the kubelet then has to admit it.
+// bind has the scheduler bind a pod if it fits; the kubelet then has to admit it.
 func (n *wideNode) bind(p *v1.Pod) {
 	spec, err := apipod.ToPlace(p)
 	if err != nil {
@@ -407,10 +407,10 @@ func (n *wideNode) end(name string) {
 	}
 }
 
-// hidden reports whether pods of a name are not in the API server.
+// hidden reports whether pods of a name are missing at the API server.
 func (n *wideNode) hidden(name string) bool { return n.hides && name == "web-0" }
 
-// actions are what may happen to the node.
+// actions are the events of the node.
 func (n *wideNode) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"bind": func(t *rapid.T) {
@@ -446,8 +446,8 @@ func (n *wideNode) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// Names come again while reports are late or the same as before. No pod is bound that the kubelet would refuse;
-// and once the exporter has had time to look, all that is free can be used.
+// Names are used again while reports are late or unchanged. No pod is bound that the kubelet would refuse; and once the
+// exporter has had time to read the node, all free resources can be used.
 func TestNamesThatComeAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := newWideNode(t)
@@ -464,7 +464,7 @@ func TestNamesThatComeAgainWithInitContainers(t *testing.T) {
 	})
 }
 
-// Some of what reports show is nobody's that is known. All that is free can be used all the same.
+// Reports contain holdings of pods that are never seen. All free resources can be used nevertheless.
 func TestPodsThatAreNeverSeenBlockNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := newWideNode(t)
@@ -473,7 +473,7 @@ func TestPodsThatAreNeverSeenBlockNothing(t *testing.T) {
 	})
 }
 
-// usesAll fails where the node is thought to have less free than it has.
+// usesAll fails if the node seems to have less free than it has.
 func (n *wideNode) usesAll() {
 	u, s := n.usage(), n.book.Snapshot().Node("n")
 	if s.Unsettled {

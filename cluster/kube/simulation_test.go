@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// exporting is a node whose kubelet admits what is bound at once, and whose exporter writes now and then. What
-// either of them tells comes in order, and later.
+// exporting is a node whose kubelet admits bound pods at once, and whose exporter writes from time to time. The feed
+// receives both in order, with a delay.
 type exporting struct {
 	book    *ledger.Book
 	feed    *Feed
@@ -27,7 +27,7 @@ type exporting struct {
 	empty   *place.Usage
 	pods    []ledger.Entry
 	objects map[string]*v1.Pod
-	// told and written are what is on its way to the feed.
+	// told and written are in transit to the feed.
 	told    []func()
 	written []*v1alpha2.NodeResourceTopology
 }
@@ -47,7 +47,7 @@ func newExporting(t *rapid.T) *exporting {
 	return e
 }
 
-// bind places a pod as a scheduler does, if the book lets it.
+// bind places a pod as a scheduler does, if it fits in the ledger.
 func (e *exporting) bind(t *rapid.T, name string, n int) {
 	pod := cpus(name, n)
 	p, err := apipod.ToPlace(pod)
@@ -88,7 +88,7 @@ func (e *exporting) end(i int) {
 	e.told = append(e.told, func() { e.feed.PodGone(pod) })
 }
 
-// export has the exporter write what there is now.
+// export has the exporter write the present state.
 func (e *exporting) export() {
 	e.version++
 	var free []int64
@@ -102,8 +102,8 @@ func (e *exporting) export() {
 	e.written = append(e.written, signed(topologyOf("n", e.version, free...), names...))
 }
 
-// Whatever is heard of late, a pod that is let in is admitted; and once all is told, what is thought to be
-// free is.
+// However late events arrive, a pod that fits is admitted; and once all have arrived, the resources that seem free are
+// free.
 func TestWhatIsLetInIsAdmitted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := newExporting(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// BenchmarkStart brings a large cluster into a book, as a scheduler does that starts: 5,000 nodes of 128
-// CPUs, every other one with amounts and a fingerprint only, and ten pods on each.
+// BenchmarkStart fills a ledger with a large cluster, as a starting scheduler does: 5,000 nodes of 128 CPUs, every
+// other one with amounts and a fingerprint only, and ten pods on each.
 func BenchmarkStart(b *testing.B) {
 	b.Run("fingerprints that match", func(b *testing.B) { benchmarkStart(b, true) })
 	b.Run("fingerprints of others", func(b *testing.B) { benchmarkStart(b, false) })

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
 )
 
-// start follows a stand-in until it was read once.
+// start follows a stand-in API server and waits until it was read once.
 func start(t *testing.T, s *livetest.Server, o Options) *View {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -60,7 +60,7 @@ func TestAViewHasTheLedgerAndItsProblems(t *testing.T) {
 	}
 }
 
-// What may not be read is named, and the rest is there.
+// Resources that may not be read are named, and the rest is available.
 func TestWhatMayNotBeReadIsALimit(t *testing.T) {
 	s := cluster(t)
 	s.List(livetest.PodsOf("ml"), livetest.Pod("ml", "p", "a"))
@@ -144,7 +144,7 @@ func TestBoundsAreKept(t *testing.T) {
 	}
 }
 
-// What may not be read any more is not there any more.
+// Resources that may no longer be read are dropped.
 func TestRightsThatAreTakenAwayCount(t *testing.T) {
 	s := cluster(t)
 	v := start(t, s, Options{})

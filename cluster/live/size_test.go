@@ -21,7 +21,7 @@ var manyNodes = flag.Int("many", 1000, "nodes of TestMemory")
 
 const podsEach = 10
 
-// fill brings nodes with pods into a view as its sources do.
+// fill adds nodes with pods to a view as its sources do.
 func fill(t testing.TB, v *View, nodes, each int) {
 	t.Helper()
 	m, rules := livetest.Machine(t), livetest.Rules()
@@ -61,7 +61,8 @@ func heap() int64 {
 	return int64(s.HeapAlloc)
 }
 
-// A view of 5,000 nodes and 50,000 pods, and what a simulation reads of it, take less than 125 MB: 25 KB for each node.
+// A view of 5,000 nodes and 50,000 pods, together with what a simulation reads of it, takes less than 125 MB: 25 KB per
+// node.
 func TestMemory(t *testing.T) {
 	before := heap()
 	v := newView(Standard())

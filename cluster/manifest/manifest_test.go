@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// container is indented as below the spec of a template.
+// container is indented for the spec of a template.
 const container = `
       containers:
       - name: main
@@ -59,7 +59,7 @@ func TestHowManyPodsAnObjectHas(t *testing.T) {
 	}
 }
 
-// The pods of a StatefulSet have claims of their own, by its templates.
+// The pods of a StatefulSet have their own claims, by its templates.
 func TestClaimsOfAStatefulSetAreVolumesOfItsPods(t *testing.T) {
 	for replicas, want := range map[int]string{1: "data-db-0", 3: "data-db-N"} {
 		f, err := Read(fmt.Appendf(nil, `
@@ -130,7 +130,7 @@ func TestPodLevelResourcesGetTheirRequests(t *testing.T) {
 	}
 }
 
-// A pod that kubectl exported is the pod that it was before it had a node.
+// A pod that kubectl exported is reset to its state before it had a node.
 func TestExportedPodsLoseTheirNode(t *testing.T) {
 	const text = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"%s}, "spec": {"nodeName": "a", "containers": [{"name": "c"}]}, "status": {"phase": "Running", "qosClass": "Guaranteed"}}`
 	for uid, want := range map[string]string{"": "a", `, "uid": "1"`: ""} {
@@ -144,7 +144,7 @@ func TestExportedPodsLoseTheirNode(t *testing.T) {
 	}
 }
 
-// What only looks like a number with an exponent is none.
+// Text that only looks like a number with an exponent is accepted.
 func TestNamesMayLookLikeNumbers(t *testing.T) {
 	f, err := Read(
 		[]byte(

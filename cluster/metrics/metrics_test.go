@@ -25,7 +25,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// reporting returns a book with the layouts of some nodes.
+// reporting returns a ledger with the layouts of some nodes.
 func reporting(t *testing.T, layouts ...*v1alpha1.NodeLayout) *ledger.Book {
 	t.Helper()
 	book := ledger.New()
@@ -54,7 +54,7 @@ func inexact(l *v1alpha1.NodeLayout, codes ...ledger.InexactCode) *v1alpha1.Node
 	return l
 }
 
-// A node that is filled so that its kubelet does not survive a restart is counted.
+// A node whose kubelet could not restart with its present pods is counted.
 func TestRestartHazardsAreCounted(t *testing.T) {
 	pod := kubetest.Bound(kubetest.CPUs("p", 31), "n")
 	book := reporting(t, kubetest.Strict(t, "n", 1, kubetest.Holding(pod, "1-31")))
@@ -64,7 +64,8 @@ func TestRestartHazardsAreCounted(t *testing.T) {
 	}
 }
 
-// How many pods fit follows what nodes hold; shapes are those that are named and those that are usual.
+// The counts of fitting pods follow the nodes' holdings. Shapes are the configured ones and those of the workload
+// profile.
 func TestFittingPodsAreCounted(t *testing.T) {
 	shape, err := config.ParseShape("cpu=8")
 	if err != nil {
@@ -99,7 +100,7 @@ func TestFittingPodsAreCounted(t *testing.T) {
 	}
 }
 
-// plainAmounts are the same of every node.
+// plainAmounts returns the same amounts for every node.
 type plainAmounts struct {
 	whatif.Node
 	version uint64
@@ -111,7 +112,7 @@ func (p *plainAmounts) Of(*ledger.Node) (allocatable, used whatif.Amounts, there
 	return p.Allocatable, p.Used, true
 }
 
-// gathered returns what gauges say, one line each.
+// gathered returns the gauges' values, one line each.
 func gathered(t *testing.T, g *gauges) string {
 	t.Helper()
 	r := metrics.NewKubeRegistry()
@@ -134,7 +135,7 @@ func gathered(t *testing.T, g *gauges) string {
 	return out.String()
 }
 
-// A node may send codes that nobody knows; the metric's labels stay few.
+// A node may send unknown codes; the metric's labels stay few.
 func TestNodesAreCountedByKnownCodes(t *testing.T) {
 	a, b := layout(t, "a", place.SingleNUMA, 1), layout(t, "b", place.SingleNUMA, 2)
 	inexact(a, ledger.RulesFromFiles, ledger.RulesFromFiles, "made-up", "made-up-too")
@@ -189,7 +190,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 	}
 	of(2, m.predictions.WithLabelValues("confirmed", "true"))
 	of(4, m.predictions.WithLabelValues("wrong", "true"))
-	of(1, m.predictions.WithLabelValues("wrong", "false")) // of the node nothing is known any more
+	of(1, m.predictions.WithLabelValues("wrong", "false")) // the ledger no longer has the node
 	of(1, m.predictions.WithLabelValues("rejected", "true"))
 	inexact := *n
 	inexact.Inexact = []ledger.Inexact{{Code: ledger.RulesFromFiles}}
@@ -205,7 +206,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 	(*Counters)(nil).Made()
 }
 
-// Two schedulers in one process count each for itself; the first one's are served.
+// Two schedulers in one process count separately; the first one's metrics are served.
 func TestMetricsOfASecondScheduler(t *testing.T) {
 	source := inspect.Source{Book: ledger.New(), Now: time.Now}
 	a, b := NewCounters(), NewCounters()
@@ -231,7 +232,7 @@ func TestMetricsOfASecondScheduler(t *testing.T) {
 	}
 }
 
-// Every code that the ledger knows is counted by its own name.
+// Every code of the ledger has a label of its own.
 func TestAllCodesOfTheLedgerAreKnown(t *testing.T) {
 	text, err := os.ReadFile("../../core/ledger/inexact.go")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 )
 
-// seen is the reading of an exporter that saw these pods.
+// seen returns the reading of an exporter that saw these pods.
 func seen(method string, pods ...nrt.Pod) *nrt.Reading {
 	fp := podfingerprint.NewFingerprint(len(pods))
 	for _, p := range pods {
@@ -59,8 +59,8 @@ func TestWhateverWasSeenIsFound(t *testing.T) {
 	})
 }
 
-// However many pods are uncertain, it is found when the exporter saw the first that were bound and not
-// yet noticed the last that ended.
+// However many pods are uncertain, Counted succeeds if the exporter saw the first ones that were bound, and not yet the
+// last ends.
 func TestManyUncertainPodsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var uncertain, all []nrt.Pod
@@ -108,7 +108,7 @@ func TestWhatNobodyCanTellIsNotTold(t *testing.T) {
 	}
 }
 
-// BenchmarkCountedInVain is the worst case: a full node, many uncertain pods, and none of the sets is it.
+// BenchmarkCountedInVain is the worst case: a full node, many uncertain pods, and no set that matches.
 func BenchmarkCountedInVain(b *testing.B) {
 	var sure, uncertain []nrt.Pod
 	for i := range 250 {

@@ -24,8 +24,7 @@ import (
 
 const gi = 1 << 30
 
-// Every file in testdata/read is an object as some producer writes it; the file .txt beside it is what is
-// read.
+// Every file in testdata/read is an object of some producer; the file .txt beside it is the expected reading.
 func TestProducersAreUnderstood(t *testing.T) {
 	files, err := filepath.Glob("testdata/read/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -42,7 +41,7 @@ func TestProducersAreUnderstood(t *testing.T) {
 	}
 }
 
-// typed is a file as an informer's transform makes it.
+// typed returns a file as an informer's transform converts it.
 func typed(t *testing.T, file string) *v1alpha2.NodeResourceTopology {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -63,7 +62,7 @@ func typed(t *testing.T, file string) *v1alpha2.NodeResourceTopology {
 	return o.(*v1alpha2.NodeResourceTopology)
 }
 
-// describe shows a reading: of every resource what there is, what pods may have, and what is free.
+// describe shows a reading: for every resource the capacity, what pods may have, and what is free.
 func describe(r *nrt.Reading) string {
 	var b strings.Builder
 	t, u := r.Rules.Topology, usage(r)
@@ -102,8 +101,8 @@ func describe(r *nrt.Reading) string {
 
 func usage(r *nrt.Reading) *place.Usage { return place.NewUsage(r.Machine, r.Rules).Hold(r.Held...) }
 
-// former is an object as the tests of NodeResourceTopologyMatch make them: amounts of two zones as
-// "resource capacity available", allocatable missing.
+// former returns an object in the form of NodeResourceTopologyMatch's tests: amounts of two zones as "resource capacity
+// available", allocatable missing.
 func former(policy v1alpha2.TopologyManagerPolicy, names [2]string, zones ...string) *v1alpha2.NodeResourceTopology {
 	o := &v1alpha2.NodeResourceTopology{
 		ObjectMeta:       metav1.ObjectMeta{Name: "former"},
@@ -313,7 +312,7 @@ func TestTypedTakesEveryForm(t *testing.T) {
 	}
 }
 
-// FuzzRead holds that nothing that an API server hands out does harm, and what is read is in order.
+// FuzzRead checks that no object from an API server does harm, and that readings are consistent.
 func FuzzRead(f *testing.F) {
 	files, _ := filepath.Glob("testdata/read/*.yaml")
 	for _, file := range files {
@@ -346,7 +345,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// check holds that what is held is there, once.
+// check checks that held resources exist, each once.
 func check(t *testing.T, r *nrt.Reading) {
 	before := place.NewUsage(r.Machine, r.Rules)
 	for _, h := range r.Held {

@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// written is an object as an informer gets it from the API server: a Go client has written quantities that were
+// written returns an object as an informer gets it from the API server: a Go client has written quantities that were
 // never set as "0".
 func written(t *testing.T, o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopology {
 	t.Helper()
@@ -37,7 +37,7 @@ func written(t *testing.T, o *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResou
 	return typed.(*v1alpha2.NodeResourceTopology)
 }
 
-// asked is a pod whose containers ask for amounts, such as "init 4 10Gi", "2 6Gi hp500Mi nic16" or "2 - gpu1".
+// asked returns a pod whose containers have requests such as "init 4 10Gi", "2 6Gi hp500Mi nic16" or "2 - gpu1".
 func asked(t *testing.T, q place.QoS, containers ...string) *place.Pod {
 	t.Helper()
 	p := &place.Pod{QoS: q}
@@ -81,8 +81,8 @@ const (
 	fullZone1 = "cpu 32 0,memory 64Gi 0,hugepages-2Mi 512Mi 0,vendor/nic 32 0"
 )
 
-// Other schedulers that read this format are tested with objects whose allocatable was never set. Capacity then
-// counts as allocatable, so that a pod finds what is available and nothing else.
+// Other schedulers that read this format are tested with objects whose allocatable was never set. Capacity then counts
+// as allocatable, so that a pod finds exactly what is available.
 func TestPodsWhereAllocatableWasNeverSet(t *testing.T) {
 	container, pod := v1alpha2.SingleNUMANodeContainerLevel, v1alpha2.SingleNUMANodePodLevel
 	bestEffort := v1alpha2.BestEffortContainerLevel
@@ -153,7 +153,7 @@ func TestPodsWhereAllocatableWasNeverSet(t *testing.T) {
 	}
 }
 
-// A kubelet without a static CPU manager hands out no CPUs. That none is allocatable is then what its exporter means.
+// A kubelet without a static CPU manager assigns no CPUs. Its exporter then deliberately lists none as allocatable.
 func TestCPUsOfWhichNoneIsAllocatable(t *testing.T) {
 	o := former(v1alpha2.SingleNUMANodeContainerLevel, [2]string{"node-0", "node-1"}, "cpu 8 0,vendor/gpu 2 2", "cpu 8 0")
 	for i := range o.Zones {
@@ -170,7 +170,7 @@ func TestCPUsOfWhichNoneIsAllocatable(t *testing.T) {
 	}
 }
 
-// What is put right is said once, not for every zone.
+// A correction is reported once, not for every zone.
 func TestThatAllocatableWasNeverSetIsSaid(t *testing.T) {
 	const zone = "cpu 4 4,memory 8Gi 8Gi"
 	r, err := nrt.Read(written(t, former(v1alpha2.None, [2]string{"node-0", "node-1"}, zone, zone)))
@@ -183,7 +183,7 @@ func TestThatAllocatableWasNeverSetIsSaid(t *testing.T) {
 	}
 }
 
-// Texts of objects reach events, logs and terminals: what cannot be printed is refused, and quoted where it is shown.
+// Texts of objects reach events, logs and terminals: unprintable ones are refused, and quoted in messages.
 func TestTextsThatCannotBePrintedAreRefused(t *testing.T) {
 	const red = "\x1b[31m"
 	type (

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 )
 
-// Only the agent sees what pods keep from init containers: an object counts as whole where nobody else has
-// a field in it, whatever the object itself claims.
+// Only Tenon's agent sees what pods keep from init containers: an object counts as whole if no other writer has a field
+// in it, whatever the object itself claims.
 func TestWhoseAmountsAreWhole(t *testing.T) {
 	for name, c := range map[string]struct {
 		managers []string

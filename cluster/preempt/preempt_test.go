@@ -43,7 +43,7 @@ func TestNobodyGoesWhereHigherOnesHoldWhatIsNeeded(t *testing.T) {
 	s.want(ranked(cpus("p", 8), 5), "n", "b", "")
 }
 
-// Memory of one group on two NUMA nodes keeps a pod from either of them, whoever else goes.
+// Memory of one group on two NUMA nodes keeps a pod from both, whichever other pods go.
 func TestMemoryGroupsOfHigherPriorities(t *testing.T) {
 	s := newStage(t)
 	wide, other := podOf("wide", "cpu=2 memory=100Gi"), cpus("other", 8)
@@ -79,7 +79,7 @@ func TestWhatIsNotKnownEvictsNobody(t *testing.T) {
 	}
 }
 
-// assumes has a third pod assumed on the node.
+// assumes adds a third, assumed pod to the node.
 func (s *stage) assumes() {
 	flying := podOf("flying", "cpu=1500m memory=1Gi")
 	s.pods = append(s.pods, bind(ranked(flying, 9), "n"))
@@ -89,7 +89,7 @@ func (s *stage) assumes() {
 	}
 }
 
-// falls has the node fall silent: it still reports a pod that was deleted by force long ago.
+// falls makes the node silent: it still reports a pod that was deleted by force long ago.
 func (s *stage) falls() {
 	gone := cpus("gone", 1)
 	s.feed.Layout(
@@ -123,12 +123,12 @@ func (s *stage) refuses() {
 	}
 }
 
-// A node that may have room, as its report will tell, is waited for; not for ever.
+// If a node's next report may show room, the pod waits for it, but not forever.
 func TestAReportIsWaitedForBeforeOthersAreEvicted(t *testing.T) {
 	s := newStage(t)
 	low, _ := s.full("n")
 	s.full("other")
-	s.p.book.Vanish(string(low.UID)) // it runs still, or does not
+	s.p.book.Vanish(string(low.UID)) // it may still run
 	s.pods = s.pods[1:]
 	pod := ranked(cpus("p", 8), 9)
 	s.want(pod, "", "", "evicts no pod: node n may have room")
@@ -143,7 +143,7 @@ func TestAReportIsWaitedForBeforeOthersAreEvicted(t *testing.T) {
 	}
 }
 
-// The scheduler's cache may know earlier than the ledger that a victim has gone.
+// The scheduler's cache may show the end of a victim earlier than the ledger.
 func TestNobodyElseGoesWhileTheLedgerLearnsOfAVictimsEnd(t *testing.T) {
 	s := newStage(t)
 	s.full("n")
@@ -164,10 +164,10 @@ func TestPodsThatAreBeingDeleted(t *testing.T) {
 	s.want(pod, "n", "", "evicts no pod: fits on node n once pods that are being deleted there have gone")
 
 	low.DeletionTimestamp = nil
-	s.deleted(mid, 20*time.Second) // of a higher priority: no place is promised, and nobody goes
+	s.deleted(mid, 20*time.Second) // of a higher priority: no node is nominated, and no pod is evicted
 	s.want(pod, "", "", "evicts no pod: fits on node n")
 
-	s.deleted(mid, -2*time.Minute) // it hangs
+	s.deleted(mid, -2*time.Minute) // it is stuck
 	s.pods[2].Spec.Priority = ptr.To[int32](0)
 	s.want(pod, "other", "low-other", "")
 
@@ -190,7 +190,7 @@ func TestDisruptionBudgets(t *testing.T) {
 	s.want(ranked(cpus("p", 8), 9), "n", "mid-n", "")
 	budget(1, low)
 	s.want(ranked(cpus("p", 8), 9), "n", "low-n", "")
-	// kube-scheduler counts the budget down for those that it spares, too.
+	// kube-scheduler counts the budget down also for the pods that it spares.
 	budget(1, low, mid)
 	s.want(ranked(cpus("p", 8), 9), "n", "low-n", "")
 	budget(0, low, mid)
@@ -199,7 +199,7 @@ func TestDisruptionBudgets(t *testing.T) {
 	s.want(ranked(cpus("p", 8), 9), "n", "mid-n", "")
 }
 
-// Two evictions of low priority cost less than one of a higher one, also where only plain amounts need one.
+// Two evictions of low priority cost less than one of a higher priority, also if only plain amounts need one.
 func TestPlainAmountsAndNUMAsTogether(t *testing.T) {
 	s := newStage(t)
 	a, b, plain := cpus("a", 8), cpus("b", 16), podOf("plain", "cpu=70")

@@ -37,13 +37,13 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// two is a machine of two NUMA nodes with 16 CPUs each.
+// two describes a machine of two NUMA nodes with 16 CPUs each.
 const two = `
 numa 0 socket 0 cpus 0-15 memory 64Gi
 numa 1 socket 1 cpus 16-31 memory 64Gi
 `
 
-// least is the least plugin that preempts: it filters by the ledger alone.
+// least is a minimal plugin that preempts: it filters by the ledger alone.
 type least struct {
 	book *ledger.Book
 	pre  *Preemption
@@ -51,12 +51,12 @@ type least struct {
 
 const leastName = "Least"
 
-// cycle is what least knows in one cycle.
+// cycle is the state of least in one cycle.
 type cycle struct {
 	pod    *place.Pod
 	demand place.Demand
 	nodes  map[string]*ledger.Node
-	// first are the nodes as they were when the cycle began.
+	// first has the nodes at the beginning of the cycle.
 	first   *ledger.Snapshot
 	removed map[string][]string
 }
@@ -169,7 +169,7 @@ func (l *least) Reasons(_ *place.Pod, v place.Verdict) (out []string) {
 // CutShort implements Plugin.
 func (*least) CutShort() {}
 
-// stage is kube-scheduler's framework with a plugin that preempts, and what it believes of nodes and pods.
+// stage is kube-scheduler's framework with a plugin that preempts, and its nodes and pods.
 type stage struct {
 	t     *testing.T
 	p     *least
@@ -178,7 +178,7 @@ type stage struct {
 	pods  []*v1.Pod
 	pdbs  []*policy.PodDisruptionBudget
 	now   time.Time
-	later []time.Duration // after which something was to be done
+	later []time.Duration // delays of scheduled functions
 	// keep leaves everything to DefaultPreemption.
 	keep bool
 }
@@ -216,7 +216,7 @@ func layout(t testing.TB, node, machine string, pol place.Policy, version int,
 	return l
 }
 
-// holding is a pod that the node says to hold these CPUs.
+// holding returns the entry of a pod that the node reports with these CPUs.
 func holding(p *v1.Pod, cpus string) ledger.Entry {
 	set, err := idset.Parse[idset.CPU](cpus)
 	if err != nil {
@@ -225,7 +225,7 @@ func holding(p *v1.Pod, cpus string) ledger.Entry {
 	return ledger.Entry{Pod: kube.ID(p), Holdings: []place.Holding{{Container: "c", CPUs: set}}}
 }
 
-// podOf returns a pod of one container, Guaranteed where there are CPUs and memory: "cpu=4 memory=1Gi".
+// podOf returns a pod of one container, Guaranteed if it has CPUs and memory: "cpu=4 memory=1Gi".
 func podOf(name, amounts string) *v1.Pod {
 	list := v1.ResourceList{}
 	for _, f := range strings.Fields(amounts) {
@@ -248,7 +248,7 @@ func bind(p *v1.Pod, node string) *v1.Pod {
 	return p
 }
 
-// node adds a node that has a layout, with plain amounts for much more.
+// node adds a node with a layout, and with plain amounts for much more.
 func (s *stage) node(name, machine string, pol place.Policy, entries ...ledger.Entry) {
 	s.t.Helper()
 	s.bare(name)
@@ -284,8 +284,7 @@ func (s *stage) deleted(p *v1.Pod, end time.Duration) {
 	p.DeletionTimestamp = &at
 }
 
-// attempt schedules a pod that fits nowhere: it returns the node that the pod is promised and who has to go
-// from it.
+// attempt schedules a pod that fits nowhere. It returns the nominated node and the victims on it.
 func (s *stage) attempt(pod *v1.Pod) (node string, goes []string, says string) {
 	s.t.Helper()
 	f := s.framework(pod)
@@ -321,13 +320,13 @@ func (s *stage) attempt(pod *v1.Pod) (node string, goes []string, says string) {
 	return node, goes, status.Message()
 }
 
-// framework returns kube-scheduler's framework as it is at the moment. The plugin, its book and what it
-// remembers stay the same.
+// framework returns kube-scheduler's framework in its present state. The plugin, its ledger and its records stay the
+// same.
 func (s *stage) framework(pod *v1.Pod) framework.Framework {
 	s.t.Helper()
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
-	var pods []*v1.Pod // evictions go on while the test changes its own
+	var pods []*v1.Pod // evictions continue while the test changes its own
 	for _, p := range s.pods {
 		pods = append(pods, p.DeepCopy())
 	}
@@ -364,7 +363,7 @@ func (s *stage) framework(pod *v1.Pod) framework.Framework {
 	return f
 }
 
-// plug gives the plugin a new framework, and keeps what its preemption remembers.
+// plug gives the plugin a new framework, and keeps the records of its preemption.
 func (s *stage) plug(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	next, err := New(ctx, s.p, Config{
 		Name:        leastName,
@@ -387,7 +386,7 @@ func (s *stage) plug(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.P
 	return s.p, nil
 }
 
-// want fails the test unless these pods go from the node; nobody where there are none.
+// want fails the test unless exactly these pods are evicted from the node.
 func (s *stage) want(pod *v1.Pod, node, goes, says string) {
 	s.t.Helper()
 	at, who, said := s.attempt(pod)
@@ -397,7 +396,7 @@ func (s *stage) want(pod *v1.Pod, node, goes, says string) {
 	}
 }
 
-// full is a node whose NUMA nodes are held by low (CPUs 0-15, priority 1) and mid (16-31, priority 5).
+// full adds a node whose NUMA nodes are held by low (CPUs 0-15, priority 1) and mid (16-31, priority 5).
 func (s *stage) full(name string) (low, mid *v1.Pod) {
 	low, mid = cpus("low-"+name, 16), cpus("mid-"+name, 16)
 	s.node(name, two, place.SingleNUMA, holding(low, "0-15"), holding(mid, "16-31"))

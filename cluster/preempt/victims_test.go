@@ -70,9 +70,8 @@ func crowd(t *rapid.T, s *stage, pol place.Policy) {
 	}
 }
 
-// On a random machine, those who go are the ones who cost the least of all sets without whom the pod would be
-// admitted, by the very algorithm that says so of any pod. Where not even all of lower priority are enough,
-// nobody goes.
+// On a random machine, the victims are the cheapest of all sets without which place admits the pod. If not even all
+// pods of lower priority are enough, no pod is evicted.
 func TestVictimsAreTheCheapest(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStage(t)
@@ -171,7 +170,7 @@ func called(pods []*v1.Pod) (out []string) {
 	return out
 }
 
-// The search for victims on a node ends after so much work, with the best set that it has found.
+// The search for victims on a node ends after a bounded amount of work, with the best set found so far.
 func TestTheSearchForVictimsIsBounded(t *testing.T) {
 	pod := &place.Pod{Containers: make([]place.Container, 1000)}
 	tr := &trial{Attempt: Attempt{Pod: pod}, pre: &Preemption{plugin: &least{}}}
@@ -184,7 +183,7 @@ func TestTheSearchForVictimsIsBounded(t *testing.T) {
 	}
 }
 
-// upstream returns whom kube-scheduler's DefaultPreemption would evict from the only node.
+// upstream returns the pods that kube-scheduler's DefaultPreemption would evict from the only node.
 func (s *stage) upstream(pod *v1.Pod) []*v1.Pod {
 	s.t.Helper()
 	f, cs := s.framework(pod), framework.NewCycleState()
@@ -200,7 +199,7 @@ func (s *stage) upstream(pod *v1.Pod) []*v1.Pod {
 }
 
 // The victims never cost more than those of DefaultPreemption with the same filters, which is why the evaluator is
-// exchanged. The test logs how often they cost less.
+// replaced. The test logs how often they cost less.
 func TestVictimsCostNoMoreThanThoseOfDefaultPreemption(t *testing.T) {
 	cases, less, ours, theirs := 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -25,7 +25,7 @@ func at(pl *schedapi.Plugins, name string) string {
 	return strings.Join(out, " ")
 }
 
-// The profiles are as the manifests of scheduler-plugins, its deployer and its operators write them.
+// The profiles are those of the manifests of scheduler-plugins, its deployer and its operators.
 func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
 	const all = "preFilter filter preScore score reserve preBind bind"
 	for name, c := range map[string]struct{ plugins, plugin, want, says string }{
@@ -74,7 +74,7 @@ func TestProfilesGetThePointsThatThePluginNeeds(t *testing.T) {
 	}
 }
 
-// Added points come behind those of other plugins: a pod that waits for its turn has its volumes by then.
+// Added points come after those of other plugins: a pod that waits for its turn has its volumes by then.
 func TestAddedPointsAreTheLast(t *testing.T) {
 	list := profilestest.Profiles(
 		t,
@@ -118,7 +118,7 @@ func TestWhoPreempts(t *testing.T) {
 	const in = "- plugins: "
 	for name, c := range map[string]struct {
 		plugins, plugin string
-		by, enqueue     string // who runs at postFilter of Tenon and DefaultPreemption, and whether at preEnqueue
+		by, enqueue     string // who runs at postFilter, and whether the plugin runs at preEnqueue
 	}{
 		"multiPoint": {"{multiPoint: {enabled: [{name: Tenon}]}}", "Tenon", "Tenon", "Tenon"},
 		"filter": {"{filter: {enabled: [{name: NodeResourceTopologyMatch}]}}",

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/profiles/profilestest"
 )
 
-// withSelector is a profile with the plugin, and with further lines.
+// withSelector returns a profile with the plugin, and with further lines.
 func withSelector(name, selector string, more ...string) string {
 	return "- schedulerName: " + name + "\n  plugins: {multiPoint: {enabled: [{name: Tenon}]" + strings.Join(
 		more,
@@ -33,7 +33,7 @@ func filtersOf(p schedapi.KubeSchedulerProfile) (out []string) {
 	return out
 }
 
-// Profiles with the plugin take pods to the nodes that the selector matches and to no others.
+// Pods of profiles with the plugin go only to nodes that the selector matches.
 func TestProfilesAreConfinedToTheirShard(t *testing.T) {
 	const selector = "shard in (b,a),zone!=z"
 	list := profilestest.Profiles(
@@ -79,7 +79,7 @@ func labelled(labels string) *v1.Node {
 	return n
 }
 
-// A node that comes into the shard wakes pods; one that was there, or leaves, wakes none.
+// A node that enters the shard wakes pods; one that was in it, or leaves it, wakes none.
 func TestNodesThatEnterAShardWakePods(t *testing.T) {
 	s, err := labels.Parse("shard=a")
 	if err != nil {

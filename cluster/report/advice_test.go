@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// Where no single pod is in the way, the advice names those that have to end together, and none that could stay.
+// If no single pod blocks the room, the advice names those that have to end together, and none that could stay.
 func TestAdviceNamesAllPodsThatHaveToEnd(t *testing.T) {
 	m, err := topo.ParseMachine("numa 0 cpus 0-15 memory 64Gi\nnuma 1 cpus 16-31 memory 64Gi\n")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// The owner of a misaligned pod sees an event once, however often its node reports. A pod that started before the
-// scheduler counts without an event.
+// A misaligned pod gets one event, however often its node reports. A pod that started before the scheduler is counted
+// without an event.
 func TestMisalignedPodsGetOneEvent(t *testing.T) {
 	book := ledger.New()
 	feed := kube.NewFeed(book, nil, nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// desk is a ledger whose changes are told by events.
+// desk is a ledger whose changes are reported by events.
 type desk struct {
 	t        *testing.T
 	feed     *kube.Feed
@@ -52,14 +52,14 @@ func layout(t *testing.T, version int, policy place.Policy) *v1alpha1.NodeLayout
 		CPU: place.CPURules{Static: true}, Memory: place.MemoryRules{Static: true}})
 }
 
-// strict is a layout under strict-cpu-reservation with CPU 0 reserved.
+// strict returns a layout under strict-cpu-reservation with CPU 0 reserved.
 func strict(t *testing.T, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
 	return layoutOf(t, version, place.Rules{Topology: place.TopologyRules{Policy: place.BestEffort},
 		Memory: place.MemoryRules{Static: true},
 		CPU:    place.CPURules{Static: true, StrictReservation: true, Reserved: idset.Of[idset.CPU](0)}}, entries...)
 }
 
-// holding is a pod that the node says to hold these CPUs.
+// holding returns the entry of a pod that the node reports with these CPUs.
 func holding(cpus string) ledger.Entry {
 	set, err := idset.Parse[idset.CPU](cpus)
 	if err != nil {
@@ -96,8 +96,7 @@ func (o *desk) told(want ...string) {
 	}
 }
 
-// An administrator sees as an event, once, that predictions for a node have become inexact, and that they are exact
-// again.
+// One event reports that predictions for a node have become inexact, and one that they are exact again.
 func TestNodesThatBecomeInexactAreToldOfOnce(t *testing.T) {
 	o := newDesk(t)
 	say := func(version int, codes ...ledger.InexactCode) {
@@ -121,7 +120,7 @@ func TestNodesThatBecomeInexactAreToldOfOnce(t *testing.T) {
 	o.told()
 }
 
-// A node may be filled so that its kubelet does not survive a restart. It runs well until then, so an event says it.
+// A node's pods may keep its kubelet from restarting. It runs well until then, so an event reports it.
 func TestNodesWhoseKubeletWouldNotRestartAreNamed(t *testing.T) {
 	o := newDesk(t)
 	o.feed.Layout(strict(t, 1, holding("1-30")))
@@ -168,10 +167,10 @@ func TestTheConditionExactFollowsTheLayout(t *testing.T) {
 	}
 }
 
-// core returns why predictions may differ as a layout says it.
+// core returns why predictions may differ according to a layout.
 func core(t *testing.T, l *v1alpha1.NodeLayout) []ledger.Inexact { return known(t, l).Inexact }
 
-// known returns the values that a layout describes.
+// known returns the core values of a layout.
 func known(t *testing.T, l *v1alpha1.NodeLayout) v1alpha1.Layout {
 	t.Helper()
 	c, err := l.Core()

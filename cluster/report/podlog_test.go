@@ -19,14 +19,14 @@ func logged(t *testing.T, verbosity int) (klog.Logger, func() string) {
 	return logger, func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
 }
 
-// asking returns a pod that asks for lines.
+// asking returns a pod that requests lines.
 func asking(number int, level string) *v1.Pod {
 	name := fmt.Sprint("p", number)
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name),
 		Annotations: map[string]string{LogAnnotation: level}}}
 }
 
-// Whoever may create pods may ask for lines about them; the log has room for so many in a minute.
+// Anybody who may create pods may request lines about them; the log accepts a bounded number per minute.
 func TestLinesThatPodsAskForAreBounded(t *testing.T) {
 	logger, text := logged(t, 0)
 	var due []func()
@@ -65,7 +65,7 @@ func TestLinesThatPodsAskForAreBounded(t *testing.T) {
 	}
 }
 
-// What the verbosity asks for is not bounded, nor does it use up the bound.
+// Lines that the verbosity requests are not bounded, and do not count toward the bound.
 func TestLinesThatTheVerbosityAsksForAreNotBounded(t *testing.T) {
 	logger, text := logged(t, 6)
 	lines := NewLines(func() { t.Error("a line is suppressed") })

@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Events of other objects are many, and every waiting pod is asked about each: the containers of a pod that is too
-// large are not read for that. Nobody could read those of this one.
+// Events of other objects are frequent, and each is checked for every waiting pod. The containers of a pod that is too
+// large are not read for that; reading this one's would fail.
 func TestContainersOfATooLargePodAreNotRead(t *testing.T) {
 	pod := kubetest.Many("p", place.MaxContainers)
 	pod.Status.QOSClass = v1.PodQOSGuaranteed
@@ -27,7 +27,7 @@ func TestContainersOfATooLargePodAreNotRead(t *testing.T) {
 	}
 }
 
-// Memories are bounded in bytes: pods of many containers with long names take no more than others.
+// Caches are bounded in bytes: pods of many containers with long names take no more than others.
 func TestKindsOfPodsAreShortAndDistinct(t *testing.T) {
 	seen := map[string]string{}
 	for _, inits := range []int{0, 1, 2, 50, 100, 101} {

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// An event ends with what helps: whom to wait for, by name only in the pod's own namespace, or what to change.
+// An event ends with what helps: the pods to wait for, by name only in the pod's own namespace, or what to change.
 func TestEventsEndWithARemedy(t *testing.T) {
 	p := newPlugin(t, "")
 	other := cpus("theirs", 10)
@@ -32,14 +32,14 @@ func TestEventsEndWithARemedy(t *testing.T) {
 		status.SetPlugin(p.name)
 		p.says(t, c.pod, status, c.want)
 	}
-	// kube-scheduler has one plugin's refusal of a node: that of plain amounts comes before this plugin's.
+	// kube-scheduler keeps one plugin's refusal of a node: that of plain amounts takes precedence over this plugin's.
 	cycle(t, p, cpus("huge", 40))
 	short := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "Insufficient cpu")
 	short.SetPlugin(amountsName)
 	p.says(t, cpus("huge", 40), short, "Remedy: ask for less, or use a larger machine")
 }
 
-// says fails where the event of a pod that node n refuses does not end with an advice.
+// says fails if the event of a pod that node n refuses does not end with an advice.
 func (p *Plugin) says(t *testing.T, pod *v1.Pod, status *fwk.Status, want string) {
 	t.Helper()
 	why := &framework.FitError{Pod: pod, NumAllNodes: 1, Diagnosis: framework.Diagnosis{

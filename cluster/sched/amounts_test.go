@@ -11,14 +11,14 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// kube-scheduler counted cores when it chose the node. What somebody else binds while the pod waits would have
-// the kubelet refuse it (OutOfcpu), though its managers have numas enough.
+// kube-scheduler counted CPUs when it chose the node. If another scheduler binds a pod while this one waits, the
+// kubelet would refuse it (OutOfcpu), although its managers have enough free on the NUMA nodes.
 func TestPlainAmountsAreCountedAtTheTurnOfAPodThatWaited(t *testing.T) {
 	held := holding(cpus("held", 12), "16-27")
 	for name, ends := range map[string]func(*Plugin, *v1.Pod){
 		"the pod before is admitted": func(p *Plugin, a *v1.Pod) { p.Feed.Pod(admitted(a, "n")) },
-		// As after a restart of the API server: the pod is assumed no more, and in the informer it is on no
-		// node yet.
+		// As after a restart of the API server: the pod is no longer assumed, and the informer does not have its node
+		// yet.
 		"a layout that has it comes before its binding": func(p *Plugin, a *v1.Pod) {
 			p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2, held, holding(a, "0-15")))
 		},

@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// What a node says is remembered until it changes, whatever happens elsewhere.
+// A node's answers are cached until the node changes, whatever happens on other nodes.
 func TestWhatNodesSayIsRemembered(t *testing.T) {
 	p := newPlugin(t, refuse)
 	for i := range 200 {

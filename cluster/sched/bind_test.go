@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// binder is a handle that can bind pods and nothing else.
+// binder is a handle that can only bind pods.
 type binder struct {
 	fwk.Handle
 	client kubernetes.Interface
@@ -32,7 +32,7 @@ func bindings(c *fake.Clientset) (out []*v1.Binding) {
 	return out
 }
 
-// The agent learns with the binding what the scheduler has decided, and so does a scheduler that starts later.
+// The agent gets the scheduler's decision with the binding, and so does a scheduler that starts later.
 func TestADecisionGoesWithTheBinding(t *testing.T) {
 	p := newPlugin(t, refuse)
 	l := layout(t, "n", two, place.SingleNUMA, 1)
@@ -43,7 +43,7 @@ func TestADecisionGoesWithTheBinding(t *testing.T) {
 	p.handle = binder{client: client}
 
 	csFirst, csSecond := reserve(t, p, first, "n"), reserve(t, p, second, "n")
-	// In the order in which they were reserved, second is beside first; bound before it, it still is.
+	// In the order of reservation, second is beside first; bound before it, it still is.
 	for _, bound := range []struct {
 		pod  *v1.Pod
 		cs   fwk.CycleState
@@ -66,7 +66,7 @@ func TestADecisionGoesWithTheBinding(t *testing.T) {
 
 	later := newPlugin(t, refuse)
 	later.Feed.Layout(l)
-	for _, pod := range []*v1.Pod{second, first} { // now second is the first of which it hears
+	for _, pod := range []*v1.Pod{second, first} { // now the scheduler receives second first
 		pod = bind(pod, "n")
 		for _, b := range bindings(client) {
 			if b.Name == pod.Name {

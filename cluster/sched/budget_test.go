@@ -14,15 +14,15 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// many is a pod with so many init containers, each of another name.
+// many returns a pod with this many init containers, each with its own name.
 func many(name string, inits int) *v1.Pod { return kubetest.Many(name, inits) }
 
-// A pod that costs too much is refused once, before any node is asked, with a remedy.
+// A pod that costs too much is refused once, before any node is judged, with a remedy.
 func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.metrics = metrics.NewCounters()
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
-	// shared is a pod with so many containers beside the ordinary ones that hold nothing of their own.
+	// shared adds this many containers that hold nothing.
 	shared := func(pod *v1.Pod, count int) *v1.Pod {
 		for i := range count {
 			c := cpus("x", 1).Spec.Containers[0]
@@ -58,7 +58,7 @@ func TestAPodOfTooManyContainersIsRefusedOnce(t *testing.T) {
 	}
 }
 
-// Of a large pod no node is asked in advance, and each is asked once while it does not change.
+// No node judges a large pod in advance, and each judges it once while it does not change.
 func TestNodesAreAskedAboutALargePodOnlyWhenTheyHaveTo(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
@@ -79,8 +79,8 @@ func TestNodesAreAskedAboutALargePodOnlyWhenTheyHaveTo(t *testing.T) {
 	}
 }
 
-// Of a large pod kube-scheduler looks at a few nodes that fit, and at all of them where few do: the pod gets a place
-// wherever there is one.
+// For a large pod kube-scheduler filters a few nodes that fit, and all nodes if few fit: the pod gets a node if there
+// is one.
 func TestLargePodsAreLookedAtOnFewNodes(t *testing.T) {
 	y := newYard(t, 100, 50)
 	c := y.open(t, "tenon", shippedProfile(t))

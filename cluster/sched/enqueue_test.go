@@ -35,8 +35,8 @@ func TestTheFrameworkKnowsWhatWakesAPod(t *testing.T) {
 	}
 }
 
-// The informer that fills the book may be later than the hint: the pod that wakes must find the book as
-// the hint saw it, or it sleeps again for minutes.
+// The informer that fills the ledger may lag behind the hint: the woken pod must find the ledger in the hint's state,
+// or it waits again for minutes.
 func TestALayoutWakesThePodsThatFitIt(t *testing.T) {
 	p := newPlugin(t, refuse)
 	logger, pod := klog.Background(), cpus("p", 12)
@@ -56,7 +56,7 @@ func TestALayoutWakesThePodsThatFitIt(t *testing.T) {
 	)
 	wakes(t, hint, err, true)
 	fits(t, filter(t, p, cycle(t, p, pod), "n"))
-	p.Feed.Layout(full("n", 2)) // the informer's handler, at last
+	p.Feed.Layout(full("n", 2)) // the informer's handler, later
 	fits(t, filter(t, p, cycle(t, p, pod), "n"))
 
 	bad := layout(t, "n", two, place.SingleNUMA, 4)
@@ -99,7 +99,7 @@ func TestADeletedPodWakesThoseThatFitItsNode(t *testing.T) {
 	wakes(t, hint, err, false)
 	hint, err = p.podChanged(logger, cpus("q", 17), x, nil)
 	wakes(t, hint, err, false)
-	hint, err = p.podChanged(logger, pod, x, nil) // it may be running still: the node's report will tell
+	hint, err = p.podChanged(logger, pod, x, nil) // it may still run: the node's report shows it
 	wakes(t, hint, err, false)
 	x.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	hint, err = p.podChanged(logger, pod, x, nil)
@@ -109,7 +109,7 @@ func TestADeletedPodWakesThoseThatFitItsNode(t *testing.T) {
 	wakes(t, hint, err, false)
 }
 
-// The framework says "deleted", too, of a pod that could not be bound and will be tried again.
+// The framework also reports a pod as deleted that could not be bound and will be tried again.
 func TestAPodThatCouldNotBeBoundComesBack(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
@@ -126,7 +126,7 @@ func TestAPodThatCouldNotBeBoundComesBack(t *testing.T) {
 	}
 }
 
-// Pods that were kept away from a node for a nominated pod can have it when the nomination ends.
+// Pods that were kept from a node for a nominated pod can have it when the nomination ends.
 func TestTheEndOfANominationWakes(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
@@ -138,7 +138,7 @@ func TestTheEndOfANominationWakes(t *testing.T) {
 	wakes(t, hint, err, false)
 }
 
-// Another scheduler's pod: it wakes nobody, and what it takes is seen at once.
+// Another scheduler's pod wakes no pod, and what it holds counts at once.
 func TestAForeignPodIsBooked(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))

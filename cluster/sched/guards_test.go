@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// strict is a layout under strict-cpu-reservation with CPU 0 reserved.
+// strict returns a layout under strict-cpu-reservation with CPU 0 reserved.
 func strict(t *testing.T, node string, version int, entries ...ledger.Entry) *v1alpha1.NodeLayout {
 	t.Helper()
 	return kubetest.Strict(t, node, version, entries...)
@@ -50,7 +50,7 @@ func TestInexactNodesMayBeRefused(t *testing.T) {
 	}
 }
 
-// The scheduler may keep the one CPU without which a kubelet under strict-cpu-reservation does not start again.
+// The scheduler may keep the one CPU free without which a kubelet under strict-cpu-reservation does not restart.
 func TestOneSharedCPUMayBeKept(t *testing.T) {
 	for args, keeps := range map[string]bool{"{}": false, `{"keepRestartable":true}`: true} {
 		p := newPlugin(t, args)

@@ -13,9 +13,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// BenchmarkLargePods measures what it takes to choose a node for a pod of many init containers, or to refuse it,
-// beside kube-scheduler as it is. Every pod is of a kind that never came before: nobody may make the others wait
-// by pods that are new each time.
+// BenchmarkLargePods measures choosing a node for a pod of many init containers, or refusing it, beside an unmodified
+// kube-scheduler. Every pod is of a new kind: an attacker must not delay other pods by pods that are new each time.
 func BenchmarkLargePods(b *testing.B) {
 	const turn = 4
 	y := newYard(b, 1000, 50)
@@ -49,8 +48,8 @@ func BenchmarkLargePods(b *testing.B) {
 	}
 }
 
-// BenchmarkNowhere measures what it takes to refuse a pod that is larger than any node, and of a kind that never came
-// before, beside kube-scheduler as it is.
+// BenchmarkNowhere measures refusing a pod of a new kind that is larger than any node, beside an unmodified
+// kube-scheduler.
 func BenchmarkNowhere(b *testing.B) {
 	const turn = 8
 	y := newYard(b, 100, 50)
@@ -78,8 +77,8 @@ func BenchmarkNowhere(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkManyShapes measures the memory that 3,000 waiting pods take which ask for something else each, beside
-// kube-scheduler as it is: that of the pods themselves.
+// BenchmarkManyShapes measures the memory of 3,000 waiting pods with different requests, beside an unmodified
+// kube-scheduler, which only keeps the pods themselves.
 func BenchmarkManyShapes(b *testing.B) {
 	y := newYard(b, 100, 95)
 	heap := func() float64 {
@@ -111,7 +110,7 @@ func BenchmarkManyShapes(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// attempt looks for a node for a pod, and reports whether there is one.
+// attempt tries to schedule a pod, and reports whether a node was found.
 func (c *contender) attempt(b testing.TB, pod *v1.Pod) bool {
 	nodes := c.f.SnapshotSharedLister().(*internalcache.Snapshot)
 	if err := c.sched.Cache.UpdateSnapshot(klog.Background(), nodes); err != nil {

@@ -38,17 +38,17 @@ import (
 	"github.com/tenon-numa/tenon/core/sample"
 )
 
-// town is a cluster of which only the scheduler is real: kube-scheduler as it is, with the plugin, and before it
-// a filter that writes down which nodes are asked.
+// town is a cluster in which only the scheduler is real: an unmodified kube-scheduler with the plugin, and before it a
+// filter that records which nodes are filtered.
 type town struct {
 	t      *testing.T
 	shared *Shared
 	source inspect.Source
 	nodes  []runtime.Object
 	pods   []*v1.Pod
-	// every has the plugin leave no node out.
+	// every makes the plugin leave no node out.
 	every bool
-	// early has another plugin's PostFilter come before the plugin's, and have the last word.
+	// early makes another plugin's PostFilter run before the plugin's, and end the phase.
 	early bool
 
 	mu    sync.Mutex
@@ -74,7 +74,7 @@ func newTown(t *testing.T) *town {
 	return c
 }
 
-// node adds a node with a label of its name, whose numas are free but for what pods of low priority hold.
+// node adds a node with a label of its name. Its NUMA nodes are free except for the holdings of pods of low priority.
 func (c *town) node(name string, held ...string) {
 	has := v1.ResourceList{
 		"cpu":    resource.MustParse("100"),
@@ -97,7 +97,7 @@ func (c *town) node(name string, held ...string) {
 	}
 }
 
-// fill adds nodes with one CPU free of each numa, but for some that are free.
+// fill adds nodes with one free CPU on each NUMA node, and some free nodes.
 func (c *town) fill(n int, free ...string) {
 	for i := range n {
 		if name := fmt.Sprintf("node-%03d", i); slices.Contains(free, name) {
@@ -108,15 +108,15 @@ func (c *town) fill(n int, free ...string) {
 	}
 }
 
-// ending is how the attempt to schedule a pod ended.
+// ending is the end of an attempt to schedule a pod.
 type ending struct {
 	node, promised, why string
-	// by are the plugins whose events wake the pod, others the nodes of which it is theirs alone to wake it.
+	// by are the plugins whose events wake the pod; others are the nodes for which only other plugins wake it.
 	by     []string
 	others string
 }
 
-// schedules has a pod scheduled once.
+// schedules schedules a pod once.
 func (c *town) schedules(pod *v1.Pod) ending {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
@@ -147,7 +147,7 @@ func (c *town) schedules(pod *v1.Pod) ending {
 	return ending{}
 }
 
-// open returns a scheduler that knows of all nodes and pods.
+// open returns a scheduler that has received all nodes and pods.
 func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- ending) *scheduler.Scheduler {
 	c.t.Helper()
 	text := ofTown
@@ -200,7 +200,7 @@ func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- end
 	return sched
 }
 
-// noter is the filter that writes down which nodes are asked.
+// noter is the filter that records which nodes are filtered.
 type noter struct{ *town }
 
 func (noter) Name() string { return notes }
@@ -214,7 +214,7 @@ func (n noter) Filter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, info fwk.N
 	return nil
 }
 
-// early is a plugin that says it has made room for every pod.
+// early is a plugin that claims to have made room for every pod.
 type early struct{}
 
 func (early) Name() string { return "Early" }
@@ -228,8 +228,8 @@ func (early) PostFilter(
 	return nil, fwk.NewStatus(fwk.Success)
 }
 
-// Where another plugin's PostFilter has the last word, what is said and what wakes the pod is as if no nodes had been
-// left out, too.
+// If another plugin's PostFilter ends the phase, the message and what wakes the pod are also the same as if no nodes
+// had been left out.
 func TestNothingIsLostToAPostFilterThatComesBefore(t *testing.T) {
 	var ends [2]ending
 	for i, every := range []bool{false, true} {
@@ -260,7 +260,7 @@ func TestOnlyNodesThatCanTakeAPodAreAsked(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(c.asked)); !slices.Equal(got, free) {
 		t.Errorf("%d nodes were asked: %v; want %v", len(got), got, free)
 	}
-	// Somebody who asks is told of others all the same, and why they were not taken.
+	// Inspection nevertheless shows other nodes, and why they were not chosen.
 	tried := decisions(t, c.source, pod)
 	if len(tried) != 1 || len(tried[0].Nodes) != inspect.MaxNodes || !tried[0].MoreNodes {
 		t.Fatalf("what is remembered: %+v", tried)
@@ -296,12 +296,12 @@ func TestAPodThatFitsNowhereIsToldAllReasons(t *testing.T) {
 	}
 }
 
-// Where the nodes that can take a pod are refused by others, everything is as if none had been left out: who
-// is evicted, what is said, and what wakes the pod.
+// If other plugins refuse the nodes that can take a pod, everything is the same as if no nodes had been left out: the
+// victims, the message, and what wakes the pod.
 func TestNodesThatWereLeftOutAreAskedBeforePreemption(t *testing.T) {
 	selects := func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "node-007"} }
 	names := func(p *v1.Pod) {
-		// kube-scheduler's plugin for this names nodes before they are filtered, as ours does: none is left.
+		// kube-scheduler's plugin for this names nodes before they are filtered, as this one does: no node is left.
 		term := v1.NodeSelectorTerm{
 			MatchFields: []v1.NodeSelectorRequirement{
 				{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"node-007"}},
@@ -346,7 +346,7 @@ func TestNodesThatWereLeftOutAreAskedBeforePreemption(t *testing.T) {
 	}
 }
 
-// bare is a handle that can begin attempts and nothing else.
+// bare is a handle that can only begin attempts.
 type bare struct{ fwk.Handle }
 
 func (bare) RunPreFilterPlugins(context.Context, fwk.CycleState, *v1.Pod) (*fwk.PreFilterResult, *fwk.Status,
@@ -354,9 +354,9 @@ func (bare) RunPreFilterPlugins(context.Context, fwk.CycleState, *v1.Pod) (*fwk.
 	return nil, nil, nil
 }
 
-// The names are those of the nodes that let the pod on when they are asked one by one, Filter says the same, and
-// nodes are named only where that pays. Nodes may be unknown, coarse or silent, and the pod may have waited for some
-// of them in vain.
+// The named nodes are exactly those that accept the pod when they are judged one by one, Filter gives the same results,
+// and nodes are named only if that saves work. Nodes may be unknown, coarse or silent, and the pod's wait on some of
+// them may have timed out.
 func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		args := rapid.SampledFrom([]string{refuse, "", "{unknownNodes: AllowWithoutDemand, silentNodes: Refuse}",
@@ -402,7 +402,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 				p.Book.Overdue("uid-x-" + name)
 			}
 		}
-		for i := range rapid.IntRange(0, 3).Draw(rt, "gone") { // nodes that kube-scheduler does not know any more
+		for i := range rapid.IntRange(0, 3).Draw(rt, "gone") { // nodes that kube-scheduler no longer has
 			p.Feed.Layout(
 				layout(t, fmt.Sprintf("gone-%d", i), two, place.SingleNUMA, 100+i, holding(cpus(fmt.Sprint("z", i), 32), "0-31")),
 			)
@@ -418,7 +418,7 @@ func TestWhatIsLeftOutFilterWouldRefuse(t *testing.T) {
 			}
 		}
 		cs := framework.NewCycleState()
-		// Of a demand that comes for the first time it is not said where many nodes would do without it.
+		// For a demand that comes for the first time, fits is not computed if many nodes would take the pod without it.
 		_, _ = p.PreFilter(t.Context(), framework.NewCycleState(), pod, infos)
 		result, _ := p.PreFilter(t.Context(), cs, pod, infos)
 		fits, known := 0, 0

@@ -25,7 +25,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// remembering returns a plugin that remembers decisions, and where they are seen.
+// remembering returns a plugin that records decisions, and the source that shows them.
 func remembering(t testing.TB, args string) (*Plugin, inspect.Source) {
 	t.Helper()
 	book, ready := ledger.New(), make(chan struct{})
@@ -40,7 +40,7 @@ func remembering(t testing.TB, args string) (*Plugin, inspect.Source) {
 	return p.(*Plugin), inspect.Source{Book: book, Decisions: s.Decisions, Now: time.Now}
 }
 
-// decisions asks as a person would.
+// decisions returns what inspection shows.
 func decisions(t *testing.T, s inspect.Source, pod *v1.Pod) []document.Decision {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -136,7 +136,7 @@ func TestDecisionsThatFail(t *testing.T) {
 	}
 }
 
-// What is computed on the way to a preemption is about a node that might be.
+// Results during a preemption are about hypothetical nodes.
 func TestPreemptionIsNotADecision(t *testing.T) {
 	p, source := remembering(t, refuse)
 	victim := cpus("victim", 10)
@@ -171,7 +171,7 @@ func TestUnknownNodesLetPodsWithoutADemandIn(t *testing.T) {
 	}
 }
 
-// counted returns what a counter has counted, by its name and the values of its labels.
+// counted returns the value of a counter, by its name and the values of its labels.
 func counted(t *testing.T, m *metrics.Counters, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := m.Gatherer().Gather()
@@ -193,8 +193,8 @@ func counted(t *testing.T, m *metrics.Counters, name string, labels ...string) f
 	return 0
 }
 
-// BenchmarkFilter filters 1000 nodes, half of which fit, for one pod after another. Remembering what
-// was decided must not show.
+// BenchmarkFilter filters 1000 nodes, half of which fit, for one pod after another. Recording decisions must not be
+// measurable.
 func BenchmarkFilter(b *testing.B) {
 	for _, remember := range []bool{false, true} {
 		b.Run(fmt.Sprintf("remember=%v", remember), func(b *testing.B) {

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// dryRun does to one node what a preemption's dry run does.
+// dryRun does the steps of a preemption's dry run on one node.
 type dryRun struct {
 	t    *testing.T
 	p    *Plugin
@@ -33,7 +33,7 @@ func (d dryRun) with(pods ...*v1.Pod) dryRun {
 	return d
 }
 
-// clone goes on with a state of its own, as the framework does for every node.
+// clone continues with a separate state, as the framework does for every node.
 func (d dryRun) clone() dryRun { d.cs = d.cs.Clone(); return d }
 
 func (d dryRun) wantFit(want bool, when string) {
@@ -43,8 +43,7 @@ func (d dryRun) wantFit(want bool, when string) {
 	}
 }
 
-// evictAll begins to schedule a pod of 12 CPUs on a node that the pods a and b fill, and where a plain
-// pod runs.
+// evictAll begins to schedule a pod of 12 CPUs on a node that the pods a and b fill, and on which a plain pod runs.
 func evictAll(t *testing.T) (d dryRun, a, b, plain *v1.Pod) {
 	p := newPlugin(t, refuse)
 	a, b, plain = cpus("a", 16), cpus("b", 16), podOf("plain", "cpu=1")

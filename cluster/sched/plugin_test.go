@@ -22,10 +22,10 @@ import (
 
 const refuse = "unknownNodes: Refuse"
 
-// two is a machine of two NUMA nodes with 16 CPUs each.
+// two describes a machine of two NUMA nodes with 16 CPUs each.
 const two = kubetest.Two
 
-// newPlugin returns a plugin whose book is complete, and empty.
+// newPlugin returns a plugin whose ledger is complete, and empty.
 func newPlugin(t *testing.T, args string) *Plugin {
 	t.Helper()
 	book := ledger.New()
@@ -52,10 +52,10 @@ func layout(t testing.TB, node, machine string, policy place.Policy, version int
 	return kubetest.Layout(t, node, machine, policy, version, entries...)
 }
 
-// holding is a pod that the node says to hold these CPUs.
+// holding returns the entry of a pod that the node reports with these CPUs.
 func holding(p *v1.Pod, cpus string) ledger.Entry { return kubetest.Holding(p, cpus) }
 
-// podOf returns a pod of one container, Guaranteed where there are CPUs and memory: "cpu=4 memory=1Gi".
+// podOf returns a pod of one container, Guaranteed if it has CPUs and memory: "cpu=4 memory=1Gi".
 func podOf(name, amounts string) *v1.Pod { return kubetest.Pod(name, amounts) }
 
 func cpus(name string, n int) *v1.Pod { return kubetest.CPUs(name, n) }
@@ -96,7 +96,7 @@ func filter(t *testing.T, p *Plugin, cs fwk.CycleState, node string) *fwk.Status
 	return p.Filter(t.Context(), cs, nil, nodeInfo(node))
 }
 
-// says fails the test where a status is not a refusal with this text, or not a success where text is "".
+// says fails the test unless the status is a refusal with this text, or a success if text is "".
 func says(t *testing.T, s *fwk.Status, code fwk.Code, text string) {
 	t.Helper()
 	if s.Code() != code || s.Message() != text {
@@ -178,7 +178,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 	}
 }
 
-// A scheduler that has just started knows nothing yet; it must not take that for empty nodes.
+// A scheduler that has just started has no nodes yet; it must not treat them as empty.
 func TestNothingIsPlacedBeforeTheBookIsComplete(t *testing.T) {
 	book := ledger.New()
 	p := pluginOf(t, &Shared{Book: book, Feed: kube.NewFeed(book, nil, nil), Ready: make(chan struct{})}, refuse)
@@ -197,7 +197,7 @@ func TestFilterSaysWhatTheNodeLacks(t *testing.T) {
 	)
 	says(t, filter(t, p, cycle(t, p, cpus("p", 2)), "full"), fwk.Unschedulable,
 		`cannot align container "c" (wants 2 cpu; node has 1 free)`)
-	// Where the empty machine would not do, preemption need not look.
+	// If the pod does not fit the empty machine, preemption need not try.
 	says(t, filter(t, p, cycle(t, p, cpus("p", 17)), "n"), fwk.UnschedulableAndUnresolvable,
 		`never on this machine: container "c" wants 17 cpu on one NUMA node; the largest has 16`)
 	says(t, filter(t, p, cycle(t, p, podOf("p", "cpu=17 memory=65Gi")), "n"), fwk.UnschedulableAndUnresolvable,
@@ -205,7 +205,7 @@ func TestFilterSaysWhatTheNodeLacks(t *testing.T) {
 			`never on this machine: container "c" wants 65Gi memory on one NUMA node; the largest has 64Gi`)
 }
 
-// What no node can give is said of the pod, once, and not passed over.
+// A demand that no node can meet is reported on the pod, once, and not ignored.
 func TestADemandThatNoNodeCanSatisfyIsRefusedWithThePod(t *testing.T) {
 	p := newPlugin(t, refuse)
 	_, status := p.PreFilter(
@@ -232,7 +232,7 @@ func TestADemandThatNoNodeCanSatisfyIsRefusedWithThePod(t *testing.T) {
 	)
 }
 
-// A node's own policy may be weaker than what the pod demands.
+// A node's own policy may be weaker than the pod's demand.
 func TestFilterHoldsThePodsOwnDemand(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.BestEffort, 1))

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// lines of the plugin about one pod, at a verbosity and with an annotation.
+// lines returns the plugin's log lines about one pod, at a verbosity and with an annotation.
 func lines(t *testing.T, verbosity int, level string) string {
 	t.Helper()
 	p := newPlugin(t, refuse)

@@ -28,7 +28,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// stage is kube-scheduler's framework with the plugin, and what it believes of nodes and pods.
+// stage is kube-scheduler's framework with the plugin, and its nodes and pods.
 type stage struct {
 	t     *testing.T
 	p     *Plugin
@@ -37,7 +37,7 @@ type stage struct {
 	nodes []*v1.Node
 	pods  []*v1.Pod
 	queue *internalqueue.PriorityQueue
-	// nominated are pods that wait, of which the queue knows.
+	// nominated are waiting pods in the queue.
 	nominated []runtime.Object
 	// cs is the state of the last attempt.
 	cs fwk.CycleState
@@ -58,7 +58,7 @@ func newStage(t *testing.T) *stage {
 	return &stage{t: t, p: p, name: Name, args: refuse}
 }
 
-// node adds a node that has a layout, with plain amounts for much more.
+// node adds a node with a layout, and with plain amounts for much more.
 func (s *stage) node(name, machine string, pol place.Policy, entries ...ledger.Entry) {
 	s.t.Helper()
 	s.bare(name)
@@ -99,8 +99,7 @@ func (s *stage) deleted(p *v1.Pod, end time.Duration) {
 	p.DeletionTimestamp = &at
 }
 
-// attempt schedules a pod that fits nowhere: it returns the node that the pod is promised and who has to go
-// from it.
+// attempt schedules a pod that fits nowhere. It returns the nominated node and the victims on it.
 func (s *stage) attempt(pod *v1.Pod) (node string, goes []string, says string) {
 	s.t.Helper()
 	f := s.framework(pod)
@@ -136,13 +135,13 @@ func (s *stage) attempt(pod *v1.Pod) (node string, goes []string, says string) {
 	return node, goes, status.Message()
 }
 
-// framework returns kube-scheduler's framework as it is at the moment. The plugin, its book and what it
-// remembers stay the same.
+// framework returns kube-scheduler's framework in its present state. The plugin, its ledger and its records stay the
+// same.
 func (s *stage) framework(pod *v1.Pod) framework.Framework {
 	s.t.Helper()
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
-	var pods []*v1.Pod // evictions go on while the test changes its own
+	var pods []*v1.Pod // evictions continue while the test changes its own
 	for _, p := range s.pods {
 		pods = append(pods, p.DeepCopy())
 	}
@@ -185,7 +184,7 @@ func frameworkOptions(client *fake.Clientset, factory informers.SharedInformerFa
 	}
 }
 
-// want fails the test unless these pods go from the node; nobody where there are none.
+// want fails the test unless exactly these pods are evicted from the node.
 func (s *stage) want(pod *v1.Pod, node, goes, says string) {
 	s.t.Helper()
 	at, who, said := s.attempt(pod)
@@ -203,14 +202,14 @@ func (s *stage) want(pod *v1.Pod, node, goes, says string) {
 	}
 }
 
-// full is a node whose numas are held by low (CPUs 0-15, priority 1) and mid (16-31, priority 5).
+// full adds a node whose NUMA nodes are held by low (CPUs 0-15, priority 1) and mid (16-31, priority 5).
 func (s *stage) full(name string) (low, mid *v1.Pod) {
 	low, mid = cpus("low-"+name, 16), cpus("mid-"+name, 16)
 	s.node(name, two, place.SingleNUMA, holding(low, "0-15"), holding(mid, "16-31"))
 	return s.runs(name, 1, low), s.runs(name, 5, mid)
 }
 
-// The plugin evicts for alignment: the pod that holds the NUMA node, and not the one that costs least.
+// The plugin evicts for alignment: the pod that holds the NUMA node, and not the cheapest one.
 func TestPodsAreEvictedForAlignment(t *testing.T) {
 	s := newStage(t)
 	s.full("n")
@@ -223,7 +222,7 @@ func TestPodsAreEvictedForAlignment(t *testing.T) {
 	s.want(ranked(cpus("p", 17), 9), "", "", "not helpful")
 }
 
-// A pod that nobody aligns, and nodes of which nothing is known, are kube-scheduler's own.
+// kube-scheduler itself handles pods that no node aligns, and nodes that the ledger does not have.
 func TestPlainPodsPreemptAsEver(t *testing.T) {
 	s := newStage(t)
 	s.bare("n")
@@ -234,8 +233,8 @@ func TestPlainPodsPreemptAsEver(t *testing.T) {
 	}
 }
 
-// A place is kept also where only one of two that have to go has gone, and where the node would put another
-// pod into it though there is room elsewhere.
+// A nomination also holds while only one of two victims has gone, and if the node would place another pod there
+// although it has room elsewhere.
 func TestANominatedPodKeepsItsPlace(t *testing.T) {
 	s := newStage(t)
 	second, third := cpus("second", 8), cpus("third", 2)
@@ -265,7 +264,8 @@ func TestANominatedPodKeepsItsPlace(t *testing.T) {
 	fits(t, filter())
 }
 
-// Who says that preemption is not to make room on numas means it; plain amounts are kube-scheduler's as ever.
+// If the arguments disable preemption for alignment, no pod is evicted for it; kube-scheduler preempts for plain
+// amounts as before.
 func TestPreemptionForAlignmentCanBeDisabled(t *testing.T) {
 	for mode, goes := range map[string]bool{"Enabled": true, "Disabled": false} {
 		s := newStage(t)

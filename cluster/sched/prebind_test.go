@@ -26,7 +26,7 @@ func reserve(t *testing.T, p *Plugin, pod *v1.Pod, node string) fwk.CycleState {
 	return cs
 }
 
-// admitted is the pod as it is when its kubelet has dealt with it.
+// admitted returns the pod after its kubelet has processed it.
 func admitted(p *v1.Pod, node string) *v1.Pod { return kubetest.Admitted(p, node) }
 
 func TestReserveDecidesOnWhatIsThereNow(t *testing.T) {
@@ -50,7 +50,7 @@ func TestPodsOfOneShapeDoNotWait(t *testing.T) {
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("held", 12), "16-27")))
 	a, b, other := cpus("a", 8), cpus("b", 8), cpus("other", 4) // if that came first, b would be refused
 	csA, csB, csOther := reserve(t, p, a, "n"), reserve(t, p, b, "n"), reserve(t, p, other, "n")
-	// Who need not wait has its turn at once, and kube-scheduler writes nothing of it before it is bound.
+	// A pod that need not wait has its turn at once, and kube-scheduler writes nothing about it before the binding.
 	if _, s := p.PreBindPreFlight(t.Context(), csA, a, "n"); s.Code() != fwk.Skip {
 		t.Errorf("PreBindPreFlight of pod a: %s", s.Message())
 	}
@@ -129,7 +129,7 @@ func TestAPodWaitsUntilAnOlderOneIsBound(t *testing.T) {
 	}
 }
 
-// Where the order does not matter to whether pods fit, nobody waits for the kubelet's word.
+// If pods fit in any order, none waits for the kubelet's admission.
 func TestPodsThatFitInAnyOrderDoNotWait(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
@@ -173,7 +173,7 @@ func TestTheWaitForATurnEnds(t *testing.T) {
 	}
 }
 
-// The clock of this test is the bubble's: it goes on when everybody waits.
+// The clock of this test is synctest's: it advances when all goroutines wait.
 func TestATurnThatDoesNotComeIsToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlugin(t, "turnTimeoutSeconds: 7")
@@ -187,7 +187,7 @@ func TestATurnThatDoesNotComeIsToldOf(t *testing.T) {
 		p.Unreserve(t.Context(), cs, b, "n")
 		says(t, filter(t, p, cycle(t, p, b), "n"), fwk.Unschedulable, timedOut)
 		fits(t, filter(t, p, cycle(t, p, cpus("c", 6)), "n"))
-		reserve(t, p, cpus("d", 4), "n") // which is no news
+		reserve(t, p, cpus("d", 4), "n") // which is no news of a
 		says(t, filter(t, p, cycle(t, p, b), "n"), fwk.Unschedulable, timedOut)
 		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 2))
 		cs = reserve(t, p, b, "n")
@@ -213,7 +213,7 @@ func TestAPodThatNoLongerFitsAtItsTurnIsScheduledAnew(t *testing.T) {
 	}
 }
 
-// The pod's own demand counts at its turn, too: the node may have changed for the worse.
+// The pod's own demand is checked again at its turn: the node may have changed for the worse.
 func TestTheDemandIsHeldAtTheTurn(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.BestEffort, 1))
@@ -231,8 +231,8 @@ func TestTheDemandIsHeldAtTheTurn(t *testing.T) {
 	}
 }
 
-// A pod that somebody else bound may be admitted before ours or after it. The demand counts in both states, whichever
-// is the likelier: where the other is first, both containers get NUMA node 1, and where it is not, one gets its place.
+// A pod that another scheduler bound may be admitted before this one or after it. The demand must hold in both states,
+// whichever is likelier: if the other is first, both containers get NUMA node 1; if not, one gets its place.
 func TestTheDemandIsHeldInEveryStateAtTheTurn(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.BestEffort, 1, holding(cpus("x", 8), "0-7"), holding(cpus("y", 8), "8-15")))
@@ -255,7 +255,7 @@ func TestTheDemandIsHeldInEveryStateAtTheTurn(t *testing.T) {
 	}
 }
 
-// inMemory is what informers have of a node and some pods.
+// inMemory returns informers with a node and some pods.
 func inMemory(t *testing.T, n *v1.Node, pods ...*v1.Pod) *amounts.Amounts {
 	t.Helper()
 	client := fake.NewClientset()

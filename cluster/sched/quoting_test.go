@@ -22,8 +22,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// hostile has what terminals and readers of logs obey: escape sequences, a bell, line breaks, reversed text, C1
-// controls, invalid UTF-8.
+// hostile has characters that terminals and readers of logs interpret: escape sequences, a bell, line breaks, reversed
+// text, C1 controls, invalid UTF-8.
 const hostile = "x\x1b[31m\x07\r\nFORGED\u202e\u009b2J\xff\x00\x7f"
 
 // texts calls do for every string below a value that can be set.
@@ -55,7 +55,7 @@ func texts(v reflect.Value, path string, do func(path string, field reflect.Valu
 	}
 }
 
-// raw returns the first thing of a text that nobody should have to read, or "".
+// raw returns the first unprintable part of a text, or "".
 func raw(text string) string {
 	for i, r := range text {
 		if _, width := utf8.DecodeRuneInString(text[i:]); r == utf8.RuneError && width == 1 ||
@@ -71,7 +71,7 @@ func raw(text string) string {
 	return ""
 }
 
-// outlets is a scheduler's parts with all that leaves it.
+// outlets has a scheduler's parts with all their outputs.
 type outlets struct {
 	t        *testing.T
 	s        *Shared
@@ -88,7 +88,7 @@ func newOutlets(t *testing.T) *outlets {
 	return o
 }
 
-// clean checks all that was logged, told by events, served and counted.
+// clean checks all that was logged, recorded as events, served and counted.
 func (o *outlets) clean(what string, nodes ...string) {
 	o.t.Helper()
 	check := func(where, text string) {
@@ -131,8 +131,8 @@ func (o *outlets) clean(what string, nodes ...string) {
 	}
 }
 
-// Every string of what a node publishes is replaced, one at a time and all at once: whether it is refused or
-// taken, nothing raw leaves the scheduler.
+// Every string that a node publishes is replaced, one at a time and all at once. Whether the object is accepted or
+// rejected, no raw text leaves the scheduler.
 func TestNothingRawOfANodeLeavesTheScheduler(t *testing.T) {
 	held := bind(cpus("p", 4), "n")
 	fresh := func() any { return layout(t, "n", two, place.SingleNUMA, 1, holding(held, "0-3")) }
@@ -187,7 +187,7 @@ func TestNothingRawOfATopologyLeavesTheScheduler(t *testing.T) {
 	}
 }
 
-// The API server lets annotations be anything.
+// The API server accepts any text in annotations.
 func TestNothingRawOfAPodLeavesTheScheduler(t *testing.T) {
 	for _, annotation := range []string{apipod.PolicyAnnotation, apipod.ScopeAnnotation, apipod.AlignAnnotation,
 		apipod.IgnoreAnnotation, report.LogAnnotation, request.StrategyAnnotation, "volcano.sh/numa-topology-policy",

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// Two profiles choose the last numa for a pod each, and reserve it at the same moment: one of them gets it, and
-// the other is told what is left.
+// Two profiles choose the last NUMA node for a pod each, and reserve it at the same moment: one of them gets it, and
+// the other one's pod is refused.
 func TestTwoProfilesReserveTheLastNUMAAtOnce(t *testing.T) {
 	for range 50 {
 		book := ledger.New()

@@ -25,7 +25,7 @@ func (a *activator) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 
 func (*activator) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
 
-// retrying returns a plugin as it is in somebody else's scheduler, with two full nodes.
+// retrying returns a plugin as in another program's scheduler, with two full nodes.
 func retrying(t *testing.T) (*Plugin, *activator) {
 	p, a := newPlugin(t, refuse), &activator{}
 	p.retries, p.handle = waiting.NewRetries(p.Book.Snapshot, p.activate), a
@@ -64,7 +64,7 @@ func TestARefusedPodIsRetriedWhenANodeThatRefusedItTakesIt(t *testing.T) {
 	if got := names(p.retries, "a"); got != nil {
 		t.Errorf("%v are retried though nothing has changed", got)
 	}
-	// Node b did not refuse the pod: some other plugin keeps it from there.
+	// Node b did not refuse the pod: another plugin keeps it away.
 	p.Feed.Layout(layout(t, "b", two, place.SingleNUMA, 10))
 	if got := names(p.retries, "b"); got != nil {
 		t.Errorf("%v are retried for a node that this plugin did not refuse", got)
@@ -87,7 +87,7 @@ func TestARefusedPodIsRetriedWhenANodeThatRefusedItTakesIt(t *testing.T) {
 	}
 }
 
-// A node that changes between the snapshot of an attempt and its refusal would wake nobody.
+// A node that changes between the snapshot of an attempt and its refusal must still wake the pod.
 func TestAnAttemptOnAnOldStateIsMadeAgain(t *testing.T) {
 	p, a := retrying(t)
 	cs := cycle(t, p, cpus("p", 4))
@@ -100,7 +100,7 @@ func TestAnAttemptOnAnOldStateIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A pod that left and that the waiting pod could not have evicted may have kept others safe.
+// The end of a pod that the waiting pod could not have evicted may let it evict others.
 func TestTheEndOfAnImportantPodLetsOthersPreempt(t *testing.T) {
 	p, _ := retrying(t)
 	p.amounts = inMemory(

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-numa/tenon/core/sample"
 )
 
-// roomy is a town of so many nodes where every pod fits.
+// roomy returns a town with this many nodes where every pod fits.
 func roomy(t *testing.T, n int) *town {
 	c := newTown(t)
 	for i := range n {
@@ -29,7 +29,7 @@ func TestWhereAllNodesFitFewAreAsked(t *testing.T) {
 	}
 }
 
-// Who says how many nodes are scored, or asks for what few nodes have, gets all nodes looked at.
+// If the configuration sets how many nodes are scored, or the pod requires what few nodes have, all nodes are filtered.
 func TestNobodyIsLeftOutWhoMayMatter(t *testing.T) {
 	for name, change := range map[string]func(c *town, p *v1.Pod){
 		"percentageOfNodesToScore": func(c *town, _ *v1.Pod) { c.shared.options.PercentageOfNodesToScore = 100 },
@@ -57,8 +57,8 @@ func TestNobodyIsLeftOutWhoMayMatter(t *testing.T) {
 	}
 }
 
-// A pod that other plugins keep from nearly all nodes gets one of the few that are left, in one attempt, wherever
-// in the cluster these are.
+// A pod that other plugins keep from nearly all nodes gets one of the few remaining ones, in one attempt, wherever they
+// are.
 func TestNoAttemptIsLostToASample(t *testing.T) {
 	for i := range 5 {
 		c := roomy(t, 500)
@@ -74,8 +74,7 @@ func TestNoAttemptIsLostToASample(t *testing.T) {
 	}
 }
 
-// However few nodes are looked at, the one that costs least of all of them is among them once pods like this one
-// have come before.
+// However few nodes are sampled, the cheapest of all is among them once similar pods have come before.
 func TestTheNodeThatCostsLeastIsAmongTheNamed(t *testing.T) {
 	y := newYard(t, 500, 50)
 	c := y.open(t, "tenon", shippedProfile(t))

@@ -34,7 +34,7 @@ func scores(t *testing.T, p *Plugin, pod *v1.Pod, nodes ...string) []int64 {
 	return out
 }
 
-// Score asks core/score with the node's machine and the pod's verdict there.
+// Score passes the node's machine and the pod's verdict to core/score.
 func TestScorePrefersTheNodeThatWastesLeast(t *testing.T) {
 	half := cpus("half", 8)
 	p := newPlugin(t, refuse)
@@ -49,8 +49,8 @@ func TestScorePrefersTheNodeThatWastesLeast(t *testing.T) {
 	}
 }
 
-// A pod that waits for another one's admission on a node, though it might be bound on the next one at once, keeps
-// those that come after it waiting, too. Pods of one shape need not wait for each other.
+// A pod that waits for another one's admission on a node, although it could be bound at once on the next one, also
+// delays later pods. Pods of one shape need not wait for each other.
 func TestAPodGoesWhereItNeedNotWait(t *testing.T) {
 	p := newPlugin(t, refuse)
 	const machine = "numa 0 socket 0 cpus 0-15 memory 64Gi"
@@ -75,13 +75,13 @@ func TestAPodGoesWhereItNeedNotWait(t *testing.T) {
 	}
 }
 
-// The profile says how nodes are scored, and a pod may say it for itself, with the profile's weights.
+// The profile determines how nodes are scored, and a pod may choose for itself, with the profile's weights.
 func TestScoringStrategies(t *testing.T) {
 	const heavyMemory = `{"scoringStrategy":{"type":"LeastAllocated","resources":[{"name":"memory","weight":4}]}}`
 	const machine = "numa 0 socket 0 cpus 0-15 memory 4Gi" // a pod of 4 CPUs and 1Gi takes a quarter
 	for _, c := range []struct {
 		plugin, args, asks string
-		want               []int64 // of fuller, empty, unknown
+		want               []int64 // for fuller, empty, unknown
 	}{
 		{Name, `{}`, "", []int64{100, 85, 0}},
 		{Name, `{"scoringStrategy":{"type":"LeastAllocated"}}`, "", []int64{62, 75, 0}},
@@ -139,7 +139,7 @@ func TestAlignedNodesGoBeforeLooseOnesAndThoseBeforeUnknownOnes(t *testing.T) {
 	}
 }
 
-// Score reads what the dry run says, not only the book.
+// Score uses the dry run's nodes, not only the ledger.
 func TestScoreCountsNominatedPods(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "a", two, place.SingleNUMA, 1))

@@ -33,7 +33,7 @@ func sign(t rapid.TB, p *Plugin, pod *v1.Pod) string {
 	return string(text)
 }
 
-// drawnAsk is a pod that nodes align, and that may ask for anything that a pod can ask for.
+// drawnAsk returns a pod that nodes align, with any possible request.
 func drawnAsk(t *rapid.T, name string) *v1.Pod {
 	amounts := fmt.Sprintf(
 		"cpu=%d memory=%dGi",
@@ -57,8 +57,8 @@ func drawnAsk(t *rapid.T, name string) *v1.Pod {
 	return pod
 }
 
-// Pods of one signature are answered alike by every node and cost the same everywhere, and pods that ask for
-// different things have different signatures.
+// Pods of one signature get the same answers and costs from every node, and pods with different requests have different
+// signatures.
 func TestPodsOfOneSignatureAreAnsweredAlike(t *testing.T) {
 	p := newPlugin(t, "unknownNodes: AllowWithoutDemand")
 	const machine = two + "device acme.com/gpu g0 numa 0\ndevice acme.com/gpu g1 numa 1\n"
@@ -83,7 +83,7 @@ func TestPodsOfOneSignatureAreAnsweredAlike(t *testing.T) {
 	alike, apart := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := drawnAsk(rt, "a"), drawnAsk(rt, "b")
-		// What is usual is what was asked for: it is learned before, so that it is the same for both.
+		// The mix is learned from requests: it is learned before, so that it is the same for both.
 		answers(a)
 		answers(b)
 		if rapid.Bool().Draw(rt, "twins") {
@@ -118,8 +118,8 @@ func TestPodsThatDependOnMoreAreNotSigned(t *testing.T) {
 	}
 }
 
-// A batch of pods each of which fills what is left of a node: kube-scheduler places those after the first without
-// scoring anew, each where it fits.
+// In a batch of pods that each fill a node, kube-scheduler places those after the first without scoring again, each
+// where it fits.
 func TestPodsThatFillNodesAreBatched(t *testing.T) {
 	c := newTown(t)
 	for i := range 60 {
@@ -149,7 +149,7 @@ func TestPodsThatFillNodesAreBatched(t *testing.T) {
 	t.Logf("%d of %d pods were batched", batched, len(pods))
 }
 
-// schedulesAll has pods scheduled, all of which fit, and says where, and how many were placed from a batch.
+// schedulesAll schedules pods that all fit. It returns their nodes, and how many were placed from a batch.
 func (c *town) schedulesAll(pods []*v1.Pod) (at map[string]string, batched int64) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
@@ -191,8 +191,8 @@ func (c *town) schedulesAll(pods []*v1.Pod) (at map[string]string, batched int64
 	return at, sched.Profiles[v1.DefaultSchedulerName].(interface{ TotalBatchedPods() int64 }).TotalBatchedPods()
 }
 
-// kube-scheduler signs nobody by default, whoever is in the profile; without default spread constraints it signs pods
-// that are aligned, too.
+// kube-scheduler signs no pod by default, whatever the profile has. Without default spread constraints it also signs
+// aligned pods.
 func TestTheShippedProfileSignsWithoutDefaultConstraints(t *testing.T) {
 	y, signed := newYard(t, 3, 50), []bool{}
 	for _, args := range []string{"", `

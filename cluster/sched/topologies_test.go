@@ -32,7 +32,7 @@ func TestNodesWithOnlyAReportAreJudgedByIt(t *testing.T) {
 		`what the node reports is refused: NodeResourceTopology of node "n": object has no zone`)
 }
 
-// Whatever is done with nodes of which nothing is known: who will not have nodes known coarsely means it.
+// Whatever unknown nodes are set to: a profile that refuses coarse nodes gets none.
 func TestNodesWithOnlyAReportMayBeRefused(t *testing.T) {
 	for _, unknown := range []string{"Allow", "AllowWithoutDemand", "Refuse"} {
 		p := newPlugin(t, "coarseNodes: Refuse\nunknownNodes: "+unknown)
@@ -66,7 +66,7 @@ func TestAReportWakesThePodsThatFitIt(t *testing.T) {
 	hint, err = p.topologyChanged(logger, pod, nil, "no object")
 	wakes(t, hint, err, true)
 
-	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 4)) // tells more, and wakes by itself
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 4)) // has more data, and wakes pods itself
 	hint, err = p.topologyChanged(logger, pod, nil, topology("n", 5, 16, 16))
 	wakes(t, hint, err, false)
 }
@@ -94,12 +94,12 @@ func TestReportsAreFollowedWhereTheyAreServed(t *testing.T) {
 	}
 }
 
-// An exact node is taken before a coarse one that gives as many numas, a coarse one before an unknown one;
-// numas are not spent for it.
+// An exact node is preferred to a coarse one with as many NUMA nodes, a coarse one to an unknown one; no more NUMA
+// nodes are used for that.
 func TestNodesKnownExactlyGoBeforeThoseKnownCoarsely(t *testing.T) {
 	p := newPlugin(t, "")
 	p.Feed.Layout(layout(t, "exact", two, place.BestEffort, 1))
-	p.Feed.Topology(topology("coarse", 2, 16, 12)) // fuller, which counts less
+	p.Feed.Topology(topology("coarse", 2, 16, 12)) // fuller, which matters less
 	got := scores(t, p, cpus("p", 12), "unknown", "coarse", "exact")
 	if got[0] != 0 || got[0] >= got[1] || got[1] >= got[2] {
 		t.Errorf("scores of an unknown, a coarse and an exact node: %v", got)

@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/core/wake"
 )
 
-// loop is the part of kube-scheduler that pods go through: one after the other, the most important first.
+// loop is kube-scheduler's handling of pods: one after the other, the most important first.
 type loop struct {
 	t       *testing.T
 	p       *Plugin
@@ -30,7 +30,7 @@ type loop struct {
 	version int
 	// vetoes are nodes that another plugin keeps a pod from, by the pod's UID.
 	vetoes map[string]map[string]bool
-	// due is what is to happen later; nothing happens before it is asked for.
+	// due are delayed functions; they run only when the test asks for it.
 	due []func()
 }
 
@@ -48,7 +48,7 @@ func newLoop(t *testing.T, p *Plugin, nodes ...string) *loop {
 	return l
 }
 
-// run lets everything happen that is due, and returns how many attempts that made.
+// run runs all due functions and attempts, and returns the number of attempts.
 func (l *loop) run() (attempts int) {
 	for {
 		for woken, more := l.p.waiting.Next(); more; woken, more = l.p.waiting.Next() {
@@ -96,7 +96,7 @@ func (l *loop) attempt(pod *v1.Pod) {
 	l.p.waiting.Failed(waiter{l.p}, pod, l.p.waiting.Attempt(uid), others)
 }
 
-// end deletes a pod that has run; the framework learns of it.
+// end deletes a pod that has run; the framework receives the event.
 func (l *loop) end(pod *v1.Pod) {
 	gone := pod.DeepCopy()
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
@@ -105,7 +105,7 @@ func (l *loop) end(pod *v1.Pod) {
 	l.p.waiting.Observed(pod.Spec.NodeName)
 }
 
-// report has a node report what it is known to have.
+// report has a node report the ledger's state of it.
 func (l *loop) report(node string) {
 	l.version++
 	n := l.p.Book.Snapshot().Node(node)
@@ -123,14 +123,14 @@ func important(p *v1.Pod, priority int) *v1.Pod {
 	return p
 }
 
-// waits says of every pod of the queue whether it waits.
+// waits returns for every pod of the queue whether it waits.
 func (l *loop) waits() map[string]bool {
 	out := map[string]bool{}
 	l.p.waiting.Each(func(uid string, _ *waiting.Class, waits bool) { out[uid] = waits })
 	return out
 }
 
-// stranded returns the pods that wait though a node would take them.
+// stranded returns the pods that wait although a node would take them.
 func (l *loop) stranded() (out []string) {
 	l.p.waiting.Each(func(uid string, c *waiting.Class, _ bool) {
 		for _, n := range l.nodes {
@@ -143,7 +143,7 @@ func (l *loop) stranded() (out []string) {
 	return out
 }
 
-// full has a node of which each numa has 16 CPUs, held by pods of eight.
+// full adds a node with 16 CPUs on each NUMA node, held by pods of eight.
 func full(t testing.TB, p *Plugin, node string) (held []*v1.Pod) {
 	var entries []ledger.Entry
 	for i, cpuList := range []string{"0-7", "8-15", "16-23", "24-31"} {
@@ -157,15 +157,15 @@ func full(t testing.TB, p *Plugin, node string) (held []*v1.Pod) {
 	return held
 }
 
-// Five thousand pods of ten kinds wait. A place that becomes free costs ten questions and as many attempts as
-// there is room for; what makes room for nobody costs no attempt at all.
+// Five thousand pods of ten kinds wait. When room appears, that costs ten queries and as many attempts as there is room
+// for; a change that makes room for no pod costs no attempt at all.
 func TestAChangeWakesAsManyPodsAsItHelps(t *testing.T) {
 	p := newPlugin(t, refuse)
 	held := full(t, p, "n")
 	full(t, p, "other")
 	l := newLoop(t, p, "n", "other")
 	for i := range 5000 {
-		// Kinds of 12 CPUs and more, of which half a numa is too little, and one of 8.
+		// Kinds of 12 CPUs and more, for which half a NUMA node is too little, and one of 8.
 		n := 8
 		if i%10 != 0 {
 			n = 11 + i%10%5
@@ -200,7 +200,7 @@ func TestAChangeWakesAsManyPodsAsItHelps(t *testing.T) {
 		t.Errorf("a place for one pod of its numa leads to %d attempts, want 1", n)
 	}
 	l.end(held[3])
-	// Now numa 1 has eight CPUs, which is too little for all but the small.
+	// Now NUMA node 1 has eight CPUs, too few for all but the small pods.
 	if n := l.run(); n != 1 {
 		t.Errorf("one more place leads to %d attempts, want 1", n)
 	}
@@ -209,7 +209,7 @@ func TestAChangeWakesAsManyPodsAsItHelps(t *testing.T) {
 	}
 }
 
-// A pod that is woken may be kept out by another plugin, or never be tried: its place is not lost for the others.
+// Another plugin may keep out a woken pod, or it may never be tried: its room is not lost for the others.
 func TestAPlaceThatIsNotTakenWakesTheNext(t *testing.T) {
 	p := newPlugin(t, refuse)
 	held := full(t, p, "n")
@@ -245,8 +245,8 @@ func TestAPlaceThatIsNotTakenWakesTheNext(t *testing.T) {
 	}
 }
 
-// What has changed a node may be known before the framework has taken in the event: a pod that is tried too
-// early is refused by plugins that go by the framework's own view.
+// The ledger may have a node's change before the framework has processed the event. A pod that is tried too early is
+// refused by plugins that use the framework's own view.
 func TestAChangeWaitsForTheFramework(t *testing.T) {
 	p := newPlugin(t, refuse)
 	held := full(t, p, "n")
@@ -261,7 +261,7 @@ func TestAChangeWaitsForTheFramework(t *testing.T) {
 		t.Errorf("%d attempts before the framework knows", n)
 	}
 	hint, err := p.podChanged(p.logger, pod, gone, nil)
-	wakes(t, hint, err, false) // it is woken, and not by this hint
+	wakes(t, hint, err, false) // it is woken, but not by this hint
 	if n := l.run(); n != 1 || l.bound["uid-p"] == nil {
 		t.Errorf("%d attempts after that", n)
 	}
@@ -272,7 +272,7 @@ func TestAChangeWaitsForTheFramework(t *testing.T) {
 	gone = held[1].DeepCopy()
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	p.Feed.PodGone(gone)
-	for _, do := range l.due { // no event that the framework would hint at
+	for _, do := range l.due { // no event that the framework would call hints for
 		do()
 	}
 	if n := l.run(); n != 1 {
@@ -280,8 +280,8 @@ func TestAChangeWaitsForTheFramework(t *testing.T) {
 	}
 }
 
-// Events that change nothing in the book: a node joins of which nothing is known and that is let in, or whose
-// layout was there before; a nomination ends.
+// Events that change nothing in the ledger: a node without data joins and is accepted, or had its layout before; a
+// nomination ends.
 func TestEventsOfWhichTheBookKnowsNothing(t *testing.T) {
 	p := newPlugin(t, "")
 	full(t, p, "n")
@@ -291,7 +291,7 @@ func TestEventsOfWhichTheBookKnowsNothing(t *testing.T) {
 		l.nodes = append(l.nodes, node)
 		for _, pod := range pods {
 			hint, err := p.nodeAdded(p.logger, pod, nil, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
-			wakes(t, hint, err, false) // it is woken, and not by this hint
+			wakes(t, hint, err, false) // it is woken, but not by this hint
 		}
 		return l.run()
 	}
@@ -320,8 +320,7 @@ func TestEventsOfWhichTheBookKnowsNothing(t *testing.T) {
 	}
 }
 
-// A pod that was kept from a node for the sake of one that was promised a place there is tried when that one has gone
-// elsewhere.
+// A pod that was kept from a node for a nominated pod is tried when that pod has gone elsewhere.
 func TestAPromiseThatIsOver(t *testing.T) {
 	p := newPlugin(t, "")
 	l := newLoop(t, p, "n")
@@ -345,7 +344,7 @@ func TestAPromiseThatIsOver(t *testing.T) {
 	}
 }
 
-// Whatever happens, nobody sleeps that fits, and nobody is tried more than once for one change.
+// Whatever happens, no pod waits that fits, and none is tried more than once for one change.
 func TestNobodyIsForgotten(outer *testing.T) {
 	rapid.Check(outer, func(t *rapid.T) {
 		p := newPlugin(outer, refuse)
@@ -417,7 +416,7 @@ func some[V any](t *rapid.T, m map[string]V) string {
 	return rapid.SampledFrom(slices.Sorted(maps.Keys(m))).Draw(t, "which")
 }
 
-// The framework says of a failed attempt who refused the pod where; what other plugins refused is theirs to say.
+// The framework reports which plugin refused the pod on which node; for refusals of other plugins, these wake the pod.
 func TestWhoRefusedAPodWhere(t *testing.T) {
 	p := newPlugin(t, "")
 	ours := fwk.NewStatus(fwk.Unschedulable).WithPlugin(p.Name())
@@ -450,7 +449,7 @@ func TestWhoRefusedAPodWhere(t *testing.T) {
 	}
 }
 
-// A pod was refused after a node had been chosen for it. Others had fitted, too, and nothing will happen there.
+// A pod was refused after a node had been chosen for it. Others had fitted, too, and no event will come from them.
 func TestAPodThatLostItsNodeIsTriedOnTheOthers(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("x", 16), "0-15")))
@@ -469,7 +468,7 @@ func TestAPodThatLostItsNodeIsTriedOnTheOthers(t *testing.T) {
 	}
 }
 
-// Most of what makes room comes with no event that a pod could be woken by.
+// Most changes that make room come without an event that wakes pods.
 func TestWhateverMakesRoomWakes(t *testing.T) {
 	half := holding(cpus("half", 16), "0-15")
 	x, unlike := cpus("x", 16), podOf("x", "cpu=16 memory=2Gi") // on the other half

@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// The hint of a deletion comes when nobody knows yet that a kubelet refused the pod, and no report follows
-// that would tell: the pod never held anything. Who waits is told when that is known.
+// The hint of a deletion comes before it is known that a kubelet refused the pod, and no report follows: the pod never
+// held anything. Waiting pods are woken when the refusal is known.
 func TestWhatIsLearnedLateWakesWhoWaits(t *testing.T) {
 	p, _ := remembering(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("other", 16), "16-31")))

@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// GPUs that the cluster's usual pods want together are left together, though the other node would waste
-// fewer CPUs; what is usual is what any profile of the scheduler is asked for.
+// GPUs that the workload profile's pods need together stay together, although the other node would waste fewer CPUs.
+// The profile learns from all profiles of the scheduler.
 func TestScoreKeepsWhatUsualPodsNeed(t *testing.T) {
 	first := newPlugin(t, refuse)
 	shared := &Shared{Book: first.Book, Feed: first.Feed, Ready: first.Ready}

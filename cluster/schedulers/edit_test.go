@@ -61,7 +61,7 @@ func set(t *testing.T, text string, on bool, profile string) string {
 	return out
 }
 
-// What is turned on and off is a few lines; all others stay as they are, comments and empty lines too.
+// Turning the plugin on and off changes a few lines; all others stay unchanged, including comments and empty lines.
 func TestOnlyThePluginsLinesChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -96,7 +96,7 @@ func TestOffAndOnAgainIsAsBefore(t *testing.T) {
 	}
 }
 
-// Where lines cannot be told apart, the text is written anew, and keeps order and comments.
+// If lines cannot be told apart, the text is written anew, with order and comments.
 func TestFlowStyleIsWrittenAnew(t *testing.T) {
 	text := "kind: KubeSchedulerConfiguration\napiVersion: kubescheduler.config.k8s.io/v1 # stays\n" +
 		"profiles: [{schedulerName: a, plugins: {filter: {enabled: [{name: Tenon}]}}}, {schedulerName: b}]\n"
@@ -141,7 +141,7 @@ func TestConfigurationsThatAreNotUnderstoodAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever stands around the plugin, every other plugin and comment is there afterwards.
+// Whatever surrounds the plugin, every other plugin and comment is still there afterwards.
 func TestNothingElseIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b strings.Builder
@@ -177,7 +177,7 @@ func TestNothingElseIsLost(t *testing.T) {
 	})
 }
 
-// Whatever a ConfigMap has, it is refused, or the plugin is as it was asked for afterwards.
+// Any content of a ConfigMap is either refused, or has the plugin in the requested state afterwards.
 func FuzzSet(f *testing.F) {
 	for _, text := range []string{volcanoText, kubeText, "tiers: [{plugins: [{name: numa-aware}, {name: a}]}]",
 		"tiers: &a [{plugins: [{name: x}, *a]}]", "kind: KubeSchedulerConfiguration\nprofiles: [null]"} {

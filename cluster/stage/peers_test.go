@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// Pods of one workload keep each other away as a plan places them, by ports and by anti-affinity. Nodes without labels
-// are told apart by their names.
+// Pods of one workload exclude each other as a plan places them, by ports and by anti-affinity. Nodes without labels
+// differ by their names.
 func TestPodsOfAWorkloadKeepEachOtherAway(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "x"}, "spec": {"replicas": 3, "template": {

@@ -148,7 +148,6 @@ func TestWhatIsLeftOfNodes(t *testing.T) {
 	}
 }
 
-// Pods leave in the order in which the scheduler would take them; those of DaemonSets and of files stay.
 // Expanding 1e2000000000 to digits takes practically forever.
 func TestPodsWithWildAmountsAreNamedAndHarmNoOthers(t *testing.T) {
 	wild := running("wild", "", "1e2000000000", nil)
@@ -170,6 +169,7 @@ func TestPodsWithWildAmountsAreNamedAndHarmNoOthers(t *testing.T) {
 	}
 }
 
+// Pods leave in the order in which the scheduler would take them; those of DaemonSets and static pods stay.
 func TestPodsThatLoseTheirNode(t *testing.T) {
 	at := func(minute int, priority int32) func(*v1.Pod) {
 		return func(p *v1.Pod) {
@@ -266,7 +266,7 @@ func TestBadWorkloadsAreNamed(t *testing.T) {
 	}
 }
 
-// layout is the object of a node with two NUMA nodes of eight CPUs, one of which a pod holds.
+// layout returns the object of a node with two NUMA nodes of eight CPUs, one of them held by a pod.
 func layout(t testing.TB, name string) *v1alpha1.NodeLayout {
 	t.Helper()
 	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-7 memory 8Gi\nnuma 1 socket 1 cpus 8-15 memory 8Gi\n" +
@@ -359,7 +359,7 @@ func TestExportedClusters(t *testing.T) {
 	}
 }
 
-// A node that has a NodeResourceTopology and no layout is known by its amounts.
+// A node with a NodeResourceTopology and no layout is judged by its amounts.
 func TestExportedTopologies(t *testing.T) {
 	c, err := layout(t, "a").Core()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Pods that a plan has placed count for claims of one pod at a time and for the volumes that a node attaches. A claim
-// that comes with the workload is not judged, and said to be.
+// that comes with the workload is not judged, and is listed as such.
 func TestVolumesOfPlacedPodsCount(t *testing.T) {
 	const cluster = `{"kind": "List", "apiVersion": "v1", "items": [
 		{"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "8", "pods": "9"}}},

@@ -22,7 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-// followed is a ledger that a feed fills, and how its predictions came out.
+// followed is a ledger that a feed fills, with the outcomes of its predictions.
 type followed struct {
 	Book     *ledger.Book
 	Feed     *kube.Feed
@@ -36,14 +36,14 @@ func newFollowed() *followed {
 	return p
 }
 
-// terminations handles the events of pods whose state get returns.
+// terminations handles the events of pods; get returns their states.
 func (p *followed) terminations(get func(ctx context.Context, namespace, name string) (*v1.Pod, error)) *Terminations {
 	t := New(p.Feed, p.Book, fake.NewClientset(), func(string) {}, klog.Background())
 	t.get, t.getAt = get, func(context.Context, *v1.Pod) (*v1.Pod, error) { return nil, nil }
 	return t
 }
 
-// What the informer delivers of a pod that ended is what the pod was before.
+// For a pod that ended, the informer delivers the state from before.
 func TestAPodOnItsWayThatEndsIsReadOnceMore(t *testing.T) {
 	refused := kubetest.Admitted(kubetest.CPUs("p", 4), "n")
 	refused.Status.Phase, refused.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
@@ -90,8 +90,8 @@ func TestAPodOnItsWayThatEndsIsReadOnceMore(t *testing.T) {
 	}
 }
 
-// A controller deletes a pod as soon as its kubelet has refused it: the pod is not there to be read, and no report
-// will ever have it. What the pod was when it left the informer tells.
+// A controller deletes a pod as soon as its kubelet has refused it: the pod can no longer be read, and no report will
+// contain it. Its state at the time when it left the informer shows the refusal.
 func TestAPodThatWasRefusedAndDeletedAtOnce(t *testing.T) {
 	refused := kubetest.Admitted(kubetest.CPUs("p", 4), "n")
 	refused.Status.Phase, refused.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
@@ -101,7 +101,7 @@ func TestAPodThatWasRefusedAndDeletedAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		then *v1.Pod
 		err  error
-		left bool // it is not on its way any more
+		left bool // it is no longer assumed
 	}{
 		"refused":               {refused, nil, true},
 		"deleted by force":      {nil, nil, false},
@@ -129,7 +129,7 @@ func TestAPodThatWasRefusedAndDeletedAtOnce(t *testing.T) {
 	}
 }
 
-// podAt asks for one pod, at exactly the version of the event.
+// podAt reads one pod, at exactly the version of the event.
 func TestThePodOfAnEventIsReadAtItsVersion(t *testing.T) {
 	client := fake.NewClientset()
 	var asked []clienttesting.ListActionImpl
@@ -153,7 +153,7 @@ func TestThePodOfAnEventIsReadAtItsVersion(t *testing.T) {
 	}
 }
 
-// Pods that nobody waits for are let go at once, and read by nobody.
+// Pods that the ledger does not wait for are released at once, without a read.
 func TestAPodThatIsNotOnItsWayIsLetGo(t *testing.T) {
 	p := newFollowed()
 	pod := kubetest.Bound(kubetest.CPUs("p", 4), "n")
@@ -175,7 +175,7 @@ func TestAPodThatIsNotOnItsWayIsLetGo(t *testing.T) {
 	}
 }
 
-// A report that comes while it is found out how a pod ended may account for it: it has ended all the same.
+// While the end of a pod is being resolved, a report may confirm its prediction: the pod has ended nevertheless.
 func TestAPodThatIsCountedWhileItsEndIsLookedInto(t *testing.T) {
 	p := newFollowed()
 	p.Feed.Topology(kubetest.Topology("n", 1, 16, 16))

@@ -18,10 +18,10 @@ import (
 	"k8s.io/client-go/tools/portforward"
 )
 
-// forwarder is an API server with the pod of one agent, whose port it forwards to a server of metrics.
+// forwarder is an API server with the pod of one agent. It forwards the agent's port to a server of metrics.
 type forwarder struct {
 	t       *testing.T
-	agent   string // its address; "": nothing listens there
+	agent   string // its address; "": no server
 	refuses bool
 	heard   []string // what reached the agent
 }
@@ -50,7 +50,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forward speaks SPDY, as an API server before websockets did.
+// forward uses SPDY, like API servers before websockets.
 func (f *forwarder) forward(w http.ResponseWriter, r *http.Request) {
 	if _, err := httpstream.Handshake(r, w, []string{portforward.PortForwardProtocolV1Name}); err != nil {
 		f.t.Error(err)
@@ -85,7 +85,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request) {
 	<-conn.CloseChan()
 }
 
-// An agent is read through the API server, and nothing of the person's credentials reaches it.
+// An agent is read through the API server, and no credentials of the person reach it.
 func TestAgentsAreReadByForwarding(t *testing.T) {
 	f := &forwarder{t: t}
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

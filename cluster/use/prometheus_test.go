@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Prometheus that answers each kind of query by a series of two times.
+// A Prometheus server that answers each kind of query with a series of two times.
 func TestPrometheus(t *testing.T) {
 	now := time.Unix(1_000_000_020, 0)
 	end := now.Truncate(step).Unix()

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// metrics are those of a node with two NUMA nodes and one container, after so many busy seconds.
+// metrics returns the metrics of a node with two NUMA nodes and one container, after this many busy seconds.
 func metrics(busy, cpu float64) string {
 	return fmt.Sprintf(`# TYPE numa_node_cpu_busy_seconds_total counter
 numa_node_cpu_busy_seconds_total{node="n",numa_node="0"} %g
@@ -28,7 +28,7 @@ go_goroutines 12
 `, busy, cpu)
 }
 
-// scripted answers each scrape by the next text; "" is an agent that is not there.
+// scripted answers each scrape with the next text; "" is a missing agent.
 type scripted struct {
 	texts  []string
 	asked  int
@@ -89,7 +89,7 @@ func TestATimeLine(t *testing.T) {
 	}
 }
 
-// many are the metrics of a node with so many containers.
+// many returns the metrics of a node with this many containers.
 func many(count int) string {
 	var out strings.Builder
 	for i := range count {
@@ -145,7 +145,7 @@ func TestReadingsThatAreNone(t *testing.T) {
 	}
 }
 
-// Whatever an agent says, an answer can be encoded, and is bounded.
+// Whatever metrics an agent serves, an answer can be encoded, and is bounded.
 func FuzzReading(f *testing.F) {
 	f.Add(metrics(1, 2), metrics(3, 1))
 	f.Add(`numa_node_memory_used_bytes{numa_node="0"} 1e300`, "")

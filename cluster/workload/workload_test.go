@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/core/score"
 )
 
-// A scheduler that is started anew learns from the pods that are there what the one before it was asked for.
+// A restarted scheduler learns from the existing pods the same mix as the scheduler before it.
 func TestTheMixIsThereAfterARestart(t *testing.T) {
 	var before, after Profile
 	var pods []*v1.Pod
@@ -33,7 +33,7 @@ func TestTheMixIsThereAfterARestart(t *testing.T) {
 	huge := kubetest.Pod("huge", "cpu=4 memory=9Ei acme.com/gpu=9000000000")
 	slices.Reverse(pods)
 	after.Learn(append(pods, plain, huge))
-	// Either may be up to 64 pods behind, and what makes no difference is not followed.
+	// Either may be up to 64 pods behind, and differences that do not matter are not followed.
 	for name, m := range map[string]*score.Mix{"before": before.Mix(), "after": after.Mix()} {
 		weights := map[string]int64{}
 		for _, s := range m.Shares() {
@@ -46,7 +46,7 @@ func TestTheMixIsThereAfterARestart(t *testing.T) {
 	}
 }
 
-// People can see what a scheduler takes for usual.
+// People can see a scheduler's mix.
 func TestTheMixCanBeLookedAt(t *testing.T) {
 	var u Profile
 	if text := inspect.Text(u.Mix()); text != "" {
@@ -58,8 +58,8 @@ func TestTheMixCanBeLookedAt(t *testing.T) {
 	}
 }
 
-// While a cluster runs what it always runs, the mix stays the very same, and what placements cost by it is known:
-// a few pods of other kinds make no difference.
+// While a cluster's workload does not change, the mix stays the same object, so that cached costs stay valid: a few
+// pods of other kinds make no difference.
 func TestTheMixStaysWhileTheClusterRunsTheSame(t *testing.T) {
 	var u Profile
 	renewals, taken := 0, u.Mix()
@@ -78,7 +78,7 @@ func TestTheMixStaysWhileTheClusterRunsTheSame(t *testing.T) {
 	}
 }
 
-// Every score computes what each pod of the mix would get: pods of very many containers are no part of it.
+// Every score computes what each pod of the mix would get: pods of very many containers are not part of it.
 func TestTheMixIsLearnedFromOrdinaryPods(t *testing.T) {
 	var u Profile
 	for i := range score.Remembered {
