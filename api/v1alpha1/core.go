@@ -19,18 +19,18 @@ type Layout struct {
 	Rules   place.Rules
 	// Entries are the observed holdings, in the order of the object.
 	Entries []ledger.Entry
-	// Groups are the memory manager's groups by position of the NUMA node in Machine.NUMAs; a NUMA node that is
-	// missing has the group that its holdings say.
+	// Groups are the memory manager's groups by position of the NUMA node in Machine.NUMAs. A missing NUMA node has the
+	// group that follows from its holdings.
 	Groups map[int]place.MemoryGroup
 	// Inexact lists why predictions for the node may differ from what its kubelet does.
 	Inexact []ledger.Inexact
 }
 
-// Core checks the object and returns it as core values. The error names the node, the field and the
-// value; it is the first of those that there are.
+// Core checks the object and returns it as core values. The error names the node, the field and the value of the first
+// fault.
 func (l *NodeLayout) Core() (Layout, error) { return l.CoreOn(topo.New) }
 
-// CoreOn is Core with machines made by the caller, who may have equal ones already ([topo.Pool]).
+// CoreOn is Core with a function of the caller that makes machines, for callers that share equal ones ([topo.Pool]).
 func (l *NodeLayout) CoreOn(machine func(topo.Spec) (*topo.Machine, error)) (Layout, error) {
 	out, err := l.core(machine)
 	if err != nil {
@@ -248,7 +248,7 @@ func (o CPUOptions) core(r *place.CPURules) {
 	r.PreferAlignByUncoreCaches = o.PreferAlignCPUsByUncoreCache
 }
 
-// choice says whether s is the second of two words.
+// choice reports whether s is the second of two words.
 func choice(s, off, on string) (isOn, ok bool) { return s == on, s == on || s == off }
 
 func reserved(m *topo.Machine, in []ReservedMemory) (out []place.Reserved, err error) {
@@ -389,7 +389,7 @@ func clip(s string) string {
 	return s
 }
 
-// printable replaces what is not visible ASCII.
+// printable replaces characters other than visible ASCII.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

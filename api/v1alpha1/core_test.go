@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// drawMachine makes any machine: sparse NUMA nodes, NUMA nodes without CPUs or memory, cores of unequal thread
-// counts with CPU numbers in any order.
+// drawMachine draws any machine: sparse NUMA nodes, NUMA nodes without CPUs or memory, cores of unequal thread counts
+// with CPU numbers in any order.
 func drawMachine(t *rapid.T) *topo.Machine {
 	ids := rapid.SliceOfNDistinct(rapid.IntRange(0, 300), 1, 8, rapid.ID[int]).Draw(t, "numa ids")
 	var s topo.Spec
@@ -147,7 +147,7 @@ func TestCoreValuesSurviveTheWire(t *testing.T) {
 		if a, b := fmt.Sprintf("%+v", want.Rules), fmt.Sprintf("%+v", got.Rules); a != b {
 			t.Fatalf("rules\n%s\nbecame\n%s", a, b)
 		}
-		// Every field counts, and nil is as good as empty.
+		// Every field counts; nil equals empty.
 		fields := func(es []ledger.Entry) string { return strings.ReplaceAll(fmt.Sprintf("%#v", es), "(nil)", "{}") }
 		if a, b := fields(want.Entries), fields(got.Entries); a != b {
 			t.Fatalf("entries\n%s\nbecame\n%s", a, b)

@@ -9,24 +9,24 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// DecisionAnnotation is the annotation of a pod that says what the scheduler has decided for it, on a node where the
-// agent is the arbiter. The scheduler writes it with the pod's binding. An admission policy keeps everybody else from
-// writing it; a decision for another pod, an earlier pod of the same name or another node is not used in any case.
+// DecisionAnnotation is the annotation of a pod with the scheduler's decision, on a node whose agent pins containers.
+// The scheduler writes it with the pod's binding. An admission policy forbids it to all others. A decision for another
+// pod, an earlier pod of the same name or another node is never used.
 const DecisionAnnotation = "tenon.sh/placement"
 
-// maxDecision bounds the bytes of a decision: the API server takes 256 KiB of annotations of one object.
+// maxDecision bounds the bytes of a decision: the API server accepts 256 KiB of annotations per object.
 const maxDecision = 128 << 10
 
-// Decision is what the containers of one pod get on one node, as the scheduler has decided.
+// Decision is what the scheduler has decided that the containers of one pod get on one node.
 type Decision struct {
-	// UID and Node are those of the pod.
+	// UID and Node are the pod's.
 	UID  string `json:"uid"`
 	Node string `json:"node"`
-	// Containers are those that hold something, in the order of the pod's containers, init containers first.
+	// Containers are those with holdings, in the order of the pod's containers, init containers first.
 	Containers []ContainerHolding `json:"containers"`
 }
 
-// DecisionOf returns what containers of a pod get on a node as a decision.
+// DecisionOf returns the decision that gives a pod's containers these holdings on a node.
 func DecisionOf(m *topo.Machine, uid, node string, hs []place.Holding) Decision {
 	d := Decision{UID: uid, Node: node, Containers: []ContainerHolding{}}
 	for _, h := range hs {
@@ -35,8 +35,8 @@ func DecisionOf(m *topo.Machine, uid, node string, hs []place.Holding) Decision 
 	return d
 }
 
-// Holdings returns what the containers of a decision get of a machine. It is an error where they name what the machine
-// lacks.
+// Holdings returns what a decision gives to the containers. It returns an error if it names CPUs, NUMA nodes or devices
+// that the machine lacks.
 func (d *Decision) Holdings(m *topo.Machine) ([]place.Holding, error) {
 	if err := within("containers", len(d.Containers), 0, place.MaxContainers); err != nil {
 		return nil, err
@@ -64,9 +64,9 @@ func DecisionText(m *topo.Machine, uid, node string, hs []place.Holding) (string
 	return string(text), nil
 }
 
-// ParseDecision reads the value of the annotation of a pod on a node. A decision for another pod or node is an error,
-// as is one that names what the machine lacks. Whether what it names is free, and what the pod asks for, is not looked
-// at.
+// ParseDecision parses the value of the annotation of a pod on a node. A decision for another pod or node is an error,
+// and so is one that names what the machine lacks. ParseDecision does not check what is free, nor what the pod
+// requests.
 func ParseDecision(text string, m *topo.Machine, uid, node string) ([]place.Holding, error) {
 	out, err := parseDecision(text, m, uid, node)
 	if err != nil {

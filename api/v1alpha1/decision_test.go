@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// A decision says the same on both ends, with the machine's ids of NUMA nodes, which may be sparse.
+// A decision has the same meaning on both ends, with the machine's ids of NUMA nodes, which may be sparse.
 func TestADecisionIsReadAsItWasWritten(t *testing.T) {
 	m, err := topo.ParseMachine("numa 0 cpus 0-3 memory 8Gi\nnuma 8 cpus 4-7 memory 8Gi\n")
 	if err != nil {

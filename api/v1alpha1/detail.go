@@ -15,20 +15,20 @@ const (
 	FromFiles   = "files"
 )
 
-// Detail is what a node knows of its hardware, and the kubelet does not: what fits does not depend on it.
+// Detail has a node's data about its hardware that the kubelet does not use: no placement depends on it.
 //
 // +kubebuilder:object:generate=false
 type Detail struct {
-	// MemoryKinds are the NUMA nodes whose memory is not ordinary, with the word that NUMA.MemoryKind has.
+	// MemoryKinds are the NUMA nodes whose memory is not ordinary, with the values of NUMA.MemoryKind.
 	MemoryKinds map[idset.NUMA]string
-	// Functions may be more than a layout has room for.
+	// Functions may be more than a layout can hold.
 	Functions []Function
 	// Roots are the PCI roots of devices whose ids are addresses of PCI functions, by id.
 	Roots map[string]string
 }
 
-// Describe writes the detail into a layout. Functions keep their order; those beyond MaxFunctions are
-// counted only. A text that the layout has no form for is left out: nothing depends on it.
+// Describe writes the detail into a layout. Functions keep their order; those beyond MaxFunctions are only counted. A
+// text that does not have the layout's form is omitted, since nothing depends on it.
 func (l *NodeLayout) Describe(d Detail) {
 	for i := range l.Machine.NUMAs {
 		l.Machine.NUMAs[i].MemoryKind = d.MemoryKinds[idset.NUMA(l.Machine.NUMAs[i].ID)]
@@ -49,7 +49,7 @@ func (l *NodeLayout) Describe(d Detail) {
 	}
 }
 
-// rooted cuts groups in parts of one root each. Devices keep their order in each.
+// rooted splits groups into parts with one root each. Devices keep their order in each.
 func rooted(in []DeviceGroup, roots map[string]string) (out []DeviceGroup) {
 	for _, g := range in {
 		at := map[string]int{}
@@ -67,7 +67,7 @@ func rooted(in []DeviceGroup, roots map[string]string) (out []DeviceGroup) {
 	return out
 }
 
-// Before reports whether the claim must give way to another: it is older, or as old and of a lesser id.
+// Before reports whether the claim must give way to another: it is older, or equally old with a smaller id.
 func (a Agent) Before(b Agent) bool {
 	return cmp.Or(a.Since.Time.Compare(b.Since.Time), cmp.Compare(a.ID, b.ID)) < 0
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// A busy large node stays far from what etcd takes, and from what thousands of watchers feel.
+// The layout of a busy large node stays far below etcd's limit, and small enough for thousands of watchers.
 func TestLayoutOfALargeNodeIsSmall(t *testing.T) {
 	text, err := os.ReadFile("../../lab/machines/epyc-nps4.txt")
 	if err != nil {
@@ -61,7 +61,7 @@ func TestLayoutOfALargeNodeIsSmall(t *testing.T) {
 	}
 }
 
-// What is known of the devices' PCI roots reaches whoever reads the layout, and what is not known stays open.
+// Readers of a layout get the known PCI roots of devices; unknown ones stay unknown.
 func TestRootsOfDevices(t *testing.T) {
 	m, err := topo.ParseMachine("numa 0 cpus 0-3\nnuma 1 cpus 4-7\ndevice acme.com/gpu GPU-7 numa 0\n" +
 		"device acme.com/nic 0000:17:00.1,0000:2A:00.1,0000:17:00.2,0000:99:00.0 numa 0\n" +

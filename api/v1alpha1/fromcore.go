@@ -14,9 +14,9 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// FromCore writes core values as the object of a node. Equal values give equal objects. Entries keep
-// their order; groups are by position. Reservations of one NUMA node and kind are added up, as core reads
-// them. Predictions have no form here: the caller gives observed entries.
+// FromCore converts core values to the object of a node. Equal values give equal objects. Entries keep their order;
+// groups are by position. Reservations of one NUMA node and kind are added up, as core reads them. Predictions have no
+// form here: the caller passes observed entries.
 func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entry,
 	groups map[int]place.MemoryGroup) *NodeLayout {
 	l := &NodeLayout{
@@ -46,7 +46,7 @@ func FromCore(name string, m *topo.Machine, r place.Rules, entries []ledger.Entr
 	return l
 }
 
-// SummaryOf returns the summary of a machine on which these CPUs are free, and so many pods hold something.
+// SummaryOf returns the summary of a machine with these free CPUs, and this many pods with holdings.
 func SummaryOf(m *topo.Machine, free idset.Set[idset.CPU], pods int) Summary {
 	out := Summary{NUMAs: int32(len(m.NUMAs())), CPUs: int32(m.CPUs().Len()), Pods: int32(pods),
 		FreeCPUs: int32(free.Len())}
@@ -56,7 +56,7 @@ func SummaryOf(m *topo.Machine, free idset.Set[idset.CPU], pods int) Summary {
 	return out
 }
 
-// freeCPUs returns the CPUs that nobody holds and that are not reserved.
+// freeCPUs returns the CPUs that are neither held nor reserved.
 func freeCPUs(m *topo.Machine, r place.Rules, entries []ledger.Entry) idset.Set[idset.CPU] {
 	free := m.CPUs().Minus(r.CPU.Reserved)
 	for _, e := range entries {
@@ -85,14 +85,14 @@ func fromMachine(m *topo.Machine) (out Machine) {
 	return out
 }
 
-// lanes are cores of one group, by thread: the k-th CPU of every lane is of the k-th core.
+// lanes are cores of one group, by thread: the k-th CPU of every lane belongs to the k-th core.
 type lanes struct {
 	numa, socket, l3 int32
 	cpus             [][]idset.CPU
 }
 
-// takes reports whether the core can be the next one of the group: a list of ids is in ascending
-// order, so every lane must go on ascending for its k-th CPU to stay the k-th.
+// takes reports whether the core can be the next one of the group. A list of ids is in ascending order, so every lane
+// must be ascending for its k-th CPU to stay the k-th.
 func (l *lanes) takes(numa, socket, l3 int32, threads []idset.CPU) bool {
 	if l.numa != numa || l.socket != socket || l.l3 != l3 || len(l.cpus) != len(threads) {
 		return false

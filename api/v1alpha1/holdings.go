@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-// This file reads who holds what.
+// This file reads holdings.
 
 func kindNames() [3]string {
 	return [3]string{place.App: "app", place.Init: "init", place.Sidecar: "sidecar"}
@@ -144,8 +144,8 @@ func heldDevices(m *topo.Machine, in []HeldDevices) (out []place.DeviceBlock, er
 	return out, nil
 }
 
-// DeviceNUMAs returns the NUMA nodes of devices, as the machine says; a device that the machine does not
-// have (its plugin has gone) has none.
+// DeviceNUMAs returns the NUMA nodes of devices on the machine. A device that the machine does not have, because its
+// plugin is gone, has none.
 func DeviceNUMAs(m *topo.Machine, resource string, ids []string) (mask topo.Mask) {
 	r, _ := m.Resource(resource)
 	for _, id := range ids {
@@ -158,7 +158,7 @@ func DeviceNUMAs(m *topo.Machine, resource string, ids []string) (mask topo.Mask
 	return mask
 }
 
-// numaList writes the ids of the NUMA nodes of a mask.
+// numaList returns the ids of the NUMA nodes of a mask.
 func numaList(m *topo.Machine, mask topo.Mask) IDList {
 	return IDList(idset.Of(m.IDs(mask)...).String())
 }

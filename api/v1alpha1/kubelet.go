@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 )
 
-// Bounds on what an object says about the kubelet.
+// Bounds on the data about the kubelet.
 const (
 	MaxVersion = 64  // bytes of a kubelet version
 	MaxGates   = 64  // feature gates
@@ -17,16 +17,16 @@ const (
 	maxWord    = 63  // bytes of a feature gate's name, or of a reason's code
 )
 
-// Kubelet says which kubelet admits the pods of the node.
+// Kubelet identifies the kubelet that admits the pods of the node.
 type Kubelet struct {
-	// version is the kubelet's release as its Node says it in status.nodeInfo.kubeletVersion, for example
-	// "v1.36.3"; empty where it is not known.
+	// version is the kubelet's release from status.nodeInfo.kubeletVersion of its Node, for example "v1.36.3"; empty if
+	// unknown.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[-+.0-9A-Za-z]*$`
 	// +optional
 	Version string `json:"version,omitempty"`
-	// featureGates are the gates of the kubelet's resource managers that its configuration sets. All
-	// other gates have the default of the release.
+	// featureGates are the gates of the kubelet's resource managers that its configuration sets. All other gates have
+	// the default of the release.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
@@ -45,20 +45,20 @@ type FeatureGate struct {
 
 // Inexact is one reason why a prediction for the node may differ from what its kubelet does.
 type Inexact struct {
-	// code names the kind of reason. Agents of later releases may send codes that are not known yet.
+	// code names the kind of reason. Agents of later releases may send further codes.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Code string `json:"code"`
-	// message says the reason to people, in one line of printable ASCII.
+	// message is the reason for people, in one line of printable ASCII.
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^[ -~]*$`
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// FromInexact returns the wire form of reasons. It keeps at most MaxInexact of them, and MaxMessage bytes of
-// each message; bytes outside of printable ASCII become "?".
+// FromInexact returns the wire form of reasons. It keeps at most MaxInexact of them, and MaxMessage bytes of each
+// message; bytes outside of printable ASCII become "?".
 func FromInexact(in []ledger.Inexact) (out []Inexact) {
 	for _, r := range in[:min(len(in), MaxInexact)] {
 		text := printable(r.Message)
@@ -75,7 +75,7 @@ var (
 	messageForm = regexp.MustCompile(`^[ -~]*$`)
 )
 
-// IsVersion reports whether a layout can say that the kubelet has the version.
+// IsVersion reports whether the text can be a kubelet version in a layout.
 func IsVersion(text string) bool { return matches("version", text, MaxVersion, versionForm) == nil }
 
 func (k *Kubelet) check() error {
@@ -98,8 +98,8 @@ func (k *Kubelet) check() error {
 	return nil
 }
 
-// silent reports whether an agent wrote the layout and said nothing of the kubelet's version, not even that it is
-// not known: agents of earlier releases do.
+// silent reports whether an agent wrote the layout and omitted the kubelet's version without a reason, as agents of
+// earlier releases do.
 func (l *NodeLayout) silent() bool {
 	return l.Agent.ID != "" && l.Kubelet.Version == "" && !slices.ContainsFunc(l.Inexact, func(r Inexact) bool {
 		return r.Code == string(ledger.UnknownKubeletVersion)

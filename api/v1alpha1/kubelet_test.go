@@ -26,7 +26,7 @@ func TestReasonsSurviveTheWire(t *testing.T) {
 	}
 }
 
-// An agent of a release that said nothing of kubelets is not believed to be of the modelled one.
+// A layout of an agent that omits the kubelet's version does not count as one of the modelled version.
 func TestSilentAgentsAreInexact(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -49,7 +49,7 @@ func TestSilentAgentsAreInexact(t *testing.T) {
 	}
 }
 
-// Whatever a reason says, the agent's own layout stays valid.
+// Whatever text a reason has, the agent's own layout stays valid.
 func TestReasonsAreMadeToFit(t *testing.T) {
 	l := big(t)
 	var in []ledger.Inexact

@@ -19,7 +19,7 @@ const (
 // GroupVersion returns the group and version of the package.
 func GroupVersion() schema.GroupVersion { return schema.GroupVersion{Group: Group, Version: Version} }
 
-// NodeLayoutResource returns the resource that the API server serves the objects at.
+// NodeLayoutResource returns the resource of the objects at the API server.
 func NodeLayoutResource() schema.GroupVersionResource {
 	return GroupVersion().WithResource("nodelayouts")
 }
@@ -31,9 +31,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Typed turns an object of a dynamic informer into a *NodeLayout without managedFields. It is a transform of informers,
-// where an error would stop the informer for all nodes. So an object that does not decode becomes a NodeLayout with
-// only name, UID, versions and Malformed, whose Core returns that error. Only other types are an error.
+// Typed converts an object of a dynamic informer to a *NodeLayout without managedFields. It is a transform of
+// informers, where an error would stop the informer for all nodes. So an object that does not decode becomes a
+// NodeLayout with only name, UID, versions and Malformed, whose Core returns that error. Only other types are an error.
 func Typed(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *NodeLayout:

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 )
 
-// A reader takes layouts of later agents: sections, fields and codes that it does not have cost it nothing. A value
-// that decides what the kubelet does, and that it does not have, is an error that names it: the node is then unknown.
+// A reader accepts layouts of later agents: it ignores sections, fields and codes that it does not have. An unknown
+// value that decides what the kubelet does is an error that names it: the node is then unknown.
 func TestLayoutsOfLaterAgents(t *testing.T) {
 	for change, refused := range map[string]string{
 		`"section": {"new": true}`:                                                          "",

@@ -22,9 +22,9 @@ const (
 	maxMalformed  = 1 << 10 // bytes of a kept decoding error
 )
 
-// NodeLayout is what one node's agent knows of it: the machine, the rules that decide on it, and
-// what every container was seen to hold. It is cluster scoped and has the name of its Node. It
-// publishes facts; what is free is derived by whoever reads it.
+// NodeLayout has the data of one node's agent about its node: the machine, the rules that decide on it, and the
+// observed holdings of every container. It is cluster scoped and has the name of its Node. It publishes facts only;
+// readers derive what is free.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,path=nodelayouts,shortName=nl,categories=tenon
@@ -43,7 +43,7 @@ type NodeLayout struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// sequence grows with every write of the agent, and by a stride with every start of one.
+	// sequence grows with every write of the agent, and by a larger step with every start of an agent.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	// +optional
@@ -51,31 +51,29 @@ type NodeLayout struct {
 	// agent is the process that writes the layout.
 	// +optional
 	Agent Agent `json:"agent,omitzero"`
-	// summary counts what the other sections list, for people; nothing is computed from it.
+	// summary has totals of the other sections, for people; nothing is computed from it.
 	// +optional
 	Summary Summary `json:"summary,omitzero"`
 	// machine is the hardware as the kubelet sees it.
 	Machine Machine `json:"machine"`
 	// rules are the kubelet's policies, options and reservations, by the names of its configuration.
 	Rules Rules `json:"rules"`
-	// kubelet is the program that admits the node's pods: its release, and its feature gates as far as they
-	// decide on alignment.
+	// kubelet is the program that admits the node's pods: its release, and its feature gates that concern alignment.
 	// +optional
 	Kubelet Kubelet `json:"kubelet,omitzero"`
-	// inexact lists why a prediction for this node may differ from what its kubelet does; empty where the
-	// agent has found no reason.
+	// inexact lists why a prediction for this node may differ from what its kubelet does; empty if the agent found no
+	// reason.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Inexact []Inexact `json:"inexact,omitempty"`
-	// holdings are the pods that hold a part of the machine, in the order in which the agent believes
-	// that the node admitted them.
+	// holdings are the pods that hold a part of the machine, in the order in which the node probably admitted them.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2048
 	// +optional
 	Holdings []PodHoldings `json:"holdings,omitempty"`
 	// memoryGroups are the NUMA nodes whose state in the memory manager does not follow from machine, rules and
-	// holdings: the group in which the manager last used the NUMA node, or what is free there.
+	// holdings: the group in which the manager last used the NUMA node, or its free memory.
 	// +listType=map
 	// +listMapKey=numa
 	// +kubebuilder:validation:MaxItems=64
@@ -86,7 +84,7 @@ type NodeLayout struct {
 	// +optional
 	Status NodeLayoutStatus `json:"status,omitzero"`
 
-	// Malformed says why the object could not be decoded (see Typed); Core then returns it as its error.
+	// Malformed is why the object could not be decoded (see Typed); Core then returns it as its error.
 	Malformed string `json:"-"`
 }
 
@@ -99,20 +97,20 @@ type NodeLayoutList struct {
 	Items           []NodeLayout `json:"items"`
 }
 
-// ConditionAccepted is the condition that the scheduler sets on a layout: True where it uses it, False,
-// with the error as message, where it refuses it.
+// ConditionAccepted is the condition that the scheduler sets on a layout: True if it uses the layout; False, with the
+// error as message, if it rejects the layout.
 const ConditionAccepted = "Accepted"
 
-// ConditionExact is the condition that the scheduler sets on a layout that it uses: False, with the reasons as
-// message, where the layout's inexact list has any, and otherwise True.
+// ConditionExact is the condition that the scheduler sets on a layout that it uses: False, with the reasons as message,
+// if the layout's inexact list has any, and otherwise True.
 const ConditionExact = "Exact"
 
 // ConditionAligned is the condition that the scheduler sets on a layout that it uses: False, with settings of the
-// kubelet as message, where the rules leave something unaligned that nobody chose, such as the default policies.
-// It is True once that is over. A layout that never left anything unaligned has no such condition.
+// kubelet as message, if the rules leave something unaligned by default and not by choice, such as the default
+// policies. It becomes True when that ends. A layout that never left anything unaligned has no such condition.
 const ConditionAligned = "Aligned"
 
-// NodeLayoutStatus is what the scheduler made of the layout.
+// NodeLayoutStatus is the scheduler's result for the layout.
 type NodeLayoutStatus struct {
 	// conditions are Accepted, Exact and Aligned.
 	// +listType=map
@@ -129,20 +127,20 @@ type NodeLayoutStatus struct {
 // +kubebuilder:validation:Pattern=`^([0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*)?$`
 type IDList string
 
-// Agent is a process that claims to write the layout. Of two, the one with the later claim writes, and
-// of claims at the same moment the one with the greater id; the other stands by.
+// Agent is a process that claims to write the layout. Of two, the one with the later claim writes; if the claims have
+// the same time, the one with the greater id writes. The other stands by.
 type Agent struct {
-	// id is of one process and of nothing before or after it.
+	// id is unique to one process.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[-+.:_0-9A-Za-z]*$`
 	// +optional
 	ID string `json:"id,omitempty"`
-	// since is when the process claimed to write the layout: mostly when it started.
+	// since is when the process claimed to write the layout, usually when it started.
 	// +optional
 	Since metav1.MicroTime `json:"since,omitzero"`
 }
 
-// Summary is for the columns of kubectl.
+// Summary has the values for the columns of kubectl.
 type Summary struct {
 	// numas is the number of NUMA nodes.
 	NUMAs int32 `json:"numas"`
@@ -177,44 +175,44 @@ type Machine struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Devices []Resource `json:"devices,omitempty"`
-	// functions are PCI functions that pods may care about, ascending by address; nothing is decided by them.
+	// functions are PCI functions that may matter to pods, ascending by address; no decision depends on them.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +optional
 	Functions []Function `json:"functions,omitempty"`
-	// functionsOmitted is the number of such functions that the list has no room for.
+	// functionsOmitted is the number of such functions that do not fit into the list.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	FunctionsOmitted int32 `json:"functionsOmitted,omitempty"`
 }
 
-// Function is one PCI function that is not a virtual one.
+// Function is one PCI function; virtual functions are counted in it.
 type Function struct {
 	// address is domain:bus:device.function, in hexadecimal.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[-+.:_0-9A-Za-z]*$`
 	Address string `json:"address"`
-	// class says what it is.
+	// class is the kind of the function.
 	// +kubebuilder:validation:Enum=gpu;accelerator;nic;infiniband;nvme
 	Class string `json:"class"`
 	// vendor and device, each four hexadecimal digits, for example "15b3:1021".
 	// +kubebuilder:validation:MaxLength=9
 	// +kubebuilder:validation:Pattern=`^[-+.:_0-9A-Za-z]*$`
 	ID string `json:"id"`
-	// driver that is bound to it; absent where none is.
+	// driver that is bound to it; absent if there is none.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[-+.:_0-9A-Za-z]*$`
 	// +optional
 	Driver string `json:"driver,omitempty"`
-	// numas are the NUMA nodes that it is near; absent where nothing says so.
+	// numas are the NUMA nodes that it is near; absent if unknown.
 	// +optional
 	NUMAs IDList `json:"numas,omitempty"`
 	// virtual is the number of its virtual functions (SR-IOV).
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Virtual int32 `json:"virtual,omitempty"`
-	// virtualDriver is bound to all of them; absent where they differ or have none.
+	// virtualDriver is bound to all of them; absent if they differ or have none.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[-+.:_0-9A-Za-z]*$`
 	// +optional
@@ -223,7 +221,7 @@ type Function struct {
 
 // NUMA is one NUMA node. It may lack CPUs, memory, or both.
 type NUMA struct {
-	// id is the number that Linux gives it; ids may be sparse.
+	// id is Linux' number of the NUMA node; ids may be sparse.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16383
 	ID int32 `json:"id"`
@@ -231,8 +229,8 @@ type NUMA struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1125899906842624
 	Memory int64 `json:"memory"`
-	// memoryKind says whose memory that is, where it is not ordinary memory: a GPU's own (gpu), a DAX device
-	// such as CXL or PMEM (dax), or not known (movable). The kubelet counts it all the same.
+	// memoryKind is the kind of memory that is not ordinary: a GPU's own (gpu), a DAX device's such as CXL or PMEM
+	// (dax), or unknown (movable). The kubelet counts it like other memory.
 	// +kubebuilder:validation:Enum=gpu;dax;movable
 	// +optional
 	MemoryKind string `json:"memoryKind,omitempty"`
@@ -293,7 +291,7 @@ type Resource struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[!-~]*$`
 	Resource string `json:"resource"`
-	// groups are the devices with equal NUMA nodes, PCI root and health.
+	// groups are the devices, grouped by equal NUMA nodes, PCI root and health.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4096
@@ -302,17 +300,17 @@ type Resource struct {
 
 // DeviceGroup is devices of one resource with equal NUMA nodes, PCI root and health.
 type DeviceGroup struct {
-	// numas are the NUMA nodes that the devices are near; empty where the plugin says none.
+	// numas are the NUMA nodes that the devices are near; empty if the plugin reports none.
 	// +optional
 	NUMAs IDList `json:"numas,omitempty"`
-	// root is the PCI host bridge that the devices are below, for example "pci0000:17", by the name that
-	// Linux gives it; absent where that is not known. What fits does not depend on it.
+	// root is Linux' name of the PCI host bridge above the devices, for example "pci0000:17"; absent if unknown. No
+	// placement depends on it.
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[!-~]*$`
 	// +optional
 	Root string `json:"root,omitempty"`
-	// unhealthy devices are not given to anybody, but they count where the kubelet computes how many
-	// NUMA nodes a request needs.
+	// unhealthy devices are not given to containers, but they count when the kubelet computes how many NUMA nodes a
+	// request needs.
 	// +optional
 	Unhealthy bool `json:"unhealthy,omitempty"`
 	// ids of the devices.
@@ -325,15 +323,15 @@ type DeviceGroup struct {
 	IDs []string `json:"ids"`
 }
 
-// Rules are what decides on alignment: the parts of KubeletConfiguration that do, or, where the agent is the arbiter,
-// the same settings in the agent's configuration.
+// Rules are the settings that decide on alignment: parts of KubeletConfiguration or, if the agent is the arbiter, the
+// same settings in the agent's configuration.
 type Rules struct {
-	// arbiter says who decides what containers get: the managers of the kubelet, or the node's agent, which pins
-	// containers itself while these managers are off. Absent is the kubelet.
+	// arbiter is who decides what containers get: the managers of the kubelet, or the node's agent, which pins
+	// containers itself while these managers are off. If it is absent, the kubelet decides.
 	// +kubebuilder:validation:Enum=kubelet;agent
 	// +optional
 	Arbiter string `json:"arbiter,omitempty"`
-	// from says where they come from: the kubelet itself, or its files, in which its flags are missing.
+	// from is the source of the rules: the kubelet itself, or its files, which lack its flags.
 	// +kubebuilder:validation:Enum=kubelet;files
 	// +optional
 	From string `json:"from,omitempty"`
@@ -427,19 +425,19 @@ type PodHoldings struct {
 
 // ContainerHolding is what one container holds.
 type ContainerHolding struct {
-	// name is empty for what the pod holds as a whole (pod-level resources).
+	// name is empty for holdings of the pod as a whole (pod-level resources).
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +optional
 	Name string `json:"name,omitempty"`
-	// kind says when the container runs; absent is app.
+	// kind is when the container runs; absent means app.
 	// +kubebuilder:validation:Enum=app;init;sidecar
 	// +optional
 	Kind string `json:"kind,omitempty"`
 	// cpus are exclusive CPUs.
 	// +optional
 	CPUs IDList `json:"cpus,omitempty"`
-	// memory blocks; one of 0 bytes is all that reuse by a later container left, and still ties its NUMA nodes.
+	// memory blocks. A block of 0 bytes was reused by a later container, and still ties its NUMA nodes.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=4096
 	// +optional
@@ -464,7 +462,7 @@ type MemoryBlock struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// HeldDevices is devices of one resource. Their NUMA nodes are those that machine.devices says.
+// HeldDevices is devices of one resource. Their NUMA nodes are in machine.devices.
 type HeldDevices struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -484,12 +482,12 @@ type MemoryGroup struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16383
 	NUMA int32 `json:"numa"`
-	// group has the NUMA node itself, too.
+	// group includes the NUMA node itself.
 	// +kubebuilder:validation:MinLength=1
 	Group IDList `json:"group"`
-	// free is what the NUMA node itself has free for pods, in bytes by kind: a block on several NUMA nodes does not
-	// say how much of it is on which, and when such a block ends the manager gives back whatever its lowest
-	// NUMA nodes have.
+	// free is the NUMA node's own free memory for pods, in bytes by kind. It does not follow from holdings: a block on
+	// several NUMA nodes does not show how much of it is on each, and when it ends the manager frees whatever is
+	// assigned on its lowest NUMA nodes.
 	// +listType=map
 	// +listMapKey=kind
 	// +kubebuilder:validation:MaxItems=64
@@ -497,7 +495,7 @@ type MemoryGroup struct {
 	Free []FreeMemory `json:"free,omitempty"`
 }
 
-// FreeMemory is memory of one kind that nobody has.
+// FreeMemory is free memory of one kind.
 type FreeMemory struct {
 	// kind is memory or hugepages-SIZE.
 	// +kubebuilder:validation:MinLength=1

@@ -2,22 +2,22 @@ package v1alpha1
 
 import "fmt"
 
-// form is the alphabet of a text that nodes send. Texts of these forms hold no control character and nothing
-// that reorders what a terminal shows, so they can be printed.
+// form is the alphabet of a text that nodes send. Texts of these forms contain no control character and nothing that
+// reorders the output of a terminal, so they can be printed.
 type form int
 
 const (
-	// word is what Linux and agents call things: drivers, addresses, ids of processes and of pods.
+	// word is the alphabet of names from Linux and agents: drivers, addresses, ids of processes and of pods.
 	word form = iota
 	// graphic is any visible ASCII: resources, and ids of devices, which plugins choose.
 	graphic
-	// label is a DNS label, as names of namespaces and of containers are.
+	// label is a DNS label, such as the names of namespaces and of containers.
 	label
-	// dotted is labels with dots between them, as names of pods are.
+	// dotted is labels with dots between them, such as the names of pods.
 	dotted
 )
 
-// pattern returns the regular expression that the definition of the object has for the form.
+// pattern returns the regular expression for the form in the object's definition.
 func (f form) pattern() string {
 	return [...]string{
 		word:    `^[-+.:_0-9A-Za-z]*$`,
@@ -27,8 +27,8 @@ func (f form) pattern() string {
 	}[f]
 }
 
-// has reports whether the text is of the form. It says what the pattern says, at a fraction of the cost: a
-// layout may have hundreds of thousands of texts.
+// has reports whether the text has the form. It is equivalent to the pattern at a fraction of the cost: a layout may
+// have hundreds of thousands of texts.
 func (f form) has(s string) bool {
 	for i := range len(s) {
 		b := s[i]

@@ -26,7 +26,7 @@ func TestFormsAreTheirPatterns(t *testing.T) {
 var hostile = []string{"a\x1b]0;x\ab", "a\rb", "a\nb", "a\x7fb", "a\u009bb", "a\u202eb", "a\u2066b", "a\u2028b",
 	"a\ufeffb", "a\xffb", "a b", "a\x00b"}
 
-// Nothing that a node sends reaches a log or a terminal as it is, but as a quotation.
+// No text from a node reaches a log or a terminal unquoted.
 func TestHostileTextsAreRefusedAndQuoted(t *testing.T) {
 	fields := map[string]func(l *NodeLayout, s string){
 		"namespace":       func(l *NodeLayout, s string) { l.Holdings[0].Namespace = s },
@@ -89,7 +89,7 @@ func TestHostileTextsAreRefusedAndQuoted(t *testing.T) {
 	}
 }
 
-// fieldSchema is what of an OpenAPI schema is looked at.
+// fieldSchema is the checked part of an OpenAPI schema.
 type fieldSchema struct {
 	Type       string                  `json:"type"`
 	Format     string                  `json:"format"`
